@@ -156,9 +156,9 @@ sctp_within_udp() {
     hosts
     slave
     profile connect "protocol=sctp encaps=9899" 100 "write size=256" "read size=900"
-    refused "encaps=9899: this host sends no SCTP within UDP (sysctl net.sctp.udp_port)"
+    refused "encaps=9899: this host does not send SCTP over UDP (sysctl net.sctp.udp_port)"
     $NEAR sysctl -q -w net.sctp.udp_port=9900
-    refused "encaps=9899: this host takes no SCTP within UDP (sysctl net.sctp.udp_port)"
+    refused "encaps=9899: this host does not accept SCTP over UDP (sysctl net.sctp.udp_port)"
     $FAR sysctl -q -w net.sctp.udp_port=9899
     master
     counted 225.78KB 404
@@ -196,7 +196,7 @@ vsock() {
     master -S vsock
     counted 19.53KB 204
     profile connect "protocol=tcp" 1 "write size=100"
-    refused "protocol=tcp does not lead to where a control connection over VSOCK comes from" -S vsock
+    refused "protocol=tcp cannot reach the peer of a VSOCK control connection" -S vsock
 }
 
 # What would wait has its time for it, or fails.
@@ -239,9 +239,9 @@ elsewhere() {
     hosts
     slave
     profile connect "protocol=unix" 1 "write size=1"
-    refused "protocol=unix is for two ends on one machine, and ::ffff:10.0.0.2 is another"
+    refused "protocol=unix needs both ends on one machine; ::ffff:10.0.0.2 is another machine"
     profile connect "protocol=vsock" 1 "write size=1"
-    refused "protocol=vsock needs its control connection over VSOCK, too (-S vsock)"
+    refused "protocol=vsock needs a control connection over VSOCK (-S vsock)"
 }
 
 for case in streams accept unordered batch options patience within_udp control; do

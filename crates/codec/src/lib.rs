@@ -1,15 +1,15 @@
-//! What the wire formats of all dialects have in common.
+//! Parts common to the wire formats of all dialects: records, fields and texts.
 //!
-//! Text that a peer sends ends on terminals, in logs and in documents. [`Text`] and [`escaped`] show it so that it
-//! moves no cursor, sets no clipboard and begins no line of its own. Its bytes are to be had by functions whose names
-//! begin with `raw`, for comparisons and for the wire.
+//! A peer's text is printed to terminals, logs and documents. [`Text`] and [`escaped`] display it
+//! with escapes, so that it cannot move the cursor, set the clipboard or begin a line.
+//! Functions whose names begin with `raw` return the unescaped bytes, for comparisons and the wire.
 //!
-//! A message of fixed length is a [`record!`] of [`Field`]s at given places.
+//! [`record!`] declares a message of fixed length: [`Field`]s at given offsets.
 
 #![forbid(unsafe_code)]
 
 mod field;
 mod text;
 
-pub use field::{Field, Order, Record, part};
-pub use text::{Escaped, Text, escaped, escaped_json, is_plain};
+pub use field::{Endian, Field, Record, array_at};
+pub use text::{EscapedText, Text, escaped, escaped_json, is_plain};

@@ -1,36 +1,39 @@
-//! Texts of fixed size, and what of a peer's text is shown escaped.
+//! Texts of fixed size, and the escaping of a peer's text.
 
 use std::fmt::{self, Write};
 
-/// A text in a field of `N` bytes, padded with NULs. It need not be UTF-8, and one that fills its field has no NUL.
+/// A text in a field of `N` bytes, padded with NULs. It may contain invalid UTF-8. A text of `N`
+/// bytes has no NUL.
 ///
-/// It is displayed [`escaped`].
+/// `Display` and `Debug` print it [`escaped`].
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Text<const N: usize>([u8; N]);
 
-/// A text of somebody else, displayed without what a terminal or a reader of lines would act on.
+/// A peer's text. `Display` escapes the characters that control a terminal or end a line.
 #[derive(Clone, Copy, Debug)]
-pub struct Escaped<'a>(&'a [u8]);
+pub struct EscapedText<'a>(&'a [u8]);
 
-/// Shows a text in one line: control characters of ASCII and of Latin 1 (C0, DEL, C1), line and paragraph separators,
-/// characters that change the direction of writing, and bytes that are not UTF-8 have an escape in their place.
+/// Displays a text in one line. The following are replaced by escapes: control characters (C0, DEL,
+/// C1), line and paragraph separators, characters that change the direction of writing, and invalid
+/// UTF-8.
 ///
-/// What has none of them is displayed as it is; a backslash is no exception.
-pub fn escaped<T: AsRef<[u8]> + ?Sized>(text: &T) -> Escaped<'_> {
-    Escaped(text.as_ref())
+/// All other text is displayed unchanged. A backslash is not escaped.
+pub fn escaped<T: AsRef<[u8]> + ?Sized>(text: &T) -> EscapedText<'_> {
+    EscapedText(text.as_ref())
 }
 
-/// Whether a text is displayed as it is.
+/// Whether [`escaped`] displays a text unchanged.
 pub fn is_plain<T: AsRef<[u8]> + ?Sized>(text: &T) -> bool {
     let mut chunks = text.as_ref().utf8_chunks();
     chunks.all(|chunk| chunk.invalid().is_empty() && !chunk.valid().contains(needs_escape))
 }
 
-/// A JSON document with escapes in place of what a terminal acts on. The values in it stay what they are.
+/// Returns a JSON document in which the characters that control a terminal are escaped. The values
+/// in it do not change.
 pub fn escaped_json(document: &str) -> String {
     let mut shown = String::with_capacity(document.len());
     for character in document.chars() {
-        // Those of ASCII have escapes already, or are between values.
+        // Inside of values, ASCII control characters are already escaped.
         if needs_escape(character) && !character.is_ascii_whitespace() {
             let _ = write!(shown, "\\u{:04x}", u32::from(character));
         } else {
@@ -41,57 +44,59 @@ pub fn escaped_json(document: &str) -> String {
 }
 
 impl<const N: usize> Text<N> {
-    /// The first `N` − 1 bytes of `text`, so that a reader in C finds its NUL, up to a NUL.
+    /// Creates a text from the first `N` − 1 bytes of `text`, up to a NUL. A program in C thus
+    /// always finds a NUL.
     pub fn new(text: impl AsRef<[u8]>) -> Self {
-        let text = until_nul(text.as_ref());
+        let text = trim_at_nul(text.as_ref());
         Self::padded(&text[..text.len().min(N.saturating_sub(1))])
     }
 
-    /// `text`, if it leaves room for the NUL that a reader in C looks for, and has none itself.
-    pub fn fitting(text: &str) -> Option<Self> {
+    /// Creates a text from `text`. Returns `None` if it contains a NUL or is longer than `N` − 1
+    /// bytes: a program in C needs a NUL after it.
+    pub fn try_new(text: &str) -> Option<Self> {
         let fits = text.len() < N && !text.contains('\0');
         fits.then(|| Self::padded(text.as_bytes()))
     }
 
-    /// As many characters of `text`, up to a NUL, as leave room for one.
-    pub fn cut(text: &str) -> Self {
+    /// Creates a text from as many characters of `text`, up to a NUL, as fit into `N` − 1 bytes.
+    pub fn truncated(text: &str) -> Self {
         let (text, _) = text.split_once('\0').unwrap_or((text, ""));
-        let mut most = text.len().min(N.saturating_sub(1));
-        while !text.is_char_boundary(most) {
-            most -= 1;
+        let mut len = text.len().min(N.saturating_sub(1));
+        while !text.is_char_boundary(len) {
+            len -= 1;
         }
-        Self::padded(&text.as_bytes()[..most])
+        Self::padded(&text.as_bytes()[..len])
     }
 
-    /// The text in a field. What follows a NUL is a leftover, and left out.
-    pub fn of_field(mut field: [u8; N]) -> Self {
-        let length = until_nul(&field).len();
+    /// Creates the text that a field contains. Bytes behind a NUL are leftovers and are cleared.
+    pub fn from_field(mut field: [u8; N]) -> Self {
+        let length = trim_at_nul(&field).len();
         field[length..].fill(0);
         Self(field)
     }
 
-    /// The whole field, with its padding.
+    /// Returns the field with its padding.
     pub fn raw_field(&self) -> &[u8; N] {
         &self.0
     }
 
-    /// What stands before the first NUL; all of it when there is none.
+    /// Returns the bytes before the first NUL, or all bytes if the field has no NUL.
     pub fn raw_bytes(&self) -> &[u8] {
-        until_nul(&self.0)
+        trim_at_nul(&self.0)
     }
 
-    /// The text, if it is UTF-8.
+    /// Returns the text, or `None` if it is not UTF-8.
     pub fn raw_str(&self) -> Option<&str> {
         std::str::from_utf8(self.raw_bytes()).ok()
     }
 
-    /// Whether nothing was said.
+    /// Whether the text has no bytes.
     pub fn is_empty(&self) -> bool {
         self.raw_bytes().is_empty()
     }
 
-    /// The lines of a text that may have several, each escaped, with a line end where there was one.
-    pub fn lines(&self) -> String {
+    /// Returns the text with each line escaped and the line ends kept.
+    pub fn escaped_lines(&self) -> String {
         let mut lines = self.raw_bytes().split(|byte| *byte == b'\n');
         let mut text = lines
             .next()
@@ -133,7 +138,7 @@ impl<const N: usize> PartialEq<str> for Text<N> {
     }
 }
 
-impl fmt::Display for Escaped<'_> {
+impl fmt::Display for EscapedText<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Ok(text) = std::str::from_utf8(self.0)
             && is_plain(text)
@@ -143,7 +148,7 @@ impl fmt::Display for Escaped<'_> {
         let mut shown = String::with_capacity(self.0.len());
         for chunk in self.0.utf8_chunks() {
             for character in chunk.valid().chars() {
-                push(&mut shown, character);
+                push_escaped(&mut shown, character);
             }
             for byte in chunk.invalid() {
                 let _ = write!(shown, "\\x{byte:02x}");
@@ -153,7 +158,7 @@ impl fmt::Display for Escaped<'_> {
     }
 }
 
-fn push(shown: &mut String, character: char) {
+fn push_escaped(shown: &mut String, character: char) {
     let _ = match character {
         '\n' => shown.write_str("\\n"),
         '\r' => shown.write_str("\\r"),
@@ -168,12 +173,12 @@ fn needs_escape(character: char) -> bool {
     character.is_control()
         || matches!(
             character,
-            // Unicode's Bidi_Control, and the two separators.
+            // The characters of Unicode's Bidi_Control, and the line and paragraph separators.
             '\u{061c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}'
         )
 }
 
-fn until_nul(text: &[u8]) -> &[u8] {
+fn trim_at_nul(text: &[u8]) -> &[u8] {
     let length = text.iter().position(|&byte| byte == 0);
     &text[..length.unwrap_or(text.len())]
 }
@@ -183,7 +188,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_moves_nothing_is_shown_as_it_is() {
+    fn plain_text_is_not_escaped() {
         for text in [
             "",
             "cubic",
@@ -198,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_terminal_acts_on_is_escaped() {
+    fn control_characters_are_escaped() {
         for (bytes, shown) in [
             (
                 &b"\x1b]52;c;cm0gLXJmIH4=\x07"[..],
@@ -217,13 +222,13 @@ mod tests {
         ] {
             assert_eq!(escaped(bytes).to_string(), shown);
             assert!(!is_plain(bytes), "{shown}");
-            let again = escaped(shown).to_string();
-            assert_eq!(again, shown, "an escape is plain");
+            let escaped_twice = escaped(shown).to_string();
+            assert_eq!(escaped_twice, shown, "an escape is plain");
         }
     }
 
     #[test]
-    fn a_document_stays_what_it_is() {
+    fn escaped_json_keeps_the_values() {
         let document = "{\n  \"text\": \"\u{9b}2J\u{7f} \u{202e} µ \\n\"\n}\n";
         let shown = "{\n  \"text\": \"\\u009b2J\\u007f \\u202e µ \\n\"\n}\n";
         assert_eq!(escaped_json(document), shown);
@@ -231,7 +236,7 @@ mod tests {
 
     #[test]
     fn texts_are_shown_escaped_and_padded() {
-        let text = Text::<8>::of_field(*b"a\x1bb\0left");
+        let text = Text::<8>::from_field(*b"a\x1bb\0left");
         assert_eq!(
             format!("{text}|{text:>7}|{text:.3}|"),
             r"a\x1bb| a\x1bb|a\x|"
@@ -244,13 +249,13 @@ mod tests {
     #[test]
     fn lines_stay_lines() {
         let text = Text::<32>::new(" No such\x1b[2J 7  \n Error\r\n");
-        assert_eq!(text.lines(), " No such\\x1b[2J 7  \n Error\\r\n");
-        assert_eq!(Text::<4>::default().lines(), "");
+        assert_eq!(text.escaped_lines(), " No such\\x1b[2J 7  \n Error\\r\n");
+        assert_eq!(Text::<4>::default().escaped_lines(), "");
     }
 
     #[test]
     fn texts_and_their_fields() {
-        for (given, fits, cut) in [
+        for (given, expected_fit, truncated) in [
             ("", true, ""),
             ("reno", true, "reno"),
             ("1234567", true, "1234567"),
@@ -258,22 +263,30 @@ mod tests {
             ("123456é", false, "123456"),
             ("a\0b", false, "a"),
         ] {
-            assert_eq!(Text::<8>::fitting(given).is_some(), fits, "{given:?}");
-            assert_eq!(Text::<8>::cut(given).raw_str(), Some(cut), "{given:?}");
+            assert_eq!(
+                Text::<8>::try_new(given).is_some(),
+                expected_fit,
+                "{given:?}"
+            );
+            assert_eq!(
+                Text::<8>::truncated(given).raw_str(),
+                Some(truncated),
+                "{given:?}"
+            );
         }
-        for (given, kept) in [
+        for (given, expected) in [
             (&b""[..], &b""[..]),
             (b"b\0r", b"b"),
             (b"12345678", b"1234567"),
             (b"\xff\xfe", b"\xff\xfe"),
         ] {
             let text = Text::<8>::new(given);
-            assert_eq!(text.raw_bytes(), kept);
-            assert_eq!(text.is_empty(), kept.is_empty());
+            assert_eq!(text.raw_bytes(), expected);
+            assert_eq!(text.is_empty(), expected.is_empty());
         }
-        let full = Text::of_field(*b"full");
+        let full = Text::from_field(*b"full");
         assert_eq!(full.raw_bytes(), b"full");
         assert!(full == *"full");
-        assert_eq!(Text::of_field(*b"\xff\0\0\0").raw_str(), None);
+        assert_eq!(Text::from_field(*b"\xff\0\0\0").raw_str(), None);
     }
 }

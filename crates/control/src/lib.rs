@@ -1,4 +1,5 @@
-//! The control connection between the two ends of a test, in every dialect: whole messages, each with a deadline.
+//! The control connection between the two ends of a test, for all dialects. It transfers complete
+//! messages, each with a deadline.
 
 #![forbid(unsafe_code)]
 
@@ -14,18 +15,18 @@ use model::{SocketOptions, Transport};
 use sys::call::{self, Error};
 use sys::{Address, Socket};
 
-/// The deadline of a connection attempt to one address; the kernel's own is over two minutes.
+/// The timeout of a connection attempt to one address. The kernel's timeout is over two minutes.
 const CONNECT_DEADLINE: Duration = Duration::from_secs(20);
 
-/// The most bytes per send(2). SCTP sends a message whole or not at all, and a workorder of thousands of
-/// flowops does not fit into its buffer.
-const PIECE: usize = 16 * 1024;
+/// The maximum bytes per send(2). SCTP accepts a message completely or not at all, and a uperf
+/// workorder of thousands of flowops does not fit into its buffer.
+const MAX_SEND_BYTES: usize = 16 * 1024;
 
-/// The pause after a send(2) that took nothing although poll(2) reported room: SCTP reports any room, and a
-/// message may need more.
-const PAUSE: Duration = Duration::from_millis(1);
+/// The pause after a send(2) that failed with EAGAIN although poll(2) reported buffer space. SCTP
+/// reports any free space, and a message may need more.
+const SEND_RETRY_PAUSE: Duration = Duration::from_millis(1);
 
-/// A control connection. Its stop ends every wait on it.
+/// A control connection. Its [`Stop`] ends every wait on it.
 #[derive(Debug)]
 pub struct ControlConnection {
     socket: Socket,
@@ -33,45 +34,54 @@ pub struct ControlConnection {
     stop: Stop,
 }
 
-/// The attempts to reach a peer at its addresses, each with its error.
+/// The failed connection attempts to a peer's addresses, each with its error.
 #[derive(Debug)]
-pub struct Unreached(pub Vec<(Address, io::Error)>);
+pub struct ConnectFailures(pub Vec<(Address, io::Error)>);
 
 impl ControlConnection {
-    /// Connects to the first of a peer's addresses that answers.
-    pub fn reach(transport: Transport, to: &[Address], stop: &Stop) -> Result<Self, Unreached> {
-        let mut unreached = Vec::new();
-        for to in to {
-            match Self::connect(transport, &to.anywhere().with_any_port(), to, stop) {
+    /// Connects to the first of a peer's addresses that accepts a connection.
+    pub fn connect_any(
+        transport: Transport,
+        addresses: &[Address],
+        stop: &Stop,
+    ) -> Result<Self, ConnectFailures> {
+        let mut failures = Vec::new();
+        for address in addresses {
+            match Self::connect(
+                transport,
+                &address.with_any_host().with_any_port(),
+                address,
+                stop,
+            ) {
                 Ok(control) => return Ok(control),
-                Err(error) => unreached.push((to.clone(), error)),
+                Err(error) => failures.push((address.clone(), error)),
             }
         }
-        Err(Unreached(unreached))
+        Err(ConnectFailures(failures))
     }
 
-    /// Connects to `to` from the local address `from`. A wildcard address and port 0 leave the choice to the kernel.
-    /// [`is_stopped`] recognises a stop that ended the attempt.
+    /// Connects from `local` to `remote`. With a wildcard address or port 0, the kernel chooses the
+    /// local one. [`is_stopped`] recognises the error of a stopped attempt.
     pub fn connect(
         transport: Transport,
-        from: &Address,
-        to: &Address,
+        local: &Address,
+        remote: &Address,
         stop: &Stop,
     ) -> io::Result<Self> {
         let socket =
-            engine::data_socket(transport, from, &SocketOptions::default(), Role::Initiator)
+            engine::open_data_socket(transport, local, &SocketOptions::default(), Role::Initiator)
                 .map_err(|error| io::Error::from_raw_os_error(error.errno()))?;
-        engine::connect_within(CONNECT_DEADLINE, &socket, to, stop)?;
+        engine::connect_within(CONNECT_DEADLINE, &socket, remote, stop)?;
         Self::new(socket, stop.clone())
     }
 
     /// Wraps a connected or accepted socket.
     pub fn new(socket: Socket, stop: Stop) -> io::Result<Self> {
-        let peer = Address::of_peer(&socket)?;
+        let peer = Address::peer(&socket)?;
         if matches!(peer, Address::Inet(_)) {
-            // TCP refuses SCTP's option and the other way round; SCTP has heartbeats of its own.
+            // Errors are ignored: TCP refuses SCTP's option and vice versa. SCTP has heartbeats.
             let _ = socket.set_tcp_nodelay(true);
-            let _ = sys::option::set_vanishing_peer_notice(socket.as_fd());
+            let _ = sys::option::set_dead_peer_detection(socket.as_fd());
             let _ = sys::option::set_sctp_no_delay(socket.as_fd());
         }
         Ok(Self { socket, peer, stop })
@@ -82,55 +92,57 @@ impl ControlConnection {
         &self.peer
     }
 
-    /// Returns the local address, by which the peer reaches this host.
-    pub fn here(&self) -> Option<Address> {
-        Address::of(&self.socket).ok()
+    /// Returns the local address, at which the peer reaches this host.
+    pub fn local_address(&self) -> Option<Address> {
+        Address::local(&self.socket).ok()
     }
 
-    /// Returns the address to bind a data socket for this peer to: the local one, with any port.
+    /// Returns the address to which to bind a data socket for this peer: the local address, port 0.
     pub fn data_address(&self) -> io::Result<Address> {
-        let local = Address::of(&self.socket)?;
+        let local = Address::local(&self.socket)?;
         Ok(match local.ip().map(|ip| ip.to_canonical()) {
-            // A dual stack's form of an IPv4 address is no address to bind to.
+            // An IPv4 socket cannot bind to an IPv4-mapped IPv6 address.
             Some(IpAddr::V4(ip)) => SocketAddr::from((ip, 0)).into(),
             _ => local.with_any_port(),
         })
     }
 
-    /// Returns another descriptor of a connection that turns out to carry data, without what only control needs.
-    pub fn as_data(&self) -> io::Result<Socket> {
-        // SCTP has no such option.
+    /// Returns a second descriptor of a connection that carries data, not control messages, and
+    /// disables its TCP_NODELAY.
+    pub fn to_data_socket(&self) -> io::Result<Socket> {
+        // The error is ignored: SCTP lacks the option.
         let _ = self.socket.set_tcp_nodelay(false);
         self.socket.try_clone()
     }
 
-    /// Detaches the connection from its stop: the last messages of an interrupted test have only their deadlines.
-    pub fn outlive_stop(&mut self) {
+    /// Detaches the connection from its [`Stop`]. The last messages of an interrupted test are
+    /// limited by their deadlines only.
+    pub fn detach_stop(&mut self) {
         self.stop = Stop::new();
     }
 
-    /// Reads `N` bytes; see [`Self::fill`].
-    pub fn read<const N: usize>(&self, until: Instant) -> io::Result<[u8; N]> {
+    /// Reads `N` bytes; see [`Self::read_exact`].
+    pub fn read<const N: usize>(&self, deadline: Instant) -> io::Result<[u8; N]> {
         let mut bytes = [0; N];
-        self.fill(&mut bytes, until)?;
+        self.read_exact(&mut bytes, deadline)?;
         Ok(bytes)
     }
 
-    /// Fills the buffer. Fails with [`io::ErrorKind::UnexpectedEof`] if the peer closes the connection before;
-    /// [`is_late`] and [`is_stopped`] recognise the deadline and the stop.
-    pub fn fill(&self, buffer: &mut [u8], until: Instant) -> io::Result<()> {
-        match self.receive(buffer, until, &self.stop)? {
+    /// Fills the buffer. Fails with [`io::ErrorKind::UnexpectedEof`] if the peer closes the
+    /// connection first. [`is_timeout`] and [`is_stopped`] recognise the deadline and the stop.
+    pub fn read_exact(&self, buffer: &mut [u8], deadline: Instant) -> io::Result<()> {
+        match self.receive(buffer, deadline, &self.stop)? {
             received if received == buffer.len() => Ok(()),
             _ => Err(io::ErrorKind::UnexpectedEof.into()),
         }
     }
 
-    /// Fills the buffer, and returns the number of received bytes: fewer than requested if the peer closes the
-    /// connection before. `stop` takes the place of the connection's own.
-    pub fn receive(&self, buffer: &mut [u8], until: Instant, stop: &Stop) -> io::Result<usize> {
+    /// Fills the buffer and returns the number of received bytes, which is lower than requested if
+    /// the peer closes the connection first. `stop` replaces the connection's [`Stop`].
+    pub fn receive(&self, buffer: &mut [u8], deadline: Instant, stop: &Stop) -> io::Result<usize> {
         let mut filled = 0;
         while filled < buffer.len() {
-            if !stop.wait_readable(self.as_fd(), until)? {
+            if !stop.wait_readable(self.as_fd(), deadline)? {
                 return Err(io::ErrorKind::TimedOut.into());
             }
             match call::receive(self.socket.as_fd(), &mut buffer[filled..]) {
@@ -143,17 +155,18 @@ impl ControlConnection {
         Ok(filled)
     }
 
-    /// Reads a line of at most `most` bytes and returns it without its end (LF, or CR LF), which counts. Fails as
-    /// [`Self::fill`] does, and with [`io::ErrorKind::InvalidData`] if the line is longer or is not UTF-8.
-    pub fn read_line(&self, most: usize, until: Instant) -> io::Result<String> {
-        let invalid = |what: String| io::Error::new(io::ErrorKind::InvalidData, what);
+    /// Reads a line of at most `max_bytes` bytes, including its end (LF or CR LF), and returns it
+    /// without the end. Fails as [`Self::read_exact`] does, and with
+    /// [`io::ErrorKind::InvalidData`] if the line is longer or is not UTF-8.
+    pub fn read_line(&self, max_bytes: usize, deadline: Instant) -> io::Result<String> {
+        let invalid = |message: String| io::Error::new(io::ErrorKind::InvalidData, message);
         let mut line = Vec::new();
-        // A byte per call: what follows the line is not this message's.
+        // One byte per call: the bytes behind the line belong to the next message.
         while line.last() != Some(&b'\n') {
-            if line.len() == most {
-                return Err(invalid(format!("a line of more than {most} bytes")));
+            if line.len() == max_bytes {
+                return Err(invalid(format!("a line of more than {max_bytes} bytes")));
             }
-            line.push(self.read::<1>(until)?[0]);
+            line.push(self.read::<1>(deadline)?[0]);
         }
         let line = String::from_utf8(line);
         let line = line.map_err(|_| invalid("a line that is not UTF-8".to_owned()))?;
@@ -161,37 +174,39 @@ impl ControlConnection {
         Ok(text.strip_suffix('\r').unwrap_or(text).to_owned())
     }
 
-    /// Waits until there is something to read or the peer has closed the connection; `false` at the deadline.
-    pub fn is_readable(&self, until: Instant) -> io::Result<bool> {
-        Ok(self.stop.wait_readable(self.as_fd(), until)?)
+    /// Waits until data is readable or the peer has closed the connection. Returns `false` at the
+    /// deadline.
+    pub fn wait_readable(&self, deadline: Instant) -> io::Result<bool> {
+        Ok(self.stop.wait_readable(self.as_fd(), deadline)?)
     }
 
-    /// Sends all bytes, in one call as long as there is room: a stock slave takes the bytes of one read(2) for a
-    /// whole command.
-    pub fn write(&self, mut bytes: &[u8], patience: Duration) -> io::Result<()> {
-        let _attending = self.stop.attend();
-        let until = Instant::now() + patience;
+    /// Sends all bytes, with one call if they fit into the socket buffer. A stock uperf slave
+    /// takes the bytes of one read(2) for a complete command.
+    pub fn write(&self, mut bytes: &[u8], timeout: Duration) -> io::Result<()> {
+        let _registration = self.stop.register_thread();
+        let deadline = Instant::now() + timeout;
         while !bytes.is_empty() {
-            let piece = &bytes[..bytes.len().min(PIECE)];
-            match call::send_without_waiting(self.socket.as_fd(), piece) {
+            let chunk = &bytes[..bytes.len().min(MAX_SEND_BYTES)];
+            match call::send_without_waiting(self.socket.as_fd(), chunk) {
                 Ok(count) => bytes = &bytes[count..],
                 Err(Error::INTR) if !self.stop.is_set() => {}
-                Err(Error::AGAIN) => self.wait_for_room(until)?,
+                Err(Error::AGAIN) => self.wait_for_buffer_space(deadline)?,
                 Err(error) => return Err(error.into()),
             }
         }
         Ok(())
     }
 
-    fn wait_for_room(&self, until: Instant) -> io::Result<()> {
+    /// Waits until poll(2) reports buffer space, then pauses for [`SEND_RETRY_PAUSE`].
+    fn wait_for_buffer_space(&self, deadline: Instant) -> io::Result<()> {
         if self.stop.is_set() {
             return Err(Error::CANCELED.into());
         }
-        let left = until.saturating_duration_since(Instant::now());
-        match call::wait_writable(self.socket.as_fd(), left) {
-            Ok(true) if left.is_zero() => Err(io::ErrorKind::TimedOut.into()),
+        let remaining = deadline.saturating_duration_since(Instant::now());
+        match call::wait_writable(self.socket.as_fd(), remaining) {
+            Ok(true) if remaining.is_zero() => Err(io::ErrorKind::TimedOut.into()),
             Ok(true) => {
-                thread::sleep(PAUSE);
+                thread::sleep(SEND_RETRY_PAUSE);
                 Ok(())
             }
             Err(Error::INTR) if !self.stop.is_set() => Ok(()),
@@ -207,35 +222,35 @@ impl AsFd for ControlConnection {
     }
 }
 
-impl fmt::Display for Unreached {
+impl fmt::Display for ConnectFailures {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("cannot connect")?;
-        for (at, (to, error)) in self.0.iter().enumerate() {
-            let separator = if at == 0 { "" } else { "," };
-            write!(f, "{separator} to {to}: {}", why(error))?;
+        for (index, (address, error)) in self.0.iter().enumerate() {
+            let separator = if index == 0 { "" } else { "," };
+            write!(f, "{separator} to {address}: {}", describe_error(error))?;
         }
         Ok(())
     }
 }
 
-impl std::error::Error for Unreached {}
+impl std::error::Error for ConnectFailures {}
 
-/// Whether a wait ended at its deadline. The kernel's own ETIMEDOUT is an error of the connection.
-pub fn is_late(error: &io::Error) -> bool {
+/// Whether a wait ended at its deadline. The kernel's ETIMEDOUT is a connection error instead.
+pub fn is_timeout(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::TimedOut && error.raw_os_error().is_none()
 }
 
-/// Whether a wait ended at its stop.
+/// Whether a [`Stop`] ended a wait.
 pub fn is_stopped(error: &io::Error) -> bool {
     Error::from_io_error(error) == Some(Error::CANCELED)
 }
 
-/// Describes the end of a connection.
-pub fn why(error: &io::Error) -> String {
+/// Describes why a control connection failed.
+pub fn describe_error(error: &io::Error) -> String {
     match error.kind() {
         io::ErrorKind::UnexpectedEof => "the connection was closed".to_owned(),
-        _ if is_late(error) && error.get_ref().is_none() => "no word in time".to_owned(),
-        _ if is_stopped(error) => "interrupted here".to_owned(),
+        _ if is_timeout(error) && error.get_ref().is_none() => "timed out".to_owned(),
+        _ if is_stopped(error) => "interrupted on this host".to_owned(),
         _ => sys::describe(error),
     }
 }
@@ -247,100 +262,105 @@ mod tests {
 
     use super::*;
 
-    fn pair() -> (ControlConnection, TcpStream) {
+    fn connected_pair() -> (ControlConnection, TcpStream) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let far = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-        let near = Socket::from(listener.accept().unwrap().0);
-        (ControlConnection::new(near, Stop::new()).unwrap(), far)
+        let remote = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let local = Socket::from(listener.accept().unwrap().0);
+        (ControlConnection::new(local, Stop::new()).unwrap(), remote)
     }
 
-    fn in_milliseconds(milliseconds: u64) -> Instant {
+    fn deadline_in_ms(milliseconds: u64) -> Instant {
         Instant::now() + Duration::from_millis(milliseconds)
     }
 
     #[test]
-    fn records_come_whole_or_not_at_all() {
-        let (control, mut far) = pair();
-        far.write_all(b"ab").unwrap();
-        far.write_all(b"cdef").unwrap();
-        assert_eq!(control.read::<3>(in_milliseconds(9000)).unwrap(), *b"abc");
-        let late = control.read::<4>(in_milliseconds(10)).unwrap_err();
-        assert_eq!(late.kind(), io::ErrorKind::TimedOut);
-        drop(far);
-        let gone = control.read::<4>(in_milliseconds(9000)).unwrap_err();
-        assert_eq!(gone.kind(), io::ErrorKind::UnexpectedEof);
-        let none = control.receive(&mut [0; 4], in_milliseconds(9000), &Stop::new());
+    fn reads_are_complete_or_fail() {
+        let (control, mut remote) = connected_pair();
+        remote.write_all(b"ab").unwrap();
+        remote.write_all(b"cdef").unwrap();
+        assert_eq!(control.read::<3>(deadline_in_ms(9000)).unwrap(), *b"abc");
+        let timed_out = control.read::<4>(deadline_in_ms(10)).unwrap_err();
+        assert_eq!(timed_out.kind(), io::ErrorKind::TimedOut);
+        drop(remote);
+        let closed = control.read::<4>(deadline_in_ms(9000)).unwrap_err();
+        assert_eq!(closed.kind(), io::ErrorKind::UnexpectedEof);
+        let none = control.receive(&mut [0; 4], deadline_in_ms(9000), &Stop::new());
         assert_eq!(none.unwrap(), 0);
     }
 
     #[test]
-    fn data_sockets_bind_where_the_peer_connects_to() {
+    fn data_sockets_bind_to_the_control_address() {
         let listener = TcpListener::bind("[::]:0").unwrap();
         let port = listener.local_addr().unwrap().port();
         for (to, expected) in [("127.0.0.1", "127.0.0.1:0"), ("::1", "[::1]:0")] {
-            let _far = TcpStream::connect((to, port)).unwrap();
-            let near = Socket::from(listener.accept().unwrap().0);
-            let control = ControlConnection::new(near, Stop::new()).unwrap();
+            let _remote = TcpStream::connect((to, port)).unwrap();
+            let local = Socket::from(listener.accept().unwrap().0);
+            let control = ControlConnection::new(local, Stop::new()).unwrap();
             assert_eq!(control.data_address().unwrap().to_string(), expected);
         }
     }
 
     #[test]
-    fn lines_have_an_end_and_a_bound() {
-        let (control, mut far) = pair();
-        far.write_all(b"one\ntwo\r\n\n12345678\n\xff\n123456789\nx")
+    fn lines_are_terminated_and_bounded() {
+        let (control, mut remote) = connected_pair();
+        remote
+            .write_all(b"one\ntwo\r\n\n12345678\n\xff\n123456789\nx")
             .unwrap();
-        let line = || control.read_line(9, in_milliseconds(9000));
+        let line = || control.read_line(9, deadline_in_ms(9000));
         for expected in ["one", "two", "", "12345678"] {
             assert_eq!(line().unwrap(), expected);
         }
-        assert_eq!(why(&line().unwrap_err()), "a line that is not UTF-8");
+        assert_eq!(
+            describe_error(&line().unwrap_err()),
+            "a line that is not UTF-8"
+        );
         let long = line().unwrap_err();
         assert_eq!(long.kind(), io::ErrorKind::InvalidData);
-        assert_eq!(why(&long), "a line of more than 9 bytes");
+        assert_eq!(describe_error(&long), "a line of more than 9 bytes");
         assert_eq!(line().unwrap(), "", "the end of the long one");
-        drop(far);
-        let cut = line().unwrap_err();
-        assert_eq!(cut.kind(), io::ErrorKind::UnexpectedEof);
+        drop(remote);
+        let closed = line().unwrap_err();
+        assert_eq!(closed.kind(), io::ErrorKind::UnexpectedEof);
     }
 
     #[test]
-    fn the_first_address_that_answers_is_taken() {
+    fn connects_to_the_first_open_address() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let there = Address::from(listener.local_addr().unwrap());
-        // This one is bound, so that it is nobody else's, and does not listen.
+        let open = Address::from(listener.local_addr().unwrap());
+        // This socket does not listen. It is bound so that no other program uses its port.
         let closed = Socket::new(sys::Domain::IPV4, sys::Type::STREAM, None).unwrap();
         let any_port = "127.0.0.1:0".parse::<SocketAddr>().unwrap();
         closed.bind(&any_port.into()).unwrap();
-        let closed = Address::of(&closed).unwrap();
-        let reach = |to: &[Address]| ControlConnection::reach(Transport::Tcp, to, &Stop::new());
-        let control = reach(&[closed.clone(), there.clone()]).unwrap();
-        assert_eq!(*control.peer(), there);
-        let unreached = reach(&[closed.clone(), closed.clone()]).unwrap_err();
-        let refused = format!("to {closed}: Connection refused");
-        let expected = format!("cannot connect {refused}, {refused}");
-        assert_eq!(unreached.to_string(), expected);
+        let closed = Address::local(&closed).unwrap();
+        let connect =
+            |to: &[Address]| ControlConnection::connect_any(Transport::Tcp, to, &Stop::new());
+        let control = connect(&[closed.clone(), open.clone()]).unwrap();
+        assert_eq!(*control.peer(), open);
+        let failures = connect(&[closed.clone(), closed.clone()]).unwrap_err();
+        let failure = format!("to {closed}: Connection refused");
+        let expected = format!("cannot connect {failure}, {failure}");
+        assert_eq!(failures.to_string(), expected);
     }
 
     #[test]
-    fn a_stop_ends_what_waits() {
-        let (control, _far) = pair();
+    fn a_stop_ends_a_read() {
+        let (control, _remote) = connected_pair();
         let stop = control.stop.clone();
-        let _deadline = engine::deadline_thread().at(in_milliseconds(20), &stop);
-        assert!(control.read::<1>(in_milliseconds(60_000)).is_err());
+        let _deadline = engine::deadline_thread().set_at(deadline_in_ms(20), &stop);
+        assert!(control.read::<1>(deadline_in_ms(60_000)).is_err());
     }
 
     #[test]
     fn a_stop_ends_an_attempt_to_connect() {
-        // A queue of one connection that nobody accepts: further attempts get no answer.
+        // The queue holds one connection, and none is accepted: further attempts get no answer.
         let listener = Socket::new(sys::Domain::IPV4, sys::Type::STREAM, None).unwrap();
         let any_port = "127.0.0.1:0".parse::<SocketAddr>().unwrap();
         listener.bind(&any_port.into()).unwrap();
         listener.listen(0).unwrap();
-        let to = Address::of(&listener).unwrap();
+        let to = Address::local(&listener).unwrap();
         let from = Address::from(any_port);
         let stop = Stop::new();
-        let _deadline = engine::deadline_thread().at(in_milliseconds(200), &stop);
+        let _deadline = engine::deadline_thread().set_at(deadline_in_ms(200), &stop);
         let attempts =
             (0..8).map(|_| ControlConnection::connect(Transport::Tcp, &from, &to, &stop));
         let attempts: Vec<_> = attempts.collect();
@@ -349,41 +369,46 @@ mod tests {
     }
 
     #[test]
-    fn last_words_are_heard_after_the_stop() {
-        let (mut control, mut far) = pair();
-        control.stop.pull(engine::Reason::Cancelled);
-        assert!(control.read::<1>(in_milliseconds(9000)).is_err());
-        far.write_all(b"a").unwrap();
-        let received = control.receive(&mut [0], in_milliseconds(9000), &Stop::new());
+    fn messages_arrive_after_detach_stop() {
+        let (mut control, mut remote) = connected_pair();
+        control.stop.set(engine::StopReason::Cancelled);
+        assert!(control.read::<1>(deadline_in_ms(9000)).is_err());
+        remote.write_all(b"a").unwrap();
+        let received = control.receive(&mut [0], deadline_in_ms(9000), &Stop::new());
         assert_eq!(received.unwrap(), 1);
-        control.outlive_stop();
-        far.write_all(b"a").unwrap();
-        assert_eq!(control.read::<1>(in_milliseconds(9000)).unwrap(), *b"a");
+        control.detach_stop();
+        remote.write_all(b"a").unwrap();
+        assert_eq!(control.read::<1>(deadline_in_ms(9000)).unwrap(), *b"a");
     }
 
     #[test]
-    fn room_that_was_none_is_not_asked_for_without_rest() {
-        let (control, _far) = pair();
-        let begun = Instant::now();
+    fn waits_for_buffer_space_are_paced() {
+        let (control, _remote) = connected_pair();
+        let start = Instant::now();
         for _ in 0..10 {
-            control.wait_for_room(in_milliseconds(9000)).unwrap();
+            control.wait_for_buffer_space(deadline_in_ms(9000)).unwrap();
         }
-        assert!(begun.elapsed() >= 10 * PAUSE);
-        let late = control.wait_for_room(begun).unwrap_err();
-        assert_eq!(late.kind(), io::ErrorKind::TimedOut);
-        control.stop.pull(engine::Reason::Cancelled);
-        let ended = control.wait_for_room(in_milliseconds(9000)).unwrap_err();
-        assert_eq!(why(&ended), "interrupted here");
+        assert!(start.elapsed() >= 10 * SEND_RETRY_PAUSE);
+        let timed_out = control.wait_for_buffer_space(start).unwrap_err();
+        assert_eq!(timed_out.kind(), io::ErrorKind::TimedOut);
+        control.stop.set(engine::StopReason::Cancelled);
+        let ended = control
+            .wait_for_buffer_space(deadline_in_ms(9000))
+            .unwrap_err();
+        assert_eq!(describe_error(&ended), "interrupted on this host");
     }
 
     #[test]
-    fn ends_of_connections_have_words() {
-        let (control, far) = pair();
-        let words = |until| why(&control.read::<1>(until).unwrap_err());
-        assert_eq!(words(in_milliseconds(1)), "no word in time");
-        drop(far);
-        assert_eq!(words(in_milliseconds(9000)), "the connection was closed");
-        let gone = io::Error::from_raw_os_error(Error::TIMEDOUT.raw_os_error());
-        assert_eq!(why(&gone), "Connection timed out");
+    fn errors_are_described() {
+        let (control, remote) = connected_pair();
+        let description = |until| describe_error(&control.read::<1>(until).unwrap_err());
+        assert_eq!(description(deadline_in_ms(1)), "timed out");
+        drop(remote);
+        assert_eq!(
+            description(deadline_in_ms(9000)),
+            "the connection was closed"
+        );
+        let kernel_timeout = io::Error::from_raw_os_error(Error::TIMEDOUT.raw_os_error());
+        assert_eq!(describe_error(&kernel_timeout), "Connection timed out");
     }
 }

@@ -7,15 +7,15 @@ use std::time::Duration;
 use model::{DatagramCounts, DatagramFormat};
 use stats::Histogram;
 use sys::call::Error;
-use sys::clock::{monotonic_ns, wall_ahead_ns};
-use sys::stamped::{self, StampedBatch, Stamps};
+use sys::clock::{monotonic_ns, wall_clock_offset_ns};
+use sys::stamped::{self, ArrivalStamps, StampedBatch};
 
-use crate::budget::Share;
+use crate::budget::BudgetShare;
 use crate::counters::Counters;
-use crate::memory::Memory;
-use crate::numbers::{Classifier, Order};
+use crate::memory::BufferMemory;
+use crate::numbers::{ArrivalOrder, Classifier};
 use crate::packet_records::{PacketArrival, PacketRecords, PacketTimes, Recording};
-use crate::stop::{Reason, Stop};
+use crate::stop::{Stop, StopReason};
 
 /// Settings of a [`PacketReceiver`].
 #[derive(Clone, Copy, Debug)]
@@ -23,29 +23,30 @@ pub struct PacketReceiverSettings {
     /// The format of numbers and stamps.
     pub format: DatagramFormat,
     /// Bytes of the longest datagram; longer ones are truncated.
-    pub longest: u32,
+    pub max_bytes: u32,
     /// Datagrams per call if the kernel stamps each; without its stamps, one datagram per call.
-    pub width: u32,
+    pub batch_size: u32,
     /// Enables the stamps of the kernel and of the NIC.
-    pub stamps: bool,
+    pub has_stamps: bool,
     /// Which datagrams are recorded.
     pub recording: Recording,
-    /// Time without a datagram after which the receiver reports silence.
-    pub silence: Duration,
+    /// Time without a datagram after which the receiver returns [`ReceiveEvent::Timeout`].
+    pub timeout: Duration,
 }
 
-/// Separates the flow's datagrams from requests, and receives each of the flow's after it was counted.
-pub trait PacketWatch {
+/// Separates the flow's datagrams from requests, and observes each of the flow after it was
+/// counted.
+pub trait PacketObserver {
     /// Returns whether the datagram belongs to the flow.
     fn is_of_flow(&self, datagram: &[u8]) -> bool;
 
-    /// Receives a datagram of the flow.
-    fn see(&mut self, arrival: &PacketArrival);
+    /// Observes a datagram of the flow.
+    fn observe(&mut self, arrival: &PacketArrival);
 }
 
 /// Reason for which a [`PacketReceiver`] returns.
 #[derive(Debug)]
-pub enum Arrived<'a> {
+pub enum ReceiveEvent<'a> {
     /// A datagram that does not belong to the flow.
     Other {
         /// Its payload, possibly truncated.
@@ -54,9 +55,9 @@ pub enum Arrived<'a> {
         times: PacketTimes,
     },
     /// No datagram arrived for the configured time.
-    Silence,
+    Timeout,
     /// The stop was set.
-    Stopped(Reason),
+    Stopped(StopReason),
 }
 
 /// Sources of `came_ns` of the flow's datagrams.
@@ -78,135 +79,146 @@ pub struct PacketReceiver<'a> {
     format: DatagramFormat,
     classifier: Classifier<'a>,
     batch: StampedBatch,
-    /// Index of the next datagram of the batch, and the number of datagrams in it.
-    next: usize,
-    filled: usize,
+    /// Index of the batch's next datagram.
+    next_index: usize,
+    /// Number of datagrams in the batch.
+    batch_length: usize,
     user_ns: u64,
-    clocks: Clocks,
-    stamped: StampCounts,
+    clock_offset: ClockOffset,
+    stamp_counts: StampCounts,
     first_ns: Option<u64>,
     last: PacketArrival,
     gaps: Histogram,
     records: PacketRecords,
-    drops_before: Option<u32>,
-    _memory: Share,
+    drops_at_start: Option<u32>,
+    _memory: BudgetShare,
 }
 
 impl<'a> PacketReceiver<'a> {
-    /// Prepares the socket and allocates all memory. `counters` are those of one flow.
+    /// Prepares the socket and allocates all memory. `counters` must belong to one flow.
     pub fn new(
         socket: BorrowedFd<'a>,
         settings: &PacketReceiverSettings,
         counters: &'a Counters,
-        memory: &Memory,
+        memory: &BufferMemory,
     ) -> io::Result<Self> {
-        let is_stamped = settings.stamps && stamped::tell_arrivals(socket).is_ok();
-        let width = if is_stamped { settings.width } else { 1 } as usize;
-        let longest = settings.longest as usize;
-        let bytes = StampedBatch::footprint(width, longest)
+        let is_stamped = settings.has_stamps && stamped::enable_arrival_stamps(socket).is_ok();
+        let batch_size = if is_stamped { settings.batch_size } else { 1 } as usize;
+        let max_bytes = settings.max_bytes as usize;
+        let bytes = StampedBatch::footprint(batch_size, max_bytes)
             .and_then(|bytes| bytes.checked_add(settings.recording.footprint()?))
             .ok_or(io::ErrorKind::OutOfMemory)?;
-        let memory = memory.take(bytes as u64).map_err(io::Error::other)?;
-        let batch = StampedBatch::new(width, longest).ok_or(io::ErrorKind::OutOfMemory)?;
-        sys::option::set_receive_timeout(socket, settings.silence)?;
+        let memory = memory.reserve(bytes as u64).map_err(io::Error::other)?;
+        let batch = StampedBatch::new(batch_size, max_bytes).ok_or(io::ErrorKind::OutOfMemory)?;
+        sys::option::set_receive_timeout(socket, settings.timeout)?;
         Ok(Self {
             socket,
             counters,
             format: settings.format,
             classifier: Classifier::new(settings.format, counters.datagram_writer(), false),
             batch,
-            next: 0,
-            filled: 0,
+            next_index: 0,
+            batch_length: 0,
             user_ns: 0,
-            clocks: Clocks::now(),
-            stamped: StampCounts::default(),
+            clock_offset: ClockOffset::now(),
+            stamp_counts: StampCounts::default(),
             first_ns: None,
-            last: PacketArrival::before(settings.format),
+            last: PacketArrival::initial(settings.format),
             gaps: Histogram::default(),
             records: PacketRecords::new(settings.recording).ok_or(io::ErrorKind::OutOfMemory)?,
-            drops_before: sys::option::dropped(socket).ok(),
+            drops_at_start: sys::option::dropped_packets(socket).ok(),
             _memory: memory,
         })
     }
 
-    /// Receives until a datagram arrives that does not belong to the flow, no datagram arrives for the configured time,
-    /// or the stop is set. It ignores errors that an earlier datagram of this end has caused (ICMP).
+    /// Receives until another datagram than one of the flow arrives, until no datagram arrives for
+    /// the configured time, or until the stop is set.
+    ///
+    /// It ignores errors that a datagram from this host has caused (ICMP).
     pub fn receive(
         &mut self,
         stop: &Stop,
-        watch: &mut impl PacketWatch,
-    ) -> io::Result<Arrived<'_>> {
-        let _attending = stop.attend();
-        let (at, times) = loop {
-            if let Some(other) = self.empty_batch(watch) {
+        observer: &mut impl PacketObserver,
+    ) -> io::Result<ReceiveEvent<'_>> {
+        let _registration = stop.register_thread();
+        let (index, times) = loop {
+            if let Some(other) = self.process_batch(observer) {
                 break other;
             }
             if stop.is_set() {
-                let reason = stop.reason().unwrap_or(Reason::Deadline);
-                return Ok(Arrived::Stopped(reason));
+                let reason = stop.reason().unwrap_or(StopReason::Deadline);
+                return Ok(ReceiveEvent::Stopped(reason));
             }
             match self.batch.receive(self.socket) {
                 Ok(count) => {
                     self.user_ns = monotonic_ns();
-                    self.clocks.look(self.user_ns, Clocks::LOOK_NS);
-                    (self.next, self.filled) = (0, count);
+                    self.clock_offset
+                        .compare_if_due(self.user_ns, ClockOffset::COMPARE_INTERVAL_NS);
+                    (self.next_index, self.batch_length) = (0, count);
                 }
                 Err(Error::INTR | Error::CONNREFUSED) => {}
-                Err(Error::AGAIN) => return Ok(Arrived::Silence),
+                Err(Error::AGAIN) => return Ok(ReceiveEvent::Timeout),
                 Err(error) => return Err(error.into()),
             }
         };
-        let datagram = self.batch.datagram(at);
-        Ok(Arrived::Other { datagram, times })
+        let datagram = self.batch.datagram(index);
+        Ok(ReceiveEvent::Other { datagram, times })
     }
 
-    /// Handles the flow's datagrams of the batch. It returns the index of the first datagram that is not the flow's.
+    /// Handles the batch up to a datagram that does not belong to the flow; returns its index and
+    /// times.
     #[inline]
-    fn empty_batch(&mut self, watch: &mut impl PacketWatch) -> Option<(usize, PacketTimes)> {
-        while self.next < self.filled {
-            let at = self.next;
-            self.next += 1;
-            let stamps = self.batch.stamps(at);
+    fn process_batch(
+        &mut self,
+        observer: &mut impl PacketObserver,
+    ) -> Option<(usize, PacketTimes)> {
+        while self.next_index < self.batch_length {
+            let index = self.next_index;
+            self.next_index += 1;
+            let stamps = self.batch.stamps(index);
             let times = PacketTimes {
-                came_ns: match stamps.kernel_ns {
+                arrival_ns: match stamps.kernel_ns {
                     0 => self.user_ns,
-                    kernel_ns => self.clocks.monotonic_ns(kernel_ns, self.user_ns),
+                    kernel_ns => self.clock_offset.monotonic_ns(kernel_ns, self.user_ns),
                 },
                 user_ns: self.user_ns,
                 stamps,
             };
-            if !watch.is_of_flow(self.batch.datagram(at)) {
-                return Some((at, times));
+            if !observer.is_of_flow(self.batch.datagram(index)) {
+                return Some((index, times));
             }
-            let arrival = self.arrival(at, times);
-            watch.see(&arrival);
+            let arrival = self.record_arrival(index, times);
+            observer.observe(&arrival);
         }
         None
     }
 
     /// Counts and records a datagram.
     #[inline]
-    fn arrival(&mut self, at: usize, times: PacketTimes) -> PacketArrival {
-        let bytes = self.batch.length(at);
-        let datagram = self.batch.datagram(at);
+    fn record_arrival(&mut self, index: usize, times: PacketTimes) -> PacketArrival {
+        let bytes = self.batch.length(index);
+        let datagram = self.batch.datagram(index);
         let before_first = i64::from(self.format.first) - 1;
         let highest = self.classifier.highest + before_first;
-        let number = self.format.number(datagram, highest);
-        let sent_ns = self.format.sent_ns(datagram).map(|sent_ns| sent_ns as i64);
+        let number = self.format.read_number(datagram, highest);
+        let sent_ns = self
+            .format
+            .read_send_time_ns(datagram)
+            .map(|sent_ns| sent_ns as i64);
         let order = match number {
             Some(number) => self.classifier.count(number.wrapping_sub(before_first)),
-            None => Order::Alien,
+            None => ArrivalOrder::Invalid,
         };
-        self.counters.writer().received(bytes, 1);
+        self.counters.writer().count_received(bytes, 1);
         let gap_ns = match self.first_ns {
-            Some(_) => Some(times.came_ns.saturating_sub(self.last.times.came_ns)),
+            Some(_) => Some(times.arrival_ns.saturating_sub(self.last.times.arrival_ns)),
             None => None,
         };
         match gap_ns {
             Some(gap_ns) => self.gaps.record(gap_ns),
-            None => self.first_ns = Some(times.came_ns),
+            None => self.first_ns = Some(times.arrival_ns),
         }
-        self.stamped.count(times.stamps);
+        self.stamp_counts.count(times.stamps);
         let arrival = PacketArrival {
             number: number.unwrap_or(self.last.number),
             order,
@@ -216,10 +228,10 @@ impl<'a> PacketReceiver<'a> {
             times,
             gap_ns,
         };
-        if order != Order::Alien {
+        if order != ArrivalOrder::Invalid {
             if let Some(sent_ns) = sent_ns {
                 self.classifier
-                    .time(times.came_ns.wrapping_sub(sent_ns as u64) as i64);
+                    .record_delay(times.arrival_ns.wrapping_sub(sent_ns as u64) as i64);
             }
             self.records.record(&arrival);
         }
@@ -227,14 +239,15 @@ impl<'a> PacketReceiver<'a> {
         arrival
     }
 
-    /// Returns the counts so far. Its `received` counts each number once; [`Counters::counts`] also counts repeats.
+    /// Returns the counts so far. Its `received` counts each number once; [`Counters::counts`] also
+    /// counts repeats.
     pub fn counts(&self) -> DatagramCounts {
         self.counters.datagrams().unwrap_or_default()
     }
 
     /// Returns the arrival times of the first and of the last datagram, by the monotonic clock.
     pub fn first_and_last_ns(&self) -> Option<(u64, u64)> {
-        Some((self.first_ns?, self.last.times.came_ns))
+        Some((self.first_ns?, self.last.times.arrival_ns))
     }
 
     /// Returns the times between successive arrivals.
@@ -248,27 +261,27 @@ impl<'a> PacketReceiver<'a> {
     }
 
     /// Returns the sources of the arrival times.
-    pub fn stamped(&self) -> StampCounts {
-        self.stamped
+    pub fn stamp_counts(&self) -> StampCounts {
+        self.stamp_counts
     }
 
-    /// Returns the socket's datagrams that were dropped since the start because its buffer was full; `None` if
-    /// unavailable.
+    /// Returns the number of datagrams dropped since the start because the socket's buffer was
+    /// full; `None` if unavailable.
     pub fn socket_drops(&self) -> Option<u64> {
-        let now = sys::option::dropped(self.socket).ok()?;
-        Some(now.wrapping_sub(self.drops_before?).into())
+        let now = sys::option::dropped_packets(self.socket).ok()?;
+        Some(now.wrapping_sub(self.drops_at_start?).into())
     }
 
-    /// Returns the largest step of the wall clock in nanoseconds; 0 without a step. Arrival times within some
-    /// milliseconds of the step may be wrong by this amount.
+    /// Returns the largest step of the wall clock in nanoseconds; 0 without a step. Arrival times
+    /// within some milliseconds of the step may be wrong by this amount.
     pub fn clock_step_ns(&self) -> i64 {
-        self.clocks.largest_step_ns
+        self.clock_offset.largest_step_ns
     }
 }
 
 impl StampCounts {
     #[inline]
-    fn count(&mut self, stamps: Stamps) {
+    fn count(&mut self, stamps: ArrivalStamps) {
         let is_kernel = stamps.kernel_ns != 0;
         self.kernel += u64::from(is_kernel);
         self.user += u64::from(!is_kernel);
@@ -276,41 +289,44 @@ impl StampCounts {
     }
 }
 
-/// The difference of the wall clock and the monotonic clock, which changes only if the wall clock is set.
+/// The difference of the wall clock and the monotonic clock, which changes only if the wall clock
+/// is set.
 #[derive(Debug)]
-struct Clocks {
-    ahead: Ahead,
-    looked_ns: u64,
+struct ClockOffset {
+    offsets: Offsets,
+    compared_ns: u64,
     largest_step_ns: i64,
 }
 
-/// By how much the wall clock is ahead, in nanoseconds.
+/// The wall clock minus the monotonic clock, in nanoseconds.
 #[derive(Debug)]
-struct Ahead {
-    now: i64,
-    /// The value before the last step; datagrams in the socket's queue may still have stamps from before it.
-    before: i64,
+struct Offsets {
+    current: i64,
+    /// The value before the last step. Datagrams in the socket's queue may have earlier stamps.
+    previous: i64,
 }
 
-impl Clocks {
-    /// A stamp that is older than this, or newer than now, may be from before or after a clock step. In nanoseconds.
-    const DOUBTFUL_NS: u64 = 10_000_000;
+impl ClockOffset {
+    /// Maximum age of a certain stamp, in nanoseconds. An older stamp, or one in the future, may be
+    /// from the other side of a clock step.
+    const MAX_CERTAIN_AGE_NS: u64 = 10_000_000;
 
-    /// Interval of the comparisons, and the shorter interval for doubtful stamps. In nanoseconds.
-    const LOOK_NS: u64 = 10_000_000;
-    const LOOK_AGAIN_NS: u64 = 1_000_000;
+    /// Interval of the clock comparisons, in nanoseconds.
+    const COMPARE_INTERVAL_NS: u64 = 10_000_000;
+    /// Shorter interval of the comparisons for uncertain stamps, in nanoseconds.
+    const UNCERTAIN_INTERVAL_NS: u64 = 1_000_000;
 
-    /// Without a step, two comparisons differ by less than this. In nanoseconds.
+    /// Maximum difference of two comparisons without a step, in nanoseconds.
     const NOISE_NS: u64 = 100_000;
 
     fn now() -> Self {
-        let ahead_ns = wall_ahead_ns();
+        let offset_ns = wall_clock_offset_ns();
         Self {
-            ahead: Ahead {
-                now: ahead_ns,
-                before: ahead_ns,
+            offsets: Offsets {
+                current: offset_ns,
+                previous: offset_ns,
             },
-            looked_ns: 0,
+            compared_ns: 0,
             largest_step_ns: 0,
         }
     }
@@ -318,41 +334,42 @@ impl Clocks {
     /// Converts a stamp to the monotonic clock; the stamp is older than `now_ns`.
     #[inline]
     fn monotonic_ns(&mut self, kernel_ns: u64, now_ns: u64) -> u64 {
-        let came_ns = kernel_ns.wrapping_sub(self.ahead.now as u64);
-        if now_ns.wrapping_sub(came_ns) <= Self::DOUBTFUL_NS {
+        let came_ns = kernel_ns.wrapping_sub(self.offsets.current as u64);
+        if now_ns.wrapping_sub(came_ns) <= Self::MAX_CERTAIN_AGE_NS {
             return came_ns;
         }
-        self.look(now_ns, Self::LOOK_AGAIN_NS);
-        self.likely_ns(kernel_ns, now_ns)
+        self.compare_if_due(now_ns, Self::UNCERTAIN_INTERVAL_NS);
+        self.likely_arrival_ns(kernel_ns, now_ns)
     }
 
     /// Compares the clocks, if the last comparison is older than `interval_ns`.
     #[inline]
-    fn look(&mut self, now_ns: u64, interval_ns: u64) {
-        if now_ns.saturating_sub(self.looked_ns) > interval_ns {
-            self.looked_ns = now_ns;
-            self.compare(wall_ahead_ns);
+    fn compare_if_due(&mut self, now_ns: u64, interval_ns: u64) {
+        if now_ns.saturating_sub(self.compared_ns) > interval_ns {
+            self.compared_ns = now_ns;
+            self.compare(wall_clock_offset_ns);
         }
     }
 
     /// Detects a step: two comparisons in a row must show the difference.
     #[cold]
-    fn compare(&mut self, ahead_ns: impl Fn() -> i64) {
-        let ahead = ahead_ns();
-        let is_step = |from: i64| ahead.abs_diff(from) > Self::NOISE_NS;
-        if is_step(self.ahead.now) && !is_step(ahead_ns()) {
-            let step_ns = ahead - self.ahead.now;
+    fn compare(&mut self, read_offset_ns: impl Fn() -> i64) {
+        let offset_ns = read_offset_ns();
+        let is_step = |from: i64| offset_ns.abs_diff(from) > Self::NOISE_NS;
+        if is_step(self.offsets.current) && !is_step(read_offset_ns()) {
+            let step_ns = offset_ns - self.offsets.current;
             if step_ns.abs() > self.largest_step_ns.abs() {
                 self.largest_step_ns = step_ns;
             }
-            (self.ahead.before, self.ahead.now) = (self.ahead.now, ahead);
+            (self.offsets.previous, self.offsets.current) = (self.offsets.current, offset_ns);
         }
     }
 
-    /// Converts a stamp by the clock difference, before or after the step, that makes it more recent.
-    fn likely_ns(&self, kernel_ns: u64, now_ns: u64) -> u64 {
-        let by = |ahead_ns: i64| kernel_ns.wrapping_sub(ahead_ns as u64);
-        let (after, before) = (by(self.ahead.now), by(self.ahead.before));
+    /// Converts a stamp by the clock difference, before or after the step, that makes it more
+    /// recent.
+    fn likely_arrival_ns(&self, kernel_ns: u64, now_ns: u64) -> u64 {
+        let minus = |ahead_ns: i64| kernel_ns.wrapping_sub(ahead_ns as u64);
+        let (after, before) = (minus(self.offsets.current), minus(self.offsets.previous));
         // A time in the future wraps to a very long time ago.
         if now_ns.wrapping_sub(before) < now_ns.wrapping_sub(after) {
             before
@@ -373,11 +390,11 @@ mod tests {
     use crate::packet_records::ReceivedPacket;
 
     const FORMAT: DatagramFormat = DatagramFormat {
-        number_at: 1,
-        high_word_at: Some(5),
+        number_offset: 1,
+        high_word_offset: Some(5),
         first: 0,
         stamp: Some(Stamp {
-            at: 9,
+            offset: 9,
             clock: StampClock::Monotonic,
             unit: StampUnit::TenthsOfMicros,
         }),
@@ -387,23 +404,23 @@ mod tests {
 
     const SETTINGS: PacketReceiverSettings = PacketReceiverSettings {
         format: FORMAT,
-        longest: 64,
-        width: 4,
-        stamps: true,
+        max_bytes: 64,
+        batch_size: 4,
+        has_stamps: true,
         recording: Recording::None,
-        silence: Duration::from_millis(200),
+        timeout: Duration::from_millis(200),
     };
 
     /// Datagrams that begin with a 4 belong to the flow.
     #[derive(Default)]
-    struct Seen(Vec<PacketArrival>);
+    struct ArrivalLog(Vec<PacketArrival>);
 
-    impl PacketWatch for Seen {
+    impl PacketObserver for ArrivalLog {
         fn is_of_flow(&self, datagram: &[u8]) -> bool {
             datagram.first() == Some(&4)
         }
 
-        fn see(&mut self, arrival: &PacketArrival) {
+        fn observe(&mut self, arrival: &PacketArrival) {
             self.0.push(*arrival);
         }
     }
@@ -424,27 +441,27 @@ mod tests {
     }
 
     /// Runs a receiver on datagrams with these numbers and returns its result.
-    fn received<R>(
+    fn run_receiver<R>(
         settings: PacketReceiverSettings,
         numbers: &[i64],
-        look: impl FnOnce(&PacketReceiver<'_>, &[PacketArrival]) -> R,
+        check: impl FnOnce(&PacketReceiver<'_>, &[PacketArrival]) -> R,
     ) -> R {
         let (near, far) = pair();
-        let (counters, stop, mut seen) = (Counters::default(), Stop::new(), Seen::default());
-        let memory = Memory::new(1 << 20, 1 << 20);
+        let (counters, stop, mut seen) = (Counters::default(), Stop::new(), ArrivalLog::default());
+        let memory = BufferMemory::new(1 << 20, 1 << 20);
         let mut receiver = PacketReceiver::new(far.as_fd(), &settings, &counters, &memory).unwrap();
         send(&near, numbers);
         let arrived = receiver.receive(&stop, &mut seen).unwrap();
-        assert!(matches!(arrived, Arrived::Silence), "{arrived:?}");
+        assert!(matches!(arrived, ReceiveEvent::Timeout), "{arrived:?}");
         assert_eq!(counters.counts().receive_calls, numbers.len() as u64);
         assert_eq!(receiver.socket_drops(), Some(0));
         assert_eq!(receiver.clock_step_ns(), 0);
-        look(&receiver, &seen.0)
+        check(&receiver, &seen.0)
     }
 
     #[test]
     fn each_datagram_is_counted_timed_and_seen() {
-        received(SETTINGS, &[0, 1, 4, 3, 3, 5], |receiver, seen| {
+        run_receiver(SETTINGS, &[0, 1, 4, 3, 3, 5], |receiver, seen| {
             let orders: Vec<_> = seen
                 .iter()
                 .map(|one| (one.number, one.step, one.order))
@@ -452,12 +469,12 @@ mod tests {
             assert_eq!(
                 orders,
                 [
-                    (0, 1, Order::InTurn),
-                    (1, 1, Order::InTurn),
-                    (4, 3, Order::Ahead { passed_over: 2 }),
-                    (3, -1, Order::Late),
-                    (3, -1, Order::Repeated),
-                    (5, 1, Order::InTurn),
+                    (0, 1, ArrivalOrder::InOrder),
+                    (1, 1, ArrivalOrder::InOrder),
+                    (4, 3, ArrivalOrder::Ahead { passed_over: 2 }),
+                    (3, -1, ArrivalOrder::Late),
+                    (3, -1, ArrivalOrder::Repeated),
+                    (5, 1, ArrivalOrder::InOrder),
                 ]
             );
             let counts = receiver.counts();
@@ -470,9 +487,9 @@ mod tests {
             assert_eq!(last_ns - first_ns, gaps);
             assert_eq!(receiver.gaps().len(), 5);
             for one in seen {
-                assert!(one.times.came_ns <= one.times.user_ns, "{one:?}");
+                assert!(one.times.arrival_ns <= one.times.user_ns, "{one:?}");
             }
-            let StampCounts { kernel, user, nic } = receiver.stamped();
+            let StampCounts { kernel, user, nic } = receiver.stamp_counts();
             assert_eq!((kernel + user, nic), (6, 0));
         });
     }
@@ -480,13 +497,13 @@ mod tests {
     #[test]
     fn without_stamps_times_are_those_of_the_calls() {
         let settings = PacketReceiverSettings {
-            stamps: false,
+            has_stamps: false,
             ..SETTINGS
         };
-        received(settings, &[0, 1, 2], |receiver, seen| {
-            let StampCounts { kernel, user, .. } = receiver.stamped();
+        run_receiver(settings, &[0, 1, 2], |receiver, seen| {
+            let StampCounts { kernel, user, .. } = receiver.stamp_counts();
             assert_eq!((kernel, user), (0, 3));
-            let times: Vec<_> = seen.iter().map(|one| one.times.came_ns).collect();
+            let times: Vec<_> = seen.iter().map(|one| one.times.arrival_ns).collect();
             assert!(times.is_sorted() && times[0] < times[2], "{times:?}");
         });
     }
@@ -494,8 +511,8 @@ mod tests {
     #[test]
     fn requests_come_back_in_their_turn() {
         let (near, far) = pair();
-        let (counters, stop, mut seen) = (Counters::default(), Stop::new(), Seen::default());
-        let memory = Memory::new(1 << 20, 1 << 20);
+        let (counters, stop, mut seen) = (Counters::default(), Stop::new(), ArrivalLog::default());
+        let memory = BufferMemory::new(1 << 20, 1 << 20);
         let mut receiver = PacketReceiver::new(far.as_fd(), &SETTINGS, &counters, &memory).unwrap();
         send(&near, &[0]);
         near.send(b"first").unwrap();
@@ -503,26 +520,29 @@ mod tests {
         near.send(&[]).unwrap();
         for (request, before) in [(&b"first"[..], 1), (b"", 3)] {
             match receiver.receive(&stop, &mut seen).unwrap() {
-                Arrived::Other { datagram, times } => {
+                ReceiveEvent::Other { datagram, times } => {
                     assert_eq!(datagram, request);
-                    assert!(times.came_ns > 0 && times.came_ns <= times.user_ns);
+                    assert!(times.arrival_ns > 0 && times.arrival_ns <= times.user_ns);
                 }
                 other => panic!("{other:?}"),
             }
             assert_eq!(seen.0.len(), before);
         }
-        stop.pull(Reason::Cancelled);
+        stop.set(StopReason::Cancelled);
         let arrived = receiver.receive(&stop, &mut seen).unwrap();
-        assert!(matches!(arrived, Arrived::Stopped(Reason::Cancelled)));
+        assert!(matches!(
+            arrived,
+            ReceiveEvent::Stopped(StopReason::Cancelled)
+        ));
     }
 
     #[test]
-    fn records_have_their_number_for_a_place() {
+    fn records_are_indexed_by_number() {
         let settings = PacketReceiverSettings {
             recording: Recording::All { skip: 1, limit: 5 },
             ..SETTINGS
         };
-        received(settings, &[0, 1, 4, 2, 2, 6], |receiver, seen| {
+        run_receiver(settings, &[0, 1, 4, 2, 2, 6], |receiver, seen| {
             let records = receiver.records();
             let numbers = |records: &[ReceivedPacket]| -> Vec<_> {
                 records.iter().map(|one| one.number as i64).collect()
@@ -538,19 +558,19 @@ mod tests {
     }
 
     #[test]
-    fn losses_are_recorded_as_far_as_there_is_room() {
+    fn losses_are_recorded_up_to_the_limit() {
         let settings = PacketReceiverSettings {
             recording: Recording::Lost { skip: 2, limit: 3 },
             ..SETTINGS
         };
-        received(settings, &[0, 3, 1, 5, 9], |receiver, seen| {
+        run_receiver(settings, &[0, 3, 1, 5, 9], |receiver, seen| {
             let records = receiver.records();
             let lost: Vec<_> = records
                 .lost()
                 .iter()
-                .map(|one| (one.number, one.came_ns, one.sent_ns))
+                .map(|one| (one.number, one.previous_arrival_ns, one.previous_sent_ns))
                 .collect();
-            let [first, second, fourth] = [0, 1, 3].map(|at| seen[at].times.came_ns);
+            let [first, second, fourth] = [0, 1, 3].map(|at| seen[at].times.arrival_ns);
             assert_eq!(
                 lost,
                 [(2, first, 0), (4, second, 3_000), (6, fourth, 5_000)]
@@ -559,10 +579,10 @@ mod tests {
     }
 
     #[test]
-    fn memory_has_bounds() {
+    fn memory_is_limited() {
         let (_near, far) = pair();
         let counters = Counters::default();
-        let memory = Memory::new(1 << 16, 1 << 16);
+        let memory = BufferMemory::new(1 << 16, 1 << 16);
         for (recording, is_granted) in [
             (
                 Recording::All {
@@ -603,33 +623,39 @@ mod tests {
     }
 
     #[test]
-    fn a_wall_clock_that_is_set_moves_no_arrival() {
+    fn setting_the_wall_clock_changes_no_arrival_time() {
         let second_ns = 1_000_000_000;
         for step_ns in [-5 * second_ns, 5 * second_ns, -50_000_000, 50_000_000] {
             let now_ns = 100 * second_ns as u64;
-            let mut clocks = Clocks {
-                ahead: Ahead { now: 0, before: 0 },
-                looked_ns: now_ns,
+            let mut clock_offset = ClockOffset {
+                offsets: Offsets {
+                    current: 0,
+                    previous: 0,
+                },
+                compared_ns: now_ns,
                 largest_step_ns: 0,
             };
             let stamp = |came_ns: u64, ahead_ns: i64| came_ns.wrapping_add_signed(ahead_ns);
             assert_eq!(
-                clocks.monotonic_ns(stamp(now_ns - 100, 0), now_ns),
+                clock_offset.monotonic_ns(stamp(now_ns - 100, 0), now_ns),
                 now_ns - 100
             );
             // A datagram that has waited long in the socket is not a step.
             let long_ago_ns = now_ns - 3 * second_ns as u64;
-            assert_eq!(clocks.monotonic_ns(long_ago_ns, now_ns), long_ago_ns);
+            assert_eq!(clock_offset.monotonic_ns(long_ago_ns, now_ns), long_ago_ns);
             // An interrupted clock read is not a step.
             let readings = std::cell::Cell::new(0);
-            clocks.compare(|| readings.replace(-200_000));
-            clocks.compare(|| readings.replace(0));
-            assert_eq!((clocks.ahead.now, clocks.largest_step_ns), (0, 0));
-            clocks.compare(|| step_ns);
-            assert_eq!(clocks.largest_step_ns, step_ns);
-            // Stamped after the step and before it.
+            clock_offset.compare(|| readings.replace(-200_000));
+            clock_offset.compare(|| readings.replace(0));
+            assert_eq!(
+                (clock_offset.offsets.current, clock_offset.largest_step_ns),
+                (0, 0)
+            );
+            clock_offset.compare(|| step_ns);
+            assert_eq!(clock_offset.largest_step_ns, step_ns);
+            // A stamp after the step, and one before it.
             for ahead_ns in [step_ns, 0] {
-                let came_ns = clocks.monotonic_ns(stamp(now_ns - 200, ahead_ns), now_ns);
+                let came_ns = clock_offset.monotonic_ns(stamp(now_ns - 200, ahead_ns), now_ns);
                 assert_eq!(came_ns, now_ns - 200, "{step_ns} {ahead_ns}");
             }
         }

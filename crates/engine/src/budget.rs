@@ -1,4 +1,4 @@
-//! What a server's clients share: bytes of memory, sessions, threads, descriptors.
+//! Budgets that the clients of a server share: bytes of memory, sessions, threads, descriptors.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
@@ -6,16 +6,16 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use sys::Address;
 
-/// One address gets at most all but this part of a budget, so that it cannot lock others out.
-const KEPT_FOR_OTHERS: u64 = 16;
+/// Part of a budget that no single address gets (1/16), so that it cannot lock others out.
+const RESERVED_PART: u64 = 16;
 
-/// Bits of an IPv6 address that name a network. A host there has as many addresses as it likes
-/// (RFC 4291 §2.5.4), so that the network counts as one address.
+/// Bits of the network in an IPv6 address. A host has any number of addresses in its network (RFC
+/// 4291 §2.5.4), so the network counts as one address.
 const NETWORK_BITS: u32 = 64;
 
-/// An amount that many may use at a time, with a bound for each address.
+/// A shared amount, limited in total and per address.
 #[derive(Clone, Debug)]
-pub struct Budget(Arc<Inner>);
+pub struct SharedBudget(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
@@ -27,60 +27,60 @@ struct Inner {
 #[derive(Debug, Default)]
 struct Used {
     sum: u64,
-    holders: HashMap<Holder, u64>,
+    holders: HashMap<BudgetHolder, u64>,
 }
 
-/// The address on whose account a part of a [`Budget`] is, however many clients are behind it.
+/// The address that a share of a [`SharedBudget`] is charged to, for all clients behind it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Holder {
+pub enum BudgetHolder {
     /// An IPv4 address, or the first 64 bits of an IPv6 address.
     Ip(IpAddr),
     /// A virtual machine, by its VSOCK context.
     Machine(u32),
-    /// This process, and what has no address.
+    /// This process, and peers without an address.
     Local,
 }
 
-/// A part of a [`Budget`]. It is given back when it is dropped.
+/// A reserved share of a [`SharedBudget`]. Dropping it releases the share.
 #[derive(Debug)]
-pub struct Share {
-    budget: Budget,
-    holder: Holder,
+pub struct BudgetShare {
+    budget: SharedBudget,
+    holder: BudgetHolder,
     amount: u64,
 }
 
-/// A bound that leaves less than what was requested.
+/// A limit that leaves less than the requested amount.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Exceeded {
-    /// The bound of all together.
-    #[error("{asked} requested, {left} left")]
+pub enum BudgetExceeded {
+    /// The limit of all shares.
+    #[error("{requested} requested, {left} left")]
     Total {
-        /// What was requested.
-        asked: u64,
-        /// What is left.
+        /// Requested amount.
+        requested: u64,
+        /// Remaining amount.
         left: u64,
     },
-    /// The bound of one part.
-    #[error("{asked} requested, {most} allowed")]
-    Part {
-        /// What was requested.
-        asked: u64,
-        /// What is allowed.
-        most: u64,
+    /// The limit of one share.
+    #[error("{requested} requested, {max} allowed")]
+    Share {
+        /// Requested amount.
+        requested: u64,
+        /// Allowed amount.
+        max: u64,
     },
-    /// The bound of one address.
-    #[error("{asked} requested, {left} left for one address")]
+    /// The limit of one address.
+    #[error("{requested} requested, {left} left for one address")]
     Holder {
-        /// What was requested.
-        asked: u64,
-        /// What is left.
+        /// Requested amount.
+        requested: u64,
+        /// Remaining amount.
         left: u64,
     },
 }
 
-impl Holder {
-    /// The holder that an address belongs to.
-    pub fn of(address: &Address) -> Self {
+impl BudgetHolder {
+    /// Returns the holder that an address belongs to.
+    pub fn for_address(address: &Address) -> Self {
         match address {
             Address::Inet(inet) => Self::Ip(match inet.ip().to_canonical() {
                 IpAddr::V6(ip) => network(ip).into(),
@@ -92,13 +92,13 @@ impl Holder {
     }
 }
 
-impl Budget {
-    /// A budget of `total`, of which one address gets at most 15/16.
+impl SharedBudget {
+    /// Creates a budget of `total`, of which one address gets at most 15/16.
     pub fn new(total: u64) -> Self {
-        Self::with_bounds(total, total - total / KEPT_FOR_OTHERS)
+        Self::with_bounds(total, total - total / RESERVED_PART)
     }
 
-    /// A budget of `total`, of which one address gets at most `per_holder`.
+    /// Creates a budget of `total`, of which one address gets at most `per_holder`.
     pub fn with_bounds(total: u64, per_holder: u64) -> Self {
         Self(Arc::new(Inner {
             total,
@@ -107,9 +107,13 @@ impl Budget {
         }))
     }
 
-    /// Takes a part; fails if a bound leaves less.
-    pub fn take(&self, holder: Holder, amount: u64) -> Result<Share, Exceeded> {
-        let mut share = Share {
+    /// Reserves a share. Fails if a limit leaves less.
+    pub fn reserve(
+        &self,
+        holder: BudgetHolder,
+        amount: u64,
+    ) -> Result<BudgetShare, BudgetExceeded> {
+        let mut share = BudgetShare {
             budget: self.clone(),
             holder,
             amount: 0,
@@ -118,39 +122,39 @@ impl Budget {
         Ok(share)
     }
 
-    /// What is in use.
+    /// Returns the amount in use.
     pub fn used(&self) -> u64 {
         self.lock().sum
     }
 
     fn lock(&self) -> MutexGuard<'_, Used> {
-        // Sums are whole after any panic.
+        // The sums remain valid after a panic.
         self.0.used.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Share {
-    /// Takes more for the same holder; fails if a bound leaves less, and then takes nothing.
-    pub fn grow(&mut self, amount: u64) -> Result<(), Exceeded> {
+impl BudgetShare {
+    /// Reserves more for the same holder. Fails, and reserves nothing, if a limit leaves less.
+    pub fn grow(&mut self, amount: u64) -> Result<(), BudgetExceeded> {
         let bounds = &self.budget.0;
         let mut used = self.budget.lock();
         let left = bounds.total.saturating_sub(used.sum);
         if amount > left {
-            return Err(Exceeded::Total {
-                asked: amount,
+            return Err(BudgetExceeded::Total {
+                requested: amount,
                 left,
             });
         }
-        let own = used.holders.get(&self.holder).copied().unwrap_or(0);
-        let left = bounds.per_holder.saturating_sub(own);
+        let held = used.holders.get(&self.holder).copied().unwrap_or(0);
+        let left = bounds.per_holder.saturating_sub(held);
         if amount > left {
-            return Err(Exceeded::Holder {
-                asked: amount,
+            return Err(BudgetExceeded::Holder {
+                requested: amount,
                 left,
             });
         }
         if amount > 0 {
-            used.holders.insert(self.holder, own + amount);
+            used.holders.insert(self.holder, held + amount);
         }
         used.sum += amount;
         drop(used);
@@ -158,33 +162,33 @@ impl Share {
         Ok(())
     }
 
-    /// Gives some of it back.
+    /// Releases part of the share.
     pub fn shrink(&mut self, amount: u64) {
         let amount = amount.min(self.amount);
         self.amount -= amount;
-        self.give_back(amount);
+        self.release(amount);
     }
 
-    fn give_back(&self, amount: u64) {
+    fn release(&self, amount: u64) {
         let mut used = self.budget.lock();
         used.sum -= amount;
-        if let Some(own) = used.holders.get_mut(&self.holder) {
-            *own -= amount;
-            if *own == 0 {
+        if let Some(held) = used.holders.get_mut(&self.holder) {
+            *held -= amount;
+            if *held == 0 {
                 used.holders.remove(&self.holder);
             }
         }
     }
 
-    /// How much it is.
+    /// Returns the amount of the share.
     pub fn amount(&self) -> u64 {
         self.amount
     }
 }
 
-impl Drop for Share {
+impl Drop for BudgetShare {
     fn drop(&mut self) {
-        self.give_back(self.amount);
+        self.release(self.amount);
     }
 }
 
@@ -197,47 +201,62 @@ fn network(address: Ipv6Addr) -> Ipv6Addr {
 mod tests {
     use super::*;
 
-    fn holder(address: &str) -> Holder {
-        Holder::of(&Address::Inet(address.parse().unwrap()))
+    fn holder(address: &str) -> BudgetHolder {
+        BudgetHolder::for_address(&Address::Inet(address.parse().unwrap()))
     }
 
     #[test]
     fn one_address_leaves_a_sixteenth_to_others() {
-        let sessions = Budget::new(1024);
+        let sessions = SharedBudget::new(1024);
         let (one, other) = (holder("192.0.2.1:1"), holder("192.0.2.2:1"));
         let all: Vec<_> = (0..960)
-            .map(|_| sessions.take(one, 1).expect("within its bound"))
+            .map(|_| sessions.reserve(one, 1).expect("within its bound"))
             .collect();
-        let refused = sessions.take(one, 1).unwrap_err();
-        assert_eq!(refused, Exceeded::Holder { asked: 1, left: 0 });
-        let rest = sessions.take(other, 64).unwrap();
-        let refused = sessions.take(other, 1).unwrap_err();
-        assert_eq!(refused, Exceeded::Total { asked: 1, left: 0 });
+        let refused = sessions.reserve(one, 1).unwrap_err();
+        assert_eq!(
+            refused,
+            BudgetExceeded::Holder {
+                requested: 1,
+                left: 0
+            }
+        );
+        let rest = sessions.reserve(other, 64).unwrap();
+        let refused = sessions.reserve(other, 1).unwrap_err();
+        assert_eq!(
+            refused,
+            BudgetExceeded::Total {
+                requested: 1,
+                left: 0
+            }
+        );
         drop((all, rest));
         assert_eq!(sessions.used(), 0);
-        assert!(sessions.take(one, 960).is_ok());
+        assert!(sessions.reserve(one, 960).is_ok());
     }
 
     #[test]
     fn a_small_budget_may_be_of_one_address() {
-        let one = Budget::new(1);
-        let share = one.take(Holder::Local, 1).unwrap();
-        assert!(one.take(Holder::Local, 1).is_err());
+        let one = SharedBudget::new(1);
+        let share = one.reserve(BudgetHolder::Local, 1).unwrap();
+        assert!(one.reserve(BudgetHolder::Local, 1).is_err());
         assert_eq!(share.amount(), 1);
     }
 
     #[test]
     fn a_share_grows_within_its_bounds() {
-        let memory = Budget::with_bounds(10, 6);
-        let mut share = memory.take(Holder::Machine(3), 0).unwrap();
+        let memory = SharedBudget::with_bounds(10, 6);
+        let mut share = memory.reserve(BudgetHolder::Machine(3), 0).unwrap();
         share.grow(6).unwrap();
         assert_eq!(
             share.grow(1),
-            Err(Exceeded::Holder { asked: 1, left: 0 }),
-            "nothing is taken by a refusal"
+            Err(BudgetExceeded::Holder {
+                requested: 1,
+                left: 0
+            }),
+            "a refused request reserves nothing"
         );
         assert_eq!((share.amount(), memory.used()), (6, 6));
-        assert!(memory.take(Holder::Machine(4), 5).is_err());
+        assert!(memory.reserve(BudgetHolder::Machine(4), 5).is_err());
         share.shrink(4);
         assert_eq!((share.amount(), memory.used()), (2, 2));
         share.shrink(u64::MAX);

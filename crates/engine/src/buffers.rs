@@ -1,58 +1,63 @@
-//! What one end sends from and receives into: a ring of buffers per direction, used round robin, one per call, so
-//! that the data being sent is not the data sent just before (netperf manual, "-W").
+//! Send and receive buffers of one end. Each direction has a ring of buffers, and each call uses
+//! the next one. The sent data is therefore not that of the previous call (netperf manual, "-W").
 
 use std::fs::File;
 use std::io::{Read, Seek};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use model::{BufferPlan, BuffersUsed, Half, SizeRule, SocketFacts, Transport, WidthRule, Workload};
+use model::{
+    BufferPlan, BufferSizes, EndpointPlan, SizeRule, SocketFacts, Transport, WidthRule, Workload,
+};
 use sys::buffer::BufferRing;
 
-use crate::budget::{Exceeded, Share};
+use crate::budget::{BudgetExceeded, BudgetShare};
 use crate::io::SendFile;
-use crate::memory::Memory;
+use crate::memory::BufferMemory;
 
-/// The size that is used when the kernel does not tell a buffer's.
-const UNKNOWN_BUFFER: u32 = 4_096;
+/// Buffer size if the kernel does not report the size of the socket buffer.
+const DEFAULT_BUFFER_BYTES: u32 = 4_096;
 
-/// What moves slower, 1 Mbit/s, need not be waited for in one call that sends much.
-const SLOWEST_BYTES_PER_SECOND: u64 = 125_000;
+/// Lowest rate at which the idle timeout allows for a single large send: 1 Mbit/s.
+const MIN_BYTES_PER_SECOND: u64 = 125_000;
 
 /// The buffers of both directions.
 #[derive(Debug, Default)]
 pub struct Buffers {
-    /// What the plan's rules came to.
-    pub used: BuffersUsed,
+    /// Sizes that result from the plan's rules.
+    pub sizes: BufferSizes,
     pub(crate) send: Option<BufferRing>,
     pub(crate) send_file: Option<SendFile>,
     pub(crate) receive: Option<BufferRing>,
-    /// What a stream's received data is written to.
-    pub save: Option<File>,
-    /// Their shares of the memory that is allowed.
-    shares: Vec<Share>,
+    /// File that a stream's received data is written to.
+    pub save_file: Option<File>,
+    /// Shares of the memory budget that the buffers hold.
+    shares: Vec<BudgetShare>,
 }
 
-/// A ring that could not be made.
+/// Why buffers could not be created.
 #[derive(Debug, thiserror::Error)]
-pub enum RingError {
-    /// More memory than there is.
-    #[error("{width} buffers of {size} bytes are more than there is memory")]
+pub enum BufferError {
+    /// There is not enough memory.
+    #[error("cannot allocate {width} buffers of {size} bytes: not enough memory")]
     TooLarge {
-        /// Bytes of one buffer.
+        /// Bytes per buffer.
         size: u32,
-        /// Buffers.
+        /// Number of buffers.
         width: u32,
     },
-    /// More memory than is allowed.
+    /// The memory budget leaves less.
     #[error("memory of buffers, bytes: {0}")]
-    Exceeded(#[from] Exceeded),
-    /// An alignment that is not a power of two, or a size of 0.
-    #[error("buffers of {size} bytes at multiples of {alignment}: not 0, and a power of two")]
-    Senseless {
-        /// Bytes of one buffer.
+    Exceeded(#[from] BudgetExceeded),
+    /// The alignment is not a power of two, or the size is 0.
+    #[error(
+        "invalid buffers: the size ({size}) must not be 0, and the alignment ({alignment}) must be a \
+         power of two"
+    )]
+    Invalid {
+        /// Bytes per buffer.
         size: u32,
-        /// What their addresses are to be a multiple of.
+        /// Alignment of their addresses, in bytes.
         alignment: u32,
     },
     /// The fill file cannot be used.
@@ -60,41 +65,45 @@ pub enum RingError {
     File {
         /// The file.
         path: PathBuf,
-        /// Why not.
+        /// The error.
         error: std::io::Error,
     },
 }
 
 impl Buffers {
-    /// Makes what the workload needs of what the half plans, for a socket with these facts.
-    /// Send buffers are filled from `fill`, the open file that the half names, or else with `pattern`, repeated.
+    /// Creates the buffers that the workload needs and the endpoint plans, for a socket with these
+    /// facts. Send buffers are filled from `fill`, the open file that the endpoint names, or else
+    /// with `pattern`, repeated.
     pub fn new(
-        half: &Half,
+        endpoint: &EndpointPlan,
         workload: &Workload,
         transport: Transport,
         facts: &SocketFacts,
         mut fill: Option<File>,
         pattern: &[u8],
-        memory: &Memory,
-    ) -> Result<Self, RingError> {
-        let of_file = |error| RingError::File {
-            path: half.fill.clone().unwrap_or_else(|| "(temporary)".into()),
+        memory: &BufferMemory,
+    ) -> Result<Self, BufferError> {
+        let file_error = |error| BufferError::File {
+            path: endpoint
+                .fill
+                .clone()
+                .unwrap_or_else(|| "(temporary)".into()),
             error,
         };
         let mut buffers = Self::default();
         if workload.sends() {
-            let plan = &half.send;
-            let largest = transport.largest_send();
+            let plan = &endpoint.send;
+            let largest = transport.default_send_bytes();
             let (size, width) = resolve(plan, largest, facts.send_buffer_bytes);
-            (buffers.used.send_bytes, buffers.used.send_width) = (Some(size), Some(width));
-            if let Some(file) = fill.take_if(|_| half.send_file_once) {
-                buffers.send_file = Some(SendFile::once(file, size));
-            } else if half.send_from_file {
-                let made = SendFile::new(fill, size, width, plan.offset);
-                buffers.send_file = Some(made.map_err(of_file)?);
+            (buffers.sizes.send_bytes, buffers.sizes.send_width) = (Some(size), Some(width));
+            if let Some(file) = fill.take_if(|_| endpoint.send_file_once) {
+                buffers.send_file = Some(SendFile::for_one_pass(file, size));
+            } else if endpoint.send_from_file {
+                let opened = SendFile::new(fill, size, width, plan.offset);
+                buffers.send_file = Some(opened.map_err(file_error)?);
             } else {
                 let contents = |buffer: &mut [u8]| match &mut fill {
-                    Some(from) => fill_from(from, buffer).map_err(of_file),
+                    Some(from) => fill_from(from, buffer).map_err(file_error),
                     None => Ok(()),
                 };
                 buffers.send = Some(buffers.ring(plan, size, width, memory, contents)?);
@@ -104,10 +113,10 @@ impl Buffers {
             }
         }
         if workload.receives() {
-            let plan = &half.receive;
+            let plan = &endpoint.receive;
             let (size, width) = resolve(plan, None, facts.receive_buffer_bytes);
-            (buffers.used.receive_bytes, buffers.used.receive_width) = (Some(size), Some(width));
-            // What is received overwrites untouched memory.
+            (buffers.sizes.receive_bytes, buffers.sizes.receive_width) = (Some(size), Some(width));
+            // Received data overwrites this memory, so it needs no contents.
             buffers.receive = Some(buffers.ring(plan, size, width, memory, |_| Ok(()))?);
         }
         Ok(buffers)
@@ -119,30 +128,30 @@ impl Buffers {
         let Some(ring) = &mut self.send else {
             return;
         };
-        for _ in 0..self.used.send_width.unwrap_or(0) {
+        for _ in 0..self.sizes.send_width.unwrap_or(0) {
             for (byte, value) in ring.advance().iter_mut().zip(&mut pattern) {
                 *byte = *value;
             }
         }
     }
 
-    /// Makes a ring within the memory that is allowed, and lets `contents` fill each buffer.
+    /// Creates a ring within the memory budget. `contents` fills each buffer.
     fn ring(
         &mut self,
         plan: &BufferPlan,
         size: u32,
         width: u32,
-        memory: &Memory,
-        mut contents: impl FnMut(&mut [u8]) -> Result<(), RingError>,
-    ) -> Result<BufferRing, RingError> {
+        memory: &BufferMemory,
+        mut contents: impl FnMut(&mut [u8]) -> Result<(), BufferError>,
+    ) -> Result<BufferRing, BufferError> {
         let (alignment, offset) = (plan.alignment, plan.offset);
         if size == 0 || !alignment.is_power_of_two() {
-            return Err(RingError::Senseless { size, alignment });
+            return Err(BufferError::Invalid { size, alignment });
         }
-        let too_large = || RingError::TooLarge { size, width };
+        let too_large = || BufferError::TooLarge { size, width };
         let footprint =
             BufferRing::footprint(width, size, alignment, offset).ok_or_else(too_large)?;
-        self.shares.push(memory.take(footprint as u64)?);
+        self.shares.push(memory.reserve(footprint as u64)?);
         let mut ring = BufferRing::new(width, size, alignment, offset).ok_or_else(too_large)?;
         for _ in 0..width {
             contents(ring.advance())?;
@@ -150,12 +159,15 @@ impl Buffers {
         Ok(ring)
     }
 
-    /// How long nothing may be counted while all is well, where a silence of `idle` is one too many: an
-    /// interval of a paced half has its pause, and a call that sends much counts when it returns.
-    pub fn patience(&self, idle: Duration, half: &Half) -> Duration {
-        let pause = half.pacing.map_or(Duration::ZERO, |pacing| pacing.interval);
-        let longest = u64::from(self.used.send_bytes.unwrap_or(0));
-        idle + pause + Duration::from_secs(longest / SLOWEST_BYTES_PER_SECOND)
+    /// Returns the idle timeout of the counters for a path that may be idle for `idle`. It adds the
+    /// pause of a paced endpoint, and the time of a large send, which is counted only when its call
+    /// returns.
+    pub fn idle_timeout(&self, idle: Duration, endpoint: &EndpointPlan) -> Duration {
+        let pause = endpoint
+            .pacing
+            .map_or(Duration::ZERO, |pacing| pacing.interval);
+        let send_bytes = u64::from(self.sizes.send_bytes.unwrap_or(0));
+        idle + pause + Duration::from_secs(send_bytes / MIN_BYTES_PER_SECOND)
     }
 }
 
@@ -169,8 +181,8 @@ fn fill_from(file: &mut File, buffer: &mut [u8]) -> std::io::Result<()> {
                 file.rewind()?;
                 rewound = true;
             }
-            taken => {
-                filled += taken;
+            count => {
+                filled += count;
                 rewound = false;
             }
         }
@@ -178,21 +190,22 @@ fn fill_from(file: &mut File, buffer: &mut [u8]) -> std::io::Result<()> {
     Ok(())
 }
 
-/// What the plan's rules for size and width come to.
+/// Returns the size and the width that result from the plan's rules.
 fn resolve(plan: &BufferPlan, largest: Option<u32>, socket_buffer: Option<u32>) -> (u32, u32) {
     let socket_buffer = socket_buffer.filter(|bytes| *bytes > 0);
     let size = match plan.size {
         SizeRule::Bytes(bytes) => bytes,
         SizeRule::SocketBuffer => {
-            let bytes = socket_buffer.unwrap_or(UNKNOWN_BUFFER);
+            let bytes = socket_buffer.unwrap_or(DEFAULT_BUFFER_BYTES);
             bytes.min(largest.unwrap_or(u32::MAX))
         }
     };
     let width = match plan.width {
         WidthRule::Buffers(width) => width.max(1),
-        WidthRule::CoverSocketBuffer => (socket_buffer.unwrap_or(UNKNOWN_BUFFER) / size.max(1))
-            .saturating_add(1)
-            .max(2),
+        WidthRule::CoverSocketBuffer => (socket_buffer.unwrap_or(DEFAULT_BUFFER_BYTES)
+            / size.max(1))
+        .saturating_add(1)
+        .max(2),
     };
     (size, width)
 }
@@ -210,16 +223,16 @@ mod tests {
     }
 
     #[test]
-    fn rules_come_to_what_the_manual_says() {
+    fn rules_resolve_as_in_the_manual() {
         const DATAGRAM: Option<u32> = Some(model::MAX_UDP_PAYLOAD);
         let default = BufferPlan::default();
-        let sized = |bytes| plan(SizeRule::Bytes(bytes), WidthRule::CoverSocketBuffer);
+        let of_size = |bytes| plan(SizeRule::Bytes(bytes), WidthRule::CoverSocketBuffer);
         for (plan, largest, buffer, expected) in [
             (default, None, Some(16_384), (16_384, 2)),
             (default, DATAGRAM, Some(212_992), (65_507, 4)),
             (default, None, None, (4_096, 2)),
-            (sized(1_024), None, Some(16_384), (1_024, 17)),
-            (sized(65_536), None, Some(16_384), (65_536, 2)),
+            (of_size(1_024), None, Some(16_384), (1_024, 17)),
+            (of_size(65_536), None, Some(16_384), (65_536, 2)),
             (
                 self::plan(SizeRule::Bytes(1), WidthRule::Buffers(1)),
                 None,
@@ -237,15 +250,15 @@ mod tests {
         }
     }
 
-    fn ring(send: BufferPlan, fill: Option<File>) -> Result<BufferRing, RingError> {
-        let half = Half {
+    fn ring(send: BufferPlan, fill: Option<File>) -> Result<BufferRing, BufferError> {
+        let endpoint = EndpointPlan {
             send,
-            ..Half::default()
+            ..EndpointPlan::default()
         };
         let (workload, facts) = (Workload::send(), SocketFacts::default());
-        let (pattern, memory) = (b"netperf\0", Memory::new(1 << 20, 1 << 20));
+        let (pattern, memory) = (b"netperf\0", BufferMemory::new(1 << 20, 1 << 20));
         let tcp = Transport::Tcp;
-        let buffers = Buffers::new(&half, &workload, tcp, &facts, fill, pattern, &memory)?;
+        let buffers = Buffers::new(&endpoint, &workload, tcp, &facts, fill, pattern, &memory)?;
         Ok(buffers.send.unwrap())
     }
 
@@ -268,14 +281,14 @@ mod tests {
     }
 
     #[test]
-    fn senseless_and_oversized_rings_are_refused() {
+    fn invalid_and_oversized_rings_are_refused() {
         let huge = plan(SizeRule::Bytes(u32::MAX), WidthRule::Buffers(u32::MAX));
         let zero = plan(SizeRule::Bytes(0), WidthRule::Buffers(1));
-        let crooked = BufferPlan {
+        let misaligned = BufferPlan {
             alignment: 3,
             ..BufferPlan::default()
         };
-        for bad in [huge, zero, crooked] {
+        for bad in [huge, zero, misaligned] {
             assert!(ring(bad, None).is_err(), "{bad:?}");
         }
     }
@@ -285,12 +298,12 @@ mod tests {
         let path = std::env::temp_dir().join(format!("linerate-ring-{}", std::process::id()));
         std::fs::write(&path, b"abc").unwrap();
         let plan = plan(SizeRule::Bytes(7), WidthRule::Buffers(2));
-        let of_file = || ring(plan, Some(File::open(&path).unwrap()));
-        let mut ring = of_file().unwrap();
+        let ring_from_file = || ring(plan, Some(File::open(&path).unwrap()));
+        let mut ring = ring_from_file().unwrap();
         assert_eq!(ring.advance(), b"abcabca");
         assert_eq!(ring.advance(), b"bcabcab");
         std::fs::write(&path, b"").unwrap();
-        assert!(of_file().is_err());
+        assert!(ring_from_file().is_err());
         std::fs::remove_file(&path).unwrap();
     }
 }

@@ -1,51 +1,51 @@
-//! Opens connections, from local ports of a range where the plan has one.
+//! Opens connections, from a range of local ports if the plan has one.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
 
-use model::{Ended, SocketFacts, SocketOptions, Transport};
-use sys::call::{self, Error, Peer};
+use model::{EndCause, SocketFacts, SocketOptions, Transport};
+use sys::call::{self, Error, KernelAddress};
 use sys::{Address, Socket, option};
 
 use crate::end::LoopEnd;
-use crate::socket::{Role, connected_facts, data_socket};
+use crate::socket::{Role, connected_facts, open_data_socket};
 use crate::stop::Stop;
 
-/// Opens a new connection each time, from the next local port of a range.
+/// Opens a new connection per pass, from the next local port of a range.
 ///
-/// Each connection needs a local port that the peer has not just closed a connection with, or the
-/// peer's TIME_WAIT would refuse it; walking a range is netperf's way, and gives every run the same
-/// number of ports to use up.
+/// The peer refuses a local port while its last connection is in TIME_WAIT at the peer. Like
+/// netperf, this uses the ports of a range in turn, which gives every run the same number of ports.
 #[derive(Debug)]
 pub struct Connector {
     transport: Transport,
     to: Address,
-    to_kernel: Peer,
+    to_kernel: KernelAddress,
     from: Address,
     ports: PortRange,
-    next: u16,
+    next_in_range: u16,
     options: SocketOptions,
-    retry_all: bool,
-    /// What the kernel gave the first connection.
-    first: Option<SocketFacts>,
-    /// Connections that are still to be asked whether what was asked for is in force.
-    to_ask: u32,
+    retries_all_errors: bool,
+    /// Facts of the first connection's socket.
+    first_facts: Option<SocketFacts>,
+    /// Number of further connections whose fast open or multipath state is checked.
+    connections_to_check: u32,
 }
 
-/// The first connection fetches the cookie, the second one uses it: RFC 7413, section 4.1.
-const CONNECTIONS_TO_A_COOKIE: u32 = 2;
+/// Number of connections until a cookie is in use. The first one fetches it, the second one uses it
+/// (RFC 7413, section 4.1).
+const CONNECTIONS_FOR_COOKIE: u32 = 2;
 
-/// Local ports: `min` and on, below `max`.
+/// Local ports from `min` up to, but without, `max`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PortRange {
-    /// The first.
+    /// The first port.
     pub min: u16,
-    /// One past the last.
+    /// The port after the last one.
     pub max: u16,
 }
 
-/// A connection, and how much of the first request left with its opening.
+/// A new connection. `sent` is the number of bytes of the first request that its opening has sent.
 #[derive(Debug)]
 pub(crate) struct Opened {
     pub(crate) socket: Socket,
@@ -53,8 +53,9 @@ pub(crate) struct Opened {
 }
 
 impl Connector {
-    /// Connections to `to` from `from`, the first from port `first` (any number: it is brought into
-    /// the range). `retry_all` goes on to the next port whatever a connect failed of.
+    /// Creates a connector from `from` to `to`. `first` selects the first port and may be any
+    /// number, which is mapped into the range. If `retries_all_errors`, each failed connect is
+    /// retried from the next port.
     pub fn new(
         transport: Transport,
         to: Address,
@@ -62,60 +63,60 @@ impl Connector {
         ports: PortRange,
         first: u16,
         options: SocketOptions,
-        retry_all: bool,
+        retries_all_errors: bool,
     ) -> io::Result<Self> {
         let width = ports.max.saturating_sub(ports.min).max(1);
-        let to_ask = match transport {
-            _ if options.fast_open => CONNECTIONS_TO_A_COOKIE,
+        let connections_to_check = match transport {
+            _ if options.fast_open => CONNECTIONS_FOR_COOKIE,
             Transport::Mptcp => 1,
             _ => 0,
         };
         Ok(Self {
             transport,
-            to_kernel: Peer::try_from(&to)?,
+            to_kernel: KernelAddress::try_from(&to)?,
             to,
             from,
             ports,
-            next: ports.min + first % width,
+            next_in_range: ports.min + first % width,
             options,
-            retry_all,
-            first: None,
-            to_ask,
+            retries_all_errors,
+            first_facts: None,
+            connections_to_check,
         })
     }
 
-    /// What the kernel gave the first connection, at its start.
+    /// Returns the facts of the first connection's socket, at its start.
     pub fn first_facts(&self) -> Option<&SocketFacts> {
-        self.first.as_ref()
+        self.first_facts.as_ref()
     }
 
-    /// A connection has ended, and is closed.
+    /// Closes a connection that has ended.
     #[inline]
     pub(crate) fn close(&mut self, opened: Opened) {
-        if self.to_ask > 0 {
-            self.ask(&opened);
+        if self.connections_to_check > 0 {
+            self.check(&opened);
         }
         drop(opened);
     }
 
     #[cold]
-    fn ask(&mut self, opened: &Opened) {
-        self.to_ask -= 1;
-        let (Some(first), socket) = (self.first.as_mut(), opened.socket.as_fd()) else {
+    fn check(&mut self, opened: &Opened) {
+        self.connections_to_check -= 1;
+        let (Some(first), socket) = (self.first_facts.as_mut(), opened.socket.as_fd()) else {
             return;
         };
         if opened.sent > 0 {
             let info = option::tcp_info(socket).ok();
-            first.data_in_syn = info.map(|info| info.data_in_syn);
+            first.data_in_syn = info.map(|info| info.is_syn_data_acknowledged);
         }
         if self.transport == Transport::Mptcp {
             first.multipath = option::is_multipath(socket).ok();
         }
     }
 
-    /// Opens the next connection, for what is no transaction; `None` if it was stopped.
+    /// Opens the next connection outside of a transaction. Returns `None` if the stop was set.
     pub fn connect(&mut self, stop: &Stop) -> io::Result<Option<Socket>> {
-        let _attending = stop.attend();
+        let _registration = stop.register_thread();
         match self.open(&[], stop) {
             Ok(opened) => Ok(Some(opened.socket)),
             Err(LoopEnd::Failed { errno, .. }) => Err(io::Error::from_raw_os_error(errno)),
@@ -123,7 +124,7 @@ impl Connector {
         }
     }
 
-    /// The next connection. `first` is sent with its opening where fast open is asked for.
+    /// Opens the next connection. With fast open, the opening sends `first`.
     pub(crate) fn open(&mut self, first: &[u8], stop: &Stop) -> Result<Opened, LoopEnd> {
         loop {
             let port = self.next_port().into();
@@ -131,16 +132,17 @@ impl Connector {
                 .from
                 .with_port(port)
                 .unwrap_or_else(|| self.from.clone());
-            let socket = match data_socket(self.transport, &from, &self.options, Role::Initiator) {
-                Ok(socket) => socket,
-                Err(error) if error.error().kind() == io::ErrorKind::AddrInUse => {
-                    if stop.is_set() {
-                        return Err(LoopEnd::Stopped);
+            let socket =
+                match open_data_socket(self.transport, &from, &self.options, Role::Initiator) {
+                    Ok(socket) => socket,
+                    Err(error) if error.error().kind() == io::ErrorKind::AddrInUse => {
+                        if stop.is_set() {
+                            return Err(LoopEnd::Stopped);
+                        }
+                        continue;
                     }
-                    continue;
-                }
-                Err(error) => return Err(LoopEnd::from_io(error.what(), error.error())),
-            };
+                    Err(error) => return Err(LoopEnd::from_io(error.action(), error.error())),
+                };
             let (socket_fd, to) = (socket.as_fd(), &self.to_kernel);
             let opened = match (self.options.fast_open, first) {
                 (false, _) => call::connect(socket_fd, to).map(|()| 0),
@@ -149,17 +151,18 @@ impl Connector {
             };
             match opened {
                 Ok(sent) => {
-                    self.first.get_or_insert_with(|| connected_facts(&socket));
+                    self.first_facts
+                        .get_or_insert_with(|| connected_facts(&socket));
                     return Ok(Opened { socket, sent });
                 }
                 Err(Error::INTR) if stop.is_set() => return Err(LoopEnd::Stopped),
-                // Interrupted for nothing: connect(2) goes on by itself.
+                // Interrupted without a stop: the kernel continues to connect.
                 Err(Error::INTR) => {
                     finish_connect(&socket, stop)?;
                     return Ok(Opened { socket, sent: 0 });
                 }
                 Err(Error::ADDRINUSE | Error::ADDRNOTAVAIL) => {}
-                Err(_) if self.retry_all => {}
+                Err(_) if self.retries_all_errors => {}
                 Err(error) => return Err(LoopEnd::from_call("connect", error)),
             }
             if stop.is_set() {
@@ -169,17 +172,17 @@ impl Connector {
     }
 
     fn next_port(&mut self) -> u16 {
-        // The peer's own port is left out: on one host a socket could connect to itself.
+        // Skip the peer's port: on one host, a socket could connect to itself.
         let skipped = self.to.port();
-        let mut port = self.next;
+        let mut port = self.next_in_range;
         if u32::from(port) == skipped {
-            port = self.after(port);
+            port = self.port_after(port);
         }
-        self.next = self.after(port);
+        self.next_in_range = self.port_after(port);
         port
     }
 
-    fn after(&self, port: u16) -> u16 {
+    fn port_after(&self, port: u16) -> u16 {
         if port
             .checked_add(1)
             .is_none_or(|next| next >= self.ports.max)
@@ -194,52 +197,53 @@ impl Connector {
 /// Why a connection was not opened.
 #[derive(Debug, thiserror::Error)]
 pub enum ConnectError {
-    /// The stop ended the attempt, for this reason.
-    #[error("the attempt to connect was ended")]
-    Stopped(Ended),
+    /// The stop ended the attempt for this reason.
+    #[error("the connection attempt was stopped")]
+    Stopped(EndCause),
     /// The system refused it, or the peer did not answer.
     #[error("{}", sys::describe(.0))]
     Failed(io::Error),
 }
 
-/// Opens the one connection of a flow before `stop`. The time that it takes is the flow's.
+/// Opens the one connection of a flow. Only `stop` limits the time.
 pub fn connect(socket: &Socket, to: &Address, stop: &Stop) -> Result<(), ConnectError> {
-    connect_by(call::connect, socket, to, stop)
+    connect_with(call::connect, socket, to, stop)
 }
 
-/// As [`connect`], within `patience`: ETIMEDOUT, and ECANCELED at the stop.
+/// Does the same as [`connect`], within `timeout`. Returns ETIMEDOUT after that, and ECANCELED if
+/// `stop` is set.
 pub fn connect_within(
-    patience: Duration,
+    timeout: Duration,
     socket: &Socket,
     to: &Address,
     stop: &Stop,
 ) -> io::Result<()> {
-    let (in_time, _deadline) = stop.follower_until(Instant::now() + patience);
-    connect(socket, to, &in_time).map_err(|error| match error {
+    let (timed_stop, _deadline) = stop.follower_until(Instant::now() + timeout);
+    connect(socket, to, &timed_stop).map_err(|error| match error {
         _ if stop.is_set() => Error::CANCELED.into(),
         ConnectError::Stopped(_) => Error::TIMEDOUT.into(),
         ConnectError::Failed(error) => error,
     })
 }
 
-/// As [`connect`], at once on a socket with TCP Fast Open, which would open with its first data: an end that receives
-/// first has none.
+/// Does the same as [`connect`], but opens a TCP Fast Open connection immediately. Such a
+/// connection otherwise opens with its first data, which an end that receives first does not have.
 pub fn connect_without_data(
     socket: &Socket,
     to: &Address,
     stop: &Stop,
 ) -> Result<(), ConnectError> {
-    connect_by(call::connect_fast_open, socket, to, stop)
+    connect_with(call::connect_fast_open, socket, to, stop)
 }
 
-fn connect_by(
-    connect: fn(BorrowedFd<'_>, &Peer) -> Result<(), Error>,
+fn connect_with(
+    connect: fn(BorrowedFd<'_>, &KernelAddress) -> Result<(), Error>,
     socket: &Socket,
     to: &Address,
     stop: &Stop,
 ) -> Result<(), ConnectError> {
-    let _attending = stop.attend();
-    let end = match Peer::try_from(to).map(|to| connect(socket.as_fd(), &to)) {
+    let _registration = stop.register_thread();
+    let end = match KernelAddress::try_from(to).map(|to| connect(socket.as_fd(), &to)) {
         Ok(Ok(())) => return Ok(()),
         Ok(Err(Error::INTR)) => match finish_connect(socket, stop) {
             Ok(()) => return Ok(()),
@@ -248,10 +252,10 @@ fn connect_by(
         Ok(Err(error)) => LoopEnd::from_call("connect", error),
         Err(error) => LoopEnd::from_io("connect", &error),
     };
-    let ran = end.ran(stop);
-    Err(match ran.failure {
+    let result = end.into_result(stop);
+    Err(match result.failure {
         Some((_, errno)) => ConnectError::Failed(io::Error::from_raw_os_error(errno)),
-        None => ConnectError::Stopped(ran.ended),
+        None => ConnectError::Stopped(result.ended),
     })
 }
 
@@ -270,7 +274,7 @@ fn finish_connect(socket: &Socket, stop: &Stop) -> Result<(), LoopEnd> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::stop::Reason;
+    use crate::stop::StopReason;
 
     fn connector(to_port: u16, min: u16, max: u16, first: u16) -> Connector {
         let to = Address::Inet(([127, 0, 0, 1], to_port).into());
@@ -282,8 +286,8 @@ mod tests {
     #[test]
     fn ports_go_round_and_leave_the_peers_out() {
         let mut connector = connector(5002, 5000, 5004, 1);
-        let walked: Vec<u16> = (0..5).map(|_| connector.next_port()).collect();
-        assert_eq!(walked, [5001, 5003, 5000, 5001, 5003]);
+        let used_ports: Vec<u16> = (0..5).map(|_| connector.next_port()).collect();
+        assert_eq!(used_ports, [5001, 5003, 5000, 5001, 5003]);
     }
 
     #[test]
@@ -291,7 +295,7 @@ mod tests {
         let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let port = taken.local_addr().unwrap().port();
         let stop = Stop::new();
-        stop.pull(Reason::Cancelled);
+        stop.set(StopReason::Cancelled);
         let opened = connector(1, port, port + 1, 0).open(&[], &stop);
         assert!(matches!(opened, Err(LoopEnd::Stopped)));
     }

@@ -1,33 +1,33 @@
-//! What a flow or worker has moved: one writer, any number of readers.
+//! Counters of a flow or worker, with one writer and any number of readers.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use model::{Counts, DatagramCounts, DelaySums, OrderCounts};
-use sys::shared::{CacheLine, SharedLines};
+use model::{Counts, DatagramCounts, DelaySums, HighestNumberCounts};
+use sys::shared_memory::{CacheLine, SharedLines};
 use units::Bytes;
 
-/// The counters of a flow or of a script, on cache lines of their own: one thread writes, and any thread reads at
-/// any time.
+/// The counters of a flow or of a script, on separate cache lines. One thread writes them, and any
+/// thread may read them at any time.
 ///
 /// The lines are memory of this process, or memory that it shares with the processes that it forks.
 #[derive(Debug)]
 pub struct Counters {
-    place: Place,
-    /// Of numbered datagrams, as soon as somebody receives such.
+    storage: Storage,
+    /// Counts of numbered datagrams, once a receiver uses them.
     datagrams: OnceLock<Box<CacheLine>>,
-    /// Of receive calls by their sizes, likewise.
+    /// Receive calls by size, once a receiver counts them.
     receive_sizes: OnceLock<Box<CacheLine>>,
 }
 
 #[derive(Debug)]
-enum Place {
-    Own(Box<CacheLine>),
+enum Storage {
+    Private(Box<CacheLine>),
     Shared(Arc<SharedLines>, usize),
 }
 
-/// The place of a counter on the line.
+/// Index of a counter on its cache line.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Counter {
     Passes,
@@ -48,7 +48,7 @@ pub(crate) enum Counter {
     FailedOperations,
 }
 
-/// The place of a count of numbered datagrams on their line.
+/// Index of a count of numbered datagrams on its cache line.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum DatagramCounter {
     Received,
@@ -64,11 +64,11 @@ pub(crate) enum DatagramCounter {
     Delays,
     /// In nanoseconds, signed.
     DelaySum,
-    /// In square microseconds, the bits of an f64.
+    /// In square microseconds, as the bits of an f64.
     DelaySquares,
-    /// In nanoseconds, signed; of the delays since somebody took it.
-    LeastDelay,
-    MostDelay,
+    /// In nanoseconds, signed.
+    MinDelay,
+    MaxDelay,
 }
 
 use Counter::{
@@ -77,21 +77,21 @@ use Counter::{
     SentPerPass, TransactionsPerPass,
 };
 
-/// The counters as their writer uses them.
+/// Writer of [`Counters`].
 ///
-/// A loop states once what each pass moves ([`Self::expect`]). A pass that goes as expected is one addition; the
-/// calls of any other pass are counted singly.
+/// A loop declares once the data that each pass moves ([`Self::set_pass_sizes`]). A pass of these
+/// sizes is one addition. The calls of any other pass are counted one by one.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CounterWriter<'a>(&'a CacheLine);
 
-/// The counts of numbered datagrams as their writer uses them.
+/// Writer of the counts of numbered datagrams.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct DatagramWriter<'a>(&'a CacheLine);
 
-impl From<Place> for Counters {
-    fn from(place: Place) -> Self {
+impl From<Storage> for Counters {
+    fn from(storage: Storage) -> Self {
         Self {
-            place,
+            storage,
             datagrams: OnceLock::new(),
             receive_sizes: OnceLock::new(),
         }
@@ -100,32 +100,33 @@ impl From<Place> for Counters {
 
 impl Default for Counters {
     fn default() -> Self {
-        Place::Own(Box::default()).into()
+        Storage::Private(Box::default()).into()
     }
 }
 
 impl Counters {
-    /// Counters that a forked process writes and its parent reads, on this line.
-    pub fn shared(lines: &Arc<SharedLines>, at: usize) -> Self {
-        Place::Shared(Arc::clone(lines), at).into()
+    /// Returns counters on this shared line. A forked process writes them and its parent reads
+    /// them.
+    pub fn on_shared_line(lines: &Arc<SharedLines>, index: usize) -> Self {
+        Storage::Shared(Arc::clone(lines), index).into()
     }
 
     /// Counts `bytes` received in `calls`, which belong to no pass.
     pub fn count_received(&self, bytes: usize, calls: u64) {
-        self.writer().received(bytes, calls);
+        self.writer().count_received(bytes, calls);
     }
 
     /// Counts `bytes` sent in `calls`, which belong to no pass.
     pub fn count_sent(&self, bytes: usize, calls: u64) {
-        self.writer().sent(bytes, calls);
+        self.writer().count_sent(bytes, calls);
     }
 
-    /// As [`Self::count_received`], after the test's time.
+    /// Counts `bytes` received in `calls` after the test's time.
     pub fn count_received_late(&self, bytes: usize, calls: u64) {
-        self.writer().received_late(bytes, calls);
+        self.writer().count_received_late(bytes, calls);
     }
 
-    /// Returns the counts so far.
+    /// Returns the current counts.
     pub fn counts(&self) -> Counts {
         let passes = self.get(Passes);
         let moved = |each| self.get(each).saturating_mul(passes);
@@ -146,7 +147,8 @@ impl Counters {
         }
     }
 
-    /// Returns what the receiver of numbered datagrams has counted so far; `None` if they have no numbers.
+    /// Returns the current counts of a receiver of numbered datagrams; `None` if the datagrams have
+    /// no numbers.
     pub fn datagrams(&self) -> Option<DatagramCounts> {
         let line = self.datagrams.get()?;
         let get = |counter: DatagramCounter| line.0[counter as usize].load(Relaxed);
@@ -155,8 +157,8 @@ impl Counters {
             sum_ns: get(DatagramCounter::DelaySum) as i64,
             squares_us2: f64::from_bits(get(DatagramCounter::DelaySquares)),
             extremes_ns: extremes(
-                get(DatagramCounter::LeastDelay),
-                get(DatagramCounter::MostDelay),
+                get(DatagramCounter::MinDelay),
+                get(DatagramCounter::MaxDelay),
             ),
         };
         Some(DatagramCounts {
@@ -165,7 +167,7 @@ impl Counters {
             reordered: get(DatagramCounter::Reordered),
             duplicated: get(DatagramCounter::Duplicated),
             jitter: (delays.count > 0).then(|| Duration::from_nanos(get(DatagramCounter::Jitter))),
-            by_order: OrderCounts {
+            by_highest: HighestNumberCounts {
                 highest: get(DatagramCounter::Highest),
                 passed_over: get(DatagramCounter::PassedOver),
                 out_of_order: get(DatagramCounter::OutOfOrder),
@@ -175,30 +177,30 @@ impl Counters {
         })
     }
 
-    /// Returns the receive calls that filled up to one eighth of their buffer, two, … and all of it; `None` if nobody
-    /// counts them.
+    /// Returns the number of receive calls that filled up to one eighth of their buffer, up to two
+    /// eighths, …, up to all of it. Returns `None` if they are not counted.
     pub fn receive_sizes(&self) -> Option<[u64; 8]> {
         let line = self.receive_sizes.get()?;
         Some(std::array::from_fn(|eighth| line.0[eighth].load(Relaxed)))
     }
 
-    /// The place of these counts, which exist from now on.
+    /// Returns the cache line of the receive calls by size. The first call creates it.
     pub(crate) fn receive_size_line(&self) -> &CacheLine {
         self.receive_sizes.get_or_init(Box::default)
     }
 
-    /// The writer of the counts of numbered datagrams, which exist from now on.
+    /// Returns the writer of the counts of numbered datagrams. The first call creates the counts.
     pub(crate) fn datagram_writer(&self) -> DatagramWriter<'_> {
         let new = || {
             let line = Box::<CacheLine>::default();
-            line.0[DatagramCounter::LeastDelay as usize].store(i64::MAX as u64, Relaxed);
-            line.0[DatagramCounter::MostDelay as usize].store(i64::MIN as u64, Relaxed);
+            line.0[DatagramCounter::MinDelay as usize].store(i64::MAX as u64, Relaxed);
+            line.0[DatagramCounter::MaxDelay as usize].store(i64::MIN as u64, Relaxed);
             line
         };
         DatagramWriter(self.datagrams.get_or_init(new))
     }
 
-    /// Returns a number that changes whenever anything moves.
+    /// Returns a number that changes whenever data moves or an operation ends.
     pub(crate) fn progress(&self) -> u64 {
         let moved = [
             Passes,
@@ -223,60 +225,61 @@ impl Counters {
     }
 
     fn line(&self) -> &CacheLine {
-        match &self.place {
-            Place::Own(line) => line,
-            Place::Shared(lines, at) => &lines[*at],
+        match &self.storage {
+            Storage::Private(line) => line,
+            Storage::Shared(lines, index) => &lines[*index],
         }
     }
 }
 
 impl CounterWriter<'_> {
-    /// States what a pass is: one send call and one receive call of these sizes, 0 for none. Counters that have passes
-    /// keep their sizes.
-    pub(crate) fn expect(self, sent: u32, received: u32, is_transaction: bool) {
+    /// Declares that a pass has one send call and one receive call of these sizes, 0 for none. The
+    /// sizes of counted passes must not change.
+    pub(crate) fn set_pass_sizes(self, sent: u32, received: u32, is_transaction: bool) {
         for (counter, amount) in [
             (SentPerPass, sent),
             (ReceivedPerPass, received),
             (TransactionsPerPass, is_transaction.into()),
         ] {
             let line = &self.0.0;
-            let (place, amount) = (&line[counter as usize], u64::from(amount));
+            let (size, amount) = (&line[counter as usize], u64::from(amount));
             debug_assert!(
-                line[Passes as usize].load(Relaxed) == 0 || place.load(Relaxed) == amount,
-                "passes that are counted would change their size"
+                line[Passes as usize].load(Relaxed) == 0 || size.load(Relaxed) == amount,
+                "the sizes of counted passes must not change"
             );
-            place.store(amount, Relaxed);
+            size.store(amount, Relaxed);
         }
     }
 
-    /// Counts a pass that went as expected. Calls beyond one each way are counted apart.
+    /// Counts a pass of the declared sizes. Calls beyond one per direction are counted separately.
     #[inline]
-    pub(crate) fn pass(self) {
+    pub(crate) fn count_pass(self) {
         self.add(Passes, 1);
     }
 
     /// Counts `bytes` sent in `calls`, which belong to no pass.
     #[inline]
-    pub(crate) fn sent(self, bytes: usize, calls: u64) {
+    pub(crate) fn count_sent(self, bytes: usize, calls: u64) {
         self.add(Sent, bytes as u64);
         self.add(SendCalls, calls);
     }
 
     /// Counts `bytes` received in `calls`, which belong to no pass.
     #[inline]
-    pub(crate) fn received(self, bytes: usize, calls: u64) {
+    pub(crate) fn count_received(self, bytes: usize, calls: u64) {
         self.add(Received, bytes as u64);
         self.add(ReceiveCalls, calls);
     }
 
-    /// As [`Self::received`], after the test's time.
+    /// Counts `bytes` received in `calls` after the test's time.
     #[inline]
-    pub(crate) fn received_late(self, bytes: usize, calls: u64) {
+    pub(crate) fn count_received_late(self, bytes: usize, calls: u64) {
         self.add(ReceivedLate, bytes as u64);
         self.add(ReceiveCallsLate, calls);
     }
 
-    /// Adds to one counter. With one writer a load and a store are an addition; no locked instruction is needed.
+    /// Adds to one counter. With a single writer, a load and a store are enough; no locked
+    /// instruction is needed.
     #[inline]
     pub(crate) fn add(self, counter: Counter, amount: u64) {
         let counter = &self.0.0[counter as usize];
@@ -287,51 +290,51 @@ impl CounterWriter<'_> {
 impl DatagramWriter<'_> {
     #[inline]
     pub(crate) fn add(self, counter: DatagramCounter, amount: u64) {
-        let counter = self.at(counter);
+        let counter = self.counter(counter);
         counter.store(counter.load(Relaxed).wrapping_add(amount), Relaxed);
     }
 
     #[inline]
     pub(crate) fn set(self, counter: DatagramCounter, value: u64) {
-        self.at(counter).store(value, Relaxed);
+        self.counter(counter).store(value, Relaxed);
     }
 
-    /// Takes one away, if there is one.
-    pub(crate) fn take_one(self, counter: DatagramCounter) {
-        let counter = self.at(counter);
+    /// Subtracts one, but not below 0.
+    pub(crate) fn subtract_one(self, counter: DatagramCounter) {
+        let counter = self.counter(counter);
         counter.store(counter.load(Relaxed).saturating_sub(1), Relaxed);
     }
 
     /// Adds a delay.
     #[inline]
-    pub(crate) fn delay(self, delay_ns: i64) {
+    pub(crate) fn add_delay(self, delay_ns: i64) {
         let micros = delay_ns as f64 / 1e3;
-        let squares = f64::from_bits(self.at(DatagramCounter::DelaySquares).load(Relaxed));
+        let squares = f64::from_bits(self.counter(DatagramCounter::DelaySquares).load(Relaxed));
         let squares = squares + micros * micros;
         self.set(DatagramCounter::DelaySquares, squares.to_bits());
         self.add(DatagramCounter::DelaySum, delay_ns as u64);
         self.add(DatagramCounter::Delays, 1);
-        let (least, most) = (
-            self.at(DatagramCounter::LeastDelay),
-            self.at(DatagramCounter::MostDelay),
+        let (min, max) = (
+            self.counter(DatagramCounter::MinDelay),
+            self.counter(DatagramCounter::MaxDelay),
         );
-        if delay_ns < least.load(Relaxed) as i64 {
-            least.store(delay_ns as u64, Relaxed);
+        if delay_ns < min.load(Relaxed) as i64 {
+            min.store(delay_ns as u64, Relaxed);
         }
-        if delay_ns > most.load(Relaxed) as i64 {
-            most.store(delay_ns as u64, Relaxed);
+        if delay_ns > max.load(Relaxed) as i64 {
+            max.store(delay_ns as u64, Relaxed);
         }
     }
 
-    fn at(&self, counter: DatagramCounter) -> &AtomicU64 {
+    fn counter(&self, counter: DatagramCounter) -> &AtomicU64 {
         &self.0.0[counter as usize]
     }
 }
 
-/// None are the least of none and the most of none.
-fn extremes(least_ns: u64, most_ns: u64) -> Option<(i64, i64)> {
-    let (least_ns, most_ns) = (least_ns as i64, most_ns as i64);
-    (least_ns <= most_ns).then_some((least_ns, most_ns))
+/// Returns the smallest and the largest delay; `None` if there is no delay.
+fn extremes(min_ns: u64, max_ns: u64) -> Option<(i64, i64)> {
+    let (min_ns, max_ns) = (min_ns as i64, max_ns as i64);
+    (min_ns <= max_ns).then_some((min_ns, max_ns))
 }
 
 #[cfg(test)]
@@ -341,14 +344,14 @@ mod tests {
     #[test]
     fn passes_and_single_calls_add_up() {
         let lines = Arc::new(SharedLines::new(2).unwrap());
-        for counters in [Counters::default(), Counters::shared(&lines, 1)] {
+        for counters in [Counters::default(), Counters::on_shared_line(&lines, 1)] {
             let writer = counters.writer();
-            writer.expect(10, 0, true);
-            writer.pass();
-            writer.pass();
+            writer.set_pass_sizes(10, 0, true);
+            writer.count_pass();
+            writer.count_pass();
             writer.add(SendCalls, 3);
-            writer.sent(4, 1);
-            writer.received(7, 1);
+            writer.count_sent(4, 1);
+            writer.count_received(7, 1);
             writer.add(Operations, 5);
             let counts = counters.counts();
             assert_eq!((counts.sent.0, counts.send_calls), (24, 6));

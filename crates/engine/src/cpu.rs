@@ -2,94 +2,94 @@
 
 use std::sync::Arc;
 
-use model::{CpuMethod, CpuUse, Half};
-use sys::cpu::{Ticks, snapshot};
+use model::{CpuMethod, CpuUse, EndpointPlan};
+use sys::cpu::{CpuTicks, read_ticks};
 
-use crate::looper::{Count, Looper};
+use crate::looper::{IdleCounts, Looper};
 
-/// Accounts the whole host's CPU time between two moments.
+/// Measures the CPU time of the whole host between two moments.
 #[derive(Debug)]
 pub(crate) struct CpuMeter {
-    started: Vec<(u32, Ticks)>,
-    /// Whether a looper counted then, on this host, …
-    looper_counted: bool,
-    /// … and how many this process had started.
+    started: Vec<(u32, CpuTicks)>,
+    /// Whether a looper ran on this host at the start.
+    looper_was_running: bool,
+    /// Number of loopers that this process had started by then.
     loopers_started: u64,
-    looped: Option<Looped>,
+    looper: Option<LooperMeter>,
 }
 
 #[derive(Debug)]
-struct Looped {
+struct LooperMeter {
     looper: Arc<Looper>,
-    started: Count,
+    started: IdleCounts,
     idle_rate: f64,
 }
 
 impl CpuMeter {
-    /// Starts, if the half asks for it; `None` where /proc/stat cannot be read, or where nobody has
-    /// started and calibrated the looper that it asks for.
+    /// Starts if the endpoint requests it. Returns `None` if /proc/stat cannot be read, or if the
+    /// requested looper has not been started and calibrated.
     ///
-    /// A tick of /proc/stat is 10 ms (4 ms on some kernels), so a share over a second is right to a few
-    /// points.
-    pub(crate) fn start(half: &Half) -> Option<Self> {
-        if !half.measure_cpu {
+    /// A tick of /proc/stat is 10 ms (4 ms on some kernels), so a share over one second is accurate
+    /// to a few percentage points.
+    pub(crate) fn start(endpoint: &EndpointPlan) -> Option<Self> {
+        if !endpoint.measure_cpu {
             return None;
         }
-        let looped = match half.idle_loop {
+        let looper_meter = match endpoint.idle_loop {
             None => None,
             Some(idle_loop) => {
                 let looper = Looper::current()?;
-                Some(Looped {
-                    started: looper.count(),
+                Some(LooperMeter {
+                    started: looper.counts(),
                     looper,
                     idle_rate: idle_loop.rate?,
                 })
             }
         };
         Some(Self {
-            looper_counted: Looper::counts_here(),
-            loopers_started: Looper::started(),
-            started: snapshot().ok()?,
-            looped,
+            looper_was_running: Looper::is_running_on_host(),
+            loopers_started: Looper::started_count(),
+            started: read_ticks().ok()?,
+            looper: looper_meter,
         })
     }
 
-    /// What passed since; `None`, too, where /proc/stat cannot tell a looper's time from this
-    /// process's.
+    /// Returns the CPU time since the start. Returns `None` also if /proc/stat cannot separate a
+    /// looper's time from this process's.
     pub(crate) fn finish(&self) -> Option<CpuUse> {
-        let finished = snapshot().ok()?;
-        // Another test's looper, here or in another process, takes what would be idle.
-        let looper_counted = self.looper_counted
-            || Looper::counts_here()
-            || Looper::started() != self.loopers_started;
-        if looper_counted && self.looped.is_none() && sys::cpu::is_nice() {
+        let finished = read_ticks().ok()?;
+        // A looper of another test, in this or another process, uses the idle time.
+        let looper_was_running = self.looper_was_running
+            || Looper::is_running_on_host()
+            || Looper::started_count() != self.loopers_started;
+        if looper_was_running && self.looper.is_none() && sys::cpu::is_nice() {
             return None;
         }
-        let nice = if looper_counted {
-            Nice::Idle
+        let nice = if looper_was_running {
+            NiceTime::Idle
         } else {
-            Nice::Work
+            NiceTime::Work
         };
         let used = account(&self.started, &finished, nice);
-        Some(match &self.looped {
+        Some(match &self.looper {
             None => used.used,
-            Some(looped) => {
-                let count = looped.looper.count();
-                by_looper(
+            Some(meter) => {
+                let count = meter.looper.counts();
+                looper_cpu_use(
                     &used,
-                    &count.missing_percent(&looped.started, looped.idle_rate),
+                    &count.missing_percent(&meter.started, meter.idle_rate),
                 )
             }
         })
     }
 }
 
-/// What the looper missed, less what a hypervisor took: that was nobody's work here.
-fn by_looper(counted: &Accounted, missing: &[(u32, f64)]) -> CpuUse {
+/// Returns the CPU time that a looper missed, without the time that a hypervisor took.
+fn looper_cpu_use(account: &CpuAccount, missing: &[(u32, f64)]) -> CpuUse {
     let each: Vec<(u32, f64)> = missing
         .iter()
         .map(|(cpu, missing)| {
-            let steal = counted.steal.iter().find(|(other, _)| other == cpu);
+            let steal = account.steal.iter().find(|(other, _)| other == cpu);
             let steal = steal.map_or(0.0, |(_, percent)| *percent);
             (*cpu, (missing - steal).max(0.0))
         })
@@ -100,7 +100,7 @@ fn by_looper(counted: &Accounted, missing: &[(u32, f64)]) -> CpuUse {
         peak: peak(&each),
         method: CpuMethod::Looper,
         each,
-        ..counted.used.clone()
+        ..account.used.clone()
     }
 }
 
@@ -111,44 +111,48 @@ fn mean(each: &[(u32, f64)]) -> f64 {
 fn peak(each: &[(u32, f64)]) -> Option<(u32, f64)> {
     each.iter()
         .copied()
-        .reduce(|most, next| if next.1 > most.1 { next } else { most })
+        .reduce(|peak, next| if next.1 > peak.1 { next } else { peak })
 }
 
-/// What /proc/stat says, and each CPU's stolen time in percent of its own.
-struct Accounted {
+/// CPU time by /proc/stat, and each CPU's stolen time in percent.
+struct CpuAccount {
     used: CpuUse,
     steal: Vec<(u32, f64)>,
 }
 
-/// What time of low priority is taken for.
+/// How time of low priority counts.
 #[derive(Clone, Copy, Debug)]
-enum Nice {
+enum NiceTime {
     Work,
-    /// A looper's. Other work of low priority is then not seen.
+    /// The time is that of a looper. Other work of low priority is not measured.
     Idle,
 }
 
-fn account(started: &[(u32, Ticks)], finished: &[(u32, Ticks)], nice: Nice) -> Accounted {
-    // A CPU that came or went in between has no two readings to compare.
-    let passed: Vec<(u32, Ticks)> = finished
+fn account(
+    started: &[(u32, CpuTicks)],
+    finished: &[(u32, CpuTicks)],
+    nice: NiceTime,
+) -> CpuAccount {
+    // Skip a CPU that went online or offline in between, because it lacks one of the readings.
+    let elapsed: Vec<(u32, CpuTicks)> = finished
         .iter()
         .filter_map(|(cpu, now)| {
             let (_, before) = started.iter().find(|(other, _)| other == cpu)?;
-            let mut passed = now.since(before);
-            if matches!(nice, Nice::Idle) {
-                passed.idle += std::mem::take(&mut passed.nice);
+            let mut elapsed = now.since(before);
+            if matches!(nice, NiceTime::Idle) {
+                elapsed.idle += std::mem::take(&mut elapsed.nice);
             }
-            Some((*cpu, passed))
+            Some((*cpu, elapsed))
         })
         .collect();
-    let share = |of: fn(&Ticks) -> u64| -> Vec<(u32, f64)> {
-        let percents = passed
+    let share = |field: fn(&CpuTicks) -> u64| -> Vec<(u32, f64)> {
+        let percents = elapsed
             .iter()
-            .map(|(cpu, ticks)| (*cpu, percent(of(ticks), ticks.total())));
+            .map(|(cpu, ticks)| (*cpu, percent(field(ticks), ticks.total())));
         percents.collect()
     };
     let (each, steal) = (share(busy), share(|t| t.steal));
-    Accounted {
+    CpuAccount {
         used: CpuUse {
             busy_percent: mean(&each),
             user_percent: mean(&share(|t| t.user)),
@@ -157,7 +161,7 @@ fn account(started: &[(u32, Ticks)], finished: &[(u32, Ticks)], nice: Nice) -> A
             irq_percent: mean(&share(|t| t.irq)),
             softirq_percent: mean(&share(|t| t.softirq)),
             steal_percent: Some(mean(&steal)),
-            cpus: passed.len() as u32,
+            cpus: elapsed.len() as u32,
             peak: peak(&each),
             method: CpuMethod::ProcStat,
             each,
@@ -166,17 +170,17 @@ fn account(started: &[(u32, Ticks)], finished: &[(u32, Ticks)], nice: Nice) -> A
     }
 }
 
-/// Time in which the CPU worked for this host: neither idle (waiting for a disk is idle too) nor
-/// taken by the hypervisor.
-fn busy(ticks: &Ticks) -> u64 {
+/// Returns the time in which the CPU worked for this host: neither idle, nor waiting for a disk,
+/// nor taken by the hypervisor.
+fn busy(ticks: &CpuTicks) -> u64 {
     ticks.total() - ticks.idle - ticks.iowait - ticks.steal
 }
 
-fn percent(part: u64, whole: u64) -> f64 {
-    if whole == 0 {
+fn percent(part: u64, total: u64) -> f64 {
+    if total == 0 {
         0.0
     } else {
-        part as f64 * 100.0 / whole as f64
+        part as f64 * 100.0 / total as f64
     }
 }
 
@@ -186,36 +190,36 @@ mod tests {
 
     #[test]
     fn shares_are_means_over_the_cpus_and_the_peak_is_the_busiest() {
-        let started = [(0, Ticks::default()), (1, Ticks::default())];
+        let started = [(0, CpuTicks::default()), (1, CpuTicks::default())];
         let finished = [
             (
                 0,
-                Ticks {
+                CpuTicks {
                     user: 25,
                     system: 25,
                     idle: 50,
-                    ..Ticks::default()
+                    ..CpuTicks::default()
                 },
             ),
             (
                 1,
-                Ticks {
+                CpuTicks {
                     softirq: 60,
                     steal: 20,
                     iowait: 10,
                     idle: 10,
-                    ..Ticks::default()
+                    ..CpuTicks::default()
                 },
             ),
             (
                 2,
-                Ticks {
+                CpuTicks {
                     user: 1000,
-                    ..Ticks::default()
+                    ..CpuTicks::default()
                 },
             ),
         ];
-        let used = account(&started, &finished, Nice::Work).used;
+        let used = account(&started, &finished, NiceTime::Work).used;
         assert_eq!(used.cpus, 2);
         assert!((used.busy_percent - 55.0).abs() < 1e-9);
         assert!((used.user_percent - 12.5).abs() < 1e-9);
@@ -227,38 +231,44 @@ mod tests {
     fn no_time_is_no_use() {
         let same = [(
             0,
-            Ticks {
+            CpuTicks {
                 user: 5,
-                ..Ticks::default()
+                ..CpuTicks::default()
             },
         )];
-        assert!(account(&same, &same, Nice::Work).used.busy_percent.abs() < 1e-9);
-        assert_eq!(account(&[], &[], Nice::Work).used.peak, None);
+        assert!(
+            account(&same, &same, NiceTime::Work)
+                .used
+                .busy_percent
+                .abs()
+                < 1e-9
+        );
+        assert_eq!(account(&[], &[], NiceTime::Work).used.peak, None);
     }
 
     #[test]
     fn what_a_looper_took_was_idle() {
-        let passed = Ticks {
+        let passed = CpuTicks {
             user: 20,
             nice: 70,
             idle: 10,
-            ..Ticks::default()
+            ..CpuTicks::default()
         };
         let busy = |nice| {
-            let used = account(&[(0, Ticks::default())], &[(0, passed)], nice).used;
+            let used = account(&[(0, CpuTicks::default())], &[(0, passed)], nice).used;
             (used.busy_percent, used.peak)
         };
-        assert_eq!(busy(Nice::Work), (90.0, Some((0, 90.0))));
-        assert_eq!(busy(Nice::Idle), (20.0, Some((0, 20.0))));
+        assert_eq!(busy(NiceTime::Work), (90.0, Some((0, 90.0))));
+        assert_eq!(busy(NiceTime::Idle), (20.0, Some((0, 20.0))));
     }
 
     #[test]
     fn what_was_stolen_is_not_missed_work() {
-        let counted = Accounted {
-            used: account(&[], &[], Nice::Work).used,
+        let account = CpuAccount {
+            used: account(&[], &[], NiceTime::Work).used,
             steal: vec![(0, 10.0), (1, 30.0)],
         };
-        let used = by_looper(&counted, &[(0, 50.0), (1, 20.0), (2, 20.0)]);
+        let used = looper_cpu_use(&account, &[(0, 50.0), (1, 20.0), (2, 20.0)]);
         assert_eq!(used.each, [(0, 40.0), (1, 0.0), (2, 20.0)]);
         assert!((used.busy_percent - 20.0).abs() < 1e-9);
         assert_eq!((used.cpus, used.peak), (3, Some((0, 40.0))));

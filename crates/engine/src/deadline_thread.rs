@@ -1,7 +1,7 @@
-//! The one thread of a process that keeps time for all its runs.
+//! The thread that enforces the deadlines of all runs of a process.
 //!
-//! It only sleeps, sets flags and wakes threads, so a busy machine cannot make it late by more than
-//! its own scheduling.
+//! It only sleeps, sets flags and wakes threads. On a busy machine it is therefore late only by its
+//! own scheduling delay.
 
 use std::collections::{BTreeMap, HashMap};
 use std::io;
@@ -12,67 +12,70 @@ use std::time::{Duration, Instant};
 
 use sys::call::{self, Error};
 use sys::poller::Poller;
-use sys::wake::Sleeper;
+use sys::wake::WakeableThread;
 
 use crate::counters::Counters;
-use crate::stop::{Reason, Stop};
+use crate::stop::{Stop, StopReason};
 
-/// When a thread that did not yet see its flag is woken again; then after twice as long each time, up to
-/// the other: a thousand threads that wait for the CPU and not for their peers need no thousand signals
-/// a millisecond.
-const WAKE_AGAIN: Duration = Duration::from_millis(1);
-const WAKE_AT_LEAST: Duration = Duration::from_millis(32);
+/// First interval after which a stopped thread that has not left its loop is woken again. Each
+/// further interval is twice as long.
+const MIN_WAKE_INTERVAL: Duration = Duration::from_millis(1);
 
-/// How often counters are read within the patience for them: a silence may last longer by this part of it.
-const LOOKS: u32 = 4;
+/// Longest interval between wake-ups. A thousand threads that wait for a CPU do not need a thousand
+/// signals per millisecond.
+const MAX_WAKE_INTERVAL: Duration = Duration::from_millis(32);
 
-/// The thread that keeps deadlines, one per process: [`deadline_thread`].
+/// Number of reads of the counters per idle timeout. A timeout may be late by one such interval.
+const CHECKS_PER_TIMEOUT: u32 = 4;
+
+/// The thread that enforces deadlines. A process has one: [`deadline_thread`].
 #[derive(Debug)]
 pub struct DeadlineThread {
     poller: Poller,
     state: Mutex<State>,
 }
 
-/// What should move, and what ends when it does not.
+/// Counters that must change within a timeout, and the stop to set otherwise.
 #[derive(Debug)]
-struct Look {
-    /// Nobody counts in it any more when it cannot be had.
+struct ProgressCheck {
+    /// The check ends when the counters no longer exist.
     counters: Weak<Counters>,
     stop: Stop,
-    patience: Duration,
-    /// [`Counters::progress`] at the last look.
-    seen: u64,
-    /// When it was another.
-    since: Instant,
+    timeout: Duration,
+    /// [`Counters::progress`] at the last check.
+    last_progress: u64,
+    /// Time at which `last_progress` last changed.
+    last_change: Instant,
 }
 
-/// A stop whose threads are woken.
+/// A stop whose threads are still being woken.
 #[derive(Debug)]
-struct Waking {
+struct PendingWake {
     stop: Stop,
     next: Instant,
-    pause: Duration,
+    interval: Duration,
 }
 
 #[derive(Debug, Default)]
 struct State {
-    /// Deadlines, in order; the number tells equal times apart.
-    deadlines: BTreeMap<(Instant, u64), (Stop, Reason)>,
-    /// When to look at what should move.
-    looks: BTreeMap<(Instant, u64), Look>,
-    /// What a hang-up, or an input, ends.
-    watched: HashMap<u64, (Stop, Reason)>,
-    /// Inputs that are watched for good.
+    /// Deadlines by time. The number distinguishes equal times.
+    deadlines: BTreeMap<(Instant, u64), (Stop, StopReason)>,
+    /// Progress checks by the time at which they are due. The number distinguishes equal times.
+    progress_checks: BTreeMap<(Instant, u64), ProgressCheck>,
+    /// Stops to set on a hang-up or an input, by the number of the watch.
+    watched: HashMap<u64, (Stop, StopReason)>,
+    /// Inputs that are watched until the process ends.
     inputs: Vec<OwnedFd>,
-    /// Pulled stops whose threads have not all left.
-    waking: Vec<Waking>,
+    /// Stops that are set and whose threads have not all left.
+    pending_wakes: Vec<PendingWake>,
     last_number: u64,
 }
 
-/// The process's deadline thread, started at first use. One that binds threads to CPUs must do so after:
-/// threads inherit what they are bound to. A forked child has none until it says so: [`forked`].
+/// Returns the process's deadline thread, which starts at first use. Bind threads to CPUs only
+/// after that, because threads inherit the binding. A forked child starts its own thread after
+/// [`mark_forked`].
 pub fn deadline_thread() -> &'static DeadlineThread {
-    // A parent's, and that of its forked children.
+    // One for the parent, and one for each of its forked children.
     static THREADS: [(OnceLock<DeadlineThread>, OnceLock<()>); 2] =
         [const { (OnceLock::new(), OnceLock::new()) }; 2];
     let (thread, started) = &THREADS[usize::from(IS_CHILD.load(Relaxed))];
@@ -83,30 +86,35 @@ pub fn deadline_thread() -> &'static DeadlineThread {
     started.get_or_init(|| {
         std::thread::Builder::new()
             .stack_size(64 * 1024)
-            .spawn(move || thread.keep())
+            .spawn(move || thread.run())
             .expect("a process that can start can start one thread");
     });
     thread
 }
 
-/// This process was forked from one that has a deadline thread, which is not here.
+/// Whether this process is a forked child. A fork does not copy the deadline thread.
 static IS_CHILD: AtomicBool = AtomicBool::new(false);
 
-/// Says in a forked child that it is one; it forks no further.
-pub fn forked() {
+/// Marks this process as a forked child. A child must not fork again.
+pub fn mark_forked() {
     IS_CHILD.store(true, Relaxed);
 }
 
 impl DeadlineThread {
-    /// Pulls `stop` at `when`, unless the promise is dropped before.
-    pub fn at(&self, when: Instant, stop: &Stop) -> Promise<'_> {
-        self.at_for(when, stop, Reason::Deadline)
+    /// Sets `stop` at `when`, unless the guard is dropped before.
+    pub fn set_at(&self, when: Instant, stop: &Stop) -> DeadlineGuard<'_> {
+        self.set_at_with_reason(when, stop, StopReason::Deadline)
     }
 
-    /// As [`DeadlineThread::at`], for another reason.
-    pub(crate) fn at_for(&self, when: Instant, stop: &Stop, reason: Reason) -> Promise<'_> {
+    /// Does the same as [`DeadlineThread::set_at`], with another reason.
+    pub(crate) fn set_at_with_reason(
+        &self,
+        when: Instant,
+        stop: &Stop,
+        reason: StopReason,
+    ) -> DeadlineGuard<'_> {
         let mut state = self.state();
-        let key = (when, state.number());
+        let key = (when, state.next_number());
         let is_next = state
             .deadlines
             .keys()
@@ -115,37 +123,47 @@ impl DeadlineThread {
         state.deadlines.insert(key, (stop.clone(), reason));
         drop(state);
         if is_next {
-            self.poller.call();
+            self.poller.wake();
         }
-        Promise { thread: self, key }
+        DeadlineGuard { thread: self, key }
     }
 
-    /// Pulls `stop` when the peer of this connection hangs up, unless the watch is dropped before. Several watches may
-    /// be on one connection. The thread that makes a watch must drop it: threads may have descriptors of their own.
-    pub fn on_hang_up<'a>(&'a self, connection: BorrowedFd<'a>, stop: &Stop) -> Watch<'a> {
-        self.watch(connection, stop, Poller::watch)
+    /// Sets `stop` when the peer of this connection hangs up, unless the watch is dropped before. A
+    /// connection may have several watches. The thread that creates a watch must drop it, because
+    /// threads may have separate descriptor tables.
+    pub fn set_on_hang_up<'a>(
+        &'a self,
+        connection: BorrowedFd<'a>,
+        stop: &Stop,
+    ) -> ConnectionWatch<'a> {
+        self.watch_connection(connection, stop, Poller::watch_hang_up)
     }
 
-    /// As [`DeadlineThread::on_hang_up`], but only when the connection is reset: a peer that has nothing more to send may still
-    /// receive.
-    pub fn on_reset<'a>(&'a self, connection: BorrowedFd<'a>, stop: &Stop) -> Watch<'a> {
-        self.watch(connection, stop, Poller::watch_reset)
+    /// Does the same as [`DeadlineThread::set_on_hang_up`], but only if the connection is reset. A
+    /// peer that has ended its stream may still receive.
+    pub fn set_on_reset<'a>(
+        &'a self,
+        connection: BorrowedFd<'a>,
+        stop: &Stop,
+    ) -> ConnectionWatch<'a> {
+        self.watch_connection(connection, stop, Poller::watch_reset)
     }
 
-    fn watch<'a>(
+    fn watch_connection<'a>(
         &'a self,
         connection: BorrowedFd<'a>,
         stop: &Stop,
         watch: impl Fn(&Poller, BorrowedFd<'_>, u64) -> io::Result<()>,
-    ) -> Watch<'a> {
+    ) -> ConnectionWatch<'a> {
         let mut state = self.state();
-        let number = state.number();
+        let number = state.next_number();
         state
             .watched
-            .insert(number, (stop.clone(), Reason::PeerClosed));
+            .insert(number, (stop.clone(), StopReason::PeerClosed));
         drop(state);
         let mut watched = watch(&self.poller, connection, number);
-        // epoll takes a descriptor once, by its number: another thread may have a copy with the same one.
+        // epoll accepts each descriptor number once, but another watch or another thread's copy may
+        // have the same number. A duplicate gets a new number.
         let mut copies = Vec::new();
         while matches!(&watched, Err(error) if error.kind() == io::ErrorKind::AlreadyExists)
             && let Ok(copy) = connection.try_clone_to_owned()
@@ -153,8 +171,8 @@ impl DeadlineThread {
             watched = watch(&self.poller, copy.as_fd(), number);
             copies.push(copy);
         }
-        // A descriptor that cannot be watched costs the early end only.
-        Watch {
+        // A descriptor that cannot be watched only loses the early end.
+        ConnectionWatch {
             thread: self,
             connection,
             copy: copies.pop(),
@@ -163,102 +181,120 @@ impl DeadlineThread {
         }
     }
 
-    /// Pulls `stop` at the first SIGINT, SIGTERM or signal of `others`. A second SIGINT or SIGTERM ends the process at
-    /// once.
-    pub fn on_signals(&self, others: &[i32], stop: &Stop) -> io::Result<()> {
-        let input = OwnedFd::from(sys::signal::first_interrupt(others)?);
+    /// Sets `stop` at the first SIGINT, SIGTERM or signal of `others`. A second SIGINT or SIGTERM
+    /// ends the process immediately.
+    pub fn set_on_signals(&self, others: &[i32], stop: &Stop) -> io::Result<()> {
+        let input = OwnedFd::from(sys::signal::notify_first_interrupt(others)?);
         let mut state = self.state();
-        let number = state.number();
+        let number = state.next_number();
         self.poller.watch_input(input.as_fd(), number)?;
         state
             .watched
-            .insert(number, (stop.clone(), Reason::Cancelled));
+            .insert(number, (stop.clone(), StopReason::Cancelled));
         state.inputs.push(input);
         Ok(())
     }
 
-    /// Pulls `stop` when nothing has been counted in `counters` for `patience` or up to a quarter longer,
-    /// as long as the counters exist.
+    /// Sets `stop` if `counters` do not change for `timeout`, or up to a quarter longer. The check
+    /// ends when the counters are dropped.
     ///
-    /// A time-out of the socket would have the kernel set and take back a timer in each call that
+    /// A socket timeout would cost more: the kernel would set and cancel a timer in each call that
     /// waits.
-    pub fn on_silence(&self, counters: &Arc<Counters>, patience: Duration, stop: &Stop) {
+    pub fn set_on_idle(&self, counters: &Arc<Counters>, timeout: Duration, stop: &Stop) {
         let now = Instant::now();
-        let look = Look {
+        let check = ProgressCheck {
             counters: Arc::downgrade(counters),
             stop: stop.clone(),
-            patience,
-            seen: counters.progress(),
-            since: now,
+            timeout,
+            last_progress: counters.progress(),
+            last_change: now,
         };
         let mut state = self.state();
-        let key = (now + patience / LOOKS, state.number());
-        state.looks.insert(key, look);
+        let key = (now + timeout / CHECKS_PER_TIMEOUT, state.next_number());
+        state.progress_checks.insert(key, check);
         drop(state);
-        self.poller.call();
+        self.poller.wake();
     }
 
-    /// Goes on waking the threads of a pulled stop until they have all left.
+    /// Wakes the threads of a set stop again and again until all have left.
     pub(crate) fn keep_waking(&self, stop: &Stop) {
         let mut state = self.state();
-        match state.waking.iter_mut().find(|known| known.stop.is(stop)) {
-            // A thread has come that has not been woken at all.
-            Some(known) => known.hurry(),
-            None => state.waking.push(Waking::begin(stop)),
+        match state
+            .pending_wakes
+            .iter_mut()
+            .find(|known| known.stop.is_same(stop))
+        {
+            // A new thread has not been woken at all.
+            Some(known) => known.restart_interval(),
+            None => state.pending_wakes.push(PendingWake::new(stop)),
         }
         drop(state);
-        self.poller.call();
+        self.poller.wake();
     }
 
-    fn keep(&self) {
-        self.poller.move_in();
+    fn run(&self) {
+        self.poller.use_private_descriptors();
         loop {
-            let next = self.serve_what_is_due();
+            let next = self.process_due();
             let pause = next.map(|when| when.saturating_duration_since(Instant::now()));
             for tag in self.poller.wait(pause) {
                 let watched = self.state().watched.remove(&tag);
                 if let Some((stop, reason)) = watched {
-                    stop.pull(reason);
+                    stop.set(reason);
                 }
             }
         }
     }
 
-    /// Pulls what is due and wakes who has not left; when there is something to do next.
-    fn serve_what_is_due(&self) -> Option<Instant> {
+    /// Sets the stops that are due, and wakes the threads that have not left. Returns the time of
+    /// the next action.
+    fn process_due(&self) -> Option<Instant> {
         let now = Instant::now();
-        let mut due = Vec::new();
+        let mut due_deadlines = Vec::new();
         let mut state = self.state();
         while let Some(first) = state.deadlines.first_entry() {
             if first.key().0 > now {
                 break;
             }
-            due.push(first.remove());
+            due_deadlines.push(first.remove());
         }
-        let silent = state.look(now);
-        let to_wake: Vec<Waking> = state.waking.extract_if(.., |one| one.next <= now).collect();
+        let idle_stops = state.check_progress(now);
+        let due_wakes: Vec<PendingWake> = state
+            .pending_wakes
+            .extract_if(.., |wake| wake.next <= now)
+            .collect();
         drop(state);
 
-        // Without the lock: a pull takes the stop's own lock and comes back for ours.
-        for (stop, reason) in &due {
-            stop.pull(*reason);
+        // Without this lock: `Stop::set` takes the stop's lock and then may take this one.
+        for (stop, reason) in &due_deadlines {
+            stop.set(*reason);
         }
-        for stop in &silent {
-            stop.pull(Reason::Silence);
+        for stop in &idle_stops {
+            stop.set(StopReason::IdleTimeout);
         }
-        let still: Vec<Waking> = to_wake.into_iter().filter_map(Waking::again).collect();
+        let unfinished: Vec<PendingWake> = due_wakes
+            .into_iter()
+            .filter_map(PendingWake::wake_again)
+            .collect();
 
         let mut state = self.state();
-        for one in still {
-            // A thread may have come to it meanwhile.
-            if !state.waking.iter().any(|known| known.stop.is(&one.stop)) {
-                state.waking.push(one);
+        for wake in unfinished {
+            // `keep_waking` may have added the stop again meanwhile.
+            if !state
+                .pending_wakes
+                .iter()
+                .any(|known| known.stop.is_same(&wake.stop))
+            {
+                state.pending_wakes.push(wake);
             }
         }
-        let again = state.waking.iter().map(|one| one.next).min();
-        let deadline = state.deadlines.keys().next().map(|(when, _)| *when);
-        let look = state.looks.keys().next().map(|(when, _)| *when);
-        [again, deadline, look].into_iter().flatten().min()
+        let next_wake = state.pending_wakes.iter().map(|wake| wake.next).min();
+        let next_deadline = state.deadlines.keys().next().map(|(when, _)| *when);
+        let next_check = state.progress_checks.keys().next().map(|(when, _)| *when);
+        [next_wake, next_deadline, next_check]
+            .into_iter()
+            .flatten()
+            .min()
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -266,166 +302,166 @@ impl DeadlineThread {
     }
 }
 
-impl Waking {
-    fn begin(stop: &Stop) -> Self {
+impl PendingWake {
+    fn new(stop: &Stop) -> Self {
         Self {
             stop: stop.clone(),
-            next: Instant::now() + WAKE_AGAIN,
-            pause: WAKE_AGAIN,
+            next: Instant::now() + MIN_WAKE_INTERVAL,
+            interval: MIN_WAKE_INTERVAL,
         }
     }
 
-    fn hurry(&mut self) {
-        self.pause = WAKE_AGAIN;
-        self.next = self.next.min(Instant::now() + WAKE_AGAIN);
+    fn restart_interval(&mut self) {
+        self.interval = MIN_WAKE_INTERVAL;
+        self.next = self.next.min(Instant::now() + MIN_WAKE_INTERVAL);
     }
 
-    /// Wakes the threads once more; when it is to be done again, if any are left.
-    fn again(mut self) -> Option<Self> {
+    /// Wakes the threads once more. Returns the next wake-up if any threads are left.
+    fn wake_again(mut self) -> Option<Self> {
         self.stop.wake().then(|| {
-            self.pause = (self.pause * 2).min(WAKE_AT_LEAST);
-            self.next = Instant::now() + self.pause;
+            self.interval = (self.interval * 2).min(MAX_WAKE_INTERVAL);
+            self.next = Instant::now() + self.interval;
             self
         })
     }
 }
 
 impl State {
-    /// Reads the counters that are due; returns the stops of those that are silent.
-    fn look(&mut self, now: Instant) -> Vec<Stop> {
-        let mut silent = Vec::new();
-        while let Some(first) = self.looks.first_entry() {
+    /// Reads the counters that are due. Returns the stops of those whose timeout has passed.
+    fn check_progress(&mut self, now: Instant) -> Vec<Stop> {
+        let mut idle_stops = Vec::new();
+        while let Some(first) = self.progress_checks.first_entry() {
             if first.key().0 > now {
                 break;
             }
-            let ((_, number), mut look) = first.remove_entry();
-            let Some(counters) = look.counters.upgrade() else {
+            let ((_, number), mut check) = first.remove_entry();
+            let Some(counters) = check.counters.upgrade() else {
                 continue;
             };
             let progress = counters.progress();
-            if progress != look.seen {
-                (look.seen, look.since) = (progress, now);
+            if progress != check.last_progress {
+                (check.last_progress, check.last_change) = (progress, now);
             }
-            if now.duration_since(look.since) >= look.patience {
-                silent.push(look.stop);
+            if now.duration_since(check.last_change) >= check.timeout {
+                idle_stops.push(check.stop);
             } else {
-                self.looks
-                    .insert((now + look.patience / LOOKS, number), look);
+                self.progress_checks
+                    .insert((now + check.timeout / CHECKS_PER_TIMEOUT, number), check);
             }
         }
-        silent
+        idle_stops
     }
 
-    fn number(&mut self) -> u64 {
+    fn next_number(&mut self) -> u64 {
         self.last_number += 1;
         self.last_number
     }
 }
 
-/// A deadline to come; dropped, it does not come.
+/// A pending deadline. Dropping the guard cancels the deadline.
 #[derive(Debug)]
 #[must_use]
-pub struct Promise<'a> {
+pub struct DeadlineGuard<'a> {
     thread: &'a DeadlineThread,
     key: (Instant, u64),
 }
 
-impl Drop for Promise<'_> {
+impl Drop for DeadlineGuard<'_> {
     fn drop(&mut self) {
         self.thread.state().deadlines.remove(&self.key);
     }
 }
 
-/// A connection whose end is waited for; dropped, it is not.
+/// A watch on the end of a connection. Dropping it ends the watch.
 #[derive(Debug)]
 #[must_use]
-pub struct Watch<'a> {
+pub struct ConnectionWatch<'a> {
     thread: &'a DeadlineThread,
     connection: BorrowedFd<'a>,
-    /// What is watched in place of a descriptor that another watch has.
+    /// The watched duplicate, if another watch uses the number of `connection`.
     copy: Option<OwnedFd>,
     is_watched: bool,
     number: u64,
 }
 
-impl Drop for Watch<'_> {
+impl Drop for ConnectionWatch<'_> {
     fn drop(&mut self) {
         if self.is_watched {
             let copy = self.copy.as_ref().map(AsFd::as_fd);
-            self.thread.poller.forget(copy.unwrap_or(self.connection));
+            self.thread.poller.unwatch(copy.unwrap_or(self.connection));
         }
         self.thread.state().watched.remove(&self.number);
     }
 }
 
-/// What of a stop needs the deadline thread.
+/// Methods that use the deadline thread.
 impl Stop {
-    /// Ends the run; the first reason counts. The deadline thread wakes the threads until they have left.
-    pub fn pull(&self, reason: Reason) {
-        let Some(followers) = self.set(reason) else {
+    /// Ends the run. Only the first reason counts. The deadline thread wakes the threads until they
+    /// have left.
+    pub fn set(&self, reason: StopReason) {
+        let Some(followers) = self.record_reason(reason) else {
             return;
         };
         for (follower, delay) in followers {
-            follower.pull_after(delay, reason);
+            follower.set_after(delay, reason);
         }
         if self.wake() {
             deadline_thread().keep_waking(self);
         }
     }
 
-    fn pull_after(&self, delay: Duration, reason: Reason) {
+    fn set_after(&self, delay: Duration, reason: StopReason) {
         if delay.is_zero() {
-            return self.pull(reason);
+            return self.set(reason);
         }
-        let promise = deadline_thread().at_for(Instant::now() + delay, self, reason);
-        // Dropping the promise would cancel it.
-        std::mem::forget(promise);
+        let guard = deadline_thread().set_at_with_reason(Instant::now() + delay, self, reason);
+        // Dropping the guard would cancel the deadline.
+        std::mem::forget(guard);
     }
 
-    /// A stop that this one's end also ends, but not the other way round.
+    /// Returns a stop that is set when this one is set. Setting the follower does not set this
+    /// stop.
     #[must_use]
     pub fn follower(&self) -> Self {
         self.follower_after(Duration::ZERO)
     }
 
-    /// As [`Stop::follower`], but pulled `delay` later: a stopped server lets running tests go on for that long.
+    /// Does the same as [`Stop::follower`], but sets the follower `delay` later. A stopped server
+    /// lets running tests continue for that long.
     #[must_use]
     pub fn follower_after(&self, delay: Duration) -> Self {
         let follower = Self::new();
         self.add_follower(&follower, delay);
-        // Read only now: a pull before that saw no follower yet.
+        // Read the reason only now: if the stop was set before, it did not set this follower.
         if let Some(reason) = self.reason() {
-            follower.pull_after(delay, reason);
+            follower.set_after(delay, reason);
         }
         follower
     }
 
-    /// A follower that is also pulled at `when`, unless the promise is dropped before.
-    pub fn follower_until(&self, when: Instant) -> (Self, Promise<'static>) {
+    /// Returns a follower that is also set at `when`, unless the guard is dropped before.
+    pub fn follower_until(&self, when: Instant) -> (Self, DeadlineGuard<'static>) {
         let follower = self.follower();
-        let promise = deadline_thread().at(when, &follower);
-        (follower, promise)
+        let guard = deadline_thread().set_at(when, &follower);
+        (follower, guard)
     }
 
-    /// Registers the calling thread as one to wake, until the guard is dropped.
+    /// Registers the calling thread to be woken, until the registration is dropped.
     #[must_use]
-    pub fn attend(&self) -> Attending<'_> {
-        let sleeper = Sleeper::this_thread();
-        self.enter(sleeper);
+    pub fn register_thread(&self) -> ThreadRegistration<'_> {
+        let thread = WakeableThread::this_thread();
+        self.add_wakeable_thread(thread);
         if self.is_set() {
-            // Pulled before the thread was on the list, so nothing wakes it yet.
+            // The stop was set before the thread was registered, so nothing wakes it yet.
             deadline_thread().keep_waking(self);
         }
-        Attending {
-            stop: self,
-            sleeper,
-        }
+        ThreadRegistration { stop: self, thread }
     }
 
-    /// Waits until a socket has something to read or its peer has closed it; `false` at the deadline, ECANCELED at the
-    /// stop.
+    /// Waits until a socket is readable or its peer has closed it. Returns `false` at the deadline,
+    /// and ECANCELED if the stop is set.
     pub fn wait_readable(&self, socket: BorrowedFd<'_>, until: Instant) -> Result<bool, Error> {
-        let _attending = self.attend();
+        let _registration = self.register_thread();
         while !self.is_set() {
             let left = until.saturating_duration_since(Instant::now());
             match call::wait_readable(socket, left) {
@@ -437,16 +473,16 @@ impl Stop {
     }
 }
 
-/// A thread's place on a [`Stop`]'s list.
+/// A thread's registration with a [`Stop`]. Dropping it removes the thread.
 #[derive(Debug)]
-pub struct Attending<'a> {
+pub struct ThreadRegistration<'a> {
     stop: &'a Stop,
-    sleeper: Sleeper,
+    thread: WakeableThread,
 }
 
-impl Drop for Attending<'_> {
+impl Drop for ThreadRegistration<'_> {
     fn drop(&mut self) {
-        self.stop.leave(self.sleeper);
+        self.stop.remove_wakeable_thread(self.thread);
     }
 }
 
@@ -455,40 +491,44 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_cell_that_does_not_move_ends_what_waits_for_it() {
-        let (silent, moving) = (Arc::new(Counters::default()), Arc::new(Counters::default()));
-        let (ends, goes_on, gone) = (Stop::new(), Stop::new(), Stop::new());
-        let patience = Duration::from_millis(40);
-        deadline_thread().on_silence(&silent, patience, &ends);
-        deadline_thread().on_silence(&moving, patience * 50, &goes_on);
-        deadline_thread().on_silence(&Arc::new(Counters::default()), patience, &gone);
+    fn idle_counters_set_the_stop() {
+        let (idle, moving) = (Arc::new(Counters::default()), Arc::new(Counters::default()));
+        let (idle_stop, moving_stop, dropped_stop) = (Stop::new(), Stop::new(), Stop::new());
+        let timeout = Duration::from_millis(40);
+        deadline_thread().set_on_idle(&idle, timeout, &idle_stop);
+        deadline_thread().set_on_idle(&moving, timeout * 50, &moving_stop);
+        deadline_thread().set_on_idle(&Arc::new(Counters::default()), timeout, &dropped_stop);
         let start = Instant::now();
-        while !ends.is_set() {
+        while !idle_stop.is_set() {
             std::thread::yield_now();
         }
-        assert!(start.elapsed() >= patience);
-        assert_eq!(ends.reason(), Some(Reason::Silence));
-        assert!(!goes_on.is_set() && !gone.is_set());
+        assert!(start.elapsed() >= timeout);
+        assert_eq!(idle_stop.reason(), Some(StopReason::IdleTimeout));
+        assert!(!moving_stop.is_set() && !dropped_stop.is_set());
     }
 
     #[test]
-    fn what_has_moved_since_the_last_look_is_not_silent() {
+    fn progress_restarts_the_idle_timeout() {
         let counters = Arc::new(Counters::default());
         let mut state = State::default();
-        let begun = Instant::now();
-        let look = Look {
+        let start = Instant::now();
+        let check = ProgressCheck {
             counters: Arc::downgrade(&counters),
             stop: Stop::new(),
-            patience: Duration::from_secs(4),
-            seen: counters.progress(),
-            since: begun,
+            timeout: Duration::from_secs(4),
+            last_progress: counters.progress(),
+            last_change: start,
         };
-        state.looks.insert((begun, 1), look);
-        let mut at = |seconds| state.look(begun + Duration::from_secs(seconds)).len();
-        assert_eq!((at(1), at(3)), (0, 0));
+        state.progress_checks.insert((start, 1), check);
+        let mut idle_count_at = |seconds| {
+            state
+                .check_progress(start + Duration::from_secs(seconds))
+                .len()
+        };
+        assert_eq!((idle_count_at(1), idle_count_at(3)), (0, 0));
         counters.count_received(1, 1);
-        // Five seconds after its beginning, but none after it has moved.
-        assert_eq!((at(5), at(8)), (0, 0));
-        assert_eq!((at(9), at(20)), (1, 0));
+        // The check at 5 s finds the change and restarts the timeout.
+        assert_eq!((idle_count_at(5), idle_count_at(8)), (0, 0));
+        assert_eq!((idle_count_at(9), idle_count_at(20)), (1, 0));
     }
 }

@@ -3,19 +3,19 @@
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
-use model::{DatagramFormat, Ended, Spaced, Spacing, SpacingMethod};
+use model::{DatagramFormat, EndCause, Spacing, SpacingMethod, SpacingResult};
 use sys::call;
 use sys::clock::{ExactSleep, monotonic_ns, sleep_until};
 
 use crate::counters::Counters;
-use crate::end::{LoopEnd, Ran};
-use crate::held::Holder;
-use crate::spacing::{Outgoing, Schedule, Sent};
+use crate::end::{LoopEnd, LoopResult};
+use crate::kernel_pacer::KernelPacer;
+use crate::spacing::{DepartureStatistics, OutgoingDatagram, SendSchedule};
 use crate::stop::Stop;
 
-/// Longest spin before a datagram's time, in nanoseconds; the rest of a longer gap is slept. A wake-up is less late
-/// than this, unless the machine has no free CPU.
-const LONGEST_SPIN_NS: u64 = 2_000_000;
+/// Longest spin before a datagram's time, in nanoseconds. The rest of a longer gap is slept. A
+/// wake-up is less late than this, unless the machine has no free CPU.
+const MAX_SPIN_NS: u64 = 2_000_000;
 
 /// Sends one datagram repeatedly to a socket's peer, each time with a new number and time.
 #[derive(Debug)]
@@ -40,54 +40,62 @@ pub struct PacketSender<'a> {
 
 /// Result of a [`PacketSender`].
 #[derive(Debug)]
-pub struct PacketsSent {
+pub struct PacketSendResult {
     /// Result of the schedule.
-    pub spaced: Spaced,
-    /// Departure times of the first and of the last datagram, by the monotonic clock; `None` if none left.
+    pub spacing_result: SpacingResult,
+    /// Departure times of the first and of the last datagram, by the monotonic clock; `None` if
+    /// none was sent.
     pub first_and_last_ns: Option<(u64, u64)>,
-    /// How it ended.
-    pub ran: Ran,
+    /// Result of the loop.
+    pub loop_result: LoopResult,
 }
 
 impl PacketSender<'_> {
-    /// Sends until all datagrams are sent or `stop` is set. It fails if the kernel cannot hold datagrams to their times
-    /// as the spacing requires.
-    pub fn run(self, stop: &Stop) -> PacketsSent {
-        let _attending = stop.attend();
+    /// Sends until all datagrams are sent or `stop` is set. Fails if the kernel cannot pace the
+    /// datagrams as the spacing requires.
+    pub fn run(self, stop: &Stop) -> PacketSendResult {
+        let _registration = stop.register_thread();
         let _exact_sleep = ExactSleep::begin();
         let method = match self.spacing.method {
             _ if self.spacing.gap.is_zero() => SpacingMethod::Spin,
             method => method,
         };
-        let holder = match Holder::prepare(method, self.socket, self.spacing, self.datagram.len()) {
-            Ok(holder) => holder,
-            Err(why) => return PacketsSent::of(Ended::Failed(why).into(), Sent::default(), 0),
-        };
-        let schedule = Schedule::new(self.spacing, self.count, monotonic_ns());
-        let mut sent = Sent::default();
-        let outgoing = Outgoing {
+        let pacer =
+            match KernelPacer::prepare(method, self.socket, self.spacing, self.datagram.len()) {
+                Ok(pacer) => pacer,
+                Err(reason) => {
+                    return PacketSendResult::new(
+                        EndCause::Failed(reason).into(),
+                        DepartureStatistics::default(),
+                        0,
+                    );
+                }
+            };
+        let schedule = SendSchedule::new(self.spacing, self.count, monotonic_ns());
+        let mut sent = DepartureStatistics::default();
+        let outgoing = OutgoingDatagram {
             socket: self.socket,
             datagram: self.datagram,
             format: self.format,
             zero_ns: self.zero_ns,
             counters: self.counters.writer(),
             log: self.log,
-            number: self.format.first.into(),
+            next_number: self.format.first.into(),
         };
-        let (end, ended_ns) = match holder {
+        let (end, ended_ns) = match pacer {
             None => spin(outgoing, schedule, &mut sent, stop),
-            Some(mut holder) => holder.send(outgoing, schedule, &mut sent, stop),
+            Some(mut pacer) => pacer.send(outgoing, schedule, &mut sent, stop),
         };
-        PacketsSent::of(end.ran(stop), sent, ended_ns)
+        PacketSendResult::new(end.into_result(stop), sent, ended_ns)
     }
 }
 
-/// Sends from this thread. The clock read that finds a datagram due is its time in the datagram, in the gaps and in the
-/// lateness.
+/// Sends from this thread. The clock read that finds a datagram due also gives its stamp, its gap
+/// and its lateness.
 fn spin(
-    mut outgoing: Outgoing<'_>,
-    mut schedule: Schedule,
-    sent: &mut Sent,
+    mut outgoing: OutgoingDatagram<'_>,
+    mut schedule: SendSchedule,
+    sent: &mut DepartureStatistics,
     stop: &Stop,
 ) -> (LoopEnd, u64) {
     let mut now_ns = schedule.due_ns;
@@ -101,14 +109,14 @@ fn spin(
         outgoing.prepare(now_ns);
         match call::send(outgoing.socket, outgoing.datagram) {
             Ok(bytes) => {
-                outgoing.took(bytes, now_ns);
-                sent.spaced.sent += 1;
-                sent.left(now_ns, schedule.due(), schedule.begins_burst());
-                schedule.took(now_ns, &mut sent.spaced.skipped);
+                outgoing.count_sent(bytes, now_ns);
+                sent.spacing_result.sent += 1;
+                sent.record_departure(now_ns, schedule.due(), schedule.begins_burst());
+                schedule.advance(now_ns, &mut sent.spacing_result.skipped);
             }
             Err(error) => {
-                let failed = outgoing.failed(error, &mut schedule, &mut sent.spaced);
-                if let Err(end) = failed {
+                let handled = outgoing.handle_error(error, &mut schedule, &mut sent.spacing_result);
+                if let Err(end) = handled {
                     return (end, now_ns);
                 }
             }
@@ -121,26 +129,26 @@ fn spin(
 /// Waits briefly towards a future time and returns the current time.
 #[inline]
 fn wait_towards(due_ns: u64, now_ns: u64) -> u64 {
-    if due_ns - now_ns > LONGEST_SPIN_NS {
+    if due_ns - now_ns > MAX_SPIN_NS {
         // The clock read below covers an interrupted sleep.
-        let _ = sleep_until(due_ns - LONGEST_SPIN_NS);
+        let _ = sleep_until(due_ns - MAX_SPIN_NS);
     } else {
         std::hint::spin_loop();
     }
     monotonic_ns()
 }
 
-impl PacketsSent {
-    fn of(ran: Ran, sent: Sent, ended_ns: u64) -> Self {
+impl PacketSendResult {
+    fn new(loop_result: LoopResult, sent: DepartureStatistics, ended_ns: u64) -> Self {
         let (first_ns, last_ns) = sent.times_ns.unwrap_or((ended_ns, ended_ns));
         Self {
-            spaced: Spaced {
+            spacing_result: SpacingResult {
                 first_to_last: Duration::from_nanos(last_ns - first_ns),
                 elapsed: Duration::from_nanos(ended_ns.saturating_sub(first_ns)),
-                ..sent.spaced
+                ..sent.spacing_result
             },
             first_and_last_ns: sent.times_ns,
-            ran,
+            loop_result,
         }
     }
 }
@@ -153,14 +161,14 @@ mod tests {
     use model::{Bursts, ByteOrder, Lateness, Stamp, StampClock, StampUnit};
 
     use super::*;
-    use crate::stop::Reason;
+    use crate::stop::StopReason;
 
     const FORMAT: DatagramFormat = DatagramFormat {
-        number_at: 0,
-        high_word_at: Some(4),
+        number_offset: 0,
+        high_word_offset: Some(4),
         first: 0,
         stamp: Some(Stamp {
-            at: 8,
+            offset: 8,
             clock: StampClock::Monotonic,
             unit: StampUnit::TenthsOfMicros,
         }),
@@ -178,7 +186,11 @@ mod tests {
     }
 
     /// Runs a sender and returns its result and the received datagrams.
-    fn sent(spacing: &Spacing, count: Option<u64>, stop: &Stop) -> (PacketsSent, Vec<Vec<u8>>) {
+    fn run_sender(
+        spacing: &Spacing,
+        count: Option<u64>,
+        stop: &Stop,
+    ) -> (PacketSendResult, Vec<Vec<u8>>) {
         let [near, far] = [(); 2].map(|()| UdpSocket::bind("127.0.0.1:0").unwrap());
         near.connect(far.local_addr().unwrap()).unwrap();
         let counters = Counters::default();
@@ -194,7 +206,7 @@ mod tests {
             log: None,
         };
         let sent = sender.run(stop);
-        assert_eq!(counters.counts().send_calls, sent.spaced.sent);
+        assert_eq!(counters.counts().send_calls, sent.spacing_result.sent);
         far.set_nonblocking(true).unwrap();
         let mut buffer = [0; 32];
         let datagrams = std::iter::from_fn(|| {
@@ -203,11 +215,11 @@ mod tests {
         });
         let datagrams: Vec<_> = datagrams.collect();
         for (at, datagram) in datagrams.iter().enumerate() {
-            assert_eq!(FORMAT.number(datagram, 0), Some(at as i64));
+            assert_eq!(FORMAT.read_number(datagram, 0), Some(at as i64));
             assert_eq!((datagram.len(), &datagram[16..]), (20, &[7; 4][..]));
         }
         if let Some((first_ns, last_ns)) = sent.first_and_last_ns {
-            let stamp = |at: usize| FORMAT.sent_ns(&datagrams[at]).unwrap();
+            let stamp = |at: usize| FORMAT.read_send_time_ns(&datagrams[at]).unwrap();
             assert_eq!(stamp(0), (first_ns - zero_ns) / 100 * 100);
             assert_eq!(stamp(datagrams.len() - 1), (last_ns - zero_ns) / 100 * 100);
         }
@@ -218,31 +230,34 @@ mod tests {
     fn datagrams_are_numbered_stamped_and_spaced() {
         let stop = Stop::new();
         for lateness in [Lateness::CatchUp, Lateness::Skip, Lateness::Stretch] {
-            let (sent, datagrams) = sent(&spacing(20_000, lateness), Some(50), &stop);
-            assert_eq!((sent.ran.ended, datagrams.len()), (Ended::Count, 50));
-            let spaced = &sent.spaced;
-            assert_eq!((spaced.sent, spaced.refused), (50, 0));
-            assert_eq!((spaced.gaps.len(), spaced.lateness.len()), (49, 50));
-            assert_eq!(spaced.gaps.total(), spaced.first_to_last);
+            let (sent, datagrams) = run_sender(&spacing(20_000, lateness), Some(50), &stop);
+            assert_eq!(
+                (sent.loop_result.ended, datagrams.len()),
+                (EndCause::Count, 50)
+            );
+            let result = &sent.spacing_result;
+            assert_eq!((result.sent, result.refused), (50, 0));
+            assert_eq!((result.gaps.len(), result.lateness.len()), (49, 50));
+            assert_eq!(result.gaps.total(), result.first_to_last);
             // The last datagram is not early, and its gap counts.
-            assert!(spaced.first_to_last >= Duration::from_micros(49 * 20));
-            assert!(spaced.elapsed >= Duration::from_millis(1));
+            assert!(result.first_to_last >= Duration::from_micros(49 * 20));
+            assert!(result.elapsed >= Duration::from_millis(1));
         }
     }
 
     #[test]
-    fn gaps_between_bursts_are_apart() {
-        let mut spaced = spacing(0, Lateness::CatchUp);
-        spaced.bursts = Some(Bursts {
+    fn pauses_between_bursts_are_not_gaps() {
+        let mut spacing = spacing(0, Lateness::CatchUp);
+        spacing.bursts = Some(Bursts {
             datagrams: 3,
             count: 4,
             pause: Duration::from_millis(3),
         });
-        let (sent, datagrams) = sent(&spaced, None, &Stop::new());
+        let (sent, datagrams) = run_sender(&spacing, None, &Stop::new());
         assert_eq!(datagrams.len(), 12);
-        let spaced = &sent.spaced;
-        assert_eq!((spaced.gaps.len(), spaced.lateness.len()), (8, 0));
-        let pauses = spaced.first_to_last.saturating_sub(spaced.gaps.total());
+        let result = &sent.spacing_result;
+        assert_eq!((result.gaps.len(), result.lateness.len()), (8, 0));
+        let pauses = result.first_to_last.saturating_sub(result.gaps.total());
         assert!(pauses >= Duration::from_millis(9));
     }
 
@@ -251,10 +266,10 @@ mod tests {
         let [near, far] = [(); 2].map(|()| UdpSocket::bind("127.0.0.1:0").unwrap());
         near.connect(far.local_addr().unwrap()).unwrap();
         let (counters, stop) = (Counters::default(), Stop::new());
-        let puller = stop.clone();
+        let thread_stop = stop.clone();
         let receiver = std::thread::spawn(move || {
             far.recv(&mut [0; 20]).unwrap();
-            puller.pull(Reason::Cancelled);
+            thread_stop.set(StopReason::Cancelled);
         });
         let sender = PacketSender {
             socket: near.as_fd(),
@@ -268,7 +283,10 @@ mod tests {
         };
         let sent = sender.run(&stop);
         receiver.join().unwrap();
-        assert_eq!((sent.ran.ended, sent.spaced.sent), (Ended::Cancelled, 1));
+        assert_eq!(
+            (sent.loop_result.ended, sent.spacing_result.sent),
+            (EndCause::Cancelled, 1)
+        );
     }
 
     #[test]
@@ -289,7 +307,10 @@ mod tests {
             log: None,
         };
         let sent = sender.run(&Stop::new());
-        assert_eq!((sent.ran.ended, sent.spaced.sent), (Ended::Count, 10));
+        assert_eq!(
+            (sent.loop_result.ended, sent.spacing_result.sent),
+            (EndCause::Count, 10)
+        );
         let counts = counters.counts();
         assert_eq!((counts.send_calls, counts.sent.0), (10, 200));
         assert!(counts.failed_sends > 0);

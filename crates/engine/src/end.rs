@@ -1,50 +1,50 @@
-//! How a loop ends, and what it must not go beyond.
+//! Limits and results of a loop.
 
 use std::io;
 
-use model::{Ended, Paced};
+use model::{EndCause, PacingResult};
 use stats::Histogram;
 use sys::call::Error;
 
 use crate::counters::CounterWriter;
-use crate::stop::{Reason, Stop};
+use crate::stop::{Stop, StopReason};
 
-/// What a loop leaves besides its counters.
+/// Result of a loop, besides its counters.
 #[derive(Debug)]
-pub struct Ran {
+pub struct LoopResult {
     /// Times of whole passes.
     pub latency: Option<Histogram>,
     /// Times of send calls.
     pub send_times: Option<Histogram>,
     /// Times of receive calls.
     pub receive_times: Option<Histogram>,
-    /// What became of the schedule, if there was one.
-    pub paced: Option<Paced>,
-    /// From one interval's beginning to the next one's.
+    /// Results of the schedule, if there was one.
+    pub paced: Option<PacingResult>,
+    /// Times between the starts of consecutive intervals.
     pub send_gaps: Option<Histogram>,
-    /// Segments that the connections of a connection test have sent again, if they were asked.
+    /// Segments that the connections of a connection test have retransmitted, if counted.
     pub retransmits: Option<u32>,
-    /// Why it ended.
-    pub ended: Ended,
-    /// The failed call and its error number, when it ended with [`Ended::Failed`] or because the
-    /// peer reset.
+    /// Why the loop ended.
+    pub ended: EndCause,
+    /// The failed call and its error number, if the loop ended with [`EndCause::Failed`] or by a
+    /// reset of the peer.
     pub failure: Option<(&'static str, i32)>,
-    /// The step of a list whose execution failed.
-    pub failed_step: Option<(usize, Failure)>,
+    /// The step of a list that failed.
+    pub failed_step: Option<(usize, StepFailure)>,
 }
 
-/// Why an execution failed.
+/// Why an execution of a step failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Failure {
-    /// What was tried, in the dialect's words or as the call's name.
-    pub what: String,
-    /// The error number, 0 for none.
+pub struct StepFailure {
+    /// The attempted action, in the dialect's words or as the call's name.
+    pub action: String,
+    /// The error number; 0 for none.
     pub errno: i32,
 }
 
-impl From<Ended> for Ran {
-    /// Nothing was timed, nothing failed.
-    fn from(ended: Ended) -> Self {
+impl From<EndCause> for LoopResult {
+    /// Creates a result without times and without a failure.
+    fn from(ended: EndCause) -> Self {
         Self {
             latency: None,
             send_times: None,
@@ -59,42 +59,42 @@ impl From<Ended> for Ran {
     }
 }
 
-impl From<Reason> for Ran {
-    /// A stop was pulled, and nothing was timed.
-    fn from(reason: Reason) -> Self {
+impl From<StopReason> for LoopResult {
+    /// Creates the result of a stopped loop, without times.
+    fn from(reason: StopReason) -> Self {
         let timed_out = ("receive", Error::TIMEDOUT.raw_os_error());
         Self {
-            failure: (reason == Reason::Silence).then_some(timed_out),
-            ..Ended::from(reason).into()
+            failure: (reason == StopReason::IdleTimeout).then_some(timed_out),
+            ..EndCause::from(reason).into()
         }
     }
 }
 
-impl Failure {
-    /// A failure of a call.
-    pub fn of_call(what: &str, error: Error) -> Self {
+impl StepFailure {
+    /// Creates the failure of a system call.
+    pub fn from_call(what: &str, error: Error) -> Self {
         Self {
-            what: what.to_owned(),
+            action: what.to_owned(),
             errno: error.raw_os_error(),
         }
     }
 
-    /// One that no call is to blame for.
-    pub fn of_sense(what: impl Into<String>) -> Self {
+    /// Creates a failure without a system call.
+    pub fn from_text(what: impl Into<String>) -> Self {
         Self {
-            what: what.into(),
+            action: what.into(),
             errno: 0,
         }
     }
 
-    /// Whether the peer has closed the connection with something unread.
+    /// Returns whether the peer has closed the connection with unread data.
     pub fn is_reset(&self) -> bool {
         [Error::CONNRESET, Error::PIPE]
             .map(Error::raw_os_error)
             .contains(&self.errno)
     }
 
-    /// Whether nobody has the port any more that datagrams were sent to.
+    /// Returns whether the destination port of datagrams is closed.
     pub fn is_refused(&self) -> bool {
         self.errno == Error::CONNREFUSED.raw_os_error()
     }
@@ -104,13 +104,14 @@ impl Failure {
     }
 }
 
-/// What bounds a loop, and where it counts.
+/// Limits of a loop, and its counters.
 ///
-/// Each loop takes it apart at its top: with a parameter `mut bounds` the budget stays in memory, which cost 6
-/// instructions a transaction of TCP_RR and 3 a send of TCP_STREAM.
+/// Each loop first moves the fields into local variables. With a parameter `mut bounds` the budget
+/// stays in memory, which cost 6 instructions per transaction of TCP_RR and 3 per send of
+/// TCP_STREAM.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Bounds<'a> {
-    pub(crate) budget: Budget,
+    pub(crate) work_left: Budget,
     pub(crate) stop: &'a Stop,
     pub(crate) counters: CounterWriter<'a>,
 }
@@ -120,13 +121,13 @@ pub(crate) struct Bounds<'a> {
 pub(crate) enum LoopEnd {
     /// The budget is spent.
     Count,
-    /// The stop was pulled.
+    /// The stop was set.
     Stopped,
     /// The peer ended the stream.
     PeerClosed,
-    /// The socket's own timeout passed (SO_RCVTIMEO, SO_SNDTIMEO).
+    /// The timeout of the socket passed (SO_RCVTIMEO, SO_SNDTIMEO).
     TimedOut,
-    /// The interface's queue was full, and a datagram was dropped here.
+    /// The interface's queue was full, and this host dropped a datagram.
     Dropped,
     /// A call failed.
     Failed { call: &'static str, errno: i32 },
@@ -150,23 +151,23 @@ impl LoopEnd {
         }
     }
 
-    /// In a caller's terms.
-    pub(crate) fn ran(self, stop: &Stop) -> Ran {
+    /// Converts the end into a result for the caller.
+    pub(crate) fn into_result(self, stop: &Stop) -> LoopResult {
         match self {
-            Self::Count => Ended::Count.into(),
-            Self::Stopped => stop.reason().unwrap_or(Reason::Deadline).into(),
-            Self::PeerClosed => Ended::PeerClosed.into(),
-            Self::TimedOut => Reason::Silence.into(),
-            Self::Dropped => Ended::Failed("send failed: the queue is full".to_owned()).into(),
+            Self::Count => EndCause::Count.into(),
+            Self::Stopped => stop.reason().unwrap_or(StopReason::Deadline).into(),
+            Self::PeerClosed => EndCause::PeerClosed.into(),
+            Self::TimedOut => StopReason::IdleTimeout.into(),
+            Self::Dropped => EndCause::Failed("send failed: the queue is full".to_owned()).into(),
             Self::Failed { call, errno } => {
-                let gone = [Error::PIPE, Error::CONNRESET].map(Error::raw_os_error);
-                let ended = if gone.contains(&errno) {
-                    Ended::PeerClosed
+                let closed_errors = [Error::PIPE, Error::CONNRESET].map(Error::raw_os_error);
+                let ended = if closed_errors.contains(&errno) {
+                    EndCause::PeerClosed
                 } else {
                     let text = sys::describe(&io::Error::from_raw_os_error(errno));
-                    Ended::Failed(format!("{call} failed: {text}"))
+                    EndCause::Failed(format!("{call} failed: {text}"))
                 };
-                Ran {
+                LoopResult {
                     failure: Some((call, errno)),
                     ..ended.into()
                 }
@@ -175,26 +176,26 @@ impl LoopEnd {
     }
 }
 
-/// What is left of a count limit, in bytes or transactions. A time limit has no budget to spend: it counts down from
-/// more than can be moved.
+/// Remaining bytes or transactions of a count limit. Without a count limit, it starts with more
+/// than can be moved.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Budget(pub(crate) u64);
 
 impl Budget {
-    /// Spends some; whether nothing is left.
+    /// Subtracts `amount`, and returns whether nothing is left.
     #[inline]
     pub(crate) fn spend(&mut self, amount: u64) -> bool {
         self.0 = self.0.saturating_sub(amount);
         self.0 == 0
     }
 
-    /// Messages of this size that are left, the last one perhaps only in part.
+    /// Returns the number of messages of this size that are left, including a partial last one.
     #[inline]
     pub(crate) fn messages(self, size: u32) -> u64 {
         self.0.div_ceil(size.max(1).into())
     }
 
-    /// Whether there is more than so many.
+    /// Returns whether more than `amount` is left.
     pub(crate) fn exceeds(self, amount: usize) -> bool {
         self.0 > amount as u64
     }

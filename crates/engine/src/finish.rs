@@ -1,4 +1,4 @@
-//! The end of a flow: marks this end for the peer, and waits for the peer's.
+//! Ends a flow: signals the end to the peer, and waits for the peer's end.
 
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -6,120 +6,121 @@ use std::time::Duration;
 
 use sys::call::{self, Error};
 
-use crate::io::Flow;
+use crate::io::FlowSockets;
 use crate::stop::Stop;
 
-/// How often the kernel is asked for what it has no event for.
-const LOOK: Duration = Duration::from_millis(1);
+/// Polling interval of states that the kernel has no event for.
+const POLL_INTERVAL: Duration = Duration::from_millis(1);
 
-/// The pauses between the marks of a datagram flow's end.
-const PAUSES_MS: [u64; 8] = [1, 2, 4, 8, 16, 32, 64, 128];
+/// Pauses between the end marks of a datagram flow, in milliseconds.
+const END_MARK_PAUSES_MS: [u64; 8] = [1, 2, 4, 8, 16, 32, 64, 128];
 
-/// Errors of earlier datagrams that the first mark may meet.
-const MOST_ERRORS: u32 = 10;
+/// Maximum number of errors of earlier datagrams that the first end mark may return.
+const MAX_ERRORS: u32 = 10;
 
-/// How a flow says that it is done.
+/// How a flow signals its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Finish {
-    /// End this end's stream and wait for the peer's end of stream: the peer has then read all.
+pub enum FinishMethod {
+    /// Ends the local stream and waits for the peer's end of stream. The peer has then read all
+    /// data.
     HalfClose,
-    /// End this end's TCP stream and wait until all of it is acknowledged. A peer that ends its own
-    /// stream before that reads no more, and is not waited for.
+    /// Ends the local TCP stream and waits until the peer has acknowledged all of it. The wait
+    /// fails if the peer ends its own stream first, because it then reads no more.
     Acknowledged,
-    /// Wait for the peer's end of stream and throw away what comes before it.
+    /// Waits for the peer's end of stream, and discards the data before it.
     AwaitClose,
-    /// Send empty datagrams, with longer and longer pauses, until the peer's socket is closed or a quarter of a
-    /// second has passed: a receiver whose queue is full loses them. A full queue of this end is waited for.
+    /// Sends empty datagrams with increasing pauses, until the peer's socket is closed or a quarter
+    /// of a second has passed. Several are needed because a receiver with a full queue loses them.
+    /// If the local queue is full, this waits.
     EmptyDatagrams,
 }
 
-impl Finish {
-    /// Ends the flow for the peer, and waits for the peer's end until `stop`, which is [`Error::CANCELED`]. A reset is no
-    /// end: the peer may not have read all.
-    pub fn say(self, flow: &Flow<'_>, stop: &Stop) -> io::Result<()> {
+impl FinishMethod {
+    /// Ends the flow and waits for the peer's end. Returns [`Error::CANCELED`] if `stop` is set
+    /// before. A reset is an error, because the peer may not have read all data.
+    pub fn run(self, flow: &FlowSockets<'_>, stop: &Stop) -> io::Result<()> {
         match (self, flow) {
-            (Self::HalfClose, Flow::Connected(socket)) => {
+            (Self::HalfClose, FlowSockets::Connected(socket)) => {
                 match call::shutdown_write(*socket) {
-                    Ok(()) => await_end(*socket, stop),
-                    // The logical link control knows no half, and its end overtakes what is queued.
+                    Ok(()) => await_close(*socket, stop),
+                    // LLC cannot close one direction, and its close overtakes queued data.
                     Err(Error::INVAL) => {
                         await_sent(*socket, stop)?;
                         call::shutdown(*socket)?;
-                        await_end(*socket, stop)
+                        await_close(*socket, stop)
                     }
                     Err(error) => Err(error.into()),
                 }
             }
-            (Self::Acknowledged, Flow::Connected(socket)) => {
+            (Self::Acknowledged, FlowSockets::Connected(socket)) => {
                 call::shutdown_write(*socket)?;
                 await_acknowledged(*socket, stop)
             }
-            (Self::AwaitClose, Flow::Connected(socket)) => await_end(*socket, stop),
-            (Self::EmptyDatagrams, flow) => Ok(send_marks(flow, stop)?),
+            (Self::AwaitClose, FlowSockets::Connected(socket)) => await_close(*socket, stop),
+            (Self::EmptyDatagrams, flow) => Ok(send_end_marks(flow, stop)?),
             _ => Ok(()),
         }
     }
 }
 
-/// Sends one empty datagram after the other. Fails if none was sent.
-fn send_marks(flow: &Flow<'_>, stop: &Stop) -> Result<(), Error> {
-    // What is refused at first may be data.
-    let mut any = send_mark(flow, stop, MOST_ERRORS);
-    for pause in PAUSES_MS {
+/// Sends all end marks. Fails if none was sent.
+fn send_end_marks(flow: &FlowSockets<'_>, stop: &Stop) -> Result<(), Error> {
+    // The first error may be that of an earlier datagram.
+    let mut result = send_end_mark(flow, stop, MAX_ERRORS);
+    for pause in END_MARK_PAUSES_MS {
         if stop.is_set() {
             break;
         }
         std::thread::sleep(Duration::from_millis(pause));
-        match send_mark(flow, stop, 0) {
-            Ok(()) => any = Ok(()),
+        match send_end_mark(flow, stop, 0) {
+            Ok(()) => result = Ok(()),
             // The peer has closed its socket.
             Err(_) => break,
         }
     }
-    any
+    result
 }
 
-fn send_mark(flow: &Flow<'_>, stop: &Stop, most_errors: u32) -> Result<(), Error> {
+fn send_end_mark(flow: &FlowSockets<'_>, stop: &Stop, max_errors: u32) -> Result<(), Error> {
     let mut errors = 0;
     loop {
         let sent = match flow {
-            Flow::Connected(socket) => call::send_without_waiting(*socket, &[]),
-            Flow::Addressed(socket, to) => call::send_to_without_waiting(*socket, &[], to),
+            FlowSockets::Connected(socket) => call::send_without_waiting(*socket, &[]),
+            FlowSockets::Addressed(socket, to) => call::send_to_without_waiting(*socket, &[], to),
             _ => return Err(Error::NOTSOCK),
         };
         match sent {
             Ok(_) => return Ok(()),
-            // Not poll(2): without a connection it does not see that a Unix peer's queue is full.
-            Err(Error::AGAIN) if !stop.is_set() => std::thread::sleep(LOOK),
-            Err(_) if errors < most_errors && !stop.is_set() => errors += 1,
+            // poll(2) does not help: without a connection, it does not report that a Unix peer's
+            // queue is full.
+            Err(Error::AGAIN) if !stop.is_set() => std::thread::sleep(POLL_INTERVAL),
+            Err(_) if errors < max_errors && !stop.is_set() => errors += 1,
             Err(error) => return Err(error),
         }
     }
 }
 
-/// Waits until nothing is queued any more or waits for an acknowledgement. The kernel has no event for
-/// it.
+/// Waits until no data is queued. The kernel has no event for this.
 fn await_sent(socket: BorrowedFd<'_>, stop: &Stop) -> io::Result<()> {
-    let _attending = stop.attend();
+    let _registration = stop.register_thread();
     while !stop.is_set() {
-        match sys::option::queued_to_send(socket)? {
+        match sys::option::send_memory_bytes(socket)? {
             0 => return Ok(()),
-            _ => std::thread::sleep(LOOK),
+            _ => std::thread::sleep(POLL_INTERVAL),
         }
     }
     Err(Error::CANCELED.into())
 }
 
-/// Waits until nothing is queued any more or waits for an acknowledgement. The kernel has no event for
-/// it.
+/// Waits until all data is acknowledged. The kernel has no event for this.
 fn await_acknowledged(socket: BorrowedFd<'_>, stop: &Stop) -> io::Result<()> {
-    let mut scrap = [0; 4096];
+    let mut discarded = [0; 4096];
     while !stop.is_set() {
-        if sys::option::unacknowledged(socket)? == 0 {
+        if sys::option::unacknowledged_bytes(socket)? == 0 {
             return Ok(());
         }
-        match call::receive_without_waiting(socket, &mut scrap) {
-            Err(Error::AGAIN) => std::thread::sleep(LOOK),
+        match call::receive_without_waiting(socket, &mut discarded) {
+            Err(Error::AGAIN) => std::thread::sleep(POLL_INTERVAL),
             Ok(1..) | Err(Error::INTR) => {}
             Ok(0) => return Err(Error::PIPE.into()),
             Err(error) => return Err(error.into()),
@@ -128,11 +129,11 @@ fn await_acknowledged(socket: BorrowedFd<'_>, stop: &Stop) -> io::Result<()> {
     Err(Error::CANCELED.into())
 }
 
-fn await_end(socket: BorrowedFd<'_>, stop: &Stop) -> io::Result<()> {
-    let _attending = stop.attend();
-    let mut scrap = [0; 16 * 1024];
+fn await_close(socket: BorrowedFd<'_>, stop: &Stop) -> io::Result<()> {
+    let _registration = stop.register_thread();
+    let mut discarded = [0; 16 * 1024];
     while !stop.is_set() {
-        match call::receive(socket, &mut scrap) {
+        match call::receive(socket, &mut discarded) {
             Ok(0) => return Ok(()),
             Ok(_) | Err(Error::INTR) => {}
             Err(error) => return Err(error.into()),
@@ -153,22 +154,22 @@ mod tests {
     use crate::deadline_thread;
 
     #[test]
-    fn a_peer_that_does_not_read_holds_the_end_mark_up_only_until_the_stop() {
+    fn a_stop_ends_the_wait_for_a_full_queue() {
         let (near, _far) = UnixDatagram::pair().unwrap();
         near.set_nonblocking(true).unwrap();
         while near.send(b"x").is_ok() {}
         near.set_nonblocking(false).unwrap();
         let stop = Stop::new();
-        let _soon = deadline_thread().at(Instant::now() + Duration::from_millis(20), &stop);
+        let _deadline = deadline_thread().set_at(Instant::now() + Duration::from_millis(20), &stop);
         assert!(
-            Finish::EmptyDatagrams
-                .say(&Flow::Connected(near.as_fd()), &stop)
+            FinishMethod::EmptyDatagrams
+                .run(&FlowSockets::Connected(near.as_fd()), &stop)
                 .is_err()
         );
     }
 
-    /// Two ends of a connection; the near one has sent more than has room on its way.
-    fn full() -> (TcpStream, TcpStream) {
+    /// Returns both ends of a connection whose buffers are full of data from the near end.
+    fn full_connection() -> (TcpStream, TcpStream) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let (far, _) = listener.accept().unwrap();
@@ -177,30 +178,30 @@ mod tests {
     }
 
     #[test]
-    fn all_is_acknowledged_when_the_peer_has_taken_it() {
-        let (near, mut far) = full();
+    fn acknowledged_waits_until_the_peer_has_read_all() {
+        let (near, mut far) = full_connection();
         let stop = Stop::new();
-        let flow = Flow::Connected(near.as_fd());
-        let _soon = deadline_thread().at(Instant::now() + Duration::from_millis(20), &stop);
-        let ended = Finish::Acknowledged.say(&flow, &stop);
-        assert!(ended.is_err(), "nobody reads");
+        let flow = FlowSockets::Connected(near.as_fd());
+        let _deadline = deadline_thread().set_at(Instant::now() + Duration::from_millis(20), &stop);
+        let ended = FinishMethod::Acknowledged.run(&flow, &stop);
+        assert!(ended.is_err(), "the peer does not read");
         let reader = std::thread::spawn(move || {
             far.read_to_end(&mut Vec::new()).unwrap();
             far
         });
-        Finish::Acknowledged.say(&flow, &Stop::new()).unwrap();
-        assert_eq!(sys::option::unacknowledged(near.as_fd()).unwrap(), 0);
+        FinishMethod::Acknowledged.run(&flow, &Stop::new()).unwrap();
+        assert_eq!(sys::option::unacknowledged_bytes(near.as_fd()).unwrap(), 0);
         drop(reader.join().unwrap());
     }
 
     #[test]
     fn a_peer_that_has_ended_is_not_awaited() {
-        let (near, far) = full();
+        let (near, far) = full_connection();
         far.shutdown(Shutdown::Write).unwrap();
         let stop = Stop::new();
-        // What would wait for ever shall fail.
-        let _at_last = deadline_thread().at(Instant::now() + Duration::from_secs(20), &stop);
-        let ended = Finish::Acknowledged.say(&Flow::Connected(near.as_fd()), &stop);
+        // The deadline turns an endless wait into a failure.
+        let _deadline = deadline_thread().set_at(Instant::now() + Duration::from_secs(20), &stop);
+        let ended = FinishMethod::Acknowledged.run(&FlowSockets::Connected(near.as_fd()), &stop);
         assert!(ended.is_err());
         assert!(!stop.is_set());
     }

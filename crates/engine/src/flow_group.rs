@@ -1,9 +1,9 @@
-//! What flows share that run together: their start and the host's CPU time.
+//! Groups of flows that start together and share one measurement of CPU time.
 
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use model::{CpuUse, Half};
+use model::{CpuUse, EndpointPlan};
 
 use crate::cpu::CpuMeter;
 use crate::start_barrier::{Participant, StartBarrier};
@@ -12,8 +12,8 @@ use crate::start_barrier::{Participant, StartBarrier};
 #[derive(Debug)]
 pub struct FlowGroup {
     start: StartBarrier,
-    /// Says whether to measure CPU time, and how.
-    here: Half,
+    /// Settings of the CPU measurement.
+    endpoint: EndpointPlan,
     /// Flows whose clock runs or has not started.
     running: AtomicUsize,
     meter: Mutex<Option<CpuMeter>>,
@@ -28,11 +28,11 @@ pub struct GroupMember<'a> {
 }
 
 impl FlowGroup {
-    /// A group of N flows; `here` says whether to measure CPU time, and how.
-    pub fn new(flows: usize, here: Half) -> Self {
+    /// Creates a group of `flows` flows. `endpoint` contains the settings of the CPU measurement.
+    pub fn new(flows: usize, endpoint: EndpointPlan) -> Self {
         Self {
             start: StartBarrier::without_leader(flows),
-            here,
+            endpoint,
             running: AtomicUsize::new(flows),
             meter: Mutex::default(),
             cpu: Mutex::default(),
@@ -47,19 +47,20 @@ impl FlowGroup {
         }
     }
 
-    /// The host's CPU time from the start until the last flow's clock stopped; `None` before that.
+    /// Returns the host's CPU time from the start until the last flow's clock stopped; `None`
+    /// before that.
     pub fn cpu(&self) -> Option<CpuUse> {
         lock(&self.cpu).clone()
     }
 
-    /// The CPU time begins now, and not at the start.
+    /// Restarts the CPU measurement now.
     pub fn restart_cpu(&self) {
-        *lock(&self.meter) = CpuMeter::start(&self.here);
+        *lock(&self.meter) = CpuMeter::start(&self.endpoint);
     }
 
-    /// A flow's clock has stopped. The CPU time ends if no clock runs any more; a clock that stops again extends it.
-    pub(crate) fn stopped(&self, first: bool) {
-        if first {
+    /// Records that a flow's clock has stopped. The CPU measurement ends when no clock runs. A flow that records a later stop extends it.
+    pub(crate) fn record_stop(&self, is_first_stop_of_flow: bool) {
+        if is_first_stop_of_flow {
             self.running.fetch_sub(1, SeqCst);
         }
         if self.running.load(SeqCst) == 0 {
@@ -73,8 +74,10 @@ impl<'a> GroupMember<'a> {
     /// Waits until every flow is ready to move data. Returns `None` if one of them failed before.
     pub fn start(self) -> Option<&'a FlowGroup> {
         let group = self.group;
-        let start_meter = || *lock(&group.meter) = CpuMeter::start(&group.here);
-        self.participant.meet(start_meter).then_some(group)
+        let start_meter = || *lock(&group.meter) = CpuMeter::start(&group.endpoint);
+        self.participant
+            .wait_for_others(start_meter)
+            .then_some(group)
     }
 }
 
@@ -88,23 +91,23 @@ mod tests {
 
     #[test]
     fn the_cpu_time_ends_with_the_last_flow() {
-        let here = Half {
+        let endpoint = EndpointPlan {
             measure_cpu: true,
-            ..Half::default()
+            ..EndpointPlan::default()
         };
-        let group = FlowGroup::new(2, here);
+        let group = FlowGroup::new(2, endpoint);
         let (one, two) = (group.member(), group.member());
         std::thread::scope(|scope| {
             scope.spawn(|| one.start());
             assert!(two.start().is_some());
         });
-        group.stopped(true);
-        group.stopped(false);
+        group.record_stop(true);
+        group.record_stop(false);
         assert_eq!(group.cpu(), None);
-        // The kernel counts in ticks: in less than one there is no CPU time.
+        // The kernel counts CPU time in ticks. A shorter interval has none.
         std::thread::sleep(std::time::Duration::from_millis(50));
-        group.stopped(true);
-        // Beside the looper of another test, a process that is nice has no figure.
+        group.record_stop(true);
+        // While another test runs a looper, the CPU time of a nice process is unavailable.
         assert!(group.cpu().is_some() || sys::cpu::is_nice());
     }
 }

@@ -1,9 +1,10 @@
-//! What a loop does beside moving data, or not: `()` is nothing, and costs nothing.
+//! Optional work of a loop besides moving data: pacing, and use of the data. `()` does nothing and
+//! costs nothing.
 
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
-use model::{Half, Paced, Touch};
+use model::{EndpointPlan, PacingResult, Touch};
 use stats::Histogram;
 use sys::option;
 
@@ -12,37 +13,37 @@ use crate::stop::Stop;
 
 /// Keeps a loop to its schedule, and uses the data as a program would.
 ///
-/// A pass takes a turn of the schedule. A loop asks for it at the top of a pass, and says afterwards
-/// that it was taken, so that an interrupted call costs none.
+/// A pass uses one turn of the schedule. A loop waits for its turn at the start of a pass, and
+/// records afterwards that it used the turn. An interrupted call therefore uses none.
 pub(crate) trait Hooks {
-    /// Waits if the next turn is still to come. When it did, whoever asked looks at its stop again
-    /// (which ends a wait) before it asks again.
-    fn waited(&mut self, stop: &Stop) -> bool;
-    /// Whether the next turn has come. Does not wait.
+    /// Waits until the next turn is due. Returns whether it waited. A stop ends the wait, so the
+    /// caller must check the stop before it calls this again.
+    fn wait_for_turn(&mut self, stop: &Stop) -> bool;
+    /// Returns whether the next turn is due, without waiting.
     fn is_my_turn(&mut self) -> bool;
-    /// Waits until the next turn comes, or there is something to read from the socket; whether that
-    /// is it.
+    /// Waits until the next turn is due or the socket is readable. Returns whether the socket is
+    /// readable.
     fn has_input_before_turn(&mut self, socket: BorrowedFd<'_>) -> bool;
-    /// Turns that have come and are not taken.
+    /// Returns the number of turns that are due and unused.
     fn turns_left(&self) -> u64;
-    /// The turn was taken.
+    /// Records that a turn was used.
     #[inline]
-    fn took_turn(&mut self) {
-        self.took_turns(1);
+    fn record_turn(&mut self) {
+        self.record_turns(1);
     }
-    /// So many turns were taken.
-    fn took_turns(&mut self, count: usize);
-    /// This is sent next.
+    /// Records that `count` turns were used.
+    fn record_turns(&mut self, count: usize);
+    /// Handles the data that is sent next.
     fn before_send(&mut self, data: &mut [u8]);
-    /// This was received.
+    /// Handles received data.
     fn after_receive(&mut self, data: &mut [u8]);
-    /// This connection, one of many, is closed next.
+    /// Handles a connection of a connection test that is closed next.
     fn before_close(&mut self, socket: BorrowedFd<'_>);
 }
 
 impl Hooks for () {
     #[inline]
-    fn waited(&mut self, _: &Stop) -> bool {
+    fn wait_for_turn(&mut self, _: &Stop) -> bool {
         false
     }
     #[inline]
@@ -58,7 +59,7 @@ impl Hooks for () {
         u64::MAX
     }
     #[inline]
-    fn took_turns(&mut self, _: usize) {}
+    fn record_turns(&mut self, _: usize) {}
     #[inline]
     fn before_send(&mut self, _: &mut [u8]) {}
     #[inline]
@@ -67,63 +68,77 @@ impl Hooks for () {
     fn before_close(&mut self, _: BorrowedFd<'_>) {}
 }
 
-/// A schedule, use of the data, or both.
-pub(crate) struct Extras {
+/// Hooks with a schedule, with use of the data, or both.
+pub(crate) struct OptionalHooks {
     pace: Option<Pace>,
-    /// Whether any of the following is more than 0.
+    /// Whether any of the three sizes below is more than 0.
     touches: bool,
     send_dirty: usize,
     receive_dirty: usize,
     receive_clean: usize,
-    /// Segments that the connections have sent again; `None` when nobody wants to know, or one of them
-    /// could not tell.
+    /// Segments that the connections have retransmitted. `None` if they are not counted, or if the
+    /// count of a connection is unavailable.
     retransmits: Option<u32>,
 }
 
-impl Extras {
-    /// What a half asks for, of a loop that starts to work for so long, if it is known; `None` is
-    /// nothing.
-    pub(crate) fn of(half: &Half, length: Option<Duration>, warm_up: Duration) -> Option<Self> {
-        let is_some = half.pacing.is_some() || half.touch.is_some() || half.count_retransmits;
-        is_some.then(|| Self::new(half, length, warm_up))
+impl OptionalHooks {
+    /// Returns the hooks that an endpoint requests; `None` if it requests none. `length` is the
+    /// time after which the loop ends by itself, if known.
+    pub(crate) fn for_endpoint(
+        endpoint: &EndpointPlan,
+        length: Option<Duration>,
+        warm_up: Duration,
+    ) -> Option<Self> {
+        let is_some = endpoint.pacing.is_some()
+            || endpoint.touch.is_requested()
+            || endpoint.count_retransmits;
+        is_some.then(|| Self::new(endpoint, length, warm_up))
     }
 
-    /// The same, if need be with nothing to do. What became of the schedule leaves the warm-up out.
-    pub(crate) fn new(half: &Half, length: Option<Duration>, warm_up: Duration) -> Self {
+    /// Creates hooks even if the endpoint requests none. The results of the schedule exclude the
+    /// warm-up.
+    pub(crate) fn new(
+        endpoint: &EndpointPlan,
+        length: Option<Duration>,
+        warm_up: Duration,
+    ) -> Self {
         let Touch {
             send_dirty_bytes,
             receive_dirty_bytes,
             receive_clean_bytes,
-        } = half.touch;
+        } = endpoint.touch;
         let bytes = |count: Option<u32>| count.unwrap_or(0) as usize;
         Self {
-            pace: half
+            pace: endpoint
                 .pacing
                 .as_ref()
-                .map(|pacing| Pace::start(pacing, length).warming_up(warm_up)),
-            touches: half.touch.is_some(),
+                .map(|pacing| Pace::start(pacing, length).with_warm_up(warm_up)),
+            touches: endpoint.touch.is_requested(),
             send_dirty: bytes(send_dirty_bytes),
             receive_dirty: bytes(receive_dirty_bytes),
             receive_clean: bytes(receive_clean_bytes),
-            retransmits: half.count_retransmits.then_some(0),
+            retransmits: endpoint.count_retransmits.then_some(0),
         }
     }
 
-    /// What the connections of a connection test have sent again, if they were asked.
+    /// Returns the segments that the connections of a connection test have retransmitted, if
+    /// counted.
     pub(crate) fn retransmits(&self) -> Option<u32> {
         self.retransmits
     }
 
-    /// What became of the schedule; the loop has ended.
-    pub(crate) fn finish(self) -> Option<(Paced, Histogram)> {
+    /// Returns the results of the schedule after the loop has ended.
+    pub(crate) fn finish(self) -> Option<(PacingResult, Histogram)> {
         self.pace.map(Pace::finish)
     }
 }
 
-impl Hooks for Extras {
+impl Hooks for OptionalHooks {
     #[inline]
-    fn waited(&mut self, stop: &Stop) -> bool {
-        self.pace.as_mut().is_some_and(|pace| pace.waited(stop))
+    fn wait_for_turn(&mut self, stop: &Stop) -> bool {
+        self.pace
+            .as_mut()
+            .is_some_and(|pace| pace.wait_for_turn(stop))
     }
 
     #[inline]
@@ -143,9 +158,9 @@ impl Hooks for Extras {
     }
 
     #[inline]
-    fn took_turns(&mut self, count: usize) {
+    fn record_turns(&mut self, count: usize) {
         if let Some(pace) = &mut self.pace {
-            pace.took_turns(count as u64);
+            pace.record_turns(count as u64);
         }
     }
 
@@ -177,8 +192,8 @@ impl Hooks for Extras {
     }
 }
 
-/// Every byte becomes another one. What a buffer was filled with still shows, so that it compresses
-/// on its way as it would have.
+/// Increments every byte. The fill pattern remains visible, so the data compresses on its way as
+/// before.
 #[inline]
 fn modify(data: &mut [u8]) {
     for byte in data {
@@ -186,11 +201,11 @@ fn modify(data: &mut [u8]) {
     }
 }
 
-/// Every byte is looked at.
+/// Reads every byte.
 #[inline]
 fn read(data: &[u8]) {
     let sum = data.iter().fold(0_u8, |sum, byte| sum.wrapping_add(*byte));
-    // A sum that nobody wanted would not be computed.
+    // Without a use of the sum, the compiler would remove the reads.
     std::hint::black_box(sum);
 }
 
@@ -199,7 +214,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn so_much_of_a_buffer_is_touched_as_was_asked_for_and_is_there() {
+    fn hooks_touch_the_requested_bytes_of_a_buffer() {
         for (dirty, clean, expected) in [
             (None, None, [7, 7, 7, 7]),
             (Some(0), Some(4), [7, 7, 7, 7]),
@@ -207,16 +222,16 @@ mod tests {
             (Some(3), Some(9), [8, 8, 8, 7]),
             (Some(u32::MAX), Some(u32::MAX), [8; 4]),
         ] {
-            let half = Half {
+            let endpoint = EndpointPlan {
                 touch: Touch {
                     send_dirty_bytes: dirty,
                     receive_dirty_bytes: dirty,
                     receive_clean_bytes: clean,
                 },
-                ..Half::default()
+                ..EndpointPlan::default()
             };
             let (mut sent, mut received) = ([7; 4], [7; 4]);
-            if let Some(mut extras) = Extras::of(&half, None, Duration::ZERO) {
+            if let Some(mut extras) = OptionalHooks::for_endpoint(&endpoint, None, Duration::ZERO) {
                 extras.before_send(&mut sent);
                 extras.after_receive(&mut received);
                 extras.after_receive(&mut []);

@@ -1,4 +1,4 @@
-//! What is known of this host.
+//! Facts of this host.
 
 use std::fmt::Write as _;
 use std::net::IpAddr;
@@ -6,25 +6,25 @@ use std::net::IpAddr;
 use model::{HostFacts, Security, SecurityModule};
 use sys::facts as host;
 
-/// This host; the MTU is that of the interface with `local`.
-pub fn facts(local: Option<IpAddr>) -> HostFacts {
+/// Returns the facts of this host. The MTU is that of the interface with the address `local`.
+pub fn host_facts(local: Option<IpAddr>) -> HostFacts {
     let uname = host::uname();
     HostFacts {
         kernel: Some(format!("{} {}", uname.sysname, uname.release)),
         kernel_version: Some(uname.version),
         machine: Some(uname.machine),
-        cpus: Some(sys::cpu::online()),
+        cpus: Some(sys::cpu::online_count()),
         cpu_model: host::cpu_model(),
         cpu_mhz: host::cpu_mhz(),
         system_model: host::system_model(),
         security: host::security().map(|found| Security {
             module: found.module.and_then(module),
-            enforcing: found.enforcing,
+            enforcing: found.is_enforcing,
             policy: found.policy,
         }),
-        mtu_bytes: local.and_then(host::mtu_of),
+        mtu_bytes: local.and_then(host::mtu_bytes),
         congestion_control: host::congestion_control(),
-        virtual_guest: host::virtual_guest(),
+        virtual_guest: host::is_virtual_guest(),
         boot_id: host::boot_id().map(|id| {
             id.iter().fold(String::with_capacity(32), |mut text, byte| {
                 let _ = write!(text, "{byte:02x}");

@@ -1,9 +1,9 @@
-//! What the interface of a path carried.
+//! Traffic and hardware facts of the network interface that a flow uses.
 
 use model::{Interface, PciIds, Traffic};
 use sys::{Address, interface};
 
-/// What the interface of a flow carries from now on.
+/// Measures the traffic of a flow's network interface from its start on.
 #[derive(Debug)]
 pub struct InterfaceMeter {
     index: u32,
@@ -12,13 +12,13 @@ pub struct InterfaceMeter {
 }
 
 impl InterfaceMeter {
-    /// Begins with the interface that packets to `remote` leave by; `None` where there is no route,
-    /// or none by an interface.
+    /// Starts with the interface that packets to `remote` leave by. Returns `None` if there is no
+    /// route, or if the route has no interface.
     pub fn start(remote: &Address) -> Option<Self> {
         let Address::Inet(remote) = remote else {
             return None;
         };
-        let index = interface::index_towards(*remote).ok()?;
+        let index = interface::index_for_remote(*remote).ok()?;
         let link = interface::link(index).ok()?;
         Some(Self {
             index,
@@ -27,17 +27,18 @@ impl InterfaceMeter {
         })
     }
 
-    /// Ends: the interface, and what it has carried of everybody's.
+    /// Returns the interface's facts and its traffic since the start. The traffic includes that of
+    /// other programs.
     pub fn finish(self) -> Interface {
         let after = interface::link(self.index).map(|link| link.traffic);
         let before = self.before;
         let driver = interface::driver(&self.name).unwrap_or_default();
-        let told = |text: &str| (!text.is_empty()).then(|| text.to_owned());
+        let non_empty = |text: &str| (!text.is_empty()).then(|| text.to_owned());
         Interface {
-            driver: told(&driver.name),
-            driver_version: told(&driver.version),
-            firmware: told(&driver.firmware),
-            bus: told(&driver.bus),
+            driver: non_empty(&driver.name),
+            driver_version: non_empty(&driver.version),
+            firmware: non_empty(&driver.firmware),
+            bus: non_empty(&driver.bus),
             slot: interface::pci_slot(&driver.bus),
             pci: interface::pci_ids(&driver.bus).map(|ids| PciIds {
                 vendor: ids.vendor,

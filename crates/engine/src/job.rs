@@ -2,20 +2,20 @@
 
 use std::time::Duration;
 
-use model::{DatagramFormat, FlowPlan, Half, Limit, Operation, Pacing, Timing, Workload};
+use model::{DatagramFormat, EndpointPlan, FlowPlan, Limit, Operation, Pacing, Timing, Workload};
 
 use crate::buffers::Buffers;
 use crate::connector::Connector;
 use crate::counters::Counters;
 use crate::end::Budget;
-use crate::io::Flow;
-use crate::loops::connection_test::Accepting;
-use crate::numbers::{DatagramWatch, FirstDatagram};
+use crate::io::FlowSockets;
+use crate::loops::connection_test::Acceptor;
+use crate::numbers::{DatagramObserver, FirstDatagram};
 use crate::script::{ConnectionManager, Script, StepTimes};
 use crate::stop::Stop;
 
-/// One worker's part of a plan, with all settings resolved. It can be run again. A job with other sizes needs counters
-/// of its own, because counters assume one size per pass.
+/// One worker's part of a plan, with all settings resolved. It can be run again. A job with other
+/// sizes needs separate counters, because counters assume one size per pass.
 #[derive(Debug)]
 pub struct Job<'a> {
     /// The repeated operations or steps.
@@ -32,14 +32,14 @@ pub struct Job<'a> {
 #[derive(Debug)]
 pub enum JobBody<'a> {
     /// The operations of one flow, run by a specialized loop.
-    Loop(Loop<'a>),
+    Loop(FlowLoop<'a>),
     /// A list of steps over several connections.
-    Steps(Steps<'a>),
+    Steps(ScriptLoop<'a>),
 }
 
 /// The operations of one flow.
 #[derive(Debug)]
-pub struct Loop<'a> {
+pub struct FlowLoop<'a> {
     /// The repeated operations.
     pub workload: &'a Workload,
     /// Requests in flight beyond the first.
@@ -48,23 +48,24 @@ pub struct Loop<'a> {
     pub timing: Timing,
     /// Numbers and stamps of one-way datagrams; `None` without them.
     pub datagrams: Option<DatagramFormat>,
-    /// Datagrams that arrived before the loop; it counts them first.
-    pub first: &'a [FirstDatagram],
+    /// Datagrams that arrived before the loop. The loop counts them first.
+    pub first_datagrams: &'a [FirstDatagram],
     /// Receives each numbered datagram.
-    pub watch: Option<&'a dyn DatagramWatch>,
+    pub observer: Option<&'a dyn DatagramObserver>,
     /// Statistics of the schedule start after this time.
     pub warm_up: Duration,
     /// Settings of this end: its socket, buffers and calls.
-    pub half: &'a Half,
+    pub endpoint: &'a EndpointPlan,
     /// Buffers to send from and receive into.
     pub buffers: &'a mut Buffers,
-    /// Deadline for a connection that is still open at the stop; until then it is served to its end.
-    pub drain: Option<&'a Stop>,
+    /// Deadline for a connection that is open when the job stops. Until then, the connection is
+    /// served to its end.
+    pub drain_stop: Option<&'a Stop>,
 }
 
 /// A list of steps.
 #[derive(Debug)]
-pub struct Steps<'a> {
+pub struct ScriptLoop<'a> {
     /// The steps, with their connections.
     pub script: &'a mut Script,
     /// The schedule of the rounds; `None` runs them without pauses.
@@ -76,37 +77,37 @@ pub struct Steps<'a> {
 }
 
 /// The sockets that a job uses.
-pub enum Path<'a> {
+pub enum JobSockets<'a> {
     /// Open sockets.
-    Flow(Flow<'a>),
+    Flow(FlowSockets<'a>),
     /// Opens a new connection per pass.
     Connector(&'a mut Connector),
     /// Accepts a new connection per pass.
-    Listener(&'a mut Accepting),
+    Listener(&'a mut Acceptor),
     /// Manages the connections of a list of steps.
     Manager(&'a mut dyn ConnectionManager),
 }
 
-impl<'a> From<Flow<'a>> for Path<'a> {
-    fn from(flow: Flow<'a>) -> Self {
+impl<'a> From<FlowSockets<'a>> for JobSockets<'a> {
+    fn from(flow: FlowSockets<'a>) -> Self {
         Self::Flow(flow)
     }
 }
 
-impl<'a> Loop<'a> {
+impl<'a> FlowLoop<'a> {
     /// Returns the loop of this end of a flow.
-    pub fn of(flow: &'a FlowPlan, buffers: &'a mut Buffers) -> Self {
+    pub fn for_flow(flow: &'a FlowPlan, buffers: &'a mut Buffers) -> Self {
         Self {
             workload: &flow.workload,
             burst: flow.burst,
             timing: flow.timing,
             datagrams: flow.datagrams,
-            first: &[],
-            watch: None,
+            first_datagrams: &[],
+            observer: None,
             warm_up: Duration::ZERO,
-            half: &flow.here,
+            endpoint: &flow.local,
             buffers,
-            drain: None,
+            drain_stop: None,
         }
     }
 
@@ -115,21 +116,22 @@ impl<'a> Loop<'a> {
         Budget(match limit {
             Limit::Bytes(count) | Limit::Transactions(count) => count,
             Limit::Messages(count) => {
-                let size = self.buffers.used.send_bytes.unwrap_or(1);
+                let size = self.buffers.sizes.send_bytes.unwrap_or(1);
                 count.saturating_mul(size.into())
             }
             Limit::Time(_) | Limit::Unlimited => u64::MAX,
         })
     }
 
-    /// Returns the time after which this end stops by itself; a receiver continues to the end of the data.
+    /// Returns the time after which this end stops by itself; `None` for a receiver, which
+    /// continues to the end of the data.
     pub(crate) fn length(&self, limit: Limit) -> Option<Duration> {
-        let begins = matches!(
+        let is_sender = matches!(
             self.workload.body.first(),
             Some(Operation::Send | Operation::Connect)
         );
         match limit {
-            Limit::Time(length) if begins => Some(self.warm_up + length),
+            Limit::Time(length) if is_sender => Some(self.warm_up + length),
             _ => None,
         }
     }

@@ -1,8 +1,10 @@
-//! Runs a Plan's workload: sockets, buffers, hot loops, the clock, and who ends what when.
+//! The measurement engine: sockets, buffers, transfer loops, clocks and stop conditions.
 //!
-//! No dialect's name appears here. A dialect opens what its protocol fixes the order of, and runs each flow in a
-//! [`MeasuredPhase`], which has the clock, the deadline and the watch of the peer, and which makes a [`model::Side`]
-//! of how the loop [`Ran`], however it ended. A list of steps is a [`Job`] of its own.
+//! The engine does not depend on any dialect, which is a tool that linerate is compatible with. A
+//! dialect opens its connections in the order that its protocol requires. It runs each flow in a
+//! [`MeasuredPhase`], which provides the clock, the deadline and the watch on the peer's
+//! connection. The phase turns a [`LoopResult`] into a [`model::Side`]. A list of steps runs as a
+//! [`Job`] of its own.
 
 #![forbid(unsafe_code)]
 
@@ -10,6 +12,7 @@ mod arrivals;
 mod budget;
 mod buffers;
 mod clock;
+mod clock_cost;
 mod connector;
 mod counters;
 mod cpu;
@@ -18,13 +21,12 @@ mod departures;
 mod end;
 mod finish;
 mod flow_group;
-mod held;
 mod hooks;
 mod host;
-mod instrument;
 mod interface;
 mod io;
 mod job;
+mod kernel_pacer;
 mod looper;
 mod loops;
 mod measured_phase;
@@ -42,37 +44,39 @@ mod start_barrier;
 mod stop;
 mod timer;
 
-pub use arrivals::{Arrived, PacketReceiver, PacketReceiverSettings, PacketWatch, StampCounts};
-pub use budget::{Budget, Exceeded, Holder, Share};
-pub use buffers::{Buffers, RingError};
-pub use clock::Passed;
+pub use arrivals::{
+    PacketObserver, PacketReceiver, PacketReceiverSettings, ReceiveEvent, StampCounts,
+};
+pub use budget::{BudgetExceeded, BudgetHolder, BudgetShare, SharedBudget};
+pub use buffers::{BufferError, Buffers};
+pub use clock::PhaseTimes;
+pub use clock_cost::clock_facts;
 pub use connector::{
     ConnectError, Connector, PortRange, connect, connect_within, connect_without_data,
 };
 pub use counters::Counters;
-pub use deadline_thread::{DeadlineThread, Promise, deadline_thread, forked};
-pub use departures::{PacketSender, PacketsSent};
-pub use end::Ran;
-pub use finish::Finish;
+pub use deadline_thread::{DeadlineGuard, DeadlineThread, deadline_thread, mark_forked};
+pub use departures::{PacketSendResult, PacketSender};
+pub use end::LoopResult;
+pub use finish::FinishMethod;
 pub use flow_group::{FlowGroup, GroupMember};
-pub use host::facts;
-pub use instrument::clock_facts;
+pub use host::host_facts;
 pub use interface::InterfaceMeter;
-pub use io::{Associations, Flow};
-pub use job::{Job, JobBody, Loop, Path, Steps};
+pub use io::{Associations, FlowSockets};
+pub use job::{FlowLoop, Job, JobBody, JobSockets, ScriptLoop};
 pub use looper::Looper;
-pub use loops::connection_test::Accepting;
+pub use loops::connection_test::Acceptor;
 pub use measured_phase::{MeasuredPhase, PhaseSettings};
-pub use memory::Memory;
-pub use numbers::{DatagramWatch, FirstDatagram, Order};
+pub use memory::BufferMemory;
+pub use numbers::{ArrivalOrder, DatagramObserver, FirstDatagram};
 pub use packet_records::{
-    PacketArrival, PacketRecords, PacketTimes, PassedOver, ReceivedPacket, Recording,
+    PacketArrival, PacketRecords, PacketTimes, ReceivedPacket, Recording, SkippedNumber,
 };
 pub use run::{receive_late, run};
-pub use sampler::{Interval, Reading, Sampler, path_sample, sample_until};
+pub use sampler::{CounterDelta, CounterReading, Sampler, path_sample, sample_until};
 pub use socket::{
-    DataSocket, Role, SocketError, complete_accepted, data_socket, datagram_branch,
-    datagram_listener, dropped, prepare_accepted,
+    DataSocket, Role, SocketError, dropped_datagrams, open_data_socket, open_datagram_branch,
+    open_datagram_listener, prepare_accepted_llc, set_accepted_priority,
 };
 pub use start_barrier::{BarrierEvent, BarrierObserver, BarrierStatus, StartBarrier};
-pub use stop::{Reason, Stop};
+pub use stop::{Stop, StopReason};

@@ -1,9 +1,9 @@
-//! CPU time by what idle cycles are left: a thread of the lowest priority on each CPU counts in a loop,
-//! and what it does not count somebody else has used (netperf's method L).
+//! Measures CPU time by idle cycles (netperf's method L). A thread of the lowest priority counts in
+//! a loop on each CPU. The counts that it misses were used by other work.
 //!
-//! It sees work that no counter of the kernel is charged with, and costs what counters do not: no CPU
-//! sleeps, a sibling thread of the same core is slowed, and the clock frequency is that of a busy
-//! machine.
+//! This includes work that the kernel's counters do not charge. It has costs that counters do not
+//! have: no CPU sleeps, a sibling thread of the same core slows down, and the clock frequency is
+//! that of a busy machine.
 
 use std::io;
 use std::os::linux::net::SocketAddrExt;
@@ -14,88 +14,93 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread::{Builder, JoinHandle, sleep};
 use std::time::{Duration, Instant};
 
-use model::Half;
+use model::EndpointPlan;
 
-/// One count is so many turns of the loop: a counter is written about once a microsecond.
-const TURNS: u32 = 1000;
+/// Turns of the loop per count. A counter is written about once per microsecond.
+const TURNS_PER_COUNT: u32 = 1000;
 
-/// How long a calibration takes, and how many counts each of its windows has. A window is timed by the
-/// thread's own CPU time, so that the machine need not be idle for it; interrupts and a hypervisor may
-/// still take from that, and the best of all windows is what an idle CPU counts.
-const CALIBRATION: Duration = Duration::from_secs(1);
-const WINDOW: u64 = 1000;
+/// Duration of a calibration.
+const CALIBRATION_TIME: Duration = Duration::from_secs(1);
 
-/// The only looper of this host: two would take each other's idle cycles for work. The name is one of
-/// the network namespace, the nearest thing to a host that needs no file.
-const NAME: &[u8] = b"linerate-cpu-looper";
+/// Counts per window of a calibration. A window is timed by the thread's own CPU time, so the
+/// machine need not be idle. Interrupts and a hypervisor may take part of that time. The best
+/// window therefore gives the rate of an idle CPU.
+const COUNTS_PER_WINDOW: u64 = 1000;
 
-/// The threads that count, as long as anybody in this process holds them.
+/// Name of the socket that only one looper of a host can bind. Two loopers would count each other's
+/// cycles as work. The name belongs to the network namespace, the closest match to a host that
+/// needs no file.
+const SOCKET_NAME: &[u8] = b"linerate-cpu-looper";
+
+/// The counting threads. They run while this process holds a reference.
 #[derive(Debug)]
 pub struct Looper {
-    counters: Vec<(u32, Arc<Counter>)>,
-    // What goes first stands first: the threads, the name, and then the way is free for the next.
+    counters: Vec<(u32, Arc<IdleCounter>)>,
+    // Fields drop in this order: the threads end, the name becomes free, the next looper may start.
     _threads: Threads,
-    _only_one: UnixDatagram,
-    _ended: Ended,
+    _name_socket: UnixDatagram,
+    _end_notice: EndNotice,
 }
 
-/// They are stopped and joined when this is dropped.
+/// The threads, which are stopped and joined on drop.
 #[derive(Debug, Default)]
 struct Threads {
     stop: Arc<AtomicBool>,
     handles: Vec<JoinHandle<()>>,
 }
 
-/// Its drop says that a looper and its name have gone.
+/// Reports on drop that a looper has ended and its name is free.
 #[derive(Debug)]
-struct Ended;
+struct EndNotice;
 
-/// On a cache line of its own, and the next one's.
+/// Counter of one CPU, on its own pair of cache lines.
 #[derive(Debug, Default)]
 #[repr(align(128))]
-struct Counter {
+struct IdleCounter {
     counted: AtomicU64,
     calibrating: AtomicBool,
-    /// Of all calibrations, in counts a second; the bits of an f64.
+    /// Best rate of all calibrations, in counts per second, as the bits of an f64.
     best_rate: AtomicU64,
 }
 
-/// What the CPUs had counted at a time.
+/// Counts of all CPUs at one time.
 #[derive(Debug)]
-pub(crate) struct Count {
+pub(crate) struct IdleCounts {
     at: Instant,
     counts: Vec<(u32, u64)>,
 }
 
-/// One that nobody holds any more stands here until its name is free.
+/// The looper of this process. A dropped looper stays here until its name is free.
 static CURRENT: Mutex<Option<Weak<Looper>>> = Mutex::new(None);
-static ENDED: Condvar = Condvar::new();
+static NAME_FREED: Condvar = Condvar::new();
 
-/// How many this process has started.
+/// Number of loopers that this process has started.
 static STARTED: AtomicU64 = AtomicU64::new(0);
 
 impl Looper {
-    /// Starts the threads, or joins those of another test, when a half's CPU time is to be measured so;
-    /// the rate is the half's own, or else calibrated, in counts a second of one CPU.
-    pub fn of(half: &mut Half) -> io::Result<Option<Arc<Self>>> {
-        let Some(idle_loop) = half.idle_loop.as_mut().filter(|_| half.measure_cpu) else {
+    /// Starts a looper, or joins that of another test, if the endpoint measures CPU time with it.
+    /// If the endpoint has no idle rate, a calibration sets it, in counts per second per CPU.
+    pub fn for_endpoint(endpoint: &mut EndpointPlan) -> io::Result<Option<Arc<Self>>> {
+        let Some(idle_loop) = endpoint.idle_loop.as_mut().filter(|_| endpoint.measure_cpu) else {
             return Ok(None);
         };
         let looper = Self::shared()?;
         if idle_loop.rate.is_none() {
-            idle_loop.rate = Some(looper.calibrate()?);
+            idle_loop.rate = Some(looper.measure_idle_rate()?);
         }
         Ok(Some(looper))
     }
 
-    /// The threads of this process.
+    /// Returns the looper of this process. Starts one if none runs.
     pub fn shared() -> io::Result<Arc<Self>> {
         let mut current = lock_current();
-        while let Some(last) = &*current {
-            if let Some(looper) = last.upgrade() {
+        while let Some(current_looper) = &*current {
+            if let Some(looper) = current_looper.upgrade() {
                 return Ok(looper);
             }
-            current = ENDED.wait(current).unwrap_or_else(PoisonError::into_inner);
+            current = NAME_FREED
+                .wait(current)
+                .unwrap_or_else(PoisonError::into_inner);
         }
         let looper = Arc::new(Self::start()?);
         *current = Some(Arc::downgrade(&looper));
@@ -106,80 +111,78 @@ impl Looper {
         lock_current().as_ref()?.upgrade()
     }
 
-    /// Whether one counts on this host, in whatever process.
-    pub(crate) fn counts_here() -> bool {
+    /// Returns whether a looper runs on this host, in any process.
+    pub(crate) fn is_running_on_host() -> bool {
         let connect =
-            || UnixDatagram::unbound()?.connect_addr(&SocketAddr::from_abstract_name(NAME)?);
+            || UnixDatagram::unbound()?.connect_addr(&SocketAddr::from_abstract_name(SOCKET_NAME)?);
         connect().is_ok()
     }
 
-    /// How many this process has started: more than before, and one counted meanwhile, if only for a
-    /// time.
-    pub(crate) fn started() -> u64 {
+    /// Returns the number of loopers that this process has started. If it has grown, a looper has
+    /// run meanwhile.
+    pub(crate) fn started_count() -> u64 {
         STARTED.load(Relaxed)
     }
 
     fn start() -> io::Result<Self> {
-        let only_one =
-            UnixDatagram::bind_addr(&SocketAddr::from_abstract_name(NAME)?).map_err(|error| {
-                match error.kind() {
-                    io::ErrorKind::AddrInUse => {
-                        io::Error::new(error.kind(), "another looper counts on this host")
-                    }
-                    _ => error,
+        let name_socket = UnixDatagram::bind_addr(&SocketAddr::from_abstract_name(SOCKET_NAME)?)
+            .map_err(|error| match error.kind() {
+                io::ErrorKind::AddrInUse => {
+                    io::Error::new(error.kind(), "another looper runs on this host")
                 }
+                _ => error,
             })?;
         STARTED.fetch_add(1, Relaxed);
         let mut counters = Vec::new();
         let mut threads = Threads::default();
-        let (placed, answers) = channel();
-        for cpu in sys::cpu::allowed()? {
-            let placed = placed.clone();
-            let counter = Arc::new(Counter::default());
+        let (ready, results) = channel();
+        for cpu in sys::cpu::allowed_cpus()? {
+            let ready = ready.clone();
+            let counter = Arc::new(IdleCounter::default());
             let (stop, count) = (Arc::clone(&threads.stop), Arc::clone(&counter));
             let thread = Builder::new()
                 .name("looper".to_owned())
                 .stack_size(64 * 1024)
                 .spawn(move || {
-                    sys::process::own_descriptors(&[]);
-                    let place =
-                        sys::cpu::bind_thread(cpu).and_then(|()| sys::cpu::lowest_priority());
-                    let counts = place.is_ok();
-                    let _ = placed.send(place);
+                    sys::process::use_private_descriptors(&[]);
+                    let bound =
+                        sys::cpu::bind_thread(cpu).and_then(|()| sys::cpu::set_lowest_priority());
+                    let counts = bound.is_ok();
+                    let _ = ready.send(bound);
                     if counts {
-                        count.up(&stop);
+                        count.run(&stop);
                     }
                 })?;
             threads.handles.push(thread);
             counters.push((cpu, counter));
         }
-        // A CPU on which nobody counts would look as if it never idled.
+        // A CPU without a counting thread would appear to be always busy.
         for _ in &threads.handles {
-            answers.recv().map_err(io::Error::other)??;
+            results.recv().map_err(io::Error::other)??;
         }
         Ok(Self {
             counters,
             _threads: threads,
-            _only_one: only_one,
-            _ended: Ended,
+            _name_socket: name_socket,
+            _end_notice: EndNotice,
         })
     }
 
-    /// Counts a second of one idle CPU, in the mean of all.
-    pub fn calibrate(&self) -> io::Result<f64> {
-        let say = |calibrating| {
+    /// Measures the counts per second of one idle CPU, averaged over all CPUs.
+    pub fn measure_idle_rate(&self) -> io::Result<f64> {
+        let set_calibrating = |calibrating| {
             for (_, counter) in &self.counters {
                 counter.calibrating.store(calibrating, Relaxed);
             }
         };
-        say(true);
-        sleep(CALIBRATION);
-        say(false);
+        set_calibrating(true);
+        sleep(CALIBRATION_TIME);
+        set_calibrating(false);
         let rates = self
             .counters
             .iter()
             .map(|(_, counter)| f64::from_bits(counter.best_rate.load(Relaxed)));
-        // A CPU that others left nothing of in all that time has no rate.
+        // A CPU that was busy all that time has no rate.
         let rates: Vec<f64> = rates.filter(|rate| *rate > 0.0).collect();
         if rates.is_empty() {
             return Err(io::Error::other("the CPUs are too busy to be calibrated"));
@@ -187,8 +190,8 @@ impl Looper {
         Ok(rates.iter().sum::<f64>() / rates.len() as f64)
     }
 
-    pub(crate) fn count(&self) -> Count {
-        Count {
+    pub(crate) fn counts(&self) -> IdleCounts {
+        IdleCounts {
             at: Instant::now(),
             counts: self
                 .counters
@@ -208,10 +211,10 @@ impl Drop for Threads {
     }
 }
 
-impl Drop for Ended {
+impl Drop for EndNotice {
     fn drop(&mut self) {
         *lock_current() = None;
-        ENDED.notify_all();
+        NAME_FREED.notify_all();
     }
 }
 
@@ -219,43 +222,44 @@ fn lock_current() -> MutexGuard<'static, Option<Weak<Looper>>> {
     CURRENT.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Counter {
-    fn up(&self, stop: &AtomicBool) {
+impl IdleCounter {
+    fn run(&self, stop: &AtomicBool) {
         let mut best = 0.0_f64;
         while !stop.load(Relaxed) {
             if !self.calibrating.load(Relaxed) {
-                self.once();
+                self.count_once();
                 continue;
             }
             let before = sys::clock::thread_cpu_ns();
-            for _ in 0..WINDOW {
-                self.once();
+            for _ in 0..COUNTS_PER_WINDOW {
+                self.count_once();
             }
             let cpu_ns = sys::clock::thread_cpu_ns().saturating_sub(before).max(1);
-            best = best.max(WINDOW as f64 * 1e9 / cpu_ns as f64);
+            best = best.max(COUNTS_PER_WINDOW as f64 * 1e9 / cpu_ns as f64);
             self.best_rate.store(best.to_bits(), Relaxed);
         }
     }
 
-    fn once(&self) {
-        for turn in 0..TURNS {
+    fn count_once(&self) {
+        for turn in 0..TURNS_PER_COUNT {
             std::hint::black_box(turn);
         }
-        // Nobody else writes.
+        // This thread is the only writer.
         let counted = self.counted.load(Relaxed);
         self.counted.store(counted + 1, Relaxed);
     }
 }
 
-impl Count {
-    /// Counts a second since `before`, CPU by CPU.
+impl IdleCounts {
+    /// Returns each CPU's counts per second since `before`.
     fn rates(&self, before: &Self) -> impl Iterator<Item = (u32, f64)> {
         let seconds = (self.at - before.at).as_secs_f64();
         let pairs = self.counts.iter().zip(&before.counts);
         pairs.map(move |((cpu, now), (_, then))| (*cpu, (now - then) as f64 / seconds))
     }
 
-    /// Each CPU's share of time, in percent, that is missing of what an idle one counts.
+    /// Returns the percentage of each CPU's time that is missing, compared with the counts of an
+    /// idle CPU.
     pub(crate) fn missing_percent(&self, before: &Self, idle_rate: f64) -> Vec<(u32, f64)> {
         self.rates(before)
             .map(|(cpu, rate)| (cpu, (100.0 - 100.0 * rate / idle_rate).clamp(0.0, 100.0)))
@@ -270,30 +274,33 @@ mod tests {
     #[test]
     fn what_is_not_counted_was_used() {
         let at = Instant::now();
-        let count = |seconds, counts: [u64; 2]| Count {
+        let count = |seconds, counts: [u64; 2]| IdleCounts {
             at: at + Duration::from_secs(seconds),
             counts: vec![(0, counts[0]), (3, counts[1])],
         };
         let missing = count(2, [1_500, 2_100]).missing_percent(&count(0, [500, 100]), 1000.0);
         assert_eq!(missing, [(0, 50.0), (3, 0.0)]);
-        // A frequency above that of the calibration is no negative use.
+        // A higher clock frequency than in the calibration does not make the use negative.
         let fast = count(1, [2_000, 0]).missing_percent(&count(0, [0, 0]), 1000.0);
         assert_eq!(fast, [(0, 0.0), (3, 100.0)]);
     }
 
-    /// Function, not precision: what keeps a CPU busy is missing from its counts and from no other's.
+    /// Tests the function, not the precision.
     #[test]
     fn it_counts_and_stops_and_there_is_one() {
         let Ok(looper) = Looper::shared() else {
-            println!("SKIPPED: another looper counts on this host");
+            println!("SKIPPED: another looper runs on this host");
             return;
         };
-        assert_eq!(looper.counters.len(), sys::cpu::allowed().unwrap().len());
+        assert_eq!(
+            looper.counters.len(),
+            sys::cpu::allowed_cpus().unwrap().len()
+        );
         assert!(Arc::ptr_eq(&looper, &Looper::shared().unwrap()));
-        assert!(Looper::counts_here() && Looper::started() > 0);
-        let before = looper.count();
+        assert!(Looper::is_running_on_host() && Looper::started_count() > 0);
+        let before = looper.counts();
         while looper
-            .count()
+            .counts()
             .counts
             .iter()
             .zip(&before.counts)
@@ -301,10 +308,10 @@ mod tests {
         {
             sleep(Duration::from_millis(1));
         }
-        let second = UnixDatagram::bind_addr(&SocketAddr::from_abstract_name(NAME).unwrap());
+        let second = UnixDatagram::bind_addr(&SocketAddr::from_abstract_name(SOCKET_NAME).unwrap());
         assert_eq!(second.unwrap_err().kind(), io::ErrorKind::AddrInUse);
-        assert!(looper.calibrate().is_ok_and(|rate| rate > 0.0));
-        // Who comes while the last one ends waits for it.
+        assert!(looper.measure_idle_rate().is_ok_and(|rate| rate > 0.0));
+        // A new looper waits until the last one has ended.
         let mut looper = looper;
         for _ in 0..20 {
             let ending = std::thread::spawn(move || drop(looper));

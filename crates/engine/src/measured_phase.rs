@@ -1,80 +1,81 @@
-//! The measured phase of one flow: what starts with it, what ends it, and the figures that it leaves.
+//! The measured phase of one flow: its clock, its stop conditions and its results.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use model::{Half, Limit, Side, SocketFacts, Workload};
+use model::{EndpointPlan, Limit, Side, SocketFacts, Workload};
 use sys::Socket;
 
 use crate::buffers::Buffers;
-use crate::clock::{Clock, Passed};
+use crate::clock::{PhaseClock, PhaseTimes};
 use crate::counters::Counters;
-use crate::deadline_thread::{Promise, Watch, deadline_thread};
-use crate::end::Ran;
-use crate::finish::Finish;
+use crate::deadline_thread::{ConnectionWatch, DeadlineGuard, deadline_thread};
+use crate::end::LoopResult;
+use crate::finish::FinishMethod;
 use crate::flow_group::FlowGroup;
-use crate::io::Flow;
-use crate::job::{Job, JobBody, Loop, Path};
+use crate::io::FlowSockets;
+use crate::job::{FlowLoop, Job, JobBody, JobSockets};
 use crate::run::run;
 use crate::socket::DataSocket;
-use crate::stop::{Reason, Stop};
+use crate::stop::{Stop, StopReason};
 
-/// What a measured phase counts in, and what ends it.
+/// Counters and stop conditions of a measured phase.
 #[derive(Clone, Copy, Debug)]
 pub struct PhaseSettings<'a> {
-    /// Where the flow counts.
+    /// The flow's counters.
     pub counters: &'a Arc<Counters>,
-    /// Ends it early.
+    /// Ends the phase early.
     pub cancel: &'a Stop,
-    /// The control connection, whose end also ends the phase; `None` if there is none, or if the caller watches it.
+    /// Control connection, whose end also ends the phase; `None` if there is none or if the caller
+    /// watches it.
     pub control: Option<BorrowedFd<'a>>,
-    /// Its deadline, from its start; `None` if a count or the peer ends it.
-    pub time: Option<Duration>,
-    /// How long nothing may be counted; `None` if that does not end it.
-    pub idle: Option<Duration>,
-    /// The flows that start together with this one.
+    /// Time from the start to the deadline; `None` if a count or the peer ends the phase.
+    pub duration: Option<Duration>,
+    /// Longest time without progress of the counters; `None` for no limit.
+    pub idle_timeout: Option<Duration>,
+    /// Group of flows that start together, including this one.
     pub group: Option<&'a FlowGroup>,
 }
 
 /// The measured phase of one flow, from its start. The thread that starts it also runs the flow.
 #[derive(Debug)]
 pub struct MeasuredPhase<'a> {
-    /// Ends the loop: at the deadline, or with `cut`.
+    /// Ends the loop. Set at the deadline, or with `abort`.
     pub stop: Stop,
-    /// Ends all that may go on after the deadline: pulled if the phase is cancelled, if the peer hangs up, or if nothing
-    /// moves.
-    pub cut: Stop,
-    /// Until the clock's last stop.
-    pub passed: Passed,
+    /// Ends everything that may continue after the deadline. Set if the phase is cancelled, if the
+    /// peer hangs up, or if no data moves.
+    pub abort: Stop,
+    /// Times from the start to the last stop of the clock.
+    pub times: PhaseTimes,
     settings: PhaseSettings<'a>,
-    clock: Clock,
+    clock: PhaseClock,
     is_running: bool,
-    /// Whether data goes only from here to the peer.
+    /// Whether this end only sends data.
     only_sends: bool,
-    _deadline: Option<Promise<'a>>,
-    _watch: Option<Watch<'a>>,
+    _deadline: Option<DeadlineGuard<'a>>,
+    _watch: Option<ConnectionWatch<'a>>,
 }
 
 impl<'a> MeasuredPhase<'a> {
-    /// Starts the clock, and measures the CPU time that `half` requests.
-    pub fn start(half: &Half, settings: PhaseSettings<'a>) -> Self {
-        let cut = settings.cancel.follower();
-        let stop = cut.follower();
-        let watch = |control| deadline_thread().on_hang_up(control, &cut);
+    /// Starts the clock, and the CPU measurement that `endpoint` requests.
+    pub fn start(endpoint: &EndpointPlan, settings: PhaseSettings<'a>) -> Self {
+        let abort = settings.cancel.follower();
+        let stop = abort.follower();
+        let watch = |control| deadline_thread().set_on_hang_up(control, &abort);
         let watch = settings.control.map(watch);
-        if let Some(idle) = settings.idle {
-            deadline_thread().on_silence(settings.counters, idle, &cut);
+        if let Some(idle) = settings.idle_timeout {
+            deadline_thread().set_on_idle(settings.counters, idle, &abort);
         }
-        let clock = Clock::start(half);
-        let deadline = |time| deadline_thread().at(clock.started + time, &stop);
+        let clock = PhaseClock::start(endpoint);
+        let deadline = |time| deadline_thread().set_at(clock.started + time, &stop);
         Self {
-            _deadline: settings.time.map(deadline),
+            _deadline: settings.duration.map(deadline),
             _watch: watch,
             stop,
-            cut,
-            passed: Passed::default(),
+            abort,
+            times: PhaseTimes::default(),
             settings,
             clock,
             is_running: true,
@@ -82,15 +83,25 @@ impl<'a> MeasuredPhase<'a> {
         }
     }
 
-    /// Runs the flow's loop to its end, and stops the clock.
-    pub fn run<'p>(&mut self, limit: Limit, body: Loop<'_>, path: impl Into<Path<'p>>) -> Ran {
-        let ran = self.run_part(limit, body, path);
+    /// Runs the flow's loop to its end and stops the clock.
+    pub fn run<'p>(
+        &mut self,
+        limit: Limit,
+        body: FlowLoop<'_>,
+        sockets: impl Into<JobSockets<'p>>,
+    ) -> LoopResult {
+        let result = self.run_part(limit, body, sockets);
         self.stop_clock();
-        ran
+        result
     }
 
-    /// Runs one of several loops of the flow to its end. The clock goes on.
-    pub fn run_part<'p>(&mut self, limit: Limit, body: Loop<'_>, path: impl Into<Path<'p>>) -> Ran {
+    /// Runs one of several loops of the flow to its end. The clock continues.
+    pub fn run_part<'p>(
+        &mut self,
+        limit: Limit,
+        body: FlowLoop<'_>,
+        sockets: impl Into<JobSockets<'p>>,
+    ) -> LoopResult {
         self.only_sends = *body.workload == Workload::send();
         let mut job = Job {
             body: JobBody::Loop(body),
@@ -98,87 +109,100 @@ impl<'a> MeasuredPhase<'a> {
             stop: &self.stop,
             counters: self.settings.counters,
         };
-        run(&mut job, path)
+        run(&mut job, sockets)
     }
 
-    /// As [`Self::run`], with a loop that the engine does not have, on the calling thread, which the stop wakes.
-    pub fn run_own(&mut self, only_sends: bool, own: impl FnOnce(&Stop) -> Ran) -> Ran {
+    /// Does the same as [`Self::run`] with a loop of the dialect. The loop runs on the calling
+    /// thread, which the stop can wake.
+    pub fn run_dialect_loop(
+        &mut self,
+        only_sends: bool,
+        dialect_loop: impl FnOnce(&Stop) -> LoopResult,
+    ) -> LoopResult {
         self.only_sends = only_sends;
-        let ran = {
-            let _attending = self.stop.attend();
-            own(&self.stop)
+        let result = {
+            let _registration = self.stop.register_thread();
+            dialect_loop(&self.stop)
         };
         self.stop_clock();
-        ran
+        result
     }
 
-    /// Ends the flow for the peer, and waits at most `patience` for the peer's end, as [`Finish::say`] does. A stream
-    /// that only sends ends with its drain, so [`Finish::HalfClose`] stops its clock again.
-    pub fn finish(&mut self, how: Finish, flow: &Flow<'_>, patience: Duration) -> io::Result<()> {
-        let (stop, _deadline) = self.cut.follower_until(Instant::now() + patience);
-        let said = how.say(flow, &stop);
-        if how == Finish::HalfClose && self.only_sends {
+    /// Ends the flow and waits at most `timeout` for the peer's end, as [`FinishMethod::run`] does.
+    /// The time of a stream that only sends includes its drain, so [`FinishMethod::HalfClose`]
+    /// stops the clock again.
+    pub fn finish(
+        &mut self,
+        method: FinishMethod,
+        flow: &FlowSockets<'_>,
+        timeout: Duration,
+    ) -> io::Result<()> {
+        let (stop, _deadline) = self.abort.follower_until(Instant::now() + timeout);
+        let finished = method.run(flow, &stop);
+        if method == FinishMethod::HalfClose && self.only_sends {
             self.stop_clock();
         }
         match stop.reason() {
-            Some(Reason::Deadline | Reason::Silence) => {
-                said.map_err(|_| io::ErrorKind::TimedOut.into())
+            Some(StopReason::Deadline | StopReason::IdleTimeout) => {
+                finished.map_err(|_| io::ErrorKind::TimedOut.into())
             }
-            _ => said,
+            _ => finished,
         }
     }
 
-    /// As [`Self::finish`] with [`Finish::HalfClose`], as long as some of the stream is taken within each `patience`.
-    pub fn drain(&mut self, connection: &Socket, patience: Duration) -> io::Result<()> {
-        let mut left = u32::MAX;
+    /// Does the same as [`Self::finish`] with [`FinishMethod::HalfClose`]. It continues as long as
+    /// the peer acknowledges data within each `timeout`.
+    pub fn drain(&mut self, connection: &Socket, timeout: Duration) -> io::Result<()> {
+        let mut unacknowledged_before = u32::MAX;
         loop {
-            let flow = Flow::Connected(connection.as_fd());
-            let finished = self.finish(Finish::HalfClose, &flow, patience);
+            let flow = FlowSockets::Connected(connection.as_fd());
+            let finished = self.finish(FinishMethod::HalfClose, &flow, timeout);
             let is_late =
                 matches!(&finished, Err(error) if error.kind() == io::ErrorKind::TimedOut);
-            let now = sys::option::unacknowledged(connection.as_fd()).unwrap_or(0);
-            if !is_late || now >= left {
+            let unacknowledged = sys::option::unacknowledged_bytes(connection.as_fd()).unwrap_or(0);
+            if !is_late || unacknowledged >= unacknowledged_before {
                 return finished;
             }
-            left = now;
+            unacknowledged_before = unacknowledged;
         }
     }
 
-    /// Stops the clock. It may stop again later, if what follows turns out to belong to the measured time.
+    /// Stops the clock. It may be called again, if the following time turns out to belong to the
+    /// measurement.
     pub fn stop_clock(&mut self) {
-        self.passed = self.clock.stop();
+        self.times = self.clock.stop();
         let is_first = std::mem::take(&mut self.is_running);
         if let Some(group) = self.settings.group {
-            group.stopped(is_first);
+            group.record_stop(is_first);
         }
     }
 
-    /// Returns when it started.
+    /// Returns the start time.
     pub fn started(&self) -> Instant {
         self.clock.started
     }
 
-    /// Returns this end's figures, with what is known of its socket at the end.
+    /// Returns this end's results. `socket` contains the facts of its socket at the end.
     pub fn side(
         &self,
-        ran: Ran,
+        result: LoopResult,
         data: &DataSocket,
         buffers: &Buffers,
         socket: SocketFacts,
     ) -> Side {
         Side {
             counts: self.settings.counters.counts(),
-            elapsed: Some(self.passed.elapsed),
-            thread_cpu: Some(self.passed.thread_cpu),
-            cpu: self.passed.cpu.clone(),
+            elapsed: Some(self.times.elapsed),
+            thread_cpu: Some(self.times.thread_cpu),
+            cpu: self.times.cpu.clone(),
             socket,
             refused: data.refused.clone(),
-            buffers: buffers.used,
-            latency: ran.latency,
-            send_times: ran.send_times,
-            receive_times: ran.receive_times,
-            paced: ran.paced,
-            send_gaps: ran.send_gaps,
+            buffers: buffers.sizes,
+            latency: result.latency,
+            send_times: result.send_times,
+            receive_times: result.receive_times,
+            paced: result.paced,
+            send_gaps: result.send_gaps,
             ..Side::default()
         }
     }

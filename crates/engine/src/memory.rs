@@ -1,24 +1,25 @@
-//! A bound on the memory of buffers.
+//! Limits of the memory of buffers.
 
-use crate::budget::{Budget, Exceeded, Holder, Share};
+use crate::budget::{BudgetExceeded, BudgetHolder, BudgetShare, SharedBudget};
 
-/// How much memory buffers may take: one ring, and all rings of a budget.
+/// Memory limits of buffer rings: one per ring, and a budget that all rings share.
 #[derive(Clone, Debug)]
-pub struct Memory {
+pub struct BufferMemory {
     per_ring: u64,
-    budget: Budget,
-    holder: Holder,
+    budget: SharedBudget,
+    holder: BudgetHolder,
 }
 
-impl Memory {
-    /// At most `per_ring` bytes for a ring and `together` bytes for all rings, which are this process's own.
-    pub fn new(per_ring: u64, together: u64) -> Self {
-        let budget = Budget::with_bounds(together, together);
-        Self::within(&budget, Holder::Local, per_ring)
+impl BufferMemory {
+    /// Creates limits for the local process: `per_ring` bytes per ring, and `total` bytes for all
+    /// rings.
+    pub fn new(per_ring: u64, total: u64) -> Self {
+        let budget = SharedBudget::with_bounds(total, total);
+        Self::from_budget(&budget, BudgetHolder::Local, per_ring)
     }
 
-    /// At most `per_ring` bytes for a ring, on the account of `holder`.
-    pub fn within(budget: &Budget, holder: Holder, per_ring: u64) -> Self {
+    /// Creates a limit of `per_ring` bytes per ring. The rings are charged to `holder` in `budget`.
+    pub fn from_budget(budget: &SharedBudget, holder: BudgetHolder, per_ring: u64) -> Self {
         Self {
             per_ring,
             budget: budget.clone(),
@@ -26,15 +27,15 @@ impl Memory {
         }
     }
 
-    /// Takes memory for a ring; fails if a bound leaves less.
-    pub fn take(&self, bytes: u64) -> Result<Share, Exceeded> {
+    /// Reserves memory for a ring. Fails if the reservation would exceed a limit.
+    pub fn reserve(&self, bytes: u64) -> Result<BudgetShare, BudgetExceeded> {
         if bytes > self.per_ring {
-            return Err(Exceeded::Part {
-                asked: bytes,
-                most: self.per_ring,
+            return Err(BudgetExceeded::Share {
+                requested: bytes,
+                max: self.per_ring,
             });
         }
-        self.budget.take(self.holder, bytes)
+        self.budget.reserve(self.holder, bytes)
     }
 }
 
@@ -43,14 +44,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_ring_and_all_rings_have_bounds() {
-        let memory = Memory::new(6, 10);
-        assert!(memory.take(7).is_err());
-        let first = memory.take(6).unwrap();
-        assert!(memory.take(5).is_err());
-        let second = memory.clone().take(4).unwrap();
-        assert!(memory.take(1).is_err());
+    fn a_ring_and_all_rings_have_limits() {
+        let memory = BufferMemory::new(6, 10);
+        assert!(memory.reserve(7).is_err());
+        let first = memory.reserve(6).unwrap();
+        assert!(memory.reserve(5).is_err());
+        let second = memory.clone().reserve(4).unwrap();
+        assert!(memory.reserve(1).is_err());
         drop((first, second));
-        assert!(memory.take(6).is_ok());
+        assert!(memory.reserve(6).is_ok());
     }
 }

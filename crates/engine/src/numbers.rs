@@ -6,15 +6,15 @@ use model::{DatagramFormat, StampClock};
 use stats::Histogram;
 
 use crate::counters::{DatagramCounter, DatagramWriter};
-use crate::hooks::{Extras, Hooks};
+use crate::hooks::{Hooks, OptionalHooks};
 use crate::stop::Stop;
 
-/// How many of the highest numbers a receiver remembers. Datagrams with lower numbers stay counted as lost, because
-/// they may be repeats.
+/// Number of highest numbers that a receiver remembers. Datagrams with lower numbers remain counted
+/// as lost, because they may be repeats.
 pub(crate) const WINDOW: i64 = 1 << 16;
 
 /// A number that is further ahead than this does not belong to the flow.
-const MOST_AHEAD: i64 = 1 << 32;
+const MAX_AHEAD: i64 = 1 << 32;
 
 /// A datagram that arrived before its flow's loop started.
 #[derive(Clone, Debug)]
@@ -22,32 +22,33 @@ pub struct FirstDatagram {
     /// Its payload.
     pub data: Box<[u8]>,
     /// Its arrival time, by the monotonic clock.
-    came_ns: u64,
+    arrival_ns: u64,
 }
 
 impl FirstDatagram {
-    /// Creates one that arrives now.
-    pub fn now(data: &[u8]) -> Self {
+    /// Creates a datagram that arrives now.
+    pub fn received_now(data: &[u8]) -> Self {
         Self {
             data: data.into(),
-            came_ns: sys::clock::monotonic_ns(),
+            arrival_ns: sys::clock::monotonic_ns(),
         }
     }
 
     /// Returns its arrival time by the clock of the format's stamps.
-    pub(crate) fn came_ns(&self, format: DatagramFormat) -> u64 {
-        let ahead_ns = match format.stamp.map(|stamp| stamp.clock) {
-            Some(StampClock::Wall) => sys::clock::wall_ahead_ns(),
+    pub(crate) fn arrival_ns(&self, format: DatagramFormat) -> u64 {
+        let offset_ns = match format.stamp.map(|stamp| stamp.clock) {
+            Some(StampClock::Wall) => sys::clock::wall_clock_offset_ns(),
             _ => 0,
         };
-        self.came_ns.wrapping_add_signed(ahead_ns)
+        self.arrival_ns.wrapping_add_signed(offset_ns)
     }
 }
 
 /// Receives the datagrams of a flow.
-pub trait DatagramWatch: std::fmt::Debug {
-    /// Receives a datagram and its arrival time, by the clock of the stamps; 0 without stamps.
-    fn see(&self, datagram: &[u8], now_ns: u64);
+pub trait DatagramObserver: std::fmt::Debug {
+    /// Receives a datagram and its arrival time by the clock of the stamps. The time is 0 without
+    /// stamps.
+    fn observe(&self, datagram: &[u8], now_ns: u64);
 }
 
 /// The hooks of a sender of numbered datagrams.
@@ -55,32 +56,33 @@ pub trait DatagramWatch: std::fmt::Debug {
 /// A number is used only if the kernel takes the datagram: a refused or interrupted send uses none.
 pub(crate) struct Numbering {
     format: DatagramFormat,
-    pub(crate) extras: Extras,
-    next: i64,
+    pub(crate) extras: OptionalHooks,
+    next_number: i64,
     /// Datagrams prepared for the next call.
     prepared: i64,
     /// Limit of `prepared`.
-    most: u64,
+    max_per_call: u64,
 }
 
 impl Numbering {
-    /// Limits a call to `most` datagrams: two datagrams in the same buffer would have the same number.
-    pub(crate) fn new(format: DatagramFormat, extras: Extras, most: u64) -> Self {
+    /// Limits each call to `max_per_call` datagrams, because two datagrams in the same buffer would
+    /// have the same number.
+    pub(crate) fn new(format: DatagramFormat, extras: OptionalHooks, max_per_call: u64) -> Self {
         Self {
-            next: format.first.into(),
+            next_number: format.first.into(),
             format,
             extras,
             prepared: 0,
-            most,
+            max_per_call,
         }
     }
 }
 
 impl Hooks for Numbering {
     #[inline]
-    fn waited(&mut self, stop: &Stop) -> bool {
+    fn wait_for_turn(&mut self, stop: &Stop) -> bool {
         self.prepared = 0;
-        self.extras.waited(stop)
+        self.extras.wait_for_turn(stop)
     }
 
     fn is_my_turn(&mut self) -> bool {
@@ -93,24 +95,25 @@ impl Hooks for Numbering {
 
     #[inline]
     fn turns_left(&self) -> u64 {
-        self.extras.turns_left().min(self.most)
+        self.extras.turns_left().min(self.max_per_call)
     }
 
-    /// Called for a refused send.
-    fn took_turn(&mut self) {
-        self.extras.took_turns(1);
+    /// Called for a send that the kernel refused.
+    fn record_turn(&mut self) {
+        self.extras.record_turns(1);
     }
 
     #[inline]
-    fn took_turns(&mut self, count: usize) {
-        self.next += count as i64;
-        self.extras.took_turns(count);
+    fn record_turns(&mut self, count: usize) {
+        self.next_number += count as i64;
+        self.extras.record_turns(count);
     }
 
     #[inline]
     fn before_send(&mut self, data: &mut [u8]) {
         self.extras.before_send(data);
-        self.format.write_number(data, self.next + self.prepared);
+        self.format
+            .write_number(data, self.next_number + self.prepared);
         self.prepared += 1;
         if self.format.stamp.is_some() {
             self.format.write_stamp(data, now_ns(self.format));
@@ -134,32 +137,32 @@ pub(crate) fn now_ns(format: DatagramFormat) -> u64 {
 
 /// A datagram's number relative to the earlier numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Order {
+pub enum ArrivalOrder {
     /// The next number.
-    InTurn,
+    InOrder,
     /// Above all earlier numbers, but not the next one.
     Ahead {
         /// The numbers in between, none of which has arrived.
         passed_over: u64,
     },
-    /// Below the highest, and the first of its number.
+    /// Below the highest number, and the first with its number.
     Late,
     /// A repeat of an earlier number.
     Repeated,
     /// So far below the highest that it may be a repeat.
     TooLate,
-    /// Not of the flow: no number, or an impossible one.
-    Alien,
+    /// Not part of the flow: the number is missing or impossible.
+    Invalid,
 }
 
 /// Classifies the datagrams of one flow by their numbers.
 ///
-/// Places count from 1, the place of the first number.
+/// A position is a number counted from 1, which is the position of the first number.
 #[derive(Debug)]
 pub(crate) struct Classifier<'a> {
     format: DatagramFormat,
     counts: DatagramWriter<'a>,
-    /// Whether each of the highest places has arrived.
+    /// One bit for each of the highest positions: set if it has arrived.
     seen: Box<[u64]>,
     pub(crate) highest: i64,
     jitter_ns: f64,
@@ -172,7 +175,7 @@ impl<'a> Classifier<'a> {
     pub(crate) fn new(
         format: DatagramFormat,
         counts: DatagramWriter<'a>,
-        keeps_delays: bool,
+        records_delays: bool,
     ) -> Self {
         Self {
             format,
@@ -181,16 +184,19 @@ impl<'a> Classifier<'a> {
             highest: 0,
             jitter_ns: 0.0,
             last_delay_ns: None,
-            delays: keeps_delays.then(Histogram::default),
+            delays: records_delays.then(Histogram::default),
         }
     }
 
-    /// Counts a datagram that arrived at this time, and returns whether it marks the end. It ignores a datagram that is
-    /// too short for a number or has an impossible number.
+    /// Counts a datagram that arrived at `now_ns`, and returns whether it marks the end. Ignores a
+    /// datagram that is too short for a number or has an impossible number.
     #[inline]
     pub(crate) fn classify(&mut self, datagram: &[u8], now_ns: u64) -> bool {
         let before_first = i64::from(self.format.first) - 1;
-        let Some(number) = self.format.number(datagram, self.highest + before_first) else {
+        let Some(number) = self
+            .format
+            .read_number(datagram, self.highest + before_first)
+        else {
             return false;
         };
         let is_end = self.format.ends_negative && number < 0;
@@ -199,47 +205,47 @@ impl<'a> Classifier<'a> {
         } else {
             number
         };
-        if self.count(number.wrapping_sub(before_first)) != Order::Alien
-            && let Some(sent_ns) = self.format.sent_ns(datagram)
+        if self.count(number.wrapping_sub(before_first)) != ArrivalOrder::Invalid
+            && let Some(sent_ns) = self.format.read_send_time_ns(datagram)
         {
-            self.time(now_ns.wrapping_sub(sent_ns) as i64);
+            self.record_delay(now_ns.wrapping_sub(sent_ns) as i64);
         }
         is_end
     }
 
-    /// Does the same for a datagram that arrived before the loop.
+    /// Classifies a datagram that arrived before the loop, as [`Self::classify`] does.
     pub(crate) fn classify_first(&mut self, first: &FirstDatagram) -> bool {
-        self.classify(&first.data, first.came_ns(self.format))
+        self.classify(&first.data, first.arrival_ns(self.format))
     }
 
-    /// Counts a place.
+    /// Counts a position and returns its order.
     #[inline]
-    pub(crate) fn count(&mut self, place: i64) -> Order {
-        if place == self.highest + 1 {
-            self.advance(place);
-            Order::InTurn
-        } else if (1..=self.highest + MOST_AHEAD).contains(&place) {
-            self.out_of_turn(place)
+    pub(crate) fn count(&mut self, position: i64) -> ArrivalOrder {
+        if position == self.highest + 1 {
+            self.advance(position);
+            ArrivalOrder::InOrder
+        } else if (1..=self.highest + MAX_AHEAD).contains(&position) {
+            self.count_out_of_order(position)
         } else {
-            Order::Alien
+            ArrivalOrder::Invalid
         }
     }
 
-    /// Counts a new highest place.
+    /// Counts a new highest position.
     #[inline]
-    fn advance(&mut self, place: i64) {
-        let (word, bit) = bit(place);
+    fn advance(&mut self, position: i64) {
+        let (word, bit) = window_bit(position);
         self.seen[word] |= bit;
-        self.highest = place;
-        self.counts.set(DatagramCounter::Highest, place as u64);
+        self.highest = position;
+        self.counts.set(DatagramCounter::Highest, position as u64);
         self.counts.add(DatagramCounter::Received, 1);
     }
 
     #[cold]
-    fn out_of_turn(&mut self, place: i64) -> Order {
-        if place > self.highest {
-            let skipped = place - self.highest - 1;
-            self.forget(self.highest.max(place - WINDOW) + 1, place);
+    fn count_out_of_order(&mut self, position: i64) -> ArrivalOrder {
+        if position > self.highest {
+            let skipped = position - self.highest - 1;
+            self.clear_seen(self.highest.max(position - WINDOW) + 1, position);
             for counter in [
                 DatagramCounter::Lost,
                 DatagramCounter::PassedOver,
@@ -247,46 +253,47 @@ impl<'a> Classifier<'a> {
             ] {
                 self.counts.add(counter, skipped as u64);
             }
-            self.advance(place);
-            return Order::Ahead {
+            self.advance(position);
+            return ArrivalOrder::Ahead {
                 passed_over: skipped as u64,
             };
         }
         self.counts.add(DatagramCounter::OutOfOrder, 1);
-        self.counts.take_one(DatagramCounter::Missing);
-        if place <= self.highest - WINDOW {
-            return Order::TooLate;
+        self.counts.subtract_one(DatagramCounter::Missing);
+        if position <= self.highest - WINDOW {
+            return ArrivalOrder::TooLate;
         }
-        let (word, bit) = bit(place);
+        let (word, bit) = window_bit(position);
         if self.seen[word] & bit != 0 {
             self.counts.add(DatagramCounter::Duplicated, 1);
-            return Order::Repeated;
+            return ArrivalOrder::Repeated;
         }
         self.seen[word] |= bit;
         self.counts.add(DatagramCounter::Received, 1);
         self.counts.add(DatagramCounter::Reordered, 1);
-        self.counts.take_one(DatagramCounter::Lost);
-        Order::Late
+        self.counts.subtract_one(DatagramCounter::Lost);
+        ArrivalOrder::Late
     }
 
-    /// Clears the places from `place` up to, but without, `end`. It clears 64 places at once if it can, because the
-    /// peer chooses the range.
-    fn forget(&mut self, mut place: i64, end: i64) {
-        while place < end {
-            let (word, bit) = bit(place);
-            if bit == 1 && end - place >= 64 {
+    /// Clears the positions from `position` up to, but without, `end`. It clears words of 64
+    /// positions where it can, because the peer chooses the range.
+    fn clear_seen(&mut self, mut position: i64, end: i64) {
+        while position < end {
+            let (word, bit) = window_bit(position);
+            if bit == 1 && end - position >= 64 {
                 self.seen[word] = 0;
-                place += 64;
+                position += 64;
             } else {
                 self.seen[word] &= !bit;
-                place += 1;
+                position += 1;
             }
         }
     }
 
-    /// Updates the jitter by RFC 3550, section 6.4.1, from the second delay on. The clocks' difference cancels out.
+    /// Records a delay, and updates the jitter from the second delay on (RFC 3550, section 6.4.1).
+    /// The difference between the two clocks cancels out.
     #[inline]
-    pub(crate) fn time(&mut self, delay_ns: i64) {
+    pub(crate) fn record_delay(&mut self, delay_ns: i64) {
         if let Some(last_ns) = self.last_delay_ns {
             let difference_ns = delay_ns.wrapping_sub(last_ns).unsigned_abs() as f64;
             self.jitter_ns += (difference_ns - self.jitter_ns) / 16.0;
@@ -294,35 +301,35 @@ impl<'a> Classifier<'a> {
                 .set(DatagramCounter::Jitter, self.jitter_ns as u64);
         }
         self.last_delay_ns = Some(delay_ns);
-        self.counts.delay(delay_ns);
+        self.counts.add_delay(delay_ns);
         if let (Some(delays), Ok(delay_ns)) = (&mut self.delays, u64::try_from(delay_ns)) {
             delays.record(delay_ns);
         }
     }
 }
 
-/// Returns the word and the bit of a place in the window.
+/// Returns the word and the bit of a position in the window.
 #[inline]
-fn bit(place: i64) -> (usize, u64) {
-    let at = (place % WINDOW) as usize;
-    (at / 64, 1 << (at % 64))
+fn window_bit(position: i64) -> (usize, u64) {
+    let index = (position % WINDOW) as usize;
+    (index / 64, 1 << (index % 64))
 }
 
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
 
-    use model::{ByteOrder, DatagramCounts, OrderCounts, Stamp, StampUnit};
+    use model::{ByteOrder, DatagramCounts, HighestNumberCounts, Stamp, StampUnit};
 
     use super::*;
     use crate::Counters;
 
     const FORMAT: DatagramFormat = DatagramFormat {
-        number_at: 0,
-        high_word_at: Some(12),
+        number_offset: 0,
+        high_word_offset: Some(12),
         first: 1,
         stamp: Some(Stamp {
-            at: 4,
+            offset: 4,
             clock: StampClock::Monotonic,
             unit: StampUnit::SecondsAndMicros,
         }),
@@ -330,7 +337,8 @@ mod tests {
         order: ByteOrder::BigEndian,
     };
 
-    /// Counts datagrams with these numbers; returns the counts and whether the last one marks the end.
+    /// Counts datagrams with these numbers; returns the counts and whether the last one marks the
+    /// end.
     fn counted(format: DatagramFormat, numbers: &[i64]) -> (DatagramCounts, bool) {
         let counters = Counters::default();
         let mut classifier = Classifier::new(format, counters.datagram_writer(), false);
@@ -347,12 +355,13 @@ mod tests {
     #[rustfmt::skip]
     #[test]
     fn each_count_has_its_own_definition() {
-        // Numbers; received, lost, reordered, duplicated; highest, passed over, out of order, missing.
-        for (numbers, own, by_order) in [
+        // Numbers; received, lost, reordered, duplicated; highest, passed over, out of order,
+        // missing.
+        for (numbers, by_number, by_highest) in [
             (&[1, 2, 3][..], [3, 0, 0, 0], [3, 0, 0, 0]),
             (&[1, 4, 5], [3, 2, 0, 0], [5, 2, 0, 2]),
             (&[1, 3, 2, 4], [4, 0, 1, 0], [4, 1, 1, 0]),
-            // A repeat does not compensate for a loss, except in the counts by order.
+            // A repeat does not compensate for a loss, except in the counts by highest number.
             (&[1, 3, 3, 4], [3, 1, 0, 1], [4, 1, 1, 0]),
             (&[1, 1, 3], [2, 1, 0, 1], [3, 1, 1, 1]),
             (&[2, 1, 1], [2, 0, 1, 1], [2, 1, 2, 0]),
@@ -363,10 +372,11 @@ mod tests {
         ] {
             let (counts, is_end) = counted(FORMAT, numbers);
             let found = [counts.received, counts.lost, counts.reordered, counts.duplicated];
-            assert_eq!(found, own, "{numbers:?}");
-            let [highest, passed_over, out_of_order, missing] = by_order;
-            assert_eq!(counts.by_order, OrderCounts { highest, passed_over, out_of_order, missing }, "{numbers:?}");
-            assert_eq!(counts.received + counts.lost, counts.by_order.highest, "{numbers:?}");
+            assert_eq!(found, by_number, "{numbers:?}");
+            let [highest, passed_over, out_of_order, missing] = by_highest;
+            let expected = HighestNumberCounts { highest, passed_over, out_of_order, missing };
+            assert_eq!(counts.by_highest, expected, "{numbers:?}");
+            assert_eq!(counts.received + counts.lost, counts.by_highest.highest, "{numbers:?}");
             assert_eq!(is_end, numbers.last().is_some_and(|last| *last < 0));
             assert_eq!(counts.jitter, Some(Duration::ZERO));
         }
@@ -386,7 +396,7 @@ mod tests {
         );
     }
 
-    /// Each jump clears exactly the places that it skips.
+    /// Each jump clears exactly the positions that it skips.
     #[test]
     fn a_jump_of_any_length_passes_over_all_between() {
         for jump in [
@@ -403,7 +413,7 @@ mod tests {
         ] {
             for before in [1, 62, 63, 64, 65] {
                 let numbers = |from: i64| (from..from + before).collect::<Vec<_>>();
-                // In a full window, a place that was not cleared would count as a repeat.
+                // In a full window, a position that was not cleared would count as a repeat.
                 let mut all: Vec<i64> = (1..=WINDOW).collect();
                 all.extend(numbers(WINDOW + 1));
                 let next = WINDOW + before + jump;
@@ -426,12 +436,12 @@ mod tests {
         let from_0 = DatagramFormat {
             first: 0,
             ends_negative: false,
-            high_word_at: None,
+            high_word_offset: None,
             ..FORMAT
         };
         let (counts, _) = counted(from_0, &[0, 1, 3]);
         assert_eq!(
-            (counts.received, counts.lost, counts.by_order.highest),
+            (counts.received, counts.lost, counts.by_highest.highest),
             (3, 1, 4)
         );
     }
@@ -452,7 +462,8 @@ mod tests {
         assert_eq!(counts.jitter, Some(Duration::from_nanos(18_789)));
         let (mean_ns, deviation_ns) = counts.delays.mean_and_deviation_ns().unwrap();
         assert_eq!(mean_ns as i64, hour_ns as i64 + 80_000);
-        // The squares of one-hour delays exceed the precision of 64 bits, so the deviation is approximate.
+        // The squares of one-hour delays exceed the precision of 64 bits, so the deviation is
+        // approximate.
         assert!((deviation_ns - 80_000.0).abs() < 2_000.0, "{deviation_ns}");
         assert_eq!(classifier.delays.unwrap().len(), 4);
         let extremes_ns = Some((hour_ns as i64, hour_ns as i64 + 160_000));
@@ -465,10 +476,10 @@ mod tests {
         use rand::Rng;
         use testkit::fuzz;
 
-        fuzz::fewer("flows of datagrams", 20, 1..=99, |rng| {
+        fuzz::run_fraction("flows of datagrams", 20, 1..=99, |rng| {
             let counters = Counters::default();
             let format = DatagramFormat {
-                high_word_at: rng.random_bool(0.5).then_some(12),
+                high_word_offset: rng.random_bool(0.5).then_some(12),
                 first: rng.random_range(0..2),
                 ..FORMAT
             };
@@ -484,18 +495,18 @@ mod tests {
                     };
                     format.write_number(&mut datagram, number);
                 }
-                fuzz::overwrite(rng, &mut datagram);
+                fuzz::overwrite_randomly(rng, &mut datagram);
                 ends += u64::from(classifier.classify(&datagram, rng.random()));
             }
             let counts = counters.datagrams().unwrap_or_default();
-            let order = counts.by_order;
+            let by_highest = counts.by_highest;
             assert!(counts.received <= 19, "{counts:?}");
             assert!(
-                counts.lost <= order.highest && order.missing <= order.highest,
+                counts.lost <= by_highest.highest && by_highest.missing <= by_highest.highest,
                 "{counts:?}"
             );
             assert!(
-                order.out_of_order <= 19 && order.passed_over <= order.highest,
+                by_highest.out_of_order <= 19 && by_highest.passed_over <= by_highest.highest,
                 "{counts:?}"
             );
             ends > 0

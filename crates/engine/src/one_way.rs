@@ -1,34 +1,35 @@
-//! One-directional loops other than `loops/bulk.rs`. They send and receive numbered datagrams, or receive streams. The
-//! stream loops count receive calls by size, discard the data in the kernel, or write it to a file.
+//! One-directional loops other than `loops/bulk.rs`. They send and receive numbered datagrams, or
+//! receive streams. The stream loops count receive calls by size, discard the data in the kernel,
+//! or write it to a file.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use model::{DatagramFormat, Ended, Half, IoMethod, Operation, Workload};
+use model::{DatagramFormat, EndCause, EndpointPlan, IoMethod, Operation, Workload};
 use sys::buffer::BufferRing;
 use sys::call::{self, Error};
-use sys::message::Moved;
+use sys::message::MessageTotals;
 
 use crate::buffers::Buffers;
 use crate::counters::Counters;
-use crate::end::{Bounds, Ran};
-use crate::hooks::Extras;
-use crate::io::{self, Flow, Io, unsupported};
-use crate::job::Loop;
+use crate::end::{Bounds, LoopResult};
+use crate::hooks::OptionalHooks;
+use crate::io::{self, FlowSockets, Io, unsupported};
+use crate::job::FlowLoop;
 use crate::loops::{bulk, numbered};
 use crate::numbers::{Classifier, Numbering};
 use crate::timer::timed;
 
-/// Runs the loop of a body that needs one of these; returns `None` if it needs none. `length` is the duration after
-/// which a sender ends by itself.
+/// Runs the loop of a body that needs one of this module's loops; returns `None` for other bodies.
+/// `length` is the time after which a sender ends by itself.
 pub(crate) fn run(
-    body: &mut Loop<'_>,
-    flow: &Flow<'_>,
+    body: &mut FlowLoop<'_>,
+    flow: &FlowSockets<'_>,
     bounds: Bounds<'_>,
     length: Option<Duration>,
     counters: &Counters,
-) -> Option<Ran> {
-    let half = body.half;
+) -> Option<LoopResult> {
+    let endpoint = body.endpoint;
     if let Some(format) = body.datagrams {
         let datagrams = Datagrams {
             format,
@@ -37,39 +38,48 @@ pub(crate) fn run(
             body,
             bounds,
         };
-        return Some(io::run_datagrams(flow, half, datagrams));
+        return Some(io::run_datagrams(flow, endpoint, datagrams));
     }
-    let Flow::Connected(socket) = *flow else {
+    let FlowSockets::Connected(socket) = *flow else {
         return None;
     };
     let is_receiver = *body.workload == Workload::receive();
-    let Buffers { receive, save, .. } = &mut *body.buffers;
+    let Buffers {
+        receive,
+        save_file: save,
+        ..
+    } = &mut *body.buffers;
     let ring = receive.as_mut().filter(|_| is_receiver)?;
     if let Some(file) = save {
-        return Some(stream(bounds, || bulk::receive_into(socket, ring, file)));
+        return Some(receive_stream(bounds, || {
+            bulk::receive_to_file(socket, ring, file)
+        }));
     }
-    if half.count_receive_sizes {
+    if endpoint.count_receive_sizes {
         let (size, counts) = (ring.size() as usize, counters.receive_size_line());
-        return Some(stream(bounds, || {
+        return Some(receive_stream(bounds, || {
             let received = call::receive(socket, ring.advance())?;
             if let Some(filled) = received.checked_sub(1) {
                 let count = &counts.0[filled * 8 / size];
                 // This thread is the only writer.
                 count.store(count.load(Relaxed) + 1, Relaxed);
             }
-            Ok(Moved::one(received))
+            Ok(MessageTotals::single(received))
         }));
     }
-    (half.io == IoMethod::Trunc).then(|| {
-        stream(bounds, || {
-            call::receive_truncated(socket, ring.advance()).map(Moved::one)
+    (endpoint.io == IoMethod::Trunc).then(|| {
+        receive_stream(bounds, || {
+            call::receive_truncated(socket, ring.advance()).map(MessageTotals::single)
         })
     })
 }
 
 /// Receives a stream with this call.
-fn stream(bounds: Bounds<'_>, mut call: impl FnMut() -> Result<Moved, Error>) -> Ran {
-    bulk::receive(|(): &mut ()| call(), bounds, &mut (), &mut ()).ran(bounds.stop)
+fn receive_stream(
+    bounds: Bounds<'_>,
+    mut call: impl FnMut() -> Result<MessageTotals, Error>,
+) -> LoopResult {
+    bulk::receive(|(): &mut ()| call(), bounds, &mut (), &mut ()).into_result(bounds.stop)
 }
 
 /// Numbered datagrams in one direction.
@@ -77,73 +87,80 @@ struct Datagrams<'a, 'b> {
     format: DatagramFormat,
     counters: &'a Counters,
     length: Option<Duration>,
-    body: &'a mut Loop<'b>,
+    body: &'a mut FlowLoop<'b>,
     bounds: Bounds<'a>,
 }
 
-impl io::Work for Datagrams<'_, '_> {
-    fn run(self, io: &impl Io) -> Ran {
+impl io::MethodTask for Datagrams<'_, '_> {
+    fn run(self, io: &impl Io) -> LoopResult {
         let (format, bounds, body) = (self.format, self.bounds, self.body);
         let Buffers {
-            used,
+            sizes,
             send,
             receive,
             ..
         } = &mut *body.buffers;
         match (body.workload.body.as_slice(), send, receive) {
             ([Operation::Send], Some(ring), _) => {
-                let extras = Extras::new(body.half, self.length, body.warm_up);
-                let most = match body.half.io {
-                    IoMethod::Mmsg => used.send_width.unwrap_or(1).into(),
+                let extras = OptionalHooks::new(body.endpoint, self.length, body.warm_up);
+                let max_per_call = match body.endpoint.io {
+                    IoMethod::Mmsg => sizes.send_width.unwrap_or(1).into(),
                     _ => u64::MAX,
                 };
-                let mut numbering = Numbering::new(format, extras, most);
-                let size = used.send_bytes.unwrap_or(0);
-                let source = io.source(ring, bounds);
-                let ran = timed!(body.timing.calls, send_times, bounds.stop, |timer| {
-                    bulk::send(source, size, bounds, timer, &mut numbering)
+                let mut numbering = Numbering::new(format, extras, max_per_call);
+                let size = sizes.send_bytes.unwrap_or(0);
+                let call = io.send_call(ring, bounds);
+                let result = timed!(body.timing.calls, send_times, bounds.stop, |timer| {
+                    bulk::send(call, size, bounds, timer, &mut numbering)
                 });
                 let (paced, send_gaps) = numbering.extras.finish().unzip();
-                Ran {
+                LoopResult {
                     paced,
                     send_gaps,
-                    ..ran
+                    ..result
                 }
             }
             ([Operation::Receive], _, Some(ring)) => {
                 let size = ring.size() as usize;
                 let counts = self.counters.datagram_writer();
                 let mut classifier = Classifier::new(format, counts, body.timing.passes);
-                for first in body.first {
-                    bounds.counters.received(first.data.len(), 1);
-                    if let Some(watch) = body.watch {
-                        watch.see(&first.data, first.came_ns(format));
+                for first in body.first_datagrams {
+                    bounds.counters.count_received(first.data.len(), 1);
+                    if let Some(observer) = body.observer {
+                        observer.observe(&first.data, first.arrival_ns(format));
                     }
                     if classifier.classify_first(first) {
-                        return Ran {
+                        return LoopResult {
                             latency: classifier.delays,
-                            ..Ended::PeerClosed.into()
+                            ..EndCause::PeerClosed.into()
                         };
                     }
                 }
-                let mut joined = joined(body.half, io);
-                let (ring, size) = match &mut joined {
-                    Some(joined) => (joined, size),
+                let mut gro_ring = new_gro_ring(body.endpoint, io);
+                let (ring, size) = match &mut gro_ring {
+                    Some(gro_ring) => (gro_ring, size),
                     None => (ring, usize::MAX),
                 };
-                let end = match body.watch {
+                let end = match body.observer {
                     None => {
-                        let none = |_: &[u8], _| {};
-                        numbered::receive(io, ring, (size, format), &mut classifier, bounds, none)
+                        let ignore = |_: &[u8], _| {};
+                        numbered::receive(io, ring, (size, format), &mut classifier, bounds, ignore)
                     }
-                    Some(watch) => {
-                        let see = |datagram: &[u8], now_ns| watch.see(datagram, now_ns);
-                        numbered::receive(io, ring, (size, format), &mut classifier, bounds, see)
+                    Some(observer) => {
+                        let observe = |datagram: &[u8], now_ns| observer.observe(datagram, now_ns);
+                        numbered::receive(
+                            io,
+                            ring,
+                            (size, format),
+                            &mut classifier,
+                            bounds,
+                            observe,
+                        )
                     }
                 };
-                Ran {
+                LoopResult {
                     latency: classifier.delays,
-                    ..end.ran(bounds.stop)
+                    ..end.into_result(bounds.stop)
                 }
             }
             _ => unsupported(),
@@ -151,9 +168,13 @@ impl io::Work for Datagrams<'_, '_> {
     }
 }
 
-/// Allocates room for the most datagrams that the kernel joins (UDP_GRO), if UDP_GRO is requested.
-fn joined(half: &Half, io: &impl Io) -> Option<BufferRing> {
-    let wants = half.io == IoMethod::Gso;
-    let joins = wants && sys::option::set_udp_receive_offload(io.socket(), true).is_ok();
-    joins.then(|| BufferRing::new(1, 1 << 16, 8, 0)).flatten()
+/// Enables UDP_GRO if it is requested. Returns a buffer for the largest joined datagram of the
+/// kernel; `None` if UDP_GRO is not requested or unavailable.
+fn new_gro_ring(endpoint: &EndpointPlan, io: &impl Io) -> Option<BufferRing> {
+    let is_requested = endpoint.io == IoMethod::Gso;
+    let is_enabled =
+        is_requested && sys::option::set_udp_receive_offload(io.socket(), true).is_ok();
+    is_enabled
+        .then(|| BufferRing::new(1, 1 << 16, 8, 0))
+        .flatten()
 }

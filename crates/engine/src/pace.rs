@@ -1,126 +1,126 @@
-//! A schedule of passes: so many at the beginning of each interval.
+//! Paces a loop: a burst of passes at the start of each interval.
 
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
-use model::{Paced, Pacing, Wait};
+use model::{Pacing, PacingResult, Wait};
 use stats::Histogram;
 use sys::call;
 use sys::clock::{ExactSleep, monotonic_ns, sleep_until};
 
 use crate::stop::Stop;
 
-/// The longest spin. Most of a longer interval is slept, so that an end that moves no data takes no CPU. A late
-/// wake-up takes less than this, unless the machine has no free CPU anyway.
-const LONGEST_SPIN_NS: u64 = 2_000_000;
+/// Longest spin, in nanoseconds. Most of a longer interval is slept, so that an idle end uses no
+/// CPU. A wake-up is less late than this, unless the machine has no free CPU.
+const MAX_SPIN_NS: u64 = 2_000_000;
 
-/// A schedule that is being kept.
+/// A running schedule.
 pub(crate) struct Pace {
-    schedule: Schedule,
-    /// The spun part of an interval, its last.
+    schedule: IntervalSchedule,
+    /// Length of the spin at the end of an interval, in nanoseconds.
     spin_ns: u64,
     _exact_sleep: ExactSleep,
 }
 
 impl Pace {
-    /// It counts from now. Nothing begins `length` after that, when the loop's time is up: else it
-    /// would be chance whether what is due at that very moment is one more.
+    /// Starts the schedule now. No interval starts `length` later, when the loop's time is up.
+    /// Otherwise chance would decide whether a pass that is due at that moment still counts.
     pub(crate) fn start(pacing: &Pacing, length: Option<Duration>) -> Self {
         let exact_sleep = ExactSleep::begin();
-        let schedule = Schedule::new(pacing, length, monotonic_ns());
+        let schedule = IntervalSchedule::new(pacing, length, monotonic_ns());
         Self {
             spin_ns: match pacing.wait {
                 Wait::Sleep => 0,
-                Wait::Spin => LONGEST_SPIN_NS,
-                Wait::SpinHalf => LONGEST_SPIN_NS.min(schedule.interval_ns / 2),
+                Wait::Spin => MAX_SPIN_NS,
+                Wait::SpinHalf => MAX_SPIN_NS.min(schedule.interval_ns / 2),
             },
             schedule,
             _exact_sleep: exact_sleep,
         }
     }
 
-    /// What is kept of the schedule begins after that time. The schedule does not.
-    pub(crate) fn warming_up(mut self, warm_up: Duration) -> Self {
+    /// Excludes the first `warm_up` from the results. The schedule itself does not change.
+    pub(crate) fn with_warm_up(mut self, warm_up: Duration) -> Self {
         self.schedule.warm_up(warm_up);
         self
     }
 
     #[inline]
-    pub(crate) fn waited(&mut self, stop: &Stop) -> bool {
-        self.schedule.left == 0 && self.waited_for_interval(stop)
+    pub(crate) fn wait_for_turn(&mut self, stop: &Stop) -> bool {
+        self.schedule.turns_left == 0 && self.wait_for_interval(stop)
     }
 
-    /// Begins the next interval, if need be after a wait.
-    fn waited_for_interval(&mut self, stop: &Stop) -> bool {
-        let asked_ns = monotonic_ns();
-        if self.schedule.begin(asked_ns) {
+    /// Starts the next interval, after a wait if needed. Returns whether it waited.
+    fn wait_for_interval(&mut self, stop: &Stop) -> bool {
+        let called_ns = monotonic_ns();
+        if self.schedule.try_begin(called_ns) {
             return false;
         }
-        let mut now_ns = asked_ns;
-        while !self.schedule.begin(now_ns) && !stop.is_set() {
-            let until_ns = self.slept_until_ns();
+        let mut now_ns = called_ns;
+        while !self.schedule.try_begin(now_ns) && !stop.is_set() {
+            let until_ns = self.sleep_end_ns();
             if until_ns > now_ns {
-                // Interrupted or not, the clock says whether it was long enough.
+                // The clock read below covers an interrupted sleep.
                 let _ = sleep_until(until_ns);
             } else {
                 std::hint::spin_loop();
             }
             now_ns = monotonic_ns();
         }
-        self.schedule.waited_ns += now_ns - asked_ns;
+        self.schedule.waited_ns += now_ns - called_ns;
         true
     }
 
     #[inline]
     pub(crate) fn is_my_turn(&mut self) -> bool {
-        self.schedule.left > 0 || self.schedule.begin(monotonic_ns())
+        self.schedule.turns_left > 0 || self.schedule.try_begin(monotonic_ns())
     }
 
     #[cold]
     pub(crate) fn has_input_before_turn(&mut self, socket: BorrowedFd<'_>) -> bool {
-        // During the spin it does not wait: the caller asks again.
-        let left_ns = self.slept_until_ns().saturating_sub(monotonic_ns());
+        // During the spin this does not wait; the caller calls it again.
+        let left_ns = self.sleep_end_ns().saturating_sub(monotonic_ns());
         call::wait_readable(socket, Duration::from_nanos(left_ns)).unwrap_or(false)
     }
 
-    /// The end of the slept part of the wait for the next interval.
-    fn slept_until_ns(&mut self) -> u64 {
+    /// Returns the end of the slept part of the wait for the next interval, in nanoseconds.
+    fn sleep_end_ns(&mut self) -> u64 {
         self.schedule.due_ns().saturating_sub(self.spin_ns)
     }
 
     #[inline]
     pub(crate) fn turns_left(&self) -> u64 {
-        self.schedule.left
+        self.schedule.turns_left
     }
 
     #[inline]
-    pub(crate) fn took_turns(&mut self, count: u64) {
-        self.schedule.left = self.schedule.left.saturating_sub(count);
+    pub(crate) fn record_turns(&mut self, count: u64) {
+        self.schedule.turns_left = self.schedule.turns_left.saturating_sub(count);
     }
 
-    pub(crate) fn finish(self) -> (Paced, Histogram) {
+    pub(crate) fn finish(self) -> (PacingResult, Histogram) {
         self.schedule.finish(monotonic_ns())
     }
 }
 
-/// When which interval begins. It does not move: what begins late, for whatever reason, is caught up
-/// with as fast as it goes, so that the mean rate is the one that was asked for as long as the machine
-/// and the path can do it. How late that was is kept.
+/// The start times of the intervals. They do not move: a late interval is caught up as fast as
+/// possible. The mean rate is therefore the requested one, if the machine and the path can sustain
+/// it. The lateness is recorded.
 ///
 /// All times are nanoseconds of the monotonic clock.
-struct Schedule {
+struct IntervalSchedule {
     burst: u64,
     interval_ns: u64,
     started_ns: u64,
-    /// When the next interval is to begin …
+    /// Start of the next interval, if it is before `phase_end_ns`.
     next_ns: u64,
-    /// … if that is before this, where the schedule ends or the warm-up does.
+    /// End of the warm-up or of the schedule, whichever is next.
+    phase_end_ns: u64,
+    /// End of the schedule.
     end_ns: u64,
-    /// Where the schedule ends.
-    last_ns: u64,
-    /// Passes of this interval that are still to come.
-    left: u64,
-    /// When this interval's passes really began.
+    /// Passes of this interval that are left.
+    turns_left: u64,
+    /// Actual start of this interval's passes.
     began_ns: u64,
     intervals: u64,
     late_intervals: u64,
@@ -129,20 +129,20 @@ struct Schedule {
     gaps: Histogram,
 }
 
-impl Schedule {
+impl IntervalSchedule {
     fn new(pacing: &Pacing, length: Option<Duration>, now_ns: u64) -> Self {
         let interval_ns = u64::try_from(pacing.interval.as_nanos())
             .unwrap_or(u64::MAX)
             .max(1);
-        let last_ns = length.map_or(u64::MAX, |length| after(now_ns, length));
+        let end_ns = length.map_or(u64::MAX, |length| add_saturating(now_ns, length));
         Self {
             burst: pacing.burst.max(1),
             interval_ns,
             started_ns: now_ns,
             next_ns: now_ns.saturating_add(interval_ns),
-            end_ns: last_ns,
-            last_ns,
-            left: pacing.burst.max(1),
+            phase_end_ns: end_ns,
+            end_ns,
+            turns_left: pacing.burst.max(1),
             began_ns: now_ns,
             intervals: 1,
             late_intervals: 0,
@@ -154,71 +154,71 @@ impl Schedule {
 
     fn warm_up(&mut self, warm_up: Duration) {
         if !warm_up.is_zero() {
-            self.end_ns = after(self.started_ns, warm_up).min(self.last_ns);
+            self.phase_end_ns = add_saturating(self.started_ns, warm_up).min(self.end_ns);
         }
     }
 
-    /// When something begins next; never is far away.
+    /// Returns the start of the next interval; `u64::MAX` if there is none.
     #[inline]
     fn due_ns(&mut self) -> u64 {
-        if self.next_ns < self.end_ns {
+        if self.next_ns < self.phase_end_ns {
             self.next_ns
         } else {
-            self.due_after_end_ns()
+            self.due_after_phase_ns()
         }
     }
 
-    /// The end of the warm-up is none: what is kept begins anew.
+    /// Handles the end of the warm-up, which resets the results, or the end of the schedule.
     #[cold]
-    fn due_after_end_ns(&mut self) -> u64 {
-        if self.end_ns == self.last_ns {
+    fn due_after_phase_ns(&mut self) -> u64 {
+        if self.phase_end_ns == self.end_ns {
             return u64::MAX;
         }
-        self.started_ns = self.end_ns;
-        self.end_ns = self.last_ns;
+        self.started_ns = self.phase_end_ns;
+        self.phase_end_ns = self.end_ns;
         (self.intervals, self.late_intervals) = (0, 0);
         (self.worst_lag_ns, self.waited_ns) = (0, 0);
         self.gaps = Histogram::default();
         self.due_ns()
     }
 
-    /// Begins the next interval if its time has come; whether it has.
-    fn begin(&mut self, now_ns: u64) -> bool {
+    /// Starts the next interval if it is due. Returns whether it was due.
+    fn try_begin(&mut self, now_ns: u64) -> bool {
         let Some(lag_ns) = now_ns.checked_sub(self.due_ns()) else {
             return false;
         };
         self.gaps.record(now_ns - self.began_ns);
         self.began_ns = now_ns;
         self.next_ns = self.next_ns.saturating_add(self.interval_ns);
-        self.left = self.burst;
+        self.turns_left = self.burst;
         self.intervals += 1;
         self.late_intervals += u64::from(lag_ns >= self.interval_ns);
         self.worst_lag_ns = self.worst_lag_ns.max(lag_ns);
         true
     }
 
-    fn finish(self, now_ns: u64) -> (Paced, Histogram) {
-        let of_all_intervals = self.intervals.saturating_mul(self.burst);
-        let paced = Paced {
-            passes: of_all_intervals.saturating_sub(self.left),
+    fn finish(self, now_ns: u64) -> (PacingResult, Histogram) {
+        let started_passes = self.intervals.saturating_mul(self.burst);
+        let result = PacingResult {
+            passes: started_passes.saturating_sub(self.turns_left),
             elapsed: Duration::from_nanos(now_ns.saturating_sub(self.started_ns)),
             intervals: self.intervals,
             late_intervals: self.late_intervals,
             worst_lag: Duration::from_nanos(self.worst_lag_ns),
             waited: Duration::from_nanos(self.waited_ns),
         };
-        (paced, self.gaps)
+        (result, self.gaps)
     }
 }
 
-fn after(now_ns: u64, time: Duration) -> u64 {
+fn add_saturating(now_ns: u64, time: Duration) -> u64 {
     now_ns.saturating_add(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::stop::Reason;
+    use crate::stop::StopReason;
 
     fn pacing(burst: u64, interval_ns: u64, wait: Wait) -> Pacing {
         Pacing {
@@ -230,61 +230,61 @@ mod tests {
 
     #[test]
     fn the_schedule_does_not_move() {
-        let mut schedule = Schedule::new(&pacing(2, 100, Wait::Sleep), None, 1000);
-        // At each of these times: whether an interval begins.
+        let mut schedule = IntervalSchedule::new(&pacing(2, 100, Wait::Sleep), None, 1000);
+        // Times, and whether an interval starts at each.
         for (now_ns, begins) in [
             (1000, false),
             (1099, false),
             (1100, true),
             (1100, false),
-            // One that is 30 late does not make the next one late.
+            // An interval that starts 30 ns late does not delay the next one.
             (1230, true),
             (1299, false),
             (1300, true),
-            // A pause of three intervals and a half is caught up with at once.
+            // The intervals that passed during a pause are caught up immediately.
             (1650, true),
             (1650, true),
             (1650, true),
             (1650, false),
         ] {
-            assert_eq!(schedule.begin(now_ns), begins, "{now_ns}");
+            assert_eq!(schedule.try_begin(now_ns), begins, "{now_ns}");
         }
-        schedule.left = 0;
-        let (paced, gaps) = schedule.finish(1700);
-        assert_eq!((paced.intervals, paced.passes), (7, 14));
-        // 1400 and 1500 began when the next one was due, 1600 did not.
-        assert_eq!(paced.late_intervals, 2);
-        assert_eq!(paced.worst_lag, Duration::from_nanos(250));
-        assert_eq!(paced.elapsed, Duration::from_nanos(700));
+        schedule.turns_left = 0;
+        let (result, gaps) = schedule.finish(1700);
+        assert_eq!((result.intervals, result.passes), (7, 14));
+        // The intervals of 1400 and 1500 started after the next one was due; that of 1600 did not.
+        assert_eq!(result.late_intervals, 2);
+        assert_eq!(result.worst_lag, Duration::from_nanos(250));
+        assert_eq!(result.elapsed, Duration::from_nanos(700));
         assert_eq!(gaps.len(), 6);
     }
 
     #[test]
     fn nothing_begins_at_the_end() {
         let length = Some(Duration::from_nanos(300));
-        let mut schedule = Schedule::new(&pacing(1, 100, Wait::Sleep), length, 1000);
-        assert!(schedule.begin(1100));
-        // Late, but it was due before the end.
-        assert!(schedule.begin(1300));
-        assert!(!schedule.begin(1300));
-        assert!(!schedule.begin(u64::MAX - 1));
+        let mut schedule = IntervalSchedule::new(&pacing(1, 100, Wait::Sleep), length, 1000);
+        assert!(schedule.try_begin(1100));
+        // Late, but due before the end.
+        assert!(schedule.try_begin(1300));
+        assert!(!schedule.try_begin(1300));
+        assert!(!schedule.try_begin(u64::MAX - 1));
         assert_eq!(schedule.finish(1300).0.intervals, 3);
     }
 
     #[test]
-    fn what_became_of_a_schedule_leaves_the_warm_up_out() {
+    fn results_exclude_the_warm_up() {
         let length = Some(Duration::from_nanos(500));
-        let mut schedule = Schedule::new(&pacing(2, 100, Wait::Sleep), length, 1000);
+        let mut schedule = IntervalSchedule::new(&pacing(2, 100, Wait::Sleep), length, 1000);
         schedule.warm_up(Duration::from_nanos(250));
         for now_ns in [1190, 1200, 1300, 1400] {
-            assert!(schedule.begin(now_ns), "{now_ns}");
+            assert!(schedule.try_begin(now_ns), "{now_ns}");
         }
-        assert!(!schedule.begin(1500));
-        schedule.left = 0;
-        let (paced, gaps) = schedule.finish(1500);
-        assert_eq!((paced.intervals, paced.passes, gaps.len()), (2, 4, 2));
-        assert_eq!(paced.elapsed, Duration::from_nanos(250));
-        assert_eq!(paced.worst_lag, Duration::ZERO);
+        assert!(!schedule.try_begin(1500));
+        schedule.turns_left = 0;
+        let (result, gaps) = schedule.finish(1500);
+        assert_eq!((result.intervals, result.passes, gaps.len()), (2, 4, 2));
+        assert_eq!(result.elapsed, Duration::from_nanos(250));
+        assert_eq!(result.worst_lag, Duration::ZERO);
     }
 
     #[test]
@@ -292,19 +292,22 @@ mod tests {
         for wait in [Wait::Sleep, Wait::Spin, Wait::SpinHalf] {
             let mut pace = Pace::start(&pacing(1, 2_000_000, wait), None);
             let stop = Stop::new();
-            assert!(!pace.waited(&stop), "the first turn is at once");
-            pace.took_turns(1);
+            assert!(
+                !pace.wait_for_turn(&stop),
+                "the first turn is due immediately"
+            );
+            pace.record_turns(1);
             let due_ns = pace.schedule.next_ns;
             let was_early = monotonic_ns() < due_ns;
-            assert_eq!(pace.waited(&stop), was_early);
+            assert_eq!(pace.wait_for_turn(&stop), was_early);
             assert!(monotonic_ns() >= due_ns);
-            assert_eq!(pace.schedule.left, 1);
+            assert_eq!(pace.schedule.turns_left, 1);
         }
     }
 
     #[test]
     fn a_spin_is_the_last_part_of_an_interval() {
-        for (interval_ns, slept_ns, at_least_half_ns) in [
+        for (interval_ns, slept_ns, half_slept_ns) in [
             (1, 0, 1),
             (1_000, 0, 500),
             (2_000_000, 0, 1_000_000),
@@ -314,12 +317,12 @@ mod tests {
         ] {
             for (wait, expected_ns) in [
                 (Wait::Spin, slept_ns),
-                (Wait::SpinHalf, at_least_half_ns),
+                (Wait::SpinHalf, half_slept_ns),
                 (Wait::Sleep, interval_ns),
             ] {
                 let mut pace = Pace::start(&pacing(1, interval_ns, wait), None);
                 let begun_ns = pace.schedule.began_ns;
-                let slept = pace.slept_until_ns().saturating_sub(begun_ns);
+                let slept = pace.sleep_end_ns().saturating_sub(begun_ns);
                 assert_eq!(slept, expected_ns, "{interval_ns} {wait:?}");
             }
         }
@@ -329,14 +332,14 @@ mod tests {
     fn a_stop_ends_a_wait() {
         for wait in [Wait::Sleep, Wait::Spin, Wait::SpinHalf] {
             let stop = Stop::new();
-            // The next turn would be after the end, so that there is none.
+            // There is no next turn, because it would be after the end.
             let mut pace = Pace::start(&pacing(1, 1, wait), Some(Duration::from_nanos(1)));
-            pace.took_turns(1);
-            let puller = stop.clone();
-            let attending = stop.attend();
-            let thread = std::thread::spawn(move || puller.pull(Reason::Cancelled));
-            assert!(pace.waited(&stop));
-            drop(attending);
+            pace.record_turns(1);
+            let thread_stop = stop.clone();
+            let registration = stop.register_thread();
+            let thread = std::thread::spawn(move || thread_stop.set(StopReason::Cancelled));
+            assert!(pace.wait_for_turn(&stop));
+            drop(registration);
             thread.join().unwrap();
         }
     }

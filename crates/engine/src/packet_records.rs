@@ -1,20 +1,20 @@
 //! The data of a received datagram, and bounded records of all or of the lost datagrams of a flow.
 
 use model::DatagramFormat;
-use sys::stamped::Stamps;
+use sys::stamped::ArrivalStamps;
 
-use crate::numbers::Order;
+use crate::numbers::ArrivalOrder;
 
 /// Arrival times of a datagram.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PacketTimes {
-    /// Best known arrival time, in nanoseconds of the monotonic clock. It is the kernel's stamp, corrected for steps of
-    /// the wall clock; without a stamp it is `user_ns`.
-    pub came_ns: u64,
+    /// Best known arrival time, in nanoseconds of the monotonic clock. It is the kernel's stamp,
+    /// corrected for steps of the wall clock; without a stamp it is `user_ns`.
+    pub arrival_ns: u64,
     /// Time at which the receive call returned, by the monotonic clock.
     pub user_ns: u64,
     /// The original stamps; 0 if missing.
-    pub stamps: Stamps,
+    pub stamps: ArrivalStamps,
 }
 
 /// A datagram that arrived.
@@ -23,7 +23,7 @@ pub struct PacketArrival {
     /// Its number; without one, that of the datagram before.
     pub number: i64,
     /// Its number relative to the earlier numbers.
-    pub order: Order,
+    pub order: ArrivalOrder,
     /// Its number minus the highest number before it; out of order if 0 or less.
     pub step: i64,
     /// The send time that it carries, in nanoseconds.
@@ -46,20 +46,20 @@ pub enum Recording {
     All {
         /// The first number.
         skip: u64,
-        /// Count of numbers.
+        /// Number of numbers.
         limit: u64,
     },
     /// Numbers that were passed over, from `skip` on.
     Lost {
         /// The first number.
         skip: u64,
-        /// Most records.
+        /// Maximum number of records.
         limit: u64,
     },
 }
 
-/// The first received datagram of its number. [`ReceivedPacket::is_missing`] marks the record of a number that has not
-/// arrived.
+/// The first received datagram of its number. [`ReceivedPacket::is_missing`] marks the record of a
+/// number that has not arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReceivedPacket {
     /// Its number.
@@ -74,13 +74,13 @@ pub struct ReceivedPacket {
 
 /// A number that was passed over, whether or not it arrived later.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PassedOver {
+pub struct SkippedNumber {
     /// The number.
     pub number: u64,
     /// Arrival time of the last datagram with a new highest number before it.
-    pub came_ns: u64,
+    pub previous_arrival_ns: u64,
     /// The send time in that datagram, in nanoseconds.
-    pub sent_ns: i64,
+    pub previous_sent_ns: i64,
 }
 
 /// The records of a [`Recording`].
@@ -90,9 +90,9 @@ pub struct PacketRecords {
     packets: Vec<ReceivedPacket>,
     /// Records in use in `packets`, up to the highest number that has arrived.
     used: usize,
-    lost: Vec<PassedOver>,
+    lost: Vec<SkippedNumber>,
     /// Arrival and send time of the last datagram with a new highest number.
-    last: (u64, i64),
+    last_highest: (u64, i64),
 }
 
 impl Recording {
@@ -105,17 +105,17 @@ impl Recording {
                 .checked_mul(size_of::<ReceivedPacket>()),
             Self::Lost { limit, .. } => usize::try_from(limit)
                 .ok()?
-                .checked_mul(size_of::<PassedOver>()),
+                .checked_mul(size_of::<SkippedNumber>()),
         }
     }
 }
 
 impl PacketArrival {
     /// Returns the state before a flow's first datagram.
-    pub(crate) fn before(format: DatagramFormat) -> Self {
+    pub(crate) fn initial(format: DatagramFormat) -> Self {
         Self {
             number: i64::from(format.first) - 1,
-            order: Order::Alien,
+            order: ArrivalOrder::Invalid,
             step: 0,
             sent_ns: 0,
             bytes: 0,
@@ -131,9 +131,9 @@ impl ReceivedPacket {
         bytes: 0,
         sent_ns: 0,
         times: PacketTimes {
-            came_ns: 0,
+            arrival_ns: 0,
             user_ns: 0,
-            stamps: Stamps {
+            stamps: ArrivalStamps {
                 kernel_ns: 0,
                 nic_ns: 0,
             },
@@ -147,8 +147,8 @@ impl ReceivedPacket {
 }
 
 impl PacketRecords {
-    /// Allocates all memory and writes to it, so that the first datagrams do not wait for page faults. Returns `None`
-    /// if there is not enough memory.
+    /// Allocates all memory and writes to it, so that the first datagrams do not wait for page
+    /// faults. Returns `None` if there is not enough memory.
     pub(crate) fn new(recording: Recording) -> Option<Self> {
         let (mut packets, mut lost) = (Vec::new(), Vec::new());
         match recording {
@@ -167,7 +167,7 @@ impl PacketRecords {
             packets,
             used: 0,
             lost,
-            last: (0, 0),
+            last_highest: (0, 0),
         })
     }
 
@@ -184,51 +184,51 @@ impl PacketRecords {
     #[inline]
     fn record_packet(&mut self, arrival: &PacketArrival, skip: u64) {
         let number = arrival.number as u64;
-        let Some(at) = number.checked_sub(skip) else {
+        let Some(index) = number.checked_sub(skip) else {
             return;
         };
-        let at = usize::try_from(at).unwrap_or(usize::MAX);
-        if let Some(place) = self.packets.get_mut(at)
-            && place.is_missing()
+        let index = usize::try_from(index).unwrap_or(usize::MAX);
+        if let Some(record) = self.packets.get_mut(index)
+            && record.is_missing()
         {
-            *place = ReceivedPacket {
+            *record = ReceivedPacket {
                 number,
                 bytes: arrival.bytes,
                 sent_ns: arrival.sent_ns,
                 times: arrival.times,
             };
-            self.used = self.used.max(at + 1);
+            self.used = self.used.max(index + 1);
         }
     }
 
     #[inline]
     fn record_lost(&mut self, arrival: &PacketArrival, skip: u64, limit: u64) {
-        if let Order::Ahead { passed_over } = arrival.order {
+        if let ArrivalOrder::Ahead { passed_over } = arrival.order {
             let number = arrival.number as u64;
-            let (came_ns, sent_ns) = self.last;
+            let (previous_arrival_ns, previous_sent_ns) = self.last_highest;
             let first = (number - passed_over).max(skip);
-            let room = limit - self.lost.len() as u64;
-            for number in (first..number).take(usize::try_from(room).unwrap_or(usize::MAX)) {
-                self.lost.push(PassedOver {
+            let capacity = limit - self.lost.len() as u64;
+            for number in (first..number).take(usize::try_from(capacity).unwrap_or(usize::MAX)) {
+                self.lost.push(SkippedNumber {
                     number,
-                    came_ns,
-                    sent_ns,
+                    previous_arrival_ns,
+                    previous_sent_ns,
                 });
             }
         }
         if arrival.step > 0 {
-            self.last = (arrival.times.came_ns, arrival.sent_ns);
+            self.last_highest = (arrival.times.arrival_ns, arrival.sent_ns);
         }
     }
 
-    /// Returns the records of the numbers from `skip` up to the highest that has arrived; the index is the number minus
-    /// `skip`.
+    /// Returns the records of the numbers from `skip` up to the highest that has arrived; the index
+    /// is the number minus `skip`.
     pub fn packets(&self) -> &[ReceivedPacket] {
         &self.packets[..self.used]
     }
 
     /// Returns the numbers that were passed over.
-    pub fn lost(&self) -> &[PassedOver] {
+    pub fn lost(&self) -> &[SkippedNumber] {
         &self.lost
     }
 }

@@ -1,4 +1,4 @@
-//! From a workload, as data, to the loop that runs it.
+//! Selects and runs the loop of a workload.
 
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
@@ -10,57 +10,58 @@ use sys::buffer::BufferRing;
 use crate::buffers::Buffers;
 use crate::connector::Connector;
 use crate::counters::Counters;
-use crate::end::{Bounds, LoopEnd, Ran};
-use crate::hooks::{Extras, Hooks};
+use crate::end::{Bounds, LoopEnd, LoopResult};
+use crate::hooks::{Hooks, OptionalHooks};
 use crate::io::{self, Io, unsupported};
-use crate::job::{Job, JobBody, Loop, Path, Steps};
-use crate::loops::connection_test::{self, Accepting};
+use crate::job::{FlowLoop, Job, JobBody, JobSockets, ScriptLoop};
+use crate::loops::connection_test::{self, Acceptor};
 use crate::loops::exchange::Exchange;
 use crate::loops::{bulk, pipelined, request_response};
 use crate::one_way;
-use crate::script::{ConnectionManager, Orders};
+use crate::script::{ConnectionManager, ScriptSettings};
 use crate::stop::Stop;
 use crate::timer::timed;
 
-/// Whether the loops of `one_way.rs` are here. A program of netperf alone never runs them.
-const ONE_WAY: bool = cfg!(feature = "one-way");
+/// Whether the loops of `one_way.rs` are compiled in. A program that only speaks netperf does not
+/// need them.
+const HAS_ONE_WAY_LOOPS: bool = cfg!(feature = "one-way");
 
-/// Runs a job to its end, and attends its stop meanwhile.
-pub fn run<'a>(job: &mut Job<'_>, path: impl Into<Path<'a>>) -> Ran {
-    let _attending = job.stop.attend();
+/// Runs a job to its end. The job's stop can wake the calling thread meanwhile.
+pub fn run<'a>(job: &mut Job<'_>, sockets: impl Into<JobSockets<'a>>) -> LoopResult {
+    let _registration = job.stop.register_thread();
     let (limit, stop, counters) = (job.limit, job.stop, job.counters);
-    match (&mut job.body, path.into()) {
-        (JobBody::Steps(steps), Path::Manager(manager)) => {
+    match (&mut job.body, sockets.into()) {
+        (JobBody::Steps(steps), JobSockets::Manager(manager)) => {
             steps.run(manager, limit, stop, counters)
         }
         (JobBody::Steps(_), _) => unsupported(),
-        (JobBody::Loop(body), path) => {
+        (JobBody::Loop(body), sockets) => {
             let bounds = Bounds {
-                budget: body.budget(limit),
+                work_left: body.budget(limit),
                 stop,
                 counters: counters.writer(),
             };
             let length = body.length(limit);
-            if ONE_WAY
-                && let Path::Flow(flow) = &path
-                && let Some(ran) = one_way::run(body, flow, bounds, length, counters)
+            if HAS_ONE_WAY_LOOPS
+                && let JobSockets::Flow(flow) = &sockets
+                && let Some(result) = one_way::run(body, flow, bounds, length, counters)
             {
-                return ran;
+                return result;
             }
-            body.run(path, bounds, length)
+            body.run(sockets, bounds, length)
         }
     }
 }
 
-impl Steps<'_> {
+impl ScriptLoop<'_> {
     fn run(
         &mut self,
         manager: &mut dyn ConnectionManager,
         limit: Limit,
         stop: &Stop,
         counters: &Counters,
-    ) -> Ran {
-        let orders = Orders {
+    ) -> LoopResult {
+        let settings = ScriptSettings {
             limit,
             pacing: self.pacing,
             stop,
@@ -68,74 +69,85 @@ impl Steps<'_> {
         };
         let (script, buffer) = (&mut *self.script, &mut *self.buffer);
         match &mut self.times {
-            Some(times) => script.run(manager, &orders, buffer, *times),
-            None => script.run(manager, &orders, buffer, &mut ()),
+            Some(times) => script.run(manager, &settings, buffer, *times),
+            None => script.run(manager, &settings, buffer, &mut ()),
         }
     }
 }
 
-impl Loop<'_> {
-    /// `length` is how long it goes on of its own accord, if that is known.
-    fn run(&mut self, path: Path<'_>, bounds: Bounds<'_>, length: Option<Duration>) -> Ran {
-        let _attending_drain = self.drain.map(Stop::attend);
-        let Some(mut extras) = Extras::of(self.half, length, self.warm_up) else {
-            return on_path(self, path, bounds, &mut ());
+impl FlowLoop<'_> {
+    /// Runs the loop. `length` is the time after which it ends by itself, if known.
+    fn run(
+        &mut self,
+        sockets: JobSockets<'_>,
+        bounds: Bounds<'_>,
+        length: Option<Duration>,
+    ) -> LoopResult {
+        let _drain_registration = self.drain_stop.map(Stop::register_thread);
+        let Some(mut extras) = OptionalHooks::for_endpoint(self.endpoint, length, self.warm_up)
+        else {
+            return run_on_sockets(self, sockets, bounds, &mut ());
         };
-        let ran = on_path(self, path, bounds, &mut extras);
+        let result = run_on_sockets(self, sockets, bounds, &mut extras);
         let retransmits = extras.retransmits();
         let (paced, send_gaps) = extras.finish().unzip();
-        Ran {
+        LoopResult {
             paced,
             send_gaps,
             retransmits,
-            ..ran
+            ..result
         }
     }
 }
 
-fn on_path(body: &mut Loop<'_>, path: Path<'_>, bounds: Bounds<'_>, hooks: &mut impl Hooks) -> Ran {
-    match path {
-        Path::Flow(flow) => {
-            let half = body.half;
-            let work = OnFlow {
+fn run_on_sockets(
+    body: &mut FlowLoop<'_>,
+    sockets: JobSockets<'_>,
+    bounds: Bounds<'_>,
+    hooks: &mut impl Hooks,
+) -> LoopResult {
+    match sockets {
+        JobSockets::Flow(flow) => {
+            let endpoint = body.endpoint;
+            let task = FlowTask {
                 body,
                 bounds,
                 hooks,
             };
-            io::run(&flow, half, work)
+            io::run(&flow, endpoint, task)
         }
-        Path::Connector(connector) => on_connector(body, connector, bounds, hooks),
-        Path::Listener(accepting) => on_listener(body, accepting, bounds, hooks),
-        Path::Manager(_) => unsupported(),
+        JobSockets::Connector(connector) => run_connector(body, connector, bounds, hooks),
+        JobSockets::Listener(acceptor) => run_listener(body, acceptor, bounds, hooks),
+        JobSockets::Manager(_) => unsupported(),
     }
 }
 
 /// A loop on open sockets.
-struct OnFlow<'a, 'b, H> {
-    body: &'a mut Loop<'b>,
+struct FlowTask<'a, 'b, H> {
+    body: &'a mut FlowLoop<'b>,
     bounds: Bounds<'a>,
     hooks: &'a mut H,
 }
 
-impl<H: Hooks> io::Work for OnFlow<'_, '_, H> {
-    fn run(self, io: &impl Io) -> Ran {
+impl<H: Hooks> io::MethodTask for FlowTask<'_, '_, H> {
+    fn run(self, io: &impl Io) -> LoopResult {
         use Operation::{Receive, ReceiveAll, Send};
         let (body, bounds, hooks) = (self.body, self.bounds, self.hooks);
         let timing = body.timing;
-        let discard = body.half.discard_in_kernel && io.is_connected();
-        let asks_again = body.half.socket.receive_timeout.is_some();
+        let discard = body.endpoint.discard_in_kernel && io.is_connected();
+        let continues_after_timeout = body.endpoint.socket.receive_timeout.is_some();
         let Buffers {
             send,
             send_file,
             receive,
-            used,
+            sizes,
             ..
         } = &mut *body.buffers;
-        let size = used.send_bytes.unwrap_or(0);
+        let size = sizes.send_bytes.unwrap_or(0);
         match (body.workload.body.as_slice(), send, receive) {
             ([Send], Some(ring), _) => {
                 timed!(timing.calls, send_times, bounds.stop, |timer| {
-                    bulk::send(io.source(ring, bounds), size, bounds, timer, hooks)
+                    bulk::send(io.send_call(ring, bounds), size, bounds, timer, hooks)
                 })
             }
             ([Send], None, _) => {
@@ -150,7 +162,7 @@ impl<H: Hooks> io::Work for OnFlow<'_, '_, H> {
             ([Receive], _, Some(ring)) if discard => {
                 let call = match io::discard(io.socket(), ring.size()) {
                     Ok(call) => call,
-                    Err(error) => return LoopEnd::from_io("pipe", &error).ran(bounds.stop),
+                    Err(error) => return LoopEnd::from_io("pipe", &error).into_result(bounds.stop),
                 };
                 timed!(timing.calls, receive_times, bounds.stop, |timer| {
                     bulk::receive(call, bounds, timer, hooks)
@@ -158,101 +170,104 @@ impl<H: Hooks> io::Work for OnFlow<'_, '_, H> {
             }
             ([Receive], _, Some(ring)) => {
                 timed!(timing.calls, receive_times, bounds.stop, |timer| {
-                    bulk::receive(io.sink(ring, bounds), bounds, timer, hooks)
+                    bulk::receive(io.receive_call(ring, bounds), bounds, timer, hooks)
                 })
             }
             ([Send, ReceiveAll], Some(requests), Some(responses)) => {
                 let mut exchange = Exchange {
                     requests,
                     responses,
-                    asks_again,
+                    can_retry: continues_after_timeout,
                 };
-                ask(io, &mut exchange, body.burst, timing, bounds, hooks)
+                run_requester(io, &mut exchange, body.burst, timing, bounds, hooks)
             }
             ([ReceiveAll, Send], Some(responses), Some(requests)) => {
                 let mut exchange = Exchange {
                     requests,
                     responses,
-                    asks_again,
+                    can_retry: continues_after_timeout,
                 };
-                request_response::answer(io, &mut exchange, bounds, hooks).ran(bounds.stop)
+                request_response::run_responder(io, &mut exchange, bounds, hooks)
+                    .into_result(bounds.stop)
             }
             _ => unsupported(),
         }
     }
 }
 
-/// Receives the datagrams that come after the test's time, to the peer's end mark; they are counted
-/// apart. The clock must have been stopped before: this can last.
+/// Receives the datagrams that arrive after the test's time, up to the peer's end mark, and counts
+/// them separately. Stop the clock first, because this can take long.
 pub fn receive_late(
     socket: BorrowedFd<'_>,
     buffers: &mut Buffers,
     stop: &Stop,
     counters: &Counters,
 ) {
-    let _attending = stop.attend();
+    let _registration = stop.register_thread();
     if let Some(ring) = &mut buffers.receive {
         bulk::receive_late(socket, ring, stop, counters.writer());
     }
 }
 
-fn on_connector(
-    body: &mut Loop<'_>,
+fn run_connector(
+    body: &mut FlowLoop<'_>,
     connector: &mut Connector,
     bounds: Bounds<'_>,
     hooks: &mut impl Hooks,
-) -> Ran {
-    let exchange = exchange(&mut body.buffers.send, &mut body.buffers.receive);
+) -> LoopResult {
+    let exchange = paired_buffers(&mut body.buffers.send, &mut body.buffers.receive);
     let closes_first = body.workload.body.contains(&Operation::HalfClose);
     timed!(body.timing.passes, latency, bounds.stop, |timer| {
         connection_test::connect(connector, exchange, closes_first, bounds, timer, hooks)
     })
 }
 
-fn on_listener(
-    body: &mut Loop<'_>,
-    accepting: &mut Accepting,
+fn run_listener(
+    body: &mut FlowLoop<'_>,
+    acceptor: &mut Acceptor,
     bounds: Bounds<'_>,
     hooks: &mut impl Hooks,
-) -> Ran {
-    let cut = body.drain.unwrap_or(bounds.stop);
-    // Seen from here what is sent are the responses.
-    let exchange = exchange(&mut body.buffers.receive, &mut body.buffers.send);
-    let options = &body.half.socket;
-    connection_test::accept(accepting, exchange, bounds, cut, options, hooks).ran(bounds.stop)
+) -> LoopResult {
+    let drain_stop = body.drain_stop.unwrap_or(bounds.stop);
+    // This end sends the responses.
+    let exchange = paired_buffers(&mut body.buffers.receive, &mut body.buffers.send);
+    let options = &body.endpoint.socket;
+    connection_test::accept(acceptor, exchange, bounds, drain_stop, options, hooks)
+        .into_result(bounds.stop)
 }
 
-/// A workload without data has no buffers, and so no exchange.
-fn exchange<'a>(
+/// Pairs the buffers of an exchange. Returns `None` for a workload without data, which has no
+/// buffers.
+fn paired_buffers<'a>(
     requests: &'a mut Option<BufferRing>,
     responses: &'a mut Option<BufferRing>,
 ) -> Option<Exchange<'a>> {
     Some(Exchange {
         requests: requests.as_mut()?,
         responses: responses.as_mut()?,
-        asks_again: false,
+        can_retry: false,
     })
 }
 
-fn ask(
+fn run_requester(
     io: &impl Io,
     exchange: &mut Exchange<'_>,
     burst: u32,
     timing: Timing,
     bounds: Bounds<'_>,
     hooks: &mut impl Hooks,
-) -> Ran {
+) -> LoopResult {
     if burst == 0 {
         return timed!(timing.passes, latency, bounds.stop, |timer| {
-            request_response::ask(io, exchange, bounds, timer, hooks)
+            request_response::run_requester(io, exchange, bounds, timer, hooks)
         });
     }
     let mut times = timing.passes.then(Histogram::default);
     let window = burst as usize + 1;
-    let end = pipelined::ask(io, exchange, window, bounds, times.as_mut(), hooks);
-    Ran {
+    let end = pipelined::run_requester(io, exchange, window, bounds, times.as_mut(), hooks);
+    LoopResult {
         latency: times,
-        ..end.ran(bounds.stop)
+        ..end.into_result(bounds.stop)
     }
 }
 
@@ -263,17 +278,17 @@ mod tests {
     use std::os::fd::AsFd;
 
     use model::Transport::Tcp;
-    use model::{BufferPlan, Ended, Half, SocketFacts, Touch, Workload};
+    use model::{BufferPlan, EndCause, EndpointPlan, SocketFacts, Touch, Workload};
 
     use super::*;
-    use crate::{Flow, Memory};
+    use crate::{BufferMemory, FlowSockets};
 
     const SIZE: usize = 6;
 
-    /// The data that each loop sends and receives is touched, as far as the plan says.
+    /// Each loop touches the requested part of the data that it sends and receives.
     #[test]
     fn every_loop_touches_its_data() {
-        let half = Half {
+        let endpoint = EndpointPlan {
             send: BufferPlan::message(SIZE as u32),
             receive: BufferPlan::message(SIZE as u32),
             touch: Touch {
@@ -281,22 +296,22 @@ mod tests {
                 receive_dirty_bytes: Some(3),
                 receive_clean_bytes: Some(1),
             },
-            ..Half::default()
+            ..EndpointPlan::default()
         };
         for (workload, burst) in [
             (Workload::send(), 0),
             (Workload::receive(), 0),
-            (Workload::ask(), 0),
-            (Workload::ask(), 2),
-            (Workload::answer(), 0),
-            (Workload::connect_and_ask(), 0),
-            (Workload::accept_and_answer(), 0),
+            (Workload::request(), 0),
+            (Workload::request(), 2),
+            (Workload::respond(), 0),
+            (Workload::connect_and_request(), 0),
+            (Workload::accept_and_respond(), 0),
         ] {
             let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
             let address = listener.local_addr().unwrap();
             let facts = SocketFacts::default();
-            let memory = Memory::new(1 << 20, 1 << 20);
-            let buffers = Buffers::new(&half, &workload, Tcp, &facts, None, b"a", &memory);
+            let memory = BufferMemory::new(1 << 20, 1 << 20);
+            let buffers = Buffers::new(&endpoint, &workload, Tcp, &facts, None, b"a", &memory);
             let mut buffers = buffers.unwrap();
             let (stop, counters) = (Stop::new(), Counters::default());
             let limit = if workload.is_transactional() {
@@ -305,26 +320,26 @@ mod tests {
                 Limit::Bytes(SIZE as u64)
             };
             let mut job = Job {
-                body: JobBody::Loop(Loop {
+                body: JobBody::Loop(FlowLoop {
                     workload: &workload,
                     burst,
                     timing: Timing::default(),
                     datagrams: None,
-                    first: &[],
-                    watch: None,
+                    first_datagrams: &[],
+                    observer: None,
                     warm_up: Duration::ZERO,
-                    half: &half,
+                    endpoint: &endpoint,
                     buffers: &mut buffers,
-                    drain: None,
+                    drain_stop: None,
                 }),
                 limit,
                 stop: &stop,
                 counters: &counters,
             };
-            let connects = workload.connects();
+            let has_connection_per_pass = workload.connects();
             let opens = workload.body[0] == Operation::Connect;
             let (sends, receives) = (workload.sends(), workload.receives());
-            let peer = move |mut peer: TcpStream| {
+            let run_peer = move |mut peer: TcpStream| {
                 let mut seen = [0; SIZE];
                 if receives {
                     peer.write_all(b"xxxxxx").unwrap();
@@ -334,9 +349,9 @@ mod tests {
                 }
                 seen
             };
-            let (ran, seen) = std::thread::scope(|scope| {
+            let (result, seen) = std::thread::scope(|scope| {
                 if opens {
-                    let peer = scope.spawn(|| peer(listener.accept().unwrap().0));
+                    let peer = scope.spawn(|| run_peer(listener.accept().unwrap().0));
                     let mut connector = Connector::new(
                         Tcp,
                         address.into(),
@@ -350,21 +365,21 @@ mod tests {
                         true,
                     )
                     .unwrap();
-                    let ran = run(&mut job, Path::Connector(&mut connector));
-                    return (ran, peer.join().unwrap());
+                    let result = run(&mut job, JobSockets::Connector(&mut connector));
+                    return (result, peer.join().unwrap());
                 }
-                let peer = scope.spawn(move || peer(TcpStream::connect(address).unwrap()));
-                let ran = if connects {
+                let peer = scope.spawn(move || run_peer(TcpStream::connect(address).unwrap()));
+                let result = if has_connection_per_pass {
                     let listener = listener.try_clone().unwrap();
-                    let mut accepting = Accepting::new(listener.into(), None, None, None);
-                    run(&mut job, Path::Listener(&mut accepting))
+                    let mut acceptor = Acceptor::new(listener.into(), None, None, None);
+                    run(&mut job, JobSockets::Listener(&mut acceptor))
                 } else {
                     let (socket, _) = listener.accept().unwrap();
-                    run(&mut job, Flow::Connected(socket.as_fd()))
+                    run(&mut job, FlowSockets::Connected(socket.as_fd()))
                 };
-                (ran, peer.join().unwrap())
+                (result, peer.join().unwrap())
             });
-            assert_eq!(ran.ended, Ended::Count, "{workload:?}");
+            assert_eq!(result.ended, EndCause::Count, "{workload:?}");
             if sends {
                 assert_eq!(seen, *b"bbaaaa", "{workload:?}");
             }

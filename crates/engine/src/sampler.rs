@@ -10,45 +10,46 @@ use sys::option;
 
 use crate::counters::Counters;
 
-/// Most samples that are kept: more than a plot can show.
-const MOST: usize = 2000;
+/// Maximum number of samples, which is more than a plot can show.
+const MAX_SAMPLES: usize = 2000;
 
 /// Samples of counters on a time grid.
 ///
-/// A sampler has no thread and reads nothing by itself: its owner reads the counters when a sample is due, and adds
-/// the reading. The threads that count do not notice.
+/// A sampler has no thread and reads nothing by itself: its owner reads the counters when a sample
+/// is due, and adds the reading. Sampling does not slow down the threads that count.
 #[derive(Debug)]
 pub struct Sampler {
     started: Instant,
-    before: Counts,
-    last: Reading,
+    initial: Counts,
+    last: CounterReading,
     grid: Grid,
     samples: Vec<Sample>,
 }
 
 /// The sum of counters at one moment.
 #[derive(Clone, Copy, Debug)]
-pub struct Reading {
+pub struct CounterReading {
     /// The moment.
     pub at: Instant,
     /// The sum.
     pub counts: Counts,
 }
 
-/// What was counted between two readings.
+/// Difference between two readings.
 #[derive(Clone, Copy, Debug)]
-pub struct Interval {
+pub struct CounterDelta {
     /// The time between them.
     pub elapsed: Duration,
     /// The difference of their counts.
     pub counts: Counts,
 }
 
-impl Reading {
-    /// Reads counters now. Reads again if the thread was off its CPU between the clock and the last counter.
+impl CounterReading {
+    /// Reads the counters now. Reads again if the thread lost its CPU between the clock and the
+    /// last counter.
     pub fn now(counters: &[Arc<Counters>]) -> Self {
-        const AT_ONCE: Duration = Duration::from_micros(20);
-        const TRIES: u32 = 5;
+        const MAX_READ_TIME: Duration = Duration::from_micros(20);
+        const MAX_READS: u32 = 5;
         let read = || {
             let (at, mut counts) = (Instant::now(), Counts::default());
             for counters in counters {
@@ -56,19 +57,19 @@ impl Reading {
             }
             (Self { at, counts }, at.elapsed())
         };
-        let mut last = read();
-        for _ in 1..TRIES {
-            if last.1 < AT_ONCE {
+        let mut reading = read();
+        for _ in 1..MAX_READS {
+            if reading.1 < MAX_READ_TIME {
                 break;
             }
-            last = read();
+            reading = read();
         }
-        last.0
+        reading.0
     }
 
-    /// Returns what was counted after an earlier reading.
-    pub fn since(&self, earlier: &Self) -> Interval {
-        Interval {
+    /// Returns the difference to an earlier reading.
+    pub fn since(&self, earlier: &Self) -> CounterDelta {
+        CounterDelta {
             elapsed: self.at.saturating_duration_since(earlier.at),
             counts: self.counts.since(&earlier.counts),
         }
@@ -76,41 +77,42 @@ impl Reading {
 }
 
 impl Sampler {
-    /// Starts a series at `begun`, whose counts are not part of it. A sample is due each `interval` from then on.
-    pub fn new(begun: Reading, interval: Duration) -> Self {
+    /// Starts a series at the reading `start`. The samples do not include its counts. A sample is
+    /// due every `interval` from then on.
+    pub fn new(start: CounterReading, interval: Duration) -> Self {
         Self {
-            started: begun.at,
-            before: begun.counts,
-            last: begun,
+            started: start.at,
+            initial: start.counts,
+            last: start,
             grid: Grid::new(interval),
             samples: vec![Sample::default()],
         }
     }
 
-    /// Leaves out the sample that would come just before the end, if the series is expected to end after `length`.
+    /// Skips the sample just before the end, if the series is expected to end after `length`.
     #[must_use]
-    pub fn ending_after(mut self, length: Option<Duration>) -> Self {
+    pub fn with_end_after(mut self, length: Option<Duration>) -> Self {
         self.grid.expect_end(length);
         self
     }
 
-    /// When the series started.
+    /// Returns the start of the series.
     pub fn started(&self) -> Instant {
         self.started
     }
 
-    /// When the next sample is due.
-    pub fn due(&self) -> Instant {
+    /// Returns the time at which the next sample is due.
+    pub fn next_due(&self) -> Instant {
         self.started + self.grid.due
     }
 
     /// Adds a reading.
-    pub fn add(&mut self, reading: Reading) {
+    pub fn add(&mut self, reading: CounterReading) {
         self.last = reading;
-        let Interval { elapsed, counts } = self.total();
-        self.grid.pass(elapsed);
-        if self.samples.len() == MOST {
-            thin(&mut self.samples);
+        let CounterDelta { elapsed, counts } = self.total_delta();
+        self.grid.advance_past(elapsed);
+        if self.samples.len() == MAX_SAMPLES {
+            drop_every_second(&mut self.samples);
         }
         // Two readings at one time are one sample.
         self.samples.pop_if(|last| last.at == elapsed);
@@ -125,19 +127,20 @@ impl Sampler {
 
     /// Skips the samples that are due until `now`.
     pub fn skip(&mut self, now: Instant) {
-        self.grid.pass(now.saturating_duration_since(self.started));
+        self.grid
+            .advance_past(now.saturating_duration_since(self.started));
     }
 
-    /// The last reading.
-    pub fn last(&self) -> &Reading {
+    /// Returns the last reading.
+    pub fn last_reading(&self) -> &CounterReading {
         &self.last
     }
 
-    /// What was counted from the start of the series to the last reading.
-    pub fn total(&self) -> Interval {
-        self.last.since(&Reading {
+    /// Returns the difference between the start of the series and the last reading.
+    pub fn total_delta(&self) -> CounterDelta {
+        self.last.since(&CounterReading {
             at: self.started,
-            counts: self.before,
+            counts: self.initial,
         })
     }
 
@@ -147,21 +150,22 @@ impl Sampler {
     }
 }
 
-/// Samples counters until `ended` hangs up: from the last reading before they move to `length` later. `seen` gets
-/// each reading, and the sample that was made of it.
+/// Samples counters until `ended` hangs up. The series starts with the last reading before the
+/// counters change, and ends `length` later. `on_reading` receives each reading, and its sample if
+/// it has one.
 pub fn sample_until(
     ended: &Receiver<()>,
     counters: &[Arc<Counters>],
     interval: Duration,
     length: Option<Duration>,
-    mut seen: impl FnMut(&Reading, Option<&mut Sample>),
+    mut on_reading: impl FnMut(&CounterReading, Option<&mut Sample>),
 ) -> Vec<Sample> {
-    let mut sampler = Sampler::new(Reading::now(counters), interval);
+    let mut sampler = Sampler::new(CounterReading::now(counters), interval);
     let mut has_moved = false;
-    while ended.recv_timeout(sampler.due().saturating_duration_since(Instant::now()))
+    while ended.recv_timeout(sampler.next_due().saturating_duration_since(Instant::now()))
         == Err(RecvTimeoutError::Timeout)
     {
-        let reading = Reading::now(counters);
+        let reading = CounterReading::now(counters);
         let Counts { transactions, .. } = reading.counts;
         has_moved |= transactions > 0 || reading.counts.bytes() > 0;
         let is_within = length.is_none_or(|length| reading.at <= sampler.started() + length);
@@ -171,7 +175,7 @@ pub fn sample_until(
             (true, false) => sampler.skip(reading.at),
         }
         let last = sampler.samples.last_mut();
-        seen(&reading, last.filter(|_| has_moved && is_within));
+        on_reading(&reading, last.filter(|_| has_moved && is_within));
     }
     if has_moved {
         sampler.samples
@@ -180,7 +184,7 @@ pub fn sample_until(
     }
 }
 
-/// Returns what TCP_INFO says of a connection now; `None` of what is no TCP.
+/// Returns the current TCP_INFO of a connection; `None` if the socket is not TCP.
 pub fn path_sample(socket: BorrowedFd<'_>) -> Option<PathSample> {
     let info = option::tcp_info(socket).ok()?;
     let micros = |micros: u32| Some(Duration::from_micros(micros.into()));
@@ -197,7 +201,7 @@ pub fn path_sample(socket: BorrowedFd<'_>) -> Option<PathSample> {
 }
 
 /// Drops every second sample. The rest is as accurate, because samples are cumulative.
-fn thin(samples: &mut Vec<Sample>) {
+fn drop_every_second(samples: &mut Vec<Sample>) {
     let mut is_kept = false;
     samples.retain(|_| {
         is_kept = !is_kept;
@@ -210,7 +214,7 @@ fn thin(samples: &mut Vec<Sample>) {
 struct Grid {
     interval: Duration,
     due: Duration,
-    /// When the series will end: the sample that is due about then is not taken on the grid.
+    /// Expected end of the series. The sample that is due about then is skipped.
     end: Option<Duration>,
 }
 
@@ -225,16 +229,16 @@ impl Grid {
 
     fn expect_end(&mut self, end: Option<Duration>) {
         self.end = end;
-        self.pass(Duration::ZERO);
+        self.advance_past(Duration::ZERO);
     }
 
-    /// Moves on to the first time on the grid after `now`: lateness does not add up.
-    fn pass(&mut self, now: Duration) {
+    /// Advances to the first time on the grid after `now`. Lateness does not accumulate.
+    fn advance_past(&mut self, now: Duration) {
         let intervals = now.as_nanos() / self.interval.as_nanos().max(1) + 1;
         let intervals = u32::try_from(intervals).unwrap_or(u32::MAX);
         self.due = self.interval.saturating_mul(intervals);
-        let is_the_end = |end: Duration| self.due + self.interval / 10 >= end;
-        if self.end.is_some_and(is_the_end) {
+        let is_close_to_end = |end: Duration| self.due + self.interval / 10 >= end;
+        if self.end.is_some_and(is_close_to_end) {
             self.due += self.interval;
             self.end = None;
         }
@@ -247,28 +251,28 @@ mod tests {
 
     #[test]
     fn a_long_series_has_its_start_and_its_end() {
-        let before = Counts {
+        let initial = Counts {
             operations: 7,
             ..Counts::default()
         };
-        let begun = Reading {
+        let start = CounterReading {
             at: Instant::now(),
-            counts: before,
+            counts: initial,
         };
-        let mut sampler = Sampler::new(begun, Duration::from_secs(1));
-        for second in 0..3 * MOST as u64 {
+        let mut sampler = Sampler::new(start, Duration::from_secs(1));
+        for second in 0..3 * MAX_SAMPLES as u64 {
             let counts = Counts {
                 operations: 7 + second,
                 ..Counts::default()
             };
-            let at = begun.at + Duration::from_secs(second);
-            sampler.add(Reading { at, counts });
-            assert_eq!(sampler.due(), at + Duration::from_secs(1));
+            let at = start.at + Duration::from_secs(second);
+            sampler.add(CounterReading { at, counts });
+            assert_eq!(sampler.next_due(), at + Duration::from_secs(1));
         }
-        let end = 3 * MOST as u64 - 1;
-        assert_eq!(sampler.total().counts.operations, end);
+        let end = 3 * MAX_SAMPLES as u64 - 1;
+        assert_eq!(sampler.total_delta().counts.operations, end);
         let kept = sampler.samples();
-        assert!((MOST / 2..=MOST).contains(&kept.len()));
+        assert!((MAX_SAMPLES / 2..=MAX_SAMPLES).contains(&kept.len()));
         assert_eq!(kept[0], Sample::default());
         let last = kept[kept.len() - 1];
         assert_eq!((last.at.as_secs(), last.operations), (end, end));
@@ -277,7 +281,7 @@ mod tests {
 
     #[rustfmt::skip]
     #[test]
-    fn the_grid_skips_what_is_past_and_what_the_end_will_have() {
+    fn the_grid_skips_past_times_and_the_one_before_the_end() {
         let ms = Duration::from_millis;
         // Interval, end, times at which samples were taken → times that were due.
         for (interval, end, taken, due) in [
@@ -292,7 +296,7 @@ mod tests {
             grid.expect_end(end.map(ms));
             let mut seen = vec![grid.due];
             for at in taken {
-                grid.pass(ms(*at));
+                grid.advance_past(ms(*at));
                 seen.push(grid.due);
             }
             let due: Vec<_> = due.iter().map(|at| ms(*at)).collect();

@@ -1,136 +1,143 @@
-//! Data sockets: opened with what the plan asks for and no more, and asked what the kernel gave.
+//! Data sockets: opens them with the plan's options, and reads the settings that the kernel
+//! applied.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 
-use model::{Refused, SocketFacts, SocketOptions, Transport};
+use model::{RefusedSetting, SocketFacts, SocketOptions, Transport};
 use sys::call::Error;
 use sys::option::{self, TcpOption};
 use sys::{Address, Protocol, Socket, Type};
 
-/// Which end of a connection a socket is.
+/// Role of a socket in a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
-    /// It connects, or sends first.
+    /// The end that connects, or sends first.
     Initiator,
-    /// It listens, or receives first.
+    /// The end that listens, or receives first.
     Listener,
 }
 
-/// A data socket that could not be had as it was asked for.
+/// An error while a data socket is opened or configured.
 #[derive(Debug, thiserror::Error)]
 pub enum SocketError {
-    /// The kernel knows no such sockets.
-    #[error("this kernel has no {}: it needs {}", transport.name(), transport.needs())]
+    /// The kernel does not support the transport.
+    #[error("this kernel has no {}: it needs {}", transport.name(), transport.requirement())]
     Missing {
-        /// What it lacks.
+        /// The unsupported transport.
         transport: Transport,
-        /// Its words for that.
+        /// The system's error.
         error: io::Error,
     },
-    /// Something was refused.
-    #[error("could not {what}: {}", sys::describe(error))]
+    /// The kernel refused an operation.
+    #[error("could not {action}: {}", sys::describe(error))]
     Refused {
-        /// What it was: opening, binding, or an option by its name.
-        what: &'static str,
-        /// Why, by the system.
+        /// The operation: opening, binding, or setting a named option.
+        action: &'static str,
+        /// The system's error.
         error: io::Error,
     },
 }
 
 impl SocketError {
-    /// What was done.
-    pub fn what(&self) -> &'static str {
+    /// Returns the operation that failed.
+    pub fn action(&self) -> &'static str {
         match self {
             Self::Missing { .. } => "open it",
-            Self::Refused { what, .. } => what,
+            Self::Refused { action, .. } => action,
         }
     }
 
-    /// The system's word for it.
+    /// Returns the system's error.
     pub fn error(&self) -> &io::Error {
         match self {
             Self::Missing { error, .. } | Self::Refused { error, .. } => error,
         }
     }
 
-    /// The system's error number.
+    /// Returns the system's error number.
     pub fn errno(&self) -> i32 {
         self.error()
             .raw_os_error()
             .unwrap_or(Error::INVAL.raw_os_error())
     }
 
-    fn of_open(transport: Transport, error: io::Error) -> Self {
-        // Multipath TCP that is turned off is "protocol not available".
-        let missing = [
+    fn from_open_error(transport: Transport, error: io::Error) -> Self {
+        // If Multipath TCP is disabled, the error is ENOPROTOOPT.
+        let unsupported = [
             Error::PROTONOSUPPORT,
             Error::SOCKTNOSUPPORT,
             Error::AFNOSUPPORT,
             Error::NOPROTOOPT,
         ];
         let errno = error.raw_os_error();
-        if missing
+        if unsupported
             .iter()
             .any(|code| Some(code.raw_os_error()) == errno)
         {
             return Self::Missing { transport, error };
         }
         Self::Refused {
-            what: "open it",
+            action: "open it",
             error,
         }
     }
 }
 
-fn named<T>(what: &'static str, result: io::Result<T>) -> Result<T, SocketError> {
-    result.map_err(|error| SocketError::Refused { what, error })
+/// Adds the operation to an error.
+fn with_action<T>(action: &'static str, result: io::Result<T>) -> Result<T, SocketError> {
+    result.map_err(|error| SocketError::Refused { action, error })
 }
 
-/// A data socket with the facts of its start.
+/// A data socket with its settings at the start.
 #[derive(Debug)]
 pub struct DataSocket {
-    /// The socket, bound; a [`Role::Listener`]'s does not listen yet.
+    /// The bound socket; with [`Role::Listener`] it does not listen yet.
     pub socket: Socket,
-    /// Over what it moves data.
+    /// Its transport.
     pub transport: Transport,
-    /// What the kernel gave it.
+    /// Settings that the kernel applied.
     pub facts: SocketFacts,
-    /// Options that the kernel refused and that a test can do without.
-    pub refused: Vec<Refused>,
+    /// Options that the kernel refused and that a test does not require.
+    pub refused: Vec<RefusedSetting>,
 }
 
 impl DataSocket {
-    /// Opens a socket and reads back what it got.
+    /// Opens a socket and reads its settings.
     pub fn open(
         transport: Transport,
         bind: &Address,
         options: &SocketOptions,
         role: Role,
     ) -> Result<Self, SocketError> {
-        let (socket, refused) = socket_and_refusals(transport, bind, options, role)?;
+        let (socket, refused) = open_with_refusals(transport, bind, options, role)?;
         Ok(Self::with_facts(socket, transport, bind.is_ipv6(), refused))
     }
 
-    /// Takes a connection that was accepted without any options, as one listener has those of all tests: sets them now.
-    pub fn of_accepted(
+    /// Wraps an accepted connection and sets its options. A listener shared by all tests sets none.
+    pub fn from_accepted(
         socket: Socket,
         transport: Transport,
         options: &SocketOptions,
     ) -> Result<Self, SocketError> {
-        let local = named("read the address of it", Address::of(&socket))?;
-        // A mapped address is one of IPv4; Multipath TCP refuses options of IPv6.
-        let v6 = local.ip().is_some_and(|ip| ip.to_canonical().is_ipv6());
-        let refused = apply(&socket, transport, options, Role::Initiator, v6)?;
-        Ok(Self::with_facts(socket, transport, v6, refused))
+        let local = with_action("read the address of it", Address::local(&socket))?;
+        // A mapped address is an IPv4 address, for which Multipath TCP refuses IPv6 options.
+        let is_ipv6 = local.ip().is_some_and(|ip| ip.to_canonical().is_ipv6());
+        let refused = apply_options(&socket, transport, options, Role::Initiator, is_ipv6)?;
+        Ok(Self::with_facts(socket, transport, is_ipv6, refused))
     }
 
-    fn with_facts(socket: Socket, transport: Transport, v6: bool, refused: Vec<Refused>) -> Self {
+    fn with_facts(
+        socket: Socket,
+        transport: Transport,
+        is_ipv6: bool,
+        refused: Vec<RefusedSetting>,
+    ) -> Self {
         let (send, receive) = buffer_sizes(&socket);
         let facts = SocketFacts {
             send_buffer_bytes: send,
             receive_buffer_bytes: receive,
-            no_delay: no_delay(&socket, transport),
+            no_delay: read_no_delay(&socket, transport),
             send_window_frames: option::llc_send_window(socket.as_fd())
                 .ok()
                 .filter(|_| transport == Transport::LlcStream),
@@ -143,7 +150,7 @@ impl DataSocket {
             priority: option::priority(socket.as_fd()).ok(),
             type_of_service: transport
                 .has_ip()
-                .then(|| option::type_of_service(socket.as_fd(), v6).ok())
+                .then(|| option::type_of_service(socket.as_fd(), is_ipv6).ok())
                 .flatten(),
             ..SocketFacts::default()
         };
@@ -155,19 +162,21 @@ impl DataSocket {
         }
     }
 
-    /// Adds to the first facts those of `connection`, or of the one socket, at the end of a run: buffers as they have
-    /// grown, dropped datagrams, and for TCP its segment size, retransmissions and congestion control.
+    /// Returns the settings at the start, with those of `connection` at the end of a run.
+    ///
+    /// These are the buffer sizes and dropped datagrams, and for TCP the segment size,
+    /// retransmissions and congestion control. `connection` may be this socket.
     pub fn facts_at_end(&self, connection: &Socket) -> SocketFacts {
         let (socket, transport, mut facts) = (connection, self.transport, self.facts.clone());
         (facts.send_buffer_end_bytes, facts.receive_buffer_end_bytes) = buffer_sizes(socket);
-        facts.dropped = dropped(socket, transport);
+        facts.dropped = dropped_datagrams(socket, transport);
         if !transport.has_tcp_options() {
             return facts;
         }
         if transport == Transport::Mptcp {
             facts.multipath = option::is_multipath(socket.as_fd()).ok();
         }
-        facts.max_segment_bytes = option::max_segment(socket.as_fd()).ok();
+        facts.max_segment_bytes = option::max_segment_bytes(socket.as_fd()).ok();
         facts.retransmits = option::retransmits(socket.as_fd()).ok();
         facts.congestion_control = socket.tcp_congestion().ok().map(|name| {
             let name = name.split(|byte| *byte == 0).next().unwrap_or_default();
@@ -177,93 +186,102 @@ impl DataSocket {
     }
 }
 
-/// Opens and binds a socket. A listener's port that is taken is replaced by one that the kernel picks;
-/// the caller sees which. An option that the kernel refuses is an error, but for the priority and the
-/// congestion control: [`DataSocket`] has their refusals.
-pub fn data_socket(
+/// Opens and binds a socket.
+///
+/// If a listener's port is in use, the kernel chooses another; the caller reads it from the socket.
+/// A refused option is an error. A refused priority or congestion control is not:
+/// [`DataSocket::refused`] lists these.
+pub fn open_data_socket(
     transport: Transport,
     bind: &Address,
     options: &SocketOptions,
     role: Role,
 ) -> Result<Socket, SocketError> {
-    socket_and_refusals(transport, bind, options, role).map(|(socket, _)| socket)
+    open_with_refusals(transport, bind, options, role).map(|(socket, _)| socket)
 }
 
-fn socket_and_refusals(
+/// Opens and binds a socket; also returns the options that the kernel refused.
+fn open_with_refusals(
     transport: Transport,
     bind: &Address,
     options: &SocketOptions,
     role: Role,
-) -> Result<(Socket, Vec<Refused>), SocketError> {
-    let (socket, refused) = unbound(transport, bind, options, role)?;
+) -> Result<(Socket, Vec<RefusedSetting>), SocketError> {
+    let (socket, refused) = open_unbound(transport, bind, options, role)?;
     if bind.port() != 0 && transport.has_connections() {
-        // A port may be asked for again at once, while old connections linger. Datagram sockets leave
-        // nothing behind, and two that are marked share a port: the later one gets the other's data.
-        named("set SO_REUSEADDR", socket.set_reuse_address(true))?;
+        // Allows a port whose old connections are in TIME_WAIT. Datagram sockets have no such
+        // state; with SO_REUSEADDR two of them share a port, and the later one receives the other's
+        // data.
+        with_action("set SO_REUSEADDR", socket.set_reuse_address(true))?;
     }
     match role {
-        // The kernel binds it to what the route and the port range say when it connects.
+        // connect(2) chooses the address by the route, and the port from the local port range.
         Role::Initiator
             if transport.has_connections() && bind.is_wildcard() && bind.port() == 0 => {}
-        Role::Initiator => named("bind it", bind_to(&socket, bind))?,
-        Role::Listener => named("bind it", bind_listener(&socket, bind))?,
+        Role::Initiator => with_action("bind it", bind_to(&socket, bind))?,
+        Role::Listener => with_action("bind it", bind_listener(&socket, bind))?,
     }
     Ok((socket, refused))
 }
 
-/// Opens a datagram socket that has no peer, for as long as it is open. A peer gets a socket of its own at the
-/// same address by [`datagram_branch`].
-pub fn datagram_listener(
+/// Opens an unconnected datagram socket. [`open_datagram_branch`] opens a connected socket for one
+/// peer at the same address.
+pub fn open_datagram_listener(
     transport: Transport,
     bind: &Address,
     options: &SocketOptions,
 ) -> Result<Socket, SocketError> {
-    // An error of what a branch has sent would be reported to it, once the branch is closed.
-    let (socket, _) = unbound(transport, bind, options, Role::Listener)?;
-    named(
+    // With `Role::Initiator`, which enables ICMP errors, it would receive those of closed branches.
+    let (socket, _) = open_unbound(transport, bind, options, Role::Listener)?;
+    with_action(
         "set SO_ATTACH_REUSEPORT_CBPF",
-        option::set_first_of_address(socket.as_fd()),
+        option::set_default_receiver(socket.as_fd()),
     )?;
-    named("bind it", bind_to(&socket, bind))?;
+    with_action("bind it", bind_to(&socket, bind))?;
     Ok(socket)
 }
 
-/// Opens a socket at the address and port `bind` of a [`datagram_listener`], connected to `peer`. From then on
-/// `peer`'s datagrams come here; those that came before are in the listener's queue, and so is everybody else's.
-pub fn datagram_branch(
+/// Opens a socket at the address `bind` of an [`open_datagram_listener`] socket, connected to
+/// `peer`.
+///
+/// It receives the later datagrams of `peer`. The earlier ones, and those of other peers, are in
+/// the listener's queue.
+pub fn open_datagram_branch(
     (listener, bind): (&Socket, &Address),
     transport: Transport,
     peer: &Address,
     options: &SocketOptions,
 ) -> Result<Socket, SocketError> {
-    let (socket, _) = unbound(transport, bind, options, Role::Initiator)?;
-    let share = |is_shared| named("set SO_REUSEPORT", listener.set_reuse_port(is_shared));
-    named("set SO_REUSEPORT", socket.set_reuse_port(true))?;
-    share(true)?;
-    let connected = named("bind it", bind_to(&socket, bind)).and_then(|()| {
-        let peer = named("connect it", peer.to_kernel())?;
-        named("connect it", socket.connect(&peer))
+    let (socket, _) = open_unbound(transport, bind, options, Role::Initiator)?;
+    let set_shared =
+        |is_shared| with_action("set SO_REUSEPORT", listener.set_reuse_port(is_shared));
+    with_action("set SO_REUSEPORT", socket.set_reuse_port(true))?;
+    set_shared(true)?;
+    let connected = with_action("bind it", bind_to(&socket, bind)).and_then(|()| {
+        let peer = with_action("connect it", peer.to_kernel())?;
+        with_action("connect it", socket.connect(&peer))
     });
-    // Without this, nobody else gets the port, and the kernel finds the connected socket faster.
-    share(false)?;
+    // Clearing it keeps other sockets from the port, and the kernel's lookup is faster.
+    set_shared(false)?;
     connected.map(|()| socket)
 }
 
-fn unbound(
+/// Opens a socket and sets its options, but does not bind it.
+fn open_unbound(
     transport: Transport,
     bind: &Address,
     options: &SocketOptions,
     role: Role,
-) -> Result<(Socket, Vec<Refused>), SocketError> {
-    let (kind, protocol) = kind(transport);
+) -> Result<(Socket, Vec<RefusedSetting>), SocketError> {
+    let (kind, protocol) = type_and_protocol(transport);
     let socket = Socket::new(bind.domain(), kind, protocol)
-        .map_err(|error| SocketError::of_open(transport, error))?;
-    let refused = apply(&socket, transport, options, role, bind.is_ipv6())?;
+        .map_err(|error| SocketError::from_open_error(transport, error))?;
+    let refused = apply_options(&socket, transport, options, role, bind.is_ipv6())?;
     Ok((socket, refused))
 }
 
-/// The socket's type and protocol.
-fn kind(transport: Transport) -> (Type, Option<Protocol>) {
+/// Returns the socket's type and protocol.
+fn type_and_protocol(transport: Transport) -> (Type, Option<Protocol>) {
     match transport {
         Transport::Tcp => (Type::STREAM, Some(Protocol::TCP)),
         Transport::Mptcp => (Type::STREAM, Some(Protocol::MPTCP)),
@@ -277,159 +295,158 @@ fn kind(transport: Transport) -> (Type, Option<Protocol>) {
     }
 }
 
-/// Binds to the address and port that were asked for. Falls back to another port if that one is taken, and to any
-/// address if that one is not this host's (it may be what a NAT shows of it). Fails if this process may not have the
-/// port.
-fn bind_listener(socket: &Socket, asked: &Address) -> io::Result<()> {
-    let elsewhere = |address: Address| {
+/// Binds to the requested address and port.
+///
+/// Falls back to another port if that one is in use, and to any address if that one is not local
+/// (it may be the outer address of a NAT). Fails if this process has no permission for the port.
+fn bind_listener(socket: &Socket, requested: &Address) -> io::Result<()> {
+    let or_bind_to = |address: Address| {
         move |error: io::Error| match error.kind() {
             io::ErrorKind::PermissionDenied => Err(error),
             _ => bind_to(socket, &address),
         }
     };
-    bind_to(socket, asked)
-        .or_else(elsewhere(asked.with_any_port()))
-        .or_else(elsewhere(asked.anywhere()))
-        .or_else(elsewhere(asked.anywhere().with_any_port()))
+    bind_to(socket, requested)
+        .or_else(or_bind_to(requested.with_any_port()))
+        .or_else(or_bind_to(requested.with_any_host()))
+        .or_else(or_bind_to(requested.with_any_host().with_any_port()))
 }
 
 fn bind_to(socket: &Socket, address: &Address) -> io::Result<()> {
     socket.bind(&address.to_kernel()?)
 }
 
-fn apply(
+/// Sets the options; returns those that were refused but are not required.
+fn apply_options(
     socket: &Socket,
     transport: Transport,
     options: &SocketOptions,
     role: Role,
-    v6: bool,
-) -> Result<Vec<Refused>, SocketError> {
+    is_ipv6: bool,
+) -> Result<Vec<RefusedSetting>, SocketError> {
+    let fd = socket.as_fd();
     let mut refused = Vec::new();
-    let tcp = transport.has_tcp_options();
-    let datagrams = !transport.has_connections();
+    let has_tcp_options = transport.has_tcp_options();
+    let is_datagram = !transport.has_connections();
     if let Some(bytes) = options.send_buffer_bytes {
-        named("set SO_SNDBUF", socket.set_send_buffer_size(bytes as usize))?;
+        with_action("set SO_SNDBUF", socket.set_send_buffer_size(bytes as usize))?;
     }
     if let Some(bytes) = options.receive_buffer_bytes {
-        named("set SO_RCVBUF", socket.set_recv_buffer_size(bytes as usize))?;
+        with_action("set SO_RCVBUF", socket.set_recv_buffer_size(bytes as usize))?;
     }
-    if options.no_delay && tcp {
-        named("set TCP_NODELAY", socket.set_tcp_nodelay(true))?;
+    if options.no_delay && has_tcp_options {
+        with_action("set TCP_NODELAY", socket.set_tcp_nodelay(true))?;
     }
     if transport == Transport::SctpMany && role == Role::Listener {
-        named(
-            "set SCTP_EVENTS",
-            option::set_association_events(socket.as_fd()),
-        )?;
+        with_action("set SCTP_EVENTS", option::set_association_events(fd))?;
     }
     if transport == Transport::LlcStream {
-        let _ = option::force_receive_buffer(socket.as_fd(), WINDOW_BYTES);
-        set_windows(socket, options)?;
+        let _ = option::force_receive_buffer(fd, LLC_WINDOW_BYTES);
+        set_llc_windows(socket, options)?;
     }
     match transport {
         Transport::Sctp | Transport::SctpMany if options.no_delay => {
-            named(
-                "set SCTP_NODELAY",
-                option::set_sctp_no_delay(socket.as_fd()),
-            )?;
+            with_action("set SCTP_NODELAY", option::set_sctp_no_delay(fd))?;
         }
         Transport::Dccp => prepare_dccp(socket)?,
         _ => {}
     }
-    apply_path(socket, transport, options, v6)?;
-    if let Some(bytes) = options.max_segment_bytes.filter(|_| tcp) {
-        named("set TCP_MAXSEG", socket.set_tcp_mss(bytes))?;
+    apply_path_options(socket, transport, options, is_ipv6)?;
+    if let Some(bytes) = options.max_segment_bytes.filter(|_| has_tcp_options) {
+        with_action("set TCP_MAXSEG", socket.set_tcp_mss(bytes))?;
     }
-    if options.cork && tcp {
-        named("set TCP_CORK", socket.set_tcp_cork(true))?;
+    if options.cork && has_tcp_options {
+        with_action("set TCP_CORK", socket.set_tcp_cork(true))?;
     }
     if options.keep_alive {
-        named("set SO_KEEPALIVE", socket.set_keepalive(true))?;
+        with_action("set SO_KEEPALIVE", socket.set_keepalive(true))?;
     }
     if options.dont_route {
-        named("set SO_DONTROUTE", option::set_dont_route(socket.as_fd()))?;
+        with_action("set SO_DONTROUTE", option::set_dont_route(fd))?;
     }
     if let Some(tos) = options.type_of_service.filter(|_| transport.has_ip()) {
-        named(
-            "set IP_TOS",
-            option::set_type_of_service(socket.as_fd(), v6, tos),
-        )?;
+        with_action("set IP_TOS", option::set_type_of_service(fd, is_ipv6, tos))?;
     }
     if let Some(priority) = options.priority {
-        // After the type of service, which sets a priority of its own: ip(7).
-        let set = option::set_priority(socket.as_fd(), priority);
-        refused.extend(refusal("SO_PRIORITY", &priority, set));
+        // After the type of service, which also sets the priority: ip(7).
+        let result = option::set_priority(fd, priority);
+        refused.extend(refused_setting("SO_PRIORITY", &priority, result));
     }
-    if let Some(algorithm) = options.congestion_control.as_deref().filter(|_| tcp) {
-        let set = socket.set_tcp_congestion(algorithm.as_bytes());
-        refused.extend(refusal("TCP_CONGESTION", &algorithm, set));
+    if let Some(algorithm) = options
+        .congestion_control
+        .as_deref()
+        .filter(|_| has_tcp_options)
+    {
+        let result = socket.set_tcp_congestion(algorithm.as_bytes());
+        refused.extend(refused_setting("TCP_CONGESTION", &algorithm, result));
     }
     if let Some(timeout) = options
         .receive_timeout
         .filter(|_| transport.has_datagrams())
     {
-        named("set SO_RCVTIMEO", socket.set_read_timeout(Some(timeout)))?;
+        with_action("set SO_RCVTIMEO", socket.set_read_timeout(Some(timeout)))?;
     }
     if options.debug {
-        named("set SO_DEBUG", option::set_debug(socket.as_fd()))?;
+        with_action("set SO_DEBUG", option::set_debug(fd))?;
     }
     if let Some(ttl) = options
         .multicast_ttl
-        .filter(|_| datagrams && transport.has_ip())
+        .filter(|_| is_datagram && transport.has_ip())
     {
-        named(
+        with_action(
             "set IP_MULTICAST_TTL",
-            option::set_multicast_ttl(socket.as_fd(), v6, ttl),
+            option::set_multicast_ttl(fd, is_ipv6, ttl),
         )?;
     }
-    if datagrams && transport.has_ip() && role == Role::Initiator {
-        // Else an overflow of the interface's queue is silent, and loss would look like the path's.
-        let _ = option::set_receive_errors(socket.as_fd(), v6);
+    if is_datagram && transport.has_ip() && role == Role::Initiator {
+        // Otherwise an overflow of the interface's queue is not reported and looks like loss on the
+        // path.
+        let _ = option::set_receive_errors(fd, is_ipv6);
     }
     if let Some(seconds) = options
         .defer_accept_seconds
-        .filter(|_| tcp && role == Role::Listener)
+        .filter(|_| has_tcp_options && role == Role::Listener)
     {
-        named(
+        with_action(
             "set TCP_DEFER_ACCEPT",
-            option::set_defer_accept(socket.as_fd(), seconds),
+            option::set_defer_accept(fd, seconds),
         )?;
     }
-    if options.fast_open && tcp {
-        let set = match role {
-            Role::Listener => option::set_fast_open(socket.as_fd(), 128),
-            Role::Initiator => option::set_fast_open_connect(socket.as_fd()),
+    if options.fast_open && has_tcp_options {
+        let result = match role {
+            Role::Listener => option::set_fast_open(fd, 128),
+            Role::Initiator => option::set_fast_open_connect(fd),
         };
-        named("set TCP_FASTOPEN", set)?;
+        with_action("set TCP_FASTOPEN", result)?;
     }
     Ok(refused)
 }
 
-/// Sets a device, a pace and fragmentation, and TCP's numbers.
-fn apply_path(
+/// Sets the device, the pacing rate, fragmentation, and numeric TCP options.
+fn apply_path_options(
     socket: &Socket,
     transport: Transport,
     options: &SocketOptions,
-    v6: bool,
+    is_ipv6: bool,
 ) -> Result<(), SocketError> {
     if let Some(device) = &options.device {
-        let set = socket.bind_device(Some(device.as_bytes()));
-        named("set SO_BINDTODEVICE", set)?;
+        let result = socket.bind_device(Some(device.as_bytes()));
+        with_action("set SO_BINDTODEVICE", result)?;
     }
     let is_sctp = matches!(transport, Transport::Sctp | Transport::SctpMany);
     if let Some(bytes) = options.max_segment_bytes.filter(|_| is_sctp) {
-        let set = sys::sctp::set_max_fragment(socket.as_fd(), bytes);
-        named("set SCTP_MAXSEG", set)?;
+        let result = sys::sctp::set_max_fragment(socket.as_fd(), bytes);
+        with_action("set SCTP_MAXSEG", result)?;
     }
     if let Some(rate) = options.max_pacing_bytes_per_second {
-        let set = option::set_max_pacing_rate(socket.as_fd(), rate);
-        named("set SO_MAX_PACING_RATE", set)?;
+        let result = option::set_max_pacing_rate(socket.as_fd(), rate);
+        with_action("set SO_MAX_PACING_RATE", result)?;
     }
     if options.do_not_fragment && transport.has_ip() {
-        let set = option::set_do_not_fragment(socket.as_fd(), v6);
-        named("set IP_MTU_DISCOVER", set)?;
+        let result = option::set_do_not_fragment(socket.as_fd(), is_ipv6);
+        with_action("set IP_MTU_DISCOVER", result)?;
     }
-    for (name, asked) in [
+    for (name, requested) in [
         (TcpOption::UserTimeoutMs, options.user_timeout_ms),
         (TcpOption::WindowClampBytes, options.window_clamp_bytes),
         (
@@ -438,35 +455,41 @@ fn apply_path(
         ),
         (TcpOption::QuickAck, options.quick_ack.then_some(1)),
     ] {
-        if let Some(value) = asked.filter(|_| transport.has_tcp_options()) {
-            let set = option::set_tcp(socket.as_fd(), name, value);
-            named(name.call(), set)?;
+        if let Some(value) = requested.filter(|_| transport.has_tcp_options()) {
+            let result = option::set_tcp(socket.as_fd(), name, value);
+            with_action(name.operation(), result)?;
         }
     }
     Ok(())
 }
 
-fn refusal(setting: &str, asked: &impl ToString, set: io::Result<()>) -> Option<Refused> {
-    let error = set.err()?;
-    Some(Refused {
+fn refused_setting(
+    setting: &str,
+    requested: &impl ToString,
+    result: io::Result<()>,
+) -> Option<RefusedSetting> {
+    let error = result.err()?;
+    Some(RefusedSetting {
         setting: setting.to_owned(),
-        asked: asked.to_string(),
-        why: sys::describe(&error),
+        requested: requested.to_string(),
+        reason: sys::describe(&error),
     })
 }
 
-/// Both ends name the same service, or the connection is refused: RFC 4340, section 8.1.2.
+/// Sets the DCCP service code and queue. Both ends need the same service code, or the connection is
+/// refused: RFC 4340, section 8.1.2.
 fn prepare_dccp(socket: &Socket) -> Result<(), SocketError> {
     let service = u32::from_be_bytes(*b"linr").to_be();
-    named("set DCCP_SOCKOPT_SERVICE", socket.set_dccp_service(service))?;
-    // With a queue of its own length a blocking send is EAGAIN; without, the socket's buffer bounds it.
-    named(
+    with_action("set DCCP_SOCKOPT_SERVICE", socket.set_dccp_service(service))?;
+    // With a queue limit, blocking sends fail with EAGAIN; without one, the send buffer limits the
+    // queue.
+    with_action(
         "set DCCP_SOCKOPT_QPOLICY_TXQLEN",
         socket.set_dccp_qpolicy_txqlen(0),
     )
 }
 
-fn no_delay(socket: &Socket, transport: Transport) -> Option<bool> {
+fn read_no_delay(socket: &Socket, transport: Transport) -> Option<bool> {
     let on = match transport {
         Transport::Sctp | Transport::SctpMany => option::sctp_no_delay(socket.as_fd()),
         _ if transport.has_tcp_options() => socket.tcp_nodelay(),
@@ -475,9 +498,11 @@ fn no_delay(socket: &Socket, transport: Transport) -> Option<bool> {
     Some(on.unwrap_or(false))
 }
 
-/// What an accepted connection of the logical link control has not from its listener: the windows, and
-/// room for a whole window, as Linux acknowledges what then finds no room.
-pub fn prepare_accepted(
+/// Sets the options that an accepted LLC connection does not inherit from its listener.
+///
+/// These are the windows, and a receive buffer for a full window: Linux acknowledges frames that it
+/// then drops because the buffer is full.
+pub fn prepare_accepted_llc(
     socket: &Socket,
     transport: Transport,
     options: &SocketOptions,
@@ -485,23 +510,23 @@ pub fn prepare_accepted(
     if transport != Transport::LlcStream {
         return Ok(());
     }
-    // More than the limit that users have needs a privilege, and so does such a socket.
-    let _ = option::force_receive_buffer(socket.as_fd(), WINDOW_BYTES);
-    set_windows(socket, options)
+    // Exceeding the user limit requires a privilege, which LLC sockets require anyway.
+    let _ = option::force_receive_buffer(socket.as_fd(), LLC_WINDOW_BYTES);
+    set_llc_windows(socket, options)
 }
 
-/// 127 frames of 9000 bytes, as the kernel accounts for them.
-const WINDOW_BYTES: u32 = 4 << 20;
+/// Receive buffer for 127 frames of 9000 bytes, including the kernel's overhead.
+const LLC_WINDOW_BYTES: u32 = 4 << 20;
 
-fn set_windows(socket: &Socket, options: &SocketOptions) -> Result<(), SocketError> {
+fn set_llc_windows(socket: &Socket, options: &SocketOptions) -> Result<(), SocketError> {
     if let Some(frames) = options.send_window_frames {
-        named(
+        with_action(
             "set LLC_OPT_TX_WIN",
             option::set_llc_send_window(socket.as_fd(), frames),
         )?;
     }
     if let Some(frames) = options.receive_window_frames {
-        named(
+        with_action(
             "set LLC_OPT_RX_WIN",
             option::set_llc_receive_window(socket.as_fd(), frames),
         )?;
@@ -509,7 +534,7 @@ fn set_windows(socket: &Socket, options: &SocketOptions) -> Result<(), SocketErr
     Ok(())
 }
 
-/// SO_SNDBUF and SO_RCVBUF as the kernel has them.
+/// Returns SO_SNDBUF and SO_RCVBUF.
 fn buffer_sizes(socket: &Socket) -> (Option<u32>, Option<u32>) {
     (
         socket.send_buffer_size().ok().map(|bytes| bytes as u32),
@@ -517,27 +542,26 @@ fn buffer_sizes(socket: &Socket) -> (Option<u32>, Option<u32>) {
     )
 }
 
-/// Sets on an accepted connection what it has not got from its listener: Linux begins a new socket's
-/// priority at 0.
-pub fn complete_accepted(connection: BorrowedFd<'_>, options: &SocketOptions) {
+/// Sets the priority of an accepted connection, which does not inherit it: Linux sets it to 0.
+pub fn set_accepted_priority(connection: BorrowedFd<'_>, options: &SocketOptions) {
     if let Some(priority) = options.priority {
         let _ = option::set_priority(connection, priority);
     }
 }
 
-/// Datagrams that came for a socket and that it dropped.
-pub fn dropped(socket: &Socket, transport: Transport) -> Option<u64> {
-    let dropped = || option::dropped(socket.as_fd()).ok().map(u64::from);
+/// Returns the number of datagrams that the socket dropped; `None` for other transports.
+pub fn dropped_datagrams(socket: &Socket, transport: Transport) -> Option<u64> {
+    let dropped = || option::dropped_packets(socket.as_fd()).ok().map(u64::from);
     transport.has_datagrams().then(dropped)?
 }
 
-/// What is known of a connection that will be gone by the end of its test.
+/// Returns the settings of a connection that closes before the end of its test.
 pub(crate) fn connected_facts(socket: &Socket) -> SocketFacts {
     let (send, receive) = buffer_sizes(socket);
     SocketFacts {
         send_buffer_end_bytes: send,
         receive_buffer_end_bytes: receive,
-        max_segment_bytes: option::max_segment(socket.as_fd()).ok(),
+        max_segment_bytes: option::max_segment_bytes(socket.as_fd()).ok(),
         ..SocketFacts::default()
     }
 }
@@ -555,11 +579,11 @@ mod tests {
     }
 
     fn port(socket: &DataSocket) -> u16 {
-        Address::of(&socket.socket).unwrap().port() as u16
+        Address::local(&socket.socket).unwrap().port() as u16
     }
 
     #[test]
-    fn a_path_is_set_as_it_was_asked_for() {
+    fn path_options_are_set_as_requested() {
         let options = SocketOptions {
             device: Some("lo".to_owned()),
             max_pacing_bytes_per_second: Some(10 << 30),
@@ -573,7 +597,7 @@ mod tests {
         for host in ["127.0.0.1:0", "[::1]:0"] {
             let bind = Address::Inet(host.parse().unwrap());
             let (socket, _) =
-                socket_and_refusals(Transport::Tcp, &bind, &options, Role::Initiator).unwrap();
+                open_with_refusals(Transport::Tcp, &bind, &options, Role::Initiator).unwrap();
             let timeout = socket.tcp_user_timeout().unwrap();
             assert_eq!(timeout, Some(std::time::Duration::from_millis(1234)));
             assert_eq!(socket.device().unwrap().unwrap()[..2], *b"lo");
@@ -585,12 +609,12 @@ mod tests {
         };
         let bind = Address::Inet("127.0.0.1:0".parse().unwrap());
         let error = DataSocket::open(Transport::Tcp, &bind, &options, Role::Initiator);
-        assert_eq!(error.unwrap_err().what(), "set SO_BINDTODEVICE");
+        assert_eq!(error.unwrap_err().action(), "set SO_BINDTODEVICE");
     }
 
     #[test]
-    fn a_datagram_port_is_nobody_elses_until_it_is_closed() {
-        // The port that a first client was given, and asks for in its next iteration.
+    fn a_datagram_port_is_exclusive_until_it_is_closed() {
+        // A client requests the port of its first iteration again in the next one.
         let first = port(&open(0));
         let again = open(first);
         assert_eq!(port(&again), first);

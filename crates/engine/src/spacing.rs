@@ -3,37 +3,37 @@
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
-use model::{Bursts, DatagramFormat, Lateness, Spaced, Spacing};
+use model::{Bursts, DatagramFormat, Lateness, Spacing, SpacingResult};
 use sys::call::Error;
 
 use crate::counters::{Counter, CounterWriter};
 use crate::end::LoopEnd;
 
 /// A datagram that is sent repeatedly.
-pub(crate) struct Outgoing<'a> {
+pub(crate) struct OutgoingDatagram<'a> {
     pub(crate) socket: BorrowedFd<'a>,
     pub(crate) datagram: &'a mut [u8],
     pub(crate) format: DatagramFormat,
     pub(crate) zero_ns: u64,
     pub(crate) counters: CounterWriter<'a>,
     pub(crate) log: Option<&'a mut Vec<i64>>,
-    pub(crate) number: i64,
+    pub(crate) next_number: i64,
 }
 
-impl Outgoing<'_> {
+impl OutgoingDatagram<'_> {
     /// Writes the next number and this time into the datagram.
     #[inline]
     pub(crate) fn prepare(&mut self, at_ns: u64) {
-        self.format.write_number(self.datagram, self.number);
+        self.format.write_number(self.datagram, self.next_number);
         let since_zero_ns = at_ns.wrapping_sub(self.zero_ns);
         self.format.write_stamp(self.datagram, since_zero_ns);
     }
 
-    /// Counts a datagram that the kernel took and that carries this time.
+    /// Counts a datagram that the kernel accepted. `at_ns` is its time.
     #[inline]
-    pub(crate) fn took(&mut self, bytes: usize, at_ns: u64) {
-        self.counters.sent(bytes, 1);
-        self.number += 1;
+    pub(crate) fn count_sent(&mut self, bytes: usize, at_ns: u64) {
+        self.counters.count_sent(bytes, 1);
+        self.next_number += 1;
         if let Some(log) = &mut self.log
             && log.len() < log.capacity()
         {
@@ -41,21 +41,22 @@ impl Outgoing<'_> {
         }
     }
 
-    /// Handles a failed call, which uses no number. It continues if the call was interrupted, if the kernel has no
-    /// room, or if the error reports an earlier datagram (ICMP). Other errors end the loop.
+    /// Handles a failed call, which uses no number. The loop continues if the call was interrupted,
+    /// if the queue was full, or if the error belongs to an earlier datagram (ICMP). Other errors
+    /// end the loop.
     #[cold]
-    pub(crate) fn failed(
+    pub(crate) fn handle_error(
         &self,
         error: Error,
-        schedule: &mut Schedule,
-        spaced: &mut Spaced,
+        schedule: &mut SendSchedule,
+        spacing_result: &mut SpacingResult,
     ) -> Result<(), LoopEnd> {
         match error {
             Error::INTR => return Ok(()),
             Error::CONNREFUSED => {}
             Error::NOBUFS | Error::AGAIN => {
-                spaced.refused += 1;
-                schedule.pass_over();
+                spacing_result.refused += 1;
+                schedule.skip_time();
             }
             error => return Err(LoopEnd::from_call("send", error)),
         }
@@ -66,34 +67,38 @@ impl Outgoing<'_> {
 
 /// Statistics of sent datagrams, by their departure times.
 #[derive(Debug, Default)]
-pub(crate) struct Sent {
-    pub(crate) spaced: Spaced,
+pub(crate) struct DepartureStatistics {
+    pub(crate) spacing_result: SpacingResult,
     /// Departure times of the first and of the last datagram.
     pub(crate) times_ns: Option<(u64, u64)>,
 }
 
-impl Sent {
-    /// Records a datagram that left at this time. It was due at `due_ns`; `None` means at once.
+impl DepartureStatistics {
+    /// Records a datagram that left at `at_ns`. It was due at `due_ns`; `None` means immediately.
     #[inline]
-    pub(crate) fn left(&mut self, at_ns: u64, due_ns: Option<u64>, begins_burst: bool) {
+    pub(crate) fn record_departure(&mut self, at_ns: u64, due_ns: Option<u64>, begins_burst: bool) {
         match &mut self.times_ns {
             None => self.times_ns = Some((at_ns, at_ns)),
             Some((_, last_ns)) => {
                 if !begins_burst {
-                    self.spaced.gaps.record(at_ns.saturating_sub(*last_ns));
+                    self.spacing_result
+                        .gaps
+                        .record(at_ns.saturating_sub(*last_ns));
                 }
                 *last_ns = at_ns;
             }
         }
         if let Some(due_ns) = due_ns {
-            self.spaced.lateness.record(at_ns.saturating_sub(due_ns));
+            self.spacing_result
+                .lateness
+                .record(at_ns.saturating_sub(due_ns));
         }
     }
 }
 
 /// The time of the next datagram. All times are nanoseconds of the monotonic clock.
 #[derive(Debug)]
-pub(crate) struct Schedule {
+pub(crate) struct SendSchedule {
     pub(crate) gap_ns: u64,
     pause_ns: u64,
     lateness: Lateness,
@@ -101,15 +106,15 @@ pub(crate) struct Schedule {
     pub(crate) last_gap_ends_ns: u64,
     /// Datagrams per burst, and those left in this burst.
     burst: u64,
-    left: u64,
+    left_in_burst: u64,
     /// Remaining bursts, including this one.
     bursts_left: u64,
 }
 
-impl Schedule {
+impl SendSchedule {
     pub(crate) fn new(spacing: &Spacing, count: Option<u64>, now_ns: u64) -> Self {
         let count = count.unwrap_or(u64::MAX);
-        let one = Bursts {
+        let single_burst = Bursts {
             datagrams: count,
             count: 1,
             pause: Duration::ZERO,
@@ -118,7 +123,7 @@ impl Schedule {
             datagrams,
             count,
             pause,
-        } = spacing.bursts.unwrap_or(one);
+        } = spacing.bursts.unwrap_or(single_burst);
         Self {
             gap_ns: nanos(spacing.gap),
             pause_ns: nanos(pause),
@@ -126,44 +131,44 @@ impl Schedule {
             due_ns: now_ns,
             last_gap_ends_ns: now_ns,
             burst: datagrams,
-            left: datagrams,
+            left_in_burst: datagrams,
             bursts_left: if count == 0 { u64::MAX } else { count },
         }
     }
 
     #[inline]
     pub(crate) fn is_over(&self) -> bool {
-        self.left == 0
+        self.left_in_burst == 0
     }
 
     #[inline]
     pub(crate) fn begins_burst(&self) -> bool {
-        self.left == self.burst
+        self.left_in_burst == self.burst
     }
 
-    /// Returns the time at which the next datagram is due; `None` means at once.
+    /// Returns the time at which the next datagram is due; `None` means immediately.
     #[inline]
     pub(crate) fn due(&self) -> Option<u64> {
         (self.gap_ns > 0).then_some(self.due_ns)
     }
 
-    /// Advances the schedule after the due datagram was sent at this time.
+    /// Advances the schedule after the due datagram was sent at `now_ns`.
     #[inline]
-    pub(crate) fn took(&mut self, now_ns: u64, skipped: &mut u64) {
+    pub(crate) fn advance(&mut self, now_ns: u64, skipped: &mut u64) {
         let next_ns = self.due_ns.saturating_add(self.gap_ns);
         self.due_ns = match self.lateness {
             Lateness::CatchUp if self.gap_ns > 0 => next_ns,
             Lateness::Skip if next_ns > now_ns => next_ns,
             Lateness::Skip if self.gap_ns > 0 => {
-                let passed = (now_ns - next_ns) / self.gap_ns + 1;
-                *skipped += passed;
-                next_ns + passed * self.gap_ns
+                let missed = (now_ns - next_ns) / self.gap_ns + 1;
+                *skipped += missed;
+                next_ns + missed * self.gap_ns
             }
             _ => now_ns.saturating_add(self.gap_ns),
         };
         self.last_gap_ends_ns = self.due_ns;
-        self.left -= 1;
-        if self.left == 0 {
+        self.left_in_burst -= 1;
+        if self.left_in_burst == 0 {
             self.end_burst();
         }
     }
@@ -172,14 +177,14 @@ impl Schedule {
     fn end_burst(&mut self) {
         self.bursts_left -= 1;
         if self.bursts_left > 0 {
-            self.left = self.burst;
+            self.left_in_burst = self.burst;
             self.due_ns = self.due_ns.saturating_add(self.pause_ns);
         }
     }
 
     /// Skips a time: the due datagram gets the next one's time.
     #[cold]
-    pub(crate) fn pass_over(&mut self) {
+    pub(crate) fn skip_time(&mut self) {
         self.due_ns = self.due_ns.saturating_add(self.gap_ns);
     }
 }
@@ -204,8 +209,9 @@ mod tests {
     }
 
     #[test]
-    fn what_becomes_of_a_time_that_has_passed() {
-        // Lateness mode; pairs of send time and next due time, relative to the start of the schedule; skipped times.
+    fn each_lateness_mode_handles_missed_times() {
+        // Lateness mode; pairs of send time and next due time, relative to the start of the
+        // schedule; skipped times.
         for (lateness, sent_and_due_ns, skipped) in [
             (
                 Lateness::CatchUp,
@@ -223,29 +229,29 @@ mod tests {
                 0,
             ),
         ] {
-            let mut schedule = Schedule::new(&spacing(100, lateness), None, 1_000);
-            let mut passed = 0;
+            let mut schedule = SendSchedule::new(&spacing(100, lateness), None, 1_000);
+            let mut skipped_times = 0;
             for (sent_ns, due_ns) in sent_and_due_ns {
-                schedule.took(1_000 + sent_ns, &mut passed);
+                schedule.advance(1_000 + sent_ns, &mut skipped_times);
                 assert_eq!(schedule.due_ns, 1_000 + due_ns, "{lateness:?} {sent_ns}");
             }
-            assert_eq!(passed, skipped, "{lateness:?}");
+            assert_eq!(skipped_times, skipped, "{lateness:?}");
         }
     }
 
     #[test]
     fn bursts_have_pauses_between_them() {
-        let mut spaced = spacing(10, Lateness::CatchUp);
-        spaced.bursts = Some(Bursts {
+        let mut bursts = spacing(10, Lateness::CatchUp);
+        bursts.bursts = Some(Bursts {
             datagrams: 2,
             count: 3,
             pause: Duration::from_nanos(100),
         });
-        let mut schedule = Schedule::new(&spaced, None, 0);
+        let mut schedule = SendSchedule::new(&bursts, None, 0);
         let mut due = Vec::new();
         while !schedule.is_over() {
             due.push((schedule.due_ns, schedule.begins_burst()));
-            schedule.took(schedule.due_ns + 3, &mut 0);
+            schedule.advance(schedule.due_ns + 3, &mut 0);
         }
         let expected = [
             (0, true),
@@ -258,11 +264,11 @@ mod tests {
         assert_eq!(due, expected);
         assert_eq!(schedule.last_gap_ends_ns, 260);
         // Without a gap, the pause starts at the last datagram.
-        spaced.gap = Duration::ZERO;
-        let mut schedule = Schedule::new(&spaced, None, 0);
-        schedule.took(5, &mut 0);
+        bursts.gap = Duration::ZERO;
+        let mut schedule = SendSchedule::new(&bursts, None, 0);
+        schedule.advance(5, &mut 0);
         assert_eq!(schedule.due_ns, 5);
-        schedule.took(7, &mut 0);
+        schedule.advance(7, &mut 0);
         assert_eq!(schedule.due_ns, 107);
     }
 }

@@ -1,4 +1,4 @@
-//! Where flows and workers wait for each other before they start.
+//! Barriers at which flows and workers wait for each other before they start.
 
 use std::fmt::Debug;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -8,7 +8,8 @@ use serde::{Deserialize, Serialize};
 
 /// Barriers that workers pass one after the other, one before each phase of a run.
 ///
-/// A barrier opens when its leader opens it ([`Self::open`]), or without a leader when the last worker arrives.
+/// A barrier opens when its leader opens it ([`Self::open`]), or without a leader when the last
+/// worker arrives.
 #[derive(Debug)]
 pub struct StartBarrier {
     state: Mutex<State>,
@@ -26,11 +27,11 @@ pub struct StartBarrier {
 )]
 struct State {
     has_leader: bool,
-    /// Number of workers that come to each barrier.
+    /// Expected workers per barrier.
     expected: Vec<usize>,
-    /// Number of workers that have come to each barrier.
+    /// Arrived workers per barrier.
     arrived: Vec<usize>,
-    /// When each barrier opened, as far as they are open.
+    /// Opening times of the open barriers.
     opened: Vec<Instant>,
     /// Workers that have not ended.
     running: usize,
@@ -50,20 +51,21 @@ pub struct BarrierStatus {
     pub failed: bool,
     /// Whether a peer has closed a worker's connection since the last barrier opened.
     pub peer_closed: bool,
-    /// Workers that are selecting their first connection among several: they move no data, but are not idle.
-    pub selecting: usize,
+    /// Workers that are selecting their first connection among several: they move no data, but are
+    /// not idle.
+    pub selecting_connection: usize,
     /// Whether all expected workers are at the barrier.
     pub complete: bool,
 }
 
 impl BarrierStatus {
-    /// Whether the leader need not wait any longer.
-    pub fn is_settled(&self) -> bool {
+    /// Returns whether the leader's wait is over.
+    pub fn ends_wait(&self) -> bool {
         self.complete || self.failed || self.running == 0
     }
 }
 
-/// What a worker does that its leader waits for.
+/// Event of a worker that its leader waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum BarrierEvent {
     /// It is at its next barrier.
@@ -93,12 +95,12 @@ pub trait BarrierObserver: Debug + Send + Sync {
 pub struct Participant<'a>(&'a StartBarrier);
 
 impl StartBarrier {
-    /// Barriers with a leader, for groups of `(workers, barriers)`.
+    /// Creates barriers with a leader, for groups of `(workers, barriers)`.
     pub fn new(groups: &[(usize, usize)]) -> Self {
-        let most = groups.iter().map(|(_, barriers)| *barriers).max();
-        let expected = (0..most.unwrap_or(0)).map(|number| {
-            let coming = groups.iter().filter(|(_, barriers)| *barriers > number);
-            coming.map(|(workers, _)| workers).sum()
+        let max_barriers = groups.iter().map(|(_, barriers)| *barriers).max();
+        let expected = (0..max_barriers.unwrap_or(0)).map(|number| {
+            let participating = groups.iter().filter(|(_, barriers)| *barriers > number);
+            participating.map(|(workers, _)| workers).sum()
         });
         let expected: Vec<usize> = expected.collect();
         Self {
@@ -116,7 +118,8 @@ impl StartBarrier {
         }
     }
 
-    /// One barrier without a leader: it opens when the last worker arrives, and never opens if one fails first.
+    /// Creates one barrier without a leader. It opens when the last worker arrives, and never if
+    /// one fails first.
     pub fn without_leader(workers: usize) -> Self {
         let barrier = Self::new(&[(workers, 1)]);
         barrier.state().has_leader = false;
@@ -137,7 +140,8 @@ impl StartBarrier {
         Participant(self)
     }
 
-    /// Waits at a barrier until it opens. Returns when it opened, or `None` if the run was aborted.
+    /// Waits at a barrier until it opens. Returns the time at which it opened, or `None` if the run
+    /// was aborted.
     pub fn arrive(&self, number: usize) -> Option<Instant> {
         self.arrive_and(number, || ())
     }
@@ -154,30 +158,33 @@ impl StartBarrier {
                 self.opened.notify_all();
             }
         }
-        let is_closed = |state: &mut State| state.opened.len() <= number && !state.aborted;
-        let state = self.opened.wait_while(state, is_closed);
+        let is_waiting = |state: &mut State| state.opened.len() <= number && !state.aborted;
+        let state = self.opened.wait_while(state, is_waiting);
         let state = state.unwrap_or_else(PoisonError::into_inner);
         state.opened.get(number).filter(|_| !state.aborted).copied()
     }
 
     /// Waits until the leader dismisses the workers, or aborts the run.
     ///
-    /// A worker keeps its connections open until then: to close one with unread data is an error at the peer, which
-    /// may still use it.
-    pub fn await_dismissal(&self) {
-        let is_kept = |state: &mut State| !state.dismissed && !state.aborted;
-        drop(self.opened.wait_while(self.state(), is_kept));
+    /// A worker keeps its connections open until then. The peer may still use them, and closing one
+    /// with unread data is an error at the peer.
+    pub fn wait_for_run_end(&self) {
+        let is_waiting = |state: &mut State| !state.dismissed && !state.aborted;
+        drop(self.opened.wait_while(self.state(), is_waiting));
     }
 
     /// Waits until a time, or until the run is aborted.
-    pub fn pause(&self, until: Instant) {
+    pub fn sleep_until(&self, until: Instant) {
         let left = until.saturating_duration_since(Instant::now());
-        let goes_on = |state: &mut State| !state.aborted;
-        drop(self.opened.wait_timeout_while(self.state(), left, goes_on));
+        let is_waiting = |state: &mut State| !state.aborted;
+        drop(
+            self.opened
+                .wait_timeout_while(self.state(), left, is_waiting),
+        );
     }
 
-    /// Records what a worker reports beside its arrivals and its end.
-    pub fn report(&self, event: BarrierEvent) {
+    /// Records an event of a worker, and passes it on to the observer.
+    pub fn record_event(&self, event: BarrierEvent) {
         let mut state = self.state();
         match event {
             BarrierEvent::PeerClosed => state.peer_closed = true,
@@ -208,24 +215,24 @@ impl StartBarrier {
         self.opened.notify_all();
     }
 
-    /// Lets workers end that wait for their dismissal.
+    /// Ends the workers' wait in [`Self::await_dismissal`].
     pub fn dismiss(&self) {
         self.state().dismissed = true;
         self.opened.notify_all();
     }
 
-    /// Ends every wait of the workers; no barrier lets them pass any more.
+    /// Ends every wait of the workers. No barrier opens after that.
     pub fn abort(&self) {
         self.state().aborted = true;
         self.opened.notify_all();
     }
 
-    /// Waits until all expected workers are at the barrier, one has failed or all have ended, until `until` at the
-    /// latest.
-    pub fn wait(&self, number: Option<usize>, until: Instant) -> BarrierStatus {
+    /// Waits until all expected workers are at the barrier, one has failed or all have ended. The
+    /// wait ends at `until` at the latest.
+    pub fn wait_for_workers(&self, number: Option<usize>, until: Instant) -> BarrierStatus {
         let left = until.saturating_duration_since(Instant::now());
-        let is_awaited = |state: &mut State| !state.status(number).is_settled();
-        let waited = (self.changed).wait_timeout_while(self.state(), left, is_awaited);
+        let is_waiting = |state: &mut State| !state.status(number).ends_wait();
+        let waited = (self.changed).wait_timeout_while(self.state(), left, is_waiting);
         let (state, _) = waited.unwrap_or_else(PoisonError::into_inner);
         state.status(number)
     }
@@ -252,16 +259,16 @@ impl State {
             running: self.running,
             failed: self.failed,
             peer_closed: self.peer_closed,
-            selecting: self.selecting,
+            selecting_connection: self.selecting,
             complete: number.is_some_and(|number| self.is_complete(number)),
         }
     }
 }
 
 impl Participant<'_> {
-    /// Waits for the other workers of a barrier without a leader. The last one calls `on_open` before any of them
-    /// goes on. Returns false if one of them failed before.
-    pub fn meet(self, on_open: impl FnOnce()) -> bool {
+    /// Waits for the other workers of a barrier without a leader. The last one calls `on_open`
+    /// before any of them goes on. Returns false if one of them failed before.
+    pub fn wait_for_others(self, on_open: impl FnOnce()) -> bool {
         let opened = self.0.arrive_and(0, on_open).is_some();
         self.leave(false);
         opened
@@ -269,14 +276,14 @@ impl Participant<'_> {
 
     /// Reports that the worker has ended.
     pub fn leave(self, failed: bool) {
-        self.0.report(BarrierEvent::Left { failed });
+        self.0.record_event(BarrierEvent::Left { failed });
         std::mem::forget(self);
     }
 }
 
 impl Drop for Participant<'_> {
     fn drop(&mut self) {
-        self.0.report(BarrierEvent::Left { failed: true });
+        self.0.record_event(BarrierEvent::Left { failed: true });
     }
 }
 
@@ -287,22 +294,22 @@ mod tests {
 
     use super::*;
 
-    fn soon() -> Instant {
+    fn timeout_at() -> Instant {
         Instant::now() + Duration::from_secs(10)
     }
 
     #[test]
     fn the_last_worker_opens_a_barrier_without_a_leader() {
-        let (barrier, there) = (StartBarrier::without_leader(4), AtomicUsize::new(0));
+        let (barrier, arrived) = (StartBarrier::without_leader(4), AtomicUsize::new(0));
         let opened = AtomicUsize::new(0);
         std::thread::scope(|scope| {
             for _ in 0..4 {
                 let participant = barrier.participant();
                 scope.spawn(|| {
-                    there.fetch_add(1, SeqCst);
+                    arrived.fetch_add(1, SeqCst);
                     let on_open = || assert_eq!(opened.fetch_add(1, SeqCst), 0);
-                    assert!(participant.meet(on_open));
-                    assert_eq!((there.load(SeqCst), opened.load(SeqCst)), (4, 1));
+                    assert!(participant.wait_for_others(on_open));
+                    assert_eq!((arrived.load(SeqCst), opened.load(SeqCst)), (4, 1));
                 });
             }
         });
@@ -319,7 +326,7 @@ mod tests {
                         if number == failing {
                             drop(participant);
                         } else {
-                            assert!(!participant.meet(|| panic!("the barrier opened")));
+                            assert!(!participant.wait_for_others(|| panic!("the barrier opened")));
                         }
                     });
                 }
@@ -342,17 +349,17 @@ mod tests {
                     participant.leave(false);
                 });
             }
-            let status = barrier.wait(Some(0), soon());
+            let status = barrier.wait_for_workers(Some(0), timeout_at());
             assert_eq!((status.running, status.complete), (3, true));
-            let none_yet = barrier.wait(Some(1), Instant::now());
+            let none_yet = barrier.wait_for_workers(Some(1), Instant::now());
             assert!(!none_yet.complete);
             barrier.open(0, Instant::now());
-            assert!(barrier.wait(Some(1), soon()).complete);
-            barrier.report(BarrierEvent::PeerClosed);
-            assert!(barrier.wait(Some(1), soon()).peer_closed);
+            assert!(barrier.wait_for_workers(Some(1), timeout_at()).complete);
+            barrier.record_event(BarrierEvent::PeerClosed);
+            assert!(barrier.wait_for_workers(Some(1), timeout_at()).peer_closed);
             barrier.open(1, Instant::now());
-            assert!(!barrier.wait(Some(1), soon()).peer_closed);
-            assert_eq!(barrier.wait(None, soon()).running, 0);
+            assert!(!barrier.wait_for_workers(Some(1), timeout_at()).peer_closed);
+            assert_eq!(barrier.wait_for_workers(None, timeout_at()).running, 0);
         });
     }
 
@@ -360,12 +367,12 @@ mod tests {
     fn an_aborted_run_ends_every_wait() {
         let barrier = StartBarrier::new(&[(2, 1)]);
         std::thread::scope(|scope| {
-            let ended = scope.spawn(|| barrier.await_dismissal());
+            let ended = scope.spawn(|| barrier.wait_for_run_end());
             let pauses =
-                scope.spawn(|| barrier.pause(Instant::now() + Duration::from_secs(60 * 60)));
+                scope.spawn(|| barrier.sleep_until(Instant::now() + Duration::from_secs(60 * 60)));
             let waits = scope.spawn(|| barrier.arrive(0));
             drop(barrier.participant());
-            let status = barrier.wait(Some(0), soon());
+            let status = barrier.wait_for_workers(Some(0), timeout_at());
             assert!(status.failed && !status.complete);
             barrier.abort();
             assert!(waits.join().unwrap().is_none());

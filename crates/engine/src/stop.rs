@@ -1,62 +1,65 @@
-//! A flag with a reason that ends a run, and the threads that must see it.
+//! The stop flag of a run, its reason, and the threads that it wakes.
 
 use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
-use model::Ended;
-use sys::wake::Sleeper;
+use model::EndCause;
+use sys::wake::WakeableThread;
 
-/// How many threads are woken before others may have the list.
-const WOKEN_AT_ONCE: usize = 32;
+/// Number of threads that are woken before the list is unlocked for other threads.
+const WAKE_BATCH: usize = 32;
 
-/// One flag with a reason, and the threads that must see it.
+/// The stop flag of a run, with its reason and the threads to wake.
 ///
-/// A loop reads the flag once a pass. A thread that blocks in a system call is woken by a signal,
-/// which the [`DeadlineThread`](crate::DeadlineThread) repeats until the thread has left its loop: one signal can
-/// come between the loop's look at the flag and its next call, and would be lost.
+/// A loop reads the flag once per pass. A signal wakes a thread that blocks in a system call. The
+/// [`DeadlineThread`](crate::DeadlineThread) repeats the signal until the thread has left its loop.
+/// A single signal could arrive between the loop's check of the flag and its next call, and would
+/// be lost.
 #[derive(Clone, Debug, Default)]
 pub struct Stop(Arc<Inner>);
 
 #[derive(Debug, Default)]
 struct Inner {
-    /// 0 while running, else a [`Reason`].
+    /// 0 while running, else a [`StopReason`].
     flag: AtomicU8,
-    sleepers: Mutex<Vec<Sleeper>>,
-    /// Stops that are pulled with this one, or after a delay, as long as they are in use.
+    threads: Mutex<Vec<WakeableThread>>,
+    /// Stops that are set with this one, or after a delay, while they are in use.
     followers: Mutex<Vec<(Weak<Inner>, Duration)>>,
 }
 
-/// A stop's flag, where it lies.
+/// Reference to a stop's flag.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Flag<'a>(&'a AtomicU8);
+pub(crate) struct StopFlag<'a>(&'a AtomicU8);
 
-/// Why a run is to end.
+/// Why a run ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub enum Reason {
-    /// Its time is up.
+pub enum StopReason {
+    /// Its deadline has passed.
     Deadline = 1,
-    /// The peer is gone.
+    /// The peer has closed its connection.
     PeerClosed = 2,
-    /// Somebody here wants it to end.
+    /// The local program has cancelled it.
     Cancelled = 3,
-    /// Nothing has moved for longer than somebody has patience.
-    Silence = 4,
+    /// No data has moved for longer than the idle timeout.
+    IdleTimeout = 4,
 }
 
-impl From<Reason> for Ended {
-    fn from(reason: Reason) -> Self {
+impl From<StopReason> for EndCause {
+    fn from(reason: StopReason) -> Self {
         match reason {
-            Reason::Deadline => Self::Deadline,
-            Reason::PeerClosed => Self::PeerClosed,
-            Reason::Cancelled => Self::Cancelled,
-            Reason::Silence => Self::Failed("no data moved any more".to_owned()),
+            StopReason::Deadline => Self::Deadline,
+            StopReason::PeerClosed => Self::PeerClosed,
+            StopReason::Cancelled => Self::Cancelled,
+            StopReason::IdleTimeout => {
+                Self::Failed("no data moved within the idle timeout".to_owned())
+            }
         }
     }
 }
 
-impl Flag<'_> {
+impl StopFlag<'_> {
     #[inline]
     pub(crate) fn is_set(self) -> bool {
         self.0.load(Relaxed) != 0
@@ -64,91 +67,92 @@ impl Flag<'_> {
 }
 
 impl Stop {
-    /// A stop that nobody has pulled yet.
+    /// Creates a stop that is not set.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Whether the run is to end.
+    /// Returns whether the run must end.
     #[inline]
     pub fn is_set(&self) -> bool {
         self.flag().is_set()
     }
 
-    /// The flag alone, for a loop that looks at it once a pass.
+    /// Returns the flag alone, for a loop that reads it once per pass.
     #[inline]
-    pub(crate) fn flag(&self) -> Flag<'_> {
-        Flag(&self.0.flag)
+    pub(crate) fn flag(&self) -> StopFlag<'_> {
+        StopFlag(&self.0.flag)
     }
 
-    /// Why, if it is.
-    pub fn reason(&self) -> Option<Reason> {
+    /// Returns the reason if the stop is set.
+    pub fn reason(&self) -> Option<StopReason> {
         match self.0.flag.load(Relaxed) {
             0 => None,
-            1 => Some(Reason::Deadline),
-            2 => Some(Reason::PeerClosed),
-            4 => Some(Reason::Silence),
-            _ => Some(Reason::Cancelled),
+            1 => Some(StopReason::Deadline),
+            2 => Some(StopReason::PeerClosed),
+            4 => Some(StopReason::IdleTimeout),
+            _ => Some(StopReason::Cancelled),
         }
     }
 
-    /// Wakes the threads that have not yet left their loops; whether there are any.
+    /// Wakes the threads that have not left their loops. Returns whether there are any.
     pub(crate) fn wake(&self) -> bool {
-        let mut left = usize::MAX;
+        let mut remaining = usize::MAX;
         loop {
-            // A few at a time: those that leave need the lock. From the end, as one that leaves has the last
-            // one take its place.
-            let sleepers = lock(&self.0.sleepers);
-            left = left.min(sleepers.len());
-            if left == 0 {
-                return !sleepers.is_empty();
+            // Wake a few at a time, because threads that leave need the lock. Start at the end:
+            // when a thread leaves, the last one takes its place.
+            let threads = lock(&self.0.threads);
+            remaining = remaining.min(threads.len());
+            if remaining == 0 {
+                return !threads.is_empty();
             }
-            let next = left.saturating_sub(WOKEN_AT_ONCE);
-            sleepers[next..left]
+            let next = remaining.saturating_sub(WAKE_BATCH);
+            threads[next..remaining]
                 .iter()
-                .for_each(|sleeper| sleeper.wake());
-            left = next;
+                .for_each(|thread| thread.wake());
+            remaining = next;
         }
     }
 
-    /// Sets the flag, and returns the followers that end with it; `None` if it was set before.
-    pub(crate) fn set(&self, reason: Reason) -> Option<Vec<(Self, Duration)>> {
+    /// Sets the flag and returns the followers to set; `None` if it was set before.
+    pub(crate) fn record_reason(&self, reason: StopReason) -> Option<Vec<(Self, Duration)>> {
         let flag = &self.0.flag;
         flag.compare_exchange(0, reason as u8, Relaxed, Relaxed)
             .ok()?;
         let followers = std::mem::take(&mut *lock(&self.0.followers)).into_iter();
-        // A follower that nobody uses any more needs no further word.
+        // Dropped followers need not be set.
         let followers = followers.filter_map(|(one, delay)| Some((Self(one.upgrade()?), delay)));
         Some(followers.collect())
     }
 
-    /// Lets `follower` end with this stop, or `delay` later.
+    /// Adds a follower that is set with this stop, or `delay` later.
     pub(crate) fn add_follower(&self, follower: &Self, delay: Duration) {
         let mut followers = lock(&self.0.followers);
         followers.retain(|(other, _)| other.strong_count() > 0);
         followers.push((Arc::downgrade(&follower.0), delay));
     }
 
-    /// Puts a thread on the list of those to wake.
-    pub(crate) fn enter(&self, sleeper: Sleeper) {
-        lock(&self.0.sleepers).push(sleeper);
+    /// Adds a thread to the list of those to wake.
+    pub(crate) fn add_wakeable_thread(&self, thread: WakeableThread) {
+        lock(&self.0.threads).push(thread);
     }
 
-    /// Takes it off again; once, as a thread may be on the list twice: in a function and in one that it calls.
-    pub(crate) fn leave(&self, sleeper: Sleeper) {
-        let mut sleepers = lock(&self.0.sleepers);
-        if let Some(at) = sleepers.iter().position(|other| *other == sleeper) {
-            sleepers.swap_remove(at);
+    /// Removes one entry of a thread. A thread may have two: one of a function, and one of a
+    /// function that it calls.
+    pub(crate) fn remove_wakeable_thread(&self, thread: WakeableThread) {
+        let mut threads = lock(&self.0.threads);
+        if let Some(at) = threads.iter().position(|other| *other == thread) {
+            threads.swap_remove(at);
         }
     }
 
-    pub(crate) fn is(&self, other: &Self) -> bool {
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    // A list of plain values is whole after any panic.
+    // A list of plain values remains valid after a panic.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -168,29 +172,29 @@ mod tests {
         let stop = Stop::new();
         std::thread::scope(|scope| {
             scope.spawn(|| {
-                let _attending = stop.attend();
+                let _registration = stop.register_thread();
                 while !stop.is_set() {
-                    // The pull falls into this sleep, before the thread blocks.
+                    // The stop is set during this sleep, before the thread blocks.
                     std::thread::sleep(Duration::from_millis(20));
                     let _ = near.read(&mut [0; 1]);
                 }
             });
             std::thread::sleep(Duration::from_millis(5));
-            stop.pull(Reason::Cancelled);
+            stop.set(StopReason::Cancelled);
         });
-        assert_eq!(stop.reason(), Some(Reason::Cancelled));
+        assert_eq!(stop.reason(), Some(StopReason::Cancelled));
     }
 
     #[test]
     fn followers_end_with_their_leader_and_not_the_other_way() {
         let leader = Stop::new();
         let (first, second) = (leader.follower(), leader.follower());
-        first.pull(Reason::Deadline);
+        first.set(StopReason::Deadline);
         assert!(!leader.is_set() && !second.is_set());
-        leader.pull(Reason::Cancelled);
-        assert_eq!(first.reason(), Some(Reason::Deadline));
-        assert_eq!(second.reason(), Some(Reason::Cancelled));
-        assert_eq!(leader.follower().reason(), Some(Reason::Cancelled));
+        leader.set(StopReason::Cancelled);
+        assert_eq!(first.reason(), Some(StopReason::Deadline));
+        assert_eq!(second.reason(), Some(StopReason::Cancelled));
+        assert_eq!(leader.follower().reason(), Some(StopReason::Cancelled));
     }
 
     #[test]
@@ -198,26 +202,26 @@ mod tests {
         let leader = Stop::new();
         let delay = Duration::from_millis(30);
         let late = leader.follower_after(delay);
-        let begun = Instant::now();
-        leader.pull(Reason::Cancelled);
+        let start = Instant::now();
+        leader.set(StopReason::Cancelled);
         let later = leader.follower_after(delay);
         assert!(!late.is_set() && !later.is_set());
         for stop in [late, later] {
             while !stop.is_set() {
                 std::thread::yield_now();
             }
-            assert_eq!(stop.reason(), Some(Reason::Cancelled));
+            assert_eq!(stop.reason(), Some(StopReason::Cancelled));
         }
-        assert!(begun.elapsed() >= delay);
+        assert!(start.elapsed() >= delay);
     }
 
     #[test]
-    fn a_deadline_pulls_at_its_time() {
+    fn a_deadline_sets_its_stop() {
         let stop = Stop::new();
         let start = Instant::now();
-        let _promise = crate::deadline_thread().at(start + Duration::from_millis(30), &stop);
+        let _guard = crate::deadline_thread().set_at(start + Duration::from_millis(30), &stop);
         let cancelled = Stop::new();
-        drop(crate::deadline_thread().at(start + Duration::from_millis(10), &cancelled));
+        drop(crate::deadline_thread().set_at(start + Duration::from_millis(10), &cancelled));
         while !stop.is_set() {
             std::thread::yield_now();
         }

@@ -19,7 +19,7 @@ impl Timer for () {
 }
 
 /// Timer of a script; `()` records nothing and costs nothing.
-pub trait Watch {
+pub trait StepTimer {
     /// Starts a measurement, before the first step or after a pause that belongs to no step.
     fn start(&mut self);
     /// Ends a step that was executed `executions` times, and starts the next one.
@@ -28,7 +28,7 @@ pub trait Watch {
     fn round(&mut self);
 }
 
-impl Watch for () {
+impl StepTimer for () {
     #[inline]
     fn start(&mut self) {}
     #[inline]
@@ -66,20 +66,21 @@ impl Timer for Clocked {
     }
 }
 
-/// Compiles a loop twice, with and without a timer, and runs one of them. The times go to the given field of [`Ran`].
+/// Compiles a loop twice, with and without a timer, and runs one of them. The times go to the given
+/// field of [`LoopResult`](crate::end::LoopResult).
 macro_rules! timed {
     ($is_timed:expr, $times:ident, $stop:expr, |$timer:ident| $run:expr) => {
         if $is_timed {
             let mut clocked = $crate::timer::Clocked::new();
             let $timer = &mut clocked;
             let end: $crate::end::LoopEnd = $run;
-            $crate::end::Ran {
+            $crate::end::LoopResult {
                 $times: Some(clocked.times),
-                ..end.ran($stop)
+                ..end.into_result($stop)
             }
         } else {
             let $timer = &mut ();
-            $run.ran($stop)
+            $run.into_result($stop)
         }
     };
 }

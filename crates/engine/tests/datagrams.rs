@@ -5,19 +5,20 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
 use engine::{
-    Buffers, Counters, FirstDatagram, Flow, Job, JobBody, Loop, Memory, Ran, Reason, Stop, run,
+    BufferMemory, Buffers, Counters, FirstDatagram, FlowLoop, FlowSockets, Job, JobBody,
+    LoopResult, Stop, StopReason, run,
 };
 use model::{
-    BufferPlan, ByteOrder, Counts, DatagramCounts, DatagramFormat, Ended, FlowPlan, IoMethod,
+    BufferPlan, ByteOrder, Counts, DatagramCounts, DatagramFormat, EndCause, FlowPlan, IoMethod,
     Limit, Pacing, SocketFacts, Stamp, StampClock, StampUnit, Transport, WidthRule, Workload,
 };
 
 const FORMAT: DatagramFormat = DatagramFormat {
-    number_at: 0,
-    high_word_at: Some(12),
+    number_offset: 0,
+    high_word_offset: Some(12),
     first: 1,
     stamp: Some(Stamp {
-        at: 4,
+        offset: 4,
         clock: StampClock::Wall,
         unit: StampUnit::SecondsAndMicros,
     }),
@@ -35,51 +36,64 @@ fn pair() -> (UdpSocket, UdpSocket) {
 }
 
 fn plan(workload: Workload, io: IoMethod) -> FlowPlan {
-    let mut flow = FlowPlan::of(Transport::Udp, workload).with_buffers(BufferPlan::message(SIZE));
+    let mut flow = FlowPlan::new(Transport::Udp, workload).with_buffers(BufferPlan::message(SIZE));
     flow.datagrams = Some(FORMAT);
-    flow.here.io = io;
+    flow.local.io = io;
     flow
 }
 
-fn ran(socket: BorrowedFd<'_>, flow: &FlowPlan, limit: Limit, stop: &Stop) -> (Ran, Counters) {
-    ran_after(&[], socket, flow, limit, stop)
+fn run_flow(
+    socket: BorrowedFd<'_>,
+    flow: &FlowPlan,
+    limit: Limit,
+    stop: &Stop,
+) -> (LoopResult, Counters) {
+    run_flow_after(&[], socket, flow, limit, stop)
 }
 
-fn ran_after(
+fn run_flow_after(
     first: &[FirstDatagram],
     socket: BorrowedFd<'_>,
     flow: &FlowPlan,
     limit: Limit,
     stop: &Stop,
-) -> (Ran, Counters) {
-    let (memory, counters) = (Memory::new(1 << 20, 1 << 20), Counters::default());
+) -> (LoopResult, Counters) {
+    let (memory, counters) = (BufferMemory::new(1 << 20, 1 << 20), Counters::default());
     let facts = SocketFacts::default();
-    let (half, workload) = (&flow.here, &flow.workload);
-    let buffers = Buffers::new(half, workload, flow.transport, &facts, None, b"x", &memory);
+    let (endpoint, workload) = (&flow.local, &flow.workload);
+    let buffers = Buffers::new(
+        endpoint,
+        workload,
+        flow.transport,
+        &facts,
+        None,
+        b"x",
+        &memory,
+    );
     let mut buffers = buffers.unwrap();
     let mut job = Job {
-        body: JobBody::Loop(Loop {
-            first,
-            ..Loop::of(flow, &mut buffers)
+        body: JobBody::Loop(FlowLoop {
+            first_datagrams: first,
+            ..FlowLoop::for_flow(flow, &mut buffers)
         }),
         limit,
         stop,
         counters: &counters,
     };
-    let ran = run(&mut job, Flow::Connected(socket));
-    (ran, counters)
+    let result = run(&mut job, FlowSockets::Connected(socket));
+    (result, counters)
 }
 
 /// Receives to the end mark.
-fn received(socket: &UdpSocket, io: IoMethod) -> (Counts, DatagramCounts, Ran) {
+fn receive_to_end(socket: &UdpSocket, io: IoMethod) -> (Counts, DatagramCounts, LoopResult) {
     let mut flow = plan(Workload::receive(), io);
     flow.timing.passes = true;
-    let (ran, counters) = ran(socket.as_fd(), &flow, Limit::Unlimited, &Stop::new());
-    assert_eq!(ran.ended, Ended::PeerClosed);
-    (counters.counts(), counters.datagrams().unwrap(), ran)
+    let (result, counters) = run_flow(socket.as_fd(), &flow, Limit::Unlimited, &Stop::new());
+    assert_eq!(result.ended, EndCause::PeerClosed);
+    (counters.counts(), counters.datagrams().unwrap(), result)
 }
 
-fn end(socket: &UdpSocket, number: i64) {
+fn send_end_mark(socket: &UdpSocket, number: i64) {
     let mut last = [0; SIZE as usize];
     FORMAT.write_number(&mut last, -number);
     FORMAT.write_stamp(&mut last, sys::clock::wall_ns());
@@ -89,26 +103,26 @@ fn end(socket: &UdpSocket, number: i64) {
 #[test]
 fn each_method_numbers_and_counts_what_it_moves() {
     for (sends, receives) in [
-        (IoMethod::Plain, IoMethod::Plain),
+        (IoMethod::OnePerCall, IoMethod::OnePerCall),
         (IoMethod::Mmsg, IoMethod::Trunc),
-        (IoMethod::Gso, IoMethod::Plain),
-        (IoMethod::Plain, IoMethod::Gso),
+        (IoMethod::Gso, IoMethod::OnePerCall),
+        (IoMethod::OnePerCall, IoMethod::Gso),
         (IoMethod::Gso, IoMethod::Gso),
     ] {
         let (near, far) = pair();
         let mut flow = plan(Workload::send(), sends);
         // A batch of two buffers has two datagrams.
-        flow.here.send.width = WidthRule::Buffers(2);
+        flow.local.send.width = WidthRule::Buffers(2);
         let limit = Limit::Messages(150);
-        let receiver = std::thread::spawn(move || received(&far, receives));
-        let (sent, counters) = ran(near.as_fd(), &flow, limit, &Stop::new());
-        assert_eq!(sent.ended, Ended::Count, "{sends:?}");
+        let receiver = std::thread::spawn(move || receive_to_end(&far, receives));
+        let (sent, counters) = run_flow(near.as_fd(), &flow, limit, &Stop::new());
+        assert_eq!(sent.ended, EndCause::Count, "{sends:?}");
         assert_eq!(counters.counts().send_calls, 150);
         assert_eq!(counters.datagrams(), None, "a sender counts none");
-        end(&near, 151);
-        let (counts, datagrams, ran) = receiver.join().unwrap();
+        send_end_mark(&near, 151);
+        let (counts, datagrams, result) = receiver.join().unwrap();
         let what = format!("{sends:?} {receives:?} {datagrams:?}");
-        assert_eq!(datagrams.by_order.highest, 151, "{what}");
+        assert_eq!(datagrams.by_highest.highest, 151, "{what}");
         // A buffer of loopback has room for all of them.
         assert_eq!((datagrams.received, datagrams.lost), (151, 0), "{what}");
         assert_eq!(
@@ -124,12 +138,12 @@ fn each_method_numbers_and_counts_what_it_moves() {
         assert!(datagrams.jitter < Some(Duration::from_secs(1)), "{what}");
         let delays = datagrams.delays;
         assert_eq!(delays.count, 151);
-        let (least, most) = delays.extremes_ns.unwrap();
+        let (min, max) = delays.extremes_ns.unwrap();
         assert!(
-            (-1_000..10_000_000_000).contains(&least) && most >= least,
+            (-1_000..10_000_000_000).contains(&min) && max >= min,
             "{what}"
         );
-        assert!(ran.latency.is_some_and(|delays| delays.len() > 140));
+        assert!(result.latency.is_some_and(|delays| delays.len() > 140));
     }
 }
 
@@ -137,24 +151,25 @@ fn each_method_numbers_and_counts_what_it_moves() {
 fn a_burst_bounds_what_a_call_takes() {
     let (near, far) = pair();
     let mut flow = plan(Workload::send(), IoMethod::Gso);
-    flow.here.pacing = Pacing::of_packets(1000, 5);
-    let receiver = std::thread::spawn(move || received(&far, IoMethod::Plain));
-    let (sent, counters) = ran(near.as_fd(), &flow, Limit::Messages(23), &Stop::new());
+    flow.local.pacing = Pacing::from_packet_rate(1000, 5);
+    let receiver = std::thread::spawn(move || receive_to_end(&far, IoMethod::OnePerCall));
+    let (sent, counters) = run_flow(near.as_fd(), &flow, Limit::Messages(23), &Stop::new());
     assert_eq!(sent.paced.unwrap().intervals, 5);
     assert_eq!(counters.counts().send_batches, 5);
-    end(&near, 24);
+    send_end_mark(&near, 24);
     assert_eq!(receiver.join().unwrap().1.received, 24);
 }
 
-/// What is too short, or none of the flow's, is bytes and no datagram; an empty one is no end.
+/// A datagram that is too short or not part of the flow counts as bytes only. An empty one is not
+/// the end.
 #[test]
-fn what_has_no_number_is_counted_as_bytes() {
+fn datagrams_without_a_number_count_as_bytes() {
     let (near, far) = pair();
     for data in [&b""[..], b"abc", &[0; 16], b"\0\0\0\x02then"] {
         near.send(data).unwrap();
     }
-    end(&near, 3);
-    let (counts, datagrams, _) = received(&far, IoMethod::Plain);
+    send_end_mark(&near, 3);
+    let (counts, datagrams, _) = receive_to_end(&far, IoMethod::OnePerCall);
     assert_eq!(
         (counts.received.0, counts.receive_calls),
         (3 + 16 + 8 + 100, 5)
@@ -162,7 +177,7 @@ fn what_has_no_number_is_counted_as_bytes() {
     assert_eq!((datagrams.received, datagrams.lost), (2, 1));
 }
 
-/// What came before the loop counts first, with its own time.
+/// Datagrams from before the loop count first, with their own arrival times.
 #[test]
 fn first_datagrams_come_first() {
     let (near, far) = pair();
@@ -170,31 +185,29 @@ fn first_datagrams_come_first() {
         let mut datagram = [0; 20];
         FORMAT.write_number(&mut datagram, number);
         FORMAT.write_stamp(&mut datagram, sys::clock::wall_ns());
-        FirstDatagram::now(&datagram)
+        FirstDatagram::received_now(&datagram)
     });
-    end(&near, 4);
-    let flow = plan(Workload::receive(), IoMethod::Plain);
-    let (ran, counters) = ran_after(&first, far.as_fd(), &flow, Limit::Unlimited, &Stop::new());
-    assert_eq!(ran.ended, Ended::PeerClosed);
+    send_end_mark(&near, 4);
+    let flow = plan(Workload::receive(), IoMethod::OnePerCall);
+    let (result, counters) =
+        run_flow_after(&first, far.as_fd(), &flow, Limit::Unlimited, &Stop::new());
+    assert_eq!(result.ended, EndCause::PeerClosed);
     let datagrams = counters.datagrams().unwrap();
     assert_eq!((datagrams.received, datagrams.lost), (3, 1));
     assert_eq!(counters.counts().received.0, 140);
-    let (least, most) = datagrams.delays.extremes_ns.unwrap();
-    assert!(
-        least > -1_000_000 && most < 10_000_000_000,
-        "{least} {most}"
-    );
+    let (min, max) = datagrams.delays.extremes_ns.unwrap();
+    assert!(min > -1_000_000 && max < 10_000_000_000, "{min} {max}");
 }
 
 #[test]
 fn a_stop_ends_a_receiver() {
     let (_near, far) = pair();
     let stop = Stop::new();
-    let puller = stop.clone();
-    let thread = std::thread::spawn(move || puller.pull(Reason::Deadline));
-    let flow = plan(Workload::receive(), IoMethod::Plain);
-    let (ran, counters) = ran(far.as_fd(), &flow, Limit::Unlimited, &stop);
-    assert_eq!(ran.ended, Ended::Deadline);
+    let thread_stop = stop.clone();
+    let thread = std::thread::spawn(move || thread_stop.set(StopReason::Deadline));
+    let flow = plan(Workload::receive(), IoMethod::OnePerCall);
+    let (result, counters) = run_flow(far.as_fd(), &flow, Limit::Unlimited, &stop);
+    assert_eq!(result.ended, EndCause::Deadline);
     assert_eq!(counters.datagrams().map(|counts| counts.jitter), Some(None));
     thread.join().unwrap();
 }
@@ -205,11 +218,11 @@ fn receive_calls_are_counted_by_their_sizes() {
     for size in [1, 12, 14, 14, 50, 99, 100, 0] {
         near.send(&[0; 100][..size]).unwrap();
     }
-    let mut flow = plan(Workload::receive(), IoMethod::Plain);
+    let mut flow = plan(Workload::receive(), IoMethod::OnePerCall);
     flow.datagrams = None;
-    flow.here.count_receive_sizes = true;
-    let (ran, counters) = ran(far.as_fd(), &flow, Limit::Unlimited, &Stop::new());
-    assert_eq!(ran.ended, Ended::PeerClosed);
+    flow.local.count_receive_sizes = true;
+    let (result, counters) = run_flow(far.as_fd(), &flow, Limit::Unlimited, &Stop::new());
+    assert_eq!(result.ended, EndCause::PeerClosed);
     assert_eq!(counters.receive_sizes(), Some([2, 2, 0, 1, 0, 0, 0, 2]));
     assert_eq!(counters.counts().receive_calls, 7);
 }
@@ -223,10 +236,10 @@ fn truncated_data_is_not_copied() {
     let (far, _) = listener.accept().unwrap();
     near.write_all(&[7; 1000]).unwrap();
     drop(near);
-    let mut flow = FlowPlan::of(Transport::Tcp, Workload::receive());
+    let mut flow = FlowPlan::new(Transport::Tcp, Workload::receive());
     flow = flow.with_buffers(BufferPlan::message(SIZE));
-    flow.here.io = IoMethod::Trunc;
-    let (ran, counters) = ran(far.as_fd(), &flow, Limit::Unlimited, &Stop::new());
-    assert_eq!(ran.ended, Ended::PeerClosed);
+    flow.local.io = IoMethod::Trunc;
+    let (result, counters) = run_flow(far.as_fd(), &flow, Limit::Unlimited, &Stop::new());
+    assert_eq!(result.ended, EndCause::PeerClosed);
     assert_eq!(counters.counts().received.0, 1000);
 }

@@ -8,17 +8,17 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use engine::{
-    Buffers, DataSocket, Flow, Loop, MeasuredPhase, Memory, PhaseSettings, Reason, Role, Stop,
-    deadline_thread,
+    BufferMemory, Buffers, DataSocket, FlowLoop, FlowSockets, MeasuredPhase, PhaseSettings, Role,
+    Stop, StopReason, deadline_thread,
 };
-use model::{BufferPlan, Ended, FlowPlan, Limit, Side, SocketOptions, Transport, Workload};
+use model::{BufferPlan, EndCause, FlowPlan, Limit, Side, SocketOptions, Transport, Workload};
 use sys::{Address, Socket};
 
-/// How long a sender sends.
-const TIME: Duration = Duration::from_millis(30);
+/// Duration of a sender.
+const SEND_TIME: Duration = Duration::from_millis(30);
 
-/// More than a busy machine needs.
-const LONG: Duration = Duration::from_secs(30);
+/// Timeout that even a busy machine does not reach.
+const LONG_TIMEOUT: Duration = Duration::from_secs(30);
 
 fn pair() -> (Socket, Socket) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -26,23 +26,23 @@ fn pair() -> (Socket, Socket) {
     (near.into(), listener.accept().unwrap().0.into())
 }
 
-/// The end of a stream at one of its ends.
-struct Went {
+/// Result of one end of a stream.
+struct EndResult {
     side: Side,
-    ended: Ended,
-    /// The loop ended with an error of the connection.
+    ended: EndCause,
+    /// Whether the loop ended with an error of the connection.
     has_failed: bool,
-    /// A sender's drain.
+    /// Result of a sender's drain.
     drained: Option<io::Result<()>>,
 }
 
 fn flow(workload: Workload, limit: Limit, size: u32) -> FlowPlan {
-    let flow = FlowPlan::of(Transport::Tcp, workload).with_buffers(BufferPlan::message(size));
+    let flow = FlowPlan::new(Transport::Tcp, workload).with_buffers(BufferPlan::message(size));
     FlowPlan { limit, ..flow }
 }
 
 fn sender() -> FlowPlan {
-    flow(Workload::send(), Limit::Time(TIME), 100)
+    flow(Workload::send(), Limit::Time(SEND_TIME), 100)
 }
 
 fn receiver() -> FlowPlan {
@@ -54,47 +54,55 @@ fn run_end(
     flow: &FlowPlan,
     data: &Socket,
     control: Option<BorrowedFd<'_>>,
-    patience: Duration,
-) -> Went {
-    let any = Address::of(data).unwrap().with_any_port();
+    timeout: Duration,
+) -> EndResult {
+    let any = Address::local(data).unwrap().with_any_port();
     let options = SocketOptions::default();
     let socket = DataSocket::open(Transport::Tcp, &any, &options, Role::Initiator).unwrap();
-    let memory = Memory::new(u64::MAX, u64::MAX);
-    let (half, workload, facts) = (&flow.here, &flow.workload, socket.facts.clone());
-    let buffers = Buffers::new(half, workload, Transport::Tcp, &facts, None, b"x", &memory);
+    let memory = BufferMemory::new(u64::MAX, u64::MAX);
+    let (endpoint, workload, facts) = (&flow.local, &flow.workload, socket.facts.clone());
+    let buffers = Buffers::new(
+        endpoint,
+        workload,
+        Transport::Tcp,
+        &facts,
+        None,
+        b"x",
+        &memory,
+    );
     let mut buffers = buffers.unwrap();
-    let patience = buffers.patience(patience, half);
+    let timeout = buffers.idle_timeout(timeout, endpoint);
     let counters = Arc::default();
     let sends = workload.sends();
     let settings = PhaseSettings {
         counters: &counters,
         cancel: &Stop::new(),
         control,
-        time: match flow.limit {
+        duration: match flow.limit {
             Limit::Time(time) => Some(time),
             _ => None,
         },
-        idle: (!sends).then_some(patience),
+        idle_timeout: (!sends).then_some(timeout),
         group: None,
     };
-    let mut phase = MeasuredPhase::start(half, settings);
+    let mut phase = MeasuredPhase::start(endpoint, settings);
     if sends {
-        // Not the drain, in which nothing is counted.
-        deadline_thread().on_silence(&counters, patience, &phase.stop);
+        // The timeout excludes the drain, in which nothing is counted.
+        deadline_thread().set_on_idle(&counters, timeout, &phase.stop);
     }
-    let path = Flow::Connected(data.as_fd());
-    let ran = phase.run(flow.limit, Loop::of(flow, &mut buffers), path);
-    let loop_ended = phase.passed.elapsed;
-    let drained = sends.then(|| phase.drain(data, patience));
+    let sockets = FlowSockets::Connected(data.as_fd());
+    let result = phase.run(flow.limit, FlowLoop::for_flow(flow, &mut buffers), sockets);
+    let loop_ended = phase.times.elapsed;
+    let drained = sends.then(|| phase.drain(data, timeout));
     assert!(
-        !sends || phase.passed.elapsed > loop_ended,
-        "the drain belongs to the time"
+        !sends || phase.times.elapsed > loop_ended,
+        "the time includes the drain"
     );
-    Went {
-        ended: ran.ended.clone(),
-        has_failed: ran.failure.is_some(),
+    EndResult {
+        ended: result.ended.clone(),
+        has_failed: result.failure.is_some(),
         drained,
-        side: phase.side(ran, &socket, &buffers, facts),
+        side: phase.side(result, &socket, &buffers, facts),
     }
 }
 
@@ -102,18 +110,18 @@ fn run_end(
 fn both_ends_of_a_stream_agree() {
     let (near, far) = pair();
     let (sent, received) = std::thread::scope(|scope| {
-        let sent = scope.spawn(|| run_end(&sender(), &near, None, LONG));
-        let received = run_end(&receiver(), &far, None, LONG);
+        let sent = scope.spawn(|| run_end(&sender(), &near, None, LONG_TIMEOUT));
+        let received = run_end(&receiver(), &far, None, LONG_TIMEOUT);
         drop(far);
         (sent.join().unwrap(), received)
     });
     let ended = (sent.ended, received.ended);
-    assert_eq!(ended, (Ended::Deadline, Ended::PeerClosed));
+    assert_eq!(ended, (EndCause::Deadline, EndCause::PeerClosed));
     assert!(!received.has_failed);
     sent.drained.unwrap().unwrap();
     let (sent, received) = (sent.side, received.side);
     assert_eq!(sent.counts.sent, received.counts.received);
-    assert!(sent.counts.sent.0 > 0 && sent.elapsed >= Some(TIME));
+    assert!(sent.counts.sent.0 > 0 && sent.elapsed >= Some(SEND_TIME));
 }
 
 /// Resets a connection instead of ending it.
@@ -127,22 +135,25 @@ fn a_reset_is_no_end_of_a_stream() {
     for flow in [sender(), receiver()] {
         let (near, far) = pair();
         reset(far);
-        let went = run_end(&flow, &near, None, LONG);
-        assert_eq!((went.ended, went.has_failed), (Ended::PeerClosed, true));
+        let result = run_end(&flow, &near, None, LONG_TIMEOUT);
+        assert_eq!(
+            (result.ended, result.has_failed),
+            (EndCause::PeerClosed, true)
+        );
     }
     let (near, mut far) = pair();
     let drained = std::thread::spawn(move || {
         io::copy(&mut far, &mut io::sink()).unwrap();
         reset(far);
     });
-    let went = run_end(&sender(), &near, None, LONG);
-    let failed = went.drained.unwrap().unwrap_err();
+    let result = run_end(&sender(), &near, None, LONG_TIMEOUT);
+    let failed = result.drained.unwrap().unwrap_err();
     assert_eq!(failed.kind(), io::ErrorKind::ConnectionReset);
     drained.join().unwrap();
 }
 
 #[test]
-fn a_long_call_is_no_silence() {
+fn a_long_call_is_not_idle() {
     const MUCH: u32 = 32 << 20;
     let (near, mut far) = pair();
     let slow = std::thread::spawn(move || {
@@ -152,15 +163,15 @@ fn a_long_call_is_no_silence() {
         }
     });
     let flow = flow(Workload::send(), Limit::Bytes(MUCH.into()), MUCH);
-    let went = run_end(&flow, &near, None, Duration::from_millis(200));
-    went.drained.unwrap().unwrap();
-    let sent = went.side.counts.sent.0;
-    assert_eq!((sent, went.ended), (MUCH.into(), Ended::Count));
+    let result = run_end(&flow, &near, None, Duration::from_millis(200));
+    result.drained.unwrap().unwrap();
+    let sent = result.side.counts.sent.0;
+    assert_eq!((sent, result.ended), (MUCH.into(), EndCause::Count));
     slow.join().unwrap();
 }
 
 #[test]
-fn a_slow_drain_is_no_silence() {
+fn a_slow_drain_is_not_idle() {
     let (near, mut far) = pair();
     let slow = std::thread::spawn(move || {
         far.set_recv_buffer_size(1 << 16).unwrap();
@@ -169,46 +180,52 @@ fn a_slow_drain_is_no_silence() {
         }
     });
     let flow = flow(Workload::send(), Limit::Bytes(2 << 20), 1 << 16);
-    let patience = Duration::from_secs(1);
-    let Went {
+    let timeout = Duration::from_secs(1);
+    let EndResult {
         side,
         ended,
         drained,
         ..
-    } = run_end(&flow, &near, None, patience);
+    } = run_end(&flow, &near, None, timeout);
     drained.unwrap().unwrap();
-    assert_eq!((side.counts.sent.0, ended), (2 << 20, Ended::Count));
-    assert!(side.elapsed > Some(2 * patience), "{side:?}");
+    assert_eq!((side.counts.sent.0, ended), (2 << 20, EndCause::Count));
+    assert!(side.elapsed > Some(2 * timeout), "{side:?}");
     slow.join().unwrap();
 }
 
 #[test]
-fn a_phase_ends_with_its_control_connection_or_in_silence() {
+fn a_phase_ends_with_its_control_connection_or_when_idle() {
     let (near, _far) = pair();
     let receive = |control, idle| run_end(&receiver(), &near, control, idle).ended;
     let (control, peer) = UnixStream::pair().unwrap();
     drop(peer);
-    assert_eq!(receive(Some(control.as_fd()), LONG), Ended::PeerClosed);
-    assert_eq!(receive(None, TIME), Ended::from(Reason::Silence));
+    assert_eq!(
+        receive(Some(control.as_fd()), LONG_TIMEOUT),
+        EndCause::PeerClosed
+    );
+    assert_eq!(
+        receive(None, SEND_TIME),
+        EndCause::from(StopReason::IdleTimeout)
+    );
 }
 
 #[test]
 fn each_watch_of_a_connection_sees_its_end() {
     let (near, far) = UnixStream::pair().unwrap();
     let stops = [(); 4].map(|()| Stop::new());
-    let watch = |at: usize| deadline_thread().on_hang_up(near.as_fd(), &stops[at]);
+    let watch = |at: usize| deadline_thread().set_on_hang_up(near.as_fd(), &stops[at]);
     let (first, _second, _third) = (watch(0), watch(1), watch(2));
     drop(first);
     drop(far);
-    let pulled_in_time = |stop: &Stop| {
-        let begun = Instant::now();
-        while !stop.is_set() && begun.elapsed() < LONG {
+    let is_set_in_time = |stop: &Stop| {
+        let start = Instant::now();
+        while !stop.is_set() && start.elapsed() < LONG_TIMEOUT {
             std::thread::yield_now();
         }
-        stop.reason() == Some(Reason::PeerClosed)
+        stop.reason() == Some(StopReason::PeerClosed)
     };
-    assert!(stops[1..3].iter().all(pulled_in_time));
+    assert!(stops[1..3].iter().all(is_set_in_time));
     let _late = watch(3);
-    assert!(pulled_in_time(&stops[3]));
+    assert!(is_set_in_time(&stops[3]));
     assert!(!stops[0].is_set());
 }

@@ -1,57 +1,59 @@
-//! How a command line ends, if it does not begin a run.
+//! The exit of a program whose command line starts no run: help, version or an error.
 
 use std::ffi::OsString;
 use std::io::Write;
 use std::ops::RangeInclusive;
 use std::process::ExitCode;
 
-/// The last words of a program, and its exit code.
+/// A program's last output and its exit code.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Exit {
-    /// For stdout, complete with its last newline.
+    /// The text for stdout, including the final newline.
     pub stdout: String,
-    /// For stderr, likewise.
+    /// The text for stderr, including the final newline.
     pub stderr: String,
     /// The process's exit code.
     pub code: u8,
 }
 
-/// Why parsing ended early.
+/// The reason why parsing ended early.
 #[derive(Debug)]
-pub enum Quit {
-    /// The usage text is asked for.
+pub enum EarlyExit {
+    /// An option requested the usage text.
     Help,
-    /// The version is asked for.
+    /// An option requested the version.
     Version,
-    /// getopt's own complaint, a whole line.
-    Complaint(String),
-    /// A value or a combination that makes no sense; a whole line once it has left [`crate::scan`].
+    /// getopt's error message, a complete line.
+    SyntaxError(String),
+    /// The reason why a value or a combination is invalid. [`crate::scan`] completes it to a line.
     Refused(String),
     /// The stock tool's own message and exit code.
     Exit(Exit),
 }
 
-/// What a command prints for each [`Quit`] that leaves it a choice.
-pub struct Endings {
-    /// Printed for [`Quit::Help`].
+/// The texts that a command prints for the kinds of [`EarlyExit`] without a text.
+pub struct ExitTexts {
+    /// Printed for [`EarlyExit::Help`].
     pub help: Exit,
-    /// Printed for [`Quit::Version`].
+    /// Printed for [`EarlyExit::Version`].
     pub version: String,
-    /// Printed after [`Quit::Complaint`].
-    pub complaint: Exit,
+    /// Printed after the message of [`EarlyExit::SyntaxError`].
+    pub syntax_error: Exit,
 }
 
-/// Refuses a value; [`crate::scan`] adds the program, the option and the value.
-pub fn refuse<T>(why: impl Into<String>) -> Result<T, Quit> {
-    Err(Quit::Refused(why.into()))
+/// Refuses a value for `reason`. [`crate::scan`] adds the program, the option and the value.
+pub fn refuse<T>(reason: impl Into<String>) -> Result<T, EarlyExit> {
+    Err(EarlyExit::Refused(reason.into()))
 }
 
-/// Returns `number`, which a dialect read from `text`, as a `T` if it is within `range`.
-pub fn within<T: TryFrom<i64>>(
+/// Returns `number` as a `T` if it is within `range`.
+///
+/// `number` is the result of parsing `text`; `None` means that `text` is not a number.
+pub fn check_range<T: TryFrom<i64>>(
     text: &str,
     number: Option<i64>,
     range: RangeInclusive<i64>,
-) -> Result<T, Quit> {
+) -> Result<T, EarlyExit> {
     let Some(number) = number else {
         return refuse(format!("'{text}' is not a number"));
     };
@@ -65,8 +67,11 @@ pub fn within<T: TryFrom<i64>>(
     }
 }
 
-/// Returns the words of a command line, which must be UTF-8.
-pub fn utf8(program: &str, args: impl IntoIterator<Item = OsString>) -> Result<Vec<String>, Exit> {
+/// Returns the words of a command line. Fails with exit code 1 if one is not UTF-8.
+pub fn utf8_words(
+    program: &str,
+    args: impl IntoIterator<Item = OsString>,
+) -> Result<Vec<String>, Exit> {
     let refusal = |arg: OsString| {
         let arg = arg.display();
         Exit::stderr(
@@ -80,7 +85,7 @@ pub fn utf8(program: &str, args: impl IntoIterator<Item = OsString>) -> Result<V
 }
 
 impl Exit {
-    /// A text for stdout.
+    /// Returns an exit that prints `text` on stdout.
     pub fn stdout(text: impl Into<String>, code: u8) -> Self {
         let stdout = text.into();
         Self {
@@ -90,7 +95,7 @@ impl Exit {
         }
     }
 
-    /// A text for stderr.
+    /// Returns an exit that prints `text` on stderr.
     pub fn stderr(text: impl Into<String>, code: u8) -> Self {
         let stderr = text.into();
         Self {
@@ -102,22 +107,22 @@ impl Exit {
 
     /// Prints both texts and returns the code.
     pub fn print(&self) -> ExitCode {
-        // A reader that has had enough is no failure.
+        // A closed pipe is not an error.
         let _ = std::io::stdout().write_all(self.stdout.as_bytes());
         let _ = std::io::stderr().write_all(self.stderr.as_bytes());
         ExitCode::from(self.code)
     }
 }
 
-impl Quit {
-    /// Returns what the program prints, and its exit code.
-    pub fn exit(self, endings: Endings) -> Exit {
+impl EarlyExit {
+    /// Returns the output and the exit code, with the command's `texts` where needed.
+    pub fn into_exit(self, texts: ExitTexts) -> Exit {
         match self {
-            Self::Help => endings.help,
-            Self::Version => Exit::stdout(endings.version, 0),
-            Self::Complaint(line) => Exit {
-                stderr: line + &endings.complaint.stderr,
-                ..endings.complaint
+            Self::Help => texts.help,
+            Self::Version => Exit::stdout(texts.version, 0),
+            Self::SyntaxError(line) => Exit {
+                stderr: line + &texts.syntax_error.stderr,
+                ..texts.syntax_error
             },
             Self::Refused(line) => Exit::stderr(line, 1),
             Self::Exit(exit) => exit,

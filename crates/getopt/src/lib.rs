@@ -1,8 +1,9 @@
-//! The options of a command: one table that the parser, the usage text and the manual page are made of.
+//! Command-line option tables. The parser, the usage text and the manual page use the same table.
 //!
-//! The grammar is that of GNU getopt(3), or of its `getopt_long`. lexopt reads `-l=5` as `5` where getopt
-//! reads `=5`, takes `--foo` for a long option where the stock tools complain about `-`, and has no option
-//! that takes the next word only if it looks right (`-c`, `-k`).
+//! The grammar is that of GNU getopt(3) or getopt_long(3). The lexopt crate does not fit:
+//! - It reads the value of `-l=5` as `5`; getopt reads `=5`.
+//! - It accepts `--foo` as a long option; the stock tools report an invalid option `-`.
+//! - It cannot take the next word on a condition, such as a leading digit (`-c`, `-k`).
 
 #![forbid(unsafe_code)]
 
@@ -12,165 +13,181 @@ pub mod usage;
 
 use std::fmt::{self, Display};
 
-pub use exit::{Endings, Exit, Quit, refuse, utf8, within};
+pub use exit::{EarlyExit, Exit, ExitTexts, check_range, refuse, utf8_words};
 
-/// One option of a command, whose settings are an `L`.
-pub struct Flag<L> {
-    /// How it is spelt.
-    pub name: Name,
-    /// What it takes.
+/// One option of a command. `L` is the type of the settings that the option changes.
+pub struct OptionRow<L> {
+    /// The letter, the long name, or both.
+    pub name: OptionName,
+    /// The argument that follows the option.
     pub argument: Argument,
-    /// What the usage text says of it.
-    pub usage: Usage,
-    /// Its paragraph of the manual page, in which `{default}` stands for the default of an own option;
-    /// empty in a build without the feature `manual`.
+    /// The lines of the usage text.
+    pub usage: UsageText,
+    /// The manual page's paragraph. `{default}` stands for the default of a linerate option.
+    /// Empty in a build without the feature `manual`.
     pub paragraph: &'static str,
-    /// The environment variable that sets the option as well; empty if there is none.
+    /// The environment variable that also sets the option; empty if there is none.
     pub variable: &'static str,
-    /// Stores the value.
-    pub apply: Apply<L>,
+    /// Stores the value in the settings.
+    pub apply: ApplyOption<L>,
 }
 
-/// Takes the value, or "" if the option has none.
-pub type Apply<L> = fn(&mut L, &str) -> Result<(), Quit>;
+/// Stores an option's value in the settings. The value is "" for an option without one.
+pub type ApplyOption<L> = fn(&mut L, &str) -> Result<(), EarlyExit>;
 
-/// How an option is spelt.
+/// The name of an option on the command line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Name {
-    /// A dash and this.
+pub enum OptionName {
+    /// A letter after one dash.
     Letter(char),
-    /// Two dashes and this.
+    /// A long name after two dashes.
     Long(&'static str),
-    /// Either.
+    /// A letter and a long name for the same option.
     Both(char, &'static str),
 }
 
-/// What an option takes, with the argument's name in the manual page.
+/// The argument of an option. The string is the argument's name in the manual page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Argument {
     /// No argument.
     Nothing,
-    /// The rest of the word, or else the next word, whatever it looks like.
+    /// The rest of the word, or the next word if the rest is empty.
     Value(&'static str),
     /// The next word, if it starts with a digit.
-    MaybeRate(&'static str),
+    OptionalNumber(&'static str),
     /// The next word, if it does not start with a dash.
-    MaybeSelection(&'static str),
-    /// The rest of the word, if there is one: behind a letter, or behind the `=` of a long option.
-    MaybeAttached(&'static str),
+    OptionalWord(&'static str),
+    /// The rest of the word after a letter, or the text after a long option's `=`; may be absent.
+    OptionalAttached(&'static str),
 }
 
-/// What the usage text says of an option.
+/// An option's lines in the usage text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Usage {
-    /// The stock tool's lines without their indent; none if it does not document the option.
+pub enum UsageText {
+    /// The stock tool's lines without their indent. Empty if stock does not document the option.
     Stock(&'static [&'static str]),
-    /// One line of ours, which [`usage::own`] lays out.
-    Own {
+    /// One line of a linerate option, formatted by [`usage::linerate_lines`].
+    Linerate {
         /// What the option does.
-        what: &'static str,
-        /// The default, if it is worth a mention; else empty.
+        description: &'static str,
+        /// The default to print in parentheses; empty to print none.
         default: &'static str,
     },
 }
 
-/// The options of a command, or of a part of it.
+/// The options of a command, or of one part of its command line.
 pub struct Section<L: 'static> {
-    /// The heading of its chapter in the manual page.
+    /// The heading of the section's chapter in the manual page.
     pub title: &'static str,
-    /// The heading of its lines in the usage text.
+    /// The heading of the section's lines in the usage text.
     pub heading: &'static str,
-    /// What stands before an option in a message, if its letter may mean two things.
+    /// The words before an option in a message. They tell apart sections that share letters.
     pub scope: &'static str,
     /// The options, in the order of the usage text.
-    pub flags: &'static [Flag<L>],
+    pub flags: &'static [OptionRow<L>],
 }
 
-/// What is left when all options are applied.
+/// The words of a command line that are not options.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Rest<'w> {
-    /// Words between the options that belong to none.
+pub struct RemainingWords<'w> {
+    /// Words between the options that belong to no option.
     pub stray: Vec<&'w str>,
-    /// What stands behind the first `--`.
-    pub behind: &'w [String],
+    /// The words after the first `--`.
+    pub after_dashes: &'w [String],
 }
 
-impl<'w> Rest<'w> {
-    /// The first word that belongs to no option.
+impl<'w> RemainingWords<'w> {
+    /// Returns the first word that belongs to no option.
     pub fn first(&self) -> Option<&'w str> {
         let stray = self.stray.first().copied();
-        stray.or(self.behind.first().map(String::as_str))
+        stray.or(self.after_dashes.first().map(String::as_str))
     }
 }
 
-/// Returns the row of one of the stock tool's letters.
-pub const fn flag<L>(
+/// Returns the row of a stock option that has a letter.
+pub const fn stock_letter<L>(
     letter: char,
     argument: Argument,
     lines: &'static [&'static str],
     paragraph: &'static str,
-    apply: Apply<L>,
-) -> Flag<L> {
-    let usage = Usage::Stock(lines);
-    row(Name::Letter(letter), argument, usage, paragraph, apply)
+    apply: ApplyOption<L>,
+) -> OptionRow<L> {
+    let usage = UsageText::Stock(lines);
+    row(
+        OptionName::Letter(letter),
+        argument,
+        usage,
+        paragraph,
+        apply,
+    )
 }
 
-/// Returns the row of one of the stock tool's options that has a long name only.
+/// Returns the row of a stock option that has only a long name.
 pub const fn stock_long<L>(
     name: &'static str,
     argument: Argument,
     lines: &'static [&'static str],
     paragraph: &'static str,
-    apply: Apply<L>,
-) -> Flag<L> {
+    apply: ApplyOption<L>,
+) -> OptionRow<L> {
     row(
-        Name::Long(name),
+        OptionName::Long(name),
         argument,
-        Usage::Stock(lines),
+        UsageText::Stock(lines),
         paragraph,
         apply,
     )
 }
 
-/// Returns the row of an option of our own.
-pub const fn own<L>(
-    name: Name,
+/// Returns the row of an option that stock lacks.
+pub const fn linerate_option<L>(
+    name: OptionName,
     argument: Argument,
-    what: &'static str,
+    description: &'static str,
     default: &'static str,
     paragraph: &'static str,
-    apply: Apply<L>,
-) -> Flag<L> {
+    apply: ApplyOption<L>,
+) -> OptionRow<L> {
     row(
         name,
         argument,
-        Usage::Own { what, default },
+        UsageText::Linerate {
+            description,
+            default,
+        },
         paragraph,
         apply,
     )
 }
 
-/// Returns the row of an option of our own that has a long name.
-pub const fn long<L>(
+/// Returns the row of an option that stock lacks and that has only a long name.
+pub const fn linerate_long<L>(
     name: &'static str,
     argument: Argument,
-    what: &'static str,
+    description: &'static str,
     default: &'static str,
     paragraph: &'static str,
-    apply: Apply<L>,
-) -> Flag<L> {
-    own(Name::Long(name), argument, what, default, paragraph, apply)
+    apply: ApplyOption<L>,
+) -> OptionRow<L> {
+    linerate_option(
+        OptionName::Long(name),
+        argument,
+        description,
+        default,
+        paragraph,
+        apply,
+    )
 }
 
-/// Drops the paragraph at compile time from a program that makes no manual pages.
+/// Builds a row. Drops the paragraph at compile time unless the feature `manual` is on.
 const fn row<L>(
-    name: Name,
+    name: OptionName,
     argument: Argument,
-    usage: Usage,
+    usage: UsageText,
     paragraph: &'static str,
-    apply: Apply<L>,
-) -> Flag<L> {
-    Flag {
+    apply: ApplyOption<L>,
+) -> OptionRow<L> {
+    OptionRow {
         name,
         argument,
         usage,
@@ -184,62 +201,66 @@ const fn row<L>(
     }
 }
 
-impl<L> Flag<L> {
-    /// Adds a long name to a letter.
+impl<L> OptionRow<L> {
+    /// Adds a long name to an option that has a letter.
     #[must_use]
-    pub const fn or(mut self, long: &'static str) -> Self {
-        if let Name::Letter(letter) = self.name {
-            self.name = Name::Both(letter, long);
+    pub const fn with_long(mut self, long: &'static str) -> Self {
+        if let OptionName::Letter(letter) = self.name {
+            self.name = OptionName::Both(letter, long);
         }
         self
     }
 
-    /// Adds an environment variable.
+    /// Adds an environment variable that also sets the option.
     #[must_use]
-    pub const fn from_environment(mut self, variable: &'static str) -> Self {
+    pub const fn with_variable(mut self, variable: &'static str) -> Self {
         self.variable = variable;
         self
     }
 }
 
-/// How words that begin with two dashes are read.
+/// The grammar of words that begin with two dashes.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Grammar {
-    /// As letters, as getopt does, unless a word is one of the section's long names.
+    /// getopt(3): letters, unless the word is one of the section's complete long names.
     Getopt,
-    /// As long options, or prefixes of one.
+    /// getopt_long(3): long options or their unambiguous prefixes.
     GetoptLong,
 }
 
-/// Applies the options in `words` to `low` as getopt(3) reads them, passing over stray words, up to and
-/// with the first `--`. Long names must be complete.
+/// Parses `words` like getopt(3) and applies the options to `settings`.
+///
+/// It skips stray words and stops after the first `--`. Long names must be complete.
 pub fn scan<'w, L>(
     program: &str,
     section: &Section<L>,
     words: &'w [String],
-    low: &mut L,
-) -> Result<Rest<'w>, Quit> {
-    read(Grammar::Getopt, program, section, words, low)
+    settings: &mut L,
+) -> Result<RemainingWords<'w>, EarlyExit> {
+    parse_words(Grammar::Getopt, program, section, words, settings)
 }
 
-/// The same as getopt_long(3) reads them: a long name may be cut as long as it stays unambiguous.
+/// Parses `words` like getopt_long(3) and applies the options to `settings`.
+///
+/// Unlike [`scan`], it accepts unambiguous prefixes of long names.
 pub fn scan_long<'w, L>(
     program: &str,
     section: &Section<L>,
     words: &'w [String],
-    low: &mut L,
-) -> Result<Rest<'w>, Quit> {
-    read(Grammar::GetoptLong, program, section, words, low)
+    settings: &mut L,
+) -> Result<RemainingWords<'w>, EarlyExit> {
+    parse_words(Grammar::GetoptLong, program, section, words, settings)
 }
 
-/// Applies the options whose environment variables `value_of` has, in the order of the section. Any value
-/// sets an option that takes no argument.
-pub fn environment<L>(
+/// Applies the options whose environment variables are set, in the order of the section.
+///
+/// `value_of` returns the value of a variable. Any value sets an option that takes no argument.
+pub fn apply_environment<L>(
     program: &str,
     section: &Section<L>,
     value_of: impl Fn(&str) -> Option<String>,
-    low: &mut L,
-) -> Result<(), Quit> {
+    settings: &mut L,
+) -> Result<(), EarlyExit> {
     let named = section
         .flags
         .iter()
@@ -248,20 +269,26 @@ pub fn environment<L>(
         let Some(value) = value_of(flag.variable) else {
             continue;
         };
-        let takes_it = flag.argument != Argument::Nothing;
-        let value = if takes_it { &value } else { "" };
-        apply(program, section.scope, flag.variable, (flag, value), low)?;
+        let takes_value = flag.argument != Argument::Nothing;
+        let value = if takes_value { &value } else { "" };
+        apply(
+            program,
+            section.scope,
+            flag.variable,
+            (flag, value),
+            settings,
+        )?;
     }
     Ok(())
 }
 
-fn read<'w, L>(
+fn parse_words<'w, L>(
     grammar: Grammar,
     program: &str,
     section: &Section<L>,
     words: &'w [String],
-    low: &mut L,
-) -> Result<Rest<'w>, Quit> {
+    settings: &mut L,
+) -> Result<RemainingWords<'w>, EarlyExit> {
     let mut stray = Vec::new();
     let mut rest = words;
     while let Some((word, tail)) = rest.split_first() {
@@ -271,62 +298,66 @@ fn read<'w, L>(
         }
         if let Some(long) = find_long(grammar, section, word) {
             let found = long.and_then(|found| value_of_long(found, &mut rest));
-            let found = found.or_else(|what| complain(program, &what))?;
-            apply(program, section.scope, found.0.name, found, low)?;
+            let found = found.or_else(|message| syntax_error(program, &message))?;
+            apply(program, section.scope, found.0.name, found, settings)?;
             continue;
         }
-        // A lone dash is a stray word, as is anything that does not begin with one.
+        // A lone dash and a word without a leading dash are stray words.
         let mut cluster = word.strip_prefix('-').unwrap_or_default();
         if cluster.is_empty() {
             stray.push(word.as_str());
         }
         while let Some(letter) = cluster.chars().next() {
             cluster = &cluster[letter.len_utf8()..];
-            let is_it = |flag: &&Flag<L>| flag.name.letter() == Some(letter);
-            let Some(flag) = section.flags.iter().find(is_it) else {
-                return complain(program, &format!("invalid option -- '{letter}'"));
+            let has_letter = |flag: &&OptionRow<L>| flag.name.letter() == Some(letter);
+            let Some(flag) = section.flags.iter().find(has_letter) else {
+                return syntax_error(program, &format!("invalid option -- '{letter}'"));
             };
             let value = match flag.argument {
                 Argument::Nothing => "",
-                Argument::MaybeAttached(_) => std::mem::take(&mut cluster),
+                Argument::OptionalAttached(_) => std::mem::take(&mut cluster),
                 Argument::Value(_) if !cluster.is_empty() => std::mem::take(&mut cluster),
                 Argument::Value(_) => {
-                    let Some(value) = next(&mut rest) else {
-                        let what = format!("option requires an argument -- '{letter}'");
-                        return complain(program, &what);
+                    let Some(value) = next_word(&mut rest) else {
+                        let message = format!("option requires an argument -- '{letter}'");
+                        return syntax_error(program, &message);
                     };
                     value
                 }
-                // While letters follow in this word, the stock tool looks at this word instead of
-                // the next one, and finds its dash.
-                Argument::MaybeRate(_) | Argument::MaybeSelection(_) if !cluster.is_empty() => "",
-                Argument::MaybeRate(_) => next_if(&mut rest, |word| {
+                // If letters follow in the same word, the stock tool tests this word, not the next
+                // one. It finds the dash and takes no value.
+                Argument::OptionalNumber(_) | Argument::OptionalWord(_) if !cluster.is_empty() => {
+                    ""
+                }
+                Argument::OptionalNumber(_) => next_word_if(&mut rest, |word| {
                     word.starts_with(|c: char| c.is_ascii_digit())
                 }),
-                Argument::MaybeSelection(_) => next_if(&mut rest, |word| !word.starts_with('-')),
+                Argument::OptionalWord(_) => next_word_if(&mut rest, |word| !word.starts_with('-')),
             };
-            apply(program, section.scope, flag.name, (flag, value), low)?;
+            apply(program, section.scope, flag.name, (flag, value), settings)?;
         }
     }
-    Ok(Rest {
+    Ok(RemainingWords {
         stray,
-        behind: rest,
+        after_dashes: rest,
     })
 }
 
-/// A long option, its whole name, and the value after its `=`.
-type Long<'w, L> = (&'static Flag<L>, &'static str, Option<&'w str>);
+/// A long option's row, its complete name, and the value after its `=`.
+type LongOption<'w, L> = (&'static OptionRow<L>, &'static str, Option<&'w str>);
 
-/// The long option that `word` is or begins, or getopt's complaint; `None` if it is not read as one.
+/// Returns the long option that `word` names or abbreviates, or getopt's error message.
+///
+/// Returns `None` if the grammar does not read `word` as a long option.
 fn find_long<'w, L>(
     grammar: Grammar,
     section: &Section<L>,
     word: &'w str,
-) -> Option<Result<Long<'w, L>, String>> {
-    let typed = word.strip_prefix("--")?;
-    let (name, value) = match typed.split_once('=') {
+) -> Option<Result<LongOption<'w, L>, String>> {
+    let text = word.strip_prefix("--")?;
+    let (name, value) = match text.split_once('=') {
         Some((name, value)) => (name, Some(value)),
-        None => (typed, None),
+        None => (text, None),
     };
     let named = section
         .flags
@@ -338,12 +369,12 @@ fn find_long<'w, L>(
     if grammar == Grammar::Getopt {
         return None;
     }
-    let begun: Vec<_> = named.filter(|(_, long)| long.starts_with(name)).collect();
-    Some(match begun[..] {
+    let matches: Vec<_> = named.filter(|(_, long)| long.starts_with(name)).collect();
+    Some(match matches[..] {
         [] => Err(format!("unrecognized option '{word}'")),
         [(flag, long)] => Ok((flag, long, value)),
         _ => {
-            let possible = begun.iter().map(|(_, long)| format!(" '--{long}'"));
+            let possible = matches.iter().map(|(_, long)| format!(" '--{long}'"));
             let possible: String = possible.collect();
             Err(format!(
                 "option '{word}' is ambiguous; possibilities:{possible}"
@@ -352,31 +383,33 @@ fn find_long<'w, L>(
     })
 }
 
-/// The option with its value, which may be the next word, or getopt's complaint.
+/// Returns the option with its value, or getopt's error message. The value may be the next word.
 fn value_of_long<'w, L>(
-    (flag, name, attached): Long<'w, L>,
+    (flag, name, attached): LongOption<'w, L>,
     rest: &mut &'w [String],
-) -> Result<(&'static Flag<L>, &'w str), String> {
+) -> Result<(&'static OptionRow<L>, &'w str), String> {
     let value = match (flag.argument, attached) {
-        (Argument::Nothing | Argument::MaybeAttached(_), None) => "",
+        (Argument::Nothing | Argument::OptionalAttached(_), None) => "",
         (Argument::Nothing, Some(_)) => {
             return Err(format!("option '--{name}' doesn't allow an argument"));
         }
         (_, Some(value)) => value,
-        (_, None) => next(rest).ok_or_else(|| format!("option '--{name}' requires an argument"))?,
+        (_, None) => {
+            next_word(rest).ok_or_else(|| format!("option '--{name}' requires an argument"))?
+        }
     };
     Ok((flag, value))
 }
 
-fn next<'w>(rest: &mut &'w [String]) -> Option<&'w str> {
+fn next_word<'w>(rest: &mut &'w [String]) -> Option<&'w str> {
     let (word, tail) = rest.split_first()?;
     *rest = tail;
     Some(word)
 }
 
-fn next_if<'w>(rest: &mut &'w [String], wanted: impl Fn(&str) -> bool) -> &'w str {
+fn next_word_if<'w>(rest: &mut &'w [String], accepts: impl Fn(&str) -> bool) -> &'w str {
     match rest.split_first() {
-        Some((word, tail)) if wanted(word) => {
+        Some((word, tail)) if accepts(word) => {
             *rest = tail;
             word
         }
@@ -384,28 +417,30 @@ fn next_if<'w>(rest: &mut &'w [String], wanted: impl Fn(&str) -> bool) -> &'w st
     }
 }
 
-/// Stores a value; a refusal says where it was `given`: an option or a variable.
+/// Stores a value. A refusal names its `origin`: the option or the environment variable.
 fn apply<L>(
     program: &str,
     scope: &str,
-    given: impl Display,
-    (flag, value): (&Flag<L>, &str),
-    low: &mut L,
-) -> Result<(), Quit> {
-    (flag.apply)(low, value).map_err(|quit| match quit {
-        Quit::Refused(why) => {
-            let gap = if value.is_empty() { "" } else { " " };
-            Quit::Refused(format!("{program}: {scope}{given}{gap}{value}: {why}\n"))
+    origin: impl Display,
+    (flag, value): (&OptionRow<L>, &str),
+    settings: &mut L,
+) -> Result<(), EarlyExit> {
+    (flag.apply)(settings, value).map_err(|early_exit| match early_exit {
+        EarlyExit::Refused(reason) => {
+            let separator = if value.is_empty() { "" } else { " " };
+            EarlyExit::Refused(format!(
+                "{program}: {scope}{origin}{separator}{value}: {reason}\n"
+            ))
         }
         other => other,
     })
 }
 
-fn complain<T>(program: &str, what: &str) -> Result<T, Quit> {
-    Err(Quit::Complaint(format!("{program}: {what}\n")))
+fn syntax_error<T>(program: &str, message: &str) -> Result<T, EarlyExit> {
+    Err(EarlyExit::SyntaxError(format!("{program}: {message}\n")))
 }
 
-impl Name {
+impl OptionName {
     fn letter(self) -> Option<char> {
         match self {
             Self::Letter(letter) | Self::Both(letter, _) => Some(letter),
@@ -421,7 +456,7 @@ impl Name {
     }
 }
 
-impl Display for Name {
+impl Display for OptionName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Letter(letter) => write!(f, "-{letter}"),
@@ -433,32 +468,32 @@ impl Display for Name {
 
 #[cfg(test)]
 mod tests {
-    use super::Argument::{MaybeAttached, MaybeRate, MaybeSelection, Nothing, Value};
+    use super::Argument::{Nothing, OptionalAttached, OptionalNumber, OptionalWord, Value};
     use super::*;
 
     #[rustfmt::skip]
     pub(super) static SECTION: Section<Vec<String>> = Section {
         title: "OPTIONS", heading: "", scope: "test option ", flags: &[
-            flag('d', Nothing, &[], "A switch.", |seen, v| note(seen, "d", v)),
-            flag('l', Value("n"), &["-l N  Length", "      of it"], "Default 3.", |seen, v| note(seen, "l", v)),
-            flag('c', MaybeRate("rate"), &[], "A rate.", |seen, v| note(seen, "c", v)),
-            flag('k', MaybeSelection("file"), &[], "A file.", |seen, v| note(seen, "k", v)),
-            flag('x', Value("n"), &[], "", |_, _| refuse("never")),
-            flag('o', MaybeAttached("n"), &[], "", |seen, v| note(seen, "o", v)).or("old"),
-            long("dir", Value("dir"), "Look here", "/tmp", "Default {default}, always.", |seen, v| note(seen, "dir", v)).from_environment("P_DIR"),
-            long("flag", Nothing, "Set it", "", "Sets it.", |seen, v| note(seen, "flag", v)).from_environment("P_FLAG"),
-            long("spin", MaybeAttached("end"), "Spin", "1", "Spins.", |seen, v| note(seen, "spin", v)),
+            stock_letter('d', Nothing, &[], "A switch.", |seen, v| note(seen, "d", v)),
+            stock_letter('l', Value("n"), &["-l N  Length", "      of it"], "Default 3.", |seen, v| note(seen, "l", v)),
+            stock_letter('c', OptionalNumber("rate"), &[], "A rate.", |seen, v| note(seen, "c", v)),
+            stock_letter('k', OptionalWord("file"), &[], "A file.", |seen, v| note(seen, "k", v)),
+            stock_letter('x', Value("n"), &[], "", |_, _| refuse("never")),
+            stock_letter('o', OptionalAttached("n"), &[], "", |seen, v| note(seen, "o", v)).with_long("old"),
+            linerate_long("dir", Value("dir"), "Look here", "/tmp", "Default {default}, always.", |seen, v| note(seen, "dir", v)).with_variable("P_DIR"),
+            linerate_long("flag", Nothing, "Set it", "", "Sets it.", |seen, v| note(seen, "flag", v)).with_variable("P_FLAG"),
+            linerate_long("spin", OptionalAttached("end"), "Spin", "1", "Spins.", |seen, v| note(seen, "spin", v)),
         ],
     };
 
-    #[expect(clippy::unnecessary_wraps, reason = "it stands in for an Apply")]
-    fn note(seen: &mut Vec<String>, name: &str, value: &str) -> Result<(), Quit> {
+    #[expect(clippy::unnecessary_wraps, reason = "it must fit ApplyOption")]
+    fn note(seen: &mut Vec<String>, name: &str, value: &str) -> Result<(), EarlyExit> {
         seen.push(format!("{name}={value}"));
         Ok(())
     }
 
     #[test]
-    fn words_are_taken_as_getopt_takes_them() {
+    fn words_are_parsed_like_getopt() {
         for (line, seen, left) in [
             ("", "", ""),
             ("-l 5", "l=5", ""),
@@ -484,16 +519,16 @@ mod tests {
             ("-o -o5 -do7 --old --old=x", "o= o=5 d= o=7 o= o=x", ""),
             ("--spin --spin=x", "spin= spin=x", ""),
         ] {
-            let mut low = Vec::new();
+            let mut seen_options = Vec::new();
             let words = words(line);
-            let rest = scan("p", &SECTION, &words, &mut low).unwrap();
-            assert_eq!(low.join(" "), seen, "{line}");
-            assert_eq!(rest.behind.join(" "), left, "{line}");
+            let rest = scan("p", &SECTION, &words, &mut seen_options).unwrap();
+            assert_eq!(seen_options.join(" "), seen, "{line}");
+            assert_eq!(rest.after_dashes.join(" "), left, "{line}");
         }
     }
 
     #[test]
-    fn words_that_belong_to_no_option_are_told() {
+    fn words_that_belong_to_no_option_are_returned() {
         for (line, stray, first) in [
             ("", "", None),
             ("-d -l 5", "", None),
@@ -509,7 +544,7 @@ mod tests {
     }
 
     #[test]
-    fn complaints_are_getopts_and_refusals_name_option_and_value() {
+    fn errors_match_getopt_and_refusals_name_option_and_value() {
         for (line, text) in [
             ("-y", "p: invalid option -- 'y'\n"),
             ("-dy", "p: invalid option -- 'y'\n"),
@@ -521,7 +556,9 @@ mod tests {
             ("-x 5", "p: test option -x 5: never\n"),
         ] {
             match scan("p", &SECTION, &words(line), &mut Vec::new()) {
-                Err(Quit::Complaint(said) | Quit::Refused(said)) => assert_eq!(said, text),
+                Err(EarlyExit::SyntaxError(message) | EarlyExit::Refused(message)) => {
+                    assert_eq!(message, text);
+                }
                 other => panic!("{line}: {other:?}"),
             }
         }
@@ -532,26 +569,28 @@ mod tests {
         heading: "",
         scope: "",
         flags: &[
-            flag('t', Value("sec"), &[], "", |seen, v| note(seen, "t", v)).or("time"),
-            long(
+            stock_letter('t', Value("sec"), &[], "", |seen, v| note(seen, "t", v))
+                .with_long("time"),
+            linerate_long(
                 "timestamps",
-                MaybeAttached("form"),
+                OptionalAttached("form"),
                 "",
                 "",
                 "",
                 |seen, v| note(seen, "timestamps", v),
             ),
-            long("tos", Value("n"), "", "", "", |_, _| refuse("never")).from_environment("P_TOS"),
-            long("zero", Nothing, "", "", "", |seen, v| note(seen, "zero", v)),
-            long("zerocopy", Nothing, "", "", "", |seen, v| {
+            linerate_long("tos", Value("n"), "", "", "", |_, _| refuse("never"))
+                .with_variable("P_TOS"),
+            linerate_long("zero", Nothing, "", "", "", |seen, v| note(seen, "zero", v)),
+            linerate_long("zerocopy", Nothing, "", "", "", |seen, v| {
                 note(seen, "zerocopy", v)
             }),
         ],
     };
 
-    /// As `ls` of GNU coreutils reads and complains about its own.
+    /// The messages are those of `ls` from GNU coreutils.
     #[test]
-    fn long_names_may_be_cut() {
+    fn long_names_may_be_abbreviated() {
         for (line, expected) in [
             ("--time 5 --time=6 -t7", "t=5 t=6 t=7"),
             ("--times --timesta=x", "timestamps= timestamps=x"),
@@ -578,10 +617,12 @@ mod tests {
             ("--to 9", "p: --tos 9: never\n"),
             ("-y", "p: invalid option -- 'y'\n"),
         ] {
-            let mut low = Vec::new();
-            match scan_long("p", &LONG, &words(line), &mut low) {
-                Ok(_) => assert_eq!(low.join(" "), expected, "{line}"),
-                Err(Quit::Complaint(said) | Quit::Refused(said)) => assert_eq!(said, expected),
+            let mut seen = Vec::new();
+            match scan_long("p", &LONG, &words(line), &mut seen) {
+                Ok(_) => assert_eq!(seen.join(" "), expected, "{line}"),
+                Err(EarlyExit::SyntaxError(message) | EarlyExit::Refused(message)) => {
+                    assert_eq!(message, expected);
+                }
                 Err(other) => panic!("{line}: {other:?}"),
             }
         }
@@ -590,12 +631,12 @@ mod tests {
     #[test]
     fn variables_set_options() {
         let set = |section, variables: &[(&str, &str)]| {
-            let mut low = Vec::new();
+            let mut seen = Vec::new();
             let value_of = |name: &str| {
                 let found = variables.iter().find(|(known, _)| *known == name);
                 found.map(|(_, value)| (*value).to_owned())
             };
-            environment("p", section, value_of, &mut low).map(|()| low.join(" "))
+            apply_environment("p", section, value_of, &mut seen).map(|()| seen.join(" "))
         };
         for (variables, expected) in [
             (&[][..], ""),
@@ -606,10 +647,10 @@ mod tests {
         ] {
             assert_eq!(set(&SECTION, variables).unwrap(), expected);
         }
-        let Err(Quit::Refused(said)) = set(&LONG, &[("P_TOS", "9")]) else {
-            panic!("it is taken");
+        let Err(EarlyExit::Refused(message)) = set(&LONG, &[("P_TOS", "9")]) else {
+            panic!("the value was accepted");
         };
-        assert_eq!(said, "p: P_TOS 9: never\n");
+        assert_eq!(message, "p: P_TOS 9: never\n");
     }
 
     fn words(line: &str) -> Vec<String> {

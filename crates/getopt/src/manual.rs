@@ -1,27 +1,27 @@
-//! What a manual page says of a table's options.
+//! The descriptions of a table's options in a manual page.
 
-use crate::{Flag, Section, Usage};
+use crate::{OptionRow, Section, UsageText};
 
-/// The options of one command, or of a part of it.
+/// The manual page's chapter for one [`Section`].
 pub struct Chapter {
-    /// Its heading.
+    /// The heading.
     pub title: &'static str,
     /// The options, in the order of the usage text.
-    pub options: Vec<Described>,
+    pub options: Vec<OptionDescription>,
 }
 
-/// One option.
-pub struct Described {
-    /// The option with its argument, as it is typed.
+/// The manual page's entry for one option.
+pub struct OptionDescription {
+    /// The option with its argument, as typed on a command line.
     pub synopsis: String,
-    /// What it does, in a few sentences.
+    /// The description, a few sentences.
     pub text: String,
 }
 
 /// Returns the chapter of a section. Without the feature `manual` the texts are empty.
 pub fn chapter<L>(section: &Section<L>) -> Chapter {
-    let described = |flag: &Flag<L>| Described {
-        synopsis: format!("{}{}", flag.name, flag.argument.typed(str::to_owned)),
+    let described = |flag: &OptionRow<L>| OptionDescription {
+        synopsis: format!("{}{}", flag.name, flag.argument.synopsis(str::to_owned)),
         text: flag.paragraph(),
     };
     Chapter {
@@ -30,36 +30,40 @@ pub fn chapter<L>(section: &Section<L>) -> Chapter {
     }
 }
 
-/// Returns what is wrong with the rows of a section, for a test: options without a paragraph, and own
-/// options whose paragraph lacks the default that the usage text has.
-pub fn gaps<L>(section: &Section<L>) -> Vec<String> {
+/// Returns the gaps in a section's descriptions, for a test.
+///
+/// A gap is an option without a paragraph, or a paragraph without the default of the usage text.
+pub fn find_gaps<L>(section: &Section<L>) -> Vec<String> {
     let mut gaps = Vec::new();
     for flag in section.flags {
         if flag.paragraph.is_empty() {
             gaps.push(format!("{} has no paragraph", flag.name));
         }
-        let has_default = matches!(flag.usage, Usage::Own { default, .. } if !default.is_empty());
-        if has_default != flag.paragraph.contains(DEFAULT) {
+        let has_default =
+            matches!(flag.usage, UsageText::Linerate { default, .. } if !default.is_empty());
+        if has_default != flag.paragraph.contains(DEFAULT_PLACEHOLDER) {
             gaps.push(format!("{} and its default", flag.name));
         }
     }
     gaps
 }
 
-/// What stands for the default in a paragraph.
-const DEFAULT: &str = "{default}";
+/// The placeholder for the default in a paragraph.
+const DEFAULT_PLACEHOLDER: &str = "{default}";
 
-impl<L> Flag<L> {
-    /// Returns the paragraph with the default in its place.
+impl<L> OptionRow<L> {
+    /// Returns the paragraph with the default filled in.
     pub fn paragraph(&self) -> String {
         match self.usage {
-            Usage::Own { default, .. } => self.paragraph.replace(DEFAULT, default),
-            Usage::Stock(_) => self.paragraph.to_owned(),
+            UsageText::Linerate { default, .. } => {
+                self.paragraph.replace(DEFAULT_PLACEHOLDER, default)
+            }
+            UsageText::Stock(_) => self.paragraph.to_owned(),
         }
     }
 
     /// Returns the word after "Default" in the paragraph.
-    pub fn told_default(&self) -> Option<String> {
+    pub fn stated_default(&self) -> Option<String> {
         let paragraph = self.paragraph();
         let (_, rest) = paragraph.split_once("Default ")?;
         let word = rest.split([' ', ',']).next()?;
@@ -75,30 +79,30 @@ mod tests {
     #[test]
     fn options_are_typed_and_described() {
         let chapter = chapter(&SECTION);
-        let typed: Vec<_> = chapter
+        let synopses: Vec<_> = chapter
             .options
             .iter()
             .map(|option| &*option.synopsis)
             .collect();
         let expected =
             "-d|-l n|-c [rate]|-k [file]|-x n|-o, --old[=n]|--dir dir|--flag|--spin[=end]";
-        assert_eq!(typed.join("|"), expected);
+        assert_eq!(synopses.join("|"), expected);
     }
 
     #[test]
     #[cfg(feature = "manual")]
-    fn defaults_are_told_and_gaps_are_found() {
-        let told: Vec<_> = SECTION
+    fn defaults_and_gaps_are_found() {
+        let defaults: Vec<_> = SECTION
             .flags
             .iter()
-            .filter_map(Flag::told_default)
+            .filter_map(OptionRow::stated_default)
             .collect();
-        assert_eq!(told, ["3", "/tmp"]);
+        assert_eq!(defaults, ["3", "/tmp"]);
         let expected = [
             "-x has no paragraph",
             "-o, --old has no paragraph",
             "--spin and its default",
         ];
-        assert_eq!(gaps(&SECTION), expected);
+        assert_eq!(find_gaps(&SECTION), expected);
     }
 }

@@ -1,51 +1,63 @@
-//! The lines of a usage text.
+//! The option lines of a usage text.
 
-use crate::{Argument, Section, Usage};
+use crate::{Argument, Section, UsageText};
 
-/// The layout of the options that the stock tool lacks.
-pub struct Layout {
-    /// Stands before each option.
+/// The layout of the lines for options that stock lacks.
+pub struct UsageLayout {
+    /// The text before each option.
     pub indent: &'static str,
-    /// Width of an option with its argument; what it does begins behind that and a blank.
+    /// The width of an option with its argument, in characters. A space and the description follow.
     pub width: usize,
-    /// How an argument is typed here, from its name in the manual page.
-    pub argument: fn(&str) -> String,
+    /// Formats an argument's name from the manual page for the usage text.
+    pub format_argument: fn(&str) -> String,
 }
 
-/// Returns the stock tool's lines, each behind `indent`.
-pub fn stock<L>(section: &Section<L>, indent: &str) -> String {
+/// Returns the stock tool's lines, each after `indent`.
+pub fn stock_lines<L>(section: &Section<L>, indent: &str) -> String {
     let lines = section.flags.iter().flat_map(|flag| match flag.usage {
-        Usage::Stock(lines) => lines,
-        Usage::Own { .. } => &[],
+        UsageText::Stock(lines) => lines,
+        UsageText::Linerate { .. } => &[],
     });
     lines.flat_map(|line| [indent, line, "\n"]).collect()
 }
 
-/// Returns a line for each option that the stock tool lacks.
-pub fn own<L>(section: &Section<L>, layout: &Layout) -> String {
-    let Layout { indent, width, .. } = *layout;
+/// Returns one line per option that stock lacks.
+pub fn linerate_lines<L>(section: &Section<L>, layout: &UsageLayout) -> String {
+    let UsageLayout { indent, width, .. } = *layout;
     let lines = section.flags.iter().filter_map(|flag| {
-        let Usage::Own { what, default } = flag.usage else {
+        let UsageText::Linerate {
+            description,
+            default,
+        } = flag.usage
+        else {
             return None;
         };
-        let typed = format!("{}{}", flag.name, flag.argument.typed(layout.argument));
+        let synopsis = format!(
+            "{}{}",
+            flag.name,
+            flag.argument.synopsis(layout.format_argument)
+        );
         let default = match default {
             "" => String::new(),
             _ => format!(" ({default})"),
         };
-        Some(format!("{indent}{typed:width$} {what}{default}\n"))
+        Some(format!(
+            "{indent}{synopsis:width$} {description}{default}\n"
+        ))
     });
     lines.collect()
 }
 
 impl Argument {
-    /// Returns the argument with what separates it from the option, its name as `typed` has it.
-    pub(crate) fn typed(self, typed: impl Fn(&str) -> String) -> String {
+    /// Returns the argument with its separator from the option. `format_name` formats its name.
+    pub(crate) fn synopsis(self, format_name: impl Fn(&str) -> String) -> String {
         match self {
             Self::Nothing => String::new(),
-            Self::Value(name) => format!(" {}", typed(name)),
-            Self::MaybeRate(name) | Self::MaybeSelection(name) => format!(" [{}]", typed(name)),
-            Self::MaybeAttached(name) => format!("[={}]", typed(name)),
+            Self::Value(name) => format!(" {}", format_name(name)),
+            Self::OptionalNumber(name) | Self::OptionalWord(name) => {
+                format!(" [{}]", format_name(name))
+            }
+            Self::OptionalAttached(name) => format!("[={}]", format_name(name)),
         }
     }
 }
@@ -57,18 +69,21 @@ mod tests {
 
     #[test]
     fn stock_lines_are_to_the_letter() {
-        assert_eq!(stock(&SECTION, "\t"), "\t-l N  Length\n\t      of it\n");
+        assert_eq!(
+            stock_lines(&SECTION, "\t"),
+            "\t-l N  Length\n\t      of it\n"
+        );
     }
 
     #[test]
     fn own_lines_are_laid_out() {
-        let layout = Layout {
+        let layout = UsageLayout {
             indent: "  ",
             width: 10,
-            argument: |name| format!("<{name}>"),
+            format_argument: |name| format!("<{name}>"),
         };
         let expected =
             "  --dir <dir> Look here (/tmp)\n  --flag     Set it\n  --spin[=<end>] Spin (1)\n";
-        assert_eq!(own(&SECTION, &layout), expected);
+        assert_eq!(linerate_lines(&SECTION, &layout), expected);
     }
 }

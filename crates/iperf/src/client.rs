@@ -1,11 +1,11 @@
-//! The client: its run, and what all kinds of tests share. `udp/client.rs` runs datagrams.
+//! The client: its run, and the functions common to all tests. `udp/client.rs` runs UDP flows.
 
 mod addresses;
-mod back;
-mod bounce;
+mod bounceback;
 mod connect_only;
 mod request;
 mod results;
+mod reverse_connection;
 mod stream;
 
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -15,99 +15,99 @@ use engine::{DataSocket, Stop};
 use model::{FlowPlan, Limit, Outcome, Series};
 use sys::Address;
 
-use crate::connection::Numbers;
-use crate::event::{Connection, Event, FlowId, Observer};
-use crate::options::{Client, PermitKey, Role, Settings};
+use crate::connection::FlowNumbers;
+use crate::event::{ConnectionInfo, FlowId, Observer, TestEvent};
+use crate::options::{ClientSettings, PermitKey, Role, Settings};
 use crate::report_group::ReportGroup;
 
-/// The deadline of the server's end of a flow.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// The minimum time to wait until the server finishes a flow.
+const FINISH_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The deadline of the server's connection of `-d` and `-r`.
-pub(crate) const BACK: Duration = Duration::from_secs(3);
+/// The maximum time until the server connects back for `-d` and `-r`.
+pub(crate) const REVERSE_CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// A running client.
-pub(crate) struct Run<'a> {
+pub(crate) struct ClientRun<'a> {
     pub(crate) settings: &'a Settings,
-    pub(crate) client: &'a Client,
+    pub(crate) client: &'a ClientSettings,
     pub(crate) observer: &'a Arc<dyn Observer>,
     pub(crate) stop: &'a Stop,
-    pub(crate) to: Address,
-    pub(crate) numbers: Arc<Numbers>,
+    pub(crate) server_address: Address,
+    pub(crate) flow_numbers: Arc<FlowNumbers>,
     pub(crate) reports: Arc<ReportGroup>,
-    failure: OnceLock<String>,
+    first_failure: OnceLock<String>,
     connect_times: Mutex<Vec<Option<Duration>>>,
     started: (Instant, SystemTime),
     results: Mutex<Vec<(Outcome, Duration)>>,
     series: Mutex<Vec<Series>>,
-    banner: Mutex<bool>,
+    has_printed_banner: Mutex<bool>,
 }
 
 /// The result of a client's run.
-pub struct Finished {
-    /// The figures; `None` if nothing was measured.
+pub struct ClientResult {
+    /// The measured outcome; `None` if nothing was measured.
     pub outcome: Option<Outcome>,
     /// The first failure.
     pub error: Option<String>,
-    /// The server's address, if it is known.
+    /// The server's address, if resolved.
     pub peer: Option<Address>,
 }
 
 /// Runs a client's test to its end.
 pub fn run(
     settings: &Settings,
-    client: &Client,
+    client: &ClientSettings,
     observer: &Arc<dyn Observer>,
     stop: &Stop,
-) -> Finished {
-    let to = match addresses::of_server(settings, client) {
-        Ok(to) => to,
+) -> ClientResult {
+    let server_address = match addresses::resolve_server(settings, client) {
+        Ok(address) => address,
         Err(error) => {
-            observer.see(&Event::Trouble(error.clone()));
-            return Finished {
+            observer.observe(&TestEvent::Error(error.clone()));
+            return ClientResult {
                 outcome: None,
                 error: Some(error),
                 peer: None,
             };
         }
     };
-    let run = Run {
+    let run = ClientRun {
         settings,
         client,
         observer,
         stop,
-        to,
-        numbers: Arc::default(),
-        reports: ReportGroup::new(Arc::clone(observer), settings.print.interval),
-        failure: OnceLock::new(),
+        server_address,
+        flow_numbers: Arc::default(),
+        reports: ReportGroup::new(Arc::clone(observer), settings.output.interval),
+        first_failure: OnceLock::new(),
         connect_times: Mutex::default(),
         started: (Instant::now(), SystemTime::now()),
         results: Mutex::default(),
         series: Mutex::default(),
-        banner: Mutex::default(),
+        has_printed_banner: Mutex::default(),
     };
-    if let Some(only) = client.connect_only {
-        connect_only::run(&run, only);
+    if let Some(connect_settings) = client.connect_only {
+        connect_only::run(&run, connect_settings);
     } else if client.bounceback.is_some() {
-        run.bounce();
+        run.run_bounceback();
     } else if settings.is_udp() {
         crate::udp::client::run(&run);
     } else {
-        run.streams();
+        run.run_streams();
     }
     run.finish()
 }
 
-impl Run<'_> {
-    pub(crate) fn fail(&self, why: impl Into<String>) {
-        let why = why.into();
-        let _ = self.failure.set(why.clone());
-        self.observer.see(&Event::Trouble(why));
+impl ClientRun<'_> {
+    pub(crate) fn fail(&self, reason: impl Into<String>) {
+        let reason = reason.into();
+        let _ = self.first_failure.set(reason.clone());
+        self.observer.observe(&TestEvent::Error(reason));
     }
 
-    pub(crate) fn id(&self, number: u32, is_opposite: bool) -> FlowId {
+    pub(crate) fn flow_id(&self, number: u32, is_opposite: bool) -> FlowId {
         let key = match &self.settings.permit_key {
-            Some(PermitKey::This(key)) => Some(key.clone()),
+            Some(PermitKey::Key(key)) => Some(key.clone()),
             _ => None,
         };
         FlowId {
@@ -117,121 +117,130 @@ impl Run<'_> {
         }
     }
 
-    /// Reports a connection.
-    pub(crate) fn see_connected(&self, connection: &Connection) {
-        self.observer.see(&Event::Connected(connection));
+    /// Reports an established connection.
+    pub(crate) fn report_connected(&self, connection: &ConnectionInfo) {
+        self.observer.observe(&TestEvent::Connected(connection));
     }
 
-    /// Prints the settings block with the first socket's window, once.
-    pub(crate) fn announce(&self, data: Option<&DataSocket>) {
-        let mut was_printed = self.banner.lock().unwrap_or_else(PoisonError::into_inner);
+    /// Reports the settings and the first socket's window. Later calls do nothing.
+    pub(crate) fn report_connecting(&self, data: Option<&DataSocket>) {
+        let mut was_printed = self
+            .has_printed_banner
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         if std::mem::replace(&mut *was_printed, true) {
             return;
         }
-        self.observer.see(&Event::Connecting {
+        self.observer.observe(&TestEvent::Connecting {
             host: &self.client.host,
-            port: self.to.port() as u16,
+            port: self.server_address.port() as u16,
             window: data.and_then(|data| data.facts.send_buffer_bytes),
             flows: self.client.plan.flows(),
             length: self.settings.length,
             rate: self.settings.rate,
-            is_own: true,
+            is_client: true,
         });
     }
 
-    /// Runs the flows of a bounceback test, and the load beside them.
-    fn bounce(&self) {
-        let load = self.client.load.as_deref();
-        let load = load.and_then(|settings| match &settings.role {
-            Role::Client(client) => Some(self.beside(settings, client)),
+    /// Runs the flows of a bounceback test, and the congestion load in parallel.
+    fn run_bounceback(&self) {
+        let load_settings = self.client.congestion_load.as_deref();
+        let load_run = load_settings.and_then(|settings| match &settings.role {
+            Role::Client(client) => Some(self.with_settings(settings, client)),
             Role::Server(_) => None,
         });
         let flows = self.client.plan.flows();
         std::thread::scope(|scope| {
-            if let Some(load) = &load {
-                scope.spawn(move || load.streams());
+            if let Some(load_run) = &load_run {
+                scope.spawn(move || load_run.run_streams());
             }
             for flow in 0..flows {
-                scope.spawn(move || bounce::run(self, flow));
+                scope.spawn(move || bounceback::run(self, flow));
             }
         });
-        if let Some(why) = load.and_then(|load| load.failure.into_inner()) {
-            let _ = self.failure.set(why);
+        if let Some(reason) = load_run.and_then(|load_run| load_run.first_failure.into_inner()) {
+            let _ = self.first_failure.set(reason);
         }
-        if flows > 1 || self.client.load.is_some() {
+        if flows > 1 || self.client.congestion_load.is_some() {
             self.report_connect_times();
         }
     }
 
-    /// Returns a client with other settings, whose flows are reported together with these.
-    fn beside<'b>(&'b self, settings: &'b Settings, client: &'b Client) -> Run<'b> {
-        Run {
+    /// Returns a run with other settings whose flows join the report group of this run.
+    fn with_settings<'b>(
+        &'b self,
+        settings: &'b Settings,
+        client: &'b ClientSettings,
+    ) -> ClientRun<'b> {
+        ClientRun {
             settings,
             client,
             observer: self.observer,
             stop: self.stop,
-            to: self.to.clone(),
-            numbers: Arc::clone(&self.numbers),
+            server_address: self.server_address.clone(),
+            flow_numbers: Arc::clone(&self.flow_numbers),
             reports: Arc::clone(&self.reports),
-            failure: OnceLock::new(),
+            first_failure: OnceLock::new(),
             connect_times: Mutex::default(),
             started: self.started,
             results: Mutex::default(),
             series: Mutex::default(),
-            banner: Mutex::new(true),
+            has_printed_banner: Mutex::new(true),
         }
     }
 
-    /// Waits until this time; returns `false` at the stop.
-    pub(crate) fn sleep_until(&self, until: Instant) -> bool {
-        let _attending = self.stop.attend();
+    /// Waits until the deadline. Returns `false` if the test stops before.
+    pub(crate) fn sleep_until(&self, deadline: Instant) -> bool {
+        let _attending = self.stop.register_thread();
         while !self.stop.is_set() {
-            let left = until.saturating_duration_since(Instant::now());
-            if left.is_zero() {
+            let remaining = deadline.saturating_duration_since(Instant::now());
+            if remaining.is_zero() {
                 return true;
             }
-            let until_ns = sys::clock::monotonic_ns().saturating_add(left.as_nanos() as u64);
+            let until_ns = sys::clock::monotonic_ns().saturating_add(remaining.as_nanos() as u64);
             // The stop interrupts this call.
             let _ = sys::clock::sleep_until(until_ns);
         }
         false
     }
 
-    /// Waits until a flow's traffic begins (`--txstart-time`, `--txdelay-time`), and reports that time.
-    pub(crate) fn wait_to_begin(&self, number: u32) {
-        let begin = self.client.begin;
-        let delay = begin.delay.unwrap_or_default();
-        if begin.at.is_none() && delay.is_zero() {
+    /// Reports the start time of a flow's traffic (`--txstart-time`, `--txdelay-time`), and waits
+    /// until then.
+    pub(crate) fn wait_for_start_time(&self, number: u32) {
+        let start_time = self.client.start_time;
+        let delay = start_time.delay.unwrap_or_default();
+        if start_time.at.is_none() && delay.is_zero() {
             return;
         }
         let now = SystemTime::now();
-        let at = begin.at.map_or(now, |at| SystemTime::UNIX_EPOCH + at) + delay;
-        let id = self.id(number, false);
-        self.observer.see(&Event::Begins { id: &id, at, now });
-        if let Ok(left) = at.duration_since(now) {
-            self.sleep_until(Instant::now() + left);
+        let at = start_time.at.map_or(now, |at| SystemTime::UNIX_EPOCH + at) + delay;
+        let id = self.flow_id(number, false);
+        self.observer
+            .observe(&TestEvent::StartTime { id: &id, at, now });
+        if let Ok(remaining) = at.duration_since(now) {
+            self.sleep_until(Instant::now() + remaining);
         }
     }
 
-    /// Returns this end's plan of each direction of a connection.
-    pub(crate) fn plans(&self) -> Vec<FlowPlan> {
+    /// Returns the plan of each direction of a connection, from the client's side.
+    pub(crate) fn connection_plans(&self) -> Vec<FlowPlan> {
         let groups = &self.client.plan.groups;
-        let on_connection = if self.client.direction.has_connection_back() {
+        let groups_on_connection = if self.client.direction.has_connection_back() {
             1
         } else {
             groups.len()
         };
         groups
             .iter()
-            .take(on_connection)
+            .take(groups_on_connection)
             .filter_map(|group| group.flow().cloned())
             .collect()
     }
 
-    fn patience(&self) -> Duration {
+    fn finish_timeout(&self) -> Duration {
         match self.client.plan.flow().map(|flow| flow.limit) {
-            Some(Limit::Time(time)) => time.max(PATIENCE),
-            _ => PATIENCE,
+            Some(Limit::Time(time)) => time.max(FINISH_TIMEOUT),
+            _ => FINISH_TIMEOUT,
         }
     }
 }

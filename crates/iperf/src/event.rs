@@ -1,208 +1,216 @@
-//! The events of a test, for its printer.
+//! The events that a test reports to its observer.
 
 use std::time::{Duration, SystemTime};
 
-use engine::Reading;
+use engine::CounterReading;
 use model::{Counts, DatagramCounts, PathSample, Side};
 use stats::Histogram;
 use sys::Address;
 
-use crate::tally::{Kind, Tally};
+use crate::timing::{TimingKind, TimingStats};
 use crate::wire::ServerReport;
 
-/// Receives events, from several threads.
+/// Receives the events of a test. Several threads may call it.
 pub trait Observer: Send + Sync {
     /// Receives one event.
-    fn see(&self, event: &Event<'_>);
+    fn observe(&self, event: &TestEvent<'_>);
 }
 
-/// An event.
+/// An event of a test.
 #[derive(Debug)]
-pub enum Event<'a> {
-    /// A server listens, or a client does for the server's connection.
+pub enum TestEvent<'a> {
+    /// A server listens, or a client listens for the server's connection.
     Listening {
         /// The first and the last port.
         ports: (u16, u16),
-        /// SO_RCVBUF, as the kernel gave it.
+        /// The value of `SO_RCVBUF` that the kernel reports, in bytes.
         window: u32,
-        /// The group that it joins.
-        joins: Option<String>,
+        /// The line about the multicast group that the server joins.
+        join_line: Option<String>,
     },
-    /// A client has its first socket.
+    /// A client has opened its first socket, or failed to open it.
     Connecting {
-        /// The server, as it was typed.
+        /// The name of the server, as on the command line.
         host: &'a str,
         /// The port.
         port: u16,
-        /// SO_SNDBUF, as the kernel gave it; `None` without a socket.
+        /// The value of `SO_SNDBUF` that the kernel reports, in bytes; `None` without a socket.
         window: Option<u32>,
-        /// Flows.
+        /// The number of flows.
         flows: u32,
-        /// Bytes a call or a datagram.
+        /// Bytes per call or datagram.
         length: u32,
         /// Bits of payload per second.
         rate: Option<f64>,
-        /// A client's own test, not the one back that a client asked of a server.
-        is_own: bool,
+        /// `true` for the client of the test; `false` for the server's connection to the client.
+        is_client: bool,
     },
-    /// A connection is there, or its attempt has failed.
-    Connected(&'a Connection),
-    /// A connection is closed as it came: its permit key is wrong.
-    Dropped(&'a Connection),
-    /// When a flow's traffic begins; it may have been before now.
-    Begins {
+    /// A connection is established, or the attempt failed.
+    Connected(&'a ConnectionInfo),
+    /// The server closed a connection because its permit key is wrong.
+    Dropped(&'a ConnectionInfo),
+    /// The scheduled start of a flow's traffic, which may be in the past.
+    StartTime {
         /// The flow.
         id: &'a FlowId,
-        /// Then.
+        /// The scheduled start.
         at: SystemTime,
-        /// Now.
+        /// The current time.
         now: SystemTime,
     },
-    /// An interval of a flow.
-    Interval(&'a FlowId, &'a Figures),
-    /// A whole flow.
-    Final(&'a FlowId, &'a Figures),
-    /// The same of several flows together.
+    /// The figures of one interval of a flow.
+    Interval(&'a FlowId, &'a FlowFigures),
+    /// The figures of a completed flow.
+    Final(&'a FlowId, &'a FlowFigures),
+    /// The sum of several flows.
     Sum {
-        /// How many.
+        /// The number of flows.
         flows: usize,
-        /// Both directions of one connection, and no other flow.
-        of_connection: Option<u32>,
-        /// Data goes in both directions.
-        both_ways: bool,
-        /// Of all their time, not of an interval.
+        /// The number of the connection, if the sum covers only its two directions.
+        connection_number: Option<u32>,
+        /// Whether the sum covers both directions.
+        is_bidirectional: bool,
+        /// Whether the sum covers the complete flows, not one interval.
         is_final: bool,
-        /// All of them.
-        figures: &'a Figures,
+        /// The summed figures.
+        figures: &'a FlowFigures,
     },
-    /// How long each connection took; `None` is one that failed.
+    /// The connect time of each connection; `None` for a failed one.
     ConnectTimes(&'a [Option<Duration>]),
-    /// A UDP sender's count.
-    Sent(&'a FlowId, u64),
+    /// The number of datagrams that a UDP sender sent.
+    DatagramsSent(&'a FlowId, u64),
     /// A UDP server's report to its client.
-    Report(&'a FlowId, &'a ServerReport),
-    /// A line of the system's or of ours, for standard error.
-    Trouble(String),
+    ServerReport(&'a FlowId, &'a ServerReport),
+    /// An error line for standard error.
+    Error(String),
     /// A line for standard output.
-    Said(String),
+    Message(String),
 }
 
-/// A flow's name in reports.
+/// The identification of a flow in reports.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FlowId {
-    /// From 1 in each process; 0 is a connection that never sent a header.
+    /// The number of the flow, from 1 per process; 0 for a connection that sent no header.
     pub number: u32,
-    /// Data goes against the usual direction of this end's role.
+    /// Whether data flows against the usual direction of the role: to a client, or from a server.
     pub is_opposite: bool,
     /// The permit key.
     pub key: Option<String>,
 }
 
-/// A flow's connection.
+/// The connection of a flow.
 #[derive(Clone, Debug)]
-#[expect(clippy::struct_excessive_bools, reason = "each is a note of its own")]
-pub struct Connection {
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is an independent note in the connection line"
+)]
+pub struct ConnectionInfo {
     /// The flow.
     pub id: FlowId,
-    /// This end; `None` if there is no connection.
+    /// The local address; `None` without a connection.
     pub local: Option<Address>,
-    /// The other end.
+    /// The address of the peer.
     pub peer: Address,
-    /// This end's device.
+    /// The name of the local network device.
     pub device: Option<String>,
-    /// The socket's number.
-    pub socket: i32,
-    /// The server sends alone.
+    /// The file descriptor of the socket; -1 without a connection.
+    pub socket_fd: i32,
+    /// Whether only the server sends.
     pub is_reverse: bool,
-    /// Both ends send.
+    /// Whether both ends send.
     pub is_full_duplex: bool,
-    /// A test of requests and answers: their size, how long they are kept in microseconds, and whether no end delays
-    /// acknowledgements.
-    pub bounce: Option<(u32, u32, bool)>,
-    /// Latencies by synchronised clocks.
+    /// The parameters of a bounceback test: message size in bytes, hold time of the server in
+    /// microseconds, and whether both ends acknowledge without delay (`TCP_QUICKACK`).
+    pub bounceback: Option<(u32, u32, bool)>,
+    /// Whether synchronised clocks allow one-way latencies (`--trip-times`).
     pub has_trip_times: bool,
-    /// The other requests in the header's upper flags.
-    pub upper: u16,
-    /// From one burst to the next, where they come to this end.
+    /// The upper flags of the header, which carry further requests.
+    pub upper_flags: u16,
+    /// The burst period, if this end receives bursts.
     pub burst_period: Option<Duration>,
-    /// Bytes that the sender keeps unsent at most.
+    /// The maximum number of unsent bytes in the sender's socket (`--tcp-write-prefetch`).
     pub prefetch: Option<u32>,
-    /// No report at the end.
+    /// Whether the UDP server sends no final report.
     pub no_udp_fin: bool,
-    /// The types of service of received and sent data.
-    pub service: Option<(u8, u8)>,
+    /// The type of service of received and of sent data.
+    pub types_of_service: Option<(u8, u8)>,
     /// The client's version, if it sent one.
     pub peer_version: Option<String>,
     /// TCP's initial window in KByte, segment size in bytes, and round-trip time in microseconds.
     pub tcp: Option<[u32; 3]>,
-    /// How long it took to connect.
+    /// The duration of the connect call.
     pub connect_time: Option<Duration>,
-    /// The begin of the test; `None` where stock does not print it.
+    /// The start of the test; `None` where stock does not print it.
     pub started: Option<SystemTime>,
 }
 
-/// The figures of a flow, of an interval or of all its time.
+/// The figures of a flow, for one interval or the complete flow.
 #[derive(Clone, Debug, Default)]
-pub struct Figures {
-    /// The begin, since the flow's.
-    pub from: Duration,
-    /// The end.
-    pub to: Duration,
-    /// This end sends.
+pub struct FlowFigures {
+    /// The start of the interval, relative to the start of the flow.
+    pub start: Duration,
+    /// The end of the interval, relative to the start of the flow.
+    pub end: Duration,
+    /// Whether this end sends.
     pub sends: bool,
-    /// Datagrams.
+    /// Whether the flow uses UDP.
     pub is_udp: bool,
-    /// Payload.
+    /// Payload bytes.
     pub bytes: u64,
     /// Send or receive calls.
     pub calls: u64,
-    /// Send calls that failed.
-    pub failed: u64,
-    /// Segments that were sent again.
+    /// Failed send calls.
+    pub failed_sends: u64,
+    /// Retransmitted segments.
     pub retransmits: u64,
-    /// The connection at the end.
+    /// The state of the TCP connection at the end of the interval.
     pub path: Option<PathSample>,
-    /// The counts of a receiver of datagrams.
+    /// The counts of a UDP receiver.
     pub datagrams: Option<DatagramCounts>,
-    /// Datagrams that were due, the last one's number or those of the interval.
-    pub due: u64,
-    /// Times of transactions.
+    /// Expected datagrams: the highest number, or its increase in the interval.
+    pub expected_datagrams: u64,
+    /// The latencies of transactions.
     pub latency: Option<Histogram>,
-    /// Receive calls by eighths of the buffer.
-    pub reads: Option<[u64; 8]>,
-    /// What bursts, frames or calls are about, and their times.
-    pub tally: Option<(Kind, Tally)>,
-    /// Latencies by synchronised clocks.
+    /// Receive calls per eighth of the buffer that they filled.
+    pub read_sizes: Option<[u64; 8]>,
+    /// The kind of timed events, and their times.
+    pub timing: Option<(TimingKind, TimingStats)>,
+    /// Whether synchronised clocks allow one-way latencies (`--trip-times`).
     pub has_trip_times: bool,
-    /// This end's connection, as CSV has it: sender and receiver.
-    pub ends: Option<(Address, Address)>,
+    /// The addresses of sender and receiver, in this order.
+    pub endpoints: Option<(Address, Address)>,
 }
 
-impl Figures {
-    /// Returns the figures between two readings of a flow that began at `begun`.
-    pub fn between(begun: Reading, earlier: &Reading, now: &Reading, sends: bool) -> Self {
-        let figures = Self::of_counts(&now.counts.since(&earlier.counts), sends);
+impl FlowFigures {
+    /// Returns the figures between two readings of a flow that began at `start`.
+    pub fn between(
+        start: CounterReading,
+        earlier: &CounterReading,
+        now: &CounterReading,
+        sends: bool,
+    ) -> Self {
+        let figures = Self::from_counts(&now.counts.since(&earlier.counts), sends);
         Self {
-            from: earlier.at.saturating_duration_since(begun.at),
-            to: now.at.saturating_duration_since(begun.at),
+            start: earlier.at.saturating_duration_since(start.at),
+            end: now.at.saturating_duration_since(start.at),
             ..figures
         }
     }
 
-    /// The whole of a flow, from its side of the outcome.
-    pub fn of_side(side: &Side, sends: bool) -> Self {
-        let figures = Self::of_counts(&side.counts, sends);
+    /// Returns the figures of a complete flow, from one side of its outcome.
+    pub fn from_side(side: &Side, sends: bool) -> Self {
+        let figures = Self::from_counts(&side.counts, sends);
         Self {
-            to: side.elapsed.unwrap_or_default(),
+            end: side.elapsed.unwrap_or_default(),
             retransmits: side.socket.retransmits.unwrap_or(0).into(),
             datagrams: side.datagrams,
-            due: side.datagrams.map_or(0, |counts| counts.by_order.highest),
+            expected_datagrams: side.datagrams.map_or(0, |counts| counts.by_highest.highest),
             latency: side.latency.clone(),
             ..figures
         }
     }
 
-    fn of_counts(counts: &Counts, sends: bool) -> Self {
+    fn from_counts(counts: &Counts, sends: bool) -> Self {
         let (bytes, calls) = if sends {
             (counts.sent, counts.send_calls)
         } else {
@@ -212,20 +220,20 @@ impl Figures {
             sends,
             bytes: bytes.0,
             calls,
-            failed: counts.failed_sends,
+            failed_sends: counts.failed_sends,
             ..Self::default()
         }
     }
 
-    /// Adds another flow's figures of the same time.
+    /// Adds the figures of another flow for the same interval.
     pub fn add(&mut self, other: &Self) {
-        self.to = self.to.max(other.to);
+        self.end = self.end.max(other.end);
         self.bytes = self.bytes.saturating_add(other.bytes);
         self.calls += other.calls;
-        self.failed += other.failed;
+        self.failed_sends += other.failed_sends;
         self.retransmits += other.retransmits;
-        self.due += other.due;
-        if let (Some(sum), Some(other)) = (&mut self.reads, &other.reads) {
+        self.expected_datagrams += other.expected_datagrams;
+        if let (Some(sum), Some(other)) = (&mut self.read_sizes, &other.read_sizes) {
             for (sum, other) in sum.iter_mut().zip(other) {
                 *sum += other;
             }
@@ -237,9 +245,9 @@ impl Figures {
         }
     }
 
-    /// Bits of payload per second; 0 where no time has passed.
+    /// Returns the payload rate; 0 for an interval without duration.
     pub fn bits_per_second(&self) -> f64 {
-        let seconds = self.to.saturating_sub(self.from).as_secs_f64();
+        let seconds = self.end.saturating_sub(self.start).as_secs_f64();
         if seconds > 0.0 {
             self.bytes as f64 * 8.0 / seconds
         } else {
@@ -247,14 +255,14 @@ impl Figures {
         }
     }
 
-    /// Numbers that were passed over and have not come, by stock's rule.
+    /// Returns the number of skipped datagrams that did not arrive later, by stock's rule.
     pub fn lost(&self) -> u64 {
-        let counts = self.datagrams.unwrap_or_default().by_order;
+        let counts = self.datagrams.unwrap_or_default().by_highest;
         counts.passed_over.saturating_sub(counts.out_of_order)
     }
 
-    /// Datagrams that came behind one of a higher number, or again.
+    /// Returns the number of datagrams that arrived after a higher number, or twice.
     pub fn out_of_order(&self) -> u64 {
-        self.datagrams.unwrap_or_default().by_order.out_of_order
+        self.datagrams.unwrap_or_default().by_highest.out_of_order
     }
 }

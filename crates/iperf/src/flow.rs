@@ -1,19 +1,19 @@
-//! The plan of a flow, which both ends make alike.
+//! The plan of a flow, which client and server build in the same way.
 
 use model::{
     BufferPlan, ByteOrder, DatagramFormat, FlowPlan, Limit, Pacing, SizeRule, SocketOptions, Stamp,
     StampClock, StampUnit, Transport, Workload,
 };
 
-/// The layout of a UDP test's datagrams, with numbers of 64 bits if `wide`.
-pub(crate) fn numbering(wide: bool) -> DatagramFormat {
+/// Returns the layout of a UDP test's datagrams, with numbers of 64 or 32 bits.
+pub(crate) fn datagram_format(has_wide_numbers: bool) -> DatagramFormat {
     let clock = StampClock::Wall;
     DatagramFormat {
-        number_at: 0,
-        high_word_at: wide.then_some(12),
+        number_offset: 0,
+        high_word_offset: has_wide_numbers.then_some(12),
         first: 1,
         stamp: Some(Stamp {
-            at: 4,
+            offset: 4,
             clock,
             unit: StampUnit::SecondsAndMicros,
         }),
@@ -22,8 +22,10 @@ pub(crate) fn numbering(wide: bool) -> DatagramFormat {
     }
 }
 
-/// A flow of such a length and rate, whose sender ends it. Both ends do the same in their directions.
-pub(crate) fn flow(
+/// Returns the plan of a flow whose sender ends it.
+///
+/// `length` is the size of a send call in bytes. `rate` is in bits per second.
+pub(crate) fn flow_plan(
     transport: Transport,
     length: u32,
     rate: Option<f64>,
@@ -31,33 +33,33 @@ pub(crate) fn flow(
     socket: &SocketOptions,
 ) -> FlowPlan {
     let mut flow =
-        FlowPlan::of(transport, Workload::send()).with_buffers(BufferPlan::message(length));
+        FlowPlan::new(transport, Workload::send()).with_buffers(BufferPlan::message(length));
     flow.limit = limit;
-    flow.here.socket = socket.clone();
-    flow.here.pacing = rate.and_then(|bits| Pacing::of_bits(bits as u64, length, 1));
+    flow.local.socket = socket.clone();
+    flow.local.pacing = rate.and_then(|bits| Pacing::from_bit_rate(bits as u64, length, 1));
     if transport == Transport::Udp {
-        flow.datagrams = Some(numbering(true));
+        flow.datagrams = Some(datagram_format(true));
     }
     flow
 }
 
-/// Bytes of a send call of such a flow.
-pub(crate) fn length_of(flow: &FlowPlan) -> u32 {
-    match flow.here.send.size {
+/// Returns the size of a send call in bytes.
+pub(crate) fn send_length(flow: &FlowPlan) -> u32 {
+    match flow.local.send.size {
         SizeRule::Bytes(length) => length,
         SizeRule::SocketBuffer => 0,
     }
 }
 
-/// The rate that a plan's schedule keeps.
+/// Returns the rate of the plan's pacing; `None` without pacing.
 pub(crate) fn bits_per_second(flow: &FlowPlan) -> Option<f64> {
-    let pacing = flow.here.pacing?;
-    let bits = 8.0 * f64::from(length_of(flow)) * pacing.burst as f64;
+    let pacing = flow.local.pacing?;
+    let bits = 8.0 * f64::from(send_length(flow)) * pacing.burst as f64;
     Some(bits / pacing.interval.as_secs_f64())
 }
 
 pub(crate) fn receive_length(flow: &FlowPlan) -> usize {
-    match flow.here.receive.size {
+    match flow.local.receive.size {
         SizeRule::Bytes(bytes) => bytes as usize,
         SizeRule::SocketBuffer => 128 << 10,
     }

@@ -1,11 +1,11 @@
-//! iperf 2's dialect: client and server, with the options, the protocol and the output of iperf 2.1.8.
+//! iperf 2's dialect: client and server, with the options, the protocol and the output of
+//! iperf 2.1.8.
 //!
-//! `options` makes a Plan of the command line; `client` and `server` run its flows and report to an
-//! [`event::Observer`]; `output` prints the events. The binary brings them together.
+//! `options` converts a command line to a plan. `client` and `server` run its flows and report to
+//! an [`event::Observer`]. `output` prints these events. The binary connects the modules.
 
 #![forbid(unsafe_code)]
 
-mod bursts;
 pub mod client;
 mod connection;
 pub mod event;
@@ -14,7 +14,8 @@ pub mod options;
 pub mod output;
 mod report_group;
 pub mod server;
-pub mod tally;
+mod stream_loop;
+pub mod timing;
 mod traffic;
 mod udp;
 pub mod wire;

@@ -1,4 +1,4 @@
-//! Groups of flows that are reported together: intervals, final lines, and sums.
+//! Groups of flows with common reports: intervals, final lines, and sums.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -6,35 +6,35 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use engine::{Counters, Reading};
+use engine::{CounterReading, Counters};
 use model::{DatagramCounts, Side, Transport};
 use sys::Address;
 
-use crate::event::{Event, Figures, FlowId, Observer};
+use crate::event::{FlowFigures, FlowId, Observer, TestEvent};
 use crate::options::Settings;
-use crate::tally::{Kind, Tallies, Tally};
+use crate::timing::{FlowTimings, TimingKind, TimingStats};
 use crate::wire::ServerReport;
 
-/// Flows that are reported together: all flows of a client, or the flows of one client at a server.
+/// Flows with common reports: all flows of a client, or a server's flows from one client.
 pub(crate) struct ReportGroup {
     observer: Arc<dyn Observer>,
     /// `-i`.
     interval: Option<Duration>,
     state: Mutex<State>,
-    /// Signals that the last flow has ended.
-    empty: Condvar,
+    /// Signals the end of the last flow.
+    all_ended: Condvar,
 }
 
 #[derive(Default)]
 struct State {
-    running: Vec<Running>,
-    /// Flows that have ended since the first one began.
-    ended: Vec<(u32, Figures)>,
-    /// When the first flow began.
-    begun: Option<Instant>,
+    running: Vec<RunningFlow>,
+    /// Flows that have ended since the first flow began.
+    ended: Vec<(u32, FlowFigures)>,
+    /// The start of the first flow.
+    started: Option<Instant>,
     /// Whether a thread reports the intervals.
-    has_ticker: bool,
-    /// Server reports, which are printed last.
+    has_interval_thread: bool,
+    /// The reports of UDP servers, which are printed last.
     server_reports: Vec<(FlowId, ServerReport)>,
 }
 
@@ -42,24 +42,24 @@ struct State {
 pub(crate) struct ReportGroups {
     observer: Arc<dyn Observer>,
     interval: Option<Duration>,
-    by_destination: bool,
-    by_address: Mutex<HashMap<IpAddr, Arc<ReportGroup>>>,
+    groups_by_local_address: bool,
+    groups: Mutex<HashMap<IpAddr, Arc<ReportGroup>>>,
 }
 
 impl ReportGroups {
     pub(crate) fn new(observer: &Arc<dyn Observer>, settings: &Settings) -> Self {
         Self {
             observer: Arc::clone(observer),
-            interval: settings.print.interval,
-            by_destination: settings.print.sums_by_destination,
-            by_address: Mutex::default(),
+            interval: settings.output.interval,
+            groups_by_local_address: settings.output.sums_by_destination,
+            groups: Mutex::default(),
         }
     }
 
     /// Returns the group of a flow from `peer` to `local`.
-    pub(crate) fn of(&self, peer: &Address, local: Option<&Address>) -> Arc<ReportGroup> {
+    pub(crate) fn group_for(&self, peer: &Address, local: Option<&Address>) -> Arc<ReportGroup> {
         let new = || ReportGroup::new(Arc::clone(&self.observer), self.interval);
-        let end = if self.by_destination {
+        let end = if self.groups_by_local_address {
             local
         } else {
             Some(peer)
@@ -67,45 +67,42 @@ impl ReportGroups {
         let Some(ip) = end.and_then(Address::ip) else {
             return new();
         };
-        let mut report_groups = self
-            .by_address
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut report_groups = self.groups.lock().unwrap_or_else(PoisonError::into_inner);
         report_groups.retain(|other, reports| *other == ip || !reports.is_idle());
         Arc::clone(report_groups.entry(ip).or_insert_with(new))
     }
 }
 
 /// A running flow.
-struct Running {
-    leg: Leg,
-    begun: Reading,
-    last: Reading,
+struct RunningFlow {
+    measured: MeasuredFlow,
+    start: CounterReading,
+    last_reading: CounterReading,
     retransmits: u64,
     datagrams: DatagramCounts,
-    reads: [u64; 8],
-    /// The end of the last interval that was reported, on the grid.
-    reported: Duration,
+    read_sizes: [u64; 8],
+    /// The end of the last reported interval, a multiple of the interval.
+    reported_until: Duration,
 }
 
-/// One direction of a flow.
+/// A measured flow, which is one direction of a connection.
 #[derive(Clone)]
-pub(crate) struct Leg {
+pub(crate) struct MeasuredFlow {
     pub(crate) id: FlowId,
     pub(crate) sends: bool,
     pub(crate) transport: Transport,
     pub(crate) counters: Arc<Counters>,
-    /// The socket, for the kernel's figures of the connection.
+    /// The socket, to read TCP statistics from the kernel.
     pub(crate) socket: Arc<OwnedFd>,
-    pub(crate) ends: Option<(Address, Address)>,
-    /// Tallies of bursts, frames or calls.
-    pub(crate) tallies: Option<Arc<Tallies>>,
-    /// Whether latencies rest on synchronised clocks (`--trip-times`).
+    pub(crate) endpoints: Option<(Address, Address)>,
+    /// The timings of bursts, frames, datagrams or send calls.
+    pub(crate) timings: Option<Arc<FlowTimings>>,
+    /// Whether synchronised clocks allow one-way latencies (`--trip-times`).
     pub(crate) has_trip_times: bool,
 }
 
-/// A last, incomplete interval is reported if it lasted at least one `SHORTEST_REST`th of an interval.
-const SHORTEST_REST: u32 = 10;
+/// The minimum duration of a reported last interval is the interval divided by this number.
+const MIN_LAST_INTERVAL_DIVISOR: u32 = 10;
 
 impl ReportGroup {
     pub(crate) fn new(observer: Arc<dyn Observer>, interval: Option<Duration>) -> Arc<Self> {
@@ -113,123 +110,145 @@ impl ReportGroup {
             observer,
             interval,
             state: Mutex::default(),
-            empty: Condvar::new(),
+            all_ended: Condvar::new(),
         })
     }
 
     /// Adds a flow that begins.
-    pub(crate) fn begin(self: &Arc<Self>, leg: &Leg) {
-        let begun = Reading::now(std::slice::from_ref(&leg.counters));
+    pub(crate) fn begin(self: &Arc<Self>, measured: &MeasuredFlow) {
+        let started = CounterReading::now(std::slice::from_ref(&measured.counters));
         let mut state = self.state();
-        state.begun.get_or_insert(begun.at);
-        state.running.push(Running {
-            leg: leg.clone(),
-            begun: Reading {
+        state.started.get_or_insert(started.at);
+        state.running.push(RunningFlow {
+            measured: measured.clone(),
+            start: CounterReading {
                 counts: model::Counts::default(),
-                ..begun
+                ..started
             },
-            last: Reading {
+            last_reading: CounterReading {
                 counts: model::Counts::default(),
-                ..begun
+                ..started
             },
             retransmits: 0,
             datagrams: DatagramCounts::default(),
-            reads: [0; 8],
-            reported: Duration::ZERO,
+            read_sizes: [0; 8],
+            reported_until: Duration::ZERO,
         });
         if let Some(interval) = self.interval
-            && !std::mem::replace(&mut state.has_ticker, true)
+            && !std::mem::replace(&mut state.has_interval_thread, true)
         {
             let reports = Arc::clone(self);
-            let ticks = move || reports.tick(interval);
+            let ticks = move || reports.run_interval_reports(interval);
             let spawned = std::thread::Builder::new().spawn(ticks);
-            state.has_ticker = spawned.is_ok();
+            state.has_interval_thread = spawned.is_ok();
         }
     }
 
     /// Reports a failure.
     pub(crate) fn fail(&self, line: String) {
-        self.observer.see(&Event::Trouble(line));
+        self.observer.observe(&TestEvent::Error(line));
     }
 
-    /// Whether no flow is running.
+    /// Returns whether no flow is running.
     pub(crate) fn is_idle(&self) -> bool {
         self.state().running.is_empty()
     }
 
-    /// Removes a flow that has ended, and reports its final figures; after the last flow, their sum.
-    pub(crate) fn end(&self, leg: &Leg, side: &Side) {
+    /// Removes an ended flow, and reports its final figures.
+    ///
+    /// After the last flow, also reports the sum of all flows.
+    pub(crate) fn end(&self, measured: &MeasuredFlow, side: &Side) {
         let mut state = self.state();
-        let is_it = |running: &Running| Arc::ptr_eq(&running.leg.counters, &leg.counters);
-        let Some(at) = state.running.iter().position(is_it) else {
+        let is_same_flow =
+            |running: &RunningFlow| Arc::ptr_eq(&running.measured.counters, &measured.counters);
+        let Some(index) = state.running.iter().position(is_same_flow) else {
             return;
         };
-        let mut running = state.running.remove(at);
-        let now = Reading::now(std::slice::from_ref(&leg.counters));
-        if let Some(interval) = self.interval.filter(|_| !leg.reports_bursts()) {
-            let mut rest = running.figures(&now);
-            rest.from = running.reported;
-            let is_long = rest.to.saturating_sub(rest.from) * SHORTEST_REST >= interval;
-            if is_long && rest.bytes > 0 && !running.reported.is_zero() {
-                self.observer.see(&Event::Interval(&leg.id, &rest));
+        let mut running = state.running.remove(index);
+        let now = CounterReading::now(std::slice::from_ref(&measured.counters));
+        if let Some(interval) = self.interval.filter(|_| !measured.reports_bursts()) {
+            let mut last_interval = running.interval_figures(&now);
+            last_interval.start = running.reported_until;
+            let is_long = last_interval.end.saturating_sub(last_interval.start)
+                * MIN_LAST_INTERVAL_DIVISOR
+                >= interval;
+            if is_long && last_interval.bytes > 0 && !running.reported_until.is_zero() {
+                self.observer
+                    .observe(&TestEvent::Interval(&measured.id, &last_interval));
             }
         }
-        let mut figures = Figures::of_side(side, leg.sends);
-        running.complete(&mut figures);
-        figures.tally = leg.tallies.as_ref().map(|all| (all.kind, all.whole()));
-        if let Some((Kind::Bursts { .. } | Kind::TripTimes | Kind::Frames, tally)) = &figures.tally
+        let mut figures = FlowFigures::from_side(side, measured.sends);
+        running.add_connection_figures(&mut figures);
+        figures.timing = measured
+            .timings
+            .as_ref()
+            .map(|all| (all.kind, all.test_total()));
+        if let Some((TimingKind::Bursts { .. } | TimingKind::TripTimes | TimingKind::Frames, stats)) =
+            &figures.timing
             && !figures.sends
             && !figures.is_udp
         {
-            figures.reads = Some(tally.reads);
+            figures.read_sizes = Some(stats.read_sizes);
         }
-        self.observer.see(&Event::Final(&leg.id, &figures));
+        self.observer
+            .observe(&TestEvent::Final(&measured.id, &figures));
         if figures.is_udp && figures.sends {
-            // The count includes the datagram that marks the end.
-            let sent = Event::Sent(&leg.id, figures.calls + 1);
-            self.observer.see(&sent);
+            // The count includes the final datagram, which marks the end.
+            let sent = TestEvent::DatagramsSent(&measured.id, figures.calls + 1);
+            self.observer.observe(&sent);
         }
-        state.ended.push((leg.id.number, figures));
+        state.ended.push((measured.id.number, figures));
         if state.running.is_empty() {
             let ended = std::mem::take(&mut state.ended);
-            state.begun = None;
-            self.sum(&ended, true);
-            self.empty.notify_all();
+            state.started = None;
+            self.report_sum(&ended, true);
+            self.all_ended.notify_all();
         }
     }
 
-    /// Reports a received burst and how long it took to arrive.
-    pub(crate) fn report_burst(&self, leg: &Leg, tally: &Tally, size: u32, took: Duration) {
+    /// Reports a received burst of `bytes` bytes and its transfer time.
+    pub(crate) fn report_burst(
+        &self,
+        measured: &MeasuredFlow,
+        timing_stats: &TimingStats,
+        bytes: u32,
+        duration: Duration,
+    ) {
         let mut state = self.state();
-        let is_it = |running: &&mut Running| Arc::ptr_eq(&running.leg.counters, &leg.counters);
-        let (Some(running), Some(tallies)) = (state.running.iter_mut().find(is_it), &leg.tallies)
-        else {
+        let is_same_flow = |running: &&mut RunningFlow| {
+            Arc::ptr_eq(&running.measured.counters, &measured.counters)
+        };
+        let (Some(running), Some(timings)) = (
+            state.running.iter_mut().find(is_same_flow),
+            &measured.timings,
+        ) else {
             return;
         };
-        let to = running.begun.at.elapsed();
-        let figures = Figures {
-            from: to.saturating_sub(took),
-            to,
-            bytes: size.into(),
-            reads: Some(tally.reads),
-            tally: Some((tallies.kind, tally.clone())),
-            has_trip_times: leg.has_trip_times,
-            ends: leg.ends.clone(),
-            ..Figures::default()
+        let to = running.start.at.elapsed();
+        let figures = FlowFigures {
+            start: to.saturating_sub(duration),
+            end: to,
+            bytes: bytes.into(),
+            read_sizes: Some(timing_stats.read_sizes),
+            timing: Some((timings.kind, timing_stats.clone())),
+            has_trip_times: measured.has_trip_times,
+            endpoints: measured.endpoints.clone(),
+            ..FlowFigures::default()
         };
-        self.observer.see(&Event::Interval(&leg.id, &figures));
+        self.observer
+            .observe(&TestEvent::Interval(&measured.id, &figures));
     }
 
-    /// Keeps a UDP server's report of a flow until [`Self::show_reports`].
-    pub(crate) fn keep_report(&self, id: &FlowId, report: ServerReport) {
+    /// Keeps a UDP server's report of a flow until [`Self::print_server_reports`].
+    pub(crate) fn defer_server_report(&self, id: &FlowId, report: ServerReport) {
         self.state().server_reports.push((id.clone(), report));
     }
 
     /// Prints the reports of UDP servers.
-    pub(crate) fn show_reports(&self) {
+    pub(crate) fn print_server_reports(&self) {
         let reports = std::mem::take(&mut self.state().server_reports);
         for (id, report) in &reports {
-            self.observer.see(&Event::Report(id, report));
+            self.observer.observe(&TestEvent::ServerReport(id, report));
         }
     }
 
@@ -238,118 +257,125 @@ impl ReportGroup {
     }
 
     /// Reports intervals until no flow is running.
-    fn tick(&self, interval: Duration) {
+    fn run_interval_reports(&self, interval: Duration) {
         let mut state = self.state();
-        let mut passed = 0_u32;
-        while let Some(begun) = state.begun {
-            passed += 1;
-            let due = begun + interval * passed;
-            while state.begun == Some(begun) {
-                let left = due.saturating_duration_since(Instant::now());
-                if left.is_zero() {
+        let mut intervals = 0_u32;
+        while let Some(started) = state.started {
+            intervals += 1;
+            let next_report = started + interval * intervals;
+            while state.started == Some(started) {
+                let wait = next_report.saturating_duration_since(Instant::now());
+                if wait.is_zero() {
                     break;
                 }
-                let waited = self.empty.wait_timeout(state, left);
+                let waited = self.all_ended.wait_timeout(state, wait);
                 state = waited.unwrap_or_else(PoisonError::into_inner).0;
             }
-            if state.begun != Some(begun) {
-                passed = 0;
+            if state.started != Some(started) {
+                intervals = 0;
                 continue;
             }
-            let mut sums = Vec::new();
+            let mut interval_figures = Vec::new();
             for running in &mut state.running {
-                let now = Reading::now(std::slice::from_ref(&running.leg.counters));
-                let mut figures = running.figures(&now);
-                running.sampled(&now, &figures);
-                running.reported = interval * passed;
-                // Intervals are printed on the group's grid; the flows began at almost the same time.
-                (figures.from, figures.to) = (interval * (passed - 1), interval * passed);
-                if running.leg.reports_bursts() {
+                let now = CounterReading::now(std::slice::from_ref(&running.measured.counters));
+                let mut figures = running.interval_figures(&now);
+                running.begin_interval(&now, &figures);
+                running.reported_until = interval * intervals;
+                // Interval times are multiples of the interval, because all flows of a group start
+                // at almost the same time.
+                (figures.start, figures.end) = (interval * (intervals - 1), interval * intervals);
+                if running.measured.reports_bursts() {
                     continue;
                 }
                 self.observer
-                    .see(&Event::Interval(&running.leg.id, &figures));
-                sums.push((running.leg.id.number, figures));
+                    .observe(&TestEvent::Interval(&running.measured.id, &figures));
+                interval_figures.push((running.measured.id.number, figures));
             }
-            self.sum(&sums, false);
+            self.report_sum(&interval_figures, false);
         }
-        state.has_ticker = false;
+        state.has_interval_thread = false;
     }
 
     /// Reports the sum of several flows.
-    fn sum(&self, flows: &[(u32, Figures)], is_final: bool) {
-        let [(number, first), rest @ ..] = flows else {
+    fn report_sum(&self, flows: &[(u32, FlowFigures)], is_final: bool) {
+        let [(number, first), others @ ..] = flows else {
             return;
         };
-        if rest.is_empty() {
+        if others.is_empty() {
             return;
         }
-        let both_ways = rest.iter().any(|(_, other)| other.sends != first.sends);
-        let mut figures = Figures {
+        let is_bidirectional = others.iter().any(|(_, other)| other.sends != first.sends);
+        let mut figures = FlowFigures {
             calls: 0,
             ..first.clone()
         };
-        for (_, other) in rest {
+        for (_, other) in others {
             figures.add(other);
         }
-        // With both directions, received datagrams are counted by their numbers.
-        let counts = |one: &&(u32, Figures)| one.1.sends || !one.1.is_udp || !both_ways;
-        figures.calls = flows.iter().filter(counts).map(|(_, one)| one.calls).sum();
+        // In a bidirectional sum, received datagrams count by number, not by call.
+        let has_calls =
+            |one: &&(u32, FlowFigures)| one.1.sends || !one.1.is_udp || !is_bidirectional;
+        figures.calls = flows
+            .iter()
+            .filter(has_calls)
+            .map(|(_, one)| one.calls)
+            .sum();
         figures.path = None;
-        let is_one = rest.iter().all(|(other, _)| other == number);
-        self.observer.see(&Event::Sum {
+        let is_one_connection = others.iter().all(|(other, _)| other == number);
+        self.observer.observe(&TestEvent::Sum {
             flows: flows.len(),
-            of_connection: is_one.then_some(*number),
-            both_ways,
+            connection_number: is_one_connection.then_some(*number),
+            is_bidirectional,
             is_final,
             figures: &figures,
         });
     }
 }
 
-impl Leg {
-    /// Whether each burst is reported instead of intervals.
+impl MeasuredFlow {
+    /// Returns whether the flow reports each burst instead of intervals.
     pub(crate) fn reports_bursts(&self) -> bool {
-        let kind = self.tallies.as_ref().map(|tallies| tallies.kind);
-        !self.sends && matches!(kind, Some(Kind::Bursts { .. }))
+        let kind = self.timings.as_ref().map(|timings| timings.kind);
+        !self.sends && matches!(kind, Some(TimingKind::Bursts { .. }))
     }
 }
 
-impl Running {
+impl RunningFlow {
     /// Returns the figures since the last interval.
-    fn figures(&mut self, now: &Reading) -> Figures {
-        let mut figures = Figures::between(self.begun, &self.last, now, self.leg.sends);
+    fn interval_figures(&mut self, now: &CounterReading) -> FlowFigures {
+        let mut figures =
+            FlowFigures::between(self.start, &self.last_reading, now, self.measured.sends);
         let before = self.retransmits;
-        if let Some(counts) = self.leg.counters.datagrams() {
+        if let Some(counts) = self.measured.counters.datagrams() {
             figures.datagrams = Some(counts.since(&self.datagrams));
-            let (highest, earlier) = (counts.by_order.highest, self.datagrams.by_order.highest);
-            figures.due = highest.saturating_sub(earlier);
+            let (highest, earlier) = (counts.by_highest.highest, self.datagrams.by_highest.highest);
+            figures.expected_datagrams = highest.saturating_sub(earlier);
         }
-        self.complete(&mut figures);
-        if let Some(tallies) = &self.leg.tallies {
-            let tally = tallies.take_interval();
+        self.add_connection_figures(&mut figures);
+        if let Some(timings) = &self.measured.timings {
+            let stats = timings.take_interval();
             if !figures.sends && !figures.is_udp {
-                figures.reads = Some(tally.reads);
+                figures.read_sizes = Some(stats.read_sizes);
             }
-            figures.tally = Some((tallies.kind, tally));
+            figures.timing = Some((timings.kind, stats));
             figures.retransmits = self.retransmits.saturating_sub(before);
             return figures;
         }
-        for (count, earlier) in figures.reads.iter_mut().flatten().zip(self.reads) {
+        for (count, earlier) in figures.read_sizes.iter_mut().flatten().zip(self.read_sizes) {
             *count -= earlier;
         }
         figures.retransmits = self.retransmits.saturating_sub(before);
         figures
     }
 
-    /// Adds the figures of the connection.
-    fn complete(&mut self, figures: &mut Figures) {
-        figures.is_udp = self.leg.transport == Transport::Udp;
-        figures.ends.clone_from(&self.leg.ends);
-        figures.has_trip_times = self.leg.has_trip_times;
-        figures.reads = self.leg.counters.receive_sizes();
+    /// Adds the addresses and the TCP statistics of the connection to the figures.
+    fn add_connection_figures(&mut self, figures: &mut FlowFigures) {
+        figures.is_udp = self.measured.transport == Transport::Udp;
+        figures.endpoints.clone_from(&self.measured.endpoints);
+        figures.has_trip_times = self.measured.has_trip_times;
+        figures.read_sizes = self.measured.counters.receive_sizes();
         if !figures.is_udp {
-            figures.path = engine::path_sample(self.leg.socket.as_fd());
+            figures.path = engine::path_sample(self.measured.socket.as_fd());
             let sent_again = figures.path.and_then(|path| path.retransmits);
             self.retransmits = sent_again.unwrap_or(self.retransmits);
             figures.retransmits = self.retransmits;
@@ -357,10 +383,14 @@ impl Running {
     }
 
     /// Makes `now` the start of the next interval.
-    fn sampled(&mut self, now: &Reading, figures: &Figures) {
-        self.last = *now;
-        self.datagrams = self.leg.counters.datagrams().unwrap_or_default();
-        for (total, count) in self.reads.iter_mut().zip(figures.reads.unwrap_or_default()) {
+    fn begin_interval(&mut self, now: &CounterReading, figures: &FlowFigures) {
+        self.last_reading = *now;
+        self.datagrams = self.measured.counters.datagrams().unwrap_or_default();
+        for (total, count) in self
+            .read_sizes
+            .iter_mut()
+            .zip(figures.read_sizes.unwrap_or_default())
+        {
             *total += count;
         }
     }

@@ -1,6 +1,6 @@
-//! The server of TCP tests; `udp/server.rs` has that of datagrams.
+//! The server of TCP tests. `udp/server.rs` serves UDP tests.
 
-mod bounce;
+mod bounceback;
 
 use std::fmt;
 use std::io;
@@ -9,53 +9,57 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use control::ControlConnection;
-use engine::{DataSocket, Promise, Role as End, Stop, deadline_thread};
+use engine::{DataSocket, DeadlineGuard, Role as End, Stop, deadline_thread};
 use model::{FlowPlan, Limit, SocketOptions, Transport};
-use server::{Dialect, Running, Server, ServerContext, Service, Test, listen};
+use server::{ClientTest, Dialect, RunningTest, Server, ServerContext, Service, listen};
 
 pub use crate::udp::server::serve_datagrams;
 use sys::{Address, Socket};
 
-use crate::connection::{self, Numbers};
-use crate::event::{Connection, Event, FlowId, Observer};
-use crate::flow::{flow, length_of};
-use crate::options::{Frames, PermitKey, Serve, Settings, Shape};
+use crate::connection::{self, FlowNumbers};
+use crate::event::{ConnectionInfo, FlowId, Observer, TestEvent};
+use crate::flow::{flow_plan, send_length};
+use crate::options::{Frames, PermitKey, SendMode, ServerSettings, Settings};
 use crate::report_group::{ReportGroup, ReportGroups};
-use crate::tally::{Kind, Tallies};
-use crate::traffic::{self, Orders};
+use crate::timing::{FlowTimings, TimingKind};
+use crate::traffic::{self, StreamTransfer};
 use crate::wire::flags::{self, upper};
-use crate::wire::{Acknowledgement, Amount, Bounce, Hello, Over, WallTime, version_name};
+use crate::wire::{
+    Acknowledgement, BounceMessage, Hello, HelloTransport, SendAmount, WallTime, version_name,
+};
 
-/// How long the first bytes of a stream are waited for.
-const GREETED: Duration = Duration::from_secs(20);
+/// The maximum time until the test header of a stream arrives.
+const HELLO_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// How long the end of a client's stream is waited for.
-const PATIENCE: Duration = Duration::from_secs(4);
+/// The maximum time until a client finishes its stream.
+const FINISH_TIMEOUT: Duration = Duration::from_secs(4);
 
-/// How far ahead a client may schedule its test.
-const LATEST_START: Duration = Duration::from_secs(3610);
+/// The maximum time from now to a test start that a client schedules.
+const MAX_START_DELAY: Duration = Duration::from_secs(3610);
 
-/// How long the connection back to a client may take.
-const CONNECT: Duration = Duration::from_secs(10);
+/// The connect timeout of the server's connection to a client (`-d`, `-r`).
+const REVERSE_CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The longest buffer that a client may have this end send.
-const MOST_LENGTH: u32 = 16 << 20;
+/// The maximum size of a send call or bounceback message that a client may request, in bytes.
+const MAX_SEND_LENGTH: u32 = 16 << 20;
 
-/// Called when the server listens, and before it starts a thread; whether it shall serve.
-pub type Begin<'a> = dyn Fn() -> Result<bool, String> + 'a;
+/// Is called after the server starts to listen and before it starts a thread.
+///
+/// Returns whether to serve.
+pub type OnListening<'a> = dyn Fn() -> Result<bool, String> + 'a;
 
-/// Runs a server until `stop`; an error is a line for standard error.
+/// Runs a server until `stop`. An error is a line for standard error.
 pub fn run(
     settings: &Arc<Settings>,
-    serve: &Serve,
+    server_settings: &ServerSettings,
     observer: &Arc<dyn Observer>,
     stop: &Stop,
-    begin: &Begin<'_>,
+    on_listening: &OnListening<'_>,
 ) -> Result<(), String> {
     if settings.is_udp() {
-        return crate::udp::server::run(settings, serve, observer, stop, begin);
+        return crate::udp::server::run(settings, server_settings, observer, stop, on_listening);
     }
-    let addresses = addresses(settings)?;
+    let addresses = listen_addresses(settings)?;
     let mut listeners = Vec::new();
     for address in &addresses {
         let listener = listen(Transport::Tcp, std::slice::from_ref(address), false);
@@ -71,344 +75,411 @@ pub fn run(
             let _ = listener.set_send_buffer_size(bytes as usize);
         }
     }
-    if !begin()? {
+    if !on_listening()? {
         return Ok(());
     }
-    announce(observer, &listeners);
-    let mut dialect = Iperf::new(settings, observer);
-    let window = dialect.key.is_some().then_some(serve.key_timeout).flatten();
-    let window = window.map(|window| deadline_thread().at(Instant::now() + window, stop));
-    dialect.window = Mutex::new(window);
-    dialect.sending.service = serve.service_of_senders;
-    let _ends = end_after(serve.time, stop);
-    Server::new(dialect, serve.config.clone(), stop.clone()).run(listeners);
+    report_listening(observer, &listeners);
+    let mut dialect = IperfDialect::new(settings, observer);
+    let key_deadline = dialect
+        .permit_key
+        .is_some()
+        .then_some(server_settings.key_timeout)
+        .flatten();
+    let key_deadline = key_deadline
+        .map(|key_deadline| deadline_thread().set_at(Instant::now() + key_deadline, stop));
+    dialect.key_deadline = Mutex::new(key_deadline);
+    dialect.sender_options.tos_override = server_settings.tos_override;
+    let _time_limit = stop_after(server_settings.time, stop);
+    Server::new(dialect, server_settings.config.clone(), stop.clone()).run(listeners);
     Ok(())
 }
 
-/// The server of TCP tests among those of a service.
-pub fn among(
+/// Returns the server of TCP tests as part of a service with several servers.
+pub fn server_for_service(
     service: &Service,
     settings: &Arc<Settings>,
     observer: &Arc<dyn Observer>,
 ) -> Arc<Server<impl Dialect + use<>>> {
-    Server::of(Iperf::new(settings, observer), service)
+    Server::with_service(IperfDialect::new(settings, observer), service)
 }
 
-/// Where the server listens: at each of its ports.
-pub(crate) fn addresses(settings: &Settings) -> Result<Vec<Address>, String> {
+/// Returns the addresses to listen on, one per port.
+pub(crate) fn listen_addresses(settings: &Settings) -> Result<Vec<Address>, String> {
     let (first, last) = settings.ports;
     let [v4, v6] = Address::wildcards(first);
     let (v4, v6) = if v4.is_ipv6() { (v6, v4) } else { (v4, v6) };
-    let at = match &settings.bind {
+    let address = match &settings.bind {
         None if settings.v6 => v6,
         None => v4,
         Some(bind) => {
             let (host, _) = bind.split_once('%').unwrap_or((bind, ""));
-            let found = sys::resolve::resolve(host, sys::resolve::Wanted::Any);
+            let found = sys::resolve::resolve(host, sys::resolve::AddressFamily::Any);
             let found = found.map_err(|_| format!("-B {host}: Unknown host"))?;
-            let at = found.addresses.into_iter().next();
-            at.ok_or_else(|| format!("-B {host}: Unknown host"))?
+            let address = found.addresses.into_iter().next();
+            address.ok_or_else(|| format!("-B {host}: Unknown host"))?
         }
     };
     Ok((first..=last)
-        .filter_map(|port| at.with_port(port.into()))
+        .filter_map(|port| address.with_port(port.into()))
         .collect())
 }
 
-fn announce(observer: &Arc<dyn Observer>, listeners: &[Socket]) {
-    let port = |listener| Address::of(listener).map_or(0, |address| address.port()) as u16;
+fn report_listening(observer: &Arc<dyn Observer>, listeners: &[Socket]) {
+    let port = |listener| Address::local(listener).map_or(0, |address| address.port()) as u16;
     if let ([first, ..], [.., last]) = (listeners, listeners) {
-        observer.see(&Event::Listening {
+        observer.observe(&TestEvent::Listening {
             ports: (port(first), port(last)),
             window: first.recv_buffer_size().unwrap_or(0) as u32,
-            joins: None,
+            join_line: None,
         });
     }
 }
 
-/// What all sessions share.
-pub(crate) struct Iperf {
+/// The state that all sessions share.
+pub(crate) struct IperfDialect {
     settings: Arc<Settings>,
     observer: Arc<dyn Observer>,
-    numbers: Numbers,
-    /// The flows of each client.
+    flow_numbers: FlowNumbers,
+    /// The report groups of all clients.
     report_groups: ReportGroups,
-    key: Option<String>,
-    sending: Sending,
-    /// The time in which a client with the key must come.
-    window: Mutex<Option<Promise<'static>>>,
+    permit_key: Option<String>,
+    sender_options: SenderOptions,
+    /// Stops the server if no client with the permit key connects in time
+    /// (`--permit-key-timeout`).
+    key_deadline: Mutex<Option<DeadlineGuard<'static>>>,
 }
 
-/// What a server sets where it sends because a client asks for it.
+/// The socket options of a server's sender, for a test that the client requested.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Sending {
+pub(crate) struct SenderOptions {
     /// `--tos-override`.
-    pub(crate) service: Option<u8>,
+    pub(crate) tos_override: Option<u8>,
 }
 
-impl Sending {
-    /// The options of such a socket. The type of service is `--tos-override`'s, this end's `-S`, or the client's.
-    pub(crate) fn with(self, options: &SocketOptions, asked: Option<u8>) -> SocketOptions {
-        let asked = asked.filter(|service| *service != 0);
+impl SenderOptions {
+    /// Returns the options of a sender's socket.
+    ///
+    /// The type of service is the first of `--tos-override`, the server's `-S`, and the client's
+    /// request, unless that is 0.
+    pub(crate) fn socket_options(
+        self,
+        options: &SocketOptions,
+        requested_tos: Option<u8>,
+    ) -> SocketOptions {
+        let requested_tos = requested_tos.filter(|service| *service != 0);
         SocketOptions {
-            type_of_service: self.service.or(options.type_of_service).or(asked),
+            type_of_service: self
+                .tos_override
+                .or(options.type_of_service)
+                .or(requested_tos),
             ..options.clone()
         }
     }
 
-    /// Sets it on a connection that is there.
-    pub(crate) fn apply(socket: BorrowedFd<'_>, options: &SocketOptions, is_ipv6: bool) {
+    /// Sets the type of service of an established connection.
+    pub(crate) fn set_type_of_service(
+        socket: BorrowedFd<'_>,
+        options: &SocketOptions,
+        is_ipv6: bool,
+    ) {
         if let Some(service) = options.type_of_service {
-            // Without it the data goes all the same.
+            // A failure is not fatal: the test runs without it.
             let _ = sys::option::set_type_of_service(socket, is_ipv6, service);
         }
     }
 }
 
-/// What a stream began with.
-struct Greeting {
-    /// `None` of a stream that is all data.
+/// The first bytes of a stream.
+struct StreamStart {
+    /// The test header; `None` for a stream without a header.
     hello: Option<Hello>,
-    /// Its bytes, a key not included.
-    bytes: usize,
+    /// The number of bytes read, without the permit key.
+    header_bytes: usize,
 }
 
-impl Dialect for Iperf {
+impl Dialect for IperfDialect {
     const NAME: &'static str = "iperf";
 
     fn serve(&self, control: &mut ControlConnection, server: ServerContext<'_>) -> io::Result<()> {
         let mut first = [0; 4];
-        let received = control.receive(&mut first, Instant::now() + GREETED, server.cut)?;
+        let received = control.receive(
+            &mut first,
+            Instant::now() + HELLO_TIMEOUT,
+            server.cancel_stop,
+        )?;
         if received < 4 {
-            let how = if received == 0 { "peer close" } else { "runt" };
-            self.trouble(format!("read tcp flags ({how}) failed"));
-            let id = self.id(0, false);
+            let cause = if received == 0 { "peer close" } else { "runt" };
+            self.report_error(format!("read tcp flags ({cause}) failed"));
+            let id = self.flow_id(0, false);
             let mut connection = connection::unconnected(id, control.peer().clone());
-            connection.local = control.here();
-            connection.tcp = connection::handshake(control.as_fd());
-            self.observer.see(&Event::Connected(&connection));
+            connection.local = control.local_address();
+            connection.tcp = connection::initial_tcp_state(control.as_fd());
+            self.observer.observe(&TestEvent::Connected(&connection));
             return Ok(());
         }
-        let number = self.numbers.next();
+        let number = self.flow_numbers.next();
         let word = u32::from_be_bytes(first);
         let peer = control.peer().clone();
-        if Bounce::is_begun_by(word) && !self.settings.compatible {
-            return bounce::serve(self, control, number, first, server);
+        if BounceMessage::begins_with(word) && !self.settings.compatible {
+            return bounceback::serve(self, control, number, first, server);
         }
-        let greeting = match self.greeting(control, first) {
-            Ok(greeting) => greeting,
-            Err(why) => {
-                self.trouble(why);
+        let stream_start = match self.read_stream_start(control, first) {
+            Ok(stream_start) => stream_start,
+            Err(reason) => {
+                self.report_error(reason);
                 return Ok(());
             }
         };
-        let data =
-            DataSocket::of_accepted(control.as_data()?, Transport::Tcp, &self.settings.socket);
+        let data = DataSocket::from_accepted(
+            control.to_data_socket()?,
+            Transport::Tcp,
+            &self.settings.socket,
+        );
         let data = data.map_err(|error| io::Error::from_raw_os_error(error.errno()))?;
-        let running = server.begin(&peer, test_of("TCP", greeting.hello.as_ref()));
+        let running = server.begin(&peer, describe_test("TCP", stream_start.hello.as_ref()));
         let running = running.map_err(io::Error::other)?;
-        self.test(&data, (&peer, number), &greeting, server, &running)
+        self.run_test(&data, (&peer, number), &stream_start, server, &running)
     }
 
     fn log(&self, line: fmt::Arguments<'_>) {
-        self.trouble(line.to_string());
+        self.report_error(line.to_string());
     }
 }
 
-impl Iperf {
+impl IperfDialect {
     fn new(settings: &Arc<Settings>, observer: &Arc<dyn Observer>) -> Self {
         Self {
             settings: Arc::clone(settings),
             observer: Arc::clone(observer),
-            numbers: Numbers::default(),
+            flow_numbers: FlowNumbers::default(),
             report_groups: ReportGroups::new(observer, settings),
-            key: match &settings.permit_key {
-                Some(PermitKey::This(key)) => Some(key.clone()),
+            permit_key: match &settings.permit_key {
+                Some(PermitKey::Key(key)) => Some(key.clone()),
                 _ => None,
             },
-            sending: Sending { service: None },
-            window: Mutex::default(),
+            sender_options: SenderOptions { tos_override: None },
+            key_deadline: Mutex::default(),
         }
     }
 
-    fn trouble(&self, line: String) {
-        self.observer.see(&Event::Trouble(line));
+    fn report_error(&self, line: String) {
+        self.observer.observe(&TestEvent::Error(line));
     }
 
-    fn id(&self, number: u32, is_opposite: bool) -> FlowId {
+    fn flow_id(&self, number: u32, is_opposite: bool) -> FlowId {
         FlowId {
             number,
             is_opposite,
-            key: self.key.clone(),
+            key: self.permit_key.clone(),
         }
     }
 
-    /// Reads the rest of a header that begins with these bytes.
-    fn greeting(&self, control: &ControlConnection, first: [u8; 4]) -> Result<Greeting, String> {
+    /// Reads the rest of a header that starts with `first`.
+    fn read_stream_start(
+        &self,
+        control: &ControlConnection,
+        first: [u8; 4],
+    ) -> Result<StreamStart, String> {
         let word = u32::from_be_bytes(first);
         let length = match Hello::length(word) {
             Some(length) if !self.settings.compatible => length,
             _ => {
-                return Ok(Greeting {
+                return Ok(StreamStart {
                     hello: None,
-                    bytes: 4,
+                    header_bytes: 4,
                 });
             }
         };
-        let failed =
-            |error: io::Error| format!("read tcp test info failed: {}", control::why(&error));
-        let until = Instant::now() + GREETED;
+        let failed = |error: io::Error| {
+            format!(
+                "read tcp test info failed: {}",
+                control::describe_error(&error)
+            )
+        };
+        let deadline = Instant::now() + HELLO_TIMEOUT;
         let mut bytes = first.to_vec();
         bytes.resize(length, 0);
-        control.fill(&mut bytes[4..], until).map_err(failed)?;
+        control
+            .read_exact(&mut bytes[4..], deadline)
+            .map_err(failed)?;
         let key = Hello::key_length(&bytes).map_err(|error| error.to_string())?;
         bytes.resize(length + key, 0);
-        control.fill(&mut bytes[length..], until).map_err(failed)?;
-        let hello = Hello::decode(&bytes, Over::Stream).map_err(|error| error.to_string())?;
-        Ok(Greeting {
+        control
+            .read_exact(&mut bytes[length..], deadline)
+            .map_err(failed)?;
+        let hello =
+            Hello::decode(&bytes, HelloTransport::Stream).map_err(|error| error.to_string())?;
+        Ok(StreamStart {
             hello: Some(hello),
-            bytes: length,
+            header_bytes: length,
         })
     }
 
     fn is_permitted(&self, hello: Option<&Hello>) -> bool {
-        let typed = hello.and_then(|hello| hello.key.as_deref());
-        match &self.key {
-            None => typed.is_none(),
+        let received_key = hello.and_then(|hello| hello.key.as_deref());
+        match &self.permit_key {
+            None => received_key.is_none(),
             Some(key) => {
-                let same = typed == Some(key.as_bytes());
-                if same {
-                    self.window
+                let is_equal = received_key == Some(key.as_bytes());
+                if is_equal {
+                    self.key_deadline
                         .lock()
                         .unwrap_or_else(PoisonError::into_inner)
                         .take();
                 }
-                same
+                is_equal
             }
         }
     }
 
-    fn test(
+    fn run_test(
         &self,
         data: &DataSocket,
         (peer, number): (&Address, u32),
-        greeting: &Greeting,
+        stream_start: &StreamStart,
         server: ServerContext<'_>,
-        running: &Running,
+        running: &RunningTest,
     ) -> io::Result<()> {
-        let hello = greeting.hello.as_ref();
-        let has = |bits| hello.is_some_and(|hello| hello.has(bits));
+        let hello = stream_start.hello.as_ref();
+        let has = |bits| hello.is_some_and(|hello| hello.has_any_flag(bits));
         let (is_reverse, is_duplex) = (has(upper::REVERSE), has(upper::FULL_DUPLEX));
-        let asked = hello.and_then(asked_frames);
-        let connection = self.connection(data, peer, number, hello, asked);
+        let requested = hello.and_then(requested_frames);
+        let connection = self.connection_info(data, peer, number, hello, requested);
         if !self.is_permitted(hello) {
-            self.observer.see(&Event::Dropped(&connection));
+            self.observer.observe(&TestEvent::Dropped(&connection));
             running.fail(&"its permit key is wrong");
             let _ = data.socket.set_linger(Some(Duration::ZERO));
             return Ok(());
         }
-        self.acknowledge(data, hello, connection.has_trip_times)?;
-        self.observer.see(&Event::Connected(&connection));
-        heed(data, &connection, server.cut);
-        let reports = self.report_groups.of(peer, connection.local.as_ref());
-        let sender = hello.map(|hello| self.sender(hello));
-        let shape = hello.map_or_else(Shape::default, |hello| asked_shape(hello, asked));
-        let width = self.settings.print.bins.map(|bins| bins.width);
-        let kind = received_kind(&connection, asked);
-        let receiver = || self.receiver();
-        let run = |plan: &FlowPlan, id: FlowId, before: usize| {
+        self.send_acknowledgement(data, hello, connection.has_trip_times)?;
+        self.observer.observe(&TestEvent::Connected(&connection));
+        apply_requests(data, &connection, server.cancel_stop);
+        let reports = self
+            .report_groups
+            .group_for(peer, connection.local.as_ref());
+        let send_plan = hello.map(|hello| self.send_plan(hello));
+        let send_mode = hello.map_or_else(SendMode::default, |hello| {
+            requested_send_mode(hello, requested)
+        });
+        let bin_width = self.settings.output.bins.map(|bins| bins.width);
+        let kind = receive_timing_kind(&connection, requested);
+        let receive_plan = || self.receive_plan();
+        let run = |plan: &FlowPlan, id: FlowId, bytes_before_start: usize| {
             let sends = plan.workload.sends();
-            let head = match hello {
+            let header = match hello {
                 Some(hello) if sends && has(upper::TRIP_TIMES | upper::BURSTS) => {
-                    own_header(hello, is_reverse)
+                    server_hello(hello, is_reverse)
                 }
                 _ => Vec::new(),
             };
-            let pattern = connection::pattern(length_of(plan), &head);
-            let before = if sends { head.len() } else { before };
+            let pattern = connection::pattern(send_length(plan), &header);
+            let bytes_before_start = if sends {
+                header.len()
+            } else {
+                bytes_before_start
+            };
             if sends {
-                let options = &plan.here.socket;
-                Sending::apply(data.socket.as_fd(), options, peer.is_ipv6());
+                let options = &plan.local.socket;
+                SenderOptions::set_type_of_service(data.socket.as_fd(), options, peer.is_ipv6());
             }
-            send_all(data.socket.as_fd(), &head)?;
-            let orders = Orders {
+            send_all(data.socket.as_fd(), &header)?;
+            let transfer = StreamTransfer {
                 flow: plan,
                 data,
                 pattern: &pattern,
                 group: None,
-                patience: PATIENCE,
+                finish_timeout: FINISH_TIMEOUT,
                 is_duplex,
-                before,
-                counts_reads: self.settings.print.enhanced,
-                shape: &shape,
-                receives_bursts: kind.map(|_| false),
+                bytes_before_start,
+                counts_reads: self.settings.output.enhanced,
+                send_mode: &send_mode,
+                received_bursts_have_header: kind.map(|_| false),
                 started: WallTime::now(),
-                ends_with_peer: true,
-                stop: server.cut,
+                ends_on_reset: true,
+                stop: server.cancel_stop,
             };
-            let mut leg = connection::leg(id, plan, data, &connection)?;
-            let sent = shape.frames.filter(|frames| frames.is_isochronous);
+            let mut measured = connection::measured_flow(id, plan, data, &connection)?;
+            let sent_frames = send_mode.frames.filter(|frames| frames.is_isochronous);
             let kind = if sends {
-                sent.map(|_| Kind::Frames)
+                sent_frames.map(|_| TimingKind::Frames)
             } else {
                 kind
             };
-            leg.tallies = kind.map(|kind| Arc::new(Tallies::new(kind, width)));
-            running.count(&leg.counters);
-            running.ended(&traffic::run(&orders, &leg, &reports).ended);
+            measured.timings = kind.map(|kind| Arc::new(FlowTimings::new(kind, bin_width)));
+            running.add_counters(&measured.counters);
+            running.record_end(&traffic::run(&transfer, &measured, &reports).ended);
             io::Result::Ok(())
         };
-        match &sender {
-            Some(sender) if is_reverse => run(sender, self.id(number, false), 0),
-            Some(sender) if is_duplex => std::thread::scope(|scope| {
-                let sends = scope.spawn(|| run(sender, self.id(number, true), 0));
-                let got = run(&receiver(), self.id(number, false), greeting.bytes);
-                sends.join().unwrap_or(Ok(())).and(got)
+        match &send_plan {
+            Some(send_plan) if is_reverse => run(send_plan, self.flow_id(number, false), 0),
+            Some(send_plan) if is_duplex => std::thread::scope(|scope| {
+                let sends = scope.spawn(|| run(send_plan, self.flow_id(number, true), 0));
+                let received = run(
+                    &receive_plan(),
+                    self.flow_id(number, false),
+                    stream_start.header_bytes,
+                );
+                sends.join().unwrap_or(Ok(())).and(received)
             }),
-            Some(sender) if hello.is_some_and(|hello| hello.flags & flags::VERSION1 != 0) => {
-                let hello = hello.map_or(0, |hello| hello.flags);
-                let port = greeting.hello.as_ref().map_or(0, |hello| hello.port);
-                let back = || self.back((peer, port), sender, &reports, server, running);
-                if hello & flags::RUN_NOW == 0 {
-                    run(&receiver(), self.id(number, false), greeting.bytes)?;
-                    // The client's clock runs until this end of the connection.
+            Some(send_plan) if hello.is_some_and(|hello| hello.flags & flags::VERSION1 != 0) => {
+                let flag_bits = hello.map_or(0, |hello| hello.flags);
+                let port = stream_start.hello.as_ref().map_or(0, |hello| hello.port);
+                let run_reverse = || {
+                    self.run_reverse_connection((peer, port), send_plan, &reports, server, running);
+                };
+                if flag_bits & flags::RUN_NOW == 0 {
+                    run(
+                        &receive_plan(),
+                        self.flow_id(number, false),
+                        stream_start.header_bytes,
+                    )?;
+                    // The client measures until the server shuts down this direction.
                     let _ = sys::call::shutdown_write(data.socket.as_fd());
-                    back();
+                    run_reverse();
                     return Ok(());
                 }
                 std::thread::scope(|scope| {
-                    scope.spawn(back);
-                    run(&receiver(), self.id(number, false), greeting.bytes)
+                    scope.spawn(run_reverse);
+                    run(
+                        &receive_plan(),
+                        self.flow_id(number, false),
+                        stream_start.header_bytes,
+                    )
                 })
             }
-            _ => run(&receiver(), self.id(number, false), greeting.bytes),
+            _ => run(
+                &receive_plan(),
+                self.flow_id(number, false),
+                stream_start.header_bytes,
+            ),
         }
     }
 
-    /// The connection line.
-    fn connection(
+    /// Returns the connection facts for the report.
+    fn connection_info(
         &self,
         data: &DataSocket,
         peer: &Address,
         number: u32,
         hello: Option<&Hello>,
-        asked: Option<Frames>,
-    ) -> Connection {
-        let id = self.id(number, false);
-        let mut connection = connection::of_socket(id, data, peer.clone(), Transport::Tcp);
+        requested: Option<Frames>,
+    ) -> ConnectionInfo {
+        let id = self.flow_id(number, false);
+        let mut connection = connection::from_socket(id, data, peer.clone(), Transport::Tcp);
         let version = hello.and_then(|hello| hello.extension);
         let upper = version.map_or(0, |extension| extension.upper);
         connection.is_reverse = upper & upper::REVERSE != 0;
         connection.is_full_duplex = upper & upper::FULL_DUPLEX != 0;
         connection.peer_version = version.and_then(|extension| version_name(extension.version));
-        connection.upper = upper;
+        connection.upper_flags = upper;
         let service = version.map(|extension| (extension.type_of_service, 0));
-        connection.service = service.filter(|_| self.sending.service.is_none());
-        connection.has_trip_times = self.trusts(hello, upper::TRIP_TIMES, "--trip-times");
-        if !self.trusts(hello, upper::EPOCH_START, "--txstart-time") {
-            connection.upper &= !upper::EPOCH_START;
+        connection.types_of_service =
+            service.filter(|_| self.sender_options.tos_override.is_none());
+        connection.has_trip_times = self.has_valid_start(hello, upper::TRIP_TIMES, "--trip-times");
+        if !self.has_valid_start(hello, upper::EPOCH_START, "--txstart-time") {
+            connection.upper_flags &= !upper::EPOCH_START;
         }
-        connection.burst_period = asked
+        connection.burst_period = requested
             .filter(|frames| !frames.is_isochronous && !connection.is_reverse)
             .map(|frames| frames.period);
         if connection.is_reverse || connection.is_full_duplex {
@@ -420,66 +491,72 @@ impl Iperf {
         connection
     }
 
-    fn receiver(&self) -> FlowPlan {
+    fn receive_plan(&self) -> FlowPlan {
         let settings = &self.settings;
-        let plan = flow(
+        let plan = flow_plan(
             Transport::Tcp,
             settings.length,
             settings.rate,
             Limit::Unlimited,
             &settings.socket,
         );
-        let pacing = plan.here.pacing;
-        let mut plan = plan.turned();
-        plan.here.pacing = pacing;
+        let pacing = plan.local.pacing;
+        let mut plan = plan.reversed();
+        plan.local.pacing = pacing;
         plan
     }
 
-    /// What the client has this end send.
-    fn sender(&self, hello: &Hello) -> FlowPlan {
+    /// Returns the plan of the flow that the client requests from the server.
+    fn send_plan(&self, hello: &Hello) -> FlowPlan {
         let length = match hello.length {
             0 => self.settings.length,
-            length => length.min(MOST_LENGTH),
+            length => length.min(MAX_SEND_LENGTH),
         };
         let limit = match hello.amount {
-            Amount::Bytes(0) => Limit::Unlimited,
-            Amount::Bytes(bytes) => Limit::Bytes(bytes.into()),
-            Amount::Time(time) => Limit::Time(time),
+            SendAmount::Bytes(0) => Limit::Unlimited,
+            SendAmount::Bytes(bytes) => Limit::Bytes(bytes.into()),
+            SendAmount::Time(time) => Limit::Time(time),
         };
         let rate = hello
             .extension
             .map(|extension| extension.rate as f64)
             .filter(|rate| *rate > 0.0);
-        let asked = hello.extension.map(|extension| extension.type_of_service);
-        let socket = self.sending.with(&self.settings.socket, asked);
-        flow(Transport::Tcp, length, rate, limit, &socket)
+        let requested_tos = hello.extension.map(|extension| extension.type_of_service);
+        let socket = self
+            .sender_options
+            .socket_options(&self.settings.socket, requested_tos);
+        flow_plan(Transport::Tcp, length, rate, limit, &socket)
     }
 
-    /// Whether a client's start is a time of a synchronised clock, of a header that asks for this.
-    fn trusts(&self, hello: Option<&Hello>, bit: u16, name: &str) -> bool {
-        /// The most that the clocks may differ by.
-        const APART: Duration = Duration::from_secs(600);
-        let Some(hello) = hello.filter(|hello| hello.has(bit)) else {
+    /// Returns whether the header has the flag `bit` and a plausible start time.
+    ///
+    /// Prints a warning about option `name` if the clocks of client and server differ too much.
+    fn has_valid_start(&self, hello: Option<&Hello>, bit: u16, name: &str) -> bool {
+        /// The maximum difference between the clocks.
+        const MAX_CLOCK_DIFFERENCE: Duration = Duration::from_secs(600);
+        let Some(hello) = hello.filter(|hello| hello.has_any_flag(bit)) else {
             return false;
         };
         let start = hello.start.unwrap_or_default().at.since_epoch();
         let now = WallTime::now().since_epoch();
-        let ahead = if bit == upper::EPOCH_START {
-            LATEST_START
+        let max_ahead = if bit == upper::EPOCH_START {
+            MAX_START_DELAY
         } else {
-            APART
+            MAX_CLOCK_DIFFERENCE
         };
-        let trusts = start + APART > now && start < now + ahead;
-        if !trusts {
-            self.observer.see(&Event::Said(format!(
+        let is_valid = start + MAX_CLOCK_DIFFERENCE > now && start < now + max_ahead;
+        if !is_valid {
+            self.observer.observe(&TestEvent::Message(format!(
                 "WARN: ignore {name} because client didn't provide valid start timestamp within 600 seconds of now"
             )));
         }
-        trusts
+        is_valid
     }
 
-    /// Acknowledges a header, unless it is one of iperf 2.0.5 or older, or of a test that has no acknowledgement.
-    fn acknowledge(
+    /// Acknowledges a header.
+    ///
+    /// iperf 2.0.5 and older, and some tests, expect no acknowledgement.
+    fn send_acknowledgement(
         &self,
         data: &DataSocket,
         hello: Option<&Hello>,
@@ -488,8 +565,9 @@ impl Iperf {
         let Some(hello) = hello.filter(|hello| hello.flags & flags::EXTEND != 0) else {
             return Ok(());
         };
-        let is_quiet = hello.flags & flags::VERSION2 != 0 && hello.flags & flags::PEER_DETECT == 0;
-        if is_quiet || self.settings.compatible {
+        let is_unacknowledged =
+            hello.flags & flags::VERSION2 != 0 && hello.flags & flags::PEER_DETECT == 0;
+        if is_unacknowledged || self.settings.compatible {
             return Ok(());
         }
         let times = hello.start.filter(|_| has_trip_times);
@@ -502,19 +580,19 @@ impl Iperf {
         }
     }
 
-    /// Connects to the client's port, and sends.
-    fn back(
+    /// Connects to the client's port, and sends the flow of `-d` or `-r`.
+    fn run_reverse_connection(
         &self,
         (peer, port): (&Address, u32),
-        sender: &FlowPlan,
+        send_plan: &FlowPlan,
         reports: &Arc<ReportGroup>,
         server: ServerContext<'_>,
-        running: &Running,
+        running: &RunningTest,
     ) {
-        let Some(to) = peer.with_port(port) else {
-            return self.trouble(format!("tcp connect failed: {port} is no port"));
+        let Some(client_address) = peer.with_port(port) else {
+            return self.report_error(format!("tcp connect failed: {port} is not a port"));
         };
-        let local = to.anywhere().with_any_port();
+        let local = client_address.with_any_host().with_any_port();
         let data = DataSocket::open(
             Transport::Tcp,
             &local,
@@ -523,57 +601,62 @@ impl Iperf {
         );
         let data = match data {
             Ok(data) => data,
-            Err(error) => return self.trouble(error.to_string()),
+            Err(error) => return self.report_error(error.to_string()),
         };
-        let (in_time, _deadline) = server.cut.follower_until(Instant::now() + CONNECT);
-        if let Err(error) = engine::connect(&data.socket, &to, &in_time) {
-            return self.trouble(format!("tcp connect failed: {error}"));
+        let (in_time, _deadline) = server
+            .cancel_stop
+            .follower_until(Instant::now() + REVERSE_CONNECT_TIMEOUT);
+        if let Err(error) = engine::connect(&data.socket, &client_address, &in_time) {
+            return self.report_error(format!("tcp connect failed: {error}"));
         }
-        let number = self.numbers.next();
-        let length = length_of(sender);
-        self.observer.see(&Event::Connecting {
-            host: &to.ip().map(|ip| ip.to_string()).unwrap_or_default(),
+        let number = self.flow_numbers.next();
+        let length = send_length(send_plan);
+        self.observer.observe(&TestEvent::Connecting {
+            host: &client_address
+                .ip()
+                .map(|ip| ip.to_string())
+                .unwrap_or_default(),
             port: port as u16,
             window: data.facts.send_buffer_bytes,
             flows: 1,
             length,
             rate: None,
-            is_own: false,
+            is_client: false,
         });
-        let id = self.id(number, true);
-        let mut connection: Connection =
-            connection::of_socket(id.clone(), &data, to, Transport::Tcp);
+        let id = self.flow_id(number, true);
+        let mut connection: ConnectionInfo =
+            connection::from_socket(id.clone(), &data, client_address, Transport::Tcp);
         connection.is_reverse = true;
-        self.observer.see(&Event::Connected(&connection));
+        self.observer.observe(&TestEvent::Connected(&connection));
         let pattern = connection::pattern(length, &[]);
-        let orders = Orders {
-            flow: sender,
+        let transfer = StreamTransfer {
+            flow: send_plan,
             data: &data,
             pattern: &pattern,
             group: None,
-            patience: PATIENCE,
+            finish_timeout: FINISH_TIMEOUT,
             is_duplex: false,
-            before: 0,
-            counts_reads: self.settings.print.enhanced,
-            shape: &Shape::default(),
-            receives_bursts: None,
+            bytes_before_start: 0,
+            counts_reads: self.settings.output.enhanced,
+            send_mode: &SendMode::default(),
+            received_bursts_have_header: None,
             started: WallTime::now(),
-            ends_with_peer: true,
-            stop: server.cut,
+            ends_on_reset: true,
+            stop: server.cancel_stop,
         };
-        match connection::leg(id, sender, &data, &connection) {
-            Ok(leg) => {
-                running.count(&leg.counters);
-                running.ended(&traffic::run(&orders, &leg, reports).ended);
+        match connection::measured_flow(id, send_plan, &data, &connection) {
+            Ok(measured) => {
+                running.add_counters(&measured.counters);
+                running.record_end(&traffic::run(&transfer, &measured, reports).ended);
             }
-            Err(error) => self.trouble(sys::describe(&error)),
+            Err(error) => self.report_error(sys::describe(&error)),
         }
     }
 }
 
-/// A test as the registry has it.
-pub(crate) fn test_of(protocol: &str, hello: Option<&Hello>) -> Test {
-    let has = |bits| hello.is_some_and(|hello| hello.has(bits));
+/// Returns the description of a test for the registry of running tests.
+pub(crate) fn describe_test(protocol: &str, hello: Option<&Hello>) -> ClientTest {
+    let has = |bits| hello.is_some_and(|hello| hello.has_any_flag(bits));
     let direction = match hello {
         _ if has(upper::REVERSE) => " reverse",
         _ if has(upper::FULL_DUPLEX) => " full duplex",
@@ -581,60 +664,63 @@ pub(crate) fn test_of(protocol: &str, hello: Option<&Hello>) -> Test {
         _ => "",
     };
     let length = hello.and_then(|hello| match hello.amount {
-        Amount::Time(time) => Some(time),
-        Amount::Bytes(_) => None,
+        SendAmount::Time(time) => Some(time),
+        SendAmount::Bytes(_) => None,
     });
-    Test {
+    ClientTest {
         name: format!("{protocol}{direction}"),
-        length,
+        duration: length,
     }
 }
 
-/// The frames or bursts that a header announces or asks for.
-fn asked_frames(hello: &Hello) -> Option<Frames> {
-    let is_isochronous = hello.has(upper::ISOCHRONOUS);
-    Frames::asked(hello.bursts.as_ref()?, is_isochronous)
+/// Returns the frames or bursts that a header announces or requests.
+fn requested_frames(hello: &Hello) -> Option<Frames> {
+    let is_isochronous = hello.has_any_flag(upper::ISOCHRONOUS);
+    Frames::from_request(hello.bursts.as_ref()?, is_isochronous)
 }
 
-/// Returns the way of sending that a client requests.
-fn asked_shape(hello: &Hello, frames: Option<Frames>) -> Shape {
+/// Returns the send mode that a client requests.
+fn requested_send_mode(hello: &Hello, frames: Option<Frames>) -> SendMode {
     let extension = hello.extension.unwrap_or_default();
-    let prefetch = hello.has(upper::PREFETCH) && extension.prefetch > 0;
-    Shape {
+    let prefetch = hello.has_any_flag(upper::PREFETCH) && extension.prefetch > 0;
+    SendMode {
         frames,
         prefetch: prefetch.then_some(extension.prefetch),
-        has_records: frames.is_some() || hello.has(upper::TRIP_TIMES),
-        ..Shape::default()
+        has_burst_records: frames.is_some() || hello.has_any_flag(upper::TRIP_TIMES),
+        ..SendMode::default()
     }
 }
 
-/// Returns new tallies of received bursts, if their records have times.
-fn received_kind(connection: &Connection, asked: Option<Frames>) -> Option<Kind> {
-    match asked.filter(|frames| !frames.is_isochronous) {
-        Some(Frames { period, .. }) => Some(Kind::Bursts { period }),
+/// Returns the timing kind of received bursts; `None` if their records have no times.
+fn receive_timing_kind(
+    connection: &ConnectionInfo,
+    requested: Option<Frames>,
+) -> Option<TimingKind> {
+    match requested.filter(|frames| !frames.is_isochronous) {
+        Some(Frames { period, .. }) => Some(TimingKind::Bursts { period }),
         None if !connection.has_trip_times => None,
-        None if connection.upper & upper::ISOCHRONOUS != 0 => Some(Kind::Frames),
-        None => Some(Kind::TripTimes),
+        None if connection.upper_flags & upper::ISOCHRONOUS != 0 => Some(TimingKind::Frames),
+        None => Some(TimingKind::TripTimes),
     }
 }
 
-/// Does what a header asks for beside the test.
-fn heed(data: &DataSocket, connection: &Connection, stop: &Stop) {
-    if connection.upper & upper::QUICK_ACK != 0 {
-        // It is a wish.
+/// Applies a header's requests for quick acknowledgements and for a scheduled start.
+fn apply_requests(data: &DataSocket, connection: &ConnectionInfo, stop: &Stop) {
+    if connection.upper_flags & upper::QUICK_ACK != 0 {
+        // The option is only a hint, so a failure is ignored.
         let quick = sys::option::TcpOption::QuickAck;
         let _ = sys::option::set_tcp(data.socket.as_fd(), quick, 1);
     }
-    if connection.upper & upper::EPOCH_START != 0 && !connection.is_reverse {
-        // The time of the test begins with its data.
-        let until = Instant::now() + LATEST_START;
-        let _ = stop.wait_readable(data.socket.as_fd(), until);
+    if connection.upper_flags & upper::EPOCH_START != 0 && !connection.is_reverse {
+        // The measured time starts with the first data.
+        let deadline = Instant::now() + MAX_START_DELAY;
+        let _ = stop.wait_readable(data.socket.as_fd(), deadline);
     }
 }
 
-/// What a stream of this end's begins with whose bursts have records.
-fn own_header(asked: &Hello, is_reverse: bool) -> Vec<u8> {
-    let mut hello = asked.clone();
+/// Returns the header at the start of a server's stream with burst records.
+fn server_hello(requested: &Hello, is_reverse: bool) -> Vec<u8> {
+    let mut hello = requested.clone();
     if let (Some(extension), true) = (&mut hello.extension, is_reverse) {
         hello.flags &= !flags::VERSION2;
         extension.upper &= !upper::REVERSE;
@@ -644,7 +730,7 @@ fn own_header(asked: &Hello, is_reverse: bool) -> Vec<u8> {
     }
     hello.key = None;
     hello.flags &= !flags::KEY;
-    hello.encode(Over::Stream)
+    hello.encode(HelloTransport::Stream)
 }
 
 fn send_all(socket: BorrowedFd<'_>, mut bytes: &[u8]) -> io::Result<()> {
@@ -658,7 +744,7 @@ fn send_all(socket: BorrowedFd<'_>, mut bytes: &[u8]) -> io::Result<()> {
     Ok(())
 }
 
-/// Pulls a server's stop at the end of its time.
-pub(crate) fn end_after(time: Option<Duration>, stop: &Stop) -> Option<Promise<'static>> {
-    time.map(|time| deadline_thread().at(Instant::now() + time, stop))
+/// Stops a server after `time` (`-t`).
+pub(crate) fn stop_after(time: Option<Duration>, stop: &Stop) -> Option<DeadlineGuard<'static>> {
+    time.map(|time| deadline_thread().set_at(Instant::now() + time, stop))
 }

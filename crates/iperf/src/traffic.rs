@@ -1,238 +1,273 @@
-//! One direction of a TCP connection: its measured phase, and how it ends.
+//! One direction of a TCP connection, from the start of its measured phase to its end.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use engine::{
-    Buffers, Counters, DataSocket, Flow, FlowGroup, Loop, MeasuredPhase, PhaseSettings, Ran, Stop,
-    deadline_thread,
+    Buffers, Counters, DataSocket, FlowGroup, FlowLoop, FlowSockets, LoopResult, MeasuredPhase,
+    PhaseSettings, Stop, deadline_thread,
 };
-use model::{Ended, FlowPlan, Limit, Side, Warning};
+use model::{EndCause, FlowPlan, Limit, Side, Warning};
 use sys::{Address, call};
 
-use crate::bursts::Stream;
-use crate::flow::{bits_per_second, length_of, receive_length};
-use crate::options::Shape;
-use crate::report_group::{Leg, ReportGroup};
-use crate::tally::Tally;
+use crate::flow::{bits_per_second, receive_length, send_length};
+use crate::options::SendMode;
+use crate::report_group::{MeasuredFlow, ReportGroup};
+use crate::stream_loop::StreamLoop;
+use crate::timing::TimingStats;
 use crate::wire::WallTime;
 
 /// The settings of one direction of a TCP connection.
-pub(crate) struct Orders<'a> {
-    /// What it does.
+pub(crate) struct StreamTransfer<'a> {
+    /// The plan of the flow.
     pub(crate) flow: &'a FlowPlan,
-    /// Its socket.
+    /// The connected socket.
     pub(crate) data: &'a DataSocket,
-    /// What fills its buffers.
+    /// The content of the send buffer.
     pub(crate) pattern: &'a [u8],
-    /// The flows that start with it.
+    /// The group of flows that start at the same time.
     pub(crate) group: Option<&'a FlowGroup>,
-    /// The longest time beyond the flow's own, and the longest without progress.
-    pub(crate) patience: Duration,
-    /// The other direction of the connection runs as well.
+    /// The maximum time to finish after the planned duration, and without progress.
+    pub(crate) finish_timeout: Duration,
+    /// Whether the other direction of the connection also runs.
     pub(crate) is_duplex: bool,
-    /// Bytes of the connection that were moved before it begins.
-    pub(crate) before: usize,
-    /// Whether the sizes of receive calls are counted.
+    /// Bytes transferred on the connection before the measured phase.
+    pub(crate) bytes_before_start: usize,
+    /// Whether to count receive calls by size.
     pub(crate) counts_reads: bool,
-    /// The way of sending.
-    pub(crate) shape: &'a Shape,
-    /// It receives bursts with records, with a header before them or not.
-    pub(crate) receives_bursts: Option<bool>,
-    /// The start of the test, for records.
+    /// The send mode.
+    pub(crate) send_mode: &'a SendMode,
+    /// For a receiver of bursts with records: whether the stream starts with a test header.
+    /// `None` for all other flows.
+    pub(crate) received_bursts_have_header: Option<bool>,
+    /// The start of the test, for the burst records.
     pub(crate) started: WallTime,
-    /// A sender ends when its connection is reset, however long it would wait before its next send call.
-    pub(crate) ends_with_peer: bool,
-    /// Ends it.
+    /// Whether a reset connection ends a sender even while it waits for its next send call.
+    pub(crate) ends_on_reset: bool,
+    /// Ends the transfer.
     pub(crate) stop: &'a Stop,
 }
 
-impl Orders<'_> {
-    /// Whether the engine has no loop for it.
-    fn is_own(&self, sends: bool) -> bool {
+impl StreamTransfer<'_> {
+    /// Returns whether the engine lacks a loop for this direction.
+    fn needs_dialect_loop(&self, sends: bool) -> bool {
         if sends {
-            !self.shape.is_plain()
+            !self.send_mode.is_default()
         } else {
-            self.receives_bursts.is_some()
+            self.received_bursts_have_header.is_some()
         }
     }
 
-    /// Runs a direction that the engine has no loop for.
-    fn run_own(
+    /// Runs a direction for which the engine lacks a loop.
+    fn run_dialect_loop(
         &self,
         flow: &FlowPlan,
         limit: Limit,
-        leg: &Leg,
+        measured: &MeasuredFlow,
         reports: &ReportGroup,
         stop: &Stop,
-    ) -> Ran {
-        let stream = Stream {
+    ) -> LoopResult {
+        let stream = StreamLoop {
             socket: self.data.socket.as_fd(),
-            counters: &leg.counters,
-            tallies: leg.tallies.as_deref(),
+            counters: &measured.counters,
+            timings: measured.timings.as_deref(),
             stop,
         };
-        let Some(has_header) = self.receives_bursts.filter(|_| !leg.sends) else {
+        let Some(has_header) = self.received_bursts_have_header.filter(|_| !measured.sends) else {
             let rate = bits_per_second(flow);
-            return stream.send(self.shape, (self.pattern, rate), limit, self.started);
+            return stream.send(self.send_mode, (self.pattern, rate), limit, self.started);
         };
-        let each = |tally: &Tally, size, took| {
-            if leg.reports_bursts() {
-                reports.report_burst(leg, tally, size, took);
+        let report_burst = |stats: &TimingStats, size, duration| {
+            if measured.reports_bursts() {
+                reports.report_burst(measured, stats, size, duration);
             }
         };
-        stream.receive(receive_length(flow), leg.has_trip_times, has_header, &each)
+        stream.receive(
+            receive_length(flow),
+            measured.has_trip_times,
+            has_header,
+            &report_burst,
+        )
     }
 }
 
-impl Orders<'_> {
-    /// Runs the engine's loop. A sender's count ends with less than a buffer.
-    fn run_loop(
+impl StreamTransfer<'_> {
+    /// Runs the engine's loop.
+    ///
+    /// If a byte limit ends within a buffer, sends the last part separately.
+    fn run_engine_loop(
         &self,
         phase: &mut MeasuredPhase<'_>,
         (flow, limit): (&FlowPlan, Limit),
-        leg: &Leg,
+        measured: &MeasuredFlow,
         buffers: &mut Buffers,
-    ) -> Ran {
-        let (whole, rest) = in_buffers(limit, leg.sends, length_of(flow));
-        let path = Flow::Connected(self.data.socket.as_fd());
-        let mut ran = match whole {
-            Limit::Bytes(0) => Ended::Count.into(),
-            whole => phase.run_part(whole, Loop::of(flow, buffers), path),
+    ) -> LoopResult {
+        let (whole_buffers, rest) = split_limit(limit, measured.sends, send_length(flow));
+        let sockets = FlowSockets::Connected(self.data.socket.as_fd());
+        let mut loop_result = match whole_buffers {
+            Limit::Bytes(0) => EndCause::Count.into(),
+            whole_buffers => {
+                phase.run_part(whole_buffers, FlowLoop::for_flow(flow, buffers), sockets)
+            }
         };
-        if rest > 0 && ran.ended == Ended::Count {
+        if rest > 0 && loop_result.ended == EndCause::Count {
             let bytes = &self.pattern[..rest];
-            let last = |stop: &Stop| send_rest(self.data, bytes, &leg.counters, stop).into();
-            ran.ended = phase.run_own(true, last).ended;
+            let send_last = |stop: &Stop| {
+                send_partial_buffer(self.data, bytes, &measured.counters, stop).into()
+            };
+            loop_result.ended = phase.run_dialect_loop(true, send_last).ended;
         }
         phase.stop_clock();
-        ran
+        loop_result
     }
 }
 
 /// The result of a flow.
-pub(crate) struct Went {
+pub(crate) struct FlowResult {
     pub(crate) side: Side,
-    /// The other end's figures.
-    pub(crate) there: Option<Side>,
-    pub(crate) ended: Ended,
-    pub(crate) doubt: Option<Warning>,
+    /// The figures of the peer.
+    pub(crate) remote: Option<Side>,
+    pub(crate) ended: EndCause,
+    pub(crate) warning: Option<Warning>,
 }
 
-impl Went {
-    pub(crate) fn new(side: Side, there: Option<Side>, ended: Ended) -> Self {
+impl FlowResult {
+    pub(crate) fn new(side: Side, remote: Option<Side>, ended: EndCause) -> Self {
         Self {
             side,
-            there,
+            remote,
             ended,
-            doubt: None,
+            warning: None,
         }
     }
 }
 
-/// Runs one direction of a TCP connection to its end, and reports it.
-pub(crate) fn run(orders: &Orders<'_>, leg: &Leg, reports: &Arc<ReportGroup>) -> Went {
-    let Orders { flow, data, .. } = orders;
+/// Runs one direction of a TCP connection to its end, and reports its figures.
+pub(crate) fn run(
+    transfer: &StreamTransfer<'_>,
+    measured: &MeasuredFlow,
+    reports: &Arc<ReportGroup>,
+) -> FlowResult {
+    let StreamTransfer { flow, data, .. } = transfer;
     let mut flow = FlowPlan::clone(flow);
-    flow.here.count_receive_sizes = orders.counts_reads && !leg.sends && flow.here.pacing.is_none();
-    let period = orders
-        .shape
+    flow.local.count_receive_sizes =
+        transfer.counts_reads && !measured.sends && flow.local.pacing.is_none();
+    let period = transfer
+        .send_mode
         .frames
         .map_or(Duration::ZERO, |frames| frames.period);
-    let memory = engine::Memory::new(64 << 20, 64 << 20);
-    let made = Buffers::new(
-        &flow.here,
+    let memory = engine::BufferMemory::new(64 << 20, 64 << 20);
+    let allocated = Buffers::new(
+        &flow.local,
         &flow.workload,
         flow.transport,
         &data.facts,
         None,
-        orders.pattern,
+        transfer.pattern,
         &memory,
     );
-    let mut buffers = match made {
+    let mut buffers = match allocated {
         Ok(buffers) => buffers,
         Err(error) => {
-            return Went::new(Side::default(), None, Ended::Failed(error.to_string()));
+            return FlowResult::new(Side::default(), None, EndCause::Failed(error.to_string()));
         }
     };
     let time = match flow.limit {
-        Limit::Time(time) if leg.sends => Some(time),
-        Limit::Time(time) => Some(time + orders.patience),
+        Limit::Time(time) if measured.sends => Some(time),
+        Limit::Time(time) => Some(time + transfer.finish_timeout),
         _ => None,
     };
     let settings = PhaseSettings {
-        counters: &leg.counters,
-        cancel: orders.stop,
+        counters: &measured.counters,
+        cancel: transfer.stop,
         control: None,
-        time,
-        idle: Some(buffers.patience(orders.patience.max(IDLE), &flow.here) + 2 * period),
-        group: orders.group,
+        duration: time,
+        idle_timeout: Some(
+            buffers.idle_timeout(transfer.finish_timeout.max(IDLE_TIMEOUT), &flow.local)
+                + 2 * period,
+        ),
+        group: transfer.group,
     };
-    let mut phase = MeasuredPhase::start(&flow.here, settings);
+    let mut phase = MeasuredPhase::start(&flow.local, settings);
     let stop = phase.stop.clone();
-    let watched = orders.ends_with_peer && leg.sends;
-    let watch = watched.then(|| deadline_thread().on_reset(data.socket.as_fd(), &stop));
-    reports.begin(leg);
-    if leg.sends {
-        leg.counters.count_sent(orders.before, 1);
+    let ends_on_reset = transfer.ends_on_reset && measured.sends;
+    let watch = ends_on_reset.then(|| deadline_thread().set_on_reset(data.socket.as_fd(), &stop));
+    reports.begin(measured);
+    if measured.sends {
+        measured.counters.count_sent(transfer.bytes_before_start, 1);
     } else {
-        leg.counters.count_received(orders.before, 0);
+        measured
+            .counters
+            .count_received(transfer.bytes_before_start, 0);
     }
     let limit = match flow.limit {
-        Limit::Bytes(bytes) if leg.sends => {
-            Limit::Bytes(bytes.saturating_sub(orders.before as u64))
+        Limit::Bytes(bytes) if measured.sends => {
+            Limit::Bytes(bytes.saturating_sub(transfer.bytes_before_start as u64))
         }
         Limit::Bytes(_) => Limit::Unlimited,
         other => other,
     };
-    let own = |stop: &Stop| orders.run_own(&flow, limit, leg, reports, stop);
-    let ran = if orders.is_own(leg.sends) {
-        phase.run_own(leg.sends, own)
+    let dialect_loop =
+        |stop: &Stop| transfer.run_dialect_loop(&flow, limit, measured, reports, stop);
+    let loop_result = if transfer.needs_dialect_loop(measured.sends) {
+        phase.run_dialect_loop(measured.sends, dialect_loop)
     } else {
-        orders.run_loop(&mut phase, (&flow, limit), leg, &mut buffers)
+        transfer.run_engine_loop(&mut phase, (&flow, limit), measured, &mut buffers)
     };
     drop(watch);
-    let received = leg.counters.counts().received.0;
-    let mut end = whole(&ran.ended, flow.limit, received, phase.passed.elapsed);
-    if leg.sends {
-        let finished = if orders.is_duplex {
-            acknowledged(data, orders.patience, orders.stop)
+    let received = measured.counters.counts().received.0;
+    let mut completion = validate_end(
+        &loop_result.ended,
+        flow.limit,
+        received,
+        phase.times.elapsed,
+    );
+    if measured.sends {
+        let finished = if transfer.is_duplex {
+            shut_down_and_wait(data, transfer.finish_timeout, transfer.stop)
         } else {
-            phase.drain(&data.socket, orders.patience)
+            phase.drain(&data.socket, transfer.finish_timeout)
         };
-        end = finished.map_err(|error| unfinished(&error, orders.patience));
+        completion =
+            finished.map_err(|error| describe_finish_error(&error, transfer.finish_timeout));
     }
     let facts = data.facts_at_end(&data.socket);
-    let ended = match (&ran.ended, ran.failure) {
-        // A sender ends before the other end does.
-        (Ended::PeerClosed, failure) if leg.sends => {
+    let ended = match (&loop_result.ended, loop_result.failure) {
+        // It is an error if the peer closes the connection before the sender ends.
+        (EndCause::PeerClosed, failure) if measured.sends => {
             let errno = failure.map_or(call::Error::CONNRESET.raw_os_error(), |(_, errno)| errno);
-            let why = sys::describe(&std::io::Error::from_raw_os_error(errno));
-            Ended::Failed(format!("write failed: {why}"))
+            let reason = sys::describe(&std::io::Error::from_raw_os_error(errno));
+            EndCause::Failed(format!("write failed: {reason}"))
         }
-        (Ended::Failed(_) | Ended::Cancelled, _) => ran.ended.clone(),
-        (ended, _) => end
+        (EndCause::Failed(_) | EndCause::Cancelled, _) => loop_result.ended.clone(),
+        (ended, _) => completion
             .as_ref()
             .err()
             .cloned()
-            .map_or(ended.clone(), Ended::Failed),
+            .map_or(ended.clone(), EndCause::Failed),
     };
-    let mut side = phase.side(ran, data, &buffers, facts);
-    let times = leg.tallies.as_ref().and_then(|tallies| tallies.times());
+    let mut side = phase.side(loop_result, data, &buffers, facts);
+    let times = measured
+        .timings
+        .as_ref()
+        .and_then(|timings| timings.histogram());
     side.latency = side.latency.or(times);
-    if let Ended::Failed(why) = &ended {
-        reports.fail(why.clone());
+    if let EndCause::Failed(reason) = &ended {
+        reports.fail(reason.clone());
     }
-    reports.end(leg, &side);
-    // The other end of a stream reports nothing. If the stream has ended well, the same bytes were moved there.
-    let there = end.is_ok() && !matches!(ended, Ended::Failed(_));
-    let there = there.then(|| mirrored(&side));
-    Went::new(side, there, ended)
+    reports.end(measured, &side);
+    // The peer of a stream sends no report. If the stream ended without an error, the peer
+    // transferred the same number of bytes.
+    let remote = completion.is_ok() && !matches!(ended, EndCause::Failed(_));
+    let remote = remote.then(|| peer_side(&side));
+    FlowResult::new(side, remote, ended)
 }
 
-/// A sender's count of bytes: what fits in whole buffers of `length` bytes, and the rest.
-fn in_buffers(limit: Limit, sends: bool, length: u32) -> (Limit, usize) {
+/// Splits a sender's byte limit into full buffers of `length` bytes and the remaining bytes.
+///
+/// Returns other limits unchanged.
+fn split_limit(limit: Limit, sends: bool, length: u32) -> (Limit, usize) {
     match limit {
         Limit::Bytes(bytes) if sends && length > 0 => {
             let rest = bytes % u64::from(length);
@@ -242,26 +277,32 @@ fn in_buffers(limit: Limit, sends: bool, length: u32) -> (Limit, usize) {
     }
 }
 
-/// Sends the rest of a count, which is less than a buffer.
-fn send_rest(data: &DataSocket, mut bytes: &[u8], counters: &Counters, stop: &Stop) -> Ended {
+/// Sends the last bytes of a byte limit, which fill only part of a buffer.
+fn send_partial_buffer(
+    data: &DataSocket,
+    mut bytes: &[u8],
+    counters: &Counters,
+    stop: &Stop,
+) -> EndCause {
     while !bytes.is_empty() {
         match call::send(data.socket.as_fd(), bytes) {
             Ok(sent) => {
                 counters.count_sent(sent, 1);
                 bytes = &bytes[sent..];
             }
-            Err(call::Error::INTR) if stop.is_set() => return Ended::Cancelled,
+            Err(call::Error::INTR) if stop.is_set() => return EndCause::Cancelled,
             Err(call::Error::INTR) => {}
             Err(error) => {
-                let why = sys::describe(&std::io::Error::from(error));
-                return Ended::Failed(format!("write failed: {why}"));
+                let reason = sys::describe(&std::io::Error::from(error));
+                return EndCause::Failed(format!("write failed: {reason}"));
             }
         }
     }
-    Ended::Count
+    EndCause::Count
 }
 
-fn mirrored(side: &Side) -> Side {
+/// Returns the figures of the peer: the same bytes in the other direction.
+fn peer_side(side: &Side) -> Side {
     let counts = model::Counts {
         sent: side.counts.received,
         received: side.counts.sent,
@@ -273,36 +314,45 @@ fn mirrored(side: &Side) -> Side {
     }
 }
 
-/// Checks that a receiver has got all that its peer had to send; the error says why not.
-fn whole(ended: &Ended, limit: Limit, received: u64, elapsed: Duration) -> Result<(), String> {
-    /// A sender may begin earlier by this, and by its clock take a tenth of the time less.
+/// Checks that a receiver received all planned data. The error describes the missing part.
+fn validate_end(
+    ended: &EndCause,
+    limit: Limit,
+    received: u64,
+    elapsed: Duration,
+) -> Result<(), String> {
+    /// A sender may start earlier by this time. Its clock may also shorten the test by a tenth.
     const MARGIN: Duration = Duration::from_secs(1);
     let seconds = |time: Duration| time.as_secs_f64();
     match (ended, limit) {
-        (Ended::Deadline, _) => Err("read failed: the peer did not end its stream".to_owned()),
-        (Ended::PeerClosed, Limit::Time(time)) if elapsed + time / 10 + MARGIN < time => {
+        (EndCause::Deadline, _) => Err("read failed: the peer did not end its stream".to_owned()),
+        (EndCause::PeerClosed, Limit::Time(time)) if elapsed + time / 10 + MARGIN < time => {
             Err(format!(
                 "read failed: the peer ended its stream after {:.1} of {:.1} s",
                 seconds(elapsed),
                 seconds(time)
             ))
         }
-        (Ended::PeerClosed, Limit::Bytes(bytes)) if received < bytes.min(i32::MAX as u64) => Err(
-            format!("read failed: the peer ended its stream after {received} of {bytes} bytes"),
-        ),
+        (EndCause::PeerClosed, Limit::Bytes(bytes)) if received < bytes.min(i32::MAX as u64) => {
+            Err(format!(
+                "read failed: the peer ended its stream after {received} of {bytes} bytes"
+            ))
+        }
         _ => Ok(()),
     }
 }
 
-/// Ends this direction of a connection, of which another thread reads, and waits until the peer has acknowledged it.
-fn acknowledged(data: &DataSocket, patience: Duration, stop: &Stop) -> std::io::Result<()> {
+/// Shuts down this direction of a connection, and waits until the peer has acknowledged all data.
+///
+/// Another thread reads from the connection.
+fn shut_down_and_wait(data: &DataSocket, timeout: Duration, stop: &Stop) -> std::io::Result<()> {
     let socket = data.socket.as_fd();
     sys::call::shutdown_write(socket)?;
-    let until = Instant::now() + patience;
-    while sys::option::unacknowledged(socket)? > 0 && !stop.is_set() {
-        // A connection that was reset has no peer any more.
-        Address::of_peer(&data.socket)?;
-        if Instant::now() >= until {
+    let deadline = Instant::now() + timeout;
+    while sys::option::unacknowledged_bytes(socket)? > 0 && !stop.is_set() {
+        // A reset connection has no peer address.
+        Address::peer(&data.socket)?;
+        if Instant::now() >= deadline {
             return Err(std::io::ErrorKind::TimedOut.into());
         }
         std::thread::sleep(Duration::from_millis(1));
@@ -310,19 +360,19 @@ fn acknowledged(data: &DataSocket, patience: Duration, stop: &Stop) -> std::io::
     Ok(())
 }
 
-/// Returns the error of a stream without an end.
-pub(crate) fn unfinished(error: &std::io::Error, patience: Duration) -> String {
+/// Returns the error message for a stream that did not finish.
+pub(crate) fn describe_finish_error(error: &std::io::Error, timeout: Duration) -> String {
     if error.kind() == std::io::ErrorKind::TimedOut {
-        let seconds = patience.as_secs();
+        let seconds = timeout.as_secs();
         return format!("write failed: the peer did not close the connection within {seconds} s");
     }
     format!("write failed: {}", sys::describe(error))
 }
 
-/// The longest time in which a flow may not move.
-const IDLE: Duration = Duration::from_secs(60);
+/// The maximum time without progress of a flow.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Another descriptor of a socket.
+/// Returns a duplicate of the socket's descriptor.
 pub(crate) fn duplicate(socket: &sys::Socket) -> std::io::Result<Arc<OwnedFd>> {
     socket.as_fd().try_clone_to_owned().map(Arc::new)
 }

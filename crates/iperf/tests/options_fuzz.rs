@@ -1,20 +1,20 @@
-//! Random command lines: none panics, and every refusal says something.
+//! Parses random command lines. None may panic, and each rejected one must print a message.
 //!
-//! See `testkit::fuzz` for how many, and how a failure is repeated.
+//! `testkit::fuzz` sets their number, and explains how to repeat a failure.
 
 use std::sync::LazyLock;
 
-use iperf::options::{iperf, manual};
-use testkit::fuzz::{Words, each};
+use iperf::options::{manual, parse_iperf};
+use testkit::fuzz::{ArgumentGenerator, run_inputs};
 
 #[test]
 fn no_command_line_panics() {
-    each("command lines", 1..=70, |rng| {
-        let args = WORDS.command_line_of(rng, &ROLES);
-        // Of the environment one variable has any value.
-        let value = WORDS.value(rng);
+    run_inputs("command lines", 1..=70, |rng| {
+        let args = ARGUMENTS.command_line_with_role(rng, &ROLES);
+        // One environment variable has a random value.
+        let value = ARGUMENTS.value(rng);
         let variable = |name: &str| (name == "IPERF_LEN").then(|| value.clone());
-        match iperf("iperf", args.clone(), variable) {
+        match parse_iperf("iperf", args.clone(), variable) {
             Ok(_) => true,
             Err(exit) => {
                 assert!(
@@ -27,14 +27,14 @@ fn no_command_line_panics() {
     });
 }
 
-/// One of these begins a command line; without a role nothing is taken.
+/// The possible starts of a command line. A command line without a role is rejected.
 const ROLES: [&str; 8] = ["-c h", "-c h", "-c h", "-c h", "-c h", "-s", "-s", ""];
 
-static WORDS: LazyLock<Words> = LazyLock::new(|| {
+static ARGUMENTS: LazyLock<ArgumentGenerator> = LazyLock::new(|| {
     let chapters = manual::chapters().into_iter();
     let options = chapters.flat_map(|chapter| chapter.options);
     let suffixes = &["", "", "k", "M", "g", "T", "pps", "kpps", "u", "m", "X"];
-    Words::new(options.map(|option| option.synopsis), &VALUES, suffixes)
+    ArgumentGenerator::new(options.map(|option| option.synopsis), &VALUES, suffixes)
 });
 
 const VALUES: [&str; 22] = [

@@ -1,13 +1,13 @@
-//! Lines of stock, to the character: the figures of recorded runs, printed again.
+//! Prints the figures of recorded runs, and compares the lines with those of stock.
 
 use std::io::{self, Write};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use iperf::event::{Event, Figures, FlowId, Observer};
+use iperf::event::{FlowFigures, FlowId, Observer, TestEvent};
 use iperf::options::{Exit, Settings};
 use iperf::output::Printer;
-use model::{DatagramCounts, OrderCounts, PathSample};
+use model::{DatagramCounts, HighestNumberCounts, PathSample};
 
 #[derive(Clone, Default)]
 struct Sink(Arc<Mutex<Vec<u8>>>);
@@ -23,11 +23,11 @@ impl Write for Sink {
 }
 
 fn settings(line: &str) -> Result<Settings, Exit> {
-    iperf::options::iperf("iperf", line.split(' ').map(Into::into), |_| None)
+    iperf::options::parse_iperf("iperf", line.split(' ').map(Into::into), |_| None)
 }
 
-/// What is printed of a flow's figures, without the header.
-fn printed(line: &str, number: u32, is_opposite: bool, figures: &Figures) -> String {
+/// Returns the printed lines for a flow's figures, without the header.
+fn printed(line: &str, number: u32, is_opposite: bool, figures: &FlowFigures) -> String {
     let sink = Sink::default();
     let settings = settings(line).unwrap();
     let printer = Printer::new(
@@ -42,7 +42,7 @@ fn printed(line: &str, number: u32, is_opposite: bool, figures: &Figures) -> Str
         is_opposite,
         key: None,
     };
-    printer.see(&Event::Final(&id, figures));
+    printer.observe(&TestEvent::Final(&id, figures));
     let text = String::from_utf8(sink.0.lock().unwrap().clone()).unwrap();
     text.split_inclusive('\n').skip(1).collect()
 }
@@ -52,12 +52,12 @@ fn micros(time: u64) -> Duration {
 }
 
 #[test]
-fn lines_are_stocks() {
-    let tcp = Figures {
-        to: micros(2_026_000),
+fn lines_match_stock() {
+    let tcp = FlowFigures {
+        end: micros(2_026_000),
         sends: true,
         bytes: 20_190_000,
-        ..Figures::default()
+        ..FlowFigures::default()
     };
     assert_eq!(
         printed("-c h", 1, false, &tcp),
@@ -69,7 +69,7 @@ fn lines_are_stocks() {
         congestion_window_bytes: Some(767 << 10),
         ..PathSample::default()
     };
-    let writes = Figures {
+    let writes = FlowFigures {
         calls: 154,
         path: Some(path),
         ..tcp.clone()
@@ -78,32 +78,32 @@ fn lines_are_stocks() {
         printed("-c h -e", 1, false, &writes),
         "[  1] 0.0000-2.0260 sec  19.3 MBytes  79.7 Mbits/sec  154/0          0      767K/4506(6883) us  2212\n"
     );
-    let reads = Figures {
+    let reads = FlowFigures {
         sends: false,
-        reads: Some([8, 0, 1, 2, 0, 1, 0, 75]),
+        read_sizes: Some([8, 0, 1, 2, 0, 1, 0, 75]),
         ..tcp
     };
     assert_eq!(
         printed("-s -e", 1, true, &reads),
         "[ *1] 0.0000-2.0260 sec  19.3 MBytes  79.7 Mbits/sec  87=8:0:1:2:0:1:0:75\n"
     );
-    let by_order = OrderCounts {
+    let by_order = HighestNumberCounts {
         highest: 11,
         passed_over: 2,
         out_of_order: 1,
-        ..OrderCounts::default()
+        ..HighestNumberCounts::default()
     };
-    let udp = Figures {
-        to: micros(46_800),
+    let udp = FlowFigures {
+        end: micros(46_800),
         is_udp: true,
         bytes: 2000,
-        due: 11,
+        expected_datagrams: 11,
         datagrams: Some(DatagramCounts {
             jitter: Some(micros(7)),
-            by_order,
+            by_highest: by_order,
             ..DatagramCounts::default()
         }),
-        ..Figures::default()
+        ..FlowFigures::default()
     };
     assert_eq!(
         printed("-s -u", 1, false, &udp),

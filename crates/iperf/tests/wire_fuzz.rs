@@ -1,20 +1,22 @@
-//! Random bytes, and recorded messages with some bytes changed: nothing panics, and what is decoded comes back.
+//! Decodes random bytes and modified recorded messages. Nothing may panic, and decoded frame
+//! records must survive a round trip.
 
 use iperf::wire::{
-    Acknowledgement, Bounce, BurstRecord, DatagramHeader, FrameRecord, Hello, Over, ServerReport,
+    Acknowledgement, BounceMessage, BurstRecord, DatagramHeader, FrameRecord, Hello,
+    HelloTransport, ServerReport,
 };
 use rand::Rng;
 use testkit::fuzz;
 
-fn bytes(rng: &mut rand::rngs::SmallRng) -> Vec<u8> {
+fn random_message(rng: &mut rand::rngs::SmallRng) -> Vec<u8> {
     let recorded: Vec<&str> = include_str!("data/messages.txt").lines().collect();
-    let hex = fuzz::one_of(rng, &recorded)
+    let hex = fuzz::choose(rng, &recorded)
         .rsplit(' ')
         .next()
         .unwrap_or_default();
     let byte = |at: usize| u8::from_str_radix(&hex[at..at + 2], 16).unwrap();
     let mut bytes: Vec<u8> = (0..hex.len()).step_by(2).map(byte).collect();
-    fuzz::overwrite(rng, &mut bytes);
+    fuzz::overwrite_randomly(rng, &mut bytes);
     let cut = rng.random_range(0..=bytes.len());
     if rng.random_bool(0.2) {
         bytes.truncate(cut);
@@ -23,9 +25,9 @@ fn bytes(rng: &mut rand::rngs::SmallRng) -> Vec<u8> {
 }
 
 #[test]
-fn whatever_comes_is_decoded_or_refused() {
-    fuzz::each("messages", 1..=99, |rng| {
-        let bytes = bytes(rng);
+fn any_message_is_decoded_or_refused() {
+    fuzz::run_inputs("messages", 1..=99, |rng| {
+        let bytes = random_message(rng);
         if let Some(word) = bytes.first_chunk() {
             let length = Hello::length(u32::from_be_bytes(*word)).unwrap_or(0);
             assert!(length <= 255);
@@ -34,7 +36,7 @@ fn whatever_comes_is_decoded_or_refused() {
         for wide in [true, false] {
             let _ = DatagramHeader::read(&bytes, wide);
         }
-        let _ = (Bounce::read(&bytes), Acknowledgement::decode(&bytes));
+        let _ = (BounceMessage::read(&bytes), Acknowledgement::decode(&bytes));
         if let Some(record) = FrameRecord::read(&bytes) {
             let mut again = bytes.clone();
             record.write(&mut again);
@@ -46,13 +48,13 @@ fn whatever_comes_is_decoded_or_refused() {
         if let Some(report) = ServerReport::decode(&bytes) {
             let _ = report.encode();
         }
-        let mut is_taken = false;
-        for over in [Over::Stream, Over::Datagram] {
-            if let Ok(hello) = Hello::decode(&bytes, over) {
-                let again = hello.encode(over);
-                is_taken |= Hello::decode(&again, over).is_ok();
+        let mut is_decoded = false;
+        for transport in [HelloTransport::Stream, HelloTransport::Datagram] {
+            if let Ok(hello) = Hello::decode(&bytes, transport) {
+                let again = hello.encode(transport);
+                is_decoded |= Hello::decode(&again, transport).is_ok();
             }
         }
-        is_taken
+        is_decoded
     });
 }

@@ -1,11 +1,14 @@
-//! Messages of stock iperfs, decoded and encoded again. `tests/data/messages.txt` has one on each line: the recorded
-//! run, what the message is, and its bytes.
+//! Decodes recorded messages of stock iperf 2, and encodes them again.
+//!
+//! `tests/data/messages.txt` has one message per line: the recorded run, the kind of message, and
+//! its bytes in hexadecimal.
 
 use iperf::wire::{
-    Acknowledgement, Bounce, DatagramHeader, Hello, Over, SHORTEST_BOUNCE, ServerReport, flags,
+    Acknowledgement, BounceMessage, DatagramHeader, Hello, HelloTransport, MIN_BOUNCE_BYTES,
+    ServerReport, flags,
 };
 
-/// The messages of a kind, with the name of their run.
+/// Returns the messages of a kind, with the name of their run.
 fn messages(kind: &str) -> Vec<(&'static str, Vec<u8>)> {
     let lines = include_str!("data/messages.txt").lines();
     let messages = lines.filter_map(|line| {
@@ -19,7 +22,7 @@ fn messages(kind: &str) -> Vec<(&'static str, Vec<u8>)> {
 }
 
 #[test]
-fn headers_of_streams_come_back() {
+fn stream_headers_round_trip() {
     let all = messages("stream");
     assert!(all.len() > 20);
     for (run, bytes) in all {
@@ -27,13 +30,17 @@ fn headers_of_streams_come_back() {
         let length = Hello::length(word).unwrap();
         let key = Hello::key_length(&bytes[..length]).unwrap();
         assert_eq!(length + key, bytes.len(), "{run}");
-        let hello = Hello::decode(&bytes, Over::Stream).unwrap();
-        assert_eq!(hello.encode(Over::Stream), bytes, "{run}: {hello:?}");
+        let hello = Hello::decode(&bytes, HelloTransport::Stream).unwrap();
+        assert_eq!(
+            hello.encode(HelloTransport::Stream),
+            bytes,
+            "{run}: {hello:?}"
+        );
     }
 }
 
 #[test]
-fn headers_of_datagrams_come_back() {
+fn datagram_headers_round_trip() {
     let all = messages("datagram");
     assert!(all.len() > 20);
     for (run, bytes) in all {
@@ -42,15 +49,15 @@ fn headers_of_datagrams_come_back() {
         let mut again = bytes.clone();
         header.write(&mut again, wide);
         assert_eq!(again, bytes, "{run}");
-        // Tiny datagrams, and those without a header, have digits.
+        // Small datagrams, and those without a header, contain digits.
         let word = u32::from_be_bytes(bytes[16..20].try_into().unwrap());
         if !wide || word & flags::EXTEND == 0 || bytes.len() < 160 {
             continue;
         }
-        let hello = Hello::decode(&bytes[16..], Over::Datagram).unwrap();
-        let encoded = hello.encode(Over::Datagram);
+        let hello = Hello::decode(&bytes[16..], HelloTransport::Datagram).unwrap();
+        let encoded = hello.encode(HelloTransport::Datagram);
         let mut expected = bytes[16..][..encoded.len()].to_vec();
-        // The record of a frame is another message.
+        // The frame record is a separate message.
         if let Some(frame) = expected.get_mut(60..92) {
             frame.fill(0);
         }
@@ -59,7 +66,7 @@ fn headers_of_datagrams_come_back() {
 }
 
 #[test]
-fn reports_come_back() {
+fn server_reports_round_trip() {
     let all = messages("report");
     assert!(all.len() > 5);
     for (run, bytes) in all {
@@ -69,7 +76,7 @@ fn reports_come_back() {
 }
 
 #[test]
-fn acknowledgements_come_back() {
+fn acknowledgements_round_trip() {
     let all = messages("acknowledgement");
     assert!(all.len() > 1);
     for (run, bytes) in all {
@@ -79,12 +86,12 @@ fn acknowledgements_come_back() {
 }
 
 #[test]
-fn bounces_come_back() {
+fn bounceback_messages_round_trip() {
     let all = messages("bounce");
     assert!(all.len() > 1);
     for (run, bytes) in all {
-        let bounce = Bounce::read(&bytes).unwrap();
-        assert!(bounce.size >= SHORTEST_BOUNCE);
+        let bounce = BounceMessage::read(&bytes).unwrap();
+        assert!(bounce.size >= MIN_BOUNCE_BYTES);
         let mut again = vec![0; bytes.len()];
         bounce.write(&mut again);
         assert_eq!(again, bytes, "{run}: {bounce:?}");

@@ -1,4 +1,4 @@
-//! A client: asks for a test, opens its streams, runs them, and exchanges results.
+//! The client: requests a test, opens its streams, runs them, and exchanges results.
 
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
@@ -6,88 +6,92 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use control::ControlConnection;
-use engine::{ConnectError, Counters, DataSocket, Memory, Role, Stop, connect};
+use engine::{BufferMemory, ConnectError, Counters, DataSocket, Role, Stop, connect};
 use model::Transport;
 use sys::call;
 use sys::resolve::resolve;
 use sys::{Address, option};
 
+use crate::control_channel::{ControlChannel, MESSAGE_TIMEOUT, TestEvents};
 use crate::login::Padding;
-use crate::options::{Client, Common};
-use crate::plan::{self, Own};
+use crate::options::{ClientSettings, CommonSettings};
+use crate::plan::{self, LocalSettings};
 use crate::result::TestRun;
-use crate::streams::{self, Course, End, IntervalEnd, Lead, Stream, Verdict};
-use crate::talk::{Events, PATIENCE, Talk};
+use crate::streams::{
+    self, IntervalEnd, NextStep, Stream, TransferEnd, TransferHandler, TransferSettings,
+};
 use crate::wire::error::{self, Fault};
-use crate::wire::{Cookie, Direction, HELLO, Parameters, Protocol, State, is_reply, stream_number};
+use crate::wire::{
+    ControlState, Cookie, Direction, GREETING, Parameters, Protocol, is_reply, stream_number,
+};
 
-/// How long a stock server needs to listen again after a failed login: it closes its listener meanwhile.
-const RELISTEN: Duration = Duration::from_millis(300);
+/// The delay before a second login attempt: a stock server closes its listener for a moment.
+const RELISTEN_DELAY: Duration = Duration::from_millis(300);
 
-/// The longest datagram.
-const LONGEST_DATAGRAM: usize = 65_507;
+/// The maximum UDP payload over IPv4.
+const MAX_DATAGRAM_BYTES: usize = 65_507;
 
-/// What a client's test came to.
+/// The end of a client's test.
 #[derive(Debug)]
-pub(crate) struct Finished {
-    /// The test, as far as it came.
+pub(crate) struct FinishedClient {
+    /// The test; incomplete if it failed, `None` if it failed before the parameters were known.
     pub(crate) run: Option<TestRun>,
-    /// Why it failed.
+    /// The error with which it failed.
     pub(crate) fault: Option<Fault>,
-    /// A signal ended it.
+    /// Whether a signal ended it.
     pub(crate) interrupted: bool,
 }
 
 /// Runs a test.
 pub(crate) fn run(
-    common: &Common,
-    client: &Client,
+    common: &CommonSettings,
+    client: &ClientSettings,
     stop: &Stop,
-    events: &mut dyn Events,
-) -> Finished {
+    events: &mut dyn TestEvents,
+) -> FinishedClient {
     let mut run = None;
-    let mut fault = test(common, client, stop, Padding::Oaep, &mut run, events);
-    // A server of 3.16 and before has the other padding, and says no more than that the login failed.
+    let mut fault = run_with_padding(common, client, stop, Padding::Oaep, &mut run, events);
+    // A server of 3.16 or earlier expects the other padding; its answer is just a failed login.
     let is_refused =
         |fault: &Fault| [error::AUTHORIZATION, error::CONTROL_CLOSED].contains(&fault.code);
     let has_streams = run.as_ref().is_some_and(|run| !run.streams.is_empty());
     if client.user.is_some()
-        && !client.old_padding
+        && !client.pkcs1_padding
         && !has_streams
         && fault.as_ref().is_some_and(is_refused)
     {
-        std::thread::sleep(RELISTEN);
-        fault = test(common, client, stop, Padding::Old, &mut run, events);
+        std::thread::sleep(RELISTEN_DELAY);
+        fault = run_with_padding(common, client, stop, Padding::Pkcs1, &mut run, events);
     }
     if let (Some(run), Some(fault)) = (&mut run, &fault) {
         run.error = Some(fault.to_string());
     }
-    Finished {
+    FinishedClient {
         run,
         fault,
         interrupted: stop.is_set(),
     }
 }
 
-/// Runs a test with this padding of the login; returns why it failed.
-fn test(
-    common: &Common,
-    client: &Client,
+/// Runs a test with this login padding; returns the error if it fails.
+fn run_with_padding(
+    common: &CommonSettings,
+    client: &ClientSettings,
     stop: &Stop,
     padding: Padding,
     run: &mut Option<TestRun>,
-    events: &mut dyn Events,
+    events: &mut dyn TestEvents,
 ) -> Option<Fault> {
-    let padding = if client.old_padding {
-        Padding::Old
+    let padding = if client.pkcs1_padding {
+        Padding::Pkcs1
     } else {
         padding
     };
     Session::connect(common, client, stop)
         .and_then(|mut session| {
-            let done = session.test(run, padding, events);
-            if done.is_err() && !session.has_said_end {
-                let _ = session.talk().say(State::IperfDone);
+            let done = session.run_test(run, padding, events);
+            if done.is_err() && !session.has_sent_end {
+                let _ = session.channel().send_state(ControlState::IperfDone);
             }
             done
         })
@@ -95,52 +99,61 @@ fn test(
 }
 
 struct Session<'a> {
-    common: &'a Common,
-    client: &'a Client,
+    common: &'a CommonSettings,
+    client: &'a ClientSettings,
     stop: &'a Stop,
     control: ControlConnection,
-    /// The last state has been sent.
-    has_said_end: bool,
+    /// Whether the final state has been sent.
+    has_sent_end: bool,
 }
 
 impl<'a> Session<'a> {
-    fn connect(common: &'a Common, client: &'a Client, stop: &'a Stop) -> Result<Self, Fault> {
+    fn connect(
+        common: &'a CommonSettings,
+        client: &'a ClientSettings,
+        stop: &'a Stop,
+    ) -> Result<Self, Fault> {
         let unresolved =
-            |error: sys::resolve::Unresolved| Fault::because(error::CONNECT, error.text);
-        let to = resolve(&client.host, common.family)
+            |error: sys::resolve::ResolveError| Fault::with_reason(error::CONNECT, error.text);
+        let remote_addresses = resolve(&client.host, common.family)
             .map_err(unresolved)?
-            .at(common.port);
-        let from = match &common.bind {
+            .with_port(common.port);
+        let local_addresses = match &common.bind {
             Some(host) => resolve(host, common.family).map_err(unresolved)?.addresses,
             None => Vec::new(),
         };
-        let in_time = stop.follower();
+        let connect_stop = stop.follower();
         let _deadline = client
             .connect_timeout
-            .map(|time| engine::deadline_thread().at(Instant::now() + time, &in_time));
-        let mut fault = Fault::because(error::CONNECT, "no address of its family to bind to");
-        for to in &to {
-            let local = from.iter().find(|from| from.is_ipv6() == to.is_ipv6());
+            .map(|time| engine::deadline_thread().set_at(Instant::now() + time, &connect_stop));
+        let mut fault = Fault::with_reason(
+            error::CONNECT,
+            "no local address (-B) has the family of the server's address",
+        );
+        for to in &remote_addresses {
+            let local = local_addresses
+                .iter()
+                .find(|from| from.is_ipv6() == to.is_ipv6());
             let local = match local {
                 Some(local) => local.clone(),
-                None if from.is_empty() => to.anywhere().with_any_port(),
+                None if local_addresses.is_empty() => to.with_any_host().with_any_port(),
                 None => continue,
             };
-            match ControlConnection::connect(Transport::Tcp, &local, to, &in_time) {
+            match ControlConnection::connect(Transport::Tcp, &local, to, &connect_stop) {
                 Ok(mut control) => {
-                    control.outlive_stop();
-                    crate::talk::keep_alive(&control, common);
+                    control.detach_stop();
+                    crate::control_channel::enable_keep_alive(&control, common);
                     return Ok(Self {
                         common,
                         client,
                         stop,
                         control,
-                        has_said_end: false,
+                        has_sent_end: false,
                     });
                 }
-                Err(_) if in_time.is_set() && !stop.is_set() => {
-                    let late = std::io::Error::from(call::Error::TIMEDOUT);
-                    return Err(Fault::io(error::CONNECT, &late));
+                Err(_) if connect_stop.is_set() && !stop.is_set() => {
+                    let timeout = std::io::Error::from(call::Error::TIMEDOUT);
+                    return Err(Fault::io(error::CONNECT, &timeout));
                 }
                 Err(error) => fault = Fault::io(error::CONNECT, &error),
             }
@@ -148,24 +161,24 @@ impl<'a> Session<'a> {
         Err(fault)
     }
 
-    fn talk(&self) -> Talk<'_> {
-        Talk {
+    fn channel(&self) -> ControlChannel<'_> {
+        ControlChannel {
             control: &self.control,
             stop: self.stop,
         }
     }
 
-    fn test(
+    fn run_test(
         &mut self,
         run: &mut Option<TestRun>,
         padding: Padding,
-        events: &mut dyn Events,
+        events: &mut dyn TestEvents,
     ) -> Result<(), Fault> {
         let cookie = Cookie::random();
-        self.talk().write(&cookie.0)?;
-        let segment = option::max_segment(self.control.as_fd()).unwrap_or(0);
+        self.channel().send_bytes(&cookie.0)?;
+        let segment = option::max_segment_bytes(self.control.as_fd()).unwrap_or(0);
         let parameters = self.parameters(segment, padding)?;
-        self.expect(State::ParamExchange)?;
+        self.expect_state(ControlState::ParamExchange)?;
         let peer = (self.client.host.clone(), self.common.port);
         let run = run.insert(TestRun {
             control_segment: segment,
@@ -174,24 +187,24 @@ impl<'a> Session<'a> {
         let text = parameters.encode();
         events.debug("send_parameters:", Some(&text));
         events.connected(run);
-        self.talk().send(&text)?;
-        self.expect(State::CreateStreams)?;
-        let streams = self.open(&parameters, &cookie)?;
-        streams::describe(&streams, events);
-        run.open(&streams);
-        self.expect(State::TestStart)?;
-        self.expect(State::TestRunning)?;
+        self.channel().send_json(&text)?;
+        self.expect_state(ControlState::CreateStreams)?;
+        let streams = self.open_streams(&parameters, &cookie)?;
+        streams::log_socket_settings(&streams, events);
+        run.set_streams(&streams);
+        self.expect_state(ControlState::TestStart)?;
+        self.expect_state(ControlState::TestRunning)?;
         events.started(run);
         self.measure(run, &streams, events)
     }
 
-    /// The parameters, with what the connection decides.
+    /// Returns the parameters, with the values that depend on the connection.
     fn parameters(&self, segment: u32, padding: Padding) -> Result<Parameters, Fault> {
         let mut parameters = self.client.parameters.clone();
         let protocol = parameters.protocol;
         let default = match protocol {
             Protocol::Udp if segment > 0 => segment,
-            _ => protocol.block_bytes(),
+            _ => protocol.default_block_bytes(),
         };
         parameters.block_bytes.get_or_insert(default);
         if let Some(path) = (self.common.file.as_ref()).filter(|_| self.client.sends_whole_file) {
@@ -203,59 +216,61 @@ impl<'a> Session<'a> {
         Ok(parameters)
     }
 
-    /// Waits for this state.
-    fn expect(&self, expected: State) -> Result<(), Fault> {
-        let byte = self.talk().byte(Instant::now() + PATIENCE)?;
+    /// Waits for the state `expected`; fails on any other.
+    fn expect_state(&self, expected: ControlState) -> Result<(), Fault> {
+        let byte = self
+            .channel()
+            .receive_byte(Instant::now() + MESSAGE_TIMEOUT)?;
         if byte == Some(expected.byte()) {
             return Ok(());
         }
-        Err(self.unexpected(byte))
+        Err(self.unexpected_fault(byte))
     }
 
-    /// What another byte means than the one that should come.
-    fn unexpected(&self, byte: Option<u8>) -> Fault {
+    /// Returns the error for an unexpected byte, or for a closed connection.
+    fn unexpected_fault(&self, byte: Option<u8>) -> Fault {
         let Some(byte) = byte else {
-            return Fault::of(error::CONTROL_CLOSED);
+            return Fault::from_code(error::CONTROL_CLOSED);
         };
-        match State::of(byte) {
-            Some(State::AccessDenied) => Fault::of(error::BUSY),
-            Some(State::ServerError) => self.talk().server_error(),
-            Some(State::ServerTerminate) => Fault::of(error::SERVER_TERMINATED),
-            _ => Fault::of(error::UNKNOWN_MESSAGE),
+        match ControlState::from_byte(byte) {
+            Some(ControlState::AccessDenied) => Fault::from_code(error::BUSY),
+            Some(ControlState::ServerError) => self.channel().receive_server_error(),
+            Some(ControlState::ServerTerminate) => Fault::from_code(error::SERVER_TERMINATED),
+            _ => Fault::from_code(error::UNKNOWN_MESSAGE),
         }
     }
 
-    /// Opens the streams, one after the other.
-    fn open(&self, parameters: &Parameters, cookie: &Cookie) -> Result<Vec<Stream>, Fault> {
-        let own = Own::of(self.common);
-        streams::bind(own.cpu)?;
-        let (forward, backward) = parameters.streams();
+    /// Opens the streams one by one.
+    fn open_streams(&self, parameters: &Parameters, cookie: &Cookie) -> Result<Vec<Stream>, Fault> {
+        let local_settings = LocalSettings::from_settings(self.common);
+        streams::bind_cpu(local_settings.cpu)?;
+        let (forward, backward) = parameters.stream_counts();
         let mut streams = Vec::new();
-        for at in 0..forward + backward {
-            let sends = at < forward;
-            let plan = plan::flow(parameters, sends, &own);
-            let file = streams::open_file(&plan, own.file.as_deref())?;
-            let data = self.socket(&plan, at)?;
-            let to = self.prepared(&data, parameters)?;
+        for index in 0..forward + backward {
+            let sends = index < forward;
+            let plan = plan::flow(parameters, sends, &local_settings);
+            let file = streams::open_file(&plan, local_settings.file.as_deref())?;
+            let data = self.open_socket(&plan, index)?;
+            let to = self.prepare_socket(&data, parameters)?;
             let fault = |error| Fault::io(error::STREAM_CONNECT, &error);
-            let in_time = self.stop.follower_until(Instant::now() + PATIENCE);
-            connect(&data.socket, &to, &in_time.0).map_err(|error| match error {
+            let connect_stop = self.stop.follower_until(Instant::now() + MESSAGE_TIMEOUT);
+            connect(&data.socket, &to, &connect_stop.0).map_err(|error| match error {
                 ConnectError::Failed(error) => fault(error),
                 ConnectError::Stopped(_) => fault(call::Error::TIMEDOUT.into()),
             })?;
             if plan.transport == Transport::Udp {
-                self.greet(&data, parameters)?;
+                self.exchange_greeting(&data, parameters)?;
             } else {
                 let sent = call::send(data.socket.as_fd(), &cookie.0);
                 sent.map_err(|error| Fault::io(error::STREAM_WRITE, &error.into()))?;
             }
             let address = |address: std::io::Result<Address>| address.map_err(fault);
             streams.push(Stream {
-                number: stream_number(at as usize),
-                label: 5 + 2 * at as i32,
+                number: stream_number(index as usize),
+                label: 5 + 2 * index as i32,
                 sends,
-                local: address(Address::of(&data.socket))?,
-                peer: address(Address::of_peer(&data.socket))?,
+                local: address(Address::local(&data.socket))?,
+                peer: address(Address::peer(&data.socket))?,
                 file,
                 data,
                 plan,
@@ -265,51 +280,51 @@ impl<'a> Session<'a> {
         Ok(streams)
     }
 
-    fn socket(&self, plan: &model::FlowPlan, at: u32) -> Result<DataSocket, Fault> {
+    fn open_socket(&self, plan: &model::FlowPlan, index: u32) -> Result<DataSocket, Fault> {
         let local = self.control.data_address();
         let local = local.map_err(|error| Fault::io(error::STREAM_CREATE, &error))?;
-        let wildcard = local.anywhere().with_any_port();
+        let any_address = local.with_any_host().with_any_port();
         let bind = if self.common.bind.is_some() {
             local
         } else {
-            wildcard
+            any_address
         };
         let port = self
             .client
             .local_port
-            .map_or(0, |port| u32::from(port) + at);
+            .map_or(0, |port| u32::from(port) + index);
         let bind = bind.with_port(port).unwrap_or(bind);
-        let data = DataSocket::open(plan.transport, &bind, &plan.here.socket, Role::Initiator);
+        let data = DataSocket::open(plan.transport, &bind, &plan.local.socket, Role::Initiator);
         let data = data.map_err(|error| crate::socket_fault(&error))?;
         if data
             .refused
             .iter()
             .any(|refused| refused.setting == "TCP_CONGESTION")
         {
-            return Err(Fault::of(error::CONGESTION));
+            return Err(Fault::from_code(error::CONGESTION));
         }
         let facts = &data.facts;
-        let given = [facts.send_buffer_bytes, facts.receive_buffer_bytes];
-        let asked = plan.here.socket.send_buffer_bytes.unwrap_or(0);
-        if given.into_iter().flatten().any(|given| given < asked) {
-            return Err(Fault::of(error::BUFFER_READ_BACK));
+        let granted = [facts.send_buffer_bytes, facts.receive_buffer_bytes];
+        let requested = plan.local.socket.send_buffer_bytes.unwrap_or(0);
+        if granted.into_iter().flatten().any(|bytes| bytes < requested) {
+            return Err(Fault::from_code(error::BUFFER_READ_BACK));
         }
         Ok(data)
     }
 
-    /// Sets what a stream's connection needs before it is opened; returns where it goes.
-    fn prepared(&self, data: &DataSocket, parameters: &Parameters) -> Result<Address, Fault> {
+    /// Sets the socket options that must precede connect(2); returns the destination address.
+    fn prepare_socket(&self, data: &DataSocket, parameters: &Parameters) -> Result<Address, Fault> {
         let socket = data.socket.as_fd();
         let fault = |code| move |error| Fault::io(code, &error);
         if let Some(streams) = self.client.association_streams {
             sys::sctp::set_streams(socket, streams, 0).map_err(fault(error::SCTP_STREAMS))?;
         }
-        for name in &self.client.links {
-            let links = resolve(name, self.common.family);
-            let links =
-                links.map_err(|unresolved| Fault::because(error::SCTP_BINDX, unresolved.text))?;
-            for link in links.addresses {
-                sys::sctp::bind_also(socket, &link).map_err(fault(error::SCTP_BINDX))?;
+        for name in &self.client.extra_local_addresses {
+            let resolved = resolve(name, self.common.family);
+            let addresses = resolved
+                .map_err(|unresolved| Fault::with_reason(error::SCTP_BINDX, unresolved.text))?;
+            for link in addresses.addresses {
+                sys::sctp::bind_additional(socket, &link).map_err(fault(error::SCTP_BINDX))?;
             }
         }
         let to = self.control.peer().clone();
@@ -317,25 +332,27 @@ impl<'a> Session<'a> {
             return Ok(to);
         };
         let Address::Inet(SocketAddr::V6(mut to)) = to else {
-            return Err(Fault::because(error::FLOW_LABEL, "not an IPv6 address"));
+            return Err(Fault::with_reason(error::FLOW_LABEL, "not an IPv6 address"));
         };
         sys::option::set_flow_label(socket, *to.ip(), label).map_err(fault(error::FLOW_LABEL))?;
         to.set_flowinfo(label.to_be());
         Ok(Address::Inet(SocketAddr::V6(to)))
     }
 
-    /// Introduces a UDP stream. Of a server that sends, data may overtake the answer.
-    fn greet(&self, data: &DataSocket, parameters: &Parameters) -> Result<(), Fault> {
+    /// Opens a UDP stream: sends the greeting and waits for the reply.
+    ///
+    /// If the server sends, up to two data datagrams may arrive before its reply.
+    fn exchange_greeting(&self, data: &DataSocket, parameters: &Parameters) -> Result<(), Fault> {
         let socket = data.socket.as_fd();
         let fault = |code, error: call::Error| Fault::io(code, &error.into());
-        call::send(socket, &HELLO).map_err(|error| fault(error::STREAM_WRITE, error))?;
-        let until = Instant::now() + PATIENCE;
-        let mut early = if parameters.direction == Direction::Forward {
+        call::send(socket, &GREETING).map_err(|error| fault(error::STREAM_WRITE, error))?;
+        let until = Instant::now() + MESSAGE_TIMEOUT;
+        let mut early_datagrams = if parameters.direction == Direction::Forward {
             0
         } else {
             2
         };
-        let mut datagram = vec![0; LONGEST_DATAGRAM];
+        let mut datagram = vec![0; MAX_DATAGRAM_BYTES];
         loop {
             match self.stop.wait_readable(socket, until) {
                 Ok(true) => {}
@@ -344,12 +361,9 @@ impl<'a> Session<'a> {
             }
             match call::receive_without_waiting(socket, &mut datagram) {
                 Ok(count) if is_reply(&datagram[..count]) => return Ok(()),
-                Ok(_) if early > 0 => early -= 1,
+                Ok(_) if early_datagrams > 0 => early_datagrams -= 1,
                 Ok(_) => {
-                    return Err(Fault::because(
-                        error::STREAM_READ,
-                        "not the answer of iperf3",
-                    ));
+                    return Err(Fault::with_reason(error::STREAM_READ, "not iperf3's reply"));
                 }
                 Err(call::Error::AGAIN | call::Error::INTR) => {}
                 Err(error) => return Err(fault(error::STREAM_READ, error)),
@@ -362,72 +376,78 @@ impl<'a> Session<'a> {
         &mut self,
         run: &mut TestRun,
         streams: &[Stream],
-        events: &mut dyn Events,
+        events: &mut dyn TestEvents,
     ) -> Result<(), Fault> {
         let parameters = run.parameters.clone();
         let payload = crate::payload(&parameters, parameters.direction != Direction::Reverse);
-        let most = streams::STREAM_MEMORY;
-        let memory = Memory::new(most, most * streams.len() as u64);
-        let course = Course {
+        let stream_bytes = streams::STREAM_MEMORY;
+        let memory = BufferMemory::new(stream_bytes, stream_bytes * streams.len() as u64);
+        let transfer = TransferSettings {
             time: (parameters.time > 0).then(|| Duration::from_secs(parameters.time.into())),
             bytes: crate::total_bytes(&parameters),
-            ..Course::of(self.common, &parameters, self.stop, &payload, &memory)
+            ..TransferSettings::from_settings(
+                self.common,
+                &parameters,
+                self.stop,
+                &payload,
+                &memory,
+            )
         };
-        let meter = crate::cpu::CpuMeter::start();
-        let mut lead = Leader {
+        let meter = crate::cpu::ProcessCpuMeter::start();
+        let mut handler = ClientHandler {
             session: self,
             run,
             events,
             fault: None,
         };
-        let data = streams::run(streams, course, &self.control, &mut lead);
-        let fault = (lead.fault).or_else(|| data.end.fault(error::CLIENT_TERMINATED));
-        self.has_said_end = data.end == End::Cancelled;
-        run.take(data);
+        let data = streams::run_transfer(streams, transfer, &self.control, &mut handler);
+        let fault = (handler.fault).or_else(|| data.end.fault(error::CLIENT_TERMINATED));
+        self.has_sent_end = data.end == TransferEnd::Cancelled;
+        run.set_data(data);
         run.cpu = meter.percent();
         fault.map_or(Ok(()), Err)?;
-        self.talk().send_results(run.to_results(None), events)?;
-        run.believe(self.talk().results(events)?)?;
-        self.expect(State::DisplayResults)?;
-        self.has_said_end = true;
-        self.talk().say(State::IperfDone)
+        self.channel().send_results(run.to_results(None), events)?;
+        run.apply_peer_results(self.channel().receive_results(events)?)?;
+        self.expect_state(ControlState::DisplayResults)?;
+        self.has_sent_end = true;
+        self.channel().send_state(ControlState::IperfDone)
     }
 }
 
-/// What the control connection has to say while data flows.
-struct Leader<'a, 'b> {
+/// Handles the control connection while data flows.
+struct ClientHandler<'a, 'b> {
     session: &'a Session<'b>,
     run: &'a TestRun,
-    events: &'a mut dyn Events,
+    events: &'a mut dyn TestEvents,
     fault: Option<Fault>,
 }
 
-impl Lead for Leader<'_, '_> {
-    fn on_control(&mut self) -> Verdict {
-        let byte = self.session.talk().byte(Instant::now());
+impl TransferHandler for ClientHandler<'_, '_> {
+    fn on_control(&mut self) -> NextStep {
+        let byte = self.session.channel().receive_byte(Instant::now());
         self.fault = Some(match byte {
-            Ok(byte) => self.session.unexpected(byte),
+            Ok(byte) => self.session.unexpected_fault(byte),
             Err(fault) => fault,
         });
-        Verdict::End
+        NextStep::End
     }
 
     fn on_interval(&mut self, interval: IntervalEnd<'_>) {
         self.events.interval(self.run, interval);
     }
 
-    fn on_end(&mut self, end: &End) {
+    fn on_end(&mut self, end: &TransferEnd) {
         if self.fault.is_some() {
             return;
         }
-        let talk = self.session.talk();
-        let said = match end {
-            End::Regular => talk
-                .say(State::TestEnd)
-                .and_then(|()| self.session.expect(State::ExchangeResults)),
-            End::Cancelled => talk.say(State::ClientTerminate),
+        let channel = self.session.channel();
+        let sent = match end {
+            TransferEnd::Regular => channel
+                .send_state(ControlState::TestEnd)
+                .and_then(|()| self.session.expect_state(ControlState::ExchangeResults)),
+            TransferEnd::Cancelled => channel.send_state(ControlState::ClientTerminate),
             _ => return,
         };
-        self.fault = said.err();
+        self.fault = sent.err();
     }
 }

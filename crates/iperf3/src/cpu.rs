@@ -1,25 +1,25 @@
-//! The CPU time of this process, as iperf3 reports it: in percent of one CPU.
+//! The CPU time of this process in percent of one CPU, as iperf3 reports it.
 
 use std::time::{Duration, Instant};
 
-/// A look at the process's CPU time.
+/// Measures the process's CPU time from its creation on.
 #[derive(Debug)]
-pub(crate) struct CpuMeter {
-    at: Instant,
-    times: (Duration, Duration),
+pub(crate) struct ProcessCpuMeter {
+    started: Instant,
+    start_times: (Duration, Duration),
 }
 
-impl CpuMeter {
+impl ProcessCpuMeter {
     pub(crate) fn start() -> Self {
         Self {
-            at: Instant::now(),
-            times: sys::cpu::process_times(),
+            started: Instant::now(),
+            start_times: sys::cpu::process_times(),
         }
     }
 
-    /// Total, user and system since the start.
+    /// Returns the percentages since the start: total, user, system.
     pub(crate) fn percent(&self) -> [f64; 3] {
-        let elapsed = self.at.elapsed().as_secs_f64();
+        let elapsed = self.started.elapsed().as_secs_f64();
         let (user, system) = sys::cpu::process_times();
         let share = |now: Duration, then: Duration| {
             let spent = now.saturating_sub(then).as_secs_f64();
@@ -29,7 +29,10 @@ impl CpuMeter {
                 0.0
             }
         };
-        let (user, system) = (share(user, self.times.0), share(system, self.times.1));
+        let (user, system) = (
+            share(user, self.start_times.0),
+            share(system, self.start_times.1),
+        );
         [user + system, user, system]
     }
 }

@@ -1,21 +1,21 @@
-//! JSON as iperf3 writes it: keys in their order, integers without a fraction, and its own indentation.
+//! JSON in iperf3's style: ordered keys, integers without a fraction, and cJSON's indentation.
 
 use std::borrow::Cow;
 use std::fmt::{self, Write};
 
 use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
-use units::iperf::general;
+use units::iperf::format_general;
 
-/// A value. An object may have a key twice, as the stock server's documents have.
+/// A JSON value. An object may contain a key twice, as the stock server's documents do.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Json {
     /// `null`.
     Null,
     /// `true` or `false`.
     Bool(bool),
-    /// A number without a fraction.
+    /// An integer.
     Integer(i128),
-    /// Any other number; finite.
+    /// Any other number, which is finite.
     Number(f64),
     /// A string.
     Text(String),
@@ -25,10 +25,10 @@ pub enum Json {
     Object(Object),
 }
 
-/// The members of an object, in their order.
+/// The members of an object, in document order.
 pub type Object = Vec<(Cow<'static, str>, Json)>;
 
-/// Makes an [`Object`] of keys and values.
+/// Creates an [`Object`] from keys and values.
 macro_rules! object {
     ($($key:literal: $value:expr),* $(,)?) => {
         vec![$((std::borrow::Cow::Borrowed($key), $crate::json::Json::from($value))),*]
@@ -37,12 +37,12 @@ macro_rules! object {
 pub(crate) use object;
 
 impl Json {
-    /// Parses a document. Its depth is bounded.
+    /// Parses a document. Fails on deep nesting (serde_json's limit).
     pub fn parse(bytes: &[u8]) -> Result<Self, serde_json::Error> {
         serde_json::from_slice(bytes)
     }
 
-    /// Returns the first member of this name, of an object.
+    /// Returns the first member of an object with this key.
     pub fn get(&self, key: &str) -> Option<&Self> {
         match self {
             Self::Object(members) => {
@@ -53,7 +53,7 @@ impl Json {
         }
     }
 
-    /// Returns a number.
+    /// Returns the value of a number.
     pub fn number(&self) -> Option<f64> {
         match self {
             Self::Integer(number) => Some(*number as f64),
@@ -62,7 +62,7 @@ impl Json {
         }
     }
 
-    /// Returns a string.
+    /// Returns the text of a string.
     pub fn text(&self) -> Option<&str> {
         match self {
             Self::Text(text) => Some(text),
@@ -70,14 +70,14 @@ impl Json {
         }
     }
 
-    /// Writes it on one line, without blanks.
+    /// Formats the value on one line without spaces.
     pub fn compact(&self) -> String {
         let mut text = String::new();
         self.write(&mut text, None);
         text
     }
 
-    /// Writes it over many lines, indented by tabs.
+    /// Formats the value on several lines, indented by tabs.
     pub fn indented(&self) -> String {
         let mut text = String::new();
         self.write(&mut text, Some(0));
@@ -91,12 +91,12 @@ impl Json {
             Self::Integer(number) => {
                 let _ = write!(out, "{number}");
             }
-            Self::Number(number) => out.push_str(&of_number(*number)),
-            Self::Text(text) => quote(out, text),
+            Self::Number(number) => out.push_str(&format_number(*number)),
+            Self::Text(text) => write_quoted(out, text),
             Self::List(items) => {
                 out.push('[');
-                for (at, item) in items.iter().enumerate() {
-                    if at > 0 {
+                for (index, item) in items.iter().enumerate() {
+                    if index > 0 {
                         out.push_str(if depth.is_some() { ", " } else { "," });
                     }
                     item.write(out, depth.map(|depth| depth + 1));
@@ -114,14 +114,14 @@ fn write_object(out: &mut String, members: &Object, depth: Option<usize>) {
         out.push('\n');
         out.extend(std::iter::repeat_n('\t', tabs));
     };
-    for (at, (key, value)) in members.iter().enumerate() {
-        if at > 0 {
+    for (index, (key, value)) in members.iter().enumerate() {
+        if index > 0 {
             out.push(',');
         }
         if let Some(depth) = depth {
             indent(out, depth + 1);
         }
-        quote(out, key);
+        write_quoted(out, key);
         out.push_str(if depth.is_some() { ":\t" } else { ":" });
         value.write(out, depth.map(|depth| depth + 1));
     }
@@ -131,18 +131,18 @@ fn write_object(out: &mut String, members: &Object, depth: Option<usize>) {
     out.push('}');
 }
 
-/// 15 digits if they are enough to read the same number again, else 17.
-fn of_number(number: f64) -> String {
-    let short = general(number, 15);
+/// Formats a number with 15 digits if they preserve its value, else with 17.
+fn format_number(number: f64) -> String {
+    let short = format_general(number, 15);
     if short.parse() == Ok(number) {
         short
     } else {
-        general(number, 17)
+        format_general(number, 17)
     }
 }
 
-/// No control character of a peer's text reaches a terminal.
-fn quote(out: &mut String, text: &str) {
+/// Writes a quoted string. Escapes control characters, so that a peer cannot control a terminal.
+fn write_quoted(out: &mut String, text: &str) {
     out.push('"');
     for c in text.chars() {
         match c {
@@ -168,7 +168,7 @@ impl From<bool> for Json {
 }
 
 impl From<f64> for Json {
-    /// What is not a number has no place in a document, and becomes 0.
+    /// Infinities and NaN become 0, because JSON cannot represent them.
     fn from(number: f64) -> Self {
         const EXACT: f64 = 9_007_199_254_740_992.0;
         if !number.is_finite() {
@@ -277,7 +277,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn documents_look_as_stock_ones() {
+    fn documents_have_stocks_format() {
         let inner = object! { "a": 1, "b": 1.5, "c": Vec::<Json>::new(), "d": Object::new() };
         let list = vec![
             Json::from(inner),

@@ -1,12 +1,19 @@
 //! The iperf3 dialect: `iperf3` of version 3.12, client and server, with options of later versions.
 //!
-//! Five rooms: [`options`] (argv → settings and plans), [`wire`] (bytes ↔ messages), `client` and [`server`] (the
-//! order of messages), `output` (results → text and documents). `print` stands above them. Beside them are what both ends
-//! need: `talk` (messages with deadlines), `streams` (the data), [`TestRun`] (what a test came to).
+//! The modules:
+//!
+//! - [`options`] turns argv into settings.
+//! - [`wire`] converts between bytes and messages.
+//! - `client` and [`server`] exchange the messages in order.
+//! - `output` turns results into text and JSON documents; `print` prints them during a test.
+//! - `control_channel` sends and receives messages with deadlines.
+//! - `streams` moves the data.
+//! - [`TestRun`] holds the results of a test.
 
 #![forbid(unsafe_code)]
 
 mod client;
+mod control_channel;
 mod cpu;
 pub mod json;
 #[cfg_attr(not(feature = "rsa"), path = "no_login.rs")]
@@ -18,7 +25,6 @@ mod print;
 mod result;
 pub mod server;
 mod streams;
-mod talk;
 pub mod wire;
 
 use std::time::SystemTime;
@@ -28,24 +34,24 @@ use rand::rngs::OsRng;
 
 use engine::SocketError;
 use model::Plan;
-pub use print::{Finished, run};
+pub use print::{ClientResult, run};
 pub use result::{StreamRun, TestRun};
 use wire::Parameters;
 use wire::error::{self, Fault};
 
-/// The iperf3 that this one stands in for.
+/// The version of iperf3 that linerate replaces.
 pub const VERSION: &str = "3.12";
 
-/// What a client asks for, as a plan.
-pub fn planned(client: &options::Client) -> Plan {
+/// Returns the plan of the test that a client requests.
+pub fn test_plan(client: &options::ClientSettings) -> Plan {
     let parameters = &client.parameters;
     let sends = parameters.direction != wire::Direction::Reverse;
     let name = format!("iperf3 {}", parameters.protocol.name());
-    let flow = plan::flow(parameters, sends, &plan::Own::default());
-    Plan::of_flow(name, client.host.clone(), flow)
+    let flow = plan::flow(parameters, sends, &plan::LocalSettings::default());
+    Plan::for_flow(name, client.host.clone(), flow)
 }
 
-/// The running system, as iperf3's documents have it.
+/// Returns the words of uname(2), joined as in iperf3's JSON documents.
 pub(crate) fn system_info() -> String {
     let uname = sys::facts::uname();
     let words = [
@@ -58,13 +64,15 @@ pub(crate) fn system_info() -> String {
     words.join(" ")
 }
 
-/// Seconds since 1970.
-pub(crate) fn unix(time: SystemTime) -> u64 {
+/// Returns the seconds since 1970; 0 for earlier times.
+pub(crate) fn unix_seconds(time: SystemTime) -> u64 {
     let since = time.duration_since(SystemTime::UNIX_EPOCH);
     since.map_or(0, |since| since.as_secs())
 }
 
-/// What the blocks of an end that sends hold, over and over: random bytes, or digits.
+/// Returns the pattern that fills sent blocks, repeated as needed: random bytes or digits.
+///
+/// Returns an empty pattern if this end does not send.
 pub(crate) fn payload(parameters: &Parameters, sends: bool) -> Vec<u8> {
     if !sends {
         return Vec::new();
@@ -72,24 +80,24 @@ pub(crate) fn payload(parameters: &Parameters, sends: bool) -> Vec<u8> {
     if parameters.repeating_payload {
         return b"0123456789".to_vec();
     }
-    let mut bytes = vec![0; parameters.block().max(1) as usize];
-    // Any other content sends as well.
+    let mut bytes = vec![0; parameters.block_size().max(1) as usize];
+    // On failure the block keeps its zeros, which is harmless.
     let _ = OsRng.try_fill_bytes(&mut bytes);
     bytes
 }
 
-/// Bytes of all streams after which a test ends.
+/// Returns the total bytes of all streams after which a test ends, if it has such a limit.
 pub(crate) fn total_bytes(parameters: &Parameters) -> Option<u64> {
     match (parameters.bytes, parameters.blocks) {
         (0, 0) => None,
-        (0, blocks) => Some(blocks.saturating_mul(parameters.block().into())),
+        (0, blocks) => Some(blocks.saturating_mul(parameters.block_size().into())),
         (bytes, _) => Some(bytes),
     }
 }
 
-/// A socket that could not be had, in iperf3's words.
+/// Converts a socket error to the iperf3 error with the matching number.
 pub(crate) fn socket_fault(socket: &SocketError) -> Fault {
-    let code = match socket.what() {
+    let code = match socket.action() {
         "set SO_SNDBUF" | "set SO_RCVBUF" => error::BUFFER,
         "set TCP_NODELAY" => error::NO_DELAY,
         "set TCP_MAXSEG" | "set SCTP_MAXSEG" => error::SEGMENT,

@@ -1,6 +1,7 @@
-//! Logins: a token with which a client says who it is, encrypted with the server's RSA key.
+//! Logins: a client sends user name, password and time, encrypted with the server's RSA key.
 //!
-//! A server answers every failed login alike and after the same time, so that neither shows how far a token was right.
+//! A server answers every failed login alike and after the same time. So neither the answer nor
+//! its delay reveals which part of a token was valid.
 
 use std::collections::HashMap;
 use std::fs;
@@ -16,100 +17,102 @@ use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use sha2::{Digest, Sha256};
 
-use crate::options::{Client, Server};
-use crate::unix;
+use crate::options::{ClientSettings, ServerSettings};
+use crate::unix_seconds;
 use crate::wire::Parameters;
 use crate::wire::error::{self, Fault};
 
-/// When a failed login is answered.
-const ANSWER: Duration = Duration::from_millis(500);
+/// The time from a failed login to its answer.
+const FAILURE_DELAY: Duration = Duration::from_millis(500);
 
-/// Tokens that are remembered at a time; more logins within the skew are refused.
-const MOST_TOKENS: usize = 100_000;
+/// The maximum number of remembered tokens; further logins are refused until old tokens expire.
+const MAX_TOKENS: usize = 100_000;
 
-/// How a token is padded.
+/// The RSA padding of a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Padding {
-    /// Of 3.17 and later.
+    /// OAEP: iperf3 3.17 and later.
     Oaep,
-    /// PKCS#1 v1.5, of 3.16 and before.
-    Old,
+    /// PKCS#1 v1.5: iperf3 3.16 and earlier.
+    Pkcs1,
 }
 
-/// The token that the client's options ask for.
-pub(crate) fn token(client: &Client, padding: Padding) -> Result<Option<String>, Fault> {
+/// Returns the encrypted token of the client's user; `None` without login options.
+pub(crate) fn token(client: &ClientSettings, padding: Padding) -> Result<Option<String>, Fault> {
     let (Some(user), Some(path)) = (&client.user, &client.public_key) else {
         return Ok(None);
     };
-    let fault = |why: String| Fault::because(error::AUTHORIZATION, why);
+    let fault = |reason: String| Fault::with_reason(error::AUTHORIZATION, reason);
     let password = std::env::var("IPERF3_PASSWORD");
-    let password =
-        password.map_err(|_| fault("IPERF3_PASSWORD is not in the environment".to_owned()))?;
-    let key = pem_of(path).map_err(fault)?;
-    let now = unix(SystemTime::now());
-    let token = encrypt(key.contents(), &plain(user, &password, now), padding);
-    let unusable = || fault(format!("{} holds no usable RSA key", path.display()));
+    let password = password
+        .map_err(|_| fault("the environment variable IPERF3_PASSWORD is not set".to_owned()))?;
+    let key = read_pem(path).map_err(fault)?;
+    let now = unix_seconds(SystemTime::now());
+    let token = encrypt(key.contents(), &plaintext(user, &password, now), padding);
+    let unusable = || fault(format!("{} contains no usable RSA key", path.display()));
     token.map(Some).ok_or_else(unusable)
 }
 
-fn plain(user: &str, password: &str, seconds: u64) -> String {
+fn plaintext(user: &str, password: &str, seconds: u64) -> String {
     format!("user: {user}\npwd:  {password}\nts:   {seconds}")
 }
 
-fn encrypt(public_key: &[u8], plain: &str, padding: Padding) -> Option<String> {
+fn encrypt(public_key: &[u8], plaintext: &str, padding: Padding) -> Option<String> {
     let key = PublicEncryptingKey::from_der(public_key).ok()?;
     let mut cipher = vec![0; key.key_size_bytes()];
     let cipher = match padding {
         Padding::Oaep => OaepPublicEncryptingKey::new(key).ok()?.encrypt(
             &OAEP_SHA1_MGF1SHA1,
-            plain.as_bytes(),
+            plaintext.as_bytes(),
             &mut cipher,
             None,
         ),
-        Padding::Old => Pkcs1PublicEncryptingKey::new(key)
+        Padding::Pkcs1 => Pkcs1PublicEncryptingKey::new(key)
             .ok()?
-            .encrypt(plain.as_bytes(), &mut cipher),
+            .encrypt(plaintext.as_bytes(), &mut cipher),
     };
     Some(BASE64_STANDARD.encode(cipher.ok()?))
 }
 
-fn pem_of(path: &Path) -> Result<pem::Pem, String> {
+fn read_pem(path: &Path) -> Result<pem::Pem, String> {
     let text = fs::read(path)
         .map_err(|error| format!("cannot read {}: {}", path.display(), sys::describe(&error)))?;
-    pem::parse(text).map_err(|_| format!("{} is not PEM", path.display()))
+    pem::parse(text).map_err(|_| format!("{} is not in PEM format", path.display()))
 }
 
-/// The logins that a server accepts.
+/// Verifies the logins of clients.
 #[derive(Debug)]
-pub(crate) struct Guard {
+pub(crate) struct LoginVerifier {
     oaep: OaepPrivateDecryptingKey,
-    old: Pkcs1PrivateDecryptingKey,
+    pkcs1: Pkcs1PrivateDecryptingKey,
     key_bytes: usize,
-    /// Names, and the SHA-256 of `{name}password` in hexadecimal digits.
+    /// User names, each with the SHA-256 of `{name}password` in hexadecimal digits.
     users: HashMap<String, String>,
     skew: Duration,
-    /// Hashes of the tokens that were used, each until its time is over.
-    used: Mutex<HashMap<[u8; 32], Instant>>,
+    /// Hashes of the used tokens, each with its expiry time.
+    used_tokens: Mutex<HashMap<[u8; 32], Instant>>,
 }
 
-impl Guard {
-    /// Reads the key and the users that the options name; `None` of a server that serves everybody.
-    pub(crate) fn of(settings: &Server) -> Result<Option<Self>, String> {
-        let (Some(key), Some(users)) = (&settings.private_key, &settings.users) else {
+impl LoginVerifier {
+    /// Reads the key file and the users file of the options.
+    ///
+    /// Returns `None` if the server does not require logins.
+    pub(crate) fn from_settings(settings: &ServerSettings) -> Result<Option<Self>, String> {
+        let (Some(key), Some(users)) = (&settings.private_key, &settings.users_file) else {
             return Ok(None);
         };
         let text = fs::read_to_string(users);
         let text = text.map_err(|error| {
             format!("cannot read {}: {}", users.display(), sys::describe(&error))
         })?;
-        let unusable = || format!("{} holds no usable RSA key", key.display());
-        let guard = Self::new(&pem_of(key)?, &text, settings.skew);
-        guard.ok_or_else(unusable).map(Some)
+        let unusable = || format!("{} contains no usable RSA key", key.display());
+        let verifier = Self::new(&read_pem(key)?, &text, settings.max_clock_skew);
+        verifier.ok_or_else(unusable).map(Some)
     }
 
     fn new(key: &pem::Pem, users: &str, skew: Duration) -> Option<Self> {
         let der = match key.tag() {
-            "RSA PRIVATE KEY" => wrapped(key.contents()),
+            "RSA PRIVATE KEY" => to_pkcs8(key.contents()),
             _ => key.contents().to_vec(),
         };
         let key = || PrivateDecryptingKey::from_pkcs8(&der).ok();
@@ -118,41 +121,42 @@ impl Guard {
         Some(Self {
             key_bytes: key()?.key_size_bytes(),
             oaep: OaepPrivateDecryptingKey::new(key()?).ok()?,
-            old: Pkcs1PrivateDecryptingKey::new(key()?).ok()?,
+            pkcs1: Pkcs1PrivateDecryptingKey::new(key()?).ok()?,
             users: users
                 .map(|(user, digest)| (user.to_owned(), digest.to_ascii_lowercase()))
                 .collect(),
             skew,
-            used: Mutex::default(),
+            used_tokens: Mutex::default(),
         })
     }
 
-    /// Checks a client's token.
+    /// Checks a client's token; delays the error if the token is invalid.
     pub(crate) fn check(&self, parameters: &Parameters) -> Result<(), Fault> {
-        let begun = Instant::now();
+        let started = Instant::now();
         let token = parameters.token.as_deref().unwrap_or_default();
-        if self.admits(token, SystemTime::now()) {
+        if self.accepts(token, SystemTime::now()) {
             return Ok(());
         }
-        std::thread::sleep(ANSWER.saturating_sub(begun.elapsed()));
-        Err(Fault::of(error::AUTHORIZATION))
+        std::thread::sleep(FAILURE_DELAY.saturating_sub(started.elapsed()));
+        Err(Fault::from_code(error::AUTHORIZATION))
     }
 
-    /// Whether a token is of a known user, of this time, and new.
-    fn admits(&self, token: &str, now: SystemTime) -> bool {
+    /// Returns whether a token has a known user, a current time, and was not used before.
+    fn accepts(&self, token: &str, now: SystemTime) -> bool {
         let cipher = BASE64_STANDARD.decode(token).unwrap_or_default();
-        let mut room = [vec![0; self.key_bytes], vec![0; self.key_bytes]];
-        let [first, second] = &mut room;
+        let mut buffers = [vec![0; self.key_bytes], vec![0; self.key_bytes]];
+        let [first, second] = &mut buffers;
         let by_oaep = self.oaep.decrypt(&OAEP_SHA1_MGF1SHA1, &cipher, first, None);
-        let by_old = self.old.decrypt(&cipher, second);
-        let plains = [by_oaep.ok(), by_old.ok()];
-        // All are looked at, whichever is right.
-        let right = plains.map(|plain| plain.is_some_and(|plain| self.is_right(plain, now)));
-        right.contains(&true) && self.is_new(token)
+        let by_pkcs1 = self.pkcs1.decrypt(&cipher, second);
+        let plaintexts = [by_oaep.ok(), by_pkcs1.ok()];
+        // Check both, so that the time does not depend on the padding.
+        let are_valid =
+            plaintexts.map(|plain| plain.is_some_and(|plain| self.is_valid(plain, now)));
+        are_valid.contains(&true) && self.is_new(token)
     }
 
-    fn is_right(&self, plain: &[u8], now: SystemTime) -> bool {
-        let text = String::from_utf8_lossy(plain);
+    fn is_valid(&self, plaintext: &[u8], now: SystemTime) -> bool {
+        let text = String::from_utf8_lossy(plaintext);
         let mut lines = text.lines();
         let mut field = |name: &str| {
             let line = lines.next()?.strip_prefix(name)?;
@@ -164,65 +168,73 @@ impl Guard {
         };
         let digest = Sha256::digest(format!("{{{user}}}{password}"));
         let digest = format!("{digest:x}");
-        let off = time
+        let clock_difference = time
             .parse()
-            .map_or(u64::MAX, |time| unix(now).abs_diff(time));
-        self.users.get(&user) == Some(&digest) && off <= self.skew.as_secs()
+            .map_or(u64::MAX, |time| unix_seconds(now).abs_diff(time));
+        self.users.get(&user) == Some(&digest) && clock_difference <= self.skew.as_secs()
     }
 
     fn is_new(&self, token: &str) -> bool {
         let hash = Sha256::digest(token).into();
         let now = Instant::now();
-        let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
-        used.retain(|_, until| *until > now);
-        // A clock that is ahead by the skew lets a token be right for twice as long.
-        used.len() < MOST_TOKENS && used.insert(hash, now + 2 * self.skew).is_none()
+        let mut used_tokens = self
+            .used_tokens
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        used_tokens.retain(|_, until| *until > now);
+        // A token from a clock that is ahead by the skew stays valid for twice the skew.
+        used_tokens.len() < MAX_TOKENS && used_tokens.insert(hash, now + 2 * self.skew).is_none()
     }
 }
 
-/// A traditional key in the form of PKCS#8.
-fn wrapped(key: &[u8]) -> Vec<u8> {
+/// Converts a PKCS#1 private key to PKCS#8, both in DER.
+fn to_pkcs8(key: &[u8]) -> Vec<u8> {
     const RSA: &[u8] = &[
         0x30, 0x0d, 0x06, 0x09, 0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 0x01, 0x01, 0x01, 0x05, 0x00,
     ];
-    let part = |tag: u8, contents: &[u8]| {
-        // Lengths in two bytes are longer than they must be only for keys that are too short.
+    let der_element = |tag: u8, contents: &[u8]| {
+        // DER allows two length bytes only for long contents, which every secure key has.
         let length = (contents.len() as u16).to_be_bytes();
         [&[tag, 0x82, length[0], length[1]], contents].concat()
     };
     let version: &[u8] = &[0x02, 0x01, 0x00];
-    part(0x30, &[version, RSA, &part(0x04, key)].concat())
+    der_element(0x30, &[version, RSA, &der_element(0x04, key)].concat())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// Made for this test by `openssl genrsa`, and `openssl rsa -pubout`.
+    /// Keys for this test, created by `openssl genrsa` and `openssl rsa -pubout`.
     const PRIVATE: &str = include_str!("login/private.pem");
     const TRADITIONAL: &str = include_str!("login/traditional.pem");
     const PUBLIC: &str = include_str!("login/public.pem");
 
-    fn guard(key: &str) -> Guard {
+    fn verifier(key: &str) -> LoginVerifier {
         let digest = Sha256::digest("{mario}rossi");
         let users = format!("# comment\nmario,{digest:x}\n");
-        Guard::new(&pem::parse(key).unwrap(), &users, Duration::from_secs(10)).unwrap()
+        LoginVerifier::new(&pem::parse(key).unwrap(), &users, Duration::from_secs(10)).unwrap()
     }
 
     #[test]
-    fn tokens_are_of_known_users_of_now_and_new() {
+    fn tokens_need_a_known_user_and_a_current_time_and_work_once() {
         let public = pem::parse(PUBLIC).unwrap();
         let now = SystemTime::now();
-        let seconds = unix(now);
+        let seconds = unix_seconds(now);
         for key in [PRIVATE, TRADITIONAL] {
-            let guard = guard(key);
-            for padding in [Padding::Oaep, Padding::Old] {
+            let verifier = verifier(key);
+            for padding in [Padding::Oaep, Padding::Pkcs1] {
                 let token = |user: &str, password: &str, seconds| {
-                    encrypt(public.contents(), &plain(user, password, seconds), padding).unwrap()
+                    encrypt(
+                        public.contents(),
+                        &plaintext(user, password, seconds),
+                        padding,
+                    )
+                    .unwrap()
                 };
-                let right = token("mario", "rossi", seconds);
-                assert!(guard.admits(&right, now), "{padding:?}");
-                assert!(!guard.admits(&right, now), "a replay");
+                let token_in_use = token("mario", "rossi", seconds);
+                assert!(verifier.accepts(&token_in_use, now), "{padding:?}");
+                assert!(!verifier.accepts(&token_in_use, now), "a replay");
                 for wrong in [
                     token("mario", "verdi", seconds),
                     token("luigi", "rossi", seconds),
@@ -232,7 +244,7 @@ mod tests {
                     "AAAA".to_owned(),
                     "not base64!".to_owned(),
                 ] {
-                    assert!(!guard.admits(&wrong, now));
+                    assert!(!verifier.accepts(&wrong, now));
                 }
             }
         }

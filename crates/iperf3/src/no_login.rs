@@ -1,32 +1,32 @@
-//! In the place of [`crate::login`] in a build without RSA: nobody logs in.
+//! Replaces [`crate::login`] in a build without RSA: every login fails.
 
-use crate::options::{Client, Server};
+use crate::options::{ClientSettings, ServerSettings};
 use crate::wire::Parameters;
 use crate::wire::error::{self, Fault};
 
-/// How a token is padded.
+/// The RSA padding of a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Padding {
     Oaep,
-    Old,
+    Pkcs1,
 }
 
-/// The logins that a server accepts.
+/// Verifies the logins of clients.
 #[derive(Debug)]
-pub(crate) struct Guard;
+pub(crate) struct LoginVerifier;
 
-const NO_RSA: &str = "this build has no logins (cargo feature rsa)";
+const NO_RSA: &str = "this build does not support logins (cargo feature rsa)";
 
-pub(crate) fn token(client: &Client, _: Padding) -> Result<Option<String>, Fault> {
-    let wants_login = client.user.is_some();
-    let fault = Fault::because(error::AUTHORIZATION, NO_RSA);
-    if wants_login { Err(fault) } else { Ok(None) }
+pub(crate) fn token(client: &ClientSettings, _: Padding) -> Result<Option<String>, Fault> {
+    let requests_login = client.user.is_some();
+    let fault = Fault::with_reason(error::AUTHORIZATION, NO_RSA);
+    if requests_login { Err(fault) } else { Ok(None) }
 }
 
-impl Guard {
-    pub(crate) fn of(settings: &Server) -> Result<Option<Self>, String> {
-        let wants_logins = settings.private_key.is_some();
-        if wants_logins {
+impl LoginVerifier {
+    pub(crate) fn from_settings(settings: &ServerSettings) -> Result<Option<Self>, String> {
+        let requires_logins = settings.private_key.is_some();
+        if requires_logins {
             Err(NO_RSA.to_owned())
         } else {
             Ok(None)
@@ -35,6 +35,6 @@ impl Guard {
 
     #[expect(clippy::unused_self, reason = "a build with RSA uses it")]
     pub(crate) fn check(&self, _: &Parameters) -> Result<(), Fault> {
-        Err(Fault::of(error::AUTHORIZATION))
+        Err(Fault::from_code(error::AUTHORIZATION))
     }
 }

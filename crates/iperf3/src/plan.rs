@@ -1,32 +1,32 @@
-//! What the parameters of a test mean for one end: a model's flow per direction.
+//! Converts the parameters of a test to the flow plan of one end and direction.
 
 use std::path::PathBuf;
 use std::time::Duration;
 
 use model::{
-    BufferPlan, ByteOrder, DatagramFormat, FlowPlan, Half, IoMethod, Limit, Pacing, SizeRule,
-    SocketOptions, Stamp, StampClock, StampUnit, Transport, WidthRule, Workload,
+    BufferPlan, ByteOrder, DatagramFormat, EndpointPlan, FlowPlan, IoMethod, Limit, Pacing,
+    SizeRule, SocketOptions, Stamp, StampClock, StampUnit, Transport, WidthRule, Workload,
 };
 
-use crate::options::Common;
+use crate::options::CommonSettings;
 use crate::wire::{Parameters, Protocol};
 
-/// What an end adds to the parameters.
+/// Settings of this end that are not part of the exchanged parameters.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Own {
-    /// The interface of all sockets.
+pub(crate) struct LocalSettings {
+    /// The network interface of all sockets.
     pub(crate) device: Option<String>,
-    /// TCP_USER_TIMEOUT.
+    /// TCP_USER_TIMEOUT, in milliseconds.
     pub(crate) send_timeout_ms: Option<u32>,
-    /// The CPU of the end's threads.
+    /// The CPU to which this end's threads are bound.
     pub(crate) cpu: Option<u32>,
-    /// What is sent, or written.
+    /// The file to send, or to write received data to.
     pub(crate) file: Option<PathBuf>,
 }
 
-impl Own {
-    /// What the options say.
-    pub(crate) fn of(common: &Common) -> Self {
+impl LocalSettings {
+    /// Takes the local settings from the command line's settings.
+    pub(crate) fn from_settings(common: &CommonSettings) -> Self {
         Self {
             device: common.device.clone(),
             send_timeout_ms: common.send_timeout_ms,
@@ -36,7 +36,7 @@ impl Own {
     }
 }
 
-/// Returns what carries the data.
+/// Returns the transport of the data streams.
 pub(crate) fn transport(parameters: &Parameters) -> Transport {
     match parameters.protocol {
         Protocol::Tcp if parameters.multipath => Transport::Mptcp,
@@ -46,14 +46,14 @@ pub(crate) fn transport(parameters: &Parameters) -> Transport {
     }
 }
 
-/// Returns the flow of one stream, as the end that `sends` or receives sees it.
-pub(crate) fn flow(parameters: &Parameters, sends: bool, own: &Own) -> FlowPlan {
+/// Returns the flow plan of one stream for the end that sends (`sends`) or receives.
+pub(crate) fn flow(parameters: &Parameters, sends: bool, local: &LocalSettings) -> FlowPlan {
     let workload = if sends {
         Workload::send()
     } else {
         Workload::receive()
     };
-    let block = parameters.block();
+    let block = parameters.block_size();
     let udp = parameters.protocol == Protocol::Udp;
     let buffers = BufferPlan {
         size: SizeRule::Bytes(block),
@@ -62,66 +62,70 @@ pub(crate) fn flow(parameters: &Parameters, sends: bool, own: &Own) -> FlowPlan 
         offset: 0,
     };
     let burst = parameters.burst.unwrap_or(1).into();
-    let pacing = Pacing::of_bits(parameters.rate, block, burst);
-    let sender = Half {
-        send_from_file: (parameters.zero_copy && !udp) || own.file.is_some(),
-        send_file_once: own.file.is_some(),
-        fill: own.file.clone(),
+    let pacing = Pacing::from_bit_rate(parameters.rate, block, burst);
+    let sender = EndpointPlan {
+        send_from_file: (parameters.zero_copy && !udp) || local.file.is_some(),
+        send_file_once: local.file.is_some(),
+        fill: local.file.clone(),
         pacing,
-        ..Half::default()
+        ..EndpointPlan::default()
     };
-    let here = Half {
-        socket: socket(parameters, own),
+    let here = EndpointPlan {
+        socket: socket(parameters, local),
         send: buffers,
         receive: buffers,
         io: match (parameters.offload && udp, parameters.skip_copy && !sends) {
             (true, _) => IoMethod::Gso,
             (_, true) => IoMethod::Trunc,
-            _ => IoMethod::Plain,
+            _ => IoMethod::OnePerCall,
         },
-        cpu: own.cpu,
+        cpu: local.cpu,
         measure_cpu: true,
-        ..if sends { sender } else { Half::default() }
+        ..if sends {
+            sender
+        } else {
+            EndpointPlan::default()
+        }
     };
-    let wide = DatagramFormat {
-        number_at: 12,
-        high_word_at: Some(8),
+    let with_64_bit_number = DatagramFormat {
+        number_offset: 12,
+        high_word_offset: Some(8),
         first: 1,
         stamp: Some(Stamp {
-            at: 0,
+            offset: 0,
             clock: StampClock::Monotonic,
             unit: StampUnit::SecondsAndMicros,
         }),
         ends_negative: false,
         order: ByteOrder::BigEndian,
     };
-    let narrow = DatagramFormat {
-        number_at: 8,
-        high_word_at: None,
-        ..wide
+    let with_32_bit_number = DatagramFormat {
+        number_offset: 8,
+        high_word_offset: None,
+        ..with_64_bit_number
     };
     FlowPlan {
         limit: limit(parameters),
-        datagrams: udp.then_some(if parameters.wide_counters {
-            wide
+        datagrams: udp.then_some(if parameters.udp_counters_64bit {
+            with_64_bit_number
         } else {
-            narrow
+            with_32_bit_number
         }),
-        here,
-        ..FlowPlan::of(transport(parameters), workload)
+        local: here,
+        ..FlowPlan::new(transport(parameters), workload)
     }
 }
 
 fn limit(parameters: &Parameters) -> Limit {
     match (parameters.time, parameters.bytes, parameters.blocks) {
         (0, 0, 0) => Limit::Unlimited,
-        (0, 0, blocks) => Limit::Bytes(blocks.saturating_mul(parameters.block().into())),
+        (0, 0, blocks) => Limit::Bytes(blocks.saturating_mul(parameters.block_size().into())),
         (0, bytes, _) => Limit::Bytes(bytes),
         (seconds, ..) => Limit::Time(Duration::from_secs(seconds.into())),
     }
 }
 
-fn socket(parameters: &Parameters, own: &Own) -> SocketOptions {
+fn socket(parameters: &Parameters, local: &LocalSettings) -> SocketOptions {
     SocketOptions {
         send_buffer_bytes: parameters.window,
         receive_buffer_bytes: parameters.window,
@@ -131,9 +135,9 @@ fn socket(parameters: &Parameters, own: &Own) -> SocketOptions {
         congestion_control: parameters.congestion.clone(),
         connect_datagrams: true,
         max_pacing_bytes_per_second: parameters.fq_rate.map(|bits| bits / 8),
-        device: own.device.clone(),
+        device: local.device.clone(),
         do_not_fragment: parameters.do_not_fragment && parameters.protocol == Protocol::Udp,
-        user_timeout_ms: own.send_timeout_ms,
+        user_timeout_ms: local.send_timeout_ms,
         ..SocketOptions::default()
     }
 }
@@ -143,7 +147,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_end_paces_and_numbers_what_it_sends() {
+    fn a_sending_end_paces_and_numbers_datagrams() {
         let parameters = Parameters {
             protocol: Protocol::Udp,
             rate: 1_000_000,
@@ -151,15 +155,15 @@ mod tests {
             zero_copy: true,
             ..Parameters::default()
         };
-        let flow = flow(&parameters, true, &Own::default());
-        let pacing = flow.here.pacing.unwrap();
+        let flow = flow(&parameters, true, &LocalSettings::default());
+        let pacing = flow.local.pacing.unwrap();
         assert_eq!(
             (pacing.burst, pacing.interval),
             (1, Duration::from_millis(8))
         );
-        assert!(!flow.here.send_from_file && flow.datagrams.unwrap().number_at == 8);
-        let receiver = super::flow(&parameters, false, &Own::default());
-        assert_eq!(receiver.here.pacing, None);
+        assert!(!flow.local.send_from_file && flow.datagrams.unwrap().number_offset == 8);
+        let receiver = super::flow(&parameters, false, &LocalSettings::default());
+        assert_eq!(receiver.local.pacing, None);
         let sized = Parameters {
             time: 0,
             blocks: 3,

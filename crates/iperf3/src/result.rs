@@ -1,77 +1,81 @@
-//! A test as one end knows it, of which text and documents are made.
+//! The state and results of a test at one end: the input of text and JSON output.
 
 use std::fs;
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
-use model::{Counts, DatagramCounts, Ended, Group, OrderCounts, Outcome, Plan, Sample, Side};
+use model::{
+    Counts, DatagramCounts, EndCause, Group, HighestNumberCounts, Outcome, Plan, Sample, Side,
+};
 use sys::Address;
 use units::Bytes;
 
-use crate::options::Common;
-use crate::streams::{Data, Stream};
+use crate::options::CommonSettings;
+use crate::streams::{Stream, TransferData};
 use crate::wire::error::{self, Fault};
 use crate::wire::{Cookie, Parameters, Results, ServerOutput, StreamResult};
 
-/// A test, from the agreement on.
+/// A test whose parameters both ends have accepted.
 #[derive(Clone, Debug)]
 pub struct TestRun {
-    /// This end is the server.
+    /// Whether this end is the server.
     pub is_server: bool,
-    /// What was asked for, with what was left open filled in.
+    /// The requested parameters, completed with defaults.
     pub parameters: Parameters,
     /// The test's cookie.
     pub cookie: Cookie,
-    /// The other end: of a client the host as it was typed and the port, of a server the client's address.
+    /// The host and port of the other end.
+    ///
+    /// A client has the host as typed; a server has the client's address.
     pub peer: (String, u16),
-    /// When it began.
+    /// When the test started.
     pub started: SystemTime,
-    /// The segment size of the control connection.
+    /// The segment size of the control connection, in bytes.
     pub control_segment: u32,
-    /// The socket buffers of a stream, as the kernel has them: send, receive.
+    /// The socket buffer sizes that the kernel reports for the first stream: send, receive.
     pub buffers: (u32, u32),
-    /// From one interval's end to the next.
+    /// The length of a report interval; `None` without intervals.
     pub interval: Option<Duration>,
-    /// The file of `-F`, and its size at the end.
+    /// The file of `-F`, and its size in bytes at the end of the test.
     pub file: Option<(PathBuf, u64)>,
-    /// Each stream, in the order of its number.
+    /// The streams, in the order of their numbers.
     pub streams: Vec<StreamRun>,
-    /// The place of the sample at the end of the omitted time, in each series.
-    pub begin: usize,
+    /// The index of the sample at the end of the omitted time, in each series.
+    pub omit_end_index: usize,
     /// Percent of a CPU: total, user, system.
     pub cpu: [f64; 3],
-    /// What the other end reported.
+    /// The results that the other end reported.
     pub results: Option<Results>,
-    /// The congestion control algorithm here.
+    /// The congestion control algorithm of this end.
     pub congestion: Option<String>,
-    /// The number of other tests that the server ran meanwhile.
-    pub others: u32,
-    /// Why it failed.
+    /// The number of other tests that the server ran during this one.
+    pub overlapping_tests: u32,
+    /// The error with which the test failed.
     pub error: Option<String>,
 }
 
 /// A stream of a test.
 #[derive(Clone, Debug)]
 pub struct StreamRun {
-    /// The number by which both ends know it.
+    /// The stream number, which is the same at both ends.
     pub number: u32,
-    /// What stands before its lines.
+    /// The number in brackets at the start of the stream's output lines.
     pub label: i32,
     /// Whether this end sends.
     pub sends: bool,
     /// This end's address.
     pub local: Address,
-    /// The other end's.
+    /// The other end's address.
     pub remote: Address,
-    /// What was measured; its one series has a sample per interval.
+    /// The measured outcome; its one series has a sample per interval.
     pub outcome: Outcome,
 }
 
 impl StreamRun {
-    /// A stream before its data.
-    pub(crate) fn of(stream: &Stream, started: SystemTime) -> Self {
+    /// Creates the record of a stream that has not moved data yet.
+    pub(crate) fn from_stream(stream: &Stream, started: SystemTime) -> Self {
         let peer = stream.peer.to_string();
-        let plan = Plan::of_flow(
+        let plan = Plan::for_flow(
             if stream.sends { "send" } else { "receive" },
             peer,
             stream.plan.clone(),
@@ -82,11 +86,11 @@ impl StreamRun {
             sends: stream.sends,
             local: stream.local.clone(),
             remote: stream.peer.clone(),
-            outcome: Outcome::of_flow(plan, started, Side::default(), None, Ended::Deadline),
+            outcome: Outcome::for_flow(plan, started, Side::default(), None, EndCause::Deadline),
         }
     }
 
-    /// The samples, the first of which is the test's start.
+    /// Returns the samples; the first one marks the test's start.
     pub fn samples(&self) -> &[Sample] {
         self.outcome
             .series
@@ -94,18 +98,18 @@ impl StreamRun {
             .map_or(&[], |series| &series.samples)
     }
 
-    /// The samples at the end of the omitted time and at the test's end.
-    pub(crate) fn measured(&self, begin: usize) -> (Sample, Sample) {
+    /// Returns the samples at the end of the omitted time and at the test's end.
+    pub(crate) fn measured_samples(&self, omit_end_index: usize) -> (Sample, Sample) {
         let samples = self.samples();
         let last = samples.last().copied().unwrap_or_default();
-        (samples.get(begin).copied().unwrap_or(last), last)
+        (samples.get(omit_end_index).copied().unwrap_or(last), last)
     }
 }
 
 impl TestRun {
-    /// A test that was agreed on with this peer.
+    /// Creates the record of a test that this end and `peer` have accepted.
     pub(crate) fn new(
-        common: &Common,
+        common: &CommonSettings,
         parameters: &Parameters,
         cookie: Cookie,
         peer: (String, u16),
@@ -121,20 +125,20 @@ impl TestRun {
             interval: common.interval,
             file: common.file.clone().map(|path| (path, 0)),
             streams: Vec::new(),
-            begin: 0,
+            omit_end_index: 0,
             cpu: [0.0; 3],
             results: None,
             congestion: None,
-            others: 0,
+            overlapping_tests: 0,
             error: None,
         }
     }
 
-    /// Takes the streams, which are open.
-    pub(crate) fn open(&mut self, streams: &[Stream]) {
+    /// Stores the opened streams.
+    pub(crate) fn set_streams(&mut self, streams: &[Stream]) {
         self.streams = streams
             .iter()
-            .map(|stream| StreamRun::of(stream, self.started))
+            .map(|stream| StreamRun::from_stream(stream, self.started))
             .collect();
         self.buffers = streams.first().map_or((0, 0), |stream| {
             let facts = &stream.data.facts;
@@ -145,51 +149,51 @@ impl TestRun {
         });
     }
 
-    /// Takes what the streams moved.
-    pub(crate) fn take(&mut self, data: Data) {
-        self.begin = data.begin;
+    /// Stores the data that the streams counted and measured.
+    pub(crate) fn set_data(&mut self, data: TransferData) {
+        self.omit_end_index = data.omit_end_index;
         if let Some((path, bytes)) = &mut self.file {
             *bytes = fs::metadata(path).map_or(0, |metadata| metadata.len());
         }
-        for (stream, moved) in self.streams.iter_mut().zip(data.moved) {
+        for (stream, stream_data) in self.streams.iter_mut().zip(data.streams) {
             let outcome = &mut stream.outcome;
-            outcome.series = vec![moved.series];
-            outcome.here = moved.side;
+            outcome.series = vec![stream_data.series];
+            outcome.local = stream_data.side;
             outcome.plan.phases.warm_up = Duration::from_secs(self.parameters.omit.into());
-            let (before, last) = stream.measured(data.begin);
-            let here = &mut stream.outcome.here;
-            here.counts.sent = Bytes(last.sent.0 - before.sent.0);
-            here.counts.received = Bytes(last.received.0 - before.received.0);
+            let (before, last) = stream.measured_samples(data.omit_end_index);
+            let local_side = &mut stream.outcome.local;
+            local_side.counts.sent = Bytes(last.sent.0 - before.sent.0);
+            local_side.counts.received = Bytes(last.received.0 - before.received.0);
             let calls = last.operations - before.operations;
             if stream.sends {
-                here.counts.send_calls = calls;
+                local_side.counts.send_calls = calls;
             } else {
-                here.counts.receive_calls = calls;
+                local_side.counts.receive_calls = calls;
             }
-            here.elapsed = Some(last.at.saturating_sub(before.at));
+            local_side.elapsed = Some(last.at.saturating_sub(before.at));
             let retransmits = |sample: &Sample| sample.path.and_then(|path| path.retransmits);
             if let (Some(now), Some(then)) = (retransmits(&last), retransmits(&before).or(Some(0)))
             {
-                here.socket.retransmits = u32::try_from(now.saturating_sub(then)).ok();
+                local_side.socket.retransmits = u32::try_from(now.saturating_sub(then)).ok();
             }
-            here.datagrams = last
+            local_side.datagrams = last
                 .datagrams
                 .map(|now| now.since(&before.datagrams.unwrap_or_default()));
             self.congestion = self
                 .congestion
                 .take()
-                .or(here.socket.congestion_control.clone());
+                .or(local_side.socket.congestion_control.clone());
         }
     }
 
-    /// This end's results, as the wire has them.
+    /// Converts this end's results to the message for the other end.
     pub(crate) fn to_results(&self, output: Option<ServerOutput>) -> Results {
         let sends = self.streams.iter().any(|stream| stream.sends);
-        let knows = |stream: &StreamRun| stream.outcome.here.socket.retransmits.is_some();
+        let is_known = |stream: &StreamRun| stream.outcome.local.socket.retransmits.is_some();
         let has_retransmits = self
             .streams
             .iter()
-            .any(|stream| stream.sends && knows(stream));
+            .any(|stream| stream.sends && is_known(stream));
         Results {
             cpu: self.cpu,
             sender_has_retransmits: sends.then_some(has_retransmits),
@@ -204,39 +208,39 @@ impl TestRun {
     }
 
     fn stream_result(&self, stream: &StreamRun) -> StreamResult {
-        let here = &stream.outcome.here;
-        let (before, last) = stream.measured(self.begin);
+        let local_side = &stream.outcome.local;
+        let (before, last) = stream.measured_samples(self.omit_end_index);
         let order = |sample: &Sample| {
             sample
                 .datagrams
-                .map_or(OrderCounts::default(), |counts| counts.by_order)
+                .map_or(HighestNumberCounts::default(), |counts| counts.by_highest)
         };
-        let (begun, ended) = (order(&before), order(&last));
+        let (order_at_start, order_at_end) = (order(&before), order(&last));
         let packets = |sample: &Sample| self.packets(sample.sent);
-        let is_omitting = self.parameters.omit > 0;
+        let has_omitted_time = self.parameters.omit > 0;
         let (all, omitted) = if stream.sends {
             (packets(&last), packets(&before))
         } else {
-            (ended.highest, begun.highest)
+            (order_at_end.highest, order_at_start.highest)
         };
         StreamResult {
             number: stream.number,
-            bytes: here.counts.bytes(),
-            retransmits: here
+            bytes: local_side.counts.bytes(),
+            retransmits: local_side
                 .socket
                 .retransmits
                 .filter(|_| stream.sends)
                 .map(u64::from),
-            jitter: jitter(here.datagrams.as_ref()).as_secs_f64(),
-            errors: ended.missing,
-            omitted_errors: is_omitting.then_some(begun.missing),
+            jitter: jitter(local_side.datagrams.as_ref()).as_secs_f64(),
+            errors: order_at_end.missing,
+            omitted_errors: has_omitted_time.then_some(order_at_start.missing),
             packets: all,
-            omitted_packets: is_omitting.then_some(omitted),
-            end_time: here.elapsed.map(|elapsed| elapsed.as_secs_f64()),
+            omitted_packets: has_omitted_time.then_some(omitted),
+            end_time: local_side.elapsed.map(|elapsed| elapsed.as_secs_f64()),
         }
     }
 
-    /// The outcome of all streams together; `None` of a test that has none.
+    /// Returns the outcome of all streams together; `None` if the test has no streams.
     pub fn outcome(&self) -> Option<Outcome> {
         let flows = self
             .streams
@@ -248,7 +252,7 @@ impl TestRun {
         let group = |stream: &StreamRun| {
             let flow = stream.outcome.plan.flow()?.clone();
             let peers = vec![self.peer.0.clone()];
-            let of_flows = Group::of_flows(self.parameters.parallel, flow);
+            let of_flows = Group::with_flows(self.parameters.parallel, flow);
             Some(Group { peers, ..of_flows })
         };
         let directions = [first(true), first(false)].into_iter().flatten();
@@ -259,62 +263,66 @@ impl TestRun {
             .flat_map(|stream| stream.outcome.series.clone())
             .collect();
         if let Some(error) = &self.error {
-            sum.ended = Ended::Failed(error.clone());
+            sum.ended = EndCause::Failed(error.clone());
         }
         Some(sum)
     }
 
-    /// The address of the other end; `None` before there is a stream.
+    /// Returns the address of the other end; `None` before the first stream is open.
     pub fn peer_address(&self) -> Option<&Address> {
         self.streams.first().map(|stream| &stream.remote)
     }
 
-    /// Datagrams that these bytes are.
+    /// Returns the number of datagrams in `bytes`; 0 for other protocols than UDP.
     pub(crate) fn packets(&self, bytes: Bytes) -> u64 {
         if self.is_udp() {
-            bytes.0 / u64::from(self.parameters.block().max(1))
+            bytes.0 / u64::from(self.parameters.block_size().max(1))
         } else {
             0
         }
     }
 
-    /// Whether the data is datagrams.
+    /// Returns whether the streams use UDP.
     pub fn is_udp(&self) -> bool {
         self.parameters.protocol == crate::wire::Protocol::Udp
     }
 
-    /// Takes the other end's results, which must name each stream, and no more data than was sent on it.
-    pub(crate) fn believe(&mut self, results: Results) -> Result<(), Fault> {
-        for at in 0..self.streams.len() {
-            let stream = &self.streams[at];
-            let told = results.stream(stream.number);
-            let told = told.ok_or_else(|| Fault::of(error::STREAM_ID))?;
-            if stream.sends && self.exceeds(stream, told) {
-                let why = format!("stream {} has more data than was sent", stream.number);
-                return Err(Fault::because(error::RECEIVE_RESULTS, why));
+    /// Checks and stores the other end's results.
+    ///
+    /// Fails if a stream is missing or if more data was received on it than was sent.
+    pub(crate) fn apply_peer_results(&mut self, results: Results) -> Result<(), Fault> {
+        for index in 0..self.streams.len() {
+            let stream = &self.streams[index];
+            let reported = results.stream(stream.number);
+            let reported = reported.ok_or_else(|| Fault::from_code(error::STREAM_ID))?;
+            if stream.sends && self.exceeds_sent_data(stream, reported) {
+                let reason = format!("stream {} has more data than was sent", stream.number);
+                return Err(Fault::with_reason(error::RECEIVE_RESULTS, reason));
             }
-            let side = self.side_of(stream, told, &results);
-            self.streams[at].outcome.there = Some(side);
+            let side = self.peer_side(stream, reported, &results);
+            self.streams[index].outcome.remote = Some(side);
         }
         self.results = Some(results);
         Ok(())
     }
 
-    /// Whether more is reported as received than was sent, the omitted time and the rest of a block included. The network
-    /// may have duplicated datagrams, but not their numbers.
-    fn exceeds(&self, stream: &StreamRun, told: &StreamResult) -> bool {
-        let sent = stream.measured(self.begin).1.sent;
+    /// Returns whether the peer reports more received data than this end sent.
+    ///
+    /// The limit includes the omitted time and the rest of a block. The network may duplicate
+    /// datagrams, but it cannot raise their highest number.
+    fn exceeds_sent_data(&self, stream: &StreamRun, reported: &StreamResult) -> bool {
+        let sent = stream.measured_samples(self.omit_end_index).1.sent;
         if self.is_udp() {
-            return told.packets > self.packets(sent) + 1;
+            return reported.packets > self.packets(sent) + 1;
         }
-        told.bytes > sent.0 + u64::from(self.parameters.block())
+        reported.bytes > sent.0 + u64::from(self.parameters.block_size())
     }
 
-    fn side_of(&self, stream: &StreamRun, told: &StreamResult, results: &Results) -> Side {
-        let bytes = Bytes(told.bytes);
-        let (before, last) = stream.measured(self.begin);
+    fn peer_side(&self, stream: &StreamRun, reported: &StreamResult, results: &Results) -> Side {
+        let bytes = Bytes(reported.bytes);
+        let (before, last) = stream.measured_samples(self.omit_end_index);
         let mut side = Side {
-            elapsed: told.end_time.map(Duration::from_secs_f64),
+            elapsed: reported.end_time.map(Duration::from_secs_f64),
             counts: Counts::default(),
             ..Side::default()
         };
@@ -323,34 +331,36 @@ impl TestRun {
             .clone_from(&results.congestion);
         if !stream.sends {
             side.counts.sent = bytes;
-            side.counts.send_calls = told
+            side.counts.send_calls = reported
                 .packets
-                .saturating_sub(told.omitted_packets.unwrap_or(0));
-            let known = results.sender_has_retransmits == Some(true);
-            let retransmits = told.retransmits.filter(|_| known);
+                .saturating_sub(reported.omitted_packets.unwrap_or(0));
+            let has_retransmits = results.sender_has_retransmits == Some(true);
+            let retransmits = reported.retransmits.filter(|_| has_retransmits);
             side.socket.retransmits = retransmits.and_then(|count| u32::try_from(count).ok());
             return side;
         }
         side.counts.received = bytes;
         if self.is_udp() {
-            // An end that does not tell what it omitted has omitted what was sent until then.
-            let omitted = told
+            // Without a reported count, the omitted datagrams are those sent in the omitted time.
+            let omitted = reported
                 .omitted_packets
                 .unwrap_or_else(|| self.packets(before.sent));
             let sent = self
                 .packets(last.sent)
                 .saturating_sub(self.packets(before.sent));
-            let highest = told.packets.saturating_sub(omitted).min(sent);
-            let missing = told.errors.saturating_sub(told.omitted_errors.unwrap_or(0));
+            let highest = reported.packets.saturating_sub(omitted).min(sent);
+            let missing = reported
+                .errors
+                .saturating_sub(reported.omitted_errors.unwrap_or(0));
             side.counts.receive_calls = self.packets(bytes);
             side.datagrams = Some(DatagramCounts {
                 received: self.packets(bytes),
                 lost: missing.min(sent),
-                jitter: Some(Duration::from_secs_f64(told.jitter)),
-                by_order: OrderCounts {
+                jitter: Some(Duration::from_secs_f64(reported.jitter)),
+                by_highest: HighestNumberCounts {
                     highest,
                     missing: missing.min(sent),
-                    ..OrderCounts::default()
+                    ..HighestNumberCounts::default()
                 },
                 ..DatagramCounts::default()
             });
@@ -359,7 +369,7 @@ impl TestRun {
     }
 }
 
-/// The jitter of a receiver; 0 if it is unknown.
+/// Returns the jitter of a receiver; 0 if it is unknown.
 pub(crate) fn jitter(datagrams: Option<&DatagramCounts>) -> Duration {
     datagrams
         .and_then(|counts| counts.jitter)

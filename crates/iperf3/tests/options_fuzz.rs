@@ -1,22 +1,23 @@
-//! Random command lines: none panics, and every refusal says something and fails.
+//! Random command lines: none panics, and every refusal prints a message and fails.
 //!
-//! See `testkit::fuzz` for how many, and how a failure is repeated.
+//! `testkit::fuzz` documents the number of inputs and how to repeat a failure.
 
 use std::sync::LazyLock;
 
-use iperf3::options::{iperf3, manual};
-use testkit::fuzz::{Words, each};
+use iperf3::options::{manual, parse_iperf3};
+use testkit::fuzz::{ArgumentGenerator, run_inputs};
 
 #[test]
 fn no_command_line_panics() {
-    each("command lines", 1..=70, |rng| {
-        let args = WORDS.command_line_of(rng, &ROLES);
-        match iperf3("iperf3", args.clone()) {
+    run_inputs("command lines", 1..=70, |rng| {
+        let args = WORDS.command_line_with_role(rng, &ROLES);
+        match parse_iperf3("iperf3", args.clone()) {
             Ok(_) => true,
             Err(exit) => {
-                // Help and the version are asked for.
-                let says = !exit.stdout.is_empty() && (exit.code == 0 || !exit.stderr.is_empty());
-                assert!(says || !exit.stderr.is_empty(), "{args:?}: {exit:?}");
+                // Requested help or version text.
+                let has_output =
+                    !exit.stdout.is_empty() && (exit.code == 0 || !exit.stderr.is_empty());
+                assert!(has_output || !exit.stderr.is_empty(), "{args:?}: {exit:?}");
                 assert!(
                     exit.code != 0 || exit.stderr.is_empty(),
                     "{args:?}: {exit:?}"
@@ -27,14 +28,14 @@ fn no_command_line_panics() {
     });
 }
 
-/// One of these begins a command line; without a role nothing is taken.
+/// The start of each command line. Without a role, every line is refused.
 const ROLES: [&str; 8] = ["-c h", "-c h", "-c h", "-c h", "-c h", "-s", "-s", ""];
 
-static WORDS: LazyLock<Words> = LazyLock::new(|| {
+static WORDS: LazyLock<ArgumentGenerator> = LazyLock::new(|| {
     let chapters = manual::chapters().into_iter();
     let options = chapters.flat_map(|chapter| chapter.options);
     let suffixes = &["", "", "k", "M", "g", "T", "/5", "%", "X"];
-    Words::new(options.map(|option| option.synopsis), &VALUES, suffixes)
+    ArgumentGenerator::new(options.map(|option| option.synopsis), &VALUES, suffixes)
 });
 
 const VALUES: [&str; 20] = [

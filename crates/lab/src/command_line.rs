@@ -1,44 +1,44 @@
-//! What can be asked for.
+//! Command-line options of `linerate-lab`.
 
 use std::ffi::OsString;
 use std::fmt::Write;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
-use lab::{Link, Rate, Schedule};
+use lab::{ImpairmentSchedule, LinkOptions, TokenBucket};
 
 #[derive(Parser)]
 #[command(name = "linerate-lab", version, about)]
 pub(crate) struct CommandLine {
     #[command(subcommand)]
-    pub(crate) part: Part,
+    pub(crate) subcommand: LabCommand,
 }
 
 #[derive(Subcommand)]
-pub(crate) enum Part {
+pub(crate) enum LabCommand {
     /// Run a command in a client host with a server host beyond a link; needs root
     Netns(NetnsArgs),
 }
 
-/// The command finds the server host at 198.19.0.1, in `LAB_SERVER`, and its network namespace in
-/// `LAB_SERVER_NET`, as in `nsenter --net=$LAB_SERVER_NET ss -s`; the same for `LAB_CLIENT`. Its exit
-/// code becomes this program's.
+/// `LAB_SERVER` is the address of the server host, 198.19.0.1. `LAB_SERVER_NET` is its network
+/// namespace, as in `nsenter --net=$LAB_SERVER_NET ss -s`. `LAB_CLIENT` and `LAB_CLIENT_NET` are
+/// those of the client host. linerate-lab exits with the exit code of COMMAND.
 ///
-/// WHICH packets: `every N`, `packets 3,10-12`, `random 0.1%` or just `0.1%`. Each direction counts
-/// its packets from 1. TIME is such as 10ms.
+/// WHICH selects packets: `every N`, `packets 3,10-12`, `random 0.1%` or just `0.1%`. The packets
+/// of each direction are numbered from 1. TIME has a unit, for example 10ms.
 #[derive(Args)]
-#[command(after_help = "lab/README.md has examples, and the schedule's language.")]
+#[command(after_help = "lab/README.md has examples and describes the schedule language.")]
 pub(crate) struct NetnsArgs {
-    /// Limit both directions by a token bucket, in tc's words: 100mbit
+    /// Limit both directions with a token bucket, in units of tc: 100mbit
     #[arg(long)]
     rate: Option<String>,
-    /// Another rate from the server to the client
+    /// Limit the direction from the server to the client to a different rate
     #[arg(long, value_name = "RATE")]
     rate_back: Option<String>,
-    /// The bucket's size, such as 32kb [default: 32 ms of the rate]
+    /// Size of the token bucket, for example 32kb [default: 32 ms of the rate]
     #[arg(long, value_name = "SIZE")]
     burst: Option<String>,
-    /// How long a packet may wait for the bucket
+    /// Maximum time that a packet waits for the bucket
     #[arg(long, value_name = "TIME", default_value = "50ms")]
     latency: String,
 
@@ -51,92 +51,92 @@ pub(crate) struct NetnsArgs {
     /// Send packets twice
     #[arg(long, value_name = "WHICH")]
     duplicate: Option<String>,
-    /// Hold packets back for others to overtake: `every 20 by 5ms`
+    /// Hold packets back so that later ones overtake them: `every 20 by 5ms`
     #[arg(long, value_name = "WHICH by TIME")]
     reorder: Option<String>,
-    /// A line of a schedule, such as `forth udp drop every 100`; may be given again
+    /// Add a schedule line, for example `forth udp drop every 100`; repeatable
     #[arg(long, value_name = "RULE")]
     rule: Vec<String>,
-    /// A file of such lines
+    /// Add the schedule lines of a file
     #[arg(long, value_name = "FILE")]
     schedule: Option<PathBuf>,
-    /// What random choices start from; each seed is a different course, always the same
+    /// Seed of the random choices; a seed always selects the same packets
     #[arg(long, value_name = "NUMBER")]
     seed: Option<u64>,
-    /// Packets that may wait in the forwarder, in each direction
+    /// Maximum number of packets that wait in the forwarder, per direction
     #[arg(long, value_name = "PACKETS", default_value_t = 100_000)]
     limit: usize,
-    /// The forwarder never sleeps: arrivals are stamped at once, and two processors are busy
+    /// Poll without sleeping, for exact arrival times; keeps two CPUs busy
     #[arg(long)]
     spin: bool,
 
-    /// Write a line for each packet: CSV, times of CLOCK_MONOTONIC
+    /// Write one CSV line per packet, with times of CLOCK_MONOTONIC
     #[arg(long, value_name = "FILE")]
     pub(crate) log: Option<PathBuf>,
-    /// Write the forwarder's sums: JSON
+    /// Write the totals of the forwarder as JSON
     #[arg(long, value_name = "FILE")]
     pub(crate) summary: Option<PathBuf>,
-    /// Do not print the forwarder's sums
+    /// Do not print the totals of the forwarder
     #[arg(long)]
     pub(crate) quiet: bool,
 
-    /// IPv6 too: the server at fd13::1, in LAB_SERVER6
+    /// Add IPv6 addresses; LAB_SERVER6 is fd13::1
     #[arg(long)]
     pub(crate) ipv6: bool,
-    /// Run PROGRAM on the server host as a netserver, at its usual port, or as `linerate netserver`
-    /// if it is called linerate
+    /// Run PROGRAM as a netserver on the server host, at the default port; if PROGRAM is named
+    /// linerate, run `linerate netserver`
     #[arg(long, value_name = "PROGRAM")]
     pub(crate) netserver: Option<PathBuf>,
-    /// Run a shell command on the server host until COMMAND has ended
+    /// Run a shell command on the server host until COMMAND ends
     #[arg(long, value_name = "COMMAND LINE")]
     pub(crate) serve: Option<String>,
-    /// Start COMMAND only when something on the server host listens at this TCP port
+    /// Start COMMAND when a server listens on this TCP port of the server host
     #[arg(long, value_name = "PORT")]
     pub(crate) await_port: Option<u16>,
 
-    /// What to run on the client host
+    /// Command to run on the client host
     #[arg(value_name = "COMMAND", required = true, trailing_var_arg = true)]
     pub(crate) command: Vec<OsString>,
 }
 
 impl NetnsArgs {
-    /// The link that is asked for.
-    pub(crate) fn link(&self) -> Result<Link, String> {
+    /// Returns the options of the requested link.
+    pub(crate) fn link_options(&self) -> Result<LinkOptions, String> {
         let back = self.rate_back.as_ref().or(self.rate.as_ref());
-        let rate = |rate: Option<&String>| rate.map(|rate| self.rate(rate)).transpose();
-        Ok(Link {
+        let rate = |rate: Option<&String>| rate.map(|rate| self.token_bucket(rate)).transpose();
+        Ok(LinkOptions {
             rates: [rate(self.rate.as_ref())?, rate(back)?],
             schedule: self.schedule()?,
-            limit: self.limit,
+            queue_limit: self.limit,
             spin: self.spin,
             ipv6: self.ipv6,
         })
     }
 
-    fn rate(&self, rate: &str) -> Result<Rate, String> {
-        let bits = units::bit_rate(rate);
+    fn token_bucket(&self, rate: &str) -> Result<TokenBucket, String> {
+        let bits = units::parse_bit_rate(rate);
         let bits = bits
-            .ok_or_else(|| format!("'{rate}' is no rate such as 100mbit"))?
+            .ok_or_else(|| format!("invalid rate '{rate}'; an example is 100mbit"))?
             .0;
-        // Less, and a machine that is busy for a moment makes the bucket overflow.
+        // With a smaller burst, the bucket overflows when the machine is busy for a moment.
         let burst = || format!("{}", ((bits * 0.032 / 8.0) as u64).max(5000));
-        Ok(Rate {
+        Ok(TokenBucket {
             rate: rate.to_owned(),
             burst: self.burst.clone().unwrap_or_else(burst),
             latency: self.latency.clone(),
         })
     }
 
-    /// `None` if nothing asks for a forwarder.
-    fn schedule(&self) -> Result<Option<Schedule>, String> {
+    /// Returns the schedule of the forwarder; `None` if no option requires a forwarder.
+    fn schedule(&self) -> Result<Option<ImpairmentSchedule>, String> {
         let mut text = String::new();
-        for (action, words) in [
+        for (action, parameters) in [
             ("delay", &self.delay),
             ("drop", &self.loss),
             ("duplicate", &self.duplicate),
             ("reorder", &self.reorder),
         ] {
-            if let Some(words) = words {
+            if let Some(words) = parameters {
                 let _ = writeln!(text, "{action} {words}");
             }
         }
@@ -147,7 +147,7 @@ impl NetnsArgs {
             text += &std::fs::read_to_string(path)
                 .map_err(|error| format!("{}: {}", path.display(), sys::describe(&error)))?;
         }
-        // A file may be empty on purpose: a forwarder that does nothing but stamp.
+        // An empty schedule file is valid: the forwarder then only records packets.
         if text.is_empty()
             && self.schedule.is_none()
             && self.log.is_none()
@@ -155,7 +155,7 @@ impl NetnsArgs {
         {
             return Ok(None);
         }
-        let mut schedule = Schedule::parse(&text).map_err(|error| error.to_string())?;
+        let mut schedule = ImpairmentSchedule::parse(&text).map_err(|error| error.to_string())?;
         schedule.seed = self.seed.unwrap_or(schedule.seed);
         Ok(Some(schedule))
     }
@@ -165,36 +165,36 @@ impl NetnsArgs {
 mod tests {
     use super::*;
 
-    fn link(line: &str) -> Result<Link, String> {
-        let words = format!("linerate-lab netns {line} true");
+    fn link_options(line: &str) -> Result<LinkOptions, String> {
+        let arguments = format!("linerate-lab netns {line} true");
         let parsed =
-            CommandLine::try_parse_from(words.split(' ')).map_err(|error| error.to_string())?;
-        let Part::Netns(arguments) = parsed.part;
-        arguments.link()
+            CommandLine::try_parse_from(arguments.split(' ')).map_err(|error| error.to_string())?;
+        let LabCommand::Netns(arguments) = parsed.subcommand;
+        arguments.link_options()
     }
 
     #[test]
     fn rates() {
-        let rates = |line| {
-            link(line)
+        let rates_of = |line| {
+            link_options(line)
                 .unwrap()
                 .rates
                 .map(|rate| rate.map(|rate| (rate.rate, rate.burst)))
         };
         let rate = |rate: &str, burst: &str| Some((rate.to_owned(), burst.to_owned()));
-        assert_eq!(rates("--ipv6"), [None, None]);
+        assert_eq!(rates_of("--ipv6"), [None, None]);
         assert_eq!(
-            rates("--rate 1gbit"),
+            rates_of("--rate 1gbit"),
             [rate("1gbit", "4000000"), rate("1gbit", "4000000")]
         );
         assert_eq!(
-            rates("--rate 100mbit --rate-back 64kbit --burst 32kb"),
+            rates_of("--rate 100mbit --rate-back 64kbit --burst 32kb"),
             [rate("100mbit", "32kb"), rate("64kbit", "32kb")]
         );
-        assert_eq!(rates("--rate-back 1mbit"), [None, rate("1mbit", "5000")]);
+        assert_eq!(rates_of("--rate-back 1mbit"), [None, rate("1mbit", "5000")]);
         assert_eq!(
-            link("--rate fast").unwrap_err(),
-            "'fast' is no rate such as 100mbit"
+            link_options("--rate fast").unwrap_err(),
+            "invalid rate 'fast'; an example is 100mbit"
         );
     }
 
@@ -206,7 +206,11 @@ mod tests {
             ("--log x", true),
             ("--summary x", true),
         ] {
-            assert_eq!(link(line).unwrap().schedule.is_some(), expected, "{line}");
+            assert_eq!(
+                link_options(line).unwrap().schedule.is_some(),
+                expected,
+                "{line}"
+            );
         }
     }
 
@@ -229,12 +233,13 @@ mod tests {
             "true",
             "--loss",
         ]);
-        let Part::Netns(arguments) = parsed.unwrap_or_else(|error| panic!("{error}")).part;
+        let LabCommand::Netns(arguments) =
+            parsed.unwrap_or_else(|error| panic!("{error}")).subcommand;
         assert_eq!(arguments.command, ["true", "--loss"]);
         let rules = "seed 9\ndelay normal 10ms 1ms\ndrop 0.1%\nduplicate packets 3\nreorder every 20 by 5ms";
         assert_eq!(
             arguments.schedule(),
-            Ok(Some(Schedule::parse(rules).unwrap()))
+            Ok(Some(ImpairmentSchedule::parse(rules).unwrap()))
         );
     }
 }

@@ -1,4 +1,4 @@
-//! Packets from one TUN device to another, each when it is due.
+//! Forwarding of packets between two TUN devices, each packet at its due time.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -10,134 +10,136 @@ use std::sync::mpsc::Sender;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use sys::clock::monotonic_ns;
 
-use crate::journal::{Record, Verdict};
-use crate::schedule::{Course, Direction};
+use crate::records::{ForwardRecord, PacketVerdict};
+use crate::schedule::{Impairer, LinkDirection};
 
-/// How long before a packet is due the forwarder stops sleeping: what a timer and a wake-up may take
-/// on a busy machine.
-const SPIN_NS: u64 = 100_000;
+/// The maximum time of a timer and a wake-up on a busy machine, in nanoseconds. The forwarder stops
+/// sleeping this long before a packet is due.
+const MAX_WAKE_UP_NS: u64 = 100_000;
 
-/// Records that go to the journal at once: none goes while little happens, when it would disturb.
-const CHUNK: usize = 4096;
+/// Records per message to the log writer. Large batches avoid disturbing quiet periods.
+const RECORDS_PER_BATCH: usize = 4096;
 
-/// Packets read before those that are due get their turn.
-const BATCH: usize = 16;
+/// The maximum number of packets to read before due packets are written.
+const READS_PER_ROUND: usize = 16;
 
-/// The largest IP packet.
-const LARGEST: usize = 65_536;
+/// The maximum size of an IP packet, in bytes.
+const MAX_PACKET_BYTES: usize = 65_536;
 
 /// One direction of a forwarder.
-pub struct Way<'a> {
-    /// Which one.
-    pub direction: Direction,
-    /// Where packets come from; reads do not block.
+pub struct Forwarder<'a> {
+    /// The direction.
+    pub direction: LinkDirection,
+    /// The TUN device to read from, nonblocking.
     pub from: &'a OwnedFd,
-    /// Where they go.
+    /// The TUN device to write to.
     pub to: &'a OwnedFd,
-    /// Readable when it is over.
+    /// A descriptor that becomes readable when forwarding must stop.
     pub stop: BorrowedFd<'a>,
-    /// What happens to them.
-    pub course: Course,
-    /// How many may wait.
-    pub limit: usize,
-    /// Never to sleep: arrivals are seen at once, and a processor is busy with it.
+    /// Decides what happens to each packet.
+    pub impairer: Impairer,
+    /// The maximum number of packets that wait.
+    pub queue_limit: usize,
+    /// Whether to poll without sleeping, for exact arrival times; this keeps one CPU busy.
     pub spin: bool,
-    /// Rounds without sleep so far; starts at 0.
-    pub turns: u32,
+    /// The number of completed rounds of the forwarding loop; starts at 0.
+    pub rounds: u32,
 }
 
-impl Way<'_> {
-    /// Forwards until `stop`. Every packet gets a record.
-    pub fn run(self, records: &Sender<Vec<Record>>) -> io::Result<()> {
-        // A sleep ends when it is over, not up to 50 µs later. prctl(2), PR_SET_TIMERSLACK.
+impl Forwarder<'_> {
+    /// Forwards packets until `stop` is readable. Sends a record for each packet.
+    pub fn run(self, records: &Sender<Vec<ForwardRecord>>) -> io::Result<()> {
+        // Without timer slack, sleeps end on time and not up to 50 µs later: prctl(2),
+        // PR_SET_TIMERSLACK.
         rustix::thread::set_current_timer_slack(NonZeroU64::new(1))?;
-        let mut queue = Queue {
-            waiting: BinaryHeap::new(),
-            spare: Vec::new(),
-            notes: Notes {
-                chunk: Vec::with_capacity(CHUNK),
-                records,
+        let mut queue = PacketQueue {
+            packets: BinaryHeap::new(),
+            free_buffers: Vec::new(),
+            records: RecordSender {
+                batch: Vec::with_capacity(RECORDS_PER_BATCH),
+                sender: records,
             },
-            order: 0,
+            last_order: 0,
         };
-        let done = self.forward(&mut queue);
-        queue.abandon();
-        done
+        let result = self.forward(&mut queue);
+        queue.record_unsent();
+        result
     }
 
-    fn forward(mut self, queue: &mut Queue) -> io::Result<()> {
-        let mut buffer = vec![0; LARGEST];
+    fn forward(mut self, queue: &mut PacketQueue) -> io::Result<()> {
+        let mut buffer = vec![0; MAX_PACKET_BYTES];
         let mut number = 0;
         loop {
-            for _ in 0..BATCH {
+            for _ in 0..READS_PER_ROUND {
                 let length = match rustix::io::read(self.from, &mut buffer) {
                     Ok(length) => length,
                     Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => break,
                     Err(error) => return Err(error.into()),
                 };
                 number += 1;
-                self.admit(queue, number, &buffer[..length], monotonic_ns());
+                self.accept(queue, number, &buffer[..length], monotonic_ns());
             }
             while let Some(packet) = queue.next_due(monotonic_ns()) {
                 let departure_ns = monotonic_ns();
-                let taken = rustix::io::write(self.to, &packet.bytes).is_ok();
-                queue.left(packet, departure_ns, taken);
+                let is_written = rustix::io::write(self.to, &packet.bytes).is_ok();
+                queue.record_departure(packet, departure_ns, is_written);
             }
-            if self.rest(queue.first_due_ns())? {
+            if self.wait(queue.first_due_ns())? {
                 return Ok(());
             }
         }
     }
 
-    /// Decides on a packet, and keeps it until it is due.
-    fn admit(&mut self, queue: &mut Queue, number: u64, bytes: &[u8], arrival_ns: u64) {
-        let fate = self.course.fate(bytes, arrival_ns);
-        let record = Record {
+    /// Applies the schedule to an arrived packet and queues it until it is due.
+    fn accept(&mut self, queue: &mut PacketQueue, number: u64, bytes: &[u8], arrival_ns: u64) {
+        let decision = self.impairer.decide(bytes, arrival_ns);
+        let record = ForwardRecord {
             direction: self.direction,
             number,
-            protocol: crate::schedule::protocol(bytes).unwrap_or(0),
+            protocol: crate::schedule::ip_protocol(bytes).unwrap_or(0),
             length_bytes: bytes.len() as u32,
             arrival_ns,
-            due_ns: fate.due_ns,
+            due_ns: decision.due_ns,
             departure_ns: 0,
-            verdict: if fate.held {
-                Verdict::Held
+            verdict: if decision.is_held {
+                PacketVerdict::Held
             } else {
-                Verdict::Sent
+                PacketVerdict::Sent
             },
         };
-        if fate.dropped {
-            queue.notes.note(Record {
-                verdict: Verdict::Dropped,
+        if decision.is_dropped {
+            queue.records.push(ForwardRecord {
+                verdict: PacketVerdict::Dropped,
                 ..record
             });
             return;
         }
-        if queue.waiting.len() + usize::from(fate.doubled) >= self.limit {
-            queue.notes.note(Record {
-                verdict: Verdict::Overflow,
+        if queue.packets.len() + usize::from(decision.is_duplicated) >= self.queue_limit {
+            queue.records.push(ForwardRecord {
+                verdict: PacketVerdict::Overflow,
                 ..record
             });
             return;
         }
-        queue.keep(record, bytes);
-        if fate.doubled {
-            let verdict = Verdict::Copy;
-            queue.keep(Record { verdict, ..record }, bytes);
+        queue.push(record, bytes);
+        if decision.is_duplicated {
+            let verdict = PacketVerdict::Copy;
+            queue.push(ForwardRecord { verdict, ..record }, bytes);
         }
     }
 
-    /// Sleeps until something may be to do; whether it is over.
-    fn rest(&mut self, due_ns: Option<u64>) -> io::Result<bool> {
+    /// Sleeps until a packet arrives or is almost due. Returns whether forwarding must stop.
+    fn wait(&mut self, due_ns: Option<u64>) -> io::Result<bool> {
         let now = monotonic_ns();
-        let time = due_ns.map(|due| due.saturating_sub(now + SPIN_NS));
-        // Awake, what is looked at is the device itself, by reading, and the stop only now and then.
-        let awake = self.spin || time == Some(0);
-        self.turns = self.turns.wrapping_add(1);
-        if awake && !self.turns.is_multiple_of(1024) {
+        let sleep_ns = due_ns.map(|due| due.saturating_sub(now + MAX_WAKE_UP_NS));
+        // An awake loop reads the device directly, and polls the stop descriptor only every 1024
+        // rounds.
+        let is_awake = self.spin || sleep_ns == Some(0);
+        self.rounds = self.rounds.wrapping_add(1);
+        if is_awake && !self.rounds.is_multiple_of(1024) {
             return Ok(false);
         }
-        let timeout = if awake { Some(0) } else { time };
+        let timeout = if is_awake { Some(0) } else { sleep_ns };
         let timeout = timeout.map(|ns| Timespec {
             tv_sec: (ns / 1_000_000_000) as i64,
             tv_nsec: (ns % 1_000_000_000) as i64,
@@ -154,138 +156,138 @@ impl Way<'_> {
     }
 }
 
-/// What waits, the earliest due first.
-struct Queue<'a> {
-    waiting: BinaryHeap<Reverse<Waiting>>,
-    /// Memory of packets that have left.
-    spare: Vec<Vec<u8>>,
-    notes: Notes<'a>,
-    /// Of those due at the same time, who came first.
-    order: u64,
+/// Waiting packets, earliest due time first.
+struct PacketQueue<'a> {
+    packets: BinaryHeap<Reverse<QueuedPacket>>,
+    /// Buffers of departed packets, for reuse.
+    free_buffers: Vec<Vec<u8>>,
+    records: RecordSender<'a>,
+    /// The sequence number of the last queued packet. It orders packets with the same due time.
+    last_order: u64,
 }
 
-struct Waiting {
-    record: Record,
+struct QueuedPacket {
+    record: ForwardRecord,
     order: u64,
     bytes: Vec<u8>,
 }
 
-impl Queue<'_> {
-    fn keep(&mut self, record: Record, bytes: &[u8]) {
-        let mut memory = self.spare.pop().unwrap_or_default();
-        memory.clear();
-        memory.extend_from_slice(bytes);
-        self.order += 1;
-        self.waiting.push(Reverse(Waiting {
+impl PacketQueue<'_> {
+    fn push(&mut self, record: ForwardRecord, bytes: &[u8]) {
+        let mut buffer = self.free_buffers.pop().unwrap_or_default();
+        buffer.clear();
+        buffer.extend_from_slice(bytes);
+        self.last_order += 1;
+        self.packets.push(Reverse(QueuedPacket {
             record,
-            order: self.order,
-            bytes: memory,
+            order: self.last_order,
+            bytes: buffer,
         }));
     }
 
     fn first_due_ns(&self) -> Option<u64> {
-        self.waiting
+        self.packets
             .peek()
             .map(|Reverse(first)| first.record.due_ns)
     }
 
-    fn next_due(&mut self, now_ns: u64) -> Option<Waiting> {
+    fn next_due(&mut self, now_ns: u64) -> Option<QueuedPacket> {
         if self.first_due_ns()? > now_ns {
             return None;
         }
-        self.waiting.pop().map(|Reverse(first)| first)
+        self.packets.pop().map(|Reverse(first)| first)
     }
 
-    fn left(&mut self, packet: Waiting, departure_ns: u64, taken: bool) {
-        self.notes.note(if taken {
-            Record {
+    fn record_departure(&mut self, packet: QueuedPacket, departure_ns: u64, is_written: bool) {
+        self.records.push(if is_written {
+            ForwardRecord {
                 departure_ns,
                 ..packet.record
             }
         } else {
-            Record {
-                verdict: Verdict::Refused,
+            ForwardRecord {
+                verdict: PacketVerdict::Refused,
                 ..packet.record
             }
         });
-        self.spare.push(packet.bytes);
+        self.free_buffers.push(packet.bytes);
     }
 
-    /// Notes what did not leave.
-    fn abandon(mut self) {
-        for Reverse(packet) in self.waiting.drain() {
-            // The copy of a packet that has not left is nothing.
-            if packet.record.verdict != Verdict::Copy {
-                self.notes.note(Record {
-                    verdict: Verdict::Unsent,
+    /// Records the packets that still wait, and sends all remaining records.
+    fn record_unsent(mut self) {
+        for Reverse(packet) in self.packets.drain() {
+            // A copy that has not departed is not recorded.
+            if packet.record.verdict != PacketVerdict::Copy {
+                self.records.push(ForwardRecord {
+                    verdict: PacketVerdict::Unsent,
                     ..packet.record
                 });
             }
         }
-        self.notes.flush();
+        self.records.flush();
     }
 }
 
-impl PartialEq for Waiting {
+impl PartialEq for QueuedPacket {
     fn eq(&self, other: &Self) -> bool {
         self.order == other.order
     }
 }
 
-impl Eq for Waiting {}
+impl Eq for QueuedPacket {}
 
-impl PartialOrd for Waiting {
+impl PartialOrd for QueuedPacket {
     fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl Ord for Waiting {
+impl Ord for QueuedPacket {
     fn cmp(&self, other: &Self) -> std::cmp::Ordering {
         let key = |packet: &Self| (packet.record.due_ns, packet.order);
         key(self).cmp(&key(other))
     }
 }
 
-/// Records on their way to the journal.
-struct Notes<'a> {
-    chunk: Vec<Record>,
-    records: &'a Sender<Vec<Record>>,
+/// Sends records to the log writer in batches.
+struct RecordSender<'a> {
+    batch: Vec<ForwardRecord>,
+    sender: &'a Sender<Vec<ForwardRecord>>,
 }
 
-impl Notes<'_> {
-    fn note(&mut self, record: Record) {
-        self.chunk.push(record);
-        if self.chunk.len() == CHUNK {
+impl RecordSender<'_> {
+    fn push(&mut self, record: ForwardRecord) {
+        self.batch.push(record);
+        if self.batch.len() == RECORDS_PER_BATCH {
             self.flush();
         }
     }
 
     fn flush(&mut self) {
-        let chunk = std::mem::replace(&mut self.chunk, Vec::with_capacity(CHUNK));
-        // Whoever keeps the journal stops only for an error of its own, which it tells.
-        let _ = self.records.send(chunk);
+        let batch = std::mem::replace(&mut self.batch, Vec::with_capacity(RECORDS_PER_BATCH));
+        // The log writer stops early only on an error, which it returns.
+        let _ = self.sender.send(batch);
     }
 }
 
-/// Something that becomes readable when it is over: eventfd(2).
-pub struct Stop(OwnedFd);
+/// A stop signal for forwarders: an eventfd(2), readable once triggered.
+pub struct ForwarderStop(OwnedFd);
 
-impl Stop {
-    /// Not yet.
+impl ForwarderStop {
+    /// Creates an untriggered stop signal.
     pub fn new() -> io::Result<Self> {
         let flags = rustix::event::EventfdFlags::CLOEXEC;
         Ok(Self(rustix::event::eventfd(0, flags)?))
     }
 
-    /// Now.
-    pub fn pull(&self) -> io::Result<()> {
+    /// Stops the forwarders.
+    pub fn trigger(&self) -> io::Result<()> {
         rustix::io::write(&self.0, &1u64.to_ne_bytes())?;
         Ok(())
     }
 }
 
-impl AsFd for Stop {
+impl AsFd for ForwarderStop {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.as_fd()
     }

@@ -1,4 +1,4 @@
-//! Processes on a host.
+//! Processes on a host of the test network.
 
 use std::io;
 use std::path::Path;
@@ -6,46 +6,48 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
-use testkit::{Namespace, eventually, is_listening};
+use testkit::{Namespace, is_listening, wait_until};
 
-/// netserver's usual port.
+/// The default port of netserver.
 const NETSERVER_PORT: u16 = 12865;
 
-/// How long a server may take to listen.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// The maximum time until a server listens, and until killed processes are gone.
+const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The command on a host, which ends with this process if that is killed.
-pub(crate) fn on(host: &Namespace, program: &Command) -> Command {
-    // util-linux's; without it a kill -9 of this process leaves its command.
+/// Returns `program` as a command in the namespace of `host`. The kernel kills it if this process
+/// dies.
+pub(crate) fn command_in_host(host: &Namespace, program: &Command) -> Command {
+    // setpriv is part of util-linux. Without it, a kill -9 of this process leaves the command
+    // running.
     if !["/usr/bin/setpriv", "/bin/setpriv"]
         .iter()
         .any(|path| Path::new(path).exists())
     {
         return host.command(program);
     }
-    let mut bound = Command::new("setpriv");
-    bound
+    let mut wrapped = Command::new("setpriv");
+    wrapped
         .args(["--pdeathsig", "KILL", "--"])
         .arg(program.get_program())
         .args(program.get_args());
     for (key, value) in program.get_envs() {
         if let Some(value) = value {
-            bound.env(key, value);
+            wrapped.env(key, value);
         }
     }
-    host.command(&bound)
+    host.command(&wrapped)
 }
 
-/// Starts a netserver, and returns when it listens.
-pub(crate) fn netserver(host: &Namespace, program: &Path) -> io::Result<Child> {
+/// Starts a netserver and waits until it listens.
+pub(crate) fn start_netserver(host: &Namespace, program: &Path) -> io::Result<Child> {
     let mut command = Command::new(program);
     if program.file_name().is_some_and(|name| name == "linerate") {
         command.arg("netserver");
     }
     command.args(["-D", "-p", &NETSERVER_PORT.to_string()]);
-    // It says where it listens, which is known here.
+    // netserver prints only its listening address, which is fixed.
     let mut child = start(host, &command, Stdio::null())?;
-    await_port(host, NETSERVER_PORT, Some(&mut child)).map_err(|error| {
+    wait_for_port(host, NETSERVER_PORT, Some(&mut child)).map_err(|error| {
         io::Error::new(
             error.kind(),
             format!("{}: {}", program.display(), sys::describe(&error)),
@@ -54,43 +56,44 @@ pub(crate) fn netserver(host: &Namespace, program: &Path) -> io::Result<Child> {
     Ok(child)
 }
 
-/// Starts a shell command without input, its output going where errors go.
-pub(crate) fn serve(host: &Namespace, line: &str) -> io::Result<Child> {
+/// Starts a shell command without input. Its output goes to standard error.
+pub(crate) fn start_shell_command(host: &Namespace, line: &str) -> io::Result<Child> {
     let mut command = Command::new("sh");
     command.args(["-c", line]);
     start(host, &command, io::stderr().into())
 }
 
-/// Waits until something listens at a TCP port of the host.
-pub(crate) fn await_port(
+/// Waits until a server listens on a TCP port of the host. Fails as soon as `server` exits.
+pub(crate) fn wait_for_port(
     host: &Namespace,
     port: u16,
-    mut by: Option<&mut Child>,
+    mut server: Option<&mut Child>,
 ) -> io::Result<()> {
     let mut ended = None;
-    let listening = eventually(PATIENCE, || {
-        ended = by
+    let listening = wait_until(TIMEOUT, || {
+        ended = server
             .as_mut()
             .and_then(|child| child.try_wait().ok().flatten());
         ended.is_some() || host.enter(|| is_listening(port))
     });
     match ended {
-        Some(status) => Err(io::Error::other(format!("it ended: {status}"))),
+        Some(status) => Err(io::Error::other(format!("server exited: {status}"))),
         None if listening => Ok(()),
         None => Err(io::Error::new(
             io::ErrorKind::TimedOut,
-            format!("nothing listens at port {port}"),
+            format!("no server listens on port {port}"),
         )),
     }
 }
 
-/// Kills all processes in these hosts, not only the first process of each server, and waits until they are gone.
+/// Kills all processes on these hosts, including children of servers, and waits until they are
+/// gone.
 pub(crate) fn clear(hosts: &[&Namespace]) {
-    // A process may start another one while it is killed.
-    eventually(PATIENCE, || {
+    // Repeats, because a process can start another one before it is killed.
+    wait_until(TIMEOUT, || {
         let inside: Vec<_> = hosts.iter().flat_map(|host| host.processes()).collect();
         for pid in inside.iter().filter_map(|pid| Pid::from_raw(*pid)) {
-            // It may just have ended.
+            // Fails if the process has just exited.
             let _ = kill_process(pid, Signal::KILL);
         }
         inside.is_empty()
@@ -98,7 +101,7 @@ pub(crate) fn clear(hosts: &[&Namespace]) {
 }
 
 fn start(host: &Namespace, command: &Command, output: Stdio) -> io::Result<Child> {
-    on(host, command)
+    command_in_host(host, command)
         .stdin(Stdio::null())
         .stdout(output)
         .spawn()

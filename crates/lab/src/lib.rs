@@ -1,16 +1,21 @@
-//! Networks to try things on: two hosts in network namespaces, a link of known rate between them or
-//! a forwarder that delays, drops, doubles and reorders packets by a written schedule and stamps
-//! every one of them.
+//! Test networks: two hosts in network namespaces with a link of known rate or an impairing
+//! forwarder between them.
+//!
+//! The forwarder delays, drops, duplicates and reorders packets by a written schedule. It records
+//! the arrival and departure time of each packet.
 
 #![forbid(unsafe_code)]
 
 mod forward;
-mod journal;
 mod network;
 mod random;
+mod records;
 mod schedule;
 
-pub use forward::{Stop, Way};
-pub use journal::{Journal, Record, Sums, Verdict};
-pub use network::{CLIENT, CLIENT6, Link, Network, Rate, SERVER, SERVER6};
-pub use schedule::{Course, Direction, Fate, Schedule, ScheduleError};
+pub use forward::{Forwarder, ForwarderStop};
+pub use network::{
+    CLIENT_ADDRESS, CLIENT_ADDRESS6, LinkOptions, SERVER_ADDRESS, SERVER_ADDRESS6, TestNetwork,
+    TokenBucket,
+};
+pub use records::{DirectionSums, ForwardRecord, PacketSums, PacketVerdict};
+pub use schedule::{Impairer, ImpairmentSchedule, LinkDirection, PacketDecision, ScheduleError};

@@ -1,4 +1,4 @@
-//! `linerate-lab`: a command between two hosts and an impaired link, all of which are gone after it.
+//! `linerate-lab`: runs a command in a temporary test network with two hosts and an impaired link.
 
 #![forbid(unsafe_code)]
 
@@ -10,19 +10,19 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
-use command_line::{CommandLine, Part};
+use command_line::{CommandLine, LabCommand};
 
-/// What this program fails with itself, as env(1) and timeout(1) do.
-const FAILED: u8 = 125;
+/// The exit code for failures of this program itself, the same as that of env(1) and timeout(1).
+const FAILURE_EXIT_CODE: u8 = 125;
 
 fn main() -> ExitCode {
-    let CommandLine { part } = CommandLine::parse();
-    let Part::Netns(arguments) = part;
+    let CommandLine { subcommand } = CommandLine::parse();
+    let LabCommand::Netns(arguments) = subcommand;
     match run::run(&arguments) {
         Ok(code) => ExitCode::from(code),
         Err(error) => {
             eprintln!("lab/netns: {}", sys::describe(&error));
-            ExitCode::from(FAILED)
+            ExitCode::from(FAILURE_EXIT_CODE)
         }
     }
 }

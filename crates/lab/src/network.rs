@@ -1,4 +1,4 @@
-//! Two hosts and what lies between them.
+//! A test network: two hosts and the link between them.
 //!
 //! ```text
 //! directly     client0 ═══════════════════════════ server0
@@ -6,8 +6,8 @@
 //! impaired     client0 ═══ near0 (router) tun0 ─── forwarder ─── tun1 (router) far0 ═══ server0
 //! ```
 //!
-//! `═` is a veth pair with its segmentation offloads off. A rate is that of what goes out at `far0`
-//! and `near0`, so it lies behind the forwarder.
+//! `═` is a veth pair without segmentation offloads. Token buckets at the egress of `far0` and
+//! `near0` limit the rate, after the forwarder.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -15,154 +15,156 @@ use std::path::Path;
 use std::sync::mpsc;
 use std::thread;
 
-use testkit::{Namespace, try_link};
+use testkit::{Namespace, try_add_link};
 
-use crate::forward::{Stop, Way};
-use crate::journal::{Journal, Record};
-use crate::schedule::{Direction, Schedule};
+use crate::forward::{Forwarder, ForwarderStop};
+use crate::records::{ForwardRecord, PacketSums};
+use crate::schedule::{ImpairmentSchedule, LinkDirection};
 
-/// Of the client host: from the block for benchmarks, RFC 2544 §C.2.2.
-pub const CLIENT: &str = "198.18.0.1";
-/// Of the server host.
-pub const SERVER: &str = "198.19.0.1";
-/// Of the client host, if IPv6 is asked for.
-pub const CLIENT6: &str = "fd12::1";
-/// Of the server host.
-pub const SERVER6: &str = "fd13::1";
+/// The address of the client host, from the block for benchmarks (RFC 2544 §C.2.2).
+pub const CLIENT_ADDRESS: &str = "198.18.0.1";
+/// The address of the server host.
+pub const SERVER_ADDRESS: &str = "198.19.0.1";
+/// The IPv6 address of the client host, if requested.
+pub const CLIENT_ADDRESS6: &str = "fd12::1";
+/// The IPv6 address of the server host, if requested.
+pub const SERVER_ADDRESS6: &str = "fd13::1";
 
-/// Packets that may wait in a TUN device until the forwarder gets to them.
+/// The maximum number of packets that wait in a TUN device until the forwarder reads them.
 const TUN_QUEUE: u32 = 20_000;
 
-/// What the link is to be like.
+/// Options of a link.
 #[derive(Clone, Debug, Default)]
-pub struct Link {
-    /// Of each direction, [`Direction::Forth`] first; `None` for as fast as it goes.
-    pub rates: [Option<Rate>; 2],
-    /// What the forwarder does; without one there is no forwarder.
-    pub schedule: Option<Schedule>,
-    /// Packets that may wait in the forwarder, in each direction.
-    pub limit: usize,
-    /// The forwarder never sleeps.
+pub struct LinkOptions {
+    /// The rate limit of each direction, [`LinkDirection::Forth`] first; `None` is unlimited.
+    pub rates: [Option<TokenBucket>; 2],
+    /// The impairments of the forwarder; `None` creates no forwarder.
+    pub schedule: Option<ImpairmentSchedule>,
+    /// The maximum number of packets that wait in the forwarder, per direction.
+    pub queue_limit: usize,
+    /// Whether the forwarder polls without sleeping.
     pub spin: bool,
-    /// IPv6 beside IPv4.
+    /// Whether the hosts also have IPv6 addresses.
     pub ipv6: bool,
 }
 
-/// A token bucket, tc-tbf(8), in its words.
+/// The parameters of a token bucket, in the notation of tc-tbf(8).
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Rate {
-    /// Such as `100mbit`.
+pub struct TokenBucket {
+    /// The rate, for example `100mbit`.
     pub rate: String,
-    /// Such as `32kb`.
+    /// The size of the bucket, for example `32kb`.
     pub burst: String,
-    /// How long a packet may wait for its turn, such as `50ms`.
+    /// The maximum time that a packet waits for tokens, for example `50ms`.
     pub latency: String,
 }
 
-/// The hosts and their routers, as long as this lives.
+/// The hosts and their routers. Dropping this value removes them.
 #[derive(Debug)]
-pub struct Network {
-    /// Where tests are started.
+pub struct TestNetwork {
+    /// The host that runs the test client.
     pub client: Namespace,
-    /// Where they are answered.
+    /// The host that runs the servers.
     pub server: Namespace,
-    /// On the client's side, and without a forwarder the only one.
-    near: Option<Namespace>,
-    /// On the server's side.
-    far: Option<Namespace>,
-    /// On both routers.
-    tuns: Option<[OwnedFd; 2]>,
-    limit: usize,
+    /// The router next to the client; without a forwarder, the only router.
+    client_router: Option<Namespace>,
+    /// The router next to the server.
+    server_router: Option<Namespace>,
+    /// The TUN devices of the client's and the server's router.
+    tun_devices: Option<[OwnedFd; 2]>,
+    queue_limit: usize,
     spin: bool,
-    schedule: Schedule,
+    schedule: ImpairmentSchedule,
 }
 
-impl Network {
-    /// Makes it.
-    pub fn new(link: &Link) -> io::Result<Self> {
+impl TestNetwork {
+    /// Creates the namespaces and links.
+    pub fn new(link: &LinkOptions) -> io::Result<Self> {
         let (client, server) = (Namespace::create()?, Namespace::create()?);
         let mut network = Self {
             client,
             server,
-            near: None,
-            far: None,
-            tuns: None,
-            limit: link.limit,
+            client_router: None,
+            server_router: None,
+            tun_devices: None,
+            queue_limit: link.queue_limit,
             spin: link.spin,
             schedule: link.schedule.clone().unwrap_or_default(),
         };
         if link.schedule.is_some() {
-            network.with_forwarder(link)?;
+            network.connect_with_forwarder(link)?;
         } else if link.rates.iter().any(Option::is_some) {
-            network.with_router(link)?;
+            network.connect_with_router(link)?;
         } else {
-            network.directly(link)?;
+            network.connect_directly(link)?;
         }
         Ok(network)
     }
 
-    /// Whether packets pass the forwarder, so that [`Network::forward`] must run.
+    /// Returns whether packets pass the forwarder, so that [`TestNetwork::forward`] must run.
     pub fn is_impaired(&self) -> bool {
-        self.tuns.is_some()
+        self.tun_devices.is_some()
     }
 
-    /// Forwards until `stop`, and writes the log if it is to be kept.
-    pub fn forward(&self, stop: &Stop, log: Option<&Path>) -> io::Result<Journal> {
-        let Some([near, far]) = &self.tuns else {
-            return Ok(Journal::default());
+    /// Forwards packets until `stop` is triggered. Writes one line per packet to `log`, if given.
+    pub fn forward(&self, stop: &ForwarderStop, log: Option<&Path>) -> io::Result<PacketSums> {
+        let Some([client_tun, server_tun]) = &self.tun_devices else {
+            return Ok(PacketSums::default());
         };
-        let (sender, receiver) = mpsc::channel::<Vec<Record>>();
-        let way = |direction| {
+        let (sender, receiver) = mpsc::channel::<Vec<ForwardRecord>>();
+        let forwarder_of = |direction| {
             let (from, to) = match direction {
-                Direction::Forth => (near, far),
-                Direction::Back => (far, near),
+                LinkDirection::Forth => (client_tun, server_tun),
+                LinkDirection::Back => (server_tun, client_tun),
             };
-            Way {
+            Forwarder {
                 direction,
                 from,
                 to,
                 stop: stop.as_fd(),
-                course: self.schedule.course(direction),
-                limit: self.limit,
+                impairer: self.schedule.impairer(direction),
+                queue_limit: self.queue_limit,
                 spin: self.spin,
-                turns: 0,
+                rounds: 0,
             }
         };
-        let mut journal = thread::scope(|scope| {
-            let ways = Direction::ALL.map(|direction| {
-                let (way, sender) = (way(direction), sender.clone());
-                scope.spawn(move || way.run(&sender))
+        let mut sums = thread::scope(|scope| {
+            let threads = LinkDirection::ALL.map(|direction| {
+                let (forwarder, sender) = (forwarder_of(direction), sender.clone());
+                scope.spawn(move || forwarder.run(&sender))
             });
             drop(sender);
-            let journal = Journal::keep(&receiver, log);
-            for way in ways {
-                way.join().expect("a way returns its errors")?;
+            let sums = PacketSums::collect(&receiver, log);
+            for thread in threads {
+                thread.join().expect("forwarders do not panic")?;
             }
-            journal
+            sums
         })?;
-        for direction in Direction::ALL {
-            journal.of(direction).queue_dropped = self.queue_dropped(direction)?;
+        for direction in LinkDirection::ALL {
+            sums.direction_mut(direction).queue_dropped = self.queue_dropped(direction)?;
         }
-        Ok(journal)
+        Ok(sums)
     }
 
-    /// What the kernel dropped because the forwarder did not read it in time.
-    fn queue_dropped(&self, direction: Direction) -> io::Result<u64> {
+    /// Returns the number of packets that the kernel dropped because the forwarder was too slow.
+    fn queue_dropped(&self, direction: LinkDirection) -> io::Result<u64> {
         let (router, device) = match direction {
-            Direction::Forth => (&self.near, "tun0"),
-            Direction::Back => (&self.far, "tun1"),
+            LinkDirection::Forth => (&self.client_router, "tun0"),
+            LinkDirection::Back => (&self.server_router, "tun1"),
         };
-        let router = router.as_ref().expect("an impaired network has both");
+        let router = router
+            .as_ref()
+            .expect("an impaired network has two routers");
         let table = router.enter(|| std::fs::read_to_string("/proc/thread-self/net/dev"))?;
         Ok(transmit_drops(&table, device).unwrap_or(0))
     }
 
-    fn directly(&self, link: &Link) -> io::Result<()> {
+    fn connect_directly(&self, link: &LinkOptions) -> io::Result<()> {
         let ends = [
             (&self.client, "client0", "198.18.0.1/15"),
             (&self.server, "server0", "198.19.0.1/15"),
         ];
-        cable(ends[0], ends[1])?;
+        add_link(ends[0], ends[1])?;
         if link.ipv6 {
             add_ipv6(&self.client, "client0", "fd12::1/15")?;
             add_ipv6(&self.server, "server0", "fd13::1/15")?;
@@ -170,42 +172,48 @@ impl Network {
         Ok(())
     }
 
-    fn with_router(&mut self, link: &Link) -> io::Result<()> {
+    fn connect_with_router(&mut self, link: &LinkOptions) -> io::Result<()> {
         let router = Namespace::create()?;
-        self.to_routers(&router, &router, link)?;
-        self.near = Some(router);
+        self.connect_to_routers(&router, &router, link)?;
+        self.client_router = Some(router);
         Ok(())
     }
 
-    fn with_forwarder(&mut self, link: &Link) -> io::Result<()> {
-        let (near, far) = (Namespace::create()?, Namespace::create()?);
-        self.to_routers(&near, &far, link)?;
-        let tuns = [
-            tun(
-                &near,
+    fn connect_with_forwarder(&mut self, link: &LinkOptions) -> io::Result<()> {
+        let (client_router, server_router) = (Namespace::create()?, Namespace::create()?);
+        self.connect_to_routers(&client_router, &server_router, link)?;
+        let tun_devices = [
+            add_tun(
+                &client_router,
                 "tun0",
                 "198.19.0.0/16",
                 link.ipv6.then_some("fd13::/16"),
             )?,
-            tun(
-                &far,
+            add_tun(
+                &server_router,
                 "tun1",
                 "198.18.0.0/16",
                 link.ipv6.then_some("fd12::/16"),
             )?,
         ];
-        (self.near, self.far, self.tuns) = (Some(near), Some(far), Some(tuns));
+        (self.client_router, self.server_router, self.tun_devices) =
+            (Some(client_router), Some(server_router), Some(tun_devices));
         Ok(())
     }
 
-    /// Cables from both hosts to their routers, which may be one.
-    fn to_routers(&self, near: &Namespace, far: &Namespace, link: &Link) -> io::Result<()> {
+    /// Links each host to its router, which may be the same for both.
+    fn connect_to_routers(
+        &self,
+        client_router: &Namespace,
+        server_router: &Namespace,
+        link: &LinkOptions,
+    ) -> io::Result<()> {
         let sides = [
             (
                 &self.client,
                 "client0",
                 "198.18.0.1/16",
-                near,
+                client_router,
                 "near0",
                 "198.18.0.254/16",
             ),
@@ -213,14 +221,16 @@ impl Network {
                 &self.server,
                 "server0",
                 "198.19.0.1/16",
-                far,
+                server_router,
                 "far0",
                 "198.19.0.254/16",
             ),
         ];
         for (host, name, address, router, router_name, router_address) in sides {
-            cable((host, name, address), (router, router_name, router_address))?;
-            let (gateway, _) = router_address.split_once('/').expect("it has a length");
+            add_link((host, name, address), (router, router_name, router_address))?;
+            let (gateway, _) = router_address
+                .split_once('/')
+                .expect("the address has a prefix length");
             host.run(&format!("ip route add default via {gateway}"))?;
             router.enter(|| std::fs::write("/proc/sys/net/ipv4/ip_forward", "1"))?;
         }
@@ -230,7 +240,7 @@ impl Network {
                     &self.client,
                     "client0",
                     "fd12::1/16",
-                    near,
+                    client_router,
                     "near0",
                     "fd12::fe",
                 ),
@@ -238,7 +248,7 @@ impl Network {
                     &self.server,
                     "server0",
                     "fd13::1/16",
-                    far,
+                    server_router,
                     "far0",
                     "fd13::fe",
                 ),
@@ -249,9 +259,12 @@ impl Network {
                 router.enter(|| std::fs::write("/proc/sys/net/ipv6/conf/all/forwarding", "1"))?;
             }
         }
-        let [forth, back] = &link.rates;
-        for (rate, router, name) in [(forth, far, "far0"), (back, near, "near0")] {
-            if let Some(Rate {
+        let [forth_rate, back_rate] = &link.rates;
+        for (rate, router, name) in [
+            (forth_rate, server_router, "far0"),
+            (back_rate, client_router, "near0"),
+        ] {
+            if let Some(TokenBucket {
                 rate,
                 burst,
                 latency,
@@ -266,29 +279,34 @@ impl Network {
     }
 }
 
-type End<'a> = testkit::End<'a>;
+type LinkEnd<'a> = testkit::LinkEnd<'a>;
 
-/// A link without offloads: an interface that segments counts one header for many segments, and a
-/// token bucket drops what is larger than its burst.
-fn cable(here: End, there: End) -> io::Result<()> {
-    try_link(here, there)?;
-    for (namespace, name, _) in [here, there] {
+/// Adds a link without segmentation offloads. With offloads, an interface counts one header for
+/// many segments, and a token bucket drops packets that are larger than its burst.
+fn add_link(first: LinkEnd, second: LinkEnd) -> io::Result<()> {
+    try_add_link(first, second)?;
+    for (namespace, name, _) in [first, second] {
         namespace.run(&format!("ethtool -K {name} tso off gso off gro off"))?;
     }
     Ok(())
 }
 
-/// A TUN device on a router, with a route to the network behind it.
-fn tun(router: &Namespace, name: &str, beyond: &str, beyond6: Option<&str>) -> io::Result<OwnedFd> {
+/// Creates a TUN device on a router and routes `network` and `network6` through it.
+fn add_tun(
+    router: &Namespace,
+    name: &str,
+    network: &str,
+    network6: Option<&str>,
+) -> io::Result<OwnedFd> {
     let device = router.enter(|| sys::tun::open(name))?;
-    // Router solicitations are packets too.
+    // Prevents router solicitations, which the forwarder would count.
     let _ = router
         .enter(|| std::fs::write(format!("/proc/sys/net/ipv6/conf/{name}/disable_ipv6"), "1"));
     router.run(&format!("ip link set {name} txqueuelen {TUN_QUEUE} up"))?;
-    router.run(&format!("ip route add {beyond} dev {name}"))?;
-    if let Some(beyond) = beyond6 {
+    router.run(&format!("ip route add {network} dev {name}"))?;
+    if let Some(network6) = network6 {
         router.enter(|| enable_ipv6(name))?;
-        router.run(&format!("ip -6 route add {beyond} dev {name}"))?;
+        router.run(&format!("ip -6 route add {network6} dev {name}"))?;
     }
     Ok(device)
 }
@@ -303,14 +321,15 @@ fn enable_ipv6(name: &str) -> io::Result<()> {
     std::fs::write(format!("/proc/sys/net/ipv6/conf/{name}/disable_ipv6"), "0")
 }
 
-/// Of an interface, in /proc/net/dev: proc(5). It counts bytes, packets, errors, drops, … received,
-/// eight figures, and then the same transmitted.
+/// Returns the number of dropped outgoing packets of an interface from /proc/net/dev, proc(5).
+/// A line has eight receive counters (bytes, packets, errors, drops, …), then eight transmit
+/// counters.
 fn transmit_drops(table: &str, interface: &str) -> Option<u64> {
-    let figures = table.lines().find_map(|line| {
-        let (name, figures) = line.split_once(':')?;
-        (name.trim() == interface).then_some(figures)
+    let counters = table.lines().find_map(|line| {
+        let (name, counters) = line.split_once(':')?;
+        (name.trim() == interface).then_some(counters)
     })?;
-    figures.split_whitespace().nth(11)?.parse().ok()
+    counters.split_whitespace().nth(11)?.parse().ok()
 }
 
 #[cfg(test)]

@@ -1,23 +1,26 @@
-//! Numbers that depend on a seed and a position and on nothing else: no generator has a state that
-//! another draw could move, and no library's next version changes what a seed means.
+//! Random numbers that depend only on a seed and a position.
+//!
+//! A generator without state returns the same numbers whatever else is drawn. The algorithm is part
+//! of this crate, so that the meaning of a seed does not change with a library version.
 
-/// A uniform number of 64 bits: the output function of SplitMix64 (Steele, Lea, Flood 2014).
-pub(crate) fn mixed(seed: u64, position: u64) -> u64 {
+/// Returns a uniformly distributed 64-bit number: output N of SplitMix64 (Steele, Lea, Flood 2014).
+pub(crate) fn splitmix64(seed: u64, position: u64) -> u64 {
     let mut word = seed.wrapping_add(position.wrapping_add(1).wrapping_mul(0x9E37_79B9_7F4A_7C15));
     word = (word ^ (word >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
     word = (word ^ (word >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
     word ^ (word >> 31)
 }
 
-/// At least 0 and less than 1.
+/// Returns a uniformly distributed number, at least 0 and less than 1.
 pub(crate) fn uniform(seed: u64, position: u64) -> f64 {
-    (mixed(seed, position) >> 11) as f64 / (1u64 << 53) as f64
+    (splitmix64(seed, position) >> 11) as f64 / (1u64 << 53) as f64
 }
 
-/// Of the normal distribution around 0 with deviation 1 (Box and Muller 1958).
+/// Returns a normally distributed number with mean 0 and standard deviation 1 (Box and Muller
+/// 1958).
 pub(crate) fn normal(seed: u64, position: u64) -> f64 {
     let radius = (-2.0 * (1.0 - uniform(seed, position)).ln()).sqrt();
-    // From another stream of the same seed.
+    // The inverted seed selects an independent sequence.
     radius * (std::f64::consts::TAU * uniform(!seed, position)).cos()
 }
 
@@ -26,9 +29,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn splitmix64() {
-        // The first outputs of the generator in Vigna's splitmix64.c, which is started with 1234567.
-        let outputs = [0, 1, 2, 3, 4].map(|position| mixed(1_234_567, position));
+    fn splitmix64_has_known_outputs() {
+        // The first outputs of Vigna's splitmix64.c with the seed 1234567.
+        let outputs = [0, 1, 2, 3, 4].map(|position| splitmix64(1_234_567, position));
         assert_eq!(
             outputs,
             [
@@ -47,7 +50,7 @@ mod tests {
         let of = |draw: fn(u64, u64) -> f64, power: i32| {
             (0..draws).map(|at| draw(42, at).powi(power)).sum::<f64>() / draws as f64
         };
-        // Five sigmas of each mean.
+        // The bounds are five standard errors of each mean.
         assert!((of(uniform, 1) - 0.5).abs() < 0.005);
         assert!((of(uniform, 2) - 1.0 / 3.0).abs() < 0.005);
         assert!(of(normal, 1).abs() < 0.016);

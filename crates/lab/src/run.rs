@@ -1,4 +1,4 @@
-//! Makes the network, runs the command, takes everything down.
+//! Creates the network, runs the command, and removes everything.
 
 use std::error::Error;
 use std::io::IsTerminal;
@@ -6,87 +6,87 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Command, ExitStatus};
 use std::thread;
 
-use lab::{Journal, Network, Stop};
+use lab::{ForwarderStop, PacketSums, TestNetwork};
 use rustix::process::{Pid, Signal, kill_process};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
-use sys::WholeFile;
+use sys::OutputFile;
 
 use crate::command_line::NetnsArgs;
 use crate::host;
 
-/// Runs the command; its exit code.
+/// Runs the command in a new network and returns its exit code.
 pub(crate) fn run(arguments: &NetnsArgs) -> Result<u8, Box<dyn Error>> {
-    let link = arguments.link()?;
-    // From here on a signal ends the command, not this process.
+    let link = arguments.link_options()?;
+    // From here on, signals are forwarded to the command and do not end this process.
     let signals = Signals::new([SIGINT, SIGTERM, SIGHUP])?;
-    let network = Network::new(&link)?;
-    let stop = Stop::new()?;
-    let (status, journal) = thread::scope(|scope| {
+    let network = TestNetwork::new(&link)?;
+    let stop = ForwarderStop::new()?;
+    let (status, sums) = thread::scope(|scope| {
         let forwarder = scope.spawn(|| network.forward(&stop, arguments.log.as_deref()));
-        let status = command(arguments, &network, signals);
+        let status = run_command(arguments, &network, signals);
         host::clear(&[&network.client, &network.server]);
-        let stopped = stop.pull();
-        let journal = forwarder.join().expect("it returns its errors");
-        stopped.map(|()| (status, journal))
+        let stopped = stop.trigger();
+        let sums = forwarder.join().expect("the forwarder does not panic");
+        stopped.map(|()| (status, sums))
     })?;
     let status = status?;
     if network.is_impaired() {
-        report(arguments, &journal?)?;
+        write_summary(arguments, &sums?)?;
     }
-    Ok(code(status))
+    Ok(exit_code(status))
 }
 
-/// The servers, then the command.
-fn command(
+/// Starts the servers, runs the command, and stops the servers.
+fn run_command(
     arguments: &NetnsArgs,
-    network: &Network,
+    network: &TestNetwork,
     signals: Signals,
 ) -> Result<ExitStatus, Box<dyn Error>> {
-    let _servers = Servers(vec![
+    let _servers = ServerProcesses(vec![
         arguments
             .netserver
             .as_ref()
-            .map(|program| host::netserver(&network.server, program))
+            .map(|program| host::start_netserver(&network.server, program))
             .transpose()?,
         arguments
             .serve
             .as_ref()
-            .map(|line| host::serve(&network.server, line))
+            .map(|line| host::start_shell_command(&network.server, line))
             .transpose()?,
     ]);
     if let Some(port) = arguments.await_port {
-        host::await_port(&network.server, port, None)?;
+        host::wait_for_port(&network.server, port, None)?;
     }
 
-    let (program, words) = arguments.command.split_first().ok_or("no command")?;
+    let (program, command_arguments) = arguments.command.split_first().ok_or("no command")?;
     let mut command = Command::new(program);
     command
-        .args(words)
-        .env("LAB_CLIENT", lab::CLIENT)
-        .env("LAB_SERVER", lab::SERVER)
+        .args(command_arguments)
+        .env("LAB_CLIENT", lab::CLIENT_ADDRESS)
+        .env("LAB_SERVER", lab::SERVER_ADDRESS)
         .env("LAB_CLIENT_NET", network.client.path())
         .env("LAB_SERVER_NET", network.server.path());
     if arguments.ipv6 {
         command
-            .env("LAB_CLIENT6", lab::CLIENT6)
-            .env("LAB_SERVER6", lab::SERVER6);
+            .env("LAB_CLIENT6", lab::CLIENT_ADDRESS6)
+            .env("LAB_SERVER6", lab::SERVER_ADDRESS6);
     }
-    let mut child = host::on(&network.client, &command).spawn()?;
-    let handle = pass_on(signals, &child);
+    let mut child = host::command_in_host(&network.client, &command).spawn()?;
+    let handle = forward_signals(signals, &child);
     let status = child.wait()?;
     handle.close();
     Ok(status)
 }
 
-/// Hands signals to the command. What comes from a terminal it has got itself.
-fn pass_on(mut signals: Signals, child: &Child) -> signal_hook::iterator::Handle {
+/// Forwards signals to the command. A terminal sends SIGINT to the command directly.
+fn forward_signals(mut signals: Signals, child: &Child) -> signal_hook::iterator::Handle {
     let handle = signals.handle();
     let pid = Pid::from_child(child);
-    let at_a_terminal = std::io::stdin().is_terminal();
+    let has_terminal = std::io::stdin().is_terminal();
     thread::spawn(move || {
         for signal in signals.forever() {
-            if signal == SIGINT && at_a_terminal {
+            if signal == SIGINT && has_terminal {
                 continue;
             }
             let signal = match signal {
@@ -94,17 +94,17 @@ fn pass_on(mut signals: Signals, child: &Child) -> signal_hook::iterator::Handle
                 SIGHUP => Signal::HUP,
                 _ => Signal::TERM,
             };
-            // It may just have ended.
+            // Fails if the command has just exited.
             let _ = kill_process(pid, signal);
         }
     });
     handle
 }
 
-/// Killed when the command has ended.
-struct Servers(Vec<Option<Child>>);
+/// Server processes, killed when this value is dropped.
+struct ServerProcesses(Vec<Option<Child>>);
 
-impl Drop for Servers {
+impl Drop for ServerProcesses {
     fn drop(&mut self) {
         for child in self.0.iter_mut().flatten() {
             let _ = child.kill();
@@ -113,21 +113,21 @@ impl Drop for Servers {
     }
 }
 
-fn report(arguments: &NetnsArgs, journal: &Journal) -> Result<(), Box<dyn Error>> {
+fn write_summary(arguments: &NetnsArgs, sums: &PacketSums) -> Result<(), Box<dyn Error>> {
     if let Some(path) = &arguments.summary {
-        let text = format!("{:#}\n", journal.json());
-        WholeFile::begin(path)
+        let text = format!("{:#}\n", sums.to_json());
+        OutputFile::begin(path)
             .and_then(|file| file.write(text.as_bytes()))
             .map_err(|error| format!("{}: {}", path.display(), sys::describe(&error)))?;
     }
     if !arguments.quiet {
-        eprint!("{}", journal.text());
+        eprint!("{}", sums.to_text());
     }
     Ok(())
 }
 
-/// As a shell has it.
-fn code(status: ExitStatus) -> u8 {
+/// Returns the exit code as a shell reports it: 128 + N for signal N.
+fn exit_code(status: ExitStatus) -> u8 {
     let code = status
         .code()
         .or_else(|| status.signal().map(|signal| 128 + signal));

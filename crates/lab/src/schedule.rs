@@ -1,4 +1,4 @@
-//! What is to happen to which packet, written down beforehand.
+//! Impairment schedules: which packets to delay, drop, duplicate or reorder.
 //!
 //! ```text
 //! # a comment
@@ -13,28 +13,29 @@
 //! reorder every 20 by 5ms
 //! ```
 //!
-//! A rule may name a direction (`forth` is from the client to the server) and a protocol, and else is
-//! for both and all. It counts the packets that it is for from 1 in each direction, whatever other
-//! rules do to them, so what it does depends on nothing but the seed and that number.
+//! A rule can name a direction and a protocol; `forth` is from the client to the server. Otherwise
+//! it matches both directions and all protocols. Each rule numbers the packets that it matches from
+//! 1, separately per direction and independently of other rules. Random choices depend only on the
+//! seed, the rule's position and that number.
 
 use std::ops::RangeInclusive;
 
 use crate::random;
 
-/// A way through the forwarder.
+/// A direction through the forwarder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Direction {
+pub enum LinkDirection {
     /// From the client to the server.
     Forth,
     /// From the server to the client.
     Back,
 }
 
-impl Direction {
-    /// Both of them.
+impl LinkDirection {
+    /// Both directions.
     pub const ALL: [Self; 2] = [Self::Forth, Self::Back];
 
-    /// As it stands in a schedule and in a log.
+    /// Returns the name in schedules and logs.
     pub fn name(self) -> &'static str {
         match self {
             Self::Forth => "forth",
@@ -45,17 +46,17 @@ impl Direction {
 
 /// The rules of a forwarder.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Schedule {
-    /// What random choices start from.
+pub struct ImpairmentSchedule {
+    /// The seed of random choices.
     pub seed: u64,
     rules: Vec<Rule>,
 }
 
 #[derive(Clone, Debug, PartialEq)]
 struct Rule {
-    /// `None` for both.
-    direction: Option<Direction>,
-    /// A number of the IP header; `None` for all.
+    /// The direction to match; `None` matches both.
+    direction: Option<LinkDirection>,
+    /// The protocol number of the IP header to match; `None` matches all.
     protocol: Option<u8>,
     action: Action,
 }
@@ -63,13 +64,13 @@ struct Rule {
 #[derive(Clone, Debug, PartialEq)]
 enum Action {
     Delay(Delay),
-    Drop(Which),
-    Duplicate(Which),
-    /// Held back by so many nanoseconds, for others to overtake.
-    Reorder(Which, u64),
+    Drop(PacketSelection),
+    Duplicate(PacketSelection),
+    /// Holds packets back for this many nanoseconds, so that later ones overtake them.
+    Reorder(PacketSelection, u64),
 }
 
-/// Times in nanoseconds.
+/// A delay, in nanoseconds.
 #[derive(Clone, Debug, PartialEq)]
 enum Delay {
     Fixed(u64),
@@ -77,29 +78,29 @@ enum Delay {
     Normal { mean: f64, deviation: f64 },
 }
 
-/// Of the packets that a rule is for.
+/// A selection among the packets that a rule matches.
 #[derive(Clone, Debug, PartialEq)]
-enum Which {
-    /// The n-th, the 2n-th, …
+enum PacketSelection {
+    /// Packet N, 2N, 3N, …
     Every(u64),
-    /// These.
+    /// The packets with these numbers.
     Packets(Vec<RangeInclusive<u64>>),
-    /// Each with this probability.
+    /// Each packet with this probability, from 0 to 1.
     Random(f64),
 }
 
-/// What is wrong with a schedule.
+/// A syntax error in a schedule.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("schedule, '{line}': {why}")]
+#[error("schedule, '{line}': {reason}")]
 pub struct ScheduleError {
-    /// The line as it was written.
+    /// The line, as written.
     pub line: String,
-    /// In words.
-    pub why: String,
+    /// The reason, as a sentence.
+    pub reason: String,
 }
 
-impl Schedule {
-    /// Reads rules, one a line.
+impl ImpairmentSchedule {
+    /// Parses rules, one per line.
     pub fn parse(text: &str) -> Result<Self, ScheduleError> {
         let mut schedule = Self::default();
         for line in text.lines() {
@@ -109,133 +110,139 @@ impl Schedule {
                 .unwrap_or_default()
                 .split_whitespace()
                 .collect();
-            let done = match *words {
+            let result = match *words {
                 [] => Ok(()),
                 ["seed", number] => number
                     .parse()
                     .map(|seed| schedule.seed = seed)
-                    .map_err(|_| format!("'{number}' is no number")),
-                _ => rule(&words).map(|rule| schedule.rules.push(rule)),
+                    .map_err(|_| format!("invalid number '{number}'")),
+                _ => parse_rule(&words).map(|rule| schedule.rules.push(rule)),
             };
-            done.map_err(|why| ScheduleError {
+            result.map_err(|reason| ScheduleError {
                 line: line.trim().to_owned(),
-                why,
+                reason,
             })?;
         }
         Ok(schedule)
     }
 
-    /// Whether nothing happens to any packet.
+    /// Returns whether the schedule has no rules.
     pub fn is_empty(&self) -> bool {
         self.rules.is_empty()
     }
 
-    /// Its application to one direction, from the first packet on.
-    pub fn course(&self, direction: Direction) -> Course {
+    /// Returns an impairer for the packets of one direction, starting at the first packet.
+    pub fn impairer(&self, direction: LinkDirection) -> Impairer {
         let rules = self.rules.iter().enumerate();
         let rules = rules
             .filter(|(_, rule)| rule.direction.is_none_or(|only| only == direction))
-            .map(|(number, rule)| Counted {
-                // No two rules and directions draw the same numbers.
-                seed: random::mixed(self.seed, number as u64 * 2 + direction as u64),
+            .map(|(number, rule)| ActiveRule {
+                // Each pair of rule and direction has its own seed.
+                seed: random::splitmix64(self.seed, number as u64 * 2 + direction as u64),
                 rule: rule.clone(),
-                packets: 0,
+                packet_count: 0,
             })
             .collect();
-        Course {
+        Impairer {
             rules,
             last_due_ns: 0,
         }
     }
 }
 
-/// What happens to the packets of one direction, one after the other.
+/// Applies a schedule to the packets of one direction, in order of arrival.
 #[derive(Clone, Debug)]
-pub struct Course {
-    rules: Vec<Counted>,
-    /// Of the packets that keep their order.
+pub struct Impairer {
+    rules: Vec<ActiveRule>,
+    /// The latest due time of packets that were not held back.
     last_due_ns: u64,
 }
 
+/// A rule with the number of packets that it has matched.
 #[derive(Clone, Debug)]
-struct Counted {
+struct ActiveRule {
     rule: Rule,
     seed: u64,
-    packets: u64,
+    packet_count: u64,
 }
 
-/// What happens to one packet.
+/// The decision about one packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Fate {
-    /// It goes no further.
-    pub dropped: bool,
-    /// It leaves twice.
-    pub doubled: bool,
-    /// It was held back, beside the delay.
-    pub held: bool,
-    /// When it is to leave, in nanoseconds of the clock that `arrival_ns` was of.
+pub struct PacketDecision {
+    /// Whether it is dropped.
+    pub is_dropped: bool,
+    /// Whether it is sent twice.
+    pub is_duplicated: bool,
+    /// Whether it is held back, in addition to the delay.
+    pub is_held: bool,
+    /// The departure time in nanoseconds, by the clock of `arrival_ns`.
     pub due_ns: u64,
 }
 
-impl Course {
-    /// Decides on the next packet. Delays that vary keep the packets' order: only what a `reorder`
-    /// rule holds back is overtaken. Of several delays the first counts.
-    pub fn fate(&mut self, packet: &[u8], arrival_ns: u64) -> Fate {
-        let protocol = protocol(packet);
+impl Impairer {
+    /// Decides about the next packet. Varying delays keep the order of packets; other packets
+    /// overtake only those of a `reorder` rule. If several `delay` rules match, the first one
+    /// applies.
+    pub fn decide(&mut self, packet: &[u8], arrival_ns: u64) -> PacketDecision {
+        let protocol = ip_protocol(packet);
         let mut delay_ns = None;
         let mut held_ns = 0;
-        let mut fate = Fate {
-            dropped: false,
-            doubled: false,
-            held: false,
+        let mut decision = PacketDecision {
+            is_dropped: false,
+            is_duplicated: false,
+            is_held: false,
             due_ns: arrival_ns,
         };
-        for Counted {
+        for ActiveRule {
             rule,
             seed,
-            packets,
+            packet_count,
         } in &mut self.rules
         {
             if rule.protocol.is_some() && rule.protocol != protocol {
                 continue;
             }
-            *packets += 1;
+            *packet_count += 1;
             match &rule.action {
                 Action::Delay(delay) => {
-                    delay_ns = delay_ns.or_else(|| Some(delay.draw(*seed, *packets)));
+                    delay_ns = delay_ns.or_else(|| Some(delay.draw_ns(*seed, *packet_count)));
                 }
-                Action::Drop(which) => fate.dropped |= which.has(*seed, *packets),
-                Action::Duplicate(which) => fate.doubled |= which.has(*seed, *packets),
-                Action::Reorder(which, time_ns) => {
-                    if which.has(*seed, *packets) {
+                Action::Drop(selection) => {
+                    decision.is_dropped |= selection.selects(*seed, *packet_count);
+                }
+                Action::Duplicate(selection) => {
+                    decision.is_duplicated |= selection.selects(*seed, *packet_count);
+                }
+                Action::Reorder(selection, time_ns) => {
+                    if selection.selects(*seed, *packet_count) {
                         held_ns += time_ns;
                     }
                 }
             }
         }
-        fate.due_ns += delay_ns.unwrap_or(0);
-        fate.held = held_ns > 0;
-        if fate.dropped {
-            return fate;
+        decision.due_ns += delay_ns.unwrap_or(0);
+        decision.is_held = held_ns > 0;
+        if decision.is_dropped {
+            return decision;
         }
-        fate.due_ns = fate.due_ns.max(self.last_due_ns);
-        if fate.held {
-            fate.due_ns += held_ns;
+        decision.due_ns = decision.due_ns.max(self.last_due_ns);
+        if decision.is_held {
+            decision.due_ns += held_ns;
         } else {
-            self.last_due_ns = fate.due_ns;
+            self.last_due_ns = decision.due_ns;
         }
-        fate
+        decision
     }
 }
 
 impl Delay {
-    fn draw(&self, seed: u64, packet: u64) -> u64 {
+    fn draw_ns(&self, seed: u64, packet: u64) -> u64 {
         match *self {
             Self::Fixed(time) => time,
             Self::Uniform(low, high) => {
                 low + (random::uniform(seed, packet) * (high - low) as f64) as u64
             }
-            // What would leave before it came leaves at once.
+            // Negative delays become 0.
             Self::Normal { mean, deviation } => {
                 (mean + deviation * random::normal(seed, packet)).max(0.0) as u64
             }
@@ -243,8 +250,8 @@ impl Delay {
     }
 }
 
-impl Which {
-    fn has(&self, seed: u64, packet: u64) -> bool {
+impl PacketSelection {
+    fn selects(&self, seed: u64, packet: u64) -> bool {
         match self {
             Self::Every(step) => packet.is_multiple_of(*step),
             Self::Packets(ranges) => ranges.iter().any(|range| range.contains(&packet)),
@@ -253,8 +260,8 @@ impl Which {
     }
 }
 
-/// The protocol above IP: RFC 791 §3.1, RFC 8200 §3.
-pub(crate) fn protocol(packet: &[u8]) -> Option<u8> {
+/// Returns the protocol number of an IP packet (RFC 791 §3.1, RFC 8200 §3).
+pub(crate) fn ip_protocol(packet: &[u8]) -> Option<u8> {
     match packet.first()? >> 4 {
         4 => packet.get(9).copied(),
         6 => packet.get(6).copied(),
@@ -262,14 +269,14 @@ pub(crate) fn protocol(packet: &[u8]) -> Option<u8> {
     }
 }
 
-/// `[DIRECTION] [PROTOCOL] ACTION…`
-fn rule(words: &[&str]) -> Result<Rule, String> {
+/// Parses `[DIRECTION] [PROTOCOL] ACTION…`.
+fn parse_rule(words: &[&str]) -> Result<Rule, String> {
     let (direction, words) = match *words {
-        ["forth", ref rest @ ..] => (Some(Direction::Forth), rest),
-        ["back", ref rest @ ..] => (Some(Direction::Back), rest),
+        ["forth", ref rest @ ..] => (Some(LinkDirection::Forth), rest),
+        ["back", ref rest @ ..] => (Some(LinkDirection::Back), rest),
         ["both", ref rest @ ..] | ref rest => (None, rest),
     };
-    // Numbers of /etc/protocols.
+    // The protocol numbers of /etc/protocols.
     let (protocol, words) = match *words {
         ["icmp", ref rest @ ..] => (Some(1), rest),
         ["tcp", ref rest @ ..] => (Some(6), rest),
@@ -280,83 +287,90 @@ fn rule(words: &[&str]) -> Result<Rule, String> {
     Ok(Rule {
         direction,
         protocol,
-        action: action(words)?,
+        action: parse_action(words)?,
     })
 }
 
-fn action(words: &[&str]) -> Result<Action, String> {
+fn parse_action(words: &[&str]) -> Result<Action, String> {
     match *words {
-        ["delay", ref rest @ ..] => delay(rest).map(Action::Delay),
-        ["drop", ref rest @ ..] => which(rest).map(Action::Drop),
-        ["duplicate", ref rest @ ..] => which(rest).map(Action::Duplicate),
-        ["reorder", ref rest @ .., "by", time] => Ok(Action::Reorder(which(rest)?, time_ns(time)?)),
-        ["reorder", ..] => Err("reorder WHICH by TIME".to_owned()),
-        _ => Err("no delay, drop, duplicate or reorder".to_owned()),
+        ["delay", ref rest @ ..] => parse_delay(rest).map(Action::Delay),
+        ["drop", ref rest @ ..] => parse_selection(rest).map(Action::Drop),
+        ["duplicate", ref rest @ ..] => parse_selection(rest).map(Action::Duplicate),
+        ["reorder", ref rest @ .., "by", time] => Ok(Action::Reorder(
+            parse_selection(rest)?,
+            parse_time_ns(time)?,
+        )),
+        ["reorder", ..] => Err("expected: reorder WHICH by TIME".to_owned()),
+        _ => Err("expected delay, drop, duplicate or reorder".to_owned()),
     }
 }
 
-fn delay(words: &[&str]) -> Result<Delay, String> {
+fn parse_delay(words: &[&str]) -> Result<Delay, String> {
     match *words {
-        [time] => time_ns(time).map(Delay::Fixed),
+        [time] => parse_time_ns(time).map(Delay::Fixed),
         ["uniform", low, high] => {
-            let (low, high) = (time_ns(low)?, time_ns(high)?);
+            let (low, high) = (parse_time_ns(low)?, parse_time_ns(high)?);
             if low > high {
-                return Err("the lowest delay is above the highest".to_owned());
+                return Err("the lowest delay is greater than the highest".to_owned());
             }
             Ok(Delay::Uniform(low, high))
         }
         ["normal", mean, deviation] => Ok(Delay::Normal {
-            mean: time_ns(mean)? as f64,
-            deviation: time_ns(deviation)? as f64,
+            mean: parse_time_ns(mean)? as f64,
+            deviation: parse_time_ns(deviation)? as f64,
         }),
-        _ => Err("delay TIME, delay uniform LOW HIGH or delay normal MEAN DEVIATION".to_owned()),
+        _ => Err(
+            "expected delay TIME, delay uniform LOW HIGH or delay normal MEAN DEVIATION".to_owned(),
+        ),
     }
 }
 
-/// `every N`, `packets 3,5-7`, `random 0.1%`, or `0.1%` alone.
-fn which(words: &[&str]) -> Result<Which, String> {
+/// Parses `every N`, `packets 3,5-7`, `random 0.1%`, or `0.1%` alone.
+fn parse_selection(words: &[&str]) -> Result<PacketSelection, String> {
     match *words {
         ["every", step] => match step.parse() {
-            Ok(step) if step > 0 => Ok(Which::Every(step)),
-            _ => Err(format!("every '{step}' is no packet")),
+            Ok(step) if step > 0 => Ok(PacketSelection::Every(step)),
+            _ => Err(format!("invalid interval 'every {step}'")),
         },
         ["packets", list] => list
             .split(',')
-            .map(range)
+            .map(parse_range)
             .collect::<Result<_, _>>()
-            .map(Which::Packets),
-        ["random", share] | [share] => percent(share).map(Which::Random),
-        _ => Err("which ones? every N, packets LIST or random PERCENT%".to_owned()),
+            .map(PacketSelection::Packets),
+        ["random", share] | [share] => parse_percent(share).map(PacketSelection::Random),
+        _ => Err("expected every N, packets LIST or random PERCENT%".to_owned()),
     }
 }
 
-fn range(text: &str) -> Result<RangeInclusive<u64>, String> {
+fn parse_range(text: &str) -> Result<RangeInclusive<u64>, String> {
     let (first, last) = text.split_once('-').unwrap_or((text, text));
     match (first.parse(), last.parse()) {
         (Ok(first), Ok(last)) if 0 < first && first <= last => Ok(first..=last),
         _ => Err(format!(
-            "'{text}' is no packet's number from 1 on, and no FIRST-LAST"
+            "invalid packet number or range '{text}'; numbers start at 1"
         )),
     }
 }
 
-fn percent(text: &str) -> Result<f64, String> {
+fn parse_percent(text: &str) -> Result<f64, String> {
     let share = text
         .strip_suffix('%')
         .and_then(|number| number.parse().ok());
     match share {
         Some(share) if (0.0..=100.0).contains(&share) => Ok(share / 100.0),
-        _ => Err(format!("'{text}' is no share such as 0.1%")),
+        _ => Err(format!("invalid percentage '{text}'; an example is 0.1%")),
     }
 }
 
-fn time_ns(text: &str) -> Result<u64, String> {
-    let time = units::go_duration(text).and_then(|time| u64::try_from(time.as_nanos()).ok());
-    // Go's durations, as what options take, are never zero.
+fn parse_time_ns(text: &str) -> Result<u64, String> {
+    let time = units::parse_go_duration(text).and_then(|time| u64::try_from(time.as_nanos()).ok());
+    // parse_go_duration rejects zero.
     time.or((text.trim_end_matches(char::is_alphabetic) == "0").then_some(0))
-        // Sums of times stay far from the end of 64 bits.
+        // Keeps sums of times far below the limit of 64 bits.
         .filter(|time| *time <= 3_600_000_000_000)
-        .ok_or_else(|| format!("'{text}' is no time such as 10ms or 1.5s, of an hour at most"))
+        .ok_or_else(|| {
+            format!("invalid time '{text}'; examples are 10ms and 1.5s, the maximum is 1 h")
+        })
 }
 
 #[cfg(test)]
@@ -373,16 +387,21 @@ mod tests {
         packet
     }
 
-    fn fates(text: &str, direction: Direction, packets: u64) -> Vec<Fate> {
-        let mut course = Schedule::parse(text).unwrap().course(direction);
+    fn decisions(text: &str, direction: LinkDirection, packets: u64) -> Vec<PacketDecision> {
+        let mut impairer = ImpairmentSchedule::parse(text).unwrap().impairer(direction);
         (1..=packets)
-            .map(|at| course.fate(&UDP, at * 1000))
+            .map(|at| impairer.decide(&UDP, at * 1000))
             .collect()
     }
 
-    /// The numbers of the packets, from 1, for which `is` holds.
-    fn numbers(fates: &[Fate], is: impl Fn(&Fate) -> bool) -> Vec<usize> {
-        (1..=fates.len()).filter(|at| is(&fates[at - 1])).collect()
+    /// Returns the numbers, from 1, of the packets that match the predicate.
+    fn packet_numbers(
+        decisions: &[PacketDecision],
+        predicate: impl Fn(&PacketDecision) -> bool,
+    ) -> Vec<usize> {
+        (1..=decisions.len())
+            .filter(|at| predicate(&decisions[at - 1]))
+            .collect()
     }
 
     #[test]
@@ -397,110 +416,131 @@ mod tests {
             ("tcp drop every 4", vec![]),
             ("both drop packets 2 # two\n\ndrop packets 3", vec![2, 3]),
         ] {
-            let fates = fates(text, Direction::Forth, 12);
-            assert_eq!(numbers(&fates, |fate| fate.dropped), dropped, "{text}");
+            let decisions = decisions(text, LinkDirection::Forth, 12);
+            assert_eq!(
+                packet_numbers(&decisions, |decision| decision.is_dropped),
+                dropped,
+                "{text}"
+            );
         }
     }
 
     #[test]
-    fn a_rule_counts_what_it_is_for() {
-        let schedule = Schedule::parse("udp drop every 2").unwrap();
-        let mut course = schedule.course(Direction::Forth);
+    fn a_rule_counts_matching_packets() {
+        let schedule = ImpairmentSchedule::parse("udp drop every 2").unwrap();
+        let mut impairer = schedule.impairer(LinkDirection::Forth);
         let packets = [&UDP, &TCP, &TCP, &UDP, &UDP, &UDP];
-        let dropped = packets.map(|packet| course.fate(packet, 0).dropped);
+        let dropped = packets.map(|packet| impairer.decide(packet, 0).is_dropped);
         assert_eq!(dropped, [false, false, false, true, false, true]);
     }
 
     #[test]
-    fn the_same_seed_is_the_same_fate() {
+    fn the_seed_determines_decisions() {
         let text = |seed| format!("seed {seed}\ndrop 10%\nduplicate 5%\ndelay normal 5ms 1ms");
-        let of = |seed, direction| fates(&text(seed), direction, 10_000);
-        let first = of(7, Direction::Forth);
-        assert_eq!(first, of(7, Direction::Forth));
-        assert_ne!(first, of(8, Direction::Forth));
-        assert_ne!(first, of(7, Direction::Back));
-        // Three sigmas of a binomial distribution around 1000 and 500.
-        let dropped = numbers(&first, |fate| fate.dropped).len();
+        let decisions_of = |seed, direction| decisions(&text(seed), direction, 10_000);
+        let first = decisions_of(7, LinkDirection::Forth);
+        assert_eq!(first, decisions_of(7, LinkDirection::Forth));
+        assert_ne!(first, decisions_of(8, LinkDirection::Forth));
+        assert_ne!(first, decisions_of(7, LinkDirection::Back));
+        // Three standard deviations of binomial distributions around 1000 and 500.
+        let dropped = packet_numbers(&first, |decision| decision.is_dropped).len();
         assert!((910..=1090).contains(&dropped), "{dropped}");
-        let doubled = numbers(&first, |fate| fate.doubled).len();
-        assert!((435..=565).contains(&doubled), "{doubled}");
+        let duplicated = packet_numbers(&first, |decision| decision.is_duplicated).len();
+        assert!((435..=565).contains(&duplicated), "{duplicated}");
     }
 
     #[test]
     fn another_rule_does_not_change_the_first() {
-        let of = |text| numbers(&fates(text, Direction::Forth, 1000), |fate| fate.dropped);
-        assert_eq!(of("seed 3\ndrop 5%"), of("seed 3\ndrop 5%\nduplicate 50%"));
+        let dropped_of = |text| {
+            packet_numbers(&decisions(text, LinkDirection::Forth, 1000), |decision| {
+                decision.is_dropped
+            })
+        };
+        assert_eq!(
+            dropped_of("seed 3\ndrop 5%"),
+            dropped_of("seed 3\ndrop 5%\nduplicate 50%")
+        );
     }
 
     #[test]
-    fn delays() {
-        let dues = |text| -> Vec<u64> {
-            let fates = fates(text, Direction::Forth, 1000);
-            fates.iter().map(|fate| fate.due_ns).collect()
+    fn delays_keep_the_order() {
+        let due_times = |text| -> Vec<u64> {
+            let decisions = decisions(text, LinkDirection::Forth, 1000);
+            decisions.iter().map(|decision| decision.due_ns).collect()
         };
-        assert_eq!(dues("delay 2ms\ndelay 9ms")[..2], [2_001_000, 2_002_000]);
-        assert_eq!(dues("drop every 2")[..3], [1000, 2000, 3000]);
+        assert_eq!(
+            due_times("delay 2ms\ndelay 9ms")[..2],
+            [2_001_000, 2_002_000]
+        );
+        assert_eq!(due_times("drop every 2")[..3], [1000, 2000, 3000]);
         for text in ["delay uniform 5ms 15ms", "delay normal 10ms 3ms"] {
-            let dues = dues(text);
-            assert!(dues.is_sorted(), "{text} keeps the order");
-            assert!(dues[0] >= 1_000_000, "{text}: {}", dues[0]);
+            let due_times = due_times(text);
+            assert!(due_times.is_sorted(), "{text} keeps the order");
+            assert!(due_times[0] >= 1_000_000, "{text}: {}", due_times[0]);
         }
     }
 
     #[test]
     fn only_held_packets_are_overtaken() {
-        let fates = fates("delay 1us\nreorder packets 2 by 5us", Direction::Back, 4);
-        let dues: Vec<u64> = fates.iter().map(|fate| fate.due_ns).collect();
-        assert_eq!(dues, [2000, 8000, 4000, 5000]);
-        assert_eq!(numbers(&fates, |fate| fate.held), [2]);
+        let decisions = decisions(
+            "delay 1us\nreorder packets 2 by 5us",
+            LinkDirection::Back,
+            4,
+        );
+        let due_times: Vec<u64> = decisions.iter().map(|decision| decision.due_ns).collect();
+        assert_eq!(due_times, [2000, 8000, 4000, 5000]);
+        assert_eq!(packet_numbers(&decisions, |decision| decision.is_held), [2]);
     }
 
     #[test]
-    fn what_is_no_schedule() {
-        for (text, why) in [
+    fn invalid_schedules() {
+        for (text, reason) in [
             (
                 "delay 10",
-                "'10' is no time such as 10ms or 1.5s, of an hour at most",
+                "invalid time '10'; examples are 10ms and 1.5s, the maximum is 1 h",
             ),
             (
                 "delay 2h",
-                "'2h' is no time such as 10ms or 1.5s, of an hour at most",
+                "invalid time '2h'; examples are 10ms and 1.5s, the maximum is 1 h",
             ),
             (
                 "delay uniform 2ms 1ms",
-                "the lowest delay is above the highest",
+                "the lowest delay is greater than the highest",
             ),
-            ("drop every 0", "every '0' is no packet"),
+            ("drop every 0", "invalid interval 'every 0'"),
             (
                 "drop packets 5-3",
-                "'5-3' is no packet's number from 1 on, and no FIRST-LAST",
+                "invalid packet number or range '5-3'; numbers start at 1",
             ),
             (
                 "drop packets 0",
-                "'0' is no packet's number from 1 on, and no FIRST-LAST",
+                "invalid packet number or range '0'; numbers start at 1",
             ),
-            ("drop 101%", "'101%' is no share such as 0.1%"),
-            ("drop random 0.1", "'0.1' is no share such as 0.1%"),
+            ("drop 101%", "invalid percentage '101%'; an example is 0.1%"),
             (
-                "drop",
-                "which ones? every N, packets LIST or random PERCENT%",
+                "drop random 0.1",
+                "invalid percentage '0.1'; an example is 0.1%",
             ),
-            ("reorder every 2", "reorder WHICH by TIME"),
-            ("forth corrupt 1%", "no delay, drop, duplicate or reorder"),
-            ("seed x", "'x' is no number"),
+            ("drop", "expected every N, packets LIST or random PERCENT%"),
+            ("reorder every 2", "expected: reorder WHICH by TIME"),
+            (
+                "forth corrupt 1%",
+                "expected delay, drop, duplicate or reorder",
+            ),
+            ("seed x", "invalid number 'x'"),
         ] {
-            let error = Schedule::parse(&format!("delay 1ms\n{text}\n")).unwrap_err();
-            assert_eq!((error.line.as_str(), error.why.as_str()), (text, why));
+            let error = ImpairmentSchedule::parse(&format!("delay 1ms\n{text}\n")).unwrap_err();
+            assert_eq!((error.line.as_str(), error.reason.as_str()), (text, reason));
         }
     }
 
     #[test]
-    fn packets_that_are_none() {
-        let mut course = Schedule::parse("udp drop every 1")
+    fn malformed_packets_match_no_protocol() {
+        let mut impairer = ImpairmentSchedule::parse("udp drop every 1")
             .unwrap()
-            .course(Direction::Forth);
+            .impairer(LinkDirection::Forth);
         for packet in [&[][..], &[0x45], &[0x65; 3], &[0; 40]] {
-            assert!(!course.fate(packet, 0).dropped);
+            assert!(!impairer.decide(packet, 0).is_dropped);
         }
     }
 }

@@ -1,5 +1,6 @@
-//! Real packets through a real network: what the receiver counts is what the schedule says and what
-//! the log says. Needs root, iproute2 and ethtool; see `testkit::trial` for where they are missing.
+//! Tests with real packets through a test network: the counts of the receiver must match the
+//! schedule and the log. They need root, iproute2 and ethtool; `testkit::test_case` skips them
+//! elsewhere.
 
 use std::collections::HashMap;
 use std::io;
@@ -9,70 +10,97 @@ use std::process::{Command, ExitCode, Stdio};
 use std::thread;
 use std::time::Duration;
 
-use lab::{CLIENT, Journal, Link, Network, SERVER, Schedule, Stop};
-use testkit::Need::{Namespaces, Path as Device, Program};
-use testkit::{Finished, Trial, eventually, run_suites, trial};
+use lab::{
+    CLIENT_ADDRESS, ForwarderStop, ImpairmentSchedule, LinkOptions, PacketSums, SERVER_ADDRESS,
+    TestNetwork,
+};
+use testkit::Requirement::{Namespaces, Path as Device, Program};
+use testkit::{ProcessOutput, TestCase, run_suites, test_case, wait_until};
 
-/// Datagrams a test: as many of this size fit into a socket's buffer with the kernel's defaults, so
-/// that none is lost however late the receiver comes.
+/// Datagrams per test. A socket buffer of default size holds all of them, so that a late receiver
+/// loses none.
 const DATAGRAMS: u32 = 200;
 
-/// What a busy machine may take for anything here.
-const PATIENCE: Duration = Duration::from_secs(20);
+/// The time limit of each operation, sufficient for a busy machine.
+const TIMEOUT: Duration = Duration::from_secs(20);
 
 fn main() -> ExitCode {
-    let needs = &[
+    let requirements = &[
         Namespaces,
         Program("ethtool"),
         Program("tc"),
         Device("/dev/net/tun"),
     ];
-    let trials = vec![
-        trial("counts_are_the_schedules", needs, counts_are_the_schedules),
-        trial("back_is_not_forth", needs, back_is_not_forth),
-        trial("delays_are_added", needs, delays_are_added),
-        trial("the_log_has_every_packet", needs, the_log_has_every_packet),
-        trial("a_command_between_hosts", needs, a_command_between_hosts),
-        trial("rates_and_ipv6", needs, rates_and_ipv6),
-        trial("servers_end_with_it", needs, servers_end_with_it),
-        trial("nothing_is_left", needs, nothing_is_left),
+    let tests = vec![
+        test_case(
+            "counts_match_the_schedule",
+            requirements,
+            counts_match_the_schedule,
+        ),
+        test_case(
+            "back_rules_do_not_affect_forth_packets",
+            requirements,
+            back_rules_do_not_affect_forth_packets,
+        ),
+        test_case("delays_are_added", requirements, delays_are_added),
+        test_case(
+            "the_log_has_every_packet",
+            requirements,
+            the_log_has_every_packet,
+        ),
+        test_case(
+            "a_command_between_hosts",
+            requirements,
+            a_command_between_hosts,
+        ),
+        test_case("rates_and_ipv6", requirements, rates_and_ipv6),
+        test_case(
+            "servers_end_with_the_lab",
+            requirements,
+            servers_end_with_the_lab,
+        ),
+        test_case(
+            "killed_lab_leaves_no_process",
+            requirements,
+            killed_lab_leaves_no_process,
+        ),
     ];
-    // They compare rates and delays.
-    let trials = trials.into_iter().map(Trial::quiet).collect();
-    run_suites(vec![("netns", trials)])
+    // The tests compare rates and delays, so each one runs alone.
+    let tests = tests.into_iter().map(TestCase::run_alone).collect();
+    run_suites(vec![("netns", tests)])
 }
 
-fn counts_are_the_schedules() {
+fn counts_match_the_schedule() {
     let schedule = "delay 2ms\nforth udp drop every 10\nforth udp duplicate every 7\nforth udp reorder every 9 by 100ms";
-    // 20 of 200 dropped; 28 are a 7th, of which 2 (70 and 140) are dropped as well.
-    let (arrived, doubled) = (DATAGRAMS - 20, 26);
-    let (seen, journal) = exchange(schedule, arrived + doubled, None);
+    // 20 of 200 are dropped. 28 are a multiple of 7; 2 of these (70 and 140) are dropped as well.
+    let (arrived, duplicated) = (DATAGRAMS - 20, 26);
+    let (received, sums) = send_datagrams(schedule, arrived + duplicated, None);
     let dropped: Vec<u32> = (1..=DATAGRAMS)
-        .filter(|number| !seen.contains(number))
+        .filter(|number| !received.contains(number))
         .collect();
     assert_eq!(
         dropped,
         (1..=20).map(|tenth| tenth * 10).collect::<Vec<_>>()
     );
     let mut times: HashMap<u32, u32> = HashMap::new();
-    for number in &seen {
+    for number in &received {
         *times.entry(*number).or_default() += 1;
     }
     assert_eq!(
         times.values().filter(|times| **times == 2).count() as u32,
-        doubled
+        duplicated
     );
 
-    let sums = &journal.forth;
-    assert_eq!((sums.dropped, sums.copies), (20, u64::from(doubled)));
-    assert_eq!(sums.departed, u64::from(arrived + doubled));
-    // 22 are a 9th, of which 2 (90 and 180) are dropped.
+    let sums = &sums.forth;
+    assert_eq!((sums.dropped, sums.copies), (20, u64::from(duplicated)));
+    assert_eq!(sums.departed, u64::from(arrived + duplicated));
+    // 22 are a multiple of 9; 2 of these (90 and 180) are dropped.
     assert_eq!(sums.held, 20);
-    // By RFC 4737 each time that a smaller number comes than one that was there; a held packet's
-    // copy comes late too, but is no packet of its own.
+    // By RFC 4737, a packet is reordered if its number is smaller than a previous one. The copy of
+    // a held packet is late too, but does not count.
     let mut largest = 0;
     let mut reordered = Vec::new();
-    for number in seen {
+    for number in received {
         if number < largest {
             reordered.push(number);
         }
@@ -83,44 +111,51 @@ fn counts_are_the_schedules() {
     assert!(sums.reordered > 0, "nothing was overtaken within 100 ms");
 }
 
-fn back_is_not_forth() {
-    let (seen, journal) = exchange("back drop every 1\nback duplicate every 1", DATAGRAMS, None);
-    assert_eq!(seen, (1..=DATAGRAMS).collect::<Vec<_>>());
-    assert_eq!((journal.forth.dropped, journal.forth.copies), (0, 0));
-    assert_eq!(journal.forth.departed, u64::from(DATAGRAMS));
+fn back_rules_do_not_affect_forth_packets() {
+    let (received, sums) =
+        send_datagrams("back drop every 1\nback duplicate every 1", DATAGRAMS, None);
+    assert_eq!(received, (1..=DATAGRAMS).collect::<Vec<_>>());
+    assert_eq!((sums.forth.dropped, sums.forth.copies), (0, 0));
+    assert_eq!(sums.forth.departed, u64::from(DATAGRAMS));
 }
 
 fn delays_are_added() {
-    let (_, journal) = exchange("forth delay 30ms", DATAGRAMS, None);
-    let added = journal.forth.added.summary().expect("packets have left");
-    assert!(added.min_ns >= 30_000_000, "{added:?}");
-    let late = journal.forth.lateness.summary().expect("packets have left");
-    // The one is the other less what was due: to within a bucket and its rounding.
+    let (_, sums) = send_datagrams("forth delay 30ms", DATAGRAMS, None);
+    let added_delay = sums.forth.added_delay.summary().expect("packets have left");
+    assert!(added_delay.min_ns >= 30_000_000, "{added_delay:?}");
+    let lateness = sums.forth.lateness.summary().expect("packets have left");
+    // The lateness is the added delay minus the due delay, up to the resolution of a histogram.
     assert!(
-        added.mean_ns - 30e6 - late.mean_ns < 1.0,
-        "{added:?}, {late:?}"
+        added_delay.mean_ns - 30e6 - lateness.mean_ns < 1.0,
+        "{added_delay:?}, {lateness:?}"
     );
 }
 
 fn the_log_has_every_packet() {
-    let log = tempfile::NamedTempFile::new().expect("a place for files");
+    let log = tempfile::NamedTempFile::new().expect("temporary files can be created");
     let schedule = "seed 5\nudp drop 20%\nudp duplicate 20%\ndelay uniform 0s 2ms";
-    // What the seed decides, it decides beforehand.
-    let mut course = Schedule::parse(schedule)
-        .expect("a schedule")
-        .course(lab::Direction::Forth);
+    // The seed determines all decisions in advance.
+    let mut impairer = ImpairmentSchedule::parse(schedule)
+        .expect("the schedule is valid")
+        .impairer(lab::LinkDirection::Forth);
     let mut packet = [0; 28];
     (packet[0], packet[9]) = (0x45, 17);
-    let fates: Vec<_> = (0..DATAGRAMS).map(|_| course.fate(&packet, 0)).collect();
-    let dropped: Vec<u32> = numbers(fates.iter().map(|fate| fate.dropped));
-    let copies: Vec<u32> = numbers(fates.iter().map(|fate| fate.doubled && !fate.dropped));
+    let decisions: Vec<_> = (0..DATAGRAMS)
+        .map(|_| impairer.decide(&packet, 0))
+        .collect();
+    let dropped: Vec<u32> = true_positions(decisions.iter().map(|decision| decision.is_dropped));
+    let copies: Vec<u32> = true_positions(
+        decisions
+            .iter()
+            .map(|decision| decision.is_duplicated && !decision.is_dropped),
+    );
 
     let expected = DATAGRAMS - dropped.len() as u32 + copies.len() as u32;
-    let (seen, journal) = exchange(schedule, expected, Some(log.path()));
-    assert_eq!(seen.len() as u32, expected);
-    let text = std::fs::read_to_string(log.path()).expect("it was written");
+    let (received, sums) = send_datagrams(schedule, expected, Some(log.path()));
+    assert_eq!(received.len() as u32, expected);
+    let text = std::fs::read_to_string(log.path()).expect("the log exists");
     let rows: Vec<Vec<&str>> = text.lines().map(|line| line.split(',').collect()).collect();
-    let of = |verdict: &str| {
+    let numbers_with_verdict = |verdict: &str| {
         let rows = rows
             .iter()
             .filter(|row| row[0] == "forth" && row[7] == verdict);
@@ -128,17 +163,17 @@ fn the_log_has_every_packet() {
         numbers.sort_unstable();
         numbers
     };
-    assert_eq!(of("dropped"), dropped);
-    assert_eq!(of("copy"), copies);
+    assert_eq!(numbers_with_verdict("dropped"), dropped);
+    assert_eq!(numbers_with_verdict("copy"), copies);
     assert_eq!(
-        of("sent").len() as u64,
-        journal.forth.departed - journal.forth.copies
+        numbers_with_verdict("sent").len() as u64,
+        sums.forth.departed - sums.forth.copies
     );
     for row in rows.iter().skip(1).filter(|row| row[7] == "sent") {
         let [arrival, due, departure] =
             [4, 5, 6].map(|column| row[column].parse::<u64>().expect("ns"));
         assert!(arrival <= due && due <= departure, "{row:?}");
-        // IPv4 and UDP headers and four bytes.
+        // IPv4 and UDP headers, and four bytes of payload.
         assert_eq!((row[2], row[3]), ("17", "32"));
     }
 }
@@ -151,12 +186,12 @@ fn a_command_between_hosts() {
         let finished = netns(link, &["sh", "-c", script]);
         assert_eq!(
             finished.stdout,
-            format!("{CLIENT} {SERVER}\n1\n0\n{SERVER}\n"),
+            format!("{CLIENT_ADDRESS} {SERVER_ADDRESS}\n1\n0\n{SERVER_ADDRESS}\n"),
             "{finished:?}"
         );
         assert_eq!(finished.code, Some(7), "{finished:?}");
     }
-    for (link, words, code) in [
+    for (link, command, code) in [
         (
             &["--quiet", "--loss", "every 2"][..],
             &["sh", "-c", "kill -TERM $$"][..],
@@ -166,7 +201,7 @@ fn a_command_between_hosts() {
         (&["--loss", "often"], &["true"], 125),
         (&["--netserver", "/bin/false"], &["true"], 125),
     ] {
-        let finished = netns(link, words);
+        let finished = netns(link, command);
         assert_eq!(finished.code, Some(code), "{link:?}: {finished:?}");
         assert!(
             finished.stderr.lines().count() <= 1,
@@ -188,20 +223,20 @@ fn rates_and_ipv6() {
     }
 }
 
-/// A server that is not the first process of its command line also ends with the lab.
-fn servers_end_with_it() {
+/// The lab also stops servers that are not the first process of their command line.
+fn servers_end_with_the_lab() {
     let serve = "sleep 100 & echo $! >&2; exec sleep 100";
     let finished = netns(&["--serve", serve], &["sleep", "0.5"]);
     let pid = finished.stderr.trim();
     assert!(pid.parse::<u32>().is_ok(), "{finished:?}");
-    // Its new parent may take a moment to collect it.
+    // The new parent may take a moment to reap it.
     let path = format!("/proc/{pid}");
-    assert!(eventually(Duration::from_secs(5), || !Path::new(&path).exists()));
+    assert!(wait_until(Duration::from_secs(5), || !Path::new(&path).exists()));
 }
 
-/// Killed without a chance to clean up, it takes its command along, and with the last process and
-/// descriptor the kernel takes the namespaces.
-fn nothing_is_left() {
+/// The command ends if the lab is killed without cleaning up. The kernel removes the namespaces
+/// with their last process and descriptor.
+fn killed_lab_leaves_no_process() {
     let mut child = Command::new(env!("CARGO_BIN_EXE_linerate-lab"))
         .args([
             "netns",
@@ -215,80 +250,83 @@ fn nothing_is_left() {
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .spawn()
-        .expect("it starts");
+        .expect("the lab starts");
     let mut line = String::new();
-    let mut output = io::BufReader::new(child.stdout.take().expect("a pipe"));
-    io::BufRead::read_line(&mut output, &mut line).expect("it prints a number");
+    let mut output = io::BufReader::new(child.stdout.take().expect("stdout is a pipe"));
+    io::BufRead::read_line(&mut output, &mut line).expect("the command prints its process number");
     let command = format!("/proc/{}", line.trim());
     assert!(Path::new(&command).exists());
-    child.kill().expect("it runs");
-    child.wait().expect("it is ours");
-    assert!(eventually(PATIENCE, || !Path::new(&command).exists()));
-    let named = Command::new("ip")
+    child.kill().expect("the lab is running");
+    child.wait().expect("the lab is a child process");
+    assert!(wait_until(TIMEOUT, || !Path::new(&command).exists()));
+    let namespaces = Command::new("ip")
         .args(["netns", "list"])
         .output()
-        .expect("iproute2");
-    let named = String::from_utf8_lossy(&named.stdout);
-    let ours = format!("testkit-{}-", child.id());
-    assert!(!named.contains(&ours), "{named}");
+        .expect("iproute2 is installed");
+    let namespaces = String::from_utf8_lossy(&namespaces.stdout);
+    let prefix = format!("testkit-{}-", child.id());
+    assert!(!namespaces.contains(&prefix), "{namespaces}");
 }
 
-/// Sends numbered datagrams from client to server over an impaired network; the numbers in the order
-/// of their arrival, until `expected` came and a while longer, and the journal.
-fn exchange(schedule: &str, expected: u32, log: Option<&Path>) -> (Vec<u32>, Journal) {
-    let link = Link {
-        schedule: Some(Schedule::parse(schedule).expect("a schedule")),
-        limit: 10_000,
-        ..Link::default()
+/// Sends numbered datagrams from client to server over an impaired network. Returns the received
+/// numbers in order of arrival, and the totals. Receives `expected` datagrams and waits 200 ms for
+/// more.
+fn send_datagrams(schedule: &str, expected: u32, log: Option<&Path>) -> (Vec<u32>, PacketSums) {
+    let link = LinkOptions {
+        schedule: Some(ImpairmentSchedule::parse(schedule).expect("the schedule is valid")),
+        queue_limit: 10_000,
+        ..LinkOptions::default()
     };
-    let network = Network::new(&link).expect("root may");
-    let stop = Stop::new().expect("a descriptor");
+    let network = TestNetwork::new(&link).expect("root can create networks");
+    let stop = ForwarderStop::new().expect("an eventfd can be created");
     thread::scope(|scope| {
         let forwarder = scope.spawn(|| network.forward(&stop, log));
-        let seen = send_and_receive(&network, expected);
-        stop.pull().expect("it is open");
-        let journal = forwarder.join().expect("it does not panic");
-        (seen, journal.expect("devices work"))
+        let received = send_and_receive(&network, expected);
+        stop.trigger().expect("the eventfd is open");
+        let sums = forwarder.join().expect("the forwarder does not panic");
+        (received, sums.expect("the forwarder succeeds"))
     })
 }
 
-fn send_and_receive(network: &Network, expected: u32) -> Vec<u32> {
+fn send_and_receive(network: &TestNetwork, expected: u32) -> Vec<u32> {
     let bind = |address: &str| UdpSocket::bind((address, 0)).expect("the host has the address");
-    let receiver = network.server.enter(|| bind(SERVER));
-    let sender = network.client.enter(|| bind(CLIENT));
-    let to = receiver.local_addr().expect("it is bound");
+    let receiver = network.server.enter(|| bind(SERVER_ADDRESS));
+    let sender = network.client.enter(|| bind(CLIENT_ADDRESS));
+    let to = receiver.local_addr().expect("the socket is bound");
     for number in 1..=DATAGRAMS {
         sender
             .send_to(&number.to_be_bytes(), to)
             .expect("there is a route");
     }
-    let mut seen = Vec::new();
-    let next = |patience| {
-        receiver.set_read_timeout(Some(patience)).expect("not zero");
+    let mut numbers = Vec::new();
+    let next = |timeout| {
+        receiver
+            .set_read_timeout(Some(timeout))
+            .expect("the timeout is not zero");
         let mut number = [0; 4];
         let length = receiver.recv(&mut number).ok()?;
         assert_eq!(length, number.len());
         Some(u32::from_be_bytes(number))
     };
-    while (seen.len() as u32) < expected {
-        let patience = PATIENCE;
-        seen.push(next(patience).unwrap_or_else(|| panic!("after {seen:?} nothing comes")));
+    while (numbers.len() as u32) < expected {
+        let timeout = TIMEOUT;
+        numbers.push(next(timeout).unwrap_or_else(|| panic!("no datagram after {numbers:?}")));
     }
-    // More would be wrong; what the schedule holds back would be here by now.
+    // No more may follow; held packets have arrived by now.
     assert_eq!(next(Duration::from_millis(200)), None);
-    seen
+    numbers
 }
 
-fn netns(link: &[&str], words: &[&str]) -> Finished {
+fn netns(link: &[&str], words: &[&str]) -> ProcessOutput {
     let mut command = Command::new(env!("CARGO_BIN_EXE_linerate-lab"));
     command.arg("netns").args(link).arg("--").args(words);
-    testkit::run(command, PATIENCE).expect("it ends")
+    testkit::run(command, TIMEOUT).expect("the lab exits in time")
 }
 
-/// The positions, from 1, of what is true.
-fn numbers(are: impl Iterator<Item = bool>) -> Vec<u32> {
+/// Returns the positions, from 1, of true values.
+fn true_positions(values: impl Iterator<Item = bool>) -> Vec<u32> {
     (1..)
-        .zip(are)
+        .zip(values)
         .filter_map(|(number, is)| is.then_some(number))
         .collect()
 }

@@ -1,5 +1,5 @@
-//! linerate's own command line. The dialects have theirs; here are only their names and where to
-//! find their help.
+//! linerate's own command line: its commands, and the names of the dialects as subcommands.
+//! Each dialect parses its own arguments.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -10,10 +10,10 @@ use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use crate::names::{PROGRAMS, Program};
 use crate::{histogram, links, manual, run, serve};
 
-/// Measures networks: throughput, latency and loss between two hosts, and what they cost in CPU time.
+/// Measures throughput, latency and loss between two hosts, and their CPU cost.
 ///
-/// It speaks the protocols and the command lines of other tools, as subcommands or called by their
-/// names through links.
+/// linerate has the protocols and the command lines of other tools: as subcommands, and under their
+/// names through symbolic links.
 #[derive(Parser)]
 #[command(name = "linerate", version, disable_help_subcommand = false)]
 struct CommandLine {
@@ -23,35 +23,36 @@ struct CommandLine {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Measure a path, or without HOST this machine, and explain it
+    /// Measure the path to HOST, or this machine without HOST, and explain the result
     Run(run::Args),
     /// Serve the clients of all dialects in one process
     Serve(Box<serve::Args>),
     /// Show the tests that `linerate serve` is running
     Status(serve::status::Args),
-    /// Add up the times in histogram logs, of several hosts or runs
+    /// Merge histogram logs of several hosts or runs
     Histogram(histogram::Args),
-    /// Make a symbolic link to this program for each dialect's name
+    /// Create a symbolic link to this program for each dialect's name
     Links {
-        /// Where; what is there already and is no such link stays, and nothing is made
+        /// Directory for the links; if it has another file of such a name, no link is created
         #[arg(value_name = "DIR")]
         directory: PathBuf,
     },
     /// Write the manual pages of this program and of its dialects
     Man {
-        /// Where; the directory is made if it is missing, and pages of these names are replaced
+        /// Directory for the pages; it is created if missing, and existing pages are replaced
         #[arg(value_name = "DIR")]
         directory: PathBuf,
     },
 }
 
-/// Runs what `words`, those after the program's name, ask for. Without any it is the short help.
-pub(crate) fn run(words: &[OsString]) -> ExitCode {
+/// Runs the command in `args`, which exclude the program name. Without arguments, prints the short
+/// help.
+pub(crate) fn run(args: &[OsString]) -> ExitCode {
     let help = [OsString::from("-h")];
-    let words = if words.is_empty() { &help[..] } else { words };
+    let args = if args.is_empty() { &help[..] } else { args };
     let program = OsString::from("linerate");
-    let parsed = whole()
-        .try_get_matches_from(std::iter::once(&program).chain(words))
+    let parsed = command_with_dialects()
+        .try_get_matches_from(std::iter::once(&program).chain(args))
         .and_then(|matches| CommandLine::from_arg_matches(&matches));
     match parsed {
         Ok(CommandLine {
@@ -72,36 +73,37 @@ pub(crate) fn run(words: &[OsString]) -> ExitCode {
         Ok(CommandLine {
             command: Command::Man { directory },
         }) => {
-            let mut command_line = whole();
+            let mut command_line = command_with_dialects();
             command_line.build();
             manual::run(&directory, &command_line)
         }
         Err(exit) => {
-            // A reader that has had enough is no failure.
+            // A closed pipe is not an error.
             let _ = exit.print();
             ExitCode::from(u8::try_from(exit.exit_code()).unwrap_or(2))
         }
     }
 }
 
-/// The command line with its dialects.
-fn whole() -> clap::Command {
+/// Returns the command line with a subcommand per dialect.
+fn command_with_dialects() -> clap::Command {
     PROGRAMS
         .iter()
-        .map(dialect)
+        .map(dialect_command)
         .fold(CommandLine::command(), clap::Command::subcommand)
 }
 
-/// A dialect's place in the help. Its words never come here: see `main`.
-fn dialect(program: &Program) -> clap::Command {
+/// Returns a subcommand that lists the dialect in the help. clap never parses the arguments of a
+/// dialect, because `main` runs the dialect first.
+fn dialect_command(program: &Program) -> clap::Command {
     clap::Command::new(program.name)
         .about(program.about)
         .after_help(format!(
-            "The words are {0}'s own, and its help is its own: linerate {0} -h",
+            "{0} parses its own arguments. For its help, run: linerate {0} -h",
             program.name
         ))
         .disable_help_flag(true)
-        .arg(clap::Arg::new("WORDS").num_args(0..).trailing_var_arg(true))
+        .arg(clap::Arg::new("ARGS").num_args(0..).trailing_var_arg(true))
 }
 
 #[cfg(test)]
@@ -109,7 +111,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_command_line_is_sound() {
-        whole().debug_assert();
+    fn the_command_line_is_consistent() {
+        command_with_dialects().debug_assert();
     }
 }

@@ -1,102 +1,107 @@
-//! What every command does with a report beside its own text: the JSON document and the HTML page.
+//! The JSON document and the HTML page that each client can write in addition to its text output.
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use model::{Outcome, Plan, Warning};
-use report::{Peer, Report, Tested};
-use sys::{Address, WholeFile};
+use report::{PeerInfo, Report, TestReport};
+use sys::{Address, OutputFile};
 
-/// The documents that a client's options ask for.
+/// The documents that a client's options request.
 pub(crate) struct Documents<'a> {
     json: Option<&'a Path>,
     page: Option<Page>,
 }
 
 impl<'a> Documents<'a> {
-    /// Opens the page before anything is measured. `-` as the path of `json` is standard output.
-    pub(crate) fn begin(json: Option<&'a Path>, html: Option<&Path>) -> Result<Self, String> {
-        let page = html.map(Page::begin).transpose()?;
+    /// Opens the page file, so that an error occurs before the test. A `json` path of `-` means
+    /// standard output.
+    pub(crate) fn open(json: Option<&'a Path>, html: Option<&Path>) -> Result<Self, String> {
+        let page = html.map(Page::open).transpose()?;
         Ok(Self { json, page })
     }
 
-    /// Whether a document stands in the place of all text.
-    pub(crate) fn take_stdout(&self) -> bool {
+    /// Returns whether the JSON document goes to standard output instead of the text.
+    pub(crate) fn is_json_on_stdout(&self) -> bool {
         self.json == Some(Path::new("-"))
     }
 
-    /// Writes what is asked for.
+    /// Writes the requested documents.
     pub(crate) fn write(self, report: &Report) -> Result<(), String> {
         match self.json {
-            // A reader that has had enough is no failure.
-            Some(_) if self.take_stdout() => {
+            // A closed pipe is not an error.
+            Some(_) if self.is_json_on_stdout() => {
                 let _ = io::stdout().write_all(report::json(report).as_bytes());
             }
-            Some(path) => WholeFile::begin(path)
+            Some(path) => OutputFile::begin(path)
                 .and_then(|file| file.write(report::json(report).as_bytes()))
-                .map_err(|error| unwritten(path, &error))?,
+                .map_err(|error| write_error(path, &error))?,
             None => {}
         }
         self.page.map_or(Ok(()), |page| page.write(report))
     }
 }
 
-/// The report of one test: what was measured, or else what was planned.
-pub(crate) fn of_one_test(
-    typed: &str,
-    peer: Peer,
-    measured: Result<Outcome, Plan>,
+/// Returns the report of one test. It contains the plan if there is no outcome.
+pub(crate) fn single_test_report(
+    command_line: &str,
+    peer: PeerInfo,
+    outcome_or_plan: Result<Outcome, Plan>,
     error: Option<String>,
     interrupted: bool,
 ) -> Report {
-    let started = (measured.as_ref()).map_or_else(|_| SystemTime::now(), |outcome| outcome.started);
-    let test = measured.map_or_else(Tested::of, Tested::of_run);
+    let started =
+        (outcome_or_plan.as_ref()).map_or_else(|_| SystemTime::now(), |outcome| outcome.started);
+    let test = outcome_or_plan.map_or_else(TestReport::new, TestReport::from_run);
     Report {
-        command_line: typed.to_owned(),
+        command_line: command_line.to_owned(),
         interrupted,
-        tests: vec![Tested { error, ..test }],
-        ..Report::of(peer, started)
+        tests: vec![TestReport { error, ..test }],
+        ..Report::new(peer, started)
     }
 }
 
-/// Adds the doubts about a test with a peer at this address to its outcome, and prints them; returns the exit code for
-/// them.
-pub(crate) fn doubt(
-    program: &str,
+/// Adds the warnings about a test to its outcome and prints them. Returns the exit code for the
+/// warnings.
+pub(crate) fn add_and_print_warnings(
+    program_name: &str,
     outcome: &mut Outcome,
     peer: Option<&Address>,
     is_strict: bool,
 ) -> u8 {
-    let is_own = peer.and_then(Address::ip).is_some_and(sys::facts::is_own);
-    let doubts = outcome.doubts();
+    let is_local = peer
+        .and_then(Address::ip)
+        .is_some_and(sys::facts::is_local_address);
+    let derived = outcome.derive_warnings();
     (outcome.warnings).extend(
-        is_own
+        is_local
             .then_some(Warning::SameHost)
             .into_iter()
-            .chain(doubts),
+            .chain(derived),
     );
-    sys::report_doubts(program, &outcome.warnings, is_strict)
+    sys::report_warnings(program_name, &outcome.warnings, is_strict)
 }
 
-/// A page that is to be written when the report is there.
+/// An HTML page or SVG picture whose file is open before the report exists.
 pub(crate) struct Page {
     path: PathBuf,
-    file: WholeFile,
-    made: fn(&Report) -> String,
+    file: OutputFile,
+    render: fn(&Report) -> String,
 }
 
 impl Page {
-    /// Opens the file before anything is measured; an error is one line.
-    pub(crate) fn begin(path: &Path) -> Result<Self, String> {
-        Self::of(path, report::html)
+    /// Opens the file of an HTML page. The error is one line.
+    pub(crate) fn open(path: &Path) -> Result<Self, String> {
+        Self::with_renderer(path, report::html)
     }
 
-    /// The same of a page with plots only, or of a picture if the file's name ends in `.svg`.
+    /// Opens the file of a page that contains only plots. If the file name ends in `.svg`, the file
+    /// is a picture.
     #[cfg(feature = "udpmon")]
-    pub(crate) fn of_plots(path: &Path) -> Result<Self, String> {
+    pub(crate) fn open_plots(path: &Path) -> Result<Self, String> {
         let is_picture = path.extension().is_some_and(|end| end == "svg");
-        Self::of(
+        Self::with_renderer(
             path,
             if is_picture {
                 report::plots_svg
@@ -106,28 +111,33 @@ impl Page {
         )
     }
 
-    fn of(path: &Path, made: fn(&Report) -> String) -> Result<Self, String> {
-        let file = WholeFile::begin(path).map_err(|error| unwritten(path, &error))?;
+    fn with_renderer(path: &Path, render: fn(&Report) -> String) -> Result<Self, String> {
+        let file = OutputFile::begin(path).map_err(|error| write_error(path, &error))?;
         let path = path.to_owned();
-        Ok(Self { path, file, made })
+        Ok(Self { path, file, render })
     }
 
-    /// Writes the report's page.
+    /// Renders the report and writes the file.
     pub(crate) fn write(self, report: &Report) -> Result<(), String> {
-        let Self { path, file, made } = self;
+        let Self {
+            path,
+            file,
+            render: made,
+        } = self;
         let written = file.write(made(report).as_bytes());
-        written.map_err(|error| unwritten(&path, &error))
+        written.map_err(|error| write_error(&path, &error))
     }
 }
 
-fn unwritten(path: &Path, error: &std::io::Error) -> String {
+fn write_error(path: &Path, error: &std::io::Error) -> String {
     format!("cannot write {}: {}", path.display(), sys::describe(error))
 }
 
-/// What a server that speaks netperf's protocol is; `None` if it answered no test.
+/// Returns the program of a server of the netperf protocol: `linerate` or `netserver`. Returns
+/// `None` if the server answered no test.
 #[cfg(feature = "netperf")]
-pub(crate) fn kind_of_netserver(report: &Report) -> Option<&'static str> {
-    let program = report.first_of(|run| run.there.as_ref(), |side| side.program.as_ref());
+pub(crate) fn netserver_kind(report: &Report) -> Option<&'static str> {
+    let program = report.find_in_sides(|run| run.remote.as_ref(), |side| side.program.as_ref());
     let answered = report.tests.iter().any(|test| !test.runs.is_empty());
     let kind = if program.is_some() {
         "linerate"

@@ -1,4 +1,4 @@
-//! `linerate histogram FILE…`: histogram logs of any number of hosts and runs, merged.
+//! `linerate histogram FILE…`: merges histogram logs of any number of hosts and runs.
 
 use std::fmt::Write as _;
 use std::io::{self, Read, Write as _};
@@ -8,85 +8,86 @@ use std::process::ExitCode;
 use serde::Serialize;
 use stats::Histogram;
 use stats::log;
-use sys::WholeFile;
+use sys::OutputFile;
 
-/// What `linerate histogram` is told.
+/// Arguments of `linerate histogram`.
 ///
-/// Reads histogram logs, such as --histogram of netperf and of `linerate run` writes and as other tools
-/// write them, and adds up what has the same tag. Values are taken for nanoseconds.
+/// Reads histogram logs and merges the histograms that have the same tag. The option --histogram of
+/// `linerate run` and of netperf writes such logs, as do other tools. Values are in nanoseconds.
 #[derive(clap::Args, Clone, Debug)]
 pub(crate) struct Args {
     /// Histogram logs
     #[arg(required = true)]
     files: Vec<PathBuf>,
 
-    /// Further percentiles, such as 99.99
-    #[arg(short = 'p', long = "percentile", value_name = "PERCENT,...", value_delimiter = ',', value_parser = percent)]
+    /// Additional percentiles, such as 99.99
+    #[arg(short = 'p', long = "percentile", value_name = "PERCENT,...", value_delimiter = ',', value_parser = parse_percentile)]
     percentiles: Vec<f64>,
 
-    /// Print one JSON document in place of the table
+    /// Print a JSON document instead of the table
     #[arg(long)]
     json: bool,
 
-    /// Write the sums as a histogram log
+    /// Write the merged histograms as a histogram log
     #[arg(short = 'o', long, value_name = "FILE")]
     output: Option<PathBuf>,
 }
 
-/// What is always printed.
-const PERCENTILES: [f64; 5] = [50.0, 90.0, 99.0, 99.9, 99.99];
+/// Percentiles that are always printed.
+const DEFAULT_PERCENTILES: [f64; 5] = [50.0, 90.0, 99.0, 99.9, 99.99];
 
-/// No log of ours is longer by far; a file that is none shall not fill the memory.
-const LONGEST: u64 = 256 << 20;
+/// Maximum length of a log in bytes. linerate's own logs are far shorter. The limit keeps other
+/// files from filling the memory.
+const MAX_LOG_BYTES: u64 = 256 << 20;
 
-/// Merges and prints.
+/// Merges the logs and prints the result.
 pub(crate) fn run(args: &Args) -> ExitCode {
-    let printed = merged(&args.files).and_then(|sums| {
+    let result = merge_files(&args.files).and_then(|sums| {
         if let Some(path) = &args.output {
-            let intervals: Vec<_> = sums.iter().map(Sum::interval).collect();
-            let text = log::write(&intervals);
-            let written = WholeFile::begin(path).and_then(|file| file.write(text.as_bytes()));
-            written.map_err(|error| named(path, &error))?;
+            let intervals: Vec<_> = sums.iter().map(MergedHistogram::interval).collect();
+            let text = log::format_log(&intervals);
+            let written = OutputFile::begin(path).and_then(|file| file.write(text.as_bytes()));
+            written.map_err(|error| file_error(path, &error))?;
         }
-        Ok(print(args, &sums))
+        Ok(format_sums(args, &sums))
     });
-    match printed {
+    match result {
         Ok(text) => {
-            // A reader that has had enough is no failure.
+            // A closed pipe is not an error.
             let _ = io::stdout().write_all(text.as_bytes());
             ExitCode::SUCCESS
         }
-        Err(why) => {
-            sys::write_error_line(format_args!("linerate histogram: {why}"));
+        Err(error) => {
+            sys::write_error_line(format_args!("linerate histogram: {error}"));
             ExitCode::FAILURE
         }
     }
 }
 
-/// All histograms of one tag.
-struct Sum {
-    first: log::Interval,
-    /// How many were added up.
+/// The merged histograms of one tag.
+struct MergedHistogram {
+    total: log::LogInterval,
+    /// Number of merged histograms.
     histograms: usize,
 }
 
-impl Sum {
-    fn interval(&self) -> log::Interval {
-        self.first.clone()
+impl MergedHistogram {
+    fn interval(&self) -> log::LogInterval {
+        self.total.clone()
     }
 
     fn tag(&self) -> &str {
-        self.first.tag.as_deref().unwrap_or("")
+        self.total.tag.as_deref().unwrap_or("")
     }
 
     fn times(&self) -> &Histogram {
-        &self.first.times
+        &self.total.times
     }
 
-    fn add(&mut self, other: &log::Interval) {
-        let sum = &mut self.first;
-        let ended = |interval: &log::Interval| interval.started.saturating_add(interval.length);
-        let end = ended(sum).max(ended(other));
+    fn add(&mut self, other: &log::LogInterval) {
+        let sum = &mut self.total;
+        let end_of = |interval: &log::LogInterval| interval.started.saturating_add(interval.length);
+        let end = end_of(sum).max(end_of(other));
         sum.started = sum.started.min(other.started);
         sum.length = end.saturating_sub(sum.started);
         sum.times.merge(&other.times);
@@ -94,20 +95,20 @@ impl Sum {
     }
 }
 
-/// In the order in which the tags come.
-fn merged(files: &[PathBuf]) -> Result<Vec<Sum>, String> {
-    let mut sums: Vec<Sum> = Vec::new();
+/// Merges the histograms per tag, in the order in which the tags first occur.
+fn merge_files(files: &[PathBuf]) -> Result<Vec<MergedHistogram>, String> {
+    let mut sums: Vec<MergedHistogram> = Vec::new();
     for path in files {
-        let text = read(path).map_err(|error| named(path, &error))?;
-        let intervals = log::read(&text).map_err(|error| named(path, &error))?;
+        let text = read_log(path).map_err(|error| file_error(path, &error))?;
+        let intervals = log::parse_log(&text).map_err(|error| file_error(path, &error))?;
         if intervals.is_empty() {
-            return Err(format!("{}: there is no histogram in it", path.display()));
+            return Err(format!("{}: no histograms found", path.display()));
         }
         for interval in intervals {
-            match sums.iter_mut().find(|sum| sum.first.tag == interval.tag) {
+            match sums.iter_mut().find(|sum| sum.total.tag == interval.tag) {
                 Some(sum) => sum.add(&interval),
-                None => sums.push(Sum {
-                    first: interval,
+                None => sums.push(MergedHistogram {
+                    total: interval,
                     histograms: 1,
                 }),
             }
@@ -116,45 +117,45 @@ fn merged(files: &[PathBuf]) -> Result<Vec<Sum>, String> {
     Ok(sums)
 }
 
-fn read(path: &Path) -> io::Result<String> {
+fn read_log(path: &Path) -> io::Result<String> {
     let mut text = String::new();
     let file = std::fs::File::open(path)?;
-    if file.take(LONGEST + 1).read_to_string(&mut text)? as u64 > LONGEST {
+    if file.take(MAX_LOG_BYTES + 1).read_to_string(&mut text)? as u64 > MAX_LOG_BYTES {
         return Err(io::ErrorKind::FileTooLarge.into());
     }
     Ok(text)
 }
 
-fn named(path: &Path, why: &dyn std::fmt::Display) -> String {
-    format!("{}: {}", path.display(), sys::describe(why))
+fn file_error(path: &Path, error: &dyn std::fmt::Display) -> String {
+    format!("{}: {}", path.display(), sys::describe(error))
 }
 
-fn percent(text: &str) -> Result<f64, String> {
+fn parse_percentile(text: &str) -> Result<f64, String> {
     text.parse()
         .ok()
         .filter(|percent| (0.0..=100.0).contains(percent))
-        .ok_or_else(|| "a percentile lies between 0 and 100".to_owned())
+        .ok_or_else(|| "a percentile must be between 0 and 100".to_owned())
 }
 
-fn print(args: &Args, sums: &[Sum]) -> String {
-    let mut percentiles = [&PERCENTILES[..], &args.percentiles].concat();
+fn format_sums(args: &Args, sums: &[MergedHistogram]) -> String {
+    let mut percentiles = [&DEFAULT_PERCENTILES[..], &args.percentiles].concat();
     percentiles.sort_by(f64::total_cmp);
     percentiles.dedup();
     if args.json {
-        return json(sums, &percentiles);
+        return format_json(sums, &percentiles);
     }
     let mut text = String::new();
     for sum in sums {
         if !text.is_empty() {
             text.push('\n');
         }
-        text += &block(sum, &percentiles);
+        text += &format_sum(sum, &percentiles);
     }
     text
 }
 
-/// A line a figure, in microseconds.
-fn block(sum: &Sum, percentiles: &[f64]) -> String {
+/// Formats the figures of one tag: one line per figure, in microseconds.
+fn format_sum(sum: &MergedHistogram, percentiles: &[f64]) -> String {
     let mut text = String::new();
     let name = if sum.tag().is_empty() {
         "untagged"
@@ -182,21 +183,21 @@ fn block(sum: &Sum, percentiles: &[f64]) -> String {
     text
 }
 
-/// The member `schema` of the document.
+/// Value of the `schema` key of the document.
 const SCHEMA: &str = "linerate-histogram/1";
 
 #[derive(Serialize)]
-struct Document<'a> {
+struct HistogramsDocument<'a> {
     schema: &'static str,
     linerate: &'static str,
-    histograms: Vec<SumDocument<'a>>,
+    histograms: Vec<HistogramDocument<'a>>,
 }
 
 #[derive(Serialize)]
-struct SumDocument<'a> {
-    /// `null` where the log has none.
+struct HistogramDocument<'a> {
+    /// `null` if the log has no tag.
     tag: Option<&'a str>,
-    /// How many histograms were added up.
+    /// Number of merged histograms.
     merged: usize,
     count: u64,
     min_ns: Option<u64>,
@@ -212,13 +213,13 @@ struct PercentileDocument {
     time_ns: Option<u64>,
 }
 
-fn json(sums: &[Sum], percentiles: &[f64]) -> String {
+fn format_json(sums: &[MergedHistogram], percentiles: &[f64]) -> String {
     let histograms = sums
         .iter()
         .map(|sum| {
             let summary = sum.times().summary();
-            SumDocument {
-                tag: sum.first.tag.as_deref(),
+            HistogramDocument {
+                tag: sum.total.tag.as_deref(),
                 merged: sum.histograms,
                 count: sum.times().len(),
                 min_ns: summary.map(|summary| summary.min_ns),
@@ -238,12 +239,12 @@ fn json(sums: &[Sum], percentiles: &[f64]) -> String {
             }
         })
         .collect();
-    let document = Document {
+    let document = HistogramsDocument {
         schema: SCHEMA,
         linerate: env!("CARGO_PKG_VERSION"),
         histograms,
     };
-    // A tree of plain values with text keys always has a text.
+    // Serialization of plain values with text keys cannot fail.
     serde_json::to_string_pretty(&document).unwrap_or_default() + "\n"
 }
 
@@ -254,18 +255,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_that_no_clock_has() {
-        let interval = log::Interval {
+    fn times_beyond_the_clock_range() {
+        let interval = log::LogInterval {
             tag: None,
             started: Duration::MAX,
             length: Duration::MAX,
             times: Histogram::default(),
         };
-        let mut sum = Sum {
-            first: interval.clone(),
+        let mut sum = MergedHistogram {
+            total: interval.clone(),
             histograms: 1,
         };
         sum.add(&interval);
-        assert_eq!(sum.first.length, Duration::ZERO);
+        assert_eq!(sum.total.length, Duration::ZERO);
     }
 }

@@ -1,4 +1,4 @@
-//! `linerate links DIR`: a symbolic link to this binary for each of its names.
+//! `linerate links DIR`: creates a symbolic link to this program for each of its names.
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -7,59 +7,60 @@ use std::{env, fmt, fs, os};
 
 use crate::names::PROGRAMS;
 
-/// Makes the links and says on stdout what it made; nothing is made when anything is in the way.
+/// Creates the links and lists them on standard output. Creates none if another file has one of the
+/// names.
 pub(crate) fn run(directory: &Path) -> ExitCode {
     match env::current_exe()
-        .map_err(Refusal::NoProgram)
-        .and_then(|program| link(directory, &program))
+        .map_err(LinkError::UnknownProgramPath)
+        .and_then(|program| create_links(directory, &program))
     {
-        Ok(made) => {
-            // A reader that has had enough is no failure.
-            let _ = io::stdout().write_all(made.as_bytes());
+        Ok(report) => {
+            // A closed pipe is not an error.
+            let _ = io::stdout().write_all(report.as_bytes());
             ExitCode::SUCCESS
         }
-        Err(refusal) => {
-            sys::write_error_line(format_args!("linerate links: {refusal}"));
+        Err(error) => {
+            sys::write_error_line(format_args!("linerate links: {error}"));
             ExitCode::FAILURE
         }
     }
 }
 
-/// Why there are no links.
-enum Refusal {
-    NoProgram(io::Error),
-    NoDirectory(PathBuf, io::Error),
-    InTheWay(PathBuf),
-    NotMade(PathBuf, io::Error),
+/// Reason why the links were not created.
+enum LinkError {
+    UnknownProgramPath(io::Error),
+    UnusableDirectory(PathBuf, io::Error),
+    PathTaken(PathBuf),
+    CannotCreate(PathBuf, io::Error),
 }
 
-fn link(directory: &Path, program: &Path) -> Result<String, Refusal> {
-    let unreadable = |error| Refusal::NoDirectory(directory.to_owned(), error);
-    let is_directory = fs::metadata(directory).map_err(unreadable)?.is_dir();
+fn create_links(directory: &Path, program: &Path) -> Result<String, LinkError> {
+    let directory_error = |error| LinkError::UnusableDirectory(directory.to_owned(), error);
+    let is_directory = fs::metadata(directory).map_err(directory_error)?.is_dir();
     if !is_directory {
-        return Err(unreadable(io::ErrorKind::NotADirectory.into()));
+        return Err(directory_error(io::ErrorKind::NotADirectory.into()));
     }
     let paths: Vec<PathBuf> = PROGRAMS
         .iter()
         .map(|name| directory.join(name.name))
         .collect();
-    if let Some(foreign) = paths
+    if let Some(taken_path) = paths
         .iter()
-        .find(|path| path.symlink_metadata().is_ok() && !leads_to(path, program))
+        .find(|path| path.symlink_metadata().is_ok() && !links_to(path, program))
     {
-        return Err(Refusal::InTheWay(foreign.clone()));
+        return Err(LinkError::PathTaken(taken_path.clone()));
     }
     let mut lines = Vec::new();
     for path in &paths {
-        let made = if leads_to(path, program) {
+        let action = if links_to(path, program) {
             "kept"
         } else {
             os::unix::fs::symlink(program, path)
-                .map_err(|error| Refusal::NotMade(path.clone(), error))?;
-            "made"
+                .map_err(|error| LinkError::CannotCreate(path.clone(), error))?;
+            "created"
         };
         lines.push(format!(
-            "{made} {} -> {}\n",
+            "{action} {} -> {}\n",
             path.display(),
             program.display()
         ));
@@ -67,34 +68,34 @@ fn link(directory: &Path, program: &Path) -> Result<String, Refusal> {
     Ok(lines.concat())
 }
 
-/// Whether a path is a symbolic link to the program, by however many steps.
-fn leads_to(path: &Path, program: &Path) -> bool {
+/// Returns whether a path is a symbolic link to the program, directly or through other links.
+fn links_to(path: &Path, program: &Path) -> bool {
     path.is_symlink()
         && fs::canonicalize(path)
             .is_ok_and(|end| fs::canonicalize(program).is_ok_and(|program| program == end))
 }
 
-impl fmt::Display for Refusal {
+impl fmt::Display for LinkError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::NoProgram(error) => write!(
+            Self::UnknownProgramPath(error) => write!(
                 f,
-                "where this program lies is unknown: {}",
+                "cannot find the path of this program: {}",
                 sys::describe(error)
             ),
-            Self::NoDirectory(directory, error) => {
+            Self::UnusableDirectory(directory, error) => {
                 write!(f, "{}: {}", directory.display(), sys::describe(error))
             }
-            Self::InTheWay(path) => {
+            Self::PathTaken(path) => {
                 write!(
                     f,
-                    "{} is in the way: it is no link to this program",
+                    "{} exists and is not a link to this program",
                     path.display()
                 )
             }
-            Self::NotMade(path, error) => write!(
+            Self::CannotCreate(path, error) => write!(
                 f,
-                "could not make {}: {}",
+                "cannot create {}: {}",
                 path.display(),
                 sys::describe(error)
             ),

@@ -1,5 +1,5 @@
-//! One binary, many names: `linerate netperf …`, or a link named `netperf`, is netperf. Under its own
-//! name it is a command line of its own.
+//! The program `linerate`. As `linerate netperf …`, or through a link named `netperf`, it acts as
+//! netperf, and likewise for the other dialects. Other arguments are linerate's own commands.
 
 #![forbid(unsafe_code)]
 
@@ -10,7 +10,7 @@ mod command_line;
     not(all(feature = "iperf", feature = "uperf")),
     allow(
         dead_code,
-        reason = "a build with some of the dialects uses some of it"
+        reason = "a build without some dialects leaves parts unused"
     )
 )]
 mod document;
@@ -47,24 +47,25 @@ use std::process::ExitCode;
 
 fn main() -> ExitCode {
     if cfg!(debug_assertions) {
-        abort_at_panics();
+        abort_on_panic();
     }
-    let mut words = std::env::args_os();
-    let called = words.next().unwrap_or_default();
-    if let Some(program) = names::of_path(&called) {
-        return (program.run)(&called.to_string_lossy(), &mut words);
+    let mut args = std::env::args_os();
+    let program_path = args.next().unwrap_or_default();
+    if let Some(program) = names::by_path(&program_path) {
+        return (program.run)(&program_path.to_string_lossy(), &mut args);
     }
-    let words: Vec<_> = words.collect();
-    match words.first().and_then(|word| names::by_name(word)) {
-        // All that follows is the dialect's, -h, -- and all.
-        Some(program) => (program.run)(program.name, &mut words.into_iter().skip(1)),
-        None => command_line::run(&words),
+    let args: Vec<_> = args.collect();
+    match args.first().and_then(|word| names::by_name(word)) {
+        // The dialect gets all further arguments, including -h and --.
+        Some(program) => (program.run)(program.name, &mut args.into_iter().skip(1)),
+        None => command_line::run(&args),
     }
 }
 
-/// Makes a panic of any thread the end of the process, so that no test misses the panic of a server's thread. The
-/// profile cannot set this: cargo would build all crates a second time, because its test runners have to unwind.
-fn abort_at_panics() {
+/// Aborts the process on a panic of any thread, so that tests notice a panic in a server thread.
+/// Setting this in the cargo profile would build all crates twice, because test runners must
+/// unwind.
+fn abort_on_panic() {
     let print = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
         print(panic);

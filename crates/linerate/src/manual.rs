@@ -1,5 +1,5 @@
-//! `linerate man DIR`: the manual pages, made from the tables that the parsers and usage texts are made
-//! of.
+//! `linerate man DIR`: writes the manual pages. They are generated from the same option tables as
+//! the parsers and the usage texts.
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -10,9 +10,10 @@ use netperf::options::Test;
 use netperf::options::manual;
 use netperf::selector::Selector;
 use roff::{Inline, Roff, bold, italic, roman};
-use sys::WholeFile;
+use sys::OutputFile;
 
-/// Writes the pages into `directory`, which it makes if it is missing, and prints their names.
+/// Writes the pages into `directory` and prints their paths. Creates the directory if it is
+/// missing.
 pub(crate) fn run(directory: &Path, command_line: &clap::Command) -> ExitCode {
     if let Err(error) = std::fs::create_dir_all(directory) {
         sys::write_error_line(format_args!(
@@ -24,7 +25,7 @@ pub(crate) fn run(directory: &Path, command_line: &clap::Command) -> ExitCode {
     }
     for (file, page) in pages(command_line) {
         let path = directory.join(file);
-        if let Err(error) = page.and_then(|text| WholeFile::begin(&path)?.write(&text)) {
+        if let Err(error) = page.and_then(|text| OutputFile::begin(&path)?.write(&text)) {
             sys::write_error_line(format_args!(
                 "linerate man: {}: {}",
                 path.display(),
@@ -32,7 +33,7 @@ pub(crate) fn run(directory: &Path, command_line: &clap::Command) -> ExitCode {
             ));
             return ExitCode::FAILURE;
         }
-        // A reader that has had enough is no failure.
+        // A closed pipe is not an error.
         let _ = writeln!(io::stdout(), "{}", path.display());
     }
     ExitCode::SUCCESS
@@ -44,30 +45,30 @@ fn pages(command_line: &clap::Command) -> Vec<(&'static str, io::Result<Vec<u8>>
         expect(unused_mut, reason = "UDPmon adds its pages")
     )]
     let mut pages = vec![
-        ("netperf.1", rendered(&client())),
-        ("netserver.1", rendered(&server())),
-        ("super_netperf.1", rendered(&super_netperf())),
-        ("super-netperf.1", rendered(&super_netperf_on_ports())),
+        ("netperf.1", render(&netperf_page())),
+        ("netserver.1", render(&netserver_page())),
+        ("super_netperf.1", render(&super_netperf_page())),
+        ("super-netperf.1", render(&super_netperf_on_ports_page())),
         #[cfg(feature = "iperf")]
-        ("iperf.1", rendered(&iperf())),
+        ("iperf.1", render(&iperf_page())),
         #[cfg(feature = "iperf3")]
-        ("iperf3.1", rendered(&iperf3())),
+        ("iperf3.1", render(&iperf3_page())),
         #[cfg(feature = "uperf")]
-        ("uperf.1", rendered(&uperf())),
-        ("linerate.1", of_clap(command_line)),
+        ("uperf.1", render(&uperf_page())),
+        ("linerate.1", render_linerate_page(command_line)),
     ];
     #[cfg(feature = "udpmon")]
     pages.extend(udpmon_pages());
     pages
 }
 
-fn rendered(page: &Roff) -> io::Result<Vec<u8>> {
+fn render(page: &Roff) -> io::Result<Vec<u8>> {
     let mut text = Vec::new();
     page.to_writer(&mut text)?;
     Ok(text)
 }
 
-fn of_clap(command_line: &clap::Command) -> io::Result<Vec<u8>> {
+fn render_linerate_page(command_line: &clap::Command) -> io::Result<Vec<u8>> {
     let mut text = Vec::new();
     let page = clap_mangen::Man::new(command_line.clone());
     page.render_title(&mut text)?;
@@ -77,9 +78,9 @@ fn of_clap(command_line: &clap::Command) -> io::Result<Vec<u8>> {
     page.render_options_section(&mut text)?;
     let mut rest = Roff::new();
     for command in command_line.get_subcommands() {
-        subcommand(&mut rest, command);
+        add_subcommand(&mut rest, command);
     }
-    see_also(
+    add_see_also(
         &mut rest,
         &[
             "netperf",
@@ -95,11 +96,11 @@ fn of_clap(command_line: &clap::Command) -> io::Result<Vec<u8>> {
     Ok(text)
 }
 
-/// One of linerate's commands. A dialect's options are in a page of its own.
-fn subcommand(page: &mut Roff, command: &clap::Command) {
+/// Adds a section for one command. The options of a dialect are on a separate page.
+fn add_subcommand(page: &mut Roff, command: &clap::Command) {
     let about = command.get_long_about().or(command.get_about());
     let about = about.map(ToString::to_string).unwrap_or_default();
-    section(page, &format!("linerate {}", command.get_name()), &about);
+    add_section(page, &format!("linerate {}", command.get_name()), &about);
     let is_dialect = crate::names::by_name(command.get_name().as_ref()).is_some();
     let arguments = command
         .get_arguments()
@@ -109,9 +110,9 @@ fn subcommand(page: &mut Roff, command: &clap::Command) {
             .get_short()
             .filter(|_| argument.get_long().is_some());
         let short = short.map(|letter| format!("-{letter}, "));
-        // A list's place ends in dots, for which roff has a meaning of its own at a line's start.
-        let typed = short.unwrap_or_default() + &argument.to_string();
-        entry(page, &typed, "", &described(argument));
+        // The value name of a list ends in dots. roff would interpret dots at the start of a line.
+        let synopsis = short.unwrap_or_default() + &argument.to_string();
+        add_entry(page, &synopsis, "", &argument_help(argument));
     }
     if let Some(after) = command.get_after_help() {
         for line in after.to_string().lines() {
@@ -121,8 +122,8 @@ fn subcommand(page: &mut Roff, command: &clap::Command) {
     }
 }
 
-/// An argument's help with its default, as clap's own help has it.
-fn described(argument: &clap::Arg) -> String {
+/// Returns the help of an argument with its default value, in the format of clap's help.
+fn argument_help(argument: &clap::Arg) -> String {
     let help = argument.get_help().map(ToString::to_string);
     let defaults = argument.get_default_values().iter();
     let defaults: Vec<_> = defaults.map(|value| value.to_string_lossy()).collect();
@@ -135,8 +136,8 @@ fn described(argument: &clap::Arg) -> String {
     help.unwrap_or_default() + &default
 }
 
-fn client() -> Roff {
-    let mut page = head(
+fn netperf_page() -> Roff {
+    let mut page = page_header(
         "netperf",
         "network performance benchmark, client",
         &[
@@ -145,113 +146,125 @@ fn client() -> Roff {
             bold("--"),
             roman(" [test options]"),
         ],
-        "netperf measures throughput, request/response and connection rates, and what they cost in CPU \
-         time, between this host and one on which a netserver runs, this program's or the stock one. It has \
-         the options and the output of netperf 2.7.0. Most options take two values, for this end and the other \
-         one or for sending and receiving: \"a,b\" sets both, \"a,\" the first, \",b\" the second, and \"a\" both or \
-         the first, as the option's text says.",
+        "netperf measures throughput, request/response rates, connection rates and their CPU cost \
+         between this host and a host with a netserver. The netserver may be linerate's or the \
+         stock one. netperf has the options and the output of netperf 2.7.0. Most options take two \
+         values: for the local and the remote end, or for sending and receiving. \"a,b\" sets \
+         both, \"a,\" the first, \",b\" the second. \"a\" sets both or only the first; see the \
+         text of each option.",
     );
-    chapters(&mut page, &manual::client());
-    section(&mut page, "TESTS", "The names that -t knows, in any case.");
+    add_chapters(&mut page, &manual::client());
+    add_section(
+        &mut page,
+        "TESTS",
+        "The test names for -t, in upper or lower case.",
+    );
     let names: Vec<_> = Test::ALL.iter().map(|(_, name)| *name).collect();
     page.text([roman(names.join(", ") + ".")]);
-    section(
+    add_section(
         &mut page,
         "OUTPUT SELECTION",
-        "The test options -k, -o and -O print selectors: names separated by commas, blocks of them separated by \
-         semicolons, \"all\" for all of the stock tool's, \"?\" for a list of names, or a file with a block a line. \
-         Beside the stock tool's there are:",
+        "The test options -k, -o and -O select the output. Their value is a list of names \
+         separated by commas, with blocks separated by semicolons. It may also be \"all\" for all \
+         selectors of the stock tool, \"?\" for a list of names, or a file with one block per \
+         line. linerate adds these selectors:",
     );
-    for selector in Selector::listed().filter(|selector| !matches!(selector, Selector::Stock(_))) {
-        entry(&mut page, selector.name(), "", &selector.one_line_header());
+    for selector in Selector::list().filter(|selector| !matches!(selector, Selector::Stock(_))) {
+        add_entry(&mut page, selector.name(), "", &selector.one_line_header());
     }
-    section(&mut page, "ENVIRONMENT", "");
-    entry(
+    add_section(&mut page, "ENVIRONMENT", "");
+    add_entry(
         &mut page,
         "DUMP_TCP_INFO",
         "",
-        "If it is set, TCP's own statistics of the data connection are printed on standard error after each test.",
+        "If set, netperf prints the kernel's TCP statistics of the data connection on standard \
+         error after each test.",
     );
-    section(
+    add_section(
         &mut page,
         "EXIT STATUS",
-        "0 for a result, also one whose confidence interval was not reached; 1 for a wrong command line or a failed \
-         test; 3 with --strict for a doubtful result; 255 where the stock tool has that, as for a server that cannot \
-         be reached.",
+        "0 for a result, even if the confidence interval was not reached; 1 for a wrong command \
+         line or a failed test; 3 with --strict if there is a warning; 255 where the stock tool \
+         exits with 255, such as for an unreachable server.",
     );
-    see_also(&mut page, &["netserver", "linerate"]);
+    add_see_also(&mut page, &["netserver", "linerate"]);
     page
 }
 
-fn server() -> Roff {
-    let mut page = head(
+fn netserver_page() -> Roff {
+    let mut page = page_header(
         "netserver",
         "network performance benchmark, server",
         &[bold("netserver"), roman(" [options]")],
-        "netserver answers netperf clients, this program's and the stock one. It goes to the background unless -D is \
-         given. With none of -D, -f, -L and -p, and a socket as its standard input, it serves that one client, as \
-         inetd(8) and systemd.socket(5) start it. What it does for a client has limits, which options set.",
+        "netserver serves netperf clients: linerate's and the stock one. It goes to the background \
+         unless -D is given. If standard input is a socket and none of -D, -f, -L and -p is given, \
+         netserver serves only that client. inetd(8) and systemd.socket(5) start it this way. \
+         Options limit the resources per client.",
     );
-    chapters(&mut page, &manual::server());
-    section(
+    add_chapters(&mut page, &manual::server());
+    add_section(
         &mut page,
         "EXIT STATUS",
-        "0 when it went to the background or was ended by a signal, 1 when it could not start.",
+        "0 if netserver went to the background or a signal ended it, 1 if it could not start.",
     );
-    see_also(&mut page, &["netperf", "linerate"]);
+    add_see_also(&mut page, &["netperf", "linerate"]);
     page
 }
 
-fn super_netperf() -> Roff {
-    let mut page = head(
+fn super_netperf_page() -> Roff {
+    let mut page = page_header(
         "super_netperf",
-        "many netperf tests at once, and their sum",
+        "parallel netperf tests, and their sum",
         &[
             bold("super_netperf"),
             roman(" "),
             italic("flows"),
             roman(" [netperf options]"),
         ],
-        "super_netperf runs netperf's test on so many flows at once, as the script of the Linux kernel's developers \
-         does with as many netperf processes, and prints the sum of their throughput as one number. Here all are \
-         flows of one test, which start together. The options are those of netperf(1); with its test options -k, -o \
-         and -O the selected figures are printed in place of the number.",
+        "super_netperf runs a netperf test on this number of flows in parallel, and prints the sum \
+         of their throughput as one number. The script super_netperf of the Linux kernel's \
+         developers starts one netperf process per flow. Here all flows belong to one process and \
+         start together. The options are those of netperf(1). With the test options -k, -o and -O, \
+         the selected figures replace the number.",
     );
-    section(
+    add_section(
         &mut page,
         "EXIT STATUS",
-        "0 for a result; 1 for a wrong command line or a failed test, with one line on standard error.",
+        "0 for a result; 1 for a wrong command line or a failed test, with one line on standard \
+         error.",
     );
-    see_also(&mut page, &["netperf", "super-netperf", "linerate"]);
+    add_see_also(&mut page, &["netperf", "super-netperf", "linerate"]);
     page
 }
 
-fn super_netperf_on_ports() -> Roff {
-    let mut page = head(
+fn super_netperf_on_ports_page() -> Roff {
+    let mut page = page_header(
         "super-netperf",
-        "many netperf tests at once on known ports",
+        "parallel netperf tests on fixed ports",
         &[
             bold("super-netperf"),
             roman(" "),
             italic("flows port"),
             roman(" [netperf options]"),
         ],
-        "super-netperf runs netperf's test on so many flows at once, as the script of k8s-netperf does, and prints \
-         the figures that k8s-netperf reads. The first flow's data connection is to port, the next one's to the port \
-         after it, and so on. The options are those of netperf(1).",
+        "super-netperf runs a netperf test on this number of flows in parallel, as the script of \
+         k8s-netperf does, and prints the figures that k8s-netperf reads. The first flow connects \
+         to the given port, and each further flow to the next port. The options are those of \
+         netperf(1).",
     );
-    section(
+    add_section(
         &mut page,
         "EXIT STATUS",
-        "0 for a result; 1 for a wrong command line or a failed test, with one line on standard error.",
+        "0 for a result; 1 for a wrong command line or a failed test, with one line on standard \
+         error.",
     );
-    see_also(&mut page, &["netperf", "super_netperf", "linerate"]);
+    add_see_also(&mut page, &["netperf", "super_netperf", "linerate"]);
     page
 }
 
 #[cfg(feature = "iperf")]
-fn iperf() -> Roff {
-    let mut page = head(
+fn iperf_page() -> Roff {
+    let mut page = page_header(
         "iperf",
         "network throughput, client and server",
         &[
@@ -260,60 +273,64 @@ fn iperf() -> Roff {
             bold("iperf -c"),
             roman(" host [options]"),
         ],
-        "iperf sends data from a client to a server, or back, and reports how fast that goes. It has the options, the \
-         protocol and the output of iperf 2.1.8, and works with its clients and servers.",
+        "iperf sends data from a client to a server, or in the opposite direction, and reports the \
+         throughput. It has the options, the protocol and the output of iperf 2.1.8, and works \
+         with its clients and servers.",
     );
-    chapters(&mut page, &iperf::options::manual::chapters());
-    section(&mut page, "ENVIRONMENT", "");
-    entry(
+    add_chapters(&mut page, &iperf::options::manual::chapters());
+    add_section(&mut page, "ENVIRONMENT", "");
+    add_entry(
         &mut page,
         "IPERF_NAME",
         "",
-        "An option by its long name in capitals, such as IPERF_BANDWIDTH, IPERF_PORT or IPERF_UDP. The command line comes \
-         after it.",
+        "Sets the option with this long name, in capitals: for example IPERF_BANDWIDTH, IPERF_PORT \
+         or IPERF_UDP. The command line overrides it.",
     );
-    entry(&mut page, "TCP_WINDOW_SIZE", "", "As -w.");
-    section(
+    add_entry(&mut page, "TCP_WINDOW_SIZE", "", "As -w.");
+    add_section(
         &mut page,
         "EXIT STATUS",
-        "0 for a result, also when it was interrupted; 1 for a wrong command line, a server that cannot be reached, or \
-         a failed flow; 3 with --strict for a doubtful result.",
+        "0 for a result, even if interrupted; 1 for a wrong command line, an unreachable server or \
+         a failed flow; 3 with --strict if there is a warning.",
     );
-    see_also(&mut page, &["netperf", "uperf", "linerate"]);
+    add_see_also(&mut page, &["netperf", "uperf", "linerate"]);
     page
 }
 
-/// The pages of UDPmon's programs, and one that leads to them.
+/// Returns the pages of UDPmon's programs, and an overview page.
 #[cfg(feature = "udpmon")]
 fn udpmon_pages() -> Vec<(&'static str, io::Result<Vec<u8>>)> {
     const ABOUT: [(&str, &str, &str); 5] = [
         (
             "udpmon_bw_mon.1",
             "network throughput, loss and delay by paced datagrams, requester",
-            "udpmon_bw_mon sends datagrams of one size with one gap to an udpmon_resp, and prints how many arrived, how fast \
-             and when. It repeats that over gaps and sizes, or searches for the highest rate without loss.",
+            "udpmon_bw_mon sends datagrams at regular intervals to udpmon_resp, and prints how \
+             many arrived, their rate and their timing. It can repeat the test over intervals and \
+             sizes, or search for the highest rate without loss.",
         ),
         (
             "udpmon_req.1",
             "round-trip times by datagrams, requester",
-            "udpmon_req sends requests to an udpmon_resp, and prints how long the responses took.",
+            "udpmon_req sends requests to udpmon_resp, and prints the response times.",
         ),
         (
             "udpmon_resp.1",
             "responder of udpmon_bw_mon and udpmon_req",
-            "udpmon_resp counts and times the datagrams of udpmon_bw_mon, and answers udpmon_req, at UDP port 14233. What it \
-             does for a requester has limits, which options set.",
+            "udpmon_resp counts and times the datagrams of udpmon_bw_mon, and answers udpmon_req, \
+             at UDP port 14233. Options limit the resources per requester.",
         ),
         (
             "udpmon_send.1",
             "sender of paced datagrams",
-            "udpmon_send sends datagrams as udpmon_bw_mon does, without a control exchange: to an udpmon_recv, for example.",
+            "udpmon_send sends datagrams as udpmon_bw_mon does, but without a control exchange: to \
+             udpmon_recv, for example.",
         ),
         (
             "udpmon_recv.1",
             "receiver of paced datagrams",
-            "udpmon_recv counts and times all datagrams that arrive at a port, such as those of udpmon_send. SIGINT and \
-             SIGTERM end it with a table of all that arrived.",
+            "udpmon_recv counts and times all datagrams that arrive at a port, such as those of \
+             udpmon_send. On SIGINT or SIGTERM it prints a table of the received datagrams and \
+             ends.",
         ),
     ];
     const NAMES: [&str; 5] = [
@@ -331,20 +348,21 @@ fn udpmon_pages() -> Vec<(&'static str, io::Result<Vec<u8>>)> {
     let mut pages: Vec<_> = described
         .map(|((file, about, text), (name, chapter))| {
             let synopsis = [bold(name), roman(" [options]")];
-            let text = format!("{text} It has the options, the protocol and the output of UDPmon 1.5.2.");
-            let mut page = head(name, about, &synopsis, &text);
-            chapters(&mut page, &[chapter]);
-            section(
+            let text =
+                format!("{text} It has the options, the protocol and the output of UDPmon 1.5.2.");
+            let mut page = page_header(name, about, &synopsis, &text);
+            add_chapters(&mut page, &[chapter]);
+            add_section(
                 &mut page,
                 "EXIT STATUS",
-                "0 for a result, also when it was interrupted; 1 for a wrong command line or a failed test; 3 with --strict \
-                 for a doubtful result.",
+                "0 for a result, even if interrupted; 1 for a wrong command line or a failed test; \
+                 3 with --strict if there is a warning.",
             );
-            see_also(&mut page, &others(name));
-            (file, rendered(&page))
+            add_see_also(&mut page, &others(name));
+            (file, render(&page))
         })
         .collect();
-    let mut page = head(
+    let mut page = page_header(
         "udpmon",
         "UDPmon's programs by their short names",
         &[
@@ -355,14 +373,14 @@ fn udpmon_pages() -> Vec<(&'static str, io::Result<Vec<u8>>)> {
         ],
         "udpmon bw_mon is udpmon_bw_mon(1), udpmon req is udpmon_req(1), and so on.",
     );
-    see_also(&mut page, &others(""));
-    pages.push(("udpmon.1", rendered(&page)));
+    add_see_also(&mut page, &others(""));
+    pages.push(("udpmon.1", render(&page)));
     pages
 }
 
 #[cfg(feature = "uperf")]
-fn uperf() -> Roff {
-    let mut page = head(
+fn uperf_page() -> Roff {
+    let mut page = page_header(
         "uperf",
         "network performance by profiles, master and slave",
         &[
@@ -371,24 +389,25 @@ fn uperf() -> Roff {
             bold("uperf -s"),
             roman(" [options]"),
         ],
-        "uperf runs a profile: groups of strands that open connections, write, read, think and close as the profile \
-         says, while the slaves on the hosts that it names do the other half. It has the options, the profiles and \
-         the output of uperf 1.0.8, and works with its masters and slaves.",
+        "uperf runs a profile. A profile defines groups of strands, which open connections, write, \
+         read, wait and close them. The slaves on the hosts in the profile do the opposite \
+         operations. uperf has the options, the profiles and the output of uperf 1.0.8, and works \
+         with its masters and slaves.",
     );
-    chapters(&mut page, &uperf::options::manual::chapters());
-    section(
+    add_chapters(&mut page, &uperf::options::manual::chapters());
+    add_section(
         &mut page,
         "EXIT STATUS",
-        "0 for a run that came to its end, 1 for a wrong command line or profile, a slave that cannot be reached or \
-         a failed strand, 2 when it was interrupted, 255 when a slave was lost at the end of the handshake.",
+        "0 for a complete run; 1 for a wrong command line or profile, an unreachable slave or a \
+         failed strand; 2 if interrupted; 255 if a slave was lost at the end of the handshake.",
     );
-    see_also(&mut page, &["netperf", "linerate"]);
+    add_see_also(&mut page, &["netperf", "linerate"]);
     page
 }
 
 #[cfg(feature = "iperf3")]
-fn iperf3() -> Roff {
-    let mut page = head(
+fn iperf3_page() -> Roff {
+    let mut page = page_header(
         "iperf3",
         "network throughput, client and server",
         &[
@@ -397,42 +416,43 @@ fn iperf3() -> Roff {
             bold("iperf3 -c"),
             roman(" host [options]"),
         ],
-        "iperf3 measures the throughput of TCP, UDP and SCTP between two hosts. It has the options and the output of iperf3 3.12, \
-         and works with its clients and servers. A server runs any number of tests at a time.",
+        "iperf3 measures the throughput of TCP, UDP and SCTP between two hosts. It has the options \
+         and the output of iperf3 3.12, and works with its clients and servers. A server runs any \
+         number of tests in parallel.",
     );
-    chapters(&mut page, &iperf3::options::manual::chapters());
-    section(&mut page, "ENVIRONMENT", "");
-    entry(
+    add_chapters(&mut page, &iperf3::options::manual::chapters());
+    add_section(&mut page, "ENVIRONMENT", "");
+    add_entry(
         &mut page,
         "IPERF3_PASSWORD",
         "",
         "The password of --username.",
     );
-    section(
+    add_section(
         &mut page,
         "EXIT STATUS",
-        "0 for a test that came to its end or was ended by a signal, 1 for a wrong command line or a failed test, 3 with \
-         --strict for a doubtful result.",
+        "0 for a complete test, or if a signal ended it; 1 for a wrong command line or a failed \
+         test; 3 with --strict if there is a warning.",
     );
-    see_also(&mut page, &["netperf", "linerate"]);
+    add_see_also(&mut page, &["netperf", "linerate"]);
     page
 }
 
-fn head(name: &str, about: &str, synopsis: &[Inline], description: &str) -> Roff {
+fn page_header(name: &str, about: &str, synopsis: &[Inline], description: &str) -> Roff {
     let mut page = Roff::new();
     let source = concat!("linerate ", env!("CARGO_PKG_VERSION"));
     page.control("TH", [name, "1", "", source]);
-    section(&mut page, "NAME", "");
+    add_section(&mut page, "NAME", "");
     page.text([roman(format!("{name} - {about}"))]);
-    section(&mut page, "SYNOPSIS", "");
+    add_section(&mut page, "SYNOPSIS", "");
     page.text(synopsis.to_vec());
-    section(&mut page, "DESCRIPTION", description);
+    add_section(&mut page, "DESCRIPTION", description);
     page
 }
 
-fn chapters(page: &mut Roff, chapters: &[Chapter]) {
+fn add_chapters(page: &mut Roff, chapters: &[Chapter]) {
     for chapter in chapters {
-        section(page, chapter.title, "");
+        add_section(page, chapter.title, "");
         for option in &chapter.options {
             let synopsis = &option.synopsis;
             let (name, argument) = synopsis.split_once(' ').unwrap_or((synopsis, ""));
@@ -443,7 +463,7 @@ fn chapters(page: &mut Roff, chapters: &[Chapter]) {
     }
 }
 
-fn entry(page: &mut Roff, name: &str, argument: &str, text: &str) {
+fn add_entry(page: &mut Roff, name: &str, argument: &str, text: &str) {
     page.control("TP", []);
     if argument.is_empty() {
         page.text([bold(name)]);
@@ -453,14 +473,14 @@ fn entry(page: &mut Roff, name: &str, argument: &str, text: &str) {
     page.text([roman(text)]);
 }
 
-fn section(page: &mut Roff, title: &str, text: &str) {
+fn add_section(page: &mut Roff, title: &str, text: &str) {
     page.control("SH", [title]);
     if !text.is_empty() {
         page.text([roman(text)]);
     }
 }
 
-fn see_also(page: &mut Roff, names: &[&str]) {
+fn add_see_also(page: &mut Roff, names: &[&str]) {
     let names: Vec<_> = names.iter().map(|name| format!("{name}(1)")).collect();
-    section(page, "SEE ALSO", &names.join(", "));
+    add_section(page, "SEE ALSO", &names.join(", "));
 }

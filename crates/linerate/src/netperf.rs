@@ -11,12 +11,12 @@ use netperf::options::{self, Exit, Settings};
 
 /// Runs the server.
 pub(crate) fn server(program: &str, args: impl IntoIterator<Item = OsString>) -> ExitCode {
-    let settings = match options::netserver(program, args) {
+    let settings = match options::parse_netserver(program, args) {
         Ok(settings) => settings,
         Err(exit) => return exit.print(),
     };
     for notice in &settings.notices {
-        // A reader that has had enough is no failure.
+        // A closed pipe is not an error.
         let _ = writeln!(std::io::stdout(), "{notice}");
     }
     match netperf::server::run(&settings, crate::signals::stop_on_signals) {
@@ -30,21 +30,21 @@ pub(crate) fn server(program: &str, args: impl IntoIterator<Item = OsString>) ->
 
 /// Runs the client.
 pub(crate) fn client(program: &str, args: impl IntoIterator<Item = OsString>) -> ExitCode {
-    match options::netperf(program, args) {
+    match options::parse_netperf(program, args) {
         Ok(settings) => run(&settings).print(),
         Err(exit) => exit.print(),
     }
 }
 
-/// Runs a client of many flows, which says in one line why there is no result.
-pub(crate) fn many(program: &str, settings: Result<Settings, Exit>) -> ExitCode {
+/// Runs a `super_netperf` client. It reports a failure in one line.
+pub(crate) fn super_netperf(program: &str, settings: Result<Settings, Exit>) -> ExitCode {
     let settings = match settings {
         Ok(settings) => settings,
         Err(exit) => return exit.print(),
     };
     let exit = run(&settings);
-    let said = [&exit.stderr, &exit.stdout];
-    let reason = said.into_iter().flat_map(|text| text.lines()).next();
+    let outputs = [&exit.stderr, &exit.stdout];
+    let reason = outputs.into_iter().flat_map(|text| text.lines()).next();
     match reason.filter(|_| exit.code != 0 && !settings.json) {
         None => exit.print(),
         Some(reason) => {
@@ -62,12 +62,12 @@ fn run(settings: &Settings) -> Exit {
     report::run(settings)
 }
 
-/// A build for small machines has no place for reports.
+/// Runs the client in a build without reports.
 #[cfg(not(feature = "report"))]
 fn run(settings: &Settings) -> Exit {
     if settings.has_report() {
-        let why = "netperf: --json, --html: this build has no reports (cargo feature report)\n";
-        return Exit::stderr(why, 1);
+        let error = "netperf: --json, --html: this build has no reports (cargo feature report)\n";
+        return Exit::stderr(error, 1);
     }
     let stop = engine::Stop::new();
     crate::signals::stop_on_signals_and_alarm(&stop);

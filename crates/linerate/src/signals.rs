@@ -1,68 +1,72 @@
-//! What SIGINT, SIGTERM and SIGALRM do: end what runs, early but properly.
+//! Handling of SIGINT, SIGTERM and SIGALRM: they end the running tests early and in order.
 
 #[cfg(any(feature = "run", feature = "uperf"))]
 use std::io::{self, Read};
 
 #[cfg(any(feature = "run", feature = "uperf"))]
-use engine::Reason;
+use engine::StopReason;
 use engine::{Stop, deadline_thread};
 #[cfg(any(feature = "run", feature = "uperf"))]
-use sys::signal::INTERRUPTED;
+use sys::signal::INTERRUPTED_EXIT_CODE;
 
-/// What a thread needs that only waits for signals.
+/// Stack size of the thread that waits for signals.
 #[cfg(any(feature = "run", feature = "uperf"))]
-const STACK: usize = 64 * 1024;
+const SIGNAL_THREAD_STACK_BYTES: usize = 64 * 1024;
 
-/// Pulls `stop` at the first SIGINT or SIGTERM. A second one ends the process at once.
+/// Sets `stop` at the first SIGINT or SIGTERM. A second signal ends the process immediately.
 pub(crate) fn stop_on_signals(stop: &Stop) {
-    // Without handlers the signals end the process, which is the next best thing.
-    let _ = deadline_thread().on_signals(&[], stop);
+    // If the handlers cannot be installed, the signals end the process.
+    let _ = deadline_thread().set_on_signals(&[], stop);
 }
 
-/// What a server does once it listens: it goes to the background if it `is_daemon`, without its standard streams if
-/// `is_silent`, and ends by signals. Whether this process is the one that serves. No thread may exist yet.
+/// Prepares a server that already listens, and installs its signal handlers.
+///
+/// If `is_daemon`, the server goes to the background; if also `is_silent`, its standard streams go
+/// to /dev/null. Returns whether this process is the one that serves. Call it before any thread
+/// starts, because it may fork.
 #[cfg(any(feature = "iperf", feature = "iperf3", feature = "udpmon"))]
 pub(crate) fn begin_serving(is_daemon: bool, is_silent: bool, stop: &Stop) -> Result<bool, String> {
-    let refused =
+    let detach_error =
         |error: std::io::Error| format!("cannot go to the background: {}", sys::describe(&error));
     if is_daemon {
-        if sys::process::detach().map_err(refused)? == sys::process::Side::Parent {
+        if sys::process::detach().map_err(detach_error)? == sys::process::DetachResult::Parent {
             return Ok(false);
         }
         if is_silent {
-            sys::process::silence().map_err(refused)?;
+            sys::process::redirect_to_null().map_err(detach_error)?;
         }
     }
     stop_on_signals(stop);
     Ok(true)
 }
 
-/// Pulls `stop` as [`stop_on_signals`] does, and at SIGALRM: the stock client's own timer is that signal, and scripts send it to say
-/// that the time is up. More of them say nothing new.
+/// Sets `stop` as [`stop_on_signals`] does, and also at SIGALRM. Scripts send SIGALRM to end a
+/// test, because it is the timer signal of the stock client. Further SIGALRMs have no effect.
 #[cfg(feature = "netperf")]
 pub(crate) fn stop_on_signals_and_alarm(stop: &Stop) {
-    let _ = deadline_thread().on_signals(&[sys::signal::SIGALRM], stop);
+    let _ = deadline_thread().set_on_signals(&[sys::signal::SIGALRM], stop);
 }
 
-/// Pulls these stops in their order, one at each SIGINT or SIGTERM. The next one ends the process at once.
+/// Sets one of the stops at each SIGINT or SIGTERM, in their order. After the last stop, the next
+/// signal ends the process immediately.
 #[cfg(any(feature = "run", feature = "uperf"))]
-pub(crate) fn stop_in_turn(stops: Vec<Stop>) {
-    let _ = ring_in_turn(stops);
+pub(crate) fn stop_one_per_signal(stops: Vec<Stop>) {
+    let _ = spawn_signal_thread(stops);
 }
 
 #[cfg(any(feature = "run", feature = "uperf"))]
-fn ring_in_turn(stops: Vec<Stop>) -> io::Result<()> {
-    let mut bell = sys::signal::each_interrupt()?;
+fn spawn_signal_thread(stops: Vec<Stop>) -> io::Result<()> {
+    let mut signals = sys::signal::notify_each_interrupt()?;
     std::thread::Builder::new()
-        .stack_size(STACK)
+        .stack_size(SIGNAL_THREAD_STACK_BYTES)
         .spawn(move || {
-            let mut ring = [0];
+            let mut byte = [0];
             for stop in stops {
-                let _ = bell.read_exact(&mut ring);
-                stop.pull(Reason::Cancelled);
+                let _ = signals.read_exact(&mut byte);
+                stop.set(StopReason::Cancelled);
             }
-            let _ = bell.read_exact(&mut ring);
-            std::process::exit(INTERRUPTED);
+            let _ = signals.read_exact(&mut byte);
+            std::process::exit(INTERRUPTED_EXIT_CODE);
         })?;
     Ok(())
 }

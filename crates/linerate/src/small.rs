@@ -1,5 +1,5 @@
-//! linerate's own command line in a build without the main job, which is one for small machines: no
-//! parser, and a help text by hand.
+//! linerate's own command line in a build for small machines, without the feature `run`. It has no
+//! argument parser, and a fixed help text.
 
 use std::ffi::OsString;
 use std::io::{self, Write};
@@ -9,17 +9,17 @@ use std::process::ExitCode;
 use crate::links;
 use crate::names::PROGRAMS;
 
-/// Runs what `words`, those after the program's name, ask for.
-pub(crate) fn run(words: &[OsString]) -> ExitCode {
-    let text: Vec<&str> = words.iter().filter_map(|word| word.to_str()).collect();
-    match text.as_slice() {
+/// Runs the command in `args`, which exclude the program name.
+pub(crate) fn run(args: &[OsString]) -> ExitCode {
+    let words: Vec<&str> = args.iter().filter_map(|arg| arg.to_str()).collect();
+    match words.as_slice() {
         [] | ["-h" | "--help" | "help", ..] => print(&help()),
         ["-V" | "--version"] => print(concat!("linerate ", env!("CARGO_PKG_VERSION"), "\n")),
         ["links", directory] => links::run(Path::new(directory)),
         _ => {
             sys::write_error(format_args!(
                 "linerate: no such command: {}\n{}",
-                text.join(" "),
+                words.join(" "),
                 help()
             ));
             ExitCode::from(2)
@@ -32,13 +32,14 @@ fn help() -> String {
         .iter()
         .map(|program| format!("  {:<9}  {}\n", program.name, program.about));
     format!(
-        "Usage: linerate COMMAND [WORDS]...\n\nCommands:\n{}  links DIR  Make a link in DIR for each of these names\n",
+        "Usage: linerate COMMAND [ARGS]...\n\nCommands:\n{}  links DIR  \
+         Create a link in DIR for each of these names\n",
         programs.collect::<String>()
     )
 }
 
 fn print(text: &str) -> ExitCode {
-    // A reader that has had enough is no failure.
+    // A closed pipe is not an error.
     let _ = io::stdout().write_all(text.as_bytes());
     ExitCode::SUCCESS
 }

@@ -8,19 +8,19 @@ use std::time::SystemTime;
 
 use engine::Stop;
 use model::{Outcome, Plan, Warning};
-use report::{Peer, Report, Tested};
-use udpmon::options::{self, Common, Documents as Wanted, Exit};
-use udpmon::run::{self, Finished};
+use report::{PeerInfo, Report, TestReport};
+use udpmon::options::{self, CommonSettings, DocumentOptions, Exit};
+use udpmon::run::{self, RunResult};
 
 use crate::document::{Documents, Page};
 
 /// The arguments of a program.
-type Words = Vec<OsString>;
+type ArgList = Vec<OsString>;
 
 /// Runs the program that the first argument names. The prefix `udpmon_` may be omitted.
 pub(crate) fn udpmon(program: &str, args: impl IntoIterator<Item = OsString>) -> ExitCode {
-    let mut words = args.into_iter();
-    let Some(name) = words.next() else {
+    let mut arg_list = args.into_iter();
+    let Some(name) = arg_list.next() else {
         return Exit::stderr(help(program), 1).print();
     };
     let name = name.to_string_lossy();
@@ -29,20 +29,23 @@ pub(crate) fn udpmon(program: &str, args: impl IntoIterator<Item = OsString>) ->
     }
     let short = name.strip_prefix("udpmon_").unwrap_or(&name);
     let Some((_, run)) = PROGRAMS.iter().find(|(known, _)| *known == short) else {
-        sys::write_error_line(format_args!("{program}: '{name}' is none of {}", names()));
+        sys::write_error_line(format_args!(
+            "{program}: unknown program '{name}'; use one of {}",
+            names()
+        ));
         return ExitCode::FAILURE;
     };
-    run(&format!("{program} {name}"), words.collect())
+    run(&format!("{program} {name}"), arg_list.collect())
 }
 
-type Run = fn(&str, Words) -> ExitCode;
+type Run = fn(&str, ArgList) -> ExitCode;
 
 const PROGRAMS: [(&str, Run); 5] = [
-    ("bw_mon", |program, words| bw_mon(program, words)),
-    ("req", |program, words| req(program, words)),
-    ("resp", |program, words| resp(program, words)),
-    ("send", |program, words| send(program, words)),
-    ("recv", |program, words| recv(program, words)),
+    ("bw_mon", |program, args| bw_mon(program, args)),
+    ("req", |program, args| req(program, args)),
+    ("resp", |program, args| resp(program, args)),
+    ("send", |program, args| send(program, args)),
+    ("recv", |program, args| recv(program, args)),
 ];
 
 fn help(program: &str) -> String {
@@ -58,16 +61,16 @@ fn names() -> String {
 
 /// Runs `udpmon_bw_mon`.
 pub(crate) fn bw_mon(program: &str, args: impl IntoIterator<Item = OsString>) -> ExitCode {
-    let words = (program, args.into_iter().collect());
-    measure("udpmon_bw_mon", words, options::bw_mon, run::bw_mon, |s| {
+    let call = (program, args.into_iter().collect());
+    measure("udpmon_bw_mon", call, options::bw_mon, run::bw_mon, |s| {
         (&s.host, &s.common, &s.documents, s.plan(&s.load))
     })
 }
 
 /// Runs `udpmon_req`.
 pub(crate) fn req(program: &str, args: impl IntoIterator<Item = OsString>) -> ExitCode {
-    let words = (program, args.into_iter().collect());
-    measure("udpmon_req", words, options::req, run::req, |s| {
+    let call = (program, args.into_iter().collect());
+    measure("udpmon_req", call, options::req, run::req, |s| {
         let plan = s.plan(s.response_bytes[0]);
         (&s.host, &s.common, &s.documents, plan)
     })
@@ -75,16 +78,16 @@ pub(crate) fn req(program: &str, args: impl IntoIterator<Item = OsString>) -> Ex
 
 /// Runs `udpmon_send`.
 pub(crate) fn send(program: &str, args: impl IntoIterator<Item = OsString>) -> ExitCode {
-    let words = (program, args.into_iter().collect());
-    measure("udpmon_send", words, options::send, run::send, |s| {
+    let call = (program, args.into_iter().collect());
+    measure("udpmon_send", call, options::send, run::send, |s| {
         (&s.host, &s.common, &s.documents, s.plan(&s.load))
     })
 }
 
 /// Runs `udpmon_recv`.
 pub(crate) fn recv(program: &str, args: impl IntoIterator<Item = OsString>) -> ExitCode {
-    let words = (program, args.into_iter().collect());
-    measure("udpmon_recv", words, options::recv, run::recv, |s| {
+    let call = (program, args.into_iter().collect());
+    measure("udpmon_recv", call, options::recv, run::recv, |s| {
         ("", &s.common, &s.documents, s.plan())
     })
 }
@@ -100,89 +103,99 @@ pub(crate) fn resp(program: &str, args: impl IntoIterator<Item = OsString>) -> E
     let begin = || crate::signals::begin_serving(settings.daemon, true, &stop);
     match run::resp(&settings, &stop, begin) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(why) => {
-            sys::write_error_line(format_args!("udpmon_resp: {why}"));
+        Err(error) => {
+            sys::write_error_line(format_args!("udpmon_resp: {error}"));
             ExitCode::FAILURE
         }
     }
 }
 
-/// The host, the settings of all programs, the documents, and the plan of a run without results.
-type Facts<'a> = (&'a str, &'a Common, &'a Wanted, Plan);
+/// The host, the common settings, the document options, and the plan of a run without results.
+type RunSettings<'a> = (&'a str, &'a CommonSettings, &'a DocumentOptions, Plan);
 
 /// Parses the arguments, runs the tests, and writes the documents.
 fn measure<T>(
     name: &'static str,
-    (program, words): (&str, Words),
-    parse: fn(&str, Words) -> Result<T, Exit>,
-    run: fn(&T, &Stop, &mut dyn Write) -> Finished,
-    facts: fn(&T) -> Facts<'_>,
+    (program, args): (&str, ArgList),
+    parse: fn(&str, ArgList) -> Result<T, Exit>,
+    run: fn(&T, &Stop, &mut dyn Write) -> RunResult,
+    run_settings: fn(&T) -> RunSettings<'_>,
 ) -> ExitCode {
-    let typed = report::typed(std::iter::once(program.into()).chain(words.iter().cloned()));
-    let settings = match parse(program, words) {
+    let command_line =
+        report::quote_command_line(std::iter::once(program.into()).chain(args.iter().cloned()));
+    let settings = match parse(program, args) {
         Ok(settings) => settings,
         Err(exit) => return exit.print(),
     };
-    let (host, common, documents, plan) = facts(&settings);
-    let reported = Reported {
+    let (host, common, documents, plan) = run_settings(&settings);
+    let documented = DocumentedRun {
         program: name,
-        typed,
+        command_line,
         host,
         plan,
     };
     let run = |stop: &Stop, out: &mut dyn Write| run(&settings, stop, out);
-    reported
+    documented
         .measure(common, documents, run)
-        .unwrap_or_else(|why| {
-            sys::write_error_line(format_args!("{name}: {why}"));
+        .unwrap_or_else(|error| {
+            sys::write_error_line(format_args!("{name}: {error}"));
             ExitCode::FAILURE
         })
 }
 
 /// The data of a run that its documents need.
-struct Reported<'a> {
+struct DocumentedRun<'a> {
     program: &'static str,
-    typed: String,
+    command_line: String,
     host: &'a str,
     /// The plan of a run without results.
     plan: Plan,
 }
 
-impl Reported<'_> {
+impl DocumentedRun<'_> {
     /// Measures and writes the documents.
     fn measure(
         self,
-        common: &Common,
-        wanted: &Wanted,
-        run: impl FnOnce(&Stop, &mut dyn Write) -> Finished,
+        common: &CommonSettings,
+        document_options: &DocumentOptions,
+        run: impl FnOnce(&Stop, &mut dyn Write) -> RunResult,
     ) -> Result<ExitCode, String> {
-        let json = wanted.json.then_some(Path::new("-"));
-        let documents = Documents::begin(json, wanted.html.as_deref())?;
-        let plot = wanted.plot.as_deref().map(Page::of_plots).transpose()?;
+        let json = document_options.json.then_some(Path::new("-"));
+        let documents = Documents::open(json, document_options.html.as_deref())?;
+        let plot = document_options
+            .plot
+            .as_deref()
+            .map(Page::open_plots)
+            .transpose()?;
         let stop = Stop::new();
         crate::signals::stop_on_signals(&stop);
         let started = SystemTime::now();
         let mut finished = run(&stop, &mut io::stdout());
-        if let Some(line) = &finished.found {
+        if let Some(line) = &finished.search_line {
             // Standard output may contain a document.
-            if wanted.json {
+            if document_options.json {
                 sys::write_error(format_args!("{line}"));
             } else {
-                // A reader that has closed the pipe is no failure.
+                // A closed pipe is not an error.
                 let _ = io::stdout().write_all(line.as_bytes());
             }
         }
-        if finished.left_out > 0 {
-            let (program, count) = (self.program, finished.left_out);
+        if finished.omitted_records > 0 {
+            let (program, count) = (self.program, finished.omitted_records);
             sys::write_error_line(format_args!(
-                "{program}: the records of {count} datagrams are in no document; it would become too large"
+                "{program}: documents lack the records of {count} datagrams: size limit reached"
             ));
         }
-        let doubt = doubt(self.program, &mut finished, wanted.strict);
-        if let Some(why) = &finished.error {
-            sys::write_error_line(format_args!("{}: {why}", self.program));
+        let warnings_code =
+            add_and_print_warnings(self.program, &mut finished, document_options.strict);
+        if let Some(error) = &finished.error {
+            sys::write_error_line(format_args!("{}: {error}", self.program));
         }
-        let code = if finished.error.is_some() { 1 } else { doubt };
+        let code = if finished.error.is_some() {
+            1
+        } else {
+            warnings_code
+        };
         let report = self.report(common, started, finished, stop.is_set());
         documents.write(&report)?;
         plot.map_or(Ok(()), |plot| plot.write(&report))?;
@@ -191,41 +204,48 @@ impl Reported<'_> {
 
     fn report(
         self,
-        common: &Common,
+        common: &CommonSettings,
         started: SystemTime,
-        finished: Finished,
+        finished: RunResult,
         interrupted: bool,
     ) -> Report {
         let is_answered = (finished.outcomes.iter())
-            .any(|outcome| outcome.there.is_some() || outcome.here.counts.transactions > 0);
-        let peer = Peer {
+            .any(|outcome| outcome.remote.is_some() || outcome.local.counts.transactions > 0);
+        let peer = PeerInfo {
             kind: is_answered.then_some("udpmon"),
-            ..Peer::of(self.host, common.port.into())
+            ..PeerInfo::new(self.host, common.port.into())
         };
-        let mut tests: Vec<Tested> = finished.outcomes.into_iter().map(Tested::of_run).collect();
+        let mut tests: Vec<TestReport> = finished
+            .outcomes
+            .into_iter()
+            .map(TestReport::from_run)
+            .collect();
         if tests.is_empty() {
-            tests.push(Tested::of(self.plan));
+            tests.push(TestReport::new(self.plan));
         }
         if let Some(last) = tests.last_mut() {
             last.error = finished.error;
         }
         Report {
-            command_line: self.typed,
+            command_line: self.command_line,
             interrupted,
             tests,
-            ..Report::of(peer, started)
+            ..Report::new(peer, started)
         }
     }
 }
 
-/// Adds each test's doubts to its outcome and prints each doubt once. Returns the exit code.
-fn doubt(program: &str, finished: &mut Finished, is_strict: bool) -> u8 {
-    let is_own = finished.peer.is_some_and(sys::facts::is_own);
+/// Adds the warnings about each test to its outcome, and prints each distinct warning once. Returns
+/// the exit code for the warnings.
+fn add_and_print_warnings(program: &str, finished: &mut RunResult, is_strict: bool) -> u8 {
+    let is_local = finished.peer.is_some_and(sys::facts::is_local_address);
     let mut all: Vec<Warning> = Vec::new();
     for outcome in &mut finished.outcomes {
-        let doubts = Outcome::doubts(outcome);
-        outcome.warnings.extend(is_own.then_some(Warning::SameHost));
-        outcome.warnings.extend(doubts);
+        let derived = Outcome::derive_warnings(outcome);
+        outcome
+            .warnings
+            .extend(is_local.then_some(Warning::SameHost));
+        outcome.warnings.extend(derived);
         let new = outcome
             .warnings
             .iter()
@@ -233,5 +253,5 @@ fn doubt(program: &str, finished: &mut Finished, is_strict: bool) -> u8 {
         let new: Vec<_> = new.cloned().collect();
         all.extend(new);
     }
-    sys::report_doubts(program, &all, is_strict)
+    sys::report_warnings(program, &all, is_strict)
 }

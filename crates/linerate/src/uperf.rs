@@ -9,21 +9,22 @@ use std::sync::Arc;
 
 use engine::Stop;
 use model::Outcome;
-use report::{Peer, Report};
+use report::{PeerInfo, Report};
 use uperf::Workorder;
-use uperf::options::{self, Master, Role, Settings};
+use uperf::options::{self, MasterSettings, Role, Settings};
 use uperf::output::Width;
-use uperf::profile::{self, Source, Surroundings};
-use uperf::slave::{Shelf, Slave, Terms};
-use uperf::tls::Security;
+use uperf::profile::{self, ProfileContext, ProfileSource};
+use uperf::slave::{ServedFiles, Slave, SlaveConfig};
+use uperf::tls::TlsSettings;
 
 use crate::document::{self, Documents};
 
-/// Runs a master, a slave, or looks at a profile.
+/// Runs a master or a slave, or checks a profile.
 pub(crate) fn uperf(program: &str, args: impl IntoIterator<Item = OsString>) -> ExitCode {
-    let words: Vec<OsString> = args.into_iter().collect();
-    let typed = report::typed(std::iter::once(program.into()).chain(words.iter().cloned()));
-    let settings = match options::uperf(program, words) {
+    let arg_list: Vec<OsString> = args.into_iter().collect();
+    let command_line =
+        report::quote_command_line(std::iter::once(program.into()).chain(arg_list.iter().cloned()));
+    let settings = match options::uperf(program, arg_list) {
         Ok(settings) => settings,
         Err(exit) => return exit.print(),
     };
@@ -32,28 +33,33 @@ pub(crate) fn uperf(program: &str, args: impl IntoIterator<Item = OsString>) -> 
     }
     sys::process::raise_descriptor_limit();
     match &settings.role {
-        Role::Master(master) => run(program, &typed, &settings, master),
+        Role::Master(master) => run(program, &command_line, &settings, master),
         Role::Slave(limits) => serve(program, &settings, limits),
         Role::Check(profile) => check(profile),
     }
 }
 
-fn run(program: &str, typed: &str, settings: &Settings, master: &Master) -> ExitCode {
-    let Some((workorder, profile)) = read(&master.profile) else {
+fn run(
+    program: &str,
+    command_line: &str,
+    settings: &Settings,
+    master: &MasterSettings,
+) -> ExitCode {
+    let Some((workorder, profile)) = read_profile(&master.profile) else {
         print(&format!("Error parsing {}\n", master.profile.display()));
         return ExitCode::FAILURE;
     };
     let json = master.json.then_some(Path::new("-"));
-    let documents = match Documents::begin(json, master.html.as_deref()) {
+    let documents = match Documents::open(json, master.html.as_deref()) {
         Ok(documents) => documents,
-        Err(why) => {
-            sys::write_error_line(format_args!("{program}: {why}"));
+        Err(error) => {
+            sys::write_error_line(format_args!("{program}: {error}"));
             return ExitCode::FAILURE;
         }
     };
     let stop = Stop::new();
     crate::signals::stop_on_signals(&stop);
-    let width = Width::of(columns());
+    let width = Width::for_terminal(terminal_columns());
     let mut stdout = std::io::stdout();
     let finished = uperf::run(settings, master, &workorder, width, &stop, &mut stdout);
     let mut code = finished.code;
@@ -62,92 +68,92 @@ fn run(program: &str, typed: &str, settings: &Settings, master: &Master) -> Exit
     };
     outcome.plan.source = Some(profile);
     let is_interrupted = code == uperf::INTERRUPTED;
-    let report = report(typed, settings.port, outcome, is_interrupted);
-    if let Err(why) = documents.write(&report) {
-        sys::write_error_line(format_args!("{program}: {why}"));
+    let report = report(command_line, settings.port, outcome, is_interrupted);
+    if let Err(error) = documents.write(&report) {
+        sys::write_error_line(format_args!("{program}: {error}"));
         code = code.max(1);
     }
     ExitCode::from(code)
 }
 
-/// A profile's run as the one test of a report.
-fn report(typed: &str, port: u32, outcome: Outcome, interrupted: bool) -> Report {
+/// Returns a report with the run of a profile as its only test.
+fn report(command_line: &str, port: u32, outcome: Outcome, interrupted: bool) -> Report {
     let peer = outcome.peers.first();
     let failed = outcome.failures > 0 && !interrupted;
     let error = format!("{} strands or slaves failed", outcome.failures);
-    let peer = Peer {
+    let peer = PeerInfo {
         kind: peer.and_then(|peer| peer.program),
-        ..Peer::of(peer.map_or("", |peer| &peer.host), port)
+        ..PeerInfo::new(peer.map_or("", |peer| &peer.host), port)
     };
     let error = failed.then_some(error);
-    document::of_one_test(typed, peer, Ok(outcome), error, interrupted)
+    document::single_test_report(command_line, peer, Ok(outcome), error, interrupted)
 }
 
-fn serve(program: &str, settings: &Settings, limits: &options::Limits) -> ExitCode {
-    let tls = match Security::of_slave(&settings.tls, settings.verbose) {
+fn serve(program: &str, settings: &Settings, limits: &options::SlaveLimits) -> ExitCode {
+    let tls = match TlsSettings::for_slave(&settings.tls, settings.verbose) {
         Ok(tls) => Arc::new(tls),
-        Err(trouble) => {
-            sys::write_error_line(format_args!("{program}: {trouble}"));
+        Err(error) => {
+            sys::write_error_line(format_args!("{program}: {error}"));
             return ExitCode::FAILURE;
         }
     };
-    let shelf = match Shelf::open(&limits.directories) {
-        Ok(shelf) => Arc::new(shelf),
+    let served_files = match ServedFiles::open(&limits.directories) {
+        Ok(served_files) => Arc::new(served_files),
         Err(error) => {
             sys::write_error_line(format_args!("{program}: {}", sys::describe(&error)));
             return ExitCode::FAILURE;
         }
     };
-    let terms = Terms {
+    let config = SlaveConfig {
         limits: limits.clone(),
         policy: settings.policy,
-        shelf,
+        served_files,
         verbose: settings.verbose,
         tls,
     };
     let stop = Stop::new();
-    let (over, port) = (settings.control, settings.port);
-    let not_listening = |error: io::Error| {
-        let why = sys::describe(&error);
-        format!("cannot listen at {over} port {port}: {why}")
+    let (family, port) = (settings.control, settings.port);
+    let listen_error = |error: io::Error| {
+        let reason = sys::describe(&error);
+        format!("cannot listen at {family} port {port}: {reason}")
     };
-    let served = Slave::listen(over, port, terms, stop.clone())
-        .map_err(not_listening)
+    let result = Slave::listen(family, port, config, stop.clone())
+        .map_err(listen_error)
         .and_then(|slave| {
-            if limits.server.drain.is_zero() {
+            if limits.server.drain_time.is_zero() {
                 crate::signals::stop_on_signals(&stop);
             } else {
-                crate::signals::stop_in_turn(vec![stop, slave.cut()]);
+                crate::signals::stop_one_per_signal(vec![stop, slave.cancel_stop()]);
             }
             if let Some(name) = &limits.user {
-                sys::user::become_for_good(name).map_err(|error| sys::describe(&error))?;
+                sys::user::drop_to_user(name).map_err(|error| sys::describe(&error))?;
             }
             if port == 0 {
-                let port = slave.port().map_err(not_listening)?;
+                let port = slave.port().map_err(listen_error)?;
                 print(&format!("Listening at port {port}\n"));
             }
             slave.serve();
             Ok(())
         });
-    match served {
+    match result {
         Ok(()) => ExitCode::SUCCESS,
-        Err(why) => {
-            sys::write_error_line(format_args!("{program}: {why}"));
+        Err(error) => {
+            sys::write_error_line(format_args!("{program}: {error}"));
             ExitCode::FAILURE
         }
     }
 }
 
 fn check(path: &Path) -> ExitCode {
-    let Some(bytes) = contents(path) else {
+    let Some(bytes) = read_file(path) else {
         return ExitCode::FAILURE;
     };
     let name = path.to_string_lossy();
-    let source = Source {
+    let source = ProfileSource {
         name: &name,
         bytes: &bytes,
     };
-    let check = profile::check(&source, &Surroundings::real());
+    let check = profile::check(&source, &ProfileContext::for_this_process());
     print(&check.plan);
     sys::write_error(format_args!("{}", check.notes));
     if check.runs {
@@ -157,41 +163,45 @@ fn check(path: &Path) -> ExitCode {
     }
 }
 
-/// The profile, if it makes sense; what it lacks is said.
-fn read(path: &Path) -> Option<(Workorder, String)> {
+/// Reads and parses a profile, and prints its errors and warnings. Returns the workorder and the
+/// profile text, or `None` if the profile is invalid.
+fn read_profile(path: &Path) -> Option<(Workorder, String)> {
     let name = path.to_string_lossy();
-    let bytes = contents(path)?;
-    let source = Source {
+    let bytes = read_file(path)?;
+    let source = ProfileSource {
         name: &name,
         bytes: &bytes,
     };
-    let parsed = profile::parse(&source, &Surroundings::real());
+    let parsed = profile::parse(&source, &ProfileContext::for_this_process());
     let shows_source = std::io::stderr().is_terminal();
     sys::write_error(format_args!("{}", parsed.notes_text(&name, shows_source)));
     let text = String::from_utf8_lossy(&bytes).into_owned();
     Some((parsed.workorder?, text))
 }
 
-/// The whole file; an error is reported in uperf's words.
-fn contents(path: &Path) -> Option<Vec<u8>> {
+/// Reads a file. Prints an error in the words of stock uperf.
+fn read_file(path: &Path) -> Option<Vec<u8>> {
     match fs::read(path) {
         Ok(bytes) => Some(bytes),
         Err(error) => {
-            let what = if path.exists() { "open" } else { "stat" };
-            let why = sys::describe(&error);
-            sys::write_error_line(format_args!("Cannot {what} file {}: {why}", path.display()));
+            let operation = if path.exists() { "open" } else { "stat" };
+            let reason = sys::describe(&error);
+            sys::write_error_line(format_args!(
+                "Cannot {operation} file {}: {reason}",
+                path.display()
+            ));
             None
         }
     }
 }
 
-/// How wide the terminal is, if it is one.
-fn columns() -> Option<u16> {
+/// Returns the width of standard output in columns if it is a terminal.
+fn terminal_columns() -> Option<u16> {
     let stdout = std::io::stdout();
     sys::process::terminal_columns(&stdout)
 }
 
 fn print(text: &str) {
-    // A reader that has had enough is no failure.
+    // A closed pipe is not an error.
     let _ = std::io::stdout().write_all(text.as_bytes());
 }

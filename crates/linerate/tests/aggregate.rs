@@ -7,37 +7,37 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use tempfile::TempDir;
-use testkit::{Need, Server, Trial, figures, program, trial};
+use testkit::{Requirement, Server, TestCase, figures, program, test_case};
 
-pub(crate) fn trials() -> Vec<Trial> {
-    let python = &[Need::Program("python3")];
+pub(crate) fn test_cases() -> Vec<TestCase> {
+    let python = &[Requirement::Program("python3")];
     vec![
-        trial(
+        test_case(
             "concurrent_runs_print_a_row_each",
             &[],
             concurrent_runs_print_a_row_each,
         ),
-        trial(
+        test_case(
             "each_row_can_be_told_by_its_brand",
             &[],
             each_row_can_be_told_by_its_brand,
         ),
-        trial(
+        test_case(
             "bursts_one_after_the_other_and_many_at_once",
             &[],
             bursts_one_after_the_other_and_many_at_once,
         ),
-        trial(
+        test_case(
             "interim_results_come_in_three_layouts",
             &[],
             interim_results_come_in_three_layouts,
         ),
-        trial(
+        test_case(
             "the_aggregate_example_adds_up_what_ran_together",
             python,
             the_aggregate_example_adds_up_what_ran_together,
         ),
-        trial(
+        test_case(
             "interim_results_become_updates_on_one_grid",
             python,
             interim_results_become_updates_on_one_grid,

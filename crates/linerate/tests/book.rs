@@ -9,7 +9,7 @@
 //! any other; `exit=N` when the last command's is not 0; `needs=FILE` for a block that is passed over on a
 //! machine without this program.
 //!
-//! Further trials check the book's form: the summary, and the tables of docs/differences.md.
+//! Further test cases check the book's form: the summary, and the tables of docs/differences.md.
 
 use std::ffi::OsString;
 use std::fs;
@@ -19,7 +19,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
-use testkit::{Finished, Namespace, Trial, run, same_text};
+use testkit::{Namespace, ProcessOutput, TestCase, compare_masked, run};
 
 /// How long one block may take.
 const LIMIT: Duration = Duration::from_secs(60);
@@ -41,11 +41,11 @@ const NAMES: [&str; 13] = [
     "uperf",
 ];
 
-pub(crate) fn trials() -> Vec<Trial> {
-    let missing = Namespace::missing();
-    let mut trials = vec![
-        testkit::unless(None, "every_chapter_is_in_the_summary", summary),
-        testkit::unless(
+pub(crate) fn test_cases() -> Vec<TestCase> {
+    let missing = Namespace::missing_reason();
+    let mut test_cases = vec![
+        testkit::test_case_unless(None, "every_chapter_is_in_the_summary", summary),
+        testkit::test_case_unless(
             None,
             "differences_are_one_table_per_tool",
             differences_are_one_table_per_tool,
@@ -57,11 +57,13 @@ pub(crate) fn trials() -> Vec<Trial> {
             .unwrap_or_default()
             .to_string_lossy()
             .into_owned();
-        trials.push(testkit::unless(missing.clone(), name, move || {
-            chapter(&path)
-        }));
+        test_cases.push(testkit::test_case_unless(
+            missing.clone(),
+            name,
+            move || chapter(&path),
+        ));
     }
-    trials
+    test_cases
 }
 
 fn book() -> PathBuf {
@@ -279,7 +281,7 @@ impl Ground {
                     text.trim_end().to_owned()
                 }
             };
-            if !is_sketch && let Err(difference) = same_text(&form(&all), &form(said)) {
+            if !is_sketch && let Err(difference) = compare_masked(&form(&all), &form(said)) {
                 wrong.push(format!("$ {command}\n{difference}\n{all}"));
             }
             let mut lines = vec![format!("$ {command}")];
@@ -289,7 +291,7 @@ impl Ground {
         Ok(printed)
     }
 
-    fn shell(&self, command: &str) -> Result<Finished, String> {
+    fn shell(&self, command: &str) -> Result<ProcessOutput, String> {
         let mut path = OsString::from(self.directory.path());
         path.push(":");
         path.push(std::env::var_os("PATH").unwrap_or_default());

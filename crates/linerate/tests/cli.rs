@@ -10,10 +10,10 @@ use std::time::Duration;
 
 use rustix::process::Signal;
 use serde_json::Value;
-use testkit::{Process, Trial};
+use testkit::{TestCase, TestProcess};
 
-pub(crate) fn trials() -> Vec<Trial> {
-    testkit::trials![
+pub(crate) fn test_cases() -> Vec<TestCase> {
+    testkit::test_cases![
         a_closed_pipe_changes_no_exit_code,
         help,
         a_dialect_has_its_words_untouched,
@@ -157,7 +157,7 @@ fn the_manual_has_a_page_for_each_name_and_groff_takes_them() {
             .output()
         {
             Ok(groff) => assert_eq!(String::from_utf8_lossy(&groff.stderr), "", "{page}"),
-            Err(error) if testkit::required() => panic!("groff over {page}: {error}"),
+            Err(error) if testkit::peers_are_required() => panic!("groff over {page}: {error}"),
             Err(error) => println!("SKIPPED groff over {page}: {error}"),
         }
     }
@@ -190,7 +190,7 @@ fn links_lead_to_the_dialects_and_overwrite_nothing() {
     assert_eq!(
         stdout(&made)
             .lines()
-            .filter(|line| line.starts_with("made "))
+            .filter(|line| line.starts_with("created "))
             .count(),
         13
     );
@@ -218,7 +218,9 @@ fn links_lead_to_the_dialects_and_overwrite_nothing() {
         occupy();
         let refused = link();
         assert_eq!(refused.status.code(), Some(1));
-        assert!(String::from_utf8_lossy(&refused.stderr).contains("netserver is in the way"));
+        assert!(
+            String::from_utf8_lossy(&refused.stderr).contains("netserver exists and is not a link")
+        );
         assert!(
             !path.join("netperf").exists(),
             "nothing is made when anything is in the way"
@@ -419,9 +421,9 @@ fn a_reader_that_goes_away_is_a_quiet_success() {
 
 fn an_interrupted_run_says_what_it_has() {
     let line = "run -l 60 -t TCP_RR,TCP_STREAM --json";
-    let mut child = Process::start(&mut testkit::linerate(line));
+    let mut child = TestProcess::start(&mut testkit::linerate_with_args(line));
     // Nothing but a running test uses that much: a fifth of a second.
-    child.await_cpu_ticks(20);
+    child.wait_for_cpu_ticks(20);
     child.signal(Signal::INT);
     let ended = child.finish(Duration::from_secs(20));
     assert_eq!(ended.code, Some(130));
@@ -487,7 +489,7 @@ fn a_closed_pipe_changes_no_exit_code() {
     ] {
         let (reader, writer) = std::io::pipe().unwrap();
         drop(reader);
-        let mut command = testkit::linerate(line);
+        let mut command = testkit::linerate_with_args(line);
         command.stdout(writer.try_clone().unwrap()).stderr(writer);
         let status = command.status().unwrap();
         assert_eq!(status.code(), Some(code), "{line}: {status}");

@@ -14,24 +14,24 @@ use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use netperf::options::{Test, manual, netperf};
+use netperf::options::{Test, manual, parse_netperf};
 use netperf::selector::Selector;
-use testkit::{Trial, unless};
+use testkit::{TestCase, test_case_unless};
 
 /// `own` are the names of this program's tests.
-pub(crate) fn trials(own: Vec<String>) -> Vec<Trial> {
-    let mut trials = testkit::trials![
+pub(crate) fn test_cases(own: Vec<String>) -> Vec<TestCase> {
+    let mut test_cases = testkit::test_cases![
         every_option_has_its_line_among_those_of_its_command_or_family,
         every_test_has_its_line,
         every_selector_has_its_line,
         words_are_whole_and_in_lines_that_do_something,
         lines_of_tests_that_have_passed,
     ];
-    trials.push(unless(None, "every_proof_has_run", move || {
+    test_cases.push(test_case_unless(None, "every_proof_has_run", move || {
         every_proof_has_run(&own);
         Ok(())
     }));
-    trials
+    test_cases
 }
 
 /// What of each tool is here.
@@ -85,13 +85,13 @@ fn every_test_has_its_line() {
     }
     for name in named {
         let words = ["-t", &name].map(Into::into);
-        let exit = netperf("netperf", words).expect_err("it is no test of ours");
+        let exit = parse_netperf("netperf", words).expect_err("it is no test of ours");
         assert!(exit.stderr.contains("cannot run"), "{name}: {exit:?}");
     }
 }
 
 fn every_selector_has_its_line() {
-    let listed: BTreeSet<String> = Selector::listed()
+    let listed: BTreeSet<String> = Selector::list()
         .filter(|selector| !matches!(selector, Selector::Percentile(_)))
         .map(|selector| selector.name().to_string())
         .chain(["P*n*_LATENCY".to_owned()])

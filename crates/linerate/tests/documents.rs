@@ -7,12 +7,14 @@ use jsonschema::Validator;
 use rustix::process::Signal;
 use serde_json::Value;
 use sha2::Digest as _;
-use testkit::{Process, Profile, Server, Trial, eventually, free_port, linerate, run};
+use testkit::{
+    Profile, Server, TestCase, TestProcess, free_port, linerate_with_args, run, wait_until,
+};
 
 use crate::iperf::takes_datagrams;
 
-pub(crate) fn trials() -> Vec<Trial> {
-    testkit::trials![
+pub(crate) fn test_cases() -> Vec<TestCase> {
+    testkit::test_cases![
         documents_of_runs,
         documents_of_netperf,
         documents_of_uperf,
@@ -35,7 +37,7 @@ fn validator() -> Validator {
 
 /// The document that a command prints, which is valid and all that it prints.
 fn document(line: &str, code: i32) -> Value {
-    let ended = run(linerate(line), LIMIT).expect("it ends");
+    let ended = run(linerate_with_args(line), LIMIT).expect("it ends");
     assert_eq!(ended.code, Some(code), "{line}: {ended:?}");
     valid(line, &ended.stdout)
 }
@@ -77,8 +79,8 @@ fn documents_of_runs() {
 }
 
 fn interrupted(line: &str, code: i32) -> String {
-    let mut child = Process::start(&mut linerate(line));
-    child.await_cpu_ticks(20);
+    let mut child = TestProcess::start(&mut linerate_with_args(line));
+    child.wait_for_cpu_ticks(20);
     child.signal(Signal::INT);
     let ended = child.finish(LIMIT);
     assert_eq!(ended.code, Some(code), "{line}: {ended:?}");
@@ -129,10 +131,10 @@ fn documents_of_netperf() {
 }
 
 fn documents_of_uperf() {
-    let slave = Server::slave("");
+    let slave = Server::start_slave("");
     let profile = Profile::requests()
         .group("nthreads=3 name=streams")
-        .once("connect remotehost=$h protocol=tcp")
+        .single_flowop("connect remotehost=$h protocol=tcp")
         .transaction("iterations=100", &["write size=8k count=2"])
         .text();
     for options in ["--json", "--json -t -f -p -E page-faults,cycles -H stdout"] {
@@ -165,8 +167,8 @@ fn kinds(document: &Value) -> Vec<&str> {
 fn documents_of_iperf() {
     let tcp = iperf();
     let udp = free_port();
-    let _serves = Process::start(&mut linerate(&format!("iperf -s -u -p {udp}")));
-    assert!(eventually(LIMIT, || takes_datagrams(udp)));
+    let _serves = TestProcess::start(&mut linerate_with_args(&format!("iperf -s -u -p {udp}")));
+    assert!(wait_until(LIMIT, || takes_datagrams(udp)));
     let datagrams = "-u -l 1000 -b 2m";
     for (port, options, sent, received) in [
         (tcp.port, "-l 10000 -b 8m", true, false),
@@ -194,7 +196,7 @@ fn documents_of_iperf() {
 }
 
 fn documents_of_iperf3() {
-    let server = Server::with(|port| format!("iperf3 -s -p {port}"));
+    let server = Server::start_with(|port| format!("iperf3 -s -p {port}"));
     let line = |options: &str| {
         let port = server.port;
         format!("iperf3 -c 127.0.0.1 -p {port} {options} --linerate-json -")
@@ -227,7 +229,7 @@ fn documents_of_iperf3() {
 
 /// Starts a server of iperf 2 for TCP at a free port.
 fn iperf() -> Server {
-    Server::with(|port| format!("iperf -s -p {port}"))
+    Server::start_with(|port| format!("iperf -s -p {port}"))
 }
 
 /// A test moved data in these directions of this end, and both ends agree about each; what was paced has its gaps.
@@ -258,7 +260,7 @@ fn moved(line: &str, document: &Value, sent: bool, received: bool) {
 }
 
 fn responder() -> Server {
-    Server::with(|port| format!("udpmon_resp -u {port}"))
+    Server::start_with(|port| format!("udpmon_resp -u {port}"))
 }
 
 /// One test per size and gap; with records what they show, and the clocks' difference.
@@ -294,17 +296,17 @@ fn json_contradicts_other_output() {
     .chain([
         (
             "iperf -c 127.0.0.1 --json -y C".to_owned(),
-            "contradicts -y",
+            "cannot be combined with -y",
         ),
-        ("iperf -c 127.0.0.1 --json -o x".to_owned(), "contradicts"),
-        ("iperf -s --json".to_owned(), "only a client"),
+        ("iperf -c 127.0.0.1 --json -o x".to_owned(), "or -o"),
+        ("iperf -s --json".to_owned(), "client options"),
         (
             "iperf3 -c 127.0.0.1 --linerate-json - -J".to_owned(),
             "contradicts -J",
         ),
         ("iperf3 -s --linerate-json -".to_owned(), "client only"),
     ]) {
-        let ended = run(linerate(&options), LIMIT).expect("it ends");
+        let ended = run(linerate_with_args(&options), LIMIT).expect("it ends");
         let said = format!("{}{}", ended.stdout, ended.stderr);
         assert!(
             ended.code != Some(0) && said.contains(why),
@@ -317,9 +319,9 @@ fn json_contradicts_other_output() {
 /// anything else.
 fn pages_load_nothing() {
     let server = Server::start("");
-    let slave = Server::slave("");
+    let slave = Server::start_slave("");
     let iperf2 = iperf();
-    let iperf3 = Server::with(|port| format!("iperf3 -s -p {port}"));
+    let iperf3 = Server::start_with(|port| format!("iperf3 -s -p {port}"));
     let directory = tempfile::tempdir().expect("a directory");
     let path = directory.path().join("page.html");
     let file = path.display();
@@ -344,7 +346,7 @@ fn pages_load_nothing() {
         ),
     ];
     for line in lines {
-        run(linerate(&line), LIMIT).expect("it ends");
+        run(linerate_with_args(&line), LIMIT).expect("it ends");
         page_stands_alone(&std::fs::read_to_string(&path).expect(&line));
         std::fs::remove_file(&path).expect("it is ours");
     }
@@ -352,7 +354,7 @@ fn pages_load_nothing() {
     for option in ["html", "plot"] {
         let to = format!("-d 127.0.0.1 -u {}", responder.port);
         let line = format!("udpmon_bw_mon {to} -p 200 -l 40 -w 100 -G 40 --{option} {file}");
-        run(linerate(&line), LIMIT).expect("it ends");
+        run(linerate_with_args(&line), LIMIT).expect("it ends");
         let page = std::fs::read_to_string(&path).expect(&line);
         assert_eq!(page.matches("<svg class=\"chart\"").count(), 3, "{line}");
         page_stands_alone(&page);

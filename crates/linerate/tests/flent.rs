@@ -11,7 +11,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use serde_json::Value;
-use testkit::{Finished, Namespace, Server, Trial};
+use testkit::{Namespace, ProcessOutput, Server, TestCase};
 
 /// A test of a few seconds, and its plot; matplotlib takes its time on a busy machine.
 const LIMIT: Duration = Duration::from_secs(120);
@@ -19,12 +19,12 @@ const LIMIT: Duration = Duration::from_secs(120);
 /// What flent calls besides netperf: ping(8) for its ICMP series, the others to find out what is there.
 const HELPERS: [&str; 3] = ["ping", "dd", "ss"];
 
-pub(crate) fn trials() -> Vec<Trial> {
+pub(crate) fn test_cases() -> Vec<TestCase> {
     let missing = ["flent", "ping"]
         .into_iter()
         .find(|program| found(program).is_none())
         .map(|program| format!("{program} is not installed"))
-        .or_else(Namespace::missing);
+        .or_else(Namespace::missing_reason);
     // A test, how many series it has, and how many of them are TCP connections.
     [
         ("rrul", 18, 8),
@@ -33,10 +33,10 @@ pub(crate) fn trials() -> Vec<Trial> {
         ("tcp_2up", 5, 2),
     ]
     .map(|(name, series, connections)| {
-        testkit::unless(missing.clone(), name, move || {
+        testkit::test_case_unless(missing.clone(), name, move || {
             run(name, series, connections)
         })
-        .quiet()
+        .run_alone()
     })
     .into()
 }
@@ -124,7 +124,7 @@ fn programs(place: &Path) -> Result<PathBuf, String> {
     Ok(directory)
 }
 
-fn complains(said: &Finished) -> bool {
+fn complains(said: &ProcessOutput) -> bool {
     [
         "exited non-zero",
         "Missing required netperf metadata",

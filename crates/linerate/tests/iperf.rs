@@ -9,7 +9,10 @@ use std::process::Command;
 use std::time::Duration;
 
 use rustix::process::Signal;
-use testkit::{Need, Process, Trial, eventually, free_port, is_listening, linerate, stock, unless};
+use testkit::{
+    Requirement, TestCase, TestProcess, free_port, is_listening, linerate_with_args,
+    stock_with_args, test_case_unless, wait_until,
+};
 
 /// What a program may take beyond its test.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -182,17 +185,17 @@ enum Make {
     Stock,
 }
 
-pub(crate) fn trials() -> Vec<Trial> {
-    let missing = Need::Program("iperf").missing();
+pub(crate) fn test_cases() -> Vec<TestCase> {
+    let missing = Requirement::Program("iperf").missing_reason();
     let case = |(name, server, client): &(&'static str, &'static str, &'static str)| {
         let (server, client) = (*server, *client);
-        unless(missing.clone(), format!("stock_{name}"), move || {
+        test_case_unless(missing.clone(), format!("stock_{name}"), move || {
             agrees(server, client)
         })
-        .waiting()
+        .allow_many()
     };
-    let mut trials: Vec<_> = CASES.iter().map(case).collect();
-    trials.extend(testkit::trials![
+    let mut test_cases: Vec<_> = CASES.iter().map(case).collect();
+    test_cases.extend(testkit::test_cases![
         a_refused_connection_is_a_failure,
         a_count_is_kept_to_the_byte,
         a_server_that_says_nothing_is_a_failure,
@@ -207,13 +210,13 @@ pub(crate) fn trials() -> Vec<Trial> {
         further_flows_have_further_addresses_and_ports,
         a_server_runs_in_real_time,
     ]);
-    trials
+    test_cases
 }
 
 fn command(make: Make, arguments: &str) -> Command {
     match make {
-        Make::Ours => linerate(&format!("iperf {arguments}")),
-        Make::Stock => stock("iperf", arguments),
+        Make::Ours => linerate_with_args(&format!("iperf {arguments}")),
+        Make::Stock => stock_with_args("iperf", arguments),
     }
 }
 
@@ -230,7 +233,7 @@ fn run(server: Make, client: Make, options: (&str, &str)) -> Result<[String; 2],
     let (one, other) = (free_port(), free_port());
     let (port, back) = (one.min(other), one.max(other));
     let serve = format!("-s -p {port} {}", options.0);
-    let serving = Process::start(&mut command(server, &serve));
+    let serving = TestProcess::start(&mut command(server, &serve));
     let listens = || {
         if options.0.contains("-u") || options.0.contains("-U") {
             takes_datagrams(port)
@@ -238,7 +241,7 @@ fn run(server: Make, client: Make, options: (&str, &str)) -> Result<[String; 2],
             is_listening(port)
         }
     };
-    if !eventually(PATIENCE, listens) {
+    if !wait_until(PATIENCE, listens) {
         return Err(format!("{serve}: it does not listen: {}", serving.stderr()));
     }
     let host = if options.1.contains("-V") {
@@ -252,7 +255,7 @@ fn run(server: Make, client: Make, options: (&str, &str)) -> Result<[String; 2],
     };
     let client_options = client_options.replace("FREE", &back.to_string());
     let line = format!("-c {host} -p {port} {client_options}");
-    let done = Process::start(&mut command(client, &line)).finish(PATIENCE);
+    let done = TestProcess::start(&mut command(client, &line)).finish(PATIENCE);
     if done.code != Some(0) {
         return Err(format!("{client:?} {line}: {done:#?}"));
     }
@@ -265,7 +268,7 @@ fn run(server: Make, client: Make, options: (&str, &str)) -> Result<[String; 2],
             || text.contains(",::1,")
             || text.contains(",::ffff:")
     };
-    if !eventually(PATIENCE, has_reported) {
+    if !wait_until(PATIENCE, has_reported) {
         return Err(format!("{server:?}: no report: {}", serving.stdout()));
     }
     serving.signal(Signal::INT);
@@ -356,8 +359,8 @@ fn a_refused_connection_is_a_failure() {
 /// Stock sends without end where the count is less than its header.
 fn a_count_is_kept_to_the_byte() {
     let port = free_port();
-    let _server = Process::start(&mut command(Make::Ours, &format!("-s -p {port}")));
-    assert!(eventually(PATIENCE, || is_listening(port)));
+    let _server = TestProcess::start(&mut command(Make::Ours, &format!("-s -p {port}")));
+    assert!(wait_until(PATIENCE, || is_listening(port)));
     for (options, bytes) in [
         ("-n 100K", "102400"),
         ("-n 100K -l 8K", "102400"),
@@ -390,11 +393,11 @@ fn a_server_that_says_nothing_is_a_failure() {
 
 fn a_server_that_dies_is_a_failure() {
     let port = free_port();
-    let serving = Process::start(&mut command(Make::Ours, &format!("-s -p {port}")));
-    assert!(eventually(PATIENCE, || is_listening(port)));
+    let serving = TestProcess::start(&mut command(Make::Ours, &format!("-s -p {port}")));
+    assert!(wait_until(PATIENCE, || is_listening(port)));
     let line = format!("-c 127.0.0.1 -p {port} -t 30 -b 8m -l 10000 -i 0.1");
-    let client = Process::start(&mut command(Make::Ours, &line));
-    assert!(eventually(PATIENCE, || client.stdout().contains("/sec")));
+    let client = TestProcess::start(&mut command(Make::Ours, &line));
+    assert!(wait_until(PATIENCE, || client.stdout().contains("/sec")));
     drop(serving);
     let done = client.finish(PATIENCE);
     assert_eq!(done.code, Some(1), "{done:#?}");
@@ -406,7 +409,7 @@ fn a_server_makes_a_key_and_ends_without_a_client() {
     let port = free_port();
     let line = format!("-s -p {port} --permit-key --permit-key-timeout 0.3");
     let done = testkit::run(command(Make::Ours, &line), PATIENCE).unwrap();
-    done.succeeded();
+    done.assert_success();
     let keys = done
         .stdout
         .lines()
@@ -417,11 +420,11 @@ fn a_server_makes_a_key_and_ends_without_a_client() {
 
 fn the_result_is_a_document() {
     let port = free_port();
-    let serving = Process::start(&mut command(Make::Ours, &format!("-s -p {port}")));
-    assert!(eventually(PATIENCE, || is_listening(port)));
+    let serving = TestProcess::start(&mut command(Make::Ours, &format!("-s -p {port}")));
+    assert!(wait_until(PATIENCE, || is_listening(port)));
     let line = format!("-c 127.0.0.1 -p {port} -n 100K --json");
-    let done = Process::start(&mut command(Make::Ours, &line)).finish(PATIENCE);
-    done.succeeded();
+    let done = TestProcess::start(&mut command(Make::Ours, &line)).finish(PATIENCE);
+    done.assert_success();
     let document: serde_json::Value = serde_json::from_str(&done.stdout).unwrap();
     assert!(document["tests"].is_array(), "{document}");
     drop(serving);
@@ -443,11 +446,11 @@ fn old_datagram(number: i32, header: &[u8]) -> Vec<u8> {
 }
 
 /// A server of ours that listens.
-fn listening(options: &str) -> (Process, u16) {
+fn listening(options: &str) -> (TestProcess, u16) {
     let port = free_port();
-    let serving = Process::start(&mut command(Make::Ours, &format!("-s -p {port} {options}")));
+    let serving = TestProcess::start(&mut command(Make::Ours, &format!("-s -p {port} {options}")));
     let listens = || is_listening(port) || takes_datagrams(port);
-    assert!(eventually(PATIENCE, listens), "{}", serving.stderr());
+    assert!(wait_until(PATIENCE, listens), "{}", serving.stderr());
     (serving, port)
 }
 
@@ -462,7 +465,7 @@ fn an_old_client_of_tcp_is_served_and_not_answered() {
     client.read_to_end(&mut answer).unwrap();
     assert_eq!(answer, b"");
     let reported = || serving.stdout().contains("sec  1.00 KBytes");
-    assert!(eventually(PATIENCE, reported), "{}", serving.stdout());
+    assert!(wait_until(PATIENCE, reported), "{}", serving.stdout());
 }
 
 fn an_old_client_of_tcp_gets_its_test_back() {
@@ -513,7 +516,7 @@ fn the_report_of_an_old_server_of_udp_is_read() {
     server.set_read_timeout(Some(PATIENCE)).unwrap();
     let port = server.local_addr().unwrap().port();
     let line = format!("-c 127.0.0.1 -p {port} -u -n 3000 -l 300 -b 1m");
-    let client = Process::start(&mut command(Make::Ours, &line));
+    let client = TestProcess::start(&mut command(Make::Ours, &line));
     let mut datagram = [0; 400];
     let mut bytes = 0_u32;
     let from = loop {
@@ -570,7 +573,7 @@ fn a_reverse_test_of_udp_ends_where_nobody_takes_it() {
     assert!(client.recv(&mut [0; 2000]).unwrap() > 0);
     drop(client);
     let ended = || serving.stdout().contains("/sec");
-    assert!(eventually(PATIENCE, ended), "{}", serving.stdout());
+    assert!(wait_until(PATIENCE, ended), "{}", serving.stdout());
     assert!(
         serving.stderr().contains("Connection refused"),
         "{}",
@@ -588,8 +591,8 @@ fn two_ports() -> u16 {
 fn further_flows_have_further_addresses_and_ports() {
     let (port, local) = (two_ports(), two_ports());
     let serve = format!("-s -p {port}-{}", port + 1);
-    let _serving = Process::start(&mut command(Make::Ours, &serve));
-    assert!(eventually(PATIENCE, || is_listening(port) && is_listening(port + 1)));
+    let _serving = TestProcess::start(&mut command(Make::Ours, &serve));
+    assert!(wait_until(PATIENCE, || is_listening(port) && is_listening(port + 1)));
     for (options, one, other) in [
         (
             "--incr-dstip --incr-srcip -B 127.0.0.5".to_owned(),
@@ -616,7 +619,7 @@ fn further_flows_have_further_addresses_and_ports() {
     ] {
         let line = format!("-c 127.0.0.1 -p {port} -P 2 -n 20000 -l 1000 {options}");
         let done = testkit::run(command(Make::Ours, &line), PATIENCE).unwrap();
-        done.succeeded();
+        done.assert_success();
         for parts in [one, other] {
             let has_all = |line: &str| parts.iter().all(|part| line.contains(part.as_str()));
             assert!(done.stdout.lines().any(has_all), "{parts:?} {done:#?}");

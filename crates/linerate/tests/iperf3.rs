@@ -6,7 +6,10 @@ use std::time::Duration;
 
 use rustix::process::Signal;
 use serde_json::Value;
-use testkit::{Finished, Process, Server, Trial, linerate, stock, unless};
+use testkit::{
+    ProcessOutput, Server, TestCase, TestProcess, linerate_with_args, stock_with_args,
+    test_case_unless,
+};
 
 /// How long a test of half a second may take on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -32,21 +35,23 @@ const CASES: [(&str, &str); 14] = [
     ("ipv6", "-6 -b 8M -l 16K -t 1 -i 0.5"),
 ];
 
-pub(crate) fn trials() -> Vec<Trial> {
+pub(crate) fn test_cases() -> Vec<TestCase> {
     let missing = || {
-        let found = stock("iperf3", "-v").output();
+        let found = stock_with_args("iperf3", "-v").output();
         found
             .err()
             .map(|_| "iperf3 of Debian 12 is not installed".to_owned())
     };
-    let mut trials = Vec::new();
+    let mut test_cases = Vec::new();
     for (name, options) in CASES {
         for (form, option) in [("text", ""), ("verbose", "-V"), ("json", "-J")] {
             let case = move || matrix(options, option);
-            trials.push(unless(missing(), format!("matrix::{name}::{form}"), case).waiting());
+            test_cases.push(
+                test_case_unless(missing(), format!("matrix::{name}::{form}"), case).allow_many(),
+            );
         }
     }
-    trials.extend(testkit::trials![
+    test_cases.extend(testkit::test_cases![
         a_second_test_is_refused_where_one_is_the_limit,
         errors_are_one_line_and_one_document,
         signals_end_a_test_with_its_results,
@@ -59,13 +64,13 @@ pub(crate) fn trials() -> Vec<Trial> {
         sockets_have_what_was_asked_for,
         an_idle_timeout_ends_no_test,
     ]);
-    trials
+    test_cases
 }
 
 /// What the two programs of a test printed.
 struct Pair {
-    client: Finished,
-    server: Finished,
+    client: ProcessOutput,
+    server: ProcessOutput,
 }
 
 fn pair(
@@ -74,7 +79,7 @@ fn pair(
     options: &str,
     form: &str,
 ) -> Pair {
-    let running = Server::of(|port| server(&format!("-s -1 -i 0.5 -p {port} {form}")));
+    let running = Server::try_start_with(|port| server(&format!("-s -1 -i 0.5 -p {port} {form}")));
     let running = running.unwrap_or_else(|error| panic!("{error}"));
     let host = if options.starts_with("-6") {
         "::1"
@@ -85,16 +90,16 @@ fn pair(
     let client = testkit::run(client(&line), PATIENCE).unwrap_or_else(|error| panic!("{error}"));
     Pair {
         client,
-        server: running.ended(PATIENCE),
+        server: running.wait(PATIENCE),
     }
 }
 
 fn ours(line: &str) -> Command {
-    linerate(&format!("iperf3 {line}"))
+    linerate_with_args(&format!("iperf3 {line}"))
 }
 
 fn theirs(line: &str) -> Command {
-    stock("iperf3", line)
+    stock_with_args("iperf3", line)
 }
 
 /// Ours has the place of each role, and of both, and prints what the control prints.
@@ -109,7 +114,7 @@ fn matrix(options: &str, form: &str) -> Result<(), String> {
             ("client", &found.client, &control.client),
             ("server", &found.server, &control.server),
         ] {
-            found.succeeded();
+            found.assert_success();
             let same = if form == "-J" {
                 shape(&found.stdout) == shape(&control.stdout)
             } else {
@@ -192,14 +197,14 @@ fn walk(json: &Value, path: String, paths: &mut BTreeSet<String>) {
 }
 
 fn server(options: &str) -> Server {
-    Server::with(|port| format!("iperf3 -s -p {port} {options}"))
+    Server::start_with(|port| format!("iperf3 -s -p {port} {options}"))
 }
 
 fn a_second_test_is_refused_where_one_is_the_limit() {
     let server = server("--max-tests 1");
     let line = format!("-c 127.0.0.1 -p {} -t 30 -b 1M", server.port);
-    let mut first = Process::start(&mut ours(&line));
-    testkit::eventually(PATIENCE, || first.stdout().contains("connected to"));
+    let mut first = TestProcess::start(&mut ours(&line));
+    testkit::wait_until(PATIENCE, || first.stdout().contains("connected to"));
     let second = testkit::run(ours(&line), PATIENCE).unwrap();
     assert_eq!(second.code, Some(1));
     assert_eq!(
@@ -231,8 +236,8 @@ fn errors_are_one_line_and_one_document() {
 fn signals_end_a_test_with_its_results() {
     let server = server("");
     let line = format!("-c 127.0.0.1 -p {} -t 30 -b 8M -l 8K -i 0.1", server.port);
-    let client = Process::start(&mut ours(&line));
-    testkit::eventually(PATIENCE, || client.stdout().contains("Bytes"));
+    let client = TestProcess::start(&mut ours(&line));
+    testkit::wait_until(PATIENCE, || client.stdout().contains("Bytes"));
     client.signal(Signal::INT);
     let client = client.finish(PATIENCE);
     assert_eq!(
@@ -240,19 +245,19 @@ fn signals_end_a_test_with_its_results() {
         "iperf3: interrupt - the client has terminated\n"
     );
     assert!(client.stdout.contains("  sender\n"), "{}", client.stdout);
-    testkit::eventually(PATIENCE, || server.stdout().contains("  receiver\n"));
-    testkit::eventually(PATIENCE, || {
+    testkit::wait_until(PATIENCE, || server.stdout().contains("  receiver\n"));
+    testkit::wait_until(PATIENCE, || {
         server
             .stderr()
             .contains("iperf3: the client has terminated\n")
     });
-    let client = Process::start(&mut ours(&line));
-    testkit::eventually(PATIENCE, || client.stdout().contains("Bytes"));
+    let client = TestProcess::start(&mut ours(&line));
+    testkit::wait_until(PATIENCE, || client.stdout().contains("Bytes"));
     server.signal(Signal::TERM);
     let client = client.finish(PATIENCE);
     assert_eq!(client.stderr, "iperf3: error - the server has terminated\n");
     assert_eq!(client.code, Some(1));
-    let server = server.ended(PATIENCE);
+    let server = server.wait(PATIENCE);
     assert_eq!(server.code, Some(0), "{}", server.stderr);
 }
 
@@ -285,7 +290,9 @@ fn silent_and_nonsense_clients_hold_nothing_up() {
         assert_eq!(answer[..5], [0xfe, 0, 0, 0, code], "{text}");
     }
     let line = format!("-c 127.0.0.1 -p {} -n 1M", server.port);
-    testkit::run(ours(&line), PATIENCE).unwrap().succeeded();
+    testkit::run(ours(&line), PATIENCE)
+        .unwrap()
+        .assert_success();
     server.terminate();
 }
 
@@ -293,7 +300,7 @@ fn silent_and_nonsense_clients_hold_nothing_up() {
 fn logins() {
     use sha2::{Digest, Sha256};
 
-    let Ok(_) = stock("iperf3", "-v").output() else {
+    let Ok(_) = stock_with_args("iperf3", "-v").output() else {
         return;
     };
     let keys = concat!(env!("CARGO_MANIFEST_DIR"), "/../iperf3/src/login");
@@ -307,7 +314,7 @@ fn logins() {
         (ours, ours),
     ] {
         let users = users.display();
-        let running = Server::of(|port| {
+        let running = Server::try_start_with(|port| {
             let login = format!(
                 "--rsa-private-key-path {keys}/private.pem --authorized-users-path {users}"
             );
@@ -336,7 +343,7 @@ fn reports() {
         page.display()
     );
     let finished = testkit::run(ours(&line), PATIENCE).unwrap();
-    finished.succeeded();
+    finished.assert_success();
     let json: Value = serde_json::from_str(&finished.stdout).unwrap();
     assert_eq!(json["tests"][0]["name"], "iperf3 TCP");
     assert!(std::fs::read_to_string(page).unwrap().contains("iperf3"));
@@ -358,7 +365,9 @@ fn files() {
         (theirs, ours, "-R -t 1"),
         (ours, theirs, "-R -t 1"),
     ] {
-        if stock("iperf3", "-v").output().is_err() && [server, client].contains(&(theirs as _)) {
+        if stock_with_args("iperf3", "-v").output().is_err()
+            && [server, client].contains(&(theirs as _))
+        {
             continue;
         }
         let _ = std::fs::remove_file(to.to_string());
@@ -366,12 +375,12 @@ fn files() {
             "" => (format!("-F {to}"), format!("-F {from}")),
             _ => (format!("-F {from}"), format!("-F {to} {options}")),
         };
-        let running = Server::of(|port| server(&format!("-s -1 -p {port} {sends}")));
+        let running = Server::try_start_with(|port| server(&format!("-s -1 -p {port} {sends}")));
         let running = running.unwrap_or_else(|error| panic!("{error}"));
         let line = format!("-c 127.0.0.1 -i 0 -p {} {receives}", running.port);
         let finished = testkit::run(client(&line), PATIENCE).unwrap();
-        finished.succeeded();
-        let server = running.ended(PATIENCE);
+        finished.assert_success();
+        let server = running.wait(PATIENCE);
         assert!(std::fs::read(to.to_string()).unwrap() == contents, "{line}");
         for text in [&finished.stdout, &server.stdout] {
             assert!(
@@ -389,7 +398,7 @@ fn files() {
     );
     let expected: Value = serde_json::from_str(&expected).unwrap();
     assert_eq!(json["end"]["streams"][0]["diskfile"], expected);
-    running.ended(PATIENCE);
+    running.wait(PATIENCE);
     for (options, why) in [
         (
             "-F /nonexistent",
@@ -415,7 +424,7 @@ fn lines_begin_with_the_time() {
         running.port
     );
     let finished = testkit::run(ours(&line), PATIENCE).unwrap();
-    finished.succeeded();
+    finished.assert_success();
     let (own, rest) = finished.stdout.split_once("Server output:\n").unwrap();
     let (servers, end) = rest.split_once("\n\n").unwrap();
     let is_stamped = |line: &str, title: &str| {
@@ -434,7 +443,7 @@ fn lines_begin_with_the_time() {
         servers.lines().all(|line| is_stamped(line, "")),
         "{servers}"
     );
-    let server = running.ended(PATIENCE).stdout;
+    let server = running.wait(PATIENCE).stdout;
     assert!(server.lines().all(|line| is_stamped(line, "")), "{server}");
     let refused = format!("-c 127.0.0.1 -p {} --timestamps=%%", testkit::free_port());
     let refused = testkit::run(ours(&refused), PATIENCE).unwrap();
@@ -480,8 +489,8 @@ fn sockets_have_what_was_asked_for() {
             "-6 -c ::1 -p {} -t 30 -b 1M -L 0x12345 {protocol}",
             server.port
         );
-        let mut client = Process::start(&mut ours(&line));
-        testkit::eventually(PATIENCE, || client.stdout().contains("connected to"));
+        let mut client = TestProcess::start(&mut ours(&line));
+        testkit::wait_until(PATIENCE, || client.stdout().contains("connected to"));
         let labels = std::fs::read_to_string("/proc/thread-self/net/ip6_flowlabel").unwrap();
         assert!(
             labels.lines().any(|line| line.starts_with("12345 ")),
@@ -514,9 +523,9 @@ fn sockets_have_what_was_asked_for() {
     }
     let is_on = std::fs::read_to_string("/proc/sys/net/mptcp/enabled").is_ok_and(|on| on == "1\n");
     if is_on {
-        asked("-m -S 8 -N -M 1000 -C cubic -w 100K -Z").succeeded();
+        asked("-m -S 8 -N -M 1000 -C cubic -w 100K -Z").assert_success();
         let multipath = asked("-m --linerate-json - --cntl-ka=10/2/3");
-        multipath.succeeded();
+        multipath.assert_success();
         assert!(
             multipath.stdout.contains("\"multipath\": true"),
             "{}",
@@ -532,10 +541,10 @@ fn an_idle_timeout_ends_no_test() {
         let server = server("-1 --idle-timeout 1");
         let line = format!("-c 127.0.0.1 -p {} -b 1M -t 2", server.port);
         let client = testkit::run(ours(&line), PATIENCE).unwrap();
-        server.ended(PATIENCE).succeeded();
+        server.wait(PATIENCE).assert_success();
         // On a busy machine it may come too late.
         if !client.stderr.contains("Connection refused") {
-            return client.succeeded();
+            return client.assert_success();
         }
     }
 }

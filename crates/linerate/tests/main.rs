@@ -32,30 +32,30 @@ use std::process::ExitCode;
 fn main() -> ExitCode {
     // Suites with long cases come first, so that none of them is left over at the end.
     let mut suites = vec![
-        ("book", book::trials()),
-        ("hosts", hosts::trials()),
-        ("robust", robust::trials()),
-        ("run", run::trials()),
-        ("uperf_stock", uperf_stock::trials()),
-        ("effects", effects::trials()),
-        ("aggregate", aggregate::trials()),
-        ("udpmon", udpmon::trials()),
-        ("uperf", uperf::trials()),
-        ("cli", cli::trials()),
-        ("documents", documents::trials()),
-        ("interop", interop::trials()),
-        ("iperf3", iperf3::trials()),
-        ("iperf", iperf::trials()),
-        ("iperfs", iperfs::trials()),
-        ("serving", serving::trials()),
-        ("flent", flent::trials()),
-        ("packaging", packaging::trials()),
-        ("map", map::trials()),
-        ("serve", serve::trials()),
-        ("truth", truth::trials()),
+        ("book", book::test_cases()),
+        ("hosts", hosts::test_cases()),
+        ("robust", robust::test_cases()),
+        ("run", run::test_cases()),
+        ("uperf_stock", uperf_stock::test_cases()),
+        ("effects", effects::test_cases()),
+        ("aggregate", aggregate::test_cases()),
+        ("udpmon", udpmon::test_cases()),
+        ("uperf", uperf::test_cases()),
+        ("cli", cli::test_cases()),
+        ("documents", documents::test_cases()),
+        ("interop", interop::test_cases()),
+        ("iperf3", iperf3::test_cases()),
+        ("iperf", iperf::test_cases()),
+        ("iperfs", iperfs::test_cases()),
+        ("serving", serving::test_cases()),
+        ("flent", flent::test_cases()),
+        ("packaging", packaging::test_cases()),
+        ("map", map::test_cases()),
+        ("serve", serve::test_cases()),
+        ("truth", truth::test_cases()),
     ];
-    let names = testkit::names(&suites);
-    suites.push(("coverage", coverage::trials(names.clone())));
-    suites.push(("requests", requests::trials(names)));
+    let names = testkit::full_names(&suites);
+    suites.push(("coverage", coverage::test_cases(names.clone())));
+    suites.push(("requests", requests::test_cases(names)));
     testkit::run_suites(suites)
 }

@@ -6,15 +6,15 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use testkit::{Server, Trial, linerate, program, run};
+use testkit::{Server, TestCase, linerate_with_args, program, run};
 
 /// The place that all files expect the program at.
 const INSTALLED: &str = "/usr/local/bin/netserver";
 
-pub(crate) fn trials() -> Vec<Trial> {
+pub(crate) fn test_cases() -> Vec<TestCase> {
     vec![
-        trial("systemd_units", &["systemd-analyze"], systemd_units),
-        trial("systemd_socket", &["systemd-socket-activate"], || {
+        test_case("systemd_units", &["systemd-analyze"], systemd_units),
+        test_case("systemd_socket", &["systemd-socket-activate"], || {
             served(|files, port| {
                 let mut command = Command::new("systemd-socket-activate");
                 command
@@ -24,7 +24,7 @@ pub(crate) fn trials() -> Vec<Trial> {
                 command
             })
         }),
-        trial(
+        test_case(
             "systemd_socket_a_client",
             &["systemd-socket-activate"],
             || {
@@ -36,7 +36,7 @@ pub(crate) fn trials() -> Vec<Trial> {
                 })
             },
         ),
-        trial(
+        test_case(
             "systemd_socket_of_all",
             &["systemd-socket-activate"],
             || {
@@ -50,7 +50,7 @@ pub(crate) fn trials() -> Vec<Trial> {
                 })
             },
         ),
-        trial("inetd", &["inetd"], || {
+        test_case("inetd", &["inetd"], || {
             served(|files, port| {
                 let line = files.text("inetd.conf", port).replace("nobody", "root");
                 let conf = files.write("inetd.conf", &line);
@@ -59,7 +59,7 @@ pub(crate) fn trials() -> Vec<Trial> {
                 command
             })
         }),
-        trial("xinetd", &["xinetd"], || {
+        test_case("xinetd", &["xinetd"], || {
             served(|files, port| {
                 let text = files.text("xinetd", port).replace("nobody", "root");
                 let conf = files.write("xinetd.conf", &format!("defaults\n{{\n}}\n{text}"));
@@ -68,8 +68,8 @@ pub(crate) fn trials() -> Vec<Trial> {
                 command
             })
         }),
-        trial("services", &["unshare"], services),
-        trial("openwrt", &["sh"], || {
+        test_case("services", &["unshare"], services),
+        test_case("openwrt", &["sh"], || {
             served(|files, port| {
                 let init = files
                     .text("openwrt/netserver.init", port)
@@ -100,10 +100,10 @@ procd_close_instance() { exec $line; }
 
 type Outcome = Result<(), String>;
 
-fn trial(name: &str, programs: &[&'static str], check: fn() -> Outcome) -> Trial {
+fn test_case(name: &str, programs: &[&'static str], check: fn() -> Outcome) -> TestCase {
     let missing = programs.iter().find(|program| found(program).is_none());
     let why = missing.map(|program| format!("{program} is not installed"));
-    testkit::unless(why, name, check)
+    testkit::test_case_unless(why, name, check)
 }
 
 /// A program in the PATH, where root finds it, or unpacked from its package beside the builds.
@@ -159,10 +159,11 @@ impl Files {
 /// Starts what `command` makes, and has two clients served by it.
 fn served(command: impl Fn(&Files, u16) -> Command) -> Outcome {
     let files = Files::new();
-    let server = Server::of(|port| command(&files, port)).map_err(|error| error.to_string())?;
+    let server =
+        Server::try_start_with(|port| command(&files, port)).map_err(|error| error.to_string())?;
     for _ in 0..2 {
         let at = format!("-H 127.0.0.1 -p {}", server.port);
-        let client = linerate(&format!("netperf {at} -t TCP_RR -l -10 -P 0 -v 0"));
+        let client = linerate_with_args(&format!("netperf {at} -t TCP_RR -l -10 -P 0 -v 0"));
         let finished = run(client, Duration::from_secs(20)).map_err(|error| error.to_string())?;
         let is_a_rate = finished
             .stdout
@@ -188,7 +189,7 @@ fn services() -> Outcome {
         command.args(["-D", "-p", &port.to_string()]);
         command
     };
-    let server = Server::of(netserver).map_err(|error| error.to_string())?;
+    let server = Server::try_start_with(netserver).map_err(|error| error.to_string())?;
     let lines = files.write("services", &files.text("services", server.port));
     let mut client = Command::new("unshare");
     client.args([

@@ -8,28 +8,28 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 
-use iperf::wire::{Bounce, Bursts, Extension, Hello, Start};
-use netperf::wire::{Capability, Received, Request};
-use testkit::{Trial, unless};
-use udpmon::wire::Block;
+use iperf::wire::{BounceMessage, BurstParameters, Extension, Hello, TestStart};
+use netperf::wire::{Capability, ReceivedRequest, Request};
+use testkit::{TestCase, test_case_unless};
+use udpmon::wire::MessageBlock;
 use uperf::wire::{
-    Command, FlowopRecord, GroupRecord, Header, Order, SlaveInfo, TransactionRecord,
+    Endian, FlowopRecord, GroupRecord, Header, MasterCommand, SlaveInfo, TransactionRecord,
 };
 
 use crate::coverage::{Table, is_of, tables};
 
-/// `names` are those of this program's trials.
-pub(crate) fn trials(names: Vec<String>) -> Vec<Trial> {
-    let mut trials = testkit::trials![
+/// `names` are the full names of all test cases of this program.
+pub(crate) fn test_cases(names: Vec<String>) -> Vec<TestCase> {
+    let mut test_cases = testkit::test_cases![
         every_field_has_its_row,
         every_request_has_its_record,
         lost_and_invented_rows_are_found,
         places_of_tests,
     ];
-    trials.push(unless(None, "every_case_exists", move || {
+    test_cases.push(test_case_unless(None, "every_case_exists", move || {
         every_case_exists(&names)
     }));
-    trials
+    test_cases
 }
 
 /// A message or record, and a field of it.
@@ -50,14 +50,14 @@ fn fields() -> BTreeSet<Field> {
         .into_iter()
         .map(|(_, record, fields)| (record, fields));
     let around = [
-        fields!(Received: cpu request),
+        fields!(ReceivedRequest: cpu request),
         fields!(Capability: features host nonce),
         fields!(Hello: flags flows port length window amount extension start bursts key),
         fields!(Extension: upper version type_of_service rate prefetch),
-        fields!(Start: at fq_rate),
-        fields!(Bursts: rate mean variance gap),
-        fields!(Bounce: size number quick_ack synchronised type_of_service stop sent served hold),
-        fields!(Block: command version number sent responded length acknowledge low width offset lost_only skip received lost bad_order first_to_last stamps),
+        fields!(TestStart: at fq_rate),
+        fields!(BurstParameters: rate mean variance gap),
+        fields!(BounceMessage: size number quick_ack synchronised type_of_service stop sent served hold),
+        fields!(MessageBlock: command version number sent responded length acknowledge low width offset lost_only skip received lost bad_order first_to_last stamps),
     ];
     let uperf = [
         ("Header", Header::FIELDS),
@@ -73,21 +73,21 @@ fn fields() -> BTreeSet<Field> {
 }
 
 /// The command of this number.
-fn command(number: u8) -> Command {
-    let order = Order::NATIVE;
-    let mut bytes = Command::Other(number.into(), 0).encode(order);
+fn command(number: u8) -> MasterCommand {
+    let order = Endian::NATIVE;
+    let mut bytes = MasterCommand::Other(number.into(), 0).encode(order);
     // Some of them have no value to decode.
-    bytes[68..].copy_from_slice(&[0; Command::LEN - 68]);
-    Command::decode(&bytes, order).unwrap_or(Command::Error)
+    bytes[68..].copy_from_slice(&[0; MasterCommand::LEN - 68]);
+    MasterCommand::decode(&bytes, order).unwrap_or(MasterCommand::Error)
 }
 
-fn of_command(command: Command) -> (&'static str, &'static [&'static str]) {
+fn of_command(command: MasterCommand) -> (&'static str, &'static [&'static str]) {
     match command {
-        Command::NextTransaction(_) => ("NextTransaction", &["number"]),
-        Command::Abort => ("Abort", &[]),
-        Command::SendStatistics => ("SendStatistics", &[]),
-        Command::Error => ("Error", &[]),
-        Command::Other(..) => ("Other", &["number", "value"]),
+        MasterCommand::NextTransaction(_) => ("NextTransaction", &["number"]),
+        MasterCommand::Abort => ("Abort", &[]),
+        MasterCommand::SendStatistics => ("SendStatistics", &[]),
+        MasterCommand::Error => ("Error", &[]),
+        MasterCommand::Other(..) => ("Other", &["number", "value"]),
     }
 }
 

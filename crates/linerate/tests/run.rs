@@ -7,18 +7,18 @@ mod firewall;
 mod messages;
 mod settings;
 
-use testkit::{Trial, within};
+use testkit::{TestCase, with_prefix};
 
-pub(crate) fn trials() -> Vec<Trial> {
+pub(crate) fn test_cases() -> Vec<TestCase> {
     [
-        ("datagrams", datagrams::trials()),
-        ("early", early::trials()),
-        ("files", files::trials()),
-        ("firewall", firewall::trials()),
-        ("messages", messages::trials()),
-        ("settings", settings::trials()),
+        ("datagrams", datagrams::test_cases()),
+        ("early", early::test_cases()),
+        ("files", files::test_cases()),
+        ("firewall", firewall::test_cases()),
+        ("messages", messages::test_cases()),
+        ("settings", settings::test_cases()),
     ]
     .into_iter()
-    .flat_map(|(part, trials)| within(part, trials))
+    .flat_map(|(part, test_cases)| with_prefix(part, test_cases))
     .collect()
 }

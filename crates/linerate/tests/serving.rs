@@ -8,13 +8,16 @@ use std::time::Duration;
 use rustix::process::Signal;
 use serde_json::Value;
 use tempfile::TempDir;
-use testkit::Need::Namespaces;
-use testkit::{Finished, Process, Server, Trial, eventually, free_port, linerate, run, trial};
+use testkit::Requirement::Namespaces;
+use testkit::{
+    ProcessOutput, Server, TestCase, TestProcess, free_port, linerate_with_args, run, test_case,
+    wait_until,
+};
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
-pub(crate) fn trials() -> Vec<Trial> {
-    let mut trials = testkit::trials![
+pub(crate) fn test_cases() -> Vec<TestCase> {
+    let mut test_cases = testkit::test_cases![
         each_test_has_its_line,
         an_address_has_limits,
         limits_are_read_again,
@@ -25,8 +28,8 @@ pub(crate) fn trials() -> Vec<Trial> {
         nobody_is_sent_more_than_three_times_as_much,
     ];
     // To become another user is root's, as namespaces are.
-    trials.push(trial("another_user", &[Namespaces], another_user));
-    trials
+    test_cases.push(test_case("another_user", &[Namespaces], another_user));
+    test_cases
 }
 
 /// A server of all dialects, each at a free port.
@@ -42,7 +45,7 @@ impl Serving {
         let status = directory.path().join("status");
         let ports = [(); 4].map(|()| free_port());
         let [uperf, iperf, iperf3, udpmon] = ports;
-        let server = Server::with(|netperf| {
+        let server = Server::start_with(|netperf| {
             format!(
                 "serve --log json --status {} --netperf-port {netperf} --uperf-port {uperf} --iperf-port {iperf} --iperf3-port {iperf3} --udpmon-port {udpmon} {options}",
                 status.display()
@@ -56,7 +59,7 @@ impl Serving {
     }
 
     /// Starts a client, in whose line PORT is replaced.
-    fn begin(&self, line: &str) -> Process {
+    fn begin(&self, line: &str) -> TestProcess {
         let [uperf, iperf, iperf3, udpmon] = self.ports;
         let port = match line.split(' ').next() {
             Some("uperf") => uperf,
@@ -65,10 +68,12 @@ impl Serving {
             Some("udpmon_bw_mon") => udpmon,
             _ => self.server.port,
         };
-        Process::start(&mut linerate(&line.replace("PORT", &port.to_string())))
+        TestProcess::start(&mut linerate_with_args(
+            &line.replace("PORT", &port.to_string()),
+        ))
     }
 
-    fn client(&self, line: &str) -> Finished {
+    fn client(&self, line: &str) -> ProcessOutput {
         self.begin(line).finish(PATIENCE)
     }
 
@@ -80,21 +85,21 @@ impl Serving {
             let lines = lines.lines().map(serde_json::from_str);
             lines.filter_map(Result::ok).collect()
         };
-        let is_whole = eventually(PATIENCE, || lines().len() == count);
+        let is_whole = wait_until(PATIENCE, || lines().len() == count);
         assert!(is_whole, "{count} lines: {:#?}", lines());
         lines()
     }
 
-    fn status(&self, options: &str) -> Finished {
+    fn status(&self, options: &str) -> ProcessOutput {
         let path = self.directory.path().join("status");
         let line = format!("status --status {} {options}", path.display());
-        run(linerate(&line), PATIENCE).expect("it ends")
+        run(linerate_with_args(&line), PATIENCE).expect("it ends")
     }
 
     /// Waits until so many tests run.
     #[track_caller]
     fn await_tests(&self, count: usize) {
-        let runs = eventually(PATIENCE, || self.tests().len() == count);
+        let runs = wait_until(PATIENCE, || self.tests().len() == count);
         assert!(runs, "{}", self.server.stderr());
     }
 
@@ -159,7 +164,7 @@ fn each_test_has_its_line() {
         ),
     ];
     for (at, (line, test, bytes)) in lines.iter().enumerate() {
-        serving.client(line).succeeded();
+        serving.client(line).assert_success();
         let log = serving.log(at + 1);
         let entry = &log[at];
         let dialect = entry["dialect"].as_str().expect("a name");
@@ -198,7 +203,7 @@ fn an_address_has_limits() {
     serving.await_tests(1);
     let second = serving.client("iperf3 -c 127.0.0.1 -p PORT -t 1");
     assert!(second.stderr.contains("server is busy"), "{second:#?}");
-    paced.finish(PATIENCE).succeeded();
+    paced.finish(PATIENCE).assert_success();
     let fast = serving.client("iperf3 -c 127.0.0.1 -p PORT -t 10");
     assert!(fast.code != Some(0), "{fast:#?}");
     let log = serving.log(2);
@@ -216,13 +221,13 @@ fn limits_are_read_again() {
     let reload = |text: &str, note: &str| {
         write(&file, text, 0o644);
         serving.server.signal(Signal::HUP);
-        let is_noted = eventually(PATIENCE, || serving.server.stderr().contains(note));
+        let is_noted = wait_until(PATIENCE, || serving.server.stderr().contains(note));
         assert!(is_noted, "{}", serving.server.stderr());
     };
     reload("max-second 9\n", "limits stay as they are: ");
     assert!(serving.client(test).code != Some(0));
     reload("allow-peers 127.0.0.0/8\n", "limits were read again");
-    serving.client(test).succeeded();
+    serving.client(test).assert_success();
 }
 
 fn secrets_are_asked_for() {
@@ -231,7 +236,8 @@ fn secrets_are_asked_for() {
     let options = format!("--auth {}", file.display());
     write(&file, "netperf-passphrase sesame\n", 0o640);
     let refused = |what: &str| {
-        let server = run(linerate(&format!("serve {options}")), PATIENCE).expect("it ends");
+        let server =
+            run(linerate_with_args(&format!("serve {options}")), PATIENCE).expect("it ends");
         assert!(
             server.code == Some(1) && server.stderr.contains(what),
             "{server:#?}"
@@ -259,7 +265,7 @@ fn secrets_are_asked_for() {
         let is_logged = || complete() > before;
         assert_eq!(
             is_served,
-            is_served && eventually(PATIENCE, is_logged) || is_logged(),
+            is_served && wait_until(PATIENCE, is_logged) || is_logged(),
             "{client:#?} {}",
             serving.server.stderr()
         );
@@ -278,7 +284,7 @@ fn a_stop_ends_tests_or_lets_them_end() {
         serving.await_tests(TESTS.len());
         let Serving { server, .. } = serving;
         server.signal(Signal::TERM);
-        let finished = server.ended(PATIENCE);
+        let finished = server.wait(PATIENCE);
         assert_eq!(finished.code, Some(0));
         let ends: Vec<Value> = (finished.stdout.lines())
             .map(|line| serde_json::from_str(line).expect("a line"))
@@ -307,7 +313,7 @@ fn the_status_shows_what_runs() {
     let first = serving.begin("netperf -p PORT -H 127.0.0.1 -l 30");
     let second = serving.begin("iperf3 -c 127.0.0.1 -p PORT -t 30");
     serving.await_tests(2);
-    let measured = eventually(PATIENCE, || {
+    let measured = wait_until(PATIENCE, || {
         let tests = serving.tests();
         let rates = tests
             .iter()
@@ -334,7 +340,7 @@ fn the_status_shows_what_runs() {
     let Serving {
         server, directory, ..
     } = serving;
-    server.terminate().succeeded();
+    server.terminate().assert_success();
     assert!(!directory.path().join("status").exists());
 }
 
@@ -347,7 +353,7 @@ fn only_a_stale_status_is_replaced() {
                 path.display()
             )
         };
-        Server::of(|port| linerate(&line(port)))
+        Server::try_start_with(|port| linerate_with_args(&line(port)))
     };
     let directory = testkit::short_directory();
     let path = directory.path().join("status");
@@ -361,13 +367,16 @@ fn only_a_stale_status_is_replaced() {
         .permissions()
         .mode();
     assert_eq!(mode & 0o077, 0);
-    refused("a server is listening there");
+    refused("another server listens on it");
     first.signal(Signal::KILL);
-    first.ended(PATIENCE);
+    first.wait(PATIENCE);
     assert!(path.exists());
-    start(&path).expect("it listens").terminate().succeeded();
+    start(&path)
+        .expect("it listens")
+        .terminate()
+        .assert_success();
     write(&path, "a file", 0o600);
-    refused("it is no socket");
+    refused("it is not a socket");
     std::fs::set_permissions(directory.path(), Permissions::from_mode(0o777)).expect("our own");
     refused("other users can write to its directory");
 }
@@ -376,7 +385,7 @@ fn nobody_is_sent_more_than_three_times_as_much() {
     let test = "iperf -c 127.0.0.1 -p PORT -u -R -t 1";
     let closed = Serving::start("");
     // Ours proves its address, as it receives the server's nonce there.
-    closed.client(test).succeeded();
+    closed.client(test).assert_success();
     let log = closed.log(1);
     assert!(log[0]["sent_bytes"].as_u64() > Some(10_000), "{log:#?}");
     // A short datagram has no room for it.
@@ -386,7 +395,7 @@ fn nobody_is_sent_more_than_three_times_as_much() {
     assert!(note.contains("(--allow-third-party)"), "{note}");
     closed.log(1);
     let open = Serving::start("--allow-third-party 127.0.0.0/8");
-    open.client(&format!("{test} -l 100")).succeeded();
+    open.client(&format!("{test} -l 100")).assert_success();
     let log = open.log(1);
     assert!(log[0]["sent_bytes"].as_u64() > Some(10_000), "{log:#?}");
 }
@@ -395,7 +404,7 @@ fn another_user() {
     let serving = Serving::start("--user nobody");
     serving
         .client("iperf3 -c 127.0.0.1 -p PORT -n 1000")
-        .succeeded();
+        .assert_success();
     let status = std::fs::read_to_string(format!("/proc/{}/status", serving.server.pid()));
     let status = status.expect("it runs");
     let field = |name: &str| {

@@ -11,26 +11,26 @@ mod transports;
 #[path = "../../uperf/tests/output/rules.rs"]
 mod rules;
 
-use testkit::{Finished, Profile, Trial, within};
+use testkit::{ProcessOutput, Profile, TestCase, with_prefix};
 
-pub(crate) fn trials() -> Vec<Trial> {
-    let mut trials = runs::trials();
-    trials.extend(figures::trials());
-    trials.extend(failures::trials());
+pub(crate) fn test_cases() -> Vec<TestCase> {
+    let mut test_cases = runs::test_cases();
+    test_cases.extend(figures::test_cases());
+    test_cases.extend(failures::test_cases());
     for (part, more) in [
-        ("processes", processes::trials()),
-        ("shipped", shipped::trials()),
-        ("tls", tls::trials()),
-        ("transports", transports::trials()),
+        ("processes", processes::test_cases()),
+        ("shipped", shipped::test_cases()),
+        ("tls", tls::test_cases()),
+        ("transports", transports::test_cases()),
     ] {
-        trials.extend(within(part, more));
+        test_cases.extend(with_prefix(part, more));
     }
-    trials
+    test_cases
 }
 
 /// Bytes and operations of both ends are the same.
 #[track_caller]
-fn agree(ended: &Finished) {
+fn agree(ended: &ProcessOutput) {
     assert_eq!(ended.code, Some(0), "{ended:?}");
     let slave = ended.statistics("127.0.0.1");
     let master = ended.statistics("master");

@@ -1,26 +1,26 @@
-//! How well means are known.
+//! Confidence intervals of the means of several iterations.
 
 use serde::Serialize;
-use stats::confidence::Level;
+use stats::confidence::ConfidenceLevel;
 
-/// How well the means of several iterations of one test are known. A width is the full width of a
-/// confidence interval, in percent of its mean.
+/// Confidence intervals of the means of several iterations of one test. A width is the full width
+/// of an interval, in percent of its mean.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Confidence {
-    /// How often such an interval covers the true mean, in percent, when the number of iterations does
-    /// not depend on what they found.
+    /// Confidence level in percent: how often such an interval covers the true mean. It holds if
+    /// the number of iterations does not depend on their results.
     #[serde(rename = "level_percent")]
-    pub level: Level,
-    /// The width that was wanted, if any was.
+    pub level: ConfidenceLevel,
+    /// The requested width, if any.
     pub target_width_percent: Option<f64>,
-    /// Iterations that were run.
+    /// Number of iterations.
     pub iterations: u32,
-    /// The throughput's width; `None` with one iteration, or with a mean of 0.
+    /// Width for the throughput; `None` with one iteration or a mean of 0.
     pub throughput_width_percent: Option<f64>,
-    /// This end's CPU utilisation's, if it was measured.
+    /// Width for this end's CPU utilisation, if measured.
     pub local_cpu_width_percent: Option<f64>,
-    /// The peer's CPU utilisation's, if it was measured.
+    /// Width for the peer's CPU utilisation, if measured.
     pub remote_cpu_width_percent: Option<f64>,
-    /// Whether the intervals are as narrow as was wanted.
+    /// Whether the intervals are as narrow as requested.
     pub reached: bool,
 }

@@ -1,4 +1,4 @@
-//! Layout of numbered and stamped datagrams, and the counts of their receiver.
+//! Format of datagrams with sequence numbers and timestamps, and the counts of their receiver.
 
 use std::time::Duration;
 
@@ -9,19 +9,20 @@ use crate::outcome::optional_nanos;
 /// The fields of a flow's datagrams, in words of 32 bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DatagramFormat {
-    /// Offset of the number, or of its low word.
+    /// Offset of the sequence number, or of its low word, in bytes.
     #[serde(rename = "number_at_bytes")]
-    pub number_at: u32,
-    /// Offset of the number's high word; `None` for a 32-bit number.
+    pub number_offset: u32,
+    /// Offset of the number's high word in bytes; `None` for a 32-bit number.
     #[serde(rename = "high_word_at_bytes")]
-    pub high_word_at: Option<u32>,
+    pub high_word_offset: Option<u32>,
     /// The number of a flow's first datagram.
     pub first: u32,
-    /// The send time; `None` without stamps.
+    /// The send timestamp; `None` without one.
     pub stamp: Option<Stamp>,
-    /// Whether numbers are signed: a negative one marks the flow's last datagram, and its magnitude is the number.
+    /// Whether numbers are signed. A negative one marks the flow's last datagram, and its magnitude
+    /// is the number.
     pub ends_negative: bool,
-    /// The byte order of each word, and the order of a stamp's words.
+    /// The byte order of each word, and the order of a timestamp's words.
     #[serde(default, skip_serializing_if = "ByteOrder::is_big_endian")]
     pub order: ByteOrder,
 }
@@ -46,19 +47,19 @@ impl ByteOrder {
         *self == Self::BigEndian
     }
 
-    /// Converts between words of this order and big-endian words. Both words share one branch, because this runs for
-    /// each datagram.
+    /// Converts two words between this order and big-endian. Both share one branch, because this
+    /// runs for each datagram.
     #[inline]
-    fn words(self, words: [u32; 2]) -> [u32; 2] {
+    fn convert_words(self, words: [u32; 2]) -> [u32; 2] {
         match self {
             Self::BigEndian => words,
             Self::LittleEndian => words.map(u32::swap_bytes),
         }
     }
 
-    /// Does the same for a 64-bit number.
+    /// Converts a 64-bit number between this order and big-endian.
     #[inline]
-    fn long(self, number: u64) -> u64 {
+    fn convert_u64(self, number: u64) -> u64 {
         match self {
             Self::BigEndian => number,
             Self::LittleEndian => number.swap_bytes(),
@@ -66,27 +67,27 @@ impl ByteOrder {
     }
 }
 
-/// A time in a datagram, as two words.
+/// A timestamp in a datagram: two 32-bit words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Stamp {
-    /// Offset of its first word.
+    /// Offset of the first word in bytes.
     #[serde(rename = "at_bytes")]
-    pub at: u32,
-    /// The clock of the time.
+    pub offset: u32,
+    /// The clock that the sender reads.
     pub clock: StampClock,
     /// The meaning of the words.
     #[serde(default, skip_serializing_if = "StampUnit::is_seconds_and_micros")]
     pub unit: StampUnit,
 }
 
-/// The meaning of a stamp's two words.
+/// The meaning of a timestamp's two words.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum StampUnit {
     /// Seconds and microseconds.
     #[default]
     SecondsAndMicros,
-    /// One signed 64-bit number: tenths of a microsecond since a moment chosen by the sender.
+    /// One signed 64-bit number: units of 0.1 µs since an epoch chosen by the sender.
     TenthsOfMicros,
 }
 
@@ -100,64 +101,70 @@ impl StampUnit {
     }
 }
 
-/// The clock of a stamp. The receiver reads the same one.
+/// The clock of a timestamp. The receiver reads the same one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum StampClock {
-    /// `CLOCK_MONOTONIC`: only differences of two delays are meaningful.
+    /// `CLOCK_MONOTONIC`: only differences between two delays are meaningful.
     Monotonic,
-    /// `CLOCK_REALTIME`: a delay is as accurate as the two hosts' clocks agree.
+    /// `CLOCK_REALTIME`: the error of a delay is the difference between the two hosts' clocks.
     Wall,
 }
 
 impl DatagramFormat {
     /// Returns the length of the shortest datagram with all fields.
-    pub fn bytes(&self) -> u32 {
+    pub fn min_datagram_bytes(&self) -> u32 {
         let words = [
-            Some(self.number_at),
-            self.high_word_at,
-            self.stamp.map(|stamp| stamp.at + 4),
+            Some(self.number_offset),
+            self.high_word_offset,
+            self.stamp.map(|stamp| stamp.offset + 4),
         ];
         words.into_iter().flatten().max().unwrap_or(0) + 4
     }
 
-    /// Writes a number. It omits a word that does not fit into the datagram.
+    /// Writes a number. A word that does not fit into the datagram is omitted.
     #[inline]
     pub fn write_number(&self, datagram: &mut [u8], number: i64) {
-        let [low, high] = self.order.words([number as u32, (number >> 32) as u32]);
-        put(datagram, self.number_at, low);
-        if let Some(at) = self.high_word_at {
-            put(datagram, at, high);
+        let [low, high] = self
+            .order
+            .convert_words([number as u32, (number >> 32) as u32]);
+        write_word(datagram, self.number_offset, low);
+        if let Some(at) = self.high_word_offset {
+            write_word(datagram, at, high);
         }
     }
 
-    /// Writes the send time, in nanoseconds of the stamp's clock.
+    /// Writes the send time, in nanoseconds of the timestamp's clock.
     #[inline]
     pub fn write_stamp(&self, datagram: &mut [u8], now_ns: u64) {
-        let Some(Stamp { at, unit, .. }) = self.stamp else {
+        let Some(Stamp {
+            offset: at, unit, ..
+        }) = self.stamp
+        else {
             return;
         };
         let [first, second] = match unit {
-            StampUnit::SecondsAndMicros => self.order.words([
+            StampUnit::SecondsAndMicros => self.order.convert_words([
                 (now_ns / 1_000_000_000) as u32,
                 (now_ns % 1_000_000_000 / 1_000) as u32,
             ]),
             StampUnit::TenthsOfMicros => {
-                let tenths = self.order.long((now_ns as i64 / 100) as u64);
+                let tenths = self.order.convert_u64((now_ns as i64 / 100) as u64);
                 [(tenths >> 32) as u32, tenths as u32]
             }
         };
-        put(datagram, at, first);
-        put(datagram, at + 4, second);
+        write_word(datagram, at, first);
+        write_word(datagram, at + 4, second);
     }
 
-    /// Reads the number; `None` if the datagram is too short. Without its high word, the number has 32 bits: it
-    /// continues from `near`, or is signed if numbers may be negative.
+    /// Reads the number; `None` if the datagram is too short. Without a high word, the number has
+    /// 32 bits. It is extended to the value closest to `near`, or is signed if numbers may be
+    /// negative.
     #[inline]
-    pub fn number(&self, datagram: &[u8], near: i64) -> Option<i64> {
-        let low = get(datagram, self.number_at)?;
-        let high = self.high_word_at.and_then(|at| get(datagram, at));
-        let [low, high_word] = self.order.words([low, high.unwrap_or(0)]);
+    pub fn read_number(&self, datagram: &[u8], near: i64) -> Option<i64> {
+        let low = read_word(datagram, self.number_offset)?;
+        let high = self.high_word_offset.and_then(|at| read_word(datagram, at));
+        let [low, high_word] = self.order.convert_words([low, high.unwrap_or(0)]);
         Some(match high {
             Some(_) => ((u64::from(high_word) << 32) | u64::from(low)) as i64,
             None if self.ends_negative => i64::from(low as i32),
@@ -165,38 +172,40 @@ impl DatagramFormat {
         })
     }
 
-    /// Reads the send time, in nanoseconds; `None` without a stamp. A negative time is returned as its two's
-    /// complement.
+    /// Reads the send time in nanoseconds; `None` without a timestamp. A negative time is returned
+    /// as its two's complement.
     #[inline]
-    pub fn sent_ns(&self, datagram: &[u8]) -> Option<u64> {
-        let Stamp { at, unit, .. } = self.stamp?;
-        let words = [get(datagram, at)?, get(datagram, at + 4)?];
+    pub fn read_send_time_ns(&self, datagram: &[u8]) -> Option<u64> {
+        let Stamp {
+            offset: at, unit, ..
+        } = self.stamp?;
+        let words = [read_word(datagram, at)?, read_word(datagram, at + 4)?];
         Some(match unit {
             StampUnit::SecondsAndMicros => {
-                let [seconds, micros] = self.order.words(words);
+                let [seconds, micros] = self.order.convert_words(words);
                 u64::from(seconds) * 1_000_000_000 + u64::from(micros) * 1_000
             }
             StampUnit::TenthsOfMicros => {
                 let [high, low] = words.map(u64::from);
-                self.order.long((high << 32) | low).wrapping_mul(100)
+                self.order.convert_u64((high << 32) | low).wrapping_mul(100)
             }
         })
     }
 }
 
-/// Writes a word, the most significant byte first.
+/// Writes a big-endian word, if the datagram is long enough.
 #[inline]
-fn put(datagram: &mut [u8], at: u32, word: u32) {
-    if let Some(place) = datagram
+fn write_word(datagram: &mut [u8], at: u32, word: u32) {
+    if let Some(field) = datagram
         .get_mut(at as usize..)
         .and_then(<[u8]>::first_chunk_mut)
     {
-        *place = word.to_be_bytes();
+        *field = word.to_be_bytes();
     }
 }
 
 #[inline]
-fn get(datagram: &[u8], at: u32) -> Option<u32> {
+fn read_word(datagram: &[u8], at: u32) -> Option<u32> {
     let word = datagram.get(at as usize..)?.first_chunk()?;
     Some(u32::from_be_bytes(*word))
 }
@@ -204,65 +213,66 @@ fn get(datagram: &[u8], at: u32) -> Option<u32> {
 /// Counts of a receiver of numbered datagrams: RFC 4737, RFC 5560, RFC 7680.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct DatagramCounts {
-    /// Received numbers, without repeats.
+    /// Received datagrams, without duplicates.
     pub received: u64,
-    /// Numbers that were passed over and have not arrived.
+    /// Skipped numbers that have not arrived.
     pub lost: u64,
     /// Datagrams that arrived after one with a higher number.
     pub reordered: u64,
-    /// Repeated datagrams.
+    /// Duplicate datagrams.
     pub duplicated: u64,
-    /// Delay variation by RFC 3550, section 6.4.1; `None` without stamps.
+    /// Delay variation by RFC 3550, section 6.4.1; `None` without timestamps.
     #[serde(rename = "jitter_ns", with = "optional_nanos")]
     pub jitter: Option<Duration>,
-    /// The counts by the rules of common tools.
+    /// The counts by the rules of common tools, which remember only the highest number.
     #[serde(skip)]
-    pub by_order: OrderCounts,
-    /// Delays from the stamp to the arrival, each by its own host's clock.
+    pub by_highest: HighestNumberCounts,
+    /// Delays from send time to arrival, each by the clock of its host.
     #[serde(skip)]
     pub delays: DelaySums,
 }
 
-/// Counts of a receiver that remembers only the highest number, and so counts repeats as out of order.
+/// Counts of a receiver that remembers only the highest number. It counts duplicates as out of
+/// order.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct OrderCounts {
-    /// The highest number; equals the datagrams sent up to it.
+pub struct HighestNumberCounts {
+    /// The highest number, which is the number of datagrams sent so far.
     pub highest: u64,
-    /// Numbers that were passed over, whether or not they arrived later.
+    /// Skipped numbers, whether or not they arrived later.
     pub passed_over: u64,
     /// Datagrams whose number is not above the highest.
     pub out_of_order: u64,
-    /// Numbers passed over, minus one for each later datagram out of order: iperf3's "lost".
+    /// Skipped numbers, minus the datagrams out of order: iperf3's "lost".
     pub missing: u64,
 }
 
 /// Sums of delays, for an interval's mean and deviation. Delays may be negative.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct DelaySums {
-    /// Datagrams with a stamp.
+    /// Datagrams with a timestamp.
     pub count: u64,
     /// Sum of the delays, in nanoseconds.
     pub sum_ns: i64,
     /// Sum of the squares, in square microseconds.
     pub squares_us2: f64,
-    /// Least and largest delay, in nanoseconds; in a sample, those since the previous sample.
+    /// Smallest and largest delay in nanoseconds; in a sample, since the previous sample.
     pub extremes_ns: Option<(i64, i64)>,
 }
 
 impl DatagramCounts {
-    /// Returns the counts added after `earlier`. Jitter is a moving mean and is not subtracted. The highest number and
-    /// the least and largest delays are not subtracted either. A loss that was made up for after `earlier` does not
-    /// count as lost before it.
+    /// Returns the counts added after `earlier`. The jitter (a moving mean), the highest number and
+    /// the extreme delays are not subtracted. If a number that was lost in `earlier` has arrived,
+    /// the loss is not counted as negative.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
-        let (now, then) = (&self.by_order, &earlier.by_order);
+        let (now, then) = (&self.by_highest, &earlier.by_highest);
         Self {
             received: self.received.saturating_sub(earlier.received),
             lost: self.lost.saturating_sub(earlier.lost),
             reordered: self.reordered.saturating_sub(earlier.reordered),
             duplicated: self.duplicated.saturating_sub(earlier.duplicated),
             jitter: self.jitter,
-            by_order: OrderCounts {
+            by_highest: HighestNumberCounts {
                 highest: now.highest,
                 passed_over: now.passed_over.saturating_sub(then.passed_over),
                 out_of_order: now.out_of_order.saturating_sub(then.out_of_order),
@@ -284,7 +294,7 @@ impl DatagramCounts {
         self.reordered = self.reordered.saturating_add(other.reordered);
         self.duplicated = self.duplicated.saturating_add(other.duplicated);
         self.jitter = self.jitter.max(other.jitter);
-        let (sum, other) = (&mut self.by_order, &other.by_order);
+        let (sum, other) = (&mut self.by_highest, &other.by_highest);
         sum.highest = sum.highest.saturating_add(other.highest);
         sum.passed_over = sum.passed_over.saturating_add(other.passed_over);
         sum.out_of_order = sum.out_of_order.saturating_add(other.out_of_order);
@@ -306,36 +316,36 @@ impl DelaySums {
 mod tests {
     use super::*;
 
-    const SPLIT: DatagramFormat = DatagramFormat {
-        number_at: 0,
-        high_word_at: Some(12),
+    const SPLIT_NUMBER: DatagramFormat = DatagramFormat {
+        number_offset: 0,
+        high_word_offset: Some(12),
         first: 1,
         stamp: Some(Stamp {
-            at: 4,
+            offset: 4,
             clock: StampClock::Wall,
             unit: StampUnit::SecondsAndMicros,
         }),
         ends_negative: true,
         order: ByteOrder::BigEndian,
     };
-    const WHOLE: DatagramFormat = DatagramFormat {
-        number_at: 8,
-        high_word_at: None,
+    const SHORT_NUMBER: DatagramFormat = DatagramFormat {
+        number_offset: 8,
+        high_word_offset: None,
         first: 1,
         stamp: Some(Stamp {
-            at: 0,
+            offset: 0,
             clock: StampClock::Monotonic,
             unit: StampUnit::SecondsAndMicros,
         }),
         ends_negative: false,
         order: ByteOrder::BigEndian,
     };
-    const LITTLE: DatagramFormat = DatagramFormat {
-        number_at: 0,
-        high_word_at: Some(4),
+    const LITTLE_ENDIAN: DatagramFormat = DatagramFormat {
+        number_offset: 0,
+        high_word_offset: Some(4),
         first: 0,
         stamp: Some(Stamp {
-            at: 8,
+            offset: 8,
             clock: StampClock::Monotonic,
             unit: StampUnit::TenthsOfMicros,
         }),
@@ -344,50 +354,68 @@ mod tests {
     };
 
     #[test]
-    fn fields_are_where_the_format_has_them() {
-        assert_eq!((SPLIT.bytes(), WHOLE.bytes()), (16, 12));
+    fn fields_are_at_their_offsets() {
+        assert_eq!(
+            (
+                SPLIT_NUMBER.min_datagram_bytes(),
+                SHORT_NUMBER.min_datagram_bytes()
+            ),
+            (16, 12)
+        );
         let mut datagram = [0xee; 17];
-        SPLIT.write_number(&mut datagram, -5);
-        SPLIT.write_stamp(&mut datagram, 7_000_008_999);
+        SPLIT_NUMBER.write_number(&mut datagram, -5);
+        SPLIT_NUMBER.write_stamp(&mut datagram, 7_000_008_999);
         assert_eq!(
             datagram,
             *b"\xff\xff\xff\xfb\0\0\0\x07\0\0\0\x08\xff\xff\xff\xff\xee"
         );
-        assert_eq!(SPLIT.number(&datagram, 0), Some(-5));
-        assert_eq!(SPLIT.sent_ns(&datagram), Some(7_000_008_000));
+        assert_eq!(SPLIT_NUMBER.read_number(&datagram, 0), Some(-5));
+        assert_eq!(
+            SPLIT_NUMBER.read_send_time_ns(&datagram),
+            Some(7_000_008_000)
+        );
         let mut datagram = [0; 12];
-        WHOLE.write_number(&mut datagram, 0x1_0000_0002);
+        SHORT_NUMBER.write_number(&mut datagram, 0x1_0000_0002);
         assert_eq!(datagram[8..], [0, 0, 0, 2]);
     }
 
     #[test]
     fn bytes_may_be_in_either_order() {
         let mut datagram = [0xee; 17];
-        LITTLE.write_number(&mut datagram, 0x0102_0304_0506_0708);
-        LITTLE.write_stamp(&mut datagram, 0x1_0000_0002 * 100 + 99);
+        LITTLE_ENDIAN.write_number(&mut datagram, 0x0102_0304_0506_0708);
+        LITTLE_ENDIAN.write_stamp(&mut datagram, 0x1_0000_0002 * 100 + 99);
         assert_eq!(
             datagram,
             *b"\x08\x07\x06\x05\x04\x03\x02\x01\x02\0\0\0\x01\0\0\0\xee"
         );
-        assert_eq!(LITTLE.number(&datagram, 0), Some(0x0102_0304_0506_0708));
-        assert_eq!(LITTLE.sent_ns(&datagram), Some(0x1_0000_0002 * 100));
-        // A number without its high word continues from the low word.
-        assert_eq!(LITTLE.number(&[9, 0, 0, 0, 7], 8), Some(9));
-        // A time before the zero point of the stamps.
-        LITTLE.write_stamp(&mut datagram, -700_i64 as u64);
+        assert_eq!(
+            LITTLE_ENDIAN.read_number(&datagram, 0),
+            Some(0x0102_0304_0506_0708)
+        );
+        assert_eq!(
+            LITTLE_ENDIAN.read_send_time_ns(&datagram),
+            Some(0x1_0000_0002 * 100)
+        );
+        // A datagram that ends before the high word has the number nearest to the expected one.
+        assert_eq!(LITTLE_ENDIAN.read_number(&[9, 0, 0, 0, 7], 8), Some(9));
+        // A time before the epoch of the timestamps.
+        LITTLE_ENDIAN.write_stamp(&mut datagram, -700_i64 as u64);
         assert_eq!(datagram[8..16], (-7_i64).to_le_bytes());
-        assert_eq!(LITTLE.sent_ns(&datagram), Some(-700_i64 as u64));
+        assert_eq!(
+            LITTLE_ENDIAN.read_send_time_ns(&datagram),
+            Some(-700_i64 as u64)
+        );
         let big = DatagramFormat {
             order: ByteOrder::BigEndian,
-            ..LITTLE
+            ..LITTLE_ENDIAN
         };
         big.write_stamp(&mut datagram, 0x1_0000_0002 * 100);
         assert_eq!(datagram[8..16], 0x1_0000_0002_u64.to_be_bytes());
-        assert_eq!(big.sent_ns(&datagram), Some(0x1_0000_0002 * 100));
+        assert_eq!(big.read_send_time_ns(&datagram), Some(0x1_0000_0002 * 100));
     }
 
     #[test]
-    fn a_number_of_32_bits_counts_on() {
+    fn a_32_bit_number_continues_past_its_range() {
         for (near, word, number) in [
             (0, 1, 1),
             (0xffff_fffe, 0xffff_ffff, 0xffff_ffff),
@@ -395,19 +423,23 @@ mod tests {
             (0x1_0000_0001, 0xffff_ffff, 0xffff_ffff),
         ] {
             let mut datagram = [0; 12];
-            WHOLE.write_number(&mut datagram, word);
-            assert_eq!(WHOLE.number(&datagram, near), Some(number), "{near:x}");
+            SHORT_NUMBER.write_number(&mut datagram, word);
+            assert_eq!(
+                SHORT_NUMBER.read_number(&datagram, near),
+                Some(number),
+                "{near:x}"
+            );
         }
     }
 
     #[test]
-    fn what_is_cut_off_is_not_there() {
+    fn truncated_fields_are_unavailable() {
         let mut datagram = [0; 12];
-        SPLIT.write_number(&mut datagram, -1);
-        assert_eq!(SPLIT.number(&datagram, 77), Some(-1));
-        assert_eq!(SPLIT.number(&datagram[..3], 77), None);
-        assert_eq!(SPLIT.sent_ns(&datagram[..11]), None);
-        SPLIT.write_number(&mut [], 1);
+        SPLIT_NUMBER.write_number(&mut datagram, -1);
+        assert_eq!(SPLIT_NUMBER.read_number(&datagram, 77), Some(-1));
+        assert_eq!(SPLIT_NUMBER.read_number(&datagram[..3], 77), None);
+        assert_eq!(SPLIT_NUMBER.read_send_time_ns(&datagram[..11]), None);
+        SPLIT_NUMBER.write_number(&mut [], 1);
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Structs whose fields have their defaults beside them.
+//! Macro for structs that declare a default value next to each field.
 
 /// Declares a struct and its `Default`: each field is followed by its default.
 #[macro_export]

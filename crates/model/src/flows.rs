@@ -1,4 +1,4 @@
-//! Several flows that ran at the same time: one Outcome of all, and what each of them did.
+//! Results of several simultaneous flows: the sum in one Outcome, and the results of each flow.
 
 use std::time::Duration;
 
@@ -7,50 +7,50 @@ use stats::Histogram;
 use units::Bytes;
 
 use crate::plan::nanos;
-use crate::{Ended, Outcome, Paced, Side, Warning};
+use crate::{EndCause, Outcome, PacingResult, Side, Warning};
 
-/// What one of several flows did.
+/// Results of one of several flows.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct FlowShare {
-    /// Its data came from the peer, where that of other flows went there.
+pub struct FlowOutcome {
+    /// Whether the data flows only from the peer to this end.
     pub inbound: bool,
-    /// How long after the first of the flows it began, by the monotonic clock.
+    /// Start relative to the first flow's start, by the monotonic clock.
     #[serde(rename = "started_after_ns", with = "nanos")]
     pub started_after: Duration,
-    /// Its measured phase.
+    /// Duration of its measured phase.
     #[serde(rename = "elapsed_ns", with = "crate::outcome::optional_nanos")]
     pub elapsed: Option<Duration>,
-    /// Payload that arrived in time, at either end; `None` if the peer did not tell.
+    /// Payload that arrived in time, at either end; `None` if the peer did not report it.
     #[serde(rename = "arrived_bytes")]
     pub arrived: Option<Bytes>,
-    /// Transactions that were completed.
+    /// Completed transactions.
     pub transactions: u64,
 }
 
-impl FlowShare {
-    fn of(outcome: &Outcome, started_after: Duration) -> Self {
+impl FlowOutcome {
+    fn from_outcome(outcome: &Outcome, started_after: Duration) -> Self {
         let (sends, receives) = (outcome.plan.sends(), outcome.plan.receives());
-        let there = || outcome.there.as_ref().map(|there| there.counts.received);
-        let here = outcome.here.counts.received;
+        let remote_received = || outcome.remote.as_ref().map(|there| there.counts.received);
+        let local_received = outcome.local.counts.received;
         Self {
             inbound: receives && !sends,
             started_after,
-            elapsed: outcome.here.elapsed,
+            elapsed: outcome.local.elapsed,
             arrived: match (sends, receives) {
-                (false, _) => Some(here),
-                (true, false) => there(),
-                (true, true) => there().map(|there| there + here),
+                (false, _) => Some(local_received),
+                (true, false) => remote_received(),
+                (true, true) => remote_received().map(|there| there + local_received),
             },
-            transactions: outcome.here.counts.transactions,
+            transactions: outcome.local.counts.transactions,
         }
     }
 
-    /// Payload a second over the flow's own time.
+    /// Returns the payload bytes per second over the flow's duration.
     pub fn bytes_per_second(&self) -> Option<f64> {
         per_second(self.arrived?.0 as f64, self.elapsed)
     }
 
-    /// Transactions a second over the flow's own time.
+    /// Returns the transactions per second over the flow's duration.
     pub fn transactions_per_second(&self) -> Option<f64> {
         per_second(self.transactions as f64, self.elapsed)
     }
@@ -65,52 +65,53 @@ fn per_second(amount: f64, elapsed: Option<Duration>) -> Option<f64> {
 }
 
 impl Outcome {
-    /// What flows moved together, each given with how long after the first it began: counts are sums,
-    /// times lie in one histogram, and the time is from the first flow's beginning to the last one's
-    /// end. What belongs to a host or cannot be added is the first flow's. `None` of no flows.
+    /// Returns the sum of several flows; `None` without flows. Each flow comes with its start
+    /// relative to the first flow's start.
     ///
-    /// The first flow's plan is that of all.
+    /// Counts are added, and histograms are merged. The duration is from the start of the first
+    /// flow to the end of the last one. Facts about a host, and values that cannot be added, come
+    /// from the first flow, as does the plan.
     pub fn sum(flows: Vec<(Self, Duration)>) -> Option<Self> {
         let count = flows.len() as u32;
-        let shares: Vec<FlowShare> = flows
+        let shares: Vec<FlowOutcome> = flows
             .iter()
-            .map(|(outcome, started_after)| FlowShare::of(outcome, *started_after))
+            .map(|(outcome, started_after)| FlowOutcome::from_outcome(outcome, *started_after))
             .collect();
         let mut flows = flows.into_iter().map(|(outcome, _)| outcome);
         let mut sum = flows.next()?;
-        flows.for_each(|flow| add(&mut sum, flow));
-        let ends: Option<Vec<Duration>> = shares.iter().map(FlowShare::ended_after).collect();
-        sum.here.elapsed = ends.and_then(|ends| ends.into_iter().max());
+        flows.for_each(|flow| add_flow(&mut sum, flow));
+        let ends: Option<Vec<Duration>> = shares.iter().map(FlowOutcome::ended_after).collect();
+        sum.local.elapsed = ends.and_then(|ends| ends.into_iter().max());
         sum.warnings
-            .retain_mut(|warning| is_of_others(warning, count - 1));
+            .retain_mut(|warning| subtract_sibling_flows(warning, count - 1));
         sum.flows = if count > 1 { shares } else { Vec::new() };
         Some(sum)
     }
 
-    /// How far apart the flows began.
+    /// Returns the time between the first start and the last start of the flows.
     pub fn start_spread(&self) -> Option<Duration> {
         let starts = || self.flows.iter().map(|flow| flow.started_after);
         starts().max()?.checked_sub(starts().min()?)
     }
 }
 
-fn add(sum: &mut Outcome, flow: Outcome) {
+fn add_flow(sum: &mut Outcome, flow: Outcome) {
     sum.started = sum.started.min(flow.started);
-    add_side(&mut sum.here, flow.here);
-    match (&mut sum.there, flow.there) {
+    add_side(&mut sum.local, flow.local);
+    match (&mut sum.remote, flow.remote) {
         (Some(sum), Some(flow)) => add_side(sum, flow),
-        // A sum without one of its parts is none.
+        // Without the results of one flow there is no sum.
         (sum, _) => *sum = None,
     }
-    if weight(&flow.ended) > weight(&sum.ended) {
+    if severity(&flow.ended) > severity(&sum.ended) {
         sum.ended = flow.ended;
     }
     for warning in flow.warnings {
-        let known = sum
+        let existing = sum
             .warnings
             .iter_mut()
-            .find(|known| known.is_like(&warning));
-        match known {
+            .find(|known| known.equals_except_figure(&warning));
+        match existing {
             Some(known) => add_warning(known, &warning),
             None => sum.warnings.push(warning),
         }
@@ -142,7 +143,7 @@ fn add_side(sum: &mut Side, flow: Side) {
     }
     match (&mut sum.datagrams, flow.datagrams) {
         (Some(sum), Some(flow)) => sum.add(&flow),
-        // Of the other direction.
+        // The flow has the other direction.
         (sum, flow) => *sum = sum.or(flow),
     }
     match (&mut sum.paced, flow.paced) {
@@ -154,7 +155,7 @@ fn add_side(sum: &mut Side, flow: Side) {
             sum.refused.push(refused);
         }
     }
-    // The other direction's, where the first flow has none.
+    // If the first flow does not use a direction, the sizes come from a flow that does.
     let (sum, flow) = (&mut sum.buffers, flow.buffers);
     sum.send_bytes = sum.send_bytes.or(flow.send_bytes);
     sum.send_width = sum.send_width.or(flow.send_width);
@@ -162,7 +163,7 @@ fn add_side(sum: &mut Side, flow: Side) {
     sum.receive_width = sum.receive_width.or(flow.receive_width);
 }
 
-fn add_paced(sum: &mut Paced, flow: &Paced) {
+fn add_paced(sum: &mut PacingResult, flow: &PacingResult) {
     sum.passes += flow.passes;
     sum.elapsed = sum.elapsed.max(flow.elapsed);
     sum.intervals += flow.intervals;
@@ -178,9 +179,9 @@ fn add_times(sum: &mut Option<Histogram>, flow: Option<Histogram>) {
     }
 }
 
-/// Doubts with a count are added up; any other one stands for all flows as the first had it.
-fn add_warning(known: &mut Warning, flow: &Warning) {
-    match (known, flow) {
+/// Adds the counts of equal warnings. For kinds without a count, the warning of the first flow is kept.
+fn add_warning(existing: &mut Warning, flow: &Warning) {
+    match (existing, flow) {
         (
             Warning::LateDatagrams { datagrams: sum },
             Warning::LateDatagrams { datagrams: count },
@@ -191,30 +192,31 @@ fn add_warning(known: &mut Warning, flow: &Warning) {
                 failed_sends: count,
             },
         ) => *sum += count,
-        (Warning::PeerShared { tests: most }, Warning::PeerShared { tests }) => {
-            *most = (*most).max(*tests);
+        (Warning::PeerShared { tests: max }, Warning::PeerShared { tests }) => {
+            *max = (*max).max(*tests);
         }
         _ => {}
     }
 }
 
-/// The peer does not know that a flow's neighbours belong to it.
-fn is_of_others(warning: &mut Warning, neighbours: u32) -> bool {
+/// Subtracts this test's own flows from a peer's number of other tests, because the peer counts
+/// each flow as a test. Returns whether the warning remains.
+fn subtract_sibling_flows(warning: &mut Warning, siblings: u32) -> bool {
     match warning {
         Warning::PeerShared { tests } => {
-            *tests = tests.saturating_sub(neighbours);
+            *tests = tests.saturating_sub(siblings);
             *tests > 0
         }
         _ => true,
     }
 }
 
-/// Which end says most about all of them.
-fn weight(ended: &Ended) -> u8 {
+/// Returns the rank of an end cause. The sum gets the cause with the highest rank.
+fn severity(ended: &EndCause) -> u8 {
     match ended {
-        Ended::Deadline | Ended::Count => 0,
-        Ended::PeerClosed => 1,
-        Ended::Cancelled => 2,
-        Ended::Failed(_) => 3,
+        EndCause::Deadline | EndCause::Count => 0,
+        EndCause::PeerClosed => 1,
+        EndCause::Cancelled => 2,
+        EndCause::Failed(_) => 3,
     }
 }

@@ -1,4 +1,4 @@
-//! What the groups of a plan did: workers, transactions and their steps.
+//! Results of the groups of a plan: workers, transactions and their steps.
 
 use std::time::Duration;
 
@@ -10,153 +10,153 @@ use crate::outcome::optional_nanos;
 use crate::plan::nanos;
 use crate::{Counts, Side};
 
-/// What was moved and done, in which time.
+/// Counts and the time in which they accrued.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Totals {
-    /// What was moved.
+    /// The counts.
     pub counts: Counts,
-    /// In this time, by the monotonic clock.
+    /// Duration by the monotonic clock.
     #[serde(rename = "elapsed_ns", with = "nanos")]
     pub elapsed: Duration,
 }
 
-/// The same with both directions together, as some peers report it and as people compare it.
+/// Totals with the sum of both directions. Some peers report only this sum.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct CombinedTotals {
     /// Payload of both directions.
     pub bytes: Bytes,
-    /// Executions of steps.
+    /// Executed steps.
     pub operations: u64,
-    /// Those that failed.
+    /// Executed steps that failed.
     pub failed_operations: u64,
-    /// In this time, by the monotonic clock.
+    /// Duration by the monotonic clock.
     #[serde(rename = "elapsed_ns", with = "nanos")]
     pub elapsed: Duration,
 }
 
-/// What the workers of one group did together.
+/// Results of the workers of one group.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct GroupOutcome {
-    /// As the plan has it.
+    /// The group's name in the plan.
     pub name: String,
-    /// From its first worker's beginning to its last one's end.
+    /// Totals from the start of the first worker to the end of the last one.
     pub totals: Totals,
-    /// The same over the time in which a transaction of its own ran, without what was spent between them.
+    /// Totals over the time in which the group's transactions ran, without the pauses between them.
     pub active: Totals,
-    /// Each worker, in order.
+    /// Totals of each worker, in order.
     pub workers: Vec<Totals>,
-    /// Each transaction, in order; empty of a group whose body is one loop.
+    /// Results of each transaction, in order; empty if the group's body is a loop.
     pub transactions: Vec<TransactionOutcome>,
 }
 
-/// One transaction of one group, all its workers together.
+/// Results of one transaction of one group, summed over its workers.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct TransactionOutcome {
     /// `Txn0`, `Txn1`, …
     pub name: String,
-    /// From the first worker's beginning to the last one's end.
+    /// Totals from the start of the first worker to the end of the last one.
     pub totals: Totals,
-    /// When its first worker began, since the run did.
+    /// Start of the first worker, relative to the start of the run.
     #[serde(rename = "begun_ns", with = "nanos")]
-    pub begun: Duration,
-    /// How many workers began it.
+    pub started_after: Duration,
+    /// Number of workers that started it.
     pub workers: u64,
-    /// From the first worker's beginning to the last one's.
+    /// Time from the start of the first worker to the start of the last one.
     #[serde(rename = "start_spread_ns", with = "nanos")]
     pub start_spread: Duration,
-    /// Rounds from beginning to end.
+    /// Completed rounds.
     pub rounds: u64,
-    /// A round opens a connection, or moves data in both directions.
+    /// Whether a round opens a connection, or moves data in both directions.
     pub is_exchange: bool,
-    /// It ends after a time, not after a number of rounds.
+    /// Whether it ends after a time; otherwise it ends after a number of rounds.
     pub is_timed: bool,
-    /// It moves datagrams, some of which may be lost.
+    /// Whether it moves datagrams, which may be lost.
     pub has_datagrams: bool,
-    /// Of a transaction of one direction, bytes that arrived at either end, if that is known.
+    /// For a transaction of one direction, the bytes that the receiving end received, if known.
     #[serde(rename = "arrived_bytes")]
     pub arrived: Option<Bytes>,
-    /// Times of rounds, where they were kept.
-    pub times: Option<Times>,
-    /// The distribution of the rounds' times, where it was kept.
+    /// Times of rounds, if recorded.
+    pub times: Option<ExecutionTimes>,
+    /// Distribution of the rounds' times, if recorded.
     #[serde(skip)]
     pub latency: Option<Histogram>,
-    /// Each step, in order.
+    /// Results of each step, in order.
     pub steps: Vec<StepOutcome>,
 }
 
-/// One step of a transaction: uperf's flowop.
+/// Results of one step of a transaction: uperf's flowop.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct StepOutcome {
-    /// As the plan has it.
+    /// The step's name in the plan.
     pub name: String,
-    /// Times of its executions, where they were kept.
-    pub times: Option<Times>,
-    /// What was counted during its executions, by the counters' names; `None` of one that the machine
-    /// does not have or allow.
+    /// Times of its executions, if recorded.
+    pub times: Option<ExecutionTimes>,
+    /// Names and values of the counters during its executions; `None` for a counter that the
+    /// machine lacks or forbids.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub counters: Vec<(String, Option<u64>)>,
 }
 
-/// Times of executions. A pass is all executions that a step's count asks for.
+/// Times of executions. A pass is a series of executions, as many as the step's count.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Times {
-    /// How often.
+pub struct ExecutionTimes {
+    /// Number of executions.
     pub executions: u64,
-    /// All of them together.
+    /// Total time of all executions.
     #[serde(rename = "total_ns", with = "nanos")]
     pub total: Duration,
-    /// The threads' CPU time of all of them together, where it was measured.
+    /// Total CPU time of the threads, if measured.
     #[serde(rename = "cpu_ns", with = "optional_nanos")]
     pub cpu: Option<Duration>,
-    /// The longest pass.
+    /// Time of the longest pass.
     #[serde(rename = "longest_pass_ns", with = "nanos")]
     pub longest: Duration,
-    /// The shortest pass.
+    /// Time of the shortest pass.
     #[serde(rename = "shortest_pass_ns", with = "nanos")]
     pub shortest: Duration,
 }
 
-/// One of several peers, and what it reported of the group that it took part in.
+/// One of several peers, and its report about its group.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct PeerOutcome {
-    /// As the user named it.
+    /// The peer's name, as given by the user.
     pub host: String,
     /// The address of its control connection.
     pub address: Option<String>,
-    /// It runs on this machine.
+    /// Whether the peer runs on this machine.
     pub is_local: bool,
-    /// Which program it is, if it is known: `linerate`, `uperf`.
+    /// The peer's program, if known: `linerate`, `uperf`.
     pub program: Option<&'static str>,
-    /// The form of its protocol's messages, where programs of one name have several.
+    /// The form of the protocol's messages, if programs of this name use several.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub form: Option<String>,
-    /// The group's place in the plan, where it took part in one alone.
+    /// The group's index in the plan, if the peer belongs to only one group.
     pub group: Option<usize>,
-    /// What it moved; `None` if it was lost, or not asked.
+    /// Totals of the peer; `None` if it was lost, or did not receive a request for them.
     pub totals: Option<CombinedTotals>,
-    /// More of it, where its protocol carries more.
+    /// Further results, if the protocol supports them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub side: Option<Side>,
-    /// Text that it sent beside its figures.
+    /// Text that the peer sent with its results.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
 }
 
-/// A message of a run, and how often there was reason for it.
+/// A message of a run, and the number of its occurrences.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LogEntry {
-    /// Whether it is only a warning.
+    /// Whether it is a warning; otherwise it is an error.
     pub is_warning: bool,
-    /// What happened.
+    /// The message.
     pub text: String,
-    /// The system's own words; empty where there are none.
+    /// The error text of the system; empty if there is none.
     pub reason: String,
-    /// How often.
+    /// Number of occurrences.
     pub count: u64,
 }
 
 impl Totals {
-    /// Both directions together.
+    /// Returns the sum of both directions.
     pub fn combined(&self) -> CombinedTotals {
         CombinedTotals {
             bytes: Bytes(self.counts.sent.0.saturating_add(self.counts.received.0)),
@@ -168,17 +168,18 @@ impl Totals {
 }
 
 impl CombinedTotals {
-    /// Bits a second; 0 where no time has passed.
+    /// Returns the bits per second; 0 if no time has passed.
     pub fn bits_per_second(&self) -> f64 {
         self.per_second(self.bytes.0 as f64 * 8.0)
     }
 
-    /// Operations a second; 0 where no time has passed.
+    /// Returns the operations per second; 0 if no time has passed.
     pub fn operations_per_second(&self) -> f64 {
         self.per_second(self.operations as f64)
     }
 
-    /// Failures in per cent of the operations. Where there were failures alone it is 100.
+    /// Returns the failures in percent of the operations; 100 if there are failures but no
+    /// operations.
     pub fn failed_percent(&self) -> f64 {
         match (self.failed_operations, self.operations) {
             (0, _) => 0.0,
@@ -187,7 +188,7 @@ impl CombinedTotals {
         }
     }
 
-    /// The sum of several, over the longest of their times.
+    /// Returns the sum of several totals, over the longest of their times.
     pub fn sum(all: impl IntoIterator<Item = Self>) -> Self {
         all.into_iter().fold(Self::default(), |sum, one| Self {
             bytes: Bytes(sum.bytes.0.saturating_add(one.bytes.0)),

@@ -1,33 +1,33 @@
-//! The middle of the program: a [`Plan`] goes in, an [`Outcome`] comes out.
+//! Data types shared by the dialects, the engine and the reports.
 //!
-//! A dialect turns its command line into a Plan; the engine runs it; the Outcome says what happened;
-//! the dialect, or a report, turns that into text. Nothing else crosses the middle.
+//! A dialect turns its command line into a [`Plan`]. The engine runs the Plan and returns an
+//! [`Outcome`] with the results. The dialect or a report prints the Outcome.
 
 #![forbid(unsafe_code)]
 
 mod confidence;
 mod datagram;
 mod defaults;
-mod doubts;
+mod derived_warnings;
+mod endpoint;
 mod flows;
 mod group;
-mod half;
+mod histogram_intervals;
 mod outcome;
 mod pacing;
 mod plan;
 mod sample;
 mod spacing;
 mod step;
-mod timed;
 mod transport;
 mod warning;
 mod workload;
 
 pub use confidence::Confidence;
 pub use datagram::*;
+pub use endpoint::*;
 pub use flows::*;
 pub use group::*;
-pub use half::*;
 pub use outcome::*;
 pub use pacing::*;
 pub use plan::*;

@@ -1,4 +1,4 @@
-//! What was measured: counts and times, the Plan they came from, the hosts they were measured on.
+//! Results of a Plan: counts, times, and facts about the sockets and hosts.
 
 use std::time::{Duration, SystemTime};
 
@@ -8,70 +8,72 @@ use units::Bytes;
 
 use crate::plan::nanos;
 use crate::{
-    DatagramCounts, FlowShare, GroupOutcome, LogEntry, Pacing, PacketRecord, PeerOutcome, Plan,
-    Series, Spaced, Totals, Warning,
+    DatagramCounts, FlowOutcome, GroupOutcome, LogEntry, Pacing, PacketRecord, PeerOutcome, Plan,
+    Series, SpacingResult, Totals, Warning,
 };
 
-/// The result of one Plan. There is always one, however the run ended.
+/// The result of one Plan. A failed run has an Outcome too.
 #[derive(Clone, Debug, Serialize)]
 pub struct Outcome {
-    /// What was run.
+    /// The plan that was run.
     pub plan: Plan,
-    /// When the measured phase began, by the wall clock; for labels only.
+    /// Start of the measured phase by the wall clock; only for labels.
     pub started: SystemTime,
-    /// What this end measured.
-    pub here: Side,
-    /// What the peer told of its end, by whatever protocol; `None` if it told nothing.
-    pub there: Option<Side>,
-    /// What each of several flows did; empty when there was one.
+    /// Results of this end.
+    #[serde(rename = "here")]
+    pub local: Side,
+    /// Results reported by the peer; `None` if it reported none.
+    #[serde(rename = "there")]
+    pub remote: Option<Side>,
+    /// Results of each flow; empty for a single flow.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub flows: Vec<FlowShare>,
-    /// Each peer, where there were several, or where one reported only totals; otherwise empty: the one's side is
-    /// `there`.
+    pub flows: Vec<FlowOutcome>,
+    /// Results of each peer, if there are several peers or if one reported only totals. Otherwise
+    /// empty, and the peer's results are in `remote`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub peers: Vec<PeerOutcome>,
-    /// What each group of the plan did; empty when there was one, whose totals are `here`.
+    /// Results of each group of the plan; empty for a single group, whose totals are in `local`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub groups: Vec<GroupOutcome>,
-    /// What groups of transactions did over the time in which any of them ran, without what was spent
-    /// between them.
+    /// Totals of groups of transactions over the time in which a transaction ran, without the
+    /// pauses between transactions.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub active: Option<Totals>,
-    /// What this end had moved at times on a grid, where somebody looked.
+    /// Samples of this end's counts at regular intervals, if sampling is on.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub series: Vec<Series>,
-    /// A record of each datagram, where the plan asks for it.
+    /// A record of each datagram, if the plan requests it.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub packets: Vec<PacketRecord>,
-    /// The peer's clock relative to this end's, where packets are recorded.
+    /// The peer's clock relative to this end's, if packets are recorded.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub clock_fit: Option<ClockFit>,
-    /// What was reported while it ran.
+    /// Messages reported during the run.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub log: Vec<LogEntry>,
-    /// Why it ended.
-    pub ended: Ended,
-    /// Workers and peers that failed.
+    /// The reason for the end.
+    pub ended: EndCause,
+    /// Number of failed workers and peers.
     #[serde(skip_serializing_if = "is_zero")]
     pub failures: u64,
-    /// Doubts about the result, with their evidence.
+    /// Warnings about the result, with their evidence.
     pub warnings: Vec<Warning>,
 }
 
 impl Outcome {
-    /// The outcome of one flow, of which nothing is known but its two sides and why it ended.
-    pub fn of_flow(
+    /// Returns the outcome of one flow with the results of both ends and no other results.
+    pub fn for_flow(
         plan: Plan,
         started: SystemTime,
-        here: Side,
-        there: Option<Side>,
-        ended: Ended,
+        local: Side,
+        remote: Option<Side>,
+        ended: EndCause,
     ) -> Self {
         Self {
             plan,
             started,
-            here,
-            there,
+            local,
+            remote,
             flows: Vec::new(),
             peers: Vec::new(),
             groups: Vec::new(),
@@ -85,28 +87,31 @@ impl Outcome {
             warnings: Vec::new(),
         }
     }
-    /// Computes the figures of the packet records, which takes time in proportion to their number; `None` without records.
+
+    /// Computes the figures of the packet records; `None` without records. The time is proportional
+    /// to their number.
     pub fn packet_figures(&self) -> Option<PacketFigures> {
         let packets: Vec<Packet> = self.packets.iter().map(Packet::from).collect();
-        PacketFigures::of(&packets)
+        PacketFigures::from_packets(&packets)
     }
 }
 
-/// One end's figures. What the end did not measure or could not tell is `None`, never zero.
+/// Results of one end. Values that the end did not measure or report are `None`, never zero.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Side {
-    /// What was moved within the measured phase.
+    /// Counts of the measured phase.
     pub counts: Counts,
-    /// The measured phase by the monotonic clock, including the drain of the connection.
+    /// Duration of the measured phase by the monotonic clock, including the drain of the
+    /// connection.
     #[serde(rename = "elapsed_ns", with = "optional_nanos")]
     pub elapsed: Option<Duration>,
-    /// The data socket, as the kernel had it.
+    /// Options of the data socket, as the kernel reported them.
     pub socket: SocketFacts,
-    /// Settings that were asked for and that the system refused.
+    /// Requested settings that the system refused.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub refused: Vec<Refused>,
-    /// The buffers in force.
-    pub buffers: BuffersUsed,
+    pub refused: Vec<RefusedSetting>,
+    /// Sizes and numbers of the buffers used.
+    pub buffers: BufferSizes,
     /// Times of whole passes (transactions).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub latency: Option<Histogram>,
@@ -116,19 +121,20 @@ pub struct Side {
     /// Times of single receive calls.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub receive_times: Option<Histogram>,
-    /// What became of the schedule, when there was one.
+    /// Result of the schedule, if there was one.
     #[serde(default)]
-    pub paced: Option<Paced>,
-    /// From the beginning of one interval's passes to that of the next one's, as they were.
+    pub paced: Option<PacingResult>,
+    /// Measured times from the start of one interval's passes to the start of the next interval's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub send_gaps: Option<Histogram>,
-    /// What became of the times of single datagrams.
+    /// Result of the schedule for single datagrams.
     #[serde(skip)]
-    pub spaced: Option<Spaced>,
-    /// What the receiver of numbered datagrams knows of them.
+    pub spaced: Option<SpacingResult>,
+    /// Counts of the receiver of numbered datagrams.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub datagrams: Option<DatagramCounts>,
-    /// Smoothed round-trip times (`tcpi_rtt`), looked at many times a second: not those of single segments.
+    /// Smoothed round-trip times (`tcpi_rtt`), sampled many times per second. These are not the
+    /// round-trip times of single segments.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub smoothed_rtt: Option<Histogram>,
     /// CPU time of the thread that moved the data, over the measured phase.
@@ -136,123 +142,125 @@ pub struct Side {
     pub thread_cpu: Option<Duration>,
     /// The host's CPU time over the measured phase.
     pub cpu: Option<CpuUse>,
-    /// The host.
+    /// Facts about the host.
     pub host: Option<HostFacts>,
-    /// The interface that the data leaves the host by.
+    /// The interface that sends the data.
     pub interface: Option<Interface>,
-    /// What each of its interfaces carried, where somebody asked for all of them.
+    /// Traffic of each interface, if requested.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub interfaces: Option<Interfaces>,
-    /// The clock, where times were kept.
+    /// Cost and resolution of the clock, if times were recorded.
     pub clock: Option<ClockFacts>,
-    /// The program that measured, with its version, if it says who it is.
+    /// The measuring program and its version, if reported.
     pub program: Option<String>,
 }
 
-/// What became of a [`Pacing`].
+/// Result of a [`Pacing`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Paced {
-    /// Passes that were begun, also such as moved nothing.
+pub struct PacingResult {
+    /// Started passes, including those that moved no data.
     pub passes: u64,
-    /// From the schedule's beginning to the end of the loop.
+    /// Time from the start of the schedule to the end of the loop.
     #[serde(rename = "elapsed_ns", with = "nanos")]
     pub elapsed: Duration,
-    /// Intervals that were begun.
+    /// Started intervals.
     pub intervals: u64,
-    /// Of these, begun only when the next one was already due.
+    /// Intervals that started after the next one was due.
     pub late_intervals: u64,
-    /// By how much the latest one was.
+    /// Largest delay of an interval.
     #[serde(rename = "worst_lag_ns", with = "nanos")]
     pub worst_lag: Duration,
-    /// Spent waiting for the next interval: no part of what an operation took.
+    /// Total time of waiting for the next interval; not part of any operation's time.
     #[serde(rename = "waited_ns", with = "nanos")]
     pub waited: Duration,
 }
 
-impl Paced {
-    /// Passes a second, as they were; `None` when no time passed.
+impl PacingResult {
+    /// Returns the measured passes per second; `None` if no time passed.
     pub fn rate(&self) -> Option<f64> {
         (!self.elapsed.is_zero()).then(|| self.passes as f64 / self.elapsed.as_secs_f64())
     }
 
-    /// Passes that were due in intervals that are over, and were not begun.
-    pub fn behind(&self, pacing: &Pacing) -> u64 {
-        let over = self.elapsed.as_nanos() / pacing.interval.as_nanos().max(1);
-        let due = u128::from(pacing.burst).saturating_mul(over);
+    /// Returns the number of passes that were due in ended intervals but did not start.
+    pub fn missing_passes(&self, pacing: &Pacing) -> u64 {
+        let ended_intervals = self.elapsed.as_nanos() / pacing.interval.as_nanos().max(1);
+        let due = u128::from(pacing.burst).saturating_mul(ended_intervals);
         u64::try_from(due)
             .unwrap_or(u64::MAX)
             .saturating_sub(self.passes)
     }
 }
 
-/// What one end moved. Bytes are payload as this end's calls returned them.
+/// Counts of one end. Bytes are payload, as returned by this end's calls.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counts {
-    /// Bytes that send calls took.
+    /// Bytes accepted by send calls.
     #[serde(rename = "sent_bytes")]
     pub sent: Bytes,
-    /// Bytes that receive calls gave within the test's time.
+    /// Bytes returned by receive calls within the test's time.
     #[serde(rename = "received_bytes")]
     pub received: Bytes,
-    /// Datagram bytes that came after the test's time, while it drained. They are no throughput.
+    /// Datagram bytes that arrived after the test's time, during the drain. They do not count as
+    /// throughput.
     #[serde(rename = "received_late_bytes")]
     pub received_late: Bytes,
-    /// Receive calls behind `received_late`.
+    /// Receive calls that returned `received_late`.
     pub receive_calls_late: u64,
-    /// Send calls that moved data; of a method that sends in batches, the messages.
+    /// Send calls that moved data; for a method that sends batches, the number of messages.
     pub send_calls: u64,
-    /// Receive calls that gave data; of a method that receives in batches, the messages.
+    /// Receive calls that returned data; for a method that receives batches, the number of
+    /// messages.
     pub receive_calls: u64,
-    /// Calls behind `send_calls` that sent a batch; 0 where each message had its own call.
+    /// Calls that sent a batch; 0 if each message had its own call.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub send_batches: u64,
-    /// Calls behind `receive_calls` that received a batch; 0 where each message had its own call.
+    /// Calls that received a batch; 0 if each message had its own call.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub receive_batches: u64,
-    /// Send calls that the kernel refused for want of buffers (ENOBUFS).
+    /// Send calls that the kernel refused because it had no buffers (ENOBUFS).
     pub failed_sends: u64,
-    /// Passes of a transactional workload that were completed.
+    /// Completed passes of a transactional workload.
     pub transactions: u64,
-    /// Executions of the steps of a list.
+    /// Executed steps of a list.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub operations: u64,
-    /// Executions among them that failed and were allowed to.
+    /// Executed steps that failed, if the plan allows failures.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub failed_operations: u64,
 }
 
 impl Counts {
-    /// Bytes of both directions.
+    /// Returns the bytes of both directions.
     pub fn bytes(&self) -> u64 {
         (self.sent + self.received).0
     }
 
-    /// The counts that were added after `earlier`.
+    /// Returns the counts added after `earlier`.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
-        self.combined(earlier, |now, before| now - before)
+        self.combine(earlier, |now, before| now - before)
     }
 
-    fn combined(&self, other: &Self, of: impl Fn(u64, u64) -> u64) -> Self {
-        let bytes = |one: Bytes, other: Bytes| Bytes(of(one.0, other.0));
+    fn combine(&self, other: &Self, operation: impl Fn(u64, u64) -> u64) -> Self {
+        let bytes = |one: Bytes, other: Bytes| Bytes(operation(one.0, other.0));
         Self {
             sent: bytes(self.sent, other.sent),
             received: bytes(self.received, other.received),
             received_late: bytes(self.received_late, other.received_late),
-            receive_calls_late: of(self.receive_calls_late, other.receive_calls_late),
-            send_calls: of(self.send_calls, other.send_calls),
-            receive_calls: of(self.receive_calls, other.receive_calls),
-            send_batches: of(self.send_batches, other.send_batches),
-            receive_batches: of(self.receive_batches, other.receive_batches),
-            failed_sends: of(self.failed_sends, other.failed_sends),
-            transactions: of(self.transactions, other.transactions),
-            operations: of(self.operations, other.operations),
-            failed_operations: of(self.failed_operations, other.failed_operations),
+            receive_calls_late: operation(self.receive_calls_late, other.receive_calls_late),
+            send_calls: operation(self.send_calls, other.send_calls),
+            receive_calls: operation(self.receive_calls, other.receive_calls),
+            send_batches: operation(self.send_batches, other.send_batches),
+            receive_batches: operation(self.receive_batches, other.receive_batches),
+            failed_sends: operation(self.failed_sends, other.failed_sends),
+            transactions: operation(self.transactions, other.transactions),
+            operations: operation(self.operations, other.operations),
+            failed_operations: operation(self.failed_operations, other.failed_operations),
         }
     }
 
-    /// Messages of an average batch; `None` where each message had its own call.
-    pub fn batch(&self) -> Option<f64> {
+    /// Returns the mean number of messages per batch; `None` if each message had its own call.
+    pub fn mean_batch_size(&self) -> Option<f64> {
         let batches = self.send_batches.saturating_add(self.receive_batches);
         let messages = |batches, calls| if batches > 0 { calls } else { 0 };
         let moved = messages(self.send_batches, self.send_calls)
@@ -271,29 +279,29 @@ fn is_zero(count: &u64) -> bool {
 
 impl std::ops::AddAssign for Counts {
     fn add_assign(&mut self, other: Self) {
-        // A peer's counts may be anything.
-        *self = self.combined(&other, u64::saturating_add);
+        // A peer may report any counts, so the sum must not overflow.
+        *self = self.combine(&other, u64::saturating_add);
     }
 }
 
-/// A data socket, as the kernel had it: asked for is not given.
+/// Options of a data socket, as the kernel reported them. They may differ from the requested ones.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SocketFacts {
     /// SO_SNDBUF before the first operation.
     pub send_buffer_bytes: Option<u32>,
-    /// SO_SNDBUF at the end; the kernel grows it on the way.
+    /// SO_SNDBUF at the end; the kernel may have increased it.
     pub send_buffer_end_bytes: Option<u32>,
     /// SO_RCVBUF before the first operation.
     pub receive_buffer_bytes: Option<u32>,
     /// SO_RCVBUF at the end.
     pub receive_buffer_end_bytes: Option<u32>,
-    /// LLC_OPT_TX_WIN: frames that may be on their way.
+    /// LLC_OPT_TX_WIN: limit of unacknowledged frames.
     pub send_window_frames: Option<u32>,
     /// LLC_OPT_RX_WIN.
     pub receive_window_frames: Option<u32>,
     /// TCP_MAXSEG of the connection.
     pub max_segment_bytes: Option<u32>,
-    /// Segments that TCP sent again (`tcpi_total_retrans`).
+    /// Segments retransmitted by TCP (`tcpi_total_retrans`).
     pub retransmits: Option<u32>,
     /// The congestion control algorithm in force.
     pub congestion_control: Option<String>,
@@ -301,15 +309,16 @@ pub struct SocketFacts {
     pub no_delay: Option<bool>,
     /// TCP_CORK.
     pub cork: Option<bool>,
-    /// Whether Multipath TCP was in force to the end; `None` where it was not asked for, or is not
-    /// known.
+    /// Whether Multipath TCP was in force until the end; `None` if it was not requested or is
+    /// unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub multipath: Option<bool>,
-    /// Whether the peer took data with the first segment (TCP Fast Open); likewise.
+    /// Whether the peer accepted data with the first segment (TCP Fast Open); `None` if it was not
+    /// requested or is unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub data_in_syn: Option<bool>,
-    /// Datagrams that came and that the socket dropped, above all for want of room in its buffer
-    /// (SO_MEMINFO); `None` of a transport without datagrams, or where it is not known.
+    /// Received datagrams that the socket dropped, mostly because its buffer was full (SO_MEMINFO).
+    /// `None` for a transport without datagrams, or if unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dropped: Option<u64>,
     /// SO_PRIORITY.
@@ -318,72 +327,75 @@ pub struct SocketFacts {
     pub type_of_service: Option<i32>,
 }
 
-/// A setting that the system refused, where the test goes on without it.
+/// A setting that the system refused. The test continues without it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Refused {
-    /// The setting's name, as the manual pages have it: `SO_PRIORITY`.
+pub struct RefusedSetting {
+    /// The setting's name, as in the manual pages: `SO_PRIORITY`.
     pub setting: String,
-    /// The value that was asked for.
-    pub asked: String,
-    /// The system's reason.
-    pub why: String,
+    /// The requested value.
+    #[serde(rename = "asked")]
+    pub requested: String,
+    /// The error text of the system.
+    #[serde(rename = "why")]
+    pub reason: String,
 }
 
-/// What the rules for sizes and widths came to; `None` where the end does not use the direction.
+/// Sizes and numbers of the buffers used; `None` if the end does not use the direction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct BuffersUsed {
-    /// Bytes a send call.
+pub struct BufferSizes {
+    /// Bytes per send call.
     pub send_bytes: Option<u32>,
     /// Buffers in the send ring.
     pub send_width: Option<u32>,
-    /// Bytes a receive call.
+    /// Bytes per receive call.
     pub receive_bytes: Option<u32>,
     /// Buffers in the receive ring.
     pub receive_width: Option<u32>,
 }
 
-/// A host's CPU time over the measured phase, in percent of all its CPUs' time.
+/// A host's CPU time during the measured phase, in percent of the time of all its CPUs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CpuUse {
-    /// What worked for this host: not idle, not waiting for a disk, not stolen.
+    /// Time that was not idle, not iowait and not stolen.
     pub busy_percent: f64,
-    /// In user space, nice time not included.
+    /// Time in user space, without nice time.
     pub user_percent: f64,
-    /// In the kernel.
+    /// Time in the kernel.
     pub system_percent: f64,
-    /// Idle with a disk request outstanding.
+    /// Idle time with an outstanding disk request.
     pub iowait_percent: f64,
-    /// In hardware interrupts.
+    /// Time in hardware interrupts.
     pub irq_percent: f64,
-    /// In software interrupts.
+    /// Time in software interrupts.
     pub softirq_percent: f64,
-    /// Taken by the hypervisor for other guests; `None` where the peer cannot tell.
+    /// Time that the hypervisor gave to other guests; `None` if the peer did not report it.
     pub steal_percent: Option<f64>,
-    /// How many CPUs are online.
+    /// Number of online CPUs.
     pub cpus: u32,
-    /// The busiest CPU's number and its share of its own time.
+    /// Number of the busiest CPU, and its busy time in percent of that CPU's time.
     pub peak: Option<(u32, f64)>,
-    /// How it was found out.
+    /// Measurement method.
     pub method: CpuMethod,
-    /// Each CPU's number and its share of its own time; empty where the peer cannot tell.
+    /// Number of each CPU, and its busy time in percent of that CPU's time. Empty if the peer did
+    /// not report it.
     #[serde(default)]
     pub each: Vec<(u32, f64)>,
 }
 
-/// How CPU time was found out.
+/// Method of measuring CPU time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CpuMethod {
     /// /proc/stat: proc(5).
     ProcStat,
-    /// The idle cycles that a loop of the lowest priority was left; all but this figure, the busiest
-    /// CPU and each CPU's share is of /proc/stat.
+    /// Idle cycles counted by a loop with the lowest priority. It provides the busy time, the
+    /// busiest CPU and the figures of each CPU; the other figures come from /proc/stat.
     Looper,
-    /// A method that only a peer has, by the code that it gave.
+    /// A method that only the peer supports, with the code that it reported.
     Peer(u32),
 }
 
-/// A host, as far as it bears on what it measures.
+/// Facts about a host that influence its results.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HostFacts {
     /// `uname -sr`.
@@ -392,48 +404,48 @@ pub struct HostFacts {
     pub kernel_version: Option<String>,
     /// The machine's architecture.
     pub machine: Option<String>,
-    /// CPUs online.
+    /// Number of online CPUs.
     pub cpus: Option<u32>,
     /// The first CPU's model name.
     pub cpu_model: Option<String>,
-    /// The first CPU's frequency when it was looked at, in MHz.
+    /// The first CPU's frequency in MHz when it was read.
     pub cpu_mhz: Option<u32>,
-    /// The machine's model, by its firmware (DMI, or the device tree).
+    /// The machine's model, from its firmware (DMI or the device tree).
     pub system_model: Option<String>,
-    /// The mandatory access control that the kernel runs with.
+    /// Mandatory access control of the kernel.
     pub security: Option<Security>,
     /// The MTU of the path's first hop, in bytes.
     pub mtu_bytes: Option<u32>,
     /// The host's default congestion control.
     pub congestion_control: Option<String>,
-    /// Whether a hypervisor runs this host as a guest.
+    /// Whether this host is a guest of a hypervisor.
     pub virtual_guest: Option<bool>,
-    /// An identity of the running system, to tell whether two ends share a host.
+    /// Boot identifier, which shows whether two ends share a host.
     pub boot_id: Option<String>,
 }
 
-/// A network interface, and what drives it.
+/// A network interface and its driver.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Interface {
-    /// Its name.
+    /// The interface's name.
     pub name: String,
-    /// The driver's name; `None` where there is none.
+    /// The driver's name; `None` without a driver.
     pub driver: Option<String>,
     /// The driver's version.
     pub driver_version: Option<String>,
-    /// The device's firmware, if the driver tells.
+    /// The device's firmware version, if the driver reports it.
     pub firmware: Option<String>,
-    /// Where the device sits, in the bus's own words.
+    /// The device's address on its bus, as the bus reports it.
     pub bus: Option<String>,
-    /// The name of the PCI slot, if it has one.
+    /// The name of the PCI slot, if any.
     pub slot: Option<String>,
-    /// The PCI device; `None` where it is none.
+    /// The PCI identifiers; `None` for other devices.
     pub pci: Option<PciIds>,
-    /// What it carried from before the first operation to after the last.
+    /// Traffic from before the first operation until after the last one.
     pub traffic: Option<Traffic>,
 }
 
-/// The numbers that a PCI device is known by: pci.ids.
+/// The identifiers of a PCI device: pci.ids.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[expect(missing_docs, reason = "they are the field's names")]
 pub struct PciIds {
@@ -443,8 +455,8 @@ pub struct PciIds {
     pub subdevice: u16,
 }
 
-/// What an interface carried, of this flow and of all others, as its driver counts: bytes with the
-/// link's headers, and with segmentation offload packets of up to 64 KB.
+/// Traffic of an interface, from all flows, as counted by its driver. Bytes include the link's
+/// headers. With segmentation offload, a packet has up to 64 KB.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[expect(missing_docs, reason = "each is one counter, named as it is")]
 pub struct Traffic {
@@ -454,44 +466,44 @@ pub struct Traffic {
     pub sent_bytes: u64,
 }
 
-/// What the interfaces of a host carried.
+/// Traffic of the interfaces of a host.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Interfaces {
-    /// From the first look at their counters to the second.
+    /// Time between the two reads of the counters.
     #[serde(rename = "elapsed_ns", with = "nanos")]
     pub elapsed: Duration,
-    /// Each of them, with or without traffic.
+    /// Each interface, with or without traffic.
     pub each: Vec<InterfaceTraffic>,
 }
 
-/// What one of them carried between two looks.
+/// Traffic of one interface between two reads of its counters.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct InterfaceTraffic {
-    /// Its name.
+    /// The interface's name.
     pub name: String,
-    /// What it carried.
+    /// The counters' differences.
     #[serde(flatten)]
     pub traffic: Traffic,
-    /// It was not there at the first look.
+    /// Whether it was missing at the first read.
     #[serde(default)]
     pub came_online: bool,
 }
 
-/// What the clock that times are taken with adds to them.
+/// Cost and resolution of the clock that measures times.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ClockFacts {
-    /// A reading, in nanoseconds. A time has one in it.
+    /// Duration of one clock read in nanoseconds. Each measured time includes one.
     pub cost_ns: f64,
-    /// The clock's step, in nanoseconds.
+    /// Resolution in nanoseconds.
     pub resolution_ns: u64,
 }
 
 /// Mandatory access control: the first of the kernel's security modules that confines programs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Security {
-    /// Which module; `None` when the kernel runs with none.
+    /// The module; `None` if the kernel runs none.
     pub module: Option<SecurityModule>,
-    /// Whether it forbids, or only logs what it would forbid; `None` where it does not say.
+    /// Whether it enforces its policy or only logs violations; `None` if unknown.
     pub enforcing: Option<bool>,
     /// SELinux: the name of the policy. Others: the profile or label of this process.
     pub policy: Option<String>,
@@ -509,7 +521,7 @@ pub enum SecurityModule {
 }
 
 impl SecurityModule {
-    /// How it writes its name.
+    /// Returns the module's name.
     pub fn name(self) -> &'static str {
         match self {
             Self::SeLinux => "SELinux",
@@ -519,7 +531,7 @@ impl SecurityModule {
         }
     }
 
-    /// A number that stands for it where there is room for no more.
+    /// Returns a number for the module, for protocols with a numeric field.
     pub fn number(self) -> u8 {
         match self {
             Self::SeLinux => 1,
@@ -530,19 +542,19 @@ impl SecurityModule {
     }
 }
 
-/// Why a run ended.
+/// The reason for the end of a run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Ended {
-    /// The time was up.
+pub enum EndCause {
+    /// The time limit was reached.
     Deadline,
-    /// The bytes or transactions were all moved.
+    /// The limit of bytes, messages or transactions was reached.
     Count,
-    /// The peer ended the data.
+    /// The peer ended the data stream.
     PeerClosed,
-    /// Somebody here wanted it to end (an interrupt).
+    /// This end was interrupted.
     Cancelled,
-    /// It could not go on; the text says why, in one line.
+    /// The run failed; the text gives the reason in one line.
     Failed(String),
 }
 

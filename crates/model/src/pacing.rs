@@ -6,13 +6,13 @@ use serde::{Deserialize, Serialize};
 
 use crate::plan::nanos;
 
-/// A schedule: `burst` passes of the workload at the beginning of each interval. The schedule is fixed from the first
-/// pass on. Late intervals are made up for at once.
+/// A schedule: `burst` passes of the workload at the start of each interval. The first pass fixes
+/// the start times. Late intervals run without pauses until the schedule is met again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Pacing {
     /// Passes (sends, receives, transactions) per interval, at least 1.
     pub burst: u64,
-    /// Time from the beginning of one interval to the beginning of the next, not 0.
+    /// Time from the start of one interval to the start of the next, not 0.
     #[serde(rename = "interval_ns", with = "nanos")]
     pub interval: Duration,
     /// Method of waiting for the next interval.
@@ -20,22 +20,23 @@ pub struct Pacing {
 }
 
 impl Pacing {
-    /// Returns the schedule for a rate in bits per second, in bursts of `burst` blocks. Returns `None` if the rate or
-    /// the size is 0, or if the rate is more blocks than any machine can move.
-    pub fn of_bits(bits_per_second: u64, block_bytes: u32, burst: u64) -> Option<Self> {
-        Self::of_passes(u128::from(block_bytes) * 8, bits_per_second, burst)
+    /// Returns the schedule for a rate in bits per second, in bursts of `burst` blocks. Returns
+    /// `None` if the rate or the size is 0, or if the rate is above one block per nanosecond.
+    pub fn from_bit_rate(bits_per_second: u64, block_bytes: u32, burst: u64) -> Option<Self> {
+        Self::from_unit_rate(u128::from(block_bytes) * 8, bits_per_second, burst)
     }
 
     /// Returns the schedule for a rate in packets per second.
-    pub fn of_packets(per_second: u64, burst: u64) -> Option<Self> {
-        Self::of_passes(1, per_second, burst)
+    pub fn from_packet_rate(per_second: u64, burst: u64) -> Option<Self> {
+        Self::from_unit_rate(1, per_second, burst)
     }
 
-    /// Returns the schedule for `rate` units per second and `units` per pass. An interval is a whole number of
-    /// nanoseconds. Several bursts share an interval if rounding would otherwise change the rate by more than 10 ppm.
-    fn of_passes(units: u128, rate: u64, burst: u64) -> Option<Self> {
-        /// Half a nanosecond is less than 10 ppm of a longer interval.
-        const LONG_NS: u128 = 50_000;
+    /// Returns the schedule for `rate` units per second and `units` per pass. An interval is a
+    /// whole number of nanoseconds. If rounding would change the rate by more than 10 ppm, an
+    /// interval contains several bursts.
+    fn from_unit_rate(units: u128, rate: u64, burst: u64) -> Option<Self> {
+        /// From this length on, a rounding error of 0.5 ns is at most 10 ppm.
+        const ACCURATE_NS: u128 = 50_000;
         if units == 0 || rate == 0 {
             return None;
         }
@@ -43,9 +44,9 @@ impl Pacing {
         let interval = |times: u64| {
             let scaled = units * u128::from(burst.saturating_mul(times)) * 1_000_000_000;
             let nanos = (scaled + u128::from(rate) / 2) / u128::from(rate);
-            let off = scaled.abs_diff(nanos * u128::from(rate));
-            let is_near = nanos >= LONG_NS || (nanos > 0 && off * 100_000 <= scaled);
-            is_near.then_some((nanos, times))
+            let error = scaled.abs_diff(nanos * u128::from(rate));
+            let is_accurate = nanos >= ACCURATE_NS || (nanos > 0 && error * 100_000 <= scaled);
+            is_accurate.then_some((nanos, times))
         };
         let (nanos, times) = (1..=1 << 16).find_map(interval)?;
         Some(Self {
@@ -70,7 +71,8 @@ pub enum Wait {
     Sleep,
     /// Poll the clock: accurate to a fraction of a microsecond, but uses a full CPU.
     Spin,
-    /// Sleep, then spin for at most half of an interval; for an end that another one controls.
+    /// Sleep, then spin for at most half of an interval. A server uses it if a client requests
+    /// spinning.
     SpinHalf,
 }
 
@@ -89,22 +91,28 @@ mod tests {
             // 116.66… ns.
             (12_000_000_000, 175, 1, (3, 350)),
         ] {
-            let pacing = Pacing::of_bits(bits, bytes, burst).unwrap();
+            let pacing = Pacing::from_bit_rate(bits, bytes, burst).unwrap();
             let nanos = pacing.interval.as_nanos();
             assert_eq!((pacing.burst, nanos), expected, "{bits} {bytes}");
         }
-        assert_eq!(Pacing::of_bits(0, 1, 1), None);
-        assert_eq!(Pacing::of_packets(100, 1).unwrap().interval.as_millis(), 10);
+        assert_eq!(Pacing::from_bit_rate(0, 1, 1), None);
+        assert_eq!(
+            Pacing::from_packet_rate(100, 1)
+                .unwrap()
+                .interval
+                .as_millis(),
+            10
+        );
         for step in 1..2000_u64 {
             // Up to 100 Gbit/s in uneven steps, for the smallest datagrams and for large blocks.
             let bits = step * 50_000_017;
             for bytes in [16, 1448, 65_507, 131_072] {
-                let pacing = Pacing::of_bits(bits, bytes, 1).unwrap();
+                let pacing = Pacing::from_bit_rate(bits, bytes, 1).unwrap();
                 let rate = pacing.rate() * f64::from(bytes) * 8.0;
                 assert!((rate / bits as f64 - 1.0).abs() < 1.1e-5, "{bits} {bytes}");
             }
         }
-        // No machine makes more than one pass per nanosecond.
-        assert_eq!(Pacing::of_bits(u64::MAX, 1, 1), None);
+        // More than one pass per nanosecond is rejected.
+        assert_eq!(Pacing::from_bit_rate(u64::MAX, 1, 1), None);
     }
 }

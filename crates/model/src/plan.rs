@@ -1,24 +1,25 @@
-//! What to run, every default explicit or a named rule.
+//! The description of a run: groups, flows, limits and phases. Each default is explicit or a named
+//! rule.
 
 use std::time::{Duration, SystemTime};
 
 use serde::{Deserialize, Serialize};
 
-use crate::{BufferPlan, DatagramFormat, Half, Transaction, Transport, Workload};
+use crate::{BufferPlan, DatagramFormat, EndpointPlan, Transaction, Transport, Workload};
 
-/// One measurement: groups of workers that run side by side.
+/// One measurement: groups of workers that run in parallel.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Plan {
-    /// What people call this test ("TCP_STREAM"); only ever printed.
+    /// The test's name ("TCP_STREAM"); used only in output.
     pub name: String,
-    /// The text of the file that it was made from, if it was made from one.
+    /// The text of the profile that the plan was read from, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source: Option<String>,
-    /// What is done. The groups start together.
+    /// The groups of workers. They start together.
     pub groups: Vec<Group>,
-    /// The phases around the measured one.
+    /// The phases before the measured one.
     pub phases: Phases,
-    /// How often the counters are looked at; `None` is as the program sees fit.
+    /// Interval between samples of the counters; `None` lets the program choose.
     #[serde(
         default,
         rename = "sampling_ns",
@@ -27,67 +28,69 @@ pub struct Plan {
     pub sampling: Option<Duration>,
 }
 
-/// Workers that all do the same, each with connections of its own.
+/// Workers that run the same body, each with its own connections.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Group {
-    /// Its name, where there are several.
+    /// The group's name; empty if there is only one group.
     pub name: String,
-    /// Who does it.
+    /// Number and kind of the workers.
     pub workers: Workers,
-    /// The other ends, as the user named them.
+    /// The peers' names, as given by the user.
     pub peers: Vec<String>,
-    /// What each worker does.
+    /// The work of each worker.
     pub body: Body,
 }
 
 /// The workers of a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Workers {
-    /// How many.
+    /// Number of workers.
     pub count: u32,
-    /// Each is a process of its own; otherwise a thread.
+    /// Whether each worker is a process; otherwise it is a thread.
     pub are_processes: bool,
 }
 
-/// What a worker does.
+/// The work of a worker.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Body {
-    /// One flow's loop.
+    /// The loop of one flow.
     Loop(Box<FlowPlan>),
-    /// Lists of steps over several connections, one list after the other, with a barrier of all groups
-    /// before each.
+    /// Lists of steps over several connections. The lists run one after the other, and all groups
+    /// wait for each other before each list.
     Transactions(Vec<Transaction>),
 }
 
-/// One flow: what its two ends repeat, and for how long.
+/// One flow: the operations that its two ends repeat, and the limit.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct FlowPlan {
-    /// What carries the data.
+    /// The transport of the data.
     pub transport: Transport,
     /// The operations of this end.
     pub workload: Workload,
-    /// When the measured phase ends.
+    /// The limit that ends the measured phase.
     pub limit: Limit,
-    /// Requests in flight beyond the one that every transaction has (netperf's initial burst).
+    /// Requests in flight in addition to that of the current transaction (netperf's initial burst).
     pub burst: u32,
-    /// Which times are recorded.
+    /// The times to record.
     pub timing: Timing,
-    /// How one-way datagrams are numbered and stamped; `None` if they are not.
+    /// Format of the numbers and timestamps in one-way datagrams; `None` without them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub datagrams: Option<DatagramFormat>,
-    /// What this host does.
-    pub here: Half,
-    /// What is asked of the peer; each dialect's protocol carries as much of it as it can.
-    pub there: Half,
+    /// Settings of this end.
+    #[serde(rename = "here")]
+    pub local: EndpointPlan,
+    /// Requested settings of the peer. A dialect's protocol may not support all of them.
+    #[serde(rename = "there")]
+    pub remote: EndpointPlan,
 }
 
 impl Plan {
-    /// One flow with a peer, as the user named it.
-    pub fn of_flow(name: impl Into<String>, peer: impl Into<String>, flow: FlowPlan) -> Self {
+    /// Creates a plan of one flow with a peer, named as given by the user.
+    pub fn for_flow(name: impl Into<String>, peer: impl Into<String>, flow: FlowPlan) -> Self {
         let group = Group {
             peers: vec![peer.into()],
-            ..Group::of_flows(1, flow)
+            ..Group::with_flows(1, flow)
         };
         Self {
             name: name.into(),
@@ -96,12 +99,12 @@ impl Plan {
         }
     }
 
-    /// The first group's flow, if its body is one.
+    /// Returns the first group's flow, if its body is a flow.
     pub fn flow(&self) -> Option<&FlowPlan> {
         self.groups.first()?.flow()
     }
 
-    /// As [`Self::flow`], to change it.
+    /// Returns the flow of [`Self::flow`] for changes.
     pub fn flow_mut(&mut self) -> Option<&mut FlowPlan> {
         match &mut self.groups.first_mut()?.body {
             Body::Loop(flow) => Some(flow),
@@ -109,37 +112,37 @@ impl Plan {
         }
     }
 
-    /// Whether its first flow's passes are transactions.
+    /// Returns whether the passes of the first flow are transactions.
     pub fn is_transactional(&self) -> bool {
         self.flow()
             .is_some_and(|flow| flow.workload.is_transactional())
     }
 
-    /// Whether this end of its first flow sends data.
+    /// Returns whether this end of the first flow sends data.
     pub fn sends(&self) -> bool {
         self.flow().is_some_and(|flow| flow.workload.sends())
     }
 
-    /// Whether this end of its first flow receives data.
+    /// Returns whether this end of the first flow receives data.
     pub fn receives(&self) -> bool {
         self.flow().is_some_and(|flow| flow.workload.receives())
     }
 
-    /// Flows of one direction.
+    /// Returns the number of flows in one direction.
     pub fn flows(&self) -> u32 {
         self.groups.first().map_or(0, |group| group.workers.count)
     }
 
-    /// Whether one-way flows run in both directions.
+    /// Returns whether one-way flows run in both directions.
     pub fn is_bidirectional(&self) -> bool {
-        let goes_out = |group: &Group| group.flow().map(|flow| flow.workload.sends());
-        self.groups.len() == 2 && goes_out(&self.groups[0]) != goes_out(&self.groups[1])
+        let sends = |group: &Group| group.flow().map(|flow| flow.workload.sends());
+        self.groups.len() == 2 && sends(&self.groups[0]) != sends(&self.groups[1])
     }
 }
 
 impl Group {
-    /// So many flows of one kind.
-    pub fn of_flows(count: u32, flow: FlowPlan) -> Self {
+    /// Creates a group of `count` equal flows.
+    pub fn with_flows(count: u32, flow: FlowPlan) -> Self {
         Self {
             name: String::new(),
             workers: Workers {
@@ -151,7 +154,7 @@ impl Group {
         }
     }
 
-    /// Its flow, if its body is one.
+    /// Returns the group's flow, if its body is a flow.
     pub fn flow(&self) -> Option<&FlowPlan> {
         match &self.body {
             Body::Loop(flow) => Some(flow),
@@ -161,8 +164,8 @@ impl Group {
 }
 
 impl FlowPlan {
-    /// A flow without end whose two ends leave everything at its default.
-    pub fn of(transport: Transport, workload: Workload) -> Self {
+    /// Creates a flow without limit and with default settings at both ends.
+    pub fn new(transport: Transport, workload: Workload) -> Self {
         Self {
             transport,
             workload,
@@ -170,80 +173,80 @@ impl FlowPlan {
             burst: 0,
             timing: Timing::default(),
             datagrams: None,
-            here: Half::default(),
-            there: Half::default(),
+            local: EndpointPlan::default(),
+            remote: EndpointPlan::default(),
         }
     }
 
-    /// The same flow with these buffers at both ends, in both directions.
+    /// Sets the buffers of both ends and both directions.
     #[must_use]
     pub fn with_buffers(mut self, buffers: BufferPlan) -> Self {
-        for half in [&mut self.here, &mut self.there] {
-            (half.send, half.receive) = (buffers, buffers);
+        for end in [&mut self.local, &mut self.remote] {
+            (end.send, end.receive) = (buffers, buffers);
         }
         self
     }
 
-    /// The same flow with its data in the other direction: what this end sends there, the peer sends here. A flow
-    /// with data in both directions, or with none, stays as it is.
+    /// Reverses the direction of the data. A flow with data in both directions, or in none, is
+    /// unchanged.
     #[must_use]
-    pub fn turned(mut self) -> Self {
+    pub fn reversed(mut self) -> Self {
         if !self.workload.is_transactional() {
             self.workload = self.workload.mirrored();
         }
         self
     }
 
-    /// The same flow as its other end sees it.
+    /// Returns the flow from the peer's point of view.
     #[must_use]
     pub fn mirrored(self) -> Self {
         Self {
             workload: self.workload.mirrored(),
-            here: self.there,
-            there: self.here,
+            local: self.remote,
+            remote: self.local,
             ..self
         }
     }
 
-    /// Whether it sends datagrams in one direction over UDP or UDP-Lite.
+    /// Returns whether the flow sends datagrams in one direction over UDP or UDP-Lite.
     pub fn has_one_way_datagrams(&self) -> bool {
         matches!(self.transport, Transport::Udp | Transport::UdpLite)
             && !self.workload.is_transactional()
     }
 }
 
-/// When the measured phase ends.
+/// The limit that ends the measured phase.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Limit {
-    /// After this long.
+    /// Duration.
     #[serde(rename = "time_ns")]
     Time(#[serde(with = "nanos")] Duration),
-    /// After this much payload.
+    /// Payload bytes.
     Bytes(u64),
-    /// After this many transactions.
+    /// Number of transactions.
     Transactions(u64),
-    /// After this many send calls, on a transport that keeps messages whole.
+    /// Number of send calls, on a transport that preserves message boundaries.
     Messages(u64),
-    /// When somebody ends it.
+    /// No limit: an interrupt or the peer ends the phase.
     Unlimited,
 }
 
-/// The phases around the measured one.
+/// The phases before the measured one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Phases {
-    /// When it begins, by the wall clock; `None` is at once.
+    /// Start time by the wall clock; `None` starts immediately.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub start: Option<SystemTime>,
     /// Pause between the agreement with the peer and the first operation.
     #[serde(rename = "wait_ns", with = "nanos")]
     pub wait: Duration,
-    /// Run, but not counted, before the measured phase.
+    /// Warm-up before the measured phase; its results are discarded.
     #[serde(rename = "warm_up_ns", with = "nanos")]
     pub warm_up: Duration,
 }
 
-/// Which times are recorded; none costs anything when it is off.
+/// The times to record. A time that is off costs nothing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Timing {
     /// Each pass of the body: a transaction's latency.
@@ -281,32 +284,35 @@ mod tests {
     fn ends_mirror_each_other() {
         for (one, other) in [
             (Workload::send(), Workload::receive()),
-            (Workload::ask(), Workload::answer()),
-            (Workload::connect_and_ask(), Workload::accept_and_answer()),
+            (Workload::request(), Workload::respond()),
+            (
+                Workload::connect_and_request(),
+                Workload::accept_and_respond(),
+            ),
             (Workload::connect_and_close(), Workload::accept_and_close()),
         ] {
             assert_eq!(one.mirrored(), other);
             assert_eq!(other.mirrored(), one);
-            assert_eq!(one.clone().closing_first().mirrored(), other);
-            let mut flow = FlowPlan::of(Transport::Tcp, one);
-            flow.here.send = BufferPlan::message(7);
-            let there = flow.clone().mirrored();
+            assert_eq!(one.clone().with_half_close().mirrored(), other);
+            let mut flow = FlowPlan::new(Transport::Tcp, one);
+            flow.local.send = BufferPlan::message(7);
+            let mirrored = flow.clone().mirrored();
             assert_eq!(
-                (&there.workload, there.there.send),
-                (&other, flow.here.send)
+                (&mirrored.workload, mirrored.remote.send),
+                (&other, flow.local.send)
             );
-            assert_eq!(there.mirrored(), flow);
+            assert_eq!(mirrored.mirrored(), flow);
         }
     }
 
     #[test]
-    fn a_flow_turns_its_data_and_keeps_its_halves() {
-        let plan = Plan::of_flow("X", "host", FlowPlan::of(Transport::Udp, Workload::send()));
+    fn reversing_a_flow_keeps_both_endpoint_plans() {
+        let plan = Plan::for_flow("X", "host", FlowPlan::new(Transport::Udp, Workload::send()));
         assert_eq!(plan.groups[0].peers, ["host"]);
         assert!(plan.sends() && plan.flows() == 1);
-        let turned = plan.flow().unwrap().clone().turned();
-        assert_eq!(turned.workload, Workload::receive());
-        let both = FlowPlan::of(Transport::Udp, Workload::ask());
-        assert_eq!(both.clone().turned(), both);
+        let reversed = plan.flow().unwrap().clone().reversed();
+        assert_eq!(reversed.workload, Workload::receive());
+        let both = FlowPlan::new(Transport::Udp, Workload::request());
+        assert_eq!(both.clone().reversed(), both);
     }
 }

@@ -16,7 +16,7 @@ pub struct Spacing {
     /// Bursts with pauses between them; `None` is one burst of all datagrams.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bursts: Option<Bursts>,
-    /// Handling of times that have passed.
+    /// Handling of late datagrams.
     pub lateness: Lateness,
     /// Method of waiting for a datagram's time.
     pub method: SpacingMethod,
@@ -38,13 +38,15 @@ pub struct Bursts {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Lateness {
-    /// Send late datagrams at once, until the sender is on time again. This keeps the mean gap.
+    /// Send late datagrams without pauses until the sender is on time again. This keeps the mean
+    /// gap.
     #[default]
     CatchUp,
-    /// Send one datagram at once and skip the times that have passed. The other datagrams stay on the schedule's times.
-    /// Only the gap after the late datagram is shorter than the schedule's.
+    /// Send one datagram immediately and skip the missed times. The other datagrams keep their
+    /// scheduled times. Only the gap after the late datagram is shorter than scheduled.
     Skip,
-    /// Send the datagram at once and move the rest of the schedule, so that no gap is shorter. UDPmon does the same.
+    /// Send the datagram immediately and delay the remaining schedule, so that no gap is shorter
+    /// than scheduled. UDPmon does the same.
     Stretch,
 }
 
@@ -55,10 +57,10 @@ pub enum SpacingMethod {
     /// The sending thread polls the clock; it sleeps for most of a long gap.
     #[default]
     Spin,
-    /// The kernel or the NIC waits for a time that each datagram carries: SO_TXTIME with the queueing discipline fq or
-    /// etf.
+    /// The kernel or the NIC sends each datagram at the launch time that it carries: SO_TXTIME with
+    /// the queueing discipline fq or etf.
     LaunchTime,
-    /// The kernel holds a rate: SO_MAX_PACING_RATE with the queueing discipline fq.
+    /// The kernel limits the rate: SO_MAX_PACING_RATE with the queueing discipline fq.
     PacingRate,
 }
 
@@ -66,31 +68,32 @@ pub enum SpacingMethod {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum DepartureClock {
-    /// The sender: the clock read that found the datagram due.
+    /// The sender's clock, read just before the send call.
     #[default]
     Sender,
-    /// The kernel, which stamps a datagram when its driver takes it. For methods in which the kernel holds datagrams.
+    /// The kernel's timestamp of the transfer to the driver. Used if the kernel delays datagrams.
     Driver,
 }
 
 /// Result of a [`Spacing`].
 #[derive(Clone, Debug, Default)]
-pub struct Spaced {
+pub struct SpacingResult {
     /// Datagrams accepted by the kernel.
     pub sent: u64,
-    /// Sends refused by the kernel; none of them used a number.
+    /// Send calls refused by the kernel. They use no sequence number.
     pub refused: u64,
-    /// Datagrams among those sent that a queueing discipline dropped because their launch time had passed.
+    /// Sent datagrams that a queueing discipline dropped because their launch time had passed.
     pub missed: u64,
-    /// Skipped times: [`Lateness::Skip`].
+    /// Skipped send times: [`Lateness::Skip`].
     pub skipped: u64,
     /// Time from the first datagram to the last.
     pub first_to_last: Duration,
-    /// Time from the first datagram to the end of the last one's gap, or of its send call if that was later.
+    /// Time from the first datagram to the end of the last gap, or to the end of the last send call
+    /// if that is later.
     pub elapsed: Duration,
     /// Source of the times in `gaps` and `lateness`.
     pub clock: DepartureClock,
-    /// Gaps between consecutive datagrams, without those between bursts. Its mean is exact.
+    /// Gaps between consecutive datagrams, without the gaps between bursts. The mean is exact.
     pub gaps: Histogram,
     /// Lateness of each datagram.
     pub lateness: Histogram,

@@ -1,4 +1,4 @@
-//! Lists of steps over several connections: the body of a plan that only a profile knows.
+//! Lists of steps over several connections, for plans that are read from a profile.
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -12,28 +12,28 @@ use crate::{Limit, Pacing};
 /// A list of steps that is repeated: uperf's transaction.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Transaction {
-    /// When it ends: after a time, or after a number of rounds ([`Limit::Transactions`]).
+    /// The limit: a time, or a number of rounds ([`Limit::Transactions`]).
     pub limit: Limit,
-    /// When each round begins; `None` is as fast as it goes.
+    /// Schedule of the rounds; `None` runs them without pauses.
     pub pacing: Option<Pacing>,
-    /// One after the other.
+    /// The steps of a round, executed in order.
     pub steps: Vec<Step>,
 }
 
 /// One step of a list.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Step {
-    /// What people call it (`write`); only ever printed.
+    /// The step's name (`write`); used only in output.
     pub name: Cow<'static, str>,
-    /// What is done.
+    /// The operation.
     pub action: Action,
-    /// How often it is done in a round.
+    /// Number of executions per round.
     pub count: u64,
-    /// An execution that fails counts all the same, with no bytes.
+    /// Whether a failed execution counts too, with no bytes.
     pub can_fail: bool,
 }
 
-/// What a step does.
+/// The operation of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Action {
@@ -41,44 +41,46 @@ pub enum Action {
     Send(Transfer),
     /// Receives from the step's connection.
     Receive(Transfer),
-    /// Lets time pass.
+    /// Waits.
     Think {
-        /// How much.
+        /// Duration of the wait.
         #[serde(rename = "duration_ns", with = "nanos")]
         duration: Duration,
-        /// Keeps the CPU meanwhile.
+        /// Whether it uses the CPU while it waits.
         spins: bool,
     },
-    /// What the dialect does itself: opens or closes a connection by its own rules, sends a file.
-    Own,
-    /// Nothing.
+    /// An operation that the dialect implements: opens or closes a connection, or sends a file.
+    #[serde(rename = "own")]
+    DialectSpecific,
+    /// Does nothing.
     Nothing,
 }
 
-/// How much an execution moves.
+/// Amount and conditions of the data that an execution moves.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Transfer {
-    /// Bytes.
+    /// Bytes per transfer.
     pub amount: Amount,
-    /// So often.
+    /// Number of transfers.
     pub repeat: u64,
-    /// How long it waits, before each, until the connection takes or has something.
+    /// Maximum wait, before each transfer, until the connection is ready.
     #[serde(rename = "patience_ns", with = "optional_nanos")]
-    pub patience: Option<Duration>,
-    /// Calls wait for what they need. If not, they fail where they would have to wait, and the patience
-    /// is for what comes after that.
-    pub waits: bool,
-    /// Several messages a call, or options of each message.
+    pub timeout: Option<Duration>,
+    /// Whether calls block until the connection is ready. Otherwise they fail where they would
+    /// block, and the timeout applies to the wait after the failure.
+    #[serde(rename = "waits")]
+    pub is_blocking: bool,
+    /// Several messages per call, or options of each message.
     pub batch: Option<Batch>,
 }
 
 impl Transfer {
-    /// One plain transfer, of no bytes yet.
-    pub const PLAIN: Self = Self {
+    /// One transfer of 0 bytes with blocking calls and no options.
+    pub const DEFAULT: Self = Self {
         amount: Amount::Exactly(0),
         repeat: 1,
-        patience: None,
-        waits: true,
+        timeout: None,
+        is_blocking: true,
         batch: None,
     };
 }
@@ -87,25 +89,26 @@ impl Transfer {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Amount {
-    /// This many, in as many calls as it takes.
+    /// This number of bytes, in as many calls as needed.
     #[serde(rename = "bytes")]
     Exactly(u32),
-    /// A random size. To send: one call, or as much as a layer takes. To receive: what one
-    /// call gives, up to the most. In a batch: each message.
+    /// A random number of bytes. A send moves them in one call, or as many of them as the layer
+    /// accepts. A receive returns the data of one call, at most the maximum. In a batch, the number
+    /// applies to each message.
     Between {
-        /// The fewest.
+        /// Minimum.
         #[serde(rename = "min_bytes")]
         min: u32,
-        /// The most.
+        /// Maximum.
         #[serde(rename = "max_bytes")]
         max: u32,
     },
 }
 
-/// Messages of one transfer that go several a call, or with options.
+/// Messages of one transfer that share calls or have options.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Batch {
-    /// How many messages; a call takes as many of them as it can.
+    /// Number of messages; each call moves as many of them as possible.
     pub count: u64,
     /// Options of each message sent over SCTP.
     pub info: Option<SendInfo>,
@@ -114,39 +117,39 @@ pub struct Batch {
 /// Options of one SCTP message: RFC 6458, sections 5.3.4 and 5.3.7.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SendInfo {
-    /// Its stream, from 0.
+    /// Stream number, from 0.
     pub stream: u16,
-    /// It need not wait for those before it.
+    /// Whether it may be delivered before earlier messages.
     pub is_unordered: bool,
-    /// When it may be given up; `None` is never.
+    /// Rule for abandoning the message; `None` never abandons it.
     pub reliability: Option<PartialReliability>,
 }
 
-/// When a message is given up: RFC 3758, RFC 7496.
+/// Rule for abandoning a message: RFC 3758, RFC 7496.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PartialReliability {
-    /// By what.
+    /// The kind of the limit.
     pub policy: ReliabilityPolicy,
-    /// Milliseconds, retransmissions or a priority.
+    /// The limit: milliseconds, retransmissions or a priority.
     pub value: u32,
 }
 
-/// What decides when a message is given up.
+/// Kind of the limit after which a message is abandoned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ReliabilityPolicy {
-    /// Milliseconds that it may wait: RFC 3758, section 3.
+    /// Maximum time before it is sent, in milliseconds: RFC 3758, section 3.
     Lifetime,
-    /// How often it may be sent again: RFC 7496, section 3.1.
+    /// Maximum number of retransmissions: RFC 7496, section 3.1.
     Retransmissions,
-    /// Its priority, 0 the highest: when a message of a higher one finds the send buffer full, it goes.
-    /// RFC 7496, section 3.2.
+    /// Priority; 0 is the highest. If the send buffer is full, a message of higher priority
+    /// replaces it: RFC 7496, section 3.2.
     Priority,
 }
 
 impl Amount {
-    /// The most bytes that one transfer moves at once.
-    pub fn largest(self) -> u32 {
+    /// Returns the maximum bytes of one transfer, or of one message of a batch.
+    pub fn max_bytes(self) -> u32 {
         match self {
             Self::Exactly(bytes) => bytes,
             Self::Between { min, max } => max.max(min),

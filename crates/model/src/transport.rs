@@ -1,8 +1,8 @@
-//! What carries data, and what each transport has.
+//! Transport protocols and their properties.
 
 use serde::{Deserialize, Serialize};
 
-/// What carries the data.
+/// The transport protocol of the data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Transport {
@@ -12,13 +12,13 @@ pub enum Transport {
     Mptcp,
     /// UDP, datagrams: udp(7).
     Udp,
-    /// UDP-Lite, datagrams whose checksum need not cover all: udplite(7).
+    /// UDP-Lite, datagrams with a checksum that may cover only a part: udplite(7).
     UdpLite,
-    /// SCTP, one association a socket (RFC 6458, section 4): messages, in order, none lost.
+    /// SCTP, one association per socket (RFC 6458, section 4): reliable messages, in order.
     Sctp,
-    /// SCTP, many associations on a socket (RFC 6458, section 3).
+    /// SCTP, many associations per socket (RFC 6458, section 3).
     SctpMany,
-    /// DCCP, datagrams under a congestion control, on a connection: RFC 4340.
+    /// DCCP, datagrams on a connection with congestion control: RFC 4340.
     Dccp,
     /// A byte stream within one host: unix(7).
     UnixStream,
@@ -26,14 +26,14 @@ pub enum Transport {
     UnixDatagram,
     /// A byte stream between a virtual machine and its host: vsock(7).
     Vsock,
-    /// The logical link control with connections (802.2 type 2): messages, in order, none lost.
+    /// Logical link control with connections (802.2 type 2): reliable messages, in order.
     LlcStream,
-    /// The logical link control without connections (802.2 type 1): datagrams.
+    /// Logical link control without connections (802.2 type 1): datagrams.
     LlcDatagram,
 }
 
 impl Transport {
-    /// What people call it.
+    /// Returns the transport's name.
     pub fn name(self) -> &'static str {
         match self {
             Self::Tcp => "TCP",
@@ -50,7 +50,7 @@ impl Transport {
         }
     }
 
-    /// Whether one end listens and the other connects.
+    /// Returns whether one end listens and the other connects.
     pub fn has_connections(self) -> bool {
         !matches!(
             self,
@@ -58,55 +58,54 @@ impl Transport {
         )
     }
 
-    /// Whether a send call is one datagram, which may be lost, and an empty one can be told from the
-    /// end of a stream.
+    /// Returns whether a send call is one datagram, which may be lost. An empty datagram differs
+    /// from the end of a stream.
     pub fn has_datagrams(self) -> bool {
         !self.has_connections() || self == Self::Dccp
     }
 
-    /// Whether it has the socket options of TCP: tcp(7).
+    /// Returns whether the transport has the socket options of TCP: tcp(7).
     pub fn has_tcp_options(self) -> bool {
         matches!(self, Self::Tcp | Self::Mptcp)
     }
 
-    /// Whether splice(2) and sendfile(2) move its data without loss: streams of bytes.
-    pub fn has_bytes(self) -> bool {
+    /// Returns whether the transport is a byte stream, for which splice(2) and sendfile(2) lose no
+    /// data.
+    pub fn is_byte_stream(self) -> bool {
         matches!(
             self,
             Self::Tcp | Self::Mptcp | Self::UnixStream | Self::Vsock
         )
     }
 
-    /// Whether small sends can be told not to wait for more (TCP_NODELAY, SCTP_NODELAY).
+    /// Returns whether an option disables the delay of small sends (TCP_NODELAY, SCTP_NODELAY).
     pub fn has_no_delay(self) -> bool {
         self.has_tcp_options() || matches!(self, Self::Sctp | Self::SctpMany)
     }
 
-    /// What a kernel without it lacks.
-    pub fn needs(self) -> &'static str {
+    /// Returns the kernel option or module that a kernel without the transport lacks.
+    pub fn requirement(self) -> &'static str {
         match self {
             Self::Tcp | Self::Udp => "CONFIG_INET",
             Self::Mptcp => "CONFIG_MPTCP, with sysctl net.mptcp.enabled=1",
-            Self::UdpLite => "CONFIG_IP_UDPLITE, which is part of any IPv4 that has UDP-Lite",
+            Self::UdpLite => "CONFIG_IP_UDPLITE, part of IPv4 in kernels with UDP-Lite",
             Self::Sctp | Self::SctpMany => "the module sctp",
-            Self::Dccp => {
-                "the module dccp_ipv4 or dccp_ipv6 (Linux 6.15 was the last to have them)"
-            }
+            Self::Dccp => "the module dccp_ipv4 or dccp_ipv6 (last included in Linux 6.15)",
             Self::UnixStream | Self::UnixDatagram => "the module unix",
             Self::Vsock => {
-                "the module vsock, and for its own host vsock_loopback, for guests vhost_vsock, in a \
-                 guest vmw_vsock_virtio_transport"
+                "the module vsock, with vsock_loopback for this host, vhost_vsock for guests, or \
+                 vmw_vsock_virtio_transport in a guest"
             }
             Self::LlcStream | Self::LlcDatagram => "the module llc2",
         }
     }
 
-    /// Whether both ends are always on one host.
-    pub fn is_of_one_host(self) -> bool {
+    /// Returns whether both ends are always on one host.
+    pub fn is_local(self) -> bool {
         matches!(self, Self::UnixStream | Self::UnixDatagram)
     }
 
-    /// Whether its addresses are those of IP.
+    /// Returns whether the transport uses IP addresses.
     pub fn has_ip(self) -> bool {
         matches!(
             self,
@@ -120,12 +119,12 @@ impl Transport {
         )
     }
 
-    /// The most bytes that one send call may have when nobody asks for a size; `None` where the
-    /// socket's buffer bounds it.
-    pub fn largest_send(self) -> Option<u32> {
+    /// Returns the maximum bytes per send call if no size is requested; `None` if only the socket's
+    /// buffer limits it.
+    pub fn default_send_bytes(self) -> Option<u32> {
         match self {
-            // netperf's own bound, too, for datagrams within a host, which fit into the socket's buffer
-            // with a header of their own.
+            // UNIX datagrams need a header in the socket's buffer. Stock netperf has the same
+            // bound.
             Self::Udp | Self::UdpLite | Self::UnixDatagram => Some(MAX_UDP_PAYLOAD),
             Self::Dccp | Self::LlcStream | Self::LlcDatagram => Some(SAFE_FRAME_PAYLOAD),
             Self::Sctp | Self::SctpMany => Some(SAFE_SCTP_MESSAGE),
@@ -137,11 +136,11 @@ impl Transport {
 /// The largest payload of a UDP datagram over IPv4: RFC 768 and 791.
 pub const MAX_UDP_PAYLOAD: u32 = 65_535 - 8 - 20;
 
-/// A third of the window that Linux gives a peer of SCTP by default: half of a socket buffer's 212,992
-/// bytes. A message that does not fit into it comes in parts, and between these both ends stand still until
-/// an acknowledgement is no longer delayed (200 ms), or the retransmission timer expires (1 s).
+/// One third of the receive window that Linux grants an SCTP peer by default: half of the socket
+/// buffer's 212,992 bytes. A larger message than the window is split. Between the parts, both ends
+/// wait for a delayed acknowledgement (200 ms) or the retransmission timer (1 s).
 const SAFE_SCTP_MESSAGE: u32 = 32 * 1024;
 
-/// What an Ethernet frame carries of a protocol that does not fragment, with room for IPv6's and
-/// DCCP's headers and options: RFC 4340, section 14.
+/// A payload that fits into one Ethernet frame, for protocols that do not fragment. It leaves space
+/// for the headers and options of IPv6 and DCCP: RFC 4340, section 14.
 const SAFE_FRAME_PAYLOAD: u32 = 1400;

@@ -1,190 +1,201 @@
-//! Doubts about a result, as values: what kind, which end, and the evidence.
+//! Warnings about a result, with the end that they concern and the evidence.
 
 use std::fmt;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use stats::confidence::Goal;
+use stats::confidence::ConfidenceGoal;
 
 use crate::plan::nanos;
 
-/// A doubt about a result, with its evidence.
+/// A warning about a result, with its evidence.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Warning {
-    /// Both ends ran on one machine, in one network namespace or several: each CPU figure contains both.
+    /// Both ends ran on one machine, in the same or different network namespaces. The CPU figure of
+    /// each end includes both.
     SameHost,
-    /// The data connection's two ends were one socket: TCP's simultaneous open with itself.
+    /// The data connection was connected to its own socket, by a TCP simultaneous open.
     SelfConnection,
-    /// A CPU had no idle time left, so that the CPU may be what was measured.
+    /// A CPU was almost never idle, so it may have limited the result.
     CpuSaturated {
         /// Which end.
         end: End,
-        /// The busiest CPU's share.
+        /// Busy share of the busiest CPU.
         busy_percent: f64,
     },
-    /// A hypervisor gave this guest's time to others.
+    /// A hypervisor gave CPU time of this guest to other guests.
     StealTime {
         /// Which end.
         end: End,
-        /// The share that was taken.
+        /// Share of the CPU time that was taken.
         steal_percent: f64,
     },
-    /// The sending thread never waited: its CPU, not the path, set the rate.
+    /// The sending thread never waited, so its CPU limited the rate, not the path.
     SenderLimited {
-        /// The thread's own CPU time, of the time that passed.
+        /// CPU time of the thread in percent of the elapsed time.
         thread_percent: f64,
     },
-    /// The kernel gave a socket buffer smaller than was asked for (`net.core.wmem_max`, `rmem_max`).
+    /// The kernel granted a smaller socket buffer than requested (`net.core.wmem_max`, `rmem_max`).
     BufferClipped {
         /// Which end.
         end: End,
         /// Which of the two buffers.
         buffer: SocketBuffer,
-        /// What was asked for, in bytes.
-        asked_bytes: u32,
-        /// What the kernel gave, in bytes of its own account: twice what it allows to be asked.
+        /// Requested size in bytes.
+        #[serde(rename = "asked_bytes")]
+        requested_bytes: u32,
+        /// Granted size in bytes, as the kernel reports it: twice the largest permitted request.
         given_bytes: u32,
     },
-    /// The wall clock was set while the test ran; durations are not concerned, labels are.
+    /// The wall clock was set during the test. Times of day are wrong; durations are correct.
     ClockStepped {
-        /// How far, in seconds; forward is positive.
+        /// Step in seconds; positive if the clock was set forward.
         by_seconds: f64,
     },
-    /// The last request of a datagram test was never answered: what was lost stopped the test, and the
-    /// time until its end is in the figures.
+    /// The last request of a datagram test was never answered. The lost datagram stopped the test,
+    /// and the figures include the time until its end.
     Stalled {
-        /// How long nothing was answered, where the times of the transactions tell.
+        /// Time without an answer, if transaction times were recorded.
         #[serde(rename = "for_ns", with = "crate::outcome::optional_nanos")]
         waited: Option<Duration>,
     },
-    /// A connection test used ports again within TIME_WAIT, which the kernel may refuse or delay.
+    /// A connection test reused ports in TIME_WAIT, which the kernel may refuse or delay.
     PortsReused {
-        /// Connections that were opened.
+        /// Number of opened connections.
         connections: u64,
-        /// Ports that there were for them.
+        /// Number of available ports.
         ports: u32,
     },
-    /// An end fell behind its schedule: the rate that was asked for was not reached.
+    /// An end fell behind its schedule and did not reach the requested rate.
     PacingNotHeld {
         /// Which end.
         end: End,
-        /// Passes a second that were asked for.
-        asked_per_second: f64,
-        /// Passes a second as they were.
-        reached_per_second: f64,
+        /// Requested passes per second.
+        #[serde(rename = "asked_per_second")]
+        requested_per_second: f64,
+        /// Measured passes per second.
+        #[serde(rename = "reached_per_second")]
+        achieved_per_second: f64,
     },
-    /// Intervals of an end's schedule began when the next one was already due: the rate was as asked
-    /// for over the whole test, but what was to be spaced ran together.
+    /// Intervals of an end's schedule started after the next one was due. The rate over the test
+    /// was as requested, but passes ran without the pauses between them.
     PacingUneven {
         /// Which end.
         end: End,
-        /// Of all intervals.
+        /// Late intervals in percent of all intervals.
         late_percent: f64,
-        /// How late the latest began.
+        /// Largest delay of an interval.
         #[serde(rename = "worst_ns", with = "nanos")]
         worst: Duration,
     },
-    /// The peer was asked to keep to a pace and did not: it cannot, or was not told.
+    /// The peer did not pace as requested. It does not support pacing, or did not receive the
+    /// request.
     NotPaced,
-    /// The peer lets its intervals pass by sleeping, though it was asked to look at the clock.
+    /// The peer waits for its intervals by sleeping, although the request was to poll the clock.
     NotSpinning,
-    /// The peer's protocol or version has no place for a figure.
-    PeerCannotTell {
-        /// What is missing.
+    /// The peer did not report a figure, because its protocol or version has no field for it.
+    #[serde(rename = "peer_cannot_tell")]
+    NotReportedByPeer {
+        /// The missing figure.
         figure: String,
     },
-    /// The test was ended before its time; the figures are of what was done until then.
+    /// The test ended before its limit. The figures cover the time until then.
     EndedEarly {
-        /// How long it ran.
+        /// Duration of the test.
         #[serde(rename = "after_ns", with = "nanos")]
         after: Duration,
     },
-    /// Datagrams came after the test's time. They are not in the throughput.
+    /// Datagrams arrived after the test's time. The throughput does not include them.
     LateDatagrams {
-        /// How many.
+        /// Number of late datagrams.
         datagrams: u64,
     },
-    /// The sender's own queue overflowed (ENOBUFS): it, not the path, dropped data.
+    /// The sender's local queue overflowed (ENOBUFS), so part of the loss is local.
     SenderOverflow {
-        /// How often.
+        /// Number of failed send calls.
         failed_sends: u64,
     },
-    /// A setting that was asked for is not in force.
+    /// A requested setting is not in force.
     NotInForce {
         /// Which end.
         end: End,
-        /// The setting's name, as the manual pages have it.
+        /// The setting's name, as in the manual pages.
         setting: String,
-        /// The value that was asked for.
-        asked: String,
-        /// The value in force, if it is known.
+        /// Requested value.
+        #[serde(rename = "asked")]
+        requested: String,
+        /// Value in force, if known.
         in_force: Option<String>,
-        /// Why, in the system's words, if it refused the setting.
-        why: Option<String>,
+        /// Error text of the system, if it refused the setting.
+        #[serde(rename = "why")]
+        reason: Option<String>,
     },
-    /// The local port that was asked for is the peer's own on this host; another one was taken.
+    /// The peer runs on this host and uses the requested local port, so the test used another one.
     PortReplaced {
         /// The port.
         port: u16,
     },
-    /// Multipath TCP was asked for, and it was plain TCP that was measured.
+    /// Multipath TCP was requested, but the test ran over plain TCP.
     FellBack,
-    /// TCP Fast Open was asked for, and no data was taken with the first segment.
+    /// TCP Fast Open was requested, but the peer accepted no data with the first segment.
     NoDataInSyn,
-    /// Other tests ran on this host at the same time: each one's CPU figures contain them all.
+    /// Other tests ran on this host at the same time. The CPU figures include all of them.
     HostShared {
-        /// How many others, at least.
+        /// Minimum number of other tests.
         tests: u32,
     },
     /// The peer served other tests at the same time.
     PeerShared {
-        /// How many others.
+        /// Number of other tests.
         tests: u32,
     },
-    /// The means of several iterations are not known as well as was asked for.
+    /// The confidence intervals of several iterations are wider than requested.
     IntervalNotReached {
-        /// How many iterations there were.
+        /// Number of iterations.
         iterations: u32,
     },
-    /// Few iterations were enough, as they lay close together. That they do by chance, too, so that
-    /// such an interval covers the true mean less often than its level says.
+    /// A few similar results ended the test. Results can be similar by chance, so the interval
+    /// covers the true mean less often than its confidence level.
     FewIterations {
-        /// How many there were.
+        /// Number of iterations.
         iterations: u32,
     },
-    /// The results of several iterations fall into two groups: their mean stands for neither.
+    /// The results of several iterations fall into two groups. Their mean represents neither.
     Bimodal {
-        /// How many are in the lower group …
+        /// Number of results in the lower group.
         low: usize,
-        /// … and in the upper one, …
+        /// Number of results in the upper group.
         high: usize,
-        /// … whose mean is this much larger.
-        apart_percent: f64,
+        /// Difference of the upper group's mean from the lower group's, in percent of the lower.
+        #[serde(rename = "apart_percent")]
+        difference_percent: f64,
     },
-    /// The rate had two levels within a run: its mean stands for neither.
+    /// The rate had two levels within a run. Its mean represents neither.
     TwoLevels {
-        /// The share of the time that it was at the lower one.
+        /// Share of the time at the lower level.
         low_percent: f64,
     },
-    /// Counters of the CPU or the kernel that were asked for, and that the machine does not have or allow.
+    /// Requested counters of the CPU or the kernel that the machine lacks or forbids.
     NotCounted {
-        /// By their names.
+        /// Names of the counters.
         counters: Vec<String>,
-        /// Why not.
-        why: String,
+        /// Reason in one line.
+        #[serde(rename = "why")]
+        reason: String,
     },
-    /// Counters that the machine allows in user space alone: the kernel's part is missing.
+    /// Counters that the machine allows only in user space. The kernel's part is missing.
     UserSpaceOnly {
-        /// By their names.
+        /// Names of the counters.
         counters: Vec<String>,
     },
     /// An option that had no effect on this run.
     OptionUnused {
         /// The option.
         option: String,
-        /// Why.
-        why: String,
+        /// Reason in one line.
+        #[serde(rename = "why")]
+        reason: String,
     },
 }
 
@@ -192,10 +203,12 @@ pub enum Warning {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum End {
-    /// The end that reports.
-    Here,
-    /// Its peer.
-    There,
+    /// The end that prints the warning.
+    #[serde(rename = "here")]
+    Local,
+    /// The peer.
+    #[serde(rename = "there")]
+    Remote,
 }
 
 /// One of a socket's two buffers.
@@ -209,7 +222,7 @@ pub enum SocketBuffer {
 }
 
 impl Warning {
-    /// What kind of doubt it is: the member `kind` of its JSON.
+    /// Returns the kind of the warning: the member `kind` in JSON.
     pub fn kind(&self) -> &'static str {
         match self {
             Self::SameHost => "same_host",
@@ -225,7 +238,7 @@ impl Warning {
             Self::ClockStepped { .. } => "clock_stepped",
             Self::Stalled { .. } => "stalled",
             Self::PortsReused { .. } => "ports_reused",
-            Self::PeerCannotTell { .. } => "peer_cannot_tell",
+            Self::NotReportedByPeer { .. } => "peer_cannot_tell",
             Self::EndedEarly { .. } => "ended_early",
             Self::LateDatagrams { .. } => "late_datagrams",
             Self::SenderOverflow { .. } => "sender_overflow",
@@ -245,8 +258,8 @@ impl Warning {
         }
     }
 
-    /// Whether an option was not carried out as it was given.
-    pub fn is_of_a_request(&self) -> bool {
+    /// Returns whether the test did not apply an option as requested.
+    pub fn is_unmet_request(&self) -> bool {
         matches!(
             self,
             Self::NotInForce { .. }
@@ -259,150 +272,156 @@ impl Warning {
         )
     }
 
-    /// The doubt that several results of one test give by falling into two groups.
+    /// Returns a warning if the results of several iterations fall into two groups.
     pub fn bimodal(results: &[f64]) -> Option<Self> {
-        let modes = stats::modes(results)?;
+        let modes = stats::find_modes(results)?;
         Some(Self::Bimodal {
             low: modes.low_samples,
             high: modes.high_samples,
-            apart_percent: 100.0 * (modes.high / modes.low - 1.0),
+            difference_percent: 100.0 * (modes.high / modes.low - 1.0),
         })
     }
 
-    /// What several iterations give to doubt, of which these are the results; whether the rule that ends
-    /// them was satisfied by them.
-    pub fn of_iterations(results: &[f64], goal: &Goal, reached: bool) -> Vec<Self> {
-        /// A run that the rule ends at so few covers much less than its level says: `bench/confidence`.
+    /// Returns the warnings for the results of several iterations. `reached` is whether the
+    /// confidence intervals are as narrow as requested.
+    pub fn from_iterations(results: &[f64], goal: &ConfidenceGoal, reached: bool) -> Vec<Self> {
+        /// Up to this number of iterations, the interval covers the true mean much less often than
+        /// its confidence level: `bench/confidence`.
         const FEW: u32 = 5;
         let iterations = u32::try_from(results.len()).unwrap_or(u32::MAX);
-        let mut doubts = Vec::new();
+        let mut warnings = Vec::new();
         if !reached {
-            doubts.push(Self::IntervalNotReached { iterations });
-        } else if iterations <= FEW && iterations < goal.max {
-            doubts.push(Self::FewIterations { iterations });
+            warnings.push(Self::IntervalNotReached { iterations });
+        } else if iterations <= FEW && iterations < goal.max_samples {
+            warnings.push(Self::FewIterations { iterations });
         }
-        doubts.extend(Self::bimodal(results));
-        doubts
+        warnings.extend(Self::bimodal(results));
+        warnings
     }
 
-    /// What the doubt is, without its figure: equal for all tests that have it.
-    #[expect(clippy::too_many_lines, reason = "one text for each kind")]
-    pub fn gist(&self) -> String {
+    /// Returns the text without the figure. It is equal for all tests with this warning.
+    pub fn summary(&self) -> String {
         match self {
             Self::SameHost => {
                 "both ends run on one machine: each CPU figure contains both".to_owned()
             }
             Self::SelfConnection => {
-                "the data connection was connected to itself: nothing but this socket was measured".to_owned()
+                "the data connection was connected to itself; the result measures only this socket"
+                    .to_owned()
             }
             Self::CpuSaturated { end, .. } => {
-                format!("a CPU of {end} had next to no idle time: it may be what was measured")
+                format!("a CPU of {end} was almost never idle; it may have limited the result")
             }
             Self::StealTime { end, .. } => format!(
-                "the hypervisor took CPU time of {end} away: rates are too low and latencies too long"
+                "the hypervisor took CPU time from {end}; rates are too low and latencies too long"
             ),
             Self::SenderLimited { .. } => {
-                "the sending thread was the limit: it never had to wait for the path".to_owned()
+                "the sending thread limited the rate; it never waited for the path".to_owned()
             }
             Self::BufferClipped {
                 end,
                 buffer,
-                asked_bytes,
+                requested_bytes,
                 given_bytes,
             } => format!(
-                "{end} has a {buffer} of {given_bytes} bytes, not twice the {asked_bytes} that were asked for: \
-                 the kernel's maximum ({})",
+                "{end} has a {buffer} of {given_bytes} bytes instead of twice the requested \
+                 {requested_bytes}; the kernel limits it ({})",
                 buffer.maximum()
             ),
             Self::ClockStepped { .. } => {
-                "the wall clock was set during the test: times of day are wrong, durations are not".to_owned()
+                "the wall clock was set during the test: times of day are wrong, durations are not"
+                    .to_owned()
             }
             Self::Stalled { .. } => {
-                "the last request was never answered: a lost datagram stops this test, and the time that it stood \
-                 still is in the figures (test option -e asks again)"
+                "the last request was never answered; a lost datagram stops this test, and \
+                 the figures include the time until its end (test option -e resends it)"
                     .to_owned()
             }
             Self::PortsReused { ports, .. } => format!(
-                "more connections than its {ports} ports: ports were used again within TIME_WAIT, which the kernel may \
-                 delay"
+                "the test opened more connections than its {ports} ports; it reused ports in \
+                 TIME_WAIT, which the kernel may delay"
             ),
             Self::PacingNotHeld { end, .. } => format!("the pace of {end} was not held"),
             Self::PacingUneven { end, .. } => format!(
-                "the pace of {end} was uneven: intervals began when the next one was due already"
+                "the pace of {end} was uneven: intervals started after the next one was due"
             ),
-            Self::NotPaced => "the peer does not pace: it went as fast as it could".to_owned(),
+            Self::NotPaced => "the peer does not pace; it ran without pauses".to_owned(),
             Self::NotSpinning => {
-                "the peer did not spin: it slept between its intervals; a linerate spins if it allows that \
-                 (netserver --allow-spin)"
+                "the peer did not spin between its intervals; it slept (a linerate server spins only \
+                 with netserver --allow-spin)"
                     .to_owned()
             }
-            Self::PeerCannotTell { figure } => format!("the peer cannot tell {figure}"),
+            Self::NotReportedByPeer { figure } => format!("the peer did not report {figure}"),
             Self::EndedEarly { .. } => {
-                "ended early: the figures are of the time until then".to_owned()
+                "the test ended early; the figures cover the time until then".to_owned()
             }
             Self::LateDatagrams { .. } => {
-                "datagrams came after the test's time and are not in the throughput".to_owned()
+                "datagrams arrived after the test's time; the throughput does not include them"
+                    .to_owned()
             }
             Self::SenderOverflow { .. } => {
-                "the sender's own queue overflowed (ENOBUFS): not all loss is the path's".to_owned()
+                "the sender's local queue overflowed (ENOBUFS); part of the loss is local"
+                    .to_owned()
             }
             Self::NotInForce {
                 end,
                 setting,
-                asked,
+                requested,
                 in_force,
-                why,
+                reason,
             } => {
-                let reason = reason(why.as_deref(), in_force.as_deref());
-                format!("{end} did not take {setting} {asked}{reason}")
+                let reason = format_reason(reason.as_deref(), in_force.as_deref());
+                format!("{end} did not take {setting} {requested}{reason}")
             }
             Self::PortReplaced { port } => {
-                format!("port {port} is the peer's own on this host: another one was used at this end")
+                format!("the peer on this host uses port {port}; this end used another port")
             }
             Self::FellBack => {
-                "Multipath TCP fell back to TCP: the peer, or the path, does not take it (net.mptcp.enabled)".to_owned()
+                "Multipath TCP fell back to TCP: the peer or the path does not support it \
+                 (net.mptcp.enabled)"
+                    .to_owned()
             }
             Self::NoDataInSyn => {
-                "TCP Fast Open took no data with the first segment: a first connection fetches the cookie, and the \
-                 peer needs bit 2 of net.ipv4.tcp_fastopen, this host bit 1"
+                "TCP Fast Open took no data with the first segment; a first connection only fetches \
+                 the cookie (net.ipv4.tcp_fastopen needs bit 1 on this host and bit 2 on the peer)"
                     .to_owned()
             }
             Self::IntervalNotReached { .. } => {
-                "the confidence interval is wider than was asked for".to_owned()
+                "the confidence interval is wider than requested".to_owned()
             }
             Self::FewIterations { .. } => {
-                "the confidence interval was reached with few iterations, and covers less often than its level says \
-                 (a number that is fixed beforehand does not let chance end the test)"
+                "the confidence interval was reached after few iterations; its true confidence level \
+                 is lower (a fixed number of iterations avoids this)"
                     .to_owned()
             }
             Self::Bimodal { .. } => {
-                "the iterations fall into two groups: their mean stands for neither".to_owned()
+                "the iterations fall into two groups: their mean represents neither".to_owned()
             }
             Self::TwoLevels { .. } => {
-                "the rate had two levels within the test: its mean stands for neither".to_owned()
+                "the rate had two levels within the test: its mean represents neither".to_owned()
             }
             Self::HostShared { .. } => {
-                "other tests ran on this host at the same time: CPU figures and service demands contain them"
+                "other tests ran on this host at the same time: CPU figures and service demands include them"
                     .to_owned()
             }
             Self::PeerShared { .. } => "the peer served other tests at the same time".to_owned(),
-            Self::NotCounted { counters, why } => {
-                format!("not counted: {} ({why})", counters.join(", "))
+            Self::NotCounted { counters, reason } => {
+                format!("not counted: {} ({reason})", counters.join(", "))
             }
             Self::UserSpaceOnly { counters } => format!(
-                "counted in user space alone: {} (kernel.perf_event_paranoid)",
+                "counted in user space only: {} (kernel.perf_event_paranoid)",
                 counters.join(", ")
             ),
-            Self::OptionUnused { option, why } => format!("{option}: {why}"),
+            Self::OptionUnused { option, reason } => format!("{option}: {reason}"),
         }
     }
 
-    /// Whether both are the same doubt, about the same end, whatever their figures are.
-    pub fn is_like(&self, other: &Self) -> bool {
-        self.gist() == other.gist()
+    /// Returns whether both warnings are equal except for their figures.
+    pub fn equals_except_figure(&self, other: &Self) -> bool {
+        self.summary() == other.summary()
     }
 
-    /// The doubt's figure, with what stands behind it (a unit with its blank, or nothing).
+    /// Returns the figure and the text that follows it: a space and a unit, or nothing.
     pub fn figure(&self) -> Option<(f64, &'static str)> {
         match self {
             Self::CpuSaturated { busy_percent, .. } => Some((*busy_percent, " % busy")),
@@ -420,20 +439,22 @@ impl Warning {
                 Some((f64::from(*tests), ""))
             }
             Self::PacingNotHeld {
-                asked_per_second,
-                reached_per_second,
+                requested_per_second,
+                achieved_per_second,
                 ..
             } => Some((
-                100.0 * reached_per_second / asked_per_second,
-                " % of the rate that was asked for",
+                100.0 * achieved_per_second / requested_per_second,
+                " % of the requested rate",
             )),
-            Self::PacingUneven { late_percent, .. } => Some((*late_percent, " % of them")),
+            Self::PacingUneven { late_percent, .. } => Some((*late_percent, " % of the intervals")),
             Self::IntervalNotReached { iterations } | Self::FewIterations { iterations } => {
                 Some((f64::from(*iterations), " iterations"))
             }
-            Self::Bimodal { apart_percent, .. } => Some((*apart_percent, " % apart")),
+            Self::Bimodal {
+                difference_percent, ..
+            } => Some((*difference_percent, " % apart")),
             Self::TwoLevels { low_percent } => {
-                Some((*low_percent, " % of the time at the lower one"))
+                Some((*low_percent, " % of the time at the lower level"))
             }
             Self::SameHost
             | Self::SelfConnection
@@ -441,7 +462,7 @@ impl Warning {
             | Self::NotSpinning
             | Self::BufferClipped { .. }
             | Self::Stalled { waited: None }
-            | Self::PeerCannotTell { .. }
+            | Self::NotReportedByPeer { .. }
             | Self::NotInForce { .. }
             | Self::FellBack
             | Self::NoDataInSyn
@@ -453,10 +474,10 @@ impl Warning {
     }
 }
 
-/// Why a setting is not in force, or what is.
-fn reason(why: Option<&str>, in_force: Option<&str>) -> String {
-    match (why, in_force) {
-        (Some(why), _) => format!(": {why}"),
+/// Returns the suffix of the text that gives the reason, or else the value in force.
+fn format_reason(reason: Option<&str>, in_force: Option<&str>) -> String {
+    match (reason, in_force) {
+        (Some(reason), _) => format!(": {reason}"),
         (None, Some(value)) => format!(" (in force: {value})"),
         (None, None) => String::new(),
     }
@@ -464,7 +485,7 @@ fn reason(why: Option<&str>, in_force: Option<&str>) -> String {
 
 impl fmt::Display for Warning {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.gist())?;
+        f.write_str(&self.summary())?;
         match self.figure() {
             Some((figure, unit)) if figure.fract() == 0.0 => write!(f, " ({figure:.0}{unit})"),
             Some((figure, unit)) => write!(f, " ({figure:.2}{unit})"),
@@ -476,14 +497,14 @@ impl fmt::Display for Warning {
 impl fmt::Display for End {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Here => "this host",
-            Self::There => "the peer",
+            Self::Local => "this host",
+            Self::Remote => "the peer",
         })
     }
 }
 
 impl SocketBuffer {
-    /// The setting that bounds what an unprivileged program gets: socket(7).
+    /// Returns the sysctl that limits the buffer of an unprivileged program: socket(7).
     fn maximum(self) -> &'static str {
         match self {
             Self::Send => "net.core.wmem_max",
@@ -510,11 +531,11 @@ mod tests {
         for warning in [
             Warning::SameHost,
             Warning::NotInForce {
-                end: End::Here,
+                end: End::Local,
                 setting: "CPU".to_owned(),
-                asked: "99".to_owned(),
+                requested: "99".to_owned(),
                 in_force: None,
-                why: None,
+                reason: None,
             },
         ] {
             let json = serde_json::to_value(&warning).unwrap();

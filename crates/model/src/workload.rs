@@ -4,8 +4,8 @@ use serde::{Deserialize, Serialize};
 
 /// One step of a workload, on the flow's only connection.
 ///
-/// An operation does not imply a blocking call. Straight loops run the common lists; a state machine over readiness
-/// could run the same lists.
+/// An operation does not imply a blocking call. The engine runs common lists in blocking loops; an
+/// event loop could run the same lists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Operation {
@@ -13,7 +13,8 @@ pub enum Operation {
     Connect,
     /// Take the next connection from the listener.
     Accept,
-    /// One send call of the send buffer's size (or one file range, see [`Half::send_from_file`]).
+    /// One send call of the send buffer's size (or one file range, see
+    /// [`EndpointPlan::send_from_file`]).
     Send,
     /// One receive call of at most the receive buffer's size.
     Receive,
@@ -50,37 +51,37 @@ impl Workload {
         }
     }
 
-    /// Send a request, wait for the whole response.
-    pub fn ask() -> Self {
+    /// Send a request and wait for the complete response.
+    pub fn request() -> Self {
         Self {
             body: vec![Operation::Send, Operation::ReceiveAll],
         }
     }
 
-    /// Wait for a whole request, send the response.
-    pub fn answer() -> Self {
+    /// Wait for a complete request and send the response.
+    pub fn respond() -> Self {
         Self {
             body: vec![Operation::ReceiveAll, Operation::Send],
         }
     }
 
-    /// [`Workload::ask`] on a new connection per pass, which the peer closes.
-    pub fn connect_and_ask() -> Self {
+    /// Run [`Workload::request`] on a new connection in each pass. The peer closes it.
+    pub fn connect_and_request() -> Self {
         use Operation::{AwaitClose, Close, Connect, ReceiveAll, Send};
         Self {
             body: vec![Connect, Send, ReceiveAll, AwaitClose, Close],
         }
     }
 
-    /// [`Workload::answer`] on a new connection per pass.
-    pub fn accept_and_answer() -> Self {
+    /// Run [`Workload::respond`] on a new connection in each pass.
+    pub fn accept_and_respond() -> Self {
         use Operation::{Accept, Close, ReceiveAll, Send};
         Self {
             body: vec![Accept, ReceiveAll, Send, Close],
         }
     }
 
-    /// Open a connection, which the peer closes, in each pass.
+    /// Open a connection in each pass. The peer closes it.
     pub fn connect_and_close() -> Self {
         use Operation::{AwaitClose, Close, Connect};
         Self {
@@ -95,8 +96,8 @@ impl Workload {
         }
     }
 
-    /// Returns the peer's operations. Messages that need an answer are received whole. With one connection per pass,
-    /// the accepting end closes first.
+    /// Returns the peer's operations. Messages that need a response are received completely. With
+    /// one connection per pass, the accepting end closes first.
     #[must_use]
     pub fn mirrored(&self) -> Self {
         use Operation::{Accept, AwaitClose, Close, Connect, HalfClose, Receive, ReceiveAll, Send};
@@ -116,16 +117,18 @@ impl Workload {
         }
     }
 
-    /// Adds a half-close before the wait for the peer's end of stream, for a peer that does not close by itself.
+    /// Adds a half-close before the wait for the peer's end of stream, for a peer that does not
+    /// close by itself.
     #[must_use]
-    pub fn closing_first(mut self) -> Self {
+    pub fn with_half_close(mut self) -> Self {
         if let Some(at) = self.body.iter().position(|op| *op == Operation::AwaitClose) {
             self.body.insert(at, Operation::HalfClose);
         }
         self
     }
 
-    /// Returns whether one pass of the body is a transaction: data in both directions, or a connection.
+    /// Returns whether one pass of the body is a transaction: data in both directions, or a
+    /// connection.
     pub fn is_transactional(&self) -> bool {
         self.connects() || (self.sends() && self.receives())
     }

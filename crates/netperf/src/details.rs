@@ -1,4 +1,5 @@
-//! What one linerate tells another beside the results, which have no room for it.
+//! Details that a linerate server sends after the results: facts without a field in netperf's
+//! messages.
 
 use std::net::IpAddr;
 
@@ -6,21 +7,21 @@ use model::Side;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// The document of a details message. A reader passes over members that it does not know.
+/// The JSON document of a details message. Readers ignore unknown members.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Details {
-    /// The teller's version.
+    /// The server's version.
     pub(crate) version: String,
-    /// What it measured.
+    /// The server's measurements.
     pub(crate) side: Side,
-    /// Tests of others that it served at the same time.
+    /// Number of other tests that the server ran at the same time.
     pub(crate) overlapping_tests: u32,
 }
 
 impl Details {
-    /// The details of a finished test, with the facts of this host.
-    pub(crate) fn of(mut side: Side, overlapping_tests: u32, local: Option<IpAddr>) -> Self {
-        side.host = Some(engine::facts(local));
+    /// Returns the details of a finished test, with the facts of this host.
+    pub(crate) fn from_side(mut side: Side, overlapping_tests: u32, local: Option<IpAddr>) -> Self {
+        side.host = Some(engine::host_facts(local));
         side.program = Some(crate::PROGRAM.to_owned());
         Self {
             version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -29,12 +30,12 @@ impl Details {
         }
     }
 
-    /// The document's bytes.
+    /// Returns the document's bytes.
     pub(crate) fn to_json(&self) -> Vec<u8> {
         serde_json::to_vec(self).unwrap_or_default()
     }
 
-    /// The document in `bytes`; a peer's nonsense is `None`.
+    /// Parses the document; `None` if it is invalid.
     pub(crate) fn from_json(bytes: &[u8]) -> Option<Self> {
         let mut document = serde_json::from_slice(bytes).ok()?;
         escape(&mut document);
@@ -42,7 +43,7 @@ impl Details {
     }
 }
 
-/// Escapes a peer's words: they end on a terminal, and in lines that scripts read.
+/// Escapes control characters in the peer's texts, because terminals and scripts read them.
 fn escape(value: &mut Value) {
     match value {
         Value::String(text) => *text = codec::escaped(text).to_string(),
@@ -73,8 +74,9 @@ mod tests {
             ..Side::default()
         };
         let local = Some(std::net::Ipv4Addr::LOCALHOST.into());
-        let sent = Details::of(side, 3, local);
-        let received = Details::from_json(&sent.to_json()).expect("it is ours");
+        let sent = Details::from_side(side, 3, local);
+        let received =
+            Details::from_json(&sent.to_json()).expect("a document of this program is valid");
         assert_eq!(received.to_json(), sent.to_json());
         assert_eq!(
             received.side.host.and_then(|host| host.kernel),
@@ -84,13 +86,13 @@ mod tests {
 
     #[test]
     fn words_stay_in_their_line() {
-        let mut details = Details::of(Side::default(), 0, None);
+        let mut details = Details::from_side(Side::default(), 0, None);
         details.side.host = Some(HostFacts {
             cpu_model: Some("a\nTHROUGHPUT=1\u{1b}[2J\u{7f}\u{9b}".to_owned()),
             ..HostFacts::default()
         });
-        let told = Details::from_json(&details.to_json()).expect("it is JSON");
-        let model = told.side.host.and_then(|host| host.cpu_model);
+        let received = Details::from_json(&details.to_json()).expect("it is JSON");
+        let model = received.side.host.and_then(|host| host.cpu_model);
         assert_eq!(model.as_deref(), Some(r"a\nTHROUGHPUT=1\x1b[2J\x7f\u{9b}"));
     }
 

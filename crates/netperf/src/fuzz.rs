@@ -1,25 +1,24 @@
-//! What the fuzz tests of the rooms share: words of peers that mean harm, or have left them as they
-//! were.
+//! Random and damaged messages for the fuzz tests.
 //!
-//! See `testkit::fuzz` for how many inputs each test gets, and how a failure is repeated.
+//! `testkit::fuzz` documents the number of inputs per test and how to repeat a failure.
 
 use rand::Rng;
 use rand::rngs::SmallRng;
 use rand::seq::IndexedRandom;
-pub(crate) use testkit::fuzz::damaged;
-use testkit::fuzz::{overwrite, word};
+pub(crate) use testkit::fuzz::damage;
+use testkit::fuzz::{overwrite_randomly, random_word};
 
-use crate::wire::{Frame, MESSAGE_LEN};
+use crate::wire::{Frame, MESSAGE_BYTES};
 
-/// A message of one of these types that tells no error.
-pub(crate) fn frame(rng: &mut SmallRng, kinds: &[i32]) -> Frame {
-    let mut frame = [0; MESSAGE_LEN];
+/// Returns a random message of one of these types, mostly without an error code.
+pub(crate) fn random_frame(rng: &mut SmallRng, types: &[i32]) -> Frame {
+    let mut frame = [0; MESSAGE_BYTES];
     for word in frame.chunks_exact_mut(4) {
-        word.copy_from_slice(&self::word(rng));
+        word.copy_from_slice(&self::random_word(rng));
     }
-    overwrite(rng, &mut frame);
-    if let Some(kind) = kinds.choose(rng) {
-        frame[..4].copy_from_slice(&kind.to_be_bytes());
+    overwrite_randomly(rng, &mut frame);
+    if let Some(message_type) = types.choose(rng) {
+        frame[..4].copy_from_slice(&message_type.to_be_bytes());
     }
     if rng.random_bool(0.95) {
         frame[4..8].fill(0);
@@ -27,8 +26,9 @@ pub(crate) fn frame(rng: &mut SmallRng, kinds: &[i32]) -> Frame {
     frame
 }
 
-/// The message with a few changes beyond type and error, where the fields of every request are.
-pub(crate) fn disturbed(rng: &mut SmallRng, mut frame: Frame) -> Frame {
-    overwrite(rng, &mut frame[8..400]);
+/// Changes a few bytes of a message after its type and error code, where requests have their
+/// fields.
+pub(crate) fn disturb(rng: &mut SmallRng, mut frame: Frame) -> Frame {
+    overwrite_randomly(rng, &mut frame[8..400]);
     frame
 }

@@ -1,38 +1,38 @@
 //! The netperf dialect: `netperf` and `netserver` of version 2.7.0 as Debian builds them.
 //!
-//! Five rooms: [`options`] (argv → Plan), [`wire`] (bytes ↔ messages), [`client`] and [`server`]
-//! (the order of messages), [`output`] (Outcome → text). [`run`](run()) stands above them. Beside them is what two of them need:
-//! [`selector`], the names that omni output knows.
+//! Modules: [`options`] (argv → Plan), [`wire`] (bytes ↔ messages), [`client`] and [`server`]
+//! (order of messages) and [`output`] (Outcome → text). [`run`](run()) directs them. [`selector`]
+//! has the selectors of omni output, which `options` and `output` share.
 
 #![forbid(unsafe_code)]
 
-/// What buffers hold, over and over, when no fill file is given: what the stock programs send.
-pub(crate) const PATTERN: &[u8] = b"netperf\0";
+/// Repeating buffer contents without a fill file, as in the stock programs.
+pub(crate) const FILL_PATTERN: &[u8] = b"netperf\0";
 
-/// Who measures, in what one linerate tells another.
+/// Name and version of this program, for the peer and for reports.
 pub(crate) const PROGRAM: &str = concat!("linerate ", env!("CARGO_PKG_VERSION"));
 
-/// The same of a peer whose version is unknown.
-pub(crate) const NAME: &str = "linerate";
+/// Name of a linerate peer whose version is unknown.
+pub(crate) const PROGRAM_NAME: &str = "linerate";
 
-mod attachment;
 pub mod client;
 mod conventions;
 mod details;
+mod dlpi_interface;
 #[cfg(test)]
 mod fuzz;
 pub mod options;
 pub mod output;
 mod peer_report;
-mod place;
 mod result;
 mod run;
 pub mod selector;
 pub mod server;
+mod socket_directory;
 mod tcp_info;
 mod warnings;
 pub mod wire;
 
 pub use peer_report::PeerReport;
-pub use result::{Endpoints, Headline, Repeated, TestRun};
-pub use run::{Finished, run};
+pub use result::{Endpoints, FinishedTest, MainFigures, RepeatedResult};
+pub use run::{RunResult, run};

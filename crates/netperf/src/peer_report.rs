@@ -1,70 +1,72 @@
-//! What the peer reports of a test, brought from the messages of any test into one form.
+//! The peer's report of a test, in one form for the messages of all tests.
 
 use std::time::Duration;
 
-use model::{BuffersUsed, Counts, CpuMethod, CpuUse, Side, SocketFacts, Transport};
+use model::{BufferSizes, Counts, CpuMethod, CpuUse, Side, SocketFacts, Transport};
 use units::Bytes;
 
-use crate::conventions::{cpu_code, cpu_method};
-use crate::wire::{Classic, Flags, Request, SysInfo, Task, TestResponse, TestResults, finite};
+use crate::conventions::{cpu_method_code, cpu_method_from_code};
+use crate::wire::{
+    Classic, Flags, Request, ServerTask, SysInfo, TestResponse, TestResults, finite,
+};
 
-/// What the peer reports in its response and its results. What classic messages lack has the value that the stock client
-/// prints for it.
+/// The peer's response and results. Fields that classic messages lack have the value that the stock
+/// client prints for them.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct PeerReport {
-    /// Its response, word for word; a size of −1 is the echo of what was asked.
+    /// The response, unchanged. A size of −1 is the echo of the request.
     pub response: TestResponse,
-    /// Its results, likewise, but for counts. Retransmissions: −1 not TCP, −2 never asked.
+    /// The results, unchanged except for counts. Retransmissions: −1 not TCP, −2 never requested.
     pub results: TestResults,
-    /// What it counted.
+    /// The peer's counts.
     pub counts: Counts,
-    /// CPU figures, when measured.
+    /// CPU figures, if measured.
     pub cpu: Option<CpuUse>,
-    /// Seconds that the peer measured; `None` when it did not say.
+    /// Duration that the peer measured; `None` if not reported.
     pub elapsed: Option<Duration>,
-    /// The peer's operating system, if it was asked.
+    /// The peer's operating system, if requested.
     pub system: Option<SysInfo>,
 }
 
 impl PeerReport {
-    /// What is known where nobody can be asked, in the stock client's words for it.
-    pub(crate) fn nothing() -> Self {
-        let mut report = Self::silent(&TestResponse::default());
+    /// Returns the report of a test without a control connection, with the stock client's values.
+    pub(crate) fn without_control() -> Self {
+        let mut report = Self::without_omni_fields(&TestResponse::default());
         report.results.receive_buffer = -1;
         report.results.send_buffer = -1;
         report
     }
 
-    /// The figures that a response to this request reports.
-    pub(crate) fn of(asked: &Request, said: TestResponse) -> Self {
-        let Request::Classic(test, _) = asked else {
-            return Self::before_results(said);
+    /// Returns the report with the response to this request; results follow later.
+    pub(crate) fn from_response(request: &Request, response: TestResponse) -> Self {
+        let Request::Classic(test, _) = request else {
+            return Self::without_results(response);
         };
         let receive_size = match test.task() {
-            Task::Receive | Task::Send => said.receive_size,
+            ServerTask::Receive | ServerTask::Send => response.receive_size,
             _ => -1,
         };
-        let mut report = Self::silent(&said);
+        let mut report = Self::without_omni_fields(&response);
         report.response.receive_size = receive_size;
         if !test.transport().has_ip() {
-            // What a Unix domain or DLPI client gave stays what it was.
+            // The stock client keeps its own rate for Unix domain and DLPI tests.
             report.response.cpu_rate = 0.0;
         }
         report
     }
 
-    /// With what no classic message has a word for.
-    fn silent(said: &TestResponse) -> Self {
-        Self::before_results(TestResponse {
+    /// Sets the omni fields that no classic message has to the stock client's values.
+    fn without_omni_fields(response: &TestResponse) -> Self {
+        Self::without_results(TestResponse {
             receive_size: -1,
             send_size: -1,
             priority: -1,
             type_of_service: -1,
-            ..*said
+            ..*response
         })
     }
 
-    fn before_results(response: TestResponse) -> Self {
+    fn without_results(response: TestResponse) -> Self {
         Self {
             results: TestResults {
                 receive_buffer: response.receive_buffer,
@@ -79,61 +81,66 @@ impl PeerReport {
 
     /// Whether the peer measures CPU.
     pub(crate) fn measures_cpu(&self) -> bool {
-        self.response.flags.has(Flags::MEASURE_CPU)
+        self.response.flags.has_all(Flags::MEASURE_CPU)
     }
 
-    /// Adds the results of the test that was asked for. This end's count of sent bytes widens a word that has lost what
-    /// was above it.
-    pub(crate) fn add_results(&mut self, asked: &Request, said: TestResults, sent: u64) {
-        self.results = match asked {
-            Request::Classic(test, _) => self.of_classic(*test, &said),
-            _ => said,
+    /// Adds the results of the requested test. `sent` is the local count of sent bytes, which
+    /// completes 32-bit counts of the peer.
+    pub(crate) fn add_results(&mut self, request: &Request, results: TestResults, sent: u64) {
+        self.results = match request {
+            Request::Classic(test, _) => self.complete_classic_results(*test, &results),
+            _ => results,
         };
-        let said = &self.results;
-        self.elapsed = Duration::try_from_secs_f32(said.elapsed)
+        let results = &self.results;
+        self.elapsed = Duration::try_from_secs_f32(results.elapsed)
             .ok()
             .filter(|elapsed| !elapsed.is_zero());
-        self.cpu = self.measures_cpu().then(|| cpu(said));
-        self.counts = match asked {
-            Request::Classic(test, asked) => {
-                let sizes = [asked.receive_size, asked.request_size, asked.response_size];
-                classic_counts(*test, sizes.map(|size| size.max(0) as u64), said, sent)
+        self.cpu = self.measures_cpu().then(|| cpu_use(results));
+        self.counts = match request {
+            Request::Classic(test, request) => {
+                let sizes = [
+                    request.receive_size,
+                    request.request_size,
+                    request.response_size,
+                ];
+                classic_counts(*test, sizes.map(|size| size.max(0) as u64), results, sent)
             }
             _ => Counts {
-                received: Bytes(said.bytes_received),
-                receive_calls: said.receive_calls.into(),
-                sent: Bytes(said.bytes_sent),
-                send_calls: said.send_calls.into(),
-                transactions: said.transactions.into(),
+                received: Bytes(results.bytes_received),
+                receive_calls: results.receive_calls.into(),
+                sent: Bytes(results.bytes_sent),
+                send_calls: results.send_calls.into(),
+                transactions: results.transactions.into(),
                 ..Counts::default()
             },
         };
     }
 
-    /// Classic results, with what they have no word for.
-    fn of_classic(&self, test: Classic, said: &TestResults) -> TestResults {
+    /// Adds to classic results the fields that their messages lack.
+    fn complete_classic_results(&self, test: Classic, results: &TestResults) -> TestResults {
         TestResults {
             receive_buffer: self.results.receive_buffer,
             send_buffer: self.results.send_buffer,
             retransmits: self.results.retransmits,
             peak_cpu: -1,
-            // The connection tests' results have no word for the method; there is only one on Linux.
-            cpu_method: match said.cpu_method {
-                0 => cpu_code(CpuMethod::ProcStat),
+            // The results of connection tests lack the method; Linux has only one.
+            cpu_method: match results.cpu_method {
+                0 => cpu_method_code(CpuMethod::ProcStat),
                 code => code,
             },
-            // The peer of a Unix domain test is on this host, and the stock server does not say how many CPUs that has.
+            // The peer of a Unix domain test is on this host. The stock server does not report its
+            // number of CPUs.
             cpus: match test.transport() {
-                Transport::UnixStream | Transport::UnixDatagram => sys::cpu::online() as u32,
-                _ => (said.cpus as i32).max(0) as u32,
+                Transport::UnixStream | Transport::UnixDatagram => sys::cpu::online_count() as u32,
+                _ => (results.cpus as i32).max(0) as u32,
             },
-            ..*said
+            ..*results
         }
     }
 
-    /// Adds the report of another flow of the same test. What belongs to the host or cannot be added
-    /// stays the first flow's.
-    pub(crate) fn add(&mut self, flow: &Self) {
+    /// Adds the report of another flow of the same test. Values that belong to the host or cannot
+    /// be added stay those of the first flow.
+    pub(crate) fn add_flow(&mut self, flow: &Self) {
         self.counts += flow.counts;
         self.elapsed = self.elapsed.max(flow.elapsed);
         let (sum, flow) = (&mut self.results.retransmits, flow.results.retransmits);
@@ -144,7 +151,7 @@ impl PeerReport {
         };
     }
 
-    /// The peer's side as far as netperf's words go.
+    /// Returns the peer's side, with the values that netperf's messages carry.
     pub(crate) fn side(&self) -> Side {
         let size = |word: i32| u32::try_from(word).ok().filter(|bytes| *bytes > 0);
         let (response, results) = (&self.response, &self.results);
@@ -159,12 +166,12 @@ impl PeerReport {
                 receive_buffer_end_bytes: size(results.receive_buffer),
                 retransmits: u32::try_from(results.retransmits).ok(),
                 congestion_control: congestion_control.filter(|name| !name.is_empty()),
-                no_delay: Some(response.flags.has(Flags::NO_DELAY)),
-                priority: Some(response.priority).filter(|told| *told != -1),
-                type_of_service: Some(response.type_of_service).filter(|told| *told != -1),
+                no_delay: Some(response.flags.has_all(Flags::NO_DELAY)),
+                priority: Some(response.priority).filter(|word| *word != -1),
+                type_of_service: Some(response.type_of_service).filter(|word| *word != -1),
                 ..SocketFacts::default()
             },
-            buffers: BuffersUsed {
+            buffers: BufferSizes {
                 send_bytes: size(response.send_size),
                 send_width: size(response.send_width),
                 receive_bytes: size(response.receive_size),
@@ -176,32 +183,32 @@ impl PeerReport {
     }
 }
 
-/// The counts of a classic test, whose messages, requests and responses have these sizes.
+/// Returns the counts of a classic test with these message, request and response sizes.
 fn classic_counts(
     test: Classic,
     [message, request, response]: [u64; 3],
-    said: &TestResults,
+    results: &TestResults,
     sent: u64,
 ) -> Counts {
     let mut counts = Counts::default();
     match test.task() {
-        Task::Receive | Task::Send => {
-            counts.receive_calls = said.calls.into();
-            // A hostile NaN or a negative count is no bytes; a huge one saturates.
+        ServerTask::Receive | ServerTask::Send => {
+            counts.receive_calls = results.calls.into();
+            // A NaN or a negative count becomes 0; a huge count saturates.
             counts.received = Bytes(if test.transport().has_ip() {
-                said.bytes as u64
+                results.bytes as u64
             } else {
-                widened(said.bytes_low, sent)
+                widen(results.bytes_low, sent)
             });
         }
-        // A stock server's own count of bytes is one short for each call that its timer interrupts.
-        Task::Datagrams => {
-            counts.receive_calls = said.calls.into();
-            counts.received = Bytes(u64::from(said.calls) * message);
+        // A stock server's byte count lacks one byte for each call that its timer interrupts.
+        ServerTask::Datagrams => {
+            counts.receive_calls = results.calls.into();
+            counts.received = Bytes(u64::from(results.calls) * message);
         }
-        Task::AcceptAndClose => counts.transactions = said.transactions.into(),
-        Task::Answer | Task::AcceptAndAnswer => {
-            counts.transactions = said.transactions.into();
+        ServerTask::AcceptAndClose => counts.transactions = results.transactions.into(),
+        ServerTask::Answer | ServerTask::AcceptAndAnswer => {
+            counts.transactions = results.transactions.into();
             counts.received = Bytes(counts.transactions * request);
             counts.sent = Bytes(counts.transactions * response);
         }
@@ -209,33 +216,33 @@ fn classic_counts(
     counts
 }
 
-fn cpu(said: &TestResults) -> CpuUse {
+fn cpu_use(results: &TestResults) -> CpuUse {
     CpuUse {
-        busy_percent: percent(said.cpu_utilisation),
-        user_percent: percent(said.cpu_user),
-        system_percent: percent(said.cpu_system),
-        iowait_percent: percent(said.cpu_iowait),
-        irq_percent: percent(said.cpu_irq),
-        softirq_percent: percent(said.cpu_softirq),
+        busy_percent: finite_percent(results.cpu_utilisation),
+        user_percent: finite_percent(results.cpu_user),
+        system_percent: finite_percent(results.cpu_system),
+        iowait_percent: finite_percent(results.cpu_iowait),
+        irq_percent: finite_percent(results.cpu_irq),
+        softirq_percent: finite_percent(results.cpu_softirq),
         steal_percent: None,
-        cpus: said.cpus,
-        peak: u32::try_from(said.peak_cpu)
+        cpus: results.cpus,
+        peak: u32::try_from(results.peak_cpu)
             .ok()
-            .map(|cpu| (cpu, percent(said.peak_cpu_utilisation))),
-        method: cpu_method(said.cpu_method),
+            .map(|cpu| (cpu, finite_percent(results.peak_cpu_utilisation))),
+        method: cpu_method_from_code(results.cpu_method),
         each: Vec::new(),
     }
 }
 
-/// A leftover that is no number is 0.
-fn percent(value: f32) -> f64 {
+/// Returns the value, or 0 if it is not a finite number.
+fn finite_percent(value: f32) -> f64 {
     finite(value).map_or(0.0, f64::from)
 }
 
-/// The number with these low 32 bits that is nearest below `near`, which is what was sent.
-fn widened(low: u32, near: u64) -> u64 {
-    let missing = u64::from((near as u32).wrapping_sub(low));
-    near.checked_sub(missing).unwrap_or(low.into())
+/// Returns the largest number up to `sent` with these low 32 bits, or `low` if there is none.
+fn widen(low: u32, sent: u64) -> u64 {
+    let missing = u64::from((sent as u32).wrapping_sub(low));
+    sent.checked_sub(missing).unwrap_or(low.into())
 }
 
 #[cfg(test)]
@@ -244,16 +251,16 @@ mod tests {
 
     #[test]
     fn counts_that_wrapped_are_widened() {
-        for (low, near, wide) in [
+        for (low, sent, wide) in [
             (0, 0, 0),
             (100, 100, 100),
             (90, 100, 90),
             (0x8454_fb00, 0x1_8454_fb00, 0x1_8454_fb00),
             (0xffff_fff0, 0x1_0000_0010, 0xffff_fff0),
-            // More than was sent: the peer's own word.
+            // More than was sent: the peer's count stays.
             (200, 100, 200),
         ] {
-            assert_eq!(widened(low, near), wide, "{low} near {near}");
+            assert_eq!(widen(low, sent), wide, "{low} near {sent}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What a test leaves: the client returns it, and the output room prints it.
+//! Results of a test, which the client returns and `output` prints.
 
 use std::time::SystemTime;
 
@@ -9,40 +9,40 @@ use crate::peer_report::PeerReport;
 
 /// One finished test.
 #[derive(Clone, Debug)]
-pub struct TestRun {
-    /// What both ends measured, as far as it is known.
+pub struct FinishedTest {
+    /// Measurements of both ends, as far as known.
     pub outcome: Outcome,
-    /// What the peer reported, word by word.
+    /// The peer's report, field by field.
     pub peer: PeerReport,
     /// The data connection.
     pub endpoints: Endpoints,
-    /// The means, when the test was run several times.
-    pub repeated: Option<Repeated>,
+    /// The means, if the test had several iterations.
+    pub repetition_means: Option<RepeatedResult>,
 }
 
-/// What several iterations came to.
+/// Result of several iterations.
 #[derive(Clone, Copy, Debug)]
-pub struct Repeated {
-    /// The means, which are what is printed.
-    pub means: Headline,
-    /// How well they are known.
+pub struct RepeatedResult {
+    /// The means, which are printed.
+    pub means: MainFigures,
+    /// Widths of their confidence intervals.
     pub confidence: Confidence,
 }
 
-/// The figures of a test that several iterations have means of.
+/// Figures that have a mean over several iterations.
 #[derive(Clone, Copy, Debug)]
-pub struct Headline {
-    /// In the unit in force.
+pub struct MainFigures {
+    /// Throughput in the selected unit.
     pub throughput: f64,
-    /// Seconds by this end's clock.
+    /// Duration in seconds, by the local clock.
     pub elapsed: f64,
-    /// CPU utilisation here, in percent of all CPUs' time; `None` when it was not measured.
+    /// Local CPU utilisation, in percent of all CPUs' time; `None` if not measured.
     pub local_cpu: Option<f64>,
-    /// The peer's.
+    /// The peer's CPU utilisation, in percent.
     pub remote_cpu: Option<f64>,
-    /// Service demand here: microseconds of CPU time a transaction or a KB.
+    /// Local service demand: microseconds of CPU time per transaction or per KB.
     pub local_demand: Option<f64>,
-    /// The peer's.
+    /// The peer's service demand, in the same unit.
     pub remote_demand: Option<f64>,
 }
 
@@ -51,20 +51,21 @@ pub struct Headline {
 pub struct Endpoints {
     /// The resolver's canonical name of the local data address ("0.0.0.0" for the wildcard).
     pub source_name: String,
-    /// The local data address and requested port (0 when none was).
+    /// The local data address and requested port (0 if none).
     pub source: Address,
     /// The resolver's canonical name of the destination.
     pub dest_name: String,
-    /// The destination's address and requested port (0 when none was).
+    /// The destination's address and requested port (0 if none).
     pub dest: Address,
 }
 
-/// An interval of a test that runs (`-D`).
+/// One interval of a running test (`-D`).
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct InterimResult {
-    pub(crate) interval: engine::Interval,
-    /// Its end, for the label only: the wall clock may be set while a test runs.
+    pub(crate) interval: engine::CounterDelta,
+    /// Wall-clock time of its end. Only for the label, because the wall clock may be set during a
+    /// test.
     pub(crate) ended: SystemTime,
-    /// What was left when the loop ended, which may be nothing.
-    pub(crate) is_rest: bool,
+    /// Whether this is the remainder after the last full interval; it may be empty.
+    pub(crate) is_remainder: bool,
 }

@@ -1,5 +1,5 @@
-//! `DUMP_TCP_INFO` in the environment: what TCP says of the data connection, on stderr, after each
-//! omni test.
+//! `DUMP_TCP_INFO` in the environment: prints the TCP_INFO of the data connection to stderr after
+//! each omni test.
 
 use std::fmt::{self, Display, Formatter};
 use std::io::{self, Write};
@@ -9,28 +9,28 @@ use std::sync::OnceLock;
 use sys::Socket;
 use sys::option::{TcpInfo, tcp_info};
 
-/// TCP's figures in the stock tool's three lines.
+/// TCP_INFO figures, formatted as the stock tool's three lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Dump(TcpInfo);
+pub(crate) struct TcpInfoDump(TcpInfo);
 
-impl Dump {
-    /// The figures of a connection, if the environment asks for them.
-    pub(crate) fn of(socket: &Socket) -> Option<Self> {
-        static WANTED: OnceLock<bool> = OnceLock::new();
-        WANTED
+impl TcpInfoDump {
+    /// Reads the figures of a connection if the environment requests them.
+    pub(crate) fn read_if_requested(socket: &Socket) -> Option<Self> {
+        static IS_REQUESTED: OnceLock<bool> = OnceLock::new();
+        IS_REQUESTED
             .get_or_init(|| std::env::var_os("DUMP_TCP_INFO").is_some())
             .then(|| tcp_info(socket.as_fd()).ok())
             .flatten()
             .map(Self)
     }
 
-    /// Writes the lines to stderr, in one piece. Nobody need read them.
+    /// Writes the lines to stderr in one write. Write errors are ignored.
     pub(crate) fn print(self) {
         let _ = io::stderr().write_all(self.to_string().as_bytes());
     }
 }
 
-impl Display for Dump {
+impl Display for TcpInfoDump {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let TcpInfo {
             retransmit_timeout_us,
@@ -50,7 +50,7 @@ impl Display for Dump {
             "tcpi_rto {retransmit_timeout_us} tcpi_ato {ack_timeout_us} tcpi_pmtu {path_mtu_bytes} \
              tcpi_rcv_ssthresh {receive_threshold_bytes}"
         )?;
-        // The last name is the stock tool's slip. flent reads the names as they are.
+        // The last name is a typing error of the stock tool. flent reads these exact names.
         writeln!(
             f,
             "tcpi_rtt {rtt_us} tcpi_rttvar {rtt_variation_us} tcpi_snd_ssthresh {send_threshold} \
@@ -67,10 +67,10 @@ impl Display for Dump {
 mod tests {
     use super::*;
 
-    /// As Debian's netperf printed it.
+    /// Output of Debian's netperf.
     #[test]
     fn lines_are_stocks() {
-        let dump = Dump(TcpInfo {
+        let dump = TcpInfoDump(TcpInfo {
             retransmit_timeout_us: 204_000,
             ack_timeout_us: 40_000,
             segment_bytes: 65_483,
@@ -83,7 +83,7 @@ mod tests {
             reordering: 3,
             total_retransmits: 0,
             send_window_bytes: None,
-            data_in_syn: false,
+            is_syn_data_acknowledged: false,
         });
         assert_eq!(
             dump.to_string(),

@@ -1,18 +1,22 @@
-//! Doubts that only the dialect's client can know of, and those that any Outcome has.
+//! Warnings that only netperf's client can derive, and those of any Outcome.
 
 use model::{CpuMethod, Outcome, Warning};
 
 use crate::details::Details;
 
-/// Adds what the peer told beyond its results, and the doubts. `same_host` is `None` when the peer
-/// cannot say who it is.
-pub(crate) fn of_peer(outcome: &mut Outcome, same_host: Option<bool>, details: Option<Details>) {
+/// Adds the peer's details and all warnings to the outcome. `same_host` is `None` if the peer does
+/// not identify its host.
+pub(crate) fn add_peer_details(
+    outcome: &mut Outcome,
+    same_host: Option<bool>,
+    details: Option<Details>,
+) {
     let Some(plan) = outcome.plan.flow() else {
         return;
     };
-    // What never leaves the host is no doubt about a test that is meant to be so; its CPUs may be.
-    let measures_cpu = plan.here.measure_cpu || plan.there.measure_cpu;
-    if same_host == Some(true) && (!plan.transport.is_of_one_host() || measures_cpu) {
+    // A transport within one host needs no warning, unless CPU time is measured.
+    let measures_cpu = plan.local.measure_cpu || plan.remote.measure_cpu;
+    if same_host == Some(true) && (!plan.transport.is_local() || measures_cpu) {
         outcome.warnings.push(Warning::SameHost);
     }
     match details {
@@ -22,39 +26,38 @@ pub(crate) fn of_peer(outcome: &mut Outcome, same_host: Option<bool>, details: O
                     tests: details.overlapping_tests,
                 });
             }
-            outcome.there = Some(details.side);
+            outcome.remote = Some(details.side);
         }
-        None => outcome.warnings.extend(unknown_without_details(outcome)),
+        None => outcome.warnings.extend(late_datagrams_unknown(outcome)),
     }
-    outcome.warnings.extend(not_by_looper(outcome));
-    let doubts = outcome.doubts();
-    outcome.warnings.extend(doubts);
+    outcome.warnings.extend(looper_not_used(outcome));
+    let derived = outcome.derive_warnings();
+    outcome.warnings.extend(derived);
 }
 
-fn not_by_looper(outcome: &Outcome) -> Option<Warning> {
-    outcome.plan.flow()?.there.idle_loop?;
-    let cpu = outcome.there.as_ref()?.cpu.as_ref()?;
-    (cpu.method != CpuMethod::Looper).then(|| Warning::PeerCannotTell {
-        figure:
-            "its CPU time by a looper, and measured it by its own method (netserver --allow-looper)"
-                .to_owned(),
+fn looper_not_used(outcome: &Outcome) -> Option<Warning> {
+    outcome.plan.flow()?.remote.idle_loop?;
+    let cpu = outcome.remote.as_ref()?.cpu.as_ref()?;
+    (cpu.method != CpuMethod::Looper).then(|| Warning::NotReportedByPeer {
+        figure: "its CPU time by a looper; it used its own method (netserver --allow-looper)"
+            .to_owned(),
     })
 }
 
-fn unknown_without_details(outcome: &Outcome) -> Option<Warning> {
-    // Its count of received datagrams has the late ones in it.
+fn late_datagrams_unknown(outcome: &Outcome) -> Option<Warning> {
+    // The peer's count of received datagrams includes late ones.
     let plan = outcome.plan.flow()?;
     let transport = plan.transport;
-    let datagrams =
-        transport.has_datagrams() && !transport.is_of_one_host() && !plan.workload.receives();
-    let there = outcome.there.as_ref();
+    let sends_datagrams =
+        transport.has_datagrams() && !transport.is_local() && !plan.workload.receives();
+    let there = outcome.remote.as_ref();
     let is_stock = there.is_none_or(|there| there.program.is_none());
-    let why = if is_stock {
-        "they are in its count"
+    let reason = if is_stock {
+        "its count includes them"
     } else {
-        "its details did not come"
+        "its details did not arrive"
     };
-    datagrams.then(|| Warning::PeerCannotTell {
-        figure: format!("which datagrams came after the test's time: {why}"),
+    sends_datagrams.then(|| Warning::NotReportedByPeer {
+        figure: format!("which datagrams arrived after the end of the test: {reason}"),
     })
 }

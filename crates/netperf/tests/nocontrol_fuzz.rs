@@ -8,11 +8,11 @@ use std::io::{Read, Write};
 use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
-use engine::{Reason, Stop};
+use engine::{Stop, StopReason};
 use rand::Rng;
 use rand::rngs::SmallRng;
 use socket2::SockRef;
-use testkit::fuzz::fewer;
+use testkit::fuzz::run_fraction;
 
 /// No step of a service takes longer.
 const LONGEST: Duration = Duration::from_millis(300);
@@ -29,7 +29,7 @@ const TESTS: [&str; 7] = [
 
 #[test]
 fn no_service_breaks_or_hangs_a_client() {
-    fewer("services", 5000, 0..=100, |rng| {
+    run_fraction("services", 5000, 0..=100, |rng| {
         TESTS.map(|test| succeeds(rng, test)).contains(&true)
     });
 }
@@ -41,14 +41,14 @@ fn succeeds(rng: &mut SmallRng, test: &str) -> bool {
     let separator = if test.contains("--") { "" } else { " --" };
     let line = format!("-N -H 127.0.0.1 {test}{separator} -P ,{port}");
     let words = line.split_whitespace().map(Into::into);
-    let settings = netperf::options::netperf("netperf", words).expect("a good line");
+    let settings = netperf::options::parse_netperf("netperf", words).expect("a good line");
     let over = Stop::new();
     let start = Instant::now();
     let (exit, printed) = std::thread::scope(|scope| {
         scope.spawn(|| serve(&listener, &over, rng));
         let mut out = Vec::new();
         let exit = netperf::run(&settings, &Stop::new(), &mut out).exit;
-        over.pull(Reason::Cancelled);
+        over.set(StopReason::Cancelled);
         (exit, String::from_utf8(out).expect("text"))
     });
     let told = !exit.stdout.is_empty() || !exit.stderr.is_empty();

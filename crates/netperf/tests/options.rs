@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use netperf::options::{Exit, Form, Selection, Settings, Test, netperf, netserver};
+use netperf::options::{
+    Exit, OutputForm, Selection, Settings, Test, parse_netperf, parse_netserver,
+};
 
 /// What flent, k8s-netperf, LKP, Phoronix, LISA, avocado, OpenWrt, Cilium, perf-tests and the OS
 /// contests type (as of 2025), but for the options that are not supported yet.
@@ -107,8 +109,8 @@ fn a_selection_may_have_blanks() {
     let words = line
         .split(' ')
         .chain(["THROUGHPUT, THROUGHPUT_UNITS, MIN_LATENCY"]);
-    let settings = netperf("netperf", words.map(Into::into)).unwrap();
-    let Form::Human(Selection::Blocks(blocks)) = settings.print.form else {
+    let settings = parse_netperf("netperf", words.map(Into::into)).unwrap();
+    let OutputForm::Human(Selection::Blocks(blocks)) = settings.print.form else {
         panic!("{:?}", settings.print.form);
     };
     assert_eq!(blocks.iter().map(Vec::len).collect::<Vec<_>>(), [3]);
@@ -119,7 +121,7 @@ fn a_selection_may_have_blanks() {
 fn servers_of_harnesses_are_understood() {
     for line in ["", "-D", "-4", "-p 30000", "-D -4 -p 30000 -L 127.0.0.1"] {
         let words = line.split_whitespace().map(Into::into);
-        assert!(netserver("netserver", words).is_ok(), "{line}");
+        assert!(parse_netserver("netserver", words).is_ok(), "{line}");
     }
 }
 
@@ -186,7 +188,7 @@ fn usage_texts_are_the_stock_tools() {
     }
 
     for (line, first) in [("-h", ""), ("-x", "netserver: invalid option -- 'x'\n")] {
-        let exit = netserver("netserver", [line.into()]).unwrap_err();
+        let exit = parse_netserver("netserver", [line.into()]).unwrap_err();
         let stock = format!("{first}{netserver_usage}");
         let own = exit
             .stderr
@@ -211,7 +213,10 @@ fn versions_are_stocks_line_and_ours() {
         code: 0,
     };
     assert_eq!(client("-V").unwrap_err(), expected);
-    assert_eq!(netserver("netserver", ["-V".into()]).unwrap_err(), expected);
+    assert_eq!(
+        parse_netserver("netserver", ["-V".into()]).unwrap_err(),
+        expected
+    );
 }
 
 #[test]
@@ -248,7 +253,7 @@ fn wrong_global_options_get_one_line_that_names_them() {
         ),
         (
             "-v 2 --histogram-buckets 15",
-            "netperf: --histogram-buckets 15: a decade has a multiple of 10 buckets\n",
+            "netperf: --histogram-buckets 15: the number of buckets per decade must be a multiple of 10\n",
         ),
         (
             "-v 2 --histogram-buckets 2000",
@@ -271,47 +276,47 @@ fn transports_refuse_what_they_have_not_got() {
         ),
         (
             "-- -T udplite -D",
-            "netperf: test option -D contradicts UDPLite, which has no such thing\n",
+            "netperf: test option -D contradicts UDPLite, which does not support it\n",
         ),
         (
             "-- -T sctp -K cubic",
-            "netperf: test option -K contradicts SCTP, which has no such thing\n",
+            "netperf: test option -K contradicts SCTP, which does not support it\n",
         ),
         (
             "-- -T udp -F",
-            "netperf: test option -F contradicts UDP, which has no such thing\n",
+            "netperf: test option -F contradicts UDP, which does not support it\n",
         ),
         (
             "-H 2,vsock",
-            "netperf: VSOCK addresses need test option -T vsock, or -H with another address for the data\n",
+            "netperf: VSOCK addresses need test option -T vsock, or test option -H with another address\n",
         ),
         (
             "-- -T vsock",
-            "netperf: test option -T vsock needs the peer's context: test option -H\n",
+            "netperf: test option -T vsock needs the peer's context ID: add test option -H\n",
         ),
         (
             "-- -T vsock -H host,inet",
-            "netperf: test option -T vsock contradicts an address family of IP\n",
+            "netperf: test option -T vsock contradicts IPv4 and IPv6 addresses\n",
         ),
         (
             "-Y 1 -- -T vsock -H 1",
-            "netperf: -Y contradicts VSOCK, which has no such thing\n",
+            "netperf: -Y contradicts VSOCK, which does not support it\n",
         ),
         (
             "-- -T vsock -H 1 -s 64K",
-            "netperf: test option -s contradicts VSOCK, which has no such thing\n",
+            "netperf: test option -s contradicts VSOCK, which does not support it\n",
         ),
         (
             "-- -T sctp -e 1",
-            "netperf: test option -e contradicts SCTP, which has no such thing\n",
+            "netperf: test option -e contradicts SCTP, which does not support it\n",
         ),
         (
             "-- -T dccp -V",
-            "netperf: test option -V contradicts DCCP, which has no such thing\n",
+            "netperf: test option -V contradicts DCCP, which does not support it\n",
         ),
         (
             "-- -T vsock -H 1 -n",
-            "netperf: test option -n contradicts VSOCK, which has no such thing\n",
+            "netperf: test option -n contradicts VSOCK, which does not support it\n",
         ),
         (
             "-- -T dccp -t stream",
@@ -381,36 +386,35 @@ fn wrong_test_options_get_one_line_that_names_them() {
         ),
         (
             "-t TCP_CC -b ,5",
-            "netperf: -b ,5: the protocol of TCP_CC has no word for the peer's pacing\n",
+            "netperf: -b ,5: the protocol of TCP_CC cannot request pacing from the peer\n",
         ),
         (
             "-b ,10G",
-            "netperf: -b ,10737418240: the protocol has 32 bits for it\n",
+            "netperf: -b ,10737418240: the protocol carries only 32 bits\n",
         ),
         (
             "-t TCP_SENDFILE -K 5",
-            "netperf: -K: no peer can be told in the protocol of TCP_SENDFILE (a stock one leaves chance \
-             there)\n",
+            "netperf: -K: the protocol of TCP_SENDFILE cannot request buffer accesses from the peer\n",
         ),
         (
             "-t TCP_SENDFILE -k 5",
-            "netperf: -k contradicts TCP_SENDFILE: what the kernel sends from a file is in no buffer\n",
+            "netperf: -k contradicts TCP_SENDFILE: the kernel sends the file without a buffer\n",
         ),
         (
             "-t TCP_MAERTS -k 5 -- -V",
-            "netperf: -k and -K contradict test option -V: what the kernel throws away is in no buffer\n",
+            "netperf: -k and -K contradict test option -V: the kernel discards the data without a buffer\n",
         ),
         (
             "-K 5 -- -V",
-            "netperf: -k and -K contradict test option -V: what the kernel throws away is in no buffer\n",
+            "netperf: -k and -K contradict test option -V: the kernel discards the data without a buffer\n",
         ),
         (
             "-- -p 7000,6000",
-            "netperf: test option -p 7000,6000: port 7000 is above port 6000\n",
+            "netperf: test option -p 7000,6000: the first port 7000 is above the last port 6000\n",
         ),
         (
             "-- -k NOSUCH,UUID",
-            "netperf: test option -k NOSUCH,UUID: no selector is called 'NOSUCH' ('?' lists them)\n",
+            "netperf: test option -k NOSUCH,UUID: unknown selector 'NOSUCH' ('?' lists them)\n",
         ),
     ]);
 }
@@ -485,7 +489,7 @@ fn bytes_that_are_no_text_are_refused() {
     use std::os::unix::ffi::OsStringExt;
 
     let arg = std::ffi::OsString::from_vec(vec![b'-', b'H', 0xff]);
-    let exit = netperf("netperf", [arg]).unwrap_err();
+    let exit = parse_netperf("netperf", [arg]).unwrap_err();
     assert_eq!(
         (exit.stderr.as_str(), exit.code),
         ("netperf: argument '-H�' is not valid UTF-8\n", 1)
@@ -493,7 +497,7 @@ fn bytes_that_are_no_text_are_refused() {
 }
 
 fn client(line: &str) -> Result<Settings, Exit> {
-    netperf("netperf", line.split_whitespace().map(Into::into))
+    parse_netperf("netperf", line.split_whitespace().map(Into::into))
 }
 
 fn refused(table: &[(&str, &str)]) {

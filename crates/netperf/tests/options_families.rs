@@ -1,8 +1,10 @@
 //! The test options of the families that have a protocol of their own: each is in the help, and each is
 //! in the settings.
 
-use model::{Half, Limit, SizeRule};
-use netperf::options::{Attachment, Exit, Family, Settings, Special, manual, netperf};
+use model::{EndpointPlan, Limit, SizeRule};
+use netperf::options::{
+    DlpiInterface, Exit, Family, FamilySettings, Settings, manual, parse_netperf,
+};
 
 /// A test of each family, and the chapter of the manual about it.
 const FAMILIES: [(&str, &str); 3] = [
@@ -34,16 +36,16 @@ fn help_has_a_line_for_every_option() {
 #[test]
 fn unix_domain() {
     let settings = settings("-t STREAM_STREAM -- -m 1000 -M 2000 -p /run -s 3K,4K -S 5K,6K");
-    let Half { socket, send, .. } = &settings.flow.here;
+    let EndpointPlan { socket, send, .. } = &settings.flow.local;
     assert_eq!(send.size, SizeRule::Bytes(1000));
     assert_eq!(buffers(socket), (Some(3 << 10), Some(4 << 10)));
-    let Half {
+    let EndpointPlan {
         socket, receive, ..
-    } = &settings.flow.there;
+    } = &settings.flow.remote;
     assert_eq!(receive.size, SizeRule::Bytes(2000));
     assert_eq!(buffers(socket), (Some(5 << 10), Some(6 << 10)));
     let directory = Some("/run".into());
-    assert_eq!(settings.special, Special::Unix { directory });
+    assert_eq!(settings.family_settings, FamilySettings::Unix { directory });
 
     messages("-t DG_RR -- -r 7,8");
 }
@@ -54,18 +56,21 @@ fn sctp() {
         "-t SCTP_STREAM_MANY -- -m 1000 -M 2000 -s 3K,4K -S 5K,6K -D -B -N 300 -T 5 -I text \
          -H there,4 -L here,4 -P 7001,7002",
     );
-    for half in [&settings.flow.here, &settings.flow.there] {
+    for half in [&settings.flow.local, &settings.flow.remote] {
         assert!(half.socket.no_delay && half.socket.non_blocking);
     }
-    let Half { socket, send, .. } = &settings.flow.here;
+    let EndpointPlan { socket, send, .. } = &settings.flow.local;
     assert_eq!(send.size, SizeRule::Bytes(1000));
     assert_eq!(buffers(socket), (Some(3 << 10), Some(4 << 10)));
-    let Half {
+    let EndpointPlan {
         socket, receive, ..
-    } = &settings.flow.there;
+    } = &settings.flow.remote;
     assert_eq!(receive.size, SizeRule::Bytes(2000));
     assert_eq!(buffers(socket), (Some(5 << 10), Some(6 << 10)));
-    assert_eq!(settings.special, Special::Sctp { associations: 5 });
+    assert_eq!(
+        settings.family_settings,
+        FamilySettings::Sctp { associations: 5 }
+    );
     assert!(!matches!(settings.flow.limit, Limit::Time(_)));
     let data = &settings.data;
     assert_eq!(data.host.as_deref(), Some("there"));
@@ -91,23 +96,23 @@ fn dlpi() {
     let settings = settings(
         "-t DLCO_STREAM -- -m 1000 -M 1200 -D /dev/near,far -p 3,4 -s 72 -w 16,17 -W 18,19",
     );
-    assert_eq!(settings.flow.here.send.size, SizeRule::Bytes(1000));
-    assert_eq!(settings.flow.there.receive.size, SizeRule::Bytes(1200));
-    let windows = [&settings.flow.here, &settings.flow.there].map(|half| {
+    assert_eq!(settings.flow.local.send.size, SizeRule::Bytes(1000));
+    assert_eq!(settings.flow.remote.receive.size, SizeRule::Bytes(1200));
+    let windows = [&settings.flow.local, &settings.flow.remote].map(|half| {
         let socket = &half.socket;
         (socket.send_window_frames, socket.receive_window_frames)
     });
     assert_eq!(windows, [(Some(16), Some(17)), (Some(18), Some(19))]);
-    let end = |device: &str, ppa| Attachment {
+    let end = |device: &str, ppa| DlpiInterface {
         device: Some(device.to_owned()),
         ppa: Some(ppa),
     };
-    let expected = Special::Dlpi {
+    let expected = FamilySettings::Dlpi {
         local: end("near", 3),
         remote: end("far", 4),
         sap: 72,
     };
-    assert_eq!(settings.special, expected);
+    assert_eq!(settings.family_settings, expected);
 
     messages("-t DLCL_RR -- -D lo -r 7,8");
 }
@@ -115,10 +120,10 @@ fn dlpi() {
 #[track_caller]
 fn messages(line: &str) {
     let settings = settings(line);
-    let sizes = |half: &Half| (half.send.size, half.receive.size);
+    let sizes = |half: &EndpointPlan| (half.send.size, half.receive.size);
     let (seven, eight) = (SizeRule::Bytes(7), SizeRule::Bytes(8));
-    assert_eq!(sizes(&settings.flow.here), (seven, eight), "{line}");
-    assert_eq!(sizes(&settings.flow.there), (eight, seven), "{line}");
+    assert_eq!(sizes(&settings.flow.local), (seven, eight), "{line}");
+    assert_eq!(sizes(&settings.flow.remote), (eight, seven), "{line}");
 }
 
 fn buffers(socket: &model::SocketOptions) -> (Option<u32>, Option<u32>) {
@@ -131,5 +136,5 @@ fn settings(line: &str) -> Settings {
 }
 
 fn client(line: &str) -> Result<Settings, Exit> {
-    netperf("netperf", line.split_whitespace().map(Into::into))
+    parse_netperf("netperf", line.split_whitespace().map(Into::into))
 }

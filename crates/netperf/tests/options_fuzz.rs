@@ -5,23 +5,26 @@
 use std::ffi::OsString;
 use std::sync::LazyLock;
 
-use netperf::options::{Exit, manual, netperf, netserver, super_netperf, super_netperf_on_ports};
+use netperf::options::{
+    Exit, manual, parse_netperf, parse_netserver, parse_super_netperf, parse_super_netperf_on_ports,
+};
 use netperf::selector::Selector;
 use rand::Rng;
-use testkit::fuzz::{Words, each, fewer, one_of};
+use testkit::fuzz::{ArgumentGenerator, choose, run_fraction, run_inputs};
 
 #[test]
 fn no_command_line_panics() {
-    each("command lines", 20..=30, |rng| {
+    run_inputs("command lines", 20..=30, |rng| {
         let args = WORDS.command_line(rng, 12).into_iter().map(OsString::from);
         let args: Vec<_> = args.collect();
         let flows = [OsString::from(WORDS.number(rng))];
         let ports = [flows[0].clone(), WORDS.number(rng).into()];
         let exits = [
-            netperf("netperf", args.clone()).err(),
-            netserver("netserver", args.clone()).err(),
-            super_netperf("super_netperf", flows.into_iter().chain(args.clone())).err(),
-            super_netperf_on_ports("super-netperf", ports.into_iter().chain(args.clone())).err(),
+            parse_netperf("netperf", args.clone()).err(),
+            parse_netserver("netserver", args.clone()).err(),
+            parse_super_netperf("super_netperf", flows.into_iter().chain(args.clone())).err(),
+            parse_super_netperf_on_ports("super-netperf", ports.into_iter().chain(args.clone()))
+                .err(),
         ];
         for exit in exits.iter().flatten() {
             assert!(is_honest(exit), "{args:?}: {exit:?}");
@@ -34,14 +37,14 @@ fn no_command_line_panics() {
 /// fewer.
 #[test]
 fn no_selection_file_panics() {
-    let names: Vec<_> = Selector::listed()
+    let names: Vec<_> = Selector::list()
         .map(|selector| (selector.name().to_owned(), selector.one_line_header()))
         .collect();
     let path = std::env::temp_dir().join(format!("linerate-selection-{}", std::process::id()));
-    fewer("files of selectors", 20, 20..=30, |rng| {
+    run_fraction("files of selectors", 20, 20..=30, |rng| {
         let mut text = String::new();
         for _ in 0..rng.random_range(0..8) {
-            let (name, header) = one_of(rng, &names);
+            let (name, header) = choose(rng, &names);
             let entry = match rng.random_range(0..8) {
                 0..=2 => name.clone(),
                 3..=4 => header.clone(),
@@ -51,12 +54,12 @@ fn no_selection_file_panics() {
             };
             text += &entry;
             let separators = [",", ", ", "\n", ";", ""];
-            text += *one_of(rng, &separators);
+            text += *choose(rng, &separators);
         }
         std::fs::write(&path, &text).expect("a file of our own");
-        let form = one_of(rng, &["-o", "-O", "-k"]);
+        let form = choose(rng, &["-o", "-O", "-k"]);
         let words = ["--".into(), form.into(), path.clone().into_os_string()];
-        let exit = netperf("netperf", words).err();
+        let exit = parse_netperf("netperf", words).err();
         assert!(exit.as_ref().is_none_or(is_honest), "{text:?}: {exit:?}");
         exit.is_none()
     });
@@ -65,9 +68,12 @@ fn no_selection_file_panics() {
 
 #[test]
 fn no_number_panics() {
-    each("numbers", 13..=24, |rng| {
+    run_inputs("numbers", 13..=24, |rng| {
         let text = WORDS.value(rng);
-        let (size, duration) = (units::netperf_size(&text), units::go_duration(&text));
+        let (size, duration) = (
+            units::parse_netperf_size(&text),
+            units::parse_go_duration(&text),
+        );
         size.is_some() || duration.is_some()
     });
 }
@@ -79,13 +85,13 @@ fn is_honest(exit: &Exit) -> bool {
 }
 
 /// All options of both programs, and values of any of them.
-static WORDS: LazyLock<Words> = LazyLock::new(|| {
+static WORDS: LazyLock<ArgumentGenerator> = LazyLock::new(|| {
     let chapters = manual::client().into_iter().chain(manual::server());
     let options = chapters.flat_map(|chapter| chapter.options);
     let suffixes = &[
         "", "", "", "K", "M", "G", "k", "m", "g", "s", "ms", "h", "µs",
     ];
-    Words::new(options.map(|option| option.synopsis), &VALUES, suffixes)
+    ArgumentGenerator::new(options.map(|option| option.synopsis), &VALUES, suffixes)
 });
 
 const VALUES: [&str; 53] = [

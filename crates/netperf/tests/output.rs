@@ -15,8 +15,8 @@ use model::{
     ClockFacts, CpuMethod, CpuUse, HostFacts, Interface, PciIds, Security, SecurityModule, Side,
     SocketFacts, Traffic,
 };
-use netperf::TestRun;
-use netperf::options::{Form, Selection, Settings, Test, TestFamily, Unit};
+use netperf::FinishedTest;
+use netperf::options::{OutputForm, Selection, Settings, Test, TestFamily, ThroughputUnit};
 use netperf::output::{self};
 use netperf::selector::Selector;
 use stats::Histogram;
@@ -97,11 +97,17 @@ fn confidence() {
 #[test]
 fn the_list_of_selectors() {
     let stock: Vec<_> = include_str!("output/selectors.txt").lines().collect();
-    let human = output::selector_list(&Form::Human(Selection::List));
+    let human = output::selector_list(&OutputForm::Human(Selection::List));
     let mut names: Vec<_> = human.lines().collect();
     let csv = names.join(",") + "\n";
-    assert_eq!(output::selector_list(&Form::Csv(Selection::List)), csv);
-    assert_eq!(output::selector_list(&Form::KeyVal(Selection::List)), csv);
+    assert_eq!(
+        output::selector_list(&OutputForm::Csv(Selection::List)),
+        csv
+    );
+    assert_eq!(
+        output::selector_list(&OutputForm::KeyVal(Selection::List)),
+        csv
+    );
     // Ours stand before the last.
     let ours: Vec<_> = names.drain(stock.len() - 1..names.len() - 1).collect();
     assert_eq!(names, stock);
@@ -116,9 +122,9 @@ fn facts() {
         .lines()
         .filter_map(|line| Selector::by_name(line.split_once('=')?.0))
         .collect();
-    settings.print.form = Form::KeyVal(Selection::Blocks(vec![all]));
+    settings.print.form = OutputForm::KeyVal(Selection::Blocks(vec![all]));
     settings.print.headers = false;
-    run.outcome.here = Side {
+    run.outcome.local = Side {
         host: Some(host("host")),
         interface: Some(interface("eth0")),
         clock: Some(ClockFacts {
@@ -126,36 +132,36 @@ fn facts() {
             resolution_ns: 10,
         }),
         latency: Some(histogram("1,2,3,4,1000")),
-        ..run.outcome.here
+        ..run.outcome.local
     };
-    run.outcome.here.counts.transactions = 10;
-    run.outcome.here.socket = SocketFacts {
+    run.outcome.local.counts.transactions = 10;
+    run.outcome.local.socket = SocketFacts {
         cork: Some(true),
         no_delay: Some(true),
         priority: Some(0),
         type_of_service: Some(0xb8),
         ..SocketFacts::default()
     };
-    let mut there = run.outcome.here.clone();
+    let mut there = run.outcome.local.clone();
     there.host = Some(host("peer\nTHROUGHPUT=1\u{1b}[2J"));
     there.interface = Some(Interface {
         name: "lo".to_owned(),
         ..Interface::default()
     });
     there.socket.cork = Some(false);
-    run.outcome.there = Some(there);
+    run.outcome.remote = Some(there);
     let told = include_str!("output/facts.txt");
-    let printed = output::result(&settings, &run);
+    let printed = output::format_result(&settings, &run);
     assert_eq!(
         printed,
         told.trim_end().split("\n\n").next().unwrap().to_owned() + "\n"
     );
 
     // A stock peer.
-    run.outcome.there = None;
+    run.outcome.remote = None;
     run.peer.response.priority = -1;
     run.peer.response.type_of_service = -1;
-    for line in output::result(&settings, &run).lines() {
+    for line in output::format_result(&settings, &run).lines() {
         let Some((name, value)) = line.split_once('=') else {
             panic!("{line}");
         };
@@ -166,12 +172,15 @@ fn facts() {
     }
 
     // In the CSV form a comma begins another column.
-    let Form::KeyVal(selection) = settings.print.form.clone() else {
+    let OutputForm::KeyVal(selection) = settings.print.form.clone() else {
         unreachable!()
     };
     let columns = include_str!("output/facts.txt").lines().count();
-    settings.print.form = Form::Csv(selection);
-    assert_eq!(output::result(&settings, &run).split(',').count(), columns);
+    settings.print.form = OutputForm::Csv(selection);
+    assert_eq!(
+        output::format_result(&settings, &run).split(',').count(),
+        columns
+    );
 }
 
 fn host(name: &str) -> HostFacts {
@@ -234,16 +243,19 @@ fn calibrations_and_uuid() {
     ] {
         let (mut settings, _) = base(Test::LocCpu);
         settings.print.verbosity = verbosity;
-        assert_eq!(output::calibration(&settings, "local", 100.0, cpus), local);
         assert_eq!(
-            output::calibration(&settings, "remote", 100.0, cpus),
+            output::format_calibration(&settings, "local", 100.0, cpus),
+            local
+        );
+        assert_eq!(
+            output::format_calibration(&settings, "remote", 100.0, cpus),
             remote
         );
     }
     let (mut settings, _) = base(Test::Uuid);
     "1a9cbbb8-e529-11f1-8fe3-f5cda1e8ce1a".clone_into(&mut settings.print.uuid);
     assert_eq!(
-        output::uuid(&settings),
+        output::format_uuid(&settings),
         "1a9cbbb8-e529-11f1-8fe3-f5cda1e8ce1a"
     );
 }
@@ -278,7 +290,7 @@ fn no_figure_is_too_odd_to_print() {
             })
         {
             for (settings, run) in odd_runs(test, float, count, elapsed) {
-                let text = output::result(&settings, &run);
+                let text = output::format_result(&settings, &run);
                 assert!(!text.contains("NaN") && !text.contains("inf"), "{text}");
             }
         }
@@ -291,7 +303,7 @@ fn odd_runs(
     float: f64,
     count: u64,
     elapsed: Option<Duration>,
-) -> Vec<(Settings, TestRun)> {
+) -> Vec<(Settings, FinishedTest)> {
     let (mut settings, mut run) = base(test);
     let cpu = CpuUse {
         busy_percent: float,
@@ -301,7 +313,7 @@ fn odd_runs(
         method: CpuMethod::Peer(count as u32),
         ..cpu("0")
     };
-    let here = &mut run.outcome.here;
+    let here = &mut run.outcome.local;
     here.elapsed = elapsed;
     here.counts.sent = Bytes(count);
     here.counts.received = Bytes(count);
@@ -318,24 +330,30 @@ fn odd_runs(
     settings.flow.burst = count as u32;
     let mut runs = Vec::new();
     for (form, verbosity) in [
-        (Form::Table, 0),
-        (Form::Table, 1),
-        (Form::Table, 3),
-        (Form::Human(selection("all")), 2),
-        (Form::Csv(selection("all")), 2),
-        (Form::KeyVal(selection("THROUGHPUT;OUTPUT_END;")), i32::MAX),
-        (Form::Human(selection("P0_LATENCY,P100_LATENCY")), i32::MIN),
-        (Form::Csv(Selection::Blocks(Vec::new())), 2),
+        (OutputForm::Table, 0),
+        (OutputForm::Table, 1),
+        (OutputForm::Table, 3),
+        (OutputForm::Human(selection("all")), 2),
+        (OutputForm::Csv(selection("all")), 2),
+        (
+            OutputForm::KeyVal(selection("THROUGHPUT;OUTPUT_END;")),
+            i32::MAX,
+        ),
+        (
+            OutputForm::Human(selection("P0_LATENCY,P100_LATENCY")),
+            i32::MIN,
+        ),
+        (OutputForm::Csv(Selection::Blocks(Vec::new())), 2),
     ] {
         // The families with messages of their own have tables alone.
-        if test.family() != TestFamily::Inet && form != Form::Table {
+        if test.family() != TestFamily::Inet && form != OutputForm::Table {
             continue;
         }
         for unit in ['m', 'u', 'x'] {
             settings.print.form = form.clone();
             settings.print.verbosity = verbosity;
-            settings.print.unit = Unit(unit);
-            settings.flow.here.measure_cpu = unit == 'u';
+            settings.print.unit = ThroughputUnit(unit);
+            settings.flow.local.measure_cpu = unit == 'u';
             runs.push((settings.clone(), run.clone()));
         }
     }
@@ -349,7 +367,7 @@ fn no_latency_is_printed_outside_of_the_extremes() {
         P90_LATENCY,P90.0_LATENCY,P99_LATENCY,P99.9_LATENCY,P99.999_LATENCY,P100_LATENCY,\
         MEAN_LATENCY,MAX_LATENCY";
     let (mut settings, mut run) = base(Test::TcpRr);
-    settings.print.form = Form::KeyVal(selection(NAMES));
+    settings.print.form = OutputForm::KeyVal(selection(NAMES));
     settings.print.headers = false;
     let mut random = 1_u64;
     for count in (1..40).chain([1_000, 100_000]) {
@@ -366,8 +384,8 @@ fn no_latency_is_printed_outside_of_the_extremes() {
                 4_000 + rest % 800
             });
         }
-        run.outcome.here.latency = Some(times);
-        let text = output::result(&settings, &run);
+        run.outcome.local.latency = Some(times);
+        let text = output::format_result(&settings, &run);
         let figures: Vec<(&str, f64)> = text
             .lines()
             .filter_map(|line| line.split_once('='))
@@ -390,8 +408,8 @@ fn check(file: &str, at_least: usize) {
     for case in cases {
         let (figures, expected) = read(case);
         let (settings, run) = sample(&figures);
-        let banner = output::banner(&settings, &run.endpoints).unwrap_or_default();
-        let text = banner + &output::result(&settings, &run);
+        let banner = output::format_banner(&settings, &run.endpoints).unwrap_or_default();
+        let text = banner + &output::format_result(&settings, &run);
         if text != expected {
             let title = case.lines().next().unwrap_or("");
             differing.push(format!("netperf {title}\n{text}instead of\n{expected}"));

@@ -12,7 +12,7 @@ use netperf::wire::{
 };
 use rand::Rng;
 use rand::rngs::SmallRng;
-use testkit::fuzz::{each, one_of, overwrite, survives};
+use testkit::fuzz::{check_round_trip, choose, overwrite_randomly, run_inputs};
 
 #[test]
 fn requests() {
@@ -72,12 +72,12 @@ fn responses_and_results_of_tests() {
     let classic = Classic::all().map(|test| (format!("{test:?}"), test.messages()));
     for (name, test) in classic.chain([("Omni".to_owned(), &OMNI)]) {
         fuzz(&format!("response of {name}"), &[], 90..=96, |frame| {
-            let response = test.response(frame).ok()?;
+            let response = test.parse_response(frame).ok()?;
             let _ = format!("{response:?}");
             Some(test.encode_response(&response))
         });
         fuzz(&format!("results of {name}"), &[], 90..=96, |frame| {
-            let results = test.results(frame).ok()?;
+            let results = test.parse_results(frame).ok()?;
             let _ = format!("{results:?}");
             Some(test.encode_results(&results))
         });
@@ -103,10 +103,10 @@ fn capabilities() {
         ..plain
     };
     let recorded = recorded();
-    each("Capability with a changed byte", 0..=0, |rng| {
+    run_inputs("Capability with a changed byte", 0..=0, |rng| {
         for (capability, length) in [(plain, 36), (with_nonce, 52)] {
             let mut frame = hostile_frame(rng, &recorded, &[97, 98]);
-            capability.put(&mut frame);
+            capability.write_into(&mut frame);
             assert_eq!(Capability::find(&frame), Some(capability));
             frame[216 + rng.random_range(0..length)] ^= rng.random_range(1..=255);
             assert_eq!(Capability::find(&frame), None);
@@ -131,8 +131,8 @@ fn fuzz(
     again: impl Fn(&Frame) -> Option<Frame>,
 ) {
     let recorded = recorded();
-    each(decoder, percent, |rng| {
-        survives(&hostile_frame(rng, &recorded, kinds), &again)
+    run_inputs(decoder, percent, |rng| {
+        check_round_trip(&hostile_frame(rng, &recorded, kinds), &again)
     });
 }
 
@@ -143,15 +143,15 @@ fn recorded() -> Vec<Frame> {
 }
 
 fn hostile_frame(rng: &mut SmallRng, recorded: &[Frame], kinds: &[i32]) -> Frame {
-    let mut frame = *one_of(rng, recorded);
+    let mut frame = *choose(rng, recorded);
     if rng.random_bool(0.25) {
         rng.fill(&mut frame);
     }
-    overwrite(rng, &mut frame);
+    overwrite_randomly(rng, &mut frame);
     // Nearly all noise has a type that nobody knows and an error number: most of it shall come
     // further than that.
     if !kinds.is_empty() && rng.random_bool(0.9) {
-        frame[..4].copy_from_slice(&one_of(rng, kinds).to_be_bytes());
+        frame[..4].copy_from_slice(&choose(rng, kinds).to_be_bytes());
     }
     if rng.random_bool(0.9) {
         frame[4..8].fill(0);

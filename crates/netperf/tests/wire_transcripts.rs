@@ -13,9 +13,9 @@ use std::ops::Range;
 
 use data::Sender;
 use netperf::wire::{
-    CalibrateResponse, Capability, Classic, FAMILY_IPV6, Flags, Frame, MESSAGE_LEN, OMNI,
-    RemoteError, Request, SysInfo, TestRequest, TestResponse, TestResults, UNKNOWN_REQUEST, check,
-    debug_response, error_response, finite,
+    CalibrateResponse, Capability, Classic, FAMILY_IPV6, Flags, Frame, MESSAGE_BYTES, OMNI,
+    RemoteError, Request, SysInfo, TestRequest, TestResponse, TestResults, UNKNOWN_REQUEST,
+    check_error, debug_response, error_response, finite,
 };
 
 /// Message bytes that the stock sender does not set. It has whatever was there before, we have
@@ -26,37 +26,37 @@ const NOTHING: Unset = &[];
 /// The dirty and the clean count of builds that dirty their buffers.
 const STREAM_REQUEST: Unset = &[52..60];
 /// Test length; CPU frequency and security; texts about the host, and what lies behind.
-const OMNI_RESPONSE: Unset = &[40..44, 64..72, 80..MESSAGE_LEN];
+const OMNI_RESPONSE: Unset = &[40..44, 64..72, 80..MESSAGE_BYTES];
 /// Type; failed sends; service demand; PCI numbers; texts about the interface; what lies behind.
-const OMNI_RESULTS: Unset = &[0..4, 40..44, 76..80, 96..112, 116..276, 292..MESSAGE_LEN];
+const OMNI_RESULTS: Unset = &[0..4, 40..44, 76..80, 96..112, 116..276, 292..MESSAGE_BYTES];
 /// Test length; what lies behind.
-const STREAM_RESPONSE: Unset = &[24..28, 48..MESSAGE_LEN];
+const STREAM_RESPONSE: Unset = &[24..28, 48..MESSAGE_BYTES];
 /// Type; service demand; final buffer sizes, and what lies behind.
-const STREAM_RESULTS: Unset = &[0..4, 28..32, 40..MESSAGE_LEN];
+const STREAM_RESULTS: Unset = &[0..4, 28..32, 40..MESSAGE_BYTES];
 /// What lies behind.
-const TRANSACTION_RESPONSE: Unset = &[44..MESSAGE_LEN];
+const TRANSACTION_RESPONSE: Unset = &[44..MESSAGE_BYTES];
 /// Type; receive calls; service demand; what lies behind.
-const TRANSACTION_RESULTS: Unset = &[0..4, 12..16, 28..32, 40..MESSAGE_LEN];
+const TRANSACTION_RESULTS: Unset = &[0..4, 12..16, 28..32, 40..MESSAGE_BYTES];
 /// What lies behind.
-const DATAGRAM_RESPONSE: Unset = &[40..MESSAGE_LEN];
+const DATAGRAM_RESPONSE: Unset = &[40..MESSAGE_BYTES];
 /// What lies behind; the type is set here alone.
-const DATAGRAM_RESULTS: Unset = &[32..MESSAGE_LEN];
+const DATAGRAM_RESULTS: Unset = &[32..MESSAGE_BYTES];
 /// Test length and port; length of the path; what lies behind it.
-const STREAM_STREAM_RESPONSE: Unset = &[36..40, 44..48, 80..MESSAGE_LEN];
+const STREAM_STREAM_RESPONSE: Unset = &[36..40, 44..48, 80..MESSAGE_BYTES];
 /// Type; service demand; what lies behind the CPUs.
-const STREAM_STREAM_RESULTS: Unset = &[0..4, 24..28, 32..MESSAGE_LEN];
+const STREAM_STREAM_RESULTS: Unset = &[0..4, 24..28, 32..MESSAGE_BYTES];
 /// Length of the path; what lies behind it.
-const STREAM_RR_RESPONSE: Unset = &[36..40, 72..MESSAGE_LEN];
+const STREAM_RR_RESPONSE: Unset = &[36..40, 72..MESSAGE_BYTES];
 /// Type; receive calls; service demand; what lies behind the CPUs.
-const UNIX_TRANSACTION_RESULTS: Unset = &[0..4, 12..16, 28..32, 36..MESSAGE_LEN];
+const UNIX_TRANSACTION_RESULTS: Unset = &[0..4, 12..16, 28..32, 36..MESSAGE_BYTES];
 /// Length of the path; what lies behind it.
-const DG_STREAM_RESPONSE: Unset = &[36..40, 72..MESSAGE_LEN];
+const DG_STREAM_RESPONSE: Unset = &[36..40, 72..MESSAGE_BYTES];
 /// What lies behind the CPUs; the type is set here.
-const DG_STREAM_RESULTS: Unset = &[28..MESSAGE_LEN];
+const DG_STREAM_RESULTS: Unset = &[28..MESSAGE_BYTES];
 /// Length of the path; what lies behind it.
-const DG_RR_RESPONSE: Unset = &[40..44, 76..MESSAGE_LEN];
+const DG_RR_RESPONSE: Unset = &[40..44, 76..MESSAGE_BYTES];
 /// All but the error number of a test that could not be set up.
-const FAILURE: Unset = &[0..4, 8..MESSAGE_LEN];
+const FAILURE: Unset = &[0..4, 8..MESSAGE_BYTES];
 
 #[test]
 fn every_message_comes_back_as_it_was_sent() {
@@ -107,7 +107,7 @@ fn every_message_comes_back_as_it_was_sent() {
 
 /// The `number`th reply to `request`, decoded and encoded again.
 fn again(request: &Request, number: u32, reply: &Frame) -> (Frame, Unset) {
-    match check(reply) {
+    match check_error(reply) {
         Err(RemoteError(UNKNOWN_REQUEST)) => return (error_response(UNKNOWN_REQUEST), NOTHING),
         Err(RemoteError(errno)) => return (error_response(errno), FAILURE),
         Ok(()) => {}
@@ -119,17 +119,17 @@ fn again(request: &Request, number: u32, reply: &Frame) -> (Frame, Unset) {
             CalibrateResponse::decode(reply).map(|response| (response.encode(), NOTHING))
         }
         (Request::Omni(_), 1) => OMNI
-            .response(reply)
+            .parse_response(reply)
             .map(|response| (OMNI.encode_response(&response), OMNI_RESPONSE)),
         (Request::Omni(_), 2) => OMNI
-            .results(reply)
+            .parse_results(reply)
             .map(|results| (OMNI.encode_results(&results), OMNI_RESULTS)),
         (Request::Classic(test, _), 1) => {
-            let again = test.messages().response(reply);
+            let again = test.messages().parse_response(reply);
             again.map(|response| (test.messages().encode_response(&response), unset(*test).0))
         }
         (Request::Classic(test, _), 2) => {
-            let again = test.messages().results(reply);
+            let again = test.messages().parse_results(reply);
             again.map(|results| (test.messages().encode_results(&results), unset(*test).1))
         }
         (request, number) => panic!("reply {number} to {request:?}"),
@@ -154,7 +154,7 @@ fn unset(test: Classic) -> (Unset, Unset) {
 }
 
 fn compare(stock: &Frame, ours: &Frame, unset: Unset, what: &str) {
-    for at in 0..MESSAGE_LEN {
+    for at in 0..MESSAGE_BYTES {
         if !unset.iter().any(|range| range.contains(&at)) {
             assert_eq!(ours[at], stock[at], "{what}: byte {at}");
         } else if at >= 4 {
@@ -185,8 +185,8 @@ fn omni(name: &str) -> (TestRequest, TestResponse, TestResults) {
     let Request::Omni(request) = request else {
         panic!("{name}: {request:?}");
     };
-    let response = OMNI.response(&replies[0]).expect("no error");
-    let results = OMNI.results(&replies[1]).expect("no error");
+    let response = OMNI.parse_response(&replies[0]).expect("no error");
+    let results = OMNI.parse_results(&replies[1]).expect("no error");
     (request, response, results)
 }
 
@@ -210,7 +210,7 @@ fn figures_are_those_that_stock_printed() {
     assert!((25_400.0..25_500.0).contains(&rate), "{rate} Mbit/s");
     assert_eq!(results.congestion_control.to_string(), "bbr");
     // CPU was not measured: what stands there is left over.
-    assert!(!response.flags.has(Flags::MEASURE_CPU));
+    assert!(!response.flags.has_all(Flags::MEASURE_CPU));
     assert_eq!(results.cpu_method, 0);
     assert_eq!(finite(results.cpu_softirq), None);
 
@@ -220,17 +220,17 @@ fn figures_are_those_that_stock_printed() {
     );
     let results = Classic::UdpStream
         .messages()
-        .results(&replies[1])
+        .parse_results(&replies[1])
         .expect("no error");
     assert_eq!((results.calls, results.bytes_low), (10, 10_004));
 
     let (request, replies) = recorded("tcp_cc_cpu");
     assert!(
-        matches!(request, Request::Classic(Classic::TcpCc, request) if request.flags.has(Flags::MEASURE_CPU))
+        matches!(request, Request::Classic(Classic::TcpCc, request) if request.flags.has_all(Flags::MEASURE_CPU))
     );
     let results = Classic::TcpRr
         .messages()
-        .results(&replies[1])
+        .parse_results(&replies[1])
         .expect("no error");
     assert_eq!(results.transactions, 9623);
     assert_eq!(format!("{:.2}", results.cpu_utilisation), "48.86");
@@ -259,7 +259,7 @@ fn unix_messages_say_what_the_transcripts_show() {
     assert_eq!(request, Request::Classic(Classic::StreamStream, expected));
     let response = Classic::StreamStream
         .messages()
-        .response(&replies[0])
+        .parse_response(&replies[0])
         .expect("no error");
     assert_eq!(response.path.0.to_string(), "/tmp/netpeK0S6Ip");
     assert_eq!(
@@ -268,19 +268,19 @@ fn unix_messages_say_what_the_transcripts_show() {
     );
     let results = Classic::StreamStream
         .messages()
-        .results(&replies[1])
+        .parse_results(&replies[1])
         .expect("no error");
     assert_eq!(results.calls, 969_336);
 
     let (_, replies) = recorded("unix_dg_stream");
     let response = Classic::DgStream
         .messages()
-        .response(&replies[0])
+        .parse_response(&replies[0])
         .expect("no error");
     assert_eq!(response.path.0.to_string(), "/tmp/netpe6VrNG6");
     let results = Classic::DgStream
         .messages()
-        .results(&replies[1])
+        .parse_results(&replies[1])
         .expect("no error");
     assert_eq!(results.calls, 90_591);
     // One less than was received: stock adds the −1 of the call that its timer interrupted.
@@ -288,17 +288,17 @@ fn unix_messages_say_what_the_transcripts_show() {
 
     let (request, replies) = recorded("unix_dg_rr_cpu");
     assert!(
-        matches!(request, Request::Classic(Classic::DgRr, request) if request.flags.has(Flags::MEASURE_CPU))
+        matches!(request, Request::Classic(Classic::DgRr, request) if request.flags.has_all(Flags::MEASURE_CPU))
     );
     let response = Classic::DgRr
         .messages()
-        .response(&replies[0])
+        .parse_response(&replies[0])
         .expect("no error");
-    assert!(response.flags.has(Flags::MEASURE_CPU));
+    assert!(response.flags.has_all(Flags::MEASURE_CPU));
     assert_eq!(response.path.0.to_string(), "/tmp/netpeLm70ME");
     let results = Classic::StreamRr
         .messages()
-        .results(&replies[1])
+        .parse_results(&replies[1])
         .expect("no error");
     assert_eq!(results.transactions, 72_850);
     assert_eq!(format!("{:.2}", results.cpu_utilisation), "167.70");
@@ -309,7 +309,7 @@ fn unix_messages_say_what_the_transcripts_show() {
     );
     let results = Classic::StreamRr
         .messages()
-        .results(&replies[1])
+        .parse_results(&replies[1])
         .expect("no error");
     assert_eq!((results.transactions, results.bytes_low), (34_050, 68_100));
 }
@@ -329,7 +329,7 @@ fn texts_and_addresses_are_those_of_the_command_line() {
 
     let (request, replies) = recorded("fail_omni_udplite");
     assert!(matches!(request, Request::Omni(request) if request.protocol == 136));
-    assert_eq!(OMNI.response(&replies[0]), Err(RemoteError(95)));
+    assert_eq!(OMNI.parse_response(&replies[0]), Err(RemoteError(95)));
 
     let connections = data::connections();
     let passphrase = connections

@@ -1,61 +1,64 @@
-//! What is computed of an Outcome, late and from counts and times.
+//! Figures derived from the counts and times of an outcome.
 
 use std::time::Duration;
 
-use model::{CombinedTotals, Counts, FlowShare, Outcome, Sample, Side, TransactionOutcome};
+use model::{CombinedTotals, Counts, FlowOutcome, Outcome, Sample, Side, TransactionOutcome};
 use serde::Serialize;
-use stats::{Levels, Summary, jain_index};
+use stats::{HistogramSummary, RateLevels, jain_index};
 use units::{BitRate, Bytes};
 
-/// The derived figures of one Outcome. What the test does not have, or an end did not tell, is
-/// `None`.
+/// The derived figures of one outcome. A figure is `None` if the test does not have it, or if an
+/// end did not report it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Figures {
-    /// Payload that arrived within the test's time, over that time (RFC 1242's throughput is this at
-    /// no loss); of bulk transfers.
+pub struct TestFigures {
+    /// Payload that arrived within the test's time, divided by that time; for bulk transfers.
+    /// Without loss, this is the throughput of RFC 1242.
     pub throughput_bps: Option<BitRate>,
-    /// Payload that the send calls took, over the same time; of datagrams only, as a stream delivers
-    /// what it takes.
+    /// Payload that send calls accepted, divided by the same time; for datagrams only, because a
+    /// stream delivers all accepted data.
     pub offered_bps: Option<BitRate>,
-    /// Transactions over the test's time.
+    /// Transactions per second of the test's time.
     pub transactions_per_s: Option<f64>,
-    /// Payload of both directions that this end's calls moved, over the time in which they ran; of lists of steps.
+    /// Payload that local calls moved in both directions, divided by their running time; for lists
+    /// of steps.
     pub moved_bps: Option<BitRate>,
-    /// Executions of steps over the time in which they ran; of lists of steps.
+    /// Executed steps per second of their running time; for lists of steps.
     pub operations_per_s: Option<f64>,
-    /// From each request to its response, or of connection tests from the connection's opening to
-    /// its end.
-    pub latency: Option<Summary>,
-    /// CPU time an amount of work.
-    pub service_demand: Demand,
-    /// Segments that TCP sent again, at the ends that send data and know.
+    /// The time from each request to its response. For connection tests, it starts when the
+    /// connection is opened and ends when it is closed.
+    pub latency: Option<HistogramSummary>,
+    /// CPU time per amount of work.
+    pub service_demand: ServiceDemand,
+    /// Segments that TCP retransmitted, at the sending ends that report them.
     pub retransmits: Option<u64>,
-    /// Of one-way datagrams, what became of them.
-    pub datagrams: Option<Datagrams>,
-    /// What several flows did beside each other.
+    /// Counts of sent, received and lost one-way datagrams.
+    pub datagrams: Option<DatagramFigures>,
+    /// The comparison of concurrent flows.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub spread: Option<Spread>,
-    /// Two levels that the rate had within the run, in bits or transactions per second.
+    pub spread: Option<FlowSpread>,
+    /// Two levels between which the rate changed within the run, in bits or transactions per
+    /// second.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub levels: Option<Levels>,
+    pub levels: Option<RateLevels>,
 }
 
-/// The derived figures of one transaction of a group. What it does not have is `None`.
+/// The derived figures of one transaction of a group. Unavailable figures are `None`.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct TransactionFigures {
-    /// Payload that arrived, at either end, over the transaction's time; of one direction.
+    /// Payload that arrived at either end, divided by the transaction's time; for one-way
+    /// transfers.
     pub throughput_bps: Option<BitRate>,
-    /// Payload that was sent in datagrams, over the same time; of one direction.
+    /// Payload sent in datagrams, divided by the same time; for one-way transfers.
     pub offered_bps: Option<BitRate>,
-    /// Rounds over the same time, where a round is an exchange or opens a connection.
+    /// Rounds per second of the same time, if a round is an exchange or opens a connection.
     pub transactions_per_s: Option<f64>,
-    /// Times of rounds.
-    pub latency: Option<Summary>,
+    /// The times of rounds.
+    pub latency: Option<HistogramSummary>,
 }
 
 impl TransactionFigures {
-    /// The figures of one transaction.
-    pub fn of(transaction: &TransactionOutcome) -> Self {
+    /// Computes the figures of one transaction.
+    pub fn from_outcome(transaction: &TransactionOutcome) -> Self {
         let elapsed = transaction.totals.elapsed;
         let counts = &transaction.totals.counts;
         let has_moved = counts.sent + counts.received > Bytes(0);
@@ -65,9 +68,9 @@ impl TransactionFigures {
             throughput_bps: transaction
                 .arrived
                 .filter(|_| is_one_way)
-                .and_then(|bytes| bytes.over(elapsed)),
+                .and_then(|bytes| bytes.rate_over(elapsed)),
             offered_bps: (is_one_way && transaction.has_datagrams && counts.sent > Bytes(0))
-                .then(|| counts.sent.over(elapsed))
+                .then(|| counts.sent.rate_over(elapsed))
                 .flatten(),
             transactions_per_s: (transaction.is_exchange && !elapsed.is_zero())
                 .then(|| rounds / elapsed.as_secs_f64()),
@@ -79,111 +82,112 @@ impl TransactionFigures {
     }
 }
 
-/// Several flows beside each other. A rate is in transactions or bits a second, over the flow's own
-/// time.
+/// A comparison of concurrent flows. Rates are in transactions or bits per second of each flow's
+/// own time.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct Spread {
-    /// How many there were, in both directions.
+pub struct FlowSpread {
+    /// The number of flows in both directions.
     pub flows: usize,
-    /// The slowest one's rate.
+    /// The rate of the slowest flow.
     pub slowest_rate: f64,
-    /// The fastest one's rate.
+    /// The rate of the fastest flow.
     pub fastest_rate: f64,
-    /// 1 when all were equally fast, 1/n when one had it all.
+    /// Jain's index: 1 if all flows had the same rate, 1/n if one of n flows got everything.
     pub jain_index: Option<f64>,
-    /// From the first one's beginning to the last one's, in nanoseconds.
+    /// The time between the starts of the first and the last flow, in nanoseconds.
     pub start_spread_ns: u64,
-    /// Of a test in both directions: what arrived at the peer, over the test's time …
+    /// The rate of arrivals at the peer; for bidirectional tests only.
     pub outbound_bps: Option<BitRate>,
-    /// … and what arrived here.
+    /// The rate of local arrivals; for bidirectional tests only.
     pub inbound_bps: Option<BitRate>,
 }
 
-/// Service demand: the CPU time that an end's whole host spent in the test, over the work done.
+/// Service demand: the CPU time of all CPUs of a host during the test, divided by the work done.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[serde(untagged)]
-pub enum Demand {
-    /// Of bulk transfers: microseconds a KB, which is 1024 bytes as netperf has it, of the payload
-    /// that the end itself moved.
+pub enum ServiceDemand {
+    /// For bulk transfers: microseconds per KB of payload that the end moved. A KB is 1024 bytes,
+    /// as in netperf.
     Bytes {
-        /// This end's.
+        /// The local service demand.
         here_us_per_kb: Option<f64>,
-        /// The peer's.
+        /// The service demand of the peer.
         there_us_per_kb: Option<f64>,
     },
-    /// Microseconds a transaction.
+    /// For transactions: microseconds per transaction.
     Transactions {
-        /// This end's.
+        /// The local service demand.
         here_us_per_transaction: Option<f64>,
-        /// The peer's.
+        /// The service demand of the peer.
         there_us_per_transaction: Option<f64>,
     },
 }
 
-/// What became of the datagrams that one end sent to the other.
+/// Counts of one-way datagrams: sent, received and lost.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct Datagrams {
-    /// What the sender's kernel took.
+pub struct DatagramFigures {
+    /// Datagrams that the kernel of the sender accepted.
     pub sent: u64,
-    /// What the receiver got within the test's time.
+    /// Datagrams that the receiver read within the test's time.
     pub received: u64,
-    /// What it got after that; `None` when it cannot tell and `received` has them in it.
+    /// Datagrams that it read later; `None` if `received` includes them and their number is
+    /// unknown.
     pub received_late: Option<u64>,
-    /// What it never got (RFC 7680), and did not get twice.
+    /// Datagrams that never arrived (RFC 7680). Duplicates do not count as arrivals.
     pub lost: u64,
-    /// `lost` over `sent`; `None` when nothing was sent.
+    /// `lost` in percent of `sent`; `None` if nothing was sent.
     pub lost_percent: Option<f64>,
-    /// Of `lost`, what the receiver's own socket dropped, so that the path did not; `None` when it
-    /// cannot tell.
+    /// The part of `lost` that the receiver's socket dropped, so that the path did not lose it;
+    /// `None` if unknown.
     pub dropped_by_receiver: Option<u64>,
 }
 
-impl Figures {
-    /// The figures of one Outcome.
-    pub fn of(outcome: &Outcome) -> Self {
-        let elapsed = outcome.here.elapsed;
+impl TestFigures {
+    /// Computes the figures of one outcome.
+    pub fn from_outcome(outcome: &Outcome) -> Self {
+        let elapsed = outcome.local.elapsed;
         let transactional = outcome.plan.is_transactional();
-        let datagrams = datagrams(outcome);
-        let steps = totals_of_steps(outcome);
-        let rate = |bytes: Bytes| {
+        let datagrams = datagram_figures(outcome);
+        let step_totals = step_totals(outcome);
+        let rate_of = |bytes: Bytes| {
             elapsed
-                .and_then(|elapsed| bytes.over(elapsed))
+                .and_then(|elapsed| bytes.rate_over(elapsed))
                 .filter(|_| !transactional)
         };
         Self {
-            throughput_bps: match outcome.here.spaced {
+            throughput_bps: match outcome.local.spaced {
                 Some(_) => arrival_rate(outcome),
-                None => received(outcome).and_then(rate),
+                None => received_bytes(outcome).and_then(rate_of),
             },
-            offered_bps: match &outcome.here.spaced {
-                Some(spaced) => outcome.here.counts.sent.over(spaced.elapsed),
-                None => datagrams.and_then(|_| rate(offered(outcome)?)),
+            offered_bps: match &outcome.local.spaced {
+                Some(spaced) => outcome.local.counts.sent.rate_over(spaced.elapsed),
+                None => datagrams.and_then(|_| rate_of(offered_bytes(outcome)?)),
             },
             transactions_per_s: elapsed
                 .filter(|elapsed| transactional && !elapsed.is_zero())
-                .map(|elapsed| outcome.here.counts.transactions as f64 / elapsed.as_secs_f64()),
-            moved_bps: steps.map(|steps| BitRate(steps.bits_per_second())),
-            operations_per_s: steps.map(|steps| steps.operations_per_second()),
+                .map(|elapsed| outcome.local.counts.transactions as f64 / elapsed.as_secs_f64()),
+            moved_bps: step_totals.map(|steps| BitRate(steps.bits_per_second())),
+            operations_per_s: step_totals.map(|steps| steps.operations_per_second()),
             latency: outcome
-                .here
+                .local
                 .latency
                 .as_ref()
                 .and_then(stats::Histogram::summary),
-            service_demand: demand(outcome),
-            retransmits: retransmits(outcome),
+            service_demand: service_demand(outcome),
+            retransmits: total_retransmits(outcome),
             datagrams,
-            spread: spread(outcome),
-            levels: levels_of(outcome),
+            spread: flow_spread(outcome),
+            levels: rate_levels(outcome),
         }
     }
 
-    /// The one figure by which runs of a test are compared: transactions a second, or bits a second.
+    /// Returns the figure that compares runs of a test: transactions per second or bits per second.
     pub fn rate(&self) -> Option<f64> {
         let bits = self.throughput_bps.or(self.moved_bps);
         self.transactions_per_s.or(bits.map(|rate| rate.0))
     }
 
-    /// The unit of [`Figures::rate`].
+    /// Returns the unit of [`TestFigures::rate`].
     pub fn rate_unit(&self) -> &'static str {
         match self.transactions_per_s {
             Some(_) => "tran/s",
@@ -192,22 +196,22 @@ impl Figures {
     }
 }
 
-impl Demand {
-    /// This end's and the peer's, in the unit of [`Demand::unit`].
-    pub fn both(self) -> (Option<f64>, Option<f64>) {
+impl ServiceDemand {
+    /// Returns the local value and that of the peer, in [`ServiceDemand::unit`].
+    pub fn local_and_remote(self) -> (Option<f64>, Option<f64>) {
         match self {
             Self::Bytes {
-                here_us_per_kb: here,
-                there_us_per_kb: there,
+                here_us_per_kb: local,
+                there_us_per_kb: remote,
             }
             | Self::Transactions {
-                here_us_per_transaction: here,
-                there_us_per_transaction: there,
-            } => (here, there),
+                here_us_per_transaction: local,
+                there_us_per_transaction: remote,
+            } => (local, remote),
         }
     }
 
-    /// As people write it.
+    /// Returns the unit for display.
     pub fn unit(self) -> &'static str {
         match self {
             Self::Bytes { .. } => "µs/KB",
@@ -216,48 +220,49 @@ impl Demand {
     }
 }
 
-/// What groups of transactions moved, over the time in which any of them ran.
-fn totals_of_steps(outcome: &Outcome) -> Option<CombinedTotals> {
+/// Returns the totals of all groups of transactions, for the time in which any of them ran.
+fn step_totals(outcome: &Outcome) -> Option<CombinedTotals> {
     let totals = outcome.active.as_ref()?.combined();
     (!totals.elapsed.is_zero()).then_some(totals)
 }
 
-/// The end that sends a one-way transfer.
+/// Returns the sending end of a one-way transfer.
 fn sender(outcome: &Outcome) -> Option<&Side> {
     if outcome.plan.sends() {
-        Some(&outcome.here)
+        Some(&outcome.local)
     } else {
-        outcome.there.as_ref()
+        outcome.remote.as_ref()
     }
 }
 
-/// The end that it arrives at.
+/// Returns the receiving end of a one-way transfer.
 fn receiver(outcome: &Outcome) -> Option<&Side> {
     if outcome.plan.receives() {
-        Some(&outcome.here)
+        Some(&outcome.local)
     } else {
-        outcome.there.as_ref()
+        outcome.remote.as_ref()
     }
 }
 
-fn received(outcome: &Outcome) -> Option<Bytes> {
+fn received_bytes(outcome: &Outcome) -> Option<Bytes> {
     if outcome.plan.is_bidirectional() {
-        let there = outcome.there.as_ref()?;
-        return Some(outcome.here.counts.received + there.counts.received);
+        let remote = outcome.remote.as_ref()?;
+        return Some(outcome.local.counts.received + remote.counts.received);
     }
     receiver(outcome).map(|side| side.counts.received)
 }
 
-/// The rate of spaced datagrams at their receiver: those after the first one, over the time from the first to the last.
+/// Returns the rate of spaced datagrams at the receiver: the datagrams after the first one, divided
+/// by the time from the first to the last arrival.
 fn arrival_rate(outcome: &Outcome) -> Option<BitRate> {
-    let there = outcome.there.as_ref()?;
-    let arrivals = there.counts.receive_calls as f64;
-    let later = (arrivals - 1.0) / arrivals;
-    let rate = there.counts.received.over(there.elapsed?)?.0 * later;
+    let remote = outcome.remote.as_ref()?;
+    let arrivals = remote.counts.receive_calls as f64;
+    let share_after_first = (arrivals - 1.0) / arrivals;
+    let rate = remote.counts.received.rate_over(remote.elapsed?)?.0 * share_after_first;
     (rate.is_finite() && rate > 0.0).then_some(BitRate(rate))
 }
 
-fn offered(outcome: &Outcome) -> Option<Bytes> {
+fn offered_bytes(outcome: &Outcome) -> Option<Bytes> {
     let sent = sender(outcome)?.counts.sent;
     if outcome.plan.is_bidirectional() {
         return Some(sent + receiver(outcome)?.counts.sent);
@@ -265,9 +270,9 @@ fn offered(outcome: &Outcome) -> Option<Bytes> {
     Some(sent)
 }
 
-fn spread(outcome: &Outcome) -> Option<Spread> {
+fn flow_spread(outcome: &Outcome) -> Option<FlowSpread> {
     let transactional = outcome.plan.is_transactional();
-    let rate = |flow: &FlowShare| {
+    let rate = |flow: &FlowOutcome| {
         if transactional {
             flow.transactions_per_second()
         } else {
@@ -275,24 +280,24 @@ fn spread(outcome: &Outcome) -> Option<Spread> {
         }
     };
     let rates: Vec<f64> = outcome.flows.iter().map(rate).collect::<Option<_>>()?;
-    let one_way = |counts: Option<&Counts>| {
+    let arrival_rate_of = |counts: Option<&Counts>| {
         let bytes = counts.filter(|_| outcome.plan.is_bidirectional())?.received;
-        bytes.over(outcome.here.elapsed?)
+        bytes.rate_over(outcome.local.elapsed?)
     };
-    Some(Spread {
+    Some(FlowSpread {
         flows: rates.len(),
         slowest_rate: rates.iter().copied().reduce(f64::min)?,
         fastest_rate: rates.iter().copied().reduce(f64::max)?,
         jain_index: jain_index(&rates),
         start_spread_ns: u64::try_from(outcome.start_spread()?.as_nanos()).unwrap_or(u64::MAX),
-        outbound_bps: one_way(outcome.there.as_ref().map(|there| &there.counts)),
-        inbound_bps: one_way(Some(&outcome.here.counts)),
+        outbound_bps: arrival_rate_of(outcome.remote.as_ref().map(|remote| &remote.counts)),
+        inbound_bps: arrival_rate_of(Some(&outcome.local.counts)),
     })
 }
 
-fn levels_of(outcome: &Outcome) -> Option<Levels> {
+fn rate_levels(outcome: &Outcome) -> Option<RateLevels> {
     let transactional = outcome.plan.is_transactional();
-    let moment = |sample: &Sample| {
+    let point = |sample: &Sample| {
         let amount = if transactional {
             sample.operations as f64
         } else {
@@ -301,35 +306,40 @@ fn levels_of(outcome: &Outcome) -> Option<Levels> {
         (sample.at.as_secs_f64(), amount)
     };
     let samples = outcome.series.iter().flat_map(|series| &series.samples);
-    let moments: Vec<_> = samples.map(moment).collect();
-    stats::levels(&moments)
+    let points: Vec<_> = samples.map(point).collect();
+    stats::find_levels(&points)
 }
 
-fn datagrams(outcome: &Outcome) -> Option<Datagrams> {
+fn datagram_figures(outcome: &Outcome) -> Option<DatagramFigures> {
     let transport = outcome.plan.flow()?.transport;
     if !transport.has_datagrams() || outcome.plan.is_transactional() {
         return None;
     }
-    let (mut sent, got) = (sender(outcome)?.counts, receiver(outcome)?);
-    let mut counts = got.counts;
+    let (mut sent, receiving_side) = (sender(outcome)?.counts, receiver(outcome)?);
+    let mut counts = receiving_side.counts;
     if outcome.plan.is_bidirectional() {
-        // Each end has sent and received.
+        // Both ends send and receive.
         sent += counts;
         counts = sent;
     }
-    // A stock peer counts late ones among the others, and does not report how many they are; a linerate
-    // reports them with the facts of its host.
-    let received_late = got.host.as_ref().map(|_| counts.receive_calls_late);
-    let twice = |side: &Side| side.datagrams.map_or(0, |datagrams| datagrams.duplicated);
-    let back = sender(outcome).filter(|_| outcome.plan.is_bidirectional());
+    // A stock peer includes late datagrams in its count. A linerate peer counts them separately; it
+    // is recognized by the facts of its host.
+    let received_late = receiving_side
+        .host
+        .as_ref()
+        .map(|_| counts.receive_calls_late);
+    let duplicates = |side: &Side| side.datagrams.map_or(0, |datagrams| datagrams.duplicated);
+    let reverse_sender = sender(outcome).filter(|_| outcome.plan.is_bidirectional());
     let arrived = (counts.receive_calls).saturating_add(counts.receive_calls_late);
-    let arrived = arrived.saturating_sub(twice(got) + back.map_or(0, twice));
+    let arrived =
+        arrived.saturating_sub(duplicates(receiving_side) + reverse_sender.map_or(0, duplicates));
     let lost = sent.send_calls.saturating_sub(arrived);
-    let dropped = match back.map(|side| side.socket.dropped) {
-        Some(back) => (got.socket.dropped.zip(back)).map(|(got, back)| got.saturating_add(back)),
-        None => got.socket.dropped,
+    let dropped = match reverse_sender.map(|side| side.socket.dropped) {
+        Some(reverse_dropped) => (receiving_side.socket.dropped.zip(reverse_dropped))
+            .map(|(dropped, reverse)| dropped.saturating_add(reverse)),
+        None => receiving_side.socket.dropped,
     };
-    Some(Datagrams {
+    Some(DatagramFigures {
         sent: sent.send_calls,
         received: counts.receive_calls,
         received_late,
@@ -339,54 +349,55 @@ fn datagrams(outcome: &Outcome) -> Option<Datagrams> {
     })
 }
 
-fn retransmits(outcome: &Outcome) -> Option<u64> {
-    let (plan, both) = (&outcome.plan, outcome.plan.is_bidirectional());
-    let told = |side: &Side| side.socket.retransmits.map(u64::from);
-    let here = (plan.sends() || both)
-        .then(|| told(&outcome.here))
+fn total_retransmits(outcome: &Outcome) -> Option<u64> {
+    let (plan, is_bidirectional) = (&outcome.plan, outcome.plan.is_bidirectional());
+    let reported = |side: &Side| side.socket.retransmits.map(u64::from);
+    let local = (plan.sends() || is_bidirectional)
+        .then(|| reported(&outcome.local))
         .flatten();
-    let there = outcome
-        .there
+    let remote = outcome
+        .remote
         .as_ref()
-        .filter(|_| plan.receives() || both)
-        .and_then(told);
-    here.into_iter()
-        .chain(there)
-        .reduce(|here, there| here + there)
+        .filter(|_| plan.receives() || is_bidirectional)
+        .and_then(reported);
+    local
+        .into_iter()
+        .chain(remote)
+        .reduce(|local, remote| local + remote)
 }
 
-fn demand(outcome: &Outcome) -> Demand {
-    let (here, there) = (&outcome.here, outcome.there.as_ref());
+fn service_demand(outcome: &Outcome) -> ServiceDemand {
+    let (local, remote) = (&outcome.local, outcome.remote.as_ref());
     if outcome.plan.is_transactional() {
-        let transactions = here.counts.transactions as f64;
-        return Demand::Transactions {
-            here_us_per_transaction: cpu_time_us(here, here.elapsed)
-                .and_then(|time| over(time, transactions)),
-            there_us_per_transaction: there
-                .and_then(|there| cpu_time_us(there, here.elapsed))
-                .and_then(|time| over(time, transactions)),
+        let transactions = local.counts.transactions as f64;
+        return ServiceDemand::Transactions {
+            here_us_per_transaction: cpu_time_us(local, local.elapsed)
+                .and_then(|time| ratio(time, transactions)),
+            there_us_per_transaction: remote
+                .and_then(|remote| cpu_time_us(remote, local.elapsed))
+                .and_then(|time| ratio(time, transactions)),
         };
     }
     let kilobytes = |side: &Side| {
         let counts = side.counts;
         (counts.sent + counts.received + counts.received_late).0 as f64 / 1024.0
     };
-    Demand::Bytes {
-        here_us_per_kb: cpu_time_us(here, here.elapsed)
-            .and_then(|time| over(time, kilobytes(here))),
-        there_us_per_kb: there
-            .and_then(|there| over(cpu_time_us(there, here.elapsed)?, kilobytes(there))),
+    ServiceDemand::Bytes {
+        here_us_per_kb: cpu_time_us(local, local.elapsed)
+            .and_then(|time| ratio(time, kilobytes(local))),
+        there_us_per_kb: remote
+            .and_then(|remote| ratio(cpu_time_us(remote, local.elapsed)?, kilobytes(remote))),
     }
 }
 
-/// The CPU time of all of an end's CPUs, in microseconds. The share is of the end's own time, and
-/// that of the other one where it did not tell its own.
-fn cpu_time_us(side: &Side, otherwise: Option<Duration>) -> Option<f64> {
+/// Returns the CPU time of all CPUs of an end, in microseconds. The busy share applies to the
+/// elapsed time of this end, or to `fallback` if the end did not report one.
+fn cpu_time_us(side: &Side, fallback: Option<Duration>) -> Option<f64> {
     let cpu = side.cpu.as_ref()?;
-    let elapsed = side.elapsed.or(otherwise)?;
+    let elapsed = side.elapsed.or(fallback)?;
     Some(cpu.busy_percent / 100.0 * f64::from(cpu.cpus) * elapsed.as_secs_f64() * 1e6)
 }
 
-fn over(amount: f64, per: f64) -> Option<f64> {
-    Some(amount / per).filter(|quotient| quotient.is_finite())
+fn ratio(amount: f64, divisor: f64) -> Option<f64> {
+    Some(amount / divisor).filter(|quotient| quotient.is_finite())
 }

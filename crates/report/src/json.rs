@@ -1,56 +1,58 @@
 //! The report as one JSON document, the same for every dialect.
 //!
-//! A key names its figure's unit, but for counts of calls, datagrams and transactions. A figure that was not measured, or
-//! not reported, is `null`. Members may be added under the same [`SCHEMA`]; one that goes or changes its meaning takes
-//! another. `docs/schema/linerate-2.json` describes each.
+//! A key contains the unit of its figure, except for counts of calls, datagrams and transactions. A
+//! figure that was not measured or not reported is `null`. New members keep the same [`SCHEMA`]; a
+//! removed member or a changed meaning requires a new one. `docs/schema/linerate-2.json` describes
+//! each member.
 //!
-//! A run and a side are taken apart without `..`, so that a member that is added to the model is shown, or is left out on
-//! purpose.
+//! Runs and sides are destructured without `..`. The compiler then reports each new field of the
+//! model that is neither written nor explicitly omitted.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use humantime::format_rfc3339_millis;
 use model::{
-    BuffersUsed, ClockFacts, CombinedTotals, Counts, CpuUse, DatagramCounts, DepartureClock, Ended,
-    FlowShare, GroupOutcome, HostFacts, Interface, Interfaces, LogEntry, Outcome, Paced,
-    PacketRecord, PeerOutcome, Plan, Refused, Series, Side, SocketFacts, Spaced, StepOutcome,
-    Times, Totals, TransactionOutcome, Warning,
+    BufferSizes, ClockFacts, CombinedTotals, Counts, CpuUse, DatagramCounts, DepartureClock,
+    EndCause, ExecutionTimes, FlowOutcome, GroupOutcome, HostFacts, Interface, Interfaces,
+    LogEntry, Outcome, PacingResult, PacketRecord, PeerOutcome, Plan, RefusedSetting, Series, Side,
+    SocketFacts, SpacingResult, StepOutcome, Totals, TransactionOutcome, Warning,
 };
 use serde::Serialize;
-use stats::confidence::Level;
-use stats::{ClockFit, Histogram, PacketFigures, Summary};
+use stats::confidence::ConfidenceLevel;
+use stats::{ClockFit, Histogram, HistogramSummary, PacketFigures};
 use units::BitRate;
 
-use crate::{Figures, Report, Tested, TransactionFigures};
+use crate::{Report, TestFigures, TestReport, TransactionFigures};
 
-/// The member `schema` of every document.
+/// The value of the member `schema` of each document.
 pub const SCHEMA: &str = "linerate/2";
 
-/// The document, indented, with its last newline.
+/// Returns the indented document, with a final newline.
 pub fn json(report: &Report) -> String {
-    // A tree of plain values with text keys always has a text.
-    let document = serde_json::to_string_pretty(&Document::of(report)).unwrap_or_default();
+    // Serialization of plain values with string keys cannot fail.
+    let document = serde_json::to_string_pretty(&Document::new(report)).unwrap_or_default();
     codec::escaped_json(&document) + "\n"
 }
 
 #[derive(Serialize)]
 struct Document<'a> {
     schema: &'static str,
-    /// The version of this program.
+    /// The version of linerate.
     linerate: &'static str,
-    /// What was typed.
+    /// The command line.
     command_line: &'a str,
-    /// RFC 3339, UTC.
+    /// The start, in RFC 3339 format, UTC.
     started: Option<String>,
     peer: PeerDocument<'a>,
     hosts: Hosts<'a>,
     tests: Vec<TestDocument<'a>>,
-    /// Somebody ended the run before its time.
+    /// Whether the user ended the run early.
     interrupted: bool,
-    /// Tests that did not take place for that, or because they would have failed as one before them did.
+    /// Tests that did not run: the run was interrupted, or an earlier test failed for a reason that
+    /// affects them too.
     not_run: &'a [String],
-    /// Why the run failed, or else the first test that did; `null` when none failed.
+    /// The error of the run, or else that of the first failed test; `null` if none failed.
     error: Option<&'a str>,
 }
 
@@ -58,11 +60,11 @@ struct Document<'a> {
 struct PeerDocument<'a> {
     host: &'a str,
     control_port: Option<u32>,
-    /// It was a server in this process.
+    /// Whether it is a server in this process.
     embedded: bool,
-    /// `linerate`, `netserver` or `uperf`; `null` when no test was answered.
+    /// The program, for example `linerate`, `netserver` or `uperf`; `null` if no test was answered.
     kind: Option<&'static str>,
-    /// With its version, of a linerate.
+    /// The program and its version, if it is linerate.
     program: Option<&'a str>,
 }
 
@@ -78,39 +80,39 @@ struct TestDocument<'a> {
     plan: &'a Plan,
     /// The index of the run with the median rate.
     median_run: Option<usize>,
-    /// Of that run.
-    figures: Option<Figures>,
-    /// What one-way datagrams were paced to.
+    /// The figures of that run.
+    figures: Option<TestFigures>,
+    /// The rate limit of one-way datagrams.
     pace: Option<PaceDocument<'a>>,
-    /// The lowest and the highest rate (transactions or bits a second) of several runs.
+    /// The lowest and the highest rate of several runs, in transactions or bits per second.
     rate_range: Option<[f64; 2]>,
-    /// How well the mean of several runs is known.
+    /// The confidence interval of the mean of several runs.
     confidence: Option<ConfidenceDocument>,
-    /// Each doubt of any run once, and those of all of them together.
+    /// Each distinct warning of the runs, and the warnings about all runs together.
     warnings: Vec<WarningDocument>,
     runs: Vec<RunDocument<'a>>,
-    /// Why there is not more of it.
+    /// The reason why further runs are missing.
     error: Option<&'a str>,
 }
 
 #[derive(Serialize)]
 struct PaceDocument<'a> {
-    /// Payload of all flows in one direction.
+    /// The payload rate of all flows of one direction together.
     rate_bps: BitRate,
-    /// The stream test whose rate it is; `null` where the user asked for it.
+    /// The stream test whose rate it is; `null` if the user set the limit.
     of: Option<&'a str>,
 }
 
-/// Half a width is what stands behind a ±, in percent of the mean; `null` with a mean of 0.
+/// Half widths are in percent of the mean, as after a ±; `null` if the mean is 0.
 #[derive(Serialize)]
 struct ConfidenceDocument {
-    level_percent: Level,
-    /// The interval's full width, if one was asked for …
+    level_percent: ConfidenceLevel,
+    /// The requested full width of the interval, if any.
     target_width_percent: Option<f64>,
-    /// … and whether the rate's is as narrow.
+    /// Whether the interval of the rate is that narrow; `null` without a request.
     reached: Option<bool>,
     iterations: u32,
-    /// Transactions or bits a second.
+    /// Transactions or bits per second.
     mean_rate: Option<f64>,
     rate_half_width_percent: Option<f64>,
     here_cpu_half_width_percent: Option<f64>,
@@ -120,17 +122,17 @@ struct ConfidenceDocument {
 #[derive(Serialize)]
 struct RunDocument<'a> {
     started: Option<String>,
-    ended: &'a Ended,
-    /// Somebody here ended it before its time.
+    ended: &'a EndCause,
+    /// Whether the local user ended the run early.
     interrupted: bool,
-    figures: Figures,
+    figures: TestFigures,
     here: SideDocument<'a>,
     there: Option<SideDocument<'a>>,
-    /// Each of several, in both directions.
-    flows: &'a [FlowShare],
+    /// The flows of both directions, if there are several.
+    flows: &'a [FlowOutcome],
     peers: Vec<PeerOutcomeDocument<'a>>,
     groups: Vec<GroupDocument<'a>>,
-    /// Of transactions, over the time in which any of them ran.
+    /// The totals of transactions, for the time in which any of them ran.
     active: Option<TotalsDocument<'a>>,
     series: &'a [Series],
     packets: &'a [PacketRecord],
@@ -151,26 +153,26 @@ struct SideDocument<'a> {
     elapsed_ns: Option<u64>,
     thread_cpu_ns: Option<u64>,
     socket: &'a SocketFacts,
-    /// Settings that the system refused.
-    refused: &'a [Refused],
-    buffers: &'a BuffersUsed,
+    /// The settings that the system refused.
+    refused: &'a [RefusedSetting],
+    buffers: &'a BufferSizes,
     cpu: Option<&'a CpuUse>,
     interface: Option<&'a Interface>,
-    /// What each interface of the host carried.
+    /// The traffic of each interface of the host.
     interfaces: Option<&'a Interfaces>,
     clock: Option<&'a ClockFacts>,
-    latency: Option<Summary>,
-    send_times: Option<Summary>,
-    receive_times: Option<Summary>,
-    /// The rate that was reached and how evenly, of a test at a pace.
-    paced: Option<&'a Paced>,
-    send_gaps: Option<Summary>,
+    latency: Option<HistogramSummary>,
+    send_times: Option<HistogramSummary>,
+    receive_times: Option<HistogramSummary>,
+    /// The achieved rate and its evenness, if the test was paced.
+    paced: Option<&'a PacingResult>,
+    send_gaps: Option<HistogramSummary>,
     #[serde(skip_serializing_if = "Option::is_none")]
     spaced: Option<SpacedDocument>,
     #[serde(skip_serializing_if = "Option::is_none")]
     datagrams: Option<&'a DatagramCounts>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    smoothed_rtt: Option<Summary>,
+    smoothed_rtt: Option<HistogramSummary>,
 }
 
 #[derive(Serialize)]
@@ -182,20 +184,20 @@ struct SpacedDocument {
     first_to_last_ns: u64,
     elapsed_ns: u64,
     clock: DepartureClock,
-    gaps: Option<Summary>,
-    lateness: Option<Summary>,
+    gaps: Option<HistogramSummary>,
+    lateness: Option<HistogramSummary>,
 }
 
 #[derive(Serialize)]
 struct PeerOutcomeDocument<'a> {
     host: &'a str,
-    /// The group's place in `groups`, where it took part in one alone.
+    /// The index in `groups`, if the peer took part in only one group.
     group: Option<usize>,
     address: Option<&'a str>,
     is_local: bool,
     program: Option<&'static str>,
     form: Option<&'a str>,
-    /// `null` if it was lost.
+    /// `null` if the peer was lost.
     totals: Option<CombinedDocument>,
     side: Option<SideDocument<'a>>,
     host_facts: Option<&'a HostFacts>,
@@ -206,7 +208,7 @@ struct PeerOutcomeDocument<'a> {
 struct TotalsDocument<'a> {
     counts: &'a Counts,
     elapsed_ns: u64,
-    /// Both directions.
+    /// The rate of both directions together.
     moved_bps: Option<f64>,
     operations_per_s: Option<f64>,
 }
@@ -243,15 +245,15 @@ struct TransactionDocument<'a> {
     has_datagrams: bool,
     arrived_bytes: Option<u64>,
     figures: TransactionFigures,
-    times: Option<&'a Times>,
+    times: Option<&'a ExecutionTimes>,
     steps: Vec<StepDocument<'a>>,
 }
 
 #[derive(Serialize)]
 struct StepDocument<'a> {
     name: &'a str,
-    times: Option<&'a Times>,
-    /// By their names; `null` is one that the machine does not have or allow.
+    times: Option<&'a ExecutionTimes>,
+    /// The counters by name; `null` if the machine lacks or forbids a counter.
     counters: BTreeMap<&'a str, Option<u64>>,
 }
 
@@ -263,7 +265,7 @@ struct WarningDocument {
 }
 
 impl<'a> Document<'a> {
-    fn of(report: &'a Report) -> Self {
+    fn new(report: &'a Report) -> Self {
         Self {
             schema: SCHEMA,
             linerate: report.version,
@@ -274,13 +276,14 @@ impl<'a> Document<'a> {
                 control_port: report.peer.port,
                 embedded: report.peer.embedded,
                 kind: report.peer.kind,
-                program: report.first_of(|run| run.there.as_ref(), |side| side.program.as_deref()),
+                program: report
+                    .find_in_sides(|run| run.remote.as_ref(), |side| side.program.as_deref()),
             },
             hosts: Hosts {
-                here: report.first_of(|run| Some(&run.here), |side| side.host.as_ref()),
-                there: report.first_of(|run| run.there.as_ref(), |side| side.host.as_ref()),
+                here: report.find_in_sides(|run| Some(&run.local), |side| side.host.as_ref()),
+                there: report.find_in_sides(|run| run.remote.as_ref(), |side| side.host.as_ref()),
             },
-            tests: report.tests.iter().map(TestDocument::of).collect(),
+            tests: report.tests.iter().map(TestDocument::new).collect(),
             interrupted: report.interrupted,
             not_run: &report.not_run,
             error: report.error(),
@@ -289,15 +292,15 @@ impl<'a> Document<'a> {
 }
 
 impl<'a> TestDocument<'a> {
-    fn of(test: &'a Tested) -> Self {
-        let median_run = test.median();
+    fn new(test: &'a TestReport) -> Self {
+        let median_run = test.median_run_index();
         let mut warnings: Vec<&Warning> = Vec::new();
-        let doubts = test.doubts();
+        let warnings_about_runs = test.warnings_about_runs();
         for warning in test
             .runs
             .iter()
             .flat_map(|run| &run.warnings)
-            .chain(&doubts)
+            .chain(&warnings_about_runs)
         {
             if !warnings.contains(&warning) {
                 warnings.push(warning);
@@ -307,28 +310,28 @@ impl<'a> TestDocument<'a> {
             name: &test.plan.name,
             plan: &test.plan,
             median_run,
-            figures: median_run.map(|run| Figures::of(&test.runs[run])),
+            figures: median_run.map(|run| TestFigures::from_outcome(&test.runs[run])),
             pace: test.pace.as_ref().map(|pace| PaceDocument {
                 rate_bps: pace.rate,
-                of: pace.of.as_deref(),
+                of: pace.reference_test.as_deref(),
             }),
-            rate_range: test.spread().map(|(low, high)| [low, high]),
-            confidence: ConfidenceDocument::of(test),
-            warnings: warnings.into_iter().map(WarningDocument::of).collect(),
-            runs: test.runs.iter().map(RunDocument::of).collect(),
+            rate_range: test.rate_range().map(|(low, high)| [low, high]),
+            confidence: ConfidenceDocument::new(test),
+            warnings: warnings.into_iter().map(WarningDocument::new).collect(),
+            runs: test.runs.iter().map(RunDocument::new).collect(),
             error: test.error.as_deref(),
         }
     }
 }
 
 impl<'a> RunDocument<'a> {
-    fn of(run: &'a Outcome) -> Self {
+    fn new(run: &'a Outcome) -> Self {
         let Outcome {
-            // That of the test is shown.
+            // The document contains the plan of the test.
             plan: _,
             started,
-            here,
-            there,
+            local,
+            remote,
             flows,
             peers,
             groups,
@@ -344,27 +347,27 @@ impl<'a> RunDocument<'a> {
         Self {
             started: rfc3339(*started),
             ended,
-            interrupted: *ended == Ended::Cancelled,
-            figures: Figures::of(run),
-            here: SideDocument::of(here),
-            there: there.as_ref().map(SideDocument::of),
+            interrupted: *ended == EndCause::Cancelled,
+            figures: TestFigures::from_outcome(run),
+            here: SideDocument::new(local),
+            there: remote.as_ref().map(SideDocument::new),
             flows,
-            peers: peers.iter().map(PeerOutcomeDocument::of).collect(),
-            groups: groups.iter().map(GroupDocument::of).collect(),
-            active: active.as_ref().map(TotalsDocument::of),
+            peers: peers.iter().map(PeerOutcomeDocument::new).collect(),
+            groups: groups.iter().map(GroupDocument::new).collect(),
+            active: active.as_ref().map(TotalsDocument::new),
             series,
             packets,
             clock_fit: clock_fit.as_ref(),
             packet_figures: run.packet_figures(),
             log,
             failures: *failures,
-            warnings: warnings.iter().map(WarningDocument::of).collect(),
+            warnings: warnings.iter().map(WarningDocument::new).collect(),
         }
     }
 }
 
 impl<'a> PeerOutcomeDocument<'a> {
-    fn of(peer: &'a PeerOutcome) -> Self {
+    fn new(peer: &'a PeerOutcome) -> Self {
         Self {
             host: &peer.host,
             group: peer.group,
@@ -372,8 +375,8 @@ impl<'a> PeerOutcomeDocument<'a> {
             is_local: peer.is_local,
             program: peer.program,
             form: peer.form.as_deref(),
-            totals: peer.totals.as_ref().map(CombinedDocument::of),
-            side: peer.side.as_ref().map(SideDocument::of),
+            totals: peer.totals.as_ref().map(CombinedDocument::new),
+            side: peer.side.as_ref().map(SideDocument::new),
             host_facts: peer.side.as_ref().and_then(|side| side.host.as_ref()),
             message: peer.message.as_deref(),
         }
@@ -381,51 +384,51 @@ impl<'a> PeerOutcomeDocument<'a> {
 }
 
 impl<'a> TotalsDocument<'a> {
-    fn of(totals: &'a Totals) -> Self {
-        let (combined, in_time) = (totals.combined(), !totals.elapsed.is_zero());
+    fn new(totals: &'a Totals) -> Self {
+        let (combined, has_elapsed) = (totals.combined(), !totals.elapsed.is_zero());
         Self {
             counts: &totals.counts,
             elapsed_ns: nanoseconds(totals.elapsed),
-            moved_bps: in_time.then(|| combined.bits_per_second()),
-            operations_per_s: in_time.then(|| combined.operations_per_second()),
+            moved_bps: has_elapsed.then(|| combined.bits_per_second()),
+            operations_per_s: has_elapsed.then(|| combined.operations_per_second()),
         }
     }
 }
 
 impl CombinedDocument {
-    fn of(totals: &CombinedTotals) -> Self {
-        let in_time = !totals.elapsed.is_zero();
+    fn new(totals: &CombinedTotals) -> Self {
+        let has_elapsed = !totals.elapsed.is_zero();
         Self {
             bytes: totals.bytes.0,
             operations: totals.operations,
             failed_operations: totals.failed_operations,
             elapsed_ns: nanoseconds(totals.elapsed),
-            moved_bps: in_time.then(|| totals.bits_per_second()),
-            operations_per_s: in_time.then(|| totals.operations_per_second()),
+            moved_bps: has_elapsed.then(|| totals.bits_per_second()),
+            operations_per_s: has_elapsed.then(|| totals.operations_per_second()),
         }
     }
 }
 
 impl<'a> GroupDocument<'a> {
-    fn of(group: &'a GroupOutcome) -> Self {
+    fn new(group: &'a GroupOutcome) -> Self {
         Self {
             name: &group.name,
-            totals: TotalsDocument::of(&group.totals),
-            active: TotalsDocument::of(&group.active),
-            workers: group.workers.iter().map(TotalsDocument::of).collect(),
+            totals: TotalsDocument::new(&group.totals),
+            active: TotalsDocument::new(&group.active),
+            workers: group.workers.iter().map(TotalsDocument::new).collect(),
             transactions: (group.transactions.iter())
-                .map(TransactionDocument::of)
+                .map(TransactionDocument::new)
                 .collect(),
         }
     }
 }
 
 impl<'a> TransactionDocument<'a> {
-    fn of(transaction: &'a TransactionOutcome) -> Self {
+    fn new(transaction: &'a TransactionOutcome) -> Self {
         Self {
             name: &transaction.name,
-            totals: TotalsDocument::of(&transaction.totals),
-            begun_ns: nanoseconds(transaction.begun),
+            totals: TotalsDocument::new(&transaction.totals),
+            begun_ns: nanoseconds(transaction.started_after),
             workers: transaction.workers,
             start_spread_ns: nanoseconds(transaction.start_spread),
             rounds: transaction.rounds,
@@ -433,15 +436,15 @@ impl<'a> TransactionDocument<'a> {
             is_timed: transaction.is_timed,
             has_datagrams: transaction.has_datagrams,
             arrived_bytes: transaction.arrived.map(|bytes| bytes.0),
-            figures: TransactionFigures::of(transaction),
+            figures: TransactionFigures::from_outcome(transaction),
             times: transaction.times.as_ref(),
-            steps: transaction.steps.iter().map(StepDocument::of).collect(),
+            steps: transaction.steps.iter().map(StepDocument::new).collect(),
         }
     }
 }
 
 impl<'a> StepDocument<'a> {
-    fn of(step: &'a StepOutcome) -> Self {
+    fn new(step: &'a StepOutcome) -> Self {
         let counters = step.counters.iter();
         Self {
             name: &step.name,
@@ -452,7 +455,7 @@ impl<'a> StepDocument<'a> {
 }
 
 impl<'a> SideDocument<'a> {
-    fn of(side: &'a Side) -> Self {
+    fn new(side: &'a Side) -> Self {
         let Side {
             counts,
             elapsed,
@@ -469,7 +472,7 @@ impl<'a> SideDocument<'a> {
             smoothed_rtt,
             thread_cpu,
             cpu,
-            // Shown once in the document, or beside a peer's side.
+            // Written once per document, or next to the side of each peer.
             host: _,
             interface,
             interfaces,
@@ -494,7 +497,7 @@ impl<'a> SideDocument<'a> {
             receive_times: summary(receive_times),
             paced: paced.as_ref(),
             send_gaps: summary(send_gaps),
-            spaced: spaced.as_ref().map(SpacedDocument::of),
+            spaced: spaced.as_ref().map(SpacedDocument::new),
             datagrams: datagrams.as_ref(),
             smoothed_rtt: summary(smoothed_rtt),
         }
@@ -502,7 +505,7 @@ impl<'a> SideDocument<'a> {
 }
 
 impl SpacedDocument {
-    fn of(spaced: &Spaced) -> Self {
+    fn new(spaced: &SpacingResult) -> Self {
         Self {
             sent: spaced.sent,
             refused: spaced.refused,
@@ -518,7 +521,7 @@ impl SpacedDocument {
 }
 
 impl WarningDocument {
-    fn of(warning: &Warning) -> Self {
+    fn new(warning: &Warning) -> Self {
         Self {
             text: warning.to_string(),
             warning: warning.clone(),
@@ -527,7 +530,7 @@ impl WarningDocument {
 }
 
 impl ConfidenceDocument {
-    fn of(test: &Tested) -> Option<Self> {
+    fn new(test: &TestReport) -> Option<Self> {
         let found = test.confidence()?;
         let half = |width: Option<f64>| width.map(|width| width / 2.0);
         Some(Self {
@@ -547,7 +550,8 @@ fn nanoseconds(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// To the millisecond, in UTC; `None` of a time before 1970 or after 9999, which RFC 3339 cannot write.
+/// Formats a time in UTC, to the millisecond. Returns `None` before 1970 and after 9999, which RFC
+/// 3339 cannot express.
 fn rfc3339(time: SystemTime) -> Option<String> {
     let since_1970 = time.duration_since(UNIX_EPOCH).ok()?;
     (since_1970 < YEAR_10000).then(|| format_rfc3339_millis(time).to_string())

@@ -1,5 +1,5 @@
-//! Outcomes → the text of `linerate run`, and the JSON document and the HTML page of every dialect. Pure functions:
-//! nothing here is read from or written to anything.
+//! Reports about test outcomes: the text of `linerate run`, and the JSON document and HTML page of
+//! all dialects. All functions are pure; they perform no I/O.
 
 #![forbid(unsafe_code)]
 
@@ -17,71 +17,71 @@ use std::time::{Duration, SystemTime};
 
 use model::{Confidence, Outcome, Plan, Side, Warning};
 use stats::Modes;
-use stats::confidence::{Goal, Level, Moments};
+use stats::confidence::{ConfidenceGoal, ConfidenceLevel, RunningMoments};
 use units::BitRate;
 
-pub use figures::{Datagrams, Demand, Figures, Spread, TransactionFigures};
+pub use figures::{DatagramFigures, FlowSpread, ServiceDemand, TestFigures, TransactionFigures};
 pub use html::{html, plots_html};
 pub use json::{SCHEMA, json};
 pub use plot::plots_svg;
 pub use text::text;
 
-/// One run of one or several tests over one path: the plans, and their outcomes.
+/// One invocation of the program: the tests against one peer, their plans and their outcomes.
 #[derive(Clone, Debug)]
 pub struct Report {
-    /// The version of the program that ran it.
+    /// The version of linerate.
     pub version: &'static str,
-    /// What was typed: [`typed`].
+    /// The command line, from [`quote_command_line`].
     pub command_line: String,
-    /// When it began, by the wall clock; for labels only.
+    /// The start by the wall clock; for labels only.
     pub started: SystemTime,
-    /// Whom it measured against.
-    pub peer: Peer,
+    /// The peer.
+    pub peer: PeerInfo,
     /// The tests, in the order in which they were run.
-    pub tests: Vec<Tested>,
-    /// Tests that were asked for and not run: somebody ended the run, or they would have failed as one
-    /// before them did.
+    pub tests: Vec<TestReport>,
+    /// The names of requested tests that did not run: the run was interrupted, or an earlier test
+    /// failed for a reason that affects them too.
     pub not_run: Vec<String>,
-    /// Whether somebody ended the run before its time.
+    /// Whether the user ended the run early.
     pub interrupted: bool,
-    /// Why the run could not go on at all, in one line.
+    /// The reason why the run as a whole failed, in one line.
     pub failure: Option<String>,
 }
 
 /// The peer of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Peer {
-    /// Its name or address, as it was given.
+pub struct PeerInfo {
+    /// The name or address, as given by the user.
     pub host: String,
-    /// The port of its control connection; `None` without one.
+    /// The port of the control connection; `None` without one.
     pub port: Option<u32>,
-    /// Whether it was a server within this process.
+    /// Whether it is a server within this process.
     pub embedded: bool,
-    /// The kind of program that serves there, by its own name (`netserver`, `uperf`); `linerate` if it is this program;
-    /// `None` where no test was answered.
+    /// The program that serves there: `linerate`, or the name of a stock program such as
+    /// `netserver` or `uperf`. `None` if no test was answered.
     pub kind: Option<&'static str>,
 }
 
 /// One test, and its runs.
 #[derive(Clone, Debug)]
-pub struct Tested {
-    /// What was to be run.
+pub struct TestReport {
+    /// The plan of the test.
     pub plan: Plan,
-    /// When it was to be run often enough; `None` where only a number was asked for.
-    pub goal: Option<Goal>,
-    /// What one-way datagrams were paced to; `None` where they were not.
-    pub pace: Option<Pace>,
-    /// What was measured, each time that it was run, all its flows together.
+    /// The confidence goal that ends the repetition; `None` for a fixed number of runs.
+    pub goal: Option<ConfidenceGoal>,
+    /// The rate limit of one-way datagrams; `None` without pacing.
+    pub pace: Option<PaceLimit>,
+    /// The outcome of each run, with all flows combined.
     pub runs: Vec<Outcome>,
-    /// Why there is not more of it, in one line.
+    /// The reason why further runs are missing, in one line.
     pub error: Option<String>,
-    /// How long the run took that the peer ended before its time.
+    /// The duration of the run that the peer ended early; `None` if it ended none.
     pub ended_early: Option<Duration>,
 }
 
-impl Peer {
-    /// A peer that serves at a control port of a host.
-    pub fn of(host: impl Into<String>, port: u32) -> Self {
+impl PeerInfo {
+    /// Returns a peer with a control port on a host.
+    pub fn new(host: impl Into<String>, port: u32) -> Self {
         Self {
             host: host.into(),
             port: Some(port),
@@ -91,8 +91,8 @@ impl Peer {
     }
 }
 
-/// Returns a command line as a shell would take it again.
-pub fn typed(words: impl IntoIterator<Item = OsString>) -> String {
+/// Quotes words as a command line for a shell.
+pub fn quote_command_line(words: impl IntoIterator<Item = OsString>) -> String {
     let words = words.into_iter().map(|word| {
         let word = word.to_string_lossy();
         let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./:,=@%+".contains(c);
@@ -105,8 +105,8 @@ pub fn typed(words: impl IntoIterator<Item = OsString>) -> String {
 }
 
 impl Report {
-    /// The report of this program without tests, and without a command line.
-    pub fn of(peer: Peer, started: SystemTime) -> Self {
+    /// Returns a report of this program without tests and without a command line.
+    pub fn new(peer: PeerInfo, started: SystemTime) -> Self {
         Self {
             version: env!("CARGO_PKG_VERSION"),
             command_line: String::new(),
@@ -119,43 +119,45 @@ impl Report {
         }
     }
 
-    /// Why the run failed, or else the first test that did.
+    /// Returns the error of the run, or else that of the first failed test.
     pub fn error(&self) -> Option<&str> {
         self.failure
             .as_deref()
             .or_else(|| self.tests.iter().find_map(|test| test.error.as_deref()))
     }
 
-    /// Whether there is a doubt about any result.
-    pub fn is_doubtful(&self) -> bool {
+    /// Returns whether any result has a warning.
+    pub fn has_warnings(&self) -> bool {
         self.tests.iter().any(|test| {
-            !test.doubts().is_empty() || test.runs.iter().any(|run| !run.warnings.is_empty())
+            !test.warnings_about_runs().is_empty()
+                || test.runs.iter().any(|run| !run.warnings.is_empty())
         })
     }
 
-    /// The first thing that anybody told of this end, or of the other.
-    pub fn first_of<'a, T>(
+    /// Returns the first value that any run has for one side. `side` selects the local or the
+    /// remote side of an outcome.
+    pub fn find_in_sides<'a, T>(
         &'a self,
         side: impl Fn(&'a Outcome) -> Option<&'a Side>,
-        what: impl Fn(&'a Side) -> Option<T>,
+        value_of: impl Fn(&'a Side) -> Option<T>,
     ) -> Option<T> {
         let outcomes = self.tests.iter().flat_map(|test| &test.runs);
-        outcomes.filter_map(side).find_map(what)
+        outcomes.filter_map(side).find_map(value_of)
     }
 }
 
-/// A limit to the payload of one-way datagrams, of all flows in one direction.
+/// A rate limit of one-way datagrams, for all flows of one direction together.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Pace {
-    /// The most per second.
+pub struct PaceLimit {
+    /// The maximum payload rate.
     pub rate: BitRate,
-    /// The stream test whose rate it is; `None` where the user asked for it.
-    pub of: Option<String>,
+    /// The name of the stream test whose rate it is; `None` if the user set the limit.
+    pub reference_test: Option<String>,
 }
 
-impl Tested {
-    /// A test that has not been run.
-    pub fn of(plan: Plan) -> Self {
+impl TestReport {
+    /// Returns a test without runs.
+    pub fn new(plan: Plan) -> Self {
         Self {
             plan,
             goal: None,
@@ -166,87 +168,91 @@ impl Tested {
         }
     }
 
-    /// A test of one run.
-    pub fn of_run(run: Outcome) -> Self {
+    /// Returns a test with one run.
+    pub fn from_run(run: Outcome) -> Self {
         let plan = run.plan.clone();
         Self {
             runs: vec![run],
-            ..Self::of(plan)
+            ..Self::new(plan)
         }
     }
 
-    /// The place of the run with the median rate; of an even number the lower of the two in the
-    /// middle. It is one run, so that its figures belong together.
-    pub fn median(&self) -> Option<usize> {
+    /// Returns the index of the run with the median rate. For an even number of runs, it is the
+    /// lower one of the middle two. All figures of a test come from this run, so they are
+    /// consistent.
+    pub fn median_run_index(&self) -> Option<usize> {
         let rates: Vec<f64> = self.rates().collect();
         let mut order: Vec<usize> = (0..rates.len()).collect();
         order.sort_by(|&a, &b| rates[a].total_cmp(&rates[b]));
         order.get(order.len().saturating_sub(1) / 2).copied()
     }
 
-    /// The lowest and the highest rate of several runs; `None` of fewer than two.
-    pub fn spread(&self) -> Option<(f64, f64)> {
+    /// Returns the lowest and the highest rate; `None` for fewer than two runs.
+    pub fn rate_range(&self) -> Option<(f64, f64)> {
         let low = self.rates().reduce(f64::min)?;
         let high = self.rates().reduce(f64::max)?;
         (self.runs.len() > 1).then_some((low, high))
     }
 
-    /// How well the mean of the runs' rates is known, and of the CPU times; `None` of fewer than two runs.
-    /// Without a goal it is at the level that most people ask for.
+    /// Returns the confidence intervals of the mean rate and of the mean CPU shares; `None` for
+    /// fewer than two runs. Without a goal, the confidence level is 95 %.
     pub fn confidence(&self) -> Option<Confidence> {
-        let level = self.goal.map_or(Level::P95, |goal| goal.level);
-        let percent = |of: &Moments| of.relative_width(level).map(|width| 100.0 * width);
+        let level = self.goal.map_or(ConfidenceLevel::P95, |goal| goal.level);
+        let percent =
+            |rates: &RunningMoments| rates.relative_width(level).map(|width| 100.0 * width);
         let busy = |side: Option<&Side>| Some(side?.cpu.as_ref()?.busy_percent);
-        let here: Moments = (self.runs.iter().filter_map(|run| busy(Some(&run.here)))).collect();
-        let there: Moments =
-            (self.runs.iter().filter_map(|run| busy(run.there.as_ref()))).collect();
-        let rates: Moments = self.rates().collect();
+        let local: RunningMoments =
+            (self.runs.iter().filter_map(|run| busy(Some(&run.local)))).collect();
+        let remote: RunningMoments =
+            (self.runs.iter().filter_map(|run| busy(run.remote.as_ref()))).collect();
+        let rates: RunningMoments = self.rates().collect();
         (rates.samples() > 1).then(|| Confidence {
             level,
-            target_width_percent: self.goal.map(|goal| 100.0 * goal.width),
+            target_width_percent: self.goal.map(|goal| 100.0 * goal.max_relative_width),
             iterations: rates.samples(),
             throughput_width_percent: percent(&rates),
-            local_cpu_width_percent: percent(&here),
-            remote_cpu_width_percent: percent(&there),
+            local_cpu_width_percent: percent(&local),
+            remote_cpu_width_percent: percent(&remote),
             reached: self.goal.is_none_or(|goal| goal.is_reached_by(&rates)),
         })
     }
 
-    /// The mean of the runs' rates; `None` without a run.
+    /// Returns the mean rate of the runs; `None` without a run.
     pub fn mean_rate(&self) -> Option<f64> {
-        self.rates().collect::<Moments>().mean()
+        self.rates().collect::<RunningMoments>().mean()
     }
 
-    /// The two groups that the runs' rates fall into; `None` when one explains them as well.
-    pub fn modes(&self) -> Option<Modes> {
-        stats::modes(&self.rates().collect::<Vec<_>>())
+    /// Returns the two clusters of a bimodal distribution of rates; `None` if one cluster fits as
+    /// well.
+    pub fn rate_modes(&self) -> Option<Modes> {
+        stats::find_modes(&self.rates().collect::<Vec<_>>())
     }
 
-    /// Whether the goal, if there is one, asks for another run.
-    pub fn wants_more(&self) -> bool {
+    /// Returns whether the goal requires another run. Without a goal, this is true.
+    pub fn needs_more_runs(&self) -> bool {
         let reached = self.confidence().is_some_and(|found| found.reached);
         let runs = u32::try_from(self.runs.len()).unwrap_or(u32::MAX);
-        self.goal.is_none_or(|goal| goal.wants_more(runs, reached))
+        self.goal.is_none_or(|goal| goal.needs_more(runs, reached))
     }
 
-    /// What the runs together give to doubt.
-    pub fn doubts(&self) -> Vec<Warning> {
+    /// Returns the warnings that follow from all runs together.
+    pub fn warnings_about_runs(&self) -> Vec<Warning> {
         let rates: Vec<f64> = self.rates().collect();
-        let of_runs = match self.goal {
+        let warnings = match self.goal {
             Some(goal) if !rates.is_empty() => {
                 let reached = self.confidence().is_some_and(|found| found.reached);
-                Warning::of_iterations(&rates, &goal, reached)
+                Warning::from_iterations(&rates, &goal, reached)
             }
             _ => Warning::bimodal(&rates).into_iter().collect(),
         };
-        let cut = self.ended_early.map(|after| Warning::EndedEarly { after });
-        cut.into_iter().chain(of_runs).collect()
+        let ended_early = self.ended_early.map(|after| Warning::EndedEarly { after });
+        ended_early.into_iter().chain(warnings).collect()
     }
 
-    /// Each run's [`Figures::rate`]; a run without one has moved nothing that anybody knows of.
+    /// Returns [`TestFigures::rate`] of each run; 0 if a run has no rate.
     fn rates(&self) -> impl Iterator<Item = f64> {
         self.runs
             .iter()
-            .map(|run| Figures::of(run).rate().unwrap_or(0.0))
+            .map(|run| TestFigures::from_outcome(run).rate().unwrap_or(0.0))
     }
 }

@@ -1,9 +1,9 @@
-//! Figures as people read them.
+//! Number formats for people.
 
-/// Three significant digits, and thousands apart.
-pub(crate) fn significant(value: f64) -> String {
+/// Formats a value with three significant digits, or as an integer with thousands separators.
+pub(crate) fn format_significant(value: f64) -> String {
     let decimals = match value.abs() {
-        v if v >= 99.95 => return thousands(value),
+        v if v >= 99.95 => return format_thousands(value),
         v if v >= 9.995 => 1,
         v if v >= 0.9995 => 2,
         _ => 3,
@@ -11,12 +11,12 @@ pub(crate) fn significant(value: f64) -> String {
     format!("{value:.decimals$}")
 }
 
-/// A whole number, a comma after each three digits.
-pub(crate) fn thousands(value: f64) -> String {
+/// Formats a value as an integer, with a comma between groups of three digits.
+pub(crate) fn format_thousands(value: f64) -> String {
     let digits = format!("{:.0}", value.abs());
     let mut text = String::from(if value <= -0.5 { "-" } else { "" });
-    for (at, digit) in digits.char_indices() {
-        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+    for (index, digit) in digits.char_indices() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
             text.push(',');
         }
         text.push(digit);
@@ -42,9 +42,9 @@ mod tests {
             (999.6, "1,000"),
             (1_234_567.0, "1,234,567"),
         ] {
-            assert_eq!(significant(value), text, "{value}");
+            assert_eq!(format_significant(value), text, "{value}");
         }
-        assert_eq!(thousands(0.0), "0");
-        assert_eq!(thousands(-1234.0), "-1,234");
+        assert_eq!(format_thousands(0.0), "0");
+        assert_eq!(format_thousands(-1234.0), "-1,234");
     }
 }

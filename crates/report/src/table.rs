@@ -1,36 +1,36 @@
-//! The table: a row per test, and as many columns as there is room for.
+//! The result table: one row per test, and as many columns as fit.
 
 use model::Outcome;
-use stats::Summary;
+use stats::HistogramSummary;
 use units::BitRate;
 
-use crate::number::{significant, thousands};
-use crate::{Datagrams, Figures, Tested};
+use crate::number::{format_significant, format_thousands};
+use crate::{DatagramFigures, TestFigures, TestReport};
 
-/// What stands where a figure is not known.
+/// The text of unavailable figures.
 const UNKNOWN: &str = "–";
 
-/// A column; those of one group stand together under one title.
+/// A column of the table. Adjacent columns of one group share a title.
 struct Column {
-    group: &'static Group,
+    group: &'static ColumnGroup,
     name: &'static str,
-    /// Columns are taken in the order of these numbers as long as there is room, all of one number
-    /// together; those of 0 always are.
+    /// The order in which columns are added while they fit. Columns of one priority are added
+    /// together; columns of priority 0 are always shown.
     priority: u8,
 }
 
-struct Group {
-    /// The longest that fits is taken.
+struct ColumnGroup {
+    /// Alternative titles, longest first. The first one that fits is shown.
     titles: &'static [&'static str],
     is_text: bool,
 }
 
-static TEST: Group = Group::of_text(&[""]);
-static RATE: Group = Group::of_numbers(&[""]);
-static LATENCY: Group = Group::of_numbers(&["latency in µs", "µs"]);
-static CPU: Group = Group::of_numbers(&["CPU %"]);
-static DEMAND: Group = Group::of_numbers(&["service demand", "demand"]);
-static LOSS: Group = Group::of_text(&[""]);
+static TEST: ColumnGroup = ColumnGroup::for_text(&[""]);
+static RATE: ColumnGroup = ColumnGroup::for_numbers(&[""]);
+static LATENCY: ColumnGroup = ColumnGroup::for_numbers(&["latency in µs", "µs"]);
+static CPU: ColumnGroup = ColumnGroup::for_numbers(&["CPU %"]);
+static DEMAND: ColumnGroup = ColumnGroup::for_numbers(&["service demand", "demand"]);
+static LOSS: ColumnGroup = ColumnGroup::for_text(&[""]);
 
 static COLUMNS: [Column; 11] = [
     Column::new(&TEST, "", 0),
@@ -47,17 +47,17 @@ static COLUMNS: [Column; 11] = [
 ];
 
 /// The largest priority.
-const LAST: u8 = 6;
+const MAX_PRIORITY: u8 = 6;
 
-impl Group {
-    const fn of_text(titles: &'static [&'static str]) -> Self {
+impl ColumnGroup {
+    const fn for_text(titles: &'static [&'static str]) -> Self {
         Self {
             titles,
             is_text: true,
         }
     }
 
-    const fn of_numbers(titles: &'static [&'static str]) -> Self {
+    const fn for_numbers(titles: &'static [&'static str]) -> Self {
         Self {
             titles,
             is_text: false,
@@ -66,7 +66,7 @@ impl Group {
 }
 
 impl Column {
-    const fn new(group: &'static Group, name: &'static str, priority: u8) -> Self {
+    const fn new(group: &'static ColumnGroup, name: &'static str, priority: u8) -> Self {
         Self {
             group,
             name,
@@ -74,7 +74,7 @@ impl Column {
         }
     }
 
-    /// As a sentence names it.
+    /// Returns the name of the column for use in a sentence.
     fn full_name(&self) -> String {
         match self.group.titles[0] {
             "" => self.name.to_owned(),
@@ -84,72 +84,75 @@ impl Column {
     }
 }
 
-/// A table that fits.
-pub(crate) struct Fitted {
-    /// Without trailing blanks.
+/// A table that fits into the terminal.
+pub(crate) struct FittedTable {
+    /// The lines, without trailing spaces.
     pub(crate) lines: Vec<String>,
-    /// What there was no room for.
-    pub(crate) left_out: Vec<String>,
+    /// The names of columns that did not fit.
+    pub(crate) omitted_columns: Vec<String>,
 }
 
-/// A column that is shown.
-struct Shown {
+/// A column with its cells.
+struct ColumnCells {
     column: &'static Column,
-    /// Each test's cell, which may have several lines.
+    /// The lines of each test's cell.
     cells: Vec<Vec<String>>,
     width: usize,
 }
 
-/// The table of the tests that have a result, in at most so many columns of the terminal, unless the
-/// columns that are never left out need more.
-pub(crate) fn table(tests: &[Tested], room: usize) -> Fitted {
+/// Returns the table of the tests that have a result. It is at most `max_width` characters wide,
+/// unless the columns of priority 0 need more.
+pub(crate) fn table(tests: &[TestReport], max_width: usize) -> FittedTable {
     let rows: Vec<[String; 11]> = tests
         .iter()
-        .filter_map(|test| Some(row(test, &test.runs[test.median()?])))
+        .filter_map(|test| Some(row(test, &test.runs[test.median_run_index()?])))
         .collect();
-    let column = |(at, column): (usize, &'static Column)| {
-        let cells = rows.iter().map(|row| lines_of(&row[at]));
-        Shown::of(column, cells.collect())
+    let column_cells = |(index, column): (usize, &'static Column)| {
+        let cells = rows.iter().map(|row| split_lines(&row[index]));
+        ColumnCells::new(column, cells.collect())
     };
-    // Without streams there is no loss, and without transactions no latency.
-    let columns: Vec<Shown> = COLUMNS
+    // Omits empty columns: loss without stream tests, latency without transactions.
+    let columns: Vec<ColumnCells> = COLUMNS
         .iter()
         .enumerate()
-        .map(column)
+        .map(column_cells)
         .filter(|shown| !shown.is_empty())
         .collect();
-    // What does not fit leaves its room to what comes after it.
-    let mut taken: Vec<u8> = Vec::new();
-    for priority in 0..=LAST {
-        let with = |shown: &&Shown| {
-            taken.contains(&shown.column.priority) || shown.column.priority == priority
+    // If the columns of one priority do not fit, those of later priorities may still fit.
+    let mut priorities: Vec<u8> = Vec::new();
+    for priority in 0..=MAX_PRIORITY {
+        let is_included = |shown: &&ColumnCells| {
+            priorities.contains(&shown.column.priority) || shown.column.priority == priority
         };
-        let with: Vec<&Shown> = columns.iter().filter(with).collect();
-        if priority == 0 || width(&with) <= room {
-            taken.push(priority);
+        let included: Vec<&ColumnCells> = columns.iter().filter(is_included).collect();
+        if priority == 0 || total_width(&included) <= max_width {
+            priorities.push(priority);
         }
     }
-    let (shown, left_out): (Vec<&Shown>, Vec<&Shown>) = columns
+    let (shown, omitted): (Vec<&ColumnCells>, Vec<&ColumnCells>) = columns
         .iter()
-        .partition(|shown| taken.contains(&shown.column.priority));
-    let mut left_out: Vec<String> = (left_out.iter())
+        .partition(|shown| priorities.contains(&shown.column.priority));
+    let mut omitted_columns: Vec<String> = (omitted.iter())
         .map(|shown| shown.column.full_name())
         .collect();
-    left_out.dedup();
-    Fitted {
-        lines: lines(&shown, rows.len()),
-        left_out,
+    omitted_columns.dedup();
+    FittedTable {
+        lines: table_lines(&shown, rows.len()),
+        omitted_columns,
     }
 }
 
-fn lines_of(cell: &str) -> Vec<String> {
+fn split_lines(cell: &str) -> Vec<String> {
     cell.split('\n').map(str::to_owned).collect()
 }
 
-impl Shown {
-    fn of(column: &'static Column, cells: Vec<Vec<String>>) -> Self {
-        let widths = cells.iter().flatten().map(|line| length(line));
-        let width = widths.chain([length(column.name)]).max().unwrap_or(0);
+impl ColumnCells {
+    fn new(column: &'static Column, cells: Vec<Vec<String>>) -> Self {
+        let widths = cells.iter().flatten().map(|line| display_width(line));
+        let width = widths
+            .chain([display_width(column.name)])
+            .max()
+            .unwrap_or(0);
         Self {
             column,
             cells,
@@ -162,7 +165,7 @@ impl Shown {
     }
 
     fn pad(&self, text: &str) -> String {
-        let blanks = " ".repeat(self.width.saturating_sub(length(text)));
+        let blanks = " ".repeat(self.width.saturating_sub(display_width(text)));
         if self.column.group.is_text {
             format!("{text}{blanks}")
         } else {
@@ -171,8 +174,8 @@ impl Shown {
     }
 }
 
-/// Two blanks between groups, one within them.
-fn gap(before: &Shown, shown: &Shown) -> usize {
+/// Returns the number of spaces before a column: two between groups, one within a group.
+fn gap_width(before: &ColumnCells, shown: &ColumnCells) -> usize {
     if std::ptr::eq(before.column.group, shown.column.group) {
         1
     } else {
@@ -180,19 +183,22 @@ fn gap(before: &Shown, shown: &Shown) -> usize {
     }
 }
 
-fn width(shown: &[&Shown]) -> usize {
-    let gaps: usize = shown.windows(2).map(|pair| gap(pair[0], pair[1])).sum();
+fn total_width(shown: &[&ColumnCells]) -> usize {
+    let gaps: usize = shown
+        .windows(2)
+        .map(|pair| gap_width(pair[0], pair[1]))
+        .sum();
     shown.iter().map(|shown| shown.width).sum::<usize>() + gaps
 }
 
-fn lines(shown: &[&Shown], rows: usize) -> Vec<String> {
-    let mut lines = vec![titles(shown)];
-    lines.push(joined(shown, |shown| shown.pad(shown.column.name)));
-    lines.push("─".repeat(width(shown)));
+fn table_lines(shown: &[&ColumnCells], rows: usize) -> Vec<String> {
+    let mut lines = vec![title_line(shown)];
+    lines.push(join_cells(shown, |shown| shown.pad(shown.column.name)));
+    lines.push("─".repeat(total_width(shown)));
     for row in 0..rows {
         let height = shown.iter().map(|shown| shown.cells[row].len()).max();
         for line in 0..height.unwrap_or(0) {
-            lines.push(joined(shown, |shown| {
+            lines.push(join_cells(shown, |shown| {
                 shown.pad(shown.cells[row].get(line).map_or("", String::as_str))
             }));
         }
@@ -201,64 +207,64 @@ fn lines(shown: &[&Shown], rows: usize) -> Vec<String> {
     lines
 }
 
-fn joined(shown: &[&Shown], cell: impl Fn(&Shown) -> String) -> String {
+fn join_cells(shown: &[&ColumnCells], cell: impl Fn(&ColumnCells) -> String) -> String {
     let mut line = String::new();
-    for (at, one) in shown.iter().enumerate() {
-        if let Some(before) = at.checked_sub(1) {
-            line += &" ".repeat(gap(shown[before], one));
+    for (index, column_cells) in shown.iter().enumerate() {
+        if let Some(before) = index.checked_sub(1) {
+            line += &" ".repeat(gap_width(shown[before], column_cells));
         }
-        line += &cell(one);
+        line += &cell(column_cells);
     }
     line.trim_end().to_owned()
 }
 
-/// Each group's title, above its last column.
-fn titles(shown: &[&Shown]) -> String {
+/// Returns the line of group titles, each right-aligned above its group.
+fn title_line(shown: &[&ColumnCells]) -> String {
     let groups = shown.chunk_by(|a, b| std::ptr::eq(a.column.group, b.column.group));
-    let titles: Vec<String> = groups
+    let group_titles: Vec<String> = groups
         .map(|group| {
-            let room = width(group);
+            let width = total_width(group);
             let titles = group[0].column.group.titles;
-            let fitting = titles.iter().find(|title| length(title) <= room);
-            let title = fitting.or(titles.last()).unwrap_or(&"");
-            format!("{title:>room$}")
+            let fitting_title = titles.iter().find(|title| display_width(title) <= width);
+            let title = fitting_title.or(titles.last()).unwrap_or(&"");
+            format!("{title:>width$}")
         })
         .collect();
-    titles.join("  ").trim_end().to_owned()
+    group_titles.join("  ").trim_end().to_owned()
 }
 
-/// In columns of a terminal.
-fn length(text: &str) -> usize {
+/// Returns the width of a text in terminal columns.
+fn display_width(text: &str) -> usize {
     text.chars().count()
 }
 
-fn row(test: &Tested, run: &Outcome) -> [String; 11] {
-    let figures = Figures::of(run);
-    let [p50, p90, p99, max] = latency(figures.latency.as_ref(), run.plan.is_transactional());
-    let there = run.there.as_ref();
-    let busy = |cpu: Option<f64>| cpu.map_or(UNKNOWN.to_owned(), percent);
-    let demand = |demand: Option<f64>| demand.map_or(UNKNOWN.to_owned(), significant);
-    let (here_demand, there_demand) = figures.service_demand.both();
+fn row(test: &TestReport, run: &Outcome) -> [String; 11] {
+    let figures = TestFigures::from_outcome(run);
+    let [p50, p90, p99, max] = latency_cells(figures.latency.as_ref(), run.plan.is_transactional());
+    let remote = run.remote.as_ref();
+    let busy = |cpu: Option<f64>| cpu.map_or(UNKNOWN.to_owned(), format_percent);
+    let demand = |demand: Option<f64>| demand.map_or(UNKNOWN.to_owned(), format_significant);
+    let (local_demand, remote_demand) = figures.service_demand.local_and_remote();
     [
         test.plan.name.clone(),
-        rate(test, &figures),
+        rate_cell(test, &figures),
         p50,
         p90,
         p99,
         max,
-        busy(run.here.cpu.as_ref().map(|cpu| cpu.busy_percent)),
-        busy(there.and_then(|there| Some(there.cpu.as_ref()?.busy_percent))),
-        demand(here_demand),
-        demand(there_demand),
-        loss(&figures),
+        busy(run.local.cpu.as_ref().map(|cpu| cpu.busy_percent)),
+        busy(remote.and_then(|remote| Some(remote.cpu.as_ref()?.busy_percent))),
+        demand(local_demand),
+        demand(remote_demand),
+        loss_cell(&figures),
     ]
 }
 
-/// The one rate, and below it how well it stands for the test: with a confidence interval it is the
-/// mean of the runs, else the median run's.
-fn rate(test: &Tested, figures: &Figures) -> String {
-    let write = |rate: f64| match figures.transactions_per_s {
-        Some(_) => format!("{} tran/s", thousands(rate)),
+/// Returns the rate, with its confidence interval or range below it. With a goal, the rate is the
+/// mean of the runs; otherwise it is that of the median run.
+fn rate_cell(test: &TestReport, figures: &TestFigures) -> String {
+    let format_rate = |rate: f64| match figures.transactions_per_s {
+        Some(_) => format!("{} tran/s", format_thousands(rate)),
         None => BitRate(rate).to_string(),
     };
     let confidence = test.confidence().filter(|_| test.goal.is_some());
@@ -266,31 +272,38 @@ fn rate(test: &Tested, figures: &Figures) -> String {
         Some(_) => test.mean_rate(),
         None => figures.rate(),
     };
-    let Some(central) = central.map(write) else {
+    let Some(central) = central.map(format_rate) else {
         return UNKNOWN.to_owned();
     };
     let mut lines = vec![central];
     match (
         confidence.map(|found| found.throughput_width_percent),
-        test.spread(),
+        test.rate_range(),
     ) {
         (Some(width), _) => {
-            lines.extend(width.map(|width| format!("± {} %", significant(width / 2.0))));
+            lines.extend(width.map(|width| format!("± {} %", format_significant(width / 2.0))));
         }
-        (None, Some((low, high))) => lines.push(range(&write(low), &write(high))),
+        (None, Some((low, high))) => {
+            lines.push(format_range(&format_rate(low), &format_rate(high)));
+        }
         (None, None) => {}
     }
-    lines.extend(groups(test, figures, &write));
+    lines.extend(two_rates(test, figures, &format_rate));
     lines.join("\n")
 }
 
-/// Two rates in the place of one: of the runs, or within the run.
-fn groups(test: &Tested, figures: &Figures, write: &impl Fn(f64) -> String) -> Vec<String> {
-    let bare = |rate: f64| write(rate).trim_end_matches(" tran/s").to_owned();
-    if let Some(modes) = test.modes() {
+/// Returns two lines if the rates of the runs are bimodal, or if the rate had two levels in the
+/// run.
+fn two_rates(
+    test: &TestReport,
+    figures: &TestFigures,
+    format_rate: &impl Fn(f64) -> String,
+) -> Vec<String> {
+    let without_unit = |rate: f64| format_rate(rate).trim_end_matches(" tran/s").to_owned();
+    if let Some(modes) = test.rate_modes() {
         return vec![
-            format!("{}× {}", modes.low_samples, bare(modes.low)),
-            format!("{}× {}", modes.high_samples, bare(modes.high)),
+            format!("{}× {}", modes.low_samples, without_unit(modes.low)),
+            format!("{}× {}", modes.high_samples, without_unit(modes.high)),
         ];
     }
     let Some(levels) = figures.levels else {
@@ -298,13 +311,13 @@ fn groups(test: &Tested, figures: &Figures, write: &impl Fn(f64) -> String) -> V
     };
     let low_percent = 100.0 * levels.low_share;
     vec![
-        format!("{low_percent:.0} % {}", bare(levels.low)),
-        format!("{:.0} % {}", 100.0 - low_percent, bare(levels.high)),
+        format!("{low_percent:.0} % {}", without_unit(levels.low)),
+        format!("{:.0} % {}", 100.0 - low_percent, without_unit(levels.high)),
     ]
 }
 
-/// Without the unit where both have the same.
-fn range(low: &str, high: &str) -> String {
+/// Formats a range, without the unit if both values have the same unit.
+fn format_range(low: &str, high: &str) -> String {
     let unit = low.rsplit(' ').next().unwrap_or_default();
     match (low.strip_suffix(unit), high.strip_suffix(unit)) {
         (Some(low), Some(high)) => format!("{}–{}", low.trim_end(), high.trim_end()),
@@ -312,46 +325,46 @@ fn range(low: &str, high: &str) -> String {
     }
 }
 
-/// A share of CPU time is right to about a percent.
-fn percent(percent: f64) -> String {
+/// Formats a share of CPU time, which is accurate to about 1 %.
+fn format_percent(percent: f64) -> String {
     let decimals = usize::from(percent < 9.95);
     format!("{percent:.decimals$}")
 }
 
-fn latency(summary: Option<&Summary>, transactional: bool) -> [String; 4] {
+fn latency_cells(summary: Option<&HistogramSummary>, is_transactional: bool) -> [String; 4] {
     match summary {
         Some(times) => [times.p50_ns, times.p90_ns, times.p99_ns, times.max_ns]
-            .map(|ns| significant(ns as f64 / 1e3)),
-        None if transactional => std::array::from_fn(|_| UNKNOWN.to_owned()),
+            .map(|ns| format_significant(ns as f64 / 1e3)),
+        None if is_transactional => std::array::from_fn(|_| UNKNOWN.to_owned()),
         None => Default::default(),
     }
 }
 
-fn loss(figures: &Figures) -> String {
+fn loss_cell(figures: &TestFigures) -> String {
     match (figures.datagrams, figures.retransmits) {
-        (Some(datagrams), _) => datagrams_lost(&datagrams),
-        (None, Some(segments)) => format!("{} resent", thousands(segments as f64)),
+        (Some(datagrams), _) => lost_datagrams_cell(&datagrams),
+        (None, Some(segments)) => format!("{} resent", format_thousands(segments as f64)),
         (None, None) => String::new(),
     }
 }
 
-/// Where they were lost, as far as it is known.
-fn datagrams_lost(datagrams: &Datagrams) -> String {
+/// Returns the loss, divided into path and socket if known.
+fn lost_datagrams_cell(datagrams: &DatagramFigures) -> String {
     let share = |count: u64| match (count, datagrams.sent) {
         (0, _) => "0".to_owned(),
-        (count, sent) => significant(100.0 * count as f64 / sent.max(1) as f64),
+        (count, sent) => format_significant(100.0 * count as f64 / sent.max(1) as f64),
     };
     let known = datagrams.dropped_by_receiver.filter(|_| datagrams.lost > 0);
-    let places = match known {
+    let loss_places = match known {
         Some(dropped) => vec![(datagrams.lost - dropped, "path"), (dropped, "socket")],
         None => vec![(datagrams.lost, "lost")],
     };
-    let mut lines: Vec<String> = places
+    let mut lines: Vec<String> = loss_places
         .into_iter()
         .filter(|(count, _)| *count > 0 || known.is_none())
         .map(|(count, place)| format!("{} % {place}", share(count)))
         .collect();
     let late = datagrams.received_late.filter(|late| *late > 0);
-    lines.extend(late.map(|late| format!("{} late", thousands(late as f64))));
+    lines.extend(late.map(|late| format!("{} late", format_thousands(late as f64))));
     lines.join("\n")
 }

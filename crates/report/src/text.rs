@@ -1,23 +1,23 @@
-//! The report as people read it.
+//! The report as text for a terminal.
 
 use model::{ClockFacts, HostFacts, Limit, SizeRule};
 
 use units::BitRate;
 
-use crate::number::{significant, thousands};
+use crate::number::{format_significant, format_thousands};
 use crate::table::table;
-use crate::{Figures, Pace, Report, Tested, warnings};
+use crate::{PaceLimit, Report, TestFigures, TestReport, warnings};
 
-/// Longer lines are hard to read, however wide the terminal is.
-const WIDEST: usize = 110;
+/// The maximum width of a line. Longer lines are hard to read.
+const MAX_COLUMNS: usize = 110;
 
-/// Below this every line would break.
-const NARROWEST: usize = 40;
+/// The minimum width of a line. A smaller width would break every line.
+const MIN_COLUMNS: usize = 40;
 
-/// The whole report: the peer, the table, failures, and doubts. No line has more than `columns`
-/// characters, unless one word has.
+/// Returns the report: the peer, the table, notes, warnings and failures. No line is longer than
+/// `columns` characters, except if a single word is.
 pub fn text(report: &Report, columns: usize) -> String {
-    let columns = columns.clamp(NARROWEST, WIDEST);
+    let columns = columns.clamp(MIN_COLUMNS, MAX_COLUMNS);
     let wrap = |text: &str, indent: &str| wrap(text, indent, columns);
     let mut lines: Vec<String> = heading(report)
         .iter()
@@ -28,17 +28,17 @@ pub fn text(report: &Report, columns: usize) -> String {
         lines.push(String::new());
         lines.extend(table.lines);
         lines.push(String::new());
-        let notes = notes(report, &table.left_out);
+        let notes = notes(report, &table.omitted_columns);
         lines.extend(notes.iter().flat_map(|note| wrap(note, "")));
     }
-    let doubts = warnings::lines(&report.tests);
-    if !doubts.is_empty() {
+    let warnings = warnings::lines(&report.tests);
+    if !warnings.is_empty() {
         lines.push(String::new());
         lines.push("warnings:".to_owned());
         lines.extend(
-            doubts
+            warnings
                 .iter()
-                .flat_map(|doubt| wrap(&format!("- {doubt}"), "  ")),
+                .flat_map(|warning| wrap(&format!("- {warning}"), "  ")),
         );
     }
     let failures = failures(report);
@@ -63,32 +63,34 @@ fn heading(report: &Report) -> Vec<String> {
         "linerate {} to {}{port}{embedded}",
         report.version, peer.host
     )];
-    let here = report.first_of(|run| Some(&run.here), |side| side.host.as_ref());
-    if let Some(here) = here {
-        lines.push(format!("here  {}", host(here)));
+    let local = report.find_in_sides(|run| Some(&run.local), |side| side.host.as_ref());
+    if let Some(local) = local {
+        lines.push(format!("here  {}", describe_host(local)));
     }
     if report.tests.iter().all(|test| test.runs.is_empty()) {
         return lines;
     }
-    let program = report.first_of(|run| run.there.as_ref(), |side| side.program.clone());
+    let program = report.find_in_sides(|run| run.remote.as_ref(), |side| side.program.clone());
     let program = program.unwrap_or_else(|| match peer.kind {
         Some(kind) => format!("a stock {kind}, which does not report its host"),
         None => "does not report its host".to_owned(),
     });
-    let facts = match report.first_of(|run| run.there.as_ref(), |side| side.host.as_ref()) {
-        Some(there)
-            if here.is_some_and(|here| here.boot_id.is_some() && here.boot_id == there.boot_id) =>
+    let facts = match report.find_in_sides(|run| run.remote.as_ref(), |side| side.host.as_ref()) {
+        Some(remote)
+            if local.is_some_and(|local| {
+                local.boot_id.is_some() && local.boot_id == remote.boot_id
+            }) =>
         {
             ", on the same machine".to_owned()
         }
-        Some(there) => format!(" on {}", host(there)),
+        Some(remote) => format!(" on {}", describe_host(remote)),
         None => String::new(),
     };
     lines.push(format!("peer  {program}{facts}"));
     lines
 }
 
-fn host(facts: &HostFacts) -> String {
+fn describe_host(facts: &HostFacts) -> String {
     let kernel = [facts.kernel.as_deref(), facts.machine.as_deref()];
     let cpus = facts.cpus.map(|cpus| match &facts.cpu_model {
         Some(model) => format!("{cpus} × {model}"),
@@ -110,75 +112,82 @@ fn host(facts: &HostFacts) -> String {
     .join(", ")
 }
 
-/// What the table's figures are of.
-fn notes(report: &Report, left_out: &[String]) -> Vec<String> {
+/// Returns notes that explain the figures of the table.
+fn notes(report: &Report, omitted_columns: &[String]) -> Vec<String> {
     let measured = || report.tests.iter().filter(|test| !test.runs.is_empty());
     let mut notes = Vec::new();
     if let Some(test) = measured().next() {
         let without_goal = measured().filter(|test| test.goal.is_none());
         let runs = without_goal.map(|test| test.runs.len()).max().unwrap_or(1);
         let plan = &test.runs[0].plan;
-        let (flows, both_ways) = (plan.flows(), plan.is_bidirectional());
+        let (flows, is_bidirectional) = (plan.flows(), plan.is_bidirectional());
         let warm_up = test.plan.phases.warm_up;
-        let parts = [
-            test.plan.flow().map(|flow| length(flow.limit)),
-            (flows > 1 || both_ways).then(|| flows_at_once(flows, both_ways)),
+        let clauses = [
+            test.plan.flow().map(|flow| describe_limit(flow.limit)),
+            (flows > 1 || is_bidirectional).then(|| describe_flows(flows, is_bidirectional)),
             (!warm_up.is_zero()).then(|| format!("after a warm-up of {} s", warm_up.as_secs())),
             (runs > 1).then(|| format!("the median of {runs} runs, their range below it")),
         ];
-        notes.push(parts.into_iter().flatten().collect::<Vec<_>>().join(", ") + ".");
+        notes.push(clauses.into_iter().flatten().collect::<Vec<_>>().join(", ") + ".");
     }
-    notes.extend(measured().filter_map(spread));
-    notes.extend(confidence(report));
-    notes.extend(measured().filter_map(levels));
-    notes.extend(measured().filter_map(datagrams));
-    if let Some(clock) = measured().find_map(clock) {
+    notes.extend(measured().filter_map(spread_note));
+    notes.extend(confidence_note(report));
+    notes.extend(measured().filter_map(levels_note));
+    notes.extend(measured().filter_map(datagram_note));
+    if let Some(clock) = measured().find_map(latency_clock) {
         notes.push(format!(
             "Each latency includes one clock read ({:.0} ns; resolution {} ns).",
             clock.cost_ns, clock.resolution_ns
         ));
     }
-    let has_demand = !left_out.iter().any(|name| name == "service demand");
-    notes.extend(has_demand.then(|| {
+    let shows_demand = !omitted_columns.iter().any(|name| name == "service demand");
+    notes.extend(shows_demand.then(|| {
         "Service demand: µs of CPU time, of all CPUs of a host, per KB (1024 bytes) or per transaction."
             .to_owned()
     }));
-    if !left_out.is_empty() {
+    if !omitted_columns.is_empty() {
         notes.push(format!(
             "No room for: {}; --json has all figures.",
-            left_out.join(", ")
+            omitted_columns.join(", ")
         ));
     }
     notes
 }
 
-/// Of one-way datagrams: their size, their pace, and what the table's loss is.
-fn datagrams(test: &Tested) -> Option<String> {
-    let figures = Figures::of(&test.runs[test.median()?]);
-    let found = figures.datagrams?;
-    let SizeRule::Bytes(bytes) = test.plan.flow()?.here.send.size else {
+/// Returns a note about one-way datagrams: their size, their rate limit and the meaning of the
+/// loss.
+fn datagram_note(test: &TestReport) -> Option<String> {
+    let figures = TestFigures::from_outcome(&test.runs[test.median_run_index()?]);
+    let datagrams = figures.datagrams?;
+    let SizeRule::Bytes(bytes) = test.plan.flow()?.local.send.size else {
         return None;
     };
     let pace = match &test.pace {
-        None => "as fast as they go".to_owned(),
-        Some(Pace { rate, of: None }) => format!("paced to {rate}"),
-        Some(Pace { rate, of: Some(of) }) => {
-            format!("paced to {rate}, the rate of {of} (--udp-rate sets another one)")
+        None => "unpaced".to_owned(),
+        Some(PaceLimit {
+            rate,
+            reference_test: None,
+        }) => format!("paced to {rate}"),
+        Some(PaceLimit {
+            rate,
+            reference_test: Some(reference_test),
+        }) => {
+            format!("paced to {rate}, the rate of {reference_test} (--udp-rate sets another one)")
         }
     };
-    let lost = match found.dropped_by_receiver {
-        _ if found.lost == 0 => "",
+    let lost = match datagrams.dropped_by_receiver {
+        _ if datagrams.lost == 0 => "",
         Some(0) => " Lost on the path.",
         Some(_) => " \"socket\": dropped by the receiver's own socket, not lost on the path.",
         None => " Whether the path or the receiver's socket lost them is unknown.",
     };
-    let run = &test.runs[test.median()?];
+    let run = &test.runs[test.median_run_index()?];
     let sides = [
-        Some(("here", &run.here)),
-        run.there.as_ref().map(|side| ("there", side)),
+        Some(("here", &run.local)),
+        run.remote.as_ref().map(|side| ("there", side)),
     ];
     let batches = sides.into_iter().flatten().filter_map(|(end, side)| {
-        let batch = side.counts.batch()?;
+        let batch = side.counts.mean_batch_size()?;
         Some(format!(", {batch:.1} per call {end}"))
     });
     let batches: String = batches.collect();
@@ -188,60 +197,64 @@ fn datagrams(test: &Tested) -> Option<String> {
     ))
 }
 
-/// Two rates within the run.
-fn levels(test: &Tested) -> Option<String> {
-    let levels = Figures::of(&test.runs[test.median()?]).levels?;
-    let how = match levels.changes {
+/// Returns a note about two rate levels within the run.
+fn levels_note(test: &TestReport) -> Option<String> {
+    let levels = TestFigures::from_outcome(&test.runs[test.median_run_index()?]).levels?;
+    let changes_text = match levels.changes {
         1 => "changed once".to_owned(),
         changes => format!("changed {changes} times"),
     };
     Some(format!(
-        "{}: the rate {how} between two levels within the run; each is shown with its share of the time.",
+        "{}: the rate {changes_text} between two levels within the run; each is shown with its share of the time.",
         test.plan.name
     ))
 }
 
-/// The clock of a test whose latencies are shown.
-fn clock(test: &Tested) -> Option<ClockFacts> {
-    let here = &test.runs[test.median()?].here;
-    here.clock.filter(|_| here.latency.is_some())
+/// Returns the clock of a test with latencies.
+fn latency_clock(test: &TestReport) -> Option<ClockFacts> {
+    let local = &test.runs[test.median_run_index()?].local;
+    local.clock.filter(|_| local.latency.is_some())
 }
 
-fn flows_at_once(flows: u32, both_ways: bool) -> String {
+fn describe_flows(flows: u32, is_bidirectional: bool) -> String {
     let (plural, direction) = (
         if flows == 1 { "" } else { "s" },
-        if both_ways { " in each direction" } else { "" },
+        if is_bidirectional {
+            " in each direction"
+        } else {
+            ""
+        },
     );
     format!("{flows} flow{plural}{direction} at once")
 }
 
-/// How the flows of a test compare, of the run whose figures the table shows.
-fn spread(test: &Tested) -> Option<String> {
-    let figures = Figures::of(&test.runs[test.median()?]);
+/// Returns a note that compares the flows of the run that the table shows.
+fn spread_note(test: &TestReport) -> Option<String> {
+    let figures = TestFigures::from_outcome(&test.runs[test.median_run_index()?]);
     let spread = figures.spread?;
     let rate = |rate: f64| match figures.transactions_per_s {
-        Some(_) => format!("{} tran/s", thousands(rate)),
+        Some(_) => format!("{} tran/s", format_thousands(rate)),
         None => BitRate(rate).to_string(),
     };
-    let ways = spread.outbound_bps.zip(spread.inbound_bps);
-    let ways = ways.map(|(out, back)| format!("{out} out and {back} in; "));
+    let directions = spread.outbound_bps.zip(spread.inbound_bps);
+    let directions = directions.map(|(out, back)| format!("{out} out and {back} in; "));
     Some(format!(
-        "{}: {}a flow from {} to {}, Jain's index {}, started within {} ms.",
+        "{}: {}per flow from {} to {}, Jain's index {}, started within {} ms.",
         test.plan.name,
-        ways.unwrap_or_default(),
+        directions.unwrap_or_default(),
         rate(spread.slowest_rate),
         rate(spread.fastest_rate),
         spread
             .jain_index
             .map_or("–".to_owned(), |index| format!("{index:.3}")),
-        significant(spread.start_spread_ns as f64 / 1e6),
+        format_significant(spread.start_spread_ns as f64 / 1e6),
     ))
 }
 
-/// What the rates are where their confidence was asked for.
-fn confidence(report: &Report) -> Option<String> {
-    let asked = report.tests.iter().filter(|test| test.goal.is_some());
-    let found: Vec<_> = asked
+/// Returns a note about rates with a confidence interval.
+fn confidence_note(report: &Report) -> Option<String> {
+    let with_goal = report.tests.iter().filter(|test| test.goal.is_some());
+    let found: Vec<_> = with_goal
         .filter_map(|test| Some((&test.plan.name, test.confidence()?)))
         .collect();
     let level = found.first()?.1.level.percent();
@@ -256,33 +269,39 @@ fn confidence(report: &Report) -> Option<String> {
     ))
 }
 
-fn length(limit: Limit) -> String {
+fn describe_limit(limit: Limit) -> String {
     match limit {
         Limit::Time(length) => format!("{} s per test", length.as_secs()),
         Limit::Bytes(bytes) => format!("{bytes} bytes per test"),
         Limit::Transactions(count) => format!("{count} transactions per test"),
         Limit::Messages(count) => format!("{count} messages per test"),
-        Limit::Unlimited => "no limit of time".to_owned(),
+        Limit::Unlimited => "no time limit".to_owned(),
     }
 }
 
-/// Why there is not more: each reason once, with the tests that it kept from a result.
+/// Returns the failures: each reason once, with the tests that it affected.
 fn failures(report: &Report) -> Vec<String> {
     let mut reasons: Vec<(&str, Vec<&str>)> = Vec::new();
     for test in &report.tests {
-        let Some(why) = test.error.as_deref() else {
+        let Some(reason) = test.error.as_deref() else {
             continue;
         };
-        match reasons.iter_mut().find(|(known, _)| *known == why) {
+        match reasons.iter_mut().find(|(known, _)| *known == reason) {
             Some((_, names)) => names.push(&test.plan.name),
-            None => reasons.push((why, vec![&test.plan.name])),
+            None => reasons.push((reason, vec![&test.plan.name])),
         }
     }
-    let failed = |(why, names): (&str, Vec<&str>)| format!("{} failed: {why}", names.join(", "));
-    let mut lines: Vec<String> = reasons.into_iter().map(failed).collect();
-    lines.extend(report.failure.iter().map(|why| format!("failed: {why}")));
+    let failure_line =
+        |(reason, names): (&str, Vec<&str>)| format!("{} failed: {reason}", names.join(", "));
+    let mut lines: Vec<String> = reasons.into_iter().map(failure_line).collect();
+    lines.extend(
+        report
+            .failure
+            .iter()
+            .map(|reason| format!("failed: {reason}")),
+    );
     if report.interrupted {
-        lines.push("interrupted: this is what was measured until then".to_owned());
+        lines.push("interrupted: the figures cover the time until then".to_owned());
     }
     if !report.not_run.is_empty() {
         lines.push(format!("not run: {}", report.not_run.join(", ")));
@@ -290,28 +309,28 @@ fn failures(report: &Report) -> Vec<String> {
     lines
 }
 
-/// Breaks a line of more than so many columns at blanks; what follows begins with `indent`.
+/// Breaks a line at spaces to fit into `columns`. Continuation lines begin with `indent`.
 fn wrap(text: &str, indent: &str, columns: usize) -> Vec<String> {
     let mut lines = Vec::new();
     let mut rest = text;
     let mut start = "";
     loop {
-        let room = columns - start.len();
-        let Some((limit, _)) = rest.char_indices().nth(room) else {
+        let available = columns - start.len();
+        let Some((limit, _)) = rest.char_indices().nth(available) else {
             lines.push(format!("{start}{rest}"));
             return lines;
         };
-        let head = indent.len().max(1);
-        let Some(at) = rest[..limit]
+        let min_break = indent.len().max(1);
+        let Some(break_index) = rest[..limit]
             .rfind(' ')
-            .filter(|at| *at > head)
-            .or_else(|| rest[limit..].find(' ').map(|at| limit + at))
+            .filter(|index| *index > min_break)
+            .or_else(|| rest[limit..].find(' ').map(|offset| limit + offset))
         else {
             lines.push(format!("{start}{rest}"));
             return lines;
         };
-        lines.push(format!("{start}{}", rest[..at].trim_end()));
-        rest = rest[at..].trim_start();
+        lines.push(format!("{start}{}", rest[..break_index].trim_end()));
+        rest = rest[break_index..].trim_start();
         start = indent;
     }
 }

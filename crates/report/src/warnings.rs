@@ -1,37 +1,40 @@
-//! The warnings of all tests, each doubt once.
+//! The warnings of all tests, with equal warnings merged.
 
 use model::{End, Warning};
 
-use crate::Tested;
-use crate::number::{significant, thousands};
+use crate::TestReport;
+use crate::number::{format_significant, format_thousands};
 
-/// A line a doubt, with the tests that it concerns and how large it was in them.
-pub(crate) fn lines(tests: &[Tested]) -> Vec<String> {
-    let mut doubts: Vec<Doubt> = Vec::new();
+/// Returns one line per distinct warning, with the affected tests and the range of its figure.
+pub(crate) fn lines(tests: &[TestReport]) -> Vec<String> {
+    let mut merged: Vec<MergedWarning> = Vec::new();
     for test in tests {
         for run in &test.runs {
-            for warning in distinct(&run.warnings) {
-                note(&mut doubts, &test.plan.name, warning);
+            for warning in without_duplicate_cpu_warnings(&run.warnings) {
+                merge(&mut merged, &test.plan.name, warning);
             }
         }
-        for warning in test.doubts() {
-            note(&mut doubts, &test.plan.name, &warning);
+        for warning in test.warnings_about_runs() {
+            merge(&mut merged, &test.plan.name, &warning);
         }
     }
     let measured = tests.iter().filter(|test| !test.runs.is_empty()).count();
-    doubts.iter().map(|doubt| doubt.line(measured)).collect()
+    merged
+        .iter()
+        .map(|warning| warning.line(measured))
+        .collect()
 }
 
-/// One doubt, in whatever tests it arose.
-struct Doubt {
-    text: String,
+/// One warning, with all tests that have it.
+struct MergedWarning {
+    summary: String,
     unit: &'static str,
-    /// The smallest and the largest figure, of a doubt that has one.
+    /// The smallest and the largest figure, if the warning has one.
     range: Option<(f64, f64)>,
     tests: Vec<String>,
 }
 
-impl Doubt {
+impl MergedWarning {
     fn line(&self, measured: usize) -> String {
         let tests = if measured > 1 && self.tests.len() == measured {
             "every test".to_owned()
@@ -41,66 +44,70 @@ impl Doubt {
         let unit = self.unit;
         match self.range {
             Some((low, high)) => {
-                let (low, high) = (shown(low), shown(high));
+                let (low, high) = (format_figure(low), format_figure(high));
                 let range = if low == high {
                     low
                 } else {
                     format!("{low}–{high}")
                 };
-                format!("{} ({range}{unit}: {tests})", self.text)
+                format!("{} ({range}{unit}: {tests})", self.summary)
             }
-            None if self.tests.len() == measured => self.text.clone(),
-            None => format!("{} ({tests})", self.text),
+            None if self.tests.len() == measured => self.summary.clone(),
+            None => format!("{} ({tests})", self.summary),
         }
     }
 }
 
-/// Counts are whole.
-fn shown(value: f64) -> String {
+/// Formats a figure; integers keep all digits.
+fn format_figure(value: f64) -> String {
     if value.fract() == 0.0 {
-        thousands(value)
+        format_thousands(value)
     } else {
-        significant(value)
+        format_significant(value)
     }
 }
 
-fn note(doubts: &mut Vec<Doubt>, name: &str, warning: &Warning) {
-    let (text, figure) = (warning.gist(), warning.figure());
+fn merge(merged: &mut Vec<MergedWarning>, test_name: &str, warning: &Warning) {
+    let (text, figure) = (warning.summary(), warning.figure());
     let range = figure.map(|(value, _)| (value, value));
-    let Some(doubt) = doubts.iter_mut().find(|doubt| doubt.text == text) else {
+    let Some(merged_warning) = merged.iter_mut().find(|known| known.summary == text) else {
         let unit = figure.map_or("", |(_, unit)| unit);
-        doubts.push(Doubt {
-            text,
+        merged.push(MergedWarning {
+            summary: text,
             unit,
             range,
-            tests: vec![name.to_owned()],
+            tests: vec![test_name.to_owned()],
         });
         return;
     };
-    if let (Some((low, high)), Some((value, _))) = (&mut doubt.range, figure) {
+    if let (Some((low, high)), Some((value, _))) = (&mut merged_warning.range, figure) {
         *low = low.min(value);
         *high = high.max(value);
     }
-    if doubt.tests.last().is_none_or(|last| last != name) {
-        doubt.tests.push(name.to_owned());
+    if merged_warning
+        .tests
+        .last()
+        .is_none_or(|last| last != test_name)
+    {
+        merged_warning.tests.push(test_name.to_owned());
     }
 }
 
-/// Where both ends are one host, what its CPUs did is said once.
-fn distinct(warnings: &[Warning]) -> impl Iterator<Item = &Warning> {
+/// Drops the warnings about CPUs of the peer if both ends run on the same host.
+fn without_duplicate_cpu_warnings(warnings: &[Warning]) -> impl Iterator<Item = &Warning> {
     let same_host = warnings.contains(&Warning::SameHost);
     warnings.iter().filter(move |warning| {
-        let of_peer_cpu = matches!(
+        let is_about_peer_cpu = matches!(
             warning,
             Warning::CpuSaturated {
-                end: End::There,
+                end: End::Remote,
                 ..
             } | Warning::StealTime {
-                end: End::There,
+                end: End::Remote,
                 ..
             }
         );
-        !(same_host && of_peer_cpu)
+        !(same_host && is_about_peer_cpu)
     })
 }
 
@@ -109,34 +116,35 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_doubt_is_said_once_with_its_range_and_its_tests() {
+    fn equal_warnings_are_merged_with_their_range_and_tests() {
         let busy = |end, busy_percent| Warning::CpuSaturated { end, busy_percent };
-        let mut doubts = Vec::new();
+        let mut merged = Vec::new();
         for (test, warnings) in [
             (
                 "TCP_STREAM",
                 vec![
                     Warning::SameHost,
-                    busy(End::Here, 99.0),
-                    busy(End::There, 99.0),
+                    busy(End::Local, 99.0),
+                    busy(End::Remote, 99.0),
                 ],
             ),
-            ("TCP_RR", vec![Warning::SameHost, busy(End::Here, 96.0)]),
+            ("TCP_RR", vec![Warning::SameHost, busy(End::Local, 96.0)]),
             (
                 "UDP_RR",
                 vec![Warning::SameHost, Warning::LateDatagrams { datagrams: 3 }],
             ),
         ] {
-            distinct(&warnings).for_each(|warning| note(&mut doubts, test, warning));
+            without_duplicate_cpu_warnings(&warnings)
+                .for_each(|warning| merge(&mut merged, test, warning));
         }
-        let lines: Vec<String> = doubts.iter().map(|doubt| doubt.line(3)).collect();
+        let lines: Vec<String> = merged.iter().map(|warning| warning.line(3)).collect();
         assert_eq!(
             lines,
             [
                 "both ends run on one machine: each CPU figure contains both",
-                "a CPU of this host had next to no idle time: it may be what was measured \
+                "a CPU of this host was almost never idle; it may have limited the result \
                  (96–99 % busy: TCP_STREAM, TCP_RR)",
-                "datagrams came after the test's time and are not in the throughput (3: UDP_RR)",
+                "datagrams arrived after the test's time; the throughput does not include them (3: UDP_RR)",
             ]
         );
     }

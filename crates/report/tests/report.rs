@@ -1,22 +1,22 @@
-//! The text and the JSON of one sample report, against files: after a wanted change `BLESS=1 cargo
-//! test -p report` writes them anew.
+//! Compares the text and the JSON of a sample report with snapshots. After an intended change, run
+//! `BLESS=1 cargo test -p report` to update them.
 
 use std::ffi::OsString;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
 use model::{
-    ClockFacts, Counts, CpuMethod, CpuUse, End, Ended, FlowPlan, Group, HostFacts, Interface,
+    ClockFacts, Counts, CpuMethod, CpuUse, End, EndCause, FlowPlan, Group, HostFacts, Interface,
     Limit, Outcome, Plan, Sample, Series, Side, SizeRule, Traffic, Transport, Warning, Workload,
 };
-use report::{Figures, Pace, Peer, Report, Tested};
+use report::{PaceLimit, PeerInfo, Report, TestFigures, TestReport};
 use stats::Histogram;
-use stats::confidence::{Goal, Level};
+use stats::confidence::{ConfidenceGoal, ConfidenceLevel};
 use units::{BitRate, Bytes};
 
 #[test]
 fn text() {
-    matches_snapshot("report.txt", &report::text(&sample(), 80));
+    assert_matches_snapshot("report.txt", &report::text(&sample(), 80));
 }
 
 #[test]
@@ -25,17 +25,17 @@ fn json() {
     let document: serde_json::Value = serde_json::from_str(&text).unwrap();
     assert_eq!(document["schema"], report::SCHEMA);
     assert_eq!(document["error"], "the server refused");
-    matches_snapshot("report.json", &text);
+    assert_matches_snapshot("report.json", &text);
 }
 
 #[test]
 fn the_command_line_can_be_typed_again() {
     let words = ["uperf", "-m", "a b.xml", "--html=x.html", "it's", ""].map(OsString::from);
     let expected = r"uperf -m 'a b.xml' --html=x.html 'it'\''s' ''";
-    assert_eq!(report::typed(words), expected);
+    assert_eq!(report::quote_command_line(words), expected);
 }
 
-/// Columns are left out rather than broken, those that matter least first.
+/// Columns that do not fit are omitted, the least important first.
 #[test]
 fn the_table_fits_the_terminal() {
     for (columns, names, missing) in [
@@ -59,20 +59,20 @@ fn the_table_fits_the_terminal() {
             .find(|line| line.trim_start().starts_with("rate"));
         let head: Vec<&str> = head.unwrap().split_whitespace().collect();
         assert_eq!(head.join(" "), names, "{columns}: {text}");
-        let says = text.contains("No room for: ");
-        assert_eq!(says, columns < 120, "{columns}: {text}");
+        let lists_omitted_columns = text.contains("No room for: ");
+        assert_eq!(lists_omitted_columns, columns < 120, "{columns}: {text}");
         let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
         assert!(words.contains(missing), "{text}");
     }
 }
 
-/// Six tests that fail of one thing are one line.
+/// Tests that fail for the same reason share one line.
 #[test]
 fn a_reason_is_printed_once() {
     let mut report = sample();
-    let failed = |name: &str| Tested {
+    let failed = |name: &str| TestReport {
         error: Some("the server refused".to_owned()),
-        ..Tested::of(plan(name, Transport::Tcp, Workload::ask()))
+        ..TestReport::new(plan(name, Transport::Tcp, Workload::request()))
     };
     report.tests.push(failed("TCP_CC"));
     report.not_run = vec!["UDP_RR".to_owned()];
@@ -85,11 +85,11 @@ fn a_reason_is_printed_once() {
     assert_eq!(last, expected, "{text}");
 }
 
-/// With a goal there is one central figure, the mean that the interval is of.
+/// With a goal, the table shows the mean of the runs and its confidence interval.
 #[test]
-fn a_confident_figure_is_one_figure() {
+fn with_a_goal_the_rate_is_the_mean() {
     let text = report::text(&sample(), 120);
-    // 47,839.5 and 50,000 transactions a second.
+    // The runs have 47,839.5 and 50,000 transactions per second.
     let line = |word: &str| text.lines().find(|line| line.contains(word)).unwrap();
     assert!(line("TCP_RR ").contains("48,920 tran/s"), "{text}");
     assert!(line("± ").trim_start().starts_with("± 28.1 %"), "{text}");
@@ -101,14 +101,14 @@ fn a_confident_figure_is_one_figure() {
 }
 
 #[test]
-fn two_rates_are_two_rates() {
-    let rows = |tested: Tested| {
+fn two_rates_are_shown_separately() {
+    let render = |tested: TestReport| {
         let mut report = sample();
         report.tests = vec![tested];
         report::text(&report, 80)
     };
     let mut run = request_response();
-    // 60,000 for 0.8 s, and then 40,000.
+    // 60,000 transactions per second for 0.8 s, then 40,000.
     let samples = (0..=200).map(|step| Sample {
         at: Duration::from_millis(10 * step),
         operations: if step < 80 {
@@ -122,13 +122,13 @@ fn two_rates_are_two_rates() {
         samples: samples.collect(),
         ..Series::default()
     }];
-    let levels = Figures::of(&run).levels.unwrap();
+    let levels = TestFigures::from_outcome(&run).levels.unwrap();
     assert!((levels.low_share - 0.6).abs() < 1e-9, "{levels:?}");
-    let tested = |runs: Vec<Outcome>| Tested {
+    let test_report_of = |runs: Vec<Outcome>| TestReport {
         runs,
-        ..Tested::of(request_response().plan)
+        ..TestReport::new(request_response().plan)
     };
-    let text = rows(tested(vec![run]));
+    let text = render(test_report_of(vec![run]));
     assert!(
         text.contains("60 % 40,000") && text.contains("40 % 60,000"),
         "{text}"
@@ -140,27 +140,27 @@ fn two_rates_are_two_rates() {
 
     let runs = [100, 101, 100, 201, 200, 201].map(|rate| {
         let mut run = request_response();
-        run.here.counts.transactions = 2 * rate;
+        run.local.counts.transactions = 2 * rate;
         run
     });
-    let mut several = tested(runs.to_vec());
-    several.goal = Some(GOAL);
-    let text = rows(several);
+    let mut bimodal = test_report_of(runs.to_vec());
+    bimodal.goal = Some(GOAL);
+    let text = render(bimodal);
     assert!(text.contains("3× 100") && text.contains("3× 201"), "{text}");
 }
 
 #[test]
-fn loss_says_where() {
-    let cell = |dropped, lost: u64, late| {
+fn loss_shows_where_datagrams_were_lost() {
+    let text_with_loss = |dropped, lost: u64, late| {
         let mut run = datagrams();
-        let there = run.there.as_mut().unwrap();
-        there.socket.dropped = dropped;
-        there.counts.receive_calls = 1_000_000 - lost;
-        there.counts.receive_calls_late = late;
+        let remote = run.remote.as_mut().unwrap();
+        remote.socket.dropped = dropped;
+        remote.counts.receive_calls = 1_000_000 - lost;
+        remote.counts.receive_calls_late = late;
         let mut report = sample();
-        report.tests = vec![Tested {
+        report.tests = vec![TestReport {
             runs: vec![run],
-            ..Tested::of(datagrams().plan)
+            ..TestReport::new(datagrams().plan)
         }];
         report::text(&report, 120)
     };
@@ -190,7 +190,7 @@ fn loss_says_where() {
         (None, 50_000, 0, &["5.00 % lost"], Some("is unknown")),
         (Some(0), 0, 0, &["0 % lost"], None),
     ] {
-        let text = cell(dropped, lost, late);
+        let text = text_with_loss(dropped, lost, late);
         for cell in shown {
             assert!(text.contains(cell), "{cell}: {text}");
         }
@@ -203,17 +203,17 @@ fn loss_says_where() {
             assert!(text.contains(note), "{note}: {text}");
         }
     }
-    assert!(cell(Some(0), 10, 10).contains("10 late"));
+    assert!(text_with_loss(Some(0), 10, 10).contains("10 late"));
 }
 
 #[test]
 fn flows_are_added_up() {
     let mut first = request_response();
     let mut second = request_response();
-    first.here.socket.retransmits = Some(1);
-    second.here.socket.retransmits = Some(2);
-    second.here.elapsed = Some(Duration::from_secs(4));
-    second.here.cpu = None;
+    first.local.socket.retransmits = Some(1);
+    second.local.socket.retransmits = Some(2);
+    second.local.elapsed = Some(Duration::from_secs(4));
+    second.local.cpu = None;
     first.warnings = vec![
         Warning::PeerShared { tests: 1 },
         Warning::LateDatagrams { datagrams: 2 },
@@ -224,20 +224,20 @@ fn flows_are_added_up() {
     ];
     let later = Duration::from_millis(500);
     let sum = Outcome::sum(vec![(first.clone(), Duration::ZERO), (second, later)]).unwrap();
-    assert_eq!(sum.here.counts.transactions, 200_000);
-    assert_eq!(sum.here.latency.as_ref().unwrap().len(), 2_000);
-    // From the first one's beginning to the last one's end.
-    assert_eq!(sum.here.elapsed, Some(Duration::from_millis(4500)));
+    assert_eq!(sum.local.counts.transactions, 200_000);
+    assert_eq!(sum.local.latency.as_ref().unwrap().len(), 2_000);
+    // The time from the first start to the last end.
+    assert_eq!(sum.local.elapsed, Some(Duration::from_millis(4500)));
     assert_eq!(sum.start_spread(), Some(later));
     let rates: Vec<_> = sum
         .flows
         .iter()
-        .map(model::FlowShare::transactions_per_second)
+        .map(model::FlowOutcome::transactions_per_second)
         .collect();
     assert_eq!(rates, [Some(50_000.0), Some(25_000.0)]);
-    assert_eq!(sum.here.cpu, first.here.cpu);
-    assert_eq!(sum.here.socket.retransmits, Some(3));
-    // One of the three is the flow's own neighbour.
+    assert_eq!(sum.local.cpu, first.local.cpu);
+    assert_eq!(sum.local.socket.retransmits, Some(3));
+    // One of the three tests is the other flow of this test.
     assert_eq!(
         sum.warnings,
         [
@@ -245,14 +245,17 @@ fn flows_are_added_up() {
             Warning::LateDatagrams { datagrams: 7 }
         ]
     );
-    assert_eq!(Figures::of(&sum).transactions_per_s, Some(200_000.0 / 4.5));
+    assert_eq!(
+        TestFigures::from_outcome(&sum).transactions_per_s,
+        Some(200_000.0 / 4.5)
+    );
     assert!(Outcome::sum(Vec::new()).is_none());
 }
 
 #[test]
 fn figures_of_datagrams() {
-    let figures = Figures::of(&datagrams());
-    // 900,000 datagrams of 1472 bytes in 2 s, of 1,000,000 that were sent.
+    let figures = TestFigures::from_outcome(&datagrams());
+    // 900,000 of 1,000,000 datagrams of 1472 bytes arrived in 2 s.
     assert_eq!(figures.throughput_bps, Some(BitRate(5.299_2e9)));
     assert_eq!(figures.offered_bps, Some(BitRate(5.888e9)));
     let datagrams = figures.datagrams.unwrap();
@@ -260,38 +263,44 @@ fn figures_of_datagrams() {
         (datagrams.received, datagrams.received_late, datagrams.lost),
         (900_000, Some(10), 99_990)
     );
-    // 2 CPUs, half busy for 2 s, over 1472 MB.
-    let (here, there) = figures.service_demand.both();
-    assert!((here.unwrap() - 2e6 / 1_437_500.0).abs() < 1e-9, "{here:?}");
-    assert!(there.is_some());
+    // 2 CPUs, half busy for 2 s, moved 1472 MB.
+    let (local, remote) = figures.service_demand.local_and_remote();
+    assert!(
+        (local.unwrap() - 2e6 / 1_437_500.0).abs() < 1e-9,
+        "{local:?}"
+    );
+    assert!(remote.is_some());
 }
 
 #[test]
-fn a_peer_may_count_as_much_as_it_likes() {
-    const MOST: u64 = u64::MAX;
+fn huge_peer_counts_do_not_overflow() {
+    const MAX: u64 = u64::MAX;
     for mut run in [stream(), datagrams(), request_response()] {
-        let there = run.there.as_mut().unwrap();
-        there.counts = Counts {
-            sent: Bytes(MOST),
-            received: Bytes(MOST),
-            received_late: Bytes(MOST),
-            receive_calls_late: MOST,
-            send_calls: MOST,
-            receive_calls: MOST,
-            send_batches: MOST,
-            receive_batches: MOST,
-            failed_sends: MOST,
-            transactions: MOST,
-            operations: MOST,
-            failed_operations: MOST,
+        let remote = run.remote.as_mut().unwrap();
+        remote.counts = Counts {
+            sent: Bytes(MAX),
+            received: Bytes(MAX),
+            received_late: Bytes(MAX),
+            receive_calls_late: MAX,
+            send_calls: MAX,
+            receive_calls: MAX,
+            send_batches: MAX,
+            receive_batches: MAX,
+            failed_sends: MAX,
+            transactions: MAX,
+            operations: MAX,
+            failed_operations: MAX,
         };
-        there.cpu.clone_from(&run.here.cpu);
-        run.warnings = run.doubts();
-        let mut both_ways = run.clone();
-        let back = Group::of_flows(1, run.plan.flow().unwrap().clone().mirrored());
-        both_ways.plan.groups.push(back);
+        remote.cpu.clone_from(&run.local.cpu);
+        run.warnings = run.derive_warnings();
+        let mut bidirectional = run.clone();
+        let reverse_group = Group::with_flows(1, run.plan.flow().unwrap().clone().mirrored());
+        bidirectional.plan.groups.push(reverse_group);
         let report = Report {
-            tests: vec![Tested::of_run(run), Tested::of_run(both_ways)],
+            tests: vec![
+                TestReport::from_run(run),
+                TestReport::from_run(bidirectional),
+            ],
             ..sample()
         };
         assert!(report::json(&report).contains("18446744073709551615"));
@@ -301,15 +310,15 @@ fn a_peer_may_count_as_much_as_it_likes() {
 }
 
 #[test]
-fn what_was_not_told_has_no_figure() {
+fn unreported_values_have_no_figure() {
     let mut run = datagrams();
-    run.there = None;
-    run.here.cpu = None;
-    let figures = Figures::of(&run);
+    run.remote = None;
+    run.local.cpu = None;
+    let figures = TestFigures::from_outcome(&run);
     assert_eq!((figures.throughput_bps, figures.datagrams), (None, None));
-    assert_eq!(figures.service_demand.both(), (None, None));
-    run.here.elapsed = Some(Duration::ZERO);
-    assert_eq!(Figures::of(&run).rate(), None);
+    assert_eq!(figures.service_demand.local_and_remote(), (None, None));
+    run.local.elapsed = Some(Duration::ZERO);
+    assert_eq!(TestFigures::from_outcome(&run).rate(), None);
 }
 
 #[test]
@@ -323,44 +332,47 @@ fn the_median_of_an_even_number_is_the_lower_middle() {
     ] {
         let runs = rates.iter().map(|&rate| {
             let mut run = request_response();
-            run.here.counts.transactions = 2 * rate;
+            run.local.counts.transactions = 2 * rate;
             run
         });
-        let tested = Tested {
+        let tested = TestReport {
             runs: runs.collect(),
-            ..Tested::of(plan("TCP_RR", Transport::Tcp, Workload::ask()))
+            ..TestReport::new(plan("TCP_RR", Transport::Tcp, Workload::request()))
         };
         assert_eq!(
-            (tested.median(), tested.spread()),
+            (tested.median_run_index(), tested.rate_range()),
             (median, spread),
             "{rates:?}"
         );
     }
 }
 
-/// Reached by the sample's two runs of 50,000 and 48,000 transactions a second.
-const GOAL: Goal = Goal {
-    level: Level::P95,
-    width: 0.8,
-    min: 2,
-    max: 10,
+/// The two runs of the sample, with 50,000 and 47,840 transactions per second, reach this goal.
+const GOAL: ConfidenceGoal = ConfidenceGoal {
+    level: ConfidenceLevel::P95,
+    max_relative_width: 0.8,
+    min_samples: 2,
+    max_samples: 10,
 };
 
 #[test]
-fn runs_are_enough_when_their_mean_is_known() {
-    let tested = |rates: &[u64], width: f64| {
+fn runs_are_sufficient_when_the_goal_is_reached() {
+    let test_report_of = |rates: &[u64], width: f64| {
         let runs = rates.iter().map(|&rate| {
             let mut run = request_response();
-            run.here.counts.transactions = 2 * rate;
+            run.local.counts.transactions = 2 * rate;
             run
         });
-        Tested {
-            goal: Some(Goal { width, ..GOAL }),
+        TestReport {
+            goal: Some(ConfidenceGoal {
+                max_relative_width: width,
+                ..GOAL
+            }),
             runs: runs.collect(),
-            ..Tested::of(plan("TCP_RR", Transport::Tcp, Workload::ask()))
+            ..TestReport::new(plan("TCP_RR", Transport::Tcp, Workload::request()))
         }
     };
-    for (rates, width, half, reached, more) in [
+    for (rates, width, half, reached, needs_more) in [
         (&[][..], 0.1, None, false, true),
         (&[100][..], 0.1, None, false, true),
         // t is 12.706 with two samples, the standard error 10.
@@ -375,7 +387,7 @@ fn runs_are_enough_when_their_mean_is_known() {
             false,
         ),
     ] {
-        let tested = tested(rates, width);
+        let tested = test_report_of(rates, width);
         let found = tested.confidence();
         let width = found.and_then(|found| found.throughput_width_percent);
         match (width, half) {
@@ -387,27 +399,27 @@ fn runs_are_enough_when_their_mean_is_known() {
             reached,
             "{rates:?}"
         );
-        assert_eq!(tested.wants_more(), more, "{rates:?}");
+        assert_eq!(tested.needs_more_runs(), needs_more, "{rates:?}");
     }
-    let kinds = |rates: &[u64]| -> Vec<&str> {
-        tested(rates, 0.1)
-            .doubts()
+    let warning_kinds = |rates: &[u64]| -> Vec<&str> {
+        test_report_of(rates, 0.1)
+            .warnings_about_runs()
             .iter()
             .map(Warning::kind)
             .collect()
     };
-    assert_eq!(kinds(&[]), [""; 0]);
-    assert_eq!(kinds(&[100; 3]), ["few_iterations"]);
+    assert_eq!(warning_kinds(&[]), [""; 0]);
+    assert_eq!(warning_kinds(&[100; 3]), ["few_iterations"]);
     assert_eq!(
-        kinds(&[100, 101, 100, 201, 200, 201]),
+        warning_kinds(&[100, 101, 100, 201, 200, 201]),
         ["interval_not_reached", "bimodal"]
     );
 }
 
 fn sample() -> Report {
     let mut slower = request_response();
-    slower.here.counts.transactions -= 4_321;
-    let tested = |runs: Vec<Outcome>| Tested {
+    slower.local.counts.transactions -= 4_321;
+    let tested = |runs: Vec<Outcome>| TestReport {
         goal: (runs.len() > 1).then_some(GOAL),
         pace: runs[0]
             .plan
@@ -415,23 +427,27 @@ fn sample() -> Report {
             .unwrap()
             .transport
             .has_datagrams()
-            .then(|| Pace {
+            .then(|| PaceLimit {
                 rate: BitRate(5.888e9),
-                of: Some("TCP_STREAM".to_owned()),
+                reference_test: Some("TCP_STREAM".to_owned()),
             }),
-        ..Tested::of(runs[0].plan.clone())
+        ..TestReport::new(runs[0].plan.clone())
     };
-    let tested = |runs: Vec<Outcome>| Tested {
+    let tested = |runs: Vec<Outcome>| TestReport {
         runs: runs.clone(),
         ..tested(runs)
     };
-    let failed = Tested {
+    let failed = TestReport {
         error: Some("the server refused".to_owned()),
-        ..Tested::of(plan("TCP_CRR", Transport::Tcp, Workload::connect_and_ask()))
+        ..TestReport::new(plan(
+            "TCP_CRR",
+            Transport::Tcp,
+            Workload::connect_and_request(),
+        ))
     };
-    let peer = Peer {
+    let peer = PeerInfo {
         kind: Some("linerate"),
-        ..Peer::of("192.0.2.1", 12865)
+        ..PeerInfo::new("192.0.2.1", 12865)
     };
     Report {
         version: "0.1.0",
@@ -442,26 +458,26 @@ fn sample() -> Report {
             tested(vec![slower, request_response()]),
             failed,
         ],
-        ..Report::of(peer, started())
+        ..Report::new(peer, started())
     }
 }
 
 fn stream() -> Outcome {
     let mut run = outcome("TCP_STREAM", Transport::Tcp, Workload::send());
-    run.here.counts = Counts {
+    run.local.counts = Counts {
         sent: Bytes(2_345_678_900),
         send_calls: 143_169,
         ..Counts::default()
     };
-    run.here.socket.retransmits = Some(1_234);
-    let there = run.there.as_mut().unwrap();
-    there.counts = Counts {
+    run.local.socket.retransmits = Some(1_234);
+    let remote = run.remote.as_mut().unwrap();
+    remote.counts = Counts {
         received: Bytes(2_345_678_900),
         receive_calls: 160_000,
         ..Counts::default()
     };
     run.warnings = vec![Warning::CpuSaturated {
-        end: End::There,
+        end: End::Remote,
         busy_percent: 99.5,
     }];
     run
@@ -469,13 +485,13 @@ fn stream() -> Outcome {
 
 fn datagrams() -> Outcome {
     let mut run = outcome("UDP_STREAM", Transport::Udp, Workload::send());
-    run.plan.flow_mut().unwrap().here.send.size = SizeRule::Bytes(1472);
-    run.here.counts = Counts {
+    run.plan.flow_mut().unwrap().local.send.size = SizeRule::Bytes(1472);
+    run.local.counts = Counts {
         sent: Bytes(1_472_000_000),
         send_calls: 1_000_000,
         ..Counts::default()
     };
-    run.there.as_mut().unwrap().counts = Counts {
+    run.remote.as_mut().unwrap().counts = Counts {
         received: Bytes(1_324_800_000),
         receive_calls: 900_000,
         received_late: Bytes(14_720),
@@ -487,11 +503,11 @@ fn datagrams() -> Outcome {
 }
 
 fn request_response() -> Outcome {
-    let mut run = outcome("TCP_RR", Transport::Tcp, Workload::ask());
+    let mut run = outcome("TCP_RR", Transport::Tcp, Workload::request());
     let mut latency = Histogram::default();
     (1..=1_000).for_each(|micros| latency.record(micros * 1_000));
-    run.here.latency = Some(latency);
-    run.here.counts = Counts {
+    run.local.latency = Some(latency);
+    run.local.counts = Counts {
         sent: Bytes(100_000),
         received: Bytes(100_000),
         send_calls: 100_000,
@@ -499,11 +515,11 @@ fn request_response() -> Outcome {
         transactions: 100_000,
         ..Counts::default()
     };
-    run.here.clock = Some(ClockFacts {
+    run.local.clock = Some(ClockFacts {
         cost_ns: 26.5,
         resolution_ns: 1,
     });
-    run.here.interface = Some(Interface {
+    run.local.interface = Some(Interface {
         name: "eth0".to_owned(),
         driver: Some("example".to_owned()),
         traffic: Some(Traffic {
@@ -514,7 +530,7 @@ fn request_response() -> Outcome {
         }),
         ..Interface::default()
     });
-    run.here.socket.retransmits = Some(0);
+    run.local.socket.retransmits = Some(0);
     run
 }
 
@@ -553,24 +569,24 @@ fn outcome(name: &str, transport: Transport, workload: Workload) -> Outcome {
         program: Some("linerate 0.1.0".to_owned()),
         ..Side::default()
     };
-    let (here, there) = (side("Linux 6.1.0", "01"), side("Linux 6.12.0", "02"));
-    Outcome::of_flow(
+    let (local, remote) = (side("Linux 6.1.0", "01"), side("Linux 6.12.0", "02"));
+    Outcome::for_flow(
         plan(name, transport, workload),
         started(),
-        here,
-        Some(there),
-        Ended::Deadline,
+        local,
+        Some(remote),
+        EndCause::Deadline,
     )
 }
 
 fn plan(name: &str, transport: Transport, workload: Workload) -> Plan {
     let flow = FlowPlan {
         limit: Limit::Time(Duration::from_secs(2)),
-        ..FlowPlan::of(transport, workload)
+        ..FlowPlan::new(transport, workload)
     };
     Plan {
         name: name.to_owned(),
-        groups: vec![Group::of_flows(1, flow)],
+        groups: vec![Group::with_flows(1, flow)],
         ..Plan::default()
     }
 }
@@ -579,7 +595,7 @@ fn started() -> SystemTime {
     SystemTime::UNIX_EPOCH + Duration::from_millis(1_800_000_000_123)
 }
 
-fn matches_snapshot(name: &str, text: &str) {
+fn assert_matches_snapshot(name: &str, text: &str) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("tests/snapshots")
         .join(name);

@@ -1,28 +1,31 @@
 //! The server framework of all dialects, and their common rules.
 //!
-//! A dialect implements [`Dialect`], which serves one client. [`Server`] accepts the clients that [`ServerConfig`]
-//! admits, and ends them when it stops. [`DataPeer`], [`accept_data`] and [`Door`] decide which data connections a test
-//! accepts and where it may send data. [`DatagramDoor`] does so for datagrams. [`Permissions`] limits changes to the
-//! host.
+//! A dialect implements [`Dialect`], which serves one client. [`Server`] accepts the clients that
+//! [`ServerConfig`] admits, and ends them when it stops. [`DataPeer`], [`accept_data`] and
+//! [`DataAcceptor`] decide which data connections a test accepts and where it may send data.
+//! [`DatagramAcceptor`] does so for datagrams. [`Permissions`] limits changes to the host.
 
 #![forbid(unsafe_code)]
 
-mod datagram_door;
+mod data_peer;
+mod datagram_acceptor;
 mod listener;
+mod log_rate_limit;
 mod network;
-mod pace;
-mod peer;
 mod permissions;
 mod registry;
 mod server;
 mod service;
 
-pub use datagram_door::{DatagramDoor, DatagramPeer, ExpectedFlows};
+pub use data_peer::{
+    AcceptedConnection, DataAcceptor, DataPeer, IsOtherPeer, Nonce, PREFERRED_WAIT, PeerPolicy,
+    accept_data,
+};
+pub use datagram_acceptor::{DatagramAcceptor, DatagramPeer, ExpectedFlows};
 pub use listener::{inherited_listeners, inherited_sockets, listen};
+pub use log_rate_limit::{LogDecision, LogRateLimit};
 pub use network::Network;
-pub use pace::{Pace, Verdict};
-pub use peer::{Accepted, DataPeer, Door, Nonce, Others, PREFERENCE, Policy, accept_data};
 pub use permissions::Permissions;
-pub use registry::{Log, Registry, Running, Test, TestRecord};
+pub use registry::{ClientTest, RecordWriter, Registry, RunningTest, TestRecord};
 pub use server::{Dialect, Server, ServerContext};
-pub use service::{Limits, Place, Refusal, ServerConfig, Service};
+pub use service::{AddressLimits, ClientSlot, Refusal, ServerConfig, Service};

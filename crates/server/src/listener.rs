@@ -11,38 +11,40 @@ use sys::{Address, Protocol, Socket, Type};
 /// The maximum number of control connections that wait for accept(2).
 const BACKLOG: i32 = 1024;
 
-/// The maximum wait for a connection. A stop interrupts it.
-const LONGEST_WAIT: Duration = Duration::from_secs(3600);
+/// The maximum wait for a connection. A stop interrupts the wait.
+const MAX_WAIT: Duration = Duration::from_secs(3600);
 
-/// Listens at each of the addresses, at the same port if the kernel chooses one. Fails only if all fail, and returns
-/// the first error. The IPv6 wildcard also takes IPv4 unless `only_v6` is set, so a second bind may find the port in
-/// use.
+/// Listens at each of the addresses. If the kernel chooses the port, all addresses use the same
+/// one. Fails only if all addresses fail, and returns the first error. The IPv6 wildcard also
+/// accepts IPv4 unless `only_v6` is set, so that binding the IPv4 address may fail.
 pub fn listen(
     transport: Transport,
     addresses: &[Address],
     only_v6: bool,
 ) -> io::Result<Vec<Socket>> {
     let mut listeners: Vec<Socket> = Vec::new();
-    let mut refused = None;
+    let mut first_error = None;
     for address in addresses {
-        let picked = listeners.first().and_then(|first| Address::of(first).ok());
-        let same_port = picked.and_then(|picked| address.with_port(picked.port()));
-        match listener(transport, same_port.as_ref().unwrap_or(address), only_v6) {
+        let bound = listeners
+            .first()
+            .and_then(|first| Address::local(first).ok());
+        let same_port = bound.and_then(|picked| address.with_port(picked.port()));
+        match open_listener(transport, same_port.as_ref().unwrap_or(address), only_v6) {
             Ok(listener) => listeners.push(listener),
             Err(error) => {
-                let why = format!("{address}: {}", sys::describe(&error));
-                refused = refused.or(Some(io::Error::new(error.kind(), why)));
+                let message = format!("{address}: {}", sys::describe(&error));
+                first_error = first_error.or(Some(io::Error::new(error.kind(), message)));
             }
         }
     }
-    match refused {
+    match first_error {
         Some(error) if listeners.is_empty() => Err(error),
         None if listeners.is_empty() => Err(io::ErrorKind::AddrNotAvailable.into()),
         _ => Ok(listeners),
     }
 }
 
-fn listener(transport: Transport, address: &Address, only_v6: bool) -> io::Result<Socket> {
+fn open_listener(transport: Transport, address: &Address, only_v6: bool) -> io::Result<Socket> {
     let protocol = match transport {
         Transport::Sctp => Some(Protocol::SCTP),
         Transport::Mptcp => Some(Protocol::MPTCP),
@@ -62,25 +64,26 @@ fn listener(transport: Transport, address: &Address, only_v6: bool) -> io::Resul
 pub fn inherited_listeners() -> io::Result<Vec<Socket>> {
     let mut inherited = listenfd::ListenFd::from_env();
     (0..inherited.len())
-        .filter_map(|at| inherited.take_tcp_listener(at).transpose())
+        .filter_map(|index| inherited.take_tcp_listener(index).transpose())
         .map(|listener| listener.map(Socket::from))
         .collect()
 }
 
-/// Returns the TCP and UDP sockets that systemd passes to a service, each with its name: LISTEN_FDNAMES. UDP sockets
-/// are configured like those of [`engine::datagram_listener`]. They need SO_REUSEPORT from before their bind.
+/// Returns the TCP and UDP sockets that systemd passes to a service, each with its name:
+/// LISTEN_FDNAMES. UDP sockets are configured like those of [`engine::open_datagram_listener`].
+/// They need SO_REUSEPORT before they are bound.
 pub fn inherited_sockets() -> io::Result<Vec<(String, Socket)>> {
     let names = std::env::var("LISTEN_FDNAMES").unwrap_or_default();
     let mut inherited = listenfd::ListenFd::from_env();
     let mut names = names.split(':').map(str::to_owned);
     let mut sockets = Vec::new();
-    for at in 0..inherited.len() {
-        let socket = match inherited.take_udp_socket(at) {
+    for index in 0..inherited.len() {
+        let socket = match inherited.take_udp_socket(index) {
             Ok(Some(socket)) => {
-                share_port(socket.as_fd())?;
+                enable_port_sharing(socket.as_fd())?;
                 Some(socket.into())
             }
-            _ => inherited.take_tcp_listener(at)?.map(Socket::from),
+            _ => inherited.take_tcp_listener(index)?.map(Socket::from),
         };
         let name = names.next().unwrap_or_default();
         sockets.extend(socket.map(|socket| (name, socket)));
@@ -88,17 +91,17 @@ pub fn inherited_sockets() -> io::Result<Vec<(String, Socket)>> {
     Ok(sockets)
 }
 
-fn share_port(socket: BorrowedFd<'_>) -> io::Result<()> {
-    sys::option::set_first_of_address(socket).map_err(|error| {
-        let why = sys::describe(&error);
-        io::Error::other(format!("a UDP socket without ReusePort=yes: {why}"))
+fn enable_port_sharing(socket: BorrowedFd<'_>) -> io::Result<()> {
+    sys::option::set_default_receiver(socket).map_err(|error| {
+        let reason = sys::describe(&error);
+        io::Error::other(format!("a UDP socket without ReusePort=yes: {reason}"))
     })
 }
 
-/// Waits for a connection on any of the listeners.
+/// Waits for a connection on any of the listeners and accepts it; `None` if none arrived.
 pub(crate) fn accept(listeners: &[Socket]) -> Result<Option<Socket>, Error> {
     let fds: Vec<_> = listeners.iter().map(AsFd::as_fd).collect();
-    match call::wait_any_readable(&fds, LONGEST_WAIT)? {
+    match call::wait_any_readable(&fds, MAX_WAIT)? {
         Some(ready) => call::accept(fds[ready]).map(|socket| Some(socket.into())),
         None => Ok(None),
     }

@@ -13,51 +13,50 @@ pub struct Network {
 }
 
 impl Network {
-    /// Parses `10.0.0.0/8`, `fd00::/8`, or one address. The error gives the reason.
+    /// Parses `10.0.0.0/8`, `fd00::/8`, or a single address. The error is the reason.
     pub fn parse(text: &str) -> Result<Self, &'static str> {
-        Self::parsed(text)
-            .ok_or("not an address, nor one with a prefix length (10.0.0.0/8, fd00::/8)")
+        Self::parse_prefix(text).ok_or("not an address or a network (10.0.0.0/8, fd00::/8)")
     }
 
-    fn parsed(text: &str) -> Option<Self> {
+    fn parse_prefix(text: &str) -> Option<Self> {
         let (address, bits) = match text.split_once('/') {
             Some((address, bits)) => (address, Some(bits)),
             None => (text, None),
         };
         let address: IpAddr = address.parse().ok()?;
-        // The prefix length of an IPv4 address in IPv6 notation would differ.
+        // An IPv4 address in IPv6 notation would need another prefix length.
         if address != address.to_canonical() {
             return None;
         }
-        let most = if address.is_ipv4() { 32 } else { 128 };
+        let max_bits = if address.is_ipv4() { 32 } else { 128 };
         let bits = match bits {
             Some(bits) if bits.bytes().all(|c| c.is_ascii_digit()) => bits.parse().ok()?,
             Some(_) => return None,
-            None => most,
+            None => max_bits,
         };
-        (bits <= most).then_some(Self { address, bits })
+        (bits <= max_bits).then_some(Self { address, bits })
     }
 
-    /// Whether the network contains this address, in either notation.
+    /// Returns whether the network contains this address, in either notation.
     pub fn contains(&self, address: IpAddr) -> bool {
         match (self.address, address.to_canonical()) {
-            (IpAddr::V4(ours), IpAddr::V4(theirs)) => same_bits(
+            (IpAddr::V4(ours), IpAddr::V4(theirs)) => has_common_prefix(
                 u32::from(ours).into(),
                 u32::from(theirs).into(),
                 32,
                 self.bits,
             ),
             (IpAddr::V6(ours), IpAddr::V6(theirs)) => {
-                same_bits(ours.into(), theirs.into(), 128, self.bits)
+                has_common_prefix(ours.into(), theirs.into(), 128, self.bits)
             }
             _ => false,
         }
     }
 }
 
-/// Whether two addresses of `width` bits agree in their first `bits` bits.
-fn same_bits(ours: u128, theirs: u128, width: u8, bits: u8) -> bool {
-    let differ = (ours ^ theirs).checked_shr(u32::from(width - bits));
+/// Returns whether the first `bits` bits of two addresses of `width` bits are equal.
+fn has_common_prefix(first: u128, second: u128, width: u8, bits: u8) -> bool {
+    let differ = (first ^ second).checked_shr(u32::from(width - bits));
     differ.unwrap_or(0) == 0
 }
 
@@ -98,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_network() {
+    fn invalid_networks_are_rejected() {
         for text in [
             "",
             "/",

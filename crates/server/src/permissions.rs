@@ -1,5 +1,5 @@
-//! The changes that a request may make to this host. Without limits, a server that runs as root could load kernel
-//! modules or open ports of the host's services for any client.
+//! The changes that a request may make to this host. Without limits, a server that runs as root
+//! could load kernel modules or open ports of the host's services for any client.
 
 use model::Transport;
 use sys::Address;
@@ -19,28 +19,30 @@ const FIRST_UNPRIVILEGED: u32 = 1024;
 
 impl Permissions {
     /// The reason to refuse `--user` and `--allow-privileged-ports` together.
-    pub const NOT_WITH_USER: &str = "--allow-privileged-ports has no effect with --user, which gives up the privilege to bind such ports";
+    pub const NOT_WITH_USER: &str = "--allow-privileged-ports has no effect with --user, which \
+        gives up the privilege to bind such ports";
 
-    /// Whether a socket of this transport may be opened for an address of this family. Without the permission, the
-    /// kernel must already have the protocol.
+    /// Returns whether a socket of this transport may be opened for an address of this family.
+    /// Without the permission, the kernel must already have the protocol.
     pub fn allows_transport(self, transport: Transport, address: &Address) -> bool {
         if self.modules {
             return true;
         }
-        match protocol(transport, address.is_ipv6()) {
-            // Always available, because a control connection exists.
+        match protocol_name(transport, address.is_ipv6()) {
+            // The protocol is available, because a control connection exists.
             None => true,
             Some(name) => facts::has_protocol(name),
         }
     }
 
-    /// Whether this congestion control may be set. Without the permission, the kernel must already have it.
+    /// Returns whether this congestion control may be set. Without the permission, the kernel must
+    /// already have it.
     pub fn allows_congestion_control(self, name: &str) -> bool {
         self.modules || facts::has_congestion_control(name)
     }
 
-    /// Whether a socket may be bound to the port of this address.
-    pub fn allows_port_of(self, address: &Address) -> bool {
+    /// Returns whether a socket may be bound to the port of this address.
+    pub fn allows_port(self, address: &Address) -> bool {
         let first = match address {
             Address::Inet(_) => facts::first_unprivileged_port(),
             Address::Vsock { .. } => FIRST_UNPRIVILEGED,
@@ -50,8 +52,8 @@ impl Permissions {
     }
 }
 
-/// The transport's name in /proc/net/protocols.
-fn protocol(transport: Transport, is_ipv6: bool) -> Option<&'static str> {
+/// Returns the transport's name in /proc/net/protocols; `None` if it is always available.
+fn protocol_name(transport: Transport, is_ipv6: bool) -> Option<&'static str> {
     Some(match (transport, is_ipv6) {
         (Transport::Tcp | Transport::Udp, false) => return None,
         (Transport::Tcp, true) => "TCPv6",
@@ -74,7 +76,7 @@ fn protocol(transport: Transport, is_ipv6: bool) -> Option<&'static str> {
 mod tests {
     use super::*;
 
-    const NOTHING: Permissions = Permissions {
+    const NONE: Permissions = Permissions {
         modules: false,
         privileged_ports: false,
     };
@@ -100,30 +102,30 @@ mod tests {
             (vsock(1023), false),
             (vsock(1024), true),
             (Address::Unix("/x".into()), true),
-            (Address::Llc(sys::Llc::default()), true),
+            (Address::Llc(sys::LlcAddress::default()), true),
         ] {
-            assert_eq!(NOTHING.allows_port_of(&address), allowed, "{address}");
-            assert!(ALL.allows_port_of(&address), "{address}");
+            assert_eq!(NONE.allows_port(&address), allowed, "{address}");
+            assert!(ALL.allows_port(&address), "{address}");
         }
     }
 
     #[test]
-    fn only_what_the_kernel_has_is_allowed() {
+    fn only_available_protocols_are_allowed() {
         let (v4, v6) = (inet("0.0.0.0:0"), inet("[::]:0"));
         for transport in [Transport::Tcp, Transport::Udp] {
-            assert!(NOTHING.allows_transport(transport, &v4));
-            assert!(NOTHING.allows_transport(transport, &v6));
+            assert!(NONE.allows_transport(transport, &v4));
+            assert!(NONE.allows_transport(transport, &v6));
         }
-        assert!(NOTHING.allows_transport(Transport::UnixDatagram, &Address::Unix("".into())));
+        assert!(NONE.allows_transport(Transport::UnixDatagram, &Address::Unix("".into())));
         for transport in [Transport::Sctp, Transport::Dccp] {
-            let is_there = facts::has_protocol(protocol(transport, false).unwrap());
-            assert_eq!(NOTHING.allows_transport(transport, &v4), is_there);
+            let is_available = facts::has_protocol(protocol_name(transport, false).unwrap());
+            assert_eq!(NONE.allows_transport(transport, &v4), is_available);
             assert!(ALL.allows_transport(transport, &v4));
         }
-        let own = facts::congestion_control().unwrap();
-        assert!(NOTHING.allows_congestion_control(&own));
+        let current = facts::congestion_control().unwrap();
+        assert!(NONE.allows_congestion_control(&current));
         for name in ["", "no-such-one", "cubic reno", "../cubic"] {
-            assert!(!NOTHING.allows_congestion_control(name), "{name}");
+            assert!(!NONE.allows_congestion_control(name), "{name}");
             assert!(ALL.allows_congestion_control(name));
         }
     }

@@ -6,22 +6,22 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant, SystemTime};
 
-use engine::{Counters, Holder, Reason, Stop};
-use model::Ended;
+use engine::{BudgetHolder, Counters, Stop, StopReason};
+use model::EndCause;
 use serde::{Deserialize, Serialize};
 use sys::Address;
 
-use crate::{Limits, Refusal};
+use crate::{AddressLimits, Refusal};
 
 /// The maximum number of overlapping tests listed in a record. All are counted.
-const MOST_NAMED: usize = 8;
+const MAX_LISTED_OVERLAPS: usize = 8;
 
 /// The minimum time over which a current rate is measured.
-const RATE: Duration = Duration::from_secs(1);
+const MIN_RATE_INTERVAL: Duration = Duration::from_secs(1);
 
-/// The tolerance for the duration of a complete test. A client starts its clock before this end does; on a busy host
-/// the difference is large.
-const TOLERANCE: Duration = Duration::from_millis(300);
+/// The tolerance for the duration of a complete test. A client starts its clock before this end
+/// does. The difference is large on a busy host.
+const DURATION_TOLERANCE: Duration = Duration::from_millis(300);
 
 /// The tests that are running.
 #[derive(Clone, Debug, Default)]
@@ -29,34 +29,34 @@ pub struct Registry(Arc<Inner>);
 
 #[derive(Debug, Default)]
 struct Inner {
-    tests: Mutex<Vec<Weak<Running>>>,
-    /// Bytes that each address has moved beyond its rate limit, including finished tests.
-    beyond: Mutex<HashMap<Holder, u64>>,
-    /// Whether a watcher reduces `beyond`. Without one, it would only grow.
-    is_measured: AtomicBool,
-    log: Option<Log>,
+    tests: Mutex<Vec<Weak<RunningTest>>>,
+    /// Bytes that each address has moved beyond its rate limit, including those of finished tests.
+    excess_bytes: Mutex<HashMap<BudgetHolder, u64>>,
+    /// Whether a watcher reduces `excess_bytes`. Without one, it would only grow.
+    has_watcher: AtomicBool,
+    write_record: Option<RecordWriter>,
 }
 
 /// Writes the record of a finished test.
-pub type Log = fn(&TestRecord);
+pub type RecordWriter = fn(&TestRecord);
 
 /// A client's request.
 #[derive(Clone, Debug, Default)]
-pub struct Test {
+pub struct ClientTest {
     /// The test, in the terms of the dialect.
     pub name: String,
     /// The requested duration, if known.
-    pub length: Option<Duration>,
+    pub duration: Option<Duration>,
 }
 
-/// A test, which runs until this value is dropped. Its record is then logged.
+/// A running test. When this value is dropped, the test ends and its record is logged.
 #[derive(Debug)]
-pub struct Running {
+pub struct RunningTest {
     registry: Registry,
-    holder: Holder,
-    since: Instant,
-    length: Option<Duration>,
-    cut: Stop,
+    address: BudgetHolder,
+    started: Instant,
+    requested_duration: Option<Duration>,
+    cancel_stop: Stop,
     state: Mutex<State>,
 }
 
@@ -65,10 +65,10 @@ struct State {
     record: TestRecord,
     counters: Vec<Arc<Counters>>,
     ended: Option<Instant>,
-    /// The bytes already counted in [`Inner::beyond`].
-    counted: u64,
-    /// The time of the last rate measurement, and the bytes until then.
-    last: (Instant, u64),
+    /// The bytes already counted in [`Inner::excess_bytes`].
+    counted_bytes: u64,
+    /// The time of the last rate measurement, and the bytes at that time.
+    last_measurement: (Instant, u64),
 }
 
 /// The record of a test.
@@ -102,31 +102,34 @@ pub struct TestRecord {
 }
 
 impl Registry {
-    pub(crate) fn new(log: Option<Log>) -> Self {
+    pub(crate) fn new(log: Option<RecordWriter>) -> Self {
         Self(Arc::new(Inner {
-            log,
+            write_record: log,
             ..Inner::default()
         }))
     }
 
     /// Registers a test of a client.
-    pub(crate) fn enter(
+    pub(crate) fn register(
         &self,
         (dialect, peer): (&str, &Address),
-        test: Test,
-        cut: &Stop,
-        limits: &Limits,
-    ) -> Result<Arc<Running>, Refusal> {
-        let holder = Holder::of(peer);
+        test: ClientTest,
+        cancel_stop: &Stop,
+        limits: &AddressLimits,
+    ) -> Result<Arc<RunningTest>, Refusal> {
+        let holder = BudgetHolder::for_address(peer);
         let mut tests = lock(&self.0.tests);
         tests.retain(|test| test.strong_count() > 0);
-        let others = upgraded(&tests);
-        let same = others
+        let others = live_tests(&tests);
+        let same_address = others
             .iter()
-            .filter(|other| other.holder == holder && other.is_running());
-        if let Some(most) = limits.tests.filter(|most| same.count() >= *most as usize) {
+            .filter(|other| other.address == holder && other.is_running());
+        if let Some(max_tests) = limits
+            .max_tests
+            .filter(|max| same_address.count() >= *max as usize)
+        {
             drop(tests);
-            return Err(Refusal::Tests(most));
+            return Err(Refusal::TooManyTests(max_tests));
         }
         let record = TestRecord {
             started: SystemTime::now(),
@@ -143,25 +146,25 @@ impl Registry {
             end: None,
         };
         let since = Instant::now();
-        let running = Arc::new(Running {
+        let running = Arc::new(RunningTest {
             registry: self.clone(),
-            holder,
-            since,
-            length: test.length,
-            cut: cut.clone(),
+            address: holder,
+            started: since,
+            requested_duration: test.duration,
+            cancel_stop: cancel_stop.clone(),
             state: Mutex::new(State {
                 record,
                 counters: Vec::new(),
                 ended: None,
-                counted: 0,
-                last: (since, 0),
+                counted_bytes: 0,
+                last_measurement: (since, 0),
             }),
         });
         tests.push(Arc::downgrade(&running));
         drop(tests);
         for other in others.iter().filter(|other| other.is_running()) {
-            other.overlaps(&running);
-            running.overlaps(other);
+            other.record_overlap(&running);
+            running.record_overlap(other);
         }
         Ok(running)
     }
@@ -171,42 +174,45 @@ impl Registry {
         self.tests().iter().map(|test| test.record()).collect()
     }
 
-    pub(crate) fn tests(&self) -> Vec<Arc<Running>> {
-        let mut tests = upgraded(&lock(&self.0.tests));
+    pub(crate) fn tests(&self) -> Vec<Arc<RunningTest>> {
+        let mut tests = live_tests(&lock(&self.0.tests));
         tests.retain(|test| test.is_running());
         tests
     }
 
-    /// Measures all tests. `allowed` is the number of bytes that an address may move since the previous call. Returns
-    /// the tests of addresses whose excess is more than `burst` bytes.
-    pub(crate) fn measure(&self, allowed: u64, burst: u64) -> Vec<Arc<Running>> {
-        self.0.is_measured.store(true, Relaxed);
+    /// Measures all tests. `allowed` is the number of bytes that an address may move since the
+    /// previous call. Returns the tests of addresses whose excess is more than `burst` bytes.
+    pub(crate) fn measure(&self, allowed: u64, burst: u64) -> Vec<Arc<RunningTest>> {
+        self.0.has_watcher.store(true, Relaxed);
         let mut tests = self.tests();
         for test in &tests {
             test.measure();
         }
-        lock(&self.0.beyond).retain(|_, bytes| {
+        lock(&self.0.excess_bytes).retain(|_, bytes| {
             *bytes = bytes.saturating_sub(allowed);
             *bytes > 0
         });
-        tests.retain(|test| self.beyond(test.holder) > burst);
+        tests.retain(|test| self.excess_bytes(test.address) > burst);
         tests
     }
 
-    fn beyond(&self, holder: Holder) -> u64 {
-        lock(&self.0.beyond).get(&holder).copied().unwrap_or(0)
+    fn excess_bytes(&self, holder: BudgetHolder) -> u64 {
+        lock(&self.0.excess_bytes)
+            .get(&holder)
+            .copied()
+            .unwrap_or(0)
     }
 }
 
-/// Returns the tests that still exist. Do not drop the result while holding a lock: dropping the last reference logs
-/// the test.
-fn upgraded(tests: &[Weak<Running>]) -> Vec<Arc<Running>> {
+/// Returns the tests that still exist. Do not drop the result while holding a lock: dropping the
+/// last reference logs the test.
+fn live_tests(tests: &[Weak<RunningTest>]) -> Vec<Arc<RunningTest>> {
     tests.iter().filter_map(Weak::upgrade).collect()
 }
 
-impl Running {
+impl RunningTest {
     /// Adds counters to the test.
-    pub fn count(&self, counters: &Arc<Counters>) {
+    pub fn add_counters(&self, counters: &Arc<Counters>) {
         self.state().counters.push(Arc::clone(counters));
     }
 
@@ -215,60 +221,61 @@ impl Running {
         name.clone_into(&mut self.state().record.test);
     }
 
-    /// Marks the test as completed by its client. A test shorter than its requested duration does not count as
-    /// complete.
+    /// Marks the test as completed by its client. A test shorter than its requested duration does
+    /// not count as complete.
     pub fn complete(&self) {
         let elapsed = self.elapsed();
-        if let Some(length) = self.length
-            && elapsed.mul_f64(1.01) + TOLERANCE < length
+        if let Some(length) = self.requested_duration
+            && elapsed.mul_f64(1.01) + DURATION_TOLERANCE < length
         {
             let [elapsed, length] = [elapsed, length].map(|time| time.as_secs_f64());
             self.fail(&format_args!(
-                "the client ended it after {elapsed:.1} of {length:.1} s"
+                "the client ended the test after {elapsed:.1} of {length:.1} s"
             ));
         }
         self.end("complete".to_owned(), true);
     }
 
-    /// Ends the test early. The first reason counts; a stop of the server is a reason too.
-    pub fn fail(&self, why: &dyn Display) {
-        let is_cut = self.cut.reason() == Some(Reason::Cancelled);
-        let why = if is_cut {
+    /// Records that the test failed. Only the first reason is recorded. If the server was stopped,
+    /// that is the reason.
+    pub fn fail(&self, reason: &dyn Display) {
+        let is_cancelled = self.cancel_stop.reason() == Some(StopReason::Cancelled);
+        let why = if is_cancelled {
             &"the server was stopped"
         } else {
-            why
+            reason
         };
         self.end(why.to_string(), false);
     }
 
     /// Records the end of an engine run.
-    pub fn ended(&self, ended: &Ended) {
+    pub fn record_end(&self, ended: &EndCause) {
         match ended {
-            Ended::Failed(why) => self.fail(why),
+            EndCause::Failed(reason) => self.fail(reason),
             // The code that cancelled the run records the reason.
-            Ended::Cancelled => {}
-            Ended::Deadline | Ended::Count | Ended::PeerClosed => self.complete(),
+            EndCause::Cancelled => {}
+            EndCause::Deadline | EndCause::Count | EndCause::PeerClosed => self.complete(),
         }
     }
 
     /// Ends the test because it exceeds a limit.
-    pub(crate) fn cut_for(&self, why: &Refusal) {
-        self.fail(why);
-        self.cut.pull(Reason::Cancelled);
+    pub(crate) fn cancel_for(&self, reason: &Refusal) {
+        self.fail(reason);
+        self.cancel_stop.set(StopReason::Cancelled);
     }
 
-    /// Ends the test early.
-    pub fn cut(&self) -> &Stop {
-        &self.cut
+    /// Returns the stop that ends the test early.
+    pub fn cancel_stop(&self) -> &Stop {
+        &self.cancel_stop
     }
 
     /// Returns the number of other tests that have overlapped with this one.
-    pub fn others(&self) -> u32 {
+    pub fn overlapping_tests(&self) -> u32 {
         self.state().record.overlapping_tests
     }
 
     pub(crate) fn elapsed(&self) -> Duration {
-        self.since.elapsed()
+        self.started.elapsed()
     }
 
     fn is_running(&self) -> bool {
@@ -283,15 +290,15 @@ impl Running {
         }
     }
 
-    fn overlaps(&self, other: &Self) {
-        let named = {
+    fn record_overlap(&self, other: &Self) {
+        let description = {
             let other = &other.state().record;
             format!("{} {}", other.dialect, other.peer)
         };
         let record = &mut self.state().record;
         record.overlapping_tests += 1;
-        if record.overlapped_with.len() < MOST_NAMED {
-            record.overlapped_with.push(named);
+        if record.overlapped_with.len() < MAX_LISTED_OVERLAPS {
+            record.overlapped_with.push(description);
         }
     }
 
@@ -299,33 +306,34 @@ impl Running {
     fn measure(&self) {
         let mut state = self.state();
         let (bytes, now) = (state.bytes(), Instant::now());
-        let new = bytes - std::mem::replace(&mut state.counted, bytes);
-        let (at, before) = state.last;
-        if now - at >= RATE {
-            state.record.bits_per_second = rate(bytes - before, now - at);
-            state.last = (now, bytes);
+        let added = bytes - std::mem::replace(&mut state.counted_bytes, bytes);
+        let (measured_at, bytes_then) = state.last_measurement;
+        if now - measured_at >= MIN_RATE_INTERVAL {
+            state.record.bits_per_second = bits_per_second(bytes - bytes_then, now - measured_at);
+            state.last_measurement = (now, bytes);
         }
         drop(state);
-        if !self.registry.0.is_measured.load(Relaxed) {
+        if !self.registry.0.has_watcher.load(Relaxed) {
             return;
         }
-        let mut beyond = lock(&self.registry.0.beyond);
-        let before = beyond.get(&self.holder).copied().unwrap_or(0);
-        beyond.insert(self.holder, before + new);
+        let mut excess_bytes = lock(&self.registry.0.excess_bytes);
+        let excess = excess_bytes.get(&self.address).copied().unwrap_or(0);
+        excess_bytes.insert(self.address, excess + added);
     }
 
     fn record(&self) -> TestRecord {
         let state = self.state();
-        let elapsed = state.ended.unwrap_or_else(Instant::now) - self.since;
-        let is_whole = state.ended.is_some() || state.last.0 == self.since;
+        let elapsed = state.ended.unwrap_or_else(Instant::now) - self.started;
+        let is_average = state.ended.is_some() || state.last_measurement.0 == self.started;
         let mut record = state.record.clone();
         for counters in &state.counters {
             let counts = counters.counts();
             record.received_bytes += counts.received.0;
             record.sent_bytes += counts.sent.0;
         }
-        if is_whole {
-            record.bits_per_second = rate(record.received_bytes + record.sent_bytes, elapsed);
+        if is_average {
+            record.bits_per_second =
+                bits_per_second(record.received_bytes + record.sent_bytes, elapsed);
         }
         record.seconds = elapsed.as_secs_f64();
         record
@@ -336,11 +344,11 @@ impl Running {
     }
 }
 
-impl Drop for Running {
+impl Drop for RunningTest {
     fn drop(&mut self) {
         self.fail(&"the client left");
         self.measure();
-        if let Some(log) = self.registry.0.log {
+        if let Some(log) = self.registry.0.write_record {
             log(&self.record());
         }
     }
@@ -368,7 +376,7 @@ mod rfc3339 {
     }
 }
 
-fn rate(bytes: u64, time: Duration) -> f64 {
+fn bits_per_second(bytes: u64, time: Duration) -> f64 {
     let seconds = time.as_secs_f64();
     if seconds > 0.0 {
         bytes as f64 * 8.0 / seconds
@@ -387,18 +395,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tests_know_those_that_overlap_and_what_their_address_moved() {
+    fn tests_record_overlaps_and_the_bytes_of_their_address() {
         let registry = Registry::default();
-        let limits = Limits {
-            tests: Some(2),
-            ..Limits::default()
+        let limits = AddressLimits {
+            max_tests: Some(2),
+            ..AddressLimits::default()
         };
         let enter = |dialect, from: &str| {
             let peer = Address::Inet(from.parse().unwrap());
-            let test = registry.enter((dialect, &peer), Test::default(), &Stop::new(), &limits)?;
+            let test = registry.register(
+                (dialect, &peer),
+                ClientTest::default(),
+                &Stop::new(),
+                &limits,
+            )?;
             let counters = Arc::new(Counters::default());
             counters.count_received(100, 1);
-            test.count(&counters);
+            test.add_counters(&counters);
             Ok::<_, Refusal>(test)
         };
         registry.measure(0, 0);
@@ -406,12 +419,12 @@ mod tests {
         let second = enter("uperf", "127.0.0.1:2").unwrap();
         assert_eq!(
             enter("uperf", "127.0.0.1:3").unwrap_err(),
-            Refusal::Tests(2)
+            Refusal::TooManyTests(2)
         );
         let third = enter("iperf3", "127.0.0.2:3").unwrap();
         assert_eq!(registry.records().len(), 3);
         assert_eq!(
-            [&first, &second, &third].map(|test| test.others()),
+            [&first, &second, &third].map(|test| test.overlapping_tests()),
             [2, 2, 2]
         );
         second.complete();
@@ -425,24 +438,35 @@ mod tests {
             (Some("complete"), 100)
         );
         drop(second);
-        let over = |burst| registry.measure(0, burst).len();
-        assert_eq!([over(99), over(100), over(200)], [2, 1, 0]);
-        third.cut_for(&Refusal::Fast(8));
+        let count_above = |burst| registry.measure(0, burst).len();
+        assert_eq!(
+            [count_above(99), count_above(100), count_above(200)],
+            [2, 1, 0]
+        );
+        third.cancel_for(&Refusal::TooFast(8));
         assert_eq!(third.record().end.unwrap(), "limit of 8 bit/s per address");
-        assert!(third.cut().is_set() && !first.cut().is_set());
+        assert!(third.cancel_stop().is_set() && !first.cancel_stop().is_set());
         drop((first, third));
-        assert_eq!(enter("iperf", "127.0.0.1:1").unwrap().others(), 0);
+        assert_eq!(
+            enter("iperf", "127.0.0.1:1").unwrap().overlapping_tests(),
+            0
+        );
     }
 
     #[test]
-    fn a_server_that_measures_no_rates_keeps_no_addresses() {
+    fn a_server_without_a_watcher_keeps_no_addresses() {
         let registry = Registry::default();
         let peer = Address::Inet("127.0.0.1:1".parse().unwrap());
         let peer = ("udpmon", &peer);
-        let test = registry.enter(peer, Test::default(), &Stop::new(), &Limits::default());
+        let test = registry.register(
+            peer,
+            ClientTest::default(),
+            &Stop::new(),
+            &AddressLimits::default(),
+        );
         let counters = Arc::new(Counters::default());
         counters.count_received(100, 1);
-        test.unwrap().count(&counters);
-        assert!(lock(&registry.0.beyond).is_empty());
+        test.unwrap().add_counters(&counters);
+        assert!(lock(&registry.0.excess_bytes).is_empty());
     }
 }

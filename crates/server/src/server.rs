@@ -14,18 +14,18 @@ use sys::call::Error;
 use sys::{Address, Socket};
 
 use crate::listener::accept;
-use crate::{Place, Refusal, Running, ServerConfig, Service, Test};
+use crate::{ClientSlot, ClientTest, Refusal, RunningTest, ServerConfig, Service};
 
 /// The stack size of a session in bytes. Its buffers are on the heap.
-const STACK: usize = 256 * 1024;
+const SESSION_STACK_BYTES: usize = 256 * 1024;
 
 /// The pause after a failed accept(2). The connection stays in the queue.
-const PAUSE: Duration = Duration::from_millis(20);
+const ACCEPT_RETRY_PAUSE: Duration = Duration::from_millis(20);
 
-/// The time for sessions to end after [`ServerContext::cut`].
-const LAST_MESSAGES: Duration = Duration::from_secs(10);
+/// The maximum time for sessions to end after [`ServerContext::cancel_stop`].
+const SESSION_END_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// A dialect's part of a server, which serves its clients.
+/// A dialect's part of a server. It serves the clients.
 pub trait Dialect: Send + Sync + 'static {
     /// The name in the log and in the status.
     const NAME: &'static str;
@@ -33,15 +33,15 @@ pub trait Dialect: Send + Sync + 'static {
     /// Serves a client on a separate thread until its connection ends. The server logs an error.
     fn serve(&self, control: &mut ControlConnection, server: ServerContext<'_>) -> io::Result<()>;
 
-    /// Reports a refusal or an early end to a client, if the protocol has a message for it. The client may be gone.
-    /// This call blocks the acceptance of other clients, so it must not wait. The server closes the connection and
-    /// writes the log line.
-    fn tell(&self, _control: &ControlConnection, _why: &str) {}
+    /// Reports a refusal or an early end to a client, if the protocol has a message for it. The
+    /// client may be gone. This call blocks the acceptance of other clients, so it must not wait.
+    /// The server closes the connection and writes a log line.
+    fn send_refusal(&self, _control: &ControlConnection, _reason: &str) {}
 
     /// Writes a line to the log, if the user wants one.
     fn log(&self, line: fmt::Arguments<'_>);
 
-    /// Writes a line about a refused client, which may be an attacker.
+    /// Writes a log line about a refused client, which may be an attacker.
     fn warn(&self, line: fmt::Arguments<'_>) {
         self.log(line);
     }
@@ -56,16 +56,18 @@ pub struct ServerContext<'a> {
     pub dialect: &'static str,
     /// When set, no test may start.
     pub stop: &'a Stop,
-    /// Ends this session's test: after the time of `--drain-on-exit`, or beyond a limit.
-    pub cut: &'a Stop,
+    /// Ends this session's test, after the time of `--drain-on-exit` or if the test exceeds a
+    /// limit.
+    pub cancel_stop: &'a Stop,
     /// The number of clients accepted before this one.
-    pub before: u64,
+    pub client_number: u64,
 }
 
 impl ServerContext<'_> {
     /// Begins a test of a client: [`Service::begin`].
-    pub fn begin(&self, peer: &Address, test: Test) -> Result<Arc<Running>, Refusal> {
-        self.service.begin(self.dialect, peer, test, self.cut)
+    pub fn begin(&self, peer: &Address, test: ClientTest) -> Result<Arc<RunningTest>, Refusal> {
+        self.service
+            .begin(self.dialect, peer, test, self.cancel_stop)
     }
 }
 
@@ -78,13 +80,13 @@ pub struct Server<D> {
 }
 
 impl<D: Dialect> Server<D> {
-    /// Creates a server with a service of its own that accepts clients until `stop`.
+    /// Creates a server with its own service. It accepts clients until `stop` is set.
     pub fn new(dialect: D, config: ServerConfig, stop: Stop) -> Arc<Self> {
-        Self::of(dialect, &Service::new(config, stop))
+        Self::with_service(dialect, &Service::new(config, stop))
     }
 
     /// Creates one of several servers that share a service.
-    pub fn of(dialect: D, service: &Service) -> Arc<Self> {
+    pub fn with_service(dialect: D, service: &Service) -> Arc<Self> {
         Arc::new(Self {
             dialect,
             service: service.clone(),
@@ -93,20 +95,22 @@ impl<D: Dialect> Server<D> {
     }
 
     /// Returns the stop that ends running tests, even during their time to drain.
-    pub fn cut(&self) -> &Stop {
-        self.service.cut()
+    pub fn cancel_stop(&self) -> &Stop {
+        self.service.cancel_stop()
     }
 
-    /// Serves each client on a separate thread until the stop, and then waits for the remaining sessions.
+    /// Serves each client on a separate thread until the stop, and then waits for the remaining
+    /// sessions.
     pub fn run(self: &Arc<Self>, listeners: Vec<Socket>) {
-        // This precedes the first session: a client may bind its thread to a CPU, and child threads inherit that.
+        // Start this thread before the first session. A session may bind its thread to a CPU, and
+        // child threads inherit that.
         deadline_thread();
-        // Every session holds a sender, so the receiver detects the end of the last one.
-        let (held, ended) = mpsc::channel();
-        self.accept_until_stopped(&listeners, &held);
+        // Every session holds a sender, so the receiver detects the end of the last session.
+        let (session_handle, all_sessions) = mpsc::channel();
+        self.accept_until_stopped(&listeners, &session_handle);
         // From now on the kernel refuses new clients, so they do not wait during the drain.
-        drop((listeners, held));
-        let _ = ended.recv_timeout(self.service.config().drain + LAST_MESSAGES);
+        drop((listeners, session_handle));
+        let _ = all_sessions.recv_timeout(self.service.config().drain_time + SESSION_END_TIMEOUT);
         for test in self.service.running().records() {
             if test.dialect == D::NAME {
                 let test = format_args!("{} for {:.1} s", test.peer, test.seconds);
@@ -116,16 +120,16 @@ impl<D: Dialect> Server<D> {
         }
     }
 
-    fn accept_until_stopped(self: &Arc<Self>, listeners: &[Socket], held: &Sender<()>) {
+    fn accept_until_stopped(self: &Arc<Self>, listeners: &[Socket], session_handle: &Sender<()>) {
         let stop = self.service.stop();
-        let _attending = stop.attend();
+        let _registration = stop.register_thread();
         let is_serial = self.service.config().serial;
-        let mut fails = false;
+        let mut is_failing = false;
         while !stop.is_set() {
             match accept(listeners) {
                 Ok(Some(socket)) => {
-                    fails = false;
-                    let session = self.begin(socket, held.clone());
+                    is_failing = false;
+                    let session = self.start_session(socket, session_handle.clone());
                     if is_serial {
                         session.map(JoinHandle::join);
                     }
@@ -133,12 +137,12 @@ impl<D: Dialect> Server<D> {
                 Ok(None) | Err(Error::INTR | Error::CONNABORTED) => {}
                 // Descriptors or memory are exhausted until other clients leave.
                 Err(error) => {
-                    if !fails {
-                        let why = sys::describe(&error);
-                        self.dialect.log(format_args!("accept: {why}"));
+                    if !is_failing {
+                        let reason = sys::describe(&error);
+                        self.dialect.log(format_args!("accept: {reason}"));
                     }
-                    fails = true;
-                    std::thread::sleep(PAUSE);
+                    is_failing = true;
+                    std::thread::sleep(ACCEPT_RETRY_PAUSE);
                 }
             }
         }
@@ -146,60 +150,66 @@ impl<D: Dialect> Server<D> {
 
     /// Serves a client whose connection a super-server has accepted.
     pub fn serve_one(&self, socket: Socket) {
-        if let Some((control, cut, _place)) = self.admit(socket) {
-            self.serve(control, &cut, 0);
+        if let Some((control, cancel_stop, _slot)) = self.admit(socket) {
+            self.serve(control, &cancel_stop, 0);
         }
     }
 
-    fn serve(&self, mut control: ControlConnection, cut: &Stop, before: u64) {
+    fn serve(&self, mut control: ControlConnection, cancel_stop: &Stop, previous_clients: u64) {
         let context = ServerContext {
             service: &self.service,
             dialect: D::NAME,
             stop: self.service.stop(),
-            cut,
-            before,
+            cancel_stop,
+            client_number: previous_clients,
         };
         if let Err(error) = self.dialect.serve(&mut control, context) {
-            let why = control::why(&error);
-            self.dialect.tell(&control, &why);
-            self.dialect.log(format_args!("{}: {why}", control.peer()));
+            let reason = control::describe_error(&error);
+            self.dialect.send_refusal(&control, &reason);
+            self.dialect
+                .log(format_args!("{}: {reason}", control.peer()));
         }
     }
 
-    fn begin(self: &Arc<Self>, socket: Socket, held: Sender<()>) -> Option<JoinHandle<()>> {
-        let (control, cut, place) = self.admit(socket)?;
+    fn start_session(
+        self: &Arc<Self>,
+        socket: Socket,
+        session_handle: Sender<()>,
+    ) -> Option<JoinHandle<()>> {
+        let (control, cancel_stop, slot) = self.admit(socket)?;
         let peer = control.peer().clone();
         let server = Arc::clone(self);
         // Counted here, because the threads of two sessions may start in another order.
-        let before = self.accepted.fetch_add(1, Relaxed);
+        let previous_clients = self.accepted.fetch_add(1, Relaxed);
         let session = move || {
-            server.serve(control, &cut, before);
-            drop((place, held));
+            server.serve(control, &cancel_stop, previous_clients);
+            drop((slot, session_handle));
         };
         std::thread::Builder::new()
-            .stack_size(STACK)
+            .stack_size(SESSION_STACK_BYTES)
             .spawn(session)
             .inspect_err(|error| self.log_refusal(&peer, &sys::describe(error)))
             .ok()
     }
 
-    /// Returns a client's control connection, its stop and its place. Closes the connection of a refused client.
-    fn admit(&self, socket: Socket) -> Option<(ControlConnection, Stop, Place)> {
-        let cut = self.service.cut().follower();
-        let control = ControlConnection::new(socket, cut.clone()).ok()?;
+    /// Returns a client's control connection, stop and slot. Closes the connection of a refused
+    /// client.
+    fn admit(&self, socket: Socket) -> Option<(ControlConnection, Stop, ClientSlot)> {
+        let cancel_stop = self.service.cancel_stop().follower();
+        let control = ControlConnection::new(socket, cancel_stop.clone()).ok()?;
         match self.service.admit(control.peer()) {
-            Ok(place) => Some((control, cut, place)),
-            Err(why) => {
-                self.dialect.tell(&control, &why.to_string());
-                self.log_refusal(control.peer(), &why);
+            Ok(slot) => Some((control, cancel_stop, slot)),
+            Err(refusal) => {
+                self.dialect.send_refusal(&control, &refusal.to_string());
+                self.log_refusal(control.peer(), &refusal);
                 None
             }
         }
     }
 
-    fn log_refusal(&self, peer: &Address, why: &dyn fmt::Display) {
+    fn log_refusal(&self, peer: &Address, reason: &dyn fmt::Display) {
         self.dialect
-            .warn(format_args!("{peer}: refused a client: {why}"));
+            .warn(format_args!("{peer}: refused a client: {reason}"));
     }
 }
 
@@ -209,31 +219,31 @@ mod tests {
     use std::net::{Ipv4Addr, TcpListener, TcpStream};
     use std::time::Instant;
 
-    use engine::Reason;
+    use engine::StopReason;
 
     use super::*;
 
-    /// A dialect that answers each client with a line and keeps it until it leaves.
+    /// A dialect that answers each client with a line and serves it until it disconnects.
     struct Greeter;
 
-    const PATIENCE: Duration = Duration::from_secs(20);
+    const TIMEOUT: Duration = Duration::from_secs(20);
 
     impl Dialect for Greeter {
         const NAME: &'static str = "greeter";
 
         fn serve(&self, control: &mut ControlConnection, _: ServerContext<'_>) -> io::Result<()> {
-            let until = Instant::now() + PATIENCE;
-            control.read::<5>(until)?;
-            control.write(b"welcome\n", PATIENCE)?;
-            match control.read::<1>(until)? {
+            let deadline = Instant::now() + TIMEOUT;
+            control.read::<5>(deadline)?;
+            control.write(b"welcome\n", TIMEOUT)?;
+            match control.read::<1>(deadline)? {
                 [b'?'] => Err(io::Error::other("no question is answered")),
                 _ => Ok(()),
             }
         }
 
-        fn tell(&self, control: &ControlConnection, why: &str) {
+        fn send_refusal(&self, control: &ControlConnection, reason: &str) {
             control
-                .write(format!("{why}\n").as_bytes(), PATIENCE)
+                .write(format!("{reason}\n").as_bytes(), TIMEOUT)
                 .unwrap();
         }
 
@@ -243,16 +253,16 @@ mod tests {
     #[test]
     fn a_dialect_answers_the_clients_that_are_refused() {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
-        let at = listener.local_addr().unwrap();
+        let address = listener.local_addr().unwrap();
         let stop = Stop::new();
         let config = ServerConfig {
-            clients: 2,
+            max_clients: 2,
             ..ServerConfig::default()
         };
         let server = Server::new(Greeter, config, stop.clone());
-        let runs = std::thread::spawn(move || server.run(vec![listener.into()]));
+        let server_thread = std::thread::spawn(move || server.run(vec![listener.into()]));
         let connect = || {
-            let mut stream = TcpStream::connect(at).unwrap();
+            let mut stream = TcpStream::connect(address).unwrap();
             // Unread bytes would prevent the delivery of the answer.
             stream.write_all(b"hello").unwrap();
             let mut line = String::new();
@@ -261,12 +271,12 @@ mod tests {
         };
         let (first, second, third) = (connect(), connect(), connect());
         assert_eq!([&first.1, &second.1], ["welcome\n", "welcome\n"]);
-        assert_eq!(third.1, "all 2 places are taken\n");
+        assert_eq!(third.1, "the maximum of 2 clients is reached\n");
         let (mut failed, mut line) = (first.0, String::new());
         failed.write_all(b"?").unwrap();
         BufReader::new(&failed).read_line(&mut line).unwrap();
         assert_eq!(line, "no question is answered\n");
-        stop.pull(Reason::Cancelled);
-        runs.join().unwrap();
+        stop.set(StopReason::Cancelled);
+        server_thread.join().unwrap();
     }
 }

@@ -5,21 +5,21 @@ use std::io;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
-use engine::{Budget, Exceeded, Holder, Share, Stop};
+use engine::{BudgetExceeded, BudgetHolder, BudgetShare, SharedBudget, Stop};
 use model::with_defaults;
 use sys::Address;
 
 use crate::Network;
-use crate::registry::{Log, Registry, Running, Test};
+use crate::registry::{ClientTest, RecordWriter, Registry, RunningTest};
 
 /// The interval at which the watcher compares the running tests with the limits.
-const TICK: Duration = Duration::from_millis(200);
+const WATCH_INTERVAL: Duration = Duration::from_millis(200);
 
 /// The allowed burst of an address, as a duration at its maximum rate.
-const BURST: Duration = Duration::from_secs(1);
+const BURST_TIME: Duration = Duration::from_secs(1);
 
-/// The extra time of a test beyond [`Limits::length`], for its start and its end.
-const GRACE: Duration = Duration::from_secs(10);
+/// The time that a test may take beyond [`AddressLimits::max_duration`], for its start and its end.
+const GRACE_TIME: Duration = Duration::from_secs(10);
 
 with_defaults! {
     /// The clients that a server accepts, and the effect of a stop on them.
@@ -27,34 +27,34 @@ with_defaults! {
     pub struct ServerConfig {
         /// `--allow-peers`: the networks that clients may connect from; empty for any address.
         pub networks: Vec<Network> = Vec::new(),
-        /// `--max-clients`, `--max-masters`: the maximum number of control connections at a time. One address gets at
-        /// most 15/16.
-        pub clients: u32 = 1024,
+        /// `--max-clients`, `--max-masters`: the maximum number of control connections at a time.
+        /// One address gets at most 15/16.
+        pub max_clients: u32 = 1024,
         /// `--drain-on-exit`: the time for which running tests may continue after a stop.
-        pub drain: Duration = Duration::ZERO,
+        pub drain_time: Duration = Duration::ZERO,
         /// Whether to serve one client at a time while others wait.
         pub serial: bool = false,
         /// The limits of `linerate serve`; otherwise none.
-        pub limits: Limits = Limits::default(),
+        pub limits: AddressLimits = AddressLimits::default(),
     }
 }
 
 /// Limits for one address. The first 64 bits of an IPv6 address count as one address.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Limits {
+pub struct AddressLimits {
     /// The maximum number of tests at a time.
-    pub tests: Option<u32>,
+    pub max_tests: Option<u32>,
     /// The maximum total payload rate of its tests in bits per second, in both directions.
-    pub rate: Option<u64>,
+    pub max_bits_per_second: Option<u64>,
     /// The maximum duration of a test.
-    pub length: Option<Duration>,
-    /// Networks of addresses that may receive more than three times the bytes that they sent, although their address is
-    /// unproven; `None` means all.
-    pub unproven: Option<Vec<Network>>,
+    pub max_duration: Option<Duration>,
+    /// Networks of addresses that may receive more than three times the bytes that they sent,
+    /// although their address is unproven; `None` means all.
+    pub unproven_networks: Option<Vec<Network>>,
 }
 
 impl ServerConfig {
-    /// Whether clients may come from this address.
+    /// Returns whether clients may connect from this address.
     pub fn admits(&self, peer: &Address) -> bool {
         self.networks.is_empty() || is_in(peer, &self.networks)
     }
@@ -72,37 +72,37 @@ pub struct Service(Arc<Inner>);
 #[derive(Debug)]
 struct Inner {
     config: RwLock<Arc<ServerConfig>>,
-    clients: Budget,
+    clients: SharedBudget,
     running: Registry,
     stop: Stop,
-    cut: Stop,
+    cancel_stop: Stop,
 }
 
 impl Service {
-    /// A service that accepts clients until `stop`.
+    /// Creates a service that accepts clients until `stop` is set.
     pub fn new(config: ServerConfig, stop: Stop) -> Self {
         Self::with_log(config, stop, None)
     }
 
-    /// Creates the same, and logs a record of each finished test.
-    pub fn with_log(config: ServerConfig, stop: Stop, log: Option<Log>) -> Self {
+    /// Creates a service like [`Self::new`] that also logs a record of each finished test.
+    pub fn with_log(config: ServerConfig, stop: Stop, log: Option<RecordWriter>) -> Self {
         Self(Arc::new(Inner {
-            clients: Budget::new(config.clients.into()),
+            clients: SharedBudget::new(config.max_clients.into()),
             running: Registry::new(log),
-            cut: stop.follower_after(config.drain),
+            cancel_stop: stop.follower_after(config.drain_time),
             config: RwLock::new(Arc::new(config)),
             stop,
         }))
     }
 
-    /// Prevents new tests.
+    /// Returns the stop that prevents new tests.
     pub fn stop(&self) -> &Stop {
         &self.0.stop
     }
 
-    /// Ends running tests, after the stop and the time to drain.
-    pub fn cut(&self) -> &Stop {
-        &self.0.cut
+    /// Returns the stop that ends running tests, after [`Self::stop`] and the time to drain.
+    pub fn cancel_stop(&self) -> &Stop {
+        &self.0.cancel_stop
     }
 
     /// Returns the running tests.
@@ -116,7 +116,7 @@ impl Service {
         Arc::clone(&config.unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Replaces the networks and the limits. All other settings remain as they were at the start.
+    /// Replaces the networks and the limits. All other settings keep their initial values.
     pub fn reload(&self, config: ServerConfig) {
         let mut current = self
             .0
@@ -126,93 +126,103 @@ impl Service {
         *current = Arc::new(config);
     }
 
-    /// Assigns a place to a client.
-    pub fn admit(&self, peer: &Address) -> Result<Place, Refusal> {
+    /// Admits a client, or returns the reason for the refusal.
+    pub fn admit(&self, peer: &Address) -> Result<ClientSlot, Refusal> {
         let config = self.config();
         if !config.admits(peer) {
-            return Err(Refusal::Network);
+            return Err(Refusal::AddressNotAllowed);
         }
-        let place = self.0.clients.take(Holder::of(peer), 1);
-        let share = place.map_err(|exceeded| match exceeded {
-            Exceeded::Holder { .. } => Refusal::AddressFull(config.clients),
-            _ => Refusal::Full(config.clients),
+        let slot = self.0.clients.reserve(BudgetHolder::for_address(peer), 1);
+        let share = slot.map_err(|exceeded| match exceeded {
+            BudgetExceeded::Holder { .. } => Refusal::AddressFull(config.max_clients),
+            _ => Refusal::Full(config.max_clients),
         })?;
-        Ok(Place {
+        Ok(ClientSlot {
             share: Some(share),
             clients: self.0.clients.clone(),
         })
     }
 
-    /// Starts a test, which runs until the result is dropped. `cut` ends it early, by the dialect's own means.
+    /// Starts a test, which runs until the result is dropped. `cancel_stop` ends it early.
     pub fn begin(
         &self,
         dialect: &str,
         peer: &Address,
-        test: Test,
-        cut: &Stop,
-    ) -> Result<Arc<Running>, Refusal> {
+        test: ClientTest,
+        cancel_stop: &Stop,
+    ) -> Result<Arc<RunningTest>, Refusal> {
         let limits = &self.config().limits;
-        if let (Some(most), Some(asked)) = (limits.length, test.length)
-            && asked > most
+        if let (Some(max_duration), Some(requested)) = (limits.max_duration, test.duration)
+            && requested > max_duration
         {
-            return Err(Refusal::Long(most));
+            return Err(Refusal::TooLong(max_duration));
         }
-        (self.0.running).enter((dialect, peer), test, cut, limits)
+        (self.0.running).register((dialect, peer), test, cancel_stop, limits)
     }
 
-    /// Whether a peer may receive more than three times the bytes that it sent, although its address is unproven.
+    /// Returns whether a peer may receive more than three times the bytes that it sent, although
+    /// its address is unproven.
     pub fn may_amplify(&self, peer: &Address) -> bool {
         let config = self.config();
-        let networks = config.limits.unproven.as_ref();
+        let networks = config.limits.unproven_networks.as_ref();
         networks.is_none_or(|networks| is_in(peer, networks))
     }
 
-    /// Starts the thread that ends tests beyond their limits and updates the rates of the status.
+    /// Starts the thread that ends tests beyond their limits and measures the current rates.
     pub fn watch(&self) -> io::Result<()> {
         let service = self.clone();
         let watcher = std::thread::Builder::new().name("watcher".to_owned());
-        watcher.spawn(move || service.watch_until_cut()).map(drop)
+        watcher
+            .spawn(move || service.watch_until_cancelled())
+            .map(drop)
     }
 
-    fn watch_until_cut(&self) {
+    fn watch_until_cancelled(&self) {
         let mut last = Instant::now();
-        while !self.0.cut.is_set() {
-            std::thread::sleep(TICK);
-            self.compare(std::mem::replace(&mut last, Instant::now()).elapsed());
+        while !self.0.cancel_stop.is_set() {
+            std::thread::sleep(WATCH_INTERVAL);
+            self.enforce_limits(std::mem::replace(&mut last, Instant::now()).elapsed());
         }
     }
 
-    /// Ends the tests that exceed a limit. `passed` is the time since the previous call.
-    fn compare(&self, passed: Duration) {
-        let Limits { rate, length, .. } = self.config().limits;
+    /// Ends the tests that exceed a limit. `elapsed` is the time since the previous call.
+    fn enforce_limits(&self, elapsed: Duration) {
+        let AddressLimits {
+            max_bits_per_second: max_rate,
+            max_duration: duration_limit,
+            ..
+        } = self.config().limits;
         let allowed = |time: Duration| {
             let bytes = |rate| (rate as f64 / 8.0 * time.as_secs_f64()) as u64;
-            rate.map_or(u64::MAX, bytes)
+            max_rate.map_or(u64::MAX, bytes)
         };
-        let fast = self.0.running.measure(allowed(passed), allowed(BURST));
-        for test in fast {
-            test.cut_for(&Refusal::Fast(rate.unwrap_or(0)));
+        let too_fast = self
+            .0
+            .running
+            .measure(allowed(elapsed), allowed(BURST_TIME));
+        for test in too_fast {
+            test.cancel_for(&Refusal::TooFast(max_rate.unwrap_or(0)));
         }
-        let Some(most) = length else {
+        let Some(max_duration) = duration_limit else {
             return;
         };
         for test in self.0.running.tests() {
-            if test.elapsed() > most + GRACE {
-                test.cut_for(&Refusal::Long(most));
+            if test.elapsed() > max_duration + GRACE_TIME {
+                test.cancel_for(&Refusal::TooLong(max_duration));
             }
         }
     }
 }
 
-/// A client's place, released when dropped.
+/// A client's share of the maximum number of clients. Dropping it releases the share.
 #[derive(Debug)]
-pub struct Place {
+pub struct ClientSlot {
     /// `None` only during the drop.
-    share: Option<Share>,
-    clients: Budget,
+    share: Option<BudgetShare>,
+    clients: SharedBudget,
 }
 
-impl Drop for Place {
+impl Drop for ClientSlot {
     fn drop(&mut self) {
         self.share = None;
         // Otherwise the allocator would keep the memory freed by many clients.
@@ -222,21 +232,21 @@ impl Drop for Place {
     }
 }
 
-/// The reason why a server refuses a client or ends it early.
+/// The reason why a server refuses a client or ends its test early.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
     /// The address is outside the networks of `--allow-peers`.
-    Network,
-    /// All places are taken; the value is their number.
+    AddressNotAllowed,
+    /// The maximum number of clients is reached.
     Full(u32),
-    /// The address holds the maximum share of this number of places.
+    /// The address has its maximum share of this number of clients.
     AddressFull(u32),
-    /// The address already has this number of tests: [`Limits::tests`].
-    Tests(u32),
-    /// The test exceeds this duration: [`Limits::length`].
-    Long(Duration),
-    /// The address exceeds this rate: [`Limits::rate`].
-    Fast(u64),
+    /// The address already has this number of tests: [`AddressLimits::max_tests`].
+    TooManyTests(u32),
+    /// The test exceeds this duration: [`AddressLimits::max_duration`].
+    TooLong(Duration),
+    /// The address exceeds this rate: [`AddressLimits::max_bits_per_second`].
+    TooFast(u64),
 }
 
 impl std::error::Error for Refusal {}
@@ -244,18 +254,20 @@ impl std::error::Error for Refusal {}
 impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Network => f.write_str("no network of --allow-peers has its address"),
-            Self::Full(1) => f.write_str("the only place is taken"),
-            Self::Full(places) => write!(f, "all {places} places are taken"),
-            Self::AddressFull(places) => {
+            Self::AddressNotAllowed => {
+                f.write_str("its address is not in a network of --allow-peers")
+            }
+            Self::Full(1) => f.write_str("the maximum of 1 client is reached"),
+            Self::Full(clients) => write!(f, "the maximum of {clients} clients is reached"),
+            Self::AddressFull(clients) => {
                 write!(
                     f,
-                    "all places for one address are taken, of {places} in all"
+                    "the maximum of clients per address is reached (at most {clients} in total)"
                 )
             }
-            Self::Tests(most) => write!(f, "limit of {most} tests at a time per address"),
-            Self::Long(most) => write!(f, "limit of {} s per test", most.as_secs()),
-            Self::Fast(most) => write!(f, "limit of {most} bit/s per address"),
+            Self::TooManyTests(max) => write!(f, "limit of {max} tests at a time per address"),
+            Self::TooLong(max) => write!(f, "limit of {} s per test", max.as_secs()),
+            Self::TooFast(max) => write!(f, "limit of {max} bit/s per address"),
         }
     }
 }
@@ -265,27 +277,30 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_address_leaves_places_to_others() {
+    fn one_address_leaves_slots_to_others() {
         let config = ServerConfig {
-            clients: 32,
+            max_clients: 32,
             networks: vec![Network::parse("10.0.0.0/8").unwrap()],
             ..ServerConfig::default()
         };
         let service = Service::new(config, Stop::new());
-        let place = |from: &str| service.admit(&Address::Inet(from.parse().unwrap()));
-        assert_eq!(place("192.0.2.1:1").unwrap_err(), Refusal::Network);
-        let taken: Vec<_> = (0..30).map(|_| place("10.0.0.1:1").unwrap()).collect();
-        let refusal = place("10.0.0.1:1").unwrap_err();
+        let admit = |from: &str| service.admit(&Address::Inet(from.parse().unwrap()));
+        assert_eq!(
+            admit("192.0.2.1:1").unwrap_err(),
+            Refusal::AddressNotAllowed
+        );
+        let taken: Vec<_> = (0..30).map(|_| admit("10.0.0.1:1").unwrap()).collect();
+        let refusal = admit("10.0.0.1:1").unwrap_err();
         assert_eq!(refusal, Refusal::AddressFull(32));
-        let _others = [place("10.0.0.2:1").unwrap(), place("10.0.0.3:1").unwrap()];
-        assert_eq!(place("10.0.0.4:1").unwrap_err(), Refusal::Full(32));
+        let _others = [admit("10.0.0.2:1").unwrap(), admit("10.0.0.3:1").unwrap()];
+        assert_eq!(admit("10.0.0.4:1").unwrap_err(), Refusal::Full(32));
         drop(taken);
         service.reload(ServerConfig::default());
-        assert!(place("192.0.2.1:1").is_ok());
+        assert!(admit("192.0.2.1:1").is_ok());
     }
 
     #[test]
-    fn networks_have_no_vsock() {
+    fn networks_do_not_contain_vsock_addresses() {
         let mut config = ServerConfig::default();
         let vsock = Address::Vsock {
             context: 3,

@@ -1,4 +1,4 @@
-//! A dialect's way to its clients: listening, and taking the data connection of one.
+//! Tests of listening and of accepting a client's data connection.
 
 use std::fmt::Arguments;
 use std::io;
@@ -11,8 +11,8 @@ use model::Transport;
 use server::{Dialect, ServerConfig, ServerContext, Service, listen};
 use sys::{Address, Socket};
 
-/// More than a busy machine needs.
-const PATIENCE: Duration = Duration::from_secs(20);
+/// Longer than a busy machine needs.
+const TIMEOUT: Duration = Duration::from_secs(20);
 
 struct Silent;
 
@@ -27,37 +27,37 @@ impl Dialect for Silent {
 }
 
 #[test]
-fn a_client_is_awaited_as_long_as_it_is_there() {
+fn the_wait_ends_when_the_client_disconnects() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let at = listener.local_addr().unwrap();
+    let address = listener.local_addr().unwrap();
     let listener = Socket::from(listener);
     let service = &Service::new(ServerConfig::default(), Stop::new());
     let server = ServerContext {
         service,
         dialect: Silent::NAME,
         stop: service.stop(),
-        cut: service.cut(),
-        before: 0,
+        cancel_stop: service.cancel_stop(),
+        client_number: 0,
     };
-    let client = TcpStream::connect(at).unwrap();
+    let client = TcpStream::connect(address).unwrap();
     let (control, _) = listener.accept().unwrap();
     let control = ControlConnection::new(control, Stop::new()).unwrap();
-    let accept = |patience| server.accept_data(&Silent, &control, &listener, patience);
+    let accept = |timeout| server.accept_data(&Silent, &control, &listener, timeout);
     let late = accept(Duration::from_millis(1)).unwrap_err();
-    assert!(control::is_late(&late), "{late}");
-    let data = TcpStream::connect(at).unwrap();
-    let accepted = Address::of_peer(&accept(PATIENCE).unwrap()).unwrap();
+    assert!(control::is_timeout(&late), "{late}");
+    let data = TcpStream::connect(address).unwrap();
+    let accepted = Address::peer(&accept(TIMEOUT).unwrap()).unwrap();
     assert_eq!(accepted, data.local_addr().unwrap().into());
     drop(client);
-    let gone = accept(PATIENCE).unwrap_err();
+    let gone = accept(TIMEOUT).unwrap_err();
     assert_eq!(gone.kind(), io::ErrorKind::UnexpectedEof);
 }
 
 #[test]
-fn an_address_that_is_taken_is_named() {
+fn an_address_in_use_is_reported() {
     let any = Address::Inet(([127, 0, 0, 1], 0).into());
     let first = listen(Transport::Tcp, &[any], false).unwrap();
-    let taken = Address::of(&first[0]).unwrap();
+    let taken = Address::local(&first[0]).unwrap();
     let refused = listen(Transport::Tcp, std::slice::from_ref(&taken), false).unwrap_err();
     assert_eq!(refused.kind(), io::ErrorKind::AddrInUse);
     let expected = format!("{taken}: Address already in use");

@@ -1,16 +1,17 @@
-//! How often a confidence interval covers the true mean: for `bench/confidence`.
+//! Simulation of the coverage of confidence intervals, for `bench/confidence`.
 //!
-//! Arguments: runs, level, full width, least and most iterations, shape (`normal` or `bimodal`),
-//! spread. Prints the coverage, the mean number of iterations, the coverage of the runs that ended at
-//! five iterations or fewer before the last, their share, and the share of runs called bimodal.
+//! Arguments: runs, level, full width, minimum and maximum iterations, shape (`normal` or
+//! `bimodal`), spread. It prints the coverage, the mean number of iterations, the coverage of the
+//! runs that stopped early at five iterations or fewer, their share, and the share of runs detected
+//! as bimodal.
 
 use rand::{Rng, SeedableRng};
 use rand_distr::{Distribution, Normal};
 use rand_xoshiro::Xoshiro256PlusPlus;
-use stats::confidence::{Goal, Level, Moments};
-use stats::modes;
+use stats::confidence::{ConfidenceGoal, ConfidenceLevel, RunningMoments};
+use stats::find_modes;
 
-/// Where a run that the rule ended is one of few iterations.
+/// Maximum number of iterations of a run that stopped early.
 const FEW: u32 = 5;
 
 fn main() {
@@ -19,11 +20,11 @@ fn main() {
         panic!("runs level width min max shape spread");
     };
     let runs: u32 = runs.parse().expect("a number of runs");
-    let goal = Goal {
-        level: Level::try_from(level.parse::<u8>().expect("a level")).expect("95 or 99"),
-        width: width.parse().expect("a width"),
-        min: min.parse().expect("iterations"),
-        max: max.parse().expect("iterations"),
+    let goal = ConfidenceGoal {
+        level: ConfidenceLevel::try_from(level.parse::<u8>().expect("a level")).expect("95 or 99"),
+        max_relative_width: width.parse().expect("a width"),
+        min_samples: min.parse().expect("iterations"),
+        max_samples: max.parse().expect("iterations"),
     };
     let bimodal = shape == "bimodal";
     let spread: f64 = spread.parse().expect("a spread");
@@ -40,9 +41,9 @@ fn main() {
     };
     let (mut covered, mut iterations, mut few, mut few_covered, mut two_modes) = (0, 0, 0, 0, 0);
     for _ in 0..runs {
-        let mut moments = Moments::default();
+        let mut moments = RunningMoments::default();
         let mut samples = Vec::new();
-        while goal.wants_more(moments.samples(), goal.is_reached_by(&moments)) {
+        while goal.needs_more(moments.samples(), goal.is_reached_by(&moments)) {
             samples.push(draw());
             moments.extend(samples.last().copied());
         }
@@ -51,11 +52,11 @@ fn main() {
         let covers = u32::from((mean - 1.0).abs() <= mean * width / 2.0);
         covered += covers;
         iterations += moments.samples();
-        if moments.samples() <= FEW && moments.samples() < goal.max {
+        if moments.samples() <= FEW && moments.samples() < goal.max_samples {
             few += 1;
             few_covered += covers;
         }
-        two_modes += u32::from(modes(&samples).is_some());
+        two_modes += u32::from(find_modes(&samples).is_some());
     }
     let of = |part: u32, whole: u32| f64::from(part) / f64::from(whole.max(1));
     println!(

@@ -1,7 +1,7 @@
 //! Jain's index of fairness.
 
-/// Jain's fairness index of what each of several got: 1 when all got the same, 1/n when one got it
-/// all. `None` of nothing (Jain, Chiu, Hawe: A Quantitative Measure Of Fairness, 1984).
+/// Returns Jain's fairness index: 1 if all shares are equal, 1/n if one of n has everything. `None`
+/// if the sum is 0 (Jain, Chiu, Hawe: A Quantitative Measure Of Fairness, 1984).
 pub fn jain_index(shares: &[f64]) -> Option<f64> {
     let sum: f64 = shares.iter().sum();
     let squares: f64 = shares.iter().map(|share| share * share).sum();

@@ -1,13 +1,14 @@
 //! HdrHistogram's V2 encoding of a [`Histogram`].
 //!
-//! At two significant digits from 1 on HdrHistogram has the very buckets that ours has, so what is
-//! written is exactly the counts. Histograms of other tools, with other precisions, are read too:
-//! each of their buckets counts at its middle. Times are nanoseconds, as is the field's custom.
+//! With two significant digits and a lowest value of 1, HdrHistogram has the same buckets as
+//! [`Histogram`], so the encoding keeps the counts exactly. Histograms of other tools may have
+//! other precisions. For these, each bucket counts as its middle value. Times are in nanoseconds,
+//! as usual in these tools.
 //!
-//! The format is public: a header of 40 bytes (cookie, payload length, normalizing offset, digits,
-//! lowest and highest trackable value, conversion ratio), all big-endian, and the counts as LEB128 of
-//! ZigZag numbers, of which a negative one is so many empty buckets. Its compressed form is another
-//! cookie, a length, and the same as a zlib stream.
+//! The format is public. It has a big-endian header of 40 bytes: cookie, payload length,
+//! normalizing offset, digits, lowest and highest trackable value, conversion ratio. The counts
+//! follow as ZigZag numbers in LEB128; a negative number −n stands for n empty buckets. The
+//! compressed form is another cookie, a length, and all this as a zlib stream.
 
 use std::io::{BufReader, Read, Write};
 
@@ -24,66 +25,66 @@ use crate::histogram::{BUCKETS, MAX_BITS};
 const COOKIE: u32 = 0x1c84_9313;
 const COMPRESSED_COOKIE: u32 = 0x1c84_9314;
 
-/// Two digits: 256 buckets of width 1, then 128 an octave.
-const DIGITS: u32 = 2;
+/// Two digits: 256 buckets of width 1, then 128 per octave.
+const SIGNIFICANT_DIGITS: u32 = 2;
 const LOWEST: u64 = 1;
 const HIGHEST: u64 = (1 << MAX_BITS) - 1;
 const RATIO: f64 = 1.0;
 
-const HEADER_LEN: usize = 40;
+const HEADER_BYTES: usize = 40;
 
-/// The longest encoded histogram that a reader takes, in bytes: one of five digits with every bucket
-/// in use has fewer.
-const MAX_LEN: u64 = 64 << 20;
+/// Maximum size of an encoded histogram, in bytes. A histogram of five digits with all buckets in
+/// use is smaller.
+const MAX_ENCODED_BYTES: u64 = 64 << 20;
 
-/// Why bytes are no histogram.
+/// Error in an encoded histogram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum HdrError {
-    /// They end too early.
-    #[error("the histogram is cut off")]
-    Cut,
-    /// Neither V2 nor compressed V2.
+    /// The bytes end too early.
+    #[error("the histogram is truncated")]
+    Truncated,
+    /// The encoding is neither V2 nor compressed V2.
     #[error("not a histogram in HdrHistogram's V2 encoding")]
     OtherEncoding,
-    /// A header that makes no sense.
+    /// The header has invalid values.
     #[error("the histogram's header is damaged")]
     BadHeader,
-    /// Values that were shifted or scaled, which no tool does to times.
-    #[error("the histogram is of scaled values, not of times")]
+    /// The values are shifted or scaled, which no tool does to times.
+    #[error("the histogram has scaled values, not times")]
     Scaled,
-    /// More buckets than the header has room for, or no number.
+    /// The payload has more buckets than the header allows, or invalid numbers.
     #[error("the histogram's counts are damaged")]
     BadCounts,
-    /// Not a zlib stream.
+    /// The compressed data is not a zlib stream.
     #[error("the compressed histogram is damaged")]
     BadCompression,
-    /// Not Base64.
+    /// The text is not Base64.
     #[error("the histogram's Base64 is damaged")]
     BadBase64,
 }
 
 impl Histogram {
-    /// The V2 encoding: the counts, exactly, and nothing else.
+    /// Returns the V2 encoding, which has only the exact counts.
     pub fn to_v2(&self) -> Vec<u8> {
         let mut payload = Vec::new();
-        let used = self.counts().iter().rposition(|count| *count > 0);
-        let mut empty = 0_i64;
-        for &count in &self.counts()[..used.map_or(0, |last| last + 1)] {
+        let last_used = self.counts().iter().rposition(|count| *count > 0);
+        let mut empty_run = 0_i64;
+        for &count in &self.counts()[..last_used.map_or(0, |last| last + 1)] {
             if count == 0 {
-                empty += 1;
+                empty_run += 1;
                 continue;
             }
-            if empty > 0 {
-                put_number(&mut payload, -empty);
-                empty = 0;
+            if empty_run > 0 {
+                write_number(&mut payload, -empty_run);
+                empty_run = 0;
             }
-            put_number(&mut payload, count.into());
+            write_number(&mut payload, count.into());
         }
-        let mut bytes = Vec::with_capacity(HEADER_LEN + payload.len());
+        let mut bytes = Vec::with_capacity(HEADER_BYTES + payload.len());
         bytes.extend(COOKIE.to_be_bytes());
         bytes.extend((payload.len() as u32).to_be_bytes());
         bytes.extend(0_u32.to_be_bytes());
-        bytes.extend(DIGITS.to_be_bytes());
+        bytes.extend(SIGNIFICANT_DIGITS.to_be_bytes());
         bytes.extend(LOWEST.to_be_bytes());
         bytes.extend(HIGHEST.to_be_bytes());
         bytes.extend(RATIO.to_be_bytes());
@@ -91,7 +92,7 @@ impl Histogram {
         bytes
     }
 
-    /// The compressed V2 encoding, which histogram logs hold.
+    /// Returns the compressed V2 encoding, as used in histogram logs.
     pub fn to_compressed_v2(&self) -> Vec<u8> {
         let mut zlib = ZlibEncoder::new(Vec::new(), Compression::default());
         // Writing to memory does not fail.
@@ -104,21 +105,21 @@ impl Histogram {
         bytes
     }
 
-    /// Reads the V2 encoding. Nothing is allocated but the histogram itself.
+    /// Decodes the V2 encoding. Allocates only the histogram.
     pub fn from_v2(bytes: &[u8]) -> Result<Self, HdrError> {
-        read(bytes)
+        read_v2(bytes)
     }
 
-    /// Reads the V2 encoding or its compressed form.
+    /// Decodes the V2 encoding or its compressed form.
     pub fn from_any_v2(bytes: &[u8]) -> Result<Self, HdrError> {
         match bytes.split_first_chunk() {
             Some((cookie, rest)) if *cookie == COMPRESSED_COOKIE.to_be_bytes() => {
-                let (length, stream) = rest.split_first_chunk().ok_or(HdrError::Cut)?;
+                let (length, stream) = rest.split_first_chunk().ok_or(HdrError::Truncated)?;
                 let length = u32::from_be_bytes(*length) as usize;
-                let stream = stream.get(..length).ok_or(HdrError::Cut)?;
-                read(ZlibDecoder::new(stream).take(MAX_LEN))
+                let stream = stream.get(..length).ok_or(HdrError::Truncated)?;
+                read_v2(ZlibDecoder::new(stream).take(MAX_ENCODED_BYTES))
             }
-            _ => read(bytes),
+            _ => read_v2(bytes),
         }
     }
 
@@ -134,29 +135,29 @@ impl Histogram {
     }
 }
 
-/// What the encoding has no place for, beside it.
+/// Exact figures that the encoding does not include.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Exact {
+pub(crate) struct ExactFigures {
     pub(crate) min_ns: u64,
     pub(crate) max_ns: u64,
     pub(crate) sum_ns: u64,
     pub(crate) squares_ns2: f64,
 }
 
-/// A histogram in a document: uncompressed, as a few hundred bytes need no compression and a peer's
-/// need not be inflated.
+/// A histogram in a JSON document. It is uncompressed: it has only a few hundred bytes, and
+/// linerate need not inflate data from a peer.
 #[derive(Serialize, Deserialize)]
-struct Document {
+struct HistogramDocument {
     hdr_v2: String,
     #[serde(flatten)]
-    exact: Option<Exact>,
+    exact: Option<ExactFigures>,
 }
 
 impl Serialize for Histogram {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        Document {
+        HistogramDocument {
             hdr_v2: STANDARD.encode(self.to_v2()),
-            exact: self.exact(),
+            exact: self.exact_figures(),
         }
         .serialize(serializer)
     }
@@ -165,29 +166,31 @@ impl Serialize for Histogram {
 impl<'de> Deserialize<'de> for Histogram {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         use serde::de::Error;
-        let document = Document::deserialize(deserializer)?;
+        let document = HistogramDocument::deserialize(deserializer)?;
         let bytes = STANDARD.decode(document.hdr_v2).map_err(D::Error::custom)?;
         let mut times = Self::from_v2(&bytes).map_err(D::Error::custom)?;
         if let Some(exact) = document.exact {
-            times.believe(exact);
+            times.restore_exact(exact);
         }
         Ok(times)
     }
 }
 
-fn read(bytes: impl Read) -> Result<Histogram, HdrError> {
+fn read_v2(bytes: impl Read) -> Result<Histogram, HdrError> {
     let mut bytes = BufReader::new(bytes);
-    let mut header = [0; HEADER_LEN];
-    bytes.read_exact(&mut header).map_err(|error| cut(&error))?;
-    let layout = Layout::of(&header)?;
-    let length = u64::from(word(&header, 4));
-    // The bytes after the payload are not the histogram's.
+    let mut header = [0; HEADER_BYTES];
+    bytes
+        .read_exact(&mut header)
+        .map_err(|error| read_error(&error))?;
+    let layout = BucketLayout::parse(&header)?;
+    let length = u64::from(read_u32(&header, 4));
+    // Bytes after the payload are ignored.
     let mut rest = bytes.take(length);
     let mut payload = rest.by_ref().bytes();
     let mut times = Histogram::default();
     let mut bucket = 0_u64;
     while let Some(first) = payload.next() {
-        let number = number(first.map_err(|error| cut(&error))?, &mut payload)?;
+        let number = read_number(first.map_err(|error| read_error(&error))?, &mut payload)?;
         if number < 0 {
             bucket = bucket
                 .checked_add(number.unsigned_abs())
@@ -199,28 +202,28 @@ fn read(bytes: impl Read) -> Result<Histogram, HdrError> {
         bucket += 1;
     }
     if rest.limit() > 0 {
-        return Err(HdrError::Cut);
+        return Err(HdrError::Truncated);
     }
     Ok(times)
 }
 
-/// What of a header says where its buckets lie.
-struct Layout {
-    /// Values below this power of two are not told apart.
+/// Bucket layout, from the fields of a header.
+struct BucketLayout {
+    /// Log2 of the width of the smallest bucket.
     unit_bits: u32,
-    /// Half of the buckets that an octave and all octaves below it share.
+    /// Log2 of the number of buckets per octave above the first.
     half_bits: u32,
     buckets: u64,
 }
 
-impl Layout {
-    fn of(header: &[u8; HEADER_LEN]) -> Result<Self, HdrError> {
-        if word(header, 0) != COOKIE {
+impl BucketLayout {
+    fn parse(header: &[u8; HEADER_BYTES]) -> Result<Self, HdrError> {
+        if read_u32(header, 0) != COOKIE {
             return Err(HdrError::OtherEncoding);
         }
-        let (offset, digits) = (word(header, 8), word(header, 12));
-        let (lowest, highest) = (long(header, 16), long(header, 24));
-        let ratio = f64::from_bits(long(header, 32));
+        let (offset, digits) = (read_u32(header, 8), read_u32(header, 12));
+        let (lowest, highest) = (read_u64(header, 16), read_u64(header, 24));
+        let ratio = f64::from_bits(read_u64(header, 32));
         if digits > 5 || lowest == 0 || highest / 2 < lowest {
             return Err(HdrError::BadHeader);
         }
@@ -233,7 +236,7 @@ impl Layout {
         if unit_bits + sub_bits > 62 {
             return Err(HdrError::BadHeader);
         }
-        // Octaves above the first, which has the whole of the sub-buckets.
+        // Octaves above the first, which has twice the buckets of the others.
         let octaves = (highest >> (unit_bits + sub_bits))
             .checked_ilog2()
             .map_or(0, |top| u64::from(top) + 1);
@@ -244,7 +247,7 @@ impl Layout {
         })
     }
 
-    /// The lowest and the highest value of a bucket.
+    /// Returns the lowest and the highest value of a bucket; `None` if it does not exist.
     fn bucket(&self, index: u64) -> Option<(u64, u64)> {
         if index >= self.buckets {
             return None;
@@ -259,8 +262,8 @@ impl Layout {
     }
 }
 
-/// LEB128 of a ZigZag number; the ninth byte has eight bits of it.
-fn put_number(bytes: &mut Vec<u8>, number: i64) {
+/// Appends a ZigZag number in LEB128; the ninth byte has eight data bits.
+fn write_number(bytes: &mut Vec<u8>, number: i64) {
     let mut rest = ((number << 1) ^ (number >> 63)) as u64;
     for _ in 0..8 {
         if rest < 0x80 {
@@ -273,7 +276,7 @@ fn put_number(bytes: &mut Vec<u8>, number: i64) {
     bytes.push(rest as u8);
 }
 
-fn number(
+fn read_number(
     first: u8,
     rest: &mut impl Iterator<Item = std::io::Result<u8>>,
 ) -> Result<i64, HdrError> {
@@ -283,8 +286,8 @@ fn number(
     while byte & 0x80 != 0 && shift < 63 {
         byte = rest
             .next()
-            .ok_or(HdrError::Cut)?
-            .map_err(|error| cut(&error))?;
+            .ok_or(HdrError::Truncated)?
+            .map_err(|error| read_error(&error))?;
         let bits = if shift == 56 { byte } else { byte & 0x7f };
         value |= u64::from(bits) << shift;
         shift += 7;
@@ -292,19 +295,21 @@ fn number(
     Ok((value >> 1) as i64 ^ -((value & 1) as i64))
 }
 
-fn cut(error: &std::io::Error) -> HdrError {
+fn read_error(error: &std::io::Error) -> HdrError {
     match error.kind() {
-        std::io::ErrorKind::UnexpectedEof => HdrError::Cut,
+        std::io::ErrorKind::UnexpectedEof => HdrError::Truncated,
         _ => HdrError::BadCompression,
     }
 }
 
-fn word(bytes: &[u8; HEADER_LEN], at: usize) -> u32 {
-    (0..4).fold(0, |value, byte| value << 8 | u32::from(bytes[at + byte]))
+fn read_u32(bytes: &[u8; HEADER_BYTES], offset: usize) -> u32 {
+    (0..4).fold(0, |value, byte| {
+        value << 8 | u32::from(bytes[offset + byte])
+    })
 }
 
-fn long(bytes: &[u8; HEADER_LEN], at: usize) -> u64 {
-    u64::from(word(bytes, at)) << 32 | u64::from(word(bytes, at + 4))
+fn read_u64(bytes: &[u8; HEADER_BYTES], offset: usize) -> u64 {
+    u64::from(read_u32(bytes, offset)) << 32 | u64::from(read_u32(bytes, offset + 4))
 }
 
 const _: () = assert!(BUCKETS == (MAX_BITS as usize - 7 + 1) << 7);
@@ -376,7 +381,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_a_histogram_too() {
+    fn an_empty_histogram_survives_encoding() {
         let none = Histogram::default();
         assert!(Histogram::from_v2(&none.to_v2()).unwrap().is_empty());
         let text = serde_json::to_string(&none).unwrap();
@@ -384,7 +389,7 @@ mod tests {
     }
 
     #[test]
-    fn a_document_keeps_every_figure() {
+    fn a_document_keeps_the_summary() {
         let times = sample((1..4000).map(|n| n * 1013));
         let text = serde_json::to_string(&times).unwrap();
         let read: Histogram = serde_json::from_str(&text).unwrap();
@@ -392,7 +397,7 @@ mod tests {
     }
 
     #[test]
-    fn exact_figures_that_contradict_the_counts_are_not_believed() {
+    fn exact_figures_that_contradict_the_counts_are_ignored() {
         let times = sample([1000, 2000, 3000]);
         let text = serde_json::to_string(&times).unwrap();
         for (from, to) in [
@@ -411,7 +416,7 @@ mod tests {
     }
 
     #[test]
-    fn damage_is_named() {
+    fn each_damage_has_its_error() {
         let good = sample([5, 500, 50_000]).to_v2();
         let with = |at: usize, byte: u8| {
             let mut bytes = good.clone();
@@ -419,9 +424,9 @@ mod tests {
             bytes
         };
         for (bytes, error) in [
-            (Vec::new(), HdrError::Cut),
-            (good[..39].to_vec(), HdrError::Cut),
-            (good[..good.len() - 1].to_vec(), HdrError::Cut),
+            (Vec::new(), HdrError::Truncated),
+            (good[..39].to_vec(), HdrError::Truncated),
+            (good[..good.len() - 1].to_vec(), HdrError::Truncated),
             (with(3, 0x12), HdrError::OtherEncoding),
             (with(11, 1), HdrError::Scaled),
             (with(15, 6), HdrError::BadHeader),
@@ -429,16 +434,19 @@ mod tests {
         ] {
             assert_eq!(Histogram::from_any_v2(&bytes).unwrap_err(), error);
         }
-        let mut far = good.clone();
-        far[4..8].copy_from_slice(&10_u32.to_be_bytes());
-        far.truncate(HEADER_LEN);
-        put_number(&mut far, -5000);
-        put_number(&mut far, 1);
-        assert_eq!(Histogram::from_v2(&far).unwrap_err(), HdrError::BadCounts);
-        let mut bomb = COMPRESSED_COOKIE.to_be_bytes().to_vec();
-        bomb.extend([0, 0, 0, 4, 1, 2, 3, 4]);
+        let mut too_far = good.clone();
+        too_far[4..8].copy_from_slice(&10_u32.to_be_bytes());
+        too_far.truncate(HEADER_BYTES);
+        write_number(&mut too_far, -5000);
+        write_number(&mut too_far, 1);
         assert_eq!(
-            Histogram::from_any_v2(&bomb).unwrap_err(),
+            Histogram::from_v2(&too_far).unwrap_err(),
+            HdrError::BadCounts
+        );
+        let mut bad_stream = COMPRESSED_COOKIE.to_be_bytes().to_vec();
+        bad_stream.extend([0, 0, 0, 4, 1, 2, 3, 4]);
+        assert_eq!(
+            Histogram::from_any_v2(&bad_stream).unwrap_err(),
             HdrError::BadCompression
         );
     }

@@ -1,35 +1,36 @@
-//! The latency histogram that a hot loop can afford.
+//! Latency histogram for hot loops.
 //!
-//! `hdrhistogram` is the field's library; but it spends an allocation check, a range check and 64-bit
-//! counts on each value, and 230 KB at three digits. One of these is 16 KB, records in some fifteen
-//! instructions, and a thousand flows can each have one.
+//! The usual library, `hdrhistogram`, is slower and larger. For each value it makes an allocation
+//! check, a range check, and a 64-bit count. At three digits it takes 230 KB. This histogram takes
+//! 16 KB and about 15 instructions per value, so each of 1000 flows can have one.
 
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::hdr::Exact;
+use crate::hdr::ExactFigures;
 
-/// Values of one power of two are kept in this many equal buckets: a relative error below 1/128.
-const BUCKETS_AN_OCTAVE_LOG2: u32 = 7;
-const BUCKETS_AN_OCTAVE: usize = 1 << BUCKETS_AN_OCTAVE_LOG2;
+/// Number of equal buckets per power of two; the relative error is below 1/128.
+const BUCKETS_PER_OCTAVE_LOG2: u32 = 7;
+const BUCKETS_PER_OCTAVE: usize = 1 << BUCKETS_PER_OCTAVE_LOG2;
 
-/// Values up to 2³⁸ − 1 ns (275 s) have a bucket of their own; longer ones share the last.
+/// Values up to 2³⁸ − 1 ns (275 s) have buckets of their own; longer values share the last bucket.
 pub(crate) const MAX_BITS: u32 = 38;
 pub(crate) const BUCKETS: usize =
-    (MAX_BITS - BUCKETS_AN_OCTAVE_LOG2 + 1) as usize * BUCKETS_AN_OCTAVE;
+    (MAX_BITS - BUCKETS_PER_OCTAVE_LOG2 + 1) as usize * BUCKETS_PER_OCTAVE;
 
-/// Counts of times in nanoseconds, exact below 256 ns and to within 0.8 % above.
+/// Counts of times in nanoseconds: exact below 256 ns, within 0.8 % above.
 #[derive(Clone)]
 pub struct Histogram {
     counts: Box<[u32; BUCKETS]>,
-    /// 584 years of them fit.
+    /// Sum of the times; 584 years fit.
     sum_ns: u64,
-    /// Sum of squares in ns², for the standard deviation: floating, because 64 bits overflow.
-    squares: f64,
-    /// The largest number while nothing is recorded.
+    /// Sum of squares for the standard deviation. It is a float, because 64-bit integers would
+    /// overflow.
+    squares_ns2: f64,
+    /// Shortest time; `u64::MAX` while nothing is recorded.
     min_ns: u64,
-    /// The largest time less the smallest.
+    /// Longest time minus the shortest.
     span_ns: u64,
 }
 
@@ -40,7 +41,7 @@ impl Default for Histogram {
                 .try_into()
                 .expect("the vector has as many elements as the array"),
             sum_ns: 0,
-            squares: 0.0,
+            squares_ns2: 0.0,
             min_ns: u64::MAX,
             span_ns: 0,
         }
@@ -48,27 +49,27 @@ impl Default for Histogram {
 }
 
 impl Histogram {
-    /// Counts one time. No allocation, no failure; about fifteen instructions.
+    /// Records one time. Does not allocate or fail; takes about 15 instructions.
     #[inline]
     pub fn record(&mut self, time_ns: u64) {
-        let bucket = bucket_of(time_ns);
+        let bucket = bucket_index(time_ns);
         let count = match self.counts.get_mut(bucket) {
             Some(count) => count,
             None => &mut self.counts[BUCKETS - 1],
         };
         *count = count.saturating_add(1);
         self.sum_ns = self.sum_ns.wrapping_add(time_ns);
-        // Through a signed number, whose conversion is one instruction; 292 years fit.
+        // The conversion from a signed integer is one instruction; 292 years fit.
         let time = time_ns as i64 as f64;
-        self.squares += time * time;
-        // One comparison for both extremes, which seldom move.
+        self.squares_ns2 += time * time;
+        // One comparison covers both extremes, which rarely change.
         if time_ns.wrapping_sub(self.min_ns) > self.span_ns {
-            self.widen(time_ns);
+            self.extend_range(time_ns);
         }
     }
 
     #[cold]
-    fn widen(&mut self, time_ns: u64) {
+    fn extend_range(&mut self, time_ns: u64) {
         let max = if self.is_empty() {
             time_ns
         } else {
@@ -86,33 +87,34 @@ impl Histogram {
         &self.counts[..]
     }
 
-    /// Counts so many times that lie somewhere between two values, as if they lay in the middle.
-    pub(crate) fn record_bucket(&mut self, low_ns: u64, high_ns: u64, times: u64) {
-        if times == 0 {
+    /// Records `count` times between two values, each as the middle value.
+    pub(crate) fn record_bucket(&mut self, low_ns: u64, high_ns: u64, count: u64) {
+        if count == 0 {
             return;
         }
         let middle = low_ns + (high_ns - low_ns) / 2;
-        let bucket = bucket_of(middle).min(BUCKETS - 1);
-        let more = u32::try_from(times).unwrap_or(u32::MAX);
-        self.counts[bucket] = self.counts[bucket].saturating_add(more);
-        self.sum_ns = self.sum_ns.saturating_add(middle.saturating_mul(times));
-        self.squares += middle as f64 * middle as f64 * times as f64;
-        self.widen(low_ns);
-        self.widen(high_ns);
+        let bucket = bucket_index(middle).min(BUCKETS - 1);
+        let added = u32::try_from(count).unwrap_or(u32::MAX);
+        self.counts[bucket] = self.counts[bucket].saturating_add(added);
+        self.sum_ns = self.sum_ns.saturating_add(middle.saturating_mul(count));
+        self.squares_ns2 += middle as f64 * middle as f64 * count as f64;
+        self.extend_range(low_ns);
+        self.extend_range(high_ns);
     }
 
-    /// What an encoding of the counts does not keep; `None` when nothing was recorded.
-    pub(crate) fn exact(&self) -> Option<Exact> {
-        (!self.is_empty()).then(|| Exact {
+    /// Returns the exact figures that an encoding of the counts loses; `None` when nothing was
+    /// recorded.
+    pub(crate) fn exact_figures(&self) -> Option<ExactFigures> {
+        (!self.is_empty()).then(|| ExactFigures {
             min_ns: self.min_ns,
             max_ns: self.max_ns(),
             sum_ns: self.sum_ns,
-            squares_ns2: self.squares,
+            squares_ns2: self.squares_ns2,
         })
     }
 
-    /// Takes over what was kept beside the counts, if the counts allow it.
-    pub(crate) fn believe(&mut self, exact: Exact) {
+    /// Restores the exact figures of a decoded histogram, unless they contradict the counts.
+    pub(crate) fn restore_exact(&mut self, exact: ExactFigures) {
         let (Some(first), Some(last)) = (self.buckets().next(), self.buckets().last()) else {
             return;
         };
@@ -121,49 +123,50 @@ impl Histogram {
             smallest_sum += u128::from(low) * u128::from(count);
             largest_sum += u128::from(high) * u128::from(count);
         }
-        // The last bucket has no end, and a count that is full has lost some.
-        let is_open =
-            |(low, _, count): (u64, u64, u32)| low >= lowest_of(BUCKETS - 1) || count == u32::MAX;
-        let open = self.buckets().any(is_open);
+        // The last bucket has no upper bound, and a saturated count has lost some values.
+        let is_unbounded =
+            |(low, _, count): (u64, u64, u32)| low >= bucket_min(BUCKETS - 1) || count == u32::MAX;
+        let has_unbounded = self.buckets().any(is_unbounded);
         let sum = u128::from(exact.sum_ns);
-        let squares = exact.squares_ns2.is_finite() && exact.squares_ns2 >= 0.0;
-        let fits = (first.0..=first.1).contains(&exact.min_ns)
+        let are_squares_valid = exact.squares_ns2.is_finite() && exact.squares_ns2 >= 0.0;
+        let fits_counts = (first.0..=first.1).contains(&exact.min_ns)
             && exact.min_ns <= exact.max_ns
             && last.0 <= exact.max_ns
-            && (open || (exact.max_ns <= last.1 && (smallest_sum..=largest_sum).contains(&sum)));
-        if fits && squares {
+            && (has_unbounded
+                || (exact.max_ns <= last.1 && (smallest_sum..=largest_sum).contains(&sum)));
+        if fits_counts && are_squares_valid {
             self.min_ns = exact.min_ns;
             self.span_ns = exact.max_ns - exact.min_ns;
             self.sum_ns = exact.sum_ns;
-            self.squares = exact.squares_ns2;
+            self.squares_ns2 = exact.squares_ns2;
         }
     }
 
-    /// Adds another flow's times to these.
+    /// Adds the times of another histogram.
     pub fn merge(&mut self, other: &Self) {
-        for (mine, theirs) in self.counts.iter_mut().zip(other.counts.iter()) {
-            *mine = mine.saturating_add(*theirs);
+        for (count, other_count) in self.counts.iter_mut().zip(other.counts.iter()) {
+            *count = count.saturating_add(*other_count);
         }
         self.sum_ns = self.sum_ns.saturating_add(other.sum_ns);
-        self.squares += other.squares;
+        self.squares_ns2 += other.squares_ns2;
         if !other.is_empty() {
-            self.widen(other.min_ns);
-            self.widen(other.max_ns());
+            self.extend_range(other.min_ns);
+            self.extend_range(other.max_ns());
         }
     }
 
-    /// How many times were recorded.
+    /// Returns the number of recorded times.
     pub fn len(&self) -> u64 {
-        // Not kept beside the counts, because that would be one more addition a time.
+        // The total is not stored, because that would cost one more addition per recorded time.
         self.counts.iter().map(|count| u64::from(*count)).sum()
     }
 
-    /// Whether nothing was recorded.
+    /// Returns whether nothing was recorded.
     pub fn is_empty(&self) -> bool {
         self.min_ns == u64::MAX
     }
 
-    /// The smallest and the largest time, exactly; `None` when nothing was recorded.
+    /// Returns the exact shortest and longest time; `None` when nothing was recorded.
     pub fn extremes(&self) -> Option<(Duration, Duration)> {
         (!self.is_empty()).then(|| {
             (
@@ -173,25 +176,25 @@ impl Histogram {
         })
     }
 
-    /// All recorded times together.
+    /// Returns the sum of all recorded times.
     pub fn total(&self) -> Duration {
         Duration::from_nanos(self.sum_ns)
     }
 
-    /// The arithmetic mean in nanoseconds, exact; `None` when nothing was recorded.
+    /// Returns the exact arithmetic mean in nanoseconds; `None` when nothing was recorded.
     pub fn mean_ns(&self) -> Option<f64> {
         (!self.is_empty()).then(|| self.sum_ns as f64 / self.len() as f64)
     }
 
-    /// The population standard deviation in nanoseconds; `None` when nothing was recorded.
+    /// Returns the population standard deviation in nanoseconds; `None` when nothing was recorded.
     pub fn deviation_ns(&self) -> Option<f64> {
         let mean = self.mean_ns()?;
-        let variance = self.squares / self.len() as f64 - mean * mean;
+        let variance = self.squares_ns2 / self.len() as f64 - mean * mean;
         Some(variance.max(0.0).sqrt())
     }
 
-    /// The time that `percent` of the recorded times do not exceed (nearest rank), as the middle of
-    /// its bucket, but for the extremes, which are exact; `None` when nothing was recorded.
+    /// Returns a percentile by nearest rank: the middle of its bucket, or the exact value for the
+    /// extremes. `None` when nothing was recorded.
     pub fn percentile(&self, percent: f64) -> Option<Duration> {
         let (min, max) = self.extremes()?;
         let total = self.len();
@@ -212,22 +215,22 @@ impl Histogram {
         Some(max)
     }
 
-    /// The buckets that hold anything: lowest and highest value in nanoseconds, and the count.
+    /// Returns the non-empty buckets: lowest and highest value in nanoseconds, and the count.
     pub fn buckets(&self) -> impl Iterator<Item = (u64, u64, u32)> + '_ {
         self.counts
             .iter()
             .enumerate()
             .filter(|(_, count)| **count > 0)
             .map(|(bucket, &count)| {
-                let low = lowest_of(bucket);
-                (low, lowest_of(bucket + 1) - 1, count)
+                let low = bucket_min(bucket);
+                (low, bucket_min(bucket + 1) - 1, count)
             })
     }
 
-    /// The figures that are printed; `None` when nothing was recorded.
-    pub fn summary(&self) -> Option<Summary> {
+    /// Returns the printed figures; `None` when nothing was recorded.
+    pub fn summary(&self) -> Option<HistogramSummary> {
         let (min, max) = self.extremes()?;
-        Some(Summary {
+        Some(HistogramSummary {
             count: self.len(),
             min_ns: min.as_nanos() as u64,
             mean_ns: self.mean_ns()?,
@@ -246,42 +249,43 @@ impl std::fmt::Debug for Histogram {
     }
 }
 
-/// What is printed of a histogram, in nanoseconds.
+/// Printed figures of a histogram, in nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Summary {
-    /// How many times were recorded.
+pub struct HistogramSummary {
+    /// Number of recorded times.
     pub count: u64,
-    /// The shortest, exactly.
+    /// Shortest time, exact.
     pub min_ns: u64,
-    /// The arithmetic mean, of the times themselves and not of their buckets.
+    /// Arithmetic mean, exact.
     pub mean_ns: f64,
-    /// The population standard deviation, of the times themselves.
+    /// Population standard deviation, from the times, not from the buckets.
     pub deviation_ns: f64,
-    /// The median, to within 0.8 %.
+    /// Median, within 0.8 %.
     pub p50_ns: u64,
-    /// The 90th percentile, to within 0.8 %.
+    /// 90th percentile, within 0.8 %.
     pub p90_ns: u64,
-    /// The 99th percentile, to within 0.8 %.
+    /// 99th percentile, within 0.8 %.
     pub p99_ns: u64,
-    /// The longest, exactly.
+    /// Longest time, exact.
     pub max_ns: u64,
 }
 
-/// A value's bucket; beyond the last when it is too long to have one of its own.
+/// Returns the index of a value's bucket; `BUCKETS` or more for a value beyond the range.
 #[inline]
-fn bucket_of(value: u64) -> usize {
-    // Values of the first two octaves are their own bucket; above, the bucket is the octave and the
-    // value's first eight significant bits.
-    let shift = (value | (2 * BUCKETS_AN_OCTAVE as u64 - 1)).ilog2() - BUCKETS_AN_OCTAVE_LOG2;
-    (shift as usize) * BUCKETS_AN_OCTAVE + (value >> shift) as usize
+fn bucket_index(value: u64) -> usize {
+    // Each value of the first two octaves has its own bucket. Above, the octave and the value's
+    // first eight significant bits select the bucket.
+    let shift = (value | (2 * BUCKETS_PER_OCTAVE as u64 - 1)).ilog2() - BUCKETS_PER_OCTAVE_LOG2;
+    (shift as usize) * BUCKETS_PER_OCTAVE + (value >> shift) as usize
 }
 
-fn lowest_of(bucket: usize) -> u64 {
-    if bucket < 2 * BUCKETS_AN_OCTAVE {
+/// Returns the lowest value of a bucket.
+fn bucket_min(bucket: usize) -> u64 {
+    if bucket < 2 * BUCKETS_PER_OCTAVE {
         return bucket as u64;
     }
-    let shift = bucket / BUCKETS_AN_OCTAVE - 1;
-    ((bucket - shift * BUCKETS_AN_OCTAVE) as u64) << shift
+    let shift = bucket / BUCKETS_PER_OCTAVE - 1;
+    ((bucket - shift * BUCKETS_PER_OCTAVE) as u64) << shift
 }
 
 #[cfg(test)]
@@ -292,8 +296,8 @@ mod tests {
     fn every_value_lies_in_its_bucket_and_buckets_are_narrow() {
         let mut value = 0_u64;
         while value < 1 << MAX_BITS {
-            let bucket = bucket_of(value);
-            let (low, next) = (lowest_of(bucket), lowest_of(bucket + 1));
+            let bucket = bucket_index(value);
+            let (low, next) = (bucket_min(bucket), bucket_min(bucket + 1));
             assert!(low <= value && value < next, "{value} not in {low}..{next}");
             assert!(
                 (next - low) as f64 <= (low as f64 / 127.0).max(1.0),
@@ -301,7 +305,7 @@ mod tests {
             );
             value += 1 + value / 97;
         }
-        assert!(bucket_of(u64::MAX) >= BUCKETS);
+        assert!(bucket_index(u64::MAX) >= BUCKETS);
     }
 
     #[test]
@@ -314,7 +318,7 @@ mod tests {
             (1000, 1000, 1_000_000)
         );
         assert!((summary.mean_ns - 500_500.0).abs() < 1e-6);
-        // Population deviation of 1..n is sqrt((n² − 1)/12).
+        // The population standard deviation of 1..=n is sqrt((n² − 1)/12).
         assert!((summary.deviation_ns - 288_674.99).abs() < 0.01);
         for (got, expected) in [
             (summary.p50_ns, 500_000.0),
@@ -350,11 +354,11 @@ mod tests {
         let (left, both) = (left.summary().unwrap(), both.summary().unwrap());
         assert!((left.deviation_ns / both.deviation_ns - 1.0).abs() < 1e-12);
         assert_eq!(
-            Summary {
+            HistogramSummary {
                 deviation_ns: 0.0,
                 ..left
             },
-            Summary {
+            HistogramSummary {
                 deviation_ns: 0.0,
                 ..both
             }
@@ -362,7 +366,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_recorded_has_no_figures() {
+    fn an_empty_histogram_has_no_summary() {
         assert_eq!(Histogram::default().summary(), None);
     }
 }

@@ -1,48 +1,49 @@
-//! Whether a rate went between two values while it was measured.
+//! Detection of a rate that changes between two levels during a measurement.
 
 use serde::Serialize;
 
-use crate::modes;
+use crate::find_modes;
 
-/// Two values of a rate with next to nothing between them, within one measurement.
+/// Two levels of a rate within one measurement, with almost no values between them.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct Levels {
-    /// The mean rate of the time that it was low, in amounts per second …
+pub struct RateLevels {
+    /// Mean rate of the low level, in amounts per second.
     pub low: f64,
-    /// … and of the rest.
+    /// Mean rate of the high level, in amounts per second.
     pub high: f64,
-    /// The share of the time that it was low.
+    /// Share of the time at the low level.
     pub low_share: f64,
-    /// How often it went from one to the other.
+    /// Number of changes between the levels.
     pub changes: usize,
 }
 
-/// The measurement is cut into so many windows: what is shorter is no level.
-const WINDOWS: usize = 20;
+/// Minimum number of windows that a measurement is divided into. Shorter periods are not levels.
+const MIN_WINDOWS: usize = 20;
 
-/// A window has at least so many samples, from which its own uncertainty is estimated.
-const SAMPLES: usize = 4;
+/// Minimum samples per window; their variance gives the uncertainty of the window's rate.
+const MIN_WINDOW_SAMPLES: usize = 4;
 
-/// A level holds for at least this share of the windows: what is less is an outlier.
-const LEAST_SHARE: f64 = 0.2;
+/// Minimum share of windows at each level; fewer windows are outliers.
+const MIN_SHARE: f64 = 0.2;
 
-/// The higher level is this much above the lower one, or nobody needs to know.
-const LEAST_RATIO: f64 = 1.1;
+/// Minimum ratio of the high level to the low level; smaller changes are irrelevant.
+const MIN_RATIO: f64 = 1.1;
 
-/// The levels are so many standard errors of a window's rate apart. Data that comes in lumps has large
-/// ones, so that the number of lumps that happen to fall into a window makes no level.
-const LEAST_ERRORS: f64 = 4.0;
+/// Minimum difference of the levels, in standard errors of a window's rate. Bursty data has large
+/// standard errors, so a varying number of bursts per window does not look like levels.
+const MIN_STANDARD_ERRORS: f64 = 4.0;
 
-/// The two levels of a rate, by what had been done (an amount that only grows) at times in seconds;
-/// `None` when one level explains it as well, or with too few samples to say.
-pub fn levels(moments: &[(f64, f64)]) -> Option<Levels> {
-    let rates: Vec<f64> = moments
+/// Finds the two levels of a rate. `progress` has times in seconds and the total amount at each
+/// time, which never decreases. Returns `None` if one level explains the rate as well, or with too
+/// few samples.
+pub fn find_levels(progress: &[(f64, f64)]) -> Option<RateLevels> {
+    let rates: Vec<f64> = progress
         .windows(2)
         .filter(|pair| pair[1].0 > pair[0].0)
         .map(|pair| (pair[1].1 - pair[0].1) / (pair[1].0 - pair[0].0))
         .collect();
-    let width = rates.len() / WINDOWS;
-    if width < SAMPLES {
+    let width = rates.len() / MIN_WINDOWS;
+    if width < MIN_WINDOW_SAMPLES {
         return None;
     }
     let windows: Vec<(f64, f64)> = rates.chunks_exact(width).map(mean_and_variance).collect();
@@ -50,18 +51,18 @@ pub fn levels(moments: &[(f64, f64)]) -> Option<Levels> {
     let count = windows.len() as f64;
     let variance = windows.iter().map(|(_, variance)| variance).sum::<f64>() / count;
     let error = (variance / width as f64).sqrt();
-    let found = modes(&means)?;
+    let found = find_modes(&means)?;
     let smaller = found.low_samples.min(found.high_samples);
-    let is_clear = smaller as f64 >= LEAST_SHARE * count
-        && found.high > LEAST_RATIO * found.low
-        && found.high - found.low > LEAST_ERRORS * error;
+    let is_clear = smaller as f64 >= MIN_SHARE * count
+        && found.high > MIN_RATIO * found.low
+        && found.high - found.low > MIN_STANDARD_ERRORS * error;
     let middle = f64::midpoint(found.low, found.high);
-    let sides: Vec<bool> = means.iter().map(|mean| *mean > middle).collect();
-    is_clear.then(|| Levels {
+    let is_high: Vec<bool> = means.iter().map(|mean| *mean > middle).collect();
+    is_clear.then(|| RateLevels {
         low: found.low,
         high: found.high,
         low_share: found.low_samples as f64 / count,
-        changes: sides.windows(2).filter(|pair| pair[0] != pair[1]).count(),
+        changes: is_high.windows(2).filter(|pair| pair[0] != pair[1]).count(),
     })
 }
 
@@ -80,62 +81,66 @@ mod tests {
 
     use super::*;
 
-    /// What a rate of time leaves on a grid of 10 ms, over two seconds.
-    fn moments(rate: impl Fn(f64) -> f64) -> Vec<(f64, f64)> {
+    /// Returns the progress of a rate that depends on time, every 10 ms for two seconds.
+    fn progress(rate: impl Fn(f64) -> f64) -> Vec<(f64, f64)> {
         let mut amount = 0.0;
-        let mut moments = vec![(0.0, 0.0)];
+        let mut progress = vec![(0.0, 0.0)];
         for step in 1..=200 {
             let at = f64::from(step) / 100.0;
             amount += rate(at) / 100.0;
-            moments.push((at, amount));
+            progress.push((at, amount));
         }
-        moments
+        progress
     }
 
     #[test]
-    fn two_levels_and_what_is_none() {
-        let of = |rate: &dyn Fn(f64) -> f64| levels(&moments(rate));
-        let wobble = |at: f64| 1.0 + 0.01 * (at * 1000.0).sin();
-        assert_eq!(of(&|at| 1000.0 * wobble(at)), None);
-        // A step in the middle, and one that is not worth a line.
-        let step = of(&|at| if at < 0.8 { 565.0 } else { 654.0 } * wobble(at)).unwrap();
+    fn two_levels_are_found_and_short_or_small_changes_ignored() {
+        let levels_of = |rate: &dyn Fn(f64) -> f64| find_levels(&progress(rate));
+        let noise = |at: f64| 1.0 + 0.01 * (at * 1000.0).sin();
+        assert_eq!(levels_of(&|at| 1000.0 * noise(at)), None);
+        // A large step in the middle, and a step below the minimum ratio.
+        let step = levels_of(&|at| if at < 0.8 { 565.0 } else { 654.0 } * noise(at)).unwrap();
         assert!((step.low - 565.0).abs() < 6.0 && (step.high - 654.0).abs() < 6.0);
         assert!((step.low_share - 0.4).abs() < 0.06, "{step:?}");
         assert_eq!(step.changes, 1);
-        assert_eq!(of(&|at| if at < 0.8 { 600.0 } else { 654.0 }), None);
-        // To and fro every 200 ms.
-        let to_and_fro = of(&|at| if (at * 2.5).fract() < 0.5 { 1.0 } else { 3.0 }).unwrap();
-        assert!(to_and_fro.changes > 5, "{to_and_fro:?}");
-        // It stands still for half of the time.
-        assert_eq!(of(&|at| f64::from(at > 1.0)).unwrap().low.to_bits(), 0);
-        // A pause of 100 ms, and a beginning of 200 ms: no level.
-        assert_eq!(of(&|at| f64::from(!(0.5..0.6).contains(&at))), None);
-        assert_eq!(of(&|at| if at < 0.2 { 10.0 } else { 1.0 }), None);
-        assert_eq!(of(&|_| 0.0), None);
-        assert_eq!(levels(&moments(|_| 1.0)[..70]), None);
-        assert_eq!(levels(&[]), None);
+        assert_eq!(levels_of(&|at| if at < 0.8 { 600.0 } else { 654.0 }), None);
+        // Alternates every 200 ms.
+        let alternating =
+            levels_of(&|at| if (at * 2.5).fract() < 0.5 { 1.0 } else { 3.0 }).unwrap();
+        assert!(alternating.changes > 5, "{alternating:?}");
+        // Stands still for half of the time.
+        assert_eq!(
+            levels_of(&|at| f64::from(at > 1.0)).unwrap().low.to_bits(),
+            0
+        );
+        // A pause of 100 ms and a start of 200 ms are too short for levels.
+        assert_eq!(levels_of(&|at| f64::from(!(0.5..0.6).contains(&at))), None);
+        assert_eq!(levels_of(&|at| if at < 0.2 { 10.0 } else { 1.0 }), None);
+        assert_eq!(levels_of(&|_| 0.0), None);
+        assert_eq!(find_levels(&progress(|_| 1.0)[..70]), None);
+        assert_eq!(find_levels(&[]), None);
     }
 
-    /// A full send buffer is refilled when a third of it is free: what falls into a window is a number
-    /// of lumps.
+    /// A full send buffer is refilled when a third of it is free, so each window contains a whole
+    /// number of bursts.
     #[test]
-    fn lumps_are_no_levels() {
+    fn bursts_are_not_levels() {
         for every_ms in 1..=150 {
             let mut amount = 0.0;
-            let moments: Vec<(f64, f64)> = (0..=200)
+            let progress: Vec<(f64, f64)> = (0..=200)
                 .map(|step: u32| {
-                    let lumps = step * 10 / every_ms;
-                    amount = f64::from(lumps) * 1e6;
+                    let bursts = step * 10 / every_ms;
+                    amount = f64::from(bursts) * 1e6;
                     (f64::from(step) / 100.0, amount)
                 })
                 .collect();
-            assert_eq!(levels(&moments), None, "{every_ms} ms");
+            assert_eq!(find_levels(&progress), None, "{every_ms} ms");
         }
     }
 
-    /// Events that are independent of each other, few of them and many.
+    /// Independent random events, at low and high rates.
     #[test]
-    fn chance_seldom_makes_levels() {
+    fn random_events_rarely_show_levels() {
         let mut random = SmallRng::seed_from_u64(1);
         for per_sample in [0.1, 1.0, 10.0, 1000.0] {
             let events = Poisson::new(per_sample).unwrap();
@@ -144,9 +149,9 @@ mod tests {
                 let scale = random.random_range(1.0..100.0);
                 let draws: Vec<f64> = (0..200).map(|_| events.sample(&mut random)).collect();
                 let at = |step: f64| draws[((step * 100.0) as usize).min(199)] * scale;
-                found += usize::from(levels(&moments(at)).is_some());
+                found += usize::from(find_levels(&progress(at)).is_some());
             }
-            assert!(found <= 5, "{found} of 500 with {per_sample} a sample");
+            assert!(found <= 5, "{found} of 500 with {per_sample} per sample");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The statistics of network measurement, as pure functions and values.
+//! Statistics of network measurements, as pure functions and values.
 
 #![forbid(unsafe_code)]
 
@@ -15,7 +15,7 @@ pub mod packets;
 pub use clock::ClockFit;
 pub use fairness::jain_index;
 pub use hdr::HdrError;
-pub use histogram::{Histogram, Summary};
-pub use levels::{Levels, levels};
-pub use modes::{Modes, modes};
+pub use histogram::{Histogram, HistogramSummary};
+pub use levels::{RateLevels, find_levels};
+pub use modes::{Modes, find_modes};
 pub use packets::{Packet, PacketFigures};

@@ -1,135 +1,136 @@
-//! Histogram logs, as HdrHistogram's tools write and read them: a line a histogram.
+//! Histogram logs in the format of HdrHistogram's tools: one line per histogram.
 //!
-//! What the encoding does not keep (the extremes and the mean, exactly) stands in a comment of ours
-//! before the line, which other tools pass over.
+//! The encoding loses the exact extremes and the exact mean. linerate writes them in a comment
+//! before the line; other tools skip it.
 
 use std::fmt::Write;
 use std::time::Duration;
 
 use crate::Histogram;
-use crate::hdr::{Exact, HdrError};
+use crate::hdr::{ExactFigures, HdrError};
 
 /// One line of a log.
 #[derive(Clone, Debug)]
-pub struct Interval {
-    /// What was timed: no blank, comma or line end.
+pub struct LogInterval {
+    /// Name of the timed operation, without blanks, commas and line ends.
     pub tag: Option<String>,
-    /// When it began, since the epoch.
+    /// Start of the interval, since the epoch.
     pub started: Duration,
-    /// How long it took.
+    /// Length of the interval.
     pub length: Duration,
-    /// The times.
+    /// Recorded times.
     pub times: Histogram,
 }
 
-/// Why a text is no histogram log.
+/// Error in a histogram log.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("line {line}: {why}")]
+#[error("line {line}: {reason}")]
 pub struct LogError {
-    /// Counted from 1.
+    /// Line number, from 1.
     pub line: usize,
-    /// What is wrong with it.
-    pub why: LogFault,
+    /// The error in this line.
+    pub reason: LogErrorKind,
 }
 
-/// What can be wrong with a line.
+/// Kinds of errors in a line.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum LogFault {
-    /// It has not the form of a log line.
+pub enum LogErrorKind {
+    /// The line does not have the format of a log.
     #[error("not a line of a histogram log")]
-    Form,
-    /// Its histogram cannot be read.
+    Format,
+    /// The line's histogram is damaged.
     #[error(transparent)]
     Histogram(#[from] HdrError),
 }
 
-const EXACT: &str = "#[Linerate: ";
+/// Start of the comment with the exact figures.
+const EXACT_PREFIX: &str = "#[Linerate: ";
 
-/// The column of the longest time is in milliseconds, as in the logs of other tools.
-const NS_A_MILLISECOND: f64 = 1e6;
+/// Unit of the column with the longest time, as in the logs of other tools.
+const NS_PER_MS: f64 = 1e6;
 
-/// The text of a log.
-pub fn write(intervals: &[Interval]) -> String {
+/// Formats a log.
+pub fn format_log(intervals: &[LogInterval]) -> String {
     let mut text = String::from("#[Histogram log format version 1.3]\n");
     let start = intervals.iter().map(|interval| interval.started).min();
     if let Some(start) = start {
         let _ = writeln!(
             text,
             "#[StartTime: {} (seconds since epoch)]",
-            seconds(start)
+            format_seconds(start)
         );
     }
     text += "\"StartTimestamp\",\"Interval_Length\",\"Interval_Max\",\"Interval_Compressed_Histogram\"\n";
     for interval in intervals {
-        let exact = interval.times.exact();
+        let exact = interval.times.exact_figures();
         if let Some(exact) = exact {
             let _ = writeln!(
                 text,
-                "{EXACT}{},{},{},{:e}]",
+                "{EXACT_PREFIX}{},{},{},{:e}]",
                 exact.min_ns, exact.max_ns, exact.sum_ns, exact.squares_ns2
             );
         }
         if let Some(tag) = &interval.tag {
             let _ = write!(text, "Tag={tag},");
         }
-        let max = exact.map_or(0.0, |exact| exact.max_ns as f64 / NS_A_MILLISECOND);
+        let max = exact.map_or(0.0, |exact| exact.max_ns as f64 / NS_PER_MS);
         let _ = writeln!(
             text,
             "{},{},{max:.3},{}",
-            seconds(interval.started),
-            seconds(interval.length),
+            format_seconds(interval.started),
+            format_seconds(interval.length),
             interval.times.to_base64()
         );
     }
     text
 }
 
-/// The lines of a log, ours or another tool's.
-pub fn read(text: &str) -> Result<Vec<Interval>, LogError> {
+/// Parses a log of linerate or of another tool.
+pub fn parse_log(text: &str) -> Result<Vec<LogInterval>, LogError> {
     let mut intervals = Vec::new();
     let mut exact = None;
     for (number, line) in text.lines().enumerate() {
-        if let Some(figures) = line.strip_prefix(EXACT) {
-            exact = read_exact(figures);
+        if let Some(figures) = line.strip_prefix(EXACT_PREFIX) {
+            exact = parse_exact(figures);
             continue;
         }
         if line.is_empty() || line.starts_with(['#', '"']) {
             continue;
         }
-        let mut interval = read_line(line).map_err(|why| LogError {
+        let mut interval = parse_line(line).map_err(|reason| LogError {
             line: number + 1,
-            why,
+            reason,
         })?;
         if let Some(exact) = exact.take() {
-            interval.times.believe(exact);
+            interval.times.restore_exact(exact);
         }
         intervals.push(interval);
     }
     Ok(intervals)
 }
 
-fn read_line(line: &str) -> Result<Interval, LogFault> {
+fn parse_line(line: &str) -> Result<LogInterval, LogErrorKind> {
     let (tag, rest) = match line.strip_prefix("Tag=") {
         Some(rest) => {
-            let (tag, rest) = rest.split_once(',').ok_or(LogFault::Form)?;
+            let (tag, rest) = rest.split_once(',').ok_or(LogErrorKind::Format)?;
             (Some(tag.to_owned()), rest)
         }
         None => (None, line),
     };
     let mut fields = rest.splitn(4, ',');
-    let mut next = || fields.next().ok_or(LogFault::Form);
+    let mut next = || fields.next().ok_or(LogErrorKind::Format);
     let (started, length, _max, times) = (next()?, next()?, next()?, next()?);
-    Ok(Interval {
+    Ok(LogInterval {
         tag,
-        started: duration(started)?,
-        length: duration(length)?,
+        started: parse_duration(started)?,
+        length: parse_duration(length)?,
         times: Histogram::from_base64(times)?,
     })
 }
 
-fn read_exact(figures: &str) -> Option<Exact> {
+fn parse_exact(figures: &str) -> Option<ExactFigures> {
     let mut figures = figures.strip_suffix(']')?.split(',');
-    Some(Exact {
+    Some(ExactFigures {
         min_ns: figures.next()?.parse().ok()?,
         max_ns: figures.next()?.parse().ok()?,
         sum_ns: figures.next()?.parse().ok()?,
@@ -137,12 +138,12 @@ fn read_exact(figures: &str) -> Option<Exact> {
     })
 }
 
-fn duration(text: &str) -> Result<Duration, LogFault> {
-    let seconds = text.trim().parse().map_err(|_| LogFault::Form)?;
-    Duration::try_from_secs_f64(seconds).map_err(|_| LogFault::Form)
+fn parse_duration(text: &str) -> Result<Duration, LogErrorKind> {
+    let seconds = text.trim().parse().map_err(|_| LogErrorKind::Format)?;
+    Duration::try_from_secs_f64(seconds).map_err(|_| LogErrorKind::Format)
 }
 
-fn seconds(duration: Duration) -> String {
+fn format_seconds(duration: Duration) -> String {
     format!("{:.3}", duration.as_secs_f64())
 }
 
@@ -157,13 +158,13 @@ mod tests {
 
     use super::*;
 
-    fn sample() -> Vec<Interval> {
+    fn sample() -> Vec<LogInterval> {
         [(Some("TCP_RR"), 1000_u64), (None, 5)]
             .into_iter()
             .map(|(tag, scale)| {
                 let mut times = Histogram::default();
                 (1..2000).for_each(|n| times.record(n * scale));
-                Interval {
+                LogInterval {
                     tag: tag.map(str::to_owned),
                     started: Duration::from_millis(1_795_209_459_911),
                     length: Duration::from_millis(2_003),
@@ -174,9 +175,9 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read() {
+    fn a_log_survives_writing_and_reading() {
         let written = sample();
-        let read = read(&write(&written)).unwrap();
+        let read = parse_log(&format_log(&written)).unwrap();
         assert_eq!(read.len(), 2);
         for (written, read) in written.iter().zip(&read) {
             assert_eq!(read.tag, written.tag);
@@ -188,7 +189,7 @@ mod tests {
 
     #[test]
     fn the_reference_reads_our_log() {
-        let text = write(&sample());
+        let text = format_log(&sample());
         let entries: Vec<_> = IntervalLogIterator::new(text.as_bytes())
             .map(|entry| entry.unwrap())
             .collect();
@@ -210,8 +211,8 @@ mod tests {
     }
 
     #[test]
-    fn a_line_that_is_none_is_named() {
-        let good = write(&sample());
+    fn an_error_has_its_line_number() {
+        let good = format_log(&sample());
         for (text, line) in [
             ("hello\n".to_owned(), 1),
             ("#comment\n\n1,2\n".to_owned(), 3),
@@ -221,8 +222,8 @@ mod tests {
             ("-1,2,3,AAAA\n".to_owned(), 1),
             (good.clone() + "1,2,3,AAAA\n", 8),
         ] {
-            assert_eq!(read(&text).unwrap_err().line, line, "{text}");
+            assert_eq!(parse_log(&text).unwrap_err().line, line, "{text}");
         }
-        assert!(read("").unwrap().is_empty());
+        assert!(parse_log("").unwrap().is_empty());
     }
 }

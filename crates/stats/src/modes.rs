@@ -1,49 +1,50 @@
-//! Whether samples fall into two groups rather than around one value.
+//! Detection of samples that form two groups instead of one.
 
-/// Two groups of samples with next to nothing between them.
+/// Two groups of samples with almost nothing between them.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Modes {
-    /// The mean of the lower group …
+    /// Mean of the lower group.
     pub low: f64,
-    /// … and how many samples it has.
+    /// Number of samples in this group.
     pub low_samples: usize,
-    /// The mean of the upper group …
+    /// Mean of the upper group.
     pub high: f64,
-    /// … and how many samples it has.
+    /// Number of samples in this group.
     pub high_samples: usize,
 }
 
-/// Fewer samples than this fall into two groups by chance too often to say anything.
-const FEWEST: usize = 6;
+/// Minimum number of samples; fewer form two groups by chance too often.
+const MIN_SAMPLES: usize = 6;
 
-/// A group has at least so many: a single one is an outlier.
-const FEWEST_OF_A_GROUP: usize = 2;
+/// Minimum number of samples in a group; a single sample is an outlier.
+const MIN_GROUP_SAMPLES: usize = 2;
 
-/// The two groups that the samples fall into; `None` when one explains them as well.
+/// Finds the two groups of the samples; `None` if one group explains them as well.
 ///
-/// Of all ways to part the sorted samples in two, the best leaves the least variance inside the groups.
-/// The share that lies between the groups is then at most 0.64 for many normal samples, 0.75 for
-/// uniform ones, and 0.9 for two equal groups whose means are six of their standard deviations apart.
-/// Few samples give larger shares by chance: `0.81 + 1/n` is passed by about 1 % of normal sample sets
-/// from n = 6 to 10 and by fewer of larger ones (`tests/confidence.rs`).
-pub fn modes(samples: &[f64]) -> Option<Modes> {
-    if samples.len() < FEWEST {
+/// Of all splits of the sorted samples into two groups, the best has the least variance inside the
+/// groups. The share of the total variance that lies between the groups is at most 0.64 for many
+/// normal samples and 0.75 for many uniform samples. It is 0.9 for two equal groups whose means are
+/// six of their standard deviations apart. Few samples have larger shares by chance. About 1 % of
+/// normal sample sets exceed `0.81 + 1/n` from n = 6 to 10, and fewer of larger sets
+/// (`tests/confidence.rs`).
+pub fn find_modes(samples: &[f64]) -> Option<Modes> {
+    if samples.len() < MIN_SAMPLES {
         return None;
     }
     let mut sorted = samples.to_vec();
     sorted.sort_by(f64::total_cmp);
     let n = sorted.len() as f64;
     let mean = sorted.iter().sum::<f64>() / n;
-    let total: f64 = sorted.iter().map(|sample| (sample - mean).powi(2)).sum();
-    let splits = FEWEST_OF_A_GROUP..=sorted.len() - FEWEST_OF_A_GROUP;
-    let (between, best) = splits
+    let total_variance: f64 = sorted.iter().map(|sample| (sample - mean).powi(2)).sum();
+    let splits = MIN_GROUP_SAMPLES..=sorted.len() - MIN_GROUP_SAMPLES;
+    let (between_variance, best) = splits
         .map(|split| {
             let modes = Modes::split(&sorted, split);
             let weight = modes.low_samples as f64 * modes.high_samples as f64 / n;
             (weight * (modes.high - modes.low).powi(2), modes)
         })
         .max_by(|(a, _), (b, _)| a.total_cmp(b))?;
-    (between > (0.81 + 1.0 / n) * total).then_some(best)
+    (between_variance > (0.81 + 1.0 / n) * total_variance).then_some(best)
 }
 
 impl Modes {
@@ -64,7 +65,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_value_two_groups_an_outlier() {
+    fn two_groups_are_found_and_outliers_ignored() {
         for (samples, expected) in [
             (&[1.0, 1.1, 9.0, 9.1, 9.05][..], None),
             (&[9.0, 1.0, 9.2, 9.1, 1.2, 9.1], Some((1.1, 2, 9.1, 4))),
@@ -74,7 +75,7 @@ mod tests {
             (&[], None),
             (&[f64::NAN; 8], None),
         ] {
-            let found = modes(samples).map(|m| (m.low, m.low_samples, m.high, m.high_samples));
+            let found = find_modes(samples).map(|m| (m.low, m.low_samples, m.high, m.high_samples));
             match (found, expected) {
                 (None, None) => {}
                 (Some(found), Some(expected)) => {

@@ -1,27 +1,27 @@
-//! How often confidence intervals cover, by simulation with fixed seeds. `bench/confidence` does the
-//! same with more runs and against a reference of its own.
+//! Coverage of confidence intervals, by simulation with fixed seeds. `bench/confidence` does the
+//! same with more runs and an independent reference.
 
 use rand::SeedableRng;
 use rand_distr::{Distribution, Normal};
 use rand_xoshiro::Xoshiro256PlusPlus;
-use stats::confidence::{Goal, Level, Moments};
-use stats::modes;
+use stats::confidence::{ConfidenceGoal, ConfidenceLevel, RunningMoments};
+use stats::find_modes;
 
 const RUNS: u32 = 10_000;
 
 #[test]
 fn a_fixed_number_of_normal_samples_is_covered_as_promised() {
     for (level, n, promised) in [
-        (Level::P95, 3, 0.95),
-        (Level::P95, 10, 0.95),
-        (Level::P95, 30, 0.95),
-        (Level::P99, 5, 0.99),
+        (ConfidenceLevel::P95, 3, 0.95),
+        (ConfidenceLevel::P95, 10, 0.95),
+        (ConfidenceLevel::P95, 30, 0.95),
+        (ConfidenceLevel::P99, 5, 0.99),
     ] {
-        let goal = Goal {
+        let goal = ConfidenceGoal {
             level,
-            width: 0.05,
-            min: n,
-            max: n,
+            max_relative_width: 0.05,
+            min_samples: n,
+            max_samples: n,
         };
         let covered = coverage(goal, 0.04);
         assert!(
@@ -33,19 +33,20 @@ fn a_fixed_number_of_normal_samples_is_covered_as_promised() {
 
 #[test]
 fn the_stopping_rule_covers_less() {
-    // A simulation by sums and netperf's table, of other random numbers, gave 0.9134 and 0.9762.
+    // A simulation with netperf's formulas and table and other random numbers gave 0.9134 and
+    // 0.9762.
     for (level, spread, max, reference) in [
-        (Level::P95, 0.03, 30, 0.9134),
-        (Level::P99, 0.03, 10, 0.9763),
+        (ConfidenceLevel::P95, 0.03, 30, 0.9134),
+        (ConfidenceLevel::P99, 0.03, 10, 0.9763),
     ] {
-        let goal = Goal {
+        let goal = ConfidenceGoal {
             level,
-            width: 0.05,
-            min: 3,
-            max,
+            max_relative_width: 0.05,
+            min_samples: 3,
+            max_samples: max,
         };
         let covered = coverage(goal, spread);
-        // Half a point, and two standard errors of so few runs.
+        // The tolerance is half a percentage point plus two standard errors of this number of runs.
         assert!((covered - reference).abs() < 0.011, "{level:?}: {covered}");
     }
 }
@@ -61,7 +62,7 @@ fn normal_samples_seldom_look_bimodal_and_bimodal_ones_do() {
                 let samples: Vec<f64> = (0..n)
                     .map(|_| normal.sample(&mut random) + gap * coin(&mut random))
                     .collect();
-                *found += u32::from(modes(&samples).is_some());
+                *found += u32::from(find_modes(&samples).is_some());
             }
         }
         let [by_chance, power] = found.map(|found| f64::from(found) / f64::from(RUNS));
@@ -74,15 +75,15 @@ fn coin(random: &mut Xoshiro256PlusPlus) -> f64 {
     f64::from(u8::from(rand::Rng::random::<bool>(random)))
 }
 
-/// The share of runs by `goal` whose interval has the true mean in it; `spread` is the samples'
-/// standard deviation as a fraction of that mean.
-fn coverage(goal: Goal, spread: f64) -> f64 {
+/// Returns the share of runs with `goal` whose interval covers the true mean. `spread` is the
+/// samples' standard deviation as a fraction of that mean.
+fn coverage(goal: ConfidenceGoal, spread: f64) -> f64 {
     let mut random = Xoshiro256PlusPlus::seed_from_u64(42);
     let samples = Normal::new(1.0, spread).unwrap();
     let mut covered = 0;
     for _ in 0..RUNS {
-        let mut moments = Moments::default();
-        while goal.wants_more(moments.samples(), goal.is_reached_by(&moments)) {
+        let mut moments = RunningMoments::default();
+        while goal.needs_more(moments.samples(), goal.is_reached_by(&moments)) {
             moments.add(samples.sample(&mut random));
         }
         let (mean, width) = (

@@ -1,24 +1,25 @@
-//! Damaged histograms and logs: none panics, and what was read survives another round.
+//! Fuzz test with damaged histograms and logs: no input panics, and each parsed value can be
+//! encoded and parsed again.
 //!
-//! See `testkit::fuzz` for how many inputs, and how a failure is repeated.
+//! `testkit::fuzz` describes the number of inputs and how to repeat a failure.
 
 use std::time::Duration;
 
 use stats::Histogram;
-use stats::log::{Interval, read, write};
-use testkit::fuzz::{damaged, fewer, one_of};
+use stats::log::{LogInterval, format_log, parse_log};
+use testkit::fuzz::{choose, damage, run_fraction};
 
 #[test]
 fn encoded_histograms() {
     let good = [sample().to_v2(), sample().to_compressed_v2()];
-    fewer("histograms", 4, 40..=50, |rng| {
-        let form = one_of(rng, &good);
-        let bytes = damaged(rng, form);
+    run_fraction("histograms", 4, 40..=50, |rng| {
+        let form = choose(rng, &good);
+        let bytes = damage(rng, form);
         let Ok(times) = Histogram::from_any_v2(&bytes) else {
             return false;
         };
-        let again = Histogram::from_v2(&times.to_v2()).expect("it is our own");
-        assert_eq!(again.len(), times.len());
+        let decoded_again = Histogram::from_v2(&times.to_v2()).expect("it is our own");
+        assert_eq!(decoded_again.len(), times.len());
         let _ = (times.summary(), times.percentile(99.9));
         true
     });
@@ -27,8 +28,8 @@ fn encoded_histograms() {
 #[test]
 fn histograms_of_documents() {
     let good = serde_json::to_vec(&sample()).expect("a histogram has a document");
-    fewer("documents", 4, 28..=38, |rng| {
-        let Ok(times) = serde_json::from_slice::<Histogram>(&damaged(rng, &good)) else {
+    run_fraction("documents", 4, 28..=38, |rng| {
+        let Ok(times) = serde_json::from_slice::<Histogram>(&damage(rng, &good)) else {
             return false;
         };
         let _ = (times.summary(), times.percentile(50.0));
@@ -38,20 +39,20 @@ fn histograms_of_documents() {
 
 #[test]
 fn logs() {
-    let interval = |tag: Option<&str>| Interval {
+    let interval = |tag: Option<&str>| LogInterval {
         tag: tag.map(str::to_owned),
         started: Duration::from_secs(1_700_000_000),
         length: Duration::from_millis(1_003),
         times: sample(),
     };
-    let good = write(&[interval(Some("TCP_RR")), interval(None)]).into_bytes();
-    fewer("logs", 4, 26..=36, |rng| {
-        let text = String::from_utf8_lossy(&damaged(rng, &good)).into_owned();
-        let Ok(intervals) = read(&text) else {
+    let good = format_log(&[interval(Some("TCP_RR")), interval(None)]).into_bytes();
+    run_fraction("logs", 4, 26..=36, |rng| {
+        let text = String::from_utf8_lossy(&damage(rng, &good)).into_owned();
+        let Ok(intervals) = parse_log(&text) else {
             return false;
         };
-        let again = read(&write(&intervals)).expect("it is our own");
-        assert_eq!(again.len(), intervals.len());
+        let parsed_again = parse_log(&format_log(&intervals)).expect("it is our own");
+        assert_eq!(parsed_again.len(), intervals.len());
         true
     });
 }

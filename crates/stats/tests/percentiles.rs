@@ -1,19 +1,19 @@
-//! Percentiles of six distributions against the sorted samples, through every way that a histogram
-//! can take: merged of parts, written and read.
+//! Percentiles of six distributions, compared with the sorted samples. Each histogram is recorded,
+//! merged, written and read, or both.
 
 use rand::distr::Uniform;
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use rand_distr::{Distribution, Exp, LogNormal, Normal, Pareto};
 use stats::Histogram;
-use stats::log::{self, Interval};
+use stats::log::{self, LogInterval};
 
 const SAMPLES: usize = 100_000;
 const PARTS: usize = 7;
 const PERCENTS: [f64; 10] = [0.1, 1.0, 10.0, 25.0, 50.0, 75.0, 90.0, 99.0, 99.9, 99.99];
 
-/// The share by which a percentile may miss, as is promised.
-const BOUND: f64 = 0.01;
+/// Documented maximum relative error of a percentile.
+const MAX_RELATIVE_ERROR: f64 = 0.01;
 
 #[test]
 fn uniform() {
@@ -45,7 +45,7 @@ fn bimodal() {
     check(Bimodal);
 }
 
-/// A fast path, and now and then a slow one.
+/// Times of a fast path (70 %) and a slow path (30 %).
 struct Bimodal;
 
 impl Distribution<f64> for Bimodal {
@@ -63,7 +63,7 @@ fn check(distribution: impl Distribution<f64>) {
     let mut random = SmallRng::seed_from_u64(20_261_121);
     let values: Vec<u64> = distribution
         .sample_iter(&mut random)
-        // What lies beyond the histogram's range has no percentile there.
+        // Values beyond the histogram's range have no exact percentiles.
         .filter(|value| (0.0..2e11).contains(value))
         .map(|value| value as u64)
         .take(SAMPLES)
@@ -74,29 +74,29 @@ fn check(distribution: impl Distribution<f64>) {
     let one = histogram(&values);
     let parts: Vec<Histogram> = values.chunks(SAMPLES / PARTS).map(histogram).collect();
     let merged = merge(&parts);
-    let read = through_a_log(std::slice::from_ref(&one));
-    let merged_of_read = merge(&through_a_log(&parts));
-    for (times, way) in [
+    let read = write_and_read(std::slice::from_ref(&one));
+    let merged_of_read = merge(&write_and_read(&parts));
+    for (times, path) in [
         (&one, "recorded"),
         (&merged, "merged"),
         (&read[0], "written and read"),
         (&merged_of_read, "written, read and merged"),
     ] {
-        assert_eq!(times.len(), SAMPLES as u64, "{way}");
+        assert_eq!(times.len(), SAMPLES as u64, "{path}");
         for percent in PERCENTS {
             let rank = (percent / 100.0 * SAMPLES as f64).ceil() as usize;
             let expected = sorted[rank - 1] as f64;
             let got = times.percentile(percent).unwrap().as_nanos() as f64;
             assert!(
-                (got - expected).abs() <= expected * BOUND,
-                "{way}: p{percent} is {got}, not {expected}"
+                (got - expected).abs() <= expected * MAX_RELATIVE_ERROR,
+                "{path}: p{percent} is {got}, not {expected}"
             );
         }
         let summary = times.summary().unwrap();
-        assert_eq!(summary.min_ns, sorted[0], "{way}");
-        assert_eq!(summary.max_ns, sorted[SAMPLES - 1], "{way}");
+        assert_eq!(summary.min_ns, sorted[0], "{path}");
+        assert_eq!(summary.max_ns, sorted[SAMPLES - 1], "{path}");
         let mean = sorted.iter().map(|value| *value as f64).sum::<f64>() / SAMPLES as f64;
-        assert!((summary.mean_ns / mean - 1.0).abs() < 1e-9, "{way}");
+        assert!((summary.mean_ns / mean - 1.0).abs() < 1e-9, "{path}");
     }
 }
 
@@ -116,16 +116,16 @@ fn merge(parts: &[Histogram]) -> Histogram {
     sum
 }
 
-fn through_a_log(histograms: &[Histogram]) -> Vec<Histogram> {
-    let intervals: Vec<Interval> = histograms
+fn write_and_read(histograms: &[Histogram]) -> Vec<Histogram> {
+    let intervals: Vec<LogInterval> = histograms
         .iter()
-        .map(|times| Interval {
+        .map(|times| LogInterval {
             tag: None,
             started: std::time::Duration::from_secs(1_795_000_000),
             length: std::time::Duration::from_secs(10),
             times: times.clone(),
         })
         .collect();
-    let read = log::read(&log::write(&intervals)).unwrap();
+    let read = log::parse_log(&log::format_log(&intervals)).unwrap();
     read.into_iter().map(|interval| interval.times).collect()
 }

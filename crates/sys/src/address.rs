@@ -1,4 +1,4 @@
-//! Where a data socket is, whatever its family.
+//! Addresses of data sockets of all supported families.
 
 use std::ffi::OsStr;
 use std::fmt;
@@ -9,28 +9,28 @@ use std::path::{Path, PathBuf};
 
 use socket2::{Domain, SockAddr, Socket};
 
-/// A socket's address. Port 0 is any port, in every family that has ports.
+/// Address of a socket. Port 0 stands for any port, in families with ports.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Address {
     /// IPv4 or IPv6: ip(7), ipv6(7).
     Inet(SocketAddr),
-    /// A path in the file system; with a zero byte before it a name of its own, which vanishes with its
-    /// socket; empty is a socket without a name: unix(7).
+    /// A path in the file system, or a zero byte and an abstract name, which vanishes with its
+    /// socket. Empty for a socket without a name. unix(7).
     Unix(PathBuf),
     /// A context and a port: vsock(7).
     Vsock {
-        /// Which machine; [`Address::ANY_CONTEXT`] is any of this one.
+        /// Number of the machine; [`Address::ANY_CONTEXT`] is any context of this one.
         context: u32,
         /// The port.
         port: u32,
     },
     /// A hardware address and a service access point of IEEE 802.2.
-    Llc(Llc),
+    Llc(LlcAddress),
 }
 
-/// An address of the logical link control.
+/// Address of IEEE 802.2 logical link control.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Llc {
+pub struct LlcAddress {
     /// The interface's hardware address; zero is any.
     pub mac: [u8; 6],
     /// The service access point, even; 0 is any.
@@ -42,25 +42,25 @@ impl Address {
     pub const ANY_CONTEXT: u32 = libc::VMADDR_CID_ANY;
 
     /// VMADDR_CID_LOCAL: the machine itself, vsock(7).
-    pub const OWN_CONTEXT: u32 = libc::VMADDR_CID_LOCAL;
+    pub const LOCAL_CONTEXT: u32 = libc::VMADDR_CID_LOCAL;
 
-    /// The wildcards of IPv6, which takes IPv4 too if it can be had, and of IPv4.
+    /// Returns the IPv6 wildcard, which also accepts IPv4 where possible, and the IPv4 wildcard.
     pub fn wildcards(port: u16) -> [Self; 2] {
         let v6 = SocketAddr::from((Ipv6Addr::UNSPECIFIED, port));
         [v6, (Ipv4Addr::UNSPECIFIED, port).into()].map(Self::Inet)
     }
 
-    /// The address that a socket is bound to.
-    pub fn of(socket: &Socket) -> io::Result<Self> {
+    /// Returns the address that a socket is bound to.
+    pub fn local(socket: &Socket) -> io::Result<Self> {
         Self::try_from(&socket.local_addr()?)
     }
 
-    /// The address that a socket is connected to.
-    pub fn of_peer(socket: &Socket) -> io::Result<Self> {
+    /// Returns the address that a socket is connected to.
+    pub fn peer(socket: &Socket) -> io::Result<Self> {
         Self::try_from(&socket.peer_addr()?)
     }
 
-    /// The socket address family.
+    /// Returns the address family.
     pub fn domain(&self) -> Domain {
         match self {
             Self::Inet(address) => Domain::for_address(*address),
@@ -70,7 +70,7 @@ impl Address {
         }
     }
 
-    /// The IP address, if it is of such a family.
+    /// Returns the IP address of an IPv4 or IPv6 address.
     pub fn ip(&self) -> Option<IpAddr> {
         match self {
             Self::Inet(address) => Some(address.ip()),
@@ -78,12 +78,12 @@ impl Address {
         }
     }
 
-    /// Whether the options of IPv6 apply.
+    /// Returns whether IPv6 socket options apply.
     pub fn is_ipv6(&self) -> bool {
         matches!(self, Self::Inet(SocketAddr::V6(_)))
     }
 
-    /// Whether it leaves open where.
+    /// Returns whether the host part is a wildcard.
     pub fn is_wildcard(&self) -> bool {
         match self {
             Self::Inet(address) => address.ip().is_unspecified(),
@@ -93,7 +93,7 @@ impl Address {
         }
     }
 
-    /// The port, or the service access point; 0 is any, or that the family has none.
+    /// Returns the port or the service access point. 0 means any, or that the family has no ports.
     pub fn port(&self) -> u32 {
         match self {
             Self::Inet(address) => address.port().into(),
@@ -103,29 +103,29 @@ impl Address {
         }
     }
 
-    /// The same place with another port; `None` if that is no port of the family. A family without
-    /// ports stays as it is.
+    /// Returns this address with another port; `None` if the port is out of the family's range. An
+    /// address without ports is returned unchanged.
     #[must_use]
     pub fn with_port(&self, port: u32) -> Option<Self> {
         let mut changed = self.clone();
         match &mut changed {
             Self::Inet(address) => address.set_port(port.try_into().ok()?),
             Self::Unix(_) => {}
-            Self::Vsock { port: own, .. } => *own = port,
+            Self::Vsock { port: current, .. } => *current = port,
             Self::Llc(address) => address.sap = port.try_into().ok()?,
         }
         Some(changed)
     }
 
-    /// The same place with any port.
+    /// Returns this address with port 0.
     #[must_use]
     pub fn with_any_port(&self) -> Self {
         self.with_port(0).unwrap_or_else(|| self.clone())
     }
 
-    /// The same port anywhere on this host. A path is the only place of its kind.
+    /// Returns the wildcard address with the same port. A path is returned unchanged.
     #[must_use]
-    pub fn anywhere(&self) -> Self {
+    pub fn with_any_host(&self) -> Self {
         match self {
             Self::Inet(SocketAddr::V4(address)) => {
                 Self::Inet((Ipv4Addr::UNSPECIFIED, address.port()).into())
@@ -138,14 +138,14 @@ impl Address {
                 context: Self::ANY_CONTEXT,
                 port: *port,
             },
-            Self::Llc(address) => Self::Llc(Llc {
+            Self::Llc(address) => Self::Llc(LlcAddress {
                 mac: [0; 6],
                 ..*address
             }),
         }
     }
 
-    /// Whether both are the same host, as far as addresses tell: the port does not matter.
+    /// Returns whether both addresses show the same host. Ports do not matter.
     pub fn shares_host_with(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Inet(a), Self::Inet(b)) => {
@@ -158,7 +158,7 @@ impl Address {
         }
     }
 
-    /// In the form that the kernel takes; a path may be too long for it.
+    /// Converts to the kernel's form. Fails if a path is too long for it.
     pub fn to_kernel(&self) -> io::Result<SockAddr> {
         match self {
             Self::Inet(address) => Ok(SockAddr::from(*address)),
@@ -185,7 +185,7 @@ impl From<SocketAddr> for Address {
 impl TryFrom<&SockAddr> for Address {
     type Error = io::Error;
 
-    /// A family that has no place here is an error.
+    /// Fails if the family is not supported.
     fn try_from(address: &SockAddr) -> io::Result<Self> {
         if let Some(inet) = address.as_socket() {
             return Ok(Self::Inet(inet));
@@ -205,7 +205,7 @@ impl TryFrom<&SockAddr> for Address {
                 None => path.to_owned(),
             }));
         }
-        Llc::of(address)
+        LlcAddress::from_kernel(address)
             .map(Self::Llc)
             .ok_or_else(|| io::ErrorKind::Unsupported.into())
     }
@@ -215,11 +215,11 @@ impl fmt::Display for Address {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Inet(address) => match address.ip().to_canonical() {
-                // An IPv4 peer has this form at a socket for both families.
+                // A socket for both families shows an IPv4 peer as a mapped address.
                 IpAddr::V4(ip) => SocketAddr::from((ip, address.port())).fmt(f),
                 IpAddr::V6(_) => address.fmt(f),
             },
-            // A name that is no path as ss(8) writes it. A peer may have chosen it.
+            // Abstract names are shown like in ss(8). A peer may have chosen the name.
             Self::Unix(path) => match path.as_os_str().as_bytes() {
                 [0, name @ ..] => write!(f, "@{}", codec::escaped(name)),
                 path => codec::escaped(path).fmt(f),
@@ -230,7 +230,7 @@ impl fmt::Display for Address {
     }
 }
 
-/// `struct sockaddr_llc` of linux/llc.h, which is part of the kernel's interface.
+/// `struct sockaddr_llc` of linux/llc.h, part of the kernel's interface.
 #[repr(C)]
 #[derive(Clone, Copy)]
 struct SockaddrLlc {
@@ -244,7 +244,7 @@ struct SockaddrLlc {
     pad: [u8; 2],
 }
 
-impl Llc {
+impl LlcAddress {
     fn to_kernel(self) -> SockAddr {
         let raw = SockaddrLlc {
             family: libc::AF_LLC as libc::sa_family_t,
@@ -257,18 +257,19 @@ impl Llc {
             pad: [0; 2],
         };
         let mut storage = socket2::SockAddrStorage::zeroed();
-        // SAFETY: the storage is larger than any socket address, and any bytes are a `SockaddrLlc`.
+        // SAFETY: the storage is larger than any socket address. All bytes are valid in a
+        // `SockaddrLlc`.
         unsafe { *storage.view_as::<SockaddrLlc>() = raw };
-        // SAFETY: its first so many bytes are a socket address of the family that it begins with.
+        // SAFETY: the storage begins with a socket address of this length.
         unsafe { SockAddr::new(storage, size_of::<SockaddrLlc>() as libc::socklen_t) }
     }
 
-    fn of(address: &SockAddr) -> Option<Self> {
-        let of_family = i32::from(address.family()) == libc::AF_LLC;
-        if !of_family || (address.len() as usize) < size_of::<SockaddrLlc>() {
+    fn from_kernel(address: &SockAddr) -> Option<Self> {
+        let is_llc = i32::from(address.family()) == libc::AF_LLC;
+        if !is_llc || (address.len() as usize) < size_of::<SockaddrLlc>() {
             return None;
         }
-        // SAFETY: the address is at least so long, and any bytes are a `SockaddrLlc`.
+        // SAFETY: the address has at least this length. All bytes are valid in a `SockaddrLlc`.
         let raw = unsafe { address.as_ptr().cast::<SockaddrLlc>().read_unaligned() };
         Some(Self {
             mac: raw.mac,
@@ -277,7 +278,7 @@ impl Llc {
     }
 }
 
-impl fmt::Display for Llc {
+impl fmt::Display for LlcAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (position, byte) in self.mac.iter().enumerate() {
             let separator = if position == 0 { "" } else { ":" };
@@ -292,7 +293,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_kernels_form_and_back() {
+    fn addresses_survive_the_kernel_form() {
         for address in [
             Address::Inet("192.0.2.1:7".parse().unwrap()),
             Address::Inet("[2001:db8::1]:0".parse().unwrap()),
@@ -307,7 +308,7 @@ mod tests {
                 context: Address::ANY_CONTEXT,
                 port: 70_000,
             },
-            Address::Llc(Llc {
+            Address::Llc(LlcAddress {
                 mac: [2, 0, 0, 0, 0, 1],
                 sap: 0x40,
             }),
@@ -318,29 +319,29 @@ mod tests {
         }
         assert!(Address::Unix("x".repeat(200).into()).to_kernel().is_err());
         assert_eq!(Address::Unix("\0x".into()).to_string(), "@x");
-        let spoilt = Address::Unix("\0\u{1b}[2J".into()).to_string();
-        assert_eq!(spoilt, r"@\x1b[2J");
+        let escaped = Address::Unix("\0\u{1b}[2J".into()).to_string();
+        assert_eq!(escaped, r"@\x1b[2J");
     }
 
     #[test]
-    fn ports_are_the_familys() {
+    fn port_ranges_depend_on_the_family() {
         let inet = Address::Inet("192.0.2.1:7".parse().unwrap());
         assert_eq!(inet.with_port(70_000), None);
         assert_eq!(inet.with_port(9).unwrap().port(), 9);
-        assert_eq!(inet.anywhere().to_string(), "0.0.0.0:7");
+        assert_eq!(inet.with_any_host().to_string(), "0.0.0.0:7");
         let vsock = Address::Vsock {
             context: 3,
             port: 1,
         };
         assert_eq!(vsock.with_port(70_000).unwrap().port(), 70_000);
-        assert!(vsock.anywhere().is_wildcard());
-        let llc = Address::Llc(Llc::default());
+        assert!(vsock.with_any_host().is_wildcard());
+        let llc = Address::Llc(LlcAddress::default());
         assert_eq!(llc.with_port(256), None);
         assert_eq!(Address::Unix("/x".into()).with_port(5).unwrap().port(), 0);
     }
 
     #[test]
-    fn one_host_by_its_addresses() {
+    fn addresses_share_a_host_regardless_of_port() {
         let mapped = Address::Inet("[::ffff:192.0.2.1]:7".parse().unwrap());
         let plain = Address::Inet("192.0.2.1:8".parse().unwrap());
         let other = Address::Inet("192.0.2.2:8".parse().unwrap());

@@ -1,4 +1,4 @@
-//! Several datagrams per call, from or into the buffers of a ring in turn: sendmmsg(2), recvmmsg(2).
+//! Several datagrams per call, using the buffers of a ring in turn: sendmmsg(2), recvmmsg(2).
 
 use std::fmt;
 use std::mem;
@@ -7,89 +7,90 @@ use std::os::fd::BorrowedFd;
 use rustix::io::Errno;
 
 use crate::buffer::BufferRing;
-use crate::call::Peer;
-use crate::message::{ControlMessage, Messages, Moved};
+use crate::call::KernelAddress;
+use crate::message::{ControlMessage, MessageHeaders, MessageTotals};
 
-/// The headers of a batch, made once for many calls.
-pub struct Batch {
-    messages: Messages,
-    pieces: Vec<libc::iovec>,
-    to: Option<Peer>,
+/// Message headers of a batch, allocated once for many calls.
+pub struct DatagramBatch {
+    headers: MessageHeaders,
+    iovecs: Vec<libc::iovec>,
+    to: Option<KernelAddress>,
     control: Option<ControlMessage>,
 }
 
-impl Batch {
-    /// A batch of up to `count` datagrams. Those that are sent go to `to` with `control`; without `to` they go to
-    /// the socket's peer.
-    pub fn new(count: usize, to: Option<Peer>, control: Option<ControlMessage>) -> Self {
-        // SAFETY: a piece of zeroes is an empty one.
+impl DatagramBatch {
+    /// Creates a batch of up to `count` datagrams. `send` sends them to `to` with `control`, or to
+    /// the socket's peer if `to` is `None`.
+    pub fn new(count: usize, to: Option<KernelAddress>, control: Option<ControlMessage>) -> Self {
+        // SAFETY: a zeroed iovec is an empty one.
         let empty: libc::iovec = unsafe { mem::zeroed() };
         Self {
-            messages: Messages::new(count as u64),
-            pieces: vec![empty; count],
+            headers: MessageHeaders::new(count as u64),
+            iovecs: vec![empty; count],
             to,
             control,
         }
     }
 
-    /// Sends the next buffers of a ring, at most `most`: one call, which returns early if a datagram cannot be
-    /// sent. `prepare` gets each buffer first. A buffer of a short ring is sent several times.
+    /// Sends up to `max_count` buffers of a ring with one call, which returns early if a datagram
+    /// cannot be sent. `prepare` gets each buffer first. A ring with fewer buffers sends them
+    /// several times.
     #[inline]
     pub fn send(
         &mut self,
         socket: BorrowedFd<'_>,
         ring: &mut BufferRing,
-        most: u64,
+        max_count: u64,
         prepare: impl FnMut(&mut [u8]),
-    ) -> Result<Moved, Errno> {
-        let count = self.fill(ring, most, prepare);
+    ) -> Result<MessageTotals, Errno> {
+        let count = self.fill(ring, max_count, prepare);
         let (to, control) = (self.to.as_ref(), self.control.as_ref());
-        self.messages
-            .send_pieces(socket, &mut self.pieces[..count], to, control)
+        self.headers
+            .send_iovecs(socket, &mut self.iovecs[..count], to, control)
     }
 
-    /// Receives into the next buffers of a ring, at most `most`: one call, which waits only for the first
-    /// datagram. `taken` gets each datagram, cut to the buffer's length. In a short ring a later datagram
-    /// overwrites an earlier one.
+    /// Receives up to `max_count` datagrams into the ring's next buffers with one call, which waits
+    /// only for the first datagram. `on_datagram` gets each datagram, truncated to the buffer's
+    /// size. In a ring with fewer buffers, a later datagram overwrites an earlier one.
     #[inline]
     pub fn receive(
         &mut self,
         socket: BorrowedFd<'_>,
         ring: &mut BufferRing,
-        most: u64,
-        taken: impl FnMut(&mut [u8]),
-    ) -> Result<Moved, Errno> {
-        let count = self.fill(ring, most, |_| ());
-        self.messages
-            .receive_pieces(socket, &mut self.pieces[..count], taken)
+        max_count: u64,
+        on_datagram: impl FnMut(&mut [u8]),
+    ) -> Result<MessageTotals, Errno> {
+        let count = self.fill(ring, max_count, |_| ());
+        self.headers
+            .receive_iovecs(socket, &mut self.iovecs[..count], on_datagram)
     }
 
-    /// Points the pieces at the ring's next buffers.
+    /// Points the iovecs at the ring's next buffers and returns their count.
     #[inline]
     fn fill(
         &mut self,
         ring: &mut BufferRing,
-        most: u64,
+        max_count: u64,
         mut prepare: impl FnMut(&mut [u8]),
     ) -> usize {
-        let most = usize::try_from(most).unwrap_or(usize::MAX);
-        let count = most.min(self.pieces.len());
-        for piece in &mut self.pieces[..count] {
+        let max_count = usize::try_from(max_count).unwrap_or(usize::MAX);
+        let count = max_count.min(self.iovecs.len());
+        for iovec in &mut self.iovecs[..count] {
             let buffer = ring.advance_pointer().as_ptr();
-            piece.iov_base = buffer.cast();
-            piece.iov_len = ring.size() as usize;
-            // SAFETY: the buffer is the ring's, which is borrowed, and initialised; there is no other reference
-            // to it at this time.
-            prepare(unsafe { std::slice::from_raw_parts_mut(buffer, piece.iov_len) });
+            iovec.iov_base = buffer.cast();
+            iovec.iov_len = ring.size() as usize;
+            // SAFETY: the buffer is initialised and belongs to the borrowed ring; no other
+            // reference to it exists.
+            prepare(unsafe { std::slice::from_raw_parts_mut(buffer, iovec.iov_len) });
         }
         count
     }
 }
 
-impl fmt::Debug for Batch {
+impl fmt::Debug for DatagramBatch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Batch")
-            .field("most", &self.pieces.len())
+        f.debug_struct("DatagramBatch")
+            .field("max_count", &self.iovecs.len())
             .finish_non_exhaustive()
     }
 }
@@ -106,19 +107,19 @@ mod tests {
         let [near, far] = [(); 2].map(|()| UdpSocket::bind("127.0.0.1:0").unwrap());
         near.connect(far.local_addr().unwrap()).unwrap();
         let mut ring = BufferRing::new(5, 3, 8, 0).unwrap();
-        let mut batch = Batch::new(8, None, None);
+        let mut batch = DatagramBatch::new(8, None, None);
         let mut next = 0;
         let sent = batch.send(near.as_fd(), &mut ring, 4, |buffer| {
             next += 1;
             buffer.fill(next);
         });
-        let moved = |messages, bytes| Ok(Moved { messages, bytes });
-        assert_eq!(sent, moved(4, 12));
+        let totals = |messages, bytes| Ok(MessageTotals { messages, bytes });
+        assert_eq!(sent, totals(4, 12));
         near.send(b"").unwrap();
         near.send(b"xy").unwrap();
         let mut seen = Vec::new();
-        // No wait for more than are there.
-        for (most, expected) in [(5, moved(5, 12)), (u64::MAX, moved(1, 2))] {
+        // The call does not wait for more datagrams.
+        for (most, expected) in [(5, totals(5, 12)), (u64::MAX, totals(1, 2))] {
             let received = batch.receive(far.as_fd(), &mut ring, most, |datagram| {
                 seen.push(datagram.to_vec());
             });
@@ -134,13 +135,13 @@ mod tests {
         ];
         assert_eq!(seen, expected);
 
-        // One buffer will do.
+        // A ring of one buffer suffices.
         let mut ring = BufferRing::new(1, 3, 8, 0).unwrap();
         let sent = batch.send(near.as_fd(), &mut ring, u64::MAX, |buffer| buffer.fill(7));
-        assert_eq!(sent, moved(8, 24));
+        assert_eq!(sent, totals(8, 24));
         let received = batch.receive(far.as_fd(), &mut ring, u64::MAX, |datagram| {
             assert_eq!(datagram, [7; 3]);
         });
-        assert_eq!(received, moved(8, 24));
+        assert_eq!(received, totals(8, 24));
     }
 }

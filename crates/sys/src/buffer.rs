@@ -1,104 +1,111 @@
-//! Memory that starts where it is told to, in a ring.
+//! Rings of data buffers with a chosen alignment and offset.
 
 use std::ptr::NonNull;
 
 use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
 
-/// Buffers do not share a cache line.
+/// Minimum alignment of a buffer in bytes, so that buffers do not share a cache line.
 const CACHE_LINE: usize = 64;
 
-/// Buffers of one size, used round robin: [`BufferRing::advance`] gives the next.
+/// Buffers of one size, used round robin; [`BufferRing::advance`] returns the next one.
 ///
-/// Each starts `offset` bytes past a multiple of `alignment`, zero at first, and is never moved. They
-/// are one mapping of their own: memory that is not touched costs none, and what was touched goes
-/// back to the system with the ring.
+/// Each buffer starts `offset` bytes past a multiple of `alignment`, is zero at first, and never
+/// moves. All are in one memory mapping. Untouched memory costs nothing; touched memory returns to
+/// the system with the ring.
 #[derive(Debug)]
 pub struct BufferRing {
     /// The first byte of the first buffer.
     first: NonNull<u8>,
-    /// From one buffer to the next, in bytes.
+    /// Distance between buffers, in bytes.
     stride: usize,
-    /// Always below the number of buffers.
+    /// Index of the next buffer; always below `count`.
     next: usize,
-    width: usize,
+    count: usize,
     size: usize,
     mapping: NonNull<u8>,
-    mapped: usize,
+    mapped_bytes: usize,
 }
 
 // SAFETY: the ring owns its memory alone, like a `Vec<u8>`.
 unsafe impl Send for BufferRing {}
 
 impl BufferRing {
-    /// The memory that a ring takes when all of it is touched, in bytes; `None` when it cannot be
-    /// had: the alignment is not a power of two, there are no buffers, or more than there are
-    /// addresses.
-    pub fn footprint(width: u32, size: u32, alignment: u32, offset: u32) -> Option<usize> {
-        if width == 0 || !alignment.is_power_of_two() {
+    /// Returns the memory of a ring in bytes when all of it is touched. Returns `None` if the
+    /// alignment is not a power of two, the count is 0, or the size overflows.
+    pub fn footprint(count: u32, size: u32, alignment: u32, offset: u32) -> Option<usize> {
+        if count == 0 || !alignment.is_power_of_two() {
             return None;
         }
         (size as usize)
             .checked_add(offset as usize)?
             .max(1)
             .checked_next_multiple_of(CACHE_LINE.max(alignment as usize))?
-            .checked_mul(width as usize)?
+            .checked_mul(count as usize)?
             .checked_add(alignment as usize)
     }
 
-    /// Maps `width` buffers; `None` as for [`BufferRing::footprint`], or when the system has not got
-    /// the memory.
-    pub fn new(width: u32, size: u32, alignment: u32, offset: u32) -> Option<Self> {
-        let mapped = Self::footprint(width, size, alignment, offset)?;
+    /// Maps `count` buffers. Returns `None` if [`BufferRing::footprint`] does, or if the memory is
+    /// unavailable.
+    pub fn new(count: u32, size: u32, alignment: u32, offset: u32) -> Option<Self> {
+        let mapped_bytes = Self::footprint(count, size, alignment, offset)?;
         let (access, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE);
-        // SAFETY: a new mapping at an address of the kernel's choice touches nothing that exists.
-        let mapping = unsafe { mmap_anonymous(std::ptr::null_mut(), mapped, access, flags) };
+        // SAFETY: a new mapping at an address that the kernel chooses touches no existing memory.
+        let mapping = unsafe { mmap_anonymous(std::ptr::null_mut(), mapped_bytes, access, flags) };
         let mapping = NonNull::new(mapping.ok()?.cast::<u8>())?;
-        let to_alignment = mapping.as_ptr().align_offset(alignment as usize);
-        // SAFETY: `footprint` has room for getting to the alignment, and the offset is part of the
-        // first stride.
-        let first = unsafe { mapping.add(to_alignment + offset as usize) };
+        let padding = mapping.as_ptr().align_offset(alignment as usize);
+        // SAFETY: `footprint` includes the padding, and the first stride includes the offset.
+        let first = unsafe { mapping.add(padding + offset as usize) };
         Some(Self {
             first,
-            stride: (mapped - alignment as usize) / width as usize,
+            stride: (mapped_bytes - alignment as usize) / count as usize,
             next: 0,
-            width: width as usize,
+            count: count as usize,
             size: size as usize,
             mapping,
-            mapped,
+            mapped_bytes,
         })
     }
 
-    /// The next buffer: the first, then from the last down to the second, and so round, which is
-    /// netperf's order and needs no comparison with the width.
+    /// Returns the next buffer: the first, then from the last down to the second, and again. This
+    /// is netperf's order; it needs no comparison with the count.
     #[inline]
     pub fn advance(&mut self) -> &mut [u8] {
-        // SAFETY: the `size` bytes lie in the mapping, are ours and initialised; `self` is borrowed as long.
+        // SAFETY: the `size` bytes are initialised and belong to this mapping; `self` stays
+        // borrowed.
         unsafe { std::slice::from_raw_parts_mut(self.advance_pointer().as_ptr(), self.size) }
     }
 
-    /// The buffer that [`BufferRing::advance`] gave last.
+    /// Returns the last result of [`BufferRing::advance`].
     #[inline]
     pub fn current(&self) -> &[u8] {
-        let at = if self.next + 1 == self.width {
+        let index = if self.next + 1 == self.count {
             0
         } else {
             self.next + 1
         };
-        // SAFETY: `at` is below the number of buffers, and the `size` bytes there are ours and initialised.
-        unsafe { std::slice::from_raw_parts(self.first.add(at * self.stride).as_ptr(), self.size) }
+        // SAFETY: `index` is below the number of buffers; its `size` bytes are initialised and
+        // ours.
+        unsafe {
+            std::slice::from_raw_parts(self.first.add(index * self.stride).as_ptr(), self.size)
+        }
     }
 
-    /// As [`BufferRing::advance`], for a call that takes several buffers, or one of them several times.
+    /// Advances like [`BufferRing::advance`], for a call that uses several buffers, or one of them
+    /// several times.
     #[inline]
     pub(crate) fn advance_pointer(&mut self) -> NonNull<u8> {
-        let at = self.next;
-        self.next = if at == 0 { self.width - 1 } else { at - 1 };
-        // SAFETY: `at` is below the number of buffers (it was 0, or the last index, or one less than
-        // such an index above 0), so this is in the mapping.
-        unsafe { self.first.add(at * self.stride) }
+        let index = self.next;
+        self.next = if index == 0 {
+            self.count - 1
+        } else {
+            index - 1
+        };
+        // SAFETY: `index` is below the number of buffers, so the result is in the mapping. It was
+        // 0, or the last index, or one less than such an index above 0.
+        unsafe { self.first.add(index * self.stride) }
     }
 
-    /// Bytes of one.
+    /// Returns the size of one buffer in bytes.
     pub fn size(&self) -> u32 {
         self.size as u32
     }
@@ -106,8 +113,8 @@ impl BufferRing {
 
 impl Drop for BufferRing {
     fn drop(&mut self) {
-        // SAFETY: exactly what was mapped, and nothing is borrowed of it any more.
-        let _ = unsafe { munmap(self.mapping.as_ptr().cast(), self.mapped) };
+        // SAFETY: this is exactly the mapping, and no borrow of it remains.
+        let _ = unsafe { munmap(self.mapping.as_ptr().cast(), self.mapped_bytes) };
     }
 }
 
@@ -116,7 +123,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn buffers_start_where_they_are_told_to() {
+    fn buffers_start_at_the_requested_offset() {
         for (width, size, alignment, offset) in [
             (1, 1, 1, 0),
             (3, 5, 4096, 3),

@@ -1,5 +1,5 @@
-//! The calls of the hot loops. None allocates; EINTR is the caller's to see, because that is how a
-//! loop is woken ([`crate::wake`]).
+//! System calls of the hot loops. They do not allocate. They return EINTR to the caller, because a
+//! signal wakes the loops ([`crate::wake`]).
 
 use std::io::IoSlice;
 use std::mem::offset_of;
@@ -13,39 +13,40 @@ use socket2::{SockAddr, SockAddrStorage};
 
 use crate::Address;
 
-/// A system call's error number.
+/// Error number of a system call.
 pub use rustix::io::Errno as Error;
 
-/// A peer's address in the form that the kernel takes, made once for many calls.
+/// A peer's address in the kernel's form, converted once for many calls.
 #[derive(Clone, Debug)]
-pub struct Peer(SocketAddrAny);
+pub struct KernelAddress(SocketAddrAny);
 
-impl TryFrom<&Address> for Peer {
+impl TryFrom<&Address> for KernelAddress {
     type Error = std::io::Error;
 
-    /// A path may be too long for the kernel.
+    /// Fails if a path is too long for the kernel.
     fn try_from(address: &Address) -> std::io::Result<Self> {
         let kernel = address.to_kernel()?;
-        // SAFETY: the address is valid and as long as it says.
+        // SAFETY: the address is valid and has this length.
         Ok(Self(unsafe {
             SocketAddrAny::read(kernel.as_ptr().cast(), kernel.len())
         }))
     }
 }
 
-impl Peer {
-    /// The address; `None` if it is of no family that is known here.
+impl KernelAddress {
+    /// Returns the address; `None` if its family is not supported.
     pub fn address(&self) -> Option<Address> {
-        Address::try_from(&own(&self.0)).ok()
+        Address::try_from(&to_sock_addr(&self.0)).ok()
     }
 
-    /// Whether both addresses have the same host part. Addresses of different families never do.
+    /// Returns whether both addresses have the same host part. Addresses of different families
+    /// never have.
     #[inline]
     pub fn shares_host_with(&self, other: &Self) -> bool {
         self.0.address_family() == other.0.address_family() && self.host() == other.host()
     }
 
-    /// The bytes of the host part; none in a family without one.
+    /// Returns the bytes of the host part; empty in a family without one.
     #[inline]
     fn host(&self) -> &[u8] {
         let (at, length) = match self.0.address_family() {
@@ -61,24 +62,25 @@ impl Peer {
         unsafe { std::slice::from_raw_parts(self.0.as_ptr().cast::<u8>().add(at), length) }
     }
 
-    /// As a message's header has it, for as long as this lives.
-    pub(crate) fn for_kernel(&self) -> (*mut libc::c_void, libc::socklen_t) {
+    /// Returns pointer and length for a message header. They are valid for as long as `self` lives.
+    pub(crate) fn as_raw_parts(&self) -> (*mut libc::c_void, libc::socklen_t) {
         (self.0.as_ptr().cast_mut().cast(), self.0.addr_len())
     }
 }
 
-/// Sends some or all of `data`: send(2). A closed peer is EPIPE, never a signal.
+/// Sends some or all of `data`: send(2). If the peer has closed, it fails with EPIPE and raises no
+/// signal.
 #[inline]
 pub fn send(socket: BorrowedFd<'_>, data: &[u8]) -> Result<usize, Errno> {
     rustix::net::send(socket, data, SendFlags::NOSIGNAL)
 }
 
-/// As [`send`], for data that may wait for the next send: MSG_MORE.
+/// Sends like [`send`], but the data may wait for the next send: MSG_MORE.
 pub fn send_before_more(socket: BorrowedFd<'_>, data: &[u8]) -> Result<usize, Errno> {
     rustix::net::send(socket, data, SendFlags::NOSIGNAL | SendFlags::MORE)
 }
 
-/// As [`send`], of bytes that lie in several places: sendmsg(2).
+/// Sends like [`send`], from several buffers: sendmsg(2).
 pub fn send_parts(socket: BorrowedFd<'_>, parts: &[IoSlice<'_>]) -> Result<usize, Errno> {
     rustix::net::sendmsg(
         socket,
@@ -88,7 +90,7 @@ pub fn send_parts(socket: BorrowedFd<'_>, parts: &[IoSlice<'_>]) -> Result<usize
     )
 }
 
-/// As [`send`], by write(2); SIGPIPE must be ignored, as Rust's start-up does.
+/// Sends like [`send`], with write(2). SIGPIPE must be ignored, as it is in Rust programs.
 #[inline]
 pub fn write(socket: BorrowedFd<'_>, data: &[u8]) -> Result<usize, Errno> {
     rustix::io::write(socket, data)
@@ -96,46 +98,50 @@ pub fn write(socket: BorrowedFd<'_>, data: &[u8]) -> Result<usize, Errno> {
 
 /// Sends one datagram: sendto(2).
 #[inline]
-pub fn send_to(socket: BorrowedFd<'_>, data: &[u8], to: &Peer) -> Result<usize, Errno> {
+pub fn send_to(socket: BorrowedFd<'_>, data: &[u8], to: &KernelAddress) -> Result<usize, Errno> {
     rustix::net::sendto(socket, data, SendFlags::NOSIGNAL, &to.0)
 }
 
 /// Opens the connection and sends `data` with its first segment: MSG_FASTOPEN, tcp(7).
-pub fn send_fast_open(socket: BorrowedFd<'_>, data: &[u8], to: &Peer) -> Result<usize, Errno> {
+pub fn send_fast_open(
+    socket: BorrowedFd<'_>,
+    data: &[u8],
+    to: &KernelAddress,
+) -> Result<usize, Errno> {
     const MSG_FASTOPEN: u32 = libc::MSG_FASTOPEN as u32;
     let flags = SendFlags::from_bits_retain(MSG_FASTOPEN) | SendFlags::NOSIGNAL;
     rustix::net::sendto(socket, data, flags, &to.0)
 }
 
-/// As [`send_fast_open`] without data: the segment carries the cookie alone.
-pub fn connect_fast_open(socket: BorrowedFd<'_>, to: &Peer) -> Result<(), Errno> {
+/// Connects like [`send_fast_open`], without data: the segment carries only the cookie.
+pub fn connect_fast_open(socket: BorrowedFd<'_>, to: &KernelAddress) -> Result<(), Errno> {
     send_fast_open(socket, &[], to)?;
-    // Having "sent", the kernel holds its last acknowledgement back for data, 200 ms, and the peer
-    // cannot accept without it.
+    // After such a send, the kernel delays the last acknowledgement of the handshake by 200 ms to
+    // combine it with data. Without it the peer cannot accept the connection.
     rustix::net::sockopt::set_tcp_quickack(socket, true)
 }
 
-/// Receives into `buffer`: recv(2). 0 is the end of a stream or an empty datagram.
+/// Receives into `buffer`: recv(2). Returns 0 at the end of a stream and for an empty datagram.
 #[inline]
 pub fn receive(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> Result<usize, Errno> {
     rustix::net::recv(socket, buffer, RecvFlags::empty()).map(|(taken, _)| taken)
 }
 
-/// As [`receive`], but waits until the whole buffer is full, where the socket is a stream: MSG_WAITALL. Fewer
-/// only at the stream's end, or when a signal comes.
+/// Receives like [`receive`]; on a stream it waits until the buffer is full: MSG_WAITALL. It
+/// returns less only at the stream's end or after a signal.
 #[inline]
 pub fn receive_all(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> Result<usize, Errno> {
     rustix::net::recv(socket, buffer, RecvFlags::WAITALL).map(|(taken, _)| taken)
 }
 
-/// As [`receive`], without a copy of a stream's data; of a datagram the beginning is copied, and the length is that
-/// of the whole: MSG_TRUNC, tcp(7), recv(2).
+/// Receives like [`receive`], but discards a stream's data without copying it. Of a datagram it
+/// copies the beginning and returns the full length: MSG_TRUNC, tcp(7), recv(2).
 #[inline]
 pub fn receive_truncated(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> Result<usize, Errno> {
     rustix::net::recv(socket, buffer, RecvFlags::TRUNC).map(|(_, length)| length)
 }
 
-/// Sends `count` bytes of `file` from `*offset` on, which advances: sendfile(2).
+/// Sends up to `count` bytes of `file` from `*offset` on, and advances the offset: sendfile(2).
 #[inline]
 pub fn send_file(
     socket: BorrowedFd<'_>,
@@ -146,8 +152,8 @@ pub fn send_file(
     rustix::fs::sendfile(socket, file, Some(offset), count)
 }
 
-/// A pipe to the null device, through which received data is thrown away without a copy to user
-/// space: splice(2), twice a piece.
+/// A pipe to the null device, which discards received data without a copy to user space. Each piece
+/// takes two splice(2) calls.
 #[derive(Debug)]
 pub struct Drain {
     read: OwnedFd,
@@ -163,75 +169,77 @@ impl Drain {
         Ok(Self { read, write, null })
     }
 
-    /// Throws away up to `count` bytes from the socket; 0 is the end of the stream.
+    /// Discards up to `count` bytes from the socket. Returns 0 at the end of the stream.
     pub fn receive(&self, socket: BorrowedFd<'_>, count: usize) -> Result<usize, Errno> {
         let flags = SpliceFlags::MOVE;
-        let taken = rustix::pipe::splice(socket, None, self.write.as_fd(), None, count, flags)?;
-        let mut left = taken;
-        while left > 0 {
+        let received = rustix::pipe::splice(socket, None, self.write.as_fd(), None, count, flags)?;
+        let mut remaining = received;
+        while remaining > 0 {
             match rustix::pipe::splice(
                 self.read.as_fd(),
                 None,
                 self.null.as_fd(),
                 None,
-                left,
+                remaining,
                 flags,
             ) {
-                Ok(moved) => left -= moved,
+                Ok(moved) => remaining -= moved,
                 Err(Errno::INTR) => {}
                 Err(error) => return Err(error),
             }
         }
-        Ok(taken)
+        Ok(received)
     }
 }
 
-/// What is at a path, without a right to its contents; no link in its place: O_PATH, open(2).
-pub fn at_path(path: &std::path::Path) -> std::io::Result<std::fs::File> {
+/// Opens the file at a path without access to its contents: O_PATH, open(2). Does not follow a link
+/// in the last component.
+pub fn open_path(path: &std::path::Path) -> std::io::Result<std::fs::File> {
     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     Ok(rustix::fs::open(path, flags, Mode::empty())?.into())
 }
 
-/// Takes the next connection: accept4(2), close-on-exec.
+/// Accepts the next connection: accept4(2). The socket is close-on-exec.
 #[inline]
 pub fn accept(listener: BorrowedFd<'_>) -> Result<OwnedFd, Errno> {
     rustix::net::accept_with(listener, rustix::net::SocketFlags::CLOEXEC)
 }
 
-/// As [`accept`]; also returns the peer's address, if it has one.
+/// Accepts like [`accept`], and also returns the peer's address if it has one.
 #[inline]
-pub fn accept_from(listener: BorrowedFd<'_>) -> Result<(OwnedFd, Option<Peer>), Errno> {
+pub fn accept_from(listener: BorrowedFd<'_>) -> Result<(OwnedFd, Option<KernelAddress>), Errno> {
     let flags = rustix::net::SocketFlags::CLOEXEC;
     let (connection, from) = rustix::net::acceptfrom_with(listener, flags)?;
-    Ok((connection, from.map(Peer)))
+    Ok((connection, from.map(KernelAddress)))
 }
 
-/// Opens a connection; one attempt, EINTR included: connect(2).
+/// Connects: connect(2). Makes one attempt and returns EINTR.
 #[inline]
-pub fn connect(socket: BorrowedFd<'_>, to: &Peer) -> Result<(), Errno> {
+pub fn connect(socket: BorrowedFd<'_>, to: &KernelAddress) -> Result<(), Errno> {
     rustix::net::connect(socket, &to.0)
 }
 
-/// Ends this end's sending: shutdown(2).
+/// Ends the local direction of a connection: shutdown(2).
 pub fn shutdown_write(socket: BorrowedFd<'_>) -> Result<(), Errno> {
     rustix::net::shutdown(socket, rustix::net::Shutdown::Write)
 }
 
-/// Ends both directions, which wakes whoever blocks on them.
+/// Ends both directions of a connection. Threads that block on the socket return.
 pub fn shutdown(socket: BorrowedFd<'_>) -> Result<(), Errno> {
     rustix::net::shutdown(socket, rustix::net::Shutdown::Both)
 }
 
-/// Waits until the socket is readable (or ended) or the time is up: poll(2). EINTR is returned.
+/// Waits until the socket is readable, has ended, or the timeout expires: poll(2). Returns whether
+/// it is ready. Returns EINTR.
 pub fn wait_readable(socket: BorrowedFd<'_>, timeout: std::time::Duration) -> Result<bool, Errno> {
     use rustix::event::{PollFd, PollFlags, poll};
     let mut set = [PollFd::from_borrowed_fd(socket, PollFlags::IN)];
     poll(&mut set, Some(&timespec(timeout))).map(|ready| ready > 0)
 }
 
-/// A file that has no name and vanishes when it is closed: below the working directory (O_TMPFILE of
-/// open(2)), or where that cannot hold one, in memory (memfd_create(2)). sendfile(2) takes a disk's
-/// pages many at a time and shared memory's singly.
+/// Opens a file without a name, which vanishes when it is closed. It is in the working directory
+/// (O_TMPFILE, open(2)), or else in memory (memfd_create(2)). sendfile(2) takes many pages of a
+/// disk file at a time, but only single pages of shared memory.
 pub fn unnamed_file() -> std::io::Result<std::fs::File> {
     use rustix::fs::{MemfdFlags, Mode, OFlags};
     let flags = OFlags::RDWR | OFlags::TMPFILE | OFlags::CLOEXEC;
@@ -241,18 +249,19 @@ pub fn unnamed_file() -> std::io::Result<std::fs::File> {
         .map_err(std::io::Error::from)
 }
 
-/// Sends what can be sent without waiting; EAGAIN when that is nothing: MSG_DONTWAIT, send(2).
+/// Sends as much as possible without waiting; fails with EAGAIN if that is nothing: MSG_DONTWAIT,
+/// send(2).
 #[inline]
 pub fn send_without_waiting(socket: BorrowedFd<'_>, data: &[u8]) -> Result<usize, Errno> {
     rustix::net::send(socket, data, SendFlags::NOSIGNAL | SendFlags::DONTWAIT)
 }
 
-/// As [`send_without_waiting`], one datagram to an address.
+/// Sends one datagram to an address, like [`send_without_waiting`].
 #[inline]
 pub fn send_to_without_waiting(
     socket: BorrowedFd<'_>,
     data: &[u8],
-    to: &Peer,
+    to: &KernelAddress,
 ) -> Result<usize, Errno> {
     rustix::net::sendto(
         socket,
@@ -262,9 +271,11 @@ pub fn send_to_without_waiting(
     )
 }
 
-/// Waits until the socket can be read from or written to, or the time is up: poll(2). EINTR is
-/// returned.
-pub fn wait_either(socket: BorrowedFd<'_>, timeout: std::time::Duration) -> Result<bool, Errno> {
+/// Waits until the socket is readable or writable, or the timeout expires: poll(2). Returns EINTR.
+pub fn wait_readable_or_writable(
+    socket: BorrowedFd<'_>,
+    timeout: std::time::Duration,
+) -> Result<bool, Errno> {
     use rustix::event::{PollFd, PollFlags, poll};
     let mut set = [PollFd::from_borrowed_fd(
         socket,
@@ -273,21 +284,22 @@ pub fn wait_either(socket: BorrowedFd<'_>, timeout: std::time::Duration) -> Resu
     poll(&mut set, Some(&timespec(timeout))).map(|ready| ready > 0)
 }
 
-/// Waits until the socket can be written to, or the time is up; a connection that is being opened,
-/// until it is open or has failed: poll(2). EINTR is returned.
+/// Waits until the socket is writable or the timeout expires: poll(2). A connecting socket is
+/// writable once it has connected or failed. Returns EINTR.
 pub fn wait_writable(socket: BorrowedFd<'_>, timeout: std::time::Duration) -> Result<bool, Errno> {
     use rustix::event::{PollFd, PollFlags, poll};
     let mut set = [PollFd::from_borrowed_fd(socket, PollFlags::OUT)];
     poll(&mut set, Some(&timespec(timeout))).map(|ready| ready > 0)
 }
 
-/// Receives what is there; EAGAIN when that is nothing: MSG_DONTWAIT, recv(2).
+/// Receives without waiting; fails with EAGAIN if nothing has arrived: MSG_DONTWAIT, recv(2).
 #[inline]
 pub fn receive_without_waiting(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> Result<usize, Errno> {
     rustix::net::recv(socket, buffer, RecvFlags::DONTWAIT).map(|(taken, _)| taken)
 }
 
-/// Whether the other end of a connection still has it open, as far as is known here: MSG_PEEK, recv(2).
+/// Returns whether the peer still has the connection open, as far as this host has heard: MSG_PEEK,
+/// recv(2).
 pub fn is_open(socket: BorrowedFd<'_>) -> bool {
     let mut one = [0; 1];
     match rustix::net::recv(socket, &mut one, RecvFlags::PEEK | RecvFlags::DONTWAIT) {
@@ -296,7 +308,7 @@ pub fn is_open(socket: BorrowedFd<'_>) -> bool {
     }
 }
 
-/// As [`receive_without_waiting`], one datagram and its sender: recvfrom(2).
+/// Receives one datagram with its sender, like [`receive_without_waiting`]: recvfrom(2).
 pub fn receive_from_without_waiting(
     socket: BorrowedFd<'_>,
     buffer: &mut [u8],
@@ -304,26 +316,27 @@ pub fn receive_from_without_waiting(
     let (taken, _, from) = rustix::net::recvfrom(socket, buffer, RecvFlags::DONTWAIT)?;
     Ok((
         taken,
-        from.and_then(|from| Address::try_from(&own(&from)).ok()),
+        from.and_then(|from| Address::try_from(&to_sock_addr(&from)).ok()),
     ))
 }
 
-/// Receives what is there without removing it, and without waiting: MSG_PEEK, recv(2).
+/// Copies received data without removing it and without waiting: MSG_PEEK, recv(2).
 pub fn peek(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> Result<usize, Error> {
     let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
     rustix::net::recv(socket, buffer, flags).map(|(length, _)| length)
 }
 
-/// Who sent the datagram that would be received next, which stays: MSG_PEEK, recvfrom(2).
+/// Returns the source of the next datagram without removing it: MSG_PEEK, recvfrom(2).
 pub fn next_source(socket: BorrowedFd<'_>) -> Result<Option<Address>, Errno> {
     let (_, _, from) = rustix::net::recvfrom(socket, &mut [0_u8; 1], RecvFlags::PEEK)?;
-    Ok(from.and_then(|from| Address::try_from(&own(&from)).ok()))
+    Ok(from.and_then(|from| Address::try_from(&to_sock_addr(&from)).ok()))
 }
 
-fn own(address: &SocketAddrAny) -> SockAddr {
+fn to_sock_addr(address: &SocketAddrAny) -> SockAddr {
     let mut storage = SockAddrStorage::zeroed();
     let length = address.addr_len() as usize;
-    // SAFETY: both are as large as any socket address, and the source is initialised for its length.
+    // SAFETY: both are as large as any socket address, and the source is initialised for its
+    // length.
     unsafe {
         std::ptr::copy_nonoverlapping(
             address.as_ptr().cast::<u8>(),
@@ -334,26 +347,26 @@ fn own(address: &SocketAddrAny) -> SockAddr {
     }
 }
 
-/// What one receive call on an SCTP socket gave.
+/// Result of one receive call on an SCTP socket.
 #[derive(Debug)]
 pub struct SctpReceived {
-    /// How many bytes.
+    /// Received bytes.
     pub length: usize,
-    /// Who sent them.
-    pub from: Option<Peer>,
-    /// Whether they are not data, but tell of an association: MSG_NOTIFICATION.
+    /// Source address.
+    pub from: Option<KernelAddress>,
+    /// Whether the bytes are a notification of an association, not data: MSG_NOTIFICATION.
     pub is_notification: bool,
     /// Whether the message is complete: MSG_EOR.
-    pub is_end: bool,
+    pub is_complete: bool,
 }
 
-/// Receives a message, or a part of one, or what happened to an association: recvmsg(2), sctp(7).
+/// Receives a message, a part of one, or a notification of an association: recvmsg(2), sctp(7).
 #[inline]
 pub fn receive_sctp(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> Result<SctpReceived, Errno> {
     receive_sctp_with(socket, buffer, RecvFlags::empty())
 }
 
-/// As [`receive_sctp`]; EAGAIN when nothing is there: MSG_DONTWAIT.
+/// Receives like [`receive_sctp`], but fails with EAGAIN if nothing has arrived: MSG_DONTWAIT.
 #[inline]
 pub fn receive_sctp_without_waiting(
     socket: BorrowedFd<'_>,
@@ -369,7 +382,7 @@ fn receive_sctp_with(
     flags: RecvFlags,
 ) -> Result<SctpReceived, Errno> {
     use rustix::net::{RecvAncillaryBuffer, ReturnFlags, recvmsg};
-    /// Of linux/sctp.h.
+    /// From linux/sctp.h.
     const MSG_NOTIFICATION: u32 = 0x8000;
     let received = recvmsg(
         socket,
@@ -379,15 +392,15 @@ fn receive_sctp_with(
     )?;
     Ok(SctpReceived {
         length: received.bytes,
-        from: received.address.map(Peer),
+        from: received.address.map(KernelAddress),
         is_notification: received.flags.bits() & MSG_NOTIFICATION != 0,
-        is_end: received
+        is_complete: received
             .flags
             .contains(ReturnFlags::from_bits_retain(libc::MSG_EOR as u32)),
     })
 }
 
-/// Waits until one of the sockets is readable, and says which: poll(2). EINTR is returned.
+/// Waits until one of the sockets is readable and returns its index: poll(2). Returns EINTR.
 pub fn wait_any_readable(
     sockets: &[BorrowedFd<'_>],
     timeout: std::time::Duration,
@@ -413,10 +426,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_host_by_its_addresses() {
-        let peer = |text: &str| Peer::try_from(&Address::Inet(text.parse().unwrap())).unwrap();
-        let vsock = |context, port| Peer::try_from(&Address::Vsock { context, port }).unwrap();
-        let unix = |path: &str| Peer::try_from(&Address::Unix(path.into())).unwrap();
+    fn kernel_addresses_share_a_host_regardless_of_port() {
+        let peer =
+            |text: &str| KernelAddress::try_from(&Address::Inet(text.parse().unwrap())).unwrap();
+        let vsock =
+            |context, port| KernelAddress::try_from(&Address::Vsock { context, port }).unwrap();
+        let unix = |path: &str| KernelAddress::try_from(&Address::Unix(path.into())).unwrap();
         for (one, other, same) in [
             (peer("192.0.2.1:1"), peer("192.0.2.1:2"), true),
             (peer("192.0.2.1:1"), peer("192.0.2.2:1"), false),

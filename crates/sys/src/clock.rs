@@ -1,5 +1,4 @@
-//! Clocks: the monotonic one as cheap as it is to be had, sleeping by it, and what else is asked now
-//! and then.
+//! Clock reads, sleeping until a time, timer slack, real-time scheduling, and formatted times.
 
 use std::ffi::CStr;
 use std::marker::PhantomData;
@@ -11,84 +10,85 @@ use rustix::thread::{
     ClockId, Timespec, clock_nanosleep_absolute, current_timer_slack, set_current_timer_slack,
 };
 
-/// Nanoseconds of CLOCK_MONOTONIC: 30 to 40 ns a read, without a system call. `Instant` reads the
-/// same clock, but spends as much again on taking it apart.
+/// Returns CLOCK_MONOTONIC in nanoseconds. A read takes 30 to 40 ns, without a system call.
+/// `Instant` reads the same clock, but converting its value takes the same time again.
 #[inline]
 pub fn monotonic_ns() -> u64 {
     read_ns(libc::CLOCK_MONOTONIC)
 }
 
-/// Nanoseconds of CLOCK_REALTIME since 1970, as cheap.
+/// Returns CLOCK_REALTIME in nanoseconds since 1970, at the same cost.
 #[inline]
 pub fn wall_ns() -> u64 {
     read_ns(libc::CLOCK_REALTIME)
 }
 
-/// By the C library: `rustix` looks for the kernel's page by itself, and dies of not finding it under
-/// valgrind, which hides it.
+/// Reads a clock through the C library. `rustix` panics under valgrind, because valgrind hides the
+/// kernel's vDSO page from it.
 #[inline]
 fn read_ns(clock: libc::clockid_t) -> u64 {
     let mut now = libc::timespec {
         tv_sec: 0,
         tv_nsec: 0,
     };
-    // SAFETY: the kernel, or its page in this process, writes one timespec. It cannot fail: the
-    // clocks asked for exist on every Linux and the pointer is good. clock_gettime(2).
+    // SAFETY: the kernel, or its vDSO page, writes one timespec. The call cannot fail: these clocks
+    // exist on every Linux and the pointer is valid. clock_gettime(2).
     unsafe { libc::clock_gettime(clock, &raw mut now) };
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
-/// CPU time of the calling thread, in nanoseconds: CLOCK_THREAD_CPUTIME_ID, clock_gettime(2).
+/// Returns the CPU time of the calling thread in nanoseconds: CLOCK_THREAD_CPUTIME_ID,
+/// clock_gettime(2).
 pub fn thread_cpu_ns() -> u64 {
     read_ns(libc::CLOCK_THREAD_CPUTIME_ID)
 }
 
-/// How far the wall clock is ahead of the monotonic one, in nanoseconds. It changes only when somebody
-/// sets the wall clock: what NTP slews is in both.
-pub fn wall_ahead_ns() -> i64 {
-    ahead_ns(libc::CLOCK_REALTIME)
+/// Returns the wall clock minus the monotonic clock, in nanoseconds. The difference changes only
+/// when the wall clock is set; NTP slews both clocks.
+pub fn wall_clock_offset_ns() -> i64 {
+    clock_offset_ns(libc::CLOCK_REALTIME)
 }
 
-/// How far a clock (`libc::CLOCK_*`) is ahead of the monotonic one, in nanoseconds.
-pub fn ahead_ns(clock: i32) -> i64 {
-    /// Two readings this near to each other are one moment.
-    const TOGETHER_NS: u64 = 100_000;
-    let mut ahead = 0;
+/// Returns a clock (`libc::CLOCK_*`) minus the monotonic clock, in nanoseconds.
+pub fn clock_offset_ns(clock: i32) -> i64 {
+    /// Reads of the monotonic clock this close together count as simultaneous.
+    const MAX_READ_GAP_NS: u64 = 100_000;
+    let mut offset = 0;
     for _ in 0..10 {
         let before = monotonic_ns();
         let other = read_ns(clock);
         let after = monotonic_ns();
-        ahead = other as i64 - (before + (after - before) / 2) as i64;
-        if after - before < TOGETHER_NS {
+        offset = other as i64 - (before + (after - before) / 2) as i64;
+        if after - before < MAX_READ_GAP_NS {
             break;
         }
     }
-    ahead
+    offset
 }
 
-/// Sleeps until the clock of [`monotonic_ns`] shows `until_ns`, at once if it does already:
-/// clock_nanosleep(2), absolute. EINTR is returned.
+/// Sleeps until [`monotonic_ns`] reaches `until_ns`, with an absolute clock_nanosleep(2). Returns
+/// immediately if that time has passed. Returns EINTR if a signal interrupts it.
 #[inline]
 pub fn sleep_until(until_ns: u64) -> Result<(), Errno> {
     clock_nanosleep_absolute(ClockId::Monotonic, &timespec(until_ns))
 }
 
-/// While it lives, the calling thread's sleeps end when they are to: by default the kernel may make
-/// them 50 us longer, to wake several threads at once (PR_SET_TIMERSLACK, prctl(2)).
+/// Guard that sets the calling thread's timer slack to the minimum. By default the kernel may
+/// prolong a sleep by 50 µs to wake several threads together (PR_SET_TIMERSLACK, prctl(2)).
 #[derive(Debug)]
 pub struct ExactSleep {
-    before_ns: Option<NonZeroU64>,
-    // It is the thread's own setting.
+    previous_slack_ns: Option<NonZeroU64>,
+    // The setting belongs to one thread.
     _not_send: PhantomData<*const ()>,
 }
 
 impl ExactSleep {
-    /// From now on; where the system refuses, sleeps stay as they were.
+    /// Sets the slack. If the system refuses, the slack stays as it was.
     pub fn begin() -> Self {
-        let before_ns = current_timer_slack().ok().and_then(NonZeroU64::new);
+        let previous_slack_ns = current_timer_slack().ok().and_then(NonZeroU64::new);
         let _ = set_current_timer_slack(Some(NonZeroU64::MIN));
         Self {
-            before_ns,
+            previous_slack_ns,
             _not_send: PhantomData,
         }
     }
@@ -96,57 +96,58 @@ impl ExactSleep {
 
 impl Drop for ExactSleep {
     fn drop(&mut self) {
-        // `None` is the thread's default.
-        let _ = set_current_timer_slack(self.before_ns);
+        // `None` restores the thread's default.
+        let _ = set_current_timer_slack(self.previous_slack_ns);
     }
 }
 
-/// While it lives, the calling thread runs before all ordinary ones when its sleep is over, where the
-/// system lets it (SCHED_FIFO needs CAP_SYS_NICE, sched(7)): it must sleep, not work.
+/// Guard that lets the calling thread run before all ordinary threads when its sleep ends. The
+/// thread must sleep most of the time. SCHED_FIFO needs CAP_SYS_NICE, sched(7).
 #[derive(Debug)]
-pub struct Prompt {
-    is_in_force: bool,
-    // It is the thread's own setting.
+pub struct PriorityWakeup {
+    is_active: bool,
+    // The setting belongs to one thread.
     _not_send: PhantomData<*const ()>,
 }
 
-impl Prompt {
-    /// From now on; where the system refuses, the thread stays an ordinary one.
+impl PriorityWakeup {
+    /// Sets the policy. If the system refuses, the thread keeps its policy.
     pub fn begin() -> Self {
         Self {
-            // A policy that somebody chose for it stays.
-            is_in_force: is_ordinary() && schedule(libc::SCHED_FIFO, 1),
+            // A policy that the user chose stays in force.
+            is_active: has_default_policy() && set_policy(libc::SCHED_FIFO, 1),
             _not_send: PhantomData,
         }
     }
 }
 
-impl Drop for Prompt {
+impl Drop for PriorityWakeup {
     fn drop(&mut self) {
-        if self.is_in_force {
-            schedule(libc::SCHED_OTHER, 0);
+        if self.is_active {
+            set_policy(libc::SCHED_OTHER, 0);
         }
     }
 }
 
-/// Puts the calling thread, and those that it starts from now on, before all ordinary ones (SCHED_RR, sched(7)).
-pub fn be_real_time() -> std::io::Result<()> {
-    if schedule(libc::SCHED_RR, 1) {
+/// Gives the calling thread, and the threads that it starts later, a real-time policy: SCHED_RR,
+/// sched(7).
+pub fn set_real_time() -> std::io::Result<()> {
+    if set_policy(libc::SCHED_RR, 1) {
         Ok(())
     } else {
         Err(std::io::Error::last_os_error())
     }
 }
 
-/// Whether nobody has given the calling thread a policy.
-fn is_ordinary() -> bool {
-    // SAFETY: the call takes and gives numbers.
+/// Returns whether the calling thread has the default policy.
+fn has_default_policy() -> bool {
+    // SAFETY: the call takes and returns numbers.
     unsafe { libc::syscall(libc::SYS_sched_getscheduler, 0) == libc::SCHED_OTHER.into() }
 }
 
-/// Whether the calling thread is now under that policy.
-fn schedule(policy: libc::c_int, priority: libc::c_int) -> bool {
-    // SAFETY: all of the structure that there is is set; the call reads it.
+/// Sets the calling thread's policy and returns whether that succeeded.
+fn set_policy(policy: libc::c_int, priority: libc::c_int) -> bool {
+    // SAFETY: the structure is fully initialised; the call only reads it.
     unsafe {
         let mut parameters: libc::sched_param = std::mem::zeroed();
         parameters.sched_priority = priority;
@@ -166,35 +167,36 @@ fn timespec(ns: u64) -> Timespec {
     }
 }
 
-/// Returns a moment in the local time zone, in a format of strftime(3); at most 255 bytes, else nothing.
+/// Formats a time in the local time zone with a strftime(3) format. A result of more than 255 bytes
+/// is returned empty.
 pub fn local_time(format: &CStr, moment: SystemTime) -> String {
     // SAFETY: both pointers are to live values; localtime_r(3) keeps neither.
-    formatted(format, moment, |seconds, tm| unsafe {
+    format_time(format, moment, |seconds, tm| unsafe {
         libc::localtime_r(seconds, tm);
     })
 }
 
-/// The same in UTC.
-pub fn utc(format: &CStr, moment: SystemTime) -> String {
+/// Formats a time in UTC, like [`local_time`].
+pub fn utc_time(format: &CStr, moment: SystemTime) -> String {
     // SAFETY: both pointers are to live values; gmtime_r(3) keeps neither.
-    formatted(format, moment, |seconds, tm| unsafe {
+    format_time(format, moment, |seconds, tm| unsafe {
         libc::gmtime_r(seconds, tm);
     })
 }
 
-fn formatted(
+fn format_time(
     format: &CStr,
     moment: SystemTime,
-    split: impl Fn(&libc::time_t, &mut libc::tm),
+    to_calendar: impl Fn(&libc::time_t, &mut libc::tm),
 ) -> String {
     let since_epoch = moment.duration_since(UNIX_EPOCH).unwrap_or_default();
-    // SAFETY: a zeroed tm is a valid place for the result, and a valid result of failure.
+    // SAFETY: a zeroed tm is a valid value, also if the conversion fails.
     let mut tm: libc::tm = unsafe { std::mem::zeroed() };
-    split(&(since_epoch.as_secs() as libc::time_t), &mut tm);
+    to_calendar(&(since_epoch.as_secs() as libc::time_t), &mut tm);
     let mut text = [0_u8; 256];
-    let (room, size) = (text.as_mut_ptr().cast(), text.len());
-    // SAFETY: the buffer is as long as it says, the format ends with its NUL, and `tm` is a valid moment.
-    let length = unsafe { libc::strftime(room, size, format.as_ptr(), &raw const tm) };
+    let (buffer, size) = (text.as_mut_ptr().cast(), text.len());
+    // SAFETY: the buffer has this size, the format ends with a NUL, and `tm` is a valid time.
+    let length = unsafe { libc::strftime(buffer, size, format.as_ptr(), &raw const tm) };
     String::from_utf8_lossy(&text[..length]).into_owned()
 }
 
@@ -213,38 +215,38 @@ mod tests {
     }
 
     #[test]
-    fn a_prompt_thread_is_an_ordinary_one_again() {
+    fn a_thread_returns_to_the_default_policy() {
         let policy = || {
             let text = std::fs::read_to_string("/proc/thread-self/stat").unwrap();
-            // The policy is field 41, proc(5); the second ends with a parenthesis.
+            // The policy is field 41, proc(5). Field 2 ends with a parenthesis.
             let fields = text.rsplit_once(')').unwrap().1;
             fields.split_whitespace().nth(38).unwrap().to_owned()
         };
         assert_eq!(policy(), "0");
-        let prompt = Prompt::begin();
-        let is_allowed = prompt.is_in_force;
+        let wakeup = PriorityWakeup::begin();
+        let is_allowed = wakeup.is_active;
         assert_eq!(policy(), if is_allowed { "1" } else { "0" });
-        drop(prompt);
+        drop(wakeup);
         assert_eq!(policy(), "0");
     }
 
     #[test]
-    fn moments_have_the_form_that_is_asked_for() {
+    fn times_have_the_requested_format() {
         for (seconds, text) in [
             (0, "Thu, 01 Jan 1970 00:00:00 GMT"),
             (1_795_210_094, "Fri, 20 Nov 2026 21:28:14 GMT"),
             (951_782_400, "Tue, 29 Feb 2000 00:00:00 GMT"),
         ] {
             let moment = UNIX_EPOCH + std::time::Duration::from_secs(seconds);
-            assert_eq!(utc(c"%a, %d %b %Y %H:%M:%S GMT", moment), text);
+            assert_eq!(utc_time(c"%a, %d %b %Y %H:%M:%S GMT", moment), text);
             let local = local_time(c"%s|%%", moment);
             assert_eq!(local, format!("{seconds}|%"));
         }
-        assert_eq!(utc(c"", UNIX_EPOCH), "");
+        assert_eq!(utc_time(c"", UNIX_EPOCH), "");
     }
 
     #[test]
-    fn the_slack_is_put_back() {
+    fn the_timer_slack_is_restored() {
         let before = current_timer_slack().unwrap();
         let exact = ExactSleep::begin();
         assert_eq!(current_timer_slack(), Ok(1));

@@ -1,6 +1,7 @@
-//! Counters of the CPU and the kernel for the calling thread: perf_event_open(2).
+//! Performance counters of the CPU and the kernel for the calling thread: perf_event_open(2).
 //!
-//! By libc and not by a crate: those that there are know neither 32-bit ARM nor any big-endian machine.
+//! This module uses libc because the existing crates support neither 32-bit ARM nor big-endian
+//! machines.
 
 use std::io;
 use std::mem::size_of;
@@ -8,129 +9,131 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 
 use rustix::io::Errno;
 
-/// How many can be counted at a time.
-pub const MOST: usize = 16;
+/// Maximum number of counters in a group.
+pub const MAX_COUNTERS: usize = 16;
 
-/// What is counted.
+/// An event to count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Event {
+pub struct PerfEvent {
     kind: u32,
     config: u64,
-    /// Without the kernel's part there is nothing of it.
-    is_of_kernel: bool,
+    /// Whether the event occurs only in the kernel, so that a count of user space alone is always
+    /// 0.
+    is_kernel_only: bool,
 }
 
-/// Whether an event is counted.
+/// Result of opening the counter of an event.
 #[derive(Debug)]
-pub enum Allowed {
-    /// It is.
-    Whole,
-    /// What the thread does in user space is; the system does not let this user see the kernel's part.
+pub enum CounterPermission {
+    /// The counter includes user space and the kernel.
+    Full,
+    /// The counter includes user space only, because this user may not count the kernel.
     UserSpace,
-    /// It is not, for this reason: most often there is no such counter (`ENOENT`, as in many virtual
-    /// machines), or this user may not have it (`EACCES`, kernel.perf_event_paranoid).
-    No(io::Error),
+    /// The counter is unavailable, with the reason. `ENOENT`: the machine lacks it, like many
+    /// virtual machines. `EACCES`: kernel.perf_event_paranoid forbids it.
+    Unavailable(io::Error),
 }
 
-/// The counters of the thread that opened them, read together.
+/// Counters of the thread that opened them. One call reads all of them.
 #[derive(Debug)]
 pub struct EventCounters {
-    /// Counts nothing, and is always there.
+    /// A dummy event, which is available on every machine.
     leader: OwnedFd,
     members: Vec<OwnedFd>,
 }
 
-impl Event {
-    /// Cycles of the CPU.
-    pub const CYCLES: Self = Self::of_cpu(0);
-    /// Instructions that were completed.
-    pub const INSTRUCTIONS: Self = Self::of_cpu(1);
-    /// Accesses to the last cache.
-    pub const CACHE_REFERENCES: Self = Self::of_cpu(2);
-    /// Those of them that went on to memory.
-    pub const CACHE_MISSES: Self = Self::of_cpu(3);
-    /// Branches.
-    pub const BRANCHES: Self = Self::of_cpu(4);
-    /// Those of them that were not foreseen.
-    pub const BRANCH_MISSES: Self = Self::of_cpu(5);
-    /// Cycles at a fixed rate, whatever the CPU's own is.
-    pub const REFERENCE_CYCLES: Self = Self::of_cpu(9);
-    /// Nanoseconds on a CPU, in user space and in the kernel.
-    pub const TASK_CLOCK: Self = Self::of_kernel(1, false);
-    /// Pages that were not there.
-    pub const PAGE_FAULTS: Self = Self::of_kernel(2, false);
-    /// Changes from this thread to another.
-    pub const CONTEXT_SWITCHES: Self = Self::of_kernel(3, true);
-    /// Moves to another CPU.
-    pub const MIGRATIONS: Self = Self::of_kernel(4, true);
+impl PerfEvent {
+    /// CPU cycles.
+    pub const CYCLES: Self = Self::hardware(0);
+    /// Completed instructions.
+    pub const INSTRUCTIONS: Self = Self::hardware(1);
+    /// Accesses to the last-level cache.
+    pub const CACHE_REFERENCES: Self = Self::hardware(2);
+    /// Misses of the last-level cache.
+    pub const CACHE_MISSES: Self = Self::hardware(3);
+    /// Branch instructions.
+    pub const BRANCHES: Self = Self::hardware(4);
+    /// Mispredicted branches.
+    pub const BRANCH_MISSES: Self = Self::hardware(5);
+    /// Cycles at a fixed rate, independent of the CPU's frequency.
+    pub const REFERENCE_CYCLES: Self = Self::hardware(9);
+    /// CPU time in nanoseconds, in user space and in the kernel.
+    pub const TASK_CLOCK: Self = Self::software(1, false);
+    /// Page faults.
+    pub const PAGE_FAULTS: Self = Self::software(2, false);
+    /// Context switches from this thread to another.
+    pub const CONTEXT_SWITCHES: Self = Self::software(3, true);
+    /// Migrations to another CPU.
+    pub const MIGRATIONS: Self = Self::software(4, true);
 
-    const DUMMY: Self = Self::of_kernel(9, false);
+    const DUMMY: Self = Self::software(9, false);
 
-    /// PERF_TYPE_HARDWARE.
-    const fn of_cpu(config: u64) -> Self {
+    /// An event of PERF_TYPE_HARDWARE.
+    const fn hardware(config: u64) -> Self {
         Self {
             kind: 0,
             config,
-            is_of_kernel: false,
+            is_kernel_only: false,
         }
     }
 
-    /// PERF_TYPE_SOFTWARE.
-    const fn of_kernel(config: u64, is_of_kernel: bool) -> Self {
+    /// An event of PERF_TYPE_SOFTWARE.
+    const fn software(config: u64, is_kernel_only: bool) -> Self {
         Self {
             kind: 1,
             config,
-            is_of_kernel,
+            is_kernel_only,
         }
     }
 }
 
 impl EventCounters {
-    /// Begins to count those of these events that the system allows, and says of each whether it does.
-    /// Fails where it allows no counters at all.
+    /// Opens and starts the counters that the system allows. Returns a permission for each event,
+    /// in order. Fails if the system allows no counters at all.
     ///
     /// # Panics
-    /// With more than [`MOST`] events.
-    pub fn open(events: &[Event]) -> io::Result<(Self, Vec<Allowed>)> {
-        assert!(events.len() <= MOST, "that many are not read at once");
-        let leader = open(Event::DUMMY, false, None)?;
+    /// With more than [`MAX_COUNTERS`] events.
+    pub fn open(events: &[PerfEvent]) -> io::Result<(Self, Vec<CounterPermission>)> {
+        assert!(events.len() <= MAX_COUNTERS, "at most 16 counters");
+        let leader = open(PerfEvent::DUMMY, false, None)?;
         let mut members = Vec::with_capacity(events.len());
         let allowed = events.iter().map(|event| {
-            let (opened, allowed) = join(*event, &leader);
+            let (opened, allowed) = open_member(*event, &leader);
             members.extend(opened);
             allowed
         });
         let allowed = allowed.collect();
-        // One that joins a group that counts already may be left out until the thread is next scheduled.
-        // SAFETY: the request has no argument.
+        // The group starts after all members have joined. A member of a running group may not count
+        // until the thread is next scheduled.
+        // SAFETY: the request takes no argument.
         unsafe { rustix::ioctl::ioctl(&leader, Enable::new())? };
         Ok((Self { leader, members }, allowed))
     }
 
-    /// How many there are.
+    /// Returns the number of open counters.
     pub fn len(&self) -> usize {
         self.members.len()
     }
 
-    /// Whether there are none.
+    /// Returns whether no counter is open.
     pub fn is_empty(&self) -> bool {
         self.members.is_empty()
     }
 
-    /// What they have counted since they were opened, those that are allowed, in order; false where the
-    /// CPU has counted for others meanwhile, so that something is missing.
-    pub fn read(&self, counts: &mut [u64; MOST]) -> Result<bool, Errno> {
-        let mut bytes = [0; (READ_HEADER + 1 + MOST) * 8];
+    /// Reads the counts of the open counters since they were opened, in order. Returns false if the
+    /// CPU counted other events at times, so that the counts are too low.
+    pub fn read(&self, counts: &mut [u64; MAX_COUNTERS]) -> Result<bool, Errno> {
+        let mut bytes = [0; (READ_HEADER_WORDS + 1 + MAX_COUNTERS) * 8];
         let len = rustix::io::read(&self.leader, &mut bytes)?;
         let mut words = bytes[..len].chunks_exact(8).map(|word| {
             let mut number = [0; 8];
             number.copy_from_slice(word);
             u64::from_ne_bytes(number)
         });
-        let mut header = [0; READ_HEADER];
+        let mut header = [0; READ_HEADER_WORDS];
         header.fill_with(|| words.next().unwrap_or_default());
         let [_, enabled_ns, running_ns] = header;
-        // The first is the leader's.
+        // The first word is the leader's.
         for (count, word) in counts.iter_mut().zip(words.skip(1)) {
             *count = word;
         }
@@ -138,21 +141,23 @@ impl EventCounters {
     }
 }
 
-/// Number of values, and for how long they were to count and did.
-const READ_HEADER: usize = 3;
+/// Words before the counts: the number of counts, the time enabled, and the time running.
+const READ_HEADER_WORDS: usize = 3;
 
-fn join(event: Event, leader: &OwnedFd) -> (Option<OwnedFd>, Allowed) {
+fn open_member(event: PerfEvent, leader: &OwnedFd) -> (Option<OwnedFd>, CounterPermission) {
     match open(event, true, Some(leader)) {
-        Ok(opened) => (Some(opened), Allowed::Whole),
-        Err(error) if is_forbidden(&error) && !event.is_of_kernel => {
+        Ok(opened) => (Some(opened), CounterPermission::Full),
+        Err(error) if is_forbidden(&error) && !event.is_kernel_only => {
             match open(event, false, Some(leader)) {
-                // A clock runs in the kernel, too, whatever one may see of it.
-                Ok(opened) if event == Event::TASK_CLOCK => (Some(opened), Allowed::Whole),
-                Ok(opened) => (Some(opened), Allowed::UserSpace),
-                Err(error) => (None, Allowed::No(error)),
+                // The task clock includes kernel time even if the kernel is excluded.
+                Ok(opened) if event == PerfEvent::TASK_CLOCK => {
+                    (Some(opened), CounterPermission::Full)
+                }
+                Ok(opened) => (Some(opened), CounterPermission::UserSpace),
+                Err(error) => (None, CounterPermission::Unavailable(error)),
             }
         }
-        Err(error) => (None, Allowed::No(error)),
+        Err(error) => (None, CounterPermission::Unavailable(error)),
     }
 }
 
@@ -160,7 +165,7 @@ fn is_forbidden(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::PermissionDenied
 }
 
-/// `struct perf_event_attr` as the kernel first had it: PERF_ATTR_SIZE_VER0.
+/// First version of `struct perf_event_attr`: PERF_ATTR_SIZE_VER0.
 #[repr(C)]
 #[derive(Default)]
 struct Attributes {
@@ -176,21 +181,28 @@ struct Attributes {
     config1: u64,
 }
 
+// Bits of `read_format`.
 const TOTAL_TIME_ENABLED: u64 = 1;
 const TOTAL_TIME_RUNNING: u64 = 1 << 1;
 const GROUP: u64 = 1 << 3;
-const DISABLED: u64 = 0;
-const EXCLUDE_KERNEL: u64 = 5;
-const EXCLUDE_HYPERVISOR: u64 = 6;
+// Bit-field numbers in `flags`.
+const DISABLED_BIT: u64 = 0;
+const EXCLUDE_KERNEL_BIT: u64 = 5;
+const EXCLUDE_HYPERVISOR_BIT: u64 = 6;
+// PERF_FLAG_FD_CLOEXEC.
 const CLOEXEC: libc::c_ulong = 1 << 3;
 
-/// PERF_EVENT_IOC_ENABLE, of a leader and so of its group.
+/// PERF_EVENT_IOC_ENABLE; on a leader it starts the whole group.
 type Enable = rustix::ioctl::NoArg<{ rustix::ioctl::opcode::none(b'$', 0) }>;
 
-fn open(event: Event, with_kernel: bool, leader: Option<&OwnedFd>) -> io::Result<OwnedFd> {
-    let kernel = if with_kernel { 0 } else { flag(EXCLUDE_KERNEL) };
-    let begins = match leader {
-        None => flag(DISABLED),
+fn open(event: PerfEvent, with_kernel: bool, leader: Option<&OwnedFd>) -> io::Result<OwnedFd> {
+    let exclude_kernel = if with_kernel {
+        0
+    } else {
+        bit_flag(EXCLUDE_KERNEL_BIT)
+    };
+    let disabled = match leader {
+        None => bit_flag(DISABLED_BIT),
         Some(_) => 0,
     };
     let attributes = Attributes {
@@ -198,13 +210,13 @@ fn open(event: Event, with_kernel: bool, leader: Option<&OwnedFd>) -> io::Result
         size: size_of::<Attributes>() as u32,
         config: event.config,
         read_format: TOTAL_TIME_ENABLED | TOTAL_TIME_RUNNING | GROUP,
-        flags: begins | kernel | flag(EXCLUDE_HYPERVISOR),
+        flags: disabled | exclude_kernel | bit_flag(EXCLUDE_HYPERVISOR_BIT),
         ..Attributes::default()
     };
     let leader: RawFd = leader.map_or(-1, AsRawFd::as_raw_fd);
     let (this_thread, any_cpu): (libc::pid_t, libc::c_int) = (0, -1);
-    // SAFETY: the kernel reads as many bytes of the attributes as they say that they have; all else is
-    // numbers.
+    // SAFETY: the kernel reads `size` bytes of the attributes, which is their true size. The other
+    // arguments are numbers.
     let opened = unsafe {
         libc::syscall(
             libc::SYS_perf_event_open,
@@ -218,12 +230,13 @@ fn open(event: Event, with_kernel: bool, leader: Option<&OwnedFd>) -> io::Result
     if opened < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: the call succeeded, so this is a new descriptor, which nobody else owns.
+    // SAFETY: the call succeeded, so this is a new descriptor without another owner.
     Ok(unsafe { OwnedFd::from_raw_fd(opened as RawFd) })
 }
 
-/// C's bit-field of this number in a word: compilers begin with the lowest bit, or with the highest.
-fn flag(number: u64) -> u64 {
+/// Returns a word with this bit of a C bit-field set. Compilers start at the lowest bit on
+/// little-endian machines and at the highest bit on big-endian ones.
+fn bit_flag(number: u64) -> u64 {
     if cfg!(target_endian = "big") {
         1 << (63 - number)
     } else {
@@ -236,8 +249,8 @@ mod tests {
     use super::*;
     use crate::clock::thread_cpu_ns;
 
-    /// Counters of this thread, or why there are none here.
-    fn opened(events: &[Event]) -> Option<(EventCounters, Vec<Allowed>)> {
+    /// Opens counters of this thread, or prints why the test is skipped.
+    fn opened(events: &[PerfEvent]) -> Option<(EventCounters, Vec<CounterPermission>)> {
         match EventCounters::open(events) {
             Ok(opened) => Some(opened),
             Err(error) => {
@@ -248,44 +261,47 @@ mod tests {
     }
 
     #[test]
-    fn the_kernels_own_counters_count_this_thread() {
+    fn software_counters_count_this_thread() {
         let events = [
-            Event::TASK_CLOCK,
-            Event::PAGE_FAULTS,
-            Event::CONTEXT_SWITCHES,
+            PerfEvent::TASK_CLOCK,
+            PerfEvent::PAGE_FAULTS,
+            PerfEvent::CONTEXT_SWITCHES,
         ];
         let Some((counters, allowed)) = opened(&events) else {
             return;
         };
-        let (mut before, mut after) = ([0; MOST], [0; MOST]);
-        let begun = thread_cpu_ns();
+        let (mut before, mut after) = ([0; MAX_COUNTERS], [0; MAX_COUNTERS]);
+        let start = thread_cpu_ns();
         assert_eq!(counters.read(&mut before), Ok(true));
         let cpu = thread_cpu_ns();
         while thread_cpu_ns() < cpu + 20_000_000 {}
-        let fresh = vec![1_u8; 8 << 20];
+        let touched_pages = vec![1_u8; 8 << 20];
         std::thread::sleep(std::time::Duration::from_millis(1));
         assert_eq!(counters.read(&mut after), Ok(true));
-        let spent = thread_cpu_ns() - begun;
-        assert!(fresh.iter().all(|byte| *byte == 1));
+        let spent = thread_cpu_ns() - start;
+        assert!(touched_pages.iter().all(|byte| *byte == 1));
         let ran = after[0] - before[0];
-        // Two clocks of the same time, which interrupts may be in or not.
+        // The two clocks may differ by the time of interrupts.
         let plausible = 18_000_000..=spent + spent / 10;
         assert!(plausible.contains(&ran), "{ran} of {spent} ns");
         assert!(after[1] > before[1], "{before:?} {after:?}");
-        if matches!(allowed[2], Allowed::Whole) {
+        if matches!(allowed[2], CounterPermission::Full) {
             assert!(after[2] > before[2], "{before:?} {after:?}");
         }
     }
 
     #[test]
-    fn what_there_is_not_is_said_and_the_others_count() {
-        let nonsense = Event::of_cpu(77);
-        let Some((counters, allowed)) = opened(&[nonsense, Event::TASK_CLOCK]) else {
+    fn an_unavailable_counter_is_reported_and_the_others_count() {
+        let nonsense = PerfEvent::hardware(77);
+        let Some((counters, allowed)) = opened(&[nonsense, PerfEvent::TASK_CLOCK]) else {
             return;
         };
-        assert!(matches!(&allowed[..], [Allowed::No(_), Allowed::Whole]));
+        assert!(matches!(
+            &allowed[..],
+            [CounterPermission::Unavailable(_), CounterPermission::Full]
+        ));
         assert_eq!(counters.len(), 1);
-        let mut counts = [0; MOST];
+        let mut counts = [0; MAX_COUNTERS];
         counters.read(&mut counts).unwrap();
         assert!(counts[0] > 0 && counts[1] == 0, "{counts:?}");
     }

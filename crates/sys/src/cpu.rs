@@ -1,12 +1,12 @@
-//! The host's CPU time, and which CPU a thread runs on.
+//! CPU time of the host and of this process, CPU affinity, and scheduling priority.
 
 use std::io;
 use std::time::Duration;
 
-/// Ticks since boot of one CPU, by what they went to: a `cpu` line of /proc/stat, proc(5).
+/// Ticks of one CPU since boot, by their use: a `cpu` line of /proc/stat, proc(5).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the fields are proc(5)'s")]
-pub struct Ticks {
+pub struct CpuTicks {
     pub user: u64,
     pub nice: u64,
     pub system: u64,
@@ -17,8 +17,8 @@ pub struct Ticks {
     pub steal: u64,
 }
 
-impl Ticks {
-    /// All of them. Guest time is part of user time and not counted again.
+impl CpuTicks {
+    /// Returns the sum of all ticks. Guest time is part of user time and is not added again.
     pub fn total(&self) -> u64 {
         self.user
             + self.nice
@@ -30,7 +30,8 @@ impl Ticks {
             + self.steal
     }
 
-    /// What passed since `earlier`. The kernel lets idle and iowait step back now and then: 0.
+    /// Returns the ticks since `earlier`. A counter that stepped back, as idle and iowait sometimes
+    /// do, counts as 0.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         Self {
@@ -46,22 +47,22 @@ impl Ticks {
     }
 }
 
-/// Every online CPU's ticks, with its number.
-pub fn snapshot() -> io::Result<Vec<(u32, Ticks)>> {
-    Ok(parse(&std::fs::read_to_string("/proc/stat")?))
+/// Returns the number and the ticks of every online CPU.
+pub fn read_ticks() -> io::Result<Vec<(u32, CpuTicks)>> {
+    Ok(parse_stat(&std::fs::read_to_string("/proc/stat")?))
 }
 
-fn parse(text: &str) -> Vec<(u32, Ticks)> {
+fn parse_stat(text: &str) -> Vec<(u32, CpuTicks)> {
     text.lines()
         .filter_map(|line| line.strip_prefix("cpu"))
-        // The line of all CPUs together has a blank where the others have their number.
+        // The line of the total has a blank instead of a CPU number.
         .filter_map(|line| {
             let mut words = line.split_ascii_whitespace();
             let number = line
                 .starts_with(|c: char| c.is_ascii_digit())
                 .then(|| words.next())??;
             let mut next = || words.next().and_then(|word| word.parse().ok()).unwrap_or(0);
-            let ticks = Ticks {
+            let ticks = CpuTicks {
                 user: next(),
                 nice: next(),
                 system: next(),
@@ -76,16 +77,16 @@ fn parse(text: &str) -> Vec<(u32, Ticks)> {
         .collect()
 }
 
-/// How many CPUs are online.
-pub fn online() -> u32 {
+/// Returns the number of online CPUs.
+pub fn online_count() -> u32 {
     // SAFETY: sysconf takes no pointer.
     let online = unsafe { libc::sysconf(libc::_SC_NPROCESSORS_ONLN) };
     u32::try_from(online).unwrap_or(1).max(1)
 }
 
-/// The CPU time of this process so far, in user space and in the kernel: getrusage(2).
+/// Returns the CPU time of this process in user space and in the kernel: getrusage(2).
 pub fn process_times() -> (Duration, Duration) {
-    // SAFETY: rusage is plain numbers, which the call fills; the pointer is to it.
+    // SAFETY: rusage consists of numbers, and the call fills it through a valid pointer.
     let usage = unsafe {
         let mut usage: libc::rusage = std::mem::zeroed();
         libc::getrusage(libc::RUSAGE_SELF, &raw mut usage);
@@ -102,7 +103,7 @@ pub fn bind_thread(cpu: u32) -> io::Result<()> {
     bind_thread_to(&[cpu])
 }
 
-/// Binds the calling thread to some CPUs. Threads that it starts later inherit that.
+/// Binds the calling thread to some CPUs. Threads that it starts later inherit the binding.
 pub fn bind_thread_to(cpus: &[u32]) -> io::Result<()> {
     let mut set = rustix::thread::CpuSet::new();
     for cpu in cpus {
@@ -114,8 +115,8 @@ pub fn bind_thread_to(cpus: &[u32]) -> io::Result<()> {
     Ok(rustix::thread::sched_setaffinity(None, &set)?)
 }
 
-/// The CPUs that the process's first thread may run on: sched_getaffinity(2).
-pub fn allowed() -> io::Result<Vec<u32>> {
+/// Returns the CPUs that the process's first thread may run on: sched_getaffinity(2).
+pub fn allowed_cpus() -> io::Result<Vec<u32>> {
     let set = rustix::thread::sched_getaffinity(Some(rustix::process::getpid()))?;
     let all = 0..rustix::thread::CpuSet::MAX_CPU;
     Ok(all
@@ -124,22 +125,22 @@ pub fn allowed() -> io::Result<Vec<u32>> {
         .collect())
 }
 
-/// Lets the calling thread run only when its CPU has nothing else to do: SCHED_IDLE of sched(7). Its
-/// time counts as nice(2) time, so that it can be told from what others use.
-pub fn lowest_priority() -> io::Result<()> {
-    // SAFETY: sched_param is a plain number, for which 0 is what SCHED_IDLE wants; the pointer is to it
-    // and only read. Thread 0 is the calling one.
-    let done = unsafe {
+/// Lets the calling thread run only when its CPU is otherwise idle: SCHED_IDLE, sched(7). Its CPU
+/// time counts as nice time, which separates it from the time of other threads.
+pub fn set_lowest_priority() -> io::Result<()> {
+    // SAFETY: sched_param is a number, which must be 0 for SCHED_IDLE. The call only reads it.
+    // Thread 0 is the calling thread.
+    let result = unsafe {
         let param: libc::sched_param = std::mem::zeroed();
         libc::sched_setscheduler(0, libc::SCHED_IDLE, &raw const param)
     };
-    if done != 0 {
+    if result != 0 {
         return Err(io::Error::last_os_error());
     }
     Ok(rustix::process::nice(19).map(drop)?)
 }
 
-/// Whether the calling thread's time counts as nice(2) time.
+/// Returns whether the calling thread's CPU time counts as nice time.
 pub fn is_nice() -> bool {
     rustix::process::getpriority_process(None).is_ok_and(|priority| priority > 0)
 }
@@ -149,9 +150,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn proc_stat_has_a_line_a_cpu() {
+    fn proc_stat_has_one_line_per_cpu() {
         let text = "cpu  30 0 30 60 0 0 0 0 0 0\ncpu0 10 1 2 3 4 5 6 7 8 9\ncpu3 20 0 28 57 0 0 0\nintr 5\n";
-        let parsed = parse(text);
+        let parsed = parse_stat(text);
         assert_eq!(parsed.len(), 2);
         assert_eq!(parsed[0].0, 0);
         assert_eq!(parsed[0].1.total(), 38);
@@ -160,33 +161,34 @@ mod tests {
 
     #[test]
     fn one_cpu_and_more_than_the_stock_tool_can_count() {
-        // The stock tool reads the first line of a host with one CPU, and gives up beyond 256.
+        // The stock tool reads the line of the total on a host with one CPU, and fails with more
+        // than 256 CPUs.
         for cpus in [1, 2, 257, 1024] {
             let lines = (0..cpus).map(|cpu| format!("cpu{cpu} 1 2 3 {cpu} 5 6 7 8 9 10\n"));
             let text = format!(
                 "cpu  9 9 9 9 9 9 9 9 9 9\n{}intr 5 cpu7\n",
                 lines.collect::<String>()
             );
-            let parsed = parse(&text);
+            let parsed = parse_stat(&text);
             assert_eq!(parsed.len(), cpus as usize);
             let (last, ticks) = parsed[cpus as usize - 1];
             assert_eq!((last, ticks.idle), (cpus - 1, u64::from(cpus - 1)));
         }
-        assert_eq!(parse(""), []);
-        assert_eq!(parse("cpu0\ncpux 1\ncpu1 x y\n").len(), 2);
+        assert_eq!(parse_stat(""), []);
+        assert_eq!(parse_stat("cpu0\ncpux 1\ncpu1 x y\n").len(), 2);
     }
 
     #[test]
     fn a_counter_that_steps_back_counts_nothing() {
         let (old, new) = (
-            Ticks {
+            CpuTicks {
                 idle: 9,
-                ..Ticks::default()
+                ..CpuTicks::default()
             },
-            Ticks {
+            CpuTicks {
                 idle: 8,
                 user: 3,
-                ..Ticks::default()
+                ..CpuTicks::default()
             },
         );
         assert_eq!(new.since(&old).total(), 3);

@@ -1,5 +1,5 @@
-//! A directory and its entries by descriptor: openat(2) and related calls. A rename by another user does not change
-//! which directory they act on.
+//! A directory and its entries, accessed by descriptor: openat(2) and related calls. A rename by
+//! another user does not change which directory they act on.
 
 use std::fs::File;
 use std::io;
@@ -12,33 +12,33 @@ use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags};
 #[derive(Debug)]
 pub struct Directory(File);
 
-const FLAGS: OFlags = OFlags::DIRECTORY.union(OFlags::CLOEXEC);
+const OPEN_FLAGS: OFlags = OFlags::DIRECTORY.union(OFlags::CLOEXEC);
 
 impl Directory {
     /// Opens the directory at a path.
     pub fn open(path: &Path) -> io::Result<Self> {
-        let directory = rustix::fs::openat(CWD, path, FLAGS, Mode::empty())?;
+        let directory = rustix::fs::openat(CWD, path, OPEN_FLAGS, Mode::empty())?;
         Ok(Self(directory.into()))
     }
 
-    /// Makes a directory in this one, accessible to this user only, and opens it.
-    pub fn make(&self, name: &str) -> io::Result<Self> {
+    /// Creates a directory in this one, accessible to this user only, and opens it.
+    pub fn create_subdirectory(&self, name: &str) -> io::Result<Self> {
         rustix::fs::mkdirat(&self.0, name, Mode::RWXU)?;
-        self.own(name)
+        self.open_own_subdirectory(name)
     }
 
     /// Opens a directory in this one that belongs to this user. Does not follow a link.
-    pub fn own(&self, name: &str) -> io::Result<Self> {
-        let flags = FLAGS | OFlags::NOFOLLOW;
+    pub fn open_own_subdirectory(&self, name: &str) -> io::Result<Self> {
+        let flags = OPEN_FLAGS | OFlags::NOFOLLOW;
         let directory = rustix::fs::openat(&self.0, name, flags, Mode::empty())?;
-        if rustix::fs::fstat(&directory)?.st_uid != crate::process::user() {
+        if rustix::fs::fstat(&directory)?.st_uid != crate::process::effective_user_id() {
             return Err(io::ErrorKind::PermissionDenied.into());
         }
         Ok(Self(directory.into()))
     }
 
-    /// Returns the names of its entries.
-    pub fn names(&self) -> io::Result<Vec<String>> {
+    /// Returns the names of the entries that are valid UTF-8.
+    pub fn entry_names(&self) -> io::Result<Vec<String>> {
         let mut names = Vec::new();
         for entry in Dir::read_from(self.0.as_fd())? {
             names.extend(entry?.file_name().to_str().map(str::to_owned));
@@ -46,14 +46,14 @@ impl Directory {
         Ok(names)
     }
 
-    /// Sets its permissions: fchmod(2).
-    pub fn allow(&self, mode: u32) -> io::Result<()> {
+    /// Sets the directory's permissions: fchmod(2).
+    pub fn set_mode(&self, mode: u32) -> io::Result<()> {
         Ok(rustix::fs::fchmod(&self.0, Mode::from_raw_mode(mode))?)
     }
 
-    /// Sets the permissions of the socket of this name. Only for a directory in which no other user can write:
-    /// another could put a link there.
-    pub fn allow_socket(&self, name: &str, mode: u32) -> io::Result<()> {
+    /// Sets the permissions of the socket with this name. Use it only in a directory where no other
+    /// user can write: another user could replace the socket by a link.
+    pub fn set_socket_mode(&self, name: &str, mode: u32) -> io::Result<()> {
         let status = rustix::fs::statat(&self.0, name, AtFlags::SYMLINK_NOFOLLOW)?;
         if FileType::from_raw_mode(status.st_mode) != FileType::Socket {
             return Err(io::ErrorKind::InvalidInput.into());
@@ -62,7 +62,7 @@ impl Directory {
         Ok(rustix::fs::chmodat(&self.0, name, mode, AtFlags::empty())?)
     }
 
-    /// Locks it for as long as it is open: flock(2). Fails if another process has locked it.
+    /// Locks the directory until it is closed: flock(2). Fails if another process has locked it.
     pub fn try_lock(&self) -> io::Result<()> {
         self.0.try_lock().map_err(io::Error::from)
     }
@@ -87,36 +87,36 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_directory_stays_what_it_was() {
-        let place = tempfile::tempdir().unwrap();
-        let (mine, moved) = (place.path().join("mine"), place.path().join("moved"));
+    fn a_renamed_directory_stays_the_same_directory() {
+        let root = tempfile::tempdir().unwrap();
+        let (mine, moved) = (root.path().join("mine"), root.path().join("moved"));
         let victim = tempfile::tempdir().unwrap();
         fs::write(victim.path().join("s"), "").unwrap();
-        let parent = Directory::open(place.path()).unwrap();
-        let own = parent.make("mine").unwrap();
+        let parent = Directory::open(root.path()).unwrap();
+        let directory = parent.create_subdirectory("mine").unwrap();
         let _socket = UnixListener::bind(mine.join("s")).unwrap();
         fs::rename(&mine, &moved).unwrap();
         symlink(victim.path(), &mine).unwrap();
 
-        assert!(parent.own("mine").is_err(), "a link");
+        assert!(parent.open_own_subdirectory("mine").is_err(), "a link");
         let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
         let before = mode(victim.path());
-        own.allow(0o711).unwrap();
-        own.allow_socket("s", 0o666).unwrap();
+        directory.set_mode(0o711).unwrap();
+        directory.set_socket_mode("s", 0o666).unwrap();
         assert_eq!((mode(&moved), mode(&moved.join("s"))), (0o711, 0o666));
         assert_eq!(mode(victim.path()), before);
-        own.remove_file("s").unwrap();
+        directory.remove_file("s").unwrap();
         assert!(victim.path().join("s").exists() && !moved.join("s").exists());
         parent.remove_directory("moved").unwrap();
     }
 
     #[test]
-    fn only_a_socket_is_opened_to_all() {
-        let place = tempfile::tempdir().unwrap();
-        let directory = Directory::open(place.path()).unwrap();
-        fs::write(place.path().join("file"), "").unwrap();
-        let _socket = UnixListener::bind(place.path().join("s")).unwrap();
-        symlink(place.path().join("s"), place.path().join("link")).unwrap();
+    fn only_a_sockets_mode_is_changed() {
+        let root = tempfile::tempdir().unwrap();
+        let directory = Directory::open(root.path()).unwrap();
+        fs::write(root.path().join("file"), "").unwrap();
+        let _socket = UnixListener::bind(root.path().join("s")).unwrap();
+        symlink(root.path().join("s"), root.path().join("link")).unwrap();
         for (name, allowed) in [
             ("file", false),
             ("link", false),
@@ -124,11 +124,16 @@ mod tests {
             ("s", true),
         ] {
             assert_eq!(
-                directory.allow_socket(name, 0o666).is_ok(),
+                directory.set_socket_mode(name, 0o666).is_ok(),
                 allowed,
                 "{name}"
             );
         }
-        assert!(directory.names().unwrap().contains(&"link".to_owned()));
+        assert!(
+            directory
+                .entry_names()
+                .unwrap()
+                .contains(&"link".to_owned())
+        );
     }
 }

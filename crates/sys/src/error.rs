@@ -1,49 +1,50 @@
-//! Errors as text.
+//! Error texts and messages on standard error.
 
 use std::fmt::{Arguments, Display};
 use std::io::{IsTerminal, Write};
 
 use model::Warning;
 
-/// Writes a line to standard error: [`write_error`].
+/// Writes a line to standard error with [`write_error`].
 pub fn write_error_line(line: Arguments<'_>) {
     write_error(format_args!("{line}\n"));
 }
 
-/// Writes to standard error by one write(2), so that the lines of several processes do not mix. Ignores failures:
-/// `eprint!` panics if the reader of a pipe has gone.
+/// Writes a text to standard error with one write(2), so that the lines of several processes do not
+/// mix. Ignores failures; `eprint!` panics if the reader of a pipe has gone.
 pub fn write_error(text: Arguments<'_>) {
     let _ = std::io::stderr().write_all(text.to_string().as_bytes());
 }
 
-/// Prints what makes a result doubtful on standard error; returns the exit code for it.
+/// Prints a result's warnings on standard error and returns their exit code, which is 0 unless
+/// `strict`.
 ///
-/// A script that the stock tool has satisfied may take any line there for a failure. So without `strict` it gets only
-/// the requests that were not carried out; a terminal gets all.
-pub fn report_doubts(program: &str, doubts: &[Warning], strict: bool) -> u8 {
-    /// The exit code of a result that `strict` does not let pass.
-    const DOUBTFUL: u8 = 3;
-    let wants_all = strict || std::io::stderr().is_terminal();
-    for doubt in doubts {
-        if wants_all || doubt.is_of_a_request() {
-            write_error_line(format_args!("{program}: {doubt}"));
+/// Scripts written for the stock tool may take any line there for a failure. So without `strict`,
+/// linerate prints only warnings about requests that it did not carry out. A terminal gets all
+/// warnings.
+pub fn report_warnings(program: &str, warnings: &[Warning], strict: bool) -> u8 {
+    /// Exit code of a result with warnings under `strict`.
+    const WARNINGS_EXIT_CODE: u8 = 3;
+    let shows_all = strict || std::io::stderr().is_terminal();
+    for warning in warnings {
+        if shows_all || warning.is_unmet_request() {
+            write_error_line(format_args!("{program}: {warning}"));
         }
     }
-    if strict && !doubts.is_empty() {
-        DOUBTFUL
+    if strict && !warnings.is_empty() {
+        WARNINGS_EXIT_CODE
     } else {
         0
     }
 }
 
-/// Describes an error in the system's words, without the number that the standard library adds:
-/// `Connection refused` for `Connection refused (os error 111)`. An error that quotes another one is
-/// described the same way.
+/// Returns the text of an error without the number that the standard library adds: `Connection
+/// refused` for `Connection refused (os error 111)`. The numbers of quoted errors are removed too.
 pub fn describe(error: &(impl Display + ?Sized)) -> String {
     let mut text = error.to_string();
     let mut from = 0;
-    while let Some(start) = text[from..].find(MARK).map(|at| from + at) {
-        let digits = start + MARK.len();
+    while let Some(start) = text[from..].find(ERROR_NUMBER_PREFIX).map(|at| from + at) {
+        let digits = start + ERROR_NUMBER_PREFIX.len();
         let end = text[digits..].find(|digit: char| !digit.is_ascii_digit());
         match end.map(|end| digits + end) {
             Some(end) if end > digits && text[end..].starts_with(')') => {
@@ -56,7 +57,7 @@ pub fn describe(error: &(impl Display + ?Sized)) -> String {
     text
 }
 
-const MARK: &str = " (os error ";
+const ERROR_NUMBER_PREFIX: &str = " (os error ";
 
 #[cfg(test)]
 mod tests {

@@ -1,4 +1,4 @@
-//! What a host is, as far as it bears on what it measures. What cannot be read is `None`.
+//! Properties of this host that affect measurements. Unavailable properties are `None`.
 
 mod cpu;
 mod security;
@@ -8,12 +8,12 @@ use std::net::IpAddr;
 
 use crate::{Domain, Protocol, Socket, Type};
 
-pub use cpu::{cpu_mhz, cpu_model, virtual_guest};
+pub use cpu::{cpu_mhz, cpu_model, is_virtual_guest};
 pub use security::{SecurityFacts, security};
 
 use crate::interface;
 
-/// The running system, in the words of uname(2).
+/// The running system, as reported by uname(2).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Uname {
     /// "Linux".
@@ -22,13 +22,13 @@ pub struct Uname {
     pub nodename: String,
     /// The kernel's release.
     pub release: String,
-    /// The release's build.
+    /// The kernel's build.
     pub version: String,
     /// The machine's architecture.
     pub machine: String,
 }
 
-/// What runs here.
+/// Returns the system name, host name, kernel and architecture.
 pub fn uname() -> Uname {
     let uname = rustix::system::uname();
     let text = |word: &std::ffi::CStr| word.to_string_lossy().into_owned();
@@ -41,7 +41,7 @@ pub fn uname() -> Uname {
     }
 }
 
-/// The identity of this boot of this system, 16 bytes; network namespaces share it.
+/// Returns the id of this boot, 16 bytes. Network namespaces of a host share it.
 pub fn boot_id() -> Option<[u8; 16]> {
     let text = fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
     let digits: String = text.chars().filter(char::is_ascii_hexdigit).collect();
@@ -52,61 +52,62 @@ pub fn boot_id() -> Option<[u8; 16]> {
     Some(id)
 }
 
-/// The machine's model, as DMI (x86 and servers) or the device tree (boards) has it.
+/// Returns the machine's model from DMI (x86 and servers) or from the device tree (boards).
 pub fn system_model() -> Option<String> {
     read_line("/sys/class/dmi/id/product_name").or_else(|| read_line("/proc/device-tree/model"))
 }
 
-/// What a file of one line says; `None` when it says nothing. The device tree ends lines with a NUL.
+/// Reads a file with one line; `None` if it is empty or unreadable. The device tree ends lines with
+/// a NUL.
 fn read_line(path: &str) -> Option<String> {
     let text = fs::read_to_string(path).ok()?;
     let line = text.trim_matches(|char: char| char.is_whitespace() || char == '\0');
     (!line.is_empty()).then(|| line.to_owned())
 }
 
-/// The default congestion control of this network namespace.
+/// Returns the default congestion control of this network namespace.
 pub fn congestion_control() -> Option<String> {
     read_line("/proc/sys/net/ipv4/tcp_congestion_control")
 }
 
-/// Whether this kernel has a congestion control without loading a module.
+/// Returns whether this kernel has a congestion control without loading a module.
 pub fn has_congestion_control(name: &str) -> bool {
     let available = read_line("/proc/sys/net/ipv4/tcp_available_congestion_control");
     available.is_some_and(|available| available.split(' ').any(|known| known == name))
 }
 
-/// Whether this kernel has a protocol without loading a module, by its name in /proc/net/protocols (`TCP`,
-/// `SCTPv6`).
+/// Returns whether this kernel has a protocol without loading a module. `name` is its name in
+/// /proc/net/protocols (`TCP`, `SCTPv6`).
 pub fn has_protocol(name: &str) -> bool {
     let protocols = fs::read_to_string("/proc/thread-self/net/protocols").unwrap_or_default();
     let mut names = protocols.lines().skip(1).map(|line| line.split(' ').next());
     names.any(|known| known == Some(name))
 }
 
-/// The first IP port that needs no privilege: `net.ipv4.ip_unprivileged_port_start`, ip(7).
+/// Returns the first IP port that needs no privilege: `net.ipv4.ip_unprivileged_port_start`, ip(7).
 pub fn first_unprivileged_port() -> u32 {
     let text = read_line("/proc/sys/net/ipv4/ip_unprivileged_port_start");
     text.and_then(|text| text.parse().ok()).unwrap_or(1024)
 }
 
-/// The MTU in bytes of the interface that has this address.
-pub fn mtu_of(address: IpAddr) -> Option<u32> {
-    let interface = interface_of(address)?;
-    let index = interface::index_of(&interface).ok()?;
+/// Returns the MTU in bytes of the interface with this address.
+pub fn mtu_bytes(address: IpAddr) -> Option<u32> {
+    let interface = interface_with_address(address)?;
+    let index = interface::index_by_name(&interface).ok()?;
     Some(interface::link(index).ok()?.mtu_bytes)
 }
 
-/// Whether this kernel opens Multipath TCP sockets: `net.mptcp.enabled`.
-pub fn has_multipath() -> bool {
+/// Returns whether this kernel supports Multipath TCP sockets: `net.mptcp.enabled`.
+pub fn has_mptcp() -> bool {
     Socket::new(Domain::IPV4, Type::STREAM, Some(Protocol::MPTCP)).is_ok()
 }
 
-/// Whether an address is one of this host.
-pub fn is_own(address: IpAddr) -> bool {
-    address.is_loopback() || interface_of(address).is_some()
+/// Returns whether an address belongs to this host.
+pub fn is_local_address(address: IpAddr) -> bool {
+    address.is_loopback() || interface_with_address(address).is_some()
 }
 
-fn interface_of(address: IpAddr) -> Option<String> {
+fn interface_with_address(address: IpAddr) -> Option<String> {
     let mut first = std::ptr::null_mut();
     // SAFETY: getifaddrs(3) writes one pointer to a list that freeifaddrs frees below.
     if unsafe { libc::getifaddrs(&raw mut first) } != 0 {
@@ -117,25 +118,25 @@ fn interface_of(address: IpAddr) -> Option<String> {
     while !next.is_null() {
         // SAFETY: `next` is an element of the list, which lives until it is freed.
         let entry = unsafe { &*next };
-        // SAFETY: `ifa_addr` is null or a socket address of its family's length.
-        if unsafe { ip_of(entry.ifa_addr) } == Some(address) {
-            // SAFETY: `ifa_name` is a NUL-terminated string of the list.
+        // SAFETY: `ifa_addr` is null or points to a socket address with its family's length.
+        if unsafe { ip_address(entry.ifa_addr) } == Some(address) {
+            // SAFETY: `ifa_name` is a NUL-terminated string in the list.
             let name = unsafe { std::ffi::CStr::from_ptr(entry.ifa_name) };
             found = name.to_str().ok().map(str::to_owned);
             break;
         }
         next = entry.ifa_next;
     }
-    // SAFETY: `first` is what getifaddrs gave, freed once.
+    // SAFETY: `first` comes from getifaddrs and is freed once.
     unsafe { libc::freeifaddrs(first) };
     found
 }
 
-/// The IP address in a socket address.
+/// Returns the IP address in a socket address.
 ///
 /// # Safety
-/// `address` is null or points to a socket address that is as long as its family says.
-unsafe fn ip_of(address: *const libc::sockaddr) -> Option<IpAddr> {
+/// `address` must be null or point to a socket address with its family's length.
+unsafe fn ip_address(address: *const libc::sockaddr) -> Option<IpAddr> {
     if address.is_null() {
         return None;
     }
@@ -161,8 +162,8 @@ mod tests {
 
     #[test]
     fn loopback_has_an_mtu() {
-        assert!(super::mtu_of(Ipv4Addr::LOCALHOST.into()).is_some_and(|mtu| mtu >= 1280));
-        assert_eq!(super::mtu_of(Ipv4Addr::new(192, 0, 2, 77).into()), None);
+        assert!(super::mtu_bytes(Ipv4Addr::LOCALHOST.into()).is_some_and(|mtu| mtu >= 1280));
+        assert_eq!(super::mtu_bytes(Ipv4Addr::new(192, 0, 2, 77).into()), None);
     }
 
     #[test]

@@ -1,5 +1,5 @@
-//! The interfaces of this network namespace, by netlink and ioctl. /sys/class/net shows the namespace in which /sys was
-//! mounted, which may be another one.
+//! Network interfaces of this namespace, by netlink and ioctl. /sys/class/net shows the namespace
+//! in which /sys was mounted, which may be another one.
 
 use std::ffi::{CStr, c_char};
 use std::io::{self, Read, Write};
@@ -56,7 +56,7 @@ pub struct PciIds {
 }
 
 /// Returns the index of the interface that the route to this address uses.
-pub fn index_towards(remote: SocketAddr) -> io::Result<u32> {
+pub fn index_for_remote(remote: SocketAddr) -> io::Result<u32> {
     if let SocketAddr::V6(address) = remote
         && address.scope_id() != 0
     {
@@ -70,23 +70,23 @@ pub fn index_towards(remote: SocketAddr) -> io::Result<u32> {
     let mut request = vec![0; ROUTE_HEADER];
     request[0] = family as u8;
     request[1] = (octets.len() * 8) as u8;
-    put_attribute(&mut request, libc::RTA_DST, &octets);
-    let answer = ask(libc::RTM_GETROUTE, libc::RTM_NEWROUTE, &request)?;
-    attribute(&answer, ROUTE_HEADER, libc::RTA_OIF)
+    push_attribute(&mut request, libc::RTA_DST, &octets);
+    let answer = request_one(libc::RTM_GETROUTE, libc::RTM_NEWROUTE, &request)?;
+    find_attribute(&answer, ROUTE_HEADER, libc::RTA_OIF)
         .and_then(|value| Some(u32::from_ne_bytes(value.get(..4)?.try_into().ok()?)))
         .ok_or_else(|| io::ErrorKind::NetworkUnreachable.into())
 }
 
-/// Returns the index of the interface with this name. It uses netlink because the ioctl (`SIOCGIFINDEX`, netdevice(7))
-/// makes the kernel search for a module if the name is unknown.
-pub fn index_of(name: &str) -> io::Result<u32> {
+/// Returns the index of the interface with this name. It uses netlink because the ioctl
+/// (`SIOCGIFINDEX`, netdevice(7)) makes the kernel search for a module if the name is unknown.
+pub fn index_by_name(name: &str) -> io::Result<u32> {
     let mut request = vec![0; LINK_HEADER];
-    put_attribute(
+    push_attribute(
         &mut request,
         libc::IFLA_IFNAME,
         &[name.as_bytes(), &[0]].concat(),
     );
-    let answer = ask(libc::RTM_GETLINK, libc::RTM_NEWLINK, &request)?;
+    let answer = request_one(libc::RTM_GETLINK, libc::RTM_NEWLINK, &request)?;
     // Bytes 4 to 7 of struct ifinfomsg (linux/rtnetlink.h) are the index.
     let index = answer.get(4..8).and_then(|word| word.try_into().ok());
     index
@@ -98,8 +98,8 @@ pub fn index_of(name: &str) -> io::Result<u32> {
 pub fn link(index: u32) -> io::Result<Link> {
     let mut request = vec![0; LINK_HEADER];
     request[4..8].copy_from_slice(&index.to_ne_bytes());
-    let answer = ask(libc::RTM_GETLINK, libc::RTM_NEWLINK, &request)?;
-    let find = |kind: u16| attribute(&answer, LINK_HEADER, kind);
+    let answer = request_one(libc::RTM_GETLINK, libc::RTM_NEWLINK, &request)?;
+    let find = |kind: u16| find_attribute(&answer, LINK_HEADER, kind);
     let parsed = || {
         let name = CStr::from_bytes_until_nul(find(libc::IFLA_IFNAME)?).ok()?;
         let mtu = find(libc::IFLA_MTU)?.get(..4)?.try_into().ok()?;
@@ -133,37 +133,39 @@ pub fn link(index: u32) -> io::Result<Link> {
 pub struct Qdisc {
     /// Its name.
     pub kind: String,
-    /// Whether all traffic that leaves through the interface passes it; other disciplines get a part of the traffic.
+    /// Whether all outgoing traffic of the interface passes it; other disciplines get part of the
+    /// traffic.
     pub is_root: bool,
     /// The clock of its launch times (`libc::CLOCK_*`), if it supports them: fq and etf.
     pub launch_clock: Option<i32>,
 }
 
-/// Returns the queueing disciplines of the interface with this index; empty if the interface has no queue.
+/// Returns the queueing disciplines of the interface with this index; empty if the interface has no
+/// queue.
 pub fn qdiscs(index: u32) -> io::Result<Vec<Qdisc>> {
     let mut request = vec![0; QDISC_HEADER];
     request[4..8].copy_from_slice(&index.to_ne_bytes());
     let mut qdiscs = Vec::new();
-    ask_all(libc::RTM_GETQDISC, &request, |answer| {
+    request_dump(libc::RTM_GETQDISC, &request, |answer| {
         // struct tcmsg (linux/rtnetlink.h): bytes 4 to 7 are the interface, 12 to 15 the parent.
         if answer.get(4..8) == Some(&index.to_ne_bytes()) {
-            qdiscs.extend(qdisc(answer));
+            qdiscs.extend(parse_qdisc(answer));
         }
     })?;
     Ok(qdiscs)
 }
 
-fn qdisc(answer: &[u8]) -> Option<Qdisc> {
+fn parse_qdisc(answer: &[u8]) -> Option<Qdisc> {
     /// TCA_ETF_PARMS of linux/pkt_sched.h: a struct whose second word is the clock.
     const ETF_PARAMETERS: u16 = 1;
-    let kind = attribute(answer, QDISC_HEADER, libc::TCA_KIND)?;
+    let kind = find_attribute(answer, QDISC_HEADER, libc::TCA_KIND)?;
     let kind = CStr::from_bytes_until_nul(kind).ok()?.to_string_lossy();
     let parent = answer.get(12..16)?.try_into().ok()?;
     let launch_clock = match &*kind {
         "fq" => Some(libc::CLOCK_MONOTONIC),
         "etf" => {
-            let options = attribute(answer, QDISC_HEADER, libc::TCA_OPTIONS)?;
-            let clock = attribute(options, 0, ETF_PARAMETERS)?.get(4..8)?;
+            let options = find_attribute(answer, QDISC_HEADER, libc::TCA_OPTIONS)?;
+            let clock = find_attribute(options, 0, ETF_PARAMETERS)?.get(4..8)?;
             Some(i32::from_ne_bytes(clock.try_into().ok()?))
         }
         _ => None,
@@ -175,8 +177,8 @@ fn qdisc(answer: &[u8]) -> Option<Qdisc> {
     })
 }
 
-/// Returns the driver of the interface with this name. It fails for an interface without a driver, such as `lo`.
-/// netdevice(7), `SIOCETHTOOL`.
+/// Returns the driver of the interface with this name. It fails for an interface without a driver,
+/// such as `lo`. netdevice(7), `SIOCETHTOOL`.
 pub fn driver(name: &str) -> io::Result<Driver> {
     const SIOCETHTOOL: libc::Ioctl = 0x8946;
     const ETHTOOL_GDRVINFO: u32 = 3;
@@ -198,7 +200,7 @@ pub fn driver(name: &str) -> io::Result<Driver> {
         bus: [0; 32],
         rest: [0; 16],
     };
-    // SAFETY: a zeroed ifreq is a valid one: integers, and a pointer that is set below.
+    // SAFETY: a zeroed ifreq is valid: integers, and a pointer that is set below.
     let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
     // The last byte stays NUL; interface names are shorter than IFNAMSIZ.
     for (to, from) in request.ifr_name[..libc::IFNAMSIZ - 1]
@@ -209,8 +211,8 @@ pub fn driver(name: &str) -> io::Result<Driver> {
     }
     request.ifr_ifru.ifru_data = ptr::from_mut(&mut info).cast();
     let socket = Socket::new(Domain::UNIX, Type::DGRAM, None)?;
-    // SAFETY: the request is an ifreq with a NUL-terminated name. Its pointer leads to a live struct with the layout
-    // that ETHTOOL_GDRVINFO writes, 196 bytes; this one is longer.
+    // SAFETY: the request is an ifreq with a NUL-terminated name and a pointer to a live struct.
+    // The struct has the layout of ETHTOOL_GDRVINFO and is longer than its 196 bytes.
     let result = unsafe { libc::ioctl(socket.as_raw_fd(), SIOCETHTOOL, &raw mut request) };
     if result != 0 {
         return Err(io::Error::last_os_error());
@@ -245,53 +247,56 @@ pub fn pci_ids(bus: &str) -> Option<PciIds> {
 /// Returns the slot name of the PCI device at this bus address, if it has one.
 pub fn pci_slot(bus: &str) -> Option<String> {
     pci_device(bus)?;
-    let place = bus.split('.').next()?;
+    let slot_address = bus.split('.').next()?;
     fs::read_dir("/sys/bus/pci/slots").ok()?.find_map(|slot| {
         let slot = slot.ok()?;
         let address = fs::read_to_string(slot.path().join("address")).ok()?;
-        (address.trim() == place).then(|| slot.file_name().to_string_lossy().into_owned())
+        (address.trim() == slot_address).then(|| slot.file_name().to_string_lossy().into_owned())
     })
 }
 
-/// Returns the device's directory; unlike interfaces, devices are the same in every namespace.
+/// Returns the device's directory, if this is a PCI address. Devices, unlike interfaces, are the
+/// same in every namespace.
 fn pci_device(bus: &str) -> Option<String> {
-    let is_place = bus.starts_with(|first: char| first.is_ascii_hexdigit())
+    let is_pci_address = bus.starts_with(|first: char| first.is_ascii_hexdigit())
         && bus
             .bytes()
             .all(|byte| byte.is_ascii_hexdigit() || matches!(byte, b':' | b'.'));
-    is_place.then(|| format!("/sys/bus/pci/devices/{bus}"))
+    is_pci_address.then(|| format!("/sys/bus/pci/devices/{bus}"))
 }
 
-/// Sends a netlink request and returns the body of the answer: a header of fixed length, then attributes.
-fn ask(request: u16, answer: u16, body: &[u8]) -> io::Result<Vec<u8>> {
-    let mut socket = asked(request, libc::NLM_F_REQUEST, body)?;
-    // The answer is one message, and the kernel has queued it before the request's send call returned.
+/// Sends a netlink request and returns the body of the answer: a header of fixed length, then
+/// attributes.
+fn request_one(request: u16, answer: u16, body: &[u8]) -> io::Result<Vec<u8>> {
+    let mut socket = send_request(request, libc::NLM_F_REQUEST, body)?;
+    // The answer is one message, and the kernel has queued it before the request's send call
+    // returned.
     let mut received = vec![0; 64 << 10];
     let length = socket.read(&mut received)?;
     let message = &received[..length];
-    match kind_of(message) {
+    match message_kind(message) {
         Some(kind) if kind == answer => Ok(message[MESSAGE_HEADER..].to_vec()),
-        Some(kind) if i32::from(kind) == libc::NLMSG_ERROR => Err(error_of(message)),
+        Some(kind) if i32::from(kind) == libc::NLMSG_ERROR => Err(message_error(message)),
         _ => Err(io::ErrorKind::InvalidData.into()),
     }
 }
 
-/// Sends a netlink dump request and passes the body of each answer to `see`.
-fn ask_all(request: u16, body: &[u8], mut see: impl FnMut(&[u8])) -> io::Result<()> {
-    let mut socket = asked(request, libc::NLM_F_REQUEST | libc::NLM_F_DUMP, body)?;
+/// Sends a netlink dump request and passes the body of each answer to `on_answer`.
+fn request_dump(request: u16, body: &[u8], mut on_answer: impl FnMut(&[u8])) -> io::Result<()> {
+    let mut socket = send_request(request, libc::NLM_F_REQUEST | libc::NLM_F_DUMP, body)?;
     let mut received = vec![0; 64 << 10];
     loop {
         let length = socket.read(&mut received)?;
         let mut rest = &received[..length];
-        while let Some(kind) = kind_of(rest) {
+        while let Some(kind) = message_kind(rest) {
             match i32::from(kind) {
                 libc::NLMSG_DONE => return Ok(()),
-                libc::NLMSG_ERROR => return Err(error_of(rest)),
+                libc::NLMSG_ERROR => return Err(message_error(rest)),
                 _ => {}
             }
             let length = word(rest, 0).map_or(0, |length| length as usize);
             let body = rest.get(MESSAGE_HEADER..length);
-            see(body.ok_or(io::ErrorKind::InvalidData)?);
+            on_answer(body.ok_or(io::ErrorKind::InvalidData)?);
             rest = rest.get(length.next_multiple_of(4)..).unwrap_or_default();
         }
         if length == 0 {
@@ -301,7 +306,7 @@ fn ask_all(request: u16, body: &[u8], mut see: impl FnMut(&[u8])) -> io::Result<
 }
 
 /// Opens a netlink socket and sends a request on it.
-fn asked(request: u16, flags: i32, body: &[u8]) -> io::Result<Socket> {
+fn send_request(request: u16, flags: i32, body: &[u8]) -> io::Result<Socket> {
     let protocol = Protocol::from(libc::NETLINK_ROUTE);
     let domain = Domain::from(libc::AF_NETLINK);
     let mut socket = Socket::new(domain, Type::RAW, Some(protocol))?;
@@ -316,13 +321,13 @@ fn asked(request: u16, flags: i32, body: &[u8]) -> io::Result<Socket> {
 }
 
 /// Returns the type of a message; `None` if the message is too short.
-fn kind_of(message: &[u8]) -> Option<u16> {
+fn message_kind(message: &[u8]) -> Option<u16> {
     let kind = message.get(4..6)?.try_into().ok()?;
     Some(u16::from_ne_bytes(kind))
 }
 
 /// Returns the error in an error message.
-fn error_of(message: &[u8]) -> io::Error {
+fn message_error(message: &[u8]) -> io::Error {
     let number = word(message, MESSAGE_HEADER).map_or(libc::EPROTO, u32::cast_signed);
     io::Error::from_raw_os_error(number.wrapping_neg().max(libc::EPERM))
 }
@@ -333,7 +338,7 @@ fn word(message: &[u8], at: usize) -> Option<u32> {
 }
 
 /// Appends an attribute: length, kind and value, zero-padded to a multiple of 4 bytes.
-fn put_attribute(message: &mut Vec<u8>, kind: u16, value: &[u8]) {
+fn push_attribute(message: &mut Vec<u8>, kind: u16, value: &[u8]) {
     message.extend(((ATTRIBUTE_HEADER + value.len()) as u16).to_ne_bytes());
     message.extend(kind.to_ne_bytes());
     message.extend(value);
@@ -341,12 +346,12 @@ fn put_attribute(message: &mut Vec<u8>, kind: u16, value: &[u8]) {
 }
 
 /// Returns the value of the first attribute of a kind after a header.
-fn attribute(message: &[u8], header: usize, wanted: u16) -> Option<&[u8]> {
+fn find_attribute(message: &[u8], header: usize, kind: u16) -> Option<&[u8]> {
     let mut rest = message.get(header..)?;
     while let [a, b, c, d, ..] = *rest {
         let length = usize::from(u16::from_ne_bytes([a, b]));
         let value = rest.get(ATTRIBUTE_HEADER..length)?;
-        if u16::from_ne_bytes([c, d]) == wanted {
+        if u16::from_ne_bytes([c, d]) == kind {
             return Some(value);
         }
         rest = rest.get(length.next_multiple_of(4)..)?;
@@ -378,16 +383,16 @@ mod tests {
 
     #[test]
     fn loopback_is_reached_by_lo() {
-        let lo = index_of("lo").unwrap();
+        let lo = index_by_name("lo").unwrap();
         for remote in ["127.0.0.1:9", "127.1.2.3:0", "[::ffff:127.0.0.1]:9"] {
             assert_eq!(
-                index_towards(remote.parse().unwrap()).unwrap(),
+                index_for_remote(remote.parse().unwrap()).unwrap(),
                 lo,
                 "{remote}"
             );
         }
         let scoped = "[fe80::1%7]:9".parse().unwrap();
-        assert_eq!(index_towards(scoped).unwrap(), 7);
+        assert_eq!(index_for_remote(scoped).unwrap(), 7);
         let link = link(lo).unwrap();
         assert_eq!(link.name, "lo");
         assert!(link.mtu_bytes >= 1280, "{link:?}");
@@ -399,14 +404,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_there() {
+    fn missing_interfaces_and_devices() {
         assert!(link(u32::MAX >> 1).is_err());
         for name in [
             "nosuchinterface",
             "",
             "a name that is longer than any interface's",
         ] {
-            assert!(index_of(name).is_err(), "{name}");
+            assert!(index_by_name(name).is_err(), "{name}");
         }
         assert!(driver("a name that is longer than any interface's").is_err());
         for bus in ["", "virtio0", "../../../etc", "0000:ff:1f.7", "N/A"] {
@@ -416,7 +421,7 @@ mod tests {
 
     #[test]
     fn counters_move_with_the_traffic() {
-        let lo = index_of("lo").unwrap();
+        let lo = index_by_name("lo").unwrap();
         let before = link(lo).unwrap().traffic;
         let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
         let to = socket.local_addr().unwrap();
@@ -435,9 +440,9 @@ mod tests {
     }
 
     #[test]
-    fn qdiscs_are_of_their_interface() {
-        // A network namespace has only `lo`, which has no queue. On a host, `lo` may have been given one.
-        for qdisc in qdiscs(index_of("lo").unwrap()).unwrap() {
+    fn qdiscs_belong_to_their_interface() {
+        // In a new network namespace `lo` has no queue. On a host, `lo` may have one.
+        for qdisc in qdiscs(index_by_name("lo").unwrap()).unwrap() {
             assert!(!qdisc.kind.is_empty());
             assert!(qdisc.launch_clock.is_none() || ["fq", "etf"].contains(&&*qdisc.kind));
         }
@@ -445,13 +450,13 @@ mod tests {
     }
 
     #[test]
-    fn a_qdisc_has_a_kind_a_place_and_maybe_a_clock() {
+    fn qdiscs_are_parsed() {
         let answer = |kind: &[u8], parent: u32, options: &[u8]| {
             let mut answer = vec![0; QDISC_HEADER];
             answer[12..16].copy_from_slice(&parent.to_ne_bytes());
-            put_attribute(&mut answer, libc::TCA_KIND, kind);
-            put_attribute(&mut answer, libc::TCA_OPTIONS, options);
-            qdisc(&answer)
+            push_attribute(&mut answer, libc::TCA_KIND, kind);
+            push_attribute(&mut answer, libc::TCA_OPTIONS, options);
+            parse_qdisc(&answer)
         };
         let clock = [
             &200_000_i32.to_ne_bytes()[..],
@@ -460,7 +465,7 @@ mod tests {
         ]
         .concat();
         let mut options = Vec::new();
-        put_attribute(&mut options, 1, &clock);
+        push_attribute(&mut options, 1, &clock);
         for (kind, parent, options, is_root, launch_clock) in [
             (
                 &b"etf\0"[..],
@@ -483,22 +488,22 @@ mod tests {
             assert_eq!((found.is_root, found.launch_clock), (is_root, launch_clock));
         }
         assert_eq!(answer(b"etf\0", 1, &[]), None);
-        assert_eq!(qdisc(&[0; 8]), None);
+        assert_eq!(parse_qdisc(&[0; 8]), None);
     }
 
     #[test]
     fn attributes_end_where_the_message_does() {
         let mut message = vec![9; 4];
-        put_attribute(&mut message, 5, b"abcde");
-        put_attribute(&mut message, 7, b"xy");
+        push_attribute(&mut message, 5, b"abcde");
+        push_attribute(&mut message, 7, b"xy");
         let body = &message[4..];
-        assert_eq!(attribute(&message, 4, 5), Some(&b"abcde"[..]));
-        assert_eq!(attribute(&message, 4, 7), Some(&b"xy"[..]));
-        assert_eq!(attribute(&message, 4, 8), None);
+        assert_eq!(find_attribute(&message, 4, 5), Some(&b"abcde"[..]));
+        assert_eq!(find_attribute(&message, 4, 7), Some(&b"xy"[..]));
+        assert_eq!(find_attribute(&message, 4, 8), None);
         for length in 0..body.len() {
-            let _ = attribute(&body[..length], 0, 7);
+            let _ = find_attribute(&body[..length], 0, 7);
         }
-        assert_eq!(attribute(&[0, 0, 0, 0, 1, 1], 0, 5), None);
-        assert_eq!(attribute(&[255, 255, 5, 0, 1], 0, 5), None);
+        assert_eq!(find_attribute(&[0, 0, 0, 0, 1, 1], 0, 5), None);
+        assert_eq!(find_attribute(&[255, 255, 5, 0, 1], 0, 5), None);
     }
 }

@@ -1,12 +1,12 @@
-//! The operating system, one safe function a call: sockets and their options, the calls of the hot
-//! loops, CPU time, affinity, waking threads, detaching.
+//! Safe wrappers of system calls: one function per call. They cover sockets and their options, the
+//! calls of the hot loops, CPU time, CPU affinity, waking threads, and detaching from a terminal.
 //!
-//! The only crate with `unsafe`. `socket2` and `rustix` come first; `libc` fills what they lack.
-//! `rustix` makes system calls without the C library in between, which in a process with threads
-//! saves two atomic operations of cancellation bookkeeping a call.
+//! All `unsafe` code is in this crate. It prefers `socket2` and `rustix`, and uses `libc` for calls
+//! that they lack. `rustix` makes system calls without the C library. In a process with threads,
+//! this saves two atomic operations of cancellation bookkeeping per call.
 
 #![cfg(target_os = "linux")]
-#![expect(unsafe_code, reason = "this is the crate that the others have it in")]
+#![expect(unsafe_code, reason = "all unsafe code is in this crate")]
 
 mod address;
 pub mod batch;
@@ -19,25 +19,25 @@ pub mod datagram;
 pub mod directory;
 mod error;
 pub mod facts;
+pub mod instances;
 pub mod interface;
 pub mod message;
 pub mod multicast;
-pub mod neighbours;
 pub mod option;
+mod output_file;
 pub mod poller;
 pub mod process;
 pub mod resolve;
 pub mod restricted_dir;
 pub mod sctp;
-pub mod shared;
+pub mod shared_memory;
 pub mod signal;
 pub mod stamped;
 pub mod tun;
 pub mod user;
 pub mod wake;
-mod whole_file;
 
-pub use address::{Address, Llc};
-pub use error::{describe, report_doubts, write_error, write_error_line};
+pub use address::{Address, LlcAddress};
+pub use error::{describe, report_warnings, write_error, write_error_line};
+pub use output_file::OutputFile;
 pub use socket2::{Domain, Protocol, SockRef, Socket, Type};
-pub use whole_file::WholeFile;

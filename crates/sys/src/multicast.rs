@@ -1,4 +1,4 @@
-//! Groups that a datagram socket receives: ip(7), ipv6(7), RFC 3678.
+//! Multicast group membership of datagram sockets: ip(7), ipv6(7), RFC 3678.
 
 use std::io;
 use std::mem::size_of;
@@ -9,17 +9,18 @@ use socket2::SockAddr;
 
 use crate::option::set;
 
-/// `struct group_req` and `struct group_source_req` of linux/in.h.
+/// `struct group_req` of linux/in.h.
 #[derive(Clone, Copy)]
 #[repr(C)]
-struct Group {
+struct GroupRequest {
     interface: u32,
     group: libc::sockaddr_storage,
 }
 
+/// `struct group_source_req` of linux/in.h.
 #[derive(Clone, Copy)]
 #[repr(C)]
-struct GroupOfSource {
+struct SourceGroupRequest {
     interface: u32,
     group: libc::sockaddr_storage,
     source: libc::sockaddr_storage,
@@ -28,8 +29,8 @@ struct GroupOfSource {
 const MCAST_JOIN_GROUP: libc::c_int = 42;
 const MCAST_JOIN_SOURCE_GROUP: libc::c_int = 46;
 
-/// Joins a group on an interface, by its index; 0 leaves it to the route. With a source the socket receives what that
-/// one sends, and nothing else of the group.
+/// Joins a group on the interface with this index; with 0 the route selects the interface. With a
+/// source, the socket receives only that source's datagrams to the group.
 pub fn join(
     socket: BorrowedFd<'_>,
     group: IpAddr,
@@ -41,20 +42,26 @@ pub fn join(
     } else {
         libc::IPPROTO_IP
     };
-    // SAFETY: storages and numbers of zeroes are some, and padding is not read.
-    let (mut any, mut one): (Group, GroupOfSource) = unsafe { std::mem::zeroed() };
-    let group = storage(group);
+    // SAFETY: zeroed numbers and storages are valid, and the kernel does not read padding.
+    let (mut request, mut source_request): (GroupRequest, SourceGroupRequest) =
+        unsafe { std::mem::zeroed() };
+    let group = to_storage(group);
     let Some(source) = source else {
-        (any.interface, any.group) = (interface, group);
-        return set(socket, level, MCAST_JOIN_GROUP, &any);
+        (request.interface, request.group) = (interface, group);
+        return set(socket, level, MCAST_JOIN_GROUP, &request);
     };
-    (one.interface, one.group, one.source) = (interface, group, storage(source));
-    set(socket, level, MCAST_JOIN_SOURCE_GROUP, &one)
+    (
+        source_request.interface,
+        source_request.group,
+        source_request.source,
+    ) = (interface, group, to_storage(source));
+    set(socket, level, MCAST_JOIN_SOURCE_GROUP, &source_request)
 }
 
-fn storage(address: IpAddr) -> libc::sockaddr_storage {
+fn to_storage(address: IpAddr) -> libc::sockaddr_storage {
     let address = SockAddr::from(SocketAddr::new(address, 0));
-    // SAFETY: a storage of zeroes is one, and as long as any address, of which so many bytes are initialised.
+    // SAFETY: a zeroed storage is valid and at least as long as any address, whose `length` bytes
+    // are initialised.
     unsafe {
         let mut storage: libc::sockaddr_storage = std::mem::zeroed();
         let length = (address.len() as usize).min(size_of::<libc::sockaddr_storage>());
@@ -77,9 +84,9 @@ mod tests {
 
     #[test]
     fn a_group_is_received_from_any_or_from_one_source() {
-        let lo = crate::interface::index_of("lo").unwrap();
+        let lo = crate::interface::index_by_name("lo").unwrap();
         let group: IpAddr = "239.255.77.1".parse().unwrap();
-        for (source, comes) in [
+        for (source, is_received) in [
             (None, true),
             (Some("127.0.0.1"), true),
             (Some("127.0.0.9"), false),
@@ -93,7 +100,7 @@ mod tests {
             let near = UdpSocket::bind("127.0.0.1:0").unwrap();
             near.send_to(b"data", (group, far.local_addr().unwrap().port()))
                 .unwrap();
-            assert_eq!(far.recv(&mut [0; 8]).is_ok(), comes, "{source:?}");
+            assert_eq!(far.recv(&mut [0; 8]).is_ok(), is_received, "{source:?}");
         }
         for source in [None, Some("::1".parse().unwrap())] {
             let far = UdpSocket::bind("[::]:0").unwrap();

@@ -9,11 +9,11 @@ use std::time::Duration;
 /// Returns SO_RCVTIMEO and SO_SNDTIMEO; `Duration::MAX` if unset. socket(7).
 pub fn timeouts(socket: BorrowedFd<'_>) -> (Duration, Duration) {
     use rustix::net::sockopt::{Timeout, socket_timeout};
-    let patience = |which| {
+    let timeout_of = |which| {
         let timeout = socket_timeout(socket, which).ok().flatten();
         timeout.unwrap_or(Duration::MAX)
     };
-    (patience(Timeout::Recv), patience(Timeout::Send))
+    (timeout_of(Timeout::Recv), timeout_of(Timeout::Send))
 }
 
 /// SO_RCVTIMEO: longest wait of a receive call, at least 1 µs. socket(7).
@@ -33,9 +33,9 @@ pub fn set_priority(socket: BorrowedFd<'_>, priority: i32) -> io::Result<()> {
     set_int(socket, libc::SOL_SOCKET, libc::SO_PRIORITY, priority)
 }
 
-/// SO_PRIORITY in force.
+/// Returns the SO_PRIORITY in force.
 pub fn priority(socket: BorrowedFd<'_>) -> io::Result<i32> {
-    int(socket, libc::SOL_SOCKET, libc::SO_PRIORITY)
+    get_int(socket, libc::SOL_SOCKET, libc::SO_PRIORITY)
 }
 
 /// SO_DEBUG; needs CAP_NET_ADMIN. socket(7).
@@ -43,7 +43,8 @@ pub fn set_debug(socket: BorrowedFd<'_>) -> io::Result<()> {
     set_int(socket, libc::SOL_SOCKET, libc::SO_DEBUG, 1)
 }
 
-/// IP_TOS, and also IPV6_TCLASS if `v6`: an IPv6 socket uses IPv4 for a mapped address. ip(7), ipv6(7).
+/// IP_TOS, and also IPV6_TCLASS if `v6`, because an IPv6 socket uses IPv4 for mapped addresses.
+/// ip(7), ipv6(7).
 pub fn set_type_of_service(socket: BorrowedFd<'_>, v6: bool, tos: u8) -> io::Result<()> {
     for family in [false, true].into_iter().take(1 + usize::from(v6)) {
         let (level, name) = tos_option(family);
@@ -52,10 +53,10 @@ pub fn set_type_of_service(socket: BorrowedFd<'_>, v6: bool, tos: u8) -> io::Res
     Ok(())
 }
 
-/// IP_TOS or IPV6_TCLASS in force.
+/// Returns the IP_TOS or IPV6_TCLASS in force.
 pub fn type_of_service(socket: BorrowedFd<'_>, v6: bool) -> io::Result<i32> {
     let (level, name) = tos_option(v6);
-    int(socket, level, name)
+    get_int(socket, level, name)
 }
 
 fn tos_option(v6: bool) -> (i32, i32) {
@@ -89,12 +90,12 @@ pub fn set_receive_errors(socket: BorrowedFd<'_>, v6: bool) -> io::Result<()> {
     }
 }
 
-/// Makes an unbound datagram socket the receiver of all datagrams that no connected socket of the same address takes:
-/// SO_ATTACH_REUSEPORT_CBPF, socket(7). Without it, a new socket receives every datagram to this address between its
-/// bind(2) and its connect(2).
+/// Makes an unbound datagram socket the receiver of all datagrams that no connected socket of the
+/// same address receives: SO_ATTACH_REUSEPORT_CBPF, socket(7). Without it, a new socket receives
+/// every datagram to this address between its bind(2) and its connect(2).
 ///
-/// Other sockets can bind to its address only while SO_REUSEPORT is set. After this call it is not set.
-pub fn set_first_of_address(socket: BorrowedFd<'_>) -> io::Result<()> {
+/// Other sockets can bind to its address only while SO_REUSEPORT is set. This call leaves it unset.
+pub fn set_default_receiver(socket: BorrowedFd<'_>) -> io::Result<()> {
     /// Returns 0, the index of the first bound socket.
     const RETURN_0: [libc::sock_filter; 1] = [libc::sock_filter {
         code: (libc::BPF_RET | libc::BPF_K) as u16,
@@ -121,8 +122,9 @@ pub fn set_max_pacing_rate(socket: BorrowedFd<'_>, bytes_per_second: u64) -> io:
     )
 }
 
-/// SO_TXTIME: the socket's datagrams have launch times of this clock (`libc::CLOCK_*`). The error queue reports missed
-/// launch times. Clocks other than the monotonic one need CAP_NET_ADMIN. tc-etf(8), tc-fq(8).
+/// SO_TXTIME: the socket's datagrams have launch times of this clock (`libc::CLOCK_*`). The error
+/// queue reports missed launch times. Clocks other than the monotonic one need CAP_NET_ADMIN.
+/// tc-etf(8), tc-fq(8).
 pub fn set_launch_clock(socket: BorrowedFd<'_>, clock: i32) -> io::Result<()> {
     let launch = libc::sock_txtime {
         clockid: clock,
@@ -136,8 +138,8 @@ pub fn set_do_not_fragment(socket: BorrowedFd<'_>, v6: bool) -> io::Result<()> {
     use libc::{IP_MTU_DISCOVER, IPPROTO_IP, IPPROTO_IPV6, IPV6_MTU_DISCOVER};
     set_int(socket, IPPROTO_IP, IP_MTU_DISCOVER, libc::IP_PMTUDISC_DO)?;
     if v6 {
-        let only = libc::IPV6_PMTUDISC_DO;
-        set_int(socket, IPPROTO_IPV6, IPV6_MTU_DISCOVER, only)?;
+        let discovery = libc::IPV6_PMTUDISC_DO;
+        set_int(socket, IPPROTO_IPV6, IPV6_MTU_DISCOVER, discovery)?;
     }
     Ok(())
 }
@@ -157,7 +159,7 @@ pub enum TcpOption {
 
 impl TcpOption {
     /// Returns the name of the operation for messages.
-    pub fn call(self) -> &'static str {
+    pub fn operation(self) -> &'static str {
         match self {
             Self::UserTimeoutMs => "set TCP_USER_TIMEOUT",
             Self::WindowClampBytes => "set TCP_WINDOW_CLAMP",
@@ -178,7 +180,8 @@ pub fn set_tcp(socket: BorrowedFd<'_>, option: TcpOption, value: u32) -> io::Res
     set_int(socket, libc::IPPROTO_TCP, name, value as i32)
 }
 
-/// UDP_SEGMENT: the kernel cuts each send into datagrams of this size; 0 sends one datagram. udp(7), since Linux 4.18.
+/// UDP_SEGMENT: the kernel splits each send into datagrams of this size; 0 disables the split.
+/// udp(7), since Linux 4.18.
 pub fn set_udp_segment(socket: BorrowedFd<'_>, bytes: u16) -> io::Result<()> {
     set_int(socket, libc::SOL_UDP, libc::UDP_SEGMENT, bytes.into())
 }
@@ -188,9 +191,9 @@ pub fn set_udp_receive_offload(socket: BorrowedFd<'_>, on: bool) -> io::Result<(
     set_int(socket, libc::SOL_UDP, libc::UDP_GRO, on.into())
 }
 
-/// IP_BIND_ADDRESS_NO_PORT: connect(2), not bind(2), chooses the local port, so that it can reuse a port that is free
-/// for this peer. TCP only. ip(7), since Linux 4.2.
-pub fn set_late_port(socket: BorrowedFd<'_>) -> io::Result<()> {
+/// IP_BIND_ADDRESS_NO_PORT: connect(2), not bind(2), chooses the local port, so that it can reuse a
+/// port that is free for this peer. TCP only. ip(7), since Linux 4.2.
+pub fn set_bind_address_no_port(socket: BorrowedFd<'_>) -> io::Result<()> {
     set_int(socket, libc::IPPROTO_IP, libc::IP_BIND_ADDRESS_NO_PORT, 1)
 }
 
@@ -209,28 +212,28 @@ pub fn set_fast_open(socket: BorrowedFd<'_>, queue: u32) -> io::Result<()> {
     set_int(socket, libc::IPPROTO_TCP, libc::TCP_FASTOPEN, queue as i32)
 }
 
-/// TCP_FASTOPEN_CONNECT: connect(2) returns at once, and the first segment carries the first data. tcp(7), since Linux
-/// 4.11.
+/// TCP_FASTOPEN_CONNECT: connect(2) returns immediately, and the first segment carries the first
+/// data. tcp(7), since Linux 4.11.
 pub fn set_fast_open_connect(socket: BorrowedFd<'_>) -> io::Result<()> {
     set_int(socket, libc::IPPROTO_TCP, libc::TCP_FASTOPEN_CONNECT, 1)
 }
 
-/// Returns the payload of a full segment in bytes: `tcpi_snd_mss` of TCP_INFO, tcp(7). TCP_MAXSEG has the same value
-/// until the connection ends; then it is the requested value again.
-pub fn max_segment(socket: BorrowedFd<'_>) -> io::Result<u32> {
+/// Returns the payload of a full segment in bytes: `tcpi_snd_mss` of TCP_INFO, tcp(7). TCP_MAXSEG
+/// has the same value until the connection ends; then it is the requested value again.
+pub fn max_segment_bytes(socket: BorrowedFd<'_>) -> io::Result<u32> {
     tcp_info(socket).map(|info| info.segment_bytes)
 }
 
-/// Sets SO_KEEPALIVE and TCP_USER_TIMEOUT to detect a dead peer (power cut, pulled cable) after about 30 s, with or
-/// without unacknowledged data. tcp(7). The kernel's defaults are 2 h for a silent peer and about 15 min for
-/// unacknowledged data.
-pub fn set_vanishing_peer_notice(socket: BorrowedFd<'_>) -> io::Result<()> {
+/// Sets SO_KEEPALIVE and TCP_USER_TIMEOUT to detect a dead peer (power cut, pulled cable) after
+/// about 30 s, with or without unacknowledged data. tcp(7). The kernel's defaults are 2 h for a
+/// silent peer and about 15 min for unacknowledged data.
+pub fn set_dead_peer_detection(socket: BorrowedFd<'_>) -> io::Result<()> {
     set_int(socket, libc::IPPROTO_TCP, libc::TCP_USER_TIMEOUT, 30_000)?;
     set_keep_alive(socket, [15, 5, 3])
 }
 
-/// SO_KEEPALIVE: first probe after `idle` seconds, then up to `count` probes, `interval` seconds apart. A value of 0
-/// keeps the system's default. tcp(7).
+/// SO_KEEPALIVE: first probe after `idle` seconds, then up to `count` probes, `interval` seconds
+/// apart. A value of 0 keeps the system's default. tcp(7).
 pub fn set_keep_alive(socket: BorrowedFd<'_>, [idle, interval, count]: [u32; 3]) -> io::Result<()> {
     set_int(socket, libc::SOL_SOCKET, libc::SO_KEEPALIVE, 1)?;
     for (name, value) in [
@@ -245,8 +248,8 @@ pub fn set_keep_alive(socket: BorrowedFd<'_>, [idle, interval, count]: [u32; 3])
     Ok(())
 }
 
-/// IPV6_FLOWLABEL_MGR, IPV6_FLOWINFO_SEND: sets the flow label of packets to `to`. connect(2) must pass the label too.
-/// Other sockets may use the same label. linux/in6.h.
+/// IPV6_FLOWLABEL_MGR, IPV6_FLOWINFO_SEND: sets the flow label of packets to this address.
+/// connect(2) must pass the label too. Other sockets may use the same label. linux/in6.h.
 pub fn set_flow_label(socket: BorrowedFd<'_>, to: Ipv6Addr, label: u32) -> io::Result<()> {
     /// IPV6_FL_S_ANY.
     const ANY: u8 = 255;
@@ -270,8 +273,8 @@ pub fn retransmits(socket: BorrowedFd<'_>) -> io::Result<u32> {
     tcp_info(socket).map(|info| info.total_retransmits)
 }
 
-/// TCP's report on a connection: part of `struct tcp_info`, tcp(7). Times are in microseconds. Windows and counts are
-/// in segments unless the name says bytes.
+/// TCP's report on a connection: part of `struct tcp_info`, tcp(7). Times are in microseconds.
+/// Windows and counts are in segments unless the name says bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TcpInfo {
     /// The retransmission timeout.
@@ -298,18 +301,19 @@ pub struct TcpInfo {
     pub total_retransmits: u32,
     /// The window that the peer advertised; `None` before Linux 5.4.
     pub send_window_bytes: Option<u32>,
-    /// Whether the peer acknowledged the data in the SYN (RFC 7413).
-    pub data_in_syn: bool,
+    /// Whether the peer acknowledged data in the SYN (RFC 7413).
+    pub is_syn_data_acknowledged: bool,
 }
 
 /// Reads TCP_INFO of a connection.
 pub fn tcp_info(socket: BorrowedFd<'_>) -> io::Result<TcpInfo> {
     let mut raw = [0_u8; 256];
-    let written = bytes(socket, libc::IPPROTO_TCP, libc::TCP_INFO, &mut raw)?;
+    let written = get_bytes(socket, libc::IPPROTO_TCP, libc::TCP_INFO, &mut raw)?;
     TcpInfo::parse(written).ok_or_else(|| io::ErrorKind::Unsupported.into())
 }
 
-/// Returns whether a Multipath TCP socket has not fallen back to TCP: MPTCP_INFO, RFC 8684, section 3.7.
+/// Returns whether a Multipath TCP socket still uses Multipath TCP, that is, has not fallen back to
+/// TCP: MPTCP_INFO, RFC 8684, section 3.7.
 pub fn is_multipath(socket: BorrowedFd<'_>) -> io::Result<bool> {
     const SOL_MPTCP: libc::c_int = 284;
     const MPTCP_INFO: libc::c_int = 1;
@@ -317,7 +321,7 @@ pub fn is_multipath(socket: BorrowedFd<'_>) -> io::Result<bool> {
     const FLAGS: std::ops::Range<usize> = 8..12;
     const FALLBACK: u32 = 1;
     let mut raw = [0_u8; 128];
-    match bytes(socket, SOL_MPTCP, MPTCP_INFO, &mut raw) {
+    match get_bytes(socket, SOL_MPTCP, MPTCP_INFO, &mut raw) {
         Ok(written) => {
             let flags = written.get(FLAGS).and_then(|word| word.try_into().ok());
             let flags = flags.map(u32::from_ne_bytes);
@@ -325,7 +329,8 @@ pub fn is_multipath(socket: BorrowedFd<'_>) -> io::Result<bool> {
                 .map(|flags| flags & FALLBACK == 0)
                 .ok_or_else(|| io::ErrorKind::Unsupported.into())
         }
-        // The option is unavailable after a fallback, or if the connection was accepted as plain TCP.
+        // The option is unavailable after a fallback, or if the connection was accepted as plain
+        // TCP.
         Err(error)
             if [libc::EOPNOTSUPP, libc::ENOPROTOOPT]
                 .map(Some)
@@ -342,23 +347,23 @@ pub fn set_sctp_no_delay(socket: BorrowedFd<'_>) -> io::Result<()> {
     set_int(socket, libc::IPPROTO_SCTP, SCTP_NODELAY, 1)
 }
 
-/// SCTP_NODELAY in force.
+/// Returns the SCTP_NODELAY in force.
 pub fn sctp_no_delay(socket: BorrowedFd<'_>) -> io::Result<bool> {
-    int(socket, libc::IPPROTO_SCTP, SCTP_NODELAY).map(|on| on != 0)
+    get_int(socket, libc::IPPROTO_SCTP, SCTP_NODELAY).map(|on| on != 0)
 }
 
 /// From linux/sctp.h.
 const SCTP_NODELAY: libc::c_int = 3;
 
 /// Reads an option and returns the bytes that the kernel wrote.
-fn bytes<'a>(
+fn get_bytes<'a>(
     socket: BorrowedFd<'_>,
     level: i32,
     name: i32,
     buffer: &'a mut [u8],
 ) -> io::Result<&'a [u8]> {
     let mut length = buffer.len() as libc::socklen_t;
-    // SAFETY: the buffer is as long as `length` says, and the kernel writes no more than that.
+    // SAFETY: the buffer has this length, and the kernel writes no more than that.
     let result = unsafe {
         libc::getsockopt(
             socket.as_raw_fd(),
@@ -376,7 +381,8 @@ fn bytes<'a>(
 }
 
 impl TcpInfo {
-    /// `struct tcp_info` of linux/tcp.h is part of the kernel's interface and only grows at its end.
+    /// Parses `struct tcp_info` of linux/tcp.h. It is part of the kernel's interface and only grows
+    /// at its end.
     fn parse(raw: &[u8]) -> Option<Self> {
         /// TCPI_OPT_SYN_DATA of `tcpi_options`.
         const SYN_DATA: u8 = 32;
@@ -397,7 +403,7 @@ impl TcpInfo {
             reordering: word(88)?,
             total_retransmits: word(100)?,
             send_window_bytes: word(228),
-            data_in_syn: raw[5] & SYN_DATA != 0,
+            is_syn_data_acknowledged: raw[5] & SYN_DATA != 0,
         })
     }
 }
@@ -413,7 +419,7 @@ pub(crate) fn set<T: Copy>(
     name: i32,
     value: &T,
 ) -> io::Result<()> {
-    // SAFETY: the option value is live, its length is given as such, and the kernel only reads it.
+    // SAFETY: the option value is live and has this length; the kernel only reads it.
     let result = unsafe {
         libc::setsockopt(
             socket.as_raw_fd(),
@@ -430,7 +436,7 @@ pub(crate) fn set<T: Copy>(
     }
 }
 
-fn int(socket: BorrowedFd<'_>, level: i32, name: i32) -> io::Result<i32> {
+fn get_int(socket: BorrowedFd<'_>, level: i32, name: i32) -> io::Result<i32> {
     let mut value: libc::c_int = 0;
     let mut length = size_of::<libc::c_int>() as libc::socklen_t;
     // SAFETY: the kernel writes at most `length` bytes into a live int.
@@ -450,22 +456,22 @@ fn int(socket: BorrowedFd<'_>, level: i32, name: i32) -> io::Result<i32> {
     }
 }
 
-/// SCTP_EVENTS: the socket receives a notification between its data when an association starts or ends. RFC 6458,
-/// section 6.2.1.
+/// SCTP_EVENTS: the socket receives a notification between its data when an association starts or
+/// ends. RFC 6458, section 6.2.1.
 pub fn set_association_events(socket: BorrowedFd<'_>) -> io::Result<()> {
-    /// The first two members of `struct sctp_event_subscribe`: data events off, association events on. The missing
-    /// members are off.
+    /// The first two members of `struct sctp_event_subscribe`: data events off, association events
+    /// on. The missing members are off.
     const SUBSCRIBED: [u8; 2] = [0, 1];
     set(socket, libc::IPPROTO_SCTP, SCTP_EVENTS, &SUBSCRIBED)
 }
 
-/// SCTP_SOCKOPT_PEELOFF: moves one association of a socket to a new socket, with its unread data. RFC 6458, section
-/// 9.2.
+/// SCTP_SOCKOPT_PEELOFF: moves one association of a socket to a new socket, with its unread data.
+/// RFC 6458, section 9.2.
 pub fn peel_off(socket: BorrowedFd<'_>, association: i32) -> io::Result<OwnedFd> {
     // `sctp_peeloff_arg_t` of linux/sctp.h: the association and its new socket.
     let mut argument: [libc::c_int; 2] = [association, -1];
     let mut length = size_of_val(&argument) as libc::socklen_t;
-    // SAFETY: the argument is as long as `length` says, and the kernel writes no more than that.
+    // SAFETY: the argument has this length, and the kernel writes no more than that.
     let result = unsafe {
         libc::getsockopt(
             socket.as_raw_fd(),
@@ -482,36 +488,37 @@ pub fn peel_off(socket: BorrowedFd<'_>, association: i32) -> io::Result<OwnedFd>
     Ok(unsafe { OwnedFd::from_raw_fd(argument[1]) })
 }
 
-/// LLC_OPT_TX_WIN: limit of unacknowledged frames of this end, linux/llc.h.
+/// LLC_OPT_TX_WIN: limit of unacknowledged outgoing frames, linux/llc.h.
 pub fn set_llc_send_window(socket: BorrowedFd<'_>, frames: u32) -> io::Result<()> {
     set_int(socket, SOL_LLC, LLC_OPT_TX_WIN, frames as i32)
 }
 
-/// LLC_OPT_TX_WIN in force.
+/// Returns the LLC_OPT_TX_WIN in force.
 pub fn llc_send_window(socket: BorrowedFd<'_>) -> io::Result<u32> {
-    int(socket, SOL_LLC, LLC_OPT_TX_WIN).map(|frames| frames as u32)
+    get_int(socket, SOL_LLC, LLC_OPT_TX_WIN).map(|frames| frames as u32)
 }
 
-/// LLC_OPT_RX_WIN: limit of unacknowledged frames of the peer.
+/// LLC_OPT_RX_WIN: limit of unacknowledged incoming frames.
 pub fn set_llc_receive_window(socket: BorrowedFd<'_>, frames: u32) -> io::Result<()> {
     set_int(socket, SOL_LLC, LLC_OPT_RX_WIN, frames as i32)
 }
 
-/// LLC_OPT_RX_WIN in force.
+/// Returns the LLC_OPT_RX_WIN in force.
 pub fn llc_receive_window(socket: BorrowedFd<'_>) -> io::Result<u32> {
-    int(socket, SOL_LLC, LLC_OPT_RX_WIN).map(|frames| frames as u32)
+    get_int(socket, SOL_LLC, LLC_OPT_RX_WIN).map(|frames| frames as u32)
 }
 
-/// SO_RCVBUFFORCE: sets the receive buffer without the limit of SO_RCVBUF; needs CAP_NET_ADMIN. socket(7).
+/// SO_RCVBUFFORCE: sets the receive buffer without the limit of SO_RCVBUF; needs CAP_NET_ADMIN.
+/// socket(7).
 pub fn force_receive_buffer(socket: BorrowedFd<'_>, bytes: u32) -> io::Result<()> {
     set_int(socket, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, bytes as i32)
 }
 
-/// SIOCOUTQ: bytes that the peer has not acknowledged, sent or not. The end of the stream counts as one byte. tcp(7)
-/// mentions unsent data only.
-pub fn unacknowledged(socket: BorrowedFd<'_>) -> io::Result<u32> {
+/// SIOCOUTQ: bytes that the peer has not acknowledged, sent or unsent. The end of the stream counts
+/// as one byte. tcp(7) mentions unsent data only.
+pub fn unacknowledged_bytes(socket: BorrowedFd<'_>) -> io::Result<u32> {
     let mut count: libc::c_int = 0;
-    // SAFETY: the kernel writes one int, into a live one.
+    // SAFETY: the kernel writes one int into a live int.
     let result = unsafe { libc::ioctl(socket.as_raw_fd(), libc::TIOCOUTQ, &raw mut count) };
     if result == 0 {
         Ok(count.unsigned_abs())
@@ -520,14 +527,14 @@ pub fn unacknowledged(socket: BorrowedFd<'_>) -> io::Result<u32> {
     }
 }
 
-/// Returns the bytes of memory of unsent and unacknowledged data: SK_MEMINFO_WMEM_ALLOC.
-pub fn queued_to_send(socket: BorrowedFd<'_>) -> io::Result<u32> {
+/// Returns the memory of unsent and unacknowledged data, in bytes: SK_MEMINFO_WMEM_ALLOC.
+pub fn send_memory_bytes(socket: BorrowedFd<'_>) -> io::Result<u32> {
     memory_info(socket).map(|words| words[2])
 }
 
-/// Returns the packets for this socket that the kernel dropped, mostly because the receive buffer was full:
-/// SK_MEMINFO_DROPS, since Linux 4.12.
-pub fn dropped(socket: BorrowedFd<'_>) -> io::Result<u32> {
+/// Returns the number of packets for this socket that the kernel dropped, mostly because the
+/// receive buffer was full: SK_MEMINFO_DROPS, since Linux 4.12.
+pub fn dropped_packets(socket: BorrowedFd<'_>) -> io::Result<u32> {
     memory_info(socket).map(|words| words[8])
 }
 
@@ -535,7 +542,7 @@ pub fn dropped(socket: BorrowedFd<'_>) -> io::Result<u32> {
 fn memory_info(socket: BorrowedFd<'_>) -> io::Result<[u32; 16]> {
     let mut words = [0_u32; 16];
     let mut length = size_of_val(&words) as libc::socklen_t;
-    // SAFETY: the buffer is as long as `length` says, and the kernel writes no more than that.
+    // SAFETY: the buffer has this length, and the kernel writes no more than that.
     let result = unsafe {
         libc::getsockopt(
             socket.as_raw_fd(),

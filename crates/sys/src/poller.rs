@@ -1,5 +1,5 @@
-//! Waiting for many things at once: times to come, connections that hang up, a call from another
-//! thread. What the engine's deadline thread sleeps in.
+//! Waiting for a timeout, for connections that hang up, and for a wake-up by another thread. The
+//! engine's deadline thread uses it.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -11,30 +11,30 @@ use rustix::time::{
     timerfd_settime,
 };
 
-/// The tag of [`Poller::call`]; watched connections have others.
-const CALL: u64 = u64::MAX;
+/// Tag of [`Poller::wake`]; no watched connection has it.
+const WAKE_TAG: u64 = u64::MAX;
 
-/// The tag of a time that has come.
-const TIME: u64 = u64::MAX - 1;
+/// Tag of an expired timer.
+const TIMER_TAG: u64 = u64::MAX - 1;
 
-/// An epoll(7) instance with an eventfd(2) to end a wait early and a timerfd(2) to end it in time:
-/// epoll's own timeout is whole milliseconds on kernels before 5.11.
+/// An epoll(7) instance with an eventfd(2) for wake-ups and a timerfd(2) for timeouts. epoll's own
+/// timeout has a resolution of 1 ms before Linux 5.11.
 #[derive(Debug)]
 pub struct Poller {
     epoll: OwnedFd,
-    bell: OwnedFd,
+    wake_event: OwnedFd,
     timer: OwnedFd,
 }
 
 impl Poller {
-    /// A poller that watches nothing yet.
+    /// Creates a poller without watched connections.
     pub fn new() -> io::Result<Self> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
-        let bell = rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        let wake_event = rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         epoll::add(
             &epoll,
-            &bell,
-            epoll::EventData::new_u64(CALL),
+            &wake_event,
+            epoll::EventData::new_u64(WAKE_TAG),
             epoll::EventFlags::IN,
         )?;
         let timer = timerfd_create(
@@ -44,34 +44,39 @@ impl Poller {
         epoll::add(
             &epoll,
             &timer,
-            epoll::EventData::new_u64(TIME),
+            epoll::EventData::new_u64(TIMER_TAG),
             epoll::EventFlags::IN,
         )?;
-        Ok(Self { epoll, bell, timer })
+        Ok(Self {
+            epoll,
+            wake_event,
+            timer,
+        })
     }
 
-    /// Leaves the descriptors of the other threads to them: what this thread waits with is all that
-    /// it needs. [`Poller::watch`] and [`Poller::call`] go on working from anywhere.
-    pub fn move_in(&self) {
-        crate::process::own_descriptors(&[
+    /// Gives the calling thread a private descriptor table with only this poller's descriptors.
+    /// Other threads can still watch connections and call [`Poller::wake`].
+    pub fn use_private_descriptors(&self) {
+        crate::process::use_private_descriptors(&[
             self.epoll.as_fd(),
-            self.bell.as_fd(),
+            self.wake_event.as_fd(),
             self.timer.as_fd(),
         ]);
     }
 
-    /// Reports `tag` (below `u64::MAX - 1`) once when the peer of this connection hangs up or resets.
-    pub fn watch(&self, connection: BorrowedFd<'_>, tag: u64) -> io::Result<()> {
+    /// Reports `tag` (below `u64::MAX - 1`) once when the peer of this connection hangs up or
+    /// resets.
+    pub fn watch_hang_up(&self, connection: BorrowedFd<'_>, tag: u64) -> io::Result<()> {
         self.add(connection, tag, epoll::EventFlags::RDHUP)
     }
 
-    /// Reports `tag` once when this connection is reset, or has ended in both directions.
+    /// Reports `tag` once when this connection is reset or has ended in both directions.
     pub fn watch_reset(&self, connection: BorrowedFd<'_>, tag: u64) -> io::Result<()> {
         // epoll always reports HUP and ERR.
         self.add(connection, tag, epoll::EventFlags::empty())
     }
 
-    /// Reports `tag` once when there is something to read.
+    /// Reports `tag` once when the source is readable.
     pub fn watch_input(&self, source: BorrowedFd<'_>, tag: u64) -> io::Result<()> {
         self.add(source, tag, epoll::EventFlags::IN)
     }
@@ -81,18 +86,18 @@ impl Poller {
         Ok(epoll::add(&self.epoll, source, data, events | once)?)
     }
 
-    /// Ends a [`Poller::watch`].
-    pub fn forget(&self, connection: BorrowedFd<'_>) {
+    /// Stops watching a connection.
+    pub fn unwatch(&self, connection: BorrowedFd<'_>) {
         let _ = epoll::delete(&self.epoll, connection);
     }
 
-    /// Makes a [`Poller::wait`] in another thread return.
-    pub fn call(&self) {
-        let _ = rustix::io::write(&self.bell, &1_u64.to_ne_bytes());
+    /// Makes [`Poller::wait`] in another thread return.
+    pub fn wake(&self) {
+        let _ = rustix::io::write(&self.wake_event, &1_u64.to_ne_bytes());
     }
 
-    /// Sleeps until a connection hung up, somebody called, or `timeout` is over; gives the tags of
-    /// the connections. Precise to the kernel's high-resolution timers.
+    /// Sleeps until a watched event, a wake-up, or the timeout, with the precision of the kernel's
+    /// high-resolution timers. Returns the tags of the watched events.
     pub fn wait(&self, timeout: Option<Duration>) -> Vec<u64> {
         self.set_timer(timeout);
         let mut events = Vec::with_capacity(64);
@@ -101,20 +106,20 @@ impl Poller {
             return Vec::new();
         }
         let mut tags: Vec<u64> = events.iter().map(|event| event.data.u64()).collect();
-        if tags.contains(&CALL) {
-            let _ = rustix::io::read(&self.bell, &mut [0_u8; 8]);
+        if tags.contains(&WAKE_TAG) {
+            let _ = rustix::io::read(&self.wake_event, &mut [0_u8; 8]);
         }
-        tags.retain(|tag| *tag < TIME);
+        tags.retain(|tag| *tag < TIMER_TAG);
         tags
     }
 
-    /// Arms the timer anew, which also takes back that it went off; `None` disarms it.
+    /// Sets the timer, which also clears an earlier expiration; `None` disarms it.
     fn set_timer(&self, timeout: Option<Duration>) {
         let none = Timespec {
             tv_sec: 0,
             tv_nsec: 0,
         };
-        // A timer set to zero is off, so what is due now is due in a nanosecond.
+        // A value of zero would disarm the timer, so a zero timeout becomes 1 ns.
         let value = timeout.map_or(none, |timeout| Timespec {
             tv_sec: timeout.as_secs().min(i32::MAX as u64) as i64,
             tv_nsec: (timeout.subsec_nanos() + u32::from(timeout.is_zero())).into(),
@@ -147,13 +152,13 @@ mod tests {
     }
 
     #[test]
-    fn a_hang_up_is_told_once_and_a_call_is_not_a_tag() {
+    fn a_hang_up_is_reported_once_and_a_wake_has_no_tag() {
         let poller = Poller::new().unwrap();
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let (far, _) = listener.accept().unwrap();
-        poller.watch(near.as_fd(), 7).unwrap();
-        poller.call();
+        poller.watch_hang_up(near.as_fd(), 7).unwrap();
+        poller.wake();
         assert_eq!(poller.wait(Some(Duration::from_secs(5))), Vec::<u64>::new());
         drop(far);
         assert_eq!(poller.wait(Some(Duration::from_secs(5))), [7]);

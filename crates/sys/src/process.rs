@@ -1,4 +1,4 @@
-//! Detaching from a terminal, limits, and descriptors that were handed over.
+//! Forking, detaching from a terminal, descriptors, and limits of this process.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -6,22 +6,22 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::fs::{Mode, OFlags};
 
-/// Which side of a [`detach`] this is.
+/// Process in which [`detach`] returned.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Side {
-    /// The process that was started, which should exit now.
+pub enum DetachResult {
+    /// The original process, which should exit now.
     Parent,
-    /// The daemon: leader of a new session, without a terminal.
+    /// The daemon, which leads a new session without a terminal.
     Daemon,
 }
 
-/// Forks a daemon. Must be called before the first thread exists.
+/// Forks a daemon. It must be called before the process starts threads.
 ///
-/// The daemon starts a new session and works in `/`; its standard streams stay until
-/// [`silence`] closes them, so that it can still say why it did not start.
-pub fn detach() -> io::Result<Side> {
-    // SAFETY: no other thread exists yet (the caller's promise, checked below), so the child may go
-    // on as if nothing had happened.
+/// The daemon starts a new session in `/`. Its standard streams stay open until
+/// [`redirect_to_null`], so that it can report start-up errors.
+pub fn detach() -> io::Result<DetachResult> {
+    // SAFETY: no other thread exists (asserted here), so the child may continue without
+    // restrictions.
     assert_eq!(thread_count(), 1, "detach() with threads running");
     match unsafe { libc::fork() } {
         -1 => Err(io::Error::last_os_error()),
@@ -29,14 +29,14 @@ pub fn detach() -> io::Result<Side> {
             crate::wake::forget_this_thread();
             rustix::process::setsid()?;
             rustix::process::chdir("/")?;
-            Ok(Side::Daemon)
+            Ok(DetachResult::Daemon)
         }
-        _ => Ok(Side::Parent),
+        _ => Ok(DetachResult::Parent),
     }
 }
 
-/// Points standard input, output and error at the null device.
-pub fn silence() -> io::Result<()> {
+/// Redirects standard input, output and error to the null device.
+pub fn redirect_to_null() -> io::Result<()> {
     let null = rustix::fs::open("/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
     rustix::stdio::dup2_stdin(&null)?;
     rustix::stdio::dup2_stdout(&null)?;
@@ -44,7 +44,8 @@ pub fn silence() -> io::Result<()> {
     Ok(())
 }
 
-/// Creates files that only this user may use: umask(2). No other thread may create files meanwhile.
+/// Calls `create` with a umask(2) that makes new files accessible to this user only. The umask
+/// applies to all threads.
 pub fn with_private_files<T>(create: impl FnOnce() -> T) -> T {
     let before = rustix::process::umask(Mode::RWXG | Mode::RWXO);
     let created = create();
@@ -52,50 +53,51 @@ pub fn with_private_files<T>(create: impl FnOnce() -> T) -> T {
     created
 }
 
-/// Gives the calling thread a descriptor table of its own, with only the standard streams and
-/// `keep` in it: unshare(2), close_range(2).
+/// Gives the calling thread a private descriptor table with only the standard streams and `keep`:
+/// unshare(2), close_range(2).
 ///
-/// As long as threads share a table, each system call on a socket counts a reference up and down in
-/// it, with two locked instructions. A helper thread that leaves the table saves the measuring
-/// thread those. A kernel that cannot do it (before 5.9) changes nothing. Not for a thread that has
-/// sockets: who looks for them finds those of a process in its first thread's table, as ss(8) does.
-pub fn own_descriptors(keep: &[BorrowedFd<'_>]) {
+/// While threads share a table, each system call on a socket increments and decrements a reference
+/// count, with two locked instructions. A helper thread with a private table saves the measuring
+/// thread this cost. Kernels before 5.9 lack the call; the table then stays shared. Don't use it in
+/// a thread with sockets: ss(8) and similar tools look for a process's sockets in the table of its
+/// first thread.
+pub fn use_private_descriptors(keep: &[BorrowedFd<'_>]) {
     use std::os::fd::AsRawFd;
-    const NONE: libc::c_uint = libc::c_uint::MAX;
+    const MAX_FD: libc::c_uint = libc::c_uint::MAX;
     let close = |first: libc::c_uint, last: libc::c_uint| {
-        // SAFETY: close_range(2) takes numbers. Only descriptors of this thread's own table are
-        // closed, below; an empty range closes nothing.
+        // SAFETY: close_range(2) takes numbers. It closes nothing here, because the range is empty.
         unsafe { libc::syscall(libc::SYS_close_range, first, last, 0) == 0 }
     };
-    if !close(NONE, NONE) {
+    if !close(MAX_FD, MAX_FD) {
         return;
     }
-    // A signal handler that writes to a descriptor must not run where that is closed; another thread
-    // takes the signal instead.
-    // SAFETY: the set is filled before it is read; only this thread's mask changes.
+    // Blocks all signals in this thread: a signal handler may write to a descriptor that is closed
+    // here. Other threads still take the signals.
+    // SAFETY: the set is filled before it is read, and only this thread's mask changes.
     unsafe {
         let mut all = std::mem::zeroed();
         libc::sigfillset(&raw mut all);
         libc::pthread_sigmask(libc::SIG_BLOCK, &raw const all, std::ptr::null_mut());
     }
-    // SAFETY: only the descriptor table is unshared. Its copies in this thread are closed at once
-    // but for those that the caller goes on using.
+    // SAFETY: only the descriptor table is unshared. All its descriptors in this thread are closed
+    // right after, except those that the caller continues to use.
     if unsafe { rustix::thread::unshare_unsafe(rustix::thread::UnshareFlags::FILES) }.is_err() {
         return;
     }
-    let mut kept: Vec<libc::c_uint> = keep
+    let mut sorted_keep: Vec<libc::c_uint> = keep
         .iter()
         .map(|fd| fd.as_raw_fd() as libc::c_uint)
         .collect();
-    kept.sort_unstable();
-    close_all_but(&kept);
+    sorted_keep.sort_unstable();
+    close_all_except(&sorted_keep);
 }
 
-/// Closes all descriptors but the standard streams and `keep`, which must be in order.
-fn close_all_but(keep: &[libc::c_uint]) {
-    const NONE: libc::c_uint = libc::c_uint::MAX;
+/// Closes all descriptors except the standard streams and `keep`, which must be sorted.
+fn close_all_except(keep: &[libc::c_uint]) {
+    const MAX_FD: libc::c_uint = libc::c_uint::MAX;
     let close = |first: libc::c_uint, last: libc::c_uint| {
-        // SAFETY: close_range(2) takes numbers; whose descriptors they are is the callers' business.
+        // SAFETY: close_range(2) takes numbers; the callers ensure that the descriptors are not
+        // used any more.
         unsafe { libc::syscall(libc::SYS_close_range, first, last, 0) };
     };
     let mut first = 3;
@@ -105,69 +107,69 @@ fn close_all_but(keep: &[libc::c_uint]) {
         }
         first = first.max(fd + 1);
     }
-    close(first, NONE);
+    close(first, MAX_FD);
 }
 
-/// What [`fork`] returned in.
+/// Process in which [`fork`] returned.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Forked {
-    /// The new process.
+pub enum ForkResult {
+    /// The child process.
     Child,
-    /// The old one: the child's number.
+    /// The parent process, with the child's process id.
     Parent(u32),
 }
 
-/// Forks, beside threads or not.
+/// Forks a process that may have threads.
 ///
-/// The child has the calling thread alone. What the other threads held at that moment (a lock of
-/// theirs, the output's) is held in it for ever: it must use nothing that they use. Memory is safe,
-/// as the C libraries see to their own locks. It ends by [`leave`].
-pub fn fork() -> io::Result<Forked> {
-    // SAFETY: fork(2) itself touches nothing; what the child may do is said above.
+/// The child has only the calling thread. Locks that other threads held at that moment (their own,
+/// or standard output's) stay locked in the child for ever, so the child must not use them. Memory
+/// allocation is safe, because C libraries handle their own locks. The child must end with
+/// [`exit_now`].
+pub fn fork() -> io::Result<ForkResult> {
+    // SAFETY: fork(2) itself touches no memory; the restrictions of the child are documented above.
     match unsafe { libc::fork() } {
         -1 => Err(io::Error::last_os_error()),
         0 => {
             crate::wake::forget_this_thread();
-            Ok(Forked::Child)
+            Ok(ForkResult::Child)
         }
-        child => Ok(Forked::Parent(child as u32)),
+        child => Ok(ForkResult::Parent(child as u32)),
     }
 }
 
-/// For a forked child: ends with its parent's thread that forked it, takes no signals that are meant
-/// for that (its terminal's, say), and has no descriptors but the standard streams and `keep`.
+/// Prepares a forked child: it is killed when the parent's forking thread ends, and it ignores its
+/// terminal's signals. It closes all descriptors except the standard streams and `keep`.
 ///
-/// All other descriptors that it inherited are closed, whoever has them: they must not be used, or
-/// dropped.
-pub fn settle_as_child(parent: u32, keep: &[BorrowedFd<'_>]) -> io::Result<()> {
+/// Values that own closed descriptors must not be used or dropped in the child.
+pub fn prepare_child(parent: u32, keep: &[BorrowedFd<'_>]) -> io::Result<()> {
     use std::os::fd::AsRawFd;
     rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))?;
     let has_parent = rustix::process::getppid()
         .is_some_and(|number| number.as_raw_nonzero().get() as u32 == parent);
     if !has_parent {
-        leave(1);
+        exit_now(1);
     }
     for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGQUIT] {
-        // SAFETY: SIG_IGN needs no handler of ours.
+        // SAFETY: SIG_IGN needs no handler.
         unsafe { libc::signal(signal, libc::SIG_IGN) };
     }
-    let mut kept: Vec<_> = keep
+    let mut sorted_keep: Vec<_> = keep
         .iter()
         .map(|fd| fd.as_raw_fd() as libc::c_uint)
         .collect();
-    kept.sort_unstable();
-    close_all_but(&kept);
+    sorted_keep.sort_unstable();
+    close_all_except(&sorted_keep);
     Ok(())
 }
 
-/// Ends the process at once: nothing is flushed, dropped or called: _exit(2).
-pub fn leave(code: i32) -> ! {
+/// Ends the process immediately, without flushing, dropping, or exit handlers: _exit(2).
+pub fn exit_now(code: i32) -> ! {
     // SAFETY: it does not return.
     unsafe { libc::_exit(code) }
 }
 
 /// Kills a child that has not been waited for: SIGKILL.
-pub fn kill(child: u32) -> io::Result<()> {
+pub fn kill_child(child: u32) -> io::Result<()> {
     let Some(child) = rustix::process::Pid::from_raw(child as i32) else {
         return Err(io::ErrorKind::InvalidInput.into());
     };
@@ -178,7 +180,7 @@ pub fn kill(child: u32) -> io::Result<()> {
 }
 
 /// Waits for a child's end: waitpid(2).
-pub fn wait_for(child: u32) -> io::Result<std::process::ExitStatus> {
+pub fn wait_for_child(child: u32) -> io::Result<std::process::ExitStatus> {
     use std::os::unix::process::ExitStatusExt;
     let child = rustix::process::Pid::from_raw(child as i32);
     loop {
@@ -192,18 +194,18 @@ pub fn wait_for(child: u32) -> io::Result<std::process::ExitStatus> {
     }
 }
 
-/// How many threads this process has.
+/// Returns the number of threads in this process.
 fn thread_count() -> usize {
     std::fs::read_dir("/proc/self/task").map_or(1, Iterator::count)
 }
 
-/// The calling thread's number in the system, as ps(1) and /proc have it: gettid(2).
+/// Returns the calling thread's id, as in ps(1) and /proc: gettid(2).
 pub fn thread_id() -> u64 {
     rustix::thread::gettid().as_raw_nonzero().get() as u64
 }
 
-/// A duplicate of descriptor 0 if it is an Internet connection: so inetd(8) starts a program. Other
-/// sockets there are somebody's way of wiring standard input.
+/// Returns a duplicate of descriptor 0 if it is an Internet connection, as inetd(8) provides. Other
+/// sockets may serve as standard input for other reasons.
 pub fn socket_on_stdin() -> Option<OwnedFd> {
     let stdin = io::stdin();
     let stdin: BorrowedFd<'_> = stdin.as_fd();
@@ -214,11 +216,11 @@ pub fn socket_on_stdin() -> Option<OwnedFd> {
         .flatten()
 }
 
-/// Whether a process resolves paths as this thread does: both are in one mount namespace and see its first mount.
-/// False if that is unknown.
+/// Returns whether a process resolves paths like this thread: both have the same mount namespace
+/// and the same first mount. Returns false if that is unknown.
 pub fn shares_paths_with(process: i32) -> bool {
-    // Each mount id belongs to one namespace: proc_pid_mountinfo(5). Only root and the process's own user may read
-    // the link to its namespace.
+    // Each mount id belongs to one namespace: proc_pid_mountinfo(5). The link to the namespace
+    // itself is readable only for root and the process's own user.
     let first_mount = |process: &str| {
         let mut text = [0; 16];
         let mut file = File::open(format!("/proc/{process}/mountinfo")).ok()?;
@@ -226,29 +228,30 @@ pub fn shares_paths_with(process: i32) -> bool {
         let number = text[..length].split(|byte| *byte == b' ').next()?;
         (!number.is_empty()).then(|| number.to_owned())
     };
-    let here = first_mount("thread-self");
-    here.is_some() && here == first_mount(&process.to_string())
+    let this_thread = first_mount("thread-self");
+    this_thread.is_some() && this_thread == first_mount(&process.to_string())
 }
 
-/// How many columns the terminal has that this descriptor is, if it is one: TIOCGWINSZ, ioctl_tty(2).
+/// Returns the number of columns of this terminal; `None` if the descriptor is not a terminal:
+/// TIOCGWINSZ, ioctl_tty(2).
 pub fn terminal_columns(descriptor: impl AsFd) -> Option<u16> {
     let size = rustix::termios::tcgetwinsize(descriptor).ok()?;
     Some(size.ws_col).filter(|columns| *columns > 0)
 }
 
-/// The effective user id: geteuid(2).
-pub fn user() -> u32 {
+/// Returns the effective user id: geteuid(2).
+pub fn effective_user_id() -> u32 {
     rustix::process::geteuid().as_raw()
 }
 
-/// Has the allocator give large pieces back at once when they are freed, and keep little of the rest: mallopt(3), of
-/// glibc, whose bounds otherwise grow with what is freed.
-pub fn keep_little_freed_memory() {
+/// Makes glibc's allocator return large blocks to the system as soon as they are freed, and keep
+/// little other free memory: mallopt(3). Otherwise its limits grow with the freed sizes.
+pub fn limit_freed_memory() {
     #[cfg(target_env = "gnu")]
     {
-        /// A quarter of what glibc begins with: it keeps as much for each of its arenas.
+        /// Limit in bytes: a quarter of glibc's initial limit, which applies to each arena.
         const BOUND: i32 = 32 << 10;
-        // SAFETY: it takes two numbers, and is safe with threads.
+        // SAFETY: it takes two numbers and is thread-safe.
         unsafe {
             libc::mallopt(libc::M_MMAP_THRESHOLD, BOUND);
             libc::mallopt(libc::M_TRIM_THRESHOLD, BOUND);
@@ -256,22 +259,23 @@ pub fn keep_little_freed_memory() {
     }
 }
 
-/// Gives the system the memory that has been freed: malloc_trim(3), which glibc has. Others do it by themselves.
+/// Returns freed memory to the system: malloc_trim(3) of glibc. Other allocators do it by
+/// themselves.
 pub fn release_freed_memory() {
     #[cfg(target_env = "gnu")]
-    // SAFETY: it takes a number, and is safe with threads.
+    // SAFETY: it takes a number and is thread-safe.
     unsafe {
         libc::malloc_trim(0);
     }
 }
 
-/// This process's limit of open descriptors.
+/// Returns this process's limit of open descriptors.
 pub fn descriptor_limit() -> u64 {
     use rustix::process::{Resource, getrlimit};
     getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX)
 }
 
-/// Raises this process's limit of open descriptors as far as it may, and returns it.
+/// Raises this process's limit of open descriptors to its hard limit, and returns it.
 pub fn raise_descriptor_limit() -> u64 {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let limit = getrlimit(Resource::Nofile);
@@ -290,7 +294,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn paths_are_shared_with_oneself() {
+    fn a_process_shares_paths_with_itself() {
         assert!(shares_paths_with(std::process::id() as i32));
         assert!(!shares_paths_with(0) && !shares_paths_with(i32::MAX));
     }

@@ -1,4 +1,5 @@
-//! Names to addresses, with the resolver's canonical name and its own word for a failure.
+//! Name resolution with getaddrinfo(3): addresses, the canonical name, and the resolver's error
+//! text.
 
 use std::ffi::{CStr, CString};
 use std::fmt;
@@ -6,9 +7,9 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
 
 use crate::Address;
 
-/// Which addresses are wanted.
+/// Address families to resolve to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Wanted {
+pub enum AddressFamily {
     /// IPv4 and IPv6, in the resolver's order.
     #[default]
     Any,
@@ -18,58 +19,58 @@ pub enum Wanted {
     V6,
 }
 
-/// What a name stands for.
+/// Result of a name's resolution.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Resolved {
-    /// The canonical name; of a numeric address the text itself.
+pub struct ResolvedName {
+    /// The canonical name; for a numeric address, its text.
     pub name: String,
     /// The addresses, at least one, with port 0.
     pub addresses: Vec<Address>,
 }
 
-impl Resolved {
+impl ResolvedName {
     /// Returns the addresses, each with this port.
-    pub fn at(&self, port: u16) -> Vec<Address> {
-        let at = |address: &Address| address.with_port(port.into());
-        self.addresses.iter().filter_map(at).collect()
+    pub fn with_port(&self, port: u16) -> Vec<Address> {
+        let with_port = |address: &Address| address.with_port(port.into());
+        self.addresses.iter().filter_map(with_port).collect()
     }
 }
 
-/// Why a name stands for nothing: getaddrinfo(3)'s number and text.
+/// Failed name resolution: getaddrinfo(3)'s error number and text.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Unresolved {
-    /// EAI_NONAME is −2.
+pub struct ResolveError {
+    /// The error number, EAI_*; EAI_NONAME is −2.
     pub code: i32,
-    /// gai_strerror(3).
+    /// The error's text: gai_strerror(3).
     pub text: String,
-    /// The name.
+    /// The unresolved name.
     pub name: String,
 }
 
-impl fmt::Display for Unresolved {
+impl fmt::Display for ResolveError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "cannot resolve {}: {}", self.name, self.text)
     }
 }
 
-impl std::error::Error for Unresolved {}
+impl std::error::Error for ResolveError {}
 
-/// Looks a name or a numeric address (with a scope: `fe80::1%eth0`) up: getaddrinfo(3).
-pub fn resolve(name: &str, wanted: Wanted) -> Result<Resolved, Unresolved> {
+/// Resolves a name or a numeric address, which may have a scope (`fe80::1%eth0`): getaddrinfo(3).
+pub fn resolve(name: &str, family: AddressFamily) -> Result<ResolvedName, ResolveError> {
     let Ok(c_name) = CString::new(name) else {
-        return Err(unresolved(name, libc::EAI_NONAME));
+        return Err(resolve_error(name, libc::EAI_NONAME));
     };
     // SAFETY: a zeroed addrinfo is a valid hint.
     let mut hints: libc::addrinfo = unsafe { std::mem::zeroed() };
     hints.ai_socktype = libc::SOCK_STREAM;
     hints.ai_flags = libc::AI_CANONNAME;
-    hints.ai_family = match wanted {
-        Wanted::Any => libc::AF_UNSPEC,
-        Wanted::V4 => libc::AF_INET,
-        Wanted::V6 => libc::AF_INET6,
+    hints.ai_family = match family {
+        AddressFamily::Any => libc::AF_UNSPEC,
+        AddressFamily::V4 => libc::AF_INET,
+        AddressFamily::V6 => libc::AF_INET6,
     };
     let mut first = std::ptr::null_mut();
-    // SAFETY: the name is NUL-terminated, the hints live, and the list goes where we free it.
+    // SAFETY: the name is NUL-terminated, the hints are live, and the list is freed below.
     let code = unsafe {
         libc::getaddrinfo(
             c_name.as_ptr(),
@@ -79,9 +80,9 @@ pub fn resolve(name: &str, wanted: Wanted) -> Result<Resolved, Unresolved> {
         )
     };
     if code != 0 {
-        return Err(unresolved(name, code));
+        return Err(resolve_error(name, code));
     }
-    let mut resolved = Resolved {
+    let mut resolved = ResolvedName {
         name: name.to_owned(),
         addresses: Vec::new(),
     };
@@ -94,28 +95,28 @@ pub fn resolve(name: &str, wanted: Wanted) -> Result<Resolved, Unresolved> {
             let canonical = unsafe { CStr::from_ptr(entry.ai_canonname) };
             resolved.name = canonical.to_string_lossy().into_owned();
         }
-        // SAFETY: `ai_addr` is a socket address of the family that `ai_family` names.
-        let address = unsafe { address(entry) };
+        // SAFETY: `ai_addr` points to a socket address of the family in `ai_family`.
+        let address = unsafe { socket_address(entry) };
         resolved.addresses.extend(address.map(Address::from));
         next = entry.ai_next;
     }
-    // SAFETY: `first` is what getaddrinfo gave, freed once.
+    // SAFETY: `first` comes from getaddrinfo and is freed once.
     unsafe { libc::freeaddrinfo(first) };
     if resolved.addresses.is_empty() {
-        Err(unresolved(name, libc::EAI_NONAME))
+        Err(resolve_error(name, libc::EAI_NONAME))
     } else {
         Ok(resolved)
     }
 }
 
-/// The number of a TCP port, or of a service by its name: getservbyname(3), services(5).
+/// Returns the port of a port number or of a TCP service name: getservbyname(3), services(5).
 pub fn port(text: &str) -> Option<u16> {
     if let Ok(number) = text.parse() {
         return Some(number);
     }
     let name = CString::new(text).ok()?;
-    // SAFETY: the name is NUL-terminated; what getservbyname(3) gives is read before any other call
-    // could overwrite it.
+    // SAFETY: the name is NUL-terminated. The result of getservbyname(3) is read before another
+    // call could overwrite it.
     unsafe {
         let entry = libc::getservbyname(name.as_ptr(), c"tcp".as_ptr());
         (!entry.is_null()).then(|| u16::from_be((*entry).s_port as u16))
@@ -123,9 +124,9 @@ pub fn port(text: &str) -> Option<u16> {
 }
 
 /// # Safety
-/// `entry.ai_addr` points to a socket address of `entry.ai_family`.
-unsafe fn address(entry: &libc::addrinfo) -> Option<SocketAddr> {
-    // SAFETY: the casts follow the family, which is the caller's promise.
+/// `entry.ai_addr` must point to a socket address of family `entry.ai_family`.
+unsafe fn socket_address(entry: &libc::addrinfo) -> Option<SocketAddr> {
+    // SAFETY: the casts follow the family, which the caller guarantees.
     unsafe {
         match entry.ai_family {
             libc::AF_INET => {
@@ -143,10 +144,10 @@ unsafe fn address(entry: &libc::addrinfo) -> Option<SocketAddr> {
     }
 }
 
-fn unresolved(name: &str, code: i32) -> Unresolved {
-    // SAFETY: gai_strerror(3) gives a static NUL-terminated string for every number.
+fn resolve_error(name: &str, code: i32) -> ResolveError {
+    // SAFETY: gai_strerror(3) returns a static NUL-terminated string for every number.
     let text = unsafe { CStr::from_ptr(libc::gai_strerror(code)) };
-    Unresolved {
+    ResolveError {
         code,
         text: text.to_string_lossy().into_owned(),
         name: name.to_owned(),
@@ -159,14 +160,14 @@ mod tests {
 
     #[test]
     fn numeric_addresses_are_their_own_names() {
-        let resolved = resolve("127.0.0.3", Wanted::Any).unwrap();
+        let resolved = resolve("127.0.0.3", AddressFamily::Any).unwrap();
         assert_eq!(resolved.name, "127.0.0.3");
         let inet = |text: &str| Address::Inet(text.parse().unwrap());
         assert_eq!(resolved.addresses, [inet("127.0.0.3:0")]);
-        assert_eq!(resolved.at(7), [inet("127.0.0.3:7")]);
-        let v6 = resolve("::1", Wanted::V6).unwrap();
+        assert_eq!(resolved.with_port(7), [inet("127.0.0.3:7")]);
+        let v6 = resolve("::1", AddressFamily::V6).unwrap();
         assert_eq!(v6.addresses, [inet("[::1]:0")]);
-        let scoped = resolve("fe80::1%lo", Wanted::Any).unwrap();
+        let scoped = resolve("fe80::1%lo", AddressFamily::Any).unwrap();
         let Address::Inet(SocketAddr::V6(scoped)) = scoped.addresses[0] else {
             panic!("an IPv6 address");
         };
@@ -186,11 +187,11 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_family_or_name_says_why() {
-        assert!(resolve("127.0.0.1", Wanted::V6).is_err());
-        let nowhere = resolve("host.invalid", Wanted::Any).unwrap_err();
-        let expected = format!("cannot resolve host.invalid: {}", nowhere.text);
-        assert_eq!(nowhere.to_string(), expected);
-        assert!(resolve("a\0b", Wanted::Any).is_err());
+    fn a_wrong_family_or_name_is_an_error() {
+        assert!(resolve("127.0.0.1", AddressFamily::V6).is_err());
+        let error = resolve("host.invalid", AddressFamily::Any).unwrap_err();
+        let expected = format!("cannot resolve host.invalid: {}", error.text);
+        assert_eq!(error.to_string(), expected);
+        assert!(resolve("a\0b", AddressFamily::Any).is_err());
     }
 }

@@ -1,4 +1,4 @@
-//! SIGINT, SIGTERM and other signals as bytes in a socket, for a thread that waits for them.
+//! SIGINT, SIGTERM and other signals as bytes on a socket, for a thread that waits for them.
 
 use std::io;
 use std::os::unix::net::UnixStream;
@@ -11,37 +11,41 @@ use signal_hook::low_level::pipe;
 
 pub use signal_hook::consts::SIGALRM;
 
-/// The exit code of a process that a second signal ends, as a shell shows a SIGINT.
-pub const INTERRUPTED: i32 = 130;
+/// Exit code of a process that a second signal ends; a shell reports SIGINT as this code.
+pub const INTERRUPTED_EXIT_CODE: i32 = 130;
 
-/// Returns a socket that gets a byte at each SIGINT, SIGTERM and signal of `others`. A second SIGINT or SIGTERM ends
-/// the process at once, for a user who has lost patience.
-pub fn first_interrupt(others: &[i32]) -> io::Result<UnixStream> {
-    let once = Arc::new(AtomicBool::new(false));
+/// Returns a socket that gets a byte for each SIGINT, SIGTERM and signal in `others`. A second
+/// SIGINT or SIGTERM ends the process immediately.
+pub fn notify_first_interrupt(others: &[i32]) -> io::Result<UnixStream> {
+    let is_interrupted = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM] {
-        // In this order: the first signal finds the flag down, and raises it.
-        flag::register_conditional_shutdown(signal, INTERRUPTED, Arc::clone(&once))?;
-        flag::register(signal, Arc::clone(&once))?;
+        // The order matters: the first signal finds the flag unset, then sets it.
+        flag::register_conditional_shutdown(
+            signal,
+            INTERRUPTED_EXIT_CODE,
+            Arc::clone(&is_interrupted),
+        )?;
+        flag::register(signal, Arc::clone(&is_interrupted))?;
     }
-    of_signals(&[&[SIGINT, SIGTERM], others].concat())
+    register_signals(&[&[SIGINT, SIGTERM], others].concat())
 }
 
-/// Returns a socket that gets a byte at each SIGINT and SIGTERM, which have no other effect.
-pub fn each_interrupt() -> io::Result<UnixStream> {
-    of_signals(&[SIGINT, SIGTERM])
+/// Returns a socket that gets a byte for each SIGINT and SIGTERM, which have no other effect.
+pub fn notify_each_interrupt() -> io::Result<UnixStream> {
+    register_signals(&[SIGINT, SIGTERM])
 }
 
-/// Returns a socket that gets a byte at each SIGHUP, which has no other effect.
-pub fn each_hangup() -> io::Result<UnixStream> {
-    of_signals(&[SIGHUP])
+/// Returns a socket that gets a byte for each SIGHUP, which has no other effect.
+pub fn notify_each_hangup() -> io::Result<UnixStream> {
+    register_signals(&[SIGHUP])
 }
 
-fn of_signals(signals: &[i32]) -> io::Result<UnixStream> {
-    let (bell, ring) = UnixStream::pair()?;
+fn register_signals(signals: &[i32]) -> io::Result<UnixStream> {
+    let (receiver, sender) = UnixStream::pair()?;
     for signal in signals {
-        pipe::register(*signal, ring.try_clone()?)?;
+        pipe::register(*signal, sender.try_clone()?)?;
     }
-    Ok(bell)
+    Ok(receiver)
 }
 
 #[cfg(test)]
@@ -51,11 +55,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_signal_is_a_byte() {
-        let mut bell = first_interrupt(&[SIGALRM]).unwrap();
+    fn a_signal_sends_one_byte() {
+        let mut receiver = notify_first_interrupt(&[SIGALRM]).unwrap();
         for _ in 0..2 {
             signal_hook::low_level::raise(SIGALRM).unwrap();
-            bell.read_exact(&mut [0]).unwrap();
+            receiver.read_exact(&mut [0]).unwrap();
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Dropping privileges: changing to another user for good.
+//! Dropping privileges: permanent change to another user.
 
 use std::ffi::CString;
 use std::io;
@@ -12,35 +12,35 @@ struct User {
     groups: Vec<libc::gid_t>,
 }
 
-/// Changes all threads to the user of this name, with its groups and without capabilities, and verifies that no
-/// thread can change back. Fails for root, for a process that is neither root nor this user, and if a capability or
-/// group remains.
-pub fn become_for_good(name: &str) -> io::Result<()> {
-    let become_it = || {
-        let user = User::named(name)?;
+/// Changes all threads to this user, with its groups and without capabilities, and verifies that no
+/// thread can change back. Fails for root, for a process that is neither root nor this user, and if
+/// a capability or group remains.
+pub fn drop_to_user(name: &str) -> io::Result<()> {
+    let switch = || {
+        let user = User::look_up(name)?;
         if user.id == 0 {
-            let words = "it keeps all privileges";
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, words));
+            let message = "it keeps all privileges";
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
         }
-        if crate::process::user() == 0 {
-            user.become_it()?;
+        if crate::process::effective_user_id() == 0 {
+            user.switch_all_threads()?;
         }
-        user.check()
+        user.verify_threads()
     };
-    become_it().map_err(|error| {
-        let why = crate::describe(&error);
-        io::Error::new(error.kind(), format!("cannot become user {name}: {why}"))
+    switch().map_err(|error| {
+        let reason = crate::describe(&error);
+        io::Error::new(error.kind(), format!("cannot become user {name}: {reason}"))
     })
 }
 
 impl User {
-    /// getpwnam_r(3), getgrouplist(3).
-    fn named(name: &str) -> io::Result<Self> {
+    /// Looks up a user by name: getpwnam_r(3), getgrouplist(3).
+    fn look_up(name: &str) -> io::Result<Self> {
         let c_name = CString::new(name).map_err(|_| io::ErrorKind::InvalidInput)?;
         let mut entry = MaybeUninit::<libc::passwd>::uninit();
         let mut strings = vec![0; 16 << 10];
         let mut found = std::ptr::null_mut();
-        // SAFETY: the name ends with a NUL; entry and strings are live and as long as is said.
+        // SAFETY: the name ends with a NUL; entry and strings are live and have the given lengths.
         let error = unsafe {
             libc::getpwnam_r(
                 c_name.as_ptr(),
@@ -56,7 +56,7 @@ impl User {
                 error => io::Error::from_raw_os_error(error),
             });
         }
-        // SAFETY: `found` says that the entry has been filled in.
+        // SAFETY: `found` is not null, so the entry has been filled in.
         let (id, group) = unsafe {
             let entry = entry.assume_init_ref();
             (entry.pw_uid, entry.pw_gid)
@@ -64,27 +64,29 @@ impl User {
         Ok(Self {
             id,
             group,
-            groups: groups_of(&c_name, group),
+            groups: group_list(&c_name, group),
         })
     }
 
-    /// Sets the groups first, which needs root: setgroups(2), setresgid(2), setresuid(2).
-    fn become_it(&self) -> io::Result<()> {
-        let done = |result: libc::c_int| match result {
+    /// Changes all threads to this user. It sets the groups first, which needs root: setgroups(2),
+    /// setresgid(2), setresuid(2).
+    fn switch_all_threads(&self) -> io::Result<()> {
+        let check_result = |result: libc::c_int| match result {
             0 => Ok(()),
             _ => Err(io::Error::last_os_error()),
         };
         // SAFETY: the list is live and has this length. The C library changes all threads.
-        done(unsafe { libc::setgroups(self.groups.len(), self.groups.as_ptr()) })?;
+        check_result(unsafe { libc::setgroups(self.groups.len(), self.groups.as_ptr()) })?;
         // SAFETY: these take numbers.
-        done(unsafe { libc::setresgid(self.group, self.group, self.group) })?;
+        check_result(unsafe { libc::setresgid(self.group, self.group, self.group) })?;
         // SAFETY: as above.
-        done(unsafe { libc::setresuid(self.id, self.id, self.id) })
+        check_result(unsafe { libc::setresuid(self.id, self.id, self.id) })
     }
 
-    /// Verifies that each thread has this user's ids only, no capabilities, and no way back to root.
-    fn check(&self) -> io::Result<()> {
-        let failed = |words: &str| Err(io::Error::new(io::ErrorKind::PermissionDenied, words));
+    /// Verifies that each thread has only this user's ids, no capabilities, and no way back to
+    /// root.
+    fn verify_threads(&self) -> io::Result<()> {
+        let failed = |message: &str| Err(io::Error::new(io::ErrorKind::PermissionDenied, message));
         let threads = std::fs::read_dir("/proc/self/task")?;
         for thread in threads {
             let status = std::fs::read_to_string(thread?.path().join("status"))?;
@@ -94,7 +96,12 @@ impl User {
                 return failed("only root can become another user");
             }
             let mut groups = numbers("Groups:");
-            groups.retain(|group| !self.groups.iter().any(|own| u64::from(*own) == *group));
+            groups.retain(|group| {
+                !self
+                    .groups
+                    .iter()
+                    .any(|allowed| u64::from(*allowed) == *group)
+            });
             if numbers("Gid:") != [u64::from(self.group); 4] || !groups.is_empty() {
                 return failed("a group of another user remains");
             }
@@ -112,12 +119,12 @@ impl User {
     }
 }
 
-/// getgrouplist(3), the user's own group included.
-fn groups_of(name: &CString, group: libc::gid_t) -> Vec<libc::gid_t> {
+/// Returns the groups of a user, including the primary group: getgrouplist(3).
+fn group_list(name: &CString, group: libc::gid_t) -> Vec<libc::gid_t> {
     let mut groups = vec![0; 64];
     loop {
         let mut count = groups.len() as libc::c_int;
-        // SAFETY: the name ends with a NUL; the list is live and as long as is said.
+        // SAFETY: the name ends with a NUL; the list is live and has the given length.
         let written = unsafe {
             libc::getgrouplist(name.as_ptr(), group, groups.as_mut_ptr(), &raw mut count)
         };
@@ -147,17 +154,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn users_have_names() {
-        let root = User::named("root").unwrap();
+    fn users_are_looked_up_by_name() {
+        let root = User::look_up("root").unwrap();
         assert_eq!((root.id, root.group), (0, 0));
         assert!(root.groups.contains(&0));
-        let missing = User::named("no-such-user").unwrap_err();
+        let missing = User::look_up("no-such-user").unwrap_err();
         assert_eq!(missing.to_string(), "no such user");
-        assert!(become_for_good("root").is_err());
+        assert!(drop_to_user("root").is_err());
     }
 
     #[test]
-    fn a_status_has_numbers() {
+    fn status_numbers_are_parsed() {
         let status = "Name:\tx\nUid:\t1\t2\t3\t4\nGroups:\t\nCapEff:\t000001ffffffffff\n";
         assert_eq!(numbers(status, "Uid:", 10), [1, 2, 3, 4]);
         assert_eq!(numbers(status, "Groups:", 10), [0_u64; 0]);

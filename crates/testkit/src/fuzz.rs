@@ -1,7 +1,7 @@
-//! The seeded loop of all fuzz tests, and the mutations that they share.
+//! The seeded loop of all fuzz tests, and their common mutations.
 //!
-//! `FUZZ_ITERATIONS` sets the number of inputs per test ([`INPUTS`] by default). A failure prints the
-//! seed of its input, which `FUZZ_SEED` repeats.
+//! `FUZZ_ITERATIONS` sets the number of inputs per test (default [`DEFAULT_INPUTS`]). A failure
+//! prints the seed of its input. `FUZZ_SEED` runs only that input.
 
 use std::ffi::OsString;
 use std::fmt::Debug;
@@ -13,64 +13,72 @@ use rand::seq::IndexedRandom;
 use rand::{Rng, SeedableRng};
 
 /// Default number of inputs per test.
-pub const INPUTS: u64 = 20_000;
+pub const DEFAULT_INPUTS: u64 = 20_000;
 
-/// With fewer inputs no share is compared.
-const ENOUGH: u64 = 500;
+/// Minimum number of inputs for the check of the accepted percentage.
+const MIN_INPUTS_FOR_CHECK: u64 = 500;
 
-/// Runs `test` with one seed after the other; it returns whether it accepted its input.
+/// Runs `test` once per seed. `test` returns whether it accepted its input.
 ///
-/// The percentage of accepted inputs must be within `taken`: inputs that are nearly all accepted, or
-/// nearly all refused, test nothing.
+/// The percentage of accepted inputs must be within `accepted_percent`. A test checks little if it
+/// accepts or refuses nearly all inputs.
 ///
 /// # Panics
 ///
-/// If `test` panics, with the seed in the message, or if the percentage is another.
-pub fn each(what: &str, taken: RangeInclusive<u64>, test: impl Fn(&mut SmallRng) -> bool) {
-    fewer(what, 1, taken, test);
-}
-
-/// The same with one of `of` inputs, for tests that take longer.
-pub fn fewer(
-    what: &str,
-    of: u64,
-    taken: RangeInclusive<u64>,
+/// If `test` panics (the message contains the seed), or if the percentage is out of range.
+pub fn run_inputs(
+    name: &str,
+    accepted_percent: RangeInclusive<u64>,
     test: impl Fn(&mut SmallRng) -> bool,
 ) {
-    let seeds = seeds(INPUTS);
-    let seeds = seeds.start..seeds.start + (seeds.end - seeds.start).div_ceil(of);
-    let inputs = seeds.end - seeds.start;
-    let mut count = 0;
-    for seed in seeds {
-        let run = || test(&mut SmallRng::seed_from_u64(seed));
-        let Ok(is_taken) = catch_unwind(AssertUnwindSafe(run)) else {
-            panic!("FUZZ_SEED={seed}: {what}");
-        };
-        count += u64::from(is_taken);
-    }
-    check(what, inputs, count, &taken);
+    run_fraction(name, 1, accepted_percent, test);
 }
 
-/// Decodes an input and encodes it again by `again`, twice; returns whether it was decoded at all.
+/// Does the same as [`run_inputs`] with 1/`divisor` of the inputs, for slow tests.
+pub fn run_fraction(
+    name: &str,
+    divisor: u64,
+    accepted_percent: RangeInclusive<u64>,
+    test: impl Fn(&mut SmallRng) -> bool,
+) {
+    let seeds = seeds(DEFAULT_INPUTS);
+    let seeds = seeds.start..seeds.start + (seeds.end - seeds.start).div_ceil(divisor);
+    let inputs = seeds.end - seeds.start;
+    let mut accepted = 0;
+    for seed in seeds {
+        let run = || test(&mut SmallRng::seed_from_u64(seed));
+        let Ok(is_accepted) = catch_unwind(AssertUnwindSafe(run)) else {
+            panic!("FUZZ_SEED={seed}: {name}");
+        };
+        accepted += u64::from(is_accepted);
+    }
+    check_accepted_percent(name, inputs, accepted, &accepted_percent);
+}
+
+/// Applies `decode_again`, which encodes and decodes, twice. Returns whether the first time
+/// succeeded.
 ///
 /// # Panics
 ///
-/// If the second round differs from the first.
-pub fn survives<T: PartialEq + Debug>(input: &T, again: impl Fn(&T) -> Option<T>) -> bool {
-    let Some(once) = again(input) else {
+/// If the second result differs from the first.
+pub fn check_round_trip<T: PartialEq + Debug>(
+    input: &T,
+    decode_again: impl Fn(&T) -> Option<T>,
+) -> bool {
+    let Some(decoded) = decode_again(input) else {
         return false;
     };
-    assert_eq!(again(&once), Some(once));
+    assert_eq!(decode_again(&decoded), Some(decoded));
     true
 }
 
-/// Returns one of `all`.
-pub fn one_of<'a, T>(rng: &mut SmallRng, all: &'a [T]) -> &'a T {
-    all.choose(rng).expect("there are some")
+/// Returns a random element of `choices`.
+pub fn choose<'a, T>(rng: &mut SmallRng, choices: &'a [T]) -> &'a T {
+    choices.choose(rng).expect("there is a choice")
 }
 
-/// Changes a few bytes, words and texts of a record, whose length stays.
-pub fn overwrite(rng: &mut SmallRng, record: &mut [u8]) {
+/// Overwrites a few bytes, words and texts of a record. The length stays the same.
+pub fn overwrite_randomly(rng: &mut SmallRng, record: &mut [u8]) {
     let len = record.len();
     if len < 4 {
         return rng.fill(record);
@@ -79,23 +87,23 @@ pub fn overwrite(rng: &mut SmallRng, record: &mut [u8]) {
         match rng.random_range(0..4) {
             0 => record[rng.random_range(0..len)] = rng.random(),
             1..=2 => {
-                let at = 4 * rng.random_range(0..len / 4);
-                record[at..at + 4].copy_from_slice(&word(rng));
+                let offset = 4 * rng.random_range(0..len / 4);
+                record[offset..offset + 4].copy_from_slice(&random_word(rng));
             }
-            // A text that does not end, ends early, or is not UTF-8.
+            // A text without an end, with an early end, or with invalid UTF-8.
             _ => {
                 let start = rng.random_range(0..len);
                 let end = rng.random_range(start..len);
-                record[start..end].fill(*one_of(rng, b"x\xff\xc3\0"));
+                record[start..end].fill(*choose(rng, b"x\xff\xc3\0"));
             }
         }
     }
 }
 
-/// Returns four bytes of a record: zeros, a small number, an end of some range, a float, or noise.
+/// Returns a random word of a record: zeros, a small number, an extreme number, a float, or noise.
 /// Numbers are in network byte order.
-pub fn word(rng: &mut SmallRng) -> [u8; 4] {
-    const ENDS: [i32; 9] = [
+pub fn random_word(rng: &mut SmallRng) -> [u8; 4] {
+    const EXTREMES: [i32; 9] = [
         -1,
         1,
         i32::MAX,
@@ -103,59 +111,59 @@ pub fn word(rng: &mut SmallRng) -> [u8; 4] {
         65_535,
         65_536,
         0xBADC,
-        // As floats: not a number, and infinity.
+        // The float values NaN and infinity.
         0x7fc0_0000,
         0x7f80_0000,
     ];
     match rng.random_range(0..8) {
         0..=2 => [0; 4],
         3..=4 => rng.random_range(-2..64_i32).to_be_bytes(),
-        5 => one_of(rng, &ENDS).to_be_bytes(),
+        5 => choose(rng, &EXTREMES).to_be_bytes(),
         6 => rng.random_range(0.0..1000.0_f32).to_be_bytes(),
         _ => rng.random(),
     }
 }
 
-/// Returns the bytes with some of them changed, doubled or removed.
-pub fn damaged(rng: &mut SmallRng, bytes: &[u8]) -> Vec<u8> {
-    damaged_with(rng, bytes, &[])
+/// Returns the bytes with some of them changed, duplicated or removed.
+pub fn damage(rng: &mut SmallRng, bytes: &[u8]) -> Vec<u8> {
+    damage_with(rng, bytes, &[])
 }
 
-/// The same, sometimes with one of `words` inserted.
-pub fn damaged_with(rng: &mut SmallRng, bytes: &[u8], words: &[&str]) -> Vec<u8> {
+/// Does the same as [`damage`], and sometimes inserts one of `words`.
+pub fn damage_with(rng: &mut SmallRng, bytes: &[u8], words: &[&str]) -> Vec<u8> {
     let mut bytes = bytes.to_vec();
     for _ in 0..rng.random_range(0..5) {
-        let at = rng.random_range(0..=bytes.len());
-        let end = (at + rng.random_range(0..20)).min(bytes.len());
+        let start = rng.random_range(0..=bytes.len());
+        let end = (start + rng.random_range(0..20)).min(bytes.len());
         match rng.random_range(0..if words.is_empty() { 4 } else { 5 }) {
-            0 if at < bytes.len() => bytes[at] = rng.random(),
-            // Another digit: still a document, with other figures.
+            0 if start < bytes.len() => bytes[start] = rng.random(),
+            // Change a digit. The document stays valid, with other figures.
             1 => {
-                if let Some(digit) = bytes[at..].iter_mut().find(|byte| byte.is_ascii_digit()) {
+                if let Some(digit) = bytes[start..].iter_mut().find(|byte| byte.is_ascii_digit()) {
                     *digit = rng.random_range(b'0'..=b'9');
                 }
             }
             2 => {
-                let again = bytes[at..end].to_vec();
-                bytes.splice(at..at, again);
+                let copy = bytes[start..end].to_vec();
+                bytes.splice(start..start, copy);
             }
-            4 => drop(bytes.splice(at..at, one_of(rng, words).bytes())),
-            _ => drop(bytes.drain(at..end)),
+            4 => drop(bytes.splice(start..start, choose(rng, words).bytes())),
+            _ => drop(bytes.drain(start..end)),
         }
     }
     bytes
 }
 
-/// Random command lines from the options of a program and from values that it knows.
-pub struct Words {
+/// Generates random command lines from the options of a program and from typical values.
+pub struct ArgumentGenerator {
     options: Vec<String>,
     values: &'static [&'static str],
     suffixes: &'static [&'static str],
 }
 
-impl Words {
-    /// Takes the options from synopses such as `-o, --old[=n]`. `values` are some that an option
-    /// accepts, `suffixes` the units behind numbers.
+impl ArgumentGenerator {
+    /// Creates a generator with the options in synopses such as `-o, --old[=n]`. `values` are
+    /// examples of accepted values, `suffixes` are the units of numbers.
     pub fn new(
         synopses: impl Iterator<Item = String>,
         values: &'static [&'static str],
@@ -174,42 +182,44 @@ impl Words {
         }
     }
 
-    /// Returns up to `most` words.
-    pub fn command_line(&self, rng: &mut SmallRng, most: usize) -> Vec<String> {
-        let words = rng.random_range(0..most);
-        (0..words).map(|_| self.word(rng)).collect()
+    /// Returns fewer than `max_words` random words.
+    pub fn command_line(&self, rng: &mut SmallRng, max_words: usize) -> Vec<String> {
+        let words = rng.random_range(0..max_words);
+        (0..words).map(|_| self.random_argument(rng)).collect()
     }
 
-    /// Returns the words of one of `roles`, and up to 4 random ones after them.
-    pub fn command_line_of(&self, rng: &mut SmallRng, roles: &[&str]) -> Vec<OsString> {
-        let role = one_of(rng, roles).split_whitespace().map(OsString::from);
+    /// Returns the words of one of `roles`, followed by up to 4 random words.
+    pub fn command_line_with_role(&self, rng: &mut SmallRng, roles: &[&str]) -> Vec<OsString> {
+        let role = choose(rng, roles).split_whitespace().map(OsString::from);
         let words = self.command_line(rng, 5).into_iter().map(Into::into);
         role.chain(words).collect()
     }
 
-    fn word(&self, rng: &mut SmallRng) -> String {
-        let option = one_of(rng, &self.options);
+    fn random_argument(&self, rng: &mut SmallRng) -> String {
+        let option = choose(rng, &self.options);
         match rng.random_range(0..10) {
             0..=3 => option.clone(),
             4 => format!("{option}{}", self.value(rng)),
             5 => format!("{option}={}", self.value(rng)),
-            // A cluster of letters, most of which are no options.
+            // A cluster of characters, most of which are not options.
             6 => {
                 let letters = rng.random_range(0..4);
-                (0..letters).fold("-".to_owned(), |word, _| word + *one_of(rng, &LETTERS))
+                (0..letters).fold("-".to_owned(), |word, _| {
+                    word + *choose(rng, &NON_OPTION_CHARACTERS)
+                })
             }
             7 => "--".to_owned(),
             _ => self.value(rng),
         }
     }
 
-    /// Returns a known value, a number with a unit, a pair of those, or noise.
+    /// Returns a typical value, a number with a unit, a pair of them, or noise.
     pub fn value(&self, rng: &mut SmallRng) -> String {
         match rng.random_range(0..8) {
-            0..=1 => (*one_of(rng, self.values)).to_owned(),
+            0..=1 => (*choose(rng, self.values)).to_owned(),
             2..=3 => self.number(rng),
             4 => format!("{},{}", self.number(rng), self.number(rng)),
-            5 => format!("{},{}", one_of(rng, self.values), one_of(rng, self.values)),
+            5 => format!("{},{}", choose(rng, self.values), choose(rng, self.values)),
             6 => (0..rng.random_range(0..200))
                 .map(|_| char::from(rng.random_range(1..127_u8)))
                 .collect(),
@@ -222,7 +232,7 @@ impl Words {
 
     /// Returns a number of any size with a unit.
     pub fn number(&self, rng: &mut SmallRng) -> String {
-        const ENDS: [i64; 7] = [
+        const EXTREMES: [i64; 7] = [
             i64::MIN,
             i64::MAX,
             1 << 31,
@@ -231,35 +241,44 @@ impl Words {
             65_535,
             65_536,
         ];
-        let suffix = one_of(rng, self.suffixes);
+        let suffix = choose(rng, self.suffixes);
         match rng.random_range(0..5) {
             0 => format!("{}{suffix}", rng.random_range(-2..20)),
-            1 => format!("{}{suffix}", one_of(rng, &ENDS)),
+            1 => format!("{}{suffix}", choose(rng, &EXTREMES)),
             2 => format!("{}.{}{suffix}", rng.random::<u8>(), rng.random::<u8>()),
             _ => format!("{}{suffix}", rng.random::<i64>() >> rng.random_range(0..63)),
         }
     }
 }
 
-/// Letters that most programs have no option for, and what is not a letter.
-const LETTERS: [&str; 16] = [
+/// Characters that are not options of most programs, including some that are not letters.
+const NON_OPTION_CHARACTERS: [&str; 16] = [
     "q", "Q", "z", "-", "=", "?", ":", ";", "0", "9", "é", " ", "\n", "\u{1}", ",", "/",
 ];
 
-/// Fails the test unless the percentage `count` of `inputs` is within `taken`.
-pub fn check(what: &str, inputs: u64, count: u64, taken: &RangeInclusive<u64>) {
-    println!("{what}: {inputs} inputs, {count} of them taken");
-    if inputs < ENOUGH {
+/// Fails the test unless the percentage of accepted inputs is within `accepted_percent`. Does
+/// nothing with few inputs.
+pub fn check_accepted_percent(
+    name: &str,
+    inputs: u64,
+    accepted: u64,
+    accepted_percent: &RangeInclusive<u64>,
+) {
+    println!("{name}: {accepted} of {inputs} inputs accepted");
+    if inputs < MIN_INPUTS_FOR_CHECK {
         return;
     }
-    let (least, most) = (taken.start() * inputs, taken.end() * inputs);
+    let (min, max) = (
+        accepted_percent.start() * inputs,
+        accepted_percent.end() * inputs,
+    );
     assert!(
-        (least..=most).contains(&(100 * count)),
-        "{what}: {count} of {inputs} inputs were taken, not {taken:?} percent"
+        (min..=max).contains(&(100 * accepted)),
+        "{name}: {accepted} of {inputs} inputs accepted, not {accepted_percent:?} percent"
     );
 }
 
-/// Returns the one seed in `FUZZ_SEED`, or as many as `FUZZ_ITERATIONS` has, or else `default`.
+/// Returns the seed in `FUZZ_SEED`, or else `FUZZ_ITERATIONS` seeds (default `default`).
 pub fn seeds(default: u64) -> Range<u64> {
     let number = |name| {
         let value = std::env::var(name).ok();
@@ -275,32 +294,33 @@ pub fn seeds(default: u64) -> Range<u64> {
 mod tests {
     use super::*;
 
-    fn fails(taken: RangeInclusive<u64>, count: u64) -> bool {
-        catch_unwind(|| check("inputs", 1000, count, &taken)).is_err()
+    fn fails(accepted_percent: RangeInclusive<u64>, accepted: u64) -> bool {
+        catch_unwind(|| check_accepted_percent("inputs", 1000, accepted, &accepted_percent))
+            .is_err()
     }
 
     #[test]
-    fn a_share_that_is_another_fails() {
+    fn a_percentage_out_of_range_fails() {
         assert!(!fails(20..=30, 200) && !fails(20..=30, 300) && !fails(0..=0, 0));
         assert!(fails(20..=30, 199) && fails(20..=30, 301) && fails(100..=100, 999));
-        // Too few to tell.
-        check("inputs", 10, 10, &(0..=0));
+        // Too few inputs for the check.
+        check_accepted_percent("inputs", 10, 10, &(0..=0));
     }
 
     #[test]
-    fn a_round_that_changes_the_input_fails() {
-        assert!(survives(&2, |n| Some(*n)) && !survives(&2, |_| None));
-        assert!(catch_unwind(|| survives(&2, |n| Some(n + 1))).is_err());
+    fn a_round_trip_that_changes_the_input_fails() {
+        assert!(check_round_trip(&2, |n| Some(*n)) && !check_round_trip(&2, |_| None));
+        assert!(catch_unwind(|| check_round_trip(&2, |n| Some(n + 1))).is_err());
     }
 
     #[test]
-    fn mutations_take_inputs_of_any_length() {
+    fn mutations_accept_inputs_of_any_length() {
         for length in 0..9 {
-            each("mutations", 100..=100, |rng| {
+            run_inputs("mutations", 100..=100, |rng| {
                 let mut record = vec![7; length];
-                overwrite(rng, &mut record);
+                overwrite_randomly(rng, &mut record);
                 assert_eq!(record.len(), length);
-                damaged_with(rng, &record, &["word"]);
+                damage_with(rng, &record, &["word"]);
                 true
             });
         }

@@ -1,70 +1,75 @@
-//! Two hosts, as tests between machines need them.
+//! Two hosts in network namespaces, for tests between machines.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use crate::namespace::{Namespace, link};
+use crate::namespace::{Namespace, add_link};
 
-/// A client's and a server's host, joined by two links. On each link each host has two addresses of
-/// each family.
+/// A client host and a server host, joined by two links. Each host has two addresses per family on
+/// each link.
 #[derive(Debug)]
 pub struct TwoHosts {
-    /// Where clients run.
+    /// Host of the clients.
     pub client: Namespace,
-    /// Where servers run.
+    /// Host of the servers.
     pub server: Namespace,
 }
 
 /// One of the addresses of a host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
-    /// The link, 0 or 1: by its default route a host reaches nothing, so both are equal.
+pub struct LinkAddress {
+    /// The link, 0 or 1. The hosts have no default route, so both links are equal.
     pub link: u8,
-    /// 0 for the address that the kernel chooses by itself, 1 for the secondary one.
+    /// 0 for the source address that the kernel chooses, 1 for the secondary address.
     pub address: u8,
-    /// Whether it is of IPv6.
+    /// Whether the address is an IPv6 address.
     pub is_v6: bool,
 }
 
 const LINKS: [u8; 2] = [0, 1];
-const CLIENT: u8 = 1;
-const SERVER: u8 = 2;
+const CLIENT_HOST: u8 = 1;
+const SERVER_HOST: u8 = 2;
 
 impl TwoHosts {
+    /// Creates the hosts and their links.
+    ///
     /// # Panics
     ///
-    /// As [`Namespace::new`].
+    /// If this machine cannot create network namespaces.
     #[expect(
         clippy::new_without_default,
-        reason = "a system's resource is no default"
+        reason = "a system resource is not a default value"
     )]
     pub fn new() -> Self {
-        let (client, server) = (Namespace::bare(), Namespace::bare());
+        let (client, server) = (
+            Namespace::with_loopback_only(),
+            Namespace::with_loopback_only(),
+        );
         let address = |host, link, address, is_v6| {
             let prefix = if is_v6 { 64 } else { 24 };
-            let place = Place {
+            let link_address = LinkAddress {
                 link,
                 address,
                 is_v6,
             };
-            format!("{}/{prefix}", place.of(host))
+            format!("{}/{prefix}", link_address.on_host(host))
         };
-        for number in LINKS {
-            let name = format!("eth{number}");
-            link(
-                (&client, &name, &address(CLIENT, number, 0, false)),
-                (&server, &name, &address(SERVER, number, 0, false)),
+        for link in LINKS {
+            let name = format!("eth{link}");
+            add_link(
+                (&client, &name, &address(CLIENT_HOST, link, 0, false)),
+                (&server, &name, &address(SERVER_HOST, link, 0, false)),
             );
-            for (namespace, host) in [(&client, CLIENT), (&server, SERVER)] {
+            for (namespace, host) in [(&client, CLIENT_HOST), (&server, SERVER_HOST)] {
                 namespace.enter(|| {
                     // A kernel without IPv6 has no such file.
                     let file = format!("/proc/sys/net/ipv6/conf/{name}/disable_ipv6");
                     let _ = std::fs::write(file, "0");
                 });
-                let second = address(host, number, 1, false);
+                let second = address(host, link, 1, false);
                 namespace.ip(&format!("address add {second} dev {name}"));
-                for which in [0, 1] {
-                    let v6 = address(host, number, which, true);
-                    // Without a moment in which an address may not be used yet.
+                for index in [0, 1] {
+                    let v6 = address(host, link, index, true);
+                    // nodad makes the address usable immediately.
                     let _ = namespace.run(&format!("ip address add {v6} dev {name} nodad"));
                 }
             }
@@ -73,18 +78,18 @@ impl TwoHosts {
     }
 }
 
-impl Place {
-    /// The client's address there.
+impl LinkAddress {
+    /// Returns this address of the client host.
     pub fn client(self) -> IpAddr {
-        self.of(CLIENT)
+        self.on_host(CLIENT_HOST)
     }
 
-    /// The server's address there.
+    /// Returns this address of the server host.
     pub fn server(self) -> IpAddr {
-        self.of(SERVER)
+        self.on_host(SERVER_HOST)
     }
 
-    fn of(self, host: u8) -> IpAddr {
+    fn on_host(self, host: u8) -> IpAddr {
         let host = host + 10 * self.address;
         if self.is_v6 {
             let segments = [0xfd00, 0, 0, self.link.into(), 0, 0, 0, host.into()];
@@ -100,20 +105,20 @@ mod tests {
 
     #[test]
     fn addresses() {
-        let place = |link, address, is_v6| Place {
+        let link_address = |link, address, is_v6| LinkAddress {
             link,
             address,
             is_v6,
         };
-        for (place, client, server) in [
-            (place(0, 0, false), "198.18.0.1", "198.18.0.2"),
-            (place(1, 1, false), "198.18.1.11", "198.18.1.12"),
-            (place(0, 1, true), "fd00::b", "fd00::c"),
-            (place(1, 0, true), "fd00:0:0:1::1", "fd00:0:0:1::2"),
+        for (link_address, client, server) in [
+            (link_address(0, 0, false), "198.18.0.1", "198.18.0.2"),
+            (link_address(1, 1, false), "198.18.1.11", "198.18.1.12"),
+            (link_address(0, 1, true), "fd00::b", "fd00::c"),
+            (link_address(1, 0, true), "fd00:0:0:1::1", "fd00:0:0:1::2"),
         ] {
             let expected: [IpAddr; 2] =
                 [client, server].map(|text| text.parse().expect("an address"));
-            assert_eq!([place.client(), place.server()], expected);
+            assert_eq!([link_address.client(), link_address.server()], expected);
         }
     }
 }

@@ -1,6 +1,6 @@
-//! What tests against the original tools need, and nothing that the programs themselves use: the
-//! two makes of a program, processes that end with their test, servers that listen, network
-//! namespaces, output with its figures masked.
+//! Support for tests against the original tools: linerate and stock programs, processes that end
+//! with their test, servers, network namespaces, and comparison of output with its figures masked.
+//! The programs themselves do not use this crate.
 
 #![forbid(unsafe_code)]
 
@@ -17,28 +17,31 @@ mod relay;
 mod runner;
 mod server;
 mod sockets;
+mod test_case;
 mod transcripts;
-mod trial;
 mod uperf;
 
-pub use hosts::{Place, TwoHosts};
-pub use machine::is_quiet;
-pub use mask::{Difference, figures, keyvals, same_text};
-pub use master::{LOOPBACK, Master};
-pub use namespace::{End, Namespace, link, try_link};
-pub use peer::{Make, Peers, Role, STOCK, copy_program, linerate, program, stock};
-pub use process::{Finished, Process, run};
-pub use profile::{Profile, profiles};
-pub use relay::{Fate, Relay, Way};
-pub use runner::{Suite, names, run_suites};
-pub use server::{Server, Usage};
+pub use hosts::{LinkAddress, TwoHosts};
+pub use machine::is_machine_idle;
+pub use mask::{Difference, compare_masked, figures, key_values};
+pub use master::{LOOPBACK_HOSTS, UperfMaster};
+pub use namespace::{LinkEnd, Namespace, add_link, try_add_link};
+pub use peer::{
+    Implementation, NetperfPrograms, Role, STOCK_NETPERF, copy_linerate, linerate_with_args,
+    program, stock_with_args,
+};
+pub use process::{ProcessOutput, TestProcess, run};
+pub use profile::{Profile, read_profiles};
+pub use relay::{Relay, RelayAction, RelayDirection};
+pub use runner::{Suite, full_names, run_suites};
+pub use server::{ProcessUsage, Server};
 pub use sockets::{
-    connections_of, counter, established, free_port, is_listening, listeners, listening_ports,
-    takes_datagrams,
+    connection_count, free_port, has_connection_to, is_listening, kernel_counter, listener_count,
+    listening_ports, receives_datagrams,
 };
-pub use transcripts::{Packet, Transcript};
-pub use trial::{
-    Load, Need, Trial, eventually, required, short_directory, side_by_side, trial, unless,
-    unless_absent, within,
+pub use test_case::{
+    Concurrency, Requirement, TestCase, optional_test_case, peers_are_required, run_in_parallel,
+    short_directory, test_case, test_case_unless, wait_until, with_prefix,
 };
-pub use uperf::Uperf;
+pub use transcripts::{RecordedPacket, Transcript};
+pub use uperf::StockUperf;

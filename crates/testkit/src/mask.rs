@@ -1,24 +1,24 @@
-//! Two outputs compared with their figures masked.
+//! Comparison of two outputs with their figures masked.
 //!
-//! A figure is a word that is a number. A word ends at a blank, a comma, an equals sign, a quote or
-//! a line's end, so `10^6bits/sec`, `127.0.0.1` and `AF_INET6` are text.
+//! A figure is a word that is a number. Words end at a blank, a comma, an equals sign, a quote or
+//! the end of a line. So `10^6bits/sec`, `127.0.0.1` and `AF_INET6` are text.
 
 use std::fmt;
 
-/// What stands for a figure.
+/// Replacement of a figure.
 const MASK: &str = "#";
 
-/// A line that the stock client prints on a busy machine, when its timer's signal comes a second time.
+/// Line that the stock client prints on a busy machine if its timer signal arrives twice.
 const SECOND_SIGNAL: &str = "catcher: timer popped with times_up != 0";
 
 /// The first line in which two outputs differ.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Difference {
-    /// Counted from 1.
+    /// Line number, from 1.
     pub line: usize,
-    /// Of the output under test; `None` when it has ended.
+    /// Line of the output under test; `None` if the output is shorter.
     pub ours: Option<String>,
-    /// Of the control.
+    /// Line of the control output; `None` if the output is shorter.
     pub control: Option<String>,
 }
 
@@ -35,10 +35,10 @@ impl fmt::Display for Difference {
 
 /// Compares two outputs with their figures masked.
 ///
-/// A table's columns move with the width of its figures. So in a paragraph whose figures are as
-/// wide in both outputs every blank counts, trailing ones too; in others any run of blanks is one.
-/// What the stock client says by chance ("timer popped") is passed over.
-pub fn same_text(ours: &str, control: &str) -> Result<(), Difference> {
+/// The columns of a table move with the width of its figures. If all figures of a paragraph have
+/// the same width in both outputs, all blanks must be equal, including trailing ones. Otherwise
+/// each run of blanks counts as one. The stock client's occasional line "timer popped" is ignored.
+pub fn compare_masked(ours: &str, control: &str) -> Result<(), Difference> {
     let lines = |text| -> Vec<&str> {
         let lines = str::split(text, '\n');
         lines.filter(|line| *line != SECOND_SIGNAL).collect()
@@ -46,18 +46,20 @@ pub fn same_text(ours: &str, control: &str) -> Result<(), Difference> {
     let (ours, control) = (lines(ours), lines(control));
     let mut start = 0;
     while start < ours.len().max(control.len()) {
-        let end = start + paragraph(&ours[start.min(ours.len())..]).max(1);
-        let exact = (start..end).all(|at| {
-            let widths = |lines: &[&str]| lines.get(at).map(|line| figure_widths(line));
+        let end = start + paragraph_lines(&ours[start.min(ours.len())..]).max(1);
+        let exact = (start..end).all(|index| {
+            let widths = |lines: &[&str]| lines.get(index).map(|line| figure_widths(line));
             widths(&ours) == widths(&control)
         });
-        for at in start..end {
-            let (a, b) = (ours.get(at).copied(), control.get(at).copied());
-            if a.map(|line| masked(line, exact)) != b.map(|line| masked(line, exact)) {
+        for index in start..end {
+            let (our_line, control_line) = (ours.get(index).copied(), control.get(index).copied());
+            if our_line.map(|line| mask_figures(line, exact))
+                != control_line.map(|line| mask_figures(line, exact))
+            {
                 return Err(Difference {
-                    line: at + 1,
-                    ours: a.map(str::to_owned),
-                    control: b.map(str::to_owned),
+                    line: index + 1,
+                    ours: our_line.map(str::to_owned),
+                    control: control_line.map(str::to_owned),
                 });
             }
         }
@@ -66,7 +68,7 @@ pub fn same_text(ours: &str, control: &str) -> Result<(), Difference> {
     Ok(())
 }
 
-/// The figures of a text, in order.
+/// Returns the figures of a text, in order.
 pub fn figures(text: &str) -> Vec<f64> {
     words(text)
         .filter(|word| is_figure(word))
@@ -74,15 +76,15 @@ pub fn figures(text: &str) -> Vec<f64> {
         .collect()
 }
 
-/// The `KEY=value` lines of a text, in order.
-pub fn keyvals(text: &str) -> Vec<(&str, &str)> {
+/// Returns the keys and values of the `KEY=value` lines of a text, in order.
+pub fn key_values(text: &str) -> Vec<(&str, &str)> {
     text.lines()
         .filter_map(|line| line.split_once('='))
         .collect()
 }
 
-/// How many lines there are up to the first empty one, and with it.
-fn paragraph(lines: &[&str]) -> usize {
+/// Returns the number of lines up to and including the first empty line.
+fn paragraph_lines(lines: &[&str]) -> usize {
     lines
         .iter()
         .position(|line| line.is_empty())
@@ -96,8 +98,8 @@ fn figure_widths(line: &str) -> Vec<usize> {
         .collect()
 }
 
-/// The line with its figures masked, digit by digit if `exact`, else with runs of blanks as one.
-fn masked(line: &str, exact: bool) -> String {
+/// Masks the figures of a line: per character if `exact`. Otherwise also merges runs of blanks.
+fn mask_figures(line: &str, exact: bool) -> String {
     let mut text = String::new();
     for word in words(line) {
         match (is_figure(word), exact) {
@@ -112,22 +114,22 @@ fn masked(line: &str, exact: bool) -> String {
     text.split_ascii_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// A line cut before and after each separator.
+/// Splits a line before and after each separator.
 fn words(line: &str) -> impl Iterator<Item = &str> {
-    line.split_inclusive(separates)
+    line.split_inclusive(is_separator)
         .flat_map(|word| match word.char_indices().next_back() {
-            Some((at, last)) if separates(last) => [&word[..at], &word[at..]],
+            Some((at, last)) if is_separator(last) => [&word[..at], &word[at..]],
             _ => [word, ""],
         })
         .filter(|word| !word.is_empty())
 }
 
-fn separates(char: char) -> bool {
+fn is_separator(char: char) -> bool {
     matches!(char, ' ' | '\t' | '\n' | ',' | '=' | '"')
 }
 
-/// Whether printf(3) could have made it of a number. `nan` and `inf` are: the original prints them
-/// for what it did not measure.
+/// Returns whether printf(3) could have printed the word for a number. This includes `nan` and
+/// `inf`, which the original prints for unmeasured values.
 fn is_figure(word: &str) -> bool {
     let unsigned = word.strip_prefix('-').unwrap_or(word);
     matches!(unsigned, "nan" | "inf")
@@ -140,14 +142,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_timer_that_pops_twice_is_chance() {
-        let said = format!("MIGRATED\n{SECOND_SIGNAL}\n1\n");
-        assert_eq!(same_text(&said, "MIGRATED\n2\n"), Ok(()));
-        assert!(same_text("MIGRATED\ntimer\n1\n", "MIGRATED\n2\n").is_err());
+    fn a_second_timer_message_is_ignored() {
+        let output = format!("MIGRATED\n{SECOND_SIGNAL}\n1\n");
+        assert_eq!(compare_masked(&output, "MIGRATED\n2\n"), Ok(()));
+        assert!(compare_masked("MIGRATED\ntimer\n1\n", "MIGRATED\n2\n").is_err());
     }
 
     #[test]
-    fn what_a_figure_is() {
+    fn figures_are_masked() {
         for (text, expected) in [
             ("131072  16384  16384    0.00     9411.85   ", "# # # # #"),
             ("LOCAL_BYTES_SENT=10", "LOCAL_BYTES_SENT=#"),
@@ -157,7 +159,7 @@ mod tests {
                 "10^6bits/sec 127.0.0.1 AF_INET6 2x",
             ),
         ] {
-            assert_eq!(masked(text, false), expected);
+            assert_eq!(mask_figures(text, false), expected);
         }
     }
 
@@ -175,7 +177,7 @@ mod tests {
             ("1\n", "1\n2\n", false),
         ] {
             assert_eq!(
-                same_text(ours, control).is_ok(),
+                compare_masked(ours, control).is_ok(),
                 same,
                 "{ours:?} {control:?}"
             );
@@ -185,6 +187,9 @@ mod tests {
     #[test]
     fn figures_by_position_and_by_key() {
         assert_eq!(figures("a 1 x2 -3.5\n4"), [1.0, -3.5, 4.0]);
-        assert_eq!(keyvals("BANNER\nA=1\nB=x=y\n"), [("A", "1"), ("B", "x=y")]);
+        assert_eq!(
+            key_values("BANNER\nA=1\nB=x=y\n"),
+            [("A", "1"), ("B", "x=y")]
+        );
     }
 }

@@ -1,4 +1,4 @@
-//! Masters of our uperf.
+//! Masters of linerate's uperf.
 
 use std::io::Write;
 use std::time::Duration;
@@ -6,94 +6,100 @@ use std::time::Duration;
 use rustix::process::Signal;
 use tempfile::NamedTempFile;
 
-use crate::peer::linerate;
-use crate::process::{Finished, Process};
+use crate::peer::linerate_with_args;
+use crate::process::{ProcessOutput, TestProcess};
 use crate::server::Server;
-use crate::trial::eventually;
+use crate::test_case::wait_until;
 
-/// Hosts of this host, for `$h`, `$h1` and so on.
-pub const LOOPBACK: [&str; 4] = ["127.0.0.1", "127.0.0.2", "127.0.0.3", "127.0.0.4"];
+/// Addresses of this host, as the hosts `$h`, `$h1` and so on of profiles.
+pub const LOOPBACK_HOSTS: [&str; 4] = ["127.0.0.1", "127.0.0.2", "127.0.0.3", "127.0.0.4"];
 
-/// Longer than any short run on a busy machine.
-const A_RUN: Duration = Duration::from_secs(40);
+/// Timeout of a short run.
+const RUN_TIMEOUT: Duration = Duration::from_secs(40);
 
-/// Time for output that needs no deadline.
-const SOON: Duration = Duration::from_secs(10);
+/// Timeout for expected output.
+const OUTPUT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// A running master, killed when dropped.
+/// A running master. Dropping it kills the process.
 #[derive(Debug)]
-pub struct Master {
-    process: Process,
+pub struct UperfMaster {
+    process: TestProcess,
     _profile: NamedTempFile,
 }
 
-impl Master {
-    /// Runs a profile with the slaves at this port, unless the options name another. `$h` and `$h1` is the first
-    /// of `hosts`, `$h2` the second.
+impl UperfMaster {
+    /// Starts a run of a profile. The slaves listen on this port, unless the options contain
+    /// another. `$h` and `$h1` are the first of `hosts`, `$h2` is the second.
     pub fn start(port: u16, options: &str, hosts: &[impl AsRef<str>], profile: &str) -> Self {
         let mut file = NamedTempFile::new().expect("a temporary file");
-        file.write_all(profile.as_bytes()).expect("it is ours");
+        file.write_all(profile.as_bytes())
+            .expect("the file is writable");
         let path = file.path().display();
-        let mut command = linerate(&format!("uperf -P {port} {options} -m {path}"));
-        command.envs(variables(hosts));
+        let mut command = linerate_with_args(&format!("uperf -P {port} {options} -m {path}"));
+        command.envs(profile_variables(hosts));
         Self {
-            process: Process::start(&mut command),
+            process: TestProcess::start(&mut command),
             _profile: file,
         }
     }
 
-    /// Waits until standard output is as `is_it` wants it.
+    /// Waits until `is_expected` returns true for standard output. Fails the test on a timeout.
     #[track_caller]
-    pub fn says(&self, is_it: impl Fn(&str) -> bool) {
-        let said = eventually(SOON, || is_it(&self.stdout()));
+    pub fn wait_for_stdout(&self, is_expected: impl Fn(&str) -> bool) {
+        let is_printed = wait_until(OUTPUT_TIMEOUT, || is_expected(&self.stdout()));
         let (stdout, stderr) = (self.stdout(), self.process.stderr());
-        assert!(said, "it does not say so: {stdout:?}, {stderr:?}");
+        assert!(is_printed, "unexpected output: {stdout:?}, {stderr:?}");
     }
 
-    /// The same of standard output and standard error.
+    /// Does the same for standard output followed by standard error.
     #[track_caller]
-    pub fn says_anywhere(&self, is_it: impl Fn(&str) -> bool) {
+    pub fn wait_for_output(&self, is_expected: impl Fn(&str) -> bool) {
         let all = || self.stdout() + &self.process.stderr();
-        assert!(eventually(SOON, || is_it(&all())), "{}", all());
+        assert!(
+            wait_until(OUTPUT_TIMEOUT, || is_expected(&all())),
+            "{}",
+            all()
+        );
     }
 
-    /// Waits for its end; a master that takes longer fails the test.
+    /// Waits for the end of the process. Fails the test on a timeout.
     #[track_caller]
-    pub fn ends_within(self, patience: Duration) -> Finished {
-        self.process.finish(patience)
+    pub fn finish_within(self, timeout: Duration) -> ProcessOutput {
+        self.process.finish(timeout)
     }
 
-    /// Its standard output up to now.
+    /// Returns the standard output up to now.
     pub fn stdout(&self) -> String {
         self.process.stdout()
     }
 
-    /// Its process id.
+    /// Returns the process id.
     pub fn pid(&self) -> u32 {
         self.process.pid()
     }
 
-    /// Whether it still runs.
+    /// Returns whether the process is running.
     pub fn is_running(&mut self) -> bool {
         self.process.is_running()
     }
 
-    /// Sends it a signal.
+    /// Sends a signal to the process.
     pub fn signal(&self, signal: Signal) {
         self.process.signal(signal);
     }
 }
 
 impl Server {
-    /// Runs a profile with this slave, which is all of [`LOOPBACK`].
+    /// Runs a profile with this slave as all of [`LOOPBACK_HOSTS`].
     #[track_caller]
-    pub fn run_profile(&self, options: &str, profile: &str) -> Finished {
-        Master::start(self.port, options, &LOOPBACK, profile).ends_within(A_RUN)
+    pub fn run_profile(&self, options: &str, profile: &str) -> ProcessOutput {
+        UperfMaster::start(self.port, options, &LOOPBACK_HOSTS, profile).finish_within(RUN_TIMEOUT)
     }
 }
 
-impl Finished {
-    /// The words of the line of a master's Run Statistics that begins with this word: a host, `master`.
+impl ProcessOutput {
+    /// Returns the words of a line in the Run Statistics of a master. The line starts with `first`:
+    /// a host or `master`.
     #[track_caller]
     pub fn statistics(&self, first: &str) -> Vec<String> {
         let report = self.stdout.split_once("Run Statistics");
@@ -104,15 +110,16 @@ impl Finished {
     }
 }
 
-/// The variables of profiles: hosts, and what uperf's own profiles leave open besides.
-fn variables(hosts: &[impl AsRef<str>]) -> Vec<(String, String)> {
+/// Returns the environment variables of profiles: the hosts, and defaults for the other variables
+/// in uperf's own profiles.
+fn profile_variables(hosts: &[impl AsRef<str>]) -> Vec<(String, String)> {
     let first = hosts.iter().take(1).map(|host| ("h".to_owned(), host));
     let numbered = (1..)
         .zip(hosts)
         .map(|(number, host)| (format!("h{number}"), host));
     let hosts = first.chain(numbered);
-    let open = [("proto", "tcp"), ("nthr", "4"), ("iter", "50")];
-    let open = open.map(|(name, value)| (name.to_owned(), value.to_owned()));
+    let defaults = [("proto", "tcp"), ("nthr", "4"), ("iter", "50")];
+    let open = defaults.map(|(name, value)| (name.to_owned(), value.to_owned()));
     hosts
         .map(|(name, host)| (name, host.as_ref().to_owned()))
         .chain(open)

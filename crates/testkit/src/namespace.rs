@@ -1,4 +1,5 @@
-//! Network namespaces, so that one test's TIME_WAIT is not the next one's, and the links between them.
+//! Network namespaces and the links between them. They keep sockets in TIME_WAIT from affecting the
+//! next test.
 
 use std::fs::File;
 use std::io;
@@ -9,101 +10,104 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
-/// Documentation addresses (RFC 5737, RFC 3849) on the loopback interface: to getaddrinfo(3) with
-/// `AI_ADDRCONFIG`, as the original calls it, a family has no addresses if it has but loopback's.
+/// Documentation addresses (RFC 5737, RFC 3849) for the loopback interface. The original calls
+/// getaddrinfo(3) with `AI_ADDRCONFIG`, which ignores a family that has only loopback addresses.
 const ADDRESSES: [&str; 2] = ["192.0.2.1/32", "2001:db8::1/128"];
 
-/// A network namespace without a name. The kernel removes it and its links when this process and
-/// those that were started in it are gone, however they end.
+/// An unnamed network namespace. It needs root and iproute2.
 ///
-/// Needs root and iproute2.
+/// The kernel removes the namespace and its links when this process and all processes inside have
+/// ended, even after a crash.
 #[derive(Debug)]
 pub struct Namespace {
     file: File,
 }
 
 impl Namespace {
-    /// One with only the loopback interface, which is up.
+    /// Creates a namespace with only the loopback interface, which is up.
     pub fn create() -> io::Result<Self> {
         static NEXT: AtomicU32 = AtomicU32::new(0);
-        // It has a name just until it is open: making one without needs a thread that leaves its
-        // own for good.
+        // The namespace has a name only until the file is open. Creating one without a name would
+        // need a thread that leaves its own namespace for good.
         let number = NEXT.fetch_add(1, Relaxed);
         let name = format!("testkit-{}-{number}", std::process::id());
-        run(&format!("ip netns add {name}"))?;
+        run_line(&format!("ip netns add {name}"))?;
         let file = File::open(format!("/run/netns/{name}"));
-        run(&format!("ip netns delete {name}"))?;
+        run_line(&format!("ip netns delete {name}"))?;
         let namespace = Self { file: file? };
         namespace.run("ip link set lo up")?;
         Ok(namespace)
     }
 
-    /// A host that original programs can work on: with an address of each family beside loopback's.
+    /// Creates a namespace for original programs, with an additional address per family.
     ///
     /// # Panics
     ///
-    /// Where [`Namespace::missing`] has a reason, as the other functions that return no error.
+    /// If this machine cannot create namespaces; see [`Namespace::missing_reason`]. This also
+    /// applies to the other functions that return no error.
     #[expect(
         clippy::new_without_default,
-        reason = "a system's resource is no default"
+        reason = "a system resource is not a default value"
     )]
     pub fn new() -> Self {
-        let namespace = Self::bare();
+        let namespace = Self::with_loopback_only();
         for address in ADDRESSES {
-            // Without IPv6 in the kernel there is nothing that would need its address.
+            // A kernel without IPv6 does not need the IPv6 address.
             let _ = namespace.run(&format!("ip address add {address} dev lo"));
         }
         namespace
     }
 
-    /// The same, which this thread is in from now on, and what it starts.
-    pub fn of_this_thread() -> Self {
+    /// Creates a namespace as [`Namespace::new`] does, and moves this thread into it. Processes
+    /// that the thread starts are in it too.
+    pub fn enter_new() -> Self {
         let namespace = Self::new();
-        namespace.move_in();
+        namespace.enter_on_this_thread();
         namespace
     }
 
-    /// The one that this process was started in, with the interfaces of the machine.
-    pub fn of_this_process() -> Self {
-        // Threads move, the first one never does.
+    /// Returns the namespace in which this process was started, with the interfaces of the machine.
+    pub fn for_this_process() -> Self {
+        // Other threads may move, but the first thread never does.
         let file = File::open("/proc/self/ns/net").expect("a process has a namespace");
         Self { file }
     }
 
-    /// Only the loopback interface.
-    pub fn bare() -> Self {
-        Self::create().expect("root may make a namespace")
+    /// Creates a namespace with only the loopback interface, and panics on an error.
+    pub fn with_loopback_only() -> Self {
+        Self::create().expect("root can create a namespace")
     }
 
-    /// Why this machine cannot make one; `None` if it can.
-    pub fn missing() -> Option<String> {
+    /// Returns the reason if this machine cannot create namespaces.
+    pub fn missing_reason() -> Option<String> {
         let error = Self::create().err()?;
-        Some(format!("no network namespaces here: {error}"))
+        Some(format!("network namespaces are unavailable: {error}"))
     }
 
-    /// The processes inside, by their numbers.
+    /// Returns the ids of the processes inside, except this process.
     pub fn processes(&self) -> Vec<i32> {
-        let Ok(own) = self.file.metadata() else {
+        let Ok(metadata) = self.file.metadata() else {
             return Vec::new();
         };
         let is_inside = |pid: &i32| {
             std::fs::metadata(format!("/proc/{pid}/ns/net"))
-                .is_ok_and(|its| (its.dev(), its.ino()) == (own.dev(), own.ino()))
+                .is_ok_and(|other| (other.dev(), other.ino()) == (metadata.dev(), metadata.ino()))
         };
         let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
         let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-        // This one may be among them, on a thread of its own.
+        // A thread of this process may be inside too.
         pids.filter(|pid| *pid != std::process::id() as i32 && is_inside(pid))
             .collect()
     }
 
-    /// Where other processes find it as long as this one keeps it: for nsenter(1), or the `netns`
-    /// argument of ip-link(8).
+    /// Returns a path of the namespace for other processes, such as nsenter(1), and for the `netns`
+    /// argument of ip-link(8). It is valid while this value exists.
     pub fn path(&self) -> String {
         format!("/proc/{}/fd/{}", std::process::id(), self.file.as_raw_fd())
     }
 
-    /// A command that runs `command`'s program and arguments inside, under the same process id.
+    /// Returns a command that runs the program and arguments of `command` inside. The process id
+    /// stays the same.
     pub fn command(&self, command: &Command) -> Command {
         let mut inside = Command::new("nsenter");
         inside
@@ -122,27 +126,28 @@ impl Namespace {
         inside
     }
 
-    /// Does `work` on a thread of this namespace; processes that it starts are in it too.
+    /// Runs `work` on a thread inside the namespace. Processes that it starts are inside too.
     pub fn enter<T: Send>(&self, work: impl FnOnce() -> T + Send) -> T {
-        let enter_and_work = || {
-            self.move_in();
+        let work_inside = || {
+            self.enter_on_this_thread();
             work()
         };
-        let done = std::thread::scope(|scope| scope.spawn(enter_and_work).join());
-        done.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        let result = std::thread::scope(|scope| scope.spawn(work_inside).join());
+        result.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     }
 
-    fn move_in(&self) {
+    fn enter_on_this_thread(&self) {
         move_into_link_name_space(self.file.as_fd(), Some(LinkNameSpaceType::Network))
-            .expect("root may enter a namespace");
+            .expect("root can enter a namespace");
     }
 
-    /// A line of words run inside to its end; what it printed, or what it complained of.
+    /// Runs a command line inside. Returns its standard output, or an error with its standard
+    /// error.
     pub fn run(&self, line: &str) -> io::Result<String> {
-        self.enter(|| run(line))
+        self.enter(|| run_line(line))
     }
 
-    /// `ip` within it.
+    /// Runs `ip` inside the namespace. Panics if it fails.
     #[track_caller]
     pub fn ip(&self, arguments: &str) {
         self.run(&format!("ip {arguments}"))
@@ -150,26 +155,27 @@ impl Namespace {
     }
 }
 
-/// One end of a link: the host, the interface's name there, its address with the prefix's length.
-pub type End<'a> = (&'a Namespace, &'a str, &'a str);
+/// One end of a link: the namespace, the name of the interface, and its address with the prefix
+/// length.
+pub type LinkEnd<'a> = (&'a Namespace, &'a str, &'a str);
 
-/// Joins two namespaces by an Ethernet link. IPv6 is off on it, so that nothing travels that no test
-/// has sent.
+/// Joins two namespaces by an Ethernet link. IPv6 is disabled on it, so that it carries only
+/// packets of tests.
 #[track_caller]
-pub fn link(here: End, there: End) {
-    try_link(here, there).unwrap_or_else(|error| panic!("{error}"));
+pub fn add_link(first: LinkEnd, second: LinkEnd) {
+    try_add_link(first, second).unwrap_or_else(|error| panic!("{error}"));
 }
 
-/// The same, with an error in place of a panic.
-pub fn try_link(here: End, there: End) -> io::Result<()> {
-    let ((near, near_name, _), (far, far_name, _)) = (here, there);
-    near.run(&format!(
-        "ip link add {near_name} type veth peer name {far_name} netns {}",
-        far.path()
+/// Does the same as [`add_link`], but returns an error instead of panicking.
+pub fn try_add_link(first: LinkEnd, second: LinkEnd) -> io::Result<()> {
+    let ((first_host, first_name, _), (second_host, second_name, _)) = (first, second);
+    first_host.run(&format!(
+        "ip link add {first_name} type veth peer name {second_name} netns {}",
+        second_host.path()
     ))?;
-    for (namespace, name, address) in [here, there] {
+    for (namespace, name, address) in [first, second] {
         namespace.enter(|| {
-            // A kernel without IPv6 has no such file, and needs none.
+            // A kernel without IPv6 has no such file.
             let _ = std::fs::write(format!("/proc/sys/net/ipv6/conf/{name}/disable_ipv6"), "1");
         });
         namespace.run(&format!("ip address add {address} dev {name}"))?;
@@ -178,7 +184,7 @@ pub fn try_link(here: End, there: End) -> io::Result<()> {
     Ok(())
 }
 
-fn run(line: &str) -> io::Result<String> {
+fn run_line(line: &str) -> io::Result<String> {
     let mut words = line.split_whitespace();
     let output = Command::new(words.next().unwrap_or_default())
         .args(words)
@@ -187,6 +193,6 @@ fn run(line: &str) -> io::Result<String> {
     if output.status.success() {
         return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
     }
-    let said = String::from_utf8_lossy(&output.stderr);
-    Err(io::Error::other(format!("{line}: {}", said.trim())))
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    Err(io::Error::other(format!("{line}: {}", stderr.trim())))
 }

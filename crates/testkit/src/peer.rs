@@ -1,4 +1,4 @@
-//! The two makes of netperf: ours and the original.
+//! The two implementations of netperf: linerate and the original.
 
 use std::env;
 use std::ffi::OsString;
@@ -6,25 +6,25 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-use crate::trial::Need;
+use crate::test_case::Requirement;
 
-/// Both programs of the original, as a distribution has them: one package.
-pub const STOCK: Need = Need::Program("netperf");
+/// Requirement of the original netperf and netserver. Distributions put both into one package.
+pub const STOCK_NETPERF: Requirement = Requirement::Program("netperf");
 
-/// The version of the original that ours is measured against.
+/// Required version of the original.
 const STOCK_VERSION: &str = "Netperf version 2.7.0";
 
-/// Whose program it is.
+/// Implementation of a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Make {
+pub enum Implementation {
     /// The `linerate` under test.
     Ours,
     /// The original, as Debian packages it.
     Stock,
 }
 
-impl Make {
-    /// As it stands in a test's name.
+impl Implementation {
+    /// Returns the name for use in test names.
     pub fn name(self) -> &'static str {
         match self {
             Self::Ours => "ours",
@@ -33,7 +33,7 @@ impl Make {
     }
 }
 
-/// Which of the two programs.
+/// Role of a netperf program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
     /// `netperf`.
@@ -43,7 +43,7 @@ pub enum Role {
 }
 
 impl Role {
-    /// The name it is called by.
+    /// Returns the name of the program.
     pub fn program(self) -> &'static str {
         match self {
             Self::Client => "netperf",
@@ -52,46 +52,49 @@ impl Role {
     }
 }
 
-/// Where both makes are.
+/// Locations of both implementations.
 #[derive(Clone, Debug)]
-pub struct Peers {
-    /// The `linerate` binary.
-    pub linerate: PathBuf,
-    /// The directory of the original programs.
-    pub stock: PathBuf,
+pub struct NetperfPrograms {
+    /// Path of the `linerate` binary.
+    pub linerate_path: PathBuf,
+    /// Directory of the original programs.
+    pub stock_directory: PathBuf,
 }
 
-/// The `linerate` that is under test, with a line of arguments.
-pub fn linerate(arguments: &str) -> Command {
+/// Returns a command of the `linerate` under test with these arguments.
+pub fn linerate_with_args(arguments: &str) -> Command {
     let mut command = Command::new(program());
     command.args(arguments.split_whitespace());
     command
 }
 
-/// Whether [`program`] is the shipped program from now on.
-static MEASURES: AtomicBool = AtomicBool::new(false);
+/// Whether [`program`] returns the shipped program.
+static USES_SHIPPED_PROGRAM: AtomicBool = AtomicBool::new(false);
 
-/// The binary that is under test.
+/// Returns the path of the binary under test.
 ///
-/// Cargo builds it for the tests, without optimisation and with all checks, and names it (since
-/// 1.94); older ones have put it above the directory of the tests. Trials that measure run after the
-/// others, with the shipped program that `LINERATE_SHIPPED` names, if it does.
+/// Cargo builds it for the tests, without optimisation and with all checks. Cargo 1.94 and later
+/// set its path in an environment variable; earlier versions put it above the directory of the
+/// tests. Test cases that run alone use the shipped program in `LINERATE_SHIPPED`, if the variable
+/// is set.
 pub fn program() -> PathBuf {
-    let shipped = env::var_os("LINERATE_SHIPPED").filter(|_| MEASURES.load(Relaxed));
-    let of_tests = || env::var_os("CARGO_BIN_EXE_linerate");
-    let beside_tests = || {
-        let test = env::current_exe().expect("/proc is there");
+    let shipped = env::var_os("LINERATE_SHIPPED").filter(|_| USES_SHIPPED_PROGRAM.load(Relaxed));
+    let from_cargo = || env::var_os("CARGO_BIN_EXE_linerate");
+    let in_build_directory = || {
+        let test = env::current_exe().expect("/proc is mounted");
         let build = test.ancestors().nth(2).expect("it is a file of the build");
         build.join("linerate")
     };
     shipped
-        .or_else(of_tests)
-        .map_or_else(beside_tests, PathBuf::from)
+        .or_else(from_cargo)
+        .map_or_else(in_build_directory, PathBuf::from)
 }
 
-/// Copies [`program`] to where others can execute it. A process of its own does that: a file that is open for writing
-/// here would be open in every child that another thread forks meanwhile, and could not be executed.
-pub fn copy_program(to: &Path) {
+/// Copies [`program`] to a place where other users can execute it.
+///
+/// A separate process copies the file. Otherwise a child forked by another thread could inherit the
+/// descriptor, and the kernel executes no file that is open for writing.
+pub fn copy_linerate(to: &Path) {
     let copied = Command::new("cp").arg(program()).arg(to).status();
     assert!(
         copied.is_ok_and(|status| status.success()),
@@ -100,51 +103,50 @@ pub fn copy_program(to: &Path) {
     );
 }
 
-/// Makes [`program`] the shipped one for the rest of this process.
-pub(crate) fn measure_shipped_program() -> PathBuf {
-    MEASURES.store(true, Relaxed);
+/// Makes [`program`] return the shipped program from now on, and returns its path.
+pub(crate) fn use_shipped_program() -> PathBuf {
+    USES_SHIPPED_PROGRAM.store(true, Relaxed);
     program()
 }
 
-/// A stock program with a line of arguments.
-pub fn stock(program: &str, arguments: &str) -> Command {
+/// Returns a command of a stock program with these arguments.
+pub fn stock_with_args(program: &str, arguments: &str) -> Command {
     let mut command = Command::new(program);
     command.args(arguments.split_whitespace());
     command
 }
 
-impl Peers {
-    /// The `linerate` that is under test, and the original in `/usr/bin`.
+impl NetperfPrograms {
+    /// Returns the `linerate` under test, and the original in `/usr/bin`.
     #[expect(
         clippy::new_without_default,
-        reason = "what is found on a machine is no default"
+        reason = "the programs of a machine are not a default value"
     )]
     pub fn new() -> Self {
         Self {
-            linerate: program(),
-            stock: PathBuf::from("/usr/bin"),
+            linerate_path: program(),
+            stock_directory: PathBuf::from("/usr/bin"),
         }
     }
 
-    /// Why the original cannot be run here; `None` if both its programs are there in the right
-    /// version.
-    pub fn missing(&self) -> Option<String> {
+    /// Returns the reason if the original is missing or has the wrong version.
+    pub fn missing_reason(&self) -> Option<String> {
         [Role::Client, Role::Server]
             .into_iter()
-            .find_map(|role| wrong_version(&self.stock.join(role.program())))
+            .find_map(|role| version_problem(&self.stock_directory.join(role.program())))
     }
 
-    /// The program of one make in one role, called by its usual name.
-    pub fn command(&self, make: Make, role: Role) -> Command {
-        match make {
-            Make::Ours => {
-                let mut command = Command::new(&self.linerate);
+    /// Returns a command of one program under its usual name.
+    pub fn command(&self, implementation: Implementation, role: Role) -> Command {
+        match implementation {
+            Implementation::Ours => {
+                let mut command = Command::new(&self.linerate_path);
                 command.arg(role.program());
                 command
             }
-            Make::Stock => {
-                // By its bare name, which it complains in and prints as its command line, also
-                // from inside a namespace.
+            Implementation::Stock => {
+                // Use the name without a path, because the program prints it in its errors and
+                // command line. The search path also works inside a namespace.
                 let mut command = Command::new(role.program());
                 command.env("PATH", self.search_path());
                 command
@@ -152,9 +154,9 @@ impl Peers {
         }
     }
 
-    /// The search path with the original's directory first.
+    /// Returns the search path with the directory of the original first.
     fn search_path(&self) -> OsString {
-        let mut path = self.stock.clone().into_os_string();
+        let mut path = self.stock_directory.clone().into_os_string();
         if let Some(rest) = env::var_os("PATH") {
             path.push(":");
             path.push(rest);
@@ -163,12 +165,12 @@ impl Peers {
     }
 }
 
-fn wrong_version(program: &Path) -> Option<String> {
+fn version_problem(program: &Path) -> Option<String> {
     let output = match Command::new(program).arg("-V").output() {
         Ok(output) => output,
-        Err(error) => return Some(format!("no stock {}: {error}", program.display())),
+        Err(error) => return Some(format!("cannot run stock {}: {error}", program.display())),
     };
-    let said = String::from_utf8_lossy(&output.stdout);
-    let version = said.lines().next().unwrap_or_default().trim();
+    let output = String::from_utf8_lossy(&output.stdout);
+    let version = output.lines().next().unwrap_or_default().trim();
     (version != STOCK_VERSION).then(|| format!("{} is {version:?}, not 2.7.0", program.display()))
 }

@@ -1,4 +1,4 @@
-//! A process that ends with its test, and a command that is run to its end.
+//! Processes that end with their test, and commands with a timeout.
 
 use std::fs::File;
 use std::io;
@@ -9,54 +9,55 @@ use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::trial::{BUSY, eventually, holds_within};
+use crate::test_case::{BUSY_MACHINE_FACTOR, poll_until, wait_until};
 
-/// How often a process is looked at: its end is what a test waits for most.
-const LOOK: Duration = Duration::from_millis(2);
+/// Interval between two checks of a process. It is short because most tests wait for the end of a
+/// process.
+const POLL_INTERVAL: Duration = Duration::from_millis(2);
 
-/// A process that is killed, if it still runs, when its test ends. Its output goes to files, which
-/// never fill up as a pipe does, and which nobody else holds open.
+/// A process that is killed when dropped. Its output goes to files, because a full pipe would block
+/// it, and other processes could keep a pipe open.
 #[derive(Debug)]
-pub struct Process {
+pub struct TestProcess {
     child: Child,
     command: String,
     stdout: File,
     stderr: File,
 }
 
-/// What became of a process.
+/// Result of a process: its output, and its exit code or signal.
 #[derive(Clone, Debug)]
-pub struct Finished {
-    /// The command line, for whoever reads of a failure.
+pub struct ProcessOutput {
+    /// The command line, for failure messages.
     pub command: String,
     /// The exit code; `None` if a signal ended it.
     pub code: Option<i32>,
     /// The signal that ended it.
     pub signal: Option<i32>,
-    /// Standard output, with anything that is not UTF-8 replaced.
+    /// Standard output, with invalid UTF-8 replaced.
     pub stdout: String,
-    /// Standard error, likewise.
+    /// Standard error, with invalid UTF-8 replaced.
     pub stderr: String,
 }
 
-/// Runs `command` without input. After `limit` it is killed, which is an error of kind
-/// [`io::ErrorKind::TimedOut`] that quotes what it had printed by then.
-pub fn run(mut command: Command, limit: Duration) -> io::Result<Finished> {
-    Process::try_start(&mut command, Stdio::null())?.wait(limit)
+/// Runs `command` without input. Kills it after `timeout`, and then returns an error of the kind
+/// [`io::ErrorKind::TimedOut`] that quotes its output.
+pub fn run(mut command: Command, timeout: Duration) -> io::Result<ProcessOutput> {
+    TestProcess::try_start(&mut command, Stdio::null())?.wait(timeout)
 }
 
-impl Process {
-    /// Starts it without input.
+impl TestProcess {
+    /// Starts a process without input.
     pub fn start(command: &mut Command) -> Self {
         Self::start_with_input(command, Stdio::null())
     }
 
-    /// Starts it with this standard input.
+    /// Starts a process with this standard input.
     pub fn start_with_input(command: &mut Command, input: Stdio) -> Self {
         Self::try_start(command, input).unwrap_or_else(|error| panic!("{command:?}: {error}"))
     }
 
-    /// The same where a program may be missing.
+    /// Starts a process. Returns an error if the program is missing.
     pub(crate) fn try_start(command: &mut Command, input: Stdio) -> io::Result<Self> {
         let (stdout, stderr) = (tempfile::tempfile()?, tempfile::tempfile()?);
         let child = command
@@ -72,75 +73,76 @@ impl Process {
         })
     }
 
-    /// Its process id.
+    /// Returns the process id.
     pub fn pid(&self) -> u32 {
         self.child.id()
     }
 
-    /// Sends it a signal; a process that is gone needs none.
+    /// Sends a signal to the process. Does nothing if it has ended.
     pub fn signal(&self, signal: Signal) {
         let _ = kill_process(Pid::from_child(&self.child), signal);
     }
 
-    /// Whether it still runs.
+    /// Returns whether the process is running.
     pub fn is_running(&mut self) -> bool {
         matches!(self.child.try_wait(), Ok(None))
     }
 
-    /// Waits until it has used the CPU for 50 ms, as a netperf in its data phase has.
+    /// Waits until the process has used 50 ms of CPU time. A netperf is then in its data phase.
     #[track_caller]
-    pub fn await_data_phase(&mut self) {
-        self.await_cpu_ticks(5);
+    pub fn wait_for_data_phase(&mut self) {
+        self.wait_for_cpu_ticks(5);
     }
 
-    /// Waits until it has used the CPU for so many ticks of 10 ms.
+    /// Waits until the process has used this number of CPU ticks (10 ms each).
     #[track_caller]
-    pub fn await_cpu_ticks(&mut self, ticks: u64) {
+    pub fn wait_for_cpu_ticks(&mut self, ticks: u64) {
         let pid = self.pid();
-        let busy = eventually(Duration::from_secs(20), || cpu_ticks(pid) >= ticks);
+        let has_used = wait_until(Duration::from_secs(20), || cpu_ticks(pid) >= ticks);
         let command = &self.command;
         assert!(
-            busy,
-            "{command} does not get to its data: {}",
+            has_used,
+            "{command} does not reach its data phase: {}",
             self.stderr()
         );
     }
 
-    /// What it has written to standard output up to now.
+    /// Returns the standard output up to now.
     pub fn stdout(&self) -> String {
-        contents(&self.stdout)
+        read_file(&self.stdout)
     }
 
-    /// What it has written to standard error up to now.
+    /// Returns the standard error up to now.
     pub fn stderr(&self) -> String {
-        contents(&self.stderr)
+        read_file(&self.stderr)
     }
 
-    /// Waits for its end; a process that takes longer than `patience` fails the test.
+    /// Waits for the end of the process. Fails the test after `timeout`.
     #[track_caller]
-    pub fn finish(mut self, patience: Duration) -> Finished {
-        match self.wait(patience) {
+    pub fn finish(mut self, timeout: Duration) -> ProcessOutput {
+        match self.wait(timeout) {
             Ok(finished) => finished,
             Err(error) => panic!("{error}"),
         }
     }
 
-    /// Waits for its end, and kills it after `limit`, which is an error as [`run`] has it.
-    pub(crate) fn wait(&mut self, limit: Duration) -> io::Result<Finished> {
-        let limit = limit * BUSY;
-        let mut ended = None;
-        holds_within(limit, LOOK, || {
-            ended = self.child.try_wait().transpose();
-            ended.is_some()
+    /// Waits for the end of the process. Kills it after `timeout` and returns an error as [`run`]
+    /// does.
+    pub(crate) fn wait(&mut self, timeout: Duration) -> io::Result<ProcessOutput> {
+        let timeout = timeout * BUSY_MACHINE_FACTOR;
+        let mut status = None;
+        poll_until(timeout, POLL_INTERVAL, || {
+            status = self.child.try_wait().transpose();
+            status.is_some()
         });
-        match ended {
-            Some(status) => Ok(self.ended_with(status?)),
-            None => Err(self.kill_after(limit)),
+        match status {
+            Some(status) => Ok(self.output_with_status(status?)),
+            None => Err(self.kill_after(timeout)),
         }
     }
 
-    fn ended_with(&self, status: ExitStatus) -> Finished {
-        Finished {
+    fn output_with_status(&self, status: ExitStatus) -> ProcessOutput {
+        ProcessOutput {
             command: self.command.clone(),
             code: status.code(),
             signal: status.signal(),
@@ -149,49 +151,51 @@ impl Process {
         }
     }
 
-    fn kill_after(&mut self, limit: Duration) -> io::Error {
+    fn kill_after(&mut self, timeout: Duration) -> io::Error {
         let _ = self.child.kill();
         let _ = self.child.wait();
         let (command, stdout, stderr) = (&self.command, self.stdout(), self.stderr());
         let text =
-            format!("{command}: killed after {limit:?}; stdout {stdout:?}, stderr {stderr:?}");
+            format!("{command}: killed after {timeout:?}; stdout {stdout:?}, stderr {stderr:?}");
         io::Error::new(io::ErrorKind::TimedOut, text)
     }
 }
 
-impl Drop for Process {
+impl Drop for TestProcess {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-impl Finished {
-    /// Fails the test unless it ended with 0.
+impl ProcessOutput {
+    /// Fails the test unless the exit code is 0.
     #[track_caller]
-    pub fn succeeded(&self) {
+    pub fn assert_success(&self) {
         assert_eq!(self.code, Some(0), "{self:#?}");
     }
 
-    /// The numbers on the last line that has nothing but numbers: a table's figures.
+    /// Returns the numbers of the last line that contains only numbers, such as the figures of a
+    /// table.
     pub fn figures(&self) -> Vec<f64> {
-        let of = |line: &str| {
+        let parse_line = |line: &str| {
             line.split_whitespace()
                 .map(str::parse)
                 .collect::<Result<Vec<f64>, _>>()
         };
         let lines = self.stdout.lines().rev();
         lines
-            .filter_map(|line| of(line).ok())
+            .filter_map(|line| parse_line(line).ok())
             .find(|figures| !figures.is_empty())
             .unwrap_or_default()
     }
 }
 
-/// CPU time that a process has used, in clock ticks of 10 ms; 0 once it is gone.
+/// Returns the CPU time of a process in clock ticks of 10 ms; 0 if the process has ended.
 fn cpu_ticks(pid: u32) -> u64 {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    // The name, in parentheses, may hold blanks; utime and stime are fields 14 and 15, proc(5).
+    // The name is in parentheses and may contain blanks. utime and stime are fields 14 and 15:
+    // proc(5).
     let fields = stat.rsplit_once(')').map_or("", |(_, fields)| fields);
     fields
         .split_whitespace()
@@ -201,8 +205,9 @@ fn cpu_ticks(pid: u32) -> u64 {
         .sum()
 }
 
-/// The whole file. Its offset, which is the writer's too, stays where it is.
-fn contents(file: &File) -> String {
+/// Reads a file from its start. The file offset stays the same, because the writing process shares
+/// it.
+fn read_file(file: &File) -> String {
     let length = file.metadata().map_or(0, |data| data.len());
     let mut bytes = vec![0; length as usize];
     let _ = file.read_exact_at(&mut bytes, 0);
@@ -214,7 +219,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn streams_and_code() {
+    fn output_streams_and_exit_code() {
         let mut command = Command::new("sh");
         command.args(["-c", "echo out; echo err >&2; exit 3"]);
         let finished = run(command, Duration::from_secs(10)).unwrap();
@@ -224,8 +229,8 @@ mod tests {
     }
 
     #[test]
-    fn a_signal_is_no_code() {
-        let process = Process::start(Command::new("sleep").arg("60"));
+    fn a_signal_gives_no_exit_code() {
+        let process = TestProcess::start(Command::new("sleep").arg("60"));
         process.signal(Signal::TERM);
         let finished = process.finish(Duration::from_secs(10));
         let signal = Signal::TERM.as_raw();
@@ -233,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn the_limit_ends_it() {
+    fn the_timeout_kills_the_process() {
         let mut command = Command::new("sleep");
         command.arg("60");
         let error = run(command, Duration::from_millis(20)).unwrap_err();

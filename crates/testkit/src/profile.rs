@@ -1,14 +1,14 @@
-//! Profiles of uperf in few words.
+//! Builder of uperf profiles.
 
 use std::fmt::{self, Write};
 use std::fs;
 use std::path::Path;
 
-/// A profile that is being written.
+/// Builder of a profile.
 ///
-/// Attributes are written without quotes, `nthreads=2`, and a flowop as its type and its options,
-/// `write size=64 count=4`. The text is indented as uperf's own profiles are: the connection of a
-/// first transaction is in line 5.
+/// Attributes have no quotes: `nthreads=2`. A flowop is its type and its options, such as
+/// `write size=64 count=4`. The text has the indentation of uperf's own profiles, so the first
+/// flowop is in line 5.
 #[derive(Clone, Debug)]
 pub struct Profile {
     text: String,
@@ -16,7 +16,7 @@ pub struct Profile {
 }
 
 impl Profile {
-    /// Begins a profile of this name.
+    /// Starts a profile with this name.
     #[must_use]
     pub fn new(name: &str) -> Self {
         Self {
@@ -25,25 +25,26 @@ impl Profile {
         }
     }
 
-    /// Two strands that connect, write 500 times four requests and read a response, and disconnect.
+    /// Returns a profile of two strands. Each connects, writes four requests and reads a response
+    /// 500 times, and disconnects.
     #[must_use]
     pub fn requests() -> Self {
         Self::new("requests")
             .group("nthreads=2")
-            .once("connect remotehost=$h protocol=tcp tcp_nodelay")
+            .single_flowop("connect remotehost=$h protocol=tcp tcp_nodelay")
             .transaction(
                 "iterations=500",
                 &["write size=64 count=4", "read size=200"],
             )
-            .once("disconnect")
+            .single_flowop("disconnect")
     }
 
-    /// Begins the next group.
+    /// Starts the next group.
     #[must_use]
     pub fn group(mut self, attributes: &str) -> Self {
-        let end = self.end_of_group();
-        let attributes = quoted(attributes);
-        self.add(format_args!("{end}  <group{attributes}>\n"));
+        let end = self.group_end();
+        let attributes = quote_attributes(attributes);
+        self.append(format_args!("{end}  <group{attributes}>\n"));
         self.has_group = true;
         self
     }
@@ -51,45 +52,47 @@ impl Profile {
     /// Adds a transaction to the group.
     #[must_use]
     pub fn transaction(mut self, attributes: &str, flowops: &[&str]) -> Self {
-        let attributes = quoted(attributes);
-        self.add(format_args!("    <transaction{attributes}>\n"));
+        let attributes = quote_attributes(attributes);
+        self.append(format_args!("    <transaction{attributes}>\n"));
         for flowop in flowops {
             match flowop.split_once(' ') {
-                Some((kind, options)) => self.add(format_args!(
+                Some((kind, options)) => self.append(format_args!(
                     "      <flowop type=\"{kind}\" options=\"{options}\"/>\n"
                 )),
-                None => self.add(format_args!("      <flowop type=\"{flowop}\"/>\n")),
+                None => self.append(format_args!("      <flowop type=\"{flowop}\"/>\n")),
             }
         }
-        self.add(format_args!("    </transaction>\n"));
+        self.append(format_args!("    </transaction>\n"));
         self
     }
 
     /// Adds a transaction of one flowop, which runs once.
     #[must_use]
-    pub fn once(self, flowop: &str) -> Self {
+    pub fn single_flowop(self, flowop: &str) -> Self {
         self.transaction("iterations=1", &[flowop])
     }
 
-    /// The whole text.
+    /// Returns the text of the profile.
     #[must_use]
     pub fn text(mut self) -> String {
-        let end = self.end_of_group();
-        self.add(format_args!("{end}</profile>\n"));
+        let end = self.group_end();
+        self.append(format_args!("{end}</profile>\n"));
         self.text
     }
 
-    fn end_of_group(&self) -> &'static str {
+    fn group_end(&self) -> &'static str {
         if self.has_group { "  </group>\n" } else { "" }
     }
 
-    fn add(&mut self, text: fmt::Arguments<'_>) {
-        self.text.write_fmt(text).expect("a String takes all");
+    fn append(&mut self, text: fmt::Arguments<'_>) {
+        self.text
+            .write_fmt(text)
+            .expect("writing to a String cannot fail");
     }
 }
 
-/// The names and texts of the profiles in a directory of the checkout, in order.
-pub fn profiles(directory: &str) -> Vec<(String, String)> {
+/// Returns the names and texts of the profiles in a directory of the checkout, sorted by name.
+pub fn read_profiles(directory: &str) -> Vec<(String, String)> {
     let directory = Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("../..")
         .join(directory);
@@ -109,8 +112,8 @@ pub fn profiles(directory: &str) -> Vec<(String, String)> {
     read.collect()
 }
 
-/// Attributes with their quotes, each behind a blank.
-fn quoted(attributes: &str) -> String {
+/// Returns the attributes with quotes, each after a blank.
+fn quote_attributes(attributes: &str) -> String {
     let pairs = attributes.split_whitespace();
     let pairs = pairs.filter_map(|pair| pair.split_once('='));
     let parts = pairs.flat_map(|(name, value)| [" ", name, "=\"", value, "\""]);
@@ -127,7 +130,7 @@ mod tests {
             .group("nthreads=2 name=first")
             .transaction("duration=1s rate=5", &["write size=8k", "nop"])
             .group("nprocs=1")
-            .once("disconnect")
+            .single_flowop("disconnect")
             .text();
         let expected = r#"<?xml version="1.0"?>
 <profile name="two">

@@ -1,4 +1,4 @@
-//! A relay on loopback that drops, doubles and swaps chosen datagrams of one client.
+//! A relay on loopback that drops, duplicates or swaps selected datagrams of one client.
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
@@ -7,66 +7,69 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// How long the threads wait for a datagram before they look whether they have ended.
-const LOOK: Duration = Duration::from_millis(20);
+/// Interval at which the threads check whether the relay has stopped.
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
-/// Which way a datagram goes.
+/// Direction of a datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Way {
+pub enum RelayDirection {
     /// From the client to the server.
-    Forth,
+    ToServer,
     /// From the server to the client.
-    Back,
+    ToClient,
 }
 
-/// What becomes of a datagram.
+/// Action for a datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fate {
-    /// It goes on.
+pub enum RelayAction {
+    /// Forward the datagram.
     Pass,
-    /// It goes no further.
+    /// Drop the datagram.
     Drop,
-    /// It goes on twice.
+    /// Forward the datagram twice.
     Double,
-    /// It goes on after the next one of its way that passes.
+    /// Forward the datagram after the next forwarded datagram of the same direction.
     Swap,
 }
 
-/// A relay to a server, as long as this lives. Clients send to its port; the last one gets the answers.
+/// A relay to a server. Clients send to its port. The client that sent last receives the answers.
+/// Dropping the relay stops it.
 #[derive(Debug)]
 pub struct Relay {
     /// The port for clients.
     pub port: u16,
-    ended: Arc<AtomicBool>,
+    stopped: Arc<AtomicBool>,
     threads: Vec<JoinHandle<()>>,
 }
 
 impl Relay {
-    /// Starts a relay to `server`. `fate` decides on each datagram, and counts by itself.
-    pub fn start<F>(server: u16, fate: F) -> Self
+    /// Starts a relay to the port `server`. `choose_action` chooses the action for each datagram.
+    /// Each direction has its own clone of it.
+    pub fn start<F>(server: u16, choose_action: F) -> Self
     where
-        F: FnMut(Way, &[u8]) -> Fate + Clone + Send + 'static,
+        F: FnMut(RelayDirection, &[u8]) -> RelayAction + Clone + Send + 'static,
     {
-        let near = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
-        let far = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
-        far.connect((Ipv4Addr::LOCALHOST, server))
+        let client_side = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
+        let server_side = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
+        server_side
+            .connect((Ipv4Addr::LOCALHOST, server))
             .expect("loopback");
-        let port = near.local_addr().expect("it is bound").port();
-        let ended = Arc::new(AtomicBool::new(false));
+        let port = client_side.local_addr().expect("it is bound").port();
+        let stopped = Arc::new(AtomicBool::new(false));
         let client = Arc::new(Mutex::new(None));
-        let threads = [Way::Forth, Way::Back].map(|way| {
-            let (near, far) = (near.try_clone(), far.try_clone());
-            let ends = Ends {
-                near: near.expect("a descriptor"),
-                far: far.expect("a descriptor"),
+        let threads = [RelayDirection::ToServer, RelayDirection::ToClient].map(|direction| {
+            let (client_side, server_side) = (client_side.try_clone(), server_side.try_clone());
+            let sockets = RelaySockets {
+                client_side: client_side.expect("a descriptor"),
+                server_side: server_side.expect("a descriptor"),
                 client: Arc::clone(&client),
             };
-            let (ended, fate) = (Arc::clone(&ended), fate.clone());
-            std::thread::spawn(move || ends.run(way, &ended, fate))
+            let (stopped, choose_action) = (Arc::clone(&stopped), choose_action.clone());
+            std::thread::spawn(move || sockets.run(direction, &stopped, choose_action))
         });
         Self {
             port,
-            ended,
+            stopped,
             threads: threads.into(),
         }
     }
@@ -74,62 +77,69 @@ impl Relay {
 
 impl Drop for Relay {
     fn drop(&mut self) {
-        self.ended.store(true, Relaxed);
+        self.stopped.store(true, Relaxed);
         for thread in self.threads.drain(..) {
             let _ = thread.join();
         }
     }
 }
 
-struct Ends {
-    near: UdpSocket,
-    far: UdpSocket,
+struct RelaySockets {
+    client_side: UdpSocket,
+    server_side: UdpSocket,
     /// The address of the client that sent last.
     client: Arc<Mutex<Option<SocketAddr>>>,
 }
 
-impl Ends {
-    fn run(&self, way: Way, ended: &AtomicBool, mut fate: impl FnMut(Way, &[u8]) -> Fate) {
-        let socket = match way {
-            Way::Forth => &self.near,
-            Way::Back => &self.far,
+impl RelaySockets {
+    fn run(
+        &self,
+        direction: RelayDirection,
+        stopped: &AtomicBool,
+        mut choose_action: impl FnMut(RelayDirection, &[u8]) -> RelayAction,
+    ) {
+        let socket = match direction {
+            RelayDirection::ToServer => &self.client_side,
+            RelayDirection::ToClient => &self.server_side,
         };
-        socket.set_read_timeout(Some(LOOK)).expect("not zero");
+        socket
+            .set_read_timeout(Some(POLL_INTERVAL))
+            .expect("not zero");
         let mut buffer = vec![0; 1 << 16];
         let mut swapped: Option<Vec<u8>> = None;
-        while !ended.load(Relaxed) {
-            // The time is up, or the other end refuses.
+        while !stopped.load(Relaxed) {
+            // An error is a timeout, or the other end refuses datagrams.
             let Ok((count, from)) = socket.recv_from(&mut buffer) else {
                 continue;
             };
-            if way == Way::Forth {
-                *self.client.lock().expect("nothing panics with it") = Some(from);
+            if direction == RelayDirection::ToServer {
+                *self.client.lock().expect("no holder panics") = Some(from);
             }
             let datagram = &buffer[..count];
-            match fate(way, datagram) {
-                Fate::Drop => continue,
-                Fate::Swap => {
+            match choose_action(direction, datagram) {
+                RelayAction::Drop => continue,
+                RelayAction::Swap => {
                     swapped = Some(datagram.to_vec());
                     continue;
                 }
-                Fate::Double => self.send(way, datagram),
-                Fate::Pass => {}
+                RelayAction::Double => self.send(direction, datagram),
+                RelayAction::Pass => {}
             }
-            self.send(way, datagram);
-            if let Some(late) = swapped.take() {
-                self.send(way, &late);
+            self.send(direction, datagram);
+            if let Some(delayed) = swapped.take() {
+                self.send(direction, &delayed);
             }
         }
     }
 
-    fn send(&self, way: Way, datagram: &[u8]) {
-        let client = *self.client.lock().expect("nothing panics with it");
-        let sent: io::Result<usize> = match (way, client) {
-            (Way::Forth, _) => self.far.send(datagram),
-            (Way::Back, Some(client)) => self.near.send_to(datagram, client),
-            (Way::Back, None) => Ok(0),
+    fn send(&self, direction: RelayDirection, datagram: &[u8]) {
+        let client = *self.client.lock().expect("no holder panics");
+        let sent: io::Result<usize> = match (direction, client) {
+            (RelayDirection::ToServer, _) => self.server_side.send(datagram),
+            (RelayDirection::ToClient, Some(client)) => self.client_side.send_to(datagram, client),
+            (RelayDirection::ToClient, None) => Ok(0),
         };
-        // The other end may have gone.
+        // The other end may be closed.
         let _ = sent;
     }
 }
@@ -139,14 +149,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_fate() {
+    fn each_action() {
         let server = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let port = server.local_addr().unwrap().port();
-        let relay = Relay::start(port, |way, datagram| match (way, datagram[0]) {
-            (Way::Forth, 1) => Fate::Drop,
-            (Way::Forth, 2) => Fate::Double,
-            (Way::Forth, 3) => Fate::Swap,
-            _ => Fate::Pass,
+        let relay = Relay::start(port, |direction, datagram| match (direction, datagram[0]) {
+            (RelayDirection::ToServer, 1) => RelayAction::Drop,
+            (RelayDirection::ToServer, 2) => RelayAction::Double,
+            (RelayDirection::ToServer, 3) => RelayAction::Swap,
+            _ => RelayAction::Pass,
         });
         let client = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         client.connect((Ipv4Addr::LOCALHOST, relay.port)).unwrap();
@@ -158,13 +168,13 @@ mod tests {
         }
         let mut datagram = [0; 8];
         let mut relayed = None;
-        let came: Vec<u8> = (0..6)
+        let received: Vec<u8> = (0..6)
             .map(|_| {
                 relayed = Some(server.recv_from(&mut datagram).unwrap().1);
                 datagram[0]
             })
             .collect();
-        assert_eq!(came, [0, 2, 2, 4, 3, 5]);
+        assert_eq!(received, [0, 2, 2, 4, 3, 5]);
         server.send_to(&[9], relayed.unwrap()).unwrap();
         assert_eq!(client.recv(&mut datagram).unwrap(), 1);
     }

@@ -1,5 +1,5 @@
-//! Runs suites of trials: most of them side by side, each worker on a host of its own, and those that
-//! measure alone at the end.
+//! Runner of test suites. Most test cases run in parallel, and each worker has its own network
+//! namespace. Test cases that measure run alone at the end.
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -9,105 +9,107 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::namespace::Namespace;
-use crate::peer::measure_shipped_program;
-use crate::trial::{Load, Trial, message};
+use crate::peer::use_shipped_program;
+use crate::test_case::{Concurrency, TestCase, panic_message};
 
-/// Workers for trials that mostly wait.
+/// Number of workers for test cases that mostly wait.
 const WAITING_WORKERS: usize = 24;
 
-/// More workers would share what the machine has one of: the memory of its sockets, the disk.
-const MOST_BUSY_WORKERS: usize = 4;
+/// Maximum default number of workers for busy test cases. More workers would compete for the socket
+/// memory and the disk.
+const MAX_BUSY_WORKERS: usize = 4;
 
-/// How many of the slowest trials the summary names.
-const SLOWEST: usize = 10;
+/// Number of slowest test cases in the summary.
+const SLOWEST_SHOWN: usize = 10;
 
-/// The exit code of a test runner whose tests failed.
+/// Exit code if tests failed, the same as of cargo's test runner.
 const TESTS_FAILED: u8 = 101;
 
 const USAGE: &str = "\
 usage: [FILTER...] [--exact] [--skip FILTER]... [--quiet | --no-quiet] [--test-threads N] [--list]
 
-  FILTER             run the trials whose names contain one of these
-  --skip FILTER      leave out the trials whose names contain it
-  --exact            filters are whole names
-  --quiet            run only the trials that run alone, --no-quiet only the others
-  --test-threads N   run N busy trials at a time (default: one per processor, at most 4)
-  --list             print the names of the trials
+  FILTER             run the tests whose names contain one of the filters
+  --skip FILTER      skip the tests whose names contain FILTER
+  --exact            filters are complete names
+  --quiet            run only the tests that run alone, --no-quiet only the others
+  --test-threads N   run N busy tests in parallel (default: one per processor, at most 4)
+  --list             print the names of the tests
 ";
 
-/// The trials of a suite, by its name.
-pub type Suite = (&'static str, Vec<Trial>);
+/// A suite: its name and its test cases.
+pub type Suite = (&'static str, Vec<TestCase>);
 
-/// Runs what the command line selects of the suites and prints a sum as cargo's test runner does.
+/// Runs the test cases that the command line selects, and prints a summary as cargo's test runner
+/// does.
 ///
-/// The full name of a trial is `SUITE::NAME`. Each worker is a thread in a network namespace of its
-/// own. A machine that cannot make namespaces runs one trial at a time.
+/// The full name of a test case is `SUITE::NAME`. Each worker is a thread in its own network
+/// namespace. If this machine cannot create namespaces, test cases run one after the other.
 pub fn run_suites(suites: Vec<Suite>) -> ExitCode {
-    let options = match Options::parse(std::env::args().skip(1)) {
+    let options = match RunnerOptions::parse(std::env::args().skip(1)) {
         Ok(options) => options,
-        Err(complaint) => {
-            eprint!("{complaint}\n{USAGE}");
+        Err(error) => {
+            eprint!("{error}\n{USAGE}");
             return ExitCode::from(2);
         }
     };
-    let jobs = jobs(suites);
-    let total = jobs.len();
-    let chosen: Vec<Job> = jobs
+    let tests = queue_tests(suites);
+    let total = tests.len();
+    let selected: Vec<QueuedTest> = tests
         .into_iter()
-        .filter(|job| options.selects(job))
+        .filter(|test| options.selects(test))
         .collect();
     if options.list {
-        for job in &chosen {
-            println!("{}: test", job.name);
+        for test in &selected {
+            println!("{}: test", test.name);
         }
         return ExitCode::SUCCESS;
     }
-    let filtered_out = total - chosen.len();
-    run(chosen, &options).print(filtered_out)
+    let filtered_out = total - selected.len();
+    run(selected, &options).print(filtered_out)
 }
 
-/// The full names of the trials.
-pub fn names(suites: &[Suite]) -> Vec<String> {
-    let of_suite = |(suite, trials): &Suite| -> Vec<String> {
-        let names = trials.iter();
+/// Returns the full names of the test cases.
+pub fn full_names(suites: &[Suite]) -> Vec<String> {
+    let suite_names = |(suite, test_cases): &Suite| -> Vec<String> {
+        let names = test_cases.iter();
         names
-            .map(|trial| format!("{suite}::{}", trial.name))
+            .map(|test_case| format!("{suite}::{}", test_case.name))
             .collect()
     };
-    suites.iter().flat_map(of_suite).collect()
+    suites.iter().flat_map(suite_names).collect()
 }
 
-/// A trial with its suite and its full name.
-struct Job {
+/// A test case with its suite and its full name.
+struct QueuedTest {
     suite: &'static str,
     name: String,
-    trial: Trial,
+    test_case: TestCase,
 }
 
-fn jobs(suites: Vec<Suite>) -> Vec<Job> {
-    let of_suite = |(suite, trials): Suite| {
-        trials.into_iter().map(move |trial| Job {
+fn queue_tests(suites: Vec<Suite>) -> Vec<QueuedTest> {
+    let queue_suite = |(suite, test_cases): Suite| {
+        test_cases.into_iter().map(move |test_case| QueuedTest {
             suite,
-            name: format!("{suite}::{}", trial.name),
-            trial,
+            name: format!("{suite}::{}", test_case.name),
+            test_case,
         })
     };
-    suites.into_iter().flat_map(of_suite).collect()
+    suites.into_iter().flat_map(queue_suite).collect()
 }
 
-/// What the command line asks for.
+/// The options of the command line.
 #[derive(Debug, Default, PartialEq, Eq)]
-struct Options {
+struct RunnerOptions {
     filters: Vec<String>,
     skips: Vec<String>,
     exact: bool,
     list: bool,
-    /// Whether only trials that run alone, or only the others.
+    /// `Some(true)`: only test cases that run alone. `Some(false)`: only the others.
     quiet: Option<bool>,
     threads: Option<usize>,
 }
 
-impl Options {
+impl RunnerOptions {
     fn parse(mut words: impl Iterator<Item = String>) -> Result<Self, String> {
         let mut options = Self::default();
         while let Some(word) = words.next() {
@@ -116,7 +118,7 @@ impl Options {
                 "--list" => options.list = true,
                 "--quiet" => options.quiet = Some(true),
                 "--no-quiet" => options.quiet = Some(false),
-                // Nothing is captured.
+                // The runner never captures output.
                 "--nocapture" | "--no-capture" | "--show-output" => {}
                 "--skip" => options.skips.extend(words.next()),
                 "--test-threads" => {
@@ -130,21 +132,21 @@ impl Options {
         Ok(options)
     }
 
-    fn selects(&self, job: &Job) -> bool {
-        let is_quiet = job.trial.load == Load::Quiet;
-        self.quiet.is_none_or(|quiet| quiet == is_quiet) && self.names(&job.name)
+    fn selects(&self, test: &QueuedTest) -> bool {
+        let is_quiet = test.test_case.concurrency == Concurrency::Alone;
+        self.quiet.is_none_or(|quiet| quiet == is_quiet) && self.matches_name(&test.name)
     }
 
-    fn names(&self, name: &str) -> bool {
-        let matches = |filter: &String| {
+    fn matches_name(&self, name: &str) -> bool {
+        let is_match = |filter: &String| {
             if self.exact {
                 name == filter
             } else {
                 name.contains(filter)
             }
         };
-        let wanted = self.filters.is_empty() || self.filters.iter().any(matches);
-        wanted && !self.skips.iter().any(matches)
+        let is_included = self.filters.is_empty() || self.filters.iter().any(is_match);
+        is_included && !self.skips.iter().any(is_match)
     }
 
     fn busy_workers(&self, has_hosts: bool) -> usize {
@@ -152,35 +154,39 @@ impl Options {
             return 1;
         }
         let processors = thread::available_parallelism().map_or(1, usize::from);
-        let default = processors.min(MOST_BUSY_WORKERS);
+        let default = processors.min(MAX_BUSY_WORKERS);
         self.threads.unwrap_or(default).max(1)
     }
 }
 
-/// Runs the jobs and returns how they ended, in that order.
-fn run(jobs: Vec<Job>, options: &Options) -> Results {
-    let results = Mutex::new(Results {
-        ended: Vec::new(),
-        begun: Instant::now(),
+/// Runs the tests and returns their results, in the order in which they ended.
+fn run(tests: Vec<QueuedTest>, options: &RunnerOptions) -> SuiteResults {
+    let results = Mutex::new(SuiteResults {
+        results: Vec::new(),
+        started: Instant::now(),
     });
-    let has_hosts = Namespace::missing().is_none();
-    let (skipped, jobs) = split(jobs, Trial::is_skipped);
-    for job in skipped {
+    let has_hosts = Namespace::missing_reason().is_none();
+    let (skipped, tests) = split(tests, TestCase::is_skipped);
+    for test in skipped {
         println!(
             "SKIPPED {}: {}",
-            job.name,
-            job.trial.missing.unwrap_or_default()
+            test.name,
+            test.test_case.missing.unwrap_or_default()
         );
         record(
             &results,
-            job.suite,
-            job.name,
+            test.suite,
+            test.name,
             Verdict::Skipped,
             Duration::ZERO,
         );
     }
-    let (alone, others) = split(jobs, |trial| trial.load == Load::Quiet);
-    let (waiting, busy) = split(others, |trial| trial.load == Load::Waits && has_hosts);
+    let (alone, others) = split(tests, |test_case| {
+        test_case.concurrency == Concurrency::Alone
+    });
+    let (waiting, busy) = split(others, |test_case| {
+        test_case.concurrency == Concurrency::Waiting && has_hosts
+    });
     let workers = options.busy_workers(has_hosts);
     println!(
         "running {} tests: {} by {workers} workers, {} that wait, then {} alone",
@@ -189,69 +195,78 @@ fn run(jobs: Vec<Job>, options: &Options) -> Results {
         waiting.len(),
         alone.len(),
     );
-    let work_off = |jobs: Vec<Job>, workers: usize| {
-        let queue = Mutex::new(jobs.into_iter());
+    let run_with_workers = |tests: Vec<QueuedTest>, workers: usize| {
+        let queue = Mutex::new(tests.into_iter());
         thread::scope(|scope| {
             for _ in 0..workers {
-                scope.spawn(|| work(&queue, &results, has_hosts));
+                scope.spawn(|| run_queue(&queue, &results, has_hosts));
             }
         });
     };
     thread::scope(|scope| {
-        scope.spawn(|| work_off(busy, workers));
-        scope.spawn(|| work_off(waiting, WAITING_WORKERS));
+        scope.spawn(|| run_with_workers(busy, workers));
+        scope.spawn(|| run_with_workers(waiting, WAITING_WORKERS));
     });
     if !alone.is_empty() {
-        let program = measure_shipped_program();
+        let program = use_shipped_program();
         println!("one at a time, with {}", program.display());
-        work_off(alone, 1);
+        run_with_workers(alone, 1);
     }
     results.into_inner().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The jobs whose trials are like this, and the others.
-fn split(jobs: Vec<Job>, is_like_this: impl Fn(&Trial) -> bool) -> (Vec<Job>, Vec<Job>) {
-    jobs.into_iter().partition(|job| is_like_this(&job.trial))
+/// Splits the tests into those for which `is_match` returns true, and the others.
+fn split(
+    tests: Vec<QueuedTest>,
+    is_match: impl Fn(&TestCase) -> bool,
+) -> (Vec<QueuedTest>, Vec<QueuedTest>) {
+    tests
+        .into_iter()
+        .partition(|test| is_match(&test.test_case))
 }
 
-/// Takes jobs from the queue until it is empty, on a host of this thread's own.
-fn work(queue: &Mutex<impl Iterator<Item = Job>>, results: &Mutex<Results>, has_hosts: bool) {
+/// Runs tests from the queue until it is empty, in a network namespace of this thread.
+fn run_queue(
+    queue: &Mutex<impl Iterator<Item = QueuedTest>>,
+    results: &Mutex<SuiteResults>,
+    has_hosts: bool,
+) {
     let mut host = None;
-    // The lock is not held while the job runs.
-    let next = || lock(queue).next();
-    while let Some(job) = next() {
+    // The lock is released before the test runs.
+    let next_test = || lock(queue).next();
+    while let Some(test) = next_test() {
         if has_hosts {
-            host.get_or_insert_with(Namespace::of_this_thread);
+            host.get_or_insert_with(Namespace::enter_new);
         }
-        let begun = Instant::now();
-        let verdict = attempt(job.trial);
-        record(results, job.suite, job.name, verdict, begun.elapsed());
+        let started = Instant::now();
+        let verdict = run_test_case(test.test_case);
+        record(results, test.suite, test.name, verdict, started.elapsed());
     }
 }
 
-/// Runs a trial to its end, by panic or otherwise.
-fn attempt(trial: Trial) -> Verdict {
-    if let Some(why) = trial.missing {
-        return Verdict::Failed(why);
+/// Runs a test case. A panic is a failure.
+fn run_test_case(test_case: TestCase) -> Verdict {
+    if let Some(reason) = test_case.missing {
+        return Verdict::Failed(reason);
     }
-    match catch_unwind(AssertUnwindSafe(trial.run)) {
+    match catch_unwind(AssertUnwindSafe(test_case.run)) {
         Ok(Ok(())) => Verdict::Passed,
-        Ok(Err(why)) => Verdict::Failed(why),
-        Err(panic) => Verdict::Failed(message(&*panic)),
+        Ok(Err(reason)) => Verdict::Failed(reason),
+        Err(panic) => Verdict::Failed(panic_message(&*panic)),
     }
 }
 
-/// How trials ended, in this order.
-struct Results {
-    ended: Vec<Ended>,
-    begun: Instant,
+/// The results of the tests, in the order in which they ended.
+struct SuiteResults {
+    results: Vec<TestResult>,
+    started: Instant,
 }
 
-struct Ended {
+struct TestResult {
     suite: &'static str,
     name: String,
     verdict: Verdict,
-    took: Duration,
+    duration: Duration,
 }
 
 enum Verdict {
@@ -261,11 +276,11 @@ enum Verdict {
 }
 
 fn record(
-    results: &Mutex<Results>,
+    results: &Mutex<SuiteResults>,
     suite: &'static str,
     name: String,
     verdict: Verdict,
-    took: Duration,
+    duration: Duration,
 ) {
     let mut results = lock(results);
     let word = match verdict {
@@ -273,24 +288,25 @@ fn record(
         Verdict::Failed(_) => "FAILED",
         Verdict::Skipped => "ignored",
     };
-    println!("test {name} ... {word}, {:.1} s", took.as_secs_f64());
-    results.ended.push(Ended {
+    println!("test {name} ... {word}, {:.1} s", duration.as_secs_f64());
+    results.results.push(TestResult {
         suite,
         name,
         verdict,
-        took,
+        duration,
     });
 }
 
-impl Results {
-    /// What failed and why, what each suite took, the slowest trials, and the sum.
+impl SuiteResults {
+    /// Prints the failures, the time per suite, the slowest tests, and the totals. Returns the exit
+    /// code.
     fn print(&self, filtered_out: usize) -> ExitCode {
         let mut counts = [0; 3];
-        for ended in &self.ended {
-            match &ended.verdict {
+        for result in &self.results {
+            match &result.verdict {
                 Verdict::Passed => counts[0] += 1,
-                Verdict::Failed(why) => {
-                    println!("\n---- {} ----\n{why}", ended.name);
+                Verdict::Failed(reason) => {
+                    println!("\n---- {} ----\n{reason}", result.name);
                     counts[1] += 1;
                 }
                 Verdict::Skipped => counts[2] += 1,
@@ -302,27 +318,27 @@ impl Results {
         println!(
             "\ntest result: {verdict}. {passed} passed; {failed} failed; {skipped} ignored; 0 measured; \
              {filtered_out} filtered out; finished in {:.2}s",
-            self.begun.elapsed().as_secs_f64()
+            self.started.elapsed().as_secs_f64()
         );
         ExitCode::from(if failed == 0 { 0 } else { TESTS_FAILED })
     }
 
     fn print_times(&self) {
         let mut suites: BTreeMap<&str, (usize, Duration)> = BTreeMap::new();
-        for ended in &self.ended {
-            let (count, took) = suites.entry(ended.suite).or_default();
+        for result in &self.results {
+            let (count, duration) = suites.entry(result.suite).or_default();
             *count += 1;
-            *took += ended.took;
+            *duration += result.duration;
         }
         println!("\nseconds  tests  suite");
-        for (suite, (count, took)) in suites {
-            println!("{:7.1}  {count:5}  {suite}", took.as_secs_f64());
+        for (suite, (count, duration)) in suites {
+            println!("{:7.1}  {count:5}  {suite}", duration.as_secs_f64());
         }
-        let mut slowest: Vec<&Ended> = self.ended.iter().collect();
-        slowest.sort_by_key(|ended| std::cmp::Reverse(ended.took));
+        let mut slowest: Vec<&TestResult> = self.results.iter().collect();
+        slowest.sort_by_key(|result| std::cmp::Reverse(result.duration));
         println!("\nseconds  slowest tests");
-        for ended in slowest.iter().take(SLOWEST) {
-            println!("{:7.1}  {}", ended.took.as_secs_f64(), ended.name);
+        for result in slowest.iter().take(SLOWEST_SHOWN) {
+            println!("{:7.1}  {}", result.duration.as_secs_f64(), result.name);
         }
     }
 }
@@ -335,12 +351,12 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 mod tests {
     use super::*;
 
-    fn options(line: &str) -> Options {
-        Options::parse(line.split_whitespace().map(str::to_owned)).expect("a good line")
+    fn options(line: &str) -> RunnerOptions {
+        RunnerOptions::parse(line.split_whitespace().map(str::to_owned)).expect("valid arguments")
     }
 
     #[test]
-    fn what_a_line_selects() {
+    fn arguments_select_tests() {
         for (line, name, selected) in [
             ("", "a::b", true),
             ("a::", "a::b", true),
@@ -351,26 +367,30 @@ mod tests {
             ("--skip b", "a::b", false),
             ("a --skip c --nocapture", "a::b", true),
         ] {
-            assert_eq!(options(line).names(name), selected, "{line}");
+            assert_eq!(options(line).matches_name(name), selected, "{line}");
         }
         assert_eq!(options("--test-threads 3").threads, Some(3));
         assert_eq!(options("--no-quiet").quiet, Some(false));
-        let refused = Options::parse(["--what".to_owned()].into_iter());
-        assert!(refused.is_err());
+        let error = RunnerOptions::parse(["--what".to_owned()].into_iter());
+        assert!(error.is_err());
     }
 
     #[test]
-    fn how_a_trial_ends() {
-        let trial = |missing: Option<&str>, run: fn() -> Result<(), String>| {
-            attempt(crate::unless(missing.map(str::to_owned), "name", run))
+    fn verdicts_of_test_cases() {
+        let verdict_of = |missing: Option<&str>, run: fn() -> Result<(), String>| {
+            run_test_case(crate::test_case_unless(
+                missing.map(str::to_owned),
+                "name",
+                run,
+            ))
         };
-        assert!(matches!(trial(None, || Ok(())), Verdict::Passed));
+        assert!(matches!(verdict_of(None, || Ok(())), Verdict::Passed));
         for (verdict, expected) in [
-            (trial(None, || Err("wrong".to_owned())), "wrong"),
-            (trial(None, || panic!("worse {}", 1)), "worse 1"),
-            (trial(Some("no peer"), || Ok(())), "no peer"),
+            (verdict_of(None, || Err("wrong".to_owned())), "wrong"),
+            (verdict_of(None, || panic!("worse {}", 1)), "worse 1"),
+            (verdict_of(Some("no peer"), || Ok(())), "no peer"),
         ] {
-            assert!(matches!(verdict, Verdict::Failed(why) if why == expected));
+            assert!(matches!(verdict, Verdict::Failed(reason) if reason == expected));
         }
     }
 }

@@ -1,4 +1,4 @@
-//! A server in the foreground, from the moment that it listens until it is dropped.
+//! Servers for tests. They run in the foreground until they are dropped.
 
 use std::io;
 use std::os::unix::process::CommandExt;
@@ -7,240 +7,246 @@ use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process_group};
 
-use crate::peer::{Make, Peers, Role, linerate};
-use crate::process::{Finished, Process};
-use crate::sockets::{descriptors, free_port, listens, receives};
-use crate::trial::eventually;
+use crate::peer::{Implementation, NetperfPrograms, Role, linerate_with_args};
+use crate::process::{ProcessOutput, TestProcess};
+use crate::sockets::{descriptors, free_port, is_listening_in, receives_datagrams_in};
+use crate::test_case::wait_until;
 
-/// How long a server may take to listen, on a machine that is busy with other things.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// Timeout until a server listens.
+const START_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How long a server may take to give back what a test took, beyond any deadline.
-const SOON: Duration = Duration::from_secs(5);
+/// Timeout until a server ends, or releases the resources of a test.
+const END_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// A running server, killed with all its processes when dropped.
+/// A running server. Dropping it kills the server and all its child processes.
 #[derive(Debug)]
 pub struct Server {
-    process: Process,
-    /// The port that it listens on.
+    process: TestProcess,
+    /// The listening port.
     pub port: u16,
 }
 
-/// What a process has of the system.
+/// Resources of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Usage {
-    /// Open descriptors, those of each thread's table.
+pub struct ProcessUsage {
+    /// Number of open descriptors, in the descriptor tables of all threads.
     pub descriptors: usize,
-    /// Threads, the first included.
+    /// Number of threads, including the first.
     pub threads: usize,
 }
 
-impl Usage {
-    /// Whether it is no more than at rest. On a busy machine the usage at rest may still have something of a session
-    /// that is about to end.
-    pub fn is_within(self, rest: Self) -> bool {
-        self.descriptors <= rest.descriptors && self.threads <= rest.threads
+impl ProcessUsage {
+    /// Returns whether the usage is at most `idle`. It may be less, because on a busy machine
+    /// `idle` may include a session that is about to end.
+    pub fn fits_within(self, idle: Self) -> bool {
+        self.descriptors <= idle.descriptors && self.threads <= idle.threads
     }
 }
 
 impl Server {
-    /// Our netserver on a free port, with a line of options besides; it keeps a log (`-d`).
+    /// Starts linerate's netserver on a free port with these additional options. It writes a log
+    /// (`-d`).
     #[track_caller]
     pub fn start(options: &str) -> Self {
-        Self::with(|port| format!("netserver -D -d -p {port} {options}"))
+        Self::start_with(|port| format!("netserver -D -d -p {port} {options}"))
     }
 
-    /// The stock netserver on a free port.
+    /// Starts the stock netserver on a free port.
     #[track_caller]
     pub fn start_stock() -> Self {
         let stock = |port: u16| {
-            let mut command = Peers::new().command(Make::Stock, Role::Server);
+            let mut command = NetperfPrograms::new().command(Implementation::Stock, Role::Server);
             command.args(["-D", "-p", &port.to_string()]);
             command
         };
-        Self::of(stock).unwrap_or_else(|error| panic!("{error}"))
+        Self::try_start_with(stock).unwrap_or_else(|error| panic!("{error}"))
     }
 
-    /// A server of ours on a free port, from which `line` makes its whole command line.
+    /// Starts a linerate server on a free port. `arguments` returns the arguments for a port.
     #[track_caller]
-    pub fn with(line: impl Fn(u16) -> String) -> Self {
-        Self::of(|port| linerate(&line(port))).unwrap_or_else(|error| panic!("{error}"))
+    pub fn start_with(arguments: impl Fn(u16) -> String) -> Self {
+        Self::try_start_with(|port| linerate_with_args(&arguments(port)))
+            .unwrap_or_else(|error| panic!("{error}"))
     }
 
-    /// Our slave of uperf on a free port, with a line of options besides.
+    /// Starts linerate's uperf slave on a free port with these additional options.
     #[track_caller]
-    pub fn slave(options: &str) -> Self {
-        Self::with(|port| format!("uperf -s -P {port} {options}"))
+    pub fn start_slave(options: &str) -> Self {
+        Self::start_with(|port| format!("uperf -s -P {port} {options}"))
     }
 
-    /// Starts what `program` makes of a free port, and returns when it listens there or takes datagrams.
+    /// Starts the server that `command_for_port` returns for a free port. Returns when it listens
+    /// on the port or receives datagrams.
     ///
-    /// Another process can take the port before the server does; then another port is tried.
-    pub fn of(program: impl Fn(u16) -> Command) -> io::Result<Self> {
-        let mut last = None;
+    /// Another process may bind the port first. The function then tries another port, up to three
+    /// times.
+    pub fn try_start_with(command_for_port: impl Fn(u16) -> Command) -> io::Result<Self> {
+        let mut last_error = None;
         for _ in 0..3 {
             let port = free_port();
-            match Self::try_at(port, program(port)) {
+            match Self::try_start_at(port, command_for_port(port)) {
                 Ok(server) => return Ok(server),
-                Err(error) => last = Some(error),
+                Err(error) => last_error = Some(error),
             }
         }
-        Err(last.expect("three tries leave an error"))
+        Err(last_error.expect("three tries leave an error"))
     }
 
-    /// Starts `program`, and returns when it listens on this port.
+    /// Starts `command`, and returns when it listens on this port.
     #[track_caller]
-    pub fn at(port: u16, program: Command) -> Self {
-        Self::try_at(port, program).unwrap_or_else(|error| panic!("{error}"))
+    pub fn start_at(port: u16, command: Command) -> Self {
+        Self::try_start_at(port, command).unwrap_or_else(|error| panic!("{error}"))
     }
 
-    fn try_at(port: u16, mut program: Command) -> io::Result<Self> {
-        let process = Process::try_start(program.process_group(0), Stdio::null())?;
+    fn try_start_at(port: u16, mut command: Command) -> io::Result<Self> {
+        let process = TestProcess::try_start(command.process_group(0), Stdio::null())?;
         let mut server = Self { process, port };
         server.wait_until_listening()?;
         Ok(server)
     }
 
-    /// Its process id.
+    /// Returns the process id.
     pub fn pid(&self) -> u32 {
         self.process.pid()
     }
 
-    /// Whether it still runs.
+    /// Returns whether the server is running.
     pub fn is_running(&mut self) -> bool {
         self.process.is_running()
     }
 
-    /// What it has written to standard output up to now.
+    /// Returns the standard output up to now.
     pub fn stdout(&self) -> String {
         self.process.stdout()
     }
 
-    /// What it has written to standard error up to now.
+    /// Returns the standard error up to now.
     pub fn stderr(&self) -> String {
         self.process.stderr()
     }
 
-    /// The end of what it has to say (`-d`).
+    /// Returns the last 8 lines of its log (`-d`).
     pub fn log(&self) -> String {
         let log = self.stderr();
         let lines: Vec<_> = log.lines().collect();
         lines[lines.len().saturating_sub(8)..].join("\n")
     }
 
-    /// Whether one of its threads has panicked.
-    pub fn panicked(&self) -> bool {
+    /// Returns whether one of its threads has panicked.
+    pub fn has_panicked(&self) -> bool {
         self.stderr().contains("panicked")
     }
 
-    /// Sends it a signal, but not the processes that it has started.
+    /// Sends a signal to the server, but not to its child processes.
     pub fn signal(&self, signal: Signal) {
         self.process.signal(signal);
     }
 
-    /// SIGKILL for it and for all that it has started: the original has a process a client, and some
-    /// outlive their client.
+    /// Sends SIGKILL to the server and its child processes. The original starts one process per
+    /// client, and some outlive their client.
     pub fn kill_all(&self) {
         let group = i32::try_from(self.pid()).ok().and_then(Pid::from_raw);
-        // All may have ended by themselves.
-        let _ = kill_process_group(group.expect("a process has a number"), Signal::KILL);
+        // The processes may have ended already.
+        let _ = kill_process_group(group.expect("a process has an id"), Signal::KILL);
     }
 
-    /// SIGTERM, and what became of it.
+    /// Sends SIGTERM and waits for the end of the server.
     #[track_caller]
-    pub fn terminate(self) -> Finished {
+    pub fn terminate(self) -> ProcessOutput {
         self.signal(Signal::TERM);
-        self.ended(SOON)
+        self.wait(END_TIMEOUT)
     }
 
-    /// Waits for its end; one that takes longer than `patience` fails the test.
+    /// Waits for the end of the server. Fails the test after `timeout`.
     #[track_caller]
-    pub fn ended(mut self, patience: Duration) -> Finished {
-        match self.process.wait(patience) {
+    pub fn wait(mut self, timeout: Duration) -> ProcessOutput {
+        match self.process.wait(timeout) {
             Ok(finished) => finished,
             Err(error) => panic!("{error}"),
         }
     }
 
-    /// By the kernel's table: a connection would be one more client.
+    /// Waits until the kernel's tables contain the listening socket. A connection attempt would add
+    /// a client.
     fn wait_until_listening(&mut self) -> io::Result<()> {
         let (pid, port) = (self.pid().to_string(), self.port);
         let mut is_running = true;
-        let listening = eventually(PATIENCE, || {
+        let listening = wait_until(START_TIMEOUT, || {
             is_running = self.process.is_running();
-            !is_running || listens(&pid, port) || receives(&pid, port)
+            !is_running || is_listening_in(&pid, port) || receives_datagrams_in(&pid, port)
         });
         if listening && is_running {
             return Ok(());
         }
-        let why = if is_running {
-            format!("nothing listens on port {port} after {PATIENCE:?}")
+        let reason = if is_running {
+            format!("nothing listens on port {port} after {START_TIMEOUT:?}")
         } else {
             "it ended".to_owned()
         };
         Err(io::Error::other(format!(
-            "the server: {why}: {}",
+            "the server: {reason}: {}",
             self.stderr()
         )))
     }
 }
 
-/// What a server takes, and whether it gives it back.
+/// Resource usage of a server.
 impl Server {
-    /// Descriptors and threads right now.
-    pub fn usage(&self) -> Usage {
+    /// Returns the current number of descriptors and threads.
+    pub fn usage(&self) -> ProcessUsage {
         let threads = std::fs::read_dir(format!("/proc/{}/task", self.pid()));
-        Usage {
+        ProcessUsage {
             descriptors: descriptors(self.pid()).count(),
             threads: threads.map_or(0, Iterator::count),
         }
     }
 
-    /// Descriptors and threads when nobody is served; the first test has started what stays.
+    /// Returns the usage without clients. A test runs first, because it starts threads that remain.
     #[track_caller]
-    pub fn usage_at_rest(&self) -> Usage {
-        self.test("-l -10").succeeded();
+    pub fn idle_usage(&self) -> ProcessUsage {
+        self.run_netperf_test("-l -10").assert_success();
         self.settled_usage()
     }
 
-    /// Descriptors and threads once they stay the same: a session ends just after its client, one of iperf by UDP
-    /// when no copy of the client's last datagram comes any more.
-    pub fn settled_usage(&self) -> Usage {
+    /// Waits until the usage stays the same, and returns it. A session ends shortly after its
+    /// client. A UDP session of iperf ends when no more copies of the client's last datagram
+    /// arrive.
+    pub fn settled_usage(&self) -> ProcessUsage {
         let mut last = self.usage();
-        eventually(SOON, || {
+        wait_until(END_TIMEOUT, || {
             std::thread::sleep(Duration::from_millis(400));
             std::mem::replace(&mut last, self.usage()) == last
         });
         last
     }
 
-    /// Fails the test unless all is given back within `patience`.
+    /// Fails the test unless the usage returns to `idle` within `timeout`.
     #[track_caller]
-    pub fn is_back_at(&self, rest: Usage, patience: Duration, after: &str) {
-        let back = eventually(patience, || self.usage().is_within(rest));
+    pub fn assert_usage_returns_to(&self, idle: ProcessUsage, timeout: Duration, event: &str) {
+        let has_returned = wait_until(timeout, || self.usage().fits_within(idle));
         assert!(
-            back,
-            "{:.1} s after {after} there are {:?}, at rest there were {rest:?}; log: {}",
-            patience.as_secs_f64(),
+            has_returned,
+            "{:.1} s after {event}: {:?}, idle: {idle:?}; log: {}",
+            timeout.as_secs_f64(),
             self.usage(),
             self.log()
         );
     }
 
-    /// Fails the test unless a plain test of one of our clients is served.
+    /// Fails the test unless the server serves a simple test of a linerate client.
     #[track_caller]
-    pub fn serves(&self) {
-        let test = self.test("-l 1");
+    pub fn assert_serves(&self) {
+        let test = self.run_netperf_test("-l 1");
         assert_eq!(test.code, Some(0), "{test:#?}; log: {}", self.log());
     }
 
-    fn test(&self, length: &str) -> Finished {
-        let at = format!("-H 127.0.0.1 -p {}", self.port);
-        let line = format!("netperf {at} -t TCP_RR {length} -P 0");
-        Process::start(&mut linerate(&line)).finish(Duration::from_secs(20))
+    fn run_netperf_test(&self, length: &str) -> ProcessOutput {
+        let target = format!("-H 127.0.0.1 -p {}", self.port);
+        let line = format!("netperf {target} -t TCP_RR {length} -P 0");
+        TestProcess::start(&mut linerate_with_args(&line)).finish(Duration::from_secs(20))
     }
 
-    /// Resident memory, in KiB.
+    /// Returns the resident memory in KiB.
     pub fn resident_kib(&self) -> u64 {
         let status =
             std::fs::read_to_string(format!("/proc/{}/status", self.pid())).unwrap_or_default();
@@ -263,8 +269,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_command_that_ends_is_no_server() {
-        let started = Server::of(|_| Command::new("true"));
+    fn a_command_that_ends_is_an_error() {
+        let started = Server::try_start_with(|_| Command::new("true"));
         assert!(started.is_err());
     }
 }

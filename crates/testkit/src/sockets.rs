@@ -1,5 +1,5 @@
-//! The kernel's tables of this thread's namespace: proc(5), `/proc/net/tcp`, `/proc/net/udp`, `/proc/net/snmp` and
-//! `/proc/net/netstat`.
+//! Sockets and counters in the network namespace of this thread, and free ports. The source is
+//! proc(5): `/proc/net/tcp`, `/proc/net/udp`, `/proc/net/snmp` and `/proc/net/netstat`.
 
 use std::collections::HashSet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -11,56 +11,61 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with, sockopt};
 
-/// A socket as the table has it.
-struct Entry {
+/// A socket in a kernel table.
+struct SocketEntry {
     local_port: u16,
     remote_port: u16,
-    /// As in the kernel's `tcp_states.h`.
+    /// State as in the kernel's `tcp_states.h`.
     state: u8,
     inode: u64,
 }
 
-const TCP: [&str; 2] = ["tcp", "tcp6"];
-const UDP: [&str; 2] = ["udp", "udp6"];
+const TCP_TABLES: [&str; 2] = ["tcp", "tcp6"];
+const UDP_TABLES: [&str; 2] = ["udp", "udp6"];
 
 const ESTABLISHED: u8 = 1;
 const LISTEN: u8 = 10;
 
-/// A port that was free for both families a moment ago. The kernel gives it to nobody by itself, and no other
-/// caller in this process gets it soon.
+/// Returns a port that is free for IPv4 and IPv6. The kernel does not choose it by itself, and
+/// later calls in this process return other ports for a long time.
 pub fn free_port() -> u16 {
-    let (_sockets, port) = bound_to_a_port();
+    let (_sockets, port) = bind_free_port();
     port
 }
 
-/// Below the ports that the kernel chooses (32768 to 60999), above the usual ports of servers.
-const PORTS: Range<u32> = 22_000..32_000;
+/// Range of free ports. It is below the ports that the kernel chooses (32768 to 60999), and above
+/// the usual ports of servers.
+const FREE_PORT_RANGE: Range<u32> = 22_000..32_000;
 
-/// From one port to the next. Its neighbours, which a test may need too, come thousands of ports later.
-const STRIDE: u32 = 7;
+/// Step from one port to the next. A test may also need the neighbours of its port, which are
+/// returned thousands of ports later.
+const PORT_STEP: u32 = 7;
 
-/// Sockets that other sockets with SO_REUSEADDR, such as servers' have, may share their port with.
+/// Binds sockets to a free port. They do not listen, and allow other sockets with SO_REUSEADDR,
+/// such as those of servers, to bind the port.
 ///
-/// A child that another thread starts at the same time has copies of them until its execve(2), a long time on a busy
-/// machine. If they listened, the copies would be taken for a server's, and would keep the server out.
-fn bound_to_a_port() -> (Vec<OwnedFd>, u16) {
+/// A child that another thread starts inherits the sockets until its execve(2), a long time on a
+/// busy machine. If they listened, tests would mistake them for a server, and the server could not
+/// bind the port.
+fn bind_free_port() -> (Vec<OwnedFd>, u16) {
     static NEXT: AtomicU32 = AtomicU32::new(0);
-    // Two processes begin at different ports.
-    let begin = std::process::id().wrapping_mul(769);
-    (0..PORTS.len())
+    // Each process starts at a different port.
+    let first = std::process::id().wrapping_mul(769);
+    (0..FREE_PORT_RANGE.len())
         .find_map(|_| {
-            let next = begin.wrapping_add(NEXT.fetch_add(STRIDE, Relaxed));
-            let port = PORTS.start + next % (PORTS.end - PORTS.start);
-            let port = u16::try_from(port).expect("all of PORTS are ports");
-            Some((bound_to(port)?, port))
+            let next = first.wrapping_add(NEXT.fetch_add(PORT_STEP, Relaxed));
+            let port = FREE_PORT_RANGE.start + next % (FREE_PORT_RANGE.end - FREE_PORT_RANGE.start);
+            let port = u16::try_from(port).expect("the range contains only ports");
+            Some((bind_port(port)?, port))
         })
         .expect("there is a free port")
 }
 
-/// Sockets of both families at a port; `None` if somebody has it. A host may be without IPv6.
-fn bound_to(port: u16) -> Option<Vec<OwnedFd>> {
+/// Binds sockets of both families to a port. Returns `None` if the port is in use. A host may lack
+/// IPv6.
+fn bind_port(port: u16) -> Option<Vec<OwnedFd>> {
     let mut sockets = Vec::new();
-    for (family, anywhere) in [
+    for (family, wildcard) in [
         (AddressFamily::INET6, Ipv6Addr::UNSPECIFIED.into()),
         (AddressFamily::INET, IpAddr::V4(Ipv4Addr::UNSPECIFIED)),
     ] {
@@ -71,7 +76,7 @@ fn bound_to(port: u16) -> Option<Vec<OwnedFd>> {
         if family == AddressFamily::INET6 {
             sockopt::set_ipv6_v6only(&socket, true).ok()?;
         }
-        match rustix::net::bind(&socket, &SocketAddr::new(anywhere, port)) {
+        match rustix::net::bind(&socket, &SocketAddr::new(wildcard, port)) {
             Ok(()) => sockets.push(socket),
             Err(Errno::ADDRNOTAVAIL) => {}
             Err(_) => return None,
@@ -80,56 +85,57 @@ fn bound_to(port: u16) -> Option<Vec<OwnedFd>> {
     (!sockets.is_empty()).then_some(sockets)
 }
 
-/// Whether the port is listened on.
+/// Returns whether a TCP socket listens on the port.
 pub fn is_listening(port: u16) -> bool {
-    listens("thread-self", port)
+    is_listening_in("thread-self", port)
 }
 
-/// Whether the port is listened on in the network namespace of a process, or of `thread-self`.
-pub(crate) fn listens(of: &str, port: u16) -> bool {
-    table(of, TCP)
+/// Returns whether a TCP socket listens on the port in the network namespace of a process, or of
+/// `thread-self`.
+pub(crate) fn is_listening_in(process: &str, port: u16) -> bool {
+    socket_table(process, TCP_TABLES)
         .iter()
         .any(|entry| entry.state == LISTEN && entry.local_port == port)
 }
 
-/// Whether a datagram socket that is not connected has the port.
-pub fn takes_datagrams(port: u16) -> bool {
-    receives("thread-self", port)
+/// Returns whether an unconnected datagram socket is bound to the port.
+pub fn receives_datagrams(port: u16) -> bool {
+    receives_datagrams_in("thread-self", port)
 }
 
-/// The same in the network namespace of a process, or of `thread-self`.
-pub(crate) fn receives(of: &str, port: u16) -> bool {
-    table(of, UDP)
+/// Does the same in the network namespace of a process, or of `thread-self`.
+pub(crate) fn receives_datagrams_in(process: &str, port: u16) -> bool {
+    socket_table(process, UDP_TABLES)
         .iter()
         .any(|entry| entry.remote_port == 0 && entry.local_port == port)
 }
 
-/// How many sockets listen.
-pub fn listeners() -> usize {
+/// Returns the number of listening sockets.
+pub fn listener_count() -> usize {
     listening_ports().len()
 }
 
-/// The ports that are listened on, each as often as it is.
+/// Returns the port of each listening socket. A port may occur more than once.
 pub fn listening_ports() -> Vec<u16> {
-    table("thread-self", TCP)
+    socket_table("thread-self", TCP_TABLES)
         .iter()
         .filter(|entry| entry.state == LISTEN)
         .map(|entry| entry.local_port)
         .collect()
 }
 
-/// Whether somebody is connected to the port.
-pub fn established(port: u16) -> bool {
-    table("thread-self", TCP)
+/// Returns whether a socket is connected to the remote port.
+pub fn has_connection_to(port: u16) -> bool {
+    socket_table("thread-self", TCP_TABLES)
         .iter()
         .any(|entry| entry.state == ESTABLISHED && entry.remote_port == port)
 }
 
-/// How many connections the process itself has, its children's not counted.
-pub fn connections_of(pid: u32) -> usize {
-    let table = table("thread-self", TCP);
+/// Returns the number of connections of a process, without those of its children.
+pub fn connection_count(pid: u32) -> usize {
+    let table = socket_table("thread-self", TCP_TABLES);
     let links = descriptors(pid).filter_map(|descriptor| std::fs::read_link(descriptor).ok());
-    // Two descriptors may be of one socket.
+    // Several descriptors may refer to one socket.
     let inodes: HashSet<u64> = links
         .filter_map(|link| {
             link.to_str()?
@@ -145,7 +151,8 @@ pub fn connections_of(pid: u32) -> usize {
     connected.count()
 }
 
-/// The descriptors of each thread of a process, as proc(5) has them: threads may have tables of their own.
+/// Returns the descriptors of each thread of a process, as paths in /proc. Threads may have private
+/// descriptor tables.
 pub(crate) fn descriptors(pid: u32) -> impl Iterator<Item = PathBuf> {
     let entries = |directory: PathBuf| std::fs::read_dir(directory).into_iter().flatten().flatten();
     let threads = entries(format!("/proc/{pid}/task").into());
@@ -153,9 +160,9 @@ pub(crate) fn descriptors(pid: u32) -> impl Iterator<Item = PathBuf> {
     of_threads.map(|descriptor| descriptor.path())
 }
 
-/// What the kernel has counted of a protocol in this thread's namespace: of "Udp" say "InDatagrams", of
-/// "MPTcpExt" "MPCapableSYNRX". 0 if there is no such counter.
-pub fn counter(protocol: &str, name: &str) -> u64 {
+/// Returns a kernel counter of a protocol in the namespace of this thread, such as `InDatagrams` of
+/// `Udp` or `MPCapableSYNRX` of `MPTcpExt`. Returns 0 if the counter does not exist.
+pub fn kernel_counter(protocol: &str, name: &str) -> u64 {
     let tables = ["snmp", "netstat"].map(|table| format!("/proc/thread-self/net/{table}"));
     let text = tables
         .map(|table| std::fs::read_to_string(table).unwrap_or_default())
@@ -174,23 +181,23 @@ pub fn counter(protocol: &str, name: &str) -> u64 {
         .unwrap_or_default()
 }
 
-fn table(process: &str, families: [&str; 2]) -> Vec<Entry> {
-    let of = |family| {
+fn socket_table(process: &str, families: [&str; 2]) -> Vec<SocketEntry> {
+    let read_table = |family| {
         std::fs::read_to_string(format!("/proc/{process}/net/{family}")).unwrap_or_default()
     };
-    let tables = families.map(of);
-    tables.iter().flat_map(|table| entries(table)).collect()
+    let tables = families.map(read_table);
+    tables.iter().flat_map(|table| parse_table(table)).collect()
 }
 
-fn entries(table: &str) -> impl Iterator<Item = Entry> {
-    table.lines().filter_map(entry)
+fn parse_table(table: &str) -> impl Iterator<Item = SocketEntry> {
+    table.lines().filter_map(parse_entry)
 }
 
-/// `None` for the headings.
-fn entry(line: &str) -> Option<Entry> {
+/// Parses a line of a socket table. Returns `None` for the header line.
+fn parse_entry(line: &str) -> Option<SocketEntry> {
     let words: Vec<&str> = line.split_whitespace().collect();
     let port = |word: &str| u16::from_str_radix(word.rsplit_once(':')?.1, 16).ok();
-    Some(Entry {
+    Some(SocketEntry {
         local_port: port(words.get(1)?)?,
         remote_port: port(words.get(2)?)?,
         state: u8::from_str_radix(words.get(3)?, 16).ok()?,
@@ -210,7 +217,7 @@ mod tests {
 
     #[test]
     fn entries_of_a_table() {
-        let found: Vec<_> = entries(TABLE)
+        let found: Vec<_> = parse_table(TABLE)
             .map(|entry| {
                 (
                     entry.local_port,
@@ -226,21 +233,21 @@ mod tests {
         );
     }
 
-    /// As if a child of another thread had not executed its program yet.
+    /// The copies are like those in a child of another thread before its execve(2).
     #[test]
-    fn a_free_port_is_a_servers_at_once() {
-        let (_copies, port) = bound_to_a_port();
+    fn a_server_can_bind_a_free_port_immediately() {
+        let (_copies, port) = bind_free_port();
         assert!(!is_listening(port));
         let _server = TcpListener::bind((Ipv4Addr::LOCALHOST, port)).unwrap();
         assert!(is_listening(port));
     }
 
     #[test]
-    fn a_connected_socket_takes_no_datagrams_of_others() {
+    fn a_connected_socket_does_not_receive_from_others() {
         let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let address = socket.local_addr().unwrap();
-        assert!(takes_datagrams(address.port()));
+        assert!(receives_datagrams(address.port()));
         socket.connect((Ipv4Addr::LOCALHOST, 9)).unwrap();
-        assert!(!takes_datagrams(address.port()));
+        assert!(!receives_datagrams(address.port()));
     }
 }

@@ -1,28 +1,29 @@
-//! Packed recordings of datagrams, as `crates/udpmon/tests/data/transcripts.txt` explains them.
+//! Recordings of datagrams in a packed text format. The header of
+//! `crates/udpmon/tests/data/transcripts.txt` describes the format.
 
-/// The payloads of one run of the stock programs.
+/// The recorded datagrams of one run of the stock programs.
 #[derive(Clone, Debug)]
 pub struct Transcript {
-    /// Its name, such as `bw-basic`.
+    /// Name, such as `bw-basic`.
     pub name: String,
-    /// The command that made it, with a remark.
+    /// Command of the run, with a remark.
     pub command: String,
-    /// In the order of their times.
-    pub packets: Vec<Packet>,
+    /// Datagrams in order of time.
+    pub packets: Vec<RecordedPacket>,
 }
 
 /// One recorded datagram.
 #[derive(Clone, Debug)]
-pub struct Packet {
-    /// Which requester sent or got it: 1, or 2 where a second one takes part.
+pub struct RecordedPacket {
+    /// Requester that sent or received the datagram: 1 or 2.
     pub requester: u8,
-    /// Whether the requester sent it.
+    /// Whether the requester sent the datagram.
     pub is_request: bool,
-    /// Microseconds since the first packet.
+    /// Time since the first packet in microseconds.
     pub micros: u64,
-    /// Its payload; zeros where the recording leaves it out.
+    /// Payload, with zeros for parts that the recording omits.
     pub bytes: Vec<u8>,
-    /// Whether the recording has its payload.
+    /// Whether the recording contains the complete payload.
     pub is_complete: bool,
 }
 
@@ -31,7 +32,7 @@ impl Transcript {
     ///
     /// # Panics
     ///
-    /// If the text has another form.
+    /// If the format of the text is wrong.
     pub fn read(text: &str) -> Vec<Self> {
         let mut all: Vec<Self> = Vec::new();
         for line in text.lines() {
@@ -47,23 +48,23 @@ impl Transcript {
                 continue;
             }
             let packets = &mut all.last_mut().expect("a name comes first").packets;
-            let before = packets.iter().rev().find(|packet| packet.is_complete);
-            let packet = Packet::read(line, before.map_or(&[], |packet| &packet.bytes));
+            let previous = packets.iter().rev().find(|packet| packet.is_complete);
+            let packet = RecordedPacket::read(line, previous.map_or(&[], |packet| &packet.bytes));
             packets.push(packet.unwrap_or_else(|| panic!("not a packet: {line}")));
         }
         all
     }
 
-    /// The transcript of this name among those of a text.
-    pub fn named(text: &str, name: &str) -> Self {
+    /// Returns the transcript with this name in a text.
+    pub fn find(text: &str, name: &str) -> Self {
         let mut all = Self::read(text).into_iter();
         all.find(|transcript| transcript.name == name)
             .unwrap_or_else(|| panic!("no transcript {name}"))
     }
 }
 
-impl Packet {
-    fn read(line: &str, before: &[u8]) -> Option<Self> {
+impl RecordedPacket {
+    fn read(line: &str, previous: &[u8]) -> Option<Self> {
         let mut words = line.split(' ');
         let (requester, is_request) = match words.next()? {
             ">" => (1, true),
@@ -80,25 +81,25 @@ impl Packet {
             is_complete: true,
         };
         for word in words {
-            packet.append(word, before)?;
+            packet.append(word, previous)?;
         }
         Some(packet)
     }
 
-    fn append(&mut self, word: &str, before: &[u8]) -> Option<()> {
+    fn append(&mut self, word: &str, previous: &[u8]) -> Option<()> {
         let (kind, count) = word.split_at(1);
         let count = || count.parse::<usize>().ok();
         let len = self.bytes.len();
         match kind {
             "z" => self.bytes.resize(len + count()?, 0),
-            "p" => self.bytes.extend(before.get(len..len + count()?)?),
+            "p" => self.bytes.extend(previous.get(len..len + count()?)?),
             "?" => {
                 self.bytes.resize(len + count()?, 0);
                 self.is_complete = false;
             }
             _ => {
-                for at in (0..word.len()).step_by(2) {
-                    let byte = u8::from_str_radix(word.get(at..at + 2)?, 16).ok()?;
+                for index in (0..word.len()).step_by(2) {
+                    let byte = u8::from_str_radix(word.get(index..index + 2)?, 16).ok()?;
                     self.bytes.push(byte);
                 }
             }
@@ -114,7 +115,7 @@ mod tests {
     #[test]
     fn packed_payloads() {
         let text = "# a remark\n\nrun: a -b\n> 0 01 z3 ff\n< 12 p2 0a0b\n2> 13 ?7\n2< 14 p4\n";
-        let run = Transcript::named(text, "run");
+        let run = Transcript::find(text, "run");
         assert_eq!(run.command, "a -b");
         let [request, reply, left_out, other] = &run.packets[..] else {
             panic!("{run:?}");

@@ -1,21 +1,21 @@
-//! The activity of this host during a test: CPU time, interfaces, protocols, and the counters of one interface's
-//! driver.
+//! The activity of this host during a test: CPU time, interfaces, protocols, and one interface's
+//! driver counters.
 
 use std::fs;
 use std::path::Path;
 
 use codec::Text;
-use sys::cpu::{self, Ticks};
+use sys::cpu::{self, CpuTicks};
 
-use crate::result::HostUse;
-use crate::wire::{CpuLoad, HostCounters, NicCounters, Texts};
+use crate::result::HostActivity;
+use crate::wire::{CpuLoad, HostCounters, KernelTexts, NicCounters};
 
 /// A snapshot of the host's counters. The difference of two snapshots shows the host's activity.
 #[derive(Debug)]
 pub(crate) struct HostMeter {
-    cpus: Vec<(u32, Ticks)>,
+    cpus: Vec<(u32, CpuTicks)>,
     counters: HostCounters,
-    /// The interface with driver counters, and their values.
+    /// The interface of the driver counters, and their values.
     nic: Option<(String, [Option<i64>; NicCounters::NAMES.len()])>,
     is_v6: bool,
 }
@@ -24,45 +24,45 @@ impl HostMeter {
     /// Reads the counters, and the driver counters of `interface`.
     pub(crate) fn start(interface: Option<&str>, is_v6: bool) -> Self {
         Self {
-            cpus: cpu::snapshot().unwrap_or_default(),
-            counters: counters(),
-            nic: interface.map(|name| (name.to_owned(), nic_counters(name))),
+            cpus: cpu::read_ticks().unwrap_or_default(),
+            counters: read_counters(),
+            nic: interface.map(|name| (name.to_owned(), read_nic_counters(name))),
             is_v6,
         }
     }
 
     /// Returns the difference to the counters at the start.
-    pub(crate) fn since_start(&self) -> HostUse {
-        HostUse {
-            cpus: loads(&self.cpus, &cpu::snapshot().unwrap_or_default()),
-            counters: counters().since(&self.counters, self.is_v6),
+    pub(crate) fn since_start(&self) -> HostActivity {
+        HostActivity {
+            cpus: cpu_loads(&self.cpus, &cpu::read_ticks().unwrap_or_default()),
+            counters: read_counters().since(&self.counters, self.is_v6),
             nic: self
                 .nic
                 .as_ref()
-                .map_or_else(NicCounters::default, nic_since),
+                .map_or_else(NicCounters::default, nic_counters_since),
         }
     }
 }
 
-fn counters() -> HostCounters {
-    let text = |path| fs::read_to_string(path).unwrap_or_default();
-    let texts = Texts {
-        interfaces: &text("/proc/net/dev"),
-        protocols: &text("/proc/net/snmp"),
-        protocols6: &text("/proc/net/snmp6"),
+fn read_counters() -> HostCounters {
+    let read = |path| fs::read_to_string(path).unwrap_or_default();
+    let texts = KernelTexts {
+        interfaces: &read("/proc/net/dev"),
+        protocols: &read("/proc/net/snmp"),
+        protocols6: &read("/proc/net/snmp6"),
     };
     texts.parse()
 }
 
-/// The load of all CPUs together, and then of each.
-fn loads(before: &[(u32, Ticks)], after: &[(u32, Ticks)]) -> Vec<CpuLoad> {
-    let since = after.iter().filter_map(|(number, ticks)| {
+/// Returns the load of all CPUs together, then of each CPU.
+fn cpu_loads(before: &[(u32, CpuTicks)], after: &[(u32, CpuTicks)]) -> Vec<CpuLoad> {
+    let differences = after.iter().filter_map(|(number, ticks)| {
         let (_, before) = before.iter().find(|(other, _)| other == number)?;
         Some(ticks.since(before))
     });
-    let each: Vec<Ticks> = since.collect();
-    let sum = |of: fn(&Ticks) -> u64| each.iter().map(of).sum();
-    let all = Ticks {
+    let per_cpu: Vec<CpuTicks> = differences.collect();
+    let sum = |field: fn(&CpuTicks) -> u64| per_cpu.iter().map(field).sum();
+    let total = CpuTicks {
         user: sum(|ticks| ticks.user),
         nice: sum(|ticks| ticks.nice),
         system: sum(|ticks| ticks.system),
@@ -72,11 +72,14 @@ fn loads(before: &[(u32, Ticks)], after: &[(u32, Ticks)]) -> Vec<CpuLoad> {
         softirq: sum(|ticks| ticks.softirq),
         steal: 0,
     };
-    std::iter::once(&all).chain(&each).map(load).collect()
+    std::iter::once(&total)
+        .chain(&per_cpu)
+        .map(cpu_load)
+        .collect()
 }
 
-/// Returns shares in whole per cent, without stolen time.
-fn load(ticks: &Ticks) -> CpuLoad {
+/// Returns the shares of CPU time in whole per cent. Stolen time does not count.
+fn cpu_load(ticks: &CpuTicks) -> CpuLoad {
     let system = ticks.system + ticks.iowait + ticks.irq + ticks.softirq;
     let total = (ticks.user + ticks.nice + system + ticks.idle).max(1);
     let share = |ticks: u64| 100 * ticks / total;
@@ -93,8 +96,8 @@ fn load(ticks: &Ticks) -> CpuLoad {
     }
 }
 
-/// Returns the counters that any driver has, in the order of [`NicCounters::NAMES`].
-fn nic_counters(interface: &str) -> [Option<i64>; NicCounters::NAMES.len()] {
+/// Reads the counters common to all drivers, in the order of [`NicCounters::NAMES`].
+fn read_nic_counters(interface: &str) -> [Option<i64>; NicCounters::NAMES.len()] {
     let read = |name: &str| {
         let path = Path::new("/sys/class/net")
             .join(interface)
@@ -103,21 +106,24 @@ fn nic_counters(interface: &str) -> [Option<i64>; NicCounters::NAMES.len()] {
         fs::read_to_string(path).ok()?.trim().parse().ok()
     };
     let mut counters = [None; NicCounters::NAMES.len()];
-    for (at, name) in [
+    for (index, name) in [
         (0, "rx_packets"),
         (1, "tx_packets"),
         (7, "rx_crc_errors"),
         (8, "rx_missed_errors"),
     ] {
-        counters[at] = read(name);
+        counters[index] = read(name);
     }
     counters
 }
 
-fn nic_since((name, before): &(String, [Option<i64>; NicCounters::NAMES.len()])) -> NicCounters {
-    let after = nic_counters(name);
+/// Returns the difference of an interface's driver counters to those at the start.
+fn nic_counters_since(
+    (name, before): &(String, [Option<i64>; NicCounters::NAMES.len()]),
+) -> NicCounters {
+    let after = read_nic_counters(name);
     let mut counters = NicCounters {
-        name: Text::cut(name),
+        name: Text::truncated(name),
         ..NicCounters::default()
     };
     if after.iter().all(Option::is_none) {
@@ -139,21 +145,21 @@ mod tests {
 
     #[test]
     fn shares_of_the_time() {
-        let ticks = |user, system, softirq, idle| Ticks {
+        let ticks = |user, system, softirq, idle| CpuTicks {
             user,
             system,
             softirq,
             idle,
             steal: 100,
-            ..Ticks::default()
+            ..CpuTicks::default()
         };
-        let before = [(0, ticks(5, 5, 5, 5)), (1, Ticks::default())];
+        let before = [(0, ticks(5, 5, 5, 5)), (1, CpuTicks::default())];
         let after = [
             (0, ticks(15, 25, 10, 70)),
             (1, ticks(0, 0, 0, 100)),
             (2, ticks(1, 1, 1, 1)),
         ];
-        let loads = loads(&before, &after);
+        let loads = cpu_loads(&before, &after);
         let shares =
             |load: &CpuLoad| [load.user, load.system, load.kernel, load.softirq, load.idle];
         let shares: Vec<_> = loads.iter().map(shares).collect();
@@ -170,16 +176,16 @@ mod tests {
         socket
             .send_to(&[0; 9], socket.local_addr().unwrap())
             .unwrap();
-        let used = meter.since_start();
-        let lo = used
+        let activity = meter.since_start();
+        let lo = activity
             .counters
             .interfaces
             .iter()
             .find(|interface| interface.name == *"lo");
         assert!(lo.unwrap().values[0] >= 1);
-        assert!(used.counters.protocols.udp_out_datagrams >= 1);
-        assert!(used.nic.values().next().unwrap().unwrap() >= 1);
-        assert!(used.cpus.len() >= 2);
+        assert!(activity.counters.protocols.udp_out_datagrams >= 1);
+        assert!(activity.nic.values().next().unwrap().unwrap() >= 1);
+        assert!(activity.cpus.len() >= 2);
         let none = HostMeter::start(Some("no-such-interface"), false);
         assert_eq!(none.since_start().nic.values().count(), 0);
     }

@@ -1,4 +1,5 @@
-//! The UDPmon dialect: the programs of version 1.5.2 (protocol 7), which measure a path with paced, numbered datagrams.
+//! The UDPmon dialect: the five programs of UDPmon 1.5.2 (protocol 7). They measure a path with
+//! paced, numbered datagrams.
 
 #![forbid(unsafe_code)]
 
@@ -11,8 +12,8 @@ pub mod output;
 pub mod receiver;
 pub mod result;
 pub mod run;
+pub mod sequence;
 pub mod server;
-pub mod steps;
 pub mod wire;
 
 /// The version of UDPmon that this dialect replaces.

@@ -1,4 +1,5 @@
-//! The receiver of `udpmon_recv`. It counts the datagrams that arrive at a port, and reads the counts at intervals.
+//! The receiver of `udpmon_recv`. It counts the datagrams that arrive at a port, and takes
+//! snapshots of the counts.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -7,130 +8,140 @@ use std::sync::mpsc;
 use std::time::{Duration, Instant, SystemTime};
 
 use engine::{
-    Arrived, Counters, Memory, PacketArrival, PacketReceiver, PacketReceiverSettings, PacketWatch,
-    Recording, Stop,
+    BufferMemory, Counters, PacketArrival, PacketObserver, PacketReceiver, PacketReceiverSettings,
+    ReceiveEvent, Recording, Stop,
 };
 use sys::Address;
 
 use crate::endpoint;
 use crate::host::HostMeter;
-use crate::options::{FORMAT, RecordKind, RecordsWanted, Recv};
-use crate::result::{ByOrder, Interval, Opened, RecordRows, Records, Snapshot};
-use crate::server::tally::{Tally, lost_record, packet_record};
-use crate::wire::{LostRecord, PacketRecord};
+use crate::options::{DATAGRAM_FORMAT, RecordKind, RecordRequest, Recv};
+use crate::result::{EndpointInfo, IntervalCounts, RecordRows, Records, Snapshot, StockCounts};
+use crate::server::arrivals::{ArrivalObserver, lost_record, packet_record};
+use crate::wire::{ArrivalRecord, LostRecord};
 
 /// The events of a receiver.
 #[derive(Debug)]
-pub enum Event {
+pub enum ReceiverEvent {
     /// The socket is open.
-    Opened(Opened),
+    Opened(EndpointInfo),
     /// A snapshot of the counts. The last one includes histograms and records.
     Snapshot(Box<Snapshot>),
 }
 
-/// The number of datagrams per call, and the number of bytes read of each.
-const WIDTH: u32 = 64;
-const LONGEST: u32 = 2048;
+/// The maximum number of datagrams per receive call.
+const BATCH_SIZE: u32 = 64;
 
-/// The maximum record memory of a receiver, in bytes.
-const MOST_MEMORY: u64 = 8 << 30;
+/// The maximum number of bytes read per datagram.
+const MAX_READ_BYTES: u32 = 2048;
 
-/// Receives until the end of `-t` or the stop, with a snapshot every `-T`. This thread takes the snapshots; another
-/// receives the datagrams.
-pub fn run(settings: &Recv, stop: &Stop, on: &mut dyn FnMut(Event)) -> io::Result<()> {
+/// The maximum memory of a receiver's records, in bytes.
+const MAX_MEMORY_BYTES: u64 = 8 << 30;
+
+/// Receives until the end of `-t` or until a stop. Takes a snapshot every `-T`. The calling thread
+/// takes the snapshots; another thread receives the datagrams.
+pub fn run(
+    settings: &Recv,
+    stop: &Stop,
+    on_event: &mut dyn FnMut(ReceiverEvent),
+) -> io::Result<()> {
     let [v6, v4] = Address::wildcards(settings.common.port);
-    let bind = if settings.common.v6 { v6 } else { v4 };
-    let (socket, mut opened) = endpoint::open(&settings.common, &bind, None)?;
-    endpoint::widen(&socket, &settings.common);
-    opened.set.receive = socket.recv_buffer_size()? as u32 / 2;
-    let (counters, times) = (Counters::default(), Times::default());
-    let receiving = Stop::new();
-    let (ready, is_ready) = mpsc::channel();
+    let bind = if settings.common.is_v6 { v6 } else { v4 };
+    let (socket, mut info) = endpoint::open(&settings.common, &bind, None)?;
+    endpoint::enlarge_receive_buffer(&socket, &settings.common);
+    info.set_buffers.receive = socket.recv_buffer_size()? as u32 / 2;
+    let (counters, times) = (Counters::default(), ArrivalTimes::default());
+    let receive_stop = Stop::new();
+    let (ready_sender, ready_receiver) = mpsc::channel();
     std::thread::scope(|scope| {
         let (settings, socket) = (settings, socket.as_fd());
-        let (counters, times, receiving) = (&counters, &times, &receiving);
-        let receiver = scope.spawn(move || {
-            let receiver = receiver(socket, settings, counters)?;
-            let _ = ready.send(());
-            receive(receiver, settings, times, receiving)
+        let (counters, times, receive_stop) = (&counters, &times, &receive_stop);
+        let thread = scope.spawn(move || {
+            let receiver = new_receiver(socket, settings, counters)?;
+            let _ = ready_sender.send(());
+            receive(receiver, settings, times, receive_stop)
         });
-        // Datagrams may follow at once. The code below detects a failed receiver.
-        let _ = is_ready.recv();
-        on(Event::Opened(opened));
-        let mut looks = Looks::new(counters, times, settings);
+        // Report the open socket only now: datagrams may arrive from here on. An error of the
+        // thread appears at the join.
+        let _ = ready_receiver.recv();
+        on_event(ReceiverEvent::Opened(info));
+        let mut snapshots = SnapshotTaker::new(counters, times, settings);
         let end = settings.time.map(|time| Instant::now() + time);
-        let mut tick = Instant::now();
+        let mut next_snapshot = Instant::now();
         if settings.printing_cpus.is_some() {
             endpoint::bind_to_cpus(settings.printing_cpus)?;
         }
         loop {
-            tick += settings
+            next_snapshot += settings
                 .interval
                 .or(settings.time)
                 .unwrap_or(Duration::MAX / 4)
-                .min(FOREVER);
-            let is_over = wait(tick, stop)
+                .min(MAX_INTERVAL);
+            let has_ended = wait_until(next_snapshot, stop)
                 || end.is_some_and(|end| Instant::now() >= end)
-                || receiver.is_finished();
-            if is_over {
+                || thread.is_finished();
+            if has_ended {
                 break;
             }
             if settings.interval.is_some() {
-                on(Event::Snapshot(Box::new(looks.look())));
+                on_event(ReceiverEvent::Snapshot(Box::new(snapshots.take_snapshot())));
             }
         }
-        let mut last = looks.look();
-        receiving.pull(engine::Reason::Deadline);
-        let ended = receiver
+        let mut last_snapshot = snapshots.take_snapshot();
+        receive_stop.set(engine::StopReason::Deadline);
+        let received = thread
             .join()
             .map_err(|_| io::Error::other("the receiving thread panicked"))??;
-        last.histograms = ended.0.histograms().to_vec();
-        last.records = ended.1;
-        on(Event::Snapshot(Box::new(last)));
+        last_snapshot.histograms = received.0.histograms().to_vec();
+        last_snapshot.records = received.1;
+        on_event(ReceiverEvent::Snapshot(Box::new(last_snapshot)));
         Ok(())
     })
 }
 
-/// Longer than any run of a receiver.
-const FOREVER: Duration = Duration::from_secs(1 << 30);
+/// The interval without `-T` and `-t`. It is longer than any run of a receiver.
+const MAX_INTERVAL: Duration = Duration::from_secs(1 << 30);
 
-/// Waits until a time. Returns whether the stop came first.
-fn wait(until: Instant, stop: &Stop) -> bool {
-    const LOOK: Duration = Duration::from_millis(20);
-    while !stop.is_set() && Instant::now() < until {
-        std::thread::sleep(LOOK.min(until.saturating_duration_since(Instant::now())));
+/// Waits until the deadline or a stop. Returns whether the stop is set.
+fn wait_until(deadline: Instant, stop: &Stop) -> bool {
+    const STOP_CHECK_INTERVAL: Duration = Duration::from_millis(20);
+    while !stop.is_set() && Instant::now() < deadline {
+        std::thread::sleep(
+            STOP_CHECK_INTERVAL.min(deadline.saturating_duration_since(Instant::now())),
+        );
     }
     stop.is_set()
 }
 
-/// Arrival times shared by the receiving thread, in ns of the monotonic clock; 0 means none.
+/// Arrival times that the receiving thread shares, in ns of the monotonic clock; 0 means no
+/// arrival.
 #[derive(Debug, Default)]
-struct Times {
-    /// The first packet since the last snapshot.
+struct ArrivalTimes {
+    /// The first arrival since the last snapshot.
     first_ns: AtomicU64,
     last_ns: AtomicU64,
 }
 
-/// Handles each packet, and shares the times.
-struct Watch<'a> {
-    tally: Tally,
-    times: &'a Times,
-    trace: bool,
+/// An observer that also shares the arrival times with the thread that takes snapshots.
+struct PublishingObserver<'a> {
+    observer: ArrivalObserver,
+    times: &'a ArrivalTimes,
+    is_tracing: bool,
 }
 
-impl PacketWatch for Watch<'_> {
+impl PacketObserver for PublishingObserver<'_> {
     fn is_of_flow(&self, _: &[u8]) -> bool {
         true
     }
 
     #[inline]
-    fn see(&mut self, arrival: &PacketArrival) {
+    fn observe(&mut self, arrival: &PacketArrival) {
         if self.times.first_ns.load(Relaxed) == 0 {
-            self.times.first_ns.store(arrival.times.came_ns, Relaxed);
+            self.times.first_ns.store(arrival.times.arrival_ns, Relaxed);
         }
-        self.times.last_ns.store(arrival.times.came_ns, Relaxed);
-        self.tally.see(arrival);
-        if self.trace {
+        self.times.last_ns.store(arrival.times.arrival_ns, Relaxed);
+        self.observer.observe(arrival);
+        if self.is_tracing {
             let (number, bytes) = (arrival.number, arrival.bytes);
             sys::write_error_line(format_args!(
                 "packet {number}: {bytes} bytes, sent {} ns",
@@ -140,64 +151,71 @@ impl PacketWatch for Watch<'_> {
     }
 }
 
-fn receiver<'a>(
+fn new_receiver<'a>(
     socket: BorrowedFd<'a>,
     settings: &Recv,
     counters: &'a Counters,
 ) -> io::Result<PacketReceiver<'a>> {
-    let receiver = PacketReceiverSettings {
-        format: FORMAT,
-        longest: LONGEST,
-        width: WIDTH,
-        stamps: settings.arrival_by_kernel || settings.kernel_stamps,
-        recording: settings.records.map_or(Recording::None, recording),
-        silence: Duration::from_secs(1),
+    let receiver_settings = PacketReceiverSettings {
+        format: DATAGRAM_FORMAT,
+        max_bytes: MAX_READ_BYTES,
+        batch_size: BATCH_SIZE,
+        has_stamps: settings.arrival_by_kernel || settings.kernel_stamps,
+        recording: settings.records.map_or(Recording::None, recording_for),
+        timeout: Duration::from_secs(1),
     };
-    let memory = Memory::new(MOST_MEMORY, MOST_MEMORY);
-    PacketReceiver::new(socket, &receiver, counters, &memory)
+    let memory = BufferMemory::new(MAX_MEMORY_BYTES, MAX_MEMORY_BYTES);
+    PacketReceiver::new(socket, &receiver_settings, counters, &memory)
 }
 
 fn receive(
     mut receiver: PacketReceiver<'_>,
     settings: &Recv,
-    times: &Times,
+    times: &ArrivalTimes,
     stop: &Stop,
-) -> io::Result<(Tally, Option<Records>)> {
-    let mut watch = Watch {
-        tally: Tally::new(settings.bins, settings.kernel_stamps, true),
+) -> io::Result<(ArrivalObserver, Option<Records>)> {
+    let mut observer = PublishingObserver {
+        observer: ArrivalObserver::new(settings.bins, settings.kernel_stamps, true),
         times,
-        trace: settings.common.verbose,
+        is_tracing: settings.common.verbose,
     };
-    while !matches!(receiver.receive(stop, &mut watch)?, Arrived::Stopped(_)) {}
-    let to_records = |wanted| records(&receiver, &wanted, settings.kernel_stamps);
-    Ok((watch.tally, settings.records.map(to_records)))
+    while !matches!(
+        receiver.receive(stop, &mut observer)?,
+        ReceiveEvent::Stopped(_)
+    ) {}
+    let to_records = |request| collect_records(&receiver, &request, settings.kernel_stamps);
+    Ok((observer.observer, settings.records.map(to_records)))
 }
 
-fn recording(wanted: RecordsWanted) -> Recording {
-    let (skip, limit) = (wanted.skip.into(), wanted.count.into());
-    match wanted.kind {
+fn recording_for(request: RecordRequest) -> Recording {
+    let (skip, limit) = (request.skip.into(), request.count.into());
+    match request.kind {
         RecordKind::All => Recording::All { skip, limit },
         RecordKind::Lost => Recording::Lost { skip, limit },
     }
 }
 
-/// Returns the records, with arrival times relative to the first packet.
-fn records(receiver: &PacketReceiver<'_>, wanted: &RecordsWanted, with_stamps: bool) -> Records {
+/// Returns the records. Arrival times are relative to the first packet.
+fn collect_records(
+    receiver: &PacketReceiver<'_>,
+    request: &RecordRequest,
+    with_stamps: bool,
+) -> Records {
     let zero_ns = receiver
         .first_and_last_ns()
         .map_or(0, |(first_ns, _)| first_ns);
-    let (found, count) = (receiver.records(), wanted.count as usize);
-    let rows = match wanted.kind {
+    let (recorded, count) = (receiver.records(), request.count as usize);
+    let rows = match request.kind {
         RecordKind::All => {
-            let packets = found.packets().iter();
+            let packets = recorded.packets().iter();
             let mut rows: Vec<_> = packets
                 .map(|packet| packet_record(packet, zero_ns, 100, with_stamps))
                 .collect();
-            rows.resize(count, PacketRecord::default());
+            rows.resize(count, ArrivalRecord::default());
             RecordRows::All(rows)
         }
         RecordKind::Lost => {
-            let mut rows: Vec<_> = found
+            let mut rows: Vec<_> = recorded
                 .lost()
                 .iter()
                 .map(|lost| lost_record(lost, zero_ns))
@@ -207,43 +225,43 @@ fn records(receiver: &PacketReceiver<'_>, wanted: &RecordsWanted, with_stamps: b
         }
     };
     Records {
-        skip: wanted.skip,
+        skip: request.skip,
         rows,
         clock: None,
     }
 }
 
-/// Takes snapshots of the receiving thread's counts.
-struct Looks<'a> {
+/// Takes snapshots of the counts of the receiving thread.
+struct SnapshotTaker<'a> {
     counters: &'a Counters,
-    times: &'a Times,
+    times: &'a ArrivalTimes,
     settings: &'a Recv,
-    /// The counts since the start, and since the last snapshot.
+    /// The host's activity since the start, and since the last snapshot.
     meters: [HostMeter; 2],
-    before: Interval,
-    /// The arrival time of the first packet of the run.
+    previous: IntervalCounts,
+    /// The arrival time of the first packet, in ns of the monotonic clock.
     first_ns: Option<u64>,
 }
 
-impl<'a> Looks<'a> {
-    fn new(counters: &'a Counters, times: &'a Times, settings: &'a Recv) -> Self {
-        let meter = || HostMeter::start(settings.interface.as_deref(), settings.common.v6);
+impl<'a> SnapshotTaker<'a> {
+    fn new(counters: &'a Counters, times: &'a ArrivalTimes, settings: &'a Recv) -> Self {
+        let meter = || HostMeter::start(settings.interface.as_deref(), settings.common.is_v6);
         Self {
             counters,
             times,
             settings,
             meters: [meter(), meter()],
-            before: Interval::default(),
+            previous: IntervalCounts::default(),
             first_ns: None,
         }
     }
 
-    fn look(&mut self) -> Snapshot {
+    fn take_snapshot(&mut self) -> Snapshot {
         let (last_ns, first_ns) = (
             self.times.last_ns.load(Relaxed),
             self.times.first_ns.swap(0, Relaxed),
         );
-        let (moved, counts) = (
+        let (traffic, counts) = (
             self.counters.counts(),
             self.counters.datagrams().unwrap_or_default(),
         );
@@ -251,38 +269,40 @@ impl<'a> Looks<'a> {
             self.first_ns = self.first_ns.or(Some(first_ns));
         }
         let since = |first_ns: u64| Duration::from_nanos(last_ns.saturating_sub(first_ns));
-        let total = Interval {
-            received: ByOrder {
-                received: moved.receive_calls,
-                lost: counts.by_order.passed_over,
-                bad_order: counts.by_order.out_of_order,
+        let total = IntervalCounts {
+            received: StockCounts {
+                received: traffic.receive_calls,
+                lost: counts.by_highest.passed_over,
+                bad_order: counts.by_highest.out_of_order,
                 elapsed: self.first_ns.map_or(Duration::ZERO, since),
             },
-            bytes: moved.received.0,
+            bytes: traffic.received.0,
             counts,
             host: self.meters[0].since_start(),
         };
-        let (now, before) = (&total.received, &self.before.received);
-        let delta = Interval {
-            received: ByOrder {
-                received: now.received - before.received,
-                lost: now.lost - before.lost,
-                bad_order: now.bad_order - before.bad_order,
+        let (now, previous) = (&total.received, &self.previous.received);
+        let delta = IntervalCounts {
+            received: StockCounts {
+                received: now.received - previous.received,
+                lost: now.lost - previous.lost,
+                bad_order: now.bad_order - previous.bad_order,
                 elapsed: if first_ns == 0 {
                     Duration::ZERO
                 } else {
                     since(first_ns)
                 },
             },
-            bytes: total.bytes - self.before.bytes,
-            counts: total.counts.since(&self.before.counts),
+            bytes: total.bytes - self.previous.bytes,
+            counts: total.counts.since(&self.previous.counts),
             host: self.meters[1].since_start(),
         };
-        self.meters[1] =
-            HostMeter::start(self.settings.interface.as_deref(), self.settings.common.v6);
-        self.before = total.clone();
+        self.meters[1] = HostMeter::start(
+            self.settings.interface.as_deref(),
+            self.settings.common.is_v6,
+        );
+        self.previous = total.clone();
         Snapshot {
-            at: SystemTime::now(),
+            taken_at: SystemTime::now(),
             delta,
             total,
             histograms: Vec::new(),

@@ -5,146 +5,150 @@ use std::time::{Duration, SystemTime};
 use model::{DatagramCounts, Outcome};
 use stats::ClockFit;
 
-use crate::options::Load;
+use crate::options::TestLoad;
 use crate::wire::{
-    CpuLoad, Details, Histogram, HostCounters, LostRecord, NicCounters, PacketRecord,
+    ArrivalRecord, CpuLoad, HostCounters, LinearHistogram, LostRecord, NicCounters,
+    ResponderDetails,
 };
 
 /// One test of `udpmon_bw_mon`.
 #[derive(Clone, Debug)]
-pub struct Throughput {
+pub struct ThroughputResult {
     /// The sent load.
-    pub load: Load,
-    /// Both ends' figures. The responder's counts are corrected if the correct ones are known.
+    pub load: TestLoad,
+    /// Both ends' figures. The responder's counts are the corrected ones if available.
     pub outcome: Outcome,
     /// Datagrams accepted by send calls.
     pub sent: u64,
     /// The time from before the first departure to after the last one, including the last gap.
     pub send_time: Duration,
-    /// Control messages repeated for lack of a reply.
+    /// Control messages sent again because no reply arrived.
     pub timeouts: u32,
     /// The responder's counts by stock's rule.
-    pub received: ByOrder,
-    /// The fate of the datagrams, if more is known than stock's rule shows.
-    pub fate: Option<Fate>,
-    /// The responder's histograms in the order of their numbers; only the first without `-H`.
-    pub histograms: Vec<Histogram>,
-    /// The activity of this host meanwhile.
-    pub here: HostUse,
-    /// The activity of the responder's host meanwhile.
-    pub there: HostUse,
+    pub received: StockCounts,
+    /// The delivered, lost, late and repeated datagrams; `None` if only stock's counts are
+    /// available.
+    pub delivery: Option<DeliveryCounts>,
+    /// The responder's histograms in the order of their IDs. Without `-H`, only the first.
+    pub histograms: Vec<LinearHistogram>,
+    /// The activity of this host during the test.
+    pub local_host: HostActivity,
+    /// The activity of the responder's host during the test.
+    pub remote_host: HostActivity,
     /// Per-packet records: `-G`, `-L`.
     pub records: Option<Records>,
     /// The source of the arrival times in records and histograms.
     pub arrivals: Option<StampSource>,
-    /// Exact figures of a linerate responder.
-    pub details: Option<Details>,
+    /// Exact figures from a linerate responder.
+    pub details: Option<ResponderDetails>,
 }
 
-impl Throughput {
-    /// Returns the fate of the datagrams. If none was late or repeated, stock's own sums show it.
-    pub fn fate(&self) -> Option<Fate> {
+impl ThroughputResult {
+    /// Returns the delivery counts. If no datagram was late or repeated, stock's counts are
+    /// sufficient to compute them.
+    pub fn delivery_counts(&self) -> Option<DeliveryCounts> {
         let sums = || {
-            (self.received.bad_order == 0).then(|| Fate {
+            (self.received.bad_order == 0).then(|| DeliveryCounts {
                 received: self.received.received,
                 lost: self.received.lost,
                 lost_at_end: self.received.lost_at_end(self.sent),
-                source: FateSource::Sums,
-                ..Fate::default()
+                source: DeliverySource::Sums,
+                ..DeliveryCounts::default()
             })
         };
-        self.fate.or_else(sums)
+        self.delivery.or_else(sums)
     }
 }
 
 /// One test of `udpmon_send`.
 #[derive(Clone, Debug)]
-pub struct Sending {
+pub struct SendResult {
     /// The sent load.
-    pub load: Load,
+    pub load: TestLoad,
     /// This end's figures.
     pub outcome: Outcome,
     /// Datagrams accepted by send calls.
     pub sent: u64,
     /// The time from before the first departure to after the last one, including the last gap.
     pub send_time: Duration,
-    /// The activity of this host meanwhile.
-    pub here: HostUse,
+    /// The activity of this host during the test.
+    pub local_host: HostActivity,
 }
 
-/// The requests of `udpmon_req` for one response length.
+/// One test of `udpmon_req`: the requests for one response length.
 #[derive(Clone, Debug)]
-pub struct Latency {
+pub struct LatencyResult {
     /// Payload of a request.
     pub request_bytes: u32,
     /// Payload of a response.
     pub response_bytes: u32,
-    /// This end's figures; `here.latency` contains the times.
+    /// This end's figures; `local.latency` contains the round-trip times.
     pub outcome: Outcome,
     /// Answered requests.
     pub requests: u32,
     /// Requests without an answer before the timeout.
     pub timeouts: u32,
-    /// The wall time of all requests, including pauses.
+    /// The elapsed time of all requests, including pauses.
     pub elapsed: Duration,
-    /// The times in whole microseconds.
-    pub times: Histogram,
+    /// The round-trip times in whole microseconds.
+    pub times: LinearHistogram,
 }
 
 /// The data received by `udpmon_recv` over some time.
 #[derive(Clone, Debug, Default)]
-pub struct Interval {
+pub struct IntervalCounts {
     /// Counts by stock's rule.
-    pub received: ByOrder,
+    pub received: StockCounts,
     /// The payload of these datagrams.
     pub bytes: u64,
-    /// The corrected counts.
+    /// The corrected counts, which tell late, repeated and lost datagrams apart.
     pub counts: DatagramCounts,
-    /// The activity of this host meanwhile.
-    pub host: HostUse,
+    /// The activity of this host during this time.
+    pub host: HostActivity,
 }
 
 /// A snapshot of the counts of `udpmon_recv`.
 #[derive(Clone, Debug)]
 pub struct Snapshot {
     /// The wall-clock time of the snapshot.
-    pub at: SystemTime,
+    pub taken_at: SystemTime,
     /// The counts since the previous snapshot.
-    pub delta: Interval,
+    pub delta: IntervalCounts,
     /// The counts since the start.
-    pub total: Interval,
+    pub total: IntervalCounts,
     /// Histograms 0 to 4, in a snapshot that prints them.
-    pub histograms: Vec<Histogram>,
+    pub histograms: Vec<LinearHistogram>,
     /// Per-packet records, in a snapshot that prints them.
     pub records: Option<Records>,
 }
 
-/// Counts of a receiver that stores only the highest number.
+/// Counts by stock's rule: a receiver that stores only the highest received number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct ByOrder {
+pub struct StockCounts {
     /// Datagrams, including repeated ones.
     pub received: u64,
     /// Skipped numbers, even if they arrived later.
     pub lost: u64,
-    /// Datagrams with a number not above the highest one.
+    /// Datagrams with a number not above the highest received one.
     pub bad_order: u64,
     /// The time from the first arrival to the last.
     pub elapsed: Duration,
 }
 
-impl ByOrder {
-    /// Returns the count of numbers above the highest received one. The result is exact even if `bad_order` includes
-    /// repeated datagrams: each late or repeated datagram counts once in `bad_order` and once in `received`.
+impl StockCounts {
+    /// Returns the number of sent datagrams above the highest received number. The result is exact
+    /// even if `bad_order` includes repeated datagrams. Each late or repeated datagram counts once
+    /// in `bad_order` and once in `received`.
     pub fn lost_at_end(&self, sent: u64) -> u64 {
-        let came_or_passed = self.received.saturating_add(self.lost);
+        let received_or_skipped = self.received.saturating_add(self.lost);
         sent.saturating_add(self.bad_order)
-            .saturating_sub(came_or_passed)
+            .saturating_sub(received_or_skipped)
     }
 }
 
-/// The fate of a test's datagrams.
+/// Delivery counts of a test's datagrams.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Fate {
+pub struct DeliveryCounts {
     /// Datagrams that arrived, each counted once.
     pub received: u64,
     /// Datagrams that did not arrive, although a later one did.
@@ -155,28 +159,28 @@ pub struct Fate {
     pub late: u64,
     /// Datagrams that arrived again: RFC 5560.
     pub repeated: u64,
-    /// The source of the numbers.
-    pub source: FateSource,
+    /// The source of these counts.
+    pub source: DeliverySource,
 }
 
-/// The source of a [`Fate`].
+/// The source of [`DeliveryCounts`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum FateSource {
-    /// The responder stores each number's arrival.
+pub enum DeliverySource {
+    /// The counts of a responder that stores the arrival of each number.
     #[default]
     Responder,
-    /// The per-packet records contain each number.
+    /// Per-packet records of all numbers.
     Records,
-    /// The sums of a responder that received all datagrams in order.
+    /// Stock's counts, if all received datagrams arrived in order.
     Sums,
 }
 
-/// The clock that took arrival times.
+/// The clock of arrival times.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StampSource {
     /// The network interface.
     Hardware,
-    /// The kernel, when it received the datagram.
+    /// The kernel, at the reception of the datagram.
     Kernel,
     /// The program, after its receive call.
     Program,
@@ -189,57 +193,58 @@ pub struct Records {
     pub skip: u32,
     /// The records.
     pub rows: RecordRows,
-    /// The responder's clock relative to this end's; `None` without exchanges.
+    /// The responder's clock relative to this end's; `None` without clock exchanges.
     pub clock: Option<ClockFit>,
 }
 
-/// The rows of either kind.
+/// The rows of one kind of record.
 #[derive(Clone, Debug, PartialEq)]
 pub enum RecordRows {
-    /// `-G`: one per number.
-    All(Vec<PacketRecord>),
-    /// `-L`: one per skipped number.
+    /// `-G`: one row per number.
+    All(Vec<ArrivalRecord>),
+    /// `-L`: one row per skipped number.
     Lost(Vec<LostRecord>),
 }
 
-/// The activity of a host during a test, by all its programs.
+/// The activity of a host during a test, caused by all its programs.
 #[derive(Clone, Debug, Default)]
-pub struct HostUse {
-    /// CPU time: the sum over all CPUs, then each CPU; empty if unknown.
+pub struct HostActivity {
+    /// CPU time: first of all CPUs together, then of each CPU; empty if unknown.
     pub cpus: Vec<CpuLoad>,
-    /// The interfaces and the protocols.
+    /// Counters of the interfaces and the protocols.
     pub counters: HostCounters,
-    /// The hardware of one interface.
+    /// Hardware counters of one interface.
     pub nic: NicCounters,
 }
 
-/// A program's socket and process, for the lines before the first result.
+/// The socket and process of a program. The lines before the first result print them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Opened {
-    /// CPUs that the process may run on: before and after `-a`.
+pub struct EndpointInfo {
+    /// Masks of the CPUs that the process may run on: before and after `-a`.
     pub cpus: (u64, u64),
     /// The socket options before the program sets them.
-    pub default: Buffers,
+    pub default_buffers: SocketBuffers,
     /// The socket options afterwards.
-    pub set: Buffers,
+    pub set_buffers: SocketBuffers,
     /// The peer's name as given on the command line; empty for a receiver.
     pub peer_name: String,
     /// The peer's address.
     pub peer_address: String,
-    /// This end's address, towards the peer.
+    /// This end's address on the path to the peer.
     pub local_address: String,
     /// This host's name.
     pub node: String,
-    /// The local port, if the system picked one.
+    /// The local port, if `-U` sets one.
     pub bound_port: Option<u16>,
 }
 
 /// A socket's buffers and type of service.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Buffers {
-    /// SO_RCVBUF in bytes. `default` is the value of getsockopt(2); `set` is half of it, the granted size.
+pub struct SocketBuffers {
+    /// SO_RCVBUF in bytes. In `default_buffers`, the value of getsockopt(2); in `set_buffers`, half of
+    /// it, which is the granted size.
     pub receive: u32,
-    /// SO_SNDBUF in bytes, in the same way.
+    /// SO_SNDBUF in bytes, with the same two meanings.
     pub send: u32,
     /// IP_TOS or IPV6_TCLASS.
     pub type_of_service: u8,
@@ -249,10 +254,11 @@ pub struct Buffers {
 mod tests {
     use super::*;
 
-    /// The cases of the relay that drops 3 and 4, swaps 6 and 7 and duplicates 8, and of loss at the end.
+    /// Counts of a relay that drops 3 and 4, swaps 6 and 7 and duplicates 8, and counts of loss at
+    /// the end.
     #[test]
     fn loss_at_the_end_follows_from_the_sums() {
-        for (sent, received, lost, bad_order, at_end) in [
+        for (sent, received, lost, bad_order, lost_at_end) in [
             (12, 11, 3, 2, 0),
             (100, 95, 0, 0, 5),
             (200, 104, 0, 0, 96),
@@ -261,13 +267,13 @@ mod tests {
             // Invalid values from a peer.
             (0, u64::from(u32::MAX), u64::from(u32::MAX), 0, 0),
         ] {
-            let counts = ByOrder {
+            let counts = StockCounts {
                 received,
                 lost,
                 bad_order,
                 elapsed: Duration::ZERO,
             };
-            assert_eq!(counts.lost_at_end(sent), at_end, "{counts:?}");
+            assert_eq!(counts.lost_at_end(sent), lost_at_end, "{counts:?}");
         }
     }
 }

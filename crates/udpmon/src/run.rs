@@ -1,4 +1,4 @@
-//! The runs of the five programs. Each test is printed when it ends.
+//! The runs of the five programs. A run prints each test when the test ends.
 
 use std::fs::OpenOptions;
 use std::io::{self, Write};
@@ -8,191 +8,210 @@ use std::time::{Duration, SystemTime};
 
 use ::server::Service;
 use engine::Stop;
-use model::{Counts, Ended, Outcome, Side, SpacingMethod};
+use model::{Counts, EndCause, Outcome, Side, SpacingMethod};
 use units::Bytes;
 
 use crate::calibration::calibrate;
-use crate::client::{Requester, Sender};
+use crate::client::{LoadSender, Requester};
 use crate::options::{
-    BwMon, Common, Documents, Load, Recv, Req, Resp, Search, Send, Steps, gap_of,
+    BwMon, CommonSettings, DocumentOptions, Recv, Req, Resp, SearchSettings, Send, TestLoad,
+    TestSequence, gap_for_rate,
 };
-use crate::output::{self, Calibration, Program, csv, remarks};
-use crate::receiver::{self, Event};
-use crate::result::{Opened, RecordRows, Records, Snapshot, Throughput};
-use crate::steps::{Evidence, Found, Searcher, Walk};
+use crate::output::{self, ClockCost, Program, csv, remarks};
+use crate::receiver::{self, ReceiverEvent};
+use crate::result::{EndpointInfo, RecordRows, Records, Snapshot, ThroughputResult};
+use crate::sequence::{Evidence, SearchResult, Searcher, SweepPosition};
 use crate::{endpoint, server};
 
-/// The maximum number of packet records for the documents of all tests together; about 150 MB.
-const MOST_KEPT: usize = 1 << 21;
+/// The maximum number of packet records in the documents, for all tests together; about 150 MB.
+const MAX_KEPT_RECORDS: usize = 1 << 21;
 
 /// The result of a run.
 #[derive(Debug, Default)]
-pub struct Finished {
+pub struct RunResult {
     /// Each test's figures.
     pub outcomes: Vec<Outcome>,
-    /// The peer's address, if the name was resolved.
+    /// The peer's address; `None` if the name was not resolved.
     pub peer: Option<IpAddr>,
     /// The error that ended the run, in one line.
     pub error: Option<String>,
-    /// The number of packet records that the documents omit because there are too many.
-    pub left_out: usize,
-    /// The last line of a search.
-    pub found: Option<String>,
+    /// The number of packet records that exceed the limit. The documents omit them.
+    pub omitted_records: usize,
+    /// The line with the result of a search.
+    pub search_line: Option<String>,
 }
 
 /// Runs `udpmon_bw_mon`.
-pub fn bw_mon(settings: &BwMon, stop: &Stop, out: &mut dyn Write) -> Finished {
+pub fn bw_mon(settings: &BwMon, stop: &Stop, out: &mut dyn Write) -> RunResult {
     let mut run = Run::new(&settings.common, &settings.documents, out);
     let requester = Requester::open(&settings.common, &settings.host, settings.local_port);
-    let Some(mut requester) = run.opened(Program::BwMon, requester, Requester::opened) else {
-        return run.finished;
+    let Some(mut requester) = run.begin_if_open(Program::BwMon, requester, Requester::endpoint)
+    else {
+        return run.result;
     };
-    let mut measure = |run: &mut Run, load: &Load| {
-        run.size(load.bytes);
-        let test = requester.throughput(settings, load, stop);
-        let test = run.tested(test.map_err(|error| control::why(&error)))?;
-        run.throughput(settings, &test);
-        let evidence = Evidence::of(&test);
-        run.keep(test.outcome);
-        (run.finished.error.is_none() && !stop.is_set()).then_some(evidence)
+    let mut run_test = |run: &mut Run, load: &TestLoad| {
+        run.print_size(load.bytes);
+        let test = requester.run_throughput_test(settings, load, stop);
+        let test = run.record_error(test.map_err(|error| control::describe_error(&error)))?;
+        run.print_throughput(settings, &test);
+        let evidence = Evidence::from_test(&test);
+        run.keep_outcome(test.outcome);
+        (run.result.error.is_none() && !stop.is_set()).then_some(evidence)
     };
-    match &settings.steps {
-        Steps::Sweep(sweep) => {
-            let mut walk = Walk::new(sweep);
-            while let Some((bytes, gap)) = walk.advance() {
-                let Some(evidence) = measure(&mut run, &settings.load.with(bytes, gap)) else {
+    match &settings.sequence {
+        TestSequence::Sweep(sweep) => {
+            let mut position = SweepPosition::new(sweep);
+            while let Some((bytes, gap)) = position.advance() {
+                let Some(evidence) =
+                    run_test(&mut run, &settings.load.with_size_and_gap(bytes, gap))
+                else {
                     break;
                 };
-                let left_out = walk.saw(&evidence);
-                if left_out > 0 {
-                    run.remark(&remarks::left_out(bytes, left_out));
+                let skipped = position.record_evidence(&evidence);
+                if skipped > 0 {
+                    run.print_remark(&remarks::skipped_tests_line(bytes, skipped));
                 }
             }
         }
-        Steps::Search(search) => {
-            let found = find(&mut run, *search, &settings.load, measure);
-            if let Some(found) = found {
-                let line = remarks::found(&found, settings.load.bytes, settings.common.v6);
-                run.finished.found = Some(line);
+        TestSequence::Search(search) => {
+            let result = run_search(&mut run, *search, &settings.load, run_test);
+            if let Some(result) = result {
+                let line = remarks::search_result_line(
+                    &result,
+                    settings.load.bytes,
+                    settings.common.is_v6,
+                );
+                run.result.search_line = Some(line);
             }
         }
     }
-    run.ended(stop)
+    run.finish(stop)
 }
 
-/// Searches for the highest rate that the path carries; `None` if a test failed or the run was stopped.
-fn find(
+/// Searches for the highest rate that the path carries; `None` if a test failed or the run was
+/// stopped.
+fn run_search(
     run: &mut Run,
-    search: Search,
-    load: &Load,
-    mut measure: impl FnMut(&mut Run, &Load) -> Option<Evidence>,
-) -> Option<Found> {
+    search: SearchSettings,
+    load: &TestLoad,
+    mut run_test: impl FnMut(&mut Run, &TestLoad) -> Option<Evidence>,
+) -> Option<SearchResult> {
     let mut searcher = Searcher::new(search, load.bytes);
     for number in 1.. {
         let rate = match searcher.advance() {
             Ok(rate) => rate,
-            Err(found) => return Some(*found),
+            Err(result) => return Some(*result),
         };
         let mut load = match rate {
-            Some(rate) => load.with(load.bytes, gap_of(load.bytes, rate)),
-            None => load.with(load.bytes, Duration::ZERO),
+            Some(rate) => load.with_size_and_gap(load.bytes, gap_for_rate(load.bytes, rate)),
+            None => load.with_size_and_gap(load.bytes, Duration::ZERO),
         };
         if rate.is_none() {
             load.spacing.method = SpacingMethod::Spin;
         }
-        let evidence = measure(run, &load)?;
-        let is_carried = searcher.saw(rate, &evidence);
-        run.remark(&remarks::step(number, rate, &evidence, is_carried));
+        let evidence = run_test(run, &load)?;
+        let is_carried = searcher.record_evidence(rate, &evidence);
+        run.print_remark(&remarks::search_step_line(
+            number, rate, &evidence, is_carried,
+        ));
     }
     None
 }
 
 /// Runs `udpmon_req`.
-pub fn req(settings: &Req, stop: &Stop, out: &mut dyn Write) -> Finished {
+pub fn req(settings: &Req, stop: &Stop, out: &mut dyn Write) -> RunResult {
     let mut run = Run::new(&settings.common, &settings.documents, out);
     let requester = Requester::open(&settings.common, &settings.host, None);
-    let Some(mut requester) = run.opened(Program::Req, requester, Requester::opened) else {
-        return run.finished;
+    let Some(mut requester) = run.begin_if_open(Program::Req, requester, Requester::endpoint)
+    else {
+        return run.result;
     };
     for bytes in &settings.response_bytes {
-        let test = requester.latency(settings, *bytes, stop);
-        let Some(test) = run.tested(test.map_err(|error| control::why(&error))) else {
+        let test = requester.run_latency_test(settings, *bytes, stop);
+        let Some(test) = run.record_error(test.map_err(|error| control::describe_error(&error)))
+        else {
             break;
         };
-        run.titled(output::req_titles, || csv::latency(&test));
+        run.print_titles(output::req_titles, || csv::latency_row(&test));
         run.print(|_| output::req_line(&test));
         if settings.histograms {
-            run.print(|_| output::latency_histogram(&test.times));
+            run.print(|_| output::format_latency_histogram(&test.times));
         }
-        run.keep(test.outcome);
+        run.keep_outcome(test.outcome);
         if stop.is_set() {
             break;
         }
     }
-    run.ended(stop)
+    run.finish(stop)
 }
 
 /// Runs `udpmon_send`.
-pub fn send(settings: &Send, stop: &Stop, out: &mut dyn Write) -> Finished {
+pub fn send(settings: &Send, stop: &Stop, out: &mut dyn Write) -> RunResult {
     let mut run = Run::new(&settings.common, &settings.documents, out);
-    let sender = Sender::open(settings);
-    let Some(sender) = run.opened(Program::Send, sender, Sender::opened) else {
-        return run.finished;
+    let sender = LoadSender::open(settings);
+    let Some(sender) = run.begin_if_open(Program::Send, sender, LoadSender::endpoint) else {
+        return run.result;
     };
-    let mut walk = Walk::new(&settings.sweep);
-    while let Some((bytes, gap)) = walk.advance() {
-        run.size(bytes);
-        let load = settings.load.with(bytes, gap);
+    let mut position = SweepPosition::new(&settings.sweep);
+    while let Some((bytes, gap)) = position.advance() {
+        run.print_size(bytes);
+        let load = settings.load.with_size_and_gap(bytes, gap);
         let test = sender.send(settings, &load, stop);
-        let Some(test) = run.tested(test.map_err(|error| control::why(&error))) else {
+        let Some(test) = run.record_error(test.map_err(|error| control::describe_error(&error)))
+        else {
             break;
         };
-        let (cpus, is_v6) = (test.here.cpus.len(), test.here.counters.is_v6);
-        run.titled(|| output::send_titles(cpus, is_v6), || csv::sending(&test));
+        let (cpus, is_v6) = (test.local_host.cpus.len(), test.local_host.counters.is_v6);
+        run.print_titles(|| output::send_titles(cpus, is_v6), || csv::send_row(&test));
         run.print(|_| output::send_line(&test));
-        run.remark(&remarks::spacing(gap, test.outcome.here.spaced.as_ref()));
-        run.keep(test.outcome);
-        if stop.is_set() || run.finished.error.is_some() {
+        run.print_remark(&remarks::spacing_remark(
+            gap,
+            test.outcome.local.spaced.as_ref(),
+        ));
+        run.keep_outcome(test.outcome);
+        if stop.is_set() || run.result.error.is_some() {
             break;
         }
     }
-    run.ended(stop)
+    run.finish(stop)
 }
 
 /// Runs `udpmon_recv`.
-pub fn recv(settings: &Recv, stop: &Stop, out: &mut dyn Write) -> Finished {
+pub fn recv(settings: &Recv, stop: &Stop, out: &mut dyn Write) -> RunResult {
     let mut run = Run::new(&settings.common, &settings.documents, out);
-    let (mut number, mut first) = (0, None);
-    let done = receiver::run(settings, stop, &mut |event| match event {
-        Event::Opened(opened) => {
-            run.begin(Program::Recv, opened, settings.printing_cpus.unwrap_or(0));
+    let (mut number, mut first_taken_at) = (0, None);
+    let result = receiver::run(settings, stop, &mut |event| match event {
+        ReceiverEvent::Opened(endpoint) => {
+            run.begin(Program::Recv, endpoint, settings.printing_cpus.unwrap_or(0));
         }
-        Event::Snapshot(look) => {
-            let since = look.at.duration_since(*first.get_or_insert(look.at));
-            run.look(
+        ReceiverEvent::Snapshot(snapshot) => {
+            let since = snapshot
+                .taken_at
+                .duration_since(*first_taken_at.get_or_insert(snapshot.taken_at));
+            run.print_snapshot(
                 settings,
-                &look,
+                &snapshot,
                 number,
                 since.unwrap_or_default(),
                 stop.is_set(),
             );
             number += 1;
-            if !look.histograms.is_empty() {
-                run.keep(outcome_of(settings, &look));
+            if !snapshot.histograms.is_empty() {
+                run.keep_outcome(receiver_outcome(settings, &snapshot));
             }
         }
     });
-    run.tested(done.map_err(|error| control::why(&error)));
+    run.record_error(result.map_err(|error| control::describe_error(&error)));
     match settings.time {
-        Some(_) => run.ended(stop),
-        // Only the stop ends this run.
-        None => run.finished,
+        Some(_) => run.finish(stop),
+        // Without -t, only a stop ends the run, so it is no error.
+        None => run.result,
     }
 }
 
-/// Returns the figures of a receiver, which has no data of the sender.
-fn outcome_of(settings: &Recv, look: &Snapshot) -> Outcome {
-    let total = &look.total;
+/// Returns the outcome of a receiver. It has no figures of the sender.
+fn receiver_outcome(settings: &Recv, snapshot: &Snapshot) -> Outcome {
+    let total = &snapshot.total;
     let side = Side {
         counts: Counts {
             received: Bytes(total.bytes),
@@ -203,16 +222,16 @@ fn outcome_of(settings: &Recv, look: &Snapshot) -> Outcome {
         datagrams: Some(total.counts),
         ..Side::default()
     };
-    let started = look
-        .at
+    let started = snapshot
+        .taken_at
         .checked_sub(total.received.elapsed)
-        .unwrap_or(look.at);
-    let mut outcome = Outcome::of_flow(settings.plan(), started, side, None, Ended::Deadline);
+        .unwrap_or(snapshot.taken_at);
+    let mut outcome = Outcome::for_flow(settings.plan(), started, side, None, EndCause::Deadline);
     if let Some(Records {
         skip,
         rows: RecordRows::All(rows),
         ..
-    }) = &look.records
+    }) = &snapshot.records
     {
         let bytes = (total.bytes / total.received.received.max(1)) as u32;
         let tenths = |tenths: i64| {
@@ -221,12 +240,12 @@ fn outcome_of(settings: &Recv, look: &Snapshot) -> Outcome {
         };
         let rows = rows.iter().zip(u64::from(*skip)..);
         outcome.packets = rows
-            .filter(|(row, _)| row.came != 0)
+            .filter(|(row, _)| row.arrival != 0)
             .map(|(row, number)| model::PacketRecord {
                 number,
                 bytes,
                 sent: tenths(row.sent),
-                received: tenths(row.came),
+                received: tenths(row.arrival),
                 one_way_delay_ns: None,
             })
             .collect();
@@ -234,27 +253,28 @@ fn outcome_of(settings: &Recv, look: &Snapshot) -> Outcome {
     outcome
 }
 
-/// Runs `udpmon_resp` until the stop. It calls `begin` after it opens its sockets and before it starts a thread.
-/// `begin` returns whether this process serves.
+/// Runs `udpmon_resp` until a stop. Calls `begin` after opening the sockets and before starting a
+/// thread. `begin` may fork; it returns whether this process serves.
 pub fn resp(
     settings: &Resp,
     stop: &Stop,
     begin: impl FnOnce() -> Result<bool, String>,
 ) -> Result<(), String> {
-    let why = |error: io::Error| sys::describe(&error);
-    let unbound = Common {
+    let describe = |error: io::Error| sys::describe(&error);
+    let without_cpus = CommonSettings {
         cpus: None,
         ..settings.common.clone()
     };
-    let (listeners, mut opened) = server::listen(&unbound).map_err(why)?;
-    opened.cpus.1 = settings.common.cpus.unwrap_or(opened.cpus.1);
-    let documents = Documents::default();
-    Run::new(&settings.common, &documents, &mut io::stdout()).begin(Program::Resp, opened, 0);
+    let (listeners, mut endpoint) = server::listen(&without_cpus).map_err(describe)?;
+    endpoint.cpus.1 = settings.common.cpus.unwrap_or(endpoint.cpus.1);
+    let documents = DocumentOptions::default();
+    Run::new(&settings.common, &documents, &mut io::stdout()).begin(Program::Resp, endpoint, 0);
     if !begin()? {
         return Ok(());
     }
-    // A daemon loses threads that were started before it forks.
-    endpoint::bind_to_cpus(settings.common.cpus).map_err(why)?;
+    // Bind only now: binding starts a thread, and a daemon loses threads that were started before
+    // its fork.
+    endpoint::bind_to_cpus(settings.common.cpus).map_err(describe)?;
     let service = Service::new(settings.limits.server.clone(), stop.clone());
     server::serve(listeners, settings, &service, &|line| {
         sys::write_error_line(format_args!("udpmon_resp: {line}"));
@@ -269,26 +289,30 @@ enum Style {
     /// `-q`.
     Lines,
     Csv,
-    /// `--json`: prints nothing here.
+    /// `--json`: no text.
     Nothing,
 }
 
-/// A run under way.
+/// A run in progress.
 struct Run<'a> {
-    common: &'a Common,
+    common: &'a CommonSettings,
     style: Style,
     keeps_records: bool,
-    packets: Option<PathBuf>,
+    packets_path: Option<PathBuf>,
     out: &'a mut dyn Write,
-    opened: Opened,
-    /// The size in the last printed size line.
-    size: Option<u32>,
-    has_titles: bool,
-    finished: Finished,
+    endpoint: EndpointInfo,
+    /// The datagram size of the last printed size line.
+    printed_size: Option<u32>,
+    has_printed_titles: bool,
+    result: RunResult,
 }
 
 impl<'a> Run<'a> {
-    fn new(common: &'a Common, documents: &Documents, out: &'a mut dyn Write) -> Self {
+    fn new(
+        common: &'a CommonSettings,
+        documents: &DocumentOptions,
+        out: &'a mut dyn Write,
+    ) -> Self {
         let style = match (documents.json, documents.csv, common.quiet) {
             (true, ..) => Style::Nothing,
             (_, true, _) => Style::Csv,
@@ -298,35 +322,36 @@ impl<'a> Run<'a> {
         Self {
             common,
             style,
-            packets: documents.packets.clone(),
+            packets_path: documents.packets.clone(),
             keeps_records: documents.json || documents.html.is_some() || documents.plot.is_some(),
             out,
-            opened: Opened::default(),
-            size: None,
-            has_titles: false,
-            finished: Finished::default(),
+            endpoint: EndpointInfo::default(),
+            printed_size: None,
+            has_printed_titles: false,
+            result: RunResult::default(),
         }
     }
 
-    /// Prints the lines before the first test; `None` if the socket failed to open.
-    fn opened<T>(
+    /// Prints the lines before the first test. Returns `None` if the socket failed to open.
+    fn begin_if_open<T>(
         &mut self,
         program: Program,
-        opened: io::Result<T>,
-        of: impl Fn(&T) -> &Opened,
+        endpoint: io::Result<T>,
+        info_of: impl Fn(&T) -> &EndpointInfo,
     ) -> Option<T> {
-        let end = self.tested(opened.map_err(|error| sys::describe(&error)))?;
-        self.begin(program, of(&end).clone(), 0);
-        self.finished.error.is_none().then_some(end)
+        let endpoint = self.record_error(endpoint.map_err(|error| sys::describe(&error)))?;
+        self.begin(program, info_of(&endpoint).clone(), 0);
+        self.result.error.is_none().then_some(endpoint)
     }
 
-    fn begin(&mut self, program: Program, opened: Opened, printing_cpus: u64) {
+    /// Stores the endpoint, and prints the lines before the first test.
+    fn begin(&mut self, program: Program, endpoint: EndpointInfo, printing_cpus: u64) {
         self.write_packets(None);
-        self.finished.peer = opened.peer_address.parse().ok();
-        self.opened = opened;
+        self.result.peer = endpoint.peer_address.parse().ok();
+        self.endpoint = endpoint;
         if self.style == Style::Text {
-            let calibration = match program {
-                Program::Recv | Program::Resp => Calibration::default(),
+            let clock_cost = match program {
+                Program::Recv | Program::Resp => ClockCost::default(),
                 _ => calibrate(),
             };
             let now = SystemTime::now();
@@ -334,106 +359,124 @@ impl<'a> Run<'a> {
                 program,
                 self.common,
                 now,
-                &self.opened,
-                &calibration,
+                &self.endpoint,
+                &clock_cost,
                 printing_cpus,
             );
             self.write(&text);
         }
     }
 
-    /// Returns a result, or records the error that ends the run.
-    fn tested<T>(&mut self, test: Result<T, String>) -> Option<T> {
-        test.map_err(|why| self.finished.error = Some(why)).ok()
+    /// Returns the value of a result. Records an error, which ends the run.
+    fn record_error<T>(&mut self, result: Result<T, String>) -> Option<T> {
+        result.map_err(|error| self.result.error = Some(error)).ok()
     }
 
-    /// Ends a run. A stop makes it incomplete, which is an error.
-    fn ended(mut self, stop: &Stop) -> Finished {
+    /// Ends the run. A stop leaves it incomplete, which is an error.
+    fn finish(mut self, stop: &Stop) -> RunResult {
         if stop.is_set() {
             let interrupted = || "interrupted".to_owned();
-            self.finished.error.get_or_insert_with(interrupted);
+            self.result.error.get_or_insert_with(interrupted);
         }
-        self.finished
+        self.result
     }
 
-    /// Announces tests with datagrams of another size.
-    fn size(&mut self, bytes: u32) {
-        if self.style == Style::Text && self.size.replace(bytes) != Some(bytes) {
+    /// Prints the size of the following datagrams, if it has changed.
+    fn print_size(&mut self, bytes: u32) {
+        if self.style == Style::Text && self.printed_size.replace(bytes) != Some(bytes) {
             self.write(&format!(" {bytes} bytes\n"));
         }
     }
 
-    fn throughput(&mut self, settings: &BwMon, test: &Throughput) {
-        let extended = settings.extended.then_some((&test.here, &test.there));
-        self.titled(|| output::bw_mon_titles(extended), || csv::throughput(test));
+    fn print_throughput(&mut self, settings: &BwMon, test: &ThroughputResult) {
+        let extended = settings
+            .extended
+            .then_some((&test.local_host, &test.remote_host));
+        self.print_titles(
+            || output::bw_mon_titles(extended),
+            || csv::throughput_row(test),
+        );
         self.print(|run| {
             let line = output::bw_mon_line(test, settings.extended);
             match run.style {
-                Style::Lines => output::quiet_prefix(test.outcome.started, &run.opened) + &line,
+                Style::Lines => output::quiet_prefix(test.outcome.started, &run.endpoint) + &line,
                 _ => line,
             }
         });
         if settings.histograms {
-            self.print(|_| test.histograms.iter().map(output::histogram).collect());
+            self.print(|_| {
+                test.histograms
+                    .iter()
+                    .map(output::format_histogram)
+                    .collect()
+            });
         }
         if let Some(records) = &test.records {
             self.print(|_| output::arrival_records(records));
         }
         if self.style == Style::Text {
             let figures = test.outcome.packet_figures();
-            self.write(&remarks::of_test(test, figures.as_ref()));
+            self.write(&remarks::test_remarks(test, figures.as_ref()));
         }
     }
 
-    /// Prints the counts since the previous snapshot; with `is_interrupted`, also those of the whole time.
-    fn look(
+    /// Prints the counts since the previous snapshot; with `is_interrupted`, also the counts since
+    /// the start.
+    fn print_snapshot(
         &mut self,
         settings: &Recv,
-        look: &Snapshot,
+        snapshot: &Snapshot,
         number: u64,
         since_first: Duration,
         is_interrupted: bool,
     ) {
-        let host = &look.delta.host;
+        let host = &snapshot.delta.host;
         let (cpus, is_v6) = (host.cpus.len(), host.counters.is_v6);
-        self.titled(|| output::recv_titles(cpus, is_v6), || csv::snapshot(look));
+        self.print_titles(
+            || output::recv_titles(cpus, is_v6),
+            || csv::snapshot_row(snapshot),
+        );
         if is_interrupted {
-            self.print(|_| output::recv_table(look));
+            self.print(|_| output::recv_table(snapshot));
         }
-        self.print(|_| output::recv_line(number, since_first, look));
-        if look.histograms.is_empty() {
+        self.print(|_| output::recv_line(number, since_first, snapshot));
+        if snapshot.histograms.is_empty() {
             return;
         }
         if settings.histograms {
             let count = if settings.kernel_stamps { 5 } else { 3 };
-            let histograms = look.histograms.iter().take(count);
-            self.print(|_| histograms.map(output::histogram).collect());
+            let histograms = snapshot.histograms.iter().take(count);
+            self.print(|_| histograms.map(output::format_histogram).collect());
         }
-        if let Some(records) = &look.records {
+        if let Some(records) = &snapshot.records {
             self.print(|_| output::recv_records(records));
         }
-        self.remark(&remarks::received(&look.total.counts));
+        self.print_remark(&remarks::receiver_remark(&snapshot.total.counts));
     }
 
-    /// Prints titles before the first result; in CSV, also the result.
-    fn titled<T: AsRef<str>>(&mut self, titles: impl Fn() -> T, row: impl Fn() -> csv::Row) {
-        let is_first = !std::mem::replace(&mut self.has_titles, true);
+    /// Prints titles before the first result. In CSV, also prints the result.
+    fn print_titles<T: AsRef<str>>(
+        &mut self,
+        titles: impl Fn() -> T,
+        row: impl Fn() -> csv::CsvRow,
+    ) {
+        let is_first = !std::mem::replace(&mut self.has_printed_titles, true);
         match self.style {
             Style::Text if is_first => self.write(titles().as_ref()),
             Style::Csv => {
                 let row = row();
                 let titles = if is_first {
-                    csv::titles(&row)
+                    csv::title_line(&row)
                 } else {
                     String::new()
                 };
-                self.write(&(titles + &csv::values(&row)));
+                self.write(&(titles + &csv::value_line(&row)));
             }
             _ => {}
         }
     }
 
-    /// Prints a part of the text.
+    /// Prints text in the styles that have text.
     fn print(&mut self, text: impl FnOnce(&Self) -> String) {
         if matches!(self.style, Style::Text | Style::Lines) {
             let text = text(self);
@@ -441,60 +484,64 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Prints a line that stock does not have.
-    fn remark(&mut self, line: &str) {
+    /// Prints a line in addition to stock's text.
+    fn print_remark(&mut self, line: &str) {
         if self.style == Style::Text {
             self.write(line);
         }
     }
 
-    /// Ignores a closed pipe.
+    /// Writes to the output. Ignores errors such as a closed pipe.
     fn write(&mut self, text: &str) {
         let _ = self.out.write_all(text.as_bytes());
         let _ = self.out.flush();
     }
 
-    /// Writes the records of a test to the file of `--packets`; without a test, writes the names of the values.
+    /// Appends the records of a test to the file of `--packets`. Without a test, creates the file
+    /// with its title line.
     fn write_packets(&mut self, outcome: Option<&Outcome>) {
-        let Some(path) = &self.packets else { return };
+        let Some(path) = &self.packets_path else {
+            return;
+        };
         let mut options = OpenOptions::new();
         let (options, text) = match outcome {
             None => (
                 options.write(true).create(true).truncate(true),
-                csv::PACKETS.to_owned(),
+                csv::PACKET_TITLE_LINE.to_owned(),
             ),
             Some(outcome) => (
                 options.append(true),
-                csv::packets(self.finished.outcomes.len(), outcome),
+                csv::packet_rows(self.result.outcomes.len(), outcome),
             ),
         };
         let written = options
             .open(path)
             .and_then(|mut file| file.write_all(text.as_bytes()));
         if let Err(error) = written {
-            let why = sys::describe(&error);
-            self.finished.error = Some(format!("cannot write {}: {why}", path.display()));
+            let reason = sys::describe(&error);
+            self.result.error = Some(format!("cannot write {}: {reason}", path.display()));
         }
     }
 
-    /// Stores a test's figures. Drops its packet records if no document shows them or if there are too many.
-    fn keep(&mut self, mut outcome: Outcome) {
-        if let Ended::Failed(why) = &outcome.ended {
-            self.finished.error = Some(why.clone());
+    /// Stores the outcome of a test. Drops its packet records if no document shows them or if they
+    /// exceed the limit.
+    fn keep_outcome(&mut self, mut outcome: Outcome) {
+        if let EndCause::Failed(reason) = &outcome.ended {
+            self.result.error = Some(reason.clone());
         }
         self.write_packets(Some(&outcome));
         let kept: usize = self
-            .finished
+            .result
             .outcomes
             .iter()
             .map(|outcome| outcome.packets.len())
             .sum();
-        if self.keeps_records && kept + outcome.packets.len() > MOST_KEPT {
-            self.finished.left_out += outcome.packets.len();
+        if self.keeps_records && kept + outcome.packets.len() > MAX_KEPT_RECORDS {
+            self.result.omitted_records += outcome.packets.len();
             outcome.packets = Vec::new();
         } else if !self.keeps_records {
             outcome.packets = Vec::new();
         }
-        self.finished.outcomes.push(outcome);
+        self.result.outcomes.push(outcome);
     }
 }

@@ -1,25 +1,27 @@
-//! Both ends against each other.
+//! Tests between linerate's requesters, senders, receivers and responders.
 
 use std::net::UdpSocket;
 use std::time::Duration;
 
-use engine::{Reason, Stop};
+use engine::{Stop, StopReason};
 use server::{ServerConfig, Service};
-use udpmon::client::{Requester, Sender};
-use udpmon::options::{BwMon, Common, Load, RecordKind, RecordsWanted, Recv, Req, Resp, Send};
-use udpmon::receiver::{self, Event};
-use udpmon::result::{FateSource, RecordRows, StampSource};
-use udpmon::wire::{Block, Command};
+use udpmon::client::{LoadSender, Requester};
+use udpmon::options::{
+    BwMon, CommonSettings, RecordKind, RecordRequest, Recv, Req, Resp, Send, TestLoad,
+};
+use udpmon::receiver::{self, ReceiverEvent};
+use udpmon::result::{DeliverySource, RecordRows, StampSource};
+use udpmon::wire::{Command, MessageBlock};
 
-/// Serves on a free port while `test` runs with it.
+/// Runs a responder on a free port during `test`, which gets the port.
 fn with_responder(test: impl FnOnce(u16)) {
-    with_limits(server::Limits::default(), |port, _| test(port));
+    with_limits(server::AddressLimits::default(), |port, _| test(port));
 }
 
-fn with_limits(limits: server::Limits, test: impl FnOnce(u16, &Service)) {
-    let common = Common {
+fn with_limits(limits: server::AddressLimits, test: impl FnOnce(u16, &Service)) {
+    let common = CommonSettings {
         port: testkit::free_port(),
-        ..Common::default()
+        ..CommonSettings::default()
     };
     let settings = Resp {
         common: common.clone(),
@@ -27,85 +29,85 @@ fn with_limits(limits: server::Limits, test: impl FnOnce(u16, &Service)) {
     };
     let stop = Stop::new();
     let config = ServerConfig {
-        clients: 1,
+        max_clients: 1,
         limits,
         ..ServerConfig::default()
     };
     let service = Service::new(config, stop.clone());
     let (listeners, _) = udpmon::server::listen(&common).unwrap();
     std::thread::scope(|scope| {
-        let served = scope.spawn(|| {
+        let server_thread = scope.spawn(|| {
             udpmon::server::serve(listeners, &settings, &service, &|line| eprintln!("{line}"));
         });
-        let ran =
+        let result =
             std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| test(common.port, &service)));
-        stop.pull(Reason::Cancelled);
-        served.join().unwrap();
-        if let Err(panic) = ran {
+        stop.set(StopReason::Cancelled);
+        server_thread.join().unwrap();
+        if let Err(panic) = result {
             std::panic::resume_unwind(panic);
         }
     });
 }
 
-fn common(port: u16) -> Common {
-    Common {
+fn common(port: u16) -> CommonSettings {
+    CommonSettings {
         port,
-        ..Common::default()
+        ..CommonSettings::default()
     }
 }
 
 #[test]
-fn two_linerates_know_all() {
+fn two_linerates_exchange_exact_figures() {
     with_responder(|port| {
         let settings = BwMon {
             common: common(port),
             histograms: true,
             kernel_stamps: true,
             extended: true,
-            records: Some(RecordsWanted {
+            records: Some(RecordRequest {
                 kind: RecordKind::All,
                 skip: 2,
                 count: 60,
             }),
             ..BwMon::default()
         };
-        let mut load = Load {
+        let mut load = TestLoad {
             datagrams: 50,
-            ..Load::default()
+            ..TestLoad::default()
         };
-        load = load.with(200, Duration::from_micros(100));
+        load = load.with_size_and_gap(200, Duration::from_micros(100));
         let mut requester = Requester::open(&settings.common, "127.0.0.1", None).unwrap();
         for _ in 0..2 {
             let test = requester
-                .throughput(&settings, &load, &Stop::new())
+                .run_throughput_test(&settings, &load, &Stop::new())
                 .unwrap();
             assert_eq!(
                 (test.sent, test.received.received, test.timeouts),
                 (50, 50, 0)
             );
-            let fate = test.fate.unwrap();
+            let delivery = test.delivery.unwrap();
             assert_eq!(
                 [
-                    fate.received,
-                    fate.lost,
-                    fate.lost_at_end,
-                    fate.late,
-                    fate.repeated
+                    delivery.received,
+                    delivery.lost,
+                    delivery.lost_at_end,
+                    delivery.late,
+                    delivery.repeated
                 ],
                 [50, 0, 0, 0, 0]
             );
             assert_eq!(
-                (fate.source, test.arrivals),
-                (FateSource::Responder, Some(StampSource::Kernel))
+                (delivery.source, test.arrivals),
+                (DeliverySource::Responder, Some(StampSource::Kernel))
             );
             assert_eq!(test.histograms.len(), 5);
             let all = &test.histograms[0];
-            assert_eq!(all.in_range() + all.underflow() + all.overflow(), 49);
+            assert_eq!(all.binned_count() + all.underflow() + all.overflow(), 49);
             let Some(RecordRows::All(rows)) = test.records.map(|records| records.rows) else {
                 panic!("no records");
             };
-            assert_eq!(rows.iter().filter(|row| row.came > 0).count(), 48);
-            assert!(rows[0].kernel_ns > 0 && rows[59].came == 0);
+            assert_eq!(rows.iter().filter(|row| row.arrival > 0).count(), 48);
+            assert!(rows[0].kernel_ns > 0 && rows[59].arrival == 0);
             assert_eq!(test.outcome.packets.len(), 48);
             let fit = test.outcome.clock_fit.unwrap();
             for packet in &test.outcome.packets {
@@ -113,22 +115,23 @@ fn two_linerates_know_all() {
                 assert!(delay_ns.unsigned_abs() < 50_000_000, "{delay_ns} {fit:?}");
             }
             let lo = test
-                .there
+                .remote_host
                 .counters
                 .interfaces
                 .iter()
                 .find(|interface| interface.name == *"lo");
-            assert!(lo.unwrap().values[0] >= 50 && !test.there.cpus.is_empty());
+            assert!(lo.unwrap().values[0] >= 50 && !test.remote_host.cpus.is_empty());
         }
     });
 }
 
-/// The nonce of a linerate proves its address; others get three times their bytes, also of what they send as data.
+/// The nonce of a linerate requester proves its address. A stock requester gets at most three times
+/// the bytes of its requests and data.
 #[test]
-fn unproven_addresses_get_little() {
-    let limits = server::Limits {
-        unproven: Some(Vec::new()),
-        ..server::Limits::default()
+fn replies_to_unproven_addresses_are_bounded() {
+    let limits = server::AddressLimits {
+        unproven_networks: Some(Vec::new()),
+        ..server::AddressLimits::default()
     };
     with_limits(limits, |port, _| {
         let settings = BwMon {
@@ -137,7 +140,7 @@ fn unproven_addresses_get_little() {
         };
         let mut requester = Requester::open(&settings.common, "127.0.0.1", None).unwrap();
         let test = requester
-            .throughput(&settings, &Load::default(), &Stop::new())
+            .run_throughput_test(&settings, &TestLoad::default(), &Stop::new())
             .unwrap();
         assert_eq!((test.received.received, test.timeouts), (2, 0));
 
@@ -148,27 +151,27 @@ fn unproven_addresses_get_little() {
             .unwrap();
         let (mut sent, mut received) = (0, 0);
         let mut reply = [0; 4096];
-        let mut put = |block: Block, bytes: usize| {
+        let mut exchange = |block: MessageBlock, bytes: usize| {
             let mut request = vec![0; bytes];
             block.write(&mut request);
             sent += stock.send(&request).unwrap();
             sent
         };
-        put(Block::request(Command::ZeroStats), 208);
+        exchange(MessageBlock::with_command(Command::ZeroStats), 208);
         received += stock.recv(&mut reply).unwrap();
-        let slice = Block {
+        let slice = MessageBlock {
             length: 1400,
-            ..Block::request(Command::GetHistogram)
+            ..MessageBlock::with_command(Command::GetHistogram)
         };
-        // 208 bytes back for each of these, and a slice as soon as there is room for it.
+        // Each pair of requests gets 208 bytes, and a slice of 1400 bytes if the limit permits it.
         let mut slices = 0;
         for _ in 0..20 {
-            put(slice, 208);
-            let bytes = put(Block::request(Command::GetStats), 208);
+            exchange(slice, 208);
+            let sent = exchange(MessageBlock::with_command(Command::GetStats), 208);
             loop {
                 let length = stock.recv(&mut reply).unwrap();
                 received += length;
-                assert!(received <= 3 * bytes, "{received} for {bytes}");
+                assert!(received <= 3 * sent, "{received} for {sent}");
                 if length == 208 {
                     break;
                 }
@@ -176,30 +179,30 @@ fn unproven_addresses_get_little() {
             }
         }
         assert!((1..20).contains(&slices), "{slices}");
-        put(Block::request(Command::Data), 1400);
-        put(slice, 208);
+        exchange(MessageBlock::with_command(Command::Data), 1400);
+        exchange(slice, 208);
         assert_eq!(stock.recv(&mut reply).unwrap(), 1400);
     });
 }
 
-/// The requester stops sending at once, and learns why.
+/// The requester stops sending immediately, and its error contains the responder's reason.
 #[test]
 fn a_test_that_the_responder_ends_fails_with_the_reason() {
-    with_limits(server::Limits::default(), |port, service| {
+    with_limits(server::AddressLimits::default(), |port, service| {
         let settings = BwMon {
             common: common(port),
             ..BwMon::default()
         };
-        let mut load = Load {
+        let mut load = TestLoad {
             time: Some(Duration::from_secs(3600)),
-            ..Load::default()
+            ..TestLoad::default()
         };
-        load = load.with(100, Duration::from_millis(1));
+        load = load.with_size_and_gap(100, Duration::from_millis(1));
         std::thread::scope(|scope| {
             let first = scope.spawn(|| {
                 let mut requester = Requester::open(&settings.common, "127.0.0.1", None).unwrap();
                 requester
-                    .throughput(&settings, &load, &Stop::new())
+                    .run_throughput_test(&settings, &load, &Stop::new())
                     .unwrap_err()
             });
             while !service
@@ -212,20 +215,20 @@ fn a_test_that_the_responder_ends_fails_with_the_reason() {
             }
             let mut other = Requester::open(&settings.common, "127.0.0.1", None).unwrap();
             let test = other
-                .throughput(&settings, &Load::default(), &Stop::new())
+                .run_throughput_test(&settings, &TestLoad::default(), &Stop::new())
                 .unwrap();
             assert_eq!(test.received.received, 2);
-            let why = first.join().unwrap().to_string();
+            let error = first.join().unwrap().to_string();
             assert!(
-                why.ends_with("another test began from the same host"),
-                "{why}"
+                error.ends_with("another test from the same host started"),
+                "{error}"
             );
         });
     });
 }
 
 #[test]
-fn responses_have_the_length_asked_for() {
+fn responses_have_the_requested_length() {
     with_responder(|port| {
         let settings = Req {
             common: common(port),
@@ -233,14 +236,20 @@ fn responses_have_the_length_asked_for() {
         };
         let mut requester = Requester::open(&settings.common, "127.0.0.1", None).unwrap();
         for bytes in [64, 128, 9000] {
-            let found = requester.latency(&settings, bytes, &Stop::new()).unwrap();
-            assert_eq!((found.requests, found.timeouts), (10, 0));
-            assert_eq!(found.outcome.here.counts.received.0, 10 * u64::from(bytes));
+            let result = requester
+                .run_latency_test(&settings, bytes, &Stop::new())
+                .unwrap();
+            assert_eq!((result.requests, result.timeouts), (10, 0));
+            assert_eq!(
+                result.outcome.local.counts.received.0,
+                10 * u64::from(bytes)
+            );
         }
     });
 }
 
-/// A stock requester on another port of the holder's host gets the place; odd requests get no answer or a short one.
+/// A stock requester on another port of the same host replaces the first one. Invalid requests get
+/// no answer or a short one.
 #[test]
 fn stock_requests_are_answered_within_bounds() {
     with_responder(|port| {
@@ -252,7 +261,7 @@ fn stock_requests_are_answered_within_bounds() {
                 .unwrap();
             socket
         };
-        let ask = |socket: &UdpSocket, block: Block| {
+        let request = |socket: &UdpSocket, block: MessageBlock| {
             socket.send(&block.encode()).unwrap();
             let mut reply = vec![0; 1 << 16];
             let length = socket.recv(&mut reply).unwrap();
@@ -260,31 +269,34 @@ fn stock_requests_are_answered_within_bounds() {
             reply
         };
         let (one, two) = (open(), open());
-        // Without a test: no answer to the first, one to the second.
-        one.send(&Block::request(Command::GetStats).encode())
+        // Without a test, the responder ignores GETSTATS and answers TESTEND.
+        one.send(&MessageBlock::with_command(Command::GetStats).encode())
             .unwrap();
-        assert_eq!(ask(&one, Block::request(Command::TestEnd)).len(), 208);
-        let begin = Block {
+        assert_eq!(
+            request(&one, MessageBlock::with_command(Command::TestEnd)).len(),
+            208
+        );
+        let begin = MessageBlock {
             length: u32::MAX,
             skip: u32::MAX,
             low: i32::MIN,
             width: -1,
             lost_only: 7,
             stamps: 9,
-            ..Block::request(Command::ZeroStats)
+            ..MessageBlock::with_command(Command::ZeroStats)
         };
         for socket in [&one, &one, &two] {
-            let reply = Block::read(&ask(socket, begin)).unwrap();
+            let reply = MessageBlock::read(&request(socket, begin)).unwrap();
             assert_eq!((reply.command(), reply.version), (Some(Command::Ok), 7));
         }
         let slice = |command, low, offset, length| {
-            let block = Block {
+            let block = MessageBlock {
                 low,
                 offset,
                 length,
-                ..Block::request(command)
+                ..MessageBlock::with_command(command)
             };
-            ask(&two, block)
+            request(&two, block)
         };
         assert_eq!(slice(Command::GetHistogram, 4, 8000, 1400).len(), 1400);
         assert_eq!(slice(Command::GetRecords, 0, u32::MAX, 1408), [0; 1408]);
@@ -297,26 +309,33 @@ fn stock_requests_are_answered_within_bounds() {
             (Command::Fetch, 0, 100),
             (Command::InUse, 0, 0),
         ] {
-            let block = Block {
+            let block = MessageBlock {
                 low,
                 length,
-                ..Block::request(command)
+                ..MessageBlock::with_command(command)
             };
             two.send(&block.encode()).unwrap();
         }
-        let reply = Block::read(&ask(&two, Block::request(Command::GetStats))).unwrap();
+        let reply = MessageBlock::read(&request(
+            &two,
+            MessageBlock::with_command(Command::GetStats),
+        ))
+        .unwrap();
         assert_eq!((reply.received, reply.first_to_last), (0, 0));
         let answer = slice(Command::Request, 0, 0, 70_000);
         assert_eq!(answer.len(), 65_507);
-        assert_eq!(ask(&two, Block::request(Command::TestEnd)).len(), 208);
+        assert_eq!(
+            request(&two, MessageBlock::with_command(Command::TestEnd)).len(),
+            208
+        );
     });
 }
 
 #[test]
-fn a_receiver_counts_what_a_sender_sends() {
+fn a_receiver_counts_sent_datagrams() {
     let common = common(testkit::free_port());
     let stop = &Stop::new();
-    let wanted = RecordsWanted {
+    let record_request = RecordRequest {
         kind: RecordKind::All,
         skip: 0,
         count: 12,
@@ -324,46 +343,52 @@ fn a_receiver_counts_what_a_sender_sends() {
     let settings = Recv {
         common: common.clone(),
         interval: Some(Duration::from_millis(300)),
-        records: Some(wanted),
+        records: Some(record_request),
         ..Recv::default()
     };
-    let (opened, is_open) = std::sync::mpsc::channel();
-    let mut looks = Vec::new();
+    let (ready_sender, ready_receiver) = std::sync::mpsc::channel();
+    let mut snapshots = Vec::new();
     std::thread::scope(|scope| {
-        let looks = &mut looks;
+        let snapshots = &mut snapshots;
         scope.spawn(move || {
             receiver::run(&settings, stop, &mut |event| match event {
-                Event::Opened(_) => opened.send(()).unwrap(),
-                Event::Snapshot(look) => looks.push(look),
+                ReceiverEvent::Opened(_) => ready_sender.send(()).unwrap(),
+                ReceiverEvent::Snapshot(snapshot) => snapshots.push(snapshot),
             })
             .unwrap();
         });
-        is_open.recv().unwrap();
+        ready_receiver.recv().unwrap();
         let settings = Send {
             common,
             host: "127.0.0.1".to_owned(),
             ..Send::default()
         };
-        let load = Load {
+        let load = TestLoad {
             datagrams: 10,
-            ..Load::default()
+            ..TestLoad::default()
         };
-        let load = load.with(200, Duration::from_millis(1));
-        let sent = Sender::open(&settings)
+        let load = load.with_size_and_gap(200, Duration::from_millis(1));
+        let sent = LoadSender::open(&settings)
             .unwrap()
             .send(&settings, &load, stop)
             .unwrap();
-        assert_eq!((sent.sent, sent.outcome.here.counts.sent.0), (10, 2000));
-        stop.pull(Reason::Cancelled);
+        assert_eq!((sent.sent, sent.outcome.local.counts.sent.0), (10, 2000));
+        stop.set(StopReason::Cancelled);
     });
-    let last = looks.last().unwrap();
+    let last = snapshots.last().unwrap();
     assert_eq!((last.total.received.received, last.total.bytes), (10, 2000));
-    assert_eq!(looks.iter().map(|look| look.delta.bytes).sum::<u64>(), 2000);
+    assert_eq!(
+        snapshots
+            .iter()
+            .map(|snapshot| snapshot.delta.bytes)
+            .sum::<u64>(),
+        2000
+    );
     assert!(last.total.received.elapsed > Duration::ZERO);
     let Some(RecordRows::All(rows)) = last.records.as_ref().map(|records| &records.rows) else {
         panic!("no records");
     };
-    assert_eq!((rows.len(), rows[0].came, rows[10].came), (12, 0, 0));
+    assert_eq!((rows.len(), rows[0].arrival, rows[10].arrival), (12, 0, 0));
     let gaps = &last.histograms[0];
-    assert!(rows[9].came > 0 && gaps.in_range() + gaps.overflow() == 9);
+    assert!(rows[9].arrival > 0 && gaps.binned_count() + gaps.overflow() == 9);
 }

@@ -1,25 +1,26 @@
-//! Command lines of the five programs, and what comes of them.
+//! Command lines of the five programs, and the settings or errors that result.
 
 use std::ffi::OsString;
 use std::time::Duration;
 
 use model::{Bursts, Lateness, Limit, Spacing, SpacingMethod};
 use udpmon::options::{
-    self, BwMon, Common, Load, Resp, Search, Steps, Sweep, bw_mon, recv, req, resp, send,
+    self, BwMon, CommonSettings, Resp, SearchSettings, Sweep, TestLoad, TestSequence, bw_mon, recv,
+    req, resp, send,
 };
 
 fn words(line: &str) -> impl Iterator<Item = OsString> {
     line.split_whitespace().map(OsString::from)
 }
 
-fn of_bw_mon(line: &str) -> BwMon {
+fn parse_bw_mon(line: &str) -> BwMon {
     bw_mon("./udpmon_bw_mon", words(line)).unwrap_or_else(|exit| panic!("{line}: {exit:?}"))
 }
 
-fn of_sweep(line: &str) -> Sweep {
-    match of_bw_mon(line).steps {
-        Steps::Sweep(sweep) => sweep,
-        Steps::Search(_) => panic!("{line}"),
+fn parse_sweep(line: &str) -> Sweep {
+    match parse_bw_mon(line).sequence {
+        TestSequence::Sweep(sweep) => sweep,
+        TestSequence::Search(_) => panic!("{line}"),
     }
 }
 
@@ -27,12 +28,12 @@ fn of_sweep(line: &str) -> Sweep {
 fn options_have_their_fields() {
     let line = "-d h -u 15000 -U 9 -p 1400 -l 50 -w 20 -g 1000 -n 3 -G 2:10 -H -B 5 -M 10 -N -A 0 -S 0 -P 5 -T 8 \
                 -a 3 -x -q -v --lateness skip";
-    let found = of_bw_mon(line);
+    let found = parse_bw_mon(line);
     assert_eq!(
         found.common.command_line.split_once(' ').unwrap().0,
         "./udpmon_bw_mon"
     );
-    let common = Common {
+    let common = CommonSettings {
         port: 15000,
         buffer_bytes: None,
         type_of_service: Some(0xb0),
@@ -41,7 +42,7 @@ fn options_have_their_fields() {
         verbose: true,
         ..found.common.clone()
     };
-    let load = Load {
+    let load = TestLoad {
         bytes: 1400,
         datagrams: 50,
         time: None,
@@ -57,19 +58,22 @@ fn options_have_their_fields() {
         },
     };
     assert_eq!((&found.common, found.load), (&common, load));
-    assert_eq!(load.total(), Some(150));
-    let plan = found.plan(&load.with(100, Duration::ZERO));
+    assert_eq!(load.total_datagrams(), Some(150));
+    let plan = found.plan(&load.with_size_and_gap(100, Duration::ZERO));
     let flow = plan.flow().unwrap();
     assert_eq!(flow.limit, Limit::Messages(150));
-    assert_eq!(flow.here.spacing.unwrap().gap, Duration::ZERO);
-    assert_eq!(flow.here.socket.type_of_service, Some(0xb0));
+    assert_eq!(flow.local.spacing.unwrap().gap, Duration::ZERO);
+    assert_eq!(flow.local.socket.type_of_service, Some(0xb0));
     assert_eq!((found.bins.low, found.bins.width), (10, 5));
     assert!(found.histograms && found.kernel_stamps && found.extended);
     assert_eq!(found.local_port, Some(9));
     let records = found.records.unwrap();
     assert_eq!((records.skip, records.count), (2, 10));
-    assert_eq!(of_bw_mon("-d h -Q b8").common.type_of_service, Some(0xb8));
-    assert!(of_bw_mon("-d ::1").common.v6 && !of_bw_mon("-d h").common.v6);
+    assert_eq!(
+        parse_bw_mon("-d h -Q b8").common.type_of_service,
+        Some(0xb8)
+    );
+    assert!(parse_bw_mon("-d ::1").common.is_v6 && !parse_bw_mon("-d h").common.is_v6);
 }
 
 #[test]
@@ -77,41 +81,44 @@ fn gaps_are_a_list() {
     for (line, expected_ns) in [
         ("-d h", &[0][..]),
         ("-d h -w 100", &[100_000]),
-        // An end that is not above the gap is one test.
+        // With a last gap below the first, the sweep has one test.
         ("-d h -w 100 -e 50", &[100_000]),
         ("-d h -e 2", &[0, 800, 1_600]),
         ("-d h -w 0 -e 30 -i 10", &[0, 10_000, 20_000, 30_000]),
         ("-d h --gaps 5,1:2:0.5", &[5_000, 1_000, 1_500, 2_000]),
         ("-d h -p 1400 -r 300", &[37_333]),
     ] {
-        let gaps = of_sweep(line).gaps;
+        let gaps = parse_sweep(line).gaps;
         let found: Vec<_> = gaps.iter().map(Duration::as_nanos).collect();
         assert_eq!(found, expected_ns, "{line}");
     }
-    let scripts = of_sweep("-d h --sweep throughput");
+    let scripts = parse_sweep("-d h --sweep throughput");
     assert_eq!((scripts.sizes.len(), scripts.gaps.len()), (10, 41));
-    let delay = of_bw_mon("-d h --sweep delay -l 5");
+    let delay = parse_bw_mon("-d h --sweep delay -l 5");
     assert_eq!((delay.load.datagrams, delay.records.unwrap().count), (5, 5));
     assert_eq!(delay.load.bytes, 1472);
-    assert!(of_bw_mon("-d h --sweep jitter").histograms);
+    assert!(parse_bw_mon("-d h --sweep jitter").histograms);
 }
 
 #[test]
 fn a_search_has_its_bounds() {
-    let found = of_bw_mon("-d h --search 10:1000 --precision 1 -p 1400");
-    let expected = Search {
+    let found = parse_bw_mon("-d h --search 10:1000 --precision 1 -p 1400");
+    let expected = SearchSettings {
         low: Some(1e7),
         high: Some(1e9),
         precision: 0.01,
-        tolerated: 0.0,
+        tolerated_loss: 0.0,
     };
-    assert_eq!(found.steps, Steps::Search(expected));
+    assert_eq!(found.sequence, TestSequence::Search(expected));
     assert_eq!(found.load.time, Some(Duration::from_secs(1)));
-    assert_eq!(of_bw_mon("-d h --search : -l 9").load.total(), Some(9));
+    assert_eq!(
+        parse_bw_mon("-d h --search : -l 9").load.total_datagrams(),
+        Some(9)
+    );
 }
 
 #[test]
-fn other_programs_have_letters_of_their_own() {
+fn each_program_has_its_option_letters() {
     let req = req(
         "udpmon_req",
         words("-d h -p 1 -r 64 -e 128 -i 64 -l 5 -w 3 -b 2 -m 9 -H"),
@@ -140,15 +147,15 @@ fn other_programs_have_letters_of_their_own() {
     .unwrap();
     assert!(resp.daemon && !resp.arrival_by_kernel);
     assert_eq!(
-        (resp.limits.server.clients, resp.limits.record_bytes),
+        (resp.limits.server.max_clients, resp.limits.record_bytes),
         (4, 1 << 20)
     );
     assert_eq!(
         options::resp("udpmon_resp", words("")).unwrap(),
         Resp {
-            common: Common {
+            common: CommonSettings {
                 command_line: "udpmon_resp ".to_owned(),
-                ..Common::default()
+                ..CommonSettings::default()
             },
             ..Resp::default()
         }
@@ -157,38 +164,38 @@ fn other_programs_have_letters_of_their_own() {
 
 #[rustfmt::skip]
 #[test]
-fn wrong_words_are_named() {
-    for (line, why) in [
+fn errors_name_the_wrong_option() {
+    for (line, reason) in [
         ("-x", "-d is missing: the destination"),
-        ("-d h stray", "'stray' belongs to no option"),
+        ("-d h stray", "unexpected argument 'stray'"),
         ("-d h -l 0", "-l 0: 0 is not from 1 to 4294967295"),
         ("-d h -p 15", "-p 15: 15 is not from 16 to 65507"),
         ("-d h -p x", "-p x: 'x' is not a number"),
         ("-d h -u 0x3799", "-u 0x3799: '0x3799' is not a number"),
-        ("-d h -w -1", "-w -1: not a number from 0 on"),
+        ("-d h -w -1", "-w -1: not a non-negative number"),
         ("-d h -A 1", "-A 1: responders do not send acknowledgements"),
         ("-d h -e 30 -i 0", "-i: a step of 0 never reaches the end"),
-        ("-d h -n 3", "-n is a number of bursts, and needs -g"),
-        ("-d h -g 1 -t 1", "-g sends a number of bursts, and contradicts -t"),
+        ("-d h -n 3", "-n sets the number of bursts and needs -g"),
+        ("-d h -g 1 -t 1", "-g contradicts -t: the number of bursts ends the test"),
         ("-d h -w 1 -r 1", "-w contradicts -r: both set the gap"),
         ("-d h -w 1 --gaps 1,2", "-w contradicts --gaps and --sweep"),
         ("-d h -p 64 --sizes 64", "-p contradicts --sizes and --sweep"),
         ("-d h -Q 100", "-Q 100: not a hexadecimal number up to ff"),
         ("-d h -a 0", "-a 0: the mask has no CPU"),
-        ("-d h -p 20 -G 5", "-G and -L need datagrams of 24 bytes: shorter ones have no time of sending"),
+        ("-d h -p 20 -G 5", "-G and -L need datagrams of 24 bytes: shorter ones carry no send time"),
         ("-d h --search 1:2 -w 5", "-w contradicts --search, which picks the gaps"),
         ("-d h --precision 1", "--precision needs --search"),
         ("-d h --pacing kernel", "--pacing txtime and kernel need a gap: -w, -r or --gaps"),
         ("-d h --pacing fast", "--pacing fast: not one of spin, txtime, kernel"),
         ("-d h --early-stop 2", "--early-stop needs several gaps: -e or --gaps"),
-        ("-d h --json --csv", "--json contradicts --csv: each takes all of standard output"),
+        ("-d h --json --csv", "--json contradicts --csv: both write to standard output"),
         ("-d h --packets x -L 5", "--packets needs -G"),
-        ("-d h --plot x.png", "--plot x.png: the name ends neither in .svg nor in .html"),
+        ("-d h --plot x.png", "--plot x.png: the name must end in .svg or .html"),
         ("-d", "option requires an argument -- 'd'"),
         ("-d h -Z", "invalid option -- 'Z'"),
     ] {
         let exit = bw_mon("x", words(line)).unwrap_err();
-        assert_eq!(exit.stderr, format!("udpmon_bw_mon: {why}\n"), "{line}");
+        assert_eq!(exit.stderr, format!("udpmon_bw_mon: {reason}\n"), "{line}");
         assert_eq!((exit.code, &*exit.stdout), (1, ""), "{line}");
     }
     let exit = bw_mon("x", words("")).unwrap_err();

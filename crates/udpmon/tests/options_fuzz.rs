@@ -1,10 +1,10 @@
-//! Random command lines: none panics, and every refusal says something and fails.
+//! Random command lines: none panics, and every refusal prints a message and fails.
 //!
-//! See `testkit::fuzz` for how many, and how a failure is repeated.
+//! `testkit::fuzz` describes the number of command lines and the reproduction of a failure.
 
 use std::ffi::OsString;
 
-use testkit::fuzz::{Words, each};
+use testkit::fuzz::{ArgumentGenerator, run_inputs};
 use udpmon::options::{self, Exit, manual};
 
 #[test]
@@ -19,20 +19,21 @@ fn no_command_line_panics() {
     ];
     for ((name, chapter), parse) in manual::chapters().into_iter().zip(programs) {
         let synopses = chapter.options.into_iter().map(|option| option.synopsis);
-        let known = Words::new(synopses, &VALUES, &["", "", "k", "M", "%", ":5", ",7", "X"]);
-        let begins = if name.ends_with('v') || name.ends_with("resp") {
+        let generator =
+            ArgumentGenerator::new(synopses, &VALUES, &["", "", "k", "M", "%", ":5", ",7", "X"]);
+        let required_options = if name.ends_with('v') || name.ends_with("resp") {
             ""
         } else {
             "-d h"
         };
-        each(name, 1..=90, |rng| {
-            let words = known.command_line_of(rng, &[begins]);
+        run_inputs(name, 1..=90, |rng| {
+            let words = generator.command_line_with_role(rng, &[required_options]);
             let Some(exit) = parse(words.clone()) else {
                 return true;
             };
-            let is_asked = exit.code == 0;
-            assert_eq!(is_asked, exit.stderr.is_empty(), "{words:?}: {exit:?}");
-            assert_eq!(is_asked, !exit.stdout.is_empty(), "{words:?}: {exit:?}");
+            let is_success = exit.code == 0;
+            assert_eq!(is_success, exit.stderr.is_empty(), "{words:?}: {exit:?}");
+            assert_eq!(is_success, !exit.stdout.is_empty(), "{words:?}: {exit:?}");
             false
         });
     }

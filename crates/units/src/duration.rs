@@ -2,12 +2,11 @@
 
 use std::time::Duration;
 
-/// A duration as Go's `time.Duration` prints it (`10s`, `1m0s`, `1h0m0s`, `1.5s`, `200ms`), or
-/// `None` when the text as a whole is not one.
+/// Parses a duration as Go's `time.Duration` prints it: `10s`, `1m0s`, `1h0m0s`, `1.5s`, `200ms`.
 ///
-/// Go programs hand such text to measurement tools; only a positive duration of at least one
-/// number with a unit counts, so a bare `10` is not one.
-pub fn go_duration(text: &str) -> Option<Duration> {
+/// Go programs pass such text to measurement tools. Returns `None` for any other text and for a
+/// duration that is not positive. Each number needs a unit, so `10` is not a duration.
+pub fn parse_go_duration(text: &str) -> Option<Duration> {
     let mut rest = text;
     let mut total = Duration::ZERO;
     while !rest.is_empty() {
@@ -26,8 +25,8 @@ pub fn go_duration(text: &str) -> Option<Duration> {
             "ns" => 1e-9,
             _ => return None,
         };
-        let part = Duration::try_from_secs_f64(number.parse::<f64>().ok()? * seconds).ok()?;
-        total = total.checked_add(part)?;
+        let term = Duration::try_from_secs_f64(number.parse::<f64>().ok()? * seconds).ok()?;
+        total = total.checked_add(term)?;
         rest = tail;
     }
     (!total.is_zero()).then_some(total)
@@ -38,7 +37,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn go_prints_and_we_read() {
+    fn go_durations_are_parsed() {
         for (text, millis) in [
             ("10s", Some(10_000)),
             ("1m0s", Some(60_000)),
@@ -58,7 +57,7 @@ mod tests {
             ("99999999999999999999999h", None),
         ] {
             assert_eq!(
-                go_duration(text),
+                parse_go_duration(text),
                 millis.map(Duration::from_millis),
                 "{text}"
             );

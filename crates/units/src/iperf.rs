@@ -1,8 +1,8 @@
-//! The numbers of both iperfs: sizes and rates as they are typed, and as their tables show them.
+//! Numbers of iperf 2 and iperf3: sizes and rates in options and in tables.
 
-/// A decimal number with a suffix K, M, G or T in either case, each standing for one more power of `base`; `None` of
-/// anything else and of a negative number.
-pub fn scaled(text: &str, base: u32) -> Option<f64> {
+/// Parses a decimal number with an optional suffix K, M, G or T, in either case: the first to the
+/// fourth power of `base`. Returns `None` for any other text and for a negative number.
+pub fn parse_scaled(text: &str, base: u32) -> Option<f64> {
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let power = match &text[digits.len()..] {
         "" => 0,
@@ -20,18 +20,18 @@ pub fn scaled(text: &str, base: u32) -> Option<f64> {
     Some(number * f64::from(base).powi(power))
 }
 
-/// The unit of a table: the four digits of a number stand before it.
+/// The unit of a table's numbers, which have four characters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scale {
-    /// Bytes, by powers of 1024; `None` picks the power by the amount.
+    /// Bytes, with this power of 1024. `None` chooses the power by the amount.
     Bytes(Option<u32>),
-    /// Bits, by powers of 1000.
+    /// Bits, with this power of 1000. `None` chooses the power by the amount.
     Bits(Option<u32>),
 }
 
 impl Scale {
-    /// The unit of a format letter: k, m, g and t are bits, K, M, G and T bytes.
-    pub fn of_letter(letter: char) -> Option<Self> {
+    /// Returns the unit of a format letter: k, m, g and t are bits; K, M, G and T are bytes.
+    pub fn from_letter(letter: char) -> Option<Self> {
         let power = "kmgt".find(letter.to_ascii_lowercase())? as u32 + 1;
         Some(if letter.is_ascii_uppercase() {
             Self::Bytes(Some(power))
@@ -40,8 +40,8 @@ impl Scale {
         })
     }
 
-    /// `bytes` in this unit, with the unit: `1.92 MBytes`, ` 976 KBytes`, `8.06 Mbits`.
-    pub fn show(self, bytes: f64) -> String {
+    /// Formats `bytes` in this unit, with its name: `1.92 MBytes`, ` 976 KBytes`, `8.06 Mbits`.
+    pub fn format(self, bytes: f64) -> String {
         const BYTES: [&str; 5] = ["Bytes", "KBytes", "MBytes", "GBytes", "TBytes"];
         const BITS: [&str; 5] = ["bits", "Kbits", "Mbits", "Gbits", "Tbits"];
         let (mut number, base, names, fixed) = match self {
@@ -54,7 +54,7 @@ impl Scale {
             power += 1;
         }
         let decimals = match number {
-            // What rounds to one digit more has a decimal less.
+            // A number that rounds up to one more digit has one decimal less.
             number if number < 9.995 => 2,
             number if number < 99.95 => 1,
             _ => 0,
@@ -63,8 +63,8 @@ impl Scale {
     }
 }
 
-/// C's `%.{digits}g`.
-pub fn general(number: f64, digits: usize) -> String {
+/// Formats a number like C's `%.{digits}g`.
+pub fn format_general(number: f64, digits: usize) -> String {
     let digits = digits.max(1);
     if number == 0.0 || !number.is_finite() {
         return format!("{number}");
@@ -74,13 +74,17 @@ pub fn general(number: f64, digits: usize) -> String {
     let exponent: i32 = exponent.parse().unwrap_or(0);
     if (-4..digits as i32).contains(&exponent) {
         let decimals = (digits as i32 - 1 - exponent) as usize;
-        return without_zeros(&format!("{number:.decimals$}")).to_owned();
+        return trim_trailing_zeros(&format!("{number:.decimals$}")).to_owned();
     }
     let sign = if exponent < 0 { '-' } else { '+' };
-    format!("{}e{sign}{:02}", without_zeros(mantissa), exponent.abs())
+    format!(
+        "{}e{sign}{:02}",
+        trim_trailing_zeros(mantissa),
+        exponent.abs()
+    )
 }
 
-fn without_zeros(number: &str) -> &str {
+fn trim_trailing_zeros(number: &str) -> &str {
     if number.contains('.') {
         number.trim_end_matches('0').trim_end_matches('.')
     } else {
@@ -93,7 +97,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn typed_numbers_have_suffixes() {
+    fn suffixes_are_parsed() {
         for (text, base, expected) in [
             ("10", 1024, Some(10.0)),
             ("16K", 1024, Some(16384.0)),
@@ -108,13 +112,13 @@ mod tests {
             ("nan", 1000, None),
             ("1 K", 1000, None),
         ] {
-            assert_eq!(scaled(text, base), expected, "{text}");
+            assert_eq!(parse_scaled(text, base), expected, "{text}");
         }
     }
 
-    /// Lines of iperf3 3.12.
+    /// The expected texts are from iperf3 3.12.
     #[test]
-    fn amounts_have_four_characters() {
+    fn amounts_equal_iperf3s() {
         let (bytes, bits) = (Scale::Bytes(None), Scale::Bits(None));
         for (scale, amount, text) in [
             (bytes, 2_015_232.0, "1.92 MBytes"),
@@ -125,16 +129,16 @@ mod tests {
             (bytes, 1000.0, "1000 Bytes"),
             (bits, 124_985.0, "1000 Kbits"),
             (bits, 0.0, "0.00 bits"),
-            (Scale::of_letter('m').unwrap(), 125_000.0, "1.00 Mbits"),
-            (Scale::of_letter('K').unwrap(), 2048.0, "2.00 KBytes"),
+            (Scale::from_letter('m').unwrap(), 125_000.0, "1.00 Mbits"),
+            (Scale::from_letter('K').unwrap(), 2048.0, "2.00 KBytes"),
         ] {
-            assert_eq!(scale.show(amount), text);
+            assert_eq!(scale.format(amount), text);
         }
-        assert_eq!(Scale::of_letter('x'), None);
+        assert_eq!(Scale::from_letter('x'), None);
     }
 
     #[test]
-    fn general_is_that_of_c() {
+    fn format_general_equals_printf() {
         for (number, digits, text) in [
             (0.0, 2, "0"),
             (100.0, 2, "1e+02"),
@@ -146,7 +150,7 @@ mod tests {
             (99.9, 2, "1e+02"),
             (1e15, 15, "1e+15"),
         ] {
-            assert_eq!(general(number, digits), text);
+            assert_eq!(format_general(number, digits), text);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Sizes, rates, lengths of time and types of service, each tool's way of writing them, and nothing else.
+//! Sizes, rates, durations and types of service, in the notation of each tool.
 
 #![forbid(unsafe_code)]
 
@@ -8,23 +8,23 @@ mod rate;
 mod service;
 mod size;
 
-pub use duration::go_duration;
-pub use rate::bit_rate;
-pub use service::{c_number, type_of_service};
-pub use size::{netperf_size, uperf_number, uperf_shift};
+pub use duration::parse_go_duration;
+pub use rate::parse_bit_rate;
+pub use service::{parse_c_number, parse_type_of_service};
+pub use size::{parse_netperf_size, split_uperf_number, uperf_suffix_shift};
 
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-/// Payload bytes above TCP or UDP; headers of no layer are counted.
+/// Payload bytes above TCP or UDP, without the headers of any layer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Bytes(pub u64);
 
 impl Bytes {
-    /// The mean rate over `elapsed`; `None` when no time has passed.
-    pub fn over(self, elapsed: Duration) -> Option<BitRate> {
+    /// Returns the mean rate over `elapsed`, or `None` if `elapsed` is zero.
+    pub fn rate_over(self, elapsed: Duration) -> Option<BitRate> {
         (!elapsed.is_zero()).then(|| BitRate(self.0 as f64 * 8.0 / elapsed.as_secs_f64()))
     }
 }
@@ -32,7 +32,7 @@ impl Bytes {
 impl std::ops::Add for Bytes {
     type Output = Self;
 
-    /// Counts may be a peer's: a sum of more than there can be is the most that there can be.
+    /// Saturates: a peer may report counts whose sum overflows.
     fn add(self, other: Self) -> Self {
         Self(self.0.saturating_add(other.0))
     }
@@ -44,13 +44,14 @@ impl std::iter::Sum for Bytes {
     }
 }
 
-/// Bits of payload a second.
+/// Payload bits per second.
 #[derive(Clone, Copy, Debug, PartialEq, PartialOrd, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct BitRate(pub f64);
 
 impl std::fmt::Display for BitRate {
-    /// Decimal prefixes (1 Mbit/s is 1,000,000 bits a second), four significant digits.
+    /// Formats with decimal prefixes (1 Mbit/s is 1,000,000 bits per second) and four significant
+    /// digits.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let (scaled, unit) = match self.0 {
             r if r >= 1e12 => (r / 1e12, "Tbit/s"),
@@ -79,10 +80,10 @@ mod tests {
     #[test]
     fn a_rate_is_bytes_over_time() {
         assert_eq!(
-            Bytes(1_000).over(Duration::from_millis(1)),
+            Bytes(1_000).rate_over(Duration::from_millis(1)),
             Some(BitRate(8e6))
         );
-        assert_eq!(Bytes(1).over(Duration::ZERO), None);
+        assert_eq!(Bytes(1).rate_over(Duration::ZERO), None);
         assert_eq!(Bytes(1) + Bytes(u64::MAX), Bytes(u64::MAX));
     }
 

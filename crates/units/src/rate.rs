@@ -1,10 +1,11 @@
-//! Rates by tc's suffixes.
+//! Bit rates with the suffixes of tc(8).
 
 use crate::BitRate;
 
-/// A rate as tc(8) reads one: a number and a unit, with prefixes of 1000, or of 1024 with an `i`;
-/// `None` of what is none, or not above 0. A lone number is bits per second.
-pub fn bit_rate(text: &str) -> Option<BitRate> {
+/// Parses a rate like tc(8): a number and a unit. Prefixes are powers of 1000, or of 1024 with an
+/// `i`. A number without a unit is bits per second. Returns `None` for other text and for rates
+/// that are not above 0.
+pub fn parse_bit_rate(text: &str) -> Option<BitRate> {
     let number_ends = text.find(|char: char| !char.is_ascii_digit() && char != '.');
     let (number, unit) = text.split_at(number_ends.unwrap_or(text.len()));
     let factor = match unit.to_ascii_lowercase().as_str() {
@@ -44,7 +45,7 @@ mod tests {
             ("10m", None),
             ("", None),
         ] {
-            assert_eq!(bit_rate(text), rate.map(BitRate), "{text}");
+            assert_eq!(parse_bit_rate(text), rate.map(BitRate), "{text}");
         }
     }
 }

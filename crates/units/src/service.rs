@@ -1,7 +1,8 @@
-//! Types of service, by names and numbers.
+//! Types of service: names and numbers.
 
-/// Returns the octet of a name, in any case: RFC 2474, 2597 and 3246, and RFC 1349's three.
-pub fn type_of_service(name: &str) -> Option<u8> {
+/// Returns the octet of a type of service by its name, in any case. The names are those of RFC
+/// 2474, 2597 and 3246, and three of RFC 1349.
+pub fn parse_type_of_service(name: &str) -> Option<u8> {
     let name = name.to_ascii_lowercase();
     let digits = |prefix| name.strip_prefix(prefix).map(str::as_bytes);
     match (digits("af"), digits("cs"), name.as_str()) {
@@ -17,17 +18,17 @@ pub fn type_of_service(name: &str) -> Option<u8> {
     }
 }
 
-/// Reads a number in C's notation without a sign: decimal, `0x` hexadecimal, `0` octal.
-pub fn c_number(text: &str) -> Option<u32> {
+/// Parses an unsigned number in C's notation: decimal, hexadecimal with `0x`, octal with `0`.
+pub fn parse_c_number(text: &str) -> Option<u32> {
     let hex = text.strip_prefix("0x").or(text.strip_prefix("0X"));
     let (radix, digits) = match hex {
         Some(digits) => (16, digits),
         None if text.len() > 1 && text.starts_with('0') => (8, &text[1..]),
         None => (10, text),
     };
-    // `from_str_radix` takes a sign.
-    let begins = digits.starts_with(|c: char| c.is_ascii_hexdigit());
-    begins.then(|| u32::from_str_radix(digits, radix).ok())?
+    // `from_str_radix` also accepts a sign.
+    let starts_with_digit = digits.starts_with(|c: char| c.is_ascii_hexdigit());
+    starts_with_digit.then(|| u32::from_str_radix(digits, radix).ok())?
 }
 
 #[cfg(test)]
@@ -50,7 +51,7 @@ mod tests {
             ("cs", None),
             ("", None),
         ] {
-            assert_eq!(type_of_service(text), expected, "{text}");
+            assert_eq!(parse_type_of_service(text), expected, "{text}");
         }
         for (text, expected) in [
             ("0", Some(0)),
@@ -66,7 +67,7 @@ mod tests {
             ("4294967296", None),
             ("", None),
         ] {
-            assert_eq!(c_number(text), expected, "{text}");
+            assert_eq!(parse_c_number(text), expected, "{text}");
         }
     }
 }

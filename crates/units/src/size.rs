@@ -1,11 +1,11 @@
-//! Sizes by each tool's suffixes.
+//! Sizes with the suffixes of netperf and uperf.
 
-/// A number as netperf reads one: an integer, then a suffix anywhere in the text.
+/// Parses a number like netperf: an integer, followed by letters that may include suffixes.
 ///
-/// `K`, `M`, `G` are 2¹⁰, 2²⁰, 2³⁰ and `k`, `m`, `g` are 10³, 10⁶, 10⁹; several suffixes multiply.
-/// The stock tool computes in 32 bits and wraps silently and takes text without a number as 0; here
-/// a value that does not fit and text that is no number are `None`, so that the caller can name it.
-pub fn netperf_size(text: &str) -> Option<i64> {
+/// `K`, `M`, `G` are 2¹⁰, 2²⁰, 2³⁰ and `k`, `m`, `g` are 10³, 10⁶, 10⁹. Several suffixes multiply.
+/// Returns `None` for text without a number and for a value that overflows, so that the caller can
+/// report it. The stock tool takes such text for 0, and silently wraps at 32 bits.
+pub fn parse_netperf_size(text: &str) -> Option<i64> {
     let text = text.trim();
     let unsigned = text.strip_prefix(['-', '+']).unwrap_or(text);
     let digits = unsigned
@@ -21,7 +21,7 @@ pub fn netperf_size(text: &str) -> Option<i64> {
             'k' => 1_000,
             'm' => 1_000_000,
             'g' => 1_000_000_000,
-            // Any other letter is passed over, as in "10s" or "64KB".
+            // Other letters are ignored, as in "10s" or "64KB".
             c if c.is_ascii_alphabetic() => 1,
             _ => return None,
         };
@@ -30,22 +30,23 @@ pub fn netperf_size(text: &str) -> Option<i64> {
     Some(if text.starts_with('-') { -value } else { value })
 }
 
-/// Splits a number as uperf reads one, digits with at most one point, from its suffix.
-pub fn uperf_number(text: &str) -> Option<(&str, &str)> {
+/// Splits text like uperf into a number (digits with at most one point) and its suffix. Returns
+/// `None` if the number has no digit.
+pub fn split_uperf_number(text: &str) -> Option<(&str, &str)> {
     let digits = |text: &str| text.bytes().take_while(u8::is_ascii_digit).count();
-    let whole = digits(text);
-    let fraction = match text[whole..].strip_prefix('.') {
+    let integer = digits(text);
+    let fraction = match text[integer..].strip_prefix('.') {
         Some(rest) => 1 + digits(rest),
         None => 0,
     };
-    let (number, suffix) = text.split_at(whole + fraction);
+    let (number, suffix) = text.split_at(integer + fraction);
     let is_number = number.contains(|c: char| c.is_ascii_digit());
     is_number.then_some((number, suffix))
 }
 
-/// Returns the bits by which a suffix of uperf's shifts: its first letter, in either case, is one of
-/// `b k m g t p e z`, each 1024 times the one before. What follows the letter does not count.
-pub fn uperf_shift(suffix: &str) -> Option<u32> {
+/// Returns the number of bits by which a uperf suffix shifts a number. The first letter, in either
+/// case, is one of `b k m g t p e z`, each 1024 times its predecessor. Further letters are ignored.
+pub fn uperf_suffix_shift(suffix: &str) -> Option<u32> {
     match suffix.chars().next() {
         Some(letter) => Some(10 * "bkmgtpez".find(letter.to_ascii_lowercase())? as u32),
         None => Some(0),
@@ -79,7 +80,7 @@ mod tests {
             ("99999999999999999999", None),
             ("9999999999999G", None),
         ] {
-            assert_eq!(netperf_size(text), value, "{text}");
+            assert_eq!(parse_netperf_size(text), value, "{text}");
         }
     }
 }

@@ -1,78 +1,78 @@
-//! What happens while a master runs, for its reader.
+//! Events that a master's run reports to the user interface.
 
 use std::time::{Duration, SystemTime};
 
 use model::{CombinedTotals, Warning};
 
-use crate::Group;
-use crate::wire::Command;
+use crate::GroupSpec;
+use crate::wire::MasterCommand;
 
-/// One event, in the order of a run.
+/// Event of a master's run.
 #[derive(Clone, Copy, Debug)]
-pub enum Event<'a> {
-    /// A step of the protocol.
-    Step(Step<'a>),
-    /// What is already known to make the result doubtful.
-    Doubtful(&'a [Warning]),
-    /// The handshakes are over; the strands are about to be started.
+pub enum MasterEvent<'a> {
+    /// Step of the protocol.
+    Step(ProtocolStep<'a>),
+    /// Warnings about the result that are known before the end.
+    Warnings(&'a [Warning]),
+    /// The handshakes are complete; the strands start next.
     Starting,
-    /// All strands are there, after so long.
+    /// All strands have started, after this time.
     Started(Duration),
-    /// How far the transaction of this number is, from 0.
+    /// Progress of a transaction.
     Sampled {
-        /// Its number.
+        /// Number of the transaction, from 0.
         stage: usize,
-        /// What it has done since it began.
+        /// Counts since the transaction began.
         totals: CombinedTotals,
-        /// When it was looked at, by the wall clock.
+        /// Wall-clock time of the sample.
         at: SystemTime,
     },
-    /// It has ended.
+    /// The transaction has ended.
     TransactionEnded,
-    /// There are no more samples; whether a transaction had not ended.
+    /// No more samples follow.
     SamplesEnded {
-        /// It had not.
+        /// True if the last transaction did not end.
         is_cut: bool,
     },
-    /// No data connection to these hosts has come about for some time.
-    Unanswered(&'a [String]),
-    /// A slave sent something while it had nothing to say.
+    /// Data connections to these hosts have received no answer for some time.
+    ConnectionsUnanswered(&'a [String]),
+    /// A slave sent a message at a time when the protocol has none.
     SlaveAborted,
-    /// So many strands have failed until now.
+    /// Number of strands that have failed so far.
     StrandFailed(u64),
     /// A slave reported no totals at the end.
     SlaveLost(&'a str),
 }
 
-/// A step of the protocol, at either end: the lines of `-v`.
+/// Step of the protocol, at either end. `-v` prints these.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Step<'a> {
-    /// All slaves know the protocol and what will be needed.
+pub enum ProtocolStep<'a> {
+    /// All slaves have completed handshake phase 1.
     Phase1Done,
-    /// They get their work now.
+    /// Handshake phase 2 begins: the slaves receive their workorders.
     Phase2,
-    /// This one does; this end listens where the profile wants it to.
-    Phase2With(&'a str),
-    /// This slave has its group, and all else that it needs.
-    Assigned(&'a str, &'a Group),
-    /// All have.
+    /// Phase 2 with this slave begins; the master listens where the profile has accepts.
+    Phase2WithSlave(&'a str),
+    /// The master has sent this group to this slave.
+    WorkorderSent(&'a str, &'a GroupSpec),
+    /// All slaves have completed handshake phase 2.
     Phase2Done,
-    /// A command goes to this slave.
-    Told(Command, &'a str),
-    /// A master has connected.
-    Accepted(&'a str),
-    /// A command has come from this master.
-    Heard(Command, &'a str),
-    /// The strands of this master's group are let go, for the transaction of this number.
-    Unlocked(u32),
+    /// The master sends this command to this slave.
+    CommandSent(MasterCommand, &'a str),
+    /// This master has connected.
+    MasterAccepted(&'a str),
+    /// This command has arrived from this master.
+    CommandReceived(MasterCommand, &'a str),
+    /// The slave releases its strands for the transaction of this number.
+    BarrierReleased(u32),
 }
 
-/// The transaction of this number, from 0, as reports name it.
+/// Returns the name of a transaction in reports; `number` counts from 0.
 pub fn transaction_name(number: usize) -> String {
     format!("Txn{number}")
 }
 
-/// The same while it runs.
-pub fn running_name(number: usize) -> String {
+/// Returns the name of a transaction in progress lines, where stock counts from 1.
+pub fn running_transaction_name(number: usize) -> String {
     format!("Txn{}", number + 1)
 }

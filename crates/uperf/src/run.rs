@@ -1,178 +1,184 @@
-//! A master's run from the profile to its Outcome, and what is printed meanwhile and at the end.
+//! Master's run: runs a workorder and prints progress, report and errors.
 
 use std::io::Write;
 
 use engine::Stop;
-use model::{Ended, Outcome, Warning};
+use model::{EndCause, Outcome, Warning};
 use sys::write_error_line;
 
-use crate::master::{self, Trouble};
-use crate::options::{Master, Settings};
-use crate::output::{self, PROGRESS_END, Sample, Width};
-use crate::{Event, Step, Workorder, running_name};
+use crate::master::{self, MasterError};
+use crate::options::{MasterSettings, Settings};
+use crate::output::{self, PROGRESS_END, SampleLine, Width};
+use crate::{MasterEvent, ProtocolStep, Workorder, running_transaction_name};
 
 /// The exit code after a signal.
 pub const INTERRUPTED: u8 = 2;
 
-/// How a run ended.
+/// Result of a run.
 #[derive(Debug)]
-pub struct Finished {
-    /// The exit code.
+pub struct RunResult {
+    /// Exit code.
     pub code: u8,
-    /// What was measured; `None` where it did not come to that.
+    /// Measured outcome; `None` if the run failed before it measured anything.
     pub outcome: Option<Outcome>,
 }
 
-/// Runs a profile; what is printed goes to `out`.
+/// Runs a workorder; writes progress and report to `out`.
 pub fn run(
     settings: &Settings,
-    master: &Master,
+    master: &MasterSettings,
     workorder: &Workorder,
     width: Width,
     stop: &Stop,
     out: &mut dyn Write,
-) -> Finished {
+) -> RunResult {
     let mut printer = Printer {
         out,
-        is_mute: master.json,
+        is_json: master.json,
         is_verbose: settings.verbose,
         master,
         workorder,
         width,
     };
     let ended = master::run(settings, master, workorder, stop, &mut |event| {
-        printer.show(event);
+        printer.handle(event);
     });
     let (code, outcome) = match ended {
         Ok(outcome) => {
             printer.print(&output::report(master, width, &outcome));
-            (code(&outcome), Some(outcome))
+            (exit_code(&outcome), Some(outcome))
         }
         Err(_) if stop.is_set() => (INTERRUPTED, None),
-        Err(trouble) => {
-            let code = printer.trouble(&trouble);
-            sys::write_error_line(format_args!("uperf: {trouble}"));
+        Err(error) => {
+            let code = printer.print_error(&error);
+            sys::write_error_line(format_args!("uperf: {error}"));
             (code, None)
         }
     };
     if code == INTERRUPTED {
         sys::write_error(format_args!("\nGot SIGINT Aborting ...: Interrupt\n"));
     }
-    Finished { code, outcome }
+    RunResult { code, outcome }
 }
 
-fn code(outcome: &Outcome) -> u8 {
+fn exit_code(outcome: &Outcome) -> u8 {
     match outcome.ended {
-        Ended::Cancelled => INTERRUPTED,
-        Ended::Failed(_) => 1,
+        EndCause::Cancelled => INTERRUPTED,
+        EndCause::Failed(_) => 1,
         _ => 0,
     }
 }
 
-/// Text goes to stdout; where a document has its place, what went wrong and what is being done goes to
-/// stderr, and all else is in the document.
+/// Prints the events of a run.
+///
+/// Text goes to stdout. With `--json`, errors and `-v` lines go to stderr; other text is omitted,
+/// because the document contains it.
 struct Printer<'a> {
     out: &'a mut dyn Write,
     /// `--json`.
-    is_mute: bool,
+    is_json: bool,
     /// `-v`.
     is_verbose: bool,
-    master: &'a Master,
+    master: &'a MasterSettings,
     workorder: &'a Workorder,
     width: Width,
 }
 
 impl Printer<'_> {
-    fn show(&mut self, event: &Event<'_>) {
+    fn handle(&mut self, event: &MasterEvent<'_>) {
         let print = &self.master.print;
         let shows_progress = print.progress;
         match *event {
-            Event::Step(step) => self.step(&step),
-            Event::Doubtful(warnings) => {
+            MasterEvent::Step(step) => self.print_step(&step),
+            MasterEvent::Warnings(warnings) => {
                 let texts: Vec<String> = warnings.iter().map(Warning::to_string).collect();
                 write_error_line(format_args!("uperf: warning: {}", texts.join("; ")));
             }
-            Event::Starting => self.print(&output::starting(self.workorder)),
-            Event::Started(elapsed) => self.print(&output::started(elapsed)),
-            Event::Sampled { stage, totals, at } if shows_progress => {
-                let sample = Sample {
-                    name: &running_name(stage),
+            MasterEvent::Starting => self.print(&output::starting(self.workorder)),
+            MasterEvent::Started(elapsed) => self.print(&output::started(elapsed)),
+            MasterEvent::Sampled { stage, totals, at } if shows_progress => {
+                let sample = SampleLine {
+                    name: &running_transaction_name(stage),
                     totals,
                     ended: at,
                 };
                 self.print(&output::progress(print.raw, self.width, &sample));
             }
-            Event::TransactionEnded if shows_progress => self.print(PROGRESS_END),
-            Event::SamplesEnded { is_cut } if shows_progress => {
-                // The line of a transaction that has failed has no end yet.
+            MasterEvent::TransactionEnded if shows_progress => self.print(PROGRESS_END),
+            MasterEvent::SamplesEnded { is_cut } if shows_progress => {
+                // The progress line of a failed transaction still lacks its line end.
                 if is_cut {
                     self.print(PROGRESS_END);
                 }
                 self.print(&self.width.rule());
             }
-            Event::Unanswered(hosts) => write_error_line(format_args!(
+            MasterEvent::ConnectionsUnanswered(hosts) => write_error_line(format_args!(
                 "uperf: the control connection to {} is up, but no data connection gets an answer; does a firewall \
                  drop them? (port= in the profile sets their port)",
                 hosts.join(", ")
             )),
-            Event::SlaveAborted => self.tell("\n*** Slave aborted! ***\n"),
-            Event::StrandFailed(number) => self.tell(&format!(
+            MasterEvent::SlaveAborted => self.print_message("\n*** Slave aborted! ***\n"),
+            MasterEvent::StrandFailed(number) => self.print_message(&format!(
                 "flag_error:global_error={number}, Error executing transactions\n"
             )),
-            // The statistics have it in the slave's place.
-            Event::SlaveLost(host) if self.is_mute || !print.statistics => {
-                self.tell(&output::lost(host));
+            // Otherwise the statistics show this line in place of the slave's totals.
+            MasterEvent::SlaveLost(host) if self.is_json || !print.statistics => {
+                self.print_message(&output::lost_slave_line(host));
             }
             _ => {}
         }
     }
 
-    /// What somebody reads in time. A reader that has had enough is no failure.
+    /// Prints text immediately, unless `--json` is given. A closed pipe is not an error.
     fn print(&mut self, text: &str) {
-        if !self.is_mute {
+        if !self.is_json {
             let _ = self.out.write_all(text.as_bytes());
             let _ = self.out.flush();
         }
     }
 
-    fn step(&mut self, step: &Step<'_>) {
+    fn print_step(&mut self, step: &ProtocolStep<'_>) {
         if self.is_verbose {
-            self.tell(&step.to_string());
+            self.print_message(&step.to_string());
         }
     }
 
-    /// A line that is not of the result.
-    fn tell(&mut self, line: &str) {
-        if self.is_mute {
+    /// Prints a line that is not part of the result; to stderr with `--json`.
+    fn print_message(&mut self, line: &str) {
+        if self.is_json {
             sys::write_error(format_args!("{line}"));
         } else {
             self.print(line);
         }
     }
 
-    /// Says in uperf's words what went wrong; the exit code that it has then.
-    fn trouble(&mut self, trouble: &Trouble) -> u8 {
-        match trouble {
-            Trouble::Connecting { host, why } => {
-                self.tell(&format!("Error connecting to {host}\n\n** {why}\n"));
+    /// Prints an error in uperf's words; returns the exit code.
+    fn print_error(&mut self, error: &MasterError) -> u8 {
+        match error {
+            MasterError::Connecting { host, reason } => {
+                self.print_message(&format!("Error connecting to {host}\n\n** {reason}\n"));
             }
-            Trouble::Refused { host, phase, said } => {
+            MasterError::Refused {
+                host,
+                phase,
+                reason,
+            } => {
                 let phase = if *phase == 1 { "" } else { " phase 2" };
-                self.tell(&format!(
+                self.print_message(&format!(
                     "Error while handshaking{phase} with {host}\n\
-                     {host} says: {said}\n\
+                     {host} says: {reason}\n\
                      error handshaking with {host}\n\n"
                 ));
             }
-            Trouble::Lost { host, .. } => {
-                self.tell(&format!("error handshaking with {host}\n\n"));
+            MasterError::Lost { host, .. } => {
+                self.print_message(&format!("error handshaking with {host}\n\n"));
             }
-            Trouble::Phase3 { host, .. } => {
-                self.tell(&format!("Error handshaking P3 with {host}\n"));
+            MasterError::HandshakeEnd { host, .. } => {
+                self.print_message(&format!("Error handshaking P3 with {host}\n"));
                 return 255;
             }
-            Trouble::ResponseFile(_) => self.tell("Cannot open file\n"),
-            Trouble::Unsendable { .. } | Trouble::Here(_) => {}
+            MasterError::ResponseFile(_) => self.print_message("Cannot open file\n"),
+            MasterError::Unsendable { .. } | MasterError::Local(_) => {}
         }
         1
     }
@@ -183,12 +189,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_document_stands_alone() {
-        let master = Master::default();
+    fn json_output_has_no_text() {
+        let master = MasterSettings::default();
         let workorder = Workorder::default();
         let lines = "Starting 0 threads running profile: ... \n*** Slave aborted! ***\n";
         let with_step = format!("{lines}Completed handshake phase 1\n");
-        for (is_mute, is_verbose, expected) in [
+        for (is_json, is_verbose, expected) in [
             (false, false, lines),
             (false, true, &with_step),
             (true, true, ""),
@@ -196,18 +202,18 @@ mod tests {
             let mut out = Vec::new();
             let mut printer = Printer {
                 out: &mut out,
-                is_mute,
+                is_json,
                 is_verbose,
                 master: &master,
                 workorder: &workorder,
-                width: Width::of(None),
+                width: Width::for_terminal(None),
             };
             for event in [
-                Event::Starting,
-                Event::SlaveAborted,
-                Event::Step(Step::Phase1Done),
+                MasterEvent::Starting,
+                MasterEvent::SlaveAborted,
+                MasterEvent::Step(ProtocolStep::Phase1Done),
             ] {
-                printer.show(&event);
+                printer.handle(&event);
             }
             assert_eq!(String::from_utf8(out).unwrap(), expected);
         }

@@ -1,29 +1,30 @@
-//! What a slave lets itself be asked for by one master.
+//! Limits of the work that a slave accepts from one master.
 
 use std::time::Duration;
 
 use model::with_defaults;
 
 with_defaults! {
-    /// Upper bounds of one workorder that comes over the network: what a slave's own limits, which are
-    /// for all its masters together, have left.
+    /// Maximums for one workorder that arrives over the network.
+    ///
+    /// The slave's limits, which apply to all its masters together, reduce them further.
     #[derive(Clone, Debug, PartialEq, Eq)]
     pub struct WorkLimits {
-        /// Strands.
+        /// Number of strands.
         pub strands: u32 = 10_000,
-        /// Transactions of the group.
+        /// Number of transactions in the group.
         pub transactions: u32 = 1024,
-        /// Flowops of all transactions together.
+        /// Number of flowops in all transactions.
         pub flowops: u32 = 10_000,
-        /// Bytes of all that the run takes.
+        /// Memory of the run, in bytes.
         pub memory: u64 = 1 << 30,
-        /// The longest run, and the longest transaction, think and timeout.
+        /// Duration of the run and of each transaction, think and timeout.
         pub duration: Duration = Duration::from_secs(7 * 86_400),
     }
 }
 
 impl WorkLimits {
-    /// Returns the duration of an option if the slave lets it be so long, and else what to say of it.
+    /// Returns the duration of an option, or an error if it exceeds the limit.
     pub(crate) fn bound(&self, option: &str, duration: Duration) -> Result<Duration, String> {
         let limit = self.duration;
         if duration <= limit {

@@ -1,39 +1,39 @@
-//! What is to be run, in uperf's terms: what a profile says, and what a slave is asked for.
+//! Workorder: the groups, transactions and flowops that a profile or a master requests.
 
 use std::time::Duration;
 
 pub use model::{Amount, Transfer};
 
-use crate::words::words;
+use crate::named_enum::named_enum;
 
-/// A whole profile; of a slave, the one group that its master asks for.
+/// Content of a profile; on a slave, the one group that its master requests.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Workorder {
-    /// The profile's name, of the start line; may be empty.
+    /// Name of the profile, for the start line; may be empty.
     pub name: String,
-    /// In the order of the profile.
-    pub groups: Vec<Group>,
+    /// Groups, in the order of the profile.
+    pub groups: Vec<GroupSpec>,
 }
 
-/// Strands that all do the same.
+/// Group of strands that run the same transactions.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Group {
+pub struct GroupSpec {
     /// `name=`, or `Group0`, `Group1`, …
     pub name: String,
-    /// How many do it, and what they are.
-    pub strands: Strands,
-    /// One after the other, with a barrier of all groups before each.
-    pub transactions: Vec<Transaction>,
+    /// Number and kind of its strands.
+    pub strands: StrandCount,
+    /// Transactions in order; all groups meet at a barrier before each.
+    pub transactions: Vec<TransactionSpec>,
 }
 
-impl Group {
-    /// One with a transaction of these.
+impl GroupSpec {
+    /// Returns a group with one transaction of these flowops.
     #[cfg(test)]
-    pub(crate) fn of(flowops: impl IntoIterator<Item = Flowop>) -> Self {
-        let transaction = Transaction {
+    pub(crate) fn with_flowops(flowops: impl IntoIterator<Item = Flowop>) -> Self {
+        let transaction = TransactionSpec {
             iterations: 1,
             flowops: flowops.into_iter().collect(),
-            ..Transaction::default()
+            ..TransactionSpec::default()
         };
         Self {
             transactions: vec![transaction],
@@ -41,113 +41,117 @@ impl Group {
         }
     }
 
-    /// The flowops of all transactions, in order.
+    /// Returns the flowops of all transactions, in order.
     pub fn flowops(&self) -> impl Iterator<Item = &Flowop> {
         self.transactions.iter().flat_map(|txn| &txn.flowops)
     }
 
-    /// The flowops that open connections.
-    pub fn openings(&self) -> impl Iterator<Item = &Flowop> {
+    /// Returns the flowops that open connections.
+    pub fn opening_flowops(&self) -> impl Iterator<Item = &Flowop> {
         self.flowops().filter(|flowop| flowop.kind.opens())
     }
 }
 
-/// `nthreads=`, `nprocs=`. With both the last count is in force, the strands are processes, and both
-/// words are in the start line.
+/// Values of `nthreads=` and `nprocs=`.
+///
+/// With both, the last count applies, the strands are processes, and the start line shows both.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Strands {
-    /// How many.
+pub struct StrandCount {
+    /// Number of strands.
     pub count: u32,
-    /// `nthreads=` was there.
+    /// The profile has `nthreads=`.
     pub threads: bool,
-    /// `nprocs=` was there.
+    /// The profile has `nprocs=`; the strands are processes.
     pub processes: bool,
 }
 
-/// A list of flowops that is repeated.
+/// List of flowops that each strand repeats.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Transaction {
-    /// How often, where no duration ends it. 1 unless the profile says; 0 only takes part in the barrier.
+pub struct TransactionSpec {
+    /// Number of passes if there is no duration; default 1. With 0, only the barrier is run.
     pub iterations: u64,
-    /// How long; in force before [`Self::iterations`].
+    /// Duration; takes precedence over [`Self::iterations`].
     pub duration: Option<Duration>,
-    /// Executions a second and strand, 0 for as fast as it goes; only with a duration.
+    /// Passes per second and strand, 0 for no limit; only with a duration.
     pub rate: u32,
-    /// The rate as it was written.
+    /// Rate as written.
     pub rate_text: String,
-    /// One after the other.
+    /// Flowops in order.
     pub flowops: Vec<Flowop>,
 }
 
-impl Transaction {
-    /// Whether it has a flowop of such a kind.
-    pub fn has(&self, is: fn(Kind) -> bool) -> bool {
-        self.flowops.iter().any(|flowop| is(flowop.kind))
+impl TransactionSpec {
+    /// Returns true if a flowop's kind satisfies the predicate.
+    pub fn has_flowop(&self, predicate: fn(FlowopKind) -> bool) -> bool {
+        self.flowops.iter().any(|flowop| predicate(flowop.kind))
     }
 
-    /// Whether it takes what comes for as long as it lasts, and does nothing else.
+    /// Returns true if it only receives data, for a duration.
     pub fn only_receives(&self) -> bool {
         let mut all = self.flowops.iter().map(|flowop| flowop.kind);
         self.duration.is_some()
-            && self.has(Kind::receives)
-            && all.all(|kind| kind.receives() || kind == Kind::Nop)
+            && self.has_flowop(FlowopKind::receives)
+            && all.all(|kind| kind.receives() || kind == FlowopKind::Nop)
     }
 }
 
-/// One operation, and how it is done.
+/// One operation with its options.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Flowop {
-    /// What is done.
-    pub kind: Kind,
-    /// `count=`: executions a pass; 0 does nothing.
+    /// Operation.
+    pub kind: FlowopKind,
+    /// `count=`: executions per pass; 0 does nothing.
     pub count: u64,
-    /// What an execution moves, as the engine takes it: `size=`, 0 where the profile does not say (of sendfile the
-    /// chunk, 0 the whole file); `repeat=` (UDP and SCTP); `timeout=`, `poll_timeout=`, which is for accepts too.
+    /// Transfer of one execution, for the engine.
+    ///
+    /// `size=` (default 0; for sendfile the chunk, 0 for the complete file), `repeat=` (UDP and
+    /// SCTP), and `timeout=` or `poll_timeout=`, which accept also uses.
     pub transfer: Transfer,
-    /// `batch_size=`: messages a call (SCTP, UDP).
+    /// `batch_size=`: messages per call (SCTP, UDP).
     pub batch_size: u64,
-    /// `rsize=`, what the slave does with, 0 for the same.
+    /// `rsize=`: size that the slave uses, in bytes; 0 for the same size.
     pub slave_size: u32,
-    /// `conn=`; 0 is anonymous.
+    /// `conn=`: number of the connection; 0 for the unnamed one.
     pub connection: u32,
-    /// Words without a value.
-    pub flags: Flags,
-    /// `duration=`, of think.
+    /// Options without a value.
+    pub flags: FlowopFlags,
+    /// `duration=` of think.
     pub duration: Duration,
-    /// `remotehost=`, `protocol=` and what else is said of a connection.
+    /// `remotehost=`, `protocol=` and other options of the connection.
     pub endpoint: Endpoint,
-    /// `nfiles=`: files a call of sendfilev.
+    /// `nfiles=`: files per call of sendfilev.
     pub files: u32,
-    /// `dir=`: what sendfile sends; empty where there is none.
+    /// `dir=`: directory of the files that sendfile sends; empty if not given.
     pub directory: String,
-    /// Bytes of its longest execution, of sendfile and sendfilev, where the slave is to read as many.
+    /// Bytes of the longest execution of sendfile or sendfilev, if the slave must read that many.
     pub file_bytes: Option<u32>,
 }
 
-/// What a connection is opened with.
+/// Options with which a connection is opened.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Endpoint {
-    /// `protocol=`; a connect or accept must have one.
-    pub protocol: Option<Protocol>,
-    /// `remotehost=`, empty where there is none. Of any other flowop than connect and accept: the slave
-    /// that takes part in it.
+    /// `protocol=`; required for connect and accept.
+    pub protocol: Option<DataProtocol>,
+    /// `remotehost=`; empty if not given.
+    ///
+    /// For flowops other than connect and accept, this is the slave that takes part in it.
     pub remote_host: String,
-    /// `localhost=`, empty where there is none.
+    /// `localhost=`; empty if not given.
     pub local_host: String,
-    /// `port=` of the listening side, 0 for any.
+    /// `port=` of the listening end; 0 for any.
     pub port: u32,
-    /// `wndsz=`, bytes of SO_SNDBUF and SO_RCVBUF, 0 for the system's.
+    /// `wndsz=`: SO_SNDBUF and SO_RCVBUF, in bytes; 0 for the system's default.
     pub window: u64,
-    /// `cc=`: TCP_CONGESTION, empty for the system's.
+    /// `cc=`: TCP_CONGESTION; empty for the system's default.
     pub congestion_control: String,
-    /// `stack=`: the TCP stack (FreeBSD), empty for the system's.
+    /// `stack=`: TCP stack (FreeBSD); empty for the system's default.
     pub stack: String,
     /// `bblog=`: TCP black-box logging (FreeBSD).
     pub black_box_log: u32,
-    /// `encaps=`: the port of the UDP encapsulation, 0 for none.
+    /// `encaps=`: port of the UDP encapsulation; 0 for none.
     pub encapsulation_port: u32,
     /// `sctp_*=`.
-    pub sctp: Sctp,
+    pub sctp: SctpOptions,
     /// `engine=` (SSL).
     pub engine: String,
     /// `cipher=` (SSL).
@@ -156,9 +160,9 @@ pub struct Endpoint {
     pub method: String,
 }
 
-/// SCTP's own options; 0 and empty are the system's.
+/// SCTP options; 0 and empty mean the system's default.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Sctp {
+pub struct SctpOptions {
     /// `sctp_rto_min=`, ms.
     pub rto_min_ms: u32,
     /// `sctp_rto_max=`, ms.
@@ -183,26 +187,26 @@ pub struct Sctp {
     pub in_streams: u16,
     /// `sctp_stream_id=`.
     pub stream: u16,
-    /// `sctp_pr_policy=`: `ttl`, `rtx` or `buf`; uperf ignores any other word.
+    /// `sctp_pr_policy=`: `ttl`, `rtx` or `buf`; uperf ignores other values.
     pub partial_reliability: String,
     /// `sctp_pr_value=`.
     pub partial_reliability_value: u32,
 }
 
-words! {
-    /// What a flowop does, by its number on the wire.
-    pub enum Kind {
+named_enum! {
+    /// Operation of a flowop, with its number on the wire.
+    pub enum FlowopKind {
         /// Receives with read(2).
         Read = 1 "read",
         /// Sends with write(2).
         Write = 2 "write",
-        /// Opens a connection to the other end.
+        /// Opens a connection to the peer.
         Connect = 3 "connect",
-        /// Closes one.
+        /// Closes a connection.
         Disconnect = 4 "disconnect",
-        /// Waits for one from the other end.
+        /// Waits for a connection from the peer.
         Accept = 5 "accept",
-        /// Nothing.
+        /// Does nothing.
         Nop = 6 "nop",
         /// Sleeps, or spins.
         Think = 7 "think",
@@ -217,15 +221,15 @@ words! {
     }
 }
 
-impl Kind {
-    /// The one of this number.
-    pub fn of(number: u32) -> Option<Self> {
+impl FlowopKind {
+    /// Returns the kind with this number on the wire.
+    pub fn from_number(number: u32) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| *kind as u32 == number)
     }
 
-    /// What the other end does meanwhile.
+    /// Returns the operation that the peer performs at the same time.
     #[must_use]
-    pub fn mirrored(self) -> Self {
+    pub fn peer_kind(self) -> Self {
         match self {
             Self::Read => Self::Write,
             Self::Write | Self::Sendfile | Self::Sendfilev => Self::Read,
@@ -237,48 +241,48 @@ impl Kind {
         }
     }
 
-    /// Whether it moves bytes over a connection.
+    /// Returns true if it moves bytes over a connection.
     pub fn transfers(self) -> bool {
         self.sends() || self.receives()
     }
 
-    /// Whether it sends.
+    /// Returns true if it sends.
     pub fn sends(self) -> bool {
         matches!(self, Self::Write | Self::Send) || self.sends_files()
     }
 
-    /// Whether it receives.
+    /// Returns true if it receives.
     pub fn receives(self) -> bool {
         matches!(self, Self::Read | Self::Recv)
     }
 
-    /// Whether it sends files.
+    /// Returns true if it sends files.
     pub fn sends_files(self) -> bool {
         matches!(self, Self::Sendfile | Self::Sendfilev)
     }
 
-    /// Whether it moves bytes through a buffer of the strand.
-    pub fn goes_through_a_buffer(self) -> bool {
+    /// Returns true if it moves bytes through the strand's buffer.
+    pub fn uses_buffer(self) -> bool {
         self.transfers() && !self.sends_files()
     }
 
-    /// Whether it needs a connection that is open.
-    pub fn uses_a_connection(self) -> bool {
+    /// Returns true if it needs an open connection.
+    pub fn uses_connection(self) -> bool {
         self.transfers() || self == Self::Disconnect
     }
 
-    /// Whether it begins a connection.
+    /// Returns true if it opens a connection.
     pub fn opens(self) -> bool {
         matches!(self, Self::Connect | Self::Accept)
     }
 }
 
-words! {
-    /// What data goes over, by its number on the wire.
+named_enum! {
+    /// Protocol of a data connection, with its number on the wire.
     ///
-    /// 2 was meant for uDAPL, which no build ever had: Multipath TCP has it here. Unix domain sockets
-    /// have the first number beyond uperf's.
-    pub enum Protocol {
+    /// uperf reserved 2 for uDAPL, which no build supported; linerate uses it for Multipath TCP.
+    /// Unix domain sockets have the first number after uperf's.
+    pub enum DataProtocol {
         /// TCP.
         Tcp = 1 "tcp",
         /// UDP.
@@ -287,47 +291,47 @@ words! {
         Ssl = 5 "ssl",
         /// One-to-one SCTP.
         Sctp = 6 "sctp",
-        /// Sockets between a machine and its guests.
+        /// Sockets between a host and its virtual machines.
         Vsock = 7 "vsock",
-        /// Reliable datagram sockets; listed so that they can be refused by name.
+        /// Reliable datagram sockets, which linerate refuses by name.
         Rds = 4 "rds",
-        /// Unix domain stream sockets, on one host; linerate's own.
+        /// Unix domain stream sockets, on one host; a linerate extension.
         Unix = 8 "unix",
-        /// Multipath TCP; linerate's own.
+        /// Multipath TCP; a linerate extension.
         Mptcp = 2 "mptcp",
     }
 }
 
-/// Words of a flowop's options without a value, as bits of a word on the wire.
+/// Options of a flowop without a value, as bits on the wire.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Flags(pub u32);
+pub struct FlowopFlags(pub u32);
 
-impl Flags {
+impl FlowopFlags {
     /// `tcp_nodelay`.
     pub const NO_DELAY: Self = Self(2);
-    /// `canfail`: an execution that fails counts, with 0 bytes.
+    /// `canfail`: a failed execution counts, with 0 bytes.
     pub const CAN_FAIL: Self = Self(4);
-    /// `non_blocking`: of UDP and VSOCK.
+    /// `non_blocking`, for UDP and VSOCK.
     pub const NON_BLOCKING: Self = Self(8);
-    /// `idle`: think sleeps, as it does anyway.
+    /// `idle`: think sleeps, which is the default.
     pub const IDLE: Self = Self(16);
     /// `busy`: think spins.
     pub const BUSY: Self = Self(32);
-    /// The size is random: on the wire only, a flowop's size says so.
+    /// Random size; used on the wire only, where the size has a range.
     pub const RANDOM: Self = Self(64);
     /// `sctp_unordered`.
     pub const SCTP_UNORDERED: Self = Self(128);
     /// `sctp_nodelay`.
     pub const SCTP_NO_DELAY: Self = Self(256);
-    /// All of these.
+    /// All flags.
     pub(crate) const ALL: Self = Self(510);
 
-    /// Whether all of `flags` are set.
+    /// Returns true if all of `flags` are set.
     pub fn has(self, flags: Self) -> bool {
         self.0 & flags.0 == flags.0
     }
 
-    /// With these as well.
+    /// Returns these flags and `flags`.
     #[must_use]
     pub fn with(self, flags: Self) -> Self {
         Self(self.0 | flags.0)
@@ -335,31 +339,31 @@ impl Flags {
 }
 
 impl Flowop {
-    /// One that opens a connection.
-    pub(crate) fn opening(kind: Kind, protocol: Protocol) -> Self {
+    /// Returns a flowop that opens a connection.
+    pub(crate) fn with_protocol(kind: FlowopKind, protocol: DataProtocol) -> Self {
         let mut flowop = Self::new(kind);
         flowop.endpoint.protocol = Some(protocol);
         flowop
     }
 
-    /// One that moves this many bytes.
+    /// Returns a flowop that moves this many bytes.
     #[cfg(test)]
-    pub(crate) fn of_bytes(kind: Kind, bytes: u32) -> Self {
+    pub(crate) fn with_size(kind: FlowopKind, bytes: u32) -> Self {
         let mut flowop = Self::new(kind);
         flowop.transfer.amount = Amount::Exactly(bytes);
         flowop
     }
 
-    /// One with uperf's defaults.
-    pub fn new(kind: Kind) -> Self {
+    /// Returns a flowop with uperf's defaults.
+    pub fn new(kind: FlowopKind) -> Self {
         Self {
             kind,
             count: 1,
-            transfer: Transfer::PLAIN,
+            transfer: Transfer::DEFAULT,
             batch_size: 1,
             slave_size: 0,
             connection: 0,
-            flags: Flags::default(),
+            flags: FlowopFlags::default(),
             duration: Duration::ZERO,
             endpoint: Endpoint::default(),
             files: 0,
@@ -374,16 +378,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_only_receives_has_an_end_that_it_does_not_know() {
-        let of = |kinds: &[Kind], duration| Transaction {
+    fn only_timed_receiving_transactions_only_receive() {
+        let transaction = |kinds: &[FlowopKind], duration| TransactionSpec {
             duration,
             flowops: kinds.iter().map(|kind| Flowop::new(*kind)).collect(),
-            ..Transaction::default()
+            ..TransactionSpec::default()
         };
         let second = Some(Duration::from_secs(1));
-        assert!(of(&[Kind::Read, Kind::Nop, Kind::Recv], second).only_receives());
-        assert!(!of(&[Kind::Read], None).only_receives());
-        assert!(!of(&[Kind::Read, Kind::Write], second).only_receives());
-        assert!(!of(&[Kind::Nop], second).only_receives());
+        assert!(
+            transaction(
+                &[FlowopKind::Read, FlowopKind::Nop, FlowopKind::Recv],
+                second
+            )
+            .only_receives()
+        );
+        assert!(!transaction(&[FlowopKind::Read], None).only_receives());
+        assert!(!transaction(&[FlowopKind::Read, FlowopKind::Write], second).only_receives());
+        assert!(!transaction(&[FlowopKind::Nop], second).only_receives());
     }
 }

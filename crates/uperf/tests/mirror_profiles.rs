@@ -4,9 +4,9 @@
 mod data;
 
 use data::{Kind, Recording, Sender, recording, recordings};
-use uperf::profile::{Source, Surroundings, parse};
-use uperf::wire::Work;
-use uperf::{Flags, Group, mirror};
+use uperf::profile::{ProfileContext, ProfileSource, parse};
+use uperf::wire::WorkRecords;
+use uperf::{FlowopFlags, GroupSpec, peer_workorder};
 
 #[test]
 fn workorders_are_those_of_stock() {
@@ -22,7 +22,7 @@ fn workorders_are_those_of_stock() {
                 continue;
             };
             let what = format!("{}, connection {connection}", recording.name);
-            let work = mirror::work(group, host).expect(&what);
+            let work = peer_workorder::records_for_host(group, host).expect(&what);
             let ours = without_random_sizes(work).encode(recording.layout, recording.order);
             let other = ours
                 .iter()
@@ -42,7 +42,7 @@ fn workorders_are_those_of_stock() {
 fn flowops_without_a_host_follow_their_connections() {
     let kinds = |name: &str, host: &str| -> Vec<u32> {
         let groups = groups(&recording(name));
-        let work = mirror::work(&groups[0], host).expect("sendable");
+        let work = peer_workorder::records_for_host(&groups[0], host).expect("sendable");
         let flowops = work.transactions.iter().flat_map(|work| &work.flowops);
         flowops.map(|flowop| flowop.kind).collect()
     };
@@ -56,13 +56,13 @@ fn flowops_without_a_host_follow_their_connections() {
 }
 
 /// Stock says 0 for random sizes, and its slaves overrun their buffers then.
-fn without_random_sizes(mut work: Work) -> Work {
+fn without_random_sizes(mut work: WorkRecords) -> WorkRecords {
     for flowop in work
         .transactions
         .iter_mut()
         .flat_map(|work| &mut work.flowops)
     {
-        if Flags(flowop.flags).has(Flags::RANDOM) {
+        if FlowopFlags(flowop.flags).has(FlowopFlags::RANDOM) {
             assert_eq!(flowop.size, flowop.random_max);
             flowop.size = 0;
         }
@@ -71,16 +71,16 @@ fn without_random_sizes(mut work: Work) -> Work {
 }
 
 /// Those of the profile; none where it is refused, or there is none.
-fn groups(recording: &Recording) -> Vec<Group> {
-    let source = Source {
+fn groups(recording: &Recording) -> Vec<GroupSpec> {
+    let source = ProfileSource {
         name: recording.name,
         bytes: recording.profile.as_bytes(),
     };
-    let surroundings = Surroundings {
+    let context = ProfileContext {
         environment: &|name| recording.environment(name),
         directory: &|_| Ok(()),
     };
-    let parsed = parse(&source, &surroundings);
+    let parsed = parse(&source, &context);
     parsed
         .workorder
         .map_or_else(Vec::new, |workorder| workorder.groups)

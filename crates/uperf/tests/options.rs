@@ -3,9 +3,11 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use server::Policy;
-use uperf::Protocol;
-use uperf::options::{Counter, Exit, Limits, Master, Print, Role, Settings, Tls, uperf};
+use server::PeerPolicy;
+use uperf::DataProtocol;
+use uperf::options::{
+    CpuCounter, Exit, MasterSettings, PrintOptions, Role, Settings, SlaveLimits, TlsFiles, uperf,
+};
 
 /// What k8s-netperf, benchmark-operator, snafu, pbench, crucible, LKP and avocado type (as of 2025).
 #[test]
@@ -30,15 +32,15 @@ fn harnesses_are_understood() {
         "-s",
     ] {
         let settings = run(line);
-        assert_eq!(settings.role, Role::Slave(Limits::default()), "{line}");
+        assert_eq!(settings.role, Role::Slave(SlaveLimits::default()), "{line}");
         assert_eq!(settings.notices, [""; 0], "{line}");
     }
 }
 
 #[test]
 fn every_option_of_a_master_has_its_field() {
-    let with = |change: fn(&mut Settings, &mut Master)| {
-        let mut settings = by_default(Role::Slave(Limits::default()));
+    let with = |change: fn(&mut Settings, &mut MasterSettings)| {
+        let mut settings = by_default(Role::Slave(SlaveLimits::default()));
         let mut master = master();
         change(&mut settings, &mut master);
         settings.role = Role::Master(master);
@@ -47,12 +49,15 @@ fn every_option_of_a_master_has_its_field() {
     for (line, expected) in [
         ("-m p", with(|_, _| ())),
         ("-m a -m p", with(|_, _| ())),
-        ("-S sctp -m p", with(|s, _| s.control = Protocol::Sctp)),
-        ("-S VSOCK -m p", with(|s, _| s.control = Protocol::Vsock)),
+        ("-S sctp -m p", with(|s, _| s.control = DataProtocol::Sctp)),
+        (
+            "-S VSOCK -m p",
+            with(|s, _| s.control = DataProtocol::Vsock),
+        ),
         ("-P 20k -m p", with(|s, _| s.port = 20_480)),
         (
             "-P 100000 -S vsock -m p",
-            with(|s, _| (s.port, s.control) = (100_000, Protocol::Vsock)),
+            with(|s, _| (s.port, s.control) = (100_000, DataProtocol::Vsock)),
         ),
         ("-vm p", with(|s, _| s.verbose = true)),
         ("-g -m p", with(|_, m| m.print.groups = true)),
@@ -67,12 +72,12 @@ fn every_option_of_a_master_has_its_field() {
         ),
         (
             "-e -m p",
-            with(|_, m| (m.counters, m.print.flowops) = (Counter::defaults(), true)),
+            with(|_, m| (m.counters, m.print.flowops) = (CpuCounter::defaults(), true)),
         ),
         (
             "-E cs,cycles,cpu-cycles -m p",
             with(|_, m| {
-                m.counters = Counter::named(["cs", "cycles"]).unwrap();
+                m.counters = CpuCounter::from_names(["cs", "cycles"]).unwrap();
                 m.print.flowops = true;
             }),
         ),
@@ -106,10 +111,13 @@ fn every_option_of_a_master_has_its_field() {
             "--tls-cert c --tls-key k -m p",
             with(|s, _| (s.tls.certificate, s.tls.key) = (Some("c".into()), Some("k".into()))),
         ),
-        ("--strict-peers -m p", with(|s, _| s.policy.strict = true)),
+        (
+            "--strict-peers -m p",
+            with(|s, _| s.policy.is_strict = true),
+        ),
         (
             "--allow-third-party -m p",
-            with(|s, _| s.policy.third_party = true),
+            with(|s, _| s.policy.allows_third_party = true),
         ),
     ] {
         assert_eq!(run(line), expected, "{line}");
@@ -119,20 +127,20 @@ fn every_option_of_a_master_has_its_field() {
 #[test]
 fn every_option_of_a_slave_has_its_field() {
     for (line, expected) in [
-        ("-s", Limits::default()),
+        ("-s", SlaveLimits::default()),
         (
             "-s --allow-dir /a --allow-dir /b --max-masters 2 --max-connections 9 --max-strands 1k \
              --max-memory 2m --max-length 60 --control-idle 5 --drain-on-exit 7 \
              --allow-modules --allow-privileged-ports",
-            Limits {
+            SlaveLimits {
                 directories: vec!["/a".into(), "/b".into()],
                 permissions: server::Permissions {
                     modules: true,
                     privileged_ports: true,
                 },
                 server: server::ServerConfig {
-                    clients: 2,
-                    drain: Duration::from_secs(7),
+                    max_clients: 2,
+                    drain_time: Duration::from_secs(7),
                     ..server::ServerConfig::default()
                 },
                 connections: 9,
@@ -143,14 +151,14 @@ fn every_option_of_a_slave_has_its_field() {
                     ..uperf::WorkLimits::default()
                 },
                 control_idle: Duration::from_secs(5),
-                ..Limits::default()
+                ..SlaveLimits::default()
             },
         ),
         (
             "-s --user nobody",
-            Limits {
+            SlaveLimits {
                 user: Some("nobody".to_owned()),
-                ..Limits::default()
+                ..SlaveLimits::default()
             },
         ),
     ] {
@@ -178,37 +186,37 @@ fn a_profile_is_checked() {
 /// Spec section 5: it forgets what comes before it.
 #[test]
 fn no_statistics_is_about_what_comes_before_it() {
-    let none = Print {
+    let none = PrintOptions {
         progress: false,
         statistics: false,
         interfaces: false,
-        ..Print::usual()
+        ..PrintOptions::default_sections()
     };
     for (line, expected) in [
         ("-n -m p", none),
         ("-aRk -X f -e -p -H stdout -n -m p", none),
-        ("-n -R -m p", Print { raw: true, ..none }),
+        ("-n -R -m p", PrintOptions { raw: true, ..none }),
         (
             "-n -a -m p",
-            Print {
+            PrintOptions {
                 progress: false,
                 groups: true,
                 strands: true,
                 transactions: true,
                 flowops: true,
-                ..Print::usual()
+                ..PrintOptions::default_sections()
             },
         ),
         (
             "-a -n -t -m p",
-            Print {
+            PrintOptions {
                 transactions: true,
                 ..none
             },
         ),
         (
             "-n -k -m p",
-            Print {
+            PrintOptions {
                 interfaces: true,
                 ..none
             },
@@ -227,7 +235,7 @@ fn no_statistics_is_about_what_comes_before_it() {
 #[test]
 fn what_has_no_effect_on_a_slave_is_said() {
     let settings = run("-s -a -i 1 -a -n");
-    assert_eq!(settings.role, Role::Slave(Limits::default()));
+    assert_eq!(settings.role, Role::Slave(SlaveLimits::default()));
     assert_eq!(
         settings.notices,
         [
@@ -263,15 +271,18 @@ fn wrong_values_are_one_line_that_names_them() {
         ),
         (
             "-m p -P 0",
-            "uperf: -P 0: a master has to know the slaves' port\n",
+            "uperf: -P 0: a master needs the slaves' port\n",
         ),
         (
             "-m p -E cycles,foo",
-            "uperf: -E cycles,foo: 'foo' is no counter; there are cycles, instructions, \
+            "uperf: -E cycles,foo: unknown counter 'foo'; available: cycles, instructions, \
              cache-references, cache-misses, branches, branch-misses, ref-cycles, task-clock, \
              context-switches, cpu-migrations, page-faults\n",
         ),
-        ("-m p -H file", "uperf: -H file: they go to stdout\n"),
+        (
+            "-m p -H file",
+            "uperf: -H file: latencies can only go to stdout\n",
+        ),
         (
             "-m p -x",
             "uperf: -x: there is no output for Fenxi; --html FILE writes a page with plots\n",
@@ -288,25 +299,24 @@ fn wrong_values_are_one_line_that_names_them() {
         ),
         (
             "-m p --check p",
-            "uperf: --check runs nothing: without -m and -s\n",
+            "uperf: --check cannot be combined with -m or -s\n",
         ),
         (
             "-s --check p",
-            "uperf: --check runs nothing: without -m and -s\n",
+            "uperf: --check cannot be combined with -m or -s\n",
         ),
-        ("-m p --tls-key k", "uperf: --tls-key without --tls-cert\n"),
+        ("-m p --tls-key k", "uperf: --tls-key requires --tls-cert\n"),
         (
             "-m p --json -R",
-            "uperf: --json has the place of the text that -R and -n are about\n",
+            "uperf: --json cannot be combined with -R or -n\n",
         ),
         (
             "-m p -n --html f",
-            "uperf: --html has nothing to show with -n\n",
+            "uperf: --html cannot be combined with -n\n",
         ),
         (
             "-s --allow-peers 10/8",
-            "uperf: --allow-peers 10/8: not an address, nor one with a prefix length (10.0.0.0/8, \
-             fd00::/8)\n",
+            "uperf: --allow-peers 10/8: not an address or a network (10.0.0.0/8, fd00::/8)\n",
         ),
         (
             "-s --max-strands 0",
@@ -318,11 +328,11 @@ fn wrong_values_are_one_line_that_names_them() {
         ),
         (
             "-a p.xml",
-            "uperf: 'p.xml' belongs to no option; a profile is named with -m\n",
+            "uperf: 'p.xml' belongs to no option; name the profile with -m\n",
         ),
         (
             "-m p -- -a",
-            "uperf: '-a' belongs to no option; a profile is named with -m\n",
+            "uperf: '-a' belongs to no option; name the profile with -m\n",
         ),
     ] {
         let expected = Exit {
@@ -405,20 +415,20 @@ fn ended(line: &str) -> Exit {
 fn by_default(role: Role) -> Settings {
     Settings {
         role,
-        control: Protocol::Tcp,
+        control: DataProtocol::Tcp,
         port: 20_000,
         verbose: false,
-        tls: Tls::default(),
-        policy: Policy::default(),
+        tls: TlsFiles::default(),
+        policy: PeerPolicy::default(),
         notices: Vec::new(),
     }
 }
 
-fn master() -> Master {
-    Master {
+fn master() -> MasterSettings {
+    MasterSettings {
         profile: PathBuf::from("p"),
         interval: Duration::from_secs(1),
-        print: Print::usual(),
+        print: PrintOptions::default_sections(),
         flowop_cpu: false,
         counters: Vec::new(),
         response_times: None,

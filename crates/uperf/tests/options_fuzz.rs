@@ -7,13 +7,13 @@ use std::sync::LazyLock;
 use rand::Rng;
 use rand::rngs::SmallRng;
 use server::Network;
-use testkit::fuzz::{Words, each, one_of};
+use testkit::fuzz::{ArgumentGenerator, choose, run_inputs};
 use uperf::options::{Exit, manual, uperf};
 
 #[test]
 fn no_command_line_panics() {
-    each("command lines", 14..=25, |rng| {
-        let args = WORDS.command_line_of(rng, &ROLES);
+    run_inputs("command lines", 14..=25, |rng| {
+        let args = WORDS.command_line_with_role(rng, &ROLES);
         match uperf("uperf", args.clone()) {
             Ok(_) => true,
             Err(exit) => {
@@ -27,7 +27,7 @@ fn no_command_line_panics() {
 /// What is a network has its own address in it, and is read back as it is written.
 #[test]
 fn no_network_panics() {
-    each("networks", 30..=60, |rng| {
+    run_inputs("networks", 30..=60, |rng| {
         let text = network(rng);
         let Ok(network) = Network::parse(&text) else {
             return false;
@@ -53,11 +53,11 @@ fn is_honest(exit: &Exit) -> bool {
 /// One of these begins a command line; without a role nothing is taken.
 const ROLES: [&str; 8] = ["-m p", "-m p", "-m p", "-m p", "-s", "-s", "", ""];
 
-static WORDS: LazyLock<Words> = LazyLock::new(|| {
+static WORDS: LazyLock<ArgumentGenerator> = LazyLock::new(|| {
     let chapters = manual::chapters().into_iter();
     let options = chapters.flat_map(|chapter| chapter.options);
     let suffixes = &["", "", "b", "k", "M", "g", "z", "s", "ms", "us", "n", "µs"];
-    Words::new(options.map(|option| option.synopsis), &VALUES, suffixes)
+    ArgumentGenerator::new(options.map(|option| option.synopsis), &VALUES, suffixes)
 });
 
 fn network(rng: &mut SmallRng) -> String {
@@ -65,7 +65,7 @@ fn network(rng: &mut SmallRng) -> String {
         0 => std::net::Ipv4Addr::from(rng.random::<u32>()).to_string(),
         1 => std::net::Ipv6Addr::from(rng.random::<u128>() >> rng.random_range(0..128)).to_string(),
         2 => format!("::ffff:{}", std::net::Ipv4Addr::from(rng.random::<u32>())),
-        _ => (*one_of(rng, &VALUES)).to_owned(),
+        _ => (*choose(rng, &VALUES)).to_owned(),
     };
     match rng.random_range(0..4) {
         0 => address,

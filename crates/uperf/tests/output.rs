@@ -18,13 +18,13 @@ mod sample;
 use std::time::{Duration, UNIX_EPOCH};
 
 use model::{
-    CombinedTotals, Counts, Ended, GroupOutcome, InterfaceTraffic, LogEntry, Outcome, Side,
-    StepOutcome, Times, Totals, Traffic, TransactionOutcome,
+    CombinedTotals, Counts, EndCause, ExecutionTimes, GroupOutcome, InterfaceTraffic, LogEntry,
+    Outcome, Side, StepOutcome, Totals, Traffic, TransactionOutcome,
 };
 use sample::{master, outcome, peer, plan, printed};
 use units::Bytes;
-use uperf::output::{PROGRESS_END, Sample, Width, progress, report, started, starting};
-use uperf::{Group, Strands, Workorder};
+use uperf::output::{PROGRESS_END, SampleLine, Width, progress, report, started, starting};
+use uperf::{GroupSpec, StrandCount, Workorder};
 
 #[test]
 fn recorded_reports() {
@@ -38,7 +38,7 @@ fn recorded_reports() {
         let text: Vec<_> = text.iter().map(|line| &line[1..]).collect();
         let mut master = master(options);
         let run = Run::of(&figures);
-        let width = Width::of(None);
+        let width = Width::for_terminal(None);
         let head = if master.print.progress {
             // Stock takes the figures of its first line and those of its last one at different times.
             master.print.progress = false;
@@ -101,7 +101,7 @@ fn hosts_with_several_groups_have_a_sum() {
     let mut other = first;
     "10.0.0.2".clone_into(&mut other.host);
     outcome.peers.extend([second, other]);
-    let text = report(&master(""), Width::of(None), &outcome);
+    let text = report(&master(""), Width::for_terminal(None), &outcome);
     let rule = "-".repeat(79);
     let section = format!(
         "501op/s \n\nEach host, all its groups\n{rule}\n\
@@ -117,7 +117,7 @@ fn a_figure_that_was_not_measured_is_no_number() {
     let mut outcome = outcome();
     let times = &mut outcome.groups[0].transactions[1].steps[0].times;
     times.as_mut().expect("times").cpu = None;
-    let text = report(&master("-f"), Width::of(None), &outcome);
+    let text = report(&master("-f"), Width::for_terminal(None), &outcome);
     let line = text
         .lines()
         .find(|line| line.starts_with("write "))
@@ -132,7 +132,7 @@ fn a_figure_that_was_not_measured_is_no_number() {
 fn a_slave_that_was_lost_has_no_figures() {
     let mut outcome = outcome();
     outcome.peers[0].totals = None;
-    let text = report(&master(""), Width::of(None), &outcome);
+    let text = report(&master(""), Width::for_terminal(None), &outcome);
     let lost = "-\n\nError saying goodbye with 127.0.0.1\nmaster ";
     assert!(text.contains(lost), "{text}");
     let difference = "Difference(%)      0.00%      0.00%        0.00%        0.00%       0.00%\n";
@@ -140,7 +140,7 @@ fn a_slave_that_was_lost_has_no_figures() {
     let mut second = peer("10.0.0.2", outcome.groups[0].totals.combined());
     second.message = Some("Success".to_owned());
     outcome.peers.push(second);
-    let text = report(&master(""), Width::of(None), &outcome);
+    let text = report(&master(""), Width::for_terminal(None), &outcome);
     let lines = "[10.0.0.2] Success10.0.0.2           5.00s     2.86MB     4.80Mb/s         1503        \
                  0.00\nTotal              5.00s     2.86MB     4.80Mb/s         1503        0.00\n";
     assert!(text.contains(lines), "{text}");
@@ -149,9 +149,9 @@ fn a_slave_that_was_lost_has_no_figures() {
 #[test]
 fn what_this_end_has_not_got_differs_without_end() {
     let mut outcome = outcome();
-    outcome.here.counts.sent = Bytes(0);
-    outcome.here.counts.failed_operations = 15;
-    let text = report(&master(""), Width::of(None), &outcome);
+    outcome.local.counts.sent = Bytes(0);
+    outcome.local.counts.failed_operations = 15;
+    let text = report(&master(""), Width::for_terminal(None), &outcome);
     let difference = "Difference(%)     -0.02%      -inf%        -inf%        0.00%       1.00%\n";
     assert!(text.contains(difference), "{text}");
 }
@@ -159,7 +159,7 @@ fn what_this_end_has_not_got_differs_without_end() {
 #[test]
 fn no_statistics_prints_what_is_asked_for_afterwards() {
     let outcome = outcome();
-    let text = |options| report(&master(options), Width::of(None), &outcome);
+    let text = |options| report(&master(options), Width::for_terminal(None), &outcome);
     let log = "** Warning: Send buffer: 128.00KB (Requested:64.00KB)  \n";
     assert_eq!(text("-a -n"), format!("{log}\n"));
     let with_interfaces = text("-n -k");
@@ -176,7 +176,7 @@ fn no_statistics_prints_what_is_asked_for_afterwards() {
 #[test]
 fn an_interface_may_come_and_one_without_traffic_is_left_out() {
     let mut outcome = outcome();
-    let interfaces = outcome.here.interfaces.as_mut().expect("interfaces");
+    let interfaces = outcome.local.interfaces.as_mut().expect("interfaces");
     interfaces.each.push(InterfaceTraffic {
         name: "veth1".to_owned(),
         traffic: Traffic {
@@ -190,7 +190,7 @@ fn an_interface_may_come_and_one_without_traffic_is_left_out() {
         name: "idle0".to_owned(),
         ..InterfaceTraffic::default()
     });
-    let text = report(&master(""), Width::of(Some(60)), &outcome);
+    let text = report(&master(""), Width::for_terminal(Some(60)), &outcome);
     let rule = "-".repeat(59);
     let section = format!(
         "\nNetstat statistics for this run\n{rule}\n\
@@ -213,7 +213,7 @@ struct Run {
 impl Run {
     fn of(lines: &[&str]) -> Self {
         let nothing = Side::default;
-        let empty = || Outcome::of_flow(plan(), UNIX_EPOCH, nothing(), None, Ended::Deadline);
+        let empty = || Outcome::for_flow(plan(), UNIX_EPOCH, nothing(), None, EndCause::Deadline);
         let (mut before, mut outcome, mut total) = (String::new(), empty(), empty());
         let mut profile = Workorder::default();
         // Lines of strands are in the order of the groups.
@@ -228,15 +228,15 @@ impl Run {
                     before = starting(&profile) + &started(Duration::ZERO);
                 }
                 "progress" => {
-                    let sample = Sample {
+                    let sample = SampleLine {
                         name: words[0],
                         totals: totals(&words[1..]).combined(),
                         ended: UNIX_EPOCH,
                     };
-                    before += &progress(false, Width::of(None), &sample);
+                    before += &progress(false, Width::for_terminal(None), &sample);
                     before += PROGRESS_END;
                 }
-                "total" => total.here = side(&words[1..]),
+                "total" => total.local = side(&words[1..]),
                 "group" => outcome.groups.push(GroupOutcome {
                     name: words[0].to_owned(),
                     totals: totals(&words[1..]),
@@ -263,7 +263,7 @@ impl Run {
                     });
                 }
                 "interfaces" | "interface" => {
-                    let interfaces = outcome.here.interfaces.get_or_insert_default();
+                    let interfaces = outcome.local.interfaces.get_or_insert_default();
                     if name == "interface" {
                         interfaces.each.push(traffic(&words));
                     } else {
@@ -272,8 +272,8 @@ impl Run {
                 }
                 "slave" => outcome.peers.push(peer(words[0], reported(&words[1..]))),
                 "master" => {
-                    outcome.here = Side {
-                        interfaces: outcome.here.interfaces.take(),
+                    outcome.local = Side {
+                        interfaces: outcome.local.interfaces.take(),
                         ..side(&words)
                     }
                 }
@@ -307,15 +307,15 @@ fn at<T: Default>(all: &mut Vec<T>, number: usize) -> &mut T {
     &mut all[number]
 }
 
-fn group(count: &str, kind: &str) -> Group {
-    let strands = Strands {
+fn group(count: &str, kind: &str) -> GroupSpec {
+    let strands = StrandCount {
         count: count.parse().unwrap(),
         threads: kind == "threads",
         processes: kind == "processes",
     };
-    Group {
+    GroupSpec {
         strands,
-        ..Group::default()
+        ..GroupSpec::default()
     }
 }
 
@@ -345,8 +345,8 @@ fn side(words: &[&str]) -> Side {
 }
 
 /// Name, count, and in nanoseconds all together, CPU time, longest, shortest.
-fn times(words: &[&str]) -> Times {
-    Times {
+fn times(words: &[&str]) -> ExecutionTimes {
+    ExecutionTimes {
         executions: number(words[1]),
         total: nanoseconds(words[2]),
         cpu: Some(nanoseconds(words[3])),

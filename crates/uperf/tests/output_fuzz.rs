@@ -9,26 +9,26 @@ mod sample;
 use std::time::{Duration, UNIX_EPOCH};
 
 use model::{
-    CombinedTotals, Counts, InterfaceTraffic, LogEntry, Outcome, PeerOutcome, Times, Totals,
-    Traffic,
+    CombinedTotals, Counts, ExecutionTimes, InterfaceTraffic, LogEntry, Outcome, PeerOutcome,
+    Totals, Traffic,
 };
 use rand::Rng;
 use rand::rngs::SmallRng;
 use sample::{master, outcome, page, printed};
-use testkit::fuzz::{each, fewer, one_of};
+use testkit::fuzz::{choose, run_fraction, run_inputs};
 use units::Bytes;
-use uperf::output::{Sample, Width, goodbye, log, progress, report};
+use uperf::output::{SampleLine, Width, goodbye_text, log_text, progress, report};
 
 #[test]
 fn no_figures_panic() {
     let plain = printed("-a");
-    each("figures", 100..=100, |rng| {
+    run_inputs("figures", 100..=100, |rng| {
         let outcome = disturbed(rng);
-        let options = one_of(rng, &["", "-a", "-R -a", "-a -e -p", "-n -a"]);
+        let options = choose(rng, &["", "-a", "-R -a", "-a -e -p", "-n -a"]);
         let master = master(options);
-        let width = Width::of(rng.random_bool(0.5).then(|| rng.random()));
+        let width = Width::for_terminal(rng.random_bool(0.5).then(|| rng.random()));
         let name = self::text(rng);
-        let sample = Sample {
+        let sample = SampleLine {
             name: &name,
             totals: totals(rng).combined(),
             ended: UNIX_EPOCH + Duration::from_nanos(rng.random()),
@@ -38,7 +38,7 @@ fn no_figures_panic() {
         assert!(!text.contains("NaN"), "{text}");
         assert_eq!(line.ends_with('\n'), master.print.raw, "{line:?}");
         // A text of a peer may have line ends, a name none.
-        let own = log(&outcome.log);
+        let own = log_text(&outcome.log);
         let (lines, own) = (text.lines().count(), own.lines().count());
         assert!(lines <= own + plain.lines().count() + 16, "{text}");
         true
@@ -47,7 +47,7 @@ fn no_figures_panic() {
 
 #[test]
 fn no_page_panics() {
-    fewer("pages", 10, 100..=100, |rng| {
+    run_fraction("pages", 10, 100..=100, |rng| {
         let mut page = page();
         let plan = page.tests[0].plan.clone();
         let series = std::mem::take(&mut page.tests[0].runs[0].series);
@@ -58,7 +58,7 @@ fn no_page_panics() {
         }];
         for series in &mut page.tests[0].runs[0].series {
             series.name = text(rng);
-            series.begun = duration(rng);
+            series.started_after = duration(rng);
             series.samples.truncate(rng.random_range(0..3));
             for sample in &mut series.samples {
                 *sample = model::Sample {
@@ -85,9 +85,9 @@ fn without_scripts(page: &str) -> String {
 
 #[test]
 fn no_message_moves_the_cursor() {
-    each("messages", 100..=100, |rng| {
+    run_inputs("messages", 100..=100, |rng| {
         let entries = [entry(rng), entry(rng)];
-        for text in [log(&entries), goodbye(&entries)] {
+        for text in [log_text(&entries), goodbye_text(&entries)] {
             let moves = text.chars().any(|c| c.is_control() && c != '\n');
             assert!(!moves && text.ends_with('\n'), "{text:?}");
         }
@@ -103,20 +103,21 @@ fn disturbed(rng: &mut SmallRng) -> Outcome {
         match rng.random_range(0..9) {
             0 => {
                 let whole = totals(rng);
-                (outcome.here.counts, outcome.here.elapsed) = (whole.counts, Some(whole.elapsed));
+                (outcome.local.counts, outcome.local.elapsed) = (whole.counts, Some(whole.elapsed));
             }
             1 => (group.name, group.totals, group.active) = (text(rng), totals(rng), totals(rng)),
             2 => group.workers[0] = totals(rng),
             3 => {
                 let transaction = &mut group.transactions[1];
                 (transaction.name, transaction.times) = (text(rng), times(rng));
-                (transaction.begun, transaction.start_spread) = (duration(rng), duration(rng));
+                (transaction.started_after, transaction.start_spread) =
+                    (duration(rng), duration(rng));
             }
             4 => {
                 let step = &mut group.transactions[1].steps[1];
                 (step.name, step.times) = (text(rng), times(rng));
             }
-            5 => outcome.here.interfaces.as_mut().expect("interfaces").each[0] = interface(rng),
+            5 => outcome.local.interfaces.as_mut().expect("interfaces").each[0] = interface(rng),
             6 => outcome.peers[0] = peer(rng),
             7 => outcome.active = Some(totals(rng)),
             _ => outcome.log.push(entry(rng)),
@@ -125,8 +126,8 @@ fn disturbed(rng: &mut SmallRng) -> Outcome {
     outcome
 }
 
-fn times(rng: &mut SmallRng) -> Option<Times> {
-    rng.random_bool(0.9).then(|| Times {
+fn times(rng: &mut SmallRng) -> Option<ExecutionTimes> {
+    rng.random_bool(0.9).then(|| ExecutionTimes {
         executions: number(rng).max(1),
         total: duration(rng),
         cpu: rng.random_bool(0.5).then(|| duration(rng)),
@@ -207,5 +208,5 @@ fn text(rng: &mut SmallRng) -> String {
         " ",
     ];
     let parts = rng.random_range(0..6);
-    (0..parts).map(|_| *one_of(rng, &PARTS)).collect()
+    (0..parts).map(|_| *choose(rng, &PARTS)).collect()
 }

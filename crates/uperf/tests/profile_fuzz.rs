@@ -8,10 +8,10 @@ use std::path::Path;
 
 use rand::Rng;
 use rand::rngs::SmallRng;
-use testkit::fuzz::{self, one_of};
+use testkit::fuzz::{self, choose};
 use uperf::profile::{
-    MOST_MEMORY, MOST_PROCESSES, MOST_THREADS, Parsed, Severity, Source, Surroundings, check,
-    expected_memory, parse, summary,
+    MAX_MEMORY_BYTES, MAX_PROCESSES, MAX_THREADS, ParsedProfile, ProfileContext, ProfileSource,
+    Severity, check, expected_memory, parse, summary,
 };
 
 #[test]
@@ -37,7 +37,7 @@ fn words_in_any_order() {
         };
         let more = if is_ordered { 3 } else { 60 };
         for _ in 0..rng.random_range(0..more) {
-            let word = one_of(rng, &WORDS);
+            let word = choose(rng, &WORDS);
             words.insert(rng.random_range(0..=words.len()), word);
         }
         let mut text = String::new();
@@ -46,7 +46,7 @@ fn words_in_any_order() {
             text += if is_ordered && rng.random_bool(0.98) {
                 " "
             } else {
-                *one_of(rng, &["", " ", "\n", "\"", "="])
+                *choose(rng, &["", " ", "\n", "\"", "="])
             };
         }
         text.into_bytes()
@@ -57,8 +57,8 @@ fn words_in_any_order() {
 fn damaged_profiles() {
     let profiles = profiles();
     each("damaged profiles", 20..=30, |rng| {
-        let profile = one_of(rng, &profiles);
-        fuzz::damaged_with(rng, profile, &WORDS)
+        let profile = choose(rng, &profiles);
+        fuzz::damage_with(rng, profile, &WORDS)
     });
 }
 
@@ -68,10 +68,10 @@ fn odd_options() {
     each("odd options", 7..=15, |rng| {
         let mut options = String::new();
         for _ in 0..rng.random_range(0..4) {
-            let key = one_of(rng, &KEYS);
+            let key = choose(rng, &KEYS);
             options.extend([key, "=", &value(rng), " "]);
         }
-        let kind = one_of(rng, &KINDS);
+        let kind = choose(rng, &KINDS);
         let mut mostly = |usual: &str| match rng.random_range(0..8) {
             0 => value(rng),
             _ => usual.to_owned(),
@@ -87,7 +87,7 @@ fn odd_options() {
 
 /// Gives inputs to the parser, which is to take as many percent of them.
 fn each(what: &str, taken: RangeInclusive<u64>, input: impl Fn(&mut SmallRng) -> Vec<u8>) {
-    fuzz::each(what, taken, |rng| is_honest(&input(rng)));
+    fuzz::run_inputs(what, taken, |rng| is_honest(&input(rng)));
 }
 
 /// Whether it is taken. What is refused says why; what is taken is within the limits.
@@ -97,31 +97,31 @@ fn is_honest(bytes: &[u8]) -> bool {
         0..4 => Ok(()),
         _ => Err("none".to_owned()),
     };
-    let source = Source { name: "p", bytes };
-    let surroundings = Surroundings {
+    let source = ProfileSource { name: "p", bytes };
+    let context = ProfileContext {
         environment: &environment,
         directory: &directory,
     };
-    let Parsed { workorder, notes } = parse(&source, &surroundings);
+    let ParsedProfile { workorder, notes } = parse(&source, &context);
     let refused = notes.iter().any(|note| note.severity == Severity::Error);
     assert_eq!(workorder.is_none(), refused);
     assert!(notes.len() <= 210, "{}", notes.len());
     for note in &notes {
         assert!(note.line > 0 && note.column > 0);
-        assert!(!note.with_source("p").contains('\u{1b}'));
-        assert!(!note.one_line("p").contains('\n'));
+        assert!(!note.format_with_source("p").contains('\u{1b}'));
+        assert!(!note.format_line("p").contains('\n'));
     }
     let Some(workorder) = workorder else {
         return false;
     };
-    assert_eq!(check(&source, &surroundings).plan, summary(&workorder));
-    assert!(expected_memory(&workorder) <= MOST_MEMORY);
+    assert_eq!(check(&source, &context).plan, summary(&workorder));
+    assert!(expected_memory(&workorder) <= MAX_MEMORY_BYTES);
     let strands = |processes| -> u64 {
         let groups = workorder.groups.iter();
         let those = groups.filter(|group| group.strands.processes == processes);
         those.map(|group| u64::from(group.strands.count)).sum()
     };
-    assert!(strands(false) <= MOST_THREADS && strands(true) <= MOST_PROCESSES);
+    assert!(strands(false) <= MAX_THREADS && strands(true) <= MAX_PROCESSES);
     true
 }
 
@@ -136,9 +136,9 @@ fn value(rng: &mut SmallRng) -> String {
             rng.random_range(0..9)
         ),
         3 => format!("{}.{}", rng.random_range(0..99), rng.random_range(0..99)),
-        4 => (*one_of(rng, &VALUES)).to_owned(),
+        4 => (*choose(rng, &VALUES)).to_owned(),
         _ => {
-            let suffix = one_of(rng, &suffix);
+            let suffix = choose(rng, &suffix);
             format!("{}{suffix}", rng.random_range(-1..5000))
         }
     }

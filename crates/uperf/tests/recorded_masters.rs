@@ -9,12 +9,12 @@ use std::sync::Arc;
 use std::thread;
 
 use data::{Recording, Sender, recordings};
-use engine::{Reason, Stop};
+use engine::{Stop, StopReason};
 use peer::{Script, play, play_whole};
-use uperf::Protocol;
-use uperf::options::Tls;
-use uperf::slave::{Slave, Terms};
-use uperf::tls::Security;
+use uperf::DataProtocol;
+use uperf::options::TlsFiles;
+use uperf::slave::{Slave, SlaveConfig};
+use uperf::tls::TlsSettings;
 
 /// Recordings that cannot be played against this slave, and why.
 const NOT_HERE: [(&str, &str); 5] = [
@@ -31,15 +31,15 @@ const NOT_HERE: [(&str, &str); 5] = [
 #[test]
 fn the_slave_says_what_the_recorded_one_said() {
     let stop = Stop::new();
-    let tls = Tls {
+    let tls = TlsFiles {
         certificate: Some(peer::tls::file("server.pem")),
-        ..Tls::default()
+        ..TlsFiles::default()
     };
-    let terms = Terms {
-        tls: Arc::new(Security::of_slave(&tls, false).expect("a certificate")),
-        ..Terms::default()
+    let terms = SlaveConfig {
+        tls: Arc::new(TlsSettings::for_slave(&tls, false).expect("a certificate")),
+        ..SlaveConfig::default()
     };
-    let slave = Slave::listen(Protocol::Tcp, 0, terms, stop.clone()).expect("a port");
+    let slave = Slave::listen(DataProtocol::Tcp, 0, terms, stop.clone()).expect("a port");
     let port = u16::try_from(slave.port().expect("it is bound")).expect("a port");
     let serving = thread::spawn(move || slave.serve());
     let recordings = recordings();
@@ -57,7 +57,7 @@ fn the_slave_says_what_the_recorded_one_said() {
         let played = played.into_iter().map(|one| one.join().expect("no panic"));
         played.collect()
     });
-    stop.pull(Reason::Cancelled);
+    stop.set(StopReason::Cancelled);
     serving.join().expect("no panic");
     assert!(outcomes.len() >= 18, "{} played", outcomes.len());
     let differences: Vec<String> = outcomes.into_iter().flatten().collect();

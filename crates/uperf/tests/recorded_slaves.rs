@@ -15,8 +15,8 @@ use engine::Stop;
 use peer::{Script, play, play_whole};
 use uperf::options::{self, Role, Settings};
 use uperf::output::Width;
-use uperf::profile::{Source, Surroundings, parse};
-use uperf::wire::{Ack1, Ack2, Order};
+use uperf::profile::{ProfileContext, ProfileSource, parse};
+use uperf::wire::{Endian, Phase1Answer, Phase2Answer};
 
 /// Recordings that cannot be played against this master, and why.
 const NOT_HERE: [(&str, &str); 6] = [
@@ -122,11 +122,11 @@ fn answer_probes(listener: &TcpListener, flowop: usize) {
         let mut work = vec![0; 352 + 24 + 168 + flowop];
         let answered = control
             .read_exact(&mut hello)
-            .and_then(|()| control.write_all(&Ack1::Ok.encode()))
+            .and_then(|()| control.write_all(&Phase1Answer::Ok.encode()))
             .and_then(|()| control.read_exact(&mut work));
         if answered.is_ok() {
-            let ok = Ack2::Ok { slave_infos: 0 };
-            let _ = control.write_all(&ok.encode(Order::NATIVE));
+            let ok = Phase2Answer::Ok { slave_infos: 0 };
+            let _ = control.write_all(&ok.encode(Endian::NATIVE));
         }
     }
 }
@@ -151,19 +151,19 @@ fn master(recording: &Recording, control: u16) -> String {
         panic!("no master: {settings:?}");
     };
     let environment = |name: &str| recording.environment(name);
-    let source = Source {
+    let source = ProfileSource {
         name: recording.name,
         bytes: recording.profile.as_bytes(),
     };
-    let surroundings = Surroundings {
+    let context = ProfileContext {
         environment: &environment,
         directory: &|_| Ok(()),
     };
-    let parsed = parse(&source, &surroundings);
+    let parsed = parse(&source, &context);
     let workorder = parsed.workorder.expect("a profile");
     let mut out = Vec::new();
     let stop = Stop::new();
-    let width = Width::of(None);
+    let width = Width::for_terminal(None);
     let finished = uperf::run(&settings, master, &workorder, width, &stop, &mut out);
     let code = finished.code;
     format!("{code}: {}", String::from_utf8_lossy(&out))

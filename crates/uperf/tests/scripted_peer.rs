@@ -11,8 +11,8 @@ use std::thread;
 
 use data::{Kind, Sender, recording, recordings};
 use peer::{Said, Script, play, play_whole, play_with};
-use uperf::Protocol;
-use uperf::wire::{Command, SlaveInfo};
+use uperf::DataProtocol;
+use uperf::wire::{MasterCommand, SlaveInfo};
 
 #[test]
 fn every_conversation_can_be_played() {
@@ -70,7 +70,7 @@ fn ports_may_be_others() {
     let recording = recording("rr-tcp-connect");
     let recorded = Script::new(&recording, 0);
     let mut info = SlaveInfo::default();
-    info.set_port(Protocol::Tcp, 12_345);
+    info.set_port(DataProtocol::Tcp, 12_345);
     let changed = recorded.clone().with_ports(Sender::Slave, &[info.clone()]);
     let (one, other) = connection_pair();
     thread::scope(|scope| {
@@ -98,7 +98,7 @@ fn whoever_leaves_the_script_is_told_where() {
 
     // The first command is another, and does not come at all.
     for (last, words) in [
-        (Some(Command::Abort), "found Command(Abort)"),
+        (Some(MasterCommand::Abort), "found Command(Abort)"),
         (None, "failed to fill whole buffer"),
     ] {
         let (mut one, other) = connection_pair();

@@ -8,41 +8,41 @@ use engine::Stop;
 use testkit::Profile;
 use uperf::options::{self, Role, Settings};
 use uperf::output::Width;
-use uperf::profile::{Source, Surroundings, parse};
+use uperf::profile::{ProfileContext, ProfileSource, parse};
 use uperf::wire::{
-    Ack1, Ack2, Command, END, FlowopRecord, Goodbye, GroupRecord, Layout, Order, SlaveInfo,
-    TransactionRecord,
+    Endian, FlowopLayout, FlowopRecord, Goodbye, GroupRecord, HANDSHAKE_END, MasterCommand,
+    Phase1Answer, Phase2Answer, SlaveInfo, TransactionRecord,
 };
-use uperf::{Kind, Protocol};
+use uperf::{DataProtocol, FlowopKind};
 
-const LAYOUT: Layout = Layout::V1_0_8;
+const LAYOUT: FlowopLayout = FlowopLayout::V1_0_8;
 
 /// `port=` with several strands: a stock slave whose strands end crashes.
 #[test]
 fn strands_that_share_a_listener_wait_until_they_are_killed() {
     let profile = Profile::new("shared")
         .group("nthreads=2")
-        .once("connect remotehost=127.0.0.1 protocol=tcp port=7")
-        .once("disconnect")
+        .single_flowop("connect remotehost=127.0.0.1 protocol=tcp port=7")
+        .single_flowop("disconnect")
         .text();
     let (said, commands) = run(&profile, |slave| {
         let expected = [
-            (1, Kind::Accept),
-            (1, Kind::Disconnect),
-            (0, Kind::Nop),
-            (0, Kind::Nop),
+            (1, FlowopKind::Accept),
+            (1, FlowopKind::Disconnect),
+            (0, FlowopKind::Nop),
+            (0, FlowopKind::Nop),
         ];
         assert_eq!(slave.work, expected);
-        while slave.next_command() != Command::Abort {}
+        while slave.next_command() != MasterCommand::Abort {}
     });
     assert_eq!(
         commands,
         [
-            Command::NextTransaction(0),
-            Command::NextTransaction(1),
+            MasterCommand::NextTransaction(0),
+            MasterCommand::NextTransaction(1),
             // All strands have come to it, and it does nothing.
-            Command::NextTransaction(2),
-            Command::Abort,
+            MasterCommand::NextTransaction(2),
+            MasterCommand::Abort,
         ]
     );
     assert!(said.starts_with("0: ") && !said.contains("** "), "{said}");
@@ -53,7 +53,7 @@ fn strands_that_share_a_listener_wait_until_they_are_killed() {
 fn a_slave_whose_time_is_up_first_resets_its_connection() {
     let profile = Profile::new("early")
         .group("nthreads=1")
-        .once("connect remotehost=127.0.0.1 protocol=tcp")
+        .single_flowop("connect remotehost=127.0.0.1 protocol=tcp")
         .transaction("duration=1s", &["write size=8k"])
         .text();
     let (said, commands) = run(&profile, |slave| {
@@ -69,7 +69,7 @@ fn a_slave_whose_time_is_up_first_resets_its_connection() {
         drop(data);
         slave.next_command();
     });
-    assert_eq!(commands.last(), Some(&Command::SendStatistics));
+    assert_eq!(commands.last(), Some(&MasterCommand::SendStatistics));
     assert!(said.starts_with("0: ") && !said.contains("** "), "{said}");
 }
 
@@ -77,16 +77,16 @@ fn a_slave_whose_time_is_up_first_resets_its_connection() {
 struct Slave {
     control: TcpStream,
     /// Iterations and first flowop of each transaction.
-    work: Vec<(u64, Kind)>,
+    work: Vec<(u64, FlowopKind)>,
     data: TcpListener,
-    commands: Vec<Command>,
+    commands: Vec<MasterCommand>,
 }
 
 impl Slave {
-    fn next_command(&mut self) -> Command {
-        let bytes = take(&self.control, Command::LEN);
+    fn next_command(&mut self) -> MasterCommand {
+        let bytes = take(&self.control, MasterCommand::LEN);
         let bytes = bytes.first_chunk().expect("whole");
-        let command = Command::decode(bytes, Order::NATIVE).expect("a command");
+        let command = MasterCommand::decode(bytes, Endian::NATIVE).expect("a command");
         self.commands.push(command);
         command
     }
@@ -94,7 +94,7 @@ impl Slave {
 
 /// Runs the profile with a slave that does this; what the master's exit code and text were, and the commands that
 /// the slave got.
-fn run(profile: &str, slave: impl FnOnce(&mut Slave) + Send) -> (String, Vec<Command>) {
+fn run(profile: &str, slave: impl FnOnce(&mut Slave) + Send) -> (String, Vec<MasterCommand>) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let control = listener.local_addr().expect("it is bound").port();
     thread::scope(|scope| {
@@ -105,7 +105,7 @@ fn run(profile: &str, slave: impl FnOnce(&mut Slave) + Send) -> (String, Vec<Com
                 kind: Goodbye::INFO,
                 ..Goodbye::default()
             };
-            send(&served.control, &goodbye.encode(Order::NATIVE));
+            send(&served.control, &goodbye.encode(Endian::NATIVE));
             served.commands
         });
         let said = master(profile, control);
@@ -122,35 +122,41 @@ fn serve(listener: &TcpListener) -> Slave {
         .expect("the master's question about the layout");
     greet(&probe);
     take(&probe, 352 + 24 + 168 + LAYOUT.record_len());
-    send(&probe, &Ack2::Ok { slave_infos: 0 }.encode(Order::NATIVE));
+    send(
+        &probe,
+        &Phase2Answer::Ok { slave_infos: 0 }.encode(Endian::NATIVE),
+    );
 
     take(&control, 352);
     let group = take(&control, GroupRecord::LEN);
-    let group = GroupRecord::decode(group.first_chunk().expect("whole"), Order::NATIVE);
+    let group = GroupRecord::decode(group.first_chunk().expect("whole"), Endian::NATIVE);
     let group = group.expect("a group");
     let mut work = Vec::new();
     for number in 0..group.transactions {
         let record = take(&control, TransactionRecord::LEN);
         let record = record.first_chunk().expect("whole");
-        let record = TransactionRecord::decode(record, Order::NATIVE);
+        let record = TransactionRecord::decode(record, Endian::NATIVE);
         assert_eq!((record.flowops, record.number), (1, number));
         let flowop = take(&control, LAYOUT.record_len());
-        let flowop = FlowopRecord::decode(&flowop, LAYOUT, Order::NATIVE).expect("whole");
-        work.push((record.iterations, Kind::of(flowop.kind).expect("a kind")));
+        let flowop = FlowopRecord::decode(&flowop, LAYOUT, Endian::NATIVE).expect("whole");
+        work.push((
+            record.iterations,
+            FlowopKind::from_number(flowop.kind).expect("a kind"),
+        ));
     }
 
     let data = TcpListener::bind("127.0.0.1:0").expect("a port");
     let mut info = SlaveInfo::default();
     let port = data.local_addr().expect("it is bound").port();
-    info.set_port(Protocol::Tcp, port.into());
-    let infos = Ack2::Ok {
+    info.set_port(DataProtocol::Tcp, port.into());
+    let infos = Phase2Answer::Ok {
         slave_infos: group.strands,
     };
-    send(&control, &infos.encode(Order::NATIVE));
+    send(&control, &infos.encode(Endian::NATIVE));
     for _ in 0..group.strands {
-        send(&control, &info.encode(Order::NATIVE));
+        send(&control, &info.encode(Endian::NATIVE));
     }
-    let end = take(&control, END.len());
+    let end = take(&control, HANDSHAKE_END.len());
     send(&control, &end);
     Slave {
         control,
@@ -162,7 +168,7 @@ fn serve(listener: &TcpListener) -> Slave {
 
 fn greet(control: &TcpStream) {
     take(control, 352);
-    send(control, &Ack1::Ok.encode());
+    send(control, &Phase1Answer::Ok.encode());
 }
 
 fn take(mut control: &TcpStream, length: usize) -> Vec<u8> {
@@ -182,17 +188,17 @@ fn master(profile: &str, control: u16) -> String {
     let Role::Master(master) = &settings.role else {
         panic!("no master: {settings:?}");
     };
-    let source = Source {
+    let source = ProfileSource {
         name: "p",
         bytes: profile.as_bytes(),
     };
-    let surroundings = Surroundings {
+    let context = ProfileContext {
         environment: &|_| None,
         directory: &|_| Ok(()),
     };
-    let workorder = parse(&source, &surroundings).workorder.expect("a profile");
+    let workorder = parse(&source, &context).workorder.expect("a profile");
     let (mut out, stop) = (Vec::new(), Stop::new());
-    let width = Width::of(None);
+    let width = Width::for_terminal(None);
     let ended = uperf::run(&settings, master, &workorder, width, &stop, &mut out);
     format!("{}: {}", ended.code, String::from_utf8_lossy(&out))
 }

@@ -12,12 +12,15 @@ use std::ops::RangeInclusive;
 use data::{Kind, Recording, fill, recordings};
 use rand::Rng;
 use rand::rngs::SmallRng;
-use testkit::fuzz::{each, one_of, overwrite, survives};
+use testkit::fuzz::{check_round_trip, choose, overwrite_randomly, run_inputs};
 use uperf::wire::{
-    Ack1, Ack2, Command, FlowopRecord, Goodbye, GroupRecord, Header, Layout, Order, Received,
-    SlaveInfo, TransactionRecord, Version, Work,
+    DataVersion, Endian, FlowopLayout, FlowopRecord, Goodbye, GroupRecord, Header, MasterCommand,
+    Phase1Answer, Phase2Answer, ReceivedWork, SlaveInfo, TransactionRecord, WorkRecords,
 };
-use uperf::{Amount, Flags, Flowop, Group, Protocol, Strands, Transaction, WorkLimits, mirror};
+use uperf::{
+    Amount, DataProtocol, Flowop, FlowopFlags, GroupSpec, StrandCount, TransactionSpec, WorkLimits,
+    peer_workorder,
+};
 
 macro_rules! decoders {
     ($($test:ident: $kind:ident, $taken:expr, $decode:expr;)+) => {$(
@@ -31,15 +34,15 @@ macro_rules! decoders {
 decoders! {
     headers: Header, 85..=93, |bytes, _| {
         let (header, order) = Header::decode(bytes.first_chunk()?).ok()?;
-        let _ = (header.version(), header.check_protocols(|protocol| protocol == Protocol::Ssl));
+        let _ = (header.version(), header.check_protocols(|protocol| protocol == DataProtocol::Ssl));
         Some(shown(&header, header.encode(order)))
     };
     first_answers: Ack1, 100..=100, |bytes, _| {
-        let ack = Ack1::decode(bytes.first_chunk()?);
+        let ack = Phase1Answer::decode(bytes.first_chunk()?);
         Some(shown(&ack, ack.encode()))
     };
     second_answers: Ack2, 100..=100, |bytes, order| {
-        let ack = Ack2::decode(bytes.first_chunk()?, order);
+        let ack = Phase2Answer::decode(bytes.first_chunk()?, order);
         Some(shown(&ack, ack.encode(order)))
     };
     groups: Group, 35..=45, |bytes, order| {
@@ -52,11 +55,11 @@ decoders! {
     };
     ports: Ports, 100..=100, |bytes, order| {
         let info = SlaveInfo::decode(bytes.first_chunk()?, order);
-        let _ = [Protocol::Tcp, Protocol::Unix].map(|protocol| info.port(protocol));
+        let _ = [DataProtocol::Tcp, DataProtocol::Unix].map(|protocol| info.port(protocol));
         Some(shown(&info, info.encode(order)))
     };
     commands: Command, 61..=71, |bytes, order| {
-        let command = Command::decode(bytes.first_chunk()?, order).ok()?;
+        let command = MasterCommand::decode(bytes.first_chunk()?, order).ok()?;
         Some(shown(&command, command.encode(order)))
     };
     goodbyes: Goodbye, 87..=95, |bytes, order| {
@@ -69,17 +72,17 @@ decoders! {
 #[test]
 fn flowops() {
     let recorded = recorded(Kind::Flowop);
-    each("FlowopRecord", 100..=100, |rng| {
-        let mut bytes = one_of(rng, &recorded).clone();
+    run_inputs("FlowopRecord", 100..=100, |rng| {
+        let mut bytes = choose(rng, &recorded).clone();
         bytes.resize(944, 0);
         disturb(rng, &mut bytes);
         let mut decoded = false;
-        for layout in Layout::ALL {
-            for order in [Order::Little, Order::Big] {
+        for layout in FlowopLayout::ALL {
+            for order in [Endian::Little, Endian::Big] {
                 let Some(flowop) = FlowopRecord::decode(&bytes, layout, order) else {
                     continue;
                 };
-                let _ = flowop.lacking(layout);
+                let _ = flowop.missing_option(layout);
                 let once = shown(&flowop, flowop.encode(layout, order));
                 let again = FlowopRecord::decode(&once, layout, order);
                 assert_eq!(again, Some(flowop));
@@ -95,14 +98,14 @@ fn flowops() {
 #[test]
 fn workorders() {
     let recordings = recordings();
-    each("Received", 20..=30, |rng| {
+    run_inputs("Received", 20..=30, |rng| {
         let (mut order, version) = (order(rng), version(rng));
         let mut bytes = match rng.random_range(0..3) {
             0 => random_work(rng).encode(layout(rng), order),
             _ => recorded_work(rng, &recordings),
         };
         if bytes.first() == Some(&0xDC) && rng.random_bool(0.9) {
-            order = Order::Little;
+            order = Endian::Little;
         }
         if rng.random_bool(0.9) {
             disturb(rng, &mut bytes);
@@ -114,7 +117,7 @@ fn workorders() {
             memory: 1 << 24,
             ..WorkLimits::default()
         };
-        let slave_infos = *one_of(rng, &[0, 0, 0, 0, 1, 2, u32::MAX]);
+        let slave_infos = *choose(rng, &[0, 0, 0, 0, 1, 2, u32::MAX]);
         let most = 24 + 20 * 168 + 200 * 944 + 100 * 288;
         let hello = (version, order, slave_infos);
         let (received, asked) = taken(&bytes, hello, &limits);
@@ -122,7 +125,7 @@ fn workorders() {
         let Some(received) = received else {
             return false;
         };
-        let layout = received.layout.unwrap_or(Layout::BatchSize);
+        let layout = received.layout.unwrap_or(FlowopLayout::BatchSize);
         let again = received.work.encode(layout, order);
         // Where texts are hostile the layout is a guess, and another one without their leftovers.
         if let (Some(other), asked) = taken(&again, (version, order, 0), &limits)
@@ -138,15 +141,15 @@ fn workorders() {
 /// Records of every value: a slave runs what makes sense, within its limits.
 #[test]
 fn assignments() {
-    each("assignment", 36..=46, |rng| {
+    run_inputs("assignment", 36..=46, |rng| {
         let mut work = random_work(rng);
         for transaction in &mut work.transactions {
             for flowop in &mut transaction.flowops {
                 if rng.random_bool(0.1) {
                     let layout = layout(rng);
-                    let mut bytes = flowop.encode(layout, Order::Little);
+                    let mut bytes = flowop.encode(layout, Endian::Little);
                     disturb(rng, &mut bytes);
-                    if let Some(other) = FlowopRecord::decode(&bytes, layout, Order::Little) {
+                    if let Some(other) = FlowopRecord::decode(&bytes, layout, Endian::Little) {
                         *flowop = other;
                     }
                 }
@@ -159,18 +162,18 @@ fn assignments() {
 /// Profiles with several hosts and names: what one master sends, each slave understands.
 #[test]
 fn groups_are_mirrored() {
-    each("mirror", 40..=50, |rng| {
+    run_inputs("mirror", 40..=50, |rng| {
         let group = random_group(rng);
-        let parts = mirror::parts(&group);
+        let parts = peer_workorder::partner_slaves(&group);
         assert_eq!(parts.len(), group.transactions.len());
-        let hosts = mirror::hosts(&group);
+        let hosts = peer_workorder::hosts(&group);
         for host in &hosts {
-            let Ok(work) = mirror::work(&group, host) else {
+            let Ok(work) = peer_workorder::records_for_host(&group, host) else {
                 return false;
             };
             let order = order(rng);
-            let bytes = work.encode(Layout::BatchSize, order);
-            let hello = (Version::V0_3_1, order, 0);
+            let bytes = work.encode(FlowopLayout::BatchSize, order);
+            let hello = (DataVersion::V0_3_1, order, 0);
             let Some(received) = taken(&bytes, hello, &WorkLimits::default()).0 else {
                 return false;
             };
@@ -184,11 +187,11 @@ fn groups_are_mirrored() {
 /// The workorder at the front of `bytes`, if a slave takes it, and how many of them it asks for.
 fn taken(
     bytes: &[u8],
-    (version, order, slave_infos): (Version, Order, u32),
+    (version, order, slave_infos): (DataVersion, Endian, u32),
     limits: &WorkLimits,
-) -> (Option<Received>, usize) {
+) -> (Option<ReceivedWork>, usize) {
     let (mut taken, mut rest) = (0, bytes);
-    let received = Received::receive(version, order, slave_infos, limits, |buffer, _| {
+    let received = ReceivedWork::receive(version, order, slave_infos, limits, |buffer, _| {
         taken += buffer.len();
         fill(buffer, &mut rest)
     });
@@ -196,9 +199,9 @@ fn taken(
 }
 
 /// Whether a slave would run it; what it then runs is within the limits.
-fn assign(work: &Work, limits: &WorkLimits) -> bool {
-    let tcp_and_udp = |protocol| matches!(protocol, Protocol::Tcp | Protocol::Udp);
-    let assigned = mirror::assignment(work, "::ffff:127.0.0.1", limits, tcp_and_udp);
+fn assign(work: &WorkRecords, limits: &WorkLimits) -> bool {
+    let tcp_and_udp = |protocol| matches!(protocol, DataProtocol::Tcp | DataProtocol::Udp);
+    let assigned = peer_workorder::group_from_work(work, "::ffff:127.0.0.1", limits, tcp_and_udp);
     let group = match assigned {
         Ok(group) => group,
         Err(refusal) => {
@@ -210,7 +213,7 @@ fn assign(work: &Work, limits: &WorkLimits) -> bool {
     for transaction in &group.transactions {
         assert!(transaction.duration.unwrap_or_default() <= limits.duration);
         for flowop in &transaction.flowops {
-            let size = u64::from(flowop.transfer.amount.largest());
+            let size = u64::from(flowop.transfer.amount.max_bytes());
             let memory = size * u64::from(group.strands.count);
             assert!(!flowop.kind.transfers() || memory <= limits.memory);
             let known = flowop.endpoint.protocol.is_some_and(tcp_and_udp);
@@ -223,14 +226,14 @@ fn assign(work: &Work, limits: &WorkLimits) -> bool {
 fn decoder(
     kind: Kind,
     taken: RangeInclusive<u64>,
-    decode: impl Fn(&[u8], Order) -> Option<Vec<u8>>,
+    decode: impl Fn(&[u8], Endian) -> Option<Vec<u8>>,
 ) {
     let recorded = recorded(kind);
-    each(&format!("{kind:?}"), taken, |rng| {
-        let mut bytes = one_of(rng, &recorded).clone();
+    run_inputs(&format!("{kind:?}"), taken, |rng| {
+        let mut bytes = choose(rng, &recorded).clone();
         disturb(rng, &mut bytes);
         let order = order(rng);
-        survives(&bytes, |bytes| decode(bytes, order))
+        check_round_trip(&bytes, |bytes| decode(bytes, order))
     });
 }
 
@@ -250,7 +253,7 @@ fn recorded(kind: Kind) -> Vec<Vec<u8>> {
 
 /// A group and all that its master sent behind it.
 fn recorded_work(rng: &mut SmallRng, recordings: &[Recording]) -> Vec<u8> {
-    let recording = one_of(rng, recordings);
+    let recording = choose(rng, recordings);
     let messages = recording.of_connection(0).into_iter();
     let work = messages.filter(|message| {
         matches!(
@@ -263,7 +266,7 @@ fn recorded_work(rng: &mut SmallRng, recordings: &[Recording]) -> Vec<u8> {
 
 /// Some bytes overwritten, and rarely, since it spoils all that comes behind, an end that is other.
 fn disturb(rng: &mut SmallRng, bytes: &mut Vec<u8>) {
-    overwrite(rng, bytes);
+    overwrite_randomly(rng, bytes);
     if rng.random_bool(0.05) {
         let len = bytes.len();
         bytes.truncate(rng.random_range(0..=len));
@@ -271,34 +274,34 @@ fn disturb(rng: &mut SmallRng, bytes: &mut Vec<u8>) {
     }
 }
 
-fn order(rng: &mut SmallRng) -> Order {
+fn order(rng: &mut SmallRng) -> Endian {
     if rng.random() {
-        Order::Little
+        Endian::Little
     } else {
-        Order::Big
+        Endian::Big
     }
 }
 
-fn version(rng: &mut SmallRng) -> Version {
+fn version(rng: &mut SmallRng) -> DataVersion {
     if rng.random_bool(0.8) {
-        Version::V0_3_1
+        DataVersion::V0_3_1
     } else {
-        Version::V0_3
+        DataVersion::V0_3
     }
 }
 
-fn layout(rng: &mut SmallRng) -> Layout {
-    *one_of(rng, &Layout::ALL)
+fn layout(rng: &mut SmallRng) -> FlowopLayout {
+    *choose(rng, &FlowopLayout::ALL)
 }
 
 /// What a master sends for some profile, with the usual values and with absurd ones.
-fn random_work(rng: &mut SmallRng) -> Work {
+fn random_work(rng: &mut SmallRng) -> WorkRecords {
     let group = random_group(rng);
-    mirror::work(&group, "a").unwrap_or_else(|_| Work::probe())
+    peer_workorder::records_for_host(&group, "a").unwrap_or_else(|_| WorkRecords::probe())
 }
 
-fn random_group(rng: &mut SmallRng) -> Group {
-    let transactions = (0..rng.random_range(0..5)).map(|_| Transaction {
+fn random_group(rng: &mut SmallRng) -> GroupSpec {
+    let transactions = (0..rng.random_range(0..5)).map(|_| TransactionSpec {
         iterations: number(rng),
         duration: rng
             .random_bool(0.3)
@@ -310,9 +313,9 @@ fn random_group(rng: &mut SmallRng) -> Group {
             .collect(),
     });
     let transactions = transactions.collect();
-    Group {
+    GroupSpec {
         name: String::new(),
-        strands: Strands {
+        strands: StrandCount {
             count: rng.random_range(0..101),
             threads: rng.random_bool(0.9),
             processes: rng.random(),
@@ -322,7 +325,7 @@ fn random_group(rng: &mut SmallRng) -> Group {
 }
 
 fn random_flowop(rng: &mut SmallRng) -> Flowop {
-    let kind = *one_of(rng, &uperf::Kind::ALL);
+    let kind = *choose(rng, &uperf::FlowopKind::ALL);
     let mut flowop = Flowop::new(kind);
     flowop.connection = rng.random_range(0..3);
     flowop.transfer.amount = if rng.random_bool(0.8) {
@@ -339,14 +342,19 @@ fn random_flowop(rng: &mut SmallRng) -> Flowop {
         flowop.transfer.repeat = number(rng);
     }
     if rng.random_bool(0.2) {
-        flowop.flags = Flags(rng.random_range(0..512));
+        flowop.flags = FlowopFlags(rng.random_range(0..512));
     }
     let endpoint = &mut flowop.endpoint;
     if kind.opens() || rng.random_bool(0.2) {
         let hosts = ["a", "b", "A", "::1", "", "\u{e9}"];
-        (*one_of(rng, &hosts)).clone_into(&mut endpoint.remote_host);
-        let protocols = [Protocol::Tcp, Protocol::Tcp, Protocol::Udp, Protocol::Rds];
-        endpoint.protocol = Some(*one_of(rng, &protocols));
+        (*choose(rng, &hosts)).clone_into(&mut endpoint.remote_host);
+        let protocols = [
+            DataProtocol::Tcp,
+            DataProtocol::Tcp,
+            DataProtocol::Udp,
+            DataProtocol::Rds,
+        ];
+        endpoint.protocol = Some(*choose(rng, &protocols));
     }
     if rng.random_bool(0.1) {
         endpoint.local_host = "l".repeat(rng.random_range(0..260));

@@ -14,11 +14,12 @@ use std::ops::Range;
 
 use data::{Kind, Message, Recording, Sender, recording, recordings};
 use uperf::wire::{
-    Ack1, Ack2, Command, FlowopRecord, Goodbye, GroupRecord, Header, Layout, Order, Refusal,
-    SlaveInfo, TransactionRecord, Version,
+    DataVersion, Endian, FlowopLayout, FlowopRecord, Goodbye, GroupRecord, Header, MasterCommand,
+    Phase1Answer, Phase2Answer, SlaveInfo, TransactionRecord, WorkRefusal,
 };
 use uperf::{
-    Amount, Flowop, Group, Kind as Op, Protocol, Strands, Transaction, WorkLimits, mirror,
+    Amount, DataProtocol, Flowop, FlowopKind as Op, GroupSpec, StrandCount, TransactionSpec,
+    WorkLimits, peer_workorder,
 };
 
 /// Message bytes that the stock sender does not set.
@@ -75,12 +76,12 @@ fn again(recording: &Recording, message: &Message, what: &str) -> (Vec<u8>, Unse
             assert_eq!(header.version(), Ok(recording.layout.version()), "{what}");
             header.encode(order)
         }
-        Kind::Ack1 => Ack1::decode(array(bytes)).encode().to_vec(),
+        Kind::Ack1 => Phase1Answer::decode(array(bytes)).encode().to_vec(),
         Kind::Ack2 => {
-            let ack = Ack2::decode(array(bytes), order);
+            let ack = Phase2Answer::decode(array(bytes), order);
             let unset = match ack {
-                Ack2::Ok { .. } => ACK2,
-                Ack2::Refused(_) => ACK2_REFUSED,
+                Phase2Answer::Ok { .. } => ACK2,
+                Phase2Answer::Refused(_) => ACK2_REFUSED,
             };
             return (ack.encode(order).to_vec(), unset);
         }
@@ -100,9 +101,9 @@ fn again(recording: &Recording, message: &Message, what: &str) -> (Vec<u8>, Unse
         Kind::Ports => SlaveInfo::decode(array(bytes), order)
             .encode(order)
             .to_vec(),
-        Kind::End => uperf::wire::END.to_vec(),
+        Kind::End => uperf::wire::HANDSHAKE_END.to_vec(),
         Kind::Command => {
-            let command = Command::decode(array(bytes), order).expect(what);
+            let command = MasterCommand::decode(array(bytes), order).expect(what);
             command.encode(order).to_vec()
         }
         Kind::Goodbye => {
@@ -121,7 +122,7 @@ fn array<const N: usize>(bytes: &[u8]) -> &[u8; N] {
 /// Everything that a slave has to find out is found out, and the whole comes back as it was sent.
 #[test]
 fn workorders_are_put_together() {
-    let mut layouts = BTreeMap::<Layout, usize>::new();
+    let mut layouts = BTreeMap::<FlowopLayout, usize>::new();
     for recording in recordings() {
         for connection in 0..recording.hosts.len() {
             let Some(received) = recording.workorder(connection) else {
@@ -141,13 +142,17 @@ fn workorders_are_put_together() {
             assert_eq!(again, bytes, "{}", recording.name);
 
             let host = recording.hosts[connection];
-            let assigned =
-                mirror::assignment(&received.work, host, &WorkLimits::default(), |_| true);
+            let assigned = peer_workorder::group_from_work(
+                &received.work,
+                host,
+                &WorkLimits::default(),
+                |_| true,
+            );
             assert!(assigned.is_ok(), "{}: {assigned:?}", recording.name);
             *layouts.entry(recording.layout).or_default() += 1;
         }
     }
-    let expected = [(Layout::V1_0_8, 1), (Layout::BatchSize, 22)];
+    let expected = [(FlowopLayout::V1_0_8, 1), (FlowopLayout::BatchSize, 22)];
     assert_eq!(layouts.into_iter().collect::<Vec<_>>(), expected);
 }
 
@@ -171,43 +176,44 @@ fn refusals_are_in_stocks_words() {
     for (name, refusal) in [
         (
             "refused-version",
-            Refusal::Version(uperf::wire::Text::cut("0.3")),
+            WorkRefusal::Version(uperf::wire::Text::truncated("0.3")),
         ),
-        ("refused-protocol", Refusal::Protocol(5)),
+        ("refused-protocol", WorkRefusal::Protocol(5)),
     ] {
-        let ours = Ack1::Refused(refusal.reason());
+        let ours = Phase1Answer::Refused(refusal.reason());
         assert_eq!(ours.encode()[..], answer(name, Kind::Ack1), "{name}");
     }
-    let ours = Ack2::Refused(Refusal::Ports("Address already in use".to_owned()).reason());
+    let ours =
+        Phase2Answer::Refused(WorkRefusal::Ports("Address already in use".to_owned()).reason());
     let stock = answer("refused-port", Kind::Ack2);
-    assert_eq!(Ack2::decode(array(&stock), Order::Little), ours);
+    assert_eq!(Phase2Answer::decode(array(&stock), Endian::Little), ours);
 }
 
 #[test]
 fn headers_are_those_that_we_send() {
-    let cases: [(&str, &[Protocol], u32); 3] = [
-        ("two-hosts", &[Protocol::Udp, Protocol::Tcp], 0),
-        ("ssl", &[Protocol::Ssl], 0),
-        ("rr-tcp-accept-2threads", &[Protocol::Tcp], 2),
+    let cases: [(&str, &[DataProtocol], u32); 3] = [
+        ("two-hosts", &[DataProtocol::Udp, DataProtocol::Tcp], 0),
+        ("ssl", &[DataProtocol::Ssl], 0),
+        ("rr-tcp-accept-2threads", &[DataProtocol::Tcp], 2),
     ];
     for (name, protocols, slave_infos) in cases {
         let messages = recording(name).of_connection(0).into_iter();
         let headers = messages.filter(|message| message.kind == Kind::Header);
         let headers: Vec<_> = headers.map(|header| header.bytes).collect();
-        let version = Version::V0_3_1;
+        let version = DataVersion::V0_3_1;
         let ours = [
-            Header::of_phase_1(version, protocols.iter().copied()),
-            Header::of_phase_2(version, slave_infos),
+            Header::for_phase_1(version, protocols.iter().copied()),
+            Header::for_phase_2(version, slave_infos),
         ];
         assert_eq!(
-            ours.map(|header| header.encode(Order::Little))[..],
+            ours.map(|header| header.encode(Endian::Little))[..],
             headers,
             "{name}"
         );
     }
-    let old = Header::of_phase_1(Version::V0_3, [Protocol::Tcp]);
+    let old = Header::for_phase_1(DataVersion::V0_3, [DataProtocol::Tcp]);
     let recorded = &recording("refused-version").messages[0].bytes;
-    assert_eq!(old.encode(Order::Little), *recorded);
+    assert_eq!(old.encode(Endian::Little), *recorded);
 }
 
 #[test]
@@ -243,26 +249,27 @@ fn goodbyes_say_what_was_printed() {
 fn a_big_endian_master_is_understood() {
     let recording = recording("big-endian-master");
     let received = recording.workorder(0).expect("a workorder");
-    let tcp = |protocol| protocol == Protocol::Tcp;
-    let assigned = mirror::assignment(&received.work, "::1", &WorkLimits::default(), tcp);
+    let tcp = |protocol| protocol == DataProtocol::Tcp;
+    let assigned =
+        peer_workorder::group_from_work(&received.work, "::1", &WorkLimits::default(), tcp);
     let group = assigned.expect("an assignment");
 
     let operation = |kind, size| {
         let mut flowop = Flowop::new(kind);
         flowop.connection = 7;
         flowop.transfer.amount = Amount::Exactly(size);
-        flowop.endpoint.protocol = Some(Protocol::Tcp);
+        flowop.endpoint.protocol = Some(DataProtocol::Tcp);
         "::1".clone_into(&mut flowop.endpoint.remote_host);
         flowop
     };
-    let once = |flowops| Transaction {
+    let once = |flowops| TransactionSpec {
         iterations: 1,
         flowops,
-        ..Transaction::default()
+        ..TransactionSpec::default()
     };
-    let expected = Group {
+    let expected = GroupSpec {
         name: "Group0".to_owned(),
-        strands: Strands {
+        strands: StrandCount {
             count: 1,
             threads: true,
             processes: false,

@@ -3,20 +3,20 @@
 use std::net::IpAddr;
 use std::os::fd::BorrowedFd;
 
-use sys::call::{Error, Peer};
+use sys::call::{Error, KernelAddress};
 use sys::message::{self, ControlMessage};
 
 use super::method::Io;
 
-/// A datagram socket without a peer of its own.
+/// An unconnected datagram socket.
 pub(super) struct Addressed<'a> {
     pub(super) socket: BorrowedFd<'a>,
-    pub(super) to: &'a Peer,
+    pub(super) to: &'a KernelAddress,
 }
 
 impl Io for Addressed<'_> {
     #[inline]
-    fn peer(&self) -> Option<&Peer> {
+    fn peer(&self) -> Option<&KernelAddress> {
         Some(self.to)
     }
 
@@ -26,22 +26,26 @@ impl Io for Addressed<'_> {
     }
 }
 
-/// An unconnected datagram socket that sends each datagram from a given address of this host.
+/// An unconnected datagram socket that sends each datagram from a given local address.
 pub(super) struct AddressedFrom<'a> {
     socket: BorrowedFd<'a>,
-    to: &'a Peer,
-    from: ControlMessage,
+    to: &'a KernelAddress,
+    source_control: ControlMessage,
 }
 
 impl<'a> AddressedFrom<'a> {
-    pub(super) fn new(socket: BorrowedFd<'a>, to: &'a Peer, from: IpAddr) -> Self {
-        let from = ControlMessage::source(from);
-        Self { socket, to, from }
+    pub(super) fn new(socket: BorrowedFd<'a>, to: &'a KernelAddress, from: IpAddr) -> Self {
+        let from = ControlMessage::for_source(from);
+        Self {
+            socket,
+            to,
+            source_control: from,
+        }
     }
 }
 
 impl Io for AddressedFrom<'_> {
-    fn peer(&self) -> Option<&Peer> {
+    fn peer(&self) -> Option<&KernelAddress> {
         Some(self.to)
     }
 
@@ -50,10 +54,16 @@ impl Io for AddressedFrom<'_> {
     }
 
     fn send(&self, data: &[u8]) -> Result<usize, Error> {
-        message::send_with(self.socket, data, Some(self.to), &self.from, true)
+        message::send_with_control(self.socket, data, Some(self.to), &self.source_control, true)
     }
 
     fn try_send(&self, data: &[u8]) -> Result<usize, Error> {
-        message::send_with(self.socket, data, Some(self.to), &self.from, false)
+        message::send_with_control(
+            self.socket,
+            data,
+            Some(self.to),
+            &self.source_control,
+            false,
+        )
     }
 }

@@ -1,4 +1,4 @@
-//! Datagrams that come to another socket than that of their connection.
+//! Datagrams that arrive at another socket than that of their connection.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -7,94 +7,96 @@ use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
 
 use sys::call::{self, Error};
-use sys::message::{Messages, Moved};
+use sys::message::{MessageHeaders, MessageTotals};
 
-use super::method::{Io, until_then};
-use crate::budget::Share;
+use super::method::{Io, time_until};
+use crate::budget::BudgetShare;
 
-/// The first datagrams of a connected socket, which come to another one: those that the peer sends before the socket
-/// is connected, and one that is on its way meanwhile.
+/// The first datagrams of a connection, which arrive at another socket, such as the listener.
+///
+/// The peer sends them before the connection's socket is connected, or while it connects.
 #[derive(Debug, Default)]
-pub struct Early {
-    /// Datagrams that wait to be received, in their order.
+pub struct EarlyDatagrams {
+    /// Received datagrams that the connection has not read yet, in order.
     datagrams: VecDeque<Box<[u8]>>,
-    /// Their memory, if an account bears it.
-    shares: Vec<Share>,
-    /// Where more may come; `None` as soon as all come to the connected socket.
-    elsewhere: Option<Box<dyn Elsewhere>>,
+    /// Shares of a memory budget that the datagrams use, if there is a budget.
+    shares: Vec<BudgetShare>,
+    /// The socket at which more may arrive; `None` as soon as all arrive at the connected socket.
+    other_socket: Option<Box<dyn EarlySocket>>,
 }
 
-/// The other socket.
-pub trait Elsewhere: fmt::Debug + Send {
-    /// The socket, to wait for.
+/// Another socket that receives datagrams of a connection.
+pub trait EarlySocket: fmt::Debug + Send {
+    /// Returns the socket, for poll(2).
     fn socket(&self) -> BorrowedFd<'_>;
-    /// Moves the connection's datagrams that have come there.
-    fn collect(&self, early: &mut Early);
+    /// Moves the connection's datagrams from this socket to `early`.
+    fn collect(&self, early: &mut EarlyDatagrams);
 }
 
-impl Early {
-    /// Datagrams of which more may come elsewhere.
-    pub fn with_more(elsewhere: Box<dyn Elsewhere>) -> Self {
+impl EarlyDatagrams {
+    /// Collects the datagrams of this other socket, where more may arrive.
+    pub fn with_socket(other_socket: Box<dyn EarlySocket>) -> Self {
         let mut early = Self::default();
-        elsewhere.collect(&mut early);
-        early.elsewhere = Some(elsewhere);
+        other_socket.collect(&mut early);
+        early.other_socket = Some(other_socket);
         early
     }
 
-    /// Adds one.
+    /// Adds a datagram.
     pub fn push(&mut self, datagram: &[u8]) {
         self.datagrams.push_back(datagram.into());
     }
 
-    /// Moves all of `other` behind these.
+    /// Appends all of `other`, which becomes empty.
     pub fn append(&mut self, other: &mut Self) {
         self.datagrams.append(&mut other.datagrams);
         self.shares.append(&mut other.shares);
     }
 
-    /// Keeps a share of their memory until all have been received.
-    pub fn keep(&mut self, share: Option<Share>) {
+    /// Holds a share of a memory budget until all datagrams have been received.
+    pub fn keep_share(&mut self, share: Option<BudgetShare>) {
         self.shares.extend(share);
     }
 
-    /// Whether no datagram waits.
+    /// Returns whether no datagram is stored.
     pub fn is_empty(&self) -> bool {
         self.datagrams.is_empty()
     }
 
-    /// Whether all further ones come to the connected socket.
-    pub(super) fn is_over(&self) -> bool {
-        self.is_empty() && self.elsewhere.is_none()
+    /// Returns whether all further datagrams arrive at the connected socket.
+    pub(super) fn is_finished(&self) -> bool {
+        self.is_empty() && self.other_socket.is_none()
     }
 
-    /// Receives the next one, cut to the buffer's length; EAGAIN if there is none.
-    fn receive(&mut self, socket: BorrowedFd<'_>, buffer: &mut [u8]) -> Result<usize, Error> {
-        if let Some(length) = self.first(buffer) {
+    /// Receives the next datagram, truncated to the buffer's length; EAGAIN if there is none.
+    fn receive_next(&mut self, socket: BorrowedFd<'_>, buffer: &mut [u8]) -> Result<usize, Error> {
+        if let Some(length) = self.pop_first(buffer) {
             return Ok(length);
         }
         let received = call::receive_without_waiting(socket, buffer);
         self.collect();
         let Ok(length) = received else {
-            return self.first(buffer).map_or(received, Ok);
+            return self.pop_first(buffer).map_or(received, Ok);
         };
-        // The kernel delivers a peer's datagrams one after the other, so all that were sent before this one have come.
-        self.elsewhere = None;
+        // The kernel delivers a peer's datagrams in order: all that were sent before this one have
+        // arrived.
+        self.other_socket = None;
         if self.is_empty() {
             return Ok(length);
         }
         self.push(&buffer[..length]);
-        self.first(buffer).ok_or(Error::AGAIN)
+        self.pop_first(buffer).ok_or(Error::AGAIN)
     }
 
-    /// Moves here what has come elsewhere.
+    /// Moves the datagrams that have arrived at the other socket.
     pub fn collect(&mut self) {
-        if let Some(elsewhere) = self.elsewhere.take() {
-            elsewhere.collect(self);
-            self.elsewhere = Some(elsewhere);
+        if let Some(other_socket) = self.other_socket.take() {
+            other_socket.collect(self);
+            self.other_socket = Some(other_socket);
         }
     }
 
-    fn first(&mut self, buffer: &mut [u8]) -> Option<usize> {
+    fn pop_first(&mut self, buffer: &mut [u8]) -> Option<usize> {
         let datagram = self.datagrams.pop_front()?;
         if self.datagrams.is_empty() {
             self.shares.clear();
@@ -105,10 +107,10 @@ impl Early {
     }
 }
 
-/// A connected datagram socket whose datagrams do not all come to it yet.
+/// A connected datagram socket, some of whose first datagrams arrive at another socket.
 pub(super) struct EarlyFirst<'a> {
     pub(super) socket: BorrowedFd<'a>,
-    pub(super) early: &'a RefCell<Early>,
+    pub(super) early: &'a RefCell<EarlyDatagrams>,
 }
 
 impl Io for EarlyFirst<'_> {
@@ -117,13 +119,13 @@ impl Io for EarlyFirst<'_> {
     }
 
     fn receive(&self, buffer: &mut [u8]) -> Result<usize, Error> {
-        if self.early.borrow().is_over() {
+        if self.early.borrow().is_finished() {
             return call::receive(self.socket, buffer);
         }
         let mut was_ready = false;
         loop {
             match self.try_receive(buffer) {
-                // An error that nobody fetches makes it ready for ever.
+                // An unread error keeps poll(2) ready; the plain call blocks instead.
                 Err(Error::AGAIN) if was_ready => return call::receive(self.socket, buffer),
                 Err(Error::AGAIN) => was_ready = self.wait_readable(Duration::MAX)?,
                 other => return other,
@@ -132,37 +134,37 @@ impl Io for EarlyFirst<'_> {
     }
 
     fn try_receive(&self, buffer: &mut [u8]) -> Result<usize, Error> {
-        self.early.borrow_mut().receive(self.socket, buffer)
+        self.early.borrow_mut().receive_next(self.socket, buffer)
     }
 
     fn receive_messages(
         &self,
-        _: &mut Messages,
+        _: &mut MessageHeaders,
         buffer: &mut [u8],
         _: u64,
-        waits: bool,
-    ) -> Result<Moved, Error> {
-        let received = if waits {
+        is_blocking: bool,
+    ) -> Result<MessageTotals, Error> {
+        let received = if is_blocking {
             self.receive(buffer)
         } else {
             self.try_receive(buffer)
         };
-        received.map(Moved::one)
+        received.map(MessageTotals::single)
     }
 
-    fn wait_readable(&self, patience: Duration) -> Result<bool, Error> {
-        let until = Instant::now().checked_add(patience);
+    fn wait_readable(&self, timeout: Duration) -> Result<bool, Error> {
+        let deadline = Instant::now().checked_add(timeout);
         let mut early = self.early.borrow_mut();
         loop {
             early.collect();
             if !early.is_empty() {
                 return Ok(true);
             }
-            let elsewhere = early.elsewhere.as_ref();
-            let sockets = [Some(self.socket), elsewhere.map(|other| other.socket())];
+            let other_socket = early.other_socket.as_ref();
+            let sockets = [Some(self.socket), other_socket.map(|other| other.socket())];
             let sockets: Vec<_> = sockets.into_iter().flatten().collect();
-            match call::wait_any_readable(&sockets, until_then(until))? {
-                // It may be of another connection.
+            match call::wait_any_readable(&sockets, time_until(deadline))? {
+                // The datagram may belong to another connection.
                 Some(1) => {}
                 ready => return Ok(ready.is_some()),
             }

@@ -1,4 +1,4 @@
-//! A layer over a socket: encryption.
+//! A layer over a socket, such as encryption.
 
 use std::cell::RefCell;
 use std::fmt;
@@ -6,17 +6,17 @@ use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
 
 use sys::call::{self, Error};
-use sys::message::{ControlMessage, Messages, Moved};
+use sys::message::{ControlMessage, MessageHeaders, MessageTotals};
 
-use super::method::{Io, until_then};
+use super::method::{Io, time_until};
 
-/// A layer between a script and a socket. Its calls wait in any case.
+/// A layer between a script and a socket. Its calls always block.
 pub trait Layer: fmt::Debug {
-    /// Sends some or all of `data`.
+    /// Sends some or all of `data`; returns the number of bytes.
     fn send(&mut self, data: &[u8]) -> Result<usize, Error>;
-    /// Receives some; 0 is the end of the stream.
+    /// Receives data; returns the number of bytes, 0 at the end of the stream.
     fn receive(&mut self, buffer: &mut [u8]) -> Result<usize, Error>;
-    /// Whether there is something to receive without waiting; not all that a socket has is for the script.
+    /// Returns whether a receive would not block. Not all data of the socket is for the script.
     fn has_input(&mut self) -> bool;
 }
 
@@ -47,39 +47,39 @@ impl Io for Layered<'_> {
         self.receive(buffer)
     }
 
-    /// A layer has no messages.
+    /// Fails: a layer is a stream and has no messages.
     fn send_messages(
         &self,
-        _: &mut Messages,
+        _: &mut MessageHeaders,
         _: Option<&ControlMessage>,
         _: &[u8],
         _: u64,
         _: bool,
-    ) -> Result<Moved, Error> {
+    ) -> Result<MessageTotals, Error> {
         Err(Error::OPNOTSUPP)
     }
 
     fn receive_messages(
         &self,
-        _: &mut Messages,
+        _: &mut MessageHeaders,
         _: &mut [u8],
         _: u64,
         _: bool,
-    ) -> Result<Moved, Error> {
+    ) -> Result<MessageTotals, Error> {
         Err(Error::OPNOTSUPP)
     }
 
-    fn wait_readable(&self, patience: Duration) -> Result<bool, Error> {
-        let until = Instant::now().checked_add(patience);
+    fn wait_readable(&self, timeout: Duration) -> Result<bool, Error> {
+        let deadline = Instant::now().checked_add(timeout);
         while !self.layer.borrow_mut().has_input() {
-            if !call::wait_readable(self.socket, until_then(until))? {
+            if !call::wait_readable(self.socket, time_until(deadline))? {
                 return Ok(false);
             }
         }
         Ok(true)
     }
 
-    fn takes_records(&self) -> bool {
+    fn has_records(&self) -> bool {
         true
     }
 }

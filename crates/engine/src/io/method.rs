@@ -4,17 +4,20 @@ use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
 
 use sys::buffer::BufferRing;
-use sys::call::{self, Error, Peer};
-use sys::message::{ControlMessage, Messages, Moved};
+use sys::call::{self, Error, KernelAddress};
+use sys::message::{ControlMessage, MessageHeaders, MessageTotals};
 
 use crate::end::Bounds;
 use crate::hooks::Hooks;
 
-/// The calls of one I/O method. All but `socket` have a default: the plain call, to the peer of an unconnected socket.
+/// The calls of one I/O method.
+///
+/// All but `socket` have a default: send(2) and recv(2), or sendto(2) if there is a peer.
 pub(crate) trait Io {
+    /// Returns the socket.
     fn socket(&self) -> BorrowedFd<'_>;
 
-    /// Sends one message, or a part of a stream; returns the number of bytes.
+    /// Sends one message, or part of a stream; returns the number of bytes.
     #[inline]
     fn send(&self, data: &[u8]) -> Result<usize, Error> {
         match self.peer() {
@@ -23,7 +26,7 @@ pub(crate) trait Io {
         }
     }
 
-    /// As `send`, but EAGAIN instead of waiting.
+    /// Sends like `send`, but fails with EAGAIN instead of blocking.
     #[inline]
     fn try_send(&self, data: &[u8]) -> Result<usize, Error> {
         match self.peer() {
@@ -32,92 +35,102 @@ pub(crate) trait Io {
         }
     }
 
-    /// Receives one message, or a part of a stream; returns the number of bytes.
+    /// Receives one message, or part of a stream; returns the number of bytes.
     #[inline]
     fn receive(&self, buffer: &mut [u8]) -> Result<usize, Error> {
         call::receive(self.socket(), buffer)
     }
 
-    /// As `receive`, but EAGAIN instead of waiting.
+    /// Receives like `receive`, but fails with EAGAIN instead of blocking.
     #[inline]
     fn try_receive(&self, buffer: &mut [u8]) -> Result<usize, Error> {
         call::receive_without_waiting(self.socket(), buffer)
     }
 
-    /// As `receive`, and of a stream the whole buffer if the method can wait for it.
+    /// Receives like `receive`, but fills the buffer from a stream if the method supports
+    /// MSG_WAITALL.
     #[inline]
-    fn receive_whole(&self, buffer: &mut [u8]) -> Result<usize, Error> {
+    fn receive_wait_all(&self, buffer: &mut [u8]) -> Result<usize, Error> {
         self.receive(buffer)
     }
 
-    /// The peer of an unconnected socket.
+    /// Returns the peer of an unconnected socket.
     #[inline]
-    fn peer(&self) -> Option<&Peer> {
+    fn peer(&self) -> Option<&KernelAddress> {
         None
     }
 
-    /// Whether the kernel alone could take the data elsewhere: splice(2) is for streams.
+    /// Returns whether the socket is connected. splice(2) needs a connected stream.
     fn is_connected(&self) -> bool {
         self.peer().is_none()
     }
 
-    /// Sends `data` as many times as one call can, each time as one message. Without `waits` EAGAIN if there is
-    /// no room for the first.
+    /// Sends up to `count` messages, each with the same `data`, in one call.
+    ///
+    /// Unless `is_blocking`, fails with EAGAIN if the socket cannot take the first.
     fn send_messages(
         &self,
-        messages: &mut Messages,
+        messages: &mut MessageHeaders,
         control: Option<&ControlMessage>,
         data: &[u8],
-        times: u64,
-        waits: bool,
-    ) -> Result<Moved, Error> {
-        messages.send(self.socket(), data, self.peer(), control, times, waits)
+        count: u64,
+        is_blocking: bool,
+    ) -> Result<MessageTotals, Error> {
+        messages.send(
+            self.socket(),
+            data,
+            self.peer(),
+            control,
+            count,
+            is_blocking,
+        )
     }
 
-    /// Receives messages into `buffer`, one over the other, as many as one call gives.
+    /// Receives up to `count` messages in one call; each overwrites `buffer`.
     fn receive_messages(
         &self,
-        messages: &mut Messages,
+        messages: &mut MessageHeaders,
         buffer: &mut [u8],
-        times: u64,
-        waits: bool,
-    ) -> Result<Moved, Error> {
-        messages.receive(self.socket(), buffer, times, waits)
+        count: u64,
+        is_blocking: bool,
+    ) -> Result<MessageTotals, Error> {
+        messages.receive(self.socket(), buffer, count, is_blocking)
     }
 
-    /// Waits until there is something to receive; false after `patience`.
-    fn wait_readable(&self, patience: Duration) -> Result<bool, Error> {
-        call::wait_readable(self.socket(), patience)
+    /// Waits until data can be received; returns false after `timeout`.
+    fn wait_readable(&self, timeout: Duration) -> Result<bool, Error> {
+        call::wait_readable(self.socket(), timeout)
     }
 
-    /// Whether a send call takes at most a record of its own size.
-    fn takes_records(&self) -> bool {
+    /// Returns whether the method splits data into records; a send call takes at most one.
+    fn has_records(&self) -> bool {
         false
     }
 
-    /// Returns the call that sends a stream from a ring: the next buffer, unless the method has its own way.
-    fn source<'a, H: Hooks>(
+    /// Returns the call that sends from a ring: by default one buffer per call.
+    fn send_call<'a, H: Hooks>(
         &'a self,
         ring: &'a mut BufferRing,
         _: Bounds<'a>,
-    ) -> impl FnMut(&mut H) -> Result<Moved, Error>
+    ) -> impl FnMut(&mut H) -> Result<MessageTotals, Error>
     where
         Self: Sized,
     {
         |hooks: &mut H| {
             let buffer = ring.advance();
             hooks.before_send(buffer);
-            self.send(buffer).map(Moved::one)
+            self.send(buffer).map(MessageTotals::single)
         }
     }
 
-    /// Returns the call that receives a stream into a ring: into the next buffer, unless the method has its own way.
-    /// No bytes are the stream's end.
-    fn sink<'a, H: Hooks>(
+    /// Returns the call that receives into a ring: by default into one buffer per call.
+    ///
+    /// A result of 0 bytes is the end of the stream.
+    fn receive_call<'a, H: Hooks>(
         &'a self,
         ring: &'a mut BufferRing,
         _: Bounds<'a>,
-    ) -> impl FnMut(&mut H) -> Result<Moved, Error>
+    ) -> impl FnMut(&mut H) -> Result<MessageTotals, Error>
     where
         Self: Sized,
     {
@@ -125,14 +138,14 @@ pub(crate) trait Io {
             let buffer = ring.advance();
             let received = self.receive(buffer)?;
             hooks.after_receive(&mut buffer[..received]);
-            Ok(Moved::one(received))
+            Ok(MessageTotals::single(received))
         }
     }
 }
 
-/// The time until then; without an end it never ends.
-pub(crate) fn until_then(until: Option<Instant>) -> Duration {
-    until.map_or(Duration::MAX, |until| {
+/// Returns the time until the deadline; without a deadline, [`Duration::MAX`].
+pub(crate) fn time_until(deadline: Option<Instant>) -> Duration {
+    deadline.map_or(Duration::MAX, |until| {
         until.saturating_duration_since(Instant::now())
     })
 }

@@ -2,39 +2,39 @@
 
 use std::os::fd::BorrowedFd;
 
-use sys::batch::Batch;
+use sys::batch::DatagramBatch;
 use sys::buffer::BufferRing;
-use sys::call::{Error, Peer};
-use sys::message::{ControlMessage, Moved};
+use sys::call::{Error, KernelAddress};
+use sys::message::{ControlMessage, MessageTotals};
 
-use super::flow::Flow;
+use super::flow::FlowSockets;
 use super::method::Io;
 use crate::counters::Counter;
 use crate::end::Bounds;
 use crate::hooks::Hooks;
 
-/// Datagrams in one call, at most.
-const BATCH: usize = 64;
+/// Maximum datagrams per call.
+const MAX_BATCH: usize = 64;
 
-/// A datagram socket, and the peer that an unconnected one sends to.
+/// A datagram socket; if it is unconnected, also the address that it sends to.
 pub(super) struct Mmsg<'a> {
     socket: BorrowedFd<'a>,
-    to: Option<Peer>,
+    to: Option<KernelAddress>,
     from: Option<ControlMessage>,
 }
 
 impl<'a> Mmsg<'a> {
-    /// `None` if the flow has more than one peer.
-    pub(super) fn of(flow: &Flow<'a>) -> Option<Self> {
+    /// Returns the method for a flow; `None` if the flow has more than one peer.
+    pub(super) fn for_flow(flow: &FlowSockets<'a>) -> Option<Self> {
         let (socket, to, from) = match flow {
-            Flow::Connected(socket) => (*socket, None, None),
-            Flow::Addressed(socket, to) => (*socket, Some(to.clone()), None),
-            Flow::AddressedFrom(socket, to, from) => (
+            FlowSockets::Connected(socket) => (*socket, None, None),
+            FlowSockets::Addressed(socket, to) => (*socket, Some(to.clone()), None),
+            FlowSockets::AddressedFrom(socket, to, from) => (
                 *socket,
                 Some(to.clone()),
-                Some(ControlMessage::source(*from)),
+                Some(ControlMessage::for_source(*from)),
             ),
-            Flow::InTurn(_) | Flow::OneToMany(_) => return None,
+            FlowSockets::RoundRobin(_) | FlowSockets::OneToMany(_) => return None,
         };
         Some(Self { socket, to, from })
     }
@@ -42,7 +42,7 @@ impl<'a> Mmsg<'a> {
     fn batches<'b>(&'b self, ring: &'b mut BufferRing, bounds: Bounds<'b>) -> Batches<'b> {
         Batches {
             socket: self.socket,
-            batch: Batch::new(BATCH, self.to.clone(), self.from.clone()),
+            batch: DatagramBatch::new(MAX_BATCH, self.to.clone(), self.from.clone()),
             ring,
             bounds,
             has_ended: false,
@@ -55,73 +55,80 @@ impl Io for Mmsg<'_> {
         self.socket
     }
 
-    fn peer(&self) -> Option<&Peer> {
+    fn peer(&self) -> Option<&KernelAddress> {
         self.to.as_ref()
     }
 
-    fn source<'a, H: Hooks>(
+    fn send_call<'a, H: Hooks>(
         &'a self,
         ring: &'a mut BufferRing,
         bounds: Bounds<'a>,
-    ) -> impl FnMut(&mut H) -> Result<Moved, Error> {
+    ) -> impl FnMut(&mut H) -> Result<MessageTotals, Error> {
         let mut batches = self.batches(ring, bounds);
         move |hooks: &mut H| batches.send(hooks)
     }
 
-    fn sink<'a, H: Hooks>(
+    fn receive_call<'a, H: Hooks>(
         &'a self,
         ring: &'a mut BufferRing,
         bounds: Bounds<'a>,
-    ) -> impl FnMut(&mut H) -> Result<Moved, Error> {
+    ) -> impl FnMut(&mut H) -> Result<MessageTotals, Error> {
         let mut batches = self.batches(ring, bounds);
         move |hooks: &mut H| batches.receive(hooks)
     }
 }
 
-/// One batch per call: at most [`BATCH`] datagrams, the rest of the limit, and of a paced sender the rest
-/// of the interval's burst.
+/// Moves one batch per call.
+///
+/// A batch has at most [`MAX_BATCH`] datagrams. It ends at the limit, and at the end of a paced
+/// sender's burst.
 struct Batches<'a> {
     socket: BorrowedFd<'a>,
-    batch: Batch,
+    batch: DatagramBatch,
     ring: &'a mut BufferRing,
     bounds: Bounds<'a>,
-    /// An empty datagram, the end mark, came behind others.
+    /// Whether the end mark, an empty datagram, has arrived.
     has_ended: bool,
 }
 
 impl Batches<'_> {
-    /// Datagrams that may go in the next call.
+    /// Returns the maximum number of datagrams for the next call.
     #[inline]
-    fn most(&self, hooks: &impl Hooks) -> u64 {
-        let of_limit = self.bounds.budget.messages(self.ring.size());
-        hooks.turns_left().min(of_limit)
+    fn max_datagrams(&self, hooks: &impl Hooks) -> u64 {
+        let limit = self.bounds.work_left.messages(self.ring.size());
+        hooks.turns_left().min(limit)
     }
 
-    /// Keeps the limit.
+    /// Subtracts the bytes from the budget.
     #[inline]
-    fn note(&mut self, moved: Moved) -> Moved {
-        self.bounds.budget.spend(moved.bytes as u64);
+    fn spend_budget(&mut self, moved: MessageTotals) -> MessageTotals {
+        self.bounds.work_left.spend(moved.bytes as u64);
         moved
     }
 
     #[inline]
-    fn send(&mut self, hooks: &mut impl Hooks) -> Result<Moved, Error> {
-        let (most, ring) = (self.most(hooks), &mut *self.ring);
+    fn send(&mut self, hooks: &mut impl Hooks) -> Result<MessageTotals, Error> {
+        let (max_datagrams, ring) = (self.max_datagrams(hooks), &mut *self.ring);
         let prepare = |buffer: &mut [u8]| hooks.before_send(buffer);
-        let moved = self.batch.send(self.socket, ring, most, prepare)?;
+        let moved = self.batch.send(self.socket, ring, max_datagrams, prepare)?;
         self.bounds.counters.add(Counter::SendBatches, 1);
-        Ok(self.note(moved))
+        Ok(self.spend_budget(moved))
     }
 
-    /// Datagrams behind an end mark are not counted, as in other methods, which do not receive them.
+    /// Receives a batch. It does not count datagrams after the end mark: other methods do not
+    /// receive these.
     #[inline]
-    fn receive(&mut self, hooks: &mut impl Hooks) -> Result<Moved, Error> {
-        let mut data = Moved::default();
+    fn receive(&mut self, hooks: &mut impl Hooks) -> Result<MessageTotals, Error> {
+        let mut data = MessageTotals::default();
         if self.has_ended {
             return Ok(data);
         }
-        let (most, ring, has_ended) = (self.most(hooks), &mut *self.ring, &mut self.has_ended);
-        let taken = |datagram: &mut [u8]| {
+        let (max_datagrams, ring, has_ended) = (
+            self.max_datagrams(hooks),
+            &mut *self.ring,
+            &mut self.has_ended,
+        );
+        let handle = |datagram: &mut [u8]| {
             *has_ended |= datagram.is_empty();
             if !*has_ended {
                 hooks.after_receive(datagram);
@@ -129,11 +136,12 @@ impl Batches<'_> {
                 data.bytes += datagram.len();
             }
         };
-        self.batch.receive(self.socket, ring, most, taken)?;
+        self.batch
+            .receive(self.socket, ring, max_datagrams, handle)?;
         if data.messages > 0 {
             self.bounds.counters.add(Counter::ReceiveBatches, 1);
         }
-        Ok(self.note(data))
+        Ok(self.spend_budget(data))
     }
 }
 
@@ -145,58 +153,58 @@ mod tests {
 
     use model::Transport::Udp;
     use model::{
-        BufferPlan, Ended, Half, IoMethod, Limit, Pacing, SocketFacts, Timing, Wait, WidthRule,
-        Workload,
+        BufferPlan, EndCause, EndpointPlan, IoMethod, Limit, Pacing, SocketFacts, Timing, Wait,
+        WidthRule, Workload,
     };
 
     use super::*;
-    use crate::{Buffers, Counters, Job, JobBody, Loop, Memory, Ran, Stop, run};
+    use crate::{BufferMemory, Buffers, Counters, FlowLoop, Job, JobBody, LoopResult, Stop, run};
 
     const SIZE: u32 = 10;
 
-    fn half(pacing: Option<Pacing>) -> Half {
+    fn endpoint(pacing: Option<Pacing>) -> EndpointPlan {
         let ring = BufferPlan {
             width: WidthRule::Buffers(3),
             ..BufferPlan::message(SIZE)
         };
-        Half {
+        EndpointPlan {
             send: ring,
             receive: ring,
             io: IoMethod::Mmsg,
             pacing,
-            ..Half::default()
+            ..EndpointPlan::default()
         }
     }
 
-    fn ran(
+    fn run_loop(
         socket: &UdpSocket,
         workload: &Workload,
         limit: Limit,
-        half: &Half,
+        endpoint: &EndpointPlan,
         counters: &Counters,
-    ) -> Ran {
-        let memory = Memory::new(1 << 20, 1 << 20);
+    ) -> LoopResult {
+        let memory = BufferMemory::new(1 << 20, 1 << 20);
         let facts = SocketFacts::default();
-        let buffers = Buffers::new(half, workload, Udp, &facts, None, b"x", &memory);
+        let buffers = Buffers::new(endpoint, workload, Udp, &facts, None, b"x", &memory);
         let mut buffers = buffers.unwrap();
         let mut job = Job {
-            body: JobBody::Loop(Loop {
+            body: JobBody::Loop(FlowLoop {
                 workload,
                 burst: 0,
                 timing: Timing::default(),
                 datagrams: None,
-                first: &[],
-                watch: None,
+                first_datagrams: &[],
+                observer: None,
                 warm_up: Duration::ZERO,
-                half,
+                endpoint,
                 buffers: &mut buffers,
-                drain: None,
+                drain_stop: None,
             }),
             limit,
             stop: &Stop::new(),
             counters,
         };
-        run(&mut job, Flow::Connected(socket.as_fd()))
+        run(&mut job, FlowSockets::Connected(socket.as_fd()))
     }
 
     fn pair() -> [UdpSocket; 2] {
@@ -209,23 +217,23 @@ mod tests {
     fn both_ends_count_each_datagram_and_each_call() {
         let [near, far] = pair();
         let (sent, received) = (Counters::default(), Counters::default());
-        // Two whole batches, and one of what is left.
+        // Two full batches and one of the remaining 22 datagrams.
         let limit = Limit::Messages(150);
-        let ended = ran(&near, &Workload::send(), limit, &half(None), &sent).ended;
-        assert_eq!(ended, Ended::Count);
-        // A shorter datagram counts what it has, and nothing counts behind the end mark.
+        let ended = run_loop(&near, &Workload::send(), limit, &endpoint(None), &sent).ended;
+        assert_eq!(ended, EndCause::Count);
+        // A short datagram counts with its length; datagrams after the end mark do not count.
         for datagram in [&b"abc"[..], b"", b"behind"] {
             near.send(datagram).unwrap();
         }
-        let ended = ran(
+        let ended = run_loop(
             &far,
             &Workload::receive(),
             Limit::Unlimited,
-            &half(None),
+            &endpoint(None),
             &received,
         )
         .ended;
-        assert_eq!(ended, Ended::PeerClosed);
+        assert_eq!(ended, EndCause::PeerClosed);
         let (sent, received) = (sent.counts(), received.counts());
         assert_eq!(
             (sent.sent.0, sent.send_calls, sent.send_batches),
@@ -236,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn a_burst_is_sent_in_batches_of_its_own() {
+    fn each_burst_is_sent_in_separate_batches() {
         let [near, _far] = pair();
         let pacing = Pacing {
             burst: 70,
@@ -245,14 +253,14 @@ mod tests {
         };
         let counters = Counters::default();
         let limit = Limit::Messages(210);
-        let ran = ran(
+        let ran = run_loop(
             &near,
             &Workload::send(),
             limit,
-            &half(Some(pacing)),
+            &endpoint(Some(pacing)),
             &counters,
         );
-        assert_eq!(ran.ended, Ended::Count);
+        assert_eq!(ran.ended, EndCause::Count);
         let paced = ran.paced.expect("it was paced");
         assert_eq!((paced.passes, paced.intervals), (210, 3));
         // 64 and 6 per interval.

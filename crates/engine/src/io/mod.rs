@@ -1,18 +1,18 @@
-//! How the data of a flow reaches the wire: one file per I/O method, and here their list.
+//! I/O methods: the system calls that move a flow's data, one file per method.
 //!
-//! Each loop is compiled for each method, so a loop calls its method directly.
+//! Each loop is compiled for each method, so a loop calls its method without dynamic dispatch.
 
 mod addressed;
 mod early;
 mod flow;
 mod gso;
-mod in_turn;
 mod layered;
 mod method;
 mod mmsg;
 mod one_to_many;
 mod plain;
 mod polled;
+mod round_robin;
 mod sendfile;
 mod splice;
 mod trunc;
@@ -22,84 +22,106 @@ use std::cell::RefCell;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::rc::Rc;
 
-use model::{Ended, Half, IoMethod};
-use sys::call::Peer;
+use model::{EndCause, EndpointPlan, IoMethod};
+use sys::call::KernelAddress;
 
-pub use early::{Early, Elsewhere};
-pub use flow::Flow;
+pub use early::{EarlyDatagrams, EarlySocket};
+pub use flow::FlowSockets;
 pub use layered::Layer;
-pub(crate) use method::{Io, until_then};
+pub(crate) use method::{Io, time_until};
 pub use one_to_many::Associations;
 pub(crate) use plain::Plain;
 pub(crate) use sendfile::SendFile;
 pub(crate) use splice::discard;
 
-use crate::end::Ran;
+use crate::end::LoopResult;
 
-/// A connection of a script, which closes it when no step uses it any more.
+/// A connection of a script. It is closed when no step uses it any more.
 #[derive(Debug)]
 pub enum Connection {
     /// A connected socket, stream or datagram.
     Socket(OwnedFd),
-    /// An unconnected datagram socket, and its peer; it receives datagrams from any source.
-    Addressed(OwnedFd, Peer),
-    /// A connected datagram socket, and the datagrams of its peer that come elsewhere at first; from then on as
-    /// [`Self::Socket`].
-    Early(OwnedFd, RefCell<Early>),
-    /// A layer over a socket, which shares it: the layer's last record may be for the other end.
+    /// An unconnected datagram socket and its peer; it receives datagrams from any source.
+    Addressed(OwnedFd, KernelAddress),
+    /// A connected datagram socket, and its first datagrams, which arrive at another socket.
+    ///
+    /// After these it behaves like [`Self::Socket`].
+    Early(OwnedFd, RefCell<EarlyDatagrams>),
+    /// A layer over a socket. They share the socket, because the layer sends a last record when it
+    /// closes.
     Layered(RefCell<Box<dyn Layer>>, Rc<OwnedFd>),
 }
 
-/// Work that runs over any I/O method.
-pub(crate) trait Work {
-    fn run(self, io: &impl Io) -> Ran;
+/// A task that is compiled for each I/O method.
+pub(crate) trait MethodTask {
+    fn run(self, io: &impl Io) -> LoopResult;
 }
 
-/// Runs `work` over the method that fits the flow and the plan. This is the list of the methods, but for those of
-/// [`run_datagrams`]; [`SendFile::send`] and [`discard`], which have no buffers, replace the stream's call of any.
-pub(crate) fn run(flow: &Flow<'_>, half: &Half, work: impl Work) -> Ran {
-    let polls = half.socket.non_blocking;
-    if let (IoMethod::Mmsg, Some(mmsg)) = (half.io, mmsg::Mmsg::of(flow)) {
-        return work.run(&mmsg);
+/// Runs `task` with the I/O method for the flow and the plan.
+///
+/// [`run_datagrams`] has the methods of numbered datagrams. [`SendFile::send`] and [`discard`],
+/// which use no buffers, can replace the stream call of any method.
+pub(crate) fn run(
+    flow: &FlowSockets<'_>,
+    endpoint: &EndpointPlan,
+    task: impl MethodTask,
+) -> LoopResult {
+    let is_non_blocking = endpoint.socket.non_blocking;
+    if let (IoMethod::Mmsg, Some(mmsg)) = (endpoint.io, mmsg::Mmsg::for_flow(flow)) {
+        return task.run(&mmsg);
     }
     match flow {
-        Flow::Connected(socket) if half.write_instead_of_send => work.run(&write::Written(*socket)),
-        Flow::Connected(socket) if polls => work.run(&polled::Polled::new(Plain(*socket))),
-        Flow::Connected(socket) => work.run(&Plain(*socket)),
-        Flow::Addressed(socket, to) => work.run(&addressed::Addressed {
+        FlowSockets::Connected(socket) if endpoint.write_instead_of_send => {
+            task.run(&write::Written(*socket))
+        }
+        FlowSockets::Connected(socket) if is_non_blocking => {
+            task.run(&polled::Polled::new(Plain(*socket)))
+        }
+        FlowSockets::Connected(socket) => task.run(&Plain(*socket)),
+        FlowSockets::Addressed(socket, to) => task.run(&addressed::Addressed {
             socket: *socket,
             to,
         }),
-        Flow::AddressedFrom(socket, to, from) => {
-            work.run(&addressed::AddressedFrom::new(*socket, to, *from))
+        FlowSockets::AddressedFrom(socket, to, from) => {
+            task.run(&addressed::AddressedFrom::new(*socket, to, *from))
         }
-        Flow::InTurn(sockets) if polls => work.run(&in_turn::polled(sockets)),
-        Flow::InTurn(sockets) => work.run(&in_turn::addressed(sockets)),
-        Flow::OneToMany(associations) if polls => work.run(&polled::Polled::new(*associations)),
-        Flow::OneToMany(associations) => work.run(associations),
+        FlowSockets::RoundRobin(sockets) if is_non_blocking => {
+            task.run(&round_robin::polled(sockets))
+        }
+        FlowSockets::RoundRobin(sockets) => task.run(&round_robin::addressed(sockets)),
+        FlowSockets::OneToMany(associations) if is_non_blocking => {
+            task.run(&polled::Polled::new(*associations))
+        }
+        FlowSockets::OneToMany(associations) => task.run(associations),
     }
 }
 
-/// The same for numbered datagrams over a connected socket.
-pub(crate) fn run_datagrams(flow: &Flow<'_>, half: &Half, work: impl Work) -> Ran {
-    let Flow::Connected(socket) = *flow else {
+/// Runs `task` for numbered datagrams over a connected socket.
+pub(crate) fn run_datagrams(
+    flow: &FlowSockets<'_>,
+    endpoint: &EndpointPlan,
+    task: impl MethodTask,
+) -> LoopResult {
+    let FlowSockets::Connected(socket) = *flow else {
         return unsupported();
     };
-    match half.io {
-        IoMethod::Mmsg => mmsg::Mmsg::of(flow).map_or_else(unsupported, |mmsg| work.run(&mmsg)),
-        IoMethod::Gso => work.run(&gso::Gso(socket)),
-        IoMethod::Trunc => work.run(&trunc::Truncated(socket)),
-        IoMethod::Plain => work.run(&Plain(socket)),
+    match endpoint.io {
+        IoMethod::Mmsg => {
+            mmsg::Mmsg::for_flow(flow).map_or_else(unsupported, |mmsg| task.run(&mmsg))
+        }
+        IoMethod::Gso => task.run(&gso::Gso(socket)),
+        IoMethod::Trunc => task.run(&trunc::Truncated(socket)),
+        IoMethod::OnePerCall => task.run(&Plain(socket)),
     }
 }
 
-/// The end of what no loop, or no method, is for.
-pub(crate) fn unsupported() -> Ran {
-    Ended::Failed("no loop runs this list of operations on this path".to_owned()).into()
+/// Returns the error for operations that no loop or no I/O method supports.
+pub(crate) fn unsupported() -> LoopResult {
+    EndCause::Failed("these operations are not supported on this kind of socket".to_owned()).into()
 }
 
 impl Connection {
-    /// The socket that it goes over.
+    /// Returns the connection's socket.
     pub fn socket(&self) -> BorrowedFd<'_> {
         match self {
             Self::Socket(socket) | Self::Addressed(socket, _) | Self::Early(socket, _) => {
@@ -109,37 +131,39 @@ impl Connection {
         }
     }
 
-    /// The method of a connection that is a connected socket and nothing else.
+    /// Returns the send(2) and recv(2) method if the connection is only a connected socket.
     #[inline]
-    pub(crate) fn plain(&self) -> Option<Plain<'_>> {
+    pub(crate) fn as_plain(&self) -> Option<Plain<'_>> {
         match self {
             Self::Socket(socket) => Some(Plain(socket.as_fd())),
-            Self::Early(socket, early) if early.borrow().is_over() => Some(Plain(socket.as_fd())),
+            Self::Early(socket, early) if early.borrow().is_finished() => {
+                Some(Plain(socket.as_fd()))
+            }
             _ => None,
         }
     }
 
-    /// The same for what is sent.
+    /// Returns the send(2) method if sent data needs nothing but a connected socket.
     #[inline]
-    pub(crate) fn plain_to_send(&self) -> Option<Plain<'_>> {
+    pub(crate) fn as_plain_sender(&self) -> Option<Plain<'_>> {
         match self {
             Self::Socket(socket) | Self::Early(socket, _) => Some(Plain(socket.as_fd())),
             _ => None,
         }
     }
 
-    /// Whether the connection has become a socket and nothing else.
+    /// Returns whether the connection had early datagrams and is now only a connected socket.
     pub(crate) fn has_become_plain(&self) -> bool {
-        matches!(self, Self::Early(..)) && self.plain().is_some()
+        matches!(self, Self::Early(..)) && self.as_plain().is_some()
     }
 
-    /// Calls `f` with the connection's method. This is the list of the methods of a script's connections.
+    /// Calls `f` with the connection's I/O method.
     pub(crate) fn with_io<R>(&self, f: impl FnOnce(&dyn Io) -> R) -> R {
         let socket = self.socket();
         match self {
             Self::Socket(_) => f(&Plain(socket)),
             Self::Addressed(_, to) => f(&addressed::Addressed { socket, to }),
-            Self::Early(_, early) if early.borrow().is_over() => f(&Plain(socket)),
+            Self::Early(_, early) if early.borrow().is_finished() => f(&Plain(socket)),
             Self::Early(_, early) => f(&early::EarlyFirst { socket, early }),
             Self::Layered(layer, _) => f(&layered::Layered { socket, layer }),
         }

@@ -1,65 +1,68 @@
-//! One SCTP socket with many associations: RFC 6458, section 3.
+//! One-to-many SCTP sockets: one socket with many associations (RFC 6458, section 3).
 
 use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
-use sys::call::{self, Error, Peer, SctpReceived};
+use sys::call::{self, Error, KernelAddress, SctpReceived};
 use sys::{Address, Socket, option};
 
 use super::method::Io;
 
-/// A socket with many SCTP associations, which receives from all of them and answers the one that was
-/// heard last. When all that were there have gone its data is at its end.
+/// A socket with many SCTP associations. It receives from all of them and sends to the source of
+/// the last message. Its data ends when all associations have ended.
 ///
-/// Whoever reaches the socket may associate with it. Those who are not admitted are sent away as they
-/// come: they are neither heard nor counted, and their going ends nothing.
+/// Any host can associate with the socket. An association that is not admitted is aborted: its data
+/// is neither received nor counted, and its end is not the end of the data.
 pub struct Associations<'a> {
     socket: BorrowedFd<'a>,
-    admits: &'a dyn Fn(&Address) -> bool,
-    from: RefCell<Option<Peer>>,
-    open: Cell<u32>,
-    /// Not admitted, and already gone when we heard of them: what they left comes before their end.
-    strangers: RefCell<Vec<Address>>,
+    is_admitted: &'a dyn Fn(&Address) -> bool,
+    last_source: RefCell<Option<KernelAddress>>,
+    open_count: Cell<u32>,
+    /// Peers that are not admitted and whose association ended before it could be aborted. Their
+    /// data arrives before the notification of the end.
+    rejected: RefCell<Vec<Address>>,
 }
 
-/// `struct sctp_assoc_change` of linux/sctp.h begins with its type; behind flags and length stand the
-/// new state and, at last, the association's number.
+/// `sac_type` of a `struct sctp_assoc_change` (linux/sctp.h), at offset 0.
 const ASSOCIATION_CHANGE: u16 = 0x8001;
-const STATE_AT: usize = 8;
-const NUMBER_AT: usize = 16;
+/// Offset of `sac_state`.
+const STATE_OFFSET: usize = 8;
+/// Offset of `sac_assoc_id`.
+const ID_OFFSET: usize = 16;
 
 impl<'a> Associations<'a> {
-    /// The socket must tell of its associations. `admits` says by an association's address whether it
-    /// takes part.
-    pub fn new(socket: BorrowedFd<'a>, admits: &'a dyn Fn(&Address) -> bool) -> Self {
+    /// Wraps a socket that has association events enabled. `is_admitted` decides by the peer's
+    /// address whether an association takes part in the test.
+    pub fn new(socket: BorrowedFd<'a>, is_admitted: &'a dyn Fn(&Address) -> bool) -> Self {
         Self {
             socket,
-            admits,
-            from: RefCell::default(),
-            open: Cell::default(),
-            strangers: RefCell::default(),
+            is_admitted,
+            last_source: RefCell::default(),
+            open_count: Cell::default(),
+            rejected: RefCell::default(),
         }
     }
 
-    /// Whether the next message is of one who is admitted; it stays. Another's is thrown away. EAGAIN
-    /// when none is there.
+    /// Returns whether the next message is from an admitted peer; such a message stays in the
+    /// queue. Other messages are discarded. Fails with EAGAIN if there is no message.
     pub fn next_is_admitted(&self) -> Result<bool, Error> {
-        if call::next_source(self.socket)?.is_some_and(|source| (self.admits)(&source)) {
+        if call::next_source(self.socket)?.is_some_and(|source| (self.is_admitted)(&source)) {
             return Ok(true);
         }
-        let mut scrap = [0; 4096];
-        let received = call::receive_sctp_without_waiting(self.socket, &mut scrap)?;
+        let mut discarded = [0; 4096];
+        let received = call::receive_sctp_without_waiting(self.socket, &mut discarded)?;
         if received.is_notification {
-            self.note(&scrap, &received)?;
+            self.handle_notification(&discarded, &received)?;
         }
         Ok(false)
     }
 
-    /// Receives data; notifications that come before it are noted.
+    /// Receives data, and handles the notifications before it. Returns 0 when all associations have
+    /// ended.
     #[inline]
-    fn receive_by(
+    fn receive_with(
         &self,
         call: impl Fn(BorrowedFd<'_>, &mut [u8]) -> Result<SctpReceived, Error>,
         buffer: &mut [u8],
@@ -67,85 +70,89 @@ impl<'a> Associations<'a> {
         loop {
             let received = call(self.socket, buffer)?;
             if received.is_notification {
-                if self.note(buffer, &received)? {
+                if self.handle_notification(buffer, &received)? {
                     return Ok(0);
                 }
-            } else if self.strangers.borrow().is_empty() || !self.is_strangers(&received) {
-                self.from.replace(received.from);
+            } else if self.rejected.borrow().is_empty() || !self.is_from_rejected(&received) {
+                self.last_source.replace(received.from);
                 return Ok(received.length);
             }
         }
     }
 
     #[cold]
-    fn is_strangers(&self, received: &SctpReceived) -> bool {
-        let from = received.from.as_ref().and_then(Peer::address);
-        from.is_some_and(|from| self.strangers.borrow().contains(&from))
+    fn is_from_rejected(&self, received: &SctpReceived) -> bool {
+        let from = received.from.as_ref().and_then(KernelAddress::address);
+        from.is_some_and(|from| self.rejected.borrow().contains(&from))
     }
 
-    /// Notes what a notification says, whose beginning is in `buffer`; whether all associations have
-    /// gone.
+    /// Handles a notification that begins in `buffer`. Returns whether all associations have ended.
     #[cold]
-    fn note(&self, buffer: &[u8], received: &SctpReceived) -> Result<bool, Error> {
-        let told = self.whole(&buffer[..received.length], received.is_end)?;
-        let word = |at: usize| u16::from_ne_bytes([told[at], told[at + 1]]);
-        if word(0) != ASSOCIATION_CHANGE {
+    fn handle_notification(&self, buffer: &[u8], received: &SctpReceived) -> Result<bool, Error> {
+        let notification =
+            self.read_notification(&buffer[..received.length], received.is_complete)?;
+        let read_u16 =
+            |offset: usize| u16::from_ne_bytes([notification[offset], notification[offset + 1]]);
+        if read_u16(0) != ASSOCIATION_CHANGE {
             return Ok(false);
         }
-        let from = received.from.as_ref().and_then(Peer::address);
-        let open = self.open.get();
-        match word(STATE_AT) {
-            0 if from.as_ref().is_some_and(|from| (self.admits)(from)) => self.open.set(open + 1),
-            0 => {
-                let [a, b, c, d] = [0, 1, 2, 3].map(|at| told[NUMBER_AT + at]);
-                self.send_away(i32::from_ne_bytes([a, b, c, d]), from);
+        let from = received.from.as_ref().and_then(KernelAddress::address);
+        let open_count = self.open_count.get();
+        match read_u16(STATE_OFFSET) {
+            0 if from.as_ref().is_some_and(|from| (self.is_admitted)(from)) => {
+                self.open_count.set(open_count + 1);
             }
-            // Lost, shut down, not come up; 2 is a restart.
-            1 | 3 | 4 if !self.forgets(from.as_ref()) => {
-                self.open.set(open.saturating_sub(1));
-                return Ok(open <= 1);
+            0 => {
+                let [a, b, c, d] = [0, 1, 2, 3].map(|at| notification[ID_OFFSET + at]);
+                self.abort_association(i32::from_ne_bytes([a, b, c, d]), from);
+            }
+            // Lost, shut down, or not established; 2 is a restart.
+            1 | 3 | 4 if !self.remove_rejected(from.as_ref()) => {
+                self.open_count.set(open_count.saturating_sub(1));
+                return Ok(open_count <= 1);
             }
             _ => {}
         }
         Ok(false)
     }
 
-    /// A notification's bytes, of which `first` has been read: a buffer for data can be shorter.
-    fn whole(&self, first: &[u8], mut is_end: bool) -> Result<[u8; 64], Error> {
-        let mut told = [0; 64];
-        let mut length = first.len().min(told.len());
-        told[..length].copy_from_slice(&first[..length]);
+    /// Reads a notification to its end, after `first`. Returns its first 64 bytes. A data buffer
+    /// can be shorter than a notification.
+    fn read_notification(&self, first: &[u8], mut is_end: bool) -> Result<[u8; 64], Error> {
+        let mut notification = [0; 64];
+        let mut length = first.len().min(notification.len());
+        notification[..length].copy_from_slice(&first[..length]);
         while !is_end {
             let mut rest = [0; 64];
             let more = match call::receive_sctp(self.socket, &mut rest) {
                 Err(Error::INTR) => continue,
                 other => other?,
             };
-            let room = more.length.min(told.len() - length);
-            told[length..length + room].copy_from_slice(&rest[..room]);
-            length += room;
-            is_end = more.is_end || more.length == 0;
+            let added = more.length.min(notification.len() - length);
+            notification[length..length + added].copy_from_slice(&rest[..added]);
+            length += added;
+            is_end = more.is_complete || more.length == 0;
         }
-        Ok(told)
+        Ok(notification)
     }
 
-    /// Aborts an association that is not admitted, and all that it has sent. One that has gone by
-    /// itself cannot be, and is remembered until its end.
-    fn send_away(&self, number: i32, from: Option<Address>) {
-        match option::peel_off(self.socket, number) {
-            Ok(own) => {
-                // Closed with this it aborts: RFC 6458, section 8.1.4.
-                let _ = Socket::from(own).set_linger(Some(Duration::ZERO));
+    /// Aborts an association that is not admitted, and discards its data. If it has already ended,
+    /// its peer is kept in `rejected` until the notification of the end.
+    fn abort_association(&self, id: i32, from: Option<Address>) {
+        match option::peel_off(self.socket, id) {
+            Ok(association) => {
+                // With a linger time of 0, close(2) aborts: RFC 6458, section 8.1.4.
+                let _ = Socket::from(association).set_linger(Some(Duration::ZERO));
             }
-            Err(_) => self.strangers.borrow_mut().extend(from),
+            Err(_) => self.rejected.borrow_mut().extend(from),
         }
     }
 
-    /// Whether it is a stranger's end, after which nothing of him comes.
-    fn forgets(&self, from: Option<&Address>) -> bool {
-        let mut strangers = self.strangers.borrow_mut();
-        let known = strangers.iter().position(|known| Some(known) == from);
-        known.map(|at| strangers.swap_remove(at)).is_some()
+    /// Removes a peer from `rejected` at the end of its association. Returns whether it was there.
+    fn remove_rejected(&self, from: Option<&Address>) -> bool {
+        let mut rejected = self.rejected.borrow_mut();
+        let index = rejected.iter().position(|known| Some(known) == from);
+        index.map(|at| rejected.swap_remove(at)).is_some()
     }
 }
 
@@ -153,7 +160,7 @@ impl fmt::Debug for Associations<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Associations")
             .field("socket", &self.socket)
-            .field("open", &self.open)
+            .field("open", &self.open_count)
             .finish_non_exhaustive()
     }
 }
@@ -165,14 +172,14 @@ impl Io for &Associations<'_> {
     }
 
     fn send(&self, data: &[u8]) -> Result<usize, Error> {
-        match &*self.from.borrow() {
+        match &*self.last_source.borrow() {
             Some(to) => call::send_to(self.socket, data, to),
             None => Err(Error::DESTADDRREQ),
         }
     }
 
     fn try_send(&self, data: &[u8]) -> Result<usize, Error> {
-        match &*self.from.borrow() {
+        match &*self.last_source.borrow() {
             Some(to) => call::send_to_without_waiting(self.socket, data, to),
             None => Err(Error::DESTADDRREQ),
         }
@@ -183,11 +190,11 @@ impl Io for &Associations<'_> {
     }
 
     fn receive(&self, buffer: &mut [u8]) -> Result<usize, Error> {
-        self.receive_by(call::receive_sctp, buffer)
+        self.receive_with(call::receive_sctp, buffer)
     }
 
     fn try_receive(&self, buffer: &mut [u8]) -> Result<usize, Error> {
-        self.receive_by(call::receive_sctp_without_waiting, buffer)
+        self.receive_with(call::receive_sctp_without_waiting, buffer)
     }
 }
 
@@ -200,25 +207,26 @@ mod tests {
     use super::*;
 
     const CLIENT: &str = "192.0.2.1:1000";
-    const STRANGER: &str = "192.0.2.2:1000";
+    const REJECTED: &str = "192.0.2.2:1000";
 
-    /// A socket's messages; without SCTP in the kernel nobody can be sent away.
-    struct Script(RefCell<VecDeque<(Vec<u8>, SctpReceived)>>);
+    /// The messages of a simulated socket. Without SCTP in the kernel no association can be
+    /// aborted.
+    struct MessageScript(RefCell<VecDeque<(Vec<u8>, SctpReceived)>>);
 
-    impl Script {
+    impl MessageScript {
         fn new(messages: impl IntoIterator<Item = (&'static str, Message)>) -> Self {
             let messages = messages.into_iter().map(|(from, message)| {
                 let (bytes, is_notification) = match message {
                     Message::Data(bytes) => (vec![b'x'; bytes], false),
-                    Message::Up => (change(0), true),
-                    Message::Gone => (change(3), true),
+                    Message::Up => (association_change(0), true),
+                    Message::Gone => (association_change(3), true),
                 };
                 let from = Address::Inet(from.parse().unwrap());
                 let received = SctpReceived {
                     length: bytes.len(),
-                    from: Some(Peer::try_from(&from).unwrap()),
+                    from: Some(KernelAddress::try_from(&from).unwrap()),
                     is_notification,
-                    is_end: true,
+                    is_complete: true,
                 };
                 (bytes, received)
             });
@@ -238,50 +246,54 @@ mod tests {
         Gone,
     }
 
-    fn change(state: u16) -> Vec<u8> {
-        let mut told = vec![0; 20];
-        told[..2].copy_from_slice(&ASSOCIATION_CHANGE.to_ne_bytes());
-        told[STATE_AT..][..2].copy_from_slice(&state.to_ne_bytes());
-        told
+    fn association_change(state: u16) -> Vec<u8> {
+        let mut notification = vec![0; 20];
+        notification[..2].copy_from_slice(&ASSOCIATION_CHANGE.to_ne_bytes());
+        notification[STATE_OFFSET..][..2].copy_from_slice(&state.to_ne_bytes());
+        notification
     }
 
     #[test]
-    fn strangers_are_neither_heard_nor_do_they_end_anything() {
+    fn rejected_associations_are_ignored() {
         use Message::{Data, Gone, Up};
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
         let client: Address = Address::Inet(CLIENT.parse().unwrap());
-        let admits = |source: &Address| source.shares_host_with(&client);
-        let associations = Associations::new(socket.as_fd(), &admits);
-        let script = Script::new([
-            (STRANGER, Up),
-            (STRANGER, Data(7)),
-            (STRANGER, Gone),
+        let is_admitted = |source: &Address| source.shares_host_with(&client);
+        let associations = Associations::new(socket.as_fd(), &is_admitted);
+        let script = MessageScript::new([
+            (REJECTED, Up),
+            (REJECTED, Data(7)),
+            (REJECTED, Gone),
             (CLIENT, Up),
-            (STRANGER, Up),
+            (REJECTED, Up),
             (CLIENT, Data(4)),
-            (STRANGER, Data(7)),
+            (REJECTED, Data(7)),
             (CLIENT, Data(5)),
-            (STRANGER, Gone),
+            (REJECTED, Gone),
             (CLIENT, Data(6)),
             (CLIENT, Gone),
         ]);
         for length in [4, 5, 6, 0] {
-            let heard = associations.receive_by(|_, buffer| script.next(buffer), &mut [0; 64]);
-            assert_eq!(heard, Ok(length));
-            let answered = associations.from.borrow().as_ref().and_then(Peer::address);
+            let received = associations.receive_with(|_, buffer| script.next(buffer), &mut [0; 64]);
+            assert_eq!(received, Ok(length));
+            let answered = associations
+                .last_source
+                .borrow()
+                .as_ref()
+                .and_then(KernelAddress::address);
             assert_eq!(answered.as_ref(), Some(&client), "{length}");
         }
         assert!(script.0.borrow().is_empty());
     }
 
     #[test]
-    fn a_test_begins_with_the_first_who_is_admitted() {
+    fn a_test_begins_with_the_first_admitted_message() {
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
-        let [client, stranger] = [(); 2].map(|()| UdpSocket::bind("127.0.0.1:0").unwrap());
+        let [client, other] = [(); 2].map(|()| UdpSocket::bind("127.0.0.1:0").unwrap());
         let port = u32::from(client.local_addr().unwrap().port());
-        let admits = |source: &Address| source.port() == port;
-        let associations = Associations::new(socket.as_fd(), &admits);
-        for sender in [&stranger, &stranger, &client] {
+        let is_admitted = |source: &Address| source.port() == port;
+        let associations = Associations::new(socket.as_fd(), &is_admitted);
+        for sender in [&other, &other, &client] {
             sender.send_to(b"x", socket.local_addr().unwrap()).unwrap();
         }
         for admitted in [false, false, true, true] {

@@ -6,7 +6,7 @@ use sys::call::{self, Error};
 
 use super::method::Io;
 
-/// A connected socket, by send(2).
+/// A connected socket that uses send(2) and recv(2).
 pub(crate) struct Plain<'a>(pub(crate) BorrowedFd<'a>);
 
 impl Io for Plain<'_> {
@@ -16,7 +16,7 @@ impl Io for Plain<'_> {
     }
 
     #[inline]
-    fn receive_whole(&self, buffer: &mut [u8]) -> Result<usize, Error> {
+    fn receive_wait_all(&self, buffer: &mut [u8]) -> Result<usize, Error> {
         call::receive_all(self.0, buffer)
     }
 }

@@ -1,4 +1,4 @@
-//! Non-blocking calls, with poll(2) where one would wait.
+//! Non-blocking calls, with poll(2) if a call would block.
 
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
@@ -7,21 +7,21 @@ use sys::call::{self, Error};
 
 use super::method::Io;
 
-/// A way whose calls never wait: poll(2) does, as long as the calls would.
+/// A method whose calls never block. poll(2) waits instead, up to the socket's timeouts.
 pub(super) struct Polled<C> {
     io: C,
-    receive_patience: Duration,
-    send_patience: Duration,
+    receive_timeout: Duration,
+    send_timeout: Duration,
 }
 
 impl<C: Io> Polled<C> {
-    /// The socket must have its timeouts.
+    /// Reads the socket's timeouts, which must already be set.
     pub(super) fn new(io: C) -> Self {
-        let (receive_patience, send_patience) = sys::option::timeouts(io.socket());
+        let (receive_timeout, send_timeout) = sys::option::timeouts(io.socket());
         Self {
             io,
-            receive_patience,
-            send_patience,
+            receive_timeout,
+            send_timeout,
         }
     }
 }
@@ -36,7 +36,7 @@ impl<C: Io> Io for Polled<C> {
     fn send(&self, data: &[u8]) -> Result<usize, Error> {
         loop {
             match self.io.try_send(data) {
-                Err(Error::AGAIN) if call::wait_writable(self.socket(), self.send_patience)? => {}
+                Err(Error::AGAIN) if call::wait_writable(self.socket(), self.send_timeout)? => {}
                 other => return other,
             }
         }
@@ -55,8 +55,7 @@ impl<C: Io> Io for Polled<C> {
     fn receive(&self, buffer: &mut [u8]) -> Result<usize, Error> {
         loop {
             match self.io.try_receive(buffer) {
-                Err(Error::AGAIN) if call::wait_readable(self.socket(), self.receive_patience)? => {
-                }
+                Err(Error::AGAIN) if call::wait_readable(self.socket(), self.receive_timeout)? => {}
                 other => return other,
             }
         }
@@ -78,14 +77,14 @@ mod tests {
     use super::*;
     use crate::io::plain::Plain;
 
-    /// Whose calls would wait at first, and must not be left to.
+    /// A method whose first non-blocking calls fail with EAGAIN. Its blocking calls panic.
     struct Busy<'a> {
         socket: BorrowedFd<'a>,
         refusals: Cell<u32>,
     }
 
     impl Busy<'_> {
-        fn refuses(&self) -> bool {
+        fn take_refusal(&self) -> bool {
             let left = self.refusals.get();
             self.refusals.set(left.saturating_sub(1));
             left > 0
@@ -106,14 +105,14 @@ mod tests {
         }
 
         fn try_send(&self, data: &[u8]) -> Result<usize, Error> {
-            if self.refuses() {
+            if self.take_refusal() {
                 return Err(Error::AGAIN);
             }
             Ok(data.len())
         }
 
         fn try_receive(&self, buffer: &mut [u8]) -> Result<usize, Error> {
-            if self.refuses() {
+            if self.take_refusal() {
                 return Err(Error::AGAIN);
             }
             Ok(buffer.len())
@@ -121,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_polled_waits_in_no_other_call() {
+    fn polled_calls_wait_only_in_poll() {
         let (near, far) = UnixDatagram::pair().unwrap();
         far.send(b"x").unwrap();
         let polled = Polled::new(Busy {
@@ -134,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_polled_waits_no_longer_than_its_socket_would() {
+    fn polled_calls_keep_the_socket_timeouts() {
         let (near, _far) = UnixDatagram::pair().unwrap();
         let short = Some(Duration::from_millis(5));
         near.set_read_timeout(short).unwrap();

@@ -4,13 +4,16 @@ use std::io;
 use std::os::fd::BorrowedFd;
 
 use sys::call::{Drain, Error};
-use sys::message::Moved;
+use sys::message::MessageTotals;
 
 /// Returns the call that discards up to `size` bytes of a socket's stream.
 pub(crate) fn discard<H>(
     socket: BorrowedFd<'_>,
     size: u32,
-) -> io::Result<impl FnMut(&mut H) -> Result<Moved, Error>> {
+) -> io::Result<impl FnMut(&mut H) -> Result<MessageTotals, Error>> {
     let pipe = Drain::open()?;
-    Ok(move |_: &mut H| pipe.receive(socket, size as usize).map(Moved::one))
+    Ok(move |_: &mut H| {
+        pipe.receive(socket, size as usize)
+            .map(MessageTotals::single)
+    })
 }

@@ -6,7 +6,8 @@ use sys::call::{self, Error};
 
 use super::method::Io;
 
-/// A connected socket. A stream's data is not copied at all, and of a datagram as much as the buffer has room for.
+/// A connected socket that receives with MSG_TRUNC. Stream data is not copied. A datagram is copied
+/// up to the buffer's length.
 pub(super) struct Truncated<'a>(pub(super) BorrowedFd<'a>);
 
 impl Io for Truncated<'_> {

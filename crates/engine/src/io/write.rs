@@ -6,7 +6,7 @@ use sys::call::{self, Error};
 
 use super::method::Io;
 
-/// A connected socket, by write(2).
+/// A connected socket that sends with write(2).
 pub(super) struct Written<'a>(pub(super) BorrowedFd<'a>);
 
 impl Io for Written<'_> {

@@ -1,4 +1,4 @@
-//! One direction, without pause or at a pace.
+//! Transfers in one direction, without pauses or paced.
 
 use std::fs::File;
 use std::io::Write;
@@ -6,7 +6,7 @@ use std::os::fd::BorrowedFd;
 
 use sys::buffer::BufferRing;
 use sys::call::{self, Error};
-use sys::message::Moved;
+use sys::message::MessageTotals;
 
 use crate::counters::{Counter, CounterWriter};
 use crate::end::{Bounds, LoopEnd};
@@ -14,45 +14,46 @@ use crate::hooks::Hooks;
 use crate::stop::Stop;
 use crate::timer::Timer;
 
-/// Sends messages of `size` bytes, one or several a `call`, until the budget is spent or the stop is pulled.
+/// Sends messages of `size` bytes until the budget is spent or the stop is set. One `call` sends
+/// one or several messages.
 pub(crate) fn send<H: Hooks>(
-    mut call: impl FnMut(&mut H) -> Result<Moved, Error>,
+    mut call: impl FnMut(&mut H) -> Result<MessageTotals, Error>,
     size: u32,
     bounds: Bounds<'_>,
     timer: &mut impl Timer,
     hooks: &mut H,
 ) -> LoopEnd {
     let Bounds {
-        mut budget,
+        work_left: mut budget,
         stop,
         counters,
     } = bounds;
-    counters.expect(size, 0, false);
+    counters.set_pass_sizes(size, 0, false);
     timer.start();
     while !stop.is_set() {
-        if hooks.waited(stop) {
+        if hooks.wait_for_turn(stop) {
             timer.start();
             continue;
         }
         match call(hooks) {
-            // A file that has become shorter than it was.
-            Ok(Moved { bytes: 0, .. }) => return LoopEnd::from_call("send", Error::NODATA),
-            Ok(Moved { bytes, messages }) => {
+            // The file has become shorter.
+            Ok(MessageTotals { bytes: 0, .. }) => return LoopEnd::from_call("send", Error::NODATA),
+            Ok(MessageTotals { bytes, messages }) => {
                 timer.lap();
-                hooks.took_turns(messages);
+                hooks.record_turns(messages);
                 if bytes == size as usize * messages {
                     counters.add(Counter::Passes, messages as u64);
                 } else {
-                    counters.sent(bytes, messages as u64);
+                    counters.count_sent(bytes, messages as u64);
                 }
                 if budget.spend(bytes as u64) {
                     return LoopEnd::Count;
                 }
             }
             Err(Error::INTR) => timer.start(),
-            // The interface's queue is full; the datagram was dropped here, the test goes on.
+            // The interface's queue is full; this host dropped the datagram. The test continues.
             Err(Error::NOBUFS) => {
-                hooks.took_turn();
+                hooks.record_turn();
                 counters.add(Counter::FailedSends, 1);
             }
             Err(error) => return LoopEnd::from_call("send", error),
@@ -61,30 +62,30 @@ pub(crate) fn send<H: Hooks>(
     LoopEnd::Stopped
 }
 
-/// Receives until the peer ends it, the budget is spent or the stop is pulled.
+/// Receives until the peer ends the data, the budget is spent or the stop is set.
 pub(crate) fn receive<H: Hooks>(
-    mut call: impl FnMut(&mut H) -> Result<Moved, Error>,
+    mut call: impl FnMut(&mut H) -> Result<MessageTotals, Error>,
     bounds: Bounds<'_>,
     timer: &mut impl Timer,
     hooks: &mut H,
 ) -> LoopEnd {
     let Bounds {
-        mut budget,
+        work_left: mut budget,
         stop,
         counters,
     } = bounds;
     timer.start();
     while !stop.is_set() {
-        if hooks.waited(stop) {
+        if hooks.wait_for_turn(stop) {
             timer.start();
             continue;
         }
         match call(hooks) {
-            Ok(Moved { bytes: 0, .. }) => return LoopEnd::PeerClosed,
-            Ok(Moved { bytes, messages }) => {
+            Ok(MessageTotals { bytes: 0, .. }) => return LoopEnd::PeerClosed,
+            Ok(MessageTotals { bytes, messages }) => {
                 timer.lap();
-                hooks.took_turns(messages);
-                counters.received(bytes, messages as u64);
+                hooks.record_turns(messages);
+                counters.count_received(bytes, messages as u64);
                 if budget.spend(bytes as u64) {
                     return LoopEnd::Count;
                 }
@@ -96,20 +97,21 @@ pub(crate) fn receive<H: Hooks>(
     LoopEnd::Stopped
 }
 
-/// Receives once, and writes it to a file.
-pub(crate) fn receive_into(
+/// Receives once and writes the data to a file.
+pub(crate) fn receive_to_file(
     socket: BorrowedFd<'_>,
     ring: &mut BufferRing,
     file: &mut File,
-) -> Result<Moved, Error> {
+) -> Result<MessageTotals, Error> {
     let buffer = ring.advance();
     let received = call::receive(socket, buffer)?;
     let written = file.write_all(&buffer[..received]);
     written.map_err(|error| Error::from_io_error(&error).unwrap_or(Error::IO))?;
-    Ok(Moved::one(received))
+    Ok(MessageTotals::single(received))
 }
 
-/// Receives what comes after the test's time, to the peer's end mark or an error; counted apart.
+/// Receives data after the end of the test, until the peer's end mark or an error. It is counted
+/// separately.
 pub(crate) fn receive_late(
     socket: BorrowedFd<'_>,
     ring: &mut BufferRing,
@@ -119,7 +121,7 @@ pub(crate) fn receive_late(
     while !stop.is_set() {
         match call::receive(socket, ring.advance()) {
             Ok(0) => return,
-            Ok(received) => counters.received_late(received, 1),
+            Ok(received) => counters.count_received_late(received, 1),
             Err(Error::INTR) => {}
             Err(_) => return,
         }
@@ -135,7 +137,7 @@ mod tests {
     use crate::Counters;
 
     #[test]
-    fn what_comes_late_is_counted_apart_until_the_end_mark() {
+    fn late_data_is_counted_separately_until_the_end_mark() {
         let (near, far) = (
             UdpSocket::bind("127.0.0.1:0").unwrap(),
             UdpSocket::bind("127.0.0.1:0").unwrap(),

@@ -1,11 +1,11 @@
-//! A connection a transaction.
+//! Connection tests: one connection per transaction.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use model::SocketOptions;
 use sys::Address;
-use sys::call::{self, Error, Peer};
+use sys::call::{self, Error, KernelAddress};
 
 use super::exchange::{Exchange, receive_all, send_all};
 use crate::connector::Connector;
@@ -13,114 +13,117 @@ use crate::counters::CounterWriter;
 use crate::end::{Bounds, LoopEnd};
 use crate::hooks::Hooks;
 use crate::io::Plain;
-use crate::socket::complete_accepted;
+use crate::socket::set_accepted_priority;
 use crate::stop::Stop;
 use crate::timer::Timer;
 
-/// A listener's connections from one host.
+/// Accepts a listener's connections from one host.
 #[derive(Debug)]
-pub struct Accepting {
+pub struct Acceptor {
     listener: OwnedFd,
-    /// The host; `None` in a family without addresses.
-    host: Option<Peer>,
-    /// A connection that is accepted already.
+    /// The expected host; `None` in an address family without addresses.
+    host: Option<KernelAddress>,
+    /// A connection that has already been accepted.
     first: Option<OwnedFd>,
-    /// How long a connection from another host waits for one from the host; `None` if it is refused at once.
-    preference: Option<Duration>,
-    /// The other host whose connections are accepted, after one of them waited in vain for a better one.
-    other: Option<Peer>,
-    refused: u64,
+    /// How long a connection from another host waits for one from the expected host; `None` refuses
+    /// it immediately.
+    preference_timeout: Option<Duration>,
+    /// The other host whose connections are also accepted, after the expected host did not connect.
+    other_host: Option<KernelAddress>,
+    refused_count: u64,
 }
 
-impl Accepting {
-    /// Accepts connections from the host of the address `host`; `first` is accepted already. A connection from another
-    /// host is refused, or with a `preference` it is accepted if none comes from the host for so long: a client whose
-    /// local port is taken may leave port and address to its kernel, which has several.
+impl Acceptor {
+    /// Accepts connections from the host of the address `host`. `first` has already been accepted.
+    ///
+    /// Connections from other hosts are refused. With a `preference_timeout` one is accepted if
+    /// none arrives from `host` within this time: if a client's local port is in use, its kernel
+    /// may choose another port and another of its addresses.
     pub fn new(
         listener: OwnedFd,
-        host: Option<Peer>,
+        host: Option<KernelAddress>,
         first: Option<OwnedFd>,
-        preference: Option<Duration>,
+        preference_timeout: Option<Duration>,
     ) -> Self {
         Self {
             listener,
             host,
             first,
-            preference,
-            other: None,
-            refused: 0,
+            preference_timeout,
+            other_host: None,
+            refused_count: 0,
         }
     }
 
-    /// The listening socket.
+    /// Returns the listening socket.
     pub fn listener(&self) -> BorrowedFd<'_> {
         self.listener.as_fd()
     }
 
-    /// The number of connections from other hosts, which were closed.
-    pub fn refused(&self) -> u64 {
-        self.refused
+    /// Returns the number of refused connections from other hosts.
+    pub fn refused_count(&self) -> u64 {
+        self.refused_count
     }
 
-    /// The other host of which connections were accepted.
-    pub fn other(&self) -> Option<Address> {
-        self.other.as_ref()?.address()
+    /// Returns the other host whose connections were accepted.
+    pub fn other_host(&self) -> Option<Address> {
+        self.other_host.as_ref()?.address()
     }
 
-    /// Accepts the next connection; `None` if it comes from another host.
+    /// Accepts the next connection; `None` if it was refused.
     #[inline]
-    fn next(&mut self, stop: &Stop) -> Result<Option<OwnedFd>, Error> {
+    fn accept_next(&mut self, stop: &Stop) -> Result<Option<OwnedFd>, Error> {
         if let Some(first) = self.first.take() {
             return Ok(Some(first));
         }
         let (socket, from) = call::accept_from(self.listener())?;
         match from {
-            Some(from) if !self.expects(&from) => self.after_a_better_one(socket, from, stop),
+            Some(from) if !self.is_expected(&from) => self.prefer_expected_host(socket, from, stop),
             _ => Ok(Some(socket)),
         }
     }
 
-    fn expects(&self, from: &Peer) -> bool {
+    fn is_expected(&self, from: &KernelAddress) -> bool {
         let Some(host) = &self.host else {
             return true;
         };
-        let mut hosts = std::iter::once(host).chain(&self.other);
+        let mut hosts = std::iter::once(host).chain(&self.other_host);
         hosts.any(|host| from.shares_host_with(host))
     }
 
-    /// Accepts a connection of the host if one comes in time, and otherwise this `stranger`, where that is allowed.
+    /// Accepts a connection from the expected host if one arrives in time, else `other` if allowed.
     #[cold]
-    fn after_a_better_one(
+    fn prefer_expected_host(
         &mut self,
-        stranger: OwnedFd,
-        from: Peer,
+        other: OwnedFd,
+        from: KernelAddress,
         stop: &Stop,
     ) -> Result<Option<OwnedFd>, Error> {
-        let until = Instant::now() + self.preference.unwrap_or_default();
-        while self.preference.is_some() && !stop.is_set() {
-            let left = until.saturating_duration_since(Instant::now());
-            let comes = match call::wait_readable(self.listener(), left) {
-                Ok(comes) => comes && !left.is_zero(),
+        let deadline = Instant::now() + self.preference_timeout.unwrap_or_default();
+        while self.preference_timeout.is_some() && !stop.is_set() {
+            let left = deadline.saturating_duration_since(Instant::now());
+            let is_ready = match call::wait_readable(self.listener(), left) {
+                Ok(is_readable) => is_readable && !left.is_zero(),
                 Err(Error::INTR) => continue,
                 Err(error) => return Err(error),
             };
-            if !comes {
-                self.other = Some(from);
-                return Ok(Some(stranger));
+            if !is_ready {
+                self.other_host = Some(from);
+                return Ok(Some(other));
             }
             let (socket, from) = call::accept_from(self.listener())?;
-            self.refused += 1;
-            if from.is_none_or(|from| self.expects(&from)) {
+            self.refused_count += 1;
+            if from.is_none_or(|from| self.is_expected(&from)) {
                 return Ok(Some(socket));
             }
         }
-        self.refused += 1;
+        self.refused_count += 1;
         Ok(None)
     }
 }
 
-/// Connects, asks, and waits for the peer's close, over and over. Where this end `closes_first` it ends
-/// its stream before.
+/// Repeatedly connects, exchanges a request and a response, and waits for the peer's close. If this
+/// end `closes_first`, it shuts down its stream before.
 pub(crate) fn connect(
     connector: &mut Connector,
     mut exchange: Option<Exchange<'_>>,
@@ -130,19 +133,19 @@ pub(crate) fn connect(
     hooks: &mut impl Hooks,
 ) -> LoopEnd {
     let Bounds {
-        mut budget,
+        work_left: mut budget,
         stop,
         counters,
     } = bounds;
-    expect(exchange.as_ref(), counters, true);
+    expect_sizes(exchange.as_ref(), counters, true);
     timer.start();
     while !stop.is_set() {
-        if hooks.waited(stop) {
+        if hooks.wait_for_turn(stop) {
             timer.start();
             continue;
         }
-        hooks.took_turn();
-        // With fast open part of the request, usually all, leaves with the connection's opening.
+        hooks.record_turn();
+        // With TCP fast open, `open` sends part of the request, usually all of it.
         let request: &[u8] = match &mut exchange {
             Some(exchange) => {
                 let request = exchange.requests.advance();
@@ -157,12 +160,12 @@ pub(crate) fn connect(
         };
         let io = Plain(opened.socket.as_fd());
         let rest = &request[opened.sent..];
-        let asked = if rest.is_empty() {
+        let request_result = if rest.is_empty() {
             Ok(())
         } else {
             send_all(&io, rest, stop, counters)
         };
-        let answered = asked.and_then(|()| match &mut exchange {
+        let result = request_result.and_then(|()| match &mut exchange {
             Some(exchange) => {
                 let response = exchange.responses.advance();
                 receive_all(&io, response, stop, counters)?;
@@ -171,11 +174,11 @@ pub(crate) fn connect(
             }
             None => Ok(()),
         });
-        if let Err(end) = answered {
+        if let Err(end) = result {
             return end;
         }
         if closes_first {
-            // It fails when the peer has reset, and then so does what follows.
+            // An error, such as a reset by the peer, also fails the next call.
             let _ = call::shutdown_write(io.0);
         }
         if let Err(end) = await_close(io.0, stop) {
@@ -184,7 +187,7 @@ pub(crate) fn connect(
         hooks.before_close(io.0);
         connector.close(opened);
         timer.lap();
-        counters.pass();
+        counters.count_pass();
         if budget.spend(1) {
             return LoopEnd::Count;
         }
@@ -192,54 +195,54 @@ pub(crate) fn connect(
     LoopEnd::Stopped
 }
 
-/// Accepts, answers and closes, over and over. A connection that is open when the stop is pulled is
-/// served to its end, or until `cut`.
+/// Repeatedly accepts, responds and closes. A connection that is open at the stop is served to its
+/// end, or until `drain_end` is set.
 pub(crate) fn accept(
-    accepting: &mut Accepting,
+    acceptor: &mut Acceptor,
     mut exchange: Option<Exchange<'_>>,
     bounds: Bounds<'_>,
-    cut: &Stop,
+    drain_end: &Stop,
     options: &SocketOptions,
     hooks: &mut impl Hooks,
 ) -> LoopEnd {
     let Bounds {
-        mut budget,
+        work_left: mut budget,
         stop,
         counters,
     } = bounds;
-    expect(exchange.as_ref(), counters, false);
+    expect_sizes(exchange.as_ref(), counters, false);
     while !stop.is_set() {
-        if hooks.waited(stop) {
+        if hooks.wait_for_turn(stop) {
             continue;
         }
-        let socket = match accepting.next(stop) {
+        let socket = match acceptor.accept_next(stop) {
             Ok(Some(socket)) => socket,
-            // accept(2): errors of the one connection that is being accepted.
+            // accept(2): these errors concern only the connection that is being accepted.
             Ok(None) | Err(Error::INTR | Error::CONNABORTED | Error::PROTO) => continue,
             Err(error) => return LoopEnd::from_call("accept", error),
         };
-        hooks.took_turn();
-        complete_accepted(socket.as_fd(), options);
+        hooks.record_turn();
+        set_accepted_priority(socket.as_fd(), options);
         if let Some(exchange) = &mut exchange {
             let io = Plain(socket.as_fd());
             let request = exchange.requests.advance();
-            let answered = receive_all(&io, request, cut, counters).and_then(|()| {
+            let result = receive_all(&io, request, drain_end, counters).and_then(|()| {
                 hooks.after_receive(request);
                 let response = exchange.responses.advance();
                 hooks.before_send(response);
-                send_all(&io, response, cut, counters)
-                    .inspect_err(|_| counters.received(request.len(), 1))
+                send_all(&io, response, drain_end, counters)
+                    .inspect_err(|_| counters.count_received(request.len(), 1))
             });
-            match answered {
+            match result {
                 Ok(()) => {}
                 Err(LoopEnd::Stopped) => return LoopEnd::Stopped,
-                // The peer's time was up between its connect and its request, or it died with this
-                // connection: no transaction, and the next one may come.
+                // The peer stopped between its connect and its request, or was killed. This is no
+                // transaction; more connections may follow.
                 Err(_) => continue,
             }
         }
         drop(socket);
-        counters.pass();
+        counters.count_pass();
         if budget.spend(1) {
             return LoopEnd::Count;
         }
@@ -247,27 +250,27 @@ pub(crate) fn accept(
     LoopEnd::Stopped
 }
 
-/// What a pass moves; `asks` is the end that sends the requests.
-fn expect(exchange: Option<&Exchange<'_>>, counters: CounterWriter<'_>, asks: bool) {
+/// Sets the bytes per pass in the counters. `is_requester` is the end that sends the requests.
+fn expect_sizes(exchange: Option<&Exchange<'_>>, counters: CounterWriter<'_>, is_requester: bool) {
     let (requests, responses) = match exchange {
         Some(exchange) => (exchange.requests.size(), exchange.responses.size()),
         None => (0, 0),
     };
-    if asks {
-        counters.expect(requests, responses, true);
+    if is_requester {
+        counters.set_pass_sizes(requests, responses, true);
     } else {
-        counters.expect(responses, requests, true);
+        counters.set_pass_sizes(responses, requests, true);
     }
 }
 
-/// Waits for the peer's end of stream, throwing away what comes before it.
+/// Waits for the peer's end of stream and discards data before it.
 fn await_close(socket: BorrowedFd<'_>, stop: &Stop) -> Result<(), LoopEnd> {
-    let mut scrap = [0; 4096];
+    let mut discarded = [0; 4096];
     loop {
-        match call::receive(socket, &mut scrap) {
-            // A peer that closes with data unread resets; it has closed all the same.
+        match call::receive(socket, &mut discarded) {
+            // A peer that closes with unread data sends a reset, which is also a close.
             Ok(0) | Err(Error::CONNRESET) => return Ok(()),
-            // It may go on sending for ever.
+            // The peer may continue to send indefinitely.
             Ok(_) | Err(Error::INTR) if stop.is_set() => return Err(LoopEnd::Stopped),
             Ok(_) | Err(Error::INTR) => {}
             Err(error) => return Err(LoopEnd::from_call("receive", error)),
@@ -281,16 +284,16 @@ mod tests {
     use std::net::{Ipv4Addr, TcpListener, TcpStream};
 
     use super::*;
-    use crate::stop::Reason;
+    use crate::stop::StopReason;
 
     #[test]
-    fn a_peer_that_goes_on_sending_does_not_hold_a_stop_up() {
+    fn a_peer_that_keeps_sending_does_not_delay_a_stop() {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let mut far = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let (near, _) = listener.accept().unwrap();
         let chargen = std::thread::spawn(move || while far.write_all(&[b'x'; 4096]).is_ok() {});
         let stop = Stop::new();
-        stop.pull(Reason::Deadline);
+        stop.set(StopReason::Deadline);
         assert_eq!(await_close(near.as_fd(), &stop), Err(LoopEnd::Stopped));
         drop(near);
         chargen.join().unwrap();

@@ -1,4 +1,4 @@
-//! A request and its response, and the calls that move all of one.
+//! A request and its response, and functions that send or receive all of one.
 
 use sys::buffer::BufferRing;
 use sys::call::Error;
@@ -12,12 +12,13 @@ use crate::stop::Stop;
 pub(crate) struct Exchange<'a> {
     pub(crate) requests: &'a mut BufferRing,
     pub(crate) responses: &'a mut BufferRing,
-    /// Whether a response that does not come within the socket's timeout is given up, and the next
-    /// request sent; else that is the end.
-    pub(crate) asks_again: bool,
+    /// Whether the next request is sent after a response timed out by the socket's timeout. If not,
+    /// a timeout ends the test.
+    pub(crate) can_retry: bool,
 }
 
-/// Sends a whole buffer, which the pass counts as one call; a stop ends it in the middle.
+/// Sends all of a buffer; a stop ends it early. A pass includes one call; more calls are counted
+/// here.
 #[inline]
 pub(crate) fn send_all<I: Io>(
     io: &I,
@@ -31,7 +32,7 @@ pub(crate) fn send_all<I: Io>(
     }
 }
 
-/// What seldom happens: a call that did not take all, an interruption, an error.
+/// Continues after a partial send, an interruption or an error.
 #[cold]
 pub(super) fn send_rest<I: Io>(
     io: &I,
@@ -63,12 +64,12 @@ pub(super) fn send_rest<I: Io>(
         }
         last = io.send(&data[sent..]);
     };
-    // Not a pass, but it left all the same.
-    counters.sent(sent, calls);
+    // The pass is incomplete, but these bytes were sent.
+    counters.count_sent(sent, calls);
     Err(end)
 }
 
-/// Receives a whole buffer, which the pass counts as one call; a stop ends it in the middle.
+/// Fills a buffer; a stop ends it early. A pass includes one call; more calls are counted here.
 #[inline]
 pub(crate) fn receive_all<I: Io>(
     io: &I,
@@ -82,6 +83,7 @@ pub(crate) fn receive_all<I: Io>(
     }
 }
 
+/// Continues after a partial receive, an interruption or an error.
 #[cold]
 pub(super) fn receive_rest<I: Io>(
     io: &I,
@@ -110,6 +112,6 @@ pub(super) fn receive_rest<I: Io>(
         }
         last = io.receive(&mut buffer[received..]);
     };
-    counters.received(received, calls);
+    counters.count_received(received, calls);
     Err(end)
 }

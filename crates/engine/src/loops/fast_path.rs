@@ -1,4 +1,4 @@
-//! The fast path of a script: steps of one call each, over a connected socket.
+//! The fast path of scripts: steps of one system call each, over connected sockets.
 
 use std::rc::Rc;
 
@@ -7,10 +7,10 @@ use sys::call::Error;
 
 use crate::counters::{Counter, CounterWriter};
 use crate::io::{Connection, Io, Plain};
-use crate::stop::Flag;
-use crate::timer::Watch;
+use crate::stop::StopFlag;
+use crate::timer::StepTimer;
 
-/// A step as the fast path uses it.
+/// A step in the form of the fast path.
 #[derive(Debug)]
 pub(crate) struct FastStep {
     call: Call,
@@ -23,41 +23,41 @@ pub(crate) struct FastStep {
 enum Call {
     Send(Rc<Connection>, u32),
     Receive(Rc<Connection>, u32),
-    /// No single call over a socket, or the step has no connection yet.
+    /// The step is not a single call over a socket, or has no connection yet.
     None,
 }
 
-/// The place of a script in its list.
+/// The position of a script in its list of steps.
 #[derive(Debug)]
-pub(crate) struct Place {
-    /// The step.
-    pub(crate) at: usize,
-    /// Executions that are left of the step in this round.
-    pub(crate) left: u64,
-    /// Rounds that are left, including this one.
-    rounds: u64,
+pub(crate) struct Cursor {
+    /// Index of the step.
+    pub(crate) step: usize,
+    /// Remaining executions of the step in this round.
+    pub(crate) executions_left: u64,
+    /// Remaining rounds, including this one.
+    rounds_left: u64,
 }
 
-/// Where the calls' data is, and what they are counted in.
-pub(crate) struct Context<'a> {
+/// Buffer, stop and counters of the calls.
+pub(crate) struct CallContext<'a> {
     pub(crate) buffer: &'a mut [u8],
-    pub(crate) stop: Flag<'a>,
+    pub(crate) stop: StopFlag<'a>,
     pub(crate) counters: CounterWriter<'a>,
 }
 
-/// Why the fast path was left.
+/// Reason for which the fast path returned.
 #[derive(Debug)]
 pub(crate) enum Exit {
     /// All rounds are done.
     Done,
-    /// The stop was pulled.
+    /// The stop was set.
     Stopped,
-    /// The next execution is not one call, or its call returned this, which does not complete it.
+    /// The next execution is not a single call, or its call did not complete it and returned this.
     Execute(Option<Result<usize, Error>>),
 }
 
 impl FastStep {
-    /// A step without a connection.
+    /// Returns a step without a connection.
     pub(crate) fn new(step: &Step) -> Self {
         Self {
             call: Call::None,
@@ -65,8 +65,8 @@ impl FastStep {
         }
     }
 
-    /// Gives the step a connection, or takes it away. A fixed number of bytes, once, without a wait before it, is one
-    /// call in most cases.
+    /// Sets or clears the connection of the step. One transfer of a fixed size, without a timeout,
+    /// is usually one call.
     pub(crate) fn bind(&mut self, step: &Step, connection: Option<&Rc<Connection>>) {
         self.call = Call::None;
         let (Some(connection), Action::Send(transfer) | Action::Receive(transfer)) =
@@ -77,18 +77,18 @@ impl FastStep {
         let Transfer {
             amount: Amount::Exactly(bytes),
             repeat: 1,
-            patience: None,
-            waits: true,
+            timeout: None,
+            is_blocking: true,
             batch: None,
         } = *transfer
         else {
             return;
         };
         self.call = match step.action {
-            Action::Send(_) if connection.plain_to_send().is_some() => {
+            Action::Send(_) if connection.as_plain_sender().is_some() => {
                 Call::Send(Rc::clone(connection), bytes)
             }
-            Action::Receive(_) if connection.plain().is_some() => {
+            Action::Receive(_) if connection.as_plain().is_some() => {
                 Call::Receive(Rc::clone(connection), bytes)
             }
             _ => Call::None,
@@ -96,229 +96,235 @@ impl FastStep {
     }
 }
 
-impl Place {
-    /// The beginning of `rounds`.
-    pub(crate) fn first(steps: &[FastStep], rounds: u64) -> Self {
+impl Cursor {
+    /// Returns the start of `rounds` rounds.
+    pub(crate) fn at_start(steps: &[FastStep], rounds: u64) -> Self {
         Self {
-            at: 0,
-            left: steps.first().map_or(0, |step| step.count),
-            rounds,
+            step: 0,
+            executions_left: steps.first().map_or(0, |step| step.count),
+            rounds_left: rounds,
         }
     }
 
-    /// Remembers where the loop was left.
+    /// Saves the position at which the loop ended.
     #[cold]
-    fn leave(&mut self, at: usize, left: u64, exit: Exit) -> Exit {
-        self.at = at;
-        self.left = left;
+    fn save(&mut self, step: usize, executions_left: u64, exit: Exit) -> Exit {
+        self.step = step;
+        self.executions_left = executions_left;
         exit
     }
 
-    /// Goes on after an execution; false if no round is left.
-    pub(crate) fn executed(&mut self, steps: &[FastStep], watch: &mut impl Watch) -> bool {
-        if self.left > 1 {
-            self.left -= 1;
+    /// Advances after an execution; returns false after the last round.
+    pub(crate) fn advance(&mut self, steps: &[FastStep], timer: &mut impl StepTimer) -> bool {
+        if self.executions_left > 1 {
+            self.executions_left -= 1;
             return true;
         }
-        watch.step(self.at, steps[self.at].count);
-        self.at += 1;
-        if self.at == steps.len() {
-            self.at = 0;
-            if self.round_was_last(watch) {
+        timer.step(self.step, steps[self.step].count);
+        self.step += 1;
+        if self.step == steps.len() {
+            self.step = 0;
+            if self.end_round(timer) {
                 return false;
             }
         }
-        self.left = steps[self.at].count;
+        self.executions_left = steps[self.step].count;
         true
     }
 
-    /// Ends a round.
+    /// Ends a round; returns whether it was the last.
     #[inline]
-    fn round_was_last(&mut self, watch: &mut impl Watch) -> bool {
-        watch.round();
-        self.rounds -= 1;
-        self.rounds == 0
+    fn end_round(&mut self, timer: &mut impl StepTimer) -> bool {
+        timer.round();
+        self.rounds_left -= 1;
+        self.rounds_left == 0
     }
 }
 
-/// Executes steps from `place` on, as long as each execution is one call that moves all of its bytes.
+/// Executes steps from `cursor`, as long as each execution is one call that moves all of its bytes.
 ///
-/// A list of one step, or of a request and its response, has a loop of its own.
+/// Lists of one step, and of a request and its response, have separate loops.
 pub(crate) fn run(
     steps: &[FastStep],
-    place: &mut Place,
-    context: &mut Context<'_>,
-    watch: &mut impl Watch,
+    cursor: &mut Cursor,
+    context: &mut CallContext<'_>,
+    timer: &mut impl StepTimer,
 ) -> Exit {
     match steps {
         [only] => {
-            if let Some(send) = Sending::of(&only.call) {
-                return one(&send, only.count, place, context, watch);
+            if let Some(send) = SendCall::from_call(&only.call) {
+                return run_one(&send, only.count, cursor, context, timer);
             }
-            if let Some(receive) = Receiving::of(&only.call) {
-                return one(&receive, only.count, place, context, watch);
+            if let Some(receive) = ReceiveCall::from_call(&only.call) {
+                return run_one(&receive, only.count, cursor, context, timer);
             }
         }
         [first, second] if first.count == 1 && second.count == 1 => {
             let (first, second) = (&first.call, &second.call);
-            if let (Some(ask), Some(hear)) = (Sending::of(first), Receiving::of(second)) {
-                return two(&ask, &hear, place, context, watch);
+            if let (Some(send), Some(receive)) =
+                (SendCall::from_call(first), ReceiveCall::from_call(second))
+            {
+                return run_two(&send, &receive, cursor, context, timer);
             }
-            if let (Some(hear), Some(answer)) = (Receiving::of(first), Sending::of(second)) {
-                return two(&hear, &answer, place, context, watch);
+            if let (Some(receive), Some(send)) =
+                (ReceiveCall::from_call(first), SendCall::from_call(second))
+            {
+                return run_two(&receive, &send, cursor, context, timer);
             }
         }
         _ => {}
     }
-    any(steps, place, context, watch)
+    run_any(steps, cursor, context, timer)
 }
 
-/// The same transfer, `count` times per round.
+/// Runs the same transfer, `count` times per round.
 #[inline(never)]
-fn one(
-    transfer: &impl OneCall,
+fn run_one(
+    transfer: &impl SingleCall,
     count: u64,
-    place: &mut Place,
-    context: &mut Context<'_>,
-    watch: &mut impl Watch,
+    cursor: &mut Cursor,
+    context: &mut CallContext<'_>,
+    timer: &mut impl StepTimer,
 ) -> Exit {
-    let mut left = place.left;
+    let mut left = cursor.executions_left;
     loop {
         if context.stop.is_set() {
-            return place.leave(0, left, Exit::Stopped);
+            return cursor.save(0, left, Exit::Stopped);
         }
-        if let Err(came) = transfer.execute(context) {
-            return place.leave(0, left, Exit::Execute(Some(came)));
+        if let Err(result) = transfer.execute(context) {
+            return cursor.save(0, left, Exit::Execute(Some(result)));
         }
         left -= 1;
         if left > 0 {
             continue;
         }
         left = count;
-        watch.step(0, count);
-        if place.round_was_last(watch) {
+        timer.step(0, count);
+        if cursor.end_round(timer) {
             return Exit::Done;
         }
     }
 }
 
-/// Two transfers by turns.
+/// Runs two transfers alternately.
 #[inline(never)]
-fn two(
-    first: &impl OneCall,
-    second: &impl OneCall,
-    place: &mut Place,
-    context: &mut Context<'_>,
-    watch: &mut impl Watch,
+fn run_two(
+    first: &impl SingleCall,
+    second: &impl SingleCall,
+    cursor: &mut Cursor,
+    context: &mut CallContext<'_>,
+    timer: &mut impl StepTimer,
 ) -> Exit {
-    let mut first_is_done = place.at == 1;
+    let mut first_is_done = cursor.step == 1;
     loop {
         if context.stop.is_set() {
-            return place.leave(usize::from(first_is_done), 1, Exit::Stopped);
+            return cursor.save(usize::from(first_is_done), 1, Exit::Stopped);
         }
         if !first_is_done {
-            if let Err(came) = first.execute(context) {
-                return place.leave(0, 1, Exit::Execute(Some(came)));
+            if let Err(result) = first.execute(context) {
+                return cursor.save(0, 1, Exit::Execute(Some(result)));
             }
-            watch.step(0, 1);
+            timer.step(0, 1);
         }
         first_is_done = false;
-        if let Err(came) = second.execute(context) {
-            return place.leave(1, 1, Exit::Execute(Some(came)));
+        if let Err(result) = second.execute(context) {
+            return cursor.save(1, 1, Exit::Execute(Some(result)));
         }
-        watch.step(1, 1);
-        if place.round_was_last(watch) {
+        timer.step(1, 1);
+        if cursor.end_round(timer) {
             return Exit::Done;
         }
     }
 }
 
-/// Any list. A function of its own, so that the registers are the loop's.
+/// Runs any list. It is not inlined, so that the loop can use all registers.
 #[inline(never)]
-fn any(
+fn run_any(
     steps: &[FastStep],
-    place: &mut Place,
-    context: &mut Context<'_>,
-    watch: &mut impl Watch,
+    cursor: &mut Cursor,
+    context: &mut CallContext<'_>,
+    timer: &mut impl StepTimer,
 ) -> Exit {
-    let mut left = place.left;
-    let mut ahead = steps[place.at..].iter();
+    let mut left = cursor.executions_left;
+    let mut steps_left = steps[cursor.step..].iter();
     let exit = loop {
-        let Some(step) = ahead.as_slice().first() else {
-            if place.round_was_last(watch) {
+        let Some(step) = steps_left.as_slice().first() else {
+            if cursor.end_round(timer) {
                 return Exit::Done;
             }
-            ahead = steps.iter();
+            steps_left = steps.iter();
             left = steps[0].count;
             continue;
         };
         if context.stop.is_set() {
             break Exit::Stopped;
         }
-        let came = match &step.call {
-            Call::Send(..) => Sending::of(&step.call).map(|send| send.execute(context)),
-            Call::Receive(..) => Receiving::of(&step.call).map(|receive| receive.execute(context)),
+        let result = match &step.call {
+            Call::Send(..) => SendCall::from_call(&step.call).map(|send| send.execute(context)),
+            Call::Receive(..) => {
+                ReceiveCall::from_call(&step.call).map(|receive| receive.execute(context))
+            }
             Call::None => None,
         };
-        match came {
+        match result {
             Some(Ok(())) => {}
-            Some(Err(came)) => break Exit::Execute(Some(came)),
+            Some(Err(result)) => break Exit::Execute(Some(result)),
             None => break Exit::Execute(None),
         }
         left -= 1;
         if left == 0 {
-            watch.step(steps.len() - ahead.len(), step.count);
-            ahead.next();
-            left = ahead.as_slice().first().map_or(0, |next| next.count);
+            timer.step(steps.len() - steps_left.len(), step.count);
+            steps_left.next();
+            left = steps_left.as_slice().first().map_or(0, |next| next.count);
         }
     };
-    place.leave(steps.len() - ahead.len(), left, exit)
+    cursor.save(steps.len() - steps_left.len(), left, exit)
 }
 
 /// A transfer that is one call.
-trait OneCall {
-    /// Makes the call, and counts its bytes if it moved all of them.
-    fn execute(&self, context: &mut Context<'_>) -> Result<(), Result<usize, Error>>;
+trait SingleCall {
+    /// Makes the call, and counts its bytes if it moved all of them; else returns its result.
+    fn execute(&self, context: &mut CallContext<'_>) -> Result<(), Result<usize, Error>>;
 }
 
-/// Sends a number of bytes.
-struct Sending<I>(I, usize);
+/// A send call: the method and the number of bytes.
+struct SendCall<I>(I, usize);
 
-/// Receives a number of bytes. The kernel waits until a few are all there; of more, each piece is counted as it
-/// comes.
-struct Receiving<I>(I, usize);
+/// A receive call: the method and the number of bytes. Up to [`MAX_WAIT_ALL_BYTES`] are received
+/// with MSG_WAITALL; of more bytes, each piece is counted when it arrives.
+struct ReceiveCall<I>(I, usize);
 
-/// The most bytes that count as a few.
-const FEW: usize = 64 << 10;
+/// Maximum bytes of a receive with MSG_WAITALL.
+const MAX_WAIT_ALL_BYTES: usize = 64 << 10;
 
-impl<'a> Sending<Plain<'a>> {
+impl<'a> SendCall<Plain<'a>> {
     #[inline]
-    fn of(call: &'a Call) -> Option<Self> {
+    fn from_call(call: &'a Call) -> Option<Self> {
         match call {
             Call::Send(connection, bytes) => {
-                Some(Self(connection.plain_to_send()?, *bytes as usize))
+                Some(Self(connection.as_plain_sender()?, *bytes as usize))
             }
             _ => None,
         }
     }
 }
 
-impl<'a> Receiving<Plain<'a>> {
+impl<'a> ReceiveCall<Plain<'a>> {
     #[inline]
-    fn of(call: &'a Call) -> Option<Self> {
+    fn from_call(call: &'a Call) -> Option<Self> {
         match call {
-            Call::Receive(connection, bytes) => Some(Self(connection.plain()?, *bytes as usize)),
+            Call::Receive(connection, bytes) => Some(Self(connection.as_plain()?, *bytes as usize)),
             _ => None,
         }
     }
 }
 
-impl<I: Io> OneCall for Sending<I> {
+impl<I: Io> SingleCall for SendCall<I> {
     #[inline]
-    fn execute(&self, context: &mut Context<'_>) -> Result<(), Result<usize, Error>> {
-        let came = self.0.send(&context.buffer[..self.1]);
-        if came != Ok(self.1) {
-            return Err(came);
+    fn execute(&self, context: &mut CallContext<'_>) -> Result<(), Result<usize, Error>> {
+        let result = self.0.send(&context.buffer[..self.1]);
+        if result != Ok(self.1) {
+            return Err(result);
         }
         context.counters.add(Counter::Sent, self.1 as u64);
         context.counters.add(Counter::Operations, 1);
@@ -326,17 +332,17 @@ impl<I: Io> OneCall for Sending<I> {
     }
 }
 
-impl<I: Io> OneCall for Receiving<I> {
+impl<I: Io> SingleCall for ReceiveCall<I> {
     #[inline]
-    fn execute(&self, context: &mut Context<'_>) -> Result<(), Result<usize, Error>> {
-        let room = &mut context.buffer[..self.1];
-        let came = if self.1 <= FEW {
-            self.0.receive_whole(room)
+    fn execute(&self, context: &mut CallContext<'_>) -> Result<(), Result<usize, Error>> {
+        let buffer = &mut context.buffer[..self.1];
+        let result = if self.1 <= MAX_WAIT_ALL_BYTES {
+            self.0.receive_wait_all(buffer)
         } else {
-            self.0.receive(room)
+            self.0.receive(buffer)
         };
-        if came != Ok(self.1) {
-            return Err(came);
+        if result != Ok(self.1) {
+            return Err(result);
         }
         context.counters.add(Counter::Received, self.1 as u64);
         context.counters.add(Counter::Operations, 1);

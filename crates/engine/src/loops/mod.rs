@@ -1,4 +1,5 @@
-//! The hot loops. Each is compiled for each I/O method, with and without times, and with and without hooks.
+//! The hot loops. Each is compiled for each I/O method, with and without times, and with and
+//! without hooks.
 
 pub(crate) mod bulk;
 pub(crate) mod connection_test;

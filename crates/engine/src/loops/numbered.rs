@@ -1,4 +1,4 @@
-//! One direction of numbered datagrams.
+//! Receives numbered datagrams.
 
 use model::DatagramFormat;
 use sys::buffer::BufferRing;
@@ -9,20 +9,21 @@ use crate::end::{Bounds, LoopEnd};
 use crate::io::Io;
 use crate::numbers::{Classifier, now_ns};
 
-/// Receives until a datagram marks the end, the budget is spent or somebody stops it. The kernel may have joined
-/// datagrams of `size` bytes, if that is not the most.
+/// Receives until an end mark, until the budget is spent, or until the stop is set.
 ///
-/// `see` is shown each datagram with the time of its arrival. An empty datagram is one of too few bytes, and no end. A clock is read for each call if datagrams have stamps.
+/// The kernel may have joined datagrams of `size` bytes (UDP_GRO), unless `size` is `usize::MAX`.
+/// `observe` receives each datagram with its arrival time. The clock is read once per call, if
+/// datagrams carry stamps. An empty datagram counts as too short for a number, not as an end mark.
 pub(crate) fn receive(
     io: &impl Io,
     ring: &mut BufferRing,
     (size, format): (usize, DatagramFormat),
     classifier: &mut Classifier<'_>,
     bounds: Bounds<'_>,
-    mut see: impl FnMut(&[u8], u64),
+    mut observe: impl FnMut(&[u8], u64),
 ) -> LoopEnd {
     let Bounds {
-        mut budget,
+        work_left: mut budget,
         stop,
         counters,
     } = bounds;
@@ -31,17 +32,17 @@ pub(crate) fn receive(
         match io.receive(buffer) {
             Ok(bytes) => {
                 let now_ns = now_ns(format);
-                // Of a datagram that is cut off, the length is that of the whole.
+                // For a truncated datagram, `bytes` is its full length.
                 let data = &buffer[..bytes.min(buffer.len())];
                 let mut has_ended = false;
                 for datagram in data.chunks(size) {
                     has_ended |= classifier.classify(datagram, now_ns);
-                    see(datagram, now_ns);
+                    observe(datagram, now_ns);
                 }
                 if size < usize::MAX {
                     counters.add(Counter::ReceiveBatches, 1);
                 }
-                counters.received(bytes, bytes.div_ceil(size).max(1) as u64);
+                counters.count_received(bytes, bytes.div_ceil(size).max(1) as u64);
                 if has_ended {
                     return LoopEnd::PeerClosed;
                 }

@@ -1,4 +1,4 @@
-//! Several requests in flight on one connection.
+//! Requests and responses with several requests in flight on one connection.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -14,16 +14,18 @@ use crate::hooks::Hooks;
 use crate::io::Io;
 use crate::stop::Stop;
 
-/// As [`ask`](super::request_response::ask), with up to `window` requests in flight.
+/// Sends requests and receives responses like
+/// [`run_requester`](super::request_response::run_requester), with up to `window` requests in
+/// flight.
 ///
-/// A request is sent without waiting: a peer that waits for room for its answer would otherwise wait for this end
-/// for ever (both sides full, `-b 6 -r 32K,32K`). No more requests are sent than the budget has transactions, or
-/// the peer, which answered the last one, would reset the connection over the surplus. Each time runs from the
-/// send of a request to its response.
+/// Requests are sent with non-blocking calls. With blocking calls both ends can deadlock with full
+/// buffers (`-b 6 -r 32K,32K`). It sends no more requests than the budget has transactions: the
+/// peer closes after the last one and would reset the connection because of unread requests. Each
+/// recorded time is from the send of a request to its response.
 ///
-/// A pace applies to the requests, and responses are taken as they come. A time includes no wait for the pace,
-/// and fewer than `window` requests are in flight if the pace asks for no more.
-pub(crate) fn ask<I: Io>(
+/// Pacing applies to the requests; responses are received when they arrive. Recorded times do not
+/// include the wait for the pace. A slow pace keeps fewer than `window` requests in flight.
+pub(crate) fn run_requester<I: Io>(
     io: &I,
     exchange: &mut Exchange<'_>,
     window: usize,
@@ -32,35 +34,35 @@ pub(crate) fn ask<I: Io>(
     hooks: &mut impl Hooks,
 ) -> LoopEnd {
     let Bounds {
-        mut budget,
+        work_left: mut budget,
         stop,
         counters,
     } = bounds;
-    // Calls are counted singly: at the end it is not clear which request a send belonged to.
-    counters.expect(0, 0, true);
+    // Calls are counted individually: at the end, sends cannot be assigned to passes.
+    counters.set_pass_sizes(0, 0, true);
     let mut pipeline = Pipeline::new(io, exchange, window, counters, times.is_some());
     while !stop.is_set() {
-        let held = match pipeline.fill(budget, stop, hooks) {
-            Ok(held) => held,
+        let blocked_by = match pipeline.send_requests(budget, stop, hooks) {
+            Ok(blocked_by) => blocked_by,
             Err(end) => return end,
         };
         if pipeline.in_flight == 0 {
-            // The queue took nothing, or it is too early; there is no answer to wait for.
-            hooks.waited(stop);
+            // The queue was full, or the next request is not due. No response can arrive.
+            hooks.wait_for_turn(stop);
             continue;
         }
-        if held == HeldBy::Pace && !hooks.has_input_before_turn(io.socket()) {
+        if blocked_by == BlockedBy::Pace && !hooks.has_input_before_turn(io.socket()) {
             continue;
         }
-        match pipeline.receive(held == HeldBy::Socket, hooks) {
+        match pipeline.receive(blocked_by == BlockedBy::Socket, hooks) {
             Ok(true) => {}
             Ok(false) => continue,
             Err(end) => return end,
         }
-        if let (Some(times), Some(sent_at_ns)) = (times.as_deref_mut(), pipeline.answered()) {
+        if let (Some(times), Some(sent_at_ns)) = (times.as_deref_mut(), pipeline.end_request()) {
             times.record(monotonic_ns() - sent_at_ns);
         }
-        counters.pass();
+        counters.count_pass();
         if budget.spend(1) {
             return LoopEnd::Count;
         }
@@ -68,29 +70,31 @@ pub(crate) fn ask<I: Io>(
     LoopEnd::Stopped
 }
 
-/// The requests in flight.
+/// The requests in flight and their connection.
 struct Pipeline<'a, 'b, I> {
     io: &'a I,
     exchange: &'a mut Exchange<'b>,
     counters: CounterWriter<'a>,
-    /// How long a call waits for either direction: the shorter of the socket's timeouts.
-    patience: Duration,
+    /// Timeout of a wait for either direction: the shorter one of the socket's timeouts.
+    timeout: Duration,
     window: usize,
     in_flight: usize,
-    /// Bytes of the last request that the socket has not taken.
-    unsent: usize,
-    /// Bytes of the next response that have not come.
-    missing: usize,
-    /// When each request left, oldest first, if times are kept.
+    /// Bytes of the last request that have not been sent.
+    unsent_bytes: usize,
+    /// Bytes of the next response that have not arrived.
+    missing_bytes: usize,
+    /// Send time of each request in flight, oldest first; `None` if times are not recorded.
     sent_at_ns: Option<VecDeque<u64>>,
 }
 
-/// Why no more requests leave.
+/// Reason for which no more requests are sent.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum HeldBy {
-    /// The window is full, the budget is spent, or a datagram was dropped here.
+enum BlockedBy {
+    /// The window is full, the budget is spent, or this host dropped a datagram.
     Window,
+    /// The next request is not due.
     Pace,
+    /// The send buffer is full.
     Socket,
 }
 
@@ -100,112 +104,125 @@ impl<'a, 'b, I: Io> Pipeline<'a, 'b, I> {
         exchange: &'a mut Exchange<'b>,
         window: usize,
         counters: CounterWriter<'a>,
-        timed: bool,
+        is_timed: bool,
     ) -> Self {
-        let (receive_patience, send_patience) = sys::option::timeouts(io.socket());
+        let (receive_timeout, send_timeout) = sys::option::timeouts(io.socket());
         Self {
             io,
-            missing: exchange.responses.size() as usize,
+            missing_bytes: exchange.responses.size() as usize,
             exchange,
             counters,
-            patience: receive_patience.min(send_patience),
+            timeout: receive_timeout.min(send_timeout),
             window,
             in_flight: 0,
-            unsent: 0,
-            sent_at_ns: timed.then(|| VecDeque::with_capacity(window)),
+            unsent_bytes: 0,
+            sent_at_ns: is_timed.then(|| VecDeque::with_capacity(window)),
         }
     }
 
-    /// Sends requests as long as the window, the budget, the pace and the socket take them.
+    /// Sends requests until the window, the budget, the pace or the socket prevents more.
     #[inline]
-    fn fill(
+    fn send_requests(
         &mut self,
         budget: Budget,
         stop: &Stop,
         hooks: &mut impl Hooks,
-    ) -> Result<HeldBy, LoopEnd> {
-        while self.unsent > 0 || self.in_flight < self.window && budget.exceeds(self.in_flight) {
-            if self.unsent == 0 {
+    ) -> Result<BlockedBy, LoopEnd> {
+        while self.unsent_bytes > 0
+            || self.in_flight < self.window && budget.exceeds(self.in_flight)
+        {
+            if self.unsent_bytes == 0 {
                 if !hooks.is_my_turn() {
-                    return Ok(HeldBy::Pace);
+                    return Ok(BlockedBy::Pace);
                 }
                 let request = self.exchange.requests.advance();
                 hooks.before_send(request);
-                hooks.took_turn();
-                self.unsent = request.len();
-                self.asked();
+                hooks.record_turn();
+                self.unsent_bytes = request.len();
+                self.start_request();
             }
             let request = self.exchange.requests.current();
-            match self.io.try_send(&request[request.len() - self.unsent..]) {
+            match self
+                .io
+                .try_send(&request[request.len() - self.unsent_bytes..])
+            {
                 Ok(sent) => {
-                    self.counters.sent(sent, 1);
-                    self.unsent -= sent;
+                    self.counters.count_sent(sent, 1);
+                    self.unsent_bytes -= sent;
                 }
                 Err(error) => {
-                    if let Some(held) = self.not_sent(error, stop)? {
-                        return Ok(held);
+                    if let Some(blocked_by) = self.handle_send_error(error, stop)? {
+                        return Ok(blocked_by);
                     }
                 }
             }
         }
-        Ok(HeldBy::Window)
+        Ok(BlockedBy::Window)
     }
 
     #[cold]
-    fn not_sent(&mut self, error: Error, stop: &Stop) -> Result<Option<HeldBy>, LoopEnd> {
+    fn handle_send_error(
+        &mut self,
+        error: Error,
+        stop: &Stop,
+    ) -> Result<Option<BlockedBy>, LoopEnd> {
         match error {
-            Error::AGAIN => Ok(Some(HeldBy::Socket)),
+            Error::AGAIN => Ok(Some(BlockedBy::Socket)),
             Error::INTR if stop.is_set() => Err(LoopEnd::Stopped),
             Error::INTR => Ok(None),
             Error::NOBUFS => {
                 self.counters.add(Counter::FailedSends, 1);
-                self.take_back();
-                Ok(Some(HeldBy::Window))
+                self.cancel_request();
+                Ok(Some(BlockedBy::Window))
             }
             error => Err(LoopEnd::from_call("send", error)),
         }
     }
 
-    /// Receives a part of a response; returns whether that completes it. `either` waits until the socket takes or
-    /// has something.
+    /// Receives part of a response; returns whether it completes the response. With
+    /// `can_also_send`, it first waits until the socket is readable or writable.
     #[inline]
-    fn receive(&mut self, either: bool, hooks: &mut impl Hooks) -> Result<bool, LoopEnd> {
-        let mut in_time = true;
-        if either {
-            match call::wait_either(self.io.socket(), self.patience) {
-                Ok(ready) => in_time = ready,
+    fn receive(&mut self, can_also_send: bool, hooks: &mut impl Hooks) -> Result<bool, LoopEnd> {
+        let mut is_ready = true;
+        if can_also_send {
+            match call::wait_readable_or_writable(self.io.socket(), self.timeout) {
+                Ok(ready) => is_ready = ready,
                 Err(_) => return Ok(false),
             }
         }
         let buffer = self.exchange.responses.advance();
-        let room = self.missing.min(buffer.len());
-        let received = if either {
-            self.io.try_receive(&mut buffer[..room])
+        let length = self.missing_bytes.min(buffer.len());
+        let received = if can_also_send {
+            self.io.try_receive(&mut buffer[..length])
         } else {
-            self.io.receive(&mut buffer[..room])
+            self.io.receive(&mut buffer[..length])
         };
         match received {
             Ok(0) => Err(LoopEnd::PeerClosed),
             Ok(received) => {
                 hooks.after_receive(&mut buffer[..received]);
-                self.counters.received(received, 1);
-                self.missing -= received;
-                if self.missing > 0 {
+                self.counters.count_received(received, 1);
+                self.missing_bytes -= received;
+                if self.missing_bytes > 0 {
                     return Ok(false);
                 }
-                self.missing = self.exchange.responses.size() as usize;
+                self.missing_bytes = self.exchange.responses.size() as usize;
                 Ok(true)
             }
-            Err(error) => self.not_received(error, either && in_time),
+            Err(error) => self.handle_receive_error(error, can_also_send && is_ready),
         }
     }
 
     #[cold]
-    fn not_received(&mut self, error: Error, may_come: bool) -> Result<bool, LoopEnd> {
+    fn handle_receive_error(
+        &mut self,
+        error: Error,
+        can_wait_again: bool,
+    ) -> Result<bool, LoopEnd> {
         match error {
-            Error::AGAIN if may_come => {}
-            // A receive timeout: the requests in flight are given up, and as many are sent again.
-            Error::AGAIN if self.exchange.asks_again => self.give_up(),
+            Error::AGAIN if can_wait_again => {}
+            // The receive timed out: the requests in flight are discarded, and new ones are sent.
+            Error::AGAIN if self.exchange.can_retry => self.discard_requests(),
             Error::AGAIN => return Err(LoopEnd::TimedOut),
             Error::INTR => {}
             error => return Err(LoopEnd::from_call("receive", error)),
@@ -213,34 +230,35 @@ impl<'a, 'b, I: Io> Pipeline<'a, 'b, I> {
         Ok(false)
     }
 
-    fn asked(&mut self) {
+    /// Records the start of a request.
+    fn start_request(&mut self) {
         self.in_flight += 1;
         if let Some(sent_at) = &mut self.sent_at_ns {
             sent_at.push_back(monotonic_ns());
         }
     }
 
-    /// The last request did not leave.
-    fn take_back(&mut self) {
-        self.unsent = 0;
+    /// Removes the last request, which was not sent.
+    fn cancel_request(&mut self) {
+        self.unsent_bytes = 0;
         self.in_flight -= 1;
         if let Some(sent_at) = &mut self.sent_at_ns {
             sent_at.pop_back();
         }
     }
 
-    /// Notes an answer; returns when its request left. The answer to a request that was given up comes late, and
-    /// is the answer to none.
-    fn answered(&mut self) -> Option<u64> {
+    /// Records a response; returns the send time of its request. A late response to a discarded
+    /// request has none.
+    fn end_request(&mut self) -> Option<u64> {
         self.in_flight = self.in_flight.saturating_sub(1);
         self.sent_at_ns.as_mut()?.pop_front()
     }
 
-    /// Forgets the requests in flight. A datagram that found no room has not left.
-    fn give_up(&mut self) {
+    /// Discards the requests in flight, and a request that the socket has not taken.
+    fn discard_requests(&mut self) {
         self.in_flight = 0;
-        self.unsent = 0;
-        self.missing = self.exchange.responses.size() as usize;
+        self.unsent_bytes = 0;
+        self.missing_bytes = self.exchange.responses.size() as usize;
         if let Some(sent_at) = &mut self.sent_at_ns {
             sent_at.clear();
         }
@@ -260,13 +278,13 @@ mod tests {
     use crate::io::Plain;
 
     #[test]
-    fn requests_that_were_given_up_are_asked_again() {
+    fn requests_that_time_out_are_sent_again() {
         let (near, far) = pair();
         near.set_read_timeout(Some(Duration::from_millis(30)))
             .unwrap();
         let (stop, counters) = (Stop::new(), Counters::default());
         let bounds = Bounds {
-            budget: Budget(10),
+            work_left: Budget(10),
             stop: &stop,
             counters: counters.writer(),
         };
@@ -276,7 +294,7 @@ mod tests {
                 let Ok(length) = far.recv(&mut buffer) else {
                     return;
                 };
-                // The first window is lost as a whole, and one datagram later on.
+                // The first window is lost completely, and one datagram later.
                 if datagram > 4 && datagram != 8 {
                     far.send(&buffer[..length]).unwrap();
                 }
@@ -286,10 +304,10 @@ mod tests {
         let mut exchange = Exchange {
             requests: &mut requests,
             responses: &mut responses,
-            asks_again: true,
+            can_retry: true,
         };
         let mut times = Histogram::default();
-        let end = ask(
+        let end = run_requester(
             &Plain(near.as_fd()),
             &mut exchange,
             5,
@@ -303,20 +321,21 @@ mod tests {
         peer.join().unwrap();
     }
 
-    /// A peer that neither reads nor answers ends it as a peer that only does not answer.
+    /// A peer that neither reads nor responds ends the test like a peer that only does not respond.
     #[test]
-    fn a_peer_that_reads_no_more_requests_is_given_up() {
+    fn a_peer_that_stops_reading_times_out() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let _far = listener.accept().unwrap();
         near.set_read_timeout(Some(Duration::from_millis(30)))
             .unwrap();
         let (stop, counters) = (Stop::new(), Counters::default());
-        // What would wait for ever shall fail.
-        let _attending = stop.attend();
-        let _at_last = crate::deadline_thread().at(Instant::now() + Duration::from_secs(20), &stop);
+        // A deadline, so that the test fails instead of hanging.
+        let _registration = stop.register_thread();
+        let _deadline =
+            crate::deadline_thread().set_at(Instant::now() + Duration::from_secs(20), &stop);
         let bounds = Bounds {
-            budget: Budget(u64::MAX),
+            work_left: Budget(u64::MAX),
             stop: &stop,
             counters: counters.writer(),
         };
@@ -324,11 +343,11 @@ mod tests {
         let mut exchange = Exchange {
             requests: &mut requests,
             responses: &mut responses,
-            asks_again: false,
+            can_retry: false,
         };
         let window = 1 << 20;
         let connected = Plain(near.as_fd());
-        let end = ask(&connected, &mut exchange, window, bounds, None, &mut ());
+        let end = run_requester(&connected, &mut exchange, window, bounds, None, &mut ());
         assert_eq!(end, LoopEnd::TimedOut);
         assert_eq!(counters.counts().transactions, 0);
     }

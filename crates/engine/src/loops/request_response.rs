@@ -1,4 +1,4 @@
-//! Requests and responses on one connection.
+//! Requests and responses on one connection, with one request in flight.
 
 use super::exchange::{Exchange, receive_all, receive_rest, send_all, send_rest};
 use crate::end::{Bounds, LoopEnd};
@@ -6,8 +6,8 @@ use crate::hooks::Hooks;
 use crate::io::Io;
 use crate::timer::Timer;
 
-/// One request, one response, over and over.
-pub(crate) fn ask<I: Io>(
+/// Repeatedly sends a request and receives its response.
+pub(crate) fn run_requester<I: Io>(
     io: &I,
     exchange: &mut Exchange<'_>,
     bounds: Bounds<'_>,
@@ -15,49 +15,49 @@ pub(crate) fn ask<I: Io>(
     hooks: &mut impl Hooks,
 ) -> LoopEnd {
     let Bounds {
-        mut budget,
+        work_left: mut budget,
         stop,
         counters,
     } = bounds;
     let (requests, responses) = (&mut *exchange.requests, &mut *exchange.responses);
-    counters.expect(requests.size(), responses.size(), true);
+    counters.set_pass_sizes(requests.size(), responses.size(), true);
     timer.start();
     while !stop.is_set() {
-        if hooks.waited(stop) {
+        if hooks.wait_for_turn(stop) {
             timer.start();
             continue;
         }
         let request = requests.advance();
         hooks.before_send(request);
         let sent = io.send(request);
-        let mut missed = None;
+        let mut failure = None;
         if sent != Ok(request.len()) {
-            missed = send_rest(io, request, sent, stop, counters).err();
+            failure = send_rest(io, request, sent, stop, counters).err();
         }
-        if missed.is_none() {
+        if failure.is_none() {
             let response = responses.advance();
             let received = io.receive(response);
             if received != Ok(response.len()) {
-                missed = receive_rest(io, response, received, stop, counters).err();
-                if missed.is_some() {
-                    counters.sent(request.len(), 1);
+                failure = receive_rest(io, response, received, stop, counters).err();
+                if failure.is_some() {
+                    counters.count_sent(request.len(), 1);
                 }
             }
-            if missed.is_none() {
+            if failure.is_none() {
                 hooks.after_receive(response);
             }
         }
-        hooks.took_turn();
-        match missed {
+        hooks.record_turn();
+        match failure {
             None => {
                 timer.lap();
-                counters.pass();
+                counters.count_pass();
                 if budget.spend(1) {
                     return LoopEnd::Count;
                 }
             }
-            // Nobody waits any more for what did not leave or come: the next request is tried.
-            Some(LoopEnd::TimedOut) if exchange.asks_again => timer.start(),
+            // The request or response was lost; the next request is sent.
+            Some(LoopEnd::TimedOut) if exchange.can_retry => timer.start(),
             Some(LoopEnd::Dropped) => timer.start(),
             Some(end) => return end,
         }
@@ -65,22 +65,23 @@ pub(crate) fn ask<I: Io>(
     LoopEnd::Stopped
 }
 
-/// The other end of [`ask`]. The peer's end of stream, or an empty datagram, ends it.
-pub(crate) fn answer<I: Io>(
+/// Repeatedly receives a request and sends its response: the peer of [`run_requester`]. It ends at
+/// the end of the stream, or at an empty datagram.
+pub(crate) fn run_responder<I: Io>(
     io: &I,
     exchange: &mut Exchange<'_>,
     bounds: Bounds<'_>,
     hooks: &mut impl Hooks,
 ) -> LoopEnd {
     let Bounds {
-        mut budget,
+        work_left: mut budget,
         stop,
         counters,
     } = bounds;
     let (requests, responses) = (&mut *exchange.requests, &mut *exchange.responses);
-    counters.expect(responses.size(), requests.size(), true);
+    counters.set_pass_sizes(responses.size(), requests.size(), true);
     while !stop.is_set() {
-        if hooks.waited(stop) {
+        if hooks.wait_for_turn(stop) {
             continue;
         }
         let request = requests.advance();
@@ -90,18 +91,18 @@ pub(crate) fn answer<I: Io>(
         hooks.after_receive(request);
         let response = responses.advance();
         hooks.before_send(response);
-        hooks.took_turn();
+        hooks.record_turn();
         match send_all(io, response, stop, counters) {
             Ok(()) => {}
             Err(end) => {
-                counters.received(requests.size() as usize, 1);
+                counters.count_received(requests.size() as usize, 1);
                 if end == LoopEnd::Dropped {
                     continue;
                 }
                 return end;
             }
         }
-        counters.pass();
+        counters.count_pass();
         if budget.spend(1) {
             return LoopEnd::Count;
         }

@@ -1,4 +1,4 @@
-//! What executes the steps: all that is not one plain call.
+//! Executes the steps of a script, except single calls, which the fast path executes.
 
 use std::rc::Rc;
 use std::time::{Duration, Instant};
@@ -7,19 +7,19 @@ use rand::Rng;
 use rand::rngs::SmallRng;
 use sys::call::{self, Error};
 use sys::clock::{ExactSleep, monotonic_ns, sleep_until};
-use sys::message::{ControlMessage, Messages, Moved};
+use sys::message::{ControlMessage, MessageHeaders, MessageTotals};
 
 use crate::counters::{Counter, CounterWriter};
 use model::{Action, Amount, Batch, Step, Transfer};
 
 use super::manager::ConnectionManager;
-use crate::end::Failure;
-use crate::io::{Connection, until_then};
-use crate::loops::fast_path::{self, Context, Exit, FastStep, Place};
+use crate::end::StepFailure;
+use crate::io::{Connection, time_until};
+use crate::loops::fast_path::{self, CallContext, Cursor, Exit, FastStep};
 use crate::stop::Stop;
-use crate::timer::Watch;
+use crate::timer::StepTimer;
 
-/// What executes the steps.
+/// Executes the steps of a script.
 pub(super) struct Executor<'a> {
     pub(super) manager: &'a mut dyn ConnectionManager,
     pub(super) buffer: &'a mut [u8],
@@ -28,116 +28,120 @@ pub(super) struct Executor<'a> {
     pub(super) counters: CounterWriter<'a>,
 }
 
-/// Why a step was left.
-pub(super) enum Left {
+/// Reason for which a script ended at a step.
+pub(super) enum StepEnd {
     Stopped,
     EndOfStream,
     Done,
-    Failed(Failure),
+    Failed(StepFailure),
 }
 
-/// Which way a transfer goes.
+/// Direction of a transfer.
 #[derive(Clone, Copy)]
-enum Way {
-    Out,
-    In,
+enum TransferDirection {
+    Send,
+    Receive,
 }
 
-/// A script's steps, each with the connection that it uses.
+/// The steps of a script, with the connection of each.
 #[derive(Debug)]
 pub(super) struct Steps {
     list: Vec<Step>,
     connections: Vec<Option<Rc<Connection>>>,
-    /// The control message of each step's messages, if there is anything.
+    /// The control message of each step's messages, if any.
     control: Vec<Option<Box<ControlMessage>>>,
-    /// What the calls of several messages are made with.
-    messages: Messages,
-    /// The steps as the fast path uses them.
+    /// Headers for calls with several messages.
+    headers: MessageHeaders,
+    /// The steps in the form of the fast path.
     fast: Vec<FastStep>,
 }
 
-/// Bytes of what stands beside each step.
-pub(super) const STEP_BYTES: usize = size_of::<Option<Rc<Connection>>>()
+/// Bytes of memory that [`Steps`] adds per step.
+pub(super) const BOUND_STEP_BYTES: usize = size_of::<Option<Rc<Connection>>>()
     + size_of::<Option<Box<ControlMessage>>>()
     + size_of::<ControlMessage>()
     + size_of::<FastStep>();
 
 impl Steps {
-    /// Steps whose connections are not known yet.
+    /// Returns the steps without connections.
     pub(super) fn new(steps: Vec<Step>) -> Self {
         Self {
             connections: vec![None; steps.len()],
             control: steps.iter().map(control_message).collect(),
-            messages: Messages::new(steps.iter().map(count).max().unwrap_or(0)),
+            headers: MessageHeaders::new(steps.iter().map(batch_count).max().unwrap_or(0)),
             fast: steps.iter().map(FastStep::new).collect(),
             list: steps,
         }
     }
 
-    fn bind(&mut self, at: usize, connection: Option<Rc<Connection>>) {
-        self.fast[at].bind(&self.list[at], connection.as_ref());
-        self.connections[at] = connection;
+    /// Sets or clears the connection of a step.
+    fn bind(&mut self, step: usize, connection: Option<Rc<Connection>>) {
+        self.fast[step].bind(&self.list[step], connection.as_ref());
+        self.connections[step] = connection;
     }
 
-    fn forget_from(&mut self, at: usize) {
-        for later in at..self.list.len() {
-            self.bind(later, None);
+    /// Clears the connections of this and all later steps.
+    fn unbind_from(&mut self, first: usize) {
+        for step in first..self.list.len() {
+            self.bind(step, None);
         }
     }
 
-    fn forget(&mut self, closed: &Rc<Connection>) {
-        for at in 0..self.list.len() {
-            if self.connections[at]
+    /// Clears this connection in all steps that use it.
+    fn unbind(&mut self, closed: &Rc<Connection>) {
+        for step in 0..self.list.len() {
+            if self.connections[step]
                 .as_ref()
                 .is_some_and(|connection| Rc::ptr_eq(connection, closed))
             {
-                self.bind(at, None);
+                self.bind(step, None);
             }
         }
     }
 }
 
 impl Executor<'_> {
-    /// So many rounds as fast as they go; else the step that was left, and why.
-    pub(super) fn rounds(
+    /// Runs `rounds` rounds without pauses. An error is the step at which they ended, with the
+    /// reason.
+    pub(super) fn run_rounds(
         &mut self,
         steps: &mut Steps,
         rounds: u64,
-        watch: &mut impl Watch,
-    ) -> Result<(), (usize, Left)> {
+        timer: &mut impl StepTimer,
+    ) -> Result<(), (usize, StepEnd)> {
         if rounds == 0 {
             return Ok(());
         }
         if steps.list.is_empty() {
-            // A list without steps still lasts as long as it is to.
+            // An unlimited script without steps waits for the stop.
             return match rounds {
-                u64::MAX => think(Duration::MAX, false, self.stop).map_err(|left| (0, left)),
+                u64::MAX => think(Duration::MAX, false, self.stop).map_err(|end| (0, end)),
                 _ => Ok(()),
             };
         }
-        let mut place = Place::first(&steps.fast, rounds);
+        let mut cursor = Cursor::at_start(&steps.fast, rounds);
         loop {
-            let mut context = Context {
+            let mut context = CallContext {
                 buffer: self.buffer,
                 stop: self.stop.flag(),
                 counters: self.counters,
             };
-            let exit = fast_path::run(&steps.fast, &mut place, &mut context, watch);
-            let count = steps.list[place.at].count;
-            let left = match exit {
+            let exit = fast_path::run(&steps.fast, &mut cursor, &mut context, timer);
+            let count = steps.list[cursor.step].count;
+            let result = match exit {
                 Exit::Done => return Ok(()),
-                Exit::Stopped => Err(Left::Stopped),
+                Exit::Stopped => Err(StepEnd::Stopped),
                 Exit::Execute(_) if count == 0 => Ok(()),
-                Exit::Execute(came) => self.execute(steps, place.at, came),
+                Exit::Execute(call_result) => self.execute(steps, cursor.step, call_result),
             };
-            if let Err(left) = left {
-                watch.step(place.at, count - place.left);
-                return Err((place.at, left));
+            if let Err(end) = result {
+                timer.step(cursor.step, count - cursor.executions_left);
+                return Err((cursor.step, end));
             }
             if count > 0 {
                 self.counters.add(Counter::Operations, 1);
             }
-            if !place.executed(&steps.fast, watch) {
+            if !cursor.advance(&steps.fast, timer) {
                 return Ok(());
             }
         }
@@ -146,207 +150,232 @@ impl Executor<'_> {
     fn execute(
         &mut self,
         steps: &mut Steps,
-        at: usize,
-        came: Option<Result<usize, Error>>,
-    ) -> Result<(), Left> {
-        let executed = match steps.list[at].action {
-            Action::Send(transfer) => self.transfers(steps, at, Way::Out, transfer, came),
-            Action::Receive(transfer) => self.transfers(steps, at, Way::In, transfer, came),
+        step: usize,
+        call_result: Option<Result<usize, Error>>,
+    ) -> Result<(), StepEnd> {
+        let result = match steps.list[step].action {
+            Action::Send(transfer) => {
+                self.run_transfers(steps, step, TransferDirection::Send, transfer, call_result)
+            }
+            Action::Receive(transfer) => self.run_transfers(
+                steps,
+                step,
+                TransferDirection::Receive,
+                transfer,
+                call_result,
+            ),
             Action::Think { duration, spins } => think(duration, spins, self.stop),
-            Action::Own => self.perform(steps, at),
+            Action::DialectSpecific => self.run_own_step(steps, step),
             Action::Nothing => Ok(()),
         };
-        match executed {
-            Err(Left::Failed(_)) if steps.list[at].can_fail && !self.stop.is_set() => {
+        match result {
+            Err(StepEnd::Failed(_)) if steps.list[step].can_fail && !self.stop.is_set() => {
                 self.counters.add(Counter::FailedOperations, 1);
                 Ok(())
             }
-            Err(Left::Failed(failure)) if failure.is_interruption() && self.stop.is_set() => {
-                Err(Left::Stopped)
+            Err(StepEnd::Failed(failure)) if failure.is_interruption() && self.stop.is_set() => {
+                Err(StepEnd::Stopped)
             }
             other => other,
         }
     }
 
-    fn transfers(
+    fn run_transfers(
         &mut self,
         steps: &mut Steps,
-        at: usize,
-        way: Way,
+        step: usize,
+        direction: TransferDirection,
         transfer: Transfer,
-        mut came: Option<Result<usize, Error>>,
-    ) -> Result<(), Left> {
-        if steps.connections[at].is_none() {
-            let connection = self.manager.connection(at).map_err(Left::Failed)?;
-            steps.bind(at, Some(connection));
+        mut call_result: Option<Result<usize, Error>>,
+    ) -> Result<(), StepEnd> {
+        if steps.connections[step].is_none() {
+            let connection = self.manager.connection(step).map_err(StepEnd::Failed)?;
+            steps.bind(step, Some(connection));
         }
-        let Some(connection) = &steps.connections[at] else {
+        let Some(connection) = &steps.connections[step] else {
             return Ok(());
         };
         if connection.has_become_plain() {
-            steps.fast[at].bind(&steps.list[at], Some(connection));
+            steps.fast[step].bind(&steps.list[step], Some(connection));
         }
         for _ in 0..transfer.repeat {
-            let control = steps.control[at].as_deref();
-            self.transfer(
+            let control = steps.control[step].as_deref();
+            self.run_transfer(
                 connection,
-                way,
+                direction,
                 transfer,
-                &mut steps.messages,
+                &mut steps.headers,
                 control,
-                came.take(),
+                call_result.take(),
             )?;
         }
         Ok(())
     }
 
-    /// Moves all bytes of a transfer, or a random number of them in one call. A batch is messages of one size, which
-    /// are received in whatever messages they come; if the size is random, as many messages.
-    fn transfer(
+    /// Moves all bytes of a transfer, or a random number of bytes in one call.
+    ///
+    /// A batch consists of messages of one size. Received batches count bytes, because the peer's
+    /// messages may have other sizes. If the size is random, they count messages.
+    fn run_transfer(
         &mut self,
         connection: &Connection,
-        way: Way,
+        direction: TransferDirection,
         transfer: Transfer,
-        messages: &mut Messages,
+        headers: &mut MessageHeaders,
         control: Option<&ControlMessage>,
-        mut came: Option<Result<usize, Error>>,
-    ) -> Result<(), Left> {
-        let (each, is_random) = match transfer.amount {
+        mut call_result: Option<Result<usize, Error>>,
+    ) -> Result<(), StepEnd> {
+        let (message_bytes, is_random) = match transfer.amount {
             Amount::Exactly(bytes) => (bytes as usize, false),
-            Amount::Between { min, max } => match way {
-                Way::Out => (self.random.random_range(min..=max.max(min)) as usize, true),
-                Way::In => (max as usize, true),
+            Amount::Between { min, max } => match direction {
+                TransferDirection::Send => {
+                    (self.random.random_range(min..=max.max(min)) as usize, true)
+                }
+                TransferDirection::Receive => (max as usize, true),
             },
         };
-        let (batch, waits) = (transfer.batch, transfer.waits);
-        // A layer takes a record at a time.
-        let takes_records = || way.is_out() && connection.with_io(|io| io.takes_records());
-        let is_one_call = is_random && batch.is_none() && !takes_records();
+        let (batch, is_blocking) = (transfer.batch, transfer.is_blocking);
+        // A layer sends at most one record per call.
+        let has_records = || direction.is_send() && connection.with_io(|io| io.has_records());
+        let is_one_call = is_random && batch.is_none() && !has_records();
         let count = batch.map_or(1, |batch| batch.count);
-        let mut left = count.saturating_mul(each as u64);
+        let mut left = count.saturating_mul(message_bytes as u64);
         while left > 0 {
-            if came.is_none()
-                && let Some(patience) = transfer.patience.filter(|_| waits)
+            if call_result.is_none()
+                && let Some(timeout) = transfer.timeout.filter(|_| is_blocking)
             {
-                way.wait(connection, patience, self.stop)?;
+                direction.wait(connection, timeout, self.stop)?;
             }
-            // The last piece of a batch may be less than a message.
-            let size = left.min(each as u64) as usize;
-            let moved = match (came.take(), batch) {
-                (Some(came), _) => came.map(Moved::one),
+            // The last piece of a batch may be shorter than a message.
+            let size = left.min(message_bytes as u64) as usize;
+            let result = match (call_result.take(), batch) {
+                (Some(call_result), _) => call_result.map(MessageTotals::single),
                 (None, None) => {
-                    let piece = &mut self.buffer[each - size..each];
-                    let call = connection.with_io(|io| match (way, waits) {
-                        (Way::Out, true) => io.send(piece),
-                        (Way::Out, false) => io.try_send(piece),
-                        (Way::In, true) => io.receive(piece),
-                        (Way::In, false) => io.try_receive(piece),
+                    let piece = &mut self.buffer[message_bytes - size..message_bytes];
+                    let call = connection.with_io(|io| match (direction, is_blocking) {
+                        (TransferDirection::Send, true) => io.send(piece),
+                        (TransferDirection::Send, false) => io.try_send(piece),
+                        (TransferDirection::Receive, true) => io.receive(piece),
+                        (TransferDirection::Receive, false) => io.try_receive(piece),
                     });
-                    call.map(Moved::one)
+                    call.map(MessageTotals::single)
                 }
                 (None, Some(_)) => {
-                    let (piece, times) = (&mut self.buffer[..size], left / size as u64);
-                    connection.with_io(|io| match way {
-                        Way::Out => io.send_messages(messages, control, piece, times, waits),
-                        Way::In => io.receive_messages(messages, piece, times, waits),
+                    let (piece, count) = (&mut self.buffer[..size], left / size as u64);
+                    connection.with_io(|io| match direction {
+                        TransferDirection::Send => {
+                            io.send_messages(headers, control, piece, count, is_blocking)
+                        }
+                        TransferDirection::Receive => {
+                            io.receive_messages(headers, piece, count, is_blocking)
+                        }
                     })
                 }
             };
-            match moved {
-                Ok(Moved { bytes: 0, .. }) => return Err(Left::EndOfStream),
-                Ok(Moved { bytes, messages }) => {
-                    self.moved(way, bytes);
-                    left -= match way {
+            match result {
+                Ok(MessageTotals { bytes: 0, .. }) => return Err(StepEnd::EndOfStream),
+                Ok(MessageTotals { bytes, messages }) => {
+                    self.count_bytes(direction, bytes);
+                    left -= match direction {
                         _ if is_one_call => left,
-                        // Each is a message, however short it is.
-                        Way::In if is_random => (messages * each) as u64,
+                        // Each counts as one message, even if it is short.
+                        TransferDirection::Receive if is_random => {
+                            (messages * message_bytes) as u64
+                        }
                         _ => bytes as u64,
                     };
                     if left == 0 {
                         return Ok(());
                     }
                 }
-                Err(error) => self.recover(error, connection, way, transfer)?,
+                Err(error) => self.recover(error, connection, direction, transfer)?,
             }
             if self.stop.is_set() {
-                return Err(Left::Stopped);
+                return Err(StepEnd::Stopped);
             }
         }
         Ok(())
     }
 
-    /// A call has failed: goes on where it was interrupted for nothing, or did not wait and may.
+    /// Handles a failed call. Continues after an interruption without a stop. A non-blocking call
+    /// with a timeout waits until the socket is ready.
     #[cold]
     fn recover(
         &self,
         error: Error,
         connection: &Connection,
-        way: Way,
+        direction: TransferDirection,
         transfer: Transfer,
-    ) -> Result<(), Left> {
-        match transfer.patience {
-            Some(patience) if error == Error::AGAIN && !transfer.waits => {
-                way.wait(connection, patience, self.stop)
+    ) -> Result<(), StepEnd> {
+        match transfer.timeout {
+            Some(timeout) if error == Error::AGAIN && !transfer.is_blocking => {
+                direction.wait(connection, timeout, self.stop)
             }
-            _ => interrupted(error, self.stop).map_err(|error| failed(way.name(), error)),
+            _ => ignore_interruption(error, self.stop)
+                .map_err(|error| step_failure(direction.name(), error)),
         }
     }
 
-    /// Counts what a call has moved.
-    fn moved(&self, way: Way, bytes: usize) {
-        match way {
-            Way::Out => self.counters.add(Counter::Sent, bytes as u64),
-            Way::In => self.counters.add(Counter::Received, bytes as u64),
+    /// Counts the bytes of a call.
+    fn count_bytes(&self, direction: TransferDirection, bytes: usize) {
+        match direction {
+            TransferDirection::Send => self.counters.add(Counter::Sent, bytes as u64),
+            TransferDirection::Receive => self.counters.add(Counter::Received, bytes as u64),
         }
     }
 
-    fn perform(&mut self, steps: &mut Steps, at: usize) -> Result<(), Left> {
-        let performed = self.manager.perform(at, self.stop).map_err(Left::Failed)?;
-        if performed.sent > 0 {
-            self.counters.add(Counter::Sent, performed.sent);
+    /// Runs a step of the connection manager and clears the connections that it reports.
+    fn run_own_step(&mut self, steps: &mut Steps, step: usize) -> Result<(), StepEnd> {
+        let result = self
+            .manager
+            .perform(step, self.stop)
+            .map_err(StepEnd::Failed)?;
+        if result.sent > 0 {
+            self.counters.add(Counter::Sent, result.sent);
         }
-        if performed.later_forget {
-            steps.forget_from(at);
+        if result.clears_later_connections {
+            steps.unbind_from(step);
         }
-        for closed in performed.closed.iter().flatten() {
-            steps.forget(closed);
+        for closed in result.closed_connections.iter().flatten() {
+            steps.unbind(closed);
         }
-        if performed.ends {
-            return Err(Left::Done);
+        if result.is_script_done {
+            return Err(StepEnd::Done);
         }
         Ok(())
     }
 }
 
-impl Way {
+impl TransferDirection {
     fn name(self) -> &'static str {
         match self {
-            Self::Out => "send",
-            Self::In => "receive",
+            Self::Send => "send",
+            Self::Receive => "receive",
         }
     }
 
-    fn is_out(self) -> bool {
-        matches!(self, Self::Out)
+    fn is_send(self) -> bool {
+        matches!(self, Self::Send)
     }
 
-    /// Waits until the connection takes or has something.
-    fn wait(self, connection: &Connection, patience: Duration, stop: &Stop) -> Result<(), Left> {
-        let until = Instant::now().checked_add(patience);
-        let mut left = patience;
+    /// Waits until the connection is ready in this direction; fails with ETIMEDOUT after `timeout`.
+    fn wait(self, connection: &Connection, timeout: Duration, stop: &Stop) -> Result<(), StepEnd> {
+        let deadline = Instant::now().checked_add(timeout);
+        let mut remaining = timeout;
         loop {
-            let ready = match self {
-                Self::Out => call::wait_writable(connection.socket(), left),
-                Self::In => connection.with_io(|io| io.wait_readable(left)),
+            let is_ready = match self {
+                Self::Send => call::wait_writable(connection.socket(), remaining),
+                Self::Receive => connection.with_io(|io| io.wait_readable(remaining)),
             };
-            match ready {
+            match is_ready {
                 Ok(true) => return Ok(()),
-                Ok(false) => return Err(failed(self.name(), Error::TIMEDOUT)),
+                Ok(false) => return Err(step_failure(self.name(), Error::TIMEDOUT)),
                 Err(error) => {
-                    interrupted(error, stop).map_err(|error| failed(self.name(), error))?;
+                    ignore_interruption(error, stop)
+                        .map_err(|error| step_failure(self.name(), error))?;
                 }
             }
-            left = until_then(until);
+            remaining = time_until(deadline);
         }
     }
 }
@@ -360,17 +389,17 @@ fn batch(step: &Step) -> Option<Batch> {
 
 fn control_message(step: &Step) -> Option<Box<ControlMessage>> {
     let info = batch(step)?.info?;
-    Some(Box::new(ControlMessage::of(info)))
+    Some(Box::new(ControlMessage::for_sctp(info)))
 }
 
-/// Messages of a step; 0 if it is not of messages.
-fn count(step: &Step) -> u64 {
+/// Returns the messages per batch of a step; 0 if it has no batches.
+fn batch_count(step: &Step) -> u64 {
     batch(step).map_or(0, |batch| batch.count)
 }
 
-/// An interruption is none as long as nobody wants an end.
+/// Ignores EINTR unless the stop is set.
 #[cold]
-fn interrupted(error: Error, stop: &Stop) -> Result<(), Error> {
+fn ignore_interruption(error: Error, stop: &Stop) -> Result<(), Error> {
     if error == Error::INTR && !stop.is_set() {
         return Ok(());
     }
@@ -378,26 +407,27 @@ fn interrupted(error: Error, stop: &Stop) -> Result<(), Error> {
 }
 
 #[cold]
-fn failed(what: &str, error: Error) -> Left {
+fn step_failure(call: &str, error: Error) -> StepEnd {
     if error == Error::INTR {
-        return Left::Stopped;
+        return StepEnd::Stopped;
     }
-    Left::Failed(Failure::of_call(what, error))
+    StepEnd::Failed(StepFailure::from_call(call, error))
 }
 
-fn think(duration: Duration, spins: bool, stop: &Stop) -> Result<(), Left> {
-    let until =
+/// Sleeps or spins for this time; the stop ends it early.
+fn think(duration: Duration, spins: bool, stop: &Stop) -> Result<(), StepEnd> {
+    let until_ns =
         monotonic_ns().saturating_add(u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX));
-    let _exact = (!spins).then(ExactSleep::begin);
-    while monotonic_ns() < until {
+    let _exact_sleep = (!spins).then(ExactSleep::begin);
+    while monotonic_ns() < until_ns {
         if stop.is_set() {
-            return Err(Left::Stopped);
+            return Err(StepEnd::Stopped);
         }
         if spins {
             std::hint::spin_loop();
         } else {
-            // Interrupted or not, the clock says whether it was long enough.
-            let _ = sleep_until(until);
+            // The loop condition covers an interrupted sleep.
+            let _ = sleep_until(until_ns);
         }
     }
     Ok(())

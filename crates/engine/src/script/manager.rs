@@ -1,28 +1,29 @@
-//! What a dialect does in a script.
+//! The dialect's part of a script.
 
 use std::rc::Rc;
 
-use crate::end::Failure;
+use crate::end::StepFailure;
 use crate::io::Connection;
 use crate::stop::Stop;
 
-/// The dialect's part of a script: it opens the connections of the steps, and executes the steps of its own.
+/// Opens the connections of a script and executes the steps of the dialect.
 pub trait ConnectionManager {
-    /// The connection of a transfer step that has none, or no longer; the step keeps it until it has to forget it.
-    fn connection(&mut self, step: usize) -> Result<Rc<Connection>, Failure>;
-    /// Executes a step of its own; the bytes that it sent, and the steps that forget their connections.
-    fn perform(&mut self, step: usize, stop: &Stop) -> Result<Performed, Failure>;
+    /// Returns the connection for a transfer step that has none. The step keeps it until it is
+    /// cleared.
+    fn connection(&mut self, step: usize) -> Result<Rc<Connection>, StepFailure>;
+    /// Executes a step of the dialect. Returns the sent bytes and the connections to clear.
+    fn perform(&mut self, step: usize, stop: &Stop) -> Result<OwnStepResult, StepFailure>;
 }
 
-/// The result of a step of the manager's own.
+/// The result of [`ConnectionManager::perform`].
 #[derive(Debug, Default)]
-pub struct Performed {
-    /// Bytes that it sent.
+pub struct OwnStepResult {
+    /// Sent bytes.
     pub sent: u64,
-    /// This step and all behind it forget their connections.
-    pub later_forget: bool,
-    /// Whatever step has one of these connections forgets it: they are closed.
-    pub closed: [Option<Rc<Connection>>; 2],
-    /// There is no more to do: the script ends here, as if it had been done.
-    pub ends: bool,
+    /// Whether the connections of this and all later steps are cleared.
+    pub clears_later_connections: bool,
+    /// Closed connections; they are cleared in all steps that use them.
+    pub closed_connections: [Option<Rc<Connection>>; 2],
+    /// Whether the script ends here as if it had completed.
+    pub is_script_done: bool,
 }

@@ -1,47 +1,48 @@
-//! Any list of steps, run again and again over any number of connections.
+//! Scripts: lists of steps that run repeatedly over any number of connections.
 //!
-//! The loops for a workload know their operations when they are compiled; a script gets them as a list. What a dialect
-//! does itself, such as opening connections by its own rules, is a step as well: [`ConnectionManager::perform`].
+//! The loops of a workload are compiled for their operations; a script reads its operations from a
+//! list. Work of a dialect, such as opening connections by its rules, is also a step:
+//! [`ConnectionManager::perform`].
 
-mod counting;
+mod event_counters;
 mod executor;
 mod manager;
+mod step_times;
 #[cfg(test)]
 mod tests;
-mod watch;
 
-pub use crate::end::Failure;
-pub use crate::io::{Connection, Early, Elsewhere, Layer};
-pub use crate::timer::Watch;
-pub use counting::EventCounts;
-pub use manager::{ConnectionManager, Performed};
-pub use watch::{Journal, Pass, StepReport, StepTimes};
+pub use crate::end::StepFailure;
+pub use crate::io::{Connection, EarlyDatagrams, EarlySocket, Layer};
+pub use crate::timer::StepTimer;
+pub use event_counters::EventCounts;
+pub use manager::{ConnectionManager, OwnStepResult};
+pub use step_times::{PassObserver, PassTimes, StepReport, StepTimes};
 
-use model::{Ended, Limit, Pacing, Step};
+use model::{EndCause, Limit, Pacing, Step};
 use rand::SeedableRng;
 use rand::rngs::SmallRng;
 
 use crate::counters::Counters;
-use crate::end::Ran;
+use crate::end::LoopResult;
 use crate::pace::Pace;
-use crate::stop::{Reason, Stop};
-use executor::{Executor, Left, Steps};
+use crate::stop::{Stop, StopReason};
+use executor::{Executor, StepEnd, Steps};
 
-/// What a script runs under.
+/// Settings of one run of a script.
 #[derive(Debug)]
-pub(crate) struct Orders<'a> {
-    /// Rounds after which it ends.
+pub(crate) struct ScriptSettings<'a> {
+    /// Number of rounds after which the script ends.
     pub(crate) limit: Limit,
-    /// When each round begins; `None` is as fast as it goes.
+    /// Schedule of the rounds; `None` runs them without pauses.
     pub(crate) pacing: Option<Pacing>,
     pub(crate) stop: &'a Stop,
     pub(crate) counters: &'a Counters,
 }
 
-/// Bytes that a script has for each of its steps, beside their messages' headers.
-pub const STEP_BYTES: usize = size_of::<Step>() + executor::STEP_BYTES;
+/// Bytes of memory per step of a script, without the headers of its messages.
+pub const STEP_BYTES: usize = size_of::<Step>() + executor::BOUND_STEP_BYTES;
 
-/// The steps, each with the connection that it uses.
+/// A list of steps, with the connection of each.
 #[derive(Debug)]
 pub struct Script {
     steps: Steps,
@@ -49,7 +50,7 @@ pub struct Script {
 }
 
 impl Script {
-    /// A script; `seed` is for sizes that chance decides.
+    /// Returns a script without connections; `seed` is for random sizes.
     pub fn new(steps: Vec<Step>, seed: u64) -> Self {
         Self {
             steps: Steps::new(steps),
@@ -57,20 +58,20 @@ impl Script {
         }
     }
 
-    /// Runs it to its end. What is sent comes from `buffer`, and what is received goes there.
+    /// Runs the script to its end. It sends from `buffer` and receives into it.
     ///
     /// # Panics
-    /// When a step moves more bytes at once than the buffer has.
+    /// If a step moves more bytes per call than the buffer has.
     pub(crate) fn run(
         &mut self,
         manager: &mut dyn ConnectionManager,
-        orders: &Orders<'_>,
+        settings: &ScriptSettings<'_>,
         buffer: &mut [u8],
-        watch: &mut impl Watch,
-    ) -> Ran {
-        let stop = orders.stop;
-        let mut pace = orders.pacing.map(|pacing| Pace::start(&pacing, None));
-        let mut rounds = match orders.limit {
+        timer: &mut impl StepTimer,
+    ) -> LoopResult {
+        let stop = settings.stop;
+        let mut pace = settings.pacing.map(|pacing| Pace::start(&pacing, None));
+        let mut rounds = match settings.limit {
             Limit::Transactions(rounds) => rounds,
             _ => u64::MAX,
         };
@@ -79,42 +80,42 @@ impl Script {
             buffer,
             random: &mut self.random,
             stop,
-            counters: orders.counters.writer(),
+            counters: settings.counters.writer(),
         };
-        watch.start();
+        timer.start();
         let Some(pace) = &mut pace else {
-            return match executor.rounds(&mut self.steps, rounds, watch) {
-                Ok(()) => Ended::Count.into(),
-                Err((at, why)) => why.ran(at, stop),
+            return match executor.run_rounds(&mut self.steps, rounds, timer) {
+                Ok(()) => EndCause::Count.into(),
+                Err((step_index, end)) => end.into_loop_result(step_index, stop),
             };
         };
         while rounds > 0 {
             if stop.is_set() {
-                return Left::Stopped.ran(0, stop);
+                return StepEnd::Stopped.into_loop_result(0, stop);
             }
-            if pace.waited(stop) {
-                watch.start();
+            if pace.wait_for_turn(stop) {
+                timer.start();
                 continue;
             }
-            pace.took_turns(1);
-            if let Err((at, why)) = executor.rounds(&mut self.steps, 1, watch) {
-                return why.ran(at, stop);
+            pace.record_turns(1);
+            if let Err((step, end)) = executor.run_rounds(&mut self.steps, 1, timer) {
+                return end.into_loop_result(step, stop);
             }
             rounds -= 1;
         }
-        Ended::Count.into()
+        EndCause::Count.into()
     }
 }
 
-impl Left {
-    fn ran(self, at: usize, stop: &Stop) -> Ran {
+impl StepEnd {
+    fn into_loop_result(self, step_index: usize, stop: &Stop) -> LoopResult {
         match self {
-            Self::Stopped => stop.reason().unwrap_or(Reason::Deadline).into(),
-            Self::EndOfStream => Ended::PeerClosed.into(),
-            Self::Done => Ended::Count.into(),
-            Self::Failed(failure) => Ran {
-                failed_step: Some((at, failure.clone())),
-                ..Ended::Failed(failure.what).into()
+            Self::Stopped => stop.reason().unwrap_or(StopReason::Deadline).into(),
+            Self::EndOfStream => EndCause::PeerClosed.into(),
+            Self::Done => EndCause::Count.into(),
+            Self::Failed(failure) => LoopResult {
+                failed_step: Some((step_index, failure.clone())),
+                ..EndCause::Failed(failure.action).into()
             },
         }
     }

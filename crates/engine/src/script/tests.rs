@@ -14,44 +14,44 @@ use units::Bytes;
 
 use super::*;
 
-/// Has one connection, and writes down what it is asked for.
+/// A manager with one connection. It records the steps for which it is called.
 #[derive(Default)]
-struct Host {
+struct TestManager {
     connection: Option<Rc<Connection>>,
-    looked_up: Vec<usize>,
-    performed: Vec<usize>,
-    then: Option<Then>,
+    requested_steps: Vec<usize>,
+    own_steps: Vec<usize>,
+    run_own_step: Option<OwnStep>,
 }
 
-/// What the host does at a step of its own.
-type Then = fn(&mut Host) -> Result<Performed, Failure>;
+/// The manager's action at one of its own steps.
+type OwnStep = fn(&mut TestManager) -> Result<OwnStepResult, StepFailure>;
 
-impl ConnectionManager for Host {
-    fn connection(&mut self, step: usize) -> Result<Rc<Connection>, Failure> {
-        self.looked_up.push(step);
+impl ConnectionManager for TestManager {
+    fn connection(&mut self, step: usize) -> Result<Rc<Connection>, StepFailure> {
+        self.requested_steps.push(step);
         let connection = self.connection.as_ref().map(Rc::clone);
-        connection.ok_or_else(|| Failure::of_sense("No such connection 0"))
+        connection.ok_or_else(|| StepFailure::from_text("No such connection 0"))
     }
 
-    fn perform(&mut self, step: usize, _: &Stop) -> Result<Performed, Failure> {
-        self.performed.push(step);
-        self.then
-            .map_or(Ok(Performed::default()), |then| then(self))
+    fn perform(&mut self, step: usize, _: &Stop) -> Result<OwnStepResult, StepFailure> {
+        self.own_steps.push(step);
+        self.run_own_step
+            .map_or(Ok(OwnStepResult::default()), |then| then(self))
     }
 }
 
-fn pair() -> (Host, TcpStream) {
+fn stream_pair() -> (TestManager, TcpStream) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let far = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
     let (near, _) = listener.accept().unwrap();
-    let host = Host {
+    let manager = TestManager {
         connection: Some(Rc::new(Connection::Socket(OwnedFd::from(near)))),
-        ..Host::default()
+        ..TestManager::default()
     };
-    (host, far)
+    (manager, far)
 }
 
-fn once(action: Action) -> Step {
+fn step_once(action: Action) -> Step {
     Step {
         name: "step".into(),
         action,
@@ -60,69 +60,74 @@ fn once(action: Action) -> Step {
     }
 }
 
-fn exactly(bytes: u32) -> Transfer {
+fn transfer_of(bytes: u32) -> Transfer {
     Transfer {
         amount: Amount::Exactly(bytes),
         repeat: 1,
-        patience: None,
-        waits: true,
+        timeout: None,
+        is_blocking: true,
         batch: None,
     }
 }
 
-fn run(script: &mut Script, host: &mut Host, limit: Limit, stop: &Stop) -> (Ran, Counts) {
-    watched(script, host, limit, stop, &mut ())
-}
-
-fn watched(
+fn run(
     script: &mut Script,
-    host: &mut Host,
+    manager: &mut TestManager,
     limit: Limit,
     stop: &Stop,
-    watch: &mut impl Watch,
-) -> (Ran, Counts) {
+) -> (LoopResult, Counts) {
+    run_timed(script, manager, limit, stop, &mut ())
+}
+
+fn run_timed(
+    script: &mut Script,
+    manager: &mut TestManager,
+    limit: Limit,
+    stop: &Stop,
+    timer: &mut impl StepTimer,
+) -> (LoopResult, Counts) {
     let counters = Counters::default();
-    let orders = Orders {
+    let settings = ScriptSettings {
         limit,
         pacing: None,
         stop,
         counters: &counters,
     };
-    let _attending = stop.attend();
-    let end = script.run(host, &orders, &mut [0; 1000], watch);
+    let _registration = stop.register_thread();
+    let end = script.run(manager, &settings, &mut [0; 1000], timer);
     (end, counters.counts())
 }
 
 #[test]
 fn rounds_of_request_and_response() {
-    let (mut host, mut far) = pair();
+    let (mut manager, mut far) = stream_pair();
     let peer = thread::spawn(move || {
         let mut request = [0; 90];
         for _ in 0..50 {
             far.read_exact(&mut request).unwrap();
-            // In two pieces, so that a receive has to go on.
+            // In two pieces, so that a receive needs more than one call.
             far.write_all(&[1; 100]).unwrap();
             far.write_all(&[1; 50]).unwrap();
         }
     });
     let write = Step {
         count: 3,
-        ..once(Action::Send(exactly(30)))
+        ..step_once(Action::Send(transfer_of(30)))
     };
     let steps = vec![
         write,
-        once(Action::Receive(exactly(150))),
-        once(Action::Nothing),
+        step_once(Action::Receive(transfer_of(150))),
+        step_once(Action::Nothing),
     ];
     let mut script = Script::new(steps, 0);
     let (end, counts) = run(
         &mut script,
-        &mut host,
+        &mut manager,
         Limit::Transactions(50),
         &Stop::new(),
     );
     peer.join().unwrap();
-    assert_eq!(end.ended, Ended::Count);
+    assert_eq!(end.ended, EndCause::Count);
     let expected = Counts {
         operations: 50 * 5,
         sent: Bytes(50 * 90),
@@ -130,39 +135,43 @@ fn rounds_of_request_and_response() {
         ..Counts::default()
     };
     assert_eq!(counts, expected);
-    assert_eq!(host.looked_up, [0, 1], "each step keeps its connection");
+    assert_eq!(
+        manager.requested_steps,
+        [0, 1],
+        "each step keeps its connection"
+    );
 }
 
 #[test]
-fn random_sizes_are_within_their_bounds_and_of_one_call() {
-    let (mut host, mut far) = pair();
+fn random_sizes_are_within_bounds_and_take_one_call() {
+    let (mut manager, mut far) = stream_pair();
     let random = Transfer {
         amount: Amount::Between { min: 5, max: 9 },
-        ..exactly(0)
+        ..transfer_of(0)
     };
-    let mut script = Script::new(vec![once(Action::Send(random))], 7);
+    let mut script = Script::new(vec![step_once(Action::Send(random))], 7);
     let (end, counts) = run(
         &mut script,
-        &mut host,
+        &mut manager,
         Limit::Transactions(1000),
         &Stop::new(),
     );
-    assert_eq!(end.ended, Ended::Count);
+    assert_eq!(end.ended, EndCause::Count);
     assert!(
         (5000 + 1000..9000 - 1000).contains(&counts.sent.0),
         "{counts:?}"
     );
-    drop((script, host));
+    drop((script, manager));
     let mut seen = Vec::new();
     far.read_to_end(&mut seen).unwrap();
     assert_eq!(seen.len() as u64, counts.sent.0);
 }
 
-/// Takes ten bytes a call.
+/// A layer that sends at most 10 bytes per call.
 #[derive(Debug)]
-struct Narrow;
+struct TenByteLayer;
 
-impl Layer for Narrow {
+impl Layer for TenByteLayer {
     fn send(&mut self, data: &[u8]) -> Result<usize, Error> {
         Ok(data.len().min(10))
     }
@@ -177,168 +186,225 @@ impl Layer for Narrow {
 }
 
 #[test]
-fn random_sizes_go_whole_through_a_layer() {
-    let (mut host, far) = pair();
-    let layer = RefCell::new(Box::new(Narrow) as Box<dyn Layer>);
-    host.connection = Some(Rc::new(Connection::Layered(layer, Rc::new(far.into()))));
+fn a_layer_sends_all_bytes_of_random_sizes() {
+    let (mut manager, far) = stream_pair();
+    let layer = RefCell::new(Box::new(TenByteLayer) as Box<dyn Layer>);
+    manager.connection = Some(Rc::new(Connection::Layered(layer, Rc::new(far.into()))));
     let random = Transfer {
         amount: Amount::Between { min: 95, max: 95 },
-        ..exactly(0)
+        ..transfer_of(0)
     };
-    let mut script = Script::new(vec![once(Action::Send(random))], 0);
-    let (end, counts) = run(&mut script, &mut host, Limit::Transactions(3), &Stop::new());
-    assert_eq!(end.ended, Ended::Count);
+    let mut script = Script::new(vec![step_once(Action::Send(random))], 0);
+    let (end, counts) = run(
+        &mut script,
+        &mut manager,
+        Limit::Transactions(3),
+        &Stop::new(),
+    );
+    assert_eq!(end.ended, EndCause::Count);
     assert_eq!((counts.operations, counts.sent.0), (3, 3 * 95));
 }
 
 #[test]
-fn the_end_of_a_stream_ends_it_and_what_came_before_counts() {
-    let (mut host, mut far) = pair();
+fn the_end_of_a_stream_ends_a_script_and_earlier_data_counts() {
+    let (mut manager, mut far) = stream_pair();
     far.write_all(&[1; 250]).unwrap();
     drop(far);
-    let steps = vec![once(Action::Nothing), once(Action::Receive(exactly(100)))];
+    let steps = vec![
+        step_once(Action::Nothing),
+        step_once(Action::Receive(transfer_of(100))),
+    ];
     let mut script = Script::new(steps, 0);
-    let (end, counts) = run(&mut script, &mut host, Limit::Transactions(9), &Stop::new());
-    assert_eq!(end.ended, Ended::PeerClosed);
+    let (end, counts) = run(
+        &mut script,
+        &mut manager,
+        Limit::Transactions(9),
+        &Stop::new(),
+    );
+    assert_eq!(end.ended, EndCause::PeerClosed);
     assert_eq!((counts.received.0, counts.operations), (250, 5));
 }
 
 #[test]
 fn a_stop_ends_a_receive_that_waits() {
-    let (mut host, _far) = pair();
+    let (mut manager, _far) = stream_pair();
     let stop = Stop::new();
     let begun = Instant::now();
-    let _deadline = crate::deadline_thread().at(begun + Duration::from_millis(50), &stop);
-    let mut script = Script::new(vec![once(Action::Receive(exactly(1)))], 0);
-    let (end, counts) = run(&mut script, &mut host, Limit::Unlimited, &stop);
-    assert_eq!(end.ended, Ended::Deadline);
+    let _deadline = crate::deadline_thread().set_at(begun + Duration::from_millis(50), &stop);
+    let mut script = Script::new(vec![step_once(Action::Receive(transfer_of(1)))], 0);
+    let (end, counts) = run(&mut script, &mut manager, Limit::Unlimited, &stop);
+    assert_eq!(end.ended, EndCause::Deadline);
     assert_eq!(counts, Counts::default());
     assert!(begun.elapsed() >= Duration::from_millis(50));
 }
 
 #[test]
-fn what_may_fail_counts_and_what_may_not_ends_it() {
-    let (mut host, _far) = pair();
-    let impatient = Transfer {
-        patience: Some(Duration::from_millis(1)),
-        ..exactly(1)
+fn only_a_step_that_cannot_fail_ends_a_script() {
+    let (mut manager, _far) = stream_pair();
+    let with_timeout = Transfer {
+        timeout: Some(Duration::from_millis(1)),
+        ..transfer_of(1)
     };
     let mut step = Step {
         can_fail: true,
-        ..once(Action::Receive(impatient))
+        ..step_once(Action::Receive(with_timeout))
     };
     let mut script = Script::new(vec![step.clone()], 0);
-    let (end, counts) = run(&mut script, &mut host, Limit::Transactions(3), &Stop::new());
-    assert_eq!(end.ended, Ended::Count);
+    let (end, counts) = run(
+        &mut script,
+        &mut manager,
+        Limit::Transactions(3),
+        &Stop::new(),
+    );
+    assert_eq!(end.ended, EndCause::Count);
     assert_eq!((counts.operations, counts.failed_operations), (3, 3));
 
     step.can_fail = false;
     let mut script = Script::new(vec![step], 0);
-    let (end, counts) = run(&mut script, &mut host, Limit::Transactions(3), &Stop::new());
-    let why = Failure::of_call("receive", Error::TIMEDOUT);
-    assert_eq!(end.failed_step, Some((0, why)));
+    let (end, counts) = run(
+        &mut script,
+        &mut manager,
+        Limit::Transactions(3),
+        &Stop::new(),
+    );
+    let failure = StepFailure::from_call("receive", Error::TIMEDOUT);
+    assert_eq!(end.failed_step, Some((0, failure)));
     assert_eq!(counts, Counts::default());
 }
 
 #[test]
-fn patience_outlasts_what_is_no_stop() {
-    let (mut host, _far) = pair();
-    let patience = Duration::from_millis(100);
-    let patient = Transfer {
-        patience: Some(patience),
-        ..exactly(1)
+fn other_wakeups_do_not_shorten_a_timeout() {
+    let (mut manager, _far) = stream_pair();
+    let timeout = Duration::from_millis(100);
+    let with_timeout = Transfer {
+        timeout: Some(timeout),
+        ..transfer_of(1)
     };
-    // Of somebody else, who wakes this thread again and again.
+    // Another stop, which wakes this thread repeatedly.
     let other = Stop::new();
-    let _attending = other.attend();
+    let _registration = other.register_thread();
     let begun = Instant::now();
-    let _deadline = crate::deadline_thread().at(begun + Duration::from_millis(10), &other);
-    let mut script = Script::new(vec![once(Action::Receive(patient))], 0);
-    let (end, _) = run(&mut script, &mut host, Limit::Transactions(1), &Stop::new());
-    let late = Failure::of_call("receive", Error::TIMEDOUT);
+    let _deadline = crate::deadline_thread().set_at(begun + Duration::from_millis(10), &other);
+    let mut script = Script::new(vec![step_once(Action::Receive(with_timeout))], 0);
+    let (end, _) = run(
+        &mut script,
+        &mut manager,
+        Limit::Transactions(1),
+        &Stop::new(),
+    );
+    let late = StepFailure::from_call("receive", Error::TIMEDOUT);
     assert_eq!(end.failed_step, Some((0, late)));
-    assert!(begun.elapsed() >= patience);
+    assert!(begun.elapsed() >= timeout);
 }
 
 #[test]
-fn own_steps_say_who_forgets_which_line() {
-    let (mut host, _far) = pair();
-    host.then = Some(|_| {
-        Ok(Performed {
-            later_forget: true,
-            ..Performed::default()
+fn own_steps_clear_connections() {
+    let (mut manager, _far) = stream_pair();
+    manager.run_own_step = Some(|_| {
+        Ok(OwnStepResult {
+            clears_later_connections: true,
+            ..OwnStepResult::default()
         })
     });
-    let send = || once(Action::Send(exactly(1)));
-    let steps = vec![send(), once(Action::Own), send()];
+    let send = || step_once(Action::Send(transfer_of(1)));
+    let steps = vec![send(), step_once(Action::DialectSpecific), send()];
     let mut script = Script::new(steps, 0);
-    let (end, _) = run(&mut script, &mut host, Limit::Transactions(2), &Stop::new());
-    assert_eq!(end.ended, Ended::Count);
+    let (end, _) = run(
+        &mut script,
+        &mut manager,
+        Limit::Transactions(2),
+        &Stop::new(),
+    );
+    assert_eq!(end.ended, EndCause::Count);
     assert_eq!(
-        host.looked_up,
+        manager.requested_steps,
         [0, 2, 2],
-        "the step before keeps its connection"
+        "the earlier step keeps its connection"
     );
 
-    host.looked_up.clear();
-    host.then = Some(|host| {
-        Ok(Performed {
-            closed: [host.connection.as_ref().map(Rc::clone), None],
-            ..Performed::default()
+    manager.requested_steps.clear();
+    manager.run_own_step = Some(|manager| {
+        Ok(OwnStepResult {
+            closed_connections: [manager.connection.as_ref().map(Rc::clone), None],
+            ..OwnStepResult::default()
         })
     });
-    let (end, _) = run(&mut script, &mut host, Limit::Transactions(2), &Stop::new());
-    assert_eq!(end.ended, Ended::Count);
-    assert_eq!(host.looked_up, [2, 0, 2], "whoever has it forgets it");
+    let (end, _) = run(
+        &mut script,
+        &mut manager,
+        Limit::Transactions(2),
+        &Stop::new(),
+    );
+    assert_eq!(end.ended, EndCause::Count);
+    assert_eq!(
+        manager.requested_steps,
+        [2, 0, 2],
+        "a closed connection is cleared"
+    );
 
-    host.then = Some(|_| {
-        Ok(Performed {
-            ends: true,
-            ..Performed::default()
+    manager.run_own_step = Some(|_| {
+        Ok(OwnStepResult {
+            is_script_done: true,
+            ..OwnStepResult::default()
         })
     });
-    host.performed.clear();
-    let (end, _) = run(&mut script, &mut host, Limit::Transactions(2), &Stop::new());
-    assert_eq!((end.ended, host.performed), (Ended::Count, vec![1]));
+    manager.own_steps.clear();
+    let (end, _) = run(
+        &mut script,
+        &mut manager,
+        Limit::Transactions(2),
+        &Stop::new(),
+    );
+    assert_eq!((end.ended, manager.own_steps), (EndCause::Count, vec![1]));
 }
 
 #[test]
-fn without_a_line_a_transfer_fails() {
-    let mut host = Host::default();
-    let mut script = Script::new(vec![once(Action::Send(exactly(1)))], 0);
-    let (end, _) = run(&mut script, &mut host, Limit::Transactions(1), &Stop::new());
-    let why = Failure::of_sense("No such connection 0");
-    assert_eq!(end.failed_step, Some((0, why)));
+fn a_transfer_without_a_connection_fails() {
+    let mut manager = TestManager::default();
+    let mut script = Script::new(vec![step_once(Action::Send(transfer_of(1)))], 0);
+    let (end, _) = run(
+        &mut script,
+        &mut manager,
+        Limit::Transactions(1),
+        &Stop::new(),
+    );
+    let failure = StepFailure::from_text("No such connection 0");
+    assert_eq!(end.failed_step, Some((0, failure)));
 }
 
 #[test]
-fn thinking_takes_its_time_and_no_more_than_the_stop_allows() {
+fn a_think_step_lasts_its_time_unless_stopped() {
     for spins in [false, true] {
         let think = |milliseconds| {
-            once(Action::Think {
+            step_once(Action::Think {
                 duration: Duration::from_millis(milliseconds),
                 spins,
             })
         };
         let begun = Instant::now();
         let mut script = Script::new(vec![think(20)], 0);
-        let mut host = Host::default();
-        let (end, counts) = run(&mut script, &mut host, Limit::Transactions(2), &Stop::new());
-        assert_eq!((end.ended, counts.operations), (Ended::Count, 2));
+        let mut manager = TestManager::default();
+        let (end, counts) = run(
+            &mut script,
+            &mut manager,
+            Limit::Transactions(2),
+            &Stop::new(),
+        );
+        assert_eq!((end.ended, counts.operations), (EndCause::Count, 2));
         assert!(begun.elapsed() >= Duration::from_millis(40));
 
         let stop = Stop::new();
         let _deadline =
-            crate::deadline_thread().at(Instant::now() + Duration::from_millis(20), &stop);
+            crate::deadline_thread().set_at(Instant::now() + Duration::from_millis(20), &stop);
         let mut script = Script::new(vec![think(3_600_000)], 0);
-        let (end, _) = run(&mut script, &mut host, Limit::Transactions(1), &stop);
-        assert_eq!(end.ended, Ended::Deadline);
+        let (end, _) = run(&mut script, &mut manager, Limit::Transactions(1), &stop);
+        assert_eq!(end.ended, EndCause::Deadline);
     }
 }
 
 #[test]
 fn times_of_steps_and_rounds() {
-    let (mut host, _far) = pair();
+    let (mut manager, _far) = stream_pair();
     let think = Action::Think {
         duration: Duration::from_millis(2),
         spins: true,
@@ -346,15 +412,15 @@ fn times_of_steps_and_rounds() {
     let steps = vec![
         Step {
             count: 3,
-            ..once(think)
+            ..step_once(think)
         },
-        once(Action::Send(exactly(10))),
+        step_once(Action::Send(transfer_of(10))),
     ];
     let mut script = Script::new(steps, 0);
     let mut times = StepTimes::new(2, true, true).with_histogram();
     let (limit, stop) = (Limit::Transactions(4), Stop::new());
-    let (end, _) = watched(&mut script, &mut host, limit, &stop, &mut times);
-    assert_eq!(end.ended, Ended::Count);
+    let (end, _) = run_timed(&mut script, &mut manager, limit, &stop, &mut times);
+    assert_eq!(end.ended, EndCause::Count);
     let times = times.finish();
     let (thinks, sends) = (times.steps[0], times.steps[1]);
     assert_eq!((thinks.executions, sends.executions), (12, 4));
@@ -368,13 +434,13 @@ fn times_of_steps_and_rounds() {
 
 #[test]
 fn counters_are_read_from_step_to_step() {
-    use sys::counter::{Event, EventCounters};
-    let Ok((counters, _)) = EventCounters::open(&[Event::TASK_CLOCK]) else {
-        eprintln!("SKIPPED: no counters here");
+    use sys::counter::{EventCounters, PerfEvent};
+    let Ok((counters, _)) = EventCounters::open(&[PerfEvent::TASK_CLOCK]) else {
+        eprintln!("SKIPPED: event counters are unavailable");
         return;
     };
     let think = |spins| {
-        once(Action::Think {
+        step_once(Action::Think {
             duration: Duration::from_millis(20),
             spins,
         })
@@ -382,21 +448,27 @@ fn counters_are_read_from_step_to_step() {
     let mut script = Script::new(vec![think(true), think(false)], 0);
     let mut times = StepTimes::new(2, true, false).with_counters(Rc::new(counters));
     let (limit, stop) = (Limit::Transactions(2), Stop::new());
-    let (end, _) = watched(&mut script, &mut Host::default(), limit, &stop, &mut times);
-    assert_eq!(end.ended, Ended::Count);
+    let (end, _) = run_timed(
+        &mut script,
+        &mut TestManager::default(),
+        limit,
+        &stop,
+        &mut times,
+    );
+    assert_eq!(end.ended, EndCause::Count);
     let times = times.finish();
     let counts = times.events.unwrap();
-    // One keeps the CPU, the other leaves it; on a busy machine it does not have all of it.
+    // The first step spins and the second sleeps. On a busy machine, the first has less CPU time.
     assert!(counts[0][0] > 5 * counts[1][0], "{counts:?}");
-    // The counters are read outside of the times, and reading them takes time of the CPU.
+    // Reads of the counters take CPU time, but do not count in the steps' times.
     assert!(counts[0][0] < 2 * times.steps[0].total_ns, "{counts:?}");
 }
 
-/// What is sent and received as bytes each, and how often a pass; whether it is sent.
+/// Per step: whether it sends, bytes per execution, and executions per round.
 type Shape = [(bool, u32, u64)];
 
 #[test]
-fn a_list_of_any_form_counts_what_the_peer_saw_though_it_comes_in_pieces() {
+fn counts_match_the_peers_for_any_list_of_steps() {
     const ROUNDS: u64 = 300;
     let shapes: [&Shape; 10] = [
         &[(true, 700, 1)],
@@ -411,7 +483,7 @@ fn a_list_of_any_form_counts_what_the_peer_saw_though_it_comes_in_pieces() {
         &[(false, 1, 1), (false, 90, 1), (true, 7, 1), (false, 400, 1)],
     ];
     for shape in shapes {
-        let (mut host, far) = pair();
+        let (mut manager, far) = stream_pair();
         let sum = |sent: bool, amount: fn(&(bool, u32, u64)) -> u64| -> u64 {
             let steps = shape.iter().filter(|(sends, ..)| *sends == sent);
             steps.map(amount).sum::<u64>() * ROUNDS
@@ -435,18 +507,18 @@ fn a_list_of_any_form_counts_what_the_peer_saw_though_it_comes_in_pieces() {
             .iter()
             .map(|&(sends, bytes, count)| Step {
                 count,
-                ..once(if sends {
-                    Action::Send(exactly(bytes))
+                ..step_once(if sends {
+                    Action::Send(transfer_of(bytes))
                 } else {
-                    Action::Receive(exactly(bytes))
+                    Action::Receive(transfer_of(bytes))
                 })
             })
             .collect();
         let mut script = Script::new(steps, 0);
         let mut times = StepTimes::new(shape.len(), true, false);
         let (limit, stop) = (Limit::Transactions(ROUNDS), Stop::new());
-        let (end, counts) = watched(&mut script, &mut host, limit, &stop, &mut times);
-        assert_eq!(end.ended, Ended::Count, "{shape:?}");
+        let (end, counts) = run_timed(&mut script, &mut manager, limit, &stop, &mut times);
+        assert_eq!(end.ended, EndCause::Count, "{shape:?}");
         writes.join().unwrap();
         assert_eq!(reads.join().unwrap(), to_peer, "{shape:?}");
         let executions = |sent| sum(sent, |(.., count)| *count);
@@ -465,35 +537,40 @@ fn a_list_of_any_form_counts_what_the_peer_saw_though_it_comes_in_pieces() {
     }
 }
 
-fn datagrams() -> (Host, UdpSocket) {
+fn datagram_pair() -> (TestManager, UdpSocket) {
     let [near, far] = [(); 2].map(|()| UdpSocket::bind("127.0.0.1:0").unwrap());
     near.connect(far.local_addr().unwrap()).unwrap();
     far.connect(near.local_addr().unwrap()).unwrap();
-    let host = Host {
+    let manager = TestManager {
         connection: Some(Rc::new(Connection::Socket(OwnedFd::from(near)))),
-        ..Host::default()
+        ..TestManager::default()
     };
-    (host, far)
+    (manager, far)
 }
 
-/// Five messages of so many bytes, twice.
-fn batches(bytes: u32) -> Transfer {
+/// Returns a transfer of two batches, each with 5 messages of `bytes` bytes.
+fn batch_transfer(bytes: u32) -> Transfer {
     Transfer {
         repeat: 2,
         batch: Some(Batch {
             count: 5,
             info: None,
         }),
-        ..exactly(bytes)
+        ..transfer_of(bytes)
     }
 }
 
 #[test]
 fn a_batch_is_several_messages() {
-    let (mut host, far) = datagrams();
-    let mut script = Script::new(vec![once(Action::Send(batches(100)))], 0);
-    let (end, counts) = run(&mut script, &mut host, Limit::Transactions(3), &Stop::new());
-    assert_eq!(end.ended, Ended::Count);
+    let (mut manager, far) = datagram_pair();
+    let mut script = Script::new(vec![step_once(Action::Send(batch_transfer(100)))], 0);
+    let (end, counts) = run(
+        &mut script,
+        &mut manager,
+        Limit::Transactions(3),
+        &Stop::new(),
+    );
+    assert_eq!(end.ended, EndCause::Count);
     assert_eq!((counts.operations, counts.sent.0), (3, 3 * 2 * 5 * 100));
     let mut buffer = [0; 1000];
     for _ in 0..30 {
@@ -502,21 +579,26 @@ fn a_batch_is_several_messages() {
 }
 
 #[test]
-fn a_batch_is_received_to_its_last_byte() {
-    let (mut host, far) = datagrams();
-    // Five of fifty, and then as many bytes in other sizes: what is longer than a message is cut.
+fn a_batch_is_received_completely() {
+    let (mut manager, far) = datagram_pair();
+    // Five messages of 50 bytes, then as many bytes in other sizes. Longer datagrams are truncated.
     for length in [50, 50, 50, 50, 50, 100, 10, 40, 50, 20, 10, 20, 50] {
         far.send(&vec![1; length]).unwrap();
     }
-    let mut script = Script::new(vec![once(Action::Receive(batches(50)))], 0);
-    let (end, counts) = run(&mut script, &mut host, Limit::Transactions(1), &Stop::new());
-    assert_eq!(end.ended, Ended::Count);
+    let mut script = Script::new(vec![step_once(Action::Receive(batch_transfer(50)))], 0);
+    let (end, counts) = run(
+        &mut script,
+        &mut manager,
+        Limit::Transactions(1),
+        &Stop::new(),
+    );
+    assert_eq!(end.ended, EndCause::Count);
     assert_eq!(counts.received.0, 500);
 }
 
 #[test]
 fn a_batch_of_random_sizes_is_received_to_its_last_message() {
-    let (mut host, far) = datagrams();
+    let (mut manager, far) = datagram_pair();
     let sizes = [7, 40, 50, 9, 21, 33, 50, 8, 12, 30];
     let late = Instant::now() + Duration::from_millis(20);
     let sender = thread::spawn(move || {
@@ -530,93 +612,117 @@ fn a_batch_of_random_sizes_is_received_to_its_last_message() {
     });
     let random = Transfer {
         amount: Amount::Between { min: 5, max: 50 },
-        ..batches(0)
+        ..batch_transfer(0)
     };
-    let mut script = Script::new(vec![once(Action::Receive(random))], 0);
-    let (end, counts) = run(&mut script, &mut host, Limit::Transactions(1), &Stop::new());
+    let mut script = Script::new(vec![step_once(Action::Receive(random))], 0);
+    let (end, counts) = run(
+        &mut script,
+        &mut manager,
+        Limit::Transactions(1),
+        &Stop::new(),
+    );
     sender.join().unwrap();
-    assert_eq!(end.ended, Ended::Count);
+    assert_eq!(end.ended, EndCause::Count);
     assert_eq!(counts.received.0, sizes.iter().sum::<usize>() as u64);
 }
 
 #[test]
-fn who_does_not_wait_fails_or_has_patience() {
-    let (mut host, _far) = datagrams();
-    let hasty = Transfer {
-        waits: false,
-        ..exactly(1)
+fn a_non_blocking_step_fails_or_times_out() {
+    let (mut manager, _far) = datagram_pair();
+    let non_blocking = Transfer {
+        is_blocking: false,
+        ..transfer_of(1)
     };
-    let mut script = Script::new(vec![once(Action::Receive(hasty))], 0);
-    let (end, _) = run(&mut script, &mut host, Limit::Transactions(1), &Stop::new());
-    let again = Failure::of_call("receive", Error::AGAIN);
+    let mut script = Script::new(vec![step_once(Action::Receive(non_blocking))], 0);
+    let (end, _) = run(
+        &mut script,
+        &mut manager,
+        Limit::Transactions(1),
+        &Stop::new(),
+    );
+    let again = StepFailure::from_call("receive", Error::AGAIN);
     assert_eq!(end.failed_step, Some((0, again)));
-    for batch in [None, batches(1).batch] {
-        let hasty = Transfer {
-            patience: Some(Duration::from_millis(20)),
+    for batch in [None, batch_transfer(1).batch] {
+        let non_blocking = Transfer {
+            timeout: Some(Duration::from_millis(20)),
             batch,
-            ..hasty
+            ..non_blocking
         };
         let begun = Instant::now();
-        let mut script = Script::new(vec![once(Action::Receive(hasty))], 0);
-        let (end, _) = run(&mut script, &mut host, Limit::Transactions(1), &Stop::new());
-        let late = Failure::of_call("receive", Error::TIMEDOUT);
+        let mut script = Script::new(vec![step_once(Action::Receive(non_blocking))], 0);
+        let (end, _) = run(
+            &mut script,
+            &mut manager,
+            Limit::Transactions(1),
+            &Stop::new(),
+        );
+        let late = StepFailure::from_call("receive", Error::TIMEDOUT);
         assert_eq!(end.failed_step, Some((0, late)));
         assert!(begun.elapsed() >= Duration::from_millis(20));
     }
 }
 
 #[test]
-fn datagrams_that_came_early_are_received_first() {
-    let patient = Transfer {
-        patience: Some(Duration::from_secs(20)),
-        ..exactly(4)
+fn early_datagrams_are_received_first() {
+    let with_timeout = Transfer {
+        timeout: Some(Duration::from_secs(20)),
+        ..transfer_of(4)
     };
     let batch = Transfer {
         batch: Some(Batch {
             count: 2,
             info: None,
         }),
-        ..exactly(4)
+        ..transfer_of(4)
     };
-    for transfer in [exactly(4), patient, batch] {
-        let (mut host, far) = datagrams();
-        let connection = host.connection.take().expect("it has one");
+    for transfer in [transfer_of(4), with_timeout, batch] {
+        let (mut manager, far) = datagram_pair();
+        let connection = manager.connection.take().expect("it has one");
         let Ok(Connection::Socket(socket)) = Rc::try_unwrap(connection) else {
             panic!("it is a socket");
         };
-        let mut early = Early::default();
-        // The last is longer than what is asked for.
+        let mut early = EarlyDatagrams::default();
+        // The last is longer than the receive.
         for datagram in [&b"1234"[..], b"12", b"34", b"123456"] {
             early.push(datagram);
         }
-        host.connection = Some(Rc::new(Connection::Early(socket, RefCell::new(early))));
+        manager.connection = Some(Rc::new(Connection::Early(socket, RefCell::new(early))));
         for _ in 0..3 {
             far.send(b"1234").unwrap();
         }
         let steps = vec![
-            once(Action::Receive(transfer)),
-            once(Action::Send(exactly(4))),
+            step_once(Action::Receive(transfer)),
+            step_once(Action::Send(transfer_of(4))),
         ];
         let mut script = Script::new(steps, 0);
         let rounds = if transfer.batch.is_some() { 3 } else { 6 };
         let stop = Stop::new();
-        let (end, counts) = run(&mut script, &mut host, Limit::Transactions(rounds), &stop);
-        assert_eq!(end.ended, Ended::Count);
+        let (end, counts) = run(
+            &mut script,
+            &mut manager,
+            Limit::Transactions(rounds),
+            &stop,
+        );
+        assert_eq!(end.ended, EndCause::Count);
         assert_eq!((counts.received.0, counts.sent.0), (24, 4 * rounds));
-        assert_eq!(host.looked_up, [0, 1], "each step keeps its connection");
+        assert_eq!(
+            manager.requested_steps,
+            [0, 1],
+            "each step keeps its connection"
+        );
     }
 }
 
-/// The other socket of a connection whose datagrams do not all come to its own.
+/// Another socket at which datagrams of a connection arrive.
 #[derive(Debug)]
-struct Other(UdpSocket);
+struct OtherSocket(UdpSocket);
 
-impl Elsewhere for Other {
+impl EarlySocket for OtherSocket {
     fn socket(&self) -> BorrowedFd<'_> {
         self.0.as_fd()
     }
 
-    fn collect(&self, early: &mut Early) {
+    fn collect(&self, early: &mut EarlyDatagrams) {
         let mut datagram = [0; 100];
         while let Ok(length) = self.0.recv(&mut datagram) {
             early.push(&datagram[..length]);
@@ -625,52 +731,57 @@ impl Elsewhere for Other {
 }
 
 #[test]
-fn datagrams_that_come_elsewhere_are_received_too() {
-    let patient = Transfer {
-        patience: Some(Duration::from_secs(20)),
-        ..exactly(4)
+fn datagrams_of_the_other_socket_are_received_too() {
+    let with_timeout = Transfer {
+        timeout: Some(Duration::from_secs(20)),
+        ..transfer_of(4)
     };
     let batch = Transfer {
         batch: Some(Batch {
             count: 1,
             info: None,
         }),
-        ..exactly(4)
+        ..transfer_of(4)
     };
-    for transfer in [exactly(4), patient, batch] {
-        let (mut host, far) = datagrams();
-        let connection = host.connection.take().expect("it has one");
+    for transfer in [transfer_of(4), with_timeout, batch] {
+        let (mut manager, far) = datagram_pair();
+        let connection = manager.connection.take().expect("it has one");
         let Ok(Connection::Socket(socket)) = Rc::try_unwrap(connection) else {
             panic!("it is a socket");
         };
         let other = UdpSocket::bind("127.0.0.1:0").unwrap();
         other.set_nonblocking(true).unwrap();
         let elsewhere = other.local_addr().unwrap();
-        let early = Early::with_more(Box::new(Other(other)));
-        host.connection = Some(Rc::new(Connection::Early(socket, RefCell::new(early))));
+        let early = EarlyDatagrams::with_socket(Box::new(OtherSocket(other)));
+        manager.connection = Some(Rc::new(Connection::Early(socket, RefCell::new(early))));
         let steps = vec![
-            once(Action::Receive(transfer)),
-            once(Action::Send(exactly(4))),
+            step_once(Action::Receive(transfer)),
+            step_once(Action::Send(transfer_of(4))),
         ];
         let mut script = Script::new(steps, 0);
-        let farther = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let early_peer = UdpSocket::bind("127.0.0.1:0").unwrap();
         std::thread::scope(|scope| {
             scope.spawn(|| {
-                // Each is sent when the last was answered.
+                // Each is sent after the response to the previous one.
                 for is_elsewhere in [true, true, false, false] {
                     if is_elsewhere {
-                        farther.send_to(b"1234", elsewhere).unwrap();
+                        early_peer.send_to(b"1234", elsewhere).unwrap();
                     } else {
                         far.send(b"1234").unwrap();
                     }
                     far.recv(&mut [0; 9]).unwrap();
                 }
             });
-            let (end, counts) = run(&mut script, &mut host, Limit::Transactions(4), &Stop::new());
-            assert_eq!(end.ended, Ended::Count);
+            let (end, counts) = run(
+                &mut script,
+                &mut manager,
+                Limit::Transactions(4),
+                &Stop::new(),
+            );
+            assert_eq!(end.ended, EndCause::Count);
             assert_eq!((counts.received.0, counts.sent.0), (16, 16));
         });
-        let connection = host.connection.take().expect("it has one");
+        let connection = manager.connection.take().expect("it has one");
         assert!(connection.has_become_plain());
     }
 }

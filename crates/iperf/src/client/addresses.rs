@@ -5,33 +5,36 @@ use std::time::{Duration, Instant};
 
 use engine::{DataSocket, Role as End};
 use sys::Address;
-use sys::resolve::{Wanted, resolve};
+use sys::resolve::{AddressFamily, resolve};
 
-use super::Run;
-use crate::event::Event;
-use crate::options::{Client, Settings};
+use super::ClientRun;
+use crate::event::TestEvent;
+use crate::options::{ClientSettings, Settings};
 
-/// The deadline of a connection.
-const CONNECT: Duration = Duration::from_secs(20);
+/// The connect timeout of a flow.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// Resolves the server's address, with the first port.
-pub(super) fn of_server(settings: &Settings, client: &Client) -> Result<Address, String> {
+/// Resolves the server's address, and adds the first port.
+pub(super) fn resolve_server(
+    settings: &Settings,
+    client: &ClientSettings,
+) -> Result<Address, String> {
     let (host, _) = client.host.split_once('%').unwrap_or((&client.host, ""));
-    let wanted = match (settings.v6, host.contains(':')) {
-        (true, _) => Wanted::V6,
-        (false, true) => Wanted::Any,
-        (false, false) => Wanted::V4,
+    let family = match (settings.v6, host.contains(':')) {
+        (true, _) => AddressFamily::V6,
+        (false, true) => AddressFamily::Any,
+        (false, false) => AddressFamily::V4,
     };
-    resolve(host, wanted)
+    resolve(host, family)
         .ok()
-        .and_then(|found| found.at(settings.ports.0).into_iter().next())
-        .ok_or_else(|| unknown(host, settings.v6))
-        .and_then(|to| scoped(&to, client.host.split_once('%')))
+        .and_then(|found| found.with_port(settings.ports.0).into_iter().next())
+        .ok_or_else(|| unknown_host_error(host, settings.v6))
+        .and_then(|to| with_scope(&to, client.host.split_once('%')))
 }
 
-/// The error of a host without a usable address.
-fn unknown(host: &str, only_v6: bool) -> String {
-    if only_v6 {
+/// Returns the error message for a host without a usable address.
+fn unknown_host_error(host: &str, requires_ipv6: bool) -> String {
+    if requires_ipv6 {
         return format!(
             "ERROR: failed to find an ip address for host '{host}': -V needs an IPv6 address"
         );
@@ -39,53 +42,60 @@ fn unknown(host: &str, only_v6: bool) -> String {
     format!("{host}: Unknown host")
 }
 
-/// Adds the interface of `host%device` to an IPv6 address that needs one: a group, or a link-local address.
-fn scoped(to: &Address, named: Option<(&str, &str)>) -> Result<Address, String> {
-    let (Address::Inet(SocketAddr::V6(address)), Some((_, device))) = (to, named) else {
-        return Ok(to.clone());
+/// Adds the interface index of `host%device` to an IPv6 address.
+///
+/// Only multicast and link-local addresses need one. Returns other addresses unchanged.
+fn with_scope(address: &Address, host_and_device: Option<(&str, &str)>) -> Result<Address, String> {
+    let (Address::Inet(SocketAddr::V6(address_v6)), Some((_, device))) = (address, host_and_device)
+    else {
+        return Ok(address.clone());
     };
-    let ip = address.ip();
+    let ip = address_v6.ip();
     if !ip.is_multicast() && !ip.is_unicast_link_local() {
-        return Ok(to.clone());
+        return Ok(address.clone());
     }
-    let index = sys::interface::index_of(device)
+    let index = sys::interface::index_by_name(device)
         .map_err(|error| format!("{device}: {}", sys::describe(&error)))?;
-    let scoped = SocketAddrV6::new(*ip, address.port(), 0, index);
+    let scoped = SocketAddrV6::new(*ip, address_v6.port(), 0, index);
     Ok(Address::Inet(scoped.into()))
 }
 
-/// Returns the address `by` addresses further.
-fn further(address: &Address, by: u32) -> Address {
+/// Returns the address plus `offset`.
+fn add_to_address(address: &Address, offset: u32) -> Address {
     let Address::Inet(socket) = address else {
         return address.clone();
     };
     let mut next = *socket;
     next.set_ip(match socket.ip() {
-        IpAddr::V4(ip) => IpAddr::V4(u32::from(ip).wrapping_add(by).into()),
-        IpAddr::V6(ip) => IpAddr::V6(u128::from(ip).wrapping_add(by.into()).into()),
+        IpAddr::V4(ip) => IpAddr::V4(u32::from(ip).wrapping_add(offset).into()),
+        IpAddr::V6(ip) => IpAddr::V6(u128::from(ip).wrapping_add(offset.into()).into()),
     });
     Address::Inet(next)
 }
 
-impl Run<'_> {
-    /// Returns the destination of a flow: each port of a range has one flow.
-    pub(crate) fn target(&self, flow: u32) -> Result<Address, String> {
+impl ClientRun<'_> {
+    /// Returns the destination of a flow.
+    ///
+    /// Each flow has its own port in a range of ports, and its own address with address increments.
+    pub(crate) fn destination(&self, flow: u32) -> Result<Address, String> {
         let (first, last) = self.settings.ports;
         let increments = self.client.increments;
-        let is_next = first != last || increments.port;
-        let port = u32::from(first) + if is_next { flow } else { 0 };
-        let to = if increments.host {
-            further(&self.to, flow)
+        let has_own_port = first != last || increments.port;
+        let port = u32::from(first) + if has_own_port { flow } else { 0 };
+        let host_address = if increments.host {
+            add_to_address(&self.server_address, flow)
         } else {
-            self.to.clone()
+            self.server_address.clone()
         };
-        let to = to.with_port(port);
-        to.ok_or_else(|| format!("{port} is no port"))
+        let address = host_address.with_port(port);
+        address.ok_or_else(|| format!("{port} is not a port"))
     }
 
-    /// Returns the address to bind a flow to: `-B`, with a port per flow if `-B` has a port.
-    pub(crate) fn local(&self, flow: u32) -> Result<Address, String> {
-        let anywhere = self.to.anywhere().with_any_port();
+    /// Returns the address to bind a flow to, from `-B`.
+    ///
+    /// If `-B` has a port, each flow has its own port.
+    pub(crate) fn local_address(&self, flow: u32) -> Result<Address, String> {
+        let anywhere = self.server_address.with_any_host().with_any_port();
         let Some(bind) = &self.settings.bind else {
             return Ok(anywhere);
         };
@@ -103,69 +113,75 @@ impl Run<'_> {
             Some(Ok(port)) => port,
             Some(Err(_)) => return Err(format!("{bind}: its port is not a number")),
         };
-        let wanted = if self.to.is_ipv6() {
-            Wanted::V6
+        let family = if self.server_address.is_ipv6() {
+            AddressFamily::V6
         } else {
-            Wanted::V4
+            AddressFamily::V4
         };
-        let found = resolve(host, wanted).map_err(|_| format!("{host}: Unknown host"))?;
+        let found = resolve(host, family).map_err(|_| format!("{host}: Unknown host"))?;
         let port = if port == 0 { 0 } else { port + flow };
         let address = found.addresses.into_iter().next().map(|address| {
-            let is_next = self.client.increments.source;
-            further(&address, if is_next { flow } else { 0 })
+            let has_own_source = self.client.increments.source;
+            add_to_address(&address, if has_own_source { flow } else { 0 })
         });
         let address = address.and_then(|address| address.with_port(port));
         address.ok_or_else(|| format!("{bind}: no address with this port"))
     }
 
     /// Opens the socket of a flow.
-    pub(crate) fn open(&self, flow: u32) -> Result<DataSocket, String> {
-        let local = self.local(flow)?;
-        let plan = self.client.plan.flow().map(|flow| flow.here.socket.clone());
+    pub(crate) fn open_socket(&self, flow: u32) -> Result<DataSocket, String> {
+        let local = self.local_address(flow)?;
+        let plan = self
+            .client
+            .plan
+            .flow()
+            .map(|flow| flow.local.socket.clone());
         let options = plan.unwrap_or_default();
         let data = DataSocket::open(self.settings.transport, &local, &options, End::Initiator);
-        let data = data.map_err(|error| match error.what() {
+        let data = data.map_err(|error| match error.action() {
             "bind it" => format!("bind failed: {}", sys::describe(error.error())),
             _ => error.to_string(),
         })?;
         for refused in &data.refused {
-            let (name, why) = (&refused.asked, &refused.why);
-            let line = format!("Attempt to set '{name}' congestion control failed: {why}");
-            self.observer.see(&Event::Trouble(line));
+            let (name, reason) = (&refused.requested, &refused.reason);
+            let message = format!("Attempt to set '{name}' congestion control failed: {reason}");
+            self.observer.observe(&TestEvent::Error(message));
         }
         Ok(data)
     }
 
-    /// Connects a flow's socket, with the retries of `--connect-retries`.
+    /// Connects a flow's socket. Returns the socket and the connect time.
+    ///
+    /// Retries as often as `--connect-retries` allows. Reports a failure itself.
     pub(super) fn connect(&self, flow: u32) -> Option<(DataSocket, Duration)> {
-        let mut tries = self.client.retries;
+        let mut retries = self.client.retries;
         loop {
-            let data = match self.open(flow) {
+            let data = match self.open_socket(flow) {
                 Ok(data) => data,
-                Err(why) => {
-                    self.announce(None);
-                    self.fail(why);
+                Err(reason) => {
+                    self.report_connecting(None);
+                    self.fail(reason);
                     return None;
                 }
             };
-            self.announce(Some(&data));
-            let began = Instant::now();
-            let (in_time, _deadline) = self.stop.follower_until(began + CONNECT);
-            let to = self.target(flow).ok()?;
-            let Err(error) = engine::connect(&data.socket, &to, &in_time) else {
-                return Some((data, began.elapsed()));
+            self.report_connecting(Some(&data));
+            let started = Instant::now();
+            let (in_time, _deadline) = self.stop.follower_until(started + CONNECT_TIMEOUT);
+            let destination = self.destination(flow).ok()?;
+            let Err(error) = engine::connect(&data.socket, &destination, &in_time) else {
+                return Some((data, started.elapsed()));
             };
-            let why = match error {
+            let reason = match error {
                 engine::ConnectError::Failed(error) => sys::describe(&error),
                 engine::ConnectError::Stopped(_) => "Connection timed out".to_owned(),
             };
-            let line = format!("tcp connect failed: {why}");
-            if tries == 0 || self.stop.is_set() {
-                self.fail(line);
+            let message = format!("tcp connect failed: {reason}");
+            if retries == 0 || self.stop.is_set() {
+                self.fail(message);
                 return None;
             }
-            self.observer.see(&Event::Trouble(line));
-            tries -= 1;
+            self.observer.observe(&TestEvent::Error(message));
+            retries -= 1;
             std::thread::sleep(Duration::from_millis(200));
         }
     }

@@ -5,39 +5,40 @@ use std::time::{Duration, Instant};
 use model::{Limit, Transport};
 use sys::Address;
 
-use super::Run;
+use super::ClientRun;
 use crate::connection;
-use crate::event::Event;
+use crate::event::TestEvent;
 use crate::options::ConnectOnly;
 
-/// Connects and closes, in as many threads as there are flows.
-pub(super) fn run(run: &Run<'_>, only: ConnectOnly) {
-    run.announce(None);
+/// Connects and closes repeatedly, with one thread per flow.
+pub(super) fn run(run: &ClientRun<'_>, settings: ConnectOnly) {
+    run.report_connecting(None);
     std::thread::scope(|scope| {
         for flow in 0..run.client.plan.flows() {
-            scope.spawn(move || one_after_the_other(run, only, flow));
+            scope.spawn(move || connect_repeatedly(run, settings, flow));
         }
     });
     run.report_connect_times();
 }
 
-fn one_after_the_other(run: &Run<'_>, only: ConnectOnly, flow: u32) {
-    let number = run.numbers.next();
-    let began = Instant::now();
-    let interval = run.settings.print.interval;
+/// Connects one flow repeatedly, until the limit, the stop, or a failure.
+fn connect_repeatedly(run: &ClientRun<'_>, settings: ConnectOnly, flow: u32) {
+    let number = run.flow_numbers.next();
+    let started = Instant::now();
+    let interval = run.settings.output.interval;
     let time = match run.client.plan.flow().map(|flow| flow.limit) {
         Some(Limit::Time(time)) => time,
         _ => Duration::MAX,
     };
-    // With an interval the time limits the test, and without one the count of connections.
-    let most = match interval {
+    // With an interval, the time limits the test. Otherwise, the number of connections does.
+    let max_connections = match interval {
         Some(_) => u32::MAX,
-        None => only.count.unwrap_or(u32::MAX),
+        None => settings.count.unwrap_or(u32::MAX),
     };
-    for done in 0..most {
+    for index in 0..max_connections {
         if let Some(interval) = interval {
-            let due = interval * done;
-            if due >= time || !run.sleep_until(began + due) {
+            let due = interval * index;
+            if due >= time || !run.sleep_until(started + due) {
                 return;
             }
         }
@@ -45,13 +46,14 @@ fn one_after_the_other(run: &Run<'_>, only: ConnectOnly, flow: u32) {
             return;
         }
         let connected = run.connect(flow);
-        run.keep_connect_time(connected.as_ref().map(|(_, time)| *time));
+        run.record_connect_time(connected.as_ref().map(|(_, time)| *time));
         let Some((data, connect_time)) = connected else {
             return;
         };
-        let to = Address::of_peer(&data.socket).unwrap_or_else(|_| run.to.clone());
-        let mut line = connection::of_socket(run.id(number, false), &data, to, Transport::Tcp);
-        line.connect_time = Some(connect_time);
-        run.observer.see(&Event::Connected(&line));
+        let peer = Address::peer(&data.socket).unwrap_or_else(|_| run.server_address.clone());
+        let mut connection =
+            connection::from_socket(run.flow_id(number, false), &data, peer, Transport::Tcp);
+        connection.connect_time = Some(connect_time);
+        run.observer.observe(&TestEvent::Connected(&connection));
     }
 }

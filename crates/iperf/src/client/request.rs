@@ -1,39 +1,39 @@
-//! The header, by which a client asks the server for a test.
+//! The test header, with which a client requests a test from the server.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use model::Limit;
 
-use super::Run;
-use crate::event::Connection;
+use super::ClientRun;
+use crate::event::ConnectionInfo;
 use crate::options::{Direction, Frames, PermitKey};
-use crate::tally::{Kind, Tallies};
-use crate::wire::{Amount, Extension, Hello, Start, WallTime, flags};
+use crate::timing::{FlowTimings, TimingKind};
+use crate::wire::{Extension, Hello, SendAmount, TestStart, WallTime, flags};
 
-impl Run<'_> {
-    /// Adds the requested features to a connection line.
-    pub(crate) fn note(&self, connection: &mut Connection) {
+impl ClientRun<'_> {
+    /// Adds the requested features to the connection facts.
+    pub(crate) fn add_requested_features(&self, connection: &mut ConnectionInfo) {
         let client = self.client;
         connection.has_trip_times = client.trip_times;
-        connection.upper = self.upper() & !flags::upper::BURSTS;
-        connection.prefetch = client.shape.prefetch;
+        connection.upper_flags = self.upper_flags() & !flags::upper::BURSTS;
+        connection.prefetch = client.send_mode.prefetch;
         let service = self.settings.socket.type_of_service.unwrap_or(0);
-        // Stock prints it in this place.
-        connection.service = Some(if client.direction == Direction::Reverse {
+        // Stock prints the value of -R as sent, and all others as received.
+        connection.types_of_service = Some(if client.direction == Direction::Reverse {
             (0, service)
         } else {
             (service, 0)
         });
     }
 
-    /// Returns the header of this client.
+    /// Returns the test header of this client.
     pub(crate) fn hello(&self) -> Hello {
         use flags::upper;
         let (settings, client) = (self.settings, self.client);
         let is_udp = settings.is_udp();
         let mut bits = flags::EXTEND;
-        let upper_bits = self.upper();
+        let upper_bits = self.upper_flags();
         bits |= match client.direction {
             Direction::Forward => 0,
             Direction::Reverse | Direction::FullDuplex => flags::VERSION2,
@@ -44,18 +44,18 @@ impl Run<'_> {
             bits |= flags::VERSION2 | flags::PEER_DETECT;
         }
         let fq_rate = settings.socket.max_pacing_bytes_per_second;
-        let is_asked = client.direction.sends_from_server();
-        let frames = client.shape.frames;
-        let bursts = frames.filter(|frames| is_asked || !frames.is_isochronous);
+        let server_sends = client.direction.sends_from_server();
+        let frames = client.send_mode.frames;
+        let bursts = frames.filter(|frames| server_sends || !frames.is_isochronous);
         let has_start = upper_bits
             & (upper::TRIP_TIMES | upper::FQ_RATE | upper::ISOCHRONOUS | upper::EPOCH_START);
-        let scheduled = client.begin.at.map(WallTime::after_epoch);
+        let scheduled = client.start_time.at.map(WallTime::after_epoch);
         if is_udp {
             bits |= flags::WIDE_NUMBERS;
             bits |= if upper_bits != 0 { flags::UDP_TESTS } else { 0 };
         }
         let key = match &settings.permit_key {
-            Some(PermitKey::This(key)) => Some(key.clone().into_bytes()),
+            Some(PermitKey::Key(key)) => Some(key.clone().into_bytes()),
             _ => None,
         };
         bits |= if key.is_some() { flags::KEY } else { 0 };
@@ -76,36 +76,40 @@ impl Run<'_> {
             window: 0,
             amount: match limit {
                 Some(Limit::Bytes(bytes)) => {
-                    Amount::Bytes(u32::try_from(bytes).unwrap_or(u32::MAX))
+                    SendAmount::Bytes(u32::try_from(bytes).unwrap_or(u32::MAX))
                 }
-                Some(Limit::Time(time)) => Amount::Time(time),
-                _ => Amount::Time(Duration::MAX),
+                Some(Limit::Time(time)) => SendAmount::Time(time),
+                _ => SendAmount::Time(Duration::MAX),
             },
             extension: Some(Extension {
                 upper: upper_bits,
                 type_of_service: settings.socket.type_of_service.unwrap_or(0),
-                rate: client.asked_rate,
-                prefetch: client.shape.prefetch.filter(|_| is_asked).unwrap_or(0),
+                rate: client.requested_rate,
+                prefetch: client
+                    .send_mode
+                    .prefetch
+                    .filter(|_| server_sends)
+                    .unwrap_or(0),
                 ..Extension::default()
             }),
-            start: (has_start != 0).then(|| Start {
+            start: (has_start != 0).then(|| TestStart {
                 at: scheduled.unwrap_or_else(WallTime::now),
                 fq_rate: fq_rate.unwrap_or(0),
             }),
-            bursts: bursts.as_ref().map(Frames::ask),
+            bursts: bursts.as_ref().map(Frames::burst_parameters),
             key,
         }
     }
 
     /// Returns the header's upper flags.
-    fn upper(&self) -> u16 {
+    fn upper_flags(&self) -> u16 {
         use flags::upper;
         let (client, is_udp) = (self.client, self.settings.is_udp());
         let socket = &self.settings.socket;
-        let is_asked = client.direction.sends_from_server();
-        let isochronous = client.shape.frames.map(|frames| frames.is_isochronous);
+        let server_sends = client.direction.sends_from_server();
+        let isochronous = client.send_mode.frames.map(|frames| frames.is_isochronous);
         let is_duplex = client.direction == Direction::FullDuplex;
-        let mut bits = client.asks;
+        let mut bits = client.request_flags;
         for (is_set, bit) in [
             (client.direction == Direction::Reverse, upper::REVERSE),
             (is_duplex, upper::FULL_DUPLEX),
@@ -114,40 +118,43 @@ impl Run<'_> {
             (socket.max_pacing_bytes_per_second.is_some(), upper::FQ_RATE),
             (isochronous == Some(true), upper::ISOCHRONOUS),
             (
-                isochronous == Some(true) && is_udp && is_asked,
+                isochronous == Some(true) && is_udp && server_sends,
                 upper::SETTINGS,
             ),
             (isochronous == Some(false), upper::BURSTS),
-            (client.shape.prefetch.is_some() && is_asked, upper::PREFETCH),
-            (client.begin.at.is_some(), upper::EPOCH_START),
+            (
+                client.send_mode.prefetch.is_some() && server_sends,
+                upper::PREFETCH,
+            ),
+            (client.start_time.at.is_some(), upper::EPOCH_START),
         ] {
             bits |= if is_set { bit } else { 0 };
         }
         bits
     }
 
-    /// Whether this end times the records in the bursts of the server's stream.
+    /// Returns whether the client reads the burst records in the server's stream.
     pub(super) fn receives_bursts(&self) -> bool {
         let bursts = |frames: Frames| !frames.is_isochronous;
-        self.client.trip_times || self.client.shape.frames.is_some_and(bursts)
+        self.client.trip_times || self.client.send_mode.frames.is_some_and(bursts)
     }
 
-    /// Returns new tallies of bursts, frames or calls; `None` if the test has none.
-    pub(crate) fn tallies(&self, inbound: bool) -> Option<Arc<Tallies>> {
-        let (shape, is_udp) = (&self.client.shape, self.settings.is_udp());
-        let period = shape
+    /// Returns new timings for a flow; `None` if the test does not time its events.
+    pub(crate) fn new_timings(&self, inbound: bool) -> Option<Arc<FlowTimings>> {
+        let (send_mode, is_udp) = (&self.client.send_mode, self.settings.is_udp());
+        let period = send_mode
             .frames
             .map(|frames| (frames.is_isochronous, frames.period));
         let kind = match (inbound, period) {
-            (false, Some((true, _))) => Kind::Frames,
-            (false, _) if shape.times_writes => Kind::Writes,
-            (true, Some((false, period))) if !is_udp => Kind::Bursts { period },
-            (true, Some((true, _))) if self.client.trip_times => Kind::Frames,
-            (true, _) if self.client.trip_times && !is_udp => Kind::TripTimes,
-            (true, _) if is_udp && self.settings.print.bins.is_some() => Kind::Datagrams,
+            (false, Some((true, _))) => TimingKind::Frames,
+            (false, _) if send_mode.times_writes => TimingKind::Writes,
+            (true, Some((false, period))) if !is_udp => TimingKind::Bursts { period },
+            (true, Some((true, _))) if self.client.trip_times => TimingKind::Frames,
+            (true, _) if self.client.trip_times && !is_udp => TimingKind::TripTimes,
+            (true, _) if is_udp && self.settings.output.bins.is_some() => TimingKind::Datagrams,
             _ => return None,
         };
-        let width = self.settings.print.bins.map(|bins| bins.width);
-        Some(Arc::new(Tallies::new(kind, width)))
+        let width = self.settings.output.bins.map(|bins| bins.width);
+        Some(Arc::new(FlowTimings::new(kind, width)))
     }
 }

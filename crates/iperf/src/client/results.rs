@@ -4,56 +4,61 @@ use std::os::fd::AsFd;
 use std::sync::{Arc, PoisonError, mpsc};
 use std::time::Duration;
 
-use engine::Reading;
-use model::{Ended, FlowPlan, Outcome, Plan, Sample, Series};
+use engine::CounterReading;
+use model::{EndCause, FlowPlan, Outcome, Plan, Sample, Series};
 
-use super::{Finished, Run};
-use crate::event::Event;
-use crate::report_group::Leg;
-use crate::traffic::Went;
+use super::{ClientResult, ClientRun};
+use crate::event::TestEvent;
+use crate::report_group::MeasuredFlow;
+use crate::traffic::FlowResult;
 
-impl Run<'_> {
-    /// Keeps the result of a flow.
-    pub(crate) fn keep(&self, flow: &FlowPlan, went: Went) {
-        if let Ended::Failed(why) = &went.ended {
-            let _ = self.failure.set(why.clone());
+impl ClientRun<'_> {
+    /// Records the result of a flow, and the first failure.
+    pub(crate) fn record_result(&self, flow: &FlowPlan, result: FlowResult) {
+        if let EndCause::Failed(reason) = &result.ended {
+            let _ = self.first_failure.set(reason.clone());
         }
-        let (began, started) = self.started;
-        let after = began
+        let (started_monotonic, started_at) = self.started;
+        let start_offset = started_monotonic
             .elapsed()
-            .saturating_sub(went.side.elapsed.unwrap_or_default());
-        let plan = Plan::of_flow("", self.client.host.clone(), flow.clone());
-        let mut outcome =
-            Outcome::of_flow(plan, started + after, went.side, went.there, went.ended);
-        outcome.warnings.extend(went.doubt);
+            .saturating_sub(result.side.elapsed.unwrap_or_default());
+        let plan = Plan::for_flow("", self.client.host.clone(), flow.clone());
+        let mut outcome = Outcome::for_flow(
+            plan,
+            started_at + start_offset,
+            result.side,
+            result.remote,
+            result.ended,
+        );
+        outcome.warnings.extend(result.warning);
         let mut results = self.results.lock().unwrap_or_else(PoisonError::into_inner);
-        results.push((outcome, after));
+        results.push((outcome, start_offset));
     }
 
-    /// Runs a flow. If a document is to be written, samples it meanwhile.
-    pub(crate) fn sampled<T>(&self, leg: &Leg, run: impl FnOnce() -> T) -> T {
-        const GRID: Duration = Duration::from_millis(100);
+    /// Runs a flow. Samples it if the results go to a JSON or HTML document.
+    pub(crate) fn run_sampled<T>(&self, measured: &MeasuredFlow, run: impl FnOnce() -> T) -> T {
+        const SAMPLE_INTERVAL: Duration = Duration::from_millis(100);
         if !self.client.json && self.client.html.is_none() {
             return run();
         }
-        let look = |_: &Reading, sample: Option<&mut Sample>| {
+        let sample_more = |_: &CounterReading, sample: Option<&mut Sample>| {
             if let Some(sample) = sample {
-                sample.path = engine::path_sample(leg.socket.as_fd());
-                sample.datagrams = leg.counters.datagrams();
+                sample.path = engine::path_sample(measured.socket.as_fd());
+                sample.datagrams = measured.counters.datagrams();
             }
         };
-        let counters = [Arc::clone(&leg.counters)];
+        let counters = [Arc::clone(&measured.counters)];
         let (running, ended) = mpsc::channel();
         std::thread::scope(|scope| {
             let samples = scope.spawn(|| {
                 let ended = ended;
-                engine::sample_until(&ended, &counters, GRID, None, look)
+                engine::sample_until(&ended, &counters, SAMPLE_INTERVAL, None, sample_more)
             });
             let done = run();
             drop(running);
             let series = Series {
-                name: format!("flow {}", leg.id.number),
-                begun: Duration::ZERO,
+                name: format!("flow {}", measured.id.number),
+                started_after: Duration::ZERO,
                 samples: samples.join().unwrap_or_default(),
             };
             let mut all = self.series.lock().unwrap_or_else(PoisonError::into_inner);
@@ -62,8 +67,8 @@ impl Run<'_> {
         })
     }
 
-    /// Keeps the time that a connection took; `None` if it failed.
-    pub(super) fn keep_connect_time(&self, time: Option<Duration>) {
+    /// Records the connect time of a connection; `None` for a failed one.
+    pub(super) fn record_connect_time(&self, time: Option<Duration>) {
         let times = self.connect_times.lock();
         times.unwrap_or_else(PoisonError::into_inner).push(time);
     }
@@ -71,21 +76,21 @@ impl Run<'_> {
     pub(super) fn report_connect_times(&self) {
         let times = self.connect_times.lock();
         let times = times.unwrap_or_else(PoisonError::into_inner);
-        self.observer.see(&Event::ConnectTimes(&times));
+        self.observer.observe(&TestEvent::ConnectTimes(&times));
     }
 
-    pub(super) fn finish(self) -> Finished {
+    pub(super) fn finish(self) -> ClientResult {
         let results = self.results.into_inner();
         let mut results = results.unwrap_or_else(PoisonError::into_inner);
-        // In the plan the sending flows come first.
+        // The plan lists the sending flows first.
         results.sort_by_key(|(outcome, _)| !outcome.plan.sends());
-        let first = results.iter().map(|(_, after)| *after).min();
-        for (_, after) in &mut results {
-            *after -= first.unwrap_or_default();
+        let first = results.iter().map(|(_, start_offset)| *start_offset).min();
+        for (_, start_offset) in &mut results {
+            *start_offset -= first.unwrap_or_default();
         }
         let series = self.series.into_inner();
         let mut series = series.unwrap_or_else(PoisonError::into_inner);
-        // A short flow has no samples.
+        // A short flow may have no samples.
         series.retain(|series| !series.samples.is_empty());
         series.sort_by(|one, other| one.name.cmp(&other.name));
         let outcome = Outcome::sum(results).map(|sum| {
@@ -99,15 +104,15 @@ impl Run<'_> {
                 ..sum
             }
         });
-        Finished {
-            error: match self.failure.into_inner() {
+        ClientResult {
+            error: match self.first_failure.into_inner() {
                 None if outcome.is_none() && self.client.connect_only.is_none() => {
                     Some("nothing was measured".to_owned())
                 }
                 failure => failure,
             },
             outcome,
-            peer: Some(self.to),
+            peer: Some(self.server_address),
         }
     }
 }

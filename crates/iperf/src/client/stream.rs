@@ -1,66 +1,68 @@
-//! The TCP flows of a client, from the connection to the end.
+//! The TCP flows of a client, from the connect call to the end.
 
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
-use engine::{DataSocket, FlowGroup, GroupMember, Reason, Stop};
-use model::{Half, Transport};
+use engine::{DataSocket, FlowGroup, GroupMember, Stop, StopReason};
+use model::{EndpointPlan, Transport};
 use sys::{Address, call};
 
-use super::Run;
+use super::ClientRun;
 use crate::connection;
-use crate::event::Event;
+use crate::event::TestEvent;
 use crate::options::Direction;
-use crate::traffic::{self, Orders};
-use crate::wire::{Acknowledgement, Over, WallTime};
+use crate::traffic::{self, StreamTransfer};
+use crate::wire::{Acknowledgement, HelloTransport, WallTime};
 
-/// The deadline of an acknowledgement.
-const ACKNOWLEDGED: Duration = Duration::from_secs(4);
+/// The maximum time until the server acknowledges the test header.
+const ACKNOWLEDGEMENT_TIMEOUT: Duration = Duration::from_secs(4);
 
-impl Run<'_> {
-    pub(super) fn streams(&self) {
+impl ClientRun<'_> {
+    /// Runs all TCP flows, and receives the server's flows for `-d` and `-r`.
+    pub(super) fn run_streams(&self) {
         let flows = self.client.plan.flows();
-        let group = FlowGroup::new(flows as usize, Half::default());
-        let back = match self.listen() {
-            Ok(back) => back,
-            Err(why) => return self.fail(why),
+        let group = FlowGroup::new(flows as usize, EndpointPlan::default());
+        let listener = match self.listen_for_server() {
+            Ok(listener) => listener,
+            Err(reason) => return self.fail(reason),
         };
         std::thread::scope(|scope| {
             let forward_done = Stop::new();
             let forwards: Vec<_> = (0..flows)
                 .map(|flow| {
-                    let member = self.client.together.then(|| group.member());
-                    scope.spawn(move || self.stream(flow, member))
+                    let member = self.client.starts_together.then(|| group.member());
+                    scope.spawn(move || self.run_stream(flow, member))
                 })
                 .collect();
-            let receives = back.map(|listener| {
+            let reverse_flows = listener.map(|listener| {
                 let done = forward_done.clone();
-                scope.spawn(move || self.receive_back(&listener, &done))
+                scope.spawn(move || self.receive_reverse_flows(&listener, &done))
             });
-            let mut any = false;
+            let mut has_success = false;
             for forward in forwards {
-                any |= forward.join().unwrap_or(false);
+                has_success |= forward.join().unwrap_or(false);
             }
-            forward_done.pull(if any {
-                Reason::Deadline
+            forward_done.set(if has_success {
+                StopReason::Deadline
             } else {
-                Reason::Cancelled
+                StopReason::Cancelled
             });
-            receives.map(std::thread::ScopedJoinHandle::join)
+            reverse_flows.map(std::thread::ScopedJoinHandle::join)
         });
         if flows > 1 {
             self.report_connect_times();
         }
     }
 
-    /// Runs one flow; returns whether it was connected.
-    fn stream(&self, flow: u32, member: Option<GroupMember<'_>>) -> bool {
-        let number = self.numbers.next();
+    /// Runs one flow. Returns whether it connected.
+    fn run_stream(&self, flow: u32, member: Option<GroupMember<'_>>) -> bool {
+        let number = self.flow_numbers.next();
         let connected = self.connect(flow);
-        self.keep_connect_time(connected.as_ref().map(|(_, time)| *time));
+        self.record_connect_time(connected.as_ref().map(|(_, time)| *time));
         let Some((data, connect_time)) = connected else {
-            let connection = connection::unconnected(self.id(number, false), self.to.clone());
-            self.observer.see(&Event::Connected(&connection));
+            let connection =
+                connection::unconnected(self.flow_id(number, false), self.server_address.clone());
+            self.observer.observe(&TestEvent::Connected(&connection));
             return false;
         };
         let direction = self.client.direction;
@@ -68,58 +70,64 @@ impl Run<'_> {
             direction == Direction::Reverse,
             direction == Direction::FullDuplex,
         );
-        let id = self.id(number, false);
-        let to = Address::of_peer(&data.socket).unwrap_or_else(|_| self.to.clone());
-        let mut connection = connection::of_socket(id, &data, to, Transport::Tcp);
+        let id = self.flow_id(number, false);
+        let server_address =
+            Address::peer(&data.socket).unwrap_or_else(|_| self.server_address.clone());
+        let mut connection = connection::from_socket(id, &data, server_address, Transport::Tcp);
         connection.is_reverse = is_reverse;
         connection.is_full_duplex = is_duplex;
         connection.connect_time = Some(connect_time);
-        self.note(&mut connection);
-        self.see_connected(&connection);
-        self.wait_to_begin(number);
+        self.add_requested_features(&mut connection);
+        self.report_connected(&connection);
+        self.wait_for_start_time(number);
         let group = match member {
-            // The other flows start without one that failed to connect.
+            // The other flows do not wait for a flow that failed to connect.
             Some(member) => member.start(),
             None => None,
         };
-        let asked = self.hello();
-        let started = asked.start.map_or_else(WallTime::now, |start| start.at);
+        let request = self.hello();
+        let started = request.start.map_or_else(WallTime::now, |start| start.at);
         let hello = if self.settings.compatible {
             Vec::new()
         } else {
-            asked.encode(Over::Stream)
+            request.encode(HelloTransport::Stream)
         };
-        if let Err(why) = self.greet(&data, &hello) {
-            self.fail(why);
+        if let Err(reason) = self.send_hello(&data, &hello) {
+            self.fail(reason);
             return true;
         }
         let pattern = connection::pattern(self.settings.length, &hello);
-        let plans = self.plans();
+        let plans = self.connection_plans();
         std::thread::scope(|scope| {
             for plan in &plans {
                 let (connection, data, pattern, hello) = (&connection, &data, &pattern, &hello);
                 scope.spawn(move || {
                     let inbound = !plan.workload.sends();
-                    let orders = Orders {
+                    let transfer = StreamTransfer {
                         flow: plan,
                         data,
                         pattern,
                         group: group.filter(|_| !is_duplex),
-                        patience: self.patience(),
+                        finish_timeout: self.finish_timeout(),
                         is_duplex,
-                        before: if inbound { 0 } else { hello.len() },
-                        counts_reads: self.settings.print.enhanced,
-                        shape: &self.client.shape,
-                        receives_bursts: self.receives_bursts().then_some(true),
+                        bytes_before_start: if inbound { 0 } else { hello.len() },
+                        counts_reads: self.settings.output.enhanced,
+                        send_mode: &self.client.send_mode,
+                        received_bursts_have_header: self.receives_bursts().then_some(true),
                         started,
-                        ends_with_peer: false,
+                        ends_on_reset: false,
                         stop: self.stop,
                     };
-                    match connection::leg(self.id(number, inbound), plan, data, connection) {
-                        Ok(mut leg) => {
-                            leg.tallies = self.tallies(inbound);
-                            let run = || traffic::run(&orders, &leg, &self.reports);
-                            self.keep(plan, self.sampled(&leg, run));
+                    match connection::measured_flow(
+                        self.flow_id(number, inbound),
+                        plan,
+                        data,
+                        connection,
+                    ) {
+                        Ok(mut measured) => {
+                            measured.timings = self.new_timings(inbound);
+                            let run = || traffic::run(&transfer, &measured, &self.reports);
+                            self.record_result(plan, self.run_sampled(&measured, run));
                         }
                         Err(error) => self.fail(sys::describe(&error)),
                     }
@@ -129,12 +137,12 @@ impl Run<'_> {
         true
     }
 
-    /// Sends the header, and waits for its acknowledgement if `-X` requests one.
-    fn greet(&self, data: &DataSocket, hello: &[u8]) -> Result<(), String> {
-        let mut left = hello;
-        while !left.is_empty() {
-            match call::send(data.socket.as_fd(), left) {
-                Ok(sent) => left = &left[sent..],
+    /// Sends the test header. With `-X`, waits for its acknowledgement.
+    fn send_hello(&self, data: &DataSocket, hello: &[u8]) -> Result<(), String> {
+        let mut remaining = hello;
+        while !remaining.is_empty() {
+            match call::send(data.socket.as_fd(), remaining) {
+                Ok(sent) => remaining = &remaining[sent..],
                 Err(call::Error::INTR) if !self.stop.is_set() => {}
                 Err(error) => {
                     return Err(format!(
@@ -151,25 +159,27 @@ impl Run<'_> {
     }
 
     fn await_acknowledgement(&self, data: &DataSocket) -> Result<(), String> {
-        let until = Instant::now() + ACKNOWLEDGED;
+        let deadline = Instant::now() + ACKNOWLEDGEMENT_TIMEOUT;
         let mut bytes = Vec::new();
-        let mut wanted = Acknowledgement::SHORT;
-        while bytes.len() < wanted {
-            let mut rest = [0; Acknowledgement::LONG];
-            let readable = self.stop.wait_readable(data.socket.as_fd(), until);
+        let mut expected_len = Acknowledgement::SHORT_LEN;
+        while bytes.len() < expected_len {
+            let mut rest = [0; Acknowledgement::LONG_LEN];
+            let readable = self.stop.wait_readable(data.socket.as_fd(), deadline);
             if !readable.map_err(|error| format!("recvack failed: {error}"))? {
                 return Err(
                     "recvack failed: the server sent no acknowledgement within 4 s".to_owned(),
                 );
             }
-            let most = wanted - bytes.len();
-            match call::receive(data.socket.as_fd(), &mut rest[..most]) {
+            let max = expected_len - bytes.len();
+            match call::receive(data.socket.as_fd(), &mut rest[..max]) {
                 Ok(0) => return Err("recvack failed: the server closed the connection".to_owned()),
                 Ok(count) => {
                     bytes.extend_from_slice(&rest[..count]);
-                    // The long form has times of the server (trip times).
+                    // The long form contains times of the server, for --trip-times.
                     let length = bytes.first_chunk();
-                    wanted = length.and_then(Acknowledgement::length).unwrap_or(wanted);
+                    expected_len = length
+                        .and_then(Acknowledgement::length)
+                        .unwrap_or(expected_len);
                 }
                 Err(call::Error::INTR) => {}
                 Err(error) => {
@@ -182,7 +192,7 @@ impl Run<'_> {
         }
         match Acknowledgement::decode(&bytes) {
             Some(_) => Ok(()),
-            None => Err("recvack failed: what the server sent is no acknowledgement".to_owned()),
+            None => Err("recvack failed: the server sent an invalid acknowledgement".to_owned()),
         }
     }
 }

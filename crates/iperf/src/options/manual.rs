@@ -1,22 +1,22 @@
-//! The chapter of `iperf.1`, which the rows of [`super::table`] are made into.
+//! The options chapter of the manual page `iperf.1`, generated from [`super::table`].
 
 use getopt::manual::{Chapter, chapter};
 
 use super::table::SECTION;
 
-/// The chapters of `iperf.1`.
+/// Returns the chapters of `iperf.1`.
 pub fn chapters() -> Vec<Chapter> {
     vec![chapter(&SECTION)]
 }
 
 #[cfg(test)]
 mod tests {
-    use getopt::manual::gaps;
+    use getopt::manual::find_gaps;
 
     use super::*;
 
     #[test]
     fn every_option_has_its_paragraph() {
-        assert_eq!(gaps(&SECTION), [""; 0]);
+        assert_eq!(find_gaps(&SECTION), [""; 0]);
     }
 }

@@ -1,59 +1,65 @@
-//! argv of `iperf` → [`Settings`], in the grammar of `getopt_long`. Environment variables come first.
+//! Parser of the `iperf` command line, in the grammar of `getopt_long`.
 //!
-//! One table (`table.rs`) drives the parser and the manual page. It yields the typed options, of which `from_typed.rs`
-//! makes the settings.
+//! It applies environment variables before the command line.
+//!
+//! One table (`table.rs`) drives the parser and the manual page. The parser fills the typed
+//! options; `from_typed.rs` turns them into [`Settings`].
 
 mod from_typed;
 pub mod manual;
+mod send_mode;
 mod settings;
-mod shape;
 mod table;
 mod usage;
 mod value;
 
 use std::ffi::OsString;
 
-use getopt::{Endings, Quit, environment, scan_long, utf8};
+use getopt::{EarlyExit, ExitTexts, apply_environment, scan_long, utf8_words};
 
 pub use getopt::Exit;
+pub use send_mode::{Frames, Input, SendMode};
 pub use settings::{
-    Begins, Bounceback, Client, ConnectOnly, Direction, Exclude, Format, Increments, PermitKey,
-    Print, Role, Serve, Settings,
+    Bounceback, ClientSettings, ConnectOnly, Direction, ExcludedReports, Format, Increments,
+    OutputSettings, PermitKey, Role, ServerSettings, Settings, StartTime,
 };
-pub use shape::{Frames, Input, Shape};
 use table::Typed;
-pub use value::Rate;
+pub use value::RateSetting;
 
-/// What the command line asks for. `program` is argv\[0\], `args` the words after it, `variable` the environment.
-pub fn iperf(
+/// Returns the settings that a command line requests.
+///
+/// `program` is argv\[0\], `args` the words after it. `variable` looks up an environment variable.
+pub fn parse_iperf(
     program: &str,
     args: impl IntoIterator<Item = OsString>,
     variable: impl Fn(&str) -> Option<String>,
 ) -> Result<Settings, Exit> {
-    let words = utf8(program, args)?;
+    let words = utf8_words(program, args)?;
     let mut typed = Typed::default();
     let section = &table::SECTION;
-    let endings = || Endings {
+    let exit_texts = || ExitTexts {
         help: Exit::stderr(usage::text(), 1),
         version: String::new(),
-        complaint: Exit::stderr(usage::SHORT, 1),
+        syntax_error: Exit::stderr(usage::SHORT, 1),
     };
     let exit = |quit| match quit {
-        Quit::Version => Exit::stderr(usage::VERSION, 1),
-        Quit::Complaint(line) => Quit::Complaint(in_old_words(&line)).exit(endings()),
-        other => other.exit(endings()),
+        EarlyExit::Version => Exit::stderr(usage::VERSION, 1),
+        EarlyExit::SyntaxError(line) => {
+            EarlyExit::SyntaxError(format_as_old_getopt(&line)).into_exit(exit_texts())
+        }
+        other => other.into_exit(exit_texts()),
     };
-    environment(program, section, variable, &mut typed).map_err(exit)?;
-    let rest = scan_long(program, section, &words, &mut typed).map_err(exit)?;
-    if let Some(word) = rest.first() {
+    apply_environment(program, section, variable, &mut typed).map_err(exit)?;
+    let extra = scan_long(program, section, &words, &mut typed).map_err(exit)?;
+    if let Some(word) = extra.first() {
         let word = format!("{program}: ignoring extra argument -- {word}");
         typed.notices.push(word);
     }
     from_typed::settings(typed)
 }
 
-/// getopt's complaint as iperf 2, which brings an older getopt with it, words it.
-fn in_old_words(line: &str) -> String {
+/// Returns an error line of getopt in the words of the older getopt that iperf 2 contains.
+fn format_as_old_getopt(line: &str) -> String {
     for (new, old, end) in [
         ("unrecognized option '", "unrecognized option `", "'\n"),
         ("invalid option -- '", "invalid option -- ", "\n"),
@@ -63,8 +69,8 @@ fn in_old_words(line: &str) -> String {
             "\n",
         ),
     ] {
-        if let Some((before, what)) = line.split_once(new) {
-            let what = what.trim_end().trim_end_matches('\'');
+        if let Some((before, option)) = line.split_once(new) {
+            let what = option.trim_end().trim_end_matches('\'');
             return format!("{before}{old}{what}{end}");
         }
     }
@@ -85,10 +91,10 @@ mod tests {
             let found = variables.iter().find(|(variable, _)| *variable == name);
             found.map(|(_, value)| (*value).to_owned())
         };
-        iperf("iperf", words, value)
+        parse_iperf("iperf", words, value)
     }
 
-    fn client(line: &str) -> Client {
+    fn client(line: &str) -> ClientSettings {
         match parse(line, &[]).unwrap().role {
             Role::Client(client) => *client,
             Role::Server(_) => panic!("{line}: a server"),
@@ -96,13 +102,13 @@ mod tests {
     }
 
     #[test]
-    fn a_client_makes_a_plan() {
+    fn client_options_make_a_plan() {
         let client = client("-c peer -t 2 -b 8m -l 10000 -P 3 --full-d");
         let plan = &client.plan;
         assert_eq!((plan.groups.len(), plan.flows()), (2, 3));
         let flow = plan.flow().unwrap();
         assert_eq!(flow.limit, Limit::Time(Duration::from_secs(2)));
-        let pacing = flow.here.pacing.unwrap();
+        let pacing = flow.local.pacing.unwrap();
         assert_eq!(pacing.interval, Duration::from_millis(10));
     }
 
@@ -118,7 +124,7 @@ mod tests {
         }
     }
 
-    /// Those that stock was seen to read.
+    /// Covers the variables that stock was observed to read.
     #[test]
     fn variables_of_stock_are_read() {
         for (name, value) in [
@@ -251,8 +257,8 @@ mod tests {
                 Err(exit) => assert_eq!((exit.stderr.as_str(), exit.code), (words, 1), "{line}"),
                 Ok(settings) => {
                     assert_eq!(words, "", "{line}");
-                    let said = ["WARNING: option -d is not valid for server mode"];
-                    assert_eq!(settings.notices, said, "{line}");
+                    let notices = ["WARNING: option -d is not valid for server mode"];
+                    assert_eq!(settings.notices, notices, "{line}");
                 }
             }
         }

@@ -1,53 +1,53 @@
-//! The settings in force, and their parts.
+//! The settings of one `iperf` program.
 
 use std::path::PathBuf;
 use std::time::Duration;
 
-use getopt::{Exit, Quit};
+use getopt::{EarlyExit, Exit};
 use model::{Plan, SocketOptions, Transport};
 use server::ServerConfig;
 
-use super::shape::Shape;
-use crate::tally::Bins;
+use super::send_mode::SendMode;
+use crate::timing::HistogramBins;
 
-/// The settings in force for one iperf.
+/// The settings of a client or server.
 #[derive(Debug)]
 pub struct Settings {
-    /// Which end it is.
+    /// Client or server, with the settings of that role.
     pub role: Role,
     /// `-p`: the first and the last port.
     pub ports: (u16, u16),
     /// TCP or UDP.
     pub transport: Transport,
-    /// `-B`.
+    /// `-B`: the local address, with an optional port and device.
     pub bind: Option<String>,
-    /// `-V`.
+    /// `-V`: use IPv6.
     pub v6: bool,
-    /// The options of data sockets.
+    /// The socket options of data sockets.
     pub socket: SocketOptions,
-    /// Bytes a call, or a datagram.
+    /// `-l`: bytes per call or per datagram.
     pub length: u32,
-    /// Bits of payload per second, if that is bounded.
+    /// `-b`: bits of payload per second; `None` for no limit.
     pub rate: Option<f64>,
     /// `--permit-key`.
     pub permit_key: Option<PermitKey>,
-    /// `-C`: without a header.
+    /// `-C`: send no header, and answer none.
     pub compatible: bool,
-    /// `-z`.
+    /// `-z`: run with real-time scheduling.
     pub real_time: bool,
-    /// The output.
-    pub print: Print,
-    /// Lines for standard error before anything else.
+    /// The settings of the output.
+    pub output: OutputSettings,
+    /// Warnings, which go to standard error before all other output.
     pub notices: Vec<String>,
 }
 
-/// Which end this is, with its own settings.
+/// The role of this end, with the settings of that role.
 #[derive(Debug)]
 pub enum Role {
-    /// It connects.
-    Client(Box<Client>),
-    /// It listens.
-    Server(Serve),
+    /// This end connects.
+    Client(Box<ClientSettings>),
+    /// This end listens.
+    Server(ServerSettings),
 }
 
 /// A client's settings.
@@ -56,43 +56,45 @@ pub enum Role {
     clippy::struct_excessive_bools,
     reason = "each is an option of its own"
 )]
-pub struct Client {
-    /// The server, as it was typed, and the device that leads to it.
+pub struct ClientSettings {
+    /// The server as typed, with an optional `%device`.
     pub host: String,
-    /// A group per direction. If the server sends alone, the direction is turned.
+    /// The plan, with one group per direction. For `-R`, its flows receive.
     pub plan: Plan,
-    /// Which way data goes.
+    /// The direction of the data.
     pub direction: Direction,
-    /// `-l` was typed.
+    /// Whether `-l` was typed.
     pub has_length: bool,
-    /// `-L`.
+    /// `-L`: the port for the server's connection back to this client.
     pub listen_port: u16,
-    /// `-b` as a server is asked to send: 0 is no bound.
-    pub asked_rate: u64,
-    /// `-X`.
+    /// `-b` for the header; 0 is no limit.
+    ///
+    /// The unit is bits per second, or datagrams per second for `-b Npps` if only the client sends.
+    pub requested_rate: u64,
+    /// `-X`: wait for the server's version.
     pub peer_detect: bool,
     /// `--no-udp-fin`.
     pub no_udp_fin: bool,
     /// `--trip-times`.
     pub trip_times: bool,
-    /// How it sends.
-    pub shape: Shape,
-    /// What the header asks for beside that: `--tcp-quickack`, `--l2checks`, `--txstart-time`.
-    pub asks: u16,
-    /// When traffic begins.
-    pub begin: Begins,
-    /// `--bounceback-congest`: the settings of another client, which runs beside.
-    pub load: Option<Box<Settings>>,
+    /// The send mode.
+    pub send_mode: SendMode,
+    /// Further upper flags of the header: `--tcp-quickack`, `--l2checks`, `--txstart-time`.
+    pub request_flags: u16,
+    /// The start time of the traffic.
+    pub start_time: StartTime,
+    /// `--bounceback-congest`: the settings of a second client, which runs at the same time.
+    pub congestion_load: Option<Box<Settings>>,
     /// `--connect-only`.
     pub connect_only: Option<ConnectOnly>,
-    /// `--incr-dstip` and the like.
+    /// `--incr-dstip`, `--incr-dstport`, `--incr-srcip`, `--incr-srcport`.
     pub increments: Increments,
     /// `--bounceback`.
     pub bounceback: Option<Bounceback>,
     /// `--connect-retries`.
     pub retries: u32,
-    /// Flows start together.
-    pub together: bool,
+    /// Whether all flows start at the same time; `--no-connect-sync` clears it.
+    pub starts_together: bool,
     /// `--json`.
     pub json: bool,
     /// `--html`.
@@ -103,38 +105,38 @@ pub struct Client {
 
 /// A server's settings.
 #[derive(Debug)]
-pub struct Serve {
-    /// Which clients it accepts.
+pub struct ServerSettings {
+    /// The clients that the server accepts.
     pub config: ServerConfig,
-    /// `-t`.
+    /// `-t`: the time after which the server stops.
     pub time: Option<Duration>,
     /// `-D`.
     pub daemon: bool,
-    /// `--tos-override`.
-    pub service_of_senders: Option<u8>,
-    /// `-H`: what a group is received from.
+    /// `--tos-override`: the type of service of sent data, instead of the client's.
+    pub tos_override: Option<u8>,
+    /// `-H`: the source of a source-specific multicast group.
     pub source: Option<String>,
-    /// `--permit-key-timeout`.
+    /// `--permit-key-timeout`; `None` for no limit.
     pub key_timeout: Option<Duration>,
 }
 
-/// When traffic begins.
+/// The start time of the traffic.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Begins {
-    /// `--txstart-time`, since 1970.
+pub struct StartTime {
+    /// `--txstart-time`: the time since 1970.
     pub at: Option<Duration>,
-    /// `--txdelay-time`, after the connections are there.
+    /// `--txdelay-time`: the delay after the connections are established.
     pub delay: Option<Duration>,
 }
 
-/// Connections without data.
+/// `--connect-only`: connections without data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ConnectOnly {
-    /// So many; `None` is for ever.
+    /// The number of connections; `None` for no limit.
     pub count: Option<u32>,
 }
 
-/// What each further flow has one more of.
+/// The addresses and ports that increase by one with each further flow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[expect(
     clippy::struct_excessive_bools,
@@ -151,55 +153,55 @@ pub struct Increments {
     pub source_port: bool,
 }
 
-/// A test of requests and answers.
+/// `--bounceback`: a test of requests and responses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bounceback {
-    /// Requests a period.
+    /// Requests per period.
     pub burst: u32,
-    /// From one burst to the next; 0 is without pause.
+    /// The time from one burst to the next; 0 is no pause.
     pub period: Duration,
-    /// How long the server keeps a request.
+    /// The time that the server delays its response.
     pub hold: Duration,
-    /// Neither end delays its acknowledgements.
+    /// Whether neither end delays its TCP acknowledgements.
     pub quick_ack: bool,
 }
 
-/// Which way data goes.
+/// The direction of the data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
     /// From the client to the server.
     Forward,
-    /// `-R`.
+    /// `-R`: the server sends.
     Reverse,
-    /// `--full-duplex`.
+    /// `--full-duplex`: both ends send on the same connection.
     FullDuplex,
-    /// `-d`.
+    /// `-d`: the server sends at the same time on its own connection to the client.
     Dual,
-    /// `-r`.
+    /// `-r`: the server sends afterwards on its own connection to the client.
     TradeOff,
 }
 
 /// `--permit-key`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PermitKey {
-    /// A server makes one.
+    /// The server generates a key.
     Any,
-    /// This one.
-    This(String),
+    /// This key.
+    Key(String),
 }
 
-/// The output.
+/// The settings of the output.
 #[derive(Clone, Debug)]
 #[expect(
     clippy::struct_excessive_bools,
     reason = "each is an option of its own"
 )]
-pub struct Print {
-    /// `-e`, or an option that implies it.
+pub struct OutputSettings {
+    /// `-e`, or an option that implies it: enhanced reports.
     pub enhanced: bool,
     /// `-f`.
     pub format: Format,
-    /// `-i`.
+    /// `-i`: the interval of reports; `None` for a report at the end only.
     pub interval: Option<Duration>,
     /// `-y C`.
     pub csv: bool,
@@ -207,61 +209,61 @@ pub struct Print {
     pub hide_ips: bool,
     /// `--sum-only`.
     pub sum_only: bool,
-    /// `--sum-dstip`: sums are of the flows to an address.
+    /// `--sum-dstip`: sum flows by destination address.
     pub sums_by_destination: bool,
-    /// `-U`.
-    pub single: bool,
+    /// `-U`: UDP, one flow at a time.
+    pub single_udp: bool,
     /// `--histograms`.
-    pub bins: Option<Bins>,
-    /// `-i f`.
-    pub by_frames: bool,
-    /// `-m`.
-    pub segment: bool,
-    /// `-x`.
-    pub exclude: Exclude,
-    /// `-o`.
-    pub file: Option<PathBuf>,
+    pub bins: Option<HistogramBins>,
+    /// `-i f`: a server reports each burst.
+    pub reports_bursts: bool,
+    /// `-m`: print the maximum segment size.
+    pub print_mss: bool,
+    /// `-x`: excluded reports.
+    pub exclude: ExcludedReports,
+    /// `-o`: the file for reports and errors.
+    pub path: Option<PathBuf>,
 }
 
-/// `-x`: reports that are left out.
+/// `-x`: excluded reports.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[expect(
     clippy::struct_excessive_bools,
     reason = "each is a letter of the option"
 )]
-pub struct Exclude {
-    /// C: connections.
+pub struct ExcludedReports {
+    /// C: connection lines.
     pub connections: bool,
-    /// D: figures.
+    /// D: results.
     pub data: bool,
-    /// M: groups that are joined.
+    /// M: joined multicast groups.
     pub multicast: bool,
     /// S: the settings.
     pub settings: bool,
-    /// V: what a UDP server reports.
+    /// V: the report of a UDP server.
     pub server_report: bool,
 }
 
 /// `-f`: the units of amounts and rates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
-    /// The unit that fits, as bytes or bits per second.
+    /// The unit that fits each value.
     Adaptive {
-        /// Rates are bytes per second.
+        /// Whether rates are in bytes per second instead of bits.
         bytes: bool,
     },
-    /// This power of 1000 or 1024.
+    /// A fixed unit.
     Fixed {
-        /// 0 is no prefix.
+        /// The power of 1000 or 1024; 0 is no prefix.
         power: u32,
-        /// Rates are bytes per second.
+        /// Whether rates are in bytes per second instead of bits.
         bytes: bool,
     },
 }
 
 impl Format {
-    /// Reads the letter.
-    pub fn of_letter(letter: char) -> Option<Self> {
+    /// Parses the letter of `-f`.
+    pub fn from_letter(letter: char) -> Option<Self> {
         let bytes = letter.is_ascii_uppercase();
         if letter.eq_ignore_ascii_case(&'a') {
             return Some(Self::Adaptive { bytes });
@@ -272,30 +274,30 @@ impl Format {
 }
 
 impl Direction {
-    /// Adds what another option asks for; of the last four directions one may be asked for.
-    pub(super) fn add(&mut self, other: Self) -> Result<(), Quit> {
+    /// Sets the direction. Refuses a second direction that differs from the first.
+    pub(super) fn add(&mut self, other: Self) -> Result<(), EarlyExit> {
         if *self != Self::Forward && *self != other {
             let line =
                 "ERROR: options of --full-duplex, --reverse, -d and -r are mutually exclusive\n";
-            return Err(Quit::Exit(Exit::stderr(line, 1)));
+            return Err(EarlyExit::Exit(Exit::stderr(line, 1)));
         }
         *self = other;
         Ok(())
     }
 
-    /// Whether the server sends on the client's own connection.
+    /// Whether the server sends on the client's connection.
     pub fn sends_from_server(self) -> bool {
         matches!(self, Self::Reverse | Self::FullDuplex)
     }
 
-    /// Whether the server sends to a port of the client's.
+    /// Whether the server sends on its own connection to a port of the client.
     pub fn has_connection_back(self) -> bool {
         matches!(self, Self::Dual | Self::TradeOff)
     }
 }
 
 impl Settings {
-    /// Whether it is UDP.
+    /// Whether the transport is UDP.
     pub fn is_udp(&self) -> bool {
         self.transport == Transport::Udp
     }

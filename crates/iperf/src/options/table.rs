@@ -1,32 +1,34 @@
-//! The table of options, and the typed values.
+//! The table of options, and the options as typed.
 
 use std::path::PathBuf;
 use std::time::Duration;
 
-use getopt::Argument::{MaybeAttached, Nothing, Value};
-use getopt::{Exit, Quit, Section, flag, long, refuse, stock_long};
+use getopt::Argument::{Nothing, OptionalAttached, Value};
+use getopt::{EarlyExit, Exit, Section, linerate_long, refuse, stock_letter, stock_long};
 use model::{SocketOptions, with_defaults};
 use server::{Network, ServerConfig};
 
-use super::settings::{Begins, ConnectOnly, Direction, Exclude, Format, Increments, PermitKey};
-use super::shape::{Input, Shape};
-use super::value::{self, Rate};
-use crate::tally::Bins;
+use super::send_mode::{Input, SendMode};
+use super::settings::{
+    ConnectOnly, Direction, ExcludedReports, Format, Increments, PermitKey, StartTime,
+};
+use super::value::{self, RateSetting};
+use crate::timing::HistogramBins;
 use crate::wire::flags::upper;
 
 with_defaults! {
     /// The options as typed.
     pub(super) struct Typed {
-        /// `-c` or `-s`: the first one.
-        pub(super) role: Option<Role> = None,
+        /// `-c` or `-s`.
+        pub(super) role: Option<TypedRole> = None,
         pub(super) ports: (u16, u16) = (crate::wire::DEFAULT_PORT, crate::wire::DEFAULT_PORT),
         pub(super) udp: bool = false,
-        /// `-t`, and `-n` if it came later.
+        /// `-t`: `Some(None)` is no time limit. A later `-t` clears `bytes`.
         pub(super) time: Option<Option<Duration>> = None,
         pub(super) bytes: Option<u64> = None,
         pub(super) interval: Option<Duration> = None,
         pub(super) length: Option<u32> = None,
-        pub(super) rate: Option<Rate> = None,
+        pub(super) rate: Option<RateSetting> = None,
         pub(super) socket: SocketOptions = SocketOptions::default(),
         pub(super) bind: Option<String> = None,
         pub(super) v6: bool = false,
@@ -38,14 +40,14 @@ with_defaults! {
         pub(super) enhanced: bool = false,
         pub(super) format: Format = Format::Adaptive { bytes: false },
         pub(super) output: Option<PathBuf> = None,
-        pub(super) exclude: Exclude = Exclude::default(),
+        pub(super) exclude: ExcludedReports = ExcludedReports::default(),
         pub(super) csv: bool = false,
         pub(super) hide_ips: bool = false,
         pub(super) sum_only: bool = false,
         pub(super) sum_by_destination: bool = false,
-        pub(super) single: bool = false,
+        pub(super) single_udp: bool = false,
         pub(super) source: Option<String> = None,
-        pub(super) print_segment: bool = false,
+        pub(super) print_mss: bool = false,
         pub(super) daemon: bool = false,
         pub(super) permit_key: Option<PermitKey> = None,
         pub(super) permit_key_timeout: Option<Duration> = Some(Duration::from_secs(20)),
@@ -56,278 +58,285 @@ with_defaults! {
         pub(super) bounce_period: Duration = Duration::from_secs(1),
         pub(super) bounce_quick_ack: bool = true,
         pub(super) connect_retries: u32 = 0,
-        pub(super) together: bool = true,
-        pub(super) shape: Shape = Shape::default(),
-        pub(super) isochronous: Option<(f64, value::Load, f64)> = None,
+        pub(super) starts_together: bool = true,
+        pub(super) send_mode: SendMode = SendMode::default(),
+        pub(super) isochronous: Option<(f64, value::FrameLoad, f64)> = None,
         pub(super) burst_period: Option<Duration> = None,
         pub(super) burst_size: Option<u32> = None,
-        pub(super) bins: Option<Bins> = None,
-        pub(super) by_frames: bool = false,
-        /// Upper flags of the header.
-        pub(super) asks: u16 = 0,
-        pub(super) begin: Begins = Begins::default(),
+        pub(super) bins: Option<HistogramBins> = None,
+        pub(super) reports_bursts: bool = false,
+        /// Upper flags for the header.
+        pub(super) request_flags: u16 = 0,
+        pub(super) start_time: StartTime = StartTime::default(),
         pub(super) connect_only: Option<ConnectOnly> = None,
-        /// `--bounceback-congest`: which way, and how many flows.
-        pub(super) load: Option<(Direction, u32)> = None,
+        /// `--bounceback-congest`: the direction and the number of flows.
+        pub(super) congestion_load: Option<(Direction, u32)> = None,
         pub(super) bounce_delay: Option<Duration> = None,
-        pub(super) service_of_senders: Option<u8> = None,
+        pub(super) tos_override: Option<u8> = None,
         pub(super) real_time: bool = false,
         pub(super) increments: Increments = Increments::default(),
         pub(super) server: ServerConfig = ServerConfig::default(),
         pub(super) json: bool = false,
         pub(super) html: Option<PathBuf> = None,
         pub(super) strict: bool = false,
-        /// Lines for standard error before anything else.
+        /// Warnings, which go to standard error before all other output.
         pub(super) notices: Vec<String> = Vec::new(),
-        /// Options of clients only, with stock's kind of complaint on a server.
-        pub(super) of_client: Vec<(&'static str, Wrong)> = Vec::new(),
+        /// Typed client-only options, with the form of stock's warning on a server.
+        pub(super) client_only: Vec<(&'static str, ClientOnlyWarning)> = Vec::new(),
     }
 }
 
-/// Which end was asked for.
+/// The role as typed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Role {
+pub(super) enum TypedRole {
     Client(String),
     Server,
 }
 
-/// How stock complains of an option of the other side.
+/// The form of stock's warning about a client-only option on a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Wrong {
+pub(super) enum ClientOnlyWarning {
     NotValid,
     NotSupported,
     SettingNotSupported,
 }
 
-/// The shortest interval.
-const SHORTEST: Duration = Duration::from_micros(100);
+/// The shortest interval of `-i`. linerate raises a shorter one to it, with stock's warning.
+const MIN_INTERVAL: Duration = Duration::from_micros(100);
 
-/// In the order of the stock tool's manual, our own after it. The usage text is stock's own: see `usage.rs`.
+/// All options: stock's in the order of its manual, then the options of linerate.
+///
+/// The rows of stock's options have no usage text, because `usage.rs` has stock's recorded one.
 #[rustfmt::skip]
 pub(super) static SECTION: Section<Typed> = Section {
     title: "OPTIONS",
     heading: "",
     scope: "",
     flags: &[
-    flag('b', Value("rate"), &[],
-        "Send at this rate in bits per second (k, m, g of 1000; K, M, G of 1024), or with the suffix pps in datagrams per second. With a standard deviation after a comma, the rate is drawn anew each second. The schedule does not move: late sends catch up. Default 1048576 for UDP; TCP has no limit.",
-        |t: &mut Typed, v| { t.rate = Some(value::rate(v)?); Ok(()) }).or("bandwidth").from_environment("IPERF_BANDWIDTH"),
-    flag('e', Nothing, &[], "Report more: write and read calls, retransmissions, window, round-trip time, latency.",
-        |t: &mut Typed, _| { t.enhanced = true; Ok(()) }).or("enhanced"),
-    flag('f', Value("letter"), &[],
-        "The unit of figures: b, k, m, g, t for bits, B, K, M, G, T for bytes, a or A for whatever fits.", format).or("format").from_environment("IPERF_FORMAT"),
-    stock_long("hide-ips", Nothing, &[], "Show only the last number of addresses.",
+    stock_letter('b', Value("rate"), &[],
+        "Send at this rate in bits per second (k, m, g of 1000; K, M, G of 1024), or with the suffix pps in datagrams per second. With a standard deviation after a comma, the sender draws a new rate each second. The schedule is fixed: late sends catch up. Default 1048576 for UDP; no limit for TCP.",
+        |t: &mut Typed, v| { t.rate = Some(value::rate(v)?); Ok(()) }).with_long("bandwidth").with_variable("IPERF_BANDWIDTH"),
+    stock_letter('e', Nothing, &[], "Report more: write and read calls, retransmissions, window, round-trip time, latency.",
+        |t: &mut Typed, _| { t.enhanced = true; Ok(()) }).with_long("enhanced"),
+    stock_letter('f', Value("letter"), &[],
+        "The unit of figures: b, k, m, g, t for bits, B, K, M, G, T for bytes, a or A for the unit that fits.", set_format).with_long("format").with_variable("IPERF_FORMAT"),
+    stock_long("hide-ips", Nothing, &[], "Show only the last number of each address.",
         |t: &mut Typed, _| { t.hide_ips = true; Ok(()) }),
-    flag('i', Value("seconds"), &[], "Report every N seconds, at least 0.0001. With f a server reports each burst, as it does for bursts anyway. Default: report at the end only.",
-        interval).or("interval").from_environment("IPERF_INTERVAL"),
-    flag('l', Value("bytes"), &[], "Bytes of a write or read call, or of a datagram. Without it 128K for TCP, 1470 for UDP over IPv4, 1450 over IPv6, 100 for a bounceback test.",
-        |t: &mut Typed, v| { t.length = Some(value::size(v)?); Ok(()) }).or("len").from_environment("IPERF_LEN"),
-    flag('m', Nothing, &[], "Print TCP's maximum segment size.",
-        |t: &mut Typed, _| { t.print_segment = true; Ok(()) }).or("print_mss").from_environment("IPERF_PRINT_MSS"),
-    flag('o', Value("file"), &[], "Write reports and errors to this file.",
-        |t: &mut Typed, v| { t.output = Some(v.into()); Ok(()) }).or("output"),
-    flag('p', Value("port"), &[], "The port that the server listens at, or a range FIRST-LAST: a server listens at all of them, and a client has a flow to each. Default 5001.",
-        ports).or("port").from_environment("IPERF_PORT"),
-    stock_long("permit-key", MaybeAttached("key"), &[],
-        "A key, which is sent in clear text, that a server takes TCP tests with, and no others. A server without a value makes one.", permit_key),
-    stock_long("sum-only", Nothing, &[], "Report the sum of several flows, and not each.",
+    stock_letter('i', Value("seconds"), &[], "Report every N seconds, at least 0.0001. With f, a server reports each burst; for tests of bursts it always does. Default: report at the end only.",
+        set_interval).with_long("interval").with_variable("IPERF_INTERVAL"),
+    stock_letter('l', Value("bytes"), &[], "Bytes per write or read call, or per datagram. Default 128K for TCP, 1470 for UDP over IPv4, 1450 for UDP over IPv6, 100 for a bounceback test.",
+        |t: &mut Typed, v| { t.length = Some(value::size(v)?); Ok(()) }).with_long("len").with_variable("IPERF_LEN"),
+    stock_letter('m', Nothing, &[], "Print TCP's maximum segment size.",
+        |t: &mut Typed, _| { t.print_mss = true; Ok(()) }).with_long("print_mss").with_variable("IPERF_PRINT_MSS"),
+    stock_letter('o', Value("file"), &[], "Write reports and errors to this file.",
+        |t: &mut Typed, v| { t.output = Some(v.into()); Ok(()) }).with_long("output"),
+    stock_letter('p', Value("port"), &[], "The port of the server, or a range FIRST-LAST: a server listens on each port, and a client runs one flow to each. Default 5001.",
+        set_ports).with_long("port").with_variable("IPERF_PORT"),
+    stock_long("permit-key", OptionalAttached("key"), &[],
+        "The key of a TCP test. A server refuses tests with another key or without one. Without a value, a server generates a key. The key is sent in clear text.", set_permit_key),
+    stock_long("sum-only", Nothing, &[], "Report the sum of several flows only, not each flow.",
         |t: &mut Typed, _| { t.sum_only = true; Ok(()) }),
-    flag('u', Nothing, &[], "Use UDP.", |t: &mut Typed, _| { t.udp = true; Ok(()) }).or("udp").from_environment("IPERF_UDP"),
-    flag('w', Value("bytes"), &[], "The socket buffers' size. Linux doubles it.",
-        window).or("window").from_environment("TCP_WINDOW_SIZE"),
-    flag('z', Nothing, &[], "Run before all ordinary programs (SCHED_RR), which needs a privilege.", |t: &mut Typed, _| { t.real_time = true; Ok(()) }).or("realtime"),
-    flag('B', Value("address"), &[], "Bind to this address, or with :PORT to this port: [ADDRESS]:PORT for IPv6.",
-        |t: &mut Typed, v| { t.bind = Some(v.to_owned()); Ok(()) }).or("bind").from_environment("IPERF_BIND"),
-    flag('C', Nothing, &[], "Send no header, and answer none.", |t: &mut Typed, _| { t.compatible = true; Ok(()) }).or("compatibility"),
-    flag('M', Value("bytes"), &[], "TCP's maximum segment size.",
-        |t: &mut Typed, v| { t.socket.max_segment_bytes = Some(value::size(v)?); Ok(()) }).or("mss").from_environment("IPERF_MSS"),
-    flag('N', Nothing, &[], "Send small segments at once (TCP_NODELAY).",
-        |t: &mut Typed, _| { t.socket.no_delay = true; Ok(()) }).or("nodelay"),
-    flag('S', Value("type"), &[], "The type of service of what is sent: a number, or a name such as af11, cs1, ef, lowdelay.",
-        type_of_service).or("tos").from_environment("IPERF_TOS"),
-    flag('Z', Value("name"), &[], "TCP's congestion control.",
-        |t: &mut Typed, v| { t.socket.congestion_control = Some(v.to_owned()); Ok(()) }).or("tcp-congestion"),
-    flag('s', Nothing, &[], "Be a server.", |t: &mut Typed, _| { server(t); Ok(()) }).or("server").from_environment("IPERF_SERVER"),
-    flag('1', Nothing, &[], "Serve one client at a time.",
-        |t: &mut Typed, _| { t.server.serial = true; Ok(()) }).or("singleclient").from_environment("IPERF_SINGLECLIENT"),
-    stock_long("histograms", MaybeAttached("bins"), &[], "Keep histograms: a server of latencies (of tests with --trip-times), a client of how long its writes take. WIDTH[u|m],COUNT,LOW,HIGH: width and number of bins, and two percentages; 100u,10000,5,95 without.",
+    stock_letter('u', Nothing, &[], "Use UDP.", |t: &mut Typed, _| { t.udp = true; Ok(()) }).with_long("udp").with_variable("IPERF_UDP"),
+    stock_letter('w', Value("bytes"), &[], "The size of the socket buffers. Linux doubles it.",
+        set_window).with_long("window").with_variable("TCP_WINDOW_SIZE"),
+    stock_letter('z', Nothing, &[], "Run with real-time scheduling (SCHED_RR), ahead of all ordinary programs. It needs a privilege.", |t: &mut Typed, _| { t.real_time = true; Ok(()) }).with_long("realtime"),
+    stock_letter('B', Value("address"), &[], "Bind to this address, and with :PORT to this port; [ADDRESS]:PORT for IPv6.",
+        |t: &mut Typed, v| { t.bind = Some(v.to_owned()); Ok(()) }).with_long("bind").with_variable("IPERF_BIND"),
+    stock_letter('C', Nothing, &[], "Send no header, and answer none.", |t: &mut Typed, _| { t.compatible = true; Ok(()) }).with_long("compatibility"),
+    stock_letter('M', Value("bytes"), &[], "TCP's maximum segment size.",
+        |t: &mut Typed, v| { t.socket.max_segment_bytes = Some(value::size(v)?); Ok(()) }).with_long("mss").with_variable("IPERF_MSS"),
+    stock_letter('N', Nothing, &[], "Send small segments without delay (TCP_NODELAY).",
+        |t: &mut Typed, _| { t.socket.no_delay = true; Ok(()) }).with_long("nodelay"),
+    stock_letter('S', Value("type"), &[], "The type of service of sent data: a number, or a name such as af11, cs1, ef, lowdelay.",
+        set_type_of_service).with_long("tos").with_variable("IPERF_TOS"),
+    stock_letter('Z', Value("name"), &[], "The congestion control algorithm of TCP.",
+        |t: &mut Typed, v| { t.socket.congestion_control = Some(v.to_owned()); Ok(()) }).with_long("tcp-congestion"),
+    stock_letter('s', Nothing, &[], "Run as a server.", |t: &mut Typed, _| { set_server(t); Ok(()) }).with_long("server").with_variable("IPERF_SERVER"),
+    stock_letter('1', Nothing, &[], "Serve one client at a time.",
+        |t: &mut Typed, _| { t.server.serial = true; Ok(()) }).with_long("singleclient").with_variable("IPERF_SINGLECLIENT"),
+    stock_long("histograms", OptionalAttached("bins"), &[], "Keep histograms. A server counts latencies of tests with --trip-times; a client counts the durations of its writes. WIDTH[u|m],COUNT,LOW,HIGH: width and number of bins, and two percentages. Default 100u,10000,5,95.",
         |t: &mut Typed, v| { t.bins = Some(value::bins(v)?); Ok(()) }),
     stock_long("permit-key-timeout", Value("seconds"), &[], "How long a server waits for a test with its permit key; 0 is no limit. Default 20.",
         |t: &mut Typed, v| { t.permit_key_timeout = Some(value::time(v)?).filter(|time| !time.is_zero()); Ok(()) }),
-    stock_long("tcp-rx-window-clamp", Value("bytes"), &[], "The most that a server's receive window may be.",
+    stock_long("tcp-rx-window-clamp", Value("bytes"), &[], "The largest receive window of a server.",
         |t: &mut Typed, v| { t.socket.window_clamp_bytes = Some(value::size(v)?); Ok(()) }),
-    stock_long("tap-dev", MaybeAttached("device"), &[], "Refused: datagrams are received from sockets, and such a device has none.", |_, _| refuse(NO_SOCKET)),
-    stock_long("tun-dev", MaybeAttached("device"), &[], "Refused: datagrams are received from sockets, and such a device has none.", |_, _| refuse(NO_SOCKET)),
-    flag('t', Value("seconds"), &[], "A client sends for so long, and with 0 until it is interrupted; without it 10. A server ends after so long; without it it does not.",
-        time).or("time").from_environment("IPERF_TIME"),
-    stock_long("udp-histogram", MaybeAttached("bins"), &[], "The same.",
+    stock_long("tap-dev", OptionalAttached("device"), &[], "Refused: linerate receives from sockets only.", |_, _| refuse(NO_SOCKET)),
+    stock_long("tun-dev", OptionalAttached("device"), &[], "Refused: linerate receives from sockets only.", |_, _| refuse(NO_SOCKET)),
+    stock_letter('t', Value("seconds"), &[], "A client sends for N seconds, with 0 until it is interrupted. Default 10. A server stops after N seconds. Default: no limit.",
+        set_time).with_long("time").with_variable("IPERF_TIME"),
+    stock_long("udp-histogram", OptionalAttached("bins"), &[], "As --histograms.",
         |t: &mut Typed, v| { t.bins = Some(value::bins(v)?); Ok(()) }),
-    flag('U', Nothing, &[], "Use UDP, and serve one flow at a time.",
-        |t: &mut Typed, _| { (t.udp, t.single, t.server.serial) = (true, true, true); Ok(()) }).or("single_udp").from_environment("IPERF_SINGLE_UDP"),
-    stock_long("sum-dstip", Nothing, &[], "Sum flows by the address that they come to, and not by their client's.",
+    stock_letter('U', Nothing, &[], "Use UDP, and serve one flow at a time.",
+        |t: &mut Typed, _| { (t.udp, t.single_udp, t.server.serial) = (true, true, true); Ok(()) }).with_long("single_udp").with_variable("IPERF_SINGLE_UDP"),
+    stock_long("sum-dstip", Nothing, &[], "Sum flows by destination address instead of source address.",
         |t: &mut Typed, _| { t.sum_by_destination = true; Ok(()) }),
-    flag('D', Nothing, &[], "Serve in the background.", |t: &mut Typed, _| { t.daemon = true; Ok(()) }).or("daemon").from_environment("IPERF_DAEMON"),
-    flag('V', Nothing, &[], "Use IPv6. A server takes IPv4 as well.",
-        |t: &mut Typed, _| { t.v6 = true; Ok(()) }).or("ipv6_domain").from_environment("IPERF_IPV6_DOMAIN"),
-    stock_long("bounceback", MaybeAttached("count"), &[], "Send requests that the server answers, 10 or this many each period, and report how long they take.", bounceback),
-    stock_long("bounceback-congest", MaybeAttached("direction"), &[], "Load the path meanwhile: up, down or bidir, and after a comma by how many flows. bidir,1 without.", congest),
-    stock_long("bounceback-hold", Value("milliseconds"), &[], "How long the server keeps a request. Default 0.",
-        |t: &mut Typed, v| { of_client(t, "--bounceback-hold", Wrong::SettingNotSupported); t.bounce_hold = value::time(v)? / 1000; Ok(()) }),
-    stock_long("bounceback-period", Value("seconds"), &[], "From one burst of requests to the next; with 0 without pause. Default 1.",
-        |t: &mut Typed, v| { of_client(t, "--bounceback-period", Wrong::SettingNotSupported); t.bounce_period = value::time(v)?; Ok(()) }),
+    stock_letter('D', Nothing, &[], "Serve in the background.", |t: &mut Typed, _| { t.daemon = true; Ok(()) }).with_long("daemon").with_variable("IPERF_DAEMON"),
+    stock_letter('V', Nothing, &[], "Use IPv6. A server also accepts IPv4.",
+        |t: &mut Typed, _| { t.v6 = true; Ok(()) }).with_long("ipv6_domain").with_variable("IPERF_IPV6_DOMAIN"),
+    stock_long("bounceback", OptionalAttached("count"), &[], "Send N requests per period, which the server answers, and report the response times. Default 10.", set_bounceback),
+    stock_long("bounceback-congest", OptionalAttached("direction"), &[], "Load the path during the test: up, down or bidir, and after a comma the number of flows. Default bidir,1.", set_congestion_load),
+    stock_long("bounceback-hold", Value("milliseconds"), &[], "The time that the server delays each response. Default 0.",
+        |t: &mut Typed, v| { mark_client_only(t, "--bounceback-hold", ClientOnlyWarning::SettingNotSupported); t.bounce_hold = value::time(v)? / 1000; Ok(()) }),
+    stock_long("bounceback-period", Value("seconds"), &[], "The time from one burst of requests to the next; 0 is no pause. Default 1.",
+        |t: &mut Typed, v| { mark_client_only(t, "--bounceback-period", ClientOnlyWarning::SettingNotSupported); t.bounce_period = value::time(v)?; Ok(()) }),
     stock_long("bounceback-no-quickack", Nothing, &[], "Let the server delay its acknowledgements.",
-        |t: &mut Typed, _| { of_client(t, "--bounceback-no-quickack", Wrong::SettingNotSupported); t.bounce_quick_ack = false; Ok(()) }),
-    stock_long("bounceback-txdelay", Value("seconds"), &[], "Begin so long after the connection is there.",
-        |t: &mut Typed, v| { of_client(t, "--bounceback-txdelay", Wrong::SettingNotSupported); t.bounce_delay = Some(value::time(v)?); Ok(()) }),
-    flag('c', Value("host"), &[], "Be a client of this host.", client).or("client").from_environment("IPERF_CLIENT"),
-    stock_long("connect-only", MaybeAttached("count"), &[], "Connect and close, 10 times or so often, 0 for ever; with -i once an interval for the time of -t.",
-        |t: &mut Typed, v| { of_client(t, "--connect-only", Wrong::SettingNotSupported); let count = if v.is_empty() { 10 } else { value::count(v)? }; t.connect_only = Some(ConnectOnly { count: Some(count).filter(|count| *count > 0) }); Ok(()) }),
-    stock_long("connect-retries", Value("count"), &[], "How often a refused connection is tried again. Default 0.",
-        |t: &mut Typed, v| { of_client(t, "--connect-retries", Wrong::SettingNotSupported); t.connect_retries = value::count(v)?; Ok(()) }),
-    flag('d', Nothing, &[], "Test both directions at once, by a connection of the server's.",
-        |t: &mut Typed, _| { of_client(t, "-d", Wrong::NotValid); t.direction.add(Direction::Dual) }).or("dualtest"),
-    stock_long("fq-rate", Value("rate"), &[], "Have the kernel pace the client's sockets: bits per second, with an upper-case suffix bytes.",
-        |t: &mut Typed, v| { of_client(t, "--fq-rate", Wrong::SettingNotSupported); t.socket.max_pacing_bytes_per_second = Some(value::rate_of_letters(v)?); Ok(()) }),
-    stock_long("full-duplex", Nothing, &[], "Test both directions at once on the same connection.",
-        |t: &mut Typed, _| { of_client(t, "--full-duplex", Wrong::NotSupported); t.direction.add(Direction::FullDuplex) }),
-    stock_long("ipg", Value("milliseconds"), &[], "The gap between the datagrams of a frame; without --isochronous between all datagrams, in the place of -b.",
-        |t: &mut Typed, v| { of_client(t, "--ipg", Wrong::SettingNotSupported); t.shape.gap = Some(value::gap(v)?); Ok(()) }),
-    stock_long("isochronous", MaybeAttached("frames"), &[], "Send frames: RATE:MEAN,DEVIATION, frames per second and their bits per second (with an upper-case suffix bytes), or with the suffix p buffers per frame. Default 60:20m,0.",
-        |t: &mut Typed, v| { of_client(t, "--isochronous", Wrong::NotSupported); t.isochronous = Some(value::frames(v)?); Ok(()) }),
-    stock_long("burst-period", Value("seconds"), &[], "Send a burst every N seconds; 0 is an ordinary test. Default 1.",
-        |t: &mut Typed, v| { of_client(t, "--burst-period", Wrong::SettingNotSupported); t.burst_period = Some(value::time(v)?); Ok(()) }),
+        |t: &mut Typed, _| { mark_client_only(t, "--bounceback-no-quickack", ClientOnlyWarning::SettingNotSupported); t.bounce_quick_ack = false; Ok(()) }),
+    stock_long("bounceback-txdelay", Value("seconds"), &[], "Start N seconds after the connection is established.",
+        |t: &mut Typed, v| { mark_client_only(t, "--bounceback-txdelay", ClientOnlyWarning::SettingNotSupported); t.bounce_delay = Some(value::time(v)?); Ok(()) }),
+    stock_letter('c', Value("host"), &[], "Run as a client of this host.", set_client).with_long("client").with_variable("IPERF_CLIENT"),
+    stock_long("connect-only", OptionalAttached("count"), &[], "Connect and close N times, with 0 without end. Default 10. With -i, connect once per interval for the time of -t.",
+        |t: &mut Typed, v| { mark_client_only(t, "--connect-only", ClientOnlyWarning::SettingNotSupported); let count = if v.is_empty() { 10 } else { value::count(v)? }; t.connect_only = Some(ConnectOnly { count: Some(count).filter(|count| *count > 0) }); Ok(()) }),
+    stock_long("connect-retries", Value("count"), &[], "The number of retries of a refused connection. Default 0.",
+        |t: &mut Typed, v| { mark_client_only(t, "--connect-retries", ClientOnlyWarning::SettingNotSupported); t.connect_retries = value::count(v)?; Ok(()) }),
+    stock_letter('d', Nothing, &[], "Test both directions at the same time. The server opens its own connection to the client.",
+        |t: &mut Typed, _| { mark_client_only(t, "-d", ClientOnlyWarning::NotValid); t.direction.add(Direction::Dual) }).with_long("dualtest"),
+    stock_long("fq-rate", Value("rate"), &[], "Let the kernel pace the client's sockets at this rate, in bits per second, or in bytes per second with an upper-case suffix.",
+        |t: &mut Typed, v| { mark_client_only(t, "--fq-rate", ClientOnlyWarning::SettingNotSupported); t.socket.max_pacing_bytes_per_second = Some(value::bytes_per_second(v)?); Ok(()) }),
+    stock_long("full-duplex", Nothing, &[], "Test both directions at the same time on the same connection.",
+        |t: &mut Typed, _| { mark_client_only(t, "--full-duplex", ClientOnlyWarning::NotSupported); t.direction.add(Direction::FullDuplex) }),
+    stock_long("ipg", Value("milliseconds"), &[], "The gap between the datagrams of a frame. Without --isochronous, the gap between all datagrams, instead of -b.",
+        |t: &mut Typed, v| { mark_client_only(t, "--ipg", ClientOnlyWarning::SettingNotSupported); t.send_mode.gap = Some(value::gap(v)?); Ok(()) }),
+    stock_long("isochronous", OptionalAttached("frames"), &[], "Send frames. RATE:MEAN,DEVIATION: frames per second, then mean and standard deviation of the load in bits per second (bytes with an upper-case suffix). With the suffix p, MEAN is in buffers per frame. Default 60:20m,0.",
+        |t: &mut Typed, v| { mark_client_only(t, "--isochronous", ClientOnlyWarning::NotSupported); t.isochronous = Some(value::frames(v)?); Ok(()) }),
+    stock_long("burst-period", Value("seconds"), &[], "Send a burst every N seconds; with 0, run an ordinary test. Default 1.",
+        |t: &mut Typed, v| { mark_client_only(t, "--burst-period", ClientOnlyWarning::SettingNotSupported); t.burst_period = Some(value::time(v)?); Ok(()) }),
     stock_long("burst-size", Value("bytes"), &[], "The size of a burst. Default 1M.",
-        |t: &mut Typed, v| { of_client(t, "--burst-size", Wrong::SettingNotSupported); t.burst_size = Some(value::size(v)?); Ok(()) }),
+        |t: &mut Typed, v| { mark_client_only(t, "--burst-size", ClientOnlyWarning::SettingNotSupported); t.burst_size = Some(value::size(v)?); Ok(()) }),
     stock_long("incr-dstip", Nothing, &[], "Each further flow goes to the next address.",
-        |t: &mut Typed, _| { of_client(t, "--incr-dstip", Wrong::SettingNotSupported); t.increments.host = true; Ok(()) }),
+        |t: &mut Typed, _| { mark_client_only(t, "--incr-dstip", ClientOnlyWarning::SettingNotSupported); t.increments.host = true; Ok(()) }),
     stock_long("incr-dstport", Nothing, &[], "Each further flow goes to the next port.",
-        |t: &mut Typed, _| { of_client(t, "--incr-dstport", Wrong::SettingNotSupported); t.increments.port = true; Ok(()) }),
-    stock_long("incr-srcip", Nothing, &[], "Each further flow comes from the next address (-B).",
-        |t: &mut Typed, _| { of_client(t, "--incr-srcip", Wrong::SettingNotSupported); t.increments.source = true; Ok(()) }),
-    stock_long("incr-srcport", Nothing, &[], "Each further flow comes from the next port (-B ADDRESS:PORT), as it does in any case.",
-        |t: &mut Typed, _| { of_client(t, "--incr-srcport", Wrong::SettingNotSupported); t.increments.source_port = true; Ok(()) }),
-    stock_long("l2checks", Nothing, &[], "Have the server complain of datagrams that come in other lengths than they were sent in.",
-        |t: &mut Typed, _| { of_client(t, "--l2checks", Wrong::SettingNotSupported); t.asks |= upper::L2_LENGTH; Ok(()) }),
-    stock_long("local-only", MaybeAttached("bool"), &[], "Send to hosts on directly connected networks only; 0 is off.",
+        |t: &mut Typed, _| { mark_client_only(t, "--incr-dstport", ClientOnlyWarning::SettingNotSupported); t.increments.port = true; Ok(()) }),
+    stock_long("incr-srcip", Nothing, &[], "Each further flow uses the next source address (-B).",
+        |t: &mut Typed, _| { mark_client_only(t, "--incr-srcip", ClientOnlyWarning::SettingNotSupported); t.increments.source = true; Ok(()) }),
+    stock_long("incr-srcport", Nothing, &[], "Each further flow uses the next source port (-B ADDRESS:PORT). This is also the default.",
+        |t: &mut Typed, _| { mark_client_only(t, "--incr-srcport", ClientOnlyWarning::SettingNotSupported); t.increments.source_port = true; Ok(()) }),
+    stock_long("l2checks", Nothing, &[], "Let the server warn about datagrams that arrive with another length than they were sent with.",
+        |t: &mut Typed, _| { mark_client_only(t, "--l2checks", ClientOnlyWarning::SettingNotSupported); t.request_flags |= upper::L2_LENGTH; Ok(()) }),
+    stock_long("local-only", OptionalAttached("bool"), &[], "Send to hosts on directly connected networks only; 0 is off.",
         |t: &mut Typed, v| { t.socket.dont_route = v != "0"; Ok(()) }),
-    stock_long("near-congestion", MaybeAttached("weight"), &[], "Wait after each write for this number of round-trip times. Default 0.5.", near_congestion),
+    stock_long("near-congestion", OptionalAttached("weight"), &[], "Wait after each write for this number of round-trip times. Default 0.5.", set_near_congestion),
     stock_long("no-connect-sync", Nothing, &[], "Start each of several flows as soon as it is connected.",
-        |t: &mut Typed, _| { of_client(t, "--no-connect-sync", Wrong::SettingNotSupported); t.together = false; Ok(()) }),
-    stock_long("no-udp-fin", Nothing, &[], "Ask for no report at the end of a UDP test.",
-        |t: &mut Typed, _| { of_client(t, "--no-udp-fin", Wrong::SettingNotSupported); t.no_udp_fin = true; Ok(()) }),
-    flag('n', Value("bytes"), &[], "Send this number of bytes, not for a time. Of -n and -t the last one counts.", number).or("num"),
-    flag('r', Nothing, &[], "Test one direction and then the other, by a connection of the server's.",
-        |t: &mut Typed, _| { of_client(t, "-r", Wrong::NotValid); t.direction.add(Direction::TradeOff) }).or("tradeoff"),
+        |t: &mut Typed, _| { mark_client_only(t, "--no-connect-sync", ClientOnlyWarning::SettingNotSupported); t.starts_together = false; Ok(()) }),
+    stock_long("no-udp-fin", Nothing, &[], "Request no server report at the end of a UDP test.",
+        |t: &mut Typed, _| { mark_client_only(t, "--no-udp-fin", ClientOnlyWarning::SettingNotSupported); t.no_udp_fin = true; Ok(()) }),
+    stock_letter('n', Value("bytes"), &[], "Send this number of bytes instead of for a time. The last of -n and -t counts.", set_bytes).with_long("num"),
+    stock_letter('r', Nothing, &[], "Test one direction and then the other. The server opens its own connection to the client.",
+        |t: &mut Typed, _| { mark_client_only(t, "-r", ClientOnlyWarning::NotValid); t.direction.add(Direction::TradeOff) }).with_long("tradeoff"),
     stock_long("tcp-quickack", Nothing, &[], "Do not delay TCP's acknowledgements, at both ends.",
-        |t: &mut Typed, _| { t.asks |= upper::QUICK_ACK; t.socket.quick_ack = true; Ok(()) }),
+        |t: &mut Typed, _| { t.request_flags |= upper::QUICK_ACK; t.socket.quick_ack = true; Ok(()) }),
     stock_long("tcp-write-prefetch", Value("bytes"), &[], "Write only while fewer bytes than this are unsent.",
-        |t: &mut Typed, v| { of_client(t, "--tcp-write-prefetch", Wrong::SettingNotSupported); t.shape.prefetch = Some(value::size(v)?); Ok(()) }),
-    stock_long("tcp-write-times", Nothing, &[], "Report how long writes take.",
-        |t: &mut Typed, _| { of_client(t, "--tcp-write-times", Wrong::SettingNotSupported); t.shape.times_writes = true; Ok(()) }),
-    stock_long("tos-override", Value("type"), &[], "The type of service of what a server sends for -R and --full-duplex, in the place of the client's.", service_of_senders),
-    stock_long("trip-times", Nothing, &[], "Stamp what is sent, for latencies by synchronised clocks.",
-        |t: &mut Typed, _| { of_client(t, "--trip-times", Wrong::SettingNotSupported); t.trip_times = true; Ok(()) }),
-    stock_long("txdelay-time", Value("seconds"), &[], "Begin so long after the connections are there.", delay),
-    stock_long("txstart-time", Value("time"), &[], "Begin at this time: seconds since 1970, with a fraction.", start),
-    flag('F', Value("file"), &[], "Send this file, once.",
-        |t: &mut Typed, v| { of_client(t, "-F", Wrong::NotValid); t.shape.input = Some(Input::File(v.into())); Ok(()) }).or("fileinput"),
-    flag('H', Value("address"), &[], "Of a group (-B), receive only what this address sends.",
-        |t: &mut Typed, v| { t.source = Some(v.to_owned()); Ok(()) }).or("ssm-host"),
-    flag('I', Nothing, &[], "Send what comes from standard input.",
-        |t: &mut Typed, _| { of_client(t, "-I", Wrong::NotValid); t.shape.input = Some(Input::Standard); Ok(()) }).or("stdin"),
-    flag('L', Value("port"), &[], "The port that the server's connection of -d and -r comes to. Without it the server's port.",
-        |t: &mut Typed, v| { of_client(t, "-L", Wrong::NotValid); t.listen_port = Some(value::ports(v)?.0); Ok(()) }).or("listenport"),
-    flag('P', Value("count"), &[], "So many flows at once. Default 1.",
-        |t: &mut Typed, v| { t.flows = value::count(v)?.max(1); Ok(()) }).or("parallel"),
-    flag('R', Nothing, &[], "Let the server send.",
-        |t: &mut Typed, _| { of_client(t, "--reverse", Wrong::NotSupported); t.direction.add(Direction::Reverse) }).or("reverse"),
-    flag('T', Value("hops"), &[], "The time to live of multicast datagrams. Default 1.",
-        |t: &mut Typed, v| { t.socket.multicast_ttl = Some(value::count(v)?.min(255) as u8); Ok(()) }).or("ttl"),
-    flag('X', Nothing, &[], "Wait for the server's version before any data is sent.",
-        |t: &mut Typed, _| { of_client(t, "-X or --peer-detect", Wrong::NotSupported); t.peer_detect = true; Ok(()) }).or("peer-detect"),
-    flag('x', Value("letters"), &[], "Leave out reports: C of connections, D of data, M of multicast, S of settings, V of the server's.",
-        exclude).or("reportexclude").from_environment("IPERF_REPORTEXCLUDE"),
-    flag('y', Value("style"), &[], "With C, reports are comma-separated values.",
-        report_style).or("reportstyle").from_environment("IPERF_REPORTSTYLE"),
-    flag('h', Nothing, &[], "Print the usage text and exit.", |_, _| Err(Quit::Help)).or("help"),
-    flag('v', Nothing, &[], "Print the version and exit.", |_, _| Err(Quit::Version)).or("version"),
-    stock_long("NUM_REPORT_STRUCTS", Value("count"), &[], "Refused: reports need no such buffers here.",
-        |_, _| refuse("reports need no such buffers here")),
-    long("allow-peers", Value("network"), "Serve clients from this network only (repeatable)", "",
-        "Serve clients from this network, and no others: 10.0.0.0/8, fd00::/8, or one address. May be given several times.",
+        |t: &mut Typed, v| { mark_client_only(t, "--tcp-write-prefetch", ClientOnlyWarning::SettingNotSupported); t.send_mode.prefetch = Some(value::size(v)?); Ok(()) }),
+    stock_long("tcp-write-times", Nothing, &[], "Report the durations of writes.",
+        |t: &mut Typed, _| { mark_client_only(t, "--tcp-write-times", ClientOnlyWarning::SettingNotSupported); t.send_mode.times_writes = true; Ok(()) }),
+    stock_long("tos-override", Value("type"), &[], "The type of service of the data that a server sends for -R and --full-duplex, instead of the client's.", set_tos_override),
+    stock_long("trip-times", Nothing, &[], "Put the send time into the data, to measure latencies. Both clocks must be synchronised.",
+        |t: &mut Typed, _| { mark_client_only(t, "--trip-times", ClientOnlyWarning::SettingNotSupported); t.trip_times = true; Ok(()) }),
+    stock_long("txdelay-time", Value("seconds"), &[], "Start N seconds after the connections are established.", set_delay),
+    stock_long("txstart-time", Value("time"), &[], "Start at this time: seconds since 1970, with a fraction.", set_start_time),
+    stock_letter('F', Value("file"), &[], "Send this file, once.",
+        |t: &mut Typed, v| { mark_client_only(t, "-F", ClientOnlyWarning::NotValid); t.send_mode.input = Some(Input::File(v.into())); Ok(()) }).with_long("fileinput"),
+    stock_letter('H', Value("address"), &[], "Receive a multicast group (-B) from this source address only.",
+        |t: &mut Typed, v| { t.source = Some(v.to_owned()); Ok(()) }).with_long("ssm-host"),
+    stock_letter('I', Nothing, &[], "Send standard input.",
+        |t: &mut Typed, _| { mark_client_only(t, "-I", ClientOnlyWarning::NotValid); t.send_mode.input = Some(Input::Standard); Ok(()) }).with_long("stdin"),
+    stock_letter('L', Value("port"), &[], "The local port for the server's connection of -d and -r. Default: the server's port.",
+        |t: &mut Typed, v| { mark_client_only(t, "-L", ClientOnlyWarning::NotValid); t.listen_port = Some(value::ports(v)?.0); Ok(()) }).with_long("listenport"),
+    stock_letter('P', Value("count"), &[], "Run N flows at the same time. Default 1.",
+        |t: &mut Typed, v| { t.flows = value::count(v)?.max(1); Ok(()) }).with_long("parallel"),
+    stock_letter('R', Nothing, &[], "Reverse the direction: the server sends.",
+        |t: &mut Typed, _| { mark_client_only(t, "--reverse", ClientOnlyWarning::NotSupported); t.direction.add(Direction::Reverse) }).with_long("reverse"),
+    stock_letter('T', Value("hops"), &[], "The time to live of multicast datagrams. Default 1.",
+        |t: &mut Typed, v| { t.socket.multicast_ttl = Some(value::count(v)?.min(255) as u8); Ok(()) }).with_long("ttl"),
+    stock_letter('X', Nothing, &[], "Wait for the server's version before sending data.",
+        |t: &mut Typed, _| { mark_client_only(t, "-X or --peer-detect", ClientOnlyWarning::NotSupported); t.peer_detect = true; Ok(()) }).with_long("peer-detect"),
+    stock_letter('x', Value("letters"), &[], "Exclude reports: C connections, D data, M multicast, S settings, V server report.",
+        exclude_reports).with_long("reportexclude").with_variable("IPERF_REPORTEXCLUDE"),
+    stock_letter('y', Value("style"), &[], "With C, print reports as comma-separated values.",
+        set_report_style).with_long("reportstyle").with_variable("IPERF_REPORTSTYLE"),
+    stock_letter('h', Nothing, &[], "Print the usage text and exit.", |_, _| Err(EarlyExit::Help)).with_long("help"),
+    stock_letter('v', Nothing, &[], "Print the version and exit.", |_, _| Err(EarlyExit::Version)).with_long("version"),
+    stock_long("NUM_REPORT_STRUCTS", Value("count"), &[], "Refused: linerate's reports need no such buffers.",
+        |_, _| refuse("linerate's reports need no such buffers")),
+    linerate_long("allow-peers", Value("network"), "Serve clients from this network only (repeatable)", "",
+        "Serve only clients from this network: 10.0.0.0/8, fd00::/8, or one address. Repeatable.",
         |t: &mut Typed, v| { t.server.networks.push(Network::parse(v).or_else(refuse)?); Ok(()) }),
-    long("max-clients", Value("count"), "Serve at most this number of connections or flows at once", "1024",
-        "So many connections or UDP flows at once, of which one address gets at most 15/16. Default {default}.",
-        |t: &mut Typed, v| { t.server.clients = value::count(v)?.max(1); Ok(()) }),
-    long("json", Nothing, "Print the result as a JSON document, and nothing else", "",
-        "Print a client's result as a JSON document in the place of all text: that of linerate run.",
+    linerate_long("max-clients", Value("count"), "Serve at most N TCP connections or UDP flows at a time", "1024",
+        "Serve at most N TCP connections or UDP flows at a time. One client address gets at most 15/16 of them. Default {default}.",
+        |t: &mut Typed, v| { t.server.max_clients = value::count(v)?.max(1); Ok(()) }),
+    linerate_long("json", Nothing, "Print the result as a JSON document only", "",
+        "Print a client's result as one JSON document instead of text, in the format of linerate run.",
         |t: &mut Typed, _| { t.json = true; Ok(()) }),
-    long("html", Value("file"), "Write the result as a page with plots", "",
-        "Write a client's result as one page, with plots, that needs nothing from the network.",
+    linerate_long("html", Value("file"), "Write the result as an HTML page with plots", "",
+        "Write a client's result as one self-contained HTML page with plots.",
         |t: &mut Typed, v| { t.html = Some(v.into()); Ok(()) }),
-    long("strict", Nothing, "Say what makes a result doubtful, and exit with 3 if anything does", "",
-        "Print what makes a client's result doubtful on standard error, and exit with 3 if anything does.",
+    linerate_long("strict", Nothing, "Print reasons to doubt the result; exit with 3 if there are any", "",
+        "Print reasons to doubt a client's result on standard error. Exit with 3 if there are any.",
         |t: &mut Typed, _| { t.strict = true; Ok(()) }),
 ]};
 
-/// Why there is no `--tap-dev` and no `--tun-dev`.
-const NO_SOCKET: &str = "datagrams are received from sockets, and such a device has none: -B ADDRESS%DEVICE receives what comes from one";
+/// The reason for the refusal of `--tap-dev` and `--tun-dev`.
+const NO_SOCKET: &str =
+    "linerate receives from sockets only; to receive from one device, use -B ADDRESS%DEVICE";
 
-fn own_words(line: String) -> Quit {
-    Quit::Exit(Exit::stderr(line + "\n", 1))
+fn stock_error(line: String) -> EarlyExit {
+    EarlyExit::Exit(Exit::stderr(line + "\n", 1))
 }
 
-fn of_client(typed: &mut Typed, name: &'static str, wrong: Wrong) {
-    typed.of_client.push((name, wrong));
+fn mark_client_only(typed: &mut Typed, name: &'static str, wrong: ClientOnlyWarning) {
+    typed.client_only.push((name, wrong));
 }
 
-fn server(typed: &mut Typed) {
+fn set_server(typed: &mut Typed) {
     match typed.role {
-        Some(Role::Client(_)) => typed
+        Some(TypedRole::Client(_)) => typed
             .notices
             .push("WARNING: option -s is not valid for client mode".to_owned()),
-        _ => typed.role = Some(Role::Server),
+        _ => typed.role = Some(TypedRole::Server),
     }
 }
 
-fn client(typed: &mut Typed, host: &str) -> Result<(), Quit> {
-    if typed.role == Some(Role::Server) {
-        return refuse("-s makes this a server");
+fn set_client(typed: &mut Typed, host: &str) -> Result<(), EarlyExit> {
+    if typed.role == Some(TypedRole::Server) {
+        return refuse("-s already selects a server");
     }
-    typed.role = Some(Role::Client(host.to_owned()));
+    typed.role = Some(TypedRole::Client(host.to_owned()));
     Ok(())
 }
 
-fn format(typed: &mut Typed, letter: &str) -> Result<(), Quit> {
+fn set_format(typed: &mut Typed, letter: &str) -> Result<(), EarlyExit> {
     let letter = letter.chars().next().unwrap_or('a');
-    match Format::of_letter(letter) {
+    match Format::from_letter(letter) {
         Some(format) => typed.format = format,
-        None => return refuse("it is none of a, b, k, m, g, t, A, B, K, M, G, T"),
+        None => return refuse("unknown unit: use one of a, b, k, m, g, t, A, B, K, M, G, T"),
     }
     Ok(())
 }
 
-fn interval(typed: &mut Typed, text: &str) -> Result<(), Quit> {
+fn set_interval(typed: &mut Typed, text: &str) -> Result<(), EarlyExit> {
     if text == "f" {
-        typed.by_frames = true;
+        typed.reports_bursts = true;
         return Ok(());
     }
     let Some(interval) = value::seconds(text) else {
-        return Err(own_words(format!(
+        return Err(stock_error(format!(
             "Invalid value of '{text}' for -i interval"
         )));
     };
-    if !interval.is_zero() && interval < SHORTEST {
+    if !interval.is_zero() && interval < MIN_INTERVAL {
         let warning = "WARNING: interval too small, increasing to 0.1000 milliseconds.";
         typed.notices.push(warning.to_owned());
     }
-    typed.interval = Some(interval.max(SHORTEST)).filter(|_| !interval.is_zero());
+    typed.interval = Some(interval.max(MIN_INTERVAL)).filter(|_| !interval.is_zero());
     Ok(())
 }
 
-fn near_congestion(typed: &mut Typed, weight: &str) -> Result<(), Quit> {
-    of_client(typed, "--near-congestion", Wrong::SettingNotSupported);
-    typed.shape.near_congestion = Some(match weight.parse::<f64>() {
+fn set_near_congestion(typed: &mut Typed, weight: &str) -> Result<(), EarlyExit> {
+    mark_client_only(
+        typed,
+        "--near-congestion",
+        ClientOnlyWarning::SettingNotSupported,
+    );
+    typed.send_mode.near_congestion = Some(match weight.parse::<f64>() {
         _ if weight.is_empty() => 0.5,
         Ok(weight) if weight.is_finite() && weight < 1000.0 => {
             if weight < 0.0 {
@@ -336,89 +345,103 @@ fn near_congestion(typed: &mut Typed, weight: &str) -> Result<(), Quit> {
                 weight
             }
         }
-        _ => return refuse("it is not a number of round-trip times"),
+        _ => return refuse("not a number of round-trip times below 1000"),
     });
     Ok(())
 }
 
-fn congest(typed: &mut Typed, text: &str) -> Result<(), Quit> {
-    of_client(typed, "--bounceback-congest", Wrong::SettingNotSupported);
-    let (way, flows) = text.split_once(',').unwrap_or((text, "1"));
-    let way = match way {
+fn set_congestion_load(typed: &mut Typed, text: &str) -> Result<(), EarlyExit> {
+    mark_client_only(
+        typed,
+        "--bounceback-congest",
+        ClientOnlyWarning::SettingNotSupported,
+    );
+    let (direction, flows) = text.split_once(',').unwrap_or((text, "1"));
+    let direction = match direction {
         "up" => Direction::Forward,
         "down" => Direction::Reverse,
         "bidir" | "" => Direction::FullDuplex,
         _ => {
-            return Err(own_words(format!(
-                "Unrecoginized value of {way} for bounceback-congestion, use 'up', 'down' or 'bidir'"
+            return Err(stock_error(format!(
+                "Unrecoginized value of {direction} for bounceback-congestion, use 'up', 'down' or 'bidir'"
             )));
         }
     };
-    typed.load = Some((way, value::count(flows)?.max(1)));
+    typed.congestion_load = Some((direction, value::count(flows)?.max(1)));
     Ok(())
 }
 
-fn service_of_senders(typed: &mut Typed, text: &str) -> Result<(), Quit> {
+fn set_tos_override(typed: &mut Typed, text: &str) -> Result<(), EarlyExit> {
     let Some(service) = value::type_of_service(text) else {
-        return Err(own_words(format!("Invalid --tos-overide value of {text}")));
+        return Err(stock_error(format!(
+            "Invalid --tos-overide value of {text}"
+        )));
     };
-    typed.service_of_senders = Some(service);
+    typed.tos_override = Some(service);
     Ok(())
 }
 
-fn delay(typed: &mut Typed, text: &str) -> Result<(), Quit> {
-    of_client(typed, "--txdelay-time", Wrong::SettingNotSupported);
+fn set_delay(typed: &mut Typed, text: &str) -> Result<(), EarlyExit> {
+    mark_client_only(
+        typed,
+        "--txdelay-time",
+        ClientOnlyWarning::SettingNotSupported,
+    );
     let Some(delay) = value::seconds(text) else {
-        return Err(own_words(format!(
+        return Err(stock_error(format!(
             "Invalid value of '{text}' for --txdelay-time time"
         )));
     };
-    typed.begin.delay = Some(delay);
+    typed.start_time.delay = Some(delay);
     Ok(())
 }
 
-fn start(typed: &mut Typed, text: &str) -> Result<(), Quit> {
-    /// How far ahead it may be.
-    const MOST: Duration = Duration::from_secs(3600);
-    of_client(typed, "--txstart-time", Wrong::SettingNotSupported);
+fn set_start_time(typed: &mut Typed, text: &str) -> Result<(), EarlyExit> {
+    /// The maximum delay of the start, as in stock.
+    const MAX_AHEAD: Duration = Duration::from_secs(3600);
+    mark_client_only(
+        typed,
+        "--txstart-time",
+        ClientOnlyWarning::SettingNotSupported,
+    );
     let seconds = text.parse::<f64>().ok();
     let at = seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
     let Some(at) = at.filter(|at| at.as_secs() <= u32::MAX.into()) else {
-        return Err(own_words(
+        return Err(stock_error(
             "WARNING: invalid --txstart-time format".to_owned(),
         ));
     };
     let now = Duration::from_nanos(sys::clock::wall_ns());
-    if at > now + MOST {
-        return Err(own_words(format!(
+    if at > now + MAX_AHEAD {
+        return Err(stock_error(format!(
             "ERROR: --txstart-time ({}.{}) exceeds max scheduled delay of 3600 secs",
             at.as_secs(),
             at.subsec_micros()
         )));
     }
-    typed.begin.at = Some(at);
+    typed.start_time.at = Some(at);
     Ok(())
 }
 
-fn ports(typed: &mut Typed, text: &str) -> Result<(), Quit> {
+fn set_ports(typed: &mut Typed, text: &str) -> Result<(), EarlyExit> {
     typed.ports = value::ports(text)?;
     Ok(())
 }
 
-fn permit_key(typed: &mut Typed, key: &str) -> Result<(), Quit> {
+fn set_permit_key(typed: &mut Typed, key: &str) -> Result<(), EarlyExit> {
     typed.permit_key = Some(match key {
         "" => PermitKey::Any,
         _ if key.len() < 4 => {
             let line = "ERROR: value for --permit-key must have at least 4 characters";
-            return Err(own_words(line.to_owned()));
+            return Err(stock_error(line.to_owned()));
         }
-        _ if key.len() > crate::wire::MOST_KEY => return refuse("it has more than 128 bytes"),
-        _ => PermitKey::This(key.to_owned()),
+        _ if key.len() > crate::wire::MAX_KEY_BYTES => return refuse("longer than 128 bytes"),
+        _ => PermitKey::Key(key.to_owned()),
     });
     Ok(())
 }
 
-fn window(typed: &mut Typed, text: &str) -> Result<(), Quit> {
+fn set_window(typed: &mut Typed, text: &str) -> Result<(), EarlyExit> {
     let size = value::size(text)?;
     if size < 2048 {
         typed.notices.push(format!(
@@ -431,17 +454,17 @@ fn window(typed: &mut Typed, text: &str) -> Result<(), Quit> {
     Ok(())
 }
 
-fn type_of_service(typed: &mut Typed, text: &str) -> Result<(), Quit> {
+fn set_type_of_service(typed: &mut Typed, text: &str) -> Result<(), EarlyExit> {
     let Some(service) = value::type_of_service(text) else {
-        return Err(own_words(format!("Invalid --tos value of {text}")));
+        return Err(stock_error(format!("Invalid --tos value of {text}")));
     };
     typed.socket.type_of_service = Some(service);
     Ok(())
 }
 
-fn time(typed: &mut Typed, text: &str) -> Result<(), Quit> {
+fn set_time(typed: &mut Typed, text: &str) -> Result<(), EarlyExit> {
     let Some(time) = value::seconds(text) else {
-        return Err(own_words(format!(
+        return Err(stock_error(format!(
             "ERROR: -t value of '{text}' not recognized"
         )));
     };
@@ -450,11 +473,11 @@ fn time(typed: &mut Typed, text: &str) -> Result<(), Quit> {
     Ok(())
 }
 
-fn number(typed: &mut Typed, text: &str) -> Result<(), Quit> {
+fn set_bytes(typed: &mut Typed, text: &str) -> Result<(), EarlyExit> {
     match value::bytes(text) {
         Ok(bytes @ 1..) => typed.bytes = Some(bytes),
         _ => {
-            return Err(own_words(format!(
+            return Err(stock_error(format!(
                 "Invalid value for -n amount of '{text}'"
             )));
         }
@@ -462,7 +485,7 @@ fn number(typed: &mut Typed, text: &str) -> Result<(), Quit> {
     Ok(())
 }
 
-fn bounceback(typed: &mut Typed, count: &str) -> Result<(), Quit> {
+fn set_bounceback(typed: &mut Typed, count: &str) -> Result<(), EarlyExit> {
     typed.bounceback = Some(match count {
         "" => 10,
         _ => value::count(count)?.max(1),
@@ -470,7 +493,7 @@ fn bounceback(typed: &mut Typed, count: &str) -> Result<(), Quit> {
     Ok(())
 }
 
-fn exclude(typed: &mut Typed, letters: &str) -> Result<(), Quit> {
+fn exclude_reports(typed: &mut Typed, letters: &str) -> Result<(), EarlyExit> {
     for letter in letters.chars() {
         match letter.to_ascii_uppercase() {
             'C' => typed.exclude.connections = true,
@@ -478,16 +501,16 @@ fn exclude(typed: &mut Typed, letters: &str) -> Result<(), Quit> {
             'M' => typed.exclude.multicast = true,
             'S' => typed.exclude.settings = true,
             'V' => typed.exclude.server_report = true,
-            _ => return refuse(format!("{letter} is none of C, D, M, S, V")),
+            _ => return refuse(format!("unknown report '{letter}': use C, D, M, S or V")),
         }
     }
     Ok(())
 }
 
-fn report_style(typed: &mut Typed, style: &str) -> Result<(), Quit> {
+fn set_report_style(typed: &mut Typed, style: &str) -> Result<(), EarlyExit> {
     match style {
         "C" | "c" => typed.csv = true,
-        _ => return refuse("it is not C"),
+        _ => return refuse("the only style is C"),
     }
     Ok(())
 }

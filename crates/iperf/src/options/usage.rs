@@ -1,6 +1,6 @@
-//! The usage text: stock's, to the letter, and below it the options that stock lacks.
+//! The usage text: an exact copy of stock's, and below it the options that stock lacks.
 
-use getopt::usage::{Layout, own};
+use getopt::usage::{UsageLayout, linerate_lines};
 
 use super::table::SECTION;
 
@@ -8,20 +8,20 @@ use super::table::SECTION;
 pub(super) const SHORT: &str = "Usage: iperf [-s|-c host] [options]\n\
     Try `iperf --help' for more information.\n";
 
-/// `iperf -v`.
+/// The output of `iperf -v`.
 pub(super) const VERSION: &str = "iperf version 2.1.8 (12 August 2022) pthreads\n";
 
-/// Recorded, as it lists some options twice, and in an order of its own.
+/// Stock's usage text, recorded: it repeats some options and has no consistent order.
 const STOCK: &str = include_str!("usage.txt");
 
-const OWN: Layout = Layout {
+const LINERATE_LAYOUT: UsageLayout = UsageLayout {
     indent: "      ",
     width: 23,
-    argument: |name| format!("<{name}>"),
+    format_argument: |name| format!("<{name}>"),
 };
 
-/// `iperf -h`.
+/// Returns the output of `iperf -h`.
 pub(super) fn text() -> String {
-    let own = own(&SECTION, &OWN);
-    format!("{STOCK}\nlinerate's own options:\n{own}")
+    let linerate_options = linerate_lines(&SECTION, &LINERATE_LAYOUT);
+    format!("{STOCK}\nlinerate's own options:\n{linerate_options}")
 }

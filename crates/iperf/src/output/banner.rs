@@ -1,39 +1,39 @@
-//! The settings blocks.
+//! The blocks of settings that a client or server prints at its start.
 
 use std::fmt::Write;
 
-use super::{Facts, RULE};
-use crate::event::Event;
+use super::{PrintSettings, RULE};
+use crate::event::TestEvent;
 use crate::options::{Format, Frames};
-use crate::tally::Bins;
+use crate::timing::HistogramBins;
 
-pub(super) fn text(facts: &Facts, event: &Event<'_>) -> String {
-    if facts.print.exclude.settings {
+pub(super) fn text(settings: &PrintSettings, event: &TestEvent<'_>) -> String {
+    if settings.output.exclude.settings {
         return String::new();
     }
     let lines = match event {
-        Event::Listening {
+        TestEvent::Listening {
             ports,
             window,
-            joins,
-        } => listening(facts, *ports, *window, joins.as_deref()),
-        Event::Connecting {
+            join_line,
+        } => listening(settings, *ports, *window, join_line.as_deref()),
+        TestEvent::Connecting {
             host,
             port,
             window,
             flows,
             length,
             rate,
-            is_own,
+            is_client,
         } => {
-            let mut text = connecting(facts, host, *port, *flows, *length, *rate, *is_own);
-            text += &if facts.connects_only {
+            let mut text = connecting(settings, host, *port, *flows, *length, *rate, *is_client);
+            text += &if settings.connects_only {
                 "TCP three-way-handshake (3WHS) only\n".to_owned()
             } else {
-                window_line(facts, *window)
+                window_line(settings, *window)
             };
-            if *is_own {
-                text += &last_lines(facts);
+            if *is_client {
+                text += &window_notes(settings);
             }
             text
         }
@@ -42,28 +42,33 @@ pub(super) fn text(facts: &Facts, event: &Event<'_>) -> String {
     format!("{RULE}\n{lines}{RULE}\n")
 }
 
-/// What comes after a client's window.
-fn last_lines(facts: &Facts) -> String {
+/// Returns the lines after the window of a client.
+fn window_notes(settings: &PrintSettings) -> String {
     let mut text = String::new();
-    if let Some(bytes) = facts.shape.prefetch {
+    if let Some(bytes) = settings.send_mode.prefetch {
         let _ = writeln!(
             text,
             "Event based writes (pending queue watermark at {bytes} bytes)"
         );
     }
-    if let Some(bins) = facts.print.bins {
-        let _ = writeln!(text, "Enabled write histograms {}", enabled(bins));
+    if let Some(bins) = settings.output.bins {
+        let _ = writeln!(text, "Enabled write histograms {}", format_bins(bins));
     }
     text
 }
 
-fn transport(facts: &Facts) -> &'static str {
-    if facts.is_udp { "UDP" } else { "TCP" }
+fn transport(settings: &PrintSettings) -> &'static str {
+    if settings.is_udp { "UDP" } else { "TCP" }
 }
 
-fn listening(facts: &Facts, (first, last): (u16, u16), window: u32, joins: Option<&str>) -> String {
-    let print = &facts.print;
-    let is_enhanced = print.enhanced && facts.is_server;
+fn listening(
+    settings: &PrintSettings,
+    (first, last): (u16, u16),
+    window: u32,
+    join_line: Option<&str>,
+) -> String {
+    let output = &settings.output;
+    let is_enhanced = output.enhanced && settings.is_server;
     let ports = if first == last {
         format!("port {first}")
     } else {
@@ -74,44 +79,48 @@ fn listening(facts: &Facts, (first, last): (u16, u16), window: u32, joins: Optio
     } else {
         String::new()
     };
-    let mut text = format!("Server listening on {} {ports}{pid}\n", transport(facts));
-    if let Some(joins) = joins.filter(|_| !print.exclude.multicast) {
-        let _ = writeln!(text, "{joins}");
+    let mut text = format!("Server listening on {} {ports}{pid}\n", transport(settings));
+    if let Some(join_line) = join_line.filter(|_| !output.exclude.multicast) {
+        let _ = writeln!(text, "{join_line}");
     }
     if is_enhanced {
-        let length = f64::from(facts.length);
-        let (whole, bin) = (
-            print.format.size(length),
-            print.format.size((length / 8.0).floor()),
+        let length = f64::from(settings.length);
+        let (buffer, bin) = (
+            output.format.size(length),
+            output.format.size((length / 8.0).floor()),
         );
-        let _ = writeln!(text, "Read buffer size: {whole} (Dist bin width={bin})");
+        let _ = writeln!(text, "Read buffer size: {buffer} (Dist bin width={bin})");
     }
-    if print.by_frames && facts.is_server {
+    if output.reports_bursts && settings.is_server {
         text += "Frame or burst interval reporting (feature is experimental)\n";
     }
-    if let Some(bins) = print.bins.filter(|_| facts.is_server) {
+    if let Some(bins) = output.bins.filter(|_| settings.is_server) {
         let _ = writeln!(
             text,
             "Enabled receive histograms {} (clients should use --trip-times)",
-            enabled(bins)
+            format_bins(bins)
         );
     }
-    if print.single && facts.is_server {
+    if output.single_udp && settings.is_server {
         text += "WARN: Suggested to use lower case -u instead of -U (to avoid serialize & bypass of reporter thread)\n";
-    } else if joins.is_some() {
+    } else if join_line.is_some() {
         text += "Server set to single client traffic mode (per multicast receive)\n";
-    } else if facts.is_server && facts.serial {
+    } else if settings.is_server && settings.is_serial {
         text += "Server set to single client traffic mode (serialize traffic tests)\n";
     }
-    text += &segment_line(facts);
-    if let Some(service) = facts.socket.type_of_service.filter(|_| facts.is_server) {
-        let _ = writeln!(text, "TOS will be set to 0x{service:x}");
+    text += &segment_line(settings);
+    if let Some(tos) = settings
+        .socket
+        .type_of_service
+        .filter(|_| settings.is_server)
+    {
+        let _ = writeln!(text, "TOS will be set to 0x{tos:x}");
     }
-    if let Some(service) = facts.service_of_senders {
-        let _ = writeln!(text, "Reflected TOS will be set to 0x{service:x}");
+    if let Some(tos) = settings.tos_override {
+        let _ = writeln!(text, "Reflected TOS will be set to 0x{tos:x}");
     }
-    text += &window_line(facts, Some(window));
-    if let Some((key, timeout)) = &facts.key {
+    text += &window_line(settings, Some(window));
+    if let Some((key, timeout)) = &settings.key {
         let timeout = match timeout {
             Some(time) => format!("(timeout in {:.1} seconds)", time.as_secs_f64()),
             None => "(WARN: no timeout)".to_owned(),
@@ -122,21 +131,25 @@ fn listening(facts: &Facts, (first, last): (u16, u16), window: u32, joins: Optio
 }
 
 fn connecting(
-    facts: &Facts,
+    settings: &PrintSettings,
     host: &str,
     port: u16,
     flows: u32,
     length: u32,
     rate: Option<f64>,
-    is_own: bool,
+    is_client: bool,
 ) -> String {
-    let print = &facts.print;
-    let is_enhanced = print.enhanced && is_own;
+    let output = &settings.output;
+    let is_enhanced = output.enhanced && is_client;
     let (host, via) = match host.split_once('%') {
-        Some((host, device)) if is_own => (host, format!(" via {device}")),
+        Some((host, device)) if is_client => (host, format!(" via {device}")),
         _ => (host, String::new()),
     };
-    let host = if print.hide_ips { "(**hidden**)" } else { host };
+    let host = if output.hide_ips {
+        "(**hidden**)"
+    } else {
+        host
+    };
     let pid = if is_enhanced || !via.is_empty() {
         format!(" with pid {}{via} ({flows} flows)", std::process::id())
     } else {
@@ -144,90 +157,99 @@ fn connecting(
     };
     let mut text = format!(
         "Client connecting to {host}, {} port {port}{pid}\n",
-        transport(facts)
+        transport(settings)
     );
-    let bounce = facts.bounce.filter(|_| is_own);
-    if is_enhanced && !facts.is_udp {
-        let size = if bounce.is_some() {
-            print.format.size(length.into())
+    let bounceback = settings.bounceback.filter(|_| is_client);
+    if is_enhanced && !settings.is_udp {
+        let size = if bounceback.is_some() {
+            output.format.size(length.into())
         } else {
             format!("{length} Byte")
         };
-        let timed = if facts.shape.times_writes {
+        let write_timer = if settings.send_mode.times_writes {
             " (writetimer-enabled)"
         } else {
             ""
         };
-        let _ = writeln!(text, "Write buffer size: {size}{timed}");
-    } else if facts.shape.near_congestion.is_some() && is_own {
+        let _ = writeln!(text, "Write buffer size: {size}{write_timer}");
+    } else if settings.send_mode.near_congestion.is_some() && is_client {
         let _ = writeln!(text, "Write buffer size: {length} Byte");
     }
-    let frames = facts.shape.frames.filter(|_| is_own);
+    let frames = settings.send_mode.frames.filter(|_| is_client);
     if let Some(frames) = frames {
-        text += &frames_line(facts, &frames);
+        text += &frames_line(settings, &frames);
     }
-    if let Some(bounce) = bounce {
-        let size = print.format.size(length.into());
-        if !bounce.period.is_zero() {
-            let (count, period) = (bounce.burst, bounce.period.as_secs_f64());
+    if let Some(bounceback) = bounceback {
+        let size = output.format.size(length.into());
+        if !bounceback.period.is_zero() {
+            let (count, period) = (bounceback.burst, bounceback.period.as_secs_f64());
             let _ = writeln!(
                 text,
                 "Bursting: {size} writes {count} times every {period:.2} second(s)"
             );
         }
-        let quick = if bounce.quick_ack {
+        let quick_ack = if bounceback.quick_ack {
             " & tcp_quickack"
         } else {
             ""
         };
-        let hold = bounce.hold.as_micros();
+        let hold = bounceback.hold.as_micros();
         let _ = writeln!(
             text,
-            "Bounce-back test (size={size}) (server hold req={hold} usecs{quick})"
+            "Bounce-back test (size={size}) (server hold req={hold} usecs{quick_ack})"
         );
     }
-    if let Some(bytes) = facts.socket.max_pacing_bytes_per_second.filter(|_| is_own) {
+    if let Some(bytes) = settings
+        .socket
+        .max_pacing_bytes_per_second
+        .filter(|_| is_client)
+    {
         let rate = Format::Adaptive { bytes: false }.rate(bytes as f64 * 8.0);
         let rate = rate.replace("bits/sec", "bit/s");
         let _ = writeln!(text, "fair-queue socket pacing set to {}", rate.trim());
     }
-    if let Some(weight) = facts.shape.near_congestion.filter(|_| is_own) {
+    if let Some(weight) = settings.send_mode.near_congestion.filter(|_| is_client) {
         let _ = writeln!(
             text,
             "TCP near-congestion delay weight set to {weight:.4} (use --near-congestion=<value> to change)"
         );
     }
-    text += &segment_line(facts);
-    if let Some(name) = facts
+    text += &segment_line(settings);
+    if let Some(name) = settings
         .socket
         .congestion_control
         .as_ref()
-        .filter(|_| !facts.is_udp)
+        .filter(|_| !settings.is_udp)
     {
         let _ = writeln!(text, "TCP congestion control set to {name}");
     }
     if is_enhanced {
-        let service = facts.socket.type_of_service.unwrap_or(0);
-        let nagle = if facts.socket.no_delay || bounce.is_some() {
+        let tos = settings.socket.type_of_service.unwrap_or(0);
+        let nagle = if settings.socket.no_delay || bounceback.is_some() {
             "and nodelay (Nagle off)"
         } else {
             "(Nagle on)"
         };
-        let _ = writeln!(text, "TOS set to 0x{service:x} {nagle}");
+        let _ = writeln!(text, "TOS set to 0x{tos:x} {nagle}");
     }
-    if print.single && is_own {
+    if output.single_udp && is_client {
         text += "WARN: Client set to bypass reporter thread per -U (suggest use lower case -u instead)\n";
     }
-    if facts.is_udp && frames.is_none() {
-        text += &sending_line(facts, length, rate, is_own);
+    if settings.is_udp && frames.is_none() {
+        text += &sending_line(settings, length, rate, is_client);
     }
     text
 }
 
-/// A sender's datagrams and the gap between them.
-fn sending_line(facts: &Facts, length: u32, rate: Option<f64>, is_own: bool) -> String {
-    let rate = match facts.shape.gap.filter(|_| is_own) {
-        // Stock's milliseconds, with this name.
+/// Returns the line about a sender's datagram size and the gap between datagrams.
+fn sending_line(
+    settings: &PrintSettings,
+    length: u32,
+    rate: Option<f64>,
+    is_client: bool,
+) -> String {
+    let rate = match settings.send_mode.gap.filter(|_| is_client) {
+        // Stock prints milliseconds, although it labels them as microseconds.
         Some(gap) => Some(f64::from(length) * 8e6 / (gap.as_secs_f64() * 1e3)),
         None => rate,
     };
@@ -238,18 +260,18 @@ fn sending_line(facts: &Facts, length: u32, rate: Option<f64>, is_own: bool) -> 
     format!("Sending {length} byte datagrams{adjust}\n")
 }
 
-/// Bursts, or frames and what they carry.
-fn frames_line(facts: &Facts, frames: &Frames) -> String {
+/// Returns the line about the bursts or the isochronous frames.
+fn frames_line(settings: &PrintSettings, frames: &Frames) -> String {
     let period = frames.period.as_secs_f64();
     if !frames.is_isochronous {
-        let size = facts.print.format.size(frames.mean);
+        let size = settings.output.format.size(frames.mean);
         return format!("Bursting: {size} every {period:.2} second(s)\n");
     }
     let rate = |bytes: f64| {
         let rate = Format::Adaptive { bytes: false }.rate(bytes * 8.0 / period);
         rate.replace("bits/sec", "bit/s")
     };
-    let gap = facts.shape.gap.unwrap_or_default().as_secs_f64() * 1e3;
+    let gap = settings.send_mode.gap.unwrap_or_default().as_secs_f64() * 1e3;
     format!(
         "Isochronous: {:.2} frames/sec mean={}, stddev={}, Period/IPG={:.2}/{gap:.3} ms\n",
         1.0 / period,
@@ -259,40 +281,40 @@ fn frames_line(facts: &Facts, frames: &Frames) -> String {
     )
 }
 
-/// The bins of a histogram.
-fn enabled(bins: Bins) -> String {
+/// Formats the bins of a histogram.
+fn format_bins(bins: HistogramBins) -> String {
     let width = bins.width.as_secs_f64() * 1e3;
     format!("bin-width={width:.3} ms, bins={}", bins.count)
 }
 
-fn segment_line(facts: &Facts) -> String {
-    match facts.segment {
-        _ if facts.is_udp => String::new(),
+fn segment_line(settings: &PrintSettings) -> String {
+    match settings.max_segment_bytes {
+        _ if settings.is_udp => String::new(),
         Some(bytes) => format!("MSS req size {bytes} bytes (per TCP_MAXSEG)\n"),
-        // The values of an unconnected socket.
-        None if facts.print.segment => "MSS size 536 bytes\n".to_owned(),
+        // 536 bytes is the segment size of an unconnected socket.
+        None if settings.output.print_mss => "MSS size 536 bytes\n".to_owned(),
         None => String::new(),
     }
 }
 
-fn window_line(facts: &Facts, window: Option<u32>) -> String {
-    let format = facts.print.format;
-    let given = match window {
+fn window_line(settings: &PrintSettings, window: Option<u32>) -> String {
+    let format = settings.output.format;
+    let window_size = match window {
         Some(bytes) => format.size(bytes.into()),
         None => "-1.00 Byte".to_owned(),
     };
-    let asked = facts.socket.send_buffer_bytes;
-    let note = match asked {
+    let requested = settings.socket.send_buffer_bytes;
+    let note = match requested {
         None => " (default)".to_owned(),
-        Some(asked) if Some(asked) != window => {
-            format!(" (WARNING: requested {})", format.size(asked.into()))
+        Some(requested) if Some(requested) != window => {
+            format!(" (WARNING: requested {})", format.size(requested.into()))
         }
         Some(_) => String::new(),
     };
-    let kind = if facts.is_udp {
+    let kind = if settings.is_udp {
         "UDP buffer"
     } else {
         "TCP window"
     };
-    format!("{kind} size: {given}{note}\n")
+    format!("{kind} size: {window_size}{note}\n")
 }

@@ -1,4 +1,4 @@
-//! Comma-separated values, `-y C`.
+//! Output as comma-separated values (`-y C`).
 
 use std::collections::HashMap;
 use std::fmt::Write;
@@ -6,48 +6,52 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use sys::Address;
 
-use super::Facts;
-use super::connection::shown;
-use crate::event::{Event, Figures, FlowId};
+use super::PrintSettings;
+use super::connection::format_host;
+use crate::event::{FlowFigures, FlowId, TestEvent};
 
-/// When each flow's last interval ended.
-pub(super) type Stamps = HashMap<(u32, bool), SystemTime>;
+/// The end of each flow's last interval, by flow number and direction.
+pub(super) type LastIntervalEnds = HashMap<(u32, bool), SystemTime>;
 
-pub(super) fn text(facts: &Facts, event: &Event<'_>, stamps: &mut Stamps) -> String {
+pub(super) fn text(
+    settings: &PrintSettings,
+    event: &TestEvent<'_>,
+    interval_ends: &mut LastIntervalEnds,
+) -> String {
     let key = |id: &FlowId| (id.number, id.is_opposite);
     match event {
-        Event::Interval(id, figures) => {
+        TestEvent::Interval(id, figures) => {
             let now = SystemTime::now();
-            stamps.insert(key(id), now);
-            line(facts, id, figures, now, false)
+            interval_ends.insert(key(id), now);
+            line(settings, id, figures, now, false)
         }
-        // The last interval's, as stock has it; without one that is 1970.
-        Event::Final(id, figures) => {
-            let stamp = stamps.remove(&key(id)).unwrap_or(UNIX_EPOCH);
-            line(facts, id, figures, stamp, true)
+        // As in stock, the time of the last interval. Without intervals, this is 1970.
+        TestEvent::Final(id, figures) => {
+            let stamp = interval_ends.remove(&key(id)).unwrap_or(UNIX_EPOCH);
+            line(settings, id, figures, stamp, true)
         }
         _ => String::new(),
     }
 }
 
 fn line(
-    facts: &Facts,
+    settings: &PrintSettings,
     id: &FlowId,
-    figures: &Figures,
+    figures: &FlowFigures,
     stamp: SystemTime,
     is_final: bool,
 ) -> String {
-    let end = |address: &Address| format!("{},{}", shown(facts, address), address.port());
-    let ends = figures.ends.as_ref().map_or_else(
+    let end = |address: &Address| format!("{},{}", format_host(settings, address), address.port());
+    let ends = figures.endpoints.as_ref().map_or_else(
         || "0.0.0.0,0,0.0.0.0,0".to_owned(),
         |(sender, receiver)| format!("{},{}", end(sender), end(receiver)),
     );
     let mut text = format!(
         "{},{ends},{},{:.1}-{:.1},{},{:.0}",
-        self::stamp(facts, stamp),
+        self::stamp(settings, stamp),
         id.number,
-        figures.from.as_secs_f64(),
-        figures.to.as_secs_f64(),
+        figures.start.as_secs_f64(),
+        figures.end.as_secs_f64(),
         figures.bytes,
         figures.bits_per_second().floor(),
     );
@@ -57,12 +61,12 @@ fn line(
         let total = match figures.sends {
             true if is_final => "-1".to_owned(),
             true => figures.calls.to_string(),
-            false => figures.due.to_string(),
+            false => figures.expected_datagrams.to_string(),
         };
-        let percent = match (figures.sends && is_final, figures.due) {
+        let percent = match (figures.sends && is_final, figures.expected_datagrams) {
             (true, _) => "-0.000".to_owned(),
             (_, 0) => "0.000".to_owned(),
-            (_, due) => format!("{:.3}", 100.0 * figures.lost() as f64 / due as f64),
+            (_, expected) => format!("{:.3}", 100.0 * figures.lost() as f64 / expected as f64),
         };
         let (lost, out_of_order) = (figures.lost(), figures.out_of_order());
         let _ = write!(
@@ -73,14 +77,14 @@ fn line(
     text + "\n"
 }
 
-/// `YYYYMMDDhhmmss`, in enhanced reports with milliseconds.
-fn stamp(facts: &Facts, moment: SystemTime) -> String {
+/// Formats a time as `YYYYMMDDhhmmss`. Enhanced reports add milliseconds.
+fn stamp(settings: &PrintSettings, moment: SystemTime) -> String {
     let time = sys::clock::local_time(c"%Y%m%d%H%M%S", moment);
     let millis = moment
         .duration_since(UNIX_EPOCH)
         .unwrap_or_default()
         .subsec_millis();
-    if facts.print.enhanced {
+    if settings.output.enhanced {
         format!("{time}.{millis:03}")
     } else {
         time

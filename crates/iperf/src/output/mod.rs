@@ -1,4 +1,6 @@
-//! What stock prints, to the character: settings, connections, intervals, totals. It only reads figures.
+//! Prints settings, connections, intervals and totals exactly as stock does.
+//!
+//! The modules only format the figures of events; they measure nothing.
 
 mod banner;
 mod connection;
@@ -10,51 +12,53 @@ use std::collections::HashSet;
 use std::io::Write;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use crate::event::{Event, FlowId, Observer};
+use crate::event::{FlowId, Observer, TestEvent};
 use crate::options::Settings;
 
-/// Prints what happens.
+/// Prints the events of a test.
 pub struct Printer<'a> {
-    settings: Facts,
+    settings: PrintSettings,
     state: Mutex<State<'a>>,
 }
 
-/// What of the settings the texts depend on.
+/// The settings that affect the printed text.
 #[expect(
     clippy::struct_excessive_bools,
-    reason = "each is a setting of its own"
+    reason = "each is an independent setting"
 )]
-struct Facts {
-    print: crate::options::Print,
+struct PrintSettings {
+    output: crate::options::OutputSettings,
     is_udp: bool,
     is_server: bool,
     socket: model::SocketOptions,
     length: u32,
-    serial: bool,
+    is_serial: bool,
     key: Option<(String, Option<std::time::Duration>)>,
-    bounce: Option<crate::options::Bounceback>,
-    shape: crate::options::Shape,
+    bounceback: Option<crate::options::Bounceback>,
+    send_mode: crate::options::SendMode,
     connects_only: bool,
-    service_of_senders: Option<u8>,
-    segment: Option<u32>,
+    tos_override: Option<u8>,
+    max_segment_bytes: Option<u32>,
     is_quiet: bool,
 }
 
 struct State<'a> {
     out: Box<dyn Write + Send + 'a>,
     errors: Box<dyn Write + Send + 'a>,
-    /// Headers that were printed since the last test began.
+    /// The headers printed since the current test began.
     headers: HashSet<&'static str>,
-    /// A flow has ended since.
-    has_ended: bool,
-    csv: csv::Stamps,
+    /// Whether a flow has ended since. If so, the next connection starts a new test.
+    flow_has_ended: bool,
+    csv_interval_ends: csv::LastIntervalEnds,
 }
 
-/// What frames a settings block.
+/// The line above and below a settings block.
 const RULE: &str = "------------------------------------------------------------";
 
 impl<'a> Printer<'a> {
-    /// A printer of reports to `out` and of trouble to `errors`. `is_quiet` leaves out all reports.
+    /// Creates a printer of reports to `out` and of errors to `errors`.
+    ///
+    /// With `is_quiet`, it prints no reports. `key` is the server's permit key.
     pub fn new(
         settings: &Settings,
         key: Option<String>,
@@ -63,40 +67,40 @@ impl<'a> Printer<'a> {
         errors: Box<dyn Write + Send + 'a>,
     ) -> Self {
         use crate::options::Role;
-        let (bounce, shape, serial, timeout) = match &settings.role {
-            Role::Client(client) => (client.bounceback, client.shape.clone(), false, None),
+        let (bounceback, send_mode, is_serial, timeout) = match &settings.role {
+            Role::Client(client) => (client.bounceback, client.send_mode.clone(), false, None),
             Role::Server(serve) => {
-                let shape = crate::options::Shape::default();
-                (None, shape, serve.config.serial, serve.key_timeout)
+                let send_mode = crate::options::SendMode::default();
+                (None, send_mode, serve.config.serial, serve.key_timeout)
             }
         };
-        let (connects_only, service_of_senders) = match &settings.role {
+        let (connects_only, tos_override) = match &settings.role {
             Role::Client(client) => (client.connect_only.is_some(), None),
-            Role::Server(serve) => (false, serve.service_of_senders),
+            Role::Server(serve) => (false, serve.tos_override),
         };
         let is_server = matches!(settings.role, Role::Server(_));
         Self {
-            settings: Facts {
-                print: settings.print.clone(),
+            settings: PrintSettings {
+                output: settings.output.clone(),
                 is_udp: settings.is_udp(),
                 is_server,
                 socket: settings.socket.clone(),
                 length: settings.length,
-                serial,
+                is_serial,
                 key: key.filter(|_| is_server).map(|key| (key, timeout)),
-                bounce,
-                shape,
+                bounceback,
+                send_mode,
                 connects_only,
-                service_of_senders,
-                segment: settings.socket.max_segment_bytes,
+                tos_override,
+                max_segment_bytes: settings.socket.max_segment_bytes,
                 is_quiet,
             },
             state: Mutex::new(State {
                 out,
                 errors,
                 headers: HashSet::new(),
-                has_ended: false,
-                csv: csv::Stamps::default(),
+                flow_has_ended: false,
+                csv_interval_ends: csv::LastIntervalEnds::default(),
             }),
         }
     }
@@ -107,36 +111,40 @@ impl<'a> Printer<'a> {
 }
 
 impl Observer for Printer<'_> {
-    fn see(&self, event: &Event<'_>) {
-        let facts = &self.settings;
+    fn observe(&self, event: &TestEvent<'_>) {
+        let settings = &self.settings;
         let mut state = self.state();
-        if let Event::Trouble(line) = event {
-            // A reader that has had enough is no failure.
+        if let TestEvent::Error(line) = event {
+            // A closed pipe is not a failure.
             let _ = writeln!(state.errors, "{line}");
             return;
         }
-        if facts.is_quiet {
+        if settings.is_quiet {
             return;
         }
         let text = match event {
-            _ if facts.print.csv => csv::text(facts, event, &mut state.csv),
-            Event::Listening { .. } | Event::Connecting { .. } => banner::text(facts, event),
-            Event::Connected(connection) => {
-                if std::mem::take(&mut state.has_ended) {
+            _ if settings.output.csv => csv::text(settings, event, &mut state.csv_interval_ends),
+            TestEvent::Listening { .. } | TestEvent::Connecting { .. } => {
+                banner::text(settings, event)
+            }
+            TestEvent::Connected(connection) => {
+                if std::mem::take(&mut state.flow_has_ended) {
                     state.headers.clear();
                 }
-                connection::text(facts, connection)
+                connection::text(settings, connection)
             }
-            Event::Begins { id, at, now } => connection::begins(id, *at, *now),
-            Event::Dropped(connection) => connection::dropped(facts, connection),
-            Event::Sent(id, count) => sent(facts, id, *count),
-            Event::ConnectTimes(times) if facts.print.enhanced => connection::times(times),
-            Event::ConnectTimes(_) => String::new(),
-            Event::Said(line) => format!("{line}\n"),
+            TestEvent::StartTime { id, at, now } => connection::start_time(id, *at, *now),
+            TestEvent::Dropped(connection) => connection::dropped(settings, connection),
+            TestEvent::DatagramsSent(id, count) => sent(settings, id, *count),
+            TestEvent::ConnectTimes(times) if settings.output.enhanced => {
+                connection::connect_times(times)
+            }
+            TestEvent::ConnectTimes(_) => String::new(),
+            TestEvent::Message(line) => format!("{line}\n"),
             _ => {
-                state.has_ended |= matches!(event, Event::Final(..));
+                state.flow_has_ended |= matches!(event, TestEvent::Final(..));
                 let headers = &mut state.headers;
-                line::text(facts, event, |header| headers.insert(header))
+                line::text(settings, event, |header| headers.insert(header))
             }
         };
         let _ = state.out.write_all(text.as_bytes());
@@ -144,8 +152,8 @@ impl Observer for Printer<'_> {
     }
 }
 
-fn sent(facts: &Facts, id: &FlowId, count: u64) -> String {
-    if facts.print.sum_only {
+fn sent(settings: &PrintSettings, id: &FlowId, count: u64) -> String {
+    if settings.output.sum_only {
         return String::new();
     }
     let id = FlowId {
@@ -155,7 +163,7 @@ fn sent(facts: &Facts, id: &FlowId, count: u64) -> String {
     format!("{} Sent {count} datagrams\n", name(&id))
 }
 
-/// `[  1]`, `[ *1]`, `[abcd(1)]`.
+/// Formats a flow's identification: `[  1]`, `[ *1]`, `[abcd(1)]`.
 fn name(id: &FlowId) -> String {
     match &id.key {
         None if id.number == 0 => "(null)".to_owned(),

@@ -1,9 +1,9 @@
-//! Amounts, rates and times as iperf 2 writes them.
+//! Formats amounts, rates and percentages as iperf 2 does.
 
 use crate::options::Format;
 
-/// A number of four characters.
-pub(super) fn four(number: f64) -> String {
+/// Formats a number with four characters.
+pub(super) fn format_four_characters(number: f64) -> String {
     let decimals = match number {
         number if number < 0.9995 => 3,
         number if number < 9.995 => 2,
@@ -15,8 +15,8 @@ pub(super) fn four(number: f64) -> String {
 
 const PREFIXES: [&str; 5] = ["", "K", "M", "G", "T"];
 
-/// A number with the prefix that it has after steps of `base`.
-fn scaled(number: f64, base: f64, power: Option<u32>) -> (f64, &'static str) {
+/// Divides a number by `base` until it is smaller, or `power` times. Returns it with its prefix.
+fn scale(number: f64, base: f64, power: Option<u32>) -> (f64, &'static str) {
     let mut steps = 0;
     let mut number = number;
     while power.map_or(number >= base && steps < 4, |power| steps < power) {
@@ -27,35 +27,35 @@ fn scaled(number: f64, base: f64, power: Option<u32>) -> (f64, &'static str) {
 }
 
 impl Format {
-    /// Transferred bytes: `9.63 MBytes`.
+    /// Formats an amount of bytes: `9.63 MBytes`.
     pub(super) fn amount(self, bytes: f64) -> String {
-        let (number, prefix) = scaled(bytes, 1024.0, self.power());
+        let (number, prefix) = scale(bytes, 1024.0, self.power());
         format!("{} {prefix}Bytes", self.number(number))
     }
 
-    /// A rate, from bits per second: `80.7 Mbits/sec`.
+    /// Formats a rate, given in bits per second: `80.7 Mbits/sec`.
     pub(super) fn rate(self, bits: f64) -> String {
         let (is_bytes, power) = (self.is_bytes(), self.power());
         let (number, prefix) = if is_bytes {
-            scaled(bits / 8.0, 1024.0, power)
+            scale(bits / 8.0, 1024.0, power)
         } else {
-            scaled(bits, 1000.0, power)
+            scale(bits, 1000.0, power)
         };
         let unit = if is_bytes { "Bytes" } else { "bits" };
         format!("{} {prefix}{unit}/sec", self.number(number))
     }
 
-    /// A size in a banner: `16.0 KByte`.
+    /// Formats a size for a settings block: `16.0 KByte`.
     pub(super) fn size(self, bytes: f64) -> String {
         let power = self.power().filter(|power| *power == 0);
-        let (number, prefix) = scaled(bytes, 1024.0, power);
+        let (number, prefix) = scale(bytes, 1024.0, power);
         format!("{} {prefix}Byte", self.number(number))
     }
 
     fn number(self, number: f64) -> String {
         match self {
             Self::Fixed { power: 0, .. } => format!("{number:.0}"),
-            _ => four(number),
+            _ => format_four_characters(number),
         }
     }
 
@@ -73,7 +73,7 @@ impl Format {
     }
 }
 
-/// Network power: a rate in bytes per second over a delay in seconds, in millions.
+/// Formats the network power: the rate in bytes per second, divided by the delay, in millions.
 pub(super) fn power(bytes_per_second: f64, delay_seconds: f64) -> String {
     let power = bytes_per_second / delay_seconds / 1e6;
     match power {
@@ -84,7 +84,7 @@ pub(super) fn power(bytes_per_second: f64, delay_seconds: f64) -> String {
     }
 }
 
-/// A share of a total in per cent, with two significant digits.
+/// Formats `part` as a percentage of `total`, with two significant digits.
 pub(super) fn percent(part: u64, total: u64) -> String {
     if total == 0 {
         return "-nan".to_owned();
@@ -108,9 +108,9 @@ pub(super) fn percent(part: u64, total: u64) -> String {
 mod tests {
     use super::*;
 
-    /// From stock's transcripts.
+    /// The expected texts come from recorded stock output.
     #[test]
-    fn amounts_and_rates_are_stocks() {
+    fn amounts_and_rates_match_stock() {
         let bytes = 3_000_000.0;
         let bits = bytes * 8.0 / 0.585;
         for (letter, amount, rate) in [
@@ -122,7 +122,7 @@ mod tests {
             ('K', "2930 KBytes", "5008 KBytes/sec"),
             ('T', "0.000 TBytes", "0.000 TBytes/sec"),
         ] {
-            let format = Format::of_letter(letter).unwrap();
+            let format = Format::from_letter(letter).unwrap();
             assert_eq!(
                 (&*format.amount(bytes), &*format.rate(bits)),
                 (amount, rate),
@@ -141,8 +141,14 @@ mod tests {
             assert_eq!(adaptive.amount(bytes), text);
         }
         assert_eq!(adaptive.size(16384.0), "16.0 KByte");
-        assert_eq!(Format::of_letter('b').unwrap().size(16384.0), "16384 Byte");
-        assert_eq!(Format::of_letter('k').unwrap().size(16384.0), "16.0 KByte");
+        assert_eq!(
+            Format::from_letter('b').unwrap().size(16384.0),
+            "16384 Byte"
+        );
+        assert_eq!(
+            Format::from_letter('k').unwrap().size(16384.0),
+            "16.0 KByte"
+        );
     }
 
     #[test]

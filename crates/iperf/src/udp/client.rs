@@ -1,37 +1,37 @@
-//! A client of datagrams.
+//! UDP client.
 
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
-use engine::{DataSocket, Reason, Stop};
-use model::{BufferPlan, Ended, Transport};
+use engine::{DataSocket, Stop, StopReason};
+use model::{BufferPlan, EndCause, Transport};
 use sys::call;
 
-use super::server::{Receiver, Watch};
-use super::{LARGEST, MOST_REFUSALS, OneWay};
-use crate::client::{BACK, Run};
+use super::server::{DatagramReceiver, ReverseFlowDeadline};
+use super::{MAX_PAYLOAD_BYTES, MAX_REFUSALS, OneWay};
+use crate::client::{ClientRun, REVERSE_CONNECT_TIMEOUT};
 use crate::connection;
 use crate::options::Direction;
 use crate::report_group::ReportGroups;
 use crate::wire::flags::{self, upper};
-use crate::wire::{DatagramHeader, Over, WallTime, proof};
+use crate::wire::{DatagramHeader, HelloTransport, WallTime, proof};
 
-/// How often a client asks for data, and how long it waits in between.
-const ASK_TRIES: u32 = 100;
-const ASK: Duration = Duration::from_millis(20);
+/// The maximum number of requests for data, and the interval between them.
+const MAX_REQUESTS: u32 = 100;
+const REQUEST_INTERVAL: Duration = Duration::from_millis(20);
 
-/// A shorter datagram has no room for a header with trip times.
-pub(super) const SMALL: usize = 128;
+/// The shortest datagram that can carry a header with trip times.
+pub(super) const MIN_HELLO_DATAGRAM_BYTES: usize = 128;
 
-/// Runs a client's flows, and those back to it.
-pub(crate) fn run(run: &Run<'_>) {
+/// Runs the client's flows, and receives the server's flows for `-d` and `-r`.
+pub(crate) fn run(run: &ClientRun<'_>) {
     let report_groups = ReportGroups::new(run.observer, run.settings);
-    let receiver = Receiver::of_client(run, &report_groups);
-    let back = run.client.direction.has_connection_back();
-    let door = if back {
-        match receiver.listen_for(run) {
-            Ok(door) => Some(door),
-            Err(why) => return run.fail(why),
+    let receiver = DatagramReceiver::for_client(run, &report_groups);
+    let has_connection_back = run.client.direction.has_connection_back();
+    let acceptor = if has_connection_back {
+        match receiver.listen_for_reverse_flows(run) {
+            Ok(acceptor) => Some(acceptor),
+            Err(reason) => return run.fail(reason),
         }
     } else {
         None
@@ -39,110 +39,132 @@ pub(crate) fn run(run: &Run<'_>) {
     let done = Stop::new();
     std::thread::scope(|scope| {
         let forwards: Vec<_> = (0..run.client.plan.flows())
-            .map(|flow| scope.spawn(move || run_flow(run, flow).map_err(|why| run.fail(why))))
+            .map(|flow| scope.spawn(move || run_flow(run, flow).map_err(|reason| run.fail(reason))))
             .collect();
-        let taking = door.map(|door| {
+        let reverse_flows = acceptor.map(|acceptor| {
             let (done, receiver) = (&done, &receiver);
             let flows = run.client.plan.flows();
-            scope.spawn(move || receiver.take_back(&door, flows, &Watch { done, after: BACK }))
+            scope.spawn(move || {
+                receiver.receive_reverse_flows(
+                    &acceptor,
+                    flows,
+                    &ReverseFlowDeadline {
+                        forward_done: done,
+                        timeout: REVERSE_CONNECT_TIMEOUT,
+                    },
+                )
+            })
         });
-        let went = forwards
+        let results = forwards
             .into_iter()
             .map(std::thread::ScopedJoinHandle::join);
-        let any = went.fold(false, |any, went| any | matches!(went, Ok(Ok(()))));
-        done.pull(if any {
-            Reason::Deadline
+        let has_success = results.fold(false, |has_success, result| {
+            has_success | matches!(result, Ok(Ok(())))
+        });
+        done.set(if has_success {
+            StopReason::Deadline
         } else {
-            Reason::Cancelled
+            StopReason::Cancelled
         });
         if run.client.direction == Direction::TradeOff {
-            run.reports.show_reports();
+            run.reports.print_server_reports();
         }
-        if let Some(Ok(missing @ 1..)) = taking.map(std::thread::ScopedJoinHandle::join) {
+        if let Some(Ok(missing @ 1..)) = reverse_flows.map(std::thread::ScopedJoinHandle::join) {
             run.fail(format!(
                 "ERROR: expected reverse connect did not occur: {missing} of the server's flows"
             ));
         }
     });
-    run.reports.show_reports();
+    run.reports.print_server_reports();
 }
 
-fn run_flow(run: &Run<'_>, flow: u32) -> Result<(), String> {
-    let number = run.numbers.next();
-    let data = run.open(flow)?;
-    run.announce(Some(&data));
-    let to = run.target(flow)?;
-    engine::connect(&data.socket, &to, run.stop)
+fn run_flow(run: &ClientRun<'_>, flow: u32) -> Result<(), String> {
+    let number = run.flow_numbers.next();
+    let data = run.open_socket(flow)?;
+    run.report_connecting(Some(&data));
+    let server_address = run.destination(flow)?;
+    engine::connect(&data.socket, &server_address, run.stop)
         .map_err(|error| format!("udp connect failed: {error}"))?;
     let direction = run.client.direction;
     let hello = run.hello();
-    let no_fin = hello.has(upper::NO_FIN);
-    let is_group = to.ip().is_some_and(|ip| ip.is_multicast());
-    let mut connection =
-        connection::of_socket(run.id(number, false), &data, to.clone(), Transport::Udp);
+    let no_fin = hello.has_any_flag(upper::NO_FIN);
+    let is_group = server_address.ip().is_some_and(|ip| ip.is_multicast());
+    let mut connection = connection::from_socket(
+        run.flow_id(number, false),
+        &data,
+        server_address.clone(),
+        Transport::Udp,
+    );
     connection.is_reverse = direction == Direction::Reverse;
     connection.is_full_duplex = direction == Direction::FullDuplex;
-    run.note(&mut connection);
+    run.add_requested_features(&mut connection);
     connection.no_udp_fin = no_fin;
-    run.see_connected(&connection);
-    run.wait_to_begin(number);
+    run.report_connected(&connection);
+    run.wait_for_start_time(number);
     let mut pattern = connection::pattern(run.settings.length, &[]);
-    let is_small = run.client.trip_times && pattern.len() < SMALL;
-    if is_small && let Some(word) = pattern.get_mut(DatagramHeader::WIDE..DatagramHeader::WIDE + 4)
+    let is_small = run.client.trip_times && pattern.len() < MIN_HELLO_DATAGRAM_BYTES;
+    if is_small
+        && let Some(word) = pattern.get_mut(DatagramHeader::WIDE_LEN..DatagramHeader::WIDE_LEN + 4)
     {
         word.copy_from_slice(&flags::SMALL_TRIP_TIMES.to_be_bytes());
     } else if !run.settings.compatible {
-        let hello = hello.encode(Over::Datagram);
-        let room = pattern
+        let hello = hello.encode(HelloTransport::Datagram);
+        let length = pattern
             .len()
-            .saturating_sub(DatagramHeader::WIDE)
+            .saturating_sub(DatagramHeader::WIDE_LEN)
             .min(hello.len());
-        if room > 0 {
-            pattern[DatagramHeader::WIDE..][..room].copy_from_slice(&hello[..room]);
+        if length > 0 {
+            pattern[DatagramHeader::WIDE_LEN..][..length].copy_from_slice(&hello[..length]);
         }
     }
     if direction == Direction::Reverse {
         let mut request = pattern.clone();
-        let header = DatagramHeader::WIDE + hello.encode(Over::Datagram).len();
-        proof::put(&mut request, header, proof::Nonce::default());
-        ask(&data, &mut request, run.stop)?;
+        let header_len = DatagramHeader::WIDE_LEN + hello.encode(HelloTransport::Datagram).len();
+        proof::write_nonce(&mut request, header_len, proof::AddressNonce::default());
+        request_data(&data, &mut request, run.stop)?;
     }
-    let plans = run.plans();
+    let plans = run.connection_plans();
     std::thread::scope(|scope| {
         for plan in &plans {
             let (data, pattern, connection) = (&data, &pattern, &connection);
             scope.spawn(move || {
                 let inbound = !plan.workload.sends();
                 let mut plan = plan.clone();
-                plan.here.receive = BufferPlan::message(LARGEST);
+                plan.local.receive = BufferPlan::message(MAX_PAYLOAD_BYTES);
                 let one_way = OneWay {
                     flow: &plan,
                     data,
                     pattern,
-                    shape: &run.client.shape,
-                    first: &[],
+                    send_mode: &run.client.send_mode,
+                    early_datagrams: &[],
                     stop: run.stop,
-                    wants_report: !no_fin && !is_group,
-                    most_refusals: MOST_REFUSALS,
-                    wide: true,
+                    expects_report: !no_fin && !is_group,
+                    max_refusals: MAX_REFUSALS,
+                    has_wide_numbers: true,
                 };
-                let leg = connection::leg(run.id(number, inbound), &plan, data, connection);
-                let went = leg
-                    .map_err(|error| sys::describe(&error))
-                    .and_then(|mut leg| {
-                        leg.tallies = run.tallies(inbound);
-                        run.sampled(&leg, || one_way.run(&leg, &run.reports))
-                    });
-                match went {
-                    Ok(went) => {
-                        // A failure has had its line.
-                        let has_failed = matches!(went.ended, Ended::Failed(_));
-                        if inbound && went.side.counts.received.0 == 0 && !has_failed {
+                let measured = connection::measured_flow(
+                    run.flow_id(number, inbound),
+                    &plan,
+                    data,
+                    connection,
+                );
+                let result =
+                    measured
+                        .map_err(|error| sys::describe(&error))
+                        .and_then(|mut measured| {
+                            measured.timings = run.new_timings(inbound);
+                            run.run_sampled(&measured, || one_way.run(&measured, &run.reports))
+                        });
+                match result {
+                    Ok(result) => {
+                        // A failure has already been reported.
+                        let has_failed = matches!(result.ended, EndCause::Failed(_));
+                        if inbound && result.side.counts.received.0 == 0 && !has_failed {
                             run.fail("recvn failed: the server sent nothing");
                         }
-                        run.keep(&plan, went);
+                        run.record_result(&plan, result);
                     }
-                    Err(why) => run.fail(why),
+                    Err(reason) => run.fail(reason),
                 }
             });
         }
@@ -150,30 +172,30 @@ fn run_flow(run: &Run<'_>, flow: u32) -> Result<(), String> {
     Ok(())
 }
 
-/// Asks for data until some comes.
-fn ask(data: &DataSocket, request: &mut [u8], stop: &Stop) -> Result<(), String> {
-    for _ in 0..ASK_TRIES {
+/// Sends requests for data until the server's data arrives.
+fn request_data(data: &DataSocket, request: &mut [u8], stop: &Stop) -> Result<(), String> {
+    for _ in 0..MAX_REQUESTS {
         let (number, sent) = (1, WallTime::now());
         DatagramHeader { number, sent }.write(request, true);
         call::send_without_waiting(data.socket.as_fd(), request).map_err(|error| {
-            let why = sys::describe(&std::io::Error::from(error));
-            format!("recvn failed: {why}")
+            let reason = sys::describe(&std::io::Error::from(error));
+            format!("recvn failed: {reason}")
         })?;
         if stop
-            .wait_readable(data.socket.as_fd(), Instant::now() + ASK)
+            .wait_readable(data.socket.as_fd(), Instant::now() + REQUEST_INTERVAL)
             .unwrap_or(true)
         {
-            // A refusal makes it ready as well.
+            // A refusal also makes the socket readable.
             if let Some(error) = data.socket.take_error().ok().flatten() {
                 return Err(format!("recvn failed: {}", sys::describe(&error)));
             }
             let mut first = [0; 64];
             let length = call::peek(data.socket.as_fd(), &mut first).unwrap_or(0);
-            let Some(nonce) = proof::of_challenge(&first[..length]) else {
+            let Some(nonce) = proof::challenge_nonce(&first[..length]) else {
                 return Ok(());
             };
             let _ = call::receive_without_waiting(data.socket.as_fd(), &mut first);
-            proof::put(request, 0, nonce);
+            proof::write_nonce(request, 0, nonce);
         }
     }
     Err("recvn failed: the server sent nothing".to_owned())

@@ -1,4 +1,4 @@
-//! A multicast group that a server receives, one flow at a time.
+//! Multicast groups: a server receives one flow at a time from its group.
 
 use std::net::{IpAddr, SocketAddr, SocketAddrV6};
 use std::os::fd::AsFd;
@@ -8,18 +8,18 @@ use engine::{FirstDatagram, Stop};
 use model::SocketOptions;
 use sys::{Address, Socket, call, multicast};
 
-use super::LARGEST;
-use super::server::{begins, bind_failed};
-use crate::options::{Serve, Settings};
+use super::MAX_PAYLOAD_BYTES;
+use super::server::{bind_failed, can_begin_flow};
+use crate::options::{ServerSettings, Settings};
 
-/// How long a server waits for a flow before it looks at its stop again.
-const LOOK: Duration = Duration::from_secs(3600);
+/// The longest wait for a flow before the server checks its stop again.
+const STOP_CHECK_INTERVAL: Duration = Duration::from_secs(3600);
 
-/// The most datagrams of a flow that are read before its test starts.
-const MOST_FIRST: usize = 1024;
+/// The maximum number of datagrams of a flow that are read before its test starts.
+const MAX_EARLY_DATAGRAMS: usize = 1024;
 
 /// A multicast group and its filters.
-pub(super) struct Group {
+pub(super) struct MulticastGroup {
     pub(super) address: Address,
     ip: IpAddr,
     /// `-H`: the source of a source-specific group.
@@ -30,11 +30,11 @@ pub(super) struct Group {
     pub(super) time: Option<Duration>,
 }
 
-impl Group {
-    /// Reads the options of a server at a group's address.
-    pub(super) fn of(
+impl MulticastGroup {
+    /// Returns the group at `address`, with the filters from the server's options.
+    pub(super) fn new(
         settings: &Settings,
-        serve: &Serve,
+        server_settings: &ServerSettings,
         address: &Address,
     ) -> Result<Self, String> {
         let ip = address.ip().ok_or("listener bind failed: no group")?;
@@ -42,8 +42,8 @@ impl Group {
             .bind
             .as_deref()
             .and_then(|bind| bind.split_once('%'));
-        let source = serve.source.as_deref().map(|source| {
-            let found = sys::resolve::resolve(source, sys::resolve::Wanted::Any);
+        let source = server_settings.source.as_deref().map(|source| {
+            let found = sys::resolve::resolve(source, sys::resolve::AddressFamily::Any);
             let ip = found.ok().and_then(|found| found.addresses.first()?.ip());
             ip.ok_or_else(|| format!("-H {source}: Unknown host"))
         });
@@ -52,48 +52,49 @@ impl Group {
             ip,
             source: source.transpose()?,
             device: device.map(|(_, device)| device.to_owned()),
-            networks: serve.config.networks.clone(),
-            time: serve.time,
+            networks: server_settings.config.networks.clone(),
+            time: server_settings.time,
         })
     }
 
-    /// Returns a new socket that receives the group.
+    /// Opens a socket and joins the group on it.
     pub(super) fn join(&self, options: &SocketOptions) -> Result<Socket, String> {
         let failed =
             |error: &std::io::Error| format!("multicast join failed: {}", sys::describe(error));
-        let index = self.device.as_deref().map(sys::interface::index_of);
+        let index = self.device.as_deref().map(sys::interface::index_by_name);
         let index = index
             .transpose()
             .map_err(|error| failed(&error))?
             .unwrap_or(0);
-        let mut at = self.address.clone();
-        if let (IpAddr::V6(ip), port) = (self.ip, at.port() as u16) {
-            at = Address::Inet(SocketAddr::V6(SocketAddrV6::new(ip, port, 0, index)));
+        let mut local = self.address.clone();
+        if let (IpAddr::V6(ip), port) = (self.ip, local.port() as u16) {
+            local = Address::Inet(SocketAddr::V6(SocketAddrV6::new(ip, port, 0, index)));
         }
-        let made = Socket::new(at.domain(), sys::Type::DGRAM, None);
-        let socket = made.map_err(|error| bind_failed(&error))?;
+        let socket = Socket::new(local.domain(), sys::Type::DGRAM, None);
+        let socket = socket.map_err(|error| bind_failed(&error))?;
         if let Some(bytes) = options.receive_buffer_bytes {
             let _ = socket.set_recv_buffer_size(bytes as usize);
         }
-        // A group has any number of receivers on a host.
+        // Several receivers on one host may join a group.
         let bound = socket.set_reuse_address(true);
-        let bound = bound.and_then(|()| socket.bind(&at.to_kernel()?));
+        let bound = bound.and_then(|()| socket.bind(&local.to_kernel()?));
         bound.map_err(|error| bind_failed(&error))?;
         let joined = multicast::join(socket.as_fd(), self.ip, self.source, index);
         joined.map_err(|error| failed(&error))?;
         Ok(socket)
     }
 
-    /// Waits for a flow's first datagram, and connects the socket to its sender. Returns the sender and the datagrams
-    /// received so far; `None` after the stop or an error.
-    pub(super) fn next(
+    /// Waits for the first datagram of a flow, and connects the socket to its sender.
+    ///
+    /// Returns the sender and the datagrams received by then; `None` after the stop or an error.
+    pub(super) fn next_flow(
         &self,
         socket: &Socket,
         stop: &Stop,
     ) -> Option<(Address, Vec<FirstDatagram>)> {
-        let mut buffer = vec![0; LARGEST as usize];
+        let mut buffer = vec![0; MAX_PAYLOAD_BYTES as usize];
         loop {
-            let readable = stop.wait_readable(socket.as_fd(), Instant::now() + LOOK);
+            let readable = stop.wait_readable(socket.as_fd(), Instant::now() + STOP_CHECK_INTERVAL);
             if !readable.ok()? || stop.is_set() {
                 return None;
             }
@@ -101,32 +102,32 @@ impl Group {
             let Ok((length, Some(from))) = received else {
                 continue;
             };
-            let mut first = vec![FirstDatagram::now(&buffer[..length])];
-            let is_wanted = self
+            let mut datagrams = vec![FirstDatagram::received_now(&buffer[..length])];
+            let is_allowed = self
                 .networks
                 .iter()
                 .any(|network| from.ip().is_some_and(|ip| network.contains(ip)));
-            if !begins(&first[0].data) || !(self.networks.is_empty() || is_wanted) {
+            if !can_begin_flow(&datagrams[0].data) || !(self.networks.is_empty() || is_allowed) {
                 continue;
             }
             socket.connect(&from.to_kernel().ok()?).ok()?;
-            // The socket may still hold datagrams of other senders, which came before the connect.
+            // Datagrams of other senders may have arrived before the connect.
             while let Ok((length, Some(other))) =
                 call::receive_from_without_waiting(socket.as_fd(), &mut buffer)
             {
                 if other == from {
-                    first.push(FirstDatagram::now(&buffer[..length]));
+                    datagrams.push(FirstDatagram::received_now(&buffer[..length]));
                 }
-                if first.len() > MOST_FIRST {
+                if datagrams.len() > MAX_EARLY_DATAGRAMS {
                     break;
                 }
             }
-            return Some((from, first));
+            return Some((from, datagrams));
         }
     }
 
-    /// Returns the line of stock's banner.
-    pub(super) fn text(&self) -> String {
+    /// Returns stock's banner line for the group.
+    pub(super) fn banner_line(&self) -> String {
         let device = self
             .device
             .as_ref()

@@ -1,71 +1,82 @@
-//! Datagrams, at both ends: numbered, stamped, and ended by a negative number, which the receiver answers with its
-//! report.
+//! UDP flows at both ends.
+//!
+//! Datagrams carry a number and a timestamp. A negative number ends the flow; the receiver answers
+//! it with its report.
 
 pub(crate) mod client;
+mod end_timeout;
 mod frames;
 mod group;
 pub(crate) mod server;
-mod silence;
 
 use std::os::fd::AsFd;
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
 use engine::{
-    Buffers, DataSocket, DatagramWatch, FirstDatagram, Flow, Loop, MeasuredPhase, Memory,
-    PhaseSettings, Ran, Stop,
+    BufferMemory, Buffers, DataSocket, DatagramObserver, FirstDatagram, FlowLoop, FlowSockets,
+    LoopResult, MeasuredPhase, PhaseSettings, Stop,
 };
-use model::{DatagramCounts, Ended, FlowPlan, Limit, Side, Warning};
+use model::{DatagramCounts, EndCause, FlowPlan, Limit, Side, Warning};
 use sys::call;
 
-use self::frames::{Sender, Watch};
+use self::frames::{DatagramSender, TimingObserver};
 use crate::flow::bits_per_second;
-use crate::options::Shape;
-use crate::report_group::{Leg, ReportGroup};
-use crate::traffic::Went;
+use crate::options::SendMode;
+use crate::report_group::{MeasuredFlow, ReportGroup};
+use crate::traffic::FlowResult;
 use crate::wire::{DatagramHeader, LatencyReport, ServerReport, WallTime};
 
-/// The largest payload of a datagram.
-const LARGEST: u32 = 65_507;
+/// The largest payload of a datagram, in bytes.
+const MAX_PAYLOAD_BYTES: u32 = 65_507;
 
-/// The most copies of the last datagram, and the wait for an answer to each.
-const LAST_TRIES: u32 = 200;
-const ANSWER: Duration = Duration::from_millis(10);
+/// The maximum number of copies of the last datagram, and the wait for an answer to each.
+const MAX_END_TRIES: u32 = 200;
+const ANSWER_TIMEOUT: Duration = Duration::from_millis(10);
 
-/// The pause after a refusal, and the most refusals: a stock server refuses a flow's datagrams while it makes a socket
-/// for another flow.
-const REFUSED: Duration = Duration::from_millis(10);
-pub(crate) const MOST_REFUSALS: u32 = 20;
+/// The pause after a refused datagram, and the maximum number of refusals.
+///
+/// A stock server refuses datagrams of a flow while it opens a socket for another flow.
+const REFUSAL_PAUSE: Duration = Duration::from_millis(10);
+pub(crate) const MAX_REFUSALS: u32 = 20;
 
-/// The longest time in which a flow may not move: the slowest rate is a datagram per minute.
-const IDLE: Duration = Duration::from_secs(70);
+/// A flow fails if no datagram moves for this time. The slowest rate is one datagram per minute.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(70);
 
-/// How much longer than its time a receiver waits for a sender that does not end. [`silence::ends`] takes less.
-const SLACK: Duration = Duration::from_secs(3);
+/// The time that a receiver waits beyond the test time for a sender that does not end.
+///
+/// [`end_timeout::stop_if_silent`] ends earlier.
+const END_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// Runs one direction of a connected datagram socket. A sender marks its end afterwards.
+/// One direction of a flow on a connected datagram socket.
 struct OneWay<'a> {
     flow: &'a FlowPlan,
     data: &'a DataSocket,
     pattern: &'a [u8],
-    /// The way of sending.
-    shape: &'a Shape,
-    /// Datagrams that were received before.
-    first: &'a [FirstDatagram],
+    /// The send mode.
+    send_mode: &'a SendMode,
+    /// Datagrams received before the test started.
+    early_datagrams: &'a [FirstDatagram],
     stop: &'a Stop,
     /// Whether a sender waits for the other end's report.
-    wants_report: bool,
-    /// The most refusals of the peer after which a sender goes on.
-    most_refusals: u32,
-    wide: bool,
+    expects_report: bool,
+    /// The maximum number of refused datagrams after which a sender continues.
+    max_refusals: u32,
+    /// Whether datagram numbers have 64 bits.
+    has_wide_numbers: bool,
 }
 
 impl OneWay<'_> {
-    fn run(self, leg: &Leg, reports: &Arc<ReportGroup>) -> Result<Went, String> {
+    /// Runs the direction to its end. A sender then sends the datagram that marks the end.
+    fn run(
+        self,
+        measured: &MeasuredFlow,
+        reports: &Arc<ReportGroup>,
+    ) -> Result<FlowResult, String> {
         let Self { flow, data, .. } = self;
-        let memory = Memory::new(64 << 20, 64 << 20);
+        let memory = BufferMemory::new(64 << 20, 64 << 20);
         let buffers = Buffers::new(
-            &flow.here,
+            &flow.local,
             &flow.workload,
             flow.transport,
             &data.facts,
@@ -75,106 +86,123 @@ impl OneWay<'_> {
         );
         let mut buffers = buffers.map_err(|error| error.to_string())?;
         let time = match flow.limit {
-            Limit::Time(time) if leg.sends => Some(time),
-            Limit::Time(time) => Some(time + SLACK),
+            Limit::Time(time) if measured.sends => Some(time),
+            Limit::Time(time) => Some(time + END_TIMEOUT),
             _ => None,
         };
         let settings = PhaseSettings {
-            counters: &leg.counters,
+            counters: &measured.counters,
             cancel: self.stop,
             control: None,
-            time,
-            idle: Some(IDLE + 2 * self.shape.frames.map_or(Duration::ZERO, |one| one.period)),
+            duration: time,
+            idle_timeout: Some(
+                IDLE_TIMEOUT
+                    + 2 * self
+                        .send_mode
+                        .frames
+                        .map_or(Duration::ZERO, |frames| frames.period),
+            ),
             group: None,
         };
-        let limit = limit(flow, leg.sends, self.pattern.len());
-        let mut phase = MeasuredPhase::start(&flow.here, settings);
-        reports.begin(leg);
-        let watch = leg
-            .tallies
+        let limit = loop_limit(flow, measured.sends, self.pattern.len());
+        let mut phase = MeasuredPhase::start(&flow.local, settings);
+        reports.begin(measured);
+        let observer = measured
+            .timings
             .as_deref()
-            .filter(|_| !leg.sends)
-            .map(Watch::new);
-        let (ran, silent_after) = if leg.sends && !self.shape.is_plain() {
-            let ran = phase.run_own(false, |stop| {
-                let sender = Sender {
+            .filter(|_| !measured.sends)
+            .map(TimingObserver::new);
+        let (result, time_before_silence) = if measured.sends && !self.send_mode.is_default() {
+            let result = phase.run_dialect_loop(false, |stop| {
+                let sender = DatagramSender {
                     socket: data.socket.as_fd(),
-                    shape: self.shape,
-                    counters: &leg.counters,
-                    tallies: leg.tallies.as_deref(),
+                    send_mode: self.send_mode,
+                    counters: &measured.counters,
+                    timings: measured.timings.as_deref(),
                     rate: bits_per_second(flow),
-                    most_refusals: self.most_refusals,
+                    max_refusals: self.max_refusals,
                     stop,
                 };
                 sender.run(self.pattern, limit)
             });
-            (ran, None)
+            (result, None)
         } else {
-            let body = Loop {
-                first: self.first,
-                watch: watch.as_ref().map(|watch| watch as &dyn DatagramWatch),
-                ..Loop::of(flow, &mut buffers)
+            let flow_loop = FlowLoop {
+                first_datagrams: self.early_datagrams,
+                observer: observer
+                    .as_ref()
+                    .map(|observer| observer as &dyn DatagramObserver),
+                ..FlowLoop::for_flow(flow, &mut buffers)
             };
-            self.run_loop(&mut phase, limit, body, leg)
+            self.run_loop(&mut phase, limit, flow_loop, measured)
         };
-        let ran = self.go_on(ran, &mut phase, &mut buffers, leg, limit);
-        if let Some(watch) = watch {
-            watch.end();
+        let result = self.resume_after_refusals(result, &mut phase, &mut buffers, measured, limit);
+        if let Some(observer) = observer {
+            observer.finish();
         }
         let mut answer = None;
-        if leg.sends && !matches!(ran.ended, Ended::Failed(_)) {
-            let sent = leg.counters.counts().send_calls;
-            let mut last = self.pattern.to_vec();
-            answer = self::end(data, &mut last, sent, self.wide, self.wants_report, leg)?;
+        if measured.sends && !matches!(result.ended, EndCause::Failed(_)) {
+            let sent = measured.counters.counts().send_calls;
+            let mut end_datagram = self.pattern.to_vec();
+            answer = self::send_end(
+                data,
+                &mut end_datagram,
+                sent,
+                self.has_wide_numbers,
+                self.expects_report,
+                measured,
+            )?;
             phase.stop_clock();
         }
-        let ended = match (&ran.ended, flow.limit) {
-            (Ended::Deadline, Limit::Time(_)) if !leg.sends && silent_after.is_none() => {
-                Ended::Failed("recvn failed: the peer's last datagram did not come".to_owned())
+        let ended = match (&result.ended, flow.limit) {
+            (EndCause::Deadline, Limit::Time(_))
+                if !measured.sends && time_before_silence.is_none() =>
+            {
+                EndCause::Failed("recvn failed: the peer's last datagram did not arrive".to_owned())
             }
             (ended, _) => ended.clone(),
         };
         let facts = data.facts_at_end(&data.socket);
-        let mut side = phase.side(ran, data, &buffers, facts);
-        // The silence is no part of the flow.
-        side.elapsed = silent_after.or(side.elapsed);
-        side.datagrams = side.datagrams.or(leg.counters.datagrams());
-        if let Some(tallies) = &leg.tallies {
-            side.latency = tallies.times();
+        let mut side = phase.side(result, data, &buffers, facts);
+        // The silence at the end is not part of the flow.
+        side.elapsed = time_before_silence.or(side.elapsed);
+        side.datagrams = side.datagrams.or(measured.counters.datagrams());
+        if let Some(timings) = &measured.timings {
+            side.latency = timings.histogram();
         }
-        if let Ended::Failed(why) = &ended {
-            reports.fail(why.clone());
+        if let EndCause::Failed(reason) = &ended {
+            reports.fail(reason.clone());
         }
-        reports.end(leg, &side);
-        // Reports count the datagram that marks the end apart; peers count it as one of all.
-        side.counts.send_calls += u64::from(leg.sends);
-        let has_come = !leg.sends && ended == Ended::PeerClosed;
-        let there = match answer {
-            Some(report) => Some(told(&report)),
-            None => has_come.then(|| sender_of(&side)).flatten(),
+        reports.end(measured, &side);
+        // Peers count the datagram that marks the end; linerate's reports do not.
+        side.counts.send_calls += u64::from(measured.sends);
+        let has_received_end = !measured.sends && ended == EndCause::PeerClosed;
+        let remote = match answer {
+            Some(report) => Some(receiver_side(&report)),
+            None => has_received_end.then(|| sender_side(&side)).flatten(),
         };
         if let Some(report) = answer {
-            reports.keep_report(&leg.id, report);
+            reports.defer_server_report(&measured.id, report);
         }
-        let doubt = silent_after.map(|_| Warning::PeerCannotTell {
+        let warning = time_before_silence.map(|_| Warning::NotReportedByPeer {
             figure: "the number of datagrams that it sent: its last one did not arrive".to_owned(),
         });
-        Ok(Went {
-            doubt,
-            ..Went::new(side, there, ended)
+        Ok(FlowResult {
+            warning,
+            ..FlowResult::new(side, remote, ended)
         })
     }
 }
 
-/// Returns the limit of the loop of a flow with datagrams of `length` bytes.
-fn limit(flow: &FlowPlan, sends: bool, length: usize) -> Limit {
+/// Returns the limit of the engine's loop, for datagrams of `length` bytes.
+fn loop_limit(flow: &FlowPlan, sends: bool, length: usize) -> Limit {
     match flow.limit {
         Limit::Bytes(_) if !sends => Limit::Unlimited,
-        // Datagrams are whole.
+        // The sender sends whole datagrams only.
         Limit::Bytes(bytes) => Limit::Messages(bytes.div_ceil(length.max(1) as u64)),
-        // The datagram that marks the end is one of the rate, too.
+        // The datagram that marks the end counts towards the rate.
         Limit::Time(time) if sends => {
-            let pacing = flow.here.pacing;
+            let pacing = flow.local.pacing;
             let interval = pacing.map_or(Duration::ZERO, |pacing| pacing.interval);
             Limit::Time(time.saturating_sub(interval))
         }
@@ -183,45 +211,48 @@ fn limit(flow: &FlowPlan, sends: bool, length: usize) -> Limit {
 }
 
 impl OneWay<'_> {
-    /// Runs the engine's loop. Silence ends the receiver of a timed flow; returns that time if it did.
+    /// Runs the engine's loop.
+    ///
+    /// If silence ended the receiver of a timed flow, also returns the test time of that flow.
     fn run_loop(
         &self,
         phase: &mut MeasuredPhase<'_>,
         limit: Limit,
-        body: Loop<'_>,
-        leg: &Leg,
-    ) -> (Ran, Option<Duration>) {
-        let path = Flow::Connected(self.data.socket.as_fd());
-        let (Limit::Time(time), false) = (self.flow.limit, leg.sends) else {
-            return (phase.run(limit, body, path), None);
+        flow_loop: FlowLoop<'_>,
+        measured: &MeasuredFlow,
+    ) -> (LoopResult, Option<Duration>) {
+        let path = FlowSockets::Connected(self.data.socket.as_fd());
+        let (Limit::Time(time), false) = (self.flow.limit, measured.sends) else {
+            return (phase.run(limit, flow_loop, path), None);
         };
         let (running, ended) = mpsc::channel();
-        let (counters, stop) = (&leg.counters, phase.stop.clone());
+        let (counters, stop) = (&measured.counters, phase.stop.clone());
         std::thread::scope(|scope| {
-            let silence = scope.spawn(move || silence::ends(&ended, counters, time, &stop));
-            let ran = phase.run(limit, body, path);
+            let silence_check =
+                scope.spawn(move || end_timeout::stop_if_silent(&ended, counters, time, &stop));
+            let result = phase.run(limit, flow_loop, path);
             drop(running);
-            let is_silent = silence.join().unwrap_or(false);
-            (ran, is_silent.then_some(time))
+            let is_silent = silence_check.join().unwrap_or(false);
+            (result, is_silent.then_some(time))
         })
     }
 
-    /// Goes on after refusals, with the next number.
-    fn go_on(
+    /// Continues after refused datagrams, with the next number.
+    fn resume_after_refusals(
         &self,
-        mut ran: Ran,
+        mut result: LoopResult,
         phase: &mut MeasuredPhase<'_>,
         buffers: &mut Buffers,
-        leg: &Leg,
+        measured: &MeasuredFlow,
         limit: Limit,
-    ) -> Ran {
+    ) -> LoopResult {
         let refused = call::Error::CONNREFUSED.raw_os_error();
-        for _ in 0..self.most_refusals {
-            if !matches!(ran.failure, Some((_, errno)) if errno == refused) {
+        for _ in 0..self.max_refusals {
+            if !matches!(result.failure, Some((_, errno)) if errno == refused) {
                 break;
             }
-            std::thread::sleep(REFUSED);
-            let sent = leg.counters.counts().send_calls;
+            std::thread::sleep(REFUSAL_PAUSE);
+            let sent = measured.counters.counts().send_calls;
             let mut flow = self.flow.clone();
             if let Some(format) = &mut flow.datagrams {
                 format.first = u32::try_from(sent + 1).unwrap_or(u32::MAX);
@@ -230,54 +261,54 @@ impl OneWay<'_> {
                 Limit::Messages(count) => Limit::Messages(count.saturating_sub(sent).max(1)),
                 other => other,
             };
-            let path = Flow::Connected(self.data.socket.as_fd());
-            ran = phase.run(limit, Loop::of(&flow, buffers), path);
+            let path = FlowSockets::Connected(self.data.socket.as_fd());
+            result = phase.run(limit, FlowLoop::for_flow(&flow, buffers), path);
         }
-        ran
+        result
     }
 }
 
-/// Sends the last datagram until it is answered, and returns the answer.
-fn end(
+/// Sends the last datagram until the peer answers it, and returns the answer.
+fn send_end(
     data: &DataSocket,
-    last: &mut [u8],
+    end_datagram: &mut [u8],
     sent: u64,
-    wide: bool,
-    wants_report: bool,
-    leg: &Leg,
+    has_wide_numbers: bool,
+    expects_report: bool,
+    measured: &MeasuredFlow,
 ) -> Result<Option<ServerReport>, String> {
-    if last.len() < DatagramHeader::NARROW {
+    if end_datagram.len() < DatagramHeader::NARROW_LEN {
         return Ok(None);
     }
-    leg.counters.count_sent(last.len(), 0);
+    measured.counters.count_sent(end_datagram.len(), 0);
     let socket = data.socket.as_fd();
     let mut answer = [0; 2048];
-    let tries = if wants_report { LAST_TRIES } else { 1 };
-    let mut refused = None;
+    let tries = if expects_report { MAX_END_TRIES } else { 1 };
+    let mut last_error = None;
     for number in 1..=u64::from(tries) {
         let number = -i64::try_from(sent + number).unwrap_or(i64::MAX);
         DatagramHeader {
             number,
             sent: WallTime::now(),
         }
-        .write(last, wide);
-        match call::send_without_waiting(socket, last) {
+        .write(end_datagram, has_wide_numbers);
+        match call::send_without_waiting(socket, end_datagram) {
             Ok(_) | Err(call::Error::AGAIN | call::Error::NOBUFS) => {}
-            Err(error) => refused = Some(sys::describe(&std::io::Error::from(error))),
+            Err(error) => last_error = Some(sys::describe(&std::io::Error::from(error))),
         }
-        if !wants_report {
+        if !expects_report {
             return Ok(None);
         }
-        let until = Instant::now() + ANSWER;
+        let until = Instant::now() + ANSWER_TIMEOUT;
         while let Ok(true) =
             call::wait_readable(socket, until.saturating_duration_since(Instant::now()))
         {
             match call::receive_without_waiting(socket, &mut answer) {
-                // Stock sends echoes after its first answer; an echo is no report.
+                // After its first answer, stock echoes datagrams; an echo is not a report.
                 Ok(received) => match ServerReport::decode(&answer[..received]) {
                     Some(report)
-                        if report.is_possible(
-                            leg.counters.counts().sent.0,
+                        if report.is_plausible(
+                            measured.counters.counts().sent.0,
                             sent + number.unsigned_abs(),
                         ) =>
                     {
@@ -285,31 +316,33 @@ fn end(
                     }
                     Some(_) => {
                         return Err(
-                            "the server's report is not possible: it is not shown".to_owned()
+                            "the server's report contradicts the sent data; it is not shown"
+                                .to_owned(),
                         );
                     }
                     None => {}
                 },
-                // A pending error makes a socket ready, without anything to receive.
+                // A pending error makes a socket readable without data.
                 Err(error) => {
-                    refused = Some(sys::describe(&std::io::Error::from(error)));
+                    last_error = Some(sys::describe(&std::io::Error::from(error)));
                     std::thread::sleep(until.saturating_duration_since(Instant::now()));
                     break;
                 }
             }
         }
         if number.unsigned_abs() > sent + 10
-            && let Some(why) = refused
+            && let Some(reason) = last_error
         {
-            return Err(format!("read failed: {why}"));
+            return Err(format!("read failed: {reason}"));
         }
     }
-    let line = format!("WARNING: did not receive ack of last datagram after {LAST_TRIES} tries.");
-    Err(format!("[{:>3}] {line}", leg.id.number))
+    let line =
+        format!("WARNING: did not receive ack of last datagram after {MAX_END_TRIES} tries.");
+    Err(format!("[{:>3}] {line}", measured.id.number))
 }
 
-/// Returns the server's figures as a side.
-fn told(report: &ServerReport) -> Side {
+/// Converts the server's report to the receiver's side of the result.
+fn receiver_side(report: &ServerReport) -> Side {
     let mut side = Side {
         elapsed: Some(report.elapsed),
         ..Side::default()
@@ -322,16 +355,16 @@ fn told(report: &ServerReport) -> Side {
         jitter: Some(report.jitter),
         ..DatagramCounts::default()
     };
-    counts.by_order.highest = report.datagrams;
-    counts.by_order.out_of_order = report.out_of_order;
-    counts.by_order.passed_over = report.lost + report.out_of_order;
+    counts.by_highest.highest = report.datagrams;
+    counts.by_highest.out_of_order = report.out_of_order;
+    counts.by_highest.passed_over = report.lost + report.out_of_order;
     side.datagrams = Some(counts);
     side
 }
 
-/// Returns the sender's side. The number of its last datagram is its count.
-fn sender_of(receiver: &Side) -> Option<Side> {
-    let sent = receiver.datagrams?.by_order.highest;
+/// Returns the sender's side of the result. The number of its last datagram is its datagram count.
+fn sender_side(receiver: &Side) -> Option<Side> {
+    let sent = receiver.datagrams?.by_highest.highest;
     let (bytes, datagrams) = (receiver.counts.received.0, receiver.counts.receive_calls);
     let length = bytes.checked_div(datagrams)?;
     let mut side = Side::default();
@@ -340,14 +373,14 @@ fn sender_of(receiver: &Side) -> Option<Side> {
     Some(side)
 }
 
-/// The figures of a receiver for its sender.
-fn report(side: &Side, is_enhanced: bool) -> ServerReport {
+/// Returns the report of a receiver for its sender.
+fn server_report(side: &Side, is_enhanced: bool) -> ServerReport {
     let counts = side.datagrams.unwrap_or_default();
-    let order = counts.by_order;
+    let order = counts.by_highest;
     let elapsed = side.elapsed.unwrap_or_default();
     let nanos = |nanos: i64| Duration::from_nanos(u64::try_from(nanos).unwrap_or(0));
     let (mean, deviation) = counts.delays.mean_and_deviation_ns().unwrap_or_default();
-    let (least, most) = counts.delays.extremes_ns.unwrap_or_default();
+    let (min_ns, max_ns) = counts.delays.extremes_ns.unwrap_or_default();
     let squares_us2 = (deviation / 1e3).powi(2) * counts.delays.count as f64;
     let seconds = elapsed.as_secs_f64();
     ServerReport {
@@ -358,8 +391,8 @@ fn report(side: &Side, is_enhanced: bool) -> ServerReport {
         datagrams: order.highest,
         jitter: counts.jitter.unwrap_or_default(),
         latency: Some(LatencyReport {
-            min: nanos(least),
-            max: nanos(most),
+            min: nanos(min_ns),
+            max: nanos(max_ns),
             sum: nanos(counts.delays.sum_ns),
             mean: nanos(mean as i64),
             squares: [squares_us2 as u32, (squares_us2.fract() * 1e6) as u32],
@@ -382,21 +415,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_pace_leaves_room_for_the_last_datagram() {
-        let mut flow = FlowPlan::of(Transport::Udp, Workload::send());
-        for (rate, ours, loops) in [
-            // One per 10 ms.
+    fn pacing_reserves_time_for_the_last_datagram() {
+        let mut flow = FlowPlan::new(Transport::Udp, Workload::send());
+        for (rate, requested, expected) in [
+            // One datagram per 10 ms.
             (1_000_000, Limit::Time(ms(500)), Limit::Time(ms(490))),
             (1_000, Limit::Time(ms(500)), Limit::Time(ms(0))),
             (0, Limit::Time(ms(500)), Limit::Time(ms(500))),
             (1_000_000, Limit::Bytes(2501), Limit::Messages(3)),
         ] {
-            flow.limit = ours;
-            flow.here.pacing = Pacing::of_bits(rate, 1250, 1);
-            assert_eq!(limit(&flow, true, 1250), loops, "{rate}");
+            flow.limit = requested;
+            flow.local.pacing = Pacing::from_bit_rate(rate, 1250, 1);
+            assert_eq!(loop_limit(&flow, true, 1250), expected, "{rate}");
         }
         flow.limit = Limit::Time(ms(500));
-        assert_eq!(limit(&flow, false, 1250), flow.limit);
+        assert_eq!(loop_limit(&flow, false, 1250), flow.limit);
     }
 
     fn ms(count: u64) -> Duration {

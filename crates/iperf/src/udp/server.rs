@@ -1,633 +1,714 @@
-//! A server of datagrams; also the end of a client's that the server sends to (`-d`, `-r`).
+//! UDP server. A client also uses it to receive the server's flows of `-d` and `-r`.
 
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use engine::{DataSocket, FirstDatagram, Reason, Role as End, Stop};
-use model::{Ended, FlowPlan, Limit, Transport};
+use engine::{DataSocket, FirstDatagram, Role as End, Stop, StopReason};
+use model::{EndCause, FlowPlan, Limit, Transport};
 use rand::rngs::OsRng;
 use rand::{Rng, TryRngCore};
 use server::{
-    DatagramDoor, DatagramPeer, Dialect, ExpectedFlows, Place, Running, ServerConfig, Service,
+    ClientSlot, DatagramAcceptor, DatagramPeer, Dialect, ExpectedFlows, RunningTest, ServerConfig,
+    Service,
 };
 use sys::{Address, Socket, call};
 
-use super::client::SMALL;
-use super::group::Group;
-use super::{LARGEST, OneWay, report};
-use crate::client::Run;
-use crate::connection::{self, Numbers};
-use crate::event::{Connection, Event, FlowId, Observer};
-use crate::flow::{flow, length_of, numbering};
-use crate::options::{Frames, Serve, Settings, Shape};
+use super::client::MIN_HELLO_DATAGRAM_BYTES;
+use super::group::MulticastGroup;
+use super::{MAX_PAYLOAD_BYTES, OneWay, server_report};
+use crate::client::ClientRun;
+use crate::connection::{self, FlowNumbers};
+use crate::event::{ConnectionInfo, FlowId, Observer, TestEvent};
+use crate::flow::{datagram_format, flow_plan, send_length};
+use crate::options::{Frames, SendMode, ServerSettings, Settings};
 use crate::report_group::{ReportGroup, ReportGroups};
-use crate::server::{Begin, Iperf, Sending, addresses, end_after, test_of};
-use crate::tally::{Kind, Tallies};
-use crate::traffic::Went;
+use crate::server::{
+    IperfDialect, OnListening, SenderOptions, describe_test, listen_addresses, stop_after,
+};
+use crate::timing::{FlowTimings, TimingKind};
+use crate::traffic::FlowResult;
 use crate::wire::flags::{self, upper};
-use crate::wire::{Amount, DatagramHeader, Hello, Over, proof, version_name};
+use crate::wire::{DatagramHeader, Hello, HelloTransport, SendAmount, proof, version_name};
 
-/// How long a server answers more of the last datagrams.
-const MORE: Duration = Duration::from_millis(250);
-const MOST_ANSWERS: u32 = 200;
+/// The wait for a repeated last datagram after each answer, and the maximum number of answers.
+const REPEAT_TIMEOUT: Duration = Duration::from_millis(250);
+const MAX_ANSWERS: u32 = 200;
 
-/// How long a client may take to prove its address.
-const PROOF: Duration = Duration::from_secs(2);
+/// The time that a client has to prove its address.
+const PROOF_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Why a server sends nothing else to a client.
-const UNPROVEN: &str = "nothing proves that its address asked for datagrams (--allow-third-party)";
+/// The reason to send no data to a client.
+const UNPROVEN_ADDRESS: &str =
+    "nothing proves that its address asked for datagrams (--allow-third-party)";
 
-/// Bytes that a client gets for each byte that it sent, if nothing proves its address.
-const AMPLIFICATION: u64 = 3;
+/// The maximum number of bytes sent per byte received from a client with an unproven address.
+const MAX_AMPLIFICATION: u64 = 3;
 
-/// How long a server waits before it looks at its stop again.
-const LOOK: Duration = Duration::from_secs(1);
+/// The longest wait before the server checks its stop again.
+const STOP_CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
-/// The longest time that a client may have this end send, and the highest rate: nothing shows that it is the client
-/// that asks for it.
-const MOST_TIME: Duration = Duration::from_secs(3600);
-const MOST_RATE: f64 = 10e9;
+/// The longest time and the highest rate, in bits per second, that a client may request.
+///
+/// The source address of the request may be forged.
+const MAX_TIME: Duration = Duration::from_secs(3600);
+const MAX_RATE: f64 = 10e9;
 
-/// The defaults of stock's clients.
-const USUAL_TIME: Duration = Duration::from_secs(10);
-const USUAL_RATE: f64 = 1_048_576.0;
+/// The default time and rate of stock clients.
+const DEFAULT_TIME: Duration = Duration::from_secs(10);
+const DEFAULT_RATE: f64 = 1_048_576.0;
 
-/// Receives flows of datagrams, and sends what they ask for.
-pub(super) struct Receiver<'a> {
+/// A receiver of flows, which also sends the flows that clients request.
+pub(super) struct DatagramReceiver<'a> {
     settings: &'a Settings,
     observer: &'a Arc<dyn Observer>,
     service: Service,
-    numbers: &'a Numbers,
+    numbers: &'a FlowNumbers,
     report_groups: &'a ReportGroups,
-    sending: Sending,
-    /// A client's: keeps what came.
-    keeper: Option<&'a Run<'a>>,
+    sending: SenderOptions,
+    /// The run of the client that keeps the results; `None` on a server.
+    client_run: Option<&'a ClientRun<'a>>,
 }
 
-/// Until when a client waits for the server's flows.
-pub(super) struct Watch<'a> {
-    /// Its own flows are done.
-    pub(super) done: &'a Stop,
-    /// So long after that.
-    pub(super) after: Duration,
+/// The deadline of a client that waits for the server's flows.
+pub(super) struct ReverseFlowDeadline<'a> {
+    /// Set when the client's own flows have ended.
+    pub(super) forward_done: &'a Stop,
+    /// The wait after that.
+    pub(super) timeout: Duration,
 }
 
-/// A flow's beginning.
-struct Caller {
+/// A flow whose first datagram has arrived.
+struct NewFlow {
     from: Address,
-    first: Vec<FirstDatagram>,
+    early_datagrams: Vec<FirstDatagram>,
     socket: Socket,
-    _place: Option<Place>,
+    _admission: Option<ClientSlot>,
 }
 
 /// Runs a server until `stop`.
 pub(crate) fn run(
     settings: &Arc<Settings>,
-    serve: &Serve,
+    server_settings: &ServerSettings,
     observer: &Arc<dyn Observer>,
     stop: &Stop,
-    begin: &Begin<'_>,
+    on_listening: &OnListening<'_>,
 ) -> Result<(), String> {
-    let (numbers, report_groups) = (Numbers::default(), ReportGroups::new(observer, settings));
-    let receiver = Receiver {
+    let (numbers, report_groups) = (
+        FlowNumbers::default(),
+        ReportGroups::new(observer, settings),
+    );
+    let receiver = DatagramReceiver {
         settings,
         observer,
-        service: Service::new(serve.config.clone(), stop.clone()),
+        service: Service::new(server_settings.config.clone(), stop.clone()),
         numbers: &numbers,
         report_groups: &report_groups,
-        sending: Sending {
-            service: serve.service_of_senders,
+        sending: SenderOptions {
+            tos_override: server_settings.tos_override,
         },
-        keeper: None,
+        client_run: None,
     };
-    let at = addresses(settings)?;
-    let first = at.first().ok_or("listener bind failed: no address")?;
+    let listen_addresses = listen_addresses(settings)?;
+    let first = listen_addresses
+        .first()
+        .ok_or("listener bind failed: no address")?;
     if first.ip().is_some_and(|ip| ip.is_multicast()) {
-        let group = Group::of(settings, serve, first)?;
-        return receiver.receive_group(&group, begin);
+        let group = MulticastGroup::new(settings, server_settings, first)?;
+        return receiver.receive_group(&group, on_listening);
     }
-    let mut doors = Vec::new();
-    for address in &at {
-        let door = DatagramDoor::open(address, &settings.socket);
-        let door = door.map_err(|error| bind_failed(error.error()))?;
-        doors.push(door.beginning_with(begins));
+    let mut acceptors = Vec::new();
+    for address in &listen_addresses {
+        let acceptor = DatagramAcceptor::open(address, &settings.socket);
+        let acceptor = acceptor.map_err(|error| bind_failed(error.error()))?;
+        acceptors.push(acceptor.with_first_datagram_check(can_begin_flow));
     }
-    if !begin()? {
+    if !on_listening()? {
         return Ok(());
     }
-    if let [first, ..] = &doors[..]
-        && let [.., last] = &doors[..]
+    if let [first, ..] = &acceptors[..]
+        && let [.., last] = &acceptors[..]
     {
         let window = first.receive_buffer_bytes();
-        receiver.announce((first.address(), last.address()), window, None);
+        receiver.report_listening((first.address(), last.address()), window, None);
     }
-    let _ends = end_after(serve.time, stop);
-    receiver.serve(&doors);
+    let _end_timer = stop_after(server_settings.time, stop);
+    receiver.serve(&acceptors);
     Ok(())
 }
 
-/// Serves flows among the servers of a service, until its stop.
+/// Serves flows as part of `service`, until its stop.
 pub fn serve_datagrams(
-    doors: Vec<DatagramDoor>,
+    acceptors: Vec<DatagramAcceptor>,
     settings: &Settings,
     observer: &Arc<dyn Observer>,
     service: &Service,
 ) {
-    let doors = doors.into_iter().map(|door| door.beginning_with(begins));
-    let doors: Vec<_> = doors.collect();
-    Receiver {
+    let acceptors = acceptors
+        .into_iter()
+        .map(|acceptor| acceptor.with_first_datagram_check(can_begin_flow));
+    let acceptors: Vec<_> = acceptors.collect();
+    DatagramReceiver {
         settings,
         observer,
         service: service.clone(),
-        numbers: &Numbers::default(),
+        numbers: &FlowNumbers::default(),
         report_groups: &ReportGroups::new(observer, settings),
-        sending: Sending { service: None },
-        keeper: None,
+        sending: SenderOptions { tos_override: None },
+        client_run: None,
     }
-    .serve(&doors);
+    .serve(&acceptors);
 }
 
 pub(super) fn bind_failed(error: &std::io::Error) -> String {
     format!("listener bind failed: {}", sys::describe(error))
 }
 
-impl<'a> Receiver<'a> {
-    /// A client's.
-    pub(super) fn of_client(run: &'a Run<'a>, report_groups: &'a ReportGroups) -> Self {
+impl<'a> DatagramReceiver<'a> {
+    /// Returns the receiver of a client.
+    pub(super) fn for_client(run: &'a ClientRun<'a>, report_groups: &'a ReportGroups) -> Self {
         Self {
             settings: run.settings,
             observer: run.observer,
             service: Service::new(ServerConfig::default(), run.stop.clone()),
-            numbers: &run.numbers,
+            numbers: &run.flow_numbers,
             report_groups,
-            sending: Sending { service: None },
-            keeper: Some(run),
+            sending: SenderOptions { tos_override: None },
+            client_run: Some(run),
         }
     }
 
     /// Listens for the server's flows to a client.
-    pub(super) fn listen_for(&self, run: &Run<'_>) -> Result<DatagramDoor, String> {
-        let at = run.to.anywhere().with_port(run.client.listen_port.into());
-        let at = at.ok_or("listener bind failed: no such port")?;
-        let door = DatagramDoor::open(&at, &self.settings.socket);
-        let door = door.map_err(|error| bind_failed(error.error()))?;
-        let door = door.beginning_with(begins);
-        self.announce(
-            (door.address(), door.address()),
-            door.receive_buffer_bytes(),
+    pub(super) fn listen_for_reverse_flows(
+        &self,
+        run: &ClientRun<'_>,
+    ) -> Result<DatagramAcceptor, String> {
+        let listen_address = run
+            .server_address
+            .with_any_host()
+            .with_port(run.client.listen_port.into());
+        let listen_address = listen_address.ok_or("listener bind failed: no such port")?;
+        let acceptor = DatagramAcceptor::open(&listen_address, &self.settings.socket);
+        let acceptor = acceptor.map_err(|error| bind_failed(error.error()))?;
+        let acceptor = acceptor.with_first_datagram_check(can_begin_flow);
+        self.report_listening(
+            (acceptor.address(), acceptor.address()),
+            acceptor.receive_buffer_bytes(),
             None,
         );
-        Ok(door)
+        Ok(acceptor)
     }
 
-    /// Takes `flows` flows of the server; returns how many did not come.
-    pub(super) fn take_back(&self, door: &DatagramDoor, flows: u32, watch: &Watch<'_>) -> u32 {
-        let Ok(expected) = door.expect(None, Instant::now() + LOOK, self.service.stop()) else {
+    /// Receives `flows` flows of the server. Returns the number of missing flows.
+    pub(super) fn receive_reverse_flows(
+        &self,
+        acceptor: &DatagramAcceptor,
+        flows: u32,
+        deadline: &ReverseFlowDeadline<'_>,
+    ) -> u32 {
+        let Ok(expected) = acceptor.expect_flows(
+            None,
+            Instant::now() + STOP_CHECK_INTERVAL,
+            self.service.stop(),
+        ) else {
             return flows;
         };
-        let mut until = None;
-        let mut left = flows;
+        let mut end = None;
+        let mut missing = flows;
         std::thread::scope(|scope| {
-            while left > 0 && !self.service.stop().is_set() {
+            while missing > 0 && !self.service.stop().is_set() {
                 let now = Instant::now();
-                if watch.done.is_set() {
-                    until = until.or(Some(now + watch.after));
+                if deadline.forward_done.is_set() {
+                    end = end.or(Some(now + deadline.timeout));
                 }
-                let is_over = until.is_some_and(|until| now >= until);
-                if is_over || watch.done.reason() == Some(Reason::Cancelled) {
+                let is_over = end.is_some_and(|end| now >= end);
+                if is_over || deadline.forward_done.reason() == Some(StopReason::Cancelled) {
                     break;
                 }
-                let soon = now + Duration::from_millis(100);
+                let next_check = now + Duration::from_millis(100);
                 let stop = self.service.stop();
-                if let Ok(peer) = expected.next(&self.settings.socket, true, soon, stop) {
-                    left -= 1;
+                if let Ok(peer) = expected.accept(&self.settings.socket, true, next_check, stop) {
+                    missing -= 1;
                     let expected = &expected;
-                    scope.spawn(move || self.attend(Caller::of(peer, expected, None)));
+                    scope.spawn(move || self.run_flow(NewFlow::new(peer, expected, None)));
                 }
             }
         });
-        left
+        missing
     }
 
-    fn announce(&self, (first, last): (&Address, &Address), window: u32, joins: Option<String>) {
-        self.observer.see(&Event::Listening {
+    fn report_listening(
+        &self,
+        (first, last): (&Address, &Address),
+        window: u32,
+        joins: Option<String>,
+    ) {
+        self.observer.observe(&TestEvent::Listening {
             ports: (first.port() as u16, last.port() as u16),
             window,
-            joins,
+            join_line: joins,
         });
     }
 
-    fn serve(&self, doors: &[DatagramDoor]) {
+    fn serve(&self, acceptors: &[DatagramAcceptor]) {
         std::thread::scope(|scope| {
-            for door in doors {
-                scope.spawn(move || self.open(door));
+            for acceptor in acceptors {
+                scope.spawn(move || self.accept_flows(acceptor));
             }
         });
     }
 
-    /// Gives each client a socket and a thread, until the stop.
-    fn open(&self, door: &DatagramDoor) {
+    /// Gives each client a socket and a thread, until the stop. A serial server uses one thread.
+    fn accept_flows(&self, acceptor: &DatagramAcceptor) {
         let stop = self.service.stop();
-        let Ok(expected) = door.expect(None, Instant::now() + LOOK, stop) else {
+        let Ok(expected) = acceptor.expect_flows(None, Instant::now() + STOP_CHECK_INTERVAL, stop)
+        else {
             return;
         };
         let is_serial = self.service.config().serial;
         std::thread::scope(|scope| {
             while !stop.is_set() {
-                let until = Instant::now() + LOOK;
-                let next = expected.next(&self.settings.socket, true, until, stop);
+                let until = Instant::now() + STOP_CHECK_INTERVAL;
+                let next = expected.accept(&self.settings.socket, true, until, stop);
                 let Ok(peer) = next else {
                     continue;
                 };
-                let place = match self.service.admit(&peer.from) {
-                    Ok(place) => place,
-                    Err(why) => {
+                let admission = match self.service.admit(&peer.from) {
+                    Ok(admission) => admission,
+                    Err(reason) => {
                         let from = &peer.from;
-                        self.trouble(format!("{from}: refused a client: {why}"));
+                        self.report_error(format!("{from}: refused a client: {reason}"));
                         continue;
                     }
                 };
                 let expected = &expected;
-                let attend = move || self.attend(Caller::of(peer, expected, Some(place)));
+                let run_flow = move || self.run_flow(NewFlow::new(peer, expected, Some(admission)));
                 if is_serial {
-                    attend();
+                    run_flow();
                 } else {
-                    scope.spawn(attend);
+                    scope.spawn(run_flow);
                 }
             }
         });
     }
 
-    /// Receives the datagrams of a group, one flow at a time.
-    fn receive_group(&self, group: &Group, begin: &Begin<'_>) -> Result<(), String> {
+    /// Receives the datagrams of a multicast group, one flow at a time.
+    fn receive_group(
+        &self,
+        group: &MulticastGroup,
+        on_listening: &OnListening<'_>,
+    ) -> Result<(), String> {
         let mut socket = group.join(&self.settings.socket)?;
-        if !begin()? {
+        if !on_listening()? {
             return Ok(());
         }
         let window = socket.recv_buffer_size().unwrap_or(0) as u32;
-        let at = &group.address;
-        self.announce((at, at), window, Some(group.text()));
-        let _ends = end_after(group.time, self.service.stop());
-        while let Some((from, first)) = group.next(&socket, self.service.stop()) {
-            self.attend(Caller {
+        let address = &group.address;
+        self.report_listening((address, address), window, Some(group.banner_line()));
+        let _end_timer = stop_after(group.time, self.service.stop());
+        while let Some((from, early_datagrams)) = group.next_flow(&socket, self.service.stop()) {
+            self.run_flow(NewFlow {
                 from,
-                first,
+                early_datagrams,
                 socket,
-                _place: None,
+                _admission: None,
             });
             socket = group.join(&self.settings.socket)?;
         }
         Ok(())
     }
 
-    fn trouble(&self, line: String) {
-        self.observer.see(&Event::Trouble(line));
+    fn report_error(&self, line: String) {
+        self.observer.observe(&TestEvent::Error(line));
     }
 
-    fn attend(&self, caller: Caller) {
-        if let Err(why) = self.test(caller) {
-            self.trouble(why);
+    fn run_flow(&self, flow: NewFlow) {
+        if let Err(reason) = self.run_test(flow) {
+            self.report_error(reason);
         }
     }
 
-    /// Whether a client that can prove its address does so.
-    fn is_proven(&self, socket: &Socket, first: &[u8]) -> bool {
-        if proof::find(first).is_none() {
+    /// Whether the client proves its address. Only a linerate client can do so.
+    fn has_proven_address(&self, socket: &Socket, first_datagram: &[u8]) -> bool {
+        if proof::find_nonce(first_datagram).is_none() {
             return false;
         }
-        let nonce: proof::Nonce = OsRng.unwrap_err().random();
+        let nonce: proof::AddressNonce = OsRng.unwrap_err().random();
         let _ = call::send_without_waiting(socket.as_fd(), &proof::challenge(nonce));
-        let until = Instant::now() + PROOF;
-        let mut datagram = vec![0; LARGEST as usize];
+        let until = Instant::now() + PROOF_TIMEOUT;
+        let mut datagram = vec![0; MAX_PAYLOAD_BYTES as usize];
         while let Ok(true) = self.service.stop().wait_readable(socket.as_fd(), until) {
             let received = call::receive_without_waiting(socket.as_fd(), &mut datagram);
-            if received.is_ok_and(|length| proof::find(&datagram[..length]) == Some(nonce)) {
+            if received.is_ok_and(|length| proof::find_nonce(&datagram[..length]) == Some(nonce)) {
                 return true;
             }
         }
         false
     }
 
-    fn begin(&self, from: &Address, hello: &Hello, cut: &Stop) -> Result<Arc<Running>, String> {
-        let test = test_of("UDP", Some(hello));
-        let running = self.service.begin(Iperf::NAME, from, test, cut);
-        running.map_err(|why| format!("{from}: refused a test: {why}"))
+    fn begin_test(
+        &self,
+        from: &Address,
+        hello: &Hello,
+        cancel: &Stop,
+    ) -> Result<Arc<RunningTest>, String> {
+        let test = describe_test("UDP", Some(hello));
+        let running = self.service.begin(IperfDialect::NAME, from, test, cancel);
+        running.map_err(|reason| format!("{from}: refused a test: {reason}"))
     }
 
-    fn test(&self, caller: Caller) -> Result<(), String> {
-        let Caller {
+    fn run_test(&self, flow: NewFlow) -> Result<(), String> {
+        let NewFlow {
             from,
-            first: early,
+            early_datagrams,
             socket,
-            _place,
-        } = caller;
-        let first = &*early[0].data;
-        let (hello, wide) = asked_by(first);
+            _admission: _place,
+        } = flow;
+        let first_datagram = &*early_datagrams[0].data;
+        let (hello, has_wide_numbers) = parse_first_datagram(first_datagram);
         let may_send = self.service.may_amplify(&from);
-        if hello.has(upper::REVERSE) && !may_send && !self.is_proven(&socket, first) {
-            return Err(format!("{from}: refused a test: {UNPROVEN}"));
+        if hello.has_any_flag(upper::REVERSE)
+            && !may_send
+            && !self.has_proven_address(&socket, first_datagram)
+        {
+            return Err(format!("{from}: refused a test: {UNPROVEN_ADDRESS}"));
         }
-        let data = DataSocket::of_accepted(socket, Transport::Udp, &self.settings.socket);
+        let data = DataSocket::from_accepted(socket, Transport::Udp, &self.settings.socket);
         let data = data.map_err(|error| error.to_string())?;
         let number = self.numbers.next();
-        let cut = self.service.cut().follower();
-        let running = &*self.begin(&from, &hello, &cut)?;
+        let cancel = self.service.cancel_stop().follower();
+        let running = &*self.begin_test(&from, &hello, &cancel)?;
         let id = |is_opposite| FlowId {
             number,
             is_opposite,
             key: None,
         };
-        let (is_reverse, is_duplex) = (hello.has(upper::REVERSE), hello.has(upper::FULL_DUPLEX));
+        let (is_reverse, is_full_duplex) = (
+            hello.has_any_flag(upper::REVERSE),
+            hello.has_any_flag(upper::FULL_DUPLEX),
+        );
         let connection = connection(&data, id(false), &from, &hello);
-        let local = connection.local.as_ref().and_then(Address::ip);
-        let is_group = local.is_some_and(|ip| ip.is_multicast());
-        self.observer.see(&Event::Connected(&connection));
-        let reports = self.report_groups.of(&from, connection.local.as_ref());
-        let sender = self.sender(&hello);
-        let shape = asked_shape(&hello);
-        let answers = || {
-            Sending::apply(data.socket.as_fd(), &sender.here.socket, from.is_ipv6());
-            let path = (&data, &connection, id(is_duplex));
-            send(&sender, &shape, path, false, &reports, running)
+        let local_ip = connection.local.as_ref().and_then(Address::ip);
+        let is_group = local_ip.is_some_and(|ip| ip.is_multicast());
+        self.observer.observe(&TestEvent::Connected(&connection));
+        let reports = self
+            .report_groups
+            .group_for(&from, connection.local.as_ref());
+        let send_plan = self.send_plan(&hello);
+        let send_mode = requested_send_mode(&hello);
+        let send_reverse = || {
+            SenderOptions::set_type_of_service(
+                data.socket.as_fd(),
+                &send_plan.local.socket,
+                from.is_ipv6(),
+            );
+            let path = (&data, &connection, id(is_full_duplex));
+            send(&send_plan, &send_mode, path, false, &reports, running)
         };
         let receive = || {
-            let receiver = self.receiver(first, wide);
+            let receive_plan = self.receive_plan(first_datagram, has_wide_numbers);
             let one_way = OneWay {
-                flow: &receiver,
+                flow: &receive_plan,
                 data: &data,
                 pattern: &[],
-                shape: &shape,
-                first: &early,
-                stop: &cut,
-                wants_report: false,
-                most_refusals: 0,
-                wide,
+                send_mode: &send_mode,
+                early_datagrams: &early_datagrams,
+                stop: &cancel,
+                expects_report: false,
+                max_refusals: 0,
+                has_wide_numbers,
             };
-            let leg = connection::leg(id(false), &receiver, &data, &connection);
-            let mut leg = leg.map_err(|error| sys::describe(&error))?;
-            leg.tallies = self.tallies(&connection);
-            running.count(&leg.counters);
-            let ran = || one_way.run(&leg, &reports);
-            let went = match self.keeper {
-                Some(run) => run.sampled(&leg, ran)?,
-                None => ran()?,
+            let measured = connection::measured_flow(id(false), &receive_plan, &data, &connection);
+            let mut measured = measured.map_err(|error| sys::describe(&error))?;
+            measured.timings = self.timings(&connection);
+            running.add_counters(&measured.counters);
+            let run_measured = || one_way.run(&measured, &reports);
+            let result = match self.client_run {
+                Some(run) => run.run_sampled(&measured, run_measured)?,
+                None => run_measured()?,
             };
-            running.ended(&went.ended);
-            if hello.has(upper::L2_LENGTH) {
-                self.check_lengths(&went, first.len());
+            running.record_end(&result.ended);
+            if hello.has_any_flag(upper::L2_LENGTH) {
+                self.check_lengths(&result, first_datagram.len());
             }
             if !connection.no_udp_fin && !is_group {
-                self.answer(
+                self.send_report(
                     (&data, &from),
-                    &went,
-                    first,
-                    wide,
+                    &result,
+                    first_datagram,
+                    has_wide_numbers,
                     connection.has_trip_times,
                 );
             }
-            if let Some(run) = self.keeper {
-                run.keep(&receiver, went);
+            if let Some(run) = self.client_run {
+                run.record_result(&receive_plan, result);
             }
             Ok(())
         };
-        let asks_back = hello.flags & flags::VERSION1 != 0 && self.keeper.is_none() && !is_group;
-        let back = || self.back(&from, &hello, &sender, &reports, running);
-        if (is_duplex || asks_back) && !may_send {
-            running.fail(&UNPROVEN);
-            self.trouble(format!("{from}: sends nothing: {UNPROVEN}"));
+        let requests_test_back =
+            hello.flags & flags::VERSION1 != 0 && self.client_run.is_none() && !is_group;
+        let send_back = || self.send_back(&from, &hello, &send_plan, &reports, running);
+        if (is_full_duplex || requests_test_back) && !may_send {
+            running.fail(&UNPROVEN_ADDRESS);
+            self.report_error(format!("{from}: sends nothing: {UNPROVEN_ADDRESS}"));
             return receive();
         }
         if is_reverse && !is_group {
-            answers()
-        } else if is_duplex && !is_group {
-            both(answers, receive)
-        } else if asks_back && hello.flags & flags::RUN_NOW != 0 {
-            let done = both(back, receive);
-            reports.show_reports();
-            done
-        } else if asks_back {
+            send_reverse()
+        } else if is_full_duplex && !is_group {
+            run_both(send_reverse, receive)
+        } else if requests_test_back && hello.flags & flags::RUN_NOW != 0 {
+            let result = run_both(send_back, receive);
+            reports.print_server_reports();
+            result
+        } else if requests_test_back {
             receive().and_then(|()| {
-                let done = back();
-                reports.show_reports();
-                done
+                let result = send_back();
+                reports.print_server_reports();
+                result
             })
         } else {
             receive()
         }
     }
 
-    /// Returns new tallies of received datagrams.
-    fn tallies(&self, connection: &Connection) -> Option<Arc<Tallies>> {
-        let has_frames = connection.upper & upper::ISOCHRONOUS != 0 && connection.has_trip_times;
-        let width = self.settings.print.bins.map(|bins| bins.width);
+    /// Returns new timings for received datagrams or frames; `None` if the test records none.
+    fn timings(&self, connection: &ConnectionInfo) -> Option<Arc<FlowTimings>> {
+        let has_frames =
+            connection.upper_flags & upper::ISOCHRONOUS != 0 && connection.has_trip_times;
+        let width = self.settings.output.bins.map(|bins| bins.width);
         let kind = match width {
-            _ if has_frames => Kind::Frames,
-            Some(_) => Kind::Datagrams,
+            _ if has_frames => TimingKind::Frames,
+            Some(_) => TimingKind::Datagrams,
             None => return None,
         };
-        Some(Arc::new(Tallies::new(kind, width)))
+        Some(Arc::new(FlowTimings::new(kind, width)))
     }
 
-    /// Complains of datagrams that have not come whole, or not alone (`--l2checks`).
-    fn check_lengths(&self, went: &Went, length: usize) {
-        let counts = went.side.counts;
+    /// Reports datagrams that arrived truncated or merged (`--l2checks`).
+    fn check_lengths(&self, result: &FlowResult, length: usize) {
+        let counts = result.side.counts;
         let (bytes, datagrams) = (counts.received.0, counts.receive_calls);
         if bytes != datagrams * length as u64 {
-            self.trouble(format!(
-                "length check failed: {datagrams} datagrams of {length} bytes have {bytes} bytes"
+            self.report_error(format!(
+                "length check failed: {datagrams} datagrams of {length} bytes have {bytes} bytes in total"
             ));
         }
     }
 
-    fn receiver(&self, first: &[u8], wide: bool) -> FlowPlan {
+    fn receive_plan(&self, first_datagram: &[u8], has_wide_numbers: bool) -> FlowPlan {
         let socket = &self.settings.socket;
-        let sender = flow(Transport::Udp, LARGEST, None, Limit::Unlimited, socket);
-        let mut receiver = sender.turned();
-        let number = DatagramHeader::read(first, wide).map_or(1, |header| header.number);
-        let mut format = numbering(wide);
+        let send_plan = flow_plan(
+            Transport::Udp,
+            MAX_PAYLOAD_BYTES,
+            None,
+            Limit::Unlimited,
+            socket,
+        );
+        let mut receive_plan = send_plan.reversed();
+        let number = DatagramHeader::read(first_datagram, has_wide_numbers)
+            .map_or(1, |header| header.number);
+        let mut format = datagram_format(has_wide_numbers);
         format.first = u32::from(number != 0);
-        receiver.datagrams = Some(format);
-        receiver
+        receive_plan.datagrams = Some(format);
+        receive_plan
     }
 
-    /// What a client has this end send.
-    fn sender(&self, hello: &Hello) -> FlowPlan {
+    /// Returns the plan of the flow that a client requests this end to send.
+    fn send_plan(&self, hello: &Hello) -> FlowPlan {
         let length = match hello.length {
             0 => self.settings.length,
-            length => length.clamp(DatagramHeader::WIDE as u32, LARGEST),
+            length => length.clamp(DatagramHeader::WIDE_LEN as u32, MAX_PAYLOAD_BYTES),
         };
         let rate = hello
             .extension
             .map_or(0.0, |extension| extension.rate as f64);
-        let rate = if rate > 0.0 { rate } else { USUAL_RATE }.min(MOST_RATE);
+        let rate = if rate > 0.0 { rate } else { DEFAULT_RATE }.min(MAX_RATE);
         let limit = match hello.amount {
-            Amount::Bytes(0) => Limit::Time(USUAL_TIME),
-            Amount::Bytes(bytes) => Limit::Bytes(bytes.into()),
-            Amount::Time(time) => Limit::Time(time.min(MOST_TIME)),
+            SendAmount::Bytes(0) => Limit::Time(DEFAULT_TIME),
+            SendAmount::Bytes(bytes) => Limit::Bytes(bytes.into()),
+            SendAmount::Time(time) => Limit::Time(time.min(MAX_TIME)),
         };
-        let asked = hello.extension.map(|extension| extension.type_of_service);
-        let socket = self.sending.with(&self.settings.socket, asked);
-        flow(Transport::Udp, length, Some(rate), limit, &socket)
+        let requested_tos = hello.extension.map(|extension| extension.type_of_service);
+        let socket = self
+            .sending
+            .socket_options(&self.settings.socket, requested_tos);
+        flow_plan(Transport::Udp, length, Some(rate), limit, &socket)
     }
 
-    /// Sends to the client's port.
-    fn back(
+    /// Sends to the client's port, on a new socket (`-d`, `-r`).
+    fn send_back(
         &self,
         from: &Address,
         hello: &Hello,
-        sender: &FlowPlan,
+        plan: &FlowPlan,
         reports: &Arc<ReportGroup>,
-        running: &Running,
+        running: &RunningTest,
     ) -> Result<(), String> {
-        let failed = |why: String| format!("udp connect failed: {why}");
-        let to = from.with_port(hello.port).filter(|to| to.port() != 0);
-        let to = to.ok_or_else(|| failed(format!("{} is no port", hello.port)))?;
-        let local = to.anywhere().with_any_port();
-        let options = &sender.here.socket;
+        let failed = |reason: String| format!("udp connect failed: {reason}");
+        let client_address = from
+            .with_port(hello.port)
+            .filter(|address| address.port() != 0);
+        let client_address =
+            client_address.ok_or_else(|| failed(format!("{} is not a port", hello.port)))?;
+        let local = client_address.with_any_host().with_any_port();
+        let options = &plan.local.socket;
         let data = DataSocket::open(Transport::Udp, &local, options, End::Initiator);
         let data = data.map_err(|error| failed(error.to_string()))?;
-        let connected = engine::connect(&data.socket, &to, running.cut());
+        let connected = engine::connect(&data.socket, &client_address, running.cancel_stop());
         connected.map_err(|error| failed(error.to_string()))?;
         let rate = hello.extension.map(|extension| extension.rate as f64);
-        self.observer.see(&Event::Connecting {
-            host: &to.ip().map(|ip| ip.to_string()).unwrap_or_default(),
-            port: to.port() as u16,
+        self.observer.observe(&TestEvent::Connecting {
+            host: &client_address
+                .ip()
+                .map(|ip| ip.to_string())
+                .unwrap_or_default(),
+            port: client_address.port() as u16,
             window: data.facts.send_buffer_bytes,
             flows: 1,
-            length: length_of(sender),
+            length: send_length(plan),
             rate,
-            is_own: false,
+            is_client: false,
         });
         let id = FlowId {
             number: self.numbers.next(),
             is_opposite: true,
             key: None,
         };
-        let mut connection = connection::of_socket(id.clone(), &data, to, Transport::Udp);
+        let mut connection =
+            connection::from_socket(id.clone(), &data, client_address, Transport::Udp);
         connection.is_reverse = true;
-        self.observer.see(&Event::Connected(&connection));
+        self.observer.observe(&TestEvent::Connected(&connection));
         let path = (&data, &connection, id);
-        send(sender, &Shape::default(), path, true, reports, running)
+        send(plan, &SendMode::default(), path, true, reports, running)
     }
 
-    /// Answers the last datagram, and each that follows it soon.
-    fn answer(
+    /// Answers the last datagram, and each repetition that follows within [`REPEAT_TIMEOUT`].
+    fn send_report(
         &self,
         (data, from): (&DataSocket, &Address),
-        went: &Went,
-        last: &[u8],
-        wide: bool,
+        result: &FlowResult,
+        first_datagram: &[u8],
+        has_wide_numbers: bool,
         has_trip_times: bool,
     ) {
-        if matches!(went.ended, Ended::Failed(_)) {
+        if matches!(result.ended, EndCause::Failed(_)) {
             return;
         }
-        let is_enhanced = self.settings.print.enhanced || has_trip_times;
-        let report = report(&went.side, is_enhanced);
-        let bytes = if wide {
+        let is_enhanced = self.settings.output.enhanced || has_trip_times;
+        let report = server_report(&result.side, is_enhanced);
+        let bytes = if has_wide_numbers {
             report.encode().to_vec()
         } else {
-            report.encode_narrow(last)
+            report.encode_narrow(first_datagram)
         };
         let socket = data.socket.as_fd();
-        let mut scrap = [0; 64];
-        let most = if self.service.may_amplify(from) {
-            MOST_ANSWERS.into()
+        let mut discarded = [0; 64];
+        let max_answers = if self.service.may_amplify(from) {
+            MAX_ANSWERS.into()
         } else {
-            AMPLIFICATION * went.side.counts.received.0 / bytes.len() as u64
+            MAX_AMPLIFICATION * result.side.counts.received.0 / bytes.len() as u64
         };
-        for _ in 0..most {
+        for _ in 0..max_answers {
             if call::send_without_waiting(socket, &bytes).is_err() {
                 return;
             }
-            match call::wait_readable(socket, MORE) {
+            match call::wait_readable(socket, REPEAT_TIMEOUT) {
                 Ok(true) => {}
                 _ => return,
             }
-            if call::receive_without_waiting(socket, &mut scrap).is_err() {
+            if call::receive_without_waiting(socket, &mut discarded).is_err() {
                 return;
             }
         }
     }
 }
 
-impl Caller {
-    fn of(mut peer: DatagramPeer, expected: &ExpectedFlows<'_>, place: Option<Place>) -> Self {
-        expected.settle(&mut peer);
+impl NewFlow {
+    fn new(
+        mut peer: DatagramPeer,
+        expected: &ExpectedFlows<'_>,
+        admission: Option<ClientSlot>,
+    ) -> Self {
+        expected.collect_in_transit(&mut peer);
         Self {
             from: peer.from,
-            first: peer.first,
+            early_datagrams: peer.first_datagrams,
             socket: peer.socket,
-            _place: place,
+            _admission: admission,
         }
     }
 }
 
-/// Sends to a client.
+/// Sends a flow to a client on a connected socket.
 fn send(
     plan: &FlowPlan,
-    shape: &Shape,
-    (data, connection, id): (&DataSocket, &Connection, FlowId),
-    wants_report: bool,
+    send_mode: &SendMode,
+    (data, connection, id): (&DataSocket, &ConnectionInfo, FlowId),
+    expects_report: bool,
     reports: &Arc<ReportGroup>,
-    running: &Running,
+    running: &RunningTest,
 ) -> Result<(), String> {
     let one_way = OneWay {
         flow: plan,
         data,
-        pattern: &connection::pattern(length_of(plan), &[]),
-        shape,
-        first: &[],
-        stop: running.cut(),
-        wants_report,
-        most_refusals: 0,
-        wide: true,
+        pattern: &connection::pattern(send_length(plan), &[]),
+        send_mode,
+        early_datagrams: &[],
+        stop: running.cancel_stop(),
+        expects_report,
+        max_refusals: 0,
+        has_wide_numbers: true,
     };
-    let leg = connection::leg(id, plan, data, connection);
-    let mut leg = leg.map_err(|error| sys::describe(&error))?;
-    let tallies = || Arc::new(Tallies::new(Kind::Frames, None));
-    leg.tallies = shape.frames.map(|_| tallies());
-    running.count(&leg.counters);
-    running.ended(&one_way.run(&leg, reports)?.ended);
+    let measured = connection::measured_flow(id, plan, data, connection);
+    let mut measured = measured.map_err(|error| sys::describe(&error))?;
+    let timings = || Arc::new(FlowTimings::new(TimingKind::Frames, None));
+    measured.timings = send_mode.frames.map(|_| timings());
+    running.add_counters(&measured.counters);
+    running.record_end(&one_way.run(&measured, reports)?.ended);
     Ok(())
 }
 
-/// Returns a flow's connection, by its first datagram.
-fn connection(data: &DataSocket, id: FlowId, from: &Address, hello: &Hello) -> Connection {
-    let (is_reverse, is_duplex) = (hello.has(upper::REVERSE), hello.has(upper::FULL_DUPLEX));
-    let mut connection = connection::of_socket(id, data, from.clone(), Transport::Udp);
+/// Returns the description of a flow's connection, from the header in its first datagram.
+fn connection(data: &DataSocket, id: FlowId, from: &Address, hello: &Hello) -> ConnectionInfo {
+    let (is_reverse, is_full_duplex) = (
+        hello.has_any_flag(upper::REVERSE),
+        hello.has_any_flag(upper::FULL_DUPLEX),
+    );
+    let mut connection = connection::from_socket(id, data, from.clone(), Transport::Udp);
     connection.is_reverse = is_reverse;
-    connection.is_full_duplex = is_duplex;
+    connection.is_full_duplex = is_full_duplex;
     connection.has_trip_times =
-        hello.has(upper::TRIP_TIMES) || hello.flags & flags::SMALL_TRIP_TIMES != 0;
-    connection.no_udp_fin = is_reverse || hello.has(upper::NO_FIN);
-    connection.service = hello
+        hello.has_any_flag(upper::TRIP_TIMES) || hello.flags & flags::SMALL_TRIP_TIMES != 0;
+    connection.no_udp_fin = is_reverse || hello.has_any_flag(upper::NO_FIN);
+    connection.types_of_service = hello
         .extension
         .map(|extension| (extension.type_of_service, 0));
-    connection.upper = hello.extension.map_or(0, |extension| extension.upper);
+    connection.upper_flags = hello.extension.map_or(0, |extension| extension.upper);
     connection.peer_version = hello
         .extension
         .and_then(|extension| version_name(extension.version));
-    if is_reverse || is_duplex {
+    if is_reverse || is_full_duplex {
         connection.started = None;
     }
     connection
 }
 
-/// Returns the way of sending that a client requests.
-fn asked_shape(hello: &Hello) -> Shape {
-    let frames = hello.bursts.filter(|_| hello.has(upper::ISOCHRONOUS));
-    let frames = frames.and_then(|bursts| Frames::asked(&bursts, true));
-    let is_bounded = |frames: &Frames| frames.mean * 8.0 / frames.period.as_secs_f64() <= MOST_RATE;
-    Shape {
+/// Returns the send mode that a client requests.
+fn requested_send_mode(hello: &Hello) -> SendMode {
+    let frames = hello
+        .bursts
+        .filter(|_| hello.has_any_flag(upper::ISOCHRONOUS));
+    let frames = frames.and_then(|bursts| Frames::from_request(&bursts, true));
+    let is_bounded = |frames: &Frames| frames.mean * 8.0 / frames.period.as_secs_f64() <= MAX_RATE;
+    SendMode {
         frames: frames.filter(is_bounded),
-        ..Shape::default()
+        ..SendMode::default()
     }
 }
 
-/// Runs both to their ends.
-fn both<E: Send>(
+/// Runs both functions at the same time. Returns the first error.
+fn run_both<E: Send>(
     one: impl FnOnce() -> Result<(), E> + Send,
     other: impl FnOnce() -> Result<(), E>,
 ) -> Result<(), E> {
@@ -638,46 +719,52 @@ fn both<E: Send>(
     })
 }
 
-/// Whether a flow may begin with this datagram, which is not the rest of another flow.
-pub(super) fn begins(datagram: &[u8]) -> bool {
+/// Whether a flow can begin with this datagram. A late datagram of an earlier flow cannot.
+pub(super) fn can_begin_flow(datagram: &[u8]) -> bool {
     let header = DatagramHeader::read(datagram, false);
-    // All versions send a time here; what has none is no client's.
+    // Clients of all versions send a time here.
     header.is_some_and(|header| header.number >= 0 && header.sent.micros < 1_000_000)
 }
 
-/// Decodes a flow's first datagram: its header, and whether its numbers have 64 bits.
-fn asked_by(first: &[u8]) -> (Hello, bool) {
+/// Parses the first datagram of a flow. Returns its header, and whether its numbers have 64 bits.
+fn parse_first_datagram(datagram: &[u8]) -> (Hello, bool) {
     let word_at = |at: usize| {
-        let word = first.get(at..at + 4).and_then(|word| word.try_into().ok());
+        let word = datagram
+            .get(at..at + 4)
+            .and_then(|word| word.try_into().ok());
         word.map_or(0, u32::from_be_bytes)
     };
-    // The flags stand behind the number, whose high word older clients do not have.
-    let behind = word_at(DatagramHeader::WIDE);
-    let is_small = behind == flags::SMALL_TRIP_TIMES && first.len() < SMALL;
-    // A sender without flags, which a server is and a client with -C, fills all behind the number with digits.
-    let has_digits = behind == u32::from_be_bytes(*b"6789");
-    let wide = (behind & flags::WIDE_NUMBERS != 0 || is_small || has_digits)
-        && word_at(DatagramHeader::NARROW) == 0;
-    if has_digits && wide {
-        return (Hello::default(), wide);
+    // The flags follow the number. Older clients do not send the high word of the number.
+    let flags_word = word_at(DatagramHeader::WIDE_LEN);
+    let is_small =
+        flags_word == flags::SMALL_TRIP_TIMES && datagram.len() < MIN_HELLO_DATAGRAM_BYTES;
+    // Servers and clients with -C send no flags: digits fill the datagram after the number.
+    let has_digits = flags_word == u32::from_be_bytes(*b"6789");
+    let has_wide_numbers = (flags_word & flags::WIDE_NUMBERS != 0 || is_small || has_digits)
+        && word_at(DatagramHeader::NARROW_LEN) == 0;
+    if has_digits && has_wide_numbers {
+        return (Hello::default(), has_wide_numbers);
     }
-    if is_small && wide {
+    if is_small && has_wide_numbers {
         let flags = flags::SMALL_TRIP_TIMES;
         return (
             Hello {
                 flags,
                 ..Hello::default()
             },
-            wide,
+            has_wide_numbers,
         );
     }
-    let head = if wide {
-        DatagramHeader::WIDE
+    let header_len = if has_wide_numbers {
+        DatagramHeader::WIDE_LEN
     } else {
-        DatagramHeader::NARROW
+        DatagramHeader::NARROW_LEN
     };
-    let hello = first
-        .get(head..)
-        .map(|bytes| Hello::decode(bytes, Over::Datagram));
-    (hello.and_then(Result::ok).unwrap_or_default(), wide)
+    let hello = datagram
+        .get(header_len..)
+        .map(|bytes| Hello::decode(bytes, HelloTransport::Datagram));
+    (
+        hello.and_then(Result::ok).unwrap_or_default(),
+        has_wide_numbers,
+    )
 }

@@ -1,38 +1,39 @@
-//! What a server answers the first bytes of a stream.
+//! Acknowledgement: the server's answer to the client's header on a TCP stream.
 
-use super::{VERSION, WallTime, put, word};
+use super::{VERSION, WallTime, read_word, write_word};
 
-/// The server's answer, which only a client with `-X` waits for.
+/// The server's answer. Only a client with `-X` waits for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Acknowledgement {
     /// The server's version.
     pub version: [u32; 2],
-    /// Three moments, for a test with trip times: when the client sent, by its clock; when the server accepted, and
-    /// when it answers.
+    /// Three times, in a test with trip times.
+    ///
+    /// The client sent (by its clock), the server accepted, the server answers (by its clock).
     pub times: Option<[WallTime; 3]>,
 }
 
-/// The type of this message.
+/// The message type of an acknowledgement.
 const TYPE: u32 = 2;
 
 impl Acknowledgement {
-    /// Length in bytes without times.
-    pub const SHORT: usize = 28;
-    /// Length with times.
-    pub const LONG: usize = 52;
+    /// The length in bytes, without times.
+    pub const SHORT_LEN: usize = 28;
+    /// The length in bytes, with times.
+    pub const LONG_LEN: usize = 52;
 
-    /// Ours.
+    /// Returns linerate's acknowledgement.
     pub fn new(times: Option<[WallTime; 3]>) -> Self {
         let version = VERSION;
         Self { version, times }
     }
 
-    /// Its bytes.
+    /// Encodes the acknowledgement.
     pub fn encode(&self) -> Vec<u8> {
         let len = if self.times.is_some() {
-            Self::LONG
+            Self::LONG_LEN
         } else {
-            Self::SHORT
+            Self::SHORT_LEN
         };
         let mut bytes = vec![0; len];
         for (at, value) in [
@@ -41,29 +42,30 @@ impl Acknowledgement {
             (12, self.version[0]),
             (16, self.version[1]),
         ] {
-            put(&mut bytes, at, value);
+            write_word(&mut bytes, at, value);
         }
         for (index, time) in self.times.into_iter().flatten().enumerate() {
-            time.write(&mut bytes, Self::SHORT + 8 * index);
+            time.write(&mut bytes, Self::SHORT_LEN + 8 * index);
         }
         bytes
     }
 
-    /// How long the message is that begins with these 8 bytes; `None` if they begin none.
+    /// Returns the length of an acknowledgement from its first 8 bytes; `None` for other data.
     pub fn length(bytes: &[u8; 8]) -> Option<usize> {
-        let len = word(bytes, 4) as usize;
-        let is_one = word(bytes, 0) == TYPE && (len == Self::SHORT || len == Self::LONG);
+        let len = read_word(bytes, 4) as usize;
+        let is_one =
+            read_word(bytes, 0) == TYPE && (len == Self::SHORT_LEN || len == Self::LONG_LEN);
         is_one.then_some(len)
     }
 
-    /// Reads a whole message.
+    /// Decodes an acknowledgement; `None` for other or truncated data.
     pub fn decode(bytes: &[u8]) -> Option<Self> {
         let len = Self::length(bytes.get(..8)?.try_into().ok()?)?;
         let bytes = bytes.get(..len)?;
-        let time = |index| WallTime::read(bytes, Self::SHORT + 8 * index);
+        let time = |index| WallTime::read(bytes, Self::SHORT_LEN + 8 * index);
         Some(Self {
-            version: [word(bytes, 12), word(bytes, 16)],
-            times: (len == Self::LONG).then(|| std::array::from_fn(time)),
+            version: [read_word(bytes, 12), read_word(bytes, 16)],
+            times: (len == Self::LONG_LEN).then(|| std::array::from_fn(time)),
         })
     }
 }

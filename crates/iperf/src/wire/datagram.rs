@@ -1,31 +1,32 @@
-//! What stands before all else in a datagram.
+//! Header at the beginning of each datagram.
 
-use super::{WallTime, put, word};
+use super::{WallTime, read_word, write_word};
 
-/// The number and the stamp of a datagram.
+/// The number and the timestamp of a datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DatagramHeader {
-    /// From 1; negative in the last one. iperf 2.0.5 and older begin with 0.
+    /// The number, from 1; negative in the last datagram. iperf 2.0.5 and older begin with 0.
     pub number: i64,
-    /// When it was sent, by the sender's wall clock.
+    /// The send time, by the sender's wall clock.
     pub sent: WallTime,
 }
 
 impl DatagramHeader {
-    /// Its length, with a number of 64 bits.
-    pub const WIDE: usize = 16;
-    /// Its length in iperf 2.0.5 and older, with a number of 32 bits.
-    pub const NARROW: usize = 12;
+    /// The length in bytes, with a 64-bit number.
+    pub const WIDE_LEN: usize = 16;
+    /// The length in bytes in iperf 2.0.5 and older, with a 32-bit number.
+    pub const NARROW_LEN: usize = 12;
 
-    /// Reads it, with a number of 64 bits if `wide` and if the datagram has room for one; `None` of a datagram that is
-    /// too short for any.
-    pub fn read(bytes: &[u8], wide: bool) -> Option<Self> {
-        if bytes.len() < Self::NARROW {
+    /// Reads the header; `None` if the datagram is shorter than any header.
+    ///
+    /// The number has 64 bits if `is_wide` is set and the datagram is long enough.
+    pub fn read(bytes: &[u8], is_wide: bool) -> Option<Self> {
+        if bytes.len() < Self::NARROW_LEN {
             return None;
         }
-        let low = word(bytes, 0);
-        let number = if wide && bytes.len() >= Self::WIDE {
-            (u64::from(word(bytes, 12)) << 32 | u64::from(low)).cast_signed()
+        let low = read_word(bytes, 0);
+        let number = if is_wide && bytes.len() >= Self::WIDE_LEN {
+            (u64::from(read_word(bytes, 12)) << 32 | u64::from(low)).cast_signed()
         } else {
             low.cast_signed().into()
         };
@@ -33,12 +34,12 @@ impl DatagramHeader {
         Some(Self { number, sent })
     }
 
-    /// Writes it; a datagram of less than 16 bytes has no room for the upper half of the number.
-    pub fn write(&self, bytes: &mut [u8], wide: bool) {
-        put(bytes, 0, self.number as u32);
+    /// Writes the header. A datagram shorter than 16 bytes loses the upper half of the number.
+    pub fn write(&self, bytes: &mut [u8], is_wide: bool) {
+        write_word(bytes, 0, self.number as u32);
         self.sent.write(bytes, 4);
-        if wide && bytes.len() >= Self::WIDE {
-            put(bytes, 12, (self.number >> 32) as u32);
+        if is_wide && bytes.len() >= Self::WIDE_LEN {
+            write_word(bytes, 12, (self.number >> 32) as u32);
         }
     }
 }

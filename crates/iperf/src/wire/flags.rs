@@ -1,8 +1,8 @@
-//! The bits of a [`Hello`](super::Hello)'s flags word, and of its upper flags.
+//! Bits of the flags word and of the upper flags of a [`Hello`](super::Hello).
 
-/// The 24 bytes ask for a test back to the client (`-d`, `-r`).
+/// The client requests a test back to it (`-d`, `-r`).
 pub const VERSION1: u32 = 0x8000_0000;
-/// The 36 bytes of the extension are there.
+/// The header has the 36 bytes of the extension.
 pub const EXTEND: u32 = 0x4000_0000;
 /// UDP: the upper flags are valid.
 pub const UDP_TESTS: u32 = 0x2000_0000;
@@ -10,45 +10,45 @@ pub const UDP_TESTS: u32 = 0x2000_0000;
 pub const KEY: u32 = 0x1000_0000;
 /// UDP: sequence numbers have 64 bits.
 pub const WIDE_NUMBERS: u32 = 0x0800_0000;
-/// Reverse or full duplex, or [`PEER_DETECT`].
+/// The test is reverse or full duplex, or [`PEER_DETECT`] is set.
 pub const VERSION2: u32 = 0x0400_0000;
 /// The client waits for the acknowledgement (`-X`).
 pub const PEER_DETECT: u32 = 0x0200_0000;
-/// A [`Bounce`](super::Bounce) instead of a [`Hello`](super::Hello).
+/// The message is a [`BounceMessage`](super::BounceMessage), not a [`Hello`](super::Hello).
 pub const BOUNCE: u32 = 0x0080_0000;
-/// UDP: datagrams too small for a [`Hello`](super::Hello), with trip times.
+/// UDP: the datagrams have trip times but are too small for a [`Hello`](super::Hello).
 pub const SMALL_TRIP_TIMES: u32 = 0x0002_0000;
-/// The flags have the length of what follows.
+/// The flags word contains the length of the header.
 pub const HAS_LENGTH: u32 = 0x0001_0000;
-/// That length, shifted by one.
+/// The bits of that length, shifted left by one.
 pub const LENGTH: u32 = 0x0000_01fe;
-/// The test back runs at once (`-d`).
+/// The test back runs at the same time (`-d`).
 pub const RUN_NOW: u32 = 0x0000_0001;
 
 /// The upper flags.
 pub mod upper {
-    /// Frames at a rate.
+    /// The sender sends isochronous frames.
     pub const ISOCHRONOUS: u16 = 0x0001;
     /// The receiver checks the length of frames on the link.
     pub const L2_LENGTH: u16 = 0x0004;
     /// UDP: no report at the end.
     pub const NO_FIN: u16 = 0x0008;
-    /// Sent data has stamps of synchronised clocks.
+    /// Sent data carries timestamps of synchronised clocks.
     pub const TRIP_TIMES: u16 = 0x0010;
-    /// The settings of [`ISOCHRONOUS`] are there.
+    /// UDP: the header has the settings of [`ISOCHRONOUS`].
     pub const SETTINGS: u16 = 0x0040;
-    /// The sender's socket is paced by the kernel.
+    /// The kernel paces the sender's socket.
     pub const FQ_RATE: u16 = 0x0200;
     /// The server sends.
     pub const REVERSE: u16 = 0x0400;
-    /// Both send on the one connection.
+    /// Both ends send on the same connection.
     pub const FULL_DUPLEX: u16 = 0x0800;
-    /// The start time is a scheduled one.
+    /// The start time is scheduled (`--txstart-time`).
     pub const EPOCH_START: u16 = 0x1000;
-    /// Bursts at a period.
+    /// The sender sends periodic bursts.
     pub const BURSTS: u16 = 0x2000;
-    /// The sender waits for a nearly empty queue.
+    /// The sender writes only while few bytes are unsent (`--tcp-write-prefetch`).
     pub const PREFETCH: u16 = 0x4000;
-    /// The receiver acknowledges at once.
+    /// The receiver acknowledges without delay.
     pub const QUICK_ACK: u16 = 0x8000;
 }

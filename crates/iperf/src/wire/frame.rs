@@ -1,61 +1,61 @@
-//! The record of a frame in the datagrams of an isochronous test.
+//! Frame record in the datagrams of an isochronous test.
 
 use std::time::Duration;
 
-use super::{WallTime, put, word};
+use super::{WallTime, read_word, write_word};
 
-/// The frame of a datagram.
+/// The frame that a datagram belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FrameRecord {
-    /// From one frame to the next.
+    /// The time from one frame to the next.
     pub period: Duration,
-    /// When the frames started.
+    /// The start time of the frames.
     pub started: WallTime,
-    /// The number of the frame before.
-    pub before: u32,
-    /// Its number, from 1; the first datagram of a test belongs to none.
+    /// The number of the previous frame.
+    pub previous: u32,
+    /// The number of the frame, from 1. The first datagram of a test belongs to no frame.
     pub number: u32,
-    /// Its length in bytes.
+    /// The length of the frame in bytes.
     pub size: u32,
-    /// Bytes of it that have not been sent, this datagram included.
-    pub left: u32,
+    /// The unsent bytes of the frame, including this datagram.
+    pub remaining: u32,
 }
 
 impl FrameRecord {
-    /// Where it begins in a datagram.
-    const AT: usize = 76;
+    /// The offset of the record in a datagram.
+    const OFFSET: usize = 76;
 
-    /// Where it ends.
+    /// The end of the record in a datagram.
     pub const END: usize = 104;
 
-    /// Reads it; `None` of a datagram that is too short, or of no frame.
+    /// Reads the record; `None` if the datagram is too short or belongs to no frame.
     pub fn read(datagram: &[u8]) -> Option<Self> {
-        let at = |index: usize| word(datagram, Self::AT + 4 * index);
+        let at = |index: usize| read_word(datagram, Self::OFFSET + 4 * index);
         (datagram.len() >= Self::END && at(4) > 0).then(|| Self {
             period: Duration::from_micros(at(0).into()),
-            started: WallTime::read(datagram, Self::AT + 4),
-            before: at(3),
+            started: WallTime::read(datagram, Self::OFFSET + 4),
+            previous: at(3),
             number: at(4),
             size: at(5),
-            left: at(6),
+            remaining: at(6),
         })
     }
 
-    /// Writes it, if there is room.
+    /// Writes the record; a datagram that is too short stays unchanged.
     pub fn write(&self, datagram: &mut [u8]) {
         if datagram.len() < Self::END {
             return;
         }
-        self.started.write(datagram, Self::AT + 4);
+        self.started.write(datagram, Self::OFFSET + 4);
         let period = self.period.as_micros() as u32;
         for (index, value) in [
             (0, period),
-            (3, self.before),
+            (3, self.previous),
             (4, self.number),
             (5, self.size),
-            (6, self.left),
+            (6, self.remaining),
         ] {
-            put(datagram, Self::AT + 4 * index, value);
+            write_word(datagram, Self::OFFSET + 4 * index, value);
         }
     }
 }
@@ -72,16 +72,16 @@ mod tests {
                 seconds: 7,
                 micros: 8,
             },
-            before: 4,
+            previous: 4,
             number: 5,
             size: 6249,
-            left: 4779,
+            remaining: 4779,
         };
         let mut datagram = [0; 1470];
         assert_eq!(FrameRecord::read(&datagram), None);
         record.write(&mut datagram);
         assert_eq!(FrameRecord::read(&datagram), Some(record));
-        // As in a recorded datagram of stock's.
+        // A recorded datagram of stock has the same bytes.
         assert_eq!(datagram[96..104], [0, 0, 0x18, 0x69, 0, 0, 0x12, 0xab]);
         assert_eq!(FrameRecord::read(&datagram[..100]), None);
     }

@@ -1,132 +1,132 @@
-//! A client's header: in the first bytes of a stream, and in each datagram.
+//! Header of a client, in the first bytes of a TCP stream and in each UDP datagram.
 
 use std::time::Duration;
 
 use super::flags::{self, upper};
-use super::{VERSION, WallTime, put, word};
+use super::{VERSION, WallTime, read_word, write_word};
 
 /// The longest permit key, in bytes.
-pub const MOST_KEY: usize = 128;
+pub const MAX_KEY_BYTES: usize = 128;
 
-/// What a client asks of a server.
+/// A client's header: the parameters of the test that it requests.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Hello {
-    /// The first word, see [`flags`]; its length is set on encoding.
+    /// The first word, see [`flags`]. [`Self::encode`] sets the length in it.
     pub flags: u32,
     /// `-P`.
     pub flows: u32,
-    /// The port that a test back goes to, or else the server's.
+    /// The client's port for a test back; in other tests the server's port.
     pub port: u32,
     /// `-l`, or 0.
     pub length: u32,
     /// `-w` of iperf 2.0.5 and older, or 0.
     pub window: u32,
     /// `-t` or `-n`.
-    pub amount: Amount,
-    /// What iperf 2.0.5 and older do not have.
+    pub amount: SendAmount,
+    /// The extension, which iperf 2.0.5 and older lack.
     pub extension: Option<Extension>,
-    /// When the test starts, or how the kernel paces it.
-    pub start: Option<Start>,
-    /// Bursts or frames.
-    pub bursts: Option<Bursts>,
+    /// The start time of the test and the kernel's pacing rate.
+    pub start: Option<TestStart>,
+    /// The parameters of bursts or frames.
+    pub bursts: Option<BurstParameters>,
     /// The permit key. It is sent in clear text.
     pub key: Option<Vec<u8>>,
 }
 
-/// How much the sender sends.
+/// The amount of data that the sender sends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Amount {
+pub enum SendAmount {
     /// A time, in hundredths of a second on the wire.
     Time(Duration),
-    /// So many bytes.
+    /// A number of bytes.
     Bytes(u32),
 }
 
-/// The rest of the ordinary header.
+/// The extension of the base header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Extension {
-    /// See [`upper`].
+    /// The upper flags, see [`upper`].
     pub upper: u16,
     /// The client's version.
     pub version: [u32; 2],
     /// `-S`.
     pub type_of_service: u8,
-    /// `-b` in bits per second; of datagrams per second sometimes these. 0 is none.
+    /// `-b` in bits per second, or sometimes in datagrams per second; 0 is no limit.
     pub rate: u64,
     /// `--tcp-write-prefetch`.
     pub prefetch: u32,
 }
 
-/// The start of a test.
+/// The start time and the pacing rate of a test.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Start {
-    /// The moment.
+pub struct TestStart {
+    /// The start time.
     pub at: WallTime,
     /// `--fq-rate` in bytes per second.
     pub fq_rate: u64,
 }
 
-/// What bursts or frames are like. Fractions are millionths.
+/// The parameters of bursts or frames. Each has an integer part and a fraction in millionths.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Bursts {
-    /// A second, whole and fraction.
+pub struct BurstParameters {
+    /// Bursts or frames per second.
     pub rate: [u32; 2],
-    /// Their mean size, whole and fraction: bits per second, or bytes of a burst.
+    /// The mean size: bits per second of frames, or bytes per burst.
     pub mean: [u32; 2],
-    /// Its variance, whole and fraction.
+    /// The variance of the size.
     pub variance: [u32; 2],
-    /// The gap inside a burst, whole and fraction.
+    /// The gap inside a burst.
     pub gap: [u32; 2],
 }
 
-/// What a [`Hello`] travels in: some of its parts lie elsewhere.
+/// The carrier of a [`Hello`]. The offsets of some parts depend on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Over {
+pub enum HelloTransport {
     /// The first bytes of a stream.
     Stream,
-    /// A datagram, behind its number and stamp.
+    /// A datagram, after its number and timestamp.
     Datagram,
 }
 
-/// Why bytes are no [`Hello`].
+/// An error in the bytes of a [`Hello`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Unreadable {
-    /// The stream or the datagram ended before.
+pub enum HelloError {
+    /// The stream or the datagram ends before the end of the header.
     #[error("the client's header ends after {0} bytes")]
-    Short(usize),
-    /// A key of no byte, or of more than [`MOST_KEY`].
-    #[error("a permit key of {0} bytes")]
-    Key(usize),
+    Truncated(usize),
+    /// The permit key is empty or longer than [`MAX_KEY_BYTES`].
+    #[error("a permit key of invalid length: {0} bytes")]
+    KeyLength(usize),
 }
 
-/// The header of iperf 2.0.5 and older.
-const BASE: usize = 24;
-/// The end of the ordinary header.
-const EXTENDED: usize = 60;
-/// Bytes of [`Start`] with a reserved word before it.
-const START: usize = 20;
-/// Bytes of [`Bursts`].
-const BURSTS: usize = 32;
-/// The frame record of a datagram, between the ordinary header and the start.
-const FRAME: usize = 32;
-/// The permit key's length.
-const KEY_LENGTH: usize = 2;
+/// The length in bytes of the base header, which is the whole header of iperf 2.0.5 and older.
+const BASE_LEN: usize = 24;
+/// The length in bytes of the base header with the extension.
+const EXTENDED_LEN: usize = 60;
+/// The length in bytes of [`TestStart`], including a reserved word before it.
+const START_LEN: usize = 20;
+/// The length in bytes of [`BurstParameters`].
+const BURSTS_LEN: usize = 32;
+/// The length in bytes of a datagram's frame record, between the extension and the start.
+const FRAME_LEN: usize = 32;
+/// The length in bytes of the field with the length of the permit key.
+const KEY_FIELD_LEN: usize = 2;
 
-impl Default for Amount {
+impl Default for SendAmount {
     fn default() -> Self {
         Self::Time(Duration::from_secs(10))
     }
 }
 
-impl Amount {
-    fn of_word(word: u32) -> Self {
+impl SendAmount {
+    fn from_word(word: u32) -> Self {
         match word.cast_signed() {
             bytes @ 0.. => Self::Bytes(bytes.unsigned_abs()),
             time => Self::Time(Duration::from_millis(10) * time.unsigned_abs()),
         }
     }
 
-    fn word(self) -> u32 {
+    fn to_word(self) -> u32 {
         match self {
             Self::Bytes(bytes) => bytes.min(i32::MAX as u32),
             Self::Time(time) => {
@@ -150,121 +150,132 @@ impl Default for Extension {
     }
 }
 
-impl Over {
-    /// Where [`Start`] begins, with its reserved word.
-    fn start(self) -> usize {
+impl HelloTransport {
+    /// Returns the offset of [`TestStart`] with its reserved word.
+    fn start_offset(self) -> usize {
         match self {
-            Self::Stream => EXTENDED,
-            Self::Datagram => EXTENDED + FRAME,
+            Self::Stream => EXTENDED_LEN,
+            Self::Datagram => EXTENDED_LEN + FRAME_LEN,
         }
     }
 
-    fn bursts(self) -> usize {
-        self.start() + START
+    fn bursts_offset(self) -> usize {
+        self.start_offset() + START_LEN
     }
 }
 
 impl Hello {
-    /// How many bytes of a stream belong to a hello that begins with this word, a permit key not included; `None` if
-    /// the stream has none: all of it is data.
+    /// Returns the length in bytes of a hello, without a permit key, from its first word.
+    ///
+    /// Returns `None` if the stream has no hello, only data.
     pub fn length(word: u32) -> Option<usize> {
         if word & (flags::VERSION1 | flags::VERSION2 | flags::EXTEND) == 0 {
             return None;
         }
         if word & flags::HAS_LENGTH != 0 {
-            // What is announced may be less than the flags imply.
-            return Some(((word & flags::LENGTH) >> 1).max(BASE as u32) as usize);
+            // The announced length may be shorter than the flags imply.
+            return Some(((word & flags::LENGTH) >> 1).max(BASE_LEN as u32) as usize);
         }
         let is_extended = word & (flags::EXTEND | flags::VERSION2) != 0;
-        Some(if is_extended { EXTENDED } else { BASE })
+        Some(if is_extended { EXTENDED_LEN } else { BASE_LEN })
     }
 
-    /// The length of the permit key that follows the first bytes of a stream.
-    pub fn key_length(bytes: &[u8]) -> Result<usize, Unreadable> {
-        if word(bytes, 0) & flags::KEY == 0 {
+    /// Returns the length in bytes of the permit key, from the hello before it; 0 without a key.
+    pub fn key_length(bytes: &[u8]) -> Result<usize, HelloError> {
+        if read_word(bytes, 0) & flags::KEY == 0 {
             return Ok(0);
         }
         let Some(length) = bytes.last_chunk().map(|length| u16::from_be_bytes(*length)) else {
-            return Err(Unreadable::Short(bytes.len()));
+            return Err(HelloError::Truncated(bytes.len()));
         };
         let length = usize::from(length);
-        if (1..=MOST_KEY).contains(&length) {
+        if (1..=MAX_KEY_BYTES).contains(&length) {
             Ok(length)
         } else {
-            Err(Unreadable::Key(length))
+            Err(HelloError::KeyLength(length))
         }
     }
 
-    /// Reads the first bytes of a stream, as many as [`Self::length`] and [`Self::key_length`] say, or the bytes of a
-    /// datagram behind its number and stamp, which may be cut.
-    pub fn decode(bytes: &[u8], over: Over) -> Result<Self, Unreadable> {
-        let first = word(bytes, 0);
-        let announced = Self::length(first).unwrap_or(BASE);
-        let least = match over {
-            Over::Stream => announced,
-            Over::Datagram => BASE,
+    /// Decodes a hello.
+    ///
+    /// On a stream, `bytes` is as long as [`Self::length`] and [`Self::key_length`] return. In a
+    /// datagram, `bytes` starts after number and timestamp, and may be truncated.
+    pub fn decode(bytes: &[u8], transport: HelloTransport) -> Result<Self, HelloError> {
+        let first = read_word(bytes, 0);
+        let announced_len = Self::length(first).unwrap_or(BASE_LEN);
+        let min_len = match transport {
+            HelloTransport::Stream => announced_len,
+            HelloTransport::Datagram => BASE_LEN,
         };
-        if bytes.len() < least {
-            return Err(Unreadable::Short(bytes.len()));
+        if bytes.len() < min_len {
+            return Err(HelloError::Truncated(bytes.len()));
         }
-        let has = |end: usize| bytes.len() >= end && announced >= end.min(EXTENDED);
+        let has = |end: usize| bytes.len() >= end && announced_len >= end.min(EXTENDED_LEN);
         let extension =
-            (first & (flags::EXTEND | flags::VERSION2) != 0 && has(EXTENDED)).then(|| Extension {
-                upper: (word(bytes, 32) >> 16) as u16,
-                version: [word(bytes, 36), word(bytes, 40)],
-                type_of_service: bytes[47],
-                rate: u64::from(word(bytes, 52) >> 8) << 32 | u64::from(word(bytes, 48)),
-                prefetch: word(bytes, 56),
+            (first & (flags::EXTEND | flags::VERSION2) != 0 && has(EXTENDED_LEN)).then(|| {
+                Extension {
+                    upper: (read_word(bytes, 32) >> 16) as u16,
+                    version: [read_word(bytes, 36), read_word(bytes, 40)],
+                    type_of_service: bytes[47],
+                    rate: u64::from(read_word(bytes, 52) >> 8) << 32
+                        | u64::from(read_word(bytes, 48)),
+                    prefetch: read_word(bytes, 56),
+                }
             });
         let bits = extension.map_or(0, |extension| extension.upper);
-        // A key's length stands behind what else is announced.
-        let keyed = if first & flags::KEY != 0 {
-            KEY_LENGTH
+        // The key length is the last field of the announced length.
+        let key_field_len = if first & flags::KEY != 0 {
+            KEY_FIELD_LEN
         } else {
             0
         };
-        let end = match over {
-            Over::Stream => announced - keyed.min(announced),
-            Over::Datagram => bytes.len(),
+        let end = match transport {
+            HelloTransport::Stream => announced_len - key_field_len.min(announced_len),
+            HelloTransport::Datagram => bytes.len(),
         };
-        let is_started = bits
+        let has_start = bits
             & (upper::TRIP_TIMES | upper::FQ_RATE | upper::ISOCHRONOUS | upper::EPOCH_START)
             != 0;
-        let start = over.start();
-        let start = (is_started && end >= start + START).then(|| Start {
-            at: WallTime::read(bytes, start + 4),
-            fq_rate: u64::from(word(bytes, start + 16)) << 32 | u64::from(word(bytes, start + 12)),
+        let start_offset = transport.start_offset();
+        let start = (has_start && end >= start_offset + START_LEN).then(|| TestStart {
+            at: WallTime::read(bytes, start_offset + 4),
+            fq_rate: u64::from(read_word(bytes, start_offset + 16)) << 32
+                | u64::from(read_word(bytes, start_offset + 12)),
         });
-        let bursts = over.bursts();
+        let bursts_offset = transport.bursts_offset();
         let pair = |index: usize| {
             [
-                word(bytes, bursts + 8 * index),
-                word(bytes, bursts + 8 * index + 4),
+                read_word(bytes, bursts_offset + 8 * index),
+                read_word(bytes, bursts_offset + 8 * index + 4),
             ]
         };
-        let has_bursts = match over {
-            Over::Stream => bits & (upper::BURSTS | upper::ISOCHRONOUS) != 0 && end > bursts,
-            Over::Datagram => bits & upper::SETTINGS != 0 && end >= bursts + BURSTS,
+        let has_bursts = match transport {
+            HelloTransport::Stream => {
+                bits & (upper::BURSTS | upper::ISOCHRONOUS) != 0 && end > bursts_offset
+            }
+            HelloTransport::Datagram => {
+                bits & upper::SETTINGS != 0 && end >= bursts_offset + BURSTS_LEN
+            }
         };
-        let bursts = has_bursts.then(|| Bursts {
+        let bursts = has_bursts.then(|| BurstParameters {
             rate: pair(0),
             mean: pair(1),
             variance: pair(2),
             gap: pair(3),
         });
-        let key = match over {
-            Over::Stream => bytes
-                .get(announced..)
-                .filter(|key| !key.is_empty() && keyed > 0),
-            Over::Datagram => None,
+        let key = match transport {
+            HelloTransport::Stream => bytes
+                .get(announced_len..)
+                .filter(|key| !key.is_empty() && key_field_len > 0),
+            HelloTransport::Datagram => None,
         };
         Ok(Self {
             flags: first,
-            flows: word(bytes, 4),
-            port: word(bytes, 8),
-            length: word(bytes, 12),
-            window: word(bytes, 16),
-            amount: Amount::of_word(word(bytes, 20)),
+            flows: read_word(bytes, 4),
+            port: read_word(bytes, 8),
+            length: read_word(bytes, 12),
+            window: read_word(bytes, 16),
+            amount: SendAmount::from_word(read_word(bytes, 20)),
             extension,
             start,
             bursts,
@@ -272,13 +283,22 @@ impl Hello {
         })
     }
 
-    /// The bytes, as a stream begins with them or as they stand behind a datagram's number and stamp.
-    pub fn encode(&self, over: Over) -> Vec<u8> {
-        let mut bytes = vec![0; self.announced(over).max(self.written(over))];
-        let announced = self.announced(over) + if over == Over::Datagram { 16 } else { 0 };
+    /// Encodes the hello for a stream, or for a datagram after its number and timestamp.
+    pub fn encode(&self, transport: HelloTransport) -> Vec<u8> {
+        let mut bytes = vec![
+            0;
+            self.announced_len(transport)
+                .max(self.written_len(transport))
+        ];
+        let total_len = self.announced_len(transport)
+            + if transport == HelloTransport::Datagram {
+                16
+            } else {
+                0
+            };
         let mut first = self.flags & !(flags::HAS_LENGTH | flags::LENGTH);
         if self.extension.is_some() {
-            first |= flags::HAS_LENGTH | (announced as u32) << 1 & flags::LENGTH;
+            first |= flags::HAS_LENGTH | (total_len as u32) << 1 & flags::LENGTH;
         }
         for (at, value) in [
             (0, first),
@@ -286,81 +306,87 @@ impl Hello {
             (8, self.port),
             (12, self.length),
             (16, self.window),
-            (20, self.amount.word()),
+            (20, self.amount.to_word()),
         ] {
-            put(&mut bytes, at, value);
+            write_word(&mut bytes, at, value);
         }
         if let Some(extension) = &self.extension {
-            put(&mut bytes, 32, u32::from(extension.upper) << 16);
-            put(&mut bytes, 36, extension.version[0]);
-            put(&mut bytes, 40, extension.version[1]);
-            put(&mut bytes, 44, extension.type_of_service.into());
-            put(&mut bytes, 48, extension.rate as u32);
-            put(&mut bytes, 52, ((extension.rate >> 32) as u32) << 8);
-            put(&mut bytes, 56, extension.prefetch);
+            write_word(&mut bytes, 32, u32::from(extension.upper) << 16);
+            write_word(&mut bytes, 36, extension.version[0]);
+            write_word(&mut bytes, 40, extension.version[1]);
+            write_word(&mut bytes, 44, extension.type_of_service.into());
+            write_word(&mut bytes, 48, extension.rate as u32);
+            write_word(&mut bytes, 52, ((extension.rate >> 32) as u32) << 8);
+            write_word(&mut bytes, 56, extension.prefetch);
         }
         if let Some(start) = &self.start {
-            let at = over.start();
+            let at = transport.start_offset();
             start.at.write(&mut bytes, at + 4);
-            put(&mut bytes, at + 12, start.fq_rate as u32);
-            put(&mut bytes, at + 16, (start.fq_rate >> 32) as u32);
+            write_word(&mut bytes, at + 12, start.fq_rate as u32);
+            write_word(&mut bytes, at + 16, (start.fq_rate >> 32) as u32);
         }
         if let Some(bursts) = &self.bursts {
             let words = [bursts.rate, bursts.mean, bursts.variance, bursts.gap];
             for (index, value) in words.as_flattened().iter().enumerate() {
-                put(&mut bytes, over.bursts() + 4 * index, *value);
+                write_word(&mut bytes, transport.bursts_offset() + 4 * index, *value);
             }
         }
-        let announced = self.announced(over);
-        bytes.truncate(announced.max(if over == Over::Datagram {
-            self.written(over)
+        let announced_len = self.announced_len(transport);
+        bytes.truncate(announced_len.max(if transport == HelloTransport::Datagram {
+            self.written_len(transport)
         } else {
             0
         }));
         if let Some(key) = &self.key {
             let length = (key.len() as u16).to_be_bytes();
-            bytes[announced - KEY_LENGTH..].copy_from_slice(&length);
+            bytes[announced_len - KEY_FIELD_LEN..].copy_from_slice(&length);
             bytes.extend(key);
         }
         bytes
     }
 
-    /// Whether one of these upper flags is set.
-    pub fn has(&self, bits: u16) -> bool {
+    /// Whether any of these upper flags is set.
+    pub fn has_any_flag(&self, bits: u16) -> bool {
         self.extension
             .is_some_and(|extension| extension.upper & bits != 0)
     }
 
-    /// The length field, without the number and the stamp of a datagram.
-    fn announced(&self, over: Over) -> usize {
+    /// Returns the announced length, without the number and timestamp of a datagram.
+    fn announced_len(&self, transport: HelloTransport) -> usize {
         let bits = self.extension.map_or(0, |extension| extension.upper);
-        let keyed = if self.key.is_some() { KEY_LENGTH } else { 0 };
-        let length = match (self.extension, over) {
-            (None, _) => BASE,
-            (_, Over::Datagram) if self.bursts.is_some() => EXTENDED + 2 * FRAME,
-            (_, Over::Datagram) if self.start.is_some() && bits & upper::EPOCH_START == 0 => {
-                EXTENDED + FRAME
+        let key_field_len = if self.key.is_some() { KEY_FIELD_LEN } else { 0 };
+        let length = match (self.extension, transport) {
+            (None, _) => BASE_LEN,
+            (_, HelloTransport::Datagram) if self.bursts.is_some() => EXTENDED_LEN + 2 * FRAME_LEN,
+            (_, HelloTransport::Datagram)
+                if self.start.is_some() && bits & upper::EPOCH_START == 0 =>
+            {
+                EXTENDED_LEN + FRAME_LEN
             }
-            // Stock counts the bursts without the start before them, and cuts them so.
-            (_, Over::Stream) if self.bursts.is_some() && self.start.is_none() => EXTENDED + BURSTS,
-            (_, Over::Stream) if self.bursts.is_some() => EXTENDED + START + BURSTS,
-            (_, Over::Stream) if self.start.is_some() => EXTENDED + START,
-            _ => EXTENDED,
+            // Without a start, stock announces too few bytes and so cuts the bursts off.
+            (_, HelloTransport::Stream) if self.bursts.is_some() && self.start.is_none() => {
+                EXTENDED_LEN + BURSTS_LEN
+            }
+            (_, HelloTransport::Stream) if self.bursts.is_some() => {
+                EXTENDED_LEN + START_LEN + BURSTS_LEN
+            }
+            (_, HelloTransport::Stream) if self.start.is_some() => EXTENDED_LEN + START_LEN,
+            _ => EXTENDED_LEN,
         };
-        length + keyed
+        length + key_field_len
     }
 
-    /// Where the last part ends.
-    fn written(&self, over: Over) -> usize {
+    /// Returns the end of the last part, without a permit key.
+    fn written_len(&self, transport: HelloTransport) -> usize {
         match self {
             Self {
                 bursts: Some(_), ..
-            } => over.bursts() + BURSTS,
-            Self { start: Some(_), .. } => over.start() + START,
+            } => transport.bursts_offset() + BURSTS_LEN,
+            Self { start: Some(_), .. } => transport.start_offset() + START_LEN,
             Self {
                 extension: Some(_), ..
-            } => EXTENDED,
-            _ => BASE,
+            } => EXTENDED_LEN,
+            _ => BASE_LEN,
         }
     }
 }

@@ -1,8 +1,13 @@
-//! Bytes ↔ messages, pure but for the clock. All numbers are big-endian.
+//! Wire format of iperf 2: conversion between bytes and messages. All numbers are big-endian.
 //!
-//! There is no control connection. A TCP stream begins with a [`Hello`], and so does each UDP datagram behind its
-//! [`DatagramHeader`]. A server answers a stream with an [`Acknowledgement`] that no client has to read, and the last
-//! datagram of a UDP test with a [`ServerReport`]. A bounceback test has [`Bounce`]s alone.
+//! The protocol has no control connection. A [`Hello`] begins each TCP stream. In each UDP datagram
+//! it follows the [`DatagramHeader`].
+//!
+//! A server answers a stream with an [`Acknowledgement`], which clients may ignore. It answers the
+//! last datagram of a UDP test with a [`ServerReport`]. A bounceback test consists of
+//! [`BounceMessage`]s only.
+//!
+//! No function does input or output; [`WallTime::now`] reads the clock.
 
 mod acknowledgement;
 mod bounce;
@@ -15,42 +20,45 @@ pub mod proof;
 mod report;
 
 pub use acknowledgement::Acknowledgement;
-pub use bounce::{Bounce, SHORTEST_BOUNCE};
+pub use bounce::{BounceMessage, MIN_BOUNCE_BYTES};
 pub use burst::BurstRecord;
 pub use datagram::DatagramHeader;
 pub use frame::FrameRecord;
-pub use hello::{Amount, Bursts, Extension, Hello, MOST_KEY, Over, Start, Unreadable};
+pub use hello::{
+    BurstParameters, Extension, Hello, HelloError, HelloTransport, MAX_KEY_BYTES, SendAmount,
+    TestStart,
+};
 pub use report::{LatencyReport, ServerReport};
 
 use std::time::Duration;
 
-/// Where both of iperf's protocols listen by default.
+/// The default port, for TCP and UDP.
 pub const DEFAULT_PORT: u16 = 5001;
 
-/// The version that this dialect announces, 2.1.8, and its stage.
+/// The version in linerate's messages: 2.1.8 and its release stage.
 pub const VERSION: [u32; 2] = [0x0002_0001, 0x0008_0003];
 
-/// A moment of the wall clock, since 1970.
+/// A time of the wall clock since 1970, in two 32-bit words.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct WallTime {
     /// Whole seconds.
     pub seconds: u32,
-    /// Microseconds.
+    /// Microseconds of the second.
     pub micros: u32,
 }
 
 impl WallTime {
-    /// The time since 1970.
+    /// Returns the time since 1970.
     pub fn since_epoch(self) -> Duration {
         Duration::from_secs(self.seconds.into()) + Duration::from_micros(self.micros.into())
     }
 
-    /// This moment.
+    /// Returns the current time.
     pub fn now() -> Self {
         Self::after_epoch(Duration::from_nanos(sys::clock::wall_ns()))
     }
 
-    /// The moment so long after 1970.
+    /// Converts a time since 1970.
     pub fn after_epoch(time: Duration) -> Self {
         Self {
             seconds: time.as_secs() as u32,
@@ -60,39 +68,39 @@ impl WallTime {
 
     fn read(bytes: &[u8], at: usize) -> Self {
         Self {
-            seconds: word(bytes, at),
-            micros: word(bytes, at + 4),
+            seconds: read_word(bytes, at),
+            micros: read_word(bytes, at + 4),
         }
     }
 
     fn write(self, bytes: &mut [u8], at: usize) {
-        put(bytes, at, self.seconds);
-        put(bytes, at + 4, self.micros);
+        write_word(bytes, at, self.seconds);
+        write_word(bytes, at + 4, self.micros);
     }
 }
 
-/// The name of a version, as connection lines have it: `2.1.8`; `None` of one that is not announced.
+/// Returns the name of a version for connection lines, such as `2.1.8`; `None` if the version is 0.
 pub fn version_name([upper, lower]: [u32; 2]) -> Option<String> {
     (upper != 0).then(|| format!("{}.{}.{}", upper >> 16, upper & 0xffff, lower >> 16))
 }
 
-/// The text that fills sent data: digits, over and over.
+/// Fills `bytes` with the digits 0 to 9, repeated, as iperf 2 fills sent data.
 pub fn fill_with_digits(bytes: &mut [u8]) {
     for (byte, digit) in bytes.iter_mut().zip(b"0123456789".iter().cycle()) {
         *byte = *digit;
     }
 }
 
-/// The word at `at`; 0 where the bytes end before.
-pub(crate) fn word(bytes: &[u8], at: usize) -> u32 {
+/// Reads the 32-bit word at offset `at`; 0 if the bytes end before its end.
+pub(crate) fn read_word(bytes: &[u8], at: usize) -> u32 {
     bytes
         .get(at..at + 4)
         .and_then(|word| word.try_into().ok())
         .map_or(0, u32::from_be_bytes)
 }
 
-/// Puts a word where [`word`] finds it.
-pub(crate) fn put(bytes: &mut [u8], at: usize, value: u32) {
+/// Writes a 32-bit word at offset `at`.
+pub(crate) fn write_word(bytes: &mut [u8], at: usize, value: u32) {
     bytes[at..at + 4].copy_from_slice(&value.to_be_bytes());
 }
 

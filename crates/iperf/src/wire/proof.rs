@@ -1,42 +1,46 @@
-//! How two linerates prove the address of a client that asks for datagrams: the last bytes of its first datagram are a
-//! mark and 16 zeros; the server answers with the mark and a nonce, which the client's next datagram has in their place.
+//! Proof of a client's address, between two linerates, for a client that requests datagrams.
+//!
+//! The client's first datagram ends with a marker and 16 zeros. The server answers with the marker
+//! and a nonce. The client's next datagram ends with the same marker and nonce.
 
-/// What only the host at the address can have received.
-pub type Nonce = [u8; 16];
+/// A nonce that only the host at the client's address can receive.
+pub type AddressNonce = [u8; 16];
 
-const MARK: [u8; 16] = *b"linerate-nonce: ";
+const MARKER: [u8; 16] = *b"linerate-nonce: ";
 
-/// Bytes of both.
-const LENGTH: usize = 32;
+/// The length in bytes of marker and nonce.
+const PROOF_LEN: usize = 32;
 
-/// The server's answer.
-pub fn challenge(nonce: Nonce) -> [u8; LENGTH] {
-    let mut datagram = [0; LENGTH];
-    write(&mut datagram, nonce);
+/// Returns the server's answer: the marker and the nonce.
+pub fn challenge(nonce: AddressNonce) -> [u8; PROOF_LEN] {
+    let mut datagram = [0; PROOF_LEN];
+    write_tail(&mut datagram, nonce);
     datagram
 }
 
-/// Writes a nonce at the end of a datagram; not into its first bytes, which have a header of this length.
-pub fn put(datagram: &mut [u8], header: usize, nonce: Nonce) {
-    if datagram.len() >= header + LENGTH {
-        write(datagram, nonce);
+/// Writes the marker and a nonce at the end of a datagram.
+///
+/// The datagram stays unchanged if they would overwrite its first `header_len` bytes.
+pub fn write_nonce(datagram: &mut [u8], header_len: usize, nonce: AddressNonce) {
+    if datagram.len() >= header_len + PROOF_LEN {
+        write_tail(datagram, nonce);
     }
 }
 
-fn write(datagram: &mut [u8], nonce: Nonce) {
-    let at = datagram.len() - LENGTH;
-    datagram[at..at + 16].copy_from_slice(&MARK);
+fn write_tail(datagram: &mut [u8], nonce: AddressNonce) {
+    let at = datagram.len() - PROOF_LEN;
+    datagram[at..at + 16].copy_from_slice(&MARKER);
     datagram[at + 16..].copy_from_slice(&nonce);
 }
 
-/// Returns the nonce at the end of a datagram.
-pub fn find(datagram: &[u8]) -> Option<Nonce> {
-    let tail = datagram.last_chunk::<LENGTH>()?;
-    let nonce = tail.strip_prefix(&MARK)?;
+/// Returns the nonce at the end of a datagram; `None` without a marker.
+pub fn find_nonce(datagram: &[u8]) -> Option<AddressNonce> {
+    let tail = datagram.last_chunk::<PROOF_LEN>()?;
+    let nonce = tail.strip_prefix(&MARKER)?;
     nonce.try_into().ok()
 }
 
-/// Returns the nonce of a [`challenge`].
-pub fn of_challenge(datagram: &[u8]) -> Option<Nonce> {
-    find(datagram).filter(|_| datagram.len() == LENGTH)
+/// Returns the nonce of a server's [`challenge`]; `None` for other datagrams.
+pub fn challenge_nonce(datagram: &[u8]) -> Option<AddressNonce> {
+    find_nonce(datagram).filter(|_| datagram.len() == PROOF_LEN)
 }

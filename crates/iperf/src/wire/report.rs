@@ -1,69 +1,69 @@
-//! What a server answers the last datagram of a UDP test.
+//! Report of a UDP server: its answer to the last datagram of a test.
 
 use std::time::Duration;
 
-use super::{DatagramHeader, WallTime, put, word};
+use super::{DatagramHeader, WallTime, read_word, write_word};
 
-/// The receiver's figures of a UDP test.
+/// The receiver's counters and timings of a UDP test.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ServerReport {
-    /// Payload, the last datagram's included.
+    /// Bytes of payload, including the last datagram.
     pub bytes: u64,
-    /// From the first datagram to the last.
+    /// The time from the first datagram to the last.
     pub elapsed: Duration,
-    /// Datagrams that did not come.
+    /// Lost datagrams.
     pub lost: u64,
-    /// Datagrams that came after one of a higher number.
+    /// Datagrams that arrived after one with a higher number.
     pub out_of_order: u64,
-    /// The highest number.
+    /// The highest datagram number.
     pub datagrams: u64,
-    /// RFC 3550's delay variation.
+    /// The interarrival jitter of RFC 3550.
     pub jitter: Duration,
-    /// How long datagrams took; `None` of iperf 2.0.5 and older.
+    /// The latencies; `None` from iperf 2.0.5 and older.
     pub latency: Option<LatencyReport>,
-    /// The server reports in the enhanced form, so its clock may be taken for synchronised.
+    /// The server uses enhanced reports. Clients then treat its clock as synchronised.
     pub is_enhanced: bool,
 }
 
-/// How long datagrams took, by both clocks.
+/// The one-way latencies of datagrams, by the clocks of both ends.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LatencyReport {
-    /// The shortest.
+    /// The minimum.
     pub min: Duration,
-    /// The longest.
+    /// The maximum.
     pub max: Duration,
-    /// All of them together.
+    /// The sum.
     pub sum: Duration,
     /// The mean.
     pub mean: Duration,
-    /// The squares of the deviations together, in square microseconds, whole and millionths.
+    /// The sum of squared deviations, in square microseconds: integer part and millionths.
     pub squares: [u32; 2],
-    /// A word of stock's that nothing depends on, whole and millionths.
+    /// A value of stock that nothing depends on: integer part and millionths.
     pub variance_delta: [u32; 2],
-    /// How many.
+    /// The number of latencies.
     pub count: u32,
     /// Datagrams per second.
     pub packets_per_second: u32,
 }
 
-/// The figures are valid.
+/// Flag: the report is valid.
 const VALID: u32 = 0x8000_0000;
-/// What follows the plain figures is meant.
+/// Flag: the fields after the basic counters are valid.
 const EXTENDED: u32 = 0x4000_0000;
-/// The counts have 64 bits.
+/// Flag: the counters have 64 bits.
 const WIDE: u32 = 0x0800_0000;
 
 impl ServerReport {
-    /// Length of the answer to a datagram with a number of 64 bits.
+    /// The length in bytes of the answer to a datagram with a 64-bit number.
     pub const LEN: usize = 128;
 
-    /// Where the figures of the older form end.
-    const NARROW_END: usize = DatagramHeader::NARROW + 40;
+    /// The end of the counters in the older form.
+    const NARROW_END: usize = DatagramHeader::NARROW_LEN + 40;
 
-    /// The answer to a client that has numbers of 64 bits.
+    /// Encodes the answer to a client with 64-bit numbers.
     pub fn encode(&self) -> [u8; Self::LEN] {
         let mut bytes = [0; Self::LEN];
-        self.put(&mut bytes, DatagramHeader::WIDE);
+        self.write_counts(&mut bytes, DatagramHeader::WIDE_LEN);
         let enhanced = if self.is_enhanced { EXTENDED } else { 0 };
         if let Some(latency) = &self.latency {
             for (at, time) in [
@@ -76,70 +76,72 @@ impl ServerReport {
             }
             let words = [latency.squares, latency.variance_delta];
             for (index, value) in words.as_flattened().iter().enumerate() {
-                put(&mut bytes, 88 + 4 * index, *value);
+                write_word(&mut bytes, 88 + 4 * index, *value);
             }
-            put(&mut bytes, 104, latency.count);
-            put(&mut bytes, 108, latency.packets_per_second);
+            write_word(&mut bytes, 104, latency.count);
+            write_word(&mut bytes, 108, latency.packets_per_second);
         }
-        put(&mut bytes, 16, VALID | WIDE | enhanced);
-        put(&mut bytes, 112, 1);
+        write_word(&mut bytes, 16, VALID | WIDE | enhanced);
+        write_word(&mut bytes, 112, 1);
         for (at, count) in [
             (116, self.lost),
             (120, self.out_of_order),
             (124, self.datagrams),
         ] {
-            put(&mut bytes, at, (count >> 32) as u32);
+            write_word(&mut bytes, at, (count >> 32) as u32);
         }
         bytes
     }
 
-    /// The answer to a client of iperf 2.0.5 or older: its last datagram with the figures behind number and stamp.
+    /// Encodes the answer to a client of iperf 2.0.5 or older.
+    ///
+    /// The answer is the client's last datagram, with the counters after number and timestamp.
     pub fn encode_narrow(&self, last: &[u8]) -> Vec<u8> {
         let mut bytes = last.to_vec();
         bytes.resize(last.len().max(Self::NARROW_END), 0);
-        self.put(&mut bytes, DatagramHeader::NARROW);
-        put(&mut bytes, DatagramHeader::NARROW, VALID);
+        self.write_counts(&mut bytes, DatagramHeader::NARROW_LEN);
+        write_word(&mut bytes, DatagramHeader::NARROW_LEN, VALID);
         bytes
     }
 
-    fn put(&self, bytes: &mut [u8], from: usize) {
-        put(bytes, from + 4, (self.bytes >> 32) as u32);
-        put(bytes, from + 8, self.bytes as u32);
-        WallTime::after_epoch(self.elapsed).write(bytes, from + 12);
-        put(bytes, from + 20, self.lost as u32);
-        put(bytes, from + 24, self.out_of_order as u32);
-        put(bytes, from + 28, self.datagrams as u32);
-        WallTime::after_epoch(self.jitter).write(bytes, from + 32);
+    fn write_counts(&self, bytes: &mut [u8], offset: usize) {
+        write_word(bytes, offset + 4, (self.bytes >> 32) as u32);
+        write_word(bytes, offset + 8, self.bytes as u32);
+        WallTime::after_epoch(self.elapsed).write(bytes, offset + 12);
+        write_word(bytes, offset + 20, self.lost as u32);
+        write_word(bytes, offset + 24, self.out_of_order as u32);
+        write_word(bytes, offset + 28, self.datagrams as u32);
+        WallTime::after_epoch(self.jitter).write(bytes, offset + 32);
     }
 
-    /// Reads an answer in either form; `None` of anything else, such as an echo of the last datagram.
+    /// Decodes an answer in either form; `None` for other data, such as an echoed datagram.
     pub fn decode(bytes: &[u8]) -> Option<Self> {
-        let is_valid = |at: usize| bytes.len() >= at + 40 && word(bytes, at) & VALID != 0;
-        let from = [DatagramHeader::WIDE, DatagramHeader::NARROW]
+        let is_valid = |at: usize| bytes.len() >= at + 40 && read_word(bytes, at) & VALID != 0;
+        let offset = [DatagramHeader::WIDE_LEN, DatagramHeader::NARROW_LEN]
             .into_iter()
             .find(|from| is_valid(*from))?;
-        let bits = word(bytes, from);
+        let bits = read_word(bytes, offset);
         let high = |at: usize| {
             if bits & WIDE != 0 {
-                u64::from(word(bytes, at)) << 32
+                u64::from(read_word(bytes, at)) << 32
             } else {
                 0
             }
         };
-        let low = |at: usize| u64::from(word(bytes, from + at));
+        let low = |at: usize| u64::from(read_word(bytes, offset + at));
         let time = |at: usize| {
             let time = WallTime::read(bytes, at);
             time.since_epoch()
         };
-        let pair = |at: usize| [word(bytes, at), word(bytes, at + 4)];
-        let has_latency = from == DatagramHeader::WIDE && bytes.len() >= 112;
+        let pair = |at: usize| [read_word(bytes, at), read_word(bytes, at + 4)];
+        let has_latency = offset == DatagramHeader::WIDE_LEN && bytes.len() >= 112;
         Some(Self {
             bytes: low(4) << 32 | low(8),
-            elapsed: time(from + 12),
+            elapsed: time(offset + 12),
             lost: high(116) | low(20),
             out_of_order: high(120) | low(24),
             datagrams: high(124) | low(28),
-            jitter: time(from + 32),
+            jitter: time(offset + 32),
             latency: has_latency.then(|| LatencyReport {
                 min: time(56),
                 max: time(64),
@@ -147,20 +149,21 @@ impl ServerReport {
                 mean: time(80),
                 squares: pair(88),
                 variance_delta: pair(96),
-                count: word(bytes, 104),
-                packets_per_second: word(bytes, 108),
+                count: read_word(bytes, 104),
+                packets_per_second: read_word(bytes, 108),
             }),
             is_enhanced: has_latency && bits & EXTENDED != 0,
         })
     }
 
-    /// Whether the figures agree with each other and with the sent data: this number of bytes, in datagrams of these numbers,
-    /// the last one included.
-    pub fn is_possible(&self, sent_bytes: u64, sent_datagrams: u64) -> bool {
-        let most_bytes = sent_bytes.saturating_mul(2);
+    /// Whether the report is consistent in itself and with the sent data.
+    ///
+    /// Both arguments include the last datagram. The report may have up to twice the sent bytes.
+    pub fn is_plausible(&self, sent_bytes: u64, sent_datagrams: u64) -> bool {
+        let max_bytes = sent_bytes.saturating_mul(2);
         self.lost <= self.datagrams
             && self.datagrams <= sent_datagrams
-            && self.bytes <= most_bytes
+            && self.bytes <= max_bytes
             && self.jitter < Duration::from_secs(3600)
     }
 }
@@ -208,16 +211,17 @@ mod tests {
         let last = [b'7'; 100];
         let narrow = report().encode_narrow(&last);
         assert_eq!((narrow.len(), &narrow[..12]), (100, &last[..12]));
-        // An older client reads it at 12; the digits behind it do not look like a report of the newer form.
+        // An older client reads the report at offset 12. The digits after it do not match the
+        // newer form.
         assert_eq!(ServerReport::decode(&narrow), Some(report()));
         assert_eq!(ServerReport::decode(&[b'7'; 128]), None);
         assert_eq!(ServerReport::decode(&[0xff; 51]), None);
     }
 
     #[test]
-    fn false_figures_are_seen() {
+    fn implausible_reports_are_rejected() {
         let sent = (10 << 32, 39);
-        assert!(report().is_possible(sent.0, sent.1));
+        assert!(report().is_plausible(sent.0, sent.1));
         for wrong in [
             ServerReport {
                 lost: 39,
@@ -236,7 +240,7 @@ mod tests {
                 ..report()
             },
         ] {
-            assert!(!wrong.is_possible(sent.0, sent.1), "{wrong:?}");
+            assert!(!wrong.is_plausible(sent.0, sent.1), "{wrong:?}");
         }
     }
 }

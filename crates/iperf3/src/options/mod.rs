@@ -1,4 +1,4 @@
-//! argv of `iperf3` → [`Settings`], in the stock tool's getopt grammar.
+//! Parses argv of `iperf3` to [`Settings`], with the stock tool's getopt grammar.
 //!
 //! One table ([`table`]) drives the parser, the usage text and the manual ([`manual`]).
 
@@ -10,178 +10,184 @@ mod value;
 use std::ffi::OsString;
 use std::path::Path;
 
-use getopt::usage::{Layout, own, stock};
-use getopt::{Endings, Quit, scan_long, utf8};
+use getopt::usage::{UsageLayout, linerate_lines, stock_lines};
+use getopt::{EarlyExit, ExitTexts, scan_long, utf8_words};
 use model::MAX_UDP_PAYLOAD;
 
 pub use getopt::Exit;
-pub use settings::{Client, Common, Role, Server, Settings, Wanted};
-use table::{BLOCK_TOO_LARGE, SECTION, Typed};
+pub use settings::{AddressFamily, ClientSettings, CommonSettings, Role, ServerSettings, Settings};
+use table::{BLOCK_TOO_LARGE, SECTION, TypedOptions};
 
 use crate::VERSION;
-use crate::wire::parameters::{LARGEST_BLOCK, SHORTEST_DATAGRAM};
+use crate::wire::parameters::{MAX_BLOCK_BYTES, MIN_DATAGRAM_BYTES};
 use crate::wire::{Direction, Parameters, Protocol};
 
-/// The rate of a UDP stream if none is asked for, in bits per second.
+/// The default rate of a UDP stream, in bits per second.
 const UDP_RATE: u64 = 1 << 20;
 
-/// What the command line asks for. `program` is argv\[0\], `args` the words after it.
-pub fn iperf3(program: &str, args: impl IntoIterator<Item = OsString>) -> Result<Settings, Exit> {
-    let words = utf8(program, args)?;
-    let mut typed = Typed::default();
-    let rest = scan_long("iperf3", &SECTION, &words, &mut typed).map_err(ended)?;
-    if let Some(word) = rest.first().filter(|_| typed.is_client) {
-        let notice = format!("warning: '{word}' belongs to no option, and is ignored");
-        typed.notices.push(notice);
+/// Parses a command line. `program` is argv\[0\], `args` are the words after it.
+pub fn parse_iperf3(
+    program: &str,
+    args: impl IntoIterator<Item = OsString>,
+) -> Result<Settings, Exit> {
+    let words = utf8_words(program, args)?;
+    let mut options = TypedOptions::default();
+    let remaining = scan_long("iperf3", &SECTION, &words, &mut options).map_err(into_exit)?;
+    if let Some(word) = remaining.first().filter(|_| options.is_client) {
+        let notice = format!("warning: '{word}' is not an option and is ignored");
+        options.notices.push(notice);
     }
-    settings(typed).map_err(ended)
+    check_settings(options).map_err(into_exit)
 }
 
-fn ended(quit: Quit) -> Exit {
-    quit.exit(Endings {
+fn into_exit(early_exit: EarlyExit) -> Exit {
+    early_exit.into_exit(ExitTexts {
         help: Exit::stdout(usage(), 0),
         version: version(),
-        complaint: Exit::stderr(usage(), 1),
+        syntax_error: Exit::stderr(usage(), 1),
     })
 }
 
-/// An error in stock's words, after its usage text.
-fn parameter_error(what: &str) -> Quit {
-    Quit::Exit(Exit {
+/// Returns a parameter error in stock's form: the usage text, then the reason.
+fn parameter_error(reason: &str) -> EarlyExit {
+    EarlyExit::Exit(Exit {
         stdout: usage(),
-        stderr: format!("iperf3: parameter error - {what}\n\n"),
+        stderr: format!("iperf3: parameter error - {reason}\n\n"),
         code: 1,
     })
 }
 
-/// What several options decide together.
-fn settings(mut typed: Typed) -> Result<Settings, Quit> {
+/// Checks options that depend on each other, and returns the settings.
+fn check_settings(mut options: TypedOptions) -> Result<Settings, EarlyExit> {
     let refuse = |what| Err(parameter_error(what));
-    match (typed.is_server, typed.is_client) {
+    match (options.is_server, options.is_client) {
         (true, true) => return refuse("cannot be both server and client"),
         (false, false) => return refuse("must either be a client (-c) or server (-s)"),
-        (true, _) if typed.of_client => {
+        (true, _) if options.has_client_option => {
             return refuse("some option you are trying to set is client only");
         }
-        (_, true) if typed.of_server => {
+        (_, true) if options.has_server_option => {
             return refuse("some option you are trying to set is server only");
         }
         _ => {}
     }
-    let role = if typed.is_server {
-        if typed.server.private_key.is_some() != typed.server.users.is_some() {
+    let role = if options.is_server {
+        if options.server.private_key.is_some() != options.server.users_file.is_some() {
             return refuse(
                 "you must specify a path to a valid RSA private key and a user credential file",
             );
         }
-        if typed.common.file.is_some() {
-            // Two tests would write one file.
-            typed.server.tests = 1;
+        if options.common.file.is_some() {
+            // Concurrent tests would write to the same file.
+            options.server.max_tests = 1;
         }
-        Role::Server(Box::new(typed.server))
+        Role::Server(Box::new(options.server))
     } else {
-        client(&mut typed)?;
-        Role::Client(Box::new(typed.client))
+        check_client(&mut options)?;
+        Role::Client(Box::new(options.client))
     };
     Ok(Settings {
-        common: typed.common,
+        common: options.common,
         role,
-        notices: typed.notices,
+        notices: options.notices,
     })
 }
 
-fn client(typed: &mut Typed) -> Result<(), Quit> {
+fn check_client(options: &mut TypedOptions) -> Result<(), EarlyExit> {
     let refuse = |what| Err(parameter_error(what));
-    if typed.reverse && typed.both {
+    if options.reverse && options.bidirectional {
         return refuse("cannot be both reverse and bidirectional");
     }
-    typed.ends.dedup();
-    if typed.ends.len() > 1 {
+    options.end_conditions.dedup();
+    if options.end_conditions.len() > 1 {
         return refuse("only one test end condition (-t, -n, -k) may be specified");
     }
-    let Client {
+    let ClientSettings {
         parameters,
         user,
         public_key,
-        links,
+        extra_local_addresses,
         association_streams,
         sends_whole_file,
         ..
-    } = &mut typed.client;
-    if let Some(why) = no_file(parameters).filter(|_| typed.common.file.is_some()) {
-        return refuse(why);
+    } = &mut options.client;
+    if let Some(reason) = file_conflict(parameters).filter(|_| options.common.file.is_some()) {
+        return refuse(reason);
     }
     let is_forward = parameters.direction == Direction::Forward;
-    *sends_whole_file = typed.common.file.is_some() && typed.ends.is_empty() && is_forward;
+    *sends_whole_file =
+        options.common.file.is_some() && options.end_conditions.is_empty() && is_forward;
     let is_sctp = parameters.protocol == Protocol::Sctp;
-    let has_sctp_options = association_streams.is_some() || !links.is_empty();
+    let has_sctp_options = association_streams.is_some() || !extra_local_addresses.is_empty();
     if has_sctp_options && !is_sctp {
-        return refuse("-X and --nstreams are for --sctp only");
+        return refuse("-X and --nstreams require --sctp");
     }
     if parameters.multipath && parameters.protocol != Protocol::Tcp {
-        return refuse("Multipath TCP is TCP, and goes without -u and --sctp");
+        return refuse("Multipath TCP cannot be combined with -u or --sctp");
     }
-    if matches!(typed.ends[..], ["-n" | "-k"]) {
+    if matches!(options.end_conditions[..], ["-n" | "-k"]) {
         parameters.time = 0;
     }
     if let Some(bytes) = parameters.block_bytes {
-        let udp = SHORTEST_DATAGRAM..=MAX_UDP_PAYLOAD;
+        let udp = MIN_DATAGRAM_BYTES..=MAX_UDP_PAYLOAD;
         match parameters.protocol {
             Protocol::Udp if !udp.contains(&bytes) => {
                 return refuse("block size invalid (minimum = 16 bytes, maximum = 65507 bytes)");
             }
-            Protocol::Tcp | Protocol::Sctp if bytes > LARGEST_BLOCK => {
+            Protocol::Tcp | Protocol::Sctp if bytes > MAX_BLOCK_BYTES => {
                 return refuse(BLOCK_TOO_LARGE);
             }
             _ => {}
         }
     }
-    if typed.has_receive_timeout && parameters.direction == Direction::Forward {
+    if options.has_receive_timeout && parameters.direction == Direction::Forward {
         return refuse("client receive timeout is valid only in receiving mode: ");
     }
-    let common = &typed.common;
-    let is_on_stdout = common.report.as_deref() == Some(Path::new("-"));
+    let common = &options.common;
+    let is_on_stdout = common.linerate_json.as_deref() == Some(Path::new("-"));
     if is_on_stdout && (common.json || common.json_stream) && common.log_file.is_none() {
         return refuse("--linerate-json - contradicts -J and --json-stream");
     }
     if user.is_some() != public_key.is_some() {
         return refuse("you must specify a username, password, and path to a valid RSA public key");
     }
-    if parameters.protocol == Protocol::Udp && !typed.has_rate {
+    if parameters.protocol == Protocol::Udp && !options.has_rate {
         parameters.rate = UDP_RATE;
     }
     parameters.client_version = Some(VERSION.to_owned());
     Ok(())
 }
 
-/// Why a test of these parameters goes without `-F`.
-pub(crate) fn no_file(parameters: &Parameters) -> Option<&'static str> {
+/// Returns why `-F` cannot be combined with these parameters, if so.
+pub(crate) fn file_conflict(parameters: &Parameters) -> Option<&'static str> {
     match (parameters.protocol, parameters.direction) {
-        (Protocol::Udp, _) => Some("-F is for TCP and SCTP only: datagrams are lost"),
-        (_, Direction::Both) => Some("-F is for one direction: it would be read and written"),
+        (Protocol::Udp, _) => Some("-F requires TCP or SCTP, because UDP may lose datagrams"),
+        (_, Direction::Both) => {
+            Some("-F requires one direction, because the file would be both read and written")
+        }
         _ => parameters
             .skip_copy
-            .then_some("-F needs the data that --skip-rx-copy leaves out"),
+            .then_some("-F requires the received data, which --skip-rx-copy discards"),
     }
 }
 
-/// `iperf3 -h`: the stock text, and below it the options that stock lacks.
+/// Returns the text of `iperf3 -h`: the stock text, then the options that stock lacks.
 fn usage() -> String {
-    const OWN: Layout = Layout {
+    const LINERATE_LAYOUT: UsageLayout = UsageLayout {
         indent: "  ",
         width: 25,
-        argument: |name| format!("<{name}>"),
+        format_argument: |name| format!("<{name}>"),
     };
     format!(
         "Usage: iperf3 [-s|-c host] [options]\n       iperf3 [-h|--help] [-v|--version]\n\n{}\n\
          [KMG] indicates options that support a K/M/G suffix for kilo-, mega-, or giga-\n\n\
-         linerate's own options, and those of later versions:\n{}",
-        stock(&SECTION, ""),
-        own(&SECTION, &OWN)
+         Options of linerate and of later iperf3 versions:\n{}",
+        stock_lines(&SECTION, ""),
+        linerate_lines(&SECTION, &LINERATE_LAYOUT)
     )
 }
 
-/// `iperf3 -v`.
+/// Returns the text of `iperf3 -v`.
 fn version() -> String {
     format!(
         "iperf {VERSION} (linerate {})\n{}\n\
@@ -202,10 +208,10 @@ mod tests {
     use super::*;
 
     fn parse(line: &str) -> Result<Settings, Exit> {
-        iperf3("iperf3", line.split_whitespace().map(OsString::from))
+        parse_iperf3("iperf3", line.split_whitespace().map(OsString::from))
     }
 
-    fn client_of(line: &str) -> Client {
+    fn parse_client(line: &str) -> ClientSettings {
         match parse(line).unwrap().role {
             Role::Client(client) => *client,
             Role::Server(_) => panic!("{line}"),
@@ -213,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn wrong_words_have_stocks_answers() {
+    fn wrong_options_have_stocks_errors() {
         for (line, text) in [
             ("", "must either be a client (-c) or server (-s)"),
             ("-s -c h", "cannot be both server and client"),
@@ -309,25 +315,31 @@ mod tests {
 
     #[test]
     fn options_become_parameters() {
-        let client = client_of("-c h -u -P 2 -R");
+        let client = parse_client("-c h -u -P 2 -R");
         assert_eq!(client.parameters.rate, UDP_RATE);
-        assert_eq!(client.parameters.streams(), (0, 2));
-        assert_eq!(client_of("-c h -u -b 0").parameters.rate, 0);
-        assert_eq!(client_of("-c h -b 1.5M/10").parameters.burst, Some(10));
-        assert_eq!(client_of("-c h -n 1M").parameters.time, 0);
-        assert_eq!(client_of("-c h -t 0").parameters.time, 0);
+        assert_eq!(client.parameters.stream_counts(), (0, 2));
+        assert_eq!(parse_client("-c h -u -b 0").parameters.rate, 0);
+        assert_eq!(parse_client("-c h -b 1.5M/10").parameters.burst, Some(10));
+        assert_eq!(parse_client("-c h -n 1M").parameters.time, 0);
+        assert_eq!(parse_client("-c h -t 0").parameters.time, 0);
         assert_eq!(
-            client_of("-c h --dscp ef").parameters.type_of_service,
+            parse_client("-c h --dscp ef").parameters.type_of_service,
             Some(0xb8)
         );
-        assert_eq!(client_of("-c h -A 1,2").parameters.server_affinity, Some(2));
+        assert_eq!(
+            parse_client("-c h -A 1,2").parameters.server_affinity,
+            Some(2)
+        );
         let settings = parse("-s stray -J -i 60").unwrap();
         assert!(settings.common.json && settings.notices.is_empty());
     }
 
     #[test]
-    fn the_usage_text_begins_as_stocks() {
-        let lines: Vec<_> = stock(&SECTION, "").lines().map(str::to_owned).collect();
+    fn usage_text_starts_like_stocks() {
+        let lines: Vec<_> = stock_lines(&SECTION, "")
+            .lines()
+            .map(str::to_owned)
+            .collect();
         assert_eq!(lines[0], "Server or Client:");
         assert!(lines.contains(&"Server specific:".to_owned()));
         assert_eq!(lines.len(), 88);

@@ -1,4 +1,4 @@
-//! What a command line asks for.
+//! The settings of a command line.
 
 use std::ffi::CString;
 use std::path::PathBuf;
@@ -11,18 +11,18 @@ use units::iperf::Scale;
 use crate::wire::Parameters;
 
 with_defaults! {
-    /// What both roles have.
+    /// The settings of both roles.
     #[derive(Clone, Debug, PartialEq)]
-    pub struct Common {
+    pub struct CommonSettings {
         /// `-p`.
         pub port: u16 = 5201,
-        /// `-f`: the unit of rates; `None` picks one by the amount.
+        /// `-f`: the unit of rates; `None` selects a unit for each rate.
         pub format: Option<Scale> = None,
-        /// `-i`: `None` of 0, which is no intervals.
+        /// `-i`: the interval between reports; `None` (0) disables them.
         pub interval: Option<Duration> = Some(Duration::from_secs(1)),
         /// `-I`.
         pub pid_file: Option<PathBuf> = None,
-        /// `-F`: sent, or written.
+        /// `-F`: the file to send, or to write received data to.
         pub file: Option<PathBuf> = None,
         /// `-A`: the CPU of this end.
         pub cpu: Option<u32> = None,
@@ -37,12 +37,12 @@ with_defaults! {
         /// `--json-stream`.
         pub json_stream: bool = false,
         /// `--json-stream-full-output`.
-        pub full_output: bool = false,
-        /// `--timestamps`: in the form of strftime(3).
+        pub json_stream_full_output: bool = false,
+        /// `--timestamps`: a format of strftime(3).
         pub timestamps: Option<CString> = None,
-        /// `-d`: print messages of the control connection, and sockets.
+        /// `-d`: print control messages and socket settings.
         pub debug: bool = false,
-        /// `--cntl-ka`: seconds of silence, seconds between probes, probes.
+        /// `--cntl-ka`: idle seconds, seconds between probes, number of probes.
         pub keep_alive: Option<[u32; 3]> = None,
         /// `--logfile`.
         pub log_file: Option<PathBuf> = None,
@@ -51,38 +51,38 @@ with_defaults! {
         /// `--snd-timeout`, in milliseconds.
         pub send_timeout_ms: Option<u32> = None,
         /// `-4`, `-6`.
-        pub family: Wanted = Wanted::Any,
+        pub family: AddressFamily = AddressFamily::Any,
         /// `--html`.
         pub html: Option<PathBuf> = None,
         /// `--linerate-json`.
-        pub report: Option<PathBuf> = None,
+        pub linerate_json: Option<PathBuf> = None,
         /// `--strict`.
         pub strict: bool = false,
     }
 }
 
-impl Common {
-    /// Whether all output is JSON.
+impl CommonSettings {
+    /// Returns whether all output is JSON.
     pub(crate) fn prints_json(&self) -> bool {
         self.json || self.json_stream
     }
 }
 
 with_defaults! {
-    /// What a client does.
+    /// The settings of a client.
     #[derive(Clone, Debug, PartialEq)]
-    pub struct Client {
+    pub struct ClientSettings {
         /// `-c`.
         pub host: String = String::new(),
-        /// What it asks the server for.
+        /// The parameters that it requests from the server.
         pub parameters: Parameters = Parameters::default(),
         /// `--connect-timeout`.
         pub connect_timeout: Option<Duration> = None,
         /// `-X`: further local addresses of SCTP associations.
-        pub links: Vec<String> = Vec::new(),
+        pub extra_local_addresses: Vec<String> = Vec::new(),
         /// `--nstreams`: streams of an SCTP association.
         pub association_streams: Option<u16> = None,
-        /// The test ends with the file of `-F`.
+        /// Whether the test ends with the file of `-F`.
         pub sends_whole_file: bool = false,
         /// `--cport`: the local port of the first stream.
         pub local_port: Option<u16> = None,
@@ -90,48 +90,49 @@ with_defaults! {
         pub user: Option<String> = None,
         /// `--rsa-public-key-path`.
         pub public_key: Option<PathBuf> = None,
-        /// `--use-pkcs1-padding`: the padding of 3.16 and before.
-        pub old_padding: bool = false,
+        /// `--use-pkcs1-padding`: the padding of 3.16 and earlier.
+        pub pkcs1_padding: bool = false,
     }
 }
 
 with_defaults! {
-    /// What a server allows.
+    /// The settings of a server.
     #[derive(Clone, Debug, PartialEq)]
-    pub struct Server {
+    pub struct ServerSettings {
         /// `-D`.
         pub daemon: bool = false,
         /// `-1`.
         pub one_off: bool = false,
-        /// `--server-bitrate-limit`: bits per second of all streams of a test, and the time over which they count.
+        /// `--server-bitrate-limit`: bits per second of all streams of a test, and the averaging
+        /// time.
         pub rate_limit: Option<(u64, Duration)> = None,
         /// `--server-max-duration`, in seconds.
-        pub longest_test: Option<u32> = None,
+        pub max_test_seconds: Option<u32> = None,
         /// `--idle-timeout`.
         pub idle_timeout: Option<Duration> = None,
         /// `--rsa-private-key-path`.
         pub private_key: Option<PathBuf> = None,
         /// `--authorized-users-path`.
-        pub users: Option<PathBuf> = None,
+        pub users_file: Option<PathBuf> = None,
         /// `--time-skew-threshold`.
-        pub skew: Duration = Duration::from_secs(10),
-        /// `--use-pkcs1-padding`: the padding of 3.16 and before.
-        pub old_padding: bool = false,
-        /// `--max-tests`: tests at a time.
-        pub tests: u32 = 1024,
+        pub max_clock_skew: Duration = Duration::from_secs(10),
+        /// `--use-pkcs1-padding`: the padding of 3.16 and earlier.
+        pub pkcs1_padding: bool = false,
+        /// `--max-tests`: the maximum number of concurrent tests.
+        pub max_tests: u32 = 1024,
         /// `--allow-peers`.
-        pub networks: Vec<Network> = Vec::new(),
+        pub allowed_networks: Vec<Network> = Vec::new(),
     }
 }
 
-/// A command line.
+/// The settings of a command line.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
-    /// What both roles have.
-    pub common: Common,
+    /// The settings of both roles.
+    pub common: CommonSettings,
     /// Client or server.
     pub role: Role,
-    /// Lines for standard error before anything starts.
+    /// Warnings to print on standard error before the start.
     pub notices: Vec<String>,
 }
 
@@ -139,10 +140,10 @@ pub struct Settings {
 #[derive(Clone, Debug, PartialEq)]
 pub enum Role {
     /// `-c`.
-    Client(Box<Client>),
+    Client(Box<ClientSettings>),
     /// `-s`.
-    Server(Box<Server>),
+    Server(Box<ServerSettings>),
 }
 
-/// Which addresses are used.
-pub use sys::resolve::Wanted;
+/// The address family to use.
+pub use sys::resolve::AddressFamily;

@@ -1,315 +1,319 @@
-//! The options, and what was typed.
+//! The table of options, and the values of a command line.
 
 #![expect(
     clippy::unnecessary_wraps,
-    reason = "what an option does may fail, and one that does not still goes into the table"
+    reason = "all options of the table have one function type, and some can fail"
 )]
 
 use std::ffi::CString;
 use std::time::Duration;
 
-use getopt::Argument::{MaybeAttached, Nothing, Value};
-use getopt::Name::Both;
-use getopt::{Quit, Section, flag, long, own, refuse, stock_long};
+use getopt::Argument::{Nothing, OptionalAttached, Value};
+use getopt::OptionName::Both;
+use getopt::{
+    EarlyExit, Section, linerate_long, linerate_option, refuse, stock_letter, stock_long,
+};
 use server::Network;
-use sys::resolve::Wanted;
+use sys::resolve::AddressFamily;
 use units::iperf::Scale;
 
 use super::parameter_error;
-use super::settings::{Client, Common, Server};
-use super::value::{code_point, rate, seconds, size, type_of_service, whole};
-use crate::wire::parameters::{LARGEST_WINDOW, LONGEST_OMIT, LONGEST_TIME, MOST_STREAMS};
+use super::settings::{ClientSettings, CommonSettings, ServerSettings};
+use super::value::{
+    parse_code_point, parse_integer, parse_rate, parse_seconds, parse_size, parse_type_of_service,
+};
+use crate::wire::parameters::{MAX_OMIT_SECONDS, MAX_STREAMS, MAX_TIME_SECONDS, MAX_WINDOW_BYTES};
 use crate::wire::{Direction, Protocol};
 
-/// The options as typed.
+/// The options of a command line, before they are checked against each other.
 #[derive(Debug, Default)]
 #[expect(clippy::struct_excessive_bools, reason = "each is one option")]
-pub(super) struct Typed {
-    pub(super) common: Common,
-    pub(super) client: Client,
-    pub(super) server: Server,
+pub(super) struct TypedOptions {
+    pub(super) common: CommonSettings,
+    pub(super) client: ClientSettings,
+    pub(super) server: ServerSettings,
     /// `-s`.
     pub(super) is_server: bool,
     /// `-c`.
     pub(super) is_client: bool,
-    /// An option that only a client has.
-    pub(super) of_client: bool,
-    /// An option that only a server has.
-    pub(super) of_server: bool,
+    /// Whether a client-only option was typed.
+    pub(super) has_client_option: bool,
+    /// Whether a server-only option was typed.
+    pub(super) has_server_option: bool,
     /// `-R`.
     pub(super) reverse: bool,
     /// `--bidir`.
-    pub(super) both: bool,
+    pub(super) bidirectional: bool,
     /// `-b`: whether it was typed.
     pub(super) has_rate: bool,
     /// `--rcv-timeout`: whether it was typed.
     pub(super) has_receive_timeout: bool,
-    /// The end conditions: -t, -n, -k.
-    pub(super) ends: Vec<&'static str>,
+    /// The typed end conditions: -t, -n, -k.
+    pub(super) end_conditions: Vec<&'static str>,
     /// Warnings.
     pub(super) notices: Vec<String>,
 }
 
-impl Typed {
-    fn client(&mut self, set: impl FnOnce(&mut Client)) -> Result<(), Quit> {
-        self.of_client = true;
+impl TypedOptions {
+    fn set_client(&mut self, set: impl FnOnce(&mut ClientSettings)) -> Result<(), EarlyExit> {
+        self.has_client_option = true;
         set(&mut self.client);
         Ok(())
     }
 
-    fn server(&mut self, set: impl FnOnce(&mut Server)) -> Result<(), Quit> {
-        self.of_server = true;
+    fn set_server(&mut self, set: impl FnOnce(&mut ServerSettings)) -> Result<(), EarlyExit> {
+        self.has_server_option = true;
         set(&mut self.server);
         Ok(())
     }
 }
 
-/// In the order of the stock tool's usage text, our own after it.
+/// All options, in the order of the stock tool's usage text, then those that stock lacks.
 #[rustfmt::skip]
-pub(super) static SECTION: Section<Typed> = Section {
+pub(super) static SECTION: Section<TypedOptions> = Section {
     title: "OPTIONS",
     heading: "",
     scope: "",
     flags: &[
-    flag::<Typed>('p', Value("port"), &["Server or Client:", "  -p, --port      #         server port to listen on/connect to"],
+    stock_letter::<TypedOptions>('p', Value("port"), &["Server or Client:", "  -p, --port      #         server port to listen on/connect to"],
         "The port of the control connection and of all data. Default 5201.",
-        |t, v| { t.common.port = whole(v, 1..=65535, "port number must be between 1 and 65535 inclusive")? as u16; Ok(()) }).or("port"),
-    flag::<Typed>('f', Value("letter"), &["  -f, --format   [kmgtKMGT] format to report: Kbits, Mbits, Gbits, Tbits"],
-        "The unit of rates: k, m, g or t for bits, K, M, G or T for bytes. Without it each rate has the unit that fits.",
-        format).or("format"),
-    flag::<Typed>('i', Value("seconds"), &["  -i, --interval  #         seconds between periodic throughput reports"],
-        "From one interval line to the next; 0 for none. Default 1.",
-        interval).or("interval"),
-    flag::<Typed>('I', Value("file"), &["  -I, --pidfile file        write PID file"],
-        "Write the process number to this file.",
-        |t, v| { t.common.pid_file = Some(v.into()); Ok(()) }).or("pidfile"),
-    flag::<Typed>('F', Value("file"), &["  -F, --file name           xmit/recv the specified file"],
-        "Send this file once, or write received data to it; of each end by itself, and of TCP and SCTP in one direction. Without -t, -n and -k a client's test ends with the file. A server with a file serves one test at a time.",
-        |t, v| { t.common.file = Some(v.into()); Ok(()) }).or("file"),
-    flag::<Typed>('A', Value("n[,m]"), &["  -A, --affinity n/n,m      set CPU affinity"],
-        "Run this end on CPU n; of a client, run the server on CPU m.",
-        affinity).or("affinity"),
-    flag::<Typed>('B', Value("host[%dev]"), &["  -B, --bind <host>[%<dev>] bind to the interface associated with the address <host>", "                            (optional <dev> equivalent to `--bind-dev <dev>`)"],
+        |t, v| { t.common.port = parse_integer(v, 1..=65535, "port number must be between 1 and 65535 inclusive")? as u16; Ok(()) }).with_long("port"),
+    stock_letter::<TypedOptions>('f', Value("letter"), &["  -f, --format   [kmgtKMGT] format to report: Kbits, Mbits, Gbits, Tbits"],
+        "The unit of rates: k, m, g or t for bits, K, M, G or T for bytes. Without -f, each rate has a suitable unit.",
+        apply_format).with_long("format"),
+    stock_letter::<TypedOptions>('i', Value("seconds"), &["  -i, --interval  #         seconds between periodic throughput reports"],
+        "The time between two interval lines; 0 disables them. Default 1.",
+        apply_interval).with_long("interval"),
+    stock_letter::<TypedOptions>('I', Value("file"), &["  -I, --pidfile file        write PID file"],
+        "Write the process ID to this file.",
+        |t, v| { t.common.pid_file = Some(v.into()); Ok(()) }).with_long("pidfile"),
+    stock_letter::<TypedOptions>('F', Value("file"), &["  -F, --file name           xmit/recv the specified file"],
+        "Send this file once, or write received data to it. Applies to this end only, for TCP and SCTP in one direction. Without -t, -n and -k, a client's test ends with the file. A server with a file serves one test at a time.",
+        |t, v| { t.common.file = Some(v.into()); Ok(()) }).with_long("file"),
+    stock_letter::<TypedOptions>('A', Value("n[,m]"), &["  -A, --affinity n/n,m      set CPU affinity"],
+        "Run this end on CPU n. A client's m is the server's CPU.",
+        apply_affinity).with_long("affinity"),
+    stock_letter::<TypedOptions>('B', Value("host[%dev]"), &["  -B, --bind <host>[%<dev>] bind to the interface associated with the address <host>", "                            (optional <dev> equivalent to `--bind-dev <dev>`)"],
         "The local address, and the interface, of all connections.",
-        |t, v| { (t.common.bind, t.common.device) = host_and_device(t, v); Ok(()) }).or("bind"),
+        |t, v| { (t.common.bind, t.common.device) = split_device(t, v); Ok(()) }).with_long("bind"),
     stock_long("bind-dev", Value("dev"), &["  --bind-dev <dev>          bind to the network interface with SO_BINDTODEVICE"],
         "The interface of all connections.",
         |t, v| { t.common.device = Some(v.to_owned()); Ok(()) }),
-    flag::<Typed>('V', Nothing, &["  -V, --verbose             more detailed output"],
+    stock_letter::<TypedOptions>('V', Nothing, &["  -V, --verbose             more detailed output"],
         "Print more: versions, the cookie, CPU times, congestion control algorithms.",
-        |t, _| { t.common.verbose = true; Ok(()) }).or("verbose"),
-    flag::<Typed>('J', Nothing, &["  -J, --json                output in JSON format"],
+        |t, _| { t.common.verbose = true; Ok(()) }).with_long("verbose"),
+    stock_letter::<TypedOptions>('J', Nothing, &["  -J, --json                output in JSON format"],
         "Print one JSON document per test instead of text.",
-        |t, _| { t.common.json = true; Ok(()) }).or("json"),
+        |t, _| { t.common.json = true; Ok(()) }).with_long("json"),
     stock_long("logfile", Value("file"), &["  --logfile f               send output to a log file"],
         "Append all output to this file.",
         |t, v| { t.common.log_file = Some(v.into()); Ok(()) }),
     stock_long("forceflush", Nothing, &["  --forceflush              force flushing output at every interval"],
-        "Nothing: every line is written at once.",
+        "No effect: linerate always writes each line at once.",
         |_, _| Ok(())),
-    stock_long("timestamps", MaybeAttached("format"), &["  --timestamps<=format>     emit a timestamp at the start of each output line", "                            (optional \"=\" and format string as per strftime(3))"],
+    stock_long("timestamps", OptionalAttached("format"), &["  --timestamps<=format>     emit a timestamp at the start of each output line", "                            (optional \"=\" and format string as per strftime(3))"],
         "Begin each line with the local time, in a format of strftime(3). Default '%c '.",
-        timestamps),
+        apply_timestamps),
     stock_long("rcv-timeout", Value("ms"), &["  --rcv-timeout #           idle timeout for receiving data (default 120000 ms)"],
-        "How long a receiver waits for data. Default 120000.",
-        receive_timeout),
+        "Milliseconds that a receiver waits for data. Default 120000.",
+        apply_receive_timeout),
     stock_long("snd-timeout", Value("ms"), &["  --snd-timeout #           timeout for unacknowledged TCP data", "                            (in ms, default is system settings)"],
-        "How long sent data may stay unacknowledged: TCP_USER_TIMEOUT.",
-        |t, v| { t.common.send_timeout_ms = Some(whole(v, 0..=86_400_000, "send timeout value is incorrect or not in range: ")? as u32); Ok(()) }),
-    flag::<Typed>('d', Nothing, &["  -d, --debug[=#]           emit debugging output", "                            (optional optional \"=\" and debug level: 1-4. Default is 4 - all messages)"],
-        "Print parameters and results as they are sent and received, and what sockets are given. JSON goes without: these lines then go to standard error.",
+        "Milliseconds that sent data may remain unacknowledged: TCP_USER_TIMEOUT.",
+        |t, v| { t.common.send_timeout_ms = Some(parse_integer(v, 0..=86_400_000, "send timeout value is incorrect or not in range: ")? as u32); Ok(()) }),
+    stock_letter::<TypedOptions>('d', Nothing, &["  -d, --debug[=#]           emit debugging output", "                            (optional optional \"=\" and debug level: 1-4. Default is 4 - all messages)"],
+        "Print sent and received parameters and results, and socket settings. With JSON output, print them on standard error.",
         |t, _| { t.common.debug = true; Ok(()) }),
-    stock_long("debug", MaybeAttached("level"), &[], "As -d. Levels 1 to 4 are one.",
-        |t, v| { t.common.debug = v.is_empty() || whole(v, 0..=4, "debug level is out of range (0 to 4)")? > 0; Ok(()) }),
-    flag::<Typed>('v', Nothing, &["  -v, --version             show version information and quit"],
-        "Print the version, and end.",
-        |_, _| Err(Quit::Version)).or("version"),
-    flag::<Typed>('h', Nothing, &["  -h, --help                show this message and quit"],
-        "Print the usage text, and end.",
-        |_, _| Err(Quit::Help)).or("help"),
-    flag::<Typed>('s', Nothing, &["Server specific:", "  -s, --server              run in server mode"],
-        "Be the server: serve any number of tests at a time.",
-        |t, _| { t.is_server = true; Ok(()) }).or("server"),
-    flag::<Typed>('D', Nothing, &["  -D, --daemon              run the server as a daemon"],
+    stock_long("debug", OptionalAttached("level"), &[], "As -d. Levels 1 to 4 have the same effect.",
+        |t, v| { t.common.debug = v.is_empty() || parse_integer(v, 0..=4, "debug level is out of range (0 to 4)")? > 0; Ok(()) }),
+    stock_letter::<TypedOptions>('v', Nothing, &["  -v, --version             show version information and quit"],
+        "Print the version and exit.",
+        |_, _| Err(EarlyExit::Version)).with_long("version"),
+    stock_letter::<TypedOptions>('h', Nothing, &["  -h, --help                show this message and quit"],
+        "Print the usage text and exit.",
+        |_, _| Err(EarlyExit::Help)).with_long("help"),
+    stock_letter::<TypedOptions>('s', Nothing, &["Server specific:", "  -s, --server              run in server mode"],
+        "Run as a server, which serves any number of tests at a time.",
+        |t, _| { t.is_server = true; Ok(()) }).with_long("server"),
+    stock_letter::<TypedOptions>('D', Nothing, &["  -D, --daemon              run the server as a daemon"],
         "Go to the background.",
-        |t, _| t.server(|s| s.daemon = true)).or("daemon"),
-    flag::<Typed>('1', Nothing, &["  -1, --one-off             handle one client connection then exit"],
-        "Serve one test, then end.",
-        |t, _| t.server(|s| s.one_off = true)).or("one-off"),
+        |t, _| t.set_server(|s| s.daemon = true)).with_long("daemon"),
+    stock_letter::<TypedOptions>('1', Nothing, &["  -1, --one-off             handle one client connection then exit"],
+        "Serve one test, then exit.",
+        |t, _| t.set_server(|s| s.one_off = true)).with_long("one-off"),
     stock_long("server-bitrate-limit", Value("rate[/seconds]"), &["  --server-bitrate-limit #[KMG][/#]   server's total bit rate limit (default 0 = no limit)", "                            (optional slash and number of secs interval for averaging", "                            total data rate.  Default is 5 seconds)"],
-        "Refuse or end a test with a higher rate of all its streams, averaged over 5 seconds, or these.",
-        rate_limit),
+        "Refuse or end a test whose streams together exceed this rate. The rate is averaged over 5 seconds, or over the given seconds.",
+        apply_rate_limit),
     stock_long("idle-timeout", Value("seconds"), &["  --idle-timeout #          restart idle server after # seconds in case it", "                            got stuck (default - no timeout)"],
-        "With -1, end if no test comes for this long. Another server has nothing that a restart would mend.",
-        idle_timeout),
+        "With -1, exit if no test starts within this time. Without -1, no effect: linerate's server needs no restarts.",
+        apply_idle_timeout),
     stock_long("rsa-private-key-path", Value("file"), &["  --rsa-private-key-path    path to the RSA private key used to decrypt", "                            authentication credentials"],
         "The RSA key, in PEM, of a server that serves known users only.",
-        |t, v| t.server(|s| s.private_key = Some(v.into()))),
+        |t, v| t.set_server(|s| s.private_key = Some(v.into()))),
     stock_long("authorized-users-path", Value("file"), &["  --authorized-users-path   path to the configuration file containing user", "                            credentials"],
-        "The users: a line each, the name, a comma, and the SHA-256 of {name}password in hexadecimal digits.",
-        |t, v| t.server(|s| s.users = Some(v.into()))),
+        "The users, one per line: the name, a comma, and the SHA-256 of {name}password in hexadecimal digits.",
+        |t, v| t.set_server(|s| s.users_file = Some(v.into()))),
     stock_long("time-skew-threshold", Value("seconds"), &["  --time-skew-threshold     time skew threshold (in seconds) between the server", "                            and client during the authentication process"],
-        "How far the clock of a client that logs in may be off. Default 10.",
-        |t, v| { let skew = whole(v, 1..=86_400, "skew threshold must be a positive number")?; t.server(|s| s.skew = Duration::from_secs(skew)) }),
-    flag::<Typed>('c', Value("host[%dev]"), &["Client specific:", "  -c, --client <host>[%<dev>] run in client mode, connecting to <host>", "                              (option <dev> equivalent to `--bind-dev <dev>`)"],
-        "Be the client of the server on this host.",
-        client).or("client"),
+        "The maximum difference between the clocks of server and client at a login. Default 10.",
+        |t, v| { let skew = parse_integer(v, 1..=86_400, "skew threshold must be a positive number")?; t.set_server(|s| s.max_clock_skew = Duration::from_secs(skew)) }),
+    stock_letter::<TypedOptions>('c', Value("host[%dev]"), &["Client specific:", "  -c, --client <host>[%<dev>] run in client mode, connecting to <host>", "                              (option <dev> equivalent to `--bind-dev <dev>`)"],
+        "Run as a client of the server on this host.",
+        apply_client).with_long("client"),
     stock_long("sctp", Nothing, &["  --sctp                    use SCTP rather than TCP"],
         "SCTP instead of TCP, one association per stream.",
-        |t, _| t.client(|c| c.parameters.protocol = Protocol::Sctp)),
-    flag::<Typed>('X', Value("name"), &["  -X, --xbind <name>        bind SCTP association to links"],
-        "A local address of each SCTP association, beside that of -B; may be repeated.",
-        |t, v| t.client(|c| c.links.push(v.to_owned()))).or("xbind"),
+        |t, _| t.set_client(|c| c.parameters.protocol = Protocol::Sctp)),
+    stock_letter::<TypedOptions>('X', Value("name"), &["  -X, --xbind <name>        bind SCTP association to links"],
+        "A local address of each SCTP association, in addition to that of -B; may be repeated.",
+        |t, v| t.set_client(|c| c.extra_local_addresses.push(v.to_owned()))).with_long("xbind"),
     stock_long("nstreams", Value("n"), &["  --nstreams      #         number of SCTP streams"],
-        "Streams to ask for per SCTP association. The data goes over the first one.",
-        |t, v| { let streams = whole(v, 1..=65_535, "number of SCTP streams is out of range")?; t.client(|c| c.association_streams = Some(streams as u16)) }),
-    flag::<Typed>('u', Nothing, &["  -u, --udp                 use UDP rather than TCP"],
+        "Streams to request per SCTP association. The data uses the first one.",
+        |t, v| { let streams = parse_integer(v, 1..=65_535, "number of SCTP streams is out of range")?; t.set_client(|c| c.association_streams = Some(streams as u16)) }),
+    stock_letter::<TypedOptions>('u', Nothing, &["  -u, --udp                 use UDP rather than TCP"],
         "UDP instead of TCP.",
-        |t, _| t.client(|c| c.parameters.protocol = Protocol::Udp)).or("udp"),
+        |t, _| t.set_client(|c| c.parameters.protocol = Protocol::Udp)).with_long("udp"),
     stock_long("connect-timeout", Value("ms"), &["  --connect-timeout #       timeout for control connection setup (ms)"],
-        "How long the control connection may take; 0 for the kernel's time.",
-        |t, v| { let ms = whole(v, 0..=86_400_000, "connect timeout is out of range")?; t.client(|c| c.connect_timeout = (ms > 0).then(|| Duration::from_millis(ms))) }),
-    flag::<Typed>('b', Value("rate[/blocks]"), &["  -b, --bitrate #[KMG][/#]  target bitrate in bits/sec (0 for unlimited)", "                            (default 1 Mbit/sec for UDP, unlimited for TCP)", "                            (optional slash and packet count for burst mode)"],
-        "The rate of each stream, in bits per second of payload; 0 for no limit. The schedule does not move: what is late is caught up with. After a slash, so many blocks at a time. Default 1048576 for UDP, and no limit for others.",
-        bitrate).or("bitrate"),
+        "Timeout for opening the control connection; 0 for the kernel's timeout.",
+        |t, v| { let ms = parse_integer(v, 0..=86_400_000, "connect timeout is out of range")?; t.set_client(|c| c.connect_timeout = (ms > 0).then(|| Duration::from_millis(ms))) }),
+    stock_letter::<TypedOptions>('b', Value("rate[/blocks]"), &["  -b, --bitrate #[KMG][/#]  target bitrate in bits/sec (0 for unlimited)", "                            (default 1 Mbit/sec for UDP, unlimited for TCP)", "                            (optional slash and packet count for burst mode)"],
+        "The rate of each stream, in bits per second of payload; 0 for no limit. The schedule is fixed: linerate catches up after a delay. A number after a slash is the number of blocks per burst. Default 1048576 for UDP, and no limit for others.",
+        apply_bitrate).with_long("bitrate"),
     stock_long("pacing-timer", Value("us"), &["  --pacing-timer #[KMG]     set the timing for pacing, in microseconds (default 1000)"],
-        "Sent to the server. linerate waits for each block or burst by itself. Default 1000.",
-        |t, v| { let us = size(v, u32::MAX.into(), "pacing timer is out of range")?; t.client(|c| c.parameters.pacing_timer = us as u32) }),
+        "Sent to the server. linerate times each block or burst without this timer. Default 1000.",
+        |t, v| { let us = parse_size(v, u32::MAX.into(), "pacing timer is out of range")?; t.set_client(|c| c.parameters.pacing_timer = us as u32) }),
     stock_long("fq-rate", Value("rate"), &["  --fq-rate #[KMG]          enable fair-queuing based socket pacing in", "                            bits/sec (Linux only)"],
-        "Have the kernel pace each stream to this rate: SO_MAX_PACING_RATE.",
-        |t, v| { let bits = rate(v)?; t.client(|c| c.parameters.fq_rate = Some(bits)) }),
-    flag::<Typed>('t', Value("seconds"), &["  -t, --time      #         time in seconds to transmit for (default 10 secs)"],
-        "How long the test takes after the omitted time; 0 for no end. Default 10.",
-        |t, v| { let time = whole(v, 0..=LONGEST_TIME.into(), "test duration too long (maximum = 86400 seconds)")?; t.ends.push("-t"); t.client(|c| c.parameters.time = time as u32) }).or("time"),
-    flag::<Typed>('n', Value("bytes"), &["  -n, --bytes     #[KMG]    number of bytes to transmit (instead of -t)"],
+        "Let the kernel pace each stream to this rate: SO_MAX_PACING_RATE.",
+        |t, v| { let bits = parse_rate(v)?; t.set_client(|c| c.parameters.fq_rate = Some(bits)) }),
+    stock_letter::<TypedOptions>('t', Value("seconds"), &["  -t, --time      #         time in seconds to transmit for (default 10 secs)"],
+        "Duration of the test after the omitted time; 0 for no end. Default 10.",
+        |t, v| { let time = parse_integer(v, 0..=MAX_TIME_SECONDS.into(), "test duration too long (maximum = 86400 seconds)")?; t.end_conditions.push("-t"); t.set_client(|c| c.parameters.time = time as u32) }).with_long("time"),
+    stock_letter::<TypedOptions>('n', Value("bytes"), &["  -n, --bytes     #[KMG]    number of bytes to transmit (instead of -t)"],
         "End after these bytes of all streams together.",
-        |t, v| { let bytes = size(v, 1 << 62, "too many bytes")?; t.ends.push("-n"); t.client(|c| c.parameters.bytes = bytes) }).or("bytes"),
-    flag::<Typed>('k', Value("blocks"), &["  -k, --blockcount #[KMG]   number of blocks (packets) to transmit (instead of -t or -n)"],
+        |t, v| { let bytes = parse_size(v, 1 << 62, "too many bytes")?; t.end_conditions.push("-n"); t.set_client(|c| c.parameters.bytes = bytes) }).with_long("bytes"),
+    stock_letter::<TypedOptions>('k', Value("blocks"), &["  -k, --blockcount #[KMG]   number of blocks (packets) to transmit (instead of -t or -n)"],
         "End after these blocks of all streams together.",
-        |t, v| { let blocks = size(v, 1 << 62, "too many blocks")?; t.ends.push("-k"); t.client(|c| c.parameters.blocks = blocks) }).or("blockcount"),
-    flag::<Typed>('l', Value("bytes"), &["  -l, --length    #[KMG]    length of buffer to read or write", "                            (default 128 KB for TCP, dynamic or 1460 for UDP)"],
+        |t, v| { let blocks = parse_size(v, 1 << 62, "too many blocks")?; t.end_conditions.push("-k"); t.set_client(|c| c.parameters.blocks = blocks) }).with_long("blockcount"),
+    stock_letter::<TypedOptions>('l', Value("bytes"), &["  -l, --length    #[KMG]    length of buffer to read or write", "                            (default 128 KB for TCP, dynamic or 1460 for UDP)"],
         "Bytes per block or datagram. Default 128K for TCP, the segment size of the control connection for UDP, 64K for SCTP.",
-        |t, v| { let bytes = size(v, u32::MAX.into(), BLOCK_TOO_LARGE)?; t.client(|c| c.parameters.block_bytes = Some(bytes as u32).filter(|bytes| *bytes > 0)) }).or("length"),
+        |t, v| { let bytes = parse_size(v, u32::MAX.into(), BLOCK_TOO_LARGE)?; t.set_client(|c| c.parameters.block_bytes = Some(bytes as u32).filter(|bytes| *bytes > 0)) }).with_long("length"),
     stock_long("cport", Value("port"), &["  --cport         <port>    bind to a specific client port (TCP and UDP, default: ephemeral port)"],
         "The local port of the first stream; further streams have the ports after it.",
-        |t, v| { let port = whole(v, 1..=65535, "port number must be between 1 and 65535 inclusive")?; t.client(|c| c.local_port = Some(port as u16)) }),
-    flag::<Typed>('P', Value("n"), &["  -P, --parallel  #         number of parallel client streams to run"],
+        |t, v| { let port = parse_integer(v, 1..=65535, "port number must be between 1 and 65535 inclusive")?; t.set_client(|c| c.local_port = Some(port as u16)) }),
+    stock_letter::<TypedOptions>('P', Value("n"), &["  -P, --parallel  #         number of parallel client streams to run"],
         "Streams per direction. Default 1.",
-        |t, v| { let streams = whole(v, 1..=MOST_STREAMS.into(), "number of parallel streams too large (maximum = 128)")?; t.client(|c| c.parameters.parallel = streams as u32) }).or("parallel"),
-    flag::<Typed>('R', Nothing, &["  -R, --reverse             run in reverse mode (server sends, client receives)"],
+        |t, v| { let streams = parse_integer(v, 1..=MAX_STREAMS.into(), "number of parallel streams too large (maximum = 128)")?; t.set_client(|c| c.parameters.parallel = streams as u32) }).with_long("parallel"),
+    stock_letter::<TypedOptions>('R', Nothing, &["  -R, --reverse             run in reverse mode (server sends, client receives)"],
         "The server sends.",
-        |t, _| { t.reverse = true; t.client(|c| c.parameters.direction = Direction::Reverse) }).or("reverse"),
+        |t, _| { t.reverse = true; t.set_client(|c| c.parameters.direction = Direction::Reverse) }).with_long("reverse"),
     stock_long("bidir", Nothing, &["  --bidir                   run in bidirectional mode.", "                            Client and server send and receive data."],
-        "Both ends send, each over streams of its own.",
-        |t, _| { t.both = true; t.client(|c| c.parameters.direction = Direction::Both) }),
-    flag::<Typed>('w', Value("bytes"), &["  -w, --window    #[KMG]    set send/receive socket buffer sizes", "                            (indirectly sets TCP window size)"],
+        "Both ends send, each over its own streams.",
+        |t, _| { t.bidirectional = true; t.set_client(|c| c.parameters.direction = Direction::Both) }),
+    stock_letter::<TypedOptions>('w', Value("bytes"), &["  -w, --window    #[KMG]    set send/receive socket buffer sizes", "                            (indirectly sets TCP window size)"],
         "The socket buffers at both ends.",
-        |t, v| { let bytes = size(v, LARGEST_WINDOW.into(), "socket buffer size too large (maximum = 536870912 bytes)")?; t.client(|c| c.parameters.window = Some(bytes as u32).filter(|bytes| *bytes > 0)) }).or("window"),
-    flag::<Typed>('C', Value("algorithm"), &["  -C, --congestion <algo>   set TCP congestion control algorithm (Linux and FreeBSD only)"],
+        |t, v| { let bytes = parse_size(v, MAX_WINDOW_BYTES.into(), "socket buffer size too large (maximum = 536870912 bytes)")?; t.set_client(|c| c.parameters.window = Some(bytes as u32).filter(|bytes| *bytes > 0)) }).with_long("window"),
+    stock_letter::<TypedOptions>('C', Value("algorithm"), &["  -C, --congestion <algo>   set TCP congestion control algorithm (Linux and FreeBSD only)"],
         "The congestion control algorithm at both ends.",
-        |t, v| t.client(|c| c.parameters.congestion = Some(v.to_owned()))).or("congestion"),
-    flag::<Typed>('M', Value("bytes"), &["  -M, --set-mss   #         set TCP/SCTP maximum segment size (MTU - 40 bytes)"],
-        "The most bytes of a segment.",
-        |t, v| { let bytes = whole(v, 0..=9216, "TCP MSS too large (maximum = 9216 bytes)")?; t.client(|c| c.parameters.max_segment = Some(bytes as u32).filter(|bytes| *bytes > 0)) }).or("set-mss"),
-    flag::<Typed>('N', Nothing, &["  -N, --no-delay            set TCP/SCTP no delay, disabling Nagle's Algorithm"],
+        |t, v| t.set_client(|c| c.parameters.congestion = Some(v.to_owned()))).with_long("congestion"),
+    stock_letter::<TypedOptions>('M', Value("bytes"), &["  -M, --set-mss   #         set TCP/SCTP maximum segment size (MTU - 40 bytes)"],
+        "The maximum segment size.",
+        |t, v| { let bytes = parse_integer(v, 0..=9216, "TCP MSS too large (maximum = 9216 bytes)")?; t.set_client(|c| c.parameters.max_segment = Some(bytes as u32).filter(|bytes| *bytes > 0)) }).with_long("set-mss"),
+    stock_letter::<TypedOptions>('N', Nothing, &["  -N, --no-delay            set TCP/SCTP no delay, disabling Nagle's Algorithm"],
         "Send small blocks at once: TCP_NODELAY.",
-        |t, _| t.client(|c| c.parameters.no_delay = true)).or("no-delay"),
-    flag::<Typed>('4', Nothing, &["  -4, --version4            only use IPv4"],
+        |t, _| t.set_client(|c| c.parameters.no_delay = true)).with_long("no-delay"),
+    stock_letter::<TypedOptions>('4', Nothing, &["  -4, --version4            only use IPv4"],
         "IPv4 only.",
-        |t, _| { t.common.family = Wanted::V4; Ok(()) }).or("version4"),
-    flag::<Typed>('6', Nothing, &["  -6, --version6            only use IPv6"],
+        |t, _| { t.common.family = AddressFamily::V4; Ok(()) }).with_long("version4"),
+    stock_letter::<TypedOptions>('6', Nothing, &["  -6, --version6            only use IPv6"],
         "IPv6 only.",
-        |t, _| { t.common.family = Wanted::V6; Ok(()) }).or("version6"),
-    flag::<Typed>('S', Value("octet"), &["  -S, --tos N               set the IP type of service, 0-255.", "                            The usual prefixes for octal and hex can be used,", "                            i.e. 52, 064 and 0x34 all specify the same value."],
+        |t, _| { t.common.family = AddressFamily::V6; Ok(()) }).with_long("version6"),
+    stock_letter::<TypedOptions>('S', Value("octet"), &["  -S, --tos N               set the IP type of service, 0-255.", "                            The usual prefixes for octal and hex can be used,", "                            i.e. 52, 064 and 0x34 all specify the same value."],
         "The type of service: decimal, octal with 0, hexadecimal with 0x. Default 0.",
-        |t, v| { let tos = type_of_service(v)?; t.client(|c| c.parameters.type_of_service = Some(tos)) }).or("tos"),
+        |t, v| { let tos = parse_type_of_service(v)?; t.set_client(|c| c.parameters.type_of_service = Some(tos)) }).with_long("tos"),
     stock_long("dscp", Value("point"), &["  --dscp N or --dscp val    set the IP dscp value, either 0-63 or symbolic.", "                            Numeric values can be specified in decimal,", "                            octal and hex (see --tos above)."],
-        "The same as a code point: a number up to 63, or a name such as af41, cs5 or ef.",
-        |t, v| { let tos = code_point(v)?; t.client(|c| c.parameters.type_of_service = Some(tos)) }),
-    flag::<Typed>('L', Value("label"), &["  -L, --flowlabel N         set the IPv6 flow label (only supported on Linux)"],
-        "The label of this end's packets, over IPv6.",
-        flow_label).or("flowlabel"),
-    flag::<Typed>('Z', Nothing, &["  -Z, --zerocopy            use a 'zero copy' method of sending data"],
-        "Send from a file by sendfile(2). UDP has no such call, and sends as ever.",
-        |t, _| t.client(|c| c.parameters.zero_copy = true)).or("zerocopy"),
-    flag::<Typed>('O', Value("seconds"), &["  -O, --omit N              perform pre-test for N seconds and omit the pre-test statistics"],
-        "Run this long first, and leave it out of all figures. Default 0.",
-        |t, v| { let omit = whole(v, 0..=LONGEST_OMIT.into(), "bogus value for --omit")?; t.client(|c| c.parameters.omit = omit as u32) }).or("omit"),
-    flag::<Typed>('T', Value("text"), &["  -T, --title str           prefix every output line with this string"],
-        "Begin every line of the client with this.",
-        |t, v| t.client(|c| c.parameters.title = Some(v.to_owned()))).or("title"),
+        "The type of service as a code point: a number up to 63, or a name such as af41, cs5 or ef.",
+        |t, v| { let tos = parse_code_point(v)?; t.set_client(|c| c.parameters.type_of_service = Some(tos)) }),
+    stock_letter::<TypedOptions>('L', Value("label"), &["  -L, --flowlabel N         set the IPv6 flow label (only supported on Linux)"],
+        "The flow label of this end's IPv6 packets.",
+        apply_flow_label).with_long("flowlabel"),
+    stock_letter::<TypedOptions>('Z', Nothing, &["  -Z, --zerocopy            use a 'zero copy' method of sending data"],
+        "Send from a file by sendfile(2). No effect with UDP.",
+        |t, _| t.set_client(|c| c.parameters.zero_copy = true)).with_long("zerocopy"),
+    stock_letter::<TypedOptions>('O', Value("seconds"), &["  -O, --omit N              perform pre-test for N seconds and omit the pre-test statistics"],
+        "Run the test for this time first, and exclude that time from all figures. Default 0.",
+        |t, v| { let omit = parse_integer(v, 0..=MAX_OMIT_SECONDS.into(), "bogus value for --omit")?; t.set_client(|c| c.parameters.omit = omit as u32) }).with_long("omit"),
+    stock_letter::<TypedOptions>('T', Value("text"), &["  -T, --title str           prefix every output line with this string"],
+        "Begin every line of the client's output with this text.",
+        |t, v| t.set_client(|c| c.parameters.title = Some(v.to_owned()))).with_long("title"),
     stock_long("extra-data", Value("text"), &["  --extra-data str          data string to include in client and server JSON"],
-        "Put this into the JSON documents of both ends.",
-        |t, v| t.client(|c| c.parameters.extra_data = Some(v.to_owned()))),
+        "Add this text to the JSON documents of both ends.",
+        |t, v| t.set_client(|c| c.parameters.extra_data = Some(v.to_owned()))),
     stock_long("get-server-output", Nothing, &["  --get-server-output       get results from server"],
-        "Print what the server prints, too.",
-        |t, _| t.client(|c| c.parameters.server_output = true)),
+        "Print the server's output, too.",
+        |t, _| t.set_client(|c| c.parameters.server_output = true)),
     stock_long("udp-counters-64bit", Nothing, &["  --udp-counters-64bit      use 64-bit counters in UDP test packets"],
         "Number datagrams with 64 bits instead of 32.",
-        |t, _| t.client(|c| c.parameters.wide_counters = true)),
+        |t, _| t.set_client(|c| c.parameters.udp_counters_64bit = true)),
     stock_long("repeating-payload", Nothing, &["  --repeating-payload       use repeating pattern in payload, instead of", "                            randomized payload (like in iperf2)"],
         "Send the digits 0 to 9 over and over instead of random bytes.",
-        |t, _| t.client(|c| c.parameters.repeating_payload = true)),
+        |t, _| t.set_client(|c| c.parameters.repeating_payload = true)),
     stock_long("dont-fragment", Nothing, &["  --dont-fragment           set IPv4 Don't Fragment flag"],
         "Send datagrams over IPv4 unfragmented.",
-        |t, _| t.client(|c| c.parameters.do_not_fragment = true)),
+        |t, _| t.set_client(|c| c.parameters.do_not_fragment = true)),
     stock_long("username", Value("name"), &["  --username                username for authentication"],
         "The user to log in as. The password is in the environment variable IPERF3_PASSWORD.",
-        |t, v| t.client(|c| c.user = Some(v.to_owned()))),
+        |t, v| t.set_client(|c| c.user = Some(v.to_owned()))),
     stock_long("rsa-public-key-path", Value("file"), &["  --rsa-public-key-path     path to the RSA public key used to encrypt", "                            authentication credentials"],
-        "The public key, in PEM, of the server to log in at.",
-        |t, v| t.client(|c| c.public_key = Some(v.into()))),
-    // Names of older versions, and of later ones.
-    stock_long("bandwidth", Value("rate"), &[], "As -b.", bitrate),
-    stock_long("no-fq-socket-pacing", Nothing, &[], "Nothing: a name of earlier versions.", |t, _| {
+        "The public key, in PEM, of the server.",
+        |t, v| t.set_client(|c| c.public_key = Some(v.into()))),
+    // Options of older and later versions, and of linerate.
+    stock_long("bandwidth", Value("rate"), &[], "As -b.", apply_bitrate),
+    stock_long("no-fq-socket-pacing", Nothing, &[], "No effect: an option of earlier versions.", |t, _| {
         t.notices.push("warning: --no-fq-socket-pacing is deprecated".to_owned());
-        t.client(|c| c.parameters.fq_rate = None)
+        t.set_client(|c| c.parameters.fq_rate = None)
     }),
-    long("json-stream", Nothing, "print JSON, a line per event", "",
-        "Print a JSON object per line and event: start, interval, error, end.",
+    linerate_long("json-stream", Nothing, "print one JSON object per event", "",
+        "Print one JSON object per line and event: start, interval, error, end.",
         |t, _| { t.common.json_stream = true; Ok(()) }),
-    long("json-stream-full-output", Nothing, "the same, and the whole document at the end", "",
+    linerate_long("json-stream-full-output", Nothing, "as --json-stream, then the complete document", "",
         "As --json-stream, and the document of -J at the end.",
-        |t, _| { (t.common.json_stream, t.common.full_output) = (true, true); Ok(()) }),
-    long("cntl-ka", MaybeAttached("idle/interval/count"), "probe the control connection", "",
-        "Probe a silent control connection after so many seconds, then each so many seconds, so often. Without it, or without numbers, 15/5/3.",
-        keep_alive),
-    own(Both('m', "mptcp"), Nothing, "Multipath TCP", "", "Multipath TCP instead of TCP.", multipath),
-    long("multipath", Nothing, "the same", "", "As -m.", multipath),
-    long("skip-rx-copy", Nothing, "receive without copying", "",
+        |t, _| { (t.common.json_stream, t.common.json_stream_full_output) = (true, true); Ok(()) }),
+    linerate_long("cntl-ka", OptionalAttached("idle/interval/count"), "probe the control connection", "",
+        "Probe a silent control connection after idle seconds, then every interval seconds, count times. Without this option, or without numbers, 15/5/3.",
+        apply_keep_alive),
+    linerate_option(Both('m', "mptcp"), Nothing, "Multipath TCP", "", "Multipath TCP instead of TCP.", apply_multipath),
+    linerate_long("multipath", Nothing, "as -m", "", "As -m.", apply_multipath),
+    linerate_long("skip-rx-copy", Nothing, "receive without copying", "",
         "Receive without copying the data: MSG_TRUNC.",
-        |t, _| t.client(|c| c.parameters.skip_copy = true)),
-    long("gsro", Nothing, "segmentation and receive offload of UDP", "",
+        |t, _| t.set_client(|c| c.parameters.skip_copy = true)),
+    linerate_long("gsro", Nothing, "use UDP segmentation and receive offload", "",
         "Send and receive many datagrams per call: UDP_SEGMENT and UDP_GRO.",
-        |t, _| t.client(|c| c.parameters.offload = true)),
-    long("server-max-duration", Value("seconds"), "the longest test", "",
-        "Refuse tests that take longer, or have no end.",
-        |t, v| { let most = whole(v, 1..=LONGEST_TIME.into(), "test duration too long (maximum = 86400 seconds)")?; t.server(|s| s.longest_test = Some(most as u32)) }),
-    long("use-pkcs1-padding", Nothing, "logins of iperf3 3.16 and before", "",
-        "Log in, or take logins, with the padding of iperf3 3.16 and before.",
-        |t, _| { t.client.old_padding = true; t.server.old_padding = true; Ok(()) }),
-    long("max-tests", Value("n"), "tests at a time", "1024",
-        "Serve N tests at a time, and refuse further ones. Default {default}.",
-        |t, v| { let tests = whole(v, 1..=65_535, "number of tests is out of range")?; t.server(|s| s.tests = tests as u32) }),
-    long("allow-peers", Value("network,..."), "networks that clients may be in", "",
-        "Serve clients in these networks only.", allow_peers),
-    long("html", Value("file"), "write a page", "",
+        |t, _| t.set_client(|c| c.parameters.offload = true)),
+    linerate_long("server-max-duration", Value("seconds"), "the longest test", "",
+        "Refuse tests that are longer or have no end.",
+        |t, v| { let max = parse_integer(v, 1..=MAX_TIME_SECONDS.into(), "test duration too long (maximum = 86400 seconds)")?; t.set_server(|s| s.max_test_seconds = Some(max as u32)) }),
+    linerate_long("use-pkcs1-padding", Nothing, "use the login padding of iperf3 3.16", "",
+        "Send or accept logins with the padding of iperf3 3.16 and earlier.",
+        |t, _| { t.client.pkcs1_padding = true; t.server.pkcs1_padding = true; Ok(()) }),
+    linerate_long("max-tests", Value("n"), "tests at a time", "1024",
+        "Serve N tests at a time, and refuse others. Default {default}.",
+        |t, v| { let tests = parse_integer(v, 1..=65_535, "number of tests is out of range")?; t.set_server(|s| s.max_tests = tests as u32) }),
+    linerate_long("allow-peers", Value("network,..."), "networks of allowed clients", "",
+        "Serve clients in these networks only.", apply_allow_peers),
+    linerate_long("html", Value("file"), "write an HTML page", "",
         "Write the result of a client as an HTML page.",
-        |t, v| { t.common.html = Some(v.into()); t.client(|_| ()) }),
-    long("linerate-json", Value("file"), "write linerate's own document", "",
-        "Write linerate's own JSON document of a client to this file, or with - to standard output, in the place of all text.",
-        |t, v| { t.common.report = Some(v.into()); t.client(|_| ()) }),
-    long("strict", Nothing, "exit with 3 for a doubtful result", "",
-        "Print what makes a client's result doubtful on standard error, and exit with 3 if anything does.",
-        |t, _| { t.common.strict = true; t.client(|_| ()) }),
+        |t, v| { t.common.html = Some(v.into()); t.set_client(|_| ()) }),
+    linerate_long("linerate-json", Value("file"), "write linerate's JSON document", "",
+        "Write linerate's own JSON document of a client to this file, or with - to standard output instead of text.",
+        |t, v| { t.common.linerate_json = Some(v.into()); t.set_client(|_| ()) }),
+    linerate_long("strict", Nothing, "exit with 3 if there are warnings", "",
+        "Print warnings about a client's result on standard error, and exit with 3 if there are any.",
+        |t, _| { t.common.strict = true; t.set_client(|_| ()) }),
     ],
 };
 
 pub(super) const BLOCK_TOO_LARGE: &str = "block size too large (maximum = 1048576 bytes)";
 
-fn format(typed: &mut Typed, value: &str) -> Result<(), Quit> {
+fn apply_format(typed: &mut TypedOptions, value: &str) -> Result<(), EarlyExit> {
     let mut letters = value.chars();
-    let scale = letters.next().and_then(Scale::of_letter);
+    let scale = letters.next().and_then(Scale::from_letter);
     if scale.is_none() || letters.next().is_some() {
         return Err(parameter_error(
             "bad format specifier (valid formats are in the set [kmgtKMGT])",
@@ -319,65 +323,72 @@ fn format(typed: &mut Typed, value: &str) -> Result<(), Quit> {
     Ok(())
 }
 
-fn interval(typed: &mut Typed, value: &str) -> Result<(), Quit> {
-    const RANGE: &str = "invalid report interval (min = 0.1, max = 60 seconds)";
-    typed.common.interval = match seconds(value, 0.0..=60.0, RANGE)? {
+fn apply_interval(typed: &mut TypedOptions, value: &str) -> Result<(), EarlyExit> {
+    const RANGE_ERROR: &str = "invalid report interval (min = 0.1, max = 60 seconds)";
+    typed.common.interval = match parse_seconds(value, 0.0..=60.0, RANGE_ERROR)? {
         Duration::ZERO => None,
-        short if short < Duration::from_millis(100) => return Err(parameter_error(RANGE)),
+        short if short < Duration::from_millis(100) => return Err(parameter_error(RANGE_ERROR)),
         interval => Some(interval),
     };
     Ok(())
 }
 
-fn affinity(typed: &mut Typed, value: &str) -> Result<(), Quit> {
-    const WRONG: &str = "unable to set CPU affinity: ";
+fn apply_affinity(typed: &mut TypedOptions, value: &str) -> Result<(), EarlyExit> {
+    const CPU_ERROR: &str = "unable to set CPU affinity: ";
     let cpu = |text: &str| match text.parse::<u32>() {
         Ok(cpu) if cpu <= 1024 => Ok(cpu),
-        _ => Err(parameter_error(WRONG)),
+        _ => Err(parameter_error(CPU_ERROR)),
     };
-    let Some((here, there)) = value.split_once(',') else {
+    let Some((local, remote)) = value.split_once(',') else {
         typed.common.cpu = Some(cpu(value)?);
         return Ok(());
     };
-    if !here.is_empty() {
-        typed.common.cpu = Some(cpu(here)?);
+    if !local.is_empty() {
+        typed.common.cpu = Some(cpu(local)?);
     }
-    let there = cpu(there)?;
-    typed.client(|client| client.parameters.server_affinity = Some(there))
+    let server_cpu = cpu(remote)?;
+    typed.set_client(|client| client.parameters.server_affinity = Some(server_cpu))
 }
 
-fn receive_timeout(typed: &mut Typed, value: &str) -> Result<(), Quit> {
-    const WRONG: &str = "receive timeout value is incorrect or not in range: ";
-    let ms = whole(value, 100..=86_400_000, WRONG)?;
+fn apply_receive_timeout(typed: &mut TypedOptions, value: &str) -> Result<(), EarlyExit> {
+    const RANGE_ERROR: &str = "receive timeout value is incorrect or not in range: ";
+    let ms = parse_integer(value, 100..=86_400_000, RANGE_ERROR)?;
     typed.common.receive_timeout = Duration::from_millis(ms);
     typed.has_receive_timeout = true;
     Ok(())
 }
 
-fn rate_limit(typed: &mut Typed, value: &str) -> Result<(), Quit> {
-    const WRONG: &str =
+fn apply_rate_limit(typed: &mut TypedOptions, value: &str) -> Result<(), EarlyExit> {
+    const RANGE_ERROR: &str =
         "averaging interval of the bit rate limit is out of range (min = 0.1, max = 60 seconds)";
-    let (bits, over) = value.split_once('/').unwrap_or((value, "5"));
-    let (bits, over) = (rate(bits)?, seconds(over, 0.1..=60.0, WRONG)?);
-    typed.server(|server| server.rate_limit = Some((bits, over)).filter(|(bits, _)| *bits > 0))
+    let (bits, window) = value.split_once('/').unwrap_or((value, "5"));
+    let (bits, averaged_over) = (
+        parse_rate(bits)?,
+        parse_seconds(window, 0.1..=60.0, RANGE_ERROR)?,
+    );
+    typed.set_server(|server| {
+        server.rate_limit = Some((bits, averaged_over)).filter(|(bits, _)| *bits > 0);
+    })
 }
 
-fn idle_timeout(typed: &mut Typed, value: &str) -> Result<(), Quit> {
-    const WRONG: &str = "idle timeout parameter is not positive or larger than allowed limit";
-    let idle = whole(value, 1..=86_400, WRONG)?;
-    typed.server(|server| server.idle_timeout = Some(Duration::from_secs(idle)))
+fn apply_idle_timeout(typed: &mut TypedOptions, value: &str) -> Result<(), EarlyExit> {
+    const RANGE_ERROR: &str = "idle timeout parameter is not positive or larger than allowed limit";
+    let idle = parse_integer(value, 1..=86_400, RANGE_ERROR)?;
+    typed.set_server(|server| server.idle_timeout = Some(Duration::from_secs(idle)))
 }
 
-fn client(typed: &mut Typed, value: &str) -> Result<(), Quit> {
+fn apply_client(typed: &mut TypedOptions, value: &str) -> Result<(), EarlyExit> {
     typed.is_client = true;
-    let (host, device) = host_and_device(typed, value);
+    let (host, device) = split_device(typed, value);
     typed.common.device = device;
     typed.client.host = host.unwrap_or_default();
     Ok(())
 }
 
-/// The host before `%`, and the interface after it. The scope of an IPv6 address stays with it, too.
-fn host_and_device(typed: &Typed, value: &str) -> (Option<String>, Option<String>) {
+/// Splits `host%device`.
+///
+/// An IPv6 address also keeps its `%scope` in the host.
+fn split_device(typed: &TypedOptions, value: &str) -> (Option<String>, Option<String>) {
     match value.split_once('%') {
         Some((host, device)) if host.contains(':') => {
             (Some(value.to_owned()), Some(device.to_owned()))
@@ -390,45 +401,45 @@ fn host_and_device(typed: &Typed, value: &str) -> (Option<String>, Option<String
     }
 }
 
-fn bitrate(typed: &mut Typed, value: &str) -> Result<(), Quit> {
+fn apply_bitrate(typed: &mut TypedOptions, value: &str) -> Result<(), EarlyExit> {
     let (bits, burst) = match value.split_once('/') {
         Some((bits, burst)) => {
-            let burst = whole(burst, 1..=1000, "invalid burst count (maximum = 1000)")?;
+            let burst = parse_integer(burst, 1..=1000, "invalid burst count (maximum = 1000)")?;
             (bits, Some(burst as u32))
         }
         None => (value, None),
     };
-    let bits = rate(bits)?;
+    let bits = parse_rate(bits)?;
     typed.has_rate = true;
-    typed.client(|client| (client.parameters.rate, client.parameters.burst) = (bits, burst))
+    typed.set_client(|client| (client.parameters.rate, client.parameters.burst) = (bits, burst))
 }
 
-fn flow_label(typed: &mut Typed, value: &str) -> Result<(), Quit> {
-    match units::c_number(value) {
-        Some(label @ 1..=0xf_ffff) => typed.client(|c| c.parameters.flow_label = Some(label)),
+fn apply_flow_label(typed: &mut TypedOptions, value: &str) -> Result<(), EarlyExit> {
+    match units::parse_c_number(value) {
+        Some(label @ 1..=0xf_ffff) => typed.set_client(|c| c.parameters.flow_label = Some(label)),
         _ => Err(parameter_error("unable to set IPv6 flow label")),
     }
 }
 
-fn timestamps(typed: &mut Typed, value: &str) -> Result<(), Quit> {
+fn apply_timestamps(typed: &mut TypedOptions, value: &str) -> Result<(), EarlyExit> {
     let format = if value.is_empty() { "%c " } else { value };
     typed.common.timestamps = CString::new(format).ok();
     Ok(())
 }
 
-fn keep_alive(typed: &mut Typed, value: &str) -> Result<(), Quit> {
-    const WRONG: &str = "control connection keepalive is out of range";
+fn apply_keep_alive(typed: &mut TypedOptions, value: &str) -> Result<(), EarlyExit> {
+    const RANGE_ERROR: &str = "control connection keepalive is out of range";
     if value.is_empty() {
         return Ok(());
     }
     let mut numbers = [0; 3];
     let words: Vec<_> = value.split('/').collect();
     if words.len() > numbers.len() {
-        return Err(parameter_error(WRONG));
+        return Err(parameter_error(RANGE_ERROR));
     }
     for (number, word) in numbers.iter_mut().zip(words) {
         if !word.is_empty() {
-            *number = whole(word, 0..=32_767, WRONG)? as u32;
+            *number = parse_integer(word, 0..=32_767, RANGE_ERROR)? as u32;
         }
     }
     let [idle, interval, count] = numbers;
@@ -441,14 +452,14 @@ fn keep_alive(typed: &mut Typed, value: &str) -> Result<(), Quit> {
     Ok(())
 }
 
-fn multipath(typed: &mut Typed, _: &str) -> Result<(), Quit> {
-    typed.client(|client| client.parameters.multipath = true)
+fn apply_multipath(typed: &mut TypedOptions, _: &str) -> Result<(), EarlyExit> {
+    typed.set_client(|client| client.parameters.multipath = true)
 }
 
-fn allow_peers(typed: &mut Typed, value: &str) -> Result<(), Quit> {
+fn apply_allow_peers(typed: &mut TypedOptions, value: &str) -> Result<(), EarlyExit> {
     for text in value.split(',') {
         let network = Network::parse(text).or_else(refuse)?;
-        typed.server(|server| server.networks.push(network))?;
+        typed.set_server(|server| server.allowed_networks.push(network))?;
     }
     Ok(())
 }

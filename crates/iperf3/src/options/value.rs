@@ -1,81 +1,88 @@
-//! Values of options, as stock reads them; what stock takes for 0 is refused.
+//! Parses the values of options like stock, but refuses text that stock would read as 0.
 
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-use getopt::{Quit, refuse};
-use units::iperf::scaled;
+use getopt::{EarlyExit, refuse};
+use units::iperf::parse_scaled;
 
 use super::parameter_error;
 
-/// A whole number; one out of range is this parameter error, as is a word where stock, which takes it for 0, says so.
-pub(super) fn whole(text: &str, range: RangeInclusive<u64>, wrong: &str) -> Result<u64, Quit> {
+/// Parses a whole number; fails with `range_error` if it is out of range.
+///
+/// Stock reads a word as 0. So a word is also a range error if the range excludes 0; else it is
+/// refused.
+pub(super) fn parse_integer(
+    text: &str,
+    range: RangeInclusive<u64>,
+    range_error: &str,
+) -> Result<u64, EarlyExit> {
     match text.parse::<i64>() {
         Ok(number) if u64::try_from(number).is_ok_and(|number| range.contains(&number)) => {
             Ok(number as u64)
         }
         Err(_) if range.contains(&0) => refuse(format!("'{text}' is not a number")),
-        _ => Err(parameter_error(wrong)),
+        _ => Err(parameter_error(range_error)),
     }
 }
 
-/// A number of bytes or blocks, of which K is 1024.
-pub(super) fn size(text: &str, most: u64, wrong: &str) -> Result<u64, Quit> {
-    amount(text, 1024, most, wrong)
+/// Parses a number of bytes or blocks; K means 1024.
+pub(super) fn parse_size(text: &str, max: u64, range_error: &str) -> Result<u64, EarlyExit> {
+    parse_amount(text, 1024, max, range_error)
 }
 
-/// Bits per second, of which K is 1000.
-pub(super) fn rate(text: &str) -> Result<u64, Quit> {
-    amount(text, 1000, 10_u64.pow(15), "rate out of range")
+/// Parses bits per second; K means 1000.
+pub(super) fn parse_rate(text: &str) -> Result<u64, EarlyExit> {
+    parse_amount(text, 1000, 10_u64.pow(15), "rate out of range")
 }
 
-fn amount(text: &str, base: u32, most: u64, wrong: &str) -> Result<u64, Quit> {
-    match scaled(text, base) {
-        Some(number) if number <= most as f64 => Ok(number as u64),
-        Some(_) => Err(parameter_error(wrong)),
+fn parse_amount(text: &str, base: u32, max: u64, range_error: &str) -> Result<u64, EarlyExit> {
+    match parse_scaled(text, base) {
+        Some(number) if number <= max as f64 => Ok(number as u64),
+        Some(_) => Err(parameter_error(range_error)),
         None => refuse(format!(
             "'{text}' is not a number with a suffix K, M, G or T"
         )),
     }
 }
 
-/// Seconds with a fraction.
-pub(super) fn seconds(
+/// Parses seconds with a fraction.
+pub(super) fn parse_seconds(
     text: &str,
     range: RangeInclusive<f64>,
-    wrong: &str,
-) -> Result<Duration, Quit> {
+    range_error: &str,
+) -> Result<Duration, EarlyExit> {
     match text.parse::<f64>() {
         Ok(seconds) if range.contains(&seconds) => Ok(Duration::from_secs_f64(seconds)),
-        Ok(_) => Err(parameter_error(wrong)),
+        Ok(_) => Err(parameter_error(range_error)),
         Err(_) => refuse(format!("'{text}' is not a number")),
     }
 }
 
 const BAD_TOS: &str = "bad TOS value (must be between 0 and 255 inclusive)";
 
-/// A type of service: decimal, octal with 0, hexadecimal with 0x.
-pub(super) fn type_of_service(text: &str) -> Result<u8, Quit> {
-    octet(text).ok_or_else(|| parameter_error(BAD_TOS))
+/// Parses a type of service: decimal, octal with 0, hexadecimal with 0x.
+pub(super) fn parse_type_of_service(text: &str) -> Result<u8, EarlyExit> {
+    parse_octet(text).ok_or_else(|| parameter_error(BAD_TOS))
 }
 
-/// A code point, as a number or by its name, in the place that it has in the type of service.
-pub(super) fn code_point(text: &str) -> Result<u8, Quit> {
+/// Parses a code point by number or name; returns it shifted to its place in the type of service.
+pub(super) fn parse_code_point(text: &str) -> Result<u8, EarlyExit> {
     let by_number = || {
-        octet(text)
+        parse_octet(text)
             .filter(|point| *point < 64)
             .map(|point| point << 2)
     };
     let by_name = match text.to_ascii_lowercase().as_str() {
         "va" => Some(44 << 2),
-        name => units::type_of_service(name),
+        name => units::parse_type_of_service(name),
     };
     let found = by_name.or_else(by_number);
     found.ok_or_else(|| parameter_error(BAD_TOS))
 }
 
-fn octet(text: &str) -> Option<u8> {
-    units::c_number(text)?.try_into().ok()
+fn parse_octet(text: &str) -> Option<u8> {
+    units::parse_c_number(text)?.try_into().ok()
 }
 
 #[cfg(test)]
@@ -94,9 +101,9 @@ mod tests {
             ("64", None),
             ("foo", None),
         ] {
-            assert_eq!(code_point(text).ok(), expected, "{text}");
+            assert_eq!(parse_code_point(text).ok(), expected, "{text}");
         }
-        assert_eq!(type_of_service("0x20").ok(), Some(32));
-        assert!(type_of_service("256").is_err());
+        assert_eq!(parse_type_of_service("0x20").ok(), Some(32));
+        assert!(parse_type_of_service("256").is_err());
     }
 }

@@ -1,4 +1,6 @@
-//! The figures of an interval or of a whole test, computed from samples and sides: text and documents only show them.
+//! The figures of an interval or a test, computed from samples and results.
+//!
+//! Text and JSON output only format them.
 
 use std::time::Duration;
 
@@ -7,28 +9,28 @@ use units::Bytes;
 
 use crate::result::{StreamRun, TestRun, jitter};
 
-/// What was moved between two times.
+/// The transferred data between two times.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Figures {
     /// Seconds since the test's start, or since the end of the omitted time.
     pub(super) start: f64,
-    /// The same at the end.
+    /// The end, relative to the same origin.
     pub(super) end: f64,
-    /// From start to end.
+    /// The time from start to end.
     pub(super) seconds: f64,
     pub(super) bytes: u64,
-    /// Segments sent again, where that is known.
+    /// Retransmitted segments; `None` if unavailable.
     pub(super) retransmits: Option<u64>,
-    /// The connection at the end.
+    /// The state of the TCP connection at the end.
     pub(super) path: Option<PathSample>,
     pub(super) datagrams: Datagrams,
 }
 
-/// What became of datagrams.
+/// The counts of datagrams.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Datagrams {
     pub(super) packets: u64,
-    /// An interval's is negative if datagrams of an earlier one came late.
+    /// Lost datagrams; negative if more late datagrams of earlier intervals arrived than were lost.
     pub(super) lost: i64,
     pub(super) out_of_order: u64,
     pub(super) jitter_ms: f64,
@@ -52,7 +54,7 @@ impl Figures {
         }
     }
 
-    /// Several streams in the time of the first.
+    /// Sums several streams. The times are those of the first stream; the jitter is the mean.
     pub(super) fn sum<'a>(all: impl IntoIterator<Item = &'a Self>) -> Self {
         let mut all = all.into_iter();
         let Some(first) = all.next() else {
@@ -80,8 +82,8 @@ impl Figures {
     }
 }
 
-/// A stream between two samples; `origin` is the time that counts as 0.
-pub(super) fn interval(
+/// Returns the figures of a stream between two samples. `origin` is the time that counts as 0.
+pub(super) fn interval_figures(
     run: &TestRun,
     sends: bool,
     (before, now): (&Sample, &Sample),
@@ -90,18 +92,20 @@ pub(super) fn interval(
     let at = |sample: &Sample| sample.at.saturating_sub(origin).as_secs_f64();
     let bytes = now.bytes().0.saturating_sub(before.bytes().0);
     let retransmits = |sample: &Sample| sample.path.and_then(|path| path.retransmits);
-    let order = |sample: &Sample| sample.datagrams.unwrap_or_default().by_order;
+    let order = |sample: &Sample| sample.datagrams.unwrap_or_default().by_highest;
     let datagrams = if sends {
         Datagrams {
             packets: run.packets(Bytes(bytes)),
             ..Datagrams::default()
         }
     } else {
-        let (then, now_order) = (order(before), order(now));
+        let (order_before, order_now) = (order(before), order(now));
         Datagrams {
-            packets: now_order.highest.saturating_sub(then.highest),
-            lost: now_order.missing as i64 - then.missing as i64,
-            out_of_order: now_order.out_of_order.saturating_sub(then.out_of_order),
+            packets: order_now.highest.saturating_sub(order_before.highest),
+            lost: order_now.missing as i64 - order_before.missing as i64,
+            out_of_order: order_now
+                .out_of_order
+                .saturating_sub(order_before.out_of_order),
             jitter_ms: milliseconds(jitter(now.datagrams.as_ref())),
         }
     };
@@ -118,13 +122,17 @@ pub(super) fn interval(
     }
 }
 
-/// The sender's figures of a stream; without what only the other end knows.
-pub(super) fn sent(run: &TestRun, stream: &StreamRun) -> Figures {
-    let (here, there) = (&stream.outcome.here, stream.outcome.there.as_ref());
-    let side = if stream.sends { Some(here) } else { there };
+/// Returns the sender's figures of a stream; values that need a missing peer report are 0.
+pub(super) fn sender_figures(run: &TestRun, stream: &StreamRun) -> Figures {
+    let (local_side, remote_side) = (&stream.outcome.local, stream.outcome.remote.as_ref());
+    let side = if stream.sends {
+        Some(local_side)
+    } else {
+        remote_side
+    };
     let seconds = side
         .and_then(|side| side.elapsed)
-        .or(here.elapsed)
+        .or(local_side.elapsed)
         .unwrap_or_default();
     let bytes = side.map_or(0, |side| side.counts.sent.0);
     let packets = match side {
@@ -148,20 +156,24 @@ pub(super) fn sent(run: &TestRun, stream: &StreamRun) -> Figures {
     }
 }
 
-/// The receiver's figures of a stream.
-pub(super) fn received(stream: &StreamRun) -> Figures {
-    let (here, there) = (&stream.outcome.here, stream.outcome.there.as_ref());
-    let side = if stream.sends { there } else { Some(here) };
+/// Returns the receiver's figures of a stream.
+pub(super) fn receiver_figures(stream: &StreamRun) -> Figures {
+    let (local_side, remote_side) = (&stream.outcome.local, stream.outcome.remote.as_ref());
+    let side = if stream.sends {
+        remote_side
+    } else {
+        Some(local_side)
+    };
     let seconds = side
         .and_then(|side| side.elapsed)
-        .or(here.elapsed)
+        .or(local_side.elapsed)
         .unwrap_or_default();
     let counts = side.and_then(|side| side.datagrams).unwrap_or_default();
-    // What was passed over after the omitted time.
+    // Count datagrams by their highest number, without the omitted time.
     let packets = if stream.sends {
-        counts.by_order.highest
+        counts.by_highest.highest
     } else {
-        highest_after(stream)
+        measured_highest(stream)
     };
     Figures {
         end: seconds.as_secs_f64(),
@@ -169,15 +181,15 @@ pub(super) fn received(stream: &StreamRun) -> Figures {
         bytes: side.map_or(0, |side| side.counts.received.0),
         datagrams: Datagrams {
             packets,
-            lost: counts.by_order.missing.min(packets) as i64,
-            out_of_order: counts.by_order.out_of_order,
+            lost: counts.by_highest.missing.min(packets) as i64,
+            out_of_order: counts.by_highest.out_of_order,
             jitter_ms: milliseconds(jitter(Some(&counts))),
         },
         ..Figures::default()
     }
 }
 
-/// What a stream moved of a file.
+/// The transferred part of a file.
 #[derive(Clone, Debug)]
 pub(super) struct DiskFile {
     pub(super) name: String,
@@ -187,34 +199,34 @@ pub(super) struct DiskFile {
 }
 
 impl DiskFile {
-    pub(super) fn of(run: &TestRun, stream: &StreamRun) -> Option<Self> {
+    pub(super) fn from_run(run: &TestRun, stream: &StreamRun) -> Option<Self> {
         let (path, bytes) = run.file.as_ref()?;
         Some(Self {
             name: path.display().to_string(),
             bytes: *bytes,
-            sent: sent(run, stream).bytes,
-            received: received(stream).bytes,
+            sent: sender_figures(run, stream).bytes,
+            received: receiver_figures(stream).bytes,
         })
     }
 
-    /// Whole percent.
+    /// Returns the transferred part of the file, in whole percent.
     pub(super) fn percent(&self, moved: u64) -> u64 {
         (u128::from(moved) * 100 / u128::from(self.bytes.max(1))) as u64
     }
 }
 
-/// Datagrams up to the highest number, of those after the omitted time.
-fn highest_after(stream: &StreamRun) -> u64 {
+/// Returns the datagrams up to the highest received number, without the omitted time.
+fn measured_highest(stream: &StreamRun) -> u64 {
     let highest = |sample: Option<&Sample>| {
         sample
             .and_then(|sample| sample.datagrams)
-            .map_or(0, |counts| counts.by_order.highest)
+            .map_or(0, |counts| counts.by_highest.highest)
     };
     let samples = stream.samples();
-    let begin = samples
+    let first_measured = samples
         .iter()
         .find(|sample| sample.at >= stream.outcome.plan.phases.warm_up);
-    highest(samples.last()).saturating_sub(highest(begin))
+    highest(samples.last()).saturating_sub(highest(first_measured))
 }
 
 fn milliseconds(time: Duration) -> f64 {

@@ -1,16 +1,16 @@
-//! The document of a test: that of `-J`, and the events of `--json-stream`.
+//! Formats a test as JSON: the document of `-J` and the events of `--json-stream`.
 
 use model::{PathSample, Sample, Series};
 
 use super::figures::{self, DiskFile, Figures};
-use super::{congestion, gmt};
+use super::{congestion_names, gmt_date};
 use crate::json::{Json, Object, object};
 use crate::result::{StreamRun, TestRun};
 use crate::streams::{IntervalEnd, Stream};
 use crate::wire::{Direction, Protocol, ServerOutput};
 
-/// The document of a test that failed before it was agreed on.
-pub(crate) fn failed(error: &str) -> Json {
+/// Returns the document of a test that failed before its parameters were accepted.
+pub(crate) fn failure_document(error: &str) -> Json {
     let start = object! {
         "connected": Vec::<Json>::new(),
         "version": version(),
@@ -24,33 +24,33 @@ pub(crate) fn failed(error: &str) -> Json {
     })
 }
 
-/// The whole document.
+/// Returns the complete document.
 pub(crate) fn document(run: &TestRun) -> Json {
     let mut document = object! {
         "start": start(run),
         "intervals": intervals(run),
         "end": end(run),
     };
-    let mut put = |key: &'static str, value: Option<Json>| {
+    let mut add = |key: &'static str, value: Option<Json>| {
         document.extend(value.map(|value| (key.into(), value)));
     };
     let text = |text: &Option<String>| text.clone().map(Json::from);
-    put("title", text(&run.parameters.title));
-    put("extra_data", text(&run.parameters.extra_data));
+    add("title", text(&run.parameters.title));
+    add("extra_data", text(&run.parameters.extra_data));
     match run
         .results
         .as_ref()
         .and_then(|results| results.output.clone())
     {
         Some(ServerOutput::Text(text)) if !run.is_server => {
-            put("server_output_text", Some(text.into()));
+            add("server_output_text", Some(text.into()));
         }
         Some(ServerOutput::Document(json)) if !run.is_server => {
-            put("server_output_json", Some(json));
+            add("server_output_json", Some(json));
         }
         _ => {}
     }
-    put("error", text(&run.error));
+    add("error", text(&run.error));
     Json::from(document)
 }
 
@@ -58,7 +58,7 @@ fn version() -> String {
     format!("iperf {}", crate::VERSION)
 }
 
-/// `start`.
+/// Returns the object `start`.
 pub(crate) fn start(run: &TestRun) -> Json {
     let parameters = &run.parameters;
     let connected = run.streams.iter().map(|stream| {
@@ -93,7 +93,8 @@ pub(crate) fn start(run: &TestRun) -> Json {
             start.extend(buffers.clone());
         }
     }
-    let time = object! { "time": gmt(run.started), "timesecs": crate::unix(run.started) };
+    let time =
+        object! { "time": gmt_date(run.started), "timesecs": crate::unix_seconds(run.started) };
     start.push(("timestamp".into(), time.into()));
     let (host, port) = &run.peer;
     let peer = object! { "host": host.as_str(), "port": *port };
@@ -121,7 +122,7 @@ pub(crate) fn start(run: &TestRun) -> Json {
     let test_start = object! {
         "protocol": parameters.protocol.name(),
         "num_streams": parameters.parallel,
-        "blksize": parameters.block(),
+        "blksize": parameters.block_size(),
         "omit": parameters.omit,
         "duration": parameters.time,
         "bytes": parameters.bytes,
@@ -139,33 +140,33 @@ fn intervals(run: &TestRun) -> Vec<Json> {
         .streams
         .first()
         .map_or(0, |stream| stream.samples().len());
-    let of = |at: usize| {
-        let pair = |stream: &StreamRun| {
+    let interval_json = |index: usize| {
+        let stream_interval = |stream: &StreamRun| {
             let samples = stream.samples();
             Some((
                 stream.label,
                 stream.sends,
-                [*samples.get(at - 1)?, *samples.get(at)?],
+                [*samples.get(index - 1)?, *samples.get(index)?],
             ))
         };
-        let all: Vec<_> = run.streams.iter().filter_map(pair).collect();
+        let all: Vec<_> = run.streams.iter().filter_map(stream_interval).collect();
         let origin = run
             .streams
             .first()
-            .and_then(|stream| stream.samples().get(run.begin));
+            .and_then(|stream| stream.samples().get(run.omit_end_index));
         interval_at(
             run,
             &all,
-            origin.filter(|_| at > run.begin).copied(),
-            at <= run.begin,
+            origin.filter(|_| index > run.omit_end_index).copied(),
+            index <= run.omit_end_index,
         )
     };
-    (1..samples).map(of).collect()
+    (1..samples).map(interval_json).collect()
 }
 
-/// One element of `intervals`, while the test runs.
+/// Returns the last element of `intervals` while the test runs.
 pub(crate) fn interval(run: &TestRun, end: IntervalEnd<'_>) -> Json {
-    let pair = |(stream, series): (&Stream, &Series)| {
+    let stream_interval = |(stream, series): (&Stream, &Series)| {
         let [.., before, now] = series.samples[..] else {
             return None;
         };
@@ -175,42 +176,53 @@ pub(crate) fn interval(run: &TestRun, end: IntervalEnd<'_>) -> Json {
         .streams
         .iter()
         .zip(end.series)
-        .filter_map(pair)
+        .filter_map(stream_interval)
         .collect();
     let origin = end
-        .begin
+        .omit_end_index
         .and_then(|begin| end.series.first()?.samples.get(begin));
-    interval_at(run, &all, origin.copied(), end.begin.is_none())
+    interval_at(run, &all, origin.copied(), end.omit_end_index.is_none())
 }
 
-/// The label and the direction of a stream, and its samples around an interval.
-type Pair = (i32, bool, [Sample; 2]);
+/// A stream's label, whether it sends, and its samples at the start and end of an interval.
+type StreamInterval = (i32, bool, [Sample; 2]);
 
-fn interval_at(run: &TestRun, all: &[Pair], origin: Option<Sample>, is_omitted: bool) -> Json {
+fn interval_at(
+    run: &TestRun,
+    all: &[StreamInterval],
+    origin: Option<Sample>,
+    is_omitted: bool,
+) -> Json {
     let origin = origin.unwrap_or_default().at;
-    let figures = |pair: &Pair| {
-        let (_, sends, [before, now]) = pair;
-        figures::interval(run, *sends, (before, now), origin)
+    let figures = |interval: &StreamInterval| {
+        let (_, sends, [before, now]) = interval;
+        figures::interval_figures(run, *sends, (before, now), origin)
     };
     let mut streams = Vec::new();
-    for pair in all {
-        let mut json = object! { "socket": pair.0 };
-        json.extend(interval_members(run, pair.1, &figures(pair), is_omitted));
+    for interval in all {
+        let mut json = object! { "socket": interval.0 };
+        json.extend(interval_members(
+            run,
+            interval.1,
+            &figures(interval),
+            is_omitted,
+        ));
         streams.push(Json::from(json));
     }
     let mut json = object! { "streams": streams };
-    // The client's data first: the server's sum has the same name at both ends.
+    // At both ends, `sum` is the client's data and `sum_bidir_reverse` the server's data.
     for (name, from_client) in [("sum", true), ("sum_bidir_reverse", false)] {
         let is_both = run.parameters.direction == Direction::Both;
         let sends = from_client != run.is_server;
-        let of_it: Vec<_> = all
+        let selected: Vec<_> = all
             .iter()
-            .filter(|pair| !is_both || pair.1 == sends)
+            .filter(|interval| !is_both || interval.1 == sends)
             .collect();
-        if let Some(first) = of_it.first().filter(|_| is_both || from_client) {
+        if let Some(first) = selected.first().filter(|_| is_both || from_client) {
             let sends = first.1;
-            let parts: Vec<_> = of_it.iter().map(|pair| figures(pair)).collect();
-            let members = interval_members(run, sends, &Figures::sum(&parts), is_omitted);
+            let stream_figures: Vec<_> =
+                selected.iter().map(|interval| figures(interval)).collect();
+            let members = interval_members(run, sends, &Figures::sum(&stream_figures), is_omitted);
             json.push((name.into(), members.into()));
         }
     }
@@ -219,7 +231,8 @@ fn interval_at(run: &TestRun, all: &[Pair], origin: Option<Sample>, is_omitted: 
 
 fn interval_members(run: &TestRun, sends: bool, figures: &Figures, is_omitted: bool) -> Object {
     let mut json = span(figures);
-    let number = |time: Option<std::time::Duration>| time.map_or(0, |time| time.as_micros() as u64);
+    let microseconds =
+        |time: Option<std::time::Duration>| time.map_or(0, |time| time.as_micros() as u64);
     match (run.is_udp(), sends) {
         (true, true) => json.push(("packets".into(), figures.datagrams.packets.into())),
         (true, false) => json.extend(losses(figures)),
@@ -231,8 +244,8 @@ fn interval_members(run: &TestRun, sends: bool, figures: &Figures, is_omitted: b
                 json.extend(object! {
                     "snd_cwnd": path.congestion_window_bytes.unwrap_or(0),
                     "snd_wnd": path.send_window_bytes.unwrap_or(0),
-                    "rtt": number(path.smoothed_rtt),
-                    "rttvar": number(path.rtt_deviation),
+                    "rtt": microseconds(path.smoothed_rtt),
+                    "rttvar": microseconds(path.rtt_deviation),
                     "pmtu": path.path_mtu_bytes.unwrap_or(0),
                 });
             }
@@ -262,36 +275,36 @@ fn losses(figures: &Figures) -> Object {
     }
 }
 
-/// `end`.
+/// Returns the object `end`.
 pub(crate) fn end(run: &TestRun) -> Json {
     if run.streams.iter().all(|stream| stream.samples().len() < 2) {
         return Object::new().into();
     }
-    let streams = run.streams.iter().map(|stream| end_of_stream(run, stream));
+    let streams = run.streams.iter().map(|stream| stream_end(run, stream));
     let mut json = object! { "streams": streams.collect::<Vec<_>>() };
     let is_both = run.parameters.direction == Direction::Both;
     for (suffix, from_client) in [("", true), ("_bidir_reverse", false)] {
         let sends = from_client != run.is_server;
-        let of_it = |stream: &&StreamRun| !is_both || stream.sends == sends;
-        let streams: Vec<_> = run.streams.iter().filter(of_it).collect();
+        let is_selected = |stream: &&StreamRun| !is_both || stream.sends == sends;
+        let streams: Vec<_> = run.streams.iter().filter(is_selected).collect();
         if let Some(first) = streams.first().filter(|_| is_both || from_client) {
             json.extend(sums(run, &streams, suffix, first.sends));
         }
     }
     let zeros = [0.0; 3];
     let remote = run.results.as_ref().map_or(zeros, |results| results.cpu);
-    let ([total, user, system], [far_total, far_user, far_system]) = (run.cpu, remote);
+    let ([total, user, system], [remote_total, remote_user, remote_system]) = (run.cpu, remote);
     let cpu = object! {
         "host_total": total,
         "host_user": user,
         "host_system": system,
-        "remote_total": far_total,
-        "remote_user": far_user,
-        "remote_system": far_system,
+        "remote_total": remote_total,
+        "remote_user": remote_user,
+        "remote_system": remote_system,
     };
     json.push(("cpu_utilization_percent".into(), cpu.into()));
     let sends = run.streams.iter().any(|stream| stream.sends);
-    for ((_, name), key) in congestion(run, sends)
+    for ((_, name), key) in congestion_names(run, sends)
         .into_iter()
         .zip(["sender_tcp_congestion", "receiver_tcp_congestion"])
     {
@@ -299,96 +312,99 @@ pub(crate) fn end(run: &TestRun) -> Json {
             json.push((key.into(), name.into()));
         }
     }
-    if run.others > 0 {
-        json.push(("overlapping_tests".into(), run.others.into()));
+    if run.overlapping_tests > 0 {
+        json.push(("overlapping_tests".into(), run.overlapping_tests.into()));
     }
     json.into()
 }
 
-/// The sums of one direction. What a receiving server does not know is 0 there, as stock has it.
+/// Returns the sums of one direction. As with stock, values that a server lacks are 0.
 fn sums(run: &TestRun, streams: &[&StreamRun], suffix: &str, sends: bool) -> Object {
-    let of = |is_sender: bool| {
+    let sum_of = |is_sender: bool| {
         let figures = |stream: &&StreamRun| {
             if is_sender {
-                figures::sent(run, stream)
+                figures::sender_figures(run, stream)
             } else {
-                figures::received(stream)
+                figures::receiver_figures(stream)
             }
         };
         Figures::sum(&streams.iter().map(figures).collect::<Vec<_>>())
     };
-    let (sent, received) = (of(true), of(false));
+    let (sent, received) = (sum_of(true), sum_of(false));
     let mut json = Object::new();
-    let mut put = |name: &str, mut members: Object, is_sender: bool| {
+    let mut add = |name: &str, mut members: Object, is_sender: bool| {
         members.push(("sender".into(), is_sender.into()));
         json.push((format!("{name}{suffix}").into(), members.into()));
     };
     if run.is_udp() {
-        let mixed = Figures {
+        let combined = Figures {
             bytes: sent.bytes,
-            ..mixed(&sent, &received)
+            ..combine_ends(&sent, &received)
         };
         let mut members = span(&Figures {
             end: received.end,
             seconds: received.seconds,
-            ..mixed
+            ..combined
         });
-        members.extend(losses(&mixed));
-        put("sum", members, sends);
+        members.extend(losses(&combined));
+        add("sum", members, sends);
         let mut members = span(&sent);
         members.extend(losses(&sent));
-        put("sum_sent", members, true);
+        add("sum_sent", members, true);
         let mut members = span(&received);
         members.extend(losses(&received));
-        put("sum_received", members, false);
+        add("sum_received", members, false);
     } else {
         let mut members = span(&sent);
         members.extend(
             sent.retransmits
                 .map(|count| ("retransmits".into(), count.into())),
         );
-        put("sum_sent", members, sends);
-        put("sum_received", span(&received), sends);
+        add("sum_sent", members, sends);
+        add("sum_received", span(&received), sends);
     }
     json
 }
 
-/// The sender's bytes and, if known, its count, with the receiver's losses.
-fn mixed(sent: &Figures, received: &Figures) -> Figures {
-    let mut mixed = *sent;
-    mixed.datagrams = received.datagrams;
+/// Combines the sender's bytes and, if known, its datagram count with the receiver's losses.
+fn combine_ends(sent: &Figures, received: &Figures) -> Figures {
+    let mut combined = *sent;
+    combined.datagrams = received.datagrams;
     if sent.datagrams.packets > 0 {
-        mixed.datagrams.packets = sent.datagrams.packets;
+        combined.datagrams.packets = sent.datagrams.packets;
     }
-    mixed
+    combined
 }
 
-fn end_of_stream(run: &TestRun, stream: &StreamRun) -> Json {
-    let (sent, received) = (figures::sent(run, stream), figures::received(stream));
+fn stream_end(run: &TestRun, stream: &StreamRun) -> Json {
+    let (sent, received) = (
+        figures::sender_figures(run, stream),
+        figures::receiver_figures(stream),
+    );
     let socket = |figures: &Figures| {
         let mut json = object! { "socket": stream.label };
         json.extend(span(figures));
         json
     };
     if run.is_udp() {
-        let mixed = mixed(&sent, &received);
-        let mut json = socket(&mixed);
-        json.extend(losses(&mixed));
+        let combined = combine_ends(&sent, &received);
+        let mut json = socket(&combined);
+        json.extend(losses(&combined));
         json.extend(
-            object! { "out_of_order": mixed.datagrams.out_of_order, "sender": stream.sends },
+            object! { "out_of_order": combined.datagrams.out_of_order, "sender": stream.sends },
         );
         return Json::from(object! { "udp": json });
     }
     let mut by_sender = socket(&sent);
     if let Some(retransmits) = sent.retransmits {
         by_sender.push(("retransmits".into(), retransmits.into()));
-        by_sender.extend(extremes(stream, run.begin));
+        by_sender.extend(path_extremes(stream, run.omit_end_index));
     }
     by_sender.push(("sender".into(), stream.sends.into()));
     let mut by_receiver = socket(&received);
     by_receiver.push(("sender".into(), stream.sends.into()));
     let mut json = object! { "sender": by_sender };
-    if let Some(file) = DiskFile::of(run, stream) {
+    if let Some(file) = DiskFile::from_run(run, stream) {
         let members = object! {
             "sent": file.sent,
             "received": file.received,
@@ -404,29 +420,31 @@ fn end_of_stream(run: &TestRun, stream: &StreamRun) -> Json {
     json.into()
 }
 
-/// The connection over the intervals, as its sender saw it.
-fn extremes(stream: &StreamRun, begin: usize) -> Object {
+/// Returns the extremes of the sender's TCP state over all intervals.
+fn path_extremes(stream: &StreamRun, omit_end_index: usize) -> Object {
     let paths = stream
         .samples()
         .iter()
-        .skip(begin + 1)
+        .skip(omit_end_index + 1)
         .filter_map(|sample| sample.path);
     let paths: Vec<_> = paths.filter(|_| stream.sends).collect();
-    let most = |of: fn(&PathSample) -> u64| paths.iter().map(of).max().unwrap_or(0);
+    let max_of = |of: fn(&PathSample) -> u64| paths.iter().map(of).max().unwrap_or(0);
     let rtt = |path: &PathSample| path.smoothed_rtt.map_or(0, |rtt| rtt.as_micros() as u64);
     let sum: u64 = paths.iter().map(rtt).sum();
     object! {
-        "max_snd_cwnd": most(|path| path.congestion_window_bytes.unwrap_or(0)),
-        "max_snd_wnd": most(|path| path.send_window_bytes.unwrap_or(0).into()),
-        "max_rtt": most(|path| path.smoothed_rtt.map_or(0, |rtt| rtt.as_micros() as u64)),
+        "max_snd_cwnd": max_of(|path| path.congestion_window_bytes.unwrap_or(0)),
+        "max_snd_wnd": max_of(|path| path.send_window_bytes.unwrap_or(0).into()),
+        "max_rtt": max_of(|path| path.smoothed_rtt.map_or(0, |rtt| rtt.as_micros() as u64)),
         "min_rtt": paths.iter().map(rtt).min().unwrap_or(0),
         "mean_rtt": sum / (paths.len() as u64).max(1),
     }
 }
 
-/// A key of our own: the smoothed round-trip times of TCP_INFO, in microseconds, looked at 100 times per second.
+/// Returns the smoothed round-trip times of TCP_INFO, in microseconds.
+///
+/// This key is linerate's addition. The times are sampled about 100 times per second.
 fn round_trips(stream: &StreamRun) -> Object {
-    let Some(times) = &stream.outcome.here.smoothed_rtt else {
+    let Some(times) = &stream.outcome.local.smoothed_rtt else {
         return Object::new();
     };
     let at = |percent: f64| {

@@ -1,15 +1,15 @@
-//! The text of a test, to the character as stock prints it.
+//! Formats a test as text, identical to stock's output.
 
 use std::fmt::Write;
 
-use units::iperf::{Scale, general};
+use units::iperf::{Scale, format_general};
 
 use super::figures::{self, DiskFile, Figures};
 use crate::result::{StreamRun, TestRun};
 use crate::streams::IntervalEnd;
 use crate::wire::{Direction, Protocol};
 
-/// How figures are shown.
+/// The options that affect the text.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Style {
     /// `-f`.
@@ -20,26 +20,26 @@ pub(crate) struct Style {
 
 const SEPARATOR: &str = "- - - - - - - - - - - - - - - - - - - - - - - - -\n";
 
-/// The lines of a server that waits for its `number`th test.
+/// Returns the banner of a server that waits for test `number`.
 pub(crate) fn banner(port: u32, number: u64) -> String {
     let line = "-".repeat(59);
     format!("{line}\nServer listening on {port} (test #{number})\n{line}\n")
 }
 
-/// The first lines of a program that is verbose.
+/// Returns the version lines of `-V`.
 pub(crate) fn version() -> String {
     format!("iperf {}\n{}\n", crate::VERSION, crate::system_info())
 }
 
-/// The lines before the streams.
-pub(crate) fn begin(run: &TestRun, style: Style) -> String {
+/// Returns the lines about the control connection.
+pub(crate) fn connection_lines(run: &TestRun, style: Style) -> String {
     let mut text = String::new();
     let (host, port) = &run.peer;
     if style.verbose {
         if !run.is_server {
             let _ = writeln!(text, "Control connection MSS {}", run.control_segment);
         }
-        let _ = writeln!(text, "Time: {}", super::gmt(run.started));
+        let _ = writeln!(text, "Time: {}", super::gmt_date(run.started));
     }
     let _ = if run.is_server {
         writeln!(text, "Accepted connection from {host}, port {port}")
@@ -50,7 +50,11 @@ pub(crate) fn begin(run: &TestRun, style: Style) -> String {
         let _ = writeln!(text, "Reverse mode, remote host {host} is sending");
     }
     if style.verbose {
-        let _ = writeln!(text, "      Cookie: {}", super::plain(&run.cookie.text()));
+        let _ = writeln!(
+            text,
+            "      Cookie: {}",
+            super::replace_control_characters(&run.cookie.text())
+        );
         if run.parameters.protocol == Protocol::Tcp {
             let _ = match run.parameters.max_segment {
                 Some(bytes) => writeln!(text, "      TCP MSS: {bytes}"),
@@ -64,8 +68,8 @@ pub(crate) fn begin(run: &TestRun, style: Style) -> String {
     text
 }
 
-/// The streams' lines, and the header of the intervals.
-pub(crate) fn streams(run: &TestRun, style: Style) -> String {
+/// Returns a line per stream, and with `-V` a line about the test.
+pub(crate) fn stream_lines(run: &TestRun, style: Style) -> String {
     let mut text = String::new();
     for stream in &run.streams {
         let (local, remote) = (
@@ -85,7 +89,7 @@ pub(crate) fn streams(run: &TestRun, style: Style) -> String {
             "Starting Test: protocol: {}, {} streams, {} byte blocks, omitting {} seconds, ",
             parameters.protocol.name(),
             parameters.parallel,
-            parameters.block(),
+            parameters.block_size(),
             parameters.omit,
         );
         let _ = match (parameters.bytes, parameters.blocks) {
@@ -98,36 +102,36 @@ pub(crate) fn streams(run: &TestRun, style: Style) -> String {
     text
 }
 
-/// The header of the interval lines.
+/// Returns the header of the interval lines.
 pub(crate) fn interval_header(run: &TestRun) -> String {
     let is_tcp = run.parameters.protocol == Protocol::Tcp;
-    let columns = match (run.is_udp(), is_both(run), sends(run)) {
+    let columns = match (run.is_udp(), is_bidirectional(run), has_sending_stream(run)) {
         (true, false, true) => "         Total Datagrams",
-        (true, ..) => DATAGRAMS,
+        (true, ..) => RECEIVER_COLUMNS,
         (false, both, sends) if is_tcp && (both || sends) => "         Retr  Cwnd",
         _ => "",
     };
-    header(run, columns)
+    column_header(run, columns)
 }
 
-const DATAGRAMS: &str = "         Jitter    Lost/Total Datagrams";
+const RECEIVER_COLUMNS: &str = "         Jitter    Lost/Total Datagrams";
 
-fn header(run: &TestRun, columns: &str) -> String {
-    let role = if is_both(run) { "[Role]" } else { "" };
+fn column_header(run: &TestRun, columns: &str) -> String {
+    let role = if is_bidirectional(run) { "[Role]" } else { "" };
     format!("[ ID]{role} Interval           Transfer     Bitrate{columns}\n")
 }
 
-fn is_both(run: &TestRun) -> bool {
+fn is_bidirectional(run: &TestRun) -> bool {
     run.parameters.direction == Direction::Both
 }
 
-fn sends(run: &TestRun) -> bool {
+fn has_sending_stream(run: &TestRun) -> bool {
     run.streams.iter().any(|stream| stream.sends)
 }
 
-/// The tag of a stream's lines.
-fn role(run: &TestRun, sends: bool) -> &'static str {
-    match (is_both(run), run.is_server, sends) {
+/// Returns the role tag of a stream's lines; empty unless both ends send.
+fn role_tag(run: &TestRun, sends: bool) -> &'static str {
+    match (is_bidirectional(run), run.is_server, sends) {
         (false, ..) => "",
         (_, false, true) => "[TX-C]",
         (_, false, false) => "[RX-C]",
@@ -136,11 +140,11 @@ fn role(run: &TestRun, sends: bool) -> &'static str {
     }
 }
 
-/// The lines of an interval.
-pub(crate) fn interval(run: &TestRun, end: IntervalEnd<'_>, style: Style) -> String {
+/// Returns the lines of an interval.
+pub(crate) fn interval_lines(run: &TestRun, end: IntervalEnd<'_>, style: Style) -> String {
     let mut text = String::new();
     let several = run.parameters.parallel > 1;
-    let is_first = end.begin.is_none_or(|begin| begin == 0)
+    let is_first = end.omit_end_index.is_none_or(|begin| begin == 0)
         && end
             .series
             .first()
@@ -149,11 +153,15 @@ pub(crate) fn interval(run: &TestRun, end: IntervalEnd<'_>, style: Style) -> Str
         text.push_str(SEPARATOR);
     }
     let origin = end
-        .begin
+        .omit_end_index
         .and_then(|begin| end.series.first()?.samples.get(begin));
     let origin = origin.map_or_else(Default::default, |sample| sample.at);
-    let word = if end.begin.is_none() { "(omitted)" } else { "" };
-    for sends in directions(run) {
+    let word = if end.omit_end_index.is_none() {
+        "(omitted)"
+    } else {
+        ""
+    };
+    for sends in stream_directions(run) {
         let mut all = Vec::new();
         for (stream, series) in end.streams.iter().zip(end.series) {
             let [.., before, now] = &series.samples[..] else {
@@ -162,13 +170,13 @@ pub(crate) fn interval(run: &TestRun, end: IntervalEnd<'_>, style: Style) -> Str
             if stream.sends != sends {
                 continue;
             }
-            let figures = figures::interval(run, sends, (before, now), origin);
+            let figures = figures::interval_figures(run, sends, (before, now), origin);
             let id = format!("{:3}", stream.label);
-            interval_line(&mut text, run, &id, sends, &figures, word, style);
+            push_interval_line(&mut text, run, &id, sends, &figures, word, style);
             all.push(figures);
         }
         if several {
-            interval_line(
+            push_interval_line(
                 &mut text,
                 run,
                 "SUM",
@@ -182,14 +190,14 @@ pub(crate) fn interval(run: &TestRun, end: IntervalEnd<'_>, style: Style) -> Str
     text
 }
 
-/// Whether this end sends, of each direction, in the order of the streams.
-fn directions(run: &TestRun) -> Vec<bool> {
+/// Returns, for each direction in the order of the streams, whether this end sends.
+fn stream_directions(run: &TestRun) -> Vec<bool> {
     let mut directions: Vec<_> = run.streams.iter().map(|stream| stream.sends).collect();
     directions.dedup();
     directions
 }
 
-fn interval_line(
+fn push_interval_line(
     text: &mut String,
     run: &TestRun,
     id: &str,
@@ -198,18 +206,22 @@ fn interval_line(
     word: &str,
     style: Style,
 ) {
-    let head = head(run, id, sends, figures, style);
+    let head = line_head(run, id, sends, figures, style);
     let datagrams = &figures.datagrams;
     let _ = match (run.is_udp(), sends) {
         (true, true) => {
-            let gap = if is_both(run) { "          " } else { "" };
+            let gap = if is_bidirectional(run) {
+                "          "
+            } else {
+                ""
+            };
             writeln!(text, "{head} {gap} {}  {word}", datagrams.packets)
         }
-        (true, false) => writeln!(text, "{head}  {}  {word}", lost(figures)),
+        (true, false) => writeln!(text, "{head}  {}  {word}", loss_text(figures)),
         (false, true) => match (figures.retransmits, figures.path) {
             (Some(retransmits), Some(path)) => {
                 let window =
-                    Scale::Bytes(None).show(path.congestion_window_bytes.unwrap_or(0) as f64);
+                    Scale::Bytes(None).format(path.congestion_window_bytes.unwrap_or(0) as f64);
                 writeln!(text, "{head}  {retransmits:3}   {window}       {word}")
             }
             (Some(retransmits), None) => {
@@ -221,48 +233,48 @@ fn interval_line(
     };
 }
 
-fn head(run: &TestRun, id: &str, sends: bool, figures: &Figures, style: Style) -> String {
-    let role = role(run, sends);
+fn line_head(run: &TestRun, id: &str, sends: bool, figures: &Figures, style: Style) -> String {
+    let role = role_tag(run, sends);
     format!(
         "[{id}]{role} {:6.2}-{:<6.2} sec  {}  {}/sec",
         figures.start,
         figures.end,
-        Scale::Bytes(None).show(figures.bytes as f64),
+        Scale::Bytes(None).format(figures.bytes as f64),
         style
             .format
             .unwrap_or(Scale::Bits(None))
-            .show(figures.bits_per_second() / 8.0),
+            .format(figures.bits_per_second() / 8.0),
     )
 }
 
-fn lost(figures: &Figures) -> String {
+fn loss_text(figures: &Figures) -> String {
     let datagrams = &figures.datagrams;
     format!(
         "{:5.3} ms  {}/{} ({}%)",
         datagrams.jitter_ms,
         datagrams.lost,
         datagrams.packets,
-        general(datagrams.lost_percent(), 2)
+        format_general(datagrams.lost_percent(), 2)
     )
 }
 
-/// The lines after the data.
-pub(crate) fn summary(run: &TestRun, style: Style) -> String {
+/// Returns the lines after the end of the data.
+pub(crate) fn summary_lines(run: &TestRun, style: Style) -> String {
     let mut text = SEPARATOR.to_owned();
     if style.verbose {
         text.push_str("Test Complete. Summary Results:\n");
     }
-    let knows_retransmits = run
+    let has_retransmits = run
         .streams
         .iter()
-        .any(|stream| figures::sent(run, stream).retransmits.is_some());
-    let columns = match (run.is_udp(), knows_retransmits) {
-        (true, _) => DATAGRAMS,
+        .any(|stream| figures::sender_figures(run, stream).retransmits.is_some());
+    let columns = match (run.is_udp(), has_retransmits) {
+        (true, _) => RECEIVER_COLUMNS,
         (false, true) => "         Retr",
         _ => "",
     };
-    text.push_str(&header(run, columns));
-    for sends in directions(run) {
+    text.push_str(&column_header(run, columns));
+    for sends in stream_directions(run) {
         let streams: Vec<_> = run
             .streams
             .iter()
@@ -271,70 +283,74 @@ pub(crate) fn summary(run: &TestRun, style: Style) -> String {
         for stream in &streams {
             let id = format!("{:3}", stream.label);
             for is_sender in [true, false] {
-                if has(run, stream, is_sender) {
-                    let figures = of(run, stream, is_sender);
-                    summary_line(&mut text, run, &id, sends, is_sender, &figures, style);
+                if has_figures(run, stream, is_sender) {
+                    let figures = end_figures(run, stream, is_sender);
+                    push_summary_line(&mut text, run, &id, sends, is_sender, &figures, style);
                 } else if style.verbose {
-                    not_available(&mut text, &id, is_sender);
+                    push_not_available(&mut text, &id, is_sender);
                 }
-                if let Some(file) = DiskFile::of(run, stream).filter(|_| is_sender) {
-                    text.push_str(&disk_file(&file, stream.sends));
+                if let Some(file) = DiskFile::from_run(run, stream).filter(|_| is_sender) {
+                    text.push_str(&disk_file_line(&file, stream.sends));
                 }
             }
         }
         if run.parameters.parallel > 1 {
             for is_sender in [true, false] {
-                if streams.iter().all(|stream| has(run, stream, is_sender)) {
+                if streams
+                    .iter()
+                    .all(|stream| has_figures(run, stream, is_sender))
+                {
                     let all: Vec<_> = streams
                         .iter()
-                        .map(|stream| of(run, stream, is_sender))
+                        .map(|stream| end_figures(run, stream, is_sender))
                         .collect();
                     let sum = Figures::sum(&all);
-                    summary_line(&mut text, run, "SUM", sends, is_sender, &sum, style);
+                    push_summary_line(&mut text, run, "SUM", sends, is_sender, &sum, style);
                 } else if style.verbose && !run.is_udp() {
-                    not_available(&mut text, "SUM", is_sender);
+                    push_not_available(&mut text, "SUM", is_sender);
                 }
             }
         }
         if style.verbose {
-            text.push_str(&verbose_end(run, sends));
+            text.push_str(&verbose_lines(run, sends));
         }
     }
-    if run.others > 0 {
+    if run.overlapping_tests > 0 {
         let _ = writeln!(
             text,
             "{} other tests ran on this server meanwhile",
-            run.others
+            run.overlapping_tests
         );
     }
     text
 }
 
-fn disk_file(file: &DiskFile, sends: bool) -> String {
+fn disk_file_line(file: &DiskFile, sends: bool) -> String {
     let moved = if sends { file.sent } else { file.received };
     let [moved_shown, all] = [moved, file.bytes].map(|bytes| {
-        let shown = Scale::Bytes(None).show(bytes as f64);
+        let shown = Scale::Bytes(None).format(bytes as f64);
         shown.trim_end_matches('s').to_owned()
     });
     let (percent, name) = (file.percent(moved), &file.name);
     format!("        Sent {moved_shown} / {all} ({percent}%) of {name}\n")
 }
 
-/// Whether this end has the sender's, or the receiver's, figures. A server does not know its client's; a client shows
-/// what it lacks as 0.
-fn has(run: &TestRun, stream: &StreamRun, is_sender: bool) -> bool {
+/// Returns whether this end can show the figures of the sender or the receiver.
+///
+/// A server shows only its own figures. A client shows missing figures as 0.
+fn has_figures(run: &TestRun, stream: &StreamRun, is_sender: bool) -> bool {
     !run.is_server || stream.sends == is_sender
 }
 
-fn of(run: &TestRun, stream: &StreamRun, is_sender: bool) -> Figures {
+fn end_figures(run: &TestRun, stream: &StreamRun, is_sender: bool) -> Figures {
     if is_sender {
-        figures::sent(run, stream)
+        figures::sender_figures(run, stream)
     } else {
-        figures::received(stream)
+        figures::receiver_figures(stream)
     }
 }
 
-fn summary_line(
+fn push_summary_line(
     text: &mut String,
     run: &TestRun,
     id: &str,
@@ -343,10 +359,10 @@ fn summary_line(
     figures: &Figures,
     style: Style,
 ) {
-    let head = head(run, id, sends, figures, style);
+    let head = line_head(run, id, sends, figures, style);
     let word = if is_sender { "sender" } else { "receiver" };
     let _ = match (run.is_udp(), figures.retransmits) {
-        (true, _) => writeln!(text, "{head}  {}  {word}", lost(figures)),
+        (true, _) => writeln!(text, "{head}  {}  {word}", loss_text(figures)),
         (false, Some(retransmits)) if is_sender => {
             writeln!(text, "{head}  {retransmits:3}             {word}")
         }
@@ -354,39 +370,52 @@ fn summary_line(
     };
 }
 
-fn not_available(text: &mut String, id: &str, is_sender: bool) {
+fn push_not_available(text: &mut String, id: &str, is_sender: bool) {
     let word = if is_sender { "sender" } else { "receiver" };
     let _ = writeln!(text, "[{id}] ({word} statistics not available)");
 }
 
-/// What is known of the hosts, after the streams of a direction: stock prints CPU times where it sends.
-fn verbose_end(run: &TestRun, sends: bool) -> String {
+/// Returns the lines about the hosts after the streams of a direction.
+///
+/// Like stock, prints CPU times only for the direction in which this end sends.
+fn verbose_lines(run: &TestRun, sends: bool) -> String {
     let mut text = String::new();
     if sends {
         let percents =
             |[total, user, system]: [f64; 3]| format!("{total:.1}% ({user:.1}%u/{system:.1}%s)");
         let remote = run.results.as_ref().filter(|_| !run.is_server);
-        let here = percents(run.cpu);
-        let there = percents(remote.map_or([0.0; 3], |results| results.cpu));
+        let local_cpu = percents(run.cpu);
+        let remote_cpu = percents(remote.map_or([0.0; 3], |results| results.cpu));
         let both = [("sender", "receiver"), ("receiver", "sender")];
-        let lines = if is_both(run) { &both[..] } else { &both[..1] };
+        let lines = if is_bidirectional(run) {
+            &both[..]
+        } else {
+            &both[..1]
+        };
         for (local, other) in lines {
             let _ = writeln!(
                 text,
-                "CPU Utilization: local/{local} {here}, remote/{other} {there}"
+                "CPU Utilization: local/{local} {local_cpu}, remote/{other} {remote_cpu}"
             );
         }
     }
-    for (word, name) in super::congestion(run, sends) {
+    for (word, name) in super::congestion_names(run, sends) {
         if let Some(name) = name {
-            let _ = writeln!(text, "{word}_tcp_congestion {}", super::plain(name));
+            let _ = writeln!(
+                text,
+                "{word}_tcp_congestion {}",
+                super::replace_control_characters(name)
+            );
         }
     }
     text
 }
 
-/// The server's output, as its client prints it.
+/// Formats the server's output for the client.
 pub(crate) fn server_output(text: &str) -> String {
-    let plain: String = text.lines().map(|line| super::plain(line) + "\n").collect();
-    format!("Server output:\n{plain}\n")
+    let printable: String = text
+        .lines()
+        .map(|line| super::replace_control_characters(line) + "\n")
+        .collect();
+    format!("Server output:\n{printable}\n")
 }

@@ -1,7 +1,7 @@
-//! A server: any number of tests at a time on one port.
+//! The server: runs several tests at a time on one port.
 
-mod lobby;
-mod screen;
+mod console;
+mod pending_sessions;
 mod session;
 
 use std::fmt;
@@ -11,115 +11,124 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use control::ControlConnection;
-use engine::{Budget, Promise, Reason, Stop};
+use engine::{DeadlineGuard, SharedBudget, Stop, StopReason};
 use model::{SocketOptions, Transport};
-use server::{
-    DatagramDoor, Dialect, Server as Listening, ServerConfig, ServerContext, Service, listen,
-};
+use server::{DatagramAcceptor, Dialect, Server, ServerConfig, ServerContext, Service, listen};
 use sys::Address;
-use sys::resolve::{Wanted, resolve};
+use sys::resolve::{AddressFamily, resolve};
 
-use crate::login::Guard;
-use crate::options::{Common, Server};
+use crate::login::LoginVerifier;
+use crate::options::{CommonSettings, ServerSettings};
 use crate::wire::error::{self, Fault};
-use crate::wire::{Cookie, State, is_greeting};
-use lobby::Lobby;
-use screen::Screen;
+use crate::wire::{ControlState, Cookie, is_greeting};
+use console::ServerConsole;
+use pending_sessions::PendingSessions;
 
-/// How long a connection may stay silent that is to say whose it is.
-const INTRODUCTION: Duration = Duration::from_secs(10);
+/// The timeout for the cookie of a new connection.
+const COOKIE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Bytes of all buffers.
-const MEMORY: u64 = 1 << 30;
+/// The maximum bytes of the buffers of all tests.
+const MAX_BUFFER_BYTES: u64 = 1 << 30;
 
-/// What sessions share.
-struct Iperf3 {
-    common: Common,
-    settings: Server,
-    lobby: Arc<Lobby>,
-    /// A listener for SCTP associations has been opened, by the first such test.
-    has_associations: Mutex<bool>,
-    /// Where UDP streams come to, from the first such test on.
-    door: Mutex<Option<Arc<DatagramDoor>>>,
-    screen: Arc<Screen>,
-    guard: Option<Guard>,
+/// The state that all sessions share.
+struct Iperf3Dialect {
+    common: CommonSettings,
+    settings: ServerSettings,
+    pending: Arc<PendingSessions>,
+    /// Whether the listener for SCTP associations is open; the first SCTP test opens it.
+    has_sctp_listener: Mutex<bool>,
+    /// Accepts UDP streams; the first UDP test opens it.
+    udp_acceptor: Mutex<Option<Arc<DatagramAcceptor>>>,
+    console: Arc<ServerConsole>,
+    login_verifier: Option<LoginVerifier>,
     service: Service,
-    /// The end of one that waits for its one test.
-    idle: Mutex<Option<Promise<'static>>>,
-    /// What the streams of all tests have together.
-    memory: Budget,
-    /// Tests that were admitted, from their cookies on.
-    admitted: AtomicU32,
+    /// With `-1`, ends the server if no test starts in time.
+    idle_deadline: Mutex<Option<DeadlineGuard<'static>>>,
+    /// The memory budget of the streams of all tests.
+    memory: SharedBudget,
+    /// The number of tests that were admitted and have not ended.
+    admitted_tests: AtomicU32,
 }
 
-/// Listens, and serves until `stop` if `begin` says so, which is called before a thread is started; errors are one line.
+/// Listens, and serves until `stop` is set.
+///
+/// Calls `before_start` before any thread starts; returns early if that returns `false`. An error
+/// is one line.
 pub fn run(
-    common: &Common,
-    settings: &Server,
+    common: &CommonSettings,
+    settings: &ServerSettings,
     stop: &Stop,
     out: Box<dyn io::Write + Send>,
-    begin: &dyn Fn() -> Result<bool, String>,
+    before_start: &dyn Fn() -> Result<bool, String>,
 ) -> Result<(), String> {
-    let guard = Guard::of(settings)?;
-    let listeners = listeners(common).map_err(|error| {
+    let login_verifier = LoginVerifier::from_settings(settings)?;
+    let listeners = open_listeners(common).map_err(|error| {
         format!(
             "unable to start listener for connections: {}",
             sys::describe(&error)
         )
     })?;
-    if !begin()? {
+    if !before_start()? {
         return Ok(());
     }
-    let screen = Arc::new(Screen::new(common, out));
-    screen.waits();
-    let service = Service::new(config(settings), stop.follower());
-    let dialect = Iperf3::new(common, settings, guard, screen, &service);
-    dialect.await_test();
-    Listening::of(dialect, &service).run(listeners);
+    let console = Arc::new(ServerConsole::new(common, out));
+    console.print_start();
+    let service = Service::new(server_config(settings), stop.follower());
+    let dialect = Iperf3Dialect::new(common, settings, login_verifier, console, &service);
+    dialect.arm_idle_deadline();
+    Server::with_service(dialect, &service).run(listeners);
     Ok(())
 }
 
-/// The server of iperf3's clients among those of a service. Errors are one line.
-pub fn among(
+/// Creates a server for iperf3 clients within a service of several dialects.
+///
+/// An error is one line.
+pub fn server_for_service(
     service: &Service,
-    common: &Common,
-    settings: &Server,
+    common: &CommonSettings,
+    settings: &ServerSettings,
     errors: Box<dyn io::Write + Send>,
-) -> Result<Arc<Listening<impl Dialect + use<>>>, String> {
-    let guard = Guard::of(settings)?;
-    let screen = Arc::new(Screen::of_errors(common, errors));
-    let dialect = Iperf3::new(common, settings, guard, screen, service);
-    Ok(Listening::of(dialect, service))
+) -> Result<Arc<Server<impl Dialect + use<>>>, String> {
+    let login_verifier = LoginVerifier::from_settings(settings)?;
+    let console = Arc::new(ServerConsole::for_errors_only(common, errors));
+    let dialect = Iperf3Dialect::new(common, settings, login_verifier, console, service);
+    Ok(Server::with_service(dialect, service))
 }
 
-fn config(settings: &Server) -> ServerConfig {
+fn server_config(settings: &ServerSettings) -> ServerConfig {
     ServerConfig {
-        networks: settings.networks.clone(),
-        // Each stream begins as a client of its own.
-        clients: 4096,
+        networks: settings.allowed_networks.clone(),
+        // Each stream counts as a client until its cookie has arrived.
+        max_clients: 4096,
         ..ServerConfig::default()
     }
 }
 
-/// The sockets to listen at. One of Multipath TCP gives plain TCP to clients that ask for that.
-fn listeners(common: &Common) -> io::Result<Vec<sys::Socket>> {
-    listeners_of(common, Transport::Mptcp).or_else(|_| listeners_of(common, Transport::Tcp))
+/// Opens the listening sockets, for Multipath TCP if possible; these accept plain TCP as well.
+fn open_listeners(common: &CommonSettings) -> io::Result<Vec<sys::Socket>> {
+    open_listeners_for(common, Transport::Mptcp)
+        .or_else(|_| open_listeners_for(common, Transport::Tcp))
 }
 
-/// `-B`, or every address.
-fn listeners_of(common: &Common, transport: Transport) -> io::Result<Vec<sys::Socket>> {
+/// Opens listening sockets at the address of `-B`, or at every address.
+fn open_listeners_for(
+    common: &CommonSettings,
+    transport: Transport,
+) -> io::Result<Vec<sys::Socket>> {
     let [v6, v4] = Address::wildcards(common.port);
-    let unresolved = |error: sys::resolve::Unresolved| io::Error::other(error.to_string());
+    let unresolved = |error: sys::resolve::ResolveError| io::Error::other(error.to_string());
     let listeners = match (&common.bind, common.family) {
         (Some(host), family) => {
-            let mut addresses = resolve(host, family).map_err(unresolved)?.at(common.port);
+            let mut addresses = resolve(host, family)
+                .map_err(unresolved)?
+                .with_port(common.port);
             addresses.truncate(1);
             listen(transport, &addresses, true)
         }
-        (None, Wanted::V4) => listen(transport, &[v4], false),
-        (None, Wanted::V6) => listen(transport, &[v6], true),
-        // IPv4 too; a host without IPv6 has that alone.
-        (None, Wanted::Any) => {
+        (None, AddressFamily::V4) => listen(transport, &[v4], false),
+        (None, AddressFamily::V6) => listen(transport, &[v6], true),
+        // Dual-stack; a host without IPv6 gets IPv4 only.
+        (None, AddressFamily::Any) => {
             listen(transport, &[v6], false).or_else(|_| listen(transport, &[v4], false))
         }
     }?;
@@ -131,104 +140,110 @@ fn listeners_of(common: &Common, transport: Transport) -> io::Result<Vec<sys::So
     Ok(listeners)
 }
 
-/// Where UDP streams come to: as [`listeners`].
-fn datagram_addresses(common: &Common) -> Vec<Address> {
+/// Returns the addresses for UDP streams, by the rules of [`open_listeners_for`].
+fn datagram_addresses(common: &CommonSettings) -> Vec<Address> {
     let [v6, v4] = Address::wildcards(common.port);
     match (&common.bind, common.family) {
         (Some(host), family) => {
             let resolved = resolve(host, family);
-            resolved.map_or_else(|_| Vec::new(), |resolved| resolved.at(common.port))
+            resolved.map_or_else(|_| Vec::new(), |resolved| resolved.with_port(common.port))
         }
-        (None, Wanted::V4) => vec![v4],
-        (None, Wanted::V6) => vec![v6],
-        (None, Wanted::Any) => vec![v6, v4],
+        (None, AddressFamily::V4) => vec![v4],
+        (None, AddressFamily::V6) => vec![v6],
+        (None, AddressFamily::Any) => vec![v6, v4],
     }
 }
 
-impl Dialect for Iperf3 {
+impl Dialect for Iperf3Dialect {
     const NAME: &'static str = "iperf3";
 
     fn serve(&self, control: &mut ControlConnection, server: ServerContext<'_>) -> io::Result<()> {
         let mut cookie = Cookie([0; Cookie::LEN]);
-        control.fill(&mut cookie.0, Instant::now() + INTRODUCTION)?;
-        if self.lobby.deliver(&cookie, control, server.before)? {
+        control.read_exact(&mut cookie.0, Instant::now() + COOKIE_TIMEOUT)?;
+        if self
+            .pending
+            .deliver_stream(&cookie, control, server.client_number)?
+        {
             return Ok(());
         }
-        if server.stop.is_set() || !self.admit() {
-            let _ = control.write(&[State::AccessDenied.byte()], INTRODUCTION);
+        if server.stop.is_set() || !self.try_admit() {
+            let _ = control.write(&[ControlState::AccessDenied.byte()], COOKIE_TIMEOUT);
             return Ok(());
         }
-        drop(self.idle().take());
-        let was_test = session::serve(self, control, cookie, server);
-        if !was_test {
-            self.await_test();
+        drop(self.idle_deadline().take());
+        let had_test = session::serve(self, control, cookie, server);
+        if !had_test {
+            self.arm_idle_deadline();
         } else if self.settings.one_off {
-            self.stop().pull(Reason::Cancelled);
+            self.stop().set(StopReason::Cancelled);
         }
-        self.admitted.fetch_sub(1, SeqCst);
+        self.admitted_tests.fetch_sub(1, SeqCst);
         Ok(())
     }
 
-    fn tell(&self, control: &ControlConnection, _: &str) {
-        deny(control);
+    fn send_refusal(&self, control: &ControlConnection, _: &str) {
+        send_access_denied(control);
     }
 
     fn log(&self, line: fmt::Arguments<'_>) {
-        self.screen.warn(&line.to_string());
+        self.console.warn(&line.to_string());
     }
 }
 
-/// The server of SCTP associations, each of which belongs to a session.
-struct Associations {
-    lobby: Arc<Lobby>,
-    screen: Arc<Screen>,
+/// Accepts SCTP associations, and passes each to the session with its cookie.
+struct SctpDialect {
+    pending: Arc<PendingSessions>,
+    console: Arc<ServerConsole>,
 }
 
-impl Dialect for Associations {
+impl Dialect for SctpDialect {
     const NAME: &'static str = "iperf3";
 
     fn serve(&self, control: &mut ControlConnection, server: ServerContext<'_>) -> io::Result<()> {
         let mut cookie = Cookie([0; Cookie::LEN]);
-        control.fill(&mut cookie.0, Instant::now() + INTRODUCTION)?;
-        if !self.lobby.deliver(&cookie, control, server.before)? {
-            self.tell(control, "");
+        control.read_exact(&mut cookie.0, Instant::now() + COOKIE_TIMEOUT)?;
+        if !self
+            .pending
+            .deliver_stream(&cookie, control, server.client_number)?
+        {
+            self.send_refusal(control, "");
         }
         Ok(())
     }
 
-    fn tell(&self, control: &ControlConnection, _: &str) {
-        deny(control);
+    fn send_refusal(&self, control: &ControlConnection, _: &str) {
+        send_access_denied(control);
     }
 
     fn log(&self, line: fmt::Arguments<'_>) {
-        self.screen.warn(&line.to_string());
+        self.console.warn(&line.to_string());
     }
 }
 
-fn deny(control: &ControlConnection) {
-    let _ = control.write(&[State::AccessDenied.byte()], Duration::ZERO);
+fn send_access_denied(control: &ControlConnection) {
+    let _ = control.write(&[ControlState::AccessDenied.byte()], Duration::ZERO);
 }
 
-impl Iperf3 {
+impl Iperf3Dialect {
     fn new(
-        common: &Common,
-        settings: &Server,
-        guard: Option<Guard>,
-        screen: Arc<Screen>,
+        common: &CommonSettings,
+        settings: &ServerSettings,
+        login_verifier: Option<LoginVerifier>,
+        console: Arc<ServerConsole>,
         service: &Service,
     ) -> Self {
         Self {
             common: common.clone(),
             settings: settings.clone(),
-            lobby: Arc::default(),
-            has_associations: Mutex::default(),
-            door: Mutex::default(),
-            screen,
-            guard,
+            pending: Arc::default(),
+            has_sctp_listener: Mutex::default(),
+            udp_acceptor: Mutex::default(),
+            console,
+            login_verifier,
             service: service.clone(),
-            idle: Mutex::default(),
-            memory: Budget::new(MEMORY),
-            admitted: AtomicU32::new(0),
+            idle_deadline: Mutex::default(),
+            memory: SharedBudget::new(MAX_BUFFER_BYTES),
+            admitted_tests: AtomicU32::new(0),
         }
     }
 
@@ -236,48 +251,53 @@ impl Iperf3 {
         self.service.stop()
     }
 
-    /// Listens for SCTP associations from the first test on that has some.
-    fn listen_for_associations(&self) -> Result<(), Fault> {
+    /// Opens the listener for SCTP associations at the first SCTP test.
+    fn listen_for_sctp(&self) -> Result<(), Fault> {
         let fault = |error| Fault::io(error::STREAM_LISTEN, &error);
-        let mut is_open = (self.has_associations.lock()).unwrap_or_else(PoisonError::into_inner);
+        let mut is_open = (self.has_sctp_listener.lock()).unwrap_or_else(PoisonError::into_inner);
         if *is_open {
             return Ok(());
         }
-        let listeners = listeners_of(&self.common, Transport::Sctp).map_err(fault)?;
-        let dialect = Associations {
-            lobby: Arc::clone(&self.lobby),
-            screen: Arc::clone(&self.screen),
+        let listeners = open_listeners_for(&self.common, Transport::Sctp).map_err(fault)?;
+        let dialect = SctpDialect {
+            pending: Arc::clone(&self.pending),
+            console: Arc::clone(&self.console),
         };
-        let server = Listening::of(dialect, &self.service);
+        let server = Server::with_service(dialect, &self.service);
         let thread = std::thread::Builder::new().name("sctp".to_owned());
         thread.spawn(move || server.run(listeners)).map_err(fault)?;
         *is_open = true;
         Ok(())
     }
 
-    /// With `-1`, ends the server if no test comes within `--idle-timeout`.
-    fn await_test(&self) {
+    /// With `-1`, ends the server if no test starts within `--idle-timeout`.
+    fn arm_idle_deadline(&self) {
         let time = self.settings.idle_timeout.filter(|_| self.settings.one_off);
-        let end = |time| engine::deadline_thread().at(Instant::now() + time, self.stop());
-        *self.idle() = time.map(end);
+        let end = |time| engine::deadline_thread().set_at(Instant::now() + time, self.stop());
+        *self.idle_deadline() = time.map(end);
     }
 
-    fn idle(&self) -> MutexGuard<'_, Option<Promise<'static>>> {
-        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+    fn idle_deadline(&self) -> MutexGuard<'_, Option<DeadlineGuard<'static>>> {
+        self.idle_deadline
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Opens the socket of UDP streams at the first test that has some.
-    fn door(&self) -> Result<Arc<DatagramDoor>, Fault> {
-        let mut door = self.door.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(door) = &*door {
-            return Ok(Arc::clone(door));
+    /// Returns the acceptor of UDP streams; opens it at the first UDP test.
+    fn udp_acceptor(&self) -> Result<Arc<DatagramAcceptor>, Fault> {
+        let mut acceptor = self
+            .udp_acceptor
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        if let Some(open) = &*acceptor {
+            return Ok(Arc::clone(open));
         }
-        let mut fault = Fault::of(error::LISTEN);
+        let mut fault = Fault::from_code(error::LISTEN);
         for address in datagram_addresses(&self.common) {
-            match DatagramDoor::open(&address, &SocketOptions::default()) {
+            match DatagramAcceptor::open(&address, &SocketOptions::default()) {
                 Ok(opened) => {
-                    let opened = opened.beginning_with(is_greeting);
-                    return Ok(Arc::clone(door.insert(Arc::new(opened))));
+                    let opened = opened.with_first_datagram_check(is_greeting);
+                    return Ok(Arc::clone(acceptor.insert(Arc::new(opened))));
                 }
                 Err(error) => fault = Fault::io(error::LISTEN, error.error()),
             }
@@ -285,22 +305,28 @@ impl Iperf3 {
         Err(fault)
     }
 
-    /// Whether a further test may begin, which then counts. One that just ends may still count for a moment.
-    fn admit(&self) -> bool {
-        const MOMENT: Duration = Duration::from_millis(200);
-        let until = Instant::now() + MOMENT;
-        let most = if self.settings.one_off {
+    /// Admits and counts a further test, if the limit allows one.
+    ///
+    /// Waits up to 200 ms, because a test that is just ending may still be counted.
+    fn try_admit(&self) -> bool {
+        const EXIT_TIME: Duration = Duration::from_millis(200);
+        let until = Instant::now() + EXIT_TIME;
+        let max_tests = if self.settings.one_off {
             1
         } else {
-            self.settings.tests
+            self.settings.max_tests
         };
-        let one_more = |tests: u32| (tests < most).then_some(tests + 1);
-        let counts = || self.admitted.fetch_update(SeqCst, SeqCst, one_more).is_ok();
-        while !counts() {
+        let increment = |tests: u32| (tests < max_tests).then_some(tests + 1);
+        let try_increment = || {
+            self.admitted_tests
+                .fetch_update(SeqCst, SeqCst, increment)
+                .is_ok()
+        };
+        while !try_increment() {
             if Instant::now() >= until {
                 return false;
             }
-            std::thread::sleep(MOMENT / 20);
+            std::thread::sleep(EXIT_TIME / 20);
         }
         true
     }

@@ -1,4 +1,4 @@
-//! A session with one client: from its cookie to its last message.
+//! A session with one client, from its cookie to its last message.
 
 use std::os::fd::AsFd;
 use std::sync::Arc;
@@ -6,119 +6,126 @@ use std::sync::mpsc::RecvTimeoutError;
 use std::time::{Duration, Instant};
 
 use control::ControlConnection;
-use engine::{Counters, DataSocket, Holder, Memory};
+use engine::{BudgetHolder, BufferMemory, Counters, DataSocket};
 use model::FlowPlan;
-use server::{Permissions, Refusal, Running, ServerContext, Test};
+use server::{ClientTest, Permissions, Refusal, RunningTest, ServerContext};
 use sys::call::{self, Error};
 use sys::{Address, Socket};
 
-use super::Iperf3;
-use super::screen::Page;
-use crate::options::{Server, no_file};
+use super::Iperf3Dialect;
+use super::console::TestOutput;
+use crate::control_channel::{ControlChannel, MESSAGE_TIMEOUT, TestEvents};
+use crate::options::{ServerSettings, file_conflict};
 use crate::output::host_and_port;
-use crate::plan::{self, Own};
-use crate::print::{Printer, Sink};
+use crate::plan::{self, LocalSettings};
+use crate::print::{OutputTarget, Printer};
 use crate::result::TestRun;
-use crate::streams::{self, Course, End, IntervalEnd, Lead, Stream, Verdict};
-use crate::talk::{Events, PATIENCE, Talk};
+use crate::streams::{
+    self, IntervalEnd, NextStep, Stream, TransferEnd, TransferHandler, TransferSettings,
+};
 use crate::wire::error::{self, Fault};
 use crate::wire::{
-    Cookie, Direction, Parameters, Protocol, Results, State, reply_to, stream_number,
+    ControlState, Cookie, Direction, Parameters, Protocol, Results, reply_to, stream_number,
 };
 
-/// The longest parameters, as later versions have it.
-const LONGEST_PARAMETERS: usize = 8192;
+/// The maximum length of parameters, which is the limit of later versions.
+const MAX_PARAMETERS_BYTES: usize = 8192;
 
-/// How much longer than its time a test may go on.
-const GRACE: Duration = Duration::from_secs(40);
+/// The maximum time by which a test may exceed its duration.
+const OVERTIME_LIMIT: Duration = Duration::from_secs(40);
 
-/// How long a client's UDP streams may take: others from its address wait meanwhile.
-const UDP_PATIENCE: Duration = Duration::from_secs(10);
+/// The timeout for a client's UDP streams. Other tests from its address wait during this time.
+const UDP_STREAMS_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How often the control connection is looked at while streams are awaited.
-const LOOK: Duration = Duration::from_millis(50);
+/// The interval between checks of the control connection while waiting for streams.
+const CONTROL_POLL_INTERVAL: Duration = Duration::from_millis(50);
 
-/// Serves a client. Returns whether there was a test.
+/// Serves a client. Returns whether a test took place.
 pub(super) fn serve(
-    dialect: &Iperf3,
+    dialect: &Iperf3Dialect,
     control: &mut ControlConnection,
     cookie: Cookie,
     server: ServerContext<'_>,
 ) -> bool {
-    // What ends the server ends the waits; the last messages are sent all the same.
-    control.outlive_stop();
-    crate::talk::keep_alive(control, &dialect.common);
+    // When the server stops, waits end but the last messages are still sent.
+    control.detach_stop();
+    crate::control_channel::enable_keep_alive(control, &dialect.common);
     let session = Session {
         dialect,
         control,
         server,
     };
-    let agreed = (session.agree()).and_then(|parameters| {
+    let accepted = (session.receive_parameters()).and_then(|parameters| {
         session
-            .begin(&parameters)
+            .begin_test(&parameters)
             .map(|running| (parameters, running))
     });
-    let (parameters, running) = match agreed {
-        Ok(agreed) => agreed,
+    let (parameters, running) = match accepted {
+        Ok(accepted) => accepted,
         Err(fault) => {
-            session.fail(&fault);
-            let mut page = dialect.screen.page();
-            Printer::new(&dialect.common, Sink::Page(&mut page), false).failed(&fault);
-            page.end(!dialect.settings.one_off && !dialect.stop().is_set());
+            session.report_failure(&fault);
+            let mut output = dialect.console.begin_test();
+            Printer::new(
+                &dialect.common,
+                OutputTarget::ServerConsole(&mut output),
+                false,
+            )
+            .print_failure(&fault);
+            output.end(!dialect.settings.one_off && !dialect.stop().is_set());
             return fault.code != error::AUTHORIZATION;
         }
     };
-    let mut page = dialect.screen.page();
-    let mut run = session.run(&parameters, cookie);
-    match session.test(&mut run, &mut page, &running) {
+    let mut output = dialect.console.begin_test();
+    let mut run = session.new_run(&parameters, cookie);
+    match session.run_test(&mut run, &mut output, &running) {
         Ok(()) => running.complete(),
         Err(fault) => {
-            session.fail(&fault);
+            session.report_failure(&fault);
             running.fail(&fault);
         }
     }
-    page.end(!dialect.settings.one_off && !dialect.stop().is_set());
+    output.end(!dialect.settings.one_off && !dialect.stop().is_set());
     true
 }
 
 struct Session<'a> {
-    dialect: &'a Iperf3,
+    dialect: &'a Iperf3Dialect,
     control: &'a ControlConnection,
     server: ServerContext<'a>,
 }
 
 impl Session<'_> {
-    fn talk(&self) -> Talk<'_> {
-        Talk {
+    fn channel(&self) -> ControlChannel<'_> {
+        ControlChannel {
             control: self.control,
-            stop: self.server.cut,
+            stop: self.server.cancel_stop,
         }
     }
 
-    /// Receives the parameters, and checks them against what the server allows.
-    fn agree(&self) -> Result<Parameters, Fault> {
-        self.talk().say(State::ParamExchange)?;
+    /// Receives the parameters and checks them against the server's limits.
+    fn receive_parameters(&self) -> Result<Parameters, Fault> {
+        self.channel().send_state(ControlState::ParamExchange)?;
         let text = self
-            .talk()
-            .json(LONGEST_PARAMETERS, error::RECEIVE_PARAMETERS)?;
+            .channel()
+            .receive_json(MAX_PARAMETERS_BYTES, error::RECEIVE_PARAMETERS)?;
         let mut parameters = Parameters::decode(&text)?;
-        let block = parameters.block();
+        let block = parameters.block_size();
         parameters.block_bytes.get_or_insert(block);
         let settings = &self.dialect.settings;
-        if let Some(guard) = &self.dialect.guard {
-            guard.check(&parameters)?;
+        if let Some(verifier) = &self.dialect.login_verifier {
+            verifier.check(&parameters)?;
         }
         check_limits(settings, &parameters)?;
         let has_file = self.dialect.common.file.is_some();
-        if let Some(why) = no_file(&parameters).filter(|_| has_file) {
-            return Err(Fault::because(error::FILE, why));
+        if let Some(reason) = file_conflict(&parameters).filter(|_| has_file) {
+            return Err(Fault::with_reason(error::FILE, reason));
         }
         let permissions = Permissions::default();
         if !permissions.allows_transport(plan::transport(&parameters), self.control.peer()) {
-            let why = "this kernel has not loaded it";
-            return Err(Fault::because(error::PROTOCOL, why));
+            let reason = "this kernel has not loaded it";
+            return Err(Fault::with_reason(error::PROTOCOL, reason));
         }
-        // An unknown algorithm is only a warning here, as with stock.
+        // As with stock, an unknown algorithm is not an error; the default remains.
         let congestion = &mut parameters.congestion;
         if congestion
             .as_ref()
@@ -129,9 +136,9 @@ impl Session<'_> {
         Ok(parameters)
     }
 
-    /// Begins the test, if the limits of one address leave room for it.
-    fn begin(&self, parameters: &Parameters) -> Result<Arc<Running>, Fault> {
-        let (receives, sends) = parameters.streams();
+    /// Registers the test, if the limits per client address allow it.
+    fn begin_test(&self, parameters: &Parameters) -> Result<Arc<RunningTest>, Fault> {
+        let (receives, sends) = parameters.stream_counts();
         let direction = match parameters.direction {
             Direction::Forward => "",
             Direction::Reverse => " reverse",
@@ -140,18 +147,18 @@ impl Session<'_> {
         let protocol = plan::transport(parameters).name();
         let is_timed = parameters.time > 0 && crate::total_bytes(parameters).is_none();
         let seconds = parameters.time.saturating_add(parameters.omit);
-        let test = Test {
+        let test = ClientTest {
             name: format!("{protocol}{direction}, streams: {}", receives + sends),
-            length: is_timed.then(|| Duration::from_secs(seconds.into())),
+            duration: is_timed.then(|| Duration::from_secs(seconds.into())),
         };
         let running = self.server.begin(self.control.peer(), test);
-        running.map_err(|why| match why {
-            Refusal::Long(_) => Fault::of(error::SERVER_DURATION),
-            _ => Fault::because(error::BUSY, why.to_string()),
+        running.map_err(|refusal| match refusal {
+            Refusal::TooLong(_) => Fault::from_code(error::SERVER_DURATION),
+            _ => Fault::with_reason(error::BUSY, refusal.to_string()),
         })
     }
 
-    fn run(&self, parameters: &Parameters, cookie: Cookie) -> TestRun {
+    fn new_run(&self, parameters: &Parameters, cookie: Cookie) -> TestRun {
         let (host, port) = host_and_port(self.control.peer());
         let peer = (host, port as u16);
         TestRun {
@@ -160,9 +167,9 @@ impl Session<'_> {
         }
     }
 
-    /// Ends the session with an error, which the client is told.
-    fn fail(&self, fault: &Fault) {
-        let is_ours = !matches!(
+    /// Prints an error, and sends it to the client unless a signal or the connection caused it.
+    fn report_failure(&self, fault: &Fault) {
+        let is_sent_to_client = !matches!(
             fault.code,
             error::CLIENT_TERMINATED
                 | error::CONTROL_CLOSED
@@ -170,10 +177,10 @@ impl Session<'_> {
                 | error::CONTROL_WRITE
                 | error::SERVER_TERMINATED
         );
-        if is_ours {
-            let mut message = vec![State::ServerError.byte()];
+        if is_sent_to_client {
+            let mut message = vec![ControlState::ServerError.byte()];
             message.extend(fault.bytes());
-            let _ = self.talk().write(&message);
+            let _ = self.channel().send_bytes(&message);
         }
         if self.dialect.common.prints_json() {
             return;
@@ -184,14 +191,19 @@ impl Session<'_> {
             error::SERVER_TERMINATED => format!("interrupt - {fault}"),
             _ => format!("error - {fault}"),
         };
-        self.dialect.screen.warn(&line);
+        self.dialect.console.warn(&line);
     }
 
     /// Opens the streams, runs them, and exchanges results.
-    fn test(&self, run: &mut TestRun, page: &mut Page<'_>, running: &Running) -> Result<(), Fault> {
+    fn run_test(
+        &self,
+        run: &mut TestRun,
+        output: &mut TestOutput<'_>,
+        running: &RunningTest,
+    ) -> Result<(), Fault> {
         let common = &self.dialect.common;
-        let wants_output = run.parameters.server_output;
-        let mut printer = Printer::new(common, Sink::Page(page), wants_output);
+        let sends_output = run.parameters.server_output;
+        let mut printer = Printer::new(common, OutputTarget::ServerConsole(output), sends_output);
         let done = self.measure(run, &mut printer, running);
         if let Err(fault) = &done {
             run.error = Some(format!("error - {fault}"));
@@ -200,7 +212,7 @@ impl Session<'_> {
                 error::CLIENT_TERMINATED | error::SERVER_TERMINATED
             ) || common.prints_json()
             {
-                printer.output(run);
+                printer.finished(run);
             }
         }
         done
@@ -210,96 +222,108 @@ impl Session<'_> {
         &self,
         run: &mut TestRun,
         printer: &mut Printer<'_>,
-        running: &Running,
+        running: &RunningTest,
     ) -> Result<(), Fault> {
         let parameters = run.parameters.clone();
         printer.debug("get_parameters:", Some(&parameters.encode()));
         printer.connected(run);
-        let streams = self.streams(&parameters, run.cookie)?;
-        streams::describe(&streams, printer);
-        run.open(&streams);
+        let streams = self.open_streams(&parameters, run.cookie)?;
+        streams::log_socket_settings(&streams, printer);
+        run.set_streams(&streams);
         for stream in &streams {
-            running.count(&stream.counters);
+            running.add_counters(&stream.counters);
         }
         printer.started(run);
-        self.talk()
-            .write(&[State::TestStart.byte(), State::TestRunning.byte()])?;
+        self.channel().send_bytes(&[
+            ControlState::TestStart.byte(),
+            ControlState::TestRunning.byte(),
+        ])?;
         let payload = crate::payload(&parameters, parameters.direction != Direction::Forward);
-        let holder = Holder::of(self.control.peer());
-        let memory = Memory::within(&self.dialect.memory, holder, streams::STREAM_MEMORY);
+        let holder = BudgetHolder::for_address(self.control.peer());
+        let memory =
+            BufferMemory::from_budget(&self.dialect.memory, holder, streams::STREAM_MEMORY);
         let common = &self.dialect.common;
-        let course = Course {
-            hangs_up: true,
-            ..Course::of(common, &parameters, self.server.cut, &payload, &memory)
+        let transfer = TransferSettings {
+            shuts_down_streams: true,
+            ..TransferSettings::from_settings(
+                common,
+                &parameters,
+                self.server.cancel_stop,
+                &payload,
+                &memory,
+            )
         };
-        let meter = crate::cpu::CpuMeter::start();
-        let mut lead = Leader {
+        let meter = crate::cpu::ProcessCpuMeter::start();
+        let mut handler = ServerHandler {
             session: self,
             run,
             printer,
             fault: None,
             results: None,
-            window: (Duration::ZERO, 0),
+            rate_window: (Duration::ZERO, 0),
         };
-        let data = streams::run(&streams, course, self.control, &mut lead);
-        let Leader { fault, results, .. } = lead;
+        let data = streams::run_transfer(&streams, transfer, self.control, &mut handler);
+        let ServerHandler { fault, results, .. } = handler;
         let fault = fault.or_else(|| data.end.fault(error::SERVER_TERMINATED));
-        run.take(data);
+        run.set_data(data);
         run.cpu = meter.percent();
-        run.others = running.others();
+        run.overlapping_tests = running.overlapping_tests();
         fault.map_or(Ok(()), Err)?;
-        let output = printer.output(run);
+        let output = printer.finished(run);
         let results = match results {
             Some(results) => results,
-            None => self.talk().results(printer)?,
+            None => self.channel().receive_results(printer)?,
         };
         let output = output.filter(|_| parameters.server_output);
-        self.talk().send_results(run.to_results(output), printer)?;
-        run.believe(results)?;
-        self.talk().say(State::DisplayResults)?;
-        // IPERF_DONE, or the end of the connection.
-        let _ = self.talk().byte(Instant::now() + PATIENCE);
+        self.channel()
+            .send_results(run.to_results(output), printer)?;
+        run.apply_peer_results(results)?;
+        self.channel().send_state(ControlState::DisplayResults)?;
+        // Wait for IPERF_DONE or the end of the connection.
+        let _ = self
+            .channel()
+            .receive_byte(Instant::now() + MESSAGE_TIMEOUT);
         Ok(())
     }
 
-    fn streams(&self, parameters: &Parameters, cookie: Cookie) -> Result<Vec<Stream>, Fault> {
+    fn open_streams(&self, parameters: &Parameters, cookie: Cookie) -> Result<Vec<Stream>, Fault> {
         let common = &self.dialect.common;
-        let own = Own {
-            // The listener has it.
+        let local_settings = LocalSettings {
+            // The listener is already bound to the device.
             device: None,
             cpu: common.cpu.or(parameters.server_affinity),
-            ..Own::of(common)
+            ..LocalSettings::from_settings(common)
         };
-        streams::bind(own.cpu)?;
+        streams::bind_cpu(local_settings.cpu)?;
         let is_udp = parameters.protocol == Protocol::Udp;
-        let (receives, sends) = parameters.streams();
+        let (receives, sends) = parameters.stream_counts();
         let count = receives + sends;
         if parameters.protocol == Protocol::Sctp {
-            self.dialect.listen_for_associations()?;
+            self.dialect.listen_for_sctp()?;
         }
         let sockets = if is_udp {
-            self.datagram_streams(count, &plan::flow(parameters, true, &own))?
+            self.accept_udp_streams(count, &plan::flow(parameters, true, &local_settings))?
         } else {
-            self.connections(count, cookie)?
+            self.accept_streams(count, cookie)?
         };
         let mut streams = Vec::new();
-        for (at, socket) in (0..).zip(sockets) {
-            let plan = plan::flow(parameters, at >= receives, &own);
-            let data = DataSocket::of_accepted(socket, plan.transport, &plan.here.socket);
+        for (index, socket) in (0..).zip(sockets) {
+            let plan = plan::flow(parameters, index >= receives, &local_settings);
+            let data = DataSocket::from_accepted(socket, plan.transport, &plan.local.socket);
             let data = data.map_err(|error| crate::socket_fault(&error))?;
             let fault = |error| Fault::io(error::STREAM_ACCEPT, &error);
             streams.push(Stream {
-                number: stream_number(at as usize),
-                // As the descriptors of stock are.
-                label: match at {
+                number: stream_number(index as usize),
+                // Stock prints its file descriptors here.
+                label: match index {
                     0 => 5,
-                    _ if is_udp => 5 + at as i32,
-                    _ => 6 + 2 * at as i32,
+                    _ if is_udp => 5 + index as i32,
+                    _ => 6 + 2 * index as i32,
                 },
-                sends: at >= receives,
-                local: Address::of(&data.socket).map_err(fault)?,
-                peer: Address::of_peer(&data.socket).map_err(fault)?,
-                file: streams::open_file(&plan, own.file.as_deref())?,
+                sends: index >= receives,
+                local: Address::local(&data.socket).map_err(fault)?,
+                peer: Address::peer(&data.socket).map_err(fault)?,
+                file: streams::open_file(&plan, local_settings.file.as_deref())?,
                 data,
                 plan,
                 counters: Arc::new(Counters::default()),
@@ -308,142 +332,168 @@ impl Session<'_> {
         Ok(streams)
     }
 
-    /// Waits for the streams with this cookie.
-    fn connections(&self, count: u32, cookie: Cookie) -> Result<Vec<Socket>, Fault> {
-        let unknown = || Fault::because(error::COOKIE, "another test has the same");
-        let place = self.dialect.lobby.enter(cookie).ok_or_else(unknown)?;
-        self.talk().say(State::CreateStreams)?;
-        let until = Instant::now() + PATIENCE;
+    /// Accepts `count` streams with this cookie.
+    fn accept_streams(&self, count: u32, cookie: Cookie) -> Result<Vec<Socket>, Fault> {
+        let duplicate = || Fault::with_reason(error::COOKIE, "another test uses the same cookie");
+        let pending = self
+            .dialect
+            .pending
+            .register(cookie)
+            .ok_or_else(duplicate)?;
+        self.channel().send_state(ControlState::CreateStreams)?;
+        let until = Instant::now() + MESSAGE_TIMEOUT;
         let mut sockets = Vec::new();
         while sockets.len() < count as usize {
-            match place.streams.recv_timeout(LOOK) {
+            match pending.streams.recv_timeout(CONTROL_POLL_INTERVAL) {
                 Ok(stream) => sockets.push(stream),
-                Err(RecvTimeoutError::Disconnected) => return Err(Fault::of(error::STREAM_ACCEPT)),
-                Err(RecvTimeoutError::Timeout) => self.still_waits(until)?,
+                Err(RecvTimeoutError::Disconnected) => {
+                    return Err(Fault::from_code(error::STREAM_ACCEPT));
+                }
+                Err(RecvTimeoutError::Timeout) => self.check_still_waiting(until)?,
             }
         }
-        // Both ends number them as they were opened.
+        // Both ends number the streams in the order of opening.
         sockets.sort_by_key(|(number, _)| *number);
         Ok(sockets.into_iter().map(|(_, socket)| socket).collect())
     }
 
-    /// Waits for UDP streams from the client's address.
-    fn datagram_streams(&self, count: u32, plan: &FlowPlan) -> Result<Vec<Socket>, Fault> {
+    /// Accepts `count` UDP streams from the client's address.
+    fn accept_udp_streams(&self, count: u32, plan: &FlowPlan) -> Result<Vec<Socket>, Fault> {
         let fault = |error: Error| Fault::io(error::STREAM_ACCEPT, &error.into());
-        let (peer, stop) = (self.control.peer(), self.server.cut);
-        let door = self.dialect.door()?;
-        let turn = Instant::now() + PATIENCE;
-        let expected = door.expect(Some(peer), turn, stop).map_err(fault)?;
-        self.talk().say(State::CreateStreams)?;
-        let until = Instant::now() + UDP_PATIENCE;
+        let (peer, stop) = (self.control.peer(), self.server.cancel_stop);
+        let acceptor = self.dialect.udp_acceptor()?;
+        let turn_deadline = Instant::now() + MESSAGE_TIMEOUT;
+        let expected = acceptor
+            .expect_flows(Some(peer), turn_deadline, stop)
+            .map_err(fault)?;
+        self.channel().send_state(ControlState::CreateStreams)?;
+        let until = Instant::now() + UDP_STREAMS_TIMEOUT;
         let mut sockets = Vec::new();
         while sockets.len() < count as usize {
-            match expected.next(&plan.here.socket, false, Instant::now() + LOOK, stop) {
+            match expected.accept(
+                &plan.local.socket,
+                false,
+                Instant::now() + CONTROL_POLL_INTERVAL,
+                stop,
+            ) {
                 Ok(flow) => {
-                    let hello = flow.first.first().map_or(&[][..], |first| &first.data);
-                    call::send(flow.socket.as_fd(), &reply_to(hello)).map_err(fault)?;
+                    let greeting = flow
+                        .first_datagrams
+                        .first()
+                        .map_or(&[][..], |first| &first.data);
+                    call::send(flow.socket.as_fd(), &reply_to(greeting)).map_err(fault)?;
                     sockets.push(flow.socket);
                 }
-                Err(Error::TIMEDOUT) => self.still_waits(until)?,
+                Err(Error::TIMEDOUT) => self.check_still_waiting(until)?,
                 Err(error) => return Err(fault(error)),
             }
         }
         Ok(sockets)
     }
 
-    /// Whether streams may still come: the client is there, and the time is not over.
-    fn still_waits(&self, until: Instant) -> Result<(), Fault> {
-        if self.server.cut.is_set() {
-            return Err(Fault::of(error::SERVER_TERMINATED));
+    /// Fails if no more streams can arrive: the client left, the server stops, or time is up.
+    fn check_still_waiting(&self, until: Instant) -> Result<(), Fault> {
+        if self.server.cancel_stop.is_set() {
+            return Err(Fault::from_code(error::SERVER_TERMINATED));
         }
-        let has_word = call::wait_readable(self.control.as_fd(), Duration::ZERO);
-        if matches!(has_word, Ok(true)) {
-            return Err(said(self.talk().byte(Instant::now())));
+        let is_readable = call::wait_readable(self.control.as_fd(), Duration::ZERO);
+        if matches!(is_readable, Ok(true)) {
+            return Err(client_fault(self.channel().receive_byte(Instant::now())));
         }
         if Instant::now() >= until {
-            return Err(Fault::because(error::STREAM_ACCEPT, "a stream is missing"));
+            return Err(Fault::with_reason(
+                error::STREAM_ACCEPT,
+                "a stream is missing",
+            ));
         }
         Ok(())
     }
 }
 
-/// What a byte of the client means that ends the test.
-fn said(byte: Result<Option<u8>, Fault>) -> Fault {
-    match byte.map(|byte| byte.map(State::of)) {
-        Ok(None | Some(Some(State::IperfDone))) => Fault::of(error::CONTROL_CLOSED),
-        Ok(Some(Some(State::ClientTerminate))) => Fault::of(error::CLIENT_TERMINATED),
-        Ok(_) => Fault::of(error::UNKNOWN_MESSAGE),
+/// Returns the error for a message of the client that ends the test.
+fn client_fault(byte: Result<Option<u8>, Fault>) -> Fault {
+    match byte.map(|byte| byte.map(ControlState::from_byte)) {
+        Ok(None | Some(Some(ControlState::IperfDone))) => Fault::from_code(error::CONTROL_CLOSED),
+        Ok(Some(Some(ControlState::ClientTerminate))) => Fault::from_code(error::CLIENT_TERMINATED),
+        Ok(_) => Fault::from_code(error::UNKNOWN_MESSAGE),
         Err(fault) => fault,
     }
 }
 
-/// Whether the server allows a test of this rate and length.
-fn check_limits(settings: &Server, parameters: &Parameters) -> Result<(), Fault> {
-    let (forward, backward) = parameters.streams();
+/// Fails if the server does not allow a test of this rate and length.
+fn check_limits(settings: &ServerSettings, parameters: &Parameters) -> Result<(), Fault> {
+    let (forward, backward) = parameters.stream_counts();
     let rate = parameters
         .rate
         .saturating_mul(u64::from(forward + backward));
-    if settings.rate_limit.is_some_and(|(most, _)| rate > most) {
-        return Err(Fault::of(error::TOTAL_RATE));
+    if settings.rate_limit.is_some_and(|(limit, _)| rate > limit) {
+        return Err(Fault::from_code(error::TOTAL_RATE));
     }
     let length = parameters.time.saturating_add(parameters.omit);
     if settings
-        .longest_test
-        .is_some_and(|most| parameters.time == 0 || length > most)
+        .max_test_seconds
+        .is_some_and(|limit| parameters.time == 0 || length > limit)
     {
-        return Err(Fault::of(error::SERVER_DURATION));
+        return Err(Fault::from_code(error::SERVER_DURATION));
     }
     Ok(())
 }
 
-/// What the client and the server's limits have to say while data flows.
-struct Leader<'a, 'p> {
+/// Handles the control connection and enforces the server's limits while data flows.
+struct ServerHandler<'a, 'p> {
     session: &'a Session<'a>,
     run: &'a TestRun,
     printer: &'a mut Printer<'p>,
     fault: Option<Fault>,
-    /// The client's, if they came before the data's end.
+    /// The client's results, if they arrived before the end of the data.
     results: Option<Results>,
-    /// When the rate was last looked at, and the bytes until then.
-    window: (Duration, u64),
+    /// The time of the last rate check, and the bytes until then.
+    rate_window: (Duration, u64),
 }
 
-impl Leader<'_, '_> {
-    fn end(&mut self, fault: Fault) -> Verdict {
+impl ServerHandler<'_, '_> {
+    fn end_with(&mut self, fault: Fault) -> NextStep {
         self.fault = Some(fault);
-        Verdict::End
+        NextStep::End
     }
 
-    /// A test of a number of bytes has them all: those that the end message has overtaken are on their way.
-    fn rest(&mut self) -> Result<Verdict, Fault> {
+    /// Decides when a transfer ends after the client's TEST_END.
+    ///
+    /// A test with a byte limit must receive all bytes, but TEST_END may overtake the last ones.
+    /// In that case this requests the client's results, which contain the number of sent bytes.
+    fn wait_for_remaining_data(&mut self) -> Result<NextStep, Fault> {
         let parameters = &self.run.parameters;
-        let is_sized = crate::total_bytes(parameters).is_some() && parameters.omit == 0;
+        let has_byte_limit = crate::total_bytes(parameters).is_some() && parameters.omit == 0;
         let receives = parameters.direction == Direction::Forward;
-        if !is_sized || !receives {
-            return Ok(Verdict::End);
+        if !has_byte_limit || !receives {
+            return Ok(NextStep::End);
         }
-        let talk = self.session.talk();
-        talk.say(State::ExchangeResults)?;
-        let results = talk.results(self.printer)?;
+        let channel = self.session.channel();
+        channel.send_state(ControlState::ExchangeResults)?;
+        let results = channel.receive_results(self.printer)?;
         let sent = results.streams.iter().map(|stream| stream.bytes);
         let sent = sent.fold(0, u64::saturating_add);
         self.results = Some(results);
-        Ok(Verdict::EndAfter(sent))
+        Ok(NextStep::EndAfter(sent))
     }
 }
 
-impl Lead for Leader<'_, '_> {
-    fn on_control(&mut self) -> Verdict {
-        let byte = self.session.talk().byte(Instant::now());
+impl TransferHandler for ServerHandler<'_, '_> {
+    fn on_control(&mut self) -> NextStep {
+        let byte = self.session.channel().receive_byte(Instant::now());
         match byte {
-            Ok(Some(byte)) if State::of(byte) == Some(State::TestEnd) => match self.rest() {
-                Ok(verdict) => verdict,
-                Err(fault) => self.end(fault),
-            },
-            Ok(Some(byte)) if State::of(byte) == Some(State::TestStart) => Verdict::GoOn,
+            Ok(Some(byte)) if ControlState::from_byte(byte) == Some(ControlState::TestEnd) => {
+                match self.wait_for_remaining_data() {
+                    Ok(next_step) => next_step,
+                    Err(fault) => self.end_with(fault),
+                }
+            }
+            Ok(Some(byte)) if ControlState::from_byte(byte) == Some(ControlState::TestStart) => {
+                NextStep::Continue
+            }
             byte => {
-                let fault = said(byte);
-                self.end(fault)
+                let fault = client_fault(byte);
+                self.end_with(fault)
             }
         }
     }
@@ -452,36 +502,38 @@ impl Lead for Leader<'_, '_> {
         self.printer.interval(self.run, interval);
     }
 
-    fn on_tick(&mut self, at: Duration, bytes: u64) -> Verdict {
+    fn on_tick(&mut self, elapsed_time: Duration, bytes: u64) -> NextStep {
         let Parameters { time, omit, .. } = self.run.parameters;
         let length = Duration::from_secs(u64::from(time) + u64::from(omit));
-        if time > 0 && at > length + GRACE {
-            return self.end(Fault::of(error::TEST_DURATION_EXPIRED));
+        if time > 0 && elapsed_time > length + OVERTIME_LIMIT {
+            return self.end_with(Fault::from_code(error::TEST_DURATION_EXPIRED));
         }
-        if let Some((most, window)) = self.session.dialect.settings.rate_limit {
-            let (begun, before) = self.window;
-            let passed = at.saturating_sub(begun);
-            if passed >= window {
-                let rate = (bytes - before) as f64 * 8.0 / passed.as_secs_f64();
-                if rate > most as f64 {
-                    return self.end(Fault::of(error::TOTAL_RATE));
+        if let Some((limit, window)) = self.session.dialect.settings.rate_limit {
+            let (window_start, bytes_before) = self.rate_window;
+            let elapsed = elapsed_time.saturating_sub(window_start);
+            if elapsed >= window {
+                let rate = (bytes - bytes_before) as f64 * 8.0 / elapsed.as_secs_f64();
+                if rate > limit as f64 {
+                    return self.end_with(Fault::from_code(error::TOTAL_RATE));
                 }
-                self.window = (at, bytes);
+                self.rate_window = (elapsed_time, bytes);
             }
         }
-        Verdict::GoOn
+        NextStep::Continue
     }
 
-    fn on_end(&mut self, end: &End) {
+    fn on_end(&mut self, end: &TransferEnd) {
         if self.fault.is_some() {
             return;
         }
-        let talk = self.session.talk();
-        let said = match end {
-            End::Regular if self.results.is_none() => talk.say(State::ExchangeResults),
-            End::Cancelled => talk.say(State::ServerTerminate),
+        let channel = self.session.channel();
+        let sent = match end {
+            TransferEnd::Regular if self.results.is_none() => {
+                channel.send_state(ControlState::ExchangeResults)
+            }
+            TransferEnd::Cancelled => channel.send_state(ControlState::ServerTerminate),
             _ => return,
         };
-        self.fault = said.err();
+        self.fault = sent.err();
     }
 }

@@ -1,8 +1,10 @@
-//! The data of a test: a thread per stream, and the calling thread, which samples, listens to the control connection
-//! and decides when the test ends.
+//! The data transfer of a test.
+//!
+//! Each stream has a thread. The calling thread takes samples, watches the control connection
+//! and decides when the transfer ends.
 
-mod leader;
-mod open;
+mod coordinator;
+mod stream;
 mod worker;
 
 use std::sync::OnceLock;
@@ -10,126 +12,128 @@ use std::thread::Builder;
 use std::time::Duration;
 
 use control::ControlConnection;
-use engine::{FlowGroup, Memory, Reason, Stop};
+use engine::{BufferMemory, FlowGroup, Stop, StopReason};
 use model::{Series, Side};
 
-use crate::options::Common;
+use crate::options::CommonSettings;
 use crate::wire::Parameters;
 use crate::wire::error::{self, Fault};
-use leader::Leader;
-pub(crate) use open::{Stream, bind, describe, open_file};
+use coordinator::Coordinator;
+pub(crate) use stream::{Stream, bind_cpu, log_socket_settings, open_file};
 use worker::run_stream;
 
-/// How much memory a stream's buffers may take.
+/// The maximum bytes of a stream's buffers.
 pub(crate) const STREAM_MEMORY: u64 = 4 << 20;
 
-/// A stream's stack. Its buffers are on the heap.
+/// The stack of a stream's thread, in bytes. The buffers are on the heap.
 const STACK: usize = 256 * 1024;
 
-/// What ends a test's data, and when it is looked at.
+/// The settings of a transfer: its end conditions, intervals, payload and memory.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Course<'a> {
+pub(crate) struct TransferSettings<'a> {
     /// The omitted time.
     pub(crate) omit: Duration,
-    /// The length of the test after that; `None` if something else ends it.
+    /// The length of the transfer after the omitted time; `None` if something else ends it.
     pub(crate) time: Option<Duration>,
-    /// Bytes of all streams together, after which it ends.
+    /// The total bytes of all streams after which the transfer ends.
     pub(crate) bytes: Option<u64>,
-    /// From one interval's end to the next.
+    /// The length of a report interval; `None` without intervals.
     pub(crate) interval: Option<Duration>,
-    /// How long a stream may move nothing.
-    pub(crate) idle: Duration,
-    /// Ends the test early.
+    /// The maximum time during which a stream moves no data.
+    pub(crate) idle_timeout: Duration,
+    /// Ends the transfer early.
     pub(crate) cancel: &'a Stop,
-    /// Whether a sender ends its stream: a stock client reads on after the test's end, and for ever without that.
-    pub(crate) hangs_up: bool,
-    /// What the blocks hold, over and over.
+    /// Whether a sender shuts its stream down at the end.
+    ///
+    /// A stock client reads on after the test's end, until the stream is shut down.
+    pub(crate) shuts_down_streams: bool,
+    /// The pattern that fills sent blocks, repeated as needed.
     pub(crate) payload: &'a [u8],
-    /// What buffers are taken from.
-    pub(crate) memory: &'a Memory,
+    /// The memory budget of the buffers.
+    pub(crate) memory: &'a BufferMemory,
 }
 
-impl<'a> Course<'a> {
-    /// A test that goes on until the peer or `cancel` ends it.
-    pub(crate) fn of(
-        common: &Common,
+impl<'a> TransferSettings<'a> {
+    /// Creates the settings of a transfer that lasts until the peer or `cancel` ends it.
+    pub(crate) fn from_settings(
+        common: &CommonSettings,
         parameters: &Parameters,
         cancel: &'a Stop,
         payload: &'a [u8],
-        memory: &'a Memory,
+        memory: &'a BufferMemory,
     ) -> Self {
         Self {
             omit: Duration::from_secs(parameters.omit.into()),
             time: None,
             bytes: None,
             interval: common.interval,
-            idle: common.receive_timeout,
+            idle_timeout: common.receive_timeout,
             cancel,
-            hangs_up: false,
+            shuts_down_streams: false,
             payload,
             memory,
         }
     }
 }
 
-/// All streams at the end of an interval.
+/// The state of all streams at the end of an interval.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct IntervalEnd<'a> {
     /// The streams.
     pub(crate) streams: &'a [Stream],
-    /// Their samples, of which the last two are the interval's.
+    /// The samples of each stream; the last two enclose the interval.
     pub(crate) series: &'a [Series],
-    /// The place of the sample at the end of the omitted time; `None` during it.
-    pub(crate) begin: Option<usize>,
+    /// The index of the sample at the end of the omitted time; `None` during that time.
+    pub(crate) omit_end_index: Option<usize>,
 }
 
-/// What becomes of a test.
+/// The next step of a transfer, as its handler decides.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Verdict {
-    /// It goes on.
-    GoOn,
-    /// It ends now.
+pub(crate) enum NextStep {
+    /// The transfer continues.
+    Continue,
+    /// The transfer ends now.
     End,
-    /// It ends as soon as these bytes have been received.
+    /// The transfer ends after this total of received bytes, or after a timeout.
     EndAfter(u64),
 }
 
-/// What leads a test beside the clock.
-pub(crate) trait Lead {
-    /// The control connection can be read.
-    fn on_control(&mut self) -> Verdict;
+/// Handles the events of a transfer, and can end it.
+pub(crate) trait TransferHandler {
+    /// The control connection is readable.
+    fn on_control(&mut self) -> NextStep;
 
     /// An interval has ended.
     fn on_interval(&mut self, interval: IntervalEnd<'_>);
 
-    /// So many bytes of all streams have been moved, at this time of the test.
-    fn on_tick(&mut self, _at: Duration, _bytes: u64) -> Verdict {
-        Verdict::GoOn
+    /// Called regularly, with the time since the start and the bytes of all streams so far.
+    fn on_tick(&mut self, _elapsed: Duration, _bytes: u64) -> NextStep {
+        NextStep::Continue
     }
 
-    /// The data has ended here. Receivers read on, uncounted, until this returns.
-    fn on_end(&mut self, _end: &End) {}
+    /// The transfer has ended at this end. Receivers read on, without counting, until this returns.
+    fn on_end(&mut self, _end: &TransferEnd) {}
 }
 
-/// Why the data ended.
+/// The reason for the end of a transfer.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum End {
-    /// By the clock, by a sum, or by the peer's message.
+pub(crate) enum TransferEnd {
+    /// The time, a number of bytes, or the peer's message.
     Regular,
-    /// By a signal.
+    /// A signal.
     Cancelled,
-    /// Nothing was received.
+    /// No data was received within the idle timeout.
     Idle,
-    /// By a failed call.
+    /// A failed system call: the action and its errno.
     Failed(&'static str, i32),
 }
 
-impl End {
-    /// The error of it, which is `cancelled` of a signal.
-    pub(crate) fn fault(&self, cancelled: i32) -> Option<Fault> {
+impl TransferEnd {
+    /// Returns the error of this end; for a signal, the one with `cancelled_code`.
+    pub(crate) fn fault(&self, cancelled_code: i32) -> Option<Fault> {
         let (code, errno) = match self {
             Self::Regular => return None,
-            Self::Cancelled => (cancelled, 0),
+            Self::Cancelled => (cancelled_code, 0),
             Self::Idle => (error::RECEIVE_TIMEOUT, 0),
             Self::Failed("receive", errno) => (error::STREAM_READ, *errno),
             Self::Failed("write", errno) => (error::FILE, *errno),
@@ -138,120 +142,122 @@ impl End {
         };
         Some(Fault {
             errno,
-            ..Fault::of(code)
+            ..Fault::from_code(code)
         })
     }
 }
 
-/// What a stream's thread leaves.
+/// The measured data of one stream.
 #[derive(Debug)]
-pub(crate) struct Moved {
-    /// The figures, the omitted time included.
+pub(crate) struct StreamData {
+    /// The figures. Counts, CPU load and round-trip times exclude the omitted time.
     pub(crate) side: Side,
     /// Samples at the ends of intervals.
     pub(crate) series: Series,
 }
 
-/// What a test's data came to.
+/// The result of a transfer.
 #[derive(Debug)]
-pub(crate) struct Data {
-    /// Per stream.
-    pub(crate) moved: Vec<Moved>,
-    /// The place of the sample at the end of the omitted time, in each series.
-    pub(crate) begin: usize,
-    /// Why it ended.
-    pub(crate) end: End,
+pub(crate) struct TransferData {
+    /// The data of each stream.
+    pub(crate) streams: Vec<StreamData>,
+    /// The index of the sample at the end of the omitted time, in each series.
+    pub(crate) omit_end_index: usize,
+    /// The reason for the end.
+    pub(crate) end: TransferEnd,
 }
 
-/// Runs the streams to the test's end.
-pub(crate) fn run(
+/// Runs the streams until the transfer ends.
+pub(crate) fn run_transfer(
     streams: &[Stream],
-    course: Course<'_>,
+    transfer: TransferSettings<'_>,
     control: &ControlConnection,
-    lead: &mut dyn Lead,
-) -> Data {
-    let half = streams.first().map(|stream| stream.plan.here.clone());
+    handler: &mut dyn TransferHandler,
+) -> TransferData {
+    let half = streams.first().map(|stream| stream.plan.local.clone());
     let group = FlowGroup::new(streams.len(), half.unwrap_or_default());
-    let shared = Shared {
-        course,
-        over: course.cancel.follower(),
-        drained: Stop::new(),
-        notice: course.cancel.follower(),
-        first: OnceLock::new(),
-        sum_ends: streams.len() > 1 || !streams.iter().all(|stream| stream.sends),
+    let shared = SharedState {
+        transfer,
+        data_stop: transfer.cancel.follower(),
+        drain_stop: Stop::new(),
+        coordinator_wake: transfer.cancel.follower(),
+        first_end: OnceLock::new(),
+        ends_by_sum: streams.len() > 1 || !streams.iter().all(|stream| stream.sends),
     };
     std::thread::scope(|scope| {
         let start = |stream| {
             let (member, shared) = (group.member(), &shared);
             let thread = Builder::new().name("stream".to_owned()).stack_size(STACK);
             let started = thread.spawn_scoped(scope, move || run_stream(stream, member, shared));
-            // The others do not start without it.
+            // The other streams do not start without this one.
             started.inspect_err(|error| shared.fail("begin", error.raw_os_error().unwrap_or(0)))
         };
         let threads: Vec<_> = streams.iter().map(start).collect();
-        let mut leader = Leader::new(streams, &shared, &group);
-        let end = leader.until_end(control, lead);
-        shared.over.pull(Reason::Deadline);
-        leader.stopped = Some(leader.end_of_data());
-        lead.on_end(&end);
-        shared.drained.pull(Reason::Deadline);
-        let ran = threads
+        let mut coordinator = Coordinator::new(streams, &shared, &group);
+        let end = coordinator.run_until_end(control, handler);
+        shared.data_stop.set(StopReason::Deadline);
+        coordinator.data_end = Some(coordinator.data_end_time());
+        handler.on_end(&end);
+        shared.drain_stop.set(StopReason::Deadline);
+        let finished = threads
             .into_iter()
             .map(|thread| thread.ok()?.join().ok().flatten());
-        let sides: Vec<_> = ran.map(Option::unwrap_or_default).collect();
-        leader.sample_last(lead);
-        let begin = leader.begin.unwrap_or(
-            leader
+        let sides: Vec<_> = finished.map(Option::unwrap_or_default).collect();
+        coordinator.end_last_interval(handler);
+        let omit_end_index = coordinator.omit_end_index.unwrap_or(
+            coordinator
                 .series
                 .first()
                 .map_or(0, |series| series.samples.len() - 1),
         );
         let cpu = group.cpu();
-        let moved = sides.into_iter().zip(leader.series);
-        let moved = moved.zip(leader.round_trips.into_iter().zip(leader.omitted));
-        let moved = moved.map(|((side, series), (round_trips, omitted))| Moved {
-            side: Side {
-                counts: side.counts.since(&omitted),
-                // It is not known of a part.
-                thread_cpu: side.thread_cpu.filter(|_| course.omit.is_zero()),
-                cpu: cpu.clone(),
-                smoothed_rtt: Some(round_trips).filter(|times| !times.is_empty()),
-                datagrams: series.samples.last().and_then(|last| last.datagrams),
-                ..side
-            },
-            series,
-        });
-        Data {
-            moved: moved.collect(),
-            begin,
+        let stream_data = sides.into_iter().zip(coordinator.series);
+        let with_round_trips =
+            stream_data.zip(coordinator.round_trips.into_iter().zip(coordinator.omitted));
+        let per_stream =
+            with_round_trips.map(|((side, series), (round_trips, omitted))| StreamData {
+                side: Side {
+                    counts: side.counts.since(&omitted),
+                    // The thread's CPU time cannot be split at the end of the omitted time.
+                    thread_cpu: side.thread_cpu.filter(|_| transfer.omit.is_zero()),
+                    cpu: cpu.clone(),
+                    smoothed_rtt: Some(round_trips).filter(|times| !times.is_empty()),
+                    datagrams: series.samples.last().and_then(|last| last.datagrams),
+                    ..side
+                },
+                series,
+            });
+        TransferData {
+            streams: per_stream.collect(),
+            omit_end_index,
             end,
         }
     })
 }
 
-/// What the threads of a test share.
-struct Shared<'a> {
-    course: Course<'a>,
-    /// Ends the loops.
-    over: Stop,
-    /// Ends what receivers read after that.
-    drained: Stop,
-    /// Wakes the leader: a stream has ended by itself.
-    notice: Stop,
-    /// How the first one did.
-    first: OnceLock<End>,
-    /// A test with a number of bytes ends by the sum of several counters, not by its one sender.
-    sum_ends: bool,
+/// The state that the threads of a transfer share.
+struct SharedState<'a> {
+    transfer: TransferSettings<'a>,
+    /// Ends the streams' loops.
+    data_stop: Stop,
+    /// Ends the uncounted reading of receivers after the transfer.
+    drain_stop: Stop,
+    /// Wakes the coordinator when a stream ends by itself.
+    coordinator_wake: Stop,
+    /// The end of the first stream that ended by itself.
+    first_end: OnceLock<TransferEnd>,
+    /// Whether a byte limit applies to the sum of several counters, not to a single sender.
+    ends_by_sum: bool,
 }
 
-impl Shared<'_> {
-    /// A stream has ended by itself; the first one counts.
-    fn end(&self, end: End) {
-        let _ = self.first.set(end);
-        self.notice.pull(Reason::Cancelled);
+impl SharedState<'_> {
+    /// Records that a stream ended by itself. Only the first such end is kept.
+    fn end(&self, end: TransferEnd) {
+        let _ = self.first_end.set(end);
+        self.coordinator_wake.set(StopReason::Cancelled);
     }
 
-    fn fail(&self, what: &'static str, errno: i32) {
-        self.end(End::Failed(what, errno));
+    fn fail(&self, action: &'static str, errno: i32) {
+        self.end(TransferEnd::Failed(action, errno));
     }
 }

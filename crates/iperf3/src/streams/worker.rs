@@ -1,114 +1,119 @@
-//! The thread of a stream: moves its data to the end of the test, or to an end of its own.
+//! The thread of a stream: moves its data until the transfer or the stream ends.
 
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
-use engine::{Buffers, Flow, GroupMember, Loop, MeasuredPhase, PhaseSettings, Ran, receive_late};
-use model::{Ended, Limit, Side, SizeRule};
+use engine::{
+    Buffers, FlowLoop, FlowSockets, GroupMember, LoopResult, MeasuredPhase, PhaseSettings,
+    receive_late,
+};
+use model::{EndCause, Limit, Side, SizeRule};
 use sys::call::{self, Error};
 
-use super::{End, Shared, Stream};
+use super::{SharedState, Stream, TransferEnd};
 
-/// More than any test takes.
-const LONG: Duration = Duration::from_secs(1 << 20);
+/// A timeout longer than any test.
+const MAX_TEST_TIME: Duration = Duration::from_secs(1 << 20);
 
-/// How long the rest of a block may take.
-const REST: Duration = Duration::from_secs(5);
+/// The timeout for sending the rest of a block.
+const BLOCK_COMPLETION_TIMEOUT: Duration = Duration::from_secs(5);
 
 pub(super) fn run_stream(
     stream: &Stream,
     member: GroupMember<'_>,
-    shared: &Shared<'_>,
+    shared: &SharedState<'_>,
 ) -> Option<Side> {
-    let (plan, course) = (&stream.plan, &shared.course);
+    let (plan, transfer) = (&stream.plan, &shared.transfer);
     let file = stream.file.as_ref().and_then(|file| file.try_clone().ok());
-    let length = file.as_ref().and_then(|file| file.metadata().ok());
-    let fills_once = stream.sends && length.is_some();
-    let (sent, save) = if stream.sends {
+    let metadata = file.as_ref().and_then(|file| file.metadata().ok());
+    let sends_file_once = stream.sends && metadata.is_some();
+    let (send_file, receive_file) = if stream.sends {
         (file, None)
     } else {
         (None, file)
     };
     let facts = &stream.data.facts;
-    let (half, workload) = (&plan.here, &plan.workload);
+    let (half, workload) = (&plan.local, &plan.workload);
     let buffers = Buffers::new(
         half,
         workload,
         plan.transport,
         facts,
-        sent,
-        course.payload,
-        course.memory,
+        send_file,
+        transfer.payload,
+        transfer.memory,
     );
     let Ok(mut buffers) = buffers else {
         shared.fail("begin", Error::NOMEM.raw_os_error());
         return None;
     };
-    buffers.save = save;
+    buffers.save_file = receive_file;
     let settings = PhaseSettings {
         counters: &stream.counters,
-        cancel: &shared.over,
+        cancel: &shared.data_stop,
         control: None,
-        time: course.time.map(|time| course.omit + time),
-        idle: Some(buffers.patience(course.idle, half)),
+        duration: transfer.time.map(|time| transfer.omit + time),
+        idle_timeout: Some(buffers.idle_timeout(transfer.idle_timeout, half)),
         group: Some(member.start()?),
     };
     let limit = match plan.limit {
-        Limit::Bytes(bytes) if course.bytes.is_some() && !shared.sum_ends => {
-            Limit::Bytes(length.map_or(bytes, |file| file.len().min(bytes)))
+        Limit::Bytes(bytes) if transfer.bytes.is_some() && !shared.ends_by_sum => {
+            Limit::Bytes(metadata.map_or(bytes, |file| file.len().min(bytes)))
         }
-        _ if fills_once => length.map_or(Limit::Unlimited, |file| Limit::Bytes(file.len())),
-        _ => course.time.map_or(Limit::Unlimited, Limit::Time),
+        _ if sends_file_once => metadata.map_or(Limit::Unlimited, |file| Limit::Bytes(file.len())),
+        _ => transfer.time.map_or(Limit::Unlimited, Limit::Time),
     };
     let mut phase = MeasuredPhase::start(half, settings);
     let socket = &stream.data.socket;
-    let path = Flow::Connected(socket.as_fd());
-    let body = Loop {
-        warm_up: course.omit,
-        ..Loop::of(plan, &mut buffers)
+    let sockets = FlowSockets::Connected(socket.as_fd());
+    let flow_loop = FlowLoop {
+        warm_up: transfer.omit,
+        ..FlowLoop::for_flow(plan, &mut buffers)
     };
-    let ran = phase.run(limit, body, path);
-    note(&ran, shared, stream.sends);
+    let loop_result = phase.run(limit, flow_loop, sockets);
+    report_end(&loop_result, shared, stream.sends);
     if stream.sends {
         if stream.file.is_none() {
-            complete_block(stream, course.payload);
+            complete_block(stream, transfer.payload);
         }
-        if course.hangs_up && plan.transport.has_connections() {
-            // The client decides when the test ends, also after the end of a file.
+        if transfer.shuts_down_streams && plan.transport.has_connections() {
+            // Wait until the client ends the test, even if the file ended earlier.
             let _ = shared
-                .over
-                .wait_readable(socket.as_fd(), Instant::now() + LONG);
+                .data_stop
+                .wait_readable(socket.as_fd(), Instant::now() + MAX_TEST_TIME);
             let _ = call::shutdown_write(socket.as_fd());
         }
     } else {
         receive_late(
             socket.as_fd(),
             &mut buffers,
-            &shared.drained,
+            &shared.drain_stop,
             &stream.counters,
         );
     }
     let facts = stream.data.facts_at_end(socket);
-    Some(phase.side(ran, &stream.data, &buffers, facts))
+    Some(phase.side(loop_result, &stream.data, &buffers, facts))
 }
 
-/// Sends what is missing of a block that the end has cut: a stock receiver waits for all of it, and for nothing else
-/// meanwhile. The test's time is over, so it is not counted.
+/// Sends the rest of a block that the end of the transfer interrupted.
+///
+/// A stock receiver blocks until it has the complete block. The rest is sent after the test's
+/// time, so it is not counted.
 fn complete_block(stream: &Stream, payload: &[u8]) {
-    let SizeRule::Bytes(block) = stream.plan.here.send.size else {
+    let SizeRule::Bytes(block) = stream.plan.local.send.size else {
         return;
     };
     let sent = stream.counters.counts().sent.0 % u64::from(block);
-    if !stream.plan.transport.has_bytes() || sent == 0 {
+    if !stream.plan.transport.is_byte_stream() || sent == 0 {
         return;
     }
-    let mut rest = u64::from(block) - sent;
+    let mut remaining = u64::from(block) - sent;
     let socket = stream.data.socket.as_fd();
-    let until = Instant::now() + REST;
-    while rest > 0 && Instant::now() < until {
-        let piece = &payload[..payload.len().min(rest as usize)];
+    let until = Instant::now() + BLOCK_COMPLETION_TIMEOUT;
+    while remaining > 0 && Instant::now() < until {
+        let piece = &payload[..payload.len().min(remaining as usize)];
         match call::send_without_waiting(socket, piece) {
-            Ok(count) => rest -= count as u64,
+            Ok(count) => remaining -= count as u64,
             Err(Error::AGAIN) => {
                 let _ =
                     call::wait_writable(socket, until.saturating_duration_since(Instant::now()));
@@ -119,25 +124,25 @@ fn complete_block(stream: &Stream, payload: &[u8]) {
     }
 }
 
-/// Tells the leader of a stream that has ended by itself.
-fn note(ran: &Ran, shared: &Shared<'_>, sends: bool) {
-    let end = match (&ran.ended, ran.failure) {
-        // The client ends the test, also after the server's file.
-        (Ended::Count, _) if shared.course.hangs_up => return,
-        (Ended::Count, _) => End::Regular,
-        // A sender's time has come, or the peer's message says why.
-        (Ended::Deadline | Ended::Cancelled, _) => return,
-        (Ended::PeerClosed, _) if !sends => return,
-        (_, Some((_, errno))) if errno == Error::TIMEDOUT.raw_os_error() => End::Idle,
-        (_, Some((_, errno))) if is_of_disk(errno) => End::Failed("write", errno),
-        (_, Some((what, errno))) => End::Failed(what, errno),
-        _ => End::Failed(if sends { "send" } else { "receive" }, 0),
+/// Reports to the coordinator that a stream ended by itself.
+fn report_end(loop_result: &LoopResult, shared: &SharedState<'_>, sends: bool) {
+    let end = match (&loop_result.ended, loop_result.failure) {
+        // The client ends the test, even if the server's file ended earlier.
+        (EndCause::Count, _) if shared.transfer.shuts_down_streams => return,
+        (EndCause::Count, _) => TransferEnd::Regular,
+        // The coordinator handles these ends.
+        (EndCause::Deadline | EndCause::Cancelled, _) => return,
+        (EndCause::PeerClosed, _) if !sends => return,
+        (_, Some((_, errno))) if errno == Error::TIMEDOUT.raw_os_error() => TransferEnd::Idle,
+        (_, Some((_, errno))) if is_file_error(errno) => TransferEnd::Failed("write", errno),
+        (_, Some((action, errno))) => TransferEnd::Failed(action, errno),
+        _ => TransferEnd::Failed(if sends { "send" } else { "receive" }, 0),
     };
     shared.end(end);
 }
 
-/// Whether an error is one of a file, and none of a socket.
-fn is_of_disk(errno: i32) -> bool {
+/// Returns whether an errno comes from a file and not from a socket.
+fn is_file_error(errno: i32) -> bool {
     [
         Error::NOSPC,
         Error::DQUOT,

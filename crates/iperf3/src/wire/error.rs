@@ -1,45 +1,49 @@
-//! iperf3's errors: their numbers, which SERVER_ERROR carries, and their texts.
+//! iperf3's errors: their numbers, which SERVER_ERROR transmits, and their texts.
 
 use std::fmt;
 
-/// An error, as both ends number and word it.
+/// An iperf3 error.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
-    /// iperf3's number.
+    /// iperf3's error number.
     pub code: i32,
-    /// The system's number; 0 for none.
+    /// The system's errno; 0 for none.
     pub errno: i32,
-    /// A reason instead of the system's, as getaddrinfo(3) has.
-    pub why: Option<String>,
+    /// A reason that replaces the text of `errno`, for example from getaddrinfo(3).
+    pub reason: Option<String>,
 }
 
 impl Fault {
-    /// An error that no call is to blame for.
-    pub const fn of(code: i32) -> Self {
+    /// Creates an error without a failed system call.
+    pub const fn from_code(code: i32) -> Self {
         Self {
             code,
             errno: 0,
-            why: None,
+            reason: None,
         }
     }
 
-    /// An error of a call.
+    /// Creates an error with the errno or the text of an I/O error.
     pub fn io(code: i32, error: &std::io::Error) -> Self {
         let errno = error.raw_os_error().unwrap_or(0);
-        let why = (errno == 0).then(|| control::why(error));
-        Self { code, errno, why }
-    }
-
-    /// An error with a reason of ours.
-    pub fn because(code: i32, why: impl Into<String>) -> Self {
+        let reason = (errno == 0).then(|| control::describe_error(error));
         Self {
             code,
-            errno: 0,
-            why: Some(why.into()),
+            errno,
+            reason,
         }
     }
 
-    /// The numbers behind SERVER_ERROR.
+    /// Creates an error with linerate's reason.
+    pub fn with_reason(code: i32, reason: impl Into<String>) -> Self {
+        Self {
+            code,
+            errno: 0,
+            reason: Some(reason.into()),
+        }
+    }
+
+    /// Returns the two numbers that follow SERVER_ERROR.
     pub fn bytes(&self) -> [u8; 8] {
         let mut bytes = [0; 8];
         bytes[..4].copy_from_slice(&self.code.to_be_bytes());
@@ -47,8 +51,8 @@ impl Fault {
         bytes
     }
 
-    /// An error that a server reports. A 3.12 server leaves out the system's number of some.
-    pub fn of_server(bytes: &[u8]) -> Self {
+    /// Parses the numbers of SERVER_ERROR. A 3.12 server omits the errno of some errors.
+    pub fn from_server(bytes: &[u8]) -> Self {
         let word = |at| {
             let word: Option<[u8; 4]> = bytes.get(at..at + 4)?.try_into().ok();
             word.map(i32::from_be_bytes)
@@ -56,12 +60,12 @@ impl Fault {
         Self {
             code: word(0).unwrap_or(0),
             errno: word(4).unwrap_or(0),
-            why: None,
+            reason: None,
         }
     }
 }
 
-/// The numbers, by names, and each error's text, and whether the system's reason follows.
+/// Defines each error: name, number, text, and whether the text of errno follows.
 macro_rules! errors {
     ($($name:ident = $code:literal $text:literal $has_reason:literal)*) => {
         $(#[doc = $text] pub const $name: i32 = $code;)*
@@ -138,8 +142,8 @@ impl fmt::Display for Fault {
             return write!(f, "int_errno={}", self.code);
         };
         f.write_str(text)?;
-        match &self.why {
-            Some(why) => write!(f, ": {why}"),
+        match &self.reason {
+            Some(reason) => write!(f, ": {reason}"),
             None if *has_reason && self.errno > 0 => {
                 let error = std::io::Error::from_raw_os_error(self.errno);
                 write!(f, ": {}", sys::describe(&error))
@@ -156,20 +160,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn faults_go_over_the_wire_and_have_words() {
+    fn faults_are_encoded_and_have_texts() {
         let refused = Fault {
             code: CONNECT,
             errno: 111,
-            why: None,
+            reason: None,
         };
-        assert_eq!(Fault::of_server(&refused.bytes()), refused);
+        assert_eq!(Fault::from_server(&refused.bytes()), refused);
         assert_eq!(
             refused.to_string(),
             "unable to connect to server: Connection refused"
         );
         // A 3.12 server's answer to a failed login.
-        let denied = Fault::of_server(&[0, 0, 0, 0x8e]);
+        let denied = Fault::from_server(&[0, 0, 0, 0x8e]);
         assert_eq!(denied.to_string(), "test authorization failed");
-        assert_eq!(Fault::of_server(&[]).to_string(), "int_errno=0");
+        assert_eq!(Fault::from_server(&[]).to_string(), "int_errno=0");
     }
 }

@@ -1,4 +1,4 @@
-//! Recorded objects of iperf3 3.12 and of its later versions: a line each, with the run that it is of.
+//! Tests on recorded objects of iperf3 3.12 and later: per line a run, a kind and an object.
 
 use rand::Rng;
 use rand::rngs::SmallRng;
@@ -18,7 +18,7 @@ fn recorded(kind: &str) -> impl Iterator<Item = (&'static str, &'static str)> {
 
 #[test]
 fn parameters_are_written_as_they_were_read() {
-    // Later clients always name their offloads, which are off.
+    // Later clients always send their offload settings, here all off.
     const OFF: &str = r#""gso":0,"gso_dg_size":0,"gso_bf_size":65507,"gro":0,"gro_bf_size":65507,"#;
     for (run, text) in recorded("parameters") {
         let parameters = Parameters::decode(text.as_bytes()).unwrap();
@@ -30,13 +30,13 @@ fn parameters_are_written_as_they_were_read() {
 fn results_are_written_as_they_were_read() {
     for (run, text) in recorded("results") {
         let results = Results::decode(text.as_bytes()).unwrap();
-        // Later versions write what is unknown in another way.
+        // Later versions write -1 for unknown values.
         let text = text.replace(":-1,", ":18446744073709551615,");
         assert_eq!(results.encode(), text, "{run}");
     }
 }
 
-/// A value of any type: numbers of any size, texts of any length, lists of any depth.
+/// Returns a random value: numbers of any size, texts of any length, lists of any depth.
 fn value(rng: &mut SmallRng) -> String {
     const NUMBERS: [&str; 14] = [
         "0",
@@ -65,8 +65,8 @@ fn value(rng: &mut SmallRng) -> String {
         "\"x\"",
     ];
     match rng.random_range(0..12) {
-        0..=4 => (*fuzz::one_of(rng, &NUMBERS)).to_owned(),
-        5..=8 => (*fuzz::one_of(rng, &OTHERS)).to_owned(),
+        0..=4 => (*fuzz::choose(rng, &NUMBERS)).to_owned(),
+        5..=8 => (*fuzz::choose(rng, &OTHERS)).to_owned(),
         9 => {
             let depth = rng.random_range(0..300);
             "[".repeat(depth) + &"]".repeat(depth)
@@ -76,10 +76,10 @@ fn value(rng: &mut SmallRng) -> String {
     }
 }
 
-/// The keys of a request with values of any type: what is taken is within the limits, and what is not has a number that
-/// stock has for it.
+/// Decodes parameters with random values. Accepted values must be within the limits; each refusal
+/// must have one of stock's error numbers.
 #[test]
-fn absurd_parameters_have_stocks_errors() {
+fn random_parameters_have_stocks_errors() {
     const KEYS: [&str; 26] = [
         "tcp",
         "udp",
@@ -119,13 +119,13 @@ fn absurd_parameters_have_stocks_errors() {
         error::UDP_BLOCK_SIZE,
         error::BAD_TOS,
         error::RECEIVE_PARAMETERS,
-        // The CPU list and the flow label.
+        // server_affinity and flowlabel.
         36,
         127,
     ];
-    fuzz::each("parameters", 1..=99, |rng| {
+    fuzz::run_inputs("parameters", 1..=99, |rng| {
         let members = (0..rng.random_range(0..4)).map(|_| {
-            let key = fuzz::one_of(rng, &KEYS);
+            let key = fuzz::choose(rng, &KEYS);
             format!("\"{key}\":{}", value(rng))
         });
         let text = format!("{{{}}}", members.collect::<Vec<_>>().join(","));
@@ -133,11 +133,11 @@ fn absurd_parameters_have_stocks_errors() {
             Ok(parameters) => {
                 let limits = [
                     (parameters.parallel, 128),
-                    (parameters.block(), 1 << 20),
+                    (parameters.block_size(), 1 << 20),
                     (parameters.time, 86_400),
                     (parameters.omit, 600),
                 ];
-                assert!(limits.iter().all(|(asked, most)| asked <= most), "{text}");
+                assert!(limits.iter().all(|(value, max)| value <= max), "{text}");
                 true
             }
             Err(fault) => {
@@ -153,11 +153,11 @@ fn absurd_parameters_have_stocks_errors() {
 }
 
 #[test]
-fn nothing_that_a_peer_sends_breaks_a_decoder() {
+fn damaged_objects_do_not_panic_decoders() {
     let objects: Vec<_> = recorded("parameters").chain(recorded("results")).collect();
-    fuzz::each("objects", 1..=99, |rng| {
+    fuzz::run_inputs("objects", 1..=99, |rng| {
         let (_, text) = objects[rng.random_range(0..objects.len())];
-        let bytes = fuzz::damaged(rng, text.as_bytes());
+        let bytes = fuzz::damage(rng, text.as_bytes());
         let parameters = Parameters::decode(&bytes).map(|parameters| parameters.encode());
         let results = Results::decode(&bytes).map(|results| results.encode());
         parameters.is_ok() || results.is_ok()

@@ -1,4 +1,4 @@
-//! Bytes on iperf3's control connection ↔ messages.
+//! Converts between bytes on iperf3's control connection and messages.
 
 pub mod error;
 #[cfg(test)]
@@ -13,37 +13,37 @@ pub use error::Fault;
 pub use parameters::{Direction, Parameters, Protocol};
 pub use results::{Results, ServerOutput, StreamResult};
 
-/// What a state byte means.
+/// The states of a test. Each is a message of one byte.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(i8)]
-pub enum State {
-    /// The server: create timers.
+pub enum ControlState {
+    /// From the server: create timers.
     TestStart = 1,
-    /// The server: data may flow.
+    /// From the server: data may flow.
     TestRunning = 2,
-    /// The client: the test's end condition holds.
+    /// From the client: the test's end condition is met.
     TestEnd = 4,
-    /// The server: send the parameters.
+    /// From the server: send the parameters.
     ParamExchange = 9,
-    /// The server: open the data streams.
+    /// From the server: open the data streams.
     CreateStreams = 10,
-    /// The server got a signal.
+    /// From the server: a signal ended it.
     ServerTerminate = 11,
-    /// The client got a signal.
+    /// From the client: a signal ended it.
     ClientTerminate = 12,
-    /// The server: send the results.
+    /// From the server: send the results.
     ExchangeResults = 13,
-    /// The server: print.
+    /// From the server: print the results.
     DisplayResults = 14,
-    /// The client has finished.
+    /// From the client: the test is complete.
     IperfDone = 16,
-    /// The server is busy, or a data connection has the wrong cookie.
+    /// From the server: it is busy, or a data connection has the wrong cookie.
     AccessDenied = -1,
-    /// The server failed; two numbers follow.
+    /// From the server: it failed; two numbers follow.
     ServerError = -2,
 }
 
-impl State {
+impl ControlState {
     const ALL: [Self; 12] = [
         Self::TestStart,
         Self::TestRunning,
@@ -60,31 +60,31 @@ impl State {
     ];
 
     /// Returns the state of a byte.
-    pub fn of(byte: u8) -> Option<Self> {
+    pub fn from_byte(byte: u8) -> Option<Self> {
         Self::ALL.into_iter().find(|state| state.byte() == byte)
     }
 
-    /// Returns its byte.
+    /// Returns the byte of the state.
     pub fn byte(self) -> u8 {
         self as i8 as u8
     }
 }
 
-/// What a test's connections begin with: printable characters and a NUL.
+/// The first bytes of each connection of a test: printable characters and a NUL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Cookie(pub [u8; Cookie::LEN]);
 
 impl Cookie {
-    /// Bytes of a cookie.
+    /// The length of a cookie, in bytes.
     pub const LEN: usize = 37;
 
-    /// A new one.
+    /// Creates a random cookie.
     pub fn random() -> Self {
         const ALPHABET: &[u8; 32] = b"abcdefghijklmnopqrstuvwxyz234567";
         let mut bytes = [0; Self::LEN];
         OsRng
             .try_fill_bytes(&mut bytes)
-            .expect("the system has random numbers");
+            .expect("the system provides random numbers");
         for byte in &mut bytes {
             *byte = ALPHABET[usize::from(*byte) % ALPHABET.len()];
         }
@@ -92,52 +92,54 @@ impl Cookie {
         Self(bytes)
     }
 
-    /// Returns its characters.
+    /// Returns the characters before the NUL.
     pub fn text(&self) -> String {
         let text = self.0.split(|byte| *byte == 0).next().unwrap_or_default();
         String::from_utf8_lossy(text).into_owned()
     }
 }
 
-/// Puts the length of a JSON text before it.
-pub fn framed(json: &str) -> Vec<u8> {
+/// Prefixes a JSON text with its length: 4 bytes, big-endian.
+pub fn add_length_prefix(json: &str) -> Vec<u8> {
     let mut message = (json.len() as u32).to_be_bytes().to_vec();
     message.extend_from_slice(json.as_bytes());
     message
 }
 
 /// The first datagram of a UDP stream, from the client.
-pub const HELLO: [u8; 4] = *b"9876";
+pub const GREETING: [u8; 4] = *b"9876";
 
-/// The server's answer.
+/// The server's reply to [`GREETING`].
 const REPLY: [u8; 4] = *b"6789";
 
-/// Greetings of versions that write integers, 123456789 and 987654321, or texts, in the order of their host.
+/// Greetings and replies of other versions and byte orders.
+///
+/// These versions send texts, or the integers 123456789 and 987654321 in host byte order.
 const OTHER_GREETINGS: [([u8; 4], [u8; 4]); 3] = [
     (*b"6789", *b"9876"),
     ([0x15, 0xcd, 0x5b, 0x07], [0xb1, 0x68, 0xde, 0x3a]),
     ([0x07, 0x5b, 0xcd, 0x15], [0x3a, 0xde, 0x68, 0xb1]),
 ];
 
-/// Whether a datagram opens a stream.
+/// Returns whether a datagram opens a stream.
 pub fn is_greeting(datagram: &[u8]) -> bool {
-    datagram == HELLO || OTHER_GREETINGS.iter().any(|(other, _)| other == datagram)
+    datagram == GREETING || OTHER_GREETINGS.iter().any(|(other, _)| other == datagram)
 }
 
-/// Returns the answer that the sender of this first datagram expects.
-pub fn reply_to(hello: &[u8]) -> [u8; 4] {
-    let known = OTHER_GREETINGS.iter().find(|(other, _)| other == hello);
+/// Returns the reply that the sender of this greeting expects.
+pub fn reply_to(greeting: &[u8]) -> [u8; 4] {
+    let known = OTHER_GREETINGS.iter().find(|(other, _)| other == greeting);
     known.map_or(REPLY, |(_, reply)| *reply)
 }
 
-/// Whether a datagram answers [`HELLO`].
+/// Returns whether a datagram is a reply to a greeting.
 pub fn is_reply(datagram: &[u8]) -> bool {
     datagram == REPLY || OTHER_GREETINGS.iter().any(|(_, reply)| reply == datagram)
 }
 
-/// Returns the number of the stream that is opened as the `at`th, from 0: 1, 3, 4, 5, …
-pub fn stream_number(at: usize) -> u32 {
-    at as u32 + if at == 0 { 1 } else { 2 }
+/// Returns the number of the stream at `index` in the order of opening: 1, 3, 4, 5, …
+pub fn stream_number(index: usize) -> u32 {
+    index as u32 + if index == 0 { 1 } else { 2 }
 }
 
 #[cfg(test)]
@@ -145,14 +147,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn states_are_their_bytes() {
-        for state in State::ALL {
-            assert_eq!(State::of(state.byte()), Some(state));
+    fn states_and_bytes_are_converted() {
+        for state in ControlState::ALL {
+            assert_eq!(ControlState::from_byte(state.byte()), Some(state));
         }
-        assert_eq!(State::of(0xff), Some(State::AccessDenied));
-        assert_eq!(State::of(0xfe), Some(State::ServerError));
+        assert_eq!(
+            ControlState::from_byte(0xff),
+            Some(ControlState::AccessDenied)
+        );
+        assert_eq!(
+            ControlState::from_byte(0xfe),
+            Some(ControlState::ServerError)
+        );
         for byte in [0, 3, 5, 15, 17, 0x80] {
-            assert_eq!(State::of(byte), None);
+            assert_eq!(ControlState::from_byte(byte), None);
         }
     }
 
@@ -165,20 +173,20 @@ mod tests {
 
     #[test]
     fn greetings_of_all_versions_are_known() {
-        for (hello, reply) in [
+        for (greeting, reply) in [
             (*b"9876", *b"6789"),
             (*b"6789", *b"9876"),
             (*b"\x15\xcd\x5b\x07", *b"\xb1\x68\xde\x3a"),
             (*b"none", *b"6789"),
         ] {
-            assert_eq!(reply_to(&hello), reply);
+            assert_eq!(reply_to(&greeting), reply);
             assert!(is_reply(&reply));
         }
         assert!(!is_reply(b"678"));
     }
 
     #[test]
-    fn the_number_2_is_left_out() {
+    fn stream_numbers_skip_2() {
         let numbers: Vec<_> = (0..4).map(stream_number).collect();
         assert_eq!(numbers, [1, 3, 4, 5]);
     }

@@ -1,14 +1,14 @@
-//! What a client asks for: the JSON object behind PARAM_EXCHANGE.
+//! The parameters of a test: the JSON object that a client sends after PARAM_EXCHANGE.
 
 use model::MAX_UDP_PAYLOAD;
 
 use super::error::{self, Fault};
 use crate::json::{Json, Object};
 
-/// What carries the data.
+/// The transport protocol of the data streams.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Protocol {
-    /// TCP, or Multipath TCP where the parameters ask for it.
+    /// TCP, or Multipath TCP if the parameters request it.
     #[default]
     Tcp,
     /// UDP.
@@ -18,7 +18,7 @@ pub enum Protocol {
 }
 
 impl Protocol {
-    /// Its name in documents.
+    /// Returns the name in JSON documents.
     pub fn name(self) -> &'static str {
         match self {
             Self::Tcp => "TCP",
@@ -27,8 +27,10 @@ impl Protocol {
         }
     }
 
-    /// The block size of a test that asks for none; of UDP, if the path's segment size is unknown.
-    pub fn block_bytes(self) -> u32 {
+    /// Returns the default block size, in bytes.
+    ///
+    /// UDP uses it only if the segment size of the control connection is unknown.
+    pub fn default_block_bytes(self) -> u32 {
         match self {
             Self::Tcp => 128 * 1024,
             Self::Udp => 1460,
@@ -45,11 +47,11 @@ pub enum Direction {
     Forward,
     /// The server.
     Reverse,
-    /// Both, each over streams of its own.
+    /// Both, each over separate streams.
     Both,
 }
 
-/// The parameters of a test.
+/// The parameters of a test. Each field names its JSON key.
 #[derive(Clone, Debug, PartialEq)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a key of the object")]
 pub struct Parameters {
@@ -59,11 +61,11 @@ pub struct Parameters {
     pub omit: u32,
     /// `server_affinity`: a CPU.
     pub server_affinity: Option<u32>,
-    /// `time`, in seconds; 0 for no limit.
+    /// `time`, in seconds; 0 means no limit.
     pub time: u32,
-    /// `num`: bytes, 0 for no limit.
+    /// `num`: bytes of all streams; 0 means no limit.
     pub bytes: u64,
-    /// `blockcount`, 0 for no limit.
+    /// `blockcount`: blocks of all streams; 0 means no limit.
     pub blocks: u64,
     /// `MSS`, in bytes.
     pub max_segment: Option<u32>,
@@ -79,13 +81,13 @@ pub struct Parameters {
     pub window: Option<u32>,
     /// `len`: bytes per block or datagram.
     pub block_bytes: Option<u32>,
-    /// `bandwidth`: bits per second and stream, 0 for no limit.
+    /// `bandwidth`: bits per second and stream; 0 means no limit.
     pub rate: u64,
     /// `fqrate`: bits per second and stream.
     pub fq_rate: Option<u64>,
     /// `pacing_timer`, in microseconds.
     pub pacing_timer: u32,
-    /// `burst`: blocks.
+    /// `burst`: blocks per burst.
     pub burst: Option<u32>,
     /// `TOS`: the octet.
     pub type_of_service: Option<u8>,
@@ -100,7 +102,7 @@ pub struct Parameters {
     /// `get_server_output`.
     pub server_output: bool,
     /// `udp_counters_64bit`.
-    pub wide_counters: bool,
+    pub udp_counters_64bit: bool,
     /// `repeating_payload`.
     pub repeating_payload: bool,
     /// `zerocopy`.
@@ -109,7 +111,7 @@ pub struct Parameters {
     pub do_not_fragment: bool,
     /// `skip_rx_copy`.
     pub skip_copy: bool,
-    /// `gso`, `gro`: the peer has to be of 3.21, or a linerate.
+    /// `gso`, `gro`: requires iperf3 3.21 or linerate as the peer.
     pub offload: bool,
     /// `authtoken`.
     pub token: Option<String>,
@@ -143,7 +145,7 @@ impl Default for Parameters {
             extra_data: None,
             congestion: None,
             server_output: false,
-            wide_counters: false,
+            udp_counters_64bit: false,
             repeating_payload: false,
             zero_copy: false,
             do_not_fragment: false,
@@ -155,85 +157,87 @@ impl Default for Parameters {
     }
 }
 
-/// Streams per direction that a server serves.
-pub const MOST_STREAMS: u32 = 128;
-/// Bytes per block.
-pub const LARGEST_BLOCK: u32 = 1 << 20;
-/// The shortest datagram, which has room for the longest header.
-pub const SHORTEST_DATAGRAM: u32 = 16;
-/// Seconds.
-pub const LONGEST_TIME: u32 = 86_400;
-/// Seconds. The limit of the latest versions: 3.12 has 60.
-pub const LONGEST_OMIT: u32 = 600;
-/// Bytes of a socket buffer.
-pub const LARGEST_WINDOW: u32 = 512 << 20;
-/// Bytes of a segment.
-pub const LARGEST_SEGMENT: u32 = 32_767;
-/// Blocks per burst.
-pub const LONGEST_BURST: u32 = 1000;
-/// Characters of a text that is shown.
-const LONGEST_TEXT: usize = 4096;
+/// The maximum number of streams per direction.
+pub const MAX_STREAMS: u32 = 128;
+/// The maximum bytes per block.
+pub const MAX_BLOCK_BYTES: u32 = 1 << 20;
+/// The minimum bytes per datagram: the length of the longest header.
+pub const MIN_DATAGRAM_BYTES: u32 = 16;
+/// The maximum duration of a test.
+pub const MAX_TIME_SECONDS: u32 = 86_400;
+/// The maximum omitted time of the latest versions; 3.12 allows 60.
+pub const MAX_OMIT_SECONDS: u32 = 600;
+/// The maximum bytes of a socket buffer.
+pub const MAX_WINDOW_BYTES: u32 = 512 << 20;
+/// The maximum bytes of a segment.
+pub const MAX_SEGMENT_BYTES: u32 = 32_767;
+/// The maximum blocks per burst.
+pub const MAX_BURST_BLOCKS: u32 = 1000;
+/// The maximum length of a text.
+const MAX_TEXT_BYTES: usize = 4096;
 
 impl Parameters {
-    /// Writes the object as a stock client does.
+    /// Encodes the object as a stock client does.
     pub fn encode(&self) -> String {
         let mut json = Object::new();
-        let mut put = |key: &'static str, value: Option<Json>| {
+        let mut add = |key: &'static str, value: Option<Json>| {
             json.extend(value.map(|value| (key.into(), value)));
         };
         let flag = |is_set: bool| is_set.then_some(Json::Bool(true));
-        let one = |is_set: bool| is_set.then_some(Json::from(1));
+        let number_1 = |is_set: bool| is_set.then_some(Json::from(1));
         let text = |text: &Option<String>| text.clone().map(Json::from);
         match self.protocol {
-            Protocol::Tcp => put("tcp", flag(true)),
-            Protocol::Udp => put("udp", flag(true)),
-            Protocol::Sctp => put("sctp", flag(true)),
+            Protocol::Tcp => add("tcp", flag(true)),
+            Protocol::Udp => add("udp", flag(true)),
+            Protocol::Sctp => add("sctp", flag(true)),
         }
-        put("omit", Some(self.omit.into()));
-        put("server_affinity", self.server_affinity.map(Json::from));
-        put("time", Some(self.time.into()));
-        put("num", Some(self.bytes.into()));
-        put("blockcount", Some(self.blocks.into()));
-        put("MSS", self.max_segment.map(Json::from));
-        put("nodelay", flag(self.no_delay));
-        put("parallel", Some(self.parallel.into()));
-        put("reverse", flag(self.direction == Direction::Reverse));
-        put("bidirectional", flag(self.direction == Direction::Both));
-        put("mptcp", flag(self.multipath));
-        put("window", self.window.map(Json::from));
-        put("len", self.block_bytes.map(Json::from));
-        put("bandwidth", (self.rate > 0).then(|| self.rate.into()));
-        put("fqrate", self.fq_rate.map(Json::from));
-        put("pacing_timer", Some(self.pacing_timer.into()));
-        put("burst", self.burst.map(Json::from));
+        add("omit", Some(self.omit.into()));
+        add("server_affinity", self.server_affinity.map(Json::from));
+        add("time", Some(self.time.into()));
+        add("num", Some(self.bytes.into()));
+        add("blockcount", Some(self.blocks.into()));
+        add("MSS", self.max_segment.map(Json::from));
+        add("nodelay", flag(self.no_delay));
+        add("parallel", Some(self.parallel.into()));
+        add("reverse", flag(self.direction == Direction::Reverse));
+        add("bidirectional", flag(self.direction == Direction::Both));
+        add("mptcp", flag(self.multipath));
+        add("window", self.window.map(Json::from));
+        add("len", self.block_bytes.map(Json::from));
+        add("bandwidth", (self.rate > 0).then(|| self.rate.into()));
+        add("fqrate", self.fq_rate.map(Json::from));
+        add("pacing_timer", Some(self.pacing_timer.into()));
+        add("burst", self.burst.map(Json::from));
         if self.offload {
             for key in ["gso", "gro"] {
-                put(key, one(true));
+                add(key, number_1(true));
             }
         }
-        put("TOS", self.type_of_service.map(Json::from));
-        put("flowlabel", self.flow_label.map(Json::from));
-        put("title", text(&self.title));
-        put("extra_data", text(&self.extra_data));
-        put("congestion", text(&self.congestion));
-        put("get_server_output", one(self.server_output));
-        put("udp_counters_64bit", one(self.wide_counters));
-        put("repeating_payload", one(self.repeating_payload));
-        put("zerocopy", one(self.zero_copy));
-        put("dont_fragment", one(self.do_not_fragment));
-        put("authtoken", text(&self.token));
-        put("skip_rx_copy", one(self.skip_copy));
-        put("client_version", text(&self.client_version));
+        add("TOS", self.type_of_service.map(Json::from));
+        add("flowlabel", self.flow_label.map(Json::from));
+        add("title", text(&self.title));
+        add("extra_data", text(&self.extra_data));
+        add("congestion", text(&self.congestion));
+        add("get_server_output", number_1(self.server_output));
+        add("udp_counters_64bit", number_1(self.udp_counters_64bit));
+        add("repeating_payload", number_1(self.repeating_payload));
+        add("zerocopy", number_1(self.zero_copy));
+        add("dont_fragment", number_1(self.do_not_fragment));
+        add("authtoken", text(&self.token));
+        add("skip_rx_copy", number_1(self.skip_copy));
+        add("client_version", text(&self.client_version));
         Json::from(json).compact()
     }
 
-    /// Reads the object as a stock server does: unknown keys are nothing, a missing one has its default, and a flag is set by
-    /// its presence. What has the wrong type or range is an error of stock's numbers.
+    /// Decodes the object as a stock server does.
+    ///
+    /// Ignores unknown keys and uses defaults for missing keys. The presence of a flag sets it.
+    /// A wrong type or range is an error with stock's number.
     pub fn decode(bytes: &[u8]) -> Result<Self, Fault> {
-        let unreadable = || Fault::because(error::RECEIVE_PARAMETERS, "not a JSON object");
-        let json = Json::parse(bytes).map_err(|_| unreadable())?;
+        let not_an_object = || Fault::with_reason(error::RECEIVE_PARAMETERS, "not a JSON object");
+        let json = Json::parse(bytes).map_err(|_| not_an_object())?;
         if !matches!(json, Json::Object(_)) {
-            return Err(unreadable());
+            return Err(not_an_object());
         }
         let reader = Reader(&json);
         let protocol = if reader.has("udp") {
@@ -244,8 +248,8 @@ impl Parameters {
             Protocol::Tcp
         };
         let block = match protocol {
-            Protocol::Udp => (SHORTEST_DATAGRAM, MAX_UDP_PAYLOAD, error::UDP_BLOCK_SIZE),
-            _ => (1, LARGEST_BLOCK, error::BLOCK_SIZE),
+            Protocol::Udp => (MIN_DATAGRAM_BYTES, MAX_UDP_PAYLOAD, error::UDP_BLOCK_SIZE),
+            _ => (1, MAX_BLOCK_BYTES, error::BLOCK_SIZE),
         };
         let direction = match (reader.has("bidirectional"), reader.has("reverse")) {
             (true, _) => Direction::Both,
@@ -257,33 +261,33 @@ impl Parameters {
         Ok(Self {
             protocol,
             omit: reader
-                .number("omit", 0, LONGEST_OMIT, error::OMIT)?
+                .number("omit", 0, MAX_OMIT_SECONDS, error::OMIT)?
                 .unwrap_or(0),
             server_affinity: reader.number("server_affinity", 0, 1 << 16, error::AFFINITY)?,
             time: reader
-                .number("time", 0, LONGEST_TIME, error::DURATION)?
+                .number("time", 0, MAX_TIME_SECONDS, error::DURATION)?
                 .unwrap_or(default.time),
-            bytes: reader.long("num")?,
-            blocks: reader.long("blockcount")?,
-            max_segment: non_zero(reader.number("MSS", 0, LARGEST_SEGMENT, error::MSS)?),
+            bytes: reader.count("num")?,
+            blocks: reader.count("blockcount")?,
+            max_segment: non_zero(reader.number("MSS", 0, MAX_SEGMENT_BYTES, error::MSS)?),
             no_delay: reader.has("nodelay"),
             parallel: reader
-                .number("parallel", 1, MOST_STREAMS, error::STREAMS)?
+                .number("parallel", 1, MAX_STREAMS, error::STREAMS)?
                 .unwrap_or(1),
             direction,
             multipath: reader.has("mptcp"),
-            window: non_zero(reader.number("window", 0, LARGEST_WINDOW, error::BUFFER_SIZE)?),
+            window: non_zero(reader.number("window", 0, MAX_WINDOW_BYTES, error::BUFFER_SIZE)?),
             block_bytes: match reader.number("len", 0, block.1, block.2)? {
                 None | Some(0) => None,
-                Some(bytes) if bytes < block.0 => return Err(Fault::of(block.2)),
+                Some(bytes) if bytes < block.0 => return Err(Fault::from_code(block.2)),
                 some => some,
             },
-            rate: reader.long("bandwidth")?,
-            fq_rate: Some(reader.long("fqrate")?).filter(|rate| *rate > 0),
+            rate: reader.count("bandwidth")?,
+            fq_rate: Some(reader.count("fqrate")?).filter(|rate| *rate > 0),
             pacing_timer: reader
                 .number("pacing_timer", 0, u32::MAX, error::RECEIVE_PARAMETERS)?
                 .unwrap_or(default.pacing_timer),
-            burst: non_zero(reader.number("burst", 0, LONGEST_BURST, error::BURST)?),
+            burst: non_zero(reader.number("burst", 0, MAX_BURST_BLOCKS, error::BURST)?),
             type_of_service: reader
                 .number("TOS", 0, u8::MAX.into(), error::BAD_TOS)?
                 .map(|tos| tos as u8),
@@ -292,24 +296,27 @@ impl Parameters {
             extra_data: reader.text("extra_data")?,
             congestion: reader.text("congestion")?,
             server_output: reader.has("get_server_output"),
-            wide_counters: reader.has("udp_counters_64bit"),
+            udp_counters_64bit: reader.has("udp_counters_64bit"),
             repeating_payload: reader.has("repeating_payload"),
-            zero_copy: reader.is_one("zerocopy"),
-            do_not_fragment: reader.is_one("dont_fragment"),
-            skip_copy: reader.is_one("skip_rx_copy"),
-            offload: reader.is_one("gso") || reader.is_one("gro"),
+            zero_copy: reader.is_true("zerocopy"),
+            do_not_fragment: reader.is_true("dont_fragment"),
+            skip_copy: reader.is_true("skip_rx_copy"),
+            offload: reader.is_true("gso") || reader.is_true("gro"),
             token: reader.text("authtoken")?,
             client_version: reader.text("client_version")?,
         })
     }
 
-    /// Bytes per block or datagram.
-    pub fn block(&self) -> u32 {
-        self.block_bytes.unwrap_or(self.protocol.block_bytes())
+    /// Returns the bytes per block or datagram.
+    pub fn block_size(&self) -> u32 {
+        self.block_bytes
+            .unwrap_or(self.protocol.default_block_bytes())
     }
 
-    /// Whether the client's streams come first, and how many streams each end sends on: the client's, the server's.
-    pub fn streams(&self) -> (u32, u32) {
+    /// Returns the number of streams on which each end sends: the client, the server.
+    ///
+    /// The client's streams are opened first.
+    pub fn stream_counts(&self) -> (u32, u32) {
         match self.direction {
             Direction::Forward => (self.parallel, 0),
             Direction::Reverse => (0, self.parallel),
@@ -318,7 +325,7 @@ impl Parameters {
     }
 }
 
-/// Reads members of an object.
+/// Reads members of a JSON object.
 struct Reader<'a>(&'a Json);
 
 impl Reader<'_> {
@@ -326,7 +333,7 @@ impl Reader<'_> {
         self.0.get(key).is_some()
     }
 
-    fn is_one(&self, key: &str) -> bool {
+    fn is_true(&self, key: &str) -> bool {
         match self.0.get(key) {
             Some(Json::Bool(value)) => *value,
             Some(value) => value.number().is_some_and(|number| number != 0.0),
@@ -334,27 +341,27 @@ impl Reader<'_> {
         }
     }
 
-    fn number(&self, key: &str, least: u32, most: u32, code: i32) -> Result<Option<u32>, Fault> {
+    fn number(&self, key: &str, min: u32, max: u32, code: i32) -> Result<Option<u32>, Fault> {
         let Some(value) = self.0.get(key) else {
             return Ok(None);
         };
         match value.number() {
-            Some(number) if (f64::from(least)..=f64::from(most)).contains(&number) => {
+            Some(number) if (f64::from(min)..=f64::from(max)).contains(&number) => {
                 Ok(Some(number as u32))
             }
-            _ => Err(Fault::of(code)),
+            _ => Err(Fault::from_code(code)),
         }
     }
 
-    /// A count or a rate; 0 if it is missing.
-    fn long(&self, key: &str) -> Result<u64, Fault> {
-        const MOST: f64 = 9.2e18;
+    /// Returns a count or a rate; 0 if it is missing.
+    fn count(&self, key: &str) -> Result<u64, Fault> {
+        const LIMIT: f64 = 9.2e18;
         let Some(value) = self.0.get(key) else {
             return Ok(0);
         };
         match value.number() {
-            Some(number) if (0.0..MOST).contains(&number) => Ok(number as u64),
-            _ => Err(Fault::because(
+            Some(number) if (0.0..LIMIT).contains(&number) => Ok(number as u64),
+            _ => Err(Fault::with_reason(
                 error::RECEIVE_PARAMETERS,
                 format!("{key} is not a number in range"),
             )),
@@ -364,8 +371,8 @@ impl Reader<'_> {
     fn text(&self, key: &str) -> Result<Option<String>, Fault> {
         match self.0.get(key) {
             None => Ok(None),
-            Some(Json::Text(text)) if text.len() <= LONGEST_TEXT => Ok(Some(text.clone())),
-            Some(_) => Err(Fault::because(
+            Some(Json::Text(text)) if text.len() <= MAX_TEXT_BYTES => Ok(Some(text.clone())),
+            Some(_) => Err(Fault::with_reason(
                 error::RECEIVE_PARAMETERS,
                 format!("{key} is not a text in range"),
             )),
@@ -382,13 +389,13 @@ mod tests {
         let parameters = Parameters::decode(b"{}").unwrap();
         assert_eq!(parameters, Parameters::default());
         assert_eq!(
-            (parameters.block(), parameters.streams()),
+            (parameters.block_size(), parameters.stream_counts()),
             (131_072, (1, 0))
         );
     }
 
     #[test]
-    fn flags_are_set_by_their_presence_and_unknown_keys_are_nothing() {
+    fn flags_are_set_by_presence_and_unknown_keys_are_ignored() {
         let text = br#"{"udp":true,"reverse":false,"bogus":[1,{"x":null}],"zerocopy":0}"#;
         let parameters = Parameters::decode(text).unwrap();
         assert_eq!(parameters.direction, Direction::Reverse);
@@ -396,7 +403,7 @@ mod tests {
     }
 
     #[test]
-    fn nonsense_has_the_number_that_stock_has() {
+    fn invalid_parameters_have_stocks_error_numbers() {
         for (text, code) in [
             (r#"{"parallel":"1"}"#, error::STREAMS),
             (r#"{"parallel":129}"#, error::STREAMS),

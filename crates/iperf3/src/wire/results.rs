@@ -1,4 +1,4 @@
-//! What each end measured: the JSON objects behind EXCHANGE_RESULTS.
+//! The results of both ends: the JSON objects that follow EXCHANGE_RESULTS.
 
 use super::error::{self, Fault};
 use crate::json::{Json, Object, object};
@@ -8,7 +8,7 @@ use crate::json::{Json, Object, object};
 pub struct Results {
     /// `cpu_util_*`, in percent of one CPU: total, user, system.
     pub cpu: [f64; 3],
-    /// `sender_has_retransmits`; `None` of an end that does not send.
+    /// `sender_has_retransmits`; `None` if the end does not send.
     pub sender_has_retransmits: Option<bool>,
     /// `congestion_used`.
     pub congestion: Option<String>,
@@ -18,46 +18,46 @@ pub struct Results {
     pub streams: Vec<StreamResult>,
 }
 
-/// What a server printed.
+/// The output of a server.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ServerOutput {
-    /// Its text.
+    /// Text output.
     Text(String),
-    /// Its document.
+    /// A JSON document.
     Document(Json),
 }
 
-/// One stream of one end.
+/// The results of one stream at one end.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct StreamResult {
     /// The stream's number.
     pub number: u32,
-    /// Bytes that this end sent or received after the omitted time.
+    /// Bytes that the end sent or received after the omitted time.
     pub bytes: u64,
-    /// Segments that it sent again; `None` if it does not know.
+    /// Retransmitted segments; `None` if unavailable.
     pub retransmits: Option<u64>,
-    /// Of received datagrams, in seconds.
+    /// The jitter of received datagrams, in seconds.
     pub jitter: f64,
-    /// Lost datagrams, the omitted time included.
+    /// Lost datagrams, including the omitted time.
     pub errors: u64,
-    /// Of these, in the omitted time.
+    /// Datagrams lost in the omitted time.
     pub omitted_errors: Option<u64>,
-    /// Datagrams sent, or the highest number received.
+    /// Datagrams sent, or the highest datagram number received, including the omitted time.
     pub packets: u64,
-    /// Of these, in the omitted time.
+    /// The value of `packets` at the end of the omitted time.
     pub omitted_packets: Option<u64>,
-    /// Seconds, from the end of the omitted time.
+    /// The end of the stream, in seconds after the omitted time.
     pub end_time: Option<f64>,
 }
 
-/// What 3.12 writes for -1, and reads as such.
+/// The value that 3.12 writes for -1, and reads as -1.
 const UNKNOWN: u64 = u64::MAX;
 
 impl Results {
-    /// Writes the object as stock 3.12 does.
+    /// Encodes the object as stock 3.12 does.
     pub fn encode(&self) -> String {
         let retransmits = match self.sender_has_retransmits {
-            Some(knows) => u64::from(knows),
+            Some(is_known) => u64::from(is_known),
             None => UNKNOWN,
         };
         let [total, user, system] = self.cpu;
@@ -83,21 +83,21 @@ impl Results {
         Json::from(json).compact()
     }
 
-    /// Reads the object. A required key that is missing or no number is an error.
+    /// Decodes the object. Fails if a required key is missing or is not a number.
     pub fn decode(bytes: &[u8]) -> Result<Self, Fault> {
-        let json = Json::parse(bytes).map_err(|_| unreadable("not JSON"))?;
+        let json = Json::parse(bytes).map_err(|_| invalid_results("not JSON"))?;
         let cpu = ["cpu_util_total", "cpu_util_user", "cpu_util_system"];
         let [total, user, system] = cpu.map(|key| required(&json, key));
         let Some(Json::List(streams)) = json.get("streams") else {
-            return Err(unreadable("streams is missing"));
+            return Err(invalid_results("streams is missing"));
         };
         let text = json.get("server_output_text").and_then(Json::text);
         let text = text.map(|text| ServerOutput::Text(text.to_owned()));
         let document = json.get("server_output_json").cloned();
         Ok(Self {
             cpu: [total?, user?, system?].map(|percent| percent.max(0.0)),
-            sender_has_retransmits: known(required(&json, "sender_has_retransmits")?)
-                .map(|knows| knows > 0),
+            sender_has_retransmits: known_count(required(&json, "sender_has_retransmits")?)
+                .map(|count| count > 0),
             congestion: json
                 .get("congestion_used")
                 .and_then(Json::text)
@@ -110,7 +110,7 @@ impl Results {
         })
     }
 
-    /// Returns the stream of this number.
+    /// Returns the result of the stream with this number.
     pub fn stream(&self, number: u32) -> Option<&StreamResult> {
         self.streams.iter().find(|stream| stream.number == number)
     }
@@ -125,51 +125,54 @@ impl StreamResult {
             "jitter": self.jitter,
             "errors": self.errors,
         };
-        let mut put = |key: &'static str, value: Option<Json>| {
+        let mut add = |key: &'static str, value: Option<Json>| {
             json.extend(value.map(|value| (key.into(), value)));
         };
-        put("omitted_errors", self.omitted_errors.map(Json::from));
-        put("packets", Some(self.packets.into()));
-        put("omitted_packets", self.omitted_packets.map(Json::from));
-        put("start_time", self.end_time.map(|_| 0.into()));
-        put("end_time", self.end_time.map(Json::from));
+        add("omitted_errors", self.omitted_errors.map(Json::from));
+        add("packets", Some(self.packets.into()));
+        add("omitted_packets", self.omitted_packets.map(Json::from));
+        add("start_time", self.end_time.map(|_| 0.into()));
+        add("end_time", self.end_time.map(Json::from));
         json
     }
 
     fn decode(json: &Json) -> Result<Self, Fault> {
-        let count = |key| required(json, key).map(|number| known(number).unwrap_or(0));
-        let optional = |key| json.get(key).and_then(Json::number).and_then(known);
-        let number = u32::try_from(count("id")?).map_err(|_| unreadable("id is out of range"))?;
+        let count = |key| required(json, key).map(|number| known_count(number).unwrap_or(0));
+        let optional = |key| json.get(key).and_then(Json::number).and_then(known_count);
+        let number =
+            u32::try_from(count("id")?).map_err(|_| invalid_results("id is out of range"))?;
         let end_time = json.get("end_time").and_then(Json::number);
         Ok(Self {
             number,
             bytes: count("bytes")?,
-            retransmits: known(required(json, "retransmits")?),
-            jitter: required(json, "jitter")?.clamp(0.0, LONGEST_JITTER),
+            retransmits: known_count(required(json, "retransmits")?),
+            jitter: required(json, "jitter")?.clamp(0.0, MAX_JITTER_SECONDS),
             errors: count("errors")?,
             omitted_errors: optional("omitted_errors"),
             packets: count("packets")?,
             omitted_packets: optional("omitted_packets"),
-            end_time: end_time.filter(|seconds| (0.0..=LONGEST_TEST).contains(seconds)),
+            end_time: end_time.filter(|seconds| (0.0..=MAX_TEST_SECONDS).contains(seconds)),
         })
     }
 }
 
-/// Seconds. A peer that reports more is wrong.
-const LONGEST_JITTER: f64 = 1e6;
-const LONGEST_TEST: f64 = 1e9;
+/// The maximum plausible jitter; a higher value is cut to it.
+const MAX_JITTER_SECONDS: f64 = 1e6;
+
+/// The maximum plausible duration; a higher value is ignored.
+const MAX_TEST_SECONDS: f64 = 1e9;
 
 fn required(json: &Json, key: &str) -> Result<f64, Fault> {
     let number = json.get(key).and_then(Json::number);
-    number.ok_or_else(|| unreadable(&format!("{key} is missing or no number")))
+    number.ok_or_else(|| invalid_results(&format!("{key} is missing or not a number")))
 }
 
-fn unreadable(why: &str) -> Fault {
-    Fault::because(error::RECEIVE_RESULTS, why)
+fn invalid_results(reason: &str) -> Fault {
+    Fault::with_reason(error::RECEIVE_RESULTS, reason)
 }
 
-/// A count; `None` of -1 in either form.
-fn known(number: f64) -> Option<u64> {
+/// Returns a count; `None` for -1 in either form.
+fn known_count(number: f64) -> Option<u64> {
     (0.0..9.3e18).contains(&number).then_some(number as u64)
 }
 
@@ -202,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn false_figures_are_bounded() {
+    fn false_results_are_bounded() {
         let text = r#"{"cpu_util_total":-1,"cpu_util_user":1e308,"cpu_util_system":1,"sender_has_retransmits":1e99,"streams":[{"id":1,"bytes":-7,"retransmits":1e300,"jitter":-4,"errors":1e308,"packets":2,"end_time":1e308}]}"#;
         let results = Results::decode(text.as_bytes()).unwrap();
         let stream = results.streams[0];

@@ -1,19 +1,19 @@
-//! `netperf --json` and `--html`: the result as the report of every dialect.
+//! `netperf --json` and `--html`: the result as a report in the common format of all dialects.
 
 use std::io;
 use std::time::SystemTime;
 
-use netperf::Finished;
+use netperf::RunResult;
 use netperf::options::{Exit, Settings};
-use report::{Peer, Report, Tested};
+use report::{PeerInfo, Report, TestReport};
 
 use crate::document::{self, Page};
 
-/// Runs a client. The document has the place of its text; the page is written beside either.
+/// Runs a client. A JSON document replaces its text output. The HTML page is additional.
 pub(super) fn run(settings: &Settings) -> Exit {
-    let page = match settings.html.as_deref().map(Page::begin).transpose() {
+    let page = match settings.html.as_deref().map(Page::open).transpose() {
         Ok(page) => page,
-        Err(why) => return Exit::stderr(format!("netperf: {why}\n"), 1),
+        Err(error) => return Exit::stderr(format!("netperf: {error}\n"), 1),
     };
     let stop = engine::Stop::new();
     crate::signals::stop_on_signals_and_alarm(&stop);
@@ -33,8 +33,8 @@ pub(super) fn run(settings: &Settings) -> Exit {
         exit.stderr = exit.stdout + &exit.stderr;
         exit.stdout = report::json(&report);
     }
-    if let Some(Err(why)) = page.map(|page| page.write(&report)) {
-        exit.stderr.extend(["netperf: ", &why, "\n"]);
+    if let Some(Err(error)) = page.map(|page| page.write(&report)) {
+        exit.stderr.extend(["netperf: ", &error, "\n"]);
         exit.code = exit.code.max(1);
     }
     exit
@@ -43,29 +43,29 @@ pub(super) fn run(settings: &Settings) -> Exit {
 fn report(
     settings: &Settings,
     started: SystemTime,
-    finished: Finished,
+    finished: RunResult,
     interrupted: bool,
 ) -> Report {
-    let Finished { runs, error, .. } = finished;
+    let RunResult { runs, error, .. } = finished;
     let plan = runs.first().map(|run| run.plan.clone());
     let port = settings.control.port.parse().ok();
-    let peer = Peer {
+    let peer = PeerInfo {
         port: port.filter(|_| !settings.no_control),
-        ..Peer::of(&settings.control.host, 0)
+        ..PeerInfo::new(&settings.control.host, 0)
     };
     let started = runs.first().map_or(started, |run| run.started);
     let mut report = Report {
-        command_line: report::typed(std::env::args_os()),
+        command_line: report::quote_command_line(std::env::args_os()),
         interrupted,
-        tests: vec![Tested {
+        tests: vec![TestReport {
             goal: settings.repeat.map(|repeat| repeat.goal),
             error,
             runs,
-            ..Tested::of(plan.unwrap_or_else(|| settings.plan()))
+            ..TestReport::new(plan.unwrap_or_else(|| settings.plan()))
         }],
-        ..Report::of(peer, started)
+        ..Report::new(peer, started)
     };
-    let kind = document::kind_of_netserver(&report);
+    let kind = document::netserver_kind(&report);
     report.peer.kind = kind.filter(|_| !settings.no_control);
     report
 }

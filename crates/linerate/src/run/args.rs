@@ -1,18 +1,18 @@
-//! What `linerate run` is told.
+//! The arguments of `linerate run`.
 
 use std::path::PathBuf;
 
 use model::{IoMethod, Transport};
-use stats::confidence::{Goal, Level};
+use stats::confidence::{ConfidenceGoal, ConfidenceLevel};
 use units::BitRate;
 
-use super::choice::{self, Test};
+use super::test_selection::{self, Test};
 
-/// Measures a path and explains what it found.
+/// Measures a path and explains the result.
 ///
-/// Each test has a control connection of its own, to any netserver that there is on HOST, linerate's
-/// or the stock one. Without HOST a server is started in this process, and this machine is measured
-/// over its loopback interface.
+/// Each test opens its own control connection to the netserver on HOST: linerate's or the stock
+/// one. Without HOST, linerate starts a server in its own process, and measures this machine over
+/// the loopback interface.
 #[expect(
     clippy::struct_excessive_bools,
     reason = "each is one option without a value"
@@ -20,7 +20,7 @@ use super::choice::{self, Test};
 #[derive(clap::Args, Clone, Debug)]
 #[command(after_help = EXIT_CODES)]
 pub(crate) struct Args {
-    /// A host with a netserver; without it this machine
+    /// Host with a netserver; without HOST, this machine
     pub(crate) host: Option<String>,
 
     /// Tests, in this order [default: TCP_STREAM, TCP_MAERTS, UDP_STREAM, TCP_RR, UDP_RR, TCP_CRR]
@@ -32,60 +32,61 @@ pub(crate) struct Args {
     )]
     tests: Vec<String>,
 
-    /// Run the tests over tcp, udp, mptcp, udplite, sctp, sctp-many, dccp, unix, unix-datagram or vsock (where
-    /// HOST is a context's number); in -t they then need no prefix: STREAM,MAERTS,RR,CRR,CC
-    #[arg(long, value_name = "TRANSPORT", value_parser = choice::transport)]
+    /// Run the tests over tcp, udp, mptcp, udplite, sctp, sctp-many, dccp, unix, unix-datagram or
+    /// vsock (HOST is then a context ID); names in -t then need no prefix: STREAM,MAERTS,RR,CRR,CC
+    #[arg(long, value_name = "TRANSPORT", value_parser = test_selection::parse_transport)]
     pub(crate) transport: Option<Transport>,
 
-    /// How long each test runs: whole seconds, or a duration such as 1m30s
-    #[arg(short = 'l', long = "length", value_name = "SECONDS", default_value_t = 2, value_parser = length)]
+    /// Length of each test: whole seconds, or a duration such as 1m30s
+    #[arg(short = 'l', long = "length", value_name = "SECONDS", default_value_t = 2, value_parser = parse_length)]
     pub(crate) length: u32,
 
-    /// Print one JSON document in place of the table
+    /// Print a JSON document instead of the table
     #[arg(long)]
     pub(crate) json: bool,
 
-    /// Write the report as an HTML page, with plots of the rate over time and of latencies
+    /// Write the report as an HTML page with plots of the rate over time and of latencies
     #[arg(long, value_name = "FILE")]
     pub(crate) html: Option<PathBuf>,
 
-    /// The port of the host's netserver
+    /// Port of the netserver
     #[arg(long, value_name = "PORT", default_value_t = 12865, value_parser = clap::value_parser!(u16).range(1..), requires = "host")]
     pub(crate) port: u16,
 
-    /// The port that the server's end of the data connections has, for a path with a firewall
-    /// (netperf: -- -P ,PORT); with --parallel the first of as many
+    /// Server port of the data connections, for a path with a firewall (netperf: -- -P ,PORT); with
+    /// --parallel, the first of consecutive ports
     #[arg(long, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
     pub(crate) data_port: Option<u16>,
 
-    /// Pace one-way datagrams to this rate of payload (100mbit), or not at all (unlimited) [default: the
-    /// rate of a stream test before it, or of a second of TCP_STREAM]
-    #[arg(long, value_name = "RATE", value_parser = udp_rate)]
+    /// Pace one-way datagrams to this payload rate (100mbit), or do not pace them (unlimited)
+    /// [default: the rate of an earlier stream test, or of one second of TCP_STREAM]
+    #[arg(long, value_name = "RATE", value_parser = parse_udp_rate)]
     pub(crate) udp_rate: Option<UdpRate>,
 
-    /// Move one-way datagrams by this method: plain is one call per datagram, mmsg one call (sendmmsg,
-    /// recvmmsg) for up to 64, which a linerate at the other end does, too
-    #[arg(long, value_name = "METHOD", default_value = "plain", value_parser = io_method)]
+    /// System calls for one-way datagrams: plain uses one call per datagram; mmsg uses one call
+    /// (sendmmsg, recvmmsg) for up to 64, and so does the peer if it is linerate
+    #[arg(long, value_name = "METHOD", default_value = "plain", value_parser = parse_io_method)]
     pub(crate) io: IoMethod,
 
-    /// Run each test so often, or with --confidence at most; show the median and the range
+    /// Number of runs of each test, or with --confidence the maximum; show the median and the range
     #[arg(long, value_name = "TIMES", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub(crate) repeat: u32,
 
-    /// Run each test until its mean rate is known at LEVEL % (95 or 99) to an interval WIDTH % wide (5): 3 to
-    /// 10 times, or up to --repeat
-    #[arg(long, value_name = "LEVEL[,WIDTH]", value_parser = confidence)]
+    /// Repeat each test until the confidence interval of its mean rate at LEVEL % (95 or 99) is at
+    /// most WIDTH % wide (default 5): 3 to 10 times, or up to --repeat
+    #[arg(long, value_name = "LEVEL[,WIDTH]", value_parser = parse_confidence)]
     confidence: Option<Confidence>,
 
-    /// Run each test this long first, and discard the results
-    #[arg(long, value_name = "SECONDS", default_value_t = 0, value_parser = seconds)]
+    /// Warm up each test for SECONDS seconds; discard the results
+    #[arg(long, value_name = "SECONDS", default_value_t = 0, value_parser = parse_seconds)]
     pub(crate) warm_up: u32,
 
-    /// Run so many flows of a test at once, and show their sum
+    /// Run FLOWS flows of each test in parallel; show their sum
     #[arg(long, value_name = "FLOWS", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=512))]
     pub(crate) parallel: u32,
 
-    /// Run as many flows the other way at the same time, of one-way tests, which are the default then
+    /// Also run the same number of flows in the opposite direction. Only for one-way tests, which
+    /// are then the default
     #[arg(long)]
     pub(crate) bidirectional: bool,
 
@@ -93,7 +94,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "FILE")]
     pub(crate) histogram: Option<PathBuf>,
 
-    /// Exit with 3 if anything makes a result doubtful
+    /// Exit with 3 if there is a warning
     #[arg(long)]
     pub(crate) strict: bool,
 
@@ -106,47 +107,47 @@ pub(crate) struct Args {
     pub(crate) v6: bool,
 }
 
-/// What `--udp-rate` asks for.
+/// Value of `--udp-rate`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum UdpRate {
-    /// As fast as it goes.
+    /// No pacing.
     Unlimited,
-    /// Payload of all flows together in one direction.
+    /// Total payload rate of all flows in one direction.
     Paced(BitRate),
 }
 
-/// What `--confidence` asks for.
+/// Value of `--confidence`.
 #[derive(Clone, Copy, Debug)]
 struct Confidence {
-    level: Level,
-    /// The interval's full width, as a fraction of the mean.
+    level: ConfidenceLevel,
+    /// Full width of the interval, as a fraction of the mean.
     width: f64,
 }
 
-/// As netperf's `-i` and `-I` have it, where nothing else is asked for.
-const ITERATIONS: (u32, u32) = (3, 10);
+/// Default minimum and maximum number of runs, the same as of netperf's `-i` and `-I`.
+const DEFAULT_ITERATIONS: (u32, u32) = (3, 10);
 
 const EXIT_CODES: &str = "\
 Exit codes:
   0    every test has a result
-  1    a test failed; where the peer does not answer, or a transport's data does not get
-       through, the tests that would fail for the same reason are not run
+  1    a test failed; if the peer does not answer or a transport does not work, linerate
+       skips the tests that would fail for the same reason
   2    the command line is wrong
-  3    with --strict: every test has a result, and something makes one doubtful
-  130  SIGINT or SIGTERM ended the run; what was measured until then is printed";
+  3    with --strict: every test has a result, and there is a warning
+  130  SIGINT or SIGTERM ended the run; linerate printed the results up to then";
 
 impl Args {
-    /// The tests, or one line that says what is wrong.
+    /// Returns the selected tests, after checking the arguments. The error is one line.
     pub(crate) fn tests(&self) -> Result<Vec<Test>, String> {
-        let tests = choice::choose(&self.tests, self.transport, self.bidirectional)?;
-        let over_vsock = |test: &Test| test.transport == Transport::Vsock;
-        let has_pace = |test: &Test| test.is_one_way_over_datagrams();
-        if self.udp_rate.is_some() && !tests.iter().any(has_pace) {
-            return Err("--udp-rate: none of the tests sends datagrams one way".to_owned());
+        let tests = test_selection::select_tests(&self.tests, self.transport, self.bidirectional)?;
+        let is_vsock = |test: &Test| test.transport == Transport::Vsock;
+        let is_paced = |test: &Test| test.is_one_way_over_datagrams();
+        if self.udp_rate.is_some() && !tests.iter().any(is_paced) {
+            return Err("--udp-rate: no test sends one-way datagrams".to_owned());
         }
         if self.io == IoMethod::Mmsg {
-            if !tests.iter().any(has_pace) {
-                return Err("--io mmsg: none of the tests sends datagrams one way".to_owned());
+            if !tests.iter().any(is_paced) {
+                return Err("--io mmsg: no test sends one-way datagrams".to_owned());
             }
             if self.histogram.is_some() {
                 return Err(
@@ -154,79 +155,91 @@ impl Args {
                 );
             }
         }
-        let has_no_ports = |test: &Test| test.transport.is_of_one_host();
+        let has_no_ports = |test: &Test| test.transport.is_local();
         if self.data_port.is_some() && tests.iter().any(has_no_ports) {
-            return Err("--data-port contradicts Unix domain sockets, which have none".to_owned());
+            return Err(
+                "--data-port contradicts Unix domain sockets, which have no ports".to_owned(),
+            );
         }
-        if self.host.is_some() && tests.iter().any(over_vsock) {
-            if !tests.iter().all(over_vsock) {
-                return Err("a HOST over vsock is a context: test others apart from it".to_owned());
+        if self.host.is_some() && tests.iter().any(is_vsock) {
+            if !tests.iter().all(is_vsock) {
+                return Err(
+                    "HOST is a context ID over vsock: use a separate run for other transports"
+                        .to_owned(),
+                );
             }
             if self.v4 || self.v6 {
-                return Err("-4 and -6 contradict vsock, which has no IP".to_owned());
+                return Err("-4 and -6 contradict vsock, which does not use IP".to_owned());
             }
         }
         Ok(tests)
     }
 
-    /// How often a test is run at most, and when that is often enough.
-    pub(crate) fn iterations(&self) -> (u32, Option<Goal>) {
+    /// Returns the maximum number of runs per test, and the goal that ends the runs earlier.
+    pub(crate) fn iterations(&self) -> (u32, Option<ConfidenceGoal>) {
         let Some(Confidence { level, width }) = self.confidence else {
             return (self.repeat, None);
         };
-        let (min, usual) = ITERATIONS;
-        let max = if self.repeat > 1 { self.repeat } else { usual };
-        let goal = Goal {
+        let (min, default_max) = DEFAULT_ITERATIONS;
+        let max = if self.repeat > 1 {
+            self.repeat
+        } else {
+            default_max
+        };
+        let goal = ConfidenceGoal {
             level,
-            width,
-            min: min.min(max),
-            max,
+            max_relative_width: width,
+            min_samples: min.min(max),
+            max_samples: max,
         };
         (max, Some(goal))
     }
 }
 
-fn confidence(text: &str) -> Result<Confidence, String> {
+fn parse_confidence(text: &str) -> Result<Confidence, String> {
     let (level, width) = text.split_once(',').unwrap_or((text, "5"));
     let level: u8 = level.parse().unwrap_or(0);
-    let level = Level::try_from(level).map_err(str::to_owned)?;
+    let level = ConfidenceLevel::try_from(level).map_err(str::to_owned)?;
     match width.parse::<f64>() {
         Ok(percent) if percent.is_finite() && percent > 0.0 => Ok(Confidence {
             level,
             width: percent / 100.0,
         }),
-        _ => Err("a width is a number of percent above 0".to_owned()),
+        _ => Err("the width must be a number of percent above 0".to_owned()),
     }
 }
 
-fn io_method(text: &str) -> Result<IoMethod, String> {
+fn parse_io_method(text: &str) -> Result<IoMethod, String> {
     match text {
-        "plain" => Ok(IoMethod::Plain),
+        "plain" => Ok(IoMethod::OnePerCall),
         "mmsg" => Ok(IoMethod::Mmsg),
         _ => Err("a method is plain or mmsg".to_owned()),
     }
 }
 
-fn udp_rate(text: &str) -> Result<UdpRate, String> {
+fn parse_udp_rate(text: &str) -> Result<UdpRate, String> {
     if text == "unlimited" {
         return Ok(UdpRate::Unlimited);
     }
-    let rate = units::bit_rate(text).map(UdpRate::Paced);
-    rate.ok_or_else(|| "a rate is such as 100mbit, or unlimited".to_owned())
+    let rate = units::parse_bit_rate(text).map(UdpRate::Paced);
+    rate.ok_or_else(|| "not a rate such as 100mbit, and not unlimited".to_owned())
 }
 
-fn length(text: &str) -> Result<u32, String> {
-    match seconds(text)? {
+fn parse_length(text: &str) -> Result<u32, String> {
+    match parse_seconds(text)? {
         0 => Err("a test takes at least one second".to_owned()),
         seconds => Ok(seconds),
     }
 }
 
-/// As netperf's `-l`, up to the week that a netserver allows.
-fn seconds(text: &str) -> Result<u32, String> {
-    const LONGEST: u32 = 604_800;
-    match netperf::options::test_seconds(text)? {
-        seconds if seconds > LONGEST => Err(format!("a test takes at most {LONGEST} seconds")),
+/// Parses seconds as netperf's `-l` does. The maximum is one week, the limit of linerate's
+/// netserver.
+fn parse_seconds(text: &str) -> Result<u32, String> {
+    const MAX_SECONDS: u32 = 604_800;
+    match netperf::options::parse_test_seconds(text)? {
+        seconds if seconds > MAX_SECONDS => {
+            Err(format!("a test takes at most {MAX_SECONDS} seconds"))
+        }
         seconds => Ok(seconds),
     }
 }

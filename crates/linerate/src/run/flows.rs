@@ -1,4 +1,4 @@
-//! One run of one test: its flows, side by side, and their sum.
+//! One run of one test: its parallel flows and their sum.
 
 use std::sync::mpsc;
 use std::thread;
@@ -6,33 +6,33 @@ use std::time::Duration;
 use sys::Address;
 
 use engine::Stop;
-use model::{Ended, Outcome, Series, Warning};
-use netperf::client::{ClientError, Flows, Scope};
+use model::{EndCause, Outcome, Series, Warning};
+use netperf::client::{ClientError, FailureScope, Flows};
 use netperf::options::Settings;
 use units::BitRate;
 
-use super::doubts;
 use super::progress::Phase;
 use super::settings::{fit_datagrams, pace_datagrams};
+use super::warnings;
 
-/// Why a test has no result.
+/// Failure of a test.
 #[derive(Debug)]
 pub(super) struct Failure {
-    /// In one line.
-    pub(super) why: String,
-    /// What else would fail.
-    pub(super) scope: Scope,
-    /// How long the test ran, if the peer ended it before its time.
+    /// Reason in one line.
+    pub(super) reason: String,
+    /// Scope: which other tests would fail too.
+    pub(super) scope: FailureScope,
+    /// Time until the peer ended the test, if it ended the test early.
     pub(super) ended_early: Option<Duration>,
 }
 
 impl From<ClientError> for Failure {
     fn from(error: ClientError) -> Self {
         Self {
-            why: error.to_string(),
+            reason: error.to_string(),
             scope: error.scope(),
             ended_early: match error {
-                ClientError::Cut { after, .. } => Some(after),
+                ClientError::CutShort { after, .. } => Some(after),
                 _ => None,
             },
         }
@@ -40,32 +40,32 @@ impl From<ClientError> for Failure {
 }
 
 impl Failure {
-    /// Of this test alone.
-    pub(super) fn of_test(why: impl Into<String>) -> Self {
+    /// Returns a failure that concerns only this test.
+    pub(super) fn for_test(reason: impl Into<String>) -> Self {
         Self {
-            why: why.into(),
-            scope: Scope::Test,
+            reason: reason.into(),
+            scope: FailureScope::Test,
             ended_early: None,
         }
     }
 
-    /// The peer ended the test, and reported what it had until then.
-    pub(super) fn of_cut(outcome: &Outcome) -> Option<Self> {
-        let cut = outcome.warnings.iter().find_map(|warning| match warning {
+    /// Returns a failure if the peer ended the test early. The outcome then covers the time until
+    /// the end.
+    pub(super) fn for_early_end(outcome: &Outcome) -> Option<Self> {
+        let ended_after = outcome.warnings.iter().find_map(|warning| match warning {
             Warning::EndedEarly { after } => Some(*after),
             _ => None,
         });
-        let after = cut.filter(|_| outcome.ended != Ended::Cancelled)?;
+        let after = ended_after.filter(|_| outcome.ended != EndCause::Cancelled)?;
         Some(Self {
-            why: format!("the peer ended the test after {:.2} s", after.as_secs_f64()),
-            scope: Scope::Peer,
+            reason: format!("the peer ended the test after {:.2} s", after.as_secs_f64()),
+            scope: FailureScope::Peer,
             ended_early: Some(after),
         })
     }
 }
 
-/// Runs the settings' test on all its flows, which begin together, and of one-way datagrams together
-/// keep to `rate`.
+/// Runs a test. All flows start together. One-way datagrams of all flows share the total `rate`.
 pub(super) fn run(
     settings: &Settings,
     rate: Option<BitRate>,
@@ -74,8 +74,8 @@ pub(super) fn run(
 ) -> Result<Outcome, Failure> {
     let mut flows = Flows::connect(settings, stop)?;
     let Some(remote) = flows.remote().cloned() else {
-        let why = "without a control connection nothing is known of the other end";
-        return Err(Failure::of_test(why));
+        let reason = "the address of the peer is unknown without a control connection";
+        return Err(Failure::for_test(reason));
     };
     if let Address::Inet(remote) = remote {
         for settings in flows.settings_mut() {
@@ -83,26 +83,26 @@ pub(super) fn run(
         }
     }
     if let Some(BitRate(rate)) = rate {
-        let each = BitRate(rate / f64::from(settings.flows.max(1)));
+        let flow_rate = BitRate(rate / f64::from(settings.flows.max(1)));
         for settings in flows.settings_mut() {
-            pace_datagrams(settings, each);
+            pace_datagrams(settings, flow_rate);
         }
     }
     let counters = flows.counters();
     let run = thread::scope(|scope| {
-        // Dropped when the flows have ended, however they did.
+        // The sender is dropped when the flows end, also after a panic.
         let (running, ended) = mpsc::channel();
         let (flows, counters) = (&mut flows, &counters);
         let test = scope.spawn(move || {
             let _running = running;
             flows.measure(counters)
         });
-        let samples = phase.follow(counters, &ended);
+        let samples = phase.sample_and_show(counters, &ended);
         test.join().map(|run| (run, samples))
     });
     let (run, samples) = match run {
         Ok((run, samples)) => (run?, samples),
-        Err(_) => return Err(Failure::of_test("a flow's thread broke off")),
+        Err(_) => return Err(Failure::for_test("the thread of a flow panicked")),
     };
     flows.close();
     let mut sum = run.outcome;
@@ -111,6 +111,6 @@ pub(super) fn run(
         samples,
         ..Series::default()
     }];
-    doubts::add(&mut sum, &remote);
+    warnings::add(&mut sum, &remote);
     Ok(sum)
 }

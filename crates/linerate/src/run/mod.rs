@@ -1,12 +1,12 @@
-//! `linerate run`: the main job. It measures, computes and prints, in that order and apart.
+//! `linerate run`: runs the tests, then computes the figures, then prints the report.
 
 mod args;
-mod choice;
-mod doubts;
 mod flows;
 mod path;
 mod progress;
 mod settings;
+mod test_selection;
+mod warnings;
 
 use std::io::{self, Write};
 use std::net::Ipv4Addr;
@@ -15,36 +15,36 @@ use std::time::{Duration, SystemTime};
 
 use engine::Stop;
 use model::{Limit, Workload};
-use netperf::client::{HistogramFile, Scope};
-use netperf::options::{Limits, Settings};
-use netperf::server::Embedded;
-use report::{Figures, Pace, Peer, Report, Tested};
+use netperf::client::{FailureScope, HistogramFile};
+use netperf::options::{ServerLimits, Settings};
+use netperf::server::EmbeddedServer;
+use report::{PaceLimit, PeerInfo, Report, TestFigures, TestReport};
 use units::BitRate;
 
 use crate::document::{self, Page};
 pub(crate) use args::Args;
 use args::UdpRate;
-use choice::Test;
 use flows::Failure;
 use progress::Phase;
-use settings::{for_both_ways, sends_datagrams, settings};
+use settings::{for_both_directions, sends_datagrams, settings};
+use test_selection::Test;
 
-/// A test failed.
+/// Exit code: a test failed.
 const FAILED: u8 = 1;
-/// The command line is wrong, as clap has it.
-const USAGE: u8 = 2;
-/// Something makes a result doubtful, with `--strict`.
+/// Exit code: the command line is wrong. clap uses the same code.
+const USAGE_ERROR: u8 = 2;
+/// Exit code with `--strict`: there is a warning.
 const DOUBTFUL: u8 = 3;
-/// SIGINT or SIGTERM came: what a shell shows of a program that SIGINT ended.
+/// Exit code: SIGINT or SIGTERM ended the run. A shell reports 130 for a program that SIGINT ended.
 const INTERRUPTED: u8 = 130;
 
-/// Runs the tests and prints the report on stdout, and nothing else there.
+/// Runs the tests and prints the report. Standard output contains only the report.
 pub(crate) fn run(args: &Args) -> ExitCode {
     let tests = match args.tests() {
         Ok(tests) => tests,
-        Err(unknown) => {
-            sys::write_error_line(format_args!("linerate run: {unknown}"));
-            return ExitCode::from(USAGE);
+        Err(error) => {
+            sys::write_error_line(format_args!("linerate run: {error}"));
+            return ExitCode::from(USAGE_ERROR);
         }
     };
     let log = match args.histogram.as_deref().map(HistogramFile::create) {
@@ -55,7 +55,7 @@ pub(crate) fn run(args: &Args) -> ExitCode {
             return ExitCode::from(FAILED);
         }
     };
-    let page = match args.html.as_deref().map(Page::begin).transpose() {
+    let page = match args.html.as_deref().map(Page::open).transpose() {
         Ok(page) => page,
         Err(error) => {
             sys::write_error_line(format_args!("linerate run: {error}"));
@@ -68,7 +68,7 @@ pub(crate) fn run(args: &Args) -> ExitCode {
     let text = if args.json {
         report::json(&report)
     } else {
-        report::text(&report, columns())
+        report::text(&report, report_columns())
     };
     let logged = log.map_or(Ok(()), |log| {
         let runs = report.tests.iter().flat_map(|test| &test.runs);
@@ -90,46 +90,46 @@ pub(crate) fn run(args: &Args) -> ExitCode {
         }
         Ok(()) if report.interrupted => ExitCode::from(INTERRUPTED),
         Ok(()) if report.error().is_some() => ExitCode::from(FAILED),
-        Ok(()) if args.strict && report.is_doubtful() => ExitCode::from(DOUBTFUL),
+        Ok(()) if args.strict && report.has_warnings() => ExitCode::from(DOUBTFUL),
         Ok(()) => ExitCode::SUCCESS,
     }
 }
 
 fn measure(args: &Args, tests: &[Test], stop: &Stop) -> Report {
     let host = args.host.clone();
-    let peer = Peer {
+    let peer = PeerInfo {
         embedded: host.is_none(),
-        ..Peer::of(
+        ..PeerInfo::new(
             host.unwrap_or_else(|| Ipv4Addr::LOCALHOST.to_string()),
             args.port.into(),
         )
     };
     let mut report = Report {
-        command_line: report::typed(std::env::args_os()),
-        ..Report::of(peer, SystemTime::now())
+        command_line: report::quote_command_line(std::env::args_os()),
+        ..Report::new(peer, SystemTime::now())
     };
     report.failure = measure_tests(args, tests, stop, &mut report).err();
     report.interrupted = stop.is_set();
-    report.peer.kind = document::kind_of_netserver(&report);
+    report.peer.kind = document::netserver_kind(&report);
     report
 }
 
-/// Runs the tests one after the other; an error is one line, and keeps all of them from running.
+/// Runs the tests one after the other. An error is one line; the remaining tests then do not run.
 fn measure_tests(
     args: &Args,
     tests: &[Test],
     stop: &Stop,
     report: &mut Report,
 ) -> Result<(), String> {
-    // It ends when it is dropped, which is after the last test.
+    // The server ends when it is dropped, after the last test.
     let server = args
         .host
         .is_none()
-        .then(|| Embedded::start(Limits::default()))
+        .then(|| EmbeddedServer::start(ServerLimits::default()))
         .transpose();
     let server = server.map_err(|error| {
         format!(
-            "could not start a server on the loopback interface: {}",
+            "cannot start a server on the loopback interface: {}",
             sys::describe(&error)
         )
     })?;
@@ -143,161 +143,177 @@ fn measure_tests(
             continue;
         }
         let settings = settings(args, test, &report.peer)?;
-        let pace = pace(args, &settings, report, stop);
-        let (tested, failed) = match pace {
+        let pace = pace_limit(args, &settings, report, stop);
+        let (test_report, failed) = match pace {
             Ok(pace) => measure_test(args, &settings, pace, stop),
-            Err(failure) => failed_test(&settings, failure),
+            Err(failure) => failed_test_report(&settings, failure),
         };
-        // Where nothing has got through at all, nothing of another transport will, either.
+        // Without any result so far, the other transports would probably fail too.
         let has_measured = report.tests.iter().any(|test| !test.runs.is_empty());
         match failed {
-            Some(Scope::Transport) if has_measured => failed_transports.push(test.transport),
-            Some(Scope::Transport | Scope::Peer) => peer_failed = true,
-            Some(Scope::Test) | None => {}
+            Some(FailureScope::Transport) if has_measured => failed_transports.push(test.transport),
+            Some(FailureScope::Transport | FailureScope::Peer) => peer_failed = true,
+            Some(FailureScope::Test) | None => {}
         }
-        report.tests.push(tested);
+        report.tests.push(test_report);
     }
     Ok(())
 }
 
-/// What one-way datagrams are paced to: what was asked for, or what a stream gets through, so that the
-/// first look at a path is no flood.
-fn pace(
+/// Returns the rate limit for one-way datagrams: the requested rate, or the rate of a stream test.
+/// The latter keeps a first test from flooding the path.
+fn pace_limit(
     args: &Args,
     settings: &Settings,
     report: &Report,
     stop: &Stop,
-) -> Result<Option<Pace>, Failure> {
+) -> Result<Option<PaceLimit>, Failure> {
     if !sends_datagrams(settings) || args.udp_rate == Some(UdpRate::Unlimited) {
         return Ok(None);
     }
     if let Some(UdpRate::Paced(rate)) = args.udp_rate {
-        return Ok(Some(Pace { rate, of: None }));
+        return Ok(Some(PaceLimit {
+            rate,
+            reference_test: None,
+        }));
     }
-    let is_stream = |test: &&Tested| {
+    let is_stream = |test: &&TestReport| {
         let flow = test.plan.flow();
         flow.is_some_and(|flow| {
             !flow.transport.has_datagrams() && flow.workload == Workload::send()
         })
     };
-    let known = report.tests.iter().rfind(is_stream);
-    let known = known.and_then(|test| Some((test.plan.name.clone(), test.mean_rate()?)));
-    let (name, rate) = match known.filter(|(_, rate)| *rate > 0.0) {
+    let measured = report.tests.iter().rfind(is_stream);
+    let measured = measured.and_then(|test| Some((test.plan.name.clone(), test.mean_rate()?)));
+    let (name, rate) = match measured.filter(|(_, rate)| *rate > 0.0) {
         Some(known) => known,
-        None => probe(args, &report.peer, stop)?,
+        None => measure_stream_rate(args, &report.peer, stop)?,
     };
     let directions = if args.bidirectional { 2.0 } else { 1.0 };
-    Ok(Some(Pace {
+    Ok(Some(PaceLimit {
         rate: BitRate(rate / directions),
-        of: Some(name),
+        reference_test: Some(name),
     }))
 }
 
-/// The rate of a short stream, of which no more is reported.
-fn probe(args: &Args, peer: &Peer, stop: &Stop) -> Result<(String, f64), Failure> {
+/// Measures the rate of a stream test of 1 s, which the report omits. Returns the test's name and
+/// its rate in bit/s.
+fn measure_stream_rate(
+    args: &Args,
+    peer: &PeerInfo,
+    stop: &Stop,
+) -> Result<(String, f64), Failure> {
     const LENGTH: Duration = Duration::from_secs(1);
     let mut args = args.clone();
     (args.length, args.histogram) = (LENGTH.as_secs() as u32, None);
-    let settings = settings(&args, Test::TCP_STREAM, peer).map_err(Failure::of_test)?;
+    let settings = settings(&args, Test::TCP_STREAM, peer).map_err(Failure::for_test)?;
     let name = settings.name.clone();
-    let phase = Phase::new(format!("{name} to pace by"), LENGTH, false);
+    let phase = Phase::new(format!("{name} for pacing"), LENGTH, false);
     let run = flows::run(&settings, None, stop, &phase);
     let outcome = run.map_err(|failure| match failure.scope {
-        Scope::Peer => failure,
-        // Datagrams may get through all the same.
-        _ => Failure::of_test(format!(
-            "there is no rate to pace by (--udp-rate sets one): {name}: {}",
-            failure.why
+        FailureScope::Peer => failure,
+        // Datagrams may work although the stream failed.
+        _ => Failure::for_test(format!(
+            "cannot measure a rate for pacing (--udp-rate sets one): {name}: {}",
+            failure.reason
         )),
     })?;
-    match Figures::of(&outcome).rate() {
+    match TestFigures::from_outcome(&outcome).rate() {
         Some(rate) if rate > 0.0 => Ok((name, rate)),
-        _ => Err(Failure::of_test(
-            "no rate of a stream is known to pace by (--udp-rate)".to_owned(),
+        _ => Err(Failure::for_test(
+            "the stream test for pacing measured no rate (--udp-rate sets one)".to_owned(),
         )),
     }
 }
 
-fn failed_test(settings: &Settings, failure: Failure) -> (Tested, Option<Scope>) {
-    let mut tested = Tested::of(settings.plan());
-    tested.error = Some(failure.why);
-    (tested, Some(failure.scope))
+fn failed_test_report(settings: &Settings, failure: Failure) -> (TestReport, Option<FailureScope>) {
+    let mut test_report = TestReport::new(settings.plan());
+    test_report.error = Some(failure.reason);
+    (test_report, Some(failure.scope))
 }
 
-/// One test: its warm-up, and each of its runs; if it failed, what else would fail.
+/// Runs one test: its warm-up and its runs. If it fails, also returns which other tests would fail.
 fn measure_test(
     args: &Args,
     settings: &Settings,
-    pace: Option<Pace>,
+    pace: Option<PaceLimit>,
     stop: &Stop,
-) -> (Tested, Option<Scope>) {
+) -> (TestReport, Option<FailureScope>) {
     let mut failed = None;
-    let (most, goal) = args.iterations();
+    let (max_runs, goal) = args.iterations();
     let rate = pace.as_ref().map(|pace| pace.rate);
-    let mut tested = Tested {
+    let mut test_report = TestReport {
         goal,
         pace,
-        ..Tested::of(settings.plan())
+        ..TestReport::new(settings.plan())
     };
     let warm_up = (args.warm_up > 0).then_some((0, args.warm_up));
-    let runs = (1..=most).map(|number| (number, args.length));
+    let runs = (1..=max_runs).map(|number| (number, args.length));
     for (number, seconds) in warm_up.into_iter().chain(runs) {
-        if stop.is_set() || !tested.wants_more() {
+        if stop.is_set() || !test_report.needs_more_runs() {
             break;
         }
         let length = Duration::from_secs(seconds.into());
         let mut settings = settings.clone();
-        for_both_ways(&mut settings, |settings| {
+        for_both_directions(&mut settings, |settings| {
             settings.flow.limit = Limit::Time(length);
         });
         let transactional = settings.flow.workload.is_transactional();
-        let phase = Phase::new(title(&settings, number, most), length, transactional);
+        let phase = Phase::new(
+            phase_title(&settings, number, max_runs),
+            length,
+            transactional,
+        );
         let failure = match flows::run(&settings, rate, stop, &phase) {
             Ok(mut outcome) => {
-                if tested.pace.as_ref().is_some_and(|pace| pace.of.is_some()) {
-                    doubts::without_pace(&mut outcome);
+                if test_report
+                    .pace
+                    .as_ref()
+                    .is_some_and(|pace| pace.reference_test.is_some())
+                {
+                    warnings::remove_pacing_warnings(&mut outcome);
                 }
-                let cut = Failure::of_cut(&outcome);
-                // A part of a test is no sample among whole ones.
-                if number > 0 && (cut.is_none() || tested.runs.is_empty()) {
-                    tested.runs.push(outcome);
+                let early_end = Failure::for_early_end(&outcome);
+                // A shortened run must not be mixed with complete runs.
+                if number > 0 && (early_end.is_none() || test_report.runs.is_empty()) {
+                    test_report.runs.push(outcome);
                 }
-                cut
+                early_end
             }
             Err(failure) => Some(failure),
         };
         if let Some(failure) = failure {
-            tested.error = Some(failure.why);
-            tested.ended_early = failure.ended_early;
+            test_report.error = Some(failure.reason);
+            test_report.ended_early = failure.ended_early;
             failed = Some(failure.scope);
             break;
         }
     }
-    // What was open until the path was known is in the plan that was run.
-    if let Some(run) = tested.runs.first() {
-        tested.plan = run.plan.clone();
+    // The plan of a run contains the settings that depend on the path.
+    if let Some(run) = test_report.runs.first() {
+        test_report.plan = run.plan.clone();
     }
-    tested.plan.phases.warm_up = Duration::from_secs(args.warm_up.into());
-    (tested, failed)
+    test_report.plan.phases.warm_up = Duration::from_secs(args.warm_up.into());
+    (test_report, failed)
 }
 
-fn title(settings: &Settings, number: u32, of: u32) -> String {
+fn phase_title(settings: &Settings, number: u32, runs: u32) -> String {
     let name = &settings.name;
-    match (number, of) {
+    match (number, runs) {
         (0, _) => format!("{name} warm-up"),
         (_, 1) => name.clone(),
-        _ => format!("{name} {number}/{of}"),
+        _ => format!("{name} {number}/{runs}"),
     }
 }
 
-/// How wide the report may be.
-fn columns() -> usize {
+/// Returns the maximum width of the report in columns.
+fn report_columns() -> usize {
     const WITHOUT_TERMINAL: usize = 80;
     let terminal = sys::process::terminal_columns(io::stdout());
     terminal.map_or(WITHOUT_TERMINAL, usize::from)
 }
 
-/// A reader that has had enough is no failure.
+/// Prints the report. A closed pipe is not an error.
 fn print(text: &str) -> io::Result<()> {
     let mut stdout = io::stdout().lock();
     match stdout

@@ -1,36 +1,36 @@
-//! What the first hop of a path tells.
+//! Properties of the first hop of a path.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 
 use model::MAX_UDP_PAYLOAD;
 
-/// The payload of the largest datagram that crosses the first hop in one piece, in bytes.
+/// Returns the payload of the largest datagram that crosses the first hop unfragmented, in bytes.
 pub(super) fn largest_datagram(remote: SocketAddr) -> u32 {
-    let mtu = local_towards(remote).and_then(|local| engine::facts(Some(local)).mtu_bytes);
-    payload(remote, mtu)
+    let mtu = local_address_to(remote).and_then(|local| engine::host_facts(Some(local)).mtu_bytes);
+    max_payload(remote, mtu)
 }
 
-/// The address that the kernel would send from.
-fn local_towards(remote: SocketAddr) -> Option<IpAddr> {
-    let any: IpAddr = if remote.is_ipv4() {
+/// Returns the source address that the kernel would choose.
+fn local_address_to(remote: SocketAddr) -> Option<IpAddr> {
+    let wildcard: IpAddr = if remote.is_ipv4() {
         Ipv4Addr::UNSPECIFIED.into()
     } else {
         Ipv6Addr::UNSPECIFIED.into()
     };
     // Connecting a datagram socket sends nothing: udp(7).
-    let socket = UdpSocket::bind((any, 0)).ok()?;
+    let socket = UdpSocket::bind((wildcard, 0)).ok()?;
     socket.connect(remote).ok()?;
     Some(socket.local_addr().ok()?.ip())
 }
 
-fn payload(remote: SocketAddr, mtu: Option<u32>) -> u32 {
+fn max_payload(remote: SocketAddr, mtu: Option<u32>) -> u32 {
     let headers = if remote.is_ipv4() { 20 + 8 } else { 40 + 8 };
     mtu.unwrap_or(ETHERNET_MTU)
         .saturating_sub(headers)
         .clamp(1, MAX_UDP_PAYLOAD)
 }
 
-/// Where the interface does not tell: RFC 894.
+/// MTU in bytes if that of the interface is unknown (RFC 894).
 const ETHERNET_MTU: u32 = 1500;
 
 #[cfg(test)]
@@ -49,7 +49,7 @@ mod tests {
             ("192.0.2.1:9", Some(0), 1),
         ] {
             assert_eq!(
-                payload(remote.parse().unwrap(), mtu),
+                max_payload(remote.parse().unwrap(), mtu),
                 bytes,
                 "{remote} {mtu:?}"
             );

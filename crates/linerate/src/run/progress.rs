@@ -1,5 +1,4 @@
-//! What is seen of a test while it runs: samples of its counts, and the line that a person at a terminal
-//! reads of them.
+//! Progress of a running test: samples of its counters, and a progress line on a terminal.
 
 use std::fmt::Write as _;
 use std::io::{self, IsTerminal, Write};
@@ -7,33 +6,34 @@ use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 use std::time::Duration;
 
-use engine::{Counters, Interval, Reading};
+use engine::{CounterDelta, CounterReading, Counters};
 use model::Sample;
 use units::{BitRate, Bytes};
 
-/// How often the line changes.
-const TICK: Duration = Duration::from_millis(200);
+/// Interval between two updates of the line.
+const REDRAW_INTERVAL: Duration = Duration::from_millis(200);
 
-/// How often the counts are sampled: so often over a test, and not more often than that.
-const SAMPLES: u32 = 200;
-const SHORTEST: Duration = Duration::from_millis(10);
+/// Maximum number of samples per test.
+const MAX_SAMPLES: u32 = 200;
+/// Minimum time between two samples.
+const MIN_SAMPLE_INTERVAL: Duration = Duration::from_millis(10);
 
-/// The widest that the bar gets.
-const BAR: usize = 40;
+/// Maximum width of the bar in columns.
+const MAX_BAR_COLUMNS: usize = 40;
 
-/// What stands beside the bar: the title, the rate, and blanks.
-const BESIDE: usize = 20 + 1 + 1 + 16;
+/// Columns of the line outside the bar: the title, the rate, and spaces.
+const TEXT_COLUMNS: usize = 20 + 1 + 1 + 16;
 
-/// Room at the end of the line for the `^C` that a terminal echoes: it would move what is longer to the
-/// next line, where this one could not be cleared.
-const ECHO: usize = 3;
+/// Free columns at the end of the line for the `^C` that a terminal echoes. The echo would wrap a
+/// longer line, and a wrapped line could not be cleared.
+const ECHO_COLUMNS: usize = 3;
 
-/// One measured time, a test's or its warm-up's.
+/// A run of a test or its warm-up.
 pub(super) struct Phase {
     title: String,
     length: Duration,
     transactional: bool,
-    /// The columns of the terminal on stderr, if it is one.
+    /// Width of the terminal on standard error, if it is a terminal.
     columns: Option<usize>,
 }
 
@@ -49,54 +49,63 @@ impl Phase {
         }
     }
 
-    /// Samples the counters and shows the rate until the last of the flows hangs up.
+    /// Samples the counters and shows the rate until the sender of `ended` is dropped.
     ///
-    /// The samples start when the data begins to move, and end with the test's length.
-    pub(super) fn follow(&self, counters: &[Arc<Counters>], ended: &Receiver<()>) -> Vec<Sample> {
-        let grid = (self.length / SAMPLES).max(SHORTEST);
-        let mut shown = Reading::now(counters);
-        let started = shown.at;
+    /// The samples start with the first data, and end after the length of the test.
+    pub(super) fn sample_and_show(
+        &self,
+        counters: &[Arc<Counters>],
+        ended: &Receiver<()>,
+    ) -> Vec<Sample> {
+        let sample_interval = (self.length / MAX_SAMPLES).max(MIN_SAMPLE_INTERVAL);
+        let mut last_shown = CounterReading::now(counters);
+        let started = last_shown.at;
         let length = Some(self.length);
-        let samples = engine::sample_until(ended, counters, grid, length, |reading, _| {
-            if let Some(columns) = self.columns
-                && reading.at >= shown.at + TICK
-            {
-                let rate = self.rate(&reading.since(&shown));
-                show(&self.line(columns, reading.at - started, &rate));
-                shown = *reading;
-            }
-        });
+        let samples =
+            engine::sample_until(ended, counters, sample_interval, length, |reading, _| {
+                if let Some(columns) = self.columns
+                    && reading.at >= last_shown.at + REDRAW_INTERVAL
+                {
+                    let rate = self.format_rate(&reading.since(&last_shown));
+                    redraw_line(&self.progress_line(columns, reading.at - started, &rate));
+                    last_shown = *reading;
+                }
+            });
         if self.columns.is_some() {
-            show("");
+            redraw_line("");
         }
         samples
     }
 
-    fn line(&self, columns: usize, elapsed: Duration, rate: &str) -> String {
-        let bar = columns.saturating_sub(BESIDE + ECHO).min(BAR);
+    fn progress_line(&self, columns: usize, elapsed: Duration, rate: &str) -> String {
+        let bar = columns
+            .saturating_sub(TEXT_COLUMNS + ECHO_COLUMNS)
+            .min(MAX_BAR_COLUMNS);
         let share = elapsed.as_secs_f64() / self.length.as_secs_f64();
         let done = ((bar as f64 * share) as usize).min(bar);
         let mut line = String::new();
         let (full, rest) = ("━".repeat(done), " ".repeat(bar - done));
-        // Writing to a string does not fail.
+        // Writing to a string cannot fail.
         let _ = write!(line, "{:<20} {full}{rest} {rate}", self.title);
-        line.chars().take(columns.saturating_sub(ECHO)).collect()
+        line.chars()
+            .take(columns.saturating_sub(ECHO_COLUMNS))
+            .collect()
     }
 
-    fn rate(&self, interval: &Interval) -> String {
-        let Interval { elapsed, counts } = interval;
+    fn format_rate(&self, interval: &CounterDelta) -> String {
+        let CounterDelta { elapsed, counts } = interval;
         if self.transactional {
             let rate = counts.transactions as f64 / elapsed.as_secs_f64();
             return format!("{rate:.0} tran/s");
         }
-        let rate = Bytes(counts.bytes()).over(*elapsed);
+        let rate = Bytes(counts.bytes()).rate_over(*elapsed);
         rate.unwrap_or(BitRate(0.0)).to_string()
     }
 }
 
-/// Puts text in the place of the line: to its beginning, the text, and nothing behind it.
-fn show(line: &str) {
-    // Nobody need read it.
+/// Replaces the line on the terminal: returns to its start, prints the text, clears the rest.
+fn redraw_line(line: &str) {
+    // An error does not matter: the line is informative only.
     let _ = write!(io::stderr(), "\r{line}\x1b[K");
 }
 
@@ -105,7 +114,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_line_leaves_room_for_an_echo_at_any_width() {
+    fn the_line_leaves_columns_for_an_echo_at_any_width() {
         let phase = Phase {
             title: "TCP_STREAM 10/10".to_owned(),
             length: Duration::from_secs(2),
@@ -115,12 +124,12 @@ mod tests {
         for columns in 0..200 {
             for millis in [0, 1999, 2000, 9000] {
                 let elapsed = Duration::from_millis(millis);
-                let line = phase.line(columns, elapsed, "100.00 Gbit/s");
+                let line = phase.progress_line(columns, elapsed, "100.00 Gbit/s");
                 let width = line.chars().count();
                 assert!(width <= columns.saturating_sub(2), "{columns}: {line}");
             }
         }
-        let line = phase.line(80, Duration::from_secs(1), "1.00 Gbit/s");
+        let line = phase.progress_line(80, Duration::from_secs(1), "1.00 Gbit/s");
         assert_eq!(line.matches('━').count(), 19, "{line}");
     }
 }

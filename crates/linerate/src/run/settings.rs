@@ -1,23 +1,23 @@
-//! Arguments → the netperf dialect's settings, one a test.
+//! Conversion of the arguments to netperf settings, per test.
 
 use std::net::SocketAddr;
 use std::time::Duration;
 
 use model::{
-    FlowPlan, Group, Half, IoMethod, Limit, Pacing, Plan, SizeRule, Timing, Transport, Wait,
+    EndpointPlan, FlowPlan, Group, IoMethod, Limit, Pacing, Plan, SizeRule, Timing, Transport, Wait,
 };
-use netperf::options::{Control, Family, Settings, Unanswered};
-use report::Peer;
+use netperf::options::{ControlOptions, Family, Settings, UnansweredPolicy};
+use report::PeerInfo;
 use units::BitRate;
 
 use super::Args;
-use super::choice::Test;
 use super::path::largest_datagram;
+use super::test_selection::Test;
 
-/// How long a data connection may get no answer.
-const ANSWER_PATIENCE: Duration = Duration::from_secs(10);
+/// Timeout of a data connection without an answer.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// What one test is: its flows, in one direction or in both.
+/// Returns the plan of a test: its flows in one or both directions.
 pub(super) fn plan(args: &Args, test: Test) -> Plan {
     let flow = FlowPlan {
         limit: Limit::Time(Duration::from_secs(args.length.into())),
@@ -26,41 +26,41 @@ pub(super) fn plan(args: &Args, test: Test) -> Plan {
     let io = if test.is_one_way_over_datagrams() {
         args.io
     } else {
-        IoMethod::Plain
+        IoMethod::OnePerCall
     };
     let timed = args.histogram.is_some();
     let is_transactional = flow.workload.is_transactional();
-    let ways = [
+    let directions = [
         Some(flow.clone()),
-        args.bidirectional.then(|| flow.turned()),
+        args.bidirectional.then(|| flow.reversed()),
     ];
     let group = |mut flow: FlowPlan| {
-        (flow.here.io, flow.there.io) = (io, io);
-        (flow.here.measure_cpu, flow.there.measure_cpu) = (true, true);
+        (flow.local.io, flow.remote.io) = (io, io);
+        (flow.local.measure_cpu, flow.remote.measure_cpu) = (true, true);
         flow.timing = Timing {
             passes: is_transactional,
             calls: timed && !is_transactional,
         };
-        Group::of_flows(args.parallel, flow)
+        Group::with_flows(args.parallel, flow)
     };
     Plan {
         name: test.name(),
-        groups: ways.into_iter().flatten().map(group).collect(),
+        groups: directions.into_iter().flatten().map(group).collect(),
         ..Plan::default()
     }
 }
 
-/// The settings of one test: CPU time accounted at both ends, and each transaction timed.
-pub(super) fn settings(args: &Args, test: Test, peer: &Peer) -> Result<Settings, String> {
+/// Returns the settings of a test. Both ends measure CPU time, and each transaction is timed.
+pub(super) fn settings(args: &Args, test: Test, peer: &PeerInfo) -> Result<Settings, String> {
     let over_vsock = test.transport == Transport::Vsock;
     let family = match (args.v4, args.v6) {
-        // The control connection to a server in this process goes over IP.
+        // The control connection to the embedded server uses IP.
         _ if over_vsock && !peer.embedded => Family::Vsock,
         (true, _) => Family::V4,
         (_, true) => Family::V6,
         _ => Family::Unspecified,
     };
-    let control = Control {
+    let control = ControlOptions {
         host: peer.host.clone(),
         family,
         port: peer.port.unwrap_or_default().to_string(),
@@ -69,66 +69,66 @@ pub(super) fn settings(args: &Args, test: Test, peer: &Peer) -> Result<Settings,
         local_port: "0".to_owned(),
         passphrase: None,
     };
-    let mut settings = netperf::options::of_plan(&plan(args, test), &control)?;
-    for_both_ways(&mut settings, |settings| {
-        // This machine's own context: vsock(7).
+    let mut settings = netperf::options::settings_for_plan(&plan(args, test), &control)?;
+    for_both_directions(&mut settings, |settings| {
+        // The context ID of the local machine, VMADDR_CID_LOCAL: vsock(7).
         settings.data.host = (over_vsock && peer.embedded).then(|| "1".to_owned());
         if let Some(port) = args.data_port {
             settings.data.port = port.to_string();
         }
-        settings.unanswered = Unanswered::GiveUp(ANSWER_PATIENCE);
+        settings.unanswered = UnansweredPolicy::FailAfter(ANSWER_TIMEOUT);
         settings.needs.interface = true;
         settings.histogram.clone_from(&args.histogram);
     });
     Ok(settings)
 }
 
-/// Does the same to the settings of both directions.
-pub(super) fn for_both_ways(settings: &mut Settings, change: impl Fn(&mut Settings)) {
+/// Applies a change to the settings of both directions.
+pub(super) fn for_both_directions(settings: &mut Settings, change: impl Fn(&mut Settings)) {
     change(settings);
     if let Some(reverse) = &mut settings.reverse {
         change(reverse);
     }
 }
 
-/// Sets the size of one-way datagrams to what crosses the path's first hop in one piece.
+/// Sets the size of one-way datagrams to the largest that crosses the first hop unfragmented.
 pub(super) fn fit_datagrams(settings: &mut Settings, remote: SocketAddr) {
     if sends_datagrams(settings) {
         let size = SizeRule::Bytes(largest_datagram(remote));
-        for_both_ways(settings, |settings| sender(settings).send.size = size);
+        for_both_directions(settings, |settings| sender_half(settings).send.size = size);
     }
 }
 
-/// Paces one-way datagrams of a known size to this rate of payload.
+/// Paces one-way datagrams of a known size to this payload rate.
 pub(super) fn pace_datagrams(settings: &mut Settings, rate: BitRate) {
-    for_both_ways(settings, |settings| {
-        let sender = sender(settings);
+    for_both_directions(settings, |settings| {
+        let sender = sender_half(settings);
         if let SizeRule::Bytes(bytes) = sender.send.size {
             sender.pacing = Some(pacing(rate, bytes));
         }
     });
 }
 
-/// Whether the test is one of one-way datagrams over IP.
+/// Returns whether the test sends one-way datagrams over IP.
 pub(super) fn sends_datagrams(settings: &Settings) -> bool {
     settings.flow.has_one_way_datagrams()
 }
 
-fn sender(settings: &mut Settings) -> &mut Half {
+fn sender_half(settings: &mut Settings) -> &mut EndpointPlan {
     let plan = &mut settings.flow;
     if plan.workload.sends() {
-        &mut plan.here
+        &mut plan.local
     } else {
-        &mut plan.there
+        &mut plan.remote
     }
 }
 
-/// About a millisecond's worth of datagrams at once, at least one. The protocol has whole microseconds
-/// for the interval.
+/// Returns the pacing for a payload rate: bursts of about 1 ms, at least one datagram each. The
+/// interval is in whole microseconds, because the protocol requires that.
 fn pacing(rate: BitRate, bytes: u32) -> Pacing {
-    const USUAL: f64 = 1e-3;
+    const BURST_SECONDS: f64 = 1e-3;
     let per_second = rate.0 / 8.0 / f64::from(bytes);
-    let burst = (per_second * USUAL).floor().max(1.0);
+    let burst = (per_second * BURST_SECONDS).floor().max(1.0);
     let micros = (burst / per_second * 1e6).ceil().min(f64::from(u32::MAX));
     Pacing {
         burst: burst as u64,
@@ -142,7 +142,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_pace_is_the_rate_or_a_little_less() {
+    fn pacing_reaches_the_rate_or_slightly_less() {
         for (rate, bytes, burst, micros) in [
             (1e9, 1472, 84, 990),
             (1e8, 1472, 8, 943),

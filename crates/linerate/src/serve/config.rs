@@ -1,11 +1,12 @@
-//! The limits and secrets of `linerate serve`. They are options, or lines of a file that have the options' names.
+//! The limits and secrets of `linerate serve`. They come from options, or from lines of a file with
+//! the option names.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::Parser;
-use server::{Limits, Network};
+use server::{AddressLimits, Network};
 
 /// Limits for one address.
 #[derive(clap::Args, Clone, Debug, Default)]
@@ -14,9 +15,9 @@ pub(super) struct LimitArgs {
     #[arg(long, value_name = "N")]
     max_tests: Option<u32>,
 
-    /// End the tests of an address if their total rate exceeds RATE in bits per second (100mbit, 1gbit); a burst of one
-    /// second's worth is allowed
-    #[arg(long, value_name = "RATE", value_parser = rate)]
+    /// End the tests of an address if their total rate exceeds RATE in bits per second (100mbit,
+    /// 1gbit); bursts up to one second at RATE are allowed
+    #[arg(long, value_name = "RATE", value_parser = parse_rate)]
     max_rate: Option<u64>,
 
     /// Refuse tests longer than SEC seconds; end a running test after SEC + 10 seconds
@@ -27,16 +28,16 @@ pub(super) struct LimitArgs {
     #[arg(long, value_name = "CIDR", value_delimiter = ',', value_parser = Network::parse)]
     pub(super) allow_peers: Vec<Network>,
 
-    /// Let clients of these networks receive more than three times the bytes that they sent, even if their address is
-    /// unproven. This applies to UDP tests of stock iperf 2 in which the server sends, and to long responses to stock
-    /// UDPmon
+    /// Let clients of these networks receive more than three times the bytes that they sent, even
+    /// if their address is unproven. This applies to UDP tests of stock iperf 2 in which the server
+    /// sends, and to long responses to stock UDPmon
     #[arg(long, value_name = "CIDR", value_delimiter = ',', value_parser = Network::parse)]
     allow_third_party: Vec<Network>,
 }
 
 /// Secrets that clients must know.
 #[derive(clap::Args, Clone, Debug, Default)]
-pub(super) struct Auth {
+pub(super) struct AuthSecrets {
     #[arg(long)]
     pub(super) netperf_passphrase: Option<String>,
     #[arg(long)]
@@ -47,20 +48,20 @@ pub(super) struct Auth {
     pub(super) iperf3_authorized_users: Option<PathBuf>,
 }
 
-/// The lines of such a file, parsed as options.
+/// The options in the lines of a file.
 #[derive(Parser)]
-struct Lines<T: clap::Args> {
+struct FileOptions<T: clap::Args> {
     #[command(flatten)]
-    of: T,
+    args: T,
 }
 
 impl LimitArgs {
     pub(super) fn read(path: &Path) -> Result<Self, String> {
-        lines(path)
+        parse_file(path)
     }
 
     /// Replaces each limit that the file sets.
-    pub(super) fn replace_by(&mut self, file: Self) {
+    pub(super) fn override_with(&mut self, file: Self) {
         self.max_tests = file.max_tests.or(self.max_tests);
         self.max_rate = file.max_rate.or(self.max_rate);
         self.max_seconds = file.max_seconds.or(self.max_seconds);
@@ -72,33 +73,33 @@ impl LimitArgs {
         }
     }
 
-    pub(super) fn limits(&self) -> Limits {
-        Limits {
-            tests: self.max_tests,
-            rate: self.max_rate,
-            length: self.max_seconds.map(Duration::from_secs),
-            unproven: Some(self.allow_third_party.clone()),
+    pub(super) fn limits(&self) -> AddressLimits {
+        AddressLimits {
+            max_tests: self.max_tests,
+            max_bits_per_second: self.max_rate,
+            max_duration: self.max_seconds.map(Duration::from_secs),
+            unproven_networks: Some(self.allow_third_party.clone()),
         }
     }
 }
 
-impl Auth {
+impl AuthSecrets {
     /// Reads a secrets file. Fails if other users may read the file.
     pub(super) fn read(path: &Path) -> Result<Self, String> {
-        let file = std::fs::metadata(path).map_err(|error| failed(path, &error))?;
+        let file = std::fs::metadata(path).map_err(|error| file_error(path, &error))?;
         if file.permissions().mode() & 0o077 != 0 {
             return Err(format!(
                 "{}: other users may read it (chmod 600)",
                 path.display()
             ));
         }
-        lines(path)
+        parse_file(path)
     }
 }
 
 /// Parses a file with one option per line, without the leading dashes; `#` begins a comment.
-fn lines<T: clap::Args>(path: &Path) -> Result<T, String> {
-    let text = std::fs::read_to_string(path).map_err(|error| failed(path, &error))?;
+fn parse_file<T: clap::Args>(path: &Path) -> Result<T, String> {
+    let text = std::fs::read_to_string(path).map_err(|error| file_error(path, &error))?;
     let lines = text
         .lines()
         .map(|line| line.split('#').next().unwrap_or_default().trim());
@@ -106,22 +107,22 @@ fn lines<T: clap::Args>(path: &Path) -> Result<T, String> {
         let (name, value) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
         format!("--{name}={}", value.trim())
     });
-    let parsed = Lines::<T>::try_parse_from(std::iter::once(String::new()).chain(words));
+    let parsed = FileOptions::<T>::try_parse_from(std::iter::once(String::new()).chain(words));
     let parsed = parsed.map_err(|error| {
         let text = error.to_string();
-        let what = text.split("\n\n").next().unwrap_or_default();
-        let words: Vec<_> = what.split_whitespace().skip(1).collect();
+        let message = text.split("\n\n").next().unwrap_or_default();
+        let words: Vec<_> = message.split_whitespace().skip(1).collect();
         format!("{}: {}", path.display(), words.join(" "))
     });
-    Ok(parsed?.of)
+    Ok(parsed?.args)
 }
 
-fn failed(path: &Path, error: &std::io::Error) -> String {
+fn file_error(path: &Path, error: &std::io::Error) -> String {
     format!("{}: {}", path.display(), sys::describe(error))
 }
 
-fn rate(text: &str) -> Result<u64, &'static str> {
-    let rate = units::bit_rate(text).filter(|rate| rate.0 >= 1.0);
+fn parse_rate(text: &str) -> Result<u64, &'static str> {
+    let rate = units::parse_bit_rate(text).filter(|rate| rate.0 >= 1.0);
     rate.map(|rate| rate.0 as u64)
         .ok_or("not a rate (100mbit, 1gbit)")
 }

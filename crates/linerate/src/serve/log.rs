@@ -6,17 +6,17 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
 use clap::ValueEnum;
-use server::{Log, Pace, TestRecord, Verdict};
+use server::{LogDecision, LogRateLimit, RecordWriter, TestRecord};
 use units::BitRate;
 
 /// The maximum number of notes per period. The limit is needed because any host can cause notes.
-const MOST_NOTES: u32 = 1000;
+const MAX_NOTES: u32 = 1000;
 
-static PACE: Mutex<Option<Pace>> = Mutex::new(None);
+static NOTE_LIMIT: Mutex<Option<LogRateLimit>> = Mutex::new(None);
 
 /// The format of the test lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(super) enum Format {
+pub(super) enum LogFormat {
     /// A sentence
     Text,
     /// A JSON object
@@ -25,12 +25,13 @@ pub(super) enum Format {
     None,
 }
 
-impl Format {
-    /// Returns a writer of one line per finished test. It ignores write errors, such as a closed pipe.
-    pub(super) fn writer(self) -> Option<Log> {
+impl LogFormat {
+    /// Returns a writer of one line per finished test. It ignores write errors, such as a closed
+    /// pipe.
+    pub(super) fn writer(self) -> Option<RecordWriter> {
         match self {
             Self::None => None,
-            Self::Text => Some(|test| drop(writeln!(io::stdout(), "{}", line(test)))),
+            Self::Text => Some(|test| drop(writeln!(io::stdout(), "{}", format_test(test)))),
             Self::Json => Some(|test| {
                 let line = serde_json::to_string(test).unwrap_or_default();
                 drop(writeln!(io::stdout(), "{line}"));
@@ -40,7 +41,7 @@ impl Format {
 }
 
 /// Formats the log line of a test.
-fn line(test: &TestRecord) -> String {
+fn format_test(test: &TestRecord) -> String {
     let TestRecord {
         started,
         peer,
@@ -49,22 +50,22 @@ fn line(test: &TestRecord) -> String {
         ..
     } = test;
     let started = humantime::format_rfc3339_millis(*started);
-    let (amount, rate) = (amount(test), BitRate(test.bits_per_second));
+    let (amount, rate) = (format_amount(test), BitRate(test.bits_per_second));
     let end = test.end.as_deref().unwrap_or_default();
     let mut line = format!(
         "{started} {peer} {dialect} {}: {amount} in {seconds:.2} s ({rate}): {end}",
         test.test
     );
     if test.overlapping_tests > 0 {
-        let (others, named) = (test.overlapping_tests, test.overlapped_with.join(", "));
-        let _ = write!(line, "; tests at the same time: {others}: {named}");
+        let (others, names) = (test.overlapping_tests, test.overlapped_with.join(", "));
+        let _ = write!(line, "; tests at the same time: {others}: {names}");
     }
     line
 }
 
 /// Formats the bytes of a test: `received 1.10 GBytes`.
-pub(super) fn amount(test: &TestRecord) -> String {
-    let show = |bytes: u64| units::iperf::Scale::Bytes(None).show(bytes as f64);
+pub(super) fn format_amount(test: &TestRecord) -> String {
+    let show = |bytes: u64| units::iperf::Scale::Bytes(None).format(bytes as f64);
     let show = |bytes| show(bytes).trim_start().to_owned();
     match (test.received_bytes, test.sent_bytes) {
         (received, 0) => format!("received {}", show(received)),
@@ -73,12 +74,15 @@ pub(super) fn amount(test: &TestRecord) -> String {
     }
 }
 
-/// Writes a line to standard error, at most [`MOST_NOTES`] per period.
-pub(super) fn note(line: fmt::Arguments<'_>) {
-    let mut pace = PACE.lock().unwrap_or_else(PoisonError::into_inner);
+/// Writes a line to standard error, at most [`MAX_NOTES`] per period.
+pub(super) fn write_note(line: fmt::Arguments<'_>) {
+    let mut limit = NOTE_LIMIT.lock().unwrap_or_else(PoisonError::into_inner);
     let now = Instant::now();
-    let pace = pace.get_or_insert(Pace::begin(now));
-    if let Verdict::Written { left_out } = pace.judge(now, MOST_NOTES) {
+    let limit = limit.get_or_insert(LogRateLimit::begin(now));
+    if let LogDecision::Write {
+        suppressed: left_out,
+    } = limit.decide(now, MAX_NOTES)
+    {
         let mut text = String::new();
         if left_out > 0 {
             let _ = write!(text, "{left_out} lines left out\nlinerate serve: ");
@@ -89,12 +93,12 @@ pub(super) fn note(line: fmt::Arguments<'_>) {
 
 /// Writes the messages of dialects as notes.
 #[cfg(any(feature = "iperf", feature = "iperf3"))]
-pub(super) struct Notes;
+pub(super) struct NoteWriter;
 
 #[cfg(feature = "iperf3")]
-impl Write for Notes {
+impl Write for NoteWriter {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
-        note(format_args!("{}", String::from_utf8_lossy(line).trim_end()));
+        write_note(format_args!("{}", String::from_utf8_lossy(line).trim_end()));
         Ok(line.len())
     }
 
@@ -104,10 +108,10 @@ impl Write for Notes {
 }
 
 #[cfg(feature = "iperf")]
-impl iperf::event::Observer for Notes {
-    fn see(&self, event: &iperf::event::Event<'_>) {
-        if let iperf::event::Event::Trouble(line) = event {
-            note(format_args!("iperf: {line}"));
+impl iperf::event::Observer for NoteWriter {
+    fn observe(&self, event: &iperf::event::TestEvent<'_>) {
+        if let iperf::event::TestEvent::Error(line) = event {
+            write_note(format_args!("iperf: {line}"));
         }
     }
 }

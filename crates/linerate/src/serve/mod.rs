@@ -16,19 +16,19 @@ use engine::Stop;
 use server::{Dialect, Server, ServerConfig, Service};
 use sys::Socket;
 
-use self::config::{Auth, LimitArgs};
-use self::log::Format;
-use self::sockets::Bound;
+use self::config::{AuthSecrets, LimitArgs};
+use self::log::LogFormat;
+use self::sockets::DialectSockets;
 
 /// Arguments of `linerate serve`.
 ///
-/// Serves the clients of all dialects at their usual ports, and writes one line per test to standard output. SIGTERM
-/// ends the tests and the server. SIGHUP reads the limits file again.
+/// Serves the clients of all dialects at their usual ports, and writes one line per test to
+/// standard output. SIGTERM ends the tests and the server. SIGHUP reads the limits file again.
 #[derive(clap::Args, Clone, Debug)]
 pub(crate) struct Args {
     /// Serve only these dialects
     #[arg(long, value_name = "DIALECT,...", value_delimiter = ',')]
-    only: Vec<Name>,
+    only: Vec<DialectName>,
 
     /// Listen on this address, or on the addresses of this host name [default: all]
     #[arg(long, value_name = "HOST")]
@@ -56,7 +56,7 @@ pub(crate) struct Args {
 
     /// Format of the log line of each test
     #[arg(long, value_name = "FORMAT", default_value = "text")]
-    log: Format,
+    log: LogFormat,
 
     /// Serve at most N connections and UDP flows at a time; one address gets at most 15/16 of them
     #[arg(long, value_name = "N", default_value_t = 4096)]
@@ -65,17 +65,18 @@ pub(crate) struct Args {
     #[command(flatten)]
     limits: LimitArgs,
 
-    /// Read limits from this file, and again at each SIGHUP. Each line is an option without its dashes, such as
-    /// "max-tests 4". Limits in the file override the options
+    /// Read limits from this file, and again at each SIGHUP. Each line is an option without its
+    /// dashes, such as "max-tests 4". Limits in the file override the options
     #[arg(long, value_name = "FILE")]
     limits_file: Option<PathBuf>,
 
-    /// Require authentication in each dialect that has a line in this file: netperf-passphrase WORD, iperf-permit-key
-    /// KEY, iperf3-rsa-private-key FILE and iperf3-authorized-users FILE. Other users must not have access to the file
+    /// Require authentication in each dialect that has a line in this file: netperf-passphrase
+    /// WORD, iperf-permit-key KEY, iperf3-rsa-private-key FILE and iperf3-authorized-users FILE.
+    /// Other users must not have access to the file
     #[arg(long, value_name = "FILE")]
     auth: Option<PathBuf>,
 
-    /// Let running tests continue for up to SEC seconds after SIGTERM; 0 ends them at once
+    /// Let running tests continue for up to SEC seconds after SIGTERM; 0 ends them immediately
     #[arg(long, value_name = "SEC", default_value_t = 0)]
     drain_on_exit: u64,
 
@@ -83,15 +84,15 @@ pub(crate) struct Args {
     #[arg(long, value_name = "NAME")]
     user: Option<String>,
 
-    /// Path of the socket for `linerate status` [default: status.sock in $RUNTIME_DIRECTORY, /run/linerate or
-    /// $XDG_RUNTIME_DIR/linerate]
+    /// Path of the socket for `linerate status` [default: status.sock in $RUNTIME_DIRECTORY,
+    /// /run/linerate or $XDG_RUNTIME_DIR/linerate]
     #[arg(long, value_name = "PATH")]
     status: Option<PathBuf>,
 }
 
 /// A dialect with a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Name {
+enum DialectName {
     Netperf,
     Uperf,
     Iperf,
@@ -99,15 +100,15 @@ enum Name {
     Udpmon,
 }
 
-/// Serves one dialect until the stop.
-type Job = Box<dyn FnOnce() + Send>;
+/// Function that serves one dialect until the service stops.
+type ServeJob = Box<dyn FnOnce() + Send>;
 
 /// Serves until a signal.
 pub(crate) fn run(args: &Args) -> ExitCode {
     match serve(args) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(why) => {
-            sys::write_error_line(format_args!("linerate serve: {why}"));
+        Err(error) => {
+            sys::write_error_line(format_args!("linerate serve: {error}"));
             ExitCode::FAILURE
         }
     }
@@ -118,32 +119,33 @@ fn serve(args: &Args) -> Result<(), String> {
     let auth = args
         .auth
         .as_deref()
-        .map_or(Ok(Auth::default()), Auth::read)?;
+        .map_or(Ok(AuthSecrets::default()), AuthSecrets::read)?;
     let config = args.config()?;
-    let is_drained = !config.drain.is_zero();
+    let has_drain_time = !config.drain_time.is_zero();
     let stop = Stop::new();
     let service = Service::with_log(config, stop.clone(), args.log.writer());
-    // Install the handlers before any client can connect, so that a signal always ends the server in order.
-    if is_drained {
-        crate::signals::stop_in_turn(vec![stop, service.cut().clone()]);
+    // Install the handlers before any client can connect, so that a signal always ends the server
+    // in order.
+    if has_drain_time {
+        crate::signals::stop_one_per_signal(vec![stop, service.cancel_stop().clone()]);
     } else {
         crate::signals::stop_on_signals(&stop);
     }
-    let no_thread = |error| format!("cannot start a thread: {}", sys::describe(&error));
-    reload_on_signals(args, &service).map_err(no_thread)?;
-    let status = status::Listener::open(args.status.as_deref())?;
-    let bound = sockets::bind(args)?;
-    let listening: Vec<_> = bound.iter().map(Bound::describe).collect();
+    let thread_error = |error| format!("cannot start a thread: {}", sys::describe(&error));
+    reload_on_signals(args, &service).map_err(thread_error)?;
+    let status = status::StatusListener::open(args.status.as_deref())?;
+    let bound = sockets::open_sockets(args)?;
+    let listening: Vec<_> = bound.iter().map(DialectSockets::describe).collect();
     let mut jobs = Vec::new();
     for bound in bound {
-        jobs.push(job(bound, &service, &auth)?);
+        jobs.push(dialect_job(bound, &service, &auth)?);
     }
     if let Some(name) = &args.user {
-        sys::user::become_for_good(name).map_err(|error| error.to_string())?;
+        sys::user::drop_to_user(name).map_err(|error| error.to_string())?;
     }
     let threads = service.watch().and_then(|()| status.serve(&service));
-    threads.map_err(no_thread)?;
-    log::note(format_args!("listening: {}", listening.join(", ")));
+    threads.map_err(thread_error)?;
+    log::write_note(format_args!("listening: {}", listening.join(", ")));
     std::thread::scope(|scope| {
         for job in jobs {
             scope.spawn(job);
@@ -152,43 +154,48 @@ fn serve(args: &Args) -> Result<(), String> {
     Ok(())
 }
 
-fn job(bound: Bound, service: &Service, auth: &Auth) -> Result<Job, String> {
+fn dialect_job(
+    bound: DialectSockets,
+    service: &Service,
+    auth: &AuthSecrets,
+) -> Result<ServeJob, String> {
     match bound.name {
         #[cfg(feature = "netperf")]
-        Name::Netperf => {
-            let limits = netperf::options::Limits::default();
+        DialectName::Netperf => {
+            let limits = netperf::options::ServerLimits::default();
             let passphrase = auth.netperf_passphrase.clone();
-            let server = netperf::server::among(service, limits, passphrase);
-            Ok(of_server(
+            let server = netperf::server::server_for_service(service, limits, passphrase);
+            Ok(server_job(
                 server.map_err(|error| sys::describe(&error))?,
                 bound.listeners,
             ))
         }
         #[cfg(feature = "uperf")]
-        Name::Uperf => {
-            let server = uperf::slave::among(service, uperf::slave::Terms::default());
-            Ok(of_server(server, bound.listeners))
+        DialectName::Uperf => {
+            let server =
+                uperf::slave::server_for_service(service, uperf::slave::SlaveConfig::default());
+            Ok(server_job(server, bound.listeners))
         }
         #[cfg(feature = "iperf")]
-        Name::Iperf => iperf(bound, service, auth),
+        DialectName::Iperf => iperf_job(bound, service, auth),
         #[cfg(feature = "iperf3")]
-        Name::Iperf3 => {
-            let settings = iperf3::options::Server {
+        DialectName::Iperf3 => {
+            let settings = iperf3::options::ServerSettings {
                 private_key: auth.iperf3_rsa_private_key.clone(),
-                users: auth.iperf3_authorized_users.clone(),
-                ..iperf3::options::Server::default()
+                users_file: auth.iperf3_authorized_users.clone(),
+                ..iperf3::options::ServerSettings::default()
             };
-            let common = iperf3::options::Common {
+            let common = iperf3::options::CommonSettings {
                 port: bound.port(),
                 bind: bound.bind.clone(),
-                ..iperf3::options::Common::default()
+                ..iperf3::options::CommonSettings::default()
             };
-            let errors = Box::new(log::Notes);
-            let server = iperf3::server::among(service, &common, &settings, errors)?;
-            Ok(of_server(server, bound.listeners))
+            let errors = Box::new(log::NoteWriter);
+            let server = iperf3::server::server_for_service(service, &common, &settings, errors)?;
+            Ok(server_job(server, bound.listeners))
         }
         #[cfg(feature = "udpmon")]
-        Name::Udpmon => Ok(udpmon(bound, service)),
+        DialectName::Udpmon => Ok(udpmon_job(bound, service)),
         #[cfg(not(all(
             feature = "iperf",
             feature = "iperf3",
@@ -199,48 +206,57 @@ fn job(bound: Bound, service: &Service, auth: &Auth) -> Result<Job, String> {
     }
 }
 
-fn of_server<D: Dialect>(server: Arc<Server<D>>, listeners: Vec<Socket>) -> Job {
+fn server_job<D: Dialect>(server: Arc<Server<D>>, listeners: Vec<Socket>) -> ServeJob {
     Box::new(move || server.run(listeners))
 }
 
-/// Serves TCP and UDP. The dialect's own server serves only one of them.
+/// Returns a job that serves TCP and UDP. A server of the dialect `iperf` serves only one of them.
 #[cfg(feature = "iperf")]
-fn iperf(bound: Bound, service: &Service, auth: &Auth) -> Result<Job, String> {
+fn iperf_job(
+    bound: DialectSockets,
+    service: &Service,
+    auth: &AuthSecrets,
+) -> Result<ServeJob, String> {
     let settings = |option: Option<String>| {
         let words = std::iter::once("-s".to_owned()).chain(option);
-        let settings = iperf::options::iperf("iperf", words.map(Into::into), |_| None);
+        let settings = iperf::options::parse_iperf("iperf", words.map(Into::into), |_| None);
         settings.map_err(|exit| exit.stderr.trim_end().to_owned())
     };
     let key = auth.iperf_permit_key.as_ref();
     let tcp = Arc::new(settings(key.map(|key| format!("--permit-key={key}")))?);
     let udp = settings(Some("-u".to_owned()))?;
-    let observer: Arc<dyn iperf::event::Observer> = Arc::new(log::Notes);
-    let tcp = iperf::server::among(service, &tcp, &observer);
-    let mut doors = Vec::new();
+    let observer: Arc<dyn iperf::event::Observer> = Arc::new(log::NoteWriter);
+    let tcp = iperf::server::server_for_service(service, &tcp, &observer);
+    let mut acceptors = Vec::new();
     if key.is_some() {
-        log::note(format_args!("iperf: no UDP, which has no permit keys"));
+        log::write_note(format_args!(
+            "iperf: UDP is not served, because it does not support permit keys"
+        ));
     } else {
         for socket in bound.datagrams {
-            doors.push(server::DatagramDoor::of(socket).map_err(|error| sys::describe(&error))?);
+            acceptors.push(
+                server::DatagramAcceptor::from_listener(socket)
+                    .map_err(|error| sys::describe(&error))?,
+            );
         }
     }
     let service = service.clone();
     Ok(Box::new(move || {
         std::thread::scope(|scope| {
-            scope.spawn(|| iperf::server::serve_datagrams(doors, &udp, &observer, &service));
+            scope.spawn(|| iperf::server::serve_datagrams(acceptors, &udp, &observer, &service));
             tcp.run(bound.listeners);
         });
     }))
 }
 
 #[cfg(feature = "udpmon")]
-fn udpmon(bound: Bound, service: &Service) -> Job {
+fn udpmon_job(bound: DialectSockets, service: &Service) -> ServeJob {
     let mut settings = udpmon::options::Resp::default();
-    settings.limits.server.clients = service.config().clients;
+    settings.limits.server.max_clients = service.config().max_clients;
     let service = service.clone();
     let serve = move || {
         udpmon::server::serve(bound.datagrams, &settings, &service, &|line| {
-            log::note(line);
+            log::write_note(line);
         });
     };
     Box::new(serve)
@@ -251,11 +267,11 @@ impl Args {
     fn config(&self) -> Result<ServerConfig, String> {
         let mut limits = self.limits.clone();
         if let Some(path) = &self.limits_file {
-            limits.replace_by(LimitArgs::read(path)?);
+            limits.override_with(LimitArgs::read(path)?);
         }
         Ok(ServerConfig {
-            clients: self.max_clients,
-            drain: std::time::Duration::from_secs(self.drain_on_exit),
+            max_clients: self.max_clients,
+            drain_time: std::time::Duration::from_secs(self.drain_on_exit),
             networks: limits.allow_peers.clone(),
             limits: limits.limits(),
             ..ServerConfig::default()
@@ -265,16 +281,16 @@ impl Args {
 
 /// Reads the limits again at each SIGHUP. Keeps the current limits if the file is unusable.
 fn reload_on_signals(args: &Args, service: &Service) -> std::io::Result<()> {
-    let mut bell = sys::signal::each_hangup()?;
+    let mut hangups = sys::signal::notify_each_hangup()?;
     let (args, service) = (args.clone(), service.clone());
     let reload = move || {
-        while bell.read_exact(&mut [0]).is_ok() {
+        while hangups.read_exact(&mut [0]).is_ok() {
             match args.config() {
                 Ok(config) => {
                     service.reload(config);
-                    log::note(format_args!("limits were read again"));
+                    log::write_note(format_args!("limits were read again"));
                 }
-                Err(why) => log::note(format_args!("limits stay as they are: {why}")),
+                Err(error) => log::write_note(format_args!("limits stay as they are: {error}")),
             }
         }
     };

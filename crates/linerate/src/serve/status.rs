@@ -1,5 +1,5 @@
-//! The status of `linerate serve`. The server answers each connection to a Unix socket with a JSON document, which
-//! `linerate status` shows.
+//! The status of `linerate serve`. The server answers each connection to a Unix socket with a JSON
+//! document, which `linerate status` shows.
 
 use std::fmt::Write as _;
 use std::io::{self, IsTerminal, Read, Write};
@@ -13,13 +13,13 @@ use serde::{Deserialize, Serialize};
 use server::{Service, TestRecord};
 use units::BitRate;
 
-use super::log::amount;
+use super::log::format_amount;
 
 /// The timeout for reading or writing a document.
-const PATIENCE: Duration = Duration::from_secs(5);
+const IO_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The maximum length of a document in bytes.
-const LONGEST: u64 = 64 << 20;
+const MAX_DOCUMENT_BYTES: u64 = 64 << 20;
 
 /// Arguments of `linerate status`.
 ///
@@ -41,7 +41,7 @@ pub(crate) struct Args {
 
 /// The status document.
 #[derive(Debug, Deserialize, Serialize)]
-struct Document {
+struct StatusDocument {
     version: String,
     process: u32,
     started: String,
@@ -50,7 +50,7 @@ struct Document {
 }
 
 /// The status socket of a server.
-pub(super) struct Listener {
+pub(super) struct StatusListener {
     path: PathBuf,
     socket: UnixListener,
 }
@@ -58,49 +58,49 @@ pub(super) struct Listener {
 /// Prints the status.
 pub(crate) fn run(args: &Args) -> ExitCode {
     loop {
-        match read(args) {
+        match read_status(args) {
             // A closed pipe ends the output.
             Ok(text) if io::stdout().write_all(text.as_bytes()).is_err() => {
                 return ExitCode::SUCCESS;
             }
             Ok(_) if !args.follow => return ExitCode::SUCCESS,
             Ok(_) => std::thread::sleep(Duration::from_secs(1)),
-            Err(why) => {
-                sys::write_error_line(format_args!("linerate status: {why}"));
+            Err(error) => {
+                sys::write_error_line(format_args!("linerate status: {error}"));
                 return ExitCode::FAILURE;
             }
         }
     }
 }
 
-fn read(args: &Args) -> Result<String, String> {
+fn read_status(args: &Args) -> Result<String, String> {
     let path = args.status.clone().map_or_else(default_path, Ok)?;
     let text = fetch(&path).map_err(|error| {
-        let why = sys::describe(&error);
+        let reason = sys::describe(&error);
         format!(
-            "cannot read {}: {why}; is linerate serve running?",
+            "cannot read {}: {reason}; is linerate serve running?",
             path.display()
         )
     })?;
     if args.json {
         return Ok(text);
     }
-    let document: Document = serde_json::from_str(&text)
+    let document: StatusDocument = serde_json::from_str(&text)
         .map_err(|error| format!("{}: not a status: {error}", path.display()))?;
     let is_redrawn = args.follow && io::stdout().is_terminal();
     let clear = if is_redrawn { "\x1b[H\x1b[2J" } else { "" };
-    Ok(format!("{clear}{}", table(&document)))
+    Ok(format!("{clear}{}", format_table(&document)))
 }
 
 fn fetch(path: &Path) -> io::Result<String> {
     let stream = UnixStream::connect(path)?;
-    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.set_read_timeout(Some(IO_TIMEOUT))?;
     let mut text = String::new();
-    stream.take(LONGEST).read_to_string(&mut text)?;
+    stream.take(MAX_DOCUMENT_BYTES).read_to_string(&mut text)?;
     Ok(text)
 }
 
-fn table(document: &Document) -> String {
+fn format_table(document: &StatusDocument) -> String {
     let stopping = if document.stopping { ", stopping" } else { "" };
     let mut text = format!(
         "linerate {}, process {}, since {}{stopping}: {} tests\n",
@@ -121,7 +121,7 @@ fn table(document: &Document) -> String {
         } = test;
         let started = humantime::format_rfc3339_seconds(test.started);
         let rate = BitRate(test.bits_per_second).to_string();
-        let (name, amount) = (&test.test, amount(test));
+        let (name, amount) = (&test.test, format_amount(test));
         let _ = writeln!(
             text,
             "{started}  {seconds:7.1}  {rate:13}  {peer:23}  {dialect:7}  {name}, {amount}"
@@ -131,20 +131,22 @@ fn table(document: &Document) -> String {
 }
 
 fn default_path() -> Result<PathBuf, String> {
-    let of = |variable| std::env::var_os(variable).map(PathBuf::from);
-    let directory = of("RUNTIME_DIRECTORY")
-        .or_else(|| (sys::process::user() == 0).then(|| PathBuf::from("/run/linerate")))
-        .or_else(|| of("XDG_RUNTIME_DIR").map(|directory| directory.join("linerate")));
+    let path_variable = |variable| std::env::var_os(variable).map(PathBuf::from);
+    let directory = path_variable("RUNTIME_DIRECTORY")
+        .or_else(|| {
+            (sys::process::effective_user_id() == 0).then(|| PathBuf::from("/run/linerate"))
+        })
+        .or_else(|| path_variable("XDG_RUNTIME_DIR").map(|directory| directory.join("linerate")));
     let directory = directory.ok_or("no XDG_RUNTIME_DIR is set: use --status PATH")?;
     Ok(directory.join("status.sock"))
 }
 
-impl Listener {
-    /// Listens at a path in a directory that only this user can write to. Replaces the socket of a server that has
-    /// ended, but no other file.
+impl StatusListener {
+    /// Listens at a path in a directory that only this user can write to. Replaces the socket of a
+    /// server that has ended, but no other file.
     pub(super) fn open(path: Option<&Path>) -> Result<Self, String> {
         let path = path.map_or_else(default_path, |path| Ok(path.to_owned()))?;
-        let socket = listen(&path).map_err(|error| {
+        let socket = bind_socket(&path).map_err(|error| {
             format!(
                 "status socket {}: {}",
                 path.display(),
@@ -158,15 +160,15 @@ impl Listener {
     pub(super) fn serve(&self, service: &Service) -> io::Result<()> {
         let (socket, service) = (self.socket.try_clone()?, service.clone());
         let started = humantime::format_rfc3339_seconds(SystemTime::now()).to_string();
-        let answers = move || {
+        let answer_connections = move || {
             for stream in socket.incoming() {
                 let Ok(mut stream) = stream else {
-                    // No descriptor is free at the moment.
+                    // No descriptor is free. Retry later.
                     std::thread::sleep(Duration::from_millis(100));
                     continue;
                 };
-                let _ = stream.set_write_timeout(Some(PATIENCE));
-                let document = document(&service, &started);
+                let _ = stream.set_write_timeout(Some(IO_TIMEOUT));
+                let document = status_document(&service, &started);
                 let _ = writeln!(
                     stream,
                     "{}",
@@ -175,20 +177,20 @@ impl Listener {
             }
         };
         let thread = std::thread::Builder::new().name("status".to_owned());
-        thread.spawn(answers).map(drop)
+        thread.spawn(answer_connections).map(drop)
     }
 }
 
-impl Drop for Listener {
-    /// Removes the socket file. A server that has changed its user may lack the permission; the next server then
-    /// replaces the file.
+impl Drop for StatusListener {
+    /// Removes the socket file. A server that has changed its user may lack the permission; the
+    /// next server then replaces the file.
     fn drop(&mut self) {
         let _ = std::fs::remove_file(&self.path);
     }
 }
 
-fn document(service: &Service, started: &str) -> Document {
-    Document {
+fn status_document(service: &Service, started: &str) -> StatusDocument {
+    StatusDocument {
         version: env!("CARGO_PKG_VERSION").to_owned(),
         process: std::process::id(),
         started: started.to_owned(),
@@ -197,11 +199,11 @@ fn document(service: &Service, started: &str) -> Document {
     }
 }
 
-fn listen(path: &Path) -> io::Result<UnixListener> {
-    let refused = |why: &str| {
+fn bind_socket(path: &Path) -> io::Result<UnixListener> {
+    let refuse = |reason: &str| {
         Err(io::Error::new(
             io::ErrorKind::PermissionDenied,
-            why.to_owned(),
+            reason.to_owned(),
         ))
     };
     let directory = path
@@ -211,17 +213,17 @@ fn listen(path: &Path) -> io::Result<UnixListener> {
     if !directory.exists() {
         std::fs::DirBuilder::new().mode(0o700).create(directory)?;
     }
-    let user = sys::process::user();
-    let held = std::fs::metadata(directory)?;
-    if held.uid() != user || held.mode() & 0o022 != 0 {
-        return refused("other users can write to its directory");
+    let user = sys::process::effective_user_id();
+    let metadata = std::fs::metadata(directory)?;
+    if metadata.uid() != user || metadata.mode() & 0o022 != 0 {
+        return refuse("other users can write to its directory");
     }
     match std::fs::symlink_metadata(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
         Err(error) => return Err(error),
-        Ok(there) if !there.file_type().is_socket() => return refused("it is no socket"),
+        Ok(metadata) if !metadata.file_type().is_socket() => return refuse("it is not a socket"),
         Ok(_) if UnixStream::connect(path).is_ok() => {
-            return refused("a server is listening there");
+            return refuse("another server listens on it");
         }
         Ok(_) => std::fs::remove_file(path)?,
     }

@@ -1,16 +1,16 @@
 //! One-way datagrams in batches, at both ends: --io mmsg.
 
-use testkit::{STOCK, Server, Trial, linerate, run, trial};
+use testkit::{STOCK_NETPERF, Server, TestCase, linerate_with_args, run, test_case};
 
 use super::trace::{Call, STRACE, both};
 use super::{PATIENCE, finish, values};
 
-pub(crate) fn trials() -> Vec<Trial> {
+pub(crate) fn test_cases() -> Vec<TestCase> {
     vec![
-        trial("calls", &[STRACE], calls),
-        trial("counts", &[], counts),
-        trial("a_stock_peer", &[STOCK], a_stock_peer),
-        trial("refused", &[], refused),
+        test_case("calls", &[STRACE], calls),
+        test_case("counts", &[], counts),
+        test_case("a_stock_peer", &[STOCK_NETPERF], a_stock_peer),
+        test_case("refused", &[], refused),
     ]
 }
 
@@ -125,14 +125,14 @@ fn refused() {
         ),
         (
             "run --io mmsg -t TCP_RR",
-            "--io mmsg: none of the tests sends datagrams one way",
+            "--io mmsg: no test sends one-way datagrams",
         ),
         (
             "run --io mmsg -t UDP_STREAM --histogram /dev/null",
             "--io mmsg contradicts --histogram",
         ),
     ] {
-        let ended = run(linerate(line), PATIENCE).expect("it runs");
+        let ended = run(linerate_with_args(line), PATIENCE).expect("it runs");
         assert_ne!(ended.code, Some(0), "{line}: {ended:?}");
         let said = format!("{}{}", ended.stdout, ended.stderr);
         assert!(said.contains(reason), "{line}: {said}");

@@ -3,12 +3,12 @@
 use std::fs;
 use std::time::Duration;
 
-use testkit::{Need, Process, Server, Trial, eventually, trial};
+use testkit::{Requirement, Server, TestCase, TestProcess, test_case, wait_until};
 
 use super::start;
 
-pub(crate) fn trials() -> Vec<Trial> {
-    vec![trial("binding", &[Need::Processors(2)], binding)]
+pub(crate) fn test_cases() -> Vec<TestCase> {
+    vec![test_case("binding", &[Requirement::Processors(2)], binding)]
 }
 
 /// The thread that moves the data is where it was asked to be, at the end that was asked; the thread
@@ -26,16 +26,16 @@ fn binding() {
     ] {
         let server = Server::start("");
         let mut client = start(&server, &format!("-t TCP_RR -l 30 {option}"));
-        client.await_data_phase();
+        client.wait_for_data_phase();
         seen(client.pid(), here, &all, &option, &client);
         seen(server.pid(), there, &all, &option, &client);
     }
 }
 
 /// Waits until the thread that works is bound to `expected` and the others to `all`.
-fn seen(pid: u32, expected: &str, all: &str, option: &str, client: &Process) {
+fn seen(pid: u32, expected: &str, all: &str, option: &str, client: &TestProcess) {
     let mut threads = Vec::new();
-    let found = eventually(Duration::from_secs(10), || {
+    let found = wait_until(Duration::from_secs(10), || {
         threads = tasks(pid);
         let bound = threads.iter().filter(|(_, cpus)| cpus == expected).count();
         let others = threads.iter().filter(|(_, cpus)| cpus == all).count();

@@ -2,19 +2,19 @@
 
 use std::collections::BTreeSet;
 
-use testkit::{Server, Trial, trial};
+use testkit::{Server, TestCase, test_case};
 
 use super::trace::{Call, STRACE, both};
 use super::{finish, values};
 
-pub(crate) fn trials() -> Vec<Trial> {
+pub(crate) fn test_cases() -> Vec<TestCase> {
     let needs = &[STRACE];
     vec![
-        trial("alignment_offset_and_width", needs, places),
-        trial("widths_of_a_stream", needs, widths_of_a_stream),
-        trial("fill_files", needs, fill_files),
-        trial("dirty_data", needs, dirty_data),
-        trial("dirty_counts", &[], dirty_counts),
+        test_case("alignment_offset_and_width", needs, places),
+        test_case("widths_of_a_stream", needs, widths_of_a_stream),
+        test_case("fill_files", needs, fill_files),
+        test_case("dirty_data", needs, dirty_data),
+        test_case("dirty_counts", &[], dirty_counts),
     ]
 }
 

@@ -3,20 +3,20 @@
 
 use std::collections::HashMap;
 
-use testkit::Need::Namespaces;
-use testkit::{Namespace, Server, Trial, trial};
+use testkit::Requirement::Namespaces;
+use testkit::{Namespace, Server, TestCase, test_case};
 
 use super::trace::{Both, Call, STRACE, both};
 use super::{PATIENCE, finish, start};
 
-pub(crate) fn trials() -> Vec<Trial> {
+pub(crate) fn test_cases() -> Vec<TestCase> {
     vec![
-        trial("calls_of_options", &[STRACE, Namespaces], || {
+        test_case("calls_of_options", &[STRACE, Namespaces], || {
             // Ports that were asked for are taken for a while.
             Namespace::new().enter(calls_of_options);
         }),
-        trial("retried_connects", &[Namespaces], retried_connects),
-        trial("proof_of_the_data_connection", &[STRACE], proof),
+        test_case("retried_connects", &[Namespaces], retried_connects),
+        test_case("proof_of_the_data_connection", &[STRACE], proof),
     ]
 }
 

@@ -4,9 +4,10 @@
 use std::io::{Seek, Write};
 
 use rustix::process::Signal;
-use testkit::Need::Namespaces;
+use testkit::Requirement::Namespaces;
 use testkit::{
-    Namespace, Process, Server, Trial, eventually, free_port, is_listening, linerate, trial, unless,
+    Namespace, Server, TestCase, TestProcess, free_port, is_listening, linerate_with_args,
+    test_case, test_case_unless, wait_until,
 };
 
 use super::PATIENCE;
@@ -14,28 +15,28 @@ use super::calls::{Case, compare};
 use super::trace::{STRACE, both_of};
 use crate::iperf::takes_datagrams;
 
-pub(crate) fn trials() -> Vec<Trial> {
-    let mut trials = vec![
-        trial("options_of_iperf", &[STRACE, Namespaces], || {
+pub(crate) fn test_cases() -> Vec<TestCase> {
+    let mut test_cases = vec![
+        test_case("options_of_iperf", &[STRACE, Namespaces], || {
             Namespace::new().enter(|| of("iperf -s", IPERF));
         }),
-        trial("udp_options_of_iperf", &[STRACE, Namespaces], || {
+        test_case("udp_options_of_iperf", &[STRACE, Namespaces], || {
             Namespace::new().enter(|| of("iperf -s -u", IPERF_UDP));
         }),
-        trial("server_options_of_iperf", &[STRACE, Namespaces], || {
+        test_case("server_options_of_iperf", &[STRACE, Namespaces], || {
             Namespace::new().enter(iperf_servers);
         }),
-        trial("options_of_iperf3", &[STRACE, Namespaces], || {
+        test_case("options_of_iperf3", &[STRACE, Namespaces], || {
             Namespace::new().enter(|| of("iperf3 -s", IPERF3));
         }),
-        trial("retries", &[], retries),
-        trial("an_idle_server_ends", &[], an_idle_server_ends),
-        trial("standard_input", &[], standard_input),
+        test_case("retries", &[], retries),
+        test_case("an_idle_server_ends", &[], an_idle_server_ends),
+        test_case("standard_input", &[], standard_input),
     ];
     for (tool, cases) in [("iperf", IPERF_TEXTS), ("iperf3", IPERF3_TEXTS)] {
-        trials.extend(cases.iter().map(|case| {
+        test_cases.extend(cases.iter().map(|case| {
             let name = format!("{}_{}", case.0, case.1).replace(' ', "_");
-            unless(
+            test_case_unless(
                 None,
                 format!("{tool}::{}", name.trim_matches('_')),
                 move || {
@@ -45,7 +46,7 @@ pub(crate) fn trials() -> Vec<Trial> {
             )
         }));
     }
-    trials
+    test_cases
 }
 
 /// Options of a server and of its client, and what either prints with them; after `!` what it does not. A client that
@@ -135,9 +136,11 @@ fn texts(tool: &str, (serve, ask, here, there): &Text) {
     let directory = tempfile::tempdir().expect("the directory for temporary files is writable");
     let file = directory.path().join("file");
     let (port, back) = (free_port(), free_port());
-    let server = Process::start(&mut linerate(&format!("{tool} -s -p {port} {serve}")));
+    let server = TestProcess::start(&mut linerate_with_args(&format!(
+        "{tool} -s -p {port} {serve}"
+    )));
     let listens = || is_listening(port) || takes_datagrams(port);
-    assert!(eventually(PATIENCE, listens), "{}", server.stderr());
+    assert!(wait_until(PATIENCE, listens), "{}", server.stderr());
     let host = if ask.ends_with("-6") {
         "::1"
     } else {
@@ -145,7 +148,9 @@ fn texts(tool: &str, (serve, ask, here, there): &Text) {
     };
     let ask = ask.replace("FILE", &file.to_string_lossy());
     let ask = ask.replace("FREE", &back.to_string());
-    let client = Process::start(&mut linerate(&format!("{tool} -c {host} -p {port} {ask}")));
+    let client = TestProcess::start(&mut linerate_with_args(&format!(
+        "{tool} -c {host} -p {port} {ask}"
+    )));
     let client = client.finish(PATIENCE);
     let fails = here.iter().any(|part| part.starts_with("fails:"));
     assert_eq!(
@@ -161,7 +166,7 @@ fn texts(tool: &str, (serve, ask, here, there): &Text) {
         }
     }
     let wanted = || there.iter().filter(|part| !part.starts_with('!'));
-    eventually(PATIENCE, || {
+    wait_until(PATIENCE, || {
         let said = server.stdout();
         wanted().all(|part| said.contains(part))
     });
@@ -184,7 +189,7 @@ fn has(part: &str, text: &str) {
 /// A refused connection of iperf is tried again as often as is asked for.
 fn retries() {
     let line = format!("iperf -c 127.0.0.1 -p {} --connect-retries 2", free_port());
-    let client = Process::start(&mut linerate(&line)).finish(PATIENCE);
+    let client = TestProcess::start(&mut linerate_with_args(&line)).finish(PATIENCE);
     assert_eq!(client.code, Some(1), "{client:?}");
     let refused = client.stderr.matches("tcp connect failed").count();
     assert_eq!(refused, 3, "{client:?}");
@@ -195,11 +200,11 @@ fn standard_input() {
     let mut file = tempfile::tempfile().expect("the directory for temporary files is writable");
     file.write_all(&[b'x'; 5000]).expect("it is written");
     file.rewind().expect("a file has a beginning");
-    let server = Server::with(|port| format!("iperf -s -p {port}"));
+    let server = Server::start_with(|port| format!("iperf -s -p {port}"));
     let line = format!("iperf -c 127.0.0.1 -p {} -I -l 1000 -y C", server.port);
-    let client = Process::start_with_input(&mut linerate(&line), file.into());
+    let client = TestProcess::start_with_input(&mut linerate_with_args(&line), file.into());
     let client = client.finish(PATIENCE);
-    client.succeeded();
+    client.assert_success();
     let bytes = client
         .stdout
         .split(',')
@@ -210,13 +215,13 @@ fn standard_input() {
 
 fn an_idle_server_ends() {
     let line = format!("iperf3 -s -1 -p {} --idle-timeout 1", free_port());
-    Process::start(&mut linerate(&line))
+    TestProcess::start(&mut linerate_with_args(&line))
         .finish(PATIENCE)
-        .succeeded();
+        .assert_success();
     let line = format!("iperf -s -p {} -t 0.3", free_port());
-    Process::start(&mut linerate(&line))
+    TestProcess::start(&mut linerate_with_args(&line))
         .finish(PATIENCE)
-        .succeeded();
+        .assert_success();
 }
 
 const STREAM: &str = "iperf -c 127.0.0.1 -n 20000 -l 1000";

@@ -14,21 +14,21 @@ mod words;
 use std::process::Command;
 use std::time::Duration;
 
-use testkit::{Finished, Process, Server, Trial, linerate, within};
+use testkit::{ProcessOutput, Server, TestCase, TestProcess, linerate_with_args, with_prefix};
 
-pub(crate) fn trials() -> Vec<Trial> {
+pub(crate) fn test_cases() -> Vec<TestCase> {
     [
-        ("batches", batches::trials()),
-        ("binding", binding::trials()),
-        ("buffers", buffers::trials()),
-        ("calls", calls::trials()),
-        ("iperfs", iperfs::trials()),
-        ("pacing", pacing::trials()),
-        ("sockets", sockets::trials()),
-        ("words", words::trials()),
+        ("batches", batches::test_cases()),
+        ("binding", binding::test_cases()),
+        ("buffers", buffers::test_cases()),
+        ("calls", calls::test_cases()),
+        ("iperfs", iperfs::test_cases()),
+        ("pacing", pacing::test_cases()),
+        ("sockets", sockets::test_cases()),
+        ("words", words::test_cases()),
     ]
     .into_iter()
-    .flat_map(|(part, trials)| within(part, trials))
+    .flat_map(|(part, test_cases)| with_prefix(part, test_cases))
     .collect()
 }
 
@@ -36,16 +36,16 @@ pub(crate) fn trials() -> Vec<Trial> {
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Starts a client of `server` with a line of options.
-fn start(server: &Server, options: &str) -> Process {
+fn start(server: &Server, options: &str) -> TestProcess {
     let line = format!("netperf -H 127.0.0.1 -p {} {options}", server.port);
-    Process::start(&mut linerate(&line))
+    TestProcess::start(&mut linerate_with_args(&line))
 }
 
 /// What became of a client of `server` with a line of options, which is to succeed.
 #[track_caller]
-fn finish(server: &Server, options: &str) -> Finished {
+fn finish(server: &Server, options: &str) -> ProcessOutput {
     let finished = start(server, options).finish(PATIENCE);
-    finished.succeeded();
+    finished.assert_success();
     finished
 }
 
@@ -59,7 +59,7 @@ fn ip(arguments: &str) {
 
 /// The values that `-k` printed, in the order of the names.
 #[track_caller]
-fn values<const N: usize>(finished: &Finished, names: [&str; N]) -> [String; N] {
+fn values<const N: usize>(finished: &ProcessOutput, names: [&str; N]) -> [String; N] {
     names.map(|name| {
         let line = finished
             .stdout

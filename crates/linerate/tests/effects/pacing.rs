@@ -6,33 +6,38 @@ use std::time::Duration;
 
 use rustix::process::Signal;
 use testkit::{
-    Finished, Process, STOCK, Server, Trial, connections_of, eventually, is_quiet, linerate, trial,
+    ProcessOutput, STOCK_NETPERF, Server, TestCase, TestProcess, connection_count, is_machine_idle,
+    linerate_with_args, test_case, wait_until,
 };
 
 use super::trace::{Call, STRACE, both};
 use super::{PATIENCE, finish, start, values};
 
-pub(crate) fn trials() -> Vec<Trial> {
+pub(crate) fn test_cases() -> Vec<TestCase> {
     vec![
-        trial("pace_here", &[], pace_here).quiet(),
-        trial("pace_there", &[], pace_there).quiet(),
-        trial("gaps_and_what_was_asked_for", &[], gaps).quiet(),
-        trial("pace_of_classic_tests", &[], pace_of_classic_tests).quiet(),
-        trial("the_schedule_does_not_move", &[STRACE], schedule),
-        trial("who_spins", &[STRACE], who_spins),
-        trial(
+        test_case("pace_here", &[], pace_here).run_alone(),
+        test_case("pace_there", &[], pace_there).run_alone(),
+        test_case("gaps_and_what_was_asked_for", &[], gaps).run_alone(),
+        test_case("pace_of_classic_tests", &[], pace_of_classic_tests).run_alone(),
+        test_case("the_schedule_does_not_move", &[STRACE], schedule),
+        test_case("who_spins", &[STRACE], who_spins),
+        test_case(
             "how_long_a_server_spins",
             &[STRACE],
             how_long_a_server_spins,
         ),
-        trial(
+        test_case(
             "a_peer_that_cannot_be_asked_to_spin_is_named",
             &[],
             foreign_peer,
         ),
-        trial("a_stop_ends_a_wait", &[], a_stop_ends_a_wait),
-        trial("a_peer_that_does_not_pace_is_named", &[STOCK], stock_peer),
-        trial("what_the_banner_says", &[], banner),
+        test_case("a_stop_ends_a_wait", &[], a_stop_ends_a_wait),
+        test_case(
+            "a_peer_that_does_not_pace_is_named",
+            &[STOCK_NETPERF],
+            stock_peer,
+        ),
+        test_case("what_the_banner_says", &[], banner),
     ]
 }
 
@@ -118,7 +123,7 @@ fn check((options, counted, passes): Case, end: &str, specific: &str) {
 /// Fails the test unless the pace is held in one of three runs. On a machine that others keep busy it may
 /// be missed, with a warning.
 #[track_caller]
-fn held(run: impl Fn() -> (bool, Finished)) {
+fn held(run: impl Fn() -> (bool, ProcessOutput)) {
     for attempt in 1..=3 {
         let (holds, said) = run();
         if holds {
@@ -128,7 +133,7 @@ fn held(run: impl Fn() -> (bool, Finished)) {
             said.stderr.contains(MISSED),
             "missed without a word: {said:#?}"
         );
-        if !is_quiet() {
+        if !is_machine_idle() {
             println!("not held, on a machine that is busy: {}", said.command);
             return;
         }
@@ -140,7 +145,7 @@ fn held(run: impl Fn() -> (bool, Finished)) {
 const MISSED: &str = "was not held";
 
 /// Standard error without what a busy machine adds.
-fn complaints(said: &Finished) -> String {
+fn complaints(said: &ProcessOutput) -> String {
     let lines = said.stderr.lines().filter(|line| !line.contains(MISSED));
     lines.collect::<Vec<_>>().join("\n")
 }
@@ -291,8 +296,8 @@ fn foreign_peer() {
     let foreign = without_our_words(server.port);
     let said = |options: &str| {
         let line = format!("netperf -H 127.0.0.1 -p {foreign} -t TCP_MAERTS -l 1 {options}");
-        let finished = Process::start(&mut linerate(&line)).finish(PATIENCE);
-        finished.succeeded();
+        let finished = TestProcess::start(&mut linerate_with_args(&line)).finish(PATIENCE);
+        finished.assert_success();
         complaints(&finished)
     };
     let named = "the peer did not spin";
@@ -357,7 +362,7 @@ fn wake_ns(call: &Call) -> u64 {
 /// A client is interrupted while it waits for its next interval, a server's client is killed.
 fn a_stop_ends_a_wait() {
     let server = Server::start("");
-    let rest = server.usage_at_rest();
+    let rest = server.idle_usage();
     for (options, signal) in [
         ("-t TCP_STREAM -l 1000 -b 1 -w 1000s", Signal::INT),
         ("-t TCP_STREAM -l 1000 -b 1 -w 1000s --spin", Signal::INT),
@@ -367,14 +372,14 @@ fn a_stop_ends_a_wait() {
     ] {
         let client = start(&server, options);
         let pid = client.pid();
-        let begun = eventually(Duration::from_secs(10), || connections_of(pid) >= 2);
+        let begun = wait_until(Duration::from_secs(10), || connection_count(pid) >= 2);
         assert!(begun, "{options}: {}", client.stderr());
         client.signal(signal);
         let ended = client.finish(Duration::from_secs(10));
         if signal == Signal::INT {
-            ended.succeeded();
+            ended.assert_success();
         }
-        server.is_back_at(rest, Duration::from_secs(10), options);
+        server.assert_usage_returns_to(rest, Duration::from_secs(10), options);
     }
 }
 

@@ -3,25 +3,25 @@
 use std::process::Command;
 use std::time::Duration;
 
-use testkit::{Need, Server, Trial, eventually, trial};
+use testkit::{Requirement, Server, TestCase, test_case, wait_until};
 
 use super::trace::{STRACE, both};
 use super::{finish, start, values};
 
-pub(crate) fn trials() -> Vec<Trial> {
+pub(crate) fn test_cases() -> Vec<TestCase> {
     vec![
-        trial("keep_alive", SS, keep_alive),
-        trial(
+        test_case("keep_alive", SS, keep_alive),
+        test_case(
             "priority_and_type_of_service",
             SS,
             priority_and_type_of_service,
         ),
-        trial("types_of_service_by_name", &[], types_of_service_by_name),
-        trial("wait_before_the_data", &[STRACE], wait_before_the_data),
+        test_case("types_of_service_by_name", &[], types_of_service_by_name),
+        test_case("wait_before_the_data", &[STRACE], wait_before_the_data),
     ]
 }
 
-const SS: &[Need] = &[Need::Program("ss")];
+const SS: &[Requirement] = &[Requirement::Program("ss")];
 
 /// One buffer in a long while: a data connection that stands idle, to be looked at.
 const IDLE: &str = "-t TCP_STREAM -l 30 -b 1 -w 1000s";
@@ -64,7 +64,7 @@ fn ends(options: &str) -> [String; 2] {
     let mut client = start(&server, &format!("{IDLE} {options}"));
     let sockets = [client.pid(), server.pid()].map(|pid| {
         let mut found = None;
-        eventually(Duration::from_secs(10), || {
+        wait_until(Duration::from_secs(10), || {
             found = data_socket(pid, server.port);
             found.is_some()
         });

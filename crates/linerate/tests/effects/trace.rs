@@ -5,13 +5,13 @@ use std::process::Command;
 use std::time::Duration;
 
 use rustix::process::Signal;
-use testkit::{Need, Process, eventually, free_port, is_listening, linerate};
+use testkit::{Requirement, TestProcess, free_port, is_listening, linerate_with_args, wait_until};
 
 use super::PATIENCE;
 use crate::iperf::takes_datagrams;
 
 /// What a test with a trace needs.
-pub(crate) const STRACE: Need = Need::Program("strace");
+pub(crate) const STRACE: Requirement = Requirement::Program("strace");
 
 /// One call that has returned.
 #[derive(Clone, Debug)]
@@ -44,15 +44,15 @@ pub(crate) fn both_of(strace: &str, server: &str, client: &str) -> Both {
     // netperf's words after `--` are of the test.
     let with_port = |line: &str| {
         let (name, words) = line.split_once(' ').unwrap_or((line, ""));
-        linerate(&format!("{name} -p {port} {words}"))
+        linerate_with_args(&format!("{name} -p {port} {words}"))
     };
-    let server = Process::start(&mut traced(strace, &of_server, &with_port(server)));
+    let server = TestProcess::start(&mut traced(strace, &of_server, &with_port(server)));
     let listens = || is_listening(port) || takes_datagrams(port);
-    assert!(eventually(PATIENCE, listens), "{}", server.stderr());
-    let client = Process::start(&mut traced(strace, &of_client, &with_port(client)));
-    client.finish(PATIENCE).succeeded();
+    assert!(wait_until(PATIENCE, listens), "{}", server.stderr());
+    let client = TestProcess::start(&mut traced(strace, &of_client, &with_port(client)));
+    client.finish(PATIENCE).assert_success();
     server.signal(Signal::TERM);
-    server.finish(PATIENCE).succeeded();
+    server.finish(PATIENCE).assert_success();
     Both {
         client: calls(&of_client),
         server: calls(&of_server),
@@ -75,7 +75,7 @@ fn traced(options: &str, files: &Path, command: &Command) -> Command {
 /// The calls of all threads, in order, once the last thread has ended.
 fn calls(files: &Path) -> Vec<Call> {
     let mut texts = Vec::new();
-    let complete = eventually(Duration::from_secs(10), || {
+    let complete = wait_until(Duration::from_secs(10), || {
         texts = of_threads(files);
         !texts.is_empty() && texts.iter().all(|text| text.contains(" +++ "))
     });

@@ -2,16 +2,16 @@
 
 use std::time::SystemTime;
 
-use testkit::{Server, Trial, trial};
+use testkit::{Server, TestCase, test_case};
 
 use super::{PATIENCE, finish, start, values};
 
-pub(crate) fn trials() -> Vec<Trial> {
+pub(crate) fn test_cases() -> Vec<TestCase> {
     vec![
-        trial("passphrase", &[], passphrase),
-        trial("brand", &[], brand),
-        trial("plan", &[], plan),
-        trial("uuid", &[], uuid),
+        test_case("passphrase", &[], passphrase),
+        test_case("brand", &[], brand),
+        test_case("plan", &[], plan),
+        test_case("uuid", &[], uuid),
     ]
 }
 

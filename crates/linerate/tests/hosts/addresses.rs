@@ -1,14 +1,14 @@
 //! Hosts with several addresses: data comes from, and goes to, the address that the control connection has.
 
-use testkit::Need::Namespaces;
-use testkit::{Namespace, Profile, Trial, trial};
+use testkit::Requirement::Namespaces;
+use testkit::{Namespace, Profile, TestCase, test_case};
 
 use super::ground::{Hosts, SOON, address, run_on};
 
-pub(crate) fn trials() -> Vec<Trial> {
+pub(crate) fn test_cases() -> Vec<TestCase> {
     vec![
-        trial("addresses::datagrams", &[Namespaces], datagrams),
-        trial("addresses::connections", &[Namespaces], connections),
+        test_case("addresses::datagrams", &[Namespaces], datagrams),
+        test_case("addresses::connections", &[Namespaces], connections),
     ]
 }
 
@@ -28,7 +28,7 @@ fn profiles(open: &str) -> [String; 2] {
     [
         Profile::new("once")
             .group("nthreads=2")
-            .once(open)
+            .single_flowop(open)
             .transaction("iterations=100", &exchange)
             .text(),
         Profile::new("again")
@@ -63,7 +63,7 @@ fn over(protocol: &str) {
         for opening in ["connect", "accept"] {
             let open = format!("{opening} remotehost={to} protocol={protocol}");
             for profile in profiles(&open) {
-                let ended = run_on(&hosts.master, "", &profile).ends_within(SOON * 2);
+                let ended = run_on(&hosts.master, "", &profile).finish_within(SOON * 2);
                 assert_eq!(ended.code, Some(0), "{to} {opening}: {ended:#?}");
                 assert!(!ended.stdout.contains("** "), "{to} {opening}: {ended:#?}");
             }

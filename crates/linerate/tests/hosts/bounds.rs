@@ -5,10 +5,13 @@ use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::process::Command as Program;
 use std::time::{Duration, Instant};
 
-use testkit::Need::Namespaces;
-use testkit::{Trial, eventually, linerate, within};
-use uperf::wire::{Ack1, Command, END, FlowopRecord, Goodbye, Header, Order, Text, Version, Work};
-use uperf::{Kind, Protocol};
+use testkit::Requirement::Namespaces;
+use testkit::{TestCase, linerate_with_args, wait_until, with_prefix};
+use uperf::wire::{
+    DataVersion, Endian, FlowopRecord, Goodbye, HANDSHAKE_END, Header, MasterCommand, Phase1Answer,
+    Text, WorkRecords,
+};
+use uperf::{DataProtocol, FlowopKind};
 
 use super::ground::{Hosts, PORT, SOON, Slave, address, master_address};
 use super::scripted::{Master, place_of, stream_from, workorder};
@@ -16,8 +19,8 @@ use super::scripted::{Master, place_of, stream_from, workorder};
 /// A second address of the master's host.
 const OTHER: &str = "198.18.0.9";
 
-pub(crate) fn trials() -> Vec<Trial> {
-    let trials = testkit::trials![needing &[Namespaces];
+pub(crate) fn test_cases() -> Vec<TestCase> {
+    let test_cases = testkit::test_cases![needing &[Namespaces];
         memory_of_unfinished_workorders,
         memory_of_runs,
         memory_is_given_back,
@@ -31,30 +34,30 @@ pub(crate) fn trials() -> Vec<Trial> {
         commands_without_end,
         headers_without_end,
     ];
-    within("bounds", trials).collect()
+    with_prefix("bounds", test_cases).collect()
 }
 
 const MIB: u64 = 1 << 20;
 
 /// Strands, each of which runs these transactions once.
-fn work(strands: u32, transactions: &[Vec<FlowopRecord>]) -> Work {
+fn work(strands: u32, transactions: &[Vec<FlowopRecord>]) -> WorkRecords {
     workorder(strands, 1, transactions)
 }
 
 fn nops(count: usize) -> Vec<FlowopRecord> {
-    vec![FlowopRecord::new(Kind::Nop); count]
+    vec![FlowopRecord::new(FlowopKind::Nop); count]
 }
 
 fn accepts(count: u64) -> FlowopRecord {
     FlowopRecord {
         protocol: 1,
         count,
-        remote_host: Text::cut("198.18.0.2"),
-        ..FlowopRecord::new(Kind::Accept)
+        remote_host: Text::truncated("198.18.0.2"),
+        ..FlowopRecord::new(FlowopKind::Accept)
     }
 }
 
-fn transfer(kind: Kind, size: u32, batch_size: u64) -> FlowopRecord {
+fn transfer(kind: FlowopKind, size: u32, batch_size: u64) -> FlowopRecord {
     FlowopRecord {
         size,
         batch_size,
@@ -63,17 +66,17 @@ fn transfer(kind: Kind, size: u32, batch_size: u64) -> FlowopRecord {
 }
 
 /// A master that has begun, with this work; why not otherwise.
-fn begin(work: &Work) -> Result<(Master, Vec<uperf::wire::SlaveInfo>), String> {
+fn begin(work: &WorkRecords) -> Result<(Master, Vec<uperf::wire::SlaveInfo>), String> {
     let mut master = Master::connect();
     let infos = master.assign(work)?;
-    master.say(&END);
-    assert_eq!(master.hear(), END);
-    master.command(Command::NextTransaction(0));
+    master.say(&HANDSHAKE_END);
+    assert_eq!(master.hear(), HANDSHAKE_END);
+    master.command(MasterCommand::NextTransaction(0));
     Ok((master, infos))
 }
 
 /// Begins with this work again and again, until that is refused.
-fn begin_all(work: &Work) -> (Vec<Master>, String) {
+fn begin_all(work: &WorkRecords) -> (Vec<Master>, String) {
     let mut all = Vec::new();
     loop {
         match begin(work) {
@@ -100,17 +103,17 @@ fn memory_of_unfinished_workorders() {
     let before = slave.resident_kib();
     hosts.master.enter(|| {
         let whole = work(1, &[nops(10_000)]);
-        let bytes = whole.encode(uperf::wire::Layout::BatchSize, Order::NATIVE);
+        let bytes = whole.encode(uperf::wire::FlowopLayout::BatchSize, Endian::NATIVE);
         let mut masters = Vec::new();
         for _ in 0..40 {
             let mut master = Master::connect();
-            master.say(&Header::of_phase_2(Version::V0_3_1, 0).encode(Order::NATIVE));
+            master.say(&Header::for_phase_2(DataVersion::V0_3_1, 0).encode(Endian::NATIVE));
             // Of the last byte it waits for; what is refused is not read to its end.
             let _ = master.control.write_all(&bytes[..bytes.len() - 1]);
             masters.push(master);
         }
         let read = || hosts.slaves[0].enter(has_read_everything);
-        assert!(eventually(SOON, read), "the slave does not read");
+        assert!(wait_until(SOON, read), "the slave does not read");
         takes_at_most(&slave, before, LIMIT + 4 * MIB, "unfinished workorders");
     });
 }
@@ -130,7 +133,7 @@ fn has_read_everything() -> bool {
 
 fn memory_of_runs() {
     const LIMIT: u64 = 24 * MIB;
-    let large = transfer(Kind::Read, 1 << 20, 1);
+    let large = transfer(FlowopKind::Read, 1 << 20, 1);
     let batch = FlowopRecord {
         protocol: 3,
         ..accepts(1)
@@ -143,7 +146,7 @@ fn memory_of_runs() {
         ("buffers", work(4, &[vec![accepts(1), large]])),
         (
             "batches",
-            work(10, &[vec![batch, transfer(Kind::Read, 8192, 1024)]]),
+            work(10, &[vec![batch, transfer(FlowopKind::Read, 8192, 1024)]]),
         ),
     ] {
         let hosts = Hosts::new(1);
@@ -167,7 +170,7 @@ fn memory_is_given_back() {
     hosts.master.enter(|| {
         // 300 lists of 5000 steps.
         let (mut master, _) = begin(&work(300, &[nops(5000)])).expect("it is taken");
-        master.command(Command::SendStatistics);
+        master.command(MasterCommand::SendStatistics);
         assert_eq!(master.goodbye().kind, Goodbye::INFO);
     });
     slave.is_at_rest_within(SOON, rest, "a large workorder");
@@ -199,7 +202,7 @@ fn connections_of_one_master() {
     let rest = slave.at_rest();
     hosts.master.enter(|| {
         let (master, infos) = begin(&work(1, &[vec![accepts(1 << 40)]])).expect("it is taken");
-        let to = place_of(&infos[0], Protocol::Tcp);
+        let to = place_of(&infos[0], DataProtocol::Tcp);
         // The listener is one of the 20.
         let _data: Vec<_> = (0..20).map(|_| TcpStream::connect(to)).collect();
         let goodbye = master.goodbye();
@@ -219,7 +222,7 @@ fn connections_of_one_master() {
 
 fn descriptors_of_one_address() {
     let hosts = hosts();
-    let own = linerate(&format!("uperf -s -P {PORT}"));
+    let own = linerate_with_args(&format!("uperf -s -P {PORT}"));
     let mut program = Program::new("sh");
     program.args(["-c", r#"ulimit -n 224; exec "$0" "$@""#]);
     program.arg(own.get_program()).args(own.get_args());
@@ -238,7 +241,7 @@ fn descriptors_of_one_address() {
         assert!(why.contains("left for one address (descriptors"), "{why}");
         // What is left is enough for another.
         let mut other = Master::over(stream_from(other(), control()));
-        assert_eq!(other.greet(&[]), Ack1::Ok);
+        assert_eq!(other.greet(&[]), Phase1Answer::Ok);
         other.assign(&eight).expect("it is taken");
     });
     assert!(!slave.stderr().contains("panicked"), "{}", slave.stderr());
@@ -261,14 +264,14 @@ fn masters_of_one_address() {
             .map(|_| Master::over(stream_from(own, control())))
             .collect();
         let served = masters.iter_mut().map(|master| {
-            let header = Header::of_phase_1(Version::V0_3_1, []).encode(Order::NATIVE);
+            let header = Header::for_phase_1(DataVersion::V0_3_1, []).encode(Endian::NATIVE);
             // One that is not served is closed.
             let _ = master.control.write_all(&header);
             master.control.read_exact(&mut [0; 192]).is_ok()
         });
         assert_eq!(served.filter(|served| *served).count(), 30);
         let mut other = Master::over(stream_from(other(), control()));
-        assert_eq!(other.greet(&[]), Ack1::Ok);
+        assert_eq!(other.greet(&[]), Phase1Answer::Ok);
     });
 }
 
@@ -293,7 +296,7 @@ fn a_run_that_is_kept_alive() {
     hosts.master.enter(|| {
         let (mut master, _) = begin(&work(1, &[nops(1), nops(1)])).expect("it is taken");
         let begun = Instant::now();
-        let again = Command::NextTransaction(0).encode(Order::NATIVE);
+        let again = MasterCommand::NextTransaction(0).encode(Endian::NATIVE);
         while master.control.write_all(&again).is_ok() {
             assert!(begun.elapsed() < SOON, "it has no end");
             std::thread::sleep(Duration::from_millis(100));
@@ -309,14 +312,14 @@ fn strands_of_a_master_that_has_left() {
     let rest = slave.at_rest();
     let think = FlowopRecord {
         duration_ns: 60_000_000_000,
-        ..FlowopRecord::new(Kind::Think)
+        ..FlowopRecord::new(FlowopKind::Think)
     };
     let begun = || slave.stdout().matches("unlocking barrier 0").count();
     let before = begun();
     hosts.master.enter(|| {
         let (mut master, _) = begin(&work(1, &[vec![think], nops(1)])).expect("it is taken");
-        assert!(eventually(SOON, || begun() > before), "{}", slave.stdout());
-        master.command(Command::NextTransaction(1));
+        assert!(wait_until(SOON, || begun() > before), "{}", slave.stdout());
+        master.command(MasterCommand::NextTransaction(1));
     });
     slave.is_itself_again(rest, SOON, "a master that has left");
     let said = slave.stderr();
@@ -329,7 +332,7 @@ fn commands_without_end() {
     let rest = slave.at_rest();
     hosts.master.enter(|| {
         let (mut master, _) = begin(&work(1, &[nops(1), nops(1)])).expect("it is taken");
-        let again = Command::NextTransaction(0).encode(Order::NATIVE);
+        let again = MasterCommand::NextTransaction(0).encode(Endian::NATIVE);
         let begun = Instant::now();
         while master.control.write_all(&again).is_ok() {
             assert!(begun.elapsed() < SOON, "it has no end");
@@ -346,7 +349,7 @@ fn headers_without_end() {
     let rest = slave.at_rest();
     hosts.master.enter(|| {
         let mut master = Master::connect();
-        let header = Header::of_phase_1(Version::V0_3_1, []).encode(Order::NATIVE);
+        let header = Header::for_phase_1(DataVersion::V0_3_1, []).encode(Endian::NATIVE);
         let answered = (0..100).take_while(|_| {
             let said = master.control.write_all(&header);
             said.is_ok() && master.control.read_exact(&mut [0; 192]).is_ok()

@@ -5,34 +5,34 @@ use std::net::{IpAddr, TcpListener, TcpStream};
 use std::path::Path;
 use std::process::Command as Program;
 
-use testkit::Need::Namespaces;
-use testkit::{Trial, eventually, run, within};
+use testkit::Requirement::Namespaces;
+use testkit::{TestCase, run, wait_until, with_prefix};
 use uperf::wire::{
-    Ack2, Command, END, FlowopRecord, GroupRecord, Header, Layout, Order, SlaveInfo, Text,
-    TransactionRecord, Version, Work,
+    DataVersion, Endian, FlowopLayout, FlowopRecord, GroupRecord, HANDSHAKE_END, Header,
+    MasterCommand, Phase2Answer, SlaveInfo, Text, TransactionRecord, WorkRecords,
 };
-use uperf::{Flags, Kind, Protocol};
+use uperf::{DataProtocol, FlowopFlags, FlowopKind};
 
 use super::ground::{Hosts, SOON, master_address};
 use super::scripted::{Master, place_of, workorder};
 
-pub(crate) fn trials() -> Vec<Trial> {
-    let trials = testkit::trials![needing &[Namespaces];
+pub(crate) fn test_cases() -> Vec<TestCase> {
+    let test_cases = testkit::test_cases![needing &[Namespaces];
         times_and_counts,
         refusals,
         socket_buffers,
         names_of_hosts,
         numbers_of_headers,
     ];
-    within("fields", trials).collect()
+    with_prefix("fields", test_cases).collect()
 }
 
 /// One strand and one transaction.
-fn work(iterations: u64, flowops: Vec<FlowopRecord>) -> Work {
+fn work(iterations: u64, flowops: Vec<FlowopRecord>) -> WorkRecords {
     workorder(1, iterations, &[flowops])
 }
 
-fn flowop(kind: Kind, change: impl FnOnce(&mut FlowopRecord)) -> FlowopRecord {
+fn flowop(kind: FlowopKind, change: impl FnOnce(&mut FlowopRecord)) -> FlowopRecord {
     let mut flowop = FlowopRecord {
         size: 64,
         ..FlowopRecord::new(kind)
@@ -42,33 +42,36 @@ fn flowop(kind: Kind, change: impl FnOnce(&mut FlowopRecord)) -> FlowopRecord {
 }
 
 fn accept() -> FlowopRecord {
-    flowop(Kind::Accept, |flowop| flowop.protocol = 1)
+    flowop(FlowopKind::Accept, |flowop| flowop.protocol = 1)
 }
 
 /// The largest count that is not refused.
 const MOST: u64 = i64::MAX as u64;
 
 /// Work without transfers that goes on and on.
-fn endless_alone() -> Vec<(&'static str, Work)> {
-    let think = |flags: Flags| {
-        flowop(Kind::Think, |flowop| {
+fn endless_alone() -> Vec<(&'static str, WorkRecords)> {
+    let think = |flags: FlowopFlags| {
+        flowop(FlowopKind::Think, |flowop| {
             (flowop.flags, flowop.duration_ns) = (flags.0, 1_000_000_000);
         })
     };
-    let nop = || flowop(Kind::Nop, |_| ());
-    let connect = flowop(Kind::Connect, |flowop| {
+    let nop = || flowop(FlowopKind::Nop, |_| ());
+    let connect = flowop(FlowopKind::Connect, |flowop| {
         (flowop.protocol, flowop.port) = (1, 9);
-        flowop.flags = Flags::CAN_FAIL.0;
+        flowop.flags = FlowopFlags::CAN_FAIL.0;
     });
-    let count = flowop(Kind::Nop, |flowop| flowop.count = MOST);
+    let count = flowop(FlowopKind::Nop, |flowop| flowop.count = MOST);
     let pace = changed(work(u64::MAX, vec![nop()]), |work| {
         work.transactions[0].record.rate = 1;
     });
     vec![
         ("iterations", work(u64::MAX, vec![nop()])),
         ("executions", work(1, vec![count])),
-        ("pauses", work(u64::MAX, vec![think(Flags::IDLE)])),
-        ("busy pauses", work(u64::MAX, vec![think(Flags::BUSY)])),
+        ("pauses", work(u64::MAX, vec![think(FlowopFlags::IDLE)])),
+        (
+            "busy pauses",
+            work(u64::MAX, vec![think(FlowopFlags::BUSY)]),
+        ),
         ("a pace", pace),
         ("a peer that is awaited", work(1, vec![accept()])),
         ("refused connections", work(u64::MAX, vec![connect])),
@@ -76,33 +79,33 @@ fn endless_alone() -> Vec<(&'static str, Work)> {
 }
 
 /// The same over a connection; there is an empty file in the directory.
-fn endless_transfers(directory: &Path) -> Vec<(&'static str, Work)> {
-    let over_tcp = |iterations, kind, change: fn(&mut FlowopRecord)| -> Work {
+fn endless_transfers(directory: &Path) -> Vec<(&'static str, WorkRecords)> {
+    let over_tcp = |iterations, kind, change: fn(&mut FlowopRecord)| -> WorkRecords {
         work(iterations, vec![accept(), flowop(kind, change)])
     };
-    let mut batches = over_tcp(1, Kind::Write, |flowop| flowop.batch_size = MOST);
+    let mut batches = over_tcp(1, FlowopKind::Write, |flowop| flowop.batch_size = MOST);
     opening(&mut batches).protocol = 3;
-    let mut files = over_tcp(1, Kind::Sendfilev, |flowop| flowop.files = u32::MAX);
+    let mut files = over_tcp(1, FlowopKind::Sendfilev, |flowop| flowop.files = u32::MAX);
     transfer(&mut files).directory = Text::new(directory.as_os_str().as_encoded_bytes());
     vec![
         (
             "reads",
-            over_tcp(1, Kind::Read, |flowop| flowop.count = MOST),
+            over_tcp(1, FlowopKind::Read, |flowop| flowop.count = MOST),
         ),
         (
             "transfers",
-            over_tcp(1, Kind::Write, |flowop| flowop.repeat = MOST),
+            over_tcp(1, FlowopKind::Write, |flowop| flowop.repeat = MOST),
         ),
         (
             "reads that may fail",
-            over_tcp(u64::MAX, Kind::Read, |flowop| {
-                (flowop.flags, flowop.timeout_ns) = (Flags::CAN_FAIL.0, 1);
+            over_tcp(u64::MAX, FlowopKind::Read, |flowop| {
+                (flowop.flags, flowop.timeout_ns) = (FlowopFlags::CAN_FAIL.0, 1);
             }),
         ),
         (
             "reads that do not wait",
-            over_tcp(u64::MAX, Kind::Read, |flowop| {
-                flowop.flags = Flags::NON_BLOCKING.0 | Flags::CAN_FAIL.0;
+            over_tcp(u64::MAX, FlowopKind::Read, |flowop| {
+                flowop.flags = FlowopFlags::NON_BLOCKING.0 | FlowopFlags::CAN_FAIL.0;
             }),
         ),
         ("batches", batches),
@@ -128,13 +131,13 @@ fn times_and_counts() {
             let mut master = Master::connect();
             let infos = master.assign(work);
             let infos = infos.unwrap_or_else(|why| panic!("{what}: {why}"));
-            master.say(&END);
-            assert_eq!(master.hear(), END);
-            master.command(Command::NextTransaction(0));
+            master.say(&HANDSHAKE_END);
+            assert_eq!(master.hear(), HANDSHAKE_END);
+            master.command(MasterCommand::NextTransaction(0));
             let flowops = &work.transactions[0].flowops;
             let transfers = flowops.len() > 1 && flowops[0].protocol == 1;
             let data = transfers.then(|| {
-                TcpStream::connect(place_of(&infos[0], Protocol::Tcp)).expect("it listens")
+                TcpStream::connect(place_of(&infos[0], DataProtocol::Tcp)).expect("it listens")
             });
             masters.push((what, master, data));
         }
@@ -147,20 +150,20 @@ fn times_and_counts() {
     slave.is_itself_again(rest, SOON, "times and counts");
 }
 
-fn changed(mut work: Work, change: impl FnOnce(&mut Work)) -> Work {
+fn changed(mut work: WorkRecords, change: impl FnOnce(&mut WorkRecords)) -> WorkRecords {
     change(&mut work);
     work
 }
 
 /// What a slave refuses, and the beginning of its reason.
-type Refused = (&'static str, fn(&mut Work));
+type Refused = (&'static str, fn(&mut WorkRecords));
 
 const OF_GROUPS: [Refused; 7] = [
     ("10001 strands: this slave takes", |work| {
         work.group.strands = 10_001;
     }),
     ("0 strands: this slave takes", |work| work.group.strands = 0),
-    ("strands of the unknown kind 9", |work| {
+    ("unknown strand kind 9", |work| {
         work.group.strand_kind = 9;
     }),
     ("1000 processes: this slave leaves 938", |work| {
@@ -178,9 +181,12 @@ const OF_GROUPS: [Refused; 7] = [
 ];
 
 const OF_OPENINGS: [Refused; 9] = [
-    ("flowop 1 of transaction 1: port=65536 is no port", |work| {
-        opening(work).port = 65_536;
-    }),
+    (
+        "flowop 1 of transaction 1: port=65536 is not a valid port",
+        |work| {
+            opening(work).port = 65_536;
+        },
+    ),
     ("port=443: it needs a privilege", |work| {
         opening(work).port = 443;
     }),
@@ -199,10 +205,13 @@ const OF_OPENINGS: [Refused; 9] = [
     ("Unsupported protocol:Unknown", |work| {
         opening(work).protocol = 99;
     }),
-    ("the first flowop is of no kind", |work| {
-        opening(work).kind = 12;
-    }),
-    ("flowop 1 of transaction 1: the flags", |work| {
+    (
+        "the first flowop is invalid in every version of uperf",
+        |work| {
+            opening(work).kind = 12;
+        },
+    ),
+    ("flowop 1 of transaction 1: unknown flags", |work| {
         opening(work).flags = 0x200;
     }),
 ];
@@ -213,12 +222,12 @@ const OF_TRANSFERS: [Refused; 9] = [
     }),
     ("1 strands with buffers of 4294967295 bytes", |work| {
         let flowop = transfer(work);
-        flowop.flags = Flags::RANDOM.0;
+        flowop.flags = FlowopFlags::RANDOM.0;
         (flowop.random_min, flowop.random_max) = (1, u32::MAX);
     }),
     ("flowop 2 of transaction 1: size=rand(0,9)", |work| {
         let flowop = transfer(work);
-        flowop.flags = Flags::RANDOM.0;
+        flowop.flags = FlowopFlags::RANDOM.0;
         (flowop.random_min, flowop.random_max) = (0, 9);
     }),
     ("flowop 2 of transaction 1: count=-1", |work| {
@@ -236,19 +245,19 @@ const OF_TRANSFERS: [Refused; 9] = [
     ("flowop 2 of transaction 1: a duration of", |work| {
         transfer(work).duration_ns = u64::MAX;
     }),
-    ("dir=/etc: it is below no directory", |work| {
+    ("dir=/etc: it is not below a directory", |work| {
         let flowop = transfer(work);
-        flowop.kind = Kind::Sendfile as u32;
+        flowop.kind = FlowopKind::Sendfile as u32;
         flowop.directory = Text::new("/etc");
         flowop.files = u32::MAX;
     }),
 ];
 
-fn opening(work: &mut Work) -> &mut FlowopRecord {
+fn opening(work: &mut WorkRecords) -> &mut FlowopRecord {
     &mut work.transactions[0].flowops[0]
 }
 
-fn transfer(work: &mut Work) -> &mut FlowopRecord {
+fn transfer(work: &mut WorkRecords) -> &mut FlowopRecord {
     &mut work.transactions[0].flowops[1]
 }
 
@@ -257,7 +266,7 @@ fn refusals() {
     let slave = hosts.slave(0, "");
     let rest = slave.at_rest();
     hosts.master.enter(|| {
-        let good = work(1, vec![accept(), flowop(Kind::Read, |_| ())]);
+        let good = work(1, vec![accept(), flowop(FlowopKind::Read, |_| ())]);
         Master::connect().assign(&good).expect("it is taken");
         for (words, spoil) in OF_GROUPS.iter().chain(&OF_OPENINGS).chain(&OF_TRANSFERS) {
             let work = changed(good.clone(), spoil);
@@ -291,7 +300,7 @@ fn socket_buffers() {
         "-tlnmH",
         "sport",
         "=",
-        &place_of(&infos[0], Protocol::Tcp).port().to_string(),
+        &place_of(&infos[0], DataProtocol::Tcp).port().to_string(),
     ]);
     let listed = hosts.slaves[0].enter(|| run(list, SOON));
     let listed = listed.expect("it ends").stdout;
@@ -323,25 +332,25 @@ fn names_of_hosts() {
             let listener = TcpListener::bind((own, 0)).expect("a port");
             let port = listener.local_addr().expect("it is bound").port();
             let elsewhere = TcpListener::bind((OTHER, port)).expect("it is free there");
-            let connect = flowop(Kind::Connect, |flowop| {
+            let connect = flowop(FlowopKind::Connect, |flowop| {
                 flowop.protocol = 1;
                 flowop.local_host = Text::new(local);
                 flowop.remote_host = Text::new(remote);
             });
             let mut info = SlaveInfo::default();
-            info.set_port(Protocol::Tcp, port.into());
+            info.set_port(DataProtocol::Tcp, port.into());
             let mut master = Master::connect();
-            let mut words = Header::of_phase_2(Version::V0_3_1, 1).encode(Order::NATIVE);
-            words.extend(work(1, vec![connect]).encode(Layout::BatchSize, Order::NATIVE));
-            words.extend(info.encode(Order::NATIVE));
+            let mut words = Header::for_phase_2(DataVersion::V0_3_1, 1).encode(Endian::NATIVE);
+            words.extend(work(1, vec![connect]).encode(FlowopLayout::BatchSize, Endian::NATIVE));
+            words.extend(info.encode(Endian::NATIVE));
             master.say(&words);
-            let ack = Ack2::decode(&master.hear(), Order::NATIVE);
-            assert_eq!(ack, Ack2::Ok { slave_infos: 0 }, "{local} {remote}");
-            master.say(&END);
-            assert_eq!(master.hear(), END);
-            master.command(Command::NextTransaction(0));
+            let ack = Phase2Answer::decode(&master.hear(), Endian::NATIVE);
+            assert_eq!(ack, Phase2Answer::Ok { slave_infos: 0 }, "{local} {remote}");
+            master.say(&HANDSHAKE_END);
+            assert_eq!(master.hear(), HANDSHAKE_END);
+            master.command(MasterCommand::NextTransaction(0));
             listener.set_nonblocking(true).expect("it is a socket");
-            let arrived = eventually(SOON, || listener.accept().is_ok());
+            let arrived = wait_until(SOON, || listener.accept().is_ok());
             assert!(arrived, "{local} {remote}: no connection");
             elsewhere.set_nonblocking(true).expect("it is a socket");
             assert!(elsewhere.accept().is_err(), "{local} {remote}");
@@ -360,21 +369,21 @@ fn numbers_of_headers() {
             (2, "ports of 2 strands for 1 strands"),
         ] {
             let mut master = Master::connect();
-            let mut bytes = Header::of_phase_2(Version::V0_3_1, infos).encode(Order::NATIVE);
-            let nop = work(1, vec![flowop(Kind::Nop, |_| ())]);
-            bytes.extend(nop.encode(Layout::BatchSize, Order::NATIVE));
+            let mut bytes = Header::for_phase_2(DataVersion::V0_3_1, infos).encode(Endian::NATIVE);
+            let nop = work(1, vec![flowop(FlowopKind::Nop, |_| ())]);
+            bytes.extend(nop.encode(FlowopLayout::BatchSize, Endian::NATIVE));
             // It is not read to its end.
             let _ = master.control.write_all(&bytes);
-            let refused = Ack2::decode(&master.hear(), Order::NATIVE);
-            assert_eq!(refused, Ack2::Refused(Text::new(words)));
+            let refused = Phase2Answer::decode(&master.hear(), Endian::NATIVE);
+            assert_eq!(refused, Phase2Answer::Refused(Text::new(words)));
         }
         for (transactions, flowops, words) in [
             (u32::MAX, 1, "4294967295 transactions: this slave takes"),
             (1, u32::MAX, "4294967295 flowops: this slave takes"),
         ] {
             let mut master = Master::connect();
-            let mut bytes = Header::of_phase_2(Version::V0_3_1, 0).encode(Order::NATIVE);
-            let nop = work(1, vec![flowop(Kind::Nop, |_| ())]);
+            let mut bytes = Header::for_phase_2(DataVersion::V0_3_1, 0).encode(Endian::NATIVE);
+            let nop = work(1, vec![flowop(FlowopKind::Nop, |_| ())]);
             let group = GroupRecord {
                 transactions,
                 ..nop.group
@@ -383,11 +392,11 @@ fn numbers_of_headers() {
                 flowops,
                 ..nop.transactions[0].record.clone()
             };
-            bytes.extend(group.encode(Order::NATIVE));
-            bytes.extend(transaction.encode(Order::NATIVE));
+            bytes.extend(group.encode(Endian::NATIVE));
+            bytes.extend(transaction.encode(Endian::NATIVE));
             let _ = master.control.write_all(&bytes);
-            let refused = Ack2::decode(&master.hear(), Order::NATIVE);
-            let Ack2::Refused(why) = refused else {
+            let refused = Phase2Answer::decode(&master.hear(), Endian::NATIVE);
+            let Phase2Answer::Refused(why) = refused else {
                 panic!("{words}: it is taken");
             };
             assert!(why.to_string().starts_with(words), "{why}");

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
 
-use testkit::{Namespace, eventually};
+use testkit::{Namespace, wait_until};
 
 use super::ground::{PORT, SOON};
 
@@ -44,7 +44,7 @@ impl Gate {
     /// Waits until the slave has said what is not let through.
     #[track_caller]
     pub(crate) fn closes(&self) {
-        let closed = eventually(SOON, || self.is_closed.load(Relaxed));
+        let closed = wait_until(SOON, || self.is_closed.load(Relaxed));
         assert!(closed, "the slave does not come so far");
     }
 }

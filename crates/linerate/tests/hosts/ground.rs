@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use rustix::process::Signal;
 use testkit::{
-    Master, Namespace, Profile, Server, Usage, eventually, is_listening, linerate, link, listeners,
+    Namespace, ProcessUsage, Profile, Server, UperfMaster, add_link, is_listening,
+    linerate_with_args, listener_count, wait_until,
 };
 
 use super::gate::GATE;
@@ -30,11 +31,11 @@ pub(crate) struct Hosts {
 impl Hosts {
     /// A master's host and so many slaves'.
     pub(crate) fn new(slaves: usize) -> Self {
-        let master = Namespace::bare();
+        let master = Namespace::with_loopback_only();
         let slaves: Vec<_> = (0..slaves)
             .map(|number| {
-                let slave = Namespace::bare();
-                link(
+                let slave = Namespace::with_loopback_only();
+                add_link(
                     (
                         &master,
                         &format!("to{number}"),
@@ -50,13 +51,16 @@ impl Hosts {
 
     /// Starts a slave on one of them.
     pub(crate) fn slave(&self, number: usize, options: &str) -> Slave<'_> {
-        self.slave_of(number, linerate(&format!("uperf -s -P {PORT} {options}")))
+        self.slave_of(
+            number,
+            linerate_with_args(&format!("uperf -s -P {PORT} {options}")),
+        )
     }
 
     /// The same, by another command.
     pub(crate) fn slave_of(&self, number: usize, command: Command) -> Slave<'_> {
         let host = &self.slaves[number];
-        let server = host.enter(|| Server::at(PORT, command));
+        let server = host.enter(|| Server::start_at(PORT, command));
         Slave {
             hosts: self,
             number,
@@ -65,7 +69,7 @@ impl Hosts {
     }
 
     /// Starts a master on its host.
-    pub(crate) fn run(&self, options: &str, profile: &str) -> Master {
+    pub(crate) fn run(&self, options: &str, profile: &str) -> UperfMaster {
         run_on(&self.master, options, profile)
     }
 
@@ -82,14 +86,14 @@ impl Hosts {
             Ok(_) => true,
             Err(error) => error.kind() == ErrorKind::ConnectionRefused,
         };
-        let mended = self.master.enter(|| eventually(SOON, answers));
+        let mended = self.master.enter(|| wait_until(SOON, answers));
         assert!(mended, "the link does not come up again");
     }
 }
 
 /// Starts a master on any host: `$h` and `$h1` is the first slave, `$h2` the second.
-pub(crate) fn run_on(host: &Namespace, options: &str, profile: &str) -> Master {
-    host.enter(|| Master::start(PORT, options, &[address(0), address(1)], profile))
+pub(crate) fn run_on(host: &Namespace, options: &str, profile: &str) -> UperfMaster {
+    host.enter(|| UperfMaster::start(PORT, options, &[address(0), address(1)], profile))
 }
 
 /// A slave's host, as profiles name it.
@@ -111,11 +115,11 @@ pub(crate) struct Slave<'a> {
 
 impl Slave<'_> {
     /// What it has of the system when it serves nobody, but has served.
-    pub(crate) fn at_rest(&self) -> Usage {
+    pub(crate) fn at_rest(&self) -> ProcessUsage {
         self.serves();
         let mut last = self.server.usage();
         // The session ends just after its master.
-        eventually(SOON, || {
+        wait_until(SOON, || {
             std::thread::sleep(Duration::from_millis(100));
             std::mem::replace(&mut last, self.server.usage()) == last
         });
@@ -124,11 +128,11 @@ impl Slave<'_> {
 
     /// Fails the test unless it is as it was at rest within so long, and serves the next master.
     #[track_caller]
-    pub(crate) fn is_itself_again(&self, rest: Usage, patience: Duration, after: &str) {
-        self.server.is_back_at(rest, patience, after);
-        assert!(!self.server.panicked(), "{}", self.server.stderr());
+    pub(crate) fn is_itself_again(&self, rest: ProcessUsage, patience: Duration, after: &str) {
+        self.server.assert_usage_returns_to(rest, patience, after);
+        assert!(!self.server.has_panicked(), "{}", self.server.stderr());
         let host = &self.hosts.slaves[self.number];
-        let (listening, gates) = host.enter(|| (listeners(), usize::from(is_listening(GATE))));
+        let (listening, gates) = host.enter(|| (listener_count(), usize::from(is_listening(GATE))));
         assert_eq!(listening, 1 + gates, "after {after}: listeners are left");
         assert_eq!(
             host.processes(),
@@ -143,26 +147,26 @@ impl Slave<'_> {
     pub(crate) fn serves(&self) {
         let profile = Profile::new("short")
             .group("nthreads=2")
-            .once("connect remotehost=$h protocol=tcp port=7000")
+            .single_flowop("connect remotehost=$h protocol=tcp port=7000")
             .transaction("iterations=20", &["write size=64", "read size=64"])
-            .once("disconnect")
+            .single_flowop("disconnect")
             .text()
             .replace("$h", &address(self.number));
-        let ended = self.hosts.run("", &profile).ends_within(A_RUN);
+        let ended = self.hosts.run("", &profile).finish_within(A_RUN);
         assert_eq!(ended.code, Some(0), "{ended:#?}");
     }
 
     /// Waits until somebody is served.
     #[track_caller]
-    pub(crate) fn serves_somebody(&self, rest: Usage) {
-        let begun = eventually(SOON, || !self.server.usage().is_within(rest));
+    pub(crate) fn serves_somebody(&self, rest: ProcessUsage) {
+        let begun = wait_until(SOON, || !self.server.usage().fits_within(rest));
         assert!(begun, "nobody is served");
     }
 
     /// Fails the test unless it has no more than at rest within so long.
     #[track_caller]
-    pub(crate) fn is_at_rest_within(&self, patience: Duration, rest: Usage, after: &str) {
-        self.server.is_back_at(rest, patience, after);
+    pub(crate) fn is_at_rest_within(&self, patience: Duration, rest: ProcessUsage, after: &str) {
+        self.server.assert_usage_returns_to(rest, patience, after);
     }
 
     pub(crate) fn signal(&self, signal: Signal) {

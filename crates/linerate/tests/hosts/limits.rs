@@ -2,16 +2,16 @@
 
 use std::time::{Duration, Instant};
 
-use testkit::Need::Namespaces;
-use testkit::{Finished, Master, Profile, Trial, within};
+use testkit::Requirement::Namespaces;
+use testkit::{ProcessOutput, Profile, TestCase, UperfMaster, with_prefix};
 
 use super::ground::{Hosts, SOON, address, master_address, run_on};
 
 /// Longer than any of these runs, on a busy machine.
 const LIMIT: Duration = Duration::from_secs(30);
 
-pub(crate) fn trials() -> Vec<Trial> {
-    let trials = testkit::trials![needing &[Namespaces];
+pub(crate) fn test_cases() -> Vec<TestCase> {
+    let test_cases = testkit::test_cases![needing &[Namespaces];
         strands,
         strands_of_all_masters,
         memory,
@@ -19,7 +19,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         masters,
         peers,
     ];
-    within("limits", trials).collect()
+    with_prefix("limits", test_cases).collect()
 }
 
 fn strands() {
@@ -28,7 +28,7 @@ fn strands() {
     let rest = slave.at_rest();
     let words = "5 strands: this slave takes 4";
     is_refused(
-        &stream(&hosts, 5, "size=64", "1s").ends_within(LIMIT),
+        &stream(&hosts, 5, "size=64", "1s").finish_within(LIMIT),
         words,
     );
     slave.is_itself_again(rest, SOON, "too many strands");
@@ -40,12 +40,12 @@ fn strands_of_all_masters() {
     let slave = hosts.slave(0, "--max-strands 4");
     let rest = slave.at_rest();
     let first = stream(&hosts, 3, "size=64", "3s");
-    first.says(|said| said.contains("Txn2"));
-    let second = stream(&hosts, 2, "size=64", "1s").ends_within(LIMIT);
+    first.wait_for_stdout(|said| said.contains("Txn2"));
+    let second = stream(&hosts, 2, "size=64", "1s").finish_within(LIMIT);
     is_refused(&second, "2 strands: other masters leave 1");
-    let third = stream(&hosts, 1, "size=64", "100ms").ends_within(LIMIT);
+    let third = stream(&hosts, 1, "size=64", "100ms").finish_within(LIMIT);
     assert_eq!(third.code, Some(0), "{third:#?}");
-    let first = first.ends_within(LIMIT);
+    let first = first.finish_within(LIMIT);
     assert_eq!(first.code, Some(0), "{first:#?}");
     slave.is_itself_again(rest, SOON, "the first one's end");
 }
@@ -55,10 +55,10 @@ fn memory() {
     let slave = hosts.slave(0, "--max-memory 1m");
     let rest = slave.at_rest();
     is_refused(
-        &stream(&hosts, 3, "size=512k", "1s").ends_within(LIMIT),
+        &stream(&hosts, 3, "size=512k", "1s").finish_within(LIMIT),
         "3 strands with buffers of 524288 bytes: this slave takes 1048576 bytes in all",
     );
-    let less = stream(&hosts, 2, "size=300k", "100ms").ends_within(LIMIT);
+    let less = stream(&hosts, 2, "size=300k", "100ms").finish_within(LIMIT);
     assert_eq!(less.code, Some(0), "{less:#?}");
     slave.is_itself_again(rest, SOON, "too much memory");
 }
@@ -69,13 +69,13 @@ fn length() {
     let rest = slave.at_rest();
     let words = "transaction 2: a duration of 5s: this slave takes 2s";
     is_refused(
-        &stream(&hosts, 1, "size=64", "5s").ends_within(LIMIT),
+        &stream(&hosts, 1, "size=64", "5s").finish_within(LIMIT),
         words,
     );
     let twice = r#"<transaction duration="1500ms">"#;
     let twice = profile(1, "size=64", "1500ms").replace("<transaction iterations=\"1\">", twice);
     let words = "transactions of 4.5s in all: this slave takes 2s";
-    is_refused(&hosts.run("", &twice).ends_within(LIMIT), words);
+    is_refused(&hosts.run("", &twice).finish_within(LIMIT), words);
     slave.is_itself_again(rest, SOON, "a long transaction");
 }
 
@@ -84,12 +84,12 @@ fn masters() {
     let slave = hosts.slave(0, "--max-masters 1");
     let rest = slave.at_rest();
     let first = stream(&hosts, 1, "size=64", "2s");
-    first.says(|said| said.contains("Txn2"));
-    let second = stream(&hosts, 1, "size=64", "1s").ends_within(LIMIT);
+    first.wait_for_stdout(|said| said.contains("Txn2"));
+    let second = stream(&hosts, 1, "size=64", "1s").finish_within(LIMIT);
     assert_eq!(second.code, Some(1), "{second:#?}");
     let said = format!("uperf: {} was lost in phase 1: ", address(0));
     assert!(second.stderr.starts_with(&said), "{second:#?}");
-    let first = first.ends_within(LIMIT);
+    let first = first.finish_within(LIMIT);
     assert_eq!(first.code, Some(0), "{first:#?}");
     slave.is_itself_again(rest, SOON, "the one master's end");
 }
@@ -107,7 +107,7 @@ fn peers() {
         .expect("root may");
     let begun = Instant::now();
     let stranger = run_on(&hosts.slaves[1], "", &profile(1, "size=64", "1s"));
-    let stranger = stranger.ends_within(LIMIT);
+    let stranger = stranger.finish_within(LIMIT);
     assert_eq!(stranger.code, Some(1), "{stranger:#?}");
     let said = format!("uperf: {} was lost in phase 1: ", address(0));
     assert!(stranger.stderr.starts_with(&said), "{stranger:#?}");
@@ -117,12 +117,12 @@ fn peers() {
     drop(slave);
     let _slave = hosts.slave(0, "--allow-peers 198.18.0.0/15");
     let friend = run_on(&hosts.slaves[1], "", &profile(1, "size=64", "100ms"));
-    let friend = friend.ends_within(LIMIT);
+    let friend = friend.finish_within(LIMIT);
     assert_eq!(friend.code, Some(0), "{friend:#?}");
 }
 
 #[track_caller]
-fn is_refused(ended: &Finished, words: &str) {
+fn is_refused(ended: &ProcessOutput, words: &str) {
     let host = address(0);
     assert_eq!(ended.code, Some(1), "{ended:#?}");
     for line in [
@@ -134,7 +134,7 @@ fn is_refused(ended: &Finished, words: &str) {
     }
 }
 
-fn stream(hosts: &Hosts, threads: u32, size: &str, duration: &str) -> Master {
+fn stream(hosts: &Hosts, threads: u32, size: &str, duration: &str) -> UperfMaster {
     hosts.run("", &profile(threads, size, duration))
 }
 
@@ -142,8 +142,8 @@ fn profile(threads: u32, size: &str, duration: &str) -> String {
     let write = format!("write {size}");
     Profile::new("stream")
         .group(&format!("nthreads={threads}"))
-        .once("connect remotehost=$h protocol=tcp")
+        .single_flowop("connect remotehost=$h protocol=tcp")
         .transaction(&format!("duration={duration} rate=100"), &[&write])
-        .once("disconnect")
+        .single_flowop("disconnect")
         .text()
 }

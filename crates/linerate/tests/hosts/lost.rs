@@ -4,8 +4,8 @@
 use std::time::Duration;
 
 use rustix::process::Signal;
-use testkit::Need::Namespaces;
-use testkit::{Finished, Profile, Trial, eventually, unless};
+use testkit::Requirement::Namespaces;
+use testkit::{ProcessOutput, Profile, TestCase, test_case_unless, wait_until};
 
 use super::gate::{GATE, Gate};
 use super::ground::{Hosts, address};
@@ -72,8 +72,8 @@ const LOSSES: [Loss; 5] = [
     Loss::MasterInterrupted,
 ];
 
-pub(crate) fn trials() -> Vec<Trial> {
-    let mut trials = Vec::new();
+pub(crate) fn test_cases() -> Vec<TestCase> {
+    let mut test_cases = Vec::new();
     for loss in LOSSES {
         for stage in STAGES {
             let name = format!("lost::{loss:?}::{stage:?}");
@@ -81,7 +81,7 @@ pub(crate) fn trials() -> Vec<Trial> {
                 lose(loss, stage);
                 Ok(())
             };
-            trials.push(unless(Namespaces.missing(), name, test));
+            test_cases.push(test_case_unless(Namespaces.missing_reason(), name, test));
         }
     }
     for loss in [Loss::Link, Loss::SlaveKilled] {
@@ -90,9 +90,9 @@ pub(crate) fn trials() -> Vec<Trial> {
             one_of_two(loss);
             Ok(())
         };
-        trials.push(unless(Namespaces.missing(), name, test));
+        test_cases.push(test_case_unless(Namespaces.missing_reason(), name, test));
     }
-    trials
+    test_cases
 }
 
 fn lose(loss: Loss, stage: Stage) {
@@ -110,30 +110,30 @@ fn lose(loss: Loss, stage: Stage) {
         Some(gate) => gate.closes(),
         // A progress line ends when its transaction does.
         None if stage == Statistics => {
-            master.says(|said| said.contains("Txn2") && said.ends_with('\n'));
+            master.wait_for_stdout(|said| said.contains("Txn2") && said.ends_with('\n'));
         }
-        None => master.says(is_within_txn2),
+        None => master.wait_for_stdout(is_within_txn2),
     }
     let what = format!("{loss:?} in {stage:?}");
     match loss {
         Loss::SlaveKilled | Loss::SlaveInterrupted => {
             slave.signal(loss.signal());
-            stage.is_named(loss, &master.ends_within(AT_ONCE));
+            stage.is_named(loss, &master.finish_within(AT_ONCE));
             let is_gone = || hosts.slaves[0].processes().is_empty();
-            assert!(eventually(AT_ONCE, is_gone), "{what}");
+            assert!(wait_until(AT_ONCE, is_gone), "{what}");
             drop(slave);
             hosts.slave(0, "").serves();
         }
         Loss::MasterKilled => {
             master.signal(loss.signal());
-            let ended = master.ends_within(AT_ONCE);
+            let ended = master.finish_within(AT_ONCE);
             assert_eq!(ended.signal, Some(loss.signal().as_raw()), "{ended:#?}");
             slave.is_itself_again(rest, AT_ONCE, &what);
             stage.is_said_by_the_slave(&slave.stderr());
         }
         Loss::MasterInterrupted => {
             master.signal(loss.signal());
-            let ended = master.ends_within(AT_ONCE);
+            let ended = master.finish_within(AT_ONCE);
             assert_eq!(ended.code, Some(2), "{ended:#?}");
             assert_eq!(ended.stderr, "\nGot SIGINT Aborting ...: Interrupt\n");
             assert!(!ended.stdout.contains("lost"), "{what}: {ended:#?}");
@@ -141,7 +141,7 @@ fn lose(loss: Loss, stage: Stage) {
         }
         Loss::Link => {
             hosts.cut(0);
-            stage.is_named(loss, &master.ends_within(SILENCE));
+            stage.is_named(loss, &master.finish_within(SILENCE));
             if gate.is_none() {
                 slave.is_at_rest_within(SILENCE, rest, &what);
                 // These it gives up by itself: connections that do not come about, datagrams that have no way, and
@@ -170,12 +170,12 @@ fn one_of_two(loss: Loss) {
     let (stays, goes) = (hosts.slave(0, ""), hosts.slave(1, ""));
     let rest = stays.at_rest();
     let master = hosts.run("-i 100ms", &two_slaves());
-    master.says(is_within_txn2);
+    master.wait_for_stdout(is_within_txn2);
     match loss {
         Loss::Link => hosts.cut(1),
         _ => goes.signal(loss.signal()),
     }
-    let ended = master.ends_within(SILENCE);
+    let ended = master.finish_within(SILENCE);
     Read.is_named_at(&address(1), loss, &ended);
     assert!(
         !ended.stdout.contains(&format!("[{}]", address(0))),
@@ -230,12 +230,12 @@ impl Stage {
 
     /// Fails the test unless the master says so, and its exit code does.
     #[track_caller]
-    fn is_named(self, loss: Loss, ended: &Finished) {
+    fn is_named(self, loss: Loss, ended: &ProcessOutput) {
         self.is_named_at(&address(0), loss, ended);
     }
 
     #[track_caller]
-    fn is_named_at(self, host: &str, loss: Loss, ended: &Finished) {
+    fn is_named_at(self, host: &str, loss: Loss, ended: &ProcessOutput) {
         let handshake = |stage: &str| {
             let printed = format!("error handshaking with {host}\n");
             assert!(ended.stdout.contains(&printed), "{ended:#?}");
@@ -310,9 +310,9 @@ const STRANDS: usize = 2;
 fn held(second: &str) -> String {
     Profile::new("held")
         .group("nthreads=2")
-        .once("connect remotehost=$h protocol=tcp port=7000")
+        .single_flowop("connect remotehost=$h protocol=tcp port=7000")
         .transaction("duration=90s rate=200", &[second])
-        .once("disconnect")
+        .single_flowop("disconnect")
         .text()
 }
 
@@ -320,8 +320,8 @@ fn held(second: &str) -> String {
 fn half_a_datagram() -> String {
     Profile::new("half")
         .group("nthreads=2")
-        .once("connect remotehost=$h protocol=udp")
-        .once("write size=50 rsize=100")
+        .single_flowop("connect remotehost=$h protocol=udp")
+        .single_flowop("write size=50 rsize=100")
         .text()
 }
 
@@ -329,7 +329,7 @@ fn churn(opening: &str) -> String {
     let open = format!("{opening} remotehost=$h protocol=tcp");
     Profile::new("churn")
         .group("nthreads=2")
-        .once("nop")
+        .single_flowop("nop")
         .transaction("duration=90s rate=200", &[&open, "disconnect"])
         .text()
 }
@@ -338,13 +338,13 @@ fn churn(opening: &str) -> String {
 fn two_groups() -> String {
     Profile::new("barrier")
         .group("nthreads=2")
-        .once("connect remotehost=$h protocol=tcp")
-        .once("nop")
-        .once("disconnect")
+        .single_flowop("connect remotehost=$h protocol=tcp")
+        .single_flowop("nop")
+        .single_flowop("disconnect")
         .group("nthreads=1")
-        .once("connect remotehost=$h protocol=tcp")
+        .single_flowop("connect remotehost=$h protocol=tcp")
         .transaction("duration=90s", &["think duration=90s"])
-        .once("disconnect")
+        .single_flowop("disconnect")
         .text()
 }
 

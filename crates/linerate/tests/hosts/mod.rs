@@ -17,23 +17,23 @@ mod strangers;
 mod words;
 mod workloads;
 
-use testkit::Trial;
+use testkit::TestCase;
 
-pub(crate) fn trials() -> Vec<Trial> {
+pub(crate) fn test_cases() -> Vec<TestCase> {
     [
-        addresses::trials(),
-        bounds::trials(),
-        fields::trials(),
-        lost::trials(),
-        limits::trials(),
-        nonsense::trials(),
-        stopped::trials(),
-        strangers::trials(),
-        words::trials(),
-        workloads::trials(),
+        addresses::test_cases(),
+        bounds::test_cases(),
+        fields::test_cases(),
+        lost::test_cases(),
+        limits::test_cases(),
+        nonsense::test_cases(),
+        stopped::test_cases(),
+        strangers::test_cases(),
+        words::test_cases(),
+        workloads::test_cases(),
     ]
     .into_iter()
     .flatten()
-    .map(Trial::waiting)
+    .map(TestCase::allow_many)
     .collect()
 }

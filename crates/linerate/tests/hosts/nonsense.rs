@@ -6,48 +6,52 @@ use std::net::{Shutdown, TcpListener, TcpStream};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use testkit::Need::Namespaces;
-use testkit::{Profile, Trial, within};
-use uperf::mirror;
-use uperf::profile::{Source, Surroundings, parse};
-use uperf::wire::{Ack1, Ack2, Command, END, Header, Layout, Order, SlaveInfo, Version};
+use testkit::Requirement::Namespaces;
+use testkit::{Profile, TestCase, with_prefix};
+use uperf::peer_workorder;
+use uperf::profile::{ProfileContext, ProfileSource, parse};
+use uperf::wire::{
+    DataVersion, Endian, FlowopLayout, HANDSHAKE_END, Header, MasterCommand, Phase1Answer,
+    Phase2Answer, SlaveInfo,
+};
 
 use super::ground::{Hosts, PORT, SOON, address};
 
 /// How long the slave here waits for a master's word, in seconds.
 const IDLE: u64 = 2;
 
-pub(crate) fn trials() -> Vec<Trial> {
-    let trials = testkit::trials![needing &[Namespaces];
+pub(crate) fn test_cases() -> Vec<TestCase> {
+    let test_cases = testkit::test_cases![needing &[Namespaces];
         in_each_stage,
         silence_in_each_stage,
         byte_by_byte,
         of_slaves,
     ];
-    within("nonsense", trials).collect()
+    with_prefix("nonsense", test_cases).collect()
 }
 
 /// What a master says in a whole session, message by message.
 fn session() -> Vec<Vec<u8>> {
     let profile = profile();
-    let source = Source {
+    let source = ProfileSource {
         name: "profile",
         bytes: profile.as_bytes(),
     };
-    let parsed = parse(&source, &Surroundings::real());
+    let parsed = parse(&source, &ProfileContext::for_this_process());
     let workorder = parsed.workorder.expect("a profile");
-    let work = mirror::work(&workorder.groups[0], "198.18.0.2").expect("it can be sent");
-    let order = Order::NATIVE;
-    let version = Version::V0_3_1;
-    let mut phase2 = Header::of_phase_2(version, 0).encode(order);
-    phase2.extend(work.encode(Layout::BatchSize, order));
+    let work = peer_workorder::records_for_host(&workorder.groups[0], "198.18.0.2")
+        .expect("it can be sent");
+    let order = Endian::NATIVE;
+    let version = DataVersion::V0_3_1;
+    let mut phase2 = Header::for_phase_2(version, 0).encode(order);
+    phase2.extend(work.encode(FlowopLayout::BatchSize, order));
     vec![
-        Header::of_phase_1(version, mirror::protocols(&workorder.groups[0])).encode(order),
+        Header::for_phase_1(version, peer_workorder::protocols(&workorder.groups[0])).encode(order),
         phase2,
-        END.to_vec(),
-        Command::NextTransaction(0).encode(order).to_vec(),
-        Command::NextTransaction(1).encode(order).to_vec(),
-        Command::SendStatistics.encode(order).to_vec(),
+        HANDSHAKE_END.to_vec(),
+        MasterCommand::NextTransaction(0).encode(order).to_vec(),
+        MasterCommand::NextTransaction(1).encode(order).to_vec(),
+        MasterCommand::SendStatistics.encode(order).to_vec(),
     ]
 }
 
@@ -131,10 +135,12 @@ fn byte_by_byte() {
 /// Slaves that are none, in each stage: the master says so in a line, and ends.
 fn of_slaves() {
     let answers = [
-        Ack1::of_linerate().to_vec(),
-        Ack2::Ok { slave_infos: 2 }.encode(Order::NATIVE).to_vec(),
-        [SlaveInfo::default().encode(Order::NATIVE); 2].concat(),
-        END.to_vec(),
+        Phase1Answer::linerate_ok().to_vec(),
+        Phase2Answer::Ok { slave_infos: 2 }
+            .encode(Endian::NATIVE)
+            .to_vec(),
+        [SlaveInfo::default().encode(Endian::NATIVE); 2].concat(),
+        HANDSHAKE_END.to_vec(),
     ];
     thread::scope(|scope| {
         for stage in 0..=answers.len() {
@@ -166,7 +172,7 @@ fn of_a_slave(answers: &[Vec<u8>], nonsense: &[u8]) {
             let _ = control.shutdown(Shutdown::Write);
             let _ = control.read_to_end(&mut Vec::new());
         });
-        hosts.run("", &profile()).ends_within(SOON * 3)
+        hosts.run("", &profile()).finish_within(SOON * 3)
     });
     let stage = answers.len();
     let code = ended.code.unwrap_or_default();
@@ -194,7 +200,7 @@ fn of_a_slave(answers: &[Vec<u8>], nonsense: &[u8]) {
 fn profile() -> String {
     Profile::new("nonsense")
         .group("nthreads=2")
-        .once("think duration=10ms")
+        .single_flowop("think duration=10ms")
         .transaction(
             "iterations=1",
             &[

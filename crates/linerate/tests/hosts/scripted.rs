@@ -5,17 +5,18 @@ use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::time::Duration;
 
 use socket2::{Domain, Socket, Type};
-use uperf::mirror;
-use uperf::profile::{Source, Surroundings, parse};
+use uperf::peer_workorder;
+use uperf::profile::{ProfileContext, ProfileSource, parse};
 use uperf::wire::{
-    Ack1, Ack2, Command, END, FlowopRecord, Goodbye, GroupRecord, Header, Layout, Order,
-    SHORT_HEADER, SlaveInfo, TransactionRecord, TransactionWork, Version, Work,
+    DataVersion, Endian, FlowopLayout, FlowopRecord, Goodbye, GroupRecord, HANDSHAKE_END, Header,
+    MasterCommand, Phase1Answer, Phase2Answer, SHORT_HEADER_LEN, SlaveInfo, TransactionRecord,
+    TransactionWork, WorkRecords,
 };
-use uperf::{Group, Protocol};
+use uperf::{DataProtocol, GroupSpec};
 
 use super::ground::{PORT, address};
 
-const ORDER: Order = Order::NATIVE;
+const ORDER: Endian = Endian::NATIVE;
 
 /// How long anything may take.
 const LIMIT: Duration = Duration::from_secs(30);
@@ -24,24 +25,28 @@ const LIMIT: Duration = Duration::from_secs(30);
 pub(crate) const HANDSHAKE: &[u8] = b"uperf udp handshake";
 
 /// The only group of a profile.
-pub(crate) fn group(profile: &str) -> Group {
-    let source = Source {
+pub(crate) fn group(profile: &str) -> GroupSpec {
+    let source = ProfileSource {
         name: "profile",
         bytes: profile.as_bytes(),
     };
-    let parsed = parse(&source, &Surroundings::real());
+    let parsed = parse(&source, &ProfileContext::for_this_process());
     let mut workorder = parsed.workorder.expect("a profile");
     workorder.groups.remove(0)
 }
 
 /// What the slave on the first host is sent for a profile.
-pub(crate) fn work(profile: &str) -> Work {
-    mirror::work(&group(profile), &address(0)).expect("it can be sent")
+pub(crate) fn work(profile: &str) -> WorkRecords {
+    peer_workorder::records_for_host(&group(profile), &address(0)).expect("it can be sent")
 }
 
 /// A workorder of so many strands; each of these transactions runs so often.
-pub(crate) fn workorder(strands: u32, iterations: u64, transactions: &[Vec<FlowopRecord>]) -> Work {
-    Work {
+pub(crate) fn workorder(
+    strands: u32,
+    iterations: u64,
+    transactions: &[Vec<FlowopRecord>],
+) -> WorkRecords {
+    WorkRecords {
         group: GroupRecord {
             strand_kind: 4,
             strands,
@@ -64,7 +69,7 @@ pub(crate) fn workorder(strands: u32, iterations: u64, transactions: &[Vec<Flowo
 }
 
 /// Where a strand of the slave on the first host listens.
-pub(crate) fn place_of(info: &SlaveInfo, protocol: Protocol) -> SocketAddr {
+pub(crate) fn place_of(info: &SlaveInfo, protocol: DataProtocol) -> SocketAddr {
     let port = info.port(protocol).expect("it listens") as u16;
     SocketAddr::new(address(0).parse().expect("an address"), port)
 }
@@ -100,38 +105,38 @@ impl Master {
     }
 
     /// Phase 1.
-    pub(crate) fn greet(&mut self, protocols: &[Protocol]) -> Ack1 {
-        let header = Header::of_phase_1(Version::V0_3_1, protocols.iter().copied());
+    pub(crate) fn greet(&mut self, protocols: &[DataProtocol]) -> Phase1Answer {
+        let header = Header::for_phase_1(DataVersion::V0_3_1, protocols.iter().copied());
         self.say(&header.encode(ORDER));
-        Ack1::decode(&self.hear())
+        Phase1Answer::decode(&self.hear())
     }
 
     /// Phase 2: where the slave's strands listen, or why it refuses.
-    pub(crate) fn assign(&mut self, work: &Work) -> Result<Vec<SlaveInfo>, String> {
-        let mut words = Header::of_phase_2(Version::V0_3_1, 0).encode(ORDER);
-        words.extend(work.encode(Layout::BatchSize, ORDER));
+    pub(crate) fn assign(&mut self, work: &WorkRecords) -> Result<Vec<SlaveInfo>, String> {
+        let mut words = Header::for_phase_2(DataVersion::V0_3_1, 0).encode(ORDER);
+        words.extend(work.encode(FlowopLayout::BatchSize, ORDER));
         // What is refused may not be read to its end.
         let _ = self.control.write_all(&words);
-        match Ack2::decode(&self.hear(), ORDER) {
-            Ack2::Ok { slave_infos } => Ok((0..slave_infos)
+        match Phase2Answer::decode(&self.hear(), ORDER) {
+            Phase2Answer::Ok { slave_infos } => Ok((0..slave_infos)
                 .map(|_| SlaveInfo::decode(&self.hear(), ORDER))
                 .collect()),
-            Ack2::Refused(why) => Err(why.to_string()),
+            Phase2Answer::Refused(why) => Err(why.to_string()),
         }
     }
 
     /// All that comes before the first transaction; where the slave's strands listen.
     pub(crate) fn begin(profile: &str) -> (Self, Vec<SlaveInfo>) {
         let mut master = Self::connect();
-        let greeted = master.greet(&mirror::protocols(&group(profile)));
-        assert_eq!(greeted, Ack1::Ok);
+        let greeted = master.greet(&peer_workorder::protocols(&group(profile)));
+        assert_eq!(greeted, Phase1Answer::Ok);
         let infos = master.assign(&work(profile)).expect("it is taken");
-        master.say(&END);
-        assert_eq!(master.hear(), END);
+        master.say(&HANDSHAKE_END);
+        assert_eq!(master.hear(), HANDSHAKE_END);
         (master, infos)
     }
 
-    pub(crate) fn command(&mut self, command: Command) {
+    pub(crate) fn command(&mut self, command: MasterCommand) {
         self.say(&command.encode(ORDER));
     }
 
@@ -164,16 +169,18 @@ impl Slave {
     pub(crate) fn serve(&self, profile: &str) -> (TcpStream, Vec<SlaveInfo>) {
         let mut control = self.accept();
         let group = group(profile);
-        let mut header = [0; SHORT_HEADER];
+        let mut header = [0; SHORT_HEADER_LEN];
         let mut read = |bytes: &mut [u8]| control.read_exact(bytes).expect("the master speaks");
         read(&mut header);
-        control.write_all(&Ack1::of_linerate()).expect("it listens");
+        control
+            .write_all(&Phase1Answer::linerate_ok())
+            .expect("it listens");
         let mut read = |bytes: &mut [u8]| control.read_exact(bytes).expect("the master speaks");
         read(&mut header);
         read(&mut vec![
             0;
             work(profile)
-                .encode(Layout::BatchSize, ORDER)
+                .encode(FlowopLayout::BatchSize, ORDER)
                 .len()
         ]);
         let (header, _) = Header::decode(&header).expect("a header");
@@ -183,13 +190,16 @@ impl Slave {
             SlaveInfo::decode(&info, ORDER)
         });
         let infos = infos.collect();
-        assert!(mirror::listens(&group), "the master's part is to listen");
-        let ok = Ack2::Ok { slave_infos: 0 };
+        assert!(
+            peer_workorder::accepts_connections(&group),
+            "the master's part is to listen"
+        );
+        let ok = Phase2Answer::Ok { slave_infos: 0 };
         control.write_all(&ok.encode(ORDER)).expect("it listens");
-        let mut end = [0; END.len()];
+        let mut end = [0; HANDSHAKE_END.len()];
         control.read_exact(&mut end).expect("the master speaks");
         control.write_all(&end).expect("it listens");
-        let mut next = [0; Command::LEN];
+        let mut next = [0; MasterCommand::LEN];
         control.read_exact(&mut next).expect("the master speaks");
         (control, infos)
     }

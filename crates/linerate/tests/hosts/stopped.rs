@@ -6,16 +6,16 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
-use testkit::Need::Namespaces;
-use testkit::{Finished, Master, Profile, Trial, eventually, within};
-use uperf::Protocol;
-use uperf::wire::{Command, Goodbye};
+use testkit::Requirement::Namespaces;
+use testkit::{ProcessOutput, Profile, TestCase, UperfMaster, wait_until, with_prefix};
+use uperf::DataProtocol;
+use uperf::wire::{Goodbye, MasterCommand};
 
 use super::ground::{Hosts, PORT, SOON, address};
 use super::scripted;
 
-pub(crate) fn trials() -> Vec<Trial> {
-    let trials = testkit::trials![needing &[Namespaces];
+pub(crate) fn test_cases() -> Vec<TestCase> {
+    let test_cases = testkit::test_cases![needing &[Namespaces];
         a_slave,
         the_last_word_comes_first,
         a_master,
@@ -24,7 +24,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         a_slave_that_drains_for_long_enough,
         a_slave_that_drains_and_is_stopped_again,
     ];
-    within("stopped", trials).collect()
+    with_prefix("stopped", test_cases).collect()
 }
 
 const READ: &str = "read size=64";
@@ -36,13 +36,15 @@ fn held(protocol: &str, second: &[&str], duration: &str) -> Profile {
     let connect = format!("connect remotehost=$h protocol={protocol}");
     Profile::new("held")
         .group("nthreads=2")
-        .once(&connect)
+        .single_flowop(&connect)
         .transaction(&format!("duration={duration} rate=200"), second)
 }
 
 /// The same with a third transaction.
 fn profile(protocol: &str, second: &[&str], duration: &str) -> String {
-    held(protocol, second, duration).once("disconnect").text()
+    held(protocol, second, duration)
+        .single_flowop("disconnect")
+        .text()
 }
 
 /// The text, the document and the page say that the run failed, whichever way the data goes.
@@ -60,7 +62,7 @@ fn a_slave() {
     ] {
         let held = held(protocol, second, "90s");
         let profile = if has_last {
-            held.once("disconnect")
+            held.single_flowop("disconnect")
         } else {
             held
         }
@@ -74,7 +76,7 @@ fn a_slave() {
             let master = hosts.run(&format!("-v {options}"), &profile);
             await_second(&master, rest, &slave);
             slave.signal(signal);
-            let ended = master.ends_within(SOON);
+            let ended = master.finish_within(SOON);
             let what = format!("{protocol} {second:?} {has_last}");
             assert_eq!(ended.code, Some(1), "{what}: {ended:#?}");
             if options.is_empty() {
@@ -105,12 +107,12 @@ fn the_last_word_comes_first() {
     hosts.master.enter(|| {
         let (mut master, infos) = scripted::Master::begin(&profile);
         let connect = |strand: usize| {
-            let at = scripted::place_of(&infos[strand], Protocol::Tcp);
+            let at = scripted::place_of(&infos[strand], DataProtocol::Tcp);
             TcpStream::connect(at).expect("it listens")
         };
         let mut data = [0, 1].map(connect);
-        master.command(Command::NextTransaction(0));
-        master.command(Command::NextTransaction(1));
+        master.command(MasterCommand::NextTransaction(0));
+        master.command(MasterCommand::NextTransaction(1));
         for data in &mut data {
             data.set_read_timeout(Some(SOON)).expect("not zero");
             data.read_exact(&mut [0; 64]).expect("data");
@@ -124,7 +126,7 @@ fn the_last_word_comes_first() {
             data.set_nonblocking(true).expect("it can be");
         }
         // The other strand's connection ends.
-        let ended = eventually(SOON, || {
+        let ended = wait_until(SOON, || {
             data.iter_mut().any(|data| match data.read(&mut [0; 4096]) {
                 Ok(count) => count == 0,
                 Err(error) => error.kind() != ErrorKind::WouldBlock,
@@ -155,7 +157,7 @@ fn a_master() {
         let master = hosts.run(&format!("-v {options}"), &profile);
         await_second(&master, rest, &slave);
         master.signal(Signal::INT);
-        let ended = master.ends_within(SOON);
+        let ended = master.finish_within(SOON);
         assert_eq!(ended.code, Some(2), "{ended:#?}");
         let words = "\nGot SIGINT Aborting ...: Interrupt\n";
         assert!(ended.stderr.ends_with(words), "{ended:#?}");
@@ -164,7 +166,7 @@ fn a_master() {
         } else {
             assert_eq!(document(&ended)["interrupted"], true, "{ended:#?}");
             let text = std::fs::read_to_string(page.to_string()).expect("it was written");
-            assert!(text.contains("The run was interrupted: "), "{text}");
+            assert!(text.contains("The run was interrupted; "), "{text}");
         }
         slave.is_itself_again(rest, SOON, "an interrupted master");
     }
@@ -181,12 +183,12 @@ fn a_slave_that_drains() {
         let connected = TcpStream::connect((address(0).as_str(), PORT));
         connected.is_err_and(|error| error.kind() == ErrorKind::ConnectionRefused)
     };
-    let refuses = hosts.master.enter(|| eventually(SOON, is_refused));
+    let refuses = hosts.master.enter(|| wait_until(SOON, is_refused));
     assert!(refuses, "others are served");
-    let ended = runs.ends_within(SOON);
+    let ended = runs.finish_within(SOON);
     assert_eq!(ended.code, Some(0), "{ended:#?}");
     let begun = Instant::now();
-    let has_ended = eventually(SOON, || hosts.slaves[0].processes().is_empty());
+    let has_ended = wait_until(SOON, || hosts.slaves[0].processes().is_empty());
     assert!(has_ended, "it has nothing to wait for");
     assert!(begun.elapsed() < SOON);
 }
@@ -200,7 +202,7 @@ fn a_slave_that_drains_beside_an_idle_master() {
     let _idle = hosts.master.enter(connect).expect("it listens");
     slave.serves_somebody(rest);
     slave.signal(Signal::TERM);
-    let has_ended = eventually(SOON, || hosts.slaves[0].processes().is_empty());
+    let has_ended = wait_until(SOON, || hosts.slaves[0].processes().is_empty());
     assert!(has_ended, "it waits for a master without a run");
 }
 
@@ -222,20 +224,24 @@ fn is_interrupted(hosts: &Hosts, slave: &super::ground::Slave<'_>, again: impl F
     await_second(&runs, rest, slave);
     slave.signal(Signal::TERM);
     again();
-    let ended = runs.ends_within(SOON);
+    let ended = runs.finish_within(SOON);
     assert_eq!(ended.code, Some(1), "{ended:#?}");
     assert!(ended.stdout.contains("]  interrupted "), "{ended:#?}");
-    let has_ended = eventually(SOON, || hosts.slaves[0].processes().is_empty());
+    let has_ended = wait_until(SOON, || hosts.slaves[0].processes().is_empty());
     assert!(has_ended, "it goes on");
 }
 
 /// Waits until the master has let the second transaction begin.
 #[track_caller]
-fn await_second(master: &Master, rest: testkit::Usage, slave: &super::ground::Slave<'_>) {
+fn await_second(
+    master: &UperfMaster,
+    rest: testkit::ProcessUsage,
+    slave: &super::ground::Slave<'_>,
+) {
     slave.serves_somebody(rest);
-    master.says_anywhere(|said| said.contains("UPERF_CMD_NEXT_TXN, 1]"));
+    master.wait_for_output(|said| said.contains("UPERF_CMD_NEXT_TXN, 1]"));
 }
 
-fn document(ended: &Finished) -> Value {
+fn document(ended: &ProcessOutput) -> Value {
     serde_json::from_str(&ended.stdout).unwrap_or_else(|error| panic!("{error}: {ended:#?}"))
 }

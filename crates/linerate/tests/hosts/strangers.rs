@@ -4,10 +4,10 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
 
-use testkit::Need::Namespaces;
-use testkit::{Profile, Trial, within};
-use uperf::Protocol;
-use uperf::wire::{Command, Goodbye};
+use testkit::Requirement::Namespaces;
+use testkit::{Profile, TestCase, with_prefix};
+use uperf::DataProtocol;
+use uperf::wire::{Goodbye, MasterCommand};
 
 use super::ground::{Hosts, SOON, address, master_address};
 use super::scripted::{self, Master, datagrams_from, place_of, stream_from};
@@ -15,8 +15,8 @@ use super::scripted::{self, Master, datagrams_from, place_of, stream_from};
 /// An address beside the one that a host's control connection has.
 const OTHER: &str = "198.18.0.9";
 
-pub(crate) fn trials() -> Vec<Trial> {
-    let trials = testkit::trials![needing &[Namespaces];
+pub(crate) fn test_cases() -> Vec<TestCase> {
+    let test_cases = testkit::test_cases![needing &[Namespaces];
         datagrams_go_to_the_control_peer,
         datagrams_go_elsewhere_if_allowed,
         refused_datagrams_are_reported,
@@ -25,7 +25,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         another_address_is_refused_if_strict,
         a_master_prefers_its_slave,
     ];
-    within("strangers", trials).collect()
+    with_prefix("strangers", test_cases).collect()
 }
 
 /// A slave's host, and a master's with one address more.
@@ -47,7 +47,7 @@ fn other() -> IpAddr {
 fn flood(protocol: &str) -> String {
     Profile::new("flood")
         .group("nthreads=1")
-        .once(&format!(
+        .single_flowop(&format!(
             "connect remotehost=198.18.0.2 protocol={protocol}"
         ))
         .transaction("duration=90s rate=1000", &["read size=64"])
@@ -59,12 +59,12 @@ fn datagrams_go_to_the_control_peer() {
     let _slave = hosts.slave(0, "");
     hosts.master.enter(|| {
         let (mut master, infos) = Master::begin(&flood("udp"));
-        let at = place_of(&infos[0], Protocol::Udp);
+        let at = place_of(&infos[0], DataProtocol::Udp);
         // The stranger's handshake comes first.
         let stranger = datagrams_from(other(), at);
         let own = datagrams_from(own(), at);
-        master.command(Command::NextTransaction(0));
-        master.command(Command::NextTransaction(1));
+        master.command(MasterCommand::NextTransaction(0));
+        master.command(MasterCommand::NextTransaction(1));
         let mut data = [1; 100];
         for _ in 0..100 {
             assert_eq!(own.recv(&mut data).expect("data"), 64);
@@ -80,9 +80,9 @@ fn datagrams_go_elsewhere_if_allowed() {
     let _slave = hosts.slave(0, "--allow-third-party");
     hosts.master.enter(|| {
         let (mut master, infos) = Master::begin(&flood("udp"));
-        let other = datagrams_from(other(), place_of(&infos[0], Protocol::Udp));
-        master.command(Command::NextTransaction(0));
-        master.command(Command::NextTransaction(1));
+        let other = datagrams_from(other(), place_of(&infos[0], DataProtocol::Udp));
+        master.command(MasterCommand::NextTransaction(0));
+        master.command(MasterCommand::NextTransaction(1));
         assert_eq!(other.recv(&mut [0; 100]).expect("data"), 64);
     });
 }
@@ -93,8 +93,8 @@ fn refused_datagrams_are_reported() {
     let _slave = hosts.slave(0, "");
     hosts.master.enter(|| {
         let (mut master, infos) = Master::begin(&flood("udp"));
-        let _stranger = datagrams_from(other(), place_of(&infos[0], Protocol::Udp));
-        master.command(Command::NextTransaction(0));
+        let _stranger = datagrams_from(other(), place_of(&infos[0], DataProtocol::Udp));
+        master.command(MasterCommand::NextTransaction(0));
         let goodbye = master.goodbye();
         assert_eq!(goodbye.kind, Goodbye::ERROR);
         for words in [
@@ -114,14 +114,14 @@ fn connections_of_the_control_peer_are_preferred() {
         let _slave = hosts.slave(0, "");
         hosts.master.enter(|| {
             let (mut master, infos) = Master::begin(&flood(protocol));
-            let protocol = Protocol::named(protocol).expect("a protocol");
+            let protocol = DataProtocol::from_name(protocol).expect("a protocol");
             let at = place_of(&infos[0], protocol);
             let begun = Instant::now();
             let mut stranger = stream_from(other(), at);
             let mut own = stream_from(own(), at);
-            master.command(Command::NextTransaction(0));
-            master.command(Command::NextTransaction(1));
-            if protocol == Protocol::Tcp {
+            master.command(MasterCommand::NextTransaction(0));
+            master.command(MasterCommand::NextTransaction(1));
+            if protocol == DataProtocol::Tcp {
                 own.read_exact(&mut [0; 640]).expect("data");
             } else {
                 // What a server of TLS answers to what is no handshake.
@@ -141,12 +141,12 @@ fn another_address_is_accepted_with_a_warning() {
     hosts.master.enter(|| {
         let (mut master, infos) = Master::begin(&flood("tcp"));
         let begun = Instant::now();
-        let mut other = stream_from(other(), place_of(&infos[0], Protocol::Tcp));
-        master.command(Command::NextTransaction(0));
-        master.command(Command::NextTransaction(1));
+        let mut other = stream_from(other(), place_of(&infos[0], DataProtocol::Tcp));
+        master.command(MasterCommand::NextTransaction(0));
+        master.command(MasterCommand::NextTransaction(1));
         other.read_exact(&mut [0; 640]).expect("data");
         assert!(begun.elapsed() >= Duration::from_secs(2));
-        master.command(Command::Abort);
+        master.command(MasterCommand::Abort);
         let message = master.goodbye().message.to_string();
         let words = "accepted a data connection from 198.18.0.9: \
                      the control connection is with 198.18.0.1";
@@ -161,9 +161,9 @@ fn another_address_is_refused_if_strict() {
     let _slave = hosts.slave(0, "--strict-peers");
     hosts.master.enter(|| {
         let (mut master, infos) = Master::begin(&flood("tcp"));
-        let mut other = stream_from(other(), place_of(&infos[0], Protocol::Tcp));
-        master.command(Command::NextTransaction(0));
-        master.command(Command::NextTransaction(1));
+        let mut other = stream_from(other(), place_of(&infos[0], DataProtocol::Tcp));
+        master.command(MasterCommand::NextTransaction(0));
+        master.command(MasterCommand::NextTransaction(1));
         assert_eq!(other.read(&mut [0; 640]).unwrap_or(0), 0, "it is closed");
         let message = master.goodbye().message.to_string();
         let words = "refused a data connection from 198.18.0.9";
@@ -185,7 +185,7 @@ fn a_master_prefers_its_slave() {
                 let (mut control, infos) = slave.serve(&profile);
                 let at = SocketAddr::new(
                     master_address(0).parse().expect("an address"),
-                    infos[0].port(Protocol::Tcp).expect("it listens") as u16,
+                    infos[0].port(DataProtocol::Tcp).expect("it listens") as u16,
                 );
                 let own: IpAddr = address(0).parse().expect("an address");
                 let mut stranger = stream_from(other(), at);
@@ -194,7 +194,7 @@ fn a_master_prefers_its_slave() {
                 own.write_all(&[7; 640]).expect("it is read");
                 // The second transaction, the statistics.
                 for _ in 0..2 {
-                    let mut command = [0; Command::LEN];
+                    let mut command = [0; MasterCommand::LEN];
                     control.read_exact(&mut command).expect("the master speaks");
                 }
                 let goodbye = Goodbye {
@@ -203,12 +203,12 @@ fn a_master_prefers_its_slave() {
                     operations: 11,
                     ..Goodbye::default()
                 };
-                let goodbye = goodbye.encode(uperf::wire::Order::NATIVE);
+                let goodbye = goodbye.encode(uperf::wire::Endian::NATIVE);
                 control.write_all(&goodbye).expect("the master listens");
                 assert_eq!(stranger.read(&mut [0; 1]).unwrap_or(0), 0, "it is closed");
             });
         });
-        hosts.run("", &profile).ends_within(SOON * 3)
+        hosts.run("", &profile).finish_within(SOON * 3)
     });
     assert_eq!(ended.code, Some(0), "{ended:#?}");
     let words = "** Warning: refused a data connection from 198.18.0.9: \

@@ -2,18 +2,18 @@
 
 use std::io::{Read, Write};
 
-use testkit::Need::Namespaces;
-use testkit::{Profile, Trial, trial};
-use uperf::Protocol;
-use uperf::wire::{Ack1, Ack2, Goodbye, Order, Text};
+use testkit::Requirement::Namespaces;
+use testkit::{Profile, TestCase, test_case};
+use uperf::DataProtocol;
+use uperf::wire::{Endian, Goodbye, Phase1Answer, Phase2Answer, Text};
 
 use super::ground::{Hosts, SOON};
 use super::scripted::{Master, Slave, work};
 
-pub(crate) fn trials() -> Vec<Trial> {
+pub(crate) fn test_cases() -> Vec<TestCase> {
     vec![
-        trial("words::of_a_slave", &[Namespaces], of_a_slave),
-        trial("words::of_a_master", &[Namespaces], of_a_master),
+        test_case("words::of_a_slave", &[Namespaces], of_a_slave),
+        test_case("words::of_a_master", &[Namespaces], of_a_master),
     ]
 }
 
@@ -26,7 +26,7 @@ const SHOWN: &str = r"\x1b]52;c;eA==\x07\x1b[2J\u{9b}2J\u{202e}x\r\x08";
 fn profile() -> String {
     Profile::new("words")
         .group("nthreads=1")
-        .once("accept remotehost=198.18.0.2 protocol=tcp")
+        .single_flowop("accept remotehost=198.18.0.2 protocol=tcp")
         .text()
 }
 
@@ -45,7 +45,7 @@ fn of_a_slave() {
             let slave = hosts.slaves[0].enter(Slave::listen);
             let ended = std::thread::scope(|scope| {
                 scope.spawn(|| hosts.slaves[0].enter(|| say(&slave, place)));
-                hosts.run(options, &profile()).ends_within(SOON)
+                hosts.run(options, &profile()).finish_within(SOON)
             });
             assert_eq!(ended.code, Some(1), "{place:?}: {ended:#?}");
             for text in [&ended.stdout, &ended.stderr] {
@@ -66,15 +66,17 @@ fn say(slave: &Slave, place: Place) {
     let mut answer = match place {
         Place::Phase1 => {
             let mut control = slave.accept();
-            let refused = Ack1::Refused(Text::new(WORDS));
+            let refused = Phase1Answer::Refused(Text::new(WORDS));
             control.write_all(&refused.encode()).expect("it listens");
             control
         }
         Place::Phase2 => {
             let mut control = slave.accept();
-            control.write_all(&Ack1::of_linerate()).expect("it listens");
-            let refused = Ack2::Refused(Text::new(WORDS));
-            let refused = refused.encode(Order::NATIVE);
+            control
+                .write_all(&Phase1Answer::linerate_ok())
+                .expect("it listens");
+            let refused = Phase2Answer::Refused(Text::new(WORDS));
+            let refused = refused.encode(Endian::NATIVE);
             control.write_all(&refused).expect("it listens");
             control
         }
@@ -85,7 +87,7 @@ fn say(slave: &Slave, place: Place) {
                 message: Text::new(WORDS),
                 ..Goodbye::default()
             };
-            let goodbye = goodbye.encode(Order::NATIVE);
+            let goodbye = goodbye.encode(Endian::NATIVE);
             control.write_all(&goodbye).expect("it listens");
             control
         }
@@ -99,7 +101,7 @@ fn of_a_master() {
     for place in 0..3 {
         let refused = hosts.master.enter(|| {
             let mut master = Master::connect();
-            master.greet(&[Protocol::Tcp]);
+            master.greet(&[DataProtocol::Tcp]);
             let mut work = work(&profile());
             let flowop = &mut work.transactions[0].flowops[0];
             match place {

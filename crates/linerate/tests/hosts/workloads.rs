@@ -2,17 +2,17 @@
 
 use std::time::Duration;
 
-use testkit::Need::Namespaces;
-use testkit::{Trial, profiles, unless};
+use testkit::Requirement::Namespaces;
+use testkit::{TestCase, read_profiles, test_case_unless};
 
 use super::ground::{Hosts, address};
 
 /// Longer than any of these runs, on a busy machine.
 const LIMIT: Duration = Duration::from_secs(60);
 
-pub(crate) fn trials() -> Vec<Trial> {
-    let mut trials = Vec::new();
-    for (name, profile) in profiles("workloads") {
+pub(crate) fn test_cases() -> Vec<TestCase> {
+    let mut test_cases = Vec::new();
+    for (name, profile) in read_profiles("workloads") {
         let protocols: &[&str] = if profile.contains("protocol=$proto") {
             &["tcp", "udp"]
         } else {
@@ -25,11 +25,11 @@ pub(crate) fn trials() -> Vec<Trial> {
                 Ok(())
             };
             let name = format!("workloads::{name}::{protocol}");
-            trials.push(unless(Namespaces.missing(), name, test));
+            test_cases.push(test_case_unless(Namespaces.missing_reason(), name, test));
         }
     }
-    assert!(trials.len() >= 14, "{} workloads", trials.len());
-    trials
+    assert!(test_cases.len() >= 14, "{} workloads", test_cases.len());
+    test_cases
 }
 
 fn runs(profile: &str) {
@@ -44,7 +44,7 @@ fn runs(profile: &str) {
         .replace("$nthr", "4")
         .replace("$iter", "50")
         .replace("$h3", "198.18.1.3");
-    let ended = hosts.run("-a", &shortened).ends_within(LIMIT);
+    let ended = hosts.run("-a", &shortened).finish_within(LIMIT);
     assert_eq!(ended.code, Some(0), "{ended:#?}");
     assert!(!ended.stdout.contains("Error for"), "{ended:#?}");
     let operations = |first: &str| -> u64 {

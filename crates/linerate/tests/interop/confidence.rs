@@ -1,7 +1,7 @@
 //! `-i`, `-I` and `-r`. Whether an interval is reached is chance, so that each is either too narrow to
 //! be reached or too wide not to.
 
-use testkit::{Finished, keyvals};
+use testkit::{ProcessOutput, key_values};
 
 use super::exchange::{Pair, Setting, exchange, succeed};
 use super::variants::same;
@@ -59,7 +59,7 @@ fn same_as_stock(setting: Setting, line: &str) -> Outcome {
 }
 
 /// Takes the widths, which are figures with a percent sign, out of the warning.
-fn without_widths(mut finished: Finished) -> Finished {
+fn without_widths(mut finished: ProcessOutput) -> ProcessOutput {
     let lines = finished.stdout.split_inclusive('\n').map(|line| {
         let is_width = line.starts_with("!!!") && line.ends_with("%\n");
         line[..if is_width {
@@ -93,7 +93,7 @@ fn iterations(pair: Pair) -> Outcome {
         ];
         let text = succeed(pair, Setting::PLAIN, &args)?;
         let value = |key: &str| {
-            let found = keyvals(&text).into_iter().find(|(name, _)| *name == key);
+            let found = key_values(&text).into_iter().find(|(name, _)| *name == key);
             found.map_or("", |(_, value)| value)
         };
         let throughput_width: f64 = value("THROUGHPUT_CONFID").parse().unwrap_or(f64::NAN);

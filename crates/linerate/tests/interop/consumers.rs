@@ -3,7 +3,7 @@
 
 use std::process::Command;
 
-use testkit::{Finished, Server, figures};
+use testkit::{ProcessOutput, Server, figures};
 
 use super::exchange::{Family, Pair, Setting, peers, run, succeed};
 use super::{Case, Outcome};
@@ -266,10 +266,15 @@ fn many(name: &str, before: &[&str], args: &[&str]) -> Result<String, String> {
     Err(format!("{name} {}: {finished:?}", args.join(" ")))
 }
 
-fn many_of(name: &str, before: &[&str], port: &str, args: &[&str]) -> Result<Finished, String> {
+fn many_of(
+    name: &str,
+    before: &[&str],
+    port: &str,
+    args: &[&str],
+) -> Result<ProcessOutput, String> {
     let directory = tempfile::tempdir().map_err(|error| error.to_string())?;
     let link = directory.path().join(name);
-    std::os::unix::fs::symlink(&peers().linerate, &link).map_err(|error| error.to_string())?;
+    std::os::unix::fs::symlink(&peers().linerate_path, &link).map_err(|error| error.to_string())?;
     let mut client = Command::new(link);
     client.args(before).args(["-H", "127.0.0.1", "-p", port]);
     client.args(args);

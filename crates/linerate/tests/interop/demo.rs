@@ -1,7 +1,7 @@
 //! Interim results (`-D`): stock's lines with figures of our own, on time, and together the test.
 //! What TCP says at the end (`DUMP_TCP_INFO`): stock's lines, where stock prints them.
 
-use testkit::{figures, same_text};
+use testkit::{compare_masked, figures};
 
 use super::exchange::{Pair, Setting, exchange, succeed};
 use super::{Case, Outcome};
@@ -68,7 +68,7 @@ fn lines_are_stocks_and_add_up(test: &str, unit: &str, connects: bool) -> Outcom
                 .map(|line| line.to_owned() + "\n")
                 .collect::<String>()
         };
-        same_text(&first(&mine), &first(&theirs))
+        compare_masked(&first(&mine), &first(&theirs))
             .map_err(|why| format!("{test} {form:?}: {why}"))?;
         add_up(&mine, &ours, test)?;
     }
@@ -164,7 +164,7 @@ fn tcp_info() -> Outcome {
         let args = ["-t", test, "-l", "-1000"];
         let said = |pair| exchange(pair, setting, &args).map(|finished| finished.stderr);
         let (ours, stock) = (said(Pair::TESTED[0])?, said(Pair::CONTROL)?);
-        same_text(&ours, &stock).map_err(|why| format!("{test}: {why}"))?;
+        compare_masked(&ours, &stock).map_err(|why| format!("{test}: {why}"))?;
     }
     Ok(())
 }

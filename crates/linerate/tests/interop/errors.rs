@@ -3,7 +3,7 @@
 
 use std::net::TcpListener;
 
-use testkit::{Finished, Make, Role, figures, keyvals};
+use testkit::{Implementation, ProcessOutput, Role, figures, key_values};
 
 use super::exchange::{Pair, Setting, exchange, peers, run, succeed};
 use super::variants::{same, same_as_stock};
@@ -115,12 +115,15 @@ fn refused(line: &str, words: &str) -> Outcome {
 /// Both clients with the same arguments and nobody to talk to.
 fn clients_alone(args: &[&str]) -> Outcome {
     let port = unused_port()?.to_string();
-    let finished = |make: Make| -> Result<Finished, String> {
+    let finished = |make: Implementation| -> Result<ProcessOutput, String> {
         let mut command = peers().command(make, Role::Client);
         command.args(args).args(["-p", &port]);
         run(command)
     };
-    let (mut ours, control) = (finished(Make::Ours)?, finished(Make::Stock)?);
+    let (mut ours, control) = (
+        finished(Implementation::Ours)?,
+        finished(Implementation::Stock)?,
+    );
     // Below stock's line, ours says its own version.
     if args.contains(&"-V") {
         ours.stdout = first_line(&ours.stdout);
@@ -175,12 +178,15 @@ fn netserver_options() -> Outcome {
 
 /// Both servers with the same arguments, which end them at once.
 fn servers_alone(args: &[&str]) -> Outcome {
-    let finished = |make: Make| {
+    let finished = |make: Implementation| {
         let mut command = peers().command(make, Role::Server);
         command.args(args);
         run(command)
     };
-    let (mut ours, control) = (finished(Make::Ours)?, finished(Make::Stock)?);
+    let (mut ours, control) = (
+        finished(Implementation::Ours)?,
+        finished(Implementation::Stock)?,
+    );
     // Below stock's line, ours says its own version.
     if args.contains(&"-V") {
         ours.stdout = first_line(&ours.stdout);
@@ -193,7 +199,7 @@ fn go_durations() -> Outcome {
     for length in ["1s", "0m1s", "0h0m1s", "1000ms"] {
         let args = ["-t", "TCP_RR", "-l", length, "--", "-k", "ELAPSED_TIME"];
         let text = succeed(Pair::OURS, Setting::PLAIN, &args)?;
-        let elapsed = keyvals(&text)
+        let elapsed = key_values(&text)
             .first()
             .and_then(|(_, value)| value.parse().ok());
         if !elapsed.is_some_and(|elapsed: f64| (0.9..2.0).contains(&elapsed)) {
@@ -217,7 +223,7 @@ fn large_burst() -> Outcome {
 /// `-P N` for both ends on one host: never a connection of a socket with itself.
 fn one_port_for_both_ends() -> Outcome {
     for pair in Pair::TESTED {
-        if pair.client == Make::Stock {
+        if pair.client == Implementation::Stock {
             continue;
         }
         let args = [

@@ -4,7 +4,9 @@ use std::cell::OnceCell;
 use std::process::Command;
 use std::time::Duration;
 
-use testkit::{Finished, Make, Namespace, Peers, Place, Role, Server, TwoHosts};
+use testkit::{
+    Implementation, LinkAddress, Namespace, NetperfPrograms, ProcessOutput, Role, Server, TwoHosts,
+};
 
 /// No client here runs for longer, on a busy machine either.
 const LIMIT: Duration = Duration::from_secs(30);
@@ -12,23 +14,23 @@ const LIMIT: Duration = Duration::from_secs(30);
 /// Whose client against whose server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Pair {
-    pub(crate) client: Make,
-    pub(crate) server: Make,
+    pub(crate) client: Implementation,
+    pub(crate) server: Implementation,
 }
 
 impl Pair {
     /// What the others are compared with.
-    pub(crate) const CONTROL: Self = Self::new(Make::Stock, Make::Stock);
+    pub(crate) const CONTROL: Self = Self::new(Implementation::Stock, Implementation::Stock);
     /// Every pair with one of ours in it.
     pub(crate) const TESTED: [Self; 3] = [
-        Self::new(Make::Ours, Make::Stock),
-        Self::new(Make::Stock, Make::Ours),
+        Self::new(Implementation::Ours, Implementation::Stock),
+        Self::new(Implementation::Stock, Implementation::Ours),
         Self::OURS,
     ];
     /// Ours at both ends.
-    pub(crate) const OURS: Self = Self::new(Make::Ours, Make::Ours);
+    pub(crate) const OURS: Self = Self::new(Implementation::Ours, Implementation::Ours);
 
-    const fn new(client: Make, server: Make) -> Self {
+    const fn new(client: Implementation, server: Implementation) -> Self {
         Self { client, server }
     }
 
@@ -77,7 +79,7 @@ pub(crate) struct Setting {
     /// Whether client and server have a network namespace of their own.
     pub(crate) namespace: bool,
     /// Where client and server meet, if each is on a host of its own.
-    pub(crate) place: Option<Place>,
+    pub(crate) place: Option<LinkAddress>,
     /// What the server gets besides its port and family.
     pub(crate) server_args: &'static [&'static str],
     /// What the client has in its environment, as name and value.
@@ -102,8 +104,8 @@ impl Setting {
 }
 
 /// The programs under test.
-pub(crate) fn peers() -> Peers {
-    Peers::new()
+pub(crate) fn peers() -> NetperfPrograms {
+    NetperfPrograms::new()
 }
 
 thread_local! {
@@ -113,14 +115,18 @@ thread_local! {
 
 /// Runs the client with `args` against a server of its own. The original hangs now and then with itself, for example when
 /// an end signal is lost: it gets a second attempt.
-pub(crate) fn exchange(pair: Pair, setting: Setting, args: &[&str]) -> Result<Finished, String> {
+pub(crate) fn exchange(
+    pair: Pair,
+    setting: Setting,
+    args: &[&str],
+) -> Result<ProcessOutput, String> {
     match attempt(pair, setting, args) {
         Err(_) if pair == Pair::CONTROL => attempt(pair, setting, args),
         result => result,
     }
 }
 
-fn attempt(pair: Pair, setting: Setting, args: &[&str]) -> Result<Finished, String> {
+fn attempt(pair: Pair, setting: Setting, args: &[&str]) -> Result<ProcessOutput, String> {
     let Some(place) = setting.place else {
         let host = setting.namespace.then(Namespace::new);
         let to = ["-H", setting.family.loopback()].map(str::to_owned);
@@ -145,10 +151,10 @@ fn meet(
     [here, there]: [Option<&Namespace>; 2],
     to: &[String],
     args: &[&str],
-) -> Result<Finished, String> {
+) -> Result<ProcessOutput, String> {
     let peers = peers();
     let serve = || {
-        Server::of(|port| {
+        Server::try_start_with(|port| {
             let mut command = peers.command(pair.server, Role::Server);
             command
                 .args(["-D", "-p", &port.to_string(), setting.family.option()])
@@ -186,6 +192,6 @@ pub(crate) fn succeed(pair: Pair, setting: Setting, args: &[&str]) -> Result<Str
 }
 
 /// Runs a client that has no server of its own.
-pub(crate) fn run(client: Command) -> Result<Finished, String> {
+pub(crate) fn run(client: Command) -> Result<ProcessOutput, String> {
     testkit::run(client, LIMIT).map_err(|error| error.to_string())
 }

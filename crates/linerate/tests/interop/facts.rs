@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-use testkit::{Make, Namespace, Role, Server, eventually, keyvals, link};
+use testkit::{Implementation, Namespace, Role, Server, add_link, key_values, wait_until};
 
 use self::interface::counters;
 use super::exchange::{Pair, Setting, peers, run, succeed};
@@ -168,15 +168,18 @@ fn stock_client_sees_none() -> Outcome {
 /// A connection test whose server has no address for a moment: what the connections sent again is what
 /// the kernel counted, but for what was sent when they were closed.
 fn retransmissions() -> Outcome {
-    let (near, far) = (Namespace::bare(), Namespace::bare());
-    link(
+    let (near, far) = (
+        Namespace::with_loopback_only(),
+        Namespace::with_loopback_only(),
+    );
+    add_link(
         (&near, "left", "10.7.0.1/24"),
         (&far, "right", "10.7.0.2/24"),
     );
     let peers = peers();
     let server = far.enter(|| Server::start("-4"));
     let client = |names: &str| {
-        let mut client = peers.command(Make::Ours, Role::Client);
+        let mut client = peers.command(Implementation::Ours, Role::Client);
         client
             .args(["-H", "10.7.0.2", "-p", &server.port.to_string()])
             .args(["-P", "0", "-t", "TCP_CRR", "-l", "3", "--", "-k", names]);
@@ -241,7 +244,7 @@ fn await_that(holds: impl Fn() -> Result<bool, String>) -> Outcome {
         looked = holds();
         looked != Ok(false)
     };
-    eventually(Duration::from_secs(10), holds);
+    wait_until(Duration::from_secs(10), holds);
     if looked? {
         Ok(())
     } else {
@@ -322,7 +325,7 @@ fn facts(pair: Pair, args: &[&str], names: &str) -> Result<Facts, String> {
 }
 
 fn by_name(text: &str) -> Facts {
-    let pairs = keyvals(text).into_iter();
+    let pairs = key_values(text).into_iter();
     pairs
         .map(|(name, fact)| (name.to_owned(), fact.to_owned()))
         .collect()

@@ -13,10 +13,10 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use netperf::wire::{
-    Capability, Classic, Flags, Frame, MESSAGE_LEN, Request, SwappedText, TestRequest,
+    Capability, Classic, Flags, Frame, MESSAGE_BYTES, Request, SwappedText, TestRequest,
     TestResponse, TestResults, Text,
 };
-use testkit::{Finished, Make, Role, Server, short_directory};
+use testkit::{Implementation, ProcessOutput, Role, Server, short_directory};
 
 use super::exchange::{Pair, Setting, exchange, peers, run, succeed};
 use super::{Case, Outcome};
@@ -39,8 +39,8 @@ pub(crate) fn cases() -> Vec<Case> {
     ];
     let against_debian = Case::against_stock("unix::debians_server_knows_them_not", || {
         let pair = Pair {
-            client: Make::Ours,
-            server: Make::Stock,
+            client: Implementation::Ours,
+            server: Implementation::Stock,
         };
         let ended = exchange(pair, Setting::PLAIN, &["-t", "STREAM_STREAM", "-l", "1"])?;
         let said = "netperf: send_stream_stream: remote error: Unknown error 998\n";
@@ -171,13 +171,9 @@ fn refusals() -> Outcome {
         ("-t DG_RR -- -o x", "-p dir", "invalid option -- 'o'"),
         ("-t STREAM_RR -- -k", "-p dir", "invalid option -- 'k'"),
         ("-t DG_RR -F ,/etc/passwd", "", "remote fill file"),
-        ("-t DG_RR -N", "", "-N: DG_RR needs its netserver"),
+        ("-t DG_RR -N", "", "-N: DG_RR needs a netserver"),
         ("-t DG_RR -Y cs1", "", "no IP header"),
-        (
-            "-t DLCO_RR",
-            "",
-            "-D needs the names of the network interfaces",
-        ),
+        ("-t DLCO_RR", "", "specify the network interfaces by name"),
         ("-t DLCO_RR -- -D nonesuch", "", "nonesuch"),
         ("-t SCTP_RR -- -h", "SCTP Sockets Test Options:", ""),
         (
@@ -187,7 +183,7 @@ fn refusals() -> Outcome {
         ),
         ("-t SCTP_RR -- -T 2", "", "_MANY"),
         ("-t SCTP_RR_MANY -- -T 1", "", "-T 1"),
-        ("-t SCTP_RR -N", "", "-N: SCTP_RR needs its netserver"),
+        ("-t SCTP_RR -N", "", "-N: SCTP_RR needs a netserver"),
         ("-t DLCL_RR -- -h", "-s sap", ""),
         (
             "-t DLCL_RR -- -D lo -s 41",
@@ -197,12 +193,12 @@ fn refusals() -> Outcome {
         (
             "-t DLCO_RR -- -D lo -w 128",
             "",
-            "128 frames are more than 127",
+            "128 frames is larger than 127",
         ),
         ("-t DLCL_RR -- -D lo -W 5", "", "-w and -W need a DLCO test"),
         ("-t DLCL_RR -- -D lo -p x", "", "-p x"),
     ] {
-        let Finished {
+        let ProcessOutput {
             code,
             stdout: out,
             stderr: err,
@@ -231,7 +227,7 @@ fn ask(control: &mut TcpStream, request: &Request) -> Result<Frame, String> {
 }
 
 fn receive(control: &mut TcpStream) -> Result<Frame, String> {
-    let mut frame = [0; MESSAGE_LEN];
+    let mut frame = [0; MESSAGE_BYTES];
     let read = control.read_exact(&mut frame);
     read.map_err(|error| format!("no message: {error}"))?;
     Ok(frame)
@@ -258,7 +254,7 @@ fn stream_server() -> Outcome {
     )?;
     let response = Classic::StreamStream
         .messages()
-        .response(&answer)
+        .parse_response(&answer)
         .map_err(text)?;
     // The stock server would set 0, and have the least that there is.
     expect(response.receive_buffer > 100_000, format!("{response:?}"))?;
@@ -269,7 +265,7 @@ fn stream_server() -> Outcome {
     drop(data);
     let results = Classic::StreamStream
         .messages()
-        .results(&receive(&mut control)?)
+        .parse_results(&receive(&mut control)?)
         .map_err(text)?;
     expect(results.bytes_low == 100_000, format!("{results:?}"))?;
 
@@ -284,7 +280,7 @@ fn stream_server() -> Outcome {
     );
     let response = Classic::StreamRr
         .messages()
-        .response(&ask(&mut control, &request)?)
+        .parse_response(&ask(&mut control, &request)?)
         .map_err(text)?;
     let mut data = UnixStream::connect(path_of(response.path)).map_err(text)?;
     for _ in 0..3 {
@@ -296,7 +292,7 @@ fn stream_server() -> Outcome {
     drop(data);
     let results = Classic::StreamRr
         .messages()
-        .results(&receive(&mut control)?)
+        .parse_results(&receive(&mut control)?)
         .map_err(text)?;
     let figures = (results.transactions, results.bytes_low);
     expect(figures == (3, 90), format!("{results:?}"))?;
@@ -316,7 +312,7 @@ fn datagram_server() -> Outcome {
     );
     let response = Classic::DgStream
         .messages()
-        .response(&ask(&mut control, &request)?)
+        .parse_response(&ask(&mut control, &request)?)
         .map_err(text)?;
     let path = path_of(response.path);
     let data = UnixDatagram::unbound().map_err(text)?;
@@ -324,7 +320,10 @@ fn datagram_server() -> Outcome {
         data.send_to(&[1; 1000], &path).map_err(text)?;
     }
     let frame = receive(&mut control)?;
-    let results = Classic::DgStream.messages().results(&frame).map_err(text)?;
+    let results = Classic::DgStream
+        .messages()
+        .parse_results(&frame)
+        .map_err(text)?;
     // Its own time, in which everything came, and not the seconds in which it waits for more.
     let in_time = (1.0..1.5).contains(&results.elapsed);
     let figures = (results.calls, results.bytes_low);
@@ -343,7 +342,7 @@ fn datagram_server() -> Outcome {
     );
     let response = Classic::DgRr
         .messages()
-        .response(&ask(&mut control, &request)?)
+        .parse_response(&ask(&mut control, &request)?)
         .map_err(text)?;
     let directory = tempfile::tempdir().map_err(text)?;
     let data = UnixDatagram::bind(directory.path().join("client")).map_err(text)?;
@@ -358,7 +357,7 @@ fn datagram_server() -> Outcome {
     }
     let results = Classic::StreamRr
         .messages()
-        .results(&receive(&mut control)?)
+        .parse_results(&receive(&mut control)?)
         .map_err(text)?;
     expect(results.transactions == 3, format!("{results:?}"))
 }
@@ -375,7 +374,10 @@ fn path_of(path: SwappedText<32>) -> PathBuf {
 
 /// Our client against `serve`, which plays a server on the control connection that it is given and
 /// makes its sockets at the path.
-fn client_of(line: &str, serve: fn(&mut TcpStream, &Path) -> Outcome) -> Result<Finished, String> {
+fn client_of(
+    line: &str,
+    serve: fn(&mut TcpStream, &Path) -> Outcome,
+) -> Result<ProcessOutput, String> {
     let listener = TcpListener::bind("127.0.0.1:0").map_err(text)?;
     let port = listener.local_addr().map_err(text)?.port();
     let server = std::thread::spawn(move || {
@@ -384,7 +386,7 @@ fn client_of(line: &str, serve: fn(&mut TcpStream, &Path) -> Outcome) -> Result<
         control.set_read_timeout(Some(PATIENCE)).map_err(text)?;
         serve(&mut control, &directory.path().join("s"))
     });
-    let mut client = peers().command(Make::Ours, Role::Client);
+    let mut client = peers().command(Implementation::Ours, Role::Client);
     client.args(["-H", "127.0.0.1", "-p", &port.to_string(), "-P", "0"]);
     client.args(words(line));
     let finished = run(client)?;

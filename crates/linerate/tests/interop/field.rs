@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::process::Command;
 
-use testkit::{Make, Namespace, Role, Server, figures, same_text};
+use testkit::{Implementation, Namespace, Role, Server, compare_masked, figures};
 
 use super::exchange::{Family, Pair, Setting, exchange, peers, run};
 use super::{Case, Outcome};
@@ -42,7 +42,7 @@ pub(crate) fn cases() -> Vec<Case> {
 
 /// Without a server it must come as far as asking for one.
 fn flent_probe() -> Outcome {
-    let mut client = peers().command(Make::Ours, Role::Client);
+    let mut client = peers().command(Implementation::Ours, Role::Client);
     client.args(["-l", "1", "-D", "-0.2", "--", "-e", "1"]);
     let finished = Namespace::new().enter(|| run(client))?;
     let told = finished
@@ -190,7 +190,7 @@ fn terminals() -> Outcome {
     ] {
         let line = format!(
             "{} netperf -H 127.0.0.1 -p {} -l 1 {interim} -t {test} -- -k {selection} -R 1",
-            peers().linerate.display(),
+            peers().linerate_path.display(),
             server.port,
         );
         let mut terminal = Command::new("script");
@@ -246,7 +246,7 @@ fn locales() -> Outcome {
             &[("LC_NUMERIC", "tr_TR.UTF-8"), ("LANG", "tr_TR.UTF-8")],
         ] {
             let text = of(environment)?;
-            same_text(&text, &plain).map_err(|why| format!("{environment:?}: {why}"))?;
+            compare_masked(&text, &plain).map_err(|why| format!("{environment:?}: {why}"))?;
         }
     }
     Ok(())

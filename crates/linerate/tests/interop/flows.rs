@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::io::{BufRead, BufReader};
 use std::process::Stdio;
 
-use testkit::{Finished, Make, Role, Server, figures, keyvals};
+use testkit::{Implementation, ProcessOutput, Role, Server, figures, key_values};
 
 use super::exchange::{Pair, Setting, exchange, peers, run, succeed};
 use super::{Case, Outcome};
@@ -57,7 +57,7 @@ fn values(pair: Pair, args: &[&str], names: &str) -> Result<HashMap<String, f64>
     };
     let args = [before, &["-P", "0", "--"], after, &["-k", names]].concat();
     let text = succeed(pair, Setting::PLAIN, &args)?;
-    keyvals(&text)
+    key_values(&text)
         .into_iter()
         .map(|(name, value)| {
             let value = value
@@ -277,8 +277,8 @@ fn refused() -> Outcome {
         ("--parallel 513", "--parallel"),
         ("--parallel 2 -t TCP_MSS", "TCP_MSS"),
         ("--parallel 2 -t LOC_CPU", "LOC_CPU"),
-        ("--bidirectional -t TCP_RR", "both ways"),
-        ("--bidirectional -t TCP_CRR", "both ways"),
+        ("--bidirectional -t TCP_RR", "both directions"),
+        ("--bidirectional -t TCP_CRR", "both directions"),
         ("--bidirectional -t TCP_SENDFILE", "TCP_SENDFILE"),
         ("--parallel 2 -p 12865,5000", "control port"),
         ("-N --bidirectional", "-N"),
@@ -392,8 +392,8 @@ fn histogram(args: &[&str]) -> Result<String, String> {
     Err(format!("{finished:?}"))
 }
 
-fn merge(args: &[&str]) -> Result<Finished, String> {
-    let mut command = std::process::Command::new(peers().linerate);
+fn merge(args: &[&str]) -> Result<ProcessOutput, String> {
+    let mut command = std::process::Command::new(peers().linerate_path);
     command.arg("histogram").args(args);
     run(command)
 }
@@ -405,7 +405,7 @@ fn overlap() -> Outcome {
     let server = Server::start("");
     let port = server.port.to_string();
     let client = |args: &[&str]| {
-        let mut command = peers().command(Make::Ours, Role::Client);
+        let mut command = peers().command(Implementation::Ours, Role::Client);
         command.args(["-H", "127.0.0.1", "-p", &port, "--strict"]);
         command.args(args);
         command

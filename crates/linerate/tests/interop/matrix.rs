@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 
-use testkit::{Finished, Make, Place, figures, keyvals};
+use testkit::{Implementation, LinkAddress, ProcessOutput, figures, key_values};
 
 use super::exchange::{Family, Pair, Setting, exchange, succeed};
 use super::variants::same;
@@ -138,7 +138,7 @@ const fn rate(
 }
 
 /// Where client and server are, and what a case's name says of it.
-const PLACES: [(&str, Family, Option<Place>); 6] = [
+const PLACES: [(&str, Family, Option<LinkAddress>); 6] = [
     ("ipv4", Family::V4, None),
     ("ipv6", Family::V6, None),
     apart("ipv4-second-address", Family::V4, 0, 1),
@@ -152,9 +152,9 @@ const fn apart(
     family: Family,
     link: u8,
     address: u8,
-) -> (&'static str, Family, Option<Place>) {
+) -> (&'static str, Family, Option<LinkAddress>) {
     let is_v6 = matches!(family, Family::V6);
-    let place = Place {
+    let place = LinkAddress {
         link,
         address,
         is_v6,
@@ -203,10 +203,10 @@ struct Control {
     text: Once,
 }
 
-type Once = OnceLock<Result<Finished, String>>;
+type Once = OnceLock<Result<ProcessOutput, String>>;
 
 impl Control {
-    fn ask(once: &Once, setting: Setting, args: &[&str]) -> Result<Finished, String> {
+    fn ask(once: &Once, setting: Setting, args: &[&str]) -> Result<ProcessOutput, String> {
         once.get_or_init(|| exchange(Pair::CONTROL, setting, args))
             .clone()
     }
@@ -281,7 +281,7 @@ impl Test {
         let mut ours = exchange(pair, setting, &args)?;
         let control = Control::ask(&control.text, setting, &args)?;
         if self.bytes == Bytes::DatagramsDown
-            && pair.server == Make::Stock
+            && pair.server == Implementation::Stock
             && setting.place.is_some()
         {
             // A stock server sends from the address that its route has, which a connected socket refuses. Stock's
@@ -315,13 +315,18 @@ impl Test {
         Err(format!("{figure} is less than {}: {text}", self.floor))
     }
 
-    fn bytes_agree(&self, value: &BTreeMap<String, f64>, client: Make, counted: bool) -> Outcome {
+    fn bytes_agree(
+        &self,
+        value: &BTreeMap<String, f64>,
+        client: Implementation,
+        counted: bool,
+    ) -> Outcome {
         let up = (value["LOCAL_BYTES_SENT"], value["REMOTE_BYTES_RECVD"]);
         let down = (value["REMOTE_BYTES_SENT"], value["LOCAL_BYTES_RECVD"]);
         // Requests and responses are of one byte, so that this is one transaction under way.
         let transaction = if counted { 0.0 } else { 1.0 };
         // The original does not count a send that the end of its time cut short.
-        let cut_short = if counted || client == Make::Ours {
+        let cut_short = if counted || client == Implementation::Ours {
             0.0
         } else {
             SEND
@@ -372,7 +377,7 @@ fn values(text: &str) -> BTreeMap<String, f64> {
         .split(',')
         .map(|key| (key.to_owned(), f64::NAN))
         .collect();
-    for (key, value) in keyvals(text) {
+    for (key, value) in key_values(text) {
         values.insert(key.to_owned(), value.parse().unwrap_or(f64::NAN));
     }
     values

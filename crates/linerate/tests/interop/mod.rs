@@ -24,7 +24,7 @@ mod transports;
 mod values;
 mod variants;
 
-use testkit::{Load, Namespace, Trial, unless};
+use testkit::{Concurrency, Namespace, TestCase, test_case_unless};
 
 /// What a case does: an error says what is wrong.
 type Outcome = Result<(), String>;
@@ -36,15 +36,15 @@ struct Case {
     stock: bool,
     /// A network namespace of its own.
     namespace: bool,
-    load: Load,
+    load: Concurrency,
     /// What else is not here, if that is so.
     lacks: Option<String>,
     run: Box<dyn FnOnce() -> Outcome + Send>,
 }
 
-pub(crate) fn trials() -> Vec<Trial> {
-    let no_stock = exchange::peers().missing();
-    let no_namespace = Namespace::missing();
+pub(crate) fn test_cases() -> Vec<TestCase> {
+    let no_stock = exchange::peers().missing_reason();
+    let no_namespace = Namespace::missing_reason();
     let cases = [
         matrix::cases(),
         variants::cases(),
@@ -62,15 +62,15 @@ pub(crate) fn trials() -> Vec<Trial> {
         nocontrol::cases(),
         families::cases(),
     ];
-    let trial = |case: Case| {
+    let test_case = |case: Case| {
         let missing = None
             .or(case.lacks.as_ref())
             .or(no_stock.as_ref().filter(|_| case.stock))
             .or(no_namespace.as_ref().filter(|_| case.namespace))
             .cloned();
-        unless(missing, case.name, case.run).with_load(case.load)
+        test_case_unless(missing, case.name, case.run).with_concurrency(case.load)
     };
-    cases.into_iter().flatten().map(trial).collect()
+    cases.into_iter().flatten().map(test_case).collect()
 }
 
 impl Case {
@@ -83,7 +83,7 @@ impl Case {
             name: name.into(),
             stock: true,
             namespace: false,
-            load: Load::Works,
+            load: Concurrency::Busy,
             lacks: None,
             run: Box::new(run),
         }
@@ -97,13 +97,13 @@ impl Case {
 
     /// The same, with no other case beside it.
     fn quiet(mut self) -> Self {
-        self.load = Load::Quiet;
+        self.load = Concurrency::Alone;
         self
     }
 
     /// The same, which mostly waits.
     fn waiting(mut self) -> Self {
-        self.load = Load::Waits;
+        self.load = Concurrency::Waiting;
         self
     }
 

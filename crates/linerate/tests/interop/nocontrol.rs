@@ -7,7 +7,7 @@ use std::thread;
 use std::time::Duration;
 
 use socket2::{Domain, Socket, Type};
-use testkit::{Finished, Make, Role, figures, same_text};
+use testkit::{Implementation, ProcessOutput, Role, compare_masked, figures};
 
 use super::exchange::{peers, run};
 use super::{Case, Outcome};
@@ -73,7 +73,12 @@ fn serve_datagrams() -> io::Result<u16> {
     Ok(port)
 }
 
-fn netperf(make: Make, port: u16, global: &[&str], test: &[&str]) -> Result<Finished, String> {
+fn netperf(
+    make: Implementation,
+    port: u16,
+    global: &[&str],
+    test: &[&str],
+) -> Result<ProcessOutput, String> {
     let mut client = peers().command(make, Role::Client);
     client
         .args(["-N", "-H", "127.0.0.1", "-l", "-2000"])
@@ -84,7 +89,7 @@ fn netperf(make: Make, port: u16, global: &[&str], test: &[&str]) -> Result<Fini
 }
 
 fn ours(port: u16, global: &[&str], test: &[&str]) -> Result<String, String> {
-    let finished = netperf(Make::Ours, port, global, test)?;
+    let finished = netperf(Implementation::Ours, port, global, test)?;
     if finished.code == Some(0) {
         return Ok(finished.stdout);
     }
@@ -113,7 +118,7 @@ fn like_stock() -> Outcome {
         (discard, &["-t", "OMNI"], &["-c"]),
     ] {
         let mine = ours(port, global, test)?;
-        let stock = netperf(Make::Stock, port, global, test)?.stdout;
+        let stock = netperf(Implementation::Stock, port, global, test)?.stdout;
         // How many interim results there are is the clock's affair.
         let settled = |text: &str| {
             text.lines()
@@ -121,7 +126,7 @@ fn like_stock() -> Outcome {
                 .map(|line| line.to_owned() + "\n")
                 .collect::<String>()
         };
-        same_text(&settled(&mine), &settled(&stock))
+        compare_masked(&settled(&mine), &settled(&stock))
             .map_err(|why| format!("{global:?} {test:?}: {why}"))?;
         if global.contains(&"-D") && !mine.contains("Interim result: ") {
             return Err(format!("no interim result: {mine}"));
@@ -178,12 +183,12 @@ fn reset() -> Outcome {
     let port = serve(abort).map_err(|error| error.to_string())?;
     for (limit, code) in [("1", 1), ("-2000", 0)] {
         let test = &["-t", "TCP_STREAM", "-l", limit];
-        let mine = netperf(Make::Ours, port, test, &[])?;
+        let mine = netperf(Implementation::Ours, port, test, &[])?;
         let told = mine.stderr.contains("Connection reset by peer");
         if mine.code != Some(code) || told != (code == 1) {
             return Err(format!("{test:?}: {mine:?}"));
         }
-        let stock = netperf(Make::Stock, port, test, &[])?;
+        let stock = netperf(Implementation::Stock, port, test, &[])?;
         if stock.code != Some(0) {
             return Err(format!("{test:?}: stock {stock:?}"));
         }
@@ -199,8 +204,8 @@ fn refused() -> Outcome {
     let address = address.map_err(|error| error.to_string())?.as_socket();
     let port = address.ok_or("no port")?.port();
     for test in ["TCP_STREAM", "TCP_MAERTS", "TCP_RR", "TCP_CRR"] {
-        let [mine, stock] =
-            [Make::Ours, Make::Stock].map(|make| netperf(make, port, &["-t", test], &[]));
+        let [mine, stock] = [Implementation::Ours, Implementation::Stock]
+            .map(|make| netperf(make, port, &["-t", test], &[]));
         let (mine, stock) = (mine?, stock?);
         let as_stock = (&mine.stdout, &mine.stderr) == (&stock.stdout, &stock.stderr);
         if !as_stock || [mine.code, stock.code] != [Some(1); 2] {
@@ -213,7 +218,7 @@ fn refused() -> Outcome {
             client.args(["-N", "-t", test]);
             run(client)
         };
-        let (mine, stock) = (said(Make::Ours)?, said(Make::Stock)?);
+        let (mine, stock) = (said(Implementation::Ours)?, said(Implementation::Stock)?);
         let one_line = mine.stderr.lines().count() + mine.stdout.lines().count() == 1;
         if mine.code != Some(code) || mine.stdout != stock.stdout || !one_line {
             return Err(format!("{test}: {mine:?}, stock {stock:?}"));
@@ -221,7 +226,7 @@ fn refused() -> Outcome {
     }
     // These need nobody.
     for test in ["LOC_CPU", "UUID"] {
-        let mut client = peers().command(Make::Ours, Role::Client);
+        let mut client = peers().command(Implementation::Ours, Role::Client);
         client.args(["-N", "-t", test]);
         let mine = run(client)?;
         if mine.code != Some(0) || mine.stdout.is_empty() {

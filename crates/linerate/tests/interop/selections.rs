@@ -1,6 +1,6 @@
 //! `all`: every selector, in each of the three forms, and `?`.
 
-use testkit::{Make, keyvals, same_text};
+use testkit::{Implementation, compare_masked, key_values};
 
 use super::exchange::{Pair, Setting, exchange, succeed};
 use super::{Case, Outcome};
@@ -137,12 +137,12 @@ fn compared(line: &str, form: &str, compare: Compare) -> Outcome {
 
 /// The same keys in the same order, settings to the letter, and facts where they can be known.
 fn keyval(pair: Pair, ours: &str, control: &str) -> Outcome {
-    same_text(
+    compare_masked(
         ours.lines().next().unwrap_or_default(),
         control.lines().next().unwrap_or_default(),
     )
     .map_err(|difference| difference.to_string())?;
-    let (ours, control) = (keyvals(ours), keyvals(control));
+    let (ours, control) = (key_values(ours), key_values(control));
     let keys = |pairs: &[(&str, &str)]| -> Vec<String> {
         pairs.iter().map(|(key, _)| (*key).to_owned()).collect()
     };
@@ -174,8 +174,8 @@ fn keyval(pair: Pair, ours: &str, control: &str) -> Outcome {
 /// Whether a fact is one that this pair's client finds out: of its own host, or of ours.
 fn is_told(key: &str, pair: Pair) -> bool {
     FACTS.iter().any(|part| key.contains(part))
-        && pair.client == Make::Ours
-        && (key.starts_with("LOCAL_") || pair.server == Make::Ours)
+        && pair.client == Implementation::Ours
+        && (key.starts_with("LOCAL_") || pair.server == Implementation::Ours)
 }
 
 /// The loopback has no PCI device.
@@ -200,7 +200,7 @@ fn csv(pair: Pair, ours: &str, control: &str) -> Outcome {
         return Err(format!("{ours:?} columns, control {control:?}"));
     }
     let without_facts = |text: &str| without_facts(text, pair);
-    same_text(&without_facts(ours), &without_facts(control))
+    compare_masked(&without_facts(ours), &without_facts(control))
         .map_err(|difference| difference.to_string())
 }
 
@@ -241,7 +241,7 @@ fn human(_: Pair, ours: &str, control: &str) -> Outcome {
             headers(control)
         ));
     }
-    same_text(
+    compare_masked(
         ours.lines().next().unwrap_or_default(),
         control.lines().next().unwrap_or_default(),
     )

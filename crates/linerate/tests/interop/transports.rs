@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use testkit::{Finished, Make, Namespace, Role, Server, keyvals};
+use testkit::{Implementation, Namespace, ProcessOutput, Role, Server, key_values};
 
 use super::exchange::{Family, Pair, Setting, exchange, peers, run};
 use super::{Case, Outcome};
@@ -73,16 +73,16 @@ fn ours(name: String, run: impl FnOnce() -> Outcome + Send + 'static) -> Case {
     Case::against_stock(name, run).alone()
 }
 
-fn omni(setting: Setting, length: &str, specific: &[&str]) -> Result<Finished, String> {
+fn omni(setting: Setting, length: &str, specific: &[&str]) -> Result<ProcessOutput, String> {
     let head = ["-t", "OMNI", "-P", "0", "-l", length, "--"];
     let tail = ["-k", SELECTION];
     exchange(Pair::OURS, setting, &[&head, specific, &tail].concat())
 }
 
 /// The values of a run in which nothing was said on stderr.
-fn values(finished: &Finished) -> Result<BTreeMap<String, String>, String> {
+fn values(finished: &ProcessOutput) -> Result<BTreeMap<String, String>, String> {
     if finished.code == Some(0) && finished.stderr.is_empty() {
-        let pairs = keyvals(&finished.stdout).into_iter();
+        let pairs = key_values(&finished.stdout).into_iter();
         return Ok(pairs
             .map(|(key, value)| (key.to_owned(), value.to_owned()))
             .collect());
@@ -258,7 +258,7 @@ fn no_provider() -> Outcome {
         &["-t", "SDP_STREAM"],
         &["-t", "OMNI", "--", "-T", "sdp"],
     ] {
-        let mut client = peers().command(Make::Ours, Role::Client);
+        let mut client = peers().command(Implementation::Ours, Role::Client);
         client.args(args);
         let finished = run(client)?;
         let lines = finished.stderr.lines().count();
@@ -289,8 +289,8 @@ impl Inside {
         Ok(Self { namespace, server })
     }
 
-    fn client(&self, line: &str) -> Result<Finished, String> {
-        let mut client = peers().command(Make::Ours, Role::Client);
+    fn client(&self, line: &str) -> Result<ProcessOutput, String> {
+        let mut client = peers().command(Implementation::Ours, Role::Client);
         client.args(["-H", "127.0.0.1", "-p", &self.server.port.to_string()]);
         client.args(line.split_whitespace());
         run(self.namespace.command(&client))

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use testkit::{Make, keyvals};
+use testkit::{Implementation, key_values};
 
 use super::exchange::{Pair, Setting, succeed};
 use super::selections::FACTS;
@@ -121,7 +121,7 @@ impl Run {
         let mut args: Vec<&str> = self.line.split_ascii_whitespace().collect();
         args.extend(["-u", "name-of-my-own", "-k", "all"]);
         let text = succeed(pair, Setting::PLAIN.inside(true), &args)?;
-        let values = keyvals(&text).into_iter().map(|(key, value)| {
+        let values = key_values(&text).into_iter().map(|(key, value)| {
             let value = match key {
                 "COMMAND_LINE" => without_port(value),
                 _ => value.to_owned(),
@@ -298,7 +298,7 @@ fn cpu(values: &Values, end: &str, pair: Pair, is: &mut impl FnMut(&str, f64, f6
     if busy < 0.0 {
         is(&name("SD"), of("SD"), -1.0, 0.0);
         // What a stock client has not been told is what was there.
-        if pair.client == Make::Stock {
+        if pair.client == Implementation::Stock {
             return;
         }
         is(&name("CPU_PEAK_ID"), of("CPU_PEAK_ID"), -1.0, 0.0);
@@ -334,7 +334,7 @@ fn cpu(values: &Values, end: &str, pair: Pair, is: &mut impl FnMut(&str, f64, f6
     );
 
     // A stock client takes the other end's share where one is 0.
-    if busy == 0.0 && pair.client == Make::Stock {
+    if busy == 0.0 && pair.client == Implementation::Stock {
         return;
     }
     let transactional = values
@@ -371,7 +371,7 @@ fn times(
         deviation.clamp(0.0, most - least + 1.0),
         0.0,
     );
-    let slack = if pair.client == Make::Stock {
+    let slack = if pair.client == Implementation::Stock {
         0.1
     } else {
         0.01
@@ -380,7 +380,7 @@ fn times(
     for percentile in ["P50", "P90", "P99"] {
         let time = of(percentile);
         // What stock's histogram has no bucket for.
-        if pair.client == Make::Stock && time <= f64::from(i32::MIN) {
+        if pair.client == Implementation::Stock && time <= f64::from(i32::MIN) {
             continue;
         }
         let low = (reached * (1.0 - slack) - 1.0).min(most);

@@ -1,6 +1,6 @@
 //! Options, one or a few at a time: with the figures masked the text is the control's.
 
-use testkit::{Finished, Make, same_text};
+use testkit::{Implementation, ProcessOutput, compare_masked};
 
 use super::exchange::{Family, Pair, Setting, exchange};
 use super::{Case, Outcome};
@@ -363,8 +363,8 @@ pub(crate) fn same_as_stock(setting: Setting, line: &str) -> Outcome {
     for pair in Pair::TESTED {
         let compared = exchange(pair, setting, &args).and_then(|ours| {
             let ours = match pair.client {
-                Make::Ours => without_histograms(ours, &control),
-                Make::Stock => ours,
+                Implementation::Ours => without_histograms(ours, &control),
+                Implementation::Stock => ours,
             };
             same(&ours, &control)
         });
@@ -379,7 +379,7 @@ pub(crate) fn same_as_stock(setting: Setting, line: &str) -> Outcome {
 }
 
 /// Whether two runs say the same, figures aside, and end the same.
-pub(crate) fn same(ours: &Finished, control: &Finished) -> Outcome {
+pub(crate) fn same(ours: &ProcessOutput, control: &ProcessOutput) -> Outcome {
     // Below stock's usage, ours says what it has besides.
     let own = "\nlinerate's own options:";
     let said = ours.stderr.split(own).next().unwrap_or_default();
@@ -387,7 +387,7 @@ pub(crate) fn same(ours: &Finished, control: &Finished) -> Outcome {
         ("stdout", ours.stdout.as_str(), &control.stdout),
         ("stderr", said, &control.stderr),
     ] {
-        same_text(ours, control).map_err(|difference| {
+        compare_masked(ours, control).map_err(|difference| {
             format!("{stream}, {difference}\n--- all of it\n{ours}--- control\n{control}---")
         })?;
     }
@@ -398,7 +398,7 @@ pub(crate) fn same(ours: &Finished, control: &Finished) -> Outcome {
 }
 
 /// Cuts off the histogram block that ours prints below stock's text at `-v 2`, if it is one.
-fn without_histograms(mut ours: Finished, control: &Finished) -> Finished {
+fn without_histograms(mut ours: ProcessOutput, control: &ProcessOutput) -> ProcessOutput {
     let lines = control.stdout.matches('\n').count();
     let Some((at, _)) = ours.stdout.match_indices('\n').nth(lines.saturating_sub(1)) else {
         return ours;

@@ -6,11 +6,14 @@ use std::net::{TcpStream, UdpSocket};
 use std::time::Duration;
 
 use iperf::wire::flags::{self, upper};
-use iperf::wire::{Amount, Bounce, Bursts, Extension, Hello, Over, Start, WallTime};
-use testkit::{Process, Server, Trial};
+use iperf::wire::{
+    BounceMessage, BurstParameters, Extension, Hello, HelloTransport, SendAmount, TestStart,
+    WallTime,
+};
+use testkit::{Server, TestCase, TestProcess};
 
-pub(super) fn trials() -> Vec<Trial> {
-    testkit::trials![
+pub(super) fn test_cases() -> Vec<TestCase> {
+    testkit::test_cases![
         headers_of_streams,
         messages_of_bounceback,
         headers_of_datagrams
@@ -23,7 +26,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 const MOST_KIB: u64 = 200 << 10;
 
 /// Each kind of test with the least and the most of everything else.
-fn headers(most_time: Amount) -> Vec<Hello> {
+fn headers(most_time: SendAmount) -> Vec<Hello> {
     let kinds = [
         (0, 0),
         (flags::VERSION2, upper::REVERSE),
@@ -46,8 +49,8 @@ fn headers(most_time: Amount) -> Vec<Hello> {
     let mut headers = Vec::new();
     for (flags, upper) in kinds {
         for (word, amount) in [
-            (0, Amount::Bytes(0)),
-            (1, Amount::Bytes(1)),
+            (0, SendAmount::Bytes(0)),
+            (1, SendAmount::Bytes(1)),
             (u32::MAX, most_time),
         ] {
             let at = WallTime::after_epoch(Duration::from_secs(word.into()));
@@ -65,11 +68,11 @@ fn headers(most_time: Amount) -> Vec<Hello> {
                     prefetch: word,
                     ..Extension::default()
                 }),
-                start: Some(Start {
+                start: Some(TestStart {
                     at,
                     fq_rate: u64::MAX * u64::from(word.min(1)),
                 }),
-                bursts: Some(Bursts {
+                bursts: Some(BurstParameters {
                     rate: [word; 2],
                     mean: [word; 2],
                     variance: [word; 2],
@@ -82,28 +85,28 @@ fn headers(most_time: Amount) -> Vec<Hello> {
     headers
 }
 
-const LONG: Amount = Amount::Time(Duration::from_secs(20_000_000));
+const LONG: SendAmount = SendAmount::Time(Duration::from_secs(20_000_000));
 
 fn headers_of_streams() {
-    let server = Server::with(|port| format!("iperf -s -p {port}"));
+    let server = Server::start_with(|port| format!("iperf -s -p {port}"));
     for header in headers(LONG) {
-        ask(&server, &header.encode(Over::Stream));
+        ask(&server, &header.encode(HelloTransport::Stream));
     }
     serves(server.port, "");
     let used = server.resident_kib();
     assert!(
-        used < MOST_KIB && !server.panicked(),
+        used < MOST_KIB && !server.has_panicked(),
         "{used} KiB: {}",
         server.log()
     );
 }
 
 fn messages_of_bounceback() {
-    let server = Server::with(|port| format!("iperf -s -p {port}"));
+    let server = Server::start_with(|port| format!("iperf -s -p {port}"));
     for size in [0, 1, 63, 64, u32::MAX] {
         for hold in [Duration::ZERO, Duration::from_secs(4000)] {
             let mut message = vec![0; 100];
-            Bounce {
+            BounceMessage {
                 size,
                 number: 1,
                 quick_ack: true,
@@ -121,7 +124,7 @@ fn messages_of_bounceback() {
     serves(server.port, "");
     let used = server.resident_kib();
     assert!(
-        used < MOST_KIB && !server.panicked(),
+        used < MOST_KIB && !server.has_panicked(),
         "{used} KiB: {}",
         server.log()
     );
@@ -151,17 +154,17 @@ fn headers_of_datagrams() {
         };
         let mut datagram = vec![0; 16];
         datagram[3] = 1;
-        datagram.extend(numbered.encode(Over::Datagram));
+        datagram.extend(numbered.encode(HelloTransport::Datagram));
         let _ = client.send(&datagram);
         let _ = client.recv(&mut [0; 4096]);
     }
     serves(server.port, "-u");
-    assert!(!server.panicked(), "{}", server.stderr());
+    assert!(!server.has_panicked(), "{}", server.stderr());
 }
 
 #[track_caller]
 fn serves(port: u16, options: &str) {
     let line = format!("-c 127.0.0.1 -p {port} {options} -n 20000");
-    let client = Process::start(&mut super::ours2(&line)).finish(PATIENCE);
+    let client = TestProcess::start(&mut super::ours2(&line)).finish(PATIENCE);
     assert_eq!(client.code, Some(0), "{client:#?}");
 }

@@ -11,7 +11,8 @@ use std::time::Duration;
 use rustix::process::Signal;
 use serde_json::Value;
 use testkit::{
-    Finished, Need, Process, Server, Trial, eventually, is_listening, program, run, unless,
+    ProcessOutput, Requirement, Server, TestCase, TestProcess, is_listening, program, run,
+    test_case_unless, wait_until,
 };
 
 /// How long a test of a second may take on a busy machine.
@@ -22,7 +23,7 @@ type Outcome = Result<(), String>;
 
 type Consumer = fn(&Tools) -> Outcome;
 
-pub(crate) fn trials() -> Vec<Trial> {
+pub(crate) fn test_cases() -> Vec<TestCase> {
     let consumers: [(&str, Consumer); 14] = [
         ("knb", knb),
         ("perf_tests", perf_tests),
@@ -39,12 +40,16 @@ pub(crate) fn trials() -> Vec<Trial> {
         ("phoronix", phoronix),
         ("crucible", crucible),
     ];
-    let mut trials = Vec::new();
+    let mut test_cases = Vec::new();
     for (name, check) in consumers {
         let of_ours = move || check(&Tools::ours());
-        trials.push(unless(None, format!("consumers::{name}::ours"), of_ours).waiting());
-        let programs = [Need::Program("iperf3"), Need::Program("iperf")];
-        let missing = programs.into_iter().find_map(Need::missing);
+        test_cases
+            .push(test_case_unless(None, format!("consumers::{name}::ours"), of_ours).allow_many());
+        let programs = [
+            Requirement::Program("iperf3"),
+            Requirement::Program("iperf"),
+        ];
+        let missing = programs.into_iter().find_map(Requirement::missing_reason);
         // A stock server does not listen for a moment after a test, and may count nothing on a busy machine.
         let of_stock = move || {
             let mut tries = (0..5).map(|_| check(&Tools::stock()));
@@ -55,11 +60,15 @@ pub(crate) fn trials() -> Vec<Trial> {
                 last
             }
         };
-        trials.push(unless(missing, format!("consumers::{name}::stock"), of_stock).waiting());
+        test_cases.push(
+            test_case_unless(missing, format!("consumers::{name}::stock"), of_stock).allow_many(),
+        );
     }
     let whole_lines = || whole_lines_as_they_come(&Tools::ours());
-    trials.push(unless(None, "consumers::whole_lines_as_they_come", whole_lines).waiting());
-    trials
+    test_cases.push(
+        test_case_unless(None, "consumers::whole_lines_as_they_come", whole_lines).allow_many(),
+    );
+    test_cases
 }
 
 /// Both programs, by the names that harnesses type.
@@ -99,12 +108,13 @@ impl Tools {
 
     /// A server with PORT in its line.
     fn serve(&self, line: &str) -> Result<Server, String> {
-        let server = Server::of(|port| self.command(&line.replace("PORT", &port.to_string())));
+        let server =
+            Server::try_start_with(|port| self.command(&line.replace("PORT", &port.to_string())));
         server.map_err(|error| format!("{line}: {error}"))
     }
 
     /// Runs a client at loopback to its end.
-    fn client(&self, line: &str, server: &Server) -> Result<Finished, String> {
+    fn client(&self, line: &str, server: &Server) -> Result<ProcessOutput, String> {
         let line = line.replace("HOST", "127.0.0.1");
         let line = line.replace("PORT", &server.port.to_string());
         let client = run(self.command(&line), PATIENCE).map_err(|error| error.to_string())?;
@@ -257,14 +267,14 @@ fn k8s_e2e(tools: &Tools) -> Outcome {
 fn kernel_selftests(tools: &Tools) -> Outcome {
     let server = tools.serve("iperf3 -s -1 -p PORT")?;
     let line = format!("iperf3 -c 127.0.0.1 -P 16 -p {} -t 86400", server.port);
-    let client = Process::start(&mut tools.command(&line));
-    let runs = eventually(PATIENCE, || client.stdout().contains("[SUM]"));
+    let client = TestProcess::start(&mut tools.command(&line));
+    let runs = wait_until(PATIENCE, || client.stdout().contains("[SUM]"));
     check(runs, "16 streams", &client.stdout())?;
     client.signal(Signal::TERM);
     let client = client.finish(PATIENCE);
     // 3.12 of its own has 1, later versions have 0, and selftests do not look.
     check(client.code.is_some(), "its end", &format!("{client:#?}"))?;
-    let server = server.ended(PATIENCE);
+    let server = server.wait(PATIENCE);
     check(
         server.code == Some(0),
         "the server's end",
@@ -279,7 +289,7 @@ fn wireguard_selftest(tools: &Tools) -> Outcome {
         ("", "iperf3 -Z -t 1 -b 100M -u -c HOST -p PORT"),
     ] {
         let server = tools.serve(&format!("iperf3 -s -1 -B 127.0.0.1 -p PORT {options}"))?;
-        if Need::Program("ss").missing().is_none() {
+        if Requirement::Program("ss").missing_reason().is_none() {
             let filter = format!("sport = {}", server.port);
             let table = Command::new("ss").args(["-tlpH", &filter]).output();
             let table = table.map_err(|error| error.to_string())?;
@@ -288,7 +298,7 @@ fn wireguard_selftest(tools: &Tools) -> Outcome {
             check(table.contains(&expected), &expected, &table)?;
         }
         tools.print(client, &server)?;
-        let server = server.ended(PATIENCE);
+        let server = server.wait(PATIENCE);
         check(
             server.code == Some(0),
             "the server's end",
@@ -310,7 +320,7 @@ fn lisa(tools: &Tools) -> Outcome {
             &format!("{started:#?}"),
         )?;
         check(
-            eventually(PATIENCE, || is_listening(port)),
+            wait_until(PATIENCE, || is_listening(port)),
             "it listens",
             "",
         )?;

@@ -3,9 +3,9 @@
 use std::io::Read;
 use std::time::Duration;
 
-use iperf3::wire::{State, framed};
+use iperf3::wire::{ControlState, add_length_prefix};
 use serde_json::{Deserializer, Value};
-use testkit::{Finished, Process, Server, Trial, trials};
+use testkit::{ProcessOutput, Server, TestCase, TestProcess, test_cases};
 
 use super::ours3;
 use super::script::{self, RESULTS};
@@ -13,8 +13,8 @@ use super::script::{self, RESULTS};
 /// How long a test of a few bytes may take on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-pub(crate) fn trials() -> Vec<Trial> {
-    trials![
+pub(crate) fn test_cases() -> Vec<TestCase> {
+    test_cases![
         a_client_reports_false_results,
         no_control_character_of_a_server_reaches_the_terminal,
         a_server_ends_a_test_with_false_results,
@@ -24,21 +24,21 @@ pub(crate) fn trials() -> Vec<Trial> {
 }
 
 /// A client's test of 64 KiB at a server that reports this.
-fn told(results: &str, options: &str) -> Finished {
+fn told(results: &str, options: &str) -> ProcessOutput {
     let server = script::Server::listen();
     let line = format!("-c 127.0.0.1 -p {} -n 64K -l 8K {options}", server.port);
-    let client = Process::start(&mut ours3(&line));
+    let client = TestProcess::start(&mut ours3(&line));
     let mut session = server.accept();
-    session.control.state(State::ParamExchange);
+    session.control.state(ControlState::ParamExchange);
     session.control.json();
     let mut stream = server.stream(&mut session);
     session.run();
     stream.read_exact(&mut vec![0; 64 << 10]).unwrap();
-    session.control.await_state(State::TestEnd);
-    session.control.state(State::ExchangeResults);
+    session.control.await_state(ControlState::TestEnd);
+    session.control.state(ControlState::ExchangeResults);
     session.control.json();
-    session.control.say(&framed(results));
-    session.control.state(State::DisplayResults);
+    session.control.say(&add_length_prefix(results));
+    session.control.state(ControlState::DisplayResults);
     client.finish(PATIENCE)
 }
 
@@ -54,7 +54,7 @@ fn a_client_reports_false_results() {
         (
             "\"bytes\":0",
             "\"bytes\":\"0\"",
-            "unable to receive results: bytes is missing or no number",
+            "unable to receive results: bytes is missing or not a number",
         ),
         (
             "\"jitter\":0",
@@ -96,31 +96,31 @@ fn no_control_character_of_a_server_reaches_the_terminal() {
     let results = RESULTS.replace("\"streams\":[", text);
     for form in ["-V --get-server-output", "-J", "--json-stream"] {
         let client = told(&results, form);
-        client.succeeded();
+        client.assert_success();
         let is_plain = |c: char| !c.is_control() || c == '\n' || c == '\t';
         assert!(client.stdout.chars().all(is_plain), "{:?}", client.stdout);
     }
 }
 
 fn a_server_ends_a_test_with_false_results() {
-    let server = Server::with(|port| format!("iperf3 -s -p {port}"));
+    let server = Server::start_with(|port| format!("iperf3 -s -p {port}"));
     let mut client = script::Client::connect(server.port);
     client.introduce();
     client.ask(r#"{"tcp":true,"reverse":true,"len":1000,"time":1}"#);
     let mut stream = client.stream();
     client.await_running();
     stream.read_exact(&mut [0; 1000]).unwrap();
-    client.control.state(State::TestEnd);
+    client.control.state(ControlState::TestEnd);
     // It sends until it has read that.
     std::io::copy(&mut stream, &mut std::io::sink()).unwrap();
-    client.control.await_state(State::ExchangeResults);
+    client.control.await_state(ControlState::ExchangeResults);
     let results = RESULTS.replace("\"bytes\":0", "\"bytes\":9e17");
-    client.control.say(&framed(&results));
+    client.control.say(&add_length_prefix(&results));
     client.control.json();
-    client.control.await_state(State::ServerError);
+    client.control.await_state(ControlState::ServerError);
     let line = "iperf3: error - unable to receive results: stream 1 has more data than was sent\n";
     assert!(
-        testkit::eventually(PATIENCE, || server.stderr() == line),
+        testkit::wait_until(PATIENCE, || server.stderr() == line),
         "{}",
         server.stderr()
     );
@@ -129,11 +129,13 @@ fn a_server_ends_a_test_with_false_results() {
 
 /// Failures before and in a test, of a server that prints documents: as many as there were tests, each valid.
 fn each_failure_has_one_document() {
-    let server = Server::with(|port| format!("iperf3 -s -J -p {port}"));
+    let server = Server::start_with(|port| format!("iperf3 -s -J -p {port}"));
     let mut wrong = script::Client::connect(server.port);
     wrong.introduce();
-    wrong.control.say(&framed(r#"{"parallel":1000}"#));
-    wrong.control.await_state(State::ServerError);
+    wrong
+        .control
+        .say(&add_length_prefix(r#"{"parallel":1000}"#));
+    wrong.control.await_state(ControlState::ServerError);
     let mut gone = script::Client::connect(server.port);
     gone.introduce();
     gone.ask(r#"{"tcp":true}"#);
@@ -148,7 +150,7 @@ fn each_failure_has_one_document() {
             .collect()
     };
     assert!(
-        testkit::eventually(PATIENCE, || documents().len() == 2),
+        testkit::wait_until(PATIENCE, || documents().len() == 2),
         "{}",
         server.stdout()
     );
@@ -169,10 +171,12 @@ fn each_failure_has_one_document() {
 
 /// Tests one after the other, of a server that serves one at a time.
 fn a_place_is_free_again_at_once() {
-    let server = Server::with(|port| format!("iperf3 -s --max-tests 1 -p {port}"));
+    let server = Server::start_with(|port| format!("iperf3 -s --max-tests 1 -p {port}"));
     for _ in 0..20 {
         let line = format!("-c 127.0.0.1 -p {} -n 10K", server.port);
-        testkit::run(ours3(&line), PATIENCE).unwrap().succeeded();
+        testkit::run(ours3(&line), PATIENCE)
+            .unwrap()
+            .assert_success();
     }
     server.terminate();
 }

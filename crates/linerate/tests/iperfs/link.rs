@@ -3,18 +3,18 @@
 use std::process::Command;
 use std::time::Duration;
 
-use testkit::Need::Namespaces;
-use testkit::{Namespace, Process, Server, Trial, eventually, link, trial};
+use testkit::Requirement::Namespaces;
+use testkit::{Namespace, Server, TestCase, TestProcess, add_link, test_case, wait_until};
 
 use super::{AT_ONCE, ours2, ours3};
 
 /// The longest deadline of either dialect is 70 s: [`eventually`] waits four times as long as this.
 const DEADLINE: Duration = Duration::from_secs(25);
 
-pub(crate) fn trials() -> Vec<Trial> {
+pub(crate) fn test_cases() -> Vec<TestCase> {
     vec![
-        trial("iperf3::a_link_is_cut", &[Namespaces], iperf3).waiting(),
-        trial("iperf::a_link_is_cut", &[Namespaces], iperf).waiting(),
+        test_case("iperf3::a_link_is_cut", &[Namespaces], iperf3).allow_many(),
+        test_case("iperf::a_link_is_cut", &[Namespaces], iperf).allow_many(),
     ]
 }
 
@@ -51,30 +51,32 @@ fn iperf() {
 /// Runs clients on another host, and cuts the link when all of them show that their data flows.
 fn cut(make: fn(&str) -> Command, options: &str, lines: &[String], shows: &str, tests: &[&str]) {
     let (here, there) = (Namespace::new(), Namespace::new());
-    link(
+    add_link(
         (&here, "near", "198.51.100.1/24"),
         (&there, "far", "198.51.100.2/24"),
     );
-    let start = || Server::of(|port| make(&format!("-s -p {port} {options}"))).expect("it starts");
+    let start = || {
+        Server::try_start_with(|port| make(&format!("-s -p {port} {options}"))).expect("it starts")
+    };
     let server = here.enter(start);
     let is_alive = || {
         for kind in tests {
             let line = format!("-c 127.0.0.1 -p {} {kind}", server.port);
             let client = here.enter(|| testkit::run(make(&line), AT_ONCE));
-            client.expect("it ends").succeeded();
+            client.expect("it ends").assert_success();
         }
     };
     is_alive();
     let rest = server.settled_usage();
     let start = |line: &String| {
-        Process::start(&mut make(&format!(
+        TestProcess::start(&mut make(&format!(
             "-c 198.51.100.1 -p {} {line}",
             server.port
         )))
     };
-    let clients: Vec<Process> = there.enter(|| lines.iter().map(start).collect());
+    let clients: Vec<TestProcess> = there.enter(|| lines.iter().map(start).collect());
     for client in &clients {
-        let flows = eventually(AT_ONCE, || client.stdout().contains(shows));
+        let flows = wait_until(AT_ONCE, || client.stdout().contains(shows));
         assert!(flows, "{} {}", client.stdout(), client.stderr());
     }
     here.ip("link del near");
@@ -84,6 +86,6 @@ fn cut(make: fn(&str) -> Command, options: &str, lines: &[String], shows: &str, 
         let is_said = (1..=3).contains(&client.stderr.lines().count());
         assert!(client.code == Some(1) && is_said, "{client:#?}");
     }
-    server.is_back_at(rest, DEADLINE, "the link's end");
+    server.assert_usage_returns_to(rest, DEADLINE, "the link's end");
     is_alive();
 }

@@ -6,7 +6,7 @@ use std::net::{Ipv4Addr, TcpStream, UdpSocket};
 use std::time::Duration;
 
 use rustix::process::Signal;
-use testkit::{Process, Server, Trial, eventually, side_by_side, trials};
+use testkit::{Server, TestCase, TestProcess, run_in_parallel, test_cases, wait_until};
 
 use super::{
     AT_ONCE, Held, Make, ours2, server_at_rest, server_of, serves, stock2, stock2_missing,
@@ -22,13 +22,13 @@ const HEADERS: [&str; 3] = ["400100780000", "440100780400", "440100780800"];
 /// Clients of streams.
 const STREAMS: [&str; 2] = ["-n 1M", "-R -t 0.2"];
 
-pub(crate) fn trials() -> Vec<Trial> {
-    let mut trials = trials![
+pub(crate) fn test_cases() -> Vec<TestCase> {
+    let mut test_cases = test_cases![
         a_server_outlives_clients_that_die,
         a_server_outlives_clients_that_say_nothing,
         a_datagram_server_outlives_clients_that_say_nothing,
     ];
-    trials.push(testkit::unless(
+    test_cases.push(testkit::test_case_unless(
         stock2_missing(),
         "a_server_outlives_processes_that_are_killed_or_stopped",
         || {
@@ -36,7 +36,7 @@ pub(crate) fn trials() -> Vec<Trial> {
             Ok(())
         },
     ));
-    trials.into_iter().map(Trial::waiting).collect()
+    test_cases.into_iter().map(TestCase::allow_many).collect()
 }
 
 /// A header of 60 bytes.
@@ -90,14 +90,14 @@ fn a_server_outlives_clients_that_die() {
     let (server, rest) = server_at_rest(ours2, "-i 0.1", &STREAMS);
     for (what, bytes) in parts() {
         drop(client(server.port, &bytes));
-        server.is_back_at(rest, AT_ONCE, &format!("a death, {what}"));
+        server.assert_usage_returns_to(rest, AT_ONCE, &format!("a death, {what}"));
     }
     let mut slow = client(server.port, &slow_reverse());
     slow.read_exact(&mut [0; 1000]).expect("the first buffer");
     drop(slow);
-    server.is_back_at(rest, AT_ONCE, "a death between two buffers");
+    server.assert_usage_returns_to(rest, AT_ONCE, "a death between two buffers");
     serves(&server, ours2, &STREAMS);
-    assert!(!server.panicked());
+    assert!(!server.has_panicked());
 }
 
 fn a_server_outlives_clients_that_say_nothing() {
@@ -107,7 +107,7 @@ fn a_server_outlives_clients_that_say_nothing() {
         .map(|(_, bytes)| client(server.port, bytes))
         .collect();
     serves(&server, ours2, &STREAMS);
-    server.is_back_at(rest, DEADLINE, "silence");
+    server.assert_usage_returns_to(rest, DEADLINE, "silence");
     serves(&server, ours2, &STREAMS);
     drop(clients);
 }
@@ -131,7 +131,7 @@ fn a_datagram_server_outlives_clients_that_say_nothing() {
         held.push(Box::new(client));
     }
     serves(&server, ours2, &DATAGRAMS);
-    server.is_back_at(rest, DEADLINE, "silence");
+    server.assert_usage_returns_to(rest, DEADLINE, "silence");
     serves(&server, ours2, &DATAGRAMS);
     drop(held);
 }
@@ -154,7 +154,7 @@ pub(crate) fn server_for(make: Make, kind: &str, options: &str) -> Server {
 }
 
 fn a_server_outlives_processes_that_are_killed_or_stopped() {
-    side_by_side([&KINDS[..5], &KINDS[5..]].into_iter().flat_map(|kinds| {
+    run_in_parallel([&KINDS[..5], &KINDS[5..]].into_iter().flat_map(|kinds| {
         [Signal::KILL, Signal::STOP].map(|signal| move || a_server_outlives(kinds, signal))
     }));
 }
@@ -170,13 +170,13 @@ fn a_server_outlives(kinds: &[&str], signal: Signal) {
     let (server, rest) = server_at_rest(ours2, if is_udp { "-u -i 1" } else { "-i 1" }, &plain);
     let start = |kind: &&str| {
         let line = format!("-c 127.0.0.1 -p {} -t 60 -i 0.1 {kind}", server.port);
-        [ours2, stock2].map(|make| Process::start(&mut make(&line)))
+        [ours2, stock2].map(|make| TestProcess::start(&mut make(&line)))
     };
-    let mut clients: Vec<Process> = kinds.iter().flat_map(start).collect();
+    let mut clients: Vec<TestProcess> = kinds.iter().flat_map(start).collect();
     for (at, client) in clients.iter_mut().enumerate() {
         // A stock bounceback client gives up where an answer is late, and may stay without a word.
         let is_stock = at % 2 == 1;
-        let flows = eventually(AT_ONCE, || {
+        let flows = wait_until(AT_ONCE, || {
             let has_given_up =
                 !client.is_running() || client.stderr().contains("bounce-back read failed");
             client.stdout().contains("/sec") || is_stock && has_given_up
@@ -186,7 +186,7 @@ fn a_server_outlives(kinds: &[&str], signal: Signal) {
     for client in &clients {
         client.signal(signal);
     }
-    server.is_back_at(rest, DEADLINE, &format!("{signal:?}"));
+    server.assert_usage_returns_to(rest, DEADLINE, &format!("{signal:?}"));
     drop(clients);
     serves(&server, ours2, &plain);
 }

@@ -5,10 +5,10 @@ use std::io::Read;
 use std::net::TcpStream;
 use std::time::Duration;
 
-use iperf3::wire::{State, framed};
+use iperf3::wire::{ControlState, add_length_prefix};
 use rustix::process::Signal;
 use serde_json::Value;
-use testkit::{Finished, Process, Server, Trial, side_by_side, trials};
+use testkit::{ProcessOutput, Server, TestCase, TestProcess, run_in_parallel, test_cases};
 
 use super::script::{self, RESULTS};
 use super::{AT_ONCE, Held, Make, ours3, server_at_rest, serves, stock3, stock3_missing};
@@ -61,15 +61,15 @@ const KINDS: [(&str, &str); 4] = [
     ),
 ];
 
-pub(crate) fn trials() -> Vec<Trial> {
-    let mut trials = trials![
+pub(crate) fn test_cases() -> Vec<TestCase> {
+    let mut test_cases = test_cases![
         a_server_outlives_clients_that_die,
         a_server_outlives_clients_that_say_nothing,
         a_client_reports_a_server_that_dies,
         a_client_reports_a_server_that_says_nothing,
         a_client_reports_a_process_that_is_killed_or_stopped,
     ];
-    trials.push(testkit::unless(
+    test_cases.push(testkit::test_case_unless(
         stock3_missing(),
         "a_server_outlives_processes_that_are_killed_or_stopped",
         || {
@@ -77,7 +77,7 @@ pub(crate) fn trials() -> Vec<Trial> {
             Ok(())
         },
     ));
-    trials.into_iter().map(Trial::waiting).collect()
+    test_cases.into_iter().map(TestCase::allow_many).collect()
 }
 
 /// A client that goes so far.
@@ -104,13 +104,13 @@ fn client_up_to(phase: Phase, parameters: &str, port: u16) -> Held {
         client.await_running();
     }
     if phase >= Phase::End {
-        client.control.state(State::TestEnd);
-        client.control.await_state(State::ExchangeResults);
+        client.control.state(ControlState::TestEnd);
+        client.control.await_state(ControlState::ExchangeResults);
     }
     if phase >= Phase::Results {
-        client.control.say(&framed(RESULTS));
+        client.control.say(&add_length_prefix(RESULTS));
         client.control.json();
-        client.control.await_state(State::DisplayResults);
+        client.control.await_state(ControlState::DisplayResults);
     }
     held.push(Box::new(client));
     held
@@ -133,12 +133,12 @@ fn a_server_outlives_clients_that_die() {
         for phase in PHASES {
             let what = format!("a death, {phase:?}, {parameters}");
             drop(client_up_to(phase, parameters, server.port));
-            server.is_back_at(rest, AT_ONCE, &what);
+            server.assert_usage_returns_to(rest, AT_ONCE, &what);
         }
     }
     serves(&server, ours3, &PLAIN);
     is_plain(&server.stderr());
-    assert!(!server.panicked());
+    assert!(!server.has_panicked());
 }
 
 fn a_server_outlives_clients_that_say_nothing() {
@@ -161,15 +161,20 @@ fn a_server_outlives_clients_that_say_nothing() {
     let line = format!("-c 127.0.0.1 -p {} -n 1M", server.port);
     testkit::run(ours3(&line), AT_ONCE)
         .expect("it ends")
-        .succeeded();
-    server.is_back_at(rest, DEADLINE, "silence");
+        .assert_success();
+    server.assert_usage_returns_to(rest, DEADLINE, "silence");
     serves(&server, ours3, &PLAIN);
     is_plain(&server.stderr());
     drop((tcp, udp));
 }
 
 /// A server that goes so far, and then leaves its connections or keeps them until the client has ended.
-fn client_of_a_server_up_to(phase: Phase, kind: (&str, &str), dies: bool, form: &str) -> Finished {
+fn client_of_a_server_up_to(
+    phase: Phase,
+    kind: (&str, &str),
+    dies: bool,
+    form: &str,
+) -> ProcessOutput {
     let server = script::Server::listen();
     let (options, parameters) = kind;
     let line = format!("-c 127.0.0.1 -p {} -t 1 {options} -P 2 {form}", server.port);
@@ -179,11 +184,11 @@ fn client_of_a_server_up_to(phase: Phase, kind: (&str, &str), dies: bool, form: 
     } else {
         line
     };
-    let client = Process::start(&mut ours3(&line));
+    let client = TestProcess::start(&mut ours3(&line));
     let mut held: Held = Vec::new();
     let mut session = server.accept();
     if phase >= Phase::Introduction {
-        session.control.state(State::ParamExchange);
+        session.control.state(ControlState::ParamExchange);
         session.control.json();
     }
     if phase >= Phase::Streams {
@@ -194,17 +199,17 @@ fn client_of_a_server_up_to(phase: Phase, kind: (&str, &str), dies: bool, form: 
         }
     }
     if phase == Phase::Parameters {
-        session.control.state(State::CreateStreams);
+        session.control.state(ControlState::CreateStreams);
     }
     if phase >= Phase::Running {
         session.run();
     }
     if phase >= Phase::End {
         drain(&held);
-        session.control.await_state(State::TestEnd);
+        session.control.await_state(ControlState::TestEnd);
     }
     if phase >= Phase::Results {
-        session.control.state(State::ExchangeResults);
+        session.control.state(ControlState::ExchangeResults);
         session.control.json();
     }
     if dies {
@@ -229,7 +234,7 @@ fn drain(held: &Held) {
 
 /// One line, or one document with it.
 #[track_caller]
-fn is_reported(client: &Finished, form: &str, what: &str) {
+fn is_reported(client: &ProcessOutput, form: &str, what: &str) {
     assert_eq!(client.code, Some(1), "{what}: {client:#?}");
     // A busy machine may not hold a pace, which is a doubt about the result.
     let is_doubt = |line: &&str| line.contains("the pace of this host was not held");
@@ -274,7 +279,7 @@ fn a_client_reports_a_server_that_says_nothing() {
             is_reported(&client_of_a_server_up_to(phase, kind, false, ""), "", &what);
         }
     };
-    side_by_side(
+    run_in_parallel(
         KINDS
             .into_iter()
             .flat_map(|kind| PHASES.map(|phase| client(kind, phase))),
@@ -297,14 +302,14 @@ fn a_client_reports_a_process_that_is_killed_or_stopped() {
     let pairs = makes
         .iter()
         .flat_map(|make| kinds.map(|kind| (*make, kind)));
-    side_by_side(pairs.flat_map(|(make, kind)| {
+    run_in_parallel(pairs.flat_map(|(make, kind)| {
         [Signal::KILL, Signal::STOP]
             .map(|signal| move || a_client_reports_a_server_with(make, kind, signal))
     }));
 }
 
 fn a_client_reports_a_server_with(make: Make, kind: &str, signal: Signal) {
-    let server = Server::of(|port| make(&format!("-s -p {port}"))).expect("it starts");
+    let server = Server::try_start_with(|port| make(&format!("-s -p {port}"))).expect("it starts");
     let receives = kind.contains("-R") || kind.contains("--bidir");
     let limit = if receives { "--rcv-timeout 1000" } else { "" };
     let (time, patience) = match signal {
@@ -313,8 +318,8 @@ fn a_client_reports_a_server_with(make: Make, kind: &str, signal: Signal) {
     };
     let port = server.port;
     let line = format!("-c 127.0.0.1 -p {port} -t {time} -i 0.1 -l 1000 {kind} {limit}");
-    let client = Process::start(&mut ours3(&line));
-    assert!(testkit::eventually(AT_ONCE, || client
+    let client = TestProcess::start(&mut ours3(&line));
+    assert!(testkit::wait_until(AT_ONCE, || client
         .stdout()
         .contains("Bytes")));
     server.signal(signal);
@@ -337,17 +342,17 @@ fn a_server_outlives_processes_that_are_killed_or_stopped() {
                 "-c 127.0.0.1 -p {} -t 10 -i 0.1 --forceflush {kind}",
                 server.port
             );
-            [ours3, stock3].map(|make| Process::start(&mut make(&line)))
+            [ours3, stock3].map(|make| TestProcess::start(&mut make(&line)))
         };
-        let clients: Vec<Process> = kinds.iter().flat_map(start).collect();
+        let clients: Vec<TestProcess> = kinds.iter().flat_map(start).collect();
         for client in &clients {
-            let flows = testkit::eventually(DEADLINE, || client.stdout().contains("Bytes"));
+            let flows = testkit::wait_until(DEADLINE, || client.stdout().contains("Bytes"));
             assert!(flows, "{} {}", client.stdout(), client.stderr());
         }
         for client in &clients {
             client.signal(signal);
         }
-        server.is_back_at(rest, DEADLINE, &format!("{signal:?}"));
+        server.assert_usage_returns_to(rest, DEADLINE, &format!("{signal:?}"));
         drop(clients);
     }
     serves(&server, ours3, &PLAIN);

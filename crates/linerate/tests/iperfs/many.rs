@@ -6,7 +6,7 @@ use rand::rngs::SmallRng;
 use rand::seq::IndexedRandom;
 use rand::{Rng, SeedableRng};
 use rustix::process::Signal;
-use testkit::{Process, Server, Trial, eventually, unless};
+use testkit::{Server, TestCase, TestProcess, test_case_unless, wait_until};
 
 use super::{stock3, stock3_missing};
 
@@ -31,9 +31,9 @@ const DIRECTIONS: [&str; 7] = [
     "-u -b 1M --bidir",
 ];
 
-pub(crate) fn trials() -> Vec<Trial> {
+pub(crate) fn test_cases() -> Vec<TestCase> {
     vec![
-        unless(
+        test_case_unless(
             stock3_missing(),
             "fifty_clients_of_which_ten_are_killed",
             || {
@@ -41,23 +41,23 @@ pub(crate) fn trials() -> Vec<Trial> {
                 Ok(())
             },
         )
-        .waiting(),
+        .allow_many(),
     ]
 }
 
 fn fifty_clients_of_which_ten_are_killed() {
-    let server = Server::with(|port| format!("iperf3 -s -p {port}"));
-    let start = |seconds: u32| -> Vec<Process> {
+    let server = Server::start_with(|port| format!("iperf3 -s -p {port}"));
+    let start = |seconds: u32| -> Vec<TestProcess> {
         let line = |at: usize| {
             let direction = DIRECTIONS[at % DIRECTIONS.len()];
             let to = format!("-c 127.0.0.1 -p {}", server.port);
             format!("{to} -t {seconds} -i 0.1 --forceflush -l 1000 {direction}")
         };
-        let clients = (0..CLIENTS).map(|at| Process::start(&mut stock3(&line(at))));
+        let clients = (0..CLIENTS).map(|at| TestProcess::start(&mut stock3(&line(at))));
         clients.collect()
     };
     for client in start(1) {
-        client.finish(PATIENCE).succeeded();
+        client.finish(PATIENCE).assert_success();
     }
     let rest = server.settled_usage();
     let resident = server.resident_kib();
@@ -69,7 +69,7 @@ fn fifty_clients_of_which_ten_are_killed() {
     for at in &killed {
         // Some while they begin, most while their data flows.
         if rng.random_bool(0.8) {
-            eventually(PATIENCE, || clients[*at].stdout().contains("Bytes"));
+            wait_until(PATIENCE, || clients[*at].stdout().contains("Bytes"));
         }
         clients[*at].signal(Signal::KILL);
     }
@@ -79,9 +79,9 @@ fn fifty_clients_of_which_ten_are_killed() {
     // On a busy machine one may have ended before its turn.
     assert!(killed.filter(|client| client.signal.is_some()).count() > KILLED / 2);
     for client in clients {
-        client.finish(PATIENCE).succeeded();
+        client.finish(PATIENCE).assert_success();
     }
-    server.is_back_at(rest, PATIENCE, "fifty clients");
+    server.assert_usage_returns_to(rest, PATIENCE, "fifty clients");
     let now = server.resident_kib();
     assert!(
         now <= resident + SLACK_KIB,

@@ -17,7 +17,9 @@ use std::any::Any;
 use std::process::Command;
 use std::time::Duration;
 
-use testkit::{Need, Server, Trial, Usage, linerate, stock, within};
+use testkit::{
+    ProcessUsage, Requirement, Server, TestCase, linerate_with_args, stock_with_args, with_prefix,
+};
 
 /// A command of one make's program, from a line of options.
 type Make = fn(&str) -> Command;
@@ -28,61 +30,69 @@ type Held = Vec<Box<dyn Any + Send>>;
 /// What needs no deadline: a connection has ended.
 const AT_ONCE: Duration = Duration::from_secs(5);
 
-pub(crate) fn trials() -> Vec<Trial> {
-    let iperf = [bounds2::trials(), lost2::trials(), reports2::trials()]
-        .into_iter()
-        .flatten();
-    let iperf = within("iperf", iperf.collect());
-    let iperf3 = [false3::trials(), lost3::trials(), many::trials()]
-        .into_iter()
-        .flatten();
-    let iperf3 = within("iperf3", iperf3.collect());
-    let both = [
-        link::trials(),
-        strangers::trials(),
-        consumers::trials(),
-        words::trials(),
+pub(crate) fn test_cases() -> Vec<TestCase> {
+    let iperf = [
+        bounds2::test_cases(),
+        lost2::test_cases(),
+        reports2::test_cases(),
     ]
     .into_iter()
     .flatten();
-    let both = both.chain(within("played", played::trials()));
+    let iperf = with_prefix("iperf", iperf.collect());
+    let iperf3 = [
+        false3::test_cases(),
+        lost3::test_cases(),
+        many::test_cases(),
+    ]
+    .into_iter()
+    .flatten();
+    let iperf3 = with_prefix("iperf3", iperf3.collect());
+    let both = [
+        link::test_cases(),
+        strangers::test_cases(),
+        consumers::test_cases(),
+        words::test_cases(),
+    ]
+    .into_iter()
+    .flatten();
+    let both = both.chain(with_prefix("played", played::test_cases()));
     iperf.chain(iperf3).chain(both).collect()
 }
 
 fn ours3(line: &str) -> Command {
-    linerate(&format!("iperf3 {line}"))
+    linerate_with_args(&format!("iperf3 {line}"))
 }
 
 fn stock3(line: &str) -> Command {
-    stock("iperf3", line)
+    stock_with_args("iperf3", line)
 }
 
 fn stock3_missing() -> Option<String> {
-    Need::Program("iperf3").missing()
+    Requirement::Program("iperf3").missing_reason()
 }
 
 fn ours2(line: &str) -> Command {
-    linerate(&format!("iperf {line}"))
+    linerate_with_args(&format!("iperf {line}"))
 }
 
 fn stock2(line: &str) -> Command {
-    stock("iperf", line)
+    stock_with_args("iperf", line)
 }
 
 fn stock2_missing() -> Option<String> {
-    Need::Program("iperf").missing()
+    Requirement::Program("iperf").missing_reason()
 }
 
 /// A server of one of the makes on a free port, with these options.
 #[track_caller]
 fn server_of(make: Make, options: &str) -> Server {
-    let server = Server::of(|port| make(&format!("-s -p {port} {options}")));
+    let server = Server::try_start_with(|port| make(&format!("-s -p {port} {options}")));
     server.unwrap_or_else(|error| panic!("{error}"))
 }
 
 /// A server of ours that has served clients of these kinds, and its usage at rest.
 #[track_caller]
-fn server_at_rest(make: Make, options: &str, kinds: &[&str]) -> (Server, Usage) {
+fn server_at_rest(make: Make, options: &str, kinds: &[&str]) -> (Server, ProcessUsage) {
     let server = server_of(make, options);
     serves(&server, make, kinds);
     let rest = server.settled_usage();

@@ -5,8 +5,8 @@ use std::net::{Ipv4Addr, Shutdown, TcpStream, UdpSocket};
 use std::time::Duration;
 
 use iperf::wire::{Acknowledgement, DatagramHeader, ServerReport, WallTime, flags};
-use iperf3::wire::{Direction, Parameters, Protocol, Results, State, framed};
-use testkit::{Process, Server, Trial, side_by_side, trials};
+use iperf3::wire::{ControlState, Direction, Parameters, Protocol, Results, add_length_prefix};
+use testkit::{Server, TestCase, TestProcess, run_in_parallel, test_cases};
 
 use super::{ours2, ours3, script, server_of};
 
@@ -19,8 +19,8 @@ const PATIENCE: Duration = Duration::from_secs(20);
 const OF_IPERF3: &str = include_str!("../../../iperf3/src/wire/fixtures.txt");
 const OF_IPERF2: &str = include_str!("../../../iperf/tests/data/messages.txt");
 
-pub(crate) fn trials() -> Vec<Trial> {
-    let trials = trials![
+pub(crate) fn test_cases() -> Vec<TestCase> {
+    let test_cases = test_cases![
         clients_of_iperf3,
         servers_of_iperf3,
         streams_of_iperf2,
@@ -29,7 +29,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         reports_of_iperf2,
         acknowledgements_of_iperf2,
     ];
-    trials.into_iter().map(Trial::waiting).collect()
+    test_cases.into_iter().map(TestCase::allow_many).collect()
 }
 
 /// Recorded messages of a kind, each with the name of its run.
@@ -48,14 +48,14 @@ fn bytes(hex: &str) -> Vec<u8> {
 
 /// Each recorded request has its streams, which nothing flows on, and both results.
 fn clients_of_iperf3() {
-    let server = Server::with(|port| format!("iperf3 -s -p {port}"));
+    let server = Server::start_with(|port| format!("iperf3 -s -p {port}"));
     let mut played = 0;
     for (run, text) in recorded(OF_IPERF3, "parameters") {
         let parameters = Parameters::decode(text.as_bytes()).expect(run);
         let mut client = script::Client::connect(server.port);
         client.introduce();
         client.ask(text);
-        let (forward, backward) = parameters.streams();
+        let (forward, backward) = parameters.stream_counts();
         let mut connections = Vec::new();
         let mut sockets = Vec::new();
         for _ in 0..forward + backward {
@@ -65,24 +65,26 @@ fn clients_of_iperf3() {
             }
         }
         client.await_running();
-        client.control.state(State::TestEnd);
-        client.control.await_state(State::ExchangeResults);
-        client.control.say(&framed(&idle_results(&parameters)));
+        client.control.state(ControlState::TestEnd);
+        client.control.await_state(ControlState::ExchangeResults);
+        client
+            .control
+            .say(&add_length_prefix(&idle_results(&parameters)));
         let results = Results::decode(client.control.json().as_bytes()).expect(run);
         assert_eq!(results.streams.len() as u32, forward + backward, "{run}");
         assert_eq!(results.output.is_some(), parameters.server_output, "{run}");
-        client.control.await_state(State::DisplayResults);
-        client.control.state(State::IperfDone);
+        client.control.await_state(ControlState::DisplayResults);
+        client.control.state(ControlState::IperfDone);
         played += 1;
     }
     assert!(played > 20);
-    assert!(!server.panicked(), "{}", server.log());
+    assert!(!server.has_panicked(), "{}", server.log());
     server.terminate();
 }
 
 /// Of streams on which nothing was sent.
 fn idle_results(parameters: &Parameters) -> String {
-    let (forward, backward) = parameters.streams();
+    let (forward, backward) = parameters.stream_counts();
     let streams = (0..(forward + backward) as usize).map(|at| {
         let number = iperf3::wire::stream_number(at);
         iperf3::wire::StreamResult {
@@ -113,9 +115,9 @@ fn servers_of_iperf3() {
         let options = if is_udp { "-u -l 1000 -b 0" } else { "-l 8K" };
         let server = script::Server::listen();
         let line = format!("-c 127.0.0.1 -p {} -n 8M {options}", server.port);
-        let client = Process::start(&mut ours3(&line));
+        let client = TestProcess::start(&mut ours3(&line));
         let mut session = server.accept();
-        session.control.state(State::ParamExchange);
+        session.control.state(ControlState::ParamExchange);
         session.control.json();
         let held = if is_udp {
             let (socket, _) = server.datagrams(&mut session);
@@ -127,12 +129,12 @@ fn servers_of_iperf3() {
             stream.read_exact(&mut vec![0; 8 << 20]).expect(run);
             (Some(stream), None)
         };
-        session.control.await_state(State::TestEnd);
-        session.control.state(State::ExchangeResults);
+        session.control.await_state(ControlState::TestEnd);
+        session.control.state(ControlState::ExchangeResults);
         session.control.json();
-        session.control.say(&framed(text));
-        session.control.state(State::DisplayResults);
-        session.control.await_state(State::IperfDone);
+        session.control.say(&add_length_prefix(text));
+        session.control.state(ControlState::DisplayResults);
+        session.control.await_state(ControlState::IperfDone);
         drop((session, held));
         let client = client.finish(PATIENCE);
         assert_eq!(client.code, Some(0), "{run}: {client:#?}");
@@ -149,15 +151,15 @@ fn servers_of_iperf3() {
 
 /// Each recorded header has the acknowledgement that stock sends, and its data, of either direction, an end.
 fn streams_of_iperf2() {
-    let server = Server::with(|port| format!("iperf -s -p {port}"));
-    let keyed = Server::with(|port| format!("iperf -s -p {port} --permit-key=secret123"));
-    side_by_side(recorded(OF_IPERF2, "stream").map(|(run, hex)| {
+    let server = Server::start_with(|port| format!("iperf -s -p {port}"));
+    let keyed = Server::start_with(|port| format!("iperf -s -p {port} --permit-key=secret123"));
+    run_in_parallel(recorded(OF_IPERF2, "stream").map(|(run, hex)| {
         let is_keyed = run.contains("permitkey");
         let port = if is_keyed { keyed.port } else { server.port };
         move || a_stream_is_answered(run, &bytes(hex), port)
     }));
     for server in [server, keyed] {
-        assert!(!server.panicked(), "{}", server.log());
+        assert!(!server.has_panicked(), "{}", server.log());
         assert!(server.stdout().contains("/sec"));
         server.terminate();
     }
@@ -188,7 +190,7 @@ fn a_stream_is_answered(run: &str, header: &[u8], port: u16) {
         // Acknowledgements of old trip times carry no times.
         let decoded = Acknowledgement::decode(&answer);
         assert!(decoded.is_some(), "{run}: {answer:?}");
-        assert_eq!(answer.len(), Acknowledgement::SHORT, "{run}");
+        assert_eq!(answer.len(), Acknowledgement::SHORT_LEN, "{run}");
     }
 }
 
@@ -248,7 +250,7 @@ fn datagrams_of_iperf2() {
 fn bounces_of_iperf2() {
     /// Where they are.
     const TIMES: std::ops::Range<usize> = 28..44;
-    let server = Server::with(|port| format!("iperf -s -p {port}"));
+    let server = Server::start_with(|port| format!("iperf -s -p {port}"));
     for (run, hex) in recorded(OF_IPERF2, "bounce") {
         let sent = bytes(hex);
         let mut client = TcpStream::connect((Ipv4Addr::LOCALHOST, server.port)).expect(run);
@@ -274,7 +276,7 @@ fn reports_of_iperf2() {
         server.set_read_timeout(Some(LIMIT)).expect("not zero");
         let port = server.local_addr().expect("it is bound").port();
         let line = format!("-c 127.0.0.1 -p {port} -u -n 2M -l 1000 -b 10g -f b");
-        let client = Process::start(&mut ours2(&line));
+        let client = TestProcess::start(&mut ours2(&line));
         let mut datagram = [0; 2048];
         loop {
             let (count, from) = server.recv_from(&mut datagram).expect(run);
@@ -304,15 +306,15 @@ fn acknowledgements_of_iperf2() {
         let port = listener.local_addr().expect("it is bound").port();
         // The longer one answers a header that has a time.
         let answer = bytes(hex);
-        let has_times = answer.len() > Acknowledgement::SHORT;
+        let has_times = answer.len() > Acknowledgement::SHORT_LEN;
         let times = if has_times { "--trip-times" } else { "" };
         let line = format!("-c 127.0.0.1 -p {port} -n 100K -X {times}");
-        let client = Process::start(&mut ours2(&line));
+        let client = TestProcess::start(&mut ours2(&line));
         let (mut server, _) = listener.accept().expect(run);
         server.write_all(&answer).expect(run);
         let count = server.read_to_end(&mut Vec::new()).expect(run);
         assert!(count >= 100 << 10, "{run}: {count}");
         drop(server);
-        client.finish(PATIENCE).succeeded();
+        client.finish(PATIENCE).assert_success();
     }
 }

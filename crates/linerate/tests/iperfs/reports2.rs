@@ -7,19 +7,22 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
-use testkit::{Finished, Process, Trial, eventually, free_port, side_by_side, trials, unless};
+use testkit::{
+    ProcessOutput, TestCase, TestProcess, free_port, run_in_parallel, test_case_unless, test_cases,
+    wait_until,
+};
 
 use super::lost2::{DEADLINE, KINDS, server_for};
 use super::{AT_ONCE, Make, ours2, stock2, stock2_missing};
 
-pub(crate) fn trials() -> Vec<Trial> {
-    let mut trials = trials![
+pub(crate) fn test_cases() -> Vec<TestCase> {
+    let mut test_cases = test_cases![
         a_client_reports_a_server_that_dies,
         a_client_reports_a_server_that_says_nothing,
         a_client_of_datagrams_reports_a_server_that_says_nothing,
         a_client_of_datagrams_ends_without_the_last_one,
     ];
-    trials.push(unless(
+    test_cases.push(test_case_unless(
         stock2_missing(),
         "a_client_reports_a_process_that_is_killed_or_stopped",
         || {
@@ -27,12 +30,12 @@ pub(crate) fn trials() -> Vec<Trial> {
             Ok(())
         },
     ));
-    trials.into_iter().map(Trial::waiting).collect()
+    test_cases.into_iter().map(TestCase::allow_many).collect()
 }
 
 /// A failure, and one line.
 #[track_caller]
-fn is_reported(client: &Finished, what: &str) {
+fn is_reported(client: &ProcessOutput, what: &str) {
     assert_eq!(client.code, Some(1), "{what}: {client:#?}");
     // Both directions of a connection may have one.
     let most = if what.contains("--full-duplex") { 2 } else { 1 };
@@ -41,12 +44,12 @@ fn is_reported(client: &Finished, what: &str) {
 }
 
 /// A server that takes this much of a connection, and then leaves it, or keeps it until the client has ended.
-fn client_of(options: &str, taken: usize, answer: &[u8], dies: bool) -> Finished {
+fn client_of(options: &str, taken: usize, answer: &[u8], dies: bool) -> ProcessOutput {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
     let port = listener.local_addr().expect("it is bound").port();
     let time = if dies { 30 } else { 1 };
     let line = format!("-c 127.0.0.1 -p {port} -t {time} {options}");
-    let client = Process::start(&mut ours2(&line));
+    let client = TestProcess::start(&mut ours2(&line));
     let (mut connection, _) = listener.accept().expect("a client");
     connection
         .read_exact(&mut vec![0; taken])
@@ -86,7 +89,7 @@ fn a_client_reports_a_server_that_dies() {
 
 fn a_client_reports_a_server_that_says_nothing() {
     let tests = TESTS.into_iter().chain([("-R", 60, &[][..])]);
-    side_by_side(tests.map(|(options, taken, answer)| {
+    run_in_parallel(tests.map(|(options, taken, answer)| {
         move || {
             is_reported(
                 &client_of(options, taken, answer, false),
@@ -115,10 +118,10 @@ fn a_client_of_datagrams_reports_a_server_that_says_nothing() {
 }
 
 /// The client's end if the server sends a datagram per 10 ms for this time, and then nothing, not even the last one.
-fn client_of_datagrams(options: &str, time: Duration) -> Finished {
+fn client_of_datagrams(options: &str, time: Duration) -> ProcessOutput {
     let server = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
     let port = server.local_addr().expect("it is bound").port();
-    let mut client = Process::start(&mut ours2(&format!(
+    let mut client = TestProcess::start(&mut ours2(&format!(
         "-c 127.0.0.1 -p {port} -u -l 100 -b 80k -R {options}"
     )));
     let (_, to) = server.recv_from(&mut [0; 100]).expect("a request");
@@ -143,7 +146,7 @@ fn a_client_of_datagrams_ends_without_the_last_one() {
     assert!(good.stdout.contains("0.0000-2.0000 sec"), "{good:#?}");
     let strict = client_of_datagrams("-t 2 --strict", seconds(2));
     assert_eq!(strict.code, Some(3), "{strict:#?}");
-    let doubt = "iperf: the peer cannot tell the number of datagrams that it sent: its last one did not arrive";
+    let doubt = "iperf: the peer did not report the number of datagrams that it sent: its last one did not arrive";
     assert!(strict.stderr.contains(doubt), "{strict:#?}");
     // One that ends too early, and one that does not end.
     for time in [Duration::from_millis(800), seconds(60)] {
@@ -156,7 +159,7 @@ fn a_client_reports_a_process_that_is_killed_or_stopped() {
     let pairs = makes
         .into_iter()
         .flat_map(|make| KINDS.map(|kind| (make, kind)));
-    side_by_side(pairs.flat_map(|(make, kind)| {
+    run_in_parallel(pairs.flat_map(|(make, kind)| {
         [Signal::KILL, Signal::STOP]
             .map(|signal| move || a_client_reports_a_server_with(make, kind, signal))
     }));
@@ -171,8 +174,8 @@ fn a_client_reports_a_server_with(make: Make, kind: &str, signal: Signal) {
         "-c 127.0.0.1 -p {} -t {time} -i 0.1 -l 1000 {kind}",
         server.port
     );
-    let client = Process::start(&mut ours2(&line));
-    assert!(eventually(AT_ONCE, || client.stdout().contains("/sec")));
+    let client = TestProcess::start(&mut ours2(&line));
+    assert!(wait_until(AT_ONCE, || client.stdout().contains("/sec")));
     server.signal(signal);
     let client = client.finish(patience);
     let what = format!("{signal:?}, {kind}: {client:#?}");

@@ -4,7 +4,7 @@ use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::time::Duration;
 
-use iperf3::wire::{Cookie, HELLO, State, framed, reply_to};
+use iperf3::wire::{ControlState, Cookie, GREETING, add_length_prefix, reply_to};
 
 /// How long an answer may take.
 const LIMIT: Duration = Duration::from_secs(60);
@@ -27,16 +27,19 @@ impl Control {
         let _ = self.0.write_all(bytes);
     }
 
-    pub(crate) fn state(&mut self, state: State) {
+    pub(crate) fn state(&mut self, state: ControlState) {
         self.say(&[state.byte()]);
     }
 
     /// Waits for this state.
     #[track_caller]
-    pub(crate) fn await_state(&mut self, state: State) {
+    pub(crate) fn await_state(&mut self, state: ControlState) {
         let mut byte = [0];
         let read = self.0.read_exact(&mut byte);
-        assert_eq!((read.is_ok(), State::of(byte[0])), (true, Some(state)));
+        assert_eq!(
+            (read.is_ok(), ControlState::from_byte(byte[0])),
+            (true, Some(state))
+        );
     }
 
     /// Reads a JSON text.
@@ -71,14 +74,14 @@ impl Client {
     #[track_caller]
     pub(crate) fn introduce(&mut self) {
         self.control.say(&self.cookie.0);
-        self.control.await_state(State::ParamExchange);
+        self.control.await_state(ControlState::ParamExchange);
     }
 
     /// Sends parameters, and waits until the server wants streams.
     #[track_caller]
     pub(crate) fn ask(&mut self, parameters: &str) {
-        self.control.say(&framed(parameters));
-        self.control.await_state(State::CreateStreams);
+        self.control.say(&add_length_prefix(parameters));
+        self.control.await_state(ControlState::CreateStreams);
     }
 
     /// Opens a TCP stream.
@@ -96,17 +99,17 @@ impl Client {
             .connect((Ipv4Addr::LOCALHOST, self.port))
             .expect("loopback");
         socket.set_read_timeout(Some(LIMIT)).expect("not zero");
-        socket.send(&HELLO).expect("loopback");
+        socket.send(&GREETING).expect("loopback");
         let mut answer = [0; 16];
         let count = socket.recv(&mut answer).expect("an answer");
-        assert_eq!(answer[..count], reply_to(&HELLO));
+        assert_eq!(answer[..count], reply_to(&GREETING));
         socket
     }
 
     #[track_caller]
     pub(crate) fn await_running(&mut self) {
-        self.control.await_state(State::TestStart);
-        self.control.await_state(State::TestRunning);
+        self.control.await_state(ControlState::TestStart);
+        self.control.await_state(ControlState::TestRunning);
     }
 }
 
@@ -142,7 +145,7 @@ impl Server {
     /// The next stream of this client.
     #[track_caller]
     pub(crate) fn stream(&self, session: &mut Session) -> TcpStream {
-        session.control.state(State::CreateStreams);
+        session.control.state(ControlState::CreateStreams);
         let stream = self.accept();
         assert_eq!(stream.cookie, session.cookie);
         stream.control.0
@@ -153,7 +156,7 @@ impl Server {
     pub(crate) fn datagrams(&self, session: &mut Session) -> (UdpSocket, SocketAddr) {
         let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, self.port)).expect("a free port");
         socket.set_read_timeout(Some(LIMIT)).expect("not zero");
-        session.control.state(State::CreateStreams);
+        session.control.state(ControlState::CreateStreams);
         let mut hello = [0; 16];
         let (count, from) = socket.recv_from(&mut hello).expect("a hello");
         socket
@@ -166,7 +169,7 @@ impl Server {
 
 impl Session {
     pub(crate) fn run(&mut self) {
-        self.control.state(State::TestStart);
-        self.control.state(State::TestRunning);
+        self.control.state(ControlState::TestStart);
+        self.control.state(ControlState::TestRunning);
     }
 }

@@ -5,25 +5,25 @@ use std::net::{Ipv4Addr, UdpSocket};
 use std::time::Duration;
 
 use iperf::wire::{DatagramHeader, ServerReport};
-use iperf3::wire::{HELLO, State, framed};
-use testkit::{Process, Server, Trial, trials};
+use iperf3::wire::{ControlState, GREETING, add_length_prefix};
+use testkit::{Server, TestCase, TestProcess, test_cases};
 
 use super::{ours2, script};
 
 /// How long anything may take on a busy machine.
 const LIMIT: Duration = Duration::from_secs(60);
 
-pub(crate) fn trials() -> Vec<Trial> {
-    let trials = trials![
+pub(crate) fn test_cases() -> Vec<TestCase> {
+    let test_cases = test_cases![
         a_reverse_test_sends_to_the_client_alone,
         no_false_report_is_shown,
     ];
-    trials.into_iter().map(Trial::waiting).collect()
+    test_cases.into_iter().map(TestCase::allow_many).collect()
 }
 
 /// The hello of a stranger, at another address, comes first.
 fn a_reverse_test_sends_to_the_client_alone() {
-    let server = Server::with(|port| format!("iperf3 -s -p {port}"));
+    let server = Server::start_with(|port| format!("iperf3 -s -p {port}"));
     for direction in ["reverse", "bidirectional"] {
         let mut client = script::Client::connect(server.port);
         client.introduce();
@@ -31,7 +31,7 @@ fn a_reverse_test_sends_to_the_client_alone() {
         client.ask(&format!(r#"{{"udp":true,"{direction}":true,{rate}}}"#));
         let stranger = UdpSocket::bind((Ipv4Addr::new(127, 0, 0, 2), 0)).expect("loopback");
         let to = (Ipv4Addr::LOCALHOST, server.port);
-        stranger.send_to(&HELLO, to).expect("loopback");
+        stranger.send_to(&GREETING, to).expect("loopback");
         let streams = if direction == "reverse" { 1 } else { 2 };
         let streams: Vec<UdpSocket> = (0..streams).map(|_| client.datagrams()).collect();
         client.await_running();
@@ -44,12 +44,12 @@ fn a_reverse_test_sends_to_the_client_alone() {
         stranger.set_nonblocking(true).expect("a socket");
         let got = stranger.recv(&mut datagram);
         assert!(got.is_err(), "a stranger was sent {got:?}");
-        client.control.state(State::TestEnd);
-        client.control.await_state(State::ExchangeResults);
-        client.control.say(&framed(script::RESULTS));
+        client.control.state(ControlState::TestEnd);
+        client.control.await_state(ControlState::ExchangeResults);
+        client.control.say(&add_length_prefix(script::RESULTS));
         drop(client);
     }
-    assert!(!server.panicked(), "{}", server.log());
+    assert!(!server.has_panicked(), "{}", server.log());
     server.terminate();
 }
 
@@ -79,7 +79,7 @@ fn no_false_report_is_shown() {
         server.set_read_timeout(Some(LIMIT)).expect("not zero");
         let port = server.local_addr().expect("it is bound").port();
         let line = format!("-c 127.0.0.1 -p {port} -u -n 5K -b 100m");
-        let client = Process::start(&mut ours2(&line));
+        let client = TestProcess::start(&mut ours2(&line));
         let mut datagram = [0; 2048];
         loop {
             let (count, from) = server.recv_from(&mut datagram).expect("a datagram");

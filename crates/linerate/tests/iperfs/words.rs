@@ -3,21 +3,21 @@
 use std::process::Command;
 use std::time::Duration;
 
-use testkit::{Trial, run, unless};
+use testkit::{TestCase, run, test_case_unless};
 
 use super::{ours2, ours3, stock2, stock2_missing, stock3, stock3_missing};
 
 /// Nothing is measured.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-pub(crate) fn trials() -> Vec<Trial> {
+pub(crate) fn test_cases() -> Vec<TestCase> {
     let case = |name, missing, makes: [fn(&str) -> Command; 2], lines: &'static [&'static str]| {
-        unless(missing, name, move || {
+        test_case_unless(missing, name, move || {
             lines.iter().try_for_each(|line| agrees(makes, line))
         })
     };
     vec![
-        unless(stock2_missing(), "iperf::wrong_words_are_named", || {
+        test_case_unless(stock2_missing(), "iperf::wrong_words_are_named", || {
             NAMED
                 .iter()
                 .try_for_each(|(line, words, names)| named(line, words, names))

@@ -8,10 +8,10 @@ use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use netperf::wire::{Classic, Request, TestRequest};
-use testkit::Trial;
+use testkit::TestCase;
 
 use super::raw::{Kind, Raw};
-use testkit::{Process, Server, eventually, free_port, linerate, trial};
+use testkit::{Server, TestProcess, free_port, linerate_with_args, test_case, wait_until};
 
 /// How long a server may take for what it does at once.
 const SOON: Duration = Duration::from_secs(5);
@@ -26,21 +26,21 @@ const ENOMEM: i32 = 12;
 const FIRST: Ipv4Addr = Ipv4Addr::LOCALHOST;
 const SECOND: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
 
-pub(crate) fn trials() -> Vec<Trial> {
+pub(crate) fn test_cases() -> Vec<TestCase> {
     vec![
-        trial(
+        test_case(
             "bounds::sessions_of_an_address",
             &[],
             sessions_of_an_address,
         ),
-        trial("bounds::networks_of_clients", &[], networks_of_clients),
-        trial("bounds::memory_of_an_address", &[], memory_of_an_address),
-        trial("bounds::many_flows_of_an_address", &[], many_flows),
-        trial("bounds::wrong_passphrases", &[], wrong_passphrases),
-        trial("bounds::a_passphrase_in_a_file", &[], passphrase_in_a_file),
-        trial("bounds::a_spin", &[], a_spin),
-        trial("bounds::lines_of_the_log", &[], lines_of_the_log),
-        trial("bounds::a_whole_line", &[], a_whole_line),
+        test_case("bounds::networks_of_clients", &[], networks_of_clients),
+        test_case("bounds::memory_of_an_address", &[], memory_of_an_address),
+        test_case("bounds::many_flows_of_an_address", &[], many_flows),
+        test_case("bounds::wrong_passphrases", &[], wrong_passphrases),
+        test_case("bounds::a_passphrase_in_a_file", &[], passphrase_in_a_file),
+        test_case("bounds::a_spin", &[], a_spin),
+        test_case("bounds::lines_of_the_log", &[], lines_of_the_log),
+        test_case("bounds::a_whole_line", &[], a_whole_line),
     ]
 }
 
@@ -63,7 +63,7 @@ fn sessions_of_an_address() {
     assert!(!is_served(&mut control_from(FIRST, server.port)));
     let log = server.log();
     assert!(
-        log.contains("127.0.0.1") && log.contains("for one address"),
+        log.contains("127.0.0.1") && log.contains("per address"),
         "{log}"
     );
 
@@ -71,12 +71,12 @@ fn sessions_of_an_address() {
         "netperf -H 127.0.0.1 -p {} -L 127.0.0.2 -t TCP_RR -l -10",
         server.port
     );
-    Process::start(&mut linerate(&line))
+    TestProcess::start(&mut linerate_with_args(&line))
         .finish(SOON)
-        .succeeded();
+        .assert_success();
     // The server may still hold the place of the client that has ended.
     let mut second = Vec::new();
-    let both = eventually(SOON, || {
+    let both = wait_until(SOON, || {
         let mut raw = control_from(SECOND, server.port);
         if is_served(&mut raw) {
             second.push(raw);
@@ -89,7 +89,7 @@ fn sessions_of_an_address() {
         "that makes 33"
     );
     drop(first);
-    let again = eventually(SOON, || is_served(&mut control_from(FIRST, server.port)));
+    let again = wait_until(SOON, || is_served(&mut control_from(FIRST, server.port)));
     assert!(again, "they are not given back: {}", server.log());
 }
 
@@ -97,8 +97,8 @@ fn sessions_of_an_address() {
 fn networks_of_clients() {
     let server = Server::start("--allow-peers 127.0.0.2/32 --allow-peers 192.0.2.0/24");
     assert!(!is_served(&mut control_from(FIRST, server.port)));
-    let refusal = "refused a client: no network of --allow-peers has its address";
-    let logged = eventually(SOON, || server.log().contains(refusal));
+    let refusal = "refused a client: its address is not in a network of --allow-peers";
+    let logged = wait_until(SOON, || server.log().contains(refusal));
     assert!(logged, "{}", server.log());
     assert!(is_served(&mut control_from(SECOND, server.port)));
 }
@@ -149,8 +149,8 @@ fn many_flows() {
         "super_netperf 200 -H 127.0.0.1 -p {} -t TCP_RR -l 1",
         server.port
     );
-    let client = Process::start(&mut linerate(&line)).finish(Duration::from_secs(60));
-    client.succeeded();
+    let client = TestProcess::start(&mut linerate_with_args(&line)).finish(Duration::from_secs(60));
+    client.assert_success();
     assert!(client.figures()[0] > 200.0, "{client:#?}");
 }
 
@@ -177,9 +177,9 @@ fn wrong_passphrases() {
         let _ = guess.control.write_all(&wrong.encode(None));
     }
     let refusal = "too many wrong passphrases from this address";
-    let refused = eventually(SOON, || server.stderr().contains(refusal));
+    let refused = wait_until(SOON, || server.stderr().contains(refusal));
     assert!(refused, "{}", server.stderr());
-    let few = eventually(SOON, || server.usage().threads <= rest.threads + 40);
+    let few = wait_until(SOON, || server.usage().threads <= rest.threads + 40);
     assert!(few, "{:?} from {rest:?}", server.usage());
     // On the same account it would be refused.
     let mut other = control_from(SECOND, server.port);
@@ -204,7 +204,7 @@ fn passphrase_in_a_file() {
             "netperf -H 127.0.0.1 -p {} -Z {passphrase} -t TCP_RR -l -10",
             server.port
         );
-        let client = Process::start(&mut linerate(&line)).finish(SOON);
+        let client = TestProcess::start(&mut linerate_with_args(&line)).finish(SOON);
         assert_eq!(client.code, Some(code), "{client:#?}");
     }
 }
@@ -224,9 +224,9 @@ fn a_spin() {
             server.port
         );
         let before = cpu_ticks(server.pid());
-        Process::start(&mut linerate(&line))
+        TestProcess::start(&mut linerate_with_args(&line))
             .finish(SOON * 4)
-            .succeeded();
+            .assert_success();
         let used = cpu_ticks(server.pid()) - before;
         assert!(used < most, "{options} {interval}: {used} of 300 ticks");
     }
@@ -265,19 +265,19 @@ fn a_whole_line() {
     ours.set_read_timeout(Some(LATEST)).expect("not zero");
     let port = free_port();
     let line = format!("netserver -D -p {port} --allow-peers 192.0.2.0/24");
-    let mut server = linerate(&line)
+    let mut server = linerate_with_args(&line)
         .stdout(Stdio::null())
         .stderr(OwnedFd::from(log))
         .spawn()
         .expect("it starts");
-    let connected = eventually(SOON, || TcpStream::connect((FIRST, port)).is_ok());
+    let connected = wait_until(SOON, || TcpStream::connect((FIRST, port)).is_ok());
     let mut written = [0; 1024];
     let length = ours.recv(&mut written).unwrap_or_default();
     server.kill().expect("it is ours");
     server.wait().expect("it is ours");
     let written = String::from_utf8_lossy(&written[..length]);
     assert!(
-        connected && written.ends_with("has its address\n"),
+        connected && written.ends_with("of --allow-peers\n"),
         "{written:?}"
     );
 }

@@ -2,8 +2,10 @@
 
 use std::time::Duration;
 
-use testkit::Need::Namespaces;
-use testkit::{Namespace, Process, STOCK, Server, Trial, stock, trial};
+use testkit::Requirement::Namespaces;
+use testkit::{
+    Namespace, STOCK_NETPERF, Server, TestCase, TestProcess, stock_with_args, test_case,
+};
 
 use super::raw::Kind;
 
@@ -15,14 +17,14 @@ const IDLE_KIB: u64 = 12 * 1024;
 /// Memory a client, its test's buffers included: they are far below it here.
 const CLIENT_KIB: u64 = 1024;
 
-pub(crate) fn trials() -> Vec<Trial> {
-    let two_hundred = trial(
+pub(crate) fn test_cases() -> Vec<TestCase> {
+    let two_hundred = test_case(
         "clients::two_hundred_at_once",
-        &[STOCK, Namespaces],
+        &[STOCK_NETPERF, Namespaces],
         two_hundred_at_once,
     );
     // They have five seconds to come together.
-    vec![two_hundred.quiet()]
+    vec![two_hundred.run_alone()]
 }
 
 fn two_hundred_at_once() {
@@ -33,7 +35,7 @@ fn two_hundred_at_once() {
             (1..=IDLE_KIB).contains(&idle),
             "idle, the server has {idle} KiB"
         );
-        let rest = server.usage_at_rest();
+        let rest = server.idle_usage();
 
         let kinds = Kind::ALL.into_iter().cycle().take(CLIENTS);
         // Between the response and the data they wait, so that the first has not gone when the last
@@ -46,10 +48,10 @@ fn two_hundred_at_once() {
             )
         };
         let mut clients: Vec<_> = kinds
-            .map(|kind| Process::start(&mut stock("netperf", &options(kind))))
+            .map(|kind| TestProcess::start(&mut stock_with_args("netperf", &options(kind))))
             .collect();
         let (mut most_kib, mut most_threads) = (0, 0);
-        while clients.iter_mut().any(Process::is_running) {
+        while clients.iter_mut().any(TestProcess::is_running) {
             most_kib = most_kib.max(server.resident_kib());
             most_threads = most_threads.max(server.usage().threads);
             std::thread::sleep(Duration::from_millis(100));
@@ -71,7 +73,7 @@ fn two_hundred_at_once() {
             grown <= CLIENT_KIB * CLIENTS as u64,
             "{grown} KiB for {CLIENTS} clients"
         );
-        server.is_back_at(rest, Duration::from_secs(10), "two hundred clients");
+        server.assert_usage_returns_to(rest, Duration::from_secs(10), "two hundred clients");
         assert_eq!(server.terminate().code, Some(0));
     });
 }

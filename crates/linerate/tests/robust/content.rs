@@ -4,7 +4,7 @@ use std::io::Read;
 use std::io::Write;
 
 use netperf::wire::TestRequest;
-use testkit::{Server, Trial, within};
+use testkit::{Server, TestCase, with_prefix};
 
 use super::raw::{Kind, Raw, data_connection, datagram_socket};
 
@@ -15,9 +15,9 @@ const PATTERN: &[u8] = b"netperf\0";
 const SIZE: u32 = 1001;
 const WIDTH: u32 = 3;
 
-pub(crate) fn trials() -> Vec<Trial> {
-    let trials = testkit::trials![of_a_stream, of_responses, of_datagrams,];
-    within("content", trials).collect()
+pub(crate) fn test_cases() -> Vec<TestCase> {
+    let test_cases = testkit::test_cases![of_a_stream, of_responses, of_datagrams,];
+    with_prefix("content", test_cases).collect()
 }
 
 fn of_a_stream() {

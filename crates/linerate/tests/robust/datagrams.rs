@@ -6,12 +6,13 @@ use std::process::Command;
 use std::time::Duration;
 
 use netperf::wire::{Classic, OMNI, Request, TestRequest};
-use testkit::Trial;
+use testkit::TestCase;
 
 use super::raw::{Kind, Raw};
-use testkit::Need::Namespaces;
+use testkit::Requirement::Namespaces;
 use testkit::{
-    Finished, Namespace, Process, STOCK, Server, eventually, linerate, link, stock, trial,
+    Namespace, ProcessOutput, STOCK_NETPERF, Server, TestProcess, add_link, linerate_with_args,
+    stock_with_args, test_case, wait_until,
 };
 
 /// The server's addresses: the one that it sends from by itself, a second one, and one that is on no link.
@@ -21,37 +22,37 @@ const VIRTUAL: &str = "192.0.2.99";
 const V6: [&str; 2] = ["2001:db8:5::1", "2001:db8:5::9"];
 const LINK_LOCAL: &str = "fe80::5";
 
-pub(crate) fn trials() -> Vec<Trial> {
-    let (namespaces, both): (&[_], &[_]) = (&[Namespaces], &[STOCK, Namespaces]);
+pub(crate) fn test_cases() -> Vec<TestCase> {
+    let (namespaces, both): (&[_], &[_]) = (&[Namespaces], &[STOCK_NETPERF, Namespaces]);
     vec![
-        trial(
+        test_case(
             "datagrams::every_address_by_ours",
             namespaces,
             every_address_by_ours,
         ),
-        trial(
+        test_case(
             "datagrams::every_address_by_stock",
             both,
             every_address_by_stock,
         ),
-        trial(
+        test_case(
             "datagrams::data_to_another_address",
             both,
             data_to_another_address,
         ),
-        trial("datagrams::classic_requests", namespaces, classic_requests),
-        trial("datagrams::of_others", namespaces, of_others),
-        trial(
+        test_case("datagrams::classic_requests", namespaces, classic_requests),
+        test_case("datagrams::of_others", namespaces, of_others),
+        test_case(
             "datagrams::of_another_address",
             namespaces,
             of_another_address,
         ),
-        trial(
+        test_case(
             "datagrams::that_are_refused_are_logged",
             namespaces,
             that_are_refused_are_logged,
         )
-        .waiting(),
+        .allow_many(),
     ]
 }
 
@@ -63,7 +64,7 @@ struct Hosts {
 impl Hosts {
     fn new() -> Self {
         let (server, client) = (Namespace::new(), Namespace::new());
-        link(
+        add_link(
             (&server, "near", &format!("{USUAL}/24")),
             (&client, "far", "198.51.100.2/24"),
         );
@@ -90,7 +91,7 @@ impl Hosts {
 }
 
 fn every_address_by_ours() {
-    let ours = |line: &str| linerate(&format!("netperf {line}"));
+    let ours = |line: &str| linerate_with_args(&format!("netperf {line}"));
     every_address(
         &ours,
         &[
@@ -107,7 +108,7 @@ fn every_address_by_ours() {
 
 /// It does not take the number of a link in an address.
 fn every_address_by_stock() {
-    let theirs = |line: &str| stock("netperf", line);
+    let theirs = |line: &str| stock_with_args("netperf", line);
     every_address(&theirs, &[USUAL, SECOND, VIRTUAL, V6[0], V6[1]]);
 }
 
@@ -139,8 +140,8 @@ fn every_address(make: &dyn Fn(&str) -> Command, addresses: &[&str]) {
 }
 
 #[track_caller]
-fn works(client: &Namespace, command: &mut Command, server: &Server) -> Finished {
-    let finished = client.enter(|| Process::start(command));
+fn works(client: &Namespace, command: &mut Command, server: &Server) -> ProcessOutput {
+    let finished = client.enter(|| TestProcess::start(command));
     let finished = finished.finish(Duration::from_secs(20));
     assert_eq!(
         finished.code,
@@ -165,8 +166,9 @@ fn data_to_another_address() {
     let hosts = Hosts::new();
     // Addresses of two families do not show that they are of one host.
     let server = hosts.serve("--allow-third-party");
-    let ours = &(|line: &str| linerate(&format!("netperf {line}"))) as &dyn Fn(&str) -> Command;
-    let theirs = &(|line: &str| stock("netperf", line)) as &dyn Fn(&str) -> Command;
+    let ours =
+        &(|line: &str| linerate_with_args(&format!("netperf {line}"))) as &dyn Fn(&str) -> Command;
+    let theirs = &(|line: &str| stock_with_args("netperf", line)) as &dyn Fn(&str) -> Command;
     for (control, data, makes) in [
         (USUAL, SECOND, &[ours, theirs][..]),
         (SECOND, VIRTUAL, &[ours, theirs]),
@@ -224,7 +226,7 @@ fn classic_requests() {
             ));
             let told = Classic::TcpRr
                 .messages()
-                .response(&raw.receive().expect("a response"));
+                .parse_response(&raw.receive().expect("a response"));
             let port = told.expect("the test is accepted").data_port as u16;
             answers(address, port, 20);
             raw.receive().expect("the results");
@@ -243,7 +245,7 @@ fn classic_requests() {
             ));
             let told = Classic::UdpStream
                 .messages()
-                .response(&raw.receive().expect("a response"));
+                .parse_response(&raw.receive().expect("a response"));
             let port = told.expect("the test is accepted").data_port as u16;
             let data = connected(
                 Ipv4Addr::UNSPECIFIED,
@@ -256,7 +258,7 @@ fn classic_requests() {
             data.send(&[0; 1]).expect("the test receives");
             let told = Classic::UdpStream
                 .messages()
-                .results(&raw.receive().expect("the results"));
+                .parse_results(&raw.receive().expect("the results"));
             assert_eq!(told.expect("results").calls, 20, "{connect}");
         }
     });
@@ -285,7 +287,7 @@ fn of_others() {
             stranger.send(&[]).expect("the test receives");
             own.send(&[0; 100]).expect("the test receives");
             // … nor data, once the client's has come.
-            assert!(eventually(Duration::from_secs(5), || has_peer(
+            assert!(wait_until(Duration::from_secs(5), || has_peer(
                 &hosts.server,
                 to.port()
             )));
@@ -296,7 +298,7 @@ fn of_others() {
             }
             own.send(&[0; 100]).expect("the test receives");
             own.send(&[]).expect("the test receives");
-            let told = OMNI.results(&raw.receive().expect("the results"));
+            let told = OMNI.parse_results(&raw.receive().expect("the results"));
             assert_eq!(told.expect("results").bytes_received, 200, "{options}");
         });
     }
@@ -342,7 +344,7 @@ fn of_another_address() {
             }
             other.send(&[]).expect("the test receives");
             let answer = raw.receive().expect("an answer");
-            let told = OMNI.results(&answer).map(|told| told.receive_calls);
+            let told = OMNI.parse_results(&answer).map(|told| told.receive_calls);
             assert_eq!(told.unwrap_or(0), counted, "{options}: {}", server.log());
         });
         let said = server.log().contains("from another address, 198.51.100.3:");
@@ -361,7 +363,7 @@ fn that_are_refused_are_logged() {
     );
     let ended = hosts
         .client
-        .enter(|| testkit::run(linerate(&line), Duration::from_secs(30)));
+        .enter(|| testkit::run(linerate_with_args(&line), Duration::from_secs(30)));
     let ended = ended.expect("it ends");
     assert_ne!(ended.code, Some(0), "{ended:#?}");
     let cause = "or the server, because it comes from 198.51.100.3 and the control connection from 198.51.100.2?";

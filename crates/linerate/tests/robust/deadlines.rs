@@ -5,15 +5,15 @@ use std::net::{Ipv4Addr, TcpListener, UdpSocket};
 use std::time::{Duration, Instant};
 
 use netperf::wire::Request;
-use testkit::{Process, Server, Trial, linerate, within};
+use testkit::{Server, TestCase, TestProcess, linerate_with_args, with_prefix};
 
 use super::raw::{Kind, Raw, data_connection, datagram_socket};
 
 /// What the servers here are told to wait, in seconds.
 const WAIT: &str = "2";
 
-pub(crate) fn trials() -> Vec<Trial> {
-    let trials = testkit::trials![
+pub(crate) fn test_cases() -> Vec<TestCase> {
+    let test_cases = testkit::test_cases![
         a_silent_client,
         a_message_byte_by_byte,
         a_request_without_data,
@@ -25,21 +25,23 @@ pub(crate) fn trials() -> Vec<Trial> {
         a_passphrase_that_never_comes,
         the_wait_for_a_passphrase,
     ];
-    within("deadlines", trials).map(Trial::waiting).collect()
+    with_prefix("deadlines", test_cases)
+        .map(TestCase::allow_many)
+        .collect()
 }
 
 fn a_silent_client() {
     let server = Server::start(&format!("--control-idle {WAIT}"));
-    let rest = server.usage_at_rest();
+    let rest = server.idle_usage();
     let took = Raw::connect(server.port).time_to_end(Duration::from_secs(10));
     assert_at_deadline(took, "a silent client");
-    server.is_back_at(rest, Duration::from_secs(2), "a silent client");
+    server.assert_usage_returns_to(rest, Duration::from_secs(2), "a silent client");
 }
 
 /// Slow-loris: a byte now and then makes no message.
 fn a_message_byte_by_byte() {
     let server = Server::start(&format!("--control-idle {WAIT}"));
-    let rest = server.usage_at_rest();
+    let rest = server.idle_usage();
     let mut raw = Raw::connect(server.port);
     let mut feeder = raw.control.try_clone().expect("there are descriptors left");
     std::thread::scope(|scope| {
@@ -52,12 +54,12 @@ fn a_message_byte_by_byte() {
         assert_at_deadline(took, "a message byte by byte");
     });
     drop(raw);
-    server.is_back_at(rest, Duration::from_secs(2), "a message byte by byte");
+    server.assert_usage_returns_to(rest, Duration::from_secs(2), "a message byte by byte");
 }
 
 fn a_request_without_data() {
     let server = Server::start(&format!("--data-wait {WAIT}"));
-    let rest = server.usage_at_rest();
+    let rest = server.idle_usage();
     of_each_kind(|kind| {
         let mut raw = Raw::connect(server.port);
         raw.ask(&kind.request(1));
@@ -75,13 +77,13 @@ fn a_request_without_data() {
             kind.name()
         );
     });
-    server.is_back_at(rest, Duration::from_secs(2), "requests without data");
+    server.assert_usage_returns_to(rest, Duration::from_secs(2), "requests without data");
 }
 
 /// Tests that end by count, so that no length of theirs ends them.
 fn data_that_stops() {
     let server = Server::start(&format!("--data-idle {WAIT} --control-idle 30"));
-    let rest = server.usage_at_rest();
+    let rest = server.idle_usage();
     let kinds = Kind::ALL
         .into_iter()
         .filter(|kind| *kind != Kind::TcpMaerts);
@@ -103,7 +105,7 @@ fn data_that_stops() {
             results_come_at_deadline(&mut raw, kind);
         }
     });
-    server.is_back_at(rest, Duration::from_secs(2), "data that stopped");
+    server.assert_usage_returns_to(rest, Duration::from_secs(2), "data that stopped");
 }
 
 /// Services that take what comes into their sockets, and say nothing.
@@ -119,14 +121,14 @@ fn a_peer_that_falls_silent() {
         .filter(|kind| !matches!(kind, Kind::UdpStream | Kind::TcpMaerts));
     each(kinds, |kind| {
         let (test, port) = (kind.name(), port_of(kind).expect("it is bound").port());
-        let mut client = linerate(&format!(
+        let mut client = linerate_with_args(&format!(
             "netperf -N -H 127.0.0.1 -t {test} -l -100000000 --data-idle {WAIT} -- -P ,{port}"
         ));
         let start = Instant::now();
-        let ended = Process::start(&mut client).finish(Duration::from_secs(20));
+        let ended = TestProcess::start(&mut client).finish(Duration::from_secs(20));
         assert_at_deadline(Some(start.elapsed()), kind.name());
         let said = ended.stderr.trim_end();
-        let expected = "netperf: the data stopped: nothing has moved for 2 s (--data-idle)";
+        let expected = "netperf: no data has moved for 2 s (--data-idle)";
         assert_eq!((ended.code, said), (Some(1), expected), "{}", kind.name());
     });
 }
@@ -135,33 +137,33 @@ fn a_peer_that_falls_silent() {
 fn a_peer_that_reads_late() {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
     let port = listener.local_addr().expect("it is bound").port();
-    let mut client = linerate(&format!(
+    let mut client = linerate_with_args(&format!(
         "netperf -N -H 127.0.0.1 -t TCP_STREAM -l -10000 --data-idle 1 -- -m 1000 -P ,{port}"
     ));
-    let client = Process::start(&mut client);
+    let client = TestProcess::start(&mut client);
     let (mut data, _) = listener.accept().expect("the client comes");
     std::thread::sleep(Duration::from_secs(3));
     let mut seen = Vec::new();
     data.read_to_end(&mut seen).expect("the client sends");
     drop(data);
-    client.finish(Duration::from_secs(20)).succeeded();
+    client.finish(Duration::from_secs(20)).assert_success();
     assert_eq!(seen.len(), 10_000);
 }
 
 fn data_that_nobody_reads() {
     let server = Server::start(&format!("--data-idle {WAIT} --control-idle 30"));
-    let rest = server.usage_at_rest();
+    let rest = server.idle_usage();
     let mut raw = Raw::connect(server.port);
     let port = raw.ask(&Kind::TcpMaerts.request(-2_000_000_000));
     let data = data_connection(port);
     results_come_at_deadline(&mut raw, Kind::TcpMaerts);
     drop((raw, data));
-    server.is_back_at(rest, Duration::from_secs(2), "data that nobody reads");
+    server.assert_usage_returns_to(rest, Duration::from_secs(2), "data that nobody reads");
 }
 
 fn results_that_nobody_fetches() {
     let server = Server::start(&format!("--control-idle {WAIT}"));
-    let rest = server.usage_at_rest();
+    let rest = server.idle_usage();
     let mut raw = Raw::connect(server.port);
     let port = raw.ask(&Kind::TcpStream.request(10));
     let mut data = data_connection(port);
@@ -171,7 +173,7 @@ fn results_that_nobody_fetches() {
         raw.time_to_end(Duration::from_secs(10)),
         "results that nobody fetches",
     );
-    server.is_back_at(rest, Duration::from_secs(2), "results that nobody fetches");
+    server.assert_usage_returns_to(rest, Duration::from_secs(2), "results that nobody fetches");
 }
 
 /// By default 20 s.

@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use netperf::wire::Request;
 use rustix::process::Signal;
-use testkit::Need::Namespaces;
+use testkit::Requirement::Namespaces;
 use testkit::{
-    Namespace, Process, STOCK, Server, Trial, connections_of, eventually, linerate, link, stock,
-    trial,
+    Namespace, STOCK_NETPERF, Server, TestCase, TestProcess, add_link, connection_count,
+    linerate_with_args, stock_with_args, test_case, wait_until,
 };
 
 use super::raw::{Kind, Raw, data_connection};
@@ -16,16 +16,16 @@ use super::raw::{Kind, Raw, data_connection};
 /// How long a server may take to see the end of a connection: it needs no deadline for that.
 const AT_ONCE: Duration = Duration::from_secs(3);
 
-pub(crate) fn trials() -> Vec<Trial> {
+pub(crate) fn test_cases() -> Vec<TestCase> {
     vec![
-        trial(
+        test_case(
             "death::of_clients_in_each_phase",
-            &[STOCK, Namespaces],
+            &[STOCK_NETPERF, Namespaces],
             of_clients_in_each_phase,
         ),
-        trial(
+        test_case(
             "death::of_clients_without_a_word",
-            &[STOCK, Namespaces],
+            &[STOCK_NETPERF, Namespaces],
             of_clients_without_a_word,
         ),
     ]
@@ -35,26 +35,26 @@ fn of_clients_in_each_phase() {
     Namespace::new().enter(|| {
         // No deadline of the server helps here: it must see the ends of the connections.
         let mut server = Server::start("");
-        server.usage_at_rest();
+        server.idle_usage();
         let at = format!("netperf -H 127.0.0.1 -p {}", server.port);
         let options = "-t TCP_RR -l 1000 -b 1 -w 10 -P 0";
-        let mut bystander = Process::start(&mut linerate(&format!("{at} {options}")));
+        let mut bystander = TestProcess::start(&mut linerate_with_args(&format!("{at} {options}")));
         let pid = bystander.pid();
-        assert!(eventually(AT_ONCE, || connections_of(pid) == 2));
+        assert!(wait_until(AT_ONCE, || connection_count(pid) == 2));
         let rest = server.usage();
 
         // The kernel ends the connections of a killed process as it ends these.
         drop(Raw::connect(server.port));
-        server.is_back_at(rest, AT_ONCE, "a death after the connection");
+        server.assert_usage_returns_to(rest, AT_ONCE, "a death after the connection");
         let mut raw = Raw::connect(server.port);
         raw.control.write_all(&[0; 300]).expect("the server reads");
         drop(raw);
-        server.is_back_at(rest, AT_ONCE, "a death within a message");
+        server.assert_usage_returns_to(rest, AT_ONCE, "a death within a message");
         for kind in Kind::ALL {
             let mut raw = Raw::connect(server.port);
             raw.send(&Request::Omni(kind.request(10)));
             drop(raw);
-            server.is_back_at(
+            server.assert_usage_returns_to(
                 rest,
                 AT_ONCE,
                 &format!("a death before the response, {}", kind.name()),
@@ -64,18 +64,18 @@ fn of_clients_in_each_phase() {
             let what = format!("a death before the data, {}", kind.name());
             // The stock client sleeps for so long between the response and the data.
             let client = start_client(&server, kind, "-s 20 -l 10");
-            let asked = eventually(AT_ONCE, || {
+            let asked = wait_until(AT_ONCE, || {
                 server.usage().descriptors >= rest.descriptors + 2
             });
             assert!(asked, "{what}: no request came");
             client.signal(Signal::KILL);
-            server.is_back_at(rest, AT_ONCE, &what);
+            server.assert_usage_returns_to(rest, AT_ONCE, &what);
         }
         for kind in Kind::ALL {
             let mut client = start_client(&server, kind, "-l 20");
-            client.await_data_phase();
+            client.wait_for_data_phase();
             client.signal(Signal::KILL);
-            server.is_back_at(
+            server.assert_usage_returns_to(
                 rest,
                 AT_ONCE,
                 &format!("a death in the data, {}", kind.name()),
@@ -86,12 +86,12 @@ fn of_clients_in_each_phase() {
         let mut data = data_connection(port);
         data.write_all(&[0; 1000]).expect("the test receives");
         drop((data, raw));
-        server.is_back_at(rest, AT_ONCE, "a death before the results");
+        server.assert_usage_returns_to(rest, AT_ONCE, "a death before the results");
 
         assert!(bystander.is_running(), "{}", bystander.stderr());
         bystander.signal(Signal::INT);
         let bystander = bystander.finish(AT_ONCE);
-        bystander.succeeded();
+        bystander.assert_success();
         // It is paced to a hundred transactions a second.
         assert!(
             bystander.figures().iter().any(|rate| *rate > 20.0),
@@ -104,14 +104,14 @@ fn of_clients_in_each_phase() {
 /// The link goes away, and with it every sign of life.
 fn of_clients_without_a_word() {
     let (here, there) = (Namespace::new(), Namespace::new());
-    link(
+    add_link(
         (&here, "near", "198.51.100.1/24"),
         (&there, "far", "198.51.100.2/24"),
     );
     let server =
         here.enter(|| Server::start("--control-idle 2 --data-wait 2 --data-idle 2 --drain 2"));
-    let rest = here.enter(|| server.usage_at_rest());
-    let clients: Vec<Process> = there.enter(|| {
+    let rest = here.enter(|| server.idle_usage());
+    let clients: Vec<TestProcess> = there.enter(|| {
         let mut silent = Raw::connect_to(([198, 51, 100, 1], server.port).into());
         silent
             .control
@@ -124,23 +124,25 @@ fn of_clients_without_a_word() {
                 kind.name()
             )
         };
-        let start = |kind| Process::start(&mut stock("netperf", &options(kind)));
+        let start = |kind| TestProcess::start(&mut stock_with_args("netperf", &options(kind)));
         let mut clients: Vec<_> = Kind::ALL.into_iter().map(start).collect();
-        clients.iter_mut().for_each(Process::await_data_phase);
+        clients
+            .iter_mut()
+            .for_each(TestProcess::wait_for_data_phase);
         here.ip("link del near");
         clients
     });
     // The test's length, the data's deadline (or the drain's) and the control connection's one after the other.
-    server.is_back_at(rest, Duration::from_secs(4 + 2 + 2 + 3), "the link's end");
+    server.assert_usage_returns_to(rest, Duration::from_secs(4 + 2 + 2 + 3), "the link's end");
     drop(clients);
-    here.enter(|| server.serves());
+    here.enter(|| server.assert_serves());
 }
 
-fn start_client(server: &Server, kind: Kind, options: &str) -> Process {
+fn start_client(server: &Server, kind: Kind, options: &str) -> TestProcess {
     let options = format!(
         "-H 127.0.0.1 -p {} -t {} -P 0 {options}",
         server.port,
         kind.name()
     );
-    Process::start(&mut stock("netperf", &options))
+    TestProcess::start(&mut stock_with_args("netperf", &options))
 }

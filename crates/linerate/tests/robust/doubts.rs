@@ -4,8 +4,11 @@ use std::mem::replace;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use testkit::Need::Namespaces;
-use testkit::{Finished, Namespace, Process, Server, Trial, counter, eventually, linerate, trial};
+use testkit::Requirement::Namespaces;
+use testkit::{
+    Namespace, ProcessOutput, Server, TestCase, TestProcess, kernel_counter, linerate_with_args,
+    test_case, wait_until,
+};
 
 /// The exit code of a doubtful result under `--strict`.
 const DOUBTFUL: Option<i32> = Some(3);
@@ -13,16 +16,16 @@ const DOUBTFUL: Option<i32> = Some(3);
 /// How long any of these tests may take.
 const LIMIT: Duration = Duration::from_secs(20);
 
-pub(crate) fn trials() -> Vec<Trial> {
+pub(crate) fn test_cases() -> Vec<TestCase> {
     vec![
-        trial(
+        test_case(
             "doubts::are_said_on_request",
             &[Namespaces],
             said_on_request,
         ),
-        trial("doubts::clipped_buffer", &[Namespaces], clipped_buffer),
-        trial("doubts::ports_used_again", &[Namespaces], ports_used_again),
-        trial("doubts::lost_datagram", &[Namespaces], lost_datagram).quiet(),
+        test_case("doubts::clipped_buffer", &[Namespaces], clipped_buffer),
+        test_case("doubts::ports_used_again", &[Namespaces], ports_used_again),
+        test_case("doubts::lost_datagram", &[Namespaces], lost_datagram).run_alone(),
     ]
 }
 
@@ -59,7 +62,7 @@ fn ports_used_again() {
         let enough = netperf(&server, "-t TCP_CRR -l -50 --strict -- -p 20000,20100");
         assert!(!enough.stderr.contains("TIME_WAIT"), "{enough:?}");
         let reused = netperf(&server, "-t TCP_CRR -l -150 --strict -- -p 20000,20100");
-        says(&reused, "more connections than its 100 ports");
+        says(&reused, "opened more connections than its 100 ports");
         says(&reused, "(150 connections)");
     });
 }
@@ -72,13 +75,13 @@ fn lost_datagram() {
         let server = Server::start("");
         let begun = Instant::now();
         let options = format!("-t UDP_RR -l {LENGTH} -j --strict");
-        let client = Process::start(&mut linerate(&args(&server, &options)));
-        let received = || counter("Udp", "InDatagrams");
-        assert!(eventually(LIMIT, || received() > 1000), "nothing moves");
+        let client = TestProcess::start(&mut linerate_with_args(&args(&server, &options)));
+        let received = || kernel_counter("Udp", "InDatagrams");
+        assert!(wait_until(LIMIT, || received() > 1000), "nothing moves");
         link("down");
         let down = begun.elapsed().as_secs_f64();
         let mut last = received();
-        let still = eventually(LIMIT, || replace(&mut last, received()) == last);
+        let still = wait_until(LIMIT, || replace(&mut last, received()) == last);
         assert!(still, "something moves");
         link("up");
         let stalled = client.finish(LIMIT);
@@ -86,7 +89,7 @@ fn lost_datagram() {
         says(&stalled, "the last request was never answered");
         let waited = stalled
             .stderr
-            .split_once("asks again) (")
+            .split_once("resends it) (")
             .and_then(|(_, figure)| figure.split_once(" s)")?.0.parse::<f64>().ok())
             .unwrap_or_else(|| panic!("no figure in {stalled:?}"));
         // It stood from that moment at the latest, to the end of a test that began after its client.
@@ -106,14 +109,14 @@ fn link(state: &str) {
     assert!(status.is_ok_and(|status| status.success()), "lo {state}");
 }
 
-fn netperf(server: &Server, words: &str) -> Finished {
-    Process::start(&mut linerate(&args(server, words))).finish(LIMIT)
+fn netperf(server: &Server, words: &str) -> ProcessOutput {
+    TestProcess::start(&mut linerate_with_args(&args(server, words))).finish(LIMIT)
 }
 
 fn args(server: &Server, words: &str) -> String {
     format!("netperf -H 127.0.0.1 -p {} {words}", server.port)
 }
 
-fn says(ended: &Finished, text: &str) {
+fn says(ended: &ProcessOutput, text: &str) {
     assert!(ended.stderr.contains(text), "no '{text}' in {ended:?}");
 }

@@ -10,9 +10,11 @@ use netperf::wire::Classic::{
     SctpStreamMany, StreamRr, StreamStream, TcpCc, TcpCrr, TcpMaerts, TcpRr, TcpStream, UdpRr,
     UdpStream,
 };
-use netperf::wire::{Frame, OMNI, Request, SwappedText, TestRequest, TestResponse, Text, check};
-use testkit::Need::Namespaces;
-use testkit::{Namespace, Server, Trial, link, within};
+use netperf::wire::{
+    Frame, OMNI, Request, SwappedText, TestRequest, TestResponse, Text, check_error,
+};
+use testkit::Requirement::Namespaces;
+use testkit::{Namespace, Server, TestCase, add_link, with_prefix};
 
 use super::raw::{Kind, Raw, data_connection, datagram_socket};
 
@@ -27,8 +29,8 @@ const EDQUOT: i32 = 122;
 
 const MIB: i32 = 1 << 20;
 
-pub(crate) fn trials() -> Vec<Trial> {
-    let mut trials = testkit::trials![
+pub(crate) fn test_cases() -> Vec<TestCase> {
+    let mut test_cases = testkit::test_cases![
         lengths_that_are_refused,
         sizes_of_omni_tests,
         sizes_of_classic_tests,
@@ -38,10 +40,11 @@ pub(crate) fn trials() -> Vec<Trial> {
         processors,
         paths_of_unix_tests,
     ];
-    trials.extend(testkit::trials![needing &[Namespaces]; sizes_of_llc_tests, ports, interfaces]);
-    let waiting = testkit::trials![lengths_that_are_cut, intervals];
-    trials.extend(waiting.into_iter().map(Trial::waiting));
-    within("fields", trials).collect()
+    test_cases
+        .extend(testkit::test_cases![needing &[Namespaces]; sizes_of_llc_tests, ports, interfaces]);
+    let waiting = testkit::test_cases![lengths_that_are_cut, intervals];
+    test_cases.extend(waiting.into_iter().map(TestCase::allow_many));
+    with_prefix("fields", test_cases).collect()
 }
 
 /// Tests, what is changed in a good request for each, and the error number of the answer.
@@ -105,7 +108,12 @@ fn is_accepted(server: &Server, request: &Request) -> (Raw, Frame) {
     let mut raw = Raw::connect(server.port);
     raw.send(request);
     let response = raw.receive().expect("a response");
-    assert_eq!(check(&response), Ok(()), "{request:?}: {}", server.log());
+    assert_eq!(
+        check_error(&response),
+        Ok(()),
+        "{request:?}: {}",
+        server.log()
+    );
     (raw, response)
 }
 
@@ -146,7 +154,7 @@ fn silent_end(request: &Request, response: &Frame, place: &Path) -> Box<dyn Any>
     };
     match request {
         Request::Classic(test, _) => {
-            let told = test.messages().response(response).expect("it is one");
+            let told = test.messages().parse_response(response).expect("it is one");
             match test {
                 StreamStream | StreamRr => unix_stream(path(told.path)),
                 DgStream | DgRr => unix_datagram(path(told.path)),
@@ -155,7 +163,7 @@ fn silent_end(request: &Request, response: &Frame, place: &Path) -> Box<dyn Any>
             }
         }
         Request::Omni(asked) => {
-            let port = to(OMNI.response(response).expect("it is one").data_port);
+            let port = to(OMNI.parse_response(response).expect("it is one").data_port);
             match asked.socket_type {
                 TestRequest::STREAM => Box::new(data_connection(port)),
                 _ => datagram(port),
@@ -211,7 +219,7 @@ fn intervals() {
             asked.receive_clean = i32::MAX;
         }) {
             let (raw, response) = is_accepted(&server, &request);
-            let told = OMNI.response(&response).expect("it is one");
+            let told = OMNI.parse_response(&response).expect("it is one");
             let mut data = data_connection(u16::try_from(told.data_port).expect("a port"));
             data.write_all(&[0; 100]).expect("there is room");
             tests.push((request, raw, data));
@@ -305,8 +313,11 @@ fn sizes_of_unix_tests() {
 
 /// A host with an Ethernet, and a server there.
 fn with_an_ethernet(test: impl FnOnce() + Send) {
-    let (here, there) = (Namespace::bare(), Namespace::bare());
-    link(
+    let (here, there) = (
+        Namespace::with_loopback_only(),
+        Namespace::with_loopback_only(),
+    );
+    add_link(
         (&here, DEVICE, "198.51.100.1/24"),
         (&there, "eth0", "198.51.100.2/24"),
     );
@@ -363,7 +374,7 @@ fn socket_buffers() {
         (asked.receive_width, asked.send_width) = (1, 1);
     }) {
         let (_, response) = is_accepted(&server, &request);
-        let told = OMNI.response(&response).expect("it is one");
+        let told = OMNI.parse_response(&response).expect("it is one");
         within((told.receive_buffer, told.send_buffer));
     }
     let classic = classic(
@@ -383,7 +394,7 @@ fn response_to(request: &Request, response: &Frame) -> TestResponse {
     let Request::Classic(test, _) = request else {
         panic!("{request:?}");
     };
-    test.messages().response(response).expect("it is one")
+    test.messages().parse_response(response).expect("it is one")
 }
 
 /// `--allow-privileged-ports`, and what no port is.
@@ -439,7 +450,7 @@ fn processors() {
         let frame = omni(&[Kind::TcpStream], |_| ())[0].encode(Some(cpu));
         raw.control.write_all(&frame).expect("the server reads");
         let response = raw.receive().expect("a response");
-        assert_eq!(check(&response), Ok(()), "{cpu}");
+        assert_eq!(check_error(&response), Ok(()), "{cpu}");
         let words = format!("could not bind to CPU {cpu}");
         assert!(server.log().contains(&words), "{}", server.log());
     }

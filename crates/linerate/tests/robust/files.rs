@@ -9,7 +9,9 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use netperf::wire::{OMNI, Request, TestRequest, Text};
-use testkit::{Server, Trial, free_port, is_listening, linerate, run, short_directory, trial};
+use testkit::{
+    Server, TestCase, free_port, is_listening, linerate_with_args, run, short_directory, test_case,
+};
 
 use super::lifecycle::Daemon;
 use super::raw::{Finally, Kind, Raw, data_connection};
@@ -17,12 +19,12 @@ use super::raw::{Finally, Kind, Raw, data_connection};
 /// errno(3).
 const EACCES: i32 = 13;
 
-pub(crate) fn trials() -> Vec<Trial> {
+pub(crate) fn test_cases() -> Vec<TestCase> {
     vec![
-        trial("files::a_relative_directory", &[], relative_directory),
-        trial("files::no_directory", &[], no_directory),
-        trial("files::a_fifo_or_a_device", &[], fifo_or_device),
-        trial("files::a_file_that_becomes_a_link", &[], becomes_a_link),
+        test_case("files::a_relative_directory", &[], relative_directory),
+        test_case("files::no_directory", &[], no_directory),
+        test_case("files::a_fifo_or_a_device", &[], fifo_or_device),
+        test_case("files::a_file_that_becomes_a_link", &[], becomes_a_link),
     ]
 }
 
@@ -54,10 +56,10 @@ fn relative_directory() {
     let allowed = short_directory();
     std::fs::write(allowed.path().join("f"), "mine").expect("a new directory");
     let port = free_port();
-    let mut command = linerate(&format!("netserver -p {port} --allow-fill-dir ."));
+    let mut command = linerate_with_args(&format!("netserver -p {port} --allow-fill-dir ."));
     command.current_dir(allowed.path());
     let started = run(command, Duration::from_secs(5)).expect("it goes to the background");
-    started.succeeded();
+    started.assert_success();
     let _daemon = Daemon::find(&["netserver", "-p", &port.to_string()]);
     assert!(is_listening(port));
     assert_eq!(refusal(port, Path::new("/etc/passwd")), Some(EACCES));
@@ -67,7 +69,7 @@ fn relative_directory() {
 fn no_directory() {
     let port = free_port();
     let line = format!("netserver -D -p {port} --allow-fill-dir /no/such/directory");
-    let ended = run(linerate(&line), Duration::from_secs(5)).expect("it ends");
+    let ended = run(linerate_with_args(&line), Duration::from_secs(5)).expect("it ends");
     let expected = "netserver: --allow-fill-dir /no/such/directory: No such file or directory";
     assert_eq!(ended.code, Some(1), "{ended:#?}");
     assert_eq!(ended.stderr.trim_end(), expected);
@@ -81,10 +83,10 @@ fn fifo_or_device() {
     mkfifo.arg(&fifo);
     run(mkfifo, Duration::from_secs(5))
         .expect("it ends")
-        .succeeded();
+        .assert_success();
     symlink("/dev/zero", allowed.path().join("zero")).expect("a new directory");
     let server = Server::start(&format!("--allow-fill-dir {}", allowed.path().display()));
-    let rest = server.usage_at_rest();
+    let rest = server.idle_usage();
     for _ in 0..8 {
         assert_eq!(refusal(server.port, &fifo), Some(EACCES));
     }
@@ -92,7 +94,7 @@ fn fifo_or_device() {
         refusal(server.port, &allowed.path().join("zero")),
         Some(EACCES)
     );
-    server.is_back_at(rest, Duration::from_secs(5), "a FIFO");
+    server.assert_usage_returns_to(rest, Duration::from_secs(5), "a FIFO");
     drop(server);
     let devices = Server::start("--allow-fill-dir /dev");
     assert_eq!(refusal(devices.port, Path::new("/dev/zero")), Some(EACCES));
@@ -127,7 +129,7 @@ fn becomes_a_link() {
             let mut raw = Raw::connect(server.port);
             raw.send(&Request::Omni(filled_from(&name)));
             let answer = raw.receive().expect("an answer");
-            let Ok(response) = OMNI.response(&answer) else {
+            let Ok(response) = OMNI.parse_response(&answer) else {
                 continue;
             };
             let mut data = data_connection(response.data_port as u16);

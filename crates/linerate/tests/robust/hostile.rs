@@ -4,10 +4,13 @@ use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpStream, UdpSocket};
 use std::time::Duration;
 
-use netperf::wire::{Address, Classic, MESSAGE_LEN, Request, TestRequest, Text, check};
-use testkit::Need::Namespaces;
+use netperf::wire::{
+    AddressWords, Classic, MESSAGE_BYTES, Request, TestRequest, Text, check_error,
+};
+use testkit::Requirement::Namespaces;
 use testkit::{
-    Namespace, Process, STOCK, Server, Trial, eventually, link, short_directory, stock, trial,
+    Namespace, STOCK_NETPERF, Server, TestCase, TestProcess, add_link, short_directory,
+    stock_with_args, test_case, wait_until,
 };
 
 use super::raw::{Kind, Raw, data_connection};
@@ -18,19 +21,19 @@ const EACCES: i32 = 13;
 /// Above its memory at rest, what hostile requests may make a server take.
 const GROWTH_KIB: u64 = 32 * 1024;
 
-pub(crate) fn trials() -> Vec<Trial> {
+pub(crate) fn test_cases() -> Vec<TestCase> {
     vec![
-        trial("hostile::files", &[], files),
-        trial(
+        test_case("hostile::files", &[], files),
+        test_case(
             "hostile::files_asked_by_stock",
-            &[STOCK, Namespaces],
+            &[STOCK_NETPERF, Namespaces],
             files_asked_by_stock,
         ),
-        trial("hostile::third_parties", &[Namespaces], third_parties),
-        trial("hostile::senseless_sizes", &[], senseless_sizes),
-        trial("hostile::odd_transports", &[], odd_transports),
-        trial("hostile::half_messages", &[], half_messages),
-        trial(
+        test_case("hostile::third_parties", &[Namespaces], third_parties),
+        test_case("hostile::senseless_sizes", &[], senseless_sizes),
+        test_case("hostile::odd_transports", &[], odd_transports),
+        test_case("hostile::half_messages", &[], half_messages),
+        test_case(
             "hostile::two_thousand_connections",
             &[],
             two_thousand_connections,
@@ -84,20 +87,24 @@ fn files_asked_by_stock() {
             "-H 127.0.0.1 -p {} -t TCP_MAERTS -l 1 -F ,/etc/passwd",
             server.port
         );
-        let client =
-            Process::start(&mut stock("netperf", &options)).finish(Duration::from_secs(10));
+        let client = TestProcess::start(&mut stock_with_args("netperf", &options))
+            .finish(Duration::from_secs(10));
         assert_ne!(client.code, Some(0), "{client:#?}");
     });
 }
 
 /// A client asks the server to send datagrams to somebody else.
 fn third_parties() {
-    let (client, server_side, victim) = (Namespace::bare(), Namespace::bare(), Namespace::bare());
-    link(
+    let (client, server_side, victim) = (
+        Namespace::with_loopback_only(),
+        Namespace::with_loopback_only(),
+        Namespace::with_loopback_only(),
+    );
+    add_link(
         (&server_side, "left", "198.51.100.1/24"),
         (&client, "eth0", "198.51.100.2/24"),
     );
-    link(
+    add_link(
         (&server_side, "right", "203.0.113.1/24"),
         (&victim, "eth0", "203.0.113.2/24"),
     );
@@ -110,7 +117,7 @@ fn third_parties() {
         Request::Omni(TestRequest {
             direction: TestRequest::TRANSMIT,
             send_size: 100,
-            client_address: Address::from(std::net::IpAddr::from([203, 0, 113, 2])),
+            client_address: AddressWords::from(std::net::IpAddr::from([203, 0, 113, 2])),
             client_port: port.into(),
             protocol,
             ..Kind::UdpStream.request(1)
@@ -136,14 +143,14 @@ fn third_parties() {
         let mut raw = Raw::connect_to(([198, 51, 100, 1], lenient.port).into());
         raw.send(&request(TestRequest::UDP));
         let results = raw.receive().and_then(|_| raw.receive()).expect("results");
-        assert_eq!(check(&results), Ok(()));
+        assert_eq!(check_error(&results), Ok(()));
     });
     assert!(arrives(), "what the operator allowed does not arrive");
 }
 
 fn senseless_sizes() {
     let server = Server::start("--data-wait 1");
-    let rest = server.usage_at_rest();
+    let rest = server.idle_usage();
     let resident = server.resident_kib();
     let numbers = [i32::MIN, -2, -1, 0, 1, 65_507, 1 << 24, i32::MAX];
     let mut requests = Vec::new();
@@ -238,9 +245,9 @@ fn classic(number: i32) -> [Request; 5] {
 
 fn half_messages() {
     let server = Server::start("");
-    let rest = server.usage_at_rest();
+    let rest = server.idle_usage();
     let resident = server.resident_kib();
-    for length in (0..MESSAGE_LEN).step_by(5) {
+    for length in (0..MESSAGE_BYTES).step_by(5) {
         let mut raw = Raw::connect(server.port);
         raw.control
             .write_all(&Request::SysInfo.encode(None)[..length])
@@ -258,7 +265,7 @@ fn two_thousand_connections() {
     const CLIENTS: usize = 50;
     const ALLOWED: usize = CLIENTS - CLIENTS / 16;
     let server = Server::start(&format!("--max-clients {CLIENTS} --control-idle 5"));
-    let rest = server.usage_at_rest();
+    let rest = server.idle_usage();
     let resident = server.resident_kib();
     let connect = |_| TcpStream::connect((Ipv4Addr::LOCALHOST, server.port));
     let connections: Vec<_> = (0..2000).map(connect).collect();
@@ -268,7 +275,7 @@ fn two_thousand_connections() {
     );
     let mut most = 0;
     // All that is not served has been told so when every other connection is closed.
-    let turned_away = eventually(Duration::from_secs(4), || {
+    let turned_away = wait_until(Duration::from_secs(4), || {
         most = most.max(server.usage().threads);
         connections
             .iter()
@@ -301,7 +308,7 @@ fn is_over(connection: &TcpStream) -> bool {
 /// tests over interfaces that nothing on Linux provides.
 fn odd_transports() {
     let server = Server::start("--data-wait 1");
-    let rest = server.usage_at_rest();
+    let rest = server.idle_usage();
     let resident = server.resident_kib();
     let protocols = [0, 1, 6, 17, 33, 132, 136, 255, 262, u32::MAX];
     let families = [0, 1, 4, 6, 7, 10, 26, 40, u32::MAX];
@@ -332,15 +339,15 @@ fn odd_transports() {
 }
 
 #[track_caller]
-fn assert_survived(mut server: Server, rest: testkit::Usage, resident_kib: u64) {
+fn assert_survived(mut server: Server, rest: testkit::ProcessUsage, resident_kib: u64) {
     assert!(
         server.is_running(),
         "the server is gone; log: {}",
         server.log()
     );
-    assert!(!server.panicked(), "{}", server.log());
-    server.is_back_at(rest, Duration::from_secs(10), "all that");
-    server.serves();
+    assert!(!server.has_panicked(), "{}", server.log());
+    server.assert_usage_returns_to(rest, Duration::from_secs(10), "all that");
+    server.assert_serves();
     let grown = server.resident_kib().saturating_sub(resident_kib);
     assert!(grown <= GROWTH_KIB, "the server keeps {grown} KiB");
 }

@@ -4,17 +4,17 @@ use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::time::Duration;
 
-use netperf::wire::{Capability, Frame, MESSAGE_LEN, OMNI, Request, TestResponse, TestResults};
+use netperf::wire::{Capability, Frame, MESSAGE_BYTES, OMNI, Request, TestResponse, TestResults};
 use rustix::process::Signal;
-use testkit::{Process, Trial, eventually, linerate, trial};
+use testkit::{TestCase, TestProcess, linerate_with_args, test_case, wait_until};
 
 /// The client's own patience is a second.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-pub(crate) fn trials() -> Vec<Trial> {
+pub(crate) fn test_cases() -> Vec<TestCase> {
     vec![
-        trial("iterations::late_details", &[], late_details),
-        trial("iterations::interrupted", &[], interrupted),
+        test_case("iterations::late_details", &[], late_details),
+        test_case("iterations::interrupted", &[], interrupted),
     ]
 }
 
@@ -22,7 +22,7 @@ pub(crate) fn trials() -> Vec<Trial> {
 fn late_details() {
     let (one, client) = Fake::start();
     let mut first = one.accept();
-    one.serve(&mut first, Capability::own());
+    one.serve(&mut first, Capability::of_linerate());
     assert_eq!(kind(&receive(&mut first)), Request::Details.kind());
     let mut second = one.accept();
     // The end of the other, by the client.
@@ -31,7 +31,7 @@ fn late_details() {
     one.serve(&mut second, Capability::default());
     one.serve(&mut second, Capability::default());
     drop(second);
-    client.finish(PATIENCE).succeeded();
+    client.finish(PATIENCE).assert_success();
 }
 
 /// An iteration that the user ends before it has a result does not take the others' with it.
@@ -53,7 +53,7 @@ struct Fake {
 
 impl Fake {
     /// It and its client.
-    fn start() -> (Self, Process) {
+    fn start() -> (Self, TestProcess) {
         let listen = || TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("there is a free port");
         let (control, data) = (listen(), listen());
         control
@@ -61,13 +61,13 @@ impl Fake {
             .expect("a socket can be made non-blocking");
         let port = control.local_addr().expect("it is bound").port();
         let options = format!("netperf -H 127.0.0.1 -p {port} -t TCP_STREAM -l -65536 -P 0 -i 3,3");
-        let client = Process::start(&mut linerate(&options));
+        let client = TestProcess::start(&mut linerate_with_args(&options));
         (Self { control, data }, client)
     }
 
     fn accept(&self) -> TcpStream {
         let mut control = None;
-        eventually(PATIENCE, || {
+        wait_until(PATIENCE, || {
             control = self.control.accept().ok();
             control.is_some()
         });
@@ -88,7 +88,7 @@ impl Fake {
             ..TestResponse::default()
         };
         let mut frame = OMNI.encode_response(&response);
-        capability.put(&mut frame);
+        capability.write_into(&mut frame);
         control.write_all(&frame).expect("the client reads");
         let (mut data, _) = self.data.accept().expect("the client sends");
         let mut scrap = vec![0; 65_536];
@@ -106,7 +106,7 @@ impl Fake {
 }
 
 fn receive(control: &mut TcpStream) -> Frame {
-    let mut frame = [0; MESSAGE_LEN];
+    let mut frame = [0; MESSAGE_BYTES];
     control.read_exact(&mut frame).expect("the client asks");
     frame
 }

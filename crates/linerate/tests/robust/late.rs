@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use netperf::wire::{Classic, DetailsResponse, OMNI, Request, TestRequest};
 use serde_json::Value;
-use testkit::{Server, Trial, trial};
+use testkit::{Server, TestCase, test_case};
 
 use super::raw::{Kind, Raw, data_connection, datagram_socket};
 
@@ -20,11 +20,11 @@ const IN_TIME: u64 = 5;
 const PAUSE: Duration = Duration::from_secs(3);
 const LATE: u64 = 3;
 
-pub(crate) fn trials() -> Vec<Trial> {
+pub(crate) fn test_cases() -> Vec<TestCase> {
     vec![
-        trial("late::in_a_classic_test", &[], in_a_classic_test),
-        trial("late::in_an_omni_test", &[], in_an_omni_test),
-        trial("late::beyond_a_count_of_bytes", &[], beyond_a_count),
+        test_case("late::in_a_classic_test", &[], in_a_classic_test),
+        test_case("late::in_an_omni_test", &[], in_an_omni_test),
+        test_case("late::beyond_a_count_of_bytes", &[], beyond_a_count),
     ]
 }
 
@@ -41,7 +41,7 @@ fn in_a_classic_test() {
     ));
     let response = Classic::UdpStream
         .messages()
-        .response(&raw.receive().expect("a response"));
+        .parse_response(&raw.receive().expect("a response"));
     let port = response.expect("the test is accepted").data_port;
     let port = u16::try_from(port).expect("a port");
     // Its mark is a datagram of another size, whose bytes count where it comes.
@@ -49,7 +49,7 @@ fn in_a_classic_test() {
     send_some_late(&datagram_socket(port), &mark);
     let results = Classic::UdpStream
         .messages()
-        .results(&raw.receive().expect("results"));
+        .parse_results(&raw.receive().expect("results"));
     let results = results.expect("the test succeeds");
     assert_eq!(u64::from(results.calls), IN_TIME, "{results:?}");
     assert_eq!(u64::from(results.bytes_low), IN_TIME * SIZE as u64);
@@ -61,7 +61,7 @@ fn in_an_omni_test() {
     let mut raw = Raw::connect(server.port);
     let port = raw.ask(&Kind::UdpStream.request(1));
     send_some_late(&datagram_socket(port), &[]);
-    let results = OMNI.results(&raw.receive().expect("results"));
+    let results = OMNI.parse_results(&raw.receive().expect("results"));
     let results = results.expect("the test succeeds");
     assert_eq!(u64::from(results.receive_calls), IN_TIME, "{results:?}");
     assert_eq!(results.bytes_received, IN_TIME * SIZE as u64);
@@ -77,7 +77,7 @@ fn beyond_a_count() {
     std::thread::sleep(Duration::from_millis(300));
     data.write_all(&[0; 500]).expect("the test receives");
     data.shutdown(Shutdown::Write).expect("it is open");
-    let results = OMNI.results(&raw.receive().expect("results"));
+    let results = OMNI.parse_results(&raw.receive().expect("results"));
     assert_eq!(results.expect("the test succeeds").bytes_received, 1500);
 }
 

@@ -6,10 +6,10 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
-use testkit::Need::Namespaces;
+use testkit::Requirement::Namespaces;
 use testkit::{
-    Finished, Namespace, Process, STOCK, Server, Trial, connections_of, eventually, free_port,
-    is_listening, linerate, program, trial,
+    Namespace, ProcessOutput, STOCK_NETPERF, Server, TestCase, TestProcess, connection_count,
+    free_port, is_listening, linerate_with_args, program, test_case, wait_until,
 };
 
 use super::raw::Kind;
@@ -17,33 +17,33 @@ use super::raw::Kind;
 /// What needs no waiting for.
 const AT_ONCE: Duration = Duration::from_secs(3);
 
-pub(crate) fn trials() -> Vec<Trial> {
+pub(crate) fn test_cases() -> Vec<TestCase> {
     vec![
-        trial(
+        test_case(
             "lifecycle::early_end_reports_from_ours",
             &[Namespaces],
             early_end_reports_from_ours,
         ),
-        trial(
+        test_case(
             "lifecycle::early_end_reports_from_stock",
-            &[STOCK, Namespaces],
+            &[STOCK_NETPERF, Namespaces],
             early_end_reports_from_stock,
         ),
-        trial("lifecycle::tcp_info_on_request", &[], tcp_info_on_request),
-        trial("lifecycle::a_daemon", &[], a_daemon),
-        trial("lifecycle::a_taken_port", &[], a_taken_port),
-        trial("lifecycle::under_inetd", &[], under_inetd),
-        trial("lifecycle::activated_by_socket", &[], activated_by_socket),
-        trial("lifecycle::names", &[Namespaces], names),
+        test_case("lifecycle::tcp_info_on_request", &[], tcp_info_on_request),
+        test_case("lifecycle::a_daemon", &[], a_daemon),
+        test_case("lifecycle::a_taken_port", &[], a_taken_port),
+        test_case("lifecycle::under_inetd", &[], under_inetd),
+        test_case("lifecycle::activated_by_socket", &[], activated_by_socket),
+        test_case("lifecycle::names", &[Namespaces], names),
     ]
 }
 
 fn early_end_reports_from_ours() {
     Namespace::new().enter(|| {
         let server = Server::start("");
-        let rest = server.usage_at_rest();
+        let rest = server.idle_usage();
         early_end_reports(&server);
-        server.is_back_at(rest, AT_ONCE, "interrupted tests");
+        server.assert_usage_returns_to(rest, AT_ONCE, "interrupted tests");
     });
 }
 
@@ -60,13 +60,13 @@ fn early_end_reports(server: &Server) {
                 "netperf -H 127.0.0.1 -p {} -t {name} -P 0 -l 30 -D 10",
                 server.port
             );
-            let mut client = Process::start(&mut linerate(&options));
-            client.await_data_phase();
+            let mut client = TestProcess::start(&mut linerate_with_args(&options));
+            client.wait_for_data_phase();
             for signal in signals {
                 client.signal(*signal);
             }
-            let client: Finished = client.finish(AT_ONCE);
-            client.succeeded();
+            let client: ProcessOutput = client.finish(AT_ONCE);
+            client.assert_success();
             let rate = client.figures().last().copied().unwrap_or_default();
             assert!(rate > 0.0, "{name}: {client:#?}");
             // What was done has an interim result of its own where stock prints one.
@@ -80,9 +80,9 @@ fn early_end_reports(server: &Server) {
 fn a_daemon() {
     let port = free_port();
     let start = Instant::now();
-    Process::start(&mut linerate(&format!("netserver -p {port}")))
+    TestProcess::start(&mut linerate_with_args(&format!("netserver -p {port}")))
         .finish(AT_ONCE)
-        .succeeded();
+        .assert_success();
     assert!(
         start.elapsed() < Duration::from_secs(1),
         "it took {:?} to go",
@@ -96,15 +96,15 @@ fn a_daemon() {
     tests_well(port);
     drop(daemon);
     assert!(
-        eventually(AT_ONCE, || !is_listening(port)),
+        wait_until(AT_ONCE, || !is_listening(port)),
         "SIGTERM does not end the daemon"
     );
 }
 
 /// `DUMP_TCP_INFO`: after each omni test over one connection the server says what TCP says.
 fn tcp_info_on_request() {
-    let server = Server::of(|port| {
-        let mut netserver = linerate(&format!("netserver -D -p {port}"));
+    let server = Server::try_start_with(|port| {
+        let mut netserver = linerate_with_args(&format!("netserver -D -p {port}"));
         netserver.env("DUMP_TCP_INFO", "1");
         netserver
     });
@@ -112,13 +112,14 @@ fn tcp_info_on_request() {
     let port = server.port;
     for name in ["TCP_RR", "TCP_CC", "UDP_RR", "TCP_MAERTS"] {
         let options = format!("netperf -H 127.0.0.1 -p {port} -t {name} -l -10 -P 0");
-        let client = Process::start(&mut linerate(&options)).finish(Duration::from_secs(20));
-        client.succeeded();
+        let client =
+            TestProcess::start(&mut linerate_with_args(&options)).finish(Duration::from_secs(20));
+        client.assert_success();
         assert_eq!(client.stderr, "", "only the server was asked");
     }
     let said = |text: &str| server.stderr().matches(text).count();
     assert!(
-        eventually(AT_ONCE, || said("tcpi_total_retrans") == 2),
+        wait_until(AT_ONCE, || said("tcpi_total_retrans") == 2),
         "{}",
         server.stderr()
     );
@@ -128,7 +129,8 @@ fn tcp_info_on_request() {
 fn a_taken_port() {
     let taken = TcpListener::bind((Ipv4Addr::UNSPECIFIED, 0)).expect("there is a free port");
     let port = taken.local_addr().expect("it is bound").port();
-    let server = Process::start(&mut linerate(&format!("netserver -4 -p {port}"))).finish(AT_ONCE);
+    let server = TestProcess::start(&mut linerate_with_args(&format!("netserver -4 -p {port}")))
+        .finish(AT_ONCE);
     assert_ne!(server.code, Some(0), "{server:#?}");
     assert!(
         server.stderr.contains("Unable to start netserver"),
@@ -140,13 +142,13 @@ fn a_taken_port() {
 fn under_inetd() {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("there is a free port");
     let port = listener.local_addr().expect("it is bound").port();
-    let client = Process::start(&mut linerate(&test_of(port)));
+    let client = TestProcess::start(&mut linerate_with_args(&test_of(port)));
     let (control, _) = listener.accept().expect("the client connects");
     let control = Stdio::from(OwnedFd::from(control));
-    let server = Process::start_with_input(&mut linerate("netserver"), control);
-    client.finish(Duration::from_secs(20)).succeeded();
+    let server = TestProcess::start_with_input(&mut linerate_with_args("netserver"), control);
+    client.finish(Duration::from_secs(20)).assert_success();
     let server = server.finish(AT_ONCE);
-    server.succeeded();
+    server.assert_success();
     // Its standard output is the connection in earnest: whatever it printed would break the messages.
     assert_eq!(server.stdout, "", "{server:#?}");
 }
@@ -158,11 +160,11 @@ fn activated_by_socket() {
     let script = "LISTEN_FDS=1 LISTEN_PID=$$ exec \"$0\" netserver -D 3<&0 </dev/null";
     let mut command = Command::new("sh");
     command.args(["-c", script]).arg(program());
-    let server = Process::start_with_input(&mut command, Stdio::from(OwnedFd::from(listener)));
+    let server = TestProcess::start_with_input(&mut command, Stdio::from(OwnedFd::from(listener)));
     tests_well(port);
     tests_well(port);
     server.signal(Signal::TERM);
-    server.finish(AT_ONCE).succeeded();
+    server.finish(AT_ONCE).assert_success();
 }
 
 /// `ps`, `ss -p` and `pidof` see the name that a program was started under, and its sockets are
@@ -178,19 +180,19 @@ fn names() {
     Namespace::new().enter(|| {
         let port = free_port();
         netserver.args(["-D", "-p", &port.to_string()]);
-        let server = Server::at(port, netserver);
+        let server = Server::start_at(port, netserver);
         assert_eq!(name_of(server.pid()), "netserver");
         let options = format!("-H 127.0.0.1 -p {port} -t TCP_STREAM -l 10");
-        let mut client = Process::start(netperf.args(options.split_whitespace()));
-        client.await_data_phase();
+        let mut client = TestProcess::start(netperf.args(options.split_whitespace()));
+        client.wait_for_data_phase();
         assert_eq!(name_of(client.pid()), "netperf");
         assert_eq!(
-            connections_of(client.pid()),
+            connection_count(client.pid()),
             2,
             "control and data connection"
         );
         assert_eq!(
-            connections_of(server.pid()),
+            connection_count(server.pid()),
             2,
             "control and data connection"
         );
@@ -207,9 +209,9 @@ fn test_of(port: u16) -> String {
 }
 
 fn tests_well(port: u16) {
-    Process::start(&mut linerate(&test_of(port)))
+    TestProcess::start(&mut linerate_with_args(&test_of(port)))
         .finish(Duration::from_secs(20))
-        .succeeded();
+        .assert_success();
 }
 
 /// A process that is nobody's child, ended with its owner.

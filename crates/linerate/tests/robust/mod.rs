@@ -27,30 +27,30 @@ mod server_death;
 mod stop;
 mod unix;
 
-use testkit::Trial;
+use testkit::TestCase;
 
-pub(crate) fn trials() -> Vec<Trial> {
+pub(crate) fn test_cases() -> Vec<TestCase> {
     [
-        bounds::trials(),
-        clients::trials(),
-        content::trials(),
-        datagrams::trials(),
-        death::trials(),
-        doubts::trials(),
-        fields::trials(),
-        files::trials(),
-        deadlines::trials(),
-        server_death::trials(),
-        stop::trials(),
-        lifecycle::trials(),
-        options::trials(),
-        peers::trials(),
-        privileges::trials(),
-        hostile::trials(),
-        iterations::trials(),
-        mutated::trials(),
-        late::trials(),
-        unix::trials(),
+        bounds::test_cases(),
+        clients::test_cases(),
+        content::test_cases(),
+        datagrams::test_cases(),
+        death::test_cases(),
+        doubts::test_cases(),
+        fields::test_cases(),
+        files::test_cases(),
+        deadlines::test_cases(),
+        server_death::test_cases(),
+        stop::test_cases(),
+        lifecycle::test_cases(),
+        options::test_cases(),
+        peers::test_cases(),
+        privileges::test_cases(),
+        hostile::test_cases(),
+        iterations::test_cases(),
+        mutated::test_cases(),
+        late::test_cases(),
+        unix::test_cases(),
     ]
     .into_iter()
     .flatten()

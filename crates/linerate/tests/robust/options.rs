@@ -6,7 +6,7 @@ use std::net::TcpStream;
 use std::time::Duration;
 
 use netperf::wire::{Request, TestRequest};
-use testkit::{Server, Trial, eventually, within};
+use testkit::{Server, TestCase, wait_until, with_prefix};
 
 use super::raw::{Kind, Raw, data_connection};
 
@@ -17,20 +17,20 @@ const SOON: Duration = Duration::from_secs(5);
 const ENOMEM: i32 = 12;
 const EDQUOT: i32 = 122;
 
-pub(crate) fn trials() -> Vec<Trial> {
-    let trials = testkit::trials![
+pub(crate) fn test_cases() -> Vec<TestCase> {
+    let test_cases = testkit::test_cases![
         what_is_said,
         where_it_listens,
         one_after_the_other,
         memory,
         length_and_drain,
     ];
-    within("options", trials).collect()
+    with_prefix("options", test_cases).collect()
 }
 
 /// A netserver in the foreground, which keeps no log by itself.
 fn started(options: &str) -> Server {
-    Server::with(|port| format!("netserver -D -p {port} {options}"))
+    Server::start_with(|port| format!("netserver -D -p {port} {options}"))
 }
 
 /// `-d` says what happens, `-N` says nothing of it, and a client that asks for debug output gets none
@@ -129,7 +129,7 @@ fn memory() {
     assert_eq!(refused(10), ENOMEM, "more than all may have together");
     Raw::connect(server.port).ask(&rings(4));
     drop(first);
-    let again = eventually(SOON, || {
+    let again = wait_until(SOON, || {
         let mut raw = Raw::connect(server.port);
         raw.send(&Request::Omni(rings(9)));
         raw.refusal().is_err()

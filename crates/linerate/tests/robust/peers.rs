@@ -5,14 +5,14 @@ use std::net::{Ipv4Addr, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-use netperf::wire::{Address, Classic, Request, TestRequest};
+use netperf::wire::{AddressWords, Classic, Request, TestRequest};
 use testkit::{
-    Finished, Namespace, Process, STOCK, Server, Trial, eventually, linerate, link,
-    listening_ports, stock, trial,
+    Namespace, ProcessOutput, STOCK_NETPERF, Server, TestCase, TestProcess, add_link,
+    linerate_with_args, listening_ports, stock_with_args, test_case, wait_until,
 };
 
 use super::raw::{Finally, Kind, Raw, stream_from};
-use testkit::Need::Namespaces;
+use testkit::Requirement::Namespaces;
 
 /// The server's address.
 const SERVER: Ipv4Addr = Ipv4Addr::new(198, 51, 100, 1);
@@ -29,28 +29,32 @@ const PREFERENCE: Duration = Duration::from_secs(2);
 /// How long a server may take for what it does at once.
 const SOON: Duration = Duration::from_secs(10);
 
-pub(crate) fn trials() -> Vec<Trial> {
+pub(crate) fn test_cases() -> Vec<TestCase> {
     let namespaces = &[Namespaces];
     vec![
-        trial(
+        test_case(
             "peers::the_first_is_a_stranger",
             namespaces,
             the_first_is_a_stranger,
         ),
-        trial("peers::later_connections", namespaces, later_connections),
-        trial("peers::a_taken_port", &[STOCK, Namespaces], taken_port),
-        trial("peers::an_address_that_is_named", namespaces, named),
-        trial("peers::another_address", namespaces, another_address),
-        trial("peers::another_address_strictly", namespaces, strictly),
-        trial("peers::warnings", namespaces, warnings).waiting(),
-        trial(
+        test_case("peers::later_connections", namespaces, later_connections),
+        test_case(
+            "peers::a_taken_port",
+            &[STOCK_NETPERF, Namespaces],
+            taken_port,
+        ),
+        test_case("peers::an_address_that_is_named", namespaces, named),
+        test_case("peers::another_address", namespaces, another_address),
+        test_case("peers::another_address_strictly", namespaces, strictly),
+        test_case("peers::warnings", namespaces, warnings).allow_many(),
+        test_case(
             "peers::who_connects_to_every_port",
-            &[STOCK, Namespaces],
+            &[STOCK_NETPERF, Namespaces],
             connects_to_every_port,
         ),
-        trial(
+        test_case(
             "peers::a_client_of_two_networks",
-            &[STOCK, Namespaces],
+            &[STOCK_NETPERF, Namespaces],
             two_networks,
         ),
     ]
@@ -64,8 +68,11 @@ struct Hosts {
 
 impl Hosts {
     fn new() -> Self {
-        let (server, client) = (Namespace::bare(), Namespace::bare());
-        link(
+        let (server, client) = (
+            Namespace::with_loopback_only(),
+            Namespace::with_loopback_only(),
+        );
+        add_link(
             (&server, "near", &format!("{SERVER}/24")),
             (&client, "far", &format!("{CLIENT}/24")),
         );
@@ -145,7 +152,9 @@ fn ask(raw: &mut Raw, request: &Request) -> u16 {
     raw.send(request);
     let frame = raw.receive().expect("a response");
     let (messages, _) = request.test().expect("a test");
-    let told = messages.response(&frame).expect("the test is accepted");
+    let told = messages
+        .parse_response(&frame)
+        .expect("the test is accepted");
     told.data_port as u16
 }
 
@@ -240,7 +249,7 @@ fn taken_port() {
     let begun = Instant::now();
     let client = hosts
         .client
-        .enter(|| Process::start(&mut stock("netperf", &line)));
+        .enter(|| TestProcess::start(&mut stock_with_args("netperf", &line)));
     let client = client.finish(Duration::from_secs(30));
     assert_eq!(client.code, Some(0), "{client:#?}; log: {}", server.log());
     assert!(begun.elapsed() >= PREFERENCE, "{:?}", begun.elapsed());
@@ -256,7 +265,7 @@ fn named() {
     hosts.client.enter(|| {
         for kind in [Kind::TcpStream, Kind::TcpRr, Kind::TcpCrr] {
             let request = TestRequest {
-                client_address: Address::from(std::net::IpAddr::from(OTHER)),
+                client_address: AddressWords::from(std::net::IpAddr::from(OTHER)),
                 ..kind.request(10)
             };
             let mut raw = control(&server);
@@ -328,7 +337,9 @@ fn warnings() {
     let port = 12_865;
     let serve = |options: &str| {
         let line = format!("netserver -D -p {port} {options}");
-        hosts.server.enter(|| Server::at(port, linerate(&line)))
+        hosts
+            .server
+            .enter(|| Server::start_at(port, linerate_with_args(&line)))
     };
     let raw = || Raw::connect_to((SERVER, port).into());
     let server = serve("-N");
@@ -362,7 +373,7 @@ fn warnings() {
         let _clients = [raw(), raw(), raw()];
         for words in ["wrong or missing passphrase", "refused a client"] {
             let says = || server.stderr().contains(words);
-            assert!(eventually(SOON, says), "{words}: {}", server.stderr());
+            assert!(wait_until(SOON, says), "{words}: {}", server.stderr());
         }
     });
 }
@@ -381,8 +392,9 @@ fn connects_to_every_port() {
         "TCP_SENDFILE",
     ];
     let single = ["TCP_STREAM", "TCP_MAERTS", "TCP_RR", "TCP_SENDFILE"];
-    let ours: fn(&str) -> std::process::Command = |line| linerate(&format!("netperf {line}"));
-    let theirs: fn(&str) -> std::process::Command = |line| stock("netperf", line);
+    let ours: fn(&str) -> std::process::Command =
+        |line| linerate_with_args(&format!("netperf {line}"));
+    let theirs: fn(&str) -> std::process::Command = |line| stock_with_args("netperf", line);
     for (attacker, make, names) in [
         (STRANGER, theirs, &all[..]),
         (STRANGER, ours, &all[..]),
@@ -394,8 +406,8 @@ fn connects_to_every_port() {
             let _ends = Finally(&done);
             for name in names {
                 let line = format!("-H {SERVER} -p {} -t {name} -l -1000 -P 0", server.port);
-                let client = hosts.client.enter(|| Process::start(&mut make(&line)));
-                let client: Finished = client.finish(Duration::from_secs(30));
+                let client = hosts.client.enter(|| TestProcess::start(&mut make(&line)));
+                let client: ProcessOutput = client.finish(Duration::from_secs(30));
                 assert_eq!(client.code, Some(0), "{client:#?}; log: {}", server.log());
                 let rate = client.figures().last().copied().unwrap_or_default();
                 assert!(rate > 1.0, "{client:#?}");
@@ -424,14 +436,14 @@ fn take_every_port(hosts: &Hosts, control: u16, source: Ipv4Addr, done: &AtomicB
 /// Our client proves its connection and does not wait; the stock client waits.
 fn two_networks() {
     let hosts = Hosts::new();
-    link(
+    add_link(
         (&hosts.server, "near2", "203.0.113.1/24"),
         (&hosts.client, "far2", "203.0.113.2/24"),
     );
     let server = hosts.serve("");
     let run = |command: &mut std::process::Command| {
         let begun = Instant::now();
-        let client = hosts.client.enter(|| Process::start(command));
+        let client = hosts.client.enter(|| TestProcess::start(command));
         let client = client.finish(Duration::from_secs(30));
         assert_eq!(client.code, Some(0), "{client:#?}; log: {}", server.log());
         (begun.elapsed(), client)
@@ -450,7 +462,7 @@ fn two_networks() {
     ] {
         let counted = "-k LOCAL_BYTES_SENT,REMOTE_BYTES_RECVD,LOCAL_BYTES_RECVD,REMOTE_BYTES_SENT";
         let line = line(test, count, &format!("{rest} {counted}"));
-        let (took, client) = run(&mut linerate(&format!("netperf {line}")));
+        let (took, client) = run(&mut linerate_with_args(&format!("netperf {line}")));
         assert!(took < PREFERENCE, "{line}: {took:?}: {}", server.log());
         // The nonce is in no figure.
         let values: Vec<&str> = client
@@ -469,7 +481,7 @@ fn two_networks() {
         server.log()
     );
     for test in ["TCP_RR", "TCP_CRR"] {
-        let (took, _) = run(&mut stock("netperf", &line(test, "100", "")));
+        let (took, _) = run(&mut stock_with_args("netperf", &line(test, "100", "")));
         assert!(took >= PREFERENCE, "{took:?}");
         assert!(
             server.log().contains("another address, 203.0.113.2:"),

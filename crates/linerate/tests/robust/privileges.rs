@@ -11,13 +11,13 @@ use std::time::Duration;
 use netperf::wire::{OMNI, Request, TestRequest, Text};
 use tempfile::TempDir;
 use testkit::{
-    LOOPBACK, Master, Namespace, Process, Profile, Server, Trial, copy_program, eventually,
-    free_port, linerate, program, run, trial,
+    LOOPBACK_HOSTS, Namespace, Profile, Server, TestCase, TestProcess, UperfMaster, copy_linerate,
+    free_port, linerate_with_args, program, run, test_case, wait_until,
 };
 
 use super::lifecycle::Daemon;
 use super::raw::{Kind, Raw, data_connection};
-use testkit::Need::Namespaces;
+use testkit::Requirement::Namespaces;
 
 /// How long a server may take for what it does at once.
 const SOON: Duration = Duration::from_secs(5);
@@ -26,19 +26,19 @@ const SOON: Duration = Duration::from_secs(5);
 const EACCES: i32 = 13;
 const EPROTONOSUPPORT: i32 = 93;
 
-pub(crate) fn trials() -> Vec<Trial> {
+pub(crate) fn test_cases() -> Vec<TestCase> {
     // To become another user is root's, as namespaces are.
     let root = &[Namespaces];
     vec![
-        trial("privileges::congestion_controls", &[], congestion_controls),
-        trial("privileges::protocols", &[], protocols),
-        trial("privileges::ports", root, ports),
-        trial("privileges::another_user", root, another_user),
-        trial("privileges::another_user_as_a_daemon", root, daemon),
-        trial("privileges::another_user_under_inetd", root, inetd),
-        trial("privileges::another_user_by_socket", root, by_socket),
-        trial("privileges::another_user_of_a_slave", root, slave),
-        trial("privileges::who_cannot_be_had", root, cannot_be_had),
+        test_case("privileges::congestion_controls", &[], congestion_controls),
+        test_case("privileges::protocols", &[], protocols),
+        test_case("privileges::ports", root, ports),
+        test_case("privileges::another_user", root, another_user),
+        test_case("privileges::another_user_as_a_daemon", root, daemon),
+        test_case("privileges::another_user_under_inetd", root, inetd),
+        test_case("privileges::another_user_by_socket", root, by_socket),
+        test_case("privileges::another_user_of_a_slave", root, slave),
+        test_case("privileges::who_cannot_be_had", root, cannot_be_had),
     ]
 }
 
@@ -53,7 +53,7 @@ fn congestion_controls() {
         });
         drop(data_connection(port));
         let results = OMNI
-            .results(&raw.receive().expect("the results"))
+            .parse_results(&raw.receive().expect("the results"))
             .expect("results");
         let in_force = results.congestion_control.to_string();
         assert!(!in_force.is_empty() && in_force != "nosuchone");
@@ -115,7 +115,7 @@ fn ports() {
         let _taken = TcpListener::bind((Ipv4Addr::UNSPECIFIED, 40_444)).expect("a new namespace");
         assert_ne!(granted(strict.port, 40_444), 40_444);
         let place = place_for_all();
-        let unprivileged = Server::of(|port| {
+        let unprivileged = Server::try_start_with(|port| {
             let options = format!("-D -d -p {port} --allow-privileged-ports");
             let mut netserver = as_nobody(place.path());
             netserver.args(options.split(' '));
@@ -140,7 +140,7 @@ fn place_for_all() -> TempDir {
 /// Our netserver, started by a user without privileges from a copy in this directory.
 fn as_nobody(place: &Path) -> Command {
     let copy = place.join("netserver");
-    copy_program(&copy);
+    copy_linerate(&copy);
     let mut command = Command::new("setpriv");
     command
         .args(["--reuid=65534", "--regid=65534", "--clear-groups"])
@@ -185,8 +185,8 @@ fn test_at(port: u16) -> String {
 #[track_caller]
 fn serves(port: u16) {
     for test in ["TCP_RR", "TCP_CRR", "UDP_RR", "STREAM_RR", "DG_RR"] {
-        let client = linerate(&format!("{} {test}", test_at(port)));
-        run(client, SOON).expect("it ends").succeeded();
+        let client = linerate_with_args(&format!("{} {test}", test_at(port)));
+        run(client, SOON).expect("it ends").assert_success();
     }
 }
 
@@ -199,12 +199,15 @@ fn another_user() {
             "netserver -D -p 443 --user nobody --allow-fill-dir {}",
             place.path().display()
         );
-        let server = Server::at(443, linerate(&options));
+        let server = Server::start_at(443, linerate_with_args(&options));
         is_nobody(server.pid());
         serves(443);
         // While it serves, too.
-        let mut client = Process::start(&mut linerate(&format!("{} TCP_RR -l 10", test_at(443))));
-        client.await_data_phase();
+        let mut client = TestProcess::start(&mut linerate_with_args(&format!(
+            "{} TCP_RR -l 10",
+            test_at(443)
+        )));
+        client.wait_for_data_phase();
         is_nobody(server.pid());
     });
 }
@@ -212,9 +215,9 @@ fn another_user() {
 fn daemon() {
     let port = free_port();
     let line = format!("netserver -p {port} --user nobody");
-    run(linerate(&line), SOON)
+    run(linerate_with_args(&line), SOON)
         .expect("it goes to the background")
-        .succeeded();
+        .assert_success();
     let daemon = Daemon::find(&["netserver", "-p", &port.to_string()]);
     is_nobody(daemon.pid());
     serves(port);
@@ -224,13 +227,14 @@ fn inetd() {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("there is a free port");
     let port = listener.local_addr().expect("it is bound").port();
     let client = format!("netperf -H 127.0.0.1 -p {port} -P 0 -l 3 -t TCP_RR");
-    let mut client = Process::start(&mut linerate(&client));
+    let mut client = TestProcess::start(&mut linerate_with_args(&client));
     let (control, _) = listener.accept().expect("the client connects");
     let control = Stdio::from(OwnedFd::from(control));
-    let server = Process::start_with_input(&mut linerate("netserver --user nobody"), control);
-    client.await_data_phase();
+    let server =
+        TestProcess::start_with_input(&mut linerate_with_args("netserver --user nobody"), control);
+    client.wait_for_data_phase();
     is_nobody(server.pid());
-    client.finish(SOON * 2).succeeded();
+    client.finish(SOON * 2).assert_success();
 }
 
 fn by_socket() {
@@ -240,7 +244,7 @@ fn by_socket() {
         "LISTEN_FDS=1 LISTEN_PID=$$ exec \"$0\" netserver -D --user nobody 3<&0 </dev/null";
     let mut command = Command::new("sh");
     command.args(["-c", script]).arg(program());
-    let server = Process::start_with_input(&mut command, Stdio::from(OwnedFd::from(listener)));
+    let server = TestProcess::start_with_input(&mut command, Stdio::from(OwnedFd::from(listener)));
     serves(port);
     is_nobody(server.pid());
 }
@@ -248,21 +252,23 @@ fn by_socket() {
 /// The slave has threads when it changes its user.
 fn slave() {
     Namespace::new().enter(|| {
-        let slave = Server::at(443, linerate("uperf -s -P 443 --user nobody"));
+        let slave = Server::start_at(443, linerate_with_args("uperf -s -P 443 --user nobody"));
         assert!(
-            eventually(SOON, || user_of(slave.pid()) != "0"),
+            wait_until(SOON, || user_of(slave.pid()) != "0"),
             "{}",
             slave.stderr()
         );
         is_nobody(slave.pid());
         let profile = Profile::new("p")
             .group("nthreads=2")
-            .once("connect remotehost=127.0.0.1 protocol=tcp")
+            .single_flowop("connect remotehost=127.0.0.1 protocol=tcp")
             .transaction("iterations=100", &["write size=64", "read size=64"])
-            .once("disconnect")
+            .single_flowop("disconnect")
             .text();
-        let master = Master::start(443, "", &LOOPBACK, &profile);
-        master.ends_within(Duration::from_secs(20)).succeeded();
+        let master = UperfMaster::start(443, "", &LOOPBACK_HOSTS, &profile);
+        master
+            .finish_within(Duration::from_secs(20))
+            .assert_success();
         is_nobody(slave.pid());
     });
 }
@@ -277,8 +283,8 @@ fn user_of(pid: u32) -> String {
 
 fn cannot_be_had() {
     let (port, place) = (free_port(), place_for_all());
-    let ours = linerate(&format!("netserver -D -p {port} --user no-such-user"));
-    let root = linerate(&format!("netserver -D -p {port} --user root"));
+    let ours = linerate_with_args(&format!("netserver -D -p {port} --user no-such-user"));
+    let root = linerate_with_args(&format!("netserver -D -p {port} --user root"));
     let mut nobody = as_nobody(place.path());
     nobody.args(["-D", "-p", &port.to_string(), "--user", "daemon"]);
     for (command, why) in [
@@ -295,7 +301,7 @@ fn cannot_be_had() {
     }
     for server in ["netserver -D -p", "uperf -s -P"] {
         let line = format!("{server} {port} --user nobody --allow-privileged-ports");
-        let ended = run(linerate(&line), SOON).expect("it ends");
+        let ended = run(linerate_with_args(&line), SOON).expect("it ends");
         assert_eq!(ended.code, Some(1), "{ended:#?}");
         let why = "--allow-privileged-ports has no effect with --user";
         assert!(ended.stderr.contains(why), "{ended:#?}");

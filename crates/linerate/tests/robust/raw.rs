@@ -5,7 +5,7 @@ use std::net::{Ipv4Addr, SocketAddr, TcpStream, UdpSocket};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-use netperf::wire::{Flags, Frame, MESSAGE_LEN, OMNI, Request, TestRequest, check};
+use netperf::wire::{Flags, Frame, MESSAGE_BYTES, OMNI, Request, TestRequest, check_error};
 use socket2::{Domain, Socket, Type};
 
 /// How long an answer may take that needs no waiting for.
@@ -46,7 +46,7 @@ impl Raw {
     }
 
     pub(crate) fn receive(&mut self) -> io::Result<Frame> {
-        let mut frame = [0; MESSAGE_LEN];
+        let mut frame = [0; MESSAGE_BYTES];
         self.control.read_exact(&mut frame)?;
         Ok(frame)
     }
@@ -55,7 +55,9 @@ impl Raw {
     pub(crate) fn ask(&mut self, request: &TestRequest) -> u16 {
         self.send(&Request::Omni(request.clone()));
         let response = self.receive().expect("a response");
-        let response = OMNI.response(&response).expect("the test is accepted");
+        let response = OMNI
+            .parse_response(&response)
+            .expect("the test is accepted");
         u16::try_from(response.data_port).expect("a port")
     }
 
@@ -68,7 +70,7 @@ impl Raw {
     /// The next message, which is to be an error response; the number in it.
     pub(crate) fn refusal(&mut self) -> Result<i32, String> {
         let frame = self.receive().map_err(|error| error.to_string())?;
-        match check(&frame) {
+        match check_error(&frame) {
             Ok(()) => Err("it is no error response".to_owned()),
             Err(error) => Ok(error.0),
         }
@@ -178,7 +180,7 @@ impl Drop for Finally<'_> {
     }
 }
 
-/// A connection from this address. Programs that other trials start do not inherit it and keep it open.
+/// A connection from this address. Programs that other test cases start do not inherit it and keep it open.
 pub(crate) fn stream_from(source: Ipv4Addr, to: SocketAddr) -> io::Result<TcpStream> {
     let socket = Socket::new(Domain::IPV4, Type::STREAM, None)?;
     socket.bind(&SocketAddr::from((source, 0)).into())?;

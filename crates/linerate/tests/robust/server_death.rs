@@ -4,12 +4,12 @@ use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpListener};
 use std::time::Duration;
 
-use netperf::wire::{MESSAGE_LEN, OMNI, TestResponse};
+use netperf::wire::{MESSAGE_BYTES, OMNI, TestResponse};
 use rustix::process::Signal;
-use testkit::Need::Namespaces;
+use testkit::Requirement::Namespaces;
 use testkit::{
-    Finished, Namespace, Process, STOCK, Server, Trial, established, eventually, linerate,
-    listeners, trial,
+    Namespace, ProcessOutput, STOCK_NETPERF, Server, TestCase, TestProcess, has_connection_to,
+    linerate_with_args, listener_count, test_case, wait_until,
 };
 
 use super::raw::Kind;
@@ -17,19 +17,19 @@ use super::raw::Kind;
 /// The end of a connection needs no deadline.
 const AT_ONCE: Duration = Duration::from_secs(3);
 
-pub(crate) fn trials() -> Vec<Trial> {
+pub(crate) fn test_cases() -> Vec<TestCase> {
     vec![
-        trial(
+        test_case(
             "server_death::of_ours_in_each_phase",
             &[Namespaces],
             of_ours_in_each_phase,
         ),
-        trial(
+        test_case(
             "server_death::of_stock_in_each_phase",
-            &[STOCK, Namespaces],
+            &[STOCK_NETPERF, Namespaces],
             of_stock_in_each_phase,
         ),
-        trial("server_death::before_the_results", &[], before_the_results),
+        test_case("server_death::before_the_results", &[], before_the_results),
     ]
 }
 
@@ -47,18 +47,18 @@ fn in_each_phase(start: fn() -> Server) {
         server.signal(Signal::STOP);
         let client = start_client(&server, Kind::TcpStream, "-l 10");
         assert!(
-            eventually(AT_ONCE, || established(server.port)),
+            wait_until(AT_ONCE, || has_connection_to(server.port)),
             "the kernel does not accept"
         );
         server.kill_all();
         assert_says_so(client, "a death before the response");
 
         let server = start();
-        let before = listeners();
+        let before = listener_count();
         // The client waits for so long between the response and the data.
         let client = start_client(&server, Kind::TcpStream, "-s 20 -l 10");
         assert!(
-            eventually(AT_ONCE, || listeners() > before),
+            wait_until(AT_ONCE, || listener_count() > before),
             "the server makes no data socket"
         );
         server.kill_all();
@@ -67,7 +67,7 @@ fn in_each_phase(start: fn() -> Server) {
         for kind in Kind::ALL {
             let server = start();
             let mut client = start_client(&server, kind, "-l 20");
-            client.await_data_phase();
+            client.wait_for_data_phase();
             server.kill_all();
             assert_says_so(client, &format!("a death in the data, {}", kind.name()));
         }
@@ -83,10 +83,10 @@ fn before_the_results() {
         "netperf -H 127.0.0.1 -p {} -t TCP_STREAM -l 1 -P 0",
         port(&control)
     );
-    let client = Process::start(&mut linerate(&options));
+    let client = TestProcess::start(&mut linerate_with_args(&options));
     let (mut control, _) = control.accept().expect("the client connects");
     control
-        .read_exact(&mut [0; MESSAGE_LEN])
+        .read_exact(&mut [0; MESSAGE_BYTES])
         .expect("the client asks");
     let response = TestResponse {
         receive_size: 65_536,
@@ -103,18 +103,18 @@ fn before_the_results() {
     assert_says_so(client, "a death before the results");
 }
 
-fn start_client(server: &Server, kind: Kind, options: &str) -> Process {
+fn start_client(server: &Server, kind: Kind, options: &str) -> TestProcess {
     let options = format!(
         "netperf -H 127.0.0.1 -p {} -t {} -P 0 {options}",
         server.port,
         kind.name()
     );
-    Process::start(&mut linerate(&options))
+    TestProcess::start(&mut linerate_with_args(&options))
 }
 
 #[track_caller]
-fn assert_says_so(client: Process, what: &str) {
-    let client: Finished = client.finish(AT_ONCE);
+fn assert_says_so(client: TestProcess, what: &str) {
+    let client: ProcessOutput = client.finish(AT_ONCE);
     assert!(
         client.code.is_some_and(|code| code != 0),
         "{what}: {client:#?}"

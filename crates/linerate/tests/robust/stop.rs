@@ -4,12 +4,13 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
-use testkit::Trial;
+use testkit::TestCase;
 
 use super::raw::Raw;
-use testkit::Need::Namespaces;
+use testkit::Requirement::Namespaces;
 use testkit::{
-    Finished, Namespace, Process, STOCK, Server, eventually, is_listening, linerate, stock, trial,
+    Namespace, ProcessOutput, STOCK_NETPERF, Server, TestProcess, is_listening, linerate_with_args,
+    stock_with_args, test_case, wait_until,
 };
 
 /// What needs no waiting for.
@@ -45,37 +46,37 @@ const OURS: [&str; 14] = [
     "DG_RR",
 ];
 
-pub(crate) fn trials() -> Vec<Trial> {
-    let (namespaces, both): (&[_], &[_]) = (&[Namespaces], &[STOCK, Namespaces]);
+pub(crate) fn test_cases() -> Vec<TestCase> {
+    let (namespaces, both): (&[_], &[_]) = (&[Namespaces], &[STOCK_NETPERF, Namespaces]);
     vec![
-        trial("stop::ends_tests_of_ours", namespaces, ends_tests_of_ours),
-        trial("stop::ends_tests_of_stock", both, ends_tests_of_stock),
-        trial(
+        test_case("stop::ends_tests_of_ours", namespaces, ends_tests_of_ours),
+        test_case("stop::ends_tests_of_stock", both, ends_tests_of_stock),
+        test_case(
             "stop::ends_tests_that_count",
             namespaces,
             ends_tests_that_count,
         ),
-        trial("stop::drains", both, drains),
-        trial("stop::drains_for_so_long", namespaces, drains_for_so_long),
-        trial("stop::a_second_signal", namespaces, a_second_signal),
+        test_case("stop::drains", both, drains),
+        test_case("stop::drains_for_so_long", namespaces, drains_for_so_long),
+        test_case("stop::a_second_signal", namespaces, a_second_signal),
     ]
 }
 
 fn ours(line: &str) -> Command {
-    linerate(&format!("netperf {line}"))
+    linerate_with_args(&format!("netperf {line}"))
 }
 
 fn theirs(line: &str) -> Command {
-    stock("netperf", line)
+    stock_with_args("netperf", line)
 }
 
-fn start(make: fn(&str) -> Command, server: &Server, length: &str, test: &str) -> Process {
+fn start(make: fn(&str) -> Command, server: &Server, length: &str, test: &str) -> TestProcess {
     let (test, rest) = test.split_once(' ').unwrap_or((test, ""));
     let line = format!(
         "-H 127.0.0.1 -p {} -P 0 -l {length} -t {test} {rest}",
         server.port
     );
-    Process::start(&mut make(&line))
+    TestProcess::start(&mut make(&line))
 }
 
 fn ends_tests_of_ours() {
@@ -112,11 +113,13 @@ fn ends_tests(make: fn(&str) -> Command, length: &str, tests: &[&str], patience:
                     .iter()
                     .map(|test| start(make, &server, length, test))
                     .collect();
-                clients.iter_mut().for_each(Process::await_data_phase);
+                clients
+                    .iter_mut()
+                    .for_each(TestProcess::wait_for_data_phase);
                 let port = server.port;
                 server.signal(signal);
-                let ended = server.ended(AT_ONCE);
-                ended.succeeded();
+                let ended = server.wait(AT_ONCE);
+                ended.assert_success();
                 assert!(!is_listening(port));
                 for client in clients {
                     has_no_result(&client.finish(patience));
@@ -127,7 +130,7 @@ fn ends_tests(make: fn(&str) -> Command, length: &str, tests: &[&str], patience:
 }
 
 #[track_caller]
-fn has_no_result(client: &Finished) {
+fn has_no_result(client: &ProcessOutput) {
     // Stock's end so when they write to a connection that is closed, and say nothing.
     if client.signal == Some(Signal::PIPE.as_raw()) {
         assert_eq!(client.stdout.trim(), "", "{client:#?}");
@@ -158,30 +161,35 @@ fn drains() {
         ));
         // The second iteration is another test.
         clients.push(start(ours, &server, "10", "TCP_RR -i 3,3"));
-        clients.iter_mut().for_each(Process::await_data_phase);
-        assert!(clients.iter_mut().all(Process::is_running), "they are over");
+        clients
+            .iter_mut()
+            .for_each(TestProcess::wait_for_data_phase);
+        assert!(
+            clients.iter_mut().all(TestProcess::is_running),
+            "they are over"
+        );
         let again = clients.pop().expect("the last one");
         let details = clients.pop().expect("the one before");
         let port = server.port;
         server.signal(Signal::TERM);
-        assert!(eventually(AT_ONCE, || !is_listening(port)));
+        assert!(wait_until(AT_ONCE, || !is_listening(port)));
         assert!(
             idle.time_to_end(AT_ONCE).is_some(),
             "an idle client is waited for"
         );
         for client in clients.drain(..) {
             let client = client.finish(Duration::from_secs(20));
-            client.succeeded();
+            client.assert_success();
             assert!(!client.figures().is_empty(), "{client:#?}");
         }
         let details = details.finish(AT_ONCE);
-        details.succeeded();
+        details.assert_success();
         assert!(
             !details.stdout.contains("LATE_DATAGRAMS=-1"),
             "{details:#?}"
         );
         has_no_result(&again.finish(AT_ONCE));
-        server.ended(AT_ONCE).succeeded();
+        server.wait(AT_ONCE).assert_success();
     });
 }
 
@@ -189,10 +197,12 @@ fn drains_for_so_long() {
     Namespace::new().enter(|| {
         let server = Server::start("--drain-on-exit 1");
         let mut clients = ["TCP_STREAM", "UDP_RR"].map(|test| start(ours, &server, "30", test));
-        clients.iter_mut().for_each(Process::await_data_phase);
+        clients
+            .iter_mut()
+            .for_each(TestProcess::wait_for_data_phase);
         let begun = Instant::now();
         server.signal(Signal::TERM);
-        server.ended(AT_ONCE).succeeded();
+        server.wait(AT_ONCE).assert_success();
         assert!(begun.elapsed() >= Duration::from_secs(1));
         for client in clients {
             has_no_result(&client.finish(AT_ONCE));
@@ -204,12 +214,12 @@ fn a_second_signal() {
     Namespace::new().enter(|| {
         let server = Server::start("--drain-on-exit 30");
         let mut client = start(ours, &server, "30", "TCP_STREAM");
-        client.await_data_phase();
+        client.wait_for_data_phase();
         let port = server.port;
         server.signal(Signal::TERM);
-        assert!(eventually(AT_ONCE, || !is_listening(port)));
+        assert!(wait_until(AT_ONCE, || !is_listening(port)));
         server.signal(Signal::TERM);
-        server.ended(AT_ONCE);
+        server.wait(AT_ONCE);
         has_no_result(&client.finish(AT_ONCE));
     });
 }

@@ -12,8 +12,8 @@ use std::time::Duration;
 use netperf::wire::{Classic, Request, TestRequest};
 use rustix::process::Signal;
 use testkit::{
-    Need, Process, Server, Trial, copy_program, eventually, linerate, program, short_directory,
-    trial,
+    Requirement, Server, TestCase, TestProcess, copy_linerate, linerate_with_args, program,
+    short_directory, test_case, wait_until,
 };
 
 use super::raw::{Finally, Raw};
@@ -22,36 +22,36 @@ use super::raw::{Finally, Raw};
 const AT_ONCE: Duration = Duration::from_secs(5);
 
 /// Mount namespaces, and other users, are root's.
-const ROOT: Need = Need::Namespaces;
+const ROOT: Requirement = Requirement::Namespaces;
 
 /// errno(3).
 const EACCES: i32 = 13;
 
 const TESTS: [&str; 4] = ["STREAM_STREAM", "STREAM_RR", "DG_STREAM", "DG_RR"];
 
-pub(crate) fn trials() -> Vec<Trial> {
+pub(crate) fn test_cases() -> Vec<TestCase> {
     vec![
-        trial("unix::dead_clients_leave_no_socket", &[], dead_clients),
-        trial(
+        test_case("unix::dead_clients_leave_no_socket", &[], dead_clients),
+        test_case(
             "unix::a_killed_server_is_cleaned_up_after",
             &[],
             killed_server,
         ),
-        trial("unix::own_sockets_of_clients_go", &[], own_sockets),
-        trial("unix::a_link_is_not_followed", &[], links),
-        trial("unix::a_stranger_that_connects_first", &[], connects_first),
-        trial("unix::a_socket_of_another_user", &[ROOT], other_user),
-        trial(
+        test_case("unix::own_sockets_of_clients_go", &[], own_sockets),
+        test_case("unix::a_link_is_not_followed", &[], links),
+        test_case("unix::a_stranger_that_connects_first", &[], connects_first),
+        test_case("unix::a_socket_of_another_user", &[ROOT], other_user),
+        test_case(
             "unix::a_path_of_another_namespace",
             &[ROOT],
             other_namespace,
         ),
-        trial(
+        test_case(
             "unix::a_client_of_another_user",
             &[ROOT],
             client_of_another_user,
         ),
-        trial("unix::nonsense_is_refused", &[], nonsense),
+        test_case("unix::nonsense_is_refused", &[], nonsense),
     ]
 }
 
@@ -65,13 +65,13 @@ fn entries(directory: &Path) -> usize {
 
 #[track_caller]
 fn is_empty(directory: &Path, after: &str) {
-    let empty = eventually(AT_ONCE, || entries(directory) == 0);
+    let empty = wait_until(AT_ONCE, || entries(directory) == 0);
     assert!(empty, "{after}: {:?}", directory.read_dir());
 }
 
-fn client(server: &Server, test: &str, rest: &str) -> Process {
+fn client(server: &Server, test: &str, rest: &str) -> TestProcess {
     let options = format!("-H 127.0.0.1 -p {} -t {test} -P 0 {rest}", server.port);
-    Process::start(&mut linerate(&format!("netperf {options}")))
+    TestProcess::start(&mut linerate_with_args(&format!("netperf {options}")))
 }
 
 fn stream_request() -> Request {
@@ -88,21 +88,21 @@ fn dead_clients() {
     let directory = short_directory();
     let directory = directory.path();
     let mut server = server(directory);
-    let rest = server.usage_at_rest();
+    let rest = server.idle_usage();
 
     let mut raw = Raw::connect(server.port);
     raw.send(&stream_request());
     drop(raw);
-    server.is_back_at(rest, AT_ONCE, "a death before the response");
+    server.assert_usage_returns_to(rest, AT_ONCE, "a death before the response");
     is_empty(directory, "a death before the response");
 
     let mut raw = Raw::connect(server.port);
     raw.send(&stream_request());
     let response = raw.receive().expect("a response");
     // The session before may only have begun by now.
-    assert!(eventually(AT_ONCE, || entries(directory) == 1));
+    assert!(wait_until(AT_ONCE, || entries(directory) == 1));
     drop(raw);
-    server.is_back_at(rest, AT_ONCE, "a death before the data");
+    server.assert_usage_returns_to(rest, AT_ONCE, "a death before the data");
     is_empty(directory, "a death before the data");
 
     let mut raw = Raw::connect(server.port);
@@ -111,14 +111,14 @@ fn dead_clients() {
     let path = |frame| {
         let response = Classic::StreamStream
             .messages()
-            .response(frame)
+            .parse_response(frame)
             .expect("accepted");
         response.path.0.to_string()
     };
     assert_ne!(path(&response), path(&again));
     let data = UnixStream::connect(path(&again)).expect("the test receives");
     drop((data, raw));
-    server.is_back_at(rest, AT_ONCE, "a death before the results");
+    server.assert_usage_returns_to(rest, AT_ONCE, "a death before the results");
     is_empty(directory, "a death before the results");
 
     for test in TESTS {
@@ -126,14 +126,14 @@ fn dead_clients() {
         let own = short_directory();
         let rest_of_line = format!("-l 20 -- -p {}", own.path().display());
         let mut client = client(&server, test, &rest_of_line);
-        client.await_data_phase();
-        assert!(eventually(AT_ONCE, || entries(directory) == 1));
+        client.wait_for_data_phase();
+        assert!(wait_until(AT_ONCE, || entries(directory) == 1));
         client.signal(Signal::KILL);
-        server.is_back_at(rest, AT_ONCE, &format!("a death in the data, {test}"));
+        server.assert_usage_returns_to(rest, AT_ONCE, &format!("a death in the data, {test}"));
         is_empty(directory, test);
     }
-    server.serves();
-    assert!(server.is_running() && !server.panicked());
+    server.assert_serves();
+    assert!(server.is_running() && !server.has_panicked());
 }
 
 fn killed_server() {
@@ -141,7 +141,7 @@ fn killed_server() {
     let directory = directory.path();
     let server = self::server(directory);
     let mut client = client(&server, "STREAM_STREAM", "-l 20");
-    client.await_data_phase();
+    client.wait_for_data_phase();
     server.kill_all();
     client.finish(AT_ONCE);
     assert_eq!(entries(directory), 1);
@@ -152,14 +152,14 @@ fn killed_server() {
     let server = self::server(directory);
     self::client(&server, "STREAM_RR", "-l -10")
         .finish(AT_ONCE)
-        .succeeded();
+        .assert_success();
     assert_eq!(entries(directory), 1);
     std::fs::remove_dir(other).expect("it is still there");
 
     // One that is told to end cleans up itself.
     let mut client = self::client(&server, "DG_RR", "-l 20");
-    client.await_data_phase();
-    server.terminate().succeeded();
+    client.wait_for_data_phase();
+    server.terminate().assert_success();
     is_empty(directory, "the end of the server");
 }
 
@@ -170,7 +170,7 @@ fn own_sockets() {
     for signal in [Signal::INT, Signal::TERM] {
         for test in TESTS {
             let mut client = client(&server, test, &rest);
-            client.await_data_phase();
+            client.wait_for_data_phase();
             assert_eq!(entries(ours.path()), 1, "{test}");
             client.signal(signal);
             client.finish(AT_ONCE);
@@ -178,11 +178,13 @@ fn own_sockets() {
         }
     }
     let mut killed = client(&server, "DG_RR", &rest);
-    killed.await_data_phase();
+    killed.wait_for_data_phase();
     killed.signal(Signal::KILL);
     drop(killed);
     let again = format!("-l -10 -- -p {}", ours.path().display());
-    client(&server, "DG_RR", &again).finish(AT_ONCE).succeeded();
+    client(&server, "DG_RR", &again)
+        .finish(AT_ONCE)
+        .assert_success();
     is_empty(ours.path(), "a killed client's successor");
 }
 
@@ -218,7 +220,7 @@ fn ask_for_answers(server: &Server) -> (Raw, String) {
     ));
     let response = Classic::DgRr
         .messages()
-        .response(&raw.receive().expect("a response"))
+        .parse_response(&raw.receive().expect("a response"))
         .expect("accepted");
     (raw, response.path.0.to_string())
 }
@@ -249,7 +251,7 @@ fn other_namespace() {
     );
     let mut client = Command::new("unshare");
     client.args(["--mount", "sh", "-c", &line]);
-    let client = Process::start(&mut client).finish(AT_ONCE);
+    let client = TestProcess::start(&mut client).finish(AT_ONCE);
     assert_eq!(client.code, Some(1), "{client:#?}");
     assert!(client.stderr.contains("Permission denied"), "{client:#?}");
 }
@@ -263,7 +265,7 @@ fn client_of_another_user() {
     }
     // The build may be where others cannot go.
     let netperf = bin.path().join("netperf");
-    copy_program(&netperf);
+    copy_linerate(&netperf);
     let server = server(theirs.path());
     for test in TESTS {
         let line = format!("-H 127.0.0.1 -p {} -t {test} -l -10 -P 0", server.port);
@@ -272,7 +274,9 @@ fn client_of_another_user() {
             .args(["--reuid=65534", "--regid=65534", "--clear-groups"])
             .arg(&netperf)
             .args(line.split_whitespace());
-        Process::start(&mut client).finish(AT_ONCE).succeeded();
+        TestProcess::start(&mut client)
+            .finish(AT_ONCE)
+            .assert_success();
     }
 }
 
@@ -360,6 +364,6 @@ fn nonsense() {
         assert!(raw.ask_in_vain(&request) > 0, "{request:?}");
     }
     is_empty(directory.path(), "refusals");
-    server.serves();
-    assert!(server.is_running() && !server.panicked());
+    server.assert_serves();
+    assert!(server.is_running() && !server.has_panicked());
 }

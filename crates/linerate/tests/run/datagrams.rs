@@ -3,25 +3,28 @@
 use std::time::Duration;
 
 use serde_json::Value;
-use testkit::{Finished, Namespace, Need, Server, Trial, keyvals, linerate, link, run, trial};
+use testkit::{
+    Namespace, ProcessOutput, Requirement, Server, TestCase, add_link, key_values,
+    linerate_with_args, run, test_case,
+};
 
-pub(crate) fn trials() -> Vec<Trial> {
-    let link = &[Need::Namespaces];
+pub(crate) fn test_cases() -> Vec<TestCase> {
+    let link = &[Requirement::Namespaces];
     let losses = what_the_socket_drops_is_told_from_what_the_path_loses;
     vec![
-        trial("what_the_socket_drops", &[], losses).quiet(),
-        trial(
+        test_case("what_the_socket_drops", &[], losses).run_alone(),
+        test_case(
             "paced_to_a_stream",
             link,
             datagrams_are_paced_to_what_a_stream_gets_through,
         )
-        .quiet(),
-        trial(
+        .run_alone(),
+        test_case(
             "paced_as_asked",
             link,
             the_user_may_ask_for_another_rate_or_for_none,
         )
-        .quiet(),
+        .run_alone(),
     ]
 }
 
@@ -35,11 +38,11 @@ fn what_the_socket_drops_is_told_from_what_the_path_loses() {
     let at = format!("-H 127.0.0.1 -p {} -P 0 -l 1", server.port);
     let own = "-R 1 -m 1000 -S 1,1 -k LOST_DATAGRAMS,DROPPED_DATAGRAMS";
     let ended = run(
-        linerate(&format!("netperf {at} -t UDP_STREAM -- {own}")),
+        linerate_with_args(&format!("netperf {at} -t UDP_STREAM -- {own}")),
         LIMIT,
     )
     .unwrap();
-    let figures = keyvals(&ended.stdout);
+    let figures = key_values(&ended.stdout);
     let [("LOST_DATAGRAMS", lost), ("DROPPED_DATAGRAMS", dropped)] = figures[..] else {
         panic!("{ended:?}");
     };
@@ -56,15 +59,18 @@ struct Link {
 
 impl Link {
     fn new() -> Self {
-        let (client, server) = (Namespace::bare(), Namespace::bare());
-        link(
+        let (client, server) = (
+            Namespace::with_loopback_only(),
+            Namespace::with_loopback_only(),
+        );
+        add_link(
             (&client, "here", "198.51.100.1/24"),
             (&server, "there", &format!("{SERVER}/24")),
         );
         let shape = "tc qdisc add dev here root tbf rate 20mbit burst 20kb latency 20ms";
         client.run(shape).expect("tbf is in every kernel of ours");
-        let netserver = linerate("netserver -D -p 12865");
-        let netserver = server.enter(|| Server::at(12_865, netserver));
+        let netserver = linerate_with_args("netserver -D -p 12865");
+        let netserver = server.enter(|| Server::start_at(12_865, netserver));
         Self {
             client,
             _server: server,
@@ -72,9 +78,9 @@ impl Link {
         }
     }
 
-    fn run(&self, line: &str) -> (Finished, Value) {
+    fn run(&self, line: &str) -> (ProcessOutput, Value) {
         let line = format!("run {SERVER} -l 1 --json {line}");
-        let ended = run(self.client.command(&linerate(&line)), LIMIT).unwrap();
+        let ended = run(self.client.command(&linerate_with_args(&line)), LIMIT).unwrap();
         let document = serde_json::from_str(&ended.stdout).unwrap();
         (ended, document)
     }

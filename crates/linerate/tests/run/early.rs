@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use rustix::process::Signal;
 use serde_json::Value;
-use testkit::{Process, Server, eventually, linerate};
+use testkit::{Server, TestProcess, linerate_with_args, wait_until};
 
-pub(crate) fn trials() -> Vec<testkit::Trial> {
-    testkit::trials![
+pub(crate) fn test_cases() -> Vec<testkit::TestCase> {
+    testkit::test_cases![
         an_interrupted_test_is_a_part_of_one,
         no_progress_stays_on_the_screen,
         a_test_that_the_server_ends_has_failed,
@@ -35,8 +35,8 @@ fn an_interrupted_test_is_a_part_of_one() {
         for form in ["--json", ""] {
             let pace = pace(test);
             let line = format!("run -l 60 -t {test},TCP_SENDFILE {pace} {form}");
-            let mut child = Process::start(&mut linerate(&line));
-            child.await_cpu_ticks(20);
+            let mut child = TestProcess::start(&mut linerate_with_args(&line));
+            child.wait_for_cpu_ticks(20);
             child.signal(Signal::INT);
             let ended = child.finish(LIMIT);
             assert_eq!(ended.code, Some(130), "{ended:?}");
@@ -78,9 +78,9 @@ fn no_progress_stays_on_the_screen() {
         ];
         terminal.args(arguments).env("SHELL", "/bin/sh");
         let (input, mut keyboard) = std::io::pipe().unwrap();
-        let child = Process::start_with_input(&mut terminal, Stdio::from(input));
+        let child = TestProcess::start_with_input(&mut terminal, Stdio::from(input));
         let is_shown = || child.stdout().contains('━');
-        assert!(eventually(LIMIT, is_shown), "{}", child.stdout());
+        assert!(wait_until(LIMIT, is_shown), "{}", child.stdout());
         keyboard.write_all(b"\x03").unwrap();
         let ended = child.finish(LIMIT);
         assert_eq!(ended.code, Some(130), "{ended:?}");
@@ -98,8 +98,8 @@ fn a_test_that_the_server_ends_has_failed() {
             let (port, pace) = (server.port, pace(test));
             let line =
                 format!("run 127.0.0.1 --port {port} -l 60 -t {test},TCP_SENDFILE {pace} --json");
-            let mut child = Process::start(&mut linerate(&line));
-            child.await_cpu_ticks(20);
+            let mut child = TestProcess::start(&mut linerate_with_args(&line));
+            child.wait_for_cpu_ticks(20);
             server.signal(signal);
             let ended = child.finish(LIMIT);
             let what = format!("{test} {signal:?}: {}", ended.stderr);

@@ -7,10 +7,10 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-use testkit::{Finished, Profile, Server, free_port, linerate, run};
+use testkit::{ProcessOutput, Profile, Server, free_port, linerate_with_args, run};
 
-pub(crate) fn trials() -> Vec<testkit::Trial> {
-    testkit::trials![
+pub(crate) fn test_cases() -> Vec<testkit::TestCase> {
+    testkit::test_cases![
         a_link_is_refused_and_its_target_stays,
         what_was_there_is_replaced_by_the_whole_of_the_new,
         a_failed_test_leaves_the_old_file,
@@ -38,13 +38,13 @@ impl Ground {
         fs::write(directory.path().join("profile.xml"), profile()).unwrap();
         let ground = Self {
             server,
-            slave: Server::slave(""),
+            slave: Server::start_slave(""),
             directory,
         };
         let log = ground.directory.path().join("log");
         let [(netperf, _), ..] = ground.options();
         let ended = run(
-            linerate(&netperf.replace('@', log.to_str().unwrap())),
+            linerate_with_args(&netperf.replace('@', log.to_str().unwrap())),
             LIMIT,
         )
         .unwrap();
@@ -73,9 +73,9 @@ impl Ground {
     }
 
     /// Runs the line with this file in its place.
-    fn run(line: &str, file: &Path) -> Finished {
+    fn run(line: &str, file: &Path) -> ProcessOutput {
         let line = line.replace('@', file.to_str().unwrap());
-        run(linerate(&line), LIMIT).unwrap()
+        run(linerate_with_args(&line), LIMIT).unwrap()
     }
 }
 

@@ -5,13 +5,13 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use testkit::{
-    Finished, Make, Namespace, Need, Peers, Process, Role, STOCK, Server, Trial, eventually,
-    linerate, link, run,
+    Implementation, Namespace, NetperfPrograms, ProcessOutput, Requirement, Role, STOCK_NETPERF,
+    Server, TestCase, TestProcess, add_link, linerate_with_args, run, wait_until,
 };
 
-pub(crate) fn trials() -> Vec<Trial> {
-    let ours = testkit::trials![
-        needing &[Need::Namespaces];
+pub(crate) fn test_cases() -> Vec<TestCase> {
+    let ours = testkit::test_cases![
+        needing &[Requirement::Namespaces];
         a_run_ends_with_the_first_data_connection_that_gets_no_answer,
         a_data_port_that_is_open_is_enough,
         datagrams_that_are_dropped_end_their_own_tests_alone,
@@ -19,12 +19,12 @@ pub(crate) fn trials() -> Vec<Trial> {
         a_uperf_master_reports_it,
         an_open_path_is_not_reported,
     ];
-    let stock = testkit::trials![
-        needing &[Need::Namespaces, STOCK];
+    let stock = testkit::test_cases![
+        needing &[Requirement::Namespaces, STOCK_NETPERF];
         a_result_of_nothing_is_a_data_connection_without_an_answer,
     ];
     let all = ours.into_iter().chain(stock);
-    all.map(Trial::waiting).collect()
+    all.map(TestCase::allow_many).collect()
 }
 
 /// Far longer than any of these runs, on a busy machine.
@@ -44,16 +44,21 @@ struct Ground {
 
 impl Ground {
     fn new() -> Self {
-        Self::with(linerate(&format!("netserver -D -p {CONTROL_PORT}")))
+        Self::with(linerate_with_args(&format!(
+            "netserver -D -p {CONTROL_PORT}"
+        )))
     }
 
     fn with(netserver: Command) -> Self {
-        let (client, server) = (Namespace::bare(), Namespace::bare());
-        link(
+        let (client, server) = (
+            Namespace::with_loopback_only(),
+            Namespace::with_loopback_only(),
+        );
+        add_link(
             (&client, "here", "198.51.100.1/24"),
             (&server, "there", &format!("{SERVER}/24")),
         );
-        let netserver = server.enter(|| Server::at(CONTROL_PORT, netserver));
+        let netserver = server.enter(|| Server::start_at(CONTROL_PORT, netserver));
         Self {
             client,
             server,
@@ -77,9 +82,9 @@ impl Ground {
         self.server.ip("rule del pref 0");
     }
 
-    fn run(&self, line: &str) -> (Finished, Duration) {
+    fn run(&self, line: &str) -> (ProcessOutput, Duration) {
         let begun = Instant::now();
-        let mut ended = run(self.client.command(&linerate(line)), LIMIT).unwrap();
+        let mut ended = run(self.client.command(&linerate_with_args(line)), LIMIT).unwrap();
         // A table's notes are broken into lines.
         if !line.contains("--json") {
             ended.stdout = ended
@@ -145,7 +150,7 @@ fn datagrams_that_are_dropped_end_their_own_tests_alone() {
 
 /// A stock server ends the test by its own clock, with a result of nothing.
 fn a_result_of_nothing_is_a_data_connection_without_an_answer() {
-    let mut stock = Peers::new().command(Make::Stock, Role::Server);
+    let mut stock = NetperfPrograms::new().command(Implementation::Stock, Role::Server);
     stock.args(["-D", "-p", &CONTROL_PORT.to_string()]);
     let ground = Ground::with(stock);
     ground.block(&[]);
@@ -196,12 +201,12 @@ fn a_netperf_reports_it_and_waits() {
     let clients = tests.map(|(test, word)| {
         let routed = if test.ends_with("--") { "-R 1" } else { "" };
         let line = format!("netperf -H {SERVER} -l 60 {test} {routed}");
-        let client = Process::start(&mut ground.client.command(&linerate(&line)));
+        let client = TestProcess::start(&mut ground.client.command(&linerate_with_args(&line)));
         (client, word)
     });
     for (mut client, word) in clients {
         let reports = || client.stderr().contains(&says);
-        assert!(eventually(LIMIT, reports), "{word}: {}", client.stderr());
+        assert!(wait_until(LIMIT, reports), "{word}: {}", client.stderr());
         assert!(begun.elapsed() >= Duration::from_secs(5));
         let stderr = client.stderr();
         let line = stderr.lines().next().unwrap();
@@ -219,20 +224,20 @@ fn a_netperf_reports_it_and_waits() {
 /// uperf's master says so after five seconds, before its slave gives up.
 #[cfg(feature = "uperf")]
 fn a_uperf_master_reports_it() {
-    use testkit::{Master, Profile};
+    use testkit::{Profile, UperfMaster};
 
     const SLAVE_PORT: u16 = 20_000;
     let ground = Ground::new();
-    let slave = linerate(&format!("uperf -s -P {SLAVE_PORT}"));
-    let _slave = ground.server.enter(|| Server::at(SLAVE_PORT, slave));
+    let slave = linerate_with_args(&format!("uperf -s -P {SLAVE_PORT}"));
+    let _slave = ground.server.enter(|| Server::start_at(SLAVE_PORT, slave));
     ground.block(&[&format!("tcp dport {SLAVE_PORT}")]);
     let profile = Profile::new("p")
         .group("nthreads=2")
-        .once("connect remotehost=$h protocol=tcp")
+        .single_flowop("connect remotehost=$h protocol=tcp")
         .transaction("duration=1s", &["write size=8k"])
         .text();
-    let master = || Master::start(SLAVE_PORT, "", &[SERVER], &profile);
-    let ended = ground.client.enter(master).ends_within(LIMIT);
+    let master = || UperfMaster::start(SLAVE_PORT, "", &[SERVER], &profile);
+    let ended = ground.client.enter(master).finish_within(LIMIT);
     assert_ne!(ended.code, Some(0), "{ended:?}");
     let says = format!(
         "uperf: the control connection to {SERVER} is up, but no data connection gets an answer; \
@@ -246,7 +251,7 @@ fn an_open_path_is_not_reported() {
     let ground = Ground::new();
     let tests = ["TCP_STREAM", "TCP_CRR", "UDP_STREAM", "UDP_RR"].map(|test| {
         let line = format!("netperf -H {SERVER} -t {test} -l 6 -- -R 1");
-        Process::start(&mut ground.client.command(&linerate(&line)))
+        TestProcess::start(&mut ground.client.command(&linerate_with_args(&line)))
     });
     for test in tests {
         let ended = test.finish(LIMIT);

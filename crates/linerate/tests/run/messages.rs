@@ -5,10 +5,10 @@ use std::net::TcpListener;
 use std::process::Command;
 use std::time::Duration;
 
-use testkit::{Finished, Profile, Server, free_port, linerate, run};
+use testkit::{ProcessOutput, Profile, Server, free_port, linerate_with_args, run};
 
-pub(crate) fn trials() -> Vec<testkit::Trial> {
-    testkit::trials![
+pub(crate) fn test_cases() -> Vec<testkit::TestCase> {
+    testkit::test_cases![
         no_message_has_an_error_number,
         a_full_disk_is_described_in_words,
     ]
@@ -64,7 +64,7 @@ fn no_message_has_an_error_number() {
         (format!("uperf -s -P {taken}"), "listen"),
         (format!("uperf -s --allow-dir {here}/none"), "none"),
     ] {
-        let ended = run(linerate(&line), LIMIT).unwrap();
+        let ended = run(linerate_with_args(&line), LIMIT).unwrap();
         has_no_number(&line, &ended);
         let said = format!("{}{}", ended.stdout, ended.stderr);
         // Of SCTP a kernel may have all that it takes.
@@ -89,7 +89,7 @@ fn a_full_disk_is_described_in_words() {
     }
 }
 
-fn has_no_number(line: &str, ended: &Finished) {
+fn has_no_number(line: &str, ended: &ProcessOutput) {
     for text in [&ended.stdout, &ended.stderr] {
         assert!(!text.contains("os error"), "{line}: {ended:?}");
     }
@@ -98,5 +98,8 @@ fn has_no_number(line: &str, ended: &Finished) {
 /// A connection to a slave that is not there.
 fn unserved() -> String {
     let connect = "connect remotehost=127.0.0.1 protocol=tcp";
-    Profile::new("p").group("nthreads=1").once(connect).text()
+    Profile::new("p")
+        .group("nthreads=1")
+        .single_flowop(connect)
+        .text()
 }

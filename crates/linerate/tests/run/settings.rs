@@ -4,12 +4,17 @@ use std::process::Command;
 use std::time::Duration;
 
 use rustix::process::geteuid;
-use testkit::{Finished, Make, Peers, Role, STOCK, Server, Trial, linerate, run};
+use testkit::{
+    Implementation, NetperfPrograms, ProcessOutput, Role, STOCK_NETPERF, Server, TestCase,
+    linerate_with_args, run,
+};
 
-pub(crate) fn trials() -> Vec<Trial> {
-    let mut trials = testkit::trials![what_the_system_refuses_is_a_doubt];
-    trials.extend(testkit::trials![needing &[STOCK]; what_a_stock_server_refuses_is_a_doubt]);
-    trials
+pub(crate) fn test_cases() -> Vec<TestCase> {
+    let mut test_cases = testkit::test_cases![what_the_system_refuses_is_a_doubt];
+    test_cases.extend(
+        testkit::test_cases![needing &[STOCK_NETPERF]; what_a_stock_server_refuses_is_a_doubt],
+    );
+    test_cases
 }
 
 const LIMIT: Duration = Duration::from_secs(60);
@@ -18,9 +23,10 @@ const LIMIT: Duration = Duration::from_secs(60);
 const NO_CPU: &str = "65000";
 
 fn what_the_system_refuses_is_a_doubt() {
-    let server =
-        Server::of(|port| without_privilege(&linerate(&format!("netserver -D -p {port}"))))
-            .unwrap();
+    let server = Server::try_start_with(|port| {
+        without_privilege(&linerate_with_args(&format!("netserver -D -p {port}")))
+    })
+    .unwrap();
     for test in ["TCP_STREAM", "TCP_CRR", "UDP_STREAM"] {
         for (global, own, said) in [
             (
@@ -80,8 +86,8 @@ fn what_the_system_refuses_is_a_doubt() {
 
 /// A stock server has a number for it, and no reason.
 fn what_a_stock_server_refuses_is_a_doubt() {
-    let server = Server::of(|port| {
-        let mut stock = Peers::new().command(Make::Stock, Role::Server);
+    let server = Server::try_start_with(|port| {
+        let mut stock = NetperfPrograms::new().command(Implementation::Stock, Role::Server);
         stock.args(["-D", "-p", &port.to_string()]);
         without_privilege(&stock)
     })
@@ -106,11 +112,11 @@ fn what_a_stock_server_refuses_is_a_doubt() {
     }
 }
 
-fn client(server: &Server, test: &str, global: &str, own: &str) -> Finished {
+fn client(server: &Server, test: &str, global: &str, own: &str) -> ProcessOutput {
     let amount = if test == "TCP_CRR" { "-20" } else { "-2M" };
     let at = format!("-H 127.0.0.1 -p {} -P 0 -l {amount}", server.port);
     let line = format!("netperf {at} -t {test} {global} -- -R 1 {own}");
-    run(without_privilege(&linerate(&line)), LIMIT).unwrap()
+    run(without_privilege(&linerate_with_args(&line)), LIMIT).unwrap()
 }
 
 /// The command without the right to set what concerns others, if this process has it.

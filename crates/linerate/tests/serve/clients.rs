@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::Command;
 
 use serde_json::Value;
-use testkit::{Finished, Need, Profile, linerate, stock};
+use testkit::{ProcessOutput, Profile, Requirement, linerate_with_args, stock_with_args};
 
 /// A client of one dialect, and what its result says.
 #[derive(Clone, Copy)]
@@ -120,7 +120,7 @@ impl Client {
     /// Why it cannot run here.
     pub(super) fn missing(&self) -> Option<String> {
         self.stock
-            .and_then(|program| Need::Program(program).missing())
+            .and_then(|program| Requirement::Program(program).missing_reason())
     }
 
     /// Its command, for a test of so many seconds; a profile is written to `directory`.
@@ -135,20 +135,20 @@ impl Client {
             .replace("REQUESTS", &(seconds * 100).to_string())
             .replace("PROFILE", &profile.display().to_string());
         match self.stock {
-            Some(program) => stock(program, &line),
-            None => linerate(&line),
+            Some(program) => stock_with_args(program, &line),
+            None => linerate_with_args(&line),
         }
     }
 
     /// What it tells of the bytes that the server has received.
-    pub(super) fn account(&self, finished: &Finished) -> Account {
+    pub(super) fn account(&self, finished: &ProcessOutput) -> Account {
         (self.account)(&finished.stdout)
     }
 
     /// Why the server's line is not that of this client's test.
     pub(super) fn differs(
         &self,
-        finished: &Finished,
+        finished: &ProcessOutput,
         seconds: u32,
         line: &Value,
     ) -> Option<&'static str> {
@@ -176,12 +176,12 @@ impl Client {
 fn requests(seconds: u32) -> String {
     Profile::new("requests")
         .group("nthreads=1")
-        .once("connect remotehost=127.0.0.1 protocol=tcp")
+        .single_flowop("connect remotehost=127.0.0.1 protocol=tcp")
         .transaction(
             &format!("duration={seconds}s"),
             &["write size=64", "read size=200"],
         )
-        .once("disconnect")
+        .single_flowop("disconnect")
         .text()
 }
 

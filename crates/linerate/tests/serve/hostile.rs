@@ -8,9 +8,9 @@ use std::time::Duration;
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use socket2::{Domain, Protocol, Socket, Type};
-use testkit::Need::Namespaces;
-use testkit::fuzz::{damaged, one_of};
-use testkit::{Trial, side_by_side, trial};
+use testkit::Requirement::Namespaces;
+use testkit::fuzz::{choose, damage};
+use testkit::{TestCase, run_in_parallel, test_case};
 
 use super::{IDLE, PATIENCE, PORTS, SLACK_KIB, Serving, all_are_right, is_honest, size};
 use crate::udpmon::recordings;
@@ -18,8 +18,8 @@ use crate::udpmon::recordings;
 /// Threads that send.
 const SENDERS: u64 = 8;
 
-pub(super) fn trials() -> Vec<Trial> {
-    vec![trial(
+pub(super) fn test_cases() -> Vec<TestCase> {
+    vec![test_case(
         "hostile_bytes_at_every_port",
         &[Namespaces],
         hostile_bytes,
@@ -62,7 +62,9 @@ fn hostile_bytes() {
         .into_iter()
         .map(|(client, process)| (client, process.finish(patience)))
         .collect();
-    serving.server.is_back_at(rest, IDLE, "hostile bytes");
+    serving
+        .server
+        .assert_usage_returns_to(rest, IDLE, "hostile bytes");
     serving.await_rest(IDLE);
     // A hostile client may have begun a test, which has a line too, and another address.
     let log = serving
@@ -77,7 +79,7 @@ fn hostile_bytes() {
         now <= resident + SLACK_KIB,
         "{now} KiB, before {resident} KiB"
     );
-    assert!(!serving.server.panicked(), "{}", serving.server.log());
+    assert!(!serving.server.has_panicked(), "{}", serving.server.log());
     serving.serves();
     let end = serving.server.terminate();
     assert_eq!(end.code, Some(0), "{end:#?}");
@@ -92,9 +94,9 @@ fn attack(doors: &[Door], count: u64) {
         move || {
             let mut rng = SmallRng::seed_from_u64(sender);
             while next.fetch_add(1, Relaxed) < count {
-                let door = one_of(&mut rng, doors);
-                let recorded: &Vec<u8> = one_of(&mut rng, &door.recorded);
-                let bytes = damaged(&mut rng, recorded);
+                let door = choose(&mut rng, doors);
+                let recorded: &Vec<u8> = choose(&mut rng, &door.recorded);
+                let bytes = damage(&mut rng, recorded);
                 let from = Ipv4Addr::new(127, 1, rng.random(), rng.random_range(1..255));
                 let sent = if door.is_udp {
                     send_datagram(from, door.port, &bytes)
@@ -107,7 +109,7 @@ fn attack(doors: &[Door], count: u64) {
             }
         }
     };
-    side_by_side((0..SENDERS).map(send));
+    run_in_parallel((0..SENDERS).map(send));
     assert!(!failed.load(Relaxed), "a door does not open any more");
 }
 

@@ -16,8 +16,10 @@ use rand::{Rng, SeedableRng};
 use rustix::process::Signal;
 use serde_json::Value;
 use tempfile::TempDir;
-use testkit::Need::Namespaces;
-use testkit::{Finished, Process, Server, Trial, eventually, linerate, trial};
+use testkit::Requirement::Namespaces;
+use testkit::{
+    ProcessOutput, Server, TestCase, TestProcess, linerate_with_args, test_case, wait_until,
+};
 
 use clients::{CLIENTS, Client};
 
@@ -47,24 +49,24 @@ const PORTS: Ports = Ports {
     udpmon: 14233,
 };
 
-pub(crate) fn trials() -> Vec<Trial> {
-    let trials = [
-        trial(
+pub(crate) fn test_cases() -> Vec<TestCase> {
+    let test_cases = [
+        test_case(
             "five_dialects_at_once",
             &[Namespaces],
             five_dialects_at_once,
         ),
-        trial(
+        test_case(
             "many_clients_of_which_some_are_killed",
             &[Namespaces],
             many_clients,
         ),
     ];
-    let trials = trials
+    let test_cases = test_cases
         .into_iter()
-        .chain(hostile::trials())
-        .chain(restart::trials());
-    trials.map(Trial::waiting).collect()
+        .chain(hostile::test_cases())
+        .chain(restart::test_cases());
+    test_cases.map(TestCase::allow_many).collect()
 }
 
 /// The whole size of a round, or its short one.
@@ -85,10 +87,10 @@ impl Serving {
         let directory = testkit::short_directory();
         let status = directory.path().join("status");
         let line = format!("serve --log json --status {} {options}", status.display());
-        let server = Server::at(PORTS.netperf, linerate(&line));
+        let server = Server::start_at(PORTS.netperf, linerate_with_args(&line));
         let listens = |text: &str| text.contains("listening");
         assert!(
-            eventually(PATIENCE, || listens(&server.stderr())),
+            wait_until(PATIENCE, || listens(&server.stderr())),
             "{}",
             server.stderr()
         );
@@ -104,7 +106,7 @@ impl Serving {
         let present = |client: &&Client| {
             let missing = client.missing();
             if let Some(why) = &missing {
-                assert!(!testkit::required(), "{why}");
+                assert!(!testkit::peers_are_required(), "{why}");
                 println!("SKIPPED {} {}: {why}", client.dialect, client.name);
             }
             missing.is_none()
@@ -112,8 +114,8 @@ impl Serving {
         CLIENTS.iter().filter(present).collect()
     }
 
-    fn begin(&self, client: &Client, seconds: u32) -> Process {
-        Process::start(&mut client.command(seconds, self.path()))
+    fn begin(&self, client: &Client, seconds: u32) -> TestProcess {
+        TestProcess::start(&mut client.command(seconds, self.path()))
     }
 
     /// The log's lines so far.
@@ -126,13 +128,13 @@ impl Serving {
         let path = self.path().join("status");
         let line = format!("status --json --status {}", path.display());
         // On a busy machine it may give up before it has the document.
-        let mut status = testkit::run(linerate(&line), PATIENCE).expect("it ends");
+        let mut status = testkit::run(linerate_with_args(&line), PATIENCE).expect("it ends");
         for _ in 0..3 {
             if status.code != Some(0) {
-                status = testkit::run(linerate(&line), PATIENCE).expect("it ends");
+                status = testkit::run(linerate_with_args(&line), PATIENCE).expect("it ends");
             }
         }
-        status.succeeded();
+        status.assert_success();
         let document: Value = serde_json::from_str(&status.stdout).expect("a document");
         document["tests"].as_array().expect("tests").clone()
     }
@@ -141,7 +143,7 @@ impl Serving {
     #[track_caller]
     fn await_tests(&self, count: usize) {
         let mut seen = Vec::new();
-        let run = eventually(PATIENCE, || {
+        let run = wait_until(PATIENCE, || {
             seen = self.status();
             seen.iter().filter(|test| is_honest(test)).count() == count
         });
@@ -152,7 +154,7 @@ impl Serving {
     /// Waits until no test runs.
     #[track_caller]
     fn await_rest(&self, patience: Duration) {
-        let rests = eventually(patience, || self.status().is_empty());
+        let rests = wait_until(patience, || self.status().is_empty());
         assert!(rests, "{:#?}", self.status());
     }
 
@@ -161,7 +163,7 @@ impl Serving {
         let clients = Self::clients().into_iter();
         let running: Vec<_> = clients.map(|client| self.begin(client, 1)).collect();
         for client in running {
-            client.finish(PATIENCE).succeeded();
+            client.finish(PATIENCE).assert_success();
         }
     }
 }
@@ -191,7 +193,7 @@ fn by_dialect(lines: Vec<Value>) -> BTreeMap<String, Vec<Value>> {
 
 /// Compares each client's result with a line of its dialect, and sees that no line is left over.
 #[track_caller]
-fn all_are_right(mut ended: Vec<(&Client, Finished)>, seconds: u32, log: Vec<Value>) {
+fn all_are_right(mut ended: Vec<(&Client, ProcessOutput)>, seconds: u32, log: Vec<Value>) {
     let mut lines = by_dialect(log);
     // Those with an account of their own leave the others no line of theirs.
     ended.sort_by_key(|(client, finished)| client.account(finished));
@@ -272,7 +274,9 @@ fn five_dialects_at_once() {
         assert!(line["overlapping_tests"].as_u64() > Some(0), "{line:#}");
     }
     all_are_right(ended, seconds, log);
-    serving.server.is_back_at(rest, PATIENCE, "five dialects");
+    serving
+        .server
+        .assert_usage_returns_to(rest, PATIENCE, "five dialects");
     assert!(
         most <= resident + SLACK_KIB,
         "{most} KiB, before {resident} KiB"
@@ -303,7 +307,7 @@ fn many_clients() {
             .map(|client| serving.begin(client, 1))
             .collect();
         for client in all {
-            client.finish(PATIENCE * 2).succeeded();
+            client.finish(PATIENCE * 2).assert_success();
         }
     }
     serving.await_rest(PATIENCE);
@@ -325,7 +329,7 @@ fn many_clients() {
         all[*place].1.signal(Signal::KILL);
     }
     doomed.sort_unstable();
-    let gone: Vec<Finished> = doomed
+    let gone: Vec<ProcessOutput> = doomed
         .iter()
         .rev()
         .map(|place| all.remove(*place).1.finish(PATIENCE))
@@ -343,7 +347,9 @@ fn many_clients() {
             serving.server.stderr()
         );
     }
-    serving.server.is_back_at(rest, IDLE, "many clients");
+    serving
+        .server
+        .assert_usage_returns_to(rest, IDLE, "many clients");
     serving.await_rest(PATIENCE);
     let log = serving.log().split_off(before);
     let (complete, early): (Vec<_>, Vec<_>) =

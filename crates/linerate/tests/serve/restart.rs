@@ -4,17 +4,17 @@ use std::time::Duration;
 
 use rustix::process::Signal;
 use serde_json::Value;
-use testkit::Need::Namespaces;
-use testkit::{Finished, Trial, trial};
+use testkit::Requirement::Namespaces;
+use testkit::{ProcessOutput, TestCase, test_case};
 
 use super::clients::Client;
 use super::{PATIENCE, Serving, lines};
 
-pub(super) fn trials() -> Vec<Trial> {
+pub(super) fn test_cases() -> Vec<TestCase> {
     vec![
-        trial("a_stop_ends_ten_tests_at_once", &[Namespaces], at_once),
-        trial("a_drain_lets_ten_tests_end", &[Namespaces], drained),
-        trial(
+        test_case("a_stop_ends_ten_tests_at_once", &[Namespaces], at_once),
+        test_case("a_drain_lets_ten_tests_end", &[Namespaces], drained),
+        test_case(
             "a_drain_that_is_too_short_ends_ten_tests",
             &[Namespaces],
             cut,
@@ -26,7 +26,7 @@ pub(super) fn trials() -> Vec<Trial> {
 const LONG: u32 = 20;
 
 /// Starts ten clients, stops the server while all their tests run, and waits for all.
-fn stopped(options: &str, seconds: u32) -> (Vec<(&'static Client, Finished)>, Vec<Value>) {
+fn stopped(options: &str, seconds: u32) -> (Vec<(&'static Client, ProcessOutput)>, Vec<Value>) {
     let serving = Serving::start(options);
     let clients: Vec<_> = Serving::clients()
         .into_iter()
@@ -49,7 +49,7 @@ fn stopped(options: &str, seconds: u32) -> (Vec<(&'static Client, Finished)>, Ve
         .into_iter()
         .map(|(client, process)| (client, process.finish(limit)))
         .collect();
-    let server = serving.server.ended(PATIENCE);
+    let server = serving.server.wait(PATIENCE);
     assert_eq!(server.code, Some(0), "{server:#?}");
     (ended, lines(&server.stdout))
 }
@@ -65,7 +65,7 @@ fn cut() {
 }
 
 /// No line and no client of ours reports a complete test, and ours give the reason.
-fn are_cut(ended: &[(&Client, Finished)], log: &[Value]) {
+fn are_cut(ended: &[(&Client, ProcessOutput)], log: &[Value]) {
     assert_eq!(log.len(), ended.len(), "{log:#?}");
     for line in log {
         let why = line["end"].as_str().unwrap_or_default();

@@ -11,11 +11,11 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
 use model::Side;
-use netperf::TestRun;
+use netperf::FinishedTest;
 use netperf::client::Flows;
-use netperf::options::{Settings, netperf};
-use testkit::Need::{Namespaces, Program};
-use testkit::{Namespace, Server, Trial, counter, link, trial};
+use netperf::options::{Settings, parse_netperf};
+use testkit::Requirement::{Namespaces, Program};
+use testkit::{Namespace, Server, TestCase, add_link, kernel_counter, test_case};
 
 use counters::Course;
 
@@ -39,16 +39,16 @@ const DATAGRAM: u64 = 1472;
 /// Fewer packets than this come before the data: two handshakes, the request, the response, ARP.
 const BEFORE: u64 = 12;
 
-pub(crate) fn trials() -> Vec<Trial> {
+pub(crate) fn test_cases() -> Vec<TestCase> {
     let needs = &[Namespaces, Program("tc"), Program("ethtool")];
     vec![
-        trial("tcp_stream", needs, tcp_stream),
-        trial("tcp_maerts", needs, tcp_maerts),
-        trial("udp_stream", needs, udp_stream),
-        trial("sent_again_by_the_server", needs, sent_again_by_the_server),
+        test_case("tcp_stream", needs, tcp_stream),
+        test_case("tcp_maerts", needs, tcp_maerts),
+        test_case("udp_stream", needs, udp_stream),
+        test_case("sent_again_by_the_server", needs, sent_again_by_the_server),
     ]
     .into_iter()
-    .map(Trial::quiet)
+    .map(TestCase::run_alone)
     .collect()
 }
 
@@ -63,7 +63,7 @@ fn tcp_maerts() {
     let path = Path::new();
     limit(&path.server, "100mbit burst 32kb latency 50ms");
     let seen = path.measure("TCP_MAERTS", "-K cubic", &path.client);
-    tcp_agrees(&seen, &seen.run.outcome.here);
+    tcp_agrees(&seen, &seen.run.outcome.local);
 }
 
 fn tcp_agrees(seen: &Seen, receiver: &Side) {
@@ -83,10 +83,10 @@ fn udp_stream() {
     limit(router, "100mbit burst 32kb latency 5ms");
     // As much receive buffer as the kernel gives, for a machine that is busy.
     let seen = path.measure("UDP_STREAM", "-m 1472 -R 1 -S 1M", &path.server);
-    let (sent, there) = (seen.run.outcome.here.counts, seen.there().counts);
+    let (sent, there) = (seen.run.outcome.local.counts, seen.there().counts);
 
     // What found the receiver's socket full has come to the interface and no further.
-    let overflowed = path.server.enter(|| counter("Udp", "RcvbufErrors"));
+    let overflowed = path.server.enter(|| kernel_counter("Udp", "RcvbufErrors"));
     let to_socket = |at_interface: u64| (at_interface - overflowed * DATAGRAM) as f64;
     let elapsed = seen.there().elapsed.expect("the receiver has a clock");
     let in_time = to_socket(seen.course.within(elapsed, BEFORE).payload(UDP_HEADERS));
@@ -130,7 +130,7 @@ fn sent_again_by_the_server() {
     router.enter(|| run("tc qdisc add dev eth1 root tbf rate 1mbit burst 5kb latency 40ms"));
     let test = "TCP_MAERTS -l 1";
     let seen = path.measure(test, "-K cubic -S 200K", &path.client);
-    let counted = path.server.enter(|| counter("Tcp", "RetransSegs"));
+    let counted = path.server.enter(|| kernel_counter("Tcp", "RetransSegs"));
     let told = u64::try_from(seen.run.peer.results.retransmits).expect("the server knows");
     println!("{told} told, {counted} counted");
     assert_eq!(seen.there().socket.retransmits.map(u64::from), Some(told));
@@ -153,7 +153,7 @@ struct Path {
 /// What was reported, and what the receiving interface saw meanwhile.
 struct Seen {
     settings: Settings,
-    run: TestRun,
+    run: FinishedTest,
     /// The last figure that is printed, 10^6 bit/s: what was received.
     rate: f64,
     course: Course,
@@ -162,8 +162,11 @@ struct Seen {
 impl Path {
     /// One link between the two.
     fn new() -> Self {
-        let (client, server) = (Namespace::bare(), Namespace::bare());
-        link(
+        let (client, server) = (
+            Namespace::with_loopback_only(),
+            Namespace::with_loopback_only(),
+        );
+        add_link(
             (&client, "eth0", "198.51.100.1/24"),
             (&server, "eth0", "198.51.100.2/24"),
         );
@@ -177,12 +180,16 @@ impl Path {
 
     /// A router in the middle; its `eth0` is the one towards the server.
     fn over_a_router() -> Self {
-        let (client, router, server) = (Namespace::bare(), Namespace::bare(), Namespace::bare());
-        link(
+        let (client, router, server) = (
+            Namespace::with_loopback_only(),
+            Namespace::with_loopback_only(),
+            Namespace::with_loopback_only(),
+        );
+        add_link(
             (&client, "eth0", "203.0.113.1/24"),
             (&router, "eth1", "203.0.113.2/24"),
         );
-        link(
+        add_link(
             (&router, "eth0", "198.51.100.1/24"),
             (&server, "eth0", "198.51.100.2/24"),
         );
@@ -215,7 +222,7 @@ impl Path {
             LENGTH.as_secs()
         );
         let settings =
-            netperf("netperf", line.split_whitespace().map(Into::into)).expect("a good line");
+            parse_netperf("netperf", line.split_whitespace().map(Into::into)).expect("a good line");
         std::thread::scope(|scope| {
             let course =
                 scope.spawn(|| receiver.enter(|| Course::of("eth0", || running.load(Relaxed))));
@@ -228,7 +235,7 @@ impl Path {
             });
             running.store(false, Relaxed);
             let run = run.expect("the test succeeds");
-            let printed = netperf::output::result(&settings, &run);
+            let printed = netperf::output::format_result(&settings, &run);
             println!("{test}:\n{}", printed.trim_end());
             let rate = printed
                 .split_whitespace()
@@ -249,8 +256,8 @@ impl Seen {
     fn told<const N: usize>(&self, selectors: [&str; N]) -> [String; N] {
         let words = ["--", "-k", &selectors.join(",")].map(Into::into);
         let mut settings = self.settings.clone();
-        settings.print = netperf("netperf", words).expect("a good line").print;
-        let text = netperf::output::result(&settings, &self.run);
+        settings.print = parse_netperf("netperf", words).expect("a good line").print;
+        let text = netperf::output::format_result(&settings, &self.run);
         selectors.map(|selector| {
             let line =
                 |line: &str| Some(line.strip_prefix(selector)?.strip_prefix('=')?.to_owned());
@@ -260,7 +267,11 @@ impl Seen {
 
     /// What the server measured.
     fn there(&self) -> &Side {
-        self.run.outcome.there.as_ref().expect("the server is ours")
+        self.run
+            .outcome
+            .remote
+            .as_ref()
+            .expect("the server is ours")
     }
 }
 

@@ -1,14 +1,16 @@
 //! The checks that the specification lists for a re-implementation, each against the scripted stock responder and
 //! against ours.
 
-use testkit::{Fate, Finished, Relay, Trial, Way, side_by_side, trials};
+use testkit::{
+    ProcessOutput, Relay, RelayAction, RelayDirection, TestCase, run_in_parallel, test_cases,
+};
 
 use super::block::{self, at, command, long};
 use super::stock::Responder;
 use super::{LIMIT, bw_mon, column, counts, req, responder};
 
-pub(crate) fn trials() -> Vec<Trial> {
-    let trials = trials![
+pub(crate) fn test_cases() -> Vec<TestCase> {
+    let test_cases = test_cases![
         counts_and_times_of_a_plain_test,
         dropped_swapped_and_doubled_packets,
         loss_at_the_end,
@@ -17,7 +19,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         a_sweep_of_gaps,
         response_lengths,
     ];
-    trials.into_iter().map(Trial::waiting).collect()
+    test_cases.into_iter().map(TestCase::allow_many).collect()
 }
 
 /// Runs `check` with the port of each make of responder.
@@ -30,26 +32,26 @@ fn with_each(check: impl Fn(u16, bool) + Sync) {
     let ours: Box<dyn FnOnce() + Send> = Box::new(move || {
         let ours = responder("");
         check(ours.port, false);
-        assert!(!ours.panicked(), "{}", ours.stderr());
-        ours.terminate().succeeded();
+        assert!(!ours.has_panicked(), "{}", ours.stderr());
+        ours.terminate().assert_success();
     });
-    side_by_side([stock, ours]);
+    run_in_parallel([stock, ours]);
 }
 
 /// The fate of each packet of data by its number; other datagrams pass.
-fn impaired(server: u16, fate: impl Fn(i64) -> Fate + Clone + Send + 'static) -> Relay {
+fn impaired(server: u16, fate: impl Fn(i64) -> RelayAction + Clone + Send + 'static) -> Relay {
     Relay::start(server, move |way, datagram| {
-        if way == Way::Forth && command(datagram) == block::DATA {
+        if way == RelayDirection::ToServer && command(datagram) == block::DATA {
             return fate(long(datagram, at::NUMBER));
         }
-        Fate::Pass
+        RelayAction::Pass
     })
 }
 
 #[track_caller]
-fn ended(line: &str) -> Finished {
+fn ended(line: &str) -> ProcessOutput {
     let client = testkit::run(bw_mon(line), LIMIT).expect("it ends");
-    client.succeeded();
+    client.assert_success();
     client
 }
 
@@ -74,10 +76,10 @@ fn counts_and_times_of_a_plain_test() {
 fn dropped_swapped_and_doubled_packets() {
     with_each(|port, is_stock| {
         let relay = impaired(port, |number| match number {
-            3 | 4 => Fate::Drop,
-            6 => Fate::Swap,
-            8 => Fate::Double,
-            _ => Fate::Pass,
+            3 | 4 => RelayAction::Drop,
+            6 => RelayAction::Swap,
+            8 => RelayAction::Double,
+            _ => RelayAction::Pass,
         });
         let line = format!("-d 127.0.0.1 -u {} -p 200 -l 12 -w 200", relay.port);
         let plain = ended(&format!("{line} -H"));
@@ -129,8 +131,8 @@ pub(super) fn corrected(stdout: &str) -> Option<[u64; 4]> {
 fn loss_at_the_end() {
     with_each(|port, _| {
         let relay = impaired(port, |number| match number {
-            95.. => Fate::Drop,
-            _ => Fate::Pass,
+            95.. => RelayAction::Drop,
+            _ => RelayAction::Pass,
         });
         let line = format!("-d 127.0.0.1 -u {} -p 200 -l 100 -w 20", relay.port);
         let client = ended(&line);
@@ -145,11 +147,11 @@ fn a_lost_reply_costs_one_retry() {
     let stock = Responder::start();
     let mut has_dropped = false;
     let relay = Relay::start(stock.port, move |way, datagram| {
-        if way == Way::Back && command(datagram) == block::OK && !has_dropped {
+        if way == RelayDirection::ToClient && command(datagram) == block::OK && !has_dropped {
             has_dropped = true;
-            return Fate::Drop;
+            return RelayAction::Drop;
         }
-        Fate::Pass
+        RelayAction::Pass
     });
     let line = format!("-d 127.0.0.1 -u {} -p 200 -l 10 -w 100 -x", relay.port);
     let client = ended(&line);
@@ -192,7 +194,7 @@ fn each_lost_reply_is_asked_for_again() {
             });
         }
     };
-    side_by_side(lost.map(check));
+    run_in_parallel(lost.map(check));
 }
 
 /// Drops the reply to the `nth` request with this command, counted from 0.
@@ -202,7 +204,7 @@ fn each_lost_reply_is_asked_for_again() {
 fn nth_reply_lost(
     wanted: u32,
     nth: u32,
-) -> impl FnMut(Way, &[u8]) -> Fate + Clone + Send + 'static {
+) -> impl FnMut(RelayDirection, &[u8]) -> RelayAction + Clone + Send + 'static {
     use std::sync::Arc;
     use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
     /// Too many to be reached.
@@ -218,14 +220,14 @@ fn nth_reply_lost(
         nth
     };
     move |way, datagram| {
-        if way == Way::Forth && command(datagram) == wanted {
+        if way == RelayDirection::ToServer && command(datagram) == wanted {
             seen.fetch_add(1, SeqCst);
         }
-        if way == Way::Back && seen.load(SeqCst) == nth + 1 {
+        if way == RelayDirection::ToClient && seen.load(SeqCst) == nth + 1 {
             seen.store(DONE, SeqCst);
-            return Fate::Drop;
+            return RelayAction::Drop;
         }
-        Fate::Pass
+        RelayAction::Pass
     }
 }
 
@@ -261,7 +263,7 @@ fn response_lengths() {
         let options = "-p 64 -r 64 -e 128 -i 64 -l 5";
         let client = testkit::run(req(&format!("-d 127.0.0.1 -u {port} {options}")), LIMIT);
         let client = client.expect("it ends");
-        client.succeeded();
+        client.assert_success();
         let first = |line: &str| line.split(';').next()?.trim().parse::<u32>().ok();
         let lengths: Vec<u32> = client.stdout.lines().filter_map(first).collect();
         assert_eq!(lengths, [64, 128], "{client:#?}");

@@ -10,30 +10,30 @@ mod stock;
 use std::process::Command;
 use std::time::Duration;
 
-use testkit::{Server, Trial, linerate, within};
+use testkit::{Server, TestCase, linerate_with_args, with_prefix};
 
 /// How long anything may take that does not wait by design.
 const LIMIT: Duration = Duration::from_secs(20);
 
-pub(crate) fn trials() -> Vec<Trial> {
-    within("played", played::trials())
-        .chain(within("checks", checks::trials()))
-        .chain(within("network", network::trials()))
+pub(crate) fn test_cases() -> Vec<TestCase> {
+    with_prefix("played", played::test_cases())
+        .chain(with_prefix("checks", checks::test_cases()))
+        .chain(with_prefix("network", network::test_cases()))
         .collect()
 }
 
 fn bw_mon(line: &str) -> Command {
-    linerate(&format!("udpmon_bw_mon {line}"))
+    linerate_with_args(&format!("udpmon_bw_mon {line}"))
 }
 
 fn req(line: &str) -> Command {
-    linerate(&format!("udpmon_req {line}"))
+    linerate_with_args(&format!("udpmon_req {line}"))
 }
 
 /// Our responder on a free port, with a line of options.
 #[track_caller]
 fn responder(options: &str) -> Server {
-    Server::with(|port| format!("udpmon_resp -u {port} {options}"))
+    Server::start_with(|port| format!("udpmon_resp -u {port} {options}"))
 }
 
 /// What stands under a title, of each result line.

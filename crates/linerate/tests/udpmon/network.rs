@@ -3,10 +3,12 @@
 use std::path::Path;
 use std::thread;
 
-use lab::{Link, Network, Rate, SERVER, Schedule, Stop};
+use lab::{
+    ForwarderStop, ImpairmentSchedule, LinkOptions, SERVER_ADDRESS, TestNetwork, TokenBucket,
+};
 use serde_json::Value;
-use testkit::Need::{Namespaces, Path as Device, Program};
-use testkit::{Finished, Server, Trial, trial};
+use testkit::Requirement::{Namespaces, Path as Device, Program};
+use testkit::{ProcessOutput, Server, TestCase, test_case};
 
 use super::checks::corrected;
 use super::{LIMIT, bw_mon, counts};
@@ -14,7 +16,7 @@ use super::{LIMIT, bw_mon, counts};
 /// Payload of the packets of data: no control message is as long.
 const BYTES: usize = 300;
 
-pub(crate) fn trials() -> Vec<Trial> {
+pub(crate) fn test_cases() -> Vec<TestCase> {
     let needs = &[
         Namespaces,
         Program("ethtool"),
@@ -22,13 +24,13 @@ pub(crate) fn trials() -> Vec<Trial> {
         Device("/dev/net/tun"),
     ];
     vec![
-        trial("counts_are_the_schedules", needs, counts_are_the_schedules).waiting(),
-        trial(
+        test_case("counts_are_the_schedules", needs, counts_are_the_schedules).allow_many(),
+        test_case(
             "delay_and_rate_are_the_queues",
             needs,
             delay_and_rate_are_the_queues,
         )
-        .quiet(),
+        .run_alone(),
     ]
 }
 
@@ -103,23 +105,23 @@ impl Truth {
 }
 
 /// Runs a test between two hosts, with a responder of ours on the other one.
-fn run(lab: &Link, log: Option<&Path>, options: &str) -> Finished {
-    let network = Network::new(lab).expect("root may");
-    let stop = Stop::new().expect("a descriptor");
+fn run(lab: &LinkOptions, log: Option<&Path>, options: &str) -> ProcessOutput {
+    let network = TestNetwork::new(lab).expect("root may");
+    let stop = ForwarderStop::new().expect("a descriptor");
     thread::scope(|scope| {
         let passing = scope.spawn(|| network.forward(&stop, log));
         let server = network
             .server
-            .enter(|| Server::with(|port| format!("udpmon_resp -u {port} -S 0")));
-        let asked = format!("-d {SERVER} -u {} -S 0 {options}", server.port);
+            .enter(|| Server::start_with(|port| format!("udpmon_resp -u {port} -S 0")));
+        let asked = format!("-d {SERVER_ADDRESS} -u {} -S 0 {options}", server.port);
         let ended = network.client.enter(|| testkit::run(bw_mon(&asked), LIMIT));
-        stop.pull().expect("it is open");
+        stop.trigger().expect("it is open");
         passing
             .join()
             .expect("it does not panic")
             .expect("devices work");
         let ended = ended.expect("it ends");
-        ended.succeeded();
+        ended.assert_success();
         ended
     })
 }
@@ -130,10 +132,10 @@ fn counts_are_the_schedules() {
         forth udp reorder packets 450,700,800-802 by 20ms
         forth udp drop packets 1195-1210";
     for options in ["", "-G 1000"] {
-        let link = Link {
-            schedule: Some(Schedule::parse(schedule).expect("a schedule")),
-            limit: 10_000,
-            ..Link::default()
+        let link = LinkOptions {
+            schedule: Some(ImpairmentSchedule::parse(schedule).expect("a schedule")),
+            queue_limit: 10_000,
+            ..LinkOptions::default()
         };
         let log = tempfile::NamedTempFile::new().expect("a place for files");
         // A socket's buffer has room for a tenth of a second at this spacing.
@@ -160,16 +162,16 @@ fn counts_are_the_schedules() {
 fn delay_and_rate_are_the_queues() {
     /// Of the link, in bits per second with Ethernet headers.
     const RATE: f64 = 20e6;
-    let rate = Rate {
+    let rate = TokenBucket {
         rate: "20mbit".to_owned(),
         burst: "16kb".to_owned(),
         latency: "50ms".to_owned(),
     };
     // As tc computes it: what passes in the latency, and the bucket.
     let queue = RATE / 8.0 * 0.05 + 16.0 * 1024.0;
-    let link = Link {
+    let link = LinkOptions {
         rates: [Some(rate), None],
-        ..Link::default()
+        ..LinkOptions::default()
     };
     let client = run(&link, None, "-p 1472 -l 1000 -w 200 -G 1000 --json");
     let document: Value = serde_json::from_str(&client.stdout).expect("a document");

@@ -3,21 +3,21 @@
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::time::{Duration, Instant};
 
-use testkit::{Transcript, Trial, trials};
+use testkit::{TestCase, Transcript, test_cases};
 
 use super::block::{self, at, command, long, word};
 use super::recordings::{self, Objects};
 use super::stock::{Responder, Stock};
 use super::{LIMIT, bw_mon, column, counts, responder};
 
-pub(crate) fn trials() -> Vec<Trial> {
-    let trials = trials![
+pub(crate) fn test_cases() -> Vec<TestCase> {
+    let test_cases = test_cases![
         the_scripted_responder_counts_as_stock,
         recorded_requesters_are_answered,
         hand_made_requests_are_answered,
         recorded_replies_are_read,
     ];
-    trials.into_iter().map(Trial::waiting).collect()
+    test_cases.into_iter().map(TestCase::allow_many).collect()
 }
 
 /// The runs of `udpmon_bw_mon`.
@@ -82,8 +82,8 @@ fn recorded_requesters_are_answered() {
             Played::of(run, server.port).is_right();
         }
     }
-    assert!(!server.panicked(), "{}", server.stderr());
-    server.terminate().succeeded();
+    assert!(!server.has_panicked(), "{}", server.stderr());
+    server.terminate().assert_success();
 }
 
 /// A run whose requests were sent again, to ours.
@@ -301,8 +301,8 @@ fn hand_made_requests_are_answered() {
     assert_eq!(answer(&one, &end), block::OK);
     assert_eq!(answer(&other, &zero), block::OK, "the lock is free");
     assert_eq!(answer(&other, &end), block::OK);
-    assert!(!server.panicked(), "{}", server.stderr());
-    server.terminate().succeeded();
+    assert!(!server.has_panicked(), "{}", server.stderr());
+    server.terminate().assert_success();
 }
 
 fn statistics() -> Vec<u8> {
@@ -336,7 +336,7 @@ fn recorded_replies_are_read() {
             .collect();
         let line = format!("-d 127.0.0.1 -u {} {}", responder.port, options.join(" "));
         let client = testkit::run(bw_mon(&line), LIMIT).expect("it ends");
-        client.succeeded();
+        client.assert_success();
         assert_eq!(responder.commands().last(), Some(&block::TESTEND), "{name}");
         let expected = [at::RECEIVED, at::LOST, at::BAD_ORDER].map(|at| word(statistics, at));
         assert_eq!(counts(&client.stdout), expected.map(u64::from), "{name}");

@@ -57,7 +57,7 @@ pub(crate) fn objects(run: &Transcript) -> Objects {
 }
 
 /// The packets of data of a run, in the order in which they came to the responder.
-pub(crate) fn data(run: &Transcript) -> impl Iterator<Item = &testkit::Packet> {
+pub(crate) fn data(run: &Transcript) -> impl Iterator<Item = &testkit::RecordedPacket> {
     let packets = run.packets.iter();
     packets.filter(|packet| packet.is_request && command(&packet.bytes) == block::DATA)
 }

@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use testkit::{LOOPBACK, Master, Server, Trial, free_port, linerate, run};
+use testkit::{LOOPBACK_HOSTS, Server, TestCase, UperfMaster, free_port, linerate_with_args, run};
 
 use super::requests;
 
-pub(crate) fn trials() -> Vec<Trial> {
-    testkit::trials![
+pub(crate) fn test_cases() -> Vec<TestCase> {
+    testkit::test_cases![
         a_page_that_cannot_be_written_is_no_surprise,
         a_slave_that_is_lost_is_named,
         without_a_slave_it_says_so,
@@ -25,8 +25,8 @@ fn a_page_that_cannot_be_written_is_no_surprise() {
     let port = free_port();
     for page in ["/proc", "/missing/page.html"] {
         let options = format!("--html {page}");
-        let master = Master::start(port, &options, &LOOPBACK, &requests());
-        let ended = master.ends_within(SOON);
+        let master = UperfMaster::start(port, &options, &LOOPBACK_HOSTS, &requests());
+        let ended = master.finish_within(SOON);
         assert_eq!(ended.code, Some(1), "{ended:?}");
         assert_eq!(ended.stdout, "", "{ended:?}");
         assert!(ended.stderr.contains(page), "{ended:?}");
@@ -34,13 +34,13 @@ fn a_page_that_cannot_be_written_is_no_surprise() {
 }
 
 fn a_slave_that_is_lost_is_named() {
-    let slave = Server::slave("");
+    let slave = Server::start_slave("");
     let profile = requests().replace("iterations=\"500\"", "duration=\"30s\"");
-    let mut master = Master::start(slave.port, "", &LOOPBACK, &profile);
-    master.says(|said| said.contains("Txn2"));
+    let mut master = UperfMaster::start(slave.port, "", &LOOPBACK_HOSTS, &profile);
+    master.wait_for_stdout(|said| said.contains("Txn2"));
     assert!(master.is_running(), "{}", master.stdout());
     drop(slave);
-    let ended = master.ends_within(SOON);
+    let ended = master.finish_within(SOON);
     assert_eq!(ended.code, Some(1), "{ended:?}");
     assert!(
         ended.stdout.contains("[127.0.0.1] lost in Txn2"),
@@ -50,7 +50,7 @@ fn a_slave_that_is_lost_is_named() {
 
 fn without_a_slave_it_says_so() {
     let port = free_port();
-    let ended = Master::start(port, "", &LOOPBACK, &requests()).ends_within(SOON);
+    let ended = UperfMaster::start(port, "", &LOOPBACK_HOSTS, &requests()).finish_within(SOON);
     assert_eq!(ended.code, Some(1), "{ended:?}");
     let stdout = format!(
         "Error connecting to 127.0.0.1\n\n** TCP: Cannot connect to 127.0.0.1:{port} Connection refused\n"
@@ -60,7 +60,7 @@ fn without_a_slave_it_says_so() {
 
 fn what_is_no_profile_is_said_with_its_place() {
     let profile = requests().replace("type=\"write\"", "type=\"wirte\"");
-    let ended = Server::slave("").run_profile("", &profile);
+    let ended = Server::start_slave("").run_profile("", &profile);
     assert_eq!(ended.code, Some(1), "{ended:?}");
     assert!(ended.stderr.contains(":8:"), "{ended:?}");
     assert!(ended.stderr.contains("Unknown flowop wirte"), "{ended:?}");
@@ -68,8 +68,9 @@ fn what_is_no_profile_is_said_with_its_place() {
 
 /// The words are stock's, and so is where they go.
 fn what_cannot_be_opened_is_said() {
-    let file = Master::start(1, "-X /no/such/file", &LOOPBACK, &requests()).ends_within(SOON);
-    let profile = run(linerate("uperf -m /no/such/profile"), SOON).expect("it ends");
+    let file =
+        UperfMaster::start(1, "-X /no/such/file", &LOOPBACK_HOSTS, &requests()).finish_within(SOON);
+    let profile = run(linerate_with_args("uperf -m /no/such/profile"), SOON).expect("it ends");
     for (ended, stdout, stderr) in [
         (
             profile,
@@ -90,7 +91,7 @@ fn what_cannot_be_opened_is_said() {
 
 /// Each failure has one line; the master's come before those of its slaves.
 fn the_log_is_in_stocks_order() {
-    let slave = Server::slave("");
+    let slave = Server::start_slave("");
     let profile = requests().replace("tcp_nodelay", "tcp_nodelay wndsz=50k");
     let ended = slave.run_profile("", &profile);
     assert_eq!(ended.code, Some(0), "{ended:?}");

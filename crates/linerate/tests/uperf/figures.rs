@@ -1,12 +1,12 @@
 //! The figures of runs: pages, documents, the sections of the text, times and counters.
 
 use serde_json::Value;
-use testkit::{Profile, Server, Trial};
+use testkit::{Profile, Server, TestCase};
 
 use super::{requests, rules};
 
-pub(crate) fn trials() -> Vec<Trial> {
-    testkit::trials![
+pub(crate) fn test_cases() -> Vec<TestCase> {
+    testkit::test_cases![
         a_page_stands_alone,
         a_document_of_a_run,
         harnesses_read_real_runs,
@@ -20,7 +20,7 @@ pub(crate) fn trials() -> Vec<Trial> {
 
 /// The page of a real run: whole, and without a request for anything else.
 fn a_page_stands_alone() {
-    let slave = Server::slave("");
+    let slave = Server::start_slave("");
     let directory = tempfile::tempdir().expect("a directory");
     let path = directory.path().join("page.html");
     let profile = requests().replace("<group ", "<!-- <script src=\"http://x/\"> --> <group ");
@@ -65,10 +65,10 @@ fn a_page_stands_alone() {
 
 /// The document is all that is on stdout, and its figures are those of the run.
 fn a_document_of_a_run() {
-    let slave = Server::slave("");
+    let slave = Server::start_slave("");
     let profile = Profile::requests()
         .group("nthreads=3 name=streams")
-        .once("connect remotehost=$h protocol=tcp")
+        .single_flowop("connect remotehost=$h protocol=tcp")
         .transaction("iterations=100", &["write size=8k count=2"])
         .text();
     let ended = slave.run_profile("--json -v -t -f -p -E page-faults -H stdout", &profile);
@@ -136,7 +136,7 @@ const HARNESS: &str = r#"<?xml version=1.0?>
 
 /// Reads real output by the rules of harnesses that parse stock's.
 fn harnesses_read_real_runs() {
-    let slave = Server::slave("");
+    let slave = Server::start_slave("");
     let responses = tempfile::NamedTempFile::new().expect("a temporary file");
     let with_responses = format!("-v -a -R -i 100ms -X {}", responses.path().display());
     for options in [
@@ -204,7 +204,7 @@ fn harnesses_read_real_runs() {
 
 /// Text for people, with every section: each line is of the form that stock's has.
 fn every_section_of_a_real_run() {
-    let ended = Server::slave("").run_profile("-a -p -e -i 100ms", HARNESS);
+    let ended = Server::start_slave("").run_profile("-a -p -e -i 100ms", HARNESS);
     assert_eq!(ended.code, Some(0), "{ended:?}");
     let titles = [
         "Total ",
@@ -240,19 +240,19 @@ fn every_section_of_a_real_run() {
 fn figures_are_of_the_time_in_which_something_ran() {
     let profile = Profile::new("uneven")
         .group("nthreads=2 name=at_once")
-        .once("connect remotehost=$h protocol=tcp tcp_nodelay")
+        .single_flowop("connect remotehost=$h protocol=tcp tcp_nodelay")
         .transaction("iterations=50", &["write size=1k count=4", "read size=1k"])
-        .once("disconnect")
+        .single_flowop("disconnect")
         .group("nthreads=3 name=thinks")
-        .once("connect remotehost=$h protocol=tcp tcp_nodelay")
+        .single_flowop("connect remotehost=$h protocol=tcp tcp_nodelay")
         .transaction(
             "iterations=1",
             &["think duration=1s", "write size=2k count=50"],
         )
-        .once("disconnect")
+        .single_flowop("disconnect")
         .text()
         .replace("at_once", "at once");
-    let slave = Server::slave("");
+    let slave = Server::start_slave("");
     let ended = slave.run_profile("-a", &profile);
     assert_eq!(ended.code, Some(0), "{ended:?}");
     let (_, own) = ended
@@ -315,7 +315,7 @@ fn figures_are_of_the_time_in_which_something_ran() {
 
 /// In the order of what is done, as stock has it.
 fn steps_are_told() {
-    let slave = Server::slave("-v");
+    let slave = Server::start_slave("-v");
     let ended = slave.run_profile("-v", &requests());
     assert_eq!(ended.code, Some(0), "{ended:?}");
     let mut rest = &*ended.stdout;
@@ -348,7 +348,7 @@ fn steps_are_told() {
 fn response_times_are_of_threads() {
     let file = tempfile::NamedTempFile::new().expect("a temporary file");
     let path = file.path().display();
-    let ended = Server::slave("").run_profile(&format!("-X {path}"), &requests());
+    let ended = Server::start_slave("").run_profile(&format!("-X {path}"), &requests());
     assert_eq!(ended.code, Some(0), "{ended:?}");
     let text = std::fs::read_to_string(file.path()).expect("it was written");
     let line = |line: &str| -> Vec<u64> {
@@ -374,7 +374,7 @@ fn response_times_are_of_threads() {
 
 /// The kernel's own counters are everywhere; the CPU's may not be, and what is not there is no number.
 fn counters_of_flowops() {
-    let slave = Server::slave("");
+    let slave = Server::start_slave("");
     let profile = requests().replace(
         "<flowop type=\"read\"",
         "<flowop type=\"think\" options=\"duration=100us busy\"/>\n      <flowop type=\"read\"",

@@ -4,12 +4,12 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
-use testkit::{LOOPBACK, Master, Profile, Server, Trial, eventually};
+use testkit::{LOOPBACK_HOSTS, Profile, Server, TestCase, UperfMaster, wait_until};
 
 use super::{agree, requests};
 
-pub(crate) fn trials() -> Vec<Trial> {
-    testkit::trials![
+pub(crate) fn test_cases() -> Vec<TestCase> {
+    testkit::test_cases![
         each_strand_is_a_process_and_counts,
         a_process_that_is_killed_is_named_and_the_rest_ends,
         nothing_is_left_of_a_master_that_is_killed_or_interrupted,
@@ -27,15 +27,15 @@ fn with_processes() -> String {
 /// A run that does not end by itself, with its three processes at each end.
 struct Run {
     slave: Server,
-    master: Master,
+    master: UperfMaster,
 }
 
 impl Run {
     fn begin() -> Self {
-        let slave = Server::slave("");
+        let slave = Server::start_slave("");
         let profile = with_processes().replace("iterations=\"500\"", "duration=\"60s\"");
-        let master = Master::start(slave.port, "", &LOOPBACK, &profile);
-        master.says(|said| said.contains("Txn2"));
+        let master = UperfMaster::start(slave.port, "", &LOOPBACK_HOSTS, &profile);
+        master.wait_for_stdout(|said| said.contains("Txn2"));
         let run = Self { slave, master };
         assert_eq!(children(run.master.pid()).len(), 3);
         assert_eq!(children(run.slave.pid()).len(), 3);
@@ -45,7 +45,7 @@ impl Run {
     /// The slave has nothing of it any more, and serves.
     fn is_over(&self) {
         let is_alone = || children(self.slave.pid()).is_empty();
-        assert!(eventually(SOON, is_alone), "the slave's processes go on");
+        assert!(wait_until(SOON, is_alone), "the slave's processes go on");
         agree(&self.slave.run_profile("", &requests()));
     }
 }
@@ -72,7 +72,7 @@ fn is_gone(process: u32) -> bool {
 }
 
 fn each_strand_is_a_process_and_counts() {
-    let slave = Server::slave("");
+    let slave = Server::start_slave("");
     for opens in ["\"connect\"", "\"accept\""] {
         let file = tempfile::NamedTempFile::new().expect("a temporary file");
         let profile = with_processes().replace("\"connect\"", opens);
@@ -93,10 +93,10 @@ fn a_process_that_is_killed_is_named_and_the_rest_ends() {
     let mut run = Run::begin();
     let processes = children(run.master.pid());
     kill(processes[1]);
-    assert!(eventually(SOON, || !run.master.is_running()));
+    assert!(wait_until(SOON, || !run.master.is_running()));
     assert!(processes.iter().all(|process| is_gone(*process)));
     run.is_over();
-    let ended = run.master.ends_within(SOON);
+    let ended = run.master.finish_within(SOON);
     assert_eq!(ended.code, Some(1), "{ended:?}");
     let words = format!("process {} of a strand is gone: signal: 9", processes[1]);
     assert!(ended.stdout.contains(&words), "{ended:?}");
@@ -107,7 +107,7 @@ fn nothing_is_left_of_a_master_that_is_killed_or_interrupted() {
         let mut run = Run::begin();
         let processes = children(run.master.pid());
         run.master.signal(signal);
-        let ends = eventually(SOON, || {
+        let ends = wait_until(SOON, || {
             !run.master.is_running() && processes.iter().all(|process| is_gone(*process))
         });
         assert!(ends, "{signal:?}");
@@ -117,10 +117,10 @@ fn nothing_is_left_of_a_master_that_is_killed_or_interrupted() {
 
 /// Nobody reads of its end while it waits; it is found out when it is to go on.
 fn a_process_that_is_killed_at_a_barrier_ends_the_run() {
-    let slave = Server::slave("");
+    let slave = Server::start_slave("");
     let profile = Profile::new("waits")
         .group("nprocs=2")
-        .once("connect remotehost=$h protocol=tcp")
+        .single_flowop("connect remotehost=$h protocol=tcp")
         .transaction("duration=60s", &["write size=90"])
         .group("nthreads=1")
         .transaction(
@@ -129,11 +129,11 @@ fn a_process_that_is_killed_at_a_barrier_ends_the_run() {
         )
         .transaction("duration=60s", &["write size=90"])
         .text();
-    let master = Master::start(slave.port, "", &LOOPBACK, &profile);
-    master.says(|said| said.contains("Txn1"));
+    let master = UperfMaster::start(slave.port, "", &LOOPBACK_HOSTS, &profile);
+    master.wait_for_stdout(|said| said.contains("Txn1"));
     let processes = children(master.pid());
     kill(processes[0]);
-    let ended = master.ends_within(Duration::from_secs(20));
+    let ended = master.finish_within(Duration::from_secs(20));
     assert_eq!(ended.code, Some(1), "{ended:?}");
     let words = format!("process {} of a strand is gone: signal: 9", processes[0]);
     assert!(ended.stdout.contains(&words), "{ended:?}");
@@ -143,7 +143,7 @@ fn a_process_that_is_killed_at_a_barrier_ends_the_run() {
 
 fn processes_end_with_their_time_and_say_what_they_did() {
     let profile = with_processes().replace("iterations=\"500\"", "duration=\"1s\"");
-    let ended = Server::slave("").run_profile("-a -f -H stdout", &profile);
+    let ended = Server::start_slave("").run_profile("-a -f -H stdout", &profile);
     assert_eq!(ended.code, Some(0), "{ended:?}");
     for line in ["3 strands within", "99th", "connect"] {
         assert!(ended.stdout.contains(line), "{line}: {ended:?}");

@@ -1,11 +1,11 @@
 //! Runs that succeed: connections, datagrams, groups, files, and the workloads.
 
-use testkit::{Profile, Server, Trial, profiles, short_directory};
+use testkit::{Profile, Server, TestCase, read_profiles, short_directory};
 
 use super::{agree, requests};
 
-pub(crate) fn trials() -> Vec<Trial> {
-    testkit::trials![
+pub(crate) fn test_cases() -> Vec<TestCase> {
+    testkit::test_cases![
         requests_and_responses,
         the_master_listens,
         datagrams_that_may_be_lost,
@@ -19,7 +19,7 @@ pub(crate) fn trials() -> Vec<Trial> {
 }
 
 fn requests_and_responses() {
-    let slave = Server::slave("");
+    let slave = Server::start_slave("");
     let ended = slave.run_profile("-a", &requests());
     agree(&ended);
     let master = ended.statistics("master");
@@ -38,14 +38,14 @@ fn requests_and_responses() {
 
 fn the_master_listens() {
     let profile = requests().replace("\"connect\"", "\"accept\"");
-    agree(&Server::slave("").run_profile("", &profile));
+    agree(&Server::start_slave("").run_profile("", &profile));
 }
 
 fn datagrams_that_may_be_lost() {
     let profile = requests()
         .replace("protocol=tcp tcp_nodelay", "protocol=udp")
         .replace("size=200", "size=200 timeout=500ms canfail");
-    let slave = Server::slave("");
+    let slave = Server::start_slave("");
     agree(&slave.run_profile("", &profile));
     // The slave's listener can be had again.
     agree(&slave.run_profile("", &profile));
@@ -63,7 +63,7 @@ fn connections_again_and_again() {
             ],
         )
         .text();
-    let ended = Server::slave("").run_profile("-f -t", &profile);
+    let ended = Server::start_slave("").run_profile("-f -t", &profile);
     agree(&ended);
     assert_eq!(ended.statistics("master")[4], "1800", "{ended:?}");
 }
@@ -72,7 +72,7 @@ fn a_duration_ends_it() {
     let profile = requests()
         .replace("iterations=\"500\"", "duration=\"1s\"")
         .replace("requests", "a-b-c-d-e");
-    let ended = Server::slave("").run_profile("-R -a -v -i 1", &profile);
+    let ended = Server::start_slave("").run_profile("-R -a -v -i 1", &profile);
     assert_eq!(ended.code, Some(0), "{ended:?}");
     let samples: Vec<&str> = ended
         .stdout
@@ -102,7 +102,7 @@ fn every_host_has_its_own_connections() {
         )
         .transaction("iterations=1", &["disconnect conn=1", "disconnect conn=2"])
         .text();
-    let ended = Server::slave("").run_profile("", &profile);
+    let ended = Server::start_slave("").run_profile("", &profile);
     assert_eq!(ended.code, Some(0), "{ended:?}");
     assert_eq!(ended.statistics("127.0.0.1")[2], "14.65KB");
     assert_eq!(ended.statistics("127.0.0.2")[2], "14.65KB");
@@ -115,11 +115,11 @@ fn groups_run_side_by_side_and_end_by_themselves() {
     for (name, duration) in [("short", "300ms"), ("long", "900ms")] {
         profile = profile
             .group(&format!("nthreads=2 name={name}"))
-            .once("connect remotehost=$h protocol=tcp")
+            .single_flowop("connect remotehost=$h protocol=tcp")
             .transaction(&format!("duration={duration}"), &["write size=8k"]);
     }
     let profile = profile.text();
-    let ended = Server::slave("").run_profile("-g", &profile);
+    let ended = Server::start_slave("").run_profile("-g", &profile);
     assert_eq!(ended.code, Some(0), "{ended:?}");
     assert!(ended.stdout.contains("\nshort"), "{ended:?}");
 }
@@ -127,7 +127,7 @@ fn groups_run_side_by_side_and_end_by_themselves() {
 /// One longer than what a slave reads at once by stock's rule, several in one execution, and several of different
 /// lengths: a number of times, all of them arrive, and the run ends.
 fn files_are_sent_whole() {
-    let slave = Server::slave("");
+    let slave = Server::start_slave("");
     for (lengths, flowop, bytes) in [
         (&[65_536][..], "sendfile", "640.00KB"),
         (&[5_000_000], "sendfile", "47.68MB"),
@@ -145,7 +145,7 @@ fn files_are_sent_whole() {
         let flowop = format!("{kind} dir={} {options}", directory.path().display());
         let profile = Profile::new("files")
             .group("nthreads=1")
-            .once("connect remotehost=$h protocol=tcp")
+            .single_flowop("connect remotehost=$h protocol=tcp")
             .transaction("iterations=10", &[&flowop])
             .text();
         let ended = slave.run_profile("", &profile);
@@ -159,8 +159,8 @@ fn files_are_sent_whole() {
 
 /// Each of them, shortened, with a slave that is three hosts.
 fn the_workloads_run() {
-    let slave = Server::slave("");
-    let workloads = profiles("workloads");
+    let slave = Server::start_slave("");
+    let workloads = read_profiles("workloads");
     for (name, profile) in &workloads {
         let profile = profile
             .replace("\"30s\"", "\"500ms\"")

@@ -1,16 +1,16 @@
 //! The likes of the profiles that uperf is shipped with, each run, shortened, where its transport exists.
 
-use testkit::{Server, Trial, profiles};
+use testkit::{Server, TestCase, read_profiles};
 
-pub(crate) fn trials() -> Vec<Trial> {
-    testkit::trials![each_of_the_shipped_ones_runs,]
+pub(crate) fn test_cases() -> Vec<TestCase> {
+    testkit::test_cases![each_of_the_shipped_ones_runs,]
 }
 
 /// Those that cannot run anywhere, with the words of their refusal.
 const REFUSED: [(&str, &str); 3] = [
     (
         "oraclerac",
-        "Protocol udapl not supported: it is a name of uperf's past",
+        "Protocol udapl not supported: no build of uperf ever supported it",
     ),
     (
         "rdstest",
@@ -26,9 +26,9 @@ const REFUSED: [(&str, &str); 3] = [
 const ELSEWHERE: [&str; 4] = ["sctp", "sctp-over-udp", "sctp_flowop_test", "vsock"];
 
 fn each_of_the_shipped_ones_runs() {
-    let slave = Server::slave("");
+    let slave = Server::start_slave("");
     let mut ran = 0;
-    for (name, profile) in profiles("crates/uperf/tests/data/profiles") {
+    for (name, profile) in read_profiles("crates/uperf/tests/data/profiles") {
         if ELSEWHERE.contains(&&*name) {
             continue;
         }

@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use testkit::{
-    Finished, LOOPBACK, Master, Profile, Server, Trial, eventually, free_port, is_listening,
-    linerate, profiles, run, short_directory,
+    LOOPBACK_HOSTS, ProcessOutput, Profile, Server, TestCase, UperfMaster, free_port, is_listening,
+    linerate_with_args, read_profiles, run, short_directory, wait_until,
 };
 
 use super::{agree, requests};
@@ -15,8 +15,8 @@ use super::{agree, requests};
 /// Longer than any of these runs takes, on a busy machine.
 const SOON: Duration = Duration::from_secs(40);
 
-pub(crate) fn trials() -> Vec<Trial> {
-    testkit::trials![
+pub(crate) fn test_cases() -> Vec<TestCase> {
+    testkit::test_cases![
         tls_requests_and_responses,
         tls_of_one_version_and_cipher,
         tls_with_an_engine_that_nobody_knows,
@@ -43,7 +43,7 @@ fn data(name: &str) -> PathBuf {
 }
 
 fn tls_requests_and_responses() {
-    let slave = Server::slave("");
+    let slave = Server::start_slave("");
     let ended = slave.run_profile("-a", &over_tls(""));
     agree(&ended);
     assert_eq!(ended.statistics("master")[2], "445.31KB", "{ended:?}");
@@ -57,7 +57,7 @@ fn tls_requests_and_responses() {
 }
 
 fn tls_of_one_version_and_cipher() {
-    let slave = Server::slave("");
+    let slave = Server::start_slave("");
     for options in [
         "method=TLSv1_2",
         "method=tlsv1_3 cipher=TLS_AES_128_GCM_SHA256",
@@ -68,14 +68,11 @@ fn tls_of_one_version_and_cipher() {
         assert!(!ended.stdout.contains("** "), "{options}: {ended:?}");
     }
     for (options, expected) in [
-        ("method=TLSv1", "method=TLSv1 is given up"),
-        (
-            "cipher=AES128-SHA",
-            "cipher=AES128-SHA: linerate has no cipher",
-        ),
+        ("method=TLSv1", "method=TLSv1 is obsolete"),
+        ("cipher=AES128-SHA", "cipher=AES128-SHA is unsupported"),
         (
             "method=TLSv1_3 cipher=ECDHE-RSA-AES128-GCM-SHA256",
-            "another version",
+            "different TLS versions",
         ),
     ] {
         let ended = slave.run_profile("", &over_tls(options));
@@ -92,17 +89,17 @@ fn tls_of_one_version_and_cipher() {
 /// The like of the profile that uperf comes with.
 fn tls_with_an_engine_that_nobody_knows() {
     let profile = std::fs::read_to_string(data("profiles/ssl.xml")).expect("a profile");
-    let ended = Server::slave("").run_profile("", &profile);
+    let ended = Server::start_slave("").run_profile("", &profile);
     assert_eq!(ended.code, Some(0), "{ended:?}");
     assert_eq!(ended.statistics("master")[2], "16.00KB", "{ended:?}");
     assert_eq!(ended.statistics("127.0.0.1")[2], "16.00KB", "{ended:?}");
-    let warning = ":5:66: warning: engine=pkcs11: engines are OpenSSL's";
+    let warning = ":5:66: warning: engine=pkcs11: engines need OpenSSL";
     assert!(ended.stderr.contains(warning), "{ended:?}");
 }
 
 fn tls_under_the_manuals_workloads() {
-    let slave = Server::slave("");
-    for (name, profile) in profiles("workloads") {
+    let slave = Server::start_slave("");
+    for (name, profile) in read_profiles("workloads") {
         if !["connect", "iperf", "netperf"].contains(&&*name) {
             continue;
         }
@@ -125,12 +122,12 @@ fn tls_ends_with_its_time() {
     let stream = |flowop: &str| {
         Profile::new("stream")
             .group("nthreads=2")
-            .once("connect remotehost=$h protocol=ssl")
+            .single_flowop("connect remotehost=$h protocol=ssl")
             .transaction("duration=500ms", &[&format!("{flowop} size=64k")])
-            .once("disconnect")
+            .single_flowop("disconnect")
             .text()
     };
-    let slave = Server::slave("");
+    let slave = Server::start_slave("");
     for flowop in ["write", "read"] {
         let begun = Instant::now();
         let ended = slave.run_profile("-a", &stream(flowop));
@@ -157,7 +154,7 @@ fn tls_carries_files() {
         )
         .replace("<flowop type=\"read\" options=\"size=200\"/>", "")
         .replace("\"500\"", "\"10\"");
-    let ended = Server::slave("").run_profile("", &profile);
+    let ended = Server::start_slave("").run_profile("", &profile);
     assert_eq!(ended.code, Some(0), "{ended:?}");
     assert_eq!(ended.statistics("127.0.0.1")[2], "1.25MB", "{ended:?}");
     assert_eq!(ended.statistics("master")[2], "1.25MB", "{ended:?}");
@@ -165,7 +162,7 @@ fn tls_carries_files() {
 
 fn tls_certificates_are_named_and_asked_for() {
     let server = data("tls/server.pem");
-    let slave = Server::slave(&format!("--tls-cert {}", server.display()));
+    let slave = Server::start_slave(&format!("--tls-cert {}", server.display()));
     let asks = format!("--tls-verify {}", data("tls/authority.pem").display());
     agree(&slave.run_profile(&asks, &over_tls("")));
     let useless = slave.run_profile(&asks, &requests());
@@ -173,18 +170,18 @@ fn tls_certificates_are_named_and_asked_for() {
     assert!(useless.stderr.contains("no SSL connections"), "{useless:?}");
     drop(slave);
 
-    let ended = Server::slave("").run_profile(&asks, &over_tls(""));
+    let ended = Server::start_slave("").run_profile(&asks, &over_tls(""));
     assert_eq!(ended.code, Some(1), "{ended:?}");
     assert!(ended.stdout.contains("unknown issuer"), "{ended:?}");
 
     let other = data("tls/version-1.pem");
-    let slave = Server::slave(&format!("--tls-cert {}", other.display()));
+    let slave = Server::start_slave(&format!("--tls-cert {}", other.display()));
     let ended = slave.run_profile(&asks, &over_tls(""));
     assert_eq!(ended.code, Some(1), "{ended:?}");
     let words = "invalid peer certificate: unsupported certificate version";
     assert!(ended.stdout.contains(words), "{ended:?}");
     drop(slave);
-    let slave = Server::slave(&format!("--tls-cert {}", server.display()));
+    let slave = Server::start_slave(&format!("--tls-cert {}", server.display()));
     let elsewhere = over_tls("").replace("$h", "127.0.0.2");
     let ended = slave.run_profile(&asks, &elsewhere);
     assert_eq!(ended.code, Some(1), "{ended:?}");
@@ -195,21 +192,21 @@ fn tls_certificates_are_named_and_asked_for() {
     // An end that accepts verifies the other as well.
     let shows = format!("--tls-cert {}", server.display());
     let accepting = over_tls("").replace("\"connect\"", "\"accept\"");
-    let slave = Server::slave(&format!("{asks} {shows}"));
+    let slave = Server::start_slave(&format!("{asks} {shows}"));
     agree(&slave.run_profile(&format!("{asks} {shows}"), &over_tls("")));
     agree(&slave.run_profile(&format!("{asks} {shows}"), &accepting));
     let ended = slave.run_profile(&asks, &over_tls(""));
     assert_eq!(ended.code, Some(1), "{ended:?}");
-    let words = "ssl: no handshake: peer sent no certificates";
+    let words = "ssl: handshake failed: peer sent no certificates";
     assert!(ended.stdout.contains(words), "{ended:?}");
     drop(slave);
-    let ended = Server::slave("").run_profile(&format!("{asks} {shows}"), &accepting);
+    let ended = Server::start_slave("").run_profile(&format!("{asks} {shows}"), &accepting);
     assert_eq!(ended.code, Some(1), "{ended:?}");
     assert!(ended.stdout.contains(words), "{ended:?}");
 
     let refused = |options: &str| {
         let port = free_port();
-        let slave = linerate(&format!("uperf -s -P {port} {options}"));
+        let slave = linerate_with_args(&format!("uperf -s -P {port} {options}"));
         let ended = run(slave, SOON).expect("it ends");
         assert_eq!(ended.code, Some(1), "{ended:?}");
         assert_eq!(ended.stderr.lines().count(), 1, "{ended:?}");
@@ -218,7 +215,7 @@ fn tls_certificates_are_named_and_asked_for() {
     assert!(refused("--tls-cert /nowhere.pem").contains("/nowhere.pem: No such file"));
     let wrong = format!("--tls-cert {0} --tls-pass-file {0}", server.display());
     assert!(refused(&wrong).contains("is the pass phrase right?"));
-    assert!(refused("--tls-key x").contains("--tls-key without --tls-cert"));
+    assert!(refused("--tls-key x").contains("--tls-key requires --tls-cert"));
 }
 
 fn tls_files_of_stock_are_found_and_without_them_one_is_made() {
@@ -226,8 +223,8 @@ fn tls_files_of_stock_are_found_and_without_them_one_is_made() {
     let below = directory.path().join("below");
     std::fs::create_dir(&below).expect("it is ours");
     let run = |made: bool| {
-        let slave = Server::of(|port| {
-            let mut command = linerate(&format!("uperf -v -s -P {port}"));
+        let slave = Server::try_start_with(|port| {
+            let mut command = linerate_with_args(&format!("uperf -v -s -P {port}"));
             command.current_dir(&below);
             command
         });
@@ -235,7 +232,7 @@ fn tls_files_of_stock_are_found_and_without_them_one_is_made() {
         let asks = format!("--tls-verify {}", data("tls/authority.pem").display());
         let ended = slave.run_profile(&asks, &over_tls(""));
         assert_eq!(ended.code, Some(u8::from(made).into()), "{ended:?}");
-        let told = slave.stderr().contains("a certificate is made");
+        let told = slave.stderr().contains("a self-signed certificate");
         assert_eq!(told, made, "{}", slave.stderr());
     };
     run(true);
@@ -247,30 +244,30 @@ fn tls_files_of_stock_are_found_and_without_them_one_is_made() {
 /// A slave that cannot do what it is told says so before the run.
 fn tls_that_a_slave_cannot_have_is_refused() {
     let server = data("tls/server.pem");
-    let slave = Server::slave(&format!("--tls-cert {}", server.display()));
+    let slave = Server::start_slave(&format!("--tls-cert {}", server.display()));
     let ended = slave.run_profile("", &over_tls("cipher=ECDHE-ECDSA-AES128-GCM-SHA256"));
     assert_eq!(ended.code, Some(1), "{ended:?}");
-    let words = "127.0.0.1 says: cipher=ECDHE-ECDSA-AES128-GCM-SHA256 is not for a certificate of an RSA key";
+    let words = "127.0.0.1 says: cipher=ECDHE-ECDSA-AES128-GCM-SHA256 does not support the certificate's RSA key";
     let words = words.to_lowercase();
     assert!(ended.stdout.to_lowercase().contains(&words), "{ended:?}");
 }
 
 /// Runs a profile with a slave that has a connection of a stranger before its master's. The control connection goes
 /// through a relay that holds back the slave's messages until the stranger is connected.
-fn disturbed(slave: &Server, repeated: &str, disturb: impl FnOnce(TcpStream)) -> Finished {
+fn disturbed(slave: &Server, repeated: &str, disturb: impl FnOnce(TcpStream)) -> ProcessOutput {
     let port = free_port();
     let connect = format!("connect remotehost=$h protocol=ssl port={port}");
     let profile = Profile::new("disturbed")
         .group("nthreads=1")
-        .once("think duration=10ms")
+        .single_flowop("think duration=10ms")
         .transaction(repeated, &[&connect, "write size=64", "disconnect"])
         .text();
     let relay = TcpListener::bind(("127.0.0.1", 0)).expect("there is a free port");
     let relayed = relay.local_addr().expect("it listens").port();
-    let master = Master::start(relayed, "", &LOOPBACK, &profile);
+    let master = UperfMaster::start(relayed, "", &LOOPBACK_HOSTS, &profile);
     relay.set_nonblocking(true).expect("it is ours");
     let mut accepted = None;
-    eventually(SOON, || {
+    wait_until(SOON, || {
         accepted = relay.accept().ok();
         accepted.is_some()
     });
@@ -295,29 +292,29 @@ fn disturbed(slave: &Server, repeated: &str, disturb: impl FnOnce(TcpStream)) ->
         let _ = to_master.shutdown(Shutdown::Both);
         assert!(disturb.is_none(), "the slave does not listen for data");
     });
-    master.ends_within(SOON)
+    master.finish_within(SOON)
 }
 
 fn tls_with_who_speaks_none_is_named_and_the_slave_lives() {
-    let slave = Server::slave("");
+    let slave = Server::start_slave("");
     let garbage = disturbed(&slave, "iterations=1", |mut stream| {
         stream.write_all(b"GET / HTTP/1.0\r\n\r\n").expect("room");
         std::mem::forget(stream);
     });
     assert_ne!(garbage.code, Some(0), "{garbage:?}");
-    let words = "ssl: no handshake: received corrupt message";
+    let words = "ssl: handshake failed: received corrupt message";
     assert!(garbage.stdout.contains(words), "{garbage:?}");
 
     let hung_up = disturbed(&slave, "iterations=1", drop);
     assert_ne!(hung_up.code, Some(0), "{hung_up:?}");
-    let words = "ssl: the other end hung up in the handshake";
+    let words = "ssl: the peer closed the connection during the handshake";
     assert!(hung_up.stdout.contains(words), "{hung_up:?}");
 
     agree(&slave.run_profile("", &over_tls("")));
 }
 
 fn tls_with_who_says_nothing_ends_with_the_run() {
-    let slave = Server::slave("");
+    let slave = Server::start_slave("");
     let begun = Instant::now();
     let mut silent = None;
     let ended = disturbed(&slave, "duration=500ms", |stream| silent = Some(stream));

@@ -1,11 +1,11 @@
 //! What data goes over, and how: transports that every machine has.
 
-use testkit::{Profile, Server, Trial, counter};
+use testkit::{Profile, Server, TestCase, kernel_counter};
 
 use super::{agree, requests};
 
-pub(crate) fn trials() -> Vec<Trial> {
-    testkit::trials![
+pub(crate) fn test_cases() -> Vec<TestCase> {
+    testkit::test_cases![
         unix_sockets,
         datagram_connections_again_and_again,
         datagram_connections_side_by_side,
@@ -23,7 +23,7 @@ fn over(protocol: &str) -> String {
 }
 
 fn unix_sockets() {
-    let slave = Server::slave("");
+    let slave = Server::start_slave("");
     let ended = slave.run_profile("", &over("unix"));
     agree(&ended);
     assert_eq!(ended.statistics("master")[4], "5004", "{ended:?}");
@@ -46,7 +46,7 @@ fn datagram_connections_again_and_again() {
             ],
         )
         .text();
-    let slave = Server::slave("");
+    let slave = Server::start_slave("");
     let at_a_port = format!("protocol=udp port={}", testkit::free_port());
     for profile in [
         churn.clone(),
@@ -85,7 +85,7 @@ fn datagram_connections_side_by_side() {
             ],
         )
         .text();
-    let slave = Server::slave("");
+    let slave = Server::start_slave("");
     for profile in [
         profile.clone(),
         profile.replace("\"connect\"", "\"accept\""),
@@ -100,17 +100,17 @@ fn multipath_tcp() {
     if !has_multipath_tcp() {
         return;
     }
-    let opened = || counter("MPTcpExt", "MPCapableSYNACKRX");
+    let opened = || kernel_counter("MPTcpExt", "MPCapableSYNACKRX");
     let before = opened();
     // Over Multipath TCP small writes wait for acknowledgements, 40 ms each.
     let few = over("mptcp").replace("iterations=\"500\"", "iterations=\"20\"");
-    agree(&Server::slave("").run_profile("", &few));
+    agree(&Server::start_slave("").run_profile("", &few));
     assert!(opened() >= before + 2, "two strands: {before}");
 }
 
 /// The master waits for connections, and the slave opens them.
 fn the_master_listens_over_whatever_it_is() {
-    let slave = Server::slave("");
+    let slave = Server::start_slave("");
     for protocol in ["tcp", "udp", "unix", "mptcp"] {
         if protocol == "mptcp" && !has_multipath_tcp() {
             continue;
@@ -136,7 +136,7 @@ fn has_multipath_tcp() -> bool {
 fn datagrams_in_batches() {
     let profile = Profile::new("batches")
         .group("nthreads=2")
-        .once("connect remotehost=$h protocol=udp wndsz=200k")
+        .single_flowop("connect remotehost=$h protocol=udp wndsz=200k")
         .transaction(
             "iterations=100",
             &[
@@ -144,14 +144,14 @@ fn datagrams_in_batches() {
                 "read size=100 batch_size=4 repeat=4",
             ],
         )
-        .once("disconnect")
+        .single_flowop("disconnect")
         .text();
-    let before = counter("Udp", "OutDatagrams");
-    let ended = Server::slave("").run_profile("", &profile);
+    let before = kernel_counter("Udp", "OutDatagrams");
+    let ended = Server::start_slave("").run_profile("", &profile);
     let master = ended.statistics("master");
     // A hundred times sixteen there and sixteen back, each of two strands.
     assert_eq!((&*master[2], &*master[4]), ("625.00KB", "404"), "{ended:?}");
-    assert!(counter("Udp", "OutDatagrams") >= before + 6400);
+    assert!(kernel_counter("Udp", "OutDatagrams") >= before + 6400);
     let slave = ended.statistics("127.0.0.1");
     assert_eq!((&slave[2], &slave[4]), (&master[2], &master[4]));
 }
@@ -162,11 +162,11 @@ fn who_does_not_block_goes_on() {
         let read = format!("read size=100 rsize=200 count=2 non_blocking {options}");
         Profile::new("hasty")
             .group("nthreads=1")
-            .once("connect remotehost=$h protocol=udp")
+            .single_flowop("connect remotehost=$h protocol=udp")
             .transaction("iterations=10", &[&read, "think duration=20ms"])
             .text()
     };
-    let slave = Server::slave("");
+    let slave = Server::start_slave("");
     let ended = slave.run_profile("-v", &profile("canfail"));
     assert_eq!(ended.code, Some(0), "{ended:?}");
     let failed = slave.run_profile("", &profile(""));
@@ -176,11 +176,12 @@ fn who_does_not_block_goes_on() {
 }
 
 fn what_cannot_be_is_refused_with_the_reason() {
-    let slave = Server::slave("");
+    let slave = Server::start_slave("");
     for (options, expected) in [
         (
             "tcp encaps=9899",
-            "tcp: Enabling UDP encapsulation to port 9899 not supported: Linux has it for SCTP",
+            "tcp: Enabling UDP encapsulation to port 9899 not supported: \
+             Linux supports it for SCTP only",
         ),
         ("tcp cc=no-such-one", "protocol=tcp: cc=no-such-one: "),
     ] {

@@ -3,7 +3,7 @@
 use std::net::TcpListener;
 use std::time::Duration;
 
-use testkit::{Finished, Uperf, eventually};
+use testkit::{ProcessOutput, StockUperf, wait_until};
 
 use super::Outcome;
 use super::pair::{Make, Pairing};
@@ -73,7 +73,7 @@ pub(crate) enum Left {
 /// A process that another thread has forked has what this one closed, until it executes its program.
 fn take_port() -> TcpListener {
     let mut taken = None;
-    eventually(Duration::from_secs(20), || {
+    wait_until(Duration::from_secs(20), || {
         taken = TcpListener::bind(("::", PORT)).ok();
         taken.is_some()
     });
@@ -155,7 +155,7 @@ impl Case {
         left_out.chain(no_control).collect()
     }
 
-    pub(crate) fn check(&self, version: Uperf, pairings: &[Pairing]) -> Outcome {
+    pub(crate) fn check(&self, version: StockUperf, pairings: &[Pairing]) -> Outcome {
         let stock = Make::Stock(version);
         let control = match self.no_control {
             None => Some(self.run_alive(Pairing::new(stock, stock))),
@@ -180,7 +180,7 @@ impl Case {
 
     /// A stock master on a busy machine crashes now and then, or prints before its strands have ended: then there is
     /// nothing to compare with.
-    fn run_alive(&self, pairing: Pairing) -> Finished {
+    fn run_alive(&self, pairing: Pairing) -> ProcessOutput {
         let mut ended = self.run(pairing);
         for _ in 0..4 {
             let is_whole = ended.signal.is_none() && !has_running_strands(&ended.stdout);
@@ -192,13 +192,18 @@ impl Case {
         ended
     }
 
-    fn run(&self, pairing: Pairing) -> Finished {
+    fn run(&self, pairing: Pairing) -> ProcessOutput {
         // Of this lane's host.
         let _taken = self.is_taken.then(take_port);
         pairing.run(self.options, &self.profile, self.has_slave)
     }
 
-    fn judge(&self, pairing: Pairing, ended: &Finished, control: Option<&Finished>) -> Outcome {
+    fn judge(
+        &self,
+        pairing: Pairing,
+        ended: &ProcessOutput,
+        control: Option<&ProcessOutput>,
+    ) -> Outcome {
         self.compare(ended, control)?;
         if self.has_groups() && pairing.has_stock_master() {
             return Ok(());
@@ -206,7 +211,7 @@ impl Case {
         self.agree(ended, control)
     }
 
-    fn compare(&self, ended: &Finished, control: Option<&Finished>) -> Outcome {
+    fn compare(&self, ended: &ProcessOutput, control: Option<&ProcessOutput>) -> Outcome {
         let expected = control.map_or(Some(0), |control| control.code);
         if ended.code != expected {
             return Err(format!("exit code {:?}, expected {expected:?}", ended.code));
@@ -230,7 +235,7 @@ impl Case {
         compare(&part(&ended.stdout), &part(&control.stdout))
     }
 
-    fn agree(&self, ended: &Finished, control: Option<&Finished>) -> Outcome {
+    fn agree(&self, ended: &ProcessOutput, control: Option<&ProcessOutput>) -> Outcome {
         if self.hold == Hold::Nothing {
             return Ok(());
         }
@@ -261,7 +266,7 @@ impl Case {
     }
 
     /// Whether one end took longer than the other, where that matters, or too long for a goodbye.
-    fn is_late(&self, ended: &Finished) -> bool {
+    fn is_late(&self, ended: &ProcessOutput) -> bool {
         if ended.stdout.contains("Error saying goodbye") {
             return true;
         }

@@ -15,14 +15,14 @@ fn with(from: &str, to: &str) -> String {
 
 /// Connects, repeats these flowops as often or as long as it is said, and disconnects.
 fn profile(strands: &str, connect: &str, repetition: &str, flowops: &[&str]) -> Profile {
-    connected(strands, connect, repetition, flowops).once("disconnect")
+    connected(strands, connect, repetition, flowops).single_flowop("disconnect")
 }
 
 /// The same without the last transaction.
 fn connected(strands: &str, connect: &str, repetition: &str, flowops: &[&str]) -> Profile {
     Profile::new("case")
         .group(strands)
-        .once(&format!("connect remotehost=$h {connect}"))
+        .single_flowop(&format!("connect remotehost=$h {connect}"))
         .transaction(repetition, flowops)
 }
 

@@ -17,7 +17,7 @@ mod text;
 use std::panic::resume_unwind;
 use std::thread;
 
-use testkit::{Namespace, Trial, Uperf};
+use testkit::{Namespace, StockUperf, TestCase};
 
 use case::Case;
 use pair::{Make, Pairing};
@@ -26,17 +26,17 @@ use pair::{Make, Pairing};
 type Outcome = Result<(), String>;
 
 /// Those of the oldest version are few: its text is that of the others.
-const VERSIONS: [Uperf; 3] = [Uperf::Head, Uperf::V1_0_8, Uperf::V1_0_7];
+const VERSIONS: [StockUperf; 3] = [StockUperf::Head, StockUperf::V1_0_8, StockUperf::V1_0_7];
 
-pub(crate) fn trials() -> Vec<Trial> {
-    let no_namespace = Namespace::missing();
-    let mut trials = Vec::new();
+pub(crate) fn test_cases() -> Vec<TestCase> {
+    let no_namespace = Namespace::missing_reason();
+    let mut test_cases = Vec::new();
     let mut counts = Vec::new();
     for (number, version) in VERSIONS.into_iter().enumerate() {
         let missing = version.program().err();
         let missing = missing.or_else(|| no_namespace.clone());
         let cases = cases::cases().into_iter().chain(profiles::cases());
-        for case in cases.filter(|case| version != Uperf::V1_0_7 || case.is_for_all) {
+        for case in cases.filter(|case| version != StockUperf::V1_0_7 || case.is_for_all) {
             if number == 0 {
                 case.gaps().iter().for_each(|gap| println!("{gap}"));
             }
@@ -44,18 +44,18 @@ pub(crate) fn trials() -> Vec<Trial> {
             counts.extend(pairings.clone());
             let name = format!("{version}: {}", case.name);
             let run = move || on_own_host(|| case.check(version, &pairings));
-            trials.push(testkit::unless_absent(missing.clone(), name, run).waiting());
+            test_cases.push(testkit::optional_test_case(missing.clone(), name, run).allow_many());
         }
     }
     print_counts(&counts);
-    trials
+    test_cases
 }
 
 /// Runs a case on a host whose sockets have small buffers: what is in them when a transaction's time is up, a stock
 /// slave does not count.
 fn on_own_host(case: impl FnOnce() -> Outcome + Send) -> Outcome {
     let run = || {
-        let _host = Namespace::of_this_thread();
+        let _host = Namespace::enter_new();
         for limits in ["tcp_rmem", "tcp_wmem"] {
             let path = format!("/proc/sys/net/ipv4/{limits}");
             std::fs::write(path, "4096 65536 131072").expect("the host is ours");
@@ -67,7 +67,7 @@ fn on_own_host(case: impl FnOnce() -> Outcome + Send) -> Outcome {
 }
 
 /// What a case runs beside its control: ours with ours once.
-fn pairings(case: &Case, version: Uperf, with_ours: bool) -> Vec<Pairing> {
+fn pairings(case: &Case, version: StockUperf, with_ours: bool) -> Vec<Pairing> {
     let stock = Make::Stock(version);
     let all = [
         Pairing::new(Make::Ours, stock),

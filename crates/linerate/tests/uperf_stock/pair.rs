@@ -7,7 +7,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process_group};
-use testkit::{Finished, Process, Server, Uperf, linerate};
+use testkit::{ProcessOutput, Server, StockUperf, TestProcess, linerate_with_args};
 
 /// Longer than any of the runs, on a busy machine.
 const LIMIT: Duration = Duration::from_secs(40);
@@ -19,7 +19,7 @@ const PEM: &str = include_str!("../../../uperf/tests/data/tls/server.pem");
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Make {
     Ours,
-    Stock(Uperf),
+    Stock(StockUperf),
 }
 
 /// A master and a slave.
@@ -47,7 +47,7 @@ impl fmt::Display for Pairing {
 impl Make {
     fn command(self) -> Command {
         match self {
-            Self::Ours => linerate("uperf"),
+            Self::Ours => linerate_with_args("uperf"),
             Self::Stock(version) => Command::new(version.program().expect("it was found")),
         }
     }
@@ -68,7 +68,7 @@ impl Pairing {
     }
 
     /// Runs a profile in a directory of its own, with a slave unless there is to be none.
-    pub(crate) fn run(self, options: &str, profile: &str, has_slave: bool) -> Finished {
+    pub(crate) fn run(self, options: &str, profile: &str, has_slave: bool) -> ProcessOutput {
         let directory = tempfile::tempdir().expect("a directory");
         let at = directory.path();
         for (name, text) in [("p.xml", profile), ("server.pem", PEM), ("client.pem", PEM)] {
@@ -93,7 +93,7 @@ impl Pairing {
             ("iter", "20"),
         ];
         master.current_dir(at).envs(hosts).process_group(0);
-        let process = Process::start(&mut master);
+        let process = TestProcess::start(&mut master);
         // A master of processes leaves them behind if it fails.
         let _group = Group(process.pid());
         process.finish(LIMIT)
@@ -106,7 +106,7 @@ impl Pairing {
             command.current_dir(at);
             command
         };
-        Server::of(command).unwrap_or_else(|error| panic!("{}: {error}", self.slave))
+        Server::try_start_with(command).unwrap_or_else(|error| panic!("{}: {error}", self.slave))
     }
 }
 

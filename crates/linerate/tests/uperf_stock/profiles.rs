@@ -1,6 +1,6 @@
 //! The workloads, the likes of the profiles that uperf is shipped with, and those that harnesses write.
 
-use testkit::profiles;
+use testkit::read_profiles;
 
 use super::case::{Case, Hold, Like};
 
@@ -25,7 +25,7 @@ pub(crate) fn cases() -> Vec<Case> {
 }
 
 fn workloads() -> Vec<Case> {
-    let cases = profiles("workloads").into_iter().map(|(name, text)| {
+    let cases = read_profiles("workloads").into_iter().map(|(name, text)| {
         let is_paced = text.contains("rate=");
         let case = Case::new(format!("workload {name}"), "-i 100ms -a", shortened(&text));
         // Both ends keep the rate by themselves, and stop when their own time is up.
@@ -40,7 +40,7 @@ fn workloads() -> Vec<Case> {
 }
 
 fn shipped() -> Vec<Case> {
-    let cases = profiles("crates/uperf/tests/data/profiles").into_iter();
+    let cases = read_profiles("crates/uperf/tests/data/profiles").into_iter();
     let cases = cases.filter(|(name, _)| !NOT_HERE.contains(&name.as_str()));
     let cases = cases.map(|(name, text)| {
         let case = Case::new(format!("profile {name}"), "-i 100ms -a", shortened(&text));

@@ -1,5 +1,5 @@
-//! Data connections that get no answer, as behind a firewall that lets the control connection through:
-//! they are reported, or given up.
+//! Detects data connections without an answer, for example behind a firewall that passes only the
+//! control connection. A test reports them or gives up.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -9,45 +9,45 @@ use std::sync::{Arc, OnceLock, Weak};
 use std::thread::Builder;
 use std::time::{Duration, Instant};
 
-use engine::{Counters, Reason, Stop};
+use engine::{Counters, Stop, StopReason};
 
 use super::ClientError;
-use crate::options::Unanswered;
+use crate::options::UnansweredPolicy;
 
-/// Without an answer for this long a test reports it, unless it is to be given up.
+/// Time without an answer after which a test reports it, unless the user set a time to give up.
 const REPORT_AFTER: Duration = Duration::from_secs(5);
 
-/// Whether anything has come back on one flow's data connection.
+/// Whether the peer has answered on one flow's data connection.
 #[derive(Debug)]
-pub(super) struct Answer {
+pub(super) struct AnswerStatus {
     counters: Arc<Counters>,
-    /// The connection was established, or the peer has reported that it received something.
-    came: AtomicBool,
-    gave_up: AtomicBool,
-    /// What is missing, from when on it is expected.
-    missing: OnceLock<Missing>,
-    watch: Arc<Watch>,
+    /// The connection was established, or the peer has reported received data.
+    is_received: AtomicBool,
+    has_given_up: AtomicBool,
+    /// The awaited answer, set when its timeout starts.
+    awaited: OnceLock<AwaitedAnswer>,
+    monitor: Arc<AnswerMonitor>,
 }
 
-/// What gets no answer.
+/// Description of an answer that a flow awaits, for messages.
 #[derive(Clone, Debug)]
-pub struct Missing {
-    /// The peer's name, as it was typed.
+pub struct AwaitedAnswer {
+    /// The peer's name, as typed.
     pub(super) host: String,
-    /// Where the data goes.
+    /// The port of the data.
     pub(super) port: u32,
-    /// There is a control connection.
+    /// Whether there is a control connection.
     pub(super) has_control: bool,
-    /// Datagrams that only the peer can report.
+    /// Whether the data is one-way datagrams, whose arrival only the peer can report.
     pub(super) is_one_way: bool,
-    /// The source addresses of the datagrams and of the control connection, if they differ: a server may refuse
-    /// such datagrams.
+    /// The source addresses of the datagrams and of the control connection, if they differ: a
+    /// server may refuse such datagrams.
     pub(super) sources: Option<[IpAddr; 2]>,
     /// The option that sets the port.
     pub(super) option: &'static str,
 }
 
-impl fmt::Display for Missing {
+impl fmt::Display for AwaitedAnswer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self {
             host,
@@ -78,148 +78,154 @@ impl fmt::Display for Missing {
     }
 }
 
-/// What the flows of one test share: the thread that looks at their answers when it is time.
+/// The thread that checks the answers of all flows of a test at their deadlines.
 #[derive(Debug)]
-pub(super) struct Watch {
-    rule: Unanswered,
+pub(super) struct AnswerMonitor {
+    policy: UnansweredPolicy,
     was_reported: AtomicBool,
-    expected: Sender<Expected>,
+    deadlines: Sender<AnswerDeadline>,
 }
 
-/// An answer that is expected.
+/// The deadline of an awaited answer.
 #[derive(Debug)]
-struct Expected {
-    /// Gone when the test has ended.
-    answer: Weak<Answer>,
-    until: Instant,
+struct AnswerDeadline {
+    /// Dangling after the end of the test.
+    status: Weak<AnswerStatus>,
+    deadline: Instant,
     /// Ends the flow.
     stop: Stop,
 }
 
-impl Watch {
-    /// The answers of a test with these counters, one a flow.
-    pub(super) fn over(counters: &[Arc<Counters>], rule: Unanswered) -> Vec<Arc<Answer>> {
-        let (expected, answers) = mpsc::channel();
-        let watch = Arc::new(Self {
-            rule,
+impl AnswerMonitor {
+    /// Starts the thread. Returns one status per flow, for these counters.
+    pub(super) fn start(
+        counters: &[Arc<Counters>],
+        policy: UnansweredPolicy,
+    ) -> Vec<Arc<AnswerStatus>> {
+        let (deadlines, receiver) = mpsc::channel();
+        let monitor = Arc::new(Self {
+            policy,
             was_reported: AtomicBool::new(false),
-            expected,
+            deadlines,
         });
-        // Without the thread nothing is reported before the test has ended.
+        // Without the thread, the test reports a missing answer only at its end.
         let _ = Builder::new().stack_size(64 * 1024).spawn(move || {
-            // Only standard error is needed; the loop's descriptors stay the loop's alone.
-            sys::process::own_descriptors(&[]);
-            follow(&answers);
+            // The thread needs only standard error. A private descriptor table keeps the hot loop's
+            // table unshared.
+            sys::process::use_private_descriptors(&[]);
+            watch_deadlines(&receiver);
         });
-        let answer = |counters: &Arc<Counters>| Answer {
+        let status = |counters: &Arc<Counters>| AnswerStatus {
             counters: Arc::clone(counters),
-            came: AtomicBool::new(false),
-            gave_up: AtomicBool::new(false),
-            missing: OnceLock::new(),
-            watch: Arc::clone(&watch),
+            is_received: AtomicBool::new(false),
+            has_given_up: AtomicBool::new(false),
+            awaited: OnceLock::new(),
+            monitor: Arc::clone(&monitor),
         };
         counters
             .iter()
-            .map(|counters| Arc::new(answer(counters)))
+            .map(|counters| Arc::new(status(counters)))
             .collect()
     }
 
-    fn report(&self, missing: &Missing) {
+    fn report(&self, awaited: &AwaitedAnswer) {
         if !self.was_reported.swap(true, Relaxed) {
-            sys::write_error_line(format_args!("netperf: {missing}"));
+            sys::write_error_line(format_args!("netperf: {awaited}"));
         }
     }
 }
 
-/// Looks at each answer when it is due, until no flow can expect another one.
-fn follow(answers: &Receiver<Expected>) {
-    let mut expected: Vec<Expected> = Vec::new();
+/// Checks each answer at its deadline, until all flows have ended.
+fn watch_deadlines(receiver: &Receiver<AnswerDeadline>) {
+    let mut pending: Vec<AnswerDeadline> = Vec::new();
     loop {
-        let next = expected.iter().map(|one| one.until).min();
-        let received = match next {
-            Some(until) => answers.recv_timeout(until.saturating_duration_since(Instant::now())),
-            None => answers.recv().map_err(|_| RecvTimeoutError::Disconnected),
+        let next = pending.iter().map(|deadline| deadline.deadline).min();
+        let result = match next {
+            Some(deadline) => {
+                receiver.recv_timeout(deadline.saturating_duration_since(Instant::now()))
+            }
+            None => receiver.recv().map_err(|_| RecvTimeoutError::Disconnected),
         };
-        match received {
-            Ok(one) => expected.push(one),
+        match result {
+            Ok(deadline) => pending.push(deadline),
             Err(RecvTimeoutError::Disconnected) => return,
             Err(RecvTimeoutError::Timeout) => {
                 let now = Instant::now();
-                for one in expected.extract_if(.., |one| one.until <= now) {
-                    one.is_due();
+                for deadline in pending.extract_if(.., |due| due.deadline <= now) {
+                    deadline.handle_expiry();
                 }
             }
         }
     }
 }
 
-impl Expected {
-    fn is_due(&self) {
-        let Some(answer) = self.answer.upgrade() else {
+impl AnswerDeadline {
+    fn handle_expiry(&self) {
+        let Some(status) = self.status.upgrade() else {
             return;
         };
-        let Some(missing) = answer.missing.get().filter(|_| !answer.is_there()) else {
+        let Some(awaited) = status.awaited.get().filter(|_| !status.has_answer()) else {
             return;
         };
-        // A test that somebody ends has no answer to wait for.
+        // A stopped test awaits no answer.
         if self.stop.is_set() {
             return;
         }
-        match answer.watch.rule {
-            Unanswered::Report => answer.watch.report(missing),
-            Unanswered::GiveUp(_) => {
-                answer.gave_up.store(true, Relaxed);
-                self.stop.pull(Reason::Silence);
+        match status.monitor.policy {
+            UnansweredPolicy::Report => status.monitor.report(awaited),
+            UnansweredPolicy::FailAfter(_) => {
+                status.has_given_up.store(true, Relaxed);
+                self.stop.set(StopReason::IdleTimeout);
             }
         }
     }
 }
 
-impl Answer {
-    /// From now on an answer is expected; `stop` ends the flow where it is given up.
-    pub(super) fn expect(self: &Arc<Self>, missing: Missing, stop: &Stop) {
-        let patience = match self.watch.rule {
-            Unanswered::Report => REPORT_AFTER,
-            Unanswered::GiveUp(patience) => patience,
+impl AnswerStatus {
+    /// Starts the timeout of an answer. `stop` ends the flow if the policy is to give up.
+    pub(super) fn start_timeout(self: &Arc<Self>, awaited: AwaitedAnswer, stop: &Stop) {
+        let timeout = match self.monitor.policy {
+            UnansweredPolicy::Report => REPORT_AFTER,
+            UnansweredPolicy::FailAfter(timeout) => timeout,
         };
-        let _ = self.missing.set(missing);
-        // Without the thread there is nobody to tell.
-        let _ = self.watch.expected.send(Expected {
-            answer: Arc::downgrade(self),
-            until: Instant::now() + patience,
+        let _ = self.awaited.set(awaited);
+        // Fails only if the thread could not start.
+        let _ = self.monitor.deadlines.send(AnswerDeadline {
+            status: Arc::downgrade(self),
+            deadline: Instant::now() + timeout,
             stop: stop.clone(),
         });
     }
 
-    /// An answer came that the counters do not count.
-    pub(super) fn came(&self) {
-        self.came.store(true, Relaxed);
+    /// Records an answer that the counters do not count.
+    pub(super) fn mark_received(&self) {
+        self.is_received.store(true, Relaxed);
     }
 
-    fn is_there(&self) -> bool {
+    fn has_answer(&self) -> bool {
         let counts = self.counters.counts();
-        self.came.load(Relaxed) || counts.receive_calls > 0 || counts.transactions > 0
+        self.is_received.load(Relaxed) || counts.receive_calls > 0 || counts.transactions > 0
     }
 
-    /// The test has ended with this result. One without an answer is a failure where that is to be
-    /// given up, else it is reported.
-    pub(super) fn conclude<T>(
+    /// Checks the result of an ended test. If the answer is missing, this returns an error or
+    /// reports it, depending on the policy.
+    pub(super) fn check_result<T>(
         &self,
-        ended: Result<T, ClientError>,
+        result: Result<T, ClientError>,
         stop: &Stop,
     ) -> Result<T, ClientError> {
-        let Some(missing) = self.missing.get() else {
-            return ended;
+        let Some(awaited) = self.awaited.get() else {
+            return result;
         };
-        let is_unanswered = ended.is_ok() && !stop.is_set() && !self.is_there();
-        if !is_unanswered && !self.gave_up.load(Relaxed) {
-            return ended;
+        let is_unanswered = result.is_ok() && !stop.is_set() && !self.has_answer();
+        if !is_unanswered && !self.has_given_up.load(Relaxed) {
+            return result;
         }
-        match self.watch.rule {
-            Unanswered::GiveUp(_) => Err(ClientError::Unanswered(missing.clone())),
-            Unanswered::Report => {
-                self.watch.report(missing);
-                ended
+        match self.monitor.policy {
+            UnansweredPolicy::FailAfter(_) => Err(ClientError::Unanswered(awaited.clone())),
+            UnansweredPolicy::Report => {
+                self.monitor.report(awaited);
+                result
             }
         }
     }

@@ -1,48 +1,50 @@
-//! What an idle CPU counts: LOC_CPU and REM_CPU.
+//! Calibration of CPU measurement: LOC_CPU and REM_CPU.
 
 use engine::Looper;
 
-use super::control::Established;
+use super::control::ServerConnection;
 use super::error::ClientError;
-use crate::conventions::TICKS_A_SECOND;
+use crate::conventions::TICKS_PER_SECOND;
 use crate::options::Settings;
 use crate::wire::{CalibrateResponse, Capability, RemoteError, Request};
 
-/// What an idle CPU of this host counts in a second, or where ticks are counted how many there are.
-pub(crate) fn of_this_host(settings: &Settings) -> Result<f32, ClientError> {
-    if settings.flow.here.idle_loop.is_none() {
-        return Ok(TICKS_A_SECOND);
+/// Measures the idle cycles per second of a CPU of this host. Without a looper, returns clock ticks
+/// per second.
+pub(crate) fn measure_local_rate(settings: &Settings) -> Result<f32, ClientError> {
+    if settings.flow.local.idle_loop.is_none() {
+        return Ok(TICKS_PER_SECOND);
     }
-    let rate = Looper::shared().and_then(|looper| looper.calibrate());
+    let rate = Looper::shared().and_then(|looper| looper.measure_idle_rate());
     rate.map(|rate| rate as f32)
-        .map_err(|error| no_looper(&error))
+        .map_err(|error| looper_error(&error))
 }
 
-/// The same of the peer, and how many CPUs it has.
-pub(crate) fn of_peer(
+/// Requests the calibration of the peer and its number of CPUs.
+pub(crate) fn request_peer_rate(
     settings: &Settings,
-    control: &Established,
+    control: &ServerConnection,
 ) -> Result<CalibrateResponse, ClientError> {
-    let mut question = Request::CpuCalibrate.encode(None);
-    if settings.flow.there.idle_loop.is_some() {
-        let mut own = Capability::own();
-        own.features |= Capability::ASKS_LOOPER;
-        own.put(&mut question);
+    let mut frame = Request::CpuCalibrate.encode(None);
+    if settings.flow.remote.idle_loop.is_some() {
+        let mut capability = Capability::of_linerate();
+        capability.features |= Capability::REQUESTS_LOOPER;
+        capability.write_into(&mut frame);
     }
-    control.send(&question)?;
-    CalibrateResponse::decode(&control.receive()?).map_err(|error| refused(settings, error))
+    control.send(&frame)?;
+    CalibrateResponse::decode(&control.receive()?)
+        .map_err(|error| calibration_error(settings, error))
 }
 
-fn refused(settings: &Settings, error: RemoteError) -> ClientError {
-    let by_looper = settings.flow.there.idle_loop.is_some();
+fn calibration_error(settings: &Settings, error: RemoteError) -> ClientError {
+    let by_looper = settings.flow.remote.idle_loop.is_some();
     if by_looper && error.0 == sys::call::Error::PERM.raw_os_error() {
-        let why = "--cpu-method looper: the server does not allow it (netserver --allow-looper)";
-        return ClientError::Ended(why.to_owned());
+        let reason = "--cpu-method looper: the server does not allow it (netserver --allow-looper)";
+        return ClientError::Failed(reason.to_owned());
     }
     error.into()
 }
 
-/// The error of a looper that cannot run.
-pub(crate) fn no_looper(error: &std::io::Error) -> ClientError {
-    ClientError::Ended(format!("--cpu-method looper: {}", sys::describe(error)))
+/// Returns the error of a looper that cannot run.
+pub(crate) fn looper_error(error: &std::io::Error) -> ClientError {
+    ClientError::Failed(format!("--cpu-method looper: {}", sys::describe(error)))
 }

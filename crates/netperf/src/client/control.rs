@@ -4,68 +4,69 @@ use std::io;
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
-use control::{ControlConnection, is_late, is_stopped};
+use control::{ControlConnection, is_stopped, is_timeout};
 use engine::Stop;
 use model::Transport;
 use sys::Address;
 
-use super::endpoints::{family_of, look_up, port, wildcard, with_port};
+use super::endpoints::{family_of, look_up, parse_port, wildcard, with_port};
 use super::error::ClientError;
-use crate::options::{Control, Family};
-use crate::wire::{Capability, Frame, MESSAGE_LEN, Request, SysInfo};
+use crate::options::{ControlOptions, Family};
+use crate::wire::{Capability, Frame, MESSAGE_BYTES, Request, SysInfo};
 
-/// How long an answer may take beyond the test: the stock tool's patience.
-pub(super) const ANSWER_PATIENCE: Duration = Duration::from_secs(120);
+/// Timeout of a response, as in the stock tool; results may take the test's time in addition.
+pub(super) const ANSWER_TIMEOUT: Duration = Duration::from_secs(120);
 
-/// How long an answer may take when the user has ended the test, or when it is not needed.
-pub(super) const SHORT_PATIENCE: Duration = Duration::from_secs(1);
+/// Timeout of a response after a cancel, or of a response that is optional.
+pub(super) const SHORT_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// How long the server has to close its side at the end.
-const CLOSE_PATIENCE: Duration = Duration::from_secs(60);
+/// Time for the server to close its side at the end.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// A control connection that stands.
+/// An established control connection.
 #[derive(Debug)]
-pub struct Established {
+pub struct ServerConnection {
     pub(super) connection: ControlConnection,
     cancel: Stop,
     /// The server's address; the port is the control port.
     pub remote: Address,
     /// The resolver's canonical name of the server.
     pub remote_name: String,
-    introduced: Option<Introduction>,
-    /// An answer may still come that nobody waits for any more: it would be taken for the next one.
-    pub(super) out_of_step: bool,
+    description: Option<ServerDescription>,
+    /// Whether a late response may still arrive; it would be mistaken for the next one.
+    pub(super) has_pending_response: bool,
 }
 
-/// How a server describes itself before any test.
+/// A server's description of itself, before any test.
 #[derive(Clone, Debug)]
-pub(super) struct Introduction {
-    /// What it can do beyond netperf's protocol; `None` of a stock server.
+pub(super) struct ServerDescription {
+    /// Its extensions to netperf's protocol; `None` for a stock server.
     pub(super) capability: Option<Capability>,
-    /// Its host.
+    /// Its operating system.
     pub(super) system: SysInfo,
 }
 
-impl Established {
-    /// Connects to the first of the server's addresses that answers, from the first local address of
-    /// its family, and offers the passphrase if there is one.
+impl ServerConnection {
+    /// Connects to the first of the server's addresses that accepts, from the first local address
+    /// of the same family. Sends the passphrase, if any.
     ///
     /// `cancel` ends this and every later wait on the connection.
-    pub fn connect(control: &Control, cancel: &Stop) -> Result<Self, ClientError> {
+    pub fn connect(control: &ControlOptions, cancel: &Stop) -> Result<Self, ClientError> {
         let remote = look_up(&control.host, control.family)?;
         let local = if let Some(host) = &control.local_host {
             look_up(host, control.local_family)?.addresses
         } else {
-            // The stock tool's default is the IPv4 wildcard, so that a name with both kinds of
-            // addresses is reached by IPv4.
-            let mut any = wildcard(Family::V4).addresses;
-            any.extend(wildcard(Family::V6).addresses);
-            any.extend(wildcard(Family::Vsock).addresses);
-            any.retain(|address| control.local_family.admits(address));
-            any
+            // The stock tool binds the IPv4 wildcard by default. So it reaches a name with
+            // addresses of both families by IPv4.
+            let mut wildcards = wildcard(Family::V4).addresses;
+            wildcards.extend(wildcard(Family::V6).addresses);
+            wildcards.extend(wildcard(Family::Vsock).addresses);
+            wildcards.retain(|address| control.local_family.includes(address));
+            wildcards
         };
-        let (remote_port, local_port) = (port(&control.port)?, port(&control.local_port)?);
-        let mut last = io::Error::from(io::ErrorKind::AddrNotAvailable);
+        let (remote_port, local_port) =
+            (parse_port(&control.port)?, parse_port(&control.local_port)?);
+        let mut last_error = io::Error::from(io::ErrorKind::AddrNotAvailable);
         for from in &local {
             for to in remote
                 .addresses
@@ -80,8 +81,8 @@ impl Established {
                             cancel: cancel.clone(),
                             remote: to,
                             remote_name: remote.name,
-                            introduced: None,
-                            out_of_step: false,
+                            description: None,
+                            has_pending_response: false,
                         };
                         if let Some(passphrase) = &control.passphrase {
                             let text = passphrase.clone().into_bytes();
@@ -90,33 +91,37 @@ impl Established {
                         return Ok(established);
                     }
                     Err(_) if cancel.is_set() => return Err(ClientError::Interrupted),
-                    Err(error) => last = error,
+                    Err(error) => last_error = error,
                 }
             }
         }
-        // The server's family is what its first address has.
+        // The family of the server's first address, for the message.
         let remote_family = remote.addresses.first().map_or(Family::V4, family_of);
         let control = Box::new(control.clone());
-        Err(ClientError::NotEstablished(control, remote_family, last))
+        Err(ClientError::ControlConnect(
+            control,
+            remote_family,
+            last_error,
+        ))
     }
 
-    /// Who the server is. It is asked once a connection, and only if somebody wants to know: a stock
-    /// server answers too, but has nothing to say.
-    pub(super) fn introduction(&mut self) -> Result<&Introduction, ClientError> {
-        let introduction = if let Some(introduction) = self.introduced.take() {
+    /// Returns the server's description, requested once per connection and only if needed. A stock
+    /// server describes only its host.
+    pub(super) fn description(&mut self) -> Result<&ServerDescription, ClientError> {
+        let introduction = if let Some(introduction) = self.description.take() {
             introduction
         } else {
             let mut frame = Request::SysInfo.encode(None);
-            Capability::own().put(&mut frame);
+            Capability::of_linerate().write_into(&mut frame);
             self.send(&frame)?;
             let answer = self.receive()?;
-            Introduction {
+            ServerDescription {
                 capability: Capability::find(&answer),
-                // A server that does not know the question is one that says nothing of its host.
+                // A server that refuses the request has an empty description.
                 system: SysInfo::decode(&answer).unwrap_or_default(),
             }
         };
-        Ok(self.introduced.insert(introduction))
+        Ok(self.description.insert(introduction))
     }
 
     /// Whether the user has ended the test.
@@ -126,49 +131,51 @@ impl Established {
 
     pub(super) fn send(&self, frame: &Frame) -> Result<(), ClientError> {
         self.connection
-            .write(frame, ANSWER_PATIENCE)
-            .map_err(|error| failure(error, ANSWER_PATIENCE))
+            .write(frame, ANSWER_TIMEOUT)
+            .map_err(|error| control_error(error, ANSWER_TIMEOUT))
     }
 
-    /// The next answer, within the stock tool's patience, or soon where the user has ended the test and
-    /// is waiting.
+    /// Receives the next message within the stock tool's timeout; after a cancel, within a short
+    /// one.
     pub(super) fn receive(&self) -> Result<Frame, ClientError> {
-        let mut frame = [0; MESSAGE_LEN];
-        self.receive_exact(&mut frame, ANSWER_PATIENCE)?;
+        let mut frame = [0; MESSAGE_BYTES];
+        self.receive_exact(&mut frame, ANSWER_TIMEOUT)?;
         Ok(frame)
     }
 
-    /// Fills the buffer within `patience`. After a cancel the deadline alone ends the wait, and it is short.
+    /// Fills the buffer within `timeout`. After a cancel, only a short deadline ends the wait.
     pub(super) fn receive_exact(
         &self,
         buffer: &mut [u8],
-        patience: Duration,
+        timeout: Duration,
     ) -> Result<(), ClientError> {
-        let (stop, patience) = if self.cancel.is_set() {
-            (&Stop::new(), patience.min(SHORT_PATIENCE))
+        let (stop, timeout) = if self.cancel.is_set() {
+            (&Stop::new(), timeout.min(SHORT_TIMEOUT))
         } else {
-            (&self.cancel, patience)
+            (&self.cancel, timeout)
         };
-        let until = Instant::now() + patience;
-        match self.connection.receive(buffer, until, stop) {
+        let deadline = Instant::now() + timeout;
+        match self.connection.receive(buffer, deadline, stop) {
             Ok(received) if received < buffer.len() => Err(ClientError::Truncated(received)),
             Ok(_) => Ok(()),
-            Err(error) => Err(failure(error, patience)),
+            Err(error) => Err(control_error(error, timeout)),
         }
     }
 
-    /// Ends the connection as the stock tool does: closes this side and waits for the other's. After
-    /// a cancel nobody waits: the server may be at it for as long as its own clock says.
+    /// Closes the connection as the stock tool does: shuts down this side and waits for the peer's.
+    /// After a cancel it does not wait, because the server may continue its test.
     pub fn close(self) {
         let _ = sys::call::shutdown_write(self.connection.as_fd());
-        let _ = self.connection.is_readable(Instant::now() + CLOSE_PATIENCE);
+        let _ = self
+            .connection
+            .wait_readable(Instant::now() + CLOSE_TIMEOUT);
     }
 }
 
-fn failure(error: io::Error, patience: Duration) -> ClientError {
+fn control_error(error: io::Error, timeout: Duration) -> ClientError {
     match error {
-        late if is_late(&late) => ClientError::NoAnswer(patience.as_secs()),
-        stopped if is_stopped(&stopped) => ClientError::Interrupted,
+        error if is_timeout(&error) => ClientError::NoAnswer(timeout.as_secs()),
+        error if is_stopped(&error) => ClientError::Interrupted,
         error => ClientError::Control(error),
     }
 }

@@ -1,160 +1,161 @@
-//! What can go wrong, in the stock tool's words, on its streams, with its exit codes.
+//! Errors of the client, with the stock tool's texts, streams and exit codes.
 
 use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use engine::{RingError, SocketError};
+use engine::{BufferError, SocketError};
 use model::Transport;
 use sys::call::Error;
-use sys::resolve::Unresolved;
+use sys::resolve::ResolveError;
 use sys::{Address, describe};
 
-use super::answer::Missing;
+use super::answer::AwaitedAnswer;
 use super::endpoints::wildcard;
-use crate::options::{Control, Exit, Family, Settings, TestFamily};
+use crate::options::{ControlOptions, Exit, Family, Settings, TestFamily};
 use crate::wire::RemoteError;
 
-/// Why a test has no result.
+/// Reason why a test has no result.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
-    /// A name that stands for no address.
+    /// A name did not resolve.
     #[error("could not resolve {}: {}", .0, .2.text)]
-    Unresolved(String, Family, Unresolved),
-    /// A port that is none.
-    #[error("'{0}' is neither a port number nor a service")]
+    Unresolved(String, Family, ResolveError),
+    /// Invalid port.
+    #[error("invalid port or service: '{0}'")]
     BadPort(String),
-    /// Nobody answers at the control port. With the family of the server's address, and the last attempt's error.
+    /// No server accepts at the control port. Has the family of the server's address and the last
+    /// attempt's error.
     #[error("no netserver answers at {} port {}: {}", .0.host, .0.port, describe(.2))]
-    NotEstablished(Box<Control>, Family, io::Error),
-    /// A VSOCK context that is none.
-    #[error("'{0}' is not the number of a context")]
+    ControlConnect(Box<ControlOptions>, Family, io::Error),
+    /// Invalid VSOCK context.
+    #[error("invalid VSOCK context: '{0}'")]
     BadContext(String),
-    /// A server that would choke on the request.
+    /// A stock server would fail on the request.
     #[error("the original netserver cannot serve {}: the server must be a linerate", .0.name())]
-    OnlyLinerate(Transport),
-    /// A server whose path would be opened here.
+    RequiresLinerate(Transport),
+    /// The server of a Unix domain test is not on this host, where its path would be opened.
     #[error("a test of Unix domain sockets needs a netserver at an address of this host")]
-    OtherHost,
+    NotLocalHost,
     /// The control connection ended within a message.
-    #[error("{}", of_truncation(*.0))]
+    #[error("{}", describe_truncation(*.0))]
     Truncated(usize),
     /// The server did not answer within this many seconds.
     #[error("the server did not answer within {0} s")]
     NoAnswer(u64),
-    /// The user wanted it to end before there was anything to report.
+    /// The user cancelled the test before it had results.
     #[error("interrupted before the test began")]
     Interrupted,
     /// The control connection failed.
     #[error("the control connection failed: {}", describe(.0))]
     Control(io::Error),
-    /// The server said no.
+    /// The server refused the request or reported a failure.
     #[error("the server refused or failed: {}", describe(&io::Error::from_raw_os_error(.0.0)))]
     Remote(#[from] RemoteError),
-    /// A data socket that could not be had.
-    #[error("{}", of_socket(address, error))]
+    /// The data socket could not be opened.
+    #[error("{}", describe_socket_error(address, error))]
     DataSocket {
-        /// Where it was to be bound.
+        /// The address to bind.
         address: Address,
-        /// Why not.
+        /// The error.
         error: SocketError,
     },
-    /// A Unix domain socket that can have no name there.
-    #[error("could not make a socket in {}: {}", path.display(), describe(error))]
-    NoPlace {
+    /// A Unix domain socket could not be created in the directory.
+    #[error("cannot create a socket in {}: {}", path.display(), describe(error))]
+    UnixSocket {
         /// The directory.
         path: PathBuf,
-        /// Why not.
+        /// The error.
         error: io::Error,
     },
-    /// A network interface that cannot be used.
-    #[error("network interface {name}: {why}")]
+    /// A network interface is unusable.
+    #[error("network interface {name}: {reason}")]
     Interface {
-        /// As it was asked for.
+        /// The interface's name, as typed.
         name: String,
-        /// What is wrong with it.
-        why: String,
+        /// The reason.
+        reason: String,
     },
-    /// The data connection did not come about.
+    /// The data connection failed.
     #[error("data connection to {address}: {}", describe(error))]
     DataConnect {
         /// The peer's data address.
         address: Address,
-        /// Why not.
+        /// The error.
         error: io::Error,
     },
     /// A call on the data connection failed.
     #[error("{call} on the data connection: {}", describe(error))]
     Data {
-        /// send, receive, connect.
+        /// The call: send, receive, connect, …
         call: &'static str,
-        /// Why.
+        /// The error.
         error: io::Error,
     },
-    /// Nothing ever came back on the data connection.
+    /// The peer never answered on the data connection.
     #[error("{0}")]
-    Unanswered(Missing),
-    /// The peer ended a test before its time, and there are no results.
-    #[error("the test was cut off after {:.2} s{}: {cause}", after.as_secs_f64(), of_length(*length))]
-    Cut {
-        /// How long it ran.
+    Unanswered(AwaitedAnswer),
+    /// The peer ended the test early, without results.
+    #[error("the test was cut off after {:.2} s{}: {cause}", after.as_secs_f64(), describe_length(*length))]
+    CutShort {
+        /// Duration until the end.
         after: Duration,
-        /// How long it was to run.
+        /// Requested duration.
         length: Option<Duration>,
-        /// What became of it.
+        /// The error at the end.
         cause: Box<Self>,
     },
-    /// Nothing moved any more in a test that a count was to end.
-    #[error("the data stopped: nothing has moved for {} s (--data-idle)", .0.as_secs_f64())]
-    Silent(Duration),
-    /// Buffers that cannot be had.
+    /// A test with a count as its limit moved no data for this time.
+    #[error("no data has moved for {} s (--data-idle)", .0.as_secs_f64())]
+    DataIdle(Duration),
+    /// The buffers could not be allocated or filled.
     #[error(transparent)]
-    Buffers(#[from] RingError),
-    /// The histogram's file.
+    Buffers(#[from] BufferError),
+    /// The histogram's file could not be written.
     #[error("--histogram {}: {}", .0.display(), describe(.1))]
     Histogram(PathBuf, io::Error),
     /// Another of the test's flows could not start, so this one did not.
     #[error("another flow of the test could not start")]
     Abandoned,
-    /// The engine could not go on.
+    /// A thread or the engine failed.
     #[error("{0}")]
-    Ended(String),
+    Failed(String),
 }
 
-/// How much of a run over one path an error concerns.
+/// The tests that an error affects, in a run of several tests over one path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Scope {
-    /// The one test.
+pub enum FailureScope {
+    /// Only this test.
     Test,
-    /// Every test over the transport: its data does not get through.
+    /// Each test over this transport: its data does not arrive.
     Transport,
-    /// Every test: the server does not answer, or not as one.
+    /// Each test: the server does not answer, or is not a netserver.
     Peer,
 }
 
 impl ClientError {
-    /// What else would fail for the same reason.
-    pub fn scope(&self) -> Scope {
+    /// Returns which other tests would fail for the same reason.
+    pub fn scope(&self) -> FailureScope {
         match self {
             Self::Unresolved(..)
             | Self::BadPort(_)
-            | Self::NotEstablished(..)
+            | Self::ControlConnect(..)
             | Self::BadContext(_)
             | Self::Truncated(_)
             | Self::NoAnswer(_)
-            | Self::Cut { .. }
-            | Self::Control(_) => Scope::Peer,
-            Self::DataConnect { .. } | Self::Unanswered(_) => Scope::Transport,
-            _ => Scope::Test,
+            | Self::CutShort { .. }
+            | Self::Control(_) => FailureScope::Peer,
+            Self::DataConnect { .. } | Self::Unanswered(_) => FailureScope::Transport,
+            _ => FailureScope::Test,
         }
     }
 
-    /// What the stock tool would print, and its exit code.
+    /// Returns the stock tool's output for this error, and its exit code.
     pub(crate) fn exit(&self, settings: &Settings) -> Exit {
-        // The stock tool's omni tests leave with −1 where its classic ones leave with 1.
+        // The stock tool exits with −1 in omni tests and with 1 in classic tests.
         let remote_code = if settings.test.is_classic() { 1 } else { 255 };
         match self {
-            Self::Cut { cause, .. } => cause.exit(settings),
+            Self::CutShort { cause, .. } => cause.exit(settings),
             Self::Unresolved(host, family, cause) => Exit::stdout(
                 format!(
                     "resolve_host: could not resolve host '{host}' port '(null)' af {}\n\
@@ -165,8 +166,8 @@ impl ClientError {
                 ),
                 255,
             ),
-            Self::NotEstablished(control, family, _) => {
-                Exit::stdout(not_established(control, *family), 255)
+            Self::ControlConnect(control, family, _) => {
+                Exit::stdout(control_connect_text(control, *family), 255)
             }
             Self::Truncated(received) => Exit::stderr(
                 format!("recv_response: partial response received: {received} bytes\n"),
@@ -184,16 +185,16 @@ impl ClientError {
                 code: 1,
             },
             Self::Remote(RemoteError(number)) if settings.test.family() == TestFamily::Unix => {
-                let why = describe(&io::Error::from_raw_os_error(*number));
+                let reason = describe(&io::Error::from_raw_os_error(*number));
                 let test = settings.test.name().to_lowercase();
-                Exit::stderr(format!("netperf: send_{test}: remote error: {why}\n"), 1)
+                Exit::stderr(format!("netperf: send_{test}: remote error: {reason}\n"), 1)
             }
             Self::Remote(RemoteError(number)) => Exit {
                 stdout: format!("netperf: remote error {number}"),
                 stderr: format!(
                     "{}{}\n",
                     describe(&io::Error::from_raw_os_error(*number)),
-                    lacking(*number, settings.flow.transport)
+                    missing_transport_note(*number, settings.flow.transport)
                 ),
                 code: remote_code,
             },
@@ -219,8 +220,8 @@ impl ClientError {
                 ),
                 code: 1,
             },
-            // The stock tool says so and then crashes.
-            Self::Buffers(RingError::File { path, error }) => Exit {
+            // The stock tool prints this and then crashes.
+            Self::Buffers(BufferError::File { path, error }) => Exit {
                 stdout: format!("Could not open requested fill file: {}\n", describe(error)),
                 stderr: format!("netperf: could not use fill file {}\n", path.display()),
                 code: 1,
@@ -230,7 +231,7 @@ impl ClientError {
     }
 }
 
-fn not_established(control: &Control, remote_family: Family) -> String {
+fn control_connect_text(control: &ControlOptions, remote_family: Family) -> String {
     let any = || wildcard(remote_family).name;
     let (remote_host, remote_port) = (&control.host, &control.port);
     format!(
@@ -244,7 +245,7 @@ fn not_established(control: &Control, remote_family: Family) -> String {
     )
 }
 
-fn of_truncation(received: usize) -> String {
+fn describe_truncation(received: usize) -> String {
     match received {
         0 => "the server closed the control connection without an answer".to_owned(),
         received => {
@@ -253,28 +254,28 @@ fn of_truncation(received: usize) -> String {
     }
 }
 
-fn of_length(length: Option<Duration>) -> String {
+fn describe_length(length: Option<Duration>) -> String {
     length.map_or(String::new(), |length| {
         format!(" of {} s", length.as_secs())
     })
 }
 
-/// A kernel that has no such sockets at all has them at no address.
-fn of_socket(address: &Address, error: &SocketError) -> String {
+/// Describes the error. The address is irrelevant if the kernel lacks the socket type.
+fn describe_socket_error(address: &Address, error: &SocketError) -> String {
     match error {
         SocketError::Missing { .. } => error.to_string(),
         SocketError::Refused { .. } => format!("data socket for {address}: {error}"),
     }
 }
 
-/// What a server's refusal means where not every server has the transport.
-fn lacking(errno: i32, transport: Transport) -> String {
+/// Returns a note on a server's refusal of a transport that not every server has.
+fn missing_transport_note(errno: i32, transport: Transport) -> String {
     let missing = [
         Error::PROTONOSUPPORT,
         Error::SOCKTNOSUPPORT,
         Error::AFNOSUPPORT,
     ];
-    let (name, needs) = (transport.name(), transport.needs());
+    let (name, needs) = (transport.name(), transport.requirement());
     match transport {
         Transport::Tcp | Transport::Udp => String::new(),
         _ if missing.iter().any(|code| code.raw_os_error() == errno) => {

@@ -1,5 +1,5 @@
-//! Several flows in one test: a control connection and a thread for each, one start barrier,
-//! one sum.
+//! Runs several flows in one test. Each has a control connection and a thread; all share a start
+//! barrier, and their results are summed.
 
 use std::io;
 use std::sync::Arc;
@@ -7,24 +7,24 @@ use std::thread::{Builder, Scope, ScopedJoinHandle};
 use std::time::Instant;
 
 use engine::{Counters, FlowGroup, GroupMember, Stop};
-use model::{Ended, Outcome, Warning};
+use model::{EndCause, Outcome, Warning};
 use sys::Address;
-use sys::neighbours::Neighbours;
+use sys::instances::Instances;
 
-use super::answer::Watch;
-use super::control::Established;
+use super::answer::AnswerMonitor;
+use super::control::ServerConnection;
 use super::interim::{Interim, Progress};
 use super::{ClientError, measure, uncontrolled};
 use crate::options::{Settings, Test};
-use crate::result::{Endpoints, TestRun};
+use crate::result::{Endpoints, FinishedTest};
 
-/// What running tests of this program are known by on their host.
-const TESTS: &str = "linerate-test";
+/// Name under which running tests of this program find each other on a host.
+const INSTANCE_KIND: &str = "linerate-test";
 
-/// The flows of a test, each with a control connection that stands.
+/// The flows of a test, each with an established control connection.
 #[derive(Debug)]
 pub struct Flows {
-    /// The first flow's are the test's.
+    /// The first flow's settings and endpoints are the test's.
     flows: Vec<Flow>,
 }
 
@@ -32,42 +32,42 @@ pub struct Flows {
 struct Flow {
     settings: Settings,
     /// `None` with `-N`.
-    control: Option<Established>,
+    control: Option<ServerConnection>,
     endpoints: Endpoints,
-    /// Ends this flow alone, or with all of them.
+    /// Ends this flow; the test's cancel ends all flows.
     stop: Stop,
-    /// There is no other test on this control connection: the server's process would not outlive it, or
-    /// an answer of the last one is still to come.
-    spent: bool,
+    /// Whether another test needs a new control connection: the server would exit, or a late
+    /// response may still arrive.
+    needs_reconnect: bool,
 }
 
 impl Flows {
-    /// Connects as often as the settings have flows; `cancel` ends every wait, and every test.
+    /// Opens one control connection per flow. `cancel` ends every wait and every test.
     pub fn connect(settings: &Settings, cancel: &Stop) -> Result<Self, ClientError> {
-        let a_direction = settings.flows.max(1);
+        let flows_per_direction = settings.flows.max(1);
         let mut flows = Vec::new();
         for direction in [Some(settings), settings.reverse.as_deref()]
             .into_iter()
             .flatten()
         {
-            for _ in 0..a_direction {
+            for _ in 0..flows_per_direction {
                 let mut settings = direction.clone();
                 let stop = cancel.follower();
                 let control = if settings.no_control {
                     None
                 } else {
-                    Some(Established::connect(&settings.control, &stop)?)
+                    Some(ServerConnection::connect(&settings.control, &stop)?)
                 };
-                let mut endpoints = Endpoints::of(&settings, control.as_ref())?;
-                endpoints.move_ports(flows.len())?;
-                // CPU time is the whole host's: it is taken once for all.
-                settings.flow.there.measure_cpu &= flows.is_empty();
+                let mut endpoints = Endpoints::resolve(&settings, control.as_ref())?;
+                endpoints.add_to_ports(flows.len())?;
+                // CPU time covers the whole host, so only the first flow measures it.
+                settings.flow.remote.measure_cpu &= flows.is_empty();
                 flows.push(Flow {
                     settings,
                     control,
                     endpoints,
                     stop,
-                    spent: false,
+                    needs_reconnect: false,
                 });
             }
         }
@@ -79,37 +79,37 @@ impl Flows {
         Some(&self.flows[0].control.as_ref()?.remote)
     }
 
-    /// The first flow's data connection.
+    /// Returns the endpoints of the first flow.
     pub(crate) fn endpoints(&self) -> &Endpoints {
         &self.flows[0].endpoints
     }
 
-    /// Lets `change` have each flow's settings, which it may still change before they are run.
+    /// Returns each flow's settings, which can change between tests.
     pub fn settings_mut(&mut self) -> impl Iterator<Item = &mut Settings> {
         self.flows.iter_mut().map(|flow| &mut flow.settings)
     }
 
-    /// New counters, one set per flow.
+    /// Returns new counters, one set per flow.
     pub fn counters(&self) -> Vec<Arc<Counters>> {
         self.flows.iter().map(|_| Arc::default()).collect()
     }
 
-    /// Runs the test once and adds up what the flows did. The counts can be read from the counters, one set per
-    /// flow, meanwhile.
-    pub fn measure(&mut self, counters: &[Arc<Counters>]) -> Result<TestRun, ClientError> {
-        self.measure_with(counters, None)
+    /// Runs the test once and sums the flows. The counters, one set per flow, can be read during
+    /// the test.
+    pub fn measure(&mut self, counters: &[Arc<Counters>]) -> Result<FinishedTest, ClientError> {
+        self.measure_with_interim(counters, None)
     }
 
-    /// The same, with interim results.
-    pub(crate) fn measure_with(
+    /// Runs the test like [`Flows::measure`], with interim results.
+    pub(crate) fn measure_with_interim(
         &mut self,
         counters: &[Arc<Counters>],
         interim: Option<&Interim>,
-    ) -> Result<TestRun, ClientError> {
-        // Who cannot look for others warns of none.
-        let neighbours = Neighbours::join(TESTS);
+    ) -> Result<FinishedTest, ClientError> {
+        // If linerate cannot look for other tests, it does not warn.
+        let instances = Instances::register(INSTANCE_KIND);
         let mut run = self.run(counters, interim)?;
-        let others = neighbours.map_or(0, |mut neighbours| neighbours.count());
+        let others = instances.map_or(0, |mut instances| instances.count_others());
         if others > 0 {
             run.outcome.warnings.push(Warning::HostShared {
                 tests: others as u32,
@@ -122,19 +122,19 @@ impl Flows {
         &mut self,
         counters: &[Arc<Counters>],
         interim: Option<&Interim>,
-    ) -> Result<TestRun, ClientError> {
-        let answers = Watch::over(counters, self.flows[0].settings.unanswered);
-        let progress = |number: usize| Progress {
-            counters: &counters[number],
-            all: if number == 0 { counters } else { &[] },
+    ) -> Result<FinishedTest, ClientError> {
+        let answers = AnswerMonitor::start(counters, self.flows[0].settings.unanswered);
+        let progress = |index: usize| Progress {
+            counters: &counters[index],
+            all_counters: if index == 0 { counters } else { &[] },
             interim,
-            answer: &answers[number],
+            answer: &answers[index],
         };
         if let [flow] = &mut self.flows[..] {
             let (run, _) = flow.measure(progress(0), None)?;
             return Ok(run);
         }
-        let here = &self.flows[0].settings.flow.here;
+        let here = &self.flows[0].settings.flow.local;
         let measure_cpu = here.measure_cpu;
         let group = FlowGroup::new(self.flows.len(), here.clone());
         let results: Vec<Result<_, ClientError>> = std::thread::scope(|scope| {
@@ -142,32 +142,32 @@ impl Flows {
                 .flows
                 .iter_mut()
                 .enumerate()
-                .map(|(number, flow)| flow.start(scope, progress(number), &group))
+                .map(|(index, flow)| flow.start(scope, progress(index), &group))
                 .collect();
             threads.into_iter().map(join).collect()
         });
-        let runs = all_or_the_cause(results)?;
-        let mut sum = sum(runs)?;
-        // The first flow ran without: the clock of all flows has it.
+        let runs = collect_results(results)?;
+        let mut sum = sum_flows(runs)?;
+        // The first flow's settings had this off, because the group measured CPU time.
         if let Some(flow) = sum.outcome.plan.flow_mut() {
-            flow.here.measure_cpu = measure_cpu;
+            flow.local.measure_cpu = measure_cpu;
         }
-        sum.outcome.here.cpu = group.cpu();
-        let doubts = sum.outcome.doubts();
-        for doubt in doubts {
+        sum.outcome.local.cpu = group.cpu();
+        let derived = sum.outcome.derive_warnings();
+        for warning in derived {
             if !sum
                 .outcome
                 .warnings
                 .iter()
-                .any(|known| known.is_like(&doubt))
+                .any(|known| known.equals_except_figure(&warning))
             {
-                sum.outcome.warnings.push(doubt);
+                sum.outcome.warnings.push(warning);
             }
         }
         Ok(sum)
     }
 
-    /// Ends the control connections as the stock tool does.
+    /// Closes the control connections as the stock tool does.
     pub fn close(self) {
         for flow in self.flows {
             if let Some(control) = flow.control {
@@ -183,7 +183,7 @@ impl Flow {
         scope: &'scope Scope<'scope, '_>,
         progress: Progress<'scope>,
         group: &'scope FlowGroup,
-    ) -> io::Result<ScopedJoinHandle<'scope, Result<(TestRun, Instant), ClientError>>> {
+    ) -> io::Result<ScopedJoinHandle<'scope, Result<(FinishedTest, Instant), ClientError>>> {
         let member = group.member();
         Builder::new()
             .name("flow".to_owned())
@@ -194,56 +194,58 @@ impl Flow {
         &mut self,
         progress: Progress<'_>,
         member: Option<GroupMember<'_>>,
-    ) -> Result<(TestRun, Instant), ClientError> {
+    ) -> Result<(FinishedTest, Instant), ClientError> {
         let stop = &self.stop;
-        if self.spent {
-            let next = Established::connect(&self.settings.control, stop)?;
-            if let Some(last) = self.control.replace(next) {
-                last.close();
+        if self.needs_reconnect {
+            let next = ServerConnection::connect(&self.settings.control, stop)?;
+            if let Some(previous) = self.control.replace(next) {
+                previous.close();
             }
         }
         let mut settings = self.settings.clone();
-        settings.flow.here.measure_cpu &= member.is_none();
+        settings.flow.local.measure_cpu &= member.is_none();
         let endpoints = self.endpoints.clone();
-        let ended = match &mut self.control {
-            Some(control) => measure::test(&settings, control, endpoints, stop, progress, member),
-            None => uncontrolled::test(&settings, endpoints, stop, progress, member),
+        let result = match &mut self.control {
+            Some(control) => {
+                measure::run_test(&settings, control, endpoints, stop, progress, member)
+            }
+            None => uncontrolled::run_test(&settings, endpoints, stop, progress, member),
         };
-        let received = |(run, _): &(TestRun, Instant)| {
-            let there = run.outcome.there.as_ref().map(|there| there.counts);
+        let received = |(run, _): &(FinishedTest, Instant)| {
+            let there = run.outcome.remote.as_ref().map(|there| there.counts);
             there.is_some_and(|counts| counts.receive_calls + counts.receive_calls_late > 0)
         };
-        if ended.as_ref().is_ok_and(received) {
-            progress.answer.came();
+        if result.as_ref().is_ok_and(received) {
+            progress.answer.mark_received();
         }
-        let (run, begun) = progress.answer.conclude(ended, stop)?;
-        if let Ended::Failed(why) = run.outcome.ended {
-            return Err(ClientError::Ended(why));
+        let (run, started) = progress.answer.check_result(result, stop)?;
+        if let EndCause::Failed(reason) = run.outcome.ended {
+            return Err(ClientError::Failed(reason));
         }
         self.prepare_next(&run);
-        Ok((run, begun))
+        Ok((run, started))
     }
 
-    /// As the stock client does, another run of the test asks for the data port and the calibration
-    /// value that the server has told.
-    fn prepare_next(&mut self, run: &TestRun) {
+    /// Prepares the next run of the test. Like the stock client, it requests the data port and the
+    /// calibration value of the last response.
+    fn prepare_next(&mut self, run: &FinishedTest) {
         let Some(control) = &self.control else {
             return;
         };
-        let told = &run.peer.response;
-        if told.cpu_rate > 0.0 {
-            self.settings.cpu_rate.remote = told.cpu_rate;
+        let response = &run.peer.response;
+        if response.cpu_rate > 0.0 {
+            self.settings.cpu_rate.remote = response.cpu_rate;
         }
-        // Without a control connection nothing was told.
-        let port = Some(told.data_port).filter(|port| *port != 0);
+        // The port is 0 without a control connection.
+        let port = Some(response.data_port).filter(|port| *port != 0);
         if let Some(dest) = port.and_then(|port| self.endpoints.dest.with_port(port)) {
             self.endpoints.dest = dest;
         }
-        // A stock server does not cancel the timer of this test's messages, and dies of a second one.
-        let there = run.outcome.there.as_ref();
+        // A stock server does not cancel the timer of TCP_SENDFILE, and a second test kills it.
+        let there = run.outcome.remote.as_ref();
         let is_stock = there.is_none_or(|there| there.program.is_none());
-        let dies = self.settings.test == Test::TcpSendfile && is_stock;
-        self.spent = dies || control.out_of_step;
+        let exits = self.settings.test == Test::TcpSendfile && is_stock;
+        self.needs_reconnect = exits || control.has_pending_response;
     }
 }
 
@@ -252,16 +254,16 @@ fn join<T>(
 ) -> Result<T, ClientError> {
     match thread.map(ScopedJoinHandle::join) {
         Ok(Ok(result)) => result,
-        Ok(Err(_)) => Err(ClientError::Ended("a flow's thread broke off".to_owned())),
-        Err(error) => Err(ClientError::Ended(format!(
-            "no thread for a flow: {}",
+        Ok(Err(_)) => Err(ClientError::Failed("a flow's thread panicked".to_owned())),
+        Err(error) => Err(ClientError::Failed(format!(
+            "cannot start the thread of a flow: {}",
             sys::describe(&error)
         ))),
     }
 }
 
-/// All results, or the error that kept the others from starting.
-fn all_or_the_cause<T>(results: Vec<Result<T, ClientError>>) -> Result<Vec<T>, ClientError> {
+/// Returns all results, or the error that caused the others.
+fn collect_results<T>(results: Vec<Result<T, ClientError>>) -> Result<Vec<T>, ClientError> {
     let mut cause = None;
     let mut all = Vec::new();
     for result in results {
@@ -274,26 +276,26 @@ fn all_or_the_cause<T>(results: Vec<Result<T, ClientError>>) -> Result<Vec<T>, C
     cause.map_or(Ok(all), Err)
 }
 
-fn sum(runs: Vec<(TestRun, Instant)>) -> Result<TestRun, ClientError> {
-    let first = runs.iter().map(|(_, begun)| *begun).min();
+fn sum_flows(runs: Vec<(FinishedTest, Instant)>) -> Result<FinishedTest, ClientError> {
+    let first = runs.iter().map(|(_, started)| *started).min();
     let Some((((run, _), others), first)) = runs.split_first().zip(first) else {
-        return Err(ClientError::Ended("no flow was run".to_owned()));
+        return Err(ClientError::Failed("no flow was run".to_owned()));
     };
     let (mut peer, endpoints) = (run.peer.clone(), run.endpoints.clone());
     for (run, _) in others {
-        peer.add(&run.peer);
+        peer.add_flow(&run.peer);
     }
     let outcomes = runs
         .into_iter()
         .map(|(run, at)| (run.outcome, at - first))
         .collect();
     let Some(outcome) = Outcome::sum(outcomes) else {
-        return Err(ClientError::Ended("no flow was run".to_owned()));
+        return Err(ClientError::Failed("no flow was run".to_owned()));
     };
-    Ok(TestRun {
+    Ok(FinishedTest {
         outcome,
         peer,
         endpoints,
-        repeated: None,
+        repetition_means: None,
     })
 }

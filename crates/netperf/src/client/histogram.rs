@@ -1,43 +1,43 @@
-//! `--histogram`: the times of a test as a histogram log.
+//! `--histogram`: writes the times of a test as a histogram log.
 
 use std::path::{Path, PathBuf};
 
 use model::Outcome;
-use stats::log::{self, Interval};
-use sys::WholeFile;
+use stats::log::{self, LogInterval};
+use sys::OutputFile;
 
 use super::ClientError;
 
-/// A histogram log to be written when the test is over. It is opened before the test, so that a name
-/// that cannot be written to is an error before the measurement.
+/// A histogram log, written after the test. The file is opened before the test, so that an unusable
+/// name fails early.
 #[derive(Debug)]
 pub struct HistogramFile {
     path: PathBuf,
-    file: WholeFile,
+    file: OutputFile,
 }
 
 impl HistogramFile {
-    /// Opens the file; the log that it may have stays until the new one is written.
+    /// Opens the file. An existing log stays until the new one is written.
     pub fn create(path: &Path) -> Result<Self, ClientError> {
-        let file = WholeFile::begin(path).map_err(|error| failed(path, error))?;
+        let file = OutputFile::begin(path).map_err(|error| histogram_error(path, error))?;
         Ok(Self {
             path: path.to_owned(),
             file,
         })
     }
 
-    /// Writes the times of each of these; what was not timed has no line.
+    /// Writes the times of these outcomes; outcomes without times have no line.
     pub fn write(self, outcomes: &[&Outcome]) -> Result<(), ClientError> {
-        let intervals: Vec<Interval> = outcomes
+        let intervals: Vec<LogInterval> = outcomes
             .iter()
-            .flat_map(|outcome| outcome.timed())
+            .flat_map(|outcome| outcome.histogram_intervals())
             .collect();
         self.file
-            .write(log::write(&intervals).as_bytes())
-            .map_err(|error| failed(&self.path, error))
+            .write(log::format_log(&intervals).as_bytes())
+            .map_err(|error| histogram_error(&self.path, error))
     }
 }
 
-fn failed(path: &Path, error: std::io::Error) -> ClientError {
+fn histogram_error(path: &Path, error: std::io::Error) -> ClientError {
     ClientError::Histogram(path.to_owned(), error)
 }

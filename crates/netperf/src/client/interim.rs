@@ -1,4 +1,4 @@
-//! Interim results (`-D`): a thread that samples the counters, so that the loop that counts does not notice.
+//! Interim results (`-D`): a thread samples the counters without disturbing the hot loop.
 
 use std::io;
 use std::sync::Arc;
@@ -6,62 +6,62 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::thread::{Builder, Scope};
 use std::time::{Duration, Instant, SystemTime};
 
-use engine::{Counters, Reading, Reason, Sampler, Stop};
+use engine::{CounterReading, Counters, Sampler, Stop, StopReason};
 use model::Limit;
 
-use super::answer::Answer;
+use super::answer::AnswerStatus;
 use crate::options::{Settings, Test};
 use crate::result::InterimResult;
 
-/// A flow's counters, and the threads that follow them.
+/// A flow's counters and the threads that observe them.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Progress<'a> {
     pub(super) counters: &'a Arc<Counters>,
-    /// The counters of all flows, at the one flow that reports when the test begins.
-    pub(super) all: &'a [Arc<Counters>],
+    /// The counters of all flows. Empty except for the one flow that reports the start.
+    pub(super) all_counters: &'a [Arc<Counters>],
     pub(super) interim: Option<&'a Interim>,
-    /// Whether the peer answers.
-    pub(super) answer: &'a Arc<Answer>,
+    /// Whether the peer has answered.
+    pub(super) answer: &'a Arc<AnswerStatus>,
 }
 
-/// The thread that reports interim results. It ends when this is dropped.
+/// The thread that reports interim results. Drop ends it.
 #[derive(Debug)]
-pub(crate) struct Interim(Sender<Phase>);
+pub(crate) struct Interim(Sender<PhaseEvent>);
 
 #[derive(Debug)]
-enum Phase {
-    Begun(Reading, Vec<Arc<Counters>>),
-    /// One of the flows has ended.
+enum PhaseEvent {
+    Started(CounterReading, Vec<Arc<Counters>>),
+    /// A flow has ended.
     Ended(Instant),
 }
 
 impl Progress<'_> {
-    /// The measured phase has begun.
-    pub(super) fn begun(&self, at: Instant) {
+    /// Reports the start of the measured phase.
+    pub(super) fn report_start(&self, at: Instant) {
         if let Some(Interim(thread)) = self.interim
-            && !self.all.is_empty()
+            && !self.all_counters.is_empty()
         {
-            let begun = Reading {
+            let start = CounterReading {
                 at,
-                ..Reading::now(self.all)
+                ..CounterReading::now(self.all_counters)
             };
-            let _ = thread.send(Phase::Begun(begun, self.all.to_vec()));
+            let _ = thread.send(PhaseEvent::Started(start, self.all_counters.to_vec()));
         }
     }
 
-    /// The loop has ended at this time: what the counters say is the last word.
-    pub(super) fn ended(&self, at: Instant) {
+    /// Reports the end of the loop at this time; the counters are final.
+    pub(super) fn report_end(&self, at: Instant) {
         if let Some(Interim(thread)) = self.interim {
-            let _ = thread.send(Phase::Ended(at));
+            let _ = thread.send(PhaseEvent::Ended(at));
         }
     }
 }
 
 impl Interim {
-    /// Starts the thread; `None` when no interim results are wanted. It must be started before this
-    /// thread is bound to a CPU, or it would share that.
+    /// Starts the thread; `None` without `-D`. Call it before this thread is bound to a CPU,
+    /// because the new thread would inherit the binding.
     ///
-    /// Each result goes to `report`. If that fails, `cancel` is pulled.
+    /// Each result goes to `report`. If that fails, `cancel` is set.
     pub(crate) fn start<'scope>(
         scope: &'scope Scope<'scope, '_>,
         settings: &Settings,
@@ -71,25 +71,26 @@ impl Interim {
         let Some(interval) = settings.print.interim else {
             return Ok(None);
         };
-        // The stock tool's classic tests have no line for the rest.
-        let tells_rest = !matches!(settings.test, Test::TcpSendfile | Test::TcpCc);
+        // The stock tool's classic tests print no line for the remainder.
+        let reports_remainder = !matches!(settings.test, Test::TcpSendfile | Test::TcpCc);
         let mut reporter = Reporter {
             interval,
             expected_end: match settings.flow.limit {
-                Limit::Time(length) if tells_rest => Some(length),
+                Limit::Time(length) if reports_remainder => Some(length),
                 _ => None,
             },
-            tells_rest,
+            reports_remainder,
             cancel: cancel.clone(),
             report,
         };
-        let (sender, phases) = mpsc::channel();
+        let (sender, events) = mpsc::channel();
         Builder::new()
             .stack_size(128 * 1024)
             .spawn_scoped(scope, move || {
-                // Standard output is all that it needs; the loop's descriptors stay the loop's alone.
-                sys::process::own_descriptors(&[]);
-                reporter.follow(&phases);
+                // The thread needs only standard output. A private descriptor table keeps the hot
+                // loop's table unshared.
+                sys::process::use_private_descriptors(&[]);
+                reporter.run(&events);
             })?;
         Ok(Some(Self(sender)))
     }
@@ -97,68 +98,71 @@ impl Interim {
 
 struct Reporter<F> {
     interval: Duration,
-    /// After how long the loop should end by itself.
+    /// The expected duration of the loop.
     expected_end: Option<Duration>,
-    /// Whether what is left when the loop ends has a line of its own.
-    tells_rest: bool,
+    /// Whether the remainder at the end has its own line.
+    reports_remainder: bool,
     cancel: Stop,
     report: F,
 }
 
 impl<F: FnMut(InterimResult) -> io::Result<()>> Reporter<F> {
-    fn follow(&mut self, phases: &Receiver<Phase>) {
-        let mut phase = phases.recv().ok();
-        while let Some(now) = phase {
-            phase = match now {
-                Phase::Begun(begun, counters) => self.report_until_next(phases, begun, &counters),
-                Phase::Ended(_) => phases.recv().ok(),
+    fn run(&mut self, events: &Receiver<PhaseEvent>) {
+        let mut event = events.recv().ok();
+        while let Some(current) = event {
+            event = match current {
+                PhaseEvent::Started(start, counters) => {
+                    self.report_until_next(events, start, &counters)
+                }
+                PhaseEvent::Ended(_) => events.recv().ok(),
             };
         }
     }
 
-    /// The results of one measured phase; what follows it, until nobody is left to say so.
+    /// Reports the results of one measured phase. Returns the next event; `None` at the end of the
+    /// test.
     fn report_until_next(
         &mut self,
-        phases: &Receiver<Phase>,
-        begun: Reading,
+        events: &Receiver<PhaseEvent>,
+        start: CounterReading,
         counters: &[Arc<Counters>],
-    ) -> Option<Phase> {
-        let mut sampler = Sampler::new(begun, self.interval).ending_after(self.expected_end);
-        let mut moving = counters.len();
+    ) -> Option<PhaseEvent> {
+        let mut sampler = Sampler::new(start, self.interval).with_end_after(self.expected_end);
+        let mut running_flows = counters.len();
         loop {
-            let left = sampler.due().saturating_duration_since(Instant::now());
-            match phases.recv_timeout(left) {
+            let remaining = sampler.next_due().saturating_duration_since(Instant::now());
+            match events.recv_timeout(remaining) {
                 Err(RecvTimeoutError::Disconnected) => return None,
                 Err(RecvTimeoutError::Timeout) => {
-                    let reading = Reading::now(counters);
-                    self.report(&reading, sampler.last(), false);
+                    let reading = CounterReading::now(counters);
+                    self.report(&reading, sampler.last_reading(), false);
                     sampler.add(reading);
                 }
-                Ok(Phase::Ended(_)) if moving > 1 => moving -= 1,
-                Ok(phase) => {
-                    if let Phase::Ended(at) = phase
-                        && self.tells_rest
+                Ok(PhaseEvent::Ended(_)) if running_flows > 1 => running_flows -= 1,
+                Ok(event) => {
+                    if let PhaseEvent::Ended(at) = event
+                        && self.reports_remainder
                     {
-                        let ended = Reading {
+                        let ended = CounterReading {
                             at,
-                            ..Reading::now(counters)
+                            ..CounterReading::now(counters)
                         };
-                        self.report(&ended, sampler.last(), true);
+                        self.report(&ended, sampler.last_reading(), true);
                     }
-                    return Some(phase);
+                    return Some(event);
                 }
             }
         }
     }
 
-    fn report(&mut self, to: &Reading, from: &Reading, is_rest: bool) {
+    fn report(&mut self, to: &CounterReading, from: &CounterReading, is_remainder: bool) {
         let reported = (self.report)(InterimResult {
             interval: to.since(from),
             ended: SystemTime::now() - to.at.elapsed(),
-            is_rest,
+            is_remainder,
         });
         if reported.is_err() {
-            self.cancel.pull(Reason::Cancelled);
+            self.cancel.set(StopReason::Cancelled);
         }
     }
 }
@@ -166,50 +170,57 @@ impl<F: FnMut(InterimResult) -> io::Result<()>> Reporter<F> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::client::answer::Watch;
-    use crate::options::Unanswered;
+    use crate::client::answer::AnswerMonitor;
+    use crate::options::UnansweredPolicy;
 
-    /// A test without end that reports so often.
-    fn every(seconds: &str) -> Settings {
+    /// Returns settings of an endless test with this interim interval in seconds.
+    fn settings_with_interval(seconds: &str) -> Settings {
         let words = ["-D", seconds, "-l", "0"];
-        crate::options::netperf("netperf", words.map(Into::into)).unwrap()
+        crate::options::parse_netperf("netperf", words.map(Into::into)).unwrap()
     }
 
-    fn answer(counters: &Arc<Counters>) -> Arc<Answer> {
-        Watch::over(std::slice::from_ref(counters), Unanswered::Report).swap_remove(0)
+    fn answer_status(counters: &Arc<Counters>) -> Arc<AnswerStatus> {
+        AnswerMonitor::start(std::slice::from_ref(counters), UnansweredPolicy::Report)
+            .swap_remove(0)
     }
 
     #[test]
     fn the_results_are_all_of_the_work_and_the_time() {
         let counters = Arc::new(Counters::default());
-        // What an iteration before this one had done.
+        // Counts of an earlier iteration.
         counters.count_received(1_000_000, 1);
         let mut intervals = Vec::new();
-        let (begun, total) = (Instant::now(), 10_000_000);
-        let ended = std::thread::scope(|scope| {
+        let (started, total) = (Instant::now(), 10_000_000);
+        let elapsed = std::thread::scope(|scope| {
             let report = |result| {
                 intervals.push(result);
                 Ok(())
             };
-            let interim = Interim::start(scope, &every("0.005"), &Stop::new(), report).unwrap();
+            let interim = Interim::start(
+                scope,
+                &settings_with_interval("0.005"),
+                &Stop::new(),
+                report,
+            )
+            .unwrap();
             let progress = Progress {
                 counters: &counters,
-                all: std::slice::from_ref(&counters),
+                all_counters: std::slice::from_ref(&counters),
                 interim: interim.as_ref(),
-                answer: &answer(&counters),
+                answer: &answer_status(&counters),
             };
-            progress.begun(begun);
-            while begun.elapsed() < Duration::from_millis(50) {
+            progress.report_start(started);
+            while started.elapsed() < Duration::from_millis(50) {
                 std::thread::yield_now();
             }
             counters.count_received(total, 1);
-            progress.ended(Instant::now());
-            begun.elapsed()
+            progress.report_end(Instant::now());
+            started.elapsed()
         });
         assert!(intervals.len() > 1, "{intervals:?}");
         let time: Duration = intervals.iter().map(|result| result.interval.elapsed).sum();
         assert!(
-            ended.abs_diff(time) < Duration::from_millis(10),
+            elapsed.abs_diff(time) < Duration::from_millis(10),
             "{intervals:?}"
         );
         let bytes = |result: &InterimResult| result.interval.counts.received.0;
@@ -217,23 +228,24 @@ mod tests {
     }
 
     #[test]
-    fn a_reader_that_has_had_enough_ends_it() {
+    fn a_closed_output_cancels_the_test() {
         let closed = |_| Err(io::ErrorKind::BrokenPipe.into());
         let cancel = Stop::new();
         std::thread::scope(|scope| {
-            let interim = Interim::start(scope, &every("0.001"), &cancel, closed).unwrap();
+            let interim =
+                Interim::start(scope, &settings_with_interval("0.001"), &cancel, closed).unwrap();
             let counters = Arc::default();
             Progress {
                 counters: &counters,
-                all: &[Arc::default()],
+                all_counters: &[Arc::default()],
                 interim: interim.as_ref(),
-                answer: &answer(&counters),
+                answer: &answer_status(&counters),
             }
-            .begun(Instant::now());
+            .report_start(Instant::now());
             while !cancel.is_set() {
                 std::thread::yield_now();
             }
         });
-        assert_eq!(cancel.reason(), Some(Reason::Cancelled));
+        assert_eq!(cancel.reason(), Some(StopReason::Cancelled));
     }
 }

@@ -1,4 +1,4 @@
-//! One test from the request to the results.
+//! Runs one test, from the request to the results.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -6,51 +6,53 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use engine::{GroupMember, Stop};
-use model::{Counts, Ended, FlowPlan, Half, IoMethod, Limit, Side, Transport, Wait, Warning};
-use sys::{Address, Llc};
+use model::{
+    Counts, EndCause, EndpointPlan, FlowPlan, IoMethod, Limit, Side, Transport, Wait, Warning,
+};
+use sys::{Address, LlcAddress};
 
 use super::ClientError;
-use super::control::{Established, Introduction, SHORT_PATIENCE};
+use super::control::{SHORT_TIMEOUT, ServerConnection, ServerDescription};
 use super::interim::Progress;
-use super::local::{LocalEnd, Way};
-use super::request::request;
+use super::local::{LocalEnd, ProofMethod};
+use super::request::build_request;
 use crate::details::Details;
 use crate::options::{Settings, Test, TestFamily};
 use crate::peer_report::PeerReport;
-use crate::result::{Endpoints, TestRun};
+use crate::result::{Endpoints, FinishedTest};
 use crate::warnings;
 use crate::wire::{
-    Capability, Classic, DETAILS_MAX, DetailsResponse, Frame, MESSAGE_LEN, RemoteError, Request,
-    TestResponse, UNKNOWN_REQUEST,
+    Capability, Classic, DetailsResponse, Frame, MAX_DETAILS_BYTES, MESSAGE_BYTES, RemoteError,
+    Request, TestResponse, UNKNOWN_REQUEST,
 };
 
-/// Runs the test, together with the group of `member`. Returns also when the measured phase began. An
-/// error is a test without a result.
-pub(super) fn test(
+/// Runs the test, together with the group of `member`. Returns the result and the start of the
+/// measured phase.
+pub(super) fn run_test(
     settings: &Settings,
-    control: &mut Established,
+    control: &mut ServerConnection,
     endpoints: Endpoints,
     cancel: &Stop,
     progress: Progress<'_>,
     member: Option<GroupMember<'_>>,
-) -> Result<(TestRun, Instant), ClientError> {
+) -> Result<(FinishedTest, Instant), ClientError> {
     let plan = &settings.flow;
-    let introduction = introduction(settings, control)?;
-    let mut end = LocalEnd::prepare(settings, &endpoints)?;
-    let asked = request(settings, &endpoints, end.own());
-    let mut frame = asked.encode(settings.flow.there.cpu);
-    introduction_of(settings).put(&mut frame);
+    let description = describe_server(settings, control)?;
+    let mut local = LocalEnd::prepare(settings, &endpoints)?;
+    let request = build_request(settings, &endpoints, local.setup());
+    let mut frame = request.encode(settings.flow.remote.cpu);
+    client_capability(settings).write_into(&mut frame);
     control.send(&frame)?;
 
-    let answer = control.receive()?;
-    let introduced = introduction
+    let response_frame = control.receive()?;
+    let described = description
         .as_ref()
-        .and_then(|introduction| introduction.capability);
-    let in_answer = Capability::find(&answer);
-    end.nonce = in_answer.and_then(|peer| peer.nonce);
-    let peer = in_answer.or(introduced);
-    let (mut report, address) = response(&asked, &answer)?;
-    report.system = introduction.map(|introduction| introduction.system);
+        .and_then(|description| description.capability);
+    let in_response = Capability::find(&response_frame);
+    local.nonce = in_response.and_then(|peer| peer.nonce);
+    let peer = in_response.or(described);
+    let (mut report, address) = parse_response(&request, &response_frame)?;
+    report.system = description.map(|description| description.system);
     let dest = match address {
         Some(address) => address,
         None => endpoints
@@ -58,205 +60,216 @@ pub(super) fn test(
             .with_port(report.response.data_port)
             .ok_or_else(|| ClientError::BadPort(report.response.data_port.to_string()))?,
     };
-    end.doubts.extend(of_response(&plan.there, &report, peer));
+    local
+        .warnings
+        .extend(response_warnings(&plan.remote, &report, peer));
 
-    let before = Instant::now();
-    let measured = end.run(settings, &dest, Some(control), cancel, progress, member);
-    let (mut outcome, begun) = measured.map_err(|cause| match cause {
+    let test_start = Instant::now();
+    let result = local.run(settings, &dest, Some(control), cancel, progress, member);
+    let (mut outcome, started) = result.map_err(|cause| match cause {
         ClientError::Data { .. } | ClientError::DataConnect { .. }
             if progress.counters.counts() != Counts::default() =>
         {
-            cut_short(cause, Some(before.elapsed()), plan)
+            cut_short(cause, Some(test_start.elapsed()), plan)
         }
         cause => cause,
     })?;
 
-    let has_details = peer.is_some_and(|peer| peer.has(Capability::DETAILS));
-    // TCP_MSS does not wait for results, so there is nothing to add to them.
+    let has_details = peer.is_some_and(|peer| peer.has_all(Capability::DETAILS));
+    // TCP_MSS has no results, so there are no details.
     let details = if settings.test == Test::TcpMss {
         None
     } else {
-        let reported = reports(
+        let received = receive_results(
             settings,
-            &asked,
+            &request,
             &mut report,
-            &outcome.here.counts,
+            &outcome.local.counts,
             has_details,
             control,
         );
-        match reported {
-            // A peer that sends or accepts goes by its own clock, or has been cut off: it has no
-            // results when a test is ended here, and ours are what there is.
+        match received {
+            // A peer that sends or accepts uses its own clock or has lost the connection. After a
+            // local cancel it has no results, and the local ones must do.
             Err(_) if cancel.is_set() && (plan.workload.receives() || plan.workload.connects()) => {
                 None
             }
-            Err(cause) if outcome.ended == Ended::PeerClosed => {
-                return Err(cut_short(cause, outcome.here.elapsed, plan));
+            Err(cause) if outcome.ended == EndCause::PeerClosed => {
+                return Err(cut_short(cause, outcome.local.elapsed, plan));
             }
             other => other?,
         }
     };
-    outcome.here.host = Some(engine::facts(local_ip(control)));
-    outcome.there = Some(Side {
-        // With its version in the details.
-        program: peer.map(|_| crate::NAME.to_owned()),
+    outcome.local.host = Some(engine::host_facts(local_ip(control)));
+    outcome.remote = Some(Side {
+        // The details add its version.
+        program: peer.map(|_| crate::PROGRAM_NAME.to_owned()),
         ..report.side()
     });
-    warnings::of_peer(
+    warnings::add_peer_details(
         &mut outcome,
-        peer.map(|peer| peer.shares_host_with(&Capability::own())),
+        peer.map(|peer| peer.shares_host_with(&Capability::of_linerate())),
         details,
     );
-    let run = TestRun {
+    let run = FinishedTest {
         outcome,
         peer: report,
         endpoints,
-        repeated: None,
+        repetition_means: None,
     };
-    Ok((run, begun))
+    Ok((run, started))
 }
 
-/// How the server describes itself, where the test depends on it.
-fn introduction(
+/// Returns the server's description if the test depends on it.
+fn describe_server(
     settings: &Settings,
-    control: &mut Established,
-) -> Result<Option<Introduction>, ClientError> {
-    // At an address family that it does not know a stock server ends without a word.
+    control: &mut ServerConnection,
+) -> Result<Option<ServerDescription>, ClientError> {
+    // A stock server exits silently at an unknown address family.
     let transport = settings.flow.transport;
-    let only_ours = transport == Transport::Vsock;
-    let introduction = if settings.needs.peer_system || only_ours {
-        Some(control.introduction()?.clone())
+    let needs_linerate = transport == Transport::Vsock;
+    let description = if settings.needs.peer_system || needs_linerate {
+        Some(control.description()?.clone())
     } else {
         None
     };
-    let is_ours = introduction
+    let is_linerate = description
         .as_ref()
         .is_some_and(|known| known.capability.is_some());
-    if only_ours && !is_ours {
-        return Err(ClientError::OnlyLinerate(transport));
+    if needs_linerate && !is_linerate {
+        return Err(ClientError::RequiresLinerate(transport));
     }
-    if settings.test.family() == TestFamily::Unix && !is_here(&control.remote) {
-        return Err(ClientError::OtherHost);
+    if settings.test.family() == TestFamily::Unix && !is_on_this_host(&control.remote) {
+        return Err(ClientError::NotLocalHost);
     }
-    Ok(introduction)
+    Ok(description)
 }
 
-/// What the server does not do of what it was asked for.
-fn of_response(asked: &Half, report: &PeerReport, peer: Option<Capability>) -> Vec<Warning> {
-    let mut doubts = Vec::new();
-    if asked.pacing.is_some() && report.response.interval_burst == 0 {
-        // A stock server is seldom built for it, and says nothing.
-        doubts.push(Warning::NotPaced);
-    } else if spins(asked) && !peer.is_some_and(|peer| peer.has(Capability::SPINS)) {
-        doubts.push(Warning::NotSpinning);
+/// Returns warnings about requested features that the server does not support.
+fn response_warnings(
+    endpoint: &EndpointPlan,
+    report: &PeerReport,
+    peer: Option<Capability>,
+) -> Vec<Warning> {
+    let mut warnings = Vec::new();
+    if endpoint.pacing.is_some() && report.response.interval_burst == 0 {
+        // Most stock servers are built without pacing and do not report that.
+        warnings.push(Warning::NotPaced);
+    } else if paces_by_spinning(endpoint)
+        && !peer.is_some_and(|peer| peer.has_all(Capability::CAN_SPIN))
+    {
+        warnings.push(Warning::NotSpinning);
     }
-    if asked.measure_cpu && !report.measures_cpu() {
-        doubts.push(Warning::PeerCannotTell {
+    if endpoint.measure_cpu && !report.measures_cpu() {
+        warnings.push(Warning::NotReportedByPeer {
             figure: "its CPU time".to_owned(),
         });
     }
-    doubts
+    warnings
 }
 
-/// Whether a server is on this host for certain. Its boot identity proves nothing: every server that
-/// this client ever asked knows ours.
-fn is_here(server: &Address) -> bool {
+/// Whether the address of the server is certainly one of this host. A boot identity would prove
+/// nothing, because each server that this client has contacted knows it.
+fn is_on_this_host(server: &Address) -> bool {
     server
         .ip()
-        .is_some_and(|ip| sys::facts::is_own(ip.to_canonical()))
+        .is_some_and(|ip| sys::facts::is_local_address(ip.to_canonical()))
 }
 
-/// What a linerate server is told of this client, and asked for beyond netperf's words.
-fn introduction_of(settings: &Settings) -> Capability {
+/// Returns this client's capability and its requests beyond netperf's protocol.
+fn client_capability(settings: &Settings) -> Capability {
     let plan = &settings.flow;
-    let mut own = Capability::own();
+    let mut capability = Capability::of_linerate();
     if plan.transport == Transport::Mptcp {
-        own.features |= Capability::ASKS_MULTIPATH;
+        capability.features |= Capability::REQUESTS_MULTIPATH;
     }
     if settings.histogram.is_some() && plan.timing.calls {
-        own.features |= Capability::ASKS_TIMES;
+        capability.features |= Capability::REQUESTS_DURATIONS;
     }
-    if spins(&plan.there) {
-        own.features |= Capability::ASKS_SPIN;
+    if paces_by_spinning(&plan.remote) {
+        capability.features |= Capability::REQUESTS_SPIN;
     }
-    if plan.there.io == IoMethod::Mmsg {
-        own.features |= Capability::ASKS_MMSG;
+    if plan.remote.io == IoMethod::Mmsg {
+        capability.features |= Capability::REQUESTS_MMSG;
     }
-    if plan.there.measure_cpu && plan.there.idle_loop.is_some() {
-        own.features |= Capability::ASKS_LOOPER;
+    if plan.remote.measure_cpu && plan.remote.idle_loop.is_some() {
+        capability.features |= Capability::REQUESTS_LOOPER;
     }
-    own.features |= match Way::of(plan) {
-        Some(Way::AtTheBeginning) => Capability::PROVES,
-        Some(Way::Apart) => Capability::PROVES_APART,
+    capability.features |= match ProofMethod::for_plan(plan) {
+        Some(ProofMethod::InBand) => Capability::SENDS_NONCE,
+        Some(ProofMethod::SeparateConnection) => Capability::SENDS_NONCE_SEPARATELY,
         None => 0,
     };
-    own
+    capability
 }
 
-fn spins(half: &Half) -> bool {
+fn paces_by_spinning(half: &EndpointPlan) -> bool {
     half.pacing.is_some_and(|pacing| pacing.wait == Wait::Spin)
 }
 
-/// What the response says, and where the server's data socket is if that is no port of its host.
-fn response(asked: &Request, answer: &Frame) -> Result<(PeerReport, Option<Address>), RemoteError> {
-    let (messages, _) = asked.test().ok_or(RemoteError(UNKNOWN_REQUEST))?;
-    let said = messages.response(answer)?;
-    let address = match asked {
-        Request::Classic(test, _) => no_port(*test, &said),
+/// Parses the response. Also returns the server's data address, if that is not a port of its host.
+fn parse_response(
+    request: &Request,
+    frame: &Frame,
+) -> Result<(PeerReport, Option<Address>), RemoteError> {
+    let (messages, _) = request.test().ok_or(RemoteError(UNKNOWN_REQUEST))?;
+    let response = messages.parse_response(frame)?;
+    let address = match request {
+        Request::Classic(test, _) => address_without_port(*test, &response),
         _ => None,
     };
-    Ok((PeerReport::of(asked, said), address))
+    Ok((PeerReport::from_response(request, response), address))
 }
 
-fn no_port(test: Classic, said: &TestResponse) -> Option<Address> {
+fn address_without_port(test: Classic, response: &TestResponse) -> Option<Address> {
     match test.transport() {
         Transport::UnixStream | Transport::UnixDatagram => {
-            let path = OsStr::from_bytes(said.path.0.raw_bytes());
+            let path = OsStr::from_bytes(response.path.0.raw_bytes());
             Some(Address::Unix(PathBuf::from(path)))
         }
         Transport::LlcStream | Transport::LlcDatagram => {
-            let [mac @ .., _, _] = said.station;
-            let sap = said.sap as u8;
-            Some(Address::Llc(Llc { mac, sap }))
+            let [mac @ .., _, _] = response.station;
+            let sap = response.sap as u8;
+            Some(Address::Llc(LlcAddress { mac, sap }))
         }
         _ => None,
     }
 }
 
-/// Reads the peer's results into `report`, and asks a linerate for its details.
-fn reports(
+/// Receives the peer's results into `report`, and requests the details of a linerate server.
+fn receive_results(
     settings: &Settings,
-    asked: &Request,
+    request: &Request,
     report: &mut PeerReport,
     counts: &Counts,
     has_details: bool,
-    control: &mut Established,
+    control: &mut ServerConnection,
 ) -> Result<Option<Details>, ClientError> {
     let is_cancelled = control.is_cancelled();
-    let connects = settings.flow.workload.connects();
-    // In a connection test the question also says that no more connections come. Elsewhere it waits for
-    // the results: a server that has an error to tell instead would close with the question unread,
-    // and the reset could overtake its answer.
-    let ask_first = has_details && connects && !is_cancelled;
-    let mut is_asked = ask_first && control.send(&Request::Details.encode(None)).is_ok();
-    add_results(asked, report, counts, &control.receive()?)?;
-    if has_details && !connects {
-        // A result that is there is not lost for want of what would be added to it.
-        is_asked = control.send(&Request::Details.encode(None)).is_ok();
+    let opens_connections = settings.flow.workload.connects();
+    // In a connection test this request also reports the end of connections. In other tests it
+    // follows the results: a server with an error would close the connection with the request
+    // unread, and the reset could overtake its response.
+    let requests_early = has_details && opens_connections && !is_cancelled;
+    let mut is_requested = requests_early && control.send(&Request::Details.encode(None)).is_ok();
+    add_results(request, report, counts, &control.receive()?)?;
+    if has_details && !opens_connections {
+        // Without details, the results still count.
+        is_requested = control.send(&Request::Details.encode(None)).is_ok();
     }
-    let details = is_asked.then(|| details(control)).flatten();
-    control.out_of_step |= has_details && details.is_none();
+    let details = is_requested.then(|| receive_details(control)).flatten();
+    control.has_pending_response |= has_details && details.is_none();
     Ok(details)
 }
 
-/// The error of a test that the peer ended before its time, so that there are no results.
+/// Returns the error of a test that the peer ended early, without results.
 fn cut_short(cause: ClientError, after: Option<Duration>, plan: &FlowPlan) -> ClientError {
     let length = match plan.limit {
         Limit::Time(length) => Some(length),
         _ => None,
     };
     match after {
-        Some(after) if length.is_none_or(|length| after < length) => ClientError::Cut {
+        Some(after) if length.is_none_or(|length| after < length) => ClientError::CutShort {
             after,
             length,
             cause: Box::new(cause),
@@ -266,29 +279,33 @@ fn cut_short(cause: ClientError, after: Option<Duration>, plan: &FlowPlan) -> Cl
 }
 
 fn add_results(
-    asked: &Request,
+    request: &Request,
     report: &mut PeerReport,
     counts: &Counts,
     frame: &Frame,
 ) -> Result<(), RemoteError> {
-    if let Some((messages, _)) = asked.test() {
-        report.add_results(asked, messages.results(frame)?, counts.sent.0);
+    if let Some((messages, _)) = request.test() {
+        report.add_results(request, messages.parse_results(frame)?, counts.sent.0);
     }
     Ok(())
 }
 
-/// What a linerate adds to its results when it was asked to; nothing when it does not.
-fn details(control: &mut Established) -> Option<Details> {
-    let mut frame = [0; MESSAGE_LEN];
-    control.receive_exact(&mut frame, SHORT_PATIENCE).ok()?;
+/// Receives the requested details of a linerate server; `None` if they do not arrive.
+fn receive_details(control: &mut ServerConnection) -> Option<Details> {
+    let mut frame = [0; MESSAGE_BYTES];
+    control.receive_exact(&mut frame, SHORT_TIMEOUT).ok()?;
     let length = DetailsResponse::decode(&frame).ok()?.len;
-    let mut document = vec![0; length.min(DETAILS_MAX) as usize];
-    control.receive_exact(&mut document, SHORT_PATIENCE).ok()?;
+    let mut document = vec![0; length.min(MAX_DETAILS_BYTES) as usize];
+    control.receive_exact(&mut document, SHORT_TIMEOUT).ok()?;
     Details::from_json(&document)
 }
 
-fn local_ip(control: &Established) -> Option<std::net::IpAddr> {
-    control.connection.here()?.ip().map(|ip| ip.to_canonical())
+fn local_ip(control: &ServerConnection) -> Option<std::net::IpAddr> {
+    control
+        .connection
+        .local_address()?
+        .ip()
+        .map(|ip| ip.to_canonical())
 }
 
 #[cfg(test)]
@@ -303,32 +320,36 @@ mod tests {
     use units::Bytes;
 
     use super::*;
-    use crate::client::request::Own;
+    use crate::client::request::LocalSetup;
     use crate::fuzz;
     use crate::selector::Selector;
 
     #[test]
-    fn only_an_own_address_is_here() {
-        for (server, here) in [
+    fn only_local_addresses_are_on_this_host() {
+        for (server, expected) in [
             ("127.0.0.1:12865", true),
             ("[::1]:12865", true),
             ("[::ffff:127.0.0.1]:12865", true),
-            // For documentation: RFC 5737, RFC 3849.
+            // Documentation addresses: RFC 5737, RFC 3849.
             ("192.0.2.1:12865", false),
             ("[2001:db8::1]:12865", false),
         ] {
             let address: SocketAddr = server.parse().unwrap();
-            assert_eq!(is_here(&Address::Inet(address)), here, "{server}");
+            assert_eq!(
+                is_on_this_host(&Address::Inet(address)),
+                expected,
+                "{server}"
+            );
         }
     }
 
-    /// From the answer, the results and the details of a peer that means harm to what is printed.
+    /// Covers the path from a hostile peer's response, results and details to the output.
     #[test]
-    fn whatever_a_peer_says_is_an_error_or_a_result_in_its_lines() {
-        let own: Vec<_> = Selector::listed()
+    fn any_peer_message_gives_an_error_or_a_printable_result() {
+        let selectors: Vec<_> = Selector::list()
             .map(|selector| selector.name().to_owned())
             .collect();
-        let named = format!("-t TCP_RR -c -C -- -k {}", own.join(","));
+        let all_selectors = format!("-t TCP_RR -c -C -- -k {}", selectors.join(","));
         let lines = [
             "-t TCP_STREAM",
             "-t TCP_STREAM -c -C -v 2 -- -V",
@@ -344,7 +365,7 @@ mod tests {
             "-t OMNI -C -- -d recv -o all",
             "-t OMNI -C -- -c -k all",
             "-t UDP_STREAM -- -R 1 -o LATE_DATAGRAMS,LOST_DATAGRAMS,WARNINGS",
-            &named,
+            &all_selectors,
             "-t STREAM_STREAM -C -v 2",
             "-t STREAM_RR -C",
             "-t DG_STREAM -C",
@@ -367,35 +388,42 @@ mod tests {
             .iter()
             .map(|line| {
                 let words = line.split_whitespace().map(Into::into);
-                let settings = crate::options::netperf("netperf", words).unwrap();
-                let asked = request(&settings, &ends, Own::default());
-                (settings, asked)
+                let settings = crate::options::parse_netperf("netperf", words).unwrap();
+                let request = build_request(&settings, &ends, LocalSetup::default());
+                (settings, request)
             })
             .collect();
-        let document = Details::of(full_side(), 1, None).to_json();
-        testkit::fuzz::each("a peer's words", 90..=97, |rng| {
-            let (settings, asked) = tests.choose(rng).unwrap();
-            let Ok((mut report, _)) = response(asked, &fuzz::frame(rng, &[])) else {
+        let document = Details::from_side(full_side(), 1, None).to_json();
+        testkit::fuzz::run_inputs("a peer's words", 90..=97, |rng| {
+            let (settings, request) = tests.choose(rng).unwrap();
+            let Ok((mut report, _)) = parse_response(request, &fuzz::random_frame(rng, &[])) else {
                 return false;
             };
             let here = full_side();
-            if add_results(asked, &mut report, &here.counts, &fuzz::frame(rng, &[])).is_err() {
+            if add_results(
+                request,
+                &mut report,
+                &here.counts,
+                &fuzz::random_frame(rng, &[]),
+            )
+            .is_err()
+            {
                 return false;
             }
             let (plan, started) = (settings.plan(), SystemTime::UNIX_EPOCH);
             let there = Some(report.side());
-            let mut outcome = Outcome::of_flow(plan, started, here, there, Ended::Deadline);
-            let details = Details::from_json(&fuzz::damaged(rng, &document));
-            warnings::of_peer(&mut outcome, Some(rng.random()), details);
-            let run = TestRun {
+            let mut outcome = Outcome::for_flow(plan, started, here, there, EndCause::Deadline);
+            let details = Details::from_json(&fuzz::damage(rng, &document));
+            warnings::add_peer_details(&mut outcome, Some(rng.random()), details);
+            let run = FinishedTest {
                 outcome,
                 peer: report,
                 endpoints: ends.clone(),
-                repeated: None,
+                repetition_means: None,
             };
-            let mut text = crate::output::result(settings, &run);
-            for doubt in &run.outcome.warnings {
-                text += &doubt.to_string();
+            let mut text = crate::output::format_result(settings, &run);
+            for warning in &run.outcome.warnings {
+                text += &warning.to_string();
             }
             let escapes = |char: char| char.is_control() && char != '\n';
             assert!(!text.contains(escapes), "{text:?}");
@@ -403,7 +431,8 @@ mod tests {
         });
     }
 
-    /// One with something in everything that a peer's words are compared with or stand in for.
+    /// Returns a side with a value in each field that is compared with a peer's value or replaced
+    /// by it.
     fn full_side() -> Side {
         let mut times = Histogram::default();
         (1..50).for_each(|n| times.record(n * 1000));

@@ -1,4 +1,5 @@
-//! The client: connections and messages. It returns what both ends measured; [`run`](crate::run()) prints it.
+//! The client: connections and messages. It returns the measurements of both ends;
+//! [`run`](crate::run()) prints them.
 
 mod answer;
 pub(crate) mod calibration;
@@ -13,8 +14,8 @@ mod measure;
 mod request;
 mod uncontrolled;
 
-pub use control::Established;
-pub use error::{ClientError, Scope};
+pub use control::ServerConnection;
+pub use error::{ClientError, FailureScope};
 pub use flows::Flows;
 pub use histogram::HistogramFile;
 pub(crate) use interim::Interim;

@@ -1,34 +1,35 @@
-//! Settings → the request: what the peer is asked to do.
+//! Converts settings into the request.
 
 use std::net::SocketAddr;
 
-use model::{BufferPlan, BuffersUsed, Limit, SizeRule, SocketOptions, WidthRule};
+use model::{BufferPlan, BufferSizes, Limit, SizeRule, SocketOptions, WidthRule};
 use sys::Address;
 
-use crate::options::{Settings, Special, Test};
+use crate::options::{FamilySettings, Settings, Test};
 use crate::result::Endpoints;
 use crate::wire::{
-    Classic, FAMILY_IPV4, FAMILY_IPV6, FAMILY_VSOCK, Flags, Request, Task, TestRequest, Text, UNSET,
+    Classic, FAMILY_IPV4, FAMILY_IPV6, FAMILY_VSOCK, Flags, Request, ServerTask, TestRequest, Text,
+    UNSET,
 };
 
-/// What this end has settled before it asks.
+/// The local setup that a request contains.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Own {
-    /// The port of the bound data socket; 0 when the kernel is still to pick one.
+pub(super) struct LocalSetup {
+    /// The port of the bound data socket; 0 if the kernel has yet to choose one.
     pub(super) port: u32,
-    /// The buffers of this end.
-    pub(super) buffers: BuffersUsed,
+    /// The local buffers.
+    pub(super) buffers: BufferSizes,
 }
 
-/// The request for the settings' test.
-pub(super) fn request(settings: &Settings, ends: &Endpoints, own: Own) -> Request {
+/// Returns the request for the settings' test.
+pub(super) fn build_request(settings: &Settings, ends: &Endpoints, local: LocalSetup) -> Request {
     match classic_test(settings.test) {
-        Some(test) => Request::Classic(test, classic(test, settings, ends, own)),
-        None => Request::Omni(omni(settings, ends, own)),
+        Some(test) => Request::Classic(test, classic_request(test, settings, ends, local)),
+        None => Request::Omni(omni_request(settings, ends, local)),
     }
 }
 
-/// The test as the messages have it, `None` if that is omni.
+/// Returns the classic message type of the test; `None` for omni.
 fn classic_test(test: Test) -> Option<Classic> {
     Some(match test {
         Test::TcpSendfile | Test::TcpMss => Classic::TcpStream,
@@ -49,14 +50,14 @@ fn classic_test(test: Test) -> Option<Classic> {
     })
 }
 
-fn omni(settings: &Settings, ends: &Endpoints, own: Own) -> TestRequest {
+fn omni_request(settings: &Settings, ends: &Endpoints, local: LocalSetup) -> TestRequest {
     let plan = &settings.flow;
-    let there = &plan.there;
-    let (socket_type, protocol) = TestRequest::words_of(plan.transport);
+    let there = &plan.remote;
+    let (socket_type, protocol) = TestRequest::socket_words(plan.transport);
     let direction = settings.direction;
-    let transactional = direction.transmit && direction.receive;
-    let size = |buffer: &BufferPlan, of_transaction| match buffer.size {
-        SizeRule::Bytes(bytes) if of_transaction == transactional => bytes as i32,
+    let is_transactional = direction.transmit && direction.receive;
+    let size = |buffer: &BufferPlan, is_transaction_size| match buffer.size {
+        SizeRule::Bytes(bytes) if is_transaction_size == is_transactional => bytes as i32,
         _ => UNSET,
     };
     let mut server_direction = 0;
@@ -66,34 +67,35 @@ fn omni(settings: &Settings, ends: &Endpoints, own: Own) -> TestRequest {
     if direction.receive {
         server_direction |= TestRequest::TRANSMIT;
     }
-    let source = ends.source.ip().filter(|_| ends.source_is_given());
+    let source = ends.source.ip().filter(|_| ends.has_source_address());
     TestRequest {
         send_size: size(&there.send, false),
-        // The stock client tells its own widths, or for a direction that it does not use what `-W`
-        // says; the server uses those of its direction.
-        send_width: width(own.buffers.send_width, there.send.width),
+        // The stock client sends its local widths. For an unused direction it sends the width of
+        // `-W`; the server uses the widths of its direction.
+        send_width: width_word(local.buffers.send_width, there.send.width),
         request_size: size(&there.receive, true),
         receive_size: size(&there.receive, false),
-        receive_width: width(own.buffers.receive_width, there.receive.width),
+        receive_width: width_word(local.buffers.receive_width, there.receive.width),
         response_size: size(&there.send, true),
         receive_copy_avoidance: there.discard_in_kernel.into(),
         send_copy_avoidance: there.discard_in_kernel.into(),
-        send_dirty: optional(there.touch.send_dirty_bytes),
-        receive_dirty: optional(there.touch.receive_dirty_bytes),
-        receive_clean: optional(there.touch.receive_clean_bytes),
+        send_dirty: optional_word(there.touch.send_dirty_bytes),
+        receive_dirty: optional_word(there.touch.receive_dirty_bytes),
+        receive_clean: optional_word(there.touch.receive_clean_bytes),
         socket_type,
         protocol,
         direction: server_direction,
-        client_port: own.port,
+        client_port: local.port,
         interval_burst: there.pacing.map_or(0, |pacing| pacing.burst as u32),
         interval_us: there
             .pacing
             .map_or(0, |pacing| pacing.interval.as_micros() as u32),
         client_address: source.map(Into::into).unwrap_or_default(),
-        // Only an address that the user named: a server behind a NAT cannot bind what we see of it.
+        // Only an address in the user's options: a server behind NAT cannot bind the address that
+        // this client sees.
         server_address: match (&settings.data.host, ends.dest.ip()) {
             (Some(_), Some(ip)) => ip.into(),
-            _ => crate::wire::Address::default(),
+            _ => crate::wire::AddressWords::default(),
         },
         priority: there.socket.priority.unwrap_or(UNSET),
         type_of_service: there.socket.type_of_service.map_or(UNSET, i32::from),
@@ -108,21 +110,21 @@ fn omni(settings: &Settings, ends: &Endpoints, own: Own) -> TestRequest {
             .as_ref()
             .map(|path| Text::new(path.as_os_str().as_encoded_bytes()))
             .unwrap_or_default(),
-        ..common(settings, ends, &TestRequest::default())
+        ..common_fields(settings, ends, &TestRequest::default())
     }
 }
 
-/// Adds to a request that leaves everything to the server what the requests of all tests say alike.
-fn common(settings: &Settings, ends: &Endpoints, blank: &TestRequest) -> TestRequest {
-    let there = &settings.flow.there;
+/// Adds the fields that the requests of all tests share to a request with default values.
+fn common_fields(settings: &Settings, ends: &Endpoints, blank: &TestRequest) -> TestRequest {
+    let there = &settings.flow.remote;
     TestRequest {
-        send_buffer: optional(there.socket.send_buffer_bytes),
+        send_buffer: optional_word(there.socket.send_buffer_bytes),
         send_alignment: there.send.alignment,
         send_offset: there.send.offset,
-        receive_buffer: optional(there.socket.receive_buffer_bytes),
+        receive_buffer: optional_word(there.socket.receive_buffer_bytes),
         receive_alignment: there.receive.alignment,
         receive_offset: there.receive.offset,
-        flags: flags(
+        flags: flags_word(
             &there.socket,
             there.measure_cpu,
             settings.direction.connection,
@@ -131,12 +133,17 @@ fn common(settings: &Settings, ends: &Endpoints, blank: &TestRequest) -> TestReq
         cpu_rate: settings.cpu_rate.remote,
         test_length: test_length(settings.flow.limit),
         data_port: ends.dest.port(),
-        family: family(ends),
+        family: family_code(ends),
         ..*blank
     }
 }
 
-fn flags(socket: &SocketOptions, measure_cpu: bool, connection: bool, interface: bool) -> Flags {
+fn flags_word(
+    socket: &SocketOptions,
+    measure_cpu: bool,
+    connection: bool,
+    interface: bool,
+) -> Flags {
     [
         (socket.no_delay, Flags::NO_DELAY),
         (connection, Flags::CONNECTION_TEST),
@@ -149,76 +156,81 @@ fn flags(socket: &SocketOptions, measure_cpu: bool, connection: bool, interface:
         (interface, Flags::INTERFACE),
     ]
     .into_iter()
-    .filter(|(wanted, _)| *wanted)
+    .filter(|(is_set, _)| *is_set)
     .fold(Flags::default(), |flags, (_, flag)| flags | flag)
 }
 
-/// All that a request can have; its layout leaves out what the test has no use for.
-fn classic(test: Classic, settings: &Settings, ends: &Endpoints, own: Own) -> TestRequest {
-    let (there, socket) = (&settings.flow.there, &settings.flow.there.socket);
-    let mut asked = TestRequest {
+/// Returns a request with all fields; the layout of the test omits unused ones.
+fn classic_request(
+    test: Classic,
+    settings: &Settings,
+    ends: &Endpoints,
+    local: LocalSetup,
+) -> TestRequest {
+    let (there, socket) = (&settings.flow.remote, &settings.flow.remote.socket);
+    let mut request = TestRequest {
         receive_window: socket.receive_window_frames.unwrap_or(0) as i32,
         send_window: socket.send_window_frames.unwrap_or(0) as i32,
         receive_size: match test.task() {
-            Task::Datagrams => own.buffers.send_bytes.unwrap_or(0) as i32,
-            _ => size(there.receive.size),
+            ServerTask::Datagrams => local.buffers.send_bytes.unwrap_or(0) as i32,
+            _ => size_word(there.receive.size),
         },
         non_blocking: socket.non_blocking,
-        ..common(settings, ends, &TestRequest::classic())
+        ..common_fields(settings, ends, &TestRequest::classic())
     };
     if !test.task().is_transactional() {
-        // A byte limit goes as its positive number, as the stock client sends it.
-        asked.test_length = asked.test_length.saturating_abs();
+        // The stock client sends a byte limit as a positive number.
+        request.test_length = request.test_length.saturating_abs();
     }
-    if test.task() == Task::Answer {
-        asked.request_size = size(there.receive.size);
-        asked.response_size = size(there.send.size);
+    if test.task() == ServerTask::Answer {
+        request.request_size = size_word(there.receive.size);
+        request.response_size = size_word(there.send.size);
     }
-    match &settings.special {
-        Special::Unix { .. } => {
-            // The least that the kernel takes is 1.
-            let buffer = |asked: Option<u32>| asked.map_or(0, |bytes| bytes.max(1) as i32);
-            asked.receive_buffer = buffer(socket.receive_buffer_bytes);
-            asked.send_buffer = buffer(socket.send_buffer_bytes);
+    match &settings.family_settings {
+        FamilySettings::Unix { .. } => {
+            // The kernel's minimum is 1.
+            let buffer = |bytes: Option<u32>| bytes.map_or(0, |bytes| bytes.max(1) as i32);
+            request.receive_buffer = buffer(socket.receive_buffer_bytes);
+            request.send_buffer = buffer(socket.send_buffer_bytes);
         }
-        Special::Dlpi { sap, remote, .. } => {
-            asked.device = Text::new(remote.device.as_deref().unwrap_or_default());
-            asked.device_len = asked.device.raw_bytes().len() as i32;
-            asked.sap = i32::from(*sap);
-            asked.ppa = remote.ppa.map_or(UNSET, |ppa| ppa as i32);
+        FamilySettings::Dlpi { sap, remote, .. } => {
+            request.device = Text::new(remote.device.as_deref().unwrap_or_default());
+            request.device_len = request.device.raw_bytes().len() as i32;
+            request.sap = i32::from(*sap);
+            request.ppa = remote.ppa.map_or(UNSET, |ppa| ppa as i32);
         }
-        Special::Inet | Special::Sctp { .. } => {}
+        FamilySettings::Inet | FamilySettings::Sctp { .. } => {}
     }
-    asked
+    request
 }
 
-/// In classic requests 0 is the default.
-fn size(rule: SizeRule) -> i32 {
+/// Returns the size for classic requests, where 0 is the default.
+fn size_word(rule: SizeRule) -> i32 {
     match rule {
         SizeRule::Bytes(bytes) => bytes as i32,
         SizeRule::SocketBuffer => 0,
     }
 }
 
-fn width(own: Option<u32>, there: WidthRule) -> u32 {
-    match there {
-        WidthRule::Buffers(buffers) => own.unwrap_or(0).max(buffers),
-        WidthRule::CoverSocketBuffer => own.unwrap_or(0),
+fn width_word(local: Option<u32>, rule: WidthRule) -> u32 {
+    match rule {
+        WidthRule::Buffers(buffers) => local.unwrap_or(0).max(buffers),
+        WidthRule::CoverSocketBuffer => local.unwrap_or(0),
     }
 }
 
-/// Positive seconds, or minus what is counted. The options room lets no other numbers through.
+/// Returns positive seconds or a negative count. `options` rejects numbers out of range.
 fn test_length(limit: Limit) -> i32 {
     let word = |number: u64| i32::try_from(number).unwrap_or(i32::MAX);
     match limit {
         Limit::Time(length) => word(length.as_secs()),
         Limit::Bytes(count) | Limit::Transactions(count) => -word(count),
-        // How many messages the protocol has no word for; the end of the data says it.
+        // The protocol has no field for a number of messages; the end of the data ends the test.
         Limit::Unlimited | Limit::Messages(_) => 0,
     }
 }
 
-fn family(ends: &Endpoints) -> u32 {
+fn family_code(ends: &Endpoints) -> u32 {
     match ends.dest {
         Address::Vsock { .. } => FAMILY_VSOCK,
         Address::Inet(SocketAddr::V6(_)) => FAMILY_IPV6,
@@ -226,6 +238,6 @@ fn family(ends: &Endpoints) -> u32 {
     }
 }
 
-fn optional(bytes: Option<u32>) -> i32 {
+fn optional_word(bytes: Option<u32>) -> i32 {
     bytes.map_or(UNSET, |bytes| bytes as i32)
 }

@@ -1,5 +1,5 @@
-//! One test without a control connection (`-N`): against any service that answers as the test needs
-//! it, which nobody can ask how it was.
+//! Runs one test without a control connection (`-N`), against any service with a suitable protocol.
+//! Such a service reports nothing.
 
 use std::time::Instant;
 
@@ -11,34 +11,34 @@ use super::interim::Progress;
 use super::local::LocalEnd;
 use crate::options::Settings;
 use crate::peer_report::PeerReport;
-use crate::result::{Endpoints, TestRun};
+use crate::result::{Endpoints, FinishedTest};
 
-/// Runs the test, together with the group of `member`. Returns also when the measured phase began. An
-/// error is a test without a result.
-pub(super) fn test(
+/// Runs the test, together with the group of `member`. Returns the result and the start of the
+/// measured phase.
+pub(super) fn run_test(
     settings: &Settings,
     endpoints: Endpoints,
     cancel: &Stop,
     progress: Progress<'_>,
     member: Option<GroupMember<'_>>,
-) -> Result<(TestRun, Instant), ClientError> {
+) -> Result<(FinishedTest, Instant), ClientError> {
     let plan = &settings.flow;
-    let mut end = LocalEnd::prepare(settings, &endpoints)?;
+    let mut local = LocalEnd::prepare(settings, &endpoints)?;
     let dest = &endpoints.dest;
-    let (mut outcome, begun) = end.run(settings, dest, None, cancel, progress, member)?;
-    outcome.here.host = Some(engine::facts(None));
+    let (mut outcome, started) = local.run(settings, dest, None, cancel, progress, member)?;
+    outcome.local.host = Some(engine::host_facts(None));
     if !plan.workload.receives() && plan.workload.sends() {
-        outcome.warnings.push(Warning::PeerCannotTell {
+        outcome.warnings.push(Warning::NotReportedByPeer {
             figure: "what arrived: there is no control connection (-N)".to_owned(),
         });
     }
-    let doubts = outcome.doubts();
-    outcome.warnings.extend(doubts);
-    let run = TestRun {
+    let derived = outcome.derive_warnings();
+    outcome.warnings.extend(derived);
+    let run = FinishedTest {
         outcome,
-        peer: PeerReport::nothing(),
+        peer: PeerReport::without_control(),
         endpoints,
-        repeated: None,
+        repetition_means: None,
     };
-    Ok((run, begun))
+    Ok((run, started))
 }

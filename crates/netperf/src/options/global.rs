@@ -1,43 +1,43 @@
-//! The options before `--`: what they are, and what was typed.
+//! The global options, before `--`: their table, parsers and typed values.
 
 use std::time::Duration;
 
-use getopt::Argument::{MaybeAttached, MaybeRate, Nothing, Value};
-use getopt::{Exit, Quit, Section, flag, long, refuse};
-use model::{Half, IoMethod, Touch, with_defaults};
+use getopt::Argument::{Nothing, OptionalAttached, OptionalNumber, Value};
+use getopt::{EarlyExit, Exit, Section, linerate_long, refuse, stock_letter};
+use model::{EndpointPlan, IoMethod, Touch, with_defaults};
 
-use super::repeat::RepeatWords;
+use super::repeat::RepeatOptions;
 use super::value::{
-    alignment, count, count_or_default, family, number, passphrase, port, seconds, set, set_first,
-    type_of_service, width, word,
+    alignment, count, family, int32, number, optional_count, passphrase, port, seconds, set_both,
+    set_pair, type_of_service, width,
 };
-use super::{Family, Settings, Unit};
+use super::{Family, Settings, ThroughputUnit};
 
 with_defaults! {
     /// The options before `--`, as typed.
     #[derive(Clone)]
-    pub(super) struct Global {
-        /// What one option says alone, but for the halves of the flow. A host without a name is the default.
+    pub(super) struct GlobalOptions {
+        /// The settings that one option determines alone. An empty host name means the default.
         pub(super) settings: Settings = Settings::default(),
-        /// What the options that concern one end say of this one.
-        pub(super) here: Half = Half::default(),
-        /// The same of the peer.
-        pub(super) there: Half = Half::default(),
+        /// The local half of the flow.
+        pub(super) local: EndpointPlan = EndpointPlan::default(),
+        /// The remote half of the flow.
+        pub(super) remote: EndpointPlan = EndpointPlan::default(),
         /// `--cpu-method looper`.
-        pub(super) by_looper: bool = false,
+        pub(super) use_looper: bool = false,
         /// `-f`.
-        pub(super) unit: Option<Unit> = None,
+        pub(super) unit: Option<ThroughputUnit> = None,
         /// `-i`, `-I`, `-r`.
-        pub(super) repeat: RepeatWords = RepeatWords::default(),
+        pub(super) repeat: RepeatOptions = RepeatOptions::default(),
         /// `-l`.
         pub(super) length: Length = Length::Seconds(10),
         /// `-t`, in upper case.
         pub(super) test: String = "TCP_STREAM".to_owned(),
-        /// `-b`: local, remote; 0 is no pacing.
+        /// `-b`: operations per interval, local and remote; 0 is no pacing.
         pub(super) pace_burst: [u64; 2] = [0; 2],
-        /// `-w`, in microseconds: local, remote; 0 is the default.
+        /// `-w`: the pacing interval in microseconds, local and remote; 0 is the default.
         pub(super) pace_interval_us: [u32; 2] = [0; 2],
-        /// `--spin`: local, remote.
+        /// `--spin`: local and remote.
         pub(super) spin: [bool; 2] = [false; 2],
         /// `--bidirectional`.
         pub(super) bidirectional: bool = false,
@@ -46,247 +46,247 @@ with_defaults! {
     }
 }
 
-/// `-l`.
+/// The length of a test, from `-l`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Length {
     Seconds(u32),
-    /// Bytes or transactions, by the test.
+    /// A number of transactions in request/response tests, of bytes in others.
     Amount(u32),
     Unlimited,
 }
 
-/// In the order of the stock tool's usage text.
+/// The global options, in the order of the stock tool's usage text.
 #[rustfmt::skip]
-pub(super) static SECTION: Section<Global> = Section {
+pub(super) static SECTION: Section<GlobalOptions> = Section {
     title: "GLOBAL OPTIONS",
     heading: "Global options:",
     scope: "",
     flags: &[
-    flag('a', Value("send[,recv]"), &["-a send,recv      Set the local send,recv buffer alignment"],
+    stock_letter('a', Value("send[,recv]"), &["-a send,recv      Set the local send,recv buffer alignment"],
         "Alignment of the local send and receive buffers, a power of two in bytes. Default 8.",
-        |g, v| set([&mut g.here.send.alignment, &mut g.here.receive.alignment], v, alignment)),
-    flag('A', Value("send[,recv]"), &["-A send,recv      Set the remote send,recv buffer alignment"],
+        |g, v| set_both([&mut g.local.send.alignment, &mut g.local.receive.alignment], v, alignment)),
+    stock_letter('A', Value("send[,recv]"), &["-A send,recv      Set the remote send,recv buffer alignment"],
         "Alignment of the remote send and receive buffers. Default 8.",
-        |g, v| set([&mut g.there.send.alignment, &mut g.there.receive.alignment], v, alignment)),
-    flag('B', Value("text"), &["-B brandstr       Specify a string to be emitted with brief output"],
-        "A brand, which the selector RESULT_BRAND prints, and with -P 0 the tables that have room for it.",
+        |g, v| set_both([&mut g.remote.send.alignment, &mut g.remote.receive.alignment], v, alignment)),
+    stock_letter('B', Value("text"), &["-B brandstr       Specify a string to be emitted with brief output"],
+        "A tag for the result. The selector RESULT_BRAND prints it, and with -P 0 some tables.",
         |g, v| { g.settings.print.brand = Some(v.to_owned()); Ok(()) }),
-    flag('c', MaybeRate("rate"), &["-c [cpu_rate]     Report local CPU usage"],
+    stock_letter('c', OptionalNumber("rate"), &["-c [cpu_rate]     Report local CPU usage"],
         "Report the local host's CPU utilisation and service demand. The next word is a calibration value if it starts with a digit.",
-        |g, v| measure(&mut g.here.measure_cpu, &mut g.settings.cpu_rate.local, v)),
-    flag('C', MaybeRate("rate"), &["-C [cpu_rate]     Report remote CPU usage"],
-        "The same for the remote host.", |g, v| measure(&mut g.there.measure_cpu, &mut g.settings.cpu_rate.remote, v)),
-    flag('d', Nothing, &["-d                Increase debugging output"],
+        |g, v| set_cpu_measurement(&mut g.local.measure_cpu, &mut g.settings.cpu_rate.local, v)),
+    stock_letter('C', OptionalNumber("rate"), &["-C [cpu_rate]     Report remote CPU usage"],
+        "Report the remote host's CPU utilisation and service demand, with a calibration value as for -c.", |g, v| set_cpu_measurement(&mut g.remote.measure_cpu, &mut g.settings.cpu_rate.remote, v)),
+    stock_letter('d', Nothing, &["-d                Increase debugging output"],
         "Print the plan of the test on standard error.", |g, _| { g.settings.debug = g.settings.debug.saturating_add(1); Ok(()) }),
-    flag('D', Value("seconds[,units]"), &[
+    stock_letter('D', Value("seconds[,units]"), &[
         "-D time,[units] * Display interim results at least every time interval",
         "                  using units as the initial guess for units per second",
         "                  A negative value for time will make heavy use of the",
         "                  system's timestamping functionality",
-    ], "Interim results, one an interval of so many seconds (a fraction will do). A negative value is for tools that ask for a clock read a pass; here both are exact and cost the test nothing. The units, stock's first guess of the work in an interval, are not needed.",
-        interim),
-    flag('f', Value("unit"), &["-f G|M|K|g|m|k    Set the output units"],
-        "Unit of throughput: g m k for 10^9, 10^6, 10^3 bits a second, G M K for 2^30, 2^20, 2^10 bytes a second, B and b for bytes, x for transactions, u for microseconds a byte. Default m, or x in request/response tests.",
-        unit),
-    flag('F', Value("local[,remote]"), &["-F lfill[,rfill]* Pre-fill buffers with data from specified file"],
-        "Files whose contents fill the buffers; TCP_SENDFILE sends the local one. A linerate netserver reads the remote one only below a directory of --allow-fill-dir.",
-        fill),
-    flag('h', Nothing, &["-h                Display this text"],
-        "Print the usage text and exit with 1.", |_, _| Err(Quit::Help)),
-    flag('H', Value("name[,family]"), &["-H name|ip,fam *  Specify the target machine and/or local ip and family"],
-        "The netserver's host. The data connection goes there too unless the test option -H says otherwise. Default localhost.",
-        |g, v| { host(&mut g.settings, v); Ok(()) }),
-    flag('i', Value("max[,min]"), &["-i max,min        Specify the max and min number of iterations (15,1)"],
-        "At most and at least so many iterations of the test, 3 to 30, until the confidence interval of -I is reached.",
-        |g, v| g.repeat.iterations(v)),
-    flag('I', Value("level[,width]"), &[
+    ], "Print interim results at this interval in seconds; fractions are allowed. A negative value makes stock read the clock in each pass; linerate ignores the sign, because its intervals are exact anyway and do not slow the test. The units, stock's first guess of the work per interval, are ignored.",
+        set_interim),
+    stock_letter('f', Value("unit"), &["-f G|M|K|g|m|k    Set the output units"],
+        "Unit of throughput: g, m, k for 10^9, 10^6, 10^3 bits per second; G, M, K for 2^30, 2^20, 2^10 bytes per second; B and b for bytes, x for transactions, u for microseconds per byte. Default m, or x in request/response tests.",
+        set_unit),
+    stock_letter('F', Value("local[,remote]"), &["-F lfill[,rfill]* Pre-fill buffers with data from specified file"],
+        "Files whose contents fill the buffers. TCP_SENDFILE sends the local one. A linerate netserver reads the remote one only from a directory of its option --allow-fill-dir.",
+        set_fill_files),
+    stock_letter('h', Nothing, &["-h                Display this text"],
+        "Print the usage text and exit with 1.", |_, _| Err(EarlyExit::Help)),
+    stock_letter('H', Value("name[,family]"), &["-H name|ip,fam *  Specify the target machine and/or local ip and family"],
+        "The netserver's host. The data connection uses the same host unless test option -H sets another. Default localhost.",
+        |g, v| { set_host(&mut g.settings, v); Ok(()) }),
+    stock_letter('i', Value("max[,min]"), &["-i max,min        Specify the max and min number of iterations (15,1)"],
+        "Maximum and minimum number of iterations of the test, 3 to 30. netperf stops when the confidence interval of -I is reached.",
+        |g, v| g.repeat.set_iterations(v)),
+    stock_letter('I', Value("level[,width]"), &[
         "-I lvl[,intvl]    Specify confidence level (95 or 99) (99) ",
         "                  and confidence interval in percentage (10)",
-    ], "Confidence level, 95 or 99, and the width of the interval in per cent of the mean (the full width, 5 by default). A lone value sets both, as in the stock tool: write -I 99,5.",
-        |g, v| g.repeat.confidence(v)),
-    flag('j', Nothing, &["-j                Keep additional timing statistics"],
-        "Keep statistics of times: of whole transactions, or of single calls in one-way tests.",
+    ], "Confidence level, 95 or 99, and the full width of the interval in percent of the mean (5 by default). As in the stock tool, a single value sets both: write -I 99,5.",
+        |g, v| g.repeat.set_confidence(v)),
+    stock_letter('j', Nothing, &["-j                Keep additional timing statistics"],
+        "Keep latency statistics: of transactions, or in one-way tests of single calls.",
         |g, _| { g.settings.print.latency = true; Ok(()) }),
-    flag('l', Value("length"), &["-l testlen        Specify test duration (>0 secs) (<0 bytes|trans)"],
-        "Length of the test: seconds, or a negative number of bytes or transactions; 0 runs until an interrupt. A duration of whole seconds, such as 1m30s, is one. Default 10.",
-        |g, v| { g.length = length(v)?; Ok(()) }),
-    flag('L', Value("name[,family]"), &["-L name|ip,fam *  Specify the local ip|name and address family"],
-        "Local address of the control connection, and of the data connection unless the test option -L says otherwise.",
-        |g, v| { local_host(&mut g.settings, v); Ok(()) }),
-    flag('o', Value("send[,recv]"), &["-o send,recv      Set the local send,recv buffer offsets"],
+    stock_letter('l', Value("length"), &["-l testlen        Specify test duration (>0 secs) (<0 bytes|trans)"],
+        "Length of the test: seconds, a duration of whole seconds such as 1m30s, or a negative number of bytes or transactions. 0 runs until an interrupt. Default 10.",
+        |g, v| { g.length = parse_length(v)?; Ok(()) }),
+    stock_letter('L', Value("name[,family]"), &["-L name|ip,fam *  Specify the local ip|name and address family"],
+        "Local address of the control connection, and of the data connection unless test option -L sets another.",
+        |g, v| { set_local_host(&mut g.settings, v); Ok(()) }),
+    stock_letter('o', Value("send[,recv]"), &["-o send,recv      Set the local send,recv buffer offsets"],
         "Offset of the local buffers from their alignment, in bytes. Default 0.",
-        |g, v| set([&mut g.here.send.offset, &mut g.here.receive.offset], v, count)),
-    flag('O', Value("send[,recv]"), &["-O send,recv      Set the remote send,recv buffer offset"],
+        |g, v| set_both([&mut g.local.send.offset, &mut g.local.receive.offset], v, count)),
+    stock_letter('O', Value("send[,recv]"), &["-O send,recv      Set the remote send,recv buffer offset"],
         "Offset of the remote buffers. Default 0.",
-        |g, v| set([&mut g.there.send.offset, &mut g.there.receive.offset], v, count)),
-    // Linux tells how many there are, so that the stock tool has no use for the number either.
-    flag('n', Value("cpus"), &["-n numcpu         Set the number of processors for CPU util"],
-        "Number of CPUs. Linux tells it, so that the value is accepted and not used, as in the stock tool.",
+        |g, v| set_both([&mut g.remote.send.offset, &mut g.remote.receive.offset], v, count)),
+    // The stock tool ignores the value on Linux, too: the kernel reports the number.
+    stock_letter('n', Value("cpus"), &["-n numcpu         Set the number of processors for CPU util"],
+        "Number of CPUs. Accepted and ignored, as in the stock tool: Linux reports the number.",
         |_, v| count(v).map(drop)),
-    flag('N', Nothing, &["-N                Establish no control connection, do 'send' side only"],
-        "No control connection: the test runs against whatever listens, by default the services discard, chargen or echo by the test's direction. What only a netserver could tell is unknown.",
+    stock_letter('N', Nothing, &["-N                Establish no control connection, do 'send' side only"],
+        "Run without a control connection, against any service; by default discard, chargen or echo, by the test's direction. Results that only a netserver can report are unavailable.",
         |g, _| { g.settings.no_control = true; Ok(()) }),
-    flag('p', Value("port[,local]"), &["-p port,lport*    Specify netserver port number and/or local port"],
+    stock_letter('p', Value("port[,local]"), &["-p port,lport*    Specify netserver port number and/or local port"],
         "The netserver's port (12865), and the local port of the control connection.",
-        |g, v| { let g = &mut g.settings.control; set_first([&mut g.port, &mut g.local_port], v, port) }),
-    flag('P', Value("0|1"), &["-P 0|1            Don't/Do display test headers"],
-        "0 leaves out the banner and the column headers. Default 1.", |g, v| { g.settings.print.headers = word(v)? != 0; Ok(()) }),
-    flag('r', Nothing, &["-r                Allow confidence to be hit on result only"],
-        "Reach the confidence interval on the result alone, whatever the CPU utilisations do.",
+        |g, v| { let g = &mut g.settings.control; set_pair([&mut g.port, &mut g.local_port], v, port) }),
+    stock_letter('P', Value("0|1"), &["-P 0|1            Don't/Do display test headers"],
+        "0 leaves out the banner and the column headers. Default 1.", |g, v| { g.settings.print.headers = int32(v)? != 0; Ok(()) }),
+    stock_letter('r', Nothing, &["-r                Allow confidence to be hit on result only"],
+        "Require the confidence interval of -I for the throughput only, not for the CPU utilisations.",
         |g, _| { g.repeat.throughput_only = true; Ok(()) }),
-    flag('s', Value("seconds"), &["-s seconds        Wait seconds between test setup and test start"],
-        "Wait between the agreement with the server and the first data. Default 0.",
+    stock_letter('s', Value("seconds"), &["-s seconds        Wait seconds between test setup and test start"],
+        "Seconds to wait between test setup and the first data. Default 0.",
         |g, v| { g.settings.wait = Duration::from_secs(count(v)?.into()); Ok(()) }),
-    flag('S', Nothing, &["-S                Set SO_KEEPALIVE on the data connection"],
+    stock_letter('S', Nothing, &["-S                Set SO_KEEPALIVE on the data connection"],
         "Set SO_KEEPALIVE on the data sockets of both ends.",
-        |g, _| { (g.here.socket.keep_alive, g.there.socket.keep_alive) = (true, true); Ok(()) }),
-    flag('t', Value("test"), &["-t testname       Specify test to perform"],
+        |g, _| { (g.local.socket.keep_alive, g.remote.socket.keep_alive) = (true, true); Ok(()) }),
+    stock_letter('t', Value("test"), &["-t testname       Specify test to perform"],
         "The test, in any case: see TESTS. Default TCP_STREAM.", |g, v| { g.test = v.to_ascii_uppercase(); Ok(()) }),
-    flag('T', Value("local[,remote]"), &["-T lcpu,rcpu      Request netperf/netserver be bound to local/remote cpu"],
-        "Bind the threads of this test to a CPU, at this end and at the other.",
-        |g, v| set([&mut g.here.cpu, &mut g.there.cpu], v, count_or_default)),
-    flag('v', Value("level"), &["-v verbosity      Specify the verbosity level"],
-        "Verbosity. 0 prints the single figure, 1 the table, 2 adds a block of details and the histogram, 3 the block alone. Default 1.",
-        |g, v| { g.settings.print.verbosity = word(v)?; Ok(()) }),
+    stock_letter('T', Value("local[,remote]"), &["-T lcpu,rcpu      Request netperf/netserver be bound to local/remote cpu"],
+        "Bind the threads of the test to a CPU, at the local and the remote end.",
+        |g, v| set_both([&mut g.local.cpu, &mut g.remote.cpu], v, optional_count)),
+    stock_letter('v', Value("level"), &["-v verbosity      Specify the verbosity level"],
+        "Verbosity. 0 prints one figure, 1 the table, 2 the table, a block of details and the histogram, 3 the block of details only. Default 1.",
+        |g, v| { g.settings.print.verbosity = int32(v)?; Ok(()) }),
     // The stock text has -v twice.
-    flag('W', Value("send[,recv]"), &[
+    stock_letter('W', Value("send[,recv]"), &[
         "-W send,recv      Set the number of send,recv buffers",
         "-v level          Set the verbosity level (default 1, min 0)",
-    ], "Number of buffers in the send and receive rings of both ends. Without it, one more than fill the socket's buffer.",
-        widths),
-    flag('V', Nothing, &["-V                Display the netperf version and exit"],
-        "Print the version and exit.", |_, _| Err(Quit::Version)),
-    flag('y', Value("local[,remote]"), &["-y local,remote   Set the socket priority"],
-        "SO_PRIORITY of the data sockets. Without it, the kernel's. One that the system refuses is reported on standard error.",
-        priority),
-    flag('Y', Value("local[,remote]"), &["-Y local,remote   Set the IP_TOS. Use hexadecimal."],
+    ], "Number of buffers in the send and receive rings of both ends. Without it, one more than are needed to fill the socket's buffer.",
+        set_widths),
+    stock_letter('V', Nothing, &["-V                Display the netperf version and exit"],
+        "Print the version and exit.", |_, _| Err(EarlyExit::Version)),
+    stock_letter('y', Value("local[,remote]"), &["-y local,remote   Set the socket priority"],
+        "SO_PRIORITY of the data sockets. Without it, the kernel's default. If the system refuses it, netperf prints a warning on standard error.",
+        set_priority),
+    stock_letter('Y', Value("local[,remote]"), &["-Y local,remote   Set the IP_TOS. Use hexadecimal."],
         "Type of service or traffic class of the data sockets: a number 0 to 255, or a name such as cs1, af42, ef, lowdelay.",
-        |g, v| set([&mut g.here.socket.type_of_service, &mut g.there.socket.type_of_service], v, type_of_service)),
-    flag('Z', Value("text"), &["-Z passphrase     Set and pass to netserver a passphrase"],
-        "The passphrase that the server expects. @FILE reads it from the first line of a file, so that ps(1) does not show it. It crosses the network in clear text.",
+        |g, v| set_both([&mut g.local.socket.type_of_service, &mut g.remote.socket.type_of_service], v, type_of_service)),
+    stock_letter('Z', Value("text"), &["-Z passphrase     Set and pass to netserver a passphrase"],
+        "The passphrase that the server expects. @FILE reads it from the first line of a file, so that ps(1) does not show it. It is sent in clear text.",
         |g, v| { g.settings.control.passphrase = Some(passphrase(v)?); Ok(()) }),
-    flag('4', Nothing, &[], "IPv4 only.", |g, _| { both_families(g, Family::V4); Ok(()) }),
-    flag('6', Nothing, &[], "IPv6 only.", |g, _| { both_families(g, Family::V6); Ok(()) }),
-    flag('b', Value("local[,remote]"), &[],
-        "Sends (receives, transactions) an interval of -w: pacing, at this end and, behind the comma, at the other. Without -w an interval is a millisecond. The schedule does not move: what is late is caught up with at once, and a pace that was not held is said on standard error.",
-        |g, v| set_first(g.pace_burst.each_mut(), v, passes)),
-    flag('w', Value("local[,remote]"), &[],
+    stock_letter('4', Nothing, &[], "IPv4 only.", |g, _| { set_families(g, Family::V4); Ok(()) }),
+    stock_letter('6', Nothing, &[], "IPv6 only.", |g, _| { set_families(g, Family::V6); Ok(()) }),
+    stock_letter('b', Value("local[,remote]"), &[],
+        "Pacing: the number of sends (receives, transactions) per interval of -w, at the local and the remote end. Without -w, an interval is one millisecond. The schedule is fixed: a late end catches up immediately. If an end cannot hold the pace, netperf prints a warning on standard error.",
+        |g, v| set_pair(g.pace_burst.each_mut(), v, parse_pace_burst)),
+    stock_letter('w', Value("local[,remote]"), &[],
         "Length of a pacing interval: an integer with the suffix s, m (milliseconds, also without a suffix) or u (microseconds). Default 1.",
-        |g, v| set_first(g.pace_interval_us.each_mut(), v, microseconds)),
-    long("spin", MaybeAttached("end"), "Wait for -b/-w intervals by reading the clock, at both ends or END (local, remote)", "",
-        "Wait for the next -w interval by looking at the clock instead of sleeping: right to a fraction of a microsecond, and it takes a CPU. Of an interval above 2 milliseconds the last 2 are awaited so. At each end that has a pace (-b), or with an end, local or remote, at that one. The peer must be a linerate that allows it (netserver --allow-spin), and spins for at most half of an interval.",
-        spin),
-    flag('k', Value("dirty[,clean]"), &[],
-        "Change the first dirty bytes of a buffer before each local send, and after each local receive of what came, and then read the next clean ones.",
-        |g, v| touch(&mut g.here.touch, v)),
-    flag('K', Value("dirty[,clean]"), &[],
-        "The same at the remote end.", |g, v| touch(&mut g.there.touch, v)),
-    long("parallel", Value("flows"), "Run this many flows at once, and report their sum", "1",
-        "Run so many flows in one test, which start together, and report their sum and how they compare. CPU utilisation and service demand are those of the whole. Default {default}.",
+        |g, v| set_pair(g.pace_interval_us.each_mut(), v, parse_interval_us)),
+    linerate_long("spin", OptionalAttached("end"), "Wait for -b/-w intervals by reading the clock, at both ends or END (local, remote)", "",
+        "Wait for the next -w interval by reading the clock instead of sleeping. This is accurate to a fraction of a microsecond and occupies a CPU. In intervals above 2 milliseconds, only the last 2 milliseconds are spun. It applies to each paced end (-b), or only to the given end, local or remote. A remote end must be a linerate netserver with --allow-spin; it spins for at most half of each interval.",
+        set_spin),
+    stock_letter('k', Value("dirty[,clean]"), &[],
+        "Before each local send, write to the first dirty bytes of the buffer. After each local receive, write to the first dirty bytes of the received data and read the next clean bytes.",
+        |g, v| set_touch(&mut g.local.touch, v)),
+    stock_letter('K', Value("dirty[,clean]"), &[],
+        "Like -k, at the remote end.", |g, v| set_touch(&mut g.remote.touch, v)),
+    linerate_long("parallel", Value("flows"), "Run N flows in parallel and report their sum", "1",
+        "Run this number of flows in one test. They start together; netperf reports their sum and how they compare. CPU utilisation and service demand are those of all flows. Default {default}.",
         |g, v| { g.settings.flows = number(v, 1..=MAX_FLOWS)?; Ok(()) }),
-    long("bidirectional", Nothing, "Run as many flows the other way at the same time (one-way tests)", "",
-        "In one-way tests, run as many flows the other way at the same time; the throughput is the total.",
+    linerate_long("bidirectional", Nothing, "Run the same number of flows in the other direction, too (one-way tests)", "",
+        "In one-way tests, run the same number of flows in the other direction at the same time. The throughput is the total.",
         |g, _| { g.bidirectional = true; Ok(()) }),
-    long("histogram", Value("file"), "Time every transaction or call, and write the times as a histogram log", "",
-        "Time every transaction, or in one-way tests every call, and write the times as a histogram log in HdrHistogram's compressed V2 encoding, in nanoseconds.",
+    linerate_long("histogram", Value("file"), "Time each transaction or call and write the times to a histogram log", "",
+        "Time each transaction, or in one-way tests each call, and write the times to this file: a histogram log in HdrHistogram's compressed V2 encoding, in nanoseconds.",
         |g, v| { g.settings.histogram = Some(v.into()); Ok(()) }),
-    long("histogram-buckets", Value("n"), "Print the histogram of -v 2 with N buckets per decade", "10",
-        "With -v 2, print the histogram with n buckets per decade, a multiple of 10 up to 1000. Default {default}, the stock form. Times are recorded to within 0.8 %; each counts in one bucket, so that of narrower ones some stay empty.",
-        |g, v| { g.histogram_buckets = Some(buckets(v)?); Ok(()) }),
-    long("io", Value("method"), "Move one-way datagrams by plain calls, or mmsg (several per call)", "plain",
-        "Move one-way datagrams (UDP, UDP-Lite) by this method. plain: one call per datagram. mmsg: sendmmsg(2) and recvmmsg(2), one call for a batch of up to 64 datagrams; a paced sender (-b) begins a batch with each interval. A linerate server uses the method, too; any other server receives as usual. Each datagram counts as one call in the figures. Not with -j, -v 2 and --histogram, which time single calls. Default {default}.",
-        io_method),
-    long("cpu-method", Value("method"), "Measure CPU time by procstat, or by looper (soak up idle cycles)", "",
-        "Measure CPU time by procstat, the kernel's counters (default), or by looper: threads of the lowest priority count what idle cycles are left. LOC_CPU and REM_CPU calibrate that, and -c and -C take the value.",
-        cpu_method),
-    long("data-idle", Value("seconds"), "Fail if data stops for this long in a test that no time ends", "60",
-        "How long data may stop before a test that a count ends is given up. Default {default}.",
+    linerate_long("histogram-buckets", Value("n"), "Print the histogram of -v 2 with N buckets per decade", "10",
+        "With -v 2, print the histogram with n buckets per decade, a multiple of 10 up to 1000. Default {default}, as in stock. Times are recorded to within 0.8 %, so some of the buckets stay empty if they are narrower than that.",
+        |g, v| { g.histogram_buckets = Some(parse_buckets(v)?); Ok(()) }),
+    linerate_long("io", Value("method"), "Move one-way datagrams by plain calls or mmsg (several per call)", "plain",
+        "Move one-way datagrams (UDP, UDP-Lite) by this method. plain: one call per datagram. mmsg: sendmmsg(2) and recvmmsg(2), one call per batch of up to 64 datagrams. A paced sender (-b) begins a batch with each interval. A linerate server uses the same method; any other server receives one datagram per call. Each datagram counts as one call in the results. Not allowed with -j, -v 2 and --histogram, which time single calls. Default {default}.",
+        set_io_method),
+    linerate_long("cpu-method", Value("method"), "Measure CPU time by procstat (/proc/stat) or looper (count idle cycles)", "",
+        "Measure CPU time by procstat, the kernel's counters (the default), or by looper: threads of the lowest priority count the idle cycles. LOC_CPU and REM_CPU print a calibration value for looper, to use with -c and -C.",
+        set_cpu_method),
+    linerate_long("data-idle", Value("seconds"), "Fail if data stops for this long in a test without a time limit", "60",
+        "Fail if data stops for this many seconds in a test without a time limit. Default {default}.",
         |g, v| { g.settings.data_idle = seconds(v)?; Ok(()) }),
-    long("strict", Nothing, "Say what makes a result doubtful, and exit with 3 if anything does", "",
-        "Say on standard error what makes the result doubtful, and exit with 3 if anything does.",
+    linerate_long("strict", Nothing, "Exit with code 3 if the result has warnings, and print them", "",
+        "Print each warning about the result on standard error, and exit with code 3 if there is one.",
         |g, _| { g.settings.strict = true; Ok(()) }),
-    long("json", Nothing, "Print the result as a JSON document, and nothing else", "",
-        "Print one JSON document on standard output in place of the text: the one that linerate run --json prints. Options that print something else (-o, -O and -k of omni output, -D, -v, -B, -f) are refused. What the stock tool prints as an error goes to standard error.",
+    linerate_long("json", Nothing, "Print the result as a JSON document and nothing else", "",
+        "Print one JSON document on standard output instead of the text, in the format of linerate run --json. Options for text output (-D, -v, -B, -f, test options -o, -O and -k) are refused. Errors that the stock tool prints on standard output go to standard error.",
         |g, _| { g.settings.json = true; Ok(()) }),
-    long("html", Value("file"), "Write the result as a page with plots", "",
-        "Write the result as an HTML page with plots of the rate over time and of latencies (-j). The page loads nothing from a network.",
+    linerate_long("html", Value("file"), "Write the result to an HTML page with plots", "",
+        "Write the result to an HTML page with plots of the rate over time and of the latencies (-j). The page needs no network access.",
         |g, v| { g.settings.html = Some(v.into()); Ok(()) }),
 ]};
 
-/// As many threads, and control connections, as anybody measures with.
+/// The maximum number of flows. Each one uses a thread and a control connection.
 const MAX_FLOWS: i64 = 512;
 
-/// Reads `name,family`, where either may be missing, and returns the name; a lone word is the name.
-pub(super) fn endpoint(
+/// Parses `name,family` and returns the name. Either part may be missing; a lone word is the name.
+pub(super) fn parse_endpoint(
     family_in_force: &mut Family,
     notices: &mut Vec<String>,
     text: &str,
 ) -> Option<String> {
-    let (name, word) = text.split_once(',').unwrap_or((text, ""));
-    if !word.is_empty() {
-        let (family, warning) = family(word);
+    let (name, family_word) = text.split_once(',').unwrap_or((text, ""));
+    if !family_word.is_empty() {
+        let (family, warning) = family(family_word);
         *family_in_force = family;
         notices.extend(warning);
     }
     (!name.is_empty()).then(|| name.to_owned())
 }
 
-fn host(
+fn set_host(
     Settings {
         control, notices, ..
     }: &mut Settings,
     text: &str,
 ) {
-    if let Some(name) = endpoint(&mut control.family, notices, text) {
+    if let Some(name) = parse_endpoint(&mut control.family, notices, text) {
         control.host = name;
     }
 }
 
-fn local_host(
+fn set_local_host(
     Settings {
         control, notices, ..
     }: &mut Settings,
     text: &str,
 ) {
-    let name = endpoint(&mut control.local_family, notices, text);
+    let name = parse_endpoint(&mut control.local_family, notices, text);
     control.local_host = name.or(control.local_host.take());
 }
 
-fn both_families(global: &mut Global, family: Family) {
+fn set_families(global: &mut GlobalOptions, family: Family) {
     let control = &mut global.settings.control;
     (control.family, control.local_family) = (family, family);
 }
 
-fn spin(global: &mut Global, text: &str) -> Result<(), Quit> {
+fn set_spin(global: &mut GlobalOptions, text: &str) -> Result<(), EarlyExit> {
     match text {
         "" => global.spin = [true; 2],
         "local" => global.spin[0] = true,
         "remote" => global.spin[1] = true,
-        _ => return refuse("an end is local or remote"),
+        _ => return refuse("the end must be local or remote"),
     }
     Ok(())
 }
 
-fn io_method(global: &mut Global, text: &str) -> Result<(), Quit> {
+fn set_io_method(global: &mut GlobalOptions, text: &str) -> Result<(), EarlyExit> {
     let method = match text {
-        "plain" => IoMethod::Plain,
+        "plain" => IoMethod::OnePerCall,
         "mmsg" => IoMethod::Mmsg,
         _ => return refuse("a method is plain or mmsg"),
     };
-    (global.here.io, global.there.io) = (method, method);
+    (global.local.io, global.remote.io) = (method, method);
     Ok(())
 }
 
-fn cpu_method(global: &mut Global, text: &str) -> Result<(), Quit> {
-    global.by_looper = match text {
+fn set_cpu_method(global: &mut GlobalOptions, text: &str) -> Result<(), EarlyExit> {
+    global.use_looper = match text {
         "procstat" => false,
         "looper" => true,
-        _ => return refuse("a method is procstat or looper"),
+        _ => return refuse("the method must be procstat or looper"),
     };
     Ok(())
 }
 
-fn measure(on: &mut bool, rate: &mut f32, text: &str) -> Result<(), Quit> {
+fn set_cpu_measurement(on: &mut bool, rate: &mut f32, text: &str) -> Result<(), EarlyExit> {
     if !text.is_empty() {
         *rate = match text.parse::<f32>() {
             Ok(rate) if rate.is_finite() => rate,
@@ -297,10 +297,11 @@ fn measure(on: &mut bool, rate: &mut f32, text: &str) -> Result<(), Quit> {
     Ok(())
 }
 
-/// `time,units`. A negative time is stock's way to have the clock looked at in every pass, and units
-/// its guess of how many passes to let go between two looks: nothing is to be guessed where another
-/// thread keeps the time.
-fn interim(global: &mut Global, text: &str) -> Result<(), Quit> {
+/// Parses `-D time,units`. Both the sign of `time` and `units` are ignored.
+///
+/// In stock, a negative time reads the clock in each pass, and `units` is the first guess of the
+/// passes between two reads. linerate needs neither: another thread keeps the time.
+fn set_interim(global: &mut GlobalOptions, text: &str) -> Result<(), EarlyExit> {
     let (time, units) = text.split_once(',').unwrap_or((text, ""));
     if !units.is_empty() {
         count(units)?;
@@ -312,82 +313,86 @@ fn interim(global: &mut Global, text: &str) -> Result<(), Quit> {
             _ => return refuse(format!("'{time}' is not a number of seconds")),
         },
     };
-    if interval < SHORTEST_INTERIM {
-        return refuse("interim results come at most once a millisecond");
+    if interval < MIN_INTERIM {
+        return refuse("the interval of interim results must be at least one millisecond");
     }
-    global.settings.print.interim = Some(interval.min(LONGEST_INTERIM));
+    global.settings.print.interim = Some(interval.min(MAX_INTERIM));
     Ok(())
 }
 
-/// What the manual promises where no time is given.
+/// The interval of interim results if `-D` has no time, as in the stock manual.
 const DEFAULT_INTERIM: Duration = Duration::from_secs(1);
 
-/// What the lines' own times can tell apart.
-const SHORTEST_INTERIM: Duration = Duration::from_millis(1);
+/// The minimum interval, the resolution of the times in the interim lines.
+const MIN_INTERIM: Duration = Duration::from_millis(1);
 
-/// Never, to any test, and a time that the clock can still name.
-const LONGEST_INTERIM: Duration = Duration::from_secs(u32::MAX as u64);
+/// The maximum interval, longer than any test and within the range of the clock.
+const MAX_INTERIM: Duration = Duration::from_secs(u32::MAX as u64);
 
-fn unit(global: &mut Global, text: &str) -> Result<(), Quit> {
+fn set_unit(global: &mut GlobalOptions, text: &str) -> Result<(), EarlyExit> {
     let Some(letter) = text.chars().next() else {
         return refuse("no unit given");
     };
-    global.unit = Some(Unit(letter));
+    global.unit = Some(ThroughputUnit(letter));
     Ok(())
 }
 
-fn fill(global: &mut Global, text: &str) -> Result<(), Quit> {
-    let (here, there) = (&mut global.here.fill, &mut global.there.fill);
-    set_first([here, &mut *there], text, |path| {
+fn set_fill_files(global: &mut GlobalOptions, text: &str) -> Result<(), EarlyExit> {
+    let (local, remote) = (&mut global.local.fill, &mut global.remote.fill);
+    set_pair([local, &mut *remote], text, |path| {
         Ok((!path.is_empty()).then(|| path.into()))
     })?;
-    // The protocol's field is 32 bytes with the closing NUL.
-    if there
+    // The protocol's field has 32 bytes, including the final NUL.
+    if remote
         .as_ref()
         .is_some_and(|path| path.as_os_str().len() > 31)
     {
-        let why = "Remote fill file name must be less than 32 characters\n";
-        return Err(Quit::Exit(Exit::stderr(why, 255)));
+        let reason = "Remote fill file name must be less than 32 characters\n";
+        return Err(EarlyExit::Exit(Exit::stderr(reason, 255)));
     }
     Ok(())
 }
 
-/// Global `-W`: the same at both ends.
-fn widths(global: &mut Global, text: &str) -> Result<(), Quit> {
-    let (here, there) = (&mut global.here, &mut global.there);
-    set([&mut here.send.width, &mut here.receive.width], text, width)?;
-    (there.send.width, there.receive.width) = (here.send.width, here.receive.width);
+/// Applies global `-W` to both ends.
+fn set_widths(global: &mut GlobalOptions, text: &str) -> Result<(), EarlyExit> {
+    let (local, remote) = (&mut global.local, &mut global.remote);
+    set_both(
+        [&mut local.send.width, &mut local.receive.width],
+        text,
+        width,
+    )?;
+    (remote.send.width, remote.receive.width) = (local.send.width, local.receive.width);
     Ok(())
 }
 
-fn priority(global: &mut Global, text: &str) -> Result<(), Quit> {
-    let (here, there) = (&mut global.here.socket, &mut global.there.socket);
-    set([&mut here.priority, &mut there.priority], text, |half| {
-        Ok(count_or_default(half)?.map(u32::cast_signed))
+fn set_priority(global: &mut GlobalOptions, text: &str) -> Result<(), EarlyExit> {
+    let (local, remote) = (&mut global.local.socket, &mut global.remote.socket);
+    set_both([&mut local.priority, &mut remote.priority], text, |half| {
+        Ok(optional_count(half)?.map(u32::cast_signed))
     })
 }
 
-/// `-k` or `-K`: the same for both directions, but that nothing is read before it is sent.
-fn touch(touch: &mut Touch, text: &str) -> Result<(), Quit> {
+/// Applies `-k` or `-K`: the dirty count to both directions, the clean count to receives only.
+fn set_touch(touch: &mut Touch, text: &str) -> Result<(), EarlyExit> {
     let (dirty, clean) = (&mut touch.send_dirty_bytes, &mut touch.receive_clean_bytes);
-    set([dirty, clean], text, count_or_default)?;
+    set_both([dirty, clean], text, optional_count)?;
     touch.receive_dirty_bytes = touch.send_dirty_bytes;
     Ok(())
 }
 
-/// `-l` of a test that only a time ends: the seconds, 0 for none; an error is the reason.
-pub fn test_seconds(text: &str) -> Result<u32, String> {
-    match length(text) {
+/// Parses `-l` of a test that only a time can end. Returns the seconds; 0 is no limit.
+pub fn parse_test_seconds(text: &str) -> Result<u32, String> {
+    match parse_length(text) {
         Ok(Length::Seconds(seconds)) => Ok(seconds),
         Ok(Length::Unlimited) => Ok(0),
-        Ok(Length::Amount(_)) => Err(format!("'{text}' is no number of seconds")),
-        Err(Quit::Refused(why)) => Err(why),
+        Ok(Length::Amount(_)) => Err(format!("'{text}' is not a number of seconds")),
+        Err(EarlyExit::Refused(reason)) => Err(reason),
         Err(_) => Err(format!("'{text}' is not a number")),
     }
 }
 
-fn length(text: &str) -> Result<Length, Quit> {
-    if let Some(duration) = units::go_duration(text) {
+fn parse_length(text: &str) -> Result<Length, EarlyExit> {
+    if let Some(duration) = units::parse_go_duration(text) {
         if duration.as_secs() == 0 {
             return refuse("a test takes at least one second");
         }
@@ -403,7 +408,7 @@ fn length(text: &str) -> Result<Length, Quit> {
     {
         return refuse("the protocol carries whole seconds only");
     }
-    // i32::MIN has no positive counterpart for the classic messages, which drop the sign.
+    // The classic messages drop the sign, and i32::MIN has no positive counterpart.
     let length: i32 = number(text, i64::from(-i32::MAX)..=i64::from(i32::MAX))?;
     Ok(match length {
         0 => Length::Unlimited,
@@ -412,25 +417,25 @@ fn length(text: &str) -> Result<Length, Quit> {
     })
 }
 
-/// Buckets per decade: whole units lie between buckets only with multiples of ten.
-fn buckets(text: &str) -> Result<u32, Quit> {
+/// Parses a number of buckets per decade. Bucket limits fall on whole units only with a multiple of ten.
+fn parse_buckets(text: &str) -> Result<u32, EarlyExit> {
     let buckets: u32 = number(text, 10..=MAX_BUCKETS)?;
     if !buckets.is_multiple_of(10) {
-        return refuse("a decade has a multiple of 10 buckets");
+        return refuse("the number of buckets per decade must be a multiple of 10");
     }
     Ok(buckets)
 }
 
-/// More per decade than the histogram tells apart.
+/// The maximum number of buckets per decade, more than the histogram's resolution.
 const MAX_BUCKETS: i64 = 1000;
 
-/// A count of passes. The stock tool's 32 bits would turn `10G`, which is in use, into something else.
-fn passes(text: &str) -> Result<u64, Quit> {
+/// Parses the operations per interval. Common values such as `10G` overflow stock's 32 bits.
+fn parse_pace_burst(text: &str) -> Result<u64, EarlyExit> {
     number(text, 0..=i64::MAX)
 }
 
-/// An interval: milliseconds, or by suffix `s`, `m` (milliseconds), `u` (microseconds).
-fn microseconds(text: &str) -> Result<u32, Quit> {
+/// Parses an interval to microseconds. Suffixes: `s`, `m` (milliseconds, the default), `u`.
+fn parse_interval_us(text: &str) -> Result<u32, EarlyExit> {
     let (digits, factor) = match text.chars().last() {
         Some('s') => (&text[..text.len() - 1], 1_000_000),
         Some('m') => (&text[..text.len() - 1], 1_000),
@@ -473,7 +478,7 @@ mod tests {
             ("x", None),
             ("", None),
         ] {
-            assert_eq!(length(text).ok(), expected, "{text}");
+            assert_eq!(parse_length(text).ok(), expected, "{text}");
         }
     }
 
@@ -489,7 +494,7 @@ mod tests {
             (",100", Some(ms(1_000))),
             ("", Some(ms(1_000))),
             ("0.001", Some(ms(1))),
-            ("1e19", Some(LONGEST_INTERIM)),
+            ("1e19", Some(MAX_INTERIM)),
             ("0", None),
             ("-0", None),
             ("0.0001", None),
@@ -500,15 +505,15 @@ mod tests {
             ("inf", None),
             ("1e30", None),
         ] {
-            let mut global = Global::default();
-            let parsed = interim(&mut global, text);
+            let mut global = GlobalOptions::default();
+            let parsed = set_interim(&mut global, text);
             let parsed = parsed.ok().and(global.settings.print.interim);
             assert_eq!(parsed, expected, "{text:?}");
         }
     }
 
     #[test]
-    fn intervals() {
+    fn pacing_intervals() {
         for (text, expected) in [
             ("6", Some(6_000)),
             ("6m", Some(6_000)),
@@ -519,7 +524,7 @@ mod tests {
             ("é", None),
             ("-1", None),
         ] {
-            assert_eq!(microseconds(text).ok(), expected, "{text}");
+            assert_eq!(parse_interval_us(text).ok(), expected, "{text}");
         }
     }
 
@@ -535,9 +540,9 @@ mod tests {
             ("-k 4", (0, 0), (0, 0), [Some(4), Some(4), None, None]),
         ] {
             let words: Vec<_> = line.split(' ').map(str::to_owned).collect();
-            let mut global = Global::default();
+            let mut global = GlobalOptions::default();
             getopt::scan("p", &SECTION, &words, &mut global).unwrap();
-            let touched = [&global.here, &global.there].map(|half| {
+            let touched = [&global.local, &global.remote].map(|half| {
                 assert_eq!(half.touch.receive_dirty_bytes, half.touch.send_dirty_bytes);
                 [half.touch.send_dirty_bytes, half.touch.receive_clean_bytes]
             });
@@ -548,11 +553,11 @@ mod tests {
     }
 
     #[test]
-    fn who_spins() {
+    fn spinning_ends() {
         const TEN: Length = Length::Seconds(10);
         let scan = |line: &str| {
             let words: Vec<_> = line.split(' ').map(str::to_owned).collect();
-            let mut global = Global::default();
+            let mut global = GlobalOptions::default();
             getopt::scan("p", &SECTION, &words, &mut global)
                 .map(|_| (global.spin[0], global.spin[1], global.length))
         };
@@ -562,7 +567,7 @@ mod tests {
             ("--spin=local", (true, false, TEN)),
             ("--spin=remote", (false, true, TEN)),
             ("--spin=remote --spin=local", (true, true, TEN)),
-            // What stands behind a blank is no value of it.
+            // The value needs a `=`: the next word is not the value.
             ("--spin -l 7", (true, true, Length::Seconds(7))),
             ("--spin local", (true, true, TEN)),
         ] {

@@ -1,13 +1,15 @@
-//! The chapters of the manual pages, which the rows of the tables in [`super::global`], [`super::test`],
-//! [`super::families`] and [`super::server`] are made into.
+//! The option chapters of the manual pages.
+//!
+//! They are generated from the tables in [`super::global`], [`super::test`], [`super::families`]
+//! and [`super::server`].
 
 use getopt::manual::{Chapter, chapter};
 
 use super::{families, global, server, test};
 
-/// The chapters of `netperf.1`.
+/// Returns the chapters of `netperf.1`.
 pub fn client() -> Vec<Chapter> {
-    let of_tests = [
+    let test_sections = [
         &test::OMNI,
         &test::CLASSIC,
         &families::UNIX,
@@ -15,69 +17,72 @@ pub fn client() -> Vec<Chapter> {
         &families::DLPI,
     ];
     std::iter::once(chapter(&global::SECTION))
-        .chain(of_tests.map(chapter))
+        .chain(test_sections.map(chapter))
         .collect()
 }
 
-/// The chapters of `netserver.1`.
+/// Returns the chapters of `netserver.1`.
 pub fn server() -> Vec<Chapter> {
     vec![chapter(&server::SECTION)]
 }
 
 #[cfg(test)]
 mod tests {
-    use getopt::Name::{self, Letter, Long};
-    use getopt::manual::gaps;
-    use getopt::{Flag, Section};
+    use getopt::OptionName::{self, Letter, Long};
+    use getopt::manual::find_gaps;
+    use getopt::{OptionRow, Section};
 
     use super::*;
-    use crate::options::global::Global;
-    use crate::options::{ConnectionPorts, Control, ServerSettings};
+    use crate::options::global::GlobalOptions;
+    use crate::options::{ConnectionPorts, ControlOptions, ServerSettings};
 
     #[test]
     fn every_option_has_its_paragraph() {
-        assert_eq!(gaps(&global::SECTION), [""; 0]);
-        assert_eq!(gaps(&server::SECTION), [""; 0]);
-        let of_families = [&families::UNIX, &families::SCTP, &families::DLPI];
-        for section in [&test::OMNI, &test::CLASSIC].into_iter().chain(of_families) {
-            assert_eq!(gaps(section), [""; 0], "{}", section.title);
+        assert_eq!(find_gaps(&global::SECTION), [""; 0]);
+        assert_eq!(find_gaps(&server::SECTION), [""; 0]);
+        let family_sections = [&families::UNIX, &families::SCTP, &families::DLPI];
+        for section in [&test::OMNI, &test::CLASSIC]
+            .into_iter()
+            .chain(family_sections)
+        {
+            assert_eq!(find_gaps(section), [""; 0], "{}", section.title);
         }
     }
 
-    /// Typing a default changes nothing.
+    /// Applying a documented default leaves the settings unchanged.
     #[test]
-    fn the_servers_defaults_are_those_in_force() {
-        let mut told_of = 0;
+    fn the_documented_server_defaults_are_in_force() {
+        let mut checked = 0;
         for flag in server::SECTION.flags {
-            let Some(default) = flag.told_default() else {
+            let Some(default) = flag.stated_default() else {
                 continue;
             };
             let mut settings = ServerSettings::default();
             (flag.apply)(&mut settings, &default).unwrap();
-            // A port that is typed is none of inetd's.
+            // -p rules out inetd even with the default port.
             settings.may_be_inetd = true;
             let name = flag.name;
             assert_eq!(settings, ServerSettings::default(), "{name} {default}");
-            told_of += 1;
+            checked += 1;
         }
-        assert_eq!(told_of, 11);
+        assert_eq!(checked, 11);
     }
 
     #[test]
-    fn the_clients_defaults_are_those_in_force() {
-        let Global { here, test, .. } = Global::default();
-        let port = Control::default().port;
-        let of = |letter| row(&global::SECTION, letter);
+    fn the_documented_client_defaults_are_in_force() {
+        let GlobalOptions { local, test, .. } = GlobalOptions::default();
+        let port = ControlOptions::default().port;
+        let row_of = |letter| row(&global::SECTION, letter);
         assert_eq!(
-            of('a').told_default(),
-            Some(here.send.alignment.to_string())
+            row_of('a').stated_default(),
+            Some(local.send.alignment.to_string())
         );
-        assert_eq!(of('t').told_default(), Some(test));
-        assert!(of('p').paragraph.contains(&format!("({port})")));
+        assert_eq!(row_of('t').stated_default(), Some(test));
+        assert!(row_of('p').paragraph.contains(&format!("({port})")));
 
-        let mut told_of = 0;
+        let mut checked = 0;
         for flag in global::SECTION.flags {
-            let Some(default) = flag.told_default() else {
+            let Some(default) = flag.stated_default() else {
                 continue;
             };
             let needed = match flag.name {
@@ -87,9 +92,9 @@ mod tests {
             };
             let typed = format!("{needed} {} {default}", flag.name);
             assert!(settings(&typed) == settings(needed), "{typed}");
-            told_of += 1;
+            checked += 1;
         }
-        assert_eq!(told_of, 16);
+        assert_eq!(checked, 16);
 
         let ConnectionPorts { min, max, .. } = ConnectionPorts::default();
         let ports = format!("{min} to {max} by default");
@@ -99,20 +104,20 @@ mod tests {
         let associations = format!("{} by default", families::DEFAULT_ASSOCIATIONS);
         assert!(row(&families::SCTP, 'T').paragraph.contains(&associations));
         let (sap, flag) = (families::DEFAULT_SAP, row(&families::DLPI, 's'));
-        assert_eq!(flag.told_default(), Some(sap.to_string()));
-        let usage = getopt::usage::stock(&families::DLPI, "");
+        assert_eq!(flag.stated_default(), Some(sap.to_string()));
+        let usage = getopt::usage::stock_lines(&families::DLPI, "");
         assert!(usage.contains(&format!("an even number ({sap})")));
     }
 
-    fn row<L>(section: &Section<L>, letter: char) -> &'static Flag<L> {
-        let is_it = |flag: &&Flag<L>| flag.name == Name::Letter(letter);
-        section.flags.iter().find(is_it).unwrap()
+    fn row<L>(section: &Section<L>, letter: char) -> &'static OptionRow<L> {
+        let has_letter = |flag: &&OptionRow<L>| flag.name == OptionName::Letter(letter);
+        section.flags.iter().find(has_letter).unwrap()
     }
 
-    /// What a command line asks for, without what differs between any two.
+    /// Returns the settings of a command line without the parts that always differ.
     fn settings(line: &str) -> crate::options::Settings {
         let words = line.split_whitespace().map(Into::into);
-        let mut settings = crate::options::netperf("netperf", words).unwrap();
+        let mut settings = crate::options::parse_netperf("netperf", words).unwrap();
         settings.print.uuid.clear();
         settings.print.command_line.clear();
         settings

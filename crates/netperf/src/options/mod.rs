@@ -1,15 +1,15 @@
-//! argv → [`Settings`] and [`ServerSettings`], in the stock tools' getopt grammar.
+//! The command lines of netperf and netserver, parsed to [`Settings`] and [`ServerSettings`].
 //!
-//! One table per command ([`global`], [`test`], [`server`]) drives the parser, the usage text
-//! ([`usage`]) and the manual page ([`manual`]). It yields low-level arguments, as typed; [`plan`] makes
-//! the settings of them.
+//! The grammar is the stock tools' getopt grammar. One table per command ([`global`], [`test`],
+//! [`server`]) drives the parser, the usage text ([`usage`]) and the manual page ([`manual`]).
+//! The parser stores the arguments as typed; [`plan`] converts them to settings.
 
 mod families;
+mod from_plan;
 mod global;
 mod halves;
 pub mod manual;
-mod many;
-mod of_plan;
+mod no_control;
 mod plan;
 mod print;
 mod refusals;
@@ -18,8 +18,8 @@ mod rings;
 mod selection;
 mod server;
 mod settings;
+mod super_netperf;
 mod test;
-mod uncontrolled;
 mod usage;
 mod uuid;
 mod value;
@@ -28,84 +28,90 @@ use std::ffi::OsString;
 use std::mem;
 
 use ::server::Permissions;
-use getopt::{Endings, Quit, Section, scan, utf8};
+use getopt::{EarlyExit, ExitTexts, Section, scan, utf8_words};
 
-use global::Global;
+use global::GlobalOptions;
 use test::TestOptions;
 
-pub use crate::attachment::Attachment;
+pub use crate::dlpi_interface::DlpiInterface;
+pub use from_plan::settings_for_plan;
 pub use getopt::Exit;
-pub use global::test_seconds;
-pub use many::{super_netperf, super_netperf_on_ports};
-pub use of_plan::of_plan;
-pub use server::{Limits, ServerSettings};
+pub use global::parse_test_seconds;
+pub use server::{ServerLimits, ServerSettings};
 pub use settings::*;
+pub use super_netperf::{parse_super_netperf, parse_super_netperf_on_ports};
 
-/// What the client's command line asks for. `program` is argv\[0\], `args` the words after it.
-pub fn netperf(program: &str, args: impl IntoIterator<Item = OsString>) -> Result<Settings, Exit> {
-    let words = utf8(program, args)?;
-    let mut global = Global::default();
-    let rest = scan(program, &global::SECTION, &words, &mut global)
-        .map_err(|quit| with_usage(quit, usage::netperf, &global.settings.notices))?;
-    let Some(test) = by_name(&global.test) else {
-        return Err(after(&global.settings.notices, unknown_test(&global.test)));
+/// Parses the client's command line. `program` is argv\[0\], `args` the words after it.
+pub fn parse_netperf(
+    program: &str,
+    args: impl IntoIterator<Item = OsString>,
+) -> Result<Settings, Exit> {
+    let words = utf8_words(program, args)?;
+    let mut global = GlobalOptions::default();
+    let test_words = scan(program, &global::SECTION, &words, &mut global)
+        .map_err(|early_exit| with_usage(early_exit, usage::netperf, &global.settings.notices))?;
+    let Some(test) = test_by_name(&global.test) else {
+        return Err(with_notices(
+            &global.settings.notices,
+            unknown_test(&global.test),
+        ));
     };
 
     let mut options = TestOptions {
-        here: mem::take(&mut global.here),
-        there: mem::take(&mut global.there),
+        local: mem::take(&mut global.local),
+        remote: mem::take(&mut global.remote),
         ..TestOptions::default()
     };
     if let Some(section) = test_section(test) {
-        scan(program, section, rest.behind, &mut options).map_err(|quit| {
-            let help = Exit::stdout(usage::of_test(section), 1);
-            // An unknown test option gets getopt's complaint alone, in the other families the help,
-            // too.
-            let complaint = match test.family() {
+        scan(program, section, test_words.after_dashes, &mut options).map_err(|early_exit| {
+            let help = Exit::stdout(usage::test_help(section), 1);
+            // For an unknown test option, stock prints getopt's message. Families other than Inet
+            // print the help after it.
+            let syntax_error = match test.family() {
                 TestFamily::Inet => Exit::stdout("", 1),
                 _ => help.clone(),
             };
             let notices = [&global.settings.notices[..], &options.notices].concat();
-            exit(quit, help, complaint, &notices)
+            into_exit(early_exit, help, syntax_error, &notices)
         })?;
     }
 
     let notices = [&global.settings.notices[..], &options.notices].concat();
     let command_line = [&[program.to_owned()], &words[..]].concat().join(" ");
-    plan::settings(test, global, options, command_line).map_err(|quit| {
-        let quit = match quit {
-            Quit::Refused(why) => Quit::Refused(format!("{program}: {why}\n")),
+    plan::settings(test, global, options, command_line).map_err(|early_exit| {
+        let early_exit = match early_exit {
+            EarlyExit::Refused(reason) => EarlyExit::Refused(format!("{program}: {reason}\n")),
             other => other,
         };
-        with_usage(quit, usage::netperf, &notices)
+        with_usage(early_exit, usage::netperf, &notices)
     })
 }
 
-/// What the server's command line asks for. `program` is argv\[0\], `args` the words after it.
-pub fn netserver(
+/// Parses the server's command line. `program` is argv\[0\], `args` the words after it.
+pub fn parse_netserver(
     program: &str,
     args: impl IntoIterator<Item = OsString>,
 ) -> Result<ServerSettings, Exit> {
-    let words = utf8(program, args)?;
+    let words = utf8_words(program, args)?;
     let mut settings = ServerSettings::default();
     scan(program, &server::SECTION, &words, &mut settings)
-        .map_err(|quit| with_usage(quit, usage::netserver, &settings.notices))?;
+        .map_err(|early_exit| with_usage(early_exit, usage::netserver, &settings.notices))?;
     if settings.user.is_some() && settings.limits.permissions.privileged_ports {
-        let why = Permissions::NOT_WITH_USER;
-        return Err(Exit::stderr(format!("{program}: {why}\n"), 1));
+        let reason = Permissions::NOT_WITH_USER;
+        return Err(Exit::stderr(format!("{program}: {reason}\n"), 1));
     }
     Ok(settings)
 }
 
-fn by_name(name: &str) -> Option<Test> {
+fn test_by_name(name: &str) -> Option<Test> {
     Test::ALL
         .iter()
         .find(|(_, known)| *known == name)
         .map(|(test, _)| *test)
 }
 
-/// Tests of netperf's over interfaces that nothing on Linux provides.
-const WITHOUT_PROVIDER: [(&[&str], &str); 2] = [
+/// Stock tests over interfaces that Linux lacks, with the interface's name.
+const TESTS_WITHOUT_PROVIDER: [(&[&str], &str); 2] = [
     (
         &[
             "XTI_TCP_STREAM",
@@ -123,7 +129,7 @@ const WITHOUT_PROVIDER: [(&[&str], &str); 2] = [
     ),
 ];
 
-/// The test's own options. The calibration tests look at none.
+/// Returns the test options of `test`; `None` for the calibration tests, which ignore them.
 fn test_section(test: Test) -> Option<&'static Section<TestOptions>> {
     match test {
         Test::LocCpu | Test::RemCpu => None,
@@ -137,14 +143,14 @@ fn test_section(test: Test) -> Option<&'static Section<TestOptions>> {
     }
 }
 
-/// The stock tool opens the control connection before it says so; it needs none for that.
+/// Returns the error for an unknown test. Unlike stock, it needs no control connection first.
 fn unknown_test(name: &str) -> Exit {
-    if let Some((_, what)) = WITHOUT_PROVIDER
+    if let Some((_, interface)) = TESTS_WITHOUT_PROVIDER
         .iter()
         .find(|(tests, _)| tests.contains(&name))
     {
-        let why = format!("netperf: {name} cannot run: {what} has no provider on Linux\n");
-        return Exit::stderr(why, 1);
+        let message = format!("netperf: {name} cannot run: {interface} has no provider on Linux\n");
+        return Exit::stderr(message, 1);
     }
     Exit::stdout(
         format!(
@@ -156,25 +162,25 @@ fn unknown_test(name: &str) -> Exit {
     )
 }
 
-/// The usage text on stderr, for `-h` and after getopt's complaint.
-fn with_usage(quit: Quit, usage: fn() -> String, notices: &[String]) -> Exit {
+/// Returns the exit with the usage text on stderr: for `-h` and after getopt's error message.
+fn with_usage(early_exit: EarlyExit, usage: fn() -> String, notices: &[String]) -> Exit {
     let text = Exit::stderr(usage(), 1);
-    exit(quit, text.clone(), text, notices)
+    into_exit(early_exit, text.clone(), text, notices)
 }
 
-fn exit(quit: Quit, help: Exit, complaint: Exit, notices: &[String]) -> Exit {
-    const OURS: &str = env!("CARGO_PKG_VERSION");
-    let version = format!("Netperf version 2.7.0\nlinerate {OURS}\n");
-    let endings = Endings {
+fn into_exit(early_exit: EarlyExit, help: Exit, syntax_error: Exit, notices: &[String]) -> Exit {
+    const LINERATE_VERSION: &str = env!("CARGO_PKG_VERSION");
+    let version = format!("Netperf version 2.7.0\nlinerate {LINERATE_VERSION}\n");
+    let texts = ExitTexts {
         help,
         version,
-        complaint,
+        syntax_error,
     };
-    after(notices, quit.exit(endings))
+    with_notices(notices, early_exit.into_exit(texts))
 }
 
-/// The stock tool has printed these by the time that it gives up.
-fn after(notices: &[String], exit: Exit) -> Exit {
+/// Returns `exit` with `notices` first on stdout. The stock tool prints them before it exits.
+fn with_notices(notices: &[String], exit: Exit) -> Exit {
     let mut stdout: String = notices.iter().flat_map(|line| [line, "\n"]).collect();
     stdout.push_str(&exit.stdout);
     Exit { stdout, ..exit }

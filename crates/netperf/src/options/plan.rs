@@ -1,66 +1,67 @@
-//! What was typed → [`Settings`]: every default filled in, contradictions refused.
+//! Conversion of typed options to [`Settings`]. It fills in defaults and refuses contradictions.
 
 use std::time::Duration;
 
-use getopt::{Quit, refuse};
+use getopt::{EarlyExit, refuse};
 use model::{BufferPlan, FlowPlan, Limit, SizeRule, Timing, Transport, Workload};
 
-use super::global::{Global, Length};
-use super::test::{DataEnd, Socket, TestOptions};
+use super::global::{GlobalOptions, Length};
+use super::test::{DataEndpoint, SocketType, TestOptions};
 use super::{
-    Control, Data, Direction, Family, Settings, Test, halves, print, refusals, rings, uncontrolled,
+    ControlOptions, DataOptions, Family, Settings, Test, TestDirection, halves, no_control, print,
+    refusals, rings,
 };
 
-/// What `global` and `options` come to for `test`. A refusal is one line without the program's name.
+/// Returns the settings for `test`. A refusal is one line without the program's name.
 pub(super) fn settings(
     test: Test,
-    mut global: Global,
+    mut global: GlobalOptions,
     options: TestOptions,
     command_line: String,
-) -> Result<Settings, Quit> {
+) -> Result<Settings, EarlyExit> {
     let no_control = global.settings.no_control;
-    refusals::of_family(test, no_control, &options)?;
-    settle_host(&mut global.settings.control);
+    refusals::check_family(test, no_control, &options)?;
+    set_default_host(&mut global.settings.control);
     let transport = transport(test, &options)?;
     let direction = direction(test, transport, &options)?;
-    let mut plan = plan(test, transport, direction, &global, &options)?;
+    let mut plan = flow_plan(test, transport, direction, &global, &options)?;
     let mut default_port = "0".to_owned();
     if no_control {
-        plan = uncontrolled::plan(test, plan)?;
+        plan = no_control::plan_without_control(test, plan)?;
         if options.port[1].is_none() {
-            default_port = uncontrolled::service(test, direction)?;
+            default_port = no_control::service_name(test, direction)?;
         }
     }
-    refusals::with_its_addresses(transport, &global, &options)?;
-    refusals::several_flows(test, global.bidirectional, &global.settings)?;
-    refusals::of_output(test, &global, options.output.is_some())?;
-    let reverse = reverse(direction, transport, &global, &options, &command_line)?;
-    let print = print::print(test, direction, &global, &options, command_line);
-    let sockets = [&options.here.socket, &options.there.socket];
-    let special = options.of_family.special(test, sockets)?;
+    refusals::check_vsock_addresses(transport, &global, &options)?;
+    refusals::check_flow_count(test, global.bidirectional, &global.settings)?;
+    refusals::check_output(test, &global, options.output.is_some())?;
+    let reverse = reverse_settings(direction, transport, &global, &options, &command_line)?;
+    let print = print::print_options(test, direction, &global, &options, command_line);
+    let sockets = [&options.local.socket, &options.remote.socket];
+    let family_settings = options.family.family_settings(test, sockets)?;
     let needs = options.needs();
-    let warnings = [paced_by_nothing(&global), options.warnings].concat();
+    let warnings = [pacing_warnings(&global), options.warnings].concat();
     let [local_port, port] = options.port;
     let port = port.unwrap_or(default_port);
-    // TCP_CC draws its local ports from a range, whatever was asked for.
+    // TCP_CC ignores the local port and uses a range of ports.
     let local_port = local_port.filter(|_| test != Test::TcpCc);
     let local_port = local_port.unwrap_or_else(|| "0".to_owned());
     Ok(Settings {
         test,
         direction,
         needs,
-        data: data(
+        data: data_options(
             transport,
             &global.settings.control,
-            (options.local, local_port),
-            (options.remote, port),
+            (options.source, local_port),
+            (options.destination, port),
         ),
         name: test.name().to_owned(),
         flow: plan,
         reverse,
-        special,
+        family_settings,
         ports: options.ports,
-        repeat: global.repeat.settled(),
+        repeat: global.repeat.to_repeat(),
         print,
         warnings,
         notices: [&global.settings.notices[..], &options.notices].concat(),
@@ -68,19 +69,24 @@ pub(super) fn settings(
     })
 }
 
-/// Intervals without a burst pace nothing, in stock without a word.
-fn paced_by_nothing(global: &Global) -> Vec<String> {
+/// Returns warnings about pacing options without effect. Stock ignores them silently.
+fn pacing_warnings(global: &GlobalOptions) -> Vec<String> {
     let ends = ["", " ,n"].into_iter().enumerate();
     let mut lines: Vec<_> = ends
         .filter(|(end, _)| global.pace_burst[*end] == 0 && global.pace_interval_us[*end] > 0)
         .map(|(_, half)| format!("-w{half} has no effect without -b{half}"))
         .collect();
-    let [here, there] = [0, 1].map(|end| global.spin[end] && global.pace_burst[end] == 0);
+    let [spins_unpaced_locally, spins_unpaced_remotely] =
+        [0, 1].map(|end| global.spin[end] && global.pace_burst[end] == 0);
     match global.spin {
-        // Whichever end has a pace.
-        [true, true] if here && there => lines.push("--spin has no effect without -b".to_owned()),
-        [true, false] if here => lines.push("--spin=local has no effect without -b".to_owned()),
-        [false, true] if there => {
+        // `--spin` without an end applies to each paced end.
+        [true, true] if spins_unpaced_locally && spins_unpaced_remotely => {
+            lines.push("--spin has no effect without -b".to_owned());
+        }
+        [true, false] if spins_unpaced_locally => {
+            lines.push("--spin=local has no effect without -b".to_owned());
+        }
+        [false, true] if spins_unpaced_remotely => {
             lines.push("--spin=remote has no effect without -b ,n".to_owned());
         }
         _ => {}
@@ -88,7 +94,7 @@ fn paced_by_nothing(global: &Global) -> Vec<String> {
     lines
 }
 
-fn transport(test: Test, options: &TestOptions) -> Result<Transport, Quit> {
+fn transport(test: Test, options: &TestOptions) -> Result<Transport, EarlyExit> {
     let preset = match test {
         Test::UdpStream | Test::UdpRr => Transport::Udp,
         Test::StreamStream | Test::StreamRr => return Ok(Transport::UnixStream),
@@ -100,28 +106,34 @@ fn transport(test: Test, options: &TestOptions) -> Result<Transport, Quit> {
         _ => Transport::Tcp,
     };
     let transport = options.transport.unwrap_or(preset);
-    // The stock tool spins for ever on these two.
-    let wrong = match options.socket {
-        Some(Socket::Datagram) if transport.has_connections() => "dgram",
-        Some(Socket::Stream) if transport.has_datagrams() => "stream",
-        _ => return refusals::with_its_options(transport, options),
+    // The stock tool loops forever on these two contradictions.
+    let contradiction = match options.socket_type {
+        Some(SocketType::Datagram) if transport.has_connections() => "dgram",
+        Some(SocketType::Stream) if transport.has_datagrams() => "stream",
+        _ => return refusals::check_transport_options(transport, options),
     };
     let name = transport.name();
-    refuse(format!("test option -t {wrong} contradicts {name}"))
+    refuse(format!("test option -t {contradiction} contradicts {name}"))
 }
 
-/// The test's own direction, or for OMNI what `-d` says, or else what other options suggest.
-fn direction(test: Test, transport: Transport, options: &TestOptions) -> Result<Direction, Quit> {
+/// Returns the direction of `test`. For OMNI, it depends on `-d` or else on other options.
+fn direction(
+    test: Test,
+    transport: Transport,
+    options: &TestOptions,
+) -> Result<TestDirection, EarlyExit> {
     let (transmit, receive) = match test {
         Test::TcpRr | Test::TcpCrr | Test::UdpRr => (true, true),
         _ if test.is_family_transaction() => (true, true),
         Test::TcpMaerts => (false, true),
         Test::TcpCc => (false, false),
-        Test::Omni => options.direction.unwrap_or_else(|| suggested(options)),
+        Test::Omni => options
+            .transmit_receive
+            .unwrap_or_else(|| suggested_direction(options)),
         _ => (true, false),
     };
     let connection = options.connection || matches!(test, Test::TcpCrr | Test::TcpCc);
-    let direction = Direction {
+    let direction = TestDirection {
         transmit: transmit || (!receive && !connection),
         receive,
         connection,
@@ -137,94 +149,94 @@ fn direction(test: Test, transport: Transport, options: &TestOptions) -> Result<
             )
         });
     }
-    // The stock tool opens a connection for each buffer and reports a stream's throughput.
+    // In this case, the stock tool opens a connection per buffer and reports a stream's throughput.
     if connection && !direction.is_transactional() {
-        let way = if transmit { "sends" } else { "receives" };
+        let verb = if transmit { "sends" } else { "receives" };
         return refuse(format!(
-            "test option -c contradicts a test that only {way}: {}",
+            "test option -c contradicts a test that only {verb}: {}",
             test.name()
         ));
     }
     Ok(direction)
 }
 
-/// What OMNI's other options say about its direction.
-fn suggested(options: &TestOptions) -> (bool, bool) {
-    let both = options.sizes.iter().any(Option::is_some);
+/// Returns whether OMNI transmits and receives, from the sizes that were typed.
+fn suggested_direction(options: &TestOptions) -> (bool, bool) {
+    let has_message_sizes = options.message_sizes.iter().any(Option::is_some);
     let is_typed = |buffers: &BufferPlan| buffers.size != SizeRule::SocketBuffer;
-    let (here, there) = (&options.here, &options.there);
-    let transmit = is_typed(&here.send) || is_typed(&there.receive);
-    let receive = is_typed(&there.send) || is_typed(&here.receive);
-    (both || transmit, both || receive)
+    let (local, remote) = (&options.local, &options.remote);
+    let transmit = is_typed(&local.send) || is_typed(&remote.receive);
+    let receive = is_typed(&remote.send) || is_typed(&local.receive);
+    (has_message_sizes || transmit, has_message_sizes || receive)
 }
 
-fn plan(
+fn flow_plan(
     test: Test,
     transport: Transport,
-    direction: Direction,
-    global: &Global,
+    direction: TestDirection,
+    global: &GlobalOptions,
     options: &TestOptions,
-) -> Result<FlowPlan, Quit> {
+) -> Result<FlowPlan, EarlyExit> {
     let workload = workload(direction);
-    let timed = print::wants_latency(global, options)
+    let is_timed = print::needs_latency(global, options)
         || global.settings.print.verbosity >= 2
         || global.settings.histogram.is_some();
-    let (mut here, mut there) = halves::halves(test, transport, direction, global, options);
-    rings::settle(&mut here, &mut there, test, direction, options)?;
-    refusals::within_the_protocol(test, &there)?;
-    refusals::within_reach(&here, direction.receive && !direction.transmit)?;
-    refusals::within_reach(&there, direction.transmit && !direction.receive)?;
+    let (mut local, mut remote) = halves::halves(test, transport, direction, global, options);
+    rings::set_sizes_and_widths(&mut local, &mut remote, test, direction, options)?;
+    refusals::check_remote_half(test, &remote)?;
+    refusals::check_touch(&local, direction.receive && !direction.transmit)?;
+    refusals::check_touch(&remote, direction.transmit && !direction.receive)?;
     let plan = FlowPlan {
-        limit: limit(global.length, direction, options.of_family.messages),
-        // Requests ahead of the answers: not on a stream, not where each has a connection.
-        burst: if workload == Workload::ask() {
+        limit: limit(global.length, direction, options.family.messages),
+        // Only a transaction test on one connection sends requests ahead of the responses.
+        burst: if workload == Workload::request() {
             options.burst
         } else {
             0
         },
         timing: Timing {
-            passes: timed && direction.is_transactional(),
-            calls: timed && !direction.is_transactional(),
+            passes: is_timed && direction.is_transactional(),
+            calls: is_timed && !direction.is_transactional(),
         },
-        here,
-        there,
-        ..FlowPlan::of(transport, workload)
+        local,
+        remote,
+        ..FlowPlan::new(transport, workload)
     };
-    refusals::of_io(test, &plan)?;
+    refusals::check_io(test, &plan)?;
     Ok(plan)
 }
 
-/// What runs the other way at the same time: `--bidirectional`.
-fn reverse(
-    direction: Direction,
+/// Returns the settings of the other direction with `--bidirectional`.
+fn reverse_settings(
+    direction: TestDirection,
     transport: Transport,
-    global: &Global,
+    global: &GlobalOptions,
     options: &TestOptions,
     command_line: &str,
-) -> Result<Option<Box<Settings>>, Quit> {
+) -> Result<Option<Box<Settings>>, EarlyExit> {
     if !global.bidirectional {
         return Ok(None);
     }
-    refusals::of_two_ways(true, direction)?;
-    let global = Global {
+    refusals::check_bidirectional(true, direction)?;
+    let global = GlobalOptions {
         bidirectional: false,
         ..global.clone()
     };
     let mut options = TestOptions {
         transport: Some(transport),
-        socket: None,
-        direction: Some((direction.receive, direction.transmit)),
+        socket_type: None,
+        transmit_receive: Some((direction.receive, direction.transmit)),
         ..options.clone()
     };
-    // A size for one end is that of the other's data, too, unless that has its own.
-    let (here, there) = (&mut options.here, &mut options.there);
-    for (here, there) in [
-        (&mut here.send.size, &mut there.send.size),
-        (&mut here.receive.size, &mut there.receive.size),
+    // A size typed for one end also applies to the other end, unless that has its own size.
+    let (local, remote) = (&mut options.local, &mut options.remote);
+    for (local_size, remote_size) in [
+        (&mut local.send.size, &mut remote.send.size),
+        (&mut local.receive.size, &mut remote.receive.size),
     ] {
-        match (*here, *there) {
-            (SizeRule::SocketBuffer, typed) => *here = typed,
-            (typed, SizeRule::SocketBuffer) => *there = typed,
+        match (*local_size, *remote_size) {
+            (SizeRule::SocketBuffer, typed) => *local_size = typed,
+            (typed, SizeRule::SocketBuffer) => *remote_size = typed,
             _ => {}
         }
     }
@@ -232,18 +244,18 @@ fn reverse(
     Ok(Some(Box::new(reverse)))
 }
 
-fn workload(direction: Direction) -> Workload {
+fn workload(direction: TestDirection) -> Workload {
     match (direction.transmit, direction.receive, direction.connection) {
-        (true, true, true) => Workload::connect_and_ask(),
-        (true, true, false) => Workload::ask(),
+        (true, true, true) => Workload::connect_and_request(),
+        (true, true, false) => Workload::request(),
         (false, true, _) => Workload::receive(),
         (true, false, _) => Workload::send(),
         (false, false, _) => Workload::connect_and_close(),
     }
 }
 
-/// `-l`, unless SCTP's `-N` gives a number of messages.
-fn limit(length: Length, direction: Direction, messages: u32) -> Limit {
+/// Returns the limit from `-l`, or from SCTP's `-N` (`messages`) if that is not 0.
+fn limit(length: Length, direction: TestDirection, messages: u32) -> Limit {
     match length {
         _ if messages > 0 && direction.is_transactional() => Limit::Transactions(messages.into()),
         _ if messages > 0 => Limit::Messages(messages.into()),
@@ -254,12 +266,12 @@ fn limit(length: Length, direction: Direction, messages: u32) -> Limit {
     }
 }
 
-/// Names the server's host if no option did.
-fn settle_host(control: &mut Control) {
+/// Sets the default host of the server if no option names one.
+fn set_default_host(control: &mut ControlOptions) {
     let default = match control.family {
         Family::V6 => "::1",
         Family::V4 | Family::Unspecified => "localhost",
-        // VMADDR_CID_HOST: from a guest, its host.
+        // VMADDR_CID_HOST: the host of the virtual machine.
         Family::Vsock => "2",
     };
     if control.host.is_empty() {
@@ -267,25 +279,25 @@ fn settle_host(control: &mut Control) {
     }
 }
 
-fn data(
+fn data_options(
     transport: Transport,
-    control: &Control,
-    (local, local_port): (DataEnd, String),
-    (remote, port): (DataEnd, String),
-) -> Data {
-    let or = |family, inherited| match family {
+    control: &ControlOptions,
+    (local, local_port): (DataEndpoint, String),
+    (remote, port): (DataEndpoint, String),
+) -> DataOptions {
+    let family_or = |family, inherited| match family {
         _ if transport == Transport::Vsock => Family::Vsock,
         Family::Unspecified => inherited,
         family => family,
     };
-    Data {
+    DataOptions {
         host: remote.host,
-        host_bits: remote.bits,
-        family: or(remote.family, control.family),
+        host_bits: remote.prefix_bits,
+        family: family_or(remote.family, control.family),
         port,
         local_host: local.host,
-        local_bits: local.bits,
-        local_family: or(local.family, control.local_family),
+        local_bits: local.prefix_bits,
+        local_family: family_or(local.family, control.local_family),
         local_port,
     }
 }
@@ -294,10 +306,10 @@ fn data(
 mod tests {
     use std::path::PathBuf;
 
-    use model::{Half, SizeRule, SocketOptions, WidthRule};
+    use model::{EndpointPlan, SizeRule, SocketOptions, WidthRule};
 
     use super::*;
-    use crate::options::{Unit, netperf};
+    use crate::options::{ThroughputUnit, parse_netperf};
 
     #[rustfmt::skip]
     #[test]
@@ -307,59 +319,59 @@ mod tests {
             ("-t tcp_maerts", Workload::receive(), Transport::Tcp, 'm', true),
             ("-t TCP_SENDFILE", Workload::send(), Transport::Tcp, 'm', true),
             ("-t TCP_MSS", Workload::send(), Transport::Tcp, 'm', true),
-            ("-t TCP_RR", Workload::ask(), Transport::Tcp, 'x', true),
-            ("-t TCP_CRR", Workload::connect_and_ask(), Transport::Tcp, 'x', true),
-            ("-t TCP_RR -- -c", Workload::connect_and_ask(), Transport::Tcp, 'x', true),
+            ("-t TCP_RR", Workload::request(), Transport::Tcp, 'x', true),
+            ("-t TCP_CRR", Workload::connect_and_request(), Transport::Tcp, 'x', true),
+            ("-t TCP_RR -- -c", Workload::connect_and_request(), Transport::Tcp, 'x', true),
             ("-t TCP_CC", Workload::connect_and_close(), Transport::Tcp, 'm', true),
             ("-t UDP_STREAM", Workload::send(), Transport::Udp, 'm', false),
             ("-t UDP_STREAM -- -R 1", Workload::send(), Transport::Udp, 'm', true),
-            ("-t UDP_RR", Workload::ask(), Transport::Udp, 'x', true),
-            ("-t UDP_RR -- -R 0", Workload::ask(), Transport::Udp, 'x', false),
+            ("-t UDP_RR", Workload::request(), Transport::Udp, 'x', true),
+            ("-t UDP_RR -- -R 0", Workload::request(), Transport::Udp, 'x', false),
             ("-t TCP_STREAM -- -T udp", Workload::send(), Transport::Udp, 'm', false),
             ("-t UDP_STREAM -- -T tcp", Workload::send(), Transport::Tcp, 'm', true),
-            ("-t UDP_RR -- -t dgram", Workload::ask(), Transport::Udp, 'x', true),
+            ("-t UDP_RR -- -t dgram", Workload::request(), Transport::Udp, 'x', true),
             ("-- -t dgram -T tcp", Workload::send(), Transport::Tcp, 'm', true),
             ("-t UDP_RR -t TCP_MAERTS", Workload::receive(), Transport::Tcp, 'm', true),
-            // OMNI goes where its options say.
+            // OMNI takes its direction from the options.
             ("-t OMNI", Workload::send(), Transport::Tcp, 'm', true),
             ("-t OMNI -- -m 5", Workload::send(), Transport::Tcp, 'm', true),
             ("-t OMNI -- -m ,5", Workload::receive(), Transport::Tcp, 'm', true),
             ("-t OMNI -- -M 5", Workload::send(), Transport::Tcp, 'm', true),
             ("-t OMNI -- -M ,5", Workload::receive(), Transport::Tcp, 'm', true),
-            ("-t OMNI -- -m 5,5", Workload::ask(), Transport::Tcp, 'x', true),
-            ("-t OMNI -- -r 5", Workload::ask(), Transport::Tcp, 'x', true),
+            ("-t OMNI -- -m 5,5", Workload::request(), Transport::Tcp, 'x', true),
+            ("-t OMNI -- -r 5", Workload::request(), Transport::Tcp, 'x', true),
             ("-t OMNI -- -d maerts -r 5", Workload::receive(), Transport::Tcp, 'm', true),
-            ("-t OMNI -- -d 6", Workload::ask(), Transport::Tcp, 'x', true),
-            ("-t OMNI -- -d crr", Workload::connect_and_ask(), Transport::Tcp, 'x', true),
-            ("-t OMNI -- -d rr -c", Workload::connect_and_ask(), Transport::Tcp, 'x', true),
+            ("-t OMNI -- -d 6", Workload::request(), Transport::Tcp, 'x', true),
+            ("-t OMNI -- -d crr", Workload::connect_and_request(), Transport::Tcp, 'x', true),
+            ("-t OMNI -- -d rr -c", Workload::connect_and_request(), Transport::Tcp, 'x', true),
             ("-t OMNI -- -c", Workload::connect_and_close(), Transport::Tcp, 'x', true),
             ("-t OMNI -- -T udp", Workload::send(), Transport::Udp, 'm', false),
-            ("-t OMNI -- -T udp -d rr", Workload::ask(), Transport::Udp, 'x', true),
+            ("-t OMNI -- -T udp -d rr", Workload::request(), Transport::Udp, 'x', true),
             // The other families.
             ("-t stream_stream", Workload::send(), Transport::UnixStream, 'm', true),
-            ("-t STREAM_RR -- -r 5", Workload::ask(), Transport::UnixStream, 'x', true),
+            ("-t STREAM_RR -- -r 5", Workload::request(), Transport::UnixStream, 'x', true),
             ("-t DG_STREAM -f x", Workload::send(), Transport::UnixDatagram, 'm', true),
-            ("-t DG_RR", Workload::ask(), Transport::UnixDatagram, 'x', true),
+            ("-t DG_RR", Workload::request(), Transport::UnixDatagram, 'x', true),
             ("-t SCTP_STREAM -- -N 5", Workload::send(), Transport::Sctp, 'm', true),
-            ("-t SCTP_RR_MANY -- -T 3", Workload::ask(), Transport::SctpMany, 'x', true),
+            ("-t SCTP_RR_MANY -- -T 3", Workload::request(), Transport::SctpMany, 'x', true),
             ("-t DLCO_STREAM -- -D eth -p 0,1", Workload::send(), Transport::LlcStream, 'm', true),
-            ("-t DLCL_RR -- -p 2", Workload::ask(), Transport::LlcDatagram, 'x', true),
+            ("-t DLCL_RR -- -p 2", Workload::request(), Transport::LlcDatagram, 'x', true),
             // -f x is for transactions only.
             ("-f x", Workload::send(), Transport::Tcp, 'm', true),
             ("-f K", Workload::send(), Transport::Tcp, 'K', true),
-            ("-f m -t TCP_RR", Workload::ask(), Transport::Tcp, 'm', true),
+            ("-f m -t TCP_RR", Workload::request(), Transport::Tcp, 'm', true),
         ] {
             let settings = run(line);
             assert_eq!(settings.flow.workload, workload, "{line}");
             assert_eq!(settings.flow.transport, transport, "{line}");
-            assert_eq!(settings.print.unit, Unit(letter), "{line}");
-            assert_eq!(settings.flow.here.socket.dont_route, !routing, "{line}");
-            assert_eq!(settings.flow.there.socket.dont_route, !routing, "{line}");
+            assert_eq!(settings.print.unit, ThroughputUnit(letter), "{line}");
+            assert_eq!(settings.flow.local.socket.dont_route, !routing, "{line}");
+            assert_eq!(settings.flow.remote.socket.dont_route, !routing, "{line}");
         }
     }
 
     #[test]
-    fn without_control_a_service_stands_in() {
+    fn without_control_a_standard_service_is_used() {
         for (line, port) in [
             ("-N", "discard"),
             ("-N -t TCP_SENDFILE", "discard"),
@@ -379,11 +391,11 @@ mod tests {
             assert_eq!(settings.no_control, line.starts_with("-N"));
         }
         let settings = run("-N -C -T ,1 -t TCP_CRR -- -r 7,9 -S 64K");
-        assert_eq!(settings.flow.there, Half::default());
-        assert_eq!(settings.flow.here.receive.size, SizeRule::Bytes(7));
+        assert_eq!(settings.flow.remote, EndpointPlan::default());
+        assert_eq!(settings.flow.local.receive.size, SizeRule::Bytes(7));
         assert_eq!(
             settings.flow.workload,
-            Workload::connect_and_ask().closing_first()
+            Workload::connect_and_request().with_half_close()
         );
     }
 
@@ -395,7 +407,7 @@ mod tests {
         const DEFAULT: (SizeRule, WidthRule) = (SocketBuffer, CoverSocketBuffer);
         let bulk = |bytes| (Bytes(bytes), CoverSocketBuffer);
         let message = |bytes| (Bytes(bytes), Buffers(1));
-        // Here: send, receive; there: send, receive.
+        // Local send and receive, then remote send and receive.
         for (line, expected) in [
             ("", [DEFAULT, DEFAULT, DEFAULT, DEFAULT]),
             ("-- -m 1K", [bulk(1024), DEFAULT, DEFAULT, DEFAULT]),
@@ -429,7 +441,7 @@ mod tests {
                 ],
             ),
         ] {
-            let FlowPlan { here, there, .. } = run(line).flow;
+            let FlowPlan { local: here, remote: there, .. } = run(line).flow;
             let rings = [here.send, here.receive, there.send, there.receive];
             assert_eq!(
                 rings.map(|ring| (ring.size, ring.width)),
@@ -441,7 +453,11 @@ mod tests {
 
     #[test]
     fn alignments_and_offsets_by_end_and_direction() {
-        let FlowPlan { here, there, .. } = run("-a 16,32 -A 64 -o 1,2 -O ,3").flow;
+        let FlowPlan {
+            local: here,
+            remote: there,
+            ..
+        } = run("-a 16,32 -A 64 -o 1,2 -O ,3").flow;
         let rings = [here.send, here.receive, there.send, there.receive];
         assert_eq!(
             rings.map(|ring| (ring.alignment, ring.offset)),
@@ -475,7 +491,7 @@ mod tests {
     }
 
     #[test]
-    fn times_are_recorded_where_somebody_asks() {
+    fn times_are_recorded_when_requested() {
         for (line, latency, passes, calls) in [
             ("", false, false, false),
             ("-j", true, false, true),
@@ -485,7 +501,7 @@ mod tests {
             ("-t TCP_RR -- -k P99_LATENCY", true, true, false),
             ("-t TCP_RR -- -o all", true, true, false),
             ("-t TCP_RR -- -k RT_LATENCY", false, false, false),
-            // The last selection counts.
+            // The last selection wins.
             ("-t TCP_RR -- -k P99_LATENCY -o", false, false, false),
         ] {
             let settings = run(line);
@@ -495,10 +511,10 @@ mod tests {
     }
 
     #[test]
-    fn asking_for_the_peers_congestion_control_allows_it_to_route() {
+    fn requesting_the_peers_congestion_control_lets_it_route() {
         let plan = run("-t UDP_STREAM -- -k REMOTE_CONG_CONTROL").flow;
-        assert!(plan.here.socket.dont_route);
-        assert!(!plan.there.socket.dont_route);
+        assert!(plan.local.socket.dont_route);
+        assert!(!plan.remote.socket.dont_route);
     }
 
     #[test]
@@ -540,7 +556,7 @@ mod tests {
         );
         let plan = &settings.flow;
         assert_eq!(
-            plan.here.socket,
+            plan.local.socket,
             SocketOptions {
                 send_buffer_bytes: Some(1024),
                 receive_buffer_bytes: Some(2048),
@@ -560,7 +576,7 @@ mod tests {
             }
         );
         assert_eq!(
-            plan.there.socket,
+            plan.remote.socket,
             SocketOptions {
                 send_buffer_bytes: Some(3072),
                 no_delay: true,
@@ -574,12 +590,12 @@ mod tests {
                 ..SocketOptions::default()
             }
         );
-        assert_eq!((plan.here.cpu, plan.there.cpu), (Some(0), Some(1)));
-        assert!(plan.here.measure_cpu && plan.there.measure_cpu);
-        assert!(plan.here.discard_in_kernel && plan.there.discard_in_kernel);
-        assert!(plan.here.write_instead_of_send && !plan.there.write_instead_of_send);
-        assert_eq!(plan.here.fill, Some(PathBuf::from("/a")));
-        assert_eq!(plan.there.fill, Some(PathBuf::from("/b")));
+        assert_eq!((plan.local.cpu, plan.remote.cpu), (Some(0), Some(1)));
+        assert!(plan.local.measure_cpu && plan.remote.measure_cpu);
+        assert!(plan.local.discard_in_kernel && plan.remote.discard_in_kernel);
+        assert!(plan.local.write_instead_of_send && !plan.remote.write_instead_of_send);
+        assert_eq!(plan.local.fill, Some(PathBuf::from("/a")));
+        assert_eq!(plan.remote.fill, Some(PathBuf::from("/b")));
         assert_eq!(settings.wait, Duration::from_secs(3));
     }
 
@@ -597,7 +613,7 @@ mod tests {
     }
 
     fn run(line: &str) -> Settings {
-        netperf("netperf", line.split_whitespace().map(Into::into))
+        parse_netperf("netperf", line.split_whitespace().map(Into::into))
             .unwrap_or_else(|exit| panic!("{line}: {exit:?}"))
     }
 }

@@ -1,56 +1,60 @@
-//! What was typed → [`Print`].
+//! The output settings of a test: [`PrintOptions`] from the typed options.
 
-use super::global::Global;
+use super::global::GlobalOptions;
 use super::selection::Selected;
-use super::test::{Printed, TestOptions};
-use super::{Direction, Form, Print, Selection, Test, Unit, uuid};
+use super::test::{SelectorFormat, TestOptions};
+use super::{OutputForm, PrintOptions, Selection, Test, TestDirection, ThroughputUnit, uuid};
 
-/// How the result of `test` is printed.
-pub(super) fn print(
+/// Returns how to print the result of `test`.
+pub(super) fn print_options(
     test: Test,
-    direction: Direction,
-    global: &Global,
+    direction: TestDirection,
+    global: &GlobalOptions,
     options: &TestOptions,
     command_line: String,
-) -> Print {
+) -> PrintOptions {
     let print = global.settings.print.clone();
-    Print {
-        unit: unit(test, direction, global.unit),
+    PrintOptions {
+        unit: throughput_unit(test, direction, global.unit),
         histogram_buckets: global.histogram_buckets.unwrap_or(print.histogram_buckets),
-        latency: wants_latency(global, options),
-        call_sizes: (options.here.send.size, options.here.receive.size),
-        form: form(test, options.output.as_ref()),
+        latency: needs_latency(global, options),
+        call_sizes: (options.local.send.size, options.local.receive.size),
+        form: output_form(test, options.output.as_ref()),
         uuid: options.uuid.clone().unwrap_or_else(uuid::generate),
         command_line,
         ..print
     }
 }
 
-/// Whether anybody asks for latency statistics.
-pub(super) fn wants_latency(global: &Global, options: &TestOptions) -> bool {
+/// Whether `-j` or a selector needs latency statistics.
+pub(super) fn needs_latency(global: &GlobalOptions, options: &TestOptions) -> bool {
     global.settings.print.latency || options.needs().latency
 }
 
-/// Transactions where those are counted, as the stock tool tells from the test's name.
-fn unit(test: Test, direction: Direction, asked: Option<Unit>) -> Unit {
+/// Returns the unit of throughput. Like stock, it selects transactions by the test's name.
+fn throughput_unit(
+    test: Test,
+    direction: TestDirection,
+    requested: Option<ThroughputUnit>,
+) -> ThroughputUnit {
     let transactions =
         test.name().contains("RR") || (test == Test::Omni && direction.is_transactional());
-    match asked {
-        None if transactions => Unit('x'),
-        None => Unit('m'),
-        Some(Unit('x')) if !transactions => Unit('m'),
+    match requested {
+        None if transactions => ThroughputUnit('x'),
+        None => ThroughputUnit('m'),
+        Some(ThroughputUnit('x')) if !transactions => ThroughputUnit('m'),
         Some(unit) => unit,
     }
 }
 
-fn form(test: Test, output: Option<&(Printed, Selected)>) -> Form {
+fn output_form(test: Test, output: Option<&(SelectorFormat, Selected)>) -> OutputForm {
     match output {
-        None if test == Test::Omni => Form::Human(Selection::Default),
-        None => Form::Table,
+        None if test == Test::Omni => OutputForm::Human(Selection::Default),
+        None => OutputForm::Table,
         Some((printed, Selected { selection, .. })) => match printed {
-            Printed::Human => Form::Human(selection.clone()),
-            Printed::Csv => Form::Csv(selection.clone()),
-            Printed::KeyVal => Form::KeyVal(selection.clone()),
+            SelectorFormat::Human => OutputForm::Human(selection.clone()),
+            SelectorFormat::Csv => OutputForm::Csv(selection.clone()),
+            SelectorFormat::KeyVal => OutputForm::KeyVal(selection.clone()),
         },
     }
 }
@@ -58,7 +62,7 @@ fn form(test: Test, output: Option<&(Printed, Selected)>) -> Form {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::options::{Settings, netperf};
+    use crate::options::{Settings, parse_netperf};
     use crate::selector::Selector;
 
     #[test]
@@ -66,12 +70,15 @@ mod tests {
         let throughput =
             Selection::Blocks(vec![Selector::by_name("THROUGHPUT").into_iter().collect()]);
         for (line, form) in [
-            ("", Form::Table),
-            ("-t OMNI", Form::Human(Selection::Default)),
-            ("-- -k", Form::KeyVal(Selection::Default)),
-            ("-- -o ?", Form::Csv(Selection::List)),
-            ("-- -O throughput", Form::Human(throughput.clone())),
-            ("-- -O throughput -k", Form::KeyVal(Selection::Default)),
+            ("", OutputForm::Table),
+            ("-t OMNI", OutputForm::Human(Selection::Default)),
+            ("-- -k", OutputForm::KeyVal(Selection::Default)),
+            ("-- -o ?", OutputForm::Csv(Selection::List)),
+            ("-- -O throughput", OutputForm::Human(throughput.clone())),
+            (
+                "-- -O throughput -k",
+                OutputForm::KeyVal(Selection::Default),
+            ),
         ] {
             assert_eq!(run(line).print.form, form, "{line}");
         }
@@ -80,13 +87,13 @@ mod tests {
     #[test]
     fn the_command_line_is_kept_with_its_blanks() {
         let args = ["-B", "a b", "--", "-k"].map(Into::into);
-        let settings = netperf("./netperf", args).unwrap();
+        let settings = parse_netperf("./netperf", args).unwrap();
         assert_eq!(settings.print.command_line, "./netperf -B a b -- -k");
         assert_eq!(settings.print.brand.as_deref(), Some("a b"));
     }
 
     fn run(line: &str) -> Settings {
-        netperf("netperf", line.split_whitespace().map(Into::into))
+        parse_netperf("netperf", line.split_whitespace().map(Into::into))
             .unwrap_or_else(|exit| panic!("{line}: {exit:?}"))
     }
 }

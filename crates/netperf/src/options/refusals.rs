@@ -1,65 +1,79 @@
-//! What was typed and cannot be: contradictions, and what a transport or the protocol has no room for. Each is one line without the program's name.
+//! Checks that refuse options which contradict each other, the transport or the protocol.
+//!
+//! Each refusal is one line without the program's name.
 
-use getopt::{Quit, refuse};
-use model::{FlowPlan, Half, Transport};
+use getopt::{EarlyExit, refuse};
+use model::{EndpointPlan, FlowPlan, Transport};
 
-use super::global::Global;
+use super::global::GlobalOptions;
 use super::test::TestOptions;
-use super::{Direction, Family, Settings, Test, TestFamily};
+use super::{Family, Settings, Test, TestDirection, TestFamily};
 
-/// Refuses options that the transport has not got. With TCP and UDP some do nothing, as in the stock
-/// tool.
-pub(super) fn with_its_options(
+/// Refuses options that the transport lacks.
+///
+/// With TCP and UDP, some of them are accepted without effect, as in the stock tool.
+pub(super) fn check_transport_options(
     transport: Transport,
     options: &TestOptions,
-) -> Result<Transport, Quit> {
-    let tcp = transport.has_tcp_options() || transport == Transport::Udp;
-    let (here, there) = (&options.here.socket, &options.there.socket);
-    let datagrams = tcp || !transport.has_connections();
-    let loses = tcp || transport.has_datagrams();
-    let wrong = [
-        ("-D", here.no_delay && !tcp && !transport.has_no_delay()),
-        ("-C", here.cork && !tcp),
-        ("-G", here.max_segment_bytes.is_some() && !tcp),
-        ("-a", there.defer_accept_seconds.is_some() && !tcp),
-        ("-F", here.fast_open && !transport.has_tcp_options()),
+) -> Result<Transport, EarlyExit> {
+    let is_tcp_or_udp = transport.has_tcp_options() || transport == Transport::Udp;
+    let (local, remote) = (&options.local.socket, &options.remote.socket);
+    let can_send_datagrams = is_tcp_or_udp || !transport.has_connections();
+    let can_lose_data = is_tcp_or_udp || transport.has_datagrams();
+    let contradictions = [
+        (
+            "-D",
+            local.no_delay && !is_tcp_or_udp && !transport.has_no_delay(),
+        ),
+        ("-C", local.cork && !is_tcp_or_udp),
+        ("-G", local.max_segment_bytes.is_some() && !is_tcp_or_udp),
+        (
+            "-a",
+            remote.defer_accept_seconds.is_some() && !is_tcp_or_udp,
+        ),
+        ("-F", local.fast_open && !transport.has_tcp_options()),
         (
             "-K",
-            (here.congestion_control.is_some() || there.congestion_control.is_some()) && !tcp,
+            (local.congestion_control.is_some() || remote.congestion_control.is_some())
+                && !is_tcp_or_udp,
         ),
-        ("-n", here.connect_datagrams && !datagrams),
-        ("-e", here.receive_timeout.is_some() && !loses),
-        ("-l", here.multicast_ttl.is_some() && !datagrams),
-        ("-B", there.answer_from_destination && !datagrams),
+        ("-n", local.connect_datagrams && !can_send_datagrams),
+        ("-e", local.receive_timeout.is_some() && !can_lose_data),
+        ("-l", local.multicast_ttl.is_some() && !can_send_datagrams),
+        ("-B", remote.answer_from_destination && !can_send_datagrams),
         (
             "-V",
-            options.here.discard_in_kernel && !tcp && !transport.has_bytes(),
+            options.local.discard_in_kernel && !is_tcp_or_udp && !transport.is_byte_stream(),
         ),
     ];
-    match wrong.iter().find(|(_, wrong)| *wrong) {
+    match contradictions.iter().find(|(_, is_wrong)| *is_wrong) {
         Some((option, _)) => refuse(format!(
-            "test option {option} contradicts {}, which has no such thing",
+            "test option {option} contradicts {}, which does not support it",
             transport.name()
         )),
         None => Ok(transport),
     }
 }
 
-/// Refuses options of an output that is not printed, and a report of what has no result.
-pub(super) fn of_output(test: Test, global: &Global, has_selection: bool) -> Result<(), Quit> {
+/// Refuses options of an output that is not printed, and documents for tests that move no data.
+pub(super) fn check_output(
+    test: Test,
+    global: &GlobalOptions,
+    has_selection: bool,
+) -> Result<(), EarlyExit> {
     let Settings {
         print, json, html, ..
     } = &global.settings;
-    let of_text = [
+    let text_options = [
         ("-D", print.interim.is_some()),
         ("-v", print.verbosity != 1),
         ("-B", print.brand.is_some()),
         ("-f", global.unit.is_some()),
         ("test options -o, -O and -k", has_selection),
     ];
-    if let Some((option, _)) = of_text.iter().find(|(_, given)| *json && *given) {
+    if let Some((option, _)) = text_options.iter().find(|(_, given)| *json && *given) {
         return refuse(format!(
-            "--json prints nothing beside its document: it contradicts {option}"
+            "--json prints only its document: it contradicts {option}"
         ));
     }
     if (*json || html.is_some()) && !test.moves_data() {
@@ -71,89 +85,92 @@ pub(super) fn of_output(test: Test, global: &Global, has_selection: bool) -> Res
     Ok(())
 }
 
-/// Refuses a second direction of what has both.
-pub(super) fn of_two_ways(is_two_way: bool, direction: Direction) -> Result<(), Quit> {
+/// Refuses `--bidirectional` in a test that sends data in both directions.
+pub(super) fn check_bidirectional(
+    is_two_way: bool,
+    direction: TestDirection,
+) -> Result<(), EarlyExit> {
     if is_two_way && direction.is_transactional() {
         return refuse(
-            "--bidirectional is for one-way tests: in this one data goes both ways already",
+            "--bidirectional is for one-way tests: this test sends data in both directions",
         );
     }
     Ok(())
 }
 
-/// Refuses more than one flow where the test, or the control connection, allows one only.
-pub(super) fn several_flows(test: Test, is_two_way: bool, settings: &Settings) -> Result<(), Quit> {
+/// Refuses more than one flow if the test or the control connection allows only one.
+pub(super) fn check_flow_count(
+    test: Test,
+    is_two_way: bool,
+    settings: &Settings,
+) -> Result<(), EarlyExit> {
     if settings.flows == 1 && !is_two_way {
         return Ok(());
     }
     if !test.moves_data() || test == Test::TcpMss {
-        return refuse(format!("{} has no flows to run at once", test.name()));
+        return refuse(format!("{} cannot run several flows", test.name()));
     }
     if is_two_way && test.is_classic() {
         return refuse(format!(
-            "--bidirectional: the peer has no {} of its own",
+            "--bidirectional: the protocol of {} has only one direction",
             test.name()
         ));
     }
     if is_two_way && settings.no_control {
-        return refuse(
-            "--bidirectional: without a control connection (-N) nobody is asked to send",
-        );
+        return refuse("--bidirectional contradicts -N: the peer needs a request to send");
     }
     if settings.control.local_port != "0" {
-        return refuse("several flows cannot share the local control port that -p asks for");
+        return refuse("several flows cannot share the local control port of -p");
     }
     Ok(())
 }
 
-/// Refuses what there is no word for.
-pub(super) fn within_the_protocol(test: Test, there: &Half) -> Result<(), Quit> {
-    if let Some(pacing) = &there.pacing {
+/// Refuses settings of the remote half that the protocol cannot carry.
+pub(super) fn check_remote_half(test: Test, remote: &EndpointPlan) -> Result<(), EarlyExit> {
+    if let Some(pacing) = &remote.pacing {
         if test.is_classic() {
             return refuse(format!(
-                "-b ,{}: the protocol of {} has no word for the peer's pacing",
+                "-b ,{}: the protocol of {} cannot request pacing from the peer",
                 pacing.burst,
                 test.name()
             ));
         }
         if u32::try_from(pacing.burst).is_err() {
             return refuse(format!(
-                "-b ,{}: the protocol has 32 bits for it",
+                "-b ,{}: the protocol carries only 32 bits",
                 pacing.burst
             ));
         }
     }
-    if there.touch.is_some() && test.is_classic() {
+    if remote.touch.is_requested() && test.is_classic() {
         return refuse(format!(
-            "-K: no peer can be told in the protocol of {} (a stock one leaves chance there)",
+            "-K: the protocol of {} cannot request buffer accesses from the peer",
             test.name()
         ));
     }
     Ok(())
 }
 
-/// Refuses to touch data that never comes into this end's memory.
-pub(super) fn within_reach(half: &Half, only_receives: bool) -> Result<(), Quit> {
-    if !half.touch.is_some() {
+/// Refuses to touch data that never enters the process's memory.
+pub(super) fn check_touch(half: &EndpointPlan, only_receives: bool) -> Result<(), EarlyExit> {
+    if !half.touch.is_requested() {
         return Ok(());
     }
     if half.send_from_file {
-        return refuse(
-            "-k contradicts TCP_SENDFILE: what the kernel sends from a file is in no buffer",
-        );
+        return refuse("-k contradicts TCP_SENDFILE: the kernel sends the file without a buffer");
     }
     if half.discard_in_kernel && only_receives {
         return refuse(
-            "-k and -K contradict test option -V: what the kernel throws away is in no buffer",
+            "-k and -K contradict test option -V: the kernel discards the data without a buffer",
         );
     }
     Ok(())
 }
 
-/// Refuses batches of anything but one-way datagrams, and of calls that something else chooses or times.
-pub(super) fn of_io(test: Test, plan: &FlowPlan) -> Result<(), Quit> {
-    let half = &plan.here;
-    if half.io.is_plain() {
+/// Refuses `--io mmsg` except for one-way datagrams in calls that no other option selects or times.
+pub(super) fn check_io(test: Test, plan: &FlowPlan) -> Result<(), EarlyExit> {
+    let half = &plan.local;
+    if half.io.is_one_per_call() {
         return Ok(());
     }
     if !plan.has_one_way_datagrams() {
@@ -164,14 +181,14 @@ pub(super) fn of_io(test: Test, plan: &FlowPlan) -> Result<(), Quit> {
     }
     if plan.timing.calls {
         return refuse(
-            "--io mmsg contradicts -j, -v 2, --histogram and latency selectors: they time single datagrams",
+            "--io mmsg contradicts -j, -v 2, --histogram and latency selectors, which time single datagrams",
         );
     }
-    for (option, chosen) in [
+    for (option, is_set) in [
         ("-I", half.write_instead_of_send),
         ("-V", half.discard_in_kernel),
     ] {
-        if chosen {
+        if is_set {
             return refuse(format!(
                 "--io mmsg contradicts test option {option}, which selects other calls"
             ));
@@ -180,72 +197,76 @@ pub(super) fn of_io(test: Test, plan: &FlowPlan) -> Result<(), Quit> {
     Ok(())
 }
 
-/// Refuses VSOCK without addresses of its kind, and them without it.
-pub(super) fn with_its_addresses(
+/// Refuses VSOCK with IP addresses, and VSOCK addresses with other transports.
+pub(super) fn check_vsock_addresses(
     transport: Transport,
-    global: &Global,
+    global: &GlobalOptions,
     options: &TestOptions,
-) -> Result<(), Quit> {
-    let remote = &options.remote;
-    let vsock = |family| family == Family::Vsock;
+) -> Result<(), EarlyExit> {
+    let remote = &options.destination;
+    let is_vsock = |family| family == Family::Vsock;
     if transport != Transport::Vsock {
         let inherited =
-            remote.family == Family::Unspecified && vsock(global.settings.control.family);
-        let wrong = vsock(remote.family) || vsock(options.local.family) || inherited;
-        return if wrong {
+            remote.family == Family::Unspecified && is_vsock(global.settings.control.family);
+        let is_wrong = is_vsock(remote.family) || is_vsock(options.source.family) || inherited;
+        return if is_wrong {
             refuse(
-                "VSOCK addresses need test option -T vsock, or -H with another address for the data",
+                "VSOCK addresses need test option -T vsock, or test option -H with another address",
             )
         } else {
             Ok(())
         };
     }
-    let other = |family| !matches!(family, Family::Unspecified | Family::Vsock);
-    if other(remote.family) || other(options.local.family) {
-        return refuse("test option -T vsock contradicts an address family of IP");
+    let is_ip = |family| !matches!(family, Family::Unspecified | Family::Vsock);
+    if is_ip(remote.family) || is_ip(options.source.family) {
+        return refuse("test option -T vsock contradicts IPv4 and IPv6 addresses");
     }
-    if remote.host.is_none() && !vsock(global.settings.control.family) {
-        return refuse("test option -T vsock needs the peer's context: test option -H");
+    if remote.host.is_none() && !is_vsock(global.settings.control.family) {
+        return refuse("test option -T vsock needs the peer's context ID: add test option -H");
     }
-    let sockets = [&options.here.socket, &options.there.socket];
+    let sockets = [&options.local.socket, &options.remote.socket];
     if sockets
         .iter()
         .any(|socket| socket.type_of_service.is_some())
     {
-        return refuse("-Y contradicts VSOCK, which has no such thing");
+        return refuse("-Y contradicts VSOCK, which does not support it");
     }
     for (option, socket) in ["-s", "-S"].into_iter().zip(sockets) {
         if socket.send_buffer_bytes.is_some() || socket.receive_buffer_bytes.is_some() {
             return refuse(format!(
-                "test option {option} contradicts VSOCK, which has no such thing"
+                "test option {option} contradicts VSOCK, which does not support it"
             ));
         }
     }
     Ok(())
 }
 
-/// Refuses what the family's requests have no word for, or its sockets no use.
-pub(super) fn of_family(test: Test, no_control: bool, options: &TestOptions) -> Result<(), Quit> {
+/// Refuses options that the family's requests cannot carry or its sockets do not support.
+pub(super) fn check_family(
+    test: Test,
+    no_control: bool,
+    options: &TestOptions,
+) -> Result<(), EarlyExit> {
     let family = test.family();
     if family == TestFamily::Inet {
         return Ok(());
     }
     let name = test.name();
     if no_control {
-        return refuse(format!("-N: {name} needs its netserver"));
+        return refuse(format!("-N: {name} needs a netserver"));
     }
-    if options.there.fill.is_some() {
+    if options.remote.fill.is_some() {
         return refuse(format!(
-            "-F: the request of {name} has no word for a remote fill file"
+            "-F: the protocol of {name} cannot request a remote fill file"
         ));
     }
-    let (here, there) = (&options.here.socket, &options.there.socket);
-    if there.priority.is_some() && here.priority != there.priority {
+    let (local, remote) = (&options.local.socket, &options.remote.socket);
+    if remote.priority.is_some() && local.priority != remote.priority {
         return refuse(format!(
-            "-y: the request of {name} has no word for a remote priority"
+            "-y: the protocol of {name} cannot request a remote priority"
         ));
     }
-    let has_type = here.type_of_service.is_some() || there.type_of_service.is_some();
+    let has_type = local.type_of_service.is_some() || remote.type_of_service.is_some();
     if family != TestFamily::Sctp && has_type {
         return refuse(format!("-Y: {name} has no IP header"));
     }

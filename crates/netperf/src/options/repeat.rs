@@ -1,58 +1,59 @@
-//! `-i`, `-I` and `-r`: how often a test is run.
+//! `-i`, `-I` and `-r`: the number of iterations of a test.
 
-use getopt::{Exit, Quit, refuse};
-use stats::confidence::{Goal, Level};
+use getopt::{EarlyExit, Exit, refuse};
+use stats::confidence::{ConfidenceGoal, ConfidenceLevel};
 
 use super::Repeat;
-use super::value::{set, word};
+use super::value::{int32, set_both};
 
-/// Iterations, whatever is asked for.
-const LIMITS: std::ops::RangeInclusive<i32> = 3..=30;
+/// The range of iterations. Other numbers are clamped to it.
+const ITERATION_LIMITS: std::ops::RangeInclusive<i32> = 3..=30;
 
-/// What was typed of them.
+/// The options `-i`, `-I` and `-r`, as typed.
 #[derive(Clone, Debug)]
-pub(super) struct RepeatWords {
-    /// `-i`, or what `-I` implies; 1 is neither.
+pub(super) struct RepeatOptions {
+    /// The maximum of `-i`, or the one that `-I` implies; 1 if neither was typed.
     max: u32,
     min: u32,
-    /// `-I`, or what `-i` implies.
-    level: Level,
-    /// The interval's full width.
+    /// The confidence level of `-I`, or the one that `-i` implies.
+    level: ConfidenceLevel,
+    /// The full width of the confidence interval, in percent of the mean.
     width_percent: f64,
     /// `-r`.
     pub(super) throughput_only: bool,
 }
 
-impl Default for RepeatWords {
+impl Default for RepeatOptions {
     fn default() -> Self {
         Self {
             max: 1,
             min: 1,
-            level: Level::P99,
+            level: ConfidenceLevel::P99,
             width_percent: 5.0,
             throughput_only: false,
         }
     }
 }
 
-impl RepeatWords {
-    /// `-i max,min`, where a lone value is both.
-    pub(super) fn iterations(&mut self, text: &str) -> Result<(), Quit> {
+impl RepeatOptions {
+    /// Parses `-i max,min`. A lone value sets both.
+    pub(super) fn set_iterations(&mut self, text: &str) -> Result<(), EarlyExit> {
         let (mut max, mut min) = (self.max as i32, self.min as i32);
-        set([&mut max, &mut min], text, word)?;
-        let within = |count: i32| count.clamp(*LIMITS.start(), *LIMITS.end()) as u32;
-        self.min = within(min);
-        self.max = within(max).max(self.min);
+        set_both([&mut max, &mut min], text, int32)?;
+        let clamp =
+            |count: i32| count.clamp(*ITERATION_LIMITS.start(), *ITERATION_LIMITS.end()) as u32;
+        self.min = clamp(min);
+        self.max = clamp(max).max(self.min);
         Ok(())
     }
 
-    /// `-I level,width`, where a lone value is both: `-I 99` asks for a width of 99 %.
-    pub(super) fn confidence(&mut self, text: &str) -> Result<(), Quit> {
+    /// Parses `-I level,width`. A lone value sets both: `-I 99` requests a width of 99 %.
+    pub(super) fn set_confidence(&mut self, text: &str) -> Result<(), EarlyExit> {
         let (level, width) = text.split_once(',').unwrap_or((text, text));
         if !level.is_empty() {
-            self.level = units::netperf_size(level)
-                .and_then(|level| Level::try_from(u8::try_from(level).ok()?).ok())
-                .ok_or_else(unsupported)?;
+            self.level = units::parse_netperf_size(level)
+                .and_then(|level| ConfidenceLevel::try_from(u8::try_from(level).ok()?).ok())
+                .ok_or_else(unsupported_level)?;
         }
         if !width.is_empty() {
             self.width_percent = match width.parse::<f64>() {
@@ -66,33 +67,33 @@ impl RepeatWords {
         Ok(())
     }
 
-    /// What they come to; `None` where one iteration is all.
-    pub(super) fn settled(&self) -> Option<Repeat> {
+    /// Returns the iterations; `None` for a single one.
+    pub(super) fn to_repeat(&self) -> Option<Repeat> {
         (self.max > 1).then(|| Repeat {
-            goal: Goal {
+            goal: ConfidenceGoal {
                 level: self.level,
-                width: self.width_percent / 100.0,
-                min: self.min,
-                max: self.max,
+                max_relative_width: self.width_percent / 100.0,
+                min_samples: self.min,
+                max_samples: self.max,
             },
             throughput_only: self.throughput_only,
         })
     }
 }
 
-/// The stock tool's words.
-fn unsupported() -> Quit {
-    let why = "Only 95% and 99% confidence level is supported\n";
-    Quit::Exit(Exit::stdout(why, 255))
+/// Returns the stock tool's error for an unsupported confidence level.
+fn unsupported_level() -> EarlyExit {
+    let message = "Only 95% and 99% confidence level is supported\n";
+    EarlyExit::Exit(Exit::stdout(message, 255))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::options::netperf;
+    use crate::options::parse_netperf;
 
     #[test]
-    fn what_is_typed_and_what_it_implies() {
+    fn each_option_implies_defaults_of_the_others() {
         for (line, expected) in [
             ("", None),
             ("-r", None),
@@ -116,21 +117,26 @@ mod tests {
             ("-I 95,3 -i 20,", Some((95, 3.0, 3, 20))),
             ("-I 95,3 -i ,5", Some((95, 3.0, 5, 10))),
         ] {
-            let settings = netperf("netperf", words(line)).unwrap();
-            let settled = settings.repeat.map(|Repeat { goal, .. }| {
-                let percent = (goal.width * 1000.0).round() / 10.0;
-                (goal.level.percent(), percent, goal.min, goal.max)
+            let settings = parse_netperf("netperf", words(line)).unwrap();
+            let repeat = settings.repeat.map(|Repeat { goal, .. }| {
+                let percent = (goal.max_relative_width * 1000.0).round() / 10.0;
+                (
+                    goal.level.percent(),
+                    percent,
+                    goal.min_samples,
+                    goal.max_samples,
+                )
             });
-            assert_eq!(settled, expected, "{line}");
+            assert_eq!(repeat, expected, "{line}");
         }
-        let repeat = netperf("netperf", words("-r -i 3")).unwrap().repeat;
+        let repeat = parse_netperf("netperf", words("-r -i 3")).unwrap().repeat;
         assert!(repeat.unwrap().throughput_only);
     }
 
     #[test]
-    fn what_is_refused() {
+    fn invalid_values_are_refused() {
         for line in ["-I 98", "-I 98,5", "-I 0,5", "-I x", "-I 99.5,1"] {
-            let exit = netperf("netperf", words(line)).unwrap_err();
+            let exit = parse_netperf("netperf", words(line)).unwrap_err();
             let text = "Only 95% and 99% confidence level is supported\n";
             assert_eq!((exit.stdout.as_str(), exit.code), (text, 255), "{line}");
         }
@@ -143,7 +149,7 @@ mod tests {
             "-i 3,x",
             "-i",
         ] {
-            let exit = netperf("netperf", words(line)).unwrap_err();
+            let exit = parse_netperf("netperf", words(line)).unwrap_err();
             assert_eq!((exit.stdout.as_str(), exit.code), ("", 1), "{line}");
         }
     }

@@ -1,66 +1,72 @@
-//! The rings of buffers of both ends: the test options `-m`, `-M`, `-r` and `-W`, and the sizes that result.
+//! The sizes and widths of the buffer rings: test options `-m`, `-M`, `-r` and `-W`.
 
-use getopt::{Apply, Quit, refuse};
-use model::{Half, SizeRule, WidthRule};
+use getopt::{ApplyOption, EarlyExit, refuse};
+use model::{EndpointPlan, SizeRule, WidthRule};
 
 use super::test::TestOptions;
-use super::value::{count, number, set, set_first};
-use super::{Direction, Test};
+use super::value::{count, number, set_both, set_pair};
+use super::{Test, TestDirection};
 
-/// What no host will want to give the buffers of one direction, in bytes.
-const TOO_MUCH: u64 = 2 << 30;
+/// The maximum size of one direction's buffers in bytes, more than a host can spare for a test.
+const MAX_RING_BYTES: u64 = 2 << 30;
 
-/// What the socket's buffer is counted as, which nobody knows yet: TCP's initial one.
-const ASSUMED_SOCKET_BUFFER: u32 = 16 << 10;
+/// The assumed size of a socket buffer that does not exist yet, in bytes: TCP's initial size.
+const ASSUMED_SOCKET_BUFFER_BYTES: u32 = 16 << 10;
 
-/// `-m`.
-pub(super) const SEND_SIZE: Apply<TestOptions> =
-    |t, v| set_first([&mut t.here.send.size, &mut t.there.send.size], v, size);
-
-/// `-M`.
-pub(super) const RECEIVE_SIZE: Apply<TestOptions> = |t, v| {
-    let sizes = [&mut t.there.receive.size, &mut t.here.receive.size];
-    set_first(sizes, v, size)
+/// Applies `-m`: the send sizes, local and remote.
+pub(super) const SEND_SIZE: ApplyOption<TestOptions> = |t, v| {
+    set_pair(
+        [&mut t.local.send.size, &mut t.remote.send.size],
+        v,
+        parse_size,
+    )
 };
 
-/// `-r`.
-pub(super) const SIZES: Apply<TestOptions> = |t, v| {
+/// Applies `-M`: the receive sizes, remote and local.
+pub(super) const RECEIVE_SIZE: ApplyOption<TestOptions> = |t, v| {
+    let sizes = [&mut t.remote.receive.size, &mut t.local.receive.size];
+    set_pair(sizes, v, parse_size)
+};
+
+/// Applies `-r`: the sizes of a request and of a response.
+pub(super) const MESSAGE_SIZES: ApplyOption<TestOptions> = |t, v| {
     let size = |half: &str| Ok(Some(number(half, 1..=i64::from(i32::MAX))?));
-    set(t.sizes.each_mut(), v, size)
+    set_both(t.message_sizes.each_mut(), v, size)
 };
 
-/// `-W`.
-pub(super) const WIDTH: Apply<TestOptions> = |t, v| {
-    t.width = count(v)?;
+/// Applies `-W`: the number of buffers in the send ring.
+pub(super) const SEND_WIDTH: ApplyOption<TestOptions> = |t, v| {
+    t.send_width = count(v)?;
     Ok(())
 };
 
-/// Bytes of a call.
-fn size(text: &str) -> Result<SizeRule, Quit> {
+/// Parses the bytes per call; 0 is the default.
+fn parse_size(text: &str) -> Result<SizeRule, EarlyExit> {
     number(text, 0..=i64::from(i32::MAX)).map(SizeRule::Bytes)
 }
 
-/// Settles size and width of each ring, and refuses what needs too much memory.
-pub(super) fn settle(
-    here: &mut Half,
-    there: &mut Half,
+/// Sets size and width of each ring. Refuses rings above [`MAX_RING_BYTES`].
+pub(super) fn set_sizes_and_widths(
+    local: &mut EndpointPlan,
+    remote: &mut EndpointPlan,
     test: Test,
-    direction: Direction,
+    direction: TestDirection,
     options: &TestOptions,
-) -> Result<(), Quit> {
-    // Test option `-W` outranks the global one. The client tells its own widths to the peer.
-    if options.width > 0 {
-        here.send.width = WidthRule::Buffers(options.width);
-        there.send.width = here.send.width;
+) -> Result<(), EarlyExit> {
+    // Test option `-W` overrides the global one. The request carries the client's width to the
+    // peer.
+    if options.send_width > 0 {
+        local.send.width = WidthRule::Buffers(options.send_width);
+        remote.send.width = local.send.width;
     }
-    let [request, response] = messages(test, direction, options);
-    for (ring, message, option) in [
-        (&mut here.send, request, "-m or -r"),
-        (&mut here.receive, response, "-M or -r"),
-        (&mut there.send, response, "-m or -r"),
-        (&mut there.receive, request, "-M or -r"),
+    let [request, response] = message_sizes(test, direction, options);
+    for (ring, message_size, option) in [
+        (&mut local.send, request, "-m or -r"),
+        (&mut local.receive, response, "-M or -r"),
+        (&mut remote.send, response, "-m or -r"),
+        (&mut remote.receive, request, "-M or -r"),
     ] {
-        if let Some(bytes) = message {
+        if let Some(bytes) = message_size {
             ring.size = SizeRule::Bytes(bytes);
             if ring.width == WidthRule::CoverSocketBuffer {
                 ring.width = WidthRule::Buffers(1);
@@ -71,7 +77,7 @@ pub(super) fn settle(
 
         let size = match ring.size {
             SizeRule::Bytes(bytes) => bytes,
-            SizeRule::SocketBuffer => ASSUMED_SOCKET_BUFFER,
+            SizeRule::SocketBuffer => ASSUMED_SOCKET_BUFFER_BYTES,
         };
         let width = match ring.width {
             WidthRule::Buffers(buffers) => buffers,
@@ -79,7 +85,7 @@ pub(super) fn settle(
         };
         let (alignment, offset) = (ring.alignment, ring.offset);
         let buffer = u64::from(size) + u64::from(alignment) + u64::from(offset);
-        if buffer * u64::from(width) > TOO_MUCH {
+        if buffer * u64::from(width) > MAX_RING_BYTES {
             return refuse(format!(
                 "test option {option} ({size} bytes), with {width} buffers (-W) of alignment {alignment} \
                  and offset {offset}, needs more than 2 GiB"
@@ -89,14 +95,16 @@ pub(super) fn settle(
     Ok(())
 }
 
-/// Returns the bytes of a request and of a response, where sizes are those. As in the stock tool, `-r`
-/// outranks `-m` and `-M` on a stream, too, and TCP_CC carries the sizes though it moves no data.
-fn messages(test: Test, direction: Direction, options: &TestOptions) -> [Option<u32>; 2] {
+/// Returns the bytes of a request and of a response, for tests that use them.
+///
+/// As in the stock tool, `-r` overrides `-m` and `-M` in stream tests, too, and a TCP_CC request
+/// carries the sizes although the test moves no data.
+fn message_sizes(test: Test, direction: TestDirection, options: &TestOptions) -> [Option<u32>; 2] {
     if (direction.transmit && direction.receive) || test == Test::TcpCc {
-        return options.sizes.map(|size| size.or(Some(1)));
+        return options.message_sizes.map(|size| size.or(Some(1)));
     }
     match test {
         Test::TcpSendfile | Test::TcpMss => [None, None],
-        _ => options.sizes,
+        _ => options.message_sizes,
     }
 }

@@ -1,41 +1,44 @@
-//! Which selectors test options `-o`, `-O` and `-k` ask for.
+//! The selectors of test options `-o`, `-O` and `-k`.
 
 use std::fs::File;
 use std::io::Read;
 
-use getopt::{Exit, Quit, refuse};
+use getopt::{EarlyExit, Exit, refuse};
 
 use super::Selection;
-use crate::selector::{Needs, Selector};
+use crate::selector::{RequiredMeasurements, Selector};
 
-/// A selection, and what has to be measured for it.
+/// A selection and the measurements that it requires.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Selected {
     pub(super) selection: Selection,
-    pub(super) needs: Needs,
+    pub(super) needs: RequiredMeasurements,
 }
 
-/// The selection that an option's value describes: "" for the test's default columns, `?`, `all`,
-/// a list of names, or else a file.
-pub(super) fn select(text: &str) -> Result<Selected, Quit> {
+/// Parses the value of `-o`, `-O` or `-k`.
+///
+/// The value is "" (the test's default columns), `?`, `all`, a list of names, or else a file.
+pub(super) fn parse_selection(text: &str) -> Result<Selected, EarlyExit> {
     let without_needs = |selection| Selected {
         selection,
-        needs: Needs::default(),
+        needs: RequiredMeasurements::default(),
     };
     let blocks = match text {
         "" => return Ok(without_needs(Selection::Default)),
         "?" => return Ok(without_needs(Selection::List)),
-        _ if text.eq_ignore_ascii_case("all") => all(),
+        _ if text.eq_ignore_ascii_case("all") => all_blocks(),
         _ if text.contains([',', ';']) || Selector::by_name(text).is_some() => from_list(text)?,
         _ => {
             let blocks = from_file(text)?;
-            // The stock tool measures nothing for what a file asks. Ours have no such habit.
-            let mut needs: Needs = blocks.iter().flatten().collect();
-            let is_ours = |selector: &&Selector| !matches!(selector, Selector::Stock(_));
-            let of_ours: Needs = blocks.iter().flatten().filter(is_ours).collect();
-            needs.latency = of_ours.latency;
-            needs.retransmits = of_ours.retransmits;
-            needs.peer_congestion_control = of_ours.peer_congestion_control;
+            // Stock measures nothing extra for the selectors in a file. linerate does the same for
+            // stock selectors only.
+            let mut needs: RequiredMeasurements = blocks.iter().flatten().collect();
+            let is_linerate = |selector: &&Selector| !matches!(selector, Selector::Stock(_));
+            let linerate_needs: RequiredMeasurements =
+                blocks.iter().flatten().filter(is_linerate).collect();
+            needs.latency = linerate_needs.latency;
+            needs.retransmits = linerate_needs.retransmits;
+            needs.peer_congestion_control = linerate_needs.peer_congestion_control;
             return Ok(Selected {
                 needs,
                 selection: Selection::Blocks(blocks),
@@ -48,21 +51,22 @@ pub(super) fn select(text: &str) -> Result<Selected, Quit> {
     })
 }
 
-/// What `all` prints, in four blocks: the stock tool's.
-fn all() -> Vec<Vec<Selector>> {
+/// Returns the selectors of `all`, in four blocks like the stock tool.
+fn all_blocks() -> Vec<Vec<Selector>> {
     [
         ("SOCKET_TYPE", "RESPONSE_SIZE"),
         ("LOCAL_CPU_UTIL", "TRANSPORT_MSS"),
         ("LOCAL_SEND_THROUGHPUT", "REMOTE_CORK"),
         ("LOCAL_SYSNAME", "COMMAND_LINE"),
     ]
-    .map(|(first, last)| Selector::between(first, last).collect())
+    .map(|(first, last)| Selector::stock_between(first, last).collect())
     .into()
 }
 
-/// Names separated by commas and blanks, in blocks separated by semicolons. An empty block counts:
-/// the stock tool prints nothing for it, but the blocks after it as if it were there.
-fn from_list(text: &str) -> Result<Vec<Vec<Selector>>, Quit> {
+/// Parses names separated by commas and blanks, in blocks separated by semicolons.
+///
+/// An empty block prints nothing but counts as a block, as in the stock tool.
+fn from_list(text: &str) -> Result<Vec<Vec<Selector>>, EarlyExit> {
     text.split(';')
         .take(MAX_BLOCKS)
         .map(|block| {
@@ -71,41 +75,42 @@ fn from_list(text: &str) -> Result<Vec<Vec<Selector>>, Quit> {
                 .filter(|name| !name.is_empty())
                 .map(|name| match Selector::by_name(name) {
                     Some(selector) => Ok(selector),
-                    None => refuse(format!("no selector is called '{name}' ('?' lists them)")),
+                    None => refuse(format!("unknown selector '{name}' ('?' lists them)")),
                 })
                 .collect()
         })
         .collect()
 }
 
-/// Each line of a file is a block, its entries separated by commas.
-fn from_file(path: &str) -> Result<Vec<Vec<Selector>>, Quit> {
-    let text = match read(path) {
+/// Parses a file: one block per line, with entries separated by commas.
+fn from_file(path: &str) -> Result<Vec<Vec<Selector>>, EarlyExit> {
+    let text = match read_bounded(path) {
         Ok(text) => text,
         Err(error) => {
             let errno = error.raw_os_error().unwrap_or_default();
-            return stock(format!(
+            return stock_error(format!(
                 "Could not open output selection file '{path}' errno {errno}\n"
             ));
         }
     };
     let mut blocks = Vec::new();
-    // The stock message counts from the start of the file and swaps the two numbers.
+    // The stock message swaps the line and the column, and counts the column from the start of
+    // the file.
     let mut start = 0;
     for (number, line) in text.lines().enumerate().take(MAX_BLOCKS) {
         let mut block = Vec::new();
         for entry in line.split(',') {
-            if entry.len() >= MAX_ENTRY {
-                return stock(format!(
+            if entry.len() >= MAX_ENTRY_BYTES {
+                return stock_error(format!(
                     "Output selection starting column {} on line {} is too long\n",
                     number + 1,
-                    start + MAX_ENTRY + 1
+                    start + MAX_ENTRY_BYTES + 1
                 ));
             }
             start += entry.len() + 1;
             match by_name_or_header(entry.trim()) {
                 Some(selector) => block.push(selector),
-                None => return refuse(format!("it has no selector called '{}'", entry.trim())),
+                None => return refuse(format!("unknown selector '{}' in the file", entry.trim())),
             }
         }
         blocks.push(block);
@@ -113,15 +118,16 @@ fn from_file(path: &str) -> Result<Vec<Vec<Selector>>, Quit> {
     Ok(blocks)
 }
 
-/// At most as much as four lines of every selector's header can fill.
-fn read(path: &str) -> std::io::Result<String> {
+/// Reads at most 64 KiB of a file, more than four blocks of all selectors need.
+fn read_bounded(path: &str) -> std::io::Result<String> {
     let mut bytes = Vec::new();
     File::open(path)?.take(64 << 10).read_to_end(&mut bytes)?;
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// An entry of a file: a name, or the lines of a column header joined by blanks. An empty one is
-/// the placeholder.
+/// Returns the selector of a file's entry.
+///
+/// The entry is a name, or the lines of a column header joined by blanks, or empty (OUTPUT_NONE).
 fn by_name_or_header(entry: &str) -> Option<Selector> {
     if entry.is_empty() {
         return Selector::by_name("OUTPUT_NONE");
@@ -129,14 +135,15 @@ fn by_name_or_header(entry: &str) -> Option<Selector> {
     Selector::by_name(entry).or_else(|| Selector::by_header(entry))
 }
 
-fn stock<T>(stdout: String) -> Result<T, Quit> {
-    Err(Quit::Exit(Exit::stdout(stdout, 255)))
+fn stock_error<T>(stdout: String) -> Result<T, EarlyExit> {
+    Err(EarlyExit::Exit(Exit::stdout(stdout, 255)))
 }
 
+/// The maximum number of blocks in a selection, as in the stock tool.
 const MAX_BLOCKS: usize = 4;
 
-/// Bytes from which on the stock tool finds an entry too long.
-const MAX_ENTRY: usize = 80;
+/// The length in bytes from which the stock tool refuses an entry.
+const MAX_ENTRY_BYTES: usize = 80;
 
 #[cfg(test)]
 mod tests {
@@ -153,15 +160,15 @@ mod tests {
             ("UUID;THROUGHPUT UUID", &[&["UUID"], &["THROUGHPUT", "UUID"]]),
             (" ;UUID;;UUID;UUID;NOSUCH", &[&[], &["UUID"], &[], &["UUID"]]),
         ] {
-            assert_eq!(names(&select(text).unwrap().selection), blocks, "{text}");
+            assert_eq!(names(&parse_selection(text).unwrap().selection), blocks, "{text}");
         }
-        assert_eq!(select("").unwrap().selection, Selection::Default);
-        assert_eq!(select("?").unwrap().selection, Selection::List);
+        assert_eq!(parse_selection("").unwrap().selection, Selection::Default);
+        assert_eq!(parse_selection("?").unwrap().selection, Selection::List);
     }
 
     #[test]
     fn all_is_four_blocks() {
-        let Selected { selection, needs } = select("All").unwrap();
+        let Selected { selection, needs } = parse_selection("All").unwrap();
         let names = names(&selection);
         let ends: Vec<_> = names.iter().map(|b| (b[0], b[b.len() - 1])).collect();
         assert_eq!(
@@ -178,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_list_asks_for_is_measured() {
+    fn list_selectors_are_measured() {
         for (text, latency, congestion_control) in [
             ("P50_LATENCY", true, false),
             ("THROUGHPUT,stddev_latency", true, false),
@@ -187,7 +194,7 @@ mod tests {
             ("UUID;REMOTE_CONG_CONTROL", false, true),
             ("p99.9_latency", true, false),
         ] {
-            let needs = select(text).unwrap().needs;
+            let needs = parse_selection(text).unwrap().needs;
             let got = (needs.latency, needs.peer_congestion_control);
             assert_eq!(got, (latency, congestion_control), "{text}");
         }
@@ -199,7 +206,7 @@ mod tests {
             "names",
             "throughput,elapsed time (sec)\n\nUUID,\nP50_LATENCY\nNOSUCH\n",
         );
-        let selected = select(&path).unwrap();
+        let selected = parse_selection(&path).unwrap();
         assert_eq!(
             names(&selected.selection),
             [
@@ -209,14 +216,17 @@ mod tests {
                 &["P50_LATENCY"],
             ]
         );
-        assert!(!selected.needs.latency, "a file measures nothing");
+        assert!(
+            !selected.needs.latency,
+            "stock selectors in a file require no measurement"
+        );
         std::fs::remove_file(path).unwrap();
     }
 
     #[test]
-    fn files_with_ours_are_measured() {
+    fn linerate_selectors_in_files_are_measured() {
         let path = file("ours", "P99.9_LATENCY,Latency Samples\n");
-        let selected = select(&path).unwrap();
+        let selected = parse_selection(&path).unwrap();
         assert_eq!(
             names(&selected.selection),
             [["P99.9_LATENCY", "LATENCY_SAMPLES"]]
@@ -226,15 +236,15 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_selected_is_refused() {
-        match select("THROUGHPUT,NOSUCH") {
-            Err(Quit::Refused(why)) => {
-                assert_eq!(why, "no selector is called 'NOSUCH' ('?' lists them)");
+    fn unknown_selectors_are_refused() {
+        match parse_selection("THROUGHPUT,NOSUCH") {
+            Err(EarlyExit::Refused(reason)) => {
+                assert_eq!(reason, "unknown selector 'NOSUCH' ('?' lists them)");
             }
             other => panic!("{other:?}"),
         }
-        match select("NOSUCH") {
-            Err(Quit::Exit(exit)) => assert_eq!(
+        match parse_selection("NOSUCH") {
+            Err(EarlyExit::Exit(exit)) => assert_eq!(
                 (exit.stdout.as_str(), exit.code),
                 (
                     "Could not open output selection file 'NOSUCH' errno 2\n",
@@ -244,7 +254,7 @@ mod tests {
             other => panic!("{other:?}"),
         }
         let path = file("entry", "UUID,NOSUCH\n");
-        assert!(matches!(select(&path), Err(Quit::Refused(_))));
+        assert!(matches!(parse_selection(&path), Err(EarlyExit::Refused(_))));
         std::fs::remove_file(path).unwrap();
     }
 
@@ -257,8 +267,8 @@ mod tests {
             (format!("UUID\nTHROUGHPUT,{long}AAAA"), 2, 97),
         ] {
             let path = file("long", &text);
-            match select(&path) {
-                Err(Quit::Exit(exit)) => assert_eq!(
+            match parse_selection(&path) {
+                Err(EarlyExit::Exit(exit)) => assert_eq!(
                     exit.stdout,
                     format!(
                         "Output selection starting column {column} on line {line} is too long\n"

@@ -1,93 +1,91 @@
-//! The settings in force for one invocation of the client, every default filled in.
+//! The settings of one client invocation, with every default filled in.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use model::{FlowPlan, Group, Phases, Plan, SizeRule, Transport, Workload, with_defaults};
-use stats::confidence::Goal;
+use stats::confidence::ConfidenceGoal;
 use sys::Address;
 
-use crate::attachment::Attachment;
-use crate::selector::{Needs, Selector};
+use crate::dlpi_interface::DlpiInterface;
+use crate::selector::{RequiredMeasurements, Selector};
 
-/// netserver's.
+/// netserver's default control port.
 pub(super) const DEFAULT_PORT: &str = "12865";
 
 with_defaults! {
-    /// Everything that one command line asked for.
+    /// The settings of one command line.
     #[derive(Clone, Debug, PartialEq)]
     pub struct Settings {
         /// The test, from `-t`.
         pub test: Test = Test::TcpStream,
-        /// Which way the data goes.
-        pub direction: Direction = Direction { transmit: true, receive: false, connection: false },
-        /// What people call the test.
+        /// The direction of the data.
+        pub direction: TestDirection = TestDirection { transmit: true, receive: false, connection: false },
+        /// The test's name for people.
         pub name: String = String::new(),
-        /// What each flow does, at both ends.
-        pub flow: FlowPlan = FlowPlan::of(Transport::Tcp, Workload::send()),
-        /// How many flows of one direction.
+        /// The plan of each flow, for both ends.
+        pub flow: FlowPlan = FlowPlan::new(Transport::Tcp, Workload::send()),
+        /// The number of flows per direction.
         pub flows: u32 = 1,
-        /// Pause between the agreement with the peer and the first operation.
+        /// The pause between test setup and the first operation.
         pub wait: Duration = Duration::ZERO,
-        /// The same the other way round, which runs at the same time: `--bidirectional`.
+        /// `--bidirectional`: the settings of the other direction, which runs at the same time.
         pub reverse: Option<Box<Self>> = None,
         /// The control connection.
-        pub control: Control = Control::default(),
-        /// `-N`: there is none. The data connection is to any service that answers as the test needs it,
-        /// and what only a peer could tell is unknown.
+        pub control: ControlOptions = ControlOptions::default(),
+        /// `-N`: run without a control connection, against any suitable service. Values that only
+        /// a netserver can report are unavailable.
         pub no_control: bool = false,
         /// The data connection's addresses and ports.
-        pub data: Data = Data::default(),
-        /// What a connection test does with ports.
+        pub data: DataOptions = DataOptions::default(),
+        /// The local ports of a connection test.
         pub ports: ConnectionPorts = ConnectionPorts::default(),
-        /// What only one family of tests asks for.
-        pub special: Special = Special::Inet,
+        /// The settings that only one family of tests has.
+        pub family_settings: FamilySettings = FamilySettings::Inet,
         /// `-c`, `-C`: calibration values.
         pub cpu_rate: CpuRates = CpuRates::default(),
-        /// `-i`, `-I`: how often the test is run; `None` is once.
+        /// `-i`, `-I`: the iterations of the test; `None` is a single one.
         pub repeat: Option<Repeat> = None,
-        /// What is to be found out beside the test, as the selectors need it.
-        pub needs: Needs = Needs::default(),
+        /// The additional measurements that the selectors require.
+        pub needs: RequiredMeasurements = RequiredMeasurements::default(),
         /// How the result is printed.
-        pub print: Print = Print::default(),
-        /// `-d`, how often.
+        pub print: PrintOptions = PrintOptions::default(),
+        /// `-d`: the number of times it was given.
         pub debug: u32 = 0,
-        /// `--histogram`: where the times go.
+        /// `--histogram`: the file for the histogram log.
         pub histogram: Option<PathBuf> = None,
-        /// `--data-idle`: how long data may stop where no time ends the test.
+        /// `--data-idle`: how long data may stop in a test without a time limit.
         pub data_idle: Duration = Duration::from_secs(60),
-        /// A data connection that gets no answer.
-        pub unanswered: Unanswered = Unanswered::Report,
-        /// `--json`: the result is a document on stdout, and the only thing there.
+        /// The treatment of a data connection that gets no answer.
+        pub unanswered: UnansweredPolicy = UnansweredPolicy::Report,
+        /// `--json`: print only a JSON document on stdout.
         pub json: bool = false,
-        /// `--html`: the file for the page.
+        /// `--html`: the file for the HTML page.
         pub html: Option<PathBuf> = None,
-        /// `--strict`: a doubt about the result is a failure.
+        /// `--strict`: exit with an error if the result has warnings.
         pub strict: bool = false,
-        /// Lines for stdout before anything else happens, as the stock tool prints them for an address
-        /// family that it does not know.
+        /// Lines to print on stdout first. Stock prints them for an unknown address family.
         pub notices: Vec<String> = Vec::new(),
-        /// Lines for stderr before anything else happens, as the stock tool prints them for an option
-        /// that it has given up.
+        /// Lines to print on stderr first. The stock tool prints one for a removed option.
         pub warnings: Vec<String> = Vec::new(),
     }
 }
 
 impl Settings {
-    /// Whether more is made of the result than text.
+    /// Whether the result is also written as JSON or HTML.
     pub fn has_report(&self) -> bool {
         self.json || self.html.is_some()
     }
 
-    /// What is run, in both directions.
+    /// Returns the plan of the flows in both directions.
     pub fn plan(&self) -> Plan {
-        let back = self.reverse.iter();
-        let ways = std::iter::once(self).chain(back.map(|reverse| &**reverse));
+        let reverse = self.reverse.iter();
+        let directions = std::iter::once(self).chain(reverse.map(|reverse| &**reverse));
         Plan {
             name: self.name.clone(),
-            groups: ways
-                .map(|way| Group::of_flows(way.flows, way.flow.clone()))
+            groups: directions
+                .map(|direction| Group::with_flows(direction.flows, direction.flow.clone()))
                 .collect(),
             phases: Phases {
                 wait: self.wait,
@@ -98,20 +96,20 @@ impl Settings {
     }
 }
 
-/// What is done about a data connection that gets no answer while the control connection is up.
+/// The treatment of a data connection that gets no answer while the control connection is up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Unanswered {
-    /// It is reported on stderr after 5 s, and the test goes on, as the stock tool's does.
+pub enum UnansweredPolicy {
+    /// Report it on stderr after 5 s and continue the test, like the stock tool.
     Report,
-    /// It is a failure after this long.
-    GiveUp(Duration),
+    /// Fail the test after this time.
+    FailAfter(Duration),
 }
 
 macro_rules! tests {
     ($($test:ident $name:literal $family:ident,)+) => {
-        /// A test by its name on the command line.
+        /// A test, named as on the command line.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-        #[expect(missing_docs, reason = "they are the field's names")]
+        #[expect(missing_docs, reason = "the variants are netperf's test names")]
         pub enum Test {
             $($test,)+
         }
@@ -120,14 +118,14 @@ macro_rules! tests {
             /// Every test, with its name.
             pub const ALL: &[(Self, &'static str)] = &[$((Self::$test, $name),)+];
 
-            /// The name on the command line.
+            /// Returns the name on the command line.
             pub fn name(self) -> &'static str {
                 match self {
                     $(Self::$test => $name,)+
                 }
             }
 
-            /// The family that it belongs to.
+            /// Returns the family of the test.
             pub fn family(self) -> TestFamily {
                 match self {
                     $(Self::$test => TestFamily::$family,)+
@@ -166,18 +164,18 @@ tests! {
 }
 
 impl Test {
-    /// Whether it moves data, or opens connections: the others ask for a figure.
+    /// Whether the test moves data or opens connections. The others only request a value.
     pub fn moves_data(self) -> bool {
         !matches!(self, Self::Uuid | Self::LocCpu | Self::RemCpu)
     }
 
-    /// Whether it uses the classic messages rather than the omni ones.
+    /// Whether the test uses the classic messages, not the omni ones.
     pub fn is_classic(self) -> bool {
         matches!(self, Self::TcpSendfile | Self::TcpMss | Self::TcpCc)
             || self.family() != TestFamily::Inet
     }
 
-    /// Whether it is a request/response test of one of the families with classic messages only.
+    /// Whether it is a request/response test of the Unix domain, SCTP or DLPI family.
     pub(crate) fn is_family_transaction(self) -> bool {
         matches!(
             self,
@@ -191,50 +189,50 @@ impl Test {
     }
 }
 
-/// The tests that share options and messages.
+/// A group of tests that share options and messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TestFamily {
-    /// TCP and UDP, and what goes with them.
+    /// TCP, UDP and the other transports of the omni tests.
     Inet,
     /// Unix domain sockets.
     Unix,
     /// SCTP.
     Sctp,
-    /// DLPI: here LLC sockets.
+    /// DLPI, on Linux over LLC sockets.
     Dlpi,
 }
 
-/// What only one family of tests asks for.
+/// The settings that only one family of tests has.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Special {
-    /// TCP and UDP: nothing.
+pub enum FamilySettings {
+    /// TCP and UDP, without such settings.
     Inet,
     /// Unix domain.
     Unix {
-        /// Test option `-p`: where this end's socket is made. Without it only one that must have a name
-        /// has one, below /tmp.
+        /// Test option `-p`: the parent directory of the local socket. Without it, only a socket
+        /// that must have a name gets one, below /tmp.
         directory: Option<PathBuf>,
     },
     /// SCTP.
     Sctp {
-        /// Test option `-T`, and 1 in tests of one association.
+        /// Test option `-T`; 1 in tests other than `_MANY`.
         associations: u32,
     },
     /// DLPI.
     Dlpi {
-        /// This end's interface.
-        local: Attachment,
-        /// The peer's.
-        remote: Attachment,
-        /// Test option `-s`.
+        /// The local interface.
+        local: DlpiInterface,
+        /// The peer's interface.
+        remote: DlpiInterface,
+        /// Test option `-s`: the 802.2 service access point.
         sap: u8,
     },
 }
 
-/// An address family, as `-4`, `-6` and `host,family` give it.
+/// An address family, from `-4`, `-6` or `host,family`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Family {
-    /// Whatever the name resolves to.
+    /// Any family that the name resolves to.
     #[default]
     Unspecified,
     /// IPv4.
@@ -246,7 +244,7 @@ pub enum Family {
 }
 
 impl Family {
-    /// Its name in the stock tool's messages.
+    /// Returns the name in the stock tool's messages.
     pub(crate) fn af_name(self) -> &'static str {
         match self {
             Self::Unspecified => "AF_UNSPEC",
@@ -256,8 +254,8 @@ impl Family {
         }
     }
 
-    /// Whether an address is of this family.
-    pub(crate) fn admits(self, address: &Address) -> bool {
+    /// Whether `address` belongs to this family.
+    pub(crate) fn includes(self, address: &Address) -> bool {
         match self {
             Self::Unspecified => true,
             Self::V4 => matches!(address, Address::Inet(SocketAddr::V4(_))),
@@ -270,7 +268,7 @@ impl Family {
 with_defaults! {
     /// The control connection: `-H`, `-L`, `-p`, `-4`, `-6`, `-Z`.
     #[derive(Clone, Debug, PartialEq, Eq)]
-    pub struct Control {
+    pub struct ControlOptions {
         /// The server's name or address.
         pub host: String = String::new(),
         /// The server's family.
@@ -289,20 +287,22 @@ with_defaults! {
 }
 
 with_defaults! {
-    /// The data connection: test options `-H`, `-L`, `-P`, `-4`, `-6`, or what the control has.
+    /// The data connection: test options `-H`, `-L`, `-P`, `-4`, `-6`.
+    ///
+    /// Options that were not given have the values of the control connection.
     #[derive(Clone, Debug, PartialEq, Eq)]
-    pub struct Data {
-        /// Test option `-H`, without its `/bits`; `None` inherits the control's.
+    pub struct DataOptions {
+        /// Test option `-H`, without its `/bits`; `None` is the host of the control connection.
         pub host: Option<String> = None,
-        /// `/bits` of `-H`: the host part is drawn anew for each run.
+        /// `/bits` of `-H`: the length of the prefix. Each run uses a random host part after it.
         pub host_bits: Option<u8> = None,
         /// The destination's family.
         pub family: Family = Family::Unspecified,
         /// The destination's port, as typed ("0" by default).
         pub port: String = "0".to_owned(),
-        /// Test option `-L`, without its `/bits`; `None` inherits the control's.
+        /// Test option `-L`, without its `/bits`; `None` is the control connection's local host.
         pub local_host: Option<String> = None,
-        /// `/bits` of `-L`.
+        /// `/bits` of `-L`: the length of the prefix, as for `-H`.
         pub local_bits: Option<u8> = None,
         /// The source's family.
         pub local_family: Family = Family::Unspecified,
@@ -319,51 +319,51 @@ with_defaults! {
         pub min: u16 = 5000,
         /// One past the last port.
         pub max: u16 = 65535,
-        /// Retry any failed connect, not only one for want of a port.
+        /// Retry any failed connect, not only one without a free port.
         pub retry_all: bool = false,
     }
 }
 
-/// `-i`, `-I` and `-r`: iterations of one test until its means are known well enough.
+/// The repetition of a test until its confidence interval is narrow enough: `-i`, `-I`, `-r`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Repeat {
-    /// How well, and how many iterations there may be.
-    pub goal: Goal,
-    /// `-r`: the throughput alone has to be known so well, not the CPU utilisation.
+    /// The target width and level, and the range of iterations.
+    pub goal: ConfidenceGoal,
+    /// `-r`: the target applies only to the throughput, not to the CPU utilisation.
     pub throughput_only: bool,
 }
 
-/// The calibration values of `-c` and `-C`; 0 where none was given.
+/// The calibration values of `-c` and `-C`; 0 if not given.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct CpuRates {
-    /// This end's.
+    /// The value of the local host.
     pub local: f32,
-    /// The peer's, which goes over the wire.
+    /// The value of the peer, which the request carries.
     pub remote: f32,
 }
 
 with_defaults! {
     /// How the result is printed.
     #[derive(Clone, Debug, PartialEq)]
-    pub struct Print {
-        /// `-P`: banner and column headers.
+    pub struct PrintOptions {
+        /// `-P`: whether to print the banner and column headers.
         pub headers: bool = true,
-        /// `-v`.
+        /// `-v`: the verbosity.
         pub verbosity: i32 = 1,
-        /// `-f`, or the test's default.
-        pub unit: Unit = Unit('m'),
-        /// `-B`.
+        /// `-f`: the unit of throughput, or the test's default unit.
+        pub unit: ThroughputUnit = ThroughputUnit('m'),
+        /// `-B`: a tag for the result.
         pub brand: Option<String> = None,
-        /// `-D`: how often results are printed while the test runs.
+        /// `-D`: the interval of interim results.
         pub interim: Option<Duration> = None,
-        /// `--histogram-buckets`: per decade, a multiple of ten.
+        /// `--histogram-buckets`: the buckets per decade, a multiple of ten.
         pub histogram_buckets: u32 = 10,
-        /// `-j`, or a selector that needs them: keep latency statistics.
+        /// Whether to keep latency statistics: for `-j`, or for a selector that needs them.
         pub latency: bool = false,
-        /// What `-m` and `-M` say of this end's send and receive calls.
+        /// The local sizes of `-m` and `-M`: bytes per send call and per receive call.
         pub call_sizes: (SizeRule, SizeRule) = (SizeRule::SocketBuffer, SizeRule::SocketBuffer),
-        /// Table, or test options `-o`, `-O`, `-k`.
-        pub form: Form = Form::Table,
+        /// The form: a table, or selectors with test options `-o`, `-O`, `-k`.
+        pub form: OutputForm = OutputForm::Table,
         /// Test option `-u`, or a generated one.
         pub uuid: String = String::new(),
         /// All arguments joined by blanks (selector COMMAND_LINE), the program's name first.
@@ -371,49 +371,49 @@ with_defaults! {
     }
 }
 
-/// Which way the data goes, as this end sees it.
+/// The direction of a test's data, as the local end sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Direction {
-    /// This end sends.
+pub struct TestDirection {
+    /// Whether the local end sends.
     pub transmit: bool,
-    /// This end receives.
+    /// Whether the local end receives.
     pub receive: bool,
-    /// Every transaction has a connection of its own.
+    /// Whether each transaction uses a new connection.
     pub connection: bool,
 }
 
-impl Direction {
-    /// Both ways, or neither: what is counted is transactions.
+impl TestDirection {
+    /// Whether the test counts transactions: it sends in both directions or in none.
     pub fn is_transactional(self) -> bool {
         self.transmit == self.receive
     }
 }
 
-/// `-f`: the unit of throughput, by its letter.
+/// The unit of throughput: the letter of `-f`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Unit(pub char);
+pub struct ThroughputUnit(pub char);
 
-/// The output form.
+/// The form of the output.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Form {
-    /// The test's own table (migrated and classic tests).
+pub enum OutputForm {
+    /// The test's table (migrated and classic tests).
     Table,
-    /// The throughput of all flows, a bare number: what `super_netperf` prints.
+    /// The throughput of all flows as one number, like `super_netperf`.
     Total,
-    /// `-O`, and OMNI by default.
+    /// `-O`: columns, the default of OMNI.
     Human(Selection),
-    /// `-o`.
+    /// `-o`: comma-separated values.
     Csv(Selection),
-    /// `-k`.
+    /// `-k`: `NAME=value` lines.
     KeyVal(Selection),
 }
 
-/// Which selectors are printed: at most four blocks of them.
+/// The selectors to print, in at most four blocks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Selection {
     /// The test's default columns.
     Default,
-    /// `?`: print the names and end.
+    /// `?`: print the names of all selectors and exit.
     List,
     /// Blocks of selectors.
     Blocks(Vec<Vec<Selector>>),

@@ -1,53 +1,53 @@
-//! The stock tools' usage texts and, below them, the options that stock lacks.
+//! The usage texts: the stock tools' texts and below them the options that stock lacks.
 
 use getopt::Section;
-use getopt::usage::{Layout, own, stock};
+use getopt::usage::{UsageLayout, linerate_lines, stock_lines};
 
 use super::{global, server, test};
 
-/// `netperf -h`.
+/// Returns the text of `netperf -h`.
 pub(super) fn netperf() -> String {
     format!(
-        "{}\n{PAIRS}\n{FIRST_ONLY}\n{OWN}{}",
-        head(
+        "{}\n{PAIRS}\n{FIRST_ONLY}\n{LINERATE_HEADING}{}",
+        stock_usage(
             "netperf [global options] -- [test options]",
             &global::SECTION
         ),
-        own(&global::SECTION, &layout(21))
+        linerate_lines(&global::SECTION, &layout(21))
     )
 }
 
-/// `netperf -- -h`, `netperf -t TCP_SENDFILE -- -h` and so on.
-pub(super) fn of_test(section: &Section<test::TestOptions>) -> String {
-    let head = head("netperf [global options] -- [test options]", section);
-    format!("{head}\n{PAIRS}")
+/// Returns the text of `netperf -- -h` for the test options in `section`.
+pub(super) fn test_help(section: &Section<test::TestOptions>) -> String {
+    let text = stock_usage("netperf [global options] -- [test options]", section);
+    format!("{text}\n{PAIRS}")
 }
 
-/// `netserver -h`.
+/// Returns the text of `netserver -h`.
 pub(super) fn netserver() -> String {
     format!(
-        "{}\n\n{OWN}{}",
-        head("netserver [options]", &server::SECTION),
-        own(&server::SECTION, &layout(25))
+        "{}\n\n{LINERATE_HEADING}{}",
+        stock_usage("netserver [options]", &server::SECTION),
+        linerate_lines(&server::SECTION, &layout(25))
     )
 }
 
-fn head<L>(synopsis: &str, section: &Section<L>) -> String {
-    let lines = stock(section, INDENT);
+fn stock_usage<L>(synopsis: &str, section: &Section<L>) -> String {
+    let lines = stock_lines(section, INDENT);
     format!("\nUsage: {synopsis} \n\n{}\n{lines}", section.heading)
 }
 
-fn layout(width: usize) -> Layout {
-    Layout {
+fn layout(width: usize) -> UsageLayout {
+    UsageLayout {
         indent: INDENT,
         width,
-        argument: str::to_ascii_uppercase,
+        format_argument: str::to_ascii_uppercase,
     }
 }
 
 const INDENT: &str = "    ";
 
-const OWN: &str = "linerate's own options:\n";
+const LINERATE_HEADING: &str = "linerate's own options:\n";
 
 const PAIRS: &str = "\
 For those options taking two parms, at least one must be specified;

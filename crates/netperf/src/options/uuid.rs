@@ -1,12 +1,13 @@
-//! A test's UUID when `-u` gives none.
+//! Generation of a test's UUID if `-u` is not given.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 
-/// Of version 1 (RFC 9562 §5.1), with a random clock sequence and a random node, whose multicast
-/// bit says that it is no hardware address.
+/// Returns a UUID of version 1 (RFC 9562 §5.1) with a random clock sequence and a random node.
+///
+/// The node has the multicast bit set, which marks it as random and not a hardware address.
 pub(super) fn generate() -> String {
     let since_1970 = SystemTime::now()
         .duration_since(UNIX_EPOCH)
@@ -16,7 +17,7 @@ pub(super) fn generate() -> String {
     layout(ticks + TICKS_1582_TO_1970, random.random(), random.random())
 }
 
-/// `ticks` are of 100 ns since the Gregorian calendar began.
+/// Formats a UUID. `ticks` counts 100 ns since 1582-10-15, the start of the Gregorian calendar.
 fn layout(ticks: u64, sequence: u16, node: u64) -> String {
     format!(
         "{:08x}-{:04x}-{:04x}-{:04x}-{:012x}",
@@ -34,7 +35,7 @@ const TICKS_1582_TO_1970: u64 = 0x01b2_1dd2_1381_4000;
 mod tests {
     use super::*;
 
-    /// RFC 9562, appendix A.1, whose node has the multicast bit set.
+    /// The example of RFC 9562, appendix A.1. Its node has the multicast bit set.
     #[test]
     fn the_rfcs_example() {
         assert_eq!(

@@ -1,88 +1,93 @@
-//! The values that options take: numbers, pairs, families, types of service.
+//! Parsers of option values: numbers, pairs, address families, types of service.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-use getopt::{Quit, refuse, within};
+use getopt::{EarlyExit, check_range, refuse};
 use model::WidthRule;
 
 use super::Family;
 
-/// Reads `a,b` into two places; each option says what they are. `a` sets both, `a,` the first, `,b` the second.
-pub(super) fn set<T: Clone>(
-    places: [&mut T; 2],
+/// Parses `a,b` into two targets. `a` sets both, `a,` only the first, `,b` only the second.
+pub(super) fn set_both<T: Clone>(
+    targets: [&mut T; 2],
     text: &str,
-    parse: impl Fn(&str) -> Result<T, Quit>,
-) -> Result<(), Quit> {
+    parse: impl Fn(&str) -> Result<T, EarlyExit>,
+) -> Result<(), EarlyExit> {
     if text.contains(',') {
-        return set_first(places, text, parse);
+        return set_pair(targets, text, parse);
     }
     let value = parse(text)?;
-    for place in places {
-        place.clone_from(&value);
+    for target in targets {
+        target.clone_from(&value);
     }
     Ok(())
 }
 
-/// As [`set`], but a lone `a` sets the first only.
-pub(super) fn set_first<T>(
-    places: [&mut T; 2],
+/// Parses `a,b` into two targets like [`set_both`], but a lone `a` sets only the first.
+pub(super) fn set_pair<T>(
+    targets: [&mut T; 2],
     text: &str,
-    parse: impl Fn(&str) -> Result<T, Quit>,
-) -> Result<(), Quit> {
+    parse: impl Fn(&str) -> Result<T, EarlyExit>,
+) -> Result<(), EarlyExit> {
     let Some((first, second)) = text.split_once(',') else {
-        *places[0] = parse(text)?;
+        *targets[0] = parse(text)?;
         return Ok(());
     };
-    for (place, text) in places.into_iter().zip([first, second]) {
+    for (target, text) in targets.into_iter().zip([first, second]) {
         if !text.is_empty() {
-            *place = parse(text)?;
+            *target = parse(text)?;
         }
     }
     Ok(())
 }
 
-/// A number of seconds, or a duration as Go prints it.
-pub(super) fn seconds(text: &str) -> Result<Duration, Quit> {
-    let longest = Duration::from_secs(u32::MAX.into());
-    if let Some(duration) = units::go_duration(text).filter(|duration| *duration <= longest) {
+/// Parses a number of seconds or a duration in Go's notation, such as `1m30s`.
+pub(super) fn seconds(text: &str) -> Result<Duration, EarlyExit> {
+    let max = Duration::from_secs(u32::MAX.into());
+    if let Some(duration) = units::parse_go_duration(text).filter(|duration| *duration <= max) {
         return Ok(duration);
     }
     number(text, 1..=u32::MAX.into()).map(Duration::from_secs)
 }
 
-/// A number with netperf's suffixes, within `range`.
-pub(super) fn number<T: TryFrom<i64>>(text: &str, range: RangeInclusive<i64>) -> Result<T, Quit> {
-    within(text, units::netperf_size(text), range)
+/// Parses a number with netperf's suffixes. Refuses a number outside of `range`.
+pub(super) fn number<T: TryFrom<i64>>(
+    text: &str,
+    range: RangeInclusive<i64>,
+) -> Result<T, EarlyExit> {
+    check_range(text, units::parse_netperf_size(text), range)
 }
 
-/// Any number that a word of the protocol holds.
-pub(super) fn word(text: &str) -> Result<i32, Quit> {
+/// Parses a number of 32 bits with a sign, like the protocol's integers.
+pub(super) fn int32(text: &str) -> Result<i32, EarlyExit> {
     number(text, i64::from(i32::MIN)..=i64::from(i32::MAX))
 }
 
-/// A number of bytes or of things, from 0.
-pub(super) fn count(text: &str) -> Result<u32, Quit> {
+/// Parses a count or a number of bytes, 0 or more.
+pub(super) fn count(text: &str) -> Result<u32, EarlyExit> {
     number(text, 0..=i64::from(i32::MAX))
 }
 
-/// A number, where a negative one leaves the default in force.
-pub(super) fn count_or_default(text: &str) -> Result<Option<u32>, Quit> {
-    Ok(u32::try_from(word(text)?).ok())
+/// Parses a number. Returns `None`, the default, for a negative one.
+pub(super) fn optional_count(text: &str) -> Result<Option<u32>, EarlyExit> {
+    Ok(u32::try_from(int32(text)?).ok())
 }
 
-/// A number of buffers, where 0 is the default.
-pub(super) fn width(text: &str) -> Result<WidthRule, Quit> {
+/// Parses a number of buffers; 0 is the default.
+pub(super) fn width(text: &str) -> Result<WidthRule, EarlyExit> {
     Ok(match count(text)? {
         0 => WidthRule::CoverSocketBuffer,
         buffers => WidthRule::Buffers(buffers),
     })
 }
 
-/// An alignment in bytes. The stock tool crashes on 0 and misaligns on what is no power of two.
-pub(super) fn alignment(text: &str) -> Result<u32, Quit> {
+/// Parses an alignment in bytes. Refuses 0 and other numbers that are not a power of two.
+///
+/// The stock tool crashes on 0 and misaligns its buffers on the others.
+pub(super) fn alignment(text: &str) -> Result<u32, EarlyExit> {
     let bytes = count(text)?;
     if !bytes.is_power_of_two() {
         return refuse(format!("an alignment of {bytes} is not a power of two"));
@@ -90,8 +95,8 @@ pub(super) fn alignment(text: &str) -> Result<u32, Quit> {
     Ok(bytes)
 }
 
-/// A port as text: a number, or a service's name for the resolver, in at most nine characters.
-pub(super) fn port(text: &str) -> Result<String, Quit> {
+/// Checks a port: a number, or a service's name of at most nine characters for the resolver.
+pub(super) fn port(text: &str) -> Result<String, EarlyExit> {
     let is_number = text.starts_with(|c: char| c.is_ascii_digit());
     if text.len() > 9 || (is_number && text.parse::<u16>().is_err()) {
         return refuse(format!("'{text}' is not a port"));
@@ -100,36 +105,39 @@ pub(super) fn port(text: &str) -> Result<String, Quit> {
 }
 
 /// Parses a passphrase; `@FILE` reads it from the first line of a file.
-pub(super) fn passphrase(text: &str) -> Result<String, Quit> {
-    /// What fits into the protocol's message with its closing NUL.
-    const MOST: usize = 647;
+pub(super) fn passphrase(text: &str) -> Result<String, EarlyExit> {
+    /// The capacity of the protocol's message without the final NUL.
+    const MAX_BYTES: usize = 647;
     let passphrase = match text.strip_prefix('@') {
         None => text.to_owned(),
-        Some(file) => match first_line(file, MOST) {
+        Some(file) => match first_line(file, MAX_BYTES) {
             Ok(line) => line,
             Err(error) => return refuse(sys::describe(&error)),
         },
     };
-    if passphrase.len() > MOST {
-        return refuse(format!("a passphrase has at most {MOST} bytes"));
+    if passphrase.len() > MAX_BYTES {
+        return refuse(format!("a passphrase has at most {MAX_BYTES} bytes"));
     }
     Ok(passphrase)
 }
 
-/// Reads the first line of a file without its line end; cuts it just above `most` bytes.
-fn first_line(file: &str, most: usize) -> io::Result<String> {
+/// Reads the first line of a file without its line end.
+///
+/// Truncates a longer line above `max_bytes`, so that the caller still detects the excess.
+fn first_line(file: &str, max_bytes: usize) -> io::Result<String> {
     let mut text = String::new();
-    let file = File::open(file)?.take(most as u64 + 2);
+    let file = File::open(file)?.take(max_bytes as u64 + 2);
     BufReader::new(file).read_line(&mut text)?;
     let line = text.trim_end_matches(['\n', '\r']);
     if line.is_empty() {
-        return Err(io::Error::other("its first line is empty"));
+        return Err(io::Error::other("the file's first line is empty"));
     }
     Ok(line.to_owned())
 }
 
-/// An address family by one of its words. The second part is what the stock tool says about a word
-/// that it does not know; it then goes on with any family.
+/// Returns the address family for one of its names.
+///
+/// For an unknown name, it returns any family and the stock tool's warning.
 pub(super) fn family(word: &str) -> (Family, Option<String>) {
     let lower = word.to_ascii_lowercase();
     if lower == "vsock" {
@@ -149,27 +157,29 @@ pub(super) fn family(word: &str) -> (Family, Option<String>) {
     }
 }
 
-/// A type of service by name (RFC 2474, 2597, 3246; RFC 1349's three) or number, −1 for none.
-pub(super) fn type_of_service(text: &str) -> Result<Option<u8>, Quit> {
-    if let Some(value) = units::type_of_service(text) {
+/// Parses a type of service: a name (RFC 2474, 2597, 3246; three of RFC 1349) or a number.
+///
+/// Returns `None` for −1.
+pub(super) fn type_of_service(text: &str) -> Result<Option<u8>, EarlyExit> {
+    if let Some(value) = units::parse_type_of_service(text) {
         return Ok(Some(value));
     }
     match c_integer(text) {
         Some(-1) => Ok(None),
         Some(value) if (0..=255).contains(&value) => Ok(Some(value as u8)),
         _ => refuse(format!(
-            "'{text}' is neither a type of service by name nor a number from 0 to 255"
+            "'{text}' is not the name of a type of service, nor a number from 0 to 255"
         )),
     }
 }
 
-/// An integer in C notation: decimal, `0x` hexadecimal, `0` octal.
+/// Parses an integer in C notation: decimal, hexadecimal (`0x`) or octal (`0`).
 pub(super) fn c_integer(text: &str) -> Option<i64> {
     let (sign, digits) = match text.strip_prefix('-') {
         Some(digits) => (-1, digits),
         None => (1, text),
     };
-    Some(sign * i64::from(units::c_number(digits)?))
+    Some(sign * i64::from(units::parse_c_number(digits)?))
 }
 
 #[cfg(test)]
@@ -177,7 +187,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pairs_come_in_two_kinds() {
+    fn lone_values_set_both_or_the_first() {
         for (text, both, first_only) in [
             ("5", (5, 5), (5, 0)),
             ("5,", (5, 0), (5, 0)),
@@ -187,19 +197,19 @@ mod tests {
             (",", (0, 0), (0, 0)),
         ] {
             let mut pair = [0; 2];
-            set(pair.each_mut(), text, count).unwrap();
+            set_both(pair.each_mut(), text, count).unwrap();
             assert_eq!(<(_, _)>::from(pair), both, "{text}");
             let mut pair = [0; 2];
-            set_first(pair.each_mut(), text, count).unwrap();
+            set_pair(pair.each_mut(), text, count).unwrap();
             assert_eq!(<(_, _)>::from(pair), first_only, "{text}");
         }
     }
 
     #[test]
     fn a_passphrase_may_be_in_a_file() {
-        let place = tempfile::tempdir().unwrap();
-        let file = place.path().join("file");
-        let of_file = |text: &str| {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("file");
+        let passphrase_from_file = |text: &str| {
             std::fs::write(&file, text).unwrap();
             passphrase(&format!("@{}", file.display())).ok()
         };
@@ -215,19 +225,19 @@ mod tests {
             (&format!("{longest}\n"), Some(&*longest)),
             (&format!("{longest}x\n"), None),
         ] {
-            assert_eq!(of_file(text).as_deref(), expected, "{text:?}");
+            assert_eq!(passphrase_from_file(text).as_deref(), expected, "{text:?}");
         }
         assert_eq!(passphrase("plain").ok().as_deref(), Some("plain"));
         assert!(passphrase(&format!("{longest}x")).is_err());
         match passphrase("@/no/such/file") {
-            Err(Quit::Refused(said)) => assert_eq!(said, "No such file or directory"),
+            Err(EarlyExit::Refused(reason)) => assert_eq!(reason, "No such file or directory"),
             other => panic!("{other:?}"),
         }
     }
 
     #[test]
     fn numbers_are_refused_with_the_reason() {
-        for (text, why) in [
+        for (text, expected) in [
             ("", "'' is not a number"),
             ("x", "'x' is not a number"),
             ("1.5", "'1.5' is not a number"),
@@ -236,7 +246,7 @@ mod tests {
             ("1,2", "'1,2' is not a number"),
         ] {
             match count(text) {
-                Err(Quit::Refused(said)) => assert_eq!(said, why),
+                Err(EarlyExit::Refused(reason)) => assert_eq!(reason, expected),
                 other => panic!("{text}: {other:?}"),
             }
         }
@@ -254,7 +264,7 @@ mod tests {
 
     #[test]
     fn ports_are_numbers_or_names() {
-        for (text, fits) in [
+        for (text, is_valid) in [
             ("0", true),
             ("65535", true),
             ("discard", true),
@@ -263,12 +273,12 @@ mod tests {
             ("1234567890", false),
             ("abcdefghij", false),
         ] {
-            assert_eq!(port(text).is_ok(), fits, "{text}");
+            assert_eq!(port(text).is_ok(), is_valid, "{text}");
         }
     }
 
     #[test]
-    fn families_have_many_words() {
+    fn families_by_name() {
         for (word, expected) in [
             ("4", Family::V4),
             ("inet", Family::V4),

@@ -1,4 +1,4 @@
-//! The line before the results: what is about to run, from where to where.
+//! The banner before the results: the test, its endpoints and its options.
 
 use std::net::SocketAddr;
 
@@ -12,28 +12,28 @@ use super::table::early::{self, has_early_headers};
 use crate::options::{Repeat, Settings, Test};
 use crate::result::Endpoints;
 
-/// The stock tool's room for the title of an OMNI test.
-const OMNI_TITLE_MAX: usize = 31;
+/// The maximum length of the title of an OMNI test, from the stock tool's buffer.
+const MAX_OMNI_TITLE_LEN: usize = 31;
 
-/// The banner with its line end, for some tests with the column headers; `None` when headers are not
-/// wanted.
-pub fn banner(settings: &Settings, endpoints: &Endpoints) -> Option<String> {
+/// Formats the banner with its line end. For some tests, column headers follow. Returns `None` if
+/// headers are disabled.
+pub fn format_banner(settings: &Settings, endpoints: &Endpoints) -> Option<String> {
     if !settings.print.headers {
         return None;
     }
-    let title = title(settings);
+    let title = test_title(settings);
     if has_early_headers(settings.test) {
         return Some(format!("{title}\n{}", early::early_headers(settings)));
     }
     Some(format!(
         "{title} from {} to {}{}\n",
-        end(&endpoints.source_name, &endpoints.source),
-        end(&endpoints.dest_name, &endpoints.dest),
-        extras(settings, &title),
+        format_endpoint(&endpoints.source_name, &endpoints.source),
+        format_endpoint(&endpoints.dest_name, &endpoints.dest),
+        format_options(settings, &title),
     ))
 }
 
-fn title(settings: &Settings) -> String {
+fn test_title(settings: &Settings) -> String {
     let title = match settings.test {
         Test::TcpStream => "MIGRATED TCP STREAM TEST",
         Test::TcpMaerts => "MIGRATED TCP MAERTS TEST",
@@ -46,7 +46,7 @@ fn title(settings: &Settings) -> String {
         Test::TcpCc => "TCP Connect/Close TEST",
         Test::Omni => {
             let mut title = format!("OMNI {} TEST", settings.direction.name());
-            title.truncate(OMNI_TITLE_MAX);
+            title.truncate(MAX_OMNI_TITLE_LEN);
             return title;
         }
         Test::StreamStream => "STREAM STREAM TEST",
@@ -66,11 +66,11 @@ fn title(settings: &Settings) -> String {
     title.to_owned()
 }
 
-/// "NAME (ADDRESS) port PORT FAMILY".
-fn end(name: &str, address: &Address) -> String {
+/// Formats an endpoint: "NAME (ADDRESS) port PORT FAMILY".
+fn format_endpoint(name: &str, address: &Address) -> String {
     let mut ip = address.ip().map(|ip| ip.to_string()).unwrap_or_default();
-    // The stock tool's measure of the room for it is the size of a pointer: in practice the
-    // wildcards and ::1 show.
+    // The stock tool takes the size of a pointer for that of its buffer, so it prints only short
+    // addresses: in practice the wildcards and ::1.
     if ip.len() > 7 {
         ip.clear();
     }
@@ -82,7 +82,7 @@ fn end(name: &str, address: &Address) -> String {
     format!("{name} ({ip}) port {} {family}", address.port())
 }
 
-fn extras(settings: &Settings, title: &str) -> String {
+fn format_options(settings: &Settings, title: &str) -> String {
     let plan = &settings.flow;
     let mut extras = String::new();
     if let Some(Repeat {
@@ -95,36 +95,36 @@ fn extras(settings: &Settings, title: &str) -> String {
         } else {
             ""
         };
-        // The stock tool has a blank between the two, whether or not the second is empty.
-        let half_width = 50.0 * goal.width;
+        // As in the stock tool, a blank precedes `only` even if it is empty.
+        let half_width = 50.0 * goal.max_relative_width;
         let level = goal.level.percent();
         let _ = write!(extras, " : +/-{half_width:.3}% @ {level}% conf. {only}");
     }
-    if plan.here.socket.no_delay || plan.there.socket.no_delay {
+    if plan.local.socket.no_delay || plan.remote.socket.no_delay {
         extras += " : nodelay";
     }
-    if plan.here.discard_in_kernel || plan.there.discard_in_kernel {
+    if plan.local.discard_in_kernel || plan.remote.discard_in_kernel {
         extras += " : copy avoidance";
     }
-    if !plan.here.io.is_plain() {
+    if !plan.local.io.is_one_per_call() {
         extras += " : mmsg";
     }
     if settings.no_control {
         extras += " : no control";
     }
-    extras += match (plan.here.pacing, plan.there.pacing) {
+    extras += match (plan.local.pacing, plan.remote.pacing) {
         (Some(pacing), _) | (None, Some(pacing)) if pacing.wait == Wait::Spin => " : spin interval",
         (None, None) => "",
         _ => " : interval",
     };
-    if plan.here.touch.is_some() || plan.there.touch.is_some() {
+    if plan.local.touch.is_requested() || plan.remote.touch.is_requested() {
         extras += " : dirty data";
     }
     extras += " : demo";
     if title.contains("REQUEST/RESPONSE") {
         let _ = write!(extras, " : first burst {}", plan.burst);
     }
-    if plan.here.cpu.is_some() || plan.there.cpu.is_some() {
+    if plan.local.cpu.is_some() || plan.remote.cpu.is_some() {
         extras += " : cpu bind";
     }
     extras

@@ -1,113 +1,121 @@
-//! What several flows of a test did, beside each other.
+//! Statistics of the flows of a test, and the table of them.
 
 use std::fmt::{self, Display, Formatter};
 use std::time::Duration;
 
-use model::FlowShare;
+use model::FlowOutcome;
 use stats::jain_index;
 
-use super::figures::{Figures, NONE};
-use super::number::six_digits;
-use crate::options::{Test, Unit};
+use super::figures::{Figures, NOT_MEASURED};
+use super::number::format_six_digits;
+use crate::options::{Test, ThroughputUnit};
 
-/// Which flows: those of one direction, or all.
+/// Selects the flows of one direction or all flows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Way {
+pub(super) enum FlowDirection {
     Outbound,
     Inbound,
     Both,
 }
 
-/// The figures of some of a test's flows.
-pub(super) struct Spread {
+/// Statistics over some of a test's flows. Rates are in the unit of throughput; −1 is unavailable.
+pub(super) struct FlowStatistics {
     pub(super) flows: usize,
-    /// Of all of them, over the time of the test.
+    /// The throughput of all flows together, over the duration of the test.
     pub(super) throughput: f64,
-    /// Of the slowest of them, over its own time.
-    pub(super) least: f64,
-    /// Of the fastest.
-    pub(super) most: f64,
+    /// The throughput of the slowest flow, over the duration of that flow.
+    pub(super) slowest: f64,
+    /// The throughput of the fastest flow, over the duration of that flow.
+    pub(super) fastest: f64,
+    /// Jain's fairness index.
     pub(super) jain: f64,
 }
 
-impl Spread {
-    /// In the unit of throughput; −1 is what is not known.
-    pub(super) fn of(figures: &Figures<'_>, way: Way) -> Self {
+impl FlowStatistics {
+    /// Computes the statistics of the flows of one direction.
+    pub(super) fn from_figures(figures: &Figures<'_>, direction: FlowDirection) -> Self {
         let flows = &figures.run.outcome.flows;
-        if flows.is_empty() && way == Way::Both {
+        if flows.is_empty() && direction == FlowDirection::Both {
             return Self {
                 flows: 1,
                 throughput: figures.throughput,
-                least: figures.throughput,
-                most: figures.throughput,
+                slowest: figures.throughput,
+                fastest: figures.throughput,
                 jain: 1.0,
             };
         }
-        let chosen: Vec<&FlowShare> = flows
+        let chosen: Vec<&FlowOutcome> = flows
             .iter()
-            .filter(|flow| way == Way::Both || flow.inbound == (way == Way::Inbound))
+            .filter(|flow| {
+                direction == FlowDirection::Both
+                    || flow.inbound == (direction == FlowDirection::Inbound)
+            })
             .collect();
-        let rates: Option<Vec<f64>> = chosen.iter().map(|flow| rate(figures, flow)).collect();
+        let rates: Option<Vec<f64>> = chosen.iter().map(|flow| flow_rate(figures, flow)).collect();
         let rates = rates.unwrap_or_default();
         let extreme = |pick: fn(f64, f64) -> f64| rates.iter().copied().reduce(pick);
         Self {
             flows: chosen.len(),
-            throughput: throughput(figures, &chosen, way).unwrap_or(NONE),
-            least: extreme(f64::min).unwrap_or(NONE),
-            most: extreme(f64::max).unwrap_or(NONE),
-            jain: jain_index(&rates).unwrap_or(NONE),
+            throughput: throughput(figures, &chosen, direction).unwrap_or(NOT_MEASURED),
+            slowest: extreme(f64::min).unwrap_or(NOT_MEASURED),
+            fastest: extreme(f64::max).unwrap_or(NOT_MEASURED),
+            jain: jain_index(&rates).unwrap_or(NOT_MEASURED),
         }
     }
 }
 
-fn rate(figures: &Figures<'_>, flow: &FlowShare) -> Option<f64> {
-    if figures.unit == Unit::TRANSACTIONS {
+fn flow_rate(figures: &Figures<'_>, flow: &FlowOutcome) -> Option<f64> {
+    if figures.unit == ThroughputUnit::TRANSACTIONS {
         flow.transactions_per_second()
     } else {
-        Some(figures.unit.of(flow.bytes_per_second()?))
+        Some(figures.unit.scale(flow.bytes_per_second()?))
     }
 }
 
-fn throughput(figures: &Figures<'_>, flows: &[&FlowShare], way: Way) -> Option<f64> {
-    if way == Way::Both {
+fn throughput(
+    figures: &Figures<'_>,
+    flows: &[&FlowOutcome],
+    direction: FlowDirection,
+) -> Option<f64> {
+    if direction == FlowDirection::Both {
         return Some(figures.throughput);
     }
-    let arrived: Option<u64> = flows
+    let received: Option<u64> = flows
         .iter()
         .map(|flow| Some(flow.arrived?.0))
         .sum::<Option<u64>>()
         .filter(|_| !flows.is_empty());
-    Some(figures.rate_of(arrived?))
+    Some(figures.rate_of(received?))
 }
 
-/// The block below the table of the sum.
-pub(super) struct Block<'a>(pub(super) &'a Figures<'a>);
+/// The table of flows, printed below the table of the test.
+pub(super) struct FlowTable<'a>(pub(super) &'a Figures<'a>);
 
-impl Display for Block<'_> {
+impl Display for FlowTable<'_> {
     fn fmt(&self, out: &mut Formatter<'_>) -> fmt::Result {
         let figures = self.0;
         if figures.settings.print.headers {
             out.write_str(&headers(figures.unit.name()))?;
         }
-        let ways: &[(Way, &str)] = if figures.settings.reverse.is_some() {
+        let directions: &[(FlowDirection, &str)] = if figures.settings.reverse.is_some() {
             &[
-                (Way::Outbound, "out"),
-                (Way::Inbound, "in"),
-                (Way::Both, "both"),
+                (FlowDirection::Outbound, "out"),
+                (FlowDirection::Inbound, "in"),
+                (FlowDirection::Both, "both"),
             ]
         } else {
-            &[(Way::Both, "sum")]
+            &[(FlowDirection::Both, "sum")]
         };
-        for (way, name) in ways {
-            let spread = Spread::of(figures, *way);
+        for (direction, name) in directions {
+            let statistics = FlowStatistics::from_figures(figures, *direction);
             writeln!(
                 out,
                 "{name:<6}  {:<5}  {:<10.2}  {:<10.2}  {:<10.2}  {:<6.4}  {:.3}",
-                spread.flows,
-                spread.throughput,
-                spread.least,
-                spread.most,
-                spread.jain,
+                statistics.flows,
+                statistics.throughput,
+                statistics.slowest,
+                statistics.fastest,
+                statistics.jain,
                 start_spread_us(figures) / 1000.0,
             )?;
         }
@@ -126,18 +134,18 @@ fn headers(unit: &str) -> String {
 ")
 }
 
-/// Microseconds from the first flow's beginning to the last one's.
+/// Returns the time from the start of the first flow to that of the last, in microseconds.
 pub(super) fn start_spread_us(figures: &Figures<'_>) -> f64 {
     let spread = figures.run.outcome.start_spread();
     spread.unwrap_or(Duration::ZERO).as_nanos() as f64 / 1000.0
 }
 
-/// The throughput of all flows, on a line of its own: of datagrams what arrived.
-pub(super) fn total(figures: &Figures<'_>) -> String {
+/// Formats the throughput of all flows as one line. For datagrams, it counts received data.
+pub(super) fn format_total(figures: &Figures<'_>) -> String {
     let rate = if figures.settings.test == Test::TcpCc {
         figures.transaction_rate
     } else {
         figures.throughput
     };
-    six_digits(rate) + "\n"
+    format_six_digits(rate) + "\n"
 }

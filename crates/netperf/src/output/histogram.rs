@@ -1,12 +1,13 @@
-//! The histogram that builds with histograms print at verbosity 2: decades of ten columns, or of more
-//! with `--histogram-buckets`.
+//! The histogram at verbosity 2, which stock builds with histograms print. Each decade has ten
+//! columns, or more with `--histogram-buckets`.
 
 use stats::Histogram;
 
-use crate::options::{Form, Settings, Test};
-use crate::result::TestRun;
+use crate::options::{OutputForm, Settings, Test};
+use crate::result::FinishedTest;
 
-/// Eight decades from 1 µs on, the first column of each being less than one of its unit.
+/// The names of the eight decades, which begin at 1 µs. Their first columns contain the times below
+/// one unit.
 const DECADES: [&str; 8] = [
     "UNIT_USEC",
     "TEN_USEC",
@@ -18,10 +19,10 @@ const DECADES: [&str; 8] = [
     "TEN_SEC",
 ];
 
-/// The blocks of all times that were recorded, each under its title. Each test's table has its own words, dots and empty
-/// lines for the same thing.
-pub(super) fn blocks(settings: &Settings, run: &TestRun) -> String {
-    let (here, test) = (&run.outcome.here, settings.test);
+/// Formats one block with a title for each kind of recorded times. As in the stock tool, titles
+/// differ between tests in words, dots and empty lines.
+pub(super) fn format_blocks(settings: &Settings, run: &FinishedTest) -> String {
+    let (local, test) = (&run.outcome.local, settings.test);
     let transactions = match test {
         Test::UdpRr => "\nHistogram of request/reponse times.\n",
         _ => "\nHistogram of request/response times\n",
@@ -37,32 +38,32 @@ pub(super) fn blocks(settings: &Settings, run: &TestRun) -> String {
         _ => "connect/close",
     };
     [
-        (&here.latency, transactions, subject),
-        (&here.send_times, sends, "send"),
-        (&here.receive_times, receives, "recv"),
+        (&local.latency, transactions, subject),
+        (&local.send_times, sends, "send"),
+        (&local.receive_times, receives, "recv"),
     ]
     .into_iter()
-    .filter_map(|(times, of_table, subject)| {
+    .filter_map(|(times, table_title, subject)| {
         let title = match settings.print.form {
-            Form::Table => of_table.to_owned(),
+            OutputForm::Table => table_title.to_owned(),
             _ => format!("\nHistogram of {subject} times\n"),
         };
-        Some(title + &block(times.as_ref()?, settings.print.histogram_buckets))
+        Some(title + &format_block(times.as_ref()?, settings.print.histogram_buckets))
     })
     .collect()
 }
 
-fn block(times: &Histogram, columns: u32) -> String {
+fn format_block(times: &Histogram, columns: u32) -> String {
     let mut decades = vec![vec![0_u64; columns as usize]; DECADES.len()];
-    let mut beyond = 0;
+    let mut over_100_s = 0;
     let (min, max) = times.extremes().unwrap_or_default();
     let (min, max) = (min.as_nanos() as u64, max.as_nanos() as u64);
     for (low, high, count) in times.buckets() {
-        // Whoever makes percentiles of this finds none outside of what was measured.
+        // The clamp keeps percentiles computed from the block within the measured range.
         let middle = (low + (high - low) / 2).clamp(min, max);
         match column_of(middle, columns) {
             Some((decade, column)) => decades[decade][column] += u64::from(count),
-            None => beyond += u64::from(count),
+            None => over_100_s += u64::from(count),
         }
     }
     let mut lines: Vec<_> = DECADES
@@ -73,12 +74,13 @@ fn block(times: &Histogram, columns: u32) -> String {
             format!("{name:<14}: {}", counts.join(": "))
         })
         .collect();
-    lines.push(format!(">100_SECS: {beyond}"));
+    lines.push(format!(">100_SECS: {over_100_s}"));
     lines.push(format!("HIST_TOTAL:      {}\n", times.len()));
     lines.join("\n")
 }
 
-/// Decade and column of a time, with so many columns per decade; `None` from 100 s on.
+/// Returns the decade and the column of a time, with `columns` columns per decade. Returns `None`
+/// from 100 s on.
 fn column_of(time_ns: u64, columns: u32) -> Option<(usize, usize)> {
     let mut end = 10_000;
     for decade in 0..DECADES.len() {
@@ -97,7 +99,7 @@ mod tests {
 
     #[test]
     fn times_fall_into_the_first_decade_that_holds_them() {
-        for (time_ns, of_ten, of_thousand) in [
+        for (time_ns, ten_columns, thousand_columns) in [
             (0, Some((0, 0)), Some((0, 0))),
             (999, Some((0, 0)), Some((0, 99))),
             (9_999, Some((0, 9)), Some((0, 999))),
@@ -108,8 +110,8 @@ mod tests {
             (100_000_000_000, None, None),
             (u64::MAX, None, None),
         ] {
-            assert_eq!(column_of(time_ns, 10), of_ten, "{time_ns}");
-            assert_eq!(column_of(time_ns, 1000), of_thousand, "{time_ns}");
+            assert_eq!(column_of(time_ns, 10), ten_columns, "{time_ns}");
+            assert_eq!(column_of(time_ns, 1000), thousand_columns, "{time_ns}");
         }
     }
 
@@ -120,7 +122,7 @@ mod tests {
             times.record(micros * 1000);
         }
         assert_eq!(
-            block(&times, 10),
+            format_block(&times, 10),
             "\
 UNIT_USEC     :    0:    0:    0:    0:    0:    0:    0:    0:    0:    0
 TEN_USEC      :    0:    0:    0:    0:    4:    1:    1:    1:    0:    0
@@ -136,13 +138,13 @@ HIST_TOTAL:      10
         );
     }
 
-    /// The count of every column is there, and the columns of a finer block add up to a coarser one's.
+    /// The columns of a finer block add up to those of a coarser block.
     #[test]
     fn finer_buckets_have_the_same_counts() {
         let mut times = Histogram::default();
         (0..5_000_u64).for_each(|n| times.record(n * n * 37));
         let rows = |columns: u32| -> Vec<Vec<u64>> {
-            let block = block(&times, columns);
+            let block = format_block(&times, columns);
             let rows = block.lines().take(DECADES.len());
             rows.map(|row| {
                 let fields = row.split(':').skip(1);

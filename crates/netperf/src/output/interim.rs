@@ -1,62 +1,67 @@
-//! What is printed while a test runs: `-D`.
+//! Interim results, printed while a test runs (`-D`).
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use model::Counts;
 
-use super::figures::unit_in_force;
-use crate::options::{Form, Settings, Test, Unit};
+use super::figures::effective_unit;
+use crate::options::{OutputForm, Settings, Test, ThroughputUnit};
 
-/// The lines of one run of the program, all its iterations together.
+/// Formats the interim results of all iterations of one run of the program.
 #[derive(Debug)]
-pub(crate) struct Interim {
-    form: Form,
-    unit: Unit,
-    /// How many results there were.
-    results: u32,
+pub(crate) struct InterimFormatter {
+    form: OutputForm,
+    unit: ThroughputUnit,
+    /// The number of formatted results.
+    result_count: u32,
 }
 
-impl Interim {
+impl InterimFormatter {
     pub(crate) fn new(settings: &Settings) -> Self {
-        // Its connections carry nothing that would have a rate in bits; the stock tool makes a byte of
-        // each.
+        // TCP_CC transfers no data, so it has no rate in bits. The stock tool counts each
+        // connection as one byte.
         let unit = match settings.test {
-            Test::TcpCc => Unit::TRANSACTIONS,
-            _ => unit_in_force(settings),
+            Test::TcpCc => ThroughputUnit::TRANSACTIONS,
+            _ => effective_unit(settings),
         };
         Self {
             form: settings.print.form.clone(),
             unit,
-            results: 0,
+            result_count: 0,
         }
     }
 
-    /// What is counted in this unit: transactions, or bytes in both directions.
-    pub(crate) fn work(&self, counts: &Counts) -> u64 {
-        if self.unit == Unit::TRANSACTIONS {
+    /// Returns the work that the unit counts: transactions, or bytes in both directions.
+    pub(crate) fn count_work(&self, counts: &Counts) -> u64 {
+        if self.unit == ThroughputUnit::TRANSACTIONS {
             counts.transactions
         } else {
             (counts.sent + counts.received).0
         }
     }
 
-    /// The next result, with its line ends: so much work in so much time, which ended then.
-    pub(crate) fn result(&mut self, work: u64, elapsed: Duration, ended: SystemTime) -> String {
+    /// Formats the next result, with its line ends: `work` in `elapsed`, which ended at `ended`.
+    pub(crate) fn format_next(
+        &mut self,
+        work: u64,
+        elapsed: Duration,
+        ended: SystemTime,
+    ) -> String {
         let seconds = elapsed.as_secs_f64();
-        let rate = self.unit.of(work as f64 / seconds);
+        let rate = self.unit.scale(work as f64 / seconds);
         let unit = self.unit.name();
         let ended = ended.duration_since(UNIX_EPOCH).unwrap_or_default();
         let ended = format!("{}.{:03}", ended.as_secs(), ended.subsec_millis());
-        let n = self.results;
-        self.results += 1;
+        let index = self.result_count;
+        self.result_count += 1;
         match self.form {
-            Form::Table | Form::Total | Form::Human(_) => format!(
+            OutputForm::Table | OutputForm::Total | OutputForm::Human(_) => format!(
                 "Interim result: {rate:7.2} {unit}/s over {seconds:.3} seconds ending at {ended}\n"
             ),
-            Form::Csv(_) => format!("{rate:7.2},{unit}/s,{seconds:.3},{ended}\n"),
-            Form::KeyVal(_) => format!(
-                "NETPERF_INTERIM_RESULT[{n}]={rate:.2}\nNETPERF_UNITS[{n}]={unit}/s\n\
-                 NETPERF_INTERVAL[{n}]={seconds:.3}\nNETPERF_ENDING[{n}]={ended}\n"
+            OutputForm::Csv(_) => format!("{rate:7.2},{unit}/s,{seconds:.3},{ended}\n"),
+            OutputForm::KeyVal(_) => format!(
+                "NETPERF_INTERIM_RESULT[{index}]={rate:.2}\nNETPERF_UNITS[{index}]={unit}/s\n\
+                 NETPERF_INTERVAL[{index}]={seconds:.3}\nNETPERF_ENDING[{index}]={ended}\n"
             ),
         }
     }
@@ -68,26 +73,32 @@ mod tests {
 
     use super::*;
 
-    fn of(line: &str) -> Interim {
+    fn formatter_for(line: &str) -> InterimFormatter {
         let words = line.split_whitespace().map(Into::into);
-        Interim::new(&crate::options::netperf("netperf", words).unwrap())
+        InterimFormatter::new(&crate::options::parse_netperf("netperf", words).unwrap())
     }
 
-    /// The result of an interval: its length in milliseconds, and the bytes sent or transactions made in it.
-    fn result(interim: &mut Interim, work: u64, ms: u64, ended: Duration) -> String {
+    /// Formats the result of an interval of `ms` milliseconds. `work` is its bytes sent or its
+    /// transactions.
+    fn format_interval(
+        formatter: &mut InterimFormatter,
+        work: u64,
+        ms: u64,
+        ended: Duration,
+    ) -> String {
         let counts = Counts {
             sent: Bytes(work),
             transactions: work,
             ..Counts::default()
         };
-        let work = interim.work(&counts);
-        interim.result(work, Duration::from_millis(ms), UNIX_EPOCH + ended)
+        let work = formatter.count_work(&counts);
+        formatter.format_next(work, Duration::from_millis(ms), UNIX_EPOCH + ended)
     }
 
     #[rustfmt::skip]
     #[test]
-    fn layouts_are_stocks() {
-        // The times and rates of a recorded run.
+    fn layouts_equal_stocks() {
+        // Times and rates are those of a recorded run.
         let ended = Duration::from_micros(1_795_253_781_542_999);
         for (line, work, ms, text) in [
             (
@@ -110,29 +121,29 @@ mod tests {
             ),
             ("-- -o THROUGHPUT", 611_604_000, 336, "14562.00,10^6bits/s,0.336,1795253781.542\n"),
         ] {
-            assert_eq!(result(&mut of(line), work, ms, ended), text, "{line}");
+            assert_eq!(format_interval(&mut formatter_for(line), work, ms, ended), text, "{line}");
         }
-        // Connections are counted and not weighed.
+        // Connections are counted, not converted to bits.
         assert_eq!(
-            result(&mut of("-t TCP_CC"), 500, 1_000, Duration::ZERO),
+            format_interval(&mut formatter_for("-t TCP_CC"), 500, 1_000, Duration::ZERO),
             "Interim result:  500.00 Trans/s over 1.000 seconds ending at 0.000\n"
         );
     }
 
     #[test]
     fn keys_are_numbered_from_0() {
-        let mut interim = of("-t TCP_RR -- -k THROUGHPUT");
+        let mut interim = formatter_for("-t TCP_RR -- -k THROUGHPUT");
         let ended = Duration::from_millis(1_795_253_785_005);
-        result(&mut interim, 1, 1000, ended);
+        format_interval(&mut interim, 1, 1000, ended);
         assert_eq!(
-            result(&mut interim, 21_356, 300, ended),
+            format_interval(&mut interim, 21_356, 300, ended),
             "NETPERF_INTERIM_RESULT[1]=71186.67\nNETPERF_UNITS[1]=Trans/s\n\
              NETPERF_INTERVAL[1]=0.300\nNETPERF_ENDING[1]=1795253785.005\n"
         );
     }
 
     #[test]
-    fn every_result_has_its_lines() {
+    fn line_counts_per_form() {
         use rand::Rng;
 
         let forms = [
@@ -141,9 +152,9 @@ mod tests {
             ("-- -o THROUGHPUT", 1),
             ("-N -- -k THROUGHPUT -P ,9", 4),
         ];
-        testkit::fuzz::each("interim results", 95..=100, |rng| {
+        testkit::fuzz::run_inputs("interim results", 95..=100, |rng| {
             let (line, lines) = forms[rng.random_range(0..forms.len())];
-            let mut interim = of(line);
+            let mut interim = formatter_for(line);
             let elapsed = Duration::from_nanos(rng.random::<u64>() >> rng.random_range(0..64));
             let since = Duration::from_nanos(rng.random());
             let ended = if rng.random() {
@@ -151,7 +162,7 @@ mod tests {
             } else {
                 UNIX_EPOCH - since
             };
-            let text = interim.result(
+            let text = interim.format_next(
                 rng.random::<u64>() >> rng.random_range(0..64),
                 elapsed,
                 ended,

@@ -1,9 +1,9 @@
-//! Outcome → the stock tool's text, to the character.
+//! The text of results, identical to that of the stock tool.
 
 mod banner;
+mod confidence_warning;
 mod figures;
 mod flows;
-mod headline;
 mod histogram;
 mod interim;
 mod number;
@@ -12,59 +12,61 @@ mod table;
 mod unit;
 mod values;
 
-pub use banner::banner;
-pub(crate) use interim::Interim;
+pub use banner::format_banner;
+pub(crate) use interim::InterimFormatter;
 pub use selection::selector_list;
 
-use crate::options::{Form, Settings};
-use crate::result::{Headline, TestRun};
+use crate::options::{OutputForm, Settings};
+use crate::result::{FinishedTest, MainFigures};
 use figures::Figures;
 use table::Table;
 
-/// What is printed of a finished test, after the banner.
-pub fn result(settings: &Settings, run: &TestRun) -> String {
-    let figures = Figures::new(settings, run);
+/// Formats the result of a finished test, which follows the banner.
+pub fn format_result(settings: &Settings, finished: &FinishedTest) -> String {
+    let figures = Figures::new(settings, finished);
     let mut text = match &settings.print.form {
-        Form::Table => headline::warning(settings, run) + &table(&figures),
-        // The number alone, whatever the verbosity.
-        Form::Total => return flows::total(&figures),
-        Form::Human(selection) => selection::human(&figures, selection),
-        Form::Csv(selection) => selection::csv(&figures, selection),
-        Form::KeyVal(selection) => selection::key_value(&figures, selection),
+        OutputForm::Table => {
+            confidence_warning::format_warning(settings, finished) + &format_table(&figures)
+        }
+        // Only the number, at every verbosity.
+        OutputForm::Total => return flows::format_total(&figures),
+        OutputForm::Human(selection) => selection::format_human(&figures, selection),
+        OutputForm::Csv(selection) => selection::format_csv(&figures, selection),
+        OutputForm::KeyVal(selection) => selection::format_key_value(&figures, selection),
     };
     if settings.print.verbosity > 1 {
-        text += &histogram::blocks(settings, run);
+        text += &histogram::format_blocks(settings, finished);
     }
     text
 }
 
-/// The test's own table; below that of several flows what each did.
-fn table(figures: &Figures<'_>) -> String {
+/// Formats the table of the test, followed by the table of flows if there are several.
+fn format_table(figures: &Figures<'_>) -> String {
     let mut text = Table(figures).to_string();
-    let several = !figures.run.outcome.flows.is_empty();
-    if several && figures.settings.print.verbosity > 0 {
-        text += &flows::Block(figures).to_string();
+    let has_several_flows = !figures.run.outcome.flows.is_empty();
+    if has_several_flows && figures.settings.print.verbosity > 0 {
+        text += &flows::FlowTable(figures).to_string();
     }
     text
 }
 
-/// The figures of the last iteration that several iterations have a mean of.
-pub(crate) fn headline(settings: &Settings, run: &TestRun) -> Headline {
-    Figures::of_last(settings, run).headline()
+/// Returns those figures of the last iteration that are averaged over iterations.
+pub(crate) fn main_figures(settings: &Settings, run: &FinishedTest) -> MainFigures {
+    Figures::for_last_iteration(settings, run).main_figures()
 }
 
-/// The result of UUID, which has no line end.
-pub fn uuid(settings: &Settings) -> String {
+/// Formats the result of a UUID test, which has no line end.
+pub fn format_uuid(settings: &Settings) -> String {
     settings.print.uuid.clone()
 }
 
-/// The result of LOC_CPU, "local": this host's ticks a second and how many CPUs it has. Of REM_CPU, "remote": the same
-/// of the peer.
-pub fn calibration(settings: &Settings, end: &str, ticks: f32, cpus: u32) -> String {
-    let ticks = number::general(ticks.into(), 6);
+/// Formats the result of LOC_CPU or REM_CPU: the clock ticks per second and the number of CPUs.
+/// `host` is "local" or "remote".
+pub fn format_calibration(settings: &Settings, host: &str, ticks: f32, cpus: u32) -> String {
+    let ticks = number::format_general(ticks.into(), 6);
     if settings.print.verbosity < 2 {
         return ticks;
     }
     let (verb, plural) = if cpus == 1 { ("is", "") } else { ("are", "s") };
-    format!("{ticks}\nThere {verb} {cpus} {end} cpu{plural}\n")
+    format!("{ticks}\nThere {verb} {cpus} {host} cpu{plural}\n")
 }

@@ -1,27 +1,35 @@
-//! Numbers as printf(3) and awk(1) write them.
+//! Numbers in the formats of printf(3) and awk(1).
 
-/// printf's `%g` with this many significant digits: those after the point end with one that is not 0, and a number of more
-/// digits before it has an exponent.
-pub(super) fn general(value: f64, digits: usize) -> String {
-    let scientific = format!("{value:.0$e}", digits - 1);
+/// Formats a number like printf's `%g` with this number of significant digits. It drops trailing
+/// zeros after the point. A number with more digits before the point has an exponent.
+pub(super) fn format_general(value: f64, significant: usize) -> String {
+    let scientific = format!("{value:.0$e}", significant - 1);
     let (mantissa, exponent) = scientific.split_once('e').unwrap_or((&scientific, "0"));
     let exponent: i32 = exponent.parse().unwrap_or(0);
-    if !(-4..digits as i32).contains(&exponent) {
+    if !(-4..significant as i32).contains(&exponent) {
         let sign = if exponent < 0 { '-' } else { '+' };
-        return format!("{}e{sign}{:02}", without_zeros(mantissa), exponent.abs());
+        return format!(
+            "{}e{sign}{:02}",
+            trim_trailing_zeros(mantissa),
+            exponent.abs()
+        );
     }
-    let decimals = (digits as i32 - 1 - exponent) as usize;
-    without_zeros(&format!("{value:.decimals$}")).to_owned()
+    let decimals = (significant as i32 - 1 - exponent) as usize;
+    trim_trailing_zeros(&format!("{value:.decimals$}")).to_owned()
 }
 
-/// At least six digits, as awk(1) prints a sum (`%.6g`), but a large number in full rather than with
-/// an exponent.
-pub(super) fn six_digits(value: f64) -> String {
-    let whole = value.abs().max(1.0).log10() as usize + 1;
-    without_zeros(&format!("{value:.0$}", 6_usize.saturating_sub(whole))).to_owned()
+/// Formats a number with six significant digits like awk(1) (`%.6g`), but without an exponent: a
+/// large number has all its digits.
+pub(super) fn format_six_digits(value: f64) -> String {
+    let integer_digits = value.abs().max(1.0).log10() as usize + 1;
+    trim_trailing_zeros(&format!(
+        "{value:.0$}",
+        6_usize.saturating_sub(integer_digits)
+    ))
+    .to_owned()
 }
 
-fn without_zeros(digits: &str) -> &str {
+fn trim_trailing_zeros(digits: &str) -> &str {
     if digits.contains('.') {
         digits.trim_end_matches('0').trim_end_matches('.')
     } else {
@@ -34,7 +42,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn as_printf_has_it() {
+    fn general_equals_printf() {
         for (value, digits, text) in [
             (100.0, 6, "100"),
             (0.0, 6, "0"),
@@ -52,12 +60,12 @@ mod tests {
             (999_960_000.0, 4, "1e+09"),
             (1.25e12, 4, "1.25e+12"),
         ] {
-            assert_eq!(general(value, digits), text);
+            assert_eq!(format_general(value, digits), text);
         }
     }
 
     #[test]
-    fn sums_look_as_awk_prints_them() {
+    fn six_digits_equal_awk() {
         for (value, text) in [
             (0.0, "0"),
             (0.5, "0.5"),
@@ -69,7 +77,7 @@ mod tests {
             (1_234_567.8, "1234568"),
             (20_000.0, "20000"),
         ] {
-            assert_eq!(six_digits(value), text);
+            assert_eq!(format_six_digits(value), text);
         }
     }
 }

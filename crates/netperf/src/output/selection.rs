@@ -1,26 +1,27 @@
-//! Omni output: chosen figures as columns, comma-separated values, or name and value.
+//! Omni output: the selected figures as columns, as comma-separated values, or as names and values.
 
 use std::borrow::Cow;
 
 use super::figures::Figures;
-use super::values::value;
-use crate::options::{Form, Selection, Settings};
+use super::values::format_value;
+use crate::options::{OutputForm, Selection, Settings};
 use crate::selector::{HEADER_LINES, Selector};
 
-/// Every selector's name, as the selection `?` asks for it.
-pub fn selector_list(form: &Form) -> String {
-    let separator = if matches!(form, Form::Human(_)) {
+/// Formats the list of all selectors, requested with the selection `?`.
+pub fn selector_list(form: &OutputForm) -> String {
+    let separator = if matches!(form, OutputForm::Human(_)) {
         "\n"
     } else {
         ","
     };
-    let selectors: Vec<_> = Selector::listed().collect();
+    let selectors: Vec<_> = Selector::list().collect();
     let names: Vec<_> = selectors.iter().map(Selector::name).collect();
     names.join(separator) + "\n"
 }
 
-/// Blocks of left-justified columns under four header lines, an empty line between blocks.
-pub(super) fn human(figures: &Figures<'_>, selection: &Selection) -> String {
+/// Formats blocks of left-justified columns under four header lines. An empty line separates
+/// blocks.
+pub(super) fn format_human(figures: &Figures<'_>, selection: &Selection) -> String {
     let mut text = String::new();
     for (number, block) in blocks(figures.settings, selection).iter().enumerate() {
         if block.is_empty() {
@@ -54,13 +55,13 @@ struct Column {
 impl Column {
     fn new(selector: &Selector, figures: &Figures<'_>) -> Self {
         let header = selector.header();
-        let value = value(selector, figures);
+        let value = format_value(selector, figures);
         let value_width = value.as_ref().map_or(0, |value| value.chars().count() + 1);
         let header_width = header.iter().map(|line| line.len()).max().unwrap_or(0);
         Self {
             header,
             value: value.unwrap_or_default(),
-            // A blank at least between any two columns, and at the end of the line.
+            // At least one blank follows each column, including the last.
             width: header_width.max(value_width) + 1,
         }
     }
@@ -74,10 +75,10 @@ impl Column {
     }
 }
 
-/// One line of headers and one of values for all blocks together.
-pub(super) fn csv(figures: &Figures<'_>, selection: &Selection) -> String {
+/// Formats one line of headers and one line of values for all blocks.
+pub(super) fn format_csv(figures: &Figures<'_>, selection: &Selection) -> String {
     let blocks = blocks(figures.settings, selection);
-    // The stock tool's list of values ends before it begins when the first block is empty.
+    // As in the stock tool, there is no output if the first block is empty.
     if blocks.first().is_none_or(Vec::is_empty) {
         return String::new();
     }
@@ -90,11 +91,11 @@ pub(super) fn csv(figures: &Figures<'_>, selection: &Selection) -> String {
     }
     let mut values = String::new();
     for selector in &selectors {
-        match value(selector, figures) {
-            // What has quotes of its own is what it is; else a comma would begin another column.
+        match format_value(selector, figures) {
+            // Quoted values stay unchanged. In others, a comma would begin another column.
             Some(value) if value.starts_with('"') => values = values + &value + ",",
             Some(value) => values = values + &value.replace(',', " ") + ",",
-            // What has no value leaves a blank, which the next field then begins with.
+            // A missing value becomes a blank, which precedes the next field.
             None => values += ", ",
         }
     }
@@ -102,34 +103,34 @@ pub(super) fn csv(figures: &Figures<'_>, selection: &Selection) -> String {
     text + &values + "\n"
 }
 
-/// "NAME=value" lines of what has a value.
-pub(super) fn key_value(figures: &Figures<'_>, selection: &Selection) -> String {
+/// Formats "NAME=value" lines for the selectors that have a value.
+pub(super) fn format_key_value(figures: &Figures<'_>, selection: &Selection) -> String {
     blocks(figures.settings, selection)
         .concat()
         .iter()
         .filter_map(|selector| {
-            let value = value(selector, figures)?;
+            let value = format_value(selector, figures)?;
             Some(format!("{}={value}\n", selector.name()))
         })
         .collect()
 }
 
 fn blocks(settings: &Settings, selection: &Selection) -> Vec<Vec<Selector>> {
-    let is_end = |selector: &&Selector| selector.name() == "OUTPUT_END";
+    let is_output_end = |selector: &&Selector| selector.name() == "OUTPUT_END";
     match selection {
         Selection::Blocks(blocks) => blocks
             .iter()
             .map(|block| {
-                let until_end = block.iter().take_while(|selector| !is_end(selector));
+                let until_end = block.iter().take_while(|selector| !is_output_end(selector));
                 until_end.cloned().collect()
             })
             .collect(),
-        Selection::Default | Selection::List => vec![by_default(settings)],
+        Selection::Default | Selection::List => vec![default_columns(settings)],
     }
 }
 
-/// The columns of a test whose user chose none.
-fn by_default(settings: &Settings) -> Vec<Selector> {
+/// Returns the columns of a test without a user's selection.
+fn default_columns(settings: &Settings) -> Vec<Selector> {
     const TRANSACTIONAL: &str =
         "LSS_SIZE_END LSR_SIZE_END RSR_SIZE_END RSS_SIZE_END REQUEST_SIZE RESPONSE_SIZE";
     const TRANSMIT: &str = "LSS_SIZE_END RSR_SIZE_END LOCAL_SEND_SIZE";
@@ -147,7 +148,7 @@ fn by_default(settings: &Settings) -> Vec<Selector> {
         direction if direction.transmit => TRANSMIT,
         _ => RECEIVE,
     };
-    let measures_cpu = settings.flow.here.measure_cpu || settings.flow.there.measure_cpu;
+    let measures_cpu = settings.flow.local.measure_cpu || settings.flow.remote.measure_cpu;
     let cpu = if measures_cpu { CPU } else { "" };
     let columns = [sizes, RESULT, cpu]
         .into_iter()

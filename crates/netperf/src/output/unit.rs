@@ -1,14 +1,14 @@
-//! The unit of throughput: what `-f` chooses.
+//! The unit of throughput, selected with `-f`.
 
-use crate::options::Unit;
+use crate::options::ThroughputUnit;
 
-impl Unit {
-    /// Transactions a second: what request/response tests are printed in.
+impl ThroughputUnit {
+    /// Transactions per second, the default of request/response tests.
     pub(super) const TRANSACTIONS: Self = Self('x');
-    /// 10⁶ bits a second: what everything else is printed in.
+    /// 10⁶ bits per second, the default of all other tests.
     pub(super) const MEGABITS: Self = Self('m');
 
-    /// The name in a column header; "/s" or "/sec" follows it there.
+    /// Returns the name in a column header, where "/s" or "/sec" follows it.
     pub(super) fn name(self) -> &'static str {
         match self.0 {
             'G' => "GBytes",
@@ -20,22 +20,22 @@ impl Unit {
             'b' => "10^0bits",
             'x' => "Trans",
             'u' => "Usec",
-            // 'K', and every letter that means nothing.
+            // 'K' and all undefined letters.
             _ => "KBytes",
         }
     }
 
-    /// A rate of so many bytes (for [`Unit::TRANSACTIONS`]: transactions) a second, in this unit.
-    pub(super) fn of(self, per_second: f64) -> f64 {
+    /// Converts a rate in bytes (for [`Self::TRANSACTIONS`]: transactions) per second to this unit.
+    pub(super) fn scale(self, per_second: f64) -> f64 {
         match self.0 {
             'G' => per_second / f64::from(1 << 30),
             'M' => per_second / f64::from(1 << 20),
             'g' => per_second * 8.0 / 1e9,
             'm' => per_second * 8.0 / 1e6,
             'k' => per_second * 8.0 / 1e3,
-            // The stock tool prints bytes under the name of bits, and scripts undo it.
+            // The stock tool prints bytes but labels them bits. Scripts correct for this.
             'B' | 'b' | 'x' => per_second,
-            // The stock tool's time for one byte, not for one transaction.
+            // As in the stock tool, the time per byte, not per transaction.
             'u' if per_second > 0.0 => 1e6 / per_second,
             'u' => 0.0,
             _ => per_second / 1024.0,
@@ -49,7 +49,7 @@ mod tests {
 
     #[test]
     fn letters_name_and_scale_as_the_stock_tool_does() {
-        for (letter, name, of_a_gigabyte) in [
+        for (letter, name, expected) in [
             ('G', "GBytes", 1e9 / 1_073_741_824.0),
             ('M', "MBytes", 1e9 / 1_048_576.0),
             ('K', "KBytes", 976_562.5),
@@ -62,13 +62,10 @@ mod tests {
             ('u', "Usec", 1e-3),
             ('?', "KBytes", 976_562.5),
         ] {
-            let unit = Unit(letter);
+            let unit = ThroughputUnit(letter);
             assert_eq!(unit.name(), name);
-            assert!(
-                (unit.of(1e9) / of_a_gigabyte - 1.0).abs() < 1e-12,
-                "{letter}"
-            );
+            assert!((unit.scale(1e9) / expected - 1.0).abs() < 1e-12, "{letter}");
         }
-        assert!(Unit('u').of(0.0).abs() < f64::EPSILON);
+        assert!(ThroughputUnit('u').scale(0.0).abs() < f64::EPSILON);
     }
 }

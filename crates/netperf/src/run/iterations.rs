@@ -1,95 +1,99 @@
-//! A test run over and over, until its means are known as well as was asked for: `-i`, `-I`, `-r`.
+//! Repeats a test until its confidence intervals are narrow enough (`-i`, `-I`, `-r`).
 
 use std::sync::mpsc;
 use std::time::Duration;
 use std::{mem, thread};
 
 use engine::Stop;
-use model::{Confidence, Ended, Limit, Outcome, Series, Warning};
-use stats::confidence::{Goal, Moments};
+use model::{Confidence, EndCause, Limit, Outcome, Series, Warning};
+use stats::confidence::{ConfidenceGoal, RunningMoments};
 
 use crate::client::{ClientError, Flows, Interim};
 use crate::options::{Repeat, Settings, Test};
 use crate::output;
-use crate::result::{Headline, Repeated, TestRun};
+use crate::result::{FinishedTest, MainFigures, RepeatedResult};
 
-/// Runs the test as often as the settings say. All but the means is of the last iteration.
+/// Runs the test as often as the settings require. The result has the means of all iterations;
+/// everything else comes from the last one.
 pub(super) fn run(
     settings: &Settings,
     flows: &mut Flows,
     cancel: &Stop,
     interim: Option<&Interim>,
     runs: &mut Vec<Outcome>,
-) -> Result<TestRun, ClientError> {
-    let mut once = || {
+) -> Result<FinishedTest, ClientError> {
+    let mut measure_once = || {
         if !settings.has_report() {
-            return flows.measure_with(&flows.counters(), interim);
+            return flows.measure_with_interim(&flows.counters(), interim);
         }
-        let run = sampled(settings, flows, interim)?;
+        let run = measure_with_samples(settings, flows, interim)?;
         runs.push(run.outcome.clone());
         Ok(run)
     };
-    let Some(repeat) = settings.repeat.filter(|_| may_repeat(settings.test)) else {
-        return once();
+    let Some(repeat) = settings.repeat.filter(|_| can_repeat(settings.test)) else {
+        return measure_once();
     };
     let goal = goal(repeat, settings.test);
-    let mut doubts = Vec::new();
-    let mut found = Found::default();
-    let mut run = once()?;
+    let mut warnings = Vec::new();
+    let mut stats = IterationStats::default();
+    let mut run = measure_once()?;
     let reached = loop {
-        keep_worst(&mut doubts, mem::take(&mut run.outcome.warnings));
-        found.add(&output::headline(settings, &run));
-        let reached = found.reaches(&goal, repeat.throughput_only);
-        if cancel.is_set() || !goal.wants_more(found.iterations(), reached) {
+        keep_worst(&mut warnings, mem::take(&mut run.outcome.warnings));
+        stats.add(&output::main_figures(settings, &run));
+        let reached = stats.is_reached(&goal, repeat.throughput_only);
+        if cancel.is_set() || !goal.needs_more(stats.iterations(), reached) {
             break reached;
         }
-        match once() {
-            // The user has ended one that had no result yet: those before it have theirs.
+        match measure_once() {
+            // The user ended an iteration before it had a result; the earlier ones count.
             Err(_) if cancel.is_set() => {
-                run.outcome.ended = Ended::Cancelled;
+                run.outcome.ended = EndCause::Cancelled;
                 break reached;
             }
             next => run = next?,
         }
     };
-    doubts.extend(found.doubts(&goal, reached));
-    run.outcome.warnings = doubts;
-    run.repeated = Some(Repeated {
-        means: found.means(),
-        confidence: found.confidence(repeat, reached),
+    warnings.extend(stats.warnings(&goal, reached));
+    run.outcome.warnings = warnings;
+    run.repetition_means = Some(RepeatedResult {
+        means: stats.means(),
+        confidence: stats.confidence(repeat, reached),
     });
     Ok(run)
 }
 
-/// Measures once, and samples the counters meanwhile, for a plot.
-fn sampled(
+/// Measures once and samples the counters during the test, for a plot.
+fn measure_with_samples(
     settings: &Settings,
     flows: &mut Flows,
     interim: Option<&Interim>,
-) -> Result<TestRun, ClientError> {
-    /// So many samples of a test, unless they are closer than [`SHORTEST`].
+) -> Result<FinishedTest, ClientError> {
+    /// The number of samples per test, unless their interval would be below [`MIN_INTERVAL`].
     const SAMPLES: u32 = 200;
-    const SHORTEST: Duration = Duration::from_millis(10);
-    const WITHOUT_LENGTH: Duration = Duration::from_millis(100);
+    const MIN_INTERVAL: Duration = Duration::from_millis(10);
+    const DEFAULT_INTERVAL: Duration = Duration::from_millis(100);
     let length = match settings.flow.limit {
         Limit::Time(length) => Some(length),
         _ => None,
     };
-    let grid = length.map_or(WITHOUT_LENGTH, |length| (length / SAMPLES).max(SHORTEST));
+    let interval = length.map_or(DEFAULT_INTERVAL, |length| {
+        (length / SAMPLES).max(MIN_INTERVAL)
+    });
     let counters = flows.counters();
-    // The test has the new thread: it may bind itself to a CPU, which the samples keep out of.
+    // The test runs in the new thread because it may bind itself to a CPU. The sampler must not
+    // share that CPU.
     let (run, samples) = thread::scope(|scope| {
         let (running, ended) = mpsc::channel();
         let counters = &counters;
         let test = scope.spawn(move || {
             let _running: mpsc::Sender<()> = running;
-            flows.measure_with(counters, interim)
+            flows.measure_with_interim(counters, interim)
         });
-        let samples = engine::sample_until(&ended, counters, grid, length, |_, _| ());
+        let samples = engine::sample_until(&ended, counters, interval, length, |_, _| ());
         (test.join(), samples)
     });
-    let broken = |_| ClientError::Ended("the thread of the test broke off".to_owned());
-    let mut run = run.map_err(broken)??;
+    let panicked = |_| ClientError::Failed("the test thread panicked".to_owned());
+    let mut run = run.map_err(panicked)??;
     run.outcome.series = vec![Series {
         name: settings.name.clone(),
         samples,
@@ -98,35 +102,43 @@ fn sampled(
     Ok(run)
 }
 
-/// The stock tool runs these once, whatever is asked for.
-fn may_repeat(test: Test) -> bool {
+/// Whether `-i` applies to the test. The stock tool runs TCP_CC and TCP_MSS once.
+fn can_repeat(test: Test) -> bool {
     !matches!(test, Test::TcpCc | Test::TcpMss)
 }
 
-/// In TCP_SENDFILE the stock tool stops one iteration earlier than it is allowed to.
-fn goal(repeat: Repeat, test: Test) -> Goal {
-    let Goal { min, max, .. } = repeat.goal;
+/// Returns the goal of the test. In TCP_SENDFILE the stock tool stops one iteration before the
+/// maximum.
+fn goal(repeat: Repeat, test: Test) -> ConfidenceGoal {
+    let ConfidenceGoal {
+        min_samples: min,
+        max_samples: max,
+        ..
+    } = repeat.goal;
     let max = match test {
         Test::TcpSendfile => min.max(max - 1),
         _ => max,
     };
-    Goal { max, ..repeat.goal }
+    ConfidenceGoal {
+        max_samples: max,
+        ..repeat.goal
+    }
 }
 
-/// What the iterations gave so far.
+/// Statistics of the iterations.
 #[derive(Default)]
-struct Found {
+struct IterationStats {
     throughputs: Vec<f64>,
-    throughput: Moments,
-    elapsed: Moments,
-    local_cpu: Moments,
-    remote_cpu: Moments,
-    local_demand: Moments,
-    remote_demand: Moments,
+    throughput: RunningMoments,
+    elapsed: RunningMoments,
+    local_cpu: RunningMoments,
+    remote_cpu: RunningMoments,
+    local_demand: RunningMoments,
+    remote_demand: RunningMoments,
 }
 
-impl Found {
-    fn add(&mut self, headline: &Headline) {
+impl IterationStats {
+    fn add(&mut self, headline: &MainFigures) {
         self.throughputs.push(headline.throughput);
         self.throughput.add(headline.throughput);
         self.elapsed.add(headline.elapsed);
@@ -140,15 +152,15 @@ impl Found {
         self.throughput.samples()
     }
 
-    fn reaches(&self, goal: &Goal, throughput_only: bool) -> bool {
+    fn is_reached(&self, goal: &ConfidenceGoal, throughput_only: bool) -> bool {
         let cpus = [&self.local_cpu, &self.remote_cpu];
         let mut measured = cpus.iter().filter(|cpu| cpu.samples() > 0);
         goal.is_reached_by(&self.throughput)
             && (throughput_only || measured.all(|cpu| goal.is_reached_by(cpu)))
     }
 
-    fn means(&self) -> Headline {
-        Headline {
+    fn means(&self) -> MainFigures {
+        MainFigures {
             throughput: self.throughput.mean().unwrap_or(0.0),
             elapsed: self.elapsed.mean().unwrap_or(0.0),
             local_cpu: self.local_cpu.mean(),
@@ -159,8 +171,13 @@ impl Found {
     }
 
     fn confidence(&self, repeat: Repeat, reached: bool) -> Confidence {
-        let Goal { level, width, .. } = repeat.goal;
-        let percent = |of: &Moments| of.relative_width(level).map(|width| 100.0 * width);
+        let ConfidenceGoal {
+            level,
+            max_relative_width: width,
+            ..
+        } = repeat.goal;
+        let percent =
+            |moments: &RunningMoments| moments.relative_width(level).map(|width| 100.0 * width);
         Confidence {
             level,
             target_width_percent: Some(100.0 * width),
@@ -172,45 +189,49 @@ impl Found {
         }
     }
 
-    fn doubts(&self, goal: &Goal, reached: bool) -> Vec<Warning> {
-        Warning::of_iterations(&self.throughputs, goal, reached)
+    fn warnings(&self, goal: &ConfidenceGoal, reached: bool) -> Vec<Warning> {
+        Warning::from_iterations(&self.throughputs, goal, reached)
     }
 }
 
-/// A doubt of several iterations is kept once, as it was when it was largest.
-fn keep_worst(doubts: &mut Vec<Warning>, more: Vec<Warning>) {
-    let size = |doubt: &Warning| doubt.figure().map_or(0.0, |(figure, _)| figure.abs());
-    for doubt in more {
-        match doubts.iter_mut().find(|known| known.is_like(&doubt)) {
-            Some(known) if size(known) < size(&doubt) => *known = doubt,
+/// Adds warnings. Of equal warnings from several iterations it keeps the one with the largest
+/// figure.
+fn keep_worst(warnings: &mut Vec<Warning>, new_warnings: Vec<Warning>) {
+    let size = |warning: &Warning| warning.figure().map_or(0.0, |(figure, _)| figure.abs());
+    for warning in new_warnings {
+        match warnings
+            .iter_mut()
+            .find(|known| known.equals_except_figure(&warning))
+        {
+            Some(known) if size(known) < size(&warning) => *known = warning,
             Some(_) => {}
-            None => doubts.push(doubt),
+            None => warnings.push(warning),
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use stats::confidence::Level;
+    use stats::confidence::ConfidenceLevel;
 
     use super::*;
 
     fn repeat(min: u32, max: u32) -> Repeat {
         Repeat {
-            goal: Goal {
-                level: Level::P99,
-                width: 0.05,
-                min,
-                max,
+            goal: ConfidenceGoal {
+                level: ConfidenceLevel::P99,
+                max_relative_width: 0.05,
+                min_samples: min,
+                max_samples: max,
             },
             throughput_only: false,
         }
     }
 
-    fn found(throughputs: &[f64], cpus: &[f64]) -> Found {
-        let mut found = Found::default();
+    fn stats_of(throughputs: &[f64], cpus: &[f64]) -> IterationStats {
+        let mut found = IterationStats::default();
         for (index, throughput) in throughputs.iter().enumerate() {
-            found.add(&Headline {
+            found.add(&MainFigures {
                 throughput: *throughput,
                 elapsed: 1.0,
                 local_cpu: cpus.get(index).copied(),
@@ -223,15 +244,18 @@ mod tests {
     }
 
     #[test]
-    fn sendfile_is_one_tighter() {
+    fn sendfile_stops_one_iteration_earlier() {
         for (min, max, sendfile) in [(3, 3, 3), (3, 4, 3), (3, 10, 9), (30, 30, 30)] {
-            assert_eq!(goal(repeat(min, max), Test::TcpSendfile).max, sendfile);
-            assert_eq!(goal(repeat(min, max), Test::TcpStream).max, max);
+            assert_eq!(
+                goal(repeat(min, max), Test::TcpSendfile).max_samples,
+                sendfile
+            );
+            assert_eq!(goal(repeat(min, max), Test::TcpStream).max_samples, max);
         }
     }
 
     #[test]
-    fn the_cpu_has_to_be_known_too_unless_it_was_not_measured() {
+    fn cpu_intervals_count_if_cpu_time_was_measured() {
         let goal = goal(repeat(3, 10), Test::TcpRr);
         let steady = [10.0, 10.0, 10.0];
         for (cpus, throughput_only, reached) in [
@@ -239,24 +263,28 @@ mod tests {
             (&[50.0, 50.0, 50.1][..], false, true),
             (&[50.0, 90.0, 20.0][..], false, false),
             (&[50.0, 90.0, 20.0][..], true, true),
-            // An idle CPU has no relative width, and stock's is reached.
+            // An idle CPU has no relative width. The stock tool treats its goal as reached.
             (&[0.0, 0.0, 0.0][..], false, true),
         ] {
-            let found = found(&steady, cpus);
-            assert_eq!(found.reaches(&goal, throughput_only), reached, "{cpus:?}");
+            let stats = stats_of(&steady, cpus);
+            assert_eq!(
+                stats.is_reached(&goal, throughput_only),
+                reached,
+                "{cpus:?}"
+            );
         }
-        assert!(!found(&[10.0, 20.0, 30.0], &[]).reaches(&goal, true));
+        assert!(!stats_of(&[10.0, 20.0, 30.0], &[]).is_reached(&goal, true));
     }
 
     #[test]
     fn means_and_widths() {
-        let found = found(&[9.0, 10.0, 11.0], &[50.0, 50.0, 50.0]);
-        let means = found.means();
+        let stats = stats_of(&[9.0, 10.0, 11.0], &[50.0, 50.0, 50.0]);
+        let means = stats.means();
         assert!((means.throughput - 10.0).abs() < 1e-12);
         assert_eq!(means.local_cpu, Some(50.0));
         assert_eq!(means.local_demand, Some(100.0));
         assert_eq!(means.remote_cpu, None);
-        let confidence = found.confidence(repeat(3, 10), false);
+        let confidence = stats.confidence(repeat(3, 10), false);
         // 2 t s / (sqrt(n) mean) with t = 9.925 of the table.
         let width = 100.0 * 2.0 * 9.925 / 3.0_f64.sqrt() / 10.0;
         assert!((confidence.throughput_width_percent.unwrap() - width).abs() < 0.01);
@@ -265,33 +293,33 @@ mod tests {
     }
 
     #[test]
-    fn what_is_doubtful() {
+    fn iterations_have_warnings() {
         let goal = goal(repeat(3, 10), Test::TcpRr);
         let few = Warning::FewIterations { iterations: 3 };
-        assert_eq!(found(&[1.0; 3], &[]).doubts(&goal, true), [few]);
+        assert_eq!(stats_of(&[1.0; 3], &[]).warnings(&goal, true), [few]);
         let missed = Warning::IntervalNotReached { iterations: 10 };
-        assert_eq!(found(&[1.0; 10], &[]).doubts(&goal, false), [missed]);
-        assert_eq!(found(&[1.0; 6], &[]).doubts(&goal, true), []);
-        // Not the rule, but the user ended it.
+        assert_eq!(stats_of(&[1.0; 10], &[]).warnings(&goal, false), [missed]);
+        assert_eq!(stats_of(&[1.0; 6], &[]).warnings(&goal, true), []);
+        // The user fixed the number of iterations, so few of them cause no warning.
         let fixed = super::goal(repeat(3, 3), Test::TcpRr);
-        assert_eq!(found(&[1.0; 3], &[]).doubts(&fixed, true), []);
-        let two = [1.0, 1.0, 1.01, 2.0, 2.01, 2.0];
+        assert_eq!(stats_of(&[1.0; 3], &[]).warnings(&fixed, true), []);
+        let two_modes = [1.0, 1.0, 1.01, 2.0, 2.01, 2.0];
         assert!(matches!(
-            found(&two, &[]).doubts(&goal, true)[..],
+            stats_of(&two_modes, &[]).warnings(&goal, true)[..],
             [Warning::Bimodal { .. }]
         ));
     }
 
     #[test]
-    fn the_largest_of_a_doubt_is_kept() {
-        let mut doubts = vec![Warning::PeerShared { tests: 1 }];
+    fn the_largest_figure_of_a_warning_is_kept() {
+        let mut warnings = vec![Warning::PeerShared { tests: 1 }];
         keep_worst(
-            &mut doubts,
+            &mut warnings,
             vec![Warning::PeerShared { tests: 3 }, Warning::SameHost],
         );
-        keep_worst(&mut doubts, vec![Warning::PeerShared { tests: 2 }]);
+        keep_worst(&mut warnings, vec![Warning::PeerShared { tests: 2 }]);
         assert_eq!(
-            doubts,
+            warnings,
             [Warning::PeerShared { tests: 3 }, Warning::SameHost]
         );
     }

@@ -1,98 +1,100 @@
-//! What omni output can print: the names that `-o`, `-O` and `-k` know, with their column headers.
+//! The selectors of omni output (`-o`, `-O`, `-k`): their names and column headers.
 //!
-//! Nothing here knows of figures: the options room looks names up, and the output room expands the values of the
-//! tables (`output/values/`).
+//! This module contains no values. The option parser uses the names. The output module expands
+//! the values from the same tables (`output/values/`).
 //!
-//! A new selector is a row in `own.rs`, and, if something has to be measured for it, an arm in [`Selector::needs`].
+//! A new selector is a row in `linerate.rs`. If it requires a measurement, it also needs an arm in
+//! [`Selector::required_measurements`].
 
-mod own;
+mod linerate;
 mod percentile;
 mod stock;
 
 use std::borrow::Cow;
 
-pub(crate) use own::own_selectors;
+pub(crate) use linerate::linerate_selectors;
 pub use percentile::Percentile;
 pub(crate) use stock::stock_selectors;
 
-/// One figure that can be asked for by name.
+/// One value of omni output, selected by name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Selector {
-    /// One that netperf 2.7.0 has.
-    Stock(Place),
-    /// One of our own.
-    Own(Place),
+    /// A selector of netperf 2.7.0.
+    Stock(RowIndex),
+    /// A selector that stock lacks.
+    Linerate(RowIndex),
     /// Any percentile of the latency: `P99.9_LATENCY`.
     Percentile(Percentile),
 }
 
-/// A row's place in its table.
+/// The index of a row in its table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place(pub(crate) usize);
+pub struct RowIndex(pub(crate) usize);
 
 impl Selector {
-    /// The selector of this name, in upper or lower case.
+    /// Returns the selector with this name, in upper or lower case.
     pub fn by_name(name: &str) -> Option<Self> {
-        Self::listed()
+        Self::list()
             .find(|selector| selector.name().eq_ignore_ascii_case(name))
             .or_else(|| Percentile::by_name(name).map(Self::Percentile))
     }
 
-    /// The selector whose header lines, joined by blanks, are this text.
+    /// Returns the selector whose header lines, joined by blanks, equal `header`.
     pub fn by_header(header: &str) -> Option<Self> {
-        Self::listed().find(|selector| selector.one_line_header().eq_ignore_ascii_case(header))
+        Self::list().find(|selector| selector.one_line_header().eq_ignore_ascii_case(header))
     }
 
-    /// All in the order of `?`, for what there is no end of a few: ours stand before the last of the
-    /// stock tool's, which is called OUTPUT_END.
-    pub fn listed() -> impl Iterator<Item = Self> {
+    /// Returns the selectors in the order of `?`, with only a few of the percentiles.
+    ///
+    /// linerate's selectors precede the stock tool's last one, OUTPUT_END.
+    pub fn list() -> impl Iterator<Item = Self> {
         let mut stock = Self::stock();
         let last = stock.next_back();
-        let percentiles = Percentile::usual().map(Self::Percentile);
-        let own = (0..OWN.len()).map(|row| Self::Own(Place(row)));
-        stock.chain(own).chain(percentiles).chain(last)
+        let percentiles = Percentile::listed().map(Self::Percentile);
+        let linerate = (0..LINERATE.len()).map(|row| Self::Linerate(RowIndex(row)));
+        stock.chain(linerate).chain(percentiles).chain(last)
     }
 
-    /// All that the stock tool has, in its order.
+    /// Returns all stock selectors in the stock tool's order.
     pub fn stock() -> impl DoubleEndedIterator<Item = Self> {
-        (0..STOCK.len()).map(|row| Self::Stock(Place(row)))
+        (0..STOCK.len()).map(|row| Self::Stock(RowIndex(row)))
     }
 
-    /// The stock tool's from the one name to the other.
-    pub fn between(first: &str, last: &str) -> impl Iterator<Item = Self> {
-        let place = |name| STOCK.iter().position(|row| row.name == name);
-        let ends = place(first).zip(place(last));
+    /// Returns the stock selectors from the name `first` to the name `last`, inclusive.
+    pub fn stock_between(first: &str, last: &str) -> impl Iterator<Item = Self> {
+        let position = |name| STOCK.iter().position(|row| row.name == name);
+        let ends = position(first).zip(position(last));
         let (start, end) = ends.map_or((0, 0), |(first, last)| (first, last + 1));
         Self::stock().skip(start).take(end.saturating_sub(start))
     }
 
-    /// Its name, upper case.
+    /// Returns the name in upper case.
     pub fn name(&self) -> &str {
         match self {
-            Self::Stock(Place(row)) => STOCK[*row].name,
-            Self::Own(Place(row)) => OWN[*row].name,
+            Self::Stock(RowIndex(row)) => STOCK[*row].name,
+            Self::Linerate(RowIndex(row)) => LINERATE[*row].name,
             Self::Percentile(percentile) => percentile.name(),
         }
     }
 
-    /// The lines of its column header, at most [`HEADER_LINES`].
+    /// Returns the lines of the column header, at most [`HEADER_LINES`].
     pub fn header(&self) -> Vec<Cow<'static, str>> {
         match self {
-            Self::Stock(Place(row)) => STOCK[*row].header(),
-            Self::Own(Place(row)) => OWN[*row].header(),
+            Self::Stock(RowIndex(row)) => STOCK[*row].header(),
+            Self::Linerate(RowIndex(row)) => LINERATE[*row].header(),
             Self::Percentile(percentile) => percentile.header(),
         }
     }
 
-    /// The lines of its column header, joined by blanks.
+    /// Returns the lines of the column header, joined by blanks.
     pub fn one_line_header(&self) -> String {
         self.header().join(" ")
     }
 
-    /// What has to be measured, or asked of the peer, so that it has a value.
-    pub fn needs(&self) -> Needs {
+    /// Returns the measurements, and requests to the peer, that the selector's value needs.
+    pub fn required_measurements(&self) -> RequiredMeasurements {
         let name = self.name();
-        let of_latency = matches!(
+        let needs_latency = matches!(
             name,
             "MIN_LATENCY"
                 | "MAX_LATENCY"
@@ -103,49 +105,49 @@ impl Selector {
                 | "STDDEV_LATENCY"
                 | "LATENCY_SAMPLES"
         );
-        // Name, ids, driver, slot and traffic stand together.
-        let of_interface = name.contains("_INTERFACE_") || name.contains("_DRIVER_");
-        Needs {
-            latency: of_latency || matches!(self, Self::Percentile(_)),
+        // These cover the interface's name, IDs, driver, slot and traffic.
+        let needs_interface = name.contains("_INTERFACE_") || name.contains("_DRIVER_");
+        RequiredMeasurements {
+            latency: needs_latency || matches!(self, Self::Percentile(_)),
             retransmits: name == "LOCAL_TRANSPORT_RETRANS",
             peer_congestion_control: name == "REMOTE_CONG_CONTROL",
             peer_system: matches!(
                 name,
                 "REMOTE_SYSNAME" | "REMOTE_RELEASE" | "REMOTE_VERSION" | "REMOTE_MACHINE"
             ),
-            interface: of_interface || name == "PACKETS_PER_TRANSACTION",
+            interface: needs_interface || name == "PACKETS_PER_TRANSACTION",
             clock: matches!(name, "CLOCK_COST_NS" | "CLOCK_RESOLUTION_NS"),
         }
     }
 }
 
-/// How many lines a column header has at most.
+/// The maximum number of lines of a column header.
 pub const HEADER_LINES: usize = 4;
 
-/// What has to be measured, or asked of the peer, for a selection.
+/// The measurements, and requests to the peer, that a selection needs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[expect(
     clippy::struct_excessive_bools,
-    reason = "each is one thing to find out"
+    reason = "each is an independent measurement"
 )]
-pub struct Needs {
+pub struct RequiredMeasurements {
     /// Latency statistics.
     pub latency: bool,
-    /// What each connection of a connection test has sent again.
+    /// The retransmissions of each connection of a connection test.
     pub retransmits: bool,
     /// The peer's congestion control algorithm.
     pub peer_congestion_control: bool,
     /// The peer's operating system.
     pub peer_system: bool,
-    /// The interfaces of both ends, and what they carry.
+    /// The network interfaces of both ends and their traffic.
     pub interface: bool,
-    /// What the clock adds to a time.
+    /// The cost and the resolution of the clock.
     pub clock: bool,
 }
 
-impl<'a> FromIterator<&'a Selector> for Needs {
+impl<'a> FromIterator<&'a Selector> for RequiredMeasurements {
     fn from_iter<I: IntoIterator<Item = &'a Selector>>(selectors: I) -> Self {
-        let each = selectors.into_iter().map(Selector::needs);
+        let each = selectors.into_iter().map(Selector::required_measurements);
         each.fold(Self::default(), |all, one| Self {
             latency: all.latency || one.latency,
             retransmits: all.retransmits || one.retransmits,
@@ -157,7 +159,7 @@ impl<'a> FromIterator<&'a Selector> for Needs {
     }
 }
 
-/// A row of a table, without its value.
+/// A row of a selector table, without its value.
 struct Row {
     name: &'static str,
     header: &'static [&'static str],
@@ -179,7 +181,7 @@ macro_rules! rows {
 }
 
 static STOCK: &[Row] = stock_selectors!(rows);
-static OWN: &[Row] = own_selectors!(rows);
+static LINERATE: &[Row] = linerate_selectors!(rows);
 
 #[cfg(test)]
 mod tests {
@@ -187,8 +189,8 @@ mod tests {
 
     #[test]
     fn names_are_unique_upper_case_and_found() {
-        let all: Vec<_> = Selector::listed().collect();
-        assert!(all.len() > STOCK.len() + OWN.len());
+        let all: Vec<_> = Selector::list().collect();
+        assert!(all.len() > STOCK.len() + LINERATE.len());
         assert_eq!(all.first().map(Selector::name), Some("OUTPUT_NONE"));
         assert_eq!(all.last().map(Selector::name), Some("OUTPUT_END"));
         for selector in all {
@@ -206,14 +208,14 @@ mod tests {
 
     #[test]
     fn headers_have_one_to_four_lines_and_name_their_selector() {
-        for selector in Selector::listed() {
+        for selector in Selector::list() {
             let lines = selector.header();
             assert!(
                 (1..=HEADER_LINES).contains(&lines.len())
                     && lines.iter().all(|line| !line.is_empty()),
                 "{selector:?}"
             );
-            // Some of the stock tool's have the header of another one.
+            // Some stock selectors have the same header.
             let found = Selector::by_header(&selector.one_line_header()).unwrap();
             if !matches!(selector, Selector::Stock(_)) {
                 assert_eq!(found, selector);
@@ -222,8 +224,8 @@ mod tests {
     }
 
     #[test]
-    fn what_a_selector_needs() {
-        type Change = fn(&mut Needs);
+    fn required_measurements_of_selectors() {
+        type Change = fn(&mut RequiredMeasurements);
         let nothing: Change = |_| ();
         let latency: Change = |needs| needs.latency = true;
         let congestion: Change = |needs| needs.peer_congestion_control = true;
@@ -249,9 +251,13 @@ mod tests {
             ("PACKETS_PER_TRANSACTION", interface),
             ("CLOCK_COST_NS", clock),
         ] {
-            let mut needs = Needs::default();
+            let mut needs = RequiredMeasurements::default();
             change(&mut needs);
-            assert_eq!(Selector::by_name(name).unwrap().needs(), needs, "{name}");
+            assert_eq!(
+                Selector::by_name(name).unwrap().required_measurements(),
+                needs,
+                "{name}"
+            );
         }
     }
 }

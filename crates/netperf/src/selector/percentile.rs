@@ -1,25 +1,25 @@
-//! Selectors of any percentile.
+//! Selectors for any percentile of the latency.
 
 use std::borrow::Cow;
 
 /// Any percentile of the latency, by a number from 0 to 100: `P95_LATENCY`, `P99.99_LATENCY`.
 ///
-/// It is told by its text, so that an answer has the name that was asked for.
+/// It keeps the name as requested, for the output.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Percentile {
-    /// Upper case.
+    /// The name in upper case.
     name: String,
 }
 
 impl Percentile {
-    /// Those that stand for all of them where names are listed.
-    pub(super) fn usual() -> impl Iterator<Item = Self> {
+    /// Returns the examples for the list of all selectors.
+    pub(super) fn listed() -> impl Iterator<Item = Self> {
         ["P95_LATENCY", "P99.9_LATENCY", "P99.99_LATENCY"]
             .into_iter()
             .filter_map(Self::by_name)
     }
 
-    /// The percentile that such a name asks for.
+    /// Returns the percentile with this name, in upper or lower case.
     pub fn by_name(name: &str) -> Option<Self> {
         let percentile = Self {
             name: name.to_ascii_uppercase(),
@@ -31,17 +31,17 @@ impl Percentile {
         is_percentage(number).then_some(percentile)
     }
 
-    /// The name that was asked for, upper case.
+    /// Returns the requested name in upper case.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The number in it.
+    /// Returns the percentage.
     pub fn percent(&self) -> f64 {
         self.number().parse().expect("the name was checked")
     }
 
-    /// As the stock tool's percentiles have it.
+    /// Returns the lines of the column header, in the form of the stock tool's percentiles.
     pub fn header(&self) -> Vec<Cow<'static, str>> {
         vec![
             ordinal(self.number()).into(),
@@ -56,7 +56,7 @@ impl Percentile {
     }
 }
 
-/// Digits with at most one point among them, 100 at most. An exponent is none.
+/// Whether `text` is a number from 0 to 100: digits with at most one point and no exponent.
 fn is_percentage(text: &str) -> bool {
     text.len() <= MAX_DIGITS
         && text.starts_with(|first: char| first.is_ascii_digit())
@@ -67,7 +67,7 @@ fn is_percentage(text: &str) -> bool {
             .is_ok_and(|percent| (0.0..=100.0).contains(&percent))
 }
 
-/// More than a number of 64 bits can tell apart, less than an entry of a selection file may have.
+/// The maximum length: more than the precision of an `f64`, less than a selection file's entry.
 const MAX_DIGITS: usize = 20;
 
 fn ordinal(number: &str) -> String {
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_percentile() {
+    fn invalid_percentiles() {
         for name in [
             "P_LATENCY",
             "P100.1_LATENCY",

@@ -1,26 +1,27 @@
-//! Files that clients may name.
+//! Files that clients may use.
 
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use sys::restricted_dir::Root;
+use sys::restricted_dir::RestrictedDir;
 
 /// The directories of `--allow-fill-dir`.
 #[derive(Debug, Default)]
-pub(super) struct Files(Vec<Root>);
+pub(super) struct FillFiles(Vec<RestrictedDir>);
 
-impl Files {
+impl FillFiles {
     /// Opens the directories. The error names the one that cannot be opened.
     pub(super) fn open(directories: &[PathBuf]) -> io::Result<Self> {
-        Root::open_all("--allow-fill-dir", directories).map(Self)
+        RestrictedDir::open_all("--allow-fill-dir", directories).map(Self)
     }
 
-    /// Opens the file of this name; `None` if it is not a readable regular file below one of the directories.
-    pub(super) fn file(&self, name: &Path) -> Option<File> {
+    /// Opens the file of this name. `None` if it is not a readable regular file below one of the
+    /// directories.
+    pub(super) fn open_file(&self, name: &Path) -> Option<File> {
         self.0
             .iter()
-            .find_map(|root| root.file(name).ok().flatten())
+            .find_map(|root| root.open_file(name).ok().flatten())
     }
 }
 
@@ -36,17 +37,21 @@ mod tests {
         for (directory, text) in [(&one, "1"), (&two, "2"), (&other, "no")] {
             std::fs::write(directory.path().join("fill"), text).unwrap();
         }
-        let files = Files::open(&[one.path().to_owned(), two.path().to_owned()]).unwrap();
+        let files = FillFiles::open(&[one.path().to_owned(), two.path().to_owned()]).unwrap();
         let text = |directory: &tempfile::TempDir| {
             let mut text = String::new();
-            let mut file = files.file(&directory.path().join("fill"))?;
+            let mut file = files.open_file(&directory.path().join("fill"))?;
             file.read_to_string(&mut text).ok().map(|_| text)
         };
         assert_eq!(text(&one).as_deref(), Some("1"));
         assert_eq!(text(&two).as_deref(), Some("2"));
         assert_eq!(text(&other), None);
-        assert!(Files::default().file(&one.path().join("fill")).is_none());
-        let missing = Files::open(&[one.path().join("none")]).unwrap_err();
+        assert!(
+            FillFiles::default()
+                .open_file(&one.path().join("fill"))
+                .is_none()
+        );
+        let missing = FillFiles::open(&[one.path().join("none")]).unwrap_err();
         assert!(missing.to_string().starts_with("--allow-fill-dir /"));
     }
 }

@@ -1,7 +1,7 @@
 //! The server: `netserver`.
 //!
-//! A thread a control connection; what one client sends, or does not send, ends its own thread at
-//! most. Every wait has a deadline and every allocation a bound: [`Limits`].
+//! Each control connection has its own thread, and a client's input can end only this thread. Every
+//! wait has a deadline and every allocation a bound: [`ServerLimits`].
 
 mod assignment;
 mod data;
@@ -20,21 +20,21 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use control::ControlConnection;
-use engine::{Budget, Reason, Stop};
+use engine::{SharedBudget, Stop, StopReason};
 use model::Transport;
 use server::{Dialect, Server, ServerContext, Service, inherited_listeners, listen};
-use sys::resolve::{self, Wanted};
+use sys::resolve::{self, AddressFamily};
 use sys::{Address, Socket};
 
-use self::files::Files;
+use self::files::FillFiles;
 use self::log::{log, warn};
 use self::passphrase::Passphrase;
-use crate::options::{Family, Limits, ServerSettings};
+use crate::options::{Family, ServerLimits, ServerSettings};
 
-/// Why a server did not start, for stderr.
+/// Reason why a server did not start, for stderr.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    /// The stock text; two blanks after "with" are the stock tool's.
+    /// The stock tool's text, with its two spaces after "with".
     #[error("Unable to start netserver with  '{host}' port '{port}' and family {family}")]
     Listen {
         /// The host to listen on, or the wildcard.
@@ -43,15 +43,15 @@ pub enum StartError {
         port: String,
         /// The family's name.
         family: &'static str,
-        /// Why not.
+        /// The error.
         error: io::Error,
     },
-    /// The system refused something that a server needs.
-    #[error("could not {what}: {}", sys::describe(error))]
+    /// The system refused an operation.
+    #[error("could not {action}: {}", sys::describe(error))]
     System {
-        /// What it was needed for.
-        what: &'static str,
-        /// Why not.
+        /// The operation.
+        action: &'static str,
+        /// The error.
         error: io::Error,
     },
     /// An option cannot be satisfied.
@@ -59,18 +59,17 @@ pub enum StartError {
     Option(io::Error),
 }
 
-/// A server that runs in this process, for `linerate run` on one host and for tests; it ends when
-/// it is dropped.
+/// A server in this process, for `linerate run` on one host and for tests. Drop ends it.
 #[derive(Debug)]
-pub struct Embedded {
+pub struct EmbeddedServer {
     port: u16,
     stop: Stop,
     thread: Option<JoinHandle<()>>,
 }
 
-impl Embedded {
+impl EmbeddedServer {
     /// Starts a server on a free port of the loopback interface.
-    pub fn start(limits: Limits) -> io::Result<Self> {
+    pub fn start(limits: ServerLimits) -> io::Result<Self> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
         let port = listener.local_addr()?.port();
         let stop = Stop::new();
@@ -85,102 +84,107 @@ impl Embedded {
         })
     }
 
-    /// The control port.
+    /// Returns the control port.
     pub fn port(&self) -> u16 {
         self.port
     }
 }
 
-impl Drop for Embedded {
+impl Drop for EmbeddedServer {
     fn drop(&mut self) {
-        self.stop.pull(Reason::Cancelled);
+        self.stop.set(StopReason::Cancelled);
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
     }
 }
 
-/// Runs `netserver` to its end: in the foreground, as a daemon, or under a super-server.
+/// Runs `netserver`: in the foreground, as a daemon, or under a super-server.
 ///
-/// Must be called before the process has a second thread, because it may fork. `stop_on_signals`
-/// arranges that SIGTERM and SIGINT pull the stop that it is given; it is called in the process that
-/// serves.
+/// Call it while the process has only one thread, because it may fork. It calls `stop_on_signals`
+/// in the serving process; that function must make SIGTERM and SIGINT set the given stop.
 pub fn run(settings: &ServerSettings, stop_on_signals: fn(&Stop)) -> Result<(), StartError> {
     sys::process::raise_descriptor_limit();
     log::start(settings.debug > 0 && !settings.suppress_debug);
-    // Opens files by relative names before the daemon changes its directory.
+    // Opens files with relative names before the daemon changes its directory.
     let netserver = Netserver::new(settings.limits.clone(), settings.passphrase.clone());
     let netserver = netserver.map_err(StartError::Option)?;
     let stop = Stop::new();
     let server = Server::new(netserver, settings.limits.server.clone(), stop.clone());
 
-    if let Some(control) = settings
+    if let Some(connection) = settings
         .may_be_inetd
         .then(sys::process::socket_on_stdin)
         .flatten()
     {
-        // inetd waits for this process, and its connection is also our standard output.
-        become_user(settings)?;
-        sys::process::silence().map_err(|error| system("close the standard streams", error))?;
+        // inetd waits for this process, and its connection is also standard output.
+        drop_privileges(settings)?;
+        sys::process::redirect_to_null()
+            .map_err(|error| system_error("close the standard streams", error))?;
         stop_on_signals(&stop);
-        server.serve_one(control.into());
+        server.serve_one(connection.into());
         return Ok(());
     }
-    let handed_over = inherited_listeners()
-        .map_err(|error| system("take the socket that was handed over", error))?;
-    let supervised = !handed_over.is_empty();
-    let listeners = if supervised {
-        handed_over
+    let inherited =
+        inherited_listeners().map_err(|error| system_error("use the inherited socket", error))?;
+    let is_supervised = !inherited.is_empty();
+    let listeners = if is_supervised {
+        inherited
     } else {
-        listen_as(settings)?
+        listen_and_announce(settings)?
     };
-    become_user(settings)?;
-    if !settings.foreground && !supervised {
-        let side = sys::process::detach().map_err(|error| system("go to the background", error))?;
-        if side == sys::process::Side::Parent {
+    drop_privileges(settings)?;
+    if !settings.foreground && !is_supervised {
+        let result =
+            sys::process::detach().map_err(|error| system_error("go to the background", error))?;
+        if result == sys::process::DetachResult::Parent {
             return Ok(());
         }
-        sys::process::silence().map_err(|error| system("close the standard streams", error))?;
+        sys::process::redirect_to_null()
+            .map_err(|error| system_error("close the standard streams", error))?;
     }
     stop_on_signals(&stop);
     server.run(listeners);
     Ok(())
 }
 
-/// The server of netperf's clients among those of a service.
-pub fn among(
+/// Returns the server of netperf's clients, for a service of several dialects.
+pub fn server_for_service(
     service: &Service,
-    limits: Limits,
+    limits: ServerLimits,
     passphrase: Option<String>,
 ) -> io::Result<Arc<Server<impl Dialect + use<>>>> {
     log::start(false);
-    Ok(Server::of(Netserver::new(limits, passphrase)?, service))
+    Ok(Server::with_service(
+        Netserver::new(limits, passphrase)?,
+        service,
+    ))
 }
 
-fn become_user(settings: &ServerSettings) -> Result<(), StartError> {
+fn drop_privileges(settings: &ServerSettings) -> Result<(), StartError> {
     match &settings.user {
-        Some(name) => sys::user::become_for_good(name).map_err(StartError::Option),
+        Some(name) => sys::user::drop_to_user(name).map_err(StartError::Option),
         None => Ok(()),
     }
 }
 
-fn listen_as(settings: &ServerSettings) -> Result<Vec<Socket>, StartError> {
+fn listen_and_announce(settings: &ServerSettings) -> Result<Vec<Socket>, StartError> {
     let host = settings.listen_host.as_deref();
-    let shown = host.unwrap_or("IN(6)ADDR_ANY");
+    let shown_host = host.unwrap_or("IN(6)ADDR_ANY");
     let family = settings.family.af_name();
-    let refused = |error| StartError::Listen {
-        host: shown.to_owned(),
+    let listen_error = |error| StartError::Listen {
+        host: shown_host.to_owned(),
         port: settings.port.clone(),
         family,
         error,
     };
     let port = resolve::port(&settings.port);
-    let port = port.ok_or_else(|| refused(io::ErrorKind::InvalidInput.into()))?;
-    let listeners = listen_at(host, settings.family, port).map_err(refused)?;
+    let port = port.ok_or_else(|| listen_error(io::ErrorKind::InvalidInput.into()))?;
+    let listeners = listen_at(host, settings.family, port).map_err(listen_error)?;
     let mut stdout = io::stdout();
     let _ = writeln!(
         stdout,
-        "Starting netserver with host '{shown}' port '{}' and family {family}",
+        "Starting netserver with host '{shown_host}' port '{}' and family {family}",
         settings.port
     );
     let _ = stdout.flush();
@@ -199,32 +203,35 @@ fn listen_at(host: Option<&str>, family: Family, port: u16) -> io::Result<Vec<So
     }
     let mut addresses = Address::wildcards(port).to_vec();
     if let Some(host) = host {
-        let resolved = resolve::resolve(host, Wanted::Any).map_err(io::Error::other)?;
-        addresses = resolved.at(port);
+        let resolved = resolve::resolve(host, AddressFamily::Any).map_err(io::Error::other)?;
+        addresses = resolved.with_port(port);
     }
-    addresses.retain(|address| family.admits(address));
+    addresses.retain(|address| family.includes(address));
     listen(Transport::Tcp, &addresses, family == Family::V6)
 }
 
-fn system(what: &'static str, error: io::Error) -> StartError {
-    StartError::System { what, error }
+fn system_error(what: &'static str, error: io::Error) -> StartError {
+    StartError::System {
+        action: what,
+        error,
+    }
 }
 
-/// What all sessions share.
+/// State that all sessions share.
 #[derive(Debug)]
 struct Netserver {
-    limits: Limits,
+    limits: ServerLimits,
     passphrase: Option<Passphrase>,
-    files: Files,
-    /// Bytes of all tests' buffers.
-    memory: Budget,
+    fill_files: FillFiles,
+    /// Budget for the buffers of all tests, in bytes.
+    memory: SharedBudget,
 }
 
 impl Netserver {
-    fn new(limits: Limits, passphrase: Option<String>) -> io::Result<Self> {
+    fn new(limits: ServerLimits, passphrase: Option<String>) -> io::Result<Self> {
         Ok(Self {
-            files: Files::open(&limits.fill_directories)?,
-            memory: Budget::new(limits.max_memory_bytes),
+            fill_files: FillFiles::open(&limits.fill_directories)?,
+            memory: SharedBudget::new(limits.max_memory_bytes),
             limits,
             passphrase: passphrase.map(Passphrase::new),
         })

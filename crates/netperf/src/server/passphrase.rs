@@ -5,29 +5,30 @@ use std::hint::black_box;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use engine::{Holder, Stop};
+use engine::{BudgetHolder, Stop};
 use sys::clock::{monotonic_ns, sleep_until};
 
-/// The delay of the next attempt from an address after its first failure. Each further failure doubles it …
+/// Delay of the next attempt from an address after its first failure. Each further failure doubles
+/// it.
 const FIRST_DELAY: Duration = Duration::from_millis(250);
 
-/// … up to this.
-const LONGEST_DELAY: Duration = Duration::from_secs(8);
+/// Maximum delay.
+const MAX_DELAY: Duration = Duration::from_secs(8);
 
-/// The longest wait of an attempt; one that would wait longer is refused.
-const LONGEST_WAIT: Duration = Duration::from_secs(10);
+/// Maximum wait of an attempt. An attempt that would wait longer is refused.
+const MAX_WAIT: Duration = Duration::from_secs(10);
 
-/// How long a failure is remembered.
-const MEMORY: Duration = Duration::from_secs(600);
+/// Time for which a failure is remembered.
+const FAILURE_RETENTION: Duration = Duration::from_secs(600);
 
-/// The most addresses with remembered failures.
-const MOST_ADDRESSES: usize = 4096;
+/// Maximum number of addresses with remembered failures.
+const MAX_ADDRESSES: usize = 4096;
 
 /// The passphrase.
 #[derive(Debug)]
 pub(super) struct Passphrase {
     text: String,
-    failures: Mutex<HashMap<Holder, Failures>>,
+    failures: Mutex<HashMap<BudgetHolder, Failures>>,
 }
 
 /// The failures of one address.
@@ -36,7 +37,7 @@ struct Failures {
     count: u32,
     last: Instant,
     /// The earliest time of the next attempt.
-    next: Instant,
+    next_attempt: Instant,
 }
 
 /// The result of an attempt.
@@ -44,7 +45,7 @@ struct Failures {
 pub(super) enum Attempt {
     Right,
     Wrong,
-    /// Refused without a check: too many from the same address are waiting.
+    /// Refused without a check: too many attempts from the same address are waiting.
     Refused,
 }
 
@@ -56,40 +57,45 @@ impl Passphrase {
         }
     }
 
-    /// Checks an attempt, after a delay if others from the same address have failed. `None` stands for another
-    /// message in place of a passphrase.
-    pub(super) fn attempt(&self, from: Holder, offered: Option<&[u8]>, stop: &Stop) -> Attempt {
+    /// Checks an attempt, after a delay if earlier attempts from this address failed. `None` is
+    /// another message instead of a passphrase.
+    pub(super) fn check(
+        &self,
+        from: BudgetHolder,
+        attempted: Option<&[u8]>,
+        stop: &Stop,
+    ) -> Attempt {
         let now = Instant::now();
-        let Some(turn) = self.turn(from, now) else {
+        let Some(turn) = self.reserve_turn(from, now) else {
             return Attempt::Refused;
         };
         wait_until(turn, stop);
-        if offered.is_some_and(|offered| is_same(offered, self.text.as_bytes())) {
+        if attempted.is_some_and(|offered| equals_in_constant_time(offered, self.text.as_bytes())) {
             self.failures().remove(&from);
             return Attempt::Right;
         }
-        self.note_failure(from, Instant::now());
+        self.record_failure(from, Instant::now());
         Attempt::Wrong
     }
 
-    /// Returns the time of this attempt; `None` if it is too far away.
-    fn turn(&self, from: Holder, now: Instant) -> Option<Instant> {
+    /// Reserves the time of this attempt; `None` if it is too far away.
+    fn reserve_turn(&self, from: BudgetHolder, now: Instant) -> Option<Instant> {
         let mut failures = self.failures();
         let Some(known) = failures.get_mut(&from) else {
             return Some(now);
         };
-        let turn = known.next.max(now);
-        if turn - now > LONGEST_WAIT {
+        let turn = known.next_attempt.max(now);
+        if turn - now > MAX_WAIT {
             return None;
         }
-        known.next = turn + known.delay();
+        known.next_attempt = turn + known.delay();
         Some(turn)
     }
 
-    fn note_failure(&self, from: Holder, now: Instant) {
+    fn record_failure(&self, from: BudgetHolder, now: Instant) {
         let mut failures = self.failures();
-        failures.retain(|_, known| now.saturating_duration_since(known.last) < MEMORY);
-        if failures.len() >= MOST_ADDRESSES && !failures.contains_key(&from) {
+        failures.retain(|_, known| now.saturating_duration_since(known.last) < FAILURE_RETENTION);
+        if failures.len() >= MAX_ADDRESSES && !failures.contains_key(&from) {
             let oldest = failures.iter().min_by_key(|(_, known)| known.last);
             if let Some(oldest) = oldest.map(|(holder, _)| *holder) {
                 failures.remove(&oldest);
@@ -98,15 +104,15 @@ impl Passphrase {
         let known = failures.entry(from).or_insert(Failures {
             count: 0,
             last: now,
-            next: now,
+            next_attempt: now,
         });
         known.count = known.count.saturating_add(1);
         known.last = now;
-        known.next = known.next.max(now + known.delay());
+        known.next_attempt = known.next_attempt.max(now + known.delay());
     }
 
-    fn failures(&self) -> MutexGuard<'_, HashMap<Holder, Failures>> {
-        // Plain values are whole after any panic.
+    fn failures(&self) -> MutexGuard<'_, HashMap<BudgetHolder, Failures>> {
+        // The values are valid even after a panic.
         self.failures.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -114,12 +120,12 @@ impl Passphrase {
 impl Failures {
     fn delay(&self) -> Duration {
         let doublings = self.count.saturating_sub(1).min(16);
-        (FIRST_DELAY * (1 << doublings)).min(LONGEST_DELAY)
+        (FIRST_DELAY * (1 << doublings)).min(MAX_DELAY)
     }
 }
 
-/// Compares in a time that depends on the longer text's length only.
-fn is_same(one: &[u8], other: &[u8]) -> bool {
+/// Compares in a time that depends only on the longer text's length.
+fn equals_in_constant_time(one: &[u8], other: &[u8]) -> bool {
     let byte = |text: &[u8], at: usize| text.get(at).copied().unwrap_or(0);
     let differences = (0..one.len().max(other.len())).fold(0, |differences, at| {
         black_box(differences | (byte(one, at) ^ byte(other, at)))
@@ -128,13 +134,13 @@ fn is_same(one: &[u8], other: &[u8]) -> bool {
 }
 
 fn wait_until(turn: Instant, stop: &Stop) {
-    let left = turn.saturating_duration_since(Instant::now());
-    if left.is_zero() {
+    let remaining = turn.saturating_duration_since(Instant::now());
+    if remaining.is_zero() {
         return;
     }
-    let _attending = stop.attend();
-    let turn_ns = monotonic_ns() + left.as_nanos() as u64;
-    // A signal ends the sleep: one that comes with the stop is enough.
+    let _attending = stop.register_thread();
+    let turn_ns = monotonic_ns() + remaining.as_nanos() as u64;
+    // A signal ends the sleep; the stop sends one.
     while !stop.is_set() && sleep_until(turn_ns).is_err() {}
 }
 
@@ -147,12 +153,12 @@ mod tests {
     const RIGHT: Option<&[u8]> = Some(b"secret");
     const WRONG: Option<&[u8]> = Some(b"guess");
 
-    fn holder(number: u32) -> Holder {
-        Holder::Ip(Ipv4Addr::from_bits(number).into())
+    fn holder(number: u32) -> BudgetHolder {
+        BudgetHolder::Ip(Ipv4Addr::from_bits(number).into())
     }
 
     #[test]
-    fn only_the_same_is_the_same() {
+    fn constant_time_comparison() {
         for (one, other, same) in [
             ("", "", true),
             ("a", "a", true),
@@ -162,7 +168,7 @@ mod tests {
             ("secret", "secre", false),
         ] {
             assert_eq!(
-                is_same(one.as_bytes(), other.as_bytes()),
+                equals_in_constant_time(one.as_bytes(), other.as_bytes()),
                 same,
                 "{one:?} {other:?}"
             );
@@ -173,51 +179,53 @@ mod tests {
     fn failures_delay_the_next_attempt_of_the_same_address_alone() {
         let passphrase = Passphrase::new("secret".to_owned());
         let stop = Stop::new();
-        let begun = Instant::now();
+        let start = Instant::now();
         for _ in 0..2 {
-            assert_eq!(passphrase.attempt(holder(1), WRONG, &stop), Attempt::Wrong);
+            assert_eq!(passphrase.check(holder(1), WRONG, &stop), Attempt::Wrong);
         }
-        assert!(begun.elapsed() >= FIRST_DELAY);
-        let other = Instant::now();
-        assert_eq!(passphrase.attempt(holder(2), RIGHT, &stop), Attempt::Right);
-        assert!(other.elapsed() < FIRST_DELAY);
-        // The right one waits for its turn, and ends the matter.
-        assert_eq!(passphrase.attempt(holder(1), RIGHT, &stop), Attempt::Right);
-        assert!(begun.elapsed() >= FIRST_DELAY * 3);
+        assert!(start.elapsed() >= FIRST_DELAY);
+        let other_start = Instant::now();
+        assert_eq!(passphrase.check(holder(2), RIGHT, &stop), Attempt::Right);
+        assert!(other_start.elapsed() < FIRST_DELAY);
+        // A correct attempt also waits. It deletes the failures.
+        assert_eq!(passphrase.check(holder(1), RIGHT, &stop), Attempt::Right);
+        assert!(start.elapsed() >= FIRST_DELAY * 3);
         assert!(passphrase.failures().is_empty());
-        assert_eq!(passphrase.attempt(holder(1), None, &stop), Attempt::Wrong);
+        assert_eq!(passphrase.check(holder(1), None, &stop), Attempt::Wrong);
     }
 
     #[test]
-    fn turns_are_apart_and_not_without_end() {
+    fn turns_are_spaced_and_bounded() {
         let passphrase = Passphrase::new("secret".to_owned());
         let now = Instant::now();
         for _ in 0..3 {
-            passphrase.note_failure(holder(1), now);
+            passphrase.record_failure(holder(1), now);
         }
         // 1 s after the last failure, and from each other.
-        let turns: Vec<_> = (0..20).map(|_| passphrase.turn(holder(1), now)).collect();
+        let turns: Vec<_> = (0..20)
+            .map(|_| passphrase.reserve_turn(holder(1), now))
+            .collect();
         let after = |turn: &Option<Instant>| turn.map(|turn| turn - now);
-        let given: Vec<_> = turns.iter().map_while(after).collect();
+        let delays: Vec<_> = turns.iter().map_while(after).collect();
         let expected: Vec<_> = (1..=10).map(Duration::from_secs).collect();
-        assert_eq!(given, expected);
-        assert!(turns[given.len()..].iter().all(Option::is_none));
+        assert_eq!(delays, expected);
+        assert!(turns[delays.len()..].iter().all(Option::is_none));
         for _ in 0..100 {
-            passphrase.note_failure(holder(1), now);
+            passphrase.record_failure(holder(1), now);
         }
-        assert_eq!(passphrase.failures()[&holder(1)].delay(), LONGEST_DELAY);
+        assert_eq!(passphrase.failures()[&holder(1)].delay(), MAX_DELAY);
     }
 
     #[test]
-    fn no_more_than_so_many_addresses_are_remembered_nor_for_ever() {
+    fn remembered_addresses_are_bounded_and_expire() {
         let passphrase = Passphrase::new("secret".to_owned());
         let now = Instant::now();
-        for number in 0..MOST_ADDRESSES as u32 + 10 {
-            passphrase.note_failure(holder(number), now + Duration::from_micros(number.into()));
+        for number in 0..MAX_ADDRESSES as u32 + 10 {
+            passphrase.record_failure(holder(number), now + Duration::from_micros(number.into()));
         }
-        assert_eq!(passphrase.failures().len(), MOST_ADDRESSES);
+        assert_eq!(passphrase.failures().len(), MAX_ADDRESSES);
         assert!(!passphrase.failures().contains_key(&holder(0)));
-        passphrase.note_failure(holder(1), now + MEMORY * 2);
+        passphrase.record_failure(holder(1), now + FAILURE_RETENTION * 2);
         assert_eq!(passphrase.failures().len(), 1);
     }
 
@@ -225,12 +233,13 @@ mod tests {
     fn a_stop_ends_the_wait() {
         let passphrase = Passphrase::new("secret".to_owned());
         for _ in 0..20 {
-            passphrase.note_failure(holder(1), Instant::now());
+            passphrase.record_failure(holder(1), Instant::now());
         }
         let stop = Stop::new();
-        let _soon = engine::deadline_thread().at(Instant::now() + Duration::from_millis(20), &stop);
-        let begun = Instant::now();
-        passphrase.attempt(holder(1), WRONG, &stop);
-        assert!(begun.elapsed() < LONGEST_DELAY);
+        let _soon =
+            engine::deadline_thread().set_at(Instant::now() + Duration::from_millis(20), &stop);
+        let start = Instant::now();
+        passphrase.check(holder(1), WRONG, &stop);
+        assert!(start.elapsed() < MAX_DELAY);
     }
 }

@@ -1,90 +1,94 @@
-//! What the client is told, in the layout of the messages that it asked with.
+//! Responses and results for the client, in the layout of its request.
 
-use model::{CpuUse, Half, Interface, PciIds, Security, SecurityModule, Side, Transport};
+use model::{CpuUse, EndpointPlan, Interface, PciIds, Security, SecurityModule, Side, Transport};
 use sys::Address;
 
-use super::test::{Finished, Prepared};
-use crate::conventions::{TICKS_A_SECOND, cpu_code};
+use super::test::{PreparedTest, ServedTest};
+use crate::conventions::{TICKS_PER_SECOND, cpu_method_code};
 use crate::wire::{
-    Classic, Flags, Frame, OMNI, Request, SwappedText, Task, TestRequest, TestResponse,
+    Classic, Flags, Frame, OMNI, Request, ServerTask, SwappedText, TestRequest, TestResponse,
     TestResults, Text, UNKNOWN_REQUEST, error_response,
 };
 
-/// The response: the test is ready.
-pub(super) fn response(request: &Request, ready: &Prepared) -> Frame {
+/// Returns the response: the test is ready.
+pub(super) fn response(request: &Request, prepared: &PreparedTest) -> Frame {
     match request {
-        Request::Omni(asked) => OMNI.encode_response(&with_host(&told(asked, ready))),
-        Request::Classic(test, asked) => {
-            let used = ready.buffers.used;
+        Request::Omni(request) => {
+            OMNI.encode_response(&with_host_facts(&response_fields(request, prepared)))
+        }
+        Request::Classic(test, request) => {
+            let used = prepared.buffers.sizes;
             test.messages().encode_response(&TestResponse {
-                receive_size: word(used.receive_bytes.or(used.send_bytes)),
-                ..told(asked, ready)
+                receive_size: or_zero(used.receive_bytes.or(used.send_bytes)),
+                ..response_fields(request, prepared)
             })
         }
         _ => error_response(UNKNOWN_REQUEST),
     }
 }
 
-/// The results.
+/// Returns the results.
 pub(super) fn results(
     request: &Request,
     transport: Transport,
-    tells_congestion: bool,
-    ran: &Finished,
+    reports_congestion_control: bool,
+    finished: &ServedTest,
 ) -> Frame {
-    let counted = counted(&ran.side, transport, tells_congestion);
+    let results = omni_results(&finished.side, transport, reports_congestion_control);
     match request {
         Request::Classic(test, _) => {
-            let results = in_one_direction(*test, &ran.side, &counted);
+            let results = classic_results(*test, &finished.side, &results);
             test.messages().encode_results(&results)
         }
-        _ => OMNI.encode_results(&counted),
+        _ => OMNI.encode_results(&results),
     }
 }
 
-/// All that a response can have; its layout leaves out what the test has no use for.
-fn told(asked: &TestRequest, ready: &Prepared) -> TestResponse {
-    let (facts, half) = (&ready.data.facts, &ready.assignment.half);
+/// Returns a response with all fields; the layout of the test omits unused ones.
+fn response_fields(request: &TestRequest, prepared: &PreparedTest) -> TestResponse {
+    let (facts, half) = (&prepared.data.facts, &prepared.assignment.half);
     let mut flags = Flags::default();
     flags.set(Flags::NO_DELAY, facts.no_delay.unwrap_or(false));
     flags.set(Flags::MEASURE_CPU, half.measure_cpu);
-    let (receive_buffer, send_buffer) = match ready.assignment.transport {
+    let (receive_buffer, send_buffer) = match prepared.assignment.transport {
         Transport::LlcStream => (facts.receive_window_frames, facts.send_window_frames),
         _ => (facts.receive_buffer_bytes, facts.send_buffer_bytes),
     };
-    // A direction that is not used echoes what was asked.
-    let used = ready.buffers.used;
-    let or_echo = |used: Option<u32>, asked: i32| used.map_or(asked, |value| value as i32);
+    // An unused direction echoes the request.
+    let used = prepared.buffers.sizes;
+    let or_echo = |used: Option<u32>, requested: i32| used.map_or(requested, |value| value as i32);
     let mut station = [0; 8];
     let mut sap = 0;
-    if let Ok(Address::Llc(bound)) = Address::of(&ready.data.socket) {
+    if let Ok(Address::Llc(bound)) = Address::local(&prepared.data.socket) {
         station[..bound.mac.len()].copy_from_slice(&bound.mac);
         sap = i32::from(bound.sap);
     }
     TestResponse {
-        receive_buffer: word(receive_buffer),
-        receive_size: or_echo(used.receive_bytes, asked.receive_size),
-        receive_width: or_echo(used.receive_width, asked.receive_width as i32),
-        send_buffer: word(send_buffer),
-        send_size: or_echo(used.send_bytes, asked.send_size),
-        send_width: or_echo(used.send_width, asked.send_width as i32),
+        receive_buffer: or_zero(receive_buffer),
+        receive_size: or_echo(used.receive_bytes, request.receive_size),
+        receive_width: or_echo(used.receive_width, request.receive_width as i32),
+        send_buffer: or_zero(send_buffer),
+        send_size: or_echo(used.send_bytes, request.send_size),
+        send_width: or_echo(used.send_width, request.send_width as i32),
         flags,
-        non_blocking: asked.non_blocking,
-        test_length: asked.test_length,
-        cpu_rate: rate_in_force(asked.cpu_rate, half),
-        receive_copy_avoidance: asked.receive_copy_avoidance,
-        send_copy_avoidance: asked.send_copy_avoidance,
-        data_port: ready.port,
+        non_blocking: request.non_blocking,
+        test_length: request.test_length,
+        cpu_rate: calibration_rate(request.cpu_rate, half),
+        receive_copy_avoidance: request.receive_copy_avoidance,
+        send_copy_avoidance: request.send_copy_avoidance,
+        data_port: prepared.port,
         interval_burst: half.pacing.map_or(0, |pacing| pacing.burst as u32),
         interval_us: half
             .pacing
             .map_or(0, |pacing| pacing.interval.as_micros() as u32),
-        priority: in_force(half.socket.priority, facts.priority),
-        type_of_service: in_force(
+        priority: applied_setting(half.socket.priority, facts.priority),
+        type_of_service: applied_setting(
             half.socket.type_of_service.map(i32::from),
             facts.type_of_service,
         ),
-        path: SwappedText(Text::new(ready.path().as_os_str().as_encoded_bytes())),
+        path: SwappedText(Text::new(
+            prepared.unix_path().as_os_str().as_encoded_bytes(),
+        )),
         sap,
         station_len: 6,
         station,
@@ -92,9 +96,9 @@ fn told(asked: &TestRequest, ready: &Prepared) -> TestResponse {
     }
 }
 
-/// Adds what an omni response tells of the host.
-fn with_host(response: &TestResponse) -> TestResponse {
-    let host = engine::facts(None);
+/// Adds the facts of this host to an omni response.
+fn with_host_facts(response: &TestResponse) -> TestResponse {
+    let host = engine::host_facts(None);
     let security = host.security.as_ref();
     TestResponse {
         cpu_mhz: host.cpu_mhz.unwrap_or(0),
@@ -106,13 +110,17 @@ fn with_host(response: &TestResponse) -> TestResponse {
     }
 }
 
-/// What there is to tell of both directions, which is all of an omni test's results.
-fn counted(side: &Side, transport: Transport, tells_congestion: bool) -> TestResults {
+/// Returns the results of both directions, which are all results of an omni test.
+fn omni_results(
+    side: &Side,
+    transport: Transport,
+    reports_congestion_control: bool,
+) -> TestResults {
     let counts = &side.counts;
     let congestion = side.socket.congestion_control.as_deref();
     let interface = side.interface.as_ref();
     let pci = interface.map(|interface| interface.pci);
-    // Nobody asked is 0; no PCI device is −1.
+    // 0 if not requested; −1 without a PCI device.
     let id =
         |id: fn(&PciIds) -> u16| pci.map_or(0, |pci| pci.as_ref().map_or(-1, |ids| id(ids).into()));
     let fact =
@@ -120,12 +128,12 @@ fn counted(side: &Side, transport: Transport, tells_congestion: bool) -> TestRes
     TestResults {
         bytes_received: counts.received.0,
         receive_calls: counts.receive_calls as u32,
-        receive_buffer: word(side.socket.receive_buffer_end_bytes),
+        receive_buffer: or_zero(side.socket.receive_buffer_end_bytes),
         bytes_sent: counts.sent.0,
         send_calls: counts.send_calls as u32,
-        send_buffer: word(side.socket.send_buffer_end_bytes),
+        send_buffer: or_zero(side.socket.send_buffer_end_bytes),
         transactions: counts.transactions as u32,
-        // 0 where no clock ran.
+        // 0 without a clock.
         elapsed: side.elapsed.map_or(0.0, |elapsed| elapsed.as_secs_f32()),
         retransmits: match side.socket.retransmits {
             Some(count) if transport.has_tcp_options() => count as i32,
@@ -141,12 +149,12 @@ fn counted(side: &Side, transport: Transport, tells_congestion: bool) -> TestRes
         firmware: text(fact(|interface| interface.firmware.as_ref())),
         bus: text(fact(|interface| interface.bus.as_ref())),
         slot: text(fact(|interface| interface.slot.as_ref())),
-        congestion_control: text(congestion.filter(|_| tells_congestion)),
-        ..side.cpu.as_ref().map(of_cpu).unwrap_or_default()
+        congestion_control: text(congestion.filter(|_| reports_congestion_control)),
+        ..side.cpu.as_ref().map(cpu_results).unwrap_or_default()
     }
 }
 
-fn of_cpu(cpu: &CpuUse) -> TestResults {
+fn cpu_results(cpu: &CpuUse) -> TestResults {
     let (peak_cpu, peak_cpu_utilisation) = cpu
         .peak
         .map_or((-1, -1.0), |(id, share)| (id as i32, share as f32));
@@ -157,7 +165,7 @@ fn of_cpu(cpu: &CpuUse) -> TestResults {
         cpu_iowait: cpu.iowait_percent as f32,
         cpu_irq: cpu.irq_percent as f32,
         cpu_softirq: cpu.softirq_percent as f32,
-        cpu_method: cpu_code(cpu.method),
+        cpu_method: cpu_method_code(cpu.method),
         cpus: cpu.cpus,
         peak_cpu,
         peak_cpu_utilisation,
@@ -165,48 +173,48 @@ fn of_cpu(cpu: &CpuUse) -> TestResults {
     }
 }
 
-/// Adds the counts of a classic test. A count of bytes in one word is modulo 2³²; a linerate client knows what is
-/// above it.
-fn in_one_direction(test: Classic, side: &Side, counted: &TestResults) -> TestResults {
+/// Adds the counts of a classic test. A byte count in 32 bits is modulo 2³²; a linerate client
+/// restores the rest.
+fn classic_results(test: Classic, side: &Side, results: &TestResults) -> TestResults {
     let counts = &side.counts;
     let (bytes, calls) = match test.task() {
-        Task::Send => (counts.sent, counts.send_calls),
-        Task::Receive | Task::Datagrams => (counts.received, counts.receive_calls),
+        ServerTask::Send => (counts.sent, counts.send_calls),
+        ServerTask::Receive | ServerTask::Datagrams => (counts.received, counts.receive_calls),
         _ => (counts.sent + counts.received, counts.receive_calls),
     };
     let cpu_utilisation = match test.task() {
-        Task::Datagrams if side.cpu.is_none() => -1.0,
-        _ => counted.cpu_utilisation,
+        ServerTask::Datagrams if side.cpu.is_none() => -1.0,
+        _ => results.cpu_utilisation,
     };
     TestResults {
         bytes: bytes.0 as f64,
         bytes_low: bytes.0 as u32,
         calls: calls as u32,
         cpu_utilisation,
-        ..*counted
+        ..*results
     }
 }
 
-/// The calibration value that the client gave, or else the one that there is.
-fn rate_in_force(asked: f32, half: &Half) -> f32 {
+/// Returns the client's calibration value, or else this host's.
+fn calibration_rate(requested: f32, half: &EndpointPlan) -> f32 {
     match half.idle_loop.and_then(|idle_loop| idle_loop.rate) {
         _ if !half.measure_cpu => 0.0,
         Some(rate) => rate as f32,
-        None if asked > 0.0 => asked,
-        None => TICKS_A_SECOND,
+        None if requested > 0.0 => requested,
+        None => TICKS_PER_SECOND,
     }
 }
 
-/// A setting as read back; −1 when none was asked for, −2 when the system did not take it.
-fn in_force(asked: Option<i32>, got: Option<i32>) -> i32 {
-    match (asked, got) {
+/// Returns an applied setting; −1 if none was requested, −2 if the system did not apply it.
+fn applied_setting(requested: Option<i32>, actual: Option<i32>) -> i32 {
+    match (requested, actual) {
         (None, _) => -1,
-        (Some(asked), Some(got)) if asked == got => got,
+        (Some(requested), Some(actual)) if requested == actual => actual,
         _ => -2,
     }
 }
 
-/// As the selectors *_SECURITY_TYPE_ID and *_SECURITY_ENABLED_NUM have it.
+/// Returns the value for the selectors *_SECURITY_TYPE_ID and *_SECURITY_ENABLED_NUM.
 fn security_word(security: &Security) -> u32 {
     let module = security.module.map_or(0, SecurityModule::number);
     u32::from(module) << 16 | u32::from(security.enforcing == Some(true))
@@ -216,7 +224,7 @@ fn text<const N: usize>(fact: Option<&str>) -> Text<N> {
     fact.map(Text::new).unwrap_or_default()
 }
 
-/// A figure that the kernel did not tell is 0 on the wire.
-fn word(value: Option<u32>) -> i32 {
+/// Returns the value for the wire, where an unavailable one is 0.
+fn or_zero(value: Option<u32>) -> i32 {
     value.map_or(0, |value| value as i32)
 }

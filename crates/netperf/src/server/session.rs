@@ -1,4 +1,4 @@
-//! One control connection, from its first message to its end.
+//! Serves one control connection.
 
 use std::fmt;
 use std::io;
@@ -6,29 +6,29 @@ use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
 use control::{ControlConnection, is_stopped};
-use engine::{Holder, InterfaceMeter, Looper, Memory, Stop};
-use model::{Ended, IdleLoop, IoMethod, Refused, Side, Transport, Wait};
+use engine::{BudgetHolder, BufferMemory, InterfaceMeter, Looper, Stop};
+use model::{EndCause, IdleLoop, IoMethod, RefusedSetting, Side, Transport, Wait};
 use rand::rngs::OsRng;
 use rand::{Rng, TryRngCore};
-use server::{ServerContext, Test};
+use server::{ClientTest, ServerContext};
 use sys::Address;
 use sys::call::Error;
 
-use super::assignment::{Assignment, Refusal};
-use super::data::Proof;
+use super::assignment::{Assignment, TestError};
+use super::data::ConnectionProof;
 use super::log::{log, warn};
 use super::passphrase::Attempt;
-use super::test::Prepared;
+use super::test::PreparedTest;
 use super::{Netserver, reply};
-use crate::conventions::TICKS_A_SECOND;
+use crate::conventions::TICKS_PER_SECOND;
 use crate::details::Details;
 use crate::wire::{
-    CalibrateResponse, Capability, DETAILS_MAX, DetailsResponse, Frame, MESSAGE_LEN, Received,
-    Request, SysInfo, UNKNOWN_REQUEST, debug_response, error_response,
+    CalibrateResponse, Capability, DetailsResponse, Frame, MAX_DETAILS_BYTES, MESSAGE_BYTES,
+    ReceivedRequest, Request, SysInfo, UNKNOWN_REQUEST, debug_response, error_response,
 };
 
-/// While the server drains: how long a client whose test has finished may take to request its details.
-const LAST_QUESTION: Duration = Duration::from_secs(1);
+/// While the server drains: time for a client with a finished test to request its details.
+const DETAILS_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Serves a control connection to its end.
 pub(super) fn serve(
@@ -41,22 +41,22 @@ pub(super) fn serve(
         control,
         netserver,
         server,
-        last: None,
-        refused: None,
+        last_test: None,
+        refused_cpu: None,
     }
     .run()
 }
 
 struct Session<'a> {
     control: &'a mut ControlConnection,
-    /// The address that the client reached us by.
+    /// The local address of the control connection.
     local: Address,
     netserver: &'a Netserver,
     server: ServerContext<'a>,
-    /// The last test, for a client that asks for more than the results had room for.
-    last: Option<(Side, u32)>,
-    /// The CPU that the request named, if this thread could not be bound to it.
-    refused: Option<Refused>,
+    /// The last test's measurements and overlapping tests, for a details request.
+    last_test: Option<(Side, u32)>,
+    /// The requested CPU, if this thread could not be bound to it.
+    refused_cpu: Option<RefusedSetting>,
 }
 
 impl Session<'_> {
@@ -65,44 +65,50 @@ impl Session<'_> {
             limits, passphrase, ..
         } = self.netserver;
         if let Some(passphrase) = passphrase {
-            let patience = limits.passphrase_wait;
-            let Some(frame) = self.read_request(patience, self.server.stop)? else {
+            let timeout = limits.passphrase_wait;
+            let Some(frame) = self.read_request(timeout, self.server.stop)? else {
                 return Ok(());
             };
             let request = Request::decode(&frame).request;
-            let offered = match &request {
+            let passphrase_text = match &request {
                 Request::Passphrase(offered) => Some(&offered[..]),
                 _ => None,
             };
-            let from = Holder::of(self.control.peer());
-            // A wrong one gets no answer: the stock client finds out by the end of the connection.
-            let why = match passphrase.attempt(from, offered, self.server.stop) {
+            let from = BudgetHolder::for_address(self.control.peer());
+            // A wrong passphrase gets no response: the stock client detects the end of the
+            // connection.
+            let reason = match passphrase.check(from, passphrase_text, self.server.stop) {
                 Attempt::Right => None,
                 Attempt::Wrong => Some("wrong or missing passphrase"),
                 Attempt::Refused => Some("too many wrong passphrases from this address"),
             };
-            if let Some(why) = why {
-                warn(format_args!("{}: refused, {why}", self.control.peer()));
+            if let Some(reason) = reason {
+                warn(format_args!("{}: refused, {reason}", self.control.peer()));
                 return Ok(());
             }
         }
         while let Some(frame) = self.next_request()? {
-            let Received { cpu, request } = Request::decode(&frame);
+            let ReceivedRequest { cpu, request } = Request::decode(&frame);
             if self.server.stop.is_set() && request != Request::Details {
                 return Ok(());
             }
-            self.refused = cpu.and_then(|cpu| self.bind(cpu));
+            self.refused_cpu = cpu.and_then(|cpu| self.bind_thread(cpu));
             match request {
                 Request::DebugOn | Request::DebugOff => self.write(&debug_response())?,
                 Request::CpuCalibrate => self.calibrate(&frame)?,
-                Request::SysInfo => self.describe(&frame)?,
-                // No answer, whether it was needed or not.
+                Request::SysInfo => self.send_system_info(&frame)?,
+                // A passphrase has no response, even if none is required.
                 Request::Passphrase(_) => {}
-                Request::Details => self.tell_details()?,
+                Request::Details => self.send_details()?,
                 ref request => {
-                    match Assignment::of(request, self.control.peer(), &self.local, limits) {
+                    match Assignment::from_request(
+                        request,
+                        self.control.peer(),
+                        &self.local,
+                        limits,
+                    ) {
                         Some(assignment) => {
-                            if !self.test(request, Capability::find(&frame), assignment)? {
+                            if !self.run_test(request, Capability::find(&frame), assignment)? {
                                 return Ok(());
                             }
                         }
@@ -114,29 +120,31 @@ impl Session<'_> {
         Ok(())
     }
 
-    /// Binds this thread to the CPU. The test goes on where that fails, and its details say so.
-    fn bind(&self, cpu: u32) -> Option<Refused> {
-        let why = sys::describe(&sys::cpu::bind_thread(cpu).err()?);
-        self.log(format_args!("could not bind to CPU {cpu}: {why}"));
-        Some(Refused {
+    /// Binds this thread to the CPU. On failure the test continues, and its details report it.
+    fn bind_thread(&self, cpu: u32) -> Option<RefusedSetting> {
+        let reason = sys::describe(&sys::cpu::bind_thread(cpu).err()?);
+        self.log(format_args!("could not bind to CPU {cpu}: {reason}"));
+        Some(RefusedSetting {
             setting: "CPU".to_owned(),
-            asked: cpu.to_string(),
-            why,
+            requested: cpu.to_string(),
+            reason,
         })
     }
 
-    /// One test; whether the connection goes on afterwards.
-    fn test(
+    /// Runs one test. Returns whether the connection stays open.
+    fn run_test(
         &mut self,
         request: &Request,
-        asker: Option<Capability>,
-        assignment: Result<Assignment, Refusal>,
+        client: Option<Capability>,
+        assignment: Result<Assignment, TestError>,
     ) -> io::Result<bool> {
-        let Netserver { limits, files, .. } = self.netserver;
-        let wants = |feature| asker.is_some_and(|asker| asker.has(feature));
-        // Where it is not allowed /proc/stat measures, and the client sees that.
-        let by_looper = wants(Capability::ASKS_LOOPER) && limits.looper;
-        let spins = wants(Capability::ASKS_SPIN) && limits.spin;
+        let Netserver {
+            limits, fill_files, ..
+        } = self.netserver;
+        let requests = |feature| client.is_some_and(|client| client.has_all(feature));
+        // Without permission /proc/stat measures, and the results report that method.
+        let by_looper = requests(Capability::REQUESTS_LOOPER) && limits.allow_looper;
+        let spins = requests(Capability::REQUESTS_SPIN) && limits.allow_spin;
         let prepared = assignment
             .map(|mut assignment| {
                 if let Some(pacing) = &mut assignment.half.pacing
@@ -144,20 +152,26 @@ impl Session<'_> {
                 {
                     pacing.wait = Wait::SpinHalf;
                 }
-                if wants(Capability::ASKS_MMSG) && assignment.has_one_way_datagrams() {
+                if requests(Capability::REQUESTS_MMSG) && assignment.has_one_way_datagrams() {
                     assignment.half.io = IoMethod::Mmsg;
                 }
                 if by_looper {
-                    let given = request.test().map(|(_, asked)| f64::from(asked.cpu_rate));
-                    let rate = given.filter(|rate| *rate > 0.0);
+                    let rate = request
+                        .test()
+                        .map(|(_, request)| f64::from(request.cpu_rate));
+                    let rate = rate.filter(|rate| *rate > 0.0);
                     assignment.half.idle_loop = Some(IdleLoop { rate });
                 }
-                if wants(Capability::ASKS_MULTIPATH) && assignment.transport == Transport::Tcp {
+                if requests(Capability::REQUESTS_MULTIPATH)
+                    && assignment.transport == Transport::Tcp
+                {
                     assignment.transport = Transport::Mptcp;
                 }
                 assignment
             })
-            .and_then(|assignment| Prepared::new(assignment, &self.memory(), files, limits));
+            .and_then(|assignment| {
+                PreparedTest::new(assignment, &self.memory(), fill_files, limits)
+            });
         let mut prepared = match prepared {
             Ok(prepared) => prepared,
             Err(refusal) => {
@@ -168,58 +182,58 @@ impl Session<'_> {
         };
         let mut response = reply::response(request, &prepared);
         let transport = prepared.assignment.transport;
-        if let Some(asker) = asker {
-            prepared.timing.calls = asker.has(Capability::ASKS_TIMES);
-            prepared.proof = proof(asker, transport);
+        if let Some(client) = client {
+            prepared.timing.calls = client.has_all(Capability::REQUESTS_DURATIONS);
+            prepared.proof = new_proof(client, transport);
             Capability {
                 nonce: prepared.proof.map(|proof| proof.nonce),
-                ..self.capability()
+                ..self.allowed_capability()
             }
-            .put(&mut response);
+            .write_into(&mut response);
         }
-        let tells_congestion = prepared.assignment.tells_congestion;
-        // Once the client has the response the data may come.
-        let meter = prepared.assignment.tells_interface.then(|| {
-            let client = prepared.assignment.client.as_ref();
+        let reports_congestion_control = prepared.assignment.reports_congestion_control;
+        // The meter starts before the response, because the data may follow it immediately.
+        let meter = prepared.assignment.reports_interface.then(|| {
+            let client = prepared.assignment.client_data.as_ref();
             InterfaceMeter::start(client.unwrap_or(self.control.peer()))
         });
-        let test = prepared.assignment.test();
+        let test = prepared.assignment.client_test();
         let running = match self.server.begin(self.control.peer(), test) {
             Ok(running) => running,
-            Err(why) => {
+            Err(error) => {
                 warn(format_args!(
-                    "{}: refused a test: {why}",
+                    "{}: refused a test: {error}",
                     self.control.peer()
                 ));
                 self.write(&error_response(Error::DQUOT.raw_os_error()))?;
                 return Ok(true);
             }
         };
-        running.count(&prepared.counters);
+        running.add_counters(&prepared.counters);
         self.write(&response)?;
 
-        let stop = self.server.cut.follower();
+        let stop = self.server.cancel_stop.follower();
         let finished = prepared.run(self.control.as_fd(), self.control.peer(), &stop, limits);
-        if self.server.cut.is_set() {
-            // Results would describe a part of the test. Clients of either make treat the end of the connection as a
-            // failure.
+        if self.server.cancel_stop.is_set() {
+            // Results would cover only a part of the test. Both the stock client and linerate's
+            // treat the end of the connection as a failure.
             self.log(format_args!("ended the test"));
             return Ok(false);
         }
         let mut finished = match finished {
             Ok(finished) => finished,
-            // The client hung up: nobody is there to be told.
-            Err(why) if why == Refusal::from(Error::CANCELED) => return Ok(false),
-            Err(why) => {
-                self.log(format_args!("test failed: {why}"));
-                running.fail(&why);
-                self.write(&error_response(why.0))?;
+            // The client has closed the control connection.
+            Err(error) if error == TestError::from(Error::CANCELED) => return Ok(false),
+            Err(error) => {
+                self.log(format_args!("test failed: {error}"));
+                running.fail(&error);
+                self.write(&error_response(error.0))?;
                 return Ok(false);
             }
         };
         finished.side.interface = meter.flatten().map(InterfaceMeter::finish);
-        finished.side.refused.extend(self.refused.take());
-        let results = reply::results(request, transport, tells_congestion, &finished);
+        finished.side.refused.extend(self.refused_cpu.take());
+        let results = reply::results(request, transport, reports_congestion_control, &finished);
         self.write(&results)?;
         if let Some(dump) = finished
             .tcp_info
@@ -227,65 +241,65 @@ impl Session<'_> {
         {
             dump.print();
         }
-        running.ended(&finished.ended);
-        // Only now: a server that is told to end waits for the tests that are entered.
-        self.last = Some((finished.side, running.others()));
+        running.record_end(&finished.ended);
+        // The test ends only now, because a server waits for running tests before it exits.
+        self.last_test = Some((finished.side, running.overlapping_tests()));
         drop(running);
-        Ok(finished.ended != Ended::Cancelled)
+        Ok(finished.ended != EndCause::Cancelled)
     }
 
-    /// The capability of this server, as far as the operator allows.
-    fn capability(&self) -> Capability {
-        let mut own = Capability::own();
-        if !self.netserver.limits.spin {
-            own.features &= !Capability::SPINS;
+    /// Returns the capability of this server, restricted to the operator's permissions.
+    fn allowed_capability(&self) -> Capability {
+        let mut capability = Capability::of_linerate();
+        if !self.netserver.limits.allow_spin {
+            capability.features &= !Capability::CAN_SPIN;
         }
-        own
+        capability
     }
 
-    /// The memory of this client's buffers.
-    fn memory(&self) -> Memory {
+    /// Returns the memory budget for this client's buffers.
+    fn memory(&self) -> BufferMemory {
         let per_ring = self.netserver.limits.max_buffer_bytes;
-        Memory::within(
+        BufferMemory::from_budget(
             &self.netserver.memory,
-            Holder::of(self.control.peer()),
+            BudgetHolder::for_address(self.control.peer()),
             per_ring,
         )
     }
 
-    /// What an idle CPU counts, or where ticks are counted how many there are.
-    fn calibrate(&mut self, asked: &Frame) -> io::Result<()> {
-        let by_looper =
-            Capability::find(asked).is_some_and(|asker| asker.has(Capability::ASKS_LOOPER));
-        if by_looper && !self.netserver.limits.looper {
+    /// Sends the idle rate of a CPU by a looper, or else the clock ticks per second.
+    fn calibrate(&mut self, request: &Frame) -> io::Result<()> {
+        let by_looper = Capability::find(request)
+            .is_some_and(|client| client.has_all(Capability::REQUESTS_LOOPER));
+        if by_looper && !self.netserver.limits.allow_looper {
             return self.write(&error_response(Error::PERM.raw_os_error()));
         }
         let rate = if by_looper {
-            // It is in the way of others' tests like a test.
-            let test = Test {
+            // A calibration disturbs other tests as a test does.
+            let test = ClientTest {
                 name: "calibration".to_owned(),
-                length: None,
+                duration: None,
             };
             let Ok(running) = self.server.begin(self.control.peer(), test) else {
                 return self.write(&error_response(Error::DQUOT.raw_os_error()));
             };
             running.complete();
             Looper::shared()
-                .and_then(|looper| looper.calibrate())
+                .and_then(|looper| looper.measure_idle_rate())
                 .map(|rate| rate as f32)
         } else {
-            Ok(TICKS_A_SECOND)
+            Ok(TICKS_PER_SECOND)
         };
-        let cpus = sys::cpu::online() as i32;
+        let cpus = sys::cpu::online_count() as i32;
         match rate {
             Ok(rate) => self.write(&CalibrateResponse { rate, cpus }.encode()),
-            Err(error) => self.write(&error_response(Refusal::from_io(&error).0)),
+            Err(error) => self.write(&error_response(TestError::from_io(&error).0)),
         }
     }
 
-    /// Describes this host. It is also how a linerate client finds out whom it talks to before it asks
-    /// for a test.
-    fn describe(&mut self, asked: &Frame) -> io::Result<()> {
+    /// Sends a description of this host. A linerate client also identifies the server by it before
+    /// a test.
+    fn send_system_info(&mut self, request: &Frame) -> io::Result<()> {
         let uname = sys::facts::uname();
         let mut answer = SysInfo {
             sysname: uname.sysname,
@@ -294,18 +308,18 @@ impl Session<'_> {
             version: uname.version,
         }
         .encode();
-        if Capability::find(asked).is_some() {
-            self.capability().put(&mut answer);
+        if Capability::find(request).is_some() {
+            self.allowed_capability().write_into(&mut answer);
         }
         self.write(&answer)
     }
 
-    fn tell_details(&mut self) -> io::Result<()> {
-        let Some((side, others)) = self.last.take() else {
+    fn send_details(&mut self) -> io::Result<()> {
+        let Some((side, overlapping_tests)) = self.last_test.take() else {
             return self.write(&error_response(UNKNOWN_REQUEST));
         };
-        let document = Details::of(side, others, self.local.ip()).to_json();
-        if document.len() > DETAILS_MAX as usize {
+        let document = Details::from_side(side, overlapping_tests, self.local.ip()).to_json();
+        if document.len() > MAX_DETAILS_BYTES as usize {
             return self.write(&error_response(sys::call::Error::TOOBIG.raw_os_error()));
         }
         let len = document.len() as u32;
@@ -313,25 +327,27 @@ impl Session<'_> {
         self.write(&document)
     }
 
-    /// The next request, or `None` at the end of the connection or of the server.
+    /// Returns the next request; `None` at the end of the connection or of the server.
     fn next_request(&mut self) -> io::Result<Option<Frame>> {
-        let ServerContext { stop, cut, .. } = self.server;
-        if stop.is_set() && self.last.is_some() {
-            return self.read_request(LAST_QUESTION, cut);
+        let ServerContext {
+            stop, cancel_stop, ..
+        } = self.server;
+        if stop.is_set() && self.last_test.is_some() {
+            return self.read_request(DETAILS_TIMEOUT, cancel_stop);
         }
         self.read_request(self.netserver.limits.control_idle, stop)
     }
 
-    /// The next message, or `None` at the end of the connection or at the stop. A message must be whole within
-    /// `patience`, however slowly its bytes come.
-    fn read_request(&self, patience: Duration, stop: &Stop) -> io::Result<Option<Frame>> {
-        let mut frame = [0; MESSAGE_LEN];
-        let until = Instant::now() + patience;
-        match self.control.receive(&mut frame, until, stop) {
+    /// Returns the next message; `None` at the end of the connection or at the stop. The full
+    /// message must arrive within `timeout`.
+    fn read_request(&self, timeout: Duration, stop: &Stop) -> io::Result<Option<Frame>> {
+        let mut frame = [0; MESSAGE_BYTES];
+        let deadline = Instant::now() + timeout;
+        match self.control.receive(&mut frame, deadline, stop) {
             Ok(0) => Ok(None),
-            Ok(MESSAGE_LEN) => Ok(Some(frame)),
+            Ok(MESSAGE_BYTES) => Ok(Some(frame)),
             Ok(_) => Err(io::ErrorKind::UnexpectedEof.into()),
-            // Nothing is running here: a server that is told to end does not wait for a client.
+            // No test is running: a server that ends does not wait for a client.
             Err(error) if is_stopped(&error) => Ok(None),
             Err(error) => Err(error),
         }
@@ -347,13 +363,14 @@ impl Session<'_> {
     }
 }
 
-/// Draws a nonce for a client that can prove its data connection.
-fn proof(asker: Capability, transport: Transport) -> Option<Proof> {
-    let is_apart = asker.has(Capability::PROVES_APART);
-    let proves = is_apart || asker.has(Capability::PROVES);
-    let one_a_socket = transport.has_connections() && transport != Transport::SctpMany;
-    (proves && one_a_socket).then(|| Proof {
+/// Creates a nonce for a client that can prove its data connection.
+fn new_proof(client: Capability, transport: Transport) -> Option<ConnectionProof> {
+    let is_separate = client.has_all(Capability::SENDS_NONCE_SEPARATELY);
+    let sends_nonce = is_separate || client.has_all(Capability::SENDS_NONCE);
+    let has_one_connection_per_socket =
+        transport.has_connections() && transport != Transport::SctpMany;
+    (sends_nonce && has_one_connection_per_socket).then(|| ConnectionProof {
         nonce: OsRng.unwrap_err().random(),
-        is_apart,
+        is_separate,
     })
 }

@@ -1,4 +1,4 @@
-//! One test at this end: prepared before the response, run after it.
+//! Prepares a test before the response, and runs it after the response.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -7,98 +7,98 @@ use std::sync::{Arc, Once};
 use std::time::{Duration, Instant};
 
 use engine::{
-    Accepting, Associations, Buffers, Counters, DataSocket, Exceeded, Finish, Flow, Job, JobBody,
-    Loop, Looper, MeasuredPhase, Memory, Path, PhaseSettings, Ran, RingError, Role, Share, Stop,
-    complete_accepted, deadline_thread, dropped, prepare_accepted, receive_late, run,
+    Acceptor, Associations, BudgetExceeded, BudgetShare, BufferError, BufferMemory, Buffers,
+    Counters, DataSocket, FinishMethod, FlowLoop, FlowSockets, Job, JobBody, JobSockets,
+    LoopResult, Looper, MeasuredPhase, PhaseSettings, Role, Stop, deadline_thread,
+    dropped_datagrams, prepare_accepted_llc, receive_late, run, set_accepted_priority,
 };
-use model::{Ended, Limit, Refused, Side, SocketFacts, Timing, Transport, Workload};
-use server::{Accepted, DataPeer, PREFERENCE};
-use sys::call::{self, Error, Peer};
+use model::{EndCause, Limit, RefusedSetting, Side, SocketFacts, Timing, Transport, Workload};
+use server::{AcceptedConnection, DataPeer, PREFERRED_WAIT};
+use sys::call::{self, Error, KernelAddress};
 use sys::{Address, Socket};
 
-use super::assignment::{Assignment, EndMark, Refusal};
-use super::data::{Proof, describe_datagrams};
-use super::files::Files;
+use super::assignment::{Assignment, EndMark, TestError};
+use super::data::{ConnectionProof, report_datagram_addresses};
+use super::files::FillFiles;
 use super::log::{log, warn};
 use super::wait;
-use crate::options::Limits;
-use crate::place::{self, Place};
-use crate::{PATTERN, tcp_info};
+use crate::options::ServerLimits;
+use crate::socket_directory::{self, SocketDirectory};
+use crate::{FILL_PATTERN, tcp_info};
 
-/// Connections that wait for accept(2).
+/// Backlog for listen(2): connections that wait for accept(2).
 const BACKLOG: i32 = 128;
 
-/// The same for a connection test, which over a long path has many on their way.
+/// Backlog for a connection test, which has many connections on their way over a long path.
 const CONNECTION_TEST_BACKLOG: i32 = 1024;
 
-/// A stock connection test's client sends no end signal. When its time is up and it has not connected
-/// again for this long it is done. One that asks for something else meanwhile has said so.
-const LAST_CONNECTION: Duration = Duration::from_millis(200);
+/// A stock client sends no end signal in a connection test. After its time, the test ends if no
+/// connection arrives for this long. Another request of the client ends it, too.
+const RECONNECT_TIMEOUT: Duration = Duration::from_millis(200);
 
-/// How much longer than its time a connection test may go on connecting, at most `--drain`.
-const LATE_CONNECTIONS: Duration = Duration::from_secs(4);
+/// Maximum additional time for a connection test to connect; at most `--drain`.
+const MAX_LATE_CONNECTING: Duration = Duration::from_secs(4);
 
-/// How much longer than its time datagrams are awaited when the end mark was lost, at most
-/// `--drain`.
-const LATE_DATAGRAMS: Duration = Duration::from_secs(4);
+/// Maximum additional time to await datagrams if the end mark was lost; at most `--drain`.
+const MAX_LATE_DATAGRAMS: Duration = Duration::from_secs(4);
 
-/// A test that is ready to run: its socket is bound, its buffers are filled.
+/// A test that is ready to run: its socket is bound and its buffers are filled.
 #[derive(Debug)]
-pub(super) struct Prepared {
+pub(super) struct PreparedTest {
     pub(super) assignment: Assignment,
     pub(super) data: DataSocket,
     /// The data socket's port.
     pub(super) port: u32,
     pub(super) buffers: Buffers,
-    /// What the client wants to know the times of.
+    /// The times that the client requested.
     pub(super) timing: Timing,
-    /// How the client proves its data connection; without it, addresses decide.
-    pub(super) proof: Option<Proof>,
-    /// What the test moves.
+    /// The client's proof of its data connection. Without it, addresses decide.
+    pub(super) proof: Option<ConnectionProof>,
+    /// Counters of the test.
     pub(super) counters: Arc<Counters>,
-    /// Where a Unix domain socket has its name.
-    place: Option<Place>,
-    /// The memory for datagrams of a fixed size, which are not received into the ring.
-    _datagram: Option<Share>,
-    /// Counts idle cycles as long as it is held.
+    /// The directory of a Unix domain socket.
+    socket_directory: Option<SocketDirectory>,
+    /// The memory for datagrams of a fixed size, which the ring does not receive.
+    _datagram_budget: Option<BudgetShare>,
+    /// Counts idle cycles while it is held.
     _looper: Option<Arc<Looper>>,
 }
 
-/// What a test needs of its session while it runs.
+/// Parts of the session that a running test uses.
 #[derive(Clone, Copy)]
 pub(super) struct RunContext<'a> {
     pub(super) peer: &'a DataPeer<'a>,
     pub(super) stop: &'a Stop,
-    pub(super) limits: &'a Limits,
+    pub(super) limits: &'a ServerLimits,
     control: BorrowedFd<'a>,
     counters: &'a Arc<Counters>,
 }
 
-/// What a test left.
+/// Result of a test.
 #[derive(Debug)]
-pub(super) struct Finished {
+pub(super) struct ServedTest {
     pub(super) side: Side,
-    pub(super) ended: Ended,
-    pub(super) tcp_info: Option<tcp_info::Dump>,
+    pub(super) ended: EndCause,
+    pub(super) tcp_info: Option<tcp_info::TcpInfoDump>,
 }
 
-impl Prepared {
-    /// Opens the socket and makes the rings.
+impl PreparedTest {
+    /// Opens the socket and allocates the rings.
     pub(super) fn new(
         mut assignment: Assignment,
-        memory: &Memory,
-        files: &Files,
-        limits: &Limits,
-    ) -> Result<Self, Refusal> {
+        memory: &BufferMemory,
+        files: &FillFiles,
+        limits: &ServerLimits,
+    ) -> Result<Self, TestError> {
         let fill = match assignment.half.fill.as_deref() {
-            Some(name) => Some(files.file(name).ok_or(Error::ACCESS)?),
+            Some(name) => Some(files.open_file(name).ok_or(Error::ACCESS)?),
             None => None,
         };
-        if assignment.transport == Transport::Mptcp && !sys::facts::has_multipath() {
-            // The client's connection falls back, and the client says so.
+        if assignment.transport == Transport::Mptcp && !sys::facts::has_mptcp() {
+            // The client's connection falls back to TCP, and the client reports that.
             assignment.transport = Transport::Tcp;
         }
-        let not_allowed = permit(&mut assignment, limits)?;
+        let left_out = apply_permissions(&mut assignment, limits)?;
         let (workload, transport) = (&assignment.workload, assignment.transport);
         let listens = workload.receives() || transport.has_connections();
         let role = if listens {
@@ -106,25 +106,27 @@ impl Prepared {
         } else {
             Role::Initiator
         };
-        // Where one counts already there is nothing to measure by, and the client is told so.
-        let looper = Looper::of(&mut assignment.half).unwrap_or_else(|_| {
+        // If another looper is running, this test cannot measure CPU time. The response reports
+        // that.
+        let looper = Looper::for_endpoint(&mut assignment.half).unwrap_or_else(|_| {
             assignment.half.measure_cpu = false;
             None
         });
         let (workload, transport) = (&assignment.workload, assignment.transport);
         let half = &assignment.half;
-        let place = place(transport, limits).map_err(|error| Refusal::from_io(&error))?;
-        let bind = match &place {
-            Some(place) => &Address::Unix(place.socket()),
+        let directory =
+            new_socket_directory(transport, limits).map_err(|error| TestError::from_io(&error))?;
+        let bind = match &directory {
+            Some(directory) => &Address::Unix(directory.socket_path()),
             None => &assignment.bind,
         };
         let mut data = DataSocket::open(transport, bind, &half.socket, role)
-            .map_err(|error| Refusal(error.errno()))?;
-        data.refused.extend(not_allowed);
-        if let Some(place) = &place {
-            place
-                .open_to_all()
-                .map_err(|error| Refusal::from_io(&error))?;
+            .map_err(|error| TestError(error.errno()))?;
+        data.refused.extend(left_out);
+        if let Some(directory) = &directory {
+            directory
+                .allow_all_users()
+                .map_err(|error| TestError::from_io(&error))?;
         }
         if transport.has_connections() {
             let backlog = if workload.connects() {
@@ -135,19 +137,20 @@ impl Prepared {
             data.socket.listen(backlog).map_err(|_| Error::ADDRINUSE)?;
         }
         if workload.receives() && !transport.has_connections() {
-            describe_datagrams(&data.socket, true).map_err(|error| Refusal::from_io(&error))?;
+            report_datagram_addresses(&data.socket, true)
+                .map_err(|error| TestError::from_io(&error))?;
         }
-        let port = Address::of(&data.socket).map_or(0, |bound| bound.port());
-        let datagram = match assignment.end_mark {
+        let port = Address::local(&data.socket).map_or(0, |bound| bound.port());
+        let datagram_budget = match assignment.end_mark {
             EndMark::OtherSizeThan(size) => {
-                let share = memory.take(u64::from(size) + 1);
-                Some(share.map_err(refused_memory)?)
+                let share = memory.reserve(u64::from(size) + 1);
+                Some(share.map_err(memory_refusal)?)
             }
             EndMark::Empty => None,
         };
         let facts = &data.facts;
-        let buffers = Buffers::new(half, workload, transport, facts, fill, PATTERN, memory)
-            .map_err(|error| refusal(&error))?;
+        let buffers = Buffers::new(half, workload, transport, facts, fill, FILL_PATTERN, memory)
+            .map_err(|error| buffer_error(&error))?;
         Ok(Self {
             assignment,
             data,
@@ -156,32 +159,35 @@ impl Prepared {
             timing: Timing::default(),
             proof: None,
             counters: Arc::default(),
-            place,
-            _datagram: datagram,
+            socket_directory: directory,
+            _datagram_budget: datagram_budget,
             _looper: looper,
         })
     }
 
-    /// The path of a Unix domain socket, empty for others.
-    pub(super) fn path(&self) -> PathBuf {
-        self.place.as_ref().map(Place::socket).unwrap_or_default()
+    /// Returns the path of a Unix domain socket; empty for others.
+    pub(super) fn unix_path(&self) -> PathBuf {
+        self.socket_directory
+            .as_ref()
+            .map(SocketDirectory::socket_path)
+            .unwrap_or_default()
     }
 
-    /// Runs it. `control` is watched: when the client hangs up there is nobody to measure for.
+    /// Runs the test. Stops it if the client closes `control`.
     pub(super) fn run(
         mut self,
         control: BorrowedFd<'_>,
         peer: &Address,
         stop: &Stop,
-        limits: &Limits,
-    ) -> Result<Finished, Refusal> {
-        let _watch = deadline_thread().on_hang_up(control, stop);
-        let named = self.assignment.named.clone();
+        limits: &ServerLimits,
+    ) -> Result<ServedTest, TestError> {
+        let _watch = deadline_thread().set_on_hang_up(control, stop);
+        let named_client = self.assignment.named_client.clone();
         let counters = Arc::clone(&self.counters);
         let context = &RunContext {
             peer: &DataPeer {
                 control: peer,
-                named: named.as_ref(),
+                requested: named_client.as_ref(),
                 policy: limits.peers,
             },
             stop,
@@ -191,50 +197,50 @@ impl Prepared {
         };
         let assignment = &self.assignment;
         if assignment.workload.connects() {
-            self.connections(context)
+            self.run_connections(context)
         } else if assignment.transport == Transport::SctpMany {
-            self.associations(context)
+            self.run_associations(context)
         } else if !assignment.transport.has_datagrams() {
-            self.stream(context)
+            self.run_stream(context)
         } else {
-            self.datagrams(context)
+            self.run_datagrams(context)
         }
     }
 
-    fn stream(&mut self, context: &RunContext<'_>) -> Result<Finished, Refusal> {
-        let connection = self.connection(context)?.socket;
-        complete_accepted(connection.as_fd(), &self.assignment.half.socket);
+    fn run_stream(&mut self, context: &RunContext<'_>) -> Result<ServedTest, TestError> {
+        let connection = self.accept_connection(context)?.socket;
+        set_accepted_priority(connection.as_fd(), &self.assignment.half.socket);
         let Assignment {
             transport, half, ..
         } = &self.assignment;
-        prepare_accepted(&connection, *transport, &half.socket)
-            .map_err(|error| Refusal(error.errno()))?;
-        // Nobody else can connect to this test any more, but a further path of Multipath TCP must find
-        // the port open.
+        prepare_accepted_llc(&connection, *transport, &half.socket)
+            .map_err(|error| TestError(error.errno()))?;
+        // No other connection can reach this test. For Multipath TCP the port must stay open for
+        // further paths.
         if self.assignment.transport != Transport::Mptcp {
             let _ = call::shutdown(self.data.socket.as_fd());
         }
 
-        // A sender stops at its time; a receiver reads on until the client has stopped.
-        let mut phase = self.phase(context, self.assignment.workload.receives());
-        let path = || Flow::Connected(connection.as_fd());
+        // A sender stops at its time limit; a receiver reads until the client stops.
+        let mut phase = self.start_phase(context, self.assignment.workload.receives());
+        let sockets = || FlowSockets::Connected(connection.as_fd());
         let limit = match self.assignment.limit {
-            // The client's last send goes beyond the limit, and ends its stream.
+            // The client's last send exceeds the limit and ends its stream.
             Limit::Bytes(_) if self.assignment.workload == Workload::receive() => Limit::Unlimited,
             limit => limit,
         };
-        let ran = phase.run(limit, self.body(None), path());
+        let result = phase.run(limit, self.flow_loop(None), sockets());
 
         if self.assignment.workload.sends()
             && self.assignment.transport.has_tcp_options()
-            && ran.failure.is_none()
+            && result.failure.is_none()
         {
-            // What is sent again of what is still on its way belongs to the test. The client reads it
-            // before it looks for the results.
-            let _ = phase.finish(Finish::Acknowledged, &path(), context.limits.drain);
+            // Retransmissions of data on its way belong to the test. The client reads this data
+            // before it expects the results.
+            let _ = phase.finish(FinishMethod::Acknowledged, &sockets(), context.limits.drain);
         }
         let mut facts = self.data.facts_at_end(&connection);
-        // A size that was asked for stays what it was.
+        // A requested size does not change.
         let options = &self.assignment.half.socket;
         if options.receive_buffer_bytes.is_some() {
             facts.receive_buffer_end_bytes = facts.receive_buffer_bytes;
@@ -242,129 +248,138 @@ impl Prepared {
         if options.send_buffer_bytes.is_some() {
             facts.send_buffer_end_bytes = facts.send_buffer_bytes;
         }
-        Ok(Finished {
-            tcp_info: tcp_info::Dump::of(&connection),
-            ..self.finished(&phase, ran, facts)?
+        Ok(ServedTest {
+            tcp_info: tcp_info::TcpInfoDump::read_if_requested(&connection),
+            ..self.finish(&phase, result, facts)?
         })
     }
 
-    /// All associations that the client has with one socket, until the last of them has gone.
-    fn associations(&mut self, context: &RunContext<'_>) -> Result<Finished, Refusal> {
+    /// Serves all associations that the client has with one socket, until the last one ends.
+    fn run_associations(&mut self, context: &RunContext<'_>) -> Result<ServedTest, TestError> {
         let socket = duplicate(&self.data.socket)?;
         let admits = |source: &Address| context.peer.may_send_to(source);
         let associations = Associations::new(socket.as_fd(), &admits);
-        wait::association(&associations, socket.as_fd(), context)?;
-        let mut phase = self.phase(context, true);
-        let flow = Flow::OneToMany(&associations);
-        let ran = phase.run(self.assignment.limit, self.body(None), flow);
-        self.finished(&phase, ran, self.facts_of_start())
+        wait::await_association(&associations, socket.as_fd(), context)?;
+        let mut phase = self.start_phase(context, true);
+        let flow = FlowSockets::OneToMany(&associations);
+        let result = phase.run(self.assignment.limit, self.flow_loop(None), flow);
+        self.finish(&phase, result, self.initial_facts())
     }
 
-    fn connections(&mut self, context: &RunContext<'_>) -> Result<Finished, Refusal> {
+    fn run_connections(&mut self, context: &RunContext<'_>) -> Result<ServedTest, TestError> {
         let (limits, control) = (context.limits, context.control);
         let listener = duplicate(&self.data.socket)?;
-        let Accepted { socket, from, .. } = self.connection(context)?;
-        let host = Peer::try_from(&from).ok();
-        let preference = (!context.peer.policy.strict).then_some(PREFERENCE);
-        let mut accepting = Accepting::new(listener.into(), host, Some(socket.into()), preference);
-        let (limit, length) = (self.assignment.limit, self.length(limits));
-        let mut phase = self.phase(context, false);
-        // The connection that is open when the time is up may end as late as any other test.
-        let (last, _last) = phase
-            .cut
+        let AcceptedConnection { socket, from, .. } = self.accept_connection(context)?;
+        let client = KernelAddress::try_from(&from).ok();
+        let preference = (!context.peer.policy.is_strict).then_some(PREFERRED_WAIT);
+        let mut acceptor = Acceptor::new(listener.into(), client, Some(socket.into()), preference);
+        let (limit, length) = (self.assignment.limit, self.max_length(limits));
+        let mut phase = self.start_phase(context, false);
+        // An open connection at the deadline may last as long as any other test's.
+        let (drain_stop, _drain_deadline) = phase
+            .abort
             .follower_until(phase.started() + length + limits.drain);
-        let path = Path::Listener(&mut accepting);
-        let ran = phase.run(limit, self.body(Some(&last)), path);
+        let sockets = JobSockets::Listener(&mut acceptor);
+        let result = phase.run(limit, self.flow_loop(Some(&drain_stop)), sockets);
 
-        if ran.ended == Ended::Deadline {
-            let longest = LATE_CONNECTIONS.min(limits.drain);
-            let (late, _late) = phase.cut.follower_until(Instant::now() + longest);
-            while wait::connects_again(accepting.listener(), control, &late, LAST_CONNECTION) {
-                let (once, _once) = late.follower_until(Instant::now() + LAST_CONNECTION);
+        if result.ended == EndCause::Deadline {
+            let duration = MAX_LATE_CONNECTING.min(limits.drain);
+            let (late_stop, _late_deadline) = phase.abort.follower_until(Instant::now() + duration);
+            while wait::await_connection(
+                acceptor.listener(),
+                control,
+                &late_stop,
+                RECONNECT_TIMEOUT,
+            ) {
+                let (stop, _deadline) =
+                    late_stop.follower_until(Instant::now() + RECONNECT_TIMEOUT);
                 let mut job = Job {
-                    body: JobBody::Loop(self.body(Some(&late))),
+                    body: JobBody::Loop(self.flow_loop(Some(&late_stop))),
                     limit,
-                    stop: &once,
+                    stop: &stop,
                     counters: context.counters,
                 };
-                run(&mut job, Path::Listener(&mut accepting));
+                run(&mut job, JobSockets::Listener(&mut acceptor));
             }
         }
-        if let Some(other) = accepting.other() {
+        if let Some(other) = acceptor.other_host() {
             warn(format_args!(
                 "{}: accepted data connections from {other} too: the others are from {from}",
                 context.peer.control,
             ));
         }
-        if accepting.refused() > 0 {
+        if acceptor.refused_count() > 0 {
             warn(format_args!(
                 "{}: refused {} data connections that did not come from {from}'s host",
                 context.peer.control,
-                accepting.refused()
+                acceptor.refused_count()
             ));
         }
-        self.finished(&phase, ran, self.facts_of_start())
+        self.finish(&phase, result, self.initial_facts())
     }
 
-    fn datagrams(&mut self, context: &RunContext<'_>) -> Result<Finished, Refusal> {
+    fn run_datagrams(&mut self, context: &RunContext<'_>) -> Result<ServedTest, TestError> {
         let RunContext {
             limits, counters, ..
         } = *context;
         let workload = self.assignment.workload.clone();
-        let datagrams = self.datagrams_of(context)?;
-        let (socket, path) = (&datagrams.socket, || datagrams.path());
+        let flow = self.datagram_flow(context)?;
+        let (socket, sockets) = (&flow.socket, || flow.sockets());
 
-        // Request/response goes on until the client says that it has ended.
-        let transactional = workload.is_transactional();
-        let mut phase = self.phase(context, transactional);
-        let mut ran = match self.assignment.end_mark {
+        // Request/response continues until the client reports the end.
+        let is_transactional = workload.is_transactional();
+        let mut phase = self.start_phase(context, is_transactional);
+        let mut result = match self.assignment.end_mark {
             EndMark::OtherSizeThan(size) => {
-                let ran = receive_sized(socket, size, &phase.stop, |bytes, calls| {
+                let result = receive_sized(socket, size, &phase.stop, |bytes, calls| {
                     counters.count_received(bytes, calls);
                 });
                 phase.stop_clock();
-                ran
+                result
             }
-            EndMark::Empty => phase.run(self.assignment.limit, self.body(None), path()),
+            EndMark::Empty => phase.run(self.assignment.limit, self.flow_loop(None), sockets()),
         };
-        if ran.ended == Ended::Deadline && !transactional {
-            // Only now: neither the time nor the CPU of what is late is the test's. Within a host a
-            // client that is still sending would else find its peer gone.
-            let longest = LATE_DATAGRAMS.min(limits.drain);
-            let (late, _late) = phase
-                .cut
-                .follower_until(phase.started() + self.length(limits) + longest);
+        if result.ended == EndCause::Deadline && !is_transactional {
+            // The clock has stopped: time and CPU of late datagrams are not the test's. Without
+            // this step, a client on the same host that still sends would get an error.
+            let duration = MAX_LATE_DATAGRAMS.min(limits.drain);
+            let (late_stop, _late_deadline) = phase
+                .abort
+                .follower_until(phase.started() + self.max_length(limits) + duration);
             match self.assignment.end_mark {
-                EndMark::Empty => receive_late(socket.as_fd(), &mut self.buffers, &late, counters),
+                EndMark::Empty => {
+                    receive_late(socket.as_fd(), &mut self.buffers, &late_stop, counters);
+                }
                 EndMark::OtherSizeThan(size) => {
-                    receive_sized(socket, size, &late, |bytes, calls| {
+                    receive_sized(socket, size, &late_stop, |bytes, calls| {
                         counters.count_received_late(bytes, calls);
                     });
                 }
             }
         }
-        let closed = [Error::CONNREFUSED, Error::CONNRESET, Error::PIPE].map(Error::raw_os_error);
-        if ran
+        let closed_errors =
+            [Error::CONNREFUSED, Error::CONNRESET, Error::PIPE].map(Error::raw_os_error);
+        if result
             .failure
-            .is_some_and(|(_, errno)| closed.contains(&errno))
+            .is_some_and(|(_, errno)| closed_errors.contains(&errno))
         {
-            // The client has closed its socket while something was on its way there: its end.
-            ran.ended = Ended::PeerClosed;
-            ran.failure = None;
+            // The client closed its socket while data was on its way: its end.
+            result.ended = EndCause::PeerClosed;
+            result.failure = None;
         }
         if !workload.receives() {
-            // A client that counts would wait for ever for what was lost.
-            let _ = phase.finish(Finish::EmptyDatagrams, &path(), LATE_DATAGRAMS);
+            // A client with a count as its limit would wait for ever for lost datagrams.
+            let _ = phase.finish(FinishMethod::EmptyDatagrams, &sockets(), MAX_LATE_DATAGRAMS);
         }
         let facts = SocketFacts {
-            dropped: dropped(socket, self.assignment.transport),
-            ..self.facts_of_start()
+            dropped: dropped_datagrams(socket, self.assignment.transport),
+            ..self.initial_facts()
         };
-        self.finished(&phase, ran, facts)
+        self.finish(&phase, result, facts)
     }
 
-    /// Starts the clock. A test that `drains` goes on after its time until the client has stopped.
-    fn phase<'a>(&self, context: &RunContext<'a>, drains: bool) -> MeasuredPhase<'a> {
+    /// Starts the clock. A test that `drains` continues after its time until the client stops.
+    fn start_phase<'a>(&self, context: &RunContext<'a>, drains: bool) -> MeasuredPhase<'a> {
         let RunContext { stop, limits, .. } = *context;
         let drain = if drains { limits.drain } else { Duration::ZERO };
         let half = &self.assignment.half;
@@ -372,23 +387,23 @@ impl Prepared {
             counters: context.counters,
             cancel: stop,
             control: None,
-            time: Some(self.length(limits) + drain),
-            idle: Some(self.buffers.patience(limits.data_idle, half)),
+            duration: Some(self.max_length(limits) + drain),
+            idle_timeout: Some(self.buffers.idle_timeout(limits.data_idle, half)),
             group: None,
         };
         MeasuredPhase::start(half, settings)
     }
 
-    /// How long the test may run: its time, or what no test may exceed.
-    fn length(&self, limits: &Limits) -> Duration {
+    /// Returns the test's maximum duration: its time limit, or the server's maximum.
+    fn max_length(&self, limits: &ServerLimits) -> Duration {
         match self.assignment.limit {
             Limit::Time(length) => length,
             _ => limits.max_length,
         }
     }
 
-    /// What the socket had at its start, which is what it has at its end.
-    fn facts_of_start(&self) -> SocketFacts {
+    /// Returns the socket's facts at its start, also as those at its end.
+    fn initial_facts(&self) -> SocketFacts {
         let facts = self.data.facts.clone();
         SocketFacts {
             send_buffer_end_bytes: facts.send_buffer_bytes,
@@ -397,105 +412,120 @@ impl Prepared {
         }
     }
 
-    /// What is repeated; a connection that is open at the stop is served to its end, or until `drain`.
-    fn body<'a>(&'a mut self, drain: Option<&'a Stop>) -> Loop<'a> {
-        Loop {
+    /// Returns the loop. It serves a connection that is open at the stop to its end, or until
+    /// `drain`.
+    fn flow_loop<'a>(&'a mut self, drain: Option<&'a Stop>) -> FlowLoop<'a> {
+        FlowLoop {
             workload: &self.assignment.workload,
             burst: 0,
             timing: self.timing,
             datagrams: None,
-            first: &[],
-            watch: None,
+            first_datagrams: &[],
+            observer: None,
             warm_up: Duration::ZERO,
-            half: &self.assignment.half,
+            endpoint: &self.assignment.half,
             buffers: &mut self.buffers,
-            drain,
+            drain_stop: drain,
         }
     }
 
-    /// The results; the client is told a failure in place of them.
-    fn finished(
+    /// Returns the results; a failure is sent instead of them.
+    fn finish(
         &self,
         phase: &MeasuredPhase<'_>,
-        ran: Ran,
+        result: LoopResult,
         socket: SocketFacts,
-    ) -> Result<Finished, Refusal> {
-        match ran.failure {
-            Some((_, errno)) => Err(Refusal(errno)),
-            None => Ok(Finished {
-                ended: ran.ended.clone(),
-                side: phase.side(ran, &self.data, &self.buffers, socket),
+    ) -> Result<ServedTest, TestError> {
+        match result.failure {
+            Some((_, errno)) => Err(TestError(errno)),
+            None => Ok(ServedTest {
+                ended: result.ended.clone(),
+                side: phase.side(result, &self.data, &self.buffers, socket),
                 tcp_info: None,
             }),
         }
     }
 }
 
-/// A name for a Unix domain socket, in a directory that goes with it. What a killed server left is
-/// removed before the first.
-fn place(transport: Transport, limits: &Limits) -> io::Result<Option<Place>> {
+/// Creates the directory of a Unix domain socket; `None` for other transports. The first call
+/// removes directories of killed servers.
+fn new_socket_directory(
+    transport: Transport,
+    limits: &ServerLimits,
+) -> io::Result<Option<SocketDirectory>> {
     static CLEANED: Once = Once::new();
     if !matches!(transport, Transport::UnixStream | Transport::UnixDatagram) {
         return Ok(None);
     }
-    CLEANED.call_once(|| place::clean(&limits.unix_directory));
-    Place::new(&limits.unix_directory).map(Some)
+    CLEANED.call_once(|| socket_directory::remove_stale(&limits.unix_directory));
+    SocketDirectory::new(&limits.unix_directory).map(Some)
 }
 
-/// Refuses what the operator does not allow; leaves out a congestion control that is not loaded, and returns it.
-fn permit(assignment: &mut Assignment, limits: &Limits) -> Result<Option<Refused>, Refusal> {
+/// Refuses a transport or port without the operator's permission. Removes and returns a congestion
+/// control that is not loaded.
+fn apply_permissions(
+    assignment: &mut Assignment,
+    limits: &ServerLimits,
+) -> Result<Option<RefusedSetting>, TestError> {
     let (permissions, bind) = (limits.permissions, &assignment.bind);
     let transport = assignment.transport;
     if !permissions.allows_transport(transport, bind) {
-        let (name, needs) = (transport.name(), transport.needs());
+        let (name, needs) = (transport.name(), transport.requirement());
         log(format_args!(
             "refused {name}: it needs {needs}, which is not loaded (--allow-modules)"
         ));
         return Err(Error::PROTONOSUPPORT.into());
     }
-    if !permissions.allows_port_of(bind) {
+    if !permissions.allows_port(bind) {
         let port = bind.port();
         log(format_args!(
             "refused port {port}: it needs a privilege (--allow-privileged-ports)"
         ));
         return Err(Error::ACCESS.into());
     }
-    let named = &mut assignment.half.socket.congestion_control;
-    let left_out = named.take_if(|name| !permissions.allows_congestion_control(name));
+    let requested = &mut assignment.half.socket.congestion_control;
+    let left_out = requested.take_if(|name| !permissions.allows_congestion_control(name));
     Ok(left_out.map(|name| {
         log(format_args!(
             "left out congestion control {name:?}: it is not loaded (--allow-modules)"
         ));
-        Refused {
+        RefusedSetting {
             setting: "TCP_CONGESTION".to_owned(),
-            asked: name,
-            why: "not loaded (netserver --allow-modules)".to_owned(),
+            requested: name,
+            reason: "not loaded (netserver --allow-modules)".to_owned(),
         }
     }))
 }
 
-fn refusal(error: &RingError) -> Refusal {
+fn buffer_error(error: &BufferError) -> TestError {
     match error {
-        RingError::TooLarge { .. } => Error::NOMEM.into(),
-        RingError::Exceeded(exceeded) => refused_memory(*exceeded),
-        RingError::Senseless { .. } => Error::INVAL.into(),
-        RingError::File { .. } => Error::ACCESS.into(),
+        BufferError::TooLarge { .. } => Error::NOMEM.into(),
+        BufferError::Exceeded(exceeded) => memory_refusal(*exceeded),
+        BufferError::Invalid { .. } => Error::INVAL.into(),
+        BufferError::File { .. } => Error::ACCESS.into(),
     }
 }
 
-fn refused_memory(exceeded: Exceeded) -> Refusal {
+fn memory_refusal(exceeded: BudgetExceeded) -> TestError {
     log(format_args!("refused memory of buffers, bytes: {exceeded}"));
     Error::NOMEM.into()
 }
 
-pub(super) fn duplicate(socket: &Socket) -> Result<Socket, Refusal> {
-    socket.try_clone().map_err(|error| Refusal::from_io(&error))
+pub(super) fn duplicate(socket: &Socket) -> Result<Socket, TestError> {
+    socket
+        .try_clone()
+        .map_err(|error| TestError::from_io(&error))
 }
 
-/// Receives datagrams of one size; any other size ends the data, and its bytes count.
-fn receive_sized(socket: &Socket, size: u32, stop: &Stop, count: impl Fn(usize, u64)) -> Ran {
-    let _attending = stop.attend();
-    // One byte more, so that a longer datagram shows as one.
+/// Receives datagrams of one size. A datagram of any other size ends the data; its bytes count.
+fn receive_sized(
+    socket: &Socket,
+    size: u32,
+    stop: &Stop,
+    count: impl Fn(usize, u64),
+) -> LoopResult {
+    let _attending = stop.register_thread();
+    // One byte more detects longer datagrams.
     let mut buffer = vec![0; size as usize + 1];
     loop {
         if let Some(reason) = stop.reason() {
@@ -505,14 +535,14 @@ fn receive_sized(socket: &Socket, size: u32, stop: &Stop, count: impl Fn(usize, 
             Ok(received) => {
                 count(received, u64::from(received == size as usize));
                 if received != size as usize {
-                    return Ended::PeerClosed.into();
+                    return EndCause::PeerClosed.into();
                 }
             }
             Err(Error::INTR) => {}
             Err(error) => {
-                return Ran {
+                return LoopResult {
                     failure: Some(("receive", error.raw_os_error())),
-                    ..Ended::Failed(format!("receive failed: {}", sys::describe(&error))).into()
+                    ..EndCause::Failed(format!("receive failed: {}", sys::describe(&error))).into()
                 };
             }
         }

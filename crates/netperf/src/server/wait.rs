@@ -1,4 +1,4 @@
-//! Waiting for a test's data, and knowing whose it is.
+//! Waits for a test's data.
 
 use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
@@ -6,30 +6,34 @@ use std::time::{Duration, Instant};
 use engine::{Associations, Stop};
 use sys::call::{self, Error};
 
-use super::assignment::Refusal;
+use super::assignment::TestError;
 use super::test::RunContext;
 
-/// Waits for data, or a connection; the error number to tell the client when none comes.
-pub(super) fn readable(socket: BorrowedFd<'_>, stop: &Stop, until: Instant) -> Result<(), Refusal> {
-    if stop.wait_readable(socket, until)? {
+/// Waits for data or a connection. A timeout returns the error number for the client.
+pub(super) fn await_readable(
+    socket: BorrowedFd<'_>,
+    stop: &Stop,
+    deadline: Instant,
+) -> Result<(), TestError> {
+    if stop.wait_readable(socket, deadline)? {
         Ok(())
     } else {
         Err(Error::TIMEDOUT.into())
     }
 }
 
-/// Whether another connection comes within `patience`, before the client says anything on the control
-/// connection.
-pub(super) fn connects_again(
+/// Waits for another connection within `timeout`. Returns `false` if the client sends on the
+/// control connection first.
+pub(super) fn await_connection(
     listener: BorrowedFd<'_>,
     control: BorrowedFd<'_>,
     stop: &Stop,
-    patience: Duration,
+    timeout: Duration,
 ) -> bool {
-    let _attending = stop.attend();
+    let _attending = stop.register_thread();
     while !stop.is_set() {
-        match call::wait_any_readable(&[listener, control], patience) {
-            Ok(first) => return first == Some(0),
+        match call::wait_any_readable(&[listener, control], timeout) {
+            Ok(ready) => return ready == Some(0),
             Err(Error::INTR) => {}
             Err(_) => return false,
         }
@@ -37,15 +41,15 @@ pub(super) fn connects_again(
     false
 }
 
-/// Waits for the first association that is admitted; others are sent away.
-pub(super) fn association(
+/// Waits for the first admitted association, and aborts others.
+pub(super) fn await_association(
     associations: &Associations<'_>,
     socket: BorrowedFd<'_>,
     context: &RunContext<'_>,
-) -> Result<(), Refusal> {
-    let until = Instant::now() + context.limits.data_wait;
-    while Instant::now() < until {
-        readable(socket, context.stop, until)?;
+) -> Result<(), TestError> {
+    let deadline = Instant::now() + context.limits.data_wait;
+    while Instant::now() < deadline {
+        await_readable(socket, context.stop, deadline)?;
         match associations.next_is_admitted() {
             Ok(true) => return Ok(()),
             Ok(false) | Err(Error::INTR | Error::AGAIN) => {}

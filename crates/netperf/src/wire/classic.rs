@@ -1,102 +1,103 @@
-//! The tests, and the three messages of each: omni, those from before it, and those over Unix domain, SCTP and LLC
-//! sockets.
+//! The tests and the three messages of each: request, response and results. Besides omni, there are
+//! the classic tests, which predate it, and the tests over Unix domain, SCTP and LLC sockets.
 //!
-//! TCP_SENDFILE, TCP_MSS and TCP_CC still use those from before omni; servers accept the others from older clients. No
-//! build of the stock tool for Linux has the DLPI tests, so only two linerates speak those.
+//! TCP_SENDFILE, TCP_MSS and TCP_CC still use classic messages. Servers accept the other classic
+//! requests from older clients. No stock build for Linux has the DLPI tests, so only two linerates
+//! use them.
 //!
-//! A response has the number after its request, the results the one after that.
+//! The type of a response is that of its request plus 1; that of the results is plus 2.
 
 use model::Transport;
 
-use super::frame::blank;
+use super::frame::new_frame;
 use super::layouts::{self, Layout};
-use super::{DO_OMNI, Frame, RemoteError, TestRequest, TestResponse, TestResults, check};
+use super::{DO_OMNI, Frame, RemoteError, TestRequest, TestResponse, TestResults, check_error};
 
 /// The three messages of a test.
-pub struct Messages {
+pub struct TestMessages {
     request_type: i32,
     pub(super) request: &'static Layout<TestRequest>,
     response: &'static Layout<TestResponse>,
     results: &'static Layout<TestResults>,
 }
 
-/// The messages of omni tests: one triple for every kind of socket test.
-pub static OMNI: Messages = Messages {
+/// The messages of omni tests. They serve every kind of socket test.
+pub static OMNI: TestMessages = TestMessages {
     request_type: DO_OMNI,
     request: &layouts::OMNI_REQUEST,
     response: &layouts::OMNI_RESPONSE,
     results: &layouts::OMNI_RESULTS,
 };
 
-impl Messages {
-    /// The type of the request.
+impl TestMessages {
+    /// Returns the type of the request.
     pub fn request_type(&self) -> i32 {
         self.request_type
     }
 
-    /// The fields of a response, whatever type it claims.
-    pub fn response(&self, frame: &Frame) -> Result<TestResponse, RemoteError> {
-        check(frame)?;
+    /// Reads the fields of a response and ignores its type. Fails if the reply contains an error.
+    pub fn parse_response(&self, frame: &Frame) -> Result<TestResponse, RemoteError> {
+        check_error(frame)?;
         Ok(self.response.read(TestResponse::default(), frame))
     }
 
-    /// The response to send.
+    /// Encodes a response.
     pub fn encode_response(&self, response: &TestResponse) -> Frame {
-        let mut frame = blank(self.request_type + 1);
+        let mut frame = new_frame(self.request_type + 1);
         self.response.write(response, &mut frame);
         frame
     }
 
-    /// The fields of results, whatever type they claim: stock servers do not set it.
-    pub fn results(&self, frame: &Frame) -> Result<TestResults, RemoteError> {
-        check(frame)?;
+    /// Reads the fields of results. Ignores their type, which stock servers do not set.
+    pub fn parse_results(&self, frame: &Frame) -> Result<TestResults, RemoteError> {
+        check_error(frame)?;
         Ok(self.results.read(TestResults::default(), frame))
     }
 
-    /// The results to send.
+    /// Encodes results.
     pub fn encode_results(&self, results: &TestResults) -> Frame {
-        let mut frame = blank(self.request_type + 2);
+        let mut frame = new_frame(self.request_type + 2);
         self.results.write(results, &mut frame);
         frame
     }
 }
 
-/// What the server does in a test.
+/// The role of the server in a test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Task {
-    /// It receives a stream.
+pub enum ServerTask {
+    /// Receives a stream.
     Receive,
-    /// It sends a stream.
+    /// Sends a stream.
     Send,
-    /// It receives datagrams of one size; one of another size ends them.
+    /// Receives datagrams of one size. A datagram of another size ends the test.
     Datagrams,
-    /// It answers requests.
+    /// Answers requests.
     Answer,
-    /// It accepts a connection for each request, and answers it.
+    /// Accepts a connection for each request and answers the request.
     AcceptAndAnswer,
-    /// It accepts connections that move no data.
+    /// Accepts connections that transfer no data.
     AcceptAndClose,
 }
 
-impl Task {
-    /// Whether transactions are counted.
+impl ServerTask {
+    /// Whether the test counts transactions.
     pub fn is_transactional(self) -> bool {
         !matches!(self, Self::Receive | Self::Send | Self::Datagrams)
     }
 }
 
 /// A row of the table of tests.
-struct Row {
+struct TestRow {
     test: Classic,
     transport: Transport,
-    task: Task,
-    messages: Messages,
+    task: ServerTask,
+    messages: TestMessages,
 }
 
 macro_rules! tests {
     ($($test:ident $request_type:literal $transport:ident $task:ident
         $request:ident $response:ident $results:ident,)+) => {
-        /// A test with messages of its own.
+        /// A test with messages other than omni's.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub enum Classic {
             $(
@@ -105,12 +106,12 @@ macro_rules! tests {
             )+
         }
 
-        /// In the order of the tests.
-        static TABLE: &[Row] = &[$(Row {
+        /// The rows, in the order of the variants of [`Classic`].
+        static TABLE: &[TestRow] = &[$(TestRow {
             test: Classic::$test,
             transport: Transport::$transport,
-            task: Task::$task,
-            messages: Messages {
+            task: ServerTask::$task,
+            messages: TestMessages {
                 request_type: $request_type,
                 request: &layouts::$request,
                 response: &layouts::$response,
@@ -147,32 +148,32 @@ tests! {
 }
 
 impl Classic {
-    /// Every test.
+    /// Iterates over all tests.
     pub fn all() -> impl Iterator<Item = Self> {
         TABLE.iter().map(|row| row.test)
     }
 
-    /// The test with requests of this type.
-    pub fn of_request(request_type: i32) -> Option<Self> {
+    /// Returns the test whose requests have this type.
+    pub fn from_request_type(request_type: i32) -> Option<Self> {
         Self::all().find(|test| test.messages().request_type == request_type)
     }
 
-    /// Its messages.
-    pub fn messages(self) -> &'static Messages {
+    /// Returns the messages of the test.
+    pub fn messages(self) -> &'static TestMessages {
         &self.row().messages
     }
 
-    /// What carries the data.
+    /// Returns the transport of the data.
     pub fn transport(self) -> Transport {
         self.row().transport
     }
 
-    /// What the server does.
-    pub fn task(self) -> Task {
+    /// Returns the role of the server.
+    pub fn task(self) -> ServerTask {
         self.row().task
     }
 
-    fn row(self) -> &'static Row {
+    fn row(self) -> &'static TestRow {
         &TABLE[self as usize]
     }
 }
@@ -181,13 +182,13 @@ impl Classic {
 mod tests {
     use super::*;
     use crate::wire::Flags;
-    use crate::wire::frame::word;
+    use crate::wire::frame::read_word;
 
     #[test]
-    fn replies_follow_their_request() {
+    fn response_types_follow_the_request_type() {
         let classic = Classic::all().map(|test| {
             assert_eq!(
-                Classic::of_request(test.messages().request_type),
+                Classic::from_request_type(test.messages().request_type),
                 Some(test)
             );
             test.messages()
@@ -196,14 +197,21 @@ mod tests {
             let kind = test.request_type();
             let response = test.encode_response(&TestResponse::default());
             let results = test.encode_results(&TestResults::default());
-            assert_eq!([word(&response, 0), word(&response, 1)], [kind + 1, 0]);
-            assert_eq!([word(&results, 0), word(&results, 1)], [kind + 2, 0]);
+            assert_eq!(
+                [read_word(&response, 0), read_word(&response, 1)],
+                [kind + 1, 0]
+            );
+            assert_eq!(
+                [read_word(&results, 0), read_word(&results, 1)],
+                [kind + 2, 0]
+            );
         }
     }
 
-    /// With another value in each field. A message lacks some of them, and has one at a known word.
+    /// Each field has a different value. Each message lacks some fields, and has the data port at a
+    /// known index.
     #[test]
-    fn responses_come_back() {
+    fn responses_round_trip() {
         let response = TestResponse {
             receive_buffer: 131_072,
             send_buffer: 16_384,
@@ -228,20 +236,25 @@ mod tests {
             flags: Flags::MEASURE_CPU,
             ..without_size
         };
-        for (test, port_at, known) in [
+        for (test, port_at, expected) in [
             (Classic::TcpStream.messages(), 8, without_length.clone()),
             (Classic::TcpRr.messages(), 7, without_size),
             (Classic::UdpStream.messages(), 6, without_delay),
             (&OMNI, 13, without_length),
         ] {
             let frame = test.encode_response(&response);
-            assert_eq!(word(&frame, port_at), 5, "{}", test.request_type);
-            assert_eq!(test.response(&frame), Ok(known), "{}", test.request_type);
+            assert_eq!(read_word(&frame, port_at), 5, "{}", test.request_type);
+            assert_eq!(
+                test.parse_response(&frame),
+                Ok(expected),
+                "{}",
+                test.request_type
+            );
         }
     }
 
     #[test]
-    fn results_come_back() {
+    fn results_round_trip() {
         let results = TestResults {
             bytes_low: 46,
             calls: 7,
@@ -258,7 +271,7 @@ mod tests {
             ..results.clone()
         });
         assert_eq!(frame[8..16], 1e12_f64.to_be_bytes());
-        let known = TestResults {
+        let without_calls = TestResults {
             calls: 0,
             ..results.clone()
         };
@@ -266,10 +279,17 @@ mod tests {
             transactions: 0,
             ..results.clone()
         };
-        for (test, at, count, known) in [(rr, 4, 23, known), (udp, 2, 7, without_transactions)] {
+        for (test, at, count, expected) in [
+            (rr, 4, 23, without_calls),
+            (udp, 2, 7, without_transactions),
+        ] {
             let frame = test.messages().encode_results(&results);
-            assert_eq!(word(&frame, at), count, "{test:?}");
-            assert_eq!(test.messages().results(&frame), Ok(known), "{test:?}");
+            assert_eq!(read_word(&frame, at), count, "{test:?}");
+            assert_eq!(
+                test.messages().parse_results(&frame),
+                Ok(expected),
+                "{test:?}"
+            );
         }
     }
 }

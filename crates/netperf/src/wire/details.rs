@@ -1,13 +1,13 @@
-//! The private answer in which a linerate tells another one what the results have no room for.
+//! The private response with which a linerate reports details that do not fit into the results.
 
-use super::frame::{Field, ORDER, PAYLOAD, blank, word};
-use super::{DETAILS_RESPONSE, Frame, RemoteError, check};
+use super::frame::{BYTE_ORDER, Field, PAYLOAD_START, new_frame, read_word};
+use super::{DETAILS_RESPONSE, Frame, RemoteError, check_error};
 
 /// The longest document that a reader accepts, in bytes.
-pub const DETAILS_MAX: u32 = 1 << 20;
+pub const MAX_DETAILS_BYTES: u32 = 1 << 20;
 
-/// The answer to [`DETAILS_REQUEST`](super::DETAILS_REQUEST); the document, JSON in UTF-8,
-/// follows it on the stream.
+/// The response to [`DETAILS_REQUEST`](super::DETAILS_REQUEST). The document, JSON in UTF-8,
+/// follows it on the connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DetailsResponse {
     /// Length of the document in bytes.
@@ -15,40 +15,40 @@ pub struct DetailsResponse {
 }
 
 impl DetailsResponse {
-    /// The frame to send before the document.
+    /// Encodes the frame that precedes the document.
     pub fn encode(&self) -> Frame {
-        let mut frame = blank(DETAILS_RESPONSE);
-        self.len.write(&mut frame, PAYLOAD, ORDER);
+        let mut frame = new_frame(DETAILS_RESPONSE);
+        self.len.write(&mut frame, PAYLOAD_START, BYTE_ORDER);
         frame
     }
 
-    /// The length of the document to read next. Unlike for netperf's own replies the type is
-    /// looked at: taking another message for this one would read the rest of the stream wrongly.
+    /// Reads the length of the document that follows. Unlike replies of netperf, this one must have
+    /// the right type: otherwise the rest of the connection would be misread.
     pub fn decode(frame: &Frame) -> Result<Self, DetailsError> {
-        check(frame)?;
-        let kind = word(frame, 0);
+        check_error(frame)?;
+        let kind = read_word(frame, 0);
         if kind != DETAILS_RESPONSE {
             return Err(DetailsError::NotDetails(kind));
         }
-        let len = u32::read(frame, PAYLOAD, ORDER);
-        if len > DETAILS_MAX {
+        let len = u32::read(frame, PAYLOAD_START, BYTE_ORDER);
+        if len > MAX_DETAILS_BYTES {
             return Err(DetailsError::TooLong(len));
         }
         Ok(Self { len })
     }
 }
 
-/// Why there are no details.
+/// The reason for which details are unavailable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DetailsError {
-    /// The peer refused, or does not know the message.
+    /// The peer refused the request, or does not support it.
     #[error(transparent)]
     Remote(#[from] RemoteError),
-    /// Another message came.
-    #[error("a message of type {0} in place of the peer's details")]
+    /// The peer sent a message of this other type.
+    #[error("expected the peer's details, received a message of type {0}")]
     NotDetails(i32),
-    /// More than [`DETAILS_MAX`].
-    #[error("the peer's details have {0} bytes, more than the {DETAILS_MAX} that are accepted")]
+    /// The document is longer than [`MAX_DETAILS_BYTES`].
+    #[error("the peer's details have {0} bytes, more than the maximum of {MAX_DETAILS_BYTES}")]
     TooLong(u32),
 }
 
@@ -61,8 +61,16 @@ mod tests {
     fn the_length_is_limited() {
         for (len, decoded) in [
             (0, Ok(DetailsResponse { len: 0 })),
-            (DETAILS_MAX, Ok(DetailsResponse { len: DETAILS_MAX })),
-            (DETAILS_MAX + 1, Err(DetailsError::TooLong(DETAILS_MAX + 1))),
+            (
+                MAX_DETAILS_BYTES,
+                Ok(DetailsResponse {
+                    len: MAX_DETAILS_BYTES,
+                }),
+            ),
+            (
+                MAX_DETAILS_BYTES + 1,
+                Err(DetailsError::TooLong(MAX_DETAILS_BYTES + 1)),
+            ),
             (u32::MAX, Err(DetailsError::TooLong(u32::MAX))),
         ] {
             let frame = DetailsResponse { len }.encode();
@@ -71,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn other_answers() {
+    fn other_responses_are_rejected() {
         assert_eq!(
             DetailsResponse::decode(&error_response(UNKNOWN_REQUEST)),
             Err(DetailsError::Remote(RemoteError(998)))

@@ -1,43 +1,43 @@
-//! Words, texts and addresses at their places in a frame.
+//! Words, texts and addresses in a frame.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use codec::Order;
+use codec::Endian;
 pub use codec::Text;
-pub(super) use codec::{Field, part};
+pub(super) use codec::{Field, array_at};
 
-use super::{FAMILY_IPV4, FAMILY_IPV6, Frame, MESSAGE_LEN};
+use super::{FAMILY_IPV4, FAMILY_IPV6, Frame, MESSAGE_BYTES};
 
-/// Where the payload begins: the protocol's tables count from here.
-pub(super) const PAYLOAD: usize = 8;
+/// The offset of the payload, from which the tables in `layouts.rs` count.
+pub(super) const PAYLOAD_START: usize = 8;
 
-/// Numbers are big-endian. A 64-bit counter travels as two words, the high one first, and a double as its eight bytes
-/// from the most significant on.
-pub(super) const ORDER: Order = Order::Big;
+/// The byte order of all numbers. A 64-bit counter is two words, the high one first. A double is
+/// eight bytes, the most significant first.
+pub(super) const BYTE_ORDER: Endian = Endian::Big;
 
-/// The longest text that fills the payload and still has its NUL.
-pub(super) const MAX_TEXT: usize = MESSAGE_LEN - PAYLOAD - 1;
+/// The maximum length of a text in the payload, without its NUL.
+pub(super) const MAX_TEXT_LEN: usize = MESSAGE_BYTES - PAYLOAD_START - 1;
 
-/// A frame of this type with nothing else in it.
-pub(super) fn blank(kind: i32) -> Frame {
-    let mut frame = [0; MESSAGE_LEN];
-    put_word(&mut frame, 0, kind);
+/// Creates a frame of this type. All other bytes are zero.
+pub(super) fn new_frame(kind: i32) -> Frame {
+    let mut frame = [0; MESSAGE_BYTES];
+    write_word(&mut frame, 0, kind);
     frame
 }
 
-/// The word with this index: the type, or the word after it.
-pub(super) fn word(frame: &Frame, index: usize) -> i32 {
-    i32::read(frame, index * 4, ORDER)
+/// Reads the word with this index. Index 0 is the type.
+pub(super) fn read_word(frame: &Frame, index: usize) -> i32 {
+    i32::read(frame, index * 4, BYTE_ORDER)
 }
 
-/// Sets what [`word`] reads.
-pub(super) fn put_word(frame: &mut Frame, index: usize, value: i32) {
-    value.write(frame, index * 4, ORDER);
+/// Writes the word with this index; see [`read_word`].
+pub(super) fn write_word(frame: &mut Frame, index: usize, value: i32) {
+    value.write(frame, index * 4, BYTE_ORDER);
 }
 
-/// A text inside the part of a message that is converted word by word. x86 sends each group of four
-/// characters reversed, and so does this on every host, as with an IPv6 [`Address`].
+/// A text in the part of a message that stock converts by words. Stock on x86 thus sends each
+/// group of four characters reversed. linerate does so on every host, as with [`AddressWords`].
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 pub struct SwappedText<const N: usize>(pub Text<N>);
 
@@ -50,31 +50,32 @@ impl<const N: usize> fmt::Debug for SwappedText<N> {
 impl<const N: usize> Field for SwappedText<N> {
     const LEN: usize = N;
 
-    fn read(bytes: &[u8], at: usize, _: Order) -> Self {
-        Self(Text::of_field(reverse_groups(part(bytes, at))))
+    fn read(bytes: &[u8], at: usize, _: Endian) -> Self {
+        Self(Text::from_field(swap_groups(array_at(bytes, at))))
     }
 
-    fn write(&self, bytes: &mut [u8], at: usize, _: Order) {
-        bytes[at..at + N].copy_from_slice(&reverse_groups(*self.0.raw_field()));
+    fn write(&self, bytes: &mut [u8], at: usize, _: Endian) {
+        bytes[at..at + N].copy_from_slice(&swap_groups(*self.0.raw_field()));
     }
 }
 
-/// What stands before the first NUL.
-pub(super) fn until_nul(text: &[u8]) -> &[u8] {
+/// Returns the bytes before the first NUL.
+pub(super) fn trim_at_nul(text: &[u8]) -> &[u8] {
     let len = text.iter().position(|&byte| byte == 0);
     &text[..len.unwrap_or(text.len())]
 }
 
-/// An IP address in the four words that an omni request has for one; all zero is none.
+/// An IP address in four words of an omni request. All zero is no address.
 ///
 /// An IPv4 address is the first word. The stock program copies an IPv6 address into the four words
-/// as raw memory and converts the words then, so that x86 sends each group of four bytes reversed.
-/// The same is sent here on every host, big-endian ones too: it is what the peers expect.
+/// as raw memory and then converts the words. On x86 it thus sends each group of four bytes
+/// reversed. Peers expect this, so linerate does the same on every host, including big-endian ones.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Address([u8; 16]);
+pub struct AddressWords([u8; 16]);
 
-impl Address {
-    /// The address of that family, `None` if the words are zero or the family is not an IP one.
+impl AddressWords {
+    /// Returns the address as one of `family`, a [`FAMILY_IPV4`] word. Returns `None` if the words
+    /// are zero or the family is not IP.
     pub fn ip(self, family: u32) -> Option<IpAddr> {
         if self == Self::default() {
             return None;
@@ -84,13 +85,13 @@ impl Address {
                 let [a, b, c, d, ..] = self.0;
                 Some(Ipv4Addr::new(a, b, c, d).into())
             }
-            FAMILY_IPV6 => Some(Ipv6Addr::from(reverse_groups(self.0)).into()),
+            FAMILY_IPV6 => Some(Ipv6Addr::from(swap_groups(self.0)).into()),
             _ => None,
         }
     }
 }
 
-impl From<IpAddr> for Address {
+impl From<IpAddr> for AddressWords {
     fn from(ip: IpAddr) -> Self {
         match ip {
             IpAddr::V4(ip) => {
@@ -98,24 +99,25 @@ impl From<IpAddr> for Address {
                 words[..4].copy_from_slice(&ip.octets());
                 Self(words)
             }
-            IpAddr::V6(ip) => Self(reverse_groups(ip.octets())),
+            IpAddr::V6(ip) => Self(swap_groups(ip.octets())),
         }
     }
 }
 
-impl Field for Address {
+impl Field for AddressWords {
     const LEN: usize = 16;
 
-    fn read(bytes: &[u8], at: usize, _: Order) -> Self {
-        Self(part(bytes, at))
+    fn read(bytes: &[u8], at: usize, _: Endian) -> Self {
+        Self(array_at(bytes, at))
     }
 
-    fn write(&self, bytes: &mut [u8], at: usize, _: Order) {
+    fn write(&self, bytes: &mut [u8], at: usize, _: Endian) {
         bytes[at..at + Self::LEN].copy_from_slice(&self.0);
     }
 }
 
-fn reverse_groups<const N: usize>(mut octets: [u8; N]) -> [u8; N] {
+/// Reverses each group of four bytes.
+fn swap_groups<const N: usize>(mut octets: [u8; N]) -> [u8; N] {
     for group in octets.chunks_exact_mut(4) {
         group.reverse();
     }
@@ -128,7 +130,7 @@ mod tests {
 
     #[test]
     fn a_frame_begins_with_its_type() {
-        assert_eq!(blank(97)[..5], [0, 0, 0, 97, 0]);
+        assert_eq!(new_frame(97)[..5], [0, 0, 0, 97, 0]);
     }
 
     #[rustfmt::skip]
@@ -144,11 +146,11 @@ mod tests {
             ),
         ] {
             let ip: IpAddr = ip.parse().expect("a literal");
-            let address = Address::from(ip);
-            assert_eq!(address, Address(sent));
+            let address = AddressWords::from(ip);
+            assert_eq!(address, AddressWords(sent));
             assert_eq!(address.ip(family), Some(ip));
             assert_eq!(address.ip(7), None);
         }
-        assert_eq!(Address::default().ip(FAMILY_IPV4), None);
+        assert_eq!(AddressWords::default().ip(FAMILY_IPV4), None);
     }
 }

@@ -1,15 +1,15 @@
-//! Where the messages of tests have their fields: a table per message.
+//! The offsets of the fields in the messages of tests: one table per message.
 
 use codec::Field;
 
-use super::frame::{ORDER, PAYLOAD};
+use super::frame::{BYTE_ORDER, PAYLOAD_START};
 use super::{Flags, Frame, TestRequest, TestResponse, TestResults};
 
-/// The fields of one message, and where they stand in the payload.
+/// The fields of one message and their offsets in the payload.
 pub(super) struct Layout<R: 'static> {
     /// The message's name in `docs/src/requests.md`.
     pub(super) name: &'static str,
-    /// The message that it extends.
+    /// The message that this one extends, if any.
     base: &'static [&'static Self],
     /// The names of the fields.
     pub(super) fields: &'static [&'static str],
@@ -18,7 +18,8 @@ pub(super) struct Layout<R: 'static> {
 }
 
 impl<R> Layout<R> {
-    /// The fields of any frame at all; those that the message does not have stay what they are in `record`.
+    /// Reads the message's fields from a frame, which cannot fail. Other fields of `record` stay
+    /// unchanged.
     pub(super) fn read(&self, mut record: R, frame: &Frame) -> R {
         for layout in self.base {
             (layout.read)(&mut record, frame);
@@ -27,7 +28,7 @@ impl<R> Layout<R> {
         record
     }
 
-    /// Puts the fields into a frame.
+    /// Writes the message's fields into a frame.
     pub(super) fn write(&self, record: &R, frame: &mut Frame) {
         for layout in self.base {
             (layout.write)(record, frame);
@@ -36,20 +37,20 @@ impl<R> Layout<R> {
     }
 }
 
-/// Declares the layouts of a record's messages. A flag is a word of its own in classic messages: `flags.NO_DELAY`.
-/// That fields ascend and do not overlap is checked on compiling.
+/// Declares the layouts of a record's messages. In classic messages, each flag is a separate word:
+/// `flags.NO_DELAY`. Fields must ascend and must not overlap; this is checked at compile time.
 macro_rules! layouts {
     (@read $record:ident $frame:ident $at:literal $field:ident) => {
-        $record.$field = Field::read($frame, PAYLOAD + $at, ORDER);
+        $record.$field = Field::read($frame, PAYLOAD_START + $at, BYTE_ORDER);
     };
     (@read $record:ident $frame:ident $at:literal $field:ident $flag:ident) => {
-        $record.$field.set(Flags::$flag, Field::read($frame, PAYLOAD + $at, ORDER));
+        $record.$field.set(Flags::$flag, Field::read($frame, PAYLOAD_START + $at, BYTE_ORDER));
     };
     (@write $record:ident $frame:ident $at:literal $field:ident) => {
-        $record.$field.write($frame, PAYLOAD + $at, ORDER);
+        $record.$field.write($frame, PAYLOAD_START + $at, BYTE_ORDER);
     };
     (@write $record:ident $frame:ident $at:literal $field:ident $flag:ident) => {
-        $record.$field.has(Flags::$flag).write($frame, PAYLOAD + $at, ORDER);
+        $record.$field.has_all(Flags::$flag).write($frame, PAYLOAD_START + $at, BYTE_ORDER);
     };
     ($record:ident: $(
         $layout:ident $name:ident $(extends $base:ident)? {
@@ -72,15 +73,15 @@ macro_rules! layouts {
             let mut end = 0;
             $(
                 assert!(end <= $at, "the fields overlap");
-                end = $at + length(|record: &$record| &record.$field);
+                end = $at + field_len(|record: &$record| &record.$field);
             )+
-            assert!(PAYLOAD + end <= super::MESSAGE_LEN, "a field lies outside");
+            assert!(PAYLOAD_START + end <= super::MESSAGE_BYTES, "a field lies outside");
         };
     )+};
 }
 
-/// The length of a record's field, in bytes.
-const fn length<R, F: Field>(_: fn(&R) -> &F) -> usize {
+/// Returns the length of a record's field, in bytes.
+const fn field_len<R, F: Field>(_: fn(&R) -> &F) -> usize {
     F::LEN
 }
 
@@ -164,7 +165,7 @@ layouts! { TestRequest:
 }
 
 layouts! { TestResponse:
-    // The test length has a place at 32.
+    // Stock reserves 32 for the test length, but neither sets nor reads it.
     OMNI_RESPONSE OmniResponse {
         0 receive_buffer, 4 receive_size, 8 receive_width, 12 send_buffer, 16 send_size,
         20 send_width, 24 flags, 28 cpu_rate, 36 receive_copy_avoidance, 40 send_copy_avoidance,
@@ -196,7 +197,7 @@ layouts! { TestResponse:
         0 receive_buffer, 4 send_buffer, 8 flags.MEASURE_CPU, 12 test_length, 16 cpu_rate,
         20 receive_copy_avoidance, 24 send_copy_avoidance, 32 path,
     }
-    // TCP_NODELAY would stand at 8.
+    // Stock reserves 8 for TCP_NODELAY.
     DG_RR_RESPONSE DgRrResponse {
         0 receive_buffer, 4 send_buffer, 12 flags.MEASURE_CPU, 16 test_length, 20 cpu_rate,
         24 receive_copy_avoidance, 28 send_copy_avoidance, 36 path,
@@ -207,12 +208,13 @@ layouts! { TestResponse:
         0 receive_buffer, 4 send_buffer, 8 receive_size, 12 flags.MEASURE_CPU, 16 test_length, 20 sap,
         24 cpu_rate, 28 receive_copy_avoidance, 32 send_copy_avoidance, 36 station_len, 40 station,
     }
-    // These two have places for what was asked, too: the length at 12, copy avoidance at 24 and 28 …
+    // Stock also reserves words for requested values: 12 for the test length, 24 and 28 for copy
+    // avoidance.
     DL_RESPONSE DlResponse {
         0 receive_buffer, 4 send_buffer, 8 flags.MEASURE_CPU, 16 sap, 20 cpu_rate,
         32 station_len, 36 station,
     }
-    // … and the length at 16, copy avoidance at 28 and 32; TCP_NODELAY would stand at 8.
+    // Stock also reserves 8 for TCP_NODELAY, 16 for the test length, 28 and 32 for copy avoidance.
     DLCL_RR_RESPONSE DlclRrResponse {
         0 receive_buffer, 4 send_buffer, 12 flags.MEASURE_CPU, 20 sap, 24 cpu_rate,
         36 station_len, 40 station,

@@ -1,94 +1,95 @@
-//! The answers that belong to no test.
+//! The responses to requests other than tests.
 
-use super::frame::{Field, ORDER, PAYLOAD, blank, until_nul};
-use super::{CPU_CALIBRATE, DEBUG_OK, Frame, RemoteError, SYSINFO_RESPONSE, check};
+use super::frame::{BYTE_ORDER, Field, PAYLOAD_START, new_frame, trim_at_nul};
+use super::{CPU_CALIBRATE, DEBUG_OK, Frame, RemoteError, SYSINFO_RESPONSE, check_error};
 
-/// The answer to [`CPU_CALIBRATE`].
+/// The response to [`CPU_CALIBRATE`].
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct CalibrateResponse {
-    /// What the method counts in a second on one idle CPU: on Linux clock ticks, 100.
+    /// Counts per second of the CPU method on one idle CPU. On Linux: clock ticks, 100.
     pub rate: f32,
-    /// CPUs that are online.
+    /// The number of CPUs that are online.
     pub cpus: i32,
 }
 
 impl CalibrateResponse {
-    /// The fields of a reply, whatever type it claims.
+    /// Reads the fields of a reply and ignores its type. Fails if the reply contains an error.
     pub fn decode(frame: &Frame) -> Result<Self, RemoteError> {
-        check(frame)?;
+        check_error(frame)?;
         Ok(Self {
-            rate: Field::read(frame, PAYLOAD, ORDER),
-            cpus: Field::read(frame, PAYLOAD + 4, ORDER),
+            rate: Field::read(frame, PAYLOAD_START, BYTE_ORDER),
+            cpus: Field::read(frame, PAYLOAD_START + 4, BYTE_ORDER),
         })
     }
 
-    /// The frame to send.
+    /// Encodes the response.
     pub fn encode(&self) -> Frame {
-        let mut frame = blank(CPU_CALIBRATE);
-        self.rate.write(&mut frame, PAYLOAD, ORDER);
-        self.cpus.write(&mut frame, PAYLOAD + 4, ORDER);
+        let mut frame = new_frame(CPU_CALIBRATE);
+        self.rate.write(&mut frame, PAYLOAD_START, BYTE_ORDER);
+        self.cpus.write(&mut frame, PAYLOAD_START + 4, BYTE_ORDER);
         frame
     }
 }
 
-/// The answer to a change of the debug level.
+/// Encodes the response to a change of the debug level.
 pub fn debug_response() -> Frame {
-    blank(DEBUG_OK)
+    new_frame(DEBUG_OK)
 }
 
-/// The answer to [`DO_SYSINFO`](super::DO_SYSINFO): the server's host, in the words of uname(2). Those
-/// of a stock server are all "Deprecated".
+/// The response to [`DO_SYSINFO`](super::DO_SYSINFO): the fields of uname(2) on the server's host.
+/// A stock server sends "Deprecated" for each.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SysInfo {
-    /// The system's name ("Linux").
+    /// The name of the operating system ("Linux").
     pub sysname: String,
-    /// Its release.
+    /// The release of the kernel.
     pub release: String,
-    /// The machine's architecture.
+    /// The architecture of the machine.
     pub machine: String,
-    /// The release's build.
+    /// The build of the kernel.
     pub version: String,
 }
 
 impl SysInfo {
-    /// The frame to send: one text, each word after a comma. What has no room is cut.
+    /// Encodes the response: one text with a comma before each field, truncated to its maximum.
     pub fn encode(&self) -> Frame {
         let mut text = String::new();
         for word in [&self.sysname, &self.release, &self.machine] {
             text = text + "," + &word.replace(',', " ");
         }
         text = text + "," + &self.version;
-        let mut frame = blank(SYSINFO_RESPONSE);
-        for (byte, char) in frame[PAYLOAD..][..MAX_DESCRIPTION]
+        let mut frame = new_frame(SYSINFO_RESPONSE);
+        for (byte, char) in frame[PAYLOAD_START..][..MAX_DESCRIPTION_LEN]
             .iter_mut()
             .zip(text.chars())
         {
-            *byte = printable(char) as u8;
+            *byte = to_printable(char) as u8;
         }
         frame
     }
 
-    /// The words of an answer; those that are not there are empty.
+    /// Reads the fields of a response. Missing fields are empty.
     pub fn decode(frame: &Frame) -> Result<Self, RemoteError> {
-        check(frame)?;
-        let bytes = until_nul(&frame[PAYLOAD..][..MAX_DESCRIPTION]);
+        check_error(frame)?;
+        let bytes = trim_at_nul(&frame[PAYLOAD_START..][..MAX_DESCRIPTION_LEN]);
         let text: String = bytes
             .iter()
-            .map(|byte| printable(char::from(*byte)))
+            .map(|byte| to_printable(char::from(*byte)))
             .collect();
         let mut words = text.splitn(5, ',').skip(1).map(str::to_owned);
-        let mut next = || words.next().unwrap_or_default();
+        let mut next_word = || words.next().unwrap_or_default();
         Ok(Self {
-            sysname: next(),
-            release: next(),
-            machine: next(),
-            version: next(),
+            sysname: next_word(),
+            release: next_word(),
+            machine: next_word(),
+            version: next_word(),
         })
     }
 }
 
-/// The words end on a terminal, and are ASCII wherever there is a Linux.
-fn printable(char: char) -> char {
+/// Replaces characters outside of printable ASCII: the fields are printed to a terminal. On Linux,
+/// they are ASCII.
+fn to_printable(char: char) -> char {
     if char == ' ' || char.is_ascii_graphic() {
         char
     } else {
@@ -96,8 +97,8 @@ fn printable(char: char) -> char {
     }
 }
 
-/// Behind it stands the [`Capability`](super::Capability) block, or a NUL.
-const MAX_DESCRIPTION: usize = 200;
+/// The maximum length of the text. The [`Capability`](super::Capability) block or a NUL follows.
+const MAX_DESCRIPTION_LEN: usize = 200;
 
 #[cfg(test)]
 mod tests {
@@ -118,12 +119,12 @@ mod tests {
     }
 
     #[test]
-    fn fixed_answers() {
+    fn debug_response_bytes() {
         assert_eq!(debug_response()[..8], [0, 0, 0, 3, 0, 0, 0, 0]);
     }
 
     #[test]
-    fn descriptions() {
+    fn system_descriptions() {
         let info = |words: [&str; 4]| {
             let [sysname, release, machine, version] = words.map(str::to_owned);
             SysInfo {
@@ -134,8 +135,8 @@ mod tests {
             }
         };
         let long = "v".repeat(500);
-        let room = 200 - ",Linux,6.1,x86_64,".len();
-        for (given, told) in [
+        let capacity = 200 - ",Linux,6.1,x86_64,".len();
+        for (given, expected) in [
             (["Deprecated"; 4], ["Deprecated"; 4]),
             ([""; 4], [""; 4]),
             (
@@ -144,19 +145,19 @@ mod tests {
             ),
             (
                 ["Linux", "6.1", "x86_64", &long],
-                ["Linux", "6.1", "x86_64", &long[..room]],
+                ["Linux", "6.1", "x86_64", &long[..capacity]],
             ),
         ] {
             let frame = info(given).encode();
-            let text = format!(",{}", told.join(","));
+            let text = format!(",{}", expected.join(","));
             assert_eq!(frame[..8], [0, 0, 2, 0x59, 0, 0, 0, 0]);
             assert_eq!(&frame[8..8 + text.len()], text.as_bytes());
-            assert_eq!(SysInfo::decode(&frame), Ok(info(told)), "{text}");
+            assert_eq!(SysInfo::decode(&frame), Ok(info(expected)), "{text}");
         }
-        for (text, told) in [("", [""; 4]), ("x", [""; 4]), (",a,b", ["a", "b", "", ""])] {
-            let mut frame = blank(SYSINFO_RESPONSE);
+        for (text, expected) in [("", [""; 4]), ("x", [""; 4]), (",a,b", ["a", "b", "", ""])] {
+            let mut frame = new_frame(SYSINFO_RESPONSE);
             frame[8..8 + text.len()].copy_from_slice(text.as_bytes());
-            assert_eq!(SysInfo::decode(&frame), Ok(info(told)), "{text}");
+            assert_eq!(SysInfo::decode(&frame), Ok(info(expected)), "{text}");
         }
     }
 }

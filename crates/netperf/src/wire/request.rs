@@ -1,23 +1,23 @@
-//! What a client may ask.
+//! The requests of a client.
 
-use super::classic::{Classic, Messages, OMNI};
-use super::frame::{MAX_TEXT, PAYLOAD, blank, put_word, until_nul, word};
+use super::classic::{Classic, OMNI, TestMessages};
+use super::frame::{MAX_TEXT_LEN, PAYLOAD_START, new_frame, read_word, trim_at_nul, write_word};
 use super::{
     CPU_CALIBRATE, DEBUG_OFF, DEBUG_ON, DETAILS_REQUEST, DO_OMNI, DO_SYSINFO, Frame, NODE_IDENTIFY,
     PASSPHRASE, TestRequest, UNSET,
 };
 
-/// A request as it came.
+/// A decoded request.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Received {
-    /// The CPU that the server's process shall bind itself to, whatever the request.
+pub struct ReceivedRequest {
+    /// The CPU to which the server's process binds itself. Any request can contain it.
     pub cpu: Option<u32>,
-    /// What is asked.
+    /// The request itself.
     pub request: Request,
 }
 
-/// Requests that are a type and no more.
-static PLAIN: [(Request, i32); 6] = [
+/// Requests that consist of a type without a payload.
+static WITHOUT_PAYLOAD: [(Request, i32); 6] = [
     (Request::DebugOn, DEBUG_ON),
     (Request::DebugOff, DEBUG_OFF),
     (Request::NodeIdentify, NODE_IDENTIFY),
@@ -26,7 +26,7 @@ static PLAIN: [(Request, i32); 6] = [
     (Request::Details, DETAILS_REQUEST),
 ];
 
-/// What a client asks of a server.
+/// A request from a client to a server.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Request {
     /// [`DEBUG_ON`]
@@ -41,66 +41,69 @@ pub enum Request {
     SysInfo,
     /// [`DETAILS_REQUEST`]
     Details,
-    /// [`PASSPHRASE`]: the first 647 bytes before a NUL.
+    /// [`PASSPHRASE`]: at most 647 bytes, without a NUL.
     Passphrase(Vec<u8>),
     /// [`DO_OMNI`]
     Omni(TestRequest),
-    /// A test with messages of its own.
+    /// A test with messages other than omni's.
     Classic(Classic, TestRequest),
-    /// Any other type, to be answered with [`UNKNOWN_REQUEST`](super::UNKNOWN_REQUEST).
+    /// Any other type. The server answers [`UNKNOWN_REQUEST`](super::UNKNOWN_REQUEST).
     Unknown(i32),
 }
 
 impl Request {
-    /// Each request's name, and the name and the fields of its message, if it has any.
+    /// Returns the name of each request with the name and the fields of its message. Both are empty
+    /// for a request without a payload.
     pub fn messages() -> Vec<(String, &'static str, &'static [&'static str])> {
-        let plain = PLAIN
+        let without_payload = WITHOUT_PAYLOAD
             .iter()
             .map(|(request, _)| (format!("{request:?}"), "", &[][..]));
         let tests = Classic::all().map(|test| (format!("{test:?}"), test.messages()));
         let tests = tests
             .chain([("Omni".to_owned(), &OMNI)])
             .map(|(test, messages)| (test, messages.request.name, messages.request.fields));
-        let own = [
+        let others = [
             ("Passphrase", "Passphrase", &["passphrase"][..]),
             ("Unknown", "", &[]),
         ];
-        let own = own.map(|(request, message, fields)| (request.to_owned(), message, fields));
-        plain.chain(tests).chain(own).collect()
+        let others = others.map(|(request, message, fields)| (request.to_owned(), message, fields));
+        without_payload.chain(tests).chain(others).collect()
     }
 
-    /// Any 656 bytes are a request.
-    pub fn decode(frame: &Frame) -> Received {
-        let kind = word(frame, 0);
-        let plain = PLAIN.iter().find(|(_, number)| *number == kind);
-        let request = match (kind, plain, Classic::of_request(kind)) {
-            (_, Some((plain, _)), _) => plain.clone(),
+    /// Decodes a request. Any 656 bytes are a valid request.
+    pub fn decode(frame: &Frame) -> ReceivedRequest {
+        let kind = read_word(frame, 0);
+        let without_payload = WITHOUT_PAYLOAD.iter().find(|(_, number)| *number == kind);
+        let request = match (kind, without_payload, Classic::from_request_type(kind)) {
+            (_, Some((request, _)), _) => request.clone(),
             (_, _, Some(test)) => {
                 let request = test.messages().request;
                 Self::Classic(test, request.read(TestRequest::classic(), frame))
             }
-            (PASSPHRASE, ..) => Self::Passphrase(until_nul(&frame[PAYLOAD..][..MAX_TEXT]).to_vec()),
+            (PASSPHRASE, ..) => {
+                Self::Passphrase(trim_at_nul(&frame[PAYLOAD_START..][..MAX_TEXT_LEN]).to_vec())
+            }
             (DO_OMNI, ..) => Self::Omni(OMNI.request.read(TestRequest::default(), frame)),
             (kind, ..) => Self::Unknown(kind),
         };
-        Received {
-            cpu: u32::try_from(word(frame, 1)).ok(),
+        ReceivedRequest {
+            cpu: u32::try_from(read_word(frame, 1)).ok(),
             request,
         }
     }
 
-    /// The frame to send, with the CPU that the server shall bind itself to.
+    /// Encodes the request, with the CPU to which the server binds itself.
     ///
-    /// A passphrase longer than 647 bytes is cut: there is no room for more.
+    /// A passphrase longer than 647 bytes is truncated: the payload has no space for more.
     pub fn encode(&self, cpu: Option<u32>) -> Frame {
-        let mut frame = blank(self.kind());
+        let mut frame = new_frame(self.kind());
         let cpu = cpu.and_then(|cpu| i32::try_from(cpu).ok());
-        put_word(&mut frame, 1, cpu.unwrap_or(UNSET));
+        write_word(&mut frame, 1, cpu.unwrap_or(UNSET));
         match self {
             Self::Passphrase(text) => {
-                let text = until_nul(text);
-                let text = &text[..text.len().min(MAX_TEXT)];
-                frame[PAYLOAD..][..text.len()].copy_from_slice(text);
+                let text = trim_at_nul(text);
+                let text = &text[..text.len().min(MAX_TEXT_LEN)];
+                frame[PAYLOAD_START..][..text.len()].copy_from_slice(text);
             }
             other => {
                 if let Some((test, request)) = other.test() {
@@ -111,25 +114,25 @@ impl Request {
         frame
     }
 
-    /// Its number on the wire.
+    /// Returns the request's type on the wire.
     pub fn kind(&self) -> i32 {
         match self {
             Self::Passphrase(_) => PASSPHRASE,
             Self::Omni(_) => DO_OMNI,
             Self::Classic(test, _) => test.messages().request_type(),
             Self::Unknown(kind) => *kind,
-            plain => {
-                let row = PLAIN.iter().find(|(request, _)| request == plain);
+            other => {
+                let row = WITHOUT_PAYLOAD.iter().find(|(request, _)| request == other);
                 row.map_or(0, |(_, number)| *number)
             }
         }
     }
 
-    /// The messages of the test that is asked for, and what is asked of it.
-    pub fn test(&self) -> Option<(&'static Messages, &TestRequest)> {
+    /// Returns the messages and the parameters of the requested test, if this requests a test.
+    pub fn test(&self) -> Option<(&'static TestMessages, &TestRequest)> {
         match self {
-            Self::Omni(asked) => Some((&OMNI, asked)),
-            Self::Classic(test, asked) => Some((test.messages(), asked)),
+            Self::Omni(request) => Some((&OMNI, request)),
+            Self::Classic(test, request) => Some((test.messages(), request)),
             _ => None,
         }
     }
@@ -138,7 +141,7 @@ impl Request {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::wire::MESSAGE_LEN;
+    use crate::wire::MESSAGE_BYTES;
 
     #[test]
     fn round_trip() {
@@ -161,45 +164,45 @@ mod tests {
         ];
         for (request, kind) in classic.chain(others) {
             let frame = request.encode(Some(3));
-            assert_eq!(word(&frame, 0), kind);
+            assert_eq!(read_word(&frame, 0), kind);
             let cpu = Some(3);
-            assert_eq!(Request::decode(&frame), Received { cpu, request });
+            assert_eq!(Request::decode(&frame), ReceivedRequest { cpu, request });
         }
     }
 
-    /// The tests over XTI and SDP, which nothing on Linux provides, are as unknown as to stock.
+    /// Linux provides neither XTI nor SDP. Like stock, linerate does not know their tests.
     #[test]
-    fn without_a_provider() {
+    fn xti_and_sdp_tests_are_unknown() {
         for kind in (55..=67).chain(540..=552) {
-            let frame = blank(kind);
+            let frame = new_frame(kind);
             assert_eq!(Request::decode(&frame).request, Request::Unknown(kind));
         }
     }
 
     #[test]
-    fn cpus() {
-        for (asked, sent, received) in [
+    fn cpu_round_trip() {
+        for (requested, sent, received) in [
             (None, -1, None),
             (Some(0), 0, Some(0)),
             (Some(i32::MAX as u32), i32::MAX, Some(i32::MAX as u32)),
             (Some(u32::MAX), -1, None),
         ] {
-            let frame = Request::DebugOn.encode(asked);
-            assert_eq!(word(&frame, 1), sent);
+            let frame = Request::DebugOn.encode(requested);
+            assert_eq!(read_word(&frame, 1), sent);
             assert_eq!(Request::decode(&frame).cpu, received);
         }
-        let mut frame = blank(DEBUG_ON);
-        put_word(&mut frame, 1, i32::MIN);
+        let mut frame = new_frame(DEBUG_ON);
+        write_word(&mut frame, 1, i32::MIN);
         assert_eq!(Request::decode(&frame).cpu, None);
     }
 
     #[test]
     fn long_passphrases_are_cut() {
         let frame = Request::Passphrase(vec![b'x'; 2000]).encode(None);
-        assert_eq!(frame[MESSAGE_LEN - 2..], *b"x\0");
-        let mut unended = [b'x'; MESSAGE_LEN];
-        unended[..4].copy_from_slice(&PASSPHRASE.to_be_bytes());
-        for frame in [frame, unended] {
+        assert_eq!(frame[MESSAGE_BYTES - 2..], *b"x\0");
+        let mut unterminated = [b'x'; MESSAGE_BYTES];
+        unterminated[..4].copy_from_slice(&PASSPHRASE.to_be_bytes());
+        for frame in [frame, unterminated] {
             let decoded = Request::decode(&frame).request;
             assert_eq!(decoded, Request::Passphrase(vec![b'x'; 647]));
         }

@@ -1,6 +1,6 @@
 //! The recorded control connections of `transcripts.txt`, which says how they were captured.
 
-use netperf::wire::{Frame, MESSAGE_LEN};
+use netperf::wire::{Frame, MESSAGE_BYTES};
 
 /// One control connection.
 pub(crate) struct Connection {
@@ -49,7 +49,7 @@ pub(crate) fn connections() -> Vec<Connection> {
 }
 
 fn parse(words: &str) -> Frame {
-    let mut frame = [0; MESSAGE_LEN];
+    let mut frame = [0; MESSAGE_BYTES];
     let mut at = 0;
     for word in words.split(' ') {
         if let Some(zeros) = word.strip_prefix('*') {

@@ -5,19 +5,22 @@ use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
 use model::{
-    Confidence, CpuMethod, CpuUse, Ended, FlowPlan, Limit, Outcome, Plan, Side, SizeRule,
+    Confidence, CpuMethod, CpuUse, EndCause, FlowPlan, Limit, Outcome, Plan, Side, SizeRule,
     Transport, Workload,
 };
-use netperf::options::{Control, Direction, Form, Print, Repeat, Selection, Settings, Test, Unit};
+use netperf::options::{
+    ControlOptions, OutputForm, PrintOptions, Repeat, Selection, Settings, Test, TestDirection,
+    ThroughputUnit,
+};
 use netperf::selector::Selector;
 use netperf::wire::{TestResponse, TestResults, Text};
-use netperf::{Endpoints, Headline, PeerReport, Repeated, TestRun};
+use netperf::{Endpoints, FinishedTest, MainFigures, PeerReport, RepeatedResult};
 use stats::Histogram;
-use stats::confidence::{Goal, Level};
+use stats::confidence::{ConfidenceGoal, ConfidenceLevel};
 use units::Bytes;
 
 /// A run with the figures of a case, and with what most tests have in common.
-pub(crate) fn sample(figures: &[(&str, &str)]) -> (Settings, TestRun) {
+pub(crate) fn sample(figures: &[(&str, &str)]) -> (Settings, FinishedTest) {
     let test = figures
         .iter()
         .find(|(name, _)| *name == "test")
@@ -25,7 +28,7 @@ pub(crate) fn sample(figures: &[(&str, &str)]) -> (Settings, TestRun) {
     let (mut settings, mut run) = base(test_named(test.1));
     for &(name, value) in figures {
         let plan = &mut settings.flow;
-        let here = &mut run.outcome.here;
+        let here = &mut run.outcome.local;
         let peer = &mut run.peer;
         match name {
             "test" => {}
@@ -33,24 +36,24 @@ pub(crate) fn sample(figures: &[(&str, &str)]) -> (Settings, TestRun) {
             "protocol" => plan.transport = Transport::Udp,
             "P" => settings.print.headers = value != "0",
             "v" => settings.print.verbosity = number(value),
-            "f" => settings.print.unit = Unit(value.chars().next().unwrap_or('?')),
+            "f" => settings.print.unit = ThroughputUnit(value.chars().next().unwrap_or('?')),
             "B" => settings.print.brand = Some(value.to_owned()),
             "uuid" => value.clone_into(&mut settings.print.uuid),
             "command_line" => value.clone_into(&mut settings.print.command_line),
-            "c" => plan.here.measure_cpu = true,
-            "C" => plan.there.measure_cpu = true,
-            "o" => settings.print.form = Form::Csv(selection(value)),
-            "O" => settings.print.form = Form::Human(selection(value)),
-            "k" => settings.print.form = Form::KeyVal(selection(value)),
-            "D" => plan.here.socket.no_delay = true,
-            "V" => plan.here.discard_in_kernel = true,
-            "T" => plan.here.cpu = Some(number(value)),
+            "c" => plan.local.measure_cpu = true,
+            "C" => plan.remote.measure_cpu = true,
+            "o" => settings.print.form = OutputForm::Csv(selection(value)),
+            "O" => settings.print.form = OutputForm::Human(selection(value)),
+            "k" => settings.print.form = OutputForm::KeyVal(selection(value)),
+            "D" => plan.local.socket.no_delay = true,
+            "V" => plan.local.discard_in_kernel = true,
+            "T" => plan.local.cpu = Some(number(value)),
             "burst" => plan.burst = number(value),
-            "req" => plan.here.send.size = SizeRule::Bytes(number(value)),
-            "resp" => plan.here.receive.size = SizeRule::Bytes(number(value)),
-            "fill" => plan.here.fill = Some(PathBuf::from(value)),
+            "req" => plan.local.send.size = SizeRule::Bytes(number(value)),
+            "resp" => plan.local.receive.size = SizeRule::Bytes(number(value)),
+            "fill" => plan.local.fill = Some(PathBuf::from(value)),
             "I" => settings.repeat = Some(repeat(value)),
-            "means" => run.repeated = Some(repeated(settings.repeat, value)),
+            "means" => run.repetition_means = Some(repeated(settings.repeat, value)),
             "from" => run.endpoints.source = value.parse::<SocketAddr>().unwrap().into(),
             "from_name" => value.clone_into(&mut run.endpoints.source_name),
             "to" => run.endpoints.dest = value.parse::<SocketAddr>().unwrap().into(),
@@ -116,7 +119,7 @@ fn test_named(name: &str) -> Test {
         .0
 }
 
-fn direction_named(name: &str) -> Direction {
+fn direction_named(name: &str) -> TestDirection {
     let (transmit, receive, connection) = match name {
         "send" => (true, false, false),
         "recv" => (false, true, false),
@@ -125,7 +128,7 @@ fn direction_named(name: &str) -> Direction {
         "cc" => (false, false, true),
         _ => panic!("no direction is named {name}"),
     };
-    Direction {
+    TestDirection {
         transmit,
         receive,
         connection,
@@ -136,11 +139,11 @@ fn direction_named(name: &str) -> Direction {
 fn repeat(text: &str) -> Repeat {
     let figures: Vec<f64> = text.split(',').map(number).collect();
     Repeat {
-        goal: Goal {
-            level: Level::try_from(figures[0] as u8).unwrap(),
-            width: figures[1] / 100.0,
-            min: 3,
-            max: 10,
+        goal: ConfidenceGoal {
+            level: ConfidenceLevel::try_from(figures[0] as u8).unwrap(),
+            max_relative_width: figures[1] / 100.0,
+            min_samples: 3,
+            max_samples: 10,
         },
         throughput_only: figures[2] > 0.0,
     }
@@ -148,11 +151,11 @@ fn repeat(text: &str) -> Repeat {
 
 /// Iterations, the interval's widths in percent (throughput, local and remote CPU), then the means of
 /// throughput, elapsed time, CPU and demand; a dash for what was not measured.
-fn repeated(repeat: Option<Repeat>, text: &str) -> Repeated {
+fn repeated(repeat: Option<Repeat>, text: &str) -> RepeatedResult {
     let goal = repeat.expect("-I before the means").goal;
     let figures: Vec<Option<f64>> = text.split(',').map(|figure| figure.parse().ok()).collect();
-    let target = 100.0 * goal.width;
-    Repeated {
+    let target = 100.0 * goal.max_relative_width;
+    RepeatedResult {
         confidence: Confidence {
             level: goal.level,
             target_width_percent: Some(target),
@@ -164,7 +167,7 @@ fn repeated(repeat: Option<Repeat>, text: &str) -> Repeated {
                 .iter()
                 .all(|width| width.is_none_or(|width| width <= target)),
         },
-        means: Headline {
+        means: MainFigures {
             throughput: figures[4].unwrap(),
             elapsed: figures[5].unwrap(),
             local_cpu: figures[6],
@@ -187,7 +190,7 @@ pub(crate) fn selection(text: &str) -> Selection {
                 ("LOCAL_SEND_THROUGHPUT", "REMOTE_CORK"),
                 ("LOCAL_SYSNAME", "COMMAND_LINE"),
             ]
-            .map(|(first, last)| Selector::between(first, last).collect())
+            .map(|(first, last)| Selector::stock_between(first, last).collect())
             .to_vec(),
         ),
         blocks => Selection::Blocks(blocks.split(';').map(block).collect()),
@@ -223,7 +226,7 @@ pub(crate) fn histogram(text: &str) -> Histogram {
     times
 }
 
-pub(crate) fn base(test: Test) -> (Settings, TestRun) {
+pub(crate) fn base(test: Test) -> (Settings, FinishedTest) {
     let settings = settings_of(test);
     let run = run_of(settings.plan());
     (settings, run)
@@ -244,28 +247,28 @@ fn settings_of(test: Test) -> Settings {
     };
     let flow = FlowPlan {
         limit: Limit::Time(Duration::from_secs(1)),
-        ..FlowPlan::of(transport, Workload::send())
+        ..FlowPlan::new(transport, Workload::send())
     };
     Settings {
         test,
         name: test.name().to_owned(),
         flow,
-        control: Control {
+        control: ControlOptions {
             host: "127.0.0.1".to_owned(),
-            ..Control::default()
+            ..ControlOptions::default()
         },
         direction,
-        print: Print {
-            unit: Unit(if test.name().contains("RR") { 'x' } else { 'm' }),
-            ..Print::default()
+        print: PrintOptions {
+            unit: ThroughputUnit(if test.name().contains("RR") { 'x' } else { 'm' }),
+            ..PrintOptions::default()
         },
         ..Settings::default()
     }
 }
 
-fn run_of(plan: Plan) -> TestRun {
-    TestRun {
-        outcome: Outcome::of_flow(
+fn run_of(plan: Plan) -> FinishedTest {
+    FinishedTest {
+        outcome: Outcome::for_flow(
             plan,
             SystemTime::UNIX_EPOCH,
             Side {
@@ -273,7 +276,7 @@ fn run_of(plan: Plan) -> TestRun {
                 ..Side::default()
             },
             None,
-            Ended::Deadline,
+            EndCause::Deadline,
         ),
         peer: PeerReport {
             response: TestResponse {
@@ -295,6 +298,6 @@ fn run_of(plan: Plan) -> TestRun {
             dest_name: "127.0.0.1".to_owned(),
             dest: SocketAddr::from(([127, 0, 0, 1], 0)).into(),
         },
-        repeated: None,
+        repetition_means: None,
     }
 }

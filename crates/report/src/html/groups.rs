@@ -1,16 +1,17 @@
-//! What a run of several groups has: their workers, transactions and steps, and the peers.
+//! Tables about the groups of a run: workers, transactions, steps and peers.
 
 use std::time::Duration;
 
 use model::{
-    CombinedTotals, GroupOutcome, Outcome, PeerOutcome, StepOutcome, Times, TransactionOutcome,
+    CombinedTotals, ExecutionTimes, GroupOutcome, Outcome, PeerOutcome, StepOutcome,
+    TransactionOutcome,
 };
 
 use super::table::{Cell, table};
-use super::test::{part_if, shown};
-use super::text::{amount, duration, nanoseconds};
+use super::test::{format_rate, subsection};
+use super::text::{format_amount, format_duration, format_nanoseconds};
 
-/// All of it.
+/// Returns all tables about groups.
 pub(super) fn sections(run: &Outcome) -> String {
     [
         groups(run),
@@ -37,18 +38,18 @@ fn groups(run: &Outcome) -> String {
         .groups
         .iter()
         .map(|group| (group.name.clone(), group.active.combined()));
-    part_if("Groups", &header, by_rate(rows.collect()))
+    subsection("Groups", &header, rate_rows(rows.collect()))
 }
 
 fn workers(run: &Outcome) -> String {
-    let of_group = |group: &GroupOutcome| {
+    let rows_of_group = |group: &GroupOutcome| {
         let workers = group.workers.iter().enumerate();
         let name = group.name.clone();
         let named =
             workers.map(move |(number, totals)| (format!("{name}, {number}"), totals.combined()));
         named.collect::<Vec<_>>()
     };
-    let rows: Vec<_> = run.groups.iter().flat_map(of_group).collect();
+    let rows: Vec<_> = run.groups.iter().flat_map(rows_of_group).collect();
     if rows.is_empty() {
         return String::new();
     }
@@ -64,24 +65,24 @@ fn workers(run: &Outcome) -> String {
     format!(
         "<details><summary>Workers: {}</summary>\n{}</details>\n",
         rows.len(),
-        table(&header, by_rate(rows))
+        table(&header, rate_rows(rows))
     )
 }
 
-fn by_rate(rows: Vec<(String, CombinedTotals)>) -> Vec<Vec<Cell>> {
+fn rate_rows(rows: Vec<(String, CombinedTotals)>) -> Vec<Vec<Cell>> {
     let rate = CombinedTotals::bits_per_second;
-    let most = rows
+    let max_rate = rows
         .iter()
         .map(|(_, totals)| rate(totals))
         .fold(0.0, f64::max);
     let row = |(name, totals): (String, CombinedTotals)| {
         vec![
             Cell::Text(name),
-            Cell::Number(duration(totals.elapsed)),
-            Cell::Number(amount(totals.bytes.0 as f64, "B")),
-            Cell::Number(amount(totals.bits_per_second(), "bit/s")),
-            Cell::bar(rate(&totals), most),
-            Cell::Number(shown(totals.operations_per_second(), "op/s")),
+            Cell::Number(format_duration(totals.elapsed)),
+            Cell::Number(format_amount(totals.bytes.0 as f64, "B")),
+            Cell::Number(format_amount(totals.bits_per_second(), "bit/s")),
+            Cell::bar(rate(&totals), max_rate),
+            Cell::Number(format_rate(totals.operations_per_second(), "op/s")),
             Cell::Number(totals.failed_operations.to_string()),
         ]
     };
@@ -90,18 +91,26 @@ fn by_rate(rows: Vec<(String, CombinedTotals)>) -> Vec<Vec<Cell>> {
 
 fn transactions(run: &Outcome) -> String {
     let row = |(group, transaction): (&GroupOutcome, &TransactionOutcome)| {
-        let rates = crate::figures::TransactionFigures::of(transaction);
+        let rates = crate::figures::TransactionFigures::from_outcome(transaction);
         let row = vec![
             Cell::Text(transaction.name.clone()),
             Cell::Text(group.name.clone()),
-            Cell::Number(duration(transaction.totals.elapsed)),
-            Cell::Number(duration(transaction.start_spread)),
+            Cell::Number(format_duration(transaction.totals.elapsed)),
+            Cell::Number(format_duration(transaction.start_spread)),
             Cell::Number(transaction.rounds.to_string()),
-            Cell::known(rates.transactions_per_s.map(|rate| shown(rate, "tran/s"))),
-            Cell::known(rates.throughput_bps.map(|rate| amount(rate.0, "bit/s"))),
+            Cell::number_or_unknown(
+                rates
+                    .transactions_per_s
+                    .map(|rate| format_rate(rate, "tran/s")),
+            ),
+            Cell::number_or_unknown(
+                rates
+                    .throughput_bps
+                    .map(|rate| format_amount(rate.0, "bit/s")),
+            ),
         ];
         row.into_iter()
-            .chain(times(transaction.times.as_ref()))
+            .chain(time_cells(transaction.times.as_ref()))
             .collect()
     };
     let header = [
@@ -117,7 +126,7 @@ fn transactions(run: &Outcome) -> String {
         "longest",
         "shortest",
     ];
-    part_if(
+    subsection(
         "Transactions",
         &header,
         each_transaction(run).map(row).collect(),
@@ -133,23 +142,25 @@ fn each_transaction(run: &Outcome) -> impl Iterator<Item = (&GroupOutcome, &Tran
 
 fn each_step(run: &Outcome) -> impl Iterator<Item = (String, &StepOutcome)> {
     each_transaction(run).flat_map(|(group, transaction)| {
-        let place = format!("{} of {}", transaction.name, group.name);
+        let location = format!("{} of {}", transaction.name, group.name);
         transaction
             .steps
             .iter()
-            .map(move |step| (place.clone(), step))
+            .map(move |step| (location.clone(), step))
     })
 }
 
 fn steps(run: &Outcome) -> String {
-    let row = |(place, step): (String, &StepOutcome)| {
+    let row = |(location, step): (String, &StepOutcome)| {
         let executions = step.times.map(|times| times.executions.to_string());
         let row = vec![
             Cell::Text(step.name.clone()),
-            Cell::Text(place),
-            Cell::known(executions),
+            Cell::Text(location),
+            Cell::number_or_unknown(executions),
         ];
-        row.into_iter().chain(times(step.times.as_ref())).collect()
+        row.into_iter()
+            .chain(time_cells(step.times.as_ref()))
+            .collect()
     };
     let header = [
         "step",
@@ -161,60 +172,62 @@ fn steps(run: &Outcome) -> String {
         "shortest",
     ];
     let timed = each_step(run).filter(|(_, step)| step.times.is_some());
-    part_if("Steps", &header, timed.map(row).collect())
+    subsection("Steps", &header, timed.map(row).collect())
 }
 
-/// Means of single executions, and the extremes of passes.
-fn times(times: Option<&Times>) -> [Cell; 4] {
-    let mean = |time: Duration, count: u64| nanoseconds(time.as_nanos() as f64 / count as f64);
+/// Returns the cells of execution times: the means per execution, and the extremes per pass.
+fn time_cells(times: Option<&ExecutionTimes>) -> [Cell; 4] {
+    let mean =
+        |time: Duration, count: u64| format_nanoseconds(time.as_nanos() as f64 / count as f64);
     let times = times.filter(|times| times.executions > 0);
     [
-        Cell::known(times.map(|times| mean(times.total, times.executions))),
-        Cell::known(times.and_then(|times| Some(mean(times.cpu?, times.executions)))),
-        Cell::known(times.map(|times| duration(times.longest))),
-        Cell::known(times.map(|times| duration(times.shortest))),
+        Cell::number_or_unknown(times.map(|times| mean(times.total, times.executions))),
+        Cell::number_or_unknown(times.and_then(|times| Some(mean(times.cpu?, times.executions)))),
+        Cell::number_or_unknown(times.map(|times| format_duration(times.longest))),
+        Cell::number_or_unknown(times.map(|times| format_duration(times.shortest))),
     ]
 }
 
-/// What was counted in each step.
+/// Returns the counters of each step.
 fn counters(run: &Outcome) -> String {
-    let of_step = |(place, step): (String, &StepOutcome)| {
+    let rows_of_step = |(location, step): (String, &StepOutcome)| {
         let executions = step.times.map_or(0, |times| times.executions);
         let row = |(counter, value): &(String, Option<u64>)| {
-            let each = value.filter(|_| executions > 0);
-            let each = each.map(|value| format!("{:.2}", value as f64 / executions as f64));
+            let per_execution = value.filter(|_| executions > 0);
+            let per_execution =
+                per_execution.map(|value| format!("{:.2}", value as f64 / executions as f64));
             vec![
                 Cell::Text(step.name.clone()),
-                Cell::Text(place.clone()),
+                Cell::Text(location.clone()),
                 Cell::Text(counter.clone()),
-                Cell::known(value.map(|value| value.to_string())),
-                Cell::known(each),
+                Cell::number_or_unknown(value.map(|value| value.to_string())),
+                Cell::number_or_unknown(per_execution),
             ]
         };
         step.counters.iter().map(row).collect::<Vec<_>>()
     };
-    let header = ["step", "of", "counter", "in all", "per execution"];
-    part_if(
+    let header = ["step", "of", "counter", "total", "per execution"];
+    subsection(
         "Counters",
         &header,
-        each_step(run).flat_map(of_step).collect(),
+        each_step(run).flat_map(rows_of_step).collect(),
     )
 }
 
 fn peers(run: &Outcome) -> String {
     let row = |peer: &PeerOutcome| {
-        let figure = |shown: &dyn Fn(&CombinedTotals) -> String| {
-            Cell::known(peer.totals.as_ref().map(shown))
+        let total_cell = |format_total: &dyn Fn(&CombinedTotals) -> String| {
+            Cell::number_or_unknown(peer.totals.as_ref().map(format_total))
         };
         let group = peer.group.and_then(|group| run.groups.get(group));
         vec![
             Cell::Text(peer.host.clone()),
             Cell::Text(group.map_or_else(String::new, |group| group.name.clone())),
-            figure(&|totals| duration(totals.elapsed)),
-            figure(&|totals| amount(totals.bytes.0 as f64, "B")),
-            figure(&|totals| amount(totals.bits_per_second(), "bit/s")),
-            figure(&|totals| totals.operations.to_string()),
-            figure(&|totals| totals.failed_operations.to_string()),
+            total_cell(&|totals| format_duration(totals.elapsed)),
+            total_cell(&|totals| format_amount(totals.bytes.0 as f64, "B")),
+            total_cell(&|totals| format_amount(totals.bits_per_second(), "bit/s")),
+            total_cell(&|totals| totals.operations.to_string()),
+            total_cell(&|totals| totals.failed_operations.to_string()),
         ]
     };
     let header = [
@@ -226,5 +239,5 @@ fn peers(run: &Outcome) -> String {
         "steps",
         "failed",
     ];
-    part_if("Peers", &header, run.peers.iter().map(row).collect())
+    subsection("Peers", &header, run.peers.iter().map(row).collect())
 }

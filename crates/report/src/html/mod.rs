@@ -1,4 +1,4 @@
-//! The report as one page, which needs nothing but itself.
+//! The report as a self-contained HTML page.
 
 mod groups;
 mod plot;
@@ -10,17 +10,17 @@ mod text;
 use model::HostFacts;
 
 use self::table::{Cell, UNKNOWN, table};
-use self::text::percent;
-pub(crate) use self::text::{escaped, nanoseconds};
-use crate::plot::{NOTHING, picture};
-use crate::{Figures, Report, Tested, warnings};
+use self::text::format_percent;
+pub(crate) use self::text::{escape_html, format_nanoseconds};
+use crate::plot::{NOTHING_TO_PLOT, picture};
+use crate::{Report, TestFigures, TestReport, warnings};
 
-/// The page.
+/// Returns the page.
 pub fn html(report: &Report) -> String {
     let tests = report.tests.iter();
     let sections = [
-        status(report),
-        doubts(report),
+        failures(report),
+        warning_list(report),
         summary(report),
         plots(report),
         tests
@@ -32,18 +32,18 @@ pub fn html(report: &Report) -> String {
     page(report, &sections.concat(), &policy::scripts())
 }
 
-/// A page of the plots of [`crate::plots_svg`], without scripts.
+/// Returns a page with the plots of [`crate::plots_svg`], without scripts.
 pub fn plots_html(report: &Report) -> String {
     let plots = match plots(report) {
-        none if none.is_empty() => format!("<p>{NOTHING}</p>\n"),
+        none if none.is_empty() => format!("<p>{NOTHING_TO_PLOT}</p>\n"),
         plots => plots,
     };
-    let sections = [status(report), doubts(report), plots];
+    let sections = [failures(report), warning_list(report), plots];
     page(report, &sections.concat(), "")
 }
 
 fn page(report: &Report, sections: &str, scripts: &str) -> String {
-    let title = escaped(&title(report));
+    let title = escape_html(&title(report));
     format!(
         "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
          <meta http-equiv=\"Content-Security-Policy\" content=\"{}\">\n\
@@ -51,17 +51,17 @@ fn page(report: &Report, sections: &str, scripts: &str) -> String {
          <title>{title}</title>\n{}</head>\n<body>\n<main>\n\
          <h1>{title}</h1>\n<p class=\"soft\">linerate {}, {}<br><code>{}</code></p>\n{sections}</main>\n{scripts}</body>\n\
          </html>\n",
-        policy::policy(),
+        policy::content_security_policy(),
         policy::styles(),
         report.version,
-        text::utc(report.started),
-        escaped(&report.command_line),
+        text::format_utc(report.started),
+        escape_html(&report.command_line),
     )
 }
 
 fn plots(report: &Report) -> String {
     let pictures = crate::plot::plots(report);
-    section_if("Plots", &pictures.iter().map(picture).collect::<String>())
+    section_unless_empty("Plots", &pictures.iter().map(picture).collect::<String>())
 }
 
 fn title(report: &Report) -> String {
@@ -81,35 +81,37 @@ fn title(report: &Report) -> String {
     }
 }
 
-/// What keeps the figures from being those of a whole run.
-fn status(report: &Report) -> String {
+/// Returns paragraphs about interruption, failures and tests that did not run.
+fn failures(report: &Report) -> String {
     let mut lines = Vec::new();
     if report.interrupted {
-        lines.push(
-            "The run was interrupted: the figures are those of its part until then.".to_owned(),
-        );
+        lines.push("The run was interrupted; the figures cover the time until then.".to_owned());
     }
     let failed = report.tests.iter().filter_map(|test| {
-        let why = test.error.as_deref()?;
-        Some(format!("{} failed: {why}", test.plan.name))
+        let reason = test.error.as_deref()?;
+        Some(format!("{} failed: {reason}", test.plan.name))
     });
     lines.extend(failed);
     lines.extend(
         report
             .failure
             .iter()
-            .map(|why| format!("The run failed: {why}")),
+            .map(|reason| format!("The run failed: {reason}")),
     );
     if !report.not_run.is_empty() {
         lines.push(format!("Not run: {}", report.not_run.join(", ")));
     }
-    let line =
-        |line: &String| format!("<p class=\"failed\" role=\"alert\">{}</p>\n", escaped(line));
+    let line = |line: &String| {
+        format!(
+            "<p class=\"failed\" role=\"alert\">{}</p>\n",
+            escape_html(line)
+        )
+    };
     lines.iter().map(line).collect()
 }
 
-fn doubts(report: &Report) -> String {
-    let item = |doubt: &String| format!("<li>{}</li>", escaped(doubt));
+fn warning_list(report: &Report) -> String {
+    let item = |warning: &String| format!("<li>{}</li>", escape_html(warning));
     let items: String = warnings::lines(&report.tests).iter().map(item).collect();
     if items.is_empty() {
         return String::new();
@@ -117,10 +119,15 @@ fn doubts(report: &Report) -> String {
     format!("<div class=\"doubts\">Warnings<ul>{items}</ul></div>\n")
 }
 
-/// Of several tests, the figures of each in a row.
+/// Returns a table with one row per test; empty for a single test.
 fn summary(report: &Report) -> String {
-    let measured: Vec<(&Tested, Figures)> = (report.tests.iter())
-        .filter_map(|test| Some((test, Figures::of(&test.runs[test.median()?]))))
+    let measured: Vec<(&TestReport, TestFigures)> = (report.tests.iter())
+        .filter_map(|test| {
+            Some((
+                test,
+                TestFigures::from_outcome(&test.runs[test.median_run_index()?]),
+            ))
+        })
         .collect();
     if report.tests.len() < 2 || measured.is_empty() {
         return String::new();
@@ -137,30 +144,30 @@ fn summary(report: &Report) -> String {
         "loss",
         "retransmits",
     ];
-    let row = |(tested, figures): &(&Tested, Figures)| {
-        let run = &tested.runs[tested.median().unwrap_or_default()];
-        let time = |of: fn(&stats::Summary) -> u64| {
-            let time = figures.latency.as_ref().map(of);
-            Cell::known(time.map(|time| nanoseconds(time as f64)))
+    let row = |(tested, figures): &(&TestReport, TestFigures)| {
+        let run = &tested.runs[tested.median_run_index().unwrap_or_default()];
+        let time = |value_of: fn(&stats::HistogramSummary) -> u64| {
+            let time = figures.latency.as_ref().map(value_of);
+            Cell::number_or_unknown(time.map(|time| format_nanoseconds(time as f64)))
         };
         let cpu = |side: Option<&model::Side>| {
             let cpu = side.and_then(|side| side.cpu.as_ref());
-            Cell::known(cpu.map(|cpu| percent(cpu.busy_percent)))
+            Cell::number_or_unknown(cpu.map(|cpu| format_percent(cpu.busy_percent)))
         };
         let loss = figures
             .datagrams
             .and_then(|datagrams| datagrams.lost_percent);
         vec![
             Cell::Text(tested.plan.name.clone()),
-            Cell::known(test::rate(tested, figures)),
+            Cell::number_or_unknown(test::rate(tested, figures)),
             time(|times| times.p50_ns),
             time(|times| times.p90_ns),
             time(|times| times.p99_ns),
             time(|times| times.max_ns),
-            cpu(Some(&run.here)),
-            cpu(run.there.as_ref()),
-            Cell::known(loss.map(percent)),
-            Cell::known(figures.retransmits.map(|count| count.to_string())),
+            cpu(Some(&run.local)),
+            cpu(run.remote.as_ref()),
+            Cell::number_or_unknown(loss.map(format_percent)),
+            Cell::number_or_unknown(figures.retransmits.map(|count| count.to_string())),
         ]
     };
     section(
@@ -169,26 +176,26 @@ fn summary(report: &Report) -> String {
     )
 }
 
-/// Each host once, with what is known of it.
+/// Returns a table with the known facts of each host.
 fn hosts(report: &Report) -> String {
-    let here = report.first_of(|run| Some(&run.here), |side| side.host.as_ref());
-    let there = report.first_of(|run| run.there.as_ref(), |side| side.host.as_ref());
+    let local = report.find_in_sides(|run| Some(&run.local), |side| side.host.as_ref());
+    let remote = report.find_in_sides(|run| run.remote.as_ref(), |side| side.host.as_ref());
     let runs = report.tests.iter().flat_map(|test| &test.runs);
     let peers = runs.flat_map(|run| &run.peers).filter_map(|peer| {
         let facts = peer.side.as_ref()?.host.as_ref()?;
         Some((peer.host.clone(), facts))
     });
     let mut hosts: Vec<(String, &HostFacts)> = Vec::new();
-    hosts.extend(here.map(|facts| ("this host".to_owned(), facts)));
-    hosts.extend(there.map(|facts| (format!("peer: {}", report.peer.host), facts)));
+    hosts.extend(local.map(|facts| ("this host".to_owned(), facts)));
+    hosts.extend(remote.map(|facts| (format!("peer: {}", report.peer.host), facts)));
     for (name, facts) in peers {
-        if hosts.iter().all(|(known, _)| *known != name) {
+        if hosts.iter().all(|(known_name, _)| *known_name != name) {
             hosts.push((name, facts));
         }
     }
     let facts: Vec<_> = hosts
         .iter()
-        .map(|(_, facts)| test::members(facts))
+        .map(|(_, facts)| test::flatten_fields(facts))
         .collect();
     let mut names: Vec<&str> = Vec::new();
     for (name, _) in facts.iter().flatten() {
@@ -198,7 +205,7 @@ fn hosts(report: &Report) -> String {
     }
     let row = |name: &&str| {
         let value = |facts: &Vec<(String, String)>| {
-            let fact = facts.iter().find(|(known, _)| known == name);
+            let fact = facts.iter().find(|(fact_name, _)| fact_name == name);
             Cell::Text(fact.map_or_else(|| UNKNOWN.to_owned(), |(_, value)| value.clone()))
         };
         let cells = facts.iter().map(value);
@@ -217,17 +224,17 @@ fn hosts(report: &Report) -> String {
     section("Hosts", &table(&header.collect::<Vec<_>>(), rows))
 }
 
-/// The files that the plans were made from.
+/// Returns the source texts of the plans, for example uperf profiles.
 fn sources(report: &Report) -> String {
     let sources = report
         .tests
         .iter()
         .filter_map(|test| test.plan.source.as_deref());
-    let text = |source: &str| format!("<pre>{}</pre>\n", escaped(source));
-    section_if("Profile", &sources.map(text).collect::<String>())
+    let text = |source: &str| format!("<pre>{}</pre>\n", escape_html(source));
+    section_unless_empty("Profile", &sources.map(text).collect::<String>())
 }
 
-fn section_if(title: &str, body: &str) -> String {
+fn section_unless_empty(title: &str, body: &str) -> String {
     if body.is_empty() {
         return String::new();
     }
@@ -235,5 +242,8 @@ fn section_if(title: &str, body: &str) -> String {
 }
 
 fn section(title: &str, body: &str) -> String {
-    format!("<section><h2>{}</h2>\n{body}</section>\n", escaped(title))
+    format!(
+        "<section><h2>{}</h2>\n{body}</section>\n",
+        escape_html(title)
+    )
 }

@@ -1,68 +1,69 @@
-//! Plots that a script in the page draws, so that a reader can zoom; without scripts they are pictures.
+//! Plots that a script in the page draws with zoom. Without scripts, the page shows pictures.
 
 use model::{Outcome, Sample};
 use serde::Serialize;
 use stats::Histogram;
 
-use super::text::escaped;
-use crate::plot::{Axis, Line, Plot, Style, Unit, axis, picture};
-use crate::{Figures, Tested};
+use super::text::escape_html;
+use crate::plot::{Axis, Curve, Plot, Style, Unit, axis, picture};
+use crate::{TestFigures, TestReport};
 
-/// More runs than this make no picture.
-const MOST_RUNS: usize = 8;
+/// The maximum number of runs in a plot.
+const MAX_RUNS: usize = 8;
 
-/// An interval shorter than this share of the whole joins the next: its rate would be a scale that hides all else.
-const SHORTEST_SHARE: f64 = 0.001;
+/// The minimum length of an interval, as a share of the total time. Shorter intervals are merged
+/// with the next one; their extreme rates would dominate the scale.
+const MIN_INTERVAL_SHARE: f64 = 0.001;
 
-/// Points per tenfold rarer times.
+/// Points of a percentile curve per factor of 10 in rarity.
 const POINTS_PER_DECADE: u32 = 16;
 
 const THROUGHPUT: Axis = axis("throughput", Unit::Rate("bit/s"));
 
-/// What the script reads of a [`Plot`].
+/// The data of a [`Plot`] that the script reads.
 #[derive(Serialize)]
-struct Data<'a> {
+struct PlotData<'a> {
     kind: &'static str,
     label: &'a str,
     unit: &'a str,
-    lines: Vec<DataLine<'a>>,
+    lines: Vec<CurveData<'a>>,
 }
 
 #[derive(Serialize)]
-struct DataLine<'a> {
+struct CurveData<'a> {
     name: &'a str,
     x: Vec<f64>,
     y: Vec<f64>,
 }
 
-/// The rates over time of each run, or of each part of one run.
-pub(super) fn rates(tested: &Tested) -> String {
-    let Some(run) = tested.median().map(|median| &tested.runs[median]) else {
+/// Returns plots of rates over time, with one curve per run, per series or per direction.
+pub(super) fn rate_plots(tested: &TestReport) -> String {
+    let Some(run) = tested.median_run_index().map(|median| &tested.runs[median]) else {
         return String::new();
     };
-    let figures = Figures::of(run);
+    let figures = TestFigures::from_outcome(run);
     if figures.operations_per_s.is_some() {
-        let data = rate_plot("Throughput over time", THROUGHPUT, of_series(run, bits));
+        let data = rate_plot("Throughput over time", THROUGHPUT, series_curves(run, bits));
         let steps = axis("steps per second", Unit::Rate(""));
-        return data + &rate_plot("Steps over time", steps, of_series(run, operations));
+        return data + &rate_plot("Steps over time", steps, series_curves(run, operations));
     }
     if figures.transactions_per_s.is_some() {
         let rate = axis("transactions per second", Unit::Rate(""));
         return rate_plot(
             "Transaction rate over time",
             rate,
-            of_runs(tested, operations),
+            run_curves(tested, operations),
         );
     }
-    let lines = if figures
+    let curves = if figures
         .spread
         .is_some_and(|spread| spread.outbound_bps.is_some())
     {
-        directions(run)
+        direction_curves(run)
     } else {
-        of_runs(tested, bits)
+        run_curves(tested, bits)
     };
-    rate_plot("Throughput over time", THROUGHPUT, lines)
+    rate_plot("Throughput over time", THROUGHPUT, curves)
 }
 
 fn bits(sample: &Sample) -> f64 {
@@ -73,60 +74,66 @@ fn operations(sample: &Sample) -> f64 {
     sample.operations as f64
 }
 
-/// Each series of a run, by the run's time.
-fn of_series(run: &Outcome, amount: fn(&Sample) -> f64) -> Vec<Line> {
+/// Returns one curve per series of a run, on the time axis of the run.
+fn series_curves(run: &Outcome, amount: fn(&Sample) -> f64) -> Vec<Curve> {
     let series = run.series.iter();
-    let lines = series.map(|series| {
-        let begun = series.begun.as_secs_f64();
-        line(series.name.clone(), begun, &series.samples, amount)
+    let curves = series.map(|series| {
+        let start_s = series.started_after.as_secs_f64();
+        rate_curve(series.name.clone(), start_s, &series.samples, amount)
     });
-    coloured(lines.flatten())
+    with_colours(curves.flatten())
 }
 
-fn of_runs(tested: &Tested, amount: fn(&Sample) -> f64) -> Vec<Line> {
-    let runs = tested.runs.iter().take(MOST_RUNS).enumerate();
-    let lines = runs.map(|(number, run)| {
+fn run_curves(tested: &TestReport, amount: fn(&Sample) -> f64) -> Vec<Curve> {
+    let runs = tested.runs.iter().take(MAX_RUNS).enumerate();
+    let curves = runs.map(|(number, run)| {
         let name = match tested.runs.len() {
             1 => tested.plan.name.clone(),
             _ => format!("run {}", number + 1),
         };
-        line(name, 0.0, &run.series.first()?.samples, amount)
+        rate_curve(name, 0.0, &run.series.first()?.samples, amount)
     });
-    coloured(lines.flatten())
+    with_colours(curves.flatten())
 }
 
-/// Both directions of one run.
-fn directions(run: &Outcome) -> Vec<Line> {
+/// Returns one curve per direction of a run.
+fn direction_curves(run: &Outcome) -> Vec<Curve> {
     let Some(series) = run.series.first() else {
         return Vec::new();
     };
-    let sent = line("out".to_owned(), 0.0, &series.samples, |sample| {
+    let sent = rate_curve("out".to_owned(), 0.0, &series.samples, |sample| {
         sample.sent.0 as f64 * 8.0
     });
-    let received = line("in".to_owned(), 0.0, &series.samples, |sample| {
+    let received = rate_curve("in".to_owned(), 0.0, &series.samples, |sample| {
         sample.received.0 as f64 * 8.0
     });
-    coloured(sent.into_iter().chain(received))
+    with_colours(sent.into_iter().chain(received))
 }
 
-/// The rate in each interval, at the interval's end; `None` of too few samples.
-fn line(name: String, begun: f64, samples: &[Sample], amount: fn(&Sample) -> f64) -> Option<Line> {
+/// Returns the rate of each interval, placed at the end of the interval; `None` for too few
+/// samples.
+fn rate_curve(
+    name: String,
+    start_s: f64,
+    samples: &[Sample],
+    amount: fn(&Sample) -> f64,
+) -> Option<Curve> {
     let (first, last) = (samples.first()?, samples.last()?);
-    let shortest = last.at.saturating_sub(first.at).as_secs_f64() * SHORTEST_SHARE;
+    let min_interval_s = last.at.saturating_sub(first.at).as_secs_f64() * MIN_INTERVAL_SHARE;
     let mut points = Vec::new();
-    let mut before = first;
+    let mut previous = first;
     for sample in &samples[1..] {
-        let took = sample.at.saturating_sub(before.at).as_secs_f64();
-        if took <= 0.0 || took < shortest {
+        let interval_s = sample.at.saturating_sub(previous.at).as_secs_f64();
+        if interval_s <= 0.0 || interval_s < min_interval_s {
             continue;
         }
-        let rate = (amount(sample) - amount(before)) / took;
-        points.push(((begun + sample.at.as_secs_f64()) * 1e9, rate));
-        before = sample;
+        let rate = (amount(sample) - amount(previous)) / interval_s;
+        points.push(((start_s + sample.at.as_secs_f64()) * 1e9, rate));
+        previous = sample;
     }
-    let from = (begun + first.at.as_secs_f64()) * 1e9;
-    points.insert(0, (from, points.first()?.1));
-    Some(Line {
+    let first_ns = (start_s + first.at.as_secs_f64()) * 1e9;
+    points.insert(0, (first_ns, points.first()?.1));
+    Some(Curve {
         name,
         points,
         style: Style::Steps,
@@ -134,36 +141,36 @@ fn line(name: String, begun: f64, samples: &[Sample], amount: fn(&Sample) -> f64
     })
 }
 
-/// Lines in colours that differ.
-fn coloured(lines: impl Iterator<Item = Line>) -> Vec<Line> {
-    let coloured = lines.enumerate().map(|(place, line)| Line {
-        colour: Some(place),
-        ..line
+/// Assigns a different colour to each curve.
+fn with_colours(curves: impl Iterator<Item = Curve>) -> Vec<Curve> {
+    let curves = curves.enumerate().map(|(index, curve)| Curve {
+        colour: Some(index),
+        ..curve
     });
-    coloured.collect()
+    curves.collect()
 }
 
-fn rate_plot(title: &str, y: Axis, lines: Vec<Line>) -> String {
-    let mut points = lines.iter().flat_map(|line| &line.points);
+fn rate_plot(title: &str, y: Axis, curves: Vec<Curve>) -> String {
+    let mut points = curves.iter().flat_map(|curve| &curve.points);
     if !points.any(|(_, rate)| *rate > 0.0) {
         return String::new();
     }
-    with_zoom(&Plot {
+    zoomable_plot(&Plot {
         title: title.to_owned(),
         x: axis("time", Unit::Time),
         y,
         limit: None,
-        lines,
+        curves,
     })
 }
 
-/// The times that were kept of a run, by their names.
+/// Returns the nonempty histograms of a run with their names.
 pub(super) fn histograms(run: &Outcome) -> Vec<(String, &Histogram)> {
     let sides = [
-        Some(("", &run.here)),
-        run.there.as_ref().map(|side| (" at the peer", side)),
+        Some(("", &run.local)),
+        run.remote.as_ref().map(|side| (" at the peer", side)),
     ];
-    let mut kept = Vec::new();
+    let mut named_histograms = Vec::new();
     for (end, side) in sides.into_iter().flatten() {
         for (name, times) in [
             ("transactions", &side.latency),
@@ -172,31 +179,31 @@ pub(super) fn histograms(run: &Outcome) -> Vec<(String, &Histogram)> {
             ("intervals", &side.send_gaps),
             ("smoothed round trips", &side.smoothed_rtt),
         ] {
-            kept.extend(times.as_ref().map(|times| (format!("{name}{end}"), times)));
+            named_histograms.extend(times.as_ref().map(|times| (format!("{name}{end}"), times)));
         }
     }
-    let has_several = run.groups.len() > 1;
+    let has_several_groups = run.groups.len() > 1;
     for group in &run.groups {
         for transaction in &group.transactions {
-            let name = if has_several {
+            let name = if has_several_groups {
                 format!("{} of {}", transaction.name, group.name)
             } else {
                 transaction.name.clone()
             };
-            kept.extend(transaction.latency.as_ref().map(|times| (name, times)));
+            named_histograms.extend(transaction.latency.as_ref().map(|times| (name, times)));
         }
     }
-    kept.retain(|(_, times)| !times.is_empty());
-    kept
+    named_histograms.retain(|(_, times)| !times.is_empty());
+    named_histograms
 }
 
-/// The distribution of times: the rarer, the further to the right.
-pub(super) fn latencies(run: &Outcome) -> String {
-    let lines = coloured(histograms(run).into_iter().map(percentiles));
-    if lines.is_empty() {
+/// Returns a plot of the distribution of times; rarer times are further to the right.
+pub(super) fn latency_plot(run: &Outcome) -> String {
+    let curves = with_colours(histograms(run).into_iter().map(percentile_curve));
+    if curves.is_empty() {
         return String::new();
     }
-    with_zoom(&Plot {
+    zoomable_plot(&Plot {
         title: "Latency".to_owned(),
         x: Axis {
             is_log: true,
@@ -207,14 +214,14 @@ pub(super) fn latencies(run: &Outcome) -> String {
             ..axis("time", Unit::Time)
         },
         limit: None,
-        lines,
+        curves,
     })
 }
 
-fn percentiles((name, times): (String, &Histogram)) -> Line {
+fn percentile_curve((name, times): (String, &Histogram)) -> Curve {
     let mut points = Vec::new();
     for step in 0.. {
-        // One time in this many is longer.
+        // One of `rarity` times is longer.
         let rarity = 10_f64.powf(f64::from(step) / f64::from(POINTS_PER_DECADE));
         let percent = 100.0 - 100.0 / rarity;
         let Some(time) = times
@@ -223,14 +230,14 @@ fn percentiles((name, times): (String, &Histogram)) -> Line {
         else {
             break;
         };
-        // A logarithmic scale has no 0.
+        // A logarithmic scale cannot show 0.
         points.push((rarity, time.as_nanos().max(1) as f64));
     }
     if let Some((_, longest)) = times.extremes().filter(|_| points.len() > 1) {
         let last = times.len() as f64 * 1.0001;
         points.push((last, longest.as_nanos().max(1) as f64));
     }
-    Line {
+    Curve {
         name,
         points,
         style: Style::Solid,
@@ -238,30 +245,30 @@ fn percentiles((name, times): (String, &Histogram)) -> Line {
     }
 }
 
-fn with_zoom(plot: &Plot) -> String {
+fn zoomable_plot(plot: &Plot) -> String {
     let (kind, unit, divisor) = match plot.y.unit {
         Unit::Rate(unit) => ("rate", unit, 1e9),
         _ => ("latency", "s", 1.0),
     };
-    let lines = plot.lines.iter().map(|line| DataLine {
-        name: &line.name,
-        x: line.points.iter().map(|point| point.0 / divisor).collect(),
-        y: line.points.iter().map(|point| point.1).collect(),
+    let curves = plot.curves.iter().map(|curve| CurveData {
+        name: &curve.name,
+        x: curve.points.iter().map(|point| point.0 / divisor).collect(),
+        y: curve.points.iter().map(|point| point.1).collect(),
     });
-    let data = Data {
+    let data = PlotData {
         kind,
         label: plot.y.label,
         unit,
-        lines: lines.collect(),
+        lines: curves.collect(),
     };
-    // In a script's element only `<` has a meaning.
+    // In a script element, only `<` is special.
     let data = serde_json::to_string(&data).unwrap_or_default();
     let data = codec::escaped_json(&data).replace('<', "\\u003c");
     format!(
         "<h3>{}</h3>\n<div class=\"plot\"><script type=\"application/json\">{data}</script>\
          <noscript>{}</noscript></div>\n\
          <small>Drag over a span of the plot to zoom in; double-click to zoom out.</small>\n",
-        escaped(&plot.title),
+        escape_html(&plot.title),
         picture(plot)
     )
 }

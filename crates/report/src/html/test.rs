@@ -1,135 +1,145 @@
-//! One test: its figures, its plots, and what stands behind them.
+//! The section of one test: its figures, plots and details.
 
-use model::{FlowShare, LogEntry, Outcome, Side, Traffic};
+use model::{FlowOutcome, LogEntry, Outcome, Side, Traffic};
 use serde::Serialize;
 use serde_json::Value;
 
 use super::table::{Cell, UNKNOWN, table};
-use super::text::{amount, duration, escaped, nanoseconds, percent};
+use super::text::{
+    escape_html, format_amount, format_duration, format_nanoseconds, format_percent,
+};
 use super::{groups, plot};
-use crate::{Figures, Tested};
+use crate::{TestFigures, TestReport};
 
-/// More flows than this are shown on request.
-const FLOWS_AT_ONCE: usize = 16;
+/// The maximum number of flows that are shown without expanding them.
+const MAX_VISIBLE_FLOWS: usize = 16;
 
-/// The section; of several, each repeats its failure.
-pub(super) fn section(tested: &Tested, is_one_of_many: bool) -> String {
+/// Returns the section of a test. If the page has several tests, the section repeats its error.
+pub(super) fn section(tested: &TestReport, is_one_of_many: bool) -> String {
     let error = tested.error.as_ref().filter(|_| is_one_of_many);
-    let error = error.map(|why| format!("<p class=\"failed\">failed: {}</p>\n", escaped(why)));
-    let body = tested.median().map(|median| measured(tested, median));
+    let error =
+        error.map(|reason| format!("<p class=\"failed\">failed: {}</p>\n", escape_html(reason)));
+    let body = tested
+        .median_run_index()
+        .map(|median| measured_body(tested, median));
     let body = [
         error.unwrap_or_default(),
         body.unwrap_or_default(),
-        settings(tested),
+        settings_table(tested),
     ];
     super::section(&tested.plan.name, &body.concat())
 }
 
-/// What was measured; all but the rate is of the run with the median rate.
-fn measured(tested: &Tested, median: usize) -> String {
+/// Returns the results. All figures except the rate are of the run with the median rate.
+fn measured_body(tested: &TestReport, median: usize) -> String {
     let run = &tested.runs[median];
-    let figures = Figures::of(run);
+    let figures = TestFigures::from_outcome(run);
     [
         tiles(tested, run, &figures),
-        plot::rates(tested),
-        plot::latencies(run),
-        latencies(run),
-        runs(tested, median),
-        ends(run, &figures),
-        flows(run),
+        plot::rate_plots(tested),
+        plot::latency_plot(run),
+        latency_table(run),
+        run_table(tested, median),
+        both_ends(run, &figures),
+        flow_table(run),
         groups::sections(run),
-        packets(run),
-        traffic(run),
-        log(run),
+        packet_tables(run),
+        interface_table(run),
+        log_table(run),
     ]
     .concat()
 }
 
-/// The one figure that the test is for.
-pub(super) fn rate(tested: &Tested, figures: &Figures) -> Option<String> {
-    let of_run = figures.rate()?;
+/// Returns the main figure of the test.
+pub(super) fn rate(tested: &TestReport, figures: &TestFigures) -> Option<String> {
+    let median_rate = figures.rate()?;
     let rate = match tested.goal {
-        Some(_) => tested.mean_rate().unwrap_or(of_run),
-        None => of_run,
+        Some(_) => tested.mean_rate().unwrap_or(median_rate),
+        None => median_rate,
     };
-    Some(shown(rate, figures.rate_unit()))
+    Some(format_rate(rate, figures.rate_unit()))
 }
 
-/// Bits have decimal prefixes; what is counted is written out.
-pub(super) fn shown(rate: f64, unit: &str) -> String {
+/// Formats a rate: bits with a decimal prefix, counts without.
+pub(super) fn format_rate(rate: f64, unit: &str) -> String {
     if unit == "bit/s" {
-        return amount(rate, unit);
+        return format_amount(rate, unit);
     }
-    format!("{} {unit}", crate::number::significant(rate))
+    format!("{} {unit}", crate::number::format_significant(rate))
 }
 
-fn tiles(tested: &Tested, run: &Outcome, figures: &Figures) -> String {
+fn tiles(tested: &TestReport, run: &Outcome, figures: &TestFigures) -> String {
     let tile = |label: &str, value: Option<String>, note: String| {
         let value = value?;
         Some(format!(
             "<div class=\"tile\"><b>{}</b><span>{label}</span><small>{}</small></div>",
-            escaped(&value),
-            escaped(&note)
+            escape_html(&value),
+            escape_html(&note)
         ))
     };
-    let long = |time: u64| nanoseconds(time as f64);
+    let format_time = |time: u64| format_nanoseconds(time as f64);
     let latency = figures.latency;
-    let cpu = |side: Option<&Side>| Some(percent(side?.cpu.as_ref()?.busy_percent));
-    let busiest = |side: Option<&Side>| {
+    let cpu = |side: Option<&Side>| Some(format_percent(side?.cpu.as_ref()?.busy_percent));
+    let busiest_cpu = |side: Option<&Side>| {
         let peak = side.and_then(|side| side.cpu.as_ref()?.peak);
-        peak.map(|(cpu, busy)| format!("CPU {cpu}: {}", percent(busy)))
+        peak.map(|(cpu, busy)| format!("CPU {cpu}: {}", format_percent(busy)))
     };
     let loss = figures.datagrams.filter(|datagrams| datagrams.sent > 0);
-    let (ours, theirs) = figures.service_demand.both();
-    let demand =
-        |demand: Option<f64>| demand.map_or_else(|| UNKNOWN.to_owned(), crate::number::significant);
+    let (local_demand, remote_demand) = figures.service_demand.local_and_remote();
+    let format_demand = |demand: Option<f64>| {
+        demand.map_or_else(|| UNKNOWN.to_owned(), crate::number::format_significant)
+    };
     let tiles = [
-        tile(rate_name(figures), rate(tested, figures), spread(tested)),
+        tile(
+            rate_name(figures),
+            rate(tested, figures),
+            compare_runs(tested),
+        ),
         tile(
             "steps per second",
-            (figures.operations_per_s).map(|rate| shown(rate, "op/s")),
-            format!("{} in all", run.here.counts.operations),
+            (figures.operations_per_s).map(|rate| format_rate(rate, "op/s")),
+            format!("{} in total", run.local.counts.operations),
         ),
         tile(
             "latency, median",
-            latency.map(|times| long(times.p50_ns)),
+            latency.map(|times| format_time(times.p50_ns)),
             latency.map_or_else(String::new, |times| {
                 format!(
                     "99 %: {}, longest: {}",
-                    long(times.p99_ns),
-                    long(times.max_ns)
+                    format_time(times.p99_ns),
+                    format_time(times.max_ns)
                 )
             }),
         ),
         tile(
             "CPU of this host",
-            cpu(Some(&run.here)),
-            busiest(Some(&run.here)).unwrap_or_default(),
+            cpu(Some(&run.local)),
+            busiest_cpu(Some(&run.local)).unwrap_or_default(),
         ),
         tile(
             "CPU of the peer",
-            cpu(run.there.as_ref()),
-            busiest(run.there.as_ref()).unwrap_or_default(),
+            cpu(run.remote.as_ref()),
+            busiest_cpu(run.remote.as_ref()).unwrap_or_default(),
         ),
         tile(
             "service demand here",
-            ours.map(|here| demand(Some(here))),
+            local_demand.map(|demand| format_demand(Some(demand))),
             format!(
                 "{}; peer: {}",
                 figures.service_demand.unit(),
-                demand(theirs)
+                format_demand(remote_demand)
             ),
         ),
         tile(
             "datagrams lost",
             loss.and_then(|datagrams| datagrams.lost_percent)
-                .map(percent),
+                .map(format_percent),
             loss.map_or_else(String::new, |datagrams| {
                 format!("{} of {}", datagrams.lost, datagrams.sent)
             }),
         ),
         tile(
-            "segments sent again",
+            "retransmitted segments",
             (figures.retransmits).map(|count| count.to_string()),
             "by TCP".to_owned(),
         ),
@@ -138,7 +148,7 @@ fn tiles(tested: &Tested, run: &Outcome, figures: &Figures) -> String {
     format!("<div class=\"tiles\">{tiles}</div>\n")
 }
 
-fn rate_name(figures: &Figures) -> &'static str {
+fn rate_name(figures: &TestFigures) -> &'static str {
     if figures.transactions_per_s.is_some() {
         "transaction rate"
     } else if figures.throughput_bps.is_some() {
@@ -148,12 +158,12 @@ fn rate_name(figures: &Figures) -> &'static str {
     }
 }
 
-/// How the runs of a test compare.
-fn spread(tested: &Tested) -> String {
+/// Returns a note that compares the runs of a test.
+fn compare_runs(tested: &TestReport) -> String {
     if let (Some(_), Some(found)) = (tested.goal, tested.confidence()) {
         let half = found
             .throughput_width_percent
-            .map(|width| percent(width / 2.0));
+            .map(|width| format_percent(width / 2.0));
         return format!(
             "mean of {} runs, ± {} ({} % confidence)",
             found.iterations,
@@ -161,93 +171,104 @@ fn spread(tested: &Tested) -> String {
             found.level.percent()
         );
     }
-    let Some((low, high)) = tested.spread() else {
+    let Some((low, high)) = tested.rate_range() else {
         return String::new();
     };
     let unit = tested
-        .median()
-        .map(|run| Figures::of(&tested.runs[run]).rate_unit());
+        .median_run_index()
+        .map(|run| TestFigures::from_outcome(&tested.runs[run]).rate_unit());
     let unit = unit.unwrap_or_default();
     format!(
         "median of {} runs, {} to {}",
         tested.runs.len(),
-        shown(low, unit),
-        shown(high, unit)
+        format_rate(low, unit),
+        format_rate(high, unit)
     )
 }
 
-/// The times in figures, for readers who do not see the plot.
-fn latencies(run: &Outcome) -> String {
+/// Returns a table of percentiles, as an alternative to the plot.
+fn latency_table(run: &Outcome) -> String {
     const PERCENTS: [f64; 7] = [50.0, 75.0, 90.0, 99.0, 99.9, 99.99, 100.0];
-    let kept = plot::histograms(run);
+    let histograms = plot::histograms(run);
     let row = |(name, times): &(String, &stats::Histogram)| {
-        let times_of = PERCENTS.iter().map(|percent| times.percentile(*percent));
+        let percentiles = PERCENTS.iter().map(|percent| times.percentile(*percent));
         let cells = [
             Cell::Text(name.clone()),
             Cell::Number(times.len().to_string()),
-            Cell::known(times.mean_ns().map(nanoseconds)),
+            Cell::number_or_unknown(times.mean_ns().map(format_nanoseconds)),
         ];
-        let more = times_of.map(|time| Cell::known(time.map(duration)));
-        cells.into_iter().chain(more).collect()
+        let percentiles =
+            percentiles.map(|time| Cell::number_or_unknown(time.map(format_duration)));
+        cells.into_iter().chain(percentiles).collect()
     };
     let labels = PERCENTS.map(|percent| format!("{percent} %"));
     let header = ["", "times", "mean"].into_iter();
     let header: Vec<&str> = header.chain(labels.iter().map(String::as_str)).collect();
-    part_if(
+    subsection(
         "Latency by percentile",
         &header,
-        kept.iter().map(row).collect(),
+        histograms.iter().map(row).collect(),
     )
 }
 
-/// Each of several runs.
-fn runs(tested: &Tested, median: usize) -> String {
+/// Returns a table of runs; empty for a single run.
+fn run_table(tested: &TestReport, median: usize) -> String {
     if tested.runs.len() < 2 {
         return String::new();
     }
     let row = |(number, run): (usize, &Outcome)| {
-        let figures = Figures::of(run);
-        let time = |of: fn(&stats::Summary) -> u64| {
-            let time = figures.latency.as_ref().map(of);
-            Cell::known(time.map(|time| nanoseconds(time as f64)))
+        let figures = TestFigures::from_outcome(run);
+        let time = |value_of: fn(&stats::HistogramSummary) -> u64| {
+            let time = figures.latency.as_ref().map(value_of);
+            Cell::number_or_unknown(time.map(|time| format_nanoseconds(time as f64)))
         };
-        let name = if number == median { " (shown)" } else { "" };
+        let mark = if number == median { " (shown)" } else { "" };
         vec![
-            Cell::Text(format!("{}{name}", number + 1)),
-            Cell::known(figures.rate().map(|rate| shown(rate, figures.rate_unit()))),
+            Cell::Text(format!("{}{mark}", number + 1)),
+            Cell::number_or_unknown(
+                figures
+                    .rate()
+                    .map(|rate| format_rate(rate, figures.rate_unit())),
+            ),
             time(|times| times.p50_ns),
             time(|times| times.p99_ns),
             time(|times| times.max_ns),
-            Cell::known(run.here.elapsed.map(duration)),
+            Cell::number_or_unknown(run.local.elapsed.map(format_duration)),
         ]
     };
     let rows = tested.runs.iter().enumerate().map(row).collect();
-    part_if("Runs", &["run", "rate", "p50", "p99", "max", "time"], rows)
+    subsection("Runs", &["run", "rate", "p50", "p99", "max", "time"], rows)
 }
 
-/// What both ends measured of themselves.
-fn ends(run: &Outcome, figures: &Figures) -> String {
-    let (ours, theirs) = figures.service_demand.both();
+/// Returns a table of the values that each end measured locally.
+fn both_ends(run: &Outcome, figures: &TestFigures) -> String {
+    let (local_demand, remote_demand) = figures.service_demand.local_and_remote();
     let sides = [
-        Some(("here", &run.here, ours)),
-        run.there.as_ref().map(|side| ("peer", side, theirs)),
+        Some(("here", &run.local, local_demand)),
+        run.remote
+            .as_ref()
+            .map(|side| ("peer", side, remote_demand)),
     ];
     let row = |(name, side, demand): (&str, &Side, Option<f64>)| {
         let cpu = side.cpu.as_ref();
-        let bytes = |bytes: Option<u32>| Cell::known(bytes.map(|bytes| amount(bytes.into(), "B")));
+        let bytes = |bytes: Option<u32>| {
+            Cell::number_or_unknown(bytes.map(|bytes| format_amount(bytes.into(), "B")))
+        };
         vec![
             Cell::Text(name.to_owned()),
-            Cell::known(side.elapsed.map(duration)),
-            Cell::Number(amount(side.counts.sent.0 as f64, "B")),
-            Cell::Number(amount(side.counts.received.0 as f64, "B")),
-            Cell::known(cpu.map(|cpu| percent(cpu.busy_percent))),
-            Cell::known(cpu.map(|cpu| percent(cpu.user_percent))),
-            Cell::known(cpu.map(|cpu| percent(cpu.system_percent))),
-            Cell::known(cpu.map(|cpu| percent(cpu.irq_percent + cpu.softirq_percent))),
-            Cell::known(demand.map(|demand| {
+            Cell::number_or_unknown(side.elapsed.map(format_duration)),
+            Cell::Number(format_amount(side.counts.sent.0 as f64, "B")),
+            Cell::Number(format_amount(side.counts.received.0 as f64, "B")),
+            Cell::number_or_unknown(cpu.map(|cpu| format_percent(cpu.busy_percent))),
+            Cell::number_or_unknown(cpu.map(|cpu| format_percent(cpu.user_percent))),
+            Cell::number_or_unknown(cpu.map(|cpu| format_percent(cpu.system_percent))),
+            Cell::number_or_unknown(
+                cpu.map(|cpu| format_percent(cpu.irq_percent + cpu.softirq_percent)),
+            ),
+            Cell::number_or_unknown(demand.map(|demand| {
                 format!(
                     "{} {}",
-                    crate::number::significant(demand),
+                    crate::number::format_significant(demand),
                     figures.service_demand.unit()
                 )
             })),
@@ -276,16 +297,16 @@ fn ends(run: &Outcome, figures: &Figures) -> String {
         "send buffer",
         "receive buffer",
     ];
-    part_if(
+    subsection(
         "Both ends",
         &header,
         sides.into_iter().flatten().map(row).collect(),
     )
 }
 
-fn flows(run: &Outcome) -> String {
-    let is_transactional = Figures::of(run).transactions_per_s.is_some();
-    let rate = |flow: &FlowShare| {
+fn flow_table(run: &Outcome) -> String {
+    let is_transactional = TestFigures::from_outcome(run).transactions_per_s.is_some();
+    let rate = |flow: &FlowOutcome| {
         if is_transactional {
             flow.transactions_per_second()
         } else {
@@ -293,16 +314,16 @@ fn flows(run: &Outcome) -> String {
         }
     };
     let unit = if is_transactional { "tran/s" } else { "bit/s" };
-    let most = run.flows.iter().filter_map(rate).fold(0.0, f64::max);
-    let row = |(number, flow): (usize, &FlowShare)| {
+    let max_rate = run.flows.iter().filter_map(rate).fold(0.0, f64::max);
+    let row = |(number, flow): (usize, &FlowOutcome)| {
         vec![
             Cell::Text((number + 1).to_string()),
             Cell::Text(if flow.inbound { "in" } else { "out" }.to_owned()),
-            Cell::Number(duration(flow.started_after)),
-            Cell::known(flow.elapsed.map(duration)),
-            Cell::known(flow.arrived.map(|bytes| amount(bytes.0 as f64, "B"))),
-            Cell::known(rate(flow).map(|rate| shown(rate, unit))),
-            Cell::bar(rate(flow).unwrap_or(0.0), most),
+            Cell::Number(format_duration(flow.started_after)),
+            Cell::number_or_unknown(flow.elapsed.map(format_duration)),
+            Cell::number_or_unknown(flow.arrived.map(|bytes| format_amount(bytes.0 as f64, "B"))),
+            Cell::number_or_unknown(rate(flow).map(|rate| format_rate(rate, unit))),
+            Cell::bar(rate(flow).unwrap_or(0.0), max_rate),
         ]
     };
     let header = [
@@ -315,8 +336,8 @@ fn flows(run: &Outcome) -> String {
         "",
     ];
     let rows: Vec<_> = run.flows.iter().enumerate().map(row).collect();
-    if rows.len() <= FLOWS_AT_ONCE {
-        return part_if("Flows", &header, rows);
+    if rows.len() <= MAX_VISIBLE_FLOWS {
+        return subsection("Flows", &header, rows);
     }
     let count = rows.len();
     format!(
@@ -325,53 +346,58 @@ fn flows(run: &Outcome) -> String {
     )
 }
 
-/// What the records of packets show.
-fn packets(run: &Outcome) -> String {
-    let Some(of) = run.packet_figures() else {
+/// Returns tables of the figures derived from packet records.
+fn packet_tables(run: &Outcome) -> String {
+    let Some(figures) = run.packet_figures() else {
         return String::new();
     };
-    let time = |ns: f64| match nanoseconds(ns.abs()) {
+    let format_time = |ns: f64| match format_nanoseconds(ns.abs()) {
         text if ns < 0.0 => format!("-{text}"),
         text => text,
     };
-    let runs = of.loss_runs.iter();
+    let runs = figures.loss_runs.iter();
     let runs = runs.map(|(length, count)| format!("{count} × {length}"));
-    let late = of.reordering.late_ns.map(|late| late.max as f64);
-    let bottleneck = of.bottleneck.as_ref();
+    let max_lateness = figures.reordering.late_ns.map(|late| late.max as f64);
+    let bottleneck = figures.bottleneck.as_ref();
     let queue = bottleneck.and_then(|found| found.queue_bytes);
     let fit = run.clock_fit.as_ref();
     let facts = [
-        ("recorded numbers", Some(of.numbers.to_string())),
-        ("arrived", Some(of.arrived.to_string())),
-        ("lost", Some(of.lost.to_string())),
-        ("lost at the end", Some(of.lost_at_end.to_string())),
+        ("recorded numbers", Some(figures.numbers.to_string())),
+        ("arrived", Some(figures.arrived.to_string())),
+        ("lost", Some(figures.lost.to_string())),
+        ("lost at the end", Some(figures.lost_at_end.to_string())),
         (
             "loss runs, by length",
             Some(runs.collect::<Vec<_>>().join(", ")),
         ),
-        ("duplicates", Some(of.duplicates.to_string())),
-        ("reordered", Some(of.reordering.reordered.to_string())),
-        ("reordered by at most", late.map(time)),
+        ("duplicates", Some(figures.duplicates.to_string())),
+        ("reordered", Some(figures.reordering.reordered.to_string())),
+        ("reordered by at most", max_lateness.map(format_time)),
         (
             "peak relative delay",
-            of.peak_relative_delay_ns.map(|peak| time(peak as f64)),
+            figures
+                .peak_relative_delay_ns
+                .map(|peak| format_time(peak as f64)),
         ),
         (
             "bottleneck rate",
-            bottleneck.map(|found| amount(found.rate_bps, "bit/s")),
+            bottleneck.map(|found| format_amount(found.rate_bps, "bit/s")),
         ),
         (
             "bottleneck spacing",
-            bottleneck.map(|found| time(found.spacing_ns)),
+            bottleneck.map(|found| format_time(found.spacing_ns)),
         ),
-        ("bottleneck queue", queue.map(|bytes| amount(bytes, "B"))),
+        (
+            "bottleneck queue",
+            queue.map(|bytes| format_amount(bytes, "B")),
+        ),
         (
             "delay of a full queue",
-            bottleneck.map(|found| time(found.queue_delay_ns as f64)),
+            bottleneck.map(|found| format_time(found.queue_delay_ns as f64)),
         ),
         (
             "clock error",
-            fit.map(|fit| time(fit.offset_error_ns as f64)),
+            fit.map(|fit| format_time(fit.offset_error_ns as f64)),
         ),
         (
             "clock skew",
@@ -384,38 +410,45 @@ fn packets(run: &Outcome) -> String {
         Some(vec![Cell::Text(name.to_owned()), Cell::Text(value)])
     });
     let spreads = [
-        ("one-way delay", of.delay_ns),
-        ("PDV", of.pdv_ns),
-        ("IPDV", of.ipdv_ns),
-        ("send gaps", of.send_gaps_ns),
-        ("arrival gaps", of.arrival_gaps_ns),
+        ("one-way delay", figures.delay_ns),
+        ("PDV", figures.pdv_ns),
+        ("IPDV", figures.ipdv_ns),
+        ("send gaps", figures.send_gaps_ns),
+        ("arrival gaps", figures.arrival_gaps_ns),
     ];
-    let spreads = spreads.into_iter().filter_map(|(name, of)| {
-        let of = of?;
-        let times = [of.p50, of.p95, of.p99, of.p999, of.max].map(|ns| ns as f64);
-        let times = [of.min as f64, of.mean].into_iter().chain(times);
+    let spreads = spreads.into_iter().filter_map(|(name, summary)| {
+        let summary = summary?;
+        let times = [
+            summary.p50,
+            summary.p95,
+            summary.p99,
+            summary.p999,
+            summary.max,
+        ]
+        .map(|ns| ns as f64);
+        let times = [summary.min as f64, summary.mean].into_iter().chain(times);
         let name = [
             Cell::Text(name.to_owned()),
-            Cell::Number(of.count.to_string()),
+            Cell::Number(summary.count.to_string()),
         ];
         Some(
             name.into_iter()
-                .chain(times.map(|ns| Cell::Number(time(ns))))
+                .chain(times.map(|ns| Cell::Number(format_time(ns))))
                 .collect(),
         )
     });
     let header = [
         "", "packets", "min", "mean", "p50", "p95", "p99", "p99.9", "max",
     ];
-    part_if("Packets", &[], facts.collect())
-        + &part_if("Delays and gaps of packets", &header, spreads.collect())
+    subsection("Packets", &[], facts.collect())
+        + &subsection("Delays and gaps of packets", &header, spreads.collect())
 }
 
-/// What the interfaces carried, of all programs.
-fn traffic(run: &Outcome) -> String {
+/// Returns a table of the traffic of interfaces, which includes that of other programs.
+fn interface_table(run: &Outcome) -> String {
     let sides = [
-        Some(("here", &run.here)),
-        run.there.as_ref().map(|side| ("peer", side)),
+        Some(("here", &run.local)),
+        run.remote.as_ref().map(|side| ("peer", side)),
     ];
     let row = |end: &str, name: &str, driver: Option<&String>, traffic: &Traffic| {
         vec![
@@ -423,13 +456,13 @@ fn traffic(run: &Outcome) -> String {
             Cell::Text(name.to_owned()),
             Cell::Text(driver.cloned().unwrap_or_default()),
             Cell::Number(traffic.sent_packets.to_string()),
-            Cell::Number(amount(traffic.sent_bytes as f64, "B")),
+            Cell::Number(format_amount(traffic.sent_bytes as f64, "B")),
             Cell::Number(traffic.received_packets.to_string()),
-            Cell::Number(amount(traffic.received_bytes as f64, "B")),
+            Cell::Number(format_amount(traffic.received_bytes as f64, "B")),
         ]
     };
     let rows_of = |(end, side): (&str, &Side)| {
-        let of_data = side.interface.iter().filter_map(|interface| {
+        let data_interface = side.interface.iter().filter_map(|interface| {
             let traffic = interface.traffic.as_ref()?;
             Some(row(
                 end,
@@ -438,10 +471,11 @@ fn traffic(run: &Outcome) -> String {
                 traffic,
             ))
         });
-        let all = side.interfaces.iter().flat_map(|all| &all.each);
-        let used = all.filter(|one| one.traffic.sent_packets + one.traffic.received_packets > 0);
-        let all = used.map(|one| row(end, &one.name, None, &one.traffic));
-        of_data.chain(all).collect::<Vec<_>>()
+        let interfaces = side.interfaces.iter().flat_map(|all| &all.each);
+        let used =
+            interfaces.filter(|one| one.traffic.sent_packets + one.traffic.received_packets > 0);
+        let used_interfaces = used.map(|one| row(end, &one.name, None, &one.traffic));
+        data_interface.chain(used_interfaces).collect::<Vec<_>>()
     };
     let header = [
         "",
@@ -452,14 +486,14 @@ fn traffic(run: &Outcome) -> String {
         "packets in",
         "in",
     ];
-    part_if(
+    subsection(
         "Interfaces",
         &header,
         sides.into_iter().flatten().flat_map(rows_of).collect(),
     )
 }
 
-fn log(run: &Outcome) -> String {
+fn log_table(run: &Outcome) -> String {
     let row = |entry: &LogEntry| {
         vec![
             Cell::Text(if entry.is_warning { "warning" } else { "error" }.to_owned()),
@@ -468,16 +502,16 @@ fn log(run: &Outcome) -> String {
             Cell::Number(entry.count.to_string()),
         ]
     };
-    part_if(
+    subsection(
         "Log",
         &["", "message", "reason", "times"],
         run.log.iter().map(row).collect(),
     )
 }
 
-/// The plan, on request: what was left as it was is not in it.
-fn settings(tested: &Tested) -> String {
-    let rows = members(&tested.plan).into_iter();
+/// Returns the settings of the plan that are set, collapsed by default.
+fn settings_table(tested: &TestReport) -> String {
+    let rows = flatten_fields(&tested.plan).into_iter();
     let rows = rows.filter(|(name, _)| name != "source");
     let rows = rows.map(|(name, value)| vec![Cell::Text(name), Cell::Text(value)]);
     let rows = rows.collect();
@@ -487,25 +521,25 @@ fn settings(tested: &Tested) -> String {
     )
 }
 
-/// Each known member of a value and of what it has, with its path.
-pub(super) fn members(value: &impl Serialize) -> Vec<(String, String)> {
+/// Returns the set fields of a value and of its nested values, each with its path.
+pub(super) fn flatten_fields(value: &impl Serialize) -> Vec<(String, String)> {
     let mut rows = Vec::new();
-    // A tree of plain values with text keys always has one of JSON.
+    // Serialization of plain values with string keys cannot fail.
     let value = serde_json::to_value(value).unwrap_or_default();
-    add_members("", &value, &mut rows);
+    add_fields("", &value, &mut rows);
     rows
 }
 
-fn add_members(path: &str, value: &Value, rows: &mut Vec<(String, String)>) {
-    let below = |name: &str| match path {
+fn add_fields(path: &str, value: &Value, rows: &mut Vec<(String, String)>) {
+    let child_path = |name: &str| match path {
         "" => name.to_owned(),
         path => format!("{path}.{name}"),
     };
-    let shown = match value {
+    let text = match value {
         Value::Null | Value::Bool(false) => return,
         Value::Object(members) => {
             for (name, value) in members {
-                add_members(&below(name), value, rows);
+                add_fields(&child_path(name), value, rows);
             }
             return;
         }
@@ -515,20 +549,20 @@ fn add_members(path: &str, value: &Value, rows: &mut Vec<(String, String)>) {
                 .any(|value| value.is_object() || value.is_array()) =>
         {
             for (number, value) in values.iter().enumerate() {
-                add_members(&below(&number.to_string()), value, rows);
+                add_fields(&child_path(&number.to_string()), value, rows);
             }
             return;
         }
         Value::Array(values) => {
-            let values: Vec<String> = values.iter().map(plain).collect();
+            let values: Vec<String> = values.iter().map(plain_text).collect();
             values.join(", ")
         }
-        value => plain(value),
+        value => plain_text(value),
     };
-    rows.push((path.replace('_', " "), shown));
+    rows.push((path.replace('_', " "), text));
 }
 
-fn plain(value: &Value) -> String {
+fn plain_text(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),
         Value::Bool(true) => "yes".to_owned(),
@@ -536,7 +570,7 @@ fn plain(value: &Value) -> String {
     }
 }
 
-pub(super) fn part_if(title: &str, header: &[&str], rows: Vec<Vec<Cell>>) -> String {
+pub(super) fn subsection(title: &str, header: &[&str], rows: Vec<Vec<Cell>>) -> String {
     if rows.is_empty() {
         return String::new();
     }

@@ -1,9 +1,9 @@
-//! Figures and texts as people read them, in a page.
+//! Formats of figures and texts for the HTML page.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// A text without anything that HTML has a meaning for.
-pub(crate) fn escaped(text: &str) -> String {
+/// Escapes the special characters of HTML and replaces control characters with spaces.
+pub(crate) fn escape_html(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
     for c in text.chars() {
         match c {
@@ -13,7 +13,7 @@ pub(crate) fn escaped(text: &str) -> String {
             '"' => safe.push_str("&quot;"),
             '\'' => safe.push_str("&#39;"),
             '\n' | '\t' => safe.push(c),
-            // HTML has no place for them.
+            // HTML does not allow control characters.
             c if c.is_control() => safe.push(' '),
             c => safe.push(c),
         }
@@ -21,32 +21,32 @@ pub(crate) fn escaped(text: &str) -> String {
     safe
 }
 
-/// A figure with three digits that count, by decimal prefixes.
-pub(super) fn amount(value: f64, unit: &str) -> String {
+/// Formats a value with three significant digits and a decimal prefix.
+pub(super) fn format_amount(value: f64, unit: &str) -> String {
     let (mut value, mut prefix) = (value, "");
     for larger in ["k", "M", "G", "T", "P", "E"] {
-        // What would be written as 1000 has the next one.
+        // Values that would round to 1000 get the next prefix.
         if value < 999.5 {
             break;
         }
         value /= 1000.0;
         prefix = larger;
     }
-    format!("{} {prefix}{unit}", digits(value))
+    format!("{} {prefix}{unit}", format_digits(value))
 }
 
-/// A share.
-pub(super) fn percent(percent: f64) -> String {
-    format!("{} %", digits(percent))
+/// Formats a percentage.
+pub(super) fn format_percent(percent: f64) -> String {
+    format!("{} %", format_digits(percent))
 }
 
-/// A length of time.
-pub(super) fn duration(time: Duration) -> String {
-    nanoseconds(time.as_nanos() as f64)
+/// Formats a duration with three significant digits.
+pub(super) fn format_duration(time: Duration) -> String {
+    format_nanoseconds(time.as_nanos() as f64)
 }
 
-/// The same of a mean.
-pub(crate) fn nanoseconds(nanoseconds: f64) -> String {
+/// Formats a duration in nanoseconds, which may have a fraction, with three significant digits.
+pub(crate) fn format_nanoseconds(nanoseconds: f64) -> String {
     let (mut value, mut unit) = (nanoseconds, "ns");
     for larger in ["µs", "ms", "s"] {
         if value < 999.5 {
@@ -55,24 +55,24 @@ pub(crate) fn nanoseconds(nanoseconds: f64) -> String {
         value /= 1000.0;
         unit = larger;
     }
-    format!("{} {unit}", digits(value))
+    format!("{} {unit}", format_digits(value))
 }
 
-/// The date and time of day, UTC.
-pub(super) fn utc(time: SystemTime) -> String {
-    let since = time
+/// Formats the date and time of day, UTC.
+pub(super) fn format_utc(time: SystemTime) -> String {
+    let seconds_since_1970 = time
         .duration_since(UNIX_EPOCH)
         .unwrap_or_default()
         .as_secs();
-    let (days, seconds) = (since / 86_400, since % 86_400);
-    let (year, month, day) = date(days);
+    let (days, seconds) = (seconds_since_1970 / 86_400, seconds_since_1970 % 86_400);
+    let (year, month, day) = calendar_date(days);
     let (hour, minute, second) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
     format!("{year}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02} UTC")
 }
 
-/// The day that is so many after the first of 1970. Years are counted from a first of March, so that a
-/// leap day is a year's last.
-fn date(days: u64) -> (u64, u64, u64) {
+/// Converts days since 1970-01-01 to year, month and day. Internally, years start on March 1, so
+/// that a leap day is the last day of a year.
+fn calendar_date(days: u64) -> (u64, u64, u64) {
     const ERA: u64 = 146_097; // 400 years
     let days = days + 719_468;
     let (era, day) = (days / ERA, days % ERA);
@@ -80,15 +80,15 @@ fn date(days: u64) -> (u64, u64, u64) {
     let day = day - (365 * year + year / 4 - year / 100);
     let month = (5 * day + 2) / 153;
     let day = day - (153 * month + 2) / 5 + 1;
-    let (month, next) = if month < 10 {
+    let (month, year_offset) = if month < 10 {
         (month + 3, 0)
     } else {
         (month - 9, 1)
     };
-    (400 * era + year + next, month, day)
+    (400 * era + year + year_offset, month, day)
 }
 
-fn digits(value: f64) -> String {
+fn format_digits(value: f64) -> String {
     if value == 0.0 {
         return "0".to_owned();
     }
@@ -105,7 +105,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn three_digits_count() {
+    fn amounts_have_three_significant_digits() {
         for (value, text) in [
             (0.0, "0 bit/s"),
             (1.0, "1.00 bit/s"),
@@ -115,24 +115,24 @@ mod tests {
             (46_850_000.0, "46.9 Mbit/s"),
             (1e21, "1000 Ebit/s"),
         ] {
-            assert_eq!(amount(value, "bit/s"), text);
+            assert_eq!(format_amount(value, "bit/s"), text);
         }
-        assert_eq!(nanoseconds(781.0), "781 ns");
-        assert_eq!(nanoseconds(13_670.0), "13.7 µs");
-        assert_eq!(duration(Duration::from_secs(3600)), "3600 s");
+        assert_eq!(format_nanoseconds(781.0), "781 ns");
+        assert_eq!(format_nanoseconds(13_670.0), "13.7 µs");
+        assert_eq!(format_duration(Duration::from_secs(3600)), "3600 s");
     }
 
     #[test]
-    fn texts_have_no_tags() {
+    fn texts_are_escaped() {
         assert_eq!(
-            escaped("<a href=\"x\">'&\u{1b}\n"),
+            escape_html("<a href=\"x\">'&\u{1b}\n"),
             "&lt;a href=&quot;x&quot;&gt;&#39;&amp; \n"
         );
     }
 
     /// Known days (date -u -d @N).
     #[test]
-    fn dates_are_of_the_calendar() {
+    fn dates_are_correct() {
         for (seconds, text) in [
             (0, "1970-01-01 00:00:00 UTC"),
             (951_782_400, "2000-02-29 00:00:00 UTC"),
@@ -142,7 +142,7 @@ mod tests {
             (1_795_209_459, "2026-11-20 21:17:39 UTC"),
             (4_107_542_400, "2100-03-01 00:00:00 UTC"),
         ] {
-            assert_eq!(utc(UNIX_EPOCH + Duration::from_secs(seconds)), text);
+            assert_eq!(format_utc(UNIX_EPOCH + Duration::from_secs(seconds)), text);
         }
     }
 }

@@ -6,7 +6,7 @@ mod svg;
 
 pub(crate) use scale::{Axis, Unit, axis};
 pub(crate) use spaced::plots;
-pub(crate) use svg::{NOTHING, STYLE, picture};
+pub(crate) use svg::{NOTHING_TO_PLOT, STYLE, picture};
 
 use crate::Report;
 
@@ -18,12 +18,12 @@ pub(crate) struct Plot {
     pub y: Axis,
     /// The upper limit of y: curves are cut off above it. `None` shows all.
     pub limit: Option<f64>,
-    pub lines: Vec<Line>,
+    pub curves: Vec<Curve>,
 }
 
 /// One curve. Its points are in drawing order.
 #[derive(Clone, Debug)]
-pub(crate) struct Line {
+pub(crate) struct Curve {
     pub name: String,
     pub points: Vec<(f64, f64)>,
     pub style: Style,
@@ -41,8 +41,9 @@ pub(crate) enum Style {
     Dots,
 }
 
-/// Draws tests with spaced datagrams, and packet records, as one SVG picture. It shows throughput and loss against
-/// spacing and against size, and the delays and arrivals of each test. Without such tests, the picture contains a note.
+/// Draws tests with spaced datagrams, and packet records, as one SVG picture. It shows throughput
+/// and loss against spacing and against size, and the delays and arrivals of each test. Without
+/// such tests, the picture contains a note.
 pub fn plots_svg(report: &Report) -> String {
     svg::sheet(&plots(report))
 }

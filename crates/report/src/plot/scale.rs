@@ -2,7 +2,7 @@
 
 use std::ops::RangeInclusive;
 
-use crate::number::thousands;
+use crate::number::format_thousands;
 
 /// One axis of a plot.
 #[derive(Clone, Copy, Debug)]
@@ -28,7 +28,7 @@ pub(crate) enum Unit {
     Rarity,
 }
 
-/// A linear axis.
+/// Returns a linear axis.
 pub(crate) const fn axis(label: &'static str, unit: Unit) -> Axis {
     Axis {
         label,
@@ -38,11 +38,11 @@ pub(crate) const fn axis(label: &'static str, unit: Unit) -> Axis {
 }
 
 /// Prefixes in steps of a factor 1000.
-const PREFIXES: [&str; 6] = ["", "k", "M", "G", "T", "P"];
-const TIMES: [&str; 4] = ["ns", "µs", "ms", "s"];
+const RATE_PREFIXES: [&str; 6] = ["", "k", "M", "G", "T", "P"];
+const TIME_UNITS: [&str; 4] = ["ns", "µs", "ms", "s"];
 
 /// The mean width of a label character, in pixels.
-pub(super) const CHARACTER: f64 = 6.7;
+pub(super) const CHARACTER_WIDTH: f64 = 6.7;
 
 /// An axis with the range of its values and of its pixels.
 pub(super) struct Scale {
@@ -55,8 +55,9 @@ pub(super) struct Scale {
 }
 
 impl Scale {
-    /// Creates an axis along `pixels` that contains all of the values, with at most `most` steps.
-    pub(super) fn of(axis: Axis, values: impl Iterator<Item = f64>, most: f64) -> Self {
+    /// Creates an axis along `pixels` that contains all of the values, with at most `max_steps`
+    /// steps.
+    pub(super) fn new(axis: Axis, values: impl Iterator<Item = f64>, max_steps: f64) -> Self {
         let is_valid = |value: &f64| value.is_finite() && (!axis.is_log || *value > 0.0);
         let range = values
             .filter(is_valid)
@@ -65,10 +66,10 @@ impl Scale {
             });
         let (low, high) = if range.0 > range.1 { (1.0, 1.0) } else { range };
         let (begin, high, step) = if axis.is_log {
-            decades(low, high, most)
+            decade_range(low, high, max_steps)
         } else {
             let is_amount = matches!(axis.unit, Unit::Rate(_) | Unit::Plain("%"));
-            round(if is_amount { low.min(0.0) } else { low }, high, most)
+            round_range(if is_amount { low.min(0.0) } else { low }, high, max_steps)
         };
         // The axis of a histogram starts below 1, so that a single count is visible.
         let has_counts = axis.is_log && matches!(axis.unit, Unit::Plain(_));
@@ -82,13 +83,13 @@ impl Scale {
         }
     }
 
-    pub(super) fn along(mut self, from: f64, to: f64) -> Self {
+    pub(super) fn with_pixels(mut self, from: f64, to: f64) -> Self {
         self.pixels = (from, to);
         self
     }
 
     /// The pixel of a value.
-    pub(super) fn at(&self, value: f64) -> f64 {
+    pub(super) fn pixel(&self, value: f64) -> f64 {
         let share = if self.axis.is_log {
             (value.max(self.low) / self.low).ln() / (self.high / self.low).ln()
         } else {
@@ -108,20 +109,22 @@ impl Scale {
         };
         let end = self.high + (self.high - self.low) * 1e-9;
         let values = (0..).map(tick).take_while(|value| *value <= end);
-        values.map(|value| (value, self.text(value))).collect()
+        values
+            .map(|value| (value, self.tick_label(value)))
+            .collect()
     }
 
     /// The quantity with the unit of the ticks' labels.
     pub(super) fn label(&self) -> String {
         let label = self.axis.label;
-        match self.unit() {
+        match self.label_unit() {
             unit if unit.is_empty() => label.to_owned(),
             unit => format!("{label} ({unit})"),
         }
     }
 
     /// The length of the longest label, in characters.
-    pub(super) fn longest(&self) -> usize {
+    pub(super) fn max_label_length(&self) -> usize {
         let lengths = self
             .ticks()
             .into_iter()
@@ -129,7 +132,7 @@ impl Scale {
         lengths.max().unwrap_or(0)
     }
 
-    fn text(&self, value: f64) -> String {
+    fn tick_label(&self, value: f64) -> String {
         if self.axis.is_log {
             return with_unit(value, self.axis.unit);
         }
@@ -138,87 +141,97 @@ impl Scale {
         let decimals = (-(step * 1.000_001).log10().floor()).clamp(0.0, 12.0) as usize;
         let value = value / divisor;
         if decimals == 0 {
-            return thousands(value);
+            return format_thousands(value);
         }
         // Avoids -0.0.
         format!("{:.decimals$}", value + 0.0)
     }
 
-    fn unit(&self) -> String {
+    fn label_unit(&self) -> String {
         match self.axis.unit {
             Unit::Plain(unit) => unit.to_owned(),
             _ if self.axis.is_log => String::new(),
-            Unit::Rate(unit) => format!("{}{unit}", PREFIXES[self.prefix().1]),
-            Unit::Time => TIMES[self.prefix().1].to_owned(),
+            Unit::Rate(unit) => format!("{}{unit}", RATE_PREFIXES[self.prefix().1]),
+            Unit::Time => TIME_UNITS[self.prefix().1].to_owned(),
             Unit::Rarity => String::new(),
         }
     }
 
     /// Returns the divisor of the values for the labels, and the index of its prefix.
     fn prefix(&self) -> (f64, usize) {
-        let most = match self.axis.unit {
-            Unit::Rate(_) => PREFIXES.len(),
-            Unit::Time => TIMES.len(),
+        let prefix_count = match self.axis.unit {
+            Unit::Rate(_) => RATE_PREFIXES.len(),
+            Unit::Time => TIME_UNITS.len(),
             _ => 1,
         };
         let largest = self.high.abs().max(self.low.abs());
         // Prefer 1,000 to 1.0 of the next prefix.
-        prefix(largest * 0.999, most)
+        prefix(largest * 0.999, prefix_count)
     }
 }
 
 fn prefix(value: f64, count: usize) -> (f64, usize) {
-    let place = (0..count)
+    let index = (0..count)
         .rev()
-        .find(|place| value >= 1000_f64.powi(*place as i32) * 0.999_999)
+        .find(|index| value >= 1000_f64.powi(*index as i32) * 0.999_999)
         .unwrap_or(0);
-    (1000_f64.powi(place as i32), place)
+    (1000_f64.powi(index as i32), index)
 }
 
-/// A round value with its unit.
+/// Formats a value with its unit.
 pub(super) fn with_unit(value: f64, unit: Unit) -> String {
     let scaled = |units: &[&str], unit: &str| {
-        let (divisor, place) = prefix(value, units.len());
+        let (divisor, index) = prefix(value, units.len());
         let text = format!(
             "{} {}{unit}",
             (value / divisor * 1e6).round() / 1e6,
-            units[place]
+            units[index]
         );
         text.trim_end().to_owned()
     };
     match unit {
-        Unit::Rate(unit) => scaled(&PREFIXES, unit),
-        Unit::Time => scaled(&TIMES, ""),
-        Unit::Plain(unit) => format!("{} {unit}", thousands(value)).trim_end().to_owned(),
+        Unit::Rate(unit) => scaled(&RATE_PREFIXES, unit),
+        Unit::Time => scaled(&TIME_UNITS, ""),
+        Unit::Plain(unit) => format!("{} {unit}", format_thousands(value))
+            .trim_end()
+            .to_owned(),
         Unit::Rarity => format!("{} %", ((100.0 - 100.0 / value) * 1e8).round() / 1e8),
     }
 }
 
-/// Returns a range with a tick at both ends, and the distance of ticks: 1, 2 or 5 times a power of ten. The range
-/// starts at 0 unless more than half of it would be empty.
-fn round(low: f64, high: f64, most: f64) -> (f64, f64, f64) {
-    let is_far = low > high / 2.0 && low < high;
-    let low = if low < 0.0 || is_far { low } else { 0.0 };
+/// Returns a range with a tick at both ends, and the distance of ticks: 1, 2 or 5 times a power of
+/// ten. The range starts at 0 unless more than half of it would be empty.
+fn round_range(low: f64, high: f64, max_steps: f64) -> (f64, f64, f64) {
+    let is_far_from_zero = low > high / 2.0 && low < high;
+    let low = if low < 0.0 || is_far_from_zero {
+        low
+    } else {
+        0.0
+    };
     let width = if high > low {
         high - low
     } else {
         high.abs().max(1.0)
     };
-    let least = width / most.max(1.0);
-    let power = 10_f64.powf(least.log10().floor());
+    let min_step = width / max_steps.max(1.0);
+    let power = 10_f64.powf(min_step.log10().floor());
     let step = [1.0, 2.0, 5.0, 10.0].map(|times| times * power);
-    let step = (step.into_iter().find(|step| *step >= least * 0.999_999)).unwrap_or(least);
+    let step = (step.into_iter().find(|step| *step >= min_step * 0.999_999)).unwrap_or(min_step);
     let begin = (low / step + 1e-9).floor() * step;
     let end = (high / step - 1e-9).ceil() * step;
     (begin, end.max(begin + step), step)
 }
 
-/// Whole powers of ten.
-fn decades(low: f64, high: f64, most: f64) -> (f64, f64, f64) {
+/// Returns a range that starts and ends at powers of ten, and the factor between ticks.
+fn decade_range(low: f64, high: f64, max_steps: f64) -> (f64, f64, f64) {
     let range: RangeInclusive<f64> = (low.log10() + 1e-9).floor()..=(high.log10() - 1e-9).ceil();
     let (begin, end) = (*range.start(), range.end().max(range.start() + 1.0));
-    let every = ((end - begin) / most.max(1.0)).ceil().max(1.0);
-    (10_f64.powf(begin), 10_f64.powf(end), 10_f64.powf(every))
+    let decades_per_tick = ((end - begin) / max_steps.max(1.0)).ceil().max(1.0);
+    (
+        10_f64.powf(begin),
+        10_f64.powf(end),
+        10_f64.powf(decades_per_tick),
+    )
 }
 
 #[cfg(test)]
@@ -231,7 +244,7 @@ mod tests {
             unit,
             is_log,
         };
-        let scale = Scale::of(axis, values.iter().copied(), 5.0).along(0.0, 100.0);
+        let scale = Scale::new(axis, values.iter().copied(), 5.0).with_pixels(0.0, 100.0);
         let ticks = scale.ticks().into_iter().map(|(_, text)| text).collect();
         (scale.label(), ticks)
     }
@@ -334,8 +347,8 @@ mod tests {
             unit: Unit::Time,
             is_log: true,
         };
-        let scale = Scale::of(axis, [1.0, 100.0].into_iter(), 5.0).along(300.0, 100.0);
-        let at = [1.0, 10.0, 100.0, 0.0].map(|value| scale.at(value).round());
+        let scale = Scale::new(axis, [1.0, 100.0].into_iter(), 5.0).with_pixels(300.0, 100.0);
+        let at = [1.0, 10.0, 100.0, 0.0].map(|value| scale.pixel(value).round());
         assert_eq!(at.map(|pixel| pixel as i32), [300, 200, 100, 300]);
     }
 }

@@ -1,11 +1,12 @@
-//! The slowest section of a path, from packets that were sent faster than it forwards them.
+//! Bottleneck of a path, estimated from packets that were sent faster than the bottleneck forwards
+//! them.
 
 use serde::{Deserialize, Serialize};
 
 use super::{Arrival, Distribution, Packet};
 use crate::clock::least_squares;
 
-/// Estimate of the bottleneck link from a queue that fills. Rates and sizes are those of the payload.
+/// Estimate of the bottleneck link from a queue that fills. Rates and sizes count the payload.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Bottleneck {
     /// Time per arrival while the queue was not empty.
@@ -16,11 +17,12 @@ pub struct Bottleneck {
     pub rate_bps: f64,
     /// Arrivals used for the spacing, which is the slope of their times.
     pub arrivals: u64,
-    /// Payload in the full queue, from the first lost number k: k packets minus those that left the queue in the
-    /// meantime. `None` if no packet was lost to a full queue, or if the records do not start at number 0.
+    /// Payload in the full queue, from the first lost number k: k packets minus those that left the
+    /// queue in the meantime. `None` if no packet was lost to a full queue, or if the records do
+    /// not start at number 0.
     pub queue_bytes: Option<f64>,
-    /// Delay of a full queue above the least delay: the median of the packets right before losses. Without losses it is
-    /// the longest delay.
+    /// Delay of a full queue above the minimum delay: the median of the packets right before
+    /// losses. Without losses it is the longest delay.
     pub queue_delay_ns: i64,
     /// Payload that the link forwards during `queue_delay_ns`.
     pub queue_bytes_by_delay: f64,
@@ -29,52 +31,59 @@ pub struct Bottleneck {
 /// Number of windows into which the arrivals are divided.
 const WINDOWS: usize = 32;
 
-/// Least arrivals per window; smaller windows show the timer of a shaper instead of its rate.
-const FEWEST_OF_A_WINDOW: usize = 8;
+/// Minimum arrivals per window; smaller windows show the timer of a shaper instead of its rate.
+const MIN_WINDOW_ARRIVALS: usize = 8;
 
-/// Divisor for the least share of consecutive windows with the same spacing; a smaller share may be chance.
-const LEAST_SHARE: usize = 4;
+/// Divisor for the minimum share of consecutive windows with the same spacing; a smaller share may
+/// be chance.
+const MIN_SHARE_DIVISOR: usize = 4;
 
-/// Least ratio of arrival spacing to send spacing of packets that waited in a queue.
-const SLOWER: f64 = 1.02;
+/// Minimum ratio of arrival spacing to send spacing of packets that waited in a queue.
+const MIN_SPACING_RATIO: f64 = 1.02;
 
-/// Largest relative difference between a spacing in the flat part and the most common spacing.
-const FLAT: f64 = 0.1;
+/// Maximum relative difference between a spacing in the flat part and the most common spacing.
+const MAX_FLAT_DEVIATION: f64 = 0.1;
 
 /// Consecutive arrivals with their mean spacings.
 struct Window {
     first: usize,
-    arrived_ns: f64,
-    sent_ns: f64,
+    arrival_spacing_ns: f64,
+    send_spacing_ns: f64,
 }
 
 impl Bottleneck {
-    /// Estimates the bottleneck from the first arrival of each number, ordered by time. Returns `None` if the arrivals
-    /// are as far apart as the departures, or if departure times are missing.
-    pub(super) fn of(arrivals: &[Arrival], by_number: &[Packet]) -> Option<Self> {
+    /// Estimates the bottleneck from the first arrival of each number, ordered by time. Returns
+    /// `None` if the arrivals are as far apart as the departures, or if departure times are
+    /// missing.
+    pub(super) fn from_arrivals(arrivals: &[Arrival], by_number: &[Packet]) -> Option<Self> {
         let delays = by_number.iter().filter_map(Packet::relative_delay_ns);
         let (least_ns, longest_ns) = (delays.clone().min()?, delays.max()?);
-        let width = (arrivals.len() / WINDOWS).max(FEWEST_OF_A_WINDOW);
+        let width = (arrivals.len() / WINDOWS).max(MIN_WINDOW_ARRIVALS);
         let count = arrivals.len().saturating_sub(1) / width;
         let windows: Vec<Option<Window>> = (0..count)
             .map(|at| {
-                window(
+                queued_window(
                     &arrivals[at * width..=(at + 1) * width],
                     at * width,
                     least_ns,
                 )
             })
             .collect();
-        let spacings = windows.iter().flatten().map(|window| window.arrived_ns);
+        let spacings = windows
+            .iter()
+            .flatten()
+            .map(|window| window.arrival_spacing_ns);
         let common = half_sample_mode(spacings.collect())?;
         let is_flat = |window: &Option<Window>| {
             let window = window.as_ref();
-            window.is_some_and(|window| (window.arrived_ns / common - 1.0).abs() <= FLAT)
+            window.is_some_and(|window| {
+                (window.arrival_spacing_ns / common - 1.0).abs() <= MAX_FLAT_DEVIATION
+            })
         };
         let flat = windows.chunk_by(|a, b| is_flat(a) && is_flat(b));
         let flat = flat.max_by_key(|run| (run.len(), is_flat(&run[0])))?;
         let (begin, end) = (flat[0].as_ref()?, flat[flat.len() - 1].as_ref()?);
-        if flat.len() * LEAST_SHARE < count {
+        if flat.len() * MIN_SHARE_DIVISOR < count {
             return None;
         }
         let part = &arrivals[begin.first..=end.first + width];
@@ -83,18 +92,22 @@ impl Bottleneck {
             .map(|(at, arrival)| (at as f64, since(arrival)))
             .collect();
         let (spacing_ns, _) = least_squares(&points)?;
-        let bytes: f64 = part.iter().map(|of| f64::from(of.packet.bytes)).sum();
+        let bytes: f64 = part
+            .iter()
+            .map(|arrival| f64::from(arrival.packet.bytes))
+            .sum();
         let packet_bytes = bytes / part.len() as f64;
         let rate_bps = packet_bytes * 8e9 / spacing_ns;
-        let sent_ns = flat
+        let send_spacing_ns = flat
             .iter()
             .flatten()
-            .map(|window| window.sent_ns)
+            .map(|window| window.send_spacing_ns)
             .sum::<f64>()
             / flat.len() as f64;
-        let full = before_losses(by_number).map(|delay| delay.saturating_sub(least_ns));
-        let queue_delay_ns = match Distribution::of(full) {
-            Some(full) => full.p50,
+        let full_queue_delays =
+            delays_before_losses(by_number).map(|delay| delay.saturating_sub(least_ns));
+        let queue_delay_ns = match Distribution::from_values(full_queue_delays) {
+            Some(delays) => delays.p50,
             None => longest_ns.saturating_sub(least_ns),
         };
         Some(Self {
@@ -102,32 +115,36 @@ impl Bottleneck {
             packet_bytes,
             rate_bps,
             arrivals: part.len() as u64,
-            queue_bytes: first_dropped(by_number, least_ns.saturating_add(queue_delay_ns / 2))
-                .map(|number| number as f64 * packet_bytes * (1.0 - sent_ns / spacing_ns)),
+            queue_bytes: first_queue_drop(by_number, least_ns.saturating_add(queue_delay_ns / 2))
+                .map(|number| number as f64 * packet_bytes * (1.0 - send_spacing_ns / spacing_ns)),
             queue_delay_ns,
             queue_bytes_by_delay: queue_delay_ns as f64 * rate_bps / 8e9,
         })
     }
 }
 
-/// Returns `None` if the packets did not arrive slower than they were sent, or if the queue was empty at some time.
-fn window(arrivals: &[Arrival], first: usize, least_ns: i64) -> Option<Window> {
+/// Returns the mean spacings of consecutive arrivals; `None` if the packets arrived as fast as they
+/// were sent, or if the queue was empty at some time.
+fn queued_window(arrivals: &[Arrival], first: usize, least_ns: i64) -> Option<Window> {
     let (begin, end) = (arrivals.first()?, arrivals.last()?);
     let numbers = end.packet.number.checked_sub(begin.packet.number)?;
     let sent = end.packet.sent_ns?.saturating_sub(begin.packet.sent_ns?);
     let arrived = end.at_ns.saturating_sub(begin.at_ns) as f64;
     let window = Window {
         first,
-        arrived_ns: arrived / (arrivals.len() - 1) as f64,
-        sent_ns: sent as f64 / numbers as f64,
+        arrival_spacing_ns: arrived / (arrivals.len() - 1) as f64,
+        send_spacing_ns: sent as f64 / numbers as f64,
     };
-    let delays = arrivals.iter().map(|of| of.packet.relative_delay_ns());
+    let delays = arrivals
+        .iter()
+        .map(|arrival| arrival.packet.relative_delay_ns());
     let waited = delays.flatten().min()?.saturating_sub(least_ns) as f64;
-    let is_slower = window.arrived_ns > window.sent_ns * SLOWER;
-    (is_slower && waited >= window.arrived_ns).then_some(window)
+    let is_slower = window.arrival_spacing_ns > window.send_spacing_ns * MIN_SPACING_RATIO;
+    (is_slower && waited >= window.arrival_spacing_ns).then_some(window)
 }
 
-/// Returns the mode of continuous values. It repeatedly keeps the densest half and returns the middle of the last one.
+/// Returns the mode of continuous values. It repeatedly keeps the densest half and returns the
+/// middle of the last one.
 fn half_sample_mode(mut values: Vec<f64>) -> Option<f64> {
     values.sort_by(f64::total_cmp);
     let mut part = &values[..];
@@ -140,14 +157,14 @@ fn half_sample_mode(mut values: Vec<f64>) -> Option<f64> {
 }
 
 /// Returns the delay of each packet right before a missing number.
-fn before_losses(by_number: &[Packet]) -> impl Iterator<Item = i64> {
+fn delays_before_losses(by_number: &[Packet]) -> impl Iterator<Item = i64> {
     let pairs = by_number.windows(2);
     let lossy = pairs.filter(|pair| pair[1].number - pair[0].number > 1);
     lossy.filter_map(|pair| pair[0].relative_delay_ns())
 }
 
 /// Returns the first missing number, if the delay before it shows that a queue was filling.
-fn first_dropped(by_number: &[Packet], least_ns: i64) -> Option<u64> {
+fn first_queue_drop(by_number: &[Packet], least_ns: i64) -> Option<u64> {
     let in_order = by_number.iter().zip(0_u64..);
     let in_order = in_order.take_while(|(packet, number)| packet.number == *number);
     let (last, number) = in_order.last()?;
@@ -159,8 +176,8 @@ fn first_dropped(by_number: &[Packet], least_ns: i64) -> Option<u64> {
 mod tests {
     use crate::packets::{Packet, PacketFigures};
 
-    /// A link with a queue of limited length that takes `spacing_ns` per packet; a token bucket passes the first
-    /// packets.
+    /// A link with a queue of limited length that takes `spacing_ns` per packet; a token bucket
+    /// passes the first packets.
     struct Link {
         spacing_ns: i64,
         queue: usize,
@@ -177,7 +194,8 @@ mod tests {
     };
 
     impl Link {
-        /// Returns the arrivals of packets sent `send_gap_ns` apart; the receiver's clock is 7 s ahead.
+        /// Returns the arrivals of packets sent `send_gap_ns` apart; the receiver's clock is 7 s
+        /// ahead.
         fn forward(&self, count: u64, send_gap_ns: i64) -> Vec<Packet> {
             let mut departures: Vec<i64> = Vec::new();
             let mut free_at = 0;
@@ -210,13 +228,16 @@ mod tests {
     #[test]
     fn a_burst_shows_the_rate_and_the_queue() {
         let mut packets = LINK.forward(2000, 20_000);
-        let figures = PacketFigures::of(&packets).unwrap();
+        let figures = PacketFigures::from_packets(&packets).unwrap();
         let found = figures.bottleneck.unwrap();
         assert!((found.spacing_ns - 120_000.0).abs() < 1e-6, "{found:?}");
         assert!((found.rate_bps - 1472.0 * 8e9 / 120_000.0).abs() < 1.0);
-        // The sender stalls between the stamp and the call.
+        // A sender that stalls between the stamp and the send call.
         packets[1000].received_ns = packets[1000].received_ns.map(|at| at + 50_000_000);
-        let stalled = PacketFigures::of(&packets).unwrap().bottleneck.unwrap();
+        let stalled = PacketFigures::from_packets(&packets)
+            .unwrap()
+            .bottleneck
+            .unwrap();
         assert_eq!(stalled.queue_delay_ns, found.queue_delay_ns);
         // A full queue of 100 packets, and the packet on the link.
         let peak_ns = figures.peak_relative_delay_ns.unwrap();
@@ -227,14 +248,18 @@ mod tests {
         }
     }
 
-    /// Random losses before the queue is full, or records that start later, do not make the queue look smaller.
+    /// Random losses before the queue is full, or records that start later, do not make the queue
+    /// look smaller.
     #[test]
-    fn the_queue_shows_by_a_loss_when_it_is_full() {
+    fn queue_bytes_need_a_loss_at_a_full_queue() {
         let mut early = LINK.forward(2000, 20_000);
         early[7].received_ns = None;
         let late = LINK.forward(2000, 20_000).split_off(5);
         for packets in [early, late] {
-            let found = PacketFigures::of(&packets).unwrap().bottleneck.unwrap();
+            let found = PacketFigures::from_packets(&packets)
+                .unwrap()
+                .bottleneck
+                .unwrap();
             assert_eq!(found.queue_bytes, None);
             assert!((found.queue_bytes_by_delay / 1472.0 - 100.0).abs() < 6.0);
         }
@@ -252,7 +277,7 @@ mod tests {
                 timer_ns,
                 ..LINK
             };
-            let figures = PacketFigures::of(&link.forward(2000, 50_000)).unwrap();
+            let figures = PacketFigures::from_packets(&link.forward(2000, 50_000)).unwrap();
             let found = figures.bottleneck.unwrap();
             let error = found.spacing_ns / 120_000.0 - 1.0;
             assert!(error.abs() < 0.005, "{error}: {found:?}");
@@ -261,9 +286,9 @@ mod tests {
     }
 
     #[test]
-    fn packets_that_no_queue_held_show_no_bottleneck() {
+    fn packets_that_did_not_queue_show_no_bottleneck() {
         for (count, gap_ns) in [(2000, 130_000), (2000, 120_000), (5, 20_000), (1, 1)] {
-            let figures = PacketFigures::of(&LINK.forward(count, gap_ns)).unwrap();
+            let figures = PacketFigures::from_packets(&LINK.forward(count, gap_ns)).unwrap();
             assert_eq!(
                 figures.bottleneck, None,
                 "{count} packets {gap_ns} ns apart"
@@ -274,13 +299,13 @@ mod tests {
         for packet in packets.iter_mut().step_by(9) {
             packet.received_ns = None;
         }
-        let figures = PacketFigures::of(&packets).unwrap();
+        let figures = PacketFigures::from_packets(&packets).unwrap();
         assert_eq!((figures.bottleneck, figures.lost), (None, 223));
         let mut packets = LINK.forward(2000, 20_000);
         for packet in &mut packets {
             packet.sent_ns = None;
         }
-        let figures = PacketFigures::of(&packets).unwrap();
+        let figures = PacketFigures::from_packets(&packets).unwrap();
         assert_eq!((figures.bottleneck, figures.pdv_ns), (None, None));
     }
 }

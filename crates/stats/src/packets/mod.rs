@@ -1,5 +1,5 @@
-//! Figures of a path from records of numbered packets: loss, duplication, reordering, delay, delay variation,
-//! bottleneck.
+//! Path metrics from records of numbered packets: loss, duplication, reordering, delay, delay
+//! variation, bottleneck.
 
 mod bottleneck;
 mod reordering;
@@ -9,9 +9,9 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 pub use bottleneck::Bottleneck;
-pub use reordering::{Extremes, Reordering};
+pub use reordering::{MeanAndMax, Reordering};
 
-/// One arrival, or one lost packet. A duplicate is another arrival with the same number.
+/// One arrival or one lost packet. A duplicate is another arrival with the same number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Packet {
     /// Sequence number.
@@ -26,7 +26,7 @@ pub struct Packet {
     pub delay_ns: Option<i64>,
 }
 
-/// The figures of a set of packets. Figures that the records do not show are `None`.
+/// Metrics of a set of packets; `None` if the records do not show a metric.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct PacketFigures {
     /// Count of numbers from the lowest to the highest of all records.
@@ -45,15 +45,16 @@ pub struct PacketFigures {
     pub duplicated: u64,
     /// Duplicates per distinct arrival, in percent (RFC 5560's duplication fraction).
     pub duplicate_percent: Option<f64>,
-    /// Numbers that arrived more than once, per distinct arrival, in percent (RFC 5560's replicated packet rate).
+    /// Numbers that arrived more than once, per distinct arrival, in percent (RFC 5560's replicated
+    /// packet rate).
     pub duplicated_percent: Option<f64>,
     /// Reordering by RFC 4737, without duplicates.
     pub reordering: Reordering,
     /// One-way delays.
     pub delay_ns: Option<Distribution>,
-    /// Delays above the least one (RFC 5481's PDV). They need no common clock.
+    /// Delays above the minimum delay (RFC 5481's PDV). They need no common clock.
     pub pdv_ns: Option<Distribution>,
-    /// Largest delay above the least one.
+    /// Largest delay above the minimum delay.
     pub peak_relative_delay_ns: Option<i64>,
     /// Differences of delay between successive numbers (RFC 3393, RFC 5481's IPDV).
     pub ipdv_ns: Option<Distribution>,
@@ -70,7 +71,7 @@ pub struct PacketFigures {
 pub struct Distribution {
     /// Count of values.
     pub count: u64,
-    /// Least.
+    /// Minimum.
     pub min: i64,
     /// Arithmetic mean.
     pub mean: f64,
@@ -82,7 +83,7 @@ pub struct Distribution {
     pub p99: i64,
     /// 99.9th percentile.
     pub p999: i64,
-    /// Most.
+    /// Maximum.
     pub max: i64,
 }
 
@@ -90,80 +91,86 @@ pub struct Distribution {
 #[derive(Clone, Copy, Debug)]
 struct Arrival {
     at_ns: i64,
-    place: usize,
+    index: usize,
     packet: Packet,
 }
 
 impl Packet {
-    /// Returns the one-way delay, or without one the difference of the two clocks' times. Only differences of these
-    /// values are meaningful.
+    /// Returns the one-way delay if known, else the difference of the two clocks' times. Of the
+    /// latter, only differences are meaningful.
     pub fn relative_delay_ns(&self) -> Option<i64> {
-        let apart = || Some(self.received_ns?.saturating_sub(self.sent_ns?));
-        self.delay_ns.or_else(apart)
+        let difference = || Some(self.received_ns?.saturating_sub(self.sent_ns?));
+        self.delay_ns.or_else(difference)
     }
 }
 
 impl PacketFigures {
-    /// Computes the figures of records in any order. Arrivals at the same time keep the order of the records. A number
-    /// between the lowest and the highest counts as lost even without a record. Returns `None` without records.
-    pub fn of(packets: &[Packet]) -> Option<Self> {
+    /// Computes the metrics of records in any order. Arrivals at the same time keep the order of
+    /// the records. A number between the lowest and the highest counts as lost even without a
+    /// record. Returns `None` without records.
+    pub fn from_packets(packets: &[Packet]) -> Option<Self> {
         let lowest = packets.iter().map(|packet| packet.number).min()?;
         let highest = packets.iter().map(|packet| packet.number).max()?;
         let arrivals = arrivals(packets);
-        let (by_number, copied) = by_number(&arrivals);
+        let (by_number, duplicated) = by_number(&arrivals);
         let mut first_copies = by_number.clone();
-        first_copies.sort_unstable_by_key(|arrival| arrival.place);
-        let by_number: Vec<Packet> = by_number.iter().map(|of| of.packet).collect();
+        first_copies.sort_unstable_by_key(|arrival| arrival.index);
+        let by_number: Vec<Packet> = by_number.iter().map(|arrival| arrival.packet).collect();
         let (loss_runs, lost_at_end) = loss_runs(&by_number, lowest, highest);
         let arrived = by_number.len() as u64;
-        let duplicates = arrivals.len() as u64 - arrived;
+        let duplicate_count = arrivals.len() as u64 - arrived;
         let percent = |part: u64| (arrived > 0).then(|| part as f64 / arrived as f64 * 100.0);
         let relative: Vec<i64> = (by_number.iter())
             .filter_map(Packet::relative_delay_ns)
             .collect();
         let least = relative.iter().copied().min().unwrap_or_default();
-        let pdv_ns = Distribution::of(relative.iter().map(|delay| delay.saturating_sub(least)));
+        let pdv_ns =
+            Distribution::from_values(relative.iter().map(|delay| delay.saturating_sub(least)));
         Some(Self {
             numbers: (highest - lowest).saturating_add(1),
             arrived,
             lost: (highest - lowest).saturating_add(1) - arrived,
             lost_at_end,
             loss_runs,
-            duplicates,
-            duplicated: copied,
-            duplicate_percent: percent(duplicates),
-            duplicated_percent: percent(copied),
-            reordering: Reordering::of(&first_copies),
-            delay_ns: Distribution::of(by_number.iter().filter_map(|packet| packet.delay_ns)),
+            duplicates: duplicate_count,
+            duplicated,
+            duplicate_percent: percent(duplicate_count),
+            duplicated_percent: percent(duplicated),
+            reordering: Reordering::from_arrivals(&first_copies),
+            delay_ns: Distribution::from_values(
+                by_number.iter().filter_map(|packet| packet.delay_ns),
+            ),
             pdv_ns,
             peak_relative_delay_ns: pdv_ns.map(|pdv| pdv.max),
-            ipdv_ns: Distribution::of(differences(&by_number, Packet::relative_delay_ns)),
-            send_gaps_ns: Distribution::of(differences(&by_number, |packet| packet.sent_ns)),
-            arrival_gaps_ns: Distribution::of(
+            ipdv_ns: Distribution::from_values(differences(&by_number, Packet::relative_delay_ns)),
+            send_gaps_ns: Distribution::from_values(differences(&by_number, |packet| {
+                packet.sent_ns
+            })),
+            arrival_gaps_ns: Distribution::from_values(
                 (arrivals.windows(2)).map(|pair| pair[1].at_ns.saturating_sub(pair[0].at_ns)),
             ),
-            bottleneck: Bottleneck::of(&first_copies, &by_number),
+            bottleneck: Bottleneck::from_arrivals(&first_copies, &by_number),
         })
     }
 }
 
 impl Distribution {
-    /// Returns `None` without values.
-    pub fn of(values: impl Iterator<Item = i64>) -> Option<Self> {
+    /// Computes the distribution of values; `None` without values.
+    pub fn from_values(values: impl Iterator<Item = i64>) -> Option<Self> {
         let mut sorted: Vec<i64> = values.collect();
         sorted.sort_unstable();
         let (min, max) = (*sorted.first()?, *sorted.last()?);
         let count = sorted.len();
         let sum: i128 = sorted.iter().copied().map(i128::from).sum();
-        let at = |per_mille: usize| sorted[(count * per_mille).div_ceil(1000).max(1) - 1];
+        let percentile = |per_mille: usize| sorted[(count * per_mille).div_ceil(1000).max(1) - 1];
         Some(Self {
             count: count as u64,
             min,
             mean: sum as f64 / count as f64,
-            p50: at(500),
-            p95: at(950),
-            p99: at(990),
-            p999: at(999),
+            p50: percentile(500),
+            p95: percentile(950),
+            p99: percentile(990),
+            p999: percentile(999),
             max,
         })
     }
@@ -175,19 +182,20 @@ fn arrivals(packets: &[Packet]) -> Vec<Arrival> {
         let at_ns = packet.received_ns?;
         Some(Arrival {
             at_ns,
-            place: 0,
+            index: 0,
             packet: *packet,
         })
     };
     let mut arrivals: Vec<Arrival> = packets.iter().filter_map(arrival).collect();
     arrivals.sort_by_key(|arrival| arrival.at_ns);
-    for (place, arrival) in arrivals.iter_mut().enumerate() {
-        arrival.place = place;
+    for (index, arrival) in arrivals.iter_mut().enumerate() {
+        arrival.index = index;
     }
     arrivals
 }
 
-/// Returns the first arrival of each number, ordered by number, and the count of numbers that arrived more than once.
+/// Returns the first arrival of each number, ordered by number, and the count of numbers that
+/// arrived more than once.
 fn by_number(arrivals: &[Arrival]) -> (Vec<Arrival>, u64) {
     let mut sorted = arrivals.to_vec();
     sorted.sort_by_key(|arrival| arrival.packet.number);
@@ -197,7 +205,8 @@ fn by_number(arrivals: &[Arrival]) -> (Vec<Arrival>, u64) {
     (sorted, duplicated)
 }
 
-/// Returns the lengths of the runs of missing numbers with their counts, and the length of the run at the end.
+/// Returns the lengths of the runs of missing numbers with their counts, and the length of the run
+/// at the end.
 fn loss_runs(by_number: &[Packet], lowest: u64, highest: u64) -> (Vec<(u64, u64)>, u64) {
     let mut runs = BTreeMap::new();
     let mut expected = lowest;
@@ -218,18 +227,18 @@ fn loss_runs(by_number: &[Packet], lowest: u64, highest: u64) -> (Vec<(u64, u64)
 /// Returns the differences of a value between successive numbers that both arrived.
 fn differences(
     by_number: &[Packet],
-    of: impl Fn(&Packet) -> Option<i64>,
+    value: impl Fn(&Packet) -> Option<i64>,
 ) -> impl Iterator<Item = i64> {
     let pairs = by_number.windows(2);
     let successive = pairs.filter(|pair| pair[1].number - pair[0].number == 1);
-    successive.filter_map(move |pair| Some(of(&pair[1])?.saturating_sub(of(&pair[0])?)))
+    successive.filter_map(move |pair| Some(value(&pair[1])?.saturating_sub(value(&pair[0])?)))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// A packet that left at 100 µs times its number.
+    /// Returns a packet that left at 100 µs times its number.
     fn packet(number: u64, received_us: Option<i64>) -> Packet {
         Packet {
             number,
@@ -240,7 +249,8 @@ mod tests {
         }
     }
 
-    /// Numbers 3 and 4 are lost, 6 and 7 swapped, 8 doubled; the last two of 12 are lost.
+    /// Returns packets with numbers 3 and 4 lost, 6 and 7 swapped, 8 duplicated, and the last two
+    /// of 12 lost.
     fn impaired() -> Vec<Packet> {
         let order = [
             (0, 1_000),
@@ -263,7 +273,7 @@ mod tests {
 
     #[test]
     fn counts_of_an_impaired_path() {
-        let figures = PacketFigures::of(&impaired()).unwrap();
+        let figures = PacketFigures::from_packets(&impaired()).unwrap();
         assert_eq!((figures.numbers, figures.arrived, figures.lost), (12, 8, 4));
         assert_eq!(
             (&figures.loss_runs[..], figures.lost_at_end),
@@ -277,7 +287,7 @@ mod tests {
 
     #[test]
     fn delays_are_compared_by_number_and_gaps_by_arrival() {
-        let figures = PacketFigures::of(&impaired()).unwrap();
+        let figures = PacketFigures::from_packets(&impaired()).unwrap();
         assert_eq!(figures.delay_ns, None);
         let pdv = figures.pdv_ns.unwrap();
         assert_eq!((pdv.count, pdv.min, pdv.p50, pdv.max), (8, 0, 0, 110_000));
@@ -295,7 +305,7 @@ mod tests {
         for packet in &mut fitted {
             packet.delay_ns = packet.relative_delay_ns().map(|delay| delay - 1_500_000);
         }
-        let fitted = PacketFigures::of(&fitted).unwrap();
+        let fitted = PacketFigures::from_packets(&fitted).unwrap();
         assert_eq!(fitted.delay_ns.unwrap().min, -500_000);
         assert_eq!(
             (fitted.pdv_ns, fitted.ipdv_ns),
@@ -305,16 +315,19 @@ mod tests {
 
     /// The order of the records matters only for arrivals at the same time.
     #[test]
-    fn records_come_in_any_order() {
+    fn the_order_of_records_does_not_matter() {
         let mut packets = impaired();
         packets.reverse();
-        assert_eq!(PacketFigures::of(&packets), PacketFigures::of(&impaired()));
+        assert_eq!(
+            PacketFigures::from_packets(&packets),
+            PacketFigures::from_packets(&impaired())
+        );
     }
 
     #[test]
-    fn nothing_measured_is_nothing() {
-        assert_eq!(PacketFigures::of(&[]), None);
-        let lost = PacketFigures::of(&[packet(u64::MAX, None), packet(7, None)]).unwrap();
+    fn missing_records_have_no_figures() {
+        assert_eq!(PacketFigures::from_packets(&[]), None);
+        let lost = PacketFigures::from_packets(&[packet(u64::MAX, None), packet(7, None)]).unwrap();
         assert_eq!((lost.arrived, lost.lost_at_end), (0, u64::MAX - 7));
         assert_eq!((lost.duplicate_percent, lost.pdv_ns), (None, None));
         assert_eq!(
@@ -325,6 +338,6 @@ mod tests {
             packet(0, Some(i64::MAX / 1000)),
             packet(u64::MAX, Some(i64::MIN / 1000)),
         ];
-        PacketFigures::of(&all).unwrap();
+        PacketFigures::from_packets(&all).unwrap();
     }
 }

@@ -1,25 +1,27 @@
-//! The first CPU, as proc_cpuinfo(5) has it: each architecture has words of its own.
+//! Model and frequency of the first CPU, from proc_cpuinfo(5). Each architecture uses other keys.
 
 use std::fs;
 use std::sync::OnceLock;
 
-/// Its model name.
+/// Returns the CPU's model name.
 pub fn cpu_model() -> Option<String> {
-    model(cpuinfo())
+    parse_model(cpuinfo())
 }
 
-/// Its frequency in MHz: now where the kernel governs it, else when this program first looked.
+/// Returns the CPU's frequency in MHz: the current one if the kernel controls it, else the one at
+/// this program's first read.
 pub fn cpu_mhz() -> Option<u32> {
-    let governed = super::read_line("/sys/devices/system/cpu/cpu0/cpufreq/scaling_cur_freq");
-    governed
+    let current_khz = super::read_line("/sys/devices/system/cpu/cpu0/cpufreq/scaling_cur_freq");
+    current_khz
         .and_then(|khz| khz.parse::<u32>().ok())
         .map(|khz| khz / 1000)
-        .or_else(|| mhz(cpuinfo()))
+        .or_else(|| parse_mhz(cpuinfo()))
 }
 
-/// Whether the CPU says that a hypervisor runs this system; `None` where it has no such flag.
-pub fn virtual_guest() -> Option<bool> {
-    let flags = value(cpuinfo(), &["flags"])?;
+/// Returns whether the CPU has the flag of a virtual machine; `None` if this architecture has no
+/// flags.
+pub fn is_virtual_guest() -> Option<bool> {
+    let flags = find_value(cpuinfo(), &["flags"])?;
     Some(
         flags
             .split_ascii_whitespace()
@@ -27,35 +29,37 @@ pub fn virtual_guest() -> Option<bool> {
     )
 }
 
-/// Read once: some kernels ask every CPU for its frequency, which takes long where there are many.
+/// Reads /proc/cpuinfo once: some kernels query the frequency of every CPU, which is slow on large
+/// hosts.
 fn cpuinfo() -> &'static str {
     static TEXT: OnceLock<String> = OnceLock::new();
     TEXT.get_or_init(|| fs::read_to_string("/proc/cpuinfo").unwrap_or_default())
 }
 
-fn model(cpuinfo: &str) -> Option<String> {
-    // x86 and LoongArch, MIPS, POWER, RISC-V, old ARM; a 64-bit ARM has numbers only.
+fn parse_model(cpuinfo: &str) -> Option<String> {
+    // The keys of x86 and LoongArch, MIPS, POWER, RISC-V, and old ARM. A 64-bit ARM CPU has only
+    // numbers.
     let named = ["model name", "cpu model", "cpu", "uarch", "Processor"];
-    value(cpuinfo, &named).map(str::to_owned).or_else(|| {
-        let implementer = value(cpuinfo, &["CPU implementer"])?;
-        let part = value(cpuinfo, &["CPU part"])?;
+    find_value(cpuinfo, &named).map(str::to_owned).or_else(|| {
+        let implementer = find_value(cpuinfo, &["CPU implementer"])?;
+        let part = find_value(cpuinfo, &["CPU part"])?;
         Some(format!("ARM implementer {implementer} part {part}"))
     })
 }
 
-fn mhz(cpuinfo: &str) -> Option<u32> {
-    let text = value(cpuinfo, &["cpu MHz", "CPU MHz", "clock", "cpu MHz static"])?;
+fn parse_mhz(cpuinfo: &str) -> Option<u32> {
+    let text = find_value(cpuinfo, &["cpu MHz", "CPU MHz", "clock", "cpu MHz static"])?;
     let mhz: f64 = text.trim_end_matches("MHz").parse().ok()?;
     (mhz >= 1.0).then_some(mhz.round() as u32)
 }
 
-/// The first value of the first of these keys that has one.
-fn value<'a>(cpuinfo: &'a str, keys: &[&str]) -> Option<&'a str> {
-    keys.iter().find_map(|wanted| {
+/// Returns the first non-empty value of the first key that has one.
+fn find_value<'a>(cpuinfo: &'a str, keys: &[&str]) -> Option<&'a str> {
+    keys.iter().find_map(|wanted_key| {
         cpuinfo.lines().find_map(|line| {
             let (key, value) = line.split_once(':')?;
             let value = value.trim();
-            (key.trim() == *wanted && !value.is_empty()).then_some(value)
+            (key.trim() == *wanted_key && !value.is_empty()).then_some(value)
         })
     })
 }
@@ -94,8 +98,8 @@ mod tests {
             ),
             ("", None, None),
         ] {
-            assert_eq!(model(cpuinfo).as_deref(), name, "{cpuinfo}");
-            assert_eq!(mhz(cpuinfo), frequency, "{cpuinfo}");
+            assert_eq!(parse_model(cpuinfo).as_deref(), name, "{cpuinfo}");
+            assert_eq!(parse_mhz(cpuinfo), frequency, "{cpuinfo}");
         }
     }
 }

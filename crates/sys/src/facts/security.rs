@@ -1,36 +1,36 @@
-//! Which security module confines programs here, and how.
+//! The Linux security module that confines programs, and its mode.
 
 use super::read_line;
 
-/// What the kernel says of mandatory access control.
+/// Mandatory access control as reported by the kernel.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SecurityFacts {
-    /// "selinux", "apparmor", "smack" or "tomoyo"; `None` when none of them runs.
+    /// "selinux", "apparmor", "smack" or "tomoyo"; `None` if none of them is active.
     pub module: Option<&'static str>,
-    /// Whether it forbids, or only logs; `None` where it does not say.
-    pub enforcing: Option<bool>,
-    /// SELinux: the policy's name. Others: the profile or label of this process.
+    /// Whether the module enforces its policy; false if it only logs. `None` if unknown.
+    pub is_enforcing: Option<bool>,
+    /// The policy's name (SELinux), or the profile or label of this process (other modules).
     pub policy: Option<String>,
 }
 
-/// The first module that confines programs; `None` when it cannot be told whether there is one.
+/// Returns the first active module that confines programs; `None` if the kernel reports no modules.
 pub fn security() -> Option<SecurityFacts> {
-    facts(&|path| read_line(path))
+    detect(&|path| read_line(path))
 }
 
-/// The modules that have a policy on who may do what; the others restrict single things.
+/// Modules with a system-wide policy. Other modules restrict single operations.
 const MODULES: [&str; 4] = ["selinux", "apparmor", "smack", "tomoyo"];
 
-fn facts(read: &dyn Fn(&str) -> Option<String>) -> Option<SecurityFacts> {
+fn detect(read: &dyn Fn(&str) -> Option<String>) -> Option<SecurityFacts> {
     let enforce = read("/sys/fs/selinux/enforce");
     let apparmor = read("/sys/module/apparmor/parameters/enabled");
     let module = if let Some(active) = read("/sys/kernel/security/lsm") {
-        // In the order in which they are asked.
+        // The kernel calls the modules in this order.
         active
             .split(',')
             .find_map(|name| MODULES.into_iter().find(|module| *module == name))
     } else if enforce.is_some() {
-        // Without securityfs (in a container, say) the modules' own files remain.
+        // Without securityfs, as in a container, the modules' own files remain.
         Some("selinux")
     } else if apparmor.as_deref() == Some("Y") {
         Some("apparmor")
@@ -38,7 +38,7 @@ fn facts(read: &dyn Fn(&str) -> Option<String>) -> Option<SecurityFacts> {
         return None;
     };
     let profile = || read("/proc/self/attr/current");
-    let (enforcing, policy) = match module {
+    let (is_enforcing, policy) = match module {
         Some("selinux") => (
             enforce.map(|word| word == "1"),
             read("/etc/selinux/config").and_then(|text| {
@@ -55,7 +55,7 @@ fn facts(read: &dyn Fn(&str) -> Option<String>) -> Option<SecurityFacts> {
     };
     Some(SecurityFacts {
         module,
-        enforcing,
+        is_enforcing,
         policy,
     })
 }
@@ -76,7 +76,7 @@ mod tests {
                     ("/sys/module/apparmor/parameters/mode", "enforce"),
                     ("/proc/self/attr/apparmor/current", "unconfined"),
                 ],
-                Some(found("apparmor", Some(true), Some("unconfined"))),
+                Some(module_facts("apparmor", Some(true), Some("unconfined"))),
             ),
             (
                 &[
@@ -84,7 +84,11 @@ mod tests {
                     ("/sys/module/apparmor/parameters/mode", "complain"),
                     ("/proc/self/attr/current", "netperf (complain)"),
                 ],
-                Some(found("apparmor", Some(false), Some("netperf (complain)"))),
+                Some(module_facts(
+                    "apparmor",
+                    Some(false),
+                    Some("netperf (complain)"),
+                )),
             ),
             (
                 &[
@@ -95,15 +99,15 @@ mod tests {
                         "# a comment\nSELINUX=permissive\nSELINUXTYPE=targeted",
                     ),
                 ],
-                Some(found("selinux", Some(false), Some("targeted"))),
+                Some(module_facts("selinux", Some(false), Some("targeted"))),
             ),
             (
                 &[("/sys/fs/selinux/enforce", "1")],
-                Some(found("selinux", Some(true), None)),
+                Some(module_facts("selinux", Some(true), None)),
             ),
             (
                 &[(LSM, "capability,smack"), ("/proc/self/attr/current", "_")],
-                Some(found("smack", None, Some("_"))),
+                Some(module_facts("smack", None, Some("_"))),
             ),
             (
                 &[(LSM, "capability,landlock,yama,bpf")],
@@ -116,14 +120,18 @@ mod tests {
                 let file = files.iter().find(|(name, _)| *name == path);
                 file.map(|(_, text)| (*text).to_owned())
             };
-            assert_eq!(facts(&read), expected, "{files:?}");
+            assert_eq!(detect(&read), expected, "{files:?}");
         }
     }
 
-    fn found(module: &'static str, enforcing: Option<bool>, policy: Option<&str>) -> SecurityFacts {
+    fn module_facts(
+        module: &'static str,
+        is_enforcing: Option<bool>,
+        policy: Option<&str>,
+    ) -> SecurityFacts {
         SecurityFacts {
             module: Some(module),
-            enforcing,
+            is_enforcing,
             policy: policy.map(str::to_owned),
         }
     }

@@ -1,40 +1,53 @@
-//! The control exchange with a responder. It repeats each request until its reply arrives, and discards late or foreign
-//! datagrams.
+//! The control exchange with a responder. The channel repeats each request until its reply arrives.
+//! It discards late and foreign datagrams.
 
 use std::io::{self, ErrorKind};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
 
-use engine::{Reason, Role, Stop, data_socket};
+use engine::{Role, Stop, StopReason, open_data_socket};
 use model::{SocketOptions, Transport};
-use stats::clock::Exchange;
+use stats::clock::ClockExchange;
 use sys::call::{self, Error};
 use sys::clock::monotonic_ns;
 use sys::{Address, Socket};
 
-use crate::wire::{Block, Capability, Command, EndReason, Object, Part, SLICE, VERSION};
+use crate::wire::{
+    Command, EndReason, LinerateExtension, MAX_IMAGE_BYTES_PER_REQUEST, MessageBlock, PartHeader,
+    ResultObject, VERSION,
+};
 
-/// The timeout of a request, and the number of attempts.
-const WAIT: Duration = Duration::from_secs(1);
-const TRIES: u32 = 30;
+/// The time to wait for a reply before a request is repeated.
+const REPLY_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// The same for the last request of a failed or interrupted test.
-const LAST_WAIT: Duration = Duration::from_millis(300);
-const LAST_TRIES: u32 = 3;
+/// The maximum number of attempts per request.
+const MAX_TRIES: u32 = 30;
 
-/// The maximum wait while another requester uses the responder. A stock requester releases it after 60 s without a
-/// test.
-const IN_USE: Duration = Duration::from_secs(65);
-const LOOK: Duration = Duration::from_secs(2);
+/// The same limits for the last request of a failed or interrupted test.
+const LAST_REPLY_TIMEOUT: Duration = Duration::from_millis(300);
+const MAX_LAST_TRIES: u32 = 3;
 
-/// The number of exchanges that fit the clocks, and how many of them may be lost.
-const EXCHANGES: u32 = 200;
-const LOST_EXCHANGES: u32 = 10;
+/// The maximum wait while another requester uses the responder. A stock responder becomes free
+/// after 60 s without a test.
+const IN_USE_TIMEOUT: Duration = Duration::from_secs(65);
+
+/// The interval between requests during this wait.
+const IN_USE_RETRY_INTERVAL: Duration = Duration::from_secs(2);
+
+/// The number of exchanges for one fit of the clocks.
+const CLOCK_EXCHANGES: u32 = 200;
+
+/// The maximum number of these exchanges that may be lost. The next lost one ends the exchanges.
+const MAX_LOST_EXCHANGES: u32 = 10;
+
+/// The length of a clock request and of its response.
 const EXCHANGE_BYTES: usize = 64;
 
-/// Numbered parts requested at a time, and their length in bytes.
-const WINDOW: usize = 16;
-const PART: usize = SLICE as usize - Part::LEN;
+/// The maximum number of parts of an object that are requested at a time.
+const WINDOW_PARTS: usize = 16;
+
+/// The payload of one part.
+const PART_BYTES: usize = MAX_IMAGE_BYTES_PER_REQUEST as usize - PartHeader::LEN;
 
 /// A socket connected to a responder.
 #[derive(Debug)]
@@ -42,37 +55,39 @@ pub(crate) struct Channel {
     socket: Socket,
     peer: Address,
     options: SocketOptions,
-    /// The nonce of a linerate responder.
+    /// The nonce of a linerate responder; `None` for a stock responder.
     nonce: Option<u128>,
     /// The number of the last request.
-    request: u64,
-    /// Requests repeated for lack of a reply.
+    last_request: u64,
+    /// The number of timed-out attempts.
     pub(crate) timeouts: u32,
     buffer: Vec<u8>,
-    trace: bool,
+    is_tracing: bool,
 }
 
-/// The expected reply of a request, and the tolerated losses.
+/// The repetition of a request without a reply.
 #[derive(Clone, Copy)]
-struct Patience {
-    wait: Duration,
+struct RetryPolicy {
+    timeout: Duration,
     tries: u32,
-    /// Replies carry no mark, so a late reply could be mistaken for the next one. A new local port cannot receive it.
-    on_new_port: bool,
+    /// Whether a repeated request uses a new local port. Replies of a stock responder carry no
+    /// request number, so a late reply could be mistaken for the next one. A new port does not
+    /// receive it.
+    uses_new_port: bool,
 }
 
-impl Patience {
-    const MARKED: Self = Self {
-        wait: WAIT,
-        tries: TRIES,
-        on_new_port: false,
+impl RetryPolicy {
+    const DEFAULT: Self = Self {
+        timeout: REPLY_TIMEOUT,
+        tries: MAX_TRIES,
+        uses_new_port: false,
     };
 
     /// The last request of a failed or interrupted test.
     const LAST: Self = Self {
-        wait: LAST_WAIT,
-        tries: LAST_TRIES,
-        on_new_port: false,
+        timeout: LAST_REPLY_TIMEOUT,
+        tries: MAX_LAST_TRIES,
+        uses_new_port: false,
     };
 }
 
@@ -80,226 +95,241 @@ impl Patience {
 #[derive(Default)]
 struct Assembly {
     bytes: Vec<u8>,
-    /// Whether each part has arrived. Before the first part, the length is unknown.
-    came: Vec<bool>,
-    /// All parts before this one have arrived.
-    next: usize,
+    /// Whether each part has arrived; empty until the first part arrives with the length.
+    arrived: Vec<bool>,
+    /// The number of the first missing part.
+    first_missing: usize,
 }
 
 impl Assembly {
-    /// Returns the numbers of the next missing parts; empty if none is missing.
-    fn missing(&self) -> Vec<usize> {
-        if self.came.is_empty() {
+    /// Returns the numbers of the next missing parts; empty if the object is complete.
+    fn missing_parts(&self) -> Vec<usize> {
+        if self.arrived.is_empty() {
             return vec![0];
         }
-        let parts = self.next..self.came.len();
+        let parts = self.first_missing..self.arrived.len();
         parts
-            .filter(|part| !self.came[*part])
-            .take(WINDOW)
+            .filter(|part| !self.arrived[*part])
+            .take(WINDOW_PARTS)
             .collect()
     }
 
-    /// Stores a part if it is complete.
-    fn take(&mut self, head: &Part, bytes: &[u8]) -> bool {
-        if self.came.is_empty() {
-            self.bytes = vec![0; head.total as usize];
-            self.came = vec![false; self.bytes.len().div_ceil(PART).max(1)];
+    /// Stores a part if its offset and length are valid. Returns whether they are.
+    fn store(&mut self, header: &PartHeader, bytes: &[u8]) -> bool {
+        if self.arrived.is_empty() {
+            self.bytes = vec![0; header.total as usize];
+            self.arrived = vec![false; self.bytes.len().div_ceil(PART_BYTES).max(1)];
         }
-        let offset = head.offset as usize;
-        let is_whole = self.bytes.len() == head.total as usize
-            && offset.is_multiple_of(PART)
-            && offset / PART < self.came.len()
-            && bytes.len() == PART.min(self.bytes.len() - offset);
-        if is_whole {
+        let offset = header.offset as usize;
+        let is_valid = self.bytes.len() == header.total as usize
+            && offset.is_multiple_of(PART_BYTES)
+            && offset / PART_BYTES < self.arrived.len()
+            && bytes.len() == PART_BYTES.min(self.bytes.len() - offset);
+        if is_valid {
             self.bytes[offset..offset + bytes.len()].copy_from_slice(bytes);
-            self.came[offset / PART] = true;
-            while self.came.get(self.next) == Some(&true) {
-                self.next += 1;
+            self.arrived[offset / PART_BYTES] = true;
+            while self.arrived.get(self.first_missing) == Some(&true) {
+                self.first_missing += 1;
             }
         }
-        is_whole
+        is_valid
     }
 }
 
-/// The responder's answer to [`Command::ZeroStats`].
+/// The responder's reply to [`Command::ZeroStats`].
 enum Admission {
     Granted,
     InUse,
 }
 
 impl Channel {
-    pub(crate) fn new(socket: Socket, peer: Address, options: SocketOptions, trace: bool) -> Self {
+    pub(crate) fn new(
+        socket: Socket,
+        peer: Address,
+        options: SocketOptions,
+        is_tracing: bool,
+    ) -> Self {
         Self {
             socket,
             peer,
             options,
             nonce: None,
-            request: 0,
+            last_request: 0,
             timeouts: 0,
             buffer: vec![0; 1 << 16],
-            trace,
+            is_tracing,
         }
     }
 
-    /// The socket, which also sends the data.
+    /// Returns the socket, which also sends the data.
     pub(crate) fn socket(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
     }
 
-    /// The responder.
+    /// Returns the responder's address.
     pub(crate) fn peer(&self) -> &Address {
         &self.peer
     }
 
-    /// Whether the responder is a linerate.
-    pub(crate) fn is_ours(&self) -> bool {
+    /// Returns whether the responder is a linerate.
+    pub(crate) fn is_linerate(&self) -> bool {
         self.nonce.is_some()
     }
 
-    /// Begins a test.
-    pub(crate) fn begin(&mut self, settings: &Block, stop: &Stop) -> io::Result<()> {
-        let given_up = Instant::now() + IN_USE;
+    /// Begins a test. Waits up to 65 s while another requester uses the responder.
+    pub(crate) fn begin(&mut self, settings: &MessageBlock, stop: &Stop) -> io::Result<()> {
+        let deadline = Instant::now() + IN_USE_TIMEOUT;
         self.nonce = None;
         loop {
             let timeouts = self.timeouts;
             match self.zero_stats(settings, stop)? {
                 Admission::Granted => return Ok(()),
-                // The lost reply may have been OK. A stock responder refuses requests of the requester that holds it.
+                // The lost reply may have been OK. A stock responder also refuses the requester
+                // that it serves.
                 Admission::InUse if self.timeouts > timeouts => self.end(&Stop::new())?,
-                Admission::InUse if Instant::now() >= given_up => {
-                    let why = format!(
+                Admission::InUse if Instant::now() >= deadline => {
+                    let reason = format!(
                         "{}: another host is running a test with this responder",
                         self.peer
                     );
-                    return Err(io::Error::new(ErrorKind::ResourceBusy, why));
+                    return Err(io::Error::new(ErrorKind::ResourceBusy, reason));
                 }
-                Admission::InUse => self.pause(LOOK, stop)?,
+                Admission::InUse => self.pause(IN_USE_RETRY_INTERVAL, stop)?,
             }
         }
     }
 
-    fn zero_stats(&mut self, settings: &Block, stop: &Stop) -> io::Result<Admission> {
-        // Version 0 reveals a responder that echoes every request.
-        let request = Block {
+    fn zero_stats(&mut self, settings: &MessageBlock, stop: &Stop) -> io::Result<Admission> {
+        // A responder sets its version in the reply. Version 0 remains 0 if a service echoes the
+        // request.
+        let request = MessageBlock {
             command: Command::ZeroStats as u32,
             version: 0,
             ..*settings
         };
         let number = self.next_request();
         let request = self.encode(&request);
-        let reply = self.ask(&request, Patience::MARKED, stop, |reply| {
-            let block = Block::read(reply).filter(|_| reply.len() >= 8)?;
-            let ours = Capability::find(reply);
-            let is_other = ours.is_some_and(|ours| ours.request != number);
-            (!is_other).then_some((block, ours))
+        let reply = self.send_and_wait(&request, RetryPolicy::DEFAULT, stop, |reply| {
+            let block = MessageBlock::read(reply).filter(|_| reply.len() >= 8)?;
+            let extension = LinerateExtension::find(reply);
+            let is_stale = extension.is_some_and(|extension| extension.request != number);
+            (!is_stale).then_some((block, extension))
         })?;
-        let (block, ours) = reply;
+        let (block, extension) = reply;
         if block.version != VERSION {
             return Err(io::Error::other(format!(
-                "{} speaks version {} of UDPmon's protocol, not {VERSION}",
+                "{} uses version {} of UDPmon's protocol, not {VERSION}",
                 self.peer, block.version
             )));
         }
-        self.nonce = ours.map(|ours| ours.nonce);
+        self.nonce = extension.map(|extension| extension.nonce);
         match block.command() {
             Some(Command::Ok) => Ok(Admission::Granted),
             Some(Command::InUse) => Ok(Admission::InUse),
-            _ => Err(self.strange("ZEROSTATS")),
+            _ => Err(self.unexpected_reply_error("ZEROSTATS")),
         }
     }
 
-    /// Clears the responder's counts.
-    pub(crate) fn start(&mut self, settings: &Block, stop: &Stop) -> io::Result<()> {
-        self.agree(settings, Command::Start, Patience::MARKED, stop)
+    /// Sends START, which clears the responder's counts.
+    pub(crate) fn start(&mut self, settings: &MessageBlock, stop: &Stop) -> io::Result<()> {
+        self.request_ok(settings, Command::Start, RetryPolicy::DEFAULT, stop)
     }
 
-    /// Ends a test, even after a stop.
+    /// Sends TESTEND, even after a stop.
     pub(crate) fn end(&mut self, stop: &Stop) -> io::Result<()> {
-        let patience = if stop.is_set() {
-            Patience::LAST
+        let policy = if stop.is_set() {
+            RetryPolicy::LAST
         } else {
-            Patience::MARKED
+            RetryPolicy::DEFAULT
         };
-        self.agree(&Block::default(), Command::TestEnd, patience, &Stop::new())
+        self.request_ok(
+            &MessageBlock::default(),
+            Command::TestEnd,
+            policy,
+            &Stop::new(),
+        )
     }
 
-    fn agree(
+    /// Sends a command that the responder confirms with OK.
+    fn request_ok(
         &mut self,
-        fields: &Block,
+        fields: &MessageBlock,
         command: Command,
-        patience: Patience,
+        policy: RetryPolicy,
         stop: &Stop,
     ) -> io::Result<()> {
         let number = self.next_request();
-        let request = self.encode(&Block {
+        let request = self.encode(&MessageBlock {
             command: command as u32,
             version: VERSION,
             ..*fields
         });
-        let is_ours = self.is_ours();
-        self.ask(&request, patience, stop, |reply| {
-            let block = Block::read(reply).filter(|_| reply.len() >= 8)?;
-            let is_mine =
-                !is_ours || Capability::find(reply).is_some_and(|ours| ours.request == number);
-            (block.command() == Some(Command::Ok) && is_mine).then_some(())
+        let is_linerate = self.is_linerate();
+        self.send_and_wait(&request, policy, stop, |reply| {
+            let block = MessageBlock::read(reply).filter(|_| reply.len() >= 8)?;
+            let is_reply = !is_linerate
+                || LinerateExtension::find(reply)
+                    .is_some_and(|extension| extension.request == number);
+            (block.command() == Some(Command::Ok) && is_reply).then_some(())
         })
     }
 
-    /// The counts by stock's rule.
-    pub(crate) fn statistics(&mut self, stop: &Stop) -> io::Result<Block> {
+    /// Fetches the counts, which include late and repeated datagrams as stock counts them.
+    pub(crate) fn fetch_statistics(&mut self, stop: &Stop) -> io::Result<MessageBlock> {
         let number = self.next_request();
-        let request = self.encode(&Block::request(Command::GetStats));
-        let is_ours = self.is_ours();
-        let patience = Patience {
-            on_new_port: !is_ours,
-            ..Patience::MARKED
+        let request = self.encode(&MessageBlock::with_command(Command::GetStats));
+        let is_linerate = self.is_linerate();
+        let policy = RetryPolicy {
+            uses_new_port: !is_linerate,
+            ..RetryPolicy::DEFAULT
         };
-        self.ask(&request, patience, stop, |reply| {
-            let block = Block::read(reply).filter(|_| reply.len() == Block::LEN)?;
-            // Stock's reply may carry any command.
-            let is_mine = if is_ours {
-                Capability::find(reply).is_some_and(|ours| ours.request == number)
+        self.send_and_wait(&request, policy, stop, |reply| {
+            let block = MessageBlock::read(reply).filter(|_| reply.len() == MessageBlock::LEN)?;
+            // Stock's statistics reply may carry any command. Discard only a late OK.
+            let is_reply = if is_linerate {
+                LinerateExtension::find(reply).is_some_and(|extension| extension.request == number)
             } else {
                 block.command() != Some(Command::Ok) || block.version != VERSION
             };
-            is_mine.then_some(block)
+            is_reply.then_some(block)
         })
     }
 
-    /// Fetches an object of this length in bytes, part after part.
-    pub(crate) fn object(
+    /// Fetches an object in parts. `bytes` is its length; for a linerate responder, the maximum.
+    pub(crate) fn fetch_object(
         &mut self,
-        object: Object,
+        object: ResultObject,
         bytes: u32,
         stop: &Stop,
     ) -> io::Result<Vec<u8>> {
-        if self.is_ours() {
-            return self.numbered_parts(object, bytes, stop);
+        if self.is_linerate() {
+            return self.fetch_numbered_parts(object, bytes, stop);
         }
         let command = match object {
-            Object::Histogram(_) => Command::GetHistogram,
-            Object::Counters => Command::GetCounters,
-            Object::Nic => Command::GetNic,
-            Object::CpuLoad => Command::GetCpuLoad,
-            Object::ExactRecords | Object::LostRecords => Command::GetRecords,
-            Object::Details => return Ok(Vec::new()),
+            ResultObject::Histogram(_) => Command::GetHistogram,
+            ResultObject::Counters => Command::GetCounters,
+            ResultObject::Nic => Command::GetNic,
+            ResultObject::CpuLoad => Command::GetCpuLoad,
+            ResultObject::ExactRecords | ResultObject::LostRecords => Command::GetRecords,
+            ResultObject::Details => return Ok(Vec::new()),
         };
-        let patience = Patience {
-            on_new_port: true,
-            // For other images, stock cuts later parts from a buffer that each request overwrites.
+        let policy = RetryPolicy {
+            uses_new_port: true,
+            // Stock repeats only parts of records correctly. For other objects, it sends later
+            // parts from a buffer that each request overwrites, so a lost part restarts the object.
             tries: if command == Command::GetRecords {
-                TRIES
+                MAX_TRIES
             } else {
                 1
             },
-            ..Patience::MARKED
+            ..RetryPolicy::DEFAULT
         };
         let mut image = Vec::with_capacity(bytes as usize);
         let mut tries = 0;
         while (image.len() as u32) < bytes {
-            let at = image.len() as u32;
-            let length = SLICE.min(bytes - at);
-            let request = self.encode(&Block {
+            let offset = image.len() as u32;
+            let length = MAX_IMAGE_BYTES_PER_REQUEST.min(bytes - offset);
+            let request = self.encode(&MessageBlock {
                 length,
                 low: if command == Command::GetHistogram {
                     object.number()
@@ -307,18 +337,18 @@ impl Channel {
                     0
                 },
                 offset: if command == Command::GetRecords {
-                    at / 8
+                    offset / 8
                 } else {
-                    at
+                    offset
                 },
-                ..Block::request(command)
+                ..MessageBlock::with_command(command)
             });
-            let part = self.ask(&request, patience, stop, |reply| {
+            let part = self.send_and_wait(&request, policy, stop, |reply| {
                 (reply.len() == length as usize).then(|| reply.to_vec())
             });
             match part {
                 Ok(part) => image.extend(part),
-                Err(error) if error.kind() == ErrorKind::TimedOut && tries < TRIES => {
+                Err(error) if error.kind() == ErrorKind::TimedOut && tries < MAX_TRIES => {
                     tries += 1;
                     image.clear();
                 }
@@ -328,61 +358,71 @@ impl Channel {
         Ok(image)
     }
 
-    /// Requests several parts at a time. Each reply carries its number.
-    fn numbered_parts(&mut self, object: Object, most: u32, stop: &Stop) -> io::Result<Vec<u8>> {
-        let first_request = self.request + 1;
+    /// Fetches an object from a linerate responder. Requests several parts at a time; each reply
+    /// carries its offset.
+    fn fetch_numbered_parts(
+        &mut self,
+        object: ResultObject,
+        max_bytes: u32,
+        stop: &Stop,
+    ) -> io::Result<Vec<u8>> {
+        let first_request = self.last_request + 1;
         let mut image = Assembly::default();
-        let mut fruitless = 0;
-        while fruitless < TRIES {
-            let mut wanted = image.missing();
-            if wanted.is_empty() {
+        let mut failed_rounds = 0;
+        while failed_rounds < MAX_TRIES {
+            let mut missing = image.missing_parts();
+            if missing.is_empty() {
                 return Ok(image.bytes);
             }
-            for part in &wanted {
+            for part in &missing {
                 self.next_request();
-                let request = self.encode(&Block {
+                let request = self.encode(&MessageBlock {
                     low: object.number(),
-                    offset: (part * PART) as u32,
-                    length: SLICE,
-                    ..Block::request(Command::Fetch)
+                    offset: (part * PART_BYTES) as u32,
+                    length: MAX_IMAGE_BYTES_PER_REQUEST,
+                    ..MessageBlock::with_command(Command::Fetch)
                 });
                 self.send(&request)?;
             }
-            let until = Instant::now() + WAIT;
-            while !wanted.is_empty()
-                && let Some(reply) = self.receive(until, stop)?
+            let deadline = Instant::now() + REPLY_TIMEOUT;
+            while !missing.is_empty()
+                && let Some(reply) = self.receive(deadline, stop)?
             {
-                let Some((head, bytes)) = Part::decode(reply) else {
+                let Some((header, bytes)) = PartHeader::decode(reply) else {
                     continue;
                 };
-                let is_mine =
-                    head.request >= first_request && head.object == object.number() as u32;
-                if is_mine && head.total <= most && image.take(&head, bytes) {
-                    wanted.retain(|part| part * PART != head.offset as usize);
-                    fruitless = 0;
+                let is_reply =
+                    header.request >= first_request && header.object == object.number() as u32;
+                if is_reply && header.total <= max_bytes && image.store(&header, bytes) {
+                    missing.retain(|part| part * PART_BYTES != header.offset as usize);
+                    failed_rounds = 0;
                 }
             }
-            if !wanted.is_empty() {
+            if !missing.is_empty() {
                 self.timeouts += 1;
-                fruitless += 1;
+                failed_rounds += 1;
             }
         }
-        Err(self.silent(Command::Fetch))
+        Err(self.no_reply_error(Command::Fetch))
     }
 
-    /// Runs the exchanges that fit the clocks. Times are relative to `zero_ns` of the monotonic clock. Returns fewer
-    /// exchanges if several are lost.
-    pub(crate) fn exchanges(&mut self, zero_ns: u64, stop: &Stop) -> io::Result<Vec<Exchange>> {
-        let mut exchanges = Vec::with_capacity(EXCHANGES as usize);
+    /// Runs the exchanges for a fit of the clocks. Times are relative to `zero_ns` of the monotonic
+    /// clock. Returns fewer exchanges if some are lost.
+    pub(crate) fn exchange_clocks(
+        &mut self,
+        zero_ns: u64,
+        stop: &Stop,
+    ) -> io::Result<Vec<ClockExchange>> {
+        let mut exchanges = Vec::with_capacity(CLOCK_EXCHANGES as usize);
         let mut lost = 0;
-        for number in 1..=i64::from(EXCHANGES) {
-            match self.response(
+        for number in 1..=i64::from(CLOCK_EXCHANGES) {
+            match self.request_response(
                 (number, EXCHANGE_BYTES, EXCHANGE_BYTES as u32),
                 zero_ns,
                 stop,
             ) {
                 Ok((exchange, _)) => exchanges.push(exchange),
-                Err(error) if error.kind() == ErrorKind::TimedOut && lost < LOST_EXCHANGES => {
+                Err(error) if error.kind() == ErrorKind::TimedOut && lost < MAX_LOST_EXCHANGES => {
                     lost += 1;
                 }
                 Err(error) if error.kind() == ErrorKind::TimedOut => break,
@@ -392,111 +432,115 @@ impl Channel {
         Ok(exchanges)
     }
 
-    /// Sends one request of one length for a response of another length. Returns the times, and the length of the
+    /// Sends one request and waits for its response. Returns the times, and the length of the
     /// response in bytes.
-    pub(crate) fn response(
+    pub(crate) fn request_response(
         &mut self,
         (number, request_bytes, response_bytes): (i64, usize, u32),
         zero_ns: u64,
         stop: &Stop,
-    ) -> io::Result<(Exchange, usize)> {
+    ) -> io::Result<(ClockExchange, usize)> {
         let mut request = vec![0; request_bytes];
         let sent_ns = monotonic_ns() - zero_ns;
-        let block = Block {
+        let block = MessageBlock {
             number,
             sent: (sent_ns / 1_000) as i64,
             length: response_bytes,
-            ..Block::request(Command::Request)
+            ..MessageBlock::with_command(Command::Request)
         };
         block.write(&mut request);
-        let is_ours = self.is_ours();
-        let begun_ns = monotonic_ns();
-        let patience = Patience {
+        let is_linerate = self.is_linerate();
+        let departure_ns = monotonic_ns();
+        let policy = RetryPolicy {
             tries: 1,
-            ..Patience::MARKED
+            ..RetryPolicy::DEFAULT
         };
-        self.ask(&request, patience, stop, |reply| {
+        self.send_and_wait(&request, policy, stop, |reply| {
             let received_ns = monotonic_ns();
-            let answer = Block::read(reply)?;
-            let is_mine = answer.command() == Some(Command::Response)
+            let answer = MessageBlock::read(reply)?;
+            let is_reply = answer.command() == Some(Command::Response)
                 && (answer.number, answer.sent) == (number, block.sent);
-            // A linerate responder also reports the fraction of a microsecond.
-            let rest_ns = if is_ours { answer.low.clamp(0, 999) } else { 0 };
-            let exchange = Exchange {
-                sent_ns: (begun_ns - zero_ns) as i64,
-                answered_ns: answer
+            // A linerate responder reports the nanoseconds of its time in this field.
+            let fraction_ns = if is_linerate {
+                answer.low.clamp(0, 999)
+            } else {
+                0
+            };
+            let exchange = ClockExchange {
+                sent_ns: (departure_ns - zero_ns) as i64,
+                responded_ns: answer
                     .responded
                     .saturating_mul(1_000)
-                    .saturating_add(rest_ns.into()),
+                    .saturating_add(fraction_ns.into()),
                 received_ns: (received_ns - zero_ns) as i64,
             };
-            is_mine.then_some((exchange, reply.len()))
+            is_reply.then_some((exchange, reply.len()))
         })
     }
 
-    /// Sends a request repeatedly until `accept` accepts a reply.
-    fn ask<T>(
+    /// Sends a request until `accept` accepts a reply, or until the attempts are used up.
+    fn send_and_wait<T>(
         &mut self,
         request: &[u8],
-        patience: Patience,
+        policy: RetryPolicy,
         stop: &Stop,
         mut accept: impl FnMut(&[u8]) -> Option<T>,
     ) -> io::Result<T> {
         self.drain()?;
-        for _ in 0..patience.tries {
+        for _ in 0..policy.tries {
             self.send(request)?;
-            let until = Instant::now() + patience.wait;
-            while let Some(reply) = self.receive(until, stop)? {
+            let deadline = Instant::now() + policy.timeout;
+            while let Some(reply) = self.receive(deadline, stop)? {
                 if let Some(reply) = accept(reply) {
                     return Ok(reply);
                 }
             }
             self.timeouts += 1;
-            if patience.on_new_port {
-                self.take_new_port()?;
+            if policy.uses_new_port {
+                self.open_new_port()?;
             }
         }
-        let command = Block::read(request).and_then(|block| block.command());
-        Err(self.silent(command.unwrap_or(Command::Data)))
+        let command = MessageBlock::read(request).and_then(|block| block.command());
+        Err(self.no_reply_error(command.unwrap_or(Command::Data)))
     }
 
     fn send(&self, request: &[u8]) -> io::Result<()> {
-        if self.trace {
-            let command = Block::read(request).and_then(|block| block.command());
+        if self.is_tracing {
+            let command = MessageBlock::read(request).and_then(|block| block.command());
             sys::write_error_line(format_args!("-> {} bytes {command:?}", request.len()));
         }
         loop {
             match call::send(self.socket.as_fd(), request) {
                 Ok(_) => return Ok(()),
                 Err(Error::INTR) => {}
-                // The error belongs to an earlier datagram. If the port is closed, the reply to this datagram reports
-                // it again.
+                // The error belongs to an earlier datagram. If the port is still closed, this
+                // datagram causes the same error again.
                 Err(Error::CONNREFUSED) if call::send(self.socket.as_fd(), request).is_ok() => {
                     return Ok(());
                 }
-                Err(error) => return Err(self.unreachable(error)),
+                Err(error) => return Err(self.unreachable_error(error)),
             }
         }
     }
 
-    /// Returns the next datagram of the responder; `None` at the deadline.
-    fn receive(&mut self, until: Instant, stop: &Stop) -> io::Result<Option<&[u8]>> {
+    /// Returns the next datagram from the responder; `None` at the deadline.
+    fn receive(&mut self, deadline: Instant, stop: &Stop) -> io::Result<Option<&[u8]>> {
         loop {
-            match stop.wait_readable(self.socket.as_fd(), until) {
+            match stop.wait_readable(self.socket.as_fd(), deadline) {
                 Ok(true) => {}
                 Ok(false) => return Ok(None),
                 Err(error) => return Err(error.into()),
             }
             match call::receive_without_waiting(self.socket.as_fd(), &mut self.buffer) {
                 Ok(length) => {
-                    self.has_ended(&self.buffer[..length])?;
-                    if self.trace {
+                    self.check_not_ended(&self.buffer[..length])?;
+                    if self.is_tracing {
                         sys::write_error_line(format_args!("<- {length} bytes"));
                     }
                     return Ok(Some(&self.buffer[..length]));
                 }
                 Err(Error::INTR | Error::AGAIN) => {}
-                Err(error) => return Err(self.unreachable(error)),
+                Err(error) => return Err(self.unreachable_error(error)),
             }
         }
     }
@@ -505,8 +549,9 @@ impl Channel {
     fn drain(&mut self) -> io::Result<()> {
         loop {
             match call::receive_without_waiting(self.socket.as_fd(), &mut self.buffer) {
-                Ok(length) => self.has_ended(&self.buffer[..length])?,
-                // The error belongs to an earlier datagram. Datagrams received before it are more informative.
+                Ok(length) => self.check_not_ended(&self.buffer[..length])?,
+                // The error belongs to an earlier datagram. A queued datagram may report the
+                // reason.
                 Err(Error::INTR | Error::CONNREFUSED) => {}
                 Err(_) => return Ok(()),
             }
@@ -514,32 +559,41 @@ impl Channel {
     }
 
     /// Fails if a datagram reports that the responder has ended the test.
-    fn has_ended(&self, datagram: &[u8]) -> io::Result<()> {
-        match (Block::read(datagram), Capability::find(datagram)) {
-            (Some(block), Some(ours))
-                if block.command() == Some(Command::Ended) && self.nonce == Some(ours.nonce) =>
+    fn check_not_ended(&self, datagram: &[u8]) -> io::Result<()> {
+        match (
+            MessageBlock::read(datagram),
+            LinerateExtension::find(datagram),
+        ) {
+            (Some(block), Some(extension))
+                if block.command() == Some(Command::Ended)
+                    && self.nonce == Some(extension.nonce) =>
             {
-                let why = format!("{}: {}", self.peer, EndReason::of_number(block.length));
-                Err(io::Error::new(ErrorKind::ConnectionAborted, why))
+                let reason = format!("{}: {}", self.peer, EndReason::from_number(block.length));
+                Err(io::Error::new(ErrorKind::ConnectionAborted, reason))
             }
             _ => Ok(()),
         }
     }
 
-    /// Runs a closure, and stops it when the responder reports the end of the test or is gone.
-    pub(crate) fn watched<T>(&self, stop: &Stop, run: impl FnOnce(&Stop) -> T) -> io::Result<T> {
+    /// Runs a closure while a thread watches the socket. Stops the closure if the responder ends
+    /// the test or is unreachable.
+    pub(crate) fn run_watched<T>(
+        &self,
+        stop: &Stop,
+        run: impl FnOnce(&Stop) -> T,
+    ) -> io::Result<T> {
         let (running, done) = (stop.follower(), Stop::new());
         std::thread::scope(|scope| {
-            let watch = scope.spawn(|| {
+            let watcher = scope.spawn(|| {
                 let end = self.wait_for_end(&done);
-                running.pull(Reason::PeerClosed);
+                running.set(StopReason::PeerClosed);
                 end
             });
             let result = run(&running);
-            done.pull(Reason::Deadline);
-            let end = watch
+            done.set(StopReason::Deadline);
+            let end = watcher
                 .join()
-                .unwrap_or_else(|_| Err(io::Error::other("the watch panicked")));
+                .unwrap_or_else(|_| Err(io::Error::other("the watching thread panicked")));
             end.map(|()| result)
         })
     }
@@ -547,68 +601,68 @@ impl Channel {
     fn wait_for_end(&self, done: &Stop) -> io::Result<()> {
         let mut buffer = [0; 2048];
         while done
-            .wait_readable(self.socket.as_fd(), Instant::now() + IN_USE)
+            .wait_readable(self.socket.as_fd(), Instant::now() + IN_USE_TIMEOUT)
             .is_ok()
         {
             match call::receive_without_waiting(self.socket.as_fd(), &mut buffer) {
-                Ok(length) => self.has_ended(&buffer[..length])?,
+                Ok(length) => self.check_not_ended(&buffer[..length])?,
                 Err(Error::INTR | Error::AGAIN) => {}
-                Err(error) => return Err(self.unreachable(error)),
+                Err(error) => return Err(self.unreachable_error(error)),
             }
         }
         Ok(())
     }
 
-    /// Replaces the socket, so that late replies go nowhere.
-    fn take_new_port(&mut self) -> io::Result<()> {
-        let bind = self.peer.anywhere().with_any_port();
-        let socket = data_socket(Transport::Udp, &bind, &self.options, Role::Initiator)
+    /// Replaces the socket by one with another port. Late replies do not reach the new port.
+    fn open_new_port(&mut self) -> io::Result<()> {
+        let bind = self.peer.with_any_host().with_any_port();
+        let socket = open_data_socket(Transport::Udp, &bind, &self.options, Role::Initiator)
             .map_err(|error| io::Error::other(error.to_string()))?;
         socket.connect(&self.peer.to_kernel()?)?;
         self.socket = socket;
         Ok(())
     }
 
-    fn encode(&self, block: &Block) -> [u8; Block::LEN] {
+    fn encode(&self, block: &MessageBlock) -> [u8; MessageBlock::LEN] {
         let mut bytes = block.encode();
-        let ours = Capability {
+        let extension = LinerateExtension {
             nonce: self.nonce.unwrap_or(0),
-            request: self.request,
+            request: self.last_request,
         };
-        ours.put(&mut bytes);
+        extension.write_into(&mut bytes);
         bytes
     }
 
     fn next_request(&mut self) -> u64 {
-        self.request += 1;
-        self.request
+        self.last_request += 1;
+        self.last_request
     }
 
-    /// Sleeps for some time, unless a stop interrupts it.
+    /// Sleeps for some time. Fails at a stop, or if the responder ends the test.
     pub(crate) fn pause(&mut self, time: Duration, stop: &Stop) -> io::Result<()> {
-        let until = Instant::now() + time;
-        while self.receive(until, stop)?.is_some() {}
+        let deadline = Instant::now() + time;
+        while self.receive(deadline, stop)?.is_some() {}
         Ok(())
     }
 
-    fn silent(&self, command: Command) -> io::Error {
-        let (peer, seconds) = (&self.peer, WAIT.as_secs() * u64::from(TRIES));
-        let why = format!(
+    fn no_reply_error(&self, command: Command) -> io::Error {
+        let (peer, seconds) = (&self.peer, REPLY_TIMEOUT.as_secs() * u64::from(MAX_TRIES));
+        let message = format!(
             "{peer}: no reply to {command:?} in {seconds} s; is udpmon_resp running there?"
         );
-        io::Error::new(ErrorKind::TimedOut, why)
+        io::Error::new(ErrorKind::TimedOut, message)
     }
 
-    fn strange(&self, what: &str) -> io::Error {
-        io::Error::other(format!("{}: strange reply to {what}", self.peer))
+    fn unexpected_reply_error(&self, request: &str) -> io::Error {
+        io::Error::other(format!("{}: unexpected reply to {request}", self.peer))
     }
 
-    fn unreachable(&self, error: Error) -> io::Error {
-        let why = format!(
+    fn unreachable_error(&self, error: Error) -> io::Error {
+        let message = format!(
             "{}: {}; is udpmon_resp running there?",
             self.peer,
             sys::describe(&error)
         );
-        io::Error::new(io::Error::from(error).kind(), why)
+        io::Error::new(io::Error::from(error).kind(), message)
     }
 }

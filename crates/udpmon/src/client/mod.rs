@@ -1,105 +1,109 @@
-//! The requesters: one test of `udpmon_bw_mon`, one response length of `udpmon_req`, one run of `udpmon_send`.
+//! The clients: the requesters of `udpmon_bw_mon` and `udpmon_req`, and the sender of
+//! `udpmon_send`.
 
 mod channel;
 mod departures;
-mod recorded;
+mod responder_records;
 mod test;
 
 use std::io;
 use std::os::fd::AsFd;
 use std::time::{Instant, SystemTime};
 
-use engine::{Reason, Stop};
-use model::{Ended, Outcome, Side};
+use engine::{Stop, StopReason};
+use model::{EndCause, Outcome, Side};
 use sys::clock::monotonic_ns;
 use sys::{Address, Socket};
 use units::Bytes;
 
 use self::channel::Channel;
 use self::departures::Departures;
-use self::test::Test;
+use self::test::ThroughputTest;
 use crate::endpoint;
-use crate::options::{BwMon, Common, Load, Req, Send};
-use crate::result::{Latency, Opened, Sending, Throughput};
-use crate::wire::{Block, Histogram};
+use crate::options::{BwMon, CommonSettings, Req, Send, TestLoad};
+use crate::result::{EndpointInfo, LatencyResult, SendResult, ThroughputResult};
+use crate::wire::{LinearHistogram, MessageBlock};
 
-/// Consecutive requests for a response that may remain unanswered.
-const MOST_UNANSWERED: u32 = 30;
+/// The maximum number of consecutive requests without a response. The next one fails the test.
+const MAX_UNANSWERED: u32 = 30;
 
 /// A client of a responder.
 #[derive(Debug)]
 pub struct Requester {
     channel: Channel,
-    opened: Opened,
+    endpoint: EndpointInfo,
 }
 
 impl Requester {
-    /// Opens the socket. Nothing is sent yet.
-    pub fn open(common: &Common, host: &str, local_port: Option<u16>) -> io::Result<Self> {
-        let (socket, peer, opened) = connect(common, host, local_port)?;
-        let channel = Channel::new(socket, peer, common.socket(), common.verbose);
-        Ok(Self { channel, opened })
+    /// Opens the socket. Sends nothing yet.
+    pub fn open(common: &CommonSettings, host: &str, local_port: Option<u16>) -> io::Result<Self> {
+        let (socket, peer, endpoint) = connect(common, host, local_port)?;
+        let channel = Channel::new(socket, peer, common.socket_options(), common.verbose);
+        Ok(Self { channel, endpoint })
     }
 
-    /// The socket and the process, for the lines before the first result.
-    pub fn opened(&self) -> &Opened {
-        &self.opened
+    /// Returns the socket and the process, for the lines before the first result.
+    pub fn endpoint(&self) -> &EndpointInfo {
+        &self.endpoint
     }
 
-    /// Runs one test with this load instead of the load of the settings. A stop ends the sending.
-    pub fn throughput(
+    /// Runs one test with this load, which replaces the load of the settings. A stop ends the
+    /// sending.
+    pub fn run_throughput_test(
         &mut self,
         settings: &BwMon,
-        load: &Load,
+        load: &TestLoad,
         stop: &Stop,
-    ) -> io::Result<Throughput> {
+    ) -> io::Result<ThroughputResult> {
         let timeouts = self.channel.timeouts;
-        let begun = self.channel.begin(&test::request(settings, 0), stop);
-        let result = begun.and_then(|()| Test::new(&mut self.channel, settings, load).run(stop));
-        self.close(result.is_err(), stop);
-        result.map(|result| Throughput {
+        let admission = self.channel.begin(&test::start_request(settings, 0), stop);
+        let result = admission
+            .and_then(|()| ThroughputTest::new(&mut self.channel, settings, load).run(stop));
+        self.end_test(result.is_err(), stop);
+        result.map(|result| ThroughputResult {
             timeouts: self.channel.timeouts - timeouts,
             ..result
         })
     }
 
-    /// Measures the time from requests to responses of one length.
-    pub fn latency(
+    /// Measures round-trip times: requests with responses of one length.
+    pub fn run_latency_test(
         &mut self,
         settings: &Req,
         response_bytes: u32,
         stop: &Stop,
-    ) -> io::Result<Latency> {
-        let begun = self.channel.begin(
-            &Block {
+    ) -> io::Result<LatencyResult> {
+        let admission = self.channel.begin(
+            &MessageBlock {
                 width: 1,
-                ..Block::default()
+                ..MessageBlock::default()
             },
             stop,
         );
-        let result = begun.and_then(|()| self.request_and_wait(settings, response_bytes, stop));
-        self.close(result.is_err(), stop);
+        let result = admission.and_then(|()| self.run_requests(settings, response_bytes, stop));
+        self.end_test(result.is_err(), stop);
         result
     }
 
-    /// Ends a test at the responder. The error of a lost responder is already reported.
-    fn close(&mut self, failed: bool, stop: &Stop) {
-        let hurry = Stop::new();
-        if failed || stop.is_set() {
-            hurry.pull(Reason::Cancelled);
+    /// Ends a test at the responder. After a failure or a stop, waits only briefly for the reply.
+    /// Ignores errors: the caller already has the error of the test.
+    fn end_test(&mut self, has_failed: bool, stop: &Stop) {
+        let cleanup_stop = Stop::new();
+        if has_failed || stop.is_set() {
+            cleanup_stop.set(StopReason::Cancelled);
         }
-        let _ = self.channel.end(&hurry);
+        let _ = self.channel.end(&cleanup_stop);
     }
 
-    fn request_and_wait(
+    fn run_requests(
         &mut self,
         settings: &Req,
         response_bytes: u32,
         stop: &Stop,
-    ) -> io::Result<Latency> {
-        let (started, begun, zero_ns) = (SystemTime::now(), Instant::now(), monotonic_ns());
+    ) -> io::Result<LatencyResult> {
+        let (started, start, zero_ns) = (SystemTime::now(), Instant::now(), monotonic_ns());
         let bins = settings.bins;
-        let mut times = Histogram::new(0, "Time per req-resp us", bins.low, bins.width, 150);
+        let mut times = LinearHistogram::new(0, "Time per req-resp us", bins.low, bins.width, 150);
         let mut side = Side::default();
         let mut latency = stats::Histogram::default();
         let (mut requests, mut timeouts, mut unanswered) = (0, 0, 0);
@@ -107,11 +111,11 @@ impl Requester {
         while requests < settings.requests && !stop.is_set() {
             let lengths = (number, settings.request_bytes as usize, response_bytes);
             number += 1;
-            let (exchange, length) = match self.channel.response(lengths, zero_ns, stop) {
+            let (exchange, length) = match self.channel.request_response(lengths, zero_ns, stop) {
                 Ok(response) => response,
                 Err(_) if stop.is_set() => break,
                 Err(error)
-                    if error.kind() == io::ErrorKind::TimedOut && unanswered < MOST_UNANSWERED =>
+                    if error.kind() == io::ErrorKind::TimedOut && unanswered < MAX_UNANSWERED =>
                 {
                     (timeouts, unanswered) = (timeouts + 1, unanswered + 1);
                     continue;
@@ -120,14 +124,14 @@ impl Requester {
             };
             if length != response_bytes as usize {
                 let peer = self.channel.peer();
-                let why = format!(
-                    "{peer}: responses have {length} bytes, {response_bytes} were asked for"
+                let reason = format!(
+                    "{peer}: responses have {length} bytes instead of the requested {response_bytes}"
                 );
-                return Err(io::Error::other(why));
+                return Err(io::Error::other(reason));
             }
-            let took_ns = (exchange.received_ns - exchange.sent_ns).unsigned_abs();
-            times.record((took_ns / 1_000) as i64);
-            latency.record(took_ns);
+            let round_trip_ns = (exchange.received_ns - exchange.sent_ns).unsigned_abs();
+            times.record((round_trip_ns / 1_000) as i64);
+            latency.record(round_trip_ns);
             (requests, unanswered) = (requests + 1, 0);
             if !settings.pause.is_zero() {
                 let _ = self.channel.pause(settings.pause, stop);
@@ -136,53 +140,53 @@ impl Requester {
         side.counts.transactions = requests.into();
         side.counts.sent = Bytes(number as u64 * u64::from(settings.request_bytes));
         side.counts.received = Bytes(u64::from(requests) * u64::from(response_bytes));
-        side.elapsed = Some(begun.elapsed());
+        side.elapsed = Some(start.elapsed());
         side.latency = Some(latency);
         let ended = if requests < settings.requests {
-            Ended::Cancelled
+            EndCause::Cancelled
         } else {
-            Ended::Count
+            EndCause::Count
         };
-        Ok(Latency {
+        Ok(LatencyResult {
             request_bytes: settings.request_bytes,
             response_bytes,
-            outcome: Outcome::of_flow(settings.plan(response_bytes), started, side, None, ended),
+            outcome: Outcome::for_flow(settings.plan(response_bytes), started, side, None, ended),
             requests,
             timeouts,
-            elapsed: begun.elapsed(),
+            elapsed: start.elapsed(),
             times,
         })
     }
 }
 
-/// A sender without a control exchange.
+/// A sender that exchanges no control messages.
 #[derive(Debug)]
-pub struct Sender {
+pub struct LoadSender {
     socket: Socket,
     is_v6: bool,
-    opened: Opened,
+    endpoint: EndpointInfo,
 }
 
-impl Sender {
-    /// Opens the socket. Nothing is sent yet.
+impl LoadSender {
+    /// Opens the socket. Sends nothing yet.
     pub fn open(settings: &Send) -> io::Result<Self> {
-        let (socket, peer, opened) =
+        let (socket, peer, endpoint) =
             connect(&settings.common, &settings.host, settings.local_port)?;
         let is_v6 = peer.is_ipv6();
         Ok(Self {
             socket,
             is_v6,
-            opened,
+            endpoint,
         })
     }
 
-    /// The socket and the process, for the lines before the first result.
-    pub fn opened(&self) -> &Opened {
-        &self.opened
+    /// Returns the socket and the process, for the lines before the first result.
+    pub fn endpoint(&self) -> &EndpointInfo {
+        &self.endpoint
     }
 
     /// Sends the datagrams of one test.
-    pub fn send(&self, settings: &Send, load: &Load, stop: &Stop) -> io::Result<Sending> {
+    pub fn send(&self, settings: &Send, load: &TestLoad, stop: &Stop) -> io::Result<SendResult> {
         let departures = Departures::run(
             self.socket.as_fd(),
             load,
@@ -191,32 +195,32 @@ impl Sender {
             self.is_v6,
             stop,
         )?;
-        let spaced = &departures.spaced;
-        Ok(Sending {
+        let spacing = &departures.spacing;
+        Ok(SendResult {
             load: *load,
-            sent: spaced.sent,
-            send_time: spaced.elapsed,
-            here: departures.host.clone(),
+            sent: spacing.sent,
+            send_time: spacing.elapsed,
+            local_host: departures.host.clone(),
             outcome: departures.outcome(settings.plan(load), None),
         })
     }
 }
 
 fn connect(
-    common: &Common,
+    common: &CommonSettings,
     host: &str,
     local_port: Option<u16>,
-) -> io::Result<(Socket, Address, Opened)> {
-    let peer = endpoint::find(host, common.port, common.v6)?;
-    let bind = peer.anywhere().with_any_port();
+) -> io::Result<(Socket, Address, EndpointInfo)> {
+    let peer = endpoint::resolve_address(host, common.port, common.is_v6)?;
+    let bind = peer.with_any_host().with_any_port();
     let bind = bind
         .with_port(local_port.unwrap_or(0).into())
         .unwrap_or(bind);
-    let (socket, opened) = endpoint::open(common, &bind, Some(&peer))?;
-    let opened = Opened {
+    let (socket, endpoint) = endpoint::open(common, &bind, Some(&peer))?;
+    let endpoint = EndpointInfo {
         peer_name: host.to_owned(),
         bound_port: local_port,
-        ..opened
+        ..endpoint
     };
-    Ok((socket, peer, opened))
+    Ok((socket, peer, endpoint))
 }

@@ -1,62 +1,68 @@
-//! One test of `udpmon_bw_mon`, from the exchanges that fit the clocks to the records.
+//! One test of `udpmon_bw_mon`: clock exchanges, sending, and fetching of the results.
 
 use std::io;
 use std::time::Duration;
 
 use engine::Stop;
-use model::{Counts, DatagramCounts, OrderCounts, Side, SocketFacts};
-use stats::clock::Exchange;
+use model::{Counts, DatagramCounts, HighestNumberCounts, Side, SocketFacts};
+use stats::clock::ClockExchange;
 use sys::clock::monotonic_ns;
 use units::Bytes;
 
 use super::channel::Channel;
 use super::departures::Departures;
-use super::recorded::Recorded;
-use crate::options::{BwMon, Load, RecordKind, RecordsWanted};
-use crate::result::{ByOrder, Fate, FateSource, HostUse, StampSource, Throughput};
-use crate::wire::{Block, CounterImage, CpuLoad, Details, Histogram, NicCounters, Object};
+use super::responder_records::ResponderRecords;
+use crate::options::{BwMon, RecordKind, RecordRequest, TestLoad};
+use crate::result::{
+    DeliveryCounts, DeliverySource, HostActivity, StampSource, StockCounts, ThroughputResult,
+};
+use crate::wire::{
+    CountersObject, CpuLoad, LinearHistogram, MessageBlock, NicCounters, ResponderDetails,
+    ResultObject,
+};
 
-/// Extra records in the memory of a stock responder. Each late or repeated packet moves all later records by half a
-/// record.
-const STOCK_SHIFTS: u32 = 64;
+/// The number of extra records requested from a stock responder. There, each late or repeated
+/// packet shifts all later records by half a record.
+const EXTRA_STOCK_RECORDS: u32 = 64;
 
 /// One test that the responder has accepted.
-pub(super) struct Test<'a> {
+pub(super) struct ThroughputTest<'a> {
     channel: &'a mut Channel,
     settings: &'a BwMon,
-    load: &'a Load,
-    /// The requester's time zero, in ns of the monotonic clock.
+    load: &'a TestLoad,
+    /// The origin of the requester's times, in ns of the monotonic clock.
     zero_ns: u64,
-    exchanges: Vec<Exchange>,
+    exchanges: Vec<ClockExchange>,
 }
 
-/// Returns the fields of ZEROSTATS and START, with memory for the extra records.
-pub(super) fn request(settings: &BwMon, further: u32) -> Block {
+/// Returns the fields of ZEROSTATS and START. They request memory for the records and for
+/// `extra_records` more.
+pub(super) fn start_request(settings: &BwMon, extra_records: u32) -> MessageBlock {
     let records = settings.records;
-    Block {
+    MessageBlock {
         low: settings.bins.low,
         width: settings.bins.width,
-        length: records.map_or(0, |wanted| record_bytes(&wanted, further)),
+        length: records.map_or(0, |request| record_bytes(&request, extra_records)),
         lost_only: records
-            .is_some_and(|wanted| wanted.kind == RecordKind::Lost)
+            .is_some_and(|request| request.kind == RecordKind::Lost)
             .into(),
-        skip: records.map_or(0, |wanted| wanted.skip),
+        skip: records.map_or(0, |request| request.skip),
         stamps: settings.kernel_stamps.into(),
-        ..Block::default()
+        ..MessageBlock::default()
     }
 }
 
-/// Returns the bytes of the records, including extra ones.
-fn record_bytes(wanted: &RecordsWanted, further: u32) -> u32 {
-    let more = RecordsWanted {
-        count: wanted.count.saturating_add(further),
-        ..*wanted
+/// Returns the memory of the requested and the extra records, in bytes.
+fn record_bytes(request: &RecordRequest, extra_records: u32) -> u32 {
+    let enlarged = RecordRequest {
+        count: request.count.saturating_add(extra_records),
+        ..*request
     };
-    u32::try_from(more.bytes()).unwrap_or(u32::MAX)
+    u32::try_from(enlarged.bytes()).unwrap_or(u32::MAX)
 }
 
-impl<'a> Test<'a> {
-    pub(super) fn new(channel: &'a mut Channel, settings: &'a BwMon, load: &'a Load) -> Self {
+impl<'a> ThroughputTest<'a> {
+    pub(super) fn new(channel: &'a mut Channel, settings: &'a BwMon, load: &'a TestLoad) -> Self {
         Self {
             channel,
             settings,
@@ -66,81 +72,85 @@ impl<'a> Test<'a> {
         }
     }
 
-    pub(super) fn run(mut self, stop: &Stop) -> io::Result<Throughput> {
-        let further = if self.channel.is_ours() {
+    pub(super) fn run(mut self, stop: &Stop) -> io::Result<ThroughputResult> {
+        let extra_records = if self.channel.is_linerate() {
             0
         } else {
-            STOCK_SHIFTS
+            EXTRA_STOCK_RECORDS
         };
-        let request = request(self.settings, further);
+        let request = start_request(self.settings, extra_records);
         if self.settings.records.is_some() {
-            self.exchanges = self.channel.exchanges(self.zero_ns, stop)?;
+            self.exchanges = self.channel.exchange_clocks(self.zero_ns, stop)?;
             self.channel.start(&request, stop)?;
             self.check_memory(request.length, stop)?;
         }
         let is_v6 = self.channel.peer().is_ipv6();
-        let kept = match self.settings.records {
-            Some(wanted) if further > 0 => wanted.count.saturating_add(wanted.skip) as usize,
+        let kept_times = match self.settings.records {
+            Some(request) if extra_records > 0 => {
+                request.count.saturating_add(request.skip) as usize
+            }
             _ => 0,
         };
         let (channel, load, zero_ns) = (&*self.channel, self.load, self.zero_ns);
-        let departures = channel.watched(stop, |stop| {
-            Departures::run(channel.socket(), load, zero_ns, kept, is_v6, stop)
+        let departures = channel.run_watched(stop, |stop| {
+            Departures::run(channel.socket(), load, zero_ns, kept_times, is_v6, stop)
         })??;
-        // Datagrams sent before a stop are measured.
+        // A stop ends only the sending. Fetch the results of the datagrams sent before it.
         let stop = &if stop.is_set() {
             Stop::new()
         } else {
             stop.clone()
         };
-        let statistics = self.channel.statistics(stop)?;
-        let received = by_order(&statistics);
-        let details = self.details(stop)?;
+        let statistics = self.channel.fetch_statistics(stop)?;
+        let received = stock_counts(&statistics);
+        let details = self.fetch_details(stop)?;
         if self.settings.records.is_some() {
-            let after = self.channel.exchanges(self.zero_ns, stop)?;
-            self.exchanges.extend(after);
+            let later_exchanges = self.channel.exchange_clocks(self.zero_ns, stop)?;
+            self.exchanges.extend(later_exchanges);
         }
-        let sent = departures.spaced.sent;
-        let histograms = self.histograms(stop)?;
-        let there = self.host(stop)?;
-        let recorded = match self.settings.records {
-            Some(wanted) => self.recorded(&wanted, &received, &departures.times, stop)?,
-            None => Recorded::default(),
+        let sent = departures.spacing.sent;
+        let histograms = self.fetch_histograms(stop)?;
+        let remote_host = self.fetch_host_activity(stop)?;
+        let records = match self.settings.records {
+            Some(request) => {
+                self.fetch_records(&request, &received, &departures.send_times, stop)?
+            }
+            None => ResponderRecords::default(),
         };
-        let packets = recorded.packets(self.load.bytes, sent);
-        let fate = match &details {
-            Some(details) => Some(fate_of(details, sent)),
-            None => recorded.fate(&received, sent),
+        let packets = records.packets(self.load.bytes, sent);
+        let delivery = match &details {
+            Some(details) => Some(delivery_counts(details, sent)),
+            None => records.delivery_counts(&received, sent),
         };
-        let side = self.there(&received, details.as_ref(), fate.as_ref());
-        let spaced = &departures.spaced;
-        Ok(Throughput {
+        let remote = self.remote_side(&received, details.as_ref(), delivery.as_ref());
+        let spacing = &departures.spacing;
+        Ok(ThroughputResult {
             load: *self.load,
             sent,
-            send_time: spaced.elapsed,
+            send_time: spacing.elapsed,
             timeouts: 0,
             received,
-            fate,
+            delivery,
             histograms,
-            here: departures.host.clone(),
-            there,
-            arrivals: Some(details.as_ref().map_or(StampSource::Program, clock_of)),
+            local_host: departures.host.clone(),
+            remote_host,
+            arrivals: Some(details.as_ref().map_or(StampSource::Program, stamp_source)),
             outcome: {
-                let mut outcome = departures.outcome(self.settings.plan(self.load), Some(side));
+                let mut outcome = departures.outcome(self.settings.plan(self.load), Some(remote));
                 outcome.packets = packets;
-                outcome.clock_fit = recorded.clock;
+                outcome.clock_fit = records.clock;
                 outcome
             },
-            records: recorded.records,
+            records: records.records,
             details,
         })
     }
 
-    /// Fails if a linerate lacks memory for the records.
-    fn check_memory(&mut self, asked: u32, stop: &Stop) -> io::Result<()> {
-        match self.details(stop)? {
-            Some(details) if details.record_bytes < asked => Err(io::Error::other(format!(
-                "{}: {} of {asked} bytes for records granted; ask for fewer records",
+    /// Fails if a linerate responder granted less memory for records than requested.
+    fn check_memory(&mut self, requested: u32, stop: &Stop) -> io::Result<()> {
+        match self.fetch_details(stop)? {
+            Some(details) if details.record_bytes < requested => Err(io::Error::other(format!(
+                "{}: the responder granted {} of {requested} bytes for records; request fewer records",
                 self.channel.peer(),
                 details.record_bytes
             ))),
@@ -149,80 +159,94 @@ impl<'a> Test<'a> {
     }
 
     /// Fetches the records.
-    fn recorded(
+    fn fetch_records(
         &mut self,
-        wanted: &RecordsWanted,
-        received: &ByOrder,
-        times: &[i64],
+        request: &RecordRequest,
+        received: &StockCounts,
+        send_times: &[i64],
         stop: &Stop,
-    ) -> io::Result<Recorded> {
-        let object = match wanted.kind {
-            RecordKind::All => Object::ExactRecords,
-            RecordKind::Lost => Object::LostRecords,
+    ) -> io::Result<ResponderRecords> {
+        let object = match request.kind {
+            RecordKind::All => ResultObject::ExactRecords,
+            RecordKind::Lost => ResultObject::LostRecords,
         };
-        let is_ours = self.channel.is_ours();
-        let shifts = received.bad_order.div_ceil(2).min(STOCK_SHIFTS.into()) as u32;
-        let further = if is_ours { 0 } else { shifts };
-        let image = self
-            .channel
-            .object(object, record_bytes(wanted, further), stop)?;
-        let mut recorded = Recorded::new(wanted, &image, is_ours, &self.exchanges);
-        if further > 0 {
-            let times = times.get(wanted.skip as usize..).unwrap_or_default();
-            recorded.align(&image, times);
+        let is_linerate = self.channel.is_linerate();
+        let shifts = received
+            .bad_order
+            .div_ceil(2)
+            .min(EXTRA_STOCK_RECORDS.into()) as u32;
+        let extra_records = if is_linerate { 0 } else { shifts };
+        let image =
+            self.channel
+                .fetch_object(object, record_bytes(request, extra_records), stop)?;
+        let mut records = ResponderRecords::new(request, &image, is_linerate, &self.exchanges);
+        if extra_records > 0 {
+            let send_times = send_times.get(request.skip as usize..).unwrap_or_default();
+            records.align(&image, send_times);
         }
-        Ok(recorded)
+        Ok(records)
     }
 
-    /// Fetches the exact figures of a linerate.
-    fn details(&mut self, stop: &Stop) -> io::Result<Option<Details>> {
-        if !self.channel.is_ours() {
+    /// Fetches the exact figures of a linerate responder; `None` from a stock responder.
+    fn fetch_details(&mut self, stop: &Stop) -> io::Result<Option<ResponderDetails>> {
+        if !self.channel.is_linerate() {
             return Ok(None);
         }
-        let bytes = self.channel.object(Object::Details, 4096, stop)?;
-        Ok(Details::decode(&bytes))
+        let bytes = self
+            .channel
+            .fetch_object(ResultObject::Details, 4096, stop)?;
+        Ok(ResponderDetails::decode(&bytes))
     }
 
-    fn histograms(&mut self, stop: &Stop) -> io::Result<Vec<Histogram>> {
+    fn fetch_histograms(&mut self, stop: &Stop) -> io::Result<Vec<LinearHistogram>> {
         let count = match (self.settings.histograms, self.settings.kernel_stamps) {
             (false, _) => 1,
             (true, false) => 3,
-            (true, true) => Histogram::COUNT,
+            (true, true) => LinearHistogram::COUNT,
         };
         let mut histograms = Vec::new();
         for id in 0..count {
-            let image = self
-                .channel
-                .object(Object::Histogram(id), Histogram::LEN as u32, stop)?;
-            histograms.extend(Histogram::decode(&image));
+            let image = self.channel.fetch_object(
+                ResultObject::Histogram(id),
+                LinearHistogram::LEN as u32,
+                stop,
+            )?;
+            histograms.extend(LinearHistogram::decode(&image));
         }
         Ok(histograms)
     }
 
     /// Fetches the activity of the responder's host.
-    fn host(&mut self, stop: &Stop) -> io::Result<HostUse> {
-        let counters = self
-            .channel
-            .object(Object::Counters, CounterImage::LEN as u32, stop)?;
+    fn fetch_host_activity(&mut self, stop: &Stop) -> io::Result<HostActivity> {
+        let counters =
+            self.channel
+                .fetch_object(ResultObject::Counters, CountersObject::LEN as u32, stop)?;
         let nic = self
             .channel
-            .object(Object::Nic, NicCounters::LEN as u32, stop)?;
+            .fetch_object(ResultObject::Nic, NicCounters::LEN as u32, stop)?;
         let mut cpus = Vec::new();
         if self.settings.extended {
-            let image = CpuLoad::IMAGE as u32;
-            cpus = self.channel.object(Object::CpuLoad, image, stop)?;
+            let image = CpuLoad::LIST_BYTES as u32;
+            cpus = self
+                .channel
+                .fetch_object(ResultObject::CpuLoad, image, stop)?;
         }
-        Ok(HostUse {
+        Ok(HostActivity {
             cpus: CpuLoad::decode_all(&cpus),
-            counters: CounterImage::decode(&counters).unwrap_or_default(),
+            counters: CountersObject::decode(&counters).unwrap_or_default(),
             nic: NicCounters::decode(&nic).unwrap_or_default(),
         })
     }
 
-    /// Builds the responder's part of the outcome.
-    fn there(&self, received: &ByOrder, details: Option<&Details>, fate: Option<&Fate>) -> Side {
+    /// Returns the responder's side of the outcome.
+    fn remote_side(
+        &self,
+        received: &StockCounts,
+        details: Option<&ResponderDetails>,
+        delivery: Option<&DeliveryCounts>,
+    ) -> Side {
         let bytes = received.received.saturating_mul(self.load.bytes.into());
-        let by_order = OrderCounts {
+        let by_highest = HighestNumberCounts {
             highest: details.map_or(0, |details| details.end),
             passed_over: received.lost,
             out_of_order: received.bad_order,
@@ -235,12 +259,12 @@ impl<'a> Test<'a> {
                 ..Counts::default()
             },
             elapsed: Some(received.elapsed),
-            datagrams: fate.map(|fate| DatagramCounts {
-                received: fate.received,
-                lost: fate.lost,
-                reordered: fate.late,
-                duplicated: fate.repeated,
-                by_order,
+            datagrams: delivery.map(|delivery| DatagramCounts {
+                received: delivery.received,
+                lost: delivery.lost,
+                reordered: delivery.late,
+                duplicated: delivery.repeated,
+                by_highest,
                 ..DatagramCounts::default()
             }),
             socket: SocketFacts {
@@ -253,32 +277,32 @@ impl<'a> Test<'a> {
     }
 }
 
-fn by_order(statistics: &Block) -> ByOrder {
-    ByOrder {
+fn stock_counts(statistics: &MessageBlock) -> StockCounts {
+    StockCounts {
         received: statistics.received.into(),
         lost: statistics.lost.into(),
         bad_order: statistics.bad_order.into(),
-        elapsed: tenths(statistics.first_to_last),
+        elapsed: from_tenths(statistics.first_to_last),
     }
 }
 
-/// Converts a time in 0.1 µs.
-pub(super) fn tenths(time: i64) -> Duration {
+/// Converts a time in units of 0.1 µs.
+pub(super) fn from_tenths(time: i64) -> Duration {
     Duration::from_nanos(u64::try_from(time).unwrap_or(0).saturating_mul(100))
 }
 
-fn fate_of(details: &Details, sent: u64) -> Fate {
-    Fate {
+fn delivery_counts(details: &ResponderDetails, sent: u64) -> DeliveryCounts {
+    DeliveryCounts {
         received: details.received,
         lost: details.lost,
         lost_at_end: sent.saturating_sub(details.end),
         late: details.late,
         repeated: details.repeated,
-        source: FateSource::Responder,
+        source: DeliverySource::Responder,
     }
 }
 
-fn clock_of(details: &Details) -> StampSource {
+fn stamp_source(details: &ResponderDetails) -> StampSource {
     match details.clock {
         0 => StampSource::Program,
         1 => StampSource::Kernel,

@@ -1,10 +1,10 @@
-//! The chapters of the manual pages, generated from the rows of [`super::table`].
+//! The option chapters of the manual pages, generated from [`super::table`].
 
 use getopt::manual::{Chapter, chapter};
 
 use super::table::{BW_MON, RECV, REQ, RESP, SEND};
 
-/// Each program's name with the chapter of its options.
+/// Returns each program's name and the chapter of its options.
 pub fn chapters() -> Vec<(&'static str, Chapter)> {
     vec![
         ("udpmon_bw_mon", chapter(&BW_MON)),
@@ -17,14 +17,14 @@ pub fn chapters() -> Vec<(&'static str, Chapter)> {
 
 #[cfg(test)]
 mod tests {
-    use getopt::manual::gaps;
+    use getopt::manual::find_gaps;
 
     use super::*;
 
     #[test]
     fn every_option_has_its_paragraph() {
         for section in [&BW_MON, &REQ, &RESP, &SEND, &RECV] {
-            assert_eq!(gaps(section), [""; 0]);
+            assert_eq!(find_gaps(section), [""; 0]);
         }
     }
 }

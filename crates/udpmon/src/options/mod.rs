@@ -1,6 +1,6 @@
-//! argv of the five programs → their settings, in the stock tools' getopt grammar.
+//! The parser of the five programs' command lines, with the getopt grammar of the stock tools.
 //!
-//! One table ([`table`]) drives the parser, the usage texts and the manual ([`manual`]).
+//! One table ([`table`]) drives the parser, the usage texts and the manual pages ([`manual`]).
 
 pub mod manual;
 mod settings;
@@ -10,207 +10,222 @@ mod value;
 use std::ffi::OsString;
 use std::time::Duration;
 
-use getopt::usage::{Layout, own, stock};
-use getopt::{Endings, Quit, Section, refuse, scan, utf8};
+use getopt::usage::{UsageLayout, linerate_lines, stock_lines};
+use getopt::{EarlyExit, ExitTexts, Section, refuse, scan, utf8_words};
 use model::{Bursts, Lateness, Spacing, SpacingMethod};
 
 pub use getopt::Exit;
 pub use settings::{
-    BwMon, Common, Documents, FORMAT, Limits, Load, RecordKind, RecordsWanted, Recv, Req, Resp,
-    SHORTEST_NUMBERED, SHORTEST_STAMPED, Search, Send, Steps, Sweep,
+    BwMon, CommonSettings, DATAGRAM_FORMAT, DocumentOptions, MIN_NUMBERED_BYTES, MIN_STAMPED_BYTES,
+    RecordKind, RecordRequest, Recv, Req, Resp, ResponderLimits, SearchSettings, Send, Sweep,
+    TestLoad, TestSequence,
 };
-use table::{Preset, Typed};
-use value::{MOST_STEPS, steps};
+use table::{Preset, TypedOptions};
+use value::{MAX_TESTS, numbers_from_to};
 
 use crate::VERSION;
 
-/// Parses the command line of `udpmon_bw_mon`. `program` is argv\[0\], `args` are the arguments after it.
+/// Parses the command line of `udpmon_bw_mon`. `program` is argv\[0\], `args` are the arguments
+/// after it.
 pub fn bw_mon(program: &str, args: impl IntoIterator<Item = OsString>) -> Result<BwMon, Exit> {
-    parse("udpmon_bw_mon", program, &table::BW_MON, args, |mut t| {
-        requester(&t)?;
-        preset(&mut t);
-        let records = t.records;
-        let sweep = sweep(&t)?;
-        let mut load = load(&t, &sweep)?;
-        let shortest = sweep.sizes.iter().min();
-        if records.is_some() && shortest.is_some_and(|bytes| *bytes < SHORTEST_STAMPED) {
-            return refuse(format!(
-                "-G and -L need datagrams of {SHORTEST_STAMPED} bytes: shorter ones have no time of sending"
-            ));
-        }
-        let steps = match search(&t)? {
-            Some(search) => {
-                if t.count.is_none() && t.time.is_none() {
-                    load.time = Some(Duration::from_secs(1));
-                }
-                Steps::Search(search)
+    parse(
+        "udpmon_bw_mon",
+        program,
+        &table::BW_MON,
+        args,
+        |mut typed| {
+            check_requester(&typed)?;
+            apply_preset(&mut typed);
+            let records = typed.records;
+            let sweep = sweep(&typed)?;
+            let mut load = load(&typed, &sweep)?;
+            let min_bytes = sweep.sizes.iter().min();
+            if records.is_some() && min_bytes.is_some_and(|bytes| *bytes < MIN_STAMPED_BYTES) {
+                return refuse(format!(
+                    "-G and -L need datagrams of {MIN_STAMPED_BYTES} bytes: shorter ones carry no send time"
+                ));
             }
-            None => Steps::Sweep(sweep),
-        };
-        Ok(BwMon {
-            common: common(&t),
-            host: t.host,
-            local_port: t.local_port,
-            load,
-            steps,
-            records,
-            bins: t.bins,
-            histograms: t.histograms,
-            kernel_stamps: t.kernel_stamps,
-            extended: t.extended,
-            documents: t.documents,
-        })
-    })
+            let sequence = match search(&typed)? {
+                Some(search) => {
+                    if typed.count.is_none() && typed.time.is_none() {
+                        load.time = Some(Duration::from_secs(1));
+                    }
+                    TestSequence::Search(search)
+                }
+                None => TestSequence::Sweep(sweep),
+            };
+            Ok(BwMon {
+                common: common(&typed),
+                host: typed.host,
+                local_port: typed.local_port,
+                load,
+                sequence,
+                records,
+                bins: typed.bins,
+                histograms: typed.histograms,
+                kernel_stamps: typed.kernel_stamps,
+                extended: typed.extended,
+                documents: typed.documents,
+            })
+        },
+    )
 }
 
 /// Parses the command line of `udpmon_req`.
 pub fn req(program: &str, args: impl IntoIterator<Item = OsString>) -> Result<Req, Exit> {
-    parse("udpmon_req", program, &table::REQ, args, |t| {
-        requester(&t)?;
-        let first = t.first_response.unwrap_or(1472);
+    parse("udpmon_req", program, &table::REQ, args, |typed| {
+        check_requester(&typed)?;
+        let first = typed.first_response.unwrap_or(1472);
         Ok(Req {
-            common: common(&t),
-            host: t.host,
-            request_bytes: t.bytes.unwrap_or(64),
-            response_bytes: named("-i", steps(first, t.last_response, t.response_step))?,
-            requests: t.count.unwrap_or(10).try_into().unwrap_or(u32::MAX),
-            pause: t.gap.unwrap_or_default(),
-            bins: t.bins,
-            histograms: t.histograms,
-            documents: t.documents,
+            common: common(&typed),
+            host: typed.host,
+            request_bytes: typed.bytes.unwrap_or(64),
+            response_bytes: with_option_name(
+                "-i",
+                numbers_from_to(first, typed.last_response, typed.response_step),
+            )?,
+            requests: typed.count.unwrap_or(10).try_into().unwrap_or(u32::MAX),
+            pause: typed.gap.unwrap_or_default(),
+            bins: typed.bins,
+            histograms: typed.histograms,
+            documents: typed.documents,
         })
     })
 }
 
 /// Parses the command line of `udpmon_send`.
 pub fn send(program: &str, args: impl IntoIterator<Item = OsString>) -> Result<Send, Exit> {
-    parse("udpmon_send", program, &table::SEND, args, |t| {
-        requester(&t)?;
-        let sweep = sweep(&t)?;
+    parse("udpmon_send", program, &table::SEND, args, |typed| {
+        check_requester(&typed)?;
+        let sweep = sweep(&typed)?;
         Ok(Send {
-            common: common(&t),
-            load: load(&t, &sweep)?,
-            host: t.host,
-            local_port: t.local_port,
+            common: common(&typed),
+            load: load(&typed, &sweep)?,
+            host: typed.host,
+            local_port: typed.local_port,
             sweep,
-            documents: t.documents,
+            documents: typed.documents,
         })
     })
 }
 
 /// Parses the command line of `udpmon_recv`.
 pub fn recv(program: &str, args: impl IntoIterator<Item = OsString>) -> Result<Recv, Exit> {
-    parse("udpmon_recv", program, &table::RECV, args, |t| {
-        documents(&t)?;
+    parse("udpmon_recv", program, &table::RECV, args, |typed| {
+        check_documents(&typed)?;
         Ok(Recv {
-            common: common(&t),
-            time: t.time,
-            interval: t.interval,
-            printing_cpus: t.printing_cpus,
-            records: t.records,
-            bins: t.bins,
-            histograms: t.histograms,
-            kernel_stamps: t.kernel_stamps,
-            arrival_by_kernel: !t.by_program,
-            interface: t.interface,
-            documents: t.documents,
+            common: common(&typed),
+            time: typed.time,
+            interval: typed.interval,
+            printing_cpus: typed.printing_cpus,
+            records: typed.records,
+            bins: typed.bins,
+            histograms: typed.histograms,
+            kernel_stamps: typed.kernel_stamps,
+            arrival_by_kernel: !typed.uses_program_clock,
+            interface: typed.interface,
+            documents: typed.documents,
         })
     })
 }
 
 /// Parses the command line of `udpmon_resp`.
 pub fn resp(program: &str, args: impl IntoIterator<Item = OsString>) -> Result<Resp, Exit> {
-    parse("udpmon_resp", program, &table::RESP, args, |t| {
+    parse("udpmon_resp", program, &table::RESP, args, |typed| {
         Ok(Resp {
-            common: common(&t),
-            interface: t.interface,
-            daemon: t.daemon,
-            arrival_by_kernel: !t.by_program,
-            limits: t.limits,
+            common: common(&typed),
+            interface: typed.interface,
+            daemon: typed.daemon,
+            arrival_by_kernel: !typed.uses_program_clock,
+            limits: typed.limits,
         })
     })
 }
 
-/// Parses a command line. `settle` converts the options to settings, or reports a contradiction. Messages begin with
-/// `name`, the name of the program.
+/// Parses a command line. `to_settings` converts the options to settings, or returns a
+/// contradiction. Messages begin with `name`, the name of the program.
 fn parse<T>(
     name: &str,
     program: &str,
-    section: &Section<Typed>,
+    section: &Section<TypedOptions>,
     args: impl IntoIterator<Item = OsString>,
-    settle: impl FnOnce(Typed) -> Result<T, Quit>,
+    to_settings: impl FnOnce(TypedOptions) -> Result<T, EarlyExit>,
 ) -> Result<T, Exit> {
-    let ended = |quit: Quit| {
-        quit.exit(Endings {
+    let to_exit = |early_exit: EarlyExit| {
+        early_exit.into_exit(ExitTexts {
             help: Exit::stdout(usage(name, section), 0),
             version: format!("UDPmon Version {VERSION} (linerate)\n"),
-            complaint: Exit::stderr("", 1),
+            syntax_error: Exit::stderr("", 1),
         })
     };
-    let words = utf8(name, args)?;
-    let may_be_bare = std::ptr::eq(section, &raw const table::RECV)
+    let words = utf8_words(name, args)?;
+    let can_be_empty = std::ptr::eq(section, &raw const table::RECV)
         || std::ptr::eq(section, &raw const table::RESP);
-    if words.is_empty() && !may_be_bare {
+    if words.is_empty() && !can_be_empty {
         return Err(Exit::stderr(usage(name, section), 1));
     }
-    let mut typed = Typed::default();
-    let rest = scan(name, section, &words, &mut typed).map_err(ended)?;
-    let stray = rest
+    let mut typed = TypedOptions::default();
+    let rest = scan(name, section, &words, &mut typed).map_err(to_exit)?;
+    let stray_argument = rest
         .first()
-        .map(|word| format!("'{word}' belongs to no option"));
-    let typed_words = std::iter::once(program).chain(words.iter().map(String::as_str));
-    typed.common.command_line = typed_words.flat_map(|word| [word, " "]).collect();
-    let settled = stray.map_or(Ok(typed), refuse).and_then(settle);
-    settled.map_err(|quit| match quit {
-        Quit::Refused(why) => Exit::stderr(format!("{name}: {why}\n"), 1),
-        other => ended(other),
+        .map(|word| format!("unexpected argument '{word}'"));
+    let command_line = std::iter::once(program).chain(words.iter().map(String::as_str));
+    typed.common.command_line = command_line.flat_map(|word| [word, " "]).collect();
+    let settings = stray_argument
+        .map_or(Ok(typed), refuse)
+        .and_then(to_settings);
+    settings.map_err(|early_exit| match early_exit {
+        EarlyExit::Refused(reason) => Exit::stderr(format!("{name}: {reason}\n"), 1),
+        other => to_exit(other),
     })
 }
 
-/// Returns the usage text: stock's options, followed by linerate's own.
-fn usage(name: &str, section: &Section<Typed>) -> String {
-    const OWN: Layout = Layout {
+/// Returns the usage text: stock's options, followed by linerate's additional options.
+fn usage(name: &str, section: &Section<TypedOptions>) -> String {
+    const LINERATE_LAYOUT: UsageLayout = UsageLayout {
         indent: "  ",
         width: 24,
-        argument: |name| format!("<{name}>"),
+        format_argument: |name| format!("<{name}>"),
     };
     format!(
         "Usage: {name} [options]\n{}\nlinerate's own options:\n{}",
-        stock(section, "  "),
-        own(section, &OWN)
+        stock_lines(section, "  "),
+        linerate_lines(section, &LINERATE_LAYOUT)
     )
 }
 
-fn common(typed: &Typed) -> Common {
-    Common {
+/// Returns the settings common to all programs, including the TOS byte.
+fn common(typed: &TypedOptions) -> CommonSettings {
+    CommonSettings {
         type_of_service: typed.type_of_service,
         ..typed.common.clone()
     }
 }
 
-/// Checks the options that all sending programs share.
-fn requester(typed: &Typed) -> Result<(), Quit> {
+/// Checks the options common to the programs that send.
+fn check_requester(typed: &TypedOptions) -> Result<(), EarlyExit> {
     if typed.host.is_empty() {
         return refuse("-d is missing: the destination");
     }
-    documents(typed)
+    check_documents(typed)
 }
 
-fn documents(typed: &Typed) -> Result<(), Quit> {
+/// Checks the options of the documents.
+fn check_documents(typed: &TypedOptions) -> Result<(), EarlyExit> {
     if typed.documents.json && typed.documents.csv {
-        return refuse("--json contradicts --csv: each takes all of standard output");
+        return refuse("--json contradicts --csv: both write to standard output");
     }
-    let records = typed
+    let has_records = typed
         .records
         .is_some_and(|records| records.kind == RecordKind::All);
-    if typed.documents.packets.is_some() && !records && typed.preset != Some(Preset::Delay) {
+    if typed.documents.packets.is_some() && !has_records && typed.preset != Some(Preset::Delay) {
         return refuse("--packets needs -G");
     }
     Ok(())
 }
 
-/// Applies a script's sweep, except for options given on the command line.
-fn preset(typed: &mut Typed) {
+/// Applies the sweep of a stock script. Options of the command line override it.
+fn apply_preset(typed: &mut TypedOptions) {
     let micros = |gaps: &[u64]| gaps.iter().map(|us| Duration::from_micros(*us)).collect();
     let (sizes, gaps, count): (&[u32], Vec<Duration>, u64) = match typed.preset {
         None => return,
@@ -237,7 +252,7 @@ fn preset(typed: &mut Typed) {
     typed.sizes.get_or_insert_with(|| sizes.to_vec());
     typed.gaps.get_or_insert(gaps);
     if typed.preset == Some(Preset::Delay) {
-        typed.records.get_or_insert(RecordsWanted {
+        typed.records.get_or_insert(RecordRequest {
             kind: RecordKind::All,
             skip: 0,
             count: count.try_into().unwrap_or(u32::MAX),
@@ -247,33 +262,37 @@ fn preset(typed: &mut Typed) {
     }
 }
 
-fn sweep(typed: &Typed) -> Result<Sweep, Quit> {
+/// Returns the sizes and gaps of the tests.
+fn sweep(typed: &TypedOptions) -> Result<Sweep, EarlyExit> {
     let bytes = typed.bytes.unwrap_or(64);
     if typed.bytes.is_some() && typed.sizes.is_some() {
         return refuse("-p contradicts --sizes and --sweep");
     }
     let sizes = typed.sizes.clone().unwrap_or_else(|| vec![bytes]);
-    let single = [
+    let single_gap_options = [
         ("-w", typed.gap.is_some()),
         ("-r", typed.rate.is_some()),
         ("-e", typed.last_gap.is_some()),
         ("-i", typed.gap_step.is_some()),
     ];
     let gaps = if let Some(gaps) = &typed.gaps {
-        if let Some((name, _)) = single.iter().find(|(_, is_typed)| *is_typed) {
+        if let Some((name, _)) = single_gap_options.iter().find(|(_, is_typed)| *is_typed) {
             return refuse(format!("{name} contradicts --gaps and --sweep"));
         }
         gaps.clone()
     } else {
         let last = typed.last_gap.unwrap_or_default();
         let step = typed.gap_step.unwrap_or(Duration::from_nanos(800));
-        named("-i", steps(first_gap(typed, sizes[0])?, last, step))?
+        with_option_name(
+            "-i",
+            numbers_from_to(first_gap(typed, sizes[0])?, last, step),
+        )?
     };
     if typed.rate.is_some() && sizes.len() > 1 {
-        return refuse("-r sets the gap of one size, and contradicts --sizes");
+        return refuse("-r contradicts --sizes: it sets the gap of one size");
     }
-    if sizes.len().saturating_mul(gaps.len()) > MOST_STEPS {
-        return refuse(format!("more than {MOST_STEPS} tests"));
+    if sizes.len().saturating_mul(gaps.len()) > MAX_TESTS {
+        return refuse(format!("more than {MAX_TESTS} tests"));
     }
     if typed.early_stop.is_some() && gaps.len() < 2 {
         return refuse("--early-stop needs several gaps: -e or --gaps");
@@ -285,26 +304,28 @@ fn sweep(typed: &Typed) -> Result<Sweep, Quit> {
     })
 }
 
-fn first_gap(typed: &Typed, bytes: u32) -> Result<Duration, Quit> {
+/// Returns the gap of the first test, from `-w` or `-r`.
+fn first_gap(typed: &TypedOptions, bytes: u32) -> Result<Duration, EarlyExit> {
     match (typed.gap, typed.rate) {
         (Some(_), Some(_)) => refuse("-w contradicts -r: both set the gap"),
         (gap, None) => Ok(gap.unwrap_or_default()),
-        (None, Some(rate)) => Ok(gap_of(bytes, rate)),
+        (None, Some(rate)) => Ok(gap_for_rate(bytes, rate)),
     }
 }
 
-/// Returns the gap for this rate of payload in bits per second, to a nanosecond.
-pub fn gap_of(bytes: u32, bits_per_second: f64) -> Duration {
+/// Returns the gap for a payload rate in bits per second, rounded to 1 ns.
+pub fn gap_for_rate(bytes: u32, bits_per_second: f64) -> Duration {
     Duration::from_nanos((f64::from(bytes) * 8e9 / bits_per_second).round() as u64)
 }
 
-fn load(typed: &Typed, sweep: &Sweep) -> Result<Load, Quit> {
+/// Returns the datagrams of the first test.
+fn load(typed: &TypedOptions, sweep: &Sweep) -> Result<TestLoad, EarlyExit> {
     let count = typed.bursts.unwrap_or(1);
     if typed.pause.is_none() && count > 1 {
-        return refuse("-n is a number of bursts, and needs -g");
+        return refuse("-n sets the number of bursts and needs -g");
     }
     if typed.pause.is_some() && typed.time.is_some() {
-        return refuse("-g sends a number of bursts, and contradicts -t");
+        return refuse("-g contradicts -t: the number of bursts ends the test");
     }
     if typed.method != SpacingMethod::Spin && typed.pause.is_some() {
         return refuse("-g needs --pacing spin");
@@ -316,7 +337,7 @@ fn load(typed: &Typed, sweep: &Sweep) -> Result<Load, Quit> {
         return refuse("--pacing txtime and kernel need a gap: -w, -r or --gaps");
     }
     if typed.method != SpacingMethod::Spin && typed.lateness != Lateness::CatchUp {
-        return refuse("--lateness needs --pacing spin: the kernel's queue decides otherwise");
+        return refuse("--lateness needs --pacing spin: otherwise the kernel sends late datagrams");
     }
     let datagrams = typed.count.unwrap_or(2);
     let bursts = typed.pause.map(|pause| Bursts {
@@ -324,7 +345,7 @@ fn load(typed: &Typed, sweep: &Sweep) -> Result<Load, Quit> {
         count,
         pause,
     });
-    Ok(Load {
+    Ok(TestLoad {
         bytes: sweep.sizes[0],
         datagrams,
         time: typed.time,
@@ -337,13 +358,14 @@ fn load(typed: &Typed, sweep: &Sweep) -> Result<Load, Quit> {
     })
 }
 
-fn search(typed: &Typed) -> Result<Option<Search>, Quit> {
+/// Returns the settings of `--search`; `None` without it.
+fn search(typed: &TypedOptions) -> Result<Option<SearchSettings>, EarlyExit> {
     let Some(search) = typed.search else {
-        let alone = [
+        let search_options = [
             ("--precision", typed.precision.is_some()),
-            ("--tolerate", typed.tolerated.is_some()),
+            ("--tolerate", typed.tolerated_loss.is_some()),
         ];
-        return match alone.iter().find(|(_, is_typed)| *is_typed) {
+        return match search_options.iter().find(|(_, is_typed)| *is_typed) {
             Some((name, _)) => refuse(format!("{name} needs --search")),
             None => Ok(None),
         };
@@ -362,17 +384,17 @@ fn search(typed: &Typed) -> Result<Option<Search>, Quit> {
             return refuse(format!("{name} contradicts --search, which picks the gaps"));
         }
     }
-    Ok(Some(Search {
+    Ok(Some(SearchSettings {
         precision: typed.precision.unwrap_or(search.precision),
-        tolerated: typed.tolerated.unwrap_or(search.tolerated),
+        tolerated_loss: typed.tolerated_loss.unwrap_or(search.tolerated_loss),
         ..search
     }))
 }
 
-/// Prefixes a refusal with the name of its option.
-fn named<T>(option: &str, result: Result<T, Quit>) -> Result<T, Quit> {
-    result.map_err(|quit| match quit {
-        Quit::Refused(why) => Quit::Refused(format!("{option}: {why}")),
+/// Adds the name of the option to a refusal.
+fn with_option_name<T>(option: &str, result: Result<T, EarlyExit>) -> Result<T, EarlyExit> {
+    result.map_err(|early_exit| match early_exit {
+        EarlyExit::Refused(reason) => EarlyExit::Refused(format!("{option}: {reason}")),
         other => other,
     })
 }

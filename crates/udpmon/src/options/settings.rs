@@ -11,21 +11,21 @@ use server::ServerConfig;
 
 use crate::wire::{Binning, DEFAULT_PORT};
 
-/// The length in bytes of the shortest datagram with a whole number.
-pub const SHORTEST_NUMBERED: u32 = 16;
+/// The length in bytes of the shortest datagram with a complete number.
+pub const MIN_NUMBERED_BYTES: u32 = 16;
 
-/// The length in bytes of the shortest datagram with a number and its send time.
-pub const SHORTEST_STAMPED: u32 = 24;
+/// The length in bytes of the shortest datagram with a number and a send time.
+pub const MIN_STAMPED_BYTES: u32 = 24;
 
 with_defaults! {
-    /// The settings that all programs have.
+    /// The settings common to all programs.
     #[derive(Clone, Debug, PartialEq, Eq)]
-    pub struct Common {
+    pub struct CommonSettings {
         /// `-u`: the responder's port; for `udpmon_recv` and `udpmon_resp`, the port to bind.
         pub port: u16 = DEFAULT_PORT,
-        /// `-6`, or a colon in `-d`.
-        pub v6: bool = false,
-        /// `-S`: SO_SNDBUF and SO_RCVBUF in bytes; `None` leaves the system's default.
+        /// `-6`, or a colon in `-d`: use IPv6.
+        pub is_v6: bool = false,
+        /// `-S`: SO_SNDBUF and SO_RCVBUF in bytes; `None` keeps the system's default.
         pub buffer_bytes: Option<u32> = Some(65535),
         /// `-P`, `-T`, `-Q`: the TOS byte.
         pub type_of_service: Option<u8> = None,
@@ -35,15 +35,15 @@ with_defaults! {
         pub quiet: bool = false,
         /// `-v`: print control messages on standard error.
         pub verbose: bool = false,
-        /// The command line, for the first line of the output.
+        /// The command line, which the first line of the output contains.
         pub command_line: String = String::new(),
     }
 }
 
 with_defaults! {
-    /// The documents that a requester or sender writes in addition to its text or instead of it.
+    /// The documents that a program writes in addition to its text or instead of it.
     #[derive(Clone, Debug, PartialEq, Eq)]
-    pub struct Documents {
+    pub struct DocumentOptions {
         /// `--json`: one JSON document on standard output, and nothing else there.
         pub json: bool = false,
         /// `--csv`: a title line and one line per test, instead of text.
@@ -54,7 +54,7 @@ with_defaults! {
         pub packets: Option<PathBuf> = None,
         /// `--plot`: plots, as `.svg` or `.html`.
         pub plot: Option<PathBuf> = None,
-        /// `--strict`: doubts make the exit code 3.
+        /// `--strict`: exit with 3 if there are warnings about a result.
         pub strict: bool = false,
     }
 }
@@ -62,14 +62,14 @@ with_defaults! {
 with_defaults! {
     /// The datagrams of one test.
     #[derive(Clone, Copy, Debug, PartialEq)]
-    pub struct Load {
+    pub struct TestLoad {
         /// `-p`: payload of a datagram.
         pub bytes: u32 = 64,
-        /// `-l`: datagrams of a test, or of each burst. Ignored if `time` is set.
+        /// `-l`: datagrams per test, or per burst with `-g`. Ignored if `time` is set.
         pub datagrams: u64 = 2,
-        /// `-t`: send for this long instead of a count.
+        /// `-t`: the sending time; `None` sends `datagrams`.
         pub time: Option<Duration> = None,
-        /// `-w`, `-r`, `-g`, `-n`, `--pacing`, `--lateness`.
+        /// `-w`, `-r`, `-g`, `-n`, `--pacing`, `--lateness`: the spacing of departures.
         pub spacing: Spacing = Spacing {
             gap: Duration::ZERO,
             bursts: None,
@@ -79,9 +79,9 @@ with_defaults! {
     }
 }
 
-impl Load {
-    /// Returns the datagrams of the whole test; `None` if the test ends by time.
-    pub fn total(&self) -> Option<u64> {
+impl TestLoad {
+    /// Returns the number of datagrams of the test, in all bursts; `None` if the test ends by time.
+    pub fn total_datagrams(&self) -> Option<u64> {
         let bursts = self.spacing.bursts.map_or(1, |bursts| bursts.count);
         let total = self.datagrams.saturating_mul(bursts);
         self.time.is_none().then_some(total)
@@ -89,33 +89,34 @@ impl Load {
 
     /// Returns the same load with another size and gap.
     #[must_use]
-    pub fn with(mut self, bytes: u32, gap: Duration) -> Self {
+    pub fn with_size_and_gap(mut self, bytes: u32, gap: Duration) -> Self {
         self.bytes = bytes;
         self.spacing.gap = gap;
         self
     }
 
-    fn flow(&self, common: &Common) -> FlowPlan {
-        let mut flow = FlowPlan::of(Transport::Udp, Workload::send());
-        flow.limit = match (self.time, self.total()) {
+    /// Returns the plan of the sending flow.
+    fn flow(&self, common: &CommonSettings) -> FlowPlan {
+        let mut flow = FlowPlan::new(Transport::Udp, Workload::send());
+        flow.limit = match (self.time, self.total_datagrams()) {
             (None, Some(total)) => Limit::Messages(total),
             (time, _) => Limit::Time(time.unwrap_or_default()),
         };
-        flow.datagrams = Some(FORMAT);
-        flow.here.send = BufferPlan::message(self.bytes);
-        flow.here.spacing = Some(self.spacing);
-        flow.here.socket = common.socket();
+        flow.datagrams = Some(DATAGRAM_FORMAT);
+        flow.local.send = BufferPlan::message(self.bytes);
+        flow.local.spacing = Some(self.spacing);
+        flow.local.socket = common.socket_options();
         flow
     }
 }
 
-/// Number and send time in a datagram.
-pub const FORMAT: DatagramFormat = DatagramFormat {
-    number_at: 8,
-    high_word_at: Some(12),
+/// The position and format of number and send time in a datagram.
+pub const DATAGRAM_FORMAT: DatagramFormat = DatagramFormat {
+    number_offset: 8,
+    high_word_offset: Some(12),
     first: 0,
     stamp: Some(Stamp {
-        at: 16,
+        offset: 16,
         clock: StampClock::Monotonic,
         unit: StampUnit::TenthsOfMicros,
     }),
@@ -123,9 +124,9 @@ pub const FORMAT: DatagramFormat = DatagramFormat {
     order: ByteOrder::LittleEndian,
 };
 
-impl Common {
+impl CommonSettings {
     /// Returns the options of the socket.
-    pub fn socket(&self) -> SocketOptions {
+    pub fn socket_options(&self) -> SocketOptions {
         SocketOptions {
             send_buffer_bytes: self.buffer_bytes,
             receive_buffer_bytes: self.buffer_bytes,
@@ -136,9 +137,9 @@ impl Common {
 }
 
 impl BwMon {
-    /// The plan of one test.
-    pub fn plan(&self, load: &Load) -> Plan {
-        Plan::of_flow(
+    /// Returns the plan of one test.
+    pub fn plan(&self, load: &TestLoad) -> Plan {
+        Plan::for_flow(
             "UDPmon throughput",
             self.host.clone(),
             load.flow(&self.common),
@@ -147,39 +148,39 @@ impl BwMon {
 }
 
 impl Send {
-    /// The plan of one test.
-    pub fn plan(&self, load: &Load) -> Plan {
-        Plan::of_flow("UDPmon send", self.host.clone(), load.flow(&self.common))
+    /// Returns the plan of one test.
+    pub fn plan(&self, load: &TestLoad) -> Plan {
+        Plan::for_flow("UDPmon send", self.host.clone(), load.flow(&self.common))
     }
 }
 
 impl Recv {
-    /// Returns the plan of a receiver, which accepts any length.
+    /// Returns the plan of a receiver. It accepts datagrams of any length.
     pub fn plan(&self) -> Plan {
-        let mut flow = FlowPlan::of(Transport::Udp, Workload::receive());
+        let mut flow = FlowPlan::new(Transport::Udp, Workload::receive());
         flow.limit = self.time.map_or(Limit::Unlimited, Limit::Time);
-        flow.datagrams = Some(FORMAT);
-        flow.here.socket = self.common.socket();
-        Plan::of_flow("UDPmon receive", "", flow)
+        flow.datagrams = Some(DATAGRAM_FORMAT);
+        flow.local.socket = self.common.socket_options();
+        Plan::for_flow("UDPmon receive", "", flow)
     }
 }
 
 impl Req {
     /// Returns the plan of the requests for one response length.
     pub fn plan(&self, response_bytes: u32) -> Plan {
-        let mut flow = FlowPlan::of(Transport::Udp, Workload::ask());
+        let mut flow = FlowPlan::new(Transport::Udp, Workload::request());
         flow.limit = Limit::Transactions(self.requests.into());
-        flow.here.send = BufferPlan::message(self.request_bytes);
-        flow.here.receive = BufferPlan::message(response_bytes);
-        (flow.there.receive, flow.there.send) = (flow.here.send, flow.here.receive);
-        flow.here.socket = self.common.socket();
-        Plan::of_flow("UDPmon latency", self.host.clone(), flow)
+        flow.local.send = BufferPlan::message(self.request_bytes);
+        flow.local.receive = BufferPlan::message(response_bytes);
+        (flow.remote.receive, flow.remote.send) = (flow.local.send, flow.local.receive);
+        flow.local.socket = self.common.socket_options();
+        Plan::for_flow("UDPmon latency", self.host.clone(), flow)
     }
 }
 
-/// Per-packet records: `-G`, `-L`.
+/// The requested per-packet records: `-G`, `-L`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RecordsWanted {
+pub struct RecordRequest {
     /// The packets to record.
     pub kind: RecordKind,
     /// The lowest datagram number to record.
@@ -197,7 +198,7 @@ pub enum RecordKind {
     Lost,
 }
 
-impl RecordsWanted {
+impl RecordRequest {
     /// Returns the bytes of record memory at the responder.
     pub fn bytes(&self) -> u64 {
         let bytes = match self.kind {
@@ -213,49 +214,49 @@ with_defaults! {
     #[derive(Clone, Debug, PartialEq)]
     pub struct BwMon {
         /// The settings of all programs.
-        pub common: Common = Common::default(),
+        pub common: CommonSettings = CommonSettings::default(),
         /// `-d`: the responder.
         pub host: String = String::new(),
-        /// `-U`.
+        /// `-U`: the port to send from; `None` leaves the choice to the system.
         pub local_port: Option<u16> = None,
-        /// The first test.
-        pub load: Load = Load::default(),
+        /// The datagrams of the first test.
+        pub load: TestLoad = TestLoad::default(),
         /// The sequence of tests.
-        pub steps: Steps = Steps::Sweep(Sweep::default()),
-        /// `-G`, `-L`.
-        pub records: Option<RecordsWanted> = None,
-        /// `-M`, `-B`: histogram 0, in units of 0.1 µs.
+        pub sequence: TestSequence = TestSequence::Sweep(Sweep::default()),
+        /// `-G`, `-L`: per-packet records.
+        pub records: Option<RecordRequest> = None,
+        /// `-M`, `-B`: the bins of histogram 0, in units of 0.1 µs.
         pub bins: Binning = Binning::default(),
         /// `-H`: print the responder's histograms.
         pub histograms: bool = false,
-        /// `-N`: the responder records the kernel's and the interface's times.
+        /// `-N`: request the time stamps of the responder's kernel and network interface.
         pub kernel_stamps: bool = false,
-        /// `-x`: the long line.
+        /// `-x`: print long result lines.
         pub extended: bool = false,
         /// The documents.
-        pub documents: Documents = Documents::default(),
+        pub documents: DocumentOptions = DocumentOptions::default(),
     }
 }
 
 /// The sequence of tests.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Steps {
+pub enum TestSequence {
     /// A sweep over sizes and gaps.
     Sweep(Sweep),
     /// A search for the highest rate without loss.
-    Search(Search),
+    Search(SearchSettings),
 }
 
 with_defaults! {
-    /// Sizes, and for each of them gaps: `-w`, `-e`, `-i`, `--sizes`, `--gaps`.
+    /// A sweep over sizes, and over the gaps of each size: `-w`, `-e`, `-i`, `--sizes`, `--gaps`.
     #[derive(Clone, Debug, PartialEq)]
     pub struct Sweep {
         /// Payloads in bytes, in the order of the tests; at least one.
         pub sizes: Vec<u32> = vec![64],
-        /// Gaps for each payload; at least one.
+        /// Gaps for each payload, in the order of the tests; at least one.
         pub gaps: Vec<Duration> = vec![Duration::ZERO],
-        /// `--early-stop`: skip the remaining gaps of a size after this many consecutive tests without loss at the
-        /// requested rate.
+        /// `--early-stop`: skip the remaining gaps of a size after this number of consecutive tests
+        /// without loss and without slower arrivals.
         pub early_stop: Option<u32> = None,
     }
 }
@@ -263,15 +264,18 @@ with_defaults! {
 with_defaults! {
     /// The settings of a search for the highest rate without loss.
     #[derive(Clone, Copy, Debug, PartialEq)]
-    pub struct Search {
-        /// `--search LOW:HIGH`: a rate in bits of payload per second that the path carries; `None` if unknown.
+    pub struct SearchSettings {
+        /// `--search LOW:HIGH`: a payload rate that the path carries, in bits per second; `None` if
+        /// unknown.
         pub low: Option<f64> = None,
-        /// The highest rate to try; `None` means as fast as possible.
+        /// The highest rate to try, in bits per second; `None` means as fast as possible.
         pub high: Option<f64> = None,
-        /// `--precision`: the search ends when the bounds differ by at most this fraction of the rate.
+        /// `--precision`: the search ends when the bounds differ by at most this fraction of the
+        /// rate.
         pub precision: f64 = 0.005,
-        /// `--tolerate`: a rate counts as free of loss if at most this fraction of its datagrams is lost.
-        pub tolerated: f64 = 0.0,
+        /// `--tolerate`: a rate counts as free of loss if at most this fraction of its datagrams is
+        /// lost.
+        pub tolerated_loss: f64 = 0.0,
     }
 }
 
@@ -280,7 +284,7 @@ with_defaults! {
     #[derive(Clone, Debug, PartialEq)]
     pub struct Req {
         /// The settings of all programs.
-        pub common: Common = Common::default(),
+        pub common: CommonSettings = CommonSettings::default(),
         /// `-d`: the responder.
         pub host: String = String::new(),
         /// `-p`: payload of a request, at least 64.
@@ -289,14 +293,14 @@ with_defaults! {
         pub response_bytes: Vec<u32> = vec![1472],
         /// `-l`: requests per response length.
         pub requests: u32 = 10,
-        /// `-w`: pause after each.
+        /// `-w`: the pause after each request.
         pub pause: Duration = Duration::ZERO,
-        /// `-m`, `-b`: the histogram, in µs.
+        /// `-m`, `-b`: the bins of the histogram, in µs.
         pub bins: Binning = Binning::default(),
-        /// `-H`: print it.
+        /// `-H`: print the histogram.
         pub histograms: bool = false,
         /// The documents.
-        pub documents: Documents = Documents::default(),
+        pub documents: DocumentOptions = DocumentOptions::default(),
     }
 }
 
@@ -305,17 +309,17 @@ with_defaults! {
     #[derive(Clone, Debug, PartialEq)]
     pub struct Send {
         /// The settings of all programs.
-        pub common: Common = Common::default(),
+        pub common: CommonSettings = CommonSettings::default(),
         /// `-d`: the destination.
         pub host: String = String::new(),
-        /// `-U`.
+        /// `-U`: the port to send from; `None` leaves the choice to the system.
         pub local_port: Option<u16> = None,
-        /// The first test.
-        pub load: Load = Load::default(),
+        /// The datagrams of the first test.
+        pub load: TestLoad = TestLoad::default(),
         /// The sequence of tests.
         pub sweep: Sweep = Sweep::default(),
         /// The documents.
-        pub documents: Documents = Documents::default(),
+        pub documents: DocumentOptions = DocumentOptions::default(),
     }
 }
 
@@ -324,27 +328,28 @@ with_defaults! {
     #[derive(Clone, Debug, PartialEq)]
     pub struct Recv {
         /// The settings of all programs.
-        pub common: Common = Common::default(),
-        /// `-t`: the duration of the run; `None` means no end.
+        pub common: CommonSettings = CommonSettings::default(),
+        /// `-t`: the duration of the run; `None` runs until a stop.
         pub time: Option<Duration> = None,
-        /// `-T`: the interval between lines.
+        /// `-T`: the interval between snapshots; `None` takes only one, at the end.
         pub interval: Option<Duration> = None,
         /// `-a main:stats`: the CPUs of the printing thread.
         pub printing_cpus: Option<u64> = None,
-        /// `-G`, `-L`.
-        pub records: Option<RecordsWanted> = None,
-        /// `-M`, `-B`: histogram 0, in units of 0.1 µs.
+        /// `-G`, `-L`: per-packet records.
+        pub records: Option<RecordRequest> = None,
+        /// `-M`, `-B`: the bins of histogram 0, in units of 0.1 µs.
         pub bins: Binning = Binning::default(),
         /// `-H`: print histograms.
         pub histograms: bool = false,
-        /// `-N`: record the kernel's and the interface's times.
+        /// `-N`: record the time stamps of the kernel and of the network interface.
         pub kernel_stamps: bool = false,
-        /// `--stamps`: whether arrival times are the kernel's; otherwise the program reads them.
+        /// `--stamps`: whether arrival times are the kernel's time stamps. Otherwise the program
+        /// reads the clock.
         pub arrival_by_kernel: bool = true,
         /// `-I`: the interface whose counters are printed.
         pub interface: Option<String> = None,
         /// The documents.
-        pub documents: Documents = Documents::default(),
+        pub documents: DocumentOptions = DocumentOptions::default(),
     }
 }
 
@@ -353,30 +358,31 @@ with_defaults! {
     #[derive(Clone, Debug, PartialEq, Eq)]
     pub struct Resp {
         /// The settings of all programs.
-        pub common: Common = Common::default(),
+        pub common: CommonSettings = CommonSettings::default(),
         /// `-I`: the interface whose counters are reported.
         pub interface: Option<String> = None,
-        /// `-D`.
+        /// `-D`: run in the background.
         pub daemon: bool = false,
-        /// `--stamps`: whether arrival times are the kernel's if available; otherwise the program reads them.
+        /// `--stamps`: whether arrival times are the kernel's time stamps if available. Otherwise
+        /// the program reads the clock.
         pub arrival_by_kernel: bool = true,
         /// The limits for requesters.
-        pub limits: Limits = Limits::default(),
+        pub limits: ResponderLimits = ResponderLimits::default(),
     }
 }
 
 with_defaults! {
-    /// The limits on a responder's work for requesters.
+    /// The limits of a responder.
     #[derive(Clone, Debug, PartialEq, Eq)]
-    pub struct Limits {
-        /// `--allow-peers`, `--drain-on-exit`; `clients` is the maximum number of requesters at a time: 1, as in the
-        /// stock tool.
-        pub server: ServerConfig = ServerConfig { clients: 1, ..ServerConfig::default() },
-        /// `--max-records`: bytes of one test's record memory.
+    pub struct ResponderLimits {
+        /// `--allow-peers`, `--drain-on-exit`, `--max-tests`. By default, one test runs at a time,
+        /// as in the stock tool.
+        pub server: ServerConfig = ServerConfig { max_clients: 1, ..ServerConfig::default() },
+        /// `--max-records`: memory for the records of one test, in bytes.
         pub record_bytes: u64 = 64 << 20,
-        /// `--max-memory`: bytes of all tests' records together.
+        /// `--max-memory`: memory for the records of all tests together, in bytes.
         pub memory_bytes: u64 = 256 << 20,
-        /// `--max-response`: bytes of a response to a request.
+        /// `--max-response`: the maximum length of a response, in bytes.
         pub response_bytes: u32 = 65507,
         /// `--idle`: a test ends after this time without requests and data.
         pub idle: Duration = Duration::from_secs(60),

@@ -1,112 +1,117 @@
-//! Values of options.
+//! Parsers of option values.
 
 use std::time::Duration;
 
-use getopt::{Quit, refuse, within};
+use getopt::{EarlyExit, check_range, refuse};
 
-use super::settings::{RecordKind, RecordsWanted, Search};
+use super::settings::{RecordKind, RecordRequest, SearchSettings};
 use crate::wire::Binning;
 
 /// The maximum gap, pause or test duration, in seconds.
-const LONGEST: f64 = 86_400.0;
+const MAX_SECONDS: f64 = 86_400.0;
 
-/// The maximum number of items in a list, and of tests in a sweep of gaps.
-pub(super) const MOST_STEPS: usize = 100_000;
+/// The maximum number of items in a list, and of tests in a sweep.
+pub(super) const MAX_TESTS: usize = 100_000;
 
-/// The maximum number of records. Stock counts their bytes in 32 bits, and the largest record has 32 bytes.
-const MOST_RECORDS: i64 = (u32::MAX / 32) as i64;
+/// The maximum number of records per test. Stock counts their bytes in 32 bits, and the largest
+/// record has 32 bytes.
+const MAX_RECORDS: i64 = (u32::MAX / 32) as i64;
 
-/// A decimal number in this range.
-pub(super) fn whole<T: TryFrom<i64>>(
+/// Parses a decimal integer in this range.
+pub(super) fn integer<T: TryFrom<i64>>(
     text: &str,
     range: std::ops::RangeInclusive<i64>,
-) -> Result<T, Quit> {
-    within(text, text.parse().ok(), range)
+) -> Result<T, EarlyExit> {
+    check_range(text, text.parse().ok(), range)
 }
 
-/// A hexadecimal number, with or without `0x`, up to `most`.
-pub(super) fn hexadecimal(text: &str, most: u64) -> Result<u64, Quit> {
+/// Parses a hexadecimal number up to `max`, with or without `0x`.
+pub(super) fn hexadecimal(text: &str, max: u64) -> Result<u64, EarlyExit> {
     let digits = text.strip_prefix("0x").unwrap_or(text);
     match u64::from_str_radix(digits, 16) {
-        Ok(number) if !digits.starts_with('+') && number <= most => Ok(number),
-        Ok(_) => refuse(format!("not a hexadecimal number up to {most:x}")),
+        Ok(number) if !digits.starts_with('+') && number <= max => Ok(number),
+        Ok(_) => refuse(format!("not a hexadecimal number up to {max:x}")),
         Err(_) => refuse("not a hexadecimal number"),
     }
 }
 
 /// Parses a mask of at least one CPU.
-pub(super) fn mask(text: &str) -> Result<u64, Quit> {
+pub(super) fn mask(text: &str) -> Result<u64, EarlyExit> {
     match hexadecimal(text, u64::MAX)? {
         0 => refuse("the mask has no CPU"),
         mask => Ok(mask),
     }
 }
 
-/// A decimal number from 0 on.
-pub(super) fn number(text: &str) -> Result<f64, Quit> {
-    let plain = |text: &&str| text.bytes().all(|c| c.is_ascii_digit() || c == b'.');
-    match Some(text).filter(plain).and_then(|text| text.parse().ok()) {
+/// Parses a decimal number that is not negative.
+pub(super) fn number(text: &str) -> Result<f64, EarlyExit> {
+    let is_decimal = |text: &&str| text.bytes().all(|c| c.is_ascii_digit() || c == b'.');
+    match Some(text)
+        .filter(is_decimal)
+        .and_then(|text| text.parse().ok())
+    {
         Some(number) => Ok(number),
-        None => refuse("not a number from 0 on"),
+        None => refuse("not a non-negative number"),
     }
 }
 
-/// Microseconds, kept to a nanosecond.
-pub(super) fn micros(text: &str) -> Result<Duration, Quit> {
-    of_seconds(number(text)?, 1e6)
+/// Parses microseconds, with a resolution of 1 ns.
+pub(super) fn micros(text: &str) -> Result<Duration, EarlyExit> {
+    duration(number(text)?, 1e6)
 }
 
-/// Seconds, not 0.
-pub(super) fn seconds(text: &str) -> Result<Duration, Quit> {
-    let time = of_seconds(number(text)?, 1.0)?;
+/// Parses seconds, greater than 0.
+pub(super) fn seconds(text: &str) -> Result<Duration, EarlyExit> {
+    let time = duration(number(text)?, 1.0)?;
     if time.is_zero() {
         return refuse("the time must not be 0");
     }
     Ok(time)
 }
 
-fn of_seconds(number: f64, per_second: f64) -> Result<Duration, Quit> {
-    if number > LONGEST * per_second {
+/// Returns the duration of `number` units; at most a day.
+fn duration(number: f64, units_per_second: f64) -> Result<Duration, EarlyExit> {
+    if number > MAX_SECONDS * units_per_second {
         return refuse("longer than a day");
     }
-    let nanos = (number * (1e9 / per_second)).round();
+    let nanos = (number * (1e9 / units_per_second)).round();
     Ok(Duration::from_nanos(nanos as u64))
 }
 
-/// A rate in Mbit/s, as bits per second.
-pub(super) fn megabits(text: &str) -> Result<f64, Quit> {
+/// Parses a rate in Mbit/s. Returns bits per second.
+pub(super) fn megabits(text: &str) -> Result<f64, EarlyExit> {
     match number(text)? {
         rate if (0.001..=1e6).contains(&rate) => Ok(rate * 1e6),
         _ => refuse("not a rate from 0.001 to 1000000 Mbit/s"),
     }
 }
 
-/// A size in bytes with a suffix K, M or G.
-pub(super) fn bytes(text: &str, range: std::ops::RangeInclusive<i64>) -> Result<u64, Quit> {
-    within(text, units::netperf_size(text), range)
+/// Parses a size in bytes with an optional suffix K, M or G.
+pub(super) fn bytes(text: &str, range: std::ops::RangeInclusive<i64>) -> Result<u64, EarlyExit> {
+    check_range(text, units::parse_netperf_size(text), range)
 }
 
 /// Parses a percentage. Returns a fraction of 1.
-pub(super) fn percent(text: &str, least: f64) -> Result<f64, Quit> {
+pub(super) fn percent(text: &str, min: f64) -> Result<f64, EarlyExit> {
     let digits = text.strip_suffix('%').unwrap_or(text);
     match number(digits)? {
-        percent if (least..=50.0).contains(&percent) => Ok(percent / 100.0),
-        _ => refuse(format!("not from {least} to 50 per cent")),
+        percent if (min..=50.0).contains(&percent) => Ok(percent / 100.0),
+        _ => refuse(format!("not from {min} to 50 per cent")),
     }
 }
 
-/// `[skip:]n` of records.
-pub(super) fn records(text: &str, kind: RecordKind) -> Result<RecordsWanted, Quit> {
+/// Parses `[skip:]n` of `-G` and `-L`.
+pub(super) fn records(text: &str, kind: RecordKind) -> Result<RecordRequest, EarlyExit> {
     let (skip, count) = text.split_once(':').unwrap_or(("0", text));
-    Ok(RecordsWanted {
+    Ok(RecordRequest {
         kind,
-        skip: whole(skip, 0..=i64::from(u32::MAX))?,
-        count: whole(count, 1..=MOST_RECORDS)?,
+        skip: integer(skip, 0..=i64::from(u32::MAX))?,
+        count: integer(count, 1..=MAX_RECORDS)?,
     })
 }
 
-/// `LOW:HIGH` of a search, in Mbit/s; either may be left out.
-pub(super) fn rates(text: &str, search: &mut Search) -> Result<(), Quit> {
+/// Parses `LOW:HIGH` of `--search` in Mbit/s, and sets the bounds. Either bound may be empty.
+pub(super) fn set_rate_bounds(text: &str, search: &mut SearchSettings) -> Result<(), EarlyExit> {
     let Some((low, high)) = text.split_once(':') else {
         return refuse("not LOW:HIGH in Mbit/s");
     };
@@ -118,55 +123,60 @@ pub(super) fn rates(text: &str, search: &mut Search) -> Result<(), Quit> {
     }
 }
 
-/// Parses a comma-separated list of numbers and ranges `first:last:step`. `number` parses each number.
+/// Parses a comma-separated list of numbers and ranges `first:last:step`. `number` parses each
+/// number.
 pub(super) fn list<T: Copy + PartialOrd + std::ops::Add<Output = T> + Default>(
     text: &str,
-    number: impl Fn(&str) -> Result<T, Quit>,
-) -> Result<Vec<T>, Quit> {
-    let mut all = Vec::new();
+    number: impl Fn(&str) -> Result<T, EarlyExit>,
+) -> Result<Vec<T>, EarlyExit> {
+    let mut numbers = Vec::new();
     for item in text.split(',') {
         match item.split(':').collect::<Vec<_>>()[..] {
-            [one] => all.push(number(one)?),
-            [first, last, step] => all.extend(steps(number(first)?, number(last)?, number(step)?)?),
+            [one] => numbers.push(number(one)?),
+            [first, last, step] => numbers.extend(numbers_from_to(
+                number(first)?,
+                number(last)?,
+                number(step)?,
+            )?),
             _ => return refuse("not a list of numbers and of ranges FIRST:LAST:STEP"),
         }
-        if all.len() > MOST_STEPS {
-            return refuse(format!("more than {MOST_STEPS} tests"));
+        if numbers.len() > MAX_TESTS {
+            return refuse(format!("more than {MAX_TESTS} tests"));
         }
     }
-    Ok(all)
+    Ok(numbers)
 }
 
-/// Returns the numbers from `first` to `last`; only `first` if `last` is below it.
-pub(super) fn steps<T: Copy + PartialOrd + std::ops::Add<Output = T> + Default>(
+/// Returns the numbers from `first` to `last` with this step; only `first` if `last` is below it.
+pub(super) fn numbers_from_to<T: Copy + PartialOrd + std::ops::Add<Output = T> + Default>(
     first: T,
     last: T,
     step: T,
-) -> Result<Vec<T>, Quit> {
+) -> Result<Vec<T>, EarlyExit> {
     if first < last && step <= T::default() {
         return refuse("a step of 0 never reaches the end");
     }
-    let mut all = vec![first];
+    let mut numbers = vec![first];
     let mut next = first + step;
     while next > first && next <= last {
-        if all.len() == MOST_STEPS {
-            return refuse(format!("more than {MOST_STEPS} tests"));
+        if numbers.len() == MAX_TESTS {
+            return refuse(format!("more than {MAX_TESTS} tests"));
         }
-        all.push(next);
+        numbers.push(next);
         next = next + step;
     }
-    Ok(all)
+    Ok(numbers)
 }
 
-/// The low edge of a histogram.
-pub(super) fn low(bins: &mut Binning, text: &str) -> Result<(), Quit> {
-    bins.low = whole(text, 0..=i64::from(i32::MAX))?;
+/// Sets the low edge of a histogram.
+pub(super) fn set_low_edge(bins: &mut Binning, text: &str) -> Result<(), EarlyExit> {
+    bins.low = integer(text, 0..=i64::from(i32::MAX))?;
     Ok(())
 }
 
-/// The width of a histogram's bins.
-pub(super) fn width(bins: &mut Binning, text: &str) -> Result<(), Quit> {
-    bins.width = whole(text, 1..=i64::from(i32::MAX))?;
+/// Sets the bin width of a histogram.
+pub(super) fn set_bin_width(bins: &mut Binning, text: &str) -> Result<(), EarlyExit> {
+    bins.width = integer(text, 1..=i64::from(i32::MAX))?;
     Ok(())
 }
 
@@ -176,7 +186,7 @@ mod tests {
 
     #[test]
     fn lists_have_numbers_and_ranges() {
-        let size = |text: &str| whole::<u32>(text, 16..=65507);
+        let size = |text: &str| integer::<u32>(text, 16..=65507);
         for (text, expected) in [
             ("1400", Some(vec![1400])),
             ("100,50", Some(vec![100, 50])),
@@ -211,11 +221,11 @@ mod tests {
         assert_eq!(percent("0.5%", 0.0).ok(), Some(0.005));
         let records = records("2:10", RecordKind::All).unwrap();
         assert_eq!((records.skip, records.count, records.bytes()), (2, 10, 320));
-        let mut search = Search::default();
-        rates(":100", &mut search).unwrap();
+        let mut search = SearchSettings::default();
+        set_rate_bounds(":100", &mut search).unwrap();
         assert_eq!((search.low, search.high), (None, Some(1e8)));
         for text in ["", "100", "100:100", "x:", "0:1"] {
-            assert!(rates(text, &mut search).is_err(), "{text}");
+            assert!(set_rate_bounds(text, &mut search).is_err(), "{text}");
         }
     }
 }

@@ -1,17 +1,17 @@
-//! The counters of hosts at the end of a long line, and their titles.
+//! The counters of a host at the end of a long line, and their titles.
 
 use std::fmt::Write;
 
 use crate::wire::{CpuLoad, HostCounters, NicCounters};
 
-/// `L` for this host, `R` for the responder's.
-pub(super) type Whose = char;
+/// The label of a host: `L` for this host, `R` for the responder's.
+pub(super) type HostLabel = char;
 
-/// The block of CPUs: the sum of all, then each.
-pub(super) fn cpus(whose: Whose, loads: &[CpuLoad]) -> String {
+/// Formats the block of CPUs: all CPUs together, then each CPU.
+pub(super) fn cpu_block(label: HostLabel, loads: &[CpuLoad]) -> String {
     let mut text = String::new();
-    for (at, load) in loads.iter().enumerate() {
-        let name = tag(whose, at);
+    for (index, load) in loads.iter().enumerate() {
+        let name = cpu_label(label, index);
         let _ = write!(
             text,
             "{name} ; {}; {}; {}; {}; {}; {}; {}; ;",
@@ -21,12 +21,12 @@ pub(super) fn cpus(whose: Whose, loads: &[CpuLoad]) -> String {
     text
 }
 
-/// Its titles.
-pub(super) fn cpu_titles(whose: Whose, loads: usize) -> String {
-    let titles = (0..loads).map(|at| {
-        let name = match at {
-            0 => format!("<{whose} CPU>"),
-            _ => format!("{} CPU", tag(whose, at)),
+/// Formats the titles of the block of CPUs.
+pub(super) fn cpu_titles(label: HostLabel, loads: usize) -> String {
+    let titles = (0..loads).map(|index| {
+        let name = match index {
+            0 => format!("<{label} CPU>"),
+            _ => format!("{} CPU", cpu_label(label, index)),
         };
         format!(
             "{name}; user cpu %; low-prio cpu %; kernel cpu%; idle cpu%; iowait cpu %; irq cpu%; softirq cpu%"
@@ -35,52 +35,52 @@ pub(super) fn cpu_titles(whose: Whose, loads: usize) -> String {
     titles.collect::<Vec<_>>().join(";; ")
 }
 
-fn tag(whose: Whose, at: usize) -> String {
-    match at {
-        0 => whose.to_string(),
-        _ => format!("{whose}{}", at - 1),
+fn cpu_label(label: HostLabel, index: usize) -> String {
+    match index {
+        0 => label.to_string(),
+        _ => format!("{label}{}", index - 1),
     }
 }
 
-/// The blocks of interfaces, and of IP and UDP, without a separator at the end.
-pub(super) fn counters(whose: Whose, counters: &HostCounters) -> String {
+/// Formats the blocks of interfaces, and of IP and UDP, without a separator at the end.
+pub(super) fn counter_block(label: HostLabel, counters: &HostCounters) -> String {
     let mut interfaces = String::new();
     for interface in &counters.interfaces {
         let values = interface.values.map(|value| value.to_string());
         let name = interface.name.to_string();
         let _ = write!(interfaces, "{name:>6}: ; {};", values.join("; "));
     }
-    let p = &counters.protocols;
+    let protocols = &counters.protocols;
     let (title, values) = if counters.is_v6 {
         // Stock prints the values in another order than the titles.
         let values = [
-            p.ip6_in_discards,
-            p.ip6_in_receives,
-            p.ip6_out_discards,
-            p.ip6_out_requests,
-            p.udp6_in_datagrams,
-            p.udp6_in_errors,
-            p.udp6_out_datagrams,
+            protocols.ip6_in_discards,
+            protocols.ip6_in_receives,
+            protocols.ip6_out_discards,
+            protocols.ip6_out_requests,
+            protocols.udp6_in_datagrams,
+            protocols.udp6_in_errors,
+            protocols.udp6_out_datagrams,
         ];
-        (format!(" {whose} snmp6"), values)
+        (format!(" {label} snmp6"), values)
     } else {
         let values = [
-            p.ip_in_receives,
-            p.ip_in_discards,
-            p.ip_out_requests,
-            p.ip_out_discards,
-            p.udp_in_datagrams,
-            p.udp_in_errors,
-            p.udp_out_datagrams,
+            protocols.ip_in_receives,
+            protocols.ip_in_discards,
+            protocols.ip_out_requests,
+            protocols.ip_out_discards,
+            protocols.udp_in_datagrams,
+            protocols.udp_in_errors,
+            protocols.udp_out_datagrams,
         ];
-        (format!("{whose} snmp"), values)
+        (format!("{label} snmp"), values)
     };
     let values = values.map(|value| value.to_string()).join("; ");
-    format!("{whose} if;{interfaces}{title}; {values}")
+    format!("{label} if;{interfaces}{title}; {values}")
 }
 
-/// Their titles.
-pub(super) fn counter_titles(whose: Whose, is_v6: bool) -> String {
+/// Formats the titles of these blocks.
+pub(super) fn counter_titles(label: HostLabel, is_v6: bool) -> String {
     let interface =
         "interface:; pktsin; bytesin; errin; dropin; pktsout; bytesout; errout; dropout";
     let protocols = if is_v6 {
@@ -88,22 +88,22 @@ pub(super) fn counter_titles(whose: Whose, is_v6: bool) -> String {
     } else {
         "snmp; InReceives; InDiscards; OutRequests; OutDiscards; UDPInDatagrams; UDPInErrors; UDPOutDatagrams"
     };
-    format!("{whose} if; {interface}; {whose} {protocols}")
+    format!("{label} if; {interface}; {label} {protocols}")
 }
 
 /// Formats the block of an interface's hardware counters. A missing counter is a dash.
-pub(super) fn nic(whose: Whose, nic: &NicCounters) -> String {
+pub(super) fn nic_block(label: HostLabel, nic: &NicCounters) -> String {
     let values = nic.values().map(|value| match value {
         Some(value) => format!("{value}; "),
         None => "-; ".to_owned(),
     });
-    format!(" {whose} NIC; {}; {}", nic.name, values.collect::<String>())
+    format!(" {label} NIC; {}; {}", nic.name, values.collect::<String>())
 }
 
-/// Its titles.
-pub(super) fn nic_titles(whose: Whose) -> String {
+/// Formats the titles of the hardware counters.
+pub(super) fn nic_titles(label: HostLabel) -> String {
     format!(
-        "{whose} NIC; interface:; {};",
+        "{label} NIC; interface:; {};",
         NicCounters::NAMES.join("; ")
     )
 }

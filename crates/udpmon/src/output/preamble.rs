@@ -4,10 +4,10 @@ use std::fmt::Write;
 use std::time::SystemTime;
 
 use crate::VERSION;
-use crate::options::Common;
-use crate::result::{Buffers, Opened};
+use crate::options::CommonSettings;
+use crate::result::{EndpointInfo, SocketBuffers};
 
-/// The program of the preamble.
+/// The program that prints a preamble.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Program {
     /// `udpmon_bw_mon`.
@@ -22,25 +22,25 @@ pub enum Program {
     Resp,
 }
 
-/// The cost of the clock.
+/// The cost of the clock, as stock prints it.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Calibration {
+pub struct ClockCost {
     /// The minimum time between two reads of the clock, in µs.
     pub read_us: f64,
     /// The minimum overrun of a busy wait, in µs.
     pub wait_us: f64,
 }
 
-/// All lines up to the titles.
+/// Formats all lines before the titles.
 pub fn preamble(
     program: Program,
-    common: &Common,
+    common: &CommonSettings,
     now: SystemTime,
-    opened: &Opened,
-    calibration: &Calibration,
+    endpoint: &EndpointInfo,
+    clock_cost: &ClockCost,
     printing_cpus: u64,
 ) -> String {
-    let receives = matches!(program, Program::Recv | Program::Resp);
+    let is_receiver = matches!(program, Program::Recv | Program::Resp);
     let cpus = match program {
         Program::BwMon | Program::Send => " CPUs",
         _ => " ",
@@ -60,55 +60,57 @@ pub fn preamble(
     let _ = writeln!(
         text,
         "Default affinity: {:08x} Set affinity: {:08x}",
-        opened.cpus.0, opened.cpus.1
+        endpoint.cpus.0, endpoint.cpus.1
     );
-    if !receives {
-        text += &clock(calibration);
+    if !is_receiver {
+        text += &clock_lines(clock_cost);
     }
-    let indent = if receives { " " } else { "" };
+    let indent = if is_receiver { " " } else { "" };
     let _ = write!(
         text,
         "{indent}Defaults: {} \nSettings: {}  \n",
-        buffers(&opened.default),
-        buffers(&opened.set)
+        format_buffers(&endpoint.default_buffers),
+        format_buffers(&endpoint.set_buffers)
     );
-    text + &destination(program, common, opened)
+    text + &destination_lines(program, common, endpoint)
 }
 
-/// Stock calibrates the CPU's cycle counter here. This program does not use that counter.
-fn clock(calibration: &Calibration) -> String {
+/// Formats the lines of the clock cost. Stock calibrates the CPU's cycle counter here; linerate
+/// does not use that counter.
+fn clock_lines(clock_cost: &ClockCost) -> String {
     format!(
         " Initialising real-time clock.\nCPU speed = not calibrated: the clock is CLOCK_MONOTONIC\n\
          StopWatch_Stop calibrated: {:.4} us minimum  :  StopWatch_Delay calibrated: {:.4} us minimum\n",
-        calibration.read_us, calibration.wait_us
+        clock_cost.read_us, clock_cost.wait_us
     )
 }
 
-fn buffers(of: &Buffers) -> String {
-    let tos = of.type_of_service;
+fn format_buffers(buffers: &SocketBuffers) -> String {
+    let tos = buffers.type_of_service;
     format!(
         "RCVBUF {} SNDBUF {} IP_TOS {tos:#x} IP prec {} IP tos {}",
-        of.receive,
-        of.send,
+        buffers.receive,
+        buffers.send,
         tos >> 5,
         (tos & 0x1e) >> 1
     )
 }
 
-fn destination(program: Program, common: &Common, opened: &Opened) -> String {
+/// Formats the lines of the destination, its port and the source port.
+fn destination_lines(program: Program, common: &CommonSettings, endpoint: &EndpointInfo) -> String {
     let port = common.port;
-    let to = format!(
+    let destination = format!(
         " The destination IP name: {} IP address: {}\n The destination UDP port is ",
-        opened.peer_name, opened.peer_address
+        endpoint.peer_name, endpoint.peer_address
     );
-    let from = match opened.bound_port {
+    let source = match endpoint.bound_port {
         Some(port) => format!("The source UDP port is {port} {port:x}  "),
         None => String::new(),
     };
     match program {
-        Program::BwMon => format!("{to}  {port} {port:x}  {from}\n"),
-        Program::Send => format!("{to} {port} {port:x}  {from}\n"),
-        Program::Req => format!("{to}  {port} {port:x}\n"),
+        Program::BwMon => format!("{destination}  {port} {port:x}  {source}\n"),
+        Program::Send => format!("{destination} {port} {port:x}  {source}\n"),
+        Program::Req => format!("{destination}  {port} {port:x}\n"),
         Program::Recv | Program::Resp => format!(" The UDP port is   {port} {port:#x}\n"),
     }
 }

@@ -1,4 +1,4 @@
-//! The lines that stock does not print. Each begins with `# `.
+//! The lines that linerate prints in addition to stock's. Each begins with `# `.
 
 use std::fmt::Write;
 use std::time::Duration;
@@ -7,65 +7,72 @@ use model::DepartureClock;
 use stats::packets::Distribution;
 use stats::{ClockFit, Histogram, PacketFigures};
 
-use super::{g, micros, overhead};
-use crate::result::{Fate, FateSource, StampSource, Throughput};
-use crate::steps::{Evidence, Found, Why};
-use crate::wire::Details;
+use super::{format_g, micros, wire_overhead_bytes};
+use crate::result::{DeliveryCounts, DeliverySource, StampSource, ThroughputResult};
+use crate::sequence::{Evidence, SearchEnd, SearchResult};
+use crate::wire::ResponderDetails;
 
-/// Formats the figures of a test beyond stock's line: the fate of the datagrams, the spacing, the rates, and the
+/// Formats the figures of a test that stock's line lacks: delivery counts, rates, spacing, and
 /// figures of records.
-pub fn of_test(test: &Throughput, figures: Option<&PacketFigures>) -> String {
-    let mut lines = match test.fate() {
-        Some(fate) => corrected(&fate, test.details.as_ref()),
+pub fn test_remarks(test: &ThroughputResult, figures: Option<&PacketFigures>) -> String {
+    let mut lines = match test.delivery_counts() {
+        Some(delivery) => delivery_remark(&delivery, test.details.as_ref()),
         None => format!(
-            "# corrected: tail {}; {} came late or again, which this responder does not tell apart\n",
+            "# corrected: tail {}; {} late or repeated, which this responder does not distinguish\n",
             test.received.lost_at_end(test.sent),
             test.received.bad_order
         ),
     };
-    let evidence = Evidence::of(test);
-    let is_v6 = test.here.counters.is_v6;
+    let evidence = Evidence::from_test(test);
+    let is_v6 = test.local_host.counters.is_v6;
     let _ = writeln!(
         lines,
         "# rates: sent {} Mbit/s, received {} Mbit/s, on the wire {} Mbit/s, over the gaps between datagrams",
-        megabits(evidence.offered()),
-        megabits(evidence.received()),
-        megabits(evidence.received() * on_wire(test.load.bytes, is_v6)),
+        format_megabits(evidence.offered_rate()),
+        format_megabits(evidence.received_rate()),
+        format_megabits(evidence.received_rate() * wire_factor(test.load.bytes, is_v6)),
     );
-    lines += &spacing(test.load.spacing.gap, test.outcome.here.spaced.as_ref());
+    lines += &spacing_remark(test.load.spacing.gap, test.outcome.local.spaced.as_ref());
     if let Some(source) = test.arrivals {
-        let whose = match source {
+        let clock = match source {
             StampSource::Hardware => "the interface's time stamps",
             StampSource::Kernel => "the kernel's time stamps",
             StampSource::Program => "the responder's own clock",
         };
-        let doubts = test.details.as_ref().map_or_else(String::new, doubts);
-        let _ = writeln!(lines, "# arrivals: by {whose}{doubts}");
+        let warnings = test
+            .details
+            .as_ref()
+            .map_or_else(String::new, stamp_warnings);
+        let _ = writeln!(lines, "# arrivals: by {clock}{warnings}");
     }
     if let Some(figures) = figures {
-        lines += &of_records(figures, test.outcome.clock_fit.as_ref());
+        lines += &record_remarks(figures, test.outcome.clock_fit.as_ref());
     }
     lines
 }
 
-/// Formats the reasons to doubt the kernel's arrival times.
-fn doubts(details: &Details) -> String {
+/// Formats the warnings about the kernel's arrival times.
+fn stamp_warnings(details: &ResponderDetails) -> String {
     let mut text = String::new();
     let (unstamped, step_us) = (details.unstamped, details.clock_step_us);
     if details.clock != 0 && unstamped > 0 {
         let _ = write!(text, "; {unstamped} by the responder's own clock");
     }
     if step_us != 0 {
-        let _ = write!(text, "; its wall clock was set by {step_us} us meanwhile");
+        let _ = write!(
+            text,
+            "; its wall clock was set by {step_us} us during the test"
+        );
     }
     text
 }
 
-fn corrected(fate: &Fate, details: Option<&Details>) -> String {
-    let source = match fate.source {
-        FateSource::Responder => "by the responder",
-        FateSource::Records => "by the records",
-        FateSource::Sums => "by the sums",
+/// Formats the delivery counts.
+fn delivery_remark(delivery: &DeliveryCounts, details: Option<&ResponderDetails>) -> String {
+    let source = match delivery.source {
+        DeliverySource::Responder => "by the responder",
+        DeliverySource::Records => "by the records",
+        DeliverySource::Sums => "by the sums",
     };
     let drops = details.map_or_else(String::new, |details| {
         format!(
@@ -75,89 +82,95 @@ fn corrected(fate: &Fate, details: Option<&Details>) -> String {
     });
     format!(
         "# corrected: received {}; lost {}; tail {}; late {}; repeated {}{drops} ({source})\n",
-        fate.received, fate.lost, fate.lost_at_end, fate.late, fate.repeated
+        delivery.received, delivery.lost, delivery.lost_at_end, delivery.late, delivery.repeated
     )
 }
 
-/// Formats the figures of a receiver without the sender's count.
-pub fn received(counts: &model::DatagramCounts) -> String {
+/// Formats the counts of a receiver. The number of sent datagrams is unknown.
+pub fn receiver_remark(counts: &model::DatagramCounts) -> String {
     format!(
         "# corrected: received {}; lost {}; late {}; repeated {}\n",
         counts.received, counts.lost, counts.reordered, counts.duplicated
     )
 }
 
-/// Formats the actual spacing of the departures.
-pub fn spacing(asked: Duration, spaced: Option<&model::Spaced>) -> String {
-    let Some(spaced) = spaced else {
+/// Formats the requested and the achieved spacing of the departures.
+pub fn spacing_remark(requested: Duration, spacing: Option<&model::SpacingResult>) -> String {
+    let Some(spacing) = spacing else {
         return String::new();
     };
-    let Some(mean_ns) = spaced.gaps.mean_ns() else {
+    let Some(mean_ns) = spacing.gaps.mean_ns() else {
         return String::new();
     };
     let mut text = format!(
-        "# spacing: asked {} us; mean {:.4}; {} us",
-        g(micros(asked)),
+        "# spacing: requested {} us; mean {:.4}; {} us",
+        format_g(micros(requested)),
         mean_ns / 1e3,
-        quantiles(&spaced.gaps)
+        format_quantiles(&spacing.gaps)
     );
-    if !asked.is_zero() {
-        let _ = write!(text, "; late by {} us", quantiles(&spaced.lateness));
+    if !requested.is_zero() {
+        let _ = write!(text, "; late by {} us", format_quantiles(&spacing.lateness));
     }
     for (count, what) in [
-        (spaced.skipped, "times left out"),
-        (spaced.refused, "sends refused"),
-        (spaced.missed, "launch times missed"),
+        (spacing.skipped, "times skipped"),
+        (spacing.refused, "sends refused"),
+        (spacing.missed, "launch times missed"),
     ] {
         if count > 0 {
             let _ = write!(text, "; {count} {what}");
         }
     }
-    if spaced.clock == DepartureClock::Driver {
+    if spacing.clock == DepartureClock::Driver {
         text += "; by the driver's time stamps";
     }
     text + "\n"
 }
 
-fn quantiles(of: &Histogram) -> String {
-    let us = |percent| of.percentile(percent).map_or(0.0, micros);
-    let (p50, p99, most) = (us(50.0), us(99.0), us(100.0));
-    format!("p50 {}; p99 {}; max {}", g(p50), g(p99), g(most))
+fn format_quantiles(histogram: &Histogram) -> String {
+    let us = |percent| histogram.percentile(percent).map_or(0.0, micros);
+    let (p50, p99, max) = (us(50.0), us(99.0), us(100.0));
+    format!(
+        "p50 {}; p99 {}; max {}",
+        format_g(p50),
+        format_g(p99),
+        format_g(max)
+    )
 }
 
-fn of_records(figures: &PacketFigures, clock: Option<&ClockFit>) -> String {
+/// Formats the figures of per-packet records.
+fn record_remarks(figures: &PacketFigures, clock: Option<&ClockFit>) -> String {
     let mut text = String::new();
-    let mut distribution = |name: &str, of: Option<&Distribution>, more: String| {
-        if let Some(of) = of {
-            let us = |ns: i64| g(ns as f64 / 1e3);
+    let mut add_distribution = |name: &str, distribution: Option<&Distribution>, suffix: String| {
+        if let Some(distribution) = distribution {
+            let us = |ns: i64| format_g(ns as f64 / 1e3);
             let _ = writeln!(
                 text,
-                "# {name} us: min {}; mean {}; p50 {}; p99 {}; max {}{more}",
-                us(of.min),
-                g(of.mean / 1e3),
-                us(of.p50),
-                us(of.p99),
-                us(of.max)
+                "# {name} us: min {}; mean {}; p50 {}; p99 {}; max {}{suffix}",
+                us(distribution.min),
+                format_g(distribution.mean / 1e3),
+                us(distribution.p50),
+                us(distribution.p99),
+                us(distribution.max)
             );
         }
     };
     let error = clock.map_or_else(String::new, |clock| {
-        let rtt_us = g(clock.least_rtt_ns as f64 / 1e3);
-        let error_us = g(clock.offset_error_ns as f64 / 1e3);
+        let rtt_us = format_g(clock.least_rtt_ns as f64 / 1e3);
+        let error_us = format_g(clock.offset_error_ns as f64 / 1e3);
         format!(
-            "; +-{error_us} by the clocks, of {} exchanges in at least {rtt_us}",
+            "; +-{error_us} by the clocks, from {} exchanges with a minimum of {rtt_us}",
             clock.exchanges
         )
     });
-    distribution("one-way delay", figures.delay_ns.as_ref(), error);
-    distribution("PDV (RFC 5481)", figures.pdv_ns.as_ref(), String::new());
-    distribution("IPDV (RFC 5481)", figures.ipdv_ns.as_ref(), String::new());
-    distribution(
+    add_distribution("one-way delay", figures.delay_ns.as_ref(), error);
+    add_distribution("PDV (RFC 5481)", figures.pdv_ns.as_ref(), String::new());
+    add_distribution("IPDV (RFC 5481)", figures.ipdv_ns.as_ref(), String::new());
+    add_distribution(
         "gaps of departures",
         figures.send_gaps_ns.as_ref(),
         String::new(),
     );
-    distribution(
+    add_distribution(
         "gaps of arrivals",
         figures.arrival_gaps_ns.as_ref(),
         String::new(),
@@ -186,79 +199,88 @@ fn of_records(figures: &PacketFigures, clock: Option<&ClockFit>) -> String {
         );
     }
     if let Some(bottleneck) = &figures.bottleneck {
-        let by_loss = bottleneck.queue_bytes;
-        let by_loss = by_loss.map_or("unknown".to_owned(), |bytes| format!("{bytes:.0} bytes"));
+        let queue_bytes = bottleneck.queue_bytes;
+        let queue = queue_bytes.map_or("unknown".to_owned(), |bytes| format!("{bytes:.0} bytes"));
         let _ = writeln!(
             text,
-            "# bottleneck: {} Mbit/s of payload, from {} arrivals {} us apart; queue {by_loss} by the first loss, {:.0} bytes by its delay of {} us",
-            megabits(bottleneck.rate_bps),
+            "# bottleneck: {} Mbit/s of payload, from {} arrivals {} us apart; queue {queue} by the first loss, {:.0} bytes by its delay of {} us",
+            format_megabits(bottleneck.rate_bps),
             bottleneck.arrivals,
-            g(bottleneck.spacing_ns / 1e3),
+            format_g(bottleneck.spacing_ns / 1e3),
             bottleneck.queue_bytes_by_delay,
-            g(bottleneck.queue_delay_ns as f64 / 1e3),
+            format_g(bottleneck.queue_delay_ns as f64 / 1e3),
         );
     }
     if let Some(peak) = figures.peak_relative_delay_ns {
         let _ = writeln!(
             text,
             "# peak of the relative delay: {} us",
-            g(peak as f64 / 1e3)
+            format_g(peak as f64 / 1e3)
         );
     }
     text
 }
 
-/// The evidence of a search's step.
-pub fn step(number: u32, asked: Option<f64>, evidence: &Evidence, is_carried: bool) -> String {
-    let asked = asked.map_or_else(
+/// Formats the evidence of a search step.
+pub fn search_step_line(
+    number: u32,
+    requested: Option<f64>,
+    evidence: &Evidence,
+    is_carried: bool,
+) -> String {
+    let requested = requested.map_or_else(
         || "as fast as possible".to_owned(),
-        |rate| megabits(rate) + " Mbit/s",
+        |rate| format_megabits(rate) + " Mbit/s",
     );
     format!(
-        "# search {number}: asked {asked}; sent {} Mbit/s; delivered {} Mbit/s; {}; arrivals {:+.2} %: {}\n",
-        megabits(evidence.offered()),
-        megabits(evidence.delivered()),
-        lost(evidence),
-        evidence.stretch() * 100.0,
+        "# search {number}: requested {requested}; sent {} Mbit/s; delivered {} Mbit/s; {}; arrivals {:+.2} %: {}\n",
+        format_megabits(evidence.offered_rate()),
+        format_megabits(evidence.delivered_rate()),
+        format_loss(evidence),
+        evidence.arrival_stretch() * 100.0,
         if is_carried { "carried" } else { "not carried" }
     )
 }
 
-/// The end of a search.
-pub fn found(found: &Found, bytes: u32, is_v6: bool) -> String {
-    let tests = found.tests;
-    let Some((rate, carried)) = found.rate.zip(found.carried) else {
+/// Formats the result of a search.
+pub fn search_result_line(result: &SearchResult, bytes: u32, is_v6: bool) -> String {
+    let tests = result.test_count;
+    let Some((rate, carried)) = result.rate.zip(result.carried_test) else {
         return format!(
-            "# highest loss-free rate: none; no rate got through without loss in {tests} tests\n"
+            "# highest loss-free rate: none; the path lost datagrams at each rate of {tests} tests\n"
         );
     };
-    let higher = match (&found.refused, found.why) {
-        (_, Why::NoBound) | (None, _) => "; nothing higher was sent".to_owned(),
-        (Some(refused), _) => format!("; {} Mbit/s {}", megabits(refused.offered()), lost(refused)),
+    let higher = match (&result.failed_test, result.end) {
+        (_, SearchEnd::MaxRateCarried) | (None, _) => "; no higher rate was sent".to_owned(),
+        (Some(failed), _) => format!(
+            "; {} Mbit/s {}",
+            format_megabits(failed.offered_rate()),
+            format_loss(failed)
+        ),
     };
-    let dropped = [Some(carried), found.refused].into_iter().flatten();
+    let dropped = [Some(carried), result.failed_test].into_iter().flatten();
     let limit = match dropped.map(|test| test.dropped).max() {
         Some(1..) => {
-            "; the drops are the limit of the responder's host, not of the path: a larger -S there may help"
+            "; the responder's host causes these drops, not the path: a larger -S there may help"
         }
         _ => "",
     };
-    let unsteady = match found.why {
-        Why::Unsteady => "; the path changed meanwhile, so this is not precise",
+    let unsteady = match result.end {
+        SearchEnd::Unsteady => "; the path changed during the search, so this is not precise",
         _ => "",
     };
     let ip = if is_v6 { 48 } else { 28 };
     format!(
         "# highest loss-free rate: {} Mbit/s of payload, {} Mbit/s of IP, {} Mbit/s on the wire; {} \
          there{higher}; {tests} tests{unsteady}{limit}\n",
-        megabits(rate),
-        megabits(rate * f64::from(bytes + ip) / f64::from(bytes)),
-        megabits(rate * on_wire(bytes, is_v6)),
-        lost(&carried)
+        format_megabits(rate),
+        format_megabits(rate * f64::from(bytes + ip) / f64::from(bytes)),
+        format_megabits(rate * wire_factor(bytes, is_v6)),
+        format_loss(&carried)
     )
 }
 
-fn lost(evidence: &Evidence) -> String {
+fn format_loss(evidence: &Evidence) -> String {
     let drops = match evidence.dropped {
         0 => String::new(),
         dropped => format!(", and the responder's socket dropped {dropped}"),
@@ -266,18 +288,18 @@ fn lost(evidence: &Evidence) -> String {
     format!("lost {} of {}{drops}", evidence.lost, evidence.sent)
 }
 
-/// Reports the skipped tests of a size.
-pub fn left_out(bytes: u32, tests: usize) -> String {
-    format!("# {bytes} bytes: {tests} longer gaps left out\n")
+/// Formats the number of skipped tests of a size.
+pub fn skipped_tests_line(bytes: u32, tests: usize) -> String {
+    format!("# {bytes} bytes: {tests} longer gaps skipped\n")
 }
 
-/// Bytes on the wire per byte of payload.
-fn on_wire(bytes: u32, is_v6: bool) -> f64 {
-    f64::from(bytes + overhead(is_v6)) / f64::from(bytes)
+/// Returns the bytes on the wire per byte of payload.
+fn wire_factor(bytes: u32, is_v6: bool) -> f64 {
+    f64::from(bytes + wire_overhead_bytes(is_v6)) / f64::from(bytes)
 }
 
-fn megabits(bits_per_second: f64) -> String {
-    g(bits_per_second / 1e6)
+fn format_megabits(bits_per_second: f64) -> String {
+    format_g(bits_per_second / 1e6)
 }
 
 #[cfg(test)]
@@ -285,40 +307,40 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_doubtful_of_arrivals_is_said() {
+    fn arrival_doubts_are_printed() {
         for (clock, unstamped, clock_step_us, text) in [
             (1, 0, 0, ""),
             (1, 3, 0, "; 3 by the responder's own clock"),
-            // If no packet has a stamp, the count would repeat the clock of the line.
+            // Without any kernel time stamp, the line already names the responder's clock.
             (0, 10, 0, ""),
             (
                 1,
                 1,
                 -5_000,
-                "; 1 by the responder's own clock; its wall clock was set by -5000 us meanwhile",
+                "; 1 by the responder's own clock; its wall clock was set by -5000 us during the test",
             ),
         ] {
-            let details = Details {
+            let details = ResponderDetails {
                 clock,
                 clock_step_us,
                 unstamped,
-                ..Details::default()
+                ..ResponderDetails::default()
             };
-            assert_eq!(doubts(&details), text);
+            assert_eq!(stamp_warnings(&details), text);
         }
     }
 
     #[test]
-    fn the_driver_s_departures_are_said_to_be_its() {
-        let mut spaced = model::Spaced::default();
+    fn driver_departure_times_are_marked() {
+        let mut spacing = model::SpacingResult::default();
         let gap = Duration::from_micros(10);
-        assert_eq!(spacing(gap, Some(&spaced)), "");
-        spaced.gaps.record(10_000);
-        spaced.lateness.record(100);
-        let line = "# spacing: asked 10 us; mean 10.0000; p50 10; p99 10; max 10 us; late by p50 0.1; p99 0.1; max 0.1 us";
-        assert_eq!(spacing(gap, Some(&spaced)), format!("{line}\n"));
-        (spaced.clock, spaced.missed) = (DepartureClock::Driver, 2);
+        assert_eq!(spacing_remark(gap, Some(&spacing)), "");
+        spacing.gaps.record(10_000);
+        spacing.lateness.record(100);
+        let line = "# spacing: requested 10 us; mean 10.0000; p50 10; p99 10; max 10 us; late by p50 0.1; p99 0.1; max 0.1 us";
+        assert_eq!(spacing_remark(gap, Some(&spacing)), format!("{line}\n"));
+        (spacing.clock, spacing.missed) = (DepartureClock::Driver, 2);
         let line = format!("{line}; 2 launch times missed; by the driver's time stamps\n");
-        assert_eq!(spacing(gap, Some(&spaced)), line);
+        assert_eq!(spacing_remark(gap, Some(&spacing)), line);
     }
 }

@@ -1,7 +1,7 @@
-//! The responder: a socket that waits for requesters, and one session per requester.
+//! The responder: a listening socket for new requesters, and one session per requester.
 
+pub(crate) mod arrivals;
 mod session;
-pub(crate) mod tally;
 mod test;
 
 use std::fmt;
@@ -12,47 +12,49 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::Scope;
 use std::time::{Duration, Instant};
 
-use engine::{Budget, Reason, Stop, datagram_branch, datagram_listener};
+use engine::{SharedBudget, Stop, StopReason, open_datagram_branch, open_datagram_listener};
 use model::Transport;
-use server::{Place, Refusal, Service};
+use server::{ClientSlot, Refusal, Service};
 use sys::call::{self, Error};
 use sys::clock::monotonic_ns;
 use sys::{Address, Socket};
 
 use self::session::Session;
 use crate::endpoint;
-use crate::options::{Common, Resp};
-use crate::result::Opened;
-use crate::wire::{Block, Capability, Command, EndReason};
+use crate::options::{CommonSettings, Resp};
+use crate::result::EndpointInfo;
+use crate::wire::{Command, EndReason, LinerateExtension, MessageBlock};
 
 /// The interval at which the listener checks for a stop.
-const LOOK: Duration = Duration::from_secs(1);
+const STOP_CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
-/// The maximum wait of a new requester for the end of a session that makes room.
-const HANDOVER: Duration = Duration::from_millis(100);
+/// The maximum wait of a new requester for the end of the session that it replaces.
+const HANDOVER_TIMEOUT: Duration = Duration::from_millis(100);
 
-/// The maximum number of sessions without a test: those that wait for the next test of their requester.
-const MOST_WAITING: usize = 32;
+/// The maximum number of sessions that wait for the next test of their requester.
+const MAX_WAITING_SESSIONS: usize = 32;
 
-/// The stack size of a session. Its buffers are on the heap, except for histograms.
-const STACK: usize = 256 * 1024;
+/// The stack size of a session's thread. Except for histograms, its buffers are on the heap.
+const STACK_BYTES: usize = 256 * 1024;
 
-/// The length of the shortest ZEROSTATS: a 32-bit requester sends no padding.
-const SHORTEST_BEGIN: usize = 204;
+/// The minimum length of ZEROSTATS. A 32-bit requester sends 204 bytes, without the padding at the
+/// end.
+const MIN_ZERO_STATS_BYTES: usize = 204;
 
-/// Opens the responder's sockets, and binds this thread and its future child threads to the CPUs of the options.
-pub fn listen(common: &Common) -> io::Result<(Vec<Socket>, Opened)> {
+/// Opens the responder's sockets, and binds this thread and its future child threads to the CPUs of
+/// the options.
+pub fn listen(common: &CommonSettings) -> io::Result<(Vec<Socket>, EndpointInfo)> {
     let [v6, v4] = Address::wildcards(common.port);
-    let bind = if common.v6 { v6 } else { v4 };
-    let socket = datagram_listener(Transport::Udp, &bind, &common.socket())
+    let bind = if common.is_v6 { v6 } else { v4 };
+    let socket = open_datagram_listener(Transport::Udp, &bind, &common.socket_options())
         .map_err(|error| io::Error::other(format!("UDP port {}: {error}", common.port)))?;
-    endpoint::widen(&socket, common);
-    let opened = endpoint::opened(common, &socket, None)?;
-    Ok((vec![socket], opened))
+    endpoint::enlarge_receive_buffer(&socket, common);
+    let info = endpoint::prepare(common, &socket, None)?;
+    Ok((vec![socket], info))
 }
 
-/// Serves requesters until the service's stop, and then waits for the running sessions to end. `warn` writes a line
-/// about a refused requester, which may be an attacker.
+/// Serves requesters until the service's stop, and then waits until the running sessions end.
+/// `warn` writes a line about a refused requester.
 pub fn serve(
     listeners: Vec<Socket>,
     settings: &Resp,
@@ -63,14 +65,15 @@ pub fn serve(
         settings,
         service,
         warn,
-        memory: Budget::new(settings.limits.memory_bytes),
+        memory: SharedBudget::new(settings.limits.memory_bytes),
         sessions: Mutex::default(),
     };
     std::thread::scope(|scope| {
         for listener in listeners {
             let server = &server;
-            // Sessions borrow it only at their start, to get the addresses of their sockets.
-            scope.spawn(move || server.open(&listener, scope));
+            // The listener lives only as long as this thread. Each session opens its socket before
+            // it starts.
+            scope.spawn(move || server.accept_requesters(&listener, scope));
         }
     });
 }
@@ -81,33 +84,37 @@ struct Server<'a> {
     service: &'a Service,
     warn: &'a (dyn Fn(fmt::Arguments<'_>) + Sync),
     /// The memory for all records.
-    memory: Budget,
-    sessions: Mutex<Vec<Arc<Entry>>>,
+    memory: SharedBudget,
+    sessions: Mutex<Vec<Arc<SessionEntry>>>,
 }
 
-/// A session, as visible to the other sessions.
+/// The state of a session that other sessions and the listener use.
 #[derive(Debug)]
-struct Entry {
+struct SessionEntry {
     peer: Address,
     /// Ends the session.
     stop: Stop,
-    /// The session received a datagram after the request that started the test.
+    /// Whether the session has received a datagram after the request that started the test.
     is_confirmed: AtomicBool,
-    /// The session holds a place for a test.
+    /// Whether the session holds a client slot for a test.
     is_testing: AtomicBool,
 }
 
 impl Server<'_> {
     /// Accepts new requesters until the stop.
-    fn open<'scope>(&'scope self, listener: &Socket, scope: &'scope Scope<'scope, '_>) {
+    fn accept_requesters<'scope>(
+        &'scope self,
+        listener: &Socket,
+        scope: &'scope Scope<'scope, '_>,
+    ) {
         let mut buffer = vec![0; 2048];
         let stop = self.service.stop();
         while !stop.is_set() {
-            // An error means a stop, or the receive call reports it again.
-            let _ = stop.wait_readable(listener.as_fd(), Instant::now() + LOOK);
+            // Ignore errors: they mean a stop, or the receive call reports them again.
+            let _ = stop.wait_readable(listener.as_fd(), Instant::now() + STOP_CHECK_INTERVAL);
             match call::receive_from_without_waiting(listener.as_fd(), &mut buffer) {
                 Ok((length, Some(from))) => {
-                    self.attend(listener, &from, &mut buffer[..length], scope);
+                    self.handle_datagram(listener, &from, &mut buffer[..length], scope);
                 }
                 Ok((_, None)) | Err(Error::INTR | Error::AGAIN) => {}
                 Err(error) => {
@@ -118,95 +125,103 @@ impl Server<'_> {
         }
     }
 
-    /// Handles a datagram from a source without a session. Stores no state, except for a request that starts a test.
-    /// The answer is no longer than the datagram.
-    fn attend<'scope>(
+    /// Handles a datagram from a source without a session. Only a request that starts a test
+    /// creates state. The answer is no longer than the datagram.
+    fn handle_datagram<'scope>(
         &'scope self,
         listener: &Socket,
         from: &Address,
         datagram: &mut [u8],
         scope: &'scope Scope<'scope, '_>,
     ) {
-        let Some(block) = Block::read(datagram) else {
+        let Some(block) = MessageBlock::read(datagram) else {
             return;
         };
         let answer = match block.command() {
-            Some(Command::ZeroStats) if datagram.len() >= SHORTEST_BEGIN => {
-                match self.begin(listener, from, datagram, scope) {
+            Some(Command::ZeroStats) if datagram.len() >= MIN_ZERO_STATS_BYTES => {
+                match self.start_session(listener, from, datagram, scope) {
                     Ok(()) => return,
-                    Err(why) => {
-                        (self.warn)(format_args!("udpmon: {from}: refused a test: {why}"));
+                    Err(reason) => {
+                        (self.warn)(format_args!("udpmon: {from}: refused a test: {reason}"));
                         Command::InUse
                     }
                 }
             }
             Some(Command::TestEnd) => Command::Ok,
-            // The session of this linerate has ended.
-            Some(command) if command != Command::Ended => match Capability::find(datagram) {
-                Some(ours) if ours.nonce != 0 => Command::Ended,
+            // The request belongs to a session of a linerate requester, which has ended.
+            Some(command) if command != Command::Ended => match LinerateExtension::find(datagram) {
+                Some(extension) if extension.nonce != 0 => Command::Ended,
                 _ => return,
             },
             _ => return,
         };
         answer_in_place(datagram, answer);
-        if let Ok(to) = call::Peer::try_from(from) {
-            let _ = call::send_to_without_waiting(listener.as_fd(), datagram, &to);
+        if let Ok(destination) = call::KernelAddress::try_from(from) {
+            let _ = call::send_to_without_waiting(listener.as_fd(), datagram, &destination);
         }
     }
 
-    /// Starts a session. Does nothing if the requester already has one: it repeated its request before the session
-    /// opened its socket.
-    fn begin<'scope>(
+    /// Starts a session. Does nothing if the requester already has one. Its request arrived again
+    /// before the session opened its socket.
+    fn start_session<'scope>(
         &'scope self,
         listener: &Socket,
         from: &Address,
         request: &[u8],
         scope: &'scope Scope<'scope, '_>,
     ) -> Result<(), String> {
-        let came_ns = monotonic_ns();
+        let arrival_ns = monotonic_ns();
         if self.sessions().iter().any(|other| other.peer == *from) {
             return Ok(());
         }
-        let place = self
-            .place(from, None)
+        let slot = self
+            .claim_slot(from, None)
             .map_err(|refusal| refusal.to_string())?;
-        let bound = Address::of(listener).map_err(|error| sys::describe(&error))?;
-        let options = self.settings.common.socket();
-        let socket = datagram_branch((listener, &bound), Transport::Udp, from, &options);
+        let bound = Address::local(listener).map_err(|error| sys::describe(&error))?;
+        let options = self.settings.common.socket_options();
+        let socket = open_datagram_branch((listener, &bound), Transport::Udp, from, &options);
         let socket = socket.map_err(|error| error.to_string())?;
-        endpoint::widen(&socket, &self.settings.common);
-        let entry = Arc::new(Entry {
+        endpoint::enlarge_receive_buffer(&socket, &self.settings.common);
+        let entry = Arc::new(SessionEntry {
             peer: from.clone(),
-            stop: self.service.cut().follower(),
+            stop: self.service.cancel_stop().follower(),
             is_confirmed: AtomicBool::new(false),
             is_testing: AtomicBool::new(true),
         });
         self.sessions().push(Arc::clone(&entry));
-        let (registered, request) = (Registered(self, Arc::clone(&entry)), request.to_vec());
+        let (registration, request) = (
+            SessionRegistration(self, Arc::clone(&entry)),
+            request.to_vec(),
+        );
         let session = move || {
-            let _registered = registered;
-            Session::new(self, socket.as_fd(), &entry).run(request, came_ns, place);
+            let _registration = registration;
+            Session::new(self, socket.as_fd(), &entry).run(request, arrival_ns, slot);
         };
-        let thread = std::thread::Builder::new().stack_size(STACK);
+        let thread = std::thread::Builder::new().stack_size(STACK_BYTES);
         let thread = thread.spawn_scoped(scope, session);
         thread.map(drop).map_err(|error| sys::describe(&error))
     }
 
-    /// Returns a place for a test. If all places are taken, ends a session of the same host to make room: a session
-    /// without a datagram so far or, if there is only one place, the session that holds it.
-    fn place(&self, peer: &Address, own: Option<&Entry>) -> Result<Place, Refusal> {
+    /// Returns a slot for a test. If all slots are taken, ends a session of the same host that is
+    /// unconfirmed. If there is only one slot, also ends a confirmed session.
+    fn claim_slot(
+        &self,
+        peer: &Address,
+        current: Option<&SessionEntry>,
+    ) -> Result<ClientSlot, Refusal> {
         let refusal = match self.service.admit(peer) {
             Err(refusal @ (Refusal::Full(_) | Refusal::AddressFull(_))) => refusal,
             other => return other,
         };
-        let is_single = self.settings.limits.server.clients == 1;
+        let is_single = self.settings.limits.server.max_clients == 1;
         let victim = {
             let sessions = self.sessions();
             let mut others = sessions.iter().filter(|other| {
-                let is_own = own.is_some_and(|own| std::ptr::eq(own, Arc::as_ptr(other)));
-                let may_end = is_single || !other.is_confirmed.load(Relaxed);
-                !is_own
-                    && may_end
+                let is_current =
+                    current.is_some_and(|current| std::ptr::eq(current, Arc::as_ptr(other)));
+                let can_end = is_single || !other.is_confirmed.load(Relaxed);
+                !is_current
+                    && can_end
                     && other.is_testing.load(Relaxed)
                     && other.peer.shares_host_with(peer)
             });
@@ -215,33 +230,33 @@ impl Server<'_> {
         let Some(victim) = victim else {
             return Err(refusal);
         };
-        // The requesting host has abandoned this session.
-        victim.stop.pull(Reason::PeerClosed);
-        let until = Instant::now() + HANDOVER;
+        // The requesting host starts another test, so it has abandoned this one.
+        victim.stop.set(StopReason::PeerClosed);
+        let deadline = Instant::now() + HANDOVER_TIMEOUT;
         loop {
             match self.service.admit(peer) {
-                Err(refusal) if Instant::now() >= until => return Err(refusal),
+                Err(refusal) if Instant::now() >= deadline => return Err(refusal),
                 Err(_) => std::thread::sleep(Duration::from_millis(1)),
                 admitted => return admitted,
             }
         }
     }
 
-    /// Whether a session may wait for its requester's next test.
-    fn may_wait(&self) -> bool {
-        let waiting = |entry: &&Arc<Entry>| !entry.is_testing.load(Relaxed);
-        self.sessions().iter().filter(waiting).count() <= MOST_WAITING
+    /// Returns whether a session may wait for the next test of its requester.
+    fn can_wait(&self) -> bool {
+        let waiting = |entry: &&Arc<SessionEntry>| !entry.is_testing.load(Relaxed);
+        self.sessions().iter().filter(waiting).count() <= MAX_WAITING_SESSIONS
     }
 
-    fn sessions(&self) -> MutexGuard<'_, Vec<Arc<Entry>>> {
+    fn sessions(&self) -> MutexGuard<'_, Vec<Arc<SessionEntry>>> {
         self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// A session in the list of sessions, for as long as this value lives.
-struct Registered<'a>(&'a Server<'a>, Arc<Entry>);
+/// The registration of a session in the list of sessions. Dropping it removes the session.
+struct SessionRegistration<'a>(&'a Server<'a>, Arc<SessionEntry>);
 
-impl Drop for Registered<'_> {
+impl Drop for SessionRegistration<'_> {
     fn drop(&mut self) {
         self.0
             .sessions()
@@ -249,10 +264,11 @@ impl Drop for Registered<'_> {
     }
 }
 
-/// Converts a request in place to its answer: the same block with another command.
+/// Converts a request in place to its answer: the same block with another command and the
+/// protocol's version.
 fn answer_in_place(datagram: &mut [u8], answer: Command) {
-    let ours = Capability::find(datagram);
-    let Some(mut block) = Block::read(datagram) else {
+    let extension = LinerateExtension::find(datagram);
+    let Some(mut block) = MessageBlock::read(datagram) else {
         return;
     };
     (block.command, block.version) = (answer as u32, crate::wire::VERSION);
@@ -260,7 +276,7 @@ fn answer_in_place(datagram: &mut [u8], answer: Command) {
         block.length = EndReason::Unknown as u32;
     }
     block.write(datagram);
-    if let (Some(ours), Some(bytes)) = (ours, datagram.first_chunk_mut()) {
-        ours.put(bytes);
+    if let (Some(extension), Some(bytes)) = (extension, datagram.first_chunk_mut()) {
+        extension.write_into(bytes);
     }
 }

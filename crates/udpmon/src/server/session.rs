@@ -1,72 +1,83 @@
-//! A session with one requester: consecutive tests on a separate socket.
+//! A session with one requester: its consecutive tests, on a socket connected to it.
 
 use std::os::fd::BorrowedFd;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
-use model::Ended;
+use model::EndCause;
 use rand::rngs::OsRng;
 use rand::{Rng, TryRngCore};
-use server::{Place, Test as Registered};
+use server::{ClientSlot, ClientTest};
 use sys::call::{self, Error};
 use sys::clock::monotonic_ns;
 
-use super::test::{Test, TestEnd};
-use super::{Entry, Server, answer_in_place};
-use crate::wire::{Block, Capability, Command, EndReason};
+use super::test::{ServedTest, TestEnd};
+use super::{Server, SessionEntry, answer_in_place};
+use crate::wire::{Command, EndReason, LinerateExtension, MessageBlock};
 
-/// The time a session waits for the requester's next test, or answers a repeated TESTEND. It is longer than stock's 3
-/// s.
-const LINGER: Duration = Duration::from_secs(4);
+/// The time to wait for the requester's next test, and to answer a repeated TESTEND. A stock
+/// requester repeats requests after 3 s.
+const NEXT_TEST_TIMEOUT: Duration = Duration::from_secs(4);
 
-/// The limit for an unproven address: this many times the bytes that it sent (RFC 9000, section 8.1).
-const MOST_AMPLIFICATION: u64 = 3;
+/// The maximum ratio of sent to received bytes for an unproven address (RFC 9000, section 8.1).
+const MAX_AMPLIFICATION: u64 = 3;
 
 pub(super) struct Session<'a> {
     pub(super) server: &'a Server<'a>,
-    /// Connected to the requester.
+    /// The socket, connected to the requester.
     pub(super) socket: BorrowedFd<'a>,
-    pub(super) entry: &'a Entry,
-    /// The nonce that proves the requester's address to the responder, and the responder to the requester.
+    pub(super) entry: &'a SessionEntry,
+    /// A random number. A request with it proves the requester's address; a reply with it proves
+    /// the responder.
     nonce: u128,
     /// Whether the requester is a linerate.
-    pub(super) is_ours: bool,
+    pub(super) is_linerate: bool,
+    /// Whether the requester has proved its address with the nonce.
     is_proven: bool,
+    /// Whether the address may receive replies without the limit.
     may_amplify: bool,
-    /// Bytes from the requester: requests and test packets.
-    received: u64,
-    pub(super) data: u64,
-    /// Bytes to the requester.
-    sent: u64,
+    /// Bytes of the requester's requests.
+    received_bytes: u64,
+    /// Bytes of the requester's test packets.
+    pub(super) data_bytes: u64,
+    /// Bytes sent to the requester.
+    sent_bytes: u64,
 }
 
 impl<'a> Session<'a> {
-    pub(super) fn new(server: &'a Server<'a>, socket: BorrowedFd<'a>, entry: &'a Entry) -> Self {
+    pub(super) fn new(
+        server: &'a Server<'a>,
+        socket: BorrowedFd<'a>,
+        entry: &'a SessionEntry,
+    ) -> Self {
         Self {
             server,
             socket,
             entry,
             nonce: OsRng.unwrap_err().random(),
-            is_ours: false,
+            is_linerate: false,
             is_proven: false,
             may_amplify: server.service.may_amplify(&entry.peer),
-            received: 0,
-            data: 0,
-            sent: 0,
+            received_bytes: 0,
+            data_bytes: 0,
+            sent_bytes: 0,
         }
     }
 
-    /// Serves tests until the requester starts no more. The first request arrived at this time of the monotonic clock.
-    pub(super) fn run(mut self, request: Vec<u8>, came_ns: u64, place: Place) {
-        let mut next = Some((request, came_ns, place));
-        while let Some((request, came_ns, place)) = next {
+    /// Serves tests until the requester starts no more. `arrival_ns` is the arrival time of the
+    /// first request, by the monotonic clock.
+    pub(super) fn run(mut self, request: Vec<u8>, arrival_ns: u64, slot: ClientSlot) {
+        let mut next = Some((request, arrival_ns, slot));
+        while let Some((request, arrival_ns, slot)) = next {
             self.count_received(&request);
-            let end = self.test(request, came_ns);
+            let end = self.run_test(request, arrival_ns);
             self.entry.is_testing.store(false, Relaxed);
-            drop(place);
+            drop(slot);
             next = match end {
-                Some(TestEnd::Next(request, came_ns)) => self.admit(request, came_ns),
-                Some(TestEnd::Asked { mut request, .. }) => {
+                Some(TestEnd::NextTest(request, arrival_ns)) => {
+                    self.admit_next_test(request, arrival_ns)
+                }
+                Some(TestEnd::Requested { mut request, .. }) => {
                     self.answer(&mut request, Command::Ok);
                     self.wait_for_next()
                 }
@@ -75,67 +86,77 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// Runs one test; `None` if it must not start.
-    fn test(&mut self, mut request: Vec<u8>, came_ns: u64) -> Option<TestEnd> {
+    /// Runs one test. Returns `None` if the service refuses it.
+    fn run_test(&mut self, mut request: Vec<u8>, arrival_ns: u64) -> Option<TestEnd> {
         let entry = self.entry;
-        let registered = Registered {
+        let client_test = ClientTest {
             name: "throughput".to_owned(),
-            length: None,
+            duration: None,
         };
         let running = self
             .server
             .service
-            .begin("udpmon", &entry.peer, registered, &entry.stop);
+            .begin("udpmon", &entry.peer, client_test, &entry.stop);
         let running = match running {
             Ok(running) => running,
-            Err(why) => {
+            Err(refusal) => {
                 let peer = &entry.peer;
-                (self.server.warn)(format_args!("udpmon: {peer}: refused a test: {why}"));
+                (self.server.warn)(format_args!("udpmon: {peer}: refused a test: {refusal}"));
                 self.answer(&mut request, Command::InUse);
                 return None;
             }
         };
-        let end = Test::new(self, &request, came_ns, &running).run(request);
-        let early = |why: &str| running.ended(&Ended::Failed(why.to_owned()));
+        let end = ServedTest::new(self, &request, arrival_ns, &running).run(request);
+        let record_early_end =
+            |reason: &str| running.record_end(&EndCause::Failed(reason.to_owned()));
         match &end {
-            TestEnd::Asked {
+            TestEnd::Requested {
                 is_complete: true, ..
             } => running.complete(),
-            TestEnd::Next(..) => early("the requester began another test"),
-            TestEnd::Asked { .. } => early("the requester ended it before it asked for the counts"),
-            TestEnd::Failed(reason, why) => {
-                early(why);
-                self.tell_end(*reason);
+            TestEnd::NextTest(..) => record_early_end("the requester started another test"),
+            TestEnd::Requested { .. } => {
+                record_early_end("the requester ended it before it requested the counts");
+            }
+            TestEnd::Failed(reason, description) => {
+                record_early_end(description);
+                self.report_end(*reason);
             }
         }
         Some(end)
     }
 
-    /// Passes the place to the next test of the same requester.
-    fn admit(&mut self, mut request: Vec<u8>, came_ns: u64) -> Option<(Vec<u8>, u64, Place)> {
-        let Ok(place) = self.server.place(&self.entry.peer, Some(self.entry)) else {
+    /// Claims a slot for the next test of the same requester.
+    fn admit_next_test(
+        &mut self,
+        mut request: Vec<u8>,
+        arrival_ns: u64,
+    ) -> Option<(Vec<u8>, u64, ClientSlot)> {
+        let Ok(slot) = self.server.claim_slot(&self.entry.peer, Some(self.entry)) else {
             self.answer(&mut request, Command::InUse);
             return None;
         };
         self.entry.is_testing.store(true, Relaxed);
-        Some((request, came_ns, place))
+        Some((request, arrival_ns, slot))
     }
 
-    fn wait_for_next(&mut self) -> Option<(Vec<u8>, u64, Place)> {
-        if !self.server.may_wait() {
+    /// Waits for the request that starts the requester's next test.
+    fn wait_for_next(&mut self) -> Option<(Vec<u8>, u64, ClientSlot)> {
+        if !self.server.can_wait() {
             return None;
         }
-        let until = Instant::now() + LINGER;
+        let deadline = Instant::now() + NEXT_TEST_TIMEOUT;
         let mut buffer = vec![0; 2048];
-        while let Ok(true) = self.entry.stop.wait_readable(self.socket, until) {
+        while let Ok(true) = self.entry.stop.wait_readable(self.socket, deadline) {
             let length = match call::receive_without_waiting(self.socket, &mut buffer) {
                 Ok(length) => length,
                 Err(Error::INTR | Error::AGAIN) => continue,
                 Err(_) => return None,
             };
             let request = &mut buffer[..length];
-            match Block::read(request).and_then(|block| block.command()) {
-                Some(Command::ZeroStats) => return self.admit(request.to_vec(), monotonic_ns()),
+            match MessageBlock::read(request).and_then(|block| block.command()) {
+                Some(Command::ZeroStats) => {
+                    return self.admit_next_test(request.to_vec(), monotonic_ns());
+                }
                 Some(Command::TestEnd) => {
                     self.count_received(request);
                     self.answer(request, Command::Ok);
@@ -146,60 +167,62 @@ impl<'a> Session<'a> {
         None
     }
 
-    /// Counts bytes from the requester, and identifies a linerate.
+    /// Counts the bytes of a request. Detects a linerate requester and its proof of address.
     pub(super) fn count_received(&mut self, request: &[u8]) {
-        self.received += request.len() as u64;
-        if let Some(ours) = Capability::find(request) {
-            self.is_ours = true;
-            self.is_proven |= ours.nonce == self.nonce;
+        self.received_bytes += request.len() as u64;
+        if let Some(extension) = LinerateExtension::find(request) {
+            self.is_linerate = true;
+            self.is_proven |= extension.nonce == self.nonce;
         }
     }
 
-    /// Answers a request with its own block under another command.
+    /// Answers a request with the same block and another command.
     pub(super) fn answer(&mut self, request: &mut [u8], answer: Command) {
         answer_in_place(request, answer);
         self.sign(request);
         self.reply(request);
     }
 
-    /// Adds the responder's nonce to the answer to a linerate.
+    /// Writes the responder's nonce into the answer to a linerate requester.
     pub(super) fn sign(&self, answer: &mut [u8]) {
-        if let (Some(ours), Some(block)) = (Capability::find(answer), answer.first_chunk_mut()) {
-            let signed = Capability {
+        if let (Some(extension), Some(block)) =
+            (LinerateExtension::find(answer), answer.first_chunk_mut())
+        {
+            let signed = LinerateExtension {
                 nonce: self.nonce,
-                ..ours
+                ..extension
             };
-            signed.put(block);
+            signed.write_into(block);
         }
     }
 
     /// Sends a reply, unless it would exceed the limit for an unproven address.
     pub(super) fn reply(&mut self, reply: &[u8]) {
-        let sent = self.sent + reply.len() as u64;
+        let sent_bytes = self.sent_bytes + reply.len() as u64;
         let is_bounded = !self.may_amplify && !self.is_proven;
-        if is_bounded && sent > MOST_AMPLIFICATION * (self.received + self.data) {
+        if is_bounded && sent_bytes > MAX_AMPLIFICATION * (self.received_bytes + self.data_bytes) {
             return;
         }
         if call::send_without_waiting(self.socket, reply).is_ok() {
-            self.sent = sent;
+            self.sent_bytes = sent_bytes;
         }
     }
 
-    /// Reports the early end of a test to a linerate.
-    fn tell_end(&mut self, reason: EndReason) {
-        if !self.is_ours {
+    /// Reports the early end of a test to a linerate requester.
+    fn report_end(&mut self, reason: EndReason) {
+        if !self.is_linerate {
             return;
         }
-        let block = Block {
+        let block = MessageBlock {
             length: reason as u32,
-            ..Block::request(Command::Ended)
+            ..MessageBlock::with_command(Command::Ended)
         };
         let mut bytes = block.encode();
-        let ours = Capability {
+        let extension = LinerateExtension {
             nonce: self.nonce,
             request: 0,
         };
-        ours.put(&mut bytes);
+        extension.write_into(&mut bytes);
         self.reply(&bytes);
     }
 }

@@ -1,81 +1,91 @@
-//! One test, from the request that starts it to the request that ends it, including all requests in between.
+//! One test at the responder: from the request that starts it to the request that ends it.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use engine::{
-    Arrived, Counters, Holder, Memory, PacketReceiver, PacketReceiverSettings, PacketTimes, Reason,
-    Recording,
+    BudgetHolder, BufferMemory, Counters, PacketReceiver, PacketReceiverSettings, PacketTimes,
+    ReceiveEvent, Recording, StopReason,
 };
-use server::Running;
+use server::RunningTest;
 use sys::clock::monotonic_ns;
 
+use super::arrivals::{ArrivalObserver, lost_record, packet_record};
 use super::session::Session;
-use super::tally::{Tally, lost_record, packet_record};
 use crate::host::HostMeter;
-use crate::options::FORMAT;
-use crate::result::HostUse;
+use crate::options::DATAGRAM_FORMAT;
+use crate::result::HostActivity;
 use crate::wire::{
-    Binning, Block, Capability, Command, CounterImage, CpuLoad, Details, EndReason, Histogram,
-    LostRecord, Object, PacketRecord, Part, SLICE, VERSION, slice,
+    ArrivalRecord, Binning, Command, CountersObject, CpuLoad, EndReason, LinearHistogram,
+    LinerateExtension, LostRecord, MAX_IMAGE_BYTES_PER_REQUEST, MessageBlock, PartHeader,
+    ResponderDetails, ResultObject, VERSION, padded_slice,
 };
 
-/// The interval at which a session checks whether its requester has gone.
-const LOOK: Duration = Duration::from_secs(1);
+/// The interval at which a session checks for a timeout.
+const IDLE_CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
-/// The lifetime of a session without any datagram after the request that started the test. A requester repeats a
-/// request after 3 s.
-const UNCONFIRMED: Duration = Duration::from_secs(4);
+/// The timeout of a session without a datagram after the request that started the test. A stock
+/// requester repeats a request after 3 s.
+const UNCONFIRMED_TIMEOUT: Duration = Duration::from_secs(4);
 
-/// The maximum number of bytes read of a datagram, and the datagrams per receive call.
-const LONGEST: u32 = 2048;
-const WIDTH: u32 = 32;
+/// The maximum number of bytes read per datagram.
+const MAX_READ_BYTES: u32 = 2048;
 
-/// Memory in addition to the records: the batch, and the records of repeated packets.
-const BESIDE: u64 = 1 << 20;
+/// The maximum number of datagrams per receive call.
+const BATCH_SIZE: u32 = 32;
 
-/// The maximum number of image bytes in one reply.
-const MOST_SLICE: usize = 9_000;
+/// Memory in addition to the records, in bytes: for the receive batch and for the detection of
+/// repeated packets.
+const EXTRA_MEMORY_BYTES: u64 = 1 << 20;
+
+/// The maximum number of object bytes in one reply.
+const MAX_SLICE_BYTES: usize = 9_000;
 
 /// The maximum number of times that a test may clear its counts. A requester clears them twice.
-const MOST_STARTS: u32 = 64;
+const MAX_STARTS: u32 = 64;
 
 /// The end of a test.
 pub(super) enum TestEnd {
-    /// The requester ended it by this request. The answer follows when the place is free.
-    Asked {
+    /// The requester ended it with TESTEND. The answer follows after the slot is free.
+    Requested {
         /// The request.
         request: Vec<u8>,
-        /// Whether the requester received the requested data.
+        /// Whether the requester fetched statistics or received a response.
         is_complete: bool,
     },
-    /// The requester started the next test with this request.
-    Next(Vec<u8>, u64),
-    /// The responder ended it.
+    /// The requester started the next test with this request, which arrived at this time of the
+    /// monotonic clock.
+    NextTest(Vec<u8>, u64),
+    /// The responder ended it for this reason, with a description.
     Failed(EndReason, String),
 }
 
 /// The effect of one request on a test.
-enum Next {
-    Go,
-    /// Clear the counts, start again, and accept this request.
-    Again(Block, Vec<u8>),
+enum RequestEffect {
+    Continue,
+    /// Clear the counts, apply these settings, and confirm this request.
+    Restart(MessageBlock, Vec<u8>),
     End(TestEnd),
 }
 
-pub(super) struct Test<'s, 'a> {
+/// A running test.
+pub(super) struct ServedTest<'s, 'a> {
     session: &'s mut Session<'a>,
-    running: &'s Running,
-    settings: Block,
-    /// The responder's time zero, by the monotonic clock.
+    running: &'s RunningTest,
+    /// The block of the request that started the test.
+    settings: MessageBlock,
+    /// The origin of the responder's times, in ns of the monotonic clock.
     zero_ns: u64,
-    /// The activity of the host until the request for the statistics.
-    host: Option<HostUse>,
+    /// The activity of the host until the request for the statistics; `None` before it.
+    host: Option<HostActivity>,
+    /// The number of responses to [`Command::Request`].
     responses: u64,
     /// Bytes of requests and responses.
-    exchanged: Arc<Counters>,
+    exchange_counters: Arc<Counters>,
+    /// Whether the requester has fetched the statistics.
     has_statistics: bool,
+    /// The time of the last request, in ns of the monotonic clock.
     last_ns: u64,
 }
 
@@ -83,28 +93,28 @@ pub(super) struct Test<'s, 'a> {
 struct Phase<'p> {
     counters: &'p Counters,
     receiver: PacketReceiver<'p>,
-    /// The memory for records.
+    /// The memory for records, in bytes.
     record_bytes: u32,
-    tally: Tally,
+    observer: ArrivalObserver,
     meter: HostMeter,
 }
 
-impl<'s, 'a> Test<'s, 'a> {
-    /// Creates the test that this request asks for.
+impl<'s, 'a> ServedTest<'s, 'a> {
+    /// Creates the test that this request starts.
     pub(super) fn new(
         session: &'s mut Session<'a>,
         request: &[u8],
-        came_ns: u64,
-        running: &'s Running,
+        arrival_ns: u64,
+        running: &'s RunningTest,
     ) -> Self {
-        let exchanged = Arc::new(Counters::default());
-        running.count(&exchanged);
+        let exchange_counters = Arc::new(Counters::default());
+        running.add_counters(&exchange_counters);
         Self {
             session,
             running,
-            exchanged,
-            settings: Block::read(request).unwrap_or_default(),
-            zero_ns: came_ns,
+            exchange_counters,
+            settings: MessageBlock::read(request).unwrap_or_default(),
+            zero_ns: arrival_ns,
             host: None,
             responses: 0,
             has_statistics: false,
@@ -113,57 +123,70 @@ impl<'s, 'a> Test<'s, 'a> {
     }
 
     pub(super) fn run(mut self, mut request: Vec<u8>) -> TestEnd {
-        let data_before = self.session.data;
-        for _ in 0..MOST_STARTS {
+        let data_before = self.session.data_bytes;
+        for _ in 0..MAX_STARTS {
             let counters = Arc::new(Counters::default());
-            self.running.count(&counters);
-            let mut phase = match self.phase(&counters) {
+            self.running.add_counters(&counters);
+            let mut phase = match self.new_phase(&counters) {
                 Ok(phase) => phase,
-                Err(why) => {
+                Err(reason) => {
                     self.session.answer(&mut request, Command::InUse);
-                    return TestEnd::Failed(EndReason::Stopped, why);
+                    return TestEnd::Failed(EndReason::Stopped, reason);
                 }
             };
-            // Answer only now, because packets may follow at once.
+            // Answer only now, because packets may follow immediately.
             self.session.answer(&mut request, Command::Ok);
             (self.settings, request) = match self.serve(&mut phase, data_before) {
-                Next::Again(settings, request) => (settings, request),
-                Next::End(end) => return end,
-                Next::Go => (self.settings, request),
+                RequestEffect::Restart(settings, request) => (settings, request),
+                RequestEffect::End(end) => return end,
+                RequestEffect::Continue => (self.settings, request),
             };
         }
-        let why = format!("it was begun {MOST_STARTS} times");
-        TestEnd::Failed(EndReason::Stopped, why)
+        let reason = format!("the requester restarted it {MAX_STARTS} times");
+        TestEnd::Failed(EndReason::Stopped, reason)
     }
 
-    /// Creates the counter of the following packets. Omits records for which no memory is left.
-    fn phase<'p>(&self, counters: &'p Counters) -> Result<Phase<'p>, String>
+    /// Creates the receiver and the counters of the following packets. Without memory for the
+    /// records, it omits them.
+    fn new_phase<'p>(&self, counters: &'p Counters) -> Result<Phase<'p>, String>
     where
         'a: 'p,
     {
         let (server, entry) = (self.session.server, self.session.entry);
-        let most_bytes = server.settings.limits.record_bytes;
-        let receiver = |recording, memory: &Memory| {
+        let max_bytes = server.settings.limits.record_bytes;
+        let new_receiver = |recording, memory: &BufferMemory| {
             let settings = PacketReceiverSettings {
-                format: FORMAT,
-                longest: LONGEST,
-                width: WIDTH,
-                stamps: server.settings.arrival_by_kernel || self.keeps_stamps(),
+                format: DATAGRAM_FORMAT,
+                max_bytes: MAX_READ_BYTES,
+                batch_size: BATCH_SIZE,
+                has_stamps: server.settings.arrival_by_kernel || self.has_stamps(),
                 recording,
-                silence: LOOK,
+                timeout: IDLE_CHECK_INTERVAL,
             };
             PacketReceiver::new(self.session.socket, &settings, counters, memory)
         };
-        let (recording, mut record_bytes) = self.recording(most_bytes);
-        let memory = Memory::within(&server.memory, Holder::of(&entry.peer), most_bytes + BESIDE);
+        let (recording, mut record_bytes) = self.requested_recording(max_bytes);
+        let memory = BufferMemory::from_budget(
+            &server.memory,
+            BudgetHolder::for_address(&entry.peer),
+            max_bytes + EXTRA_MEMORY_BYTES,
+        );
         let receiver = if record_bytes == 0 {
-            receiver(Recording::None, &Memory::new(BESIDE, BESIDE))
+            new_receiver(
+                Recording::None,
+                &BufferMemory::new(EXTRA_MEMORY_BYTES, EXTRA_MEMORY_BYTES),
+            )
         } else {
-            receiver(recording, &memory).or_else(|error| {
+            new_receiver(recording, &memory).or_else(|error| {
                 record_bytes = 0;
-                let (peer, why) = (&entry.peer, sys::describe(&error));
-                (server.warn)(format_args!("udpmon: {peer}: no memory for records: {why}"));
-                receiver(Recording::None, &Memory::new(BESIDE, BESIDE))
+                let (peer, reason) = (&entry.peer, sys::describe(&error));
+                (server.warn)(format_args!(
+                    "udpmon: {peer}: no memory for records: {reason}"
+                ));
+                new_receiver(
+                    Recording::None,
+                    &BufferMemory::new(EXTRA_MEMORY_BYTES, EXTRA_MEMORY_BYTES),
+                )
             })
         };
         let binning = Binning {
@@ -175,70 +198,74 @@ impl<'s, 'a> Test<'s, 'a> {
             counters,
             receiver: receiver.map_err(|error| sys::describe(&error))?,
             record_bytes,
-            tally: Tally::new(binning, self.keeps_stamps(), false),
+            observer: ArrivalObserver::new(binning, self.has_stamps(), false),
             meter: HostMeter::start(interface, entry.peer.is_ipv6()),
         })
     }
 
-    /// Returns the requested records, within the limits, and their bytes. A stock latency client sends random flags.
-    fn recording(&self, most_bytes: u64) -> (Recording, u32) {
+    /// Returns the requested recording within the limits, and its memory in bytes. Only the value 1
+    /// sets a flag, because a stock latency client sends arbitrary flags.
+    fn requested_recording(&self, max_bytes: u64) -> (Recording, u32) {
         let is_lost_only = self.settings.lost_only == 1;
         let skip = self.settings.skip;
         let skip = if skip < 1 << 30 { skip.into() } else { 0 };
-        let record = if is_lost_only {
+        let record_bytes = if is_lost_only {
             LostRecord::LEN
         } else {
-            PacketRecord::LEN
+            ArrivalRecord::LEN
         } as u64;
-        let limit = (u64::from(self.settings.length) / record).min(most_bytes / (2 * record));
+        let limit =
+            (u64::from(self.settings.length) / record_bytes).min(max_bytes / (2 * record_bytes));
         let recording = if is_lost_only {
             Recording::Lost { skip, limit }
         } else {
             Recording::All { skip, limit }
         };
-        (recording, (limit * record) as u32)
+        (recording, (limit * record_bytes) as u32)
     }
 
-    fn keeps_stamps(&self) -> bool {
+    fn has_stamps(&self) -> bool {
         self.settings.stamps == 1
     }
 
-    /// Receives packets and answers requests.
-    fn serve(&mut self, phase: &mut Phase<'_>, data_before: u64) -> Next {
-        let mut request = Vec::with_capacity(LONGEST as usize);
+    /// Receives packets and answers requests until the test ends or restarts.
+    fn serve(&mut self, phase: &mut Phase<'_>, data_before: u64) -> RequestEffect {
+        let mut request = Vec::with_capacity(MAX_READ_BYTES as usize);
         loop {
             let times = match phase
                 .receiver
-                .receive(&self.session.entry.stop, &mut phase.tally)
+                .receive(&self.session.entry.stop, &mut phase.observer)
             {
-                Ok(Arrived::Other { datagram, times }) => {
+                Ok(ReceiveEvent::Other { datagram, times }) => {
                     request.clear();
                     request.extend_from_slice(datagram);
                     times
                 }
-                Ok(Arrived::Silence) => match self.silence(phase) {
-                    Some(end) => return Next::End(end),
+                Ok(ReceiveEvent::Timeout) => match self.check_idle(phase) {
+                    Some(end) => return RequestEffect::End(end),
                     None => continue,
                 },
-                Ok(Arrived::Stopped(reason)) => return Next::End(stopped(reason)),
+                Ok(ReceiveEvent::Stopped(reason)) => {
+                    return RequestEffect::End(end_for_stop(reason));
+                }
                 Err(error) => {
-                    let why = sys::describe(&error);
-                    return Next::End(TestEnd::Failed(EndReason::Stopped, why));
+                    let reason = sys::describe(&error);
+                    return RequestEffect::End(TestEnd::Failed(EndReason::Stopped, reason));
                 }
             };
             self.last_ns = monotonic_ns();
             self.session.entry.is_confirmed.store(true, Relaxed);
             self.session.count_received(&request);
-            self.session.data = data_before + phase.counters.counts().received.0;
+            self.session.data_bytes = data_before + phase.counters.counts().received.0;
             match self.answer(phase, &mut request, times) {
-                Next::Go => {}
-                next => return next,
+                RequestEffect::Continue => {}
+                effect => return effect,
             }
         }
     }
 
-    /// Ends a test whose requester has gone.
-    fn silence(&self, phase: &Phase<'_>) -> Option<TestEnd> {
+    /// Returns the end of the test if no datagram arrived before the timeout.
+    fn check_idle(&self, phase: &Phase<'_>) -> Option<TestEnd> {
         let idle = self.session.server.settings.limits.idle;
         let last_packet_ns = phase
             .receiver
@@ -246,26 +273,31 @@ impl<'s, 'a> Test<'s, 'a> {
             .map(|(_, last_ns)| last_ns);
         let is_confirmed =
             last_packet_ns.is_some() || self.session.entry.is_confirmed.load(Relaxed);
-        let most = if is_confirmed {
+        let timeout = if is_confirmed {
             idle
         } else {
-            UNCONFIRMED.min(idle)
+            UNCONFIRMED_TIMEOUT.min(idle)
         };
         let last_ns = self.last_ns.max(last_packet_ns.unwrap_or(0));
-        let is_over = Duration::from_nanos(monotonic_ns().saturating_sub(last_ns)) >= most;
-        is_over.then(|| {
-            let why = format!("nothing came for {} s", most.as_secs());
-            TestEnd::Failed(EndReason::Silence, why)
+        let has_timed_out = Duration::from_nanos(monotonic_ns().saturating_sub(last_ns)) >= timeout;
+        has_timed_out.then(|| {
+            let reason = format!("no datagram arrived for {} s", timeout.as_secs());
+            TestEnd::Failed(EndReason::Timeout, reason)
         })
     }
 
-    /// Answers one request. Drops unknown ones, as stock does.
-    fn answer(&mut self, phase: &Phase<'_>, request: &mut Vec<u8>, times: PacketTimes) -> Next {
-        let Some(block) = Block::read(request) else {
-            return Next::Go;
+    /// Answers one request. Ignores unknown requests, as stock does.
+    fn answer(
+        &mut self,
+        phase: &Phase<'_>,
+        request: &mut Vec<u8>,
+        times: PacketTimes,
+    ) -> RequestEffect {
+        let Some(block) = MessageBlock::read(request) else {
+            return RequestEffect::Continue;
         };
         let Some(command) = block.command() else {
-            return Next::Go;
+            return RequestEffect::Continue;
         };
         if self.session.server.settings.common.verbose {
             let (peer, length) = (&self.session.entry.peer, request.len());
@@ -273,63 +305,64 @@ impl<'s, 'a> Test<'s, 'a> {
         }
         match command {
             Command::ZeroStats => {
-                return self.begin_again(phase, block, std::mem::take(request), times);
+                return self.handle_zero_stats(phase, block, std::mem::take(request), times);
             }
-            Command::Start => return Next::Again(block, std::mem::take(request)),
+            Command::Start => return RequestEffect::Restart(block, std::mem::take(request)),
             Command::TestEnd => {
                 let request = std::mem::take(request);
                 let is_complete = self.has_statistics || self.responses > 0;
-                return Next::End(TestEnd::Asked {
+                return RequestEffect::End(TestEnd::Requested {
                     request,
                     is_complete,
                 });
             }
             Command::Request => self.respond(request, block, times),
-            Command::GetStats => self.statistics(phase, request),
-            Command::GetHistogram if (0..Histogram::COUNT as i32).contains(&block.low) => {
-                self.part(phase, Object::Histogram(block.low as u32), &block);
+            Command::GetStats => self.send_statistics(phase, request),
+            Command::GetHistogram if (0..LinearHistogram::COUNT as i32).contains(&block.low) => {
+                self.send_part(phase, ResultObject::Histogram(block.low as u32), &block);
             }
-            Command::GetCounters => self.part(phase, Object::Counters, &block),
-            Command::GetCpuLoad => self.part(phase, Object::CpuLoad, &block),
-            Command::GetNic => self.part(phase, Object::Nic, &block),
-            Command::GetRecords => self.stock_records(phase, &block),
-            Command::Fetch => self.fetched(phase, request, &block),
+            Command::GetCounters => self.send_part(phase, ResultObject::Counters, &block),
+            Command::GetCpuLoad => self.send_part(phase, ResultObject::CpuLoad, &block),
+            Command::GetNic => self.send_part(phase, ResultObject::Nic, &block),
+            Command::GetRecords => self.send_stock_records(phase, &block),
+            Command::Fetch => self.send_numbered_part(phase, request, &block),
             _ => {}
         }
-        Next::Go
+        RequestEffect::Continue
     }
 
-    /// Handles a repeated request, or the next test of a requester after a lost TESTEND.
-    fn begin_again(
+    /// Handles ZEROSTATS during a test: a repeated request, or the next test after a lost TESTEND.
+    fn handle_zero_stats(
         &mut self,
         phase: &Phase<'_>,
-        block: Block,
+        block: MessageBlock,
         request: Vec<u8>,
         times: PacketTimes,
-    ) -> Next {
+    ) -> RequestEffect {
         let has_begun = self.responses > 0 || phase.receiver.first_and_last_ns().is_some();
         if has_begun {
-            return Next::End(TestEnd::Next(request, times.came_ns));
+            return RequestEffect::End(TestEnd::NextTest(request, times.arrival_ns));
         }
-        self.zero_ns = times.came_ns;
-        Next::Again(block, request)
+        self.zero_ns = times.arrival_ns;
+        RequestEffect::Restart(block, request)
     }
 
-    /// Answers with the midpoint between the request's arrival and now, in the requested length.
-    fn respond(&mut self, request: &mut Vec<u8>, block: Block, times: PacketTimes) {
+    /// Sends a response of the requested length. Its time is the midpoint between the request's
+    /// arrival and now.
+    fn respond(&mut self, request: &mut Vec<u8>, block: MessageBlock, times: PacketTimes) {
         self.responses += 1;
         let received = request.len();
-        let most = self.session.server.settings.limits.response_bytes;
-        let length = block.length.min(most) as usize;
-        let is_ours = self.session.is_ours;
+        let max_bytes = self.session.server.settings.limits.response_bytes;
+        let length = block.length.min(max_bytes) as usize;
+        let is_linerate = self.session.is_linerate;
         request.resize(length, 0);
-        let middle_ns = times.came_ns + monotonic_ns().saturating_sub(times.came_ns) / 2;
+        let middle_ns = times.arrival_ns + monotonic_ns().saturating_sub(times.arrival_ns) / 2;
         let since_ns = middle_ns.saturating_sub(self.zero_ns);
-        let answer = Block {
+        let answer = MessageBlock {
             command: Command::Response as u32,
             version: VERSION,
             responded: (since_ns / 1_000) as i64,
-            low: if is_ours {
+            low: if is_linerate {
                 (since_ns % 1_000) as i32
             } else {
                 block.low
@@ -338,18 +371,19 @@ impl<'s, 'a> Test<'s, 'a> {
         };
         answer.write(request);
         self.session.reply(request);
-        // A test without records does not start with exchanges that fit the clocks.
+        // Only a test with records starts with clock exchanges. Without records, the requests are a
+        // latency test.
         if self.settings.length == 0 {
-            self.exchanged.count_received(received, 1);
-            self.exchanged.count_sent(length, 1);
+            self.exchange_counters.count_received(received, 1);
+            self.exchange_counters.count_sent(length, 1);
             if self.responses == 1 {
                 self.running.rename("requests");
             }
         }
     }
 
-    /// Sends the counts by stock's rule, and closes the counters of the host.
-    fn statistics(&mut self, phase: &Phase<'_>, request: &mut [u8]) {
+    /// Sends the counts by stock's rule, and ends the measurement of the host's activity.
+    fn send_statistics(&mut self, phase: &Phase<'_>, request: &mut [u8]) {
         self.host = Some(phase.meter.since_start());
         self.has_statistics = true;
         let counts = phase.receiver.counts();
@@ -358,86 +392,91 @@ impl<'s, 'a> Test<'s, 'a> {
             Some((first_ns, last_ns)) => last_ns.saturating_sub(first_ns),
             None => 0,
         };
-        let reply = Block {
+        let reply = MessageBlock {
             received: count(phase.counters.counts().receive_calls),
-            lost: count(counts.by_order.passed_over),
-            bad_order: count(counts.by_order.out_of_order),
+            lost: count(counts.by_highest.passed_over),
+            bad_order: count(counts.by_highest.out_of_order),
             first_to_last: (elapsed_ns / 100) as i64,
-            ..Block::request(Command::Ok)
+            ..MessageBlock::with_command(Command::Ok)
         };
         let mut bytes = reply.encode();
-        if let Some(ours) = Capability::find(request) {
-            ours.put(&mut bytes);
+        if let Some(extension) = LinerateExtension::find(request) {
+            extension.write_into(&mut bytes);
             self.session.sign(&mut bytes);
         }
         self.session.reply(&bytes);
     }
 
-    /// Sends a part of an image without a header, as stock does.
-    fn part(&mut self, phase: &Phase<'_>, object: Object, block: &Block) {
+    /// Sends a part of an object without a header, as stock does.
+    fn send_part(&mut self, phase: &Phase<'_>, object: ResultObject, block: &MessageBlock) {
         let length = block.length as usize;
-        if length <= MOST_SLICE {
-            let image = self.image(phase, object);
+        if length <= MAX_SLICE_BYTES {
+            let image = self.encode_object(phase, object);
             self.session
-                .reply(&slice(&image, block.offset as usize, length));
+                .reply(&padded_slice(&image, block.offset as usize, length));
         }
     }
 
-    /// Sends a part of the records. The offset is in words.
-    fn stock_records(&mut self, phase: &Phase<'_>, block: &Block) {
+    /// Sends a part of the records without a header. The offset is in words of 8 bytes.
+    fn send_stock_records(&mut self, phase: &Phase<'_>, block: &MessageBlock) {
         let length = block.length as usize;
-        if length > MOST_SLICE {
+        if length > MAX_SLICE_BYTES {
             return;
         }
         let offset = block.offset as usize * 8;
         let (_, bytes) = match self.settings.lost_only {
-            1 => self.lost(phase, offset, length),
-            _ => self.records(phase, offset, length, 100),
+            1 => self.encode_lost_records(phase, offset, length),
+            _ => self.encode_records(phase, offset, length, 100),
         };
-        self.session.reply(&slice(&bytes, 0, length));
+        self.session.reply(&padded_slice(&bytes, 0, length));
     }
 
-    /// Sends a numbered part of an object.
-    fn fetched(&mut self, phase: &Phase<'_>, request: &[u8], block: &Block) {
-        let (Some(object), Some(ours)) = (Object::of_number(block.low), Capability::find(request))
-        else {
+    /// Sends a part of an object with a header, to a linerate requester.
+    fn send_numbered_part(&mut self, phase: &Phase<'_>, request: &[u8], block: &MessageBlock) {
+        let (Some(object), Some(extension)) = (
+            ResultObject::from_number(block.low),
+            LinerateExtension::find(request),
+        ) else {
             return;
         };
-        let most = (block.length.min(SLICE) as usize).saturating_sub(Part::LEN);
+        let max_bytes = (block.length.min(MAX_IMAGE_BYTES_PER_REQUEST) as usize)
+            .saturating_sub(PartHeader::LEN);
         let offset = block.offset as usize;
         let (total, bytes) = match object {
-            Object::ExactRecords => self.records(phase, offset, most, 1),
-            Object::LostRecords => self.lost(phase, offset, most),
+            ResultObject::ExactRecords => self.encode_records(phase, offset, max_bytes, 1),
+            ResultObject::LostRecords => self.encode_lost_records(phase, offset, max_bytes),
             other => {
-                let image = self.image(phase, other);
-                let rest = image.get(offset..).unwrap_or_default();
-                (image.len(), rest[..rest.len().min(most)].to_vec())
+                let image = self.encode_object(phase, other);
+                let tail = image.get(offset..).unwrap_or_default();
+                (image.len(), tail[..tail.len().min(max_bytes)].to_vec())
             }
         };
-        let part = Part::encode(ours.request, object, block.offset, total, &bytes);
+        let part = PartHeader::encode(extension.request, object, block.offset, total, &bytes);
         self.session.reply(&part);
     }
 
-    fn image(&self, phase: &Phase<'_>, object: Object) -> Vec<u8> {
+    /// Encodes a whole object, except for records.
+    fn encode_object(&self, phase: &Phase<'_>, object: ResultObject) -> Vec<u8> {
         let host = self.host.as_ref();
         match object {
-            Object::Histogram(id) => phase.tally.histograms()[id as usize].encode(),
-            Object::Counters => {
-                CounterImage::encode(&host.map(|host| host.counters.clone()).unwrap_or_default())
+            ResultObject::Histogram(id) => phase.observer.histograms()[id as usize].encode(),
+            ResultObject::Counters => {
+                CountersObject::encode(&host.map(|host| host.counters.clone()).unwrap_or_default())
             }
-            Object::Nic => host
+            ResultObject::Nic => host
                 .map(|host| host.nic)
                 .unwrap_or_default()
                 .encode()
                 .to_vec(),
-            Object::CpuLoad => CpuLoad::encode_all(host.map_or(&[], |host| &host.cpus)),
-            Object::Details => self.details(phase).encode().to_vec(),
-            Object::ExactRecords | Object::LostRecords => Vec::new(),
+            ResultObject::CpuLoad => CpuLoad::encode_all(host.map_or(&[], |host| &host.cpus)),
+            ResultObject::Details => self.details(phase).encode().to_vec(),
+            ResultObject::ExactRecords | ResultObject::LostRecords => Vec::new(),
         }
     }
 
-    /// Returns the length of all packet records, and a part of their bytes. Arrival times are in units of `unit_ns`.
-    fn records(
+    /// Returns the length of all packet records in bytes, and a part of their bytes. Arrival times
+    /// are in units of `unit_ns`.
+    fn encode_records(
         &self,
         phase: &Phase<'_>,
         offset: usize,
@@ -445,67 +484,78 @@ impl<'s, 'a> Test<'s, 'a> {
         unit_ns: i64,
     ) -> (usize, Vec<u8>) {
         let packets = phase.receiver.records().packets();
-        cut::<_, { PacketRecord::LEN }>(packets, offset, length, |packet, place| {
-            packet_record(packet, self.zero_ns, unit_ns, self.keeps_stamps()).write(place);
+        encode_slice::<_, { ArrivalRecord::LEN }>(packets, offset, length, |packet, bytes| {
+            packet_record(packet, self.zero_ns, unit_ns, self.has_stamps()).write(bytes);
         })
     }
 
-    /// Returns the same for the skipped numbers.
-    fn lost(&self, phase: &Phase<'_>, offset: usize, length: usize) -> (usize, Vec<u8>) {
+    /// Returns the same for the records of skipped numbers.
+    fn encode_lost_records(
+        &self,
+        phase: &Phase<'_>,
+        offset: usize,
+        length: usize,
+    ) -> (usize, Vec<u8>) {
         let lost = phase.receiver.records().lost();
-        cut::<_, { LostRecord::LEN }>(lost, offset, length, |lost, place| {
-            lost_record(lost, self.zero_ns).write(place);
+        encode_slice::<_, { LostRecord::LEN }>(lost, offset, length, |lost, bytes| {
+            lost_record(lost, self.zero_ns).write(bytes);
         })
     }
 
-    fn since_zero_ns(&self, at_ns: u64) -> i64 {
-        at_ns.wrapping_sub(self.zero_ns) as i64
+    /// Returns a time relative to the responder's time zero, in ns.
+    fn since_zero_ns(&self, time_ns: u64) -> i64 {
+        time_ns.wrapping_sub(self.zero_ns) as i64
     }
 
-    fn details(&self, phase: &Phase<'_>) -> Details {
+    fn details(&self, phase: &Phase<'_>) -> ResponderDetails {
         let receiver = &phase.receiver;
-        let (counts, moved, gaps) = (receiver.counts(), phase.counters.counts(), receiver.gaps());
+        let (counts, traffic, gaps) = (receiver.counts(), phase.counters.counts(), receiver.gaps());
         let (first_ns, last_ns) = receiver
             .first_and_last_ns()
             .unwrap_or((self.zero_ns, self.zero_ns));
-        let stamped = receiver.stamped();
-        Details {
+        let stamp_counts = receiver.stamp_counts();
+        ResponderDetails {
             received: counts.received,
             lost: counts.lost,
             late: counts.reordered,
             repeated: counts.duplicated,
-            end: counts.by_order.highest,
-            bytes: moved.received.0,
+            end: counts.by_highest.highest,
+            bytes: traffic.received.0,
             socket_drops: receiver.socket_drops().unwrap_or(0),
             first_ns: self.since_zero_ns(first_ns) as u64,
             last_ns: self.since_zero_ns(last_ns) as u64,
-            clock: u32::from(stamped.kernel > stamped.user),
+            clock: u32::from(stamp_counts.kernel > stamp_counts.user),
             record_bytes: phase.record_bytes,
             gaps: gaps.len(),
             gap_sum_ns: gaps.total().as_nanos() as u64,
-            gap_points_ns: Details::PERCENTILES.map(|percent| {
-                let point = gaps.percentile(percent).unwrap_or_default();
-                point.as_nanos() as u64
+            gap_percentiles_ns: ResponderDetails::PERCENTILES.map(|percent| {
+                let gap = gaps.percentile(percent).unwrap_or_default();
+                gap.as_nanos() as u64
             }),
-            others: self.running.others(),
+            overlapping_tests: self.running.overlapping_tests(),
             clock_step_us: (receiver.clock_step_ns() / 1_000)
                 .clamp(i32::MIN.into(), i32::MAX.into()) as i32,
-            strange: phase.tally.strange,
-            unstamped: stamped.user,
+            invalid: phase.observer.invalid,
+            unstamped: stamp_counts.user,
         }
     }
 }
 
-fn stopped(reason: Reason) -> TestEnd {
-    let (reason, why) = match reason {
-        Reason::PeerClosed => (EndReason::Replaced, "another test began from the same host"),
+/// Returns the end of a test for a stop with this reason.
+fn end_for_stop(reason: StopReason) -> TestEnd {
+    let (reason, description) = match reason {
+        StopReason::PeerClosed => (
+            EndReason::Replaced,
+            "another test from the same host started",
+        ),
         _ => (EndReason::Stopped, "the server was stopped"),
     };
-    TestEnd::Failed(reason, why.to_owned())
+    TestEnd::Failed(reason, description.to_owned())
 }
 
-/// Returns the length of an image of records, and a part of its bytes. Encodes only the records of the part.
-fn cut<T, const LEN: usize>(
+/// Returns the length of the encoded records in bytes, and a part of these bytes. Encodes only the
+/// records of the part.
+fn encode_slice<T, const LEN: usize>(
     records: &[T],
     offset: usize,
     length: usize,
@@ -516,8 +566,8 @@ fn cut<T, const LEN: usize>(
         .get(first..end.min(records.len()))
         .unwrap_or_default();
     let mut bytes = vec![0; records_of_part.len() * LEN];
-    for (record, place) in records_of_part.iter().zip(bytes.chunks_exact_mut(LEN)) {
-        write(record, place);
+    for (record, slot) in records_of_part.iter().zip(bytes.chunks_exact_mut(LEN)) {
+        write(record, slot);
     }
     bytes.drain(..(offset - first * LEN).min(bytes.len()));
     bytes.truncate(length);

@@ -1,22 +1,23 @@
-//! The image of a host's counters: two snapshots, each as kernel texts and as numbers.
+//! The object with a host's counters: two snapshots, each as kernel texts and as numbers.
 
-use codec::{Order, Record, Text};
+use codec::{Endian, Record, Text};
 
 codec::record! {
     /// The counters of an interface.
     #[derive(Clone, Debug, Default, PartialEq, Eq)]
     pub struct InterfaceCounters: 80 bytes {
-        /// The name. Stock prints it as in the kernel's table: 6 characters wide, with a colon.
+        /// The interface's name. Stock sends it as in the kernel's table: 6 characters wide, with a
+        /// colon.
         [0] name: Text<16>,
-        /// Packets, bytes, errors and drops, received and then sent.
+        /// Packets, bytes, errors and drops: first received, then sent.
         [16] values: [i64; 8],
     }
 }
 
 codec::record! {
-    /// The counters of the protocols, named as in their MIBs.
+    /// The counters of the protocols, with the names of their MIBs.
     #[derive(Clone, Debug, Default, PartialEq, Eq)]
-    #[expect(missing_docs, reason = "the fields are the kernel's")]
+    #[expect(missing_docs, reason = "the fields have the kernel's names")]
     pub struct ProtocolCounters: 160 bytes {
         [0] ip_in_discards: i64,
         [8] ip_in_receives: i64,
@@ -52,13 +53,13 @@ pub struct HostCounters {
     pub is_v6: bool,
 }
 
-/// The image sent by a responder.
+/// The encoding of a host's counters.
 #[derive(Debug)]
-pub struct CounterImage;
+pub struct CountersObject;
 
-/// Kernel texts that contain the counters.
+/// The kernel's text files with the counters.
 #[derive(Clone, Copy, Debug)]
-pub struct Texts<'a> {
+pub struct KernelTexts<'a> {
     /// `/proc/net/dev`.
     pub interfaces: &'a str,
     /// `/proc/net/snmp`.
@@ -67,136 +68,142 @@ pub struct Texts<'a> {
     pub protocols6: &'a str,
 }
 
-const TEXT: usize = 4000;
-const MOST_INTERFACES: usize = 16;
-const ENTRIES_AT: usize = 3 * TEXT;
-const PROTOCOLS_AT: usize = ENTRIES_AT + MOST_INTERFACES * InterfaceCounters::LEN;
-const READING: usize = PROTOCOLS_AT + ProtocolCounters::LEN;
-const MODE_AT: usize = 2 * READING + 4;
+const TEXT_BYTES: usize = 4000;
+const MAX_INTERFACES: usize = 16;
+const INTERFACES_OFFSET: usize = 3 * TEXT_BYTES;
+const PROTOCOLS_OFFSET: usize = INTERFACES_OFFSET + MAX_INTERFACES * InterfaceCounters::LEN;
+const SNAPSHOT_BYTES: usize = PROTOCOLS_OFFSET + ProtocolCounters::LEN;
+const MODE_OFFSET: usize = 2 * SNAPSHOT_BYTES + 4;
 
-impl CounterImage {
-    /// Length in bytes.
-    pub const LEN: usize = MODE_AT + 4;
+impl CountersObject {
+    /// The length of the object in bytes.
+    pub const LEN: usize = MODE_OFFSET + 4;
 
-    /// Reads an image. Returns the difference of its two snapshots.
+    /// Decodes the object. Returns the difference of its two snapshots.
     pub fn decode(image: &[u8]) -> Option<HostCounters> {
         let image = image.get(..Self::LEN)?;
-        let is_v6 = u32::from_le_bytes(codec::part(image, MODE_AT)) == 2;
-        let [first, second] = [0, READING].map(|at| reading(&image[at..at + READING]));
+        let is_v6 = u32::from_le_bytes(codec::array_at(image, MODE_OFFSET)) == 2;
+        let [first, second] = [0, SNAPSHOT_BYTES]
+            .map(|offset| decode_snapshot(&image[offset..offset + SNAPSHOT_BYTES]));
         Some(second.since(&first, is_v6))
     }
 
-    /// Creates an image without texts. The first snapshot is zero. Interfaces that do not fit are left out.
+    /// Encodes the object without texts. The first snapshot is zero. The object omits interfaces
+    /// that do not fit.
     pub fn encode(counters: &HostCounters) -> Vec<u8> {
         let mut image = vec![0; Self::LEN];
-        let reading = &mut image[READING..2 * READING];
-        let entries = reading[ENTRIES_AT..PROTOCOLS_AT].chunks_exact_mut(InterfaceCounters::LEN);
+        let snapshot = &mut image[SNAPSHOT_BYTES..2 * SNAPSHOT_BYTES];
+        let entries =
+            snapshot[INTERFACES_OFFSET..PROTOCOLS_OFFSET].chunks_exact_mut(InterfaceCounters::LEN);
         for (interface, entry) in counters.interfaces.iter().zip(entries) {
             let name = format!("{:>6}:", interface.name);
-            let shown = InterfaceCounters {
-                name: Text::cut(&name),
+            let padded = InterfaceCounters {
+                name: Text::truncated(&name),
                 values: interface.values,
             };
-            shown.put(entry, Order::Little);
+            padded.write_to(entry, Endian::Little);
         }
         let mode = if counters.is_v6 { 2 } else { 1 };
         let protocols = ProtocolCounters {
             mode,
             ..counters.protocols.clone()
         };
-        protocols.put(&mut reading[PROTOCOLS_AT..], Order::Little);
-        image[MODE_AT..].copy_from_slice(&mode.to_le_bytes());
+        protocols.write_to(&mut snapshot[PROTOCOLS_OFFSET..], Endian::Little);
+        image[MODE_OFFSET..].copy_from_slice(&mode.to_le_bytes());
         image
     }
 }
 
-/// Reads one snapshot of an image: its texts, or its numbers if there are no texts.
-fn reading(bytes: &[u8]) -> HostCounters {
-    let text = |at: usize| {
-        let text = bytes[at..at + TEXT].split(|byte| *byte == 0).next();
+/// Decodes one snapshot: its texts, or its numbers if there are no texts.
+fn decode_snapshot(bytes: &[u8]) -> HostCounters {
+    let text = |offset: usize| {
+        let text = bytes[offset..offset + TEXT_BYTES]
+            .split(|byte| *byte == 0)
+            .next();
         std::str::from_utf8(text.unwrap_or_default()).unwrap_or_default()
     };
-    let texts = Texts {
+    let texts = KernelTexts {
         interfaces: text(0),
-        protocols: text(TEXT),
-        protocols6: text(2 * TEXT),
+        protocols: text(TEXT_BYTES),
+        protocols6: text(2 * TEXT_BYTES),
     };
     if texts.interfaces.contains('\n') {
         return texts.parse();
     }
-    let entries = bytes[ENTRIES_AT..PROTOCOLS_AT].chunks_exact(InterfaceCounters::LEN);
-    let interfaces = entries.map(|entry| InterfaceCounters::of_bytes(entry, Order::Little));
+    let entries = bytes[INTERFACES_OFFSET..PROTOCOLS_OFFSET].chunks_exact(InterfaceCounters::LEN);
+    let interfaces = entries.map(|entry| InterfaceCounters::from_bytes(entry, Endian::Little));
     HostCounters {
         interfaces: interfaces
             .map(InterfaceCounters::with_plain_name)
             .take_while(|interface| !interface.name.is_empty())
             .collect(),
-        protocols: ProtocolCounters::of_bytes(&bytes[PROTOCOLS_AT..], Order::Little),
+        protocols: ProtocolCounters::from_bytes(&bytes[PROTOCOLS_OFFSET..], Endian::Little),
         is_v6: false,
     }
 }
 
 impl InterfaceCounters {
-    /// Returns the name without the blanks and the colon of the kernel's table.
+    /// Removes the blanks and the colon of the kernel's table from the name.
     fn with_plain_name(self) -> Self {
         let name = self.name.raw_str().unwrap_or_default();
         Self {
-            name: Text::cut(name.trim().trim_end_matches(':')),
+            name: Text::truncated(name.trim().trim_end_matches(':')),
             values: self.values,
         }
     }
 }
 
-impl Texts<'_> {
-    /// Parses the counters of the texts. Incomplete lines are left out.
+impl KernelTexts<'_> {
+    /// Parses the counters. Ignores incomplete lines.
     pub fn parse(&self) -> HostCounters {
-        let lines = self.interfaces.lines().filter_map(interface);
+        let lines = self.interfaces.lines().filter_map(parse_interface);
         HostCounters {
-            interfaces: lines.take(MOST_INTERFACES).collect(),
+            interfaces: lines.take(MAX_INTERFACES).collect(),
             protocols: self.protocols(),
             is_v6: false,
         }
     }
 
     fn protocols(&self) -> ProtocolCounters {
-        let old = |protocol, name| table_value(self.protocols, protocol, name);
-        let new = |name| line_value(self.protocols6, name);
+        let snmp = |protocol, name| table_value(self.protocols, protocol, name);
+        let snmp6 = |name| line_value(self.protocols6, name);
         ProtocolCounters {
-            ip_in_discards: old("Ip:", "InDiscards"),
-            ip_in_receives: old("Ip:", "InReceives"),
-            ip_out_discards: old("Ip:", "OutDiscards"),
-            ip_out_requests: old("Ip:", "OutRequests"),
-            udp_in_datagrams: old("Udp:", "InDatagrams"),
-            udp_in_errors: old("Udp:", "InErrors"),
-            udp_out_datagrams: old("Udp:", "OutDatagrams"),
-            tcp_in_segs: old("Tcp:", "InSegs"),
-            tcp_out_segs: old("Tcp:", "OutSegs"),
-            tcp_retrans_segs: old("Tcp:", "RetransSegs"),
-            tcp_in_errs: old("Tcp:", "InErrs"),
-            tcp_out_rsts: old("Tcp:", "OutRsts"),
-            ip6_in_discards: new("Ip6InDiscards"),
-            ip6_in_receives: new("Ip6InReceives"),
-            ip6_out_discards: new("Ip6OutDiscards"),
-            ip6_out_requests: new("Ip6OutRequests"),
-            udp6_in_datagrams: new("Udp6InDatagrams"),
-            udp6_in_errors: new("Udp6InErrors"),
-            udp6_out_datagrams: new("Udp6OutDatagrams"),
+            ip_in_discards: snmp("Ip:", "InDiscards"),
+            ip_in_receives: snmp("Ip:", "InReceives"),
+            ip_out_discards: snmp("Ip:", "OutDiscards"),
+            ip_out_requests: snmp("Ip:", "OutRequests"),
+            udp_in_datagrams: snmp("Udp:", "InDatagrams"),
+            udp_in_errors: snmp("Udp:", "InErrors"),
+            udp_out_datagrams: snmp("Udp:", "OutDatagrams"),
+            tcp_in_segs: snmp("Tcp:", "InSegs"),
+            tcp_out_segs: snmp("Tcp:", "OutSegs"),
+            tcp_retrans_segs: snmp("Tcp:", "RetransSegs"),
+            tcp_in_errs: snmp("Tcp:", "InErrs"),
+            tcp_out_rsts: snmp("Tcp:", "OutRsts"),
+            ip6_in_discards: snmp6("Ip6InDiscards"),
+            ip6_in_receives: snmp6("Ip6InReceives"),
+            ip6_out_discards: snmp6("Ip6OutDiscards"),
+            ip6_out_requests: snmp6("Ip6OutRequests"),
+            udp6_in_datagrams: snmp6("Udp6InDatagrams"),
+            udp6_in_errors: snmp6("Udp6InErrors"),
+            udp6_out_datagrams: snmp6("Udp6OutDatagrams"),
             mode: 0,
         }
     }
 }
 
-/// A line of `/proc/net/dev`: bytes, packets, errors, drops and four more received, and the same sent.
-fn interface(line: &str) -> Option<InterfaceCounters> {
+/// Parses a line of `/proc/net/dev`. It has eight values for reception, then eight for sending.
+/// Each begins with bytes, packets, errors and drops.
+fn parse_interface(line: &str) -> Option<InterfaceCounters> {
     let (name, values) = line.split_once(':')?;
     let values: Vec<i64> = values
         .split_ascii_whitespace()
         .map_while(|value| value.parse::<u64>().ok())
         .map(|value| value as i64)
         .collect();
-    let value = |at: usize| values.get(at).copied();
+    let value = |index: usize| values.get(index).copied();
     Some(InterfaceCounters {
-        name: Text::cut(name.trim()),
+        name: Text::truncated(name.trim()),
         values: [
             value(1)?,
             value(0)?,
@@ -219,8 +226,10 @@ fn table_value(text: &str, protocol: &str, name: &str) -> i64 {
     let mut columns = names
         .split_ascii_whitespace()
         .zip(values.split_ascii_whitespace());
-    let found = columns.find(|(found, _)| *found == name);
-    found.and_then(|(_, value)| value.parse().ok()).unwrap_or(0)
+    let column = columns.find(|(found, _)| *found == name);
+    column
+        .and_then(|(_, value)| value.parse().ok())
+        .unwrap_or(0)
 }
 
 /// Finds a value in `/proc/net/snmp6`, which has one value per line.
@@ -228,9 +237,8 @@ fn line_value(text: &str, name: &str) -> i64 {
     let mut pairs = text
         .lines()
         .filter_map(|line| line.split_once(char::is_whitespace));
-    let found = pairs.find(|(found, _)| *found == name);
-    found
-        .and_then(|(_, value)| value.trim().parse().ok())
+    let pair = pairs.find(|(found, _)| *found == name);
+    pair.and_then(|(_, value)| value.trim().parse().ok())
         .unwrap_or(0)
 }
 
@@ -244,14 +252,14 @@ impl HostCounters {
             let before = before.map_or([0; 8], |before| before.values);
             InterfaceCounters {
                 name: now.name,
-                values: std::array::from_fn(|at| difference(now.values[at], before[at])),
+                values: std::array::from_fn(|index| difference(now.values[index], before[index])),
             }
         });
-        let [now, before] = [self, earlier].map(|reading| reading.protocols.numbers());
-        let differences = std::array::from_fn(|at| difference(now[at], before[at]));
+        let [now, before] = [self, earlier].map(|counters| counters.protocols.numbers());
+        let differences = std::array::from_fn(|index| difference(now[index], before[index]));
         Self {
             interfaces: interfaces.collect(),
-            protocols: ProtocolCounters::of_numbers(&differences),
+            protocols: ProtocolCounters::from_numbers(&differences),
             is_v6,
         }
     }
@@ -259,24 +267,25 @@ impl HostCounters {
 
 impl ProtocolCounters {
     fn numbers(&self) -> [i64; 19] {
-        let bytes: [u8; Self::LEN] = self.to_bytes(Order::Little);
-        std::array::from_fn(|at| i64::from_le_bytes(codec::part(&bytes, 8 * at)))
+        let bytes: [u8; Self::LEN] = self.to_bytes(Endian::Little);
+        std::array::from_fn(|index| i64::from_le_bytes(codec::array_at(&bytes, 8 * index)))
     }
 
-    fn of_numbers(numbers: &[i64; 19]) -> Self {
+    fn from_numbers(numbers: &[i64; 19]) -> Self {
         let mut bytes = [0; Self::LEN];
-        for (place, number) in bytes.chunks_exact_mut(8).zip(numbers) {
-            place.copy_from_slice(&number.to_le_bytes());
+        for (slot, number) in bytes.chunks_exact_mut(8).zip(numbers) {
+            slot.copy_from_slice(&number.to_le_bytes());
         }
-        Self::of_bytes(&bytes, Order::Little)
+        Self::from_bytes(&bytes, Endian::Little)
     }
 }
 
-/// Returns a difference of counters. Those of an old kernel have 32 bits and may have wrapped once.
+/// Returns the difference of two readings of a counter. A counter of an old kernel has 32 bits and
+/// may have wrapped once.
 fn difference(now: i64, before: i64) -> i64 {
     let difference = now.wrapping_sub(before);
     match difference {
-        less if less < 0 && before <= i64::from(u32::MAX) => less.wrapping_add(1 << 32),
+        negative if negative < 0 && before <= i64::from(u32::MAX) => negative.wrapping_add(1 << 32),
         other => other,
     }
 }
@@ -290,8 +299,8 @@ mod tests {
         0         0      237       4    5    6    0     0       0          0\nveth0: 1 2\n";
     const SNMP: &str = "Ip: Forwarding InReceives\nIp: 2 41\nUdp: InErrors\nUdp: 5\n";
 
-    fn texts(interfaces: &str) -> Texts<'_> {
-        Texts {
+    fn texts(interfaces: &str) -> KernelTexts<'_> {
+        KernelTexts {
             interfaces,
             protocols: SNMP,
             protocols6: "Ip6InReceives                   \t7\n",
@@ -300,16 +309,16 @@ mod tests {
 
     #[test]
     fn texts_of_the_kernel_are_read() {
-        let found = texts(DEV).parse();
+        let counters = texts(DEV).parse();
         assert_eq!(
-            found.interfaces.len(),
+            counters.interfaces.len(),
             1,
-            "a line that is not whole is left out"
+            "the incomplete line of veth0 is ignored"
         );
-        let lo = &found.interfaces[0];
+        let lo = &counters.interfaces[0];
         assert!(lo.name == *"lo", "{lo:?}");
         assert_eq!(lo.values, [1, 236, 2, 3, 4, 237, 5, 6]);
-        let protocols = &found.protocols;
+        let protocols = &counters.protocols;
         let values = [
             protocols.ip_in_receives,
             protocols.udp_in_errors,
@@ -320,14 +329,14 @@ mod tests {
     }
 
     #[test]
-    fn differences_come_back() {
+    fn differences_round_trip() {
         let counters = HostCounters {
             is_v6: true,
             ..texts(DEV).parse()
         };
-        let image = CounterImage::encode(&counters);
+        let image = CountersObject::encode(&counters);
         assert_eq!(image.len(), 26_888);
-        assert_eq!(CounterImage::decode(&image), Some(counters));
+        assert_eq!(CountersObject::decode(&image), Some(counters));
         assert_eq!(difference(5, i64::from(u32::MAX)), 6);
     }
 }

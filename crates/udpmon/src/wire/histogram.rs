@@ -1,29 +1,30 @@
-//! The image of a histogram. A responder fills it, and a client prints it.
+//! The object of a histogram. A responder fills it, and a requester prints it.
 
-use codec::{Order, Record, Text};
+use codec::{Endian, Record, Text};
 
 codec::record! {
-    /// A histogram of bins of one width.
+    /// A histogram with bins of equal width.
     #[derive(Clone, Debug, PartialEq, Eq)]
-    pub struct Histogram: 8064 bytes {
-        /// Its number.
+    pub struct LinearHistogram: 8064 bytes {
+        /// The ID of the histogram.
         [0] id: u32,
         /// The low edge of the first bin.
         [4] low: i32,
         /// The width of each bin.
         [8] width: i32,
-        /// The bins in use.
+        /// The number of bins in use.
         [12] bins: u32,
-        /// The sum of all values that are in a bin.
+        /// The sum of the values in bins.
         [16] sum: i64,
-        /// Values below the first bin, in each bin, and (last place) above all bins.
+        /// The number of values: first below all bins, then in each bin; the last element counts
+        /// values above all bins.
         [32] counts: [u64; 1000],
-        /// The title of the values.
+        /// The title of the histogram.
         [8032] title: Text<32>,
     }
 }
 
-/// The bins of a responder's histogram 0, as requested by the client, in 0.1 µs.
+/// The requested bins of a responder's histogram 0, in 0.1 µs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Binning {
     /// The low edge of the first bin.
@@ -38,33 +39,34 @@ impl Default for Binning {
     }
 }
 
-const OVERFLOW: usize = 999;
-const MOST_BINS: u32 = 998;
+const OVERFLOW_INDEX: usize = 999;
+const MAX_BINS: u32 = 998;
 
-/// The scale of histograms 3 and 4: nanoseconds per 0.1 µs of a request, as in stock.
+/// The scale of histograms 3 and 4, as in stock: their bins in ns are the requested bins (in 0.1
+/// µs) times 250.
 const STOCK_SCALE: i32 = 250;
 
-impl Histogram {
+impl LinearHistogram {
     /// The number of histograms of a responder.
     pub const COUNT: u32 = 5;
 
-    /// An empty histogram.
+    /// Creates an empty histogram.
     pub fn new(id: u32, title: &str, low: i32, width: i32, bins: u32) -> Self {
         Self {
             id,
             low,
             width: width.max(1),
-            bins: bins.min(MOST_BINS),
+            bins: bins.min(MAX_BINS),
             sum: 0,
             counts: [0; 1000],
-            title: Text::cut(title),
+            title: Text::truncated(title),
         }
     }
 
-    /// The five histograms of a responder, in their order.
-    pub fn of_responder(binning: Binning) -> Vec<Self> {
+    /// Returns the five empty histograms of a responder, in the order of their IDs.
+    pub fn all_for_responder(binning: Binning) -> Vec<Self> {
         let (low, width) = (binning.low, binning.width);
-        let stock = |value: i32| value.saturating_mul(STOCK_SCALE);
+        let scale = |value: i32| value.saturating_mul(STOCK_SCALE);
         let times = |id, title, low, width| Self::new(id, title, low, width, 150);
         vec![
             times(0, "Time between frames 0.1us", low, width),
@@ -73,75 +75,77 @@ impl Histogram {
             times(
                 3,
                 "hwsystem Time between frames ns",
-                stock(low),
-                stock(width),
+                scale(low),
+                scale(width),
             ),
-            times(4, "hwraw Time between frames ns", stock(low), stock(width)),
+            times(4, "hwraw Time between frames ns", scale(low), scale(width)),
         ]
     }
 
     /// Adds a value.
     pub fn record(&mut self, value: i64) {
         let offset = value.saturating_sub(self.low.into());
-        // Stock divides towards zero, so values slightly below the low edge count in the first bin.
+        // Stock rounds the quotient towards zero: it counts values slightly below the low edge in
+        // the first bin.
         let bin = offset.div_euclid(self.width.into());
-        let place = match u32::try_from(bin) {
+        let index = match u32::try_from(bin) {
             Ok(bin) if bin < self.bins => {
                 self.sum = self.sum.saturating_add(value);
                 bin as usize + 1
             }
             Err(_) if bin < 0 => 0,
-            _ => OVERFLOW,
+            _ => OVERFLOW_INDEX,
         };
-        self.counts[place] = self.counts[place].saturating_add(1);
+        self.counts[index] = self.counts[index].saturating_add(1);
     }
 
-    /// Reads an image. Bins that do not fit are left out; a bin width of 0 becomes 1.
+    /// Decodes the object. Limits the number of bins to those that fit. A bin width below 1 becomes
+    /// 1.
     pub fn decode(bytes: &[u8]) -> Option<Self> {
         let bytes: &[u8; Self::LEN] = bytes.first_chunk()?;
-        let mut histogram = Self::of_bytes(bytes, Order::Little);
-        histogram.bins = histogram.bins.min(MOST_BINS);
+        let mut histogram = Self::from_bytes(bytes, Endian::Little);
+        histogram.bins = histogram.bins.min(MAX_BINS);
         histogram.width = histogram.width.max(1);
         Some(histogram)
     }
 
-    /// The image.
+    /// Encodes the object.
     pub fn encode(&self) -> Vec<u8> {
         let mut bytes = vec![0; Self::LEN];
-        self.put(&mut bytes, Order::Little);
+        self.write_to(&mut bytes, Endian::Little);
         bytes
     }
 
-    /// The counts of the bins in use.
-    pub fn in_bins(&self) -> &[u64] {
-        &self.counts[1..=self.bins.min(MOST_BINS) as usize]
+    /// Returns the counts of the bins in use.
+    pub fn bin_counts(&self) -> &[u64] {
+        &self.counts[1..=self.bins.min(MAX_BINS) as usize]
     }
 
-    /// The low edge of a bin, counted from 0.
-    pub fn edge(&self, bin: usize) -> i64 {
+    /// Returns the low edge of a bin. The first bin has index 0.
+    pub fn low_edge(&self, bin: usize) -> i64 {
         i64::from(self.low) + bin as i64 * i64::from(self.width)
     }
 
-    /// Returns the number of values in a bin.
-    pub fn in_range(&self) -> u64 {
-        self.in_bins()
+    /// Returns the number of values in all bins together.
+    pub fn binned_count(&self) -> u64 {
+        self.bin_counts()
             .iter()
             .fold(0, |sum, count| sum.saturating_add(*count))
     }
 
-    /// Values below the first bin.
+    /// Returns the number of values below the first bin.
     pub fn underflow(&self) -> u64 {
         self.counts[0]
     }
 
-    /// Values above the last bin.
+    /// Returns the number of values above the last bin.
     pub fn overflow(&self) -> u64 {
-        self.counts[OVERFLOW]
+        self.counts[OVERFLOW_INDEX]
     }
 
-    /// Returns the mean of the values in bins; 0 if there are none.
+    /// Returns the mean of the values in bins; 0 without such values.
     pub fn mean(&self) -> f64 {
-        self.sum as f64 / self.in_range().max(1) as f64
+        self.sum as f64 / self.binned_count().max(1) as f64
     }
 }
 
@@ -151,27 +155,33 @@ mod tests {
 
     #[test]
     fn values_fall_into_their_bins() {
-        let mut histogram = Histogram::new(0, "times", 10, 5, 3);
+        let mut histogram = LinearHistogram::new(0, "times", 10, 5, 3);
         for value in [i64::MIN, 9, 10, 14, 15, 24, 25, i64::MAX] {
             histogram.record(value);
         }
         assert_eq!((histogram.underflow(), histogram.overflow()), (2, 2));
-        assert_eq!(histogram.in_bins(), [2, 1, 1]);
-        assert_eq!((histogram.edge(2), histogram.sum), (20, 63));
+        assert_eq!(histogram.bin_counts(), [2, 1, 1]);
+        assert_eq!((histogram.low_edge(2), histogram.sum), (20, 63));
         assert!((histogram.mean() - 15.75).abs() < 1e-9);
-        assert_eq!(Histogram::decode(&histogram.encode()), Some(histogram));
-        assert_eq!(Histogram::decode(&[0; 8063]), None);
+        assert_eq!(
+            LinearHistogram::decode(&histogram.encode()),
+            Some(histogram)
+        );
+        assert_eq!(LinearHistogram::decode(&[0; 8063]), None);
     }
 
     #[test]
     fn absurd_images_are_read() {
-        let all = Histogram::decode(&[0xff; Histogram::LEN]).unwrap();
-        assert_eq!((all.in_bins().len(), all.in_range()), (998, u64::MAX));
+        let all = LinearHistogram::decode(&[0xff; LinearHistogram::LEN]).unwrap();
+        assert_eq!(
+            (all.bin_counts().len(), all.binned_count()),
+            (998, u64::MAX)
+        );
         let absurd = Binning {
             low: i32::MIN,
             width: 0,
         };
-        for mut histogram in Histogram::of_responder(absurd) {
+        for mut histogram in LinearHistogram::all_for_responder(absurd) {
             histogram.record(i64::MAX);
             histogram.record(-1);
             assert!(histogram.width > 0);

@@ -1,38 +1,41 @@
-//! Bytes ↔ messages of UDPmon, protocol version 7. Pure; all numbers are little-endian.
+//! Encoding and decoding of UDPmon messages, protocol version 7. All numbers are little-endian.
 //!
-//! Each request, and the start of each test datagram, is a [`Block`]. A reply is a block, or a part of an image without
-//! a header. The images are [`Histogram`], [`CounterImage`], [`NicCounters`], [`CpuLoad`]s and records. Two linerates
-//! add a [`Capability`] to their blocks and request numbered [`Part`]s.
+//! Each request and each test datagram starts with a [`MessageBlock`]. A reply is a block, or a
+//! part of an object without a header. The objects are [`LinearHistogram`], [`CountersObject`],
+//! [`NicCounters`], [`CpuLoad`]s and records. Two linerates add a [`LinerateExtension`] to their
+//! blocks, and transfer parts with a [`PartHeader`].
 
 mod block;
-mod capability;
 mod counters;
 mod cpu;
+mod extension;
 mod histogram;
 mod nic;
 mod part;
 mod records;
 
-pub use block::{Block, Command, EndReason};
-pub use capability::Capability;
-pub use counters::{CounterImage, HostCounters, InterfaceCounters, ProtocolCounters, Texts};
+pub use block::{Command, EndReason, MessageBlock};
+pub use counters::{
+    CountersObject, HostCounters, InterfaceCounters, KernelTexts, ProtocolCounters,
+};
 pub use cpu::CpuLoad;
-pub use histogram::{Binning, Histogram};
+pub use extension::LinerateExtension;
+pub use histogram::{Binning, LinearHistogram};
 pub use nic::NicCounters;
-pub use part::{Details, Object, Part};
-pub use records::{LostRecord, PacketRecord, aligned};
+pub use part::{PartHeader, ResponderDetails, ResultObject};
+pub use records::{ArrivalRecord, LostRecord, align_records};
 
 /// The default port of a responder.
 pub const DEFAULT_PORT: u16 = 14_233;
 
-/// The version of the protocol. Programs refuse peers of another version.
+/// The version of the protocol. Requesters refuse responders of another version.
 pub const VERSION: u32 = 7;
 
-/// The maximum number of image bytes per request of a client.
-pub const SLICE: u32 = 1400;
+/// The maximum number of object bytes that a requester requests at a time.
+pub const MAX_IMAGE_BYTES_PER_REQUEST: u32 = 1400;
 
-/// Returns the requested part of an image, padded with zeros after the end of the image.
-pub fn slice(image: &[u8], from: usize, length: usize) -> Vec<u8> {
+/// Returns a part of an object, padded with zeros after the end of the object.
+pub fn padded_slice(image: &[u8], from: usize, length: usize) -> Vec<u8> {
     let rest = image.get(from..).unwrap_or_default();
     let mut slice = rest[..rest.len().min(length)].to_vec();
     slice.resize(length, 0);

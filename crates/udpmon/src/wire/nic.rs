@@ -1,22 +1,23 @@
-//! The image of the counters of a network interface card.
+//! The object with the counters of a network interface card.
 
-use codec::{Order, Record, Text};
+use codec::{Endian, Record, Text};
 
 codec::record! {
     /// Counters of a network interface card; -1 marks a missing counter.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     pub struct NicCounters: 136 bytes {
-        /// In the order of [`NicCounters::NAMES`].
+        /// The counters in the order of [`NicCounters::NAMES`].
         [0] values: [i64; 12],
-        /// The interface.
+        /// The name of the interface.
         [96] name: Text<32>,
-        /// The values in use.
+        /// The number of values in use.
         [128] count: u32,
     }
 }
 
 impl NicCounters {
-    /// The counters as the mlx5 driver names them. The last one counts drops for lack of buffers.
+    /// The names of the counters in the mlx5 driver. The last one counts drops because of missing
+    /// buffers.
     pub const NAMES: [&str; 9] = [
         "rx_packets",
         "tx_packets",
@@ -29,18 +30,18 @@ impl NicCounters {
         "rx_out_of_buffer",
     ];
 
-    /// Reads an image.
+    /// Decodes the object.
     pub fn decode(bytes: &[u8]) -> Option<Self> {
         let bytes: &[u8; Self::LEN] = bytes.first_chunk()?;
-        Some(Self::of_bytes(bytes, Order::Little))
+        Some(Self::from_bytes(bytes, Endian::Little))
     }
 
-    /// The image.
+    /// Encodes the object.
     pub fn encode(&self) -> [u8; Self::LEN] {
-        self.to_bytes(Order::Little)
+        self.to_bytes(Endian::Little)
     }
 
-    /// Returns the values sent; `None` marks a missing counter.
+    /// Returns the values in use; `None` marks a missing counter.
     pub fn values(&self) -> impl Iterator<Item = Option<i64>> + '_ {
         let count = (self.count as usize).min(Self::NAMES.len());
         let values = self.values[..count].iter();

@@ -1,31 +1,33 @@
-//! The extension of the protocol between two linerates: numbered parts of objects, and exact figures.
+//! The messages that only two linerates exchange: parts of objects with a header, and exact
+//! figures.
 
-use codec::{Order, Record};
+use codec::{Endian, Record};
 
 use super::Command;
 
-/// An object that [`Command::Fetch`] requests by the number in [`Block::low`](super::Block::low).
+/// An object that [`Command::Fetch`] requests. Its number is in
+/// [`MessageBlock::low`](super::MessageBlock::low).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Object {
-    /// A [`Histogram`](super::Histogram): 0–4.
+pub enum ResultObject {
+    /// Numbers 0–4: a [`LinearHistogram`](super::LinearHistogram).
     Histogram(u32),
-    /// A [`CounterImage`](super::CounterImage): 5.
+    /// Number 5: a [`CountersObject`](super::CountersObject).
     Counters,
-    /// [`NicCounters`](super::NicCounters): 6.
+    /// Number 6: [`NicCounters`](super::NicCounters).
     Nic,
-    /// [`CpuLoad`](super::CpuLoad)s: 7.
+    /// Number 7: [`CpuLoad`](super::CpuLoad)s.
     CpuLoad,
-    /// [`PacketRecord`](super::PacketRecord)s whose arrival times are in ns: 8.
+    /// Number 8: [`ArrivalRecord`](super::ArrivalRecord)s with arrival times in ns.
     ExactRecords,
-    /// [`LostRecord`](super::LostRecord)s: 9.
+    /// Number 9: [`LostRecord`](super::LostRecord)s.
     LostRecords,
-    /// [`Details`]: 10.
+    /// Number 10: [`ResponderDetails`].
     Details,
 }
 
-impl Object {
+impl ResultObject {
     /// Returns the object with this number.
-    pub fn of_number(number: i32) -> Option<Self> {
+    pub fn from_number(number: i32) -> Option<Self> {
         Some(match number {
             0..=4 => Self::Histogram(number as u32),
             5 => Self::Counters,
@@ -38,7 +40,7 @@ impl Object {
         })
     }
 
-    /// Its number.
+    /// Returns the number of the object.
     pub fn number(self) -> i32 {
         match self {
             Self::Histogram(number) => number as i32,
@@ -53,9 +55,9 @@ impl Object {
 }
 
 codec::record! {
-    /// The head of a [`Command::Fetched`]; the bytes of the object follow.
+    /// The header of a [`Command::Fetched`] message. The bytes of the part follow.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-    pub struct Part: 32 bytes {
+    pub struct PartHeader: 32 bytes {
         /// [`Command::Fetched`].
         [0] command: u32,
         /// [`VERSION`](super::VERSION).
@@ -64,7 +66,7 @@ codec::record! {
         [8] request: u64,
         /// The number of the object.
         [16] object: u32,
-        /// The offset of the bytes in the object.
+        /// The offset of the part in the object.
         [20] offset: u32,
         /// The length of the object.
         [24] total: u32,
@@ -73,16 +75,16 @@ codec::record! {
     }
 }
 
-impl Part {
-    /// The head and the bytes of a part of an object, which has `total` bytes.
+impl PartHeader {
+    /// Encodes the header and the bytes of a part. The object has `total` bytes.
     pub fn encode(
         request: u64,
-        object: Object,
+        object: ResultObject,
         offset: u32,
         total: usize,
         bytes: &[u8],
     ) -> Vec<u8> {
-        let head = Self {
+        let header = Self {
             command: Command::Fetched as u32,
             version: super::VERSION,
             request,
@@ -91,29 +93,29 @@ impl Part {
             total: u32::try_from(total).unwrap_or(u32::MAX),
             length: bytes.len() as u32,
         };
-        let head: [u8; Self::LEN] = head.to_bytes(Order::Little);
-        [&head[..], bytes].concat()
+        let header: [u8; Self::LEN] = header.to_bytes(Endian::Little);
+        [&header[..], bytes].concat()
     }
 
-    /// Reads a part; `None` for any other datagram.
+    /// Decodes a part into its header and its bytes; `None` for any other datagram.
     pub fn decode(datagram: &[u8]) -> Option<(Self, &[u8])> {
-        let (head, bytes) = datagram.split_at_checked(Self::LEN)?;
-        let head = Self::of_bytes(head, Order::Little);
-        let is_part = head.command == Command::Fetched as u32
-            && head.version == super::VERSION
-            && head.length as usize == bytes.len()
-            && u64::from(head.offset) + u64::from(head.length) <= u64::from(head.total);
-        is_part.then_some((head, bytes))
+        let (header, bytes) = datagram.split_at_checked(Self::LEN)?;
+        let header = Self::from_bytes(header, Endian::Little);
+        let is_part = header.command == Command::Fetched as u32
+            && header.version == super::VERSION
+            && header.length as usize == bytes.len()
+            && u64::from(header.offset) + u64::from(header.length) <= u64::from(header.total);
+        is_part.then_some((header, bytes))
     }
 }
 
 codec::record! {
     /// A responder's exact figures of a test.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-    pub struct Details: 208 bytes {
-        /// Different packets that arrived.
+    pub struct ResponderDetails: 208 bytes {
+        /// Packets that arrived, each counted once.
         [0] received: u64,
-        /// Numbers up to the highest that have not arrived.
+        /// Missing numbers below the highest received number.
         [8] lost: u64,
         /// Packets that arrived after one with a higher number.
         [16] late: u64,
@@ -121,48 +123,50 @@ codec::record! {
         [24] repeated: u64,
         /// The highest number plus 1; 0 if there is none.
         [32] end: u64,
-        /// The payload of all packets that arrived.
+        /// The payload of all packets that arrived, in bytes.
         [40] bytes: u64,
         /// Packets that the kernel dropped because the socket's receive buffer was full.
         [48] socket_drops: u64,
         /// The arrival time of the first packet, relative to the responder's time zero, in ns.
         [56] first_ns: u64,
-        /// The arrival time of the last packet.
+        /// The arrival time of the last packet, likewise.
         [64] last_ns: u64,
-        /// The clock of arrival times: 0 for this program's, 1 for the kernel's, 2 for the network interface's.
+        /// The clock of arrival times: 0 for the responder program, 1 for its kernel, 2 for the
+        /// network interface.
         [72] clock: u32,
         /// The capacity of the record memory in bytes.
         [76] record_bytes: u32,
-        /// Gaps between arrivals.
+        /// The number of gaps between arrivals.
         [80] gaps: u64,
-        /// Their sum in ns.
+        /// The sum of these gaps in ns.
         [88] gap_sum_ns: u64,
-        /// The minimum, percentiles 1, 10, 50, 90, 99 and 99.9, and the maximum, in ns.
-        [96] gap_points_ns: [u64; 8],
-        /// Other tests of the same responder during this one.
-        [160] others: u32,
+        /// Percentiles of these gaps in ns: minimum, 1, 10, 50, 90, 99, 99.9 and maximum.
+        [96] gap_percentiles_ns: [u64; 8],
+        /// The number of other tests of the same responder during this one.
+        [160] overlapping_tests: u32,
         /// The change of the responder's wall clock during the test, in µs.
         [164] clock_step_us: i32,
-        /// Packets that are too short for a number, or whose number is not of this test.
-        [168] strange: u64,
-        /// Packets without a kernel time stamp. Their arrival times are by this program's clock.
+        /// Packets without a number, or with a number that is invalid in this test.
+        [168] invalid: u64,
+        /// Packets without a kernel time stamp. Their arrival times are clock reads of the
+        /// responder program.
         [176] unstamped: u64,
     }
 }
 
-impl Details {
-    /// The percentiles of [`Self::gap_points_ns`].
+impl ResponderDetails {
+    /// The percentiles of [`Self::gap_percentiles_ns`].
     pub const PERCENTILES: [f64; 8] = [0.0, 1.0, 10.0, 50.0, 90.0, 99.0, 99.9, 100.0];
 
-    /// Reads them.
+    /// Decodes the figures.
     pub fn decode(bytes: &[u8]) -> Option<Self> {
         let bytes: &[u8; Self::LEN] = bytes.first_chunk()?;
-        Some(Self::of_bytes(bytes, Order::Little))
+        Some(Self::from_bytes(bytes, Endian::Little))
     }
 
-    /// The bytes.
+    /// Encodes the figures.
     pub fn encode(&self) -> [u8; Self::LEN] {
-        self.to_bytes(Order::Little)
+        self.to_bytes(Endian::Little)
     }
 }
 
@@ -171,18 +175,26 @@ mod tests {
     use super::*;
 
     #[test]
-    fn parts_come_back() {
-        let part = Part::encode(7, Object::Counters, 90, 100, &[5; 10]);
-        let (head, bytes) = Part::decode(&part).unwrap();
-        assert_eq!((head.request, head.object, head.total), (7, 5, 100));
+    fn parts_round_trip() {
+        let part = PartHeader::encode(7, ResultObject::Counters, 90, 100, &[5; 10]);
+        let (header, bytes) = PartHeader::decode(&part).unwrap();
+        assert_eq!((header.request, header.object, header.total), (7, 5, 100));
         assert_eq!(bytes, [5; 10]);
-        assert_eq!(Part::decode(&part[..part.len() - 1]), None);
-        let beyond = Part::encode(7, Object::Nic, 91, 100, &[5; 10]);
-        assert_eq!(Part::decode(&beyond), None);
-        assert!(Part::decode(&Part::encode(7, Object::Nic, 100, 100, &[])).is_some());
+        assert_eq!(PartHeader::decode(&part[..part.len() - 1]), None);
+        let beyond = PartHeader::encode(7, ResultObject::Nic, 91, 100, &[5; 10]);
+        assert_eq!(PartHeader::decode(&beyond), None);
+        assert!(
+            PartHeader::decode(&PartHeader::encode(7, ResultObject::Nic, 100, 100, &[])).is_some()
+        );
         for number in 0..11 {
-            assert_eq!(Object::of_number(number).map(Object::number), Some(number));
+            assert_eq!(
+                ResultObject::from_number(number).map(ResultObject::number),
+                Some(number)
+            );
         }
-        assert_eq!((Object::of_number(-1), Object::of_number(11)), (None, None));
+        assert_eq!(
+            (ResultObject::from_number(-1), ResultObject::from_number(11)),
+            (None, None)
+        );
     }
 }

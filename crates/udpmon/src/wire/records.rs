@@ -1,33 +1,32 @@
-//! Records of single packets, as stored by a responder.
+//! Per-packet records of a responder.
 
-use codec::{Order, Record};
+use codec::{Endian, Record};
 
 codec::record! {
-    /// A packet (`-G`). A packet that did not arrive is all zeros.
+    /// The record of a packet (`-G`). All fields are zero if the packet did not arrive.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-    pub struct PacketRecord: 32 bytes {
-        /// The arrival time relative to the responder's time zero, in 0.1 µs; in [`Object::ExactRecords`], in ns.
-        ///
-        /// [`Object::ExactRecords`]: super::Object::ExactRecords
-        [0] came: i64,
+    pub struct ArrivalRecord: 32 bytes {
+        /// The arrival time relative to the responder's time zero, in 0.1 µs. In
+        /// [`ResultObject::ExactRecords`](super::ResultObject::ExactRecords), it is in ns.
+        [0] arrival: i64,
         /// The send time in the packet, relative to the requester's time zero, in 0.1 µs.
         [8] sent: i64,
-        /// The kernel's receive time since 1970, in ns; 0 if unknown.
+        /// The kernel's receive time since 1970, in ns; 0 if unavailable.
         [16] kernel_ns: u64,
-        /// The network interface's receive time by its own clock, in ns; 0 if unknown.
+        /// The network interface's receive time by the interface's clock, in ns; 0 if unavailable.
         [24] hardware_ns: u64,
     }
 }
 
 codec::record! {
-    /// A skipped number (`-L`).
+    /// The record of a skipped number (`-L`).
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     pub struct LostRecord: 24 bytes {
-        /// The arrival time of the last packet before it, in 0.1 µs.
-        [0] came: i64,
+        /// The arrival time of the packet before the skipped number, in 0.1 µs.
+        [0] arrival: i64,
         /// The send time of that packet, in 0.1 µs.
         [8] sent: i64,
-        /// The number.
+        /// The skipped number.
         [16] number: i64,
     }
 }
@@ -35,52 +34,54 @@ codec::record! {
 macro_rules! images {
     ($($record:ident),+) => {$(
         impl $record {
-            /// Reads an image. An incomplete record at its end is left out.
+            /// Decodes an object of records. Ignores an incomplete record at its end.
             pub fn decode_all(image: &[u8]) -> Vec<Self> {
                 let records = image.chunks_exact(Self::LEN);
-                records.map(|record| Self::of_bytes(record, Order::Little)).collect()
+                records.map(|record| Self::from_bytes(record, Endian::Little)).collect()
             }
 
-            /// Writes a record at its place in an image.
-            pub fn write(&self, place: &mut [u8]) {
-                self.put(place, Order::Little);
+            /// Encodes the record into `bytes`.
+            pub fn write(&self, bytes: &mut [u8]) {
+                self.write_to(bytes, Endian::Little);
             }
         }
     )+};
 }
 
-images!(PacketRecord, LostRecord);
+images!(ArrivalRecord, LostRecord);
 
-/// Reads the records of a stock responder. Each late or repeated packet moves its later records by half a record.
-/// `sent` contains the send time of each recorded packet, in ascending order, in 0.1 µs.
-pub fn aligned(image: &[u8], sent: &[i64]) -> Vec<PacketRecord> {
+/// Decodes the records of a stock responder, and assigns them to their numbers. There, each late or
+/// repeated packet shifts the later records by half a record. `sent` has the send time of each
+/// recorded packet in 0.1 µs, in ascending order.
+pub fn align_records(image: &[u8], sent: &[i64]) -> Vec<ArrivalRecord> {
     let halves: Vec<[i64; 2]> = image
-        .chunks_exact(PacketRecord::LEN / 2)
-        .map(|half| [0, 8].map(|at| i64::from_le_bytes(codec::part(half, at))))
+        .chunks_exact(ArrivalRecord::LEN / 2)
+        .map(|half| [0, 8].map(|at| i64::from_le_bytes(codec::array_at(half, at))))
         .collect();
-    let mut records = vec![PacketRecord::default(); halves.len() / 2];
-    let number_of = |[came, time]: [i64; 2]| match came {
+    let mut records = vec![ArrivalRecord::default(); halves.len() / 2];
+    let number_of = |[arrival, sent_time]: [i64; 2]| match arrival {
         0 => None,
         _ => sent
-            .binary_search(&time)
+            .binary_search(&sent_time)
             .ok()
-            .filter(|at| *at < records.len()),
+            .filter(|index| *index < records.len()),
     };
     let numbers: Vec<_> = halves.iter().map(|half| number_of(*half)).collect();
-    for (at, number) in numbers.iter().enumerate() {
+    for (index, number) in numbers.iter().enumerate() {
         let Some(number) = *number else { continue };
-        let [came, sent] = halves[at];
-        // A late packet's stamps are elsewhere, and the stamps after it may belong to another packet.
-        let is_in_order = numbers[..at]
+        let [arrival, sent] = halves[index];
+        // The time stamps of a late packet are not in the next half record, and those there may
+        // belong to another packet.
+        let is_in_order = numbers[..index]
             .iter()
             .flatten()
-            .all(|before| *before < number);
-        let stamps = match (halves.get(at + 1), numbers.get(at + 1)) {
+            .all(|earlier| *earlier < number);
+        let stamps = match (halves.get(index + 1), numbers.get(index + 1)) {
             (Some([kernel, hardware]), Some(None)) if is_in_order => [*kernel, *hardware],
             _ => [0; 2],
         };
-        records[number] = PacketRecord {
-            came,
+        records[number] = ArrivalRecord {
+            arrival,
             sent,
             kernel_ns: stamps[0] as u64,
             hardware_ns: stamps[1] as u64,

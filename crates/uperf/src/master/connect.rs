@@ -1,56 +1,60 @@
-//! The way to a slave: its control connection, and the handshake.
+//! A slave as seen by the master: its control connection and the handshake.
 
 use std::fmt;
 use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use control::{ControlConnection, Unreached, why};
+use control::{ConnectFailures, ControlConnection, describe_error};
 use engine::Stop;
 use model::Transport;
 use sys::Address;
 use sys::call::Error;
-use sys::resolve::{Wanted, resolve};
+use sys::resolve::{AddressFamily, resolve};
 
-use super::{Trouble, probe};
-use crate::mirror;
-use crate::strand::{Listeners, PeerHost, obstacle, whole_ticks};
+use super::{MasterError, probe};
+use crate::peer_workorder;
+use crate::strand::{Listeners, PeerHost, unreachable_reason, whole_ticks};
 use crate::wire::{
-    Ack1, Ack2, Command, END, Goodbye, Header, Layout, Order, SlaveInfo, Version, Work,
+    DataVersion, Endian, FlowopLayout, Goodbye, HANDSHAKE_END, Header, MasterCommand, Phase1Answer,
+    Phase2Answer, SlaveInfo, WorkRecords,
 };
-use crate::{Flowop, Group, Protocol};
+use crate::{DataProtocol, Flowop, GroupSpec};
 
 /// How long a slave may take to answer.
-const PATIENCE: Duration = Duration::from_secs(20);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// How long a slave may take to answer at first, before it is taken to be of the oldest.
-const FIRST_ANSWER: Duration = Duration::from_secs(3);
+/// How long a slave may take to answer phase 1, before the master assumes the oldest protocol
+/// version.
+const FIRST_ANSWER_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// How long slaves may take to end their strands and tell what they did; uperf's.
-pub(super) const GOODBYE: Duration = Duration::from_secs(15);
+/// How long slaves may take to end their strands and report their results, as in uperf.
+pub(super) const GOODBYE_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// The same after a failure.
-pub(super) const GOODBYE_AFTER_FAILURE: Duration = Duration::from_secs(1);
+pub(super) const FAILED_GOODBYE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// One slave of one group.
 #[derive(Debug)]
 pub(super) struct Slave {
-    /// As the profile names it.
+    /// Its name in the profile.
     pub(super) host: String,
     /// Index of the group.
     pub(super) group: usize,
     pub(super) control: ControlConnection,
-    /// It is a linerate, which needs no time to come to its barriers.
-    pub(super) is_ours: bool,
-    /// Number of the transaction that its strands are parked after, if they must not end.
-    pub(super) parks_at: Option<u32>,
-    /// Ends of strands that its figures count as operations.
-    pub(super) counted_ends: u32,
-    /// What it said at the end, or how it was lost.
-    pub(super) last_word: Option<io::Result<Goodbye>>,
-    /// The form that it knows flowops in.
-    pub(super) layout: Layout,
-    over: Protocol,
+    /// The slave is a linerate. It needs no additional time to reach its barriers.
+    pub(super) is_linerate: bool,
+    /// Index of the first idle transaction that the master adds for it, if its strands must not
+    /// end.
+    pub(super) idle_transaction: Option<u32>,
+    /// Number of operations to subtract from its statistics: it counts the end of each strand as
+    /// one.
+    pub(super) extra_operations: u32,
+    /// Its goodbye message, or the error that lost it; `None` until then.
+    pub(super) goodbye: Option<io::Result<Goodbye>>,
+    /// Layout of flowops on the wire.
+    pub(super) layout: FlowopLayout,
+    control_protocol: DataProtocol,
     stop: Stop,
 }
 
@@ -59,131 +63,144 @@ impl Slave {
     pub(super) fn connect(
         host: &str,
         group: usize,
-        over: Protocol,
+        control_protocol: DataProtocol,
         port: u32,
         stop: &Stop,
-    ) -> Result<Self, Trouble> {
-        let lost = |why: String| Trouble::Connecting {
+    ) -> Result<Self, MasterError> {
+        let connect_error = |reason: String| MasterError::Connecting {
             host: host.to_owned(),
-            why,
+            reason,
         };
-        let addresses = addresses(host, over, port).map_err(lost)?;
-        let control = ControlConnection::reach(transport(over), &addresses, stop)
-            .map_err(|unreached| lost(last_attempt(unreached, over)))?;
+        let addresses = addresses(host, control_protocol, port).map_err(connect_error)?;
+        let control = ControlConnection::connect_any(transport(control_protocol), &addresses, stop)
+            .map_err(|failures| connect_error(describe_last_attempt(failures, control_protocol)))?;
         Ok(Self {
             host: host.to_owned(),
             group,
-            is_ours: false,
-            parks_at: None,
-            counted_ends: 0,
-            last_word: None,
-            layout: Layout::BatchSize,
+            is_linerate: false,
+            idle_transaction: None,
+            extra_operations: 0,
+            goodbye: None,
+            layout: FlowopLayout::BatchSize,
             control,
-            over,
+            control_protocol,
             stop: stop.clone(),
         })
     }
 
-    /// Phase 1: whether the slave speaks as we do, and has the protocols.
-    pub(super) fn greet(&mut self, group: &Group) -> Result<(), Trouble> {
-        if let Some(why) = self.obstacle(group) {
-            return Err(Trouble::Unsendable {
+    /// Phase 1: negotiates the protocol version and checks that the slave supports the protocols of
+    /// the group.
+    pub(super) fn negotiate(&mut self, group: &GroupSpec) -> Result<(), MasterError> {
+        if let Some(reason) = self.unreachable_reason(group) {
+            return Err(MasterError::Unsendable {
                 host: self.host.clone(),
-                why,
+                reason,
             });
         }
-        let answer = match self.say_hello(Version::V0_3_1, group, FIRST_ANSWER) {
-            // The oldest wait for more than that.
+        let answer = match self.exchange_headers(DataVersion::V0_3_1, group, FIRST_ANSWER_TIMEOUT) {
+            // The oldest slaves expect a longer header.
             Err(error) if error.kind() == io::ErrorKind::TimedOut => {
-                self.layout = Layout::V1_0_7;
-                self.reopen()
+                self.layout = FlowopLayout::V1_0_7;
+                self.open_second_connection()
                     .and_then(|control| {
                         self.control = control;
-                        self.say_hello(Version::V0_3, group, PATIENCE)
+                        self.exchange_headers(DataVersion::V0_3, group, ANSWER_TIMEOUT)
                     })
-                    .map_err(|error| self.lost("phase 1", &error))?
+                    .map_err(|error| self.lost_error("phase 1", &error))?
             }
-            other => other.map_err(|error| self.lost("phase 1", &error))?,
+            other => other.map_err(|error| self.lost_error("phase 1", &error))?,
         };
-        match Ack1::decode(&answer) {
-            Ack1::Ok => {
-                self.is_ours = Ack1::is_of_linerate(&answer);
+        match Phase1Answer::decode(&answer) {
+            Phase1Answer::Ok => {
+                self.is_linerate = Phase1Answer::is_linerate(&answer);
                 Ok(())
             }
-            Ack1::Refused(said) => Err(Trouble::Refused {
+            Phase1Answer::Refused(reason) => Err(MasterError::Refused {
                 host: self.host.clone(),
                 phase: 1,
-                said: explained(&said.to_string(), group),
+                reason: explain_refusal(&reason.to_string(), group),
             }),
         }
     }
 
-    /// Why what the group opens with this slave cannot be.
-    fn obstacle(&self, group: &Group) -> Option<String> {
-        let host = |flowop: &&Flowop| {
+    /// Returns the reason if a data connection of the group to this slave is impossible.
+    fn unreachable_reason(&self, group: &GroupSpec) -> Option<String> {
+        let is_of_slave = |flowop: &&Flowop| {
             let host = &flowop.endpoint.remote_host;
             host.eq_ignore_ascii_case(&self.host)
         };
         let mut protocols = group
-            .openings()
-            .filter(host)
+            .opening_flowops()
+            .filter(is_of_slave)
             .filter_map(|flowop| flowop.endpoint.protocol);
-        protocols.find_map(|protocol| obstacle(protocol, &self.control))
+        protocols.find_map(|protocol| unreachable_reason(protocol, &self.control))
     }
 
-    /// Finds out in which form a stock slave knows flowops; one that does not say is taken to be of today.
-    pub(super) fn probe(&mut self) {
-        if self.is_ours || self.layout != Layout::BatchSize {
+    /// Detects the flowop layout of a stock slave. If this fails, assumes the newest layout.
+    pub(super) fn probe_layout(&mut self) {
+        if self.is_linerate || self.layout != FlowopLayout::BatchSize {
             return;
         }
-        let found = self.reopen().and_then(|control| probe::layout(&control));
-        self.layout = found.unwrap_or(Layout::BatchSize);
+        let found = self
+            .open_second_connection()
+            .and_then(|control| probe::probe_layout(&control));
+        self.layout = found.unwrap_or(FlowopLayout::BatchSize);
     }
 
-    fn say_hello(
+    fn exchange_headers(
         &self,
-        version: Version,
-        group: &Group,
-        patience: Duration,
-    ) -> io::Result<[u8; Ack1::LEN]> {
-        let header = Header::of_phase_1(version, mirror::protocols(group));
+        version: DataVersion,
+        group: &GroupSpec,
+        timeout: Duration,
+    ) -> io::Result<[u8; Phase1Answer::LEN]> {
+        let header = Header::for_phase_1(version, peer_workorder::protocols(group));
         self.control
-            .write(&header.encode(Order::NATIVE), PATIENCE)?;
-        self.control.read(Instant::now() + patience)
+            .write(&header.encode(Endian::NATIVE), ANSWER_TIMEOUT)?;
+        self.control.read(Instant::now() + timeout)
     }
 
-    fn reopen(&self) -> io::Result<ControlConnection> {
-        let (over, to) = (transport(self.over), self.control.peer());
-        ControlConnection::connect(over, &to.anywhere().with_any_port(), to, &self.stop)
+    fn open_second_connection(&self) -> io::Result<ControlConnection> {
+        let (transport, to) = (transport(self.control_protocol), self.control.peer());
+        ControlConnection::connect(
+            transport,
+            &to.with_any_host().with_any_port(),
+            to,
+            &self.stop,
+        )
     }
 
-    /// Phase 2: the workorder, and the ports of both ends.
+    /// Phase 2: sends the workorder and the local ports. Returns the slave with its ports.
     pub(super) fn assign(
         &mut self,
-        group: &Group,
+        group: &GroupSpec,
         listeners: &[Listeners],
-    ) -> Result<PeerHost, Trouble> {
-        let mut work = mirror::work(group, &self.host).map_err(|error| self.unsendable(&error))?;
-        if !self.is_ours {
-            self.suit_stock(&mut work, group);
+    ) -> Result<PeerHost, MasterError> {
+        let mut work = peer_workorder::records_for_host(group, &self.host)
+            .map_err(|error| self.unsendable_error(&error))?;
+        if !self.is_linerate {
+            self.adapt_to_stock(&mut work, group);
         }
         work.check_layout(self.layout)
-            .map_err(|error| self.unsendable(&error))?;
+            .map_err(|error| self.unsendable_error(&error))?;
         let mut infos = Vec::new();
-        if mirror::listens(group) {
-            let here = self.control.here();
-            infos.extend(listeners.iter().map(|one| one.ports(here.as_ref())));
+        if peer_workorder::accepts_connections(group) {
+            let local_address = self.control.local_address();
+            infos.extend(
+                listeners
+                    .iter()
+                    .map(|one| one.ports(local_address.as_ref())),
+            );
         }
         let answer = self
             .send_work(&work, &infos)
-            .map_err(|error| self.lost("phase 2", &error))?;
+            .map_err(|error| self.lost_error("phase 2", &error))?;
         let count = match answer {
-            Ack2::Ok { slave_infos } => slave_infos,
-            Ack2::Refused(said) => {
-                return Err(Trouble::Refused {
+            Phase2Answer::Ok { slave_infos } => slave_infos,
+            Phase2Answer::Refused(reason) => {
+                return Err(MasterError::Refused {
                     host: self.host.clone(),
                     phase: 2,
-                    said: said.to_string(),
+                    reason: reason.to_string(),
                 });
             }
         };
@@ -192,185 +209,202 @@ impl Slave {
                 io::ErrorKind::InvalidData,
                 format!("{count} listeners for {} strands", group.strands.count),
             );
-            return Err(self.lost("phase 2", &error));
+            return Err(self.lost_error("phase 2", &error));
         }
         let ports = self
-            .ports(count)
-            .map_err(|error| self.lost("phase 2", &error))?;
+            .read_ports(count)
+            .map_err(|error| self.lost_error("phase 2", &error))?;
         let mut peer = PeerHost::new(&self.host, &self.control, ports);
-        peer.answers_from_anywhere = !self.is_ours;
+        peer.replies_from_any_address = !self.is_linerate;
         Ok(peer)
     }
 
-    /// Changes what a stock slave would end too early by, or crash of.
-    fn suit_stock(&mut self, work: &mut Work, group: &Group) {
+    /// Changes work that a stock slave would end too early or that would crash it.
+    fn adapt_to_stock(&mut self, work: &mut WorkRecords, group: &GroupSpec) {
         for transaction in &mut work.transactions {
             let nanoseconds = &mut transaction.record.duration_ns;
             let duration = whole_ticks(Duration::from_nanos(*nanoseconds));
             *nanoseconds = u64::try_from(duration.as_nanos()).unwrap_or(*nanoseconds);
         }
-        if mirror::shares_listener(group, &self.host) {
-            self.parks_at = Some(work.transactions.len() as u32);
-            mirror::park(work);
+        if peer_workorder::shares_listener(group, &self.host) {
+            self.idle_transaction = Some(work.transactions.len() as u32);
+            peer_workorder::park_strands(work);
         }
     }
 
-    /// The end of the handshake: the slave's strands are there.
-    pub(super) fn agree(&self) -> Result<(), Trouble> {
-        let echo = self.control.write(&END, PATIENCE).and_then(|()| {
-            self.control
-                .read::<{ END.len() }>(Instant::now() + PATIENCE)
-        });
-        echo.map(drop).map_err(|error| Trouble::Phase3 {
+    /// Ends the handshake. The slave's strands are ready afterwards.
+    pub(super) fn finish_handshake(&self) -> Result<(), MasterError> {
+        let echo = self
+            .control
+            .write(&HANDSHAKE_END, ANSWER_TIMEOUT)
+            .and_then(|()| {
+                self.control
+                    .read::<{ HANDSHAKE_END.len() }>(Instant::now() + ANSWER_TIMEOUT)
+            });
+        echo.map(drop).map_err(|error| MasterError::HandshakeEnd {
             host: self.host.clone(),
-            why: why(&error),
+            reason: describe_error(&error),
         })
     }
 
-    /// Command that lets a transaction begin, if the slave is to have it.
-    pub(super) fn next(&self, stage: u32) -> Option<Command> {
-        let has_it = self.parks_at.is_none_or(|end| stage < end);
-        has_it.then_some(Command::NextTransaction(stage))
+    /// Returns the command that starts a transaction; `None` if the slave does not run it.
+    pub(super) fn next_command(&self, stage: u32) -> Option<MasterCommand> {
+        let has_transaction = self.idle_transaction.is_none_or(|end| stage < end);
+        has_transaction.then_some(MasterCommand::NextTransaction(stage))
     }
 
-    /// Commands after which it reports the figures of so many strands.
-    pub(super) fn end_of_run(&mut self, strands: u32) -> Vec<Command> {
-        match self.parks_at {
+    /// Returns the commands that make the slave report the statistics of its strands.
+    pub(super) fn final_commands(&mut self, strands: u32) -> Vec<MasterCommand> {
+        match self.idle_transaction {
             None => {
-                self.counted_ends = strands;
-                vec![Command::SendStatistics]
+                self.extra_operations = strands;
+                vec![MasterCommand::SendStatistics]
             }
-            Some(end) => vec![Command::NextTransaction(end), Command::Abort],
+            Some(end) => vec![MasterCommand::NextTransaction(end), MasterCommand::Abort],
         }
     }
 
-    /// Sends a command; a slave that is lost is told by what it does not answer.
-    pub(super) fn tell(&self, command: Command) {
-        let _ = self.control.write(&command.encode(Order::NATIVE), PATIENCE);
+    /// Sends a command. Errors are ignored: a lost slave is detected by its missing answer.
+    pub(super) fn send_command(&self, command: MasterCommand) {
+        let _ = self
+            .control
+            .write(&command.encode(Endian::NATIVE), ANSWER_TIMEOUT);
     }
 
-    /// Whether it has something to say, or is gone.
-    pub(super) fn speaks(&self) -> bool {
+    /// Whether a message from the slave is readable, or its connection is closed.
+    pub(super) fn has_message(&self) -> bool {
         let now = Instant::now();
-        self.last_word.is_none() && self.control.is_readable(now).unwrap_or(true)
+        self.goodbye.is_none() && self.control.wait_readable(now).unwrap_or(true)
     }
 
-    /// Waits until then for its last word, if it has not said it.
-    pub(super) fn hear(&mut self, until: Instant) {
-        if self.last_word.is_none() {
-            self.last_word = Some(self.goodbye(until));
+    /// Waits for the goodbye message, if it has not arrived yet.
+    pub(super) fn await_goodbye(&mut self, deadline: Instant) {
+        if self.goodbye.is_none() {
+            self.goodbye = Some(self.read_goodbye(deadline));
         }
     }
 
-    fn goodbye(&self, until: Instant) -> io::Result<Goodbye> {
-        let bytes = self.control.read(until)?;
-        Goodbye::decode(&bytes, Order::NATIVE).map_err(|magic| {
-            let words = format!("Wrong goodbye magic: {}", magic.0);
-            io::Error::new(io::ErrorKind::InvalidData, words)
+    fn read_goodbye(&self, deadline: Instant) -> io::Result<Goodbye> {
+        let bytes = self.control.read(deadline)?;
+        Goodbye::decode(&bytes, Endian::NATIVE).map_err(|magic| {
+            let text = format!("Wrong goodbye magic: {}", magic.0);
+            io::Error::new(io::ErrorKind::InvalidData, text)
         })
     }
 
-    fn send_work(&self, work: &Work, infos: &[SlaveInfo]) -> io::Result<Ack2> {
-        let header = Header::of_phase_2(self.layout.version(), infos.len() as u32);
-        let mut bytes = header.encode(Order::NATIVE);
-        bytes.extend(work.encode(self.layout, Order::NATIVE));
+    fn send_work(&self, work: &WorkRecords, infos: &[SlaveInfo]) -> io::Result<Phase2Answer> {
+        let header = Header::for_phase_2(self.layout.version(), infos.len() as u32);
+        let mut bytes = header.encode(Endian::NATIVE);
+        bytes.extend(work.encode(self.layout, Endian::NATIVE));
         for info in infos {
-            bytes.extend(info.encode(Order::NATIVE));
+            bytes.extend(info.encode(Endian::NATIVE));
         }
-        self.control.write(&bytes, PATIENCE)?;
-        let answer = self.control.read(Instant::now() + PATIENCE)?;
-        Ok(Ack2::decode(&answer, Order::NATIVE))
+        self.control.write(&bytes, ANSWER_TIMEOUT)?;
+        let answer = self.control.read(Instant::now() + ANSWER_TIMEOUT)?;
+        Ok(Phase2Answer::decode(&answer, Endian::NATIVE))
     }
 
-    fn ports(&self, count: u32) -> io::Result<Arc<[SlaveInfo]>> {
-        let until = Instant::now() + PATIENCE;
+    fn read_ports(&self, count: u32) -> io::Result<Arc<[SlaveInfo]>> {
+        let deadline = Instant::now() + ANSWER_TIMEOUT;
         let infos = (0..count).map(|_| {
-            let bytes = self.control.read(until)?;
-            Ok(SlaveInfo::decode(&bytes, Order::NATIVE))
+            let bytes = self.control.read(deadline)?;
+            Ok(SlaveInfo::decode(&bytes, Endian::NATIVE))
         });
         infos.collect()
     }
 
-    fn lost(&self, stage: &'static str, error: &io::Error) -> Trouble {
-        Trouble::Lost {
+    fn lost_error(&self, stage: &'static str, error: &io::Error) -> MasterError {
+        MasterError::Lost {
             host: self.host.clone(),
             stage: stage.to_owned(),
-            why: why(error),
+            reason: describe_error(error),
         }
     }
 
-    fn unsendable(&self, error: &impl fmt::Display) -> Trouble {
-        Trouble::Unsendable {
+    fn unsendable_error(&self, error: &impl fmt::Display) -> MasterError {
+        MasterError::Unsendable {
             host: self.host.clone(),
-            why: error.to_string(),
+            reason: error.to_string(),
         }
     }
 }
 
-/// What a slave says, and what it means where that is not plain: linerate's own protocols are announced
-/// as one that no uperf has.
-fn explained(said: &str, group: &Group) -> String {
-    let own = [Protocol::Unix, Protocol::Mptcp];
-    let mut protocols = mirror::protocols(group).into_iter();
-    match protocols.find(|protocol| own.contains(protocol)) {
-        Some(protocol) if said.ends_with("uDAPL") => {
-            format!("{said} (it is a stock uperf; {protocol} is linerate's own)")
+/// Explains a refusal that is misleading. The protocols that only linerate supports have numbers
+/// that a stock uperf reports as uDAPL.
+fn explain_refusal(reason: &str, group: &GroupSpec) -> String {
+    let linerate_protocols = [DataProtocol::Unix, DataProtocol::Mptcp];
+    let mut protocols = peer_workorder::protocols(group).into_iter();
+    match protocols.find(|protocol| linerate_protocols.contains(protocol)) {
+        Some(protocol) if reason.ends_with("uDAPL") => {
+            format!("{reason} (the slave is a stock uperf; only linerate supports {protocol})")
         }
-        _ => said.to_owned(),
+        _ => reason.to_owned(),
     }
 }
 
-fn addresses(host: &str, over: Protocol, port: u32) -> Result<Vec<Address>, String> {
-    if over == Protocol::Vsock {
+fn addresses(
+    host: &str,
+    control_protocol: DataProtocol,
+    port: u32,
+) -> Result<Vec<Address>, String> {
+    if control_protocol == DataProtocol::Vsock {
         let context = host
             .parse()
-            .map_err(|_| format!("{host} is no number of a VSOCK context"))?;
+            .map_err(|_| format!("invalid VSOCK context: {host}"))?;
         return Ok(vec![Address::Vsock { context, port }]);
     }
-    let port = u16::try_from(port).map_err(|_| format!("{port} is no port"))?;
-    let found = resolve(host, Wanted::Any);
+    let port = u16::try_from(port).map_err(|_| format!("invalid port: {port}"))?;
+    let found = resolve(host, AddressFamily::Any);
     let found = found.map_err(|error| format!("name_to_addr({host}): {}", error.text))?;
-    Ok(found.at(port))
+    Ok(found.with_port(port))
 }
 
-fn transport(over: Protocol) -> Transport {
-    match over {
-        Protocol::Vsock => Transport::Vsock,
-        Protocol::Sctp => Transport::Sctp,
+fn transport(control_protocol: DataProtocol) -> Transport {
+    match control_protocol {
+        DataProtocol::Vsock => Transport::Vsock,
+        DataProtocol::Sctp => Transport::Sctp,
         _ => Transport::Tcp,
     }
 }
 
-/// Why there is no connection, as stock reports the last attempt.
-fn last_attempt(Unreached(mut attempts): Unreached, over: Protocol) -> String {
+/// Describes the last connection attempt in the words of stock uperf.
+fn describe_last_attempt(
+    ConnectFailures(mut attempts): ConnectFailures,
+    control_protocol: DataProtocol,
+) -> String {
     let Some((address, error)) = attempts.pop() else {
         return "no address".to_owned();
     };
-    let protocol = over.name().to_ascii_uppercase();
-    // Only socket(2) fails so.
-    let what = match Error::from_io_error(&error) {
+    let protocol = control_protocol.name().to_ascii_uppercase();
+    // Only socket(2) returns this error.
+    let action = match Error::from_io_error(&error) {
         Some(Error::PROTONOSUPPORT) => "create socket".to_owned(),
         _ => format!("connect to {address}"),
     };
-    format!("{protocol}: Cannot {what} {}", why(&error))
+    format!("{protocol}: Cannot {action} {}", describe_error(&error))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Kind;
+    use crate::FlowopKind;
 
     #[test]
-    fn a_stock_slave_is_not_blamed_for_what_is_ours() {
+    fn refusals_of_linerate_protocols_are_explained() {
         for (protocol, expected) in [
             (
-                Protocol::Mptcp,
-                "Unsupported protocol:uDAPL (it is a stock uperf; mptcp is linerate's own)",
+                DataProtocol::Mptcp,
+                "Unsupported protocol:uDAPL \
+                 (the slave is a stock uperf; only linerate supports mptcp)",
             ),
-            (Protocol::Tcp, "Unsupported protocol:uDAPL"),
+            (DataProtocol::Tcp, "Unsupported protocol:uDAPL"),
         ] {
-            let group = Group::of([Flowop::opening(Kind::Connect, protocol)]);
-            assert_eq!(explained("Unsupported protocol:uDAPL", &group), expected);
+            let group =
+                GroupSpec::with_flowops([Flowop::with_protocol(FlowopKind::Connect, protocol)]);
+            assert_eq!(
+                explain_refusal("Unsupported protocol:uDAPL", &group),
+                expected
+            );
         }
     }
 }

@@ -1,22 +1,22 @@
-//! Files that sendfile and sendfilev send.
+//! Files that the sendfile and sendfilev flowops send.
 
 use std::fs::{self, File};
 use std::path::Path;
 
 use crate::strand::Files;
-use crate::{Flowop, Group, Kind};
+use crate::{Flowop, FlowopKind, GroupSpec};
 
-/// How deep directories are searched.
-const DEPTH: usize = 32;
+/// Maximum depth of the directory search.
+const MAX_DEPTH: usize = 32;
 
-/// How many files of a directory are opened.
-const MOST_FILES: usize = 4096;
+/// Maximum number of files that are opened below a directory.
+const MAX_FILES: usize = 4096;
 
-/// Largest size of a read that every slave understands.
-const LARGEST_READ: u64 = i32::MAX as u64;
+/// Maximum read size that every slave supports, bytes.
+const MAX_READ_BYTES: u64 = i32::MAX as u64;
 
-/// What the group's sendfiles send: all readable files below each directory.
-pub(super) fn files(group: &Group) -> Result<Files, String> {
+/// Opens the files that a group sends: all readable files below each directory.
+pub(super) fn open_files(group: &GroupSpec) -> Result<Files, String> {
     let mut all = Files::new();
     for flowop in (group.flowops()).filter(|flowop| !flowop.directory.is_empty()) {
         let directory = Path::new(&flowop.directory);
@@ -24,52 +24,54 @@ pub(super) fn files(group: &Group) -> Result<Files, String> {
             continue;
         }
         let mut files = Vec::new();
-        let refused = |why: String| {
+        let directory_error = |reason: String| {
             let name = directory.display();
-            format!("Error initializing dir: {name}: {why}")
+            format!("Error initializing dir: {name}: {reason}")
         };
-        find(directory, DEPTH, &mut files).map_err(|error| refused(sys::describe(&error)))?;
+        find_files(directory, MAX_DEPTH, &mut files)
+            .map_err(|error| directory_error(sys::describe(&error)))?;
         if files.is_empty() {
-            return Err(refused("no readable file".to_owned()));
+            return Err(directory_error("no readable file".to_owned()));
         }
         all.push((directory.to_owned(), files));
     }
     Ok(all)
 }
 
-fn find(directory: &Path, depth: usize, files: &mut Vec<File>) -> std::io::Result<()> {
+fn find_files(directory: &Path, depth: usize, files: &mut Vec<File>) -> std::io::Result<()> {
     let mut entries: Vec<_> = fs::read_dir(directory)?.collect::<Result<_, _>>()?;
     entries.sort_by_key(fs::DirEntry::path);
     for entry in entries {
-        // Links are not followed: a directory may contain itself.
+        // Symbolic links are not followed, so there are no endless loops.
         let kind = entry.file_type()?;
         if kind.is_dir() && depth > 0 {
-            let _ = find(&entry.path(), depth - 1, files);
-        } else if kind.is_file() && files.len() < MOST_FILES {
+            let _ = find_files(&entry.path(), depth - 1, files);
+        } else if kind.is_file() && files.len() < MAX_FILES {
             files.extend(File::open(entry.path()));
         }
     }
     Ok(())
 }
 
-/// Sets the size of what a slave reads while files are sent a number of times: all that one execution sends. Stock
-/// masters have 65536 bytes read, whatever is sent; more than that is never read, and blocks them for ever.
-pub(super) fn settle_reads(group: &mut Group, files: &Files) -> Result<(), String> {
+/// Sets the slave's read size for files that are sent a number of times: the bytes of one
+/// execution. Stock masters always request reads of 65536 bytes. Data beyond that is never read, so
+/// the master blocks forever.
+pub(super) fn set_read_sizes(group: &mut GroupSpec, files: &Files) -> Result<(), String> {
     let transactions = group.transactions.iter_mut();
     for transaction in transactions.filter(|transaction| transaction.duration.is_none()) {
         for flowop in &mut transaction.flowops {
-            let bytes = longest_execution(flowop, files)?;
+            let bytes = max_execution_bytes(flowop, files)?;
             flowop.file_bytes = u32::try_from(bytes).ok().filter(|bytes| *bytes > 0);
         }
     }
     Ok(())
 }
 
-/// Bytes of the longest execution of a flowop that sends files.
-fn longest_execution(flowop: &Flowop, files: &Files) -> Result<u64, String> {
+/// Returns the bytes of the largest execution of a flowop that sends files; 0 for other flowops.
+fn max_execution_bytes(flowop: &Flowop, files: &Files) -> Result<u64, String> {
     let count = match flowop.kind {
-        Kind::Sendfile => 1,
-        Kind::Sendfilev => flowop.files.max(1) as usize,
+        FlowopKind::Sendfile => 1,
+        FlowopKind::Sendfilev => flowop.files.max(1) as usize,
         _ => return Ok(0),
     };
     let directory = &flowop.directory;
@@ -79,33 +81,33 @@ fn longest_execution(flowop: &Flowop, files: &Files) -> Result<u64, String> {
     let files = found.map(|(_, files)| files.as_slice()).unwrap_or_default();
     let length = |file: &File| file.metadata().map(|data| data.len()).unwrap_or_default();
     let lengths: Vec<u64> = files.iter().map(length).collect();
-    let bytes = longest_run(&lengths, count);
-    if bytes > LARGEST_READ {
+    let bytes = max_run_bytes(&lengths, count);
+    if bytes > MAX_READ_BYTES {
         return Err(format!(
-            "dir={directory}: {} sends up to {bytes} bytes in one execution, and a slave reads at most \
-             {LARGEST_READ}; use duration= instead of iterations=",
+            "dir={directory}: {} sends up to {bytes} bytes in one execution, \
+             and a slave reads at most {MAX_READ_BYTES}; use duration= instead of iterations=",
             flowop.kind
         ));
     }
     Ok(bytes)
 }
 
-/// The largest sum of so many lengths in turn, which go round and round.
-fn longest_run(lengths: &[u64], count: usize) -> u64 {
+/// Returns the largest sum of `count` consecutive lengths of the endlessly repeated list.
+fn max_run_bytes(lengths: &[u64], count: usize) -> u64 {
     if lengths.is_empty() {
         return 0;
     }
     let rounds = (count / lengths.len()) as u64;
-    let all = lengths
+    let sum = lengths
         .iter()
         .fold(0, |sum: u64, length| sum.saturating_add(*length));
-    let rest = count % lengths.len();
-    let from = |start: usize| {
-        let rest = lengths.iter().cycle().skip(start).take(rest);
+    let remainder = count % lengths.len();
+    let sum_from = |start: usize| {
+        let rest = lengths.iter().cycle().skip(start).take(remainder);
         rest.fold(0, |sum: u64, length| sum.saturating_add(*length))
     };
-    let longest = (0..lengths.len()).map(from).max().unwrap_or(0);
-    all.saturating_mul(rounds).saturating_add(longest)
+    let max_partial = (0..lengths.len()).map(sum_from).max().unwrap_or(0);
+    sum.saturating_mul(rounds).saturating_add(max_partial)
 }
 
 #[cfg(test)]
@@ -125,7 +127,11 @@ mod tests {
             (&[9, 1, 8], 5, 35),
             (&[u64::MAX, 1], 4, u64::MAX),
         ] {
-            assert_eq!(longest_run(lengths, count), expected, "{lengths:?} {count}");
+            assert_eq!(
+                max_run_bytes(lengths, count),
+                expected,
+                "{lengths:?} {count}"
+            );
         }
     }
 }

@@ -1,32 +1,35 @@
-//! The kernel's counters of the network interfaces: /proc/net/dev.
+//! Reads the kernel's counters of network interfaces from /proc/net/dev.
 
 use std::fs;
 use std::time::Instant;
 
 use model::{InterfaceTraffic, Interfaces, Traffic};
 
-/// All interfaces at one moment.
+/// Counters of all interfaces at one moment.
 #[derive(Debug)]
 pub(super) struct InterfaceCounters {
-    at: Instant,
-    each: Vec<InterfaceTraffic>,
+    read_at: Instant,
+    interfaces: Vec<InterfaceTraffic>,
 }
 
 impl InterfaceCounters {
-    pub(super) fn now() -> Self {
-        // Without the file there is nothing to tell.
+    pub(super) fn read() -> Self {
+        // Without the file there are no counters.
         let text = fs::read_to_string("/proc/net/dev").unwrap_or_default();
         Self {
-            at: Instant::now(),
-            each: text.lines().filter_map(interface).collect(),
+            read_at: Instant::now(),
+            interfaces: text.lines().filter_map(parse_line).collect(),
         }
     }
 
-    /// What came and went since then.
-    pub(super) fn since(&self) -> Interfaces {
-        let now = Self::now();
-        let each = now.each.into_iter().map(|mut interface| {
-            let before = self.each.iter().find(|other| other.name == interface.name);
+    /// Returns the traffic since this reading.
+    pub(super) fn delta(&self) -> Interfaces {
+        let current = Self::read();
+        let interfaces = current.interfaces.into_iter().map(|mut interface| {
+            let before = self
+                .interfaces
+                .iter()
+                .find(|other| other.name == interface.name);
             let Some(InterfaceTraffic {
                 traffic: before, ..
             }) = before
@@ -34,23 +37,23 @@ impl InterfaceCounters {
                 interface.came_online = true;
                 return interface;
             };
-            let since = |now: &mut u64, then: u64| *now = now.saturating_sub(then);
+            let subtract = |now: &mut u64, then: u64| *now = now.saturating_sub(then);
             let traffic = &mut interface.traffic;
-            since(&mut traffic.sent_packets, before.sent_packets);
-            since(&mut traffic.received_packets, before.received_packets);
-            since(&mut traffic.sent_bytes, before.sent_bytes);
-            since(&mut traffic.received_bytes, before.received_bytes);
+            subtract(&mut traffic.sent_packets, before.sent_packets);
+            subtract(&mut traffic.received_packets, before.received_packets);
+            subtract(&mut traffic.sent_bytes, before.sent_bytes);
+            subtract(&mut traffic.received_bytes, before.received_bytes);
             interface
         });
         Interfaces {
-            elapsed: now.at - self.at,
-            each: each.collect(),
+            elapsed: current.read_at - self.read_at,
+            each: interfaces.collect(),
         }
     }
 }
 
-/// A line of it; the two of the header are none.
-fn interface(line: &str) -> Option<InterfaceTraffic> {
+/// Parses a line of the file; `None` for the two header lines.
+fn parse_line(line: &str) -> Option<InterfaceTraffic> {
     let (name, counters) = line.split_once(':')?;
     let counters: Vec<u64> = counters
         .split_whitespace()
@@ -77,8 +80,8 @@ mod tests {
     #[test]
     fn a_line_of_the_kernel() {
         let line = "  eth0: 1000 10 0 0 0 0 0 0 2000 20 0 0 0 0 0 0";
-        let read = interface(line).unwrap();
-        let InterfaceTraffic { name, traffic, .. } = read;
+        let interface = parse_line(line).unwrap();
+        let InterfaceTraffic { name, traffic, .. } = interface;
         let figures = (
             traffic.received_bytes,
             traffic.received_packets,
@@ -86,15 +89,15 @@ mod tests {
             traffic.sent_packets,
         );
         assert_eq!((name.as_str(), figures), ("eth0", (1000, 10, 2000, 20)));
-        assert_eq!(interface("Inter-|   Receive  |  Transmit"), None);
-        assert_eq!(interface(" face |bytes    packets errs"), None);
+        assert_eq!(parse_line("Inter-|   Receive  |  Transmit"), None);
+        assert_eq!(parse_line(" face |bytes    packets errs"), None);
     }
 
     #[test]
     fn this_host_has_one() {
         assert!(
-            InterfaceCounters::now()
-                .each
+            InterfaceCounters::read()
+                .interfaces
                 .iter()
                 .any(|each| each.name == "lo")
         );

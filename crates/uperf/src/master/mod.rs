@@ -1,11 +1,11 @@
-//! The master: runs a profile with the slaves that it names.
+//! The master: runs a profile with the slaves that the profile names.
 
 mod connect;
-mod counted;
+mod counter_permissions;
 mod files;
-mod hosts;
 mod interfaces;
 mod outcome;
+mod peers;
 mod probe;
 mod run;
 
@@ -15,92 +15,94 @@ use std::time::{Duration, Instant, SystemTime};
 use engine::Stop;
 use model::{HostFacts, Outcome, PeerOutcome, Warning};
 
-use crate::mirror;
-use crate::options::{self, Counter, Master, Settings};
+use crate::options::{self, CpuCounter, MasterSettings, Settings};
+use crate::peer_workorder;
 use crate::strand::{
-    GroupSetup, Listeners, Log, Peers, ResponseFile, StrandOutcome, Watching, Workers, refusal,
+    GroupSetup, Listeners, Log, MeasurementOptions, Peers, ResponseFile, StrandOutcome, Workers,
+    unsupported_reason,
 };
-use crate::tls::{self, Contexts, Security};
-use crate::wire::{Command, Goodbye};
-use crate::{Event, Group, Step, Workorder};
+use crate::tls::{self, TlsContexts, TlsSettings};
+use crate::wire::{Goodbye, MasterCommand};
+use crate::{GroupSpec, MasterEvent, ProtocolStep, Workorder};
 
-use connect::{GOODBYE, GOODBYE_AFTER_FAILURE, Slave};
+use connect::{FAILED_GOODBYE_TIMEOUT, GOODBYE_TIMEOUT, Slave};
 use interfaces::InterfaceCounters;
 use run::Progress;
 
-/// What keeps a master from running, or ends its run.
+/// An error that prevents a master's run or ends it.
 #[derive(Debug, thiserror::Error)]
-pub enum Trouble {
-    /// No control connection.
-    #[error("Error connecting to {host}: {why}")]
+pub enum MasterError {
+    /// The control connection failed.
+    #[error("Error connecting to {host}: {reason}")]
     Connecting {
         /// The slave's host.
         host: String,
-        /// Why not.
-        why: String,
+        /// The error.
+        reason: String,
     },
-    /// A slave will not.
-    #[error("{host} refuses phase {phase}: {said}")]
+    /// A slave refused phase 1 or 2 of the handshake.
+    #[error("{host} refuses phase {phase}: {reason}")]
     Refused {
         /// The slave's host.
         host: String,
-        /// 1 or 2.
+        /// Phase of the handshake: 1 or 2.
         phase: u32,
-        /// Its reason.
-        said: String,
+        /// The slave's reason.
+        reason: String,
     },
-    /// A slave was lost in the handshake.
-    #[error("{host} was lost in {stage}: {why}")]
+    /// The connection to a slave was lost in the handshake.
+    #[error("{host} was lost in {stage}: {reason}")]
     Lost {
         /// The slave's host.
         host: String,
-        /// In which stage.
+        /// Stage of the handshake.
         stage: String,
-        /// How.
-        why: String,
+        /// The error.
+        reason: String,
     },
-    /// A slave did not come to the end of the handshake.
-    #[error("{host} was lost at the end of the handshake: {why}")]
-    Phase3 {
+    /// The connection to a slave was lost in the last phase of the handshake.
+    #[error("{host} was lost at the end of the handshake: {reason}")]
+    HandshakeEnd {
         /// The slave's host.
         host: String,
-        /// How.
-        why: String,
+        /// The error.
+        reason: String,
     },
-    /// What a slave cannot be told.
-    #[error("{host}: {why}")]
+    /// The profile cannot be sent to a slave.
+    #[error("{host}: {reason}")]
     Unsendable {
         /// The slave's host.
         host: String,
-        /// What.
-        why: String,
+        /// The unsupported part.
+        reason: String,
     },
-    /// The file of `-X` cannot be written.
+    /// The file of `-X` cannot be opened.
     #[error("{0}")]
     ResponseFile(String),
-    /// What cannot be had at this end.
+    /// The profile or the options cannot be used at this end.
     #[error("{0}")]
-    Here(String),
+    Local(String),
 }
 
-/// How much longer than the master's the slaves' strands may take before their connections are closed.
-const LAST_WORDS: Duration = Duration::from_secs(1);
+/// How much longer than the master's strands the slaves' strands may take before their connections
+/// are closed.
+const GOODBYE_WAIT: Duration = Duration::from_secs(1);
 
-/// How long one round of looking at strands and slaves may take.
-const TICK: Duration = Duration::from_millis(100);
+/// Maximum time between two checks of the strands and slaves.
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
-/// What a slave is that is a linerate.
+/// Program name of a slave that is a linerate.
 const LINERATE: &str = "linerate";
 
-/// Runs a profile, and reports what happens meanwhile.
+/// Runs a profile and reports events meanwhile.
 pub fn run(
     settings: &Settings,
-    master: &Master,
+    master: &MasterSettings,
     workorder: &Workorder,
     stop: &Stop,
-    events: &mut dyn FnMut(&Event<'_>),
-) -> Result<Outcome, Trouble> {
-    // Before the first strand: threads inherit what they are bound to.
+    events: &mut dyn FnMut(&MasterEvent<'_>),
+) -> Result<Outcome, MasterError> {
+    // Started before the first strand, because threads inherit the CPU affinity of their creator.
     let _ = engine::deadline_thread();
     let session = Session {
         settings,
@@ -113,99 +115,103 @@ pub fn run(
 
 struct Session<'a> {
     settings: &'a Settings,
-    master: &'a Master,
+    master: &'a MasterSettings,
     workorder: &'a Workorder,
     stop: &'a Stop,
 }
 
 impl Session<'_> {
-    fn run(&self, progress: &mut Progress<'_>) -> Result<Outcome, Trouble> {
-        self.refuse_what_cannot_be()?;
-        let (counted, mut warnings) = counted::counted(&self.master.counters);
+    fn run(&self, progress: &mut Progress<'_>) -> Result<Outcome, MasterError> {
+        self.check_supported()?;
+        let (counters, mut warnings) =
+            counter_permissions::permitted_counters(&self.master.counters);
         if !warnings.is_empty() {
-            progress.report(&Event::Doubtful(&warnings));
+            progress.report(&MasterEvent::Warnings(&warnings));
         }
-        let watching = self.watching(&counted)?;
-        let responses = watching.responses.clone();
-        let contexts = self.contexts()?;
-        if self.has_useless_tls(&contexts) {
-            let useless = Warning::OptionUnused {
+        let measurements = self.measurements(&counters)?;
+        let responses = measurements.responses.clone();
+        let contexts = self.tls_contexts()?;
+        if self.has_unused_tls_options(&contexts) {
+            let warning = Warning::OptionUnused {
                 option: "--tls-*".to_owned(),
-                why: "the profile has no SSL connections".to_owned(),
+                reason: "the profile has no SSL connections".to_owned(),
             };
-            progress.report(&Event::Doubtful(std::slice::from_ref(&useless)));
-            warnings.push(useless);
+            progress.report(&MasterEvent::Warnings(std::slice::from_ref(&warning)));
+            warnings.push(warning);
         }
-        let mut slaves = self.slaves()?;
+        let mut slaves = self.connect_slaves()?;
         for slave in &mut slaves {
-            slave.greet(&self.workorder.groups[slave.group])?;
+            slave.negotiate(&self.workorder.groups[slave.group])?;
         }
-        progress.step(&Step::Phase1Done);
+        progress.report_step(&ProtocolStep::Phase1Done);
         probe_all(&mut slaves);
-        progress.step(&Step::Phase2);
-        let setups = self.setups(&mut slaves, contexts, progress)?;
-        progress.step(&Step::Phase2Done);
-        progress.report(&Event::Starting);
-        let begun = Instant::now();
-        let mut workers = Workers::start(setups, &watching, self.stop).map_err(|error| {
-            Trouble::Here(format!("Error creating threads: {}", sys::describe(&error)))
+        progress.report_step(&ProtocolStep::Phase2);
+        let setups = self.set_up_groups(&mut slaves, contexts, progress)?;
+        progress.report_step(&ProtocolStep::Phase2Done);
+        progress.report(&MasterEvent::Starting);
+        let start = Instant::now();
+        let mut workers = Workers::start(setups, &measurements, self.stop).map_err(|error| {
+            MasterError::Local(format!("Error creating threads: {}", sys::describe(&error)))
         })?;
-        progress.report(&Event::Started(begun.elapsed()));
+        progress.report(&MasterEvent::Started(start.elapsed()));
         for slave in &slaves {
-            if let Err(trouble) = slave.agree() {
+            if let Err(error) = slave.finish_handshake() {
                 workers.abort();
                 workers.finish();
-                return Err(trouble);
+                return Err(error);
             }
         }
-        let counters = InterfaceCounters::now();
-        let (agreed, wall) = (Instant::now(), SystemTime::now());
+        let interfaces = InterfaceCounters::read();
+        let (handshake_end, wall_clock) = (Instant::now(), SystemTime::now());
         let mut log = Log::default();
-        let mut has_failed = run::stages(&mut workers, &mut slaves, progress, self.stop, &mut log);
-        let place = progress.place();
-        let traffic = counters.since();
+        let mut has_failed =
+            run::run_transactions(&mut workers, &mut slaves, progress, self.stop, &mut log);
+        let position = progress.describe_position();
+        let traffic = interfaces.delta();
         let plan = workers.plan(self.workorder.name.clone(), self.master.interval);
-        let is_told = self.master.print.statistics || has_failed;
-        let (strands, ended) = self.end(workers, &mut slaves, has_failed, progress);
-        let elapsed = ended - agreed;
+        let expects_goodbyes = self.master.print.statistics || has_failed;
+        let (strands, ended) = self.end_strands(workers, &mut slaves, has_failed, progress);
+        let elapsed = ended - handshake_end;
         let failures = strands.iter().filter(|strand| strand.failed).count() as u64;
         for strand in &strands {
             log.merge(&strand.log);
         }
         if let Some(Err(error)) = responses.map(|file| file.finish()) {
-            log.say(format!("-X: {}", sys::describe(&error)), 0);
+            log.error(format!("-X: {}", sys::describe(&error)), 0);
         }
-        let peers = if is_told {
-            let patience = if has_failed {
-                GOODBYE_AFTER_FAILURE
+        let peers = if expects_goodbyes {
+            let timeout = if has_failed {
+                FAILED_GOODBYE_TIMEOUT
             } else {
-                GOODBYE
+                GOODBYE_TIMEOUT
             };
-            self.goodbyes(&mut slaves, patience, progress, &place, &mut log)
+            self.collect_goodbyes(&mut slaves, timeout, progress, &position, &mut log)
         } else {
-            let silent = slaves.iter().map(|slave| hosts::peer(slave, None, None));
-            silent.collect()
+            let outcomes = slaves
+                .iter()
+                .map(|slave| peers::peer_outcome(slave, None, None));
+            outcomes.collect()
         };
-        // A slave may be stopped just when it is asked for its figures.
+        // A slave may be stopped just when the master requests its statistics.
         let is_interrupted = |slave: &Slave| {
-            let goodbye = slave.last_word.as_ref();
-            goodbye.is_some_and(|said| said.as_ref().is_ok_and(Goodbye::is_interruption))
+            let goodbye = slave.goodbye.as_ref();
+            goodbye.is_some_and(|goodbye| goodbye.as_ref().is_ok_and(Goodbye::is_interruption))
         };
-        has_failed |= is_told && peers.iter().any(|peer| peer.totals.is_none());
+        has_failed |= expects_goodbyes && peers.iter().any(|peer| peer.totals.is_none());
         has_failed |= slaves.iter().any(is_interrupted);
-        warnings.extend(hosts::are_shared(&slaves).then_some(Warning::SameHost));
-        let run = outcome::Run {
+        warnings.extend(peers::has_local_slave(&slaves).then_some(Warning::SameHost));
+        let run = outcome::FinishedRun {
             master: self.master,
             workorder: self.workorder,
             plan,
             strands: &strands,
-            agreed: (agreed, wall),
+            handshake_end: (handshake_end, wall_clock),
             elapsed,
             host: self.host(&slaves),
             interfaces: traffic,
-            counted: &counted,
+            counters: &counters,
             peers,
-            series: progress.series(agreed),
+            series: progress.series(handshake_end),
             log: &log,
             failures: failures.max(u64::from(has_failed)),
             is_interrupted: self.stop.is_set(),
@@ -214,127 +220,137 @@ impl Session<'_> {
         Ok(run.outcome())
     }
 
-    /// This host, which the JSON document and the page show.
+    /// Returns the facts about this host for the JSON document and the HTML page.
     fn host(&self, slaves: &[Slave]) -> Option<HostFacts> {
-        self.master.wants_all().then(|| {
-            let first = slaves.first().and_then(|slave| slave.control.here());
-            engine::facts(first.and_then(|here| here.ip()))
+        self.master.needs_all_statistics().then(|| {
+            let first = slaves
+                .first()
+                .and_then(|slave| slave.control.local_address());
+            engine::host_facts(first.and_then(|address| address.ip()))
         })
     }
 
-    fn refuse_what_cannot_be(&self) -> Result<(), Trouble> {
-        if let Some(why) = self.workorder.groups.iter().find_map(refusal) {
-            return Err(Trouble::Here(why));
+    fn check_supported(&self) -> Result<(), MasterError> {
+        if let Some(reason) = self.workorder.groups.iter().find_map(unsupported_reason) {
+            return Err(MasterError::Local(reason));
         }
-        let mut flowops = self.workorder.groups.iter().flat_map(Group::flowops);
+        let mut flowops = self.workorder.groups.iter().flat_map(GroupSpec::flowops);
         if flowops
             .any(|flowop| !flowop.endpoint.stack.is_empty() || flowop.endpoint.black_box_log != 0)
         {
-            let words = "stack= and bblog= are for FreeBSD's TCP, which Linux has not";
-            return Err(Trouble::Here(words.to_owned()));
+            let text = "stack= and bblog= are for FreeBSD's TCP; Linux does not support them";
+            return Err(MasterError::Local(text.to_owned()));
         }
         Ok(())
     }
 
-    fn watching(&self, counted: &[Counter]) -> Result<Watching, Trouble> {
+    fn measurements(&self, counters: &[CpuCounter]) -> Result<MeasurementOptions, MasterError> {
         let responses = match &self.master.response_times {
             None => None,
             Some(path) => {
                 let file = ResponseFile::create(path).map_err(|error| {
-                    let why = sys::describe(&error);
-                    Trouble::ResponseFile(format!("cannot open {}: {why}", path.display()))
+                    let reason = sys::describe(&error);
+                    MasterError::ResponseFile(format!("cannot open {}: {reason}", path.display()))
                 })?;
                 Some(Arc::new(file))
             }
         };
-        let (print, all) = (&self.master.print, self.master.html.is_some());
-        Ok(Watching {
-            transactions: print.transactions || all,
-            flowops: print.flowops || all,
+        let (print, has_page) = (&self.master.print, self.master.html.is_some());
+        Ok(MeasurementOptions {
+            transactions: print.transactions || has_page,
+            flowops: print.flowops || has_page,
             cpu: self.master.flowop_cpu,
-            histogram: self.master.latencies || all,
+            histogram: self.master.latencies || has_page,
             responses,
-            counters: counted.iter().map(|counter| counter.event()).collect(),
+            counters: counters.iter().map(|counter| counter.event()).collect(),
         })
     }
 
-    /// What each group's TLS connections are made with.
-    fn contexts(&self) -> Result<Vec<Contexts>, Trouble> {
-        let here = |trouble: tls::Trouble| Trouble::Here(trouble.to_string());
+    /// Creates the TLS contexts of each group.
+    fn tls_contexts(&self) -> Result<Vec<TlsContexts>, MasterError> {
+        let local_error = |error: tls::TlsError| MasterError::Local(error.to_string());
         let Settings { tls, verbose, .. } = self.settings;
-        let security = Security::of_master(tls, *verbose).map_err(here)?;
+        let security = TlsSettings::for_master(tls, *verbose).map_err(local_error)?;
         let groups = self.workorder.groups.iter();
-        let contexts = groups.map(|group| security.prepare(group).map_err(here));
+        let contexts = groups.map(|group| security.prepare(group).map_err(local_error));
         let contexts = contexts.collect::<Result<Vec<_>, _>>()?;
         Ok(contexts)
     }
 
-    fn has_useless_tls(&self, contexts: &[Contexts]) -> bool {
-        self.settings.tls != options::Tls::default() && contexts.iter().all(Contexts::is_empty)
+    fn has_unused_tls_options(&self, contexts: &[TlsContexts]) -> bool {
+        self.settings.tls != options::TlsFiles::default()
+            && contexts.iter().all(TlsContexts::is_empty)
     }
 
-    /// A control connection for each group and host, in the order of the profile.
-    fn slaves(&self) -> Result<Vec<Slave>, Trouble> {
-        let (over, port) = (self.settings.control, self.settings.port);
+    /// Opens a control connection for each group and host, in the order of the profile.
+    fn connect_slaves(&self) -> Result<Vec<Slave>, MasterError> {
+        let (control_protocol, port) = (self.settings.control, self.settings.port);
         let mut slaves = Vec::new();
         for (number, group) in self.workorder.groups.iter().enumerate() {
-            for host in mirror::hosts(group) {
-                slaves.push(Slave::connect(host, number, over, port, self.stop)?);
+            for host in peer_workorder::hosts(group) {
+                slaves.push(Slave::connect(
+                    host,
+                    number,
+                    control_protocol,
+                    port,
+                    self.stop,
+                )?);
             }
         }
         Ok(slaves)
     }
 
-    /// Gives each slave its work, and settles each group with what they answer.
-    fn setups(
+    /// Sends each slave its work, and sets up each group with the answers.
+    fn set_up_groups(
         &self,
         slaves: &mut [Slave],
-        contexts: Vec<Contexts>,
+        contexts: Vec<TlsContexts>,
         progress: &mut Progress<'_>,
-    ) -> Result<Vec<GroupSetup>, Trouble> {
+    ) -> Result<Vec<GroupSetup>, MasterError> {
         let mut setups = Vec::new();
         for ((number, group), tls) in self.workorder.groups.iter().enumerate().zip(contexts) {
             let mut group = group.clone();
-            let files = files::files(&group).map_err(Trouble::Here)?;
-            files::settle_reads(&mut group, &files).map_err(Trouble::Here)?;
-            let of_group = slaves.iter().filter(|slave| slave.group == number);
-            let has_stock_slave = of_group.clone().any(|slave| !slave.is_ours);
-            // Several slaves may reach this end at several addresses.
-            let here = |host: &str| {
-                let mut of_group = of_group.clone();
-                let slave = of_group.find(|slave| slave.host.eq_ignore_ascii_case(host))?;
-                slave.control.here()
+            let files = files::open_files(&group).map_err(MasterError::Local)?;
+            files::set_read_sizes(&mut group, &files).map_err(MasterError::Local)?;
+            let group_slaves = slaves.iter().filter(|slave| slave.group == number);
+            let has_stock_slave = group_slaves.clone().any(|slave| !slave.is_linerate);
+            // Slaves may reach this host at different addresses.
+            let local_address = |host: &str| {
+                let mut group_slaves = group_slaves.clone();
+                let slave = group_slaves.find(|slave| slave.host.eq_ignore_ascii_case(host))?;
+                slave.control.local_address()
             };
-            let listeners =
-                Listeners::open(&group, here).map_err(|error| Trouble::Here(error.to_string()))?;
+            let listeners = Listeners::open(&group, local_address)
+                .map_err(|error| MasterError::Local(error.to_string()))?;
             let mut peers = Peers::default();
-            // The newest connection first, as stock masters do.
+            // In reverse order of connection, as in stock masters.
             for slave in slaves
                 .iter_mut()
                 .rev()
                 .filter(|slave| slave.group == number)
             {
-                progress.step(&Step::Phase2With(&slave.host));
+                progress.report_step(&ProtocolStep::Phase2WithSlave(&slave.host));
                 peers.add(slave.assign(&group, &listeners)?);
-                progress.assigned(&slave.host, &group);
+                progress.report_assigned(&slave.host, &group);
             }
             setups.push(GroupSetup {
                 group,
-                follows: false,
+                is_slave: false,
                 has_stock_slave,
                 peers,
                 listeners,
                 files: Arc::new(files),
                 tls,
                 policy: self.settings.policy,
-                account: None,
+                run_budget: None,
             });
         }
         Ok(setups)
     }
 
-    /// Ends the strands of both ends; what each of this one did, and when the run ended.
-    fn end(
+    /// Ends the strands in the master and in the slaves. Returns the outcome of each strand of the
+    /// master, and the end of the run.
+    fn end_strands(
         &self,
         workers: Workers,
         slaves: &mut [Slave],
@@ -347,119 +363,119 @@ impl Session<'_> {
             aborted = abort_all(slaves);
             workers.abort();
         } else {
-            progress.close();
+            progress.end_samples();
             if self.master.print.statistics {
-                self.ask_for_figures(slaves, progress);
+                self.request_statistics(slaves, progress);
             }
-            // As stock masters, which take a while to see that the run is over: a stock slave ends after it.
-            if slaves.iter().any(|slave| !slave.is_ours) {
+            // A stock slave ends late. As in a stock master, the run then includes that time.
+            if slaves.iter().any(|slave| !slave.is_linerate) {
                 ended = Instant::now();
             }
         }
         let strands = workers.finish();
         let failures = strands.iter().filter(|strand| strand.failed);
         for (number, _) in (1..).zip(failures) {
-            progress.report(&Event::StrandFailed(number));
+            progress.report(&MasterEvent::StrandFailed(number));
         }
         if has_failed {
-            progress.close();
+            progress.end_samples();
         }
         for host in aborted {
-            progress.step(&Step::Told(Command::Abort, &host));
+            progress.report_step(&ProtocolStep::CommandSent(MasterCommand::Abort, &host));
         }
         (strands, ended)
     }
 
-    /// Has all slaves report their figures.
-    fn ask_for_figures(&self, slaves: &mut [Slave], progress: &mut Progress<'_>) {
+    /// Requests the statistics of all slaves.
+    fn request_statistics(&self, slaves: &mut [Slave], progress: &mut Progress<'_>) {
         for slave in &mut *slaves {
             let strands = self.workorder.groups[slave.group].strands.count;
-            for command in slave.end_of_run(strands) {
-                progress.command(slave, command);
+            for command in slave.final_commands(strands) {
+                progress.send_command(slave, command);
             }
         }
-        await_last_words(slaves);
+        await_goodbyes(slaves);
     }
 
-    /// What each slave says at the end, all within so long.
-    fn goodbyes(
+    /// Collects the goodbye messages of all slaves, within `timeout` in total.
+    fn collect_goodbyes(
         &self,
         slaves: &mut [Slave],
-        patience: Duration,
+        timeout: Duration,
         progress: &mut Progress<'_>,
-        place: &str,
+        position: &str,
         log: &mut Log,
     ) -> Vec<PeerOutcome> {
-        let until = Instant::now() + patience;
-        let told = slaves
+        let deadline = Instant::now() + timeout;
+        let outcomes = slaves
             .iter_mut()
-            .map(|slave| self.goodbye(slave, until, progress, place, log));
-        told.collect()
+            .map(|slave| self.collect_goodbye(slave, deadline, progress, position, log));
+        outcomes.collect()
     }
 
-    /// What a slave says at the end; without totals if it is lost.
-    fn goodbye(
+    /// Collects the goodbye message of a slave. The outcome has no totals if the slave is lost.
+    fn collect_goodbye(
         &self,
         slave: &mut Slave,
-        until: Instant,
+        deadline: Instant,
         progress: &mut Progress<'_>,
-        place: &str,
+        position: &str,
         log: &mut Log,
     ) -> PeerOutcome {
-        // What a signal here has ended is not lost.
-        let is_news = slave.last_word.is_none() && !self.stop.is_set();
-        slave.hear(until);
+        // A slave is not lost if a local signal ended the run.
+        let is_newly_lost = slave.goodbye.is_none() && !self.stop.is_set();
+        slave.await_goodbye(deadline);
         let host = &slave.host;
-        let (said, totals) = match &slave.last_word {
+        let (message, totals) = match &slave.goodbye {
             Some(Ok(goodbye)) => {
-                run::note(log, host, goodbye);
-                let words = goodbye.message.lines();
-                let totals = hosts::reported(goodbye, slave.counted_ends);
-                (self.settings.verbose.then_some(words), Some(totals))
+                run::log_goodbye(log, host, goodbye);
+                let text = goodbye.message.escaped_lines();
+                let totals = peers::reported_totals(goodbye, slave.extra_operations);
+                (self.settings.verbose.then_some(text), Some(totals))
             }
             lost => {
-                progress.report(&Event::SlaveLost(host));
-                if let (Some(Err(error)), true) = (lost, is_news) {
-                    run::lost(log, host, place, error);
+                progress.report(&MasterEvent::SlaveLost(host));
+                if let (Some(Err(error)), true) = (lost, is_newly_lost) {
+                    run::log_lost_slave(log, host, position, error);
                 }
                 (None, None)
             }
         };
-        hosts::peer(slave, said, totals)
+        peers::peer_outcome(slave, message, totals)
     }
 }
 
-/// Aborts the run at the slaves that have not said their last word; their hosts.
+/// Sends an abort to the slaves that have not sent their goodbye message. Returns their hosts.
 fn abort_all(slaves: &mut [Slave]) -> Vec<String> {
     let mut aborted = Vec::new();
     for slave in slaves {
-        // A signal ends the run, and not the talk about its end.
-        slave.control.outlive_stop();
-        if slave.last_word.is_none() {
-            slave.tell(Command::Abort);
+        // A signal ends the run, but not the messages about its end.
+        slave.control.detach_stop();
+        if slave.goodbye.is_none() {
+            slave.send_command(MasterCommand::Abort);
             aborted.push(slave.host.clone());
         }
     }
     aborted
 }
 
-/// Finds out what stock slaves understand, a host once.
+/// Probes the layout of stock slaves, once per host.
 fn probe_all(slaves: &mut [Slave]) {
-    for at in 0..slaves.len() {
-        let (known, rest) = slaves.split_at_mut(at);
-        let slave = &mut rest[0];
-        match known.iter().find(|other| other.host == slave.host) {
+    for index in 0..slaves.len() {
+        let (probed, unprobed) = slaves.split_at_mut(index);
+        let slave = &mut unprobed[0];
+        match probed.iter().find(|other| other.host == slave.host) {
             Some(other) => slave.layout = other.layout,
-            None => slave.probe(),
+            None => slave.probe_layout(),
         }
     }
 }
 
-/// Waits, for a while, until all slaves have ended their strands: as long as they have not, the connections
-/// stay open. A stock slave's may only end with them.
-fn await_last_words(slaves: &[Slave]) {
-    let until = Instant::now() + LAST_WORDS;
-    while Instant::now() < until && !slaves.iter().all(Slave::speaks) {
+/// Waits up to [`GOODBYE_WAIT`] until all slaves have ended their strands. The connections stay
+/// open meanwhile, because the strands of a stock slave may end only with them.
+fn await_goodbyes(slaves: &[Slave]) {
+    let deadline = Instant::now() + GOODBYE_WAIT;
+    while Instant::now() < deadline && !slaves.iter().all(Slave::has_message) {
         std::thread::sleep(Duration::from_millis(1));
     }
 }

@@ -1,33 +1,33 @@
-//! What the strands did → the Outcome, which everything that is shown reads.
+//! Combines the results of all strands into the outcome of a run, which all reports use.
 
 use std::time::{Duration, Instant, SystemTime};
 
-use engine::script::Pass;
+use engine::script::PassTimes;
 use model::{
-    Counts, Ended, GroupOutcome, HostFacts, Interfaces, Outcome, PeerOutcome, Plan, Series, Side,
-    StepOutcome, Times, Totals, Warning,
+    Counts, EndCause, ExecutionTimes, GroupOutcome, HostFacts, Interfaces, Outcome, PeerOutcome,
+    Plan, Series, Side, StepOutcome, Totals, Warning,
 };
 use stats::Histogram;
 use units::Bytes;
 
 use super::LINERATE;
-use crate::options::{Counter, Master};
-use crate::strand::{Log, StrandOutcome, TransactionOutcome, has_datagrams};
-use crate::{Flowop, Group, Kind, Transaction, Workorder, transaction_name};
+use crate::options::{CpuCounter, MasterSettings};
+use crate::strand::{Log, StrandOutcome, StrandTransactionOutcome, has_datagrams};
+use crate::{Flowop, FlowopKind, GroupSpec, TransactionSpec, Workorder, transaction_name};
 
-/// A run that is over.
-pub(super) struct Run<'a> {
-    pub(super) master: &'a Master,
+/// The results of a finished run.
+pub(super) struct FinishedRun<'a> {
+    pub(super) master: &'a MasterSettings,
     pub(super) workorder: &'a Workorder,
     pub(super) plan: Plan,
     pub(super) strands: &'a [StrandOutcome],
-    /// The end of the handshake.
-    pub(super) agreed: (Instant, SystemTime),
+    /// End of the handshake.
+    pub(super) handshake_end: (Instant, SystemTime),
     pub(super) elapsed: Duration,
     pub(super) host: Option<HostFacts>,
     pub(super) interfaces: Interfaces,
-    /// Those of the counters that were asked for that the system allows.
-    pub(super) counted: &'a [Counter],
+    /// The requested counters that the system permits.
+    pub(super) counters: &'a [CpuCounter],
     pub(super) peers: Vec<PeerOutcome>,
     pub(super) series: Vec<Series>,
     pub(super) log: &'a Log,
@@ -36,38 +36,38 @@ pub(super) struct Run<'a> {
     pub(super) warnings: Vec<Warning>,
 }
 
-impl Run<'_> {
+impl FinishedRun<'_> {
     pub(super) fn outcome(self) -> Outcome {
-        let everyone: Vec<&StrandOutcome> = self.strands.iter().collect();
-        let everything = everyone.iter().flat_map(|strand| &strand.transactions);
-        let here = Side {
-            counts: sum(everything),
+        let strands: Vec<&StrandOutcome> = self.strands.iter().collect();
+        let transactions = strands.iter().flat_map(|strand| &strand.transactions);
+        let local = Side {
+            counts: sum_counts(transactions),
             elapsed: Some(self.elapsed),
             host: self.host.clone(),
             interfaces: Some(self.interfaces.clone()),
             ..Side::default()
         };
         let groups = self.workorder.groups.iter().enumerate();
-        let groups = groups.map(|(number, group)| self.group(number, group));
-        let ended = self.ended();
+        let groups = groups.map(|(number, group)| self.group_outcome(number, group));
+        let ended = self.end_cause();
         Outcome {
             groups: groups.collect(),
-            active: Some(active(&everyone)),
+            active: Some(active_totals(&strands)),
             failures: self.failures,
             log: self.log.entries().to_vec(),
             peers: self.peers,
             series: self.series,
             warnings: self.warnings,
-            ..Outcome::of_flow(self.plan, self.agreed.1, here, None, ended)
+            ..Outcome::for_flow(self.plan, self.handshake_end.1, local, None, ended)
         }
     }
 
-    fn ended(&self) -> Ended {
+    fn end_cause(&self) -> EndCause {
         if self.is_interrupted {
-            return Ended::Cancelled;
+            return EndCause::Cancelled;
         }
         if self.failures > 0 {
-            return Ended::Failed(format!("{} strands or slaves failed", self.failures));
+            return EndCause::Failed(format!("{} strands or slaves failed", self.failures));
         }
         let transactions = self
             .workorder
@@ -76,52 +76,52 @@ impl Run<'_> {
             .flat_map(|group| &group.transactions);
         let is_timed = transactions.clone().any(|txn| txn.duration.is_some());
         if is_timed {
-            Ended::Deadline
+            EndCause::Deadline
         } else {
-            Ended::Count
+            EndCause::Count
         }
     }
 
-    fn group(&self, number: usize, group: &Group) -> GroupOutcome {
+    fn group_outcome(&self, number: usize, group: &GroupSpec) -> GroupOutcome {
         let strands = self.strands.iter().filter(|strand| strand.group == number);
         let strands: Vec<&StrandOutcome> = strands.collect();
         let transactions = group.transactions.iter().enumerate();
         let mut transactions: Vec<_> = transactions
-            .map(|(at, transaction)| {
-                let parts = parts(&strands, at);
-                let outcome = self.transaction(at, transaction, &parts);
+            .map(|(index, transaction)| {
+                let results = transaction_results(&strands, index);
+                let outcome = self.transaction_outcome(index, transaction, &results);
                 model::TransactionOutcome {
                     has_datagrams: has_datagrams(group),
                     ..outcome
                 }
             })
             .collect();
-        arrived(group, &mut transactions, self.reported_bytes(number));
+        set_arrived_bytes(group, &mut transactions, self.reported_bytes(number));
         GroupOutcome {
             name: group.name.clone(),
-            totals: in_time(strands.iter().flat_map(|strand| &strand.transactions)),
-            active: active(&strands),
+            totals: clipped_totals(strands.iter().flat_map(|strand| &strand.transactions)),
+            active: active_totals(&strands),
             workers: (strands.iter())
-                .map(|strand| in_time(&strand.transactions))
+                .map(|strand| clipped_totals(&strand.transactions))
                 .collect(),
             transactions,
         }
     }
 
-    fn transaction(
+    fn transaction_outcome(
         &self,
         number: usize,
-        transaction: &Transaction,
-        parts: &[&TransactionOutcome],
+        transaction: &TransactionSpec,
+        results: &[&StrandTransactionOutcome],
     ) -> model::TransactionOutcome {
-        let ended = parts.iter().map(|part| part.began + part.elapsed).max();
-        let (first, last) = match (began(parts).min(), began(parts).max()) {
+        let end = results.iter().map(|part| part.began + part.elapsed).max();
+        let (first, last) = match (start_times(results).min(), start_times(results).max()) {
             (Some(first), Some(last)) => (first, last),
-            _ => (self.agreed.0, self.agreed.0),
+            _ => (self.handshake_end.0, self.handshake_end.0),
         };
-        let mut times = Pass::default();
+        let mut times = PassTimes::default();
         let mut latency = Histogram::default();
-        for part in parts {
+        for part in results {
             times.merge(&part.times.rounds);
             if let Some(histogram) = &part.times.histogram {
                 latency.merge(histogram);
@@ -131,42 +131,52 @@ impl Run<'_> {
         model::TransactionOutcome {
             name: transaction_name(number),
             totals: Totals {
-                counts: sum(parts.iter().copied()),
-                elapsed: ended.map_or(Duration::ZERO, |ended| ended - first),
+                counts: sum_counts(results.iter().copied()),
+                elapsed: end.map_or(Duration::ZERO, |end| end - first),
             },
-            begun: first.saturating_duration_since(self.agreed.0),
-            workers: parts.len() as u64,
+            started_after: first.saturating_duration_since(self.handshake_end.0),
+            workers: results.len() as u64,
             start_spread: last - first,
-            rounds: parts.iter().map(|part| rounds(transaction, part)).sum(),
-            is_exchange: transaction.has(Kind::opens)
-                || (transaction.has(Kind::sends) && transaction.has(Kind::receives)),
+            rounds: results
+                .iter()
+                .map(|part| count_rounds(transaction, part))
+                .sum(),
+            is_exchange: transaction.has_flowop(FlowopKind::opens)
+                || (transaction.has_flowop(FlowopKind::sends)
+                    && transaction.has_flowop(FlowopKind::receives)),
             is_timed: transaction.duration.is_some(),
             has_datagrams: false,
             arrived: None,
-            times: self.times(&times),
+            times: self.execution_times(&times),
             latency: (!latency.is_empty()).then_some(latency),
-            steps: (steps.map(|(at, flowop)| self.step(at, flowop, parts))).collect(),
+            steps: (steps.map(|(index, flowop)| self.step_outcome(index, flowop, results)))
+                .collect(),
         }
     }
 
-    fn step(&self, at: usize, flowop: &Flowop, parts: &[&TransactionOutcome]) -> StepOutcome {
-        let mut times = Pass::default();
-        for part in parts {
-            if let Some(other) = part.times.steps.get(at) {
+    fn step_outcome(
+        &self,
+        step: usize,
+        flowop: &Flowop,
+        results: &[&StrandTransactionOutcome],
+    ) -> StepOutcome {
+        let mut times = PassTimes::default();
+        for part in results {
+            if let Some(other) = part.times.steps.get(step) {
                 times.merge(other);
             }
         }
         StepOutcome {
             name: flowop.kind.name().to_owned(),
-            times: self.times(&times),
-            counters: self.counters(at, parts),
+            times: self.execution_times(&times),
+            counters: self.counter_sums(step, results),
         }
     }
 
-    /// Without executions no times were kept.
-    fn times(&self, pass: &Pass) -> Option<Times> {
+    /// Returns the execution times of a flowop or transaction; `None` if there were no executions.
+    fn execution_times(&self, pass: &PassTimes) -> Option<ExecutionTimes> {
         let time = Duration::from_nanos;
-        (pass.executions > 0).then(|| Times {
+        (pass.executions > 0).then(|| ExecutionTimes {
             executions: pass.executions,
             total: time(pass.total_ns),
             cpu: self.master.flowop_cpu.then(|| time(pass.cpu_ns)),
@@ -175,22 +185,32 @@ impl Run<'_> {
         })
     }
 
-    /// What was counted in the flowop at this place, by all strands together.
-    fn counters(&self, at: usize, parts: &[&TransactionOutcome]) -> Vec<(String, Option<u64>)> {
-        let events = parts.iter().map(|part| part.times.events.as_ref()?.get(at));
-        // A sum without one of its parts is none.
+    /// Returns the event counters of the flowop with this index, summed over all strands.
+    fn counter_sums(
+        &self,
+        step: usize,
+        results: &[&StrandTransactionOutcome],
+    ) -> Vec<(String, Option<u64>)> {
+        let events = results
+            .iter()
+            .map(|part| part.times.events.as_ref()?.get(step));
+        // The sum is unavailable if the counters of one strand are.
         let events: Option<Vec<_>> = events.collect();
-        let sum = |counter: &Counter| {
-            let place = self.counted.iter().position(|counted| counted == counter)?;
-            Some(events.as_ref()?.iter().map(|events| events[place]).sum())
+        let sum = |counter: &CpuCounter| {
+            let index = self
+                .counters
+                .iter()
+                .position(|counted| counted == counter)?;
+            Some(events.as_ref()?.iter().map(|events| events[index]).sum())
         };
-        let asked = self.master.counters.iter();
-        asked
+        let requested = self.master.counters.iter();
+        requested
             .map(|counter| (counter.name().to_owned(), sum(counter)))
             .collect()
     }
 
-    /// What the group's slaves moved, if all of them are linerates, whose counts are exact, and reported it.
+    /// Returns the bytes that the group's slaves reported. Unavailable unless all slaves are
+    /// linerates and reported; only their counts are exact.
     fn reported_bytes(&self, group: usize) -> Option<Bytes> {
         let peers = self.peers.iter().filter(|peer| peer.group == Some(group));
         let reported = peers.map(|peer| {
@@ -201,25 +221,27 @@ impl Run<'_> {
     }
 }
 
-/// The time in which transactions ran: of each from its first strand's beginning to its last one's end.
-fn active(strands: &[&StrandOutcome]) -> Totals {
+/// Returns the sum over all transactions. The time of each is from the start of its first strand to
+/// the end of its last one.
+fn active_totals(strands: &[&StrandOutcome]) -> Totals {
     let stages = strands.iter().map(|strand| strand.transactions.len()).max();
     let mut all = Totals::default();
     for number in 0..stages.unwrap_or(0) {
-        let one = in_time(parts(strands, number));
-        all.counts += one.counts;
-        all.elapsed += one.elapsed;
+        let totals = clipped_totals(transaction_results(strands, number));
+        all.counts += totals.counts;
+        all.elapsed += totals.elapsed;
     }
     all
 }
 
-/// What parts came to within their transactions' time: the sum, and from the first beginning to the last end.
-fn in_time<'p>(parts: impl IntoIterator<Item = &'p TransactionOutcome>) -> Totals {
+/// Returns the sum of the results, limited to the time of their transactions. The elapsed time is
+/// from the first start to the last end.
+fn clipped_totals<'p>(results: impl IntoIterator<Item = &'p StrandTransactionOutcome>) -> Totals {
     let mut counts = Counts::default();
     let (mut first, mut last) = (None, None);
-    for part in parts {
-        let (elapsed, in_time) = part.in_time();
-        counts += in_time;
+    for part in results {
+        let (elapsed, counts_in_time) = part.clipped_to_duration();
+        counts += counts_in_time;
         first = Some(first.map_or(part.began, |first: Instant| first.min(part.began)));
         last = last.max(Some(part.began + elapsed));
     }
@@ -230,46 +252,67 @@ fn in_time<'p>(parts: impl IntoIterator<Item = &'p TransactionOutcome>) -> Total
     }
 }
 
-/// Every strand's part of the transaction of this number.
-fn parts<'s>(strands: &[&'s StrandOutcome], number: usize) -> Vec<&'s TransactionOutcome> {
-    let parts = strands.iter();
-    parts
+/// Returns the results of all strands for the transaction of this number.
+fn transaction_results<'s>(
+    strands: &[&'s StrandOutcome],
+    number: usize,
+) -> Vec<&'s StrandTransactionOutcome> {
+    let strands = strands.iter();
+    strands
         .filter_map(|strand| strand.transactions.get(number))
         .collect()
 }
 
-fn began(parts: &[&TransactionOutcome]) -> impl Iterator<Item = Instant> {
-    parts.iter().map(|part| part.began)
+fn start_times(results: &[&StrandTransactionOutcome]) -> impl Iterator<Item = Instant> {
+    results.iter().map(|part| part.began)
 }
 
-fn sum<'p>(parts: impl IntoIterator<Item = &'p TransactionOutcome>) -> Counts {
+fn sum_counts<'p>(results: impl IntoIterator<Item = &'p StrandTransactionOutcome>) -> Counts {
     let mut sum = Counts::default();
-    for part in parts {
+    for part in results {
         sum += part.counts;
     }
     sum
 }
 
-/// How often a strand came to the end of the list: what is left over is the beginning of one more.
-fn rounds(transaction: &Transaction, part: &TransactionOutcome) -> u64 {
+/// Returns the number of complete passes of a strand through the flowop list.
+fn count_rounds(transaction: &TransactionSpec, result: &StrandTransactionOutcome) -> u64 {
     let operations = transaction.flowops.iter().map(|flowop| flowop.count).sum();
-    part.counts.operations.checked_div(operations).unwrap_or(0)
+    result
+        .counts
+        .operations
+        .checked_div(operations)
+        .unwrap_or(0)
 }
 
-/// Finds out what arrived in transactions of one direction. A slave tells of all of them together: where
-/// it only receives, that is enough if one transaction alone moves something, or nothing is missing.
-fn arrived(group: &Group, outcomes: &mut [model::TransactionOutcome], told: Option<Bytes>) {
+/// Sets the received bytes of one-way transactions. A slave reports one total for all transactions.
+/// If it only receives, that is sufficient in two cases: only one transaction sends, or no data is
+/// missing.
+fn set_arrived_bytes(
+    group: &GroupSpec,
+    outcomes: &mut [model::TransactionOutcome],
+    reported: Option<Bytes>,
+) {
     let transactions = || group.transactions.iter();
-    let told = told.filter(|_| !transactions().any(|txn| txn.has(Kind::receives)));
-    let is_alone = transactions().filter(|txn| txn.has(Kind::sends)).count() == 1;
+    let reported =
+        reported.filter(|_| !transactions().any(|txn| txn.has_flowop(FlowopKind::receives)));
+    let is_only_sender = transactions()
+        .filter(|txn| txn.has_flowop(FlowopKind::sends))
+        .count()
+        == 1;
     let sent: u64 = outcomes.iter().map(|one| one.totals.counts.sent.0).sum();
     for (outcome, txn) in outcomes.iter_mut().zip(transactions()) {
         let counts = &outcome.totals.counts;
-        outcome.arrived = match (txn.has(Kind::sends), txn.has(Kind::receives)) {
+        outcome.arrived = match (
+            txn.has_flowop(FlowopKind::sends),
+            txn.has_flowop(FlowopKind::receives),
+        ) {
             (true, true) => None,
             (false, _) => Some(counts.received),
-            (true, false) if is_alone => told,
-            (true, false) => told.filter(|told| told.0 == sent).map(|_| counts.sent),
+            (true, false) if is_only_sender => reported,
+            (true, false) => reported
+                .filter(|bytes| bytes.0 == sent)
+                .map(|_| counts.sent),
         };
     }
 }
@@ -278,32 +321,40 @@ fn arrived(group: &Group, outcomes: &mut [model::TransactionOutcome], told: Opti
 mod tests {
     use super::*;
 
-    fn transaction(kinds: &[Kind]) -> Transaction {
-        Transaction {
+    fn transaction(kinds: &[FlowopKind]) -> TransactionSpec {
+        TransactionSpec {
             flowops: kinds.iter().map(|kind| Flowop::new(*kind)).collect(),
-            ..Transaction::default()
+            ..TransactionSpec::default()
         }
     }
 
     #[test]
-    fn what_arrived_is_known_where_nothing_else_moves_or_nothing_is_missing() {
-        let connect = || transaction(&[Kind::Connect]);
-        let stream = || transaction(&[Kind::Write]);
-        let reading = || transaction(&[Kind::Read]);
-        let exchange = || transaction(&[Kind::Write, Kind::Read]);
-        // Each transaction that sends has sent 4, and each that receives has received 5.
-        for (transactions, told, expected) in [
+    fn arrived_bytes_are_known_if_unambiguous() {
+        let connect = || transaction(&[FlowopKind::Connect]);
+        let stream = || transaction(&[FlowopKind::Write]);
+        let receiving = || transaction(&[FlowopKind::Read]);
+        let exchange = || transaction(&[FlowopKind::Write, FlowopKind::Read]);
+        // Each sending transaction sends 4 bytes, and each receiving one receives 5.
+        for (transactions, reported, expected) in [
             (vec![connect(), stream()], Some(3), [Some(0), Some(3)]),
             (vec![connect(), stream()], None, [Some(0), None]),
             (vec![stream(), stream()], Some(8), [Some(4), Some(4)]),
             (vec![stream(), stream()], Some(7), [None, None]),
-            (vec![stream(), reading()], Some(4), [None, Some(5)]),
+            (vec![stream(), receiving()], Some(4), [None, Some(5)]),
             (vec![exchange(), stream()], Some(8), [None, None]),
         ] {
-            let outcome = |txn: &Transaction| {
+            let outcome = |txn: &TransactionSpec| {
                 let counts = Counts {
-                    sent: Bytes(if txn.has(Kind::sends) { 4 } else { 0 }),
-                    received: Bytes(if txn.has(Kind::receives) { 5 } else { 0 }),
+                    sent: Bytes(if txn.has_flowop(FlowopKind::sends) {
+                        4
+                    } else {
+                        0
+                    }),
+                    received: Bytes(if txn.has_flowop(FlowopKind::receives) {
+                        5
+                    } else {
+                        0
+                    }),
                     ..Counts::default()
                 };
                 model::TransactionOutcome {
@@ -315,16 +366,16 @@ mod tests {
                 }
             };
             let mut outcomes: Vec<_> = transactions.iter().map(outcome).collect();
-            let group = Group {
+            let group = GroupSpec {
                 transactions,
-                ..Group::default()
+                ..GroupSpec::default()
             };
-            arrived(&group, &mut outcomes, told.map(Bytes));
+            set_arrived_bytes(&group, &mut outcomes, reported.map(Bytes));
             let found: Vec<_> = outcomes
                 .iter()
                 .map(|outcome| outcome.arrived.map(|bytes| bytes.0))
                 .collect();
-            assert_eq!(found, expected, "{told:?}");
+            assert_eq!(found, expected, "{reported:?}");
         }
     }
 }

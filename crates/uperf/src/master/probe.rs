@@ -1,59 +1,63 @@
-//! How long a stock slave takes a flowop to be: its data version does not say.
+//! Detects the flowop layout of a stock slave, which its data version does not determine.
 
 use std::io;
 use std::time::{Duration, Instant};
 
-use crate::Kind;
-use crate::wire::{Ack1, Ack2, Header, Layout, Order, Version, Work};
+use crate::FlowopKind;
+use crate::wire::{
+    DataVersion, Endian, FlowopLayout, Header, Phase1Answer, Phase2Answer, WorkRecords,
+};
 use control::ControlConnection;
 
-/// How long an answer may take beyond the time of the way.
-const ANSWER: Duration = Duration::from_millis(300);
+/// How long an answer may take in addition to four round trips.
+const ANSWER_TIME: Duration = Duration::from_millis(300);
 
-/// How long phase 1 may take on a connection of this kind.
-const PATIENCE: Duration = Duration::from_secs(2);
+/// Timeout of phase 1 on the probe connection.
+const PHASE_1_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Asks on a connection of its own, which is of no use afterwards: a slave that has all of a workorder
-/// that does nothing answers, and one that has not waits.
+/// Detects the layout on a separate connection, which is unusable afterwards. The probe is an empty
+/// workorder of growing length: a slave that has received all of it answers, and one that expects
+/// more waits.
 ///
-/// The two layouts of 928 bytes cannot be told apart so; it is the release that is assumed.
-pub(super) fn layout(control: &ControlConnection) -> io::Result<Layout> {
-    let asked = Instant::now();
-    let hello = Header::of_phase_1(Version::V0_3_1, []);
-    control.write(&hello.encode(Order::NATIVE), PATIENCE)?;
-    let answer = control.read(asked + PATIENCE)?;
-    if let Ack1::Refused(_) = Ack1::decode(&answer) {
+/// Two layouts have 928 bytes and cannot be distinguished this way; the one of the release is
+/// assumed.
+pub(super) fn probe_layout(control: &ControlConnection) -> io::Result<FlowopLayout> {
+    let start = Instant::now();
+    let hello = Header::for_phase_1(DataVersion::V0_3_1, []);
+    control.write(&hello.encode(Endian::NATIVE), PHASE_1_TIMEOUT)?;
+    let answer = control.read(start + PHASE_1_TIMEOUT)?;
+    if let Phase1Answer::Refused(_) = Phase1Answer::decode(&answer) {
         return Err(io::ErrorKind::ConnectionRefused.into());
     }
-    let patience = ANSWER + 4 * asked.elapsed();
+    let timeout = ANSWER_TIME + 4 * start.elapsed();
 
-    let mut bytes = Header::of_phase_2(Version::V0_3_1, 0).encode(Order::NATIVE);
-    bytes.extend(Work::probe().encode(Layout::V1_0_8, Order::NATIVE));
+    let mut bytes = Header::for_phase_2(DataVersion::V0_3_1, 0).encode(Endian::NATIVE);
+    bytes.extend(WorkRecords::probe().encode(FlowopLayout::V1_0_8, Endian::NATIVE));
     // The next longer layout has the flowop's number where this one ends with zeros.
-    let number = bytes.len() - LONGER;
-    bytes[number..number + 4].copy_from_slice(&(Kind::Nop as u32).to_ne_bytes());
-    control.write(&bytes, PATIENCE)?;
-    if answers(control, patience)? {
-        return Ok(Layout::V1_0_8);
+    let number = bytes.len() - LAYOUT_STEP_BYTES;
+    bytes[number..number + 4].copy_from_slice(&(FlowopKind::Nop as u32).to_ne_bytes());
+    control.write(&bytes, PHASE_1_TIMEOUT)?;
+    if accepts_work(control, timeout)? {
+        return Ok(FlowopLayout::V1_0_8);
     }
-    control.write(&[0; LONGER], PATIENCE)?;
-    if answers(control, patience)? {
-        return Ok(Layout::Repeat);
+    control.write(&[0; LAYOUT_STEP_BYTES], PHASE_1_TIMEOUT)?;
+    if accepts_work(control, timeout)? {
+        return Ok(FlowopLayout::Repeat);
     }
-    Ok(Layout::BatchSize)
+    Ok(FlowopLayout::BatchSize)
 }
 
-/// Bytes from one layout's length to the next one's.
-const LONGER: usize = 8;
+/// Difference between the lengths of two successive layouts, bytes.
+const LAYOUT_STEP_BYTES: usize = 8;
 
-fn answers(control: &ControlConnection, patience: Duration) -> io::Result<bool> {
-    if !control.is_readable(Instant::now() + patience)? {
+fn accepts_work(control: &ControlConnection, timeout: Duration) -> io::Result<bool> {
+    if !control.wait_readable(Instant::now() + timeout)? {
         return Ok(false);
     }
-    let answer = control.read(Instant::now() + patience)?;
+    let answer = control.read(Instant::now() + timeout)?;
     Ok(matches!(
-        Ack2::decode(&answer, Order::NATIVE),
-        Ack2::Ok { .. }
+        Phase2Answer::decode(&answer, Endian::NATIVE),
+        Phase2Answer::Ok { .. }
     ))
 }
 
@@ -68,31 +72,38 @@ mod tests {
 
     use super::*;
 
-    /// A slave that takes a flowop to be so long.
-    fn slave(mut control: TcpStream, flowop: usize) {
+    /// Simulates a slave whose flowop records have this length.
+    fn slave(mut control: TcpStream, flowop_bytes: usize) {
         let mut header = [0; 352];
         control.read_exact(&mut header).unwrap();
-        control.write_all(&Ack1::Ok.encode()).unwrap();
-        let mut work = vec![0; 352 + 24 + 168 + flowop];
+        control.write_all(&Phase1Answer::Ok.encode()).unwrap();
+        let mut work = vec![0; 352 + 24 + 168 + flowop_bytes];
         if control.read_exact(&mut work).is_ok() {
             let number = work.len() - 16;
-            assert_eq!(work[number..number + 4], (Kind::Nop as u32).to_ne_bytes());
-            let ok = Ack2::Ok { slave_infos: 0 };
-            control.write_all(&ok.encode(Order::NATIVE)).unwrap();
+            assert_eq!(
+                work[number..number + 4],
+                (FlowopKind::Nop as u32).to_ne_bytes()
+            );
+            let ok = Phase2Answer::Ok { slave_infos: 0 };
+            control.write_all(&ok.encode(Endian::NATIVE)).unwrap();
         }
     }
 
     #[test]
-    fn each_length_is_found_out() {
-        for expected in [Layout::V1_0_8, Layout::Repeat, Layout::BatchSize] {
+    fn each_layout_is_detected() {
+        for expected in [
+            FlowopLayout::V1_0_8,
+            FlowopLayout::Repeat,
+            FlowopLayout::BatchSize,
+        ] {
             let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-            let here = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-            let (there, _) = listener.accept().unwrap();
-            let there = thread::spawn(move || slave(there, expected.record_len()));
-            let control = ControlConnection::new(Socket::from(here), Stop::new()).unwrap();
-            assert_eq!(layout(&control).unwrap(), expected);
+            let master_socket = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+            let (slave_socket, _) = listener.accept().unwrap();
+            let slave = thread::spawn(move || slave(slave_socket, expected.record_len()));
+            let control = ControlConnection::new(Socket::from(master_socket), Stop::new()).unwrap();
+            assert_eq!(probe_layout(&control).unwrap(), expected);
             drop(control);
-            there.join().unwrap();
+            slave.join().unwrap();
         }
     }
 }

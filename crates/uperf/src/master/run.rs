@@ -1,87 +1,91 @@
-//! A run from its first barrier to the end of its last strand, and what is said of it meanwhile.
+//! Runs all transactions, from the first barrier to the end of the last strand, and reports
+//! progress.
 
 use std::io;
 use std::time::{Duration, Instant, SystemTime};
 
-use engine::{BarrierStatus, Interval, Reading, Sampler, Stop};
+use engine::{BarrierStatus, CounterDelta, CounterReading, Sampler, Stop};
 use model::{Series, Totals};
-use sys::clock::Prompt;
+use sys::clock::PriorityWakeup;
 
-use super::TICK;
-use super::connect::{GOODBYE_AFTER_FAILURE, Slave};
+use super::POLL_INTERVAL;
+use super::connect::{FAILED_GOODBYE_TIMEOUT, Slave};
 use crate::strand::{Log, Workers};
-use crate::wire::{Command, Goodbye};
-use crate::{Event, Group, Kind, Step, running_name, transaction_name};
-use control::why;
+use crate::wire::{Goodbye, MasterCommand};
+use crate::{
+    FlowopKind, GroupSpec, MasterEvent, ProtocolStep, running_transaction_name, transaction_name,
+};
+use control::describe_error;
 
-/// How long a stock slave's strands are given to come to their next barrier: it interrupts those that are
-/// late. Its own masters take as long as this, at most.
-const LONGEST_STAGE: Duration = Duration::from_secs(1);
+/// Maximum time that a stock slave's strands get to reach their next barrier; the slave interrupts
+/// late ones. A stock master waits for at most this time between two commands.
+const MAX_STAGE_WAIT: Duration = Duration::from_secs(1);
 
-/// Time that a stock slave is given to read the last data of a transaction with a number of iterations: what it
-/// has not read when the next command comes is lost.
-const LAST_DATA: Duration = Duration::from_millis(200);
+/// How long a stock slave gets to read the last data of a transaction with iterations. It loses
+/// data that is unread when the next command arrives.
+const LAST_DATA_TIME: Duration = Duration::from_millis(200);
 
-/// How long a host takes to end all connections of a process that has died.
-const LAST_OF_ITS_CONNECTIONS: Duration = Duration::from_millis(200);
+/// How long a host takes to close all connections of a process that has died.
+const PROCESS_EXIT_TIME: Duration = Duration::from_millis(200);
 
-/// How long before a transaction's time is up nothing else is waited for.
-const CUT_APPROACH: Duration = Duration::from_millis(100);
+/// In this time before the end of a transaction, the master waits for the end and for nothing else.
+const END_APPROACH: Duration = Duration::from_millis(100);
 
-/// Runs all transactions; whether the run did not come to its end.
-pub(super) fn stages(
+/// Runs all transactions. Returns whether the run failed.
+pub(super) fn run_transactions(
     workers: &mut Workers,
     slaves: &mut [Slave],
     progress: &mut Progress<'_>,
     stop: &Stop,
     log: &mut Log,
 ) -> bool {
-    let has_stock_slave = slaves.iter().any(|slave| !slave.is_ours);
-    let least = progress.interval.min(LONGEST_STAGE);
-    let mut begun = Instant::now();
+    let has_stock_slave = slaves.iter().any(|slave| !slave.is_linerate);
+    let min_stage_time = progress.interval.min(MAX_STAGE_WAIT);
+    let mut start = Instant::now();
     for stage in 0..workers.stages() {
-        if until(workers, Some(stage), slaves, progress, stop, log) {
+        if await_barrier(workers, Some(stage), slaves, progress, stop, log) {
             return true;
         }
         if has_stock_slave {
-            await_stock_slaves(workers, stage, begun + least);
+            await_stock_slaves(workers, stage, start + min_stage_time);
         }
-        progress.ended(workers);
+        progress.end_transaction(workers);
         for slave in slaves.iter() {
-            if let Some(command) = slave.next(stage as u32) {
-                progress.command(slave, command);
+            if let Some(command) = slave.next_command(stage as u32) {
+                progress.send_command(slave, command);
             }
         }
-        // What is done before anybody looks is of the transaction as well.
+        // Read before the start, so the transaction includes work that is done before the first
+        // sample.
         let counts = workers.counts();
-        begun = workers.release(stage);
-        progress.begun(Reading { at: begun, counts });
+        start = workers.start_transaction(stage);
+        progress.begin_transaction(CounterReading { at: start, counts });
     }
-    let has_failed = until(workers, None, slaves, progress, stop, log);
+    let has_failed = await_barrier(workers, None, slaves, progress, stop, log);
     if !has_failed {
-        progress.ended(workers);
-        if slaves.iter().any(|slave| slave.parks_at.is_some()) {
+        progress.end_transaction(workers);
+        if slaves.iter().any(|slave| slave.idle_transaction.is_some()) {
             await_stock_slaves(workers, workers.stages(), Instant::now());
         }
     }
     has_failed
 }
 
-/// Gives stock slaves' strands time to come to this barrier, at least until then. After a transaction's
-/// duration the strands here have waited for them already.
+/// Gives the strands of stock slaves time to reach this barrier, at least until `not_before`. After
+/// a transaction with a duration, the local strands have already waited for them.
 fn await_stock_slaves(workers: &Workers, stage: usize, not_before: Instant) {
     let is_settled = stage == 0 || workers.is_timed(stage - 1);
-    let for_data = if is_settled {
+    let data_time = if is_settled {
         Duration::ZERO
     } else {
-        LAST_DATA
+        LAST_DATA_TIME
     };
-    let until = not_before.max(Instant::now() + for_data);
-    std::thread::sleep(until.saturating_duration_since(Instant::now()));
+    let deadline = not_before.max(Instant::now() + data_time);
+    std::thread::sleep(deadline.saturating_duration_since(Instant::now()));
 }
 
-/// Waits for a barrier, or the end of all strands; whether the run has failed.
-fn until(
+/// Waits until all strands reach a barrier or end. Returns whether the run failed.
+fn await_barrier(
     workers: &mut Workers,
     stage: Option<usize>,
     slaves: &mut [Slave],
@@ -89,24 +93,25 @@ fn until(
     stop: &Stop,
     log: &mut Log,
 ) -> bool {
-    let mut prompt = None;
+    let mut wakeup = None;
     loop {
-        let next_line = progress.due();
-        let status = look(workers, stage, next_line, &mut prompt);
+        let next_sample = progress.next_sample_at();
+        let status = poll_workers(workers, stage, next_sample, &mut wakeup);
         if status.peer_closed && (status.complete || status.running == 0) {
-            await_word(slaves);
+            await_close(slaves);
         }
-        // Before the strands: what they see of a slave's end may look to them as the end of their work.
-        let speaks = slaves.iter_mut().find(|slave| slave.speaks());
-        // Only now: a signal in between ends the asking too, as if somebody spoke.
+        // Checked before the strands, because a strand may take the end of a slave for the regular
+        // end of its work.
+        let sender = slaves.iter_mut().find(|slave| slave.has_message());
+        // Checked after the slaves: a signal interrupts `has_message`, which then returns true.
         if stop.is_set() {
             return true;
         }
-        if let Some(slave) = speaks {
-            progress.report(&Event::SlaveAborted);
-            slave.hear(Instant::now() + GOODBYE_AFTER_FAILURE);
-            if let Some(Err(error)) = &slave.last_word {
-                lost(log, &slave.host, &progress.place(), error);
+        if let Some(slave) = sender {
+            progress.report(&MasterEvent::SlaveAborted);
+            slave.await_goodbye(Instant::now() + FAILED_GOODBYE_TIMEOUT);
+            if let Some(Err(error)) = &slave.goodbye {
+                log_lost_slave(log, &slave.host, &progress.describe_position(), error);
             }
             return true;
         }
@@ -116,193 +121,197 @@ fn until(
         if status.complete || status.running == 0 {
             return false;
         }
-        progress.tick(workers);
+        progress.sample_if_due(workers);
     }
 }
 
-/// Waits until there is something to see, or to print. Shortly before a transaction's time is up for that
-/// alone: strands that leave have what is waited with.
-fn look(
+/// Waits for a change of the strands, or until the next sample. Shortly before the end of a
+/// transaction's time it only sleeps until that end: waiting at the barrier would contend with the
+/// strands that arrive there.
+fn poll_workers(
     workers: &mut Workers,
     stage: Option<usize>,
-    next_line: Option<Instant>,
-    prompt: &mut Option<Prompt>,
+    next_sample: Option<Instant>,
+    wakeup: &mut Option<PriorityWakeup>,
 ) -> BarrierStatus {
     let now = Instant::now();
-    let next_line = next_line.unwrap_or(now + TICK);
-    let Some(due) = workers.due() else {
-        *prompt = None;
-        return workers.wait(stage, next_line.min(now + TICK));
+    let next_sample = next_sample.unwrap_or(now + POLL_INTERVAL);
+    let Some(end) = workers.next_transaction_end() else {
+        *wakeup = None;
+        return workers.wait_for_barrier(stage, next_sample.min(now + POLL_INTERVAL));
     };
-    if due > now + CUT_APPROACH {
-        let approach = due.checked_sub(CUT_APPROACH).unwrap_or(due);
-        return workers.wait(stage, next_line.min(now + TICK).min(approach));
+    if end > now + END_APPROACH {
+        let approach = end.checked_sub(END_APPROACH).unwrap_or(end);
+        return workers.wait_for_barrier(stage, next_sample.min(now + POLL_INTERVAL).min(approach));
     }
-    prompt.get_or_insert_with(Prompt::begin);
-    std::thread::sleep(due.min(next_line).saturating_duration_since(now));
-    workers.read_due();
-    workers.wait(stage, now)
+    wakeup.get_or_insert_with(PriorityWakeup::begin);
+    std::thread::sleep(end.min(next_sample).saturating_duration_since(now));
+    workers.read_counters_at_end();
+    workers.wait_for_barrier(stage, now)
 }
 
-/// A slave that dies ends its connections in any order, and to a strand an end is the end of its work: who has
-/// ended it is known a little later.
-fn await_word(slaves: &[Slave]) {
-    let until = Instant::now() + LAST_OF_ITS_CONNECTIONS;
-    while Instant::now() < until && !slaves.iter().any(Slave::speaks) {
+/// Waits until the control connection of a dead slave is closed. A dying slave closes its
+/// connections in any order, and a strand takes a closed connection for the end of its work.
+fn await_close(slaves: &[Slave]) {
+    let deadline = Instant::now() + PROCESS_EXIT_TIME;
+    while Instant::now() < deadline && !slaves.iter().any(Slave::has_message) {
         std::thread::sleep(Duration::from_millis(1));
     }
 }
 
-/// Names a slave that is lost, and where the run was then.
-pub(super) fn lost(log: &mut Log, host: &str, place: &str, error: &io::Error) {
-    log.say(format!("[{host}] lost {place}: {}", why(error)), 0);
+/// Logs a lost slave, with the position of the run.
+pub(super) fn log_lost_slave(log: &mut Log, host: &str, position: &str, error: &io::Error) {
+    log.error(
+        format!("[{host}] lost {position}: {}", describe_error(error)),
+        0,
+    );
 }
 
-/// What a slave said, as far as it is worth the log.
-pub(super) fn note(log: &mut Log, host: &str, goodbye: &Goodbye) {
-    let words = || format!("[{host}] {}", goodbye.message.lines());
+/// Logs the error or warning of a goodbye message.
+pub(super) fn log_goodbye(log: &mut Log, host: &str, goodbye: &Goodbye) {
+    let text = || format!("[{host}] {}", goodbye.message.escaped_lines());
     match goodbye.kind {
-        Goodbye::ERROR => log.say(words(), 0),
-        Goodbye::WARNING => log.warn(words()),
+        Goodbye::ERROR => log.error(text(), 0),
+        Goodbye::WARNING => log.warn(text()),
         _ => {}
     }
 }
 
-/// How far the run is: its samples, and the events that report it.
+/// Progress of the run: its samples, and the events that report them.
 pub(super) struct Progress<'a> {
-    events: &'a mut dyn FnMut(&Event<'_>),
+    events: &'a mut dyn FnMut(&MasterEvent<'_>),
     pub(super) interval: Duration,
-    /// The samples of each transaction that has begun.
+    /// Samples of each started transaction.
     samplers: Vec<Sampler>,
-    /// The last of them has not ended.
+    /// Whether the last started transaction is running.
     is_running: bool,
-    /// Slaves that the first transaction opens connections to, until they are reported as unanswered.
-    opened_to: Vec<String>,
+    /// Slaves that the first transaction connects to; empty once they are reported as unanswered.
+    unanswered_hosts: Vec<String>,
 }
 
-/// Without a data connection for this long the master reports it.
+/// How long the master waits for a data connection before it reports that there is none.
 const REPORT_UNANSWERED_AFTER: Duration = Duration::from_secs(5);
 
 impl<'a> Progress<'a> {
-    pub(super) fn new(interval: Duration, events: &'a mut dyn FnMut(&Event<'_>)) -> Self {
+    pub(super) fn new(interval: Duration, events: &'a mut dyn FnMut(&MasterEvent<'_>)) -> Self {
         Self {
             events,
             interval,
             samplers: Vec::new(),
             is_running: false,
-            opened_to: Vec::new(),
+            unanswered_hosts: Vec::new(),
         }
     }
 
-    pub(super) fn report(&mut self, event: &Event<'_>) {
+    pub(super) fn report(&mut self, event: &MasterEvent<'_>) {
         (self.events)(event);
     }
 
-    pub(super) fn step(&mut self, step: &Step<'_>) {
-        self.report(&Event::Step(*step));
+    pub(super) fn report_step(&mut self, step: &ProtocolStep<'_>) {
+        self.report(&MasterEvent::Step(*step));
     }
 
-    /// Tells a slave what to do.
-    pub(super) fn command(&mut self, slave: &Slave, command: Command) {
-        slave.tell(command);
-        self.step(&Step::Told(command, &slave.host));
+    /// Sends a command to a slave and reports it.
+    pub(super) fn send_command(&mut self, slave: &Slave, command: MasterCommand) {
+        slave.send_command(command);
+        self.report_step(&ProtocolStep::CommandSent(command, &slave.host));
     }
 
-    /// A slave has its work.
-    pub(super) fn assigned(&mut self, host: &str, group: &Group) {
+    /// Reports that a slave has received its work.
+    pub(super) fn report_assigned(&mut self, host: &str, group: &GroupSpec) {
         let first = group
             .transactions
             .first()
             .and_then(|txn| txn.flowops.first());
-        if first.is_some_and(|flowop| flowop.kind == Kind::Connect) {
-            self.opened_to.push(host.to_owned());
+        if first.is_some_and(|flowop| flowop.kind == FlowopKind::Connect) {
+            self.unanswered_hosts.push(host.to_owned());
         }
-        self.step(&Step::Assigned(host, group));
+        self.report_step(&ProtocolStep::WorkorderSent(host, group));
     }
 
-    /// When the next line of a running transaction is due.
-    fn due(&self) -> Option<Instant> {
+    /// Returns the time of the next sample; `None` if no transaction is running.
+    fn next_sample_at(&self) -> Option<Instant> {
         let running = self.samplers.last().filter(|_| self.is_running);
-        running.map(Sampler::due)
+        running.map(Sampler::next_due)
     }
 
-    /// Where the run is, to report its end.
-    pub(super) fn place(&self) -> String {
+    /// Returns the position of the run, for reports about its end.
+    pub(super) fn describe_position(&self) -> String {
         match self.samplers.len() {
             0 => "before Txn1".to_owned(),
-            begun if self.is_running => format!("in {}", running_name(begun - 1)),
+            started if self.is_running => format!("in {}", running_transaction_name(started - 1)),
             _ => "at the end".to_owned(),
         }
     }
 
-    /// The progress is over.
-    pub(super) fn close(&mut self) {
+    /// Ends the samples.
+    pub(super) fn end_samples(&mut self) {
         let is_cut = std::mem::take(&mut self.is_running);
-        self.report(&Event::SamplesEnded { is_cut });
+        self.report(&MasterEvent::SamplesEnded { is_cut });
     }
 
-    /// Returns the samples of the transactions, by the time since `run_begun`.
-    pub(super) fn series(&self, run_begun: Instant) -> Vec<Series> {
+    /// Returns the samples of each transaction, with times since `run_start`.
+    pub(super) fn series(&self, run_start: Instant) -> Vec<Series> {
         let samplers = self.samplers.iter().enumerate();
         let series = samplers.map(|(number, sampler)| Series {
             name: transaction_name(number),
-            begun: sampler.started().saturating_duration_since(run_begun),
+            started_after: sampler.started().saturating_duration_since(run_start),
             samples: sampler.samples().to_vec(),
         });
         series.collect()
     }
 
-    fn begun(&mut self, begun: Reading) {
+    fn begin_transaction(&mut self, reading: CounterReading) {
         let interval = self.interval.max(Duration::from_millis(1));
-        self.samplers.push(Sampler::new(begun, interval));
+        self.samplers.push(Sampler::new(reading, interval));
         self.is_running = true;
-        self.line(begun);
+        self.add_sample(reading);
     }
 
-    fn tick(&mut self, workers: &Workers) {
+    fn sample_if_due(&mut self, workers: &Workers) {
         let at = Instant::now();
         self.report_unanswered(workers, at);
-        if self.due().is_none_or(|due| at < due) {
+        if self.next_sample_at().is_none_or(|due| at < due) {
             return;
         }
         let stage = self.samplers.len() - 1;
-        // What comes after the time has no line: the last one is of the time.
-        if workers.is_over(stage) {
+        // No sample is taken after the end of the transaction's time: the last one is of that end.
+        if workers.is_time_up(stage) {
             self.samplers[stage].skip(at);
         } else {
-            let counts = workers.counts_by(stage).counts;
-            self.line(Reading { at, counts });
+            let counts = workers.counts_at_end(stage).counts;
+            self.add_sample(CounterReading { at, counts });
         }
     }
 
-    /// Reports once that no data connection has come about, as behind a firewall that lets the control
-    /// connection through.
+    /// Reports once that there is no data connection, as with a firewall that permits only the
+    /// control connection.
     fn report_unanswered(&mut self, workers: &Workers, now: Instant) {
         let ([first], true) = (&self.samplers[..], self.is_running) else {
             return;
         };
         let is_due = now >= first.started() + REPORT_UNANSWERED_AFTER;
-        if !is_due || self.opened_to.is_empty() || workers.counts().operations > 0 {
+        if !is_due || self.unanswered_hosts.is_empty() || workers.counts().operations > 0 {
             return;
         }
-        let mut hosts = std::mem::take(&mut self.opened_to);
+        let mut hosts = std::mem::take(&mut self.unanswered_hosts);
         hosts.dedup();
-        self.report(&Event::Unanswered(&hosts));
+        self.report(&MasterEvent::ConnectionsUnanswered(&hosts));
     }
 
-    fn ended(&mut self, workers: &Workers) {
+    fn end_transaction(&mut self, workers: &Workers) {
         if std::mem::take(&mut self.is_running) {
-            self.line(workers.counts_by(self.samplers.len() - 1));
-            self.report(&Event::TransactionEnded);
+            self.add_sample(workers.counts_at_end(self.samplers.len() - 1));
+            self.report(&MasterEvent::TransactionEnded);
         }
     }
 
-    fn line(&mut self, reading: Reading) {
+    fn add_sample(&mut self, reading: CounterReading) {
         let stage = self.samplers.len() - 1;
         let sampler = &mut self.samplers[stage];
         sampler.add(reading);
-        let Interval { elapsed, counts } = sampler.total();
-        self.report(&Event::Sampled {
+        let CounterDelta { elapsed, counts } = sampler.total_delta();
+        self.report(&MasterEvent::Sampled {
             stage,
             totals: Totals { counts, elapsed }.combined(),
             at: SystemTime::now() - reading.at.elapsed(),

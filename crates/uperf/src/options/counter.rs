@@ -1,49 +1,49 @@
-//! CPU counters, by the names of perf(1).
+//! CPU counters with their perf(1) names.
 
-use sys::counter::Event;
+use sys::counter::PerfEvent;
 
-/// What is counted while a flowop is executed.
+/// Event that is counted while a flowop is executed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Counter {
-    event: Event,
+pub struct CpuCounter {
+    event: PerfEvent,
     names: &'static [&'static str],
 }
 
-/// In the order of perf list.
-const ALL: [Counter; 11] = [
-    counter(Event::CYCLES, &["cycles", "cpu-cycles"]),
-    counter(Event::INSTRUCTIONS, &["instructions"]),
-    counter(Event::CACHE_REFERENCES, &["cache-references"]),
-    counter(Event::CACHE_MISSES, &["cache-misses"]),
-    counter(Event::BRANCHES, &["branches", "branch-instructions"]),
-    counter(Event::BRANCH_MISSES, &["branch-misses"]),
-    counter(Event::REFERENCE_CYCLES, &["ref-cycles"]),
-    counter(Event::TASK_CLOCK, &["task-clock"]),
-    counter(Event::CONTEXT_SWITCHES, &["context-switches", "cs"]),
-    counter(Event::MIGRATIONS, &["cpu-migrations", "migrations"]),
-    counter(Event::PAGE_FAULTS, &["page-faults", "faults"]),
+/// All counters, in the order of `perf list`.
+const ALL: [CpuCounter; 11] = [
+    counter(PerfEvent::CYCLES, &["cycles", "cpu-cycles"]),
+    counter(PerfEvent::INSTRUCTIONS, &["instructions"]),
+    counter(PerfEvent::CACHE_REFERENCES, &["cache-references"]),
+    counter(PerfEvent::CACHE_MISSES, &["cache-misses"]),
+    counter(PerfEvent::BRANCHES, &["branches", "branch-instructions"]),
+    counter(PerfEvent::BRANCH_MISSES, &["branch-misses"]),
+    counter(PerfEvent::REFERENCE_CYCLES, &["ref-cycles"]),
+    counter(PerfEvent::TASK_CLOCK, &["task-clock"]),
+    counter(PerfEvent::CONTEXT_SWITCHES, &["context-switches", "cs"]),
+    counter(PerfEvent::MIGRATIONS, &["cpu-migrations", "migrations"]),
+    counter(PerfEvent::PAGE_FAULTS, &["page-faults", "faults"]),
 ];
 
-/// Those of `-e`.
+/// Names of the counters of `-e`.
 const DEFAULTS: [&str; 4] = ["cycles", "instructions", "task-clock", "context-switches"];
 
-const fn counter(event: Event, names: &'static [&'static str]) -> Counter {
-    Counter { event, names }
+const fn counter(event: PerfEvent, names: &'static [&'static str]) -> CpuCounter {
+    CpuCounter { event, names }
 }
 
-impl Counter {
-    /// What the system calls it.
-    pub(crate) fn event(self) -> Event {
+impl CpuCounter {
+    /// Returns the kernel's event.
+    pub(crate) fn event(self) -> PerfEvent {
         self.event
     }
 
-    /// As it is printed.
+    /// Returns the name that the report prints.
     pub fn name(self) -> &'static str {
         self.names[0]
     }
 
-    /// Those of these names, each once; the error is a name that none has.
-    pub fn named<'n>(names: impl IntoIterator<Item = &'n str>) -> Result<Vec<Self>, &'n str> {
+    /// Returns the counters of these names, each once; the error is the first unknown name.
+    pub fn from_names<'n>(names: impl IntoIterator<Item = &'n str>) -> Result<Vec<Self>, &'n str> {
         let mut counters = Vec::new();
         for name in names {
             let mut all = ALL.into_iter();
@@ -57,13 +57,13 @@ impl Counter {
         Ok(counters)
     }
 
-    /// Those of `-e`.
+    /// Returns the counters of `-e`.
     pub fn defaults() -> Vec<Self> {
-        Self::named(DEFAULTS).unwrap_or_default()
+        Self::from_names(DEFAULTS).unwrap_or_default()
     }
 
-    /// The names of all, as they are printed.
-    pub(super) fn known() -> String {
+    /// Returns the names of all counters, for an error text.
+    pub(super) fn known_names() -> String {
         ALL.map(Self::name).join(", ")
     }
 }
@@ -73,14 +73,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_answers_to_its_names() {
+    fn each_counter_is_found_by_its_names() {
         for counter in ALL {
             for name in counter.names {
-                assert_eq!(Counter::named([*name]), Ok(vec![counter]), "{name}");
+                assert_eq!(CpuCounter::from_names([*name]), Ok(vec![counter]), "{name}");
             }
         }
-        assert_eq!(Counter::named(["cs", "Cycles"]), Err("Cycles"));
-        assert_eq!(Counter::named([""]), Err(""));
-        assert_eq!(Counter::defaults().len(), DEFAULTS.len());
+        assert_eq!(CpuCounter::from_names(["cs", "Cycles"]), Err("Cycles"));
+        assert_eq!(CpuCounter::from_names([""]), Err(""));
+        assert_eq!(CpuCounter::defaults().len(), DEFAULTS.len());
     }
 }

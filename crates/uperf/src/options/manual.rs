@@ -1,32 +1,32 @@
-//! The chapters of `uperf.1`, which the rows of [`super::table`] are made into.
+//! Chapters of the manual page `uperf.1`, made from the rows of [`super::table`].
 
 use getopt::manual::{Chapter, chapter};
 
 use super::table::SECTION;
 
-/// The chapters of `uperf.1`.
+/// Returns the chapters of `uperf.1`.
 pub fn chapters() -> Vec<Chapter> {
     vec![chapter(&SECTION)]
 }
 
 #[cfg(test)]
 mod tests {
-    use getopt::manual::gaps;
+    use getopt::manual::find_gaps;
 
     use super::*;
     use crate::options::table::Typed;
 
     #[test]
     fn every_option_has_its_paragraph() {
-        assert_eq!(gaps(&SECTION), [""; 0]);
+        assert_eq!(find_gaps(&SECTION), [""; 0]);
     }
 
-    /// Typing a default changes nothing.
+    /// Checks that giving a documented default changes nothing.
     #[test]
     fn defaults_are_those_in_force() {
-        let mut told_of = 0;
+        let mut checked = 0;
         for flag in SECTION.flags {
-            let Some(default) = flag.told_default() else {
+            let Some(default) = flag.stated_default() else {
                 continue;
             };
             let (mut typed, untouched) = (Typed::default(), Typed::default());
@@ -36,8 +36,8 @@ mod tests {
             assert_eq!(typed.master, untouched.master, "{name} {default}");
             let (port, control) = (untouched.port, untouched.control);
             assert_eq!((typed.port, typed.control), (port, control), "{name}");
-            told_of += 1;
+            checked += 1;
         }
-        assert_eq!(told_of, 10);
+        assert_eq!(checked, 10);
     }
 }

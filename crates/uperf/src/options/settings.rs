@@ -1,144 +1,146 @@
-//! What was typed → [`Settings`].
+//! Derives [`Settings`] from the options as typed.
 
 use std::path::PathBuf;
 use std::time::Duration;
 
 use getopt::Exit;
 use model::with_defaults;
-use server::{Permissions, Policy, ServerConfig};
+use server::{PeerPolicy, Permissions, ServerConfig};
 
-use super::table::{NO_PORT, Typed};
-use super::{Counter, usage_after};
-use crate::{Protocol, WorkLimits};
+use super::table::{INVALID_PORT, Typed};
+use super::{CpuCounter, usage_after};
+use crate::{DataProtocol, WorkLimits};
 
-/// The settings in force for one uperf.
+/// Settings of one uperf process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// Who it is.
+    /// Role of the process.
     pub role: Role,
-    /// `-S`: what the control connection goes over: TCP, SCTP or VSOCK.
-    pub control: Protocol,
-    /// `-P`: the control port; of a slave 0 is any. VSOCK has ports of 32 bits.
+    /// `-S`: protocol of the control connection: TCP, SCTP or VSOCK.
+    pub control: DataProtocol,
+    /// `-P`: control port; for a slave 0 means any. VSOCK ports have 32 bits.
     pub port: u32,
     /// `-v`.
     pub verbose: bool,
-    /// What SSL connections are made with.
-    pub tls: Tls,
-    /// `--strict-peers`, `--allow-third-party`: whose data is taken, and where datagrams go.
-    pub policy: Policy,
-    /// Lines for stderr before anything else happens, without their line ends.
+    /// Certificates and keys of SSL connections.
+    pub tls: TlsFiles,
+    /// `--strict-peers`, `--allow-third-party`: addresses of data connections and datagrams.
+    pub policy: PeerPolicy,
+    /// Notices to print on stderr at the start, without line ends.
     pub notices: Vec<String>,
 }
 
-/// `-m`, `-s`, `--check`.
+/// Role of a process: `-m`, `-s` or `--check`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Role {
     /// Runs a profile.
-    Master(Master),
-    /// Takes part in others' profiles, within these limits.
-    Slave(Limits),
-    /// Says what this profile would run.
+    Master(MasterSettings),
+    /// Takes part in masters' profiles, within these limits.
+    Slave(SlaveLimits),
+    /// Prints what this profile would run.
     Check(PathBuf),
 }
 
 with_defaults! {
-    /// What a master is asked for.
+    /// Options of a master.
     #[derive(Clone, Debug, PartialEq, Eq)]
-    pub struct Master {
-        /// `-m`: the profile's file.
+    pub struct MasterSettings {
+        /// `-m`: file of the profile.
         pub profile: PathBuf = PathBuf::new(),
-        /// `-i`: from one progress line to the next.
+        /// `-i`: interval of progress lines.
         pub interval: Duration = Duration::from_secs(1),
-        /// What is printed.
-        pub print: Print = Print::usual(),
-        /// `-p`: CPU time a flowop.
+        /// Parts of the output to print.
+        pub print: PrintOptions = PrintOptions::default_sections(),
+        /// `-p`: measure the CPU time of flowops.
         pub flowop_cpu: bool = false,
-        /// `-e`, `-E`: CPU counters a flowop.
-        pub counters: Vec<Counter> = Vec::new(),
-        /// `-X`: the file for the time of each pass of each flowop.
+        /// `-e`, `-E`: CPU counters to read for flowops.
+        pub counters: Vec<CpuCounter> = Vec::new(),
+        /// `-X`: file for the response time of each pass of each flowop.
         pub response_times: Option<PathBuf> = None,
-        /// `-H stdout`: latencies are kept, and their mean, median and 99th percentile printed.
+        /// `-H stdout`: print mean, median and 99th percentile of the latencies.
         pub latencies: bool = false,
-        /// `--html`: the file for the page.
+        /// `--html`: file for the HTML page.
         pub html: Option<PathBuf> = None,
-        /// `--json`: the result is a JSON document on stdout, and the only thing there.
+        /// `--json`: print only the result, as a JSON document on stdout.
         pub json: bool = false,
     }
 }
 
-/// What a master prints; by default nothing, as after `-n`.
+/// Parts of a master's output. The `Default` prints nothing, as after `-n`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[expect(
     clippy::struct_excessive_bools,
-    reason = "each is a section, or one option without a value"
+    reason = "each is a section or an option without a value"
 )]
-pub struct Print {
-    /// Progress and its total: not with `-n`.
+pub struct PrintOptions {
+    /// Progress and its total; off with `-n`.
     pub progress: bool,
-    /// Run Statistics: after `-n` only with `-a`.
+    /// Run Statistics; after `-n` only with `-a`.
     pub statistics: bool,
-    /// `-g`.
+    /// `-g`: groups.
     pub groups: bool,
-    /// `-T`.
+    /// `-T`: strands.
     pub strands: bool,
-    /// `-t`.
+    /// `-t`: transactions.
     pub transactions: bool,
-    /// `-f`, and what assumes it.
+    /// `-f`, and options that imply it: flowops.
     pub flowops: bool,
-    /// `-k`; in force unless `-n` is.
+    /// `-k`: network interfaces; on unless `-n` is given.
     pub interfaces: bool,
-    /// `-R`: lines with time stamps in the place of progress, totals, groups and strands.
+    /// `-R`: progress, totals, groups and strands as raw lines with time stamps.
     pub raw: bool,
 }
 
-/// What SSL connections are made with. Where there is no file, stock's `server.pem` (master) or
-/// `client.pem` (slave) is looked for, and then a certificate is made.
+/// Files for SSL connections.
+///
+/// Without a certificate file, stock's `server.pem` (master) or `client.pem` (slave) is used if it
+/// exists; otherwise a certificate is generated.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Tls {
-    /// `--tls-cert`: PEM with the certificate.
+pub struct TlsFiles {
+    /// `--tls-cert`: PEM file with the certificate.
     pub certificate: Option<PathBuf>,
-    /// `--tls-key`: PEM with its key; by default it is in the certificate's file.
+    /// `--tls-key`: PEM file with its key; by default the certificate's file.
     pub key: Option<PathBuf>,
-    /// `--tls-pass-file`: a file whose first line is the key's pass phrase; by default it is stock's,
-    /// `password`.
+    /// `--tls-pass-file`: file whose first line is the key's pass phrase; by default the pass
+    /// phrase is stock's, `password`.
     pub pass_phrase: Option<PathBuf>,
-    /// `--tls-verify`: PEM with the authorities that the other end's certificate must come from; without
-    /// it any is taken.
+    /// `--tls-verify`: PEM file with authorities, one of which must have signed the peer's
+    /// certificate; without it any certificate is accepted.
     pub authorities: Option<PathBuf>,
 }
 
 with_defaults! {
-    /// What a slave does for whoever connects, and no more.
+    /// Limits and permissions of a slave.
     #[derive(Clone, Debug, PartialEq, Eq)]
-    pub struct Limits {
-        /// `--allow-dir`: directories below which a master may name files to send; by default none.
+    pub struct SlaveLimits {
+        /// `--allow-dir`: directories from which masters may request files; by default none.
         pub directories: Vec<PathBuf> = Vec::new(),
         /// `--allow-peers`, `--max-masters`, `--drain-on-exit`: which masters are accepted.
         pub server: ServerConfig = ServerConfig::default(),
-        /// `--allow-modules`, `--allow-privileged-ports`: what a workorder may change on this host.
+        /// `--allow-modules`, `--allow-privileged-ports`: permissions of workorders on this host.
         pub permissions: Permissions = Permissions::default(),
-        /// `--user`: the user to change to.
+        /// `--user`: user to change to.
         pub user: Option<String> = None,
-        /// `--max-connections`: connections, listeners and files of one master at a time.
+        /// `--max-connections`: connections, listeners and files per master at a time.
         pub connections: u64 = 32_768,
-        /// `--max-strands`, `--max-memory`, `--max-length`: bounds of each workorder; strands and memory are those
-        /// of all masters together.
+        /// `--max-strands`, `--max-memory`, `--max-length`: limits of each workorder. The limits of
+        /// strands and memory apply to all masters together.
         pub work: WorkLimits = WorkLimits::default(),
-        /// `--control-idle`: the longest silence of a master before its run begins.
+        /// `--control-idle`: timeout for a master's next message before its run starts.
         pub control_idle: Duration = Duration::from_secs(120),
     }
 }
 
-impl Master {
-    /// Whether there is somebody who reads more than the text.
-    pub(crate) fn wants_all(&self) -> bool {
+impl MasterSettings {
+    /// Returns true if the output needs statistics that the text does not print.
+    pub(crate) fn needs_all_statistics(&self) -> bool {
         self.html.is_some() || self.json
     }
 }
 
-impl Print {
-    /// Without options.
-    pub fn usual() -> Self {
+impl PrintOptions {
+    /// Returns the parts that stock prints without options.
+    pub fn default_sections() -> Self {
         Self {
             progress: true,
             statistics: true,
@@ -148,15 +150,15 @@ impl Print {
     }
 }
 
-/// One role, and nothing that it has no use for.
+/// Derives the settings; refuses options that do not apply to the role.
 pub(super) fn settings(program: &str, typed: Typed) -> Result<Settings, Exit> {
-    let refuse = |why: &str| Err(Exit::stderr(format!("{program}: {why}\n"), 1));
-    let notices = strangers(program, &typed)?;
+    let refuse = |reason: &str| Err(Exit::stderr(format!("{program}: {reason}\n"), 1));
+    let notices = check_inapplicable_options(program, &typed)?;
     if typed.tls.key.is_some() && typed.tls.certificate.is_none() {
-        return refuse("--tls-key without --tls-cert");
+        return refuse("--tls-key requires --tls-cert");
     }
-    if typed.control != Protocol::Vsock && typed.port > u16::MAX.into() {
-        return refuse(&format!("-P {}: {NO_PORT}", typed.port));
+    if typed.control != DataProtocol::Vsock && typed.port > u16::MAX.into() {
+        return refuse(&format!("-P {}: {INVALID_PORT}", typed.port));
     }
     let role = match (typed.profile, typed.slave, typed.check) {
         (None, false, None) => {
@@ -169,7 +171,7 @@ pub(super) fn settings(program: &str, typed: Typed) -> Result<Settings, Exit> {
             ));
         }
         (Some(_), _, Some(_)) | (_, true, Some(_)) => {
-            return refuse("--check runs nothing: without -m and -s");
+            return refuse("--check cannot be combined with -m or -s");
         }
         (None, true, None)
             if typed.limits.user.is_some() && typed.limits.permissions.privileged_ports =>
@@ -177,23 +179,23 @@ pub(super) fn settings(program: &str, typed: Typed) -> Result<Settings, Exit> {
             return refuse(Permissions::NOT_WITH_USER);
         }
         (None, true, None) => Role::Slave(typed.limits),
-        (None, false, Some(_)) if typed.tls != Tls::default() => {
-            return refuse("--check opens no connections: --tls-* has no use");
+        (None, false, Some(_)) if typed.tls != TlsFiles::default() => {
+            return refuse("--check opens no connections; remove --tls-*");
         }
         (None, false, Some(profile)) => Role::Check(profile),
         (Some(profile), false, None) => {
-            let master = Master {
+            let master = MasterSettings {
                 profile,
                 ..typed.master
             };
             if typed.port == 0 {
-                return refuse("-P 0: a master has to know the slaves' port");
+                return refuse("-P 0: a master needs the slaves' port");
             }
             if master.json && (master.print.raw || !master.print.progress) {
-                return refuse("--json has the place of the text that -R and -n are about");
+                return refuse("--json cannot be combined with -R or -n");
             }
             if master.html.is_some() && !master.print.progress {
-                return refuse("--html has nothing to show with -n");
+                return refuse("--html cannot be combined with -n");
             }
             Role::Master(master)
         }
@@ -209,22 +211,29 @@ pub(super) fn settings(program: &str, typed: Typed) -> Result<Settings, Exit> {
     })
 }
 
-/// Options of another role than the one that was asked for. Of stock's, which takes them without a
-/// word, it is said that they have no effect; our own are refused.
-fn strangers(program: &str, typed: &Typed) -> Result<Vec<String>, Exit> {
-    let (strangers, role) = match (typed.slave, &typed.check) {
-        (true, _) => (typed.of_master.clone(), "a slave"),
-        (false, None) => (typed.of_slave.clone(), "a master"),
+/// Checks for options that do not apply to the role.
+///
+/// Returns a notice for each of stock's options, which stock silently ignores. Refuses linerate's
+/// own options.
+fn check_inapplicable_options(program: &str, typed: &Typed) -> Result<Vec<String>, Exit> {
+    let (inapplicable, role) = match (typed.slave, &typed.check) {
+        (true, _) => (typed.master_options.clone(), "a slave"),
+        (false, None) => (typed.slave_options.clone(), "a master"),
         (false, Some(_)) => (
-            [&typed.of_both[..], &typed.of_master, &typed.of_slave].concat(),
+            [
+                &typed.common_options[..],
+                &typed.master_options,
+                &typed.slave_options,
+            ]
+            .concat(),
             "--check",
         ),
     };
     let mut notices = Vec::new();
-    for option in strangers {
+    for option in inapplicable {
         if option.starts_with("--") {
-            let why = format!("{program}: {option} is not for {role}\n");
-            return Err(Exit::stderr(why, 1));
+            let text = format!("{program}: {option} is not for {role}\n");
+            return Err(Exit::stderr(text, 1));
         }
         let notice = format!("{program}: {option} has no effect on {role}");
         if !notices.contains(&notice) {

@@ -1,11 +1,11 @@
-//! The usage text, from the table that drives the parser, and the version.
+//! Usage text, made from the option table, and version text.
 
-use getopt::usage::{Layout, own, stock};
+use getopt::usage::{UsageLayout, linerate_lines, stock_lines};
 
 use super::table::SECTION;
-use crate::Protocol;
+use crate::DataProtocol;
 
-/// `uperf -h`: the stock text and, below it, the options that stock lacks.
+/// Returns the text of `uperf -h`: the stock text, then the options that stock lacks.
 pub(super) fn text(program: &str) -> String {
     format!(
         "Uperf Version {VERSION}\n\
@@ -13,18 +13,18 @@ pub(super) fn text(program: &str) -> String {
          \t {program} [-s] [-hvV]\n\n{}\n\
          More information at http://www.uperf.org\n\n\
          linerate's own options:\n\n{}",
-        stock(&SECTION, "\t"),
-        own(&SECTION, &OWN)
+        stock_lines(&SECTION, "\t"),
+        linerate_lines(&SECTION, &LINERATE_LAYOUT)
     )
 }
 
-/// `uperf -V`.
+/// Returns the text of `uperf -V`.
 pub(super) fn version() -> String {
-    let is_here = |protocol: &Protocol| match protocol {
-        Protocol::Ssl => cfg!(feature = "tls"),
-        other => *other != Protocol::Rds,
+    let is_supported = |protocol: &DataProtocol| match protocol {
+        DataProtocol::Ssl => cfg!(feature = "tls"),
+        other => *other != DataProtocol::Rds,
     };
-    let protocols = Protocol::ALL.into_iter().filter(is_here);
+    let protocols = DataProtocol::ALL.into_iter().filter(is_supported);
     let protocols: Vec<_> = protocols
         .map(|protocol| protocol.name().to_ascii_uppercase())
         .collect();
@@ -42,14 +42,15 @@ pub(super) fn version() -> String {
     )
 }
 
-/// The uperf that this one stands in for.
+/// Version of the stock uperf that linerate replaces.
 const VERSION: &str = "1.0.8";
 
-const OWN: Layout = Layout {
+/// Layout of linerate's own options in the usage text.
+const LINERATE_LAYOUT: UsageLayout = UsageLayout {
     indent: "        ",
     width: 23,
-    argument: |name| match name {
-        // A word that is typed as it is.
+    format_argument: |name| match name {
+        // A literal argument.
         "stdout" => name.to_owned(),
         _ => format!("<{name}>"),
     },

@@ -1,16 +1,17 @@
-//! The values that options take.
+//! Parsers for the values of options.
 
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-use getopt::{Quit, within};
+use getopt::{EarlyExit, check_range};
 
-/// An integer by uperf's rule (spec section 1.3): digits, perhaps a point, and then at most one letter
-/// of `b k m g t p e z` that counts, each 1024 times the one before; what follows it does not. `None`
-/// for anything else.
+/// Parses an integer by uperf's rule (spec section 1.3); returns `None` if it is invalid.
+///
+/// The number has digits, perhaps a decimal point, and an optional suffix. The suffix is one letter
+/// of `b k m g t p e z`, each 1024 times the one before; further letters are ignored.
 pub(super) fn integer(text: &str) -> Option<u64> {
-    let (number, suffix) = units::uperf_number(text)?;
-    let shift = units::uperf_shift(suffix)?;
+    let (number, suffix) = units::split_uperf_number(text)?;
+    let shift = units::uperf_suffix_shift(suffix)?;
     if number.contains('.') {
         let scaled = number.parse::<f64>().ok()? * 2_f64.powi(shift as i32);
         return (scaled < 2_f64.powi(63)).then_some(scaled as u64);
@@ -19,12 +20,13 @@ pub(super) fn integer(text: &str) -> Option<u64> {
     number.parse::<u64>().ok()?.checked_mul(unit)
 }
 
-/// A time by uperf's rule (spec section 1.3): a number and at most one letter that counts, `s`, `m`
-/// for milliseconds, `u` or `n`; without one it is seconds. `None` for anything else, and for more
-/// than a year.
+/// Parses a time by uperf's rule (spec section 1.3).
+///
+/// Only the first letter of the unit counts: `s` (the default), `m` for milliseconds, `u` or `n`.
+/// Returns `None` if the text is invalid or the time exceeds a year.
 pub(super) fn time(text: &str) -> Option<Duration> {
     const YEAR: f64 = 365.0 * 86_400.0;
-    let (number, suffix) = units::uperf_number(text)?;
+    let (number, suffix) = units::split_uperf_number(text)?;
     let unit = match suffix.chars().next() {
         None | Some('s') => 1.0,
         Some('m') => 1e-3,
@@ -36,14 +38,17 @@ pub(super) fn time(text: &str) -> Option<Duration> {
     (seconds <= YEAR).then(|| Duration::from_secs_f64(seconds))
 }
 
-/// An integer within `range`.
-pub(super) fn number<T: TryFrom<i64>>(text: &str, range: RangeInclusive<i64>) -> Result<T, Quit> {
+/// Parses an integer within `range`.
+pub(super) fn number<T: TryFrom<i64>>(
+    text: &str,
+    range: RangeInclusive<i64>,
+) -> Result<T, EarlyExit> {
     let number = integer(text).and_then(|number| i64::try_from(number).ok());
-    within(text, number, range)
+    check_range(text, number, range)
 }
 
-/// A whole number of seconds.
-pub(super) fn seconds(text: &str) -> Result<Duration, Quit> {
+/// Parses an integer number of seconds, at least 1.
+pub(super) fn seconds(text: &str) -> Result<Duration, EarlyExit> {
     number(text, 1..=u32::MAX.into()).map(Duration::from_secs)
 }
 
@@ -52,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn integers_have_suffixes_of_which_one_letter_counts() {
+    fn only_the_first_letter_of_a_suffix_counts() {
         for (text, expected) in [
             ("0", Some(0)),
             ("20000", Some(20_000)),

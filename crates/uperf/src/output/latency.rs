@@ -1,12 +1,14 @@
-//! `-H stdout`: three lines, as a fork of uperf prints them.
+//! Latency lines of `-H stdout`, in the format of a fork of uperf.
 
 use std::time::Duration;
 
 use model::GroupOutcome;
 use stats::Histogram;
 
-/// In microseconds. What looks for these lines takes the number behind the colon. Transactions without a duration,
-/// which prepare and clean up, are no part of what is asked.
+/// Returns mean, median and 99th percentile in microseconds; `None` without latencies.
+///
+/// Scripts parse the number after the colon. Transactions without a duration are excluded, because
+/// they only prepare and clean up.
 pub(super) fn latencies(groups: &[GroupOutcome]) -> Option<String> {
     let transactions = groups.iter().flat_map(|group| &group.transactions);
     let mut times = Histogram::default();

@@ -1,4 +1,4 @@
-//! Lines of every kind: the rule, and what a sample says, for people and for programs.
+//! Sample lines, for people and for programs, and the rule.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -6,46 +6,47 @@ use model::CombinedTotals;
 
 use super::number::{bytes, rate};
 
-/// What a line says of a transaction that runs, a group, a strand, or the whole.
+/// Content of a line about a transaction, a group, a strand or the total.
 #[derive(Clone, Copy, Debug)]
-pub struct Sample<'a> {
-    /// What it is of.
+pub struct SampleLine<'a> {
+    /// Name of the item.
     pub name: &'a str,
-    /// So much.
+    /// Counts and elapsed time.
     pub totals: CombinedTotals,
-    /// When its time ended, by the wall clock.
+    /// Wall-clock time at the end of the elapsed time.
     pub ended: SystemTime,
 }
 
-/// How wide the output is, in columns: the terminal's width, at most 128, and 80 where there is no
-/// terminal or it does not know.
+/// Width of the output, in columns.
+///
+/// This is the terminal's width, at most 128; 80 without a terminal or if its width is unknown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Width(usize);
 
 impl Width {
-    /// Of a terminal with so many columns; `None` is no terminal.
-    pub fn of(columns: Option<u16>) -> Self {
+    /// Returns the width for a terminal with `columns` columns; `None` means no terminal.
+    pub fn for_terminal(columns: Option<u16>) -> Self {
         match columns {
             None | Some(0) => Self(80),
             Some(columns) => Self(usize::from(columns.min(128))),
         }
     }
 
-    /// A line of dashes, one less than there are columns.
+    /// Returns a line of dashes, one shorter than the width.
     pub fn rule(self) -> String {
         "-".repeat(self.0 - 1) + "\n"
     }
 
-    /// What makes room for a line where another one stands.
-    pub(super) fn wiped(self) -> String {
+    /// Returns the text that clears the current line of the terminal.
+    pub(super) fn clear_line(self) -> String {
         format!("\r{}\r", " ".repeat(self.0 - 1))
     }
 }
 
-/// A sample for people, without a line end (spec section 6.2).
-pub(super) fn summary(sample: &Sample<'_>) -> String {
+/// Formats a sample for people, without a line end (spec section 6.2).
+pub(super) fn summary(sample: &SampleLine<'_>) -> String {
     let totals = &sample.totals;
-    let name = printable(sample.name);
+    let name = printable_line(sample.name);
     let bytes = bytes(totals.bytes.0, 8);
     let seconds = totals.elapsed.as_secs_f64();
     let rate = rate(totals.bits_per_second(), 12);
@@ -53,11 +54,14 @@ pub(super) fn summary(sample: &Sample<'_>) -> String {
     format!("{name:<8.8} {bytes}/{seconds:7.2}(s) = {rate} {operations:10.0}op/s ")
 }
 
-/// A sample for programs (`-R`), with its line end. The time stamp is in milliseconds.
-pub(super) fn raw(sample: &Sample<'_>) -> String {
-    let since = sample.ended.duration_since(UNIX_EPOCH).unwrap_or_default();
-    let (milliseconds, rest) = (since.as_millis(), since.subsec_nanos() % 1_000_000);
-    let name = printable(sample.name);
+/// Formats a sample for programs (`-R`), with its line end. The time stamp is in milliseconds.
+pub(super) fn raw(sample: &SampleLine<'_>) -> String {
+    let since_epoch = sample.ended.duration_since(UNIX_EPOCH).unwrap_or_default();
+    let (milliseconds, rest) = (
+        since_epoch.as_millis(),
+        since_epoch.subsec_nanos() % 1_000_000,
+    );
+    let name = printable_line(sample.name);
     let totals = &sample.totals;
     format!(
         "timestamp_ms:{milliseconds}.{:04} name:{name} nr_bytes:{} nr_ops:{}\n",
@@ -67,8 +71,8 @@ pub(super) fn raw(sample: &Sample<'_>) -> String {
     )
 }
 
-/// One line of a section.
-pub(super) fn section_line(is_raw: bool, sample: &Sample<'_>) -> String {
+/// Formats one line of a section.
+pub(super) fn section_line(is_raw: bool, sample: &SampleLine<'_>) -> String {
     if is_raw {
         raw(sample)
     } else {
@@ -76,18 +80,18 @@ pub(super) fn section_line(is_raw: bool, sample: &Sample<'_>) -> String {
     }
 }
 
-/// A name that stays in its line, whatever a profile or a peer has in it.
-pub(super) fn printable(name: &str) -> String {
-    name.chars().map(shown).collect()
+/// Replaces control characters, so that a name from a profile or peer stays on its line.
+pub(super) fn printable_line(name: &str) -> String {
+    name.chars().map(printable_char).collect()
 }
 
-/// A text of several lines that moves nothing on the terminal.
+/// Replaces control characters other than line ends.
 pub(super) fn printable_lines(text: &str) -> String {
-    let shown = |c| if c == '\n' { c } else { shown(c) };
+    let shown = |c| if c == '\n' { c } else { printable_char(c) };
     text.chars().map(shown).collect()
 }
 
-fn shown(c: char) -> char {
+fn printable_char(c: char) -> char {
     if c.is_control() { ' ' } else { c }
 }
 
@@ -109,14 +113,18 @@ mod tests {
             (Some(128), 127),
             (Some(200), 127),
         ] {
-            assert_eq!(Width::of(columns).rule().len(), dashes + 1, "{columns:?}");
+            assert_eq!(
+                Width::for_terminal(columns).rule().len(),
+                dashes + 1,
+                "{columns:?}"
+            );
         }
-        assert_eq!(Width::of(Some(5)).wiped(), "\r    \r");
+        assert_eq!(Width::for_terminal(Some(5)).clear_line(), "\r    \r");
     }
 
     #[test]
     fn a_sample_in_both_forms() {
-        let mut sample = Sample {
+        let mut sample = SampleLine {
             name: "Txn2",
             totals: CombinedTotals {
                 bytes: Bytes(30),
@@ -134,7 +142,7 @@ mod tests {
             raw(&sample),
             "timestamp_ms:1795211141197.8843 name:Txn2 nr_bytes:30 nr_ops:3\n"
         );
-        // No line of another kind can be made of a name.
+        // A name cannot forge another line.
         sample.name = "two\nlines, long";
         assert!(summary(&sample).starts_with("two line   30.00B "));
         assert!(raw(&sample).contains(" name:two lines, long nr_bytes"));

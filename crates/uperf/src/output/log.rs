@@ -1,37 +1,37 @@
-//! The log of what went wrong: each message once, and how often.
+//! Log of errors and warnings: each message once, with its count.
 
 use model::LogEntry;
 
 use super::line::printable_lines;
 
-/// At the end of the report, and what a slave prints (spec section 6.3).
-pub fn log(entries: &[LogEntry]) -> String {
-    let line = |entry: &LogEntry| format!("** {}\n", message(entry, " "));
+/// Returns the log lines at the end of a report or a slave's output (spec section 6.3).
+pub fn log_text(entries: &[LogEntry]) -> String {
+    let line = |entry: &LogEntry| format!("** {}\n", format_message(entry, " "));
     entries.iter().map(line).collect()
 }
 
-/// What a slave tells its master at the end (spec section 3.8).
-pub fn goodbye(entries: &[LogEntry]) -> String {
+/// Returns the text that a slave sends to its master at the end (spec section 3.8).
+pub fn goodbye_text(entries: &[LogEntry]) -> String {
     let line = |entry: &LogEntry| {
-        let is_plain = !entry.is_warning && entry.count <= OFTEN;
-        let blank = if is_plain { " " } else { "" };
-        format!("{blank}{}\n", message(entry, "  "))
+        let has_no_prefix = !entry.is_warning && entry.count <= MAX_UNCOUNTED;
+        let blank = if has_no_prefix { " " } else { "" };
+        format!("{blank}{}\n", format_message(entry, "  "))
     };
     entries.iter().map(line).collect()
 }
 
-/// What happened more often than this has its number in front.
-const OFTEN: u64 = 2;
+/// Messages that occur more often than this have their count in front.
+const MAX_UNCOUNTED: u64 = 2;
 
-/// With `gap` behind a number. The texts of slaves may have several lines.
-fn message(entry: &LogEntry, gap: &str) -> String {
+/// Formats a message, with `gap` after a count. Texts of slaves may have several lines.
+fn format_message(entry: &LogEntry, gap: &str) -> String {
     let count = entry.count;
     let text = printable_lines(&entry.text);
     let reason = match &*entry.reason {
         "" => " ".to_owned(),
         reason => printable_lines(reason),
     };
-    match (entry.is_warning, count > OFTEN) {
+    match (entry.is_warning, count > MAX_UNCOUNTED) {
         (false, false) => format!("{text} {reason}"),
         (true, false) => format!("Warning: {text} {reason}"),
         (false, true) => format!("{count} Errors{gap}{text} {reason}"),
@@ -44,7 +44,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_message_by_what_it_is_and_how_often() {
+    fn messages_show_their_kind_and_count() {
         let entry = |is_warning, reason: &str, count| LogEntry {
             is_warning,
             text: "what".to_owned(),
@@ -60,10 +60,10 @@ mod tests {
         ];
         let in_report = "** what  \n** what why\n** 3 Errors what why\n\
             ** Warning: what  \n** 4 Warnings what  \n";
-        assert_eq!(log(&entries), in_report);
+        assert_eq!(log_text(&entries), in_report);
         let to_master = " what  \n what why\n3 Errors  what why\n\
             Warning: what  \n4 Warnings  what  \n";
-        assert_eq!(goodbye(&entries), to_master);
-        assert_eq!(log(&[]), "");
+        assert_eq!(goodbye_text(&entries), to_master);
+        assert_eq!(log_text(&[]), "");
     }
 }

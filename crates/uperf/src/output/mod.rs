@@ -1,7 +1,7 @@
-//! The Outcome → the stock tool's text, to the character, and our own lines beside it.
+//! Formats an [`Outcome`] as the stock tool's text, with additional lines of linerate.
 //!
-//! Where a stock figure is wrong by the way in which it is computed, the line is stock's and the figure
-//! is what happened.
+//! The text matches stock to the character. If stock computes a figure incorrectly, the line has
+//! stock's format and the correct figure.
 
 mod latency;
 mod line;
@@ -13,30 +13,30 @@ mod sections;
 mod statistics;
 mod step;
 
-pub use line::{Sample, Width};
-pub use log::{goodbye, log};
-pub(crate) use number::size;
+pub use line::{SampleLine, Width};
+pub use log::{goodbye_text, log_text};
+pub(crate) use number::full_size;
 pub use progress::{PROGRESS_END, progress, started, starting};
-pub(crate) use response::response;
-pub(crate) use statistics::lost;
+pub(crate) use response::response_line;
+pub(crate) use statistics::lost_slave_line;
 
 use std::iter;
 use std::time::Duration;
 
 use model::{CombinedTotals, Outcome, Totals};
 
-use crate::options::Master;
+use crate::options::MasterSettings;
 
-/// What is printed when a run has ended, after its progress and a rule.
-pub fn report(master: &Master, width: Width, outcome: &Outcome) -> String {
+/// Returns the report at the end of a run, after progress lines and a rule.
+pub fn report(master: &MasterSettings, width: Width, outcome: &Outcome) -> String {
     let print = &master.print;
-    let here = Totals {
-        counts: outcome.here.counts,
-        elapsed: outcome.here.elapsed.unwrap_or_default(),
+    let local_totals = Totals {
+        counts: outcome.local.counts,
+        elapsed: outcome.local.elapsed.unwrap_or_default(),
     }
     .combined();
     let groups = &outcome.groups;
-    let sample = |name, totals: CombinedTotals| Sample {
+    let sample = |name, totals: CombinedTotals| SampleLine {
         name,
         totals,
         ended: ended(outcome),
@@ -45,7 +45,7 @@ pub fn report(master: &Master, width: Width, outcome: &Outcome) -> String {
     let steps = || transactions().flat_map(|transaction| &transaction.steps);
     let mut text = String::new();
     if print.progress {
-        text += &line::section_line(print.raw, &sample("Total", here));
+        text += &line::section_line(print.raw, &sample("Total", local_totals));
     }
     if print.groups {
         let samples = groups.iter();
@@ -53,8 +53,8 @@ pub fn report(master: &Master, width: Width, outcome: &Outcome) -> String {
         text += &sections::samples("Group Details", print.raw, width, samples);
     }
     if print.strands {
-        let most = groups.iter().map(|group| group.workers.len()).max();
-        let names: Vec<String> = (0..most.unwrap_or(0))
+        let max_workers = groups.iter().map(|group| group.workers.len()).max();
+        let names: Vec<String> = (0..max_workers.unwrap_or(0))
             .map(|it| format!("Thr{it}"))
             .collect();
         let workers = groups
@@ -64,7 +64,7 @@ pub fn report(master: &Master, width: Width, outcome: &Outcome) -> String {
         text += &sections::samples("Strand Details", print.raw, width, samples);
     }
     if print.transactions {
-        let executed = transactions().map(|one| (&*one.name, one.times));
+        let executed = transactions().map(|transaction| (&*transaction.name, transaction.times));
         text += &sections::executions("Txn", width, executed);
     }
     if print.flowops {
@@ -73,20 +73,20 @@ pub fn report(master: &Master, width: Width, outcome: &Outcome) -> String {
         text += &sections::counters(width, steps());
     }
     if print.interfaces
-        && let Some(interfaces) = &outcome.here.interfaces
+        && let Some(interfaces) = &outcome.local.interfaces
     {
         text += &sections::interfaces(width, interfaces);
     }
     if print.statistics {
-        text += &statistics::run_statistics(width, &outcome.peers, &here);
-        text += &statistics::active(width, &outcome.active.unwrap_or_default(), groups);
+        text += &statistics::run_statistics(width, &outcome.peers, &local_totals);
+        text += &statistics::active_time(width, &outcome.active.unwrap_or_default(), groups);
         text += &statistics::hosts(width, &outcome.peers);
-        text += &statistics::starts(width, groups);
+        text += &statistics::start_spreads(width, groups);
     }
     if master.latencies {
         text += &latency::latencies(groups).unwrap_or_default();
     }
-    text += &log(&outcome.log);
+    text += &log_text(&outcome.log);
     if outcome.failures > 0 {
         let failures = outcome.failures.to_string();
         text += &["\nWARNING: ", &failures, " Errors detected during run\n"].concat();
@@ -95,9 +95,9 @@ pub fn report(master: &Master, width: Width, outcome: &Outcome) -> String {
     text
 }
 
-/// When the run was over, by the wall clock.
+/// Returns the wall-clock time at which the run ended.
 fn ended(outcome: &Outcome) -> std::time::SystemTime {
-    let elapsed = outcome.here.elapsed.unwrap_or(Duration::ZERO);
+    let elapsed = outcome.local.elapsed.unwrap_or(Duration::ZERO);
     outcome
         .started
         .checked_add(elapsed)

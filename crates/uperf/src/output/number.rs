@@ -1,33 +1,34 @@
-//! How numbers are written: right-aligned in a column, with a blank behind them (spec section 6.1).
+//! Formats numbers right-aligned in a column, followed by a blank (spec section 6.1).
 
 use std::time::Duration;
 
-/// A number of bytes, in units of 1024. In a column of 8, 249.18 MB is `249.18M`: the text is cut to
-/// one character less than the column has.
+/// Formats bytes in units of 1024, cut to one character less than the column.
+///
+/// In a column of 8, 249.18 MB is `249.18M`.
 pub(super) fn bytes(bytes: u64, width: usize) -> String {
-    column_of(&size(bytes), width)
+    align_truncated(&full_size(bytes), width)
 }
 
-/// The same, whole and in no column.
-pub(crate) fn size(bytes: u64) -> String {
+/// Formats bytes in units of 1024, without column or cut.
+pub(crate) fn full_size(bytes: u64) -> String {
     const UNITS: [&str; 8] = ["B", "KB", "MB", "GB", "TB", "PB", "EB", "ZB"];
-    scaled(bytes as f64, 1024.0, &UNITS)
+    format_scaled(bytes as f64, 1024.0, &UNITS)
 }
 
-/// Bits a second, in units of 1000, cut likewise.
+/// Formats bits per second in units of 1000, cut as in [`bytes`].
 pub(super) fn rate(bits: f64, width: usize) -> String {
     const UNITS: [&str; 8] = [
         "b/s", "Kb/s", "Mb/s", "Gb/s", "Tb/s", "Pb/s", "Eb/s", "Zb/s",
     ];
-    column_of(&scaled(bits, 1000.0, &UNITS), width)
+    align_truncated(&format_scaled(bits, 1000.0, &UNITS), width)
 }
 
-/// A length of time, at most in seconds.
+/// Formats a duration in ns, us, ms or s.
 pub(super) fn time(time: Duration, width: usize) -> String {
     nanoseconds(time.as_nanos() as f64, width)
 }
 
-/// The same of a mean.
+/// Formats a duration in nanoseconds, such as a mean.
 pub(super) fn nanoseconds(nanoseconds: f64, width: usize) -> String {
     let mut value = nanoseconds;
     let mut unit = "ns";
@@ -38,19 +39,19 @@ pub(super) fn nanoseconds(nanoseconds: f64, width: usize) -> String {
         value /= 1000.0;
         unit = larger;
     }
-    column(&format!("{value:.2}{unit}"), width)
+    align(&format!("{value:.2}{unit}"), width)
 }
 
-/// A text in a column.
-pub(super) fn column(text: &str, width: usize) -> String {
+/// Aligns a text right in a column.
+pub(super) fn align(text: &str, width: usize) -> String {
     format!("{text:>width$} ")
 }
 
-fn column_of(number: &str, width: usize) -> String {
-    column(&number[..number.len().min(width - 1)], width)
+fn align_truncated(number: &str, width: usize) -> String {
+    align(&number[..number.len().min(width - 1)], width)
 }
 
-fn scaled(value: f64, base: f64, units: &[&str]) -> String {
+fn format_scaled(value: f64, base: f64, units: &[&str]) -> String {
     if value == 0.0 {
         return "0".to_owned();
     }

@@ -1,16 +1,16 @@
-//! What is printed while a profile runs.
+//! Lines that are printed while a profile runs.
 
 use std::time::Duration;
 
-use super::line::{self, Sample, Width, printable};
-use crate::{Strands, Workorder};
+use super::line::{self, SampleLine, Width, printable_line};
+use crate::{StrandCount, Workorder};
 
-/// The first line, before the strands are there; [`started`] is its end.
+/// Returns the first line, before the strands start; [`started`] completes it.
 pub fn starting(profile: &Workorder) -> String {
-    let count = |is_meant: fn(&Strands) -> bool| -> u64 {
+    let count = |predicate: fn(&StrandCount) -> bool| -> u64 {
         let groups = profile.groups.iter().map(|group| group.strands);
-        let meant = groups.filter(is_meant);
-        meant.map(|strands| u64::from(strands.count)).sum()
+        let matching = groups.filter(predicate);
+        matching.map(|strands| u64::from(strands.count)).sum()
     };
     let (threads, processes) = (count(|s| s.threads), count(|s| s.processes));
     let strands = match (threads, processes) {
@@ -18,41 +18,41 @@ pub fn starting(profile: &Workorder) -> String {
         (0, processes) => format!("{processes} processes"),
         (threads, processes) => format!("{threads} threads, {processes} processes"),
     };
-    let name = printable(&profile.name);
+    let name = printable_line(&profile.name);
     format!("Starting {strands} running profile:{name} ... ")
 }
 
-/// The end of the first line: all strands are there, after so long.
+/// Returns the end of the first line: the time until all strands have started.
 pub fn started(elapsed: Duration) -> String {
     format!(" {:5.2} seconds\n", elapsed.as_secs_f64())
 }
 
-/// How far a transaction is. For people it takes the place of the line before and has no end.
-pub fn progress(is_raw: bool, width: Width, sample: &Sample<'_>) -> String {
+/// Returns a progress line. Without `-R`, it overwrites the previous line and has no line end.
+pub fn progress(is_raw: bool, width: Width, sample: &SampleLine<'_>) -> String {
     if is_raw {
         line::raw(sample)
     } else {
-        width.wiped() + &line::summary(sample)
+        width.clear_line() + &line::summary(sample)
     }
 }
 
-/// What follows the last line of a transaction, in both forms.
+/// Text after the last progress line of a transaction, with and without `-R`.
 pub const PROGRESS_END: &str = "\n";
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Group;
+    use crate::GroupSpec;
 
     #[test]
-    fn who_is_started() {
-        let group = |count, threads, processes| Group {
-            strands: Strands {
+    fn the_first_line_counts_threads_and_processes() {
+        let group = |count, threads, processes| GroupSpec {
+            strands: StrandCount {
                 count,
                 threads,
                 processes,
             },
-            ..Group::default()
+            ..GroupSpec::default()
         };
         for (groups, strands) in [
             (vec![group(1, true, false)], "1 threads"),
@@ -61,7 +61,7 @@ mod tests {
                 vec![group(2, true, false), group(1, false, true)],
                 "2 threads, 1 processes",
             ),
-            // Both words in one group.
+            // Both attributes in one group.
             (vec![group(3, true, true)], "3 threads, 3 processes"),
             (vec![], "0 threads"),
             (

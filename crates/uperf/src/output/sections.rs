@@ -1,18 +1,18 @@
-//! The sections of the report that options ask for (spec section 6.3).
+//! Optional sections of the report (spec section 6.3).
 
 use std::time::Duration;
 
-use model::{InterfaceTraffic, Interfaces, StepOutcome, Times};
+use model::{ExecutionTimes, InterfaceTraffic, Interfaces, StepOutcome};
 
-use super::line::{Sample, Width, printable, section_line};
-use super::number::{column, nanoseconds, rate, time};
+use super::line::{SampleLine, Width, printable_line, section_line};
+use super::number::{align, nanoseconds, rate, time};
 
-/// `-g`, `-T`.
+/// Returns a section of sample lines (`-g`, `-T`).
 pub(super) fn samples<'s>(
     title: &str,
     is_raw: bool,
     width: Width,
-    samples: impl Iterator<Item = Sample<'s>>,
+    samples: impl Iterator<Item = SampleLine<'s>>,
 ) -> String {
     let lines: String = samples
         .map(|sample| section_line(is_raw, &sample))
@@ -20,11 +20,11 @@ pub(super) fn samples<'s>(
     format!("\n{title}\n{}{lines}\n", width.rule())
 }
 
-/// `-t`, `-f`: what was executed at all.
+/// Returns the section of `-t` or `-f`; it omits items that were never executed.
 pub(super) fn executions<'o>(
     title: &str,
     width: Width,
-    executed: impl Iterator<Item = (&'o str, Option<Times>)>,
+    executed: impl Iterator<Item = (&'o str, Option<ExecutionTimes>)>,
 ) -> String {
     let mut text = format!(
         "\n{title:<15} {:>8} {:>11} {:>11} {:>11} {:>11} \n",
@@ -36,7 +36,7 @@ pub(super) fn executions<'o>(
     text + "\n"
 }
 
-/// `-e`, `-E`: nothing where nothing was to be counted. Stock has no such section on Linux.
+/// Returns the section of `-e` or `-E`, empty without counters. Stock on Linux lacks it.
 pub(super) fn counters<'o>(width: Width, steps: impl Iterator<Item = &'o StepOutcome>) -> String {
     let lines: String = steps.filter_map(counter_lines).collect();
     if lines.is_empty() {
@@ -49,7 +49,7 @@ pub(super) fn counters<'o>(width: Width, steps: impl Iterator<Item = &'o StepOut
     header + &width.rule() + &lines + "\n"
 }
 
-/// `-k`: interfaces with traffic.
+/// Returns the section of `-k`: interfaces with traffic.
 pub(super) fn interfaces(width: Width, interfaces: &Interfaces) -> String {
     let rule = width.rule();
     let mut text = format!(
@@ -61,13 +61,13 @@ pub(super) fn interfaces(width: Width, interfaces: &Interfaces) -> String {
     text + &rule
 }
 
-fn executed_line(name: &str, times: &Times) -> String {
+fn executed_line(name: &str, times: &ExecutionTimes) -> String {
     let count = times.executions;
     let mean = |time: Duration| nanoseconds(time.as_nanos() as f64 / count as f64, 11);
-    let cpu = times.cpu.map_or_else(|| column("-", 11), mean);
+    let cpu = times.cpu.map_or_else(|| align("-", 11), mean);
     format!(
         "{:<15} {count:>8} {}{cpu}{}{}\n",
-        printable(name),
+        printable_line(name),
         mean(times.total),
         time(times.longest, 11),
         time(times.shortest, 11),
@@ -75,7 +75,7 @@ fn executed_line(name: &str, times: &Times) -> String {
 }
 
 fn counter_lines(step: &StepOutcome) -> Option<String> {
-    let (name, executions) = (printable(&step.name), step.times?.executions);
+    let (name, executions) = (printable_line(&step.name), step.times?.executions);
     let line = |(counter, value): &(String, Option<u64>)| {
         let each = value.map(|value| format!("{:.2}", value as f64 / executions as f64));
         let total = value.map(|value| value.to_string());
@@ -88,21 +88,21 @@ fn counter_lines(step: &StepOutcome) -> Option<String> {
     Some(step.counters.iter().map(line).collect())
 }
 
-/// None where there was no traffic.
+/// Returns the lines of an interface; without traffic, at most that it came online.
 fn traffic_lines(interface: &InterfaceTraffic, elapsed: Duration) -> String {
     let InterfaceTraffic { name, traffic, .. } = interface;
-    let news = if interface.came_online {
+    let online_line = if interface.came_online {
         format!("Nic {name} came online\n")
     } else {
         String::new()
     };
     if traffic.sent_packets == 0 && traffic.received_packets == 0 {
-        return news;
+        return online_line;
     }
     let packets = |packets: u64| per_second(packets as f64, elapsed);
     let bits = |bytes: u64| rate(per_second(bytes as f64 * 8.0, elapsed), 11);
     format!(
-        "{news}{name:<5}  {:10.0}  {:10.0}  {} {}\n",
+        "{online_line}{name:<5}  {:10.0}  {:10.0}  {} {}\n",
         packets(traffic.sent_packets),
         packets(traffic.received_packets),
         bits(traffic.sent_bytes),
@@ -110,7 +110,7 @@ fn traffic_lines(interface: &InterfaceTraffic, elapsed: Duration) -> String {
     )
 }
 
-/// So many in a second; 0 where no time has passed.
+/// Returns the amount per second; 0 if no time has passed.
 fn per_second(amount: f64, elapsed: Duration) -> f64 {
     if elapsed.is_zero() {
         return 0.0;

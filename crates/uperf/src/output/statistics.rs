@@ -1,14 +1,13 @@
-//! Run Statistics: what each end says of the same run, and how they differ; and, below them, our own
-//! lines over active time.
+//! Run Statistics: the figures of both ends and their differences, and linerate's additional lines.
 
 use std::time::{Duration, UNIX_EPOCH};
 
 use model::{CombinedTotals, GroupOutcome, PeerOutcome, Totals, TransactionOutcome};
 
-use super::line::{Sample, Width, printable, summary};
+use super::line::{SampleLine, Width, printable_line, summary};
 use super::number::{bytes, rate, time};
 
-/// The slaves that told their figures, the sum of several, this end, and the differences.
+/// Returns the lines of each slave, their sum if several, the master, and the differences.
 pub(super) fn run_statistics(
     width: Width,
     slaves: &[PeerOutcome],
@@ -20,22 +19,31 @@ pub(super) fn run_statistics(
          {:<15} {:>8} {:>10} {:>12} {:>12} {:>11}\n{rule}",
         "Hostname", "Time", "Data", "Throughput", "Operations", "Errors"
     );
-    let each: String = slaves.iter().map(slave_line).collect();
-    let theirs = CombinedTotals::sum(slaves.iter().filter_map(|slave| slave.totals));
+    let slave_lines: String = slaves.iter().map(format_slave).collect();
+    let slave_totals = CombinedTotals::sum(slaves.iter().filter_map(|slave| slave.totals));
     let sum = if slaves.len() > 1 {
-        host_line("Total", &theirs)
+        format_host("Total", &slave_totals)
     } else {
         String::new()
     };
-    let ours = host_line("master", master);
-    [header, each, sum, ours, rule, differences(&theirs, master)].concat()
+    let master_line = format_host("master", master);
+    [
+        header,
+        slave_lines,
+        sum,
+        master_line,
+        rule,
+        differences(&slave_totals, master),
+    ]
+    .concat()
 }
 
-/// The same figures over the time in which transactions ran. Stock has no such lines: its rates are
-/// over all of the time, and those of its groups are not what happened.
-pub(super) fn active(width: Width, all: &Totals, groups: &[GroupOutcome]) -> String {
+/// Returns rates over the time in which transactions ran, for all groups and each group.
+///
+/// Stock lacks these lines: it computes rates over the total time, and its group rates are wrong.
+pub(super) fn active_time(width: Width, all: &Totals, groups: &[GroupOutcome]) -> String {
     let line = |name: &str, totals: &Totals| {
-        let sample = Sample {
+        let sample = SampleLine {
             name,
             totals: totals.combined(),
             ended: UNIX_EPOCH,
@@ -51,7 +59,7 @@ pub(super) fn active(width: Width, all: &Totals, groups: &[GroupOutcome]) -> Str
     )
 }
 
-/// Each host with the figures of all its groups, where one has several: stock has a line a group alone.
+/// Returns the totals of each host, if one has several groups; stock prints one line per group.
 pub(super) fn hosts(width: Width, slaves: &[PeerOutcome]) -> String {
     let mut hosts: Vec<(&str, Vec<CombinedTotals>)> = Vec::new();
     for slave in slaves {
@@ -61,28 +69,33 @@ pub(super) fn hosts(width: Width, slaves: &[PeerOutcome]) -> String {
             None => hosts.push((&slave.host, totals.collect())),
         }
     }
-    let are_few = hosts.len() == slaves.len();
+    let has_one_group_per_host = hosts.len() == slaves.len();
     hosts.retain(|(_, all)| !all.is_empty());
-    if are_few || hosts.is_empty() {
+    if has_one_group_per_host || hosts.is_empty() {
         return String::new();
     }
-    let line = |(host, all): (&str, Vec<_>)| host_line(&printable(host), &CombinedTotals::sum(all));
+    let line =
+        |(host, all): (&str, Vec<_>)| format_host(&printable_line(host), &CombinedTotals::sum(all));
     let lines: String = hosts.into_iter().map(line).collect();
     format!("Each host, all its groups\n{}{lines}\n", width.rule())
 }
 
-/// How far apart the strands of all groups began a transaction, which a barrier lets them begin together: nothing
-/// where strands are alone.
-pub(super) fn starts(width: Width, groups: &[GroupOutcome]) -> String {
+/// Returns the time between the first and last strand's start, per transaction.
+///
+/// A barrier releases the strands of all groups together. Transactions with one strand are omitted.
+pub(super) fn start_spreads(width: Width, groups: &[GroupOutcome]) -> String {
     let line = |transaction: usize| {
-        let parts = groups
+        let outcomes = groups
             .iter()
             .filter_map(|group| group.transactions.get(transaction));
-        let parts: Vec<&TransactionOutcome> = parts.filter(|part| part.workers > 0).collect();
-        let strands: u64 = parts.iter().map(|part| part.workers).sum();
-        let first = parts.iter().map(|part| part.begun).min()?;
-        let begun = |part: &&TransactionOutcome| part.begun.saturating_add(part.start_spread);
-        let last = parts.iter().map(begun).max()?;
+        let outcomes: Vec<&TransactionOutcome> =
+            outcomes.filter(|outcome| outcome.workers > 0).collect();
+        let strands: u64 = outcomes.iter().map(|outcome| outcome.workers).sum();
+        let first = outcomes.iter().map(|outcome| outcome.started_after).min()?;
+        let last_start = |outcome: &&TransactionOutcome| {
+            outcome.started_after.saturating_add(outcome.start_spread)
+        };
+        let last = outcomes.iter().map(last_start).max()?;
         (strands > 1).then(|| {
             format!(
                 "transaction {transaction:<4} {strands:8} strands within {}\n",
@@ -90,31 +103,33 @@ pub(super) fn starts(width: Width, groups: &[GroupOutcome]) -> String {
             )
         })
     };
-    let most = groups.iter().map(|group| group.transactions.len()).max();
-    let lines: String = (0..most.unwrap_or(0)).filter_map(line).collect();
+    let max_transactions = groups.iter().map(|group| group.transactions.len()).max();
+    let lines: String = (0..max_transactions.unwrap_or(0))
+        .filter_map(line)
+        .collect();
     if lines.is_empty() {
         return lines;
     }
     format!("Beginnings of strands\n{}{lines}\n", width.rule())
 }
 
-/// The line about a slave that reported no totals at the end.
-pub(crate) fn lost(host: &str) -> String {
+/// Returns the line for a slave that reported no totals at the end.
+pub(crate) fn lost_slave_line(host: &str) -> String {
     format!("\nError saying goodbye with {host}\n")
 }
 
-/// What else it said stands in the same line, in front. A slave that was lost has a message in its place.
-fn slave_line(slave: &PeerOutcome) -> String {
-    let host = printable(&slave.host);
+/// Formats a slave's totals after its message, if any; a lost slave has only an error line.
+fn format_slave(slave: &PeerOutcome) -> String {
+    let host = printable_line(&slave.host);
     let Some(totals) = &slave.totals else {
-        return lost(&host);
+        return lost_slave_line(&host);
     };
-    let said = slave.message.as_deref().map(printable);
-    let said = said.map(|said| format!("[{host}] {said}"));
-    said.unwrap_or_default() + &host_line(&host, totals)
+    let message = slave.message.as_deref().map(printable_line);
+    let message = message.map(|text| format!("[{host}] {text}"));
+    message.unwrap_or_default() + &format_host(&host, totals)
 }
 
-fn host_line(host: &str, totals: &CombinedTotals) -> String {
+fn format_host(host: &str, totals: &CombinedTotals) -> String {
     format!(
         "{:<15.15} {}{}{}{:12} {:11.2}\n",
         host,
@@ -126,24 +141,26 @@ fn host_line(host: &str, totals: &CombinedTotals) -> String {
     )
 }
 
-/// Of what this end counted, how much the slaves did not: in per cent.
-fn differences(theirs: &CombinedTotals, ours: &CombinedTotals) -> String {
+/// Formats the differences, (master - slaves) / master, in per cent.
+fn differences(slaves: &CombinedTotals, master: &CombinedTotals) -> String {
     let seconds = |time: Duration| time.as_secs_f64();
-    let time = difference(seconds(theirs.elapsed), seconds(ours.elapsed));
-    let bytes = difference(theirs.bytes.0 as f64, ours.bytes.0 as f64);
-    let rate = difference(theirs.bits_per_second(), ours.bits_per_second());
-    let operations = difference(theirs.operations as f64, ours.operations as f64);
-    let errors = theirs.failed_percent().max(ours.failed_percent());
+    let time = difference_percent(seconds(slaves.elapsed), seconds(master.elapsed));
+    let bytes = difference_percent(slaves.bytes.0 as f64, master.bytes.0 as f64);
+    let rate = difference_percent(slaves.bits_per_second(), master.bits_per_second());
+    let operations = difference_percent(slaves.operations as f64, master.operations as f64);
+    let errors = slaves.failed_percent().max(master.failed_percent());
     format!(
         "{:<15} {time:7.2}% {bytes:9.2}% {rate:11.2}% {operations:11.2}% {errors:10.2}%\n\n",
         "Difference(%)"
     )
 }
 
-/// 0 where the slaves have nothing, as in stock. Where only the slaves have something it is `-inf`.
-fn difference(theirs: f64, ours: f64) -> f64 {
-    if theirs == 0.0 {
+/// Returns the difference in per cent.
+///
+/// As in stock, it is 0 if the slaves have 0, and `-inf` if only they have a value.
+fn difference_percent(slaves: f64, master: f64) -> f64 {
+    if slaves == 0.0 {
         return 0.0;
     }
-    100.0 - 100.0 * theirs / ours
+    100.0 - 100.0 * slaves / master
 }

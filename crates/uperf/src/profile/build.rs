@@ -1,22 +1,22 @@
-//! Elements and attributes → what is to be run.
+//! Builds a draft of the workorder from elements and attributes.
 //!
-//! As in uperf an attribute acts on the group, transaction or flowop that is at hand, whatever element
-//! it stands in.
+//! As in uperf, an attribute acts on the current group, transaction or flowop, whatever element it
+//! is in.
 
 use std::borrow::Cow;
 
-use crate::workorder::{Flowop, Group, Kind, Transaction, Workorder};
+use crate::workorder::{Flowop, FlowopKind, GroupSpec, TransactionSpec, Workorder};
 
-use super::Surroundings;
+use super::ProfileContext;
 use super::note::Notes;
-use super::number::{self, Doubt, NoTime};
+use super::number::{self, ProfileWarning, TimeError};
 use super::options;
-use super::reading::{Element, Event, Key, Value};
-use super::text::{Span, shortened};
+use super::reading::{AttributeName, AttributeValue, Element, MarkupEvent};
+use super::text::{Span, truncated};
 
-/// A profile as far as it is read, with the places of what may turn out wrong later.
+/// Profile with the spans that later checks need for their notes.
 #[derive(Debug, Default)]
-pub(super) struct Draft {
+pub(super) struct ProfileDraft {
     pub(super) name: String,
     pub(super) groups: Vec<GroupDraft>,
 }
@@ -24,17 +24,18 @@ pub(super) struct Draft {
 #[derive(Debug)]
 pub(super) struct GroupDraft {
     pub(super) span: Span,
-    /// Its name and strands; the transactions are below.
-    pub(super) settings: Group,
+    /// Name and strands; its transactions are in the next field.
+    pub(super) settings: GroupSpec,
     pub(super) transactions: Vec<TransactionDraft>,
 }
 
 #[derive(Debug)]
 pub(super) struct TransactionDraft {
     pub(super) span: Span,
-    pub(super) settings: Transaction,
-    /// Where its `iterations=`, `rate=` stand.
+    pub(super) settings: TransactionSpec,
+    /// Span of `iterations=`.
     pub(super) iterations: Option<Span>,
+    /// Span of `rate=`.
     pub(super) rate: Option<Span>,
     pub(super) flowops: Vec<FlowopDraft>,
 }
@@ -42,85 +43,89 @@ pub(super) struct TransactionDraft {
 #[derive(Debug)]
 pub(super) struct FlowopDraft {
     pub(super) span: Span,
-    pub(super) kind: Option<Kind>,
-    /// It has no type or no options that are any; that has been said.
+    pub(super) kind: Option<FlowopKind>,
+    /// Its `type=` or `options=` is invalid, and the error is reported.
     pub(super) is_refused: bool,
     pub(super) settings: Flowop,
-    /// Each word of its options.
-    pub(super) words: Vec<Word>,
+    /// Words of its options.
+    pub(super) words: Vec<OptionWord>,
 }
 
-/// A word of a list of options.
+/// Word of a list of options.
 #[derive(Debug)]
-pub(super) struct Word {
-    /// In lower case.
+pub(super) struct OptionWord {
+    /// Name of the option, in lower case.
     pub(super) key: String,
-    pub(super) place: Span,
-    /// It sets nothing; that has been said.
+    pub(super) span: Span,
+    /// The word is invalid, and the error is reported.
     pub(super) is_refused: bool,
 }
 
-impl Draft {
-    /// Without the places. A flowop without a type does nothing: it has been refused.
-    pub(super) fn workorder(&self) -> Workorder {
+impl ProfileDraft {
+    /// Returns the workorder. A flowop without a type becomes a nop; its error is already reported.
+    pub(super) fn to_workorder(&self) -> Workorder {
         Workorder {
             name: self.name.clone(),
-            groups: self.groups.iter().map(GroupDraft::of_workorder).collect(),
+            groups: self.groups.iter().map(GroupDraft::to_spec).collect(),
         }
     }
 }
 
 impl GroupDraft {
-    /// The same of this group.
-    pub(super) fn of_workorder(&self) -> Group {
-        let transactions = self.transactions.iter().map(|draft| Transaction {
+    /// Returns the group of the workorder.
+    pub(super) fn to_spec(&self) -> GroupSpec {
+        let transactions = self.transactions.iter().map(|draft| TransactionSpec {
             flowops: (draft.flowops.iter())
                 .map(|flowop| flowop.settings.clone())
                 .collect(),
             ..draft.settings.clone()
         });
-        Group {
+        GroupSpec {
             transactions: transactions.collect(),
             ..self.settings.clone()
         }
     }
 }
 
-/// Reads the events; what is wrong with them goes to `notes`.
-pub(super) fn build(events: &[Event], surroundings: &Surroundings, notes: &mut Notes) -> Draft {
+/// Builds a draft from the events; adds errors and warnings to `notes`.
+pub(super) fn build(
+    events: &[MarkupEvent],
+    context: &ProfileContext,
+    notes: &mut Notes,
+) -> ProfileDraft {
     let mut builder = Builder {
-        surroundings,
+        context,
         notes,
-        draft: Draft::default(),
+        draft: ProfileDraft::default(),
         profile: None,
-        group_is_open: false,
-        transaction_is_open: false,
-        flowop: None,
-        inside: None,
+        is_group_open: false,
+        is_transaction_open: false,
+        current_flowop_index: None,
+        current_element: None,
     };
     for event in events {
         match event {
-            Event::Start(element, span) => builder.start(*element, span),
-            Event::End(element) => builder.end(*element),
-            Event::Attribute(key, value) => builder.attribute(*key, value),
+            MarkupEvent::Start(element, span) => builder.start(*element, span),
+            MarkupEvent::End(element) => builder.end(*element),
+            MarkupEvent::Attribute(key, value) => builder.attribute(*key, value),
         }
     }
-    builder.close_what_is_open();
+    builder.close_open_elements();
     builder.draft
 }
 
 struct Builder<'a, 't> {
-    surroundings: &'a Surroundings<'a>,
+    context: &'a ProfileContext<'a>,
     notes: &'a mut Notes<'t>,
-    draft: Draft,
-    /// Where `<profile` stands that has not ended.
+    draft: ProfileDraft,
+    /// Span of the `<profile` that has not ended.
     profile: Option<Span>,
-    group_is_open: bool,
-    transaction_is_open: bool,
-    /// The flowop that is at hand: group, transaction and its number in it.
-    flowop: Option<(usize, usize, usize)>,
-    /// The element that began last.
-    inside: Option<Element>,
+    is_group_open: bool,
+    is_transaction_open: bool,
+    /// Indices of the current flowop: group, transaction, flowop.
+    current_flowop_index: Option<(usize, usize, usize)>,
+    /// Element whose start tag came last.
+    current_element: Option<Element>,
 }
 
 impl Builder<'_, '_> {
@@ -128,88 +133,86 @@ impl Builder<'_, '_> {
         match element {
             Element::Profile => self.profile = Some(span.clone()),
             Element::Group => {
-                self.leave("<group");
-                if self.draft.groups.len() == MOST_GROUPS {
+                self.close_group("<group");
+                if self.draft.groups.len() == MAX_GROUPS {
                     self.notes.error(span, "more than 1024 groups");
                 }
-                // Those beyond are read, but into the last one.
-                if self.draft.groups.len() < MOST_GROUPS {
+                // Later groups are read into the last one.
+                if self.draft.groups.len() < MAX_GROUPS {
                     self.push_group(span);
                 }
-                self.group_is_open = true;
+                self.is_group_open = true;
             }
             Element::Transaction => {
-                self.leave_transaction("<transaction");
-                if !self.group_is_open {
-                    self.notes.error(
-                        span,
-                        "No current group: <transaction> stands outside of one",
-                    );
+                self.close_transaction("<transaction");
+                if !self.is_group_open {
+                    self.notes
+                        .error(span, "No current group: <transaction> is outside of one");
                     self.assume_group(span);
                 }
                 self.push_transaction(span);
             }
             Element::Flowop => {
-                if !self.transaction_is_open {
-                    let text = "No current transaction: <flowop> stands outside of one";
+                if !self.is_transaction_open {
+                    let text = "No current transaction: <flowop> is outside of one";
                     self.notes.error(span, text);
                     self.assume_transaction(span);
                 }
                 self.push_flowop(span);
             }
         }
-        self.inside = Some(element);
+        self.current_element = Some(element);
     }
 
     fn end(&mut self, element: Element) {
         match element {
             Element::Profile => {
-                self.leave("</profile>");
+                self.close_group("</profile>");
                 self.profile = None;
             }
             Element::Group => {
-                self.leave_transaction("</group>");
-                self.group_is_open = false;
+                self.close_transaction("</group>");
+                self.is_group_open = false;
             }
-            Element::Transaction => self.transaction_is_open = false,
+            Element::Transaction => self.is_transaction_open = false,
             Element::Flowop => {}
         }
     }
 
-    fn close_what_is_open(&mut self) {
-        self.leave("the end");
+    fn close_open_elements(&mut self) {
+        self.close_group("the end");
         if let Some(span) = self.profile.take() {
-            lacks_end(self.notes, &span, Element::Profile, "the end");
+            warn_missing_end(self.notes, &span, Element::Profile, "the end");
         }
     }
 
-    /// `before` is what comes in the place of the ends of what is open.
-    fn leave(&mut self, before: &str) {
-        self.leave_transaction(before);
-        if self.group_is_open
+    /// Closes the group; warns if its end tag is missing before `before`.
+    fn close_group(&mut self, before: &str) {
+        self.close_transaction(before);
+        if self.is_group_open
             && let Some(group) = self.draft.groups.last()
         {
-            lacks_end(self.notes, &group.span, Element::Group, before);
+            warn_missing_end(self.notes, &group.span, Element::Group, before);
         }
-        self.group_is_open = false;
+        self.is_group_open = false;
     }
 
-    fn leave_transaction(&mut self, before: &str) {
-        if self.transaction_is_open
+    fn close_transaction(&mut self, before: &str) {
+        if self.is_transaction_open
             && let Some(transaction) = last_transaction(&mut self.draft)
         {
-            lacks_end(self.notes, &transaction.span, Element::Transaction, before);
+            warn_missing_end(self.notes, &transaction.span, Element::Transaction, before);
         }
-        self.transaction_is_open = false;
+        self.is_transaction_open = false;
     }
 
     fn push_group(&mut self, span: &Span) {
         let number = self.draft.groups.len();
         self.draft.groups.push(GroupDraft {
             span: span.clone(),
-            settings: Group {
+            settings: GroupSpec {
                 name: format!("Group{number}"),
-                ..Group::default()
+                ..GroupSpec::default()
             },
             transactions: Vec::new(),
         });
@@ -219,23 +222,23 @@ impl Builder<'_, '_> {
         let Some(group) = self.draft.groups.last_mut() else {
             return;
         };
-        if group.transactions.len() == MOST_TRANSACTIONS {
+        if group.transactions.len() == MAX_TRANSACTIONS {
             let text = "Shm exhausted!: more than 100 transactions in a group";
             self.notes.error(span, text);
         }
-        if group.transactions.len() < MOST_TRANSACTIONS {
+        if group.transactions.len() < MAX_TRANSACTIONS {
             group.transactions.push(TransactionDraft {
                 span: span.clone(),
-                settings: Transaction {
+                settings: TransactionSpec {
                     iterations: 1,
-                    ..Transaction::default()
+                    ..TransactionSpec::default()
                 },
                 iterations: None,
                 rate: None,
                 flowops: Vec::new(),
             });
         }
-        self.transaction_is_open = true;
+        self.is_transaction_open = true;
     }
 
     fn push_flowop(&mut self, span: &Span) {
@@ -247,59 +250,61 @@ impl Builder<'_, '_> {
             span: span.clone(),
             kind: None,
             is_refused: false,
-            settings: Flowop::new(Kind::Nop),
+            settings: Flowop::new(FlowopKind::Nop),
             words: Vec::new(),
         });
         let flowop = transaction.flowops.len() - 1;
         let transaction = self.draft.groups[group].transactions.len() - 1;
-        self.flowop = Some((group, transaction, flowop));
+        self.current_flowop_index = Some((group, transaction, flowop));
     }
 
-    /// One that is not there, so that what follows is not refused for the same reason.
+    /// Assumes a missing `<group>`, so that later elements do not repeat the same error.
     fn assume_group(&mut self, span: &Span) {
         if self.draft.groups.is_empty() {
             self.push_group(span);
         }
         self.refuse(Element::Group);
-        self.group_is_open = true;
+        self.is_group_open = true;
     }
 
     fn assume_transaction(&mut self, span: &Span) {
-        if !self.group_is_open {
+        if !self.is_group_open {
             self.assume_group(span);
         }
         self.push_transaction(span);
     }
 
-    fn attribute(&mut self, key: Key, value: &Value) {
+    fn attribute(&mut self, key: AttributeName, value: &AttributeValue) {
         let acts_on = match key {
-            Key::Name if self.group_is_open => Element::Group,
-            Key::Name => Element::Profile,
-            Key::Threads | Key::Processes => Element::Group,
-            Key::Iterations | Key::Duration | Key::Rate => Element::Transaction,
-            Key::Type | Key::Options => Element::Flowop,
+            AttributeName::Name if self.is_group_open => Element::Group,
+            AttributeName::Name => Element::Profile,
+            AttributeName::Threads | AttributeName::Processes => Element::Group,
+            AttributeName::Iterations | AttributeName::Duration | AttributeName::Rate => {
+                Element::Transaction
+            }
+            AttributeName::Type | AttributeName::Options => Element::Flowop,
         };
-        let missing = match acts_on {
-            Element::Group => !self.group_is_open,
-            Element::Transaction => !self.transaction_is_open,
-            Element::Flowop => self.flowop.is_none(),
+        let is_missing = match acts_on {
+            Element::Group => !self.is_group_open,
+            Element::Transaction => !self.is_transaction_open,
+            Element::Flowop => self.current_flowop_index.is_none(),
             Element::Profile => false,
         };
         let name = key.name();
-        if missing {
-            let what = acts_on.name();
-            let mut text = format!("No current {what}: {name}= stands outside of one");
-            if what == "flowop" {
-                text = format!("{name}= stands before any flowop");
+        if is_missing {
+            let element = acts_on.name();
+            let mut text = format!("No current {element}: {name}= is outside of one");
+            if element == "flowop" {
+                text = format!("{name}= comes before any flowop");
             }
             self.notes.error(&value.span, text);
             return;
         }
-        if let Some(inside) = self.inside
-            && inside != acts_on
+        if let Some(element) = self.current_element
+            && element != acts_on
         {
-            let text = format!("{name}= stands in <{}>", inside.name());
-            let assumed = format!("it is of the <{}> at hand", acts_on.name());
+            let text = format!("{name}= is in <{}>", element.name());
+            let assumed = format!("it belongs to the current <{}>", acts_on.name());
             self.notes.warn(&value.span, text, assumed);
         }
         let Some(value) = self.resolve(value) else {
@@ -307,19 +312,19 @@ impl Builder<'_, '_> {
             return;
         };
         match key {
-            Key::Name => self.name(&value, acts_on),
-            Key::Threads | Key::Processes => self.strands(key, &value),
-            Key::Iterations | Key::Rate => self.repetition(key, &value),
-            Key::Duration => self.duration(&value),
-            Key::Type => self.kind(&value),
-            Key::Options => self.options(&value),
+            AttributeName::Name => self.set_name(&value, acts_on),
+            AttributeName::Threads | AttributeName::Processes => self.set_strands(key, &value),
+            AttributeName::Iterations | AttributeName::Rate => self.set_repetition(key, &value),
+            AttributeName::Duration => self.set_duration(&value),
+            AttributeName::Type => self.set_kind(&value),
+            AttributeName::Options => self.set_options(&value),
         }
     }
 
-    /// What was refused is not missed as well.
+    /// Marks the current element as invalid, so that it does not also count as missing.
     fn refuse(&mut self, element: Element) {
         if element == Element::Flowop
-            && let Some(flowop) = self.flowop_at_hand()
+            && let Some(flowop) = self.current_flowop()
         {
             flowop.is_refused = true;
         } else if element == Element::Group
@@ -330,18 +335,20 @@ impl Builder<'_, '_> {
         }
     }
 
-    /// A value that begins with `$` is all of it the name of a variable, and no part of its value has a place.
-    fn resolve<'v>(&mut self, value: &'v Value) -> Option<Cow<'v, Value>> {
+    /// Replaces a value that begins with `$` by the environment variable of that name.
+    ///
+    /// Parts of the variable's value have no span; notes show the attribute instead.
+    fn resolve<'v>(&mut self, value: &'v AttributeValue) -> Option<Cow<'v, AttributeValue>> {
         let Some(name) = value.text.strip_prefix('$') else {
             return Some(Cow::Borrowed(value));
         };
-        let found = self.variable(name, &value.written[1..], &value.span);
+        let found = self.look_up_variable(name, &value.written[1..], &value.span);
         let Some(text) = found.filter(|text| !text.is_empty()) else {
             let text = format!("${name} is not set");
             self.notes.error(&value.span, text);
             return None;
         };
-        Some(Cow::Owned(Value {
+        Some(Cow::Owned(AttributeValue {
             written: text.clone(),
             text,
             span: value.span.clone(),
@@ -349,34 +356,36 @@ impl Builder<'_, '_> {
         }))
     }
 
-    /// The variable's value: as uperf looks it up, which is in lower case, or else as it is written.
-    fn variable(&mut self, name: &str, written: &str, span: &Span) -> Option<String> {
-        let look_up = self.surroundings.environment;
+    /// Returns the value of an environment variable.
+    ///
+    /// Tries the name in lower case, as uperf does, and the name as written.
+    fn look_up_variable(&mut self, name: &str, written: &str, span: &Span) -> Option<String> {
+        let look_up = self.context.environment;
         let lower = name.to_ascii_lowercase();
         let candidates = if name == written {
             [name, lower.as_str()]
         } else {
             [name, written]
         };
-        let (taken, value) = candidates
+        let (found_name, value) = candidates
             .into_iter()
             .find_map(|name| Some((name, look_up(name)?)))?;
-        if taken != written {
+        if found_name != written {
             let text = format!("${written} is folded to lower case");
-            self.notes.warn(span, text, format!("${taken}"));
-        } else if taken != lower {
+            self.notes.warn(span, text, format!("${found_name}"));
+        } else if found_name != lower {
             let text = format!("${written} is looked up by uperf as ${lower}");
-            self.notes.warn(span, text, format!("${taken}"));
+            self.notes.warn(span, text, format!("${found_name}"));
         }
         Some(value)
     }
 
-    fn name(&mut self, value: &Value, acts_on: Element) {
+    fn set_name(&mut self, value: &AttributeValue, acts_on: Element) {
         let text = &value.text;
-        let most = if acts_on == Element::Group { 31 } else { 128 };
-        let kept: String = text.chars().take(most).collect();
+        let max_chars = if acts_on == Element::Group { 31 } else { 128 };
+        let kept: String = text.chars().take(max_chars).collect();
         if kept.len() < text.len() {
-            let text = format!("this name has more than {most} characters");
+            let text = format!("this name has more than {max_chars} characters");
             self.notes.warn(&value.span, text, kept.as_str());
         }
         match self.draft.groups.last_mut() {
@@ -385,7 +394,7 @@ impl Builder<'_, '_> {
         }
     }
 
-    fn strands(&mut self, key: Key, value: &Value) {
+    fn set_strands(&mut self, key: AttributeName, value: &AttributeValue) {
         let Some(count) = self.integer(value) else {
             self.refuse(Element::Group);
             return;
@@ -395,8 +404,8 @@ impl Builder<'_, '_> {
         };
         let strands = &mut group.settings.strands;
         strands.count = count;
-        strands.threads |= key == Key::Threads;
-        strands.processes |= key == Key::Processes;
+        strands.threads |= key == AttributeName::Threads;
+        strands.processes |= key == AttributeName::Processes;
         if strands.threads && strands.processes {
             let text = "nthreads= and nprocs= in one group";
             self.notes
@@ -404,32 +413,32 @@ impl Builder<'_, '_> {
         }
     }
 
-    fn repetition(&mut self, key: Key, value: &Value) {
+    fn set_repetition(&mut self, key: AttributeName, value: &AttributeValue) {
         let Some(number) = self.integer(value) else {
             return;
         };
         let Some(transaction) = last_transaction(&mut self.draft) else {
             return;
         };
-        if key == Key::Iterations {
+        if key == AttributeName::Iterations {
             transaction.settings.iterations = number.into();
             transaction.iterations = Some(value.span.clone());
         } else {
             transaction.settings.rate = number;
-            shortened(&value.text, 127).clone_into(&mut transaction.settings.rate_text);
+            truncated(&value.text, 127).clone_into(&mut transaction.settings.rate_text);
             transaction.rate = Some(value.span.clone());
         }
     }
 
-    fn duration(&mut self, value: &Value) {
+    fn set_duration(&mut self, value: &AttributeValue) {
         let text = &value.text;
-        let (duration, doubt) = match number::time(text) {
+        let (duration, warning) = match number::time(text) {
             Ok(number) => number,
-            Err(why) => {
-                let text = match why {
-                    NoTime::NoNumber => format!("Cannot convert {text} to nsecs"),
-                    NoTime::Unit(unit) => format!(
-                        "{unit} not valid time suffix: {text} would last for ever (s, ms, us or ns)"
+            Err(error) => {
+                let text = match error {
+                    TimeError::InvalidNumber => format!("Cannot convert {text} to nsecs"),
+                    TimeError::UnknownUnit(unit) => format!(
+                        "{unit} not valid time suffix: {text} would last forever; use s, ms, us or ns"
                     ),
                 };
                 self.notes.error(&value.span, text);
@@ -441,156 +450,156 @@ impl Builder<'_, '_> {
         };
         transaction.settings.duration = Some(duration);
         transaction.settings.iterations = 1;
-        self.doubt(&value.span, doubt);
+        self.warn(&value.span, warning);
     }
 
-    fn integer(&mut self, value: &Value) -> Option<u32> {
+    fn integer(&mut self, value: &AttributeValue) -> Option<u32> {
         let text = &value.text;
-        let Some((number, doubt)) = number::integer(text) else {
+        let Some((number, warning)) = number::integer(text) else {
             self.notes
                 .error(&value.span, format!("Cannot parse {text}"));
             return None;
         };
-        self.doubt(&value.span, doubt);
+        self.warn(&value.span, warning);
         Some(number)
     }
 
-    fn kind(&mut self, value: &Value) {
+    fn set_kind(&mut self, value: &AttributeValue) {
         let text = &value.text;
-        let Some((kind, doubt)) = options::kind(&text.to_ascii_lowercase()) else {
+        let Some((kind, warning)) = options::flowop_kind(&text.to_ascii_lowercase()) else {
             self.notes
                 .error(&value.span, format!("Unknown flowop {text}"));
             self.refuse(Element::Flowop);
             return;
         };
-        self.doubt(&value.span, doubt);
-        if let Some(flowop) = self.flowop_at_hand() {
+        self.warn(&value.span, warning);
+        if let Some(flowop) = self.current_flowop() {
             flowop.kind = Some(kind);
             flowop.settings.kind = kind;
         }
     }
 
-    fn options(&mut self, value: &Value) {
-        let Some(flowop) = self.flowop_at_hand() else {
+    fn set_options(&mut self, value: &AttributeValue) {
+        let Some(flowop) = self.current_flowop() else {
             return;
         };
         if !flowop.words.is_empty() {
-            options::reset(&mut flowop.settings);
+            options::reset_for_second_list(&mut flowop.settings);
             let text = "a second options= for the same flowop";
-            let assumed = "count, repeat, batch_size, size, duration and conn begin anew";
+            let assumed = "count, repeat, batch_size, size, duration and conn are reset";
             self.notes.warn(&value.span, text, assumed);
         }
-        for word in words(&value.text) {
-            let place = value.part(word.clone());
+        for word in word_spans(&value.text) {
+            let span = value.span_of(word.clone());
             let written = value.written.get(word.clone()).unwrap_or_default();
-            self.option(&value.text[word], written, &place);
+            self.set_option(&value.text[word], written, &span);
         }
     }
 
-    fn option(&mut self, word: &str, written: &str, place: &Span) {
+    fn set_option(&mut self, word: &str, written: &str, span: &Span) {
         if !word.starts_with(|c: char| c.is_ascii_alphabetic()) {
-            let text = format!("{word} does not begin with a letter, and is dropped");
-            self.notes.warn(place, text, "nothing");
+            let text = format!("{word} does not begin with a letter; uperf drops it");
+            self.notes.warn(span, text, "nothing");
             return;
         }
         if word.len() > 99 {
-            let text = "uperf spoils words of more than 99 characters and the next ones";
-            self.notes.warn(place, text, "the whole word");
+            let text = "uperf corrupts words of more than 99 characters and the words after them";
+            self.notes.warn(span, text, "the whole word");
         }
         let Some((key, text)) = word.split_once('=') else {
             let lower = word.to_ascii_lowercase();
-            if let Some(flags) = options::flag(&lower) {
-                self.given(&lower, place);
-                self.set(place, |flowop| {
+            if let Some(flags) = options::find_flag(&lower) {
+                self.record_word(&lower, span);
+                self.apply(span, |flowop| {
                     flowop.flags = flowop.flags.with(flags);
                     Ok(None)
                 });
             } else {
                 let text = format!("option {word} is not of type key=value");
-                self.notes.error(place, text);
+                self.notes.error(span, text);
             }
             return;
         };
         let lower = key.to_ascii_lowercase();
-        let (key, doubt) = options::known_as(&lower);
-        self.doubt(place, doubt);
-        self.given(key, place);
+        let (key, warning) = options::canonical_name(&lower);
+        self.warn(span, warning);
+        self.record_word(key, span);
         if text.is_empty() {
-            // Here uperf may write beyond the end of its memory.
-            self.refuse_word(place, format!("{key}= has no value"));
+            // uperf may write beyond its buffer in this case.
+            self.refuse_word(span, format!("{key}= has no value"));
             return;
         }
         let written = written.get(word.len() - text.len()..).unwrap_or_default();
-        let Some(value) = self.option_value(key, text, written, place) else {
+        let Some(value) = self.option_value(key, text, written, span) else {
             return;
         };
-        if keeps_case(key) && !text.starts_with('$') && text != written {
+        if is_case_sensitive(key) && !text.starts_with('$') && text != written {
             let text = format!("{key}={written} is folded to lower case");
-            self.notes.warn(place, text, format!("{key}={value}"));
+            self.notes.warn(span, text, format!("{key}={value}"));
         }
-        self.set(place, |flowop| options::set(flowop, key, &value));
+        self.apply(span, |flowop| options::set(flowop, key, &value));
     }
 
-    /// An option's value, or that of the variable that it names.
+    /// Returns the option's value, or that of the environment variable that it names.
     fn option_value<'w>(
         &mut self,
         key: &str,
         text: &'w str,
         written: &str,
-        place: &Span,
+        span: &Span,
     ) -> Option<Cow<'w, str>> {
         let Some(name) = text.strip_prefix('$') else {
             return Some(text.into());
         };
-        let value = self.variable(name, written.get(1..).unwrap_or_default(), place);
-        let refused = match value.as_deref() {
+        let value = self.look_up_variable(name, written.get(1..).unwrap_or_default(), span);
+        let reason = match value.as_deref() {
             None => format!("Env variable {key} = {text} not set"),
-            // An empty one is refused where it matters, as uperf does.
+            // An empty host is refused where a flowop needs one, as in uperf.
             Some("") if key != "remotehost" => format!("Env variable {key} = {text} is empty"),
             Some(value) if value.starts_with('$') => {
                 format!("{key}={text} is {value}, which is not looked up in turn")
             }
             Some(_) => return value.map(Cow::Owned),
         };
-        self.refuse_word(place, refused);
+        self.refuse_word(span, reason);
         None
     }
 
-    fn given(&mut self, key: &str, place: &Span) {
-        if let Some(flowop) = self.flowop_at_hand() {
-            flowop.words.push(Word {
+    fn record_word(&mut self, key: &str, span: &Span) {
+        if let Some(flowop) = self.current_flowop() {
+            flowop.words.push(OptionWord {
                 key: key.to_owned(),
-                place: place.clone(),
+                span: span.clone(),
                 is_refused: false,
             });
         }
     }
 
-    /// Says so of the last one.
-    fn refuse_word(&mut self, place: &Span, text: String) {
-        self.notes.error(place, text);
-        let word = self.flowop_at_hand();
+    /// Reports an error of the last word.
+    fn refuse_word(&mut self, span: &Span, text: String) {
+        self.notes.error(span, text);
+        let word = self.current_flowop();
         if let Some(word) = word.and_then(|flowop| flowop.words.last_mut()) {
             word.is_refused = true;
         }
     }
 
-    fn set(
+    fn apply(
         &mut self,
-        place: &Span,
-        set: impl FnOnce(&mut Flowop) -> Result<Option<Doubt>, String>,
+        span: &Span,
+        set: impl FnOnce(&mut Flowop) -> Result<Option<ProfileWarning>, String>,
     ) {
-        let Some(flowop) = self.flowop_at_hand() else {
+        let Some(flowop) = self.current_flowop() else {
             return;
         };
         match set(&mut flowop.settings) {
-            Ok(doubt) => self.doubt(place, doubt),
-            Err(text) => self.refuse_word(place, text),
+            Ok(warning) => self.warn(span, warning),
+            Err(text) => self.refuse_word(span, text),
         }
     }
 
-    fn flowop_at_hand(&mut self) -> Option<&mut FlowopDraft> {
-        let (group, transaction, flowop) = self.flowop?;
+    fn current_flowop(&mut self) -> Option<&mut FlowopDraft> {
+        let (group, transaction, flowop) = self.current_flowop_index?;
         let group = self.draft.groups.get_mut(group)?;
         group
             .transactions
@@ -599,38 +608,38 @@ impl Builder<'_, '_> {
             .get_mut(flowop)
     }
 
-    fn doubt(&mut self, span: &Span, doubt: Option<Doubt>) {
-        if let Some(Doubt { text, assumed }) = doubt {
+    fn warn(&mut self, span: &Span, warning: Option<ProfileWarning>) {
+        if let Some(ProfileWarning { text, assumed }) = warning {
             self.notes.warn(span, text, assumed);
         }
     }
 }
 
-const MOST_GROUPS: usize = 1024;
-const MOST_TRANSACTIONS: usize = 100;
+const MAX_GROUPS: usize = 1024;
+const MAX_TRANSACTIONS: usize = 100;
 
-fn lacks_end(notes: &mut Notes, span: &Span, element: Element, before: &str) {
+fn warn_missing_end(notes: &mut Notes, span: &Span, element: Element, before: &str) {
     let text = format!("<{element}> has no </{element}>");
-    notes.warn(span, text, format!("it before {before}"));
+    notes.warn(span, text, format!("one before {before}"));
 }
 
-fn last_transaction(draft: &mut Draft) -> Option<&mut TransactionDraft> {
+fn last_transaction(draft: &mut ProfileDraft) -> Option<&mut TransactionDraft> {
     draft.groups.last_mut()?.transactions.last_mut()
 }
 
-/// Options whose values mean something else in another case.
-fn keeps_case(key: &str) -> bool {
+/// Returns true for options whose values are case-sensitive.
+fn is_case_sensitive(key: &str) -> bool {
     matches!(key, "dir" | "cc" | "stack" | "engine" | "cipher" | "method")
 }
 
-/// Where the words of a list are.
-fn words(list: &str) -> impl Iterator<Item = Span> {
+/// Returns the byte ranges of the words in a list.
+fn word_spans(list: &str) -> impl Iterator<Item = Span> {
     let blank = |c: char| matches!(c, ' ' | '\t' | '\n' | '\r');
     let mut at = 0;
     std::iter::from_fn(move || {
-        let left = list[at..].trim_start_matches(blank);
-        let start = list.len() - left.len();
-        let length = left.find(blank).unwrap_or(left.len());
+        let remaining = list[at..].trim_start_matches(blank);
+        let start = list.len() - remaining.len();
+        let length = remaining.find(blank).unwrap_or(remaining.len());
         at = start + length;
         (length > 0).then_some(start..at)
     })

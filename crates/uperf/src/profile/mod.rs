@@ -1,293 +1,307 @@
-//! The profile language: a file's bytes → what is to be run, and notes on what is wrong or odd.
+//! Profile parser: turns the bytes of a file into a workorder, errors and warnings.
 //!
-//! A profile looks like XML, and the manual says it is; but uperf reads it in a way of its own
-//! (`stock.rs`), and profiles in use are written for that: with attributes that are not quoted, with
-//! ends that are missing. So each file is read in both ways, and
+//! A profile looks like XML, and the manual calls it XML. But uperf has its own parser
+//! (`stock.rs`). Profiles in use rely on it: they have unquoted attributes and missing end tags.
+//! linerate therefore reads each file in both ways:
 //!
-//! - if it is not well-formed XML, uperf's reading decides;
-//! - if it is, and uperf would stumble over it, that as XML decides. Stumbling is to refuse it or to
-//!   crash, and also to overlook an element that has no blank before it (`<transaction><flowop`);
-//! - if it is, and uperf reads it, uperf's reading decides, and where XML has another meaning a warning
-//!   says so.
+//! - If the file is not well-formed XML, uperf's reading counts.
+//! - If it is, but uperf fails on it, the XML reading counts. uperf fails if it refuses the file,
+//!   crashes, or ignores an element that has no blank before it (`<transaction><flowop`).
+//! - If both can read it, uperf's reading counts. A warning reports where XML has another meaning.
 //!
-//! Either reading comes to elements and attributes (`reading.rs`), from which `build.rs` makes the same
-//! things by uperf's rules: an attribute acts on the group, transaction or flowop at hand, wherever it
-//! stands. Beyond uperf, a name in the XML reading keeps its case.
+//! Both readings yield elements and attributes (`reading.rs`). `build.rs` applies uperf's rules to
+//! them: an attribute acts on the current group, transaction or flowop, whatever element it is in.
+//! Unlike uperf's reading, the XML reading keeps the case of names.
 //!
-//! Nothing here touches a file, the environment or the network; [`Surroundings`] does.
+//! The parser itself reads no files and no environment variables; [`ProfileContext`] does.
 
 mod build;
 mod directory;
-mod form;
 pub(crate) mod memory;
 mod note;
 mod number;
+mod option_value;
 mod options;
 mod reading;
 mod stock;
 mod summary;
 mod text;
-mod whole;
+mod validate;
 mod xml;
 
 pub use memory::expected_memory;
 pub use note::{Note, Severity};
 pub use summary::summary;
-pub(crate) use text::shortened;
-pub use whole::{MOST_MEMORY, MOST_PROCESSES, MOST_THREADS};
+pub(crate) use text::truncated;
+pub use validate::{MAX_MEMORY_BYTES, MAX_PROCESSES, MAX_THREADS};
 
-use build::Draft;
+use build::ProfileDraft;
 use note::Notes;
-use reading::{Event, Reading};
-use text::{Span, Text};
-use xml::NotWellFormed;
+use reading::{MarkupEvent, Reading};
+use text::{ProfileText, Span};
+use xml::XmlError;
 
 use crate::workorder::Workorder;
 
-/// A profile's file.
+/// Contents of a profile file.
 #[derive(Clone, Copy, Debug)]
-pub struct Source<'a> {
-    /// Its name, as notes have it.
+pub struct ProfileSource<'a> {
+    /// File name that notes print.
     pub name: &'a str,
-    /// All of it.
+    /// Complete contents.
     pub bytes: &'a [u8],
 }
 
-/// What a profile may ask of the world around it.
-pub struct Surroundings<'a> {
-    /// The value of an environment variable.
+/// Functions through which the parser reads the environment and the file system.
+pub struct ProfileContext<'a> {
+    /// Returns the value of an environment variable.
     pub environment: &'a dyn Fn(&str) -> Option<String>,
-    /// Whether files can be sent from this directory; if not, why.
+    /// Checks that a directory contains files to send; the error is the reason.
     pub directory: &'a dyn Fn(&str) -> Result<(), String>,
 }
 
-impl Surroundings<'static> {
-    /// This process's environment and files.
-    pub fn real() -> Self {
+impl ProfileContext<'static> {
+    /// Uses the environment and files of this process.
+    pub fn for_this_process() -> Self {
         Self {
             environment: &|name| std::env::var(name).ok(),
-            directory: &directory::has_files,
+            directory: &directory::check_files,
         }
     }
 }
 
-/// What a profile came to.
+/// Result of parsing a profile.
 #[derive(Clone, Debug)]
-pub struct Parsed {
-    /// What is to be run; nothing, if one of the notes is an error.
+pub struct ParsedProfile {
+    /// Work to run; `None` if one of the notes is an error.
     pub workorder: Option<Workorder>,
-    /// In the order of the text.
+    /// Errors and warnings, in the order of the text.
     pub notes: Vec<Note>,
 }
 
-impl Parsed {
-    /// The notes, a line each; with `source` with the lines of the profile under them.
+impl ParsedProfile {
+    /// Returns the notes, one per line; with `source`, the profile's lines follow them.
     pub fn notes_text(&self, file: &str, source: bool) -> String {
         let texts = self.notes.iter().map(|note| {
             if source {
-                note.with_source(file)
+                note.format_with_source(file)
             } else {
-                note.one_line(file)
+                note.format_line(file)
             }
         });
         texts.map(|text| text + "\n").collect()
     }
 }
 
-/// What `--check` says of a profile.
+/// Output of `--check` for a profile.
 #[derive(Clone, Debug)]
-pub struct Check {
-    /// What would run; empty, if nothing would.
+pub struct ProfileCheck {
+    /// Summary of the work; empty if the profile has errors.
     pub plan: String,
     /// Errors and warnings, with the lines of the profile.
     pub notes: String,
-    /// Whether it would run.
+    /// True if the profile has no errors.
     pub runs: bool,
 }
 
-/// What would run, and what is wrong or odd, in words.
-pub fn check(source: &Source, surroundings: &Surroundings) -> Check {
-    let parsed = parse(source, surroundings);
-    Check {
+/// Parses a profile and describes its work, errors and warnings.
+pub fn check(source: &ProfileSource, context: &ProfileContext) -> ProfileCheck {
+    let parsed = parse(source, context);
+    ProfileCheck {
         plan: parsed.workorder.as_ref().map_or_else(String::new, summary),
         notes: parsed.notes_text(source.name, true),
         runs: parsed.workorder.is_some(),
     }
 }
 
-/// Reads a profile. All errors that it has are found, not only the first.
-pub fn parse(source: &Source, surroundings: &Surroundings) -> Parsed {
-    let bytes = &source.bytes[..source.bytes.len().min(LONGEST)];
-    let (text, doubt) = Text::of(bytes);
+/// Parses a profile. Reports all its errors, not only the first.
+pub fn parse(source: &ProfileSource, context: &ProfileContext) -> ParsedProfile {
+    let bytes = &source.bytes[..source.bytes.len().min(MAX_PROFILE_BYTES)];
+    let (text, warning) = ProfileText::decode(bytes);
     let mut notes = Notes::new(&text);
-    if let Some(doubt) = doubt {
-        notes.warn(&(0..0), doubt.text, doubt.assumed);
+    if let Some(warning) = warning {
+        notes.warn(&(0..0), warning.text, warning.assumed);
     }
-    if let Some((at, why)) = unreadable(source, &text) {
-        notes.error(&(at..at), why);
-        return Parsed {
+    if let Some((at, reason)) = find_unreadable(source, &text) {
+        notes.error(&(at..at), reason);
+        return ParsedProfile {
             workorder: None,
             notes: notes.finish(),
         };
     }
-    let draft = read(&text, surroundings, &mut notes);
-    for (place, directory) in directories(&draft) {
-        if let Err(why) = (surroundings.directory)(directory) {
-            let text = format!("Error initializing dir: {directory}: {why}");
-            notes.error(place, text);
+    let draft = choose_reading(&text, context, &mut notes);
+    for (span, directory) in directory_spans(&draft) {
+        if let Err(reason) = (context.directory)(directory) {
+            let text = format!("Error initializing dir: {directory}: {reason}");
+            notes.error(span, text);
         }
     }
-    Parsed {
-        workorder: (!notes.failed()).then(|| draft.workorder()),
+    ParsedProfile {
+        workorder: (!notes.has_errors()).then(|| draft.to_workorder()),
         notes: notes.finish(),
     }
 }
 
-/// Bytes of a profile; more are none.
-const LONGEST: usize = 4 << 20;
+/// Maximum size of a profile, in bytes.
+const MAX_PROFILE_BYTES: usize = 4 << 20;
 
-/// Where and why the file cannot be a profile at all.
-fn unreadable(source: &Source, text: &Text) -> Option<(usize, String)> {
+/// Returns offset and reason if the file cannot be a profile at all.
+fn find_unreadable(source: &ProfileSource, text: &ProfileText) -> Option<(usize, String)> {
     let length = source.bytes.len();
     if length == 0 {
         return Some((0, "Zero byte file!".to_owned()));
     }
-    if length > LONGEST {
-        let why = format!("a file of {length} bytes: a profile has at most {LONGEST}");
-        return Some((0, why));
+    if length > MAX_PROFILE_BYTES {
+        let reason = format!("the file has {length} bytes; the maximum is {MAX_PROFILE_BYTES}");
+        return Some((0, reason));
     }
     if let Some(at) = text.chars.find('\0') {
-        return Some((at, "a NUL character: this is no text".to_owned()));
+        return Some((at, "a NUL character: this is not a text file".to_owned()));
     }
     let is_blank = text.chars.bytes().all(|byte| byte <= b' ');
     is_blank.then(|| (0, "No profile found: the file is blank".to_owned()))
 }
 
-/// Reads it in both ways and takes the one that counts, with its notes.
-fn read<'t>(text: &'t Text, surroundings: &Surroundings, notes: &mut Notes<'t>) -> Draft {
+/// Reads the text in both ways; returns the reading that counts and adds its notes to `notes`.
+fn choose_reading<'t>(
+    text: &'t ProfileText,
+    context: &ProfileContext,
+    notes: &mut Notes<'t>,
+) -> ProfileDraft {
     let stock = stock::read(&text.chars);
-    let by_stock = Attempt::at(&stock, text, surroundings);
+    let stock_result = Interpretation::from_reading(&stock, text, context);
     let xml = match xml::read(&text.chars, false) {
-        Err(refused) => {
-            let why = format!("not well-formed XML: {}", refused.text);
-            notes.warn(&place(text, &refused), why, "what uperf reads");
-            return by_stock.accept(notes);
+        Err(error) => {
+            let reason = format!("not well-formed XML: {}", error.text);
+            notes.warn(&error_span(text, &error), reason, "uperf's reading");
+            return stock_result.accept(notes);
         }
         Ok(xml) => xml,
     };
-    if !by_stock.notes.failed() && !stock.overlooks {
-        if let Some((place, as_xml, as_stock)) = difference(&stock, &by_stock, text, surroundings) {
-            notes.warn(&place, as_xml, as_stock);
+    if !stock_result.notes.has_errors() && !stock.misses_element {
+        if let Some((span, xml_text, stock_text)) =
+            find_difference(&stock, &stock_result, text, context)
+        {
+            notes.warn(&span, xml_text, stock_text);
         }
-        return by_stock.accept(notes);
+        return stock_result.accept(notes);
     }
-    let by_xml = Attempt::at(&xml, text, surroundings);
-    if by_xml.notes.failed() && !by_stock.notes.failed() {
-        return by_stock.accept(notes);
+    let xml_result = Interpretation::from_reading(&xml, text, context);
+    if xml_result.notes.has_errors() && !stock_result.notes.has_errors() {
+        return stock_result.accept(notes);
     }
-    if !by_xml.notes.failed() {
-        let overlooked = || {
-            let (place, doubt) = stock.doubts.iter().find(|(_, it)| it.text.contains('<'))?;
-            Some((place.start, doubt.text.clone()))
+    if !xml_result.notes.has_errors() {
+        let missed_element = || {
+            let (span, warning) = stock
+                .warnings
+                .iter()
+                .find(|(_, it)| it.text.contains('<'))?;
+            Some((span.start, warning.text.clone()))
         };
-        let stumble = by_stock.notes.first_error().or_else(overlooked);
-        let (at, why) = stumble.unwrap_or_default();
-        let why = format!("uperf does not read this file: {why}");
-        notes.warn(&(at..at), why, "what it says as XML");
+        let first_problem = stock_result.notes.first_error().or_else(missed_element);
+        let (at, reason) = first_problem.unwrap_or_default();
+        let text = format!("uperf cannot read this file: {reason}");
+        notes.warn(&(at..at), text, "its meaning as XML");
     }
-    by_xml.accept(notes)
+    xml_result.accept(notes)
 }
 
-/// One reading of a profile, brought to its end.
-struct Attempt<'t> {
-    draft: Draft,
+/// Draft and notes that one of the two readings yields.
+struct Interpretation<'t> {
+    draft: ProfileDraft,
     notes: Notes<'t>,
 }
 
-impl<'t> Attempt<'t> {
-    fn at(reading: &Reading, text: &'t Text, surroundings: &Surroundings) -> Self {
+impl<'t> Interpretation<'t> {
+    fn from_reading(reading: &Reading, text: &'t ProfileText, context: &ProfileContext) -> Self {
         let mut notes = Notes::new(text);
-        for (place, problem) in &reading.problems {
-            notes.error(place, problem.as_str());
+        for (span, problem) in &reading.errors {
+            notes.error(span, problem.as_str());
         }
-        for (place, doubt) in &reading.doubts {
-            notes.warn(place, doubt.text.as_str(), doubt.assumed.as_str());
+        for (span, warning) in &reading.warnings {
+            notes.warn(span, warning.text.as_str(), warning.assumed.as_str());
         }
-        let draft = build::build(&reading.events, surroundings, &mut notes);
-        // What was not read would be missed.
-        if reading.problems.is_empty() {
-            whole::check(&draft, &mut notes);
+        let draft = build::build(&reading.events, context, &mut notes);
+        // After a syntax error, checks would report elements that the reader skipped.
+        if reading.errors.is_empty() {
+            validate::validate(&draft, &mut notes);
         }
         Self { draft, notes }
     }
 
-    fn accept(self, notes: &mut Notes<'t>) -> Draft {
+    fn accept(self, notes: &mut Notes<'t>) -> ProfileDraft {
         notes.append(self.notes);
         self.draft
     }
 }
 
-/// Where the text means something else as XML than as uperf reads it, what, and what to uperf.
-fn difference(
+/// Finds the first place where XML and uperf read the text differently.
+///
+/// Returns its span, a description of the XML reading, and uperf's reading.
+fn find_difference(
     stock: &Reading,
-    by_stock: &Attempt,
-    text: &Text,
-    surroundings: &Surroundings,
+    stock_result: &Interpretation,
+    text: &ProfileText,
+    context: &ProfileContext,
 ) -> Option<(Span, String, String)> {
-    // In lower case, as uperf has it: that is no difference.
+    // uperf folds values to lower case; case alone is not a difference.
     let xml = xml::read(&text.chars, true).ok()?;
-    let by_xml = Attempt::at(&xml, text, surroundings);
-    if let Some((at, problem)) = by_xml.notes.first_error() {
-        let text = format!("as XML this is not in order: {problem}");
-        return Some((at..at, text, "what uperf reads".to_owned()));
+    let xml_result = Interpretation::from_reading(&xml, text, context);
+    if let Some((at, problem)) = xml_result.notes.first_error() {
+        let text = format!("invalid as XML: {problem}");
+        return Some((at..at, text, "uperf's reading".to_owned()));
     }
-    if by_xml.draft.workorder() == by_stock.draft.workorder() {
+    if xml_result.draft.to_workorder() == stock_result.draft.to_workorder() {
         return None;
     }
-    let mut there = beginnings(&stock.events);
-    let mut here = beginnings(&xml.events);
+    let mut stock_items = describe_items(&stock.events);
+    let mut xml_items = describe_items(&xml.events);
     loop {
-        return match (there.next(), here.next()) {
+        return match (stock_items.next(), xml_items.next()) {
             (None, None) => None,
-            (Some((_, one)), Some((_, other))) if one == other => continue,
-            (Some((place, one)), Some((_, other))) => {
-                Some((place.clone(), format!("as XML this is {other}"), one))
-            }
-            (Some((place, one)), None) => {
-                Some((place.clone(), "as XML this is nothing".to_owned(), one))
-            }
-            (None, Some((place, other))) => {
-                let text = format!("as XML this is {other}");
-                Some((place.clone(), text, "nothing".to_owned()))
+            (Some((_, stock_item)), Some((_, xml_item))) if stock_item == xml_item => continue,
+            (Some((span, stock_item)), Some((_, xml_item))) => Some((
+                span.clone(),
+                format!("as XML this is {xml_item}"),
+                stock_item,
+            )),
+            (Some((span, stock_item)), None) => Some((
+                span.clone(),
+                "as XML this is nothing".to_owned(),
+                stock_item,
+            )),
+            (None, Some((span, xml_item))) => {
+                let text = format!("as XML this is {xml_item}");
+                Some((span.clone(), text, "nothing".to_owned()))
             }
         };
     }
 }
 
-/// The beginnings and attributes as words.
-fn beginnings(events: &[Event]) -> impl Iterator<Item = (&Span, String)> {
+/// Returns start tags and attributes with their spans, formatted for a note.
+fn describe_items(events: &[MarkupEvent]) -> impl Iterator<Item = (&Span, String)> {
     events.iter().filter_map(|event| match event {
-        Event::Start(element, place) => Some((place, format!("<{}>", element.name()))),
-        Event::Attribute(key, value) => {
+        MarkupEvent::Start(element, span) => Some((span, format!("<{}>", element.name()))),
+        MarkupEvent::Attribute(key, value) => {
             Some((&value.span, format!("{}=\"{}\"", key.name(), value.text)))
         }
-        Event::End(_) => None,
+        MarkupEvent::End(_) => None,
     })
 }
 
-fn place(text: &Text, refused: &NotWellFormed) -> Span {
-    let at = text.offset(refused.line, refused.column);
+fn error_span(text: &ProfileText, error: &XmlError) -> Span {
+    let at = text.offset(error.line, error.column);
     at..at + 1
 }
 
-/// The directories that files are sent from, and where they are named.
-fn directories(draft: &Draft) -> impl Iterator<Item = (&Span, &str)> {
+/// Returns the directories from which flowops send files, with the spans of their options.
+fn directory_spans(draft: &ProfileDraft) -> impl Iterator<Item = (&Span, &str)> {
     let groups = draft.groups.iter();
     let transactions = groups.flat_map(|group| &group.transactions);
     let flowops = transactions.flat_map(|transaction| &transaction.flowops);
     flowops.filter_map(|flowop| {
         let word = flowop.words.iter().rfind(|word| word.key == "dir")?;
         let directory = flowop.settings.directory.as_str();
-        (!directory.is_empty()).then_some((&word.place, directory))
+        (!directory.is_empty()).then_some((&word.span, directory))
     })
 }

@@ -1,39 +1,40 @@
-//! What is to be said about a profile, and where.
+//! Notes: errors and warnings about a profile, with their positions.
 
-use super::text::{Span, Text};
+use super::text::{ProfileText, Span};
 
-/// An error or a warning about a place in a profile.
+/// Error or warning about a part of a profile.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Note {
-    /// Whether the profile runs all the same.
+    /// Whether the note prevents the run.
     pub severity: Severity,
-    /// From 1.
+    /// Line, from 1.
     pub line: usize,
-    /// From 1, in characters.
+    /// Column in characters, from 1.
     pub column: usize,
-    /// The text in question, as it is written; a long one is cut.
+    /// Text in question, as written; at most 80 characters.
     pub excerpt: String,
-    /// What is wrong with it, or odd: of errors in stock's words, where it has any.
+    /// Description of the problem; an error starts with stock's words if it has any.
     pub text: String,
-    /// Of a warning, what is taken to be meant.
+    /// Meaning that linerate assumes, for a warning.
     pub assumed: Option<String>,
-    /// The line as far as it is shown, and the characters before the place in it.
+    /// Visible part of the line, and the number of characters before the problem in it.
     source: (String, usize),
 }
 
-/// What a note means for the run.
+/// Effect of a note on the run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Severity {
-    /// Nothing runs.
+    /// The profile does not run.
     Error,
-    /// It runs, as is assumed.
+    /// The profile runs with the assumed meaning.
     Warning,
 }
 
 impl Note {
-    /// `file:line:column: warning: text (assumed …)`, without an end of line. A warning has no word in
-    /// it by which scripts that watch the output know a failure.
-    pub fn one_line(&self, file: &str) -> String {
+    /// Formats the note as `file:line:column: warning: text (assumed …)`, without a line end.
+    ///
+    /// A warning contains no word by which scripts that watch the output detect a failure.
+    pub fn format_line(&self, file: &str) -> String {
         let severity = match self.severity {
             Severity::Error => "error",
             Severity::Warning => "warning",
@@ -45,33 +46,36 @@ impl Note {
         format!("{file}:{line}:{column}: {severity}: {text}{assumed}")
     }
 
-    /// The same, and under it the line of the profile with a mark under the place: for a terminal.
-    pub fn with_source(&self, file: &str) -> String {
+    /// Formats the note for a terminal: its line, the profile's line, and a mark below the problem.
+    pub fn format_with_source(&self, file: &str) -> String {
         let (source, before) = &self.source;
         let number = self.line.to_string();
         let margin = " ".repeat(number.len());
         let blank = " ".repeat(*before);
-        // What goes on beyond the shown part of the line gets no mark there.
-        let room = source.chars().count().saturating_sub(*before).max(1);
-        let mark = "^".repeat(self.excerpt.chars().count().clamp(1, room));
-        let note = self.one_line(file);
+        // The mark ends at the end of the visible part.
+        let max_mark = source.chars().count().saturating_sub(*before).max(1);
+        let mark = "^".repeat(self.excerpt.chars().count().clamp(1, max_mark));
+        let note = self.format_line(file);
         format!("{note}\n{number} | {source}\n{margin} | {blank}{mark}")
     }
 }
 
-/// The notes of one reading of a profile. Of each severity the first [`MOST`] are kept, the others
-/// counted: a file of another kind could have millions.
+/// Notes of one reading of a profile.
+///
+/// Keeps the first [`MAX_NOTES`] of each severity and counts the others. A file that is not a
+/// profile could have millions.
 pub(super) struct Notes<'t> {
-    text: &'t Text,
+    text: &'t ProfileText,
     list: Vec<(usize, Note)>,
     errors: usize,
     warnings: usize,
 }
 
-const MOST: usize = 100;
+/// Maximum number of notes of each severity.
+const MAX_NOTES: usize = 100;
 
 impl<'t> Notes<'t> {
-    pub(super) fn new(text: &'t Text) -> Self {
+    pub(super) fn new(text: &'t ProfileText) -> Self {
         Self {
             text,
             list: Vec::new(),
@@ -82,7 +86,7 @@ impl<'t> Notes<'t> {
 
     pub(super) fn error(&mut self, span: &Span, text: impl Into<String>) {
         self.errors += 1;
-        if self.errors <= MOST {
+        if self.errors <= MAX_NOTES {
             self.push(Severity::Error, span, text.into(), None);
         }
     }
@@ -94,40 +98,40 @@ impl<'t> Notes<'t> {
         assumed: impl Into<String>,
     ) {
         self.warnings += 1;
-        if self.warnings <= MOST {
+        if self.warnings <= MAX_NOTES {
             self.push(Severity::Warning, span, text.into(), Some(assumed.into()));
         }
     }
 
-    pub(super) fn failed(&self) -> bool {
+    pub(super) fn has_errors(&self) -> bool {
         self.errors > 0
     }
 
-    /// The first error: where, and its text.
+    /// Returns offset and text of the first error.
     pub(super) fn first_error(&self) -> Option<(usize, String)> {
-        let (at, note) = self
+        let (offset, note) = self
             .list
             .iter()
             .find(|(_, note)| note.severity == Severity::Error)?;
-        Some((*at, note.text.clone()))
+        Some((*offset, note.text.clone()))
     }
 
-    /// And those of another reading.
+    /// Adds the notes of another reading.
     pub(super) fn append(&mut self, other: Self) {
         self.list.extend(other.list);
         self.errors += other.errors;
         self.warnings += other.warnings;
     }
 
-    /// In the order of the text.
+    /// Returns the notes in the order of the text.
     pub(super) fn finish(mut self) -> Vec<Note> {
         let end = self.text.chars.len();
-        for (severity, all) in [
+        for (severity, count) in [
             (Severity::Error, self.errors),
             (Severity::Warning, self.warnings),
         ] {
-            if all > MOST {
-                let text = format!("{} more like these are not shown", all - MOST);
+            if count > MAX_NOTES {
+                let text = format!("{} more like these are not shown", count - MAX_NOTES);
                 self.push(severity, &(end..end), text, None);
             }
         }
@@ -144,14 +148,14 @@ impl<'t> Notes<'t> {
             excerpt: printable(self.text.excerpt(span), 80),
             text,
             assumed,
-            source: shown(self.text.line(line), column - 1),
+            source: visible_part(self.text.line(line), column - 1),
         };
         self.list.push((span.start, note));
     }
 }
 
-/// At most a terminal's width of the line around the character.
-fn shown(line: &str, at: usize) -> (String, usize) {
+/// Returns at most 100 characters of the line around the character at `at`, and its index there.
+fn visible_part(line: &str, at: usize) -> (String, usize) {
     const WIDTH: usize = 100;
     let skipped = if at < WIDTH { 0 } else { at - WIDTH / 2 };
     let part: String = line.chars().skip(skipped).take(WIDTH).collect();
@@ -159,15 +163,15 @@ fn shown(line: &str, at: usize) -> (String, usize) {
     (printable(&part, WIDTH), before)
 }
 
-/// Without what would move a terminal's cursor, and not longer than `most` characters.
-fn printable(text: &str, most: usize) -> String {
+/// Replaces control characters, and cuts the text to `max_chars` characters.
+fn printable(text: &str, max_chars: usize) -> String {
     let visible = |c: char| match c {
         '\t' | '\n' | '\r' => ' ',
         c if c.is_control() => char::REPLACEMENT_CHARACTER,
         c => c,
     };
-    let mut shown: String = text.chars().take(most).map(visible).collect();
-    if text.chars().nth(most).is_some() {
+    let mut shown: String = text.chars().take(max_chars).map(visible).collect();
+    if text.chars().nth(max_chars).is_some() {
         shown.push('…');
     }
     shown
@@ -178,33 +182,33 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_note_says_where_and_shows_it() {
-        let (text, _) = Text::of(b"<profile>\n\t<flowop type=write />\n</profile>\n");
+    fn a_note_has_its_position_and_source() {
+        let (text, _) = ProfileText::decode(b"<profile>\n\t<flowop type=write />\n</profile>\n");
         let mut notes = Notes::new(&text);
         notes.warn(&(19..29), "type=write is not in quotes", "type=\"write\"");
         let [note] = notes.finish().try_into().expect("one note");
         let line = "p.xml:2:10: warning: type=write is not in quotes (assumed type=\"write\")";
-        assert_eq!(note.one_line("p.xml"), line);
+        assert_eq!(note.format_line("p.xml"), line);
         assert_eq!(note.excerpt, "type=write");
         assert_eq!(
-            note.with_source("p.xml"),
+            note.format_with_source("p.xml"),
             format!("{line}\n2 |  <flowop type=write />\n  |          ^^^^^^^^^^")
         );
     }
 
     #[test]
     fn notes_are_bounded_in_number_and_length() {
-        let (text, _) = Text::of("\u{1b}[2Jx".repeat(100_000).as_bytes());
+        let (text, _) = ProfileText::decode("\u{1b}[2Jx".repeat(100_000).as_bytes());
         let mut notes = Notes::new(&text);
         for at in 0..1000 {
             notes.error(&(4 * at..400_000), text.excerpt(&(0..300_000)));
         }
-        assert!(notes.failed());
+        assert!(notes.has_errors());
         let notes = notes.finish();
-        assert_eq!(notes.len(), MOST + 1);
-        assert_eq!(notes[MOST].text, "900 more like these are not shown");
+        assert_eq!(notes.len(), MAX_NOTES + 1);
+        assert_eq!(notes[MAX_NOTES].text, "900 more like these are not shown");
         for note in notes {
-            let shown = note.with_source("p");
+            let shown = note.format_with_source("p");
             assert!(shown.len() < 3000, "{}", shown.len());
             assert!(!shown.contains('\u{1b}'), "{shown}");
         }
@@ -213,10 +217,10 @@ mod tests {
     #[test]
     fn the_place_is_found_in_a_long_line() {
         let line = format!("{}hi{}", " ".repeat(500), " ".repeat(500));
-        let (text, _) = Text::of(line.as_bytes());
+        let (text, _) = ProfileText::decode(line.as_bytes());
         let mut notes = Notes::new(&text);
         notes.error(&(500..502), "here");
-        let shown = notes.finish()[0].with_source("p");
+        let shown = notes.finish()[0].format_with_source("p");
         let lines: Vec<&str> = shown.lines().collect();
         assert_eq!(lines[1].find("hi"), lines[2].find("^^"), "{shown}");
     }

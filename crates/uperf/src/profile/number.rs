@@ -1,19 +1,20 @@
-//! The numbers of a profile. What they mean is uperf's own, and not always what they look like: then
-//! there is a doubt.
+//! Numbers of a profile, parsed by uperf's rules.
+//!
+//! Where uperf's value differs from what the text suggests, the parser returns a warning.
 
 use std::time::Duration;
 
-/// A number as uperf takes it; with a doubt where it is not what it seems.
-pub(super) type Number<T> = (T, Option<Doubt>);
+/// Number as uperf reads it, with a warning if the text suggests another value.
+pub(super) type Number<T> = (T, Option<ProfileWarning>);
 
-/// What is odd about a text, and what it is taken for.
+/// Problem of a text, and its assumed meaning.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Doubt {
+pub(super) struct ProfileWarning {
     pub(super) text: String,
     pub(super) assumed: String,
 }
 
-impl Doubt {
+impl ProfileWarning {
     pub(super) fn new(text: impl Into<String>, assumed: impl Into<String>) -> Self {
         Self {
             text: text.into(),
@@ -22,43 +23,49 @@ impl Doubt {
     }
 }
 
-/// Digits, perhaps with a point, and one of the letters b, k, m, g, t, p, e, z for a shift by 0, 10, 20
-/// … bits; what follows that letter does not count. There are 32 bits, one of them for the sign;
-/// without a point a number of more bits loses them before it is shifted.
+/// Parses an integer with an optional suffix; returns `None` if it is invalid or too large.
+///
+/// The number may have a decimal point. The suffix is one of the letters b, k, m, g, t, p, e, z,
+/// for a shift by 0, 10, 20 … bits; further letters are ignored. The result has 31 bits. A number
+/// without a point is cut to 32 bits before the shift, as in uperf.
 pub(super) fn integer(text: &str) -> Option<Number<u32>> {
-    let (number, rest) = units::uperf_number(text)?;
-    let shift = units::uperf_shift(rest)?;
-    let (value, odd) = if number.contains('.') {
+    let (number, rest) = units::split_uperf_number(text)?;
+    let shift = units::uperf_suffix_shift(rest)?;
+    let (value, warning) = if number.contains('.') {
         let value = number.parse::<f64>().ok()? * 2_f64.powi(shift as i32);
         if value > f64::from(i32::MAX) {
             return None;
         }
         let is_whole = value.fract() == 0.0;
-        (value as u32, (!is_whole).then_some("is no whole number"))
+        (value as u32, (!is_whole).then_some("is not a whole number"))
     } else {
         let written: i64 = number.parse().ok()?;
         let kept = u32::try_from(written as i32).ok()?;
         let value = i32::try_from(u128::from(kept) << shift).ok()? as u32;
-        let is_kept = i64::from(kept) == written;
-        (value, (!is_kept).then_some("has more than 32 bits"))
+        let fits = i64::from(kept) == written;
+        (value, (!fits).then_some("has more than 32 bits"))
     };
-    let odd = odd.map(|odd| format!("{text} {odd}"));
-    let odd = odd.or_else(|| odd_unit(text, rest));
-    Some((value, odd.map(|odd| Doubt::new(odd, value.to_string()))))
+    let warning = warning.map(|problem| format!("{text} {problem}"));
+    let warning = warning.or_else(|| unit_warning(text, rest));
+    Some((
+        value,
+        warning.map(|text| ProfileWarning::new(text, value.to_string())),
+    ))
 }
 
-/// `kb` and `KiB` are what one thinks they are; other words behind the letter may not be.
-fn odd_unit(text: &str, unit: &str) -> Option<String> {
-    let (letter, after) = unit.split_at_checked(1)?;
-    let is_plain = matches!(
-        after.to_ascii_lowercase().as_str(),
+/// Warns of suffixes other than `k`, `kb`, `KiB` or `kbytes`; uperf reads only the first letter.
+fn unit_warning(text: &str, unit: &str) -> Option<String> {
+    let (letter, rest) = unit.split_at_checked(1)?;
+    let is_common = matches!(
+        rest.to_ascii_lowercase().as_str(),
         "" | "b" | "ib" | "yte" | "ytes"
     );
-    (!is_plain).then(|| format!("{text}: of what follows the digits only {letter} counts"))
+    (!is_common).then(|| format!("{text}: only {letter} of the suffix counts"))
 }
 
-/// As C's `atoi` reads it: digits after a sign, no suffix, and 0 where there are none. Of more than 32
-/// bits the lower ones count; what is negative then is refused.
+/// Parses an integer as C's `atoi` does: sign and digits, no suffix, 0 without digits.
+///
+/// Only the lower 32 bits count. Returns `None` if they are a negative number.
 pub(super) fn count(text: &str) -> Option<Number<u32>> {
     let digits = text.strip_prefix(['+', '-']).unwrap_or(text);
     let end = digits.bytes().take_while(u8::is_ascii_digit).count();
@@ -73,68 +80,76 @@ pub(super) fn count(text: &str) -> Option<Number<u32>> {
         magnitude
     };
     let value = u32::try_from(written as i32).ok()?;
-    let odd = if digits.is_empty() {
+    let warning = if digits.is_empty() {
         Some(format!("'{text}' is not a number"))
     } else if !rest.is_empty() {
-        Some(format!("{text} has a suffix, where none counts"))
+        Some(format!("{text} has a suffix, which is ignored"))
     } else if i64::from(value) != written {
         Some(format!("{text} has more than 32 bits"))
     } else {
         None
     };
-    Some((value, odd.map(|odd| Doubt::new(odd, value.to_string()))))
+    Some((
+        value,
+        warning.map(|text| ProfileWarning::new(text, value.to_string())),
+    ))
 }
 
-/// Why a text is no time.
+/// Reason why a text is not a time.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum NoTime {
-    /// It is no number, or nothing, or for ever.
-    NoNumber,
-    /// This is none of the units. uperf would wait for ever.
-    Unit(String),
+pub(super) enum TimeError {
+    /// Not a number, less than 1 ns, or more than 2^63 ns.
+    InvalidNumber,
+    /// Unknown unit, with which uperf would wait forever.
+    UnknownUnit(String),
 }
 
-/// Digits, perhaps with a point, and a unit of which the first letter counts: s or none for seconds, m
-/// for milliseconds, u for microseconds, n for nanoseconds. The arithmetic is of single precision, as
-/// both ends of a test must come to the same.
-pub(super) fn time(text: &str) -> Result<Number<Duration>, NoTime> {
-    let (number, unit) = units::uperf_number(text).ok_or(NoTime::NoNumber)?;
+/// Parses a time: a number, perhaps with a decimal point, and a unit.
+///
+/// Only the first letter of the unit counts: s for seconds (the default), m for milliseconds, u for
+/// microseconds, n for nanoseconds. The arithmetic has single precision, as in uperf, because both
+/// ends of a test must compute the same time.
+pub(super) fn time(text: &str) -> Result<Number<Duration>, TimeError> {
+    let (number, unit) = units::split_uperf_number(text).ok_or(TimeError::InvalidNumber)?;
     let scale = match unit.chars().next().map(|c| c.to_ascii_lowercase()) {
         None | Some('s') => 1e9_f32,
         Some('m') => 1e6,
         Some('u') => 1e3,
         Some('n') => 1.0,
-        Some(_) => return Err(NoTime::Unit(unit.to_owned())),
+        Some(_) => return Err(TimeError::UnknownUnit(unit.to_owned())),
     };
-    let single: f32 = number.parse().map_err(|_| NoTime::NoNumber)?;
-    let nanoseconds = single * scale;
+    let parsed: f32 = number.parse().map_err(|_| TimeError::InvalidNumber)?;
+    let nanoseconds = parsed * scale;
     if !(1.0..2_f32.powi(63)).contains(&nanoseconds) {
-        return Err(NoTime::NoNumber);
+        return Err(TimeError::InvalidNumber);
     }
     let value = Duration::from_nanos(nanoseconds as u64);
-    let odd = match unit.to_ascii_lowercase().as_str() {
+    let warning = match unit.to_ascii_lowercase().as_str() {
         "" => Some((format!("{text} has no unit"), format!("{number} s"))),
         "s" | "sec" | "secs" | "second" | "seconds" | "ms" | "msec" | "msecs" | "u" | "us"
         | "usec" | "usecs" | "n" | "ns" | "nsec" | "nsecs" => None,
         other if other.starts_with('m') => Some((
-            format!("{text}: m is for milliseconds"),
+            format!("{text}: m means milliseconds"),
             format!("{number} ms"),
         )),
         _ => Some((
-            format!("{text}: of the unit only the first letter counts"),
+            format!("{text}: only the first letter of the unit counts"),
             format!("{number} {}", &unit[..1]),
         )),
     };
     let exact = number.parse::<f64>().unwrap_or_default() * f64::from(scale);
-    let odd = odd.or_else(|| {
-        // What is off by less shows in no result.
-        let off = (exact - f64::from(nanoseconds)).abs() >= 1e6;
-        off.then(|| {
-            let text = format!("{text} is more than single precision holds");
+    let warning = warning.or_else(|| {
+        // A smaller deviation is not visible in any result.
+        let is_off = (exact - f64::from(nanoseconds)).abs() >= 1e6;
+        is_off.then(|| {
+            let text = format!("{text} exceeds single precision");
             (text, format!("{} s", value.as_secs_f64()))
         })
     });
-    Ok((value, odd.map(|(text, assumed)| Doubt { text, assumed })))
+    Ok((
+        value,
+        warning.map(|(text, assumed)| ProfileWarning { text, assumed }),
+    ))
 }
 
 #[cfg(test)]
@@ -173,7 +188,7 @@ mod tests {
             ("2147483648", None),
             ("3000000000", None),
             ("18446744073709551617", None),
-            // These are none.
+            // These are invalid.
             ("", None),
             (".", None),
             ("-1", None),
@@ -191,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn integers_that_are_not_what_they_seem_say_so() {
+    fn surprising_integers_cause_a_warning() {
         for (text, assumed) in [
             ("8k", None),
             ("8kb", None),
@@ -204,15 +219,15 @@ mod tests {
             ("1.5kä", Some("1536")),
             ("4k>", Some("4096")),
         ] {
-            let doubt = integer(text).and_then(|(_, doubt)| doubt);
-            let found = doubt.map(|doubt| doubt.assumed);
+            let warning = integer(text).and_then(|(_, warning)| warning);
+            let found = warning.map(|warning| warning.assumed);
             assert_eq!(found.as_deref(), assumed, "{text}");
         }
     }
 
     #[test]
     fn counts_are_read_as_c_reads_them() {
-        for (text, value, doubtful) in [
+        for (text, value, is_surprising) in [
             ("10", Some(10), false),
             ("+5", Some(5), false),
             ("0", Some(0), false),
@@ -230,13 +245,13 @@ mod tests {
             let number = count(text);
             let found = number.as_ref().map(|(value, _)| *value);
             assert_eq!(found, value, "{text}");
-            let doubt = number.and_then(|(_, doubt)| doubt);
-            assert_eq!(doubt.is_some(), doubtful, "{text}");
+            let warning = number.and_then(|(_, warning)| warning);
+            assert_eq!(warning.is_some(), is_surprising, "{text}");
         }
     }
 
     #[test]
-    fn times_are_of_single_precision() {
+    fn times_have_single_precision() {
         for (text, nanoseconds) in [
             ("2s", 2_000_000_000),
             ("2", 2_000_000_000),
@@ -257,21 +272,25 @@ mod tests {
     }
 
     #[test]
-    fn times_that_are_none_say_why() {
+    fn invalid_times_have_a_reason() {
         for text in [
             "", "0", "0s", "0.5n", "s", "-1s", "x", "inf", "nan", "$d", ".",
         ] {
-            assert_eq!(time(text), Err(NoTime::NoNumber), "{text}");
+            assert_eq!(time(text), Err(TimeError::InvalidNumber), "{text}");
         }
         let forever = "9".repeat(30);
-        assert_eq!(time(&forever), Err(NoTime::NoNumber));
+        assert_eq!(time(&forever), Err(TimeError::InvalidNumber));
         for (text, unit) in [("1h", "h"), ("30x", "x"), ("1>", ">"), ("1e3", "e3")] {
-            assert_eq!(time(text), Err(NoTime::Unit(unit.to_owned())), "{text}");
+            assert_eq!(
+                time(text),
+                Err(TimeError::UnknownUnit(unit.to_owned())),
+                "{text}"
+            );
         }
     }
 
     #[test]
-    fn times_that_are_not_what_they_seem_say_so() {
+    fn surprising_times_cause_a_warning() {
         for (text, assumed) in [
             ("30s", None),
             ("100ms", None),
@@ -283,8 +302,8 @@ mod tests {
             ("2usual", Some("2 u")),
             ("400000s", Some("400000.001507328 s")),
         ] {
-            let doubt = time(text).expect("a time").1;
-            let found = doubt.map(|doubt| doubt.assumed);
+            let warning = time(text).expect("a time").1;
+            let found = warning.map(|warning| warning.assumed);
             assert_eq!(found.as_deref(), assumed, "{text}");
         }
     }

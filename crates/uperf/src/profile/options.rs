@@ -1,68 +1,68 @@
-//! The words of `options=`: what each sets in a flowop, how that is shown again, and what has a use for it.
+//! Options of flowops: how each is parsed, formatted, and which flowops and protocols use it.
 
-use crate::workorder::{Amount, Flags, Flowop, Kind, Protocol, Transfer};
+use crate::workorder::{Amount, DataProtocol, Flowop, FlowopFlags, FlowopKind, Transfer};
 
-use super::form::{self, Given};
-use super::number::{self, Doubt};
+use super::number::{self, ProfileWarning};
+use super::option_value::{self, OptionText};
 
-/// With a doubt the value is not what it seems. An error is in uperf's words.
-type Set = Result<Option<Doubt>, String>;
+/// Result of setting an option: a warning, or an error in uperf's words.
+type SetResult = Result<Option<ProfileWarning>, String>;
 
-/// A word of `options=`.
-struct Word {
-    /// Its name, in lower case.
+/// Definition of an option.
+struct OptionSpec {
+    /// Name, in lower case.
     key: &'static str,
-    says: Says,
-    /// Whether a flowop of this kind does anything with it.
-    is_used: fn(Kind) -> bool,
-    /// The protocols that it is for; empty if it is for all.
-    only_for: &'static [Protocol],
+    effect: OptionEffect,
+    /// True for flowops that use the option.
+    is_used: fn(FlowopKind) -> bool,
+    /// Protocols that use the option; empty for all.
+    only_for: &'static [DataProtocol],
 }
 
-/// What a word says of a flowop.
-enum Says {
-    /// It has no value.
-    Flag(Flags),
-    /// It has a value, which is set, and shown unless it is uperf's default.
-    Value(fn(&mut Flowop, &str) -> Set, fn(&Flowop) -> String),
+/// Effect of an option on a flowop.
+enum OptionEffect {
+    /// Option without a value; sets these flags.
+    Flag(FlowopFlags),
+    /// Option with a value: functions that set and format it. A default value formats as empty.
+    Value(fn(&mut Flowop, &str) -> SetResult, fn(&Flowop) -> String),
 }
 
-/// The word of this name, in lower case.
-fn word(key: &str) -> Option<&'static Word> {
-    WORDS.iter().find(|word| word.key == key)
+/// Returns the option of this name, in lower case.
+fn find_option(key: &str) -> Option<&'static OptionSpec> {
+    OPTIONS.iter().find(|word| word.key == key)
 }
 
-/// Sets what `key` (in lower case) says. An error also says that there is no such option.
-pub(super) fn set(flowop: &mut Flowop, key: &str, value: &str) -> Set {
-    match word(key).map(|word| &word.says) {
-        Some(Says::Value(set, _)) => set(flowop, value),
-        _ => Err(unknown(key, value)),
+/// Sets the option `key` (in lower case). Fails for an unknown option or an invalid value.
+pub(super) fn set(flowop: &mut Flowop, key: &str, value: &str) -> SetResult {
+    match find_option(key).map(|word| &word.effect) {
+        Some(OptionEffect::Value(set, _)) => set(flowop, value),
+        _ => Err(unknown_option(key, value)),
     }
 }
 
-/// A word without a value; nothing where there is no such word.
-pub(super) fn flag(key: &str) -> Option<Flags> {
-    match word(key)?.says {
-        Says::Flag(flags) => Some(flags),
-        Says::Value(..) => None,
+/// Returns the flags of an option without a value; `None` if no such option exists.
+pub(super) fn find_flag(key: &str) -> Option<FlowopFlags> {
+    match find_option(key)?.effect {
+        OptionEffect::Flag(flags) => Some(flags),
+        OptionEffect::Value(..) => None,
     }
 }
 
-/// Whether a flowop of this kind does anything with the word.
-pub(super) fn is_used(key: &str, kind: Kind) -> bool {
-    word(key).is_some_and(|word| (word.is_used)(kind))
+/// Returns true if a flowop of this kind uses the option.
+pub(super) fn is_used(key: &str, kind: FlowopKind) -> bool {
+    find_option(key).is_some_and(|word| (word.is_used)(kind))
 }
 
-/// The protocols that the word is for; none, if it is for all.
-pub(super) fn only_for(key: &str) -> &'static [Protocol] {
-    word(key).map_or(ALL, |word| word.only_for)
+/// Returns the protocols that use the option; empty for all.
+pub(super) fn only_for(key: &str) -> &'static [DataProtocol] {
+    find_option(key).map_or(ANY_PROTOCOL, |word| word.only_for)
 }
 
-/// The options that are not uperf's defaults, as `options=` takes them.
-pub(super) fn shown(flowop: &Flowop) -> String {
-    let words = WORDS.iter().filter_map(|word| match word.says {
-        Says::Flag(flags) => flowop.flags.has(flags).then(|| word.key.to_owned()),
-        Says::Value(_, show) => {
+/// Formats the options that differ from uperf's defaults, in the syntax of `options=`.
+pub(super) fn format_options(flowop: &Flowop) -> String {
+    let words = OPTIONS.iter().filter_map(|word| match word.effect {
+        OptionEffect::Flag(flags) => flowop.flags.has(flags).then(|| word.key.to_owned()),
+        OptionEffect::Value(_, show) => {
             let value = show(flowop);
             (!value.is_empty()).then(|| format!("{}={value}", word.key))
         }
@@ -70,39 +70,44 @@ pub(super) fn shown(flowop: &Flowop) -> String {
     words.collect::<Vec<_>>().join(" ")
 }
 
-const fn flag_word(
+const fn flag_option(
     key: &'static str,
-    flags: Flags,
-    is_used: fn(Kind) -> bool,
-    only_for: &'static [Protocol],
-) -> Word {
-    let says = Says::Flag(flags);
-    Word {
+    flags: FlowopFlags,
+    is_used: fn(FlowopKind) -> bool,
+    only_for: &'static [DataProtocol],
+) -> OptionSpec {
+    let effect = OptionEffect::Flag(flags);
+    OptionSpec {
         key,
-        says,
+        effect,
         is_used,
         only_for,
     }
 }
 
-/// A word, its place in a flowop, how its value is read and, where that is not as it is displayed, how it is shown.
+/// Defines an option with a value: name, field of the flowop, parser, optional formatter, users.
+///
+/// Without a formatter, the value's `Display` is used.
 macro_rules! value {
-    ($key:literal $($place:ident).+: $read:ident($($bound:expr)?) $($show:expr)?, $is_used:expr, $only_for:expr) => {
-        Word {
+    (
+        $key:literal $($field:ident).+: $parse:ident($($bound:expr)?) $($format:expr)?,
+        $is_used:expr, $only_for:expr
+    ) => {
+        OptionSpec {
             key: $key,
-            says: Says::Value(
+            effect: OptionEffect::Value(
                 |flowop, value| {
-                    let given = Given { key: $key, value };
-                    let (value, doubt) = given.$read($($bound)?)?;
-                    flowop.$($place).+ = value;
-                    Ok(doubt)
+                    let option = OptionText { key: $key, value };
+                    let (value, warning) = option.$parse($($bound)?)?;
+                    flowop.$($field).+ = value;
+                    Ok(warning)
                 },
                 |flowop| {
-                    let value = &flowop.$($place).+;
-                    if *value == Flowop::new(flowop.kind).$($place).+ {
+                    let value = &flowop.$($field).+;
+                    if *value == Flowop::new(flowop.kind).$($field).+ {
                         return String::new();
                     }
-                    shown_as!(value $($show)?)
+                    format_value!(value $($format)?)
                 },
             ),
             is_used: $is_used,
@@ -111,47 +116,47 @@ macro_rules! value {
     };
 }
 
-macro_rules! shown_as {
+macro_rules! format_value {
     ($value:ident) => {
         $value.to_string()
     };
-    ($value:ident $show:expr) => {
-        $show(*$value)
+    ($value:ident $format:expr) => {
+        $format(*$value)
     };
 }
 
-const ALL: &[Protocol] = &[];
-const TCP: &[Protocol] = &[Protocol::Tcp, Protocol::Ssl, Protocol::Mptcp];
-const SSL: &[Protocol] = &[Protocol::Ssl];
-const SCTP: &[Protocol] = &[Protocol::Sctp];
-const MESSAGES: &[Protocol] = &[Protocol::Udp, Protocol::Sctp];
-const UDP_OR_VSOCK: &[Protocol] = &[Protocol::Udp, Protocol::Vsock];
-/// Over TCP it is refused.
-const ENCAPSULATED: &[Protocol] = &[
-    Protocol::Sctp,
-    Protocol::Tcp,
-    Protocol::Ssl,
-    Protocol::Mptcp,
+const ANY_PROTOCOL: &[DataProtocol] = &[];
+const TCP: &[DataProtocol] = &[DataProtocol::Tcp, DataProtocol::Ssl, DataProtocol::Mptcp];
+const SSL: &[DataProtocol] = &[DataProtocol::Ssl];
+const SCTP: &[DataProtocol] = &[DataProtocol::Sctp];
+const MESSAGES: &[DataProtocol] = &[DataProtocol::Udp, DataProtocol::Sctp];
+const UDP_OR_VSOCK: &[DataProtocol] = &[DataProtocol::Udp, DataProtocol::Vsock];
+/// Protocols that accept `encaps=`; over TCP, the option is refused later.
+const ENCAPSULATED: &[DataProtocol] = &[
+    DataProtocol::Sctp,
+    DataProtocol::Tcp,
+    DataProtocol::Ssl,
+    DataProtocol::Mptcp,
 ];
 
-const OPENS: fn(Kind) -> bool = Kind::opens;
-const ANY: fn(Kind) -> bool = |_| true;
-const THINK: fn(Kind) -> bool = |kind| kind == Kind::Think;
-const BUFFERED: fn(Kind) -> bool = Kind::goes_through_a_buffer;
-const OPENS_OR_BUFFERED: fn(Kind) -> bool = |kind| kind.opens() || BUFFERED(kind);
+const OPENS: fn(FlowopKind) -> bool = FlowopKind::opens;
+const ANY_FLOWOP: fn(FlowopKind) -> bool = |_| true;
+const THINK: fn(FlowopKind) -> bool = |kind| kind == FlowopKind::Think;
+const BUFFERED: fn(FlowopKind) -> bool = FlowopKind::uses_buffer;
+const OPENS_OR_BUFFERED: fn(FlowopKind) -> bool = |kind| kind.opens() || BUFFERED(kind);
 
-/// In the order in which they are shown.
-static WORDS: &[Word] = &[
-    value!("remotehost" endpoint.remote_host: text(255), ANY, ALL),
-    value!("localhost" endpoint.local_host: text(255), OPENS, ALL),
-    value!("protocol" endpoint.protocol: protocol() |name: Option<_>| name.map_or("", Protocol::name).to_owned(), OPENS, ALL),
-    value!("port" endpoint.port: count(0..=65_535), OPENS, ALL),
-    value!("wndsz" endpoint.window: number() form::bytes, OPENS, ALL),
+/// All options, in the order of [`format_options`].
+static OPTIONS: &[OptionSpec] = &[
+    value!("remotehost" endpoint.remote_host: text(255), ANY_FLOWOP, ANY_PROTOCOL),
+    value!("localhost" endpoint.local_host: text(255), OPENS, ANY_PROTOCOL),
+    value!("protocol" endpoint.protocol: protocol() |name: Option<_>| name.map_or("", DataProtocol::name).to_owned(), OPENS, ANY_PROTOCOL),
+    value!("port" endpoint.port: count(0..=65_535), OPENS, ANY_PROTOCOL),
+    value!("wndsz" endpoint.window: number() option_value::format_bytes, OPENS, ANY_PROTOCOL),
     value!("cc" endpoint.congestion_control: text(31), OPENS, TCP),
     value!("stack" endpoint.stack: text(31), OPENS, TCP),
     value!("bblog" endpoint.black_box_log: number(), OPENS, TCP),
     value!("encaps" endpoint.encapsulation_port: number_in(0..=65_535), OPENS, ENCAPSULATED),
-    value!("engine" endpoint.engine: cut(19), OPENS, SSL),
+    value!("engine" endpoint.engine: truncated_text(19), OPENS, SSL),
     value!("cipher" endpoint.cipher: text(255), OPENS, SSL),
     value!("method" endpoint.method: text(31), OPENS, SSL),
     value!("sctp_rto_min" endpoint.sctp.rto_min_ms: number(), OPENS, SCTP),
@@ -166,9 +171,9 @@ static WORDS: &[Word] = &[
     value!("sctp_in_streams" endpoint.sctp.in_streams: number_in(1..=65_535), OPENS, SCTP),
     value!("sctp_out_streams" endpoint.sctp.out_streams: number_in(1..=65_535), OPENS, SCTP),
     value!("sctp_stream_id" endpoint.sctp.stream: number_in(0..=65_535), OPENS_OR_BUFFERED, SCTP),
-    Word {
+    OptionSpec {
         key: "sctp_pr_policy",
-        says: Says::Value(
+        effect: OptionEffect::Value(
             |flowop, value| Ok(set_policy(flowop, value)),
             |flowop| flowop.endpoint.sctp.partial_reliability.clone(),
         ),
@@ -176,123 +181,133 @@ static WORDS: &[Word] = &[
         only_for: SCTP,
     },
     value!("sctp_pr_value" endpoint.sctp.partial_reliability_value: number(), OPENS_OR_BUFFERED, SCTP),
-    value!("conn" connection: positive(), |kind| !matches!(kind, Kind::Think | Kind::Nop), ALL),
-    value!("count" count: count(0..=u32::MAX), ANY, ALL),
+    value!("conn" connection: positive(), |kind| !matches!(kind, FlowopKind::Think | FlowopKind::Nop), ANY_PROTOCOL),
+    value!("count" count: count(0..=u32::MAX), ANY_FLOWOP, ANY_PROTOCOL),
     value!("repeat" transfer.repeat: positive(), BUFFERED, MESSAGES),
     value!("batch_size" batch_size: positive(), BUFFERED, MESSAGES),
-    Word {
+    OptionSpec {
         key: "size",
-        says: Says::Value(set_size, |flowop| form::size(flowop.transfer.amount)),
-        is_used: Kind::transfers,
-        only_for: ALL,
+        effect: OptionEffect::Value(set_size, |flowop| {
+            option_value::format_size(flowop.transfer.amount)
+        }),
+        is_used: FlowopKind::transfers,
+        only_for: ANY_PROTOCOL,
     },
-    value!("rsize" slave_size: number() form::bytes, BUFFERED, ALL),
-    value!("nfiles" files: number(), |kind| kind == Kind::Sendfilev, ALL),
-    value!("dir" directory: text(127), Kind::sends_files, ALL),
-    value!("timeout" transfer.patience: time() |time: Option<_>| form::time(time.unwrap_or_default()), |kind| kind == Kind::Accept || BUFFERED(kind), ALL),
-    value!("duration" duration: time() form::time, THINK, ALL),
-    flag_word("tcp_nodelay", Flags::NO_DELAY, OPENS, TCP),
-    flag_word("canfail", Flags::CAN_FAIL, ANY, ALL),
-    flag_word(
+    value!("rsize" slave_size: number() option_value::format_bytes, BUFFERED, ANY_PROTOCOL),
+    value!("nfiles" files: number(), |kind| kind == FlowopKind::Sendfilev, ANY_PROTOCOL),
+    value!("dir" directory: text(127), FlowopKind::sends_files, ANY_PROTOCOL),
+    value!("timeout" transfer.timeout: time() |time: Option<_>| option_value::format_time(time.unwrap_or_default()), |kind| kind == FlowopKind::Accept || BUFFERED(kind), ANY_PROTOCOL),
+    value!("duration" duration: time() option_value::format_time, THINK, ANY_PROTOCOL),
+    flag_option("tcp_nodelay", FlowopFlags::NO_DELAY, OPENS, TCP),
+    flag_option("canfail", FlowopFlags::CAN_FAIL, ANY_FLOWOP, ANY_PROTOCOL),
+    flag_option(
         "non_blocking",
-        Flags::NON_BLOCKING,
+        FlowopFlags::NON_BLOCKING,
         |kind| kind.transfers() || kind.opens(),
         UDP_OR_VSOCK,
     ),
-    flag_word("idle", Flags::IDLE, THINK, ALL),
-    flag_word("busy", Flags::BUSY, THINK, ALL),
-    flag_word("sctp_unordered", Flags::SCTP_UNORDERED, BUFFERED, SCTP),
-    flag_word("sctp_nodelay", Flags::SCTP_NO_DELAY, OPENS, SCTP),
+    flag_option("idle", FlowopFlags::IDLE, THINK, ANY_PROTOCOL),
+    flag_option("busy", FlowopFlags::BUSY, THINK, ANY_PROTOCOL),
+    flag_option(
+        "sctp_unordered",
+        FlowopFlags::SCTP_UNORDERED,
+        BUFFERED,
+        SCTP,
+    ),
+    flag_option("sctp_nodelay", FlowopFlags::SCTP_NO_DELAY, OPENS, SCTP),
 ];
 
-/// What of a second `options=` on the same flowop begins anew.
-pub(super) fn reset(flowop: &mut Flowop) {
-    let new = Flowop::new(flowop.kind);
-    flowop.count = new.count;
-    flowop.batch_size = new.batch_size;
+/// Resets the options that uperf resets at a second `options=` of the same flowop.
+pub(super) fn reset_for_second_list(flowop: &mut Flowop) {
+    let defaults = Flowop::new(flowop.kind);
+    flowop.count = defaults.count;
+    flowop.batch_size = defaults.batch_size;
     flowop.transfer = Transfer {
-        patience: flowop.transfer.patience,
-        ..new.transfer
+        timeout: flowop.transfer.timeout,
+        ..defaults.transfer
     };
-    flowop.duration = new.duration;
-    flowop.connection = new.connection;
+    flowop.duration = defaults.duration;
+    flowop.connection = defaults.connection;
 }
 
-/// `size=90`, `size=rand(64,1k)`.
-fn set_size(flowop: &mut Flowop, value: &str) -> Set {
+/// Sets a size, as in `size=90` or `size=rand(64,1k)`.
+fn set_size(flowop: &mut Flowop, value: &str) -> SetResult {
     let value = value.to_ascii_lowercase();
     let Some(range) = value.strip_prefix("rand(") else {
         let number = number::integer(&value);
-        let (bytes, doubt) = number.ok_or_else(|| format!("Could not parse {value}"))?;
+        let (bytes, warning) = number.ok_or_else(|| format!("Could not parse {value}"))?;
         flowop.transfer.amount = Amount::Exactly(bytes);
-        return Ok(doubt);
+        return Ok(warning);
     };
-    let refused = |why: &str| format!("Could not parse {value}: {why}");
+    let describe_error = |reason: &str| format!("Could not parse {value}: {reason}");
     let range = range.strip_suffix(')');
     let bounds = range.and_then(|range| range.split_once(','));
     let (min, max) =
-        bounds.ok_or_else(|| refused("a random size is rand(MIN,MAX), without blanks"))?;
-    let ((min, doubt), (max, other)) = (form::integer(min)?, form::integer(max)?);
+        bounds.ok_or_else(|| describe_error("a random size is rand(MIN,MAX), without blanks"))?;
+    let ((min, warning), (max, other_warning)) =
+        (option_value::integer(min)?, option_value::integer(max)?);
     if min == 0 || max < min {
-        return Err(refused("it is not from 1 or more to as much or more"));
+        return Err(describe_error(
+            "MIN must be at least 1, and MAX at least MIN",
+        ));
     }
     flowop.transfer.amount = Amount::Between { min, max };
-    Ok(doubt.or(other))
+    Ok(warning.or(other_warning))
 }
 
-/// A policy of SCTP, in any case.
-fn set_policy(flowop: &mut Flowop, value: &str) -> Option<Doubt> {
+/// Sets the SCTP partial reliability policy, in upper or lower case.
+fn set_policy(flowop: &mut Flowop, value: &str) -> Option<ProfileWarning> {
     let value = value.to_ascii_lowercase();
     if !["ttl", "rtx", "buf"].contains(&value.as_str()) {
-        let text = format!("sctp_pr_policy={value} is none of ttl, rtx, buf, and uperf ignores it");
-        return Some(Doubt::new(text, "no policy"));
+        let text = format!("uperf ignores sctp_pr_policy={value}; use ttl, rtx or buf");
+        return Some(ProfileWarning::new(text, "no policy"));
     }
     flowop.endpoint.sctp.partial_reliability = value;
     None
 }
 
-fn unknown(key: &str, value: &str) -> String {
+fn unknown_option(key: &str, value: &str) -> String {
     let text = format!("parser - Option unrecognized {key}={value}");
     if matches!(key, "rate" | "iterations" | "nthreads" | "nprocs" | "type") {
-        format!("{text}: {key} is an attribute of its own, and no flowop's option")
-    } else if flag(key).is_some() {
+        format!("{text}: {key} is an attribute, not an option of a flowop")
+    } else if find_flag(key).is_some() {
         format!("{text}: {key} has no value")
     } else {
         text
     }
 }
 
-/// The option in the name that it has here, and what is said of it where that is another.
-pub(super) fn known_as(key: &str) -> (&str, Option<Doubt>) {
+/// Returns linerate's name of the option, with a warning if the manual has another name.
+pub(super) fn canonical_name(key: &str) -> (&str, Option<ProfileWarning>) {
     match key {
         "poll_timeout" => {
-            let text = "poll_timeout is the manual's word, which uperf does not know";
-            ("timeout", Some(Doubt::new(text, "timeout")))
+            let text = "poll_timeout is in the manual, but uperf does not accept it";
+            ("timeout", Some(ProfileWarning::new(text, "timeout")))
         }
         _ => (key, None),
     }
 }
 
-/// The flowop of this name (in lower case), and what is said of it where the name is only the manual's.
-pub(super) fn kind(name: &str) -> Option<(Kind, Option<Doubt>)> {
-    let (kind, why) = match name {
-        // A misprint of the manual's list: where it explains them, it says recv.
+/// Returns the flowop of this name (in lower case), with a warning if only the manual has the name.
+pub(super) fn flowop_kind(name: &str) -> Option<(FlowopKind, Option<ProfileWarning>)> {
+    let (kind, text) = match name {
+        // A misprint in the manual's list of flowops; their description has recv.
         "redv" => (
-            Kind::Recv,
-            "redv is the manual's word, which uperf does not know",
+            FlowopKind::Recv,
+            "redv is in the manual, but uperf does not accept it",
         ),
         "sendto" => (
-            Kind::Write,
-            "sendto is the manual's word, which uperf does not know",
+            FlowopKind::Write,
+            "sendto is in the manual, but uperf does not accept it",
         ),
         _ => {
-            let mut all = Kind::ALL.into_iter();
+            let mut all = FlowopKind::ALL.into_iter();
             return all
                 .find(|kind| kind.name() == name)
                 .map(|kind| (kind, None));
         }
     };
-    Some((kind, Some(Doubt::new(why, kind.name()))))
+    Some((kind, Some(ProfileWarning::new(text, kind.name()))))
 }
 
 #[cfg(test)]
@@ -300,10 +315,10 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::workorder::{Endpoint, Sctp};
+    use crate::workorder::{Endpoint, SctpOptions};
 
-    fn after(words: &[(&str, &str)]) -> Flowop {
-        let mut flowop = Flowop::new(Kind::Write);
+    fn flowop_with(words: &[(&str, &str)]) -> Flowop {
+        let mut flowop = Flowop::new(FlowopKind::Write);
         for (key, value) in words {
             assert_eq!(set(&mut flowop, key, value), Ok(None), "{key}={value}");
         }
@@ -312,18 +327,18 @@ mod tests {
 
     #[test]
     fn names_and_sizes_are_in_any_case() {
-        let flowop = after(&[("protocol", "TCP"), ("sctp_pr_policy", "RTX")]);
-        assert_eq!(flowop.endpoint.protocol, Some(Protocol::Tcp));
+        let flowop = flowop_with(&[("protocol", "TCP"), ("sctp_pr_policy", "RTX")]);
+        assert_eq!(flowop.endpoint.protocol, Some(DataProtocol::Tcp));
         assert_eq!(flowop.endpoint.sctp.partial_reliability, "rtx");
-        let flowop = after(&[("size", "rand(1k,2k)")]);
+        let flowop = flowop_with(&[("size", "rand(1k,2k)")]);
         let (min, max) = (1024, 2048);
         assert_eq!(flowop.transfer.amount, Amount::Between { min, max });
-        let flowop = after(&[("size", "RAND(1,1)"), ("size", "5")]);
+        let flowop = flowop_with(&[("size", "RAND(1,1)"), ("size", "5")]);
         assert_eq!(flowop.transfer.amount, Amount::Exactly(5));
     }
 
     #[test]
-    fn refusals_begin_with_uperfs_words() {
+    fn errors_begin_with_uperfs_text() {
         for (key, value, expected) in [
             ("size", "x", "Could not parse x"),
             ("size", "2g", "Could not parse 2g"),
@@ -368,14 +383,14 @@ mod tests {
             ),
             ("sise", "5", "parser - Option unrecognized sise=5"),
         ] {
-            let refused = set(&mut Flowop::new(Kind::Write), key, value);
-            let text = refused.expect_err(value);
+            let result = set(&mut Flowop::new(FlowopKind::Write), key, value);
+            let text = result.expect_err(value);
             assert!(text.starts_with(expected), "{key}={value}: {text}");
         }
         let long = "x".repeat(300);
         for key in ["remotehost", "localhost", "cc", "stack", "dir"] {
-            let refused = set(&mut Flowop::new(Kind::Write), key, &long);
-            let text = refused.expect_err(key);
+            let result = set(&mut Flowop::new(FlowopKind::Write), key, &long);
+            let text = result.expect_err(key);
             assert!(
                 text.starts_with(&format!("Cannot understand {key}:")),
                 "{text}"
@@ -384,7 +399,7 @@ mod tests {
     }
 
     #[test]
-    fn what_uperf_cuts_or_ignores_is_doubtful() {
+    fn values_that_uperf_truncates_or_ignores_cause_a_warning() {
         for (key, value, assumed) in [
             ("engine", "twenty-characters-xx", "twenty-characters-x"),
             ("sctp_pr_policy", "all", "no policy"),
@@ -392,15 +407,15 @@ mod tests {
             ("port", "http", "0"),
             ("timeout", "5", "5 s"),
         ] {
-            let doubt = set(&mut Flowop::new(Kind::Write), key, value);
-            let found = doubt.ok().flatten().map(|doubt| doubt.assumed);
+            let result = set(&mut Flowop::new(FlowopKind::Write), key, value);
+            let found = result.ok().flatten().map(|warning| warning.assumed);
             assert_eq!(found.as_deref(), Some(assumed), "{key}={value}");
         }
     }
 
     #[test]
-    fn a_second_list_begins_anew_in_part() {
-        let mut flowop = after(&[
+    fn a_second_list_resets_some_options() {
+        let mut flowop = flowop_with(&[
             ("count", "2"),
             ("repeat", "2"),
             ("batch_size", "2"),
@@ -410,23 +425,23 @@ mod tests {
             ("rsize", "2"),
             ("remotehost", "h"),
         ]);
-        reset(&mut flowop);
-        let expected = after(&[("rsize", "2"), ("remotehost", "h")]);
+        reset_for_second_list(&mut flowop);
+        let expected = flowop_with(&[("rsize", "2"), ("remotehost", "h")]);
         assert_eq!(flowop, expected);
     }
 
     #[test]
     fn flowops_have_names() {
-        for kind in Kind::ALL {
-            assert_eq!(super::kind(kind.name()), Some((kind, None)));
+        for kind in FlowopKind::ALL {
+            assert_eq!(super::flowop_kind(kind.name()), Some((kind, None)));
         }
-        for (name, expected) in [("redv", Kind::Recv), ("sendto", Kind::Write)] {
-            let (kind, doubt) = kind(name).expect("a name of the manual");
-            assert!(doubt.is_some());
+        for (name, expected) in [("redv", FlowopKind::Recv), ("sendto", FlowopKind::Write)] {
+            let (kind, warning) = flowop_kind(name).expect("a name of the manual");
+            assert!(warning.is_some());
             assert_eq!(kind, expected);
         }
         for name in ["", "wait", "reads", "Read"] {
-            assert_eq!(kind(name), None, "{name}");
+            assert_eq!(flowop_kind(name), None, "{name}");
         }
     }
 
@@ -440,24 +455,24 @@ mod tests {
                    count=12 repeat=5 batch_size=6 size=rand(100,3k) rsize=4m nfiles=7 dir=/tmp \
                    timeout=1500us duration=30000001024ns tcp_nodelay canfail non_blocking idle busy \
                    sctp_unordered sctp_nodelay";
-        let mut flowop = Flowop::new(Kind::Write);
+        let mut flowop = Flowop::new(FlowopKind::Write);
         for word in all.split(' ') {
             if let Some((key, value)) = word.split_once('=') {
-                let doubt = set(&mut flowop, key, value);
-                assert_eq!(doubt, Ok(None), "{word}");
+                let result = set(&mut flowop, key, value);
+                assert_eq!(result, Ok(None), "{word}");
             } else {
-                let flag = flag(word).expect("a flag");
+                let flag = find_flag(word).expect("a flag");
                 flowop.flags = flowop.flags.with(flag);
             }
         }
         let flags = [
-            Flags::NO_DELAY,
-            Flags::CAN_FAIL,
-            Flags::NON_BLOCKING,
-            Flags::IDLE,
-            Flags::BUSY,
-            Flags::SCTP_UNORDERED,
-            Flags::SCTP_NO_DELAY,
+            FlowopFlags::NO_DELAY,
+            FlowopFlags::CAN_FAIL,
+            FlowopFlags::NON_BLOCKING,
+            FlowopFlags::IDLE,
+            FlowopFlags::BUSY,
+            FlowopFlags::SCTP_UNORDERED,
+            FlowopFlags::SCTP_NO_DELAY,
         ];
         let expected = Flowop {
             count: 12,
@@ -467,16 +482,18 @@ mod tests {
                     max: 3072,
                 },
                 repeat: 5,
-                patience: Some(Duration::from_micros(1500)),
-                ..Transfer::PLAIN
+                timeout: Some(Duration::from_micros(1500)),
+                ..Transfer::DEFAULT
             },
             batch_size: 6,
             slave_size: 4 << 20,
             connection: 9,
-            flags: flags.into_iter().fold(Flags::default(), Flags::with),
+            flags: flags
+                .into_iter()
+                .fold(FlowopFlags::default(), FlowopFlags::with),
             duration: Duration::from_nanos(30_000_001_024),
             endpoint: Endpoint {
-                protocol: Some(Protocol::Sctp),
+                protocol: Some(DataProtocol::Sctp),
                 remote_host: "a".to_owned(),
                 local_host: "b".to_owned(),
                 port: 5000,
@@ -485,7 +502,7 @@ mod tests {
                 stack: "s".to_owned(),
                 black_box_log: 3,
                 encapsulation_port: 9899,
-                sctp: Sctp {
+                sctp: SctpOptions {
                     rto_min_ms: 1,
                     rto_max_ms: 2,
                     rto_initial_ms: 3,
@@ -507,10 +524,10 @@ mod tests {
             },
             files: 7,
             directory: "/tmp".to_owned(),
-            ..Flowop::new(Kind::Write)
+            ..Flowop::new(FlowopKind::Write)
         };
         assert_eq!(flowop, expected);
-        assert_eq!(shown(&flowop), all);
-        assert_eq!(shown(&Flowop::new(Kind::Nop)), "");
+        assert_eq!(format_options(&flowop), all);
+        assert_eq!(format_options(&Flowop::new(FlowopKind::Nop)), "");
     }
 }

@@ -1,63 +1,63 @@
-//! What both readings of a profile, uperf's and that as XML, come to: elements and attributes in the
-//! order of the text.
+//! Elements and attributes of a profile, the common result of uperf's reading and the XML reading.
 
-use crate::words::words;
+use crate::named_enum::named_enum;
 
-use super::number::Doubt;
+use super::number::ProfileWarning;
 use super::text::Span;
 
-/// The text of a profile as one of the two readers sees it.
+/// Result of one of the two readers.
 #[derive(Debug, Default)]
 pub(super) struct Reading {
-    /// In the order of the text.
-    pub(super) events: Vec<Event>,
-    /// Where it is not what that reader reads.
-    pub(super) problems: Vec<(Span, String)>,
-    /// Where it is odd.
-    pub(super) doubts: Vec<(Span, Doubt)>,
-    /// Whether uperf's reader overlooks the beginning of an element, as in `<transaction><flowop`.
-    pub(super) overlooks: bool,
+    /// Tags and attributes, in the order of the text.
+    pub(super) events: Vec<MarkupEvent>,
+    /// Text that the reader refuses.
+    pub(super) errors: Vec<(Span, String)>,
+    /// Text that the reader accepts with an assumption.
+    pub(super) warnings: Vec<(Span, ProfileWarning)>,
+    /// True if uperf's reader ignores a start tag, as in `<transaction><flowop`.
+    pub(super) misses_element: bool,
 }
 
 impl Reading {
-    /// One more problem; as many as anybody will look at are kept.
-    pub(super) fn problem(&mut self, span: Span, text: impl Into<String>) {
-        if self.problems.len() < 1000 {
-            self.problems.push((span, text.into()));
+    /// Adds an error; keeps the first 1000.
+    pub(super) fn add_error(&mut self, span: Span, text: impl Into<String>) {
+        if self.errors.len() < 1000 {
+            self.errors.push((span, text.into()));
         }
     }
 
-    /// One more doubt, within the same bound.
-    pub(super) fn doubt(
+    /// Adds a warning; keeps the first 1000.
+    pub(super) fn add_warning(
         &mut self,
         span: Span,
         text: impl Into<String>,
         assumed: impl Into<String>,
     ) {
-        if self.doubts.len() < 1000 {
-            self.doubts.push((span, Doubt::new(text, assumed)));
+        if self.warnings.len() < 1000 {
+            self.warnings
+                .push((span, ProfileWarning::new(text, assumed)));
         }
     }
 }
 
-/// A piece of a profile.
+/// Start tag, end tag or attribute.
 #[derive(Clone, Debug)]
-pub(super) enum Event {
+pub(super) enum MarkupEvent {
     /// `<group`
     Start(Element, Span),
     /// `</group>`
     End(Element),
     /// `nthreads="4"`
-    Attribute(Key, Value),
+    Attribute(AttributeName, AttributeValue),
 }
 
-/// The comment or processing instruction that a text begins with: how it begins, and how it ends.
+/// Returns start and end marks of the comment or processing instruction at the start of `text`.
 pub(super) fn comment(text: &str) -> Option<(&'static str, &'static str)> {
     let known = [("<!--", "-->"), ("<?", "?>")];
     known.into_iter().find(|(begin, _)| text.starts_with(begin))
 }
 
-words! {
+named_enum! {
     pub(super) enum Element {
         Profile = 0 "profile",
         Group = 1 "group",
@@ -66,9 +66,9 @@ words! {
     }
 }
 
-words! {
-    /// An attribute's name.
-    pub(super) enum Key {
+named_enum! {
+    /// Name of an attribute.
+    pub(super) enum AttributeName {
         Name = 0 "name",
         Iterations = 1 "iterations",
         Type = 2 "type",
@@ -80,26 +80,27 @@ words! {
     }
 }
 
-/// An attribute's value.
+/// Value of an attribute.
 #[derive(Clone, Debug)]
-pub(super) struct Value {
-    /// As it is read: of uperf's reading in lower case.
+pub(super) struct AttributeValue {
+    /// Value that the reader returns; uperf's reader folds it to lower case.
     pub(super) text: String,
-    /// The same as it is written.
+    /// Value as written.
     pub(super) written: String,
-    /// The whole attribute.
+    /// Span of name and value.
     pub(super) span: Span,
-    /// Where the value begins.
+    /// Offset at which the value begins.
     pub(super) start: usize,
 }
 
-impl Value {
-    /// Where a part of the value stands, or the whole attribute, where it does not stand there word by
-    /// word (it has entities).
-    pub(super) fn part(&self, part: Span) -> Span {
-        let place = self.start + part.start..self.start + part.end;
-        if place.end <= self.span.end {
-            place
+impl AttributeValue {
+    /// Returns the span of a part of the value.
+    ///
+    /// Returns the span of the attribute if the value differs from the text, as with entities.
+    pub(super) fn span_of(&self, part: Span) -> Span {
+        let span = self.start + part.start..self.start + part.end;
+        if span.end <= self.span.end {
+            span
         } else {
             self.span.clone()
         }

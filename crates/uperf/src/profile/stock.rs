@@ -1,82 +1,85 @@
-//! uperf's own reading of a profile: words between blanks, known by how they begin.
+//! Reader that parses a profile as stock uperf does.
 //!
-//! It folds everything to lower case, takes a comment for one only where a word begins, and does not
-//! look at how elements nest. The last byte, which uperf throws away, is read here: a file may end
-//! without a line end.
+//! uperf splits the text into words at blanks and recognizes each word by its prefix. It folds
+//! everything to lower case, recognizes a comment only at the start of a word, and ignores how
+//! elements nest. Unlike uperf, this reader does not drop the last byte, because a file may lack
+//! the final line end.
 
-use super::reading::{Element, Event, Key, Reading, Value, comment};
+use super::reading::{AttributeName, AttributeValue, Element, MarkupEvent, Reading, comment};
 use super::text::Span;
 
-/// Elements and attributes as uperf finds them. What ends its reading, of which it names the first, are
-/// the problems.
+/// Reads elements and attributes as uperf does.
+///
+/// The reading's errors are those at which uperf stops; uperf itself prints only the first.
 pub(super) fn read(text: &str) -> Reading {
     let mut reading = Reading::default();
     let mut at = 0;
     while let Some(start) = token_start(text, at, &mut reading) {
-        let token = Token::at(text, start);
+        let token = Token::parse(text, start);
         at = token.span.end;
         if !token.is_closed {
-            reading.problem(start..start + 1, "the quotation of this word does not end");
+            reading.add_error(start..start + 1, "this word has no closing quotation mark");
             break;
         }
-        if token.folded.len() > LONGEST {
+        if token.folded.len() > MAX_TOKEN_BYTES {
             let text = "token too long.: a word has at most 1023 characters";
-            reading.problem(token.span, text);
+            reading.add_error(token.span, text);
             break;
         }
-        take(token, &mut reading);
+        read_token(token, &mut reading);
     }
     reading
 }
 
-const LONGEST: usize = 1023;
+const MAX_TOKEN_BYTES: usize = 1023;
 
-/// Where the next word begins, beyond blanks and comments.
+/// Returns the offset of the next word after blanks and comments.
 fn token_start(text: &str, mut at: usize, reading: &mut Reading) -> Option<usize> {
     loop {
-        at += text[at..].bytes().position(|byte| !separates(byte))?;
+        at += text[at..].bytes().position(|byte| !is_separator(byte))?;
         let rest = &text[at..];
         let Some((begin, end)) = comment(rest) else {
             return Some(at);
         };
         let Some(length) = rest[begin.len()..].find(end) else {
-            let text = format!("this comment does not end: there is no {end}");
-            reading.problem(at..at + begin.len(), text);
+            let text = format!("this comment has no end: missing {end}");
+            reading.add_error(at..at + begin.len(), text);
             return None;
         };
         at += begin.len() + length + end.len();
     }
 }
 
-fn separates(byte: u8) -> bool {
+fn is_separator(byte: u8) -> bool {
     (1..=32).contains(&byte)
 }
 
-/// A word.
+/// Word of the text, without quotation marks.
 #[derive(Debug)]
 struct Token {
-    /// In lower case, without quotation marks.
+    /// In lower case.
     folded: String,
-    /// The same as it is written.
+    /// As written.
     written: String,
     span: Span,
-    /// Where its first `=` stands in the text.
-    equals: Option<usize>,
-    /// Where its quotation mark stands in the text.
-    quote: Option<usize>,
+    /// Offset of its first `=` in the profile.
+    equals_offset: Option<usize>,
+    /// Offset of its opening quotation mark in the profile.
+    quote_offset: Option<usize>,
     is_closed: bool,
 }
 
 impl Token {
-    /// The word from `start` on: to a blank, or to the end of a quotation. Blanks before its first `=`
-    /// do not end it.
-    fn at(text: &str, start: usize) -> Self {
+    /// Parses the word at `start`, which ends at a blank or a closing quotation mark.
+    ///
+    /// Blanks before its first `=` do not end it.
+    fn parse(text: &str, start: usize) -> Self {
         let (mut equals, mut quote, mut is_closed) = (None, None, true);
         let mut written = String::new();
         let mut end = text.len();
         let mut next = start;
         while let Some(c) = text[next..].chars().next() {
-            let here = next;
+            let position = next;
             next += c.len_utf8();
             if quote.is_some() {
                 match c {
@@ -89,19 +92,21 @@ impl Token {
                     _ => written.push(c),
                 }
             } else if c == '"' {
-                quote = Some(here);
+                quote = Some(position);
                 is_closed = false;
-            } else if c.is_ascii() && separates(c as u8) {
-                let blanks = text[here..].bytes().take_while(|byte| separates(*byte));
-                let after = here + blanks.count();
-                if equals.is_some() || !text[after..].starts_with('=') {
-                    end = here;
+            } else if c.is_ascii() && is_separator(c as u8) {
+                let blanks = text[position..]
+                    .bytes()
+                    .take_while(|byte| is_separator(*byte));
+                let after_blanks = position + blanks.count();
+                if equals.is_some() || !text[after_blanks..].starts_with('=') {
+                    end = position;
                     break;
                 }
-                next = after;
+                next = after_blanks;
             } else {
                 if c == '=' && equals.is_none() {
-                    equals = Some(here);
+                    equals = Some(position);
                 }
                 written.push(c);
             }
@@ -110,37 +115,39 @@ impl Token {
             folded: written.to_ascii_lowercase(),
             written,
             span: start..end,
-            equals,
-            quote,
+            equals_offset: equals,
+            quote_offset: quote,
             is_closed,
         }
     }
 }
 
-/// What the word is.
-fn take(token: Token, reading: &mut Reading) {
-    for (prefix, event) in tags(&token.span) {
+/// Adds the event that the word stands for, or an error.
+fn read_token(token: Token, reading: &mut Reading) {
+    for (prefix, event) in tag_prefixes(&token.span) {
         if let Some(rest) = token.folded.strip_prefix(prefix) {
-            swallowed(prefix, rest, &token, reading);
+            warn_of_ignored_text(prefix, rest, &token, reading);
             reading.events.extend(event);
             return;
         }
     }
     let word = token.folded.split_once('=');
     if let Some((name, _)) = word
-        && let Some(key) = Key::ALL.into_iter().find(|key| key.name() == name)
+        && let Some(key) = AttributeName::ALL
+            .into_iter()
+            .find(|key| key.name() == name)
     {
-        attribute(key, token, reading);
+        push_attribute(key, token, reading);
     } else if token.folded != ">" {
         let text = format!("Unknown symbol: {}", token.folded);
-        reading.problem(token.span, text);
+        reading.add_error(token.span, text);
     }
 }
 
-/// What words that are parts of tags begin with.
-fn tags(span: &Span) -> [(&'static str, Option<Event>); 8] {
-    let start = |element| Some(Event::Start(element, span.clone()));
-    let end = |element| Some(Event::End(element));
+/// Returns the prefixes that identify tags, with their events.
+fn tag_prefixes(span: &Span) -> [(&'static str, Option<MarkupEvent>); 8] {
+    let start = |element| Some(MarkupEvent::Start(element, span.clone()));
+    let end = |element| Some(MarkupEvent::End(element));
     [
         ("<profile", start(Element::Profile)),
         ("</profile>", end(Element::Profile)),
@@ -153,73 +160,73 @@ fn tags(span: &Span) -> [(&'static str, Option<Event>); 8] {
     ]
 }
 
-/// What follows the beginning of a word without a blank is lost. Ends of elements make no difference.
-fn swallowed(prefix: &str, rest: &str, token: &Token, reading: &mut Reading) {
-    let mut left = rest;
+/// Warns of text after a tag's prefix, which uperf ignores. Ignored end tags make no difference.
+fn warn_of_ignored_text(prefix: &str, rest: &str, token: &Token, reading: &mut Reading) {
+    let mut unread = rest;
     while let Some(shorter) = ["/>", ">", "</profile>", "</group>", "</transaction>"]
         .iter()
-        .find_map(|harmless| left.strip_prefix(harmless))
+        .find_map(|ignorable| unread.strip_prefix(ignorable))
     {
-        left = shorter;
+        unread = shorter;
     }
-    if left.is_empty() {
+    if unread.is_empty() {
         return;
     }
-    reading.overlooks |= left.contains('<');
-    reading.doubt(
+    reading.misses_element |= unread.contains('<');
+    reading.add_warning(
         token.span.clone(),
-        format!("there is no blank between {prefix} and {left}, which is overlooked"),
+        format!("uperf ignores {unread}, because no blank follows {prefix}"),
         prefix,
     );
 }
 
-fn attribute(key: Key, token: Token, reading: &mut Reading) {
+fn push_attribute(key: AttributeName, token: Token, reading: &mut Reading) {
     let name = key.name();
-    let equals = token.equals.unwrap_or(token.span.start);
+    let equals = token.equals_offset.unwrap_or(token.span.start);
     let text = &token.folded[name.len() + 1..];
-    if token.quote.is_none() {
+    if token.quote_offset.is_none() {
         if text.is_empty() {
-            // Here uperf writes beyond the end of its memory.
-            reading.problem(token.span, format!("{name}= has no value"));
+            // uperf writes beyond its buffer in this case.
+            reading.add_error(token.span, format!("{name}= has no value"));
             return;
         }
         let text = format!("{name}={text} is not in quotes");
         let assumed = format!("{name}=\"{}\"", &token.folded[name.len() + 1..]);
-        reading.doubt(token.span.clone(), text, assumed);
+        reading.add_warning(token.span.clone(), text, assumed);
     }
-    let start = match token.quote {
+    let start = match token.quote_offset {
         Some(quote) if quote == equals + 1 => quote + 1,
         _ => equals + 1,
     };
-    let value = Value {
+    let value = AttributeValue {
         text: text.to_owned(),
         written: token.written[name.len() + 1..].to_owned(),
         span: token.span,
         start,
     };
-    reading.events.push(Event::Attribute(key, value));
+    reading.events.push(MarkupEvent::Attribute(key, value));
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// Events as short words, and problems.
+    /// Returns events in short form, followed by the errors.
     fn words(text: &str) -> Vec<String> {
         let reading = read(text);
         let events = reading.events.iter().map(|event| match event {
-            Event::Start(element, _) => format!("<{}", element.name()),
-            Event::End(element) => format!("</{}", element.name()),
-            Event::Attribute(key, value) => {
-                let place = value.part(0..value.text.len());
-                let there = text[place].replace(['\n', '\r'], " ");
-                let in_middle = there.contains('"');
-                assert!(in_middle || there == value.written, "{text}: {there}");
+            MarkupEvent::Start(element, _) => format!("<{}", element.name()),
+            MarkupEvent::End(element) => format!("</{}", element.name()),
+            MarkupEvent::Attribute(key, value) => {
+                let span = value.span_of(0..value.text.len());
+                let written = text[span].replace(['\n', '\r'], " ");
+                let in_middle = written.contains('"');
+                assert!(in_middle || written == value.written, "{text}: {written}");
                 format!("{}={}", key.name(), value.text)
             }
         });
-        let problems = reading.problems.iter().map(|(_, text)| text.clone());
-        events.chain(problems).collect()
+        let errors = reading.errors.iter().map(|(_, text)| text.clone());
+        events.chain(errors).collect()
     }
 
     #[test]
@@ -263,8 +270,8 @@ mod tests {
                 &["type= has no value", "Unknown symbol: nop"],
             ),
             ("options=\"\"", &["options="]),
-            ("name=\"a", &["the quotation of this word does not end"]),
-            ("<!-- x --", &["this comment does not end: there is no -->"]),
+            ("name=\"a", &["this word has no closing quotation mark"]),
+            ("<!-- x --", &["this comment has no end: missing -->"]),
             ("\u{feff}<group", &["Unknown symbol: \u{feff}<group"]),
             ("iteration=\"1\"", &["Unknown symbol: iteration=1"]),
         ] {
@@ -284,8 +291,8 @@ mod tests {
     }
 
     #[test]
-    fn what_is_overlooked_is_noticed() {
-        for (text, overlooks, doubts) in [
+    fn ignored_text_causes_a_warning() {
+        for (text, misses_element, warnings) in [
             ("<transaction><flowop type=\"nop\"/>", true, 1),
             ("/><flowop", true, 1),
             ("/></transaction></group>", false, 0),
@@ -295,8 +302,8 @@ mod tests {
             ("</transactionx", false, 1),
         ] {
             let reading = read(text);
-            assert_eq!(reading.overlooks, overlooks, "{text}");
-            assert_eq!(reading.doubts.len(), doubts, "{text}");
+            assert_eq!(reading.misses_element, misses_element, "{text}");
+            assert_eq!(reading.warnings.len(), warnings, "{text}");
         }
     }
 }

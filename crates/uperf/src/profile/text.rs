@@ -1,59 +1,64 @@
-//! A profile's bytes as characters, and where each of them stands.
+//! Text of a profile: decodes the bytes and maps offsets to lines and columns.
 
 use std::ops::Range;
 
-use super::number::Doubt;
+use super::number::ProfileWarning;
 
-/// A whole profile, and where its lines begin.
-pub(super) struct Text {
+/// Decoded profile with the offsets of its lines.
+pub(super) struct ProfileText {
     /// The characters, without a byte order mark.
     pub(super) chars: String,
-    /// Byte offsets into [`Self::chars`].
+    /// Byte offsets of the line starts in [`Self::chars`].
     line_starts: Vec<usize>,
 }
 
-/// A range of bytes of [`Text::chars`].
+/// Byte range of [`ProfileText::chars`].
 pub(super) type Span = Range<usize>;
 
-impl Text {
-    /// By its byte order mark UTF-8 or UTF-16; without one UTF-8 where it is that, else ISO 8859-1. If
-    /// it is not plain UTF-8 there is a doubt.
-    pub(super) fn of(bytes: &[u8]) -> (Self, Option<Doubt>) {
-        let (chars, doubt) = match bytes {
-            [0xff, 0xfe, rest @ ..] => (utf16(rest, u16::from_le_bytes), Some(WIDE)),
-            [0xfe, 0xff, rest @ ..] => (utf16(rest, u16::from_be_bytes), Some(WIDE)),
+impl ProfileText {
+    /// Decodes the bytes; returns a warning if they are not UTF-8 without a byte order mark.
+    ///
+    /// A byte order mark selects UTF-8 or UTF-16. Other text is UTF-8 if valid, else ISO 8859-1.
+    pub(super) fn decode(bytes: &[u8]) -> (Self, Option<ProfileWarning>) {
+        let (chars, warning) = match bytes {
+            [0xff, 0xfe, rest @ ..] => {
+                (decode_utf16(rest, u16::from_le_bytes), Some(UTF16_WARNING))
+            }
+            [0xfe, 0xff, rest @ ..] => {
+                (decode_utf16(rest, u16::from_be_bytes), Some(UTF16_WARNING))
+            }
             [0xef, 0xbb, 0xbf, rest @ ..] => {
                 let mark = ("a byte order mark, which uperf refuses", "nothing");
                 (String::from_utf8_lossy(rest).into_owned(), Some(mark))
             }
             _ => {
                 let text = std::str::from_utf8(bytes).map(str::to_owned);
-                let is_text = text.is_ok();
+                let is_utf8 = text.is_ok();
                 let latin = |_| bytes.iter().map(|byte| char::from(*byte)).collect();
-                let doubt = ("the file is not UTF-8", "ISO 8859-1");
-                (text.unwrap_or_else(latin), (!is_text).then_some(doubt))
+                let warning = ("the file is not UTF-8", "ISO 8859-1");
+                (text.unwrap_or_else(latin), (!is_utf8).then_some(warning))
             }
         };
         let ends = chars.match_indices('\n').map(|(at, _)| at + 1);
         let line_starts = std::iter::once(0).chain(ends).collect();
-        let doubt = doubt.map(|(text, assumed)| Doubt::new(text, assumed));
-        (Self { chars, line_starts }, doubt)
+        let warning = warning.map(|(text, assumed)| ProfileWarning::new(text, assumed));
+        (Self { chars, line_starts }, warning)
     }
 
-    /// Line and column of an offset, both from 1, the column in characters.
+    /// Returns line and column of an offset, both from 1. Columns count characters.
     pub(super) fn position(&self, offset: usize) -> (usize, usize) {
         let line = self.line_of(offset);
         let start = self.line_starts[line - 1];
         let end = (start..=offset.min(self.chars.len()))
             .rfind(|at| self.chars.is_char_boundary(*at))
             .unwrap_or(start);
-        // An offset within a character is behind it.
-        let within = usize::from(end < offset.min(self.chars.len()));
-        let before = self.chars[start..end].chars().count() + within;
+        // An offset within a character belongs to the next column.
+        let within_character = usize::from(end < offset.min(self.chars.len()));
+        let before = self.chars[start..end].chars().count() + within_character;
         (line, before + 1)
     }
 
-    /// The offset of a line and column; where there are none, the nearest.
+    /// Returns the offset of a line and column, or the nearest valid offset.
     pub(super) fn offset(&self, line: usize, column: usize) -> usize {
         let line = line.clamp(1, self.line_starts.len());
         let start = self.line_starts[line - 1];
@@ -63,12 +68,12 @@ impl Text {
         offsets.nth(column.saturating_sub(1)).unwrap_or(end)
     }
 
-    /// The line of an offset, from 1.
+    /// Returns the line of an offset, from 1.
     pub(super) fn line_of(&self, offset: usize) -> usize {
         self.line_starts.partition_point(|start| *start <= offset)
     }
 
-    /// The line, from 1, without its end.
+    /// Returns the text of a line, counted from 1, without its line end.
     pub(super) fn line(&self, line: usize) -> &str {
         let start = self.line_starts[line - 1];
         let end = self.line_starts.get(line).copied();
@@ -76,27 +81,27 @@ impl Text {
         line.trim_end_matches(['\n', '\r'])
     }
 
-    /// What stands there, or nothing where the range is not one of characters.
+    /// Returns the text of the span; empty if the span cuts a character.
     pub(super) fn excerpt(&self, span: &Span) -> &str {
         self.chars.get(span.clone()).unwrap_or_default()
     }
 }
 
-/// As many whole characters of the text as there is room for, in bytes.
-pub(crate) fn shortened(text: &str, most: usize) -> &str {
-    let mut end = most.min(text.len());
+/// Returns the longest prefix of at most `max_bytes` bytes that cuts no character.
+pub(crate) fn truncated(text: &str, max_bytes: usize) -> &str {
+    let mut end = max_bytes.min(text.len());
     while !text.is_char_boundary(end) {
         end -= 1;
     }
     &text[..end]
 }
 
-const WIDE: (&str, &str) = ("the file is UTF-16, which uperf refuses", "its characters");
+const UTF16_WARNING: (&str, &str) = ("the file is UTF-16, which uperf refuses", "its characters");
 
-/// Pairs of bytes that are no character, and a last one alone, become U+FFFD.
-fn utf16(bytes: &[u8], unit: fn([u8; 2]) -> u16) -> String {
+/// Decodes UTF-16. Invalid pairs of bytes, and a single last byte, become U+FFFD.
+fn decode_utf16(bytes: &[u8], read_unit: fn([u8; 2]) -> u16) -> String {
     let (pairs, rest) = bytes.as_chunks::<2>();
-    let units: Vec<u16> = pairs.iter().map(|pair| unit(*pair)).collect();
+    let units: Vec<u16> = pairs.iter().map(|pair| read_unit(*pair)).collect();
     let mut chars = String::from_utf16_lossy(&units);
     if !rest.is_empty() {
         chars.push(char::REPLACEMENT_CHARACTER);
@@ -110,12 +115,12 @@ mod tests {
 
     #[test]
     fn positions_count_characters_from_one() {
-        let (text, doubt) = Text::of("aä\r\n\nß=x".as_bytes());
-        assert_eq!(doubt, None);
+        let (text, warning) = ProfileText::decode("aä\r\n\nß=x".as_bytes());
+        assert_eq!(warning, None);
         for (offset, position) in [
             (0, (1, 1)),
             (1, (1, 2)),
-            // In the middle of the second one.
+            // In the middle of the second character.
             (2, (1, 3)),
             (3, (1, 3)),
             (5, (2, 1)),
@@ -139,13 +144,13 @@ mod tests {
 
     #[test]
     fn texts_are_shortened_between_characters() {
-        for (text, most, expected) in [
+        for (text, max_bytes, expected) in [
             ("abc", 5, "abc"),
             ("abc", 2, "ab"),
             ("aä", 2, "a"),
             ("", 0, ""),
         ] {
-            assert_eq!(shortened(text, most), expected);
+            assert_eq!(truncated(text, max_bytes), expected);
         }
     }
 
@@ -158,8 +163,8 @@ mod tests {
             (b"\xef\xbb\xbfa", "a", Some("nothing")),
             (b"", "", None),
         ] {
-            let (text, found) = Text::of(bytes);
-            let found = found.map(|doubt| doubt.assumed);
+            let (text, found) = ProfileText::decode(bytes);
+            let found = found.map(|warning| warning.assumed);
             assert_eq!((text.chars.as_str(), found.as_deref()), (chars, assumed));
         }
     }

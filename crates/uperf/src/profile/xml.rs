@@ -1,126 +1,130 @@
-//! A profile read as XML, which the manual says it is.
+//! Reader that parses a profile as XML, as the manual describes it.
 
 use std::borrow::Cow;
 
 use roxmltree::{Document, Node, ParsingOptions};
 
-use super::reading::{Element, Event, Key, Reading, Value, comment};
+use super::reading::{AttributeName, AttributeValue, Element, MarkupEvent, Reading, comment};
 
-/// What keeps a text from being read as XML, and where.
+/// XML error and its position; line and column start at 1.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct NotWellFormed {
+pub(super) struct XmlError {
     pub(super) line: usize,
     pub(super) column: usize,
     pub(super) text: String,
 }
 
-/// Elements and attributes of the document; with `fold` their values in lower case, as uperf has them.
-/// What is no profile is a problem.
+/// Reads the elements and attributes of the document.
+///
+/// With `fold_case`, values are in lower case, as in uperf's reading. Elements and attributes that
+/// uperf lacks become errors of the reading. A document type without definitions is skipped.
 ///
 /// # Errors
 ///
-/// It is not well-formed. A document type without definitions is skipped; with them, with elements more
-/// than 32 deep or with more than 64 attributes it is not read either.
-pub(super) fn read(text: &str, fold: bool) -> Result<Reading, NotWellFormed> {
-    if let Some((at, why)) = too_much(text) {
+/// Fails if the document is not well-formed, has definitions, nests elements more than 32 deep, or
+/// has an element with more than 64 attributes.
+pub(super) fn read(text: &str, fold_case: bool) -> Result<Reading, XmlError> {
+    if let Some((at, reason)) = find_exceeded_limit(text) {
         let before = &text[..at];
         let line_start = before.rfind('\n').map_or(0, |end| end + 1);
-        return Err(NotWellFormed {
+        return Err(XmlError {
             line: before.matches('\n').count() + 1,
             column: before[line_start..].chars().count() + 1,
-            text: why.to_owned(),
+            text: reason.to_owned(),
         });
     }
-    let blanked = without_document_type(text);
+    let text_to_parse = blank_document_type(text);
     let options = ParsingOptions {
-        // Definitions can make much of little.
+        // Entity definitions can expand a small file to a huge document.
         allow_dtd: false,
         ..ParsingOptions::default()
     };
-    let document = Document::parse_with_options(&blanked, options).map_err(|error| {
-        let place = error.pos();
-        NotWellFormed {
-            line: place.row as usize,
-            column: place.col as usize,
+    let document = Document::parse_with_options(&text_to_parse, options).map_err(|error| {
+        let position = error.pos();
+        XmlError {
+            line: position.row as usize,
+            column: position.col as usize,
             text: error.to_string(),
         }
     })?;
     let mut reading = Reading::default();
-    // One element after the other and not by recursion, though it is not deep.
+    // An explicit stack replaces recursion.
     let mut open = vec![(document.root(), document.root().first_child())];
     while let Some((parent, child)) = open.pop() {
         let Some(node) = child else {
-            if let Some(element) = Element::named(parent.tag_name().name()) {
-                reading.events.push(Event::End(element));
+            if let Some(element) = Element::from_name(parent.tag_name().name()) {
+                reading.events.push(MarkupEvent::End(element));
             }
             continue;
         };
         open.push((parent, node.next_sibling()));
         if node.is_element() {
-            start(node, parent, fold, &mut reading);
+            push_element(node, parent, fold_case, &mut reading);
             open.push((node, node.first_child()));
         } else if node.is_text() {
-            stray_text(text, node, &mut reading);
+            report_stray_text(text, node, &mut reading);
         }
     }
     Ok(reading)
 }
 
-fn start(node: Node, parent: Node, fold: bool, reading: &mut Reading) {
+fn push_element(node: Node, parent: Node, fold_case: bool, reading: &mut Reading) {
     let name = node.tag_name().name();
     let begin = node.range().start;
     let span = begin..begin + 1 + name.len();
-    let Some(element) = Element::named(name) else {
-        reading.problem(span, format!("Unknown symbol: <{name}"));
+    let Some(element) = Element::from_name(name) else {
+        reading.add_error(span, format!("Unknown symbol: <{name}"));
         return;
     };
-    let place = Element::named(parent.tag_name().name());
-    // What has no group or no transaction to stand in is refused later, as of uperf's reading.
+    let parent_element = Element::from_name(parent.tag_name().name());
+    // `build` refuses elements outside of a group or transaction, as for uperf's reading.
     let is_misplaced = match element {
-        Element::Profile => place.is_some(),
-        Element::Group => !matches!(place, None | Some(Element::Profile)),
-        Element::Transaction => matches!(place, Some(Element::Transaction | Element::Flowop)),
-        Element::Flowop => place == Some(Element::Flowop),
+        Element::Profile => parent_element.is_some(),
+        Element::Group => !matches!(parent_element, None | Some(Element::Profile)),
+        Element::Transaction => {
+            matches!(parent_element, Some(Element::Transaction | Element::Flowop))
+        }
+        Element::Flowop => parent_element == Some(Element::Flowop),
     };
     if is_misplaced {
         let outer = parent.tag_name().name();
-        let text = format!("a <{}> cannot stand in <{outer}>", element.name());
-        reading.problem(span.clone(), text);
+        let text = format!("a <{}> is not allowed in <{outer}>", element.name());
+        reading.add_error(span.clone(), text);
     }
-    reading.events.push(Event::Start(element, span));
+    reading.events.push(MarkupEvent::Start(element, span));
     for attribute in node.attributes() {
         let (name, span) = (attribute.name(), attribute.range());
-        let mut key = Key::named(name);
+        let mut key = AttributeName::from_name(name);
         if name.eq_ignore_ascii_case("iteration") {
-            // The manual's word for it in one place.
-            reading.doubt(
+            // The manual has this spelling in one place.
+            reading.add_warning(
                 span.clone(),
-                "iteration is no name of uperf's",
+                "uperf has no attribute iteration",
                 "iterations",
             );
-            key = Some(Key::Iterations);
+            key = Some(AttributeName::Iterations);
         }
         let Some(key) = key else {
             let value = attribute.value();
-            reading.problem(span, format!("Unknown symbol: {name}={value}"));
+            reading.add_error(span, format!("Unknown symbol: {name}={value}"));
             continue;
         };
         let mut text = attribute.value().to_owned();
-        if fold {
+        if fold_case {
             text.make_ascii_lowercase();
         }
-        let value = Value {
+        let value = AttributeValue {
             text,
             written: attribute.value().to_owned(),
             start: attribute.range_value().start,
             span,
         };
-        reading.events.push(Event::Attribute(key, value));
+        reading.events.push(MarkupEvent::Attribute(key, value));
     }
 }
 
-/// Text between elements says nothing to uperf.
-fn stray_text(text: &str, node: Node, reading: &mut Reading) {
+/// Adds an error for text between elements, which uperf does not accept.
+fn report_stray_text(text: &str, node: Node, reading: &mut Reading) {
     let range = node.range();
     let stray = node.text().unwrap_or_default();
     let Some(word) = stray.split_whitespace().next() else {
@@ -129,11 +133,11 @@ fn stray_text(text: &str, node: Node, reading: &mut Reading) {
     let inside = text.get(range.clone()).unwrap_or_default();
     let at = range.start + inside.find(word).unwrap_or_default();
     let shown: String = word.chars().take(100).collect();
-    reading.problem(at..at + word.len(), format!("Unknown symbol: {shown}"));
+    reading.add_error(at..at + word.len(), format!("Unknown symbol: {shown}"));
 }
 
-/// The same text with blanks in the place of a document type without definitions.
-fn without_document_type(text: &str) -> Cow<'_, str> {
+/// Replaces a document type without definitions by blanks, so that offsets stay the same.
+fn blank_document_type(text: &str) -> Cow<'_, str> {
     let begin = text.len() - after_comments(text).len();
     let declaration = &text[begin..];
     let end = declaration.find('>').map_or(0, |at| at + 1);
@@ -146,42 +150,44 @@ fn without_document_type(text: &str) -> Cow<'_, str> {
     Cow::Owned([&text[..begin], &blanks, &text[begin + end..]].concat())
 }
 
-/// What follows the comments and processing instructions at the beginning.
+/// Returns the text after leading comments and processing instructions.
 fn after_comments(text: &str) -> &str {
-    let mut left = text.trim_start();
-    while let Some((begin, end)) = comment(left) {
-        let Some((_, rest)) = left[begin.len()..].split_once(end) else {
+    let mut remaining = text.trim_start();
+    while let Some((begin, end)) = comment(remaining) {
+        let Some((_, rest)) = remaining[begin.len()..].split_once(end) else {
             break;
         };
-        left = rest.trim_start();
+        remaining = rest.trim_start();
     }
-    left
+    remaining
 }
 
-/// Where elements are too deep, or have too many attributes, and which of it. The parser recurses into
-/// elements, and compares each attribute with the others: so that is looked at before.
-fn too_much(text: &str) -> Option<(usize, &'static str)> {
-    const DEEPEST: usize = 32;
-    const MOST_ATTRIBUTES: usize = 64;
+/// Finds an element that is too deep or has too many attributes; returns its offset and the reason.
+///
+/// This check runs before the parser, which recurses into elements and compares each attribute with
+/// all others.
+fn find_exceeded_limit(text: &str) -> Option<(usize, &'static str)> {
+    const MAX_DEPTH: usize = 32;
+    const MAX_ATTRIBUTES: usize = 64;
     let (mut at, mut depth) = (0, 0_usize);
     loop {
         at += text[at..].find('<')?;
         let rest = &text[at..];
         let others = [("<![CDATA[", "]]>"), ("<!", ">")].into_iter();
-        let other = || others.clone().find(|(begin, _)| rest.starts_with(begin));
-        if let Some((begin, end)) = comment(rest).or_else(other) {
+        let markup_of = || others.clone().find(|(begin, _)| rest.starts_with(begin));
+        if let Some((begin, end)) = comment(rest).or_else(markup_of) {
             at += begin.len() + rest[begin.len()..].find(end)? + end.len();
         } else if rest.starts_with("</") {
             depth = depth.saturating_sub(1);
             at += 2;
         } else {
-            let tag = Tag::at(rest);
-            if tag.attributes > MOST_ATTRIBUTES {
+            let tag = StartTag::parse(rest);
+            if tag.attributes > MAX_ATTRIBUTES {
                 return Some((at, "an element has more than 64 attributes"));
             }
             let length = tag.length?;
             depth += usize::from(!tag.is_empty);
-            if depth > DEEPEST {
+            if depth > MAX_DEPTH {
                 return Some((at, "elements are more than 32 deep"));
             }
             at += length;
@@ -189,18 +195,18 @@ fn too_much(text: &str) -> Option<(usize, &'static str)> {
     }
 }
 
-/// The beginning of an element.
-struct Tag {
-    /// In bytes; none where it does not end.
+/// Start tag of an element.
+struct StartTag {
+    /// Length in bytes; `None` if the tag does not end.
     length: Option<usize>,
-    /// How many there are at least: each quotation is one.
+    /// Number of quoted values; each attribute has one.
     attributes: usize,
-    /// It is the element's end as well.
+    /// True for an empty element (`<flowop/>`).
     is_empty: bool,
 }
 
-impl Tag {
-    fn at(text: &str) -> Self {
+impl StartTag {
+    fn parse(text: &str) -> Self {
         let mut tag = Self {
             length: None,
             attributes: 0,
@@ -233,16 +239,16 @@ mod tests {
     fn words(text: &str) -> Vec<String> {
         let reading = read(text, false).expect("well-formed");
         let events = reading.events.iter().map(|event| match event {
-            Event::Start(element, span) => {
+            MarkupEvent::Start(element, span) => {
                 let begin = format!("<{}", element.name());
                 assert_eq!(text[span.clone()].to_ascii_lowercase(), begin);
                 begin
             }
-            Event::End(element) => format!("</{}", element.name()),
-            Event::Attribute(key, value) => format!("{}={}", key.name(), value.text),
+            MarkupEvent::End(element) => format!("</{}", element.name()),
+            MarkupEvent::Attribute(key, value) => format!("{}={}", key.name(), value.text),
         });
-        let problems = reading.problems.iter().map(|(_, text)| text.clone());
-        events.chain(problems).collect()
+        let errors = reading.errors.iter().map(|(_, text)| text.clone());
+        events.chain(errors).collect()
     }
 
     #[test]
@@ -272,45 +278,45 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_profile_is_a_problem() {
-        for (text, problem) in [
+    fn elements_that_uperf_lacks_are_errors() {
+        for (text, error) in [
             ("<profiles/>", "Unknown symbol: <profiles"),
             ("<profile version='1'/>", "Unknown symbol: version=1"),
             ("<profile>some text</profile>", "Unknown symbol: some"),
             (
                 "<group><group/></group>",
-                "a <group> cannot stand in <group>",
+                "a <group> is not allowed in <group>",
             ),
             (
                 "<transaction><transaction/></transaction>",
-                "a <transaction> cannot stand in <transaction>",
+                "a <transaction> is not allowed in <transaction>",
             ),
             (
                 "<flowop><group/></flowop>",
-                "a <group> cannot stand in <flowop>",
+                "a <group> is not allowed in <flowop>",
             ),
             (
                 "<profile><profile/></profile>",
-                "a <profile> cannot stand in <profile>",
+                "a <profile> is not allowed in <profile>",
             ),
         ] {
             let reading = read(text, false).expect("well-formed");
-            assert_eq!(reading.problems[0].1, problem, "{text}");
+            assert_eq!(reading.errors[0].1, error, "{text}");
         }
     }
 
     #[test]
-    fn what_is_not_well_formed_is_placed() {
+    fn an_xml_error_has_its_position() {
         for (text, line, column) in [
             ("<?xml version='1.0'?>\n<a b=c/>", 2, 6),
             ("<a>\n</b>", 2, 1),
             ("", 1, 1),
         ] {
-            let refused = read(text, false).expect_err("not well-formed");
+            let error = read(text, false).expect_err("not well-formed");
             assert_eq!(
-                (refused.line, refused.column),
+                (error.line, error.column),
                 (line, column),
-                "{text}: {refused:?}"
+                "{text}: {error:?}"
             );
         }
     }

@@ -1,85 +1,94 @@
-//! What all masters have taken together, so that one cannot take another's share.
+//! Resource budget of all masters together, so that one master cannot take another's share.
 
-use engine::{Budget, Exceeded, Holder, Share};
+use engine::{BudgetExceeded, BudgetHolder, BudgetShare, SharedBudget};
 
-use crate::Group;
-use crate::account::{Account, Scarce};
-use crate::options::Limits;
-use crate::profile::MOST_PROCESSES;
-use crate::wire::Refusal;
+use crate::GroupSpec;
+use crate::options::SlaveLimits;
+use crate::profile::MAX_PROCESSES;
+use crate::run_budget::{RunBudget, RunLimit};
+use crate::wire::WorkRefusal;
 
-/// Descriptors that are kept for this process's own use.
-const OWN_DESCRIPTORS: u64 = 64;
+/// Descriptors reserved for the process itself.
+const RESERVED_DESCRIPTORS: u64 = 64;
 
-/// What a session has before its workorder comes, bytes: what it uses of its stack, and its connection.
-const SESSION: u64 = 32 << 10;
+/// Memory of a session before its workorder, in bytes: used stack, and control connection.
+const SESSION_BYTES: u64 = 32 << 10;
 
-/// What there is, and what is in use.
+/// Limits of all sessions together, and the amounts in use.
 #[derive(Debug)]
 pub(super) struct ResourceBudget {
-    strands: Budget,
-    processes: Budget,
-    memory: Budget,
-    descriptors: Budget,
-    most_connections: u64,
+    strands: SharedBudget,
+    processes: SharedBudget,
+    memory: SharedBudget,
+    descriptors: SharedBudget,
+    max_connections: u64,
 }
 
-/// The strands of one run; dropped, others may have them.
-pub(super) type Strands = [Share; 2];
+/// Reserved strands and processes of one run. Dropping them releases them.
+pub(super) type StrandShares = [BudgetShare; 2];
 
 impl ResourceBudget {
-    /// As much as these limits say, and as many descriptors as the system gives.
-    pub(super) fn new(limits: &Limits) -> Self {
-        let descriptors = sys::process::descriptor_limit().saturating_sub(OWN_DESCRIPTORS);
+    /// Returns the budget of these limits and of the system's descriptor limit.
+    pub(super) fn new(limits: &SlaveLimits) -> Self {
+        let descriptors = sys::process::descriptor_limit().saturating_sub(RESERVED_DESCRIPTORS);
         Self {
-            strands: Budget::new(limits.work.strands.into()),
-            processes: Budget::new(MOST_PROCESSES),
-            memory: Budget::new(limits.work.memory),
-            descriptors: Budget::new(descriptors),
-            most_connections: limits.connections,
+            strands: SharedBudget::new(limits.work.strands.into()),
+            processes: SharedBudget::new(MAX_PROCESSES),
+            memory: SharedBudget::new(limits.work.memory),
+            descriptors: SharedBudget::new(descriptors),
+            max_connections: limits.connections,
         }
     }
 
-    /// Opens the account of a session.
-    pub(super) fn admit(&self, holder: Holder) -> Result<Account, Scarce> {
-        let most = self.most_connections;
-        let account = Account::open(&self.memory, &self.descriptors, holder, most)?;
-        account.take_descriptors(1)?;
-        account.take_memory(SESSION)?;
-        Ok(account)
+    /// Reserves the resources of a new session.
+    pub(super) fn open_session(&self, holder: BudgetHolder) -> Result<RunBudget, RunLimit> {
+        let max_connections = self.max_connections;
+        let budget = RunBudget::new(&self.memory, &self.descriptors, holder, max_connections)?;
+        budget.reserve_descriptors(1)?;
+        budget.reserve_memory(SESSION_BYTES)?;
+        Ok(budget)
     }
 
-    /// Takes the strands of a group, and their memory.
-    pub(super) fn take(
+    /// Reserves the strands of a group and their memory.
+    pub(super) fn reserve_strands(
         &self,
-        group: &Group,
+        group: &GroupSpec,
         strand_bytes: u64,
-        holder: Holder,
-        account: &Account,
-    ) -> Result<Strands, Refusal> {
+        holder: BudgetHolder,
+        run_budget: &RunBudget,
+    ) -> Result<StrandShares, WorkRefusal> {
         let count = u64::from(group.strands.count);
         let processes = if group.strands.processes { count } else { 0 };
-        let refused = |what: &str, exceeded: Exceeded| {
-            let words = match exceeded {
-                Exceeded::Total { asked, left } => {
-                    format!("{asked} {what}: other masters leave {left}")
+        let refused = |resource: &str, exceeded: BudgetExceeded| {
+            let message = match exceeded {
+                BudgetExceeded::Total {
+                    requested: asked,
+                    left,
+                } => {
+                    format!("{asked} {resource}: other masters leave {left}")
                 }
-                Exceeded::Part { asked, most } => {
-                    format!("{asked} {what}: this slave allows {most}")
+                BudgetExceeded::Share {
+                    requested: asked,
+                    max: most,
+                } => {
+                    format!("{asked} {resource}: this slave allows {most}")
                 }
-                Exceeded::Holder { asked, left } => {
-                    format!("{asked} {what}: this slave leaves {left} to one address")
+                BudgetExceeded::Holder {
+                    requested: asked,
+                    left,
+                } => {
+                    format!("{asked} {resource}: this slave leaves {left} to one address")
                 }
             };
-            Refusal::Workorder(words)
+            WorkRefusal::Workorder(message)
         };
-        let strands = self.strands.take(holder, count);
+        let strands = self.strands.reserve(holder, count);
         let strands = strands.map_err(|exceeded| refused("strands", exceeded))?;
-        let processes = self.processes.take(holder, processes);
+        let processes = self.processes.reserve(holder, processes);
         let processes = processes.map_err(|exceeded| refused("processes", exceeded))?;
-        account.take_memory(count.saturating_mul(strand_bytes))?;
-        // This end of its socket pair.
-        account.take_descriptors(processes.amount())?;
+        run_budget.reserve_memory(count.saturating_mul(strand_bytes))?;
+        // Each process uses a socket pair; this process has one end of it.
+        run_budget.reserve_descriptors(processes.amount())?;
         Ok([strands, processes])
     }
 }
@@ -89,51 +98,66 @@ mod tests {
     use super::*;
     use crate::WorkLimits;
 
-    const HERE: Holder = Holder::Machine(1);
-    const THERE: Holder = Holder::Machine(2);
+    const FIRST_HOST: BudgetHolder = BudgetHolder::Machine(1);
+    const SECOND_HOST: BudgetHolder = BudgetHolder::Machine(2);
 
     fn budget(strands: u32) -> ResourceBudget {
-        ResourceBudget::new(&Limits {
+        ResourceBudget::new(&SlaveLimits {
             work: WorkLimits {
                 strands,
                 memory: 1 << 20,
                 ..WorkLimits::default()
             },
             connections: 100,
-            ..Limits::default()
+            ..SlaveLimits::default()
         })
     }
 
-    fn group(count: u32) -> Group {
-        let mut group = Group::default();
+    fn group(count: u32) -> GroupSpec {
+        let mut group = GroupSpec::default();
         group.strands.count = count;
         group
     }
 
     #[test]
-    fn what_one_has_another_has_not() {
+    fn masters_share_the_budget() {
         let budget = budget(10);
-        let one = budget.admit(HERE).expect("there is room");
-        let other = budget.admit(THERE).expect("there is room");
-        let first = budget.take(&group(6), 10, HERE, &one).unwrap();
-        let refused = budget.take(&group(5), 1, THERE, &other).unwrap_err();
+        let one = budget.open_session(FIRST_HOST).expect("within the budget");
+        let other = budget.open_session(SECOND_HOST).expect("within the budget");
+        let first = budget
+            .reserve_strands(&group(6), 10, FIRST_HOST, &one)
+            .unwrap();
+        let refused = budget
+            .reserve_strands(&group(5), 1, SECOND_HOST, &other)
+            .unwrap_err();
         assert_eq!(refused.to_string(), "5 strands: other masters leave 4");
-        let refused = budget.take(&group(4), 1 << 19, THERE, &other).unwrap_err();
+        let refused = budget
+            .reserve_strands(&group(4), 1 << 19, SECOND_HOST, &other)
+            .unwrap_err();
         let refused = refused.to_string();
         assert!(refused.starts_with("Out of Memory: "), "{refused}");
-        let second = budget.take(&group(4), 10, THERE, &other).unwrap();
+        let second = budget
+            .reserve_strands(&group(4), 10, SECOND_HOST, &other)
+            .unwrap();
         drop((first, second));
-        assert!(budget.take(&group(10), 10, HERE, &one).is_ok());
+        assert!(
+            budget
+                .reserve_strands(&group(10), 10, FIRST_HOST, &one)
+                .is_ok()
+        );
     }
 
     #[test]
-    fn one_address_leaves_something_to_others() {
+    fn one_address_cannot_take_everything() {
         let budget = budget(160);
-        let sessions: Vec<_> = std::iter::from_fn(|| budget.admit(HERE).ok()).collect();
+        let sessions: Vec<_> =
+            std::iter::from_fn(|| budget.open_session(FIRST_HOST).ok()).collect();
         let count = sessions.len();
         assert!((1..32).contains(&count), "{count}");
-        let account = budget.admit(THERE).expect("there is room");
-        let refused = budget.take(&group(151), 1, THERE, &account).unwrap_err();
+        let account = budget.open_session(SECOND_HOST).expect("within the budget");
+        let refused = budget
+            .reserve_strands(&group(151), 1, SECOND_HOST, &account)
+            .unwrap_err();
         let words = "151 strands: this slave leaves 150 to one address";
         assert_eq!(refused.to_string(), words);
     }

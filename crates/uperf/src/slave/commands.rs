@@ -1,202 +1,221 @@
-//! The commands of a master, which begin its transactions and end its run.
+//! Execution of a master's commands, which start transactions and end the run.
 
 use std::io;
 use std::time::{Duration, Instant};
 
 use engine::{BarrierStatus, Stop};
-
-use server::Running;
+use server::RunningTest;
 
 use super::session::Session;
-use crate::strand::{Workers, machine_text};
-use crate::wire::{Command, Order};
-use crate::{Step, running_name};
+use crate::strand::{Workers, format_host_as_uperf};
+use crate::wire::{Endian, MasterCommand};
+use crate::{ProtocolStep, running_transaction_name};
 
-/// How often strands are looked at that finish by themselves what the master's have finished already: its
-/// word may come before the last data.
-const QUIET_LOOK: Duration = Duration::from_millis(10);
+/// Interval of checks for progress after the master's command. The strands still finish the
+/// transaction: the command may arrive before the last data.
+const QUIET_POLL_INTERVAL: Duration = Duration::from_millis(10);
 
-/// So many looks in turn must find that nothing is done: a second. By looks, as whoever gets no CPU for so
-/// long does nothing either, and is not at its end.
-const GRACE_LOOKS: u32 = 100;
+/// Number of successive checks without progress after which strands are interrupted: 1 s. The limit
+/// is a number of checks, not a time: a slave that gets no CPU time must not take its own delay for
+/// silence.
+const QUIET_POLLS: u32 = 100;
 
-/// The same of what only receives: the shortest time in which TCP sends again.
-const QUIET_LOOKS: u32 = 20;
+/// The same for strands that only receive: 200 ms, TCP's minimum retransmission timeout.
+const RECEIVER_QUIET_POLLS: u32 = 20;
 
-/// How long strands may take that do something, and how long they may then take to come to a barrier; a stock
-/// slave's patience.
-const BARRIER: Duration = Duration::from_secs(6);
+/// Maximum time for strands with progress, and maximum time from an interrupt to the barrier. A
+/// stock slave has the same timeout.
+const BARRIER_TIMEOUT: Duration = Duration::from_secs(6);
 
-/// How long strands may go on when the master wants its figures: less than the 15 s that a stock master
-/// waits for them.
-const LAST_STRANDS: Duration = Duration::from_secs(12);
+/// Maximum time of the last strands after the request for counters. It is less than the 15 s
+/// timeout of a stock master.
+const LAST_STRANDS_TIMEOUT: Duration = Duration::from_secs(12);
 
-/// How often the strands are looked at while the master says nothing.
-const LOOK: Duration = Duration::from_millis(50);
+/// Interval of checks of the strands between commands.
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
-/// How long the master of a run that has come to its end may take to ask for the figures, if this slave is stopped.
-const LAST_COMMAND: Duration = Duration::from_secs(1);
+/// Timeout for the request for counters if this slave is stopped after all strands have ended.
+const LAST_COMMAND_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Commands that a master may send: of the longest group of all that it has, each transaction, and more.
-const MOST_COMMANDS: usize = 4096;
+/// Maximum number of commands per run. It exceeds the number of transactions of any group, because
+/// a master sends a command for each transaction of its longest group.
+const MAX_COMMANDS: usize = 4096;
 
-/// Why nothing more is done for the master.
-pub(super) enum Ending {
-    /// It has what it wanted, since then.
+/// End of a run.
+pub(super) enum RunEnd {
+    /// The master has ended the run. The work ended at this time.
     Done(Instant),
     /// A strand has failed.
-    Failed,
-    /// The run takes longer than this slave lets it.
-    Long,
-    /// Strands did not come to this barrier.
-    Late(usize),
-    /// So many strands went on after the master's had ended.
-    Unended(usize),
-    /// Somebody here wants it to end, and where it was.
+    StrandFailed,
+    /// The run exceeds the slave's time limit.
+    TooLong,
+    /// Strands did not reach this barrier in time.
+    BarrierTimedOut(usize),
+    /// This number of strands still ran after the last timeout.
+    StrandsStillRunning(usize),
+    /// This slave was stopped at this stage of the run.
     Interrupted(String),
-    /// The same at a place where a goodbye would be that of a run that came to its end.
-    Broken(String),
-    /// The connection is of no use any more, since it was there.
-    Lost(String, io::Error),
+    /// This slave was stopped at a stage where the master would take a goodbye for a normal end.
+    InterruptedAtStatistics(String),
+    /// The control connection failed at this stage.
+    ConnectionLost(String, io::Error),
 }
 
-/// Where a run is, for the message about its end.
-pub(super) fn place(opened: Option<usize>) -> String {
-    match opened {
+/// Returns the stage of a run for messages. `started` is the last started transaction.
+pub(super) fn stage_name(started: Option<usize>) -> String {
+    match started {
         None => "before Txn1".to_owned(),
-        Some(stage) => format!("in {}", running_name(stage)),
+        Some(stage) => format!("in {}", running_transaction_name(stage)),
     }
 }
 
 impl Session<'_> {
-    /// Does what the master says until it wants the figures, is gone, or a strand fails.
-    pub(super) fn obey(&self, workers: &mut Workers, order: Order, running: &Running) -> Ending {
-        let mut opened = None;
-        let longest = Instant::now() + self.limits.work.duration + self.idle();
-        for _ in 0..MOST_COMMANDS {
-            let command = match self.next_command(workers, opened, order, longest) {
+    /// Executes the master's commands until it requests the counters or leaves, or a strand fails.
+    pub(super) fn run_commands(
+        &self,
+        workers: &mut Workers,
+        order: Endian,
+        running: &RunningTest,
+    ) -> RunEnd {
+        let mut started = None;
+        let run_deadline = Instant::now() + self.limits.work.duration + self.idle_timeout();
+        for _ in 0..MAX_COMMANDS {
+            let command = match self.next_command(workers, started, order, run_deadline) {
                 Ok(command) => command,
                 Err(outcome) => return outcome,
             };
-            self.step(&Step::Heard(command, &machine_text(self.control.peer())));
+            let peer = format_host_as_uperf(self.control.peer());
+            self.print_step(&ProtocolStep::CommandReceived(command, &peer));
             match command {
-                Command::NextTransaction(number) => {
+                MasterCommand::NextTransaction(number) => {
                     let stage = number as usize;
-                    if stage >= workers.stages() || opened.is_some_and(|opened| stage <= opened) {
+                    if stage >= workers.stages() || started.is_some_and(|last| stage <= last) {
                         continue;
                     }
-                    let status = self.await_barrier(workers, opened, stage);
-                    if self.server.cut.is_set() {
-                        return Ending::Interrupted(place(opened));
+                    let status = self.wait_for_barrier(workers, started, stage);
+                    if self.server.cancel_stop.is_set() {
+                        return RunEnd::Interrupted(stage_name(started));
                     }
-                    if self.gone.is_set() {
-                        return self.master_left(place(opened), order);
+                    if self.cancel.is_set() {
+                        return self.master_left(stage_name(started), order);
                     }
                     if status.failed {
-                        return Ending::Failed;
+                        return RunEnd::StrandFailed;
                     }
                     if !status.complete && status.running > 0 {
-                        return Ending::Late(stage);
+                        return RunEnd::BarrierTimedOut(stage);
                     }
-                    workers.release(stage);
-                    self.step(&Step::Unlocked(number));
-                    opened = Some(stage);
+                    workers.start_transaction(stage);
+                    self.print_step(&ProtocolStep::BarrierReleased(number));
+                    started = Some(stage);
                 }
-                Command::SendStatistics => return self.await_last_strands(workers, opened, order),
-                Command::Abort | Command::Error | Command::Other(..) => {
-                    running.fail(&"the client ended it before its time");
-                    return Ending::Done(Instant::now());
+                MasterCommand::SendStatistics => {
+                    return self.wait_for_last_strands(workers, started, order);
+                }
+                MasterCommand::Abort | MasterCommand::Error | MasterCommand::Other(..) => {
+                    running.fail(&"the client aborted the run");
+                    return RunEnd::Done(Instant::now());
                 }
             }
         }
-        let words = format!("more than {MOST_COMMANDS} commands");
+        let words = format!("more than {MAX_COMMANDS} commands");
         let error = io::Error::new(io::ErrorKind::InvalidData, words);
-        Ending::Lost(place(opened), error)
+        RunEnd::ConnectionLost(stage_name(started), error)
     }
 
-    /// The master has all that it wanted but the figures.
-    fn await_last_strands(&self, workers: &Workers, opened: Option<usize>, order: Order) -> Ending {
-        let place = || "at the statistics".to_owned();
-        let until = Instant::now() + LAST_STRANDS;
-        if let Some(last) = opened.filter(|last| workers.awaits_end(*last)) {
-            let (status, last_news) = self.await_quiet(workers, None, until, QUIET_LOOKS);
-            if self.gone.is_set() && !self.server.cut.is_set() {
-                return self.master_left(place(), order);
+    /// Waits for the end of all strands after the master has requested the counters.
+    fn wait_for_last_strands(
+        &self,
+        workers: &Workers,
+        started: Option<usize>,
+        order: Endian,
+    ) -> RunEnd {
+        let stage = || "at the statistics".to_owned();
+        let deadline = Instant::now() + LAST_STRANDS_TIMEOUT;
+        if let Some(last) = started.filter(|last| workers.continues_until_interrupted(*last)) {
+            let (status, last_activity) =
+                self.wait_until_quiet(workers, None, deadline, RECEIVER_QUIET_POLLS);
+            if self.cancel.is_set() && !self.server.cancel_stop.is_set() {
+                return self.master_left(stage(), order);
             }
             if status.running > 0 {
                 workers.interrupt(last);
-                return Ending::Done(last_news);
+                return RunEnd::Done(last_activity);
             }
         }
         loop {
             let now = Instant::now();
-            let status = workers.wait(None, until.min(now + LOOK));
+            let status = workers.wait_for_barrier(None, deadline.min(now + POLL_INTERVAL));
             if status.running == 0 {
-                return Ending::Done(Instant::now());
+                return RunEnd::Done(Instant::now());
             }
-            if self.server.cut.is_set() {
-                return Ending::Broken(place());
+            if self.server.cancel_stop.is_set() {
+                return RunEnd::InterruptedAtStatistics(stage());
             }
-            if now >= until {
-                return Ending::Unended(status.running);
+            if now >= deadline {
+                return RunEnd::StrandsStillRunning(status.running);
             }
-            let gone = self.control.is_readable(now).and_then(|speaks| {
-                // There is nothing more for it to say but that it wants no figures either.
-                let _: Option<[u8; Command::LEN]> =
-                    speaks.then(|| self.control.read(self.soon())).transpose()?;
-                Ok(speaks)
+            let poll_result = self.control.wait_readable(now).and_then(|has_command| {
+                // The only possible command now is an abort.
+                let _: Option<[u8; MasterCommand::LEN]> = has_command
+                    .then(|| self.control.read(self.idle_deadline()))
+                    .transpose()?;
+                Ok(has_command)
             });
-            match gone {
+            match poll_result {
                 Ok(false) => {}
-                Ok(true) => return Ending::Done(Instant::now()),
-                Err(error) => return Ending::Lost(place(), error),
+                Ok(true) => return RunEnd::Done(Instant::now()),
+                Err(error) => return RunEnd::ConnectionLost(stage(), error),
             }
         }
     }
 
-    /// Waits for the master's next word, as long as no strand fails.
+    /// Waits for the master's next command; fails if a strand fails.
     fn next_command(
         &self,
         workers: &Workers,
-        opened: Option<usize>,
-        order: Order,
-        longest: Instant,
-    ) -> Result<Command, Ending> {
-        let lost = |error| Ending::Lost(place(opened), error);
-        let until = match opened {
-            None => self.soon(),
-            // Strands that only wait meanwhile do so for as long as the longest transaction.
-            Some(_) => self.soon() + self.limits.work.duration,
+        started: Option<usize>,
+        order: Endian,
+        run_deadline: Instant,
+    ) -> Result<MasterCommand, RunEnd> {
+        let lost = |error| RunEnd::ConnectionLost(stage_name(started), error);
+        let deadline = match started {
+            None => self.idle_deadline(),
+            // The master may run its longest transaction while this slave's strands only wait.
+            Some(_) => self.idle_deadline() + self.limits.work.duration,
         };
         loop {
-            match self.control.is_readable(Instant::now() + LOOK) {
+            match self.control.wait_readable(Instant::now() + POLL_INTERVAL) {
                 Ok(true) => break,
-                Ok(false) if workers.wait(None, Instant::now()).failed => {
-                    return Err(Ending::Failed);
+                Ok(false) if workers.wait_for_barrier(None, Instant::now()).failed => {
+                    return Err(RunEnd::StrandFailed);
                 }
-                Ok(false) if Instant::now() >= longest => return Err(Ending::Long),
-                Ok(false) if Instant::now() >= until => {
+                Ok(false) if Instant::now() >= run_deadline => return Err(RunEnd::TooLong),
+                Ok(false) if Instant::now() >= deadline => {
                     return Err(lost(io::ErrorKind::TimedOut.into()));
                 }
                 Ok(false) => {}
-                Err(_) if self.server.cut.is_set() => {
-                    return self.last_command(workers, opened, order);
+                Err(_) if self.server.cancel_stop.is_set() => {
+                    return self.last_command(workers, started, order);
                 }
                 Err(error) => return Err(lost(error)),
             }
         }
-        if Instant::now() >= longest {
-            return Err(Ending::Long);
+        if Instant::now() >= run_deadline {
+            return Err(RunEnd::TooLong);
         }
-        let bytes = match self.control.read::<{ Command::LEN }>(self.soon()) {
+        let bytes = match self
+            .control
+            .read::<{ MasterCommand::LEN }>(self.idle_deadline())
+        {
             Ok(bytes) => bytes,
-            // The stop came right after the first byte.
-            Err(_) if self.server.cut.is_set() => {
-                return self.last_command(workers, opened, order);
+            // The slave was stopped after the first byte of the command.
+            Err(_) if self.server.cancel_stop.is_set() => {
+                return self.last_command(workers, started, order);
             }
             Err(error) => return Err(lost(error)),
         };
-        Command::decode(&bytes, order).map_err(|_| {
+        MasterCommand::decode(&bytes, order).map_err(|_| {
             lost(io::Error::new(
                 io::ErrorKind::InvalidData,
                 "Wrong command magic",
@@ -204,89 +223,100 @@ impl Session<'_> {
         })
     }
 
-    /// The word of a master whose run has just come to its end when this slave is stopped.
+    /// Receives the last command after a stop of this slave. If all strands have ended, the run is
+    /// complete and the master may still request the counters.
     fn last_command(
         &self,
         workers: &Workers,
-        opened: Option<usize>,
-        order: Order,
-    ) -> Result<Command, Ending> {
-        let interrupted = || Ending::Interrupted(place(opened));
-        let is_last = opened.is_some_and(|opened| opened + 1 == workers.stages());
-        if !is_last || workers.wait(None, Instant::now()).running > 0 {
+        started: Option<usize>,
+        order: Endian,
+    ) -> Result<MasterCommand, RunEnd> {
+        let interrupted = || RunEnd::Interrupted(stage_name(started));
+        let is_last = started.is_some_and(|last| last + 1 == workers.stages());
+        if !is_last || workers.wait_for_barrier(None, Instant::now()).running > 0 {
             return Err(interrupted());
         }
-        let mut bytes = [0; Command::LEN];
-        let until = Instant::now() + LAST_COMMAND;
-        let received = self.control.receive(&mut bytes, until, &Stop::new());
+        let mut bytes = [0; MasterCommand::LEN];
+        let deadline = Instant::now() + LAST_COMMAND_TIMEOUT;
+        let received = self.control.receive(&mut bytes, deadline, &Stop::new());
         if received.ok() != Some(bytes.len()) {
             return Err(interrupted());
         }
-        Command::decode(&bytes, order).map_err(|_| interrupted())
+        MasterCommand::decode(&bytes, order).map_err(|_| interrupted())
     }
 
-    /// The end for a master that has closed its connection, perhaps after it has said so.
-    fn master_left(&self, place: String, order: Order) -> Ending {
-        let mut bytes = [0; Command::LEN];
-        let until = self.soon();
-        match self.control.receive(&mut bytes, until, self.server.cut) {
-            Ok(_) if Command::decode(&bytes, order) == Ok(Command::Abort) => {
-                Ending::Done(Instant::now())
+    /// Returns the end of a run whose master closed the connection. An abort before that is a
+    /// normal end.
+    fn master_left(&self, stage: String, order: Endian) -> RunEnd {
+        let mut bytes = [0; MasterCommand::LEN];
+        let deadline = self.idle_deadline();
+        match self
+            .control
+            .receive(&mut bytes, deadline, self.server.cancel_stop)
+        {
+            Ok(_) if MasterCommand::decode(&bytes, order) == Ok(MasterCommand::Abort) => {
+                RunEnd::Done(Instant::now())
             }
-            Ok(_) => Ending::Lost(place, io::ErrorKind::UnexpectedEof.into()),
-            Err(error) => Ending::Lost(place, error),
+            Ok(_) => RunEnd::ConnectionLost(stage, io::ErrorKind::UnexpectedEof.into()),
+            Err(error) => RunEnd::ConnectionLost(stage, error),
         }
     }
 
-    /// Waits for the strands at a barrier, and ends what they do if they do not come by themselves.
-    fn await_barrier(
+    /// Waits for the strands at a barrier. Interrupts the running transaction if they make no
+    /// progress.
+    fn wait_for_barrier(
         &self,
         workers: &Workers,
-        opened: Option<usize>,
+        started: Option<usize>,
         stage: usize,
     ) -> BarrierStatus {
-        let soon = || Instant::now() + BARRIER;
-        let wait = |looks| self.await_quiet(workers, Some(stage), soon(), looks).0;
-        let Some(opened) = opened else {
+        let deadline = || Instant::now() + BARRIER_TIMEOUT;
+        let wait = |quiet_polls| {
+            self.wait_until_quiet(workers, Some(stage), deadline(), quiet_polls)
+                .0
+        };
+        let Some(current_stage) = started else {
             return wait(u32::MAX);
         };
-        let looks = if workers.awaits_end(opened) {
-            QUIET_LOOKS
+        let quiet_polls = if workers.continues_until_interrupted(current_stage) {
+            RECEIVER_QUIET_POLLS
         } else {
-            GRACE_LOOKS
+            QUIET_POLLS
         };
-        let status = wait(looks);
+        let status = wait(quiet_polls);
         if status.complete {
             return status;
         }
-        workers.interrupt(opened);
+        workers.interrupt(current_stage);
         wait(u32::MAX)
     }
 
-    /// Waits as long as something is done, and there is a master and no stop; and when the last was.
-    fn await_quiet(
+    /// Waits while the strands make progress, but not after a stop or after the master has left.
+    /// Returns the status of the barrier and the time of the last progress.
+    fn wait_until_quiet(
         &self,
         workers: &Workers,
         stage: Option<usize>,
-        until: Instant,
-        looks: u32,
+        deadline: Instant,
+        max_quiet_polls: u32,
     ) -> (BarrierStatus, Instant) {
-        let done = || {
+        let progress = || {
             let counts = workers.counts();
             (counts.bytes(), counts.operations)
         };
-        let (mut before, mut last_news, mut quiet_looks) = (done(), Instant::now(), 0);
+        let (mut before, mut last_activity, mut quiet_polls) = (progress(), Instant::now(), 0);
         loop {
-            let status = workers.wait(stage, until.min(Instant::now() + QUIET_LOOK));
-            let (now, after) = (Instant::now(), done());
-            if after == before && status.selecting == 0 {
-                quiet_looks += 1;
+            let next_poll = deadline.min(Instant::now() + QUIET_POLL_INTERVAL);
+            let status = workers.wait_for_barrier(stage, next_poll);
+            let (now, after) = (Instant::now(), progress());
+            if after == before && status.selecting_connection == 0 {
+                quiet_polls += 1;
             } else {
-                (before, last_news, quiet_looks) = (after, now, 0);
+                (before, last_activity, quiet_polls) = (after, now, 0);
             }
-            let is_over = status.is_settled() || self.gone.is_set();
-            if is_over || quiet_looks >= looks || now >= until {
-                return (status, last_news);
+            let is_over = status.ends_wait() || self.cancel.is_set();
+            if is_over || quiet_polls >= max_quiet_polls || now >= deadline {
+                return (status, last_activity);
             }
         }
     }

@@ -1,65 +1,66 @@
-//! What a master may have sent to it: files below the directories that the slave was told of.
+//! Files that masters may request: those below the directories of `--allow-dir`.
 
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use sys::restricted_dir::Root;
+use sys::restricted_dir::RestrictedDir;
 
-use crate::Group;
+use crate::GroupSpec;
 use crate::strand::Files;
-use crate::wire::Refusal;
+use crate::wire::WorkRefusal;
 
-/// As many files are opened for a group; each is a descriptor for as long as its master is served.
-const MOST: usize = 64;
+/// Maximum number of open files per group. Each uses a descriptor until the end of the session.
+const MAX_FILES: usize = 64;
 
 /// The directories of `--allow-dir`.
 #[derive(Debug, Default)]
-pub struct Shelf(Vec<Root>);
+pub struct ServedFiles(Vec<RestrictedDir>);
 
-impl Shelf {
-    /// Opens them; an error says which cannot be.
+impl ServedFiles {
+    /// Opens the directories. An error names the directory that cannot be opened.
     pub fn open(directories: &[PathBuf]) -> io::Result<Self> {
-        Root::open_all("--allow-dir", directories).map(Self)
+        RestrictedDir::open_all("--allow-dir", directories).map(Self)
     }
 
-    /// What a group's sendfiles send. No master that reads a profile asks a slave for that, since what
-    /// it receives is written there; but one may.
-    pub(super) fn files(&self, group: &Group) -> Result<Arc<Files>, Refusal> {
+    /// Opens the files of a group's sendfile flowops. Masters do not request sendfile for a
+    /// profile, because the counterpart of a master's read is write. But the protocol allows it.
+    pub(super) fn open_files(&self, group: &GroupSpec) -> Result<Arc<Files>, WorkRefusal> {
         let mut all = Files::new();
-        let mut room = MOST;
+        let mut files_left = MAX_FILES;
         for flowop in group.flowops().filter(|flowop| flowop.kind.sends_files()) {
             let directory = Path::new(&flowop.directory);
             if all.iter().any(|(known, _)| known == directory) {
                 continue;
             }
-            let refused = |why: &str| {
+            let refused = |reason: &str| {
                 let name = directory.display();
-                Refusal::Workorder(format!("dir={name}: {why}"))
+                WorkRefusal::Workorder(format!("dir={name}: {reason}"))
             };
-            if room == 0 {
+            if files_left == 0 {
                 return Err(refused(&format!(
-                    "the directories before it have all {MOST} files that a group may send from"
+                    "a group may send at most {MAX_FILES} files"
                 )));
             }
             let files = self
-                .below(directory, room)
+                .open_directory(directory, files_left)
                 .map_err(|error| refused(&sys::describe(&error)))?
-                .ok_or_else(|| refused("it is below no directory of --allow-dir"))?;
+                .ok_or_else(|| refused("it is not below a directory of --allow-dir"))?;
             if files.is_empty() {
                 return Err(refused("no readable file"));
             }
-            room -= files.len();
+            files_left -= files.len();
             all.push((directory.to_owned(), files));
         }
         Ok(Arc::new(all))
     }
 
-    /// The first `most`; `None` where it is below none of them.
-    fn below(&self, directory: &Path, most: usize) -> io::Result<Option<Vec<File>>> {
+    /// Opens the first `max_files` files of a directory. Returns `None` if it is not below an
+    /// allowed directory.
+    fn open_directory(&self, directory: &Path, max_files: usize) -> io::Result<Option<Vec<File>>> {
         let mut roots = self.0.iter();
-        let files = roots.find_map(|root| root.files(directory, most).transpose());
+        let files = roots.find_map(|root| root.open_files(directory, max_files).transpose());
         files.transpose()
     }
 }
@@ -67,29 +68,29 @@ impl Shelf {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Flowop, Kind};
+    use crate::{Flowop, FlowopKind};
 
-    fn sending(directories: &[&Path]) -> Group {
-        Group::of(directories.iter().map(|directory| Flowop {
+    fn sending(directories: &[&Path]) -> GroupSpec {
+        GroupSpec::with_flowops(directories.iter().map(|directory| Flowop {
             directory: directory.display().to_string(),
-            ..Flowop::new(Kind::Sendfile)
+            ..Flowop::new(FlowopKind::Sendfile)
         }))
     }
 
     #[test]
-    fn a_group_has_so_many_files_whatever_it_calls_their_directories() {
+    fn files_per_group_are_limited() {
         let allowed = tempfile::tempdir().unwrap();
         let allowed = allowed.path().canonicalize().unwrap();
         let [many, few] = ["many", "few"].map(|name| allowed.join(name));
-        for (directory, count) in [(&many, MOST - 1), (&few, 2)] {
+        for (directory, count) in [(&many, MAX_FILES - 1), (&few, 2)] {
             std::fs::create_dir(directory).unwrap();
             for number in 0..count {
                 std::fs::write(directory.join(number.to_string()), "x").unwrap();
             }
         }
-        let shelf = Shelf::open(std::slice::from_ref(&allowed)).unwrap();
-        let counts = |directories: &[&Path]| -> Result<Vec<usize>, Refusal> {
-            let files = shelf.files(&sending(directories))?;
+        let served_files = ServedFiles::open(std::slice::from_ref(&allowed)).unwrap();
+        let counts = |directories: &[&Path]| -> Result<Vec<usize>, WorkRefusal> {
+            let files = served_files.open_files(&sending(directories))?;
             Ok(files.iter().map(|(_, files)| files.len()).collect())
         };
         let same = ["few", "few/", "few/.", "./few", "/few"].map(|name| {
@@ -98,11 +99,11 @@ mod tests {
         });
         let same: Vec<_> = same.iter().map(PathBuf::as_path).collect();
         assert_eq!(counts(&same).unwrap(), [2]);
-        assert_eq!(counts(&[&many, &few]).unwrap(), [MOST - 1, 1]);
+        assert_eq!(counts(&[&many, &few]).unwrap(), [MAX_FILES - 1, 1]);
         let again = few.join("../few");
-        let Err(Refusal::Workorder(why)) = counts(&[&many, &few, &again]) else {
+        let Err(WorkRefusal::Workorder(reason)) = counts(&[&many, &few, &again]) else {
             panic!("too many");
         };
-        assert!(why.contains("all 64 files"), "{why}");
+        assert!(reason.contains("at most 64 files"), "{reason}");
     }
 }

@@ -1,4 +1,4 @@
-//! The last word of a slave.
+//! Final report of a slave (goodbye).
 
 use std::time::Duration;
 
@@ -8,13 +8,13 @@ use crate::output;
 use crate::strand::Log;
 use crate::wire::{Goodbye, Text};
 
-/// The last word, its kind and text by uperf's rule.
-pub(super) fn farewell(log: &Log, counts: &Counts, elapsed: Duration) -> Goodbye {
+/// Returns the goodbye of a run; uperf's rules determine its kind and text.
+pub(super) fn goodbye_from_log(log: &Log, counts: &Counts, elapsed: Duration) -> Goodbye {
     let (kind, message) = if log.is_empty() {
-        (Goodbye::INFO, Text::cut("Success"))
+        (Goodbye::INFO, Text::truncated("Success"))
     } else {
-        let text = output::goodbye(log.entries());
-        (Goodbye::ERROR, Text::cut(&text))
+        let text = output::goodbye_text(log.entries());
+        (Goodbye::ERROR, Text::truncated(&text))
     };
     Goodbye {
         kind,
@@ -26,9 +26,9 @@ pub(super) fn farewell(log: &Log, counts: &Counts, elapsed: Duration) -> Goodbye
     }
 }
 
-/// The last word of a run that ends before its time.
-pub(super) fn interruption(place: &str, counts: &Counts, elapsed: Duration) -> Goodbye {
+/// Returns the goodbye of an interrupted run. `stage` names where the run was.
+pub(super) fn interrupted_goodbye(stage: &str, counts: &Counts, elapsed: Duration) -> Goodbye {
     let mut log = Log::default();
-    log.say(format!("{}{place}", Goodbye::INTERRUPTED), 0);
-    farewell(&log, counts, elapsed)
+    log.error(format!("{}{stage}", Goodbye::INTERRUPTED), 0);
+    goodbye_from_log(&log, counts, elapsed)
 }

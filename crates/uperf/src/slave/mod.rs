@@ -1,4 +1,4 @@
-//! The slave: does the other half of what its masters' profiles say.
+//! The slave: executes the other half of its masters' profiles.
 
 mod budget;
 mod commands;
@@ -8,7 +8,7 @@ mod permit;
 mod prepare;
 mod session;
 
-pub use files::Shelf;
+pub use files::ServedFiles;
 
 use std::fmt;
 use std::io::{self, Write};
@@ -17,96 +17,104 @@ use std::sync::Arc;
 use control::ControlConnection;
 use engine::Stop;
 use model::Transport;
-use server::{Dialect, Policy, Server, ServerContext, Service, listen};
+use server::{Dialect, PeerPolicy, Server, ServerContext, Service, listen};
 use sys::call::Error;
 use sys::{Address, Socket};
 
-use crate::Protocol;
-use crate::options::Limits;
-use crate::strand::anywhere;
-use crate::tls::Security;
+use crate::DataProtocol;
+use crate::options::SlaveLimits;
+use crate::strand::any_address;
+use crate::tls::TlsSettings;
 
 use budget::ResourceBudget;
 
-/// What a slave lets be done.
+/// Configuration of a slave.
 #[derive(Clone, Debug, Default)]
-pub struct Terms {
-    /// Bounds, and which masters are accepted.
-    pub limits: Limits,
-    /// What a master may have sent to it; nothing by default.
-    pub shelf: Arc<Shelf>,
-    /// Whose data a run takes, and where its datagrams go.
-    pub policy: Policy,
-    /// Says on stdout what happens.
+pub struct SlaveConfig {
+    /// Limits and permissions, and the addresses of accepted masters.
+    pub limits: SlaveLimits,
+    /// Files that masters may request; none by default.
+    pub served_files: Arc<ServedFiles>,
+    /// Allowed sources and destinations of a run's data.
+    pub policy: PeerPolicy,
+    /// Log events on stdout.
     pub verbose: bool,
-    /// What its TLS connections are made with.
-    pub tls: Arc<Security>,
+    /// Settings of its TLS connections.
+    pub tls: Arc<TlsSettings>,
 }
 
-/// A slave that listens.
+/// Slave with open listeners.
 #[derive(Debug)]
 pub struct Slave {
     listeners: Vec<Socket>,
-    server: Arc<Server<Masters>>,
+    server: Arc<Server<SlaveDialect>>,
 }
 
-/// The server of masters among those of a service.
-pub fn among(service: &Service, terms: Terms) -> Arc<Server<impl Dialect + use<>>> {
-    sys::process::keep_little_freed_memory();
-    Server::of(Masters::new(terms), service)
+/// Returns the uperf server of a service with several dialects.
+pub fn server_for_service(
+    service: &Service,
+    config: SlaveConfig,
+) -> Arc<Server<impl Dialect + use<>>> {
+    sys::process::limit_freed_memory();
+    Server::with_service(SlaveDialect::new(config), service)
 }
 
-/// What the sessions of all masters share.
+/// Configuration and budget of a slave, shared by the sessions of all masters.
 #[derive(Debug)]
-struct Masters {
-    terms: Terms,
+struct SlaveDialect {
+    config: SlaveConfig,
     budget: ResourceBudget,
 }
 
 impl Slave {
-    /// Listens at a control port, 0 for any, until `stop`.
-    pub fn listen(control: Protocol, port: u32, terms: Terms, stop: Stop) -> io::Result<Self> {
-        sys::process::keep_little_freed_memory();
+    /// Opens the listeners of a control port; port 0 is any free port. `stop` ends the slave.
+    pub fn listen(
+        control: DataProtocol,
+        port: u32,
+        config: SlaveConfig,
+        stop: Stop,
+    ) -> io::Result<Self> {
+        sys::process::limit_freed_memory();
         let wildcards = || u16::try_from(port).map(Address::wildcards);
         let wildcards = || wildcards().map_err(|_| Error::INVAL);
         let listeners = match control {
-            Protocol::Vsock => listen(Transport::Vsock, &[anywhere(control, port)], false),
-            Protocol::Tcp => listen(Transport::Tcp, &wildcards()?, false),
-            Protocol::Sctp => listen(Transport::Sctp, &wildcards()?, false),
+            DataProtocol::Vsock => listen(Transport::Vsock, &[any_address(control, port)], false),
+            DataProtocol::Tcp => listen(Transport::Tcp, &wildcards()?, false),
+            DataProtocol::Sctp => listen(Transport::Sctp, &wildcards()?, false),
             _ => Err(Error::PROTONOSUPPORT.into()),
         }?;
-        let config = terms.limits.server.clone();
+        let server_config = config.limits.server.clone();
         Ok(Self {
             listeners,
-            server: Server::new(Masters::new(terms), config, stop),
+            server: Server::new(SlaveDialect::new(config), server_config, stop),
         })
     }
 
     /// Returns the control port.
     pub fn port(&self) -> io::Result<u32> {
         let listener = self.listeners.first().ok_or(Error::NOTCONN)?;
-        Ok(Address::of(listener)?.port())
+        Ok(Address::local(listener)?.port())
     }
 
-    /// Returns the stop that ends runs which are given time to end.
-    pub fn cut(&self) -> Stop {
-        self.server.cut().clone()
+    /// Returns the stop that cancels the runs that continue after the stop of the slave.
+    pub fn cancel_stop(&self) -> Stop {
+        self.server.cancel_stop().clone()
     }
 
-    /// Serves masters until the stop, and then as long as runs may go on.
+    /// Serves masters until the stop. Runs may then continue until they end or are cancelled.
     pub fn serve(self) {
         self.server.run(self.listeners);
     }
 }
 
-impl Masters {
-    fn new(terms: Terms) -> Self {
-        let budget = ResourceBudget::new(&terms.limits);
-        Self { terms, budget }
+impl SlaveDialect {
+    fn new(config: SlaveConfig) -> Self {
+        let budget = ResourceBudget::new(&config.limits);
+        Self { config, budget }
     }
 }
 
-impl Dialect for Masters {
+impl Dialect for SlaveDialect {
     const NAME: &'static str = "uperf";
 
     fn serve(&self, control: &mut ControlConnection, server: ServerContext<'_>) -> io::Result<()> {
@@ -114,8 +122,8 @@ impl Dialect for Masters {
     }
 
     fn log(&self, line: fmt::Arguments<'_>) {
-        if self.terms.verbose {
-            // A reader that has closed the pipe is no failure.
+        if self.config.verbose {
+            // Ignore a closed pipe.
             let _ = writeln!(io::stdout(), "{line}");
         }
     }

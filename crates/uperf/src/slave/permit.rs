@@ -1,19 +1,19 @@
-//! What a group may change on this host.
+//! Permissions of a group on this host: kernel modules and privileged ports.
 
 use server::Permissions;
 
-use crate::strand::{anywhere, transport};
-use crate::{Group, Kind, Protocol};
+use crate::strand::{any_address, transport};
+use crate::{DataProtocol, FlowopKind, GroupSpec};
 
-/// Whether sockets of a protocol may be opened.
-pub(super) fn allows(permissions: Permissions, protocol: Protocol) -> bool {
-    let anywhere = anywhere(protocol, 0);
+/// Whether the permissions allow sockets of a protocol.
+pub(super) fn allows(permissions: Permissions, protocol: DataProtocol) -> bool {
+    let anywhere = any_address(protocol, 0);
     transport(protocol).is_none_or(|transport| permissions.allows_transport(transport, &anywhere))
 }
 
-/// The reason to refuse a group, if there is one.
-pub(super) fn refusal(permissions: Permissions, group: &Group) -> Option<String> {
-    group.openings().find_map(|flowop| {
+/// Returns the reason to refuse a group, if any.
+pub(super) fn refusal_reason(permissions: Permissions, group: &GroupSpec) -> Option<String> {
+    group.opening_flowops().find_map(|flowop| {
         let endpoint = &flowop.endpoint;
         let protocol = endpoint.protocol?;
         let name = &endpoint.congestion_control;
@@ -26,8 +26,8 @@ pub(super) fn refusal(permissions: Permissions, group: &Group) -> Option<String>
             return Some(format!("cc={name}: it is not loaded (--allow-modules)"));
         }
         let port = endpoint.port;
-        let is_ours = flowop.kind == Kind::Accept;
-        if is_ours && !permissions.allows_port_of(&anywhere(protocol, port)) {
+        let is_accept = flowop.kind == FlowopKind::Accept;
+        if is_accept && !permissions.allows_port(&any_address(protocol, port)) {
             return Some(format!(
                 "port={port}: it needs a privilege (--allow-privileged-ports)"
             ));
@@ -42,28 +42,33 @@ mod tests {
     use crate::Flowop;
 
     #[test]
-    fn what_takes_a_permission_is_refused_without() {
+    fn unpermitted_options_are_refused() {
         let nothing = Permissions::default();
         let all = Permissions {
             modules: true,
             privileged_ports: true,
         };
         for (kind, port, name, refused) in [
-            (Kind::Accept, 0, "", None),
-            (Kind::Accept, 443, "", Some("port=443")),
-            (Kind::Connect, 443, "", None),
-            (Kind::Accept, 50_000, "", None),
-            (Kind::Connect, 0, "no-such-one", Some("cc=no-such-one")),
-            (Kind::Accept, 0, "no-such-one", Some("cc=no-such-one")),
+            (FlowopKind::Accept, 0, "", None),
+            (FlowopKind::Accept, 443, "", Some("port=443")),
+            (FlowopKind::Connect, 443, "", None),
+            (FlowopKind::Accept, 50_000, "", None),
+            (
+                FlowopKind::Connect,
+                0,
+                "no-such-one",
+                Some("cc=no-such-one"),
+            ),
+            (FlowopKind::Accept, 0, "no-such-one", Some("cc=no-such-one")),
         ] {
-            let mut flowop = Flowop::opening(kind, Protocol::Tcp);
+            let mut flowop = Flowop::with_protocol(kind, DataProtocol::Tcp);
             flowop.endpoint.port = port;
             name.clone_into(&mut flowop.endpoint.congestion_control);
-            let group = Group::of([flowop]);
-            let why = refusal(nothing, &group);
-            let option = why.as_ref().and_then(|why| why.split(": ").next());
+            let group = GroupSpec::with_flowops([flowop]);
+            let reason = refusal_reason(nothing, &group);
+            let option = reason.as_ref().and_then(|reason| reason.split(": ").next());
             assert_eq!(option, refused);
-            assert_eq!(refusal(all, &group), None);
+            assert_eq!(refusal_reason(all, &group), None);
         }
     }
 }

@@ -1,148 +1,161 @@
-//! From a workorder to strands that are ready, within what the slave allows.
+//! Preparation of a run: converts a workorder to ready strands within the limits of the slave.
 
 use std::sync::Arc;
 
-use engine::{Holder, Stop};
+use engine::{BudgetHolder, Stop};
 use model::Step as ScriptStep;
-use server::{Running, Test};
+use server::{ClientTest, RunningTest};
 use sys::Address;
 
-use super::budget::Strands;
-use super::session::{End, Hello, MUCH, Session, WRITE_DEADLINE};
-use super::{Masters, permit};
-use crate::account::Account;
-use crate::mirror;
+use super::budget::StrandShares;
+use super::session::{MasterHeader, RELEASE_THRESHOLD_BYTES, Session, SessionEnd, WRITE_TIMEOUT};
+use super::{SlaveDialect, permit};
+use crate::peer_workorder;
+use crate::run_budget::RunBudget;
 use crate::strand::{
-    GroupSetup, Listeners, PeerHost, Peers, Watching, Workers, machine_text, obstacle, refusal,
-    strand_bytes,
+    GroupSetup, Listeners, MeasurementOptions, PeerHost, Peers, Workers, format_host_as_uperf,
+    strand_bytes, unreachable_reason, unsupported_reason,
 };
 use crate::tls::NO_ENGINES;
-use crate::wire::{Ack2, FlowopRecord, Received, Refusal, SlaveInfo, Work};
-use crate::{Endpoint, Flowop, Group, Kind, Transaction};
+use crate::wire::{FlowopRecord, Phase2Answer, ReceivedWork, SlaveInfo, WorkRecords, WorkRefusal};
+use crate::{Endpoint, Flowop, FlowopKind, GroupSpec, TransactionSpec};
 
-/// What is ready for a master, and what it has taken.
-pub(super) type Ready = (Workers, Strands, Arc<Running>);
+/// Strands that are ready for a master, their reservation, and the running test.
+pub(super) type PreparedRun = (Workers, StrandShares, Arc<RunningTest>);
 
-/// The same, and where it listens.
-type Prepared = (Ready, Vec<SlaveInfo>);
+/// Prepared run, and the ports of its strands.
+type PreparedStrands = (PreparedRun, Vec<SlaveInfo>);
 
 impl Session<'_> {
-    /// Reads the workorder, and gets ready for it.
-    pub(super) fn prepare(&self, hello: &Hello, account: &Account) -> Result<Ready, End> {
-        let order = hello.order;
-        let (ready, infos) = self.prepare_strands(hello, account).or_else(|end| {
-            if let End::Refused(refusal) = &end {
-                let refused = Ack2::Refused(refusal.reason());
-                self.control.write(&refused.encode(order), WRITE_DEADLINE)?;
+    /// Reads the workorder, prepares the run, and sends the answer.
+    pub(super) fn prepare(
+        &self,
+        header: &MasterHeader,
+        budget: &RunBudget,
+    ) -> Result<PreparedRun, SessionEnd> {
+        let order = header.order;
+        let (ready, infos) = self.prepare_strands(header, budget).or_else(|end| {
+            if let SessionEnd::Refused(refusal) = &end {
+                let refused = Phase2Answer::Refused(refusal.reason());
+                self.control.write(&refused.encode(order), WRITE_TIMEOUT)?;
             }
             Err(end)
         })?;
-        let ack = Ack2::Ok {
+        let ack = Phase2Answer::Ok {
             slave_infos: infos.len() as u32,
         };
         let mut answer = ack.encode(order).to_vec();
         answer.extend(infos.iter().flat_map(|info| info.encode(order)));
-        if let Err(error) = self.control.write(&answer, WRITE_DEADLINE) {
+        if let Err(error) = self.control.write(&answer, WRITE_TIMEOUT) {
             ready.0.abort();
             ready.0.finish();
-            return Err(End::Left("in phase 2".to_owned(), error));
+            return Err(SessionEnd::RunLost("in phase 2".to_owned(), error));
         }
         Ok(ready)
     }
 
-    fn prepare_strands(&self, hello: &Hello, account: &Account) -> Result<Prepared, End> {
+    fn prepare_strands(
+        &self,
+        header: &MasterHeader,
+        budget: &RunBudget,
+    ) -> Result<PreparedStrands, SessionEnd> {
         let limits = &self.limits.work;
-        let until = self.soon();
-        let mut records = 0;
-        let fill = |buffer: &mut [u8], growth| -> Result<(), End> {
-            account.take_memory(growth).map_err(Refusal::from)?;
-            records += growth;
-            Ok(self.fill_before_run(buffer, until)?)
+        let deadline = self.idle_deadline();
+        let mut record_bytes = 0;
+        let fill = |buffer: &mut [u8], growth| -> Result<(), SessionEnd> {
+            budget.reserve_memory(growth).map_err(WorkRefusal::from)?;
+            record_bytes += growth;
+            Ok(self.fill_before_run(buffer, deadline)?)
         };
-        let received =
-            Received::receive(hello.version, hello.order, hello.slave_infos, limits, fill)?;
+        let received = ReceivedWork::receive(
+            header.version,
+            header.order,
+            header.slave_infos,
+            limits,
+            fill,
+        )?;
         let bytes = group_bytes(&received.work);
-        account.take_memory(bytes).map_err(Refusal::from)?;
-        let peer = machine_text(self.control.peer());
+        budget.reserve_memory(bytes).map_err(WorkRefusal::from)?;
+        let peer = format_host_as_uperf(self.control.peer());
         let is_supported = |protocol| self.is_supported(protocol);
-        let assigned = mirror::assignment(&received.work, &peer, limits, is_supported);
+        let group = peer_workorder::group_from_work(&received.work, &peer, limits, is_supported);
         drop(received.work);
-        account.give_memory_back(records);
-        if records > MUCH {
+        budget.release_memory(record_bytes);
+        if record_bytes > RELEASE_THRESHOLD_BYTES {
             sys::process::release_freed_memory();
         }
-        Ok(self.engage(assigned?, &received.slave_infos, account)?)
+        Ok(self.start_strands(group?, &received.slave_infos, budget)?)
     }
 
-    fn engage(
+    fn start_strands(
         &self,
-        group: Group,
-        masters: &[SlaveInfo],
-        account: &Account,
-    ) -> Result<Prepared, Refusal> {
-        let mut protocols = mirror::protocols(&group).into_iter();
-        let why = permit::refusal(self.limits.permissions, &group)
-            .or_else(|| refusal(&group))
-            .or_else(|| protocols.find_map(|protocol| obstacle(protocol, self.control)));
-        if let Some(why) = why {
-            return Err(Refusal::Workorder(why));
+        group: GroupSpec,
+        master_infos: &[SlaveInfo],
+        run_budget: &RunBudget,
+    ) -> Result<PreparedStrands, WorkRefusal> {
+        let mut protocols = peer_workorder::protocols(&group).into_iter();
+        let reason = permit::refusal_reason(self.limits.permissions, &group)
+            .or_else(|| unsupported_reason(&group))
+            .or_else(|| protocols.find_map(|protocol| unreachable_reason(protocol, self.control)));
+        if let Some(reason) = reason {
+            return Err(WorkRefusal::Workorder(reason));
         }
-        let Masters { budget, terms } = self.masters;
-        let holder = Holder::of(self.control.peer());
-        let strands = budget.take(&group, strand_bytes(&group), holder, account)?;
-        account.take_memory(PORTS * masters.len() as u64)?;
-        account.take_connections(Listeners::count(&group), LISTENER)?;
-        let tls = (terms.tls.prepare(&group))
-            .map_err(|trouble| Refusal::Workorder(trouble.to_string()))?;
-        self.note_what_is_passed_over(&group);
-        let files = terms.shelf.files(&group)?;
-        let opened = files.iter().map(|(_, files)| files.len() as u64).sum();
-        account.take_connections(opened, FILE)?;
-        let here = self.control.here();
-        let listeners = Listeners::open(&group, |_| here.clone())
-            .map_err(|error| Refusal::Ports(sys::describe(&error.error)))?;
-        let infos = slave_infos(&listeners, here.as_ref());
-        let test = Test {
+        let SlaveDialect { budget, config } = self.shared;
+        let holder = BudgetHolder::for_address(self.control.peer());
+        let strands = budget.reserve_strands(&group, strand_bytes(&group), holder, run_budget)?;
+        run_budget.reserve_memory(MASTER_PORTS_BYTES * master_infos.len() as u64)?;
+        run_budget.reserve_connections(Listeners::count(&group), LISTENER_BYTES)?;
+        let tls = (config.tls.prepare(&group))
+            .map_err(|error| WorkRefusal::Workorder(error.to_string()))?;
+        self.log_ignored_options(&group);
+        let files = config.served_files.open_files(&group)?;
+        let file_count = files.iter().map(|(_, files)| files.len() as u64).sum();
+        run_budget.reserve_connections(file_count, FILE_BYTES)?;
+        let local_address = self.control.local_address();
+        let listeners = Listeners::open(&group, |_| local_address.clone())
+            .map_err(|error| WorkRefusal::Ports(sys::describe(&error.error)))?;
+        let infos = slave_infos(&listeners, local_address.as_ref());
+        let test = ClientTest {
             name: format!("strands: {}", group.strands.count),
-            length: None,
+            duration: None,
         };
         let setup = GroupSetup {
-            peers: self.peers(&group, masters),
+            peers: self.peers(&group, master_infos),
             group,
-            follows: true,
+            is_slave: true,
             has_stock_slave: false,
             listeners,
             files,
             tls,
-            policy: terms.policy,
-            account: Some(account.clone()),
+            policy: config.policy,
+            run_budget: Some(run_budget.clone()),
         };
         let running = (self.server)
             .begin(self.control.peer(), test)
-            .map_err(|why| Refusal::Workorder(why.to_string()))?;
-        // A stop here ends the strands when the master knows of it.
-        let workers = Workers::start(vec![setup], &Watching::default(), &Stop::new())
-            .map_err(|error| Refusal::Threads(sys::describe(&error)))
+            .map_err(|error| WorkRefusal::Workorder(error.to_string()))?;
+        // A stop of this slave ends the strands later, after the goodbye.
+        let workers = Workers::start(vec![setup], &MeasurementOptions::default(), &Stop::new())
+            .map_err(|error| WorkRefusal::Threads(sys::describe(&error)))
             .inspect_err(|refusal| running.fail(refusal))?;
         workers
             .counters()
-            .for_each(|counters| running.count(counters));
+            .for_each(|counters| running.add_counters(counters));
         Ok(((workers, strands, running), infos))
     }
 
-    /// The master, under every name that its flowops have for it.
-    fn peers(&self, group: &Group, infos: &[SlaveInfo]) -> Peers {
+    /// Returns the master as peer under every name in the flowops.
+    fn peers(&self, group: &GroupSpec, infos: &[SlaveInfo]) -> Peers {
         let names = group
-            .openings()
+            .opening_flowops()
             .map(|flowop| flowop.endpoint.remote_host.as_str());
         let master = PeerHost::new("", self.control, infos.into());
-        Peers::of_one(&master, names.collect())
+        Peers::from_host(&master, names.collect())
     }
 
-    /// A stock slave takes an engine that it does not know for none, and on Linux has no other stack of TCP
-    /// either: what its master asks of itself by that is no reason to refuse.
-    fn note_what_is_passed_over(&self, group: &Group) {
-        for flowop in group.openings() {
+    /// Logs ignored options. A stock slave also ignores an unknown engine, and stack= and bblog= on
+    /// Linux. So they are no reason to refuse a group.
+    fn log_ignored_options(&self, group: &GroupSpec) {
+        for flowop in group.opening_flowops() {
             let Endpoint {
                 engine,
                 stack,
@@ -150,45 +163,49 @@ impl Session<'_> {
                 ..
             } = &flowop.endpoint;
             if !engine.is_empty() {
-                self.note(format_args!("engine={engine}: {NO_ENGINES}"));
+                self.log_line(format_args!("engine={engine}: {NO_ENGINES}"));
             }
             if !stack.is_empty() || *black_box_log != 0 {
-                let words = "is for FreeBSD's TCP, and passed over";
-                self.note(format_args!("stack={stack} bblog={black_box_log} {words}"));
+                let words = "ignored, for FreeBSD's TCP only";
+                self.log_line(format_args!("stack={stack} bblog={black_box_log}: {words}"));
             }
         }
     }
 }
 
-/// Bytes of what is known of one strand of the master's.
-const PORTS: u64 = 256;
+/// Memory for the ports of one strand of the master.
+const MASTER_PORTS_BYTES: u64 = 256;
 
-/// Bytes of a listener, of a file.
-const LISTENER: u64 = 512;
-const FILE: u64 = 64;
+/// Memory of a listener.
+const LISTENER_BYTES: u64 = 512;
+/// Memory of an open file.
+const FILE_BYTES: u64 = 64;
 
-/// Bytes of the group that a workorder becomes, and of its lists.
-fn group_bytes(work: &Work) -> u64 {
-    /// A name and its place in memory, which each flowop has.
-    const NAME: usize = 64;
-    /// Other texts, and a name of the master, which those have that open connections.
-    const OPENING: usize = 8 * 16 + size_of::<PeerHost>();
-    /// A stop, and places at its barrier.
-    const TRANSACTION: usize = size_of::<Transaction>() + 512;
+/// Returns the memory of the group and its lists that a workorder is converted to, in bytes.
+fn group_bytes(work: &WorkRecords) -> u64 {
+    /// Name of a flowop and its allocation.
+    const NAME_BYTES: usize = 64;
+    /// Other texts and a peer entry of a flowop that opens connections.
+    const OPENING_FLOWOP_BYTES: usize = 8 * 16 + size_of::<PeerHost>();
+    /// Transaction with its stop and barrier.
+    const TRANSACTION_BYTES: usize = size_of::<TransactionSpec>() + 512;
     let flowops = work.transactions.iter().flat_map(|txn| &txn.flowops);
-    let of_flowop = |record: &FlowopRecord| {
-        let opens = Kind::of(record.kind).is_some_and(Kind::opens);
-        let opening = if opens { OPENING } else { 0 };
-        size_of::<Flowop>() + size_of::<ScriptStep>() + NAME + opening + record.text_bytes()
+    let flowop_bytes = |record: &FlowopRecord| {
+        let opens = FlowopKind::from_number(record.kind).is_some_and(FlowopKind::opens);
+        let opening = if opens { OPENING_FLOWOP_BYTES } else { 0 };
+        size_of::<Flowop>() + size_of::<ScriptStep>() + NAME_BYTES + opening + record.text_bytes()
     };
-    let bytes: usize = flowops.map(of_flowop).sum();
-    (bytes + TRANSACTION * work.transactions.len()) as u64
+    let bytes: usize = flowops.map(flowop_bytes).sum();
+    (bytes + TRANSACTION_BYTES * work.transactions.len()) as u64
 }
 
-fn slave_infos(listeners: &[Listeners], here: Option<&Address>) -> Vec<SlaveInfo> {
-    // A strand that listens for nothing reports no port.
+fn slave_infos(listeners: &[Listeners], local_address: Option<&Address>) -> Vec<SlaveInfo> {
+    // Slaves without listeners report no ports.
     if listeners.iter().all(Listeners::is_empty) {
         return Vec::new();
     }
-    listeners.iter().map(|strand| strand.ports(here)).collect()
+    listeners
+        .iter()
+        .map(|strand| strand.ports(local_address))
+        .collect()
 }

@@ -1,4 +1,4 @@
-//! One master's session: its handshake, its run and the last word.
+//! Session of one master: handshake, run and goodbye.
 
 use std::fmt;
 use std::io::{self, Write};
@@ -6,131 +6,139 @@ use std::os::fd::AsFd;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
-use control::{ControlConnection, why};
-use engine::{Holder, Stop, deadline_thread};
+use control::{ControlConnection, describe_error};
+use engine::{BudgetHolder, Stop, deadline_thread};
 use server::{Dialect, ServerContext};
 use sys::call::Error;
 use sys::write_error_line;
 
-use super::commands::Ending;
-use super::goodbye::{farewell, interruption};
-use super::{Masters, permit};
-use crate::Protocol;
-use crate::Step;
-use crate::account::Account;
-use crate::options::Limits;
-use crate::strand::{Log, StrandOutcome, has, machine_text};
-use crate::wire::{Ack1, END, Goodbye, Header, Order, Refusal, SHORT_HEADER, Version};
+use super::commands::RunEnd;
+use super::goodbye::{goodbye_from_log, interrupted_goodbye};
+use super::{SlaveDialect, permit};
+use crate::DataProtocol;
+use crate::ProtocolStep;
+use crate::options::SlaveLimits;
+use crate::run_budget::RunBudget;
+use crate::strand::{Log, StrandOutcome, format_host_as_uperf, supports_protocol};
+use crate::wire::{
+    DataVersion, Endian, Goodbye, HANDSHAKE_END, Header, Phase1Answer, SHORT_HEADER_LEN,
+    WorkRefusal,
+};
 
-/// How long the master may take to read an answer.
-pub(super) const WRITE_DEADLINE: Duration = Duration::from_secs(20);
+/// Timeout for sending an answer to the master.
+pub(super) const WRITE_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// Headers of phase 1 that a master may send: one for each of its attempts.
-const MOST_HELLOS: usize = 16;
+/// Maximum number of headers per session. A master sends a header of phase 1 per attempt.
+const MAX_HEADERS: usize = 16;
 
-/// What a session has used when its freed memory is worth giving back, bytes.
-pub(super) const MUCH: u64 = 4 << 20;
+/// Memory use of a session above which freed memory is returned to the system, bytes.
+pub(super) const RELEASE_THRESHOLD_BYTES: u64 = 4 << 20;
 
-/// Serves one master to its end, whatever that is.
+/// Serves one master until its session ends.
 pub(super) fn serve(
     control: &ControlConnection,
-    masters: &Masters,
+    shared: &SlaveDialect,
     server: ServerContext<'_>,
 ) -> io::Result<()> {
     let session = Session {
         control,
-        masters,
-        limits: &masters.terms.limits,
-        gone: server.cut.follower(),
+        shared,
+        limits: &shared.config.limits,
+        cancel: server.cancel_stop.follower(),
         server,
     };
-    let _watch = deadline_thread().on_hang_up(control.as_fd(), &session.gone);
-    let account = masters.budget.admit(Holder::of(control.peer()));
-    let account = account.map_err(io::Error::other)?;
-    let peak = account.peak();
-    let (peer, port) = (machine_text(control.peer()), control.peer().port());
-    session.step(&Step::Accepted(&format!("{peer}:{port}")));
-    let ended = session.run(account);
-    if peak.load(Relaxed) > MUCH {
+    let _watch = deadline_thread().set_on_hang_up(control.as_fd(), &session.cancel);
+    let budget = shared
+        .budget
+        .open_session(BudgetHolder::for_address(control.peer()));
+    let run_budget = budget.map_err(io::Error::other)?;
+    let peak = run_budget.peak_memory();
+    let (peer, port) = (format_host_as_uperf(control.peer()), control.peer().port());
+    session.print_step(&ProtocolStep::MasterAccepted(&format!("{peer}:{port}")));
+    let ended = session.run(run_budget);
+    if peak.load(Relaxed) > RELEASE_THRESHOLD_BYTES {
         sys::process::release_freed_memory();
     }
     match ended {
         Ok(()) => {}
-        Err(End::Refused(refusal)) => session.note(format_args!("{refusal}")),
-        // Whoever connects and goes again is no master.
-        Err(End::Lost(error)) => return Err(error),
-        Err(End::Left(place, error)) => {
-            let (peer, why) = (control.peer(), why(&error));
-            write_error_line(format_args!("uperf: {peer} lost {place}: {why}"));
+        Err(SessionEnd::Refused(refusal)) => session.log_line(format_args!("{refusal}")),
+        // A client that connects and leaves is not reported as a lost master.
+        Err(SessionEnd::ConnectionLost(error)) => return Err(error),
+        Err(SessionEnd::RunLost(stage, error)) => {
+            let (peer, reason) = (control.peer(), describe_error(&error));
+            write_error_line(format_args!("uperf: {peer} lost {stage}: {reason}"));
         }
     }
     Ok(())
 }
 
+/// Session of one master.
 pub(super) struct Session<'a> {
     pub(super) control: &'a ControlConnection,
-    pub(super) masters: &'a Masters,
-    pub(super) limits: &'a Limits,
+    pub(super) shared: &'a SlaveDialect,
+    pub(super) limits: &'a SlaveLimits,
     pub(super) server: ServerContext<'a>,
-    /// The master has left, or its run is to end for the server.
-    pub(super) gone: Stop,
+    /// Set when the master closes its connection, or when the server cancels its runs.
+    pub(super) cancel: Stop,
 }
 
-/// Why a session ended before its time.
-pub(super) enum End {
-    Refused(Refusal),
-    Lost(io::Error),
-    /// There were strands for this master, who is lost, and where they were.
-    Left(String, io::Error),
+/// Reason of an early end of a session.
+pub(super) enum SessionEnd {
+    Refused(WorkRefusal),
+    ConnectionLost(io::Error),
+    /// The master was lost while it had strands: the stage of the run, and the error.
+    RunLost(String, io::Error),
 }
 
-impl From<Refusal> for End {
-    fn from(refusal: Refusal) -> Self {
+impl From<WorkRefusal> for SessionEnd {
+    fn from(refusal: WorkRefusal) -> Self {
         Self::Refused(refusal)
     }
 }
 
-impl From<io::Error> for End {
+impl From<io::Error> for SessionEnd {
     fn from(error: io::Error) -> Self {
-        Self::Lost(error)
+        Self::ConnectionLost(error)
     }
 }
 
-/// What phase 2 begins with.
-pub(super) struct Hello {
-    pub(super) version: Version,
-    pub(super) order: Order,
+/// Values of the master's header of phase 2.
+pub(super) struct MasterHeader {
+    pub(super) version: DataVersion,
+    pub(super) order: Endian,
     pub(super) slave_infos: u32,
 }
 
 impl Session<'_> {
-    fn run(&self, account: Account) -> Result<(), End> {
-        let hello = self.hello()?;
-        let order = hello.order;
-        let (mut workers, share, running) = self.prepare(&hello, &account)?;
-        let end = self.control.read::<{ END.len() }>(self.soon());
-        let agreed = end.and_then(|end| self.control.write(&end, WRITE_DEADLINE));
+    fn run(&self, budget: RunBudget) -> Result<(), SessionEnd> {
+        let header = self.read_headers()?;
+        let order = header.order;
+        let (mut workers, strand_shares, running) = self.prepare(&header, &budget)?;
+        let end = self
+            .control
+            .read::<{ HANDSHAKE_END.len() }>(self.idle_deadline());
+        let agreed = end.and_then(|end| self.control.write(&end, WRITE_TIMEOUT));
         if let Err(error) = agreed {
             workers.abort();
             workers.finish();
-            let place = "at the end of the handshake".to_owned();
-            return Err(End::Left(place, error));
+            let stage = "at the end of the handshake".to_owned();
+            return Err(SessionEnd::RunLost(stage, error));
         }
-        let begun = Instant::now();
-        let outcome = self.obey(&mut workers, order, &running);
-        if let Ending::Interrupted(place) = &outcome {
-            // Before the connections close: their end would look like the end of the work.
-            let goodbye = interruption(place, &workers.counts(), begun.elapsed());
-            let said = self.control.write(&goodbye.encode(order), WRITE_DEADLINE);
+        let started_at = Instant::now();
+        let outcome = self.run_commands(&mut workers, order, &running);
+        if let RunEnd::Interrupted(stage) = &outcome {
+            // Send the goodbye first: the master would take closed connections for a normal end.
+            let goodbye = interrupted_goodbye(stage, &workers.counts(), started_at.elapsed());
+            let written = self.control.write(&goodbye.encode(order), WRITE_TIMEOUT);
             workers.abort();
             workers.finish();
-            return said.map_err(|error| End::Left(place.clone(), error));
+            return written.map_err(|error| SessionEnd::RunLost(stage.clone(), error));
         }
-        let ended = match &outcome {
-            Ending::Done(ended) => *ended,
+        let ended_at = match &outcome {
+            RunEnd::Done(ended) => *ended,
             _ => Instant::now(),
         };
-        // Whatever still runs has nobody to run for.
+        // The master needs no more data.
         workers.abort();
         let counts = workers.counts();
         let stages = workers.stages();
@@ -141,115 +149,123 @@ impl Session<'_> {
         }
         let has_ended =
             |strand: &&StrandOutcome| strand.failed || strand.transactions.len() == stages;
-        let ends = strands.iter().filter(has_ended).count() as u64;
-        // Before the last word, after which the master may come again.
-        drop((strands, share, account));
+        let ended_strands = strands.iter().filter(has_ended).count() as u64;
+        // Release resources before the goodbye: the master may connect again right after it.
+        drop((strands, strand_shares, budget));
         for text in log.strangers() {
             write_error_line(format_args!("uperf: {}: {text}", self.control.peer()));
         }
         match &outcome {
-            Ending::Late(stage) => {
-                log.say(format!("Error waiting for strands at barrier {stage}"), 0);
+            RunEnd::BarrierTimedOut(stage) => {
+                log.error(format!("Error waiting for strands at barrier {stage}"), 0);
             }
-            Ending::Long => {
-                let most = self.limits.work.duration;
-                log.say(format!("the run is longer than {most:?} (--max-length)"), 0);
+            RunEnd::TooLong => {
+                let limit = self.limits.work.duration;
+                log.error(
+                    format!("the run is longer than {limit:?} (--max-length)"),
+                    0,
+                );
             }
-            Ending::Unended(strands) => log.warn(format!("{strands} strands had not ended")),
+            RunEnd::StrandsStillRunning(strands) => {
+                log.warn(format!("{strands} strands had not ended"));
+            }
             _ => {}
         }
         let goodbye = Goodbye {
-            operations: counts.operations + ends,
-            ..farewell(&log, &counts, ended - begun)
+            operations: counts.operations + ended_strands,
+            ..goodbye_from_log(&log, &counts, ended_at - started_at)
         };
-        if self.gone.is_set() && !self.server.cut.is_set() {
+        if self.cancel.is_set() && !self.server.cancel_stop.is_set() {
             running.fail(&"the client left");
         } else if goodbye.kind == Goodbye::ERROR {
             running.fail(&goodbye.message);
-        } else if matches!(outcome, Ending::Done(_)) {
+        } else if matches!(outcome, RunEnd::Done(_)) {
             running.complete();
         }
-        if let Ending::Broken(place) = outcome {
-            return Err(End::Left(place, Error::CANCELED.into()));
+        if let RunEnd::InterruptedAtStatistics(stage) = outcome {
+            return Err(SessionEnd::RunLost(stage, Error::CANCELED.into()));
         }
-        // The master may still read, whatever has become of its own words.
-        let said = self.control.write(&goodbye.encode(order), WRITE_DEADLINE);
+        // The master may still receive, even if it sends nothing more.
+        let written = self.control.write(&goodbye.encode(order), WRITE_TIMEOUT);
         match outcome {
-            Ending::Lost(place, error) => Err(End::Left(place, error)),
-            _ => said.map_err(|error| End::Left("at the goodbye".to_owned(), error)),
+            RunEnd::ConnectionLost(stage, error) => Err(SessionEnd::RunLost(stage, error)),
+            _ => written.map_err(|error| SessionEnd::RunLost("at the goodbye".to_owned(), error)),
         }
     }
 
-    /// Phase 1, as often as the master likes, up to the header of phase 2.
-    fn hello(&self) -> Result<Hello, End> {
-        let until = self.soon();
-        for _ in 0..MOST_HELLOS {
-            let mut bytes = [0; SHORT_HEADER];
-            self.fill_before_run(&mut bytes, until)?;
-            match self.understand(&bytes, until) {
-                Ok((header, hello)) if header.phase == 2 => return Ok(hello),
-                Ok(_) => self.control.write(&Ack1::of_linerate(), WRITE_DEADLINE)?,
-                Err(End::Refused(refusal)) => {
-                    let refused = Ack1::Refused(refusal.reason());
-                    self.control.write(&refused.encode(), WRITE_DEADLINE)?;
-                    return Err(End::Refused(refusal));
+    /// Answers headers of phase 1 until the header of phase 2 arrives.
+    fn read_headers(&self) -> Result<MasterHeader, SessionEnd> {
+        let deadline = self.idle_deadline();
+        for _ in 0..MAX_HEADERS {
+            let mut bytes = [0; SHORT_HEADER_LEN];
+            self.fill_before_run(&mut bytes, deadline)?;
+            match self.decode_header(&bytes, deadline) {
+                Ok((header, master)) if header.phase == 2 => return Ok(master),
+                Ok(_) => self
+                    .control
+                    .write(&Phase1Answer::linerate_ok(), WRITE_TIMEOUT)?,
+                Err(SessionEnd::Refused(refusal)) => {
+                    let refused = Phase1Answer::Refused(refusal.reason());
+                    self.control.write(&refused.encode(), WRITE_TIMEOUT)?;
+                    return Err(SessionEnd::Refused(refusal));
                 }
                 Err(end) => return Err(end),
             }
         }
-        let words = format!("more than {MOST_HELLOS} headers");
-        Err(End::Refused(Refusal::Workorder(words)))
+        let words = format!("more than {MAX_HEADERS} headers");
+        Err(SessionEnd::Refused(WorkRefusal::Workorder(words)))
     }
 
-    /// Fills the buffer. A stopped slave does not wait for a master without a run.
-    pub(super) fn fill_before_run(&self, buffer: &mut [u8], until: Instant) -> io::Result<()> {
-        match self.control.receive(buffer, until, self.server.stop)? {
+    /// Fills the buffer; fails at the deadline, or when the slave is stopped.
+    pub(super) fn fill_before_run(&self, buffer: &mut [u8], deadline: Instant) -> io::Result<()> {
+        match self.control.receive(buffer, deadline, self.server.stop)? {
             received if received == buffer.len() => Ok(()),
             _ => Err(io::ErrorKind::UnexpectedEof.into()),
         }
     }
 
-    fn understand(
+    fn decode_header(
         &self,
-        bytes: &[u8; SHORT_HEADER],
-        until: Instant,
-    ) -> Result<(Header, Hello), End> {
+        bytes: &[u8; SHORT_HEADER_LEN],
+        deadline: Instant,
+    ) -> Result<(Header, MasterHeader), SessionEnd> {
         let (header, order) = Header::decode(bytes)?;
         let version = header.version()?;
-        let mut rest = vec![0; version.header_len() - SHORT_HEADER];
-        self.fill_before_run(&mut rest, until)?;
+        let mut rest = vec![0; version.header_len() - SHORT_HEADER_LEN];
+        self.fill_before_run(&mut rest, deadline)?;
         header.check_protocols(|protocol| self.is_supported(protocol))?;
-        let hello = Hello {
+        let master = MasterHeader {
             version,
             order,
             slave_infos: header.slave_infos,
         };
-        Ok((header, hello))
+        Ok((header, master))
     }
 
-    /// Checks the permission first: a trial of a protocol makes the kernel load its module.
-    pub(super) fn is_supported(&self, protocol: Protocol) -> bool {
-        let is_here = || match protocol {
-            Protocol::Ssl => cfg!(feature = "tls"),
-            other => has(other),
+    /// Whether a protocol is permitted and available. It checks the permission first, because a
+    /// probe of a protocol makes the kernel load its module.
+    pub(super) fn is_supported(&self, protocol: DataProtocol) -> bool {
+        let is_available = || match protocol {
+            DataProtocol::Ssl => cfg!(feature = "tls"),
+            other => supports_protocol(other),
         };
-        permit::allows(self.limits.permissions, protocol) && is_here()
+        permit::allows(self.limits.permissions, protocol) && is_available()
     }
 
-    pub(super) fn soon(&self) -> Instant {
-        Instant::now() + self.idle()
+    pub(super) fn idle_deadline(&self) -> Instant {
+        Instant::now() + self.idle_timeout()
     }
 
-    pub(super) fn idle(&self) -> Duration {
+    pub(super) fn idle_timeout(&self) -> Duration {
         self.limits.control_idle
     }
 
-    pub(super) fn note(&self, line: fmt::Arguments<'_>) {
-        self.masters.log(line);
+    pub(super) fn log_line(&self, line: fmt::Arguments<'_>) {
+        self.shared.log(line);
     }
 
-    pub(super) fn step(&self, step: &Step<'_>) {
-        if self.masters.terms.verbose {
+    pub(super) fn print_step(&self, step: &ProtocolStep<'_>) {
+        if self.shared.config.verbose {
             let _ = write!(io::stdout(), "{step}");
         }
     }

@@ -1,4 +1,4 @@
-//! From a transaction to the steps that the engine runs.
+//! Compiles transactions to the steps that the engine runs.
 
 use model::{Action, Batch, Body, Limit, Pacing, Step, Transfer, Wait, Workers};
 
@@ -6,12 +6,12 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use super::sctp;
-use crate::mirror;
-use crate::workorder::{Flags, Flowop, Group, Kind, Protocol, Transaction};
+use crate::peer_workorder;
+use crate::workorder::{DataProtocol, Flowop, FlowopFlags, FlowopKind, GroupSpec, TransactionSpec};
 
-/// The plan of a group whose transactions were compiled.
-pub(super) fn group(group: &Group, transactions: Vec<model::Transaction>) -> model::Group {
-    let hosts = mirror::hosts(group).into_iter();
+/// Returns the plan of a group whose transactions are compiled.
+pub(super) fn group_plan(group: &GroupSpec, transactions: Vec<model::Transaction>) -> model::Group {
+    let hosts = peer_workorder::hosts(group).into_iter();
     model::Group {
         name: group.name.clone(),
         workers: Workers {
@@ -23,10 +23,10 @@ pub(super) fn group(group: &Group, transactions: Vec<model::Transaction>) -> mod
     }
 }
 
-/// The transactions of a group, each with a step for each flowop.
-pub(super) fn transactions(group: &Group) -> Vec<model::Transaction> {
+/// Compiles the transactions of a group, with one step per flowop.
+pub(super) fn compile_transactions(group: &GroupSpec) -> Vec<model::Transaction> {
     let mut openings = HashMap::<u32, Openings>::new();
-    for flowop in group.openings() {
+    for flowop in group.opening_flowops() {
         let first = Openings {
             first: Some(flowop),
             ..Openings::NONE
@@ -34,7 +34,7 @@ pub(super) fn transactions(group: &Group) -> Vec<model::Transaction> {
         let openings = openings.entry(flowop.connection).or_insert(first);
         openings.add(flowop);
     }
-    let compiled = |transaction: &Transaction| {
+    let compile = |transaction: &TransactionSpec| {
         let flowops = transaction.flowops.iter();
         let steps = flowops.map(|flowop| {
             let openings = openings.get(&flowop.connection);
@@ -46,19 +46,20 @@ pub(super) fn transactions(group: &Group) -> Vec<model::Transaction> {
             steps: steps.collect(),
         }
     };
-    group.transactions.iter().map(compiled).collect()
+    group.transactions.iter().map(compile).collect()
 }
 
-/// When the list ends.
-fn limit(transaction: &Transaction) -> Limit {
+/// Returns the limit of a transaction: its duration or its number of iterations.
+fn limit(transaction: &TransactionSpec) -> Limit {
     match transaction.duration {
         Some(duration) => Limit::Time(duration),
         None => Limit::Transactions(transaction.iterations),
     }
 }
 
-/// `rate=`, which only a transaction with a duration has: so many executions a second, evenly.
-fn pacing(transaction: &Transaction) -> Option<Pacing> {
+/// Returns the pacing for `rate=`, in executions per second, at regular intervals. Only a
+/// transaction with a duration has a rate.
+fn pacing(transaction: &TransactionSpec) -> Option<Pacing> {
     transaction.duration?;
     if transaction.rate == 0 {
         return None;
@@ -72,101 +73,108 @@ fn pacing(transaction: &Transaction) -> Option<Pacing> {
 
 fn step(openings: &Openings<'_>, flowop: &Flowop) -> Step {
     let transfer = Transfer {
-        repeat: if openings.have_messages {
+        repeat: if openings.are_message_based {
             flowop.transfer.repeat.max(1)
         } else {
             1
         },
-        waits: !openings.hurry(flowop),
+        is_blocking: !openings.is_non_blocking(flowop),
         batch: openings.batch(flowop),
         ..flowop.transfer
     };
     let action = match flowop.kind {
-        Kind::Write | Kind::Send => Action::Send(transfer),
-        Kind::Read | Kind::Recv => Action::Receive(transfer),
-        Kind::Connect | Kind::Accept | Kind::Disconnect | Kind::Sendfile | Kind::Sendfilev => {
-            Action::Own
-        }
-        Kind::Think => Action::Think {
+        FlowopKind::Write | FlowopKind::Send => Action::Send(transfer),
+        FlowopKind::Read | FlowopKind::Recv => Action::Receive(transfer),
+        FlowopKind::Connect
+        | FlowopKind::Accept
+        | FlowopKind::Disconnect
+        | FlowopKind::Sendfile
+        | FlowopKind::Sendfilev => Action::DialectSpecific,
+        FlowopKind::Think => Action::Think {
             duration: flowop.duration,
-            spins: flowop.flags.has(Flags::BUSY),
+            spins: flowop.flags.has(FlowopFlags::BUSY),
         },
-        Kind::Nop => Action::Nothing,
+        FlowopKind::Nop => Action::Nothing,
     };
     Step {
         name: flowop.kind.name().into(),
         action,
         count: flowop.count,
-        can_fail: flowop.flags.has(Flags::CAN_FAIL),
+        can_fail: flowop.flags.has(FlowopFlags::CAN_FAIL),
     }
 }
 
-/// What begins connections of one number, in the whole group.
+/// Common properties of all connects and accepts of one connection number in a group.
 #[derive(Clone, Copy)]
-#[expect(clippy::struct_excessive_bools, reason = "each is said of all of them")]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is a property of all openings"
+)]
 struct Openings<'a> {
-    /// Of these protocols alone `repeat=` and `batch_size=` have a meaning. uperf passes over them for the others,
-    /// and so the other end does.
-    have_messages: bool,
-    may_hurry: bool,
-    hurry: bool,
+    /// The protocol is UDP or SCTP. `repeat=` and `batch_size=` apply to these only; uperf ignores
+    /// them for others, and so must this end.
+    are_message_based: bool,
+    can_be_non_blocking: bool,
+    are_non_blocking: bool,
     are_sctp: bool,
     first: Option<&'a Flowop>,
 }
 
 impl Openings<'_> {
     const NONE: Self = Self {
-        have_messages: true,
-        may_hurry: true,
-        hurry: false,
+        are_message_based: true,
+        can_be_non_blocking: true,
+        are_non_blocking: false,
         are_sctp: true,
         first: None,
     };
 
     fn add(&mut self, flowop: &Flowop) {
         let protocol = flowop.endpoint.protocol;
-        self.have_messages &= matches!(protocol, Some(Protocol::Udp | Protocol::Sctp));
-        self.may_hurry &= matches!(protocol, Some(Protocol::Udp | Protocol::Vsock));
-        self.hurry |= flowop.flags.has(Flags::NON_BLOCKING);
-        self.are_sctp &= protocol == Some(Protocol::Sctp);
+        self.are_message_based &= matches!(protocol, Some(DataProtocol::Udp | DataProtocol::Sctp));
+        self.can_be_non_blocking &=
+            matches!(protocol, Some(DataProtocol::Udp | DataProtocol::Vsock));
+        self.are_non_blocking |= flowop.flags.has(FlowopFlags::NON_BLOCKING);
+        self.are_sctp &= protocol == Some(DataProtocol::Sctp);
     }
 
-    /// `non_blocking`, of the transfer or its connection.
-    fn hurry(&self, transfer: &Flowop) -> bool {
-        self.may_hurry && (self.hurry || transfer.flags.has(Flags::NON_BLOCKING))
+    /// Whether `non_blocking` is set for the transfer or its connection.
+    fn is_non_blocking(&self, transfer: &Flowop) -> bool {
+        self.can_be_non_blocking
+            && (self.are_non_blocking || transfer.flags.has(FlowopFlags::NON_BLOCKING))
     }
 
     fn batch(&self, transfer: &Flowop) -> Option<Batch> {
-        let count = if self.have_messages {
+        let count = if self.are_message_based {
             transfer.batch_size.max(1)
         } else {
             1
         };
-        let says = transfer.kind.sends() && self.are_sctp;
-        let info = says
+        let has_send_info = transfer.kind.sends() && self.are_sctp;
+        let info = has_send_info
             .then(|| sctp::send_info(transfer, self.first))
             .flatten();
         (count > 1 || info.is_some()).then_some(Batch { count, info })
     }
 }
 
-/// Whether a group has connections that may lose something.
-pub(crate) fn has_datagrams(group: &Group) -> bool {
+/// Whether a group has connections that may lose data.
+pub(crate) fn has_datagrams(group: &GroupSpec) -> bool {
     group
         .flowops()
-        .any(|flowop| flowop.endpoint.protocol == Some(Protocol::Udp))
+        .any(|flowop| flowop.endpoint.protocol == Some(DataProtocol::Udp))
 }
 
-/// What the engine calls it; TLS goes over TCP.
-pub(crate) fn transport(protocol: Protocol) -> Option<model::Transport> {
+/// Returns the engine's transport for a protocol. TLS uses TCP.
+pub(crate) fn transport(protocol: DataProtocol) -> Option<model::Transport> {
     match protocol {
-        Protocol::Tcp | Protocol::Ssl => Some(model::Transport::Tcp),
-        Protocol::Udp => Some(model::Transport::Udp),
-        Protocol::Sctp => Some(model::Transport::Sctp),
-        Protocol::Vsock => Some(model::Transport::Vsock),
-        Protocol::Mptcp => Some(model::Transport::Mptcp),
-        Protocol::Unix => Some(model::Transport::UnixStream),
-        Protocol::Rds => None,
+        DataProtocol::Tcp | DataProtocol::Ssl => Some(model::Transport::Tcp),
+        DataProtocol::Udp => Some(model::Transport::Udp),
+        DataProtocol::Sctp => Some(model::Transport::Sctp),
+        DataProtocol::Vsock => Some(model::Transport::Vsock),
+        DataProtocol::Mptcp => Some(model::Transport::Mptcp),
+        DataProtocol::Unix => Some(model::Transport::UnixStream),
+        DataProtocol::Rds => None,
     }
 }
 
@@ -174,17 +182,17 @@ pub(crate) fn transport(protocol: Protocol) -> Option<model::Transport> {
 mod tests {
     use super::*;
 
-    fn connect(protocol: Protocol) -> Flowop {
+    fn connect(protocol: DataProtocol) -> Flowop {
         Flowop {
             connection: 9,
-            ..Flowop::opening(Kind::Connect, protocol)
+            ..Flowop::with_protocol(FlowopKind::Connect, protocol)
         }
     }
 
-    /// What becomes of a transfer over the connection that `connect` opens.
-    fn compiled(connect: Flowop, mut flowop: Flowop) -> Transfer {
+    /// Returns the compiled transfer of a flowop over the connection that `connect` opens.
+    fn compiled_transfer(connect: Flowop, mut flowop: Flowop) -> Transfer {
         flowop.connection = 9;
-        match transactions(&Group::of([connect, flowop]))[0].steps[1].action {
+        match compile_transactions(&GroupSpec::with_flowops([connect, flowop]))[0].steps[1].action {
             Action::Send(transfer) | Action::Receive(transfer) => transfer,
             ref other => panic!("{other:?}"),
         }
@@ -193,61 +201,64 @@ mod tests {
     #[test]
     fn a_repeat_and_a_batch_are_for_udp_and_sctp() {
         for (protocol, times, count) in [
-            (Protocol::Tcp, 1, None),
-            (Protocol::Udp, 5, Some(6)),
-            (Protocol::Sctp, 5, Some(6)),
-            (Protocol::Vsock, 1, None),
+            (DataProtocol::Tcp, 1, None),
+            (DataProtocol::Udp, 5, Some(6)),
+            (DataProtocol::Sctp, 5, Some(6)),
+            (DataProtocol::Vsock, 1, None),
         ] {
-            let mut write = Flowop::new(Kind::Write);
+            let mut write = Flowop::new(FlowopKind::Write);
             write.transfer.repeat = 5;
             write.batch_size = 6;
-            let transfer = compiled(connect(protocol), write);
+            let transfer = compiled_transfer(connect(protocol), write);
             let found = transfer.batch.map(|batch| batch.count);
             assert_eq!((transfer.repeat, found), (times, count), "{protocol}");
         }
     }
 
     #[test]
-    fn who_does_not_block_is_of_udp_or_vsock() {
-        let hasty = |mut flowop: Flowop| {
-            flowop.flags = Flags::NON_BLOCKING;
+    fn non_blocking_is_for_udp_and_vsock() {
+        let non_blocking = |mut flowop: Flowop| {
+            flowop.flags = FlowopFlags::NON_BLOCKING;
             flowop
         };
-        let read = || Flowop::new(Kind::Read);
+        let read = || Flowop::new(FlowopKind::Read);
         for (protocol, waits) in [
-            (Protocol::Udp, false),
-            (Protocol::Vsock, false),
-            (Protocol::Tcp, true),
-            (Protocol::Sctp, true),
+            (DataProtocol::Udp, false),
+            (DataProtocol::Vsock, false),
+            (DataProtocol::Tcp, true),
+            (DataProtocol::Sctp, true),
         ] {
-            assert!(compiled(connect(protocol), read()).waits);
-            let by_connection = compiled(hasty(connect(protocol)), read());
-            let by_itself = compiled(connect(protocol), hasty(read()));
-            assert_eq!((by_connection.waits, by_itself.waits), (waits, waits));
+            assert!(compiled_transfer(connect(protocol), read()).is_blocking);
+            let by_connection = compiled_transfer(non_blocking(connect(protocol)), read());
+            let by_itself = compiled_transfer(connect(protocol), non_blocking(read()));
+            assert_eq!(
+                (by_connection.is_blocking, by_itself.is_blocking),
+                (waits, waits)
+            );
         }
     }
 
     #[test]
-    fn send_info_is_for_what_is_sent_over_sctp() {
-        let saying = |kind| {
+    fn send_info_is_for_sctp_sends() {
+        let with_stream = |kind| {
             let mut flowop = Flowop::new(kind);
             flowop.endpoint.sctp.stream = 3;
             flowop
         };
         let stream = |protocol, kind| {
-            let batch = compiled(connect(protocol), saying(kind)).batch?;
+            let batch = compiled_transfer(connect(protocol), with_stream(kind)).batch?;
             batch.info.map(|info| info.stream)
         };
-        assert_eq!(stream(Protocol::Sctp, Kind::Write), Some(3));
-        assert_eq!(stream(Protocol::Sctp, Kind::Read), None);
-        assert_eq!(stream(Protocol::Udp, Kind::Write), None);
+        assert_eq!(stream(DataProtocol::Sctp, FlowopKind::Write), Some(3));
+        assert_eq!(stream(DataProtocol::Sctp, FlowopKind::Read), None);
+        assert_eq!(stream(DataProtocol::Udp, FlowopKind::Write), None);
     }
 
     #[test]
     fn a_rate_is_for_a_duration() {
-        let mut transaction = Transaction {
+        let mut transaction = TransactionSpec {
             rate: 4,
-            ..Transaction::default()
+            ..TransactionSpec::default()
         };
         assert_eq!(pacing(&transaction), None);
         transaction.duration = Some(Duration::from_secs(1));

@@ -1,37 +1,38 @@
-//! A strand's connections, and which of them a flowop means.
+//! The connections of a strand, and the rule that selects the connection of a flowop.
 //!
-//! Both ends of a test find a connection by its number alone, so they must agree on the rule to the letter:
-//! uperf's, with its pool and its cache.
+//! A connection is identified by its number only, so both ends must follow exactly the same rule.
+//! It is uperf's rule, with a pool and a cache.
 
 use std::rc::Rc;
 
-/// As many connections as the cache has room for.
-const CACHED: usize = 8;
+/// Maximum number of connections in the cache.
+const CACHE_CAPACITY: usize = 8;
 
-/// The connections of one strand; 0 is the number of those without one.
+/// The connections of one strand. Flowops without a connection number use number 0.
 #[derive(Debug)]
 pub(super) struct ConnectionPool<T> {
-    /// The newest last. A connection that was closed beside its turn stays, without what it was.
-    pool: Vec<Named<T>>,
-    /// Those that were looked up, in the order of their first use.
-    cache: Vec<Named<T>>,
+    /// The newest is last. A connection that was closed out of order stays as an entry without a
+    /// connection.
+    pool: Vec<PoolEntry<T>>,
+    /// Connections that were looked up, in the order of their first use.
+    cache: Vec<PoolEntry<T>>,
 }
 
 #[derive(Debug)]
-struct Named<T> {
+struct PoolEntry<T> {
     number: u32,
     connection: Option<Rc<T>>,
 }
 
-/// What a look-up came to.
+/// Result of a lookup.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Found<T> {
-    /// This one.
+pub(super) enum Lookup<T> {
+    /// An open connection.
     Open(Rc<T>),
-    /// One that is closed already.
+    /// A connection that is already closed.
     Closed,
-    /// There is none of this number.
-    Nothing,
+    /// No connection has this number.
+    Missing,
 }
 
 impl<T> ConnectionPool<T> {
@@ -42,50 +43,51 @@ impl<T> ConnectionPool<T> {
         }
     }
 
-    /// A connection was opened.
+    /// Adds a new connection.
     pub(super) fn add(&mut self, number: u32, connection: Rc<T>) {
         let connection = Some(connection);
-        self.pool.push(Named { number, connection });
+        self.pool.push(PoolEntry { number, connection });
     }
 
-    /// Those that are open.
+    /// Returns the open connections.
     pub(super) fn open(&self) -> impl Iterator<Item = &T> {
         self.pool
             .iter()
             .filter_map(|named| named.connection.as_deref())
     }
 
-    /// How many have a place here, those with it that were closed beside their turn.
+    /// Returns the number of entries, including those that were closed out of order.
     pub(super) fn len(&self) -> usize {
         self.pool.len()
     }
 
-    /// The first cached one of this number, else the newest, which is cached from then on.
-    pub(super) fn find(&mut self, number: u32) -> Found<T> {
+    /// Returns the first cached connection of this number. Otherwise returns the newest one and
+    /// caches it.
+    pub(super) fn find(&mut self, number: u32) -> Lookup<T> {
         if let Some(cached) = self.cache.iter().find(|named| named.number == number) {
-            return cached.found();
+            return cached.lookup();
         }
         let Some(newest) = self.pool.iter().rev().find(|named| named.number == number) else {
-            return Found::Nothing;
+            return Lookup::Missing;
         };
-        let found = newest.found();
-        if self.cache.len() < CACHED {
+        let found = newest.lookup();
+        if self.cache.len() < CACHE_CAPACITY {
             let connection = newest.connection.as_ref().map(Rc::clone);
-            self.cache.push(Named { number, connection });
+            self.cache.push(PoolEntry { number, connection });
         }
         found
     }
 
-    /// Closes what [`Self::find`] finds, and then the newest of this number, which may be another;
-    /// `None` if there was nothing to close.
+    /// Closes the connection that [`Self::find`] returns, and then the newest of this number, which
+    /// may be another one. Returns both, or `None` if there was nothing to close.
     pub(super) fn close(&mut self, number: u32) -> Option<[Option<Rc<T>>; 2]> {
         let found = match self.find(number) {
-            Found::Open(connection) => Some(connection),
-            Found::Closed => None,
-            Found::Nothing => return None,
+            Lookup::Open(connection) => Some(connection),
+            Lookup::Closed => None,
+            Lookup::Missing => return None,
         };
         if let Some(found) = &found {
-            let same = |named: &&mut Named<T>| {
+            let same = |named: &&mut PoolEntry<T>| {
                 let connection = named.connection.as_ref();
                 connection.is_some_and(|connection| Rc::ptr_eq(connection, found))
             };
@@ -103,11 +105,11 @@ impl<T> ConnectionPool<T> {
     }
 }
 
-impl<T> Named<T> {
-    fn found(&self) -> Found<T> {
+impl<T> PoolEntry<T> {
+    fn lookup(&self) -> Lookup<T> {
         match &self.connection {
-            Some(connection) => Found::Open(Rc::clone(connection)),
-            None => Found::Closed,
+            Some(connection) => Lookup::Open(Rc::clone(connection)),
+            None => Lookup::Closed,
         }
     }
 }
@@ -116,47 +118,48 @@ impl<T> Named<T> {
 mod tests {
     use super::*;
 
-    /// Does what each word says: `1+a` opens a connection a of number 1, `1=a` looks it up, and `1-ab` closes a and b.
-    /// What is closed already is found as `-`, and what there is not as `?`.
-    fn follow(script: &str) -> ConnectionPool<char> {
+    /// Executes each word of the script: `1+a` opens connection `a` with number 1, `1=a` expects a
+    /// lookup of 1 to find `a`, and `1-ab` expects a close of 1 to close `a` and `b`. `-` stands
+    /// for a closed connection, and `?` for none.
+    fn run_script(script: &str) -> ConnectionPool<char> {
         let mut pool = ConnectionPool::new();
         for word in script.split(' ') {
             let (number, names) = (word[..1].parse().unwrap(), &word[2..]);
-            let came_to = match &word[1..2] {
+            let result = match &word[1..2] {
                 "+" => {
                     let opened = names.chars().map(Rc::new);
                     opened.for_each(|name| pool.add(number, name));
                     continue;
                 }
                 "=" => match pool.find(number) {
-                    Found::Open(connection) => connection.to_string(),
-                    Found::Closed => "-".to_owned(),
-                    Found::Nothing => "?".to_owned(),
+                    Lookup::Open(connection) => connection.to_string(),
+                    Lookup::Closed => "-".to_owned(),
+                    Lookup::Missing => "?".to_owned(),
                 },
                 _ => pool.close(number).map_or("?".to_owned(), |closed| {
                     let closed = closed.into_iter().flatten();
                     closed.map(|connection| *connection).collect()
                 }),
             };
-            assert_eq!(came_to, names, "{word} of {script}");
+            assert_eq!(result, names, "{word} of {script}");
         }
         pool
     }
 
     #[test]
-    fn the_newest_is_meant_until_one_was_used() {
-        follow("0+ab 0=b");
-        follow("0+a 0=a 0+b 0=a");
-        // Numbers tell them apart.
-        follow("1+a 2+b 1=a 2=b 3=? 1-a 1=? 2=b 3-?");
-        // "connect A, write, connect B, disconnect, write": the look-up closes A, the removal B, and A's place
-        // stays, which alone is left.
-        follow("0+a 0=a 0+b 0-ab 0=- 0-? 0=?");
+    fn the_newest_is_found_until_one_is_cached() {
+        run_script("0+ab 0=b");
+        run_script("0+a 0=a 0+b 0=a");
+        // Connections of different numbers are independent.
+        run_script("1+a 2+b 1=a 2=b 3=? 1-a 1=? 2=b 3-?");
+        // "connect A, write, connect B, disconnect, write": the lookup closes A, and the removal
+        // closes B. Only the empty entry of A is left.
+        run_script("0+a 0=a 0+b 0-ab 0=- 0-? 0=?");
     }
 
     #[test]
     fn opened_and_closed_again_and_again() {
-        let pool = follow(&["0+a 0=a 0-a"; 100].join(" "));
+        let pool = run_script(&["0+a 0=a 0-a"; 100].join(" "));
         assert!(pool.pool.is_empty() && pool.cache.is_empty());
     }
 }

@@ -1,15 +1,19 @@
-//! UDP "connections" of one strand, which all come to one port and each begin with a handshake.
+//! UDP "connections" of one strand. All arrive at one port, and each begins with a handshake.
 //!
-//! The socket that listens has no peer for as long as its strand lives, so that the next handshake may come while
-//! the last connection is still open. Each peer whose handshake is accepted gets a connected socket at the same
-//! address and port: the loops have a plain socket, replies leave from the address that the peer sent to, and the
-//! kernel keeps everybody else's datagrams away from it.
+//! The listening socket stays unconnected while its strand runs, so the next handshake can arrive
+//! while the last connection is still open. For each accepted handshake, a second socket at the
+//! same address and port is connected to the sender: a branch. The I/O loops then use an ordinary
+//! socket. Replies leave from the address that the peer sent to. The kernel delivers no datagrams
+//! of other peers to the branch.
 //!
-//! The kernel looks up a datagram's socket first and queues it there a little later, so both moves of a peer from one
-//! socket to the other have a datagram on its way. What the peer sends until it is connected comes to the listening
-//! socket, even after connect(2) has returned: that queue is read too, until the first datagram is in the other one.
-//! A peer may have closed its socket before this end closes the connected one, and its next socket may have the same
-//! port: the connected socket is kept, out of use, until the next handshake has come, and its queue is read for it.
+//! The kernel first looks up the socket of a datagram and queues it there a little later. A
+//! datagram can therefore arrive at the wrong socket when a peer moves between the two.
+//!
+//! - When a branch opens, earlier datagrams of the peer arrive at the listening socket, even after
+//!   connect(2) has returned. That queue is read until the first datagram arrives at the branch.
+//! - When a branch closes, the peer may have closed its socket before, and its next socket may have
+//!   the same port. The branch is retired: it stays open, unused, until the next handshake arrives.
+//!   Its queue is read for that handshake.
 
 use std::cell::RefCell;
 use std::io;
@@ -17,121 +21,124 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use engine::script::{Connection, Early, Elsewhere};
-use engine::{Share, Stop, datagram_branch};
+use engine::script::{Connection, EarlyDatagrams, EarlySocket};
+use engine::{BudgetShare, Stop, open_datagram_branch};
 use model::{SocketOptions, Transport};
-use server::{DataPeer, Others, PREFERENCE};
+use server::{DataPeer, IsOtherPeer, PREFERRED_WAIT};
 use socket2::SockRef;
 use sys::call::{self, Error};
 use sys::{Address, Socket};
 
-use crate::account::Account;
+use crate::run_budget::RunBudget;
 
-use super::ends::ACCEPT_PATIENCE;
+use super::endpoints::ACCEPT_TIMEOUT;
 
-/// The first datagram of a UDP "connection".
+/// Content of the first datagram of a UDP "connection".
 pub(super) const HANDSHAKE: &[u8] = b"uperf udp handshake";
 
-/// As long as a datagram can be, bytes.
-const LONGEST: usize = 65_536;
+/// Maximum size of a datagram, bytes.
+const MAX_DATAGRAM_BYTES: usize = 65_536;
 
-/// Handshakes that may wait to be accepted.
-const MOST_CANDIDATES: usize = 64;
+/// Maximum number of handshakes that wait to be accepted.
+const MAX_CANDIDATES: usize = 64;
 
-/// Datagrams that are taken from the queue for one accept: more than the queue holds with the system's own size.
-const MOST_DATAGRAMS: usize = 4096;
+/// Maximum number of datagrams that one read of the queue takes. It is more than a queue of default
+/// size holds.
+const MAX_DATAGRAMS_PER_READ: usize = 4096;
 
-/// What a datagram that waits is counted with beside its bytes.
-const OVERHEAD: usize = 64;
+/// Memory that a waiting datagram uses in addition to its content, bytes.
+const DATAGRAM_OVERHEAD_BYTES: usize = 64;
 
-/// A socket that accepts UDP "connections". They share its queue, all on the thread of one strand.
+/// A socket that accepts UDP "connections". Its clones share one queue and run on the thread of one
+/// strand.
 #[derive(Clone, Debug)]
 pub(super) struct DatagramListener {
     socket: Arc<Socket>,
     address: Address,
-    queue: Arc<Mutex<Queue>>,
+    queue: Arc<Mutex<HandshakeQueue>>,
 }
 
-/// What has come to the listening socket.
+/// Datagrams that arrived at the listening socket.
 #[derive(Debug)]
-struct Queue {
+struct HandshakeQueue {
     socket: Arc<Socket>,
     address: Address,
-    /// Those whose handshake has come, in this order.
+    /// Senders of waiting handshakes, in the order of their arrival.
     candidates: Vec<Candidate>,
-    /// The connected sockets that were not taken back, each with its peer's datagrams that came here, as long as
-    /// there may be any.
+    /// Sockets of accepted connections that are not retired, each with the datagrams of its peer
+    /// that arrived here. `None` if no more can arrive.
     branches: Vec<(RawFd, Option<Candidate>)>,
-    /// The connected socket that was taken back last.
-    parked: Option<OwnedFd>,
-    /// Bytes that may wait: as many as in the kernel's queue.
-    room: usize,
+    /// The branch that was retired last.
+    retired: Option<OwnedFd>,
+    /// Maximum size of the waiting datagrams, as in the kernel's queue.
+    capacity_bytes: usize,
     buffer: Vec<u8>,
-    account: Option<Account>,
-    /// Whether the first that was accepted came from an unexpected address.
-    takes_strangers: Option<bool>,
+    run_budget: Option<RunBudget>,
+    /// Whether the first accepted handshake came from an unexpected address; `None` before it.
+    first_was_stranger: Option<bool>,
 }
 
-/// What an accept came to.
+/// Result of an accept.
 #[derive(Debug)]
 pub(super) enum Handshake {
-    /// A connection, and where it comes from if that is unexpected.
+    /// A connection, and its source address if that is unexpected.
     Accepted(Connection, Option<Address>),
-    /// No handshake but those from unexpected addresses, of which the first is this one: without an end to the wait,
-    /// a peer whose datagrams leave from another of its addresses would be waited for.
+    /// Only handshakes from unexpected addresses arrived; this is the first one. Without this
+    /// result an accept would wait forever for a peer that sends from another of its addresses.
     Refused(Address),
 }
 
 #[derive(Debug)]
 struct Candidate {
     from: Address,
-    since: Instant,
-    early: Early,
+    received_at: Instant,
+    early: EarlyDatagrams,
     early_bytes: usize,
-    /// Their memory, if it is on somebody's account.
-    share: Option<Share>,
+    /// Memory of the early datagrams, if an account limits it.
+    share: Option<BudgetShare>,
 }
 
-/// What a strand is to accept.
-pub(super) struct Call<'a> {
+/// A request to accept one UDP "connection".
+pub(super) struct HandshakeRequest<'a> {
     pub(super) options: &'a SocketOptions,
     pub(super) peer: &'a DataPeer<'a>,
-    /// Who else sends handshakes here.
-    pub(super) others: Others<'a>,
-    /// A handshake from an unexpected address is accepted if no other comes in time.
-    pub(super) takes_strangers: bool,
-    pub(super) account: Option<&'a Account>,
-    /// How long to wait for it; `None` is without end.
-    pub(super) patience: Option<Duration>,
+    /// Tests if a handshake comes from another host of the group.
+    pub(super) is_other_peer: IsOtherPeer<'a>,
+    /// Accept a handshake from an unexpected address if no expected one arrives in time.
+    pub(super) accepts_strangers: bool,
+    pub(super) run_budget: Option<&'a RunBudget>,
+    /// How long to wait for a handshake; `None` for no limit.
+    pub(super) timeout: Option<Duration>,
     pub(super) stop: &'a Stop,
 }
 
-/// Which handshake is accepted next.
-enum Next {
-    /// That of this candidate.
+/// Choice of the next handshake to accept.
+enum HandshakeChoice {
+    /// The candidate of this index.
     Candidate(usize),
-    /// A better one, until then; or the first, without end.
-    Later(Option<Instant>),
-    /// None: this one's is refused, and no other has come in time.
+    /// Wait for an expected one until this time; `None` for no limit.
+    Wait(Option<Instant>),
+    /// None: the handshake from this address is refused, and no other arrived in time.
     Refused(Address),
 }
 
 impl DatagramListener {
-    /// Accepts by a socket of [`engine::datagram_listener`]. No transfer moves more than `longest` bytes at once.
-    pub(super) fn new(socket: Socket, longest: usize) -> io::Result<Self> {
-        let (address, socket) = (Address::of(&socket)?, Arc::new(socket));
-        let room = socket.recv_buffer_size().unwrap_or_default();
+    /// Creates a listener from a socket of [`engine::open_datagram_listener`]. No transfer moves
+    /// more than `max_transfer_bytes` at once.
+    pub(super) fn new(socket: Socket, max_transfer_bytes: usize) -> io::Result<Self> {
+        let (address, socket) = (Address::local(&socket)?, Arc::new(socket));
+        let capacity_bytes = socket.recv_buffer_size().unwrap_or_default();
         Ok(Self {
-            queue: Arc::new(Mutex::new(Queue {
+            queue: Arc::new(Mutex::new(HandshakeQueue {
                 socket: Arc::clone(&socket),
                 address: address.clone(),
                 candidates: Vec::new(),
                 branches: Vec::new(),
-                parked: None,
-                room: room.max(LONGEST),
-                buffer: vec![0; longest.clamp(HANDSHAKE.len() + 1, LONGEST)],
-                account: None,
-                takes_strangers: None,
+                retired: None,
+                capacity_bytes: capacity_bytes.max(MAX_DATAGRAM_BYTES),
+                buffer: vec![0; max_transfer_bytes.clamp(HANDSHAKE.len() + 1, MAX_DATAGRAM_BYTES)],
+                run_budget: None,
+                first_was_stranger: None,
             })),
             socket,
             address,
@@ -146,20 +153,21 @@ impl DatagramListener {
         &self.socket
     }
 
-    /// Waits for a handshake, and connects its sender. Drops datagrams that belong to no handshake.
-    pub(super) fn accept(&self, call: &Call<'_>) -> Result<Handshake, Error> {
+    /// Waits for a handshake and connects a socket to its sender. Drops datagrams that belong to no
+    /// handshake.
+    pub(super) fn accept(&self, request: &HandshakeRequest<'_>) -> Result<Handshake, Error> {
         let mut queue = self.queue();
-        let at = match queue.await_handshake(call)? {
+        let index = match queue.await_handshake(request)? {
             Ok(at) => at,
             Err(refused) => return Ok(Handshake::Refused(refused)),
         };
-        let candidate = &queue.candidates[at];
-        let is_stranger = call.is_stranger(candidate);
+        let candidate = &queue.candidates[index];
+        let is_stranger = request.is_stranger(candidate);
         let stranger = is_stranger.then(|| candidate.from.clone());
-        let socket = queue.connect(at, call)?;
-        queue.takes_strangers.get_or_insert(is_stranger);
+        let socket = queue.connect(index, request)?;
+        queue.first_was_stranger.get_or_insert(is_stranger);
         drop(queue);
-        let early = Early::with_more(Box::new(Branch {
+        let early = EarlyDatagrams::with_socket(Box::new(BranchReader {
             listener: self.clone(),
             socket: socket.as_raw_fd(),
         }));
@@ -167,40 +175,41 @@ impl DatagramListener {
         Ok(Handshake::Accepted(connection, stranger))
     }
 
-    /// Takes from a socket that is about to be closed what belongs to its peer's next connection.
-    pub(super) fn take_back(&self, socket: BorrowedFd<'_>) {
-        self.queue().take_back(socket);
+    /// Retires a socket that is about to be closed: keeps the datagrams that belong to the next
+    /// connection of its peer.
+    pub(super) fn retire(&self, socket: BorrowedFd<'_>) {
+        self.queue().retire(socket);
     }
 
-    fn queue(&self) -> MutexGuard<'_, Queue> {
+    fn queue(&self) -> MutexGuard<'_, HandshakeQueue> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// What of an accepted connection comes to the listening socket.
+/// Reads the datagrams of an accepted connection that arrive at the listening socket.
 #[derive(Debug)]
-struct Branch {
+struct BranchReader {
     listener: DatagramListener,
     socket: RawFd,
 }
 
-impl Elsewhere for Branch {
+impl EarlySocket for BranchReader {
     fn socket(&self) -> BorrowedFd<'_> {
         self.listener.socket.as_fd()
     }
 
-    fn collect(&self, early: &mut Early) {
+    fn collect(&self, early: &mut EarlyDatagrams) {
         let mut queue = self.listener.queue();
         queue.receive_all();
         if let Some(Some(late)) = queue.branch(self.socket) {
             late.early_bytes = 0;
             early.append(&mut late.early);
-            early.keep(late.share.take());
+            early.keep_share(late.share.take());
         }
     }
 }
 
-impl Drop for Branch {
+impl Drop for BranchReader {
     fn drop(&mut self) {
         if let Some(late) = self.listener.queue().branch(self.socket) {
             *late = None;
@@ -208,138 +217,152 @@ impl Drop for Branch {
     }
 }
 
-impl Queue {
-    /// Waits for a handshake that is accepted. Returns which candidate's it is, or whose was refused.
-    fn await_handshake(&mut self, call: &Call<'_>) -> Result<Result<usize, Address>, Error> {
-        if self.account.is_none() {
-            self.account = call.account.cloned();
+impl HandshakeQueue {
+    /// Waits for a handshake. Returns the index of the accepted candidate, or the address of a
+    /// refused one.
+    fn await_handshake(
+        &mut self,
+        request: &HandshakeRequest<'_>,
+    ) -> Result<Result<usize, Address>, Error> {
+        if self.run_budget.is_none() {
+            self.run_budget = request.run_budget.cloned();
         }
-        let until = call.until();
+        let deadline = request.deadline();
         loop {
-            let decision = match self.next(call) {
-                Next::Candidate(at) => return Ok(Ok(at)),
-                Next::Later(decision) => decision,
-                Next::Refused(from) => return Ok(Err(from)),
+            let decision = match self.choose(request) {
+                HandshakeChoice::Candidate(at) => return Ok(Ok(at)),
+                HandshakeChoice::Wait(decision) => decision,
+                HandshakeChoice::Refused(from) => return Ok(Err(from)),
             };
-            if self.receive(|queue| queue.has_room_for_candidate(call))? {
+            if self.receive(|queue| queue.make_room_for_candidate(request))? {
                 continue;
             }
-            let look = until.into_iter().chain(decision).min();
-            let parked = self.parked.as_ref().map(AsFd::as_fd);
-            let sockets = [self.socket.as_fd(), parked.unwrap_or(self.socket.as_fd())];
-            let left = look.map_or(Duration::MAX, |look| {
-                look.saturating_duration_since(Instant::now())
+            let next_check = deadline.into_iter().chain(decision).min();
+            let retired = self.retired.as_ref().map(AsFd::as_fd);
+            let sockets = [self.socket.as_fd(), retired.unwrap_or(self.socket.as_fd())];
+            let remaining = next_check.map_or(Duration::MAX, |next_check| {
+                next_check.saturating_duration_since(Instant::now())
             });
-            match call::wait_any_readable(&sockets, left) {
-                Ok(Some(1)) => self.close_parked(),
-                Ok(None) if look == until => return Err(Error::TIMEDOUT),
-                Err(error) if error != Error::INTR || call.stop.is_set() => return Err(error),
+            match call::wait_any_readable(&sockets, remaining) {
+                Ok(Some(1)) => self.drain_retired(),
+                Ok(None) if next_check == deadline => return Err(Error::TIMEDOUT),
+                Err(error) if error != Error::INTR || request.stop.is_set() => return Err(error),
                 _ => {}
             }
         }
     }
 
-    /// Receives what the socket out of use has.
-    fn close_parked(&mut self) {
-        if let Some(parked) = self.parked.take() {
-            self.receive_all_from(parked.as_fd());
+    /// Receives all datagrams of the retired socket and closes it.
+    fn drain_retired(&mut self) {
+        if let Some(retired) = self.retired.take() {
+            self.receive_all_from(retired.as_fd());
         }
     }
 
-    /// Connects a socket to this candidate, which is no candidate any more.
-    fn connect(&mut self, at: usize, call: &Call<'_>) -> Result<Socket, Error> {
-        self.close_parked();
-        let from = self.candidates[at].from.clone();
+    /// Connects a socket to this candidate and removes it from the candidates.
+    fn connect(&mut self, index: usize, request: &HandshakeRequest<'_>) -> Result<Socket, Error> {
+        self.drain_retired();
+        let from = self.candidates[index].from.clone();
         let listener = (&*self.socket, &self.address);
-        let connected = datagram_branch(listener, Transport::Udp, &from, call.options);
-        let candidate = self.candidates.remove(at);
+        let connected = open_datagram_branch(listener, Transport::Udp, &from, request.options);
+        let candidate = self.candidates.remove(index);
         let socket = connected.map_err(|error| Error::from_raw_os_error(error.errno()))?;
-        self.add(socket.as_fd(), candidate);
+        self.add_branch(socket.as_fd(), candidate);
         Ok(socket)
     }
 
-    /// Adds a socket that is connected to this candidate.
-    fn add(&mut self, socket: BorrowedFd<'_>, candidate: Candidate) {
+    /// Adds a branch: a socket that is connected to this candidate.
+    fn add_branch(&mut self, socket: BorrowedFd<'_>, candidate: Candidate) {
         self.branches.push((socket.as_raw_fd(), Some(candidate)));
-        // Beside another one it has what anybody sent between bind(2) and connect(2): Linux 6.13 and later, IPv4.
+        // If there are other branches, the new one may hold datagrams of any sender from the time
+        // between bind(2) and connect(2) (IPv4, Linux 6.13 and later).
         if self.branches.len() > 1 {
             self.receive_all();
             self.receive_all_from(socket);
         }
     }
 
-    fn take_back(&mut self, socket: BorrowedFd<'_>) {
+    fn retire(&mut self, socket: BorrowedFd<'_>) {
         let mut branches = self.branches.iter();
-        let Some(at) = branches.position(|(branch, _)| *branch == socket.as_raw_fd()) else {
+        let Some(index) = branches.position(|(branch, _)| *branch == socket.as_raw_fd()) else {
             return;
         };
-        self.branches.swap_remove(at);
-        // Connected to itself it receives no more, and all comes to the listener. Without any peer it would receive
-        // what is the listener's.
-        let parked = self
+        self.branches.swap_remove(index);
+        // Connected to its own address, the socket receives no more, and all datagrams go to the
+        // listener. Without a peer it would take datagrams from the listener.
+        let reconnected = self
             .address
             .to_kernel()
-            .and_then(|own| SockRef::from(&socket).connect(&own));
-        if parked.is_ok() {
+            .and_then(|address| SockRef::from(&socket).connect(&address));
+        if reconnected.is_ok() {
             self.receive_all_from(socket);
-            self.parked = socket.try_clone_to_owned().ok();
+            self.retired = socket.try_clone_to_owned().ok();
         }
     }
 
-    fn next(&self, call: &Call<'_>) -> Next {
+    fn choose(&self, request: &HandshakeRequest<'_>) -> HandshakeChoice {
         let mut candidates = self.candidates.iter();
-        if let Some(at) = candidates.position(|candidate| call.peer.may_send_to(&candidate.from)) {
-            return Next::Candidate(at);
+        if let Some(index) =
+            candidates.position(|candidate| request.peer.may_send_to(&candidate.from))
+        {
+            return HandshakeChoice::Candidate(index);
         }
         let mut candidates = self.candidates.iter();
-        let Some(at) = candidates.position(|candidate| call.is_stranger(candidate)) else {
-            return Next::Later(None);
+        let Some(index) = candidates.position(|candidate| request.is_stranger(candidate)) else {
+            return HandshakeChoice::Wait(None);
         };
-        let Candidate { from, since, .. } = &self.candidates[at];
-        let patience = if call.takes_strangers {
-            PREFERENCE
+        let Candidate {
+            from, received_at, ..
+        } = &self.candidates[index];
+        let timeout = if request.accepts_strangers {
+            PREFERRED_WAIT
         } else {
-            ACCEPT_PATIENCE
+            ACCEPT_TIMEOUT
         };
-        let decision = *since + patience;
-        match self.takes_strangers {
-            Some(true) if call.takes_strangers => Next::Candidate(at),
-            // Later ones need not come in time, whoever else comes.
-            Some(_) => Next::Later(None),
-            None if Instant::now() < decision => Next::Later(Some(decision)),
-            None if call.takes_strangers => Next::Candidate(at),
-            None => Next::Refused(from.clone()),
+        let decision = *received_at + timeout;
+        match self.first_was_stranger {
+            Some(true) if request.accepts_strangers => HandshakeChoice::Candidate(index),
+            // Only the first handshake has a time limit.
+            Some(_) => HandshakeChoice::Wait(None),
+            None if Instant::now() < decision => HandshakeChoice::Wait(Some(decision)),
+            None if request.accepts_strangers => HandshakeChoice::Candidate(index),
+            None => HandshakeChoice::Refused(from.clone()),
         }
     }
 
-    /// Takes a datagram from the queue; false if there is none.
-    fn receive(&mut self, has_room: impl FnOnce(&mut Self) -> bool) -> Result<bool, Error> {
+    /// Takes one datagram from the queue of the listening socket. Returns false if the queue is
+    /// empty.
+    fn receive(
+        &mut self,
+        can_add_candidate: impl FnOnce(&mut Self) -> bool,
+    ) -> Result<bool, Error> {
         let received = call::receive_from_without_waiting(self.socket.as_fd(), &mut self.buffer);
-        self.keep(received, has_room)
+        self.store(received, can_add_candidate)
     }
 
-    /// Receives all that has come.
+    /// Receives all waiting datagrams of the listening socket.
     fn receive_all(&mut self) {
         let socket = Arc::clone(&self.socket);
         self.receive_all_from(socket.as_fd());
     }
 
     fn receive_all_from(&mut self, socket: BorrowedFd<'_>) {
-        for _ in 0..MOST_DATAGRAMS {
+        for _ in 0..MAX_DATAGRAMS_PER_READ {
             let received = call::receive_from_without_waiting(socket, &mut self.buffer);
-            let has_room = |this: &mut Self| this.candidates.len() < MOST_CANDIDATES;
-            // An error is of what was sent, and there may be something behind it.
-            if self.keep(received, has_room) == Ok(false) {
+            let can_add_candidate = |this: &mut Self| this.candidates.len() < MAX_CANDIDATES;
+            // An error belongs to an earlier send; more datagrams may follow.
+            if self.store(received, can_add_candidate) == Ok(false) {
                 return;
             }
         }
     }
 
-    /// Keeps what was received into the buffer, if it belongs to a handshake; false if nothing was.
-    fn keep(
+    /// Keeps the datagram in the buffer if it belongs to a handshake. Returns false if none was
+    /// received.
+    fn store(
         &mut self,
         received: Result<(usize, Option<Address>), Error>,
-        has_room: impl FnOnce(&mut Self) -> bool,
+        can_add_candidate: impl FnOnce(&mut Self) -> bool,
     ) -> Result<bool, Error> {
         let (length, from) = match received {
             Ok((length, Some(from))) => (length, from),
@@ -348,11 +371,12 @@ impl Queue {
             Err(error) => return Err(error),
         };
         let is_handshake = &self.buffer[..length] == HANDSHAKE;
-        if !self.take_early(&from, length, is_handshake) && is_handshake && has_room(self) {
+        if !self.store_early(&from, length, is_handshake) && is_handshake && can_add_candidate(self)
+        {
             self.candidates.push(Candidate {
                 from,
-                since: Instant::now(),
-                early: Early::default(),
+                received_at: Instant::now(),
+                early: EarlyDatagrams::default(),
                 early_bytes: 0,
                 share: None,
             });
@@ -360,35 +384,37 @@ impl Queue {
         Ok(true)
     }
 
-    /// What of the peer of this connected socket has come here.
+    /// Returns the datagrams of the peer of this branch that arrived here.
     fn branch(&mut self, socket: RawFd) -> Option<&mut Option<Candidate>> {
         let mut branches = self.branches.iter_mut();
         branches.find_map(|(branch, late)| (*branch == socket).then_some(late))
     }
 
-    /// Strangers' handshakes make room, but for the first.
-    fn has_room_for_candidate(&mut self, call: &Call<'_>) -> bool {
-        if self.candidates.len() < MOST_CANDIDATES {
+    /// Makes room for a candidate. If the list is full, removes the last stranger, but never the
+    /// first one. Returns false if there is no room.
+    fn make_room_for_candidate(&mut self, request: &HandshakeRequest<'_>) -> bool {
+        if self.candidates.len() < MAX_CANDIDATES {
             return true;
         }
         let candidates = self.candidates.iter().enumerate();
-        let mut strangers = candidates.filter(|(_, candidate)| call.is_stranger(candidate));
+        let mut strangers = candidates.filter(|(_, candidate)| request.is_stranger(candidate));
         strangers.next();
         let last = strangers.next_back().map(|(at, _)| at);
         last.map(|at| self.candidates.remove(at)).is_some()
     }
 
-    /// Keeps a datagram in the buffer for its connection; false if its sender has none.
-    fn take_early(&mut self, from: &Address, length: usize, is_handshake: bool) -> bool {
+    /// Keeps the datagram in the buffer for its connection. Returns false if its sender has no
+    /// connection.
+    fn store_early(&mut self, from: &Address, length: usize, is_handshake: bool) -> bool {
         let branches = self.branches.iter_mut();
         let branches = branches.filter_map(|(_, late)| late.as_mut().map(|late| (true, late)));
         let candidates = self
             .candidates
             .iter_mut()
             .map(|candidate| (false, candidate));
-        let (mut waiting, mut found) = (0, None);
+        let (mut waiting_bytes, mut found) = (0, None);
         for (is_connected, candidate) in branches.chain(candidates) {
-            waiting += candidate.early_bytes;
+            waiting_bytes += candidate.early_bytes;
             if candidate.from == *from {
                 found = Some((is_connected, candidate));
             }
@@ -396,21 +422,22 @@ impl Queue {
         let Some((is_connected, candidate)) = found else {
             return false;
         };
-        // A handshake may be sent more than once.
+        // A peer may send its handshake more than once.
         let is_repeated = is_handshake && (is_connected || candidate.early.is_empty());
-        let bytes = length + OVERHEAD;
-        if is_repeated || waiting + bytes > self.room {
+        let bytes = length + DATAGRAM_OVERHEAD_BYTES;
+        if is_repeated || waiting_bytes + bytes > self.capacity_bytes {
             return true;
         }
-        let is_paid = (self.account.as_ref()).is_none_or(|account| match &mut candidate.share {
-            Some(share) => share.grow(bytes as u64).is_ok(),
-            none => {
-                *none = account.lend_memory(bytes as u64).ok();
-                none.is_some()
-            }
-        });
-        // Datagrams may be lost.
-        if is_paid {
+        let has_memory =
+            (self.run_budget.as_ref()).is_none_or(|budget| match &mut candidate.share {
+                Some(share) => share.grow(bytes as u64).is_ok(),
+                none => {
+                    *none = budget.reserve_memory_share(bytes as u64).ok();
+                    none.is_some()
+                }
+            });
+        // Without memory the datagram is dropped, as UDP permits.
+        if has_memory {
             candidate.early.push(&self.buffer[..length]);
             candidate.early_bytes += bytes;
         }
@@ -418,13 +445,13 @@ impl Queue {
     }
 }
 
-impl Call<'_> {
-    fn until(&self) -> Option<Instant> {
-        Instant::now().checked_add(self.patience?)
+impl HandshakeRequest<'_> {
+    fn deadline(&self) -> Option<Instant> {
+        Instant::now().checked_add(self.timeout?)
     }
 
     fn is_stranger(&self, candidate: &Candidate) -> bool {
-        !self.peer.may_send_to(&candidate.from) && !(self.others)(&candidate.from)
+        !self.peer.may_send_to(&candidate.from) && !(self.is_other_peer)(&candidate.from)
     }
 }
 
@@ -432,66 +459,70 @@ impl Call<'_> {
 mod tests {
     use std::net::UdpSocket;
 
-    use engine::datagram_listener;
-    use server::Policy;
-    use sys::call::Peer;
+    use engine::open_datagram_listener;
+    use server::PeerPolicy;
+    use sys::call::KernelAddress;
 
     use super::*;
 
-    const SOON: Duration = Duration::from_secs(20);
+    const TEST_TIMEOUT: Duration = Duration::from_secs(20);
 
-    /// The control connection's other end, on another host.
-    const ELSEWHERE: &str = "192.0.2.1:1";
+    /// Peer address of the control connection, on another host.
+    const OTHER_HOST: &str = "192.0.2.1:1";
 
     fn listener() -> (DatagramListener, Address) {
-        let anywhere = Address::Inet("127.0.0.1:0".parse().unwrap());
+        let address = Address::Inet("127.0.0.1:0".parse().unwrap());
         let options = SocketOptions::default();
-        let socket = datagram_listener(Transport::Udp, &anywhere, &options).unwrap();
+        let socket = open_datagram_listener(Transport::Udp, &address, &options).unwrap();
         let listener = DatagramListener::new(socket, 100).unwrap();
-        let at = listener.queue().address.clone();
-        (listener, at)
+        let address = listener.queue().address.clone();
+        (listener, address)
     }
 
-    fn caller(at: &Address) -> UdpSocket {
+    fn caller(address: &Address) -> UdpSocket {
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
-        let Address::Inet(at) = at else {
-            panic!("{at}");
+        let Address::Inet(at) = address else {
+            panic!("{address}");
         };
         socket.connect(at).unwrap();
-        socket.set_read_timeout(Some(SOON)).unwrap();
+        socket.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
         socket
     }
 
-    fn caller_with_handshake(at: &Address) -> UdpSocket {
-        let caller = caller(at);
+    fn caller_with_handshake(address: &Address) -> UdpSocket {
+        let caller = caller(address);
         caller.send(HANDSHAKE).unwrap();
         caller
     }
 
-    /// Calls `act` with what a strand is to accept whose control connection is with `control`.
-    fn with_call<T>(control: &str, takes_strangers: bool, act: impl FnOnce(&Call<'_>) -> T) -> T {
-        act(&Call {
+    /// Calls `act` with a request whose control connection is with `control`.
+    fn with_request<T>(
+        control: &str,
+        accepts_strangers: bool,
+        act: impl FnOnce(&HandshakeRequest<'_>) -> T,
+    ) -> T {
+        act(&HandshakeRequest {
             options: &SocketOptions::default(),
             peer: &DataPeer {
                 control: &Address::Inet(control.parse().unwrap()),
-                named: None,
-                policy: Policy::default(),
+                requested: None,
+                policy: PeerPolicy::default(),
             },
-            others: &|_| false,
-            takes_strangers,
-            account: None,
-            patience: Some(SOON),
+            is_other_peer: &|_| false,
+            accepts_strangers,
+            run_budget: None,
+            timeout: Some(TEST_TIMEOUT),
             stop: &Stop::new(),
         })
     }
 
-    fn accept(listener: &DatagramListener, control: &str, takes_strangers: bool) -> Handshake {
-        with_call(control, takes_strangers, |call| {
+    fn accept(listener: &DatagramListener, control: &str, accepts_strangers: bool) -> Handshake {
+        with_request(control, accepts_strangers, |call| {
             listener.accept(call).unwrap()
         })
     }
 
-    /// From an expected address.
+    /// Accepts a connection from an expected address.
     fn accepted(listener: &DatagramListener) -> Connection {
         let Handshake::Accepted(connection, None) = accept(listener, "127.0.0.1:1", false) else {
             panic!("it is a stranger's");
@@ -499,7 +530,8 @@ mod tests {
         connection
     }
 
-    /// Whether datagrams of this connection's peer have come to the listener, and were not received.
+    /// Whether datagrams of the peer of this connection arrived at the listener and were not
+    /// received yet.
     fn has_early(connection: &Connection) -> bool {
         let Connection::Early(_, early) = connection else {
             panic!("{connection:?}");
@@ -508,7 +540,7 @@ mod tests {
         !early.borrow().is_empty()
     }
 
-    /// Lets `act` send to the socket as if it were not connected to this caller yet.
+    /// Runs `act` while the socket is not connected to this caller.
     fn as_before_its_connect(
         socket: BorrowedFd<'_>,
         listener: &Address,
@@ -521,17 +553,17 @@ mod tests {
         connect(&Address::from(caller.local_addr().unwrap())).unwrap();
     }
 
-    fn answer(connection: &Connection, word: &[u8], caller: &UdpSocket) {
-        call::send(connection.socket(), word).unwrap();
+    fn answer(connection: &Connection, data: &[u8], caller: &UdpSocket) {
+        call::send(connection.socket(), data).unwrap();
         let mut heard = [0; 9];
         let length = caller.recv(&mut heard).unwrap();
-        assert_eq!(&heard[..length], word);
+        assert_eq!(&heard[..length], data);
     }
 
     #[test]
     fn the_next_handshake_may_come_early() {
-        let (listener, at) = listener();
-        let callers = [(); 3].map(|()| caller(&at));
+        let (listener, address) = listener();
+        let callers = [(); 3].map(|()| caller(&address));
         for (caller, word) in callers.iter().zip([b"a", b"b", b"c"]) {
             caller.send(HANDSHAKE).unwrap();
             caller.send(word).unwrap();
@@ -546,14 +578,14 @@ mod tests {
             answer(&connection, word, caller);
             connections.push(connection);
         }
-        // Each has its own from now on, and the port is still there for others.
+        // Each caller has its own socket now, and the port still accepts others.
         let mut heard = [0; 9];
         for (caller, connection) in callers.iter().zip(&connections) {
             caller.send(b"later").unwrap();
             assert_eq!(call::receive(connection.socket(), &mut heard), Ok(5));
         }
         drop(connections);
-        let late = caller(&at);
+        let late = caller(&address);
         callers[0].send(b"late").unwrap();
         late.send(HANDSHAKE).unwrap();
         let connection = accepted(&listener);
@@ -561,27 +593,28 @@ mod tests {
         answer(&connection, b"d", &late);
     }
 
-    /// The kernel may have looked up a datagram's socket before the sender's own one was connected.
+    /// The kernel may look up the socket of a datagram before the branch is connected.
     #[test]
     fn a_datagram_may_come_late_to_the_listener() {
-        let (listener, at) = listener();
-        let callers = [(); 2].map(|()| caller_with_handshake(&at));
+        let (listener, address) = listener();
+        let callers = [(); 2].map(|()| caller_with_handshake(&address));
         let connection = accepted(&listener);
         assert!(!has_early(&connection));
-        as_before_its_connect(connection.socket(), &at, &callers[0], || {
+        as_before_its_connect(connection.socket(), &address, &callers[0], || {
             callers[0].send(b"late").unwrap();
         });
-        // Whoever takes it from the queue.
+        // Another accept takes the datagram from the queue.
         let other = accepted(&listener);
         assert!(has_early(&connection));
         assert!(!has_early(&other));
     }
 
-    /// The kernel may deliver another's handshake to a socket that is bound and not connected yet.
+    /// The kernel may deliver another peer's handshake to a socket that is bound and not yet
+    /// connected.
     #[test]
     fn a_handshake_may_come_to_another_connection() {
-        let (listener, at) = listener();
-        let callers = [(); 3].map(|()| caller(&at));
+        let (listener, address) = listener();
+        let callers = [(); 3].map(|()| caller(&address));
         callers[0].send(HANDSHAKE).unwrap();
         let _first = accepted(&listener);
         callers[1].send(HANDSHAKE).unwrap();
@@ -589,8 +622,8 @@ mod tests {
         queue.receive_all();
         let candidate = queue.candidates.remove(0);
         let options = SocketOptions::default();
-        let branch = datagram_branch(
-            (&listener.socket, &at),
+        let branch = open_datagram_branch(
+            (&listener.socket, &address),
             Transport::Udp,
             &candidate.from,
             &options,
@@ -600,28 +633,28 @@ mod tests {
         branch.connect(&of(&callers[2])).unwrap();
         callers[2].send(HANDSHAKE).unwrap();
         branch.connect(&of(&callers[1])).unwrap();
-        queue.add(branch.as_fd(), candidate);
+        queue.add_branch(branch.as_fd(), candidate);
         drop(queue);
         answer(&accepted(&listener), b"a", &callers[2]);
     }
 
-    /// The peer's next socket has the port of its last one, which this end has not closed yet.
+    /// The next socket of the peer has the port of its last one, which this end has not closed yet.
     #[test]
     fn the_next_handshake_may_come_to_the_last_connection() {
-        let (listener, at) = listener();
-        let first = caller_with_handshake(&at);
+        let (listener, address) = listener();
+        let first = caller_with_handshake(&address);
         let port = first.local_addr().unwrap();
         let connection = accepted(&listener);
         drop(first);
         let second = UdpSocket::bind(port).unwrap();
-        let Address::Inet(to) = at else {
-            panic!("{at}");
+        let Address::Inet(to) = address else {
+            panic!("{address}");
         };
         second.connect(to).unwrap();
         for word in [HANDSHAKE, b"early"] {
             second.send(word).unwrap();
         }
-        listener.take_back(connection.socket());
+        listener.retire(connection.socket());
         second.send(b"late").unwrap();
         drop(connection);
         let connection = accepted(&listener);
@@ -632,21 +665,21 @@ mod tests {
         assert!(listener.queue().candidates.is_empty());
     }
 
-    /// The same, and the kernel has looked up its socket before that was taken back.
+    /// The same, but the kernel looked up the socket before it was retired.
     #[test]
     fn the_next_handshake_may_come_late_to_the_last_connection() {
-        let (listener, at) = listener();
-        let first = caller_with_handshake(&at);
+        let (listener, address) = listener();
+        let first = caller_with_handshake(&address);
         let port = first.local_addr().unwrap();
         let connection = accepted(&listener);
         drop(first);
         let second = UdpSocket::bind(port).unwrap();
-        let Address::Inet(to) = at else {
-            panic!("{at}");
+        let Address::Inet(to) = address else {
+            panic!("{address}");
         };
         second.connect(to).unwrap();
         let socket = connection.socket().try_clone_to_owned().unwrap();
-        listener.take_back(connection.socket());
+        listener.retire(connection.socket());
         drop(connection);
         SockRef::from(&socket).connect(&port.into()).unwrap();
         second.send(HANDSHAKE).unwrap();
@@ -655,56 +688,56 @@ mod tests {
         answer(&accepted(&listener), b"a", &second);
     }
 
-    /// A peer that has gone is no error of the others.
+    /// The error of a closed peer does not affect the other connections.
     #[test]
     fn an_error_of_a_connection_is_not_the_listeners() {
-        let (listener, at) = listener();
-        let callers = [(); 2].map(|()| caller(&at));
+        let (listener, address) = listener();
+        let callers = [(); 2].map(|()| caller(&address));
         callers[0].send(HANDSHAKE).unwrap();
         let connection = accepted(&listener);
-        let nobody = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr();
-        let nobody = Peer::try_from(&Address::from(nobody.unwrap())).unwrap();
-        // As if this connection had been closed before its peer's host refused what was sent.
-        call::send_to(connection.socket(), b"lost", &nobody).unwrap();
+        let closed_port = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr();
+        let closed_port = KernelAddress::try_from(&Address::from(closed_port.unwrap())).unwrap();
+        // As if this connection had been closed before the host of its peer refused the datagram.
+        call::send_to(connection.socket(), b"lost", &closed_port).unwrap();
         callers[1].send(HANDSHAKE).unwrap();
         answer(&accepted(&listener), b"a", &callers[1]);
     }
 
     #[test]
-    fn what_is_no_handshake_is_nobodys() {
-        let (listener, at) = listener();
-        caller(&at).send(b"no handshake").unwrap();
-        let own = caller_with_handshake(&at);
-        answer(&accepted(&listener), b"a", &own);
+    fn other_datagrams_are_dropped() {
+        let (listener, address) = listener();
+        caller(&address).send(b"no handshake").unwrap();
+        let peer = caller_with_handshake(&address);
+        answer(&accepted(&listener), b"a", &peer);
     }
 
     #[test]
     fn strangers_do_not_keep_others_out() {
-        let (listener, at) = listener();
-        let strangers: Vec<_> = (0..MOST_CANDIDATES + 2)
+        let (listener, address) = listener();
+        let strangers: Vec<_> = (0..MAX_CANDIDATES + 2)
             .map(|_| {
-                let stranger = caller_with_handshake(&at);
-                with_call(ELSEWHERE, false, |call| {
+                let stranger = caller_with_handshake(&address);
+                with_request(OTHER_HOST, false, |call| {
                     let mut queue = listener.queue();
-                    queue.receive(|queue| queue.has_room_for_candidate(call))
+                    queue.receive(|queue| queue.make_room_for_candidate(call))
                 })
                 .unwrap();
                 stranger
             })
             .collect();
-        assert_eq!(listener.queue().candidates.len(), MOST_CANDIDATES);
-        // The first one counts from when it came.
+        assert_eq!(listener.queue().candidates.len(), MAX_CANDIDATES);
+        // The first one stays: its arrival time starts the timeout.
         let first = Address::from(strangers[0].local_addr().unwrap());
         assert_eq!(listener.queue().candidates[0].from, first);
-        let last = Address::from(strangers[MOST_CANDIDATES + 1].local_addr().unwrap());
-        assert_eq!(listener.queue().candidates[MOST_CANDIDATES - 1].from, last);
+        let last = Address::from(strangers[MAX_CANDIDATES + 1].local_addr().unwrap());
+        assert_eq!(listener.queue().candidates[MAX_CANDIDATES - 1].from, last);
     }
 
     #[test]
-    fn only_the_control_peer_is_sent_to() {
-        let (listener, at) = listener();
-        let stranger = caller_with_handshake(&at);
-        let Handshake::Refused(from) = accept(&listener, ELSEWHERE, false) else {
+    fn a_stranger_is_refused() {
+        let (listener, address) = listener();
+        let stranger = caller_with_handshake(&address);
+        let Handshake::Refused(from) = accept(&listener, OTHER_HOST, false) else {
             panic!("it is accepted");
         };
         assert_eq!(from, Address::from(stranger.local_addr().unwrap()));
@@ -712,19 +745,19 @@ mod tests {
 
     #[test]
     fn a_stranger_is_accepted_second() {
-        let (listener, at) = listener();
-        let _stranger = caller_with_handshake(&at);
-        let is_a_strangers = |listener: &DatagramListener| {
-            let handshake = accept(listener, ELSEWHERE, true);
+        let (listener, address) = listener();
+        let _stranger = caller_with_handshake(&address);
+        let accepts_stranger = |listener: &DatagramListener| {
+            let handshake = accept(listener, OTHER_HOST, true);
             matches!(handshake, Handshake::Accepted(_, Some(_)))
         };
         let begun = Instant::now();
-        assert!(is_a_strangers(&listener));
-        assert!(begun.elapsed() >= PREFERENCE);
-        // Others may come from there, too.
-        let _stranger = caller_with_handshake(&at);
+        assert!(accepts_stranger(&listener));
+        assert!(begun.elapsed() >= PREFERRED_WAIT);
+        // A second handshake from an unexpected address is accepted without the wait.
+        let _stranger = caller_with_handshake(&address);
         let begun = Instant::now();
-        assert!(is_a_strangers(&listener));
-        assert!(begun.elapsed() < PREFERENCE);
+        assert!(accepts_stranger(&listener));
+        assert!(begun.elapsed() < PREFERRED_WAIT);
     }
 }

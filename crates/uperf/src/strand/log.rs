@@ -1,4 +1,4 @@
-//! What a strand has to say when the run is over.
+//! Errors and warnings of strands, for the report at the end of a run.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -8,52 +8,53 @@ use serde::{Deserialize, Serialize};
 
 use crate::output;
 
-/// Entries, each distinct one once.
+/// Errors and warnings. Equal entries are counted.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Log {
     entries: Vec<LogEntry>,
-    /// What was done about unexpected addresses, for the operator of this end.
+    /// How connections from unexpected addresses were handled, for the operator of this end.
     strangers: Vec<String>,
 }
 
-/// Different entries that one log may have. More would come of errors that differ in each execution.
-const MOST_ENTRIES: usize = 64;
+/// Maximum number of different entries. Errors that differ in each execution would make the log
+/// grow without limit.
+const MAX_ENTRIES: usize = 64;
 
-/// What stands for entries without a place.
-const MORE: &str = "more errors and warnings, which are left out";
+/// Text of the entry that replaces all entries beyond the maximum.
+const OMITTED: &str = "more errors and warnings, which are left out";
 
-/// Lines about unexpected addresses that one run may have.
-const MOST_STRANGERS: usize = 8;
+/// Maximum number of lines about unexpected addresses.
+const MAX_STRANGERS: usize = 8;
 
 impl Log {
-    /// Says an error, with the system's reason, 0 for none.
-    pub(crate) fn say(&mut self, text: impl Into<String>, errno: i32) {
-        let mut error = entry(false, text);
+    /// Adds an error. The reason is the system's text for `errno`; 0 for none.
+    pub(crate) fn error(&mut self, text: impl Into<String>, errno: i32) {
+        let mut error = new_entry(false, text);
         if errno != 0 {
-            // Without the number that Rust adds.
+            // Without the error number that Rust appends.
             error.reason = sys::describe(&io::Error::from_raw_os_error(errno));
         }
         self.add(error);
     }
 
-    /// Says a warning.
+    /// Adds a warning.
     pub(crate) fn warn(&mut self, text: impl Into<String>) {
-        self.add(entry(true, text));
+        self.add(new_entry(true, text));
     }
 
     /// Warns of a connection or a datagram from an unexpected address.
-    pub(super) fn stranger(&mut self, text: String) {
+    pub(super) fn warn_of_stranger(&mut self, text: String) {
         self.warn(text.clone());
         self.add_stranger(text);
     }
 
     fn add_stranger(&mut self, text: String) {
-        if self.strangers.len() < MOST_STRANGERS && !self.strangers.contains(&text) {
+        if self.strangers.len() < MAX_STRANGERS && !self.strangers.contains(&text) {
             self.strangers.push(text);
         }
     }
 
-    /// Takes over another's entries.
+    /// Adds all entries of another log.
     pub(crate) fn merge(&mut self, other: &Self) {
         for entry in &other.entries {
             self.add(entry.clone());
@@ -63,24 +64,23 @@ impl Log {
         }
     }
 
-    /// In the order in which they were first said.
+    /// Returns the entries in the order of their first occurrence.
     pub(crate) fn entries(&self) -> &[LogEntry] {
         &self.entries
     }
 
-    /// What was done about unexpected addresses.
+    /// Returns how connections from unexpected addresses were handled.
     pub(crate) fn strangers(&self) -> &[String] {
         &self.strangers
     }
 
-    /// Whether nothing was said.
     pub(crate) fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
 
-    /// Warns when the buffers that the kernel gave are not what was asked for: by more than a tenth,
-    /// which on Linux they always are, as it gives twice as much.
-    pub(super) fn compare_buffers(&mut self, socket: &impl AsFd, asked: u64) {
+    /// Warns if the kernel's buffer sizes differ from the requested size by more than a tenth. On
+    /// Linux they always do, because the kernel doubles the requested size.
+    pub(super) fn check_buffer_sizes(&mut self, socket: &impl AsFd, requested_bytes: u64) {
         let socket = socket2::SockRef::from(socket);
         let given = [
             ("Send buffer", socket.send_buffer_size()),
@@ -88,9 +88,12 @@ impl Log {
         ];
         for (name, size) in given {
             let Ok(size) = size else { continue };
-            if (size as u64).abs_diff(asked) * 10 > asked {
-                let (got, wanted) = (output::size(size as u64), output::size(asked));
-                self.warn(format!("{name}: {got} (Requested:{wanted})"));
+            if (size as u64).abs_diff(requested_bytes) * 10 > requested_bytes {
+                let (actual, requested) = (
+                    output::full_size(size as u64),
+                    output::full_size(requested_bytes),
+                );
+                self.warn(format!("{name}: {actual} (Requested:{requested})"));
             }
         }
     }
@@ -100,20 +103,20 @@ impl Log {
             |other: &&mut LogEntry| (&other.text, &other.reason) == (&entry.text, &entry.reason);
         if let Some(known) = self.entries.iter_mut().find(same) {
             known.count += entry.count;
-        } else if self.entries.len() < MOST_ENTRIES {
+        } else if self.entries.len() < MAX_ENTRIES {
             self.entries.push(entry);
         } else if let Some(last) = self.entries.last_mut() {
-            // The last place is for all that have none.
+            // The last entry counts all that do not fit.
             let count = last.count + entry.count;
             *last = LogEntry {
                 count,
-                ..self::entry(false, MORE)
+                ..self::new_entry(false, OMITTED)
             };
         }
     }
 }
 
-fn entry(is_warning: bool, text: impl Into<String>) -> LogEntry {
+fn new_entry(is_warning: bool, text: impl Into<String>) -> LogEntry {
     LogEntry {
         is_warning,
         text: text.into(),
@@ -127,31 +130,31 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_same_is_said_once() {
+    fn equal_entries_are_merged() {
         let mut log = Log::default();
-        log.say("a", 1);
-        log.say("a", 2);
-        log.say("a", 1);
+        log.error("a", 1);
+        log.error("a", 2);
+        log.error("a", 1);
         let mut other = Log::default();
-        other.say("a", 1);
+        other.error("a", 1);
         log.merge(&other);
         let times: Vec<u64> = log.entries().iter().map(|entry| entry.count).collect();
         assert_eq!(times, [3, 1]);
     }
 
     #[test]
-    fn a_log_has_an_end() {
+    fn the_log_has_a_maximum_length() {
         let mut log = Log::default();
         for number in 0..1000 {
-            log.say(format!("error {number}"), 0);
+            log.error(format!("error {number}"), 0);
         }
-        assert_eq!(log.entries().len(), MOST_ENTRIES);
-        let rest = log.entries().last().unwrap();
-        assert_eq!((rest.text.as_str(), rest.count), (MORE, 1000 - 63));
+        assert_eq!(log.entries().len(), MAX_ENTRIES);
+        let last = log.entries().last().unwrap();
+        assert_eq!((last.text.as_str(), last.count), (OMITTED, 1000 - 63));
         let mut other = Log::default();
         other.merge(&log);
         other.merge(&log);
-        assert_eq!(other.entries().len(), MOST_ENTRIES);
+        assert_eq!(other.entries().len(), MAX_ENTRIES);
     }
 
     #[test]
@@ -159,9 +162,9 @@ mod tests {
         let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
         let given = socket2::SockRef::from(&socket).send_buffer_size().unwrap() as u64;
         let mut log = Log::default();
-        log.compare_buffers(&socket, given);
+        log.check_buffer_sizes(&socket, given);
         assert!(log.is_empty(), "{log:?}");
-        log.compare_buffers(&socket, given * 2);
+        log.check_buffer_sizes(&socket, given * 2);
         assert_eq!(log.entries().len(), 2);
         assert!(log.entries()[0].is_warning);
     }

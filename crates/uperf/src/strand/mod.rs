@@ -1,31 +1,32 @@
-//! Strands: the threads and processes that run a group's transactions, at either end.
+//! Strands: the threads and processes that run a group's transactions, in a master or a slave.
 //!
-//! [`Workers`] are all strands of one end's run. Their leader (a master's own loop, or a slave's session by its
-//! master's commands) opens one barrier after the other, and only looks on in between.
+//! [`Workers`] are all strands of one run at this end. Their leader opens one barrier per
+//! transaction and otherwise only watches. The leader is the loop of a master, or the session of a
+//! slave, which follows the commands of its master.
 
-mod allowance;
+mod addresses;
 mod compile;
+mod connection_budget;
 mod connection_manager;
 mod connections;
 mod datagrams;
-mod ends;
-mod journal;
+mod endpoints;
 mod log;
 mod process;
-mod reach;
+mod response_file;
 mod sctp;
-mod settle;
-mod trial;
+mod socket_probe;
+mod stock_slave;
 mod worker;
 mod workers;
 
+pub(crate) use addresses::{any_address, format_host_as_uperf, unreachable_reason};
 pub(crate) use compile::{has_datagrams, transport};
-pub(crate) use ends::{Listeners, PeerHost, Peers};
-pub(crate) use journal::ResponseFile;
+pub(crate) use endpoints::{Listeners, PeerHost, Peers};
 pub(crate) use log::Log;
-pub(crate) use reach::{anywhere, machine_text, obstacle};
-pub(crate) use settle::whole_ticks;
-pub(crate) use trial::{has, refusal};
+pub(crate) use response_file::ResponseFile;
+pub(crate) use socket_probe::{supports_protocol, unsupported_reason};
+pub(crate) use stock_slave::whole_ticks;
 pub(crate) use worker::strand_bytes;
 pub(crate) use workers::Workers;
 
@@ -36,94 +37,96 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use engine::Stop;
-use engine::script::{Failure, StepReport};
+use engine::script::{StepFailure, StepReport};
 use model::Counts;
 use serde::{Deserialize, Serialize};
-use server::Policy;
-use sys::counter::Event;
+use server::PeerPolicy;
+use sys::counter::PerfEvent;
 
-use workers::LATE;
+use workers::EXIT_TOLERANCE;
 
-use crate::account::Account;
-use crate::tls::Contexts;
-use crate::workorder::{Group, Transaction};
+use crate::run_budget::RunBudget;
+use crate::tls::TlsContexts;
+use crate::workorder::{GroupSpec, TransactionSpec};
 
-/// How much earlier a transaction's time may be up at the end that leads.
-const LEEWAY: Duration = Duration::from_secs(1);
+/// How much earlier than here a transaction's time may end at the master.
+const EARLY_END_TOLERANCE: Duration = Duration::from_secs(1);
 
-/// One group at this end, with everything that its strands need.
+/// One group at this end, with all inputs of its strands.
 #[derive(Debug)]
 pub(crate) struct GroupSetup {
-    pub(crate) group: Group,
-    /// The other end leads: its commands end transactions that only receive, when all data has come.
-    pub(crate) follows: bool,
-    /// A slave of the group is a stock uperf, which ends a transaction's time at its next look at the clock.
+    pub(crate) group: GroupSpec,
+    /// This end is a slave: the master's commands end transactions that only receive, after all
+    /// data has arrived.
+    pub(crate) is_slave: bool,
+    /// A slave of the group is a stock uperf. It ends a transaction only when it next reads its
+    /// clock.
     pub(crate) has_stock_slave: bool,
-    /// Where its connects go.
+    /// The destinations of its connects.
     pub(crate) peers: Peers,
     /// The listeners of its accepts, one set per strand.
     pub(crate) listeners: Vec<Listeners>,
     /// The files that its flowops send.
     pub(crate) files: Arc<Files>,
     /// The TLS settings of its connections.
-    pub(crate) tls: Contexts,
+    pub(crate) tls: TlsContexts,
     /// Which peers it accepts data from.
-    pub(crate) policy: Policy,
-    /// The budget of its strands; `None` for no limit of ours.
-    pub(crate) account: Option<Account>,
+    pub(crate) policy: PeerPolicy,
+    /// The resource budget of its strands; `None` for no limit.
+    pub(crate) run_budget: Option<RunBudget>,
 }
 
-/// Files to send, by the directory that they were found below.
+/// Files to send, grouped by the directory that was searched for them.
 pub(crate) type Files = Vec<(PathBuf, Vec<File>)>;
 
-/// Which times are kept.
+/// The measurements that strands make.
 #[derive(Clone, Debug, Default)]
 #[expect(
     clippy::struct_excessive_bools,
     reason = "each is one option of the command line"
 )]
-pub(crate) struct Watching {
-    /// Of each transaction.
+pub(crate) struct MeasurementOptions {
+    /// Times of each transaction.
     pub(crate) transactions: bool,
-    /// Of each flowop.
+    /// Times of each flowop.
     pub(crate) flowops: bool,
-    /// CPU time as well.
+    /// CPU times, too.
     pub(crate) cpu: bool,
-    /// Each execution of a transaction, for percentiles.
+    /// A histogram of the execution times of a transaction, for percentiles.
     pub(crate) histogram: bool,
-    /// Where each pass of each flowop goes.
+    /// File for the time of each pass of each flowop (`-X`).
     pub(crate) responses: Option<Arc<ResponseFile>>,
-    /// What is counted in each flowop; the system allows all of it.
-    pub(crate) counters: Vec<Event>,
+    /// Events to count in each flowop. The system permits all of them.
+    pub(crate) counters: Vec<PerfEvent>,
 }
 
-/// What the workers of a group share.
+/// State that the workers of a group share.
 #[derive(Debug)]
 struct WorkerGroup {
     setup: GroupSetup,
-    /// What its transactions were compiled to.
+    /// Its transactions, compiled for the engine.
     compiled: Vec<model::Transaction>,
-    /// Ends each transaction.
+    /// Stops the transactions, one entry for each.
     stops: Vec<Stop>,
-    watching: Watching,
+    measurements: MeasurementOptions,
 }
 
 /// The result of one strand.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct StrandOutcome {
-    /// Whose it is.
+    /// Index of its group.
     pub(crate) group: usize,
-    /// In order; fewer than the group has, if it ended early.
-    pub(crate) transactions: Vec<TransactionOutcome>,
+    /// In order; fewer than in the group if the strand ended early.
+    pub(crate) transactions: Vec<StrandTransactionOutcome>,
     pub(crate) log: Log,
     pub(crate) failed: bool,
 }
 
 impl StrandOutcome {
-    /// The result of a strand that was lost.
-    fn of_failure(group: usize, why: &str, errno: i32) -> Self {
+    /// Returns the result of a strand that was lost.
+    fn from_failure(group: usize, reason: &str, errno: i32) -> Self {
         let mut log = Log::default();
-        log.say(why, errno);
+        log.error(reason, errno);
         Self {
             group,
             transactions: Vec::new(),
@@ -135,77 +138,81 @@ impl StrandOutcome {
 
 /// One strand's part of a transaction.
 #[derive(Debug, Serialize, Deserialize)]
-pub(crate) struct TransactionOutcome {
+pub(crate) struct StrandTransactionOutcome {
     #[serde(with = "process::monotonic")]
     pub(crate) began: Instant,
     pub(crate) elapsed: Duration,
-    /// What was in the strand's books before it.
+    /// The strand's counters before it.
     before: Counts,
     pub(crate) counts: Counts,
-    /// The same up to the end of the transaction's time, if the strand left late.
+    /// Elapsed time and counts at the end of the transaction's time, if the strand left late.
     cut: Option<(Duration, Counts)>,
-    /// The times that were kept; the events are in the order of [`Watching::counters`].
+    /// The measured times. The events are in the order of [`MeasurementOptions::counters`].
     pub(crate) times: StepReport,
 }
 
-impl TransactionOutcome {
-    /// How long the strand was at it within the transaction's time, and what it did by then.
-    pub(crate) fn in_time(&self) -> (Duration, Counts) {
+impl StrandTransactionOutcome {
+    /// Returns the strand's elapsed time and counts, both limited to the transaction's time.
+    pub(crate) fn clipped_to_duration(&self) -> (Duration, Counts) {
         self.cut.unwrap_or((self.elapsed, self.counts))
     }
 
-    /// The time was up then, with this in the strand's books. What leaves at once has its own end, with
-    /// the call that was under way.
-    fn end_at(&mut self, then: Instant, counts: &Counts) {
-        if then >= self.began && then + LATE < self.began + self.elapsed {
-            self.cut = Some((then - self.began, counts.since(&self.before)));
+    /// Limits the result to the end of the transaction's time. A strand that left within
+    /// [`EXIT_TOLERANCE`] keeps its own end, which includes its last call.
+    fn clip_at(&mut self, end: Instant, counts_at_end: &Counts) {
+        if end >= self.began && end + EXIT_TOLERANCE < self.began + self.elapsed {
+            self.cut = Some((end - self.began, counts_at_end.since(&self.before)));
         }
     }
 }
 
 impl WorkerGroup {
-    fn new(setup: GroupSetup, watching: Watching, cancel: &Stop) -> Self {
+    fn new(setup: GroupSetup, measurements: MeasurementOptions, cancel: &Stop) -> Self {
         let transactions = setup.group.transactions.iter();
         Self {
             stops: transactions.map(|_| cancel.follower()).collect(),
-            compiled: compile::transactions(&setup.group),
+            compiled: compile::compile_transactions(&setup.group),
             setup,
-            watching,
+            measurements,
         }
     }
 
-    fn transaction(&self, stage: usize) -> Option<&Transaction> {
+    fn transaction(&self, stage: usize) -> Option<&TransactionSpec> {
         self.setup.group.transactions.get(stage)
     }
 
-    /// The descriptors that all its workers use.
+    /// Returns the descriptors that all its workers share.
     fn descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         let files = self.setup.files.iter().flat_map(|(_, files)| files);
-        let responses = self.watching.responses.iter();
+        let responses = self.measurements.responses.iter();
         let responses = responses.map(|responses| responses.descriptor());
         files.map(AsFd::as_fd).chain(responses)
     }
 
-    fn awaits_end_of(&self, transaction: &Transaction) -> bool {
-        // Datagrams that come after the time are late.
-        let GroupSetup { follows, group, .. } = &self.setup;
-        *follows && transaction.only_receives() && !compile::has_datagrams(group)
+    fn waits_for_interrupt(&self, transaction: &TransactionSpec) -> bool {
+        // Datagrams that arrive after the end are late, so there is no reason to wait for them.
+        let GroupSetup {
+            is_slave, group, ..
+        } = &self.setup;
+        *is_slave && transaction.only_receives() && !compile::has_datagrams(group)
     }
 
-    /// Whether a failed flowop only shows that the other end has closed its connection: by a reset, if its time was
-    /// up first and it had data unread; by a refusal of datagrams, if it leads. Of those who do not lead only stock
-    /// slaves close so, at the end of the last transaction.
-    fn is_end(
+    /// Whether a failed flowop only means that the other end has closed its connection.
+    ///
+    /// A reset means this if the transaction's time ended first at the other end, with unread data.
+    /// Refused datagrams mean this at a slave. At a master, only stock slaves close this way, at
+    /// the end of the last transaction.
+    fn is_expected_close(
         &self,
-        transaction: &Transaction,
-        at: usize,
+        transaction: &TransactionSpec,
+        step: usize,
         elapsed: Duration,
-        failure: &Failure,
+        failure: &StepFailure,
     ) -> bool {
-        let is_nearly_over = |duration| elapsed + LEEWAY >= duration;
+        let is_nearly_over = |duration| elapsed + EARLY_END_TOLERANCE >= duration;
         let is_reset = failure.is_reset() && transaction.duration.is_some_and(is_nearly_over);
-        let is_refused = failure.is_refused() && transaction.flowops[at].kind.transfers();
-        let (follows, has_stock_slave) = (self.setup.follows, self.setup.has_stock_slave);
-        (follows || has_stock_slave) && is_reset || follows && is_refused
+        let is_refused = failure.is_refused() && transaction.flowops[step].kind.transfers();
+        let (is_slave, has_stock_slave) = (self.setup.is_slave, self.setup.has_stock_slave);
+        (is_slave || has_stock_slave) && is_reset || is_slave && is_refused
     }
 }

@@ -1,8 +1,8 @@
-//! A strand that is a process of its own (`nprocs=`).
+//! A strand that runs in a separate process (`nprocs=`).
 //!
-//! All processes are forked before the first strand that is a thread. Each receives its parent's orders over
-//! a socket pair, and in the parent a thread takes the strand's place at the barriers. The strand's counters are in
-//! memory that both processes share.
+//! All processes are forked before the first strand that is a thread. Each receives commands from
+//! its parent over a socket pair. In the parent, a thread represents the strand at the barriers.
+//! The strand's counters are in memory that both processes share.
 
 use std::io::{self, BufReader, Write};
 use std::net::Shutdown;
@@ -15,7 +15,7 @@ use std::time::Instant;
 use engine::{BarrierEvent, BarrierObserver, StartBarrier};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use sys::process::{Forked, fork, leave, settle_as_child, wait_for};
+use sys::process::{ForkResult, exit_now, fork, prepare_child, wait_for_child};
 
 use super::StrandOutcome;
 use super::worker::Worker;
@@ -23,17 +23,17 @@ use super::workers::Workers;
 
 /// A message from a strand's process to its parent.
 #[derive(Debug, Serialize, Deserialize)]
-enum Report {
+enum ProcessReport {
     Event(BarrierEvent),
     Outcome(StrandOutcome),
 }
 
 /// A message from the parent to a strand's process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) enum Order {
-    /// The barrier of this number has opened at that time.
+pub(super) enum ProcessCommand {
+    /// The barrier of this transaction opened at this time.
     Open(usize, #[serde(with = "monotonic")] Instant),
-    /// The transaction of this number ends now.
+    /// This transaction ends now.
     Interrupt(usize),
     /// The whole run ends now.
     Abort,
@@ -46,8 +46,8 @@ fn send(mut to: &UnixStream, message: &impl Serialize) -> io::Result<()> {
     to.write_all(&serde_json::to_vec(message)?)
 }
 
-/// Returns the messages that come, up to the end of the stream, which is an error.
-fn messages<T: DeserializeOwned>(from: &UnixStream) -> impl Iterator<Item = io::Result<T>> {
+/// Returns the received messages. The end of the stream is an error.
+fn receive_messages<T: DeserializeOwned>(from: &UnixStream) -> impl Iterator<Item = io::Result<T>> {
     let messages = serde_json::Deserializer::from_reader(BufReader::new(from)).into_iter();
     let ended = std::iter::once_with(|| Err(io::ErrorKind::UnexpectedEof.into()));
     messages
@@ -74,32 +74,32 @@ pub(super) mod monotonic {
     }
 }
 
-/// The parent's socket, as the barrier of a strand's process has it.
+/// The socket to the parent. The barrier of a strand's process reports its events to it.
 #[derive(Debug)]
-struct Parent(UnixStream);
+struct ParentLink(UnixStream);
 
-impl BarrierObserver for Parent {
+impl BarrierObserver for ParentLink {
     fn notify(&self, event: BarrierEvent) {
-        // A parent that is gone takes this process with it.
-        let _ = send(&self.0, &Report::Event(event));
+        // The process ends with its parent, so a failed send needs no handling.
+        let _ = send(&self.0, &ProcessReport::Event(event));
     }
 }
 
-/// A strand's process, as its parent has it.
+/// A strand's process, as its parent controls it.
 #[derive(Debug)]
 pub(super) struct Process {
-    number: u32,
+    pid: u32,
     link: UnixStream,
-    /// It has been waited for: the number may be another's.
-    is_over: AtomicBool,
+    /// The process was waited for. The system may have reused its PID.
+    is_reaped: AtomicBool,
 }
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // One that nobody leads any more ends.
-        if !self.is_over.load(SeqCst) {
+        // The process ends when its socket is closed.
+        if !self.is_reaped.load(SeqCst) {
             let _ = self.link.shutdown(Shutdown::Both);
-            let _ = wait_for(self.number);
+            let _ = wait_for_child(self.pid);
         }
     }
 }
@@ -107,102 +107,106 @@ impl Drop for Process {
 impl Process {
     /// Forks a process for this worker.
     pub(super) fn fork(worker: Worker) -> io::Result<Self> {
-        let (here, there) = UnixStream::pair()?;
+        let (parent_end, child_end) = UnixStream::pair()?;
         let parent = std::process::id();
         match fork()? {
-            Forked::Parent(number) => Ok(Self {
-                number,
-                link: here,
-                is_over: AtomicBool::new(false),
+            ForkResult::Parent(pid) => Ok(Self {
+                pid,
+                link: parent_end,
+                is_reaped: AtomicBool::new(false),
             }),
-            // Whatever was inherited is not to be dropped: its descriptors are closed.
-            Forked::Child => leave(i32::from(live(worker, parent, &there).is_err())),
+            // Exits without dropping inherited values, because their descriptors are closed.
+            ForkResult::Child => {
+                exit_now(i32::from(run_child(worker, parent, &child_end).is_err()))
+            }
         }
     }
 
-    /// Sends an order. A process that is gone needs none.
-    pub(super) fn order(&self, order: Order) {
-        let _ = send(&self.link, &order);
+    /// Sends a command. An error means that the process has ended, so it is ignored.
+    pub(super) fn send_command(&self, command: ProcessCommand) {
+        let _ = send(&self.link, &command);
     }
 
-    /// Kills a process that does not answer. Only as long as it is waited for: the number may be another's then.
+    /// Kills a process that does not answer. The PID is valid only until the process is waited for.
     pub(super) fn kill(&self) {
-        let _ = sys::process::kill(self.number);
+        let _ = sys::process::kill_child(self.pid);
     }
 
-    /// Takes the strand's place at the barriers until the process has ended.
-    pub(super) fn accompany(&self, group: usize, barrier: &StartBarrier) -> StrandOutcome {
-        let outcome = self.follow(barrier);
+    /// Represents the strand at the barriers until its process has ended. Returns its outcome.
+    pub(super) fn represent(&self, group: usize, barrier: &StartBarrier) -> StrandOutcome {
+        let outcome = self.relay_reports(barrier);
         let _ = self.link.shutdown(Shutdown::Both);
-        let ended = wait_for(self.number);
-        self.is_over.store(true, SeqCst);
+        let ended = wait_for_child(self.pid);
+        self.is_reaped.store(true, SeqCst);
         if let Ok(outcome) = outcome {
             return StrandOutcome { group, ..outcome };
         }
-        let how = ended.map_or_else(|error| sys::describe(&error), |ended| ended.to_string());
-        let why = format!("process {} of a strand is gone: {how}", self.number);
-        StrandOutcome::of_failure(group, &why, 0)
+        let status = ended.map_or_else(|error| sys::describe(&error), |ended| ended.to_string());
+        let reason = format!("process {} of a strand is gone: {status}", self.pid);
+        StrandOutcome::from_failure(group, &reason, 0)
     }
 
-    fn follow(&self, barrier: &StartBarrier) -> io::Result<StrandOutcome> {
+    fn relay_reports(&self, barrier: &StartBarrier) -> io::Result<StrandOutcome> {
         let mut participant = Some(barrier.participant());
         let mut stage = 0;
-        for report in messages(&self.link) {
+        for report in receive_messages(&self.link) {
             match report? {
-                Report::Outcome(outcome) => return Ok(outcome),
-                Report::Event(BarrierEvent::Arrived) => {
-                    let order = match barrier.arrive(stage) {
-                        Some(at) => Order::Open(stage, at),
-                        None => Order::Abort,
+                ProcessReport::Outcome(outcome) => return Ok(outcome),
+                ProcessReport::Event(BarrierEvent::Arrived) => {
+                    let command = match barrier.arrive(stage) {
+                        Some(at) => ProcessCommand::Open(stage, at),
+                        None => ProcessCommand::Abort,
                     };
-                    send(&self.link, &order)?;
+                    send(&self.link, &command)?;
                     stage += 1;
                 }
-                Report::Event(BarrierEvent::Left { failed }) => {
+                ProcessReport::Event(BarrierEvent::Left { failed }) => {
                     if let Some(participant) = participant.take() {
                         participant.leave(failed);
                     }
                     if !failed {
-                        barrier.await_dismissal();
+                        barrier.wait_for_run_end();
                     }
-                    send(&self.link, &Order::Finish)?;
+                    send(&self.link, &ProcessCommand::Finish)?;
                 }
-                Report::Event(event) => barrier.report(event),
+                ProcessReport::Event(event) => barrier.record_event(event),
             }
         }
         Err(io::ErrorKind::UnexpectedEof.into())
     }
 }
 
-/// Runs a worker in its process, as its parent orders.
-fn live(worker: Worker, parent: u32, mut link: &UnixStream) -> io::Result<()> {
+/// Runs a worker in its process, controlled by the parent.
+fn run_child(worker: Worker, parent: u32, mut link: &UnixStream) -> io::Result<()> {
     let group = Arc::clone(&worker.group);
-    let mut keep = vec![link.as_fd()];
-    keep.extend(worker.listeners.descriptors());
-    keep.extend(group.descriptors());
-    settle_as_child(parent, &keep)?;
-    engine::forked();
+    let mut kept_descriptors = vec![link.as_fd()];
+    kept_descriptors.extend(worker.listeners.descriptors());
+    kept_descriptors.extend(group.descriptors());
+    prepare_child(parent, &kept_descriptors)?;
+    engine::mark_forked();
     let barrier = StartBarrier::new(&[(1, group.setup.group.transactions.len())]);
-    let barrier = barrier.observed_by(Parent(link.try_clone()?));
-    let mut workers = Workers::of_process(barrier, worker)?;
-    for order in messages(link) {
-        match order? {
-            Order::Open(stage, at) => workers.release_at(stage, at),
-            Order::Interrupt(stage) => workers.interrupt(stage),
-            Order::Abort => workers.abort(),
-            Order::Finish => break,
+    let barrier = barrier.observed_by(ParentLink(link.try_clone()?));
+    let mut workers = Workers::for_process(barrier, worker)?;
+    for command in receive_messages(link) {
+        match command? {
+            ProcessCommand::Open(stage, at) => workers.start_transaction_at(stage, at),
+            ProcessCommand::Interrupt(stage) => workers.interrupt(stage),
+            ProcessCommand::Abort => workers.abort(),
+            ProcessCommand::Finish => break,
         }
     }
-    let responses = group.watching.responses.as_ref();
+    let responses = group.measurements.responses.as_ref();
     let Some(mut outcome) = workers.finish().pop() else {
         return Err(io::ErrorKind::UnexpectedEof.into());
     };
     if let Some(Err(error)) = responses.map(|file| file.finish()) {
-        outcome.log.say(format!("-X: {}", sys::describe(&error)), 0);
+        outcome
+            .log
+            .error(format!("-X: {}", sys::describe(&error)), 0);
     }
-    send(link, &Report::Outcome(outcome))?;
+    send(link, &ProcessReport::Outcome(outcome))?;
     link.shutdown(Shutdown::Write)?;
-    // Orders that are unread when it ends would reset the connection, and the outcome with it.
+    // Unread commands would reset the connection on exit, and the outcome would be lost.
     io::copy(&mut link, &mut io::sink()).map(drop)
 }
 
@@ -212,22 +216,26 @@ mod tests {
 
     #[test]
     fn messages_arrive() {
-        let (here, there) = UnixStream::pair().unwrap();
-        let orders = [Order::Interrupt(9), Order::Abort, Order::Finish];
+        let (parent_end, child_end) = UnixStream::pair().unwrap();
+        let commands = [
+            ProcessCommand::Interrupt(9),
+            ProcessCommand::Abort,
+            ProcessCommand::Finish,
+        ];
         let opened = Instant::now();
-        send(&there, &Order::Open(3, opened)).unwrap();
-        for order in orders {
-            send(&there, &order).unwrap();
+        send(&child_end, &ProcessCommand::Open(3, opened)).unwrap();
+        for command in commands {
+            send(&child_end, &command).unwrap();
         }
-        drop(there);
-        let mut received = messages(&here);
-        let Some(Ok(Order::Open(3, at))) = received.next() else {
+        drop(child_end);
+        let mut received = receive_messages(&parent_end);
+        let Some(Ok(ProcessCommand::Open(3, at))) = received.next() else {
             panic!("no time");
         };
         let distance = at.max(opened) - at.min(opened);
         assert!(distance < std::time::Duration::from_secs(1), "{distance:?}");
-        for order in orders {
-            assert_eq!(received.next().unwrap().unwrap(), order);
+        for command in commands {
+            assert_eq!(received.next().unwrap().unwrap(), command);
         }
         assert!(received.next().unwrap().is_err());
     }

@@ -4,56 +4,62 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Instant;
 
-use engine::script::{Failure, STEP_BYTES, Script, StepTimes};
-use engine::{BarrierEvent, Counters, Job, JobBody, Path, Reason, StartBarrier, Steps};
-use model::Ended;
+use engine::script::{STEP_BYTES, Script, StepFailure, StepTimes};
+use engine::{
+    BarrierEvent, Counters, Job, JobBody, JobSockets, ScriptLoop, StartBarrier, StopReason,
+};
+use model::EndCause;
 use sys::buffer::BufferRing;
 use sys::call::Error;
 use sys::counter::EventCounters;
-use sys::message::{HEADER_BYTES, MOST};
+use sys::message::{HEADER_BYTES, MAX_MESSAGES};
 use sys::process::thread_id;
 
-use super::allowance::{Allowance, has_encryption, process_bytes};
+use super::connection_budget::{ConnectionBudget, process_connection_bytes, uses_tls};
 use super::connection_manager::StrandConnections;
 use super::connections::ConnectionPool;
-use super::journal::Journal;
-use super::settle::settle;
-use super::{Listeners, Log, StrandOutcome, TransactionOutcome, Watching, WorkerGroup, compile};
-use crate::profile::memory::{PROCESS, TLS, buffer_bytes};
-use crate::workorder::{Group, Transaction};
+use super::response_file::ResponseWriter;
+use super::stock_slave::await_transaction_end;
+use super::{
+    Listeners, Log, MeasurementOptions, StrandOutcome, StrandTransactionOutcome, WorkerGroup,
+    compile,
+};
+use crate::profile::memory::{PROCESS_BYTES, TLS_BYTES, buffer_bytes};
+use crate::workorder::{GroupSpec, TransactionSpec};
 
-/// What a strand's buffer begins at a multiple of, bytes.
-const PAGE: u32 = 4096;
+/// Alignment of a strand's buffer, bytes.
+const BUFFER_ALIGNMENT: u32 = 4096;
 
-/// What the random sizes of a strand come from.
-pub(super) fn seed(group: usize, index: usize) -> u64 {
+/// Returns the seed of a strand's random sizes.
+pub(super) fn random_seed(group: usize, index: usize) -> u64 {
     (group as u64) << 32 | index as u64
 }
 
-/// One strand at its start.
+/// A strand that has not started yet.
 pub(super) struct Worker {
     pub(super) barrier: Arc<StartBarrier>,
     pub(super) group: Arc<WorkerGroup>,
     pub(super) counters: Arc<Counters>,
-    /// Number of the strand in its group.
+    /// Index of the strand in its group.
     pub(super) index: usize,
-    /// Number of the group among those of this process.
+    /// Index of the group among the groups of this process.
     pub(super) group_number: usize,
     pub(super) seed: u64,
     pub(super) listeners: Listeners,
 }
 
 impl Worker {
-    /// Runs all transactions, on the thread of the worker.
+    /// Runs all transactions on the current thread.
     pub(super) fn run(self) -> StrandOutcome {
         let participant = self.barrier.participant();
         let (group, setup) = (&*self.group, &self.group.setup);
-        // On pages of its own, like netperf's buffers: the kernel copies whole cache lines then.
-        let Some(mut ring) = BufferRing::new(1, buffer_bytes(&setup.group), PAGE, 0) else {
+        // Page alignment, as for netperf's buffers, lets the kernel copy whole cache lines.
+        let Some(mut ring) = BufferRing::new(1, buffer_bytes(&setup.group), BUFFER_ALIGNMENT, 0)
+        else {
             participant.leave(true);
             let what = "no memory for a strand's buffer";
             let errno = Error::NOMEM.raw_os_error();
-            return StrandOutcome::of_failure(self.group_number, what, errno);
+            return StrandOutcome::from_failure(self.group_number, what, errno);
         };
         let buffer = ring.advance();
         let transactions = &setup.group.transactions;
@@ -64,15 +70,15 @@ impl Worker {
             barrier: &self.barrier,
             index: self.index,
             flowops: &[],
-            open: ConnectionPool::new(),
+            pool: ConnectionPool::new(),
             listeners: self.listeners,
-            allowance: Allowance::new(setup.account.as_ref(), &setup.group),
+            connection_budget: ConnectionBudget::new(setup.run_budget.as_ref(), &setup.group),
             next_file: self.index,
             log: Log::default(),
         };
-        let events = group.watching.event_counters(&mut connections.log);
+        let events = group.measurements.event_counters(&mut connections.log);
         for (stage, transaction) in transactions.iter().enumerate() {
-            // Before the barrier: it is no part of the transaction's time.
+            // Done before the barrier, so it is not part of the transaction's time.
             let compiled = &group.compiled[stage];
             let mut script = Script::new(compiled.steps.clone(), self.seed);
             connections.flowops = &transaction.flowops;
@@ -81,9 +87,9 @@ impl Worker {
             }
             let began = Instant::now();
             let before = self.counters.counts();
-            let mut times = group.watching.step_times(transaction, events.as_ref());
+            let mut times = group.measurements.step_times(transaction, events.as_ref());
             let mut job = Job {
-                body: JobBody::Steps(Steps {
+                body: JobBody::Steps(ScriptLoop {
                     script: &mut script,
                     pacing: compiled.pacing,
                     buffer,
@@ -93,9 +99,9 @@ impl Worker {
                 stop: &group.stops[stage],
                 counters: &self.counters,
             };
-            let ran = engine::run(&mut job, Path::Manager(&mut connections));
+            let result = engine::run(&mut job, JobSockets::Manager(&mut connections));
             let elapsed = began.elapsed();
-            outcomes.push(TransactionOutcome {
+            outcomes.push(StrandTransactionOutcome {
                 began,
                 elapsed,
                 before,
@@ -103,33 +109,34 @@ impl Worker {
                 cut: None,
                 times: times.map(StepTimes::finish).unwrap_or_default(),
             });
-            match (ran.ended, ran.failed_step) {
+            match (result.ended, result.failed_step) {
                 (_, Some((at, failure)))
-                    if group.is_end(transaction, at, began.elapsed(), &failure) =>
+                    if group.is_expected_close(transaction, at, began.elapsed(), &failure) =>
                 {
-                    self.barrier.report(BarrierEvent::PeerClosed);
+                    self.barrier.record_event(BarrierEvent::PeerClosed);
                 }
                 (_, Some((at, failure))) => {
-                    say(&mut connections.log, transaction, at, &failure);
+                    log_failure(&mut connections.log, transaction, at, &failure);
                     failed = true;
                     break;
                 }
-                (Ended::Cancelled, _) => break,
-                // The end of a stream, not a stop because the control connection ended.
-                (Ended::PeerClosed, _)
-                    if group.stops[stage].reason() != Some(Reason::PeerClosed) =>
+                (EndCause::Cancelled, _) => break,
+                // The peer ended the stream. This is not the stop that follows the end of the
+                // control connection.
+                (EndCause::PeerClosed, _)
+                    if group.stops[stage].reason() != Some(StopReason::PeerClosed) =>
                 {
-                    self.barrier.report(BarrierEvent::PeerClosed);
+                    self.barrier.record_event(BarrierEvent::PeerClosed);
                 }
                 _ => {}
             }
             if let (Some(duration), true) = (transaction.duration, setup.has_stock_slave) {
-                settle(&self.barrier, &connections.open, began, duration, buffer);
+                await_transaction_end(&self.barrier, &connections.pool, began, duration, buffer);
             }
         }
         participant.leave(failed);
         if !failed {
-            self.barrier.await_dismissal();
+            self.barrier.wait_for_run_end();
         }
         StrandOutcome {
             group: self.group_number,
@@ -140,11 +147,11 @@ impl Worker {
     }
 }
 
-impl Watching {
-    /// The meter of a transaction's times; `None` if no times are kept.
+impl MeasurementOptions {
+    /// Returns the meter of a transaction's times; `None` if no times are measured.
     fn step_times(
         &self,
-        transaction: &Transaction,
+        transaction: &TransactionSpec,
         events: Option<&Rc<EventCounters>>,
     ) -> Option<StepTimes> {
         let with_steps = self.flowops || self.responses.is_some();
@@ -153,12 +160,12 @@ impl Watching {
         }
         let mut times = StepTimes::new(transaction.flowops.len(), with_steps, self.cpu);
         if let Some(file) = &self.responses {
-            times = times.with_journal(Box::new(Journal::new(file, thread_id())));
+            times = times.with_observer(Box::new(ResponseWriter::new(file, thread_id())));
         }
         if let Some(events) = events {
             times = times.with_counters(Rc::clone(events));
         }
-        // What is executed once has no distribution.
+        // A single execution has no distribution.
         let is_repeated = transaction.duration.is_some() || transaction.iterations > 1;
         if self.histogram && is_repeated {
             times = times.with_histogram();
@@ -166,7 +173,8 @@ impl Watching {
         Some(times)
     }
 
-    /// The calling thread's event counters, if there is something to be counted.
+    /// Opens the event counters of the calling thread; `None` if no events are requested or
+    /// permitted.
     fn event_counters(&self, log: &mut Log) -> Option<Rc<EventCounters>> {
         if self.counters.is_empty() {
             return None;
@@ -175,78 +183,85 @@ impl Watching {
             Ok((counters, _)) if counters.len() == self.counters.len() => {
                 return Some(Rc::new(counters));
             }
-            Ok(_) => "a strand has not all of the counters".to_owned(),
-            Err(error) => format!("a strand has no counters: {}", sys::describe(&error)),
+            Ok(_) => "some counters of a strand are unavailable".to_owned(),
+            Err(error) => {
+                let reason = sys::describe(&error);
+                format!("the counters of a strand are unavailable: {reason}")
+            }
         });
         None
     }
 }
 
-/// What a strand uses of its stack: 16 KiB were measured.
-const STACK: usize = 32 << 10;
+/// Stack use of a strand, bytes; 16 KiB were measured.
+const STACK_BYTES: usize = 32 << 10;
 
-/// What it has beside all that depends on its group: places in lists, its counters, its handles.
-const BESIDE: usize = 2 << 10;
+/// Memory use that does not depend on the group, bytes: list entries, counters, handles.
+const FIXED_BYTES: usize = 2 << 10;
 
-/// Bytes that a strand has: its stack, its buffer, a header for each message of a call, its list, what it says of
-/// each transaction, what TLS keeps, and what it has as a process.
-pub(crate) fn strand_bytes(group: &Group) -> u64 {
+/// Returns the memory use of a strand, bytes. It includes the stack, the buffer, a header per
+/// message of a call, the flowop list, the transaction results, the TLS state and the process
+/// overhead.
+pub(crate) fn strand_bytes(group: &GroupSpec) -> u64 {
     let transactions = group.transactions.iter();
     let longest = transactions
         .map(|transaction| transaction.flowops.len())
         .max();
     let buffer = buffer_bytes(group) as usize;
     let datagrams = buffer * usize::from(compile::has_datagrams(group));
-    let bytes = STACK
-        + BESIDE
+    let bytes = STACK_BYTES
+        + FIXED_BYTES
         + buffer
         + datagrams
-        + headers(group) * HEADER_BYTES
+        + max_messages_per_call(group) * HEADER_BYTES
         + longest.unwrap_or(0) * STEP_BYTES
-        + group.transactions.len() * size_of::<TransactionOutcome>();
-    let tls = if has_encryption(group) { TLS } else { 0 };
+        + group.transactions.len() * size_of::<StrandTransactionOutcome>();
+    let tls = if uses_tls(group) { TLS_BYTES } else { 0 };
     let process = if group.strands.processes {
-        PROCESS + process_bytes(group)
+        PROCESS_BYTES + process_connection_bytes(group)
     } else {
         0
     };
     bytes as u64 + tls + process
 }
 
-/// Messages of the largest call.
-fn headers(group: &Group) -> usize {
+/// Returns the number of messages of the largest call.
+fn max_messages_per_call(group: &GroupSpec) -> usize {
     let transfers =
         (group.flowops()).filter(|flowop| flowop.kind.transfers() && flowop.batch_size > 1);
-    let most = transfers.map(|flowop| flowop.batch_size).max();
-    usize::try_from(most.unwrap_or(0)).map_or(MOST, |most| most.min(MOST))
+    let max_messages = transfers.map(|flowop| flowop.batch_size).max();
+    usize::try_from(max_messages.unwrap_or(0)).map_or(MAX_MESSAGES, |max| max.min(MAX_MESSAGES))
 }
 
-/// Logs a failure as uperf does: a failed call as `Error for flowop write  Message too long`; what has words of its
-/// own, with these.
-fn say(log: &mut Log, transaction: &Transaction, at: usize, failure: &Failure) {
-    let flowop = transaction.flowops[at].kind;
-    let is_call = failure.errno != 0 && !failure.what.contains(' ');
-    let what = if is_call {
+/// Logs a failure as uperf does. A failed call gets the prefix of `Error for flowop write  Message
+/// too long`; other failures have a complete text.
+fn log_failure(log: &mut Log, transaction: &TransactionSpec, step: usize, failure: &StepFailure) {
+    let flowop = transaction.flowops[step].kind;
+    let is_call = failure.errno != 0 && !failure.action.contains(' ');
+    let text = if is_call {
         format!("Error for flowop {flowop} ")
     } else {
-        failure.what.clone()
+        failure.action.clone()
     };
-    log.say(what, failure.errno);
+    log.error(text, failure.errno);
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Flowop, Kind};
+    use crate::{Flowop, FlowopKind};
 
     #[test]
     fn a_strand_has_a_buffer_and_headers() {
         let bytes = |size, batch_size| {
             let write = Flowop {
                 batch_size,
-                ..Flowop::of_bytes(Kind::Write, size)
+                ..Flowop::with_size(FlowopKind::Write, size)
             };
-            strand_bytes(&Group::of([Flowop::new(Kind::Connect), write]))
+            strand_bytes(&GroupSpec::with_flowops([
+                Flowop::new(FlowopKind::Connect),
+                write,
+            ]))
         };
         let with_list = bytes(10_000, 1);
         assert_eq!(bytes(20_000, 1), with_list + 10_000);

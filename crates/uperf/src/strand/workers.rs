@@ -1,4 +1,4 @@
-//! The workers of one end's run, and what their leader does with them.
+//! The workers of one run at this end, as their leader controls them.
 
 use std::io;
 use std::sync::Arc;
@@ -6,65 +6,70 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use engine::{
-    BarrierStatus, Counters, Promise, Reading, Reason, StartBarrier, Stop, deadline_thread,
+    BarrierStatus, CounterReading, Counters, DeadlineGuard, StartBarrier, Stop, StopReason,
+    deadline_thread,
 };
 use model::{Counts, Plan};
-use sys::shared::SharedLines;
+use sys::shared_memory::SharedLines;
 
-use super::process::{Order, Process};
-use super::worker::{Worker, seed};
-use super::{GroupSetup, Listeners, StrandOutcome, Watching, WorkerGroup, compile};
-use crate::workorder::Transaction;
+use super::process::{Process, ProcessCommand};
+use super::worker::{Worker, random_seed};
+use super::{GroupSetup, Listeners, MeasurementOptions, StrandOutcome, WorkerGroup, compile};
+use crate::workorder::TransactionSpec;
 
-/// Stack of a worker's thread, bytes; its buffer is not on it.
-const STACK: usize = 96 * 1024;
+/// Stack size of a worker's thread, bytes. The buffer is not on the stack.
+const THREAD_STACK_BYTES: usize = 96 * 1024;
 
-/// The same with TLS, whose handshake needs the most.
-const STACK_WITH_TLS: usize = 512 * 1024;
+/// The same with TLS: the handshake needs the most.
+const TLS_THREAD_STACK_BYTES: usize = 512 * 1024;
 
-/// Time that processes have to report their outcome before they are killed.
-const LAST_OF_PROCESSES: Duration = Duration::from_secs(10);
+/// How long processes may take to report their outcome before they are killed.
+const PROCESS_END_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How long after a transaction's time a strand may leave and still have its own end.
-pub(super) const LATE: Duration = Duration::from_millis(10);
+/// How long after the end of a transaction's time a strand may finish and still keep its own end
+/// time.
+pub(super) const EXIT_TOLERANCE: Duration = Duration::from_millis(10);
 
-/// The workers of one end: threads and processes, one for each strand.
+/// The workers of one run at this end: one thread or process per strand.
 #[derive(Debug)]
 pub(crate) struct Workers {
     barrier: Arc<StartBarrier>,
     groups: Vec<Arc<WorkerGroup>>,
-    handles: Vec<Handle>,
-    deadlines: Vec<Promise<'static>>,
-    /// When the time of a group's transaction will be up: the group, and the transaction.
-    due: Vec<(Instant, usize, usize)>,
+    handles: Vec<WorkerHandle>,
+    deadlines: Vec<DeadlineGuard<'static>>,
+    /// End of the time of a transaction, with the index of the group and of the transaction.
+    transaction_ends: Vec<(Instant, usize, usize)>,
 }
 
-/// One worker, as its leader has it.
+/// One worker, as its leader controls it.
 #[derive(Debug)]
-struct Handle {
+struct WorkerHandle {
     group: usize,
     counters: Arc<Counters>,
     thread: JoinHandle<StrandOutcome>,
     /// `None` for a thread.
     process: Option<Arc<Process>>,
-    /// Its counters when the time of this transaction was up, however long the worker then took to notice.
-    readings: Vec<(usize, Reading)>,
+    /// Index of a transaction, and the counters at the end of its time, even if the worker finishes
+    /// later.
+    readings: Vec<(usize, CounterReading)>,
 }
 
-/// A worker that is about to start.
-enum Ready {
+/// A worker that has not started yet.
+enum PreparedWorker {
     Thread(Worker),
     Process(usize, Arc<Counters>, Process),
 }
 
 impl Workers {
-    /// Starts the workers of all groups; they go to the first barrier and wait. `cancel` ends them wherever they are.
+    /// Starts the workers of all groups. They wait at the first barrier. `cancel` ends them at any
+    /// time.
     pub(crate) fn start(
         setups: Vec<GroupSetup>,
-        watching: &Watching,
+        measurements: &MeasurementOptions,
         cancel: &Stop,
     ) -> io::Result<Self> {
-        // Before the first worker: threads inherit what they are bound to.
+        // Started before the first worker, because threads inherit the CPU affinity of their
+        // creator.
         let _ = deadline_thread();
         let sizes = setups.iter().map(|GroupSetup { group, .. }| {
             let strands = group.strands.count as usize;
@@ -74,9 +79,9 @@ impl Workers {
         let mut ready = Vec::new();
         for mut setup in setups {
             let listeners = std::mem::take(&mut setup.listeners);
-            let group = WorkerGroup::new(setup, watching.clone(), cancel);
+            let group = WorkerGroup::new(setup, measurements.clone(), cancel);
             workers.groups.push(Arc::new(group));
-            // Processes before the first worker that is a thread.
+            // Processes are forked before the first thread starts.
             ready.append(&mut workers.prepare(workers.groups.len() - 1, listeners)?);
         }
         for worker in ready {
@@ -88,11 +93,11 @@ impl Workers {
         Ok(workers)
     }
 
-    /// The one worker of a forked process.
-    pub(super) fn of_process(barrier: StartBarrier, worker: Worker) -> io::Result<Self> {
+    /// Starts the single worker of a forked process.
+    pub(super) fn for_process(barrier: StartBarrier, worker: Worker) -> io::Result<Self> {
         let mut workers = Self::new(barrier);
         workers.groups.push(Arc::clone(&worker.group));
-        workers.spawn(Ready::Thread(Worker {
+        workers.spawn(PreparedWorker::Thread(Worker {
             barrier: Arc::clone(&workers.barrier),
             group_number: 0,
             ..worker
@@ -106,12 +111,16 @@ impl Workers {
             groups: Vec::new(),
             handles: Vec::new(),
             deadlines: Vec::new(),
-            due: Vec::new(),
+            transaction_ends: Vec::new(),
         }
     }
 
-    /// Prepares the workers of a group, and forks those that are processes.
-    fn prepare(&self, group_number: usize, listeners: Vec<Listeners>) -> io::Result<Vec<Ready>> {
+    /// Prepares the workers of a group and forks those that are processes.
+    fn prepare(
+        &self,
+        group_number: usize,
+        listeners: Vec<Listeners>,
+    ) -> io::Result<Vec<PreparedWorker>> {
         let group = &self.groups[group_number];
         let strands = group.setup.group.strands;
         let count = strands.count as usize;
@@ -120,7 +129,7 @@ impl Workers {
         let mut listeners = listeners.into_iter();
         let ready = (0..count).map(|index| {
             let counters = match &lines {
-                Some(lines) => Counters::shared(lines, index),
+                Some(lines) => Counters::on_shared_line(lines, index),
                 None => Counters::default(),
             };
             let counters = Arc::new(counters);
@@ -130,37 +139,42 @@ impl Workers {
                 counters: Arc::clone(&counters),
                 index,
                 group_number,
-                seed: seed(group_number, index),
+                seed: random_seed(group_number, index),
                 listeners: listeners.next().unwrap_or_default(),
             };
             if !strands.processes {
-                return Ok(Ready::Thread(worker));
+                return Ok(PreparedWorker::Thread(worker));
             }
             let process = Process::fork(worker)?;
-            Ok(Ready::Process(group_number, counters, process))
+            Ok(PreparedWorker::Process(group_number, counters, process))
         });
         ready.collect()
     }
 
-    /// Starts the thread of a worker, or the one that takes the place of its process here.
-    fn spawn(&mut self, ready: Ready) -> io::Result<()> {
+    /// Starts the thread of a worker, or the thread that represents its process here.
+    fn spawn(&mut self, ready: PreparedWorker) -> io::Result<()> {
         let thread = |stack| std::thread::Builder::new().stack_size(stack);
         let (group, counters, process, thread) = match ready {
-            Ready::Thread(worker) => {
+            PreparedWorker::Thread(worker) => {
                 let has_tls = !worker.group.setup.tls.is_empty();
-                let stack = if has_tls { STACK_WITH_TLS } else { STACK };
+                let stack = if has_tls {
+                    TLS_THREAD_STACK_BYTES
+                } else {
+                    THREAD_STACK_BYTES
+                };
                 let (group, counters) = (worker.group_number, Arc::clone(&worker.counters));
                 let thread = thread(stack).spawn(move || worker.run())?;
                 (group, counters, None, thread)
             }
-            Ready::Process(group, counters, process) => {
+            PreparedWorker::Process(group, counters, process) => {
                 let (process, barrier) = (Arc::new(process), Arc::clone(&self.barrier));
-                let its = Arc::clone(&process);
-                let thread = thread(STACK).spawn(move || its.accompany(group, &barrier))?;
+                let process_of_thread = Arc::clone(&process);
+                let thread = thread(THREAD_STACK_BYTES)
+                    .spawn(move || process_of_thread.represent(group, &barrier))?;
                 (group, counters, Some(process), thread)
             }
         };
-        self.handles.push(Handle {
+        self.handles.push(WorkerHandle {
             group,
             counters,
             thread,
@@ -170,103 +184,114 @@ impl Workers {
         Ok(())
     }
 
-    /// Waits until all workers are at this barrier, one has failed or all have ended, or until then.
-    pub(crate) fn wait(&self, stage: Option<usize>, until: Instant) -> BarrierStatus {
-        self.barrier.wait(stage, until)
+    /// Waits until all workers are at this barrier, one has failed, all have ended, or the deadline
+    /// passes.
+    pub(crate) fn wait_for_barrier(
+        &self,
+        stage: Option<usize>,
+        deadline: Instant,
+    ) -> BarrierStatus {
+        self.barrier.wait_for_workers(stage, deadline)
     }
 
-    /// Starts a transaction in every group that has it. Returns when.
-    pub(crate) fn release(&mut self, stage: usize) -> Instant {
+    /// Starts a transaction in every group that has it. Returns the start time.
+    pub(crate) fn start_transaction(&mut self, stage: usize) -> Instant {
         let now = Instant::now();
-        self.release_at(stage, now);
+        self.start_transaction_at(stage, now);
         now
     }
 
-    /// The same, as of `now`.
-    pub(super) fn release_at(&mut self, stage: usize, now: Instant) {
+    /// The same, with `now` as the start time.
+    pub(super) fn start_transaction_at(&mut self, stage: usize, now: Instant) {
         for (number, group) in self.groups.iter().enumerate() {
             let transaction = group.transaction(stage);
-            let transaction = transaction.filter(|transaction| !group.awaits_end_of(transaction));
+            let transaction =
+                transaction.filter(|transaction| !group.waits_for_interrupt(transaction));
             if let Some(duration) = transaction.and_then(|transaction| transaction.duration) {
                 let end = now + duration;
-                let deadline = deadline_thread().at(end, &group.stops[stage]);
+                let deadline = deadline_thread().set_at(end, &group.stops[stage]);
                 self.deadlines.push(deadline);
-                self.due.push((end, number, stage));
+                self.transaction_ends.push((end, number, stage));
             }
         }
         self.barrier.open(stage, now);
     }
 
-    /// Whether a transaction goes on after its time until it is interrupted: there may be data on its way.
-    pub(crate) fn awaits_end(&self, stage: usize) -> bool {
-        let mut running = self.running(stage);
-        running.any(|(group, transaction)| group.awaits_end_of(transaction))
+    /// Whether a transaction continues after its time until it is interrupted, because data may
+    /// still arrive.
+    pub(crate) fn continues_until_interrupted(&self, stage: usize) -> bool {
+        let mut running = self.groups_with_transaction(stage);
+        running.any(|(group, transaction)| group.waits_for_interrupt(transaction))
     }
 
-    /// Whether this transaction lasts for a duration in every group that has it.
+    /// Whether this transaction has a duration in every group that has it.
     pub(crate) fn is_timed(&self, stage: usize) -> bool {
-        let mut running = self.running(stage);
+        let mut running = self.groups_with_transaction(stage);
         running.all(|(_, transaction)| transaction.duration.is_some())
     }
 
-    /// The groups that have this transaction.
-    fn running(&self, stage: usize) -> impl Iterator<Item = (&WorkerGroup, &Transaction)> {
+    /// Returns the groups that have this transaction, with the transaction.
+    fn groups_with_transaction(
+        &self,
+        stage: usize,
+    ) -> impl Iterator<Item = (&WorkerGroup, &TransactionSpec)> {
         let groups = self.groups.iter();
         groups.filter_map(move |group| Some((&**group, group.transaction(stage)?)))
     }
 
-    /// When the time of a transaction will be up next.
-    pub(crate) fn due(&self) -> Option<Instant> {
-        self.due.iter().map(|(when, ..)| *when).min()
+    /// Returns the next end of a transaction's time.
+    pub(crate) fn next_transaction_end(&self) -> Option<Instant> {
+        self.transaction_ends.iter().map(|(when, ..)| *when).min()
     }
 
-    /// Reads the counters of the groups whose time is up.
-    pub(crate) fn read_due(&mut self) {
+    /// Reads the counters of the groups whose transaction's time has ended.
+    pub(crate) fn read_counters_at_end(&mut self) {
         let now = Instant::now();
-        for (_, group, stage) in self.due.extract_if(.., |due| due.0 <= now) {
+        for (_, group, stage) in self.transaction_ends.extract_if(.., |due| due.0 <= now) {
             let handles = self.handles.iter_mut();
             for handle in handles.filter(|handle| handle.group == group) {
                 let (counts, at) = (handle.counters.counts(), Instant::now());
-                handle.readings.push((stage, Reading { at, counts }));
+                handle.readings.push((stage, CounterReading { at, counts }));
             }
         }
     }
 
-    /// Whether the time of a transaction is up in all groups that have it, and their counters were read then.
-    pub(crate) fn is_over(&self, stage: usize) -> bool {
+    /// Whether the time of a transaction has ended in all groups that have it, and their counters
+    /// were read then.
+    pub(crate) fn is_time_up(&self, stage: usize) -> bool {
         self.handles.iter().all(|handle| {
             self.groups[handle.group].transaction(stage).is_none()
                 || handle.reading(stage).is_some()
         })
     }
 
-    /// What all workers have done by the end of a transaction, and when that was: when its time was up, if
-    /// that is a while ago, or now.
-    pub(crate) fn counts_by(&self, stage: usize) -> Reading {
+    /// Returns the counters of all workers at the end of a transaction, and their time. Both are of
+    /// the end of the transaction's time if that was a while ago, and current otherwise.
+    pub(crate) fn counts_at_end(&self, stage: usize) -> CounterReading {
         let (mut sum, mut at) = (Counts::default(), None);
         for handle in &self.handles {
             let reading = handle.reading(stage);
-            if let Some(reading) = reading.filter(|reading| reading.at.elapsed() > LATE) {
+            if let Some(reading) = reading.filter(|reading| reading.at.elapsed() > EXIT_TOLERANCE) {
                 sum += reading.counts;
                 at = at.max(Some(reading.at));
             } else {
                 sum += handle.counters.counts();
-                let goes_on = self.groups[handle.group].transaction(stage).is_some();
-                at = at.max(goes_on.then(Instant::now));
+                let has_transaction = self.groups[handle.group].transaction(stage).is_some();
+                at = at.max(has_transaction.then(Instant::now));
             }
         }
-        Reading {
+        CounterReading {
             at: at.unwrap_or_else(Instant::now),
             counts: sum,
         }
     }
 
-    /// The counters of all workers.
+    /// Returns the counters of each worker.
     pub(crate) fn counters(&self) -> impl Iterator<Item = &Arc<Counters>> {
         self.handles.iter().map(|handle| &handle.counters)
     }
 
-    /// What all workers have done so far.
+    /// Returns the current sum of all workers' counters.
     pub(crate) fn counts(&self) -> Counts {
         let mut sum = Counts::default();
         for handle in &self.handles {
@@ -275,40 +300,43 @@ impl Workers {
         sum
     }
 
-    /// Ends a transaction wherever it still runs: its peer has gone on.
+    /// Ends a transaction in all workers that still run it, after the peer has continued.
     pub(crate) fn interrupt(&self, stage: usize) {
         let stops = self.groups.iter().map(|group| group.stops.get(stage));
         for stop in stops.flatten() {
-            stop.pull(Reason::Deadline);
+            stop.set(StopReason::Deadline);
         }
-        self.order(Order::Interrupt(stage));
+        self.send_command(ProcessCommand::Interrupt(stage));
     }
 
     /// Ends all workers.
     pub(crate) fn abort(&self) {
         self.barrier.abort();
         for stop in self.groups.iter().flat_map(|group| &group.stops) {
-            stop.pull(Reason::Cancelled);
+            stop.set(StopReason::Cancelled);
         }
-        self.order(Order::Abort);
+        self.send_command(ProcessCommand::Abort);
     }
 
-    fn order(&self, order: Order) {
+    fn send_command(&self, command: ProcessCommand) {
         let processes = self.handles.iter().map(|handle| &handle.process);
-        processes.flatten().for_each(|process| process.order(order));
+        processes
+            .flatten()
+            .for_each(|process| process.send_command(command));
     }
 
-    /// How many transactions the longest group has.
+    /// Returns the number of transactions of the longest group.
     pub(crate) fn stages(&self) -> usize {
         let groups = self.groups.iter();
         let lengths = groups.map(|group| group.setup.group.transactions.len());
         lengths.max().unwrap_or(0)
     }
 
-    /// The plan of the workers of all groups, with the profile's name and the interval of the samples.
+    /// Returns the plan of all groups, with the profile's name and the sampling interval.
     pub(crate) fn plan(&self, name: String, sampling: Duration) -> Plan {
         let groups = self.groups.iter();
-        let groups = groups.map(|of| compile::group(&of.setup.group, of.compiled.clone()));
+        let groups =
+            groups.map(|group| compile::group_plan(&group.setup.group, group.compiled.clone()));
         Plan {
             name,
             groups: groups.collect(),
@@ -317,22 +345,23 @@ impl Workers {
         }
     }
 
-    /// Lets the workers close their connections and waits for them. Returns their outcomes in the order of the groups.
+    /// Dismisses the workers, which then close their connections, and waits for them. Returns their
+    /// outcomes in the order of the groups.
     pub(crate) fn finish(self) -> Vec<StrandOutcome> {
         self.barrier.dismiss();
         self.kill_late_processes();
-        self.handles.into_iter().map(Handle::join).collect()
+        self.handles.into_iter().map(WorkerHandle::join).collect()
     }
 
-    /// Kills the processes that do not end by themselves in time.
+    /// Kills the processes that do not end in time.
     fn kill_late_processes(&self) {
-        let until = Instant::now() + LAST_OF_PROCESSES;
+        let deadline = Instant::now() + PROCESS_END_TIMEOUT;
         for handle in &self.handles {
             let Some(process) = &handle.process else {
                 continue;
             };
             while !handle.thread.is_finished() {
-                if Instant::now() >= until {
+                if Instant::now() >= deadline {
                     process.kill();
                     break;
                 }
@@ -342,19 +371,19 @@ impl Workers {
     }
 }
 
-impl Handle {
-    fn reading(&self, stage: usize) -> Option<&Reading> {
+impl WorkerHandle {
+    fn reading(&self, stage: usize) -> Option<&CounterReading> {
         let mut readings = self.readings.iter();
-        readings.find_map(|(of, reading)| (*of == stage).then_some(reading))
+        readings.find_map(|(its_stage, reading)| (*its_stage == stage).then_some(reading))
     }
 
     fn join(self) -> StrandOutcome {
         let joined = self.thread.join();
         let mut outcome = joined
-            .unwrap_or_else(|_| StrandOutcome::of_failure(self.group, "a strand has panicked", 0));
+            .unwrap_or_else(|_| StrandOutcome::from_failure(self.group, "a strand panicked", 0));
         for (stage, reading) in self.readings {
             if let Some(transaction) = outcome.transactions.get_mut(stage) {
-                transaction.end_at(reading.at, &reading.counts);
+                transaction.clip_at(reading.at, &reading.counts);
             }
         }
         outcome

@@ -1,63 +1,63 @@
-//! What stands here in a build without TLS.
+//! Replacement for the TLS modules in a build without TLS.
 
 #![expect(
     clippy::unused_self,
     clippy::unnecessary_wraps,
-    reason = "with TLS there is something, which may fail"
+    reason = "the signatures are those of a build with TLS"
 )]
 
 use engine::Stop;
-use engine::script::{Connection, Failure};
+use engine::script::{Connection, StepFailure};
 
-use super::Trouble;
-use crate::options::Tls;
-use crate::workorder::{Flowop, Group};
+use super::TlsError;
+use crate::options::TlsFiles;
+use crate::workorder::{Flowop, GroupSpec};
 
-/// Nothing.
+/// TLS settings: always empty.
 #[derive(Debug, Default)]
-pub struct Security(());
+pub struct TlsSettings(());
 
-/// Nothing for any group.
+/// TLS contexts of a group: always empty.
 #[derive(Debug, Default)]
-pub(crate) struct Contexts(());
+pub(crate) struct TlsContexts(());
 
-/// There is nothing to object to: the protocol itself is refused.
-pub(crate) fn objection(_: &str, _: &str) -> Option<(&'static str, String)> {
+/// Returns `None`: the profile already refuses the protocol.
+pub(crate) fn find_invalid_option(_: &str, _: &str) -> Option<(&'static str, String)> {
     None
 }
 
-impl Security {
-    /// Refuses files for what cannot be.
-    pub fn of_master(settings: &Tls, _: bool) -> Result<Self, Trouble> {
-        if *settings == Tls::default() {
+impl TlsSettings {
+    /// Returns the settings of a master. Fails if the command line names TLS files.
+    pub fn for_master(settings: &TlsFiles, _: bool) -> Result<Self, TlsError> {
+        if *settings == TlsFiles::default() {
             Ok(Self(()))
         } else {
-            Err(Trouble::Absent)
+            Err(TlsError::NotBuilt)
         }
     }
 
-    /// As a master's.
-    pub fn of_slave(settings: &Tls, verbose: bool) -> Result<Self, Trouble> {
-        Self::of_master(settings, verbose)
+    /// Returns the settings of a slave. Fails like [`Self::for_master`].
+    pub fn for_slave(settings: &TlsFiles, verbose: bool) -> Result<Self, TlsError> {
+        Self::for_master(settings, verbose)
     }
 
-    pub(crate) fn prepare(&self, _: &Group) -> Result<Contexts, Trouble> {
-        Ok(Contexts(()))
+    pub(crate) fn prepare(&self, _: &GroupSpec) -> Result<TlsContexts, TlsError> {
+        Ok(TlsContexts(()))
     }
 }
 
-impl Contexts {
+impl TlsContexts {
     pub(crate) fn is_empty(&self) -> bool {
         true
     }
 
-    /// No flowop has come here that asks for TLS.
-    pub(crate) fn over(
+    /// Returns the connection unchanged: no flowop of a valid group uses TLS.
+    pub(crate) fn establish(
         &self,
         connection: Connection,
         _: &Flowop,
         _: &Stop,
-    ) -> Result<Connection, Failure> {
+    ) -> Result<Connection, StepFailure> {
         Ok(connection)
     }
 }

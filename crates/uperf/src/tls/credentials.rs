@@ -1,4 +1,4 @@
-//! Certificates and keys, from PEM files.
+//! Certificates and keys from PEM files.
 
 use std::fmt;
 use std::fs;
@@ -13,88 +13,91 @@ use rustls::pki_types::{
 use rustls::sign::CertifiedKey;
 use rustls::{Error, InconsistentKeys, RootCertStore};
 
-use super::Trouble;
-use super::reason::{describe, of_certificate};
+use super::TlsError;
+use super::error_text::{describe, describe_certificate_error};
 
-/// The pass phrase of the files that uperf comes with.
+/// Pass phrase of the certificate files in uperf's distribution.
 pub(super) const STOCK_PASS_PHRASE: &[u8] = b"password";
 
-/// The certificate of one file, and those that it was signed with, and the key of another, which may
-/// be the same.
-pub(super) fn read(
+/// Reads the certificate chain from one file and the private key from another, which may be the
+/// same file.
+pub(super) fn read_certified_key(
     certificate: &Path,
     key: &Path,
     pass_phrase: &[u8],
-) -> Result<CertifiedKey, Trouble> {
-    let chain = certificates(certificate)?;
+) -> Result<CertifiedKey, TlsError> {
+    let chain = read_certificates(certificate)?;
     let file = key;
-    let content = |why: String| Trouble::content(file, why);
-    let sections = sections(key)?;
+    let invalid = |reason: String| TlsError::invalid_content(file, reason);
+    let sections = read_sections(key)?;
     let section = sections
         .iter()
         .find(|section| section.tag().ends_with("PRIVATE KEY"))
-        .ok_or_else(|| content("no private key in it".to_owned()))?;
-    let key = private_key(section, pass_phrase, key).map_err(&content)?;
+        .ok_or_else(|| invalid("it contains no private key".to_owned()))?;
+    let key = decode_private_key(section, pass_phrase, key).map_err(&invalid)?;
     let key = default_provider()
         .key_provider
         .load_private_key(key)
-        .map_err(|error| content(format!("the key is of no use: {}", describe(&error))))?;
-    let both = CertifiedKey::new(chain, key);
-    if both.keys_match() == Err(Error::InconsistentKeys(InconsistentKeys::KeyMismatch)) {
-        let why = format!("the key is not that of {}", certificate.display());
-        return Err(content(why));
+        .map_err(|error| invalid(format!("unusable private key: {}", describe(&error))))?;
+    let certified = CertifiedKey::new(chain, key);
+    if certified.keys_match() == Err(Error::InconsistentKeys(InconsistentKeys::KeyMismatch)) {
+        let reason = format!("the private key does not match {}", certificate.display());
+        return Err(invalid(reason));
     }
-    Ok(both)
+    Ok(certified)
 }
 
-/// The authorities of a file.
-pub(super) fn authorities(path: &Path) -> Result<RootCertStore, Trouble> {
+/// Reads the authorities from a file.
+pub(super) fn read_authorities(path: &Path) -> Result<RootCertStore, TlsError> {
     let mut roots = RootCertStore::empty();
-    for certificate in certificates(path)? {
+    for certificate in read_certificates(path)? {
         roots.add(certificate).map_err(|error| {
-            let why = match &error {
-                Error::InvalidCertificate(why) => of_certificate(why),
+            let reason = match &error {
+                Error::InvalidCertificate(error) => describe_certificate_error(error),
                 other => describe(other),
             };
-            Trouble::content(path, format!("a certificate of no use: {why}"))
+            TlsError::invalid_content(path, format!("unusable certificate: {reason}"))
         })?;
     }
     Ok(roots)
 }
 
-/// The first line of a file.
-pub(super) fn pass_phrase(path: &Path) -> Result<Vec<u8>, Trouble> {
-    let mut bytes = contents(path)?;
+/// Reads a pass phrase: the first line of a file.
+pub(super) fn read_pass_phrase(path: &Path) -> Result<Vec<u8>, TlsError> {
+    let mut bytes = read_file(path)?;
     let end = bytes.iter().position(|byte| matches!(byte, b'\r' | b'\n'));
     bytes.truncate(end.unwrap_or(bytes.len()));
     Ok(bytes)
 }
 
-fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, Trouble> {
-    let sections = sections(path)?.into_iter();
+fn read_certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
+    let sections = read_sections(path)?.into_iter();
     let chain: Vec<_> = sections
         .filter(|section| section.tag() == "CERTIFICATE")
         .map(|section| CertificateDer::from(section.into_contents()))
         .collect();
     if chain.is_empty() {
-        return Err(Trouble::content(path, "no certificate in it"));
+        return Err(TlsError::invalid_content(
+            path,
+            "it contains no certificate",
+        ));
     }
     Ok(chain)
 }
 
-fn sections(path: &Path) -> Result<Vec<Pem>, Trouble> {
-    pem::parse_many(contents(path)?)
-        .map_err(|error| Trouble::content(path, format!("not PEM: {error}")))
+fn read_sections(path: &Path) -> Result<Vec<Pem>, TlsError> {
+    pem::parse_many(read_file(path)?)
+        .map_err(|error| TlsError::invalid_content(path, format!("not PEM: {error}")))
 }
 
-fn contents(path: &Path) -> Result<Vec<u8>, Trouble> {
-    fs::read(path).map_err(|error| Trouble::File {
+fn read_file(path: &Path) -> Result<Vec<u8>, TlsError> {
+    fs::read(path).map_err(|error| TlsError::File {
         path: path.to_owned(),
         error,
     })
 }
 
-fn private_key(
+fn decode_private_key(
     section: &Pem,
     pass_phrase: &[u8],
     path: &Path,
@@ -102,7 +105,8 @@ fn private_key(
     let bytes = || section.contents().to_vec();
     if section.headers().get("Proc-Type").is_some() {
         return Err(format!(
-            "a key encrypted in OpenSSL's old way; openssl pkcs8 -topk8 -in {} writes it anew",
+            "the private key has OpenSSL's legacy encryption; convert it with: \
+             openssl pkcs8 -topk8 -in {}",
             path.display()
         ));
     }
@@ -111,29 +115,29 @@ fn private_key(
         "RSA PRIVATE KEY" => Ok(PrivatePkcs1KeyDer::from(bytes()).into()),
         "EC PRIVATE KEY" => Ok(PrivateSec1KeyDer::from(bytes()).into()),
         "ENCRYPTED PRIVATE KEY" => {
-            let key = decrypted(section.contents(), pass_phrase, path)?;
+            let key = decrypt_key(section.contents(), pass_phrase, path)?;
             Ok(PrivatePkcs8KeyDer::from(key).into())
         }
-        other => Err(format!("a key of the unknown kind {other}")),
+        other => Err(format!("unknown key type {other}")),
     }
 }
 
-fn decrypted(bytes: &[u8], pass_phrase: &[u8], path: &Path) -> Result<Vec<u8>, String> {
-    let unknown = |why: &dyn fmt::Display| {
+fn decrypt_key(bytes: &[u8], pass_phrase: &[u8], path: &Path) -> Result<Vec<u8>, String> {
+    let unsupported = |reason: &dyn fmt::Display| {
         let path = path.display();
         format!(
-            "a key encrypted in a way of the past ({why}); openssl pkcs8 -topk8 -v2 aes256 -in {path} \
-             writes it anew"
+            "unsupported encryption of the private key ({reason}); convert it with: \
+             openssl pkcs8 -topk8 -v2 aes256 -in {path}"
         )
     };
-    let key = EncryptedPrivateKeyInfo::try_from(bytes).map_err(|error| unknown(&error))?;
+    let key = EncryptedPrivateKeyInfo::try_from(bytes).map_err(|error| unsupported(&error))?;
     if key.encryption_algorithm.pbes1().is_some() {
-        return Err(unknown(&"PBES1"));
+        return Err(unsupported(&"PBES1"));
     }
-    let plain = key
+    let decrypted = key
         .encryption_algorithm
         .decrypt(pass_phrase, key.encrypted_data);
-    plain.map_err(|error| {
+    decrypted.map_err(|error| {
         format!("the key cannot be decrypted: is the pass phrase right? ({error})")
     })
 }
@@ -141,37 +145,37 @@ fn decrypted(bytes: &[u8], pass_phrase: &[u8], path: &Path) -> Result<Vec<u8>, S
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tls::tests::file;
+    use crate::tls::tests::certificate_file;
 
-    fn tried(certificate: &str, key: &str, pass_phrase: &[u8]) -> Result<(), String> {
-        let (certificate, key) = (file(certificate), file(key));
-        let both = read(&certificate, &key, pass_phrase);
-        both.map(drop).map_err(|trouble| trouble.to_string())
+    fn try_read(certificate: &str, key: &str, pass_phrase: &[u8]) -> Result<(), String> {
+        let (certificate, key) = (certificate_file(certificate), certificate_file(key));
+        let certified = read_certified_key(&certificate, &key, pass_phrase);
+        certified.map(drop).map_err(|error| error.to_string())
     }
 
     #[test]
     fn keys_come_in_many_forms() {
         for (certificate, key) in [
-            // A key in PKCS #8, encrypted with AES or, as it once was, with 3DES.
+            // A key in PKCS #8, encrypted with AES or 3DES.
             ("server.pem", "server.pem"),
             ("server.pem", "des3.pem"),
             // X.509 version 1, and a key in SEC 1.
             ("version-1.pem", "version-1.pem"),
         ] {
-            let tried = tried(certificate, key, STOCK_PASS_PHRASE);
-            assert_eq!(tried, Ok(()), "{certificate} {key}");
+            let result = try_read(certificate, key, STOCK_PASS_PHRASE);
+            assert_eq!(result, Ok(()), "{certificate} {key}");
         }
     }
 
     #[test]
-    fn what_is_wrong_with_a_file_is_said() {
-        // Certificate, key and pass phrase, and what is said.
+    fn file_errors_are_described() {
+        // Certificate, key, pass phrase and expected text.
         for line in [
             "server.pem server.pem pass server.pem: the key cannot be decrypted: is",
-            "server.pem version-1.pem - version-1.pem: the key is not that of ",
-            "server.pem authority.pem - authority.pem: no private key in it",
-            "des3.pem des3.pem - des3.pem: no certificate in it",
-            "README.md server.pem - README.md: no certificate in it",
+            "server.pem version-1.pem - version-1.pem: the private key does not match ",
+            "server.pem authority.pem - authority.pem: it contains no private key",
+            "des3.pem des3.pem - des3.pem: it contains no certificate",
+            "README.md server.pem - README.md: it contains no certificate",
             "none.pem server.pem - none.pem: No such file or directory",
             "server.pem traditional.pem password openssl pkcs8 -topk8 -in ",
             "server.pem pkcs12.pem password openssl pkcs8 -topk8 -v2 aes256 -in ",
@@ -181,18 +185,18 @@ mod tests {
             else {
                 panic!("{line}");
             };
-            let why = tried(certificate, key, pass_phrase.as_bytes()).expect_err(key);
-            assert!(why.contains(expected), "{why}");
+            let reason = try_read(certificate, key, pass_phrase.as_bytes()).expect_err(key);
+            assert!(reason.contains(expected), "{reason}");
         }
     }
 
     #[test]
-    fn a_pass_phrase_is_a_line() {
+    fn a_pass_phrase_is_the_first_line() {
         let directory = tempfile::tempdir().expect("a directory");
         let path = directory.path().join("phrase");
         for (text, phrase) in [("a b\nc", "a b"), ("a\r\n", "a"), ("a", "a"), ("", "")] {
             fs::write(&path, text).expect("it is ours");
-            let read = pass_phrase(&path).expect("a file");
+            let read = read_pass_phrase(&path).expect("a file");
             assert_eq!(read, phrase.as_bytes(), "{text:?}");
         }
     }

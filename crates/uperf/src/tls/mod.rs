@@ -1,39 +1,40 @@
-//! TLS over a connected socket: what `protocol=ssl` is.
+//! TLS over a connected socket, for `protocol=ssl`.
 //!
-//! The end that accepts a connection has a certificate, and one that connects may have one. An end verifies the
-//! other's if a file of authorities was named. Each handshake is a whole one: no session is taken up again, as in uperf.
+//! The accepting end has a certificate; the connecting end may have one. An end verifies the peer's
+//! certificate if it has a file of CA certificates. Each handshake is a full one without session
+//! resumption, as in uperf.
 
 #[cfg(not(feature = "tls"))]
 mod absent;
 #[cfg(feature = "tls")]
-mod choice;
+mod cipher_suites;
 #[cfg(feature = "tls")]
 mod context;
 #[cfg(feature = "tls")]
 mod credentials;
+mod error;
 #[cfg(feature = "tls")]
-mod encrypted;
+mod error_text;
 #[cfg(feature = "tls")]
-mod made;
+mod layer;
 #[cfg(feature = "tls")]
-mod reason;
+mod self_signed;
 #[cfg(all(test, feature = "tls"))]
 mod tests;
-mod trouble;
 #[cfg(feature = "tls")]
 mod trust;
 
 #[cfg(not(feature = "tls"))]
-pub use absent::Security;
+pub use absent::TlsSettings;
 #[cfg(not(feature = "tls"))]
-pub(crate) use absent::{Contexts, objection};
+pub(crate) use absent::{TlsContexts, find_invalid_option};
 #[cfg(feature = "tls")]
-pub(crate) use choice::objection;
+pub(crate) use cipher_suites::find_invalid_option;
 #[cfg(feature = "tls")]
-pub(crate) use context::Contexts;
+pub(crate) use context::TlsContexts;
 #[cfg(feature = "tls")]
-pub use context::Security;
-pub use trouble::Trouble;
+pub use context::TlsSettings;
+pub use error::TlsError;
 
-/// What is said of `engine=`.
-pub(crate) const NO_ENGINES: &str = "engines are OpenSSL's, and linerate does without";
+/// Reason why `engine=` has no effect.
+pub(crate) const NO_ENGINES: &str = "engines need OpenSSL, which linerate does not use";

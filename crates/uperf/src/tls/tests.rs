@@ -1,4 +1,4 @@
-//! TLS with OpenSSL at the other end.
+//! Helpers for TLS tests, and tests with OpenSSL as the peer.
 
 use std::io::Write;
 use std::net::{TcpListener, TcpStream};
@@ -10,21 +10,21 @@ use std::time::Duration;
 
 use engine::Stop;
 use engine::script::{Connection, Layer};
-use testkit::{Process, eventually, required};
+use testkit::{TestProcess, peers_are_required, wait_until};
 
-use super::{Contexts, Security};
-use crate::options::Tls;
-use crate::workorder::{Flowop, Group, Kind, Protocol};
+use super::{TlsContexts, TlsSettings};
+use crate::options::TlsFiles;
+use crate::workorder::{DataProtocol, Flowop, FlowopKind, GroupSpec};
 
-/// A file of the tests' certificates.
-pub(super) fn file(name: &str) -> PathBuf {
+/// Returns the path of a test certificate.
+pub(super) fn certificate_file(name: &str) -> PathBuf {
     let directory = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/tls");
     PathBuf::from(directory).join(name)
 }
 
-/// A flowop that opens an SSL connection.
-pub(super) fn flowop(kind: Kind, method: &str, cipher: &str) -> Flowop {
-    let mut flowop = Flowop::opening(kind, Protocol::Ssl);
+/// Returns a flowop that opens an SSL connection.
+pub(super) fn ssl_flowop(kind: FlowopKind, method: &str, cipher: &str) -> Flowop {
+    let mut flowop = Flowop::with_protocol(kind, DataProtocol::Ssl);
     let endpoint = &mut flowop.endpoint;
     "127.0.0.1".clone_into(&mut endpoint.remote_host);
     method.clone_into(&mut endpoint.method);
@@ -32,68 +32,77 @@ pub(super) fn flowop(kind: Kind, method: &str, cipher: &str) -> Flowop {
     flowop
 }
 
-/// What it is opened with.
-pub(super) fn contexts(security: &Security, flowop: &Flowop) -> Result<Contexts, super::Trouble> {
-    security.prepare(&Group::of([flowop.clone()]))
+/// Returns the contexts for a flowop.
+pub(super) fn prepare_contexts(
+    settings: &TlsSettings,
+    flowop: &Flowop,
+) -> Result<TlsContexts, super::TlsError> {
+    settings.prepare(&GroupSpec::with_flowops([flowop.clone()]))
 }
 
-/// Two ends of a TCP connection.
-pub(super) fn connected() -> (TcpStream, TcpStream) {
+/// Returns both ends of a TCP connection.
+pub(super) fn tcp_pair() -> (TcpStream, TcpStream) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = listener.local_addr().expect("it is bound");
     let one = TcpStream::connect(address).expect("it listens");
     (one, listener.accept().expect("it was connected").0)
 }
 
-/// The handshake over a connected socket.
-pub(super) fn over(
+/// Completes the handshake over a connected socket.
+pub(super) fn establish(
     socket: impl Into<OwnedFd>,
-    contexts: &Contexts,
+    contexts: &TlsContexts,
     flowop: &Flowop,
     stop: &Stop,
-) -> Result<Connection, engine::script::Failure> {
-    contexts.over(Connection::Socket(socket.into()), flowop, stop)
+) -> Result<Connection, engine::script::StepFailure> {
+    contexts.establish(Connection::Socket(socket.into()), flowop, stop)
 }
 
-/// The layer of a connection.
-pub(super) fn layer(connection: &Connection) -> std::cell::RefMut<'_, Box<dyn Layer>> {
+/// Returns the TLS layer of a connection.
+pub(super) fn tls_layer(connection: &Connection) -> std::cell::RefMut<'_, Box<dyn Layer>> {
     match connection {
         Connection::Layered(layer, _) => layer.borrow_mut(),
         other => panic!("no TLS: {other:?}"),
     }
 }
 
-/// An end with the certificate of one file, and the authorities of another.
-pub(super) fn security(certificate: Option<&str>, authorities: Option<&str>) -> Security {
-    let tls = Tls {
-        certificate: certificate.map(file),
-        authorities: authorities.map(file),
-        ..Tls::default()
+/// Returns settings with the certificate of one file and the authorities of another.
+pub(super) fn settings_with_files(
+    certificate: Option<&str>,
+    authorities: Option<&str>,
+) -> TlsSettings {
+    let tls = TlsFiles {
+        certificate: certificate.map(certificate_file),
+        authorities: authorities.map(certificate_file),
+        ..TlsFiles::default()
     };
-    Security::of_slave(&tls, false).expect("good files")
+    TlsSettings::for_slave(&tls, false).expect("good files")
 }
 
-/// Whether OpenSSL's program is here; where it must be, it is.
+/// Whether the program openssl is installed. Fails if peers are required and it is not.
 fn has_openssl() -> bool {
     let version = Command::new("openssl").arg("version").output();
-    let is_here = version.is_ok_and(|version| version.status.success());
-    assert!(is_here || !required(), "no openssl, and peers are required");
-    if !is_here {
+    let is_installed = version.is_ok_and(|version| version.status.success());
+    assert!(
+        is_installed || !peers_are_required(),
+        "no openssl, and peers are required"
+    );
+    if !is_installed {
         eprintln!("SKIPPED: no openssl (Debian: openssl)");
     }
-    is_here
+    is_installed
 }
 
-/// OpenSSL's program, which ends with its test, and its standard input.
-fn openssl(words: &str) -> (Process, UnixStream) {
-    let (input, its) = UnixStream::pair().expect("two sockets");
+/// Starts openssl, which ends with its test. Returns it with its standard input.
+fn start_openssl(words: &str) -> (TestProcess, UnixStream) {
+    let (input, child_input) = UnixStream::pair().expect("two sockets");
     let mut command = Command::new("openssl");
     let command = command.args(words.split(' '));
-    let process = Process::start_with_input(command, OwnedFd::from(its).into());
+    let process = TestProcess::start_with_input(command, OwnedFd::from(child_input).into());
     (process, input)
 }
 
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 
 const VERSIONS: [(&str, &str); 2] = [("TLSv1_2", "TLSv1.2"), ("TLSv1_3", "TLSv1.3")];
 
@@ -105,30 +114,31 @@ fn openssl_connects() {
     for (method, version) in VERSIONS {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let port = listener.local_addr().expect("it is bound").port();
-        let authority = file("authority.pem");
-        let (client, mut input) = openssl(&format!(
+        let authority = certificate_file("authority.pem");
+        let (client, mut input) = start_openssl(&format!(
             "s_client -brief -verify_return_error -CAfile {} -connect 127.0.0.1:{port}",
             authority.display()
         ));
-        let flowop = flowop(Kind::Accept, method, "");
-        let contexts = contexts(&security(Some("server.pem"), None), &flowop).expect("contexts");
+        let flowop = ssl_flowop(FlowopKind::Accept, method, "");
+        let settings = settings_with_files(Some("server.pem"), None);
+        let contexts = prepare_contexts(&settings, &flowop).expect("contexts");
         let (stream, _) = listener.accept().expect("a client");
-        let connection = over(stream, &contexts, &flowop, &Stop::new()).expect(method);
+        let connection = establish(stream, &contexts, &flowop, &Stop::new()).expect(method);
         input.write_all(b"question\n").expect("it reads");
         let mut question = [0; 64];
-        let length = layer(&connection)
+        let length = tls_layer(&connection)
             .receive(&mut question)
             .expect("a question");
         assert_eq!(&question[..length], b"question\n");
-        assert_eq!(layer(&connection).send(b"answer\n"), Ok(7));
-        // It hangs up.
+        assert_eq!(tls_layer(&connection).send(b"answer\n"), Ok(7));
+        // openssl closes the connection.
         drop(input);
-        assert_eq!(layer(&connection).receive(&mut question), Ok(0));
+        assert_eq!(tls_layer(&connection).receive(&mut question), Ok(0));
         drop(connection);
-        let said = client.finish(PATIENCE);
+        let output = client.finish(TIMEOUT);
         let expected = format!("Protocol version: {version}");
-        assert!(said.stderr.contains(&expected), "{said:?}");
-        assert_eq!(said.stdout, "answer\n", "{said:?}");
+        assert!(output.stderr.contains(&expected), "{output:?}");
+        assert_eq!(output.stdout, "answer\n", "{output:?}");
     }
 }
 
@@ -137,37 +147,41 @@ fn openssl_accepts() {
     if !has_openssl() {
         return;
     }
-    // Of a file with an encrypted key it would ask for the pass phrase twice, at the terminal.
-    let sections = std::fs::read(file("server.pem")).expect("ours");
+    // For a file that also has an encrypted key, openssl prompts for the pass phrase a second time.
+    let sections = std::fs::read(certificate_file("server.pem")).expect("ours");
     let certificate = pem::parse(sections).expect("a certificate");
-    let alone = tempfile::NamedTempFile::new().expect("a temporary file");
-    std::fs::write(alone.path(), pem::encode(&certificate)).expect("it is ours");
+    let certificate_only = tempfile::NamedTempFile::new().expect("a temporary file");
+    std::fs::write(certificate_only.path(), pem::encode(&certificate)).expect("it is ours");
     for (method, version) in VERSIONS {
-        // It answers each line, turned round.
-        let (server, _input) = openssl(&format!(
+        // openssl returns each line reversed.
+        let (server, _input) = start_openssl(&format!(
             "s_server -rev -naccept 1 -cert {} -key {} -pass pass:password -accept 127.0.0.1:0",
-            alone.path().display(),
-            file("server.pem").display()
+            certificate_only.path().display(),
+            certificate_file("server.pem").display()
         ));
-        let mut place = None;
-        eventually(PATIENCE, || {
+        let mut address = None;
+        wait_until(TIMEOUT, || {
             let stdout = server.stdout();
             let mut lines = stdout.split_inclusive('\n');
-            place = lines.find_map(|line| Some(line.strip_prefix("ACCEPT ")?.to_owned()));
-            place.as_ref().is_some_and(|place| place.ends_with('\n'))
+            address = lines.find_map(|line| Some(line.strip_prefix("ACCEPT ")?.to_owned()));
+            address
+                .as_ref()
+                .is_some_and(|address| address.ends_with('\n'))
         });
-        let place = place.expect("where it listens");
-        let flowop = flowop(Kind::Connect, method, "");
-        let asking = security(None, Some("authority.pem"));
-        let contexts = contexts(&asking, &flowop).expect("contexts");
-        let stream = TcpStream::connect(place.trim_end()).expect("it listens");
-        let connection = over(stream, &contexts, &flowop, &Stop::new()).expect(method);
-        assert_eq!(layer(&connection).send(b"abc\n"), Ok(4));
+        let address = address.expect("where it listens");
+        let flowop = ssl_flowop(FlowopKind::Connect, method, "");
+        let verifying = settings_with_files(None, Some("authority.pem"));
+        let contexts = prepare_contexts(&verifying, &flowop).expect("contexts");
+        let stream = TcpStream::connect(address.trim_end()).expect("it listens");
+        let connection = establish(stream, &contexts, &flowop, &Stop::new()).expect(method);
+        assert_eq!(tls_layer(&connection).send(b"abc\n"), Ok(4));
         let mut answer = [0; 64];
-        let length = layer(&connection).receive(&mut answer).expect("an answer");
+        let length = tls_layer(&connection)
+            .receive(&mut answer)
+            .expect("an answer");
         assert_eq!(&answer[..length], b"cba\n");
         drop(connection);
-        let stderr = server.finish(PATIENCE).stderr;
+        let stderr = server.finish(TIMEOUT).stderr;
         let expected = format!("Protocol version: {version}");
         assert!(stderr.contains(&expected), "{stderr}");
         assert!(stderr.contains("CONNECTION CLOSED"), "{stderr}");

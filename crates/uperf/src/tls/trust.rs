@@ -1,4 +1,4 @@
-//! Whether it is believed who the other end is.
+//! Verification of the peer's certificate.
 
 use std::sync::Arc;
 
@@ -12,14 +12,15 @@ use rustls::server::danger::ClientCertVerifier;
 use rustls::server::{ParsedCertificate, VerifierBuilderError, WebPkiClientVerifier};
 use rustls::{DigitallySignedStruct, Error, RootCertStore, SignatureScheme};
 
-/// Who believes what these authorities have signed, or without them everything.
-pub(super) fn verifier(
+/// Returns the verifier for the accepting end's certificate. Without authorities, it accepts any
+/// certificate.
+pub(super) fn server_verifier(
     roots: Option<&Arc<RootCertStore>>,
     provider: &Arc<CryptoProvider>,
 ) -> Result<Arc<dyn ServerCertVerifier>, VerifierBuilderError> {
     let Some(roots) = roots else {
         let algorithms = provider.signature_verification_algorithms;
-        return Ok(Arc::new(Anybody(algorithms)));
+        return Ok(Arc::new(AnyCertificateVerifier(algorithms)));
     };
     let roots = Arc::clone(roots);
     let verifier = WebPkiServerVerifier::builder_with_provider(roots, Arc::clone(provider));
@@ -28,9 +29,9 @@ pub(super) fn verifier(
         .map(|verifier| -> Arc<dyn ServerCertVerifier> { verifier })
 }
 
-/// Verifies the ends that connect: each must show a certificate that these authorities have signed. It need not be for
-/// a name: the end that accepts knows none.
-pub(super) fn of_clients(
+/// Returns the verifier for the connecting end's certificate. One of the authorities must have
+/// signed it. Its name is not checked, because the accepting end knows no expected name.
+pub(super) fn client_verifier(
     roots: &Arc<RootCertStore>,
     provider: &Arc<CryptoProvider>,
 ) -> Result<Arc<dyn ClientCertVerifier>, VerifierBuilderError> {
@@ -38,12 +39,12 @@ pub(super) fn of_clients(
     WebPkiClientVerifier::builder_with_provider(roots, provider).build()
 }
 
-/// Takes any certificate. That the other end has its key is seen to all the same: it is part of what a
-/// handshake costs, and OpenSSL does it.
+/// Verifier that accepts any certificate. It still verifies that the peer has the certificate's
+/// key, as OpenSSL does: this work belongs to the measured handshake.
 #[derive(Debug)]
-struct Anybody(WebPkiSupportedAlgorithms);
+struct AnyCertificateVerifier(WebPkiSupportedAlgorithms);
 
-impl ServerCertVerifier for Anybody {
+impl ServerCertVerifier for AnyCertificateVerifier {
     fn verify_server_cert(
         &self,
         _: &CertificateDer<'_>,
@@ -61,7 +62,7 @@ impl ServerCertVerifier for Anybody {
         certificate: &CertificateDer<'_>,
         signature: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        if is_unreadable(certificate) {
+        if is_unsupported(certificate) {
             return Ok(HandshakeSignatureValid::assertion());
         }
         verify_tls12_signature(message, certificate, signature, &self.0)
@@ -73,7 +74,7 @@ impl ServerCertVerifier for Anybody {
         certificate: &CertificateDer<'_>,
         signature: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        if is_unreadable(certificate) {
+        if is_unsupported(certificate) {
             return Ok(HandshakeSignatureValid::assertion());
         }
         verify_tls13_signature(message, certificate, signature, &self.0)
@@ -84,7 +85,8 @@ impl ServerCertVerifier for Anybody {
     }
 }
 
-/// A certificate of X.509's first version, as those of tests often are, has no key that rustls reads.
-fn is_unreadable(certificate: &CertificateDer<'_>) -> bool {
+/// Whether rustls cannot read the certificate's key. It cannot for certificates of X.509 version 1,
+/// which are frequent in tests.
+fn is_unsupported(certificate: &CertificateDer<'_>) -> bool {
     ParsedCertificate::try_from(certificate).is_err()
 }

@@ -1,21 +1,21 @@
-//! Values of a workorder ↔ the fields that they travel as.
+//! Conversion between values of a workorder and fields of its records.
 
 use std::time::Duration;
 
 use codec::{Field, Text};
 
-use super::protocol::{protocol_number, protocol_numbered};
-use crate::{Flags, Kind, Protocol, WorkLimits};
+use super::protocol::{protocol_from_number, protocol_number};
+use crate::{DataProtocol, FlowopFlags, FlowopKind, WorkLimits};
 
-/// A value of a flowop, and the field that it travels as.
+/// Value of a flowop that is sent as a field of type `F`.
 pub(crate) trait AsField<F>: Sized {
-    /// Returns the field; `None` if it has no room for the value.
+    /// Returns the field; `None` if the value does not fit.
     fn to_field(&self) -> Option<F>;
 
-    /// Returns the value, or why it can be none of this option.
-    fn of_field(field: &F, option: &str, limits: &WorkLimits) -> Result<Self, String>;
+    /// Returns the value, or the reason why `option` cannot have it.
+    fn from_field(field: &F, option: &str, limits: &WorkLimits) -> Result<Self, String>;
 
-    /// Returns the length of a text, bytes.
+    /// Returns the length of a text in bytes; 0 for other values.
     fn text_bytes(&self, _: &F) -> usize {
         0
     }
@@ -27,17 +27,17 @@ impl<F: Field + Copy> AsField<F> for F {
         Some(*self)
     }
 
-    fn of_field(field: &F, _: &str, _: &WorkLimits) -> Result<Self, String> {
+    fn from_field(field: &F, _: &str, _: &WorkLimits) -> Result<Self, String> {
         Ok(*field)
     }
 }
 
 impl<const N: usize> AsField<Text<N>> for String {
     fn to_field(&self) -> Option<Text<N>> {
-        Text::fitting(self)
+        Text::try_new(self)
     }
 
-    fn of_field(text: &Text<N>, option: &str, _: &WorkLimits) -> Result<Self, String> {
+    fn from_field(text: &Text<N>, option: &str, _: &WorkLimits) -> Result<Self, String> {
         match text.raw_str() {
             Some(raw) if codec::is_plain(raw) => Ok(raw.to_owned()),
             _ => Err(format!("{option}={text} is not a plain text")),
@@ -54,53 +54,53 @@ impl AsField<u64> for Duration {
         u64::try_from(self.as_nanos()).ok()
     }
 
-    fn of_field(nanoseconds: &u64, option: &str, limits: &WorkLimits) -> Result<Self, String> {
+    fn from_field(nanoseconds: &u64, option: &str, limits: &WorkLimits) -> Result<Self, String> {
         limits.bound(option, Self::from_nanos(*nanoseconds))
     }
 }
 
-/// 0 is none.
+/// 0 means `None`.
 impl AsField<u64> for Option<Duration> {
     fn to_field(&self) -> Option<u64> {
         self.unwrap_or_default().to_field()
     }
 
-    fn of_field(nanoseconds: &u64, option: &str, limits: &WorkLimits) -> Result<Self, String> {
-        let duration: Duration = AsField::of_field(nanoseconds, option, limits)?;
+    fn from_field(nanoseconds: &u64, option: &str, limits: &WorkLimits) -> Result<Self, String> {
+        let duration: Duration = AsField::from_field(nanoseconds, option, limits)?;
         Ok((!duration.is_zero()).then_some(duration))
     }
 }
 
-/// A number that is none of a protocol's may stand where no connection is opened.
-impl AsField<u32> for Option<Protocol> {
+/// An unknown number means `None`: flowops that open no connection may have any number here.
+impl AsField<u32> for Option<DataProtocol> {
     fn to_field(&self) -> Option<u32> {
         Some(self.map_or(0, protocol_number))
     }
 
-    fn of_field(number: &u32, _: &str, _: &WorkLimits) -> Result<Self, String> {
-        Ok(protocol_numbered(*number))
+    fn from_field(number: &u32, _: &str, _: &WorkLimits) -> Result<Self, String> {
+        Ok(protocol_from_number(*number))
     }
 }
 
-impl AsField<u32> for Kind {
+impl AsField<u32> for FlowopKind {
     fn to_field(&self) -> Option<u32> {
         Some(*self as u32)
     }
 
-    fn of_field(number: &u32, _: &str, _: &WorkLimits) -> Result<Self, String> {
-        Self::of(*number).ok_or_else(|| format!("{number} is the number of no flowop"))
+    fn from_field(number: &u32, _: &str, _: &WorkLimits) -> Result<Self, String> {
+        Self::from_number(*number).ok_or_else(|| format!("{number} is not a flowop number"))
     }
 }
 
-impl AsField<u32> for Flags {
+impl AsField<u32> for FlowopFlags {
     fn to_field(&self) -> Option<u32> {
         Some(self.0)
     }
 
-    fn of_field(flags: &u32, _: &str, _: &WorkLimits) -> Result<Self, String> {
+    fn from_field(flags: &u32, _: &str, _: &WorkLimits) -> Result<Self, String> {
         match flags & !Self::ALL.0 {
             0 => Ok(Self(*flags)),
-            unknown => Err(format!("the flags {unknown:#x} have no meaning")),
+            unknown => Err(format!("unknown flags {unknown:#x}")),
         }
     }
 }

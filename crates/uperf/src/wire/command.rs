@@ -1,31 +1,31 @@
-//! What a master says while a test runs, and the last word of its slaves.
+//! Commands of a master during a test, and the final report of a slave (goodbye).
 
-use codec::{Field, Order, Record, Text, record};
+use codec::{Endian, Field, Record, Text, record};
 
-/// What a slave is to do.
+/// Command of a master to a slave.
 ///
-/// A stock slave takes what one read(2) gives it for a command: each must be sent in one call, on a
-/// connection that delays nothing.
+/// A stock slave treats the bytes of one read(2) as one command. So each command must be sent in
+/// one call, on a connection that sends without delay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Command {
-    /// Begin with this transaction, or leave it out if there is none of that number.
+pub enum MasterCommand {
+    /// Start the transaction with this number; skip the command if there is no such transaction.
     NextTransaction(u32),
     /// Stop all strands.
     Abort,
-    /// Tell what was counted when all strands are through.
+    /// Report the counters after all strands have ended.
     SendStatistics,
-    /// Listed in every uperf, and sent by none.
+    /// Defined in every uperf version, but never sent.
     Error,
-    /// Any other number, and the value beside it.
+    /// Any other command number, and its value.
     Other(u32, u32),
 }
 
-impl Command {
+impl MasterCommand {
     /// Length in bytes.
     pub const LEN: usize = 72;
 
-    /// Fails if these bytes are no command.
-    pub fn decode(bytes: &[u8; Self::LEN], order: Order) -> Result<Self, WrongMagic> {
+    /// Decodes a command; fails without its magic word.
+    pub fn decode(bytes: &[u8; Self::LEN], order: Endian) -> Result<Self, WrongMagic> {
         check_magic(bytes, COMMAND)?;
         let value = u32::read(bytes, 68, order);
         Ok(match u32::read(bytes, 64, order) {
@@ -37,8 +37,8 @@ impl Command {
         })
     }
 
-    /// As it travels.
-    pub fn encode(self, order: Order) -> [u8; Self::LEN] {
+    /// Returns the message.
+    pub fn encode(self, order: Endian) -> [u8; Self::LEN] {
         let (number, value) = match self {
             Self::NextTransaction(number) => (0, number),
             Self::Abort => (1, 0),
@@ -47,7 +47,7 @@ impl Command {
             Self::Other(number, value) => (number, value),
         };
         let mut bytes = [0; Self::LEN];
-        Text::<64>::cut(COMMAND).write(&mut bytes, 0, order);
+        Text::<64>::truncated(COMMAND).write(&mut bytes, 0, order);
         number.write(&mut bytes, 64, order);
         value.write(&mut bytes, 68, order);
         bytes
@@ -55,18 +55,19 @@ impl Command {
 }
 
 record! {
-    /// What a slave has counted. Whatever comes from a slave before this was asked for ends the test.
+    /// Counters of a slave. Data from a slave before the master requests the counters ends the
+    /// test.
     #[derive(Clone, Debug, Default, PartialEq, Eq)]
     pub struct Goodbye: 616 bytes {
-        /// What [`Self::message`] is: [`Self::ERROR`] and so on.
+        /// Kind of [`Self::message`], such as [`Self::ERROR`].
         [64] kind: u64,
-        /// From the end of the handshake to the end of the last strand, ns.
+        /// Time from the end of the handshake to the end of the last strand, ns.
         [72] elapsed_ns: u64,
         /// Failed executions; 0 from stock slaves.
         [80] errors: u64,
-        /// Payload sent and received.
+        /// Payload bytes sent and received.
         [88] bytes: u64,
-        /// Executions of flowops, and the end of each strand that was not killed.
+        /// Executions of flowops, plus 1 per strand that was not killed.
         [96] operations: u64,
         /// `Success`, or the slave's log.
         [104] message: Text<512>,
@@ -78,15 +79,16 @@ impl Goodbye {
     pub const ERROR: u64 = 0xAA;
     /// The message is a warning.
     pub const WARNING: u64 = 0xBB;
-    /// The message tells that all went well.
+    /// The message reports success.
     pub const INFO: u64 = 0xCC;
     /// There is no message.
     pub const NONE: u64 = 0xDD;
 
-    /// How the log of a linerate slave begins that was stopped before the run's end; the place follows.
+    /// Start of the log of a linerate slave that was stopped before the end of the run. The stage
+    /// follows.
     pub const INTERRUPTED: &str = "interrupted ";
 
-    /// Whether the run was interrupted at a linerate slave.
+    /// Whether a linerate slave was stopped during the run.
     pub fn is_interruption(&self) -> bool {
         let log = self.message.raw_bytes();
         self.kind == Self::ERROR
@@ -95,26 +97,26 @@ impl Goodbye {
                 .starts_with(Self::INTERRUPTED.as_bytes())
     }
 
-    /// Fails if these bytes are no goodbye.
-    pub fn decode(bytes: &[u8; Self::LEN], order: Order) -> Result<Self, WrongMagic> {
+    /// Decodes a goodbye; fails without its magic words.
+    pub fn decode(bytes: &[u8; Self::LEN], order: Endian) -> Result<Self, WrongMagic> {
         check_magic(bytes, GOODBYE)?;
-        Ok(Self::of_bytes(bytes, order))
+        Ok(Self::from_bytes(bytes, order))
     }
 
-    /// As it travels.
-    pub fn encode(&self, order: Order) -> [u8; Self::LEN] {
+    /// Returns the message.
+    pub fn encode(&self, order: Endian) -> [u8; Self::LEN] {
         let mut bytes = self.to_bytes(order);
-        Text::<64>::cut(GOODBYE).write(&mut bytes, 0, order);
+        Text::<64>::truncated(GOODBYE).write(&mut bytes, 0, order);
         bytes
     }
 }
 
-/// The message begins with this, and not with its magic words.
+/// Error: the message starts with this text instead of its magic words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WrongMagic(pub Text<64>);
 
 fn check_magic(bytes: &[u8], magic: &str) -> Result<(), WrongMagic> {
-    let found = Text::<64>::read(bytes, 0, Order::NATIVE);
+    let found = Text::<64>::read(bytes, 0, Endian::NATIVE);
     (found == *magic).then_some(()).ok_or(WrongMagic(found))
 }
 
@@ -126,25 +128,25 @@ mod tests {
     use super::*;
 
     #[test]
-    fn commands_and_goodbyes_come_back() {
+    fn commands_and_goodbyes_round_trip() {
         let goodbye = Goodbye {
             kind: Goodbye::ERROR,
             elapsed_ns: 1,
             errors: 2,
             bytes: u64::MAX,
             operations: 3,
-            message: Text::cut(" No such connection 7  \n"),
+            message: Text::truncated(" No such connection 7  \n"),
         };
-        for order in [Order::Little, Order::Big] {
+        for order in [Endian::Little, Endian::Big] {
             for command in [
-                Command::NextTransaction(258),
-                Command::Abort,
-                Command::SendStatistics,
-                Command::Error,
-                Command::Other(4, 9),
+                MasterCommand::NextTransaction(258),
+                MasterCommand::Abort,
+                MasterCommand::SendStatistics,
+                MasterCommand::Error,
+                MasterCommand::Other(4, 9),
             ] {
                 let bytes = command.encode(order);
-                assert_eq!(Command::decode(&bytes, order), Ok(command));
+                assert_eq!(MasterCommand::decode(&bytes, order), Ok(command));
             }
             let bytes = goodbye.encode(order);
             assert_eq!(Goodbye::decode(&bytes, order), Ok(goodbye.clone()));
@@ -152,14 +154,14 @@ mod tests {
     }
 
     #[test]
-    fn magic_words_are_looked_at() {
-        let mut bytes = Command::Abort.encode(Order::Little);
+    fn wrong_magic_words_are_refused() {
+        let mut bytes = MasterCommand::Abort.encode(Endian::Little);
         bytes[12] = b'D';
-        let found = WrongMagic(Text::cut("uperf_commanD"));
-        assert_eq!(Command::decode(&bytes, Order::Little), Err(found));
+        let found = WrongMagic(Text::truncated("uperf_commanD"));
+        assert_eq!(MasterCommand::decode(&bytes, Endian::Little), Err(found));
 
-        let mut bytes = Goodbye::default().encode(Order::Little);
+        let mut bytes = Goodbye::default().encode(Endian::Little);
         bytes[36] = b'!';
-        assert!(Goodbye::decode(&bytes, Order::Little).is_err());
+        assert!(Goodbye::decode(&bytes, Endian::Little).is_err());
     }
 }

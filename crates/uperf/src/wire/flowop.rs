@@ -1,18 +1,18 @@
-//! The record of a flowop.
+//! Record of a flowop.
 
-use codec::{Field, Order, Text};
+use codec::{Endian, Field, Text};
 
 use super::as_field::AsField;
-use super::layout::{Layout, Run};
-use crate::{Amount, Flags, Flowop, Kind, WorkLimits};
+use super::layout::{FieldBlock, FlowopLayout};
+use crate::{Amount, Flowop, FlowopFlags, FlowopKind, WorkLimits};
 
-/// Declares the record by one row per field: its place, which is a distance from the start of a [`Run`], and, if it
-/// travels as it is, what it is in a [`Flowop`] and its option.
+/// Declares the record with one row per field: its block and its offset from the block's start. For
+/// a value that is sent unchanged, the row also has its option and its path in a [`Flowop`].
 macro_rules! flowop_record {
     ($(#[$about:meta])* pub struct $record:ident {
         $(
             $(#[$doc:meta])*
-            [$run:ident + $offset:tt] $field:ident: $kind:ty $(= $option:literal $($place:ident).+)?,
+            [$block:ident + $offset:tt] $field:ident: $kind:ty $(= $option:literal $($path:ident).+)?,
         )+
     }) => {
         $(#[$about])*
@@ -21,92 +21,93 @@ macro_rules! flowop_record {
         }
 
         impl $record {
-            /// The names of the fields.
+            /// Names of the fields.
             pub const FIELDS: &'static [&'static str] = &[$(stringify!($field),)+];
 
-            /// The record that begins with these bytes; `None` if there are fewer than the layout has.
-            pub fn decode(bytes: &[u8], layout: Layout, order: Order) -> Option<Self> {
+            /// Decodes the record; returns `None` if the bytes are fewer than the layout's.
+            pub fn decode(bytes: &[u8], layout: FlowopLayout, order: Endian) -> Option<Self> {
                 let bytes = bytes.get(..layout.record_len())?;
                 let mut record = Self::blank();
-                $(if let Some(start) = layout.start(Run::$run) {
+                $(if let Some(start) = layout.start(FieldBlock::$block) {
                     record.$field = Field::read(bytes, start + $offset, order);
                 })+
                 Some(record)
             }
 
-            /// As it travels in that layout; what the layout lacks is left out. See [`Self::lacking`].
-            pub fn encode(&self, layout: Layout, order: Order) -> Vec<u8> {
+            /// Returns the message in this layout. Fields that the layout lacks are omitted; see
+            /// [`Self::missing_option`].
+            pub fn encode(&self, layout: FlowopLayout, order: Endian) -> Vec<u8> {
                 let mut bytes = vec![0; layout.record_len()];
-                $(if let Some(start) = layout.start(Run::$run) {
+                $(if let Some(start) = layout.start(FieldBlock::$block) {
                     self.$field.write(&mut bytes, start + $offset, order);
                 })+
                 bytes
             }
 
-            /// Returns each field's name, place and length, if the layout has it.
+            /// Returns name, offset and length of each field that the layout has.
             #[cfg(test)]
-            fn places(layout: Layout) -> Vec<(&'static str, usize, usize)> {
-                let mut places = Vec::new();
-                $(if let Some(start) = layout.start(Run::$run) {
-                    places.push((stringify!($field), start + $offset, <$kind as Field>::LEN));
+            fn field_positions(layout: FlowopLayout) -> Vec<(&'static str, usize, usize)> {
+                let mut positions = Vec::new();
+                $(if let Some(start) = layout.start(FieldBlock::$block) {
+                    positions.push((stringify!($field), start + $offset, <$kind as Field>::LEN));
                 })+
-                places
+                positions
             }
 
-            /// Returns the record of a flowop, without its size, which the two ends may have different. Fails with the
-            /// option for whose value it has no room.
-            pub(crate) fn of(flowop: &Flowop) -> Result<Self, &'static str> {
+            /// Returns the record of a flowop without its size, which the two ends may have
+            /// different. Fails with the option of a value that does not fit.
+            pub(crate) fn from_flowop(flowop: &Flowop) -> Result<Self, &'static str> {
                 Ok(Self {
-                    $($($field: flowop.$($place).+.to_field().ok_or($option)?,)?)+
+                    $($($field: flowop.$($path).+.to_field().ok_or($option)?,)?)+
                     ..Self::default()
                 })
             }
 
-            /// What the fields are that travel as they are.
-            fn heard(&self, limits: &WorkLimits) -> Result<Flowop, String> {
-                let mut flowop = Flowop::new(Kind::Nop);
-                $($(flowop.$($place).+ = AsField::of_field(&self.$field, $option, limits)?;)?)+
+            /// Returns a flowop with all values that are sent unchanged.
+            fn unchanged_values(&self, limits: &WorkLimits) -> Result<Flowop, String> {
+                let mut flowop = Flowop::new(FlowopKind::Nop);
+                $($(flowop.$($path).+ = AsField::from_field(&self.$field, $option, limits)?;)?)+
                 Ok(flowop)
             }
 
-            /// Returns the first option that has an effect here, and that the layout lacks.
-            pub fn lacking(&self, layout: Layout) -> Option<&'static str> {
+            /// Returns the first option with an effect that the layout lacks.
+            pub fn missing_option(&self, layout: FlowopLayout) -> Option<&'static str> {
                 let blank = Self::blank();
                 $($(
-                    if layout.start(Run::$run).is_none() && self.$field != blank.$field {
+                    if layout.start(FieldBlock::$block).is_none() && self.$field != blank.$field {
                         return Some($option);
                     }
                 )?)+
                 None
             }
 
-            /// Returns the length of all texts, bytes.
+            /// Returns the total length of all texts in bytes.
             pub(crate) fn text_bytes(&self) -> usize {
-                let flowop = Flowop::new(Kind::Nop);
-                0 $($(+ flowop.$($place).+.text_bytes(&self.$field))?)+
+                let flowop = Flowop::new(FlowopKind::Nop);
+                0 $($(+ flowop.$($path).+.text_bytes(&self.$field))?)+
             }
         }
     };
 }
 
 flowop_record! {
-    /// One operation as it travels: already what the slave does. Numbers are as they were sent; see
-    /// [`Flowop`](crate::Flowop) for what they mean.
+    /// One operation of the slave. The numbers are unchecked; [`Flowop`](crate::Flowop) describes
+    /// them.
     #[derive(Clone, Debug, Default, PartialEq, Eq)]
     pub struct FlowopRecord {
-        /// Bytes an execution.
+        /// Bytes per execution.
         [Size + 0] size: u32,
-        /// Of a random size, the fewest bytes.
+        /// Minimum of a random size, bytes.
         [Size + 4] random_min: u32,
-        /// Of a random size, the most bytes.
+        /// Maximum of a random size, bytes.
         [Size + 8] random_max: u32,
         /// `rsize=`.
         [Size + 12] slave_size: u32 = "rsize" slave_size,
-        /// See [`protocol_number`].
+        /// Number of the protocol; see [`protocol_number`](super::protocol_number).
         [Size + 16] protocol: u32 = "protocol" endpoint.protocol,
         /// `port=`.
         [Size + 20] port: u32 = "port" endpoint.port,
-        /// Bits of [`Flags`](crate::Flags).
+        /// Bits of [`FlowopFlags`].
         [Size + 24] flags: u32 = "flags" flags,
         /// `nfiles=`.
         [Size + 28] files: u32 = "nfiles" files,
@@ -114,17 +115,17 @@ flowop_record! {
         [Duration + 0] duration_ns: u64 = "duration" duration,
         /// `wndsz=`, bytes.
         [Duration + 8] window: u64 = "wndsz" endpoint.window,
-        /// Executions a pass.
+        /// Executions per pass.
         [Duration + 16] count: u64 = "count" count,
-        /// Transfers in one execution; 1 where the layout has none.
+        /// Transfers per execution; 1 if the layout lacks the field.
         [Repeat + 0] repeat: u64 = "repeat" transfer.repeat,
-        /// Messages a call; 1 where the layout has none.
+        /// Messages per call; 1 if the layout lacks the field.
         [BatchSize + 0] batch_size: u64 = "batch_size" batch_size,
         /// `timeout=`, ns.
-        [Timeout + 0] timeout_ns: u64 = "timeout" transfer.patience,
+        [Timeout + 0] timeout_ns: u64 = "timeout" transfer.timeout,
         /// `encaps=`.
         [Encapsulation + 0] encapsulation_port: u32 = "encaps" endpoint.encapsulation_port,
-        /// `bblog=`; 0 where the layout has none.
+        /// `bblog=`; 0 if the layout lacks the field.
         [BlackBoxLog + 0] black_box_log: u32 = "bblog" endpoint.black_box_log,
         /// `sctp_rto_min=`, ms.
         [Sctp + 0] sctp_rto_min_ms: u32 = "sctp_rto_min" endpoint.sctp.rto_min_ms,
@@ -144,9 +145,9 @@ flowop_record! {
         [Sctp + 28] sctp_heartbeat_ms: u32 = "sctp_hb_interval" endpoint.sctp.heartbeat_ms,
         /// `sctp_path_mtu=`, bytes.
         [Sctp + 32] sctp_path_mtu_bytes: u32 = "sctp_path_mtu" endpoint.sctp.path_mtu_bytes,
-        /// The slave's outgoing streams.
+        /// Outgoing streams of the slave.
         [Sctp + 36] sctp_out_streams: u16 = "sctp_out_streams" endpoint.sctp.out_streams,
-        /// The slave's incoming streams.
+        /// Incoming streams of the slave.
         [Sctp + 38] sctp_in_streams: u16 = "sctp_in_streams" endpoint.sctp.in_streams,
         /// `sctp_stream_id=`.
         [Sctp + 40] sctp_stream: u16 = "sctp_stream_id" endpoint.sctp.stream,
@@ -160,9 +161,9 @@ flowop_record! {
         [Sctp + 88] stack: Text<32> = "stack" endpoint.stack,
         /// `dir=`.
         [Sctp + DIRECTORY] directory: Text<128> = "dir" directory,
-        /// `remotehost=`, as the master's profile has it.
+        /// `remotehost=` in the master's profile.
         [Sctp + REMOTE_HOST] remote_host: Text<256> = "remotehost" endpoint.remote_host,
-        /// `localhost=`, as the master's profile has it.
+        /// `localhost=` in the master's profile.
         [Sctp + 504] local_host: Text<256> = "localhost" endpoint.local_host,
         /// `engine=`.
         [Sctp + 760] engine: Text<20> = "engine" endpoint.engine,
@@ -170,21 +171,21 @@ flowop_record! {
         [Sctp + 780] cipher: Text<50> = "cipher" endpoint.cipher,
         /// `method=`.
         [Sctp + 830] method: Text<5> = "method" endpoint.method,
-        /// The number of a [`Kind`].
+        /// Number of a [`FlowopKind`].
         [Kind + 0] kind: u32 = "type" kind,
-        /// The connection's name.
+        /// `conn=`: number of the connection.
         [Kind + 4] connection: u32 = "conn" connection,
     }
 }
 
-/// Distance of the directory from SCTP's options.
+/// Offset of the directory in [`FieldBlock::Sctp`], bytes.
 pub(super) const DIRECTORY: usize = 120;
-/// Distance of the host's name from SCTP's options.
+/// Offset of the host name in [`FieldBlock::Sctp`], bytes.
 pub(super) const REMOTE_HOST: usize = 248;
 
 impl FlowopRecord {
-    /// Returns one of that kind with uperf's defaults.
-    pub fn new(kind: Kind) -> Self {
+    /// Returns a record of this kind with uperf's defaults.
+    pub fn new(kind: FlowopKind) -> Self {
         Self {
             count: 1,
             kind: kind as u32,
@@ -192,7 +193,7 @@ impl FlowopRecord {
         }
     }
 
-    /// Returns one without any option.
+    /// Returns a record without options.
     fn blank() -> Self {
         Self {
             repeat: 1,
@@ -201,15 +202,15 @@ impl FlowopRecord {
         }
     }
 
-    /// Returns the flowop of the record, or what is wrong with it. Only values that no flowop can have are wrong.
-    pub fn flowop(&self, limits: &WorkLimits) -> Result<Flowop, String> {
-        let mut flowop = self.heard(limits)?;
+    /// Returns the flowop of the record. Fails if a field has a value that no flowop can have.
+    pub fn to_flowop(&self, limits: &WorkLimits) -> Result<Flowop, String> {
+        let mut flowop = self.unchanged_values(limits)?;
         let (min, max) = (self.random_min, self.random_max);
-        flowop.transfer.amount = match self.flags & Flags::RANDOM.0 {
+        flowop.transfer.amount = match self.flags & FlowopFlags::RANDOM.0 {
             0 => Amount::Exactly(self.size),
             _ => Amount::Between { min, max },
         };
-        flowop.flags.0 &= !Flags::RANDOM.0;
+        flowop.flags.0 &= !FlowopFlags::RANDOM.0;
         Ok(flowop)
     }
 }
@@ -218,10 +219,10 @@ impl FlowopRecord {
 mod tests {
     use super::*;
 
-    /// As the tables of the protocol have them.
+    /// Compares the offsets with the tables of the protocol description.
     #[test]
-    fn fields_are_at_their_places() {
-        // In the order of the layouts; 0 for what a layout has not.
+    fn fields_have_the_documented_offsets() {
+        // One column per layout; 0 if the layout lacks the field.
         let table: [(&str, [usize; 5]); 23] = [
             ("encapsulation_port", [32, 64, 64, 72, 80]),
             ("duration_ns", [40, 32, 32, 32, 32]),
@@ -247,17 +248,17 @@ mod tests {
             ("kind", [912, 912, 912, 920, 928]),
             ("connection", [916, 916, 916, 924, 932]),
         ];
-        for (column, layout) in Layout::ALL.into_iter().enumerate() {
-            let places = FlowopRecord::places(layout);
+        for (column, layout) in FlowopLayout::ALL.into_iter().enumerate() {
+            let positions = FlowopRecord::field_positions(layout);
             let mut taken = vec![false; layout.record_len()];
-            for (name, at, length) in &places {
+            for (name, at, length) in &positions {
                 for byte in &mut taken[*at..at + length] {
-                    assert!(!*byte, "{name} at {at} stands over another");
+                    assert!(!*byte, "{name} at {at} overlaps another field");
                     *byte = true;
                 }
             }
             for (name, expected) in table {
-                let found = places.iter().find(|(field, ..)| *field == name);
+                let found = positions.iter().find(|(field, ..)| *field == name);
                 let at = found.map_or(0, |(_, at, _)| *at);
                 assert_eq!(at, expected[column], "{name} in {layout}");
             }
@@ -265,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_layout_cannot_say() {
+    fn layouts_lack_options() {
         type Set = fn(&mut FlowopRecord);
         let cases: [(&str, Set, usize); 4] = [
             ("repeat", |record| record.repeat = 2, 3),
@@ -273,16 +274,16 @@ mod tests {
             ("bblog", |record| record.black_box_log = 2, 2),
             ("encaps", |record| record.encapsulation_port = 2, 0),
         ];
-        for (option, set, lacking) in cases {
-            let mut record = FlowopRecord::new(Kind::Nop);
+        for (option, set, first_layout) in cases {
+            let mut record = FlowopRecord::new(FlowopKind::Nop);
             set(&mut record);
-            for (number, layout) in Layout::ALL.into_iter().enumerate() {
-                let expected = (number < lacking).then_some(option);
-                assert_eq!(record.lacking(layout), expected, "{layout}");
-                let bytes = record.encode(layout, Order::Big);
-                let again = FlowopRecord::decode(&bytes, layout, Order::Big);
+            for (number, layout) in FlowopLayout::ALL.into_iter().enumerate() {
+                let expected = (number < first_layout).then_some(option);
+                assert_eq!(record.missing_option(layout), expected, "{layout}");
+                let bytes = record.encode(layout, Endian::Big);
+                let again = FlowopRecord::decode(&bytes, layout, Endian::Big);
                 assert_eq!(again == Some(record.clone()), expected.is_none());
-                assert_eq!(FlowopRecord::decode(&bytes[1..], layout, Order::Big), None);
+                assert_eq!(FlowopRecord::decode(&bytes[1..], layout, Endian::Big), None);
             }
         }
     }

@@ -1,31 +1,31 @@
-//! Where the fields of a flowop stand: uperf has moved them four times, twice without another data
-//! version.
+//! Positions of the fields in a flowop record. uperf has moved them four times, twice without a
+//! new data version.
 
 use std::fmt;
 
-use codec::{Field, Order};
+use codec::{Endian, Field};
 
-use super::Version;
+use super::DataVersion;
 use super::flowop::{DIRECTORY, REMOTE_HOST};
-use crate::Kind;
+use crate::FlowopKind;
 
-/// The form of a flowop's record, in the order in which uperf had them.
+/// Layout of a flowop record, from oldest to newest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Layout {
-    /// That of 1.0.6 and 1.0.7, 928 bytes.
+pub enum FlowopLayout {
+    /// uperf 1.0.6 and 1.0.7: 928 bytes.
     V1_0_7,
-    /// That of the release 1.0.8, 928 bytes.
+    /// Release 1.0.8: 928 bytes.
     V1_0_8,
-    /// After 1.0.8, with `bblog=`, 928 bytes.
+    /// After 1.0.8, with `bblog=`: 928 bytes.
     BlackBoxLog,
-    /// With `repeat=`, 936 bytes.
+    /// With `repeat=`: 936 bytes.
     Repeat,
-    /// With `batch_size=`, 944 bytes.
+    /// With `batch_size=`: 944 bytes.
     BatchSize,
 }
 
-impl Layout {
-    /// All of them.
+impl FlowopLayout {
+    /// All layouts, from oldest to newest.
     pub const ALL: [Self; 5] = [
         Self::V1_0_7,
         Self::V1_0_8,
@@ -36,44 +36,46 @@ impl Layout {
 
     /// Length of a record in bytes.
     pub fn record_len(self) -> usize {
-        self.kind() + 16
+        self.kind_offset() + 16
     }
 
-    /// The data version of masters that have it.
-    pub fn version(self) -> Version {
+    /// Data version of masters with this layout.
+    pub fn version(self) -> DataVersion {
         match self {
-            Self::V1_0_7 => Version::V0_3,
-            _ => Version::V0_3_1,
+            Self::V1_0_7 => DataVersion::V0_3,
+            _ => DataVersion::V0_3_1,
         }
     }
 
-    /// Where a run begins, bytes from the start of a record; `None` if the layout has no such run.
-    pub(super) fn start(self, run: Run) -> Option<usize> {
-        let starts: [usize; 5] = match run {
-            Run::Size => [0; 5],
-            Run::Duration => [40, 32, 32, 32, 32],
-            Run::Repeat => [NONE, NONE, NONE, 56, 56],
-            Run::BatchSize => [NONE, NONE, NONE, NONE, 64],
-            Run::Timeout => [64, 56, 56, 64, 72],
-            Run::Encapsulation => [32, 64, 64, 72, 80],
-            Run::BlackBoxLog => [NONE, NONE, 68, 76, 84],
-            Run::Sctp => [72, 68, 72, 80, 88],
-            Run::Kind => [912, 912, 912, 920, 928],
+    /// Returns the offset of a block from the start of a record, in bytes; `None` if the layout
+    /// lacks the block.
+    pub(super) fn start(self, block: FieldBlock) -> Option<usize> {
+        let starts: [usize; 5] = match block {
+            FieldBlock::Size => [0; 5],
+            FieldBlock::Duration => [40, 32, 32, 32, 32],
+            FieldBlock::Repeat => [ABSENT, ABSENT, ABSENT, 56, 56],
+            FieldBlock::BatchSize => [ABSENT, ABSENT, ABSENT, ABSENT, 64],
+            FieldBlock::Timeout => [64, 56, 56, 64, 72],
+            FieldBlock::Encapsulation => [32, 64, 64, 72, 80],
+            FieldBlock::BlackBoxLog => [ABSENT, ABSENT, 68, 76, 84],
+            FieldBlock::Sctp => [72, 68, 72, 80, 88],
+            FieldBlock::Kind => [912, 912, 912, 920, 928],
         };
-        Some(starts[self as usize]).filter(|start| *start != NONE)
+        Some(starts[self as usize]).filter(|start| *start != ABSENT)
     }
 
-    /// Where what the flowop does stands, which every layout has.
-    fn kind(self) -> usize {
-        self.start(Run::Kind).unwrap_or(NONE)
+    /// Returns the offset of the flowop's kind. Every layout has this field.
+    fn kind_offset(self) -> usize {
+        self.start(FieldBlock::Kind).unwrap_or(ABSENT)
     }
 }
 
-const NONE: usize = usize::MAX;
+/// Offset of a block that a layout lacks.
+const ABSENT: usize = usize::MAX;
 
-/// Fields that stand at the same distance from each other in every [`Layout`].
+/// Block of fields with the same relative positions in every [`FlowopLayout`].
 #[derive(Clone, Copy)]
-pub(super) enum Run {
+pub(super) enum FieldBlock {
     Size,
     /// Duration, window and count.
     Duration,
@@ -82,13 +84,13 @@ pub(super) enum Run {
     Timeout,
     Encapsulation,
     BlackBoxLog,
-    /// SCTP's options, and behind them all others and the texts.
+    /// SCTP options, all other options, and the texts.
     Sctp,
-    /// What the flowop does, and the connection's name.
+    /// Kind of the flowop, and the connection's number.
     Kind,
 }
 
-impl fmt::Display for Layout {
+impl fmt::Display for FlowopLayout {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::V1_0_7 => "uperf 1.0.7",
@@ -100,70 +102,80 @@ impl fmt::Display for Layout {
     }
 }
 
-/// What the first bytes of a workorder's first flowop say of its length.
+/// Length of a workorder's first flowop record, detected from its first bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Length {
-    /// Not enough: as many bytes as these are needed from its start.
-    More(usize),
-    /// That of a record.
+pub(super) enum DetectedLen {
+    /// Too few bytes: this number of bytes is needed.
+    Incomplete(usize),
+    /// Length of the record in bytes.
     Known(usize),
-    /// No layout has the number of a flowop where it should be.
+    /// No layout has a flowop number at its position.
     Unknown,
 }
 
-/// Looks for the number of a flowop where each layout has it. In longer layouts the places of the
-/// shorter ones hold a text or zeros, which are no such number.
-pub(super) fn length(version: Version, order: Order, start: &[u8]) -> Length {
-    let layouts = Layout::ALL.into_iter();
+/// Searches for a flowop number at the position of each layout. A record with a longer layout has a
+/// text or zeros at the positions of the shorter ones, which are not flowop numbers.
+pub(super) fn detect_record_len(version: DataVersion, order: Endian, start: &[u8]) -> DetectedLen {
+    let layouts = FlowopLayout::ALL.into_iter();
     for layout in layouts.filter(|layout| layout.version() == version) {
         if start.len() < layout.record_len() {
-            return Length::More(layout.record_len());
+            return DetectedLen::Incomplete(layout.record_len());
         }
-        let kind = u32::read(start, layout.kind(), order);
-        if Kind::of(kind).is_some() {
-            return Length::Known(layout.record_len());
+        let kind = u32::read(start, layout.kind_offset(), order);
+        if FlowopKind::from_number(kind).is_some() {
+            return DetectedLen::Known(layout.record_len());
         }
     }
-    Length::Unknown
+    DetectedLen::Unknown
 }
 
-/// The layout of whole records of this length, of a master of this version.
+/// Returns the layout of complete records with this length and data version.
 ///
-/// Two of version `0.3.1` are equally long; where the texts stand tells which it is. If there are
-/// none, nothing opens a connection, and all that remains is at one place in both.
-pub(super) fn layout<'a>(
-    version: Version,
+/// Two layouts of version `0.3.1` have the same length. They differ in the position of the texts.
+/// If no record has texts, no flowop opens a connection. All other fields then have the same
+/// positions in both layouts.
+pub(super) fn detect_layout<'a>(
+    version: DataVersion,
     len: usize,
     mut records: impl Iterator<Item = &'a [u8]>,
-) -> Option<Layout> {
-    let mut candidates = Layout::ALL
+) -> Option<FlowopLayout> {
+    let mut candidates = FlowopLayout::ALL
         .into_iter()
         .filter(|layout| layout.version() == version && layout.record_len() == len);
     let first = candidates.next()?;
     if candidates.next().is_none() {
         return Some(first);
     }
-    Some(records.find_map(told_by_texts).unwrap_or(first))
+    Some(records.find_map(layout_from_texts).unwrap_or(first))
 }
 
-/// Which of the two of 928 bytes this record has, by the start of the host's name.
-fn told_by_texts(record: &[u8]) -> Option<Layout> {
-    let start = |layout: Layout| layout.start(Run::Sctp).map(|sctp| sctp + REMOTE_HOST);
-    let (early, late) = (start(Layout::V1_0_8)?, start(Layout::BlackBoxLog)?);
-    let text_at = |at: usize| record[at] != 0;
-    if text_at(early - 1) {
-        // The directory is so long that it reaches this far in both; it begins as far apart.
+/// Returns which of the two layouts with 928 bytes this record has, from the start of the host
+/// name.
+fn layout_from_texts(record: &[u8]) -> Option<FlowopLayout> {
+    let start = |layout: FlowopLayout| {
+        layout
+            .start(FieldBlock::Sctp)
+            .map(|sctp| sctp + REMOTE_HOST)
+    };
+    let (early, late) = (
+        start(FlowopLayout::V1_0_8)?,
+        start(FlowopLayout::BlackBoxLog)?,
+    );
+    let has_text_at = |at: usize| record[at] != 0;
+    if has_text_at(early - 1) {
+        // The directory reaches the host name in both layouts. Its start differs by the same
+        // offset.
         let directory = early - (REMOTE_HOST - DIRECTORY);
-        return Some(if text_at(directory) {
-            Layout::V1_0_8
+        return Some(if has_text_at(directory) {
+            FlowopLayout::V1_0_8
         } else {
-            Layout::BlackBoxLog
+            FlowopLayout::BlackBoxLog
         });
     }
-    if text_at(early) {
-        return Some(Layout::V1_0_8);
+    if has_text_at(early) {
+        return Some(FlowopLayout::V1_0_8);
     }
-    text_at(late).then_some(Layout::BlackBoxLog)
+    has_text_at(late).then_some(FlowopLayout::BlackBoxLog)
 }
 
 #[cfg(test)]
@@ -173,23 +185,23 @@ mod tests {
 
     #[test]
     fn lengths_and_versions() {
-        let lengths = Layout::ALL.map(Layout::record_len);
+        let lengths = FlowopLayout::ALL.map(FlowopLayout::record_len);
         assert_eq!(lengths, [928, 928, 928, 936, 944]);
-        assert_eq!(Layout::V1_0_7.version(), Version::V0_3);
-        assert_eq!(Layout::BatchSize.version(), Version::V0_3_1);
+        assert_eq!(FlowopLayout::V1_0_7.version(), DataVersion::V0_3);
+        assert_eq!(FlowopLayout::BatchSize.version(), DataVersion::V0_3_1);
     }
 
     #[test]
     fn each_layout_is_recognised() {
-        for layout in Layout::ALL {
-            for order in [Order::Little, Order::Big] {
+        for layout in FlowopLayout::ALL {
+            for order in [Endian::Little, Endian::Big] {
                 for (host, directory) in [("h", ""), ("h", "d"), ("::1", &"d".repeat(127))] {
                     let record = FlowopRecord {
-                        remote_host: Text::cut(host),
-                        directory: Text::cut(directory),
-                        cipher: Text::cut(&"c".repeat(49)),
-                        method: Text::cut("tls"),
-                        ..FlowopRecord::new(Kind::Accept)
+                        remote_host: Text::truncated(host),
+                        directory: Text::truncated(directory),
+                        cipher: Text::truncated(&"c".repeat(49)),
+                        method: Text::truncated("tls"),
+                        ..FlowopRecord::new(FlowopKind::Accept)
                     };
                     let bytes = record.encode(layout, order);
                     let found = recognise(layout.version(), order, &bytes);
@@ -200,46 +212,47 @@ mod tests {
     }
 
     #[test]
-    fn more_is_asked_for_in_steps() {
-        let bytes = FlowopRecord::new(Kind::Nop).encode(Layout::BatchSize, Order::Big);
+    fn bytes_are_requested_in_steps() {
+        let bytes = FlowopRecord::new(FlowopKind::Nop).encode(FlowopLayout::BatchSize, Endian::Big);
         for (given, needed) in [(0, 928), (927, 928), (928, 936), (936, 944)] {
-            let length = length(Version::V0_3_1, Order::Big, &bytes[..given]);
-            assert_eq!(length, Length::More(needed), "{given}");
+            let length = detect_record_len(DataVersion::V0_3_1, Endian::Big, &bytes[..given]);
+            assert_eq!(length, DetectedLen::Incomplete(needed), "{given}");
         }
-        let known = length(Version::V0_3_1, Order::Big, &bytes);
-        assert_eq!(known, Length::Known(944));
+        let known = detect_record_len(DataVersion::V0_3_1, Endian::Big, &bytes);
+        assert_eq!(known, DetectedLen::Known(944));
     }
 
     #[test]
-    fn what_has_no_number_is_no_flowop() {
+    fn records_without_a_flowop_number_are_unknown() {
         for number in [0, 12, u32::MAX] {
             let record = FlowopRecord {
                 kind: number,
                 ..FlowopRecord::default()
             };
-            let bytes = record.encode(Layout::BatchSize, Order::Little);
-            let length = length(Version::V0_3_1, Order::Little, &bytes);
-            assert_eq!(length, Length::Unknown, "{number}");
+            let bytes = record.encode(FlowopLayout::BatchSize, Endian::Little);
+            let length = detect_record_len(DataVersion::V0_3_1, Endian::Little, &bytes);
+            assert_eq!(length, DetectedLen::Unknown, "{number}");
         }
     }
 
     #[test]
-    fn without_texts_it_is_that_of_the_release() {
-        let record = FlowopRecord::new(Kind::Think).encode(Layout::BlackBoxLog, Order::Little);
-        let found = recognise(Version::V0_3_1, Order::Little, &record);
-        assert_eq!(found, Some(Layout::V1_0_8));
+    fn records_without_texts_have_the_release_layout() {
+        let record =
+            FlowopRecord::new(FlowopKind::Think).encode(FlowopLayout::BlackBoxLog, Endian::Little);
+        let found = recognise(DataVersion::V0_3_1, Endian::Little, &record);
+        assert_eq!(found, Some(FlowopLayout::V1_0_8));
     }
 
-    fn recognise(version: Version, order: Order, record: &[u8]) -> Option<Layout> {
+    fn recognise(version: DataVersion, order: Endian, record: &[u8]) -> Option<FlowopLayout> {
         let mut given = 0;
         loop {
-            match length(version, order, &record[..given]) {
-                Length::More(needed) => given = needed,
-                Length::Known(len) => {
+            match detect_record_len(version, order, &record[..given]) {
+                DetectedLen::Incomplete(needed) => given = needed,
+                DetectedLen::Known(len) => {
                     assert_eq!(len, record.len());
-                    return layout(version, len, [record].into_iter());
+                    return detect_layout(version, len, [record].into_iter());
                 }
-                Length::Unknown => return None,
+                DetectedLen::Unknown => return None,
             }
         }
     }

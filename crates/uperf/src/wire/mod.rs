@@ -1,19 +1,20 @@
-//! Bytes ↔ messages of the control connection between a master and a slave; no I/O.
+//! Encoder and decoder for the messages of the control connection between a master and a slave.
+//! This module does no I/O.
 //!
-//! There are no frames and no lengths: records of fixed size follow each other, and what was said
-//! before tells what comes. Integers are in the master's byte order, in both directions. Decoding
-//! loses nothing that has a meaning: every number is what the peer sent, and fails only where the
-//! protocol has a magic word; whether a number makes sense is for [`crate::mirror`] to say. What a
-//! message does not define is not looked at on decoding, since stock programs leave there what was
-//! in memory, and is sent as zeros.
+//! The protocol has no frames and no lengths. Records of fixed size follow each other; earlier
+//! records determine the next one. Integers have the master's byte order in both directions.
+//! Decoding keeps every number as the peer sent it. It fails only where the protocol has a magic
+//! word; [`crate::peer_workorder`] checks the numbers. Decoding ignores undefined bytes, because
+//! stock programs send uninitialised memory there. Encoding writes zeros to them.
 //!
 //! A session:
 //!
-//! 1. The master sends a [`Header`] of phase 1, and the slave an [`Ack1`].
-//! 2. The master sends a [`Header`] of phase 2, a [`Work`] and perhaps a [`SlaveInfo`] for each
-//!    strand, and the slave an [`Ack2`] and perhaps its own.
-//! 3. The master sends [`END`], which the slave sends back.
-//! 4. The master sends a [`Command`] now and then, and the slave a [`Goodbye`].
+//! 1. The master sends a [`Header`] of phase 1. The slave replies with a [`Phase1Answer`].
+//! 2. The master sends a [`Header`] of phase 2, [`WorkRecords`] and optionally a [`SlaveInfo`] per
+//!    strand. The slave replies with a [`Phase2Answer`] and optionally a [`SlaveInfo`] per strand.
+//! 3. The master sends [`HANDSHAKE_END`]. The slave returns it.
+//! 4. The master sends a [`MasterCommand`] per transaction and one at the end. The slave replies
+//!    with a [`Goodbye`].
 
 mod as_field;
 mod command;
@@ -25,21 +26,21 @@ mod records;
 mod reply;
 mod work;
 
-pub use codec::{Order, Text};
+pub use codec::{Endian, Text};
 
 pub(crate) use as_field::AsField;
-pub use command::{Command, Goodbye, WrongMagic};
+pub use command::{Goodbye, MasterCommand, WrongMagic};
 pub use flowop::FlowopRecord;
-pub use header::{Header, Version};
-pub use layout::Layout;
-pub use protocol::{protocol_number, protocol_numbered};
+pub use header::{DataVersion, Header};
+pub use layout::FlowopLayout;
+pub use protocol::{protocol_from_number, protocol_number};
 pub use records::{GroupRecord, SlaveInfo, TransactionRecord};
-pub use reply::{Ack1, Ack2, Refusal};
-pub use work::{Received, TransactionWork, Work};
+pub use reply::{Phase1Answer, Phase2Answer, WorkRefusal};
+pub use work::{ReceivedWork, TransactionWork, WorkRecords};
 
-/// Length in bytes of the shortest header, which is enough of the others to understand them.
-pub const SHORT_HEADER: usize = 352;
+/// Length in bytes of the shortest header. Longer headers have all their fields in these bytes.
+pub const SHORT_HEADER_LEN: usize = 352;
 
-/// What a master sends when its strands are ready, and a slave sends back when its are, whatever it
-/// was.
-pub const END: [u8; 192] = [0; 192];
+/// Message that a master sends when its strands are ready. A slave returns any bytes of this
+/// length unchanged when its own strands are ready.
+pub const HANDSHAKE_END: [u8; 192] = [0; 192];

@@ -1,48 +1,48 @@
-//! The numbers of data protocols.
+//! Numbers of data protocols on the control connection.
 
-use crate::Protocol;
+use crate::DataProtocol;
 
-/// How a flowop names it.
-pub fn protocol_number(protocol: Protocol) -> u32 {
+/// Returns the number of the protocol in a flowop.
+pub fn protocol_number(protocol: DataProtocol) -> u32 {
     protocol as u32
 }
 
-/// The protocol of this number; 0 is that of a flowop without one.
-pub fn protocol_numbered(number: u32) -> Option<Protocol> {
-    let mut all = Protocol::ALL.into_iter();
+/// Returns the protocol with this number; `None` for 0, which means no protocol.
+pub fn protocol_from_number(number: u32) -> Option<DataProtocol> {
+    let mut all = DataProtocol::ALL.into_iter();
     all.find(|protocol| protocol_number(*protocol) == number)
 }
 
-/// The name that a refusal has for this number.
-pub(super) fn refused_name(number: u32) -> String {
-    protocol_numbered(number).map_or_else(
+/// Returns the name of this number in a refusal.
+pub(super) fn name_in_refusal(number: u32) -> String {
+    protocol_from_number(number).map_or_else(
         || "Unknown".to_owned(),
         |protocol| protocol.name().to_ascii_uppercase(),
     )
 }
 
-/// Where ports of the protocol stand in a [`SlaveInfo`](super::SlaveInfo): the place of the number,
-/// and of Unix domain sockets that of 0, which nothing else uses.
-pub(super) fn slot(protocol: Protocol) -> usize {
+/// Returns the index of the protocol in [`SlaveInfo`](super::SlaveInfo): its number, or 0 for Unix
+/// domain sockets. No other protocol uses 0.
+pub(super) fn slave_info_index(protocol: DataProtocol) -> usize {
     match protocol {
-        Protocol::Unix => 0,
+        DataProtocol::Unix => 0,
         other => protocol_number(other) as usize,
     }
 }
 
-/// Where a [`Header`](super::Header) announces the protocol. Whatever is linerate's own is announced
-/// as uDAPL, so that every other slave refuses it at once.
-pub(super) fn announced(protocol: Protocol) -> usize {
+/// Returns the index of the protocol in a [`Header`](super::Header). Protocols that only linerate
+/// supports have the index of uDAPL, which every stock slave refuses in phase 1.
+pub(super) fn header_index(protocol: DataProtocol) -> usize {
     match protocol {
-        Protocol::Unix | Protocol::Mptcp => Protocol::Mptcp as usize,
+        DataProtocol::Unix | DataProtocol::Mptcp => DataProtocol::Mptcp as usize,
         other => protocol_number(other) as usize,
     }
 }
 
-/// All that may be meant by what a [`Header`](super::Header) announces there.
-pub(super) fn announcing(index: usize) -> impl Iterator<Item = Protocol> {
-    let all = Protocol::ALL.into_iter();
-    all.filter(move |protocol| announced(*protocol) == index)
+/// Returns the protocols with this index in a [`Header`](super::Header).
+pub(super) fn protocols_at_index(index: usize) -> impl Iterator<Item = DataProtocol> {
+    let all = DataProtocol::ALL.into_iter();
+    all.filter(move |protocol| header_index(*protocol) == index)
 }
 
 #[cfg(test)]
@@ -61,14 +61,17 @@ mod tests {
             ("vsock", 7),
             ("unix", 8),
         ] {
-            let named = Protocol::named(name).expect("a protocol");
+            let named = DataProtocol::from_name(name).expect("a protocol");
             assert_eq!(protocol_number(named), expected, "{name}");
-            assert_eq!(protocol_numbered(expected), Some(named));
-            assert_eq!(refused_name(expected).to_lowercase(), name);
-            assert!(slot(named) < 8 && announced(named) < 8);
-            assert!(announcing(announced(named)).any(|protocol| protocol == named));
+            assert_eq!(protocol_from_number(expected), Some(named));
+            assert_eq!(name_in_refusal(expected).to_lowercase(), name);
+            assert!(slave_info_index(named) < 8 && header_index(named) < 8);
+            assert!(protocols_at_index(header_index(named)).any(|protocol| protocol == named));
         }
-        assert_eq!((protocol_numbered(0), protocol_numbered(9)), (None, None));
-        assert_eq!(refused_name(0), "Unknown");
+        assert_eq!(
+            (protocol_from_number(0), protocol_from_number(9)),
+            (None, None)
+        );
+        assert_eq!(name_in_refusal(0), "Unknown");
     }
 }

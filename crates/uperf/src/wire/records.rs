@@ -1,108 +1,108 @@
-//! The records of a workorder but its flowops, and those that tell ports.
+//! Records of a workorder except flowops, and the record of a strand's ports.
 
-use codec::{Field, Order, Record, Text, part, record};
+use codec::{Endian, Field, Record, Text, array_at, record};
 
-use super::header::{PROBE, order_of_probe};
-use super::{Refusal, protocol};
-use crate::Protocol;
+use super::header::{BYTE_ORDER_MARK, byte_order_from_mark};
+use super::{WorkRefusal, protocol};
+use crate::DataProtocol;
 
 record! {
-    /// What a workorder begins with.
+    /// First record of a workorder.
     #[derive(Clone, Debug, Default, PartialEq, Eq)]
     pub struct GroupRecord: 24 bytes {
-        /// 4 for threads, 2 for processes, 6 where the profile has both words.
+        /// 4 for threads, 2 for processes, 6 if the profile has both words.
         [4] strand_kind: u32,
-        /// How many strands.
+        /// Number of strands.
         [8] strands: u32,
-        /// How many transactions follow.
+        /// Number of transactions after this record.
         [12] transactions: u32,
-        /// 0.
+        /// Always 0.
         [20] number: u32,
     }
 }
 
 impl GroupRecord {
-    /// Fails with [`Refusal::Magic`] where the order of the header is not that of the group.
-    pub fn decode(bytes: &[u8; Self::LEN], order: Order) -> Result<Self, Refusal> {
-        if order_of_probe(part(bytes, 0)) != Some(order) {
-            return Err(Refusal::Magic);
+    /// Fails with [`WorkRefusal::Magic`] if the byte order differs from the header's.
+    pub fn decode(bytes: &[u8; Self::LEN], order: Endian) -> Result<Self, WorkRefusal> {
+        if byte_order_from_mark(array_at(bytes, 0)) != Some(order) {
+            return Err(WorkRefusal::Magic);
         }
-        Ok(Self::of_bytes(bytes, order))
+        Ok(Self::from_bytes(bytes, order))
     }
 
-    /// As it travels.
-    pub fn encode(&self, order: Order) -> [u8; Self::LEN] {
+    /// Returns the message.
+    pub fn encode(&self, order: Endian) -> [u8; Self::LEN] {
         let mut bytes = self.to_bytes(order);
-        PROBE.write(&mut bytes, 0, order);
+        BYTE_ORDER_MARK.write(&mut bytes, 0, order);
         bytes
     }
 }
 
 record! {
-    /// What each transaction begins with.
+    /// First record of a transaction.
     #[derive(Clone, Debug, Default, PartialEq, Eq)]
     pub struct TransactionRecord: 168 bytes {
-        /// How many flowops follow.
+        /// Number of flowops after this record.
         [0] flowops: u32,
-        /// From 0.
+        /// Number of the transaction, from 0.
         [4] number: u32,
-        /// Executions a second and strand, 0 for as fast as it goes.
+        /// Executions per second and strand; 0 for no limit.
         [16] rate: u32,
-        /// How often.
+        /// Number of executions.
         [24] iterations: u64,
-        /// How long, ns; where this is 0 the iterations are in force.
+        /// Duration in ns; if 0, `iterations` applies.
         [32] duration_ns: u64,
-        /// The rate as it was written.
+        /// Text of the rate in the profile.
         [40] rate_text: Text<128>,
     }
 }
 
 impl TransactionRecord {
-    /// Never fails: every number is as it was sent.
-    pub fn decode(bytes: &[u8; Self::LEN], order: Order) -> Self {
-        Self::of_bytes(bytes, order)
+    /// Decodes the record. It never fails, because it checks no number.
+    pub fn decode(bytes: &[u8; Self::LEN], order: Endian) -> Self {
+        Self::from_bytes(bytes, order)
     }
 
-    /// As it travels.
-    pub fn encode(&self, order: Order) -> [u8; Self::LEN] {
+    /// Returns the message.
+    pub fn encode(&self, order: Endian) -> [u8; Self::LEN] {
         self.to_bytes(order)
     }
 }
 
 record! {
-    /// Where one strand listens. The host that is meant to stand here is never said: each side takes
-    /// the other's address.
+    /// Ports of one strand. The host in the first 256 bytes is always empty: each end uses the
+    /// other's address.
     #[derive(Clone, Debug, Default, PartialEq, Eq)]
     pub struct SlaveInfo: 288 bytes {
-        /// A port for each protocol; 0 is none. See [`Self::port`].
+        /// One port per protocol; 0 is none. See [`Self::port`].
         [256] ports: [u32; 8],
     }
 }
 
 impl SlaveInfo {
-    /// Never fails: every number is as it was sent.
-    pub fn decode(bytes: &[u8; Self::LEN], order: Order) -> Self {
-        Self::of_bytes(bytes, order)
+    /// Decodes the record. It never fails, because it checks no number.
+    pub fn decode(bytes: &[u8; Self::LEN], order: Endian) -> Self {
+        Self::from_bytes(bytes, order)
     }
 
-    /// As it travels.
-    pub fn encode(&self, order: Order) -> [u8; Self::LEN] {
+    /// Returns the message.
+    pub fn encode(&self, order: Endian) -> [u8; Self::LEN] {
         self.to_bytes(order)
     }
 
-    /// The port of the protocol; `None` if there is none, or a number that no port has.
-    pub fn port(&self, protocol: Protocol) -> Option<u32> {
-        let port = self.ports[protocol::slot(protocol)];
-        let most = match protocol {
-            Protocol::Vsock | Protocol::Unix => u32::MAX,
+    /// Returns the port of the protocol; `None` for 0 and for invalid ports.
+    pub fn port(&self, protocol: DataProtocol) -> Option<u32> {
+        let port = self.ports[protocol::slave_info_index(protocol)];
+        let max_port = match protocol {
+            DataProtocol::Vsock | DataProtocol::Unix => u32::MAX,
             _ => u16::MAX.into(),
         };
-        (1..=most).contains(&port).then_some(port)
+        (1..=max_port).contains(&port).then_some(port)
     }
 
-    /// Sets what [`Self::port`] reads.
-    pub fn set_port(&mut self, protocol: Protocol, port: u32) {
-        self.ports[protocol::slot(protocol)] = port;
+    /// Sets the port of the protocol.
+    pub fn set_port(&mut self, protocol: DataProtocol, port: u32) {
+        self.ports[protocol::slave_info_index(protocol)] = port;
     }
 }
 
@@ -111,7 +111,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn records_come_back() {
+    fn records_round_trip() {
         let group = GroupRecord {
             strand_kind: 6,
             strands: 258,
@@ -124,27 +124,27 @@ mod tests {
             rate: 2048,
             iterations: u64::MAX - 1,
             duration_ns: 30_000_001_024,
-            rate_text: Text::cut("2k"),
+            rate_text: Text::truncated("2k"),
         };
         let mut ports = SlaveInfo::default();
-        ports.set_port(Protocol::Udp, 5001);
-        for order in [Order::Little, Order::Big] {
+        ports.set_port(DataProtocol::Udp, 5001);
+        for order in [Endian::Little, Endian::Big] {
             let decoded = GroupRecord::decode(&group.encode(order), order);
             assert_eq!(decoded, Ok(group.clone()));
             let decoded = TransactionRecord::decode(&transaction.encode(order), order);
             assert_eq!(decoded, transaction);
             let decoded = SlaveInfo::decode(&ports.encode(order), order);
             assert_eq!(decoded, ports);
-            assert_eq!(decoded.port(Protocol::Udp), Some(5001));
-            assert_eq!(decoded.port(Protocol::Tcp), None);
+            assert_eq!(decoded.port(DataProtocol::Udp), Some(5001));
+            assert_eq!(decoded.port(DataProtocol::Tcp), None);
         }
     }
 
     #[test]
-    fn a_group_in_another_order_is_none() {
-        let bytes = GroupRecord::default().encode(Order::Big);
-        let decoded = GroupRecord::decode(&bytes, Order::Little);
-        assert_eq!(decoded, Err(Refusal::Magic));
+    fn groups_in_another_byte_order_are_refused() {
+        let bytes = GroupRecord::default().encode(Endian::Big);
+        let decoded = GroupRecord::decode(&bytes, Endian::Little);
+        assert_eq!(decoded, Err(WorkRefusal::Magic));
     }
 
     #[test]
@@ -152,7 +152,7 @@ mod tests {
         let mut info = SlaveInfo::default();
         for (number, port) in [(0, None), (65_535, Some(65_535)), (65_536, None)] {
             info.ports[1] = number;
-            assert_eq!(info.port(Protocol::Tcp), port);
+            assert_eq!(info.port(DataProtocol::Tcp), port);
         }
     }
 }

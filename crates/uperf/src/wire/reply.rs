@@ -1,146 +1,147 @@
-//! What a slave answers in the handshake.
+//! Answers of a slave in the handshake.
 
-use codec::{Field, Order, Text};
+use codec::{Endian, Field, Text};
 
-use super::protocol::refused_name;
-use crate::account::Scarce;
+use super::protocol::name_in_refusal;
+use crate::run_budget::RunLimit;
 
-/// The answer to phase 1, and to each phase that is refused before the workorder.
+/// Answer to phase 1. It is also the refusal of any phase before the workorder.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Ack1 {
-    /// Go on.
+pub enum Phase1Answer {
+    /// Accepted.
     Ok,
-    /// With this reason.
+    /// Refused, with the reason.
     Refused(Text<128>),
 }
 
-impl Ack1 {
+impl Phase1Answer {
     /// Length in bytes.
     pub const LEN: usize = 192;
 
-    /// Stock slaves leave the reason undefined where there is none to give, and the status where
-    /// there is: only `OK` is looked for.
+    /// Decodes an answer. Everything except the status `OK` is a refusal, because stock slaves
+    /// leave the reason of an `OK` and the status of a refusal undefined.
     pub fn decode(bytes: &[u8; Self::LEN]) -> Self {
-        if Text::<64>::read(bytes, 0, Order::NATIVE) == *OK {
+        if Text::<64>::read(bytes, 0, Endian::NATIVE) == *OK {
             return Self::Ok;
         }
-        Self::Refused(Text::read(bytes, 64, Order::NATIVE))
+        Self::Refused(Text::read(bytes, 64, Endian::NATIVE))
     }
 
-    /// An `OK` that also says who says it, where there is no reason to give.
-    pub fn of_linerate() -> [u8; Self::LEN] {
+    /// Returns an `OK` message that identifies linerate in the unused reason field.
+    pub fn linerate_ok() -> [u8; Self::LEN] {
         let mut bytes = Self::Ok.encode();
-        Text::<128>::cut(LINERATE).write(&mut bytes, 64, Order::NATIVE);
+        Text::<128>::truncated(LINERATE).write(&mut bytes, 64, Endian::NATIVE);
         bytes
     }
 
-    /// Whether a linerate says this.
-    pub fn is_of_linerate(bytes: &[u8; Self::LEN]) -> bool {
-        Text::<128>::read(bytes, 64, Order::NATIVE) == *LINERATE
+    /// Whether linerate sent this answer.
+    pub fn is_linerate(bytes: &[u8; Self::LEN]) -> bool {
+        Text::<128>::read(bytes, 64, Endian::NATIVE) == *LINERATE
     }
 
-    /// As it travels, with nothing undefined.
+    /// Returns the message, with zeros in unused fields.
     pub fn encode(&self) -> [u8; Self::LEN] {
         let mut bytes = [0; Self::LEN];
         let status = match self {
             Self::Ok => OK,
             Self::Refused(reason) => {
-                reason.write(&mut bytes, 64, Order::NATIVE);
+                reason.write(&mut bytes, 64, Endian::NATIVE);
                 "Not OK"
             }
         };
-        Text::<64>::cut(status).write(&mut bytes, 0, Order::NATIVE);
+        Text::<64>::truncated(status).write(&mut bytes, 0, Endian::NATIVE);
         bytes
     }
 }
 
-/// The answer to phase 2, when the listeners are there.
+/// Answer to phase 2, sent when the listeners are open.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Ack2 {
-    /// Go on.
+pub enum Phase2Answer {
+    /// Accepted.
     Ok {
-        /// How many [`SlaveInfo`](super::SlaveInfo) follow.
+        /// Number of [`SlaveInfo`](super::SlaveInfo) records after this answer.
         slave_infos: u32,
     },
-    /// With this reason.
+    /// Refused, with the reason.
     Refused(Text<128>),
 }
 
-impl Ack2 {
+impl Phase2Answer {
     /// Length in bytes.
     pub const LEN: usize = 196;
 
-    /// What is undefined with stock slaves is not looked at, as in [`Ack1`]; of a refusal the count
-    /// is.
-    pub fn decode(bytes: &[u8; Self::LEN], order: Order) -> Self {
+    /// Decodes an answer like [`Phase1Answer::decode`]; the count of a refusal is ignored.
+    pub fn decode(bytes: &[u8; Self::LEN], order: Endian) -> Self {
         let (start, _) = bytes.split_first_chunk().expect("it is longer");
-        match Ack1::decode(start) {
-            Ack1::Ok => Self::Ok {
-                slave_infos: u32::read(bytes, Ack1::LEN, order),
+        match Phase1Answer::decode(start) {
+            Phase1Answer::Ok => Self::Ok {
+                slave_infos: u32::read(bytes, Phase1Answer::LEN, order),
             },
-            Ack1::Refused(reason) => Self::Refused(reason),
+            Phase1Answer::Refused(reason) => Self::Refused(reason),
         }
     }
 
-    /// As it travels, with nothing undefined.
-    pub fn encode(&self, order: Order) -> [u8; Self::LEN] {
+    /// Returns the message, with zeros in unused fields.
+    pub fn encode(&self, order: Endian) -> [u8; Self::LEN] {
         let mut bytes = [0; Self::LEN];
         let start = match self {
             Self::Ok { slave_infos } => {
-                slave_infos.write(&mut bytes, Ack1::LEN, order);
-                Ack1::Ok
+                slave_infos.write(&mut bytes, Phase1Answer::LEN, order);
+                Phase1Answer::Ok
             }
-            Self::Refused(reason) => Ack1::Refused(*reason),
+            Self::Refused(reason) => Phase1Answer::Refused(*reason),
         };
-        bytes[..Ack1::LEN].copy_from_slice(&start.encode());
+        bytes[..Phase1Answer::LEN].copy_from_slice(&start.encode());
         bytes
     }
 }
 
 const OK: &str = "OK";
 
-/// What stands where a refusal has its reason, in an `OK` of ours. Stock masters do not look at it.
+/// Text in the reason field of linerate's `OK`. Stock masters ignore it.
 const LINERATE: &str = "linerate";
 
-/// Why a slave refuses, in stock's words where it has some.
+/// Reason of a slave's refusal. The texts are those of stock uperf where it has one.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Refusal {
-    /// This is no header, or no group.
+pub enum WorkRefusal {
+    /// Not a header, or not a group record.
     #[error("Wrong magic")]
     Magic,
-    /// A data version that is not known.
+    /// Unknown data version.
     #[error("Version 0.3.1 is incompatible with master data version {0}")]
     Version(Text<16>),
-    /// A protocol, by its number, that cannot be opened here.
-    #[error("Unsupported protocol:{}", refused_name(*.0))]
+    /// Number of a protocol that this host or slave does not support.
+    #[error("Unsupported protocol:{}", name_in_refusal(*.0))]
     Protocol(u32),
-    /// Listeners cannot be had, for this reason of the system.
+    /// The slave cannot open listeners, for this reason.
     #[error("Error creating ports: {0}")]
     Ports(String),
-    /// There is no memory: which bound leaves how much.
+    /// Not enough memory: the limit and the remaining amount.
     #[error("Out of Memory: {0}")]
     Memory(String),
-    /// There are no threads, for this reason of the system.
+    /// The slave cannot create threads, for this reason.
     #[error("Error creating threads: {0}")]
     Threads(String),
-    /// What is in the workorder cannot be, or is more than this slave does.
+    /// The workorder is invalid or exceeds a limit of this slave.
     #[error("{0}")]
     Workorder(String),
 }
 
-impl From<Scarce> for Refusal {
-    fn from(scarce: Scarce) -> Self {
-        match scarce {
-            Scarce::Memory(_) => Self::Memory(scarce.to_string()),
-            Scarce::Descriptors(_) | Scarce::Connections(_) => Self::Workorder(scarce.to_string()),
+impl From<RunLimit> for WorkRefusal {
+    fn from(limit: RunLimit) -> Self {
+        match limit {
+            RunLimit::Memory(_) => Self::Memory(limit.to_string()),
+            RunLimit::Descriptors(_) | RunLimit::Connections(_) => {
+                Self::Workorder(limit.to_string())
+            }
         }
     }
 }
 
-impl Refusal {
-    /// As the reason of an answer: cut where it is too long for one.
+impl WorkRefusal {
+    /// Returns the reason for an answer, truncated to the length of the field.
     pub fn reason(&self) -> Text<128> {
-        Text::cut(&self.to_string())
+        Text::truncated(&self.to_string())
     }
 }
 
@@ -149,24 +150,24 @@ mod tests {
     use super::*;
 
     #[test]
-    fn answers_come_back() {
-        let reason = Refusal::Ports("Address already in use".to_owned()).reason();
-        for answer in [Ack1::Ok, Ack1::Refused(reason)] {
-            assert_eq!(Ack1::decode(&answer.encode()), answer);
+    fn answers_round_trip() {
+        let reason = WorkRefusal::Ports("Address already in use".to_owned()).reason();
+        for answer in [Phase1Answer::Ok, Phase1Answer::Refused(reason)] {
+            assert_eq!(Phase1Answer::decode(&answer.encode()), answer);
         }
-        for order in [Order::Little, Order::Big] {
+        for order in [Endian::Little, Endian::Big] {
             for answer in [
-                Ack2::Ok { slave_infos: 258 },
-                Ack2::Ok { slave_infos: 0 },
-                Ack2::Refused(reason),
+                Phase2Answer::Ok { slave_infos: 258 },
+                Phase2Answer::Ok { slave_infos: 0 },
+                Phase2Answer::Refused(reason),
             ] {
-                assert_eq!(Ack2::decode(&answer.encode(order), order), answer);
+                assert_eq!(Phase2Answer::decode(&answer.encode(order), order), answer);
             }
         }
     }
 
     #[test]
-    fn only_the_status_tells() {
+    fn only_the_status_decides() {
         for (status, ok) in [
             (&b"OK"[..], true),
             (b"Not OK", false),
@@ -174,38 +175,41 @@ mod tests {
             (b"OKAY", false),
             (b"ok", false),
         ] {
-            let mut bytes = [0xAA; Ack2::LEN];
+            let mut bytes = [0xAA; Phase2Answer::LEN];
             bytes[..status.len()].copy_from_slice(status);
             bytes[status.len()] = 0;
-            let decoded = Ack2::decode(&bytes, Order::Big);
-            assert_eq!(matches!(decoded, Ack2::Ok { .. }), ok, "{status:?}");
+            let decoded = Phase2Answer::decode(&bytes, Endian::Big);
+            assert_eq!(matches!(decoded, Phase2Answer::Ok { .. }), ok, "{status:?}");
         }
     }
 
     #[test]
-    fn reasons_are_in_stocks_words() {
+    fn reasons_match_stock() {
         for (refusal, text) in [
-            (Refusal::Magic, "Wrong magic"),
+            (WorkRefusal::Magic, "Wrong magic"),
             (
-                Refusal::Version(Text::cut("0.3")),
+                WorkRefusal::Version(Text::truncated("0.3")),
                 "Version 0.3.1 is incompatible with master data version 0.3",
             ),
-            (Refusal::Protocol(5), "Unsupported protocol:SSL"),
-            (Refusal::Protocol(0), "Unsupported protocol:Unknown"),
-            (Refusal::Protocol(u32::MAX), "Unsupported protocol:Unknown"),
+            (WorkRefusal::Protocol(5), "Unsupported protocol:SSL"),
+            (WorkRefusal::Protocol(0), "Unsupported protocol:Unknown"),
             (
-                Refusal::Ports("Address already in use".to_owned()),
+                WorkRefusal::Protocol(u32::MAX),
+                "Unsupported protocol:Unknown",
+            ),
+            (
+                WorkRefusal::Ports("Address already in use".to_owned()),
                 "Error creating ports: Address already in use",
             ),
             (
-                Refusal::Memory("1 byte left".to_owned()),
+                WorkRefusal::Memory("1 byte left".to_owned()),
                 "Out of Memory: 1 byte left",
             ),
         ] {
             assert_eq!(refusal.to_string(), text);
             assert!(refusal.reason() == *text);
         }
-        let long = Refusal::Workorder("x".repeat(1000)).reason();
+        let long = WorkRefusal::Workorder("x".repeat(1000)).reason();
         assert_eq!(long.raw_bytes().len(), 127);
     }
 }

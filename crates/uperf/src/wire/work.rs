@@ -1,32 +1,32 @@
-//! A workorder as it travels: the records of one group, one after the other.
+//! Messages of a workorder: the records of one group in sequence.
 
-use codec::Order;
+use codec::Endian;
 
-use super::layout::{Layout, Length, layout, length};
-use super::{FlowopRecord, GroupRecord, Refusal, SlaveInfo, TransactionRecord, Version};
-use crate::{Kind, WorkLimits};
+use super::layout::{DetectedLen, FlowopLayout, detect_layout, detect_record_len};
+use super::{DataVersion, FlowopRecord, GroupRecord, SlaveInfo, TransactionRecord, WorkRefusal};
+use crate::{FlowopKind, WorkLimits};
 
 /// All records of a workorder.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Work {
-    /// The first record.
+pub struct WorkRecords {
+    /// Group record.
     pub group: GroupRecord,
-    /// What comes behind it.
+    /// Transactions after the group record.
     pub transactions: Vec<TransactionWork>,
 }
 
 /// A transaction and its flowops.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TransactionWork {
-    /// The first record.
+    /// Transaction record.
     pub record: TransactionRecord,
-    /// What comes behind it.
+    /// Flowops after the transaction record.
     pub flowops: Vec<FlowopRecord>,
 }
 
-impl Work {
-    /// The least that a slave answers: a strand that does nothing. From whether it does answer, once
-    /// it has this in a layout, a master learns how long the slave takes a flowop to be.
+impl WorkRecords {
+    /// Returns the smallest workorder that a slave answers: one strand that does nothing. A master
+    /// sends it in each layout. The slave answers only in a layout with its own record length.
     pub fn probe() -> Self {
         Self {
             group: GroupRecord {
@@ -35,12 +35,12 @@ impl Work {
                 transactions: 1,
                 number: 0,
             },
-            transactions: vec![TransactionWork::of_nothing(0, 1)],
+            transactions: vec![TransactionWork::with_nop(0, 1)],
         }
     }
 
-    /// As it travels; what the records say of how many follow is what follows.
-    pub fn encode(&self, layout: Layout, order: Order) -> Vec<u8> {
+    /// Returns the message. The counts in the records are those of the lists, not the stored ones.
+    pub fn encode(&self, layout: FlowopLayout, order: Endian) -> Vec<u8> {
         let mut group = self.group.clone();
         group.transactions = self.transactions.len() as u32;
         let mut bytes = group.encode(order).to_vec();
@@ -55,15 +55,15 @@ impl Work {
         bytes
     }
 
-    /// Fails with the first option that a slave of this layout does not know.
-    pub fn check_layout(&self, layout: Layout) -> Result<(), String> {
+    /// Fails with the first option that a slave of this layout does not support.
+    pub fn check_layout(&self, layout: FlowopLayout) -> Result<(), String> {
         let transactions = self.transactions.iter().zip(1..);
         for (transaction, number) in transactions {
             for (record, flowop) in transaction.flowops.iter().zip(1..) {
-                if let Some(option) = record.lacking(layout) {
+                if let Some(option) = record.missing_option(layout) {
                     return Err(format!(
-                        "flowop {flowop} of transaction {number}: {option}= is not known to a slave of {layout} \
-                         and older"
+                        "flowop {flowop} of transaction {number}: slaves of {layout} and older do not \
+                         support {option}="
                     ));
                 }
             }
@@ -73,8 +73,8 @@ impl Work {
 }
 
 impl TransactionWork {
-    /// The transaction of this number, which does nothing.
-    pub(crate) fn of_nothing(number: u32, iterations: u64) -> Self {
+    /// Returns a transaction with this number that does nothing.
+    pub(crate) fn with_nop(number: u32, iterations: u64) -> Self {
         Self {
             record: TransactionRecord {
                 flowops: 1,
@@ -82,36 +82,38 @@ impl TransactionWork {
                 iterations,
                 ..TransactionRecord::default()
             },
-            flowops: vec![FlowopRecord::new(Kind::Nop)],
+            flowops: vec![FlowopRecord::new(FlowopKind::Nop)],
         }
     }
 }
 
-/// A workorder that has come in.
+/// A received workorder.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Received {
+pub struct ReceivedWork {
     /// Its records.
-    pub work: Work,
-    /// Where the master's strands listen: one for each, or none.
+    pub work: WorkRecords,
+    /// Ports of the master's strands: one entry per strand, or none.
     pub slave_infos: Vec<SlaveInfo>,
-    /// That of its flowops, if there are any.
-    pub layout: Option<Layout>,
+    /// Layout of the flowops, if there are any.
+    pub layout: Option<FlowopLayout>,
 }
 
-/// A record of a transaction, and those of its flowops before their layout is known.
-type Unread = (TransactionRecord, Vec<Box<[u8]>>);
+/// Record of a transaction, and the undecoded records of its flowops.
+type RawTransaction = (TransactionRecord, Vec<Box<[u8]>>);
 
-impl Received {
-    /// Receives what comes behind a header of phase 2 which says version, order and how many [`SlaveInfo`] there
-    /// will be. Nothing is believed: no more is asked for than what the limits allow, and the layout of the flowops
-    /// is found out.
+impl ReceivedWork {
+    /// Receives the workorder after a header of phase 2. Version, byte order and the number of
+    /// [`SlaveInfo`] records come from the header.
     ///
-    /// `fill` fills a buffer with what comes next, and receives the number of bytes of memory that it takes, at most, to keep
-    /// that, and then to give the workorder. A master whose layout is none of ours may have sent all when more is
-    /// asked for: so `fill` must not wait for ever.
-    pub fn receive<E: From<Refusal>>(
-        version: Version,
-        order: Order,
+    /// The function trusts no count: it reads at most as much as the limits allow. It detects the
+    /// layout of the flowops.
+    ///
+    /// `fill` fills a buffer with the next bytes. Its second argument is the maximum number of
+    /// bytes of memory for keeping and decoding them. `fill` must time out: if a master uses an
+    /// unknown layout, the function may request more bytes than the master sends.
+    pub fn receive<E: From<WorkRefusal>>(
+        version: DataVersion,
+        order: Endian,
         slave_infos: u32,
         limits: &WorkLimits,
         mut fill: impl FnMut(&mut [u8], u64) -> Result<(), E>,
@@ -120,18 +122,19 @@ impl Received {
         fill(&mut bytes, 0)?;
         let group = GroupRecord::decode(&bytes, order)?;
         check_group(&group, slave_infos, limits)?;
-        let (mut transactions, mut all, mut len) = (Vec::<Unread>::new(), 0_u64, None);
+        let (mut transactions, mut total_flowops, mut flowop_len) =
+            (Vec::<RawTransaction>::new(), 0_u64, None);
         for _ in 0..group.transactions {
             let mut bytes = [0; TransactionRecord::LEN];
-            let growth = 2 * size_of::<Unread>() + size_of::<TransactionWork>();
+            let growth = 2 * size_of::<RawTransaction>() + size_of::<TransactionWork>();
             fill(&mut bytes, growth as u64)?;
             let record = TransactionRecord::decode(&bytes, order);
-            all += u64::from(record.flowops);
-            at_most("flowops", all, limits.flowops)?;
+            total_flowops += u64::from(record.flowops);
+            check_limit("flowops", total_flowops, limits.flowops)?;
             let mut flowops = Vec::new();
             for _ in 0..record.flowops {
-                let flowop = flowop(version, order, len, &mut fill)?;
-                len = Some(flowop.len());
+                let flowop = read_flowop(version, order, flowop_len, &mut fill)?;
+                flowop_len = Some(flowop.len());
                 flowops.push(flowop);
             }
             transactions.push((record, flowops));
@@ -143,9 +146,9 @@ impl Received {
             infos.push(SlaveInfo::decode(&bytes, order));
         }
         let records = transactions.iter().flat_map(|(_, flowops)| flowops);
-        let layout = layout(
+        let layout = detect_layout(
             version,
-            len.unwrap_or_default(),
+            flowop_len.unwrap_or_default(),
             records.map(|flowop| &**flowop),
         );
         let decode = |flowop: Box<[u8]>| FlowopRecord::decode(&flowop, layout?, order);
@@ -155,7 +158,7 @@ impl Received {
             flowops: flowops.into_iter().filter_map(decode).collect(),
         });
         Ok(Self {
-            work: Work {
+            work: WorkRecords {
                 group,
                 transactions: transactions.collect(),
             },
@@ -165,63 +168,69 @@ impl Received {
     }
 }
 
-fn check_group(group: &GroupRecord, slave_infos: u32, limits: &WorkLimits) -> Result<(), Refusal> {
+fn check_group(
+    group: &GroupRecord,
+    slave_infos: u32,
+    limits: &WorkLimits,
+) -> Result<(), WorkRefusal> {
     let strands = group.strands;
-    at_most("strands", strands, limits.strands)?;
-    at_most("transactions", group.transactions, limits.transactions)?;
+    check_limit("strands", strands, limits.strands)?;
+    check_limit("transactions", group.transactions, limits.transactions)?;
     if slave_infos != 0 && slave_infos != strands {
         let words = format!("ports of {slave_infos} strands for {strands} strands");
-        return Err(Refusal::Workorder(words));
+        return Err(WorkRefusal::Workorder(words));
     }
     Ok(())
 }
 
-/// The bytes of a flowop. Those of the first one come bit by bit, until its layout's length is known.
-fn flowop<E: From<Refusal>>(
-    version: Version,
-    order: Order,
+/// Reads the bytes of a flowop. `len` is the length of the records, `None` for the first one. The
+/// first record is read in parts until its length is known.
+fn read_flowop<E: From<WorkRefusal>>(
+    version: DataVersion,
+    order: Endian,
     len: Option<usize>,
     fill: &mut impl FnMut(&mut [u8], u64) -> Result<(), E>,
 ) -> Result<Box<[u8]>, E> {
-    /// A list that grows has up to twice the places, and each piece of memory has a few bytes more.
-    const PLACE: usize = 2 * size_of::<Box<[u8]>>() + 16 + size_of::<FlowopRecord>();
+    /// Memory per flowop besides its bytes. A growing list has up to twice its entries, and each
+    /// allocation has a few bytes of overhead.
+    const LIST_ENTRY_BYTES: usize = 2 * size_of::<Box<[u8]>>() + 16 + size_of::<FlowopRecord>();
     let mut bytes = Vec::new();
     let mut needed = len.unwrap_or_else(|| version.shortest_flowop());
     loop {
         let start = bytes.len();
         bytes.resize(needed, 0);
-        fill(&mut bytes[start..], (needed + PLACE) as u64)?;
-        needed = match length(version, order, &bytes) {
-            Length::More(more) if len.is_none() => more,
-            Length::Unknown if len.is_none() => {
-                let words = "the first flowop is of no kind, in no version of uperf";
-                return Err(Refusal::Workorder(words.to_owned()).into());
+        fill(&mut bytes[start..], (needed + LIST_ENTRY_BYTES) as u64)?;
+        needed = match detect_record_len(version, order, &bytes) {
+            DetectedLen::Incomplete(more) if len.is_none() => more,
+            DetectedLen::Unknown if len.is_none() => {
+                let words = "the first flowop is invalid in every version of uperf";
+                return Err(WorkRefusal::Workorder(words.to_owned()).into());
             }
             _ => return Ok(bytes.into()),
         };
     }
 }
 
-fn at_most(what: &str, asked: impl Into<u64>, limit: u32) -> Result<(), Refusal> {
-    let asked = asked.into();
-    if asked <= u64::from(limit) {
+fn check_limit(item: &str, requested: impl Into<u64>, limit: u32) -> Result<(), WorkRefusal> {
+    let requested = requested.into();
+    if requested <= u64::from(limit) {
         return Ok(());
     }
-    Err(Refusal::Workorder(format!(
-        "{asked} {what}: this slave takes {limit}"
+    Err(WorkRefusal::Workorder(format!(
+        "{requested} {item}: this slave takes {limit}"
     )))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Protocol;
+    use crate::DataProtocol;
     use crate::wire::Text;
 
     #[test]
-    fn workorders_come_back_in_every_layout() {
-        for layout in Layout::ALL {
-            for order in [Order::Little, Order::Big] {
+    fn workorders_round_trip_in_every_layout() {
+        for layout in FlowopLayout::ALL {
+            for order in [Endian::Little, Endian::Big] {
                 let work = work();
                 let mut bytes = work.encode(layout, order);
                 let infos = infos();
@@ -231,7 +240,7 @@ mod tests {
                 bytes.extend(b"behind");
                 let (mut rest, count) = (&bytes[..], infos.len() as u32);
                 let limits = WorkLimits::default();
-                let received = taken(&mut rest, (layout.version(), order, count), &limits);
+                let received = receive_from(&mut rest, (layout.version(), order, count), &limits);
                 let received = received.expect("a workorder");
                 assert_eq!(rest, b"behind");
                 assert_eq!(received.work, work);
@@ -251,12 +260,13 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_whole_is_none() {
-        let bytes = work().encode(Layout::Repeat, Order::Big);
+    fn truncated_workorders_are_refused() {
+        let bytes = work().encode(FlowopLayout::Repeat, Endian::Big);
         let limits = WorkLimits::default();
         for len in [0, 23, 24, 191, 192, 360, 1287, bytes.len() - 1] {
-            let hello = (Version::V0_3_1, Order::Big, 0);
-            let refusal = taken(&mut &bytes[..len], hello, &limits).expect_err("it is short");
+            let header = (DataVersion::V0_3_1, Endian::Big, 0);
+            let refusal =
+                receive_from(&mut &bytes[..len], header, &limits).expect_err("it is short");
             assert_eq!(refusal, short(), "{len}");
         }
     }
@@ -279,48 +289,50 @@ mod tests {
             let refusal = receive(&work, &limits).expect_err("too much");
             assert_eq!(refusal.to_string(), words);
         }
-        let bytes = work.encode(Layout::Repeat, Order::Big);
-        let hello = (Version::V0_3_1, Order::Big, 3);
-        let refusal = taken(&mut &bytes[..], hello, &WorkLimits::default());
+        let bytes = work.encode(FlowopLayout::Repeat, Endian::Big);
+        let header = (DataVersion::V0_3_1, Endian::Big, 3);
+        let refusal = receive_from(&mut &bytes[..], header, &WorkLimits::default());
         let refusal = refusal.expect_err("a port too many");
         assert_eq!(refusal.to_string(), "ports of 3 strands for 2 strands");
     }
 
     #[test]
-    fn a_first_flowop_of_no_kind() {
-        let mut work = Work::probe();
+    fn an_unknown_first_flowop_is_refused() {
+        let mut work = WorkRecords::probe();
         work.transactions[0].flowops[0].kind = 12;
         let refusal = receive(&work, &WorkLimits::default()).expect_err("no flowop");
-        let words = "the first flowop is of no kind, in no version of uperf";
+        let words = "the first flowop is invalid in every version of uperf";
         assert_eq!(refusal.to_string(), words);
     }
 
     #[test]
-    fn options_that_an_old_slave_lacks() {
+    fn options_that_an_old_layout_lacks_are_reported() {
         let mut work = work();
-        assert_eq!(work.check_layout(Layout::V1_0_7), Ok(()));
+        assert_eq!(work.check_layout(FlowopLayout::V1_0_7), Ok(()));
         work.transactions[1].flowops[1].repeat = 4;
-        assert_eq!(work.check_layout(Layout::Repeat), Ok(()));
-        let lacking = work.check_layout(Layout::V1_0_8).expect_err("repeat=");
+        assert_eq!(work.check_layout(FlowopLayout::Repeat), Ok(()));
+        let lacking = work
+            .check_layout(FlowopLayout::V1_0_8)
+            .expect_err("repeat=");
         assert_eq!(
             lacking,
-            "flowop 2 of transaction 2: repeat= is not known to a slave of uperf 1.0.8 and older"
+            "flowop 2 of transaction 2: slaves of uperf 1.0.8 and older do not support repeat="
         );
     }
 
-    fn receive(work: &Work, limits: &WorkLimits) -> Result<Received, Refusal> {
-        let bytes = work.encode(Layout::BatchSize, Order::Little);
-        let hello = (Version::V0_3_1, Order::Little, 0);
-        taken(&mut &bytes[..], hello, limits)
+    fn receive(work: &WorkRecords, limits: &WorkLimits) -> Result<ReceivedWork, WorkRefusal> {
+        let bytes = work.encode(FlowopLayout::BatchSize, Endian::Little);
+        let header = (DataVersion::V0_3_1, Endian::Little, 0);
+        receive_from(&mut &bytes[..], header, limits)
     }
 
-    /// Takes a workorder off the front of `bytes`.
-    fn taken(
+    /// Receives a workorder from the start of `bytes`, and removes it.
+    fn receive_from(
         bytes: &mut &[u8],
-        (version, order, slave_infos): (Version, Order, u32),
+        (version, order, slave_infos): (DataVersion, Endian, u32),
         limits: &WorkLimits,
-    ) -> Result<Received, Refusal> {
-        Received::receive(version, order, slave_infos, limits, |buffer, _| {
+    ) -> Result<ReceivedWork, WorkRefusal> {
+        ReceivedWork::receive(version, order, slave_infos, limits, |buffer, _| {
             let (now, later) = bytes.split_at_checked(buffer.len()).ok_or_else(short)?;
             buffer.copy_from_slice(now);
             *bytes = later;
@@ -328,28 +340,28 @@ mod tests {
         })
     }
 
-    fn short() -> Refusal {
-        Refusal::Workorder("it is short".to_owned())
+    fn short() -> WorkRefusal {
+        WorkRefusal::Workorder("it is short".to_owned())
     }
 
-    /// Three transactions with none, two and one flowops.
-    fn work() -> Work {
+    /// Three transactions with 0, 2 and 1 flowops.
+    fn work() -> WorkRecords {
         let accept = FlowopRecord {
-            remote_host: Text::cut("127.0.0.1"),
+            remote_host: Text::truncated("127.0.0.1"),
             protocol: 1,
-            ..FlowopRecord::new(Kind::Accept)
+            ..FlowopRecord::new(FlowopKind::Accept)
         };
         let read = FlowopRecord {
             size: 64,
-            ..FlowopRecord::new(Kind::Read)
+            ..FlowopRecord::new(FlowopKind::Read)
         };
         let flowops = [
             vec![],
             vec![accept, read],
-            vec![FlowopRecord::new(Kind::Disconnect)],
+            vec![FlowopRecord::new(FlowopKind::Disconnect)],
         ];
         let transactions = flowops.into_iter().zip(0..);
-        Work {
+        WorkRecords {
             group: GroupRecord {
                 strand_kind: 4,
                 strands: 2,
@@ -372,7 +384,7 @@ mod tests {
 
     fn infos() -> Vec<SlaveInfo> {
         let mut info = SlaveInfo::default();
-        info.set_port(Protocol::Tcp, 5001);
+        info.set_port(DataProtocol::Tcp, 5001);
         vec![info.clone(), info]
     }
 }

@@ -2,8 +2,8 @@
 
 use uperf::WorkLimits;
 use uperf::wire::{
-    Ack1, Ack2, Command, END, Goodbye, GroupRecord, Header, Layout, Order, Received, Refusal,
-    SlaveInfo, TransactionRecord,
+    Endian, FlowopLayout, Goodbye, GroupRecord, HANDSHAKE_END, Header, MasterCommand, Phase1Answer,
+    Phase2Answer, ReceivedWork, SlaveInfo, TransactionRecord, WorkRefusal,
 };
 
 /// One run of a master: all of its control connections.
@@ -13,9 +13,9 @@ pub(crate) struct Recording {
     /// The master's command line, with its environment before it.
     pub(crate) master: &'static str,
     /// That of its flowops.
-    pub(crate) layout: Layout,
+    pub(crate) layout: FlowopLayout,
     /// That of its integers.
-    pub(crate) order: Order,
+    pub(crate) order: Endian,
     /// Of each control connection.
     pub(crate) hosts: Vec<&'static str>,
     pub(crate) profile: String,
@@ -74,7 +74,7 @@ impl Recording {
 
     /// What the master sends behind the header of phase 2, as a slave puts it together; `None` where
     /// it does not come so far.
-    pub(crate) fn workorder(&self, connection: usize) -> Option<Received> {
+    pub(crate) fn workorder(&self, connection: usize) -> Option<ReceivedWork> {
         let messages = self.of_connection(connection);
         let mut headers = messages
             .iter()
@@ -90,7 +90,7 @@ impl Recording {
         let (mut rest, limits) = (&bytes[..], WorkLimits::default());
         let count = header.slave_infos;
         let fill = |buffer: &mut [u8], _| fill(buffer, &mut rest);
-        let received = Received::receive(version, order, count, &limits, fill);
+        let received = ReceivedWork::receive(version, order, count, &limits, fill);
         received.inspect_err(|why| assert_eq!(*why, short())).ok()
     }
 
@@ -98,14 +98,14 @@ impl Recording {
     pub(crate) fn len(&self, kind: Kind) -> usize {
         match kind {
             Kind::Header => self.layout.version().header_len(),
-            Kind::Ack1 => Ack1::LEN,
+            Kind::Ack1 => Phase1Answer::LEN,
             Kind::Group => GroupRecord::LEN,
             Kind::Transaction => TransactionRecord::LEN,
             Kind::Flowop => self.layout.record_len(),
             Kind::Ports => SlaveInfo::LEN,
-            Kind::Ack2 => Ack2::LEN,
-            Kind::End => END.len(),
-            Kind::Command => Command::LEN,
+            Kind::Ack2 => Phase2Answer::LEN,
+            Kind::End => HANDSHAKE_END.len(),
+            Kind::Command => MasterCommand::LEN,
             Kind::Goodbye => Goodbye::LEN,
             Kind::Fin => 0,
         }
@@ -120,8 +120,8 @@ pub(crate) fn recordings() -> Vec<Recording> {
             recordings.push(Recording {
                 name: name.trim_end_matches(']'),
                 master: "",
-                layout: Layout::BatchSize,
-                order: Order::Little,
+                layout: FlowopLayout::BatchSize,
+                order: Endian::Little,
                 hosts: Vec::new(),
                 profile: String::new(),
                 messages: Vec::new(),
@@ -144,16 +144,16 @@ fn read(recording: &mut Recording, line: &'static str) {
     match word {
         "layout" => {
             recording.layout = match rest {
-                "1.0.7" => Layout::V1_0_7,
-                "1.0.8" => Layout::V1_0_8,
-                "batch_size" => Layout::BatchSize,
+                "1.0.7" => FlowopLayout::V1_0_7,
+                "1.0.8" => FlowopLayout::V1_0_8,
+                "batch_size" => FlowopLayout::BatchSize,
                 other => panic!("layout {other}"),
             }
         }
         "master" => {
             recording.master = rest;
             if rest.contains("big-endian") {
-                recording.order = Order::Big;
+                recording.order = Endian::Big;
             }
         }
         "host" => recording.hosts.push(rest),
@@ -205,13 +205,13 @@ fn push(recording: &mut Recording, sender: Sender, text: &str) {
 }
 
 /// Fills a buffer from the front of `bytes`.
-pub(crate) fn fill(buffer: &mut [u8], bytes: &mut &[u8]) -> Result<(), Refusal> {
+pub(crate) fn fill(buffer: &mut [u8], bytes: &mut &[u8]) -> Result<(), WorkRefusal> {
     let (now, later) = bytes.split_at_checked(buffer.len()).ok_or_else(short)?;
     buffer.copy_from_slice(now);
     *bytes = later;
     Ok(())
 }
 
-fn short() -> Refusal {
-    Refusal::Workorder("it is short".to_owned())
+fn short() -> WorkRefusal {
+    WorkRefusal::Workorder("it is short".to_owned())
 }

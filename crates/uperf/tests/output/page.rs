@@ -50,7 +50,7 @@ fn a_part_of_a_run_is_marked() {
     cut.tests[0].error = Some("2 strands or slaves failed".to_owned());
     assert!(html(&cut).contains("failed: 2 strands or slaves failed"));
     cut.interrupted = true;
-    assert!(html(&cut).contains("The run was interrupted: "));
+    assert!(html(&cut).contains("The run was interrupted; "));
 }
 
 #[test]
@@ -80,7 +80,7 @@ fn a_run_without_anything_has_a_page() {
     let mut page = page();
     let run = &mut page.tests[0].runs[0];
     *run = outcome();
-    (run.series, run.groups, run.here.host) = (Vec::new(), Vec::new(), None);
+    (run.series, run.groups, run.local.host) = (Vec::new(), Vec::new(), None);
     page.tests[0].plan.source = None;
     let text = html(&page);
     assert_eq!(unclosed(&text), Ok(()));

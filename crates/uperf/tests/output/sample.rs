@@ -3,26 +3,26 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use model::{
-    CombinedTotals, Counts, Ended, GroupOutcome, HostFacts, InterfaceTraffic, Interfaces, LogEntry,
-    Outcome, PeerOutcome, Plan, Series, Side, StepOutcome, Times, Totals, Traffic,
+    CombinedTotals, Counts, EndCause, ExecutionTimes, GroupOutcome, HostFacts, InterfaceTraffic,
+    Interfaces, LogEntry, Outcome, PeerOutcome, Plan, Series, Side, StepOutcome, Totals, Traffic,
     TransactionOutcome, Warning,
 };
-use report::{Peer, Report, Tested};
+use report::{PeerInfo, Report, TestReport};
 use stats::Histogram;
 use units::Bytes;
-use uperf::options::{Master, Role, uperf};
-use uperf::output::{PROGRESS_END, Sample, Width, progress, report, started, starting};
-use uperf::{Group, Strands, Workorder, running_name};
+use uperf::options::{MasterSettings, Role, uperf};
+use uperf::output::{PROGRESS_END, SampleLine, Width, progress, report, started, starting};
+use uperf::{GroupSpec, StrandCount, Workorder, running_transaction_name};
 
 /// All that a master with these options prints of the sample run, whose second transaction took 3 s with
 /// 1,000,000 bytes and 500 operations in each, and a bit.
 pub(crate) fn printed(options: &str) -> String {
     let master = master(options);
-    let width = Width::of(None);
+    let width = Width::for_terminal(None);
     let mut text = starting(&profile()) + &started(Duration::from_micros(4321));
     for (number, samples) in [(0, 1), (1, 3), (2, 1)] {
         for sample in 1..=samples {
-            let name = running_name(number);
+            let name = running_transaction_name(number);
             text += &progress(master.print.raw, width, &running(&name, number, sample));
         }
         text += PROGRESS_END;
@@ -31,7 +31,7 @@ pub(crate) fn printed(options: &str) -> String {
 }
 
 /// What is asked for by `options`, of the profile `p`.
-pub(crate) fn master(options: &str) -> Master {
+pub(crate) fn master(options: &str) -> MasterSettings {
     let words = options.split_whitespace().chain(["-m", "p"]);
     let settings = uperf("uperf", words.map(Into::into)).expect(options);
     match settings.role {
@@ -43,13 +43,13 @@ pub(crate) fn master(options: &str) -> Master {
 pub(crate) fn profile() -> Workorder {
     Workorder {
         name: "stream-tcp-1024-1-1".to_owned(),
-        groups: vec![Group {
-            strands: Strands {
+        groups: vec![GroupSpec {
+            strands: StrandCount {
                 count: 1,
                 threads: false,
                 processes: true,
             },
-            ..Group::default()
+            ..GroupSpec::default()
         }],
     }
 }
@@ -60,7 +60,7 @@ pub(crate) fn outcome() -> Outcome {
     let active = totals(3_000_000, 1503, 3001);
     let transaction = |number: usize, steps: &[(&str, u64)]| TransactionOutcome {
         name: format!("Txn{number}"),
-        begun: Duration::from_secs(number as u64),
+        started_after: Duration::from_secs(number as u64),
         workers: 1,
         times: Some(times([1, 500, 1][number])),
         steps: steps
@@ -120,7 +120,7 @@ pub(crate) fn outcome() -> Outcome {
             reason: String::new(),
             count: 1,
         }],
-        ..Outcome::of_flow(plan(), wall(0), here, None, Ended::Deadline)
+        ..Outcome::for_flow(plan(), wall(0), here, None, EndCause::Deadline)
     }
 }
 
@@ -159,7 +159,7 @@ pub(crate) fn page() -> Report {
     };
     let series = |name: &str, begun, samples| Series {
         name: name.to_owned(),
-        begun: Duration::from_secs(begun),
+        started_after: Duration::from_secs(begun),
         samples,
     };
     let mut outcome = outcome();
@@ -178,30 +178,30 @@ pub(crate) fn page() -> Report {
     let mut latency = Histogram::default();
     (1..=500).for_each(|micros| latency.record(micros * 1_000));
     outcome.groups[0].transactions[1].latency = Some(latency);
-    outcome.here.host = Some(HostFacts {
+    outcome.local.host = Some(HostFacts {
         cpu_model: Some("8 of <some> make".to_owned()),
         kernel: Some("6.12.0".to_owned()),
         ..HostFacts::default()
     });
     outcome.warnings = vec![Warning::SameHost];
     outcome.plan.source = Some("<profile name=\"stream\">\n  <group/>\n</profile>\n".to_owned());
-    let peer = Peer {
+    let peer = PeerInfo {
         kind: Some("uperf"),
-        ..Peer::of("192.0.2.1", 20_000)
+        ..PeerInfo::new("192.0.2.1", 20_000)
     };
     Report {
         version: "0.1.0",
         command_line: "uperf -a -m p".to_owned(),
-        tests: vec![Tested::of_run(outcome)],
-        ..Report::of(peer, wall(0))
+        tests: vec![TestReport::from_run(outcome)],
+        ..Report::new(peer, wall(0))
     }
 }
 
 /// The transaction of this number at this sample, from 1.
-fn running(name: &str, number: usize, sample: u64) -> Sample<'_> {
+fn running(name: &str, number: usize, sample: u64) -> SampleLine<'_> {
     let is_measured = number == 1;
     let seconds = if is_measured { sample } else { 0 };
-    Sample {
+    SampleLine {
         name,
         totals: totals(seconds * 1_000_000, 500 * seconds + 1, seconds * 1000).combined(),
         ended: wall(1000 * number as u64 + 1000 * sample),
@@ -219,8 +219,8 @@ fn step(name: &str, count: u64) -> StepOutcome {
     }
 }
 
-fn times(count: u64) -> Times {
-    Times {
+fn times(count: u64) -> ExecutionTimes {
+    ExecutionTimes {
         executions: count,
         total: Duration::from_micros(20 * count),
         cpu: Some(Duration::from_micros(5 * count)),

@@ -13,10 +13,10 @@ use std::net::{Shutdown, TcpStream};
 use std::thread;
 use std::time::Duration;
 
-use uperf::Flags;
+use uperf::FlowopFlags;
 use uperf::wire::{
-    Ack1, Ack2, Command, END, FlowopRecord, Goodbye, GroupRecord, Header, Layout, Order, SlaveInfo,
-    TransactionRecord,
+    Endian, FlowopLayout, FlowopRecord, Goodbye, GroupRecord, HANDSHAKE_END, Header, MasterCommand,
+    Phase1Answer, Phase2Answer, SlaveInfo, TransactionRecord,
 };
 
 use crate::data::{Kind, Message, Recording, Sender};
@@ -26,8 +26,8 @@ use strands::{Listeners, Strands};
 #[derive(Clone, Debug)]
 pub(crate) struct Script {
     name: String,
-    layout: Layout,
-    order: Order,
+    layout: FlowopLayout,
+    order: Endian,
     messages: Vec<Message>,
 }
 
@@ -65,14 +65,14 @@ pub(crate) struct Event {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Said {
     Header(Header),
-    Ack1(Ack1),
+    Ack1(Phase1Answer),
     Group(GroupRecord),
     Transaction(TransactionRecord),
     Flowop(Box<FlowopRecord>),
     Ports(SlaveInfo),
-    Ack2(Ack2),
+    Ack2(Phase2Answer),
     End(Vec<u8>),
-    Command(Command),
+    Command(MasterCommand),
     Goodbye(Box<Goodbye>),
     /// Nothing more will be said.
     Fin,
@@ -168,7 +168,7 @@ pub(crate) fn play_whole(
     let mut cut_off = None;
     let played = play_with(&script, side, stream, |event| match &event.said {
         Said::Ports(other) if event.sender != side => ports.push(other.clone()),
-        Said::Command(Command::NextTransaction(number)) => {
+        Said::Command(MasterCommand::NextTransaction(number)) => {
             if let Some(listeners) = listeners.take() {
                 strands = Some(Strands::start(&work, side, listeners, there, &ports));
             }
@@ -182,7 +182,7 @@ pub(crate) fn play_whole(
             cut_off = cut_off.or_else(|| strands.before_tick());
             strands.release(*number);
         }
-        Said::Command(Command::SendStatistics) => {
+        Said::Command(MasterCommand::SendStatistics) => {
             let Some(strands) = &strands else { return };
             if side == Sender::Master {
                 strands.wait(transactions);
@@ -243,14 +243,14 @@ const PATIENCE: Duration = Duration::from_secs(20);
 
 fn understood(script: &Script, kind: Kind, bytes: &[u8]) -> Result<Said, String> {
     let (layout, order) = (script.layout, script.order);
-    let of_order = |found: Order| (found == order).then_some(()).ok_or("the other byte order");
+    let of_order = |found: Endian| (found == order).then_some(()).ok_or("the other byte order");
     Ok(match kind {
         Kind::Header => {
             let (header, found) = Header::decode(array(bytes)?).map_err(|no| no.to_string())?;
             of_order(found)?;
             Said::Header(header)
         }
-        Kind::Ack1 => Said::Ack1(Ack1::decode(array(bytes)?)),
+        Kind::Ack1 => Said::Ack1(Phase1Answer::decode(array(bytes)?)),
         Kind::Group => {
             let group = GroupRecord::decode(array(bytes)?, order);
             Said::Group(group.map_err(|no| no.to_string())?)
@@ -261,11 +261,11 @@ fn understood(script: &Script, kind: Kind, bytes: &[u8]) -> Result<Said, String>
             Said::Flowop(Box::new(flowop.ok_or("too short")?))
         }
         Kind::Ports => Said::Ports(SlaveInfo::decode(array(bytes)?, order)),
-        Kind::Ack2 => Said::Ack2(Ack2::decode(array(bytes)?, order)),
-        Kind::End if bytes.len() == END.len() => Said::End(bytes.to_vec()),
+        Kind::Ack2 => Said::Ack2(Phase2Answer::decode(array(bytes)?, order)),
+        Kind::End if bytes.len() == HANDSHAKE_END.len() => Said::End(bytes.to_vec()),
         Kind::End => return Err("too short".to_owned()),
         Kind::Command => {
-            let command = Command::decode(array(bytes)?, order);
+            let command = MasterCommand::decode(array(bytes)?, order);
             Said::Command(command.map_err(|wrong| format!("{wrong:?}"))?)
         }
         Kind::Goodbye => {
@@ -287,7 +287,8 @@ fn agree(expected: &Said, said: &Said) -> bool {
         (Said::Flowop(expected), Said::Flowop(said)) => {
             let mut said = said.clone();
             // A random size has its bounds; for the size itself stock says nothing.
-            if Flags(expected.flags).has(Flags::RANDOM) && said.size == said.random_max {
+            if FlowopFlags(expected.flags).has(FlowopFlags::RANDOM) && said.size == said.random_max
+            {
                 said.size = expected.size;
             }
             said == *expected

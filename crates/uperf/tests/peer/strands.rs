@@ -7,8 +7,8 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use uperf::wire::{FlowopRecord, SlaveInfo, TransactionWork, Work, protocol_numbered};
-use uperf::{Flags, Kind, Protocol};
+use uperf::wire::{FlowopRecord, SlaveInfo, TransactionWork, WorkRecords, protocol_from_number};
+use uperf::{DataProtocol, FlowopFlags, FlowopKind};
 
 use super::tls::Tls;
 use crate::data::Sender;
@@ -35,9 +35,9 @@ enum Listener {
 
 impl Listeners {
     /// One a strand and protocol that `side` waits for.
-    pub(crate) fn new(work: &Work, side: Sender, address: IpAddr) -> Self {
+    pub(crate) fn new(work: &WorkRecords, side: Sender, address: IpAddr) -> Self {
         let flowops = work.transactions.iter().flat_map(|work| &work.flowops);
-        let accepts = flowops.filter(|flowop| kind(flowop, side) == Kind::Accept);
+        let accepts = flowops.filter(|flowop| kind(flowop, side) == FlowopKind::Accept);
         let mut protocols: Vec<_> = accepts.map(|flowop| flowop.protocol).collect();
         protocols.sort_unstable();
         protocols.dedup();
@@ -47,10 +47,10 @@ impl Listeners {
             listener.set_nonblocking(true).expect("a flag");
             listener
         };
-        let one = |number: &u32| match protocol_numbered(*number) {
-            Some(Protocol::Tcp) => Listener::Tcp(tcp()),
-            Some(Protocol::Ssl) => Listener::Tls(tcp()),
-            Some(Protocol::Udp) => Listener::Udp(UdpSocket::bind(any).expect("a port")),
+        let one = |number: &u32| match protocol_from_number(*number) {
+            Some(DataProtocol::Tcp) => Listener::Tcp(tcp()),
+            Some(DataProtocol::Ssl) => Listener::Tls(tcp()),
+            Some(DataProtocol::Udp) => Listener::Udp(UdpSocket::bind(any).expect("a port")),
             other => panic!("data over {other:?} cannot be played"),
         };
         let strands = 0..work.group.strands;
@@ -67,9 +67,9 @@ impl Listeners {
             let mut info = SlaveInfo::default();
             for listener in strand {
                 let (protocol, address) = match listener {
-                    Listener::Tcp(socket) => (Protocol::Tcp, socket.local_addr()),
-                    Listener::Tls(socket) => (Protocol::Ssl, socket.local_addr()),
-                    Listener::Udp(socket) => (Protocol::Udp, socket.local_addr()),
+                    Listener::Tcp(socket) => (DataProtocol::Tcp, socket.local_addr()),
+                    Listener::Tls(socket) => (DataProtocol::Ssl, socket.local_addr()),
+                    Listener::Udp(socket) => (DataProtocol::Udp, socket.local_addr()),
                 };
                 info.set_port(protocol, address.expect("it is bound").port().into());
             }
@@ -82,7 +82,7 @@ impl Listeners {
 impl Strands {
     /// As many as the workorder has; those that connect find the other side's at `peer`.
     pub(crate) fn start(
-        work: &Work,
+        work: &WorkRecords,
         side: Sender,
         listeners: Listeners,
         peer: IpAddr,
@@ -260,7 +260,7 @@ impl Strand {
                         return Ok(());
                     }
                     let done = self.flowop(flowop, &over);
-                    if !Flags(flowop.flags).has(Flags::CAN_FAIL) {
+                    if !FlowopFlags(flowop.flags).has(FlowopFlags::CAN_FAIL) {
                         done?;
                     }
                 }
@@ -274,22 +274,22 @@ impl Strand {
         let kind = kind(flowop, self.side);
         if kind.opens() {
             let connection = match kind {
-                Kind::Accept => self.accept(flowop.protocol, over)?,
+                FlowopKind::Accept => self.accept(flowop.protocol, over)?,
                 _ => self.connect(flowop.protocol, over)?,
             };
             self.connections.insert(0, (flowop.connection, connection));
             return Ok(());
         }
-        if kind == Kind::Think {
+        if kind == FlowopKind::Think {
             thread::sleep(Duration::from_nanos(flowop.duration_ns));
         }
-        if !(kind.transfers() || kind == Kind::Disconnect) {
+        if !(kind.transfers() || kind == FlowopKind::Disconnect) {
             return Ok(());
         }
         let mut connections = self.connections.iter();
         let found = connections.position(|(name, _)| *name == flowop.connection);
         let found = found.ok_or(Ended)?;
-        if kind == Kind::Disconnect {
+        if kind == FlowopKind::Disconnect {
             self.connections.remove(found);
             return Ok(());
         }
@@ -304,15 +304,15 @@ impl Strand {
 
     fn accept(&self, number: u32, over: impl Fn() -> bool) -> Result<Connection, Ended> {
         for listener in &self.listeners {
-            match (listener, protocol_numbered(number)) {
-                (Listener::Tcp(listener), Some(Protocol::Tcp)) => {
+            match (listener, protocol_from_number(number)) {
+                (Listener::Tcp(listener), Some(DataProtocol::Tcp)) => {
                     return Ok(Connection::Tcp(accepted(listener, over)?));
                 }
-                (Listener::Tls(listener), Some(Protocol::Ssl)) => {
+                (Listener::Tls(listener), Some(DataProtocol::Ssl)) => {
                     let tls = Tls::server(accepted(listener, &over)?);
                     return Connection::tls(tls, over);
                 }
-                (Listener::Udp(socket), Some(Protocol::Udp)) => {
+                (Listener::Udp(socket), Some(DataProtocol::Udp)) => {
                     let socket = socket.try_clone().map_err(|_| Ended)?;
                     socket.set_read_timeout(Some(TICK)).map_err(|_| Ended)?;
                     let mut hello = [0; 64];
@@ -328,14 +328,14 @@ impl Strand {
     }
 
     fn connect(&self, number: u32, over: impl Fn() -> bool) -> Result<Connection, Ended> {
-        let protocol = protocol_numbered(number).ok_or(Ended)?;
+        let protocol = protocol_from_number(number).ok_or(Ended)?;
         let port = self.ports.port(protocol).ok_or(Ended)?;
         let address = SocketAddr::new(self.peer, port.try_into().map_err(|_| Ended)?);
         let tcp = || ticking(TcpStream::connect(address).map_err(|_| Ended)?);
         let connection = match protocol {
-            Protocol::Tcp => Connection::Tcp(tcp()?),
-            Protocol::Ssl => Connection::tls(Tls::client(tcp()?), over)?,
-            Protocol::Udp => {
+            DataProtocol::Tcp => Connection::Tcp(tcp()?),
+            DataProtocol::Ssl => Connection::tls(Tls::client(tcp()?), over)?,
+            DataProtocol::Udp => {
                 let any = SocketAddr::new(self.peer, 0);
                 let socket = UdpSocket::bind(any).map_err(|_| Ended)?;
                 socket.set_read_timeout(Some(TICK)).map_err(|_| Ended)?;
@@ -363,7 +363,7 @@ impl Connection {
         over: impl Fn() -> bool,
     ) -> Result<(), Ended> {
         let mut buffer = vec![0; flowop.size.max(flowop.random_max) as usize];
-        let random = Flags(flowop.flags).has(Flags::RANDOM);
+        let random = FlowopFlags(flowop.flags).has(FlowopFlags::RANDOM);
         let mut moved = 0;
         while moved < buffer.len() {
             let rest = &mut buffer[moved..];
@@ -402,11 +402,11 @@ fn ticking(stream: TcpStream) -> Result<TcpStream, Ended> {
 }
 
 /// What the record's flowop is on this side.
-fn kind(flowop: &FlowopRecord, side: Sender) -> Kind {
-    let kind = Kind::of(flowop.kind).unwrap_or(Kind::Nop);
+fn kind(flowop: &FlowopRecord, side: Sender) -> FlowopKind {
+    let kind = FlowopKind::from_number(flowop.kind).unwrap_or(FlowopKind::Nop);
     match side {
         Sender::Slave => kind,
-        Sender::Master => kind.mirrored(),
+        Sender::Master => kind.peer_kind(),
     }
 }
 

@@ -5,7 +5,7 @@ mod samples;
 mod workloads;
 mod xml;
 
-use uperf::profile::{Note, Parsed, Severity, Source, Surroundings, parse};
+use uperf::profile::{Note, ParsedProfile, ProfileContext, ProfileSource, Severity, parse};
 
 /// The value of each environment variable that the profiles name.
 fn environment(name: &str) -> Option<String> {
@@ -28,20 +28,20 @@ fn environment(name: &str) -> Option<String> {
 }
 
 /// With these variables, and with no directory but `sf`.
-fn parse_with(text: &[u8], environment: &dyn Fn(&str) -> Option<String>) -> Parsed {
+fn parse_with(text: &[u8], environment: &dyn Fn(&str) -> Option<String>) -> ParsedProfile {
     let directory = |name: &str| match name {
         "sf" => Ok(()),
         _ => Err("No such file or directory".to_owned()),
     };
-    let source = Source {
+    let source = ProfileSource {
         name: "p.xml",
         bytes: text,
     };
-    let surroundings = Surroundings {
+    let context = ProfileContext {
         environment,
         directory: &directory,
     };
-    let parsed = parse(&source, &surroundings);
+    let parsed = parse(&source, &context);
     let failed = parsed
         .notes
         .iter()
@@ -52,20 +52,20 @@ fn parse_with(text: &[u8], environment: &dyn Fn(&str) -> Option<String>) -> Pars
         assert_eq!(note.assumed.is_some(), assumes, "{note:?}");
         if note.severity == Severity::Warning {
             // Scripts take this word in the output for a failure.
-            let line = note.one_line("p.xml").to_lowercase();
+            let line = note.format_line("p.xml").to_lowercase();
             assert!(!line.contains("error"), "{line}");
         }
     }
     parsed
 }
 
-fn parsed(text: &str) -> Parsed {
+fn parsed(text: &str) -> ParsedProfile {
     parse_with(text.as_bytes(), &environment)
 }
 
 /// `line:column: severity: text (assumed …)` of each note.
 fn lines(notes: &[Note]) -> Vec<String> {
-    let lines = notes.iter().map(|note| note.one_line("p"));
+    let lines = notes.iter().map(|note| note.format_line("p"));
     lines.map(|line| line[2..].to_owned()).collect()
 }
 

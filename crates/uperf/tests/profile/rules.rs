@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use uperf::profile::Severity;
-use uperf::{Amount, Flowop, Kind, Protocol, Strands};
+use uperf::{Amount, DataProtocol, Flowop, FlowopKind, StrandCount};
 
 use super::{environment, lines, parse_with, parsed, with_flowops};
 
@@ -47,7 +47,7 @@ const TYPES: &[(&str, &[&str])] = &[
     (
         r#"<flowop type = "nop"/>"#,
         &[
-            "7:9: warning: uperf does not read this file: type= has no value (assumed what it says as XML)",
+            "7:9: warning: uperf cannot read this file: type= has no value (assumed its meaning as XML)",
         ],
     ),
     (r#"<flowop type ="nop"/>"#, &[]),
@@ -59,16 +59,16 @@ const TYPES: &[(&str, &[&str])] = &[
     (r"<flowop/>", &["7:1: error: a flowop without type="]),
     (
         r#"<flowop type="redv" options="size=1"/>"#,
-        &["7:9: warning: redv is the manual's word, which uperf does not know (assumed recv)"],
+        &["7:9: warning: redv is in the manual, but uperf does not accept it (assumed recv)"],
     ),
     (
         r#"<flowop type="sendto" options="size=1"/>"#,
-        &["7:9: warning: sendto is the manual's word, which uperf does not know (assumed write)"],
+        &["7:9: warning: sendto is in the manual, but uperf does not accept it (assumed write)"],
     ),
     (
         r#"<flowop type="read" options="size=1 poll_timeout=5ms"/>"#,
         &[
-            "7:37: warning: poll_timeout is the manual's word, which uperf does not know (assumed timeout)",
+            "7:37: warning: poll_timeout is in the manual, but uperf does not accept it (assumed timeout)",
         ],
     ),
 ];
@@ -77,9 +77,9 @@ const OPTIONS: &[(&str, &[&str])] = &[
     (
         r#"<flowop type="nop" options="_x=1 9x $x"/>"#,
         &[
-            "7:29: warning: _x=1 does not begin with a letter, and is dropped (assumed nothing)",
-            "7:34: warning: 9x does not begin with a letter, and is dropped (assumed nothing)",
-            "7:37: warning: $x does not begin with a letter, and is dropped (assumed nothing)",
+            "7:29: warning: _x=1 does not begin with a letter; uperf drops it (assumed nothing)",
+            "7:34: warning: 9x does not begin with a letter; uperf drops it (assumed nothing)",
+            "7:37: warning: $x does not begin with a letter; uperf drops it (assumed nothing)",
         ],
     ),
     (
@@ -102,28 +102,28 @@ const OPTIONS: &[(&str, &[&str])] = &[
         r#"<flowop type="read" options="size=rand(1, 8k)"/>"#,
         &[
             "7:30: error: Could not parse rand(1,: a random size is rand(MIN,MAX), without blanks",
-            "7:43: warning: 8k) does not begin with a letter, and is dropped (assumed nothing)",
+            "7:43: warning: 8k) does not begin with a letter; uperf drops it (assumed nothing)",
         ],
     ),
     (
         r#"<flowop type="read" options="size=90" duration="30"/>"#,
         &[
-            "7:39: warning: duration= stands in <flowop> (assumed it is of the <transaction> at hand)",
+            "7:39: warning: duration= is in <flowop> (assumed it belongs to the current <transaction>)",
             "7:39: warning: 30 has no unit (assumed 30 s)",
-            "6:14: warning: iterations= beside duration= (assumed the duration alone)",
+            "6:14: warning: iterations= together with duration= (assumed only the duration)",
         ],
     ),
     (
         r#"<flowop type="read" options="size=90" name="x"/>"#,
-        &["7:39: warning: name= stands in <flowop> (assumed it is of the <group> at hand)"],
+        &["7:39: warning: name= is in <flowop> (assumed it belongs to the current <group>)"],
     ),
     (
         r#"<flowop type="think" options="duration=2m"/>"#,
-        &["7:31: warning: 2m: m is for milliseconds (assumed 2 ms)"],
+        &["7:31: warning: 2m: m means milliseconds (assumed 2 ms)"],
     ),
     (
         r#"<flowop type="nop" options="count=2k"/>"#,
-        &["7:29: warning: 2k has a suffix, where none counts (assumed 2)"],
+        &["7:29: warning: 2k has a suffix, which is ignored (assumed 2)"],
     ),
     (
         r#"<flowop type="nop" options="count=0"/>"#,
@@ -131,7 +131,7 @@ const OPTIONS: &[(&str, &[&str])] = &[
     ),
     (
         r#"<flowop type="nop" options="size=1"/>"#,
-        &["7:29: warning: nop does nothing with size (assumed it is not there)"],
+        &["7:29: warning: nop ignores size (assumed absent)"],
     ),
     (
         r#"<flowop type="read" options="size=4k rsize=1k"/>"#,
@@ -139,17 +139,19 @@ const OPTIONS: &[(&str, &[&str])] = &[
     ),
     (
         r#"<flowop type="read" options="size=rand(1,4k) rsize=8k"/>"#,
-        &["7:46: warning: rsize=8192 beside a random size (assumed the random size at both ends)"],
+        &[
+            "7:46: warning: rsize=8192 together with a random size (assumed the random size at both ends)",
+        ],
     ),
     (
         r#"<flowop type="write" options="size=1 repeat=2 canfail"/>"#,
-        &["7:38: warning: repeat is for udp, sctp, and this is tcp (assumed it is not there)"],
+        &["7:38: warning: repeat is for udp, sctp, and this is tcp (assumed absent)"],
     ),
     (
         r#"<flowop type="connect" options="remotehost=h protocol=udp conn=4 tcp_nodelay sctp_nodelay"/>"#,
         &[
-            "7:66: warning: tcp_nodelay is for tcp, ssl, mptcp, and this is udp (assumed it is not there)",
-            "7:78: warning: sctp_nodelay is for sctp, and this is udp (assumed it is not there)",
+            "7:66: warning: tcp_nodelay is for tcp, ssl, mptcp, and this is udp (assumed absent)",
+            "7:78: warning: sctp_nodelay is for sctp, and this is udp (assumed absent)",
         ],
     ),
     (
@@ -180,7 +182,7 @@ fn unquoted_attributes_are_read_and_told() {
         lines,
         [
             "7:9: warning: type=write is not in quotes (assumed type=\"write\")",
-            "7:14: warning: not well-formed XML: expected a quote not 'w' at 7:14 (assumed what uperf reads)",
+            "7:14: warning: not well-formed XML: expected a quote not 'w' at 7:14 (assumed uperf's reading)",
             "7:20: warning: options=size=90 is not in quotes (assumed options=\"size=90\")",
         ]
     );
@@ -188,7 +190,7 @@ fn unquoted_attributes_are_read_and_told() {
     let flowop = &workorder.groups[0].transactions[1].flowops[0];
     assert_eq!(
         (flowop.kind, flowop.transfer.amount),
-        (Kind::Write, Amount::Exactly(90))
+        (FlowopKind::Write, Amount::Exactly(90))
     );
 }
 
@@ -203,7 +205,7 @@ fn what_uperf_dies_of_is_refused() {
         ),
         (
             r#"<flowop type="recv" options="size=0"/>"#,
-            "7:30: error: recv of no bytes",
+            "7:30: error: recv of 0 bytes",
         ),
         (
             r#"<flowop type="sendfile"/>"#,
@@ -237,16 +239,16 @@ fn what_uperf_dies_of_is_refused() {
     let no_flowop =
         "<group nthreads=\"1\"> <transaction options=\"size=1\"> </transaction> </group>\n";
     let notes = lines(&parsed(no_flowop).notes);
-    let before = "1:35: error: options= stands before any flowop";
+    let before = "1:35: error: options= comes before any flowop";
     assert!(notes.iter().any(|note| note == before), "{notes:?}");
     for (group, expected) in [
         (
             "<group>",
-            "a group without nthreads= or nprocs= has no strands, and never ends",
+            "a group without nthreads= or nprocs= has no strands and never ends",
         ),
         (
             "<group nthreads=\"0\">",
-            "a group of no strands, which never ends",
+            "a group with no strands never ends",
         ),
     ] {
         let text =
@@ -277,7 +279,7 @@ fn files_are_refused_whole() {
         (b" \n\n", "1:1: error: No profile found: the file is blank"),
         (
             b"\n<profile>\0",
-            "2:10: error: a NUL character: this is no text",
+            "2:10: error: a NUL character: this is not a text file",
         ),
         (
             b"<profile> </profile>\n",
@@ -291,7 +293,7 @@ fn files_are_refused_whole() {
     let long = lines(&parse_with(&vec![b' '; 5 << 20], &environment).notes);
     assert_eq!(
         long,
-        ["1:1: error: a file of 5242880 bytes: a profile has at most 4194304"]
+        ["1:1: error: the file has 5242880 bytes; the maximum is 4194304"]
     );
 }
 
@@ -307,7 +309,7 @@ fn all_errors_are_found() {
         errors,
         [
             "2:8: error: Cannot parse x",
-            "3:1: error: No current transaction: <flowop> stands outside of one",
+            "3:1: error: No current transaction: <flowop> is outside of one",
             "4:14: error: Cannot convert 0 to nsecs",
             "5:9: error: Unknown flowop fly",
             "5:29: error: option a is not of type key=value",
@@ -328,7 +330,7 @@ fn attributes_act_on_what_is_at_hand() {
     assert_eq!(read.notes.len(), 4, "{:?}", lines(&read.notes));
     let workorder = read.workorder.expect("it is accepted");
     let group = &workorder.groups[0];
-    let strands = Strands {
+    let strands = StrandCount {
         count: 3,
         threads: false,
         processes: true,
@@ -356,7 +358,7 @@ fn both_counts_are_kept() {
         lines(&read.notes),
         ["1:19: warning: nthreads= and nprocs= in one group (assumed 3 processes)"]
     );
-    let strands = Strands {
+    let strands = StrandCount {
         count: 3,
         threads: true,
         processes: true,
@@ -399,7 +401,7 @@ fn variables_are_looked_up_in_lower_case() {
         (
             "$o",
             "Lower",
-            &["7:20: warning: connect does nothing with size (assumed it is not there)"],
+            &["7:20: warning: connect ignores size (assumed absent)"],
         ),
     ] {
         let read = connect(options);
@@ -408,7 +410,7 @@ fn variables_are_looked_up_in_lower_case() {
         let flowop = &workorder.groups[0].transactions[1].flowops[0];
         assert_eq!(
             (flowop.kind, flowop.endpoint.remote_host.as_str()),
-            (Kind::Connect, host)
+            (FlowopKind::Connect, host)
         );
     }
     for (options, expected) in [
@@ -459,7 +461,7 @@ fn folding_is_told_where_it_matters() {
     let workorder = read.workorder.expect("it is accepted");
     let connect = &workorder.groups[0].transactions[1].flowops[0];
     assert_eq!(connect.endpoint.remote_host, "host");
-    assert_eq!(connect.endpoint.protocol, Some(Protocol::Tcp));
+    assert_eq!(connect.endpoint.protocol, Some(DataProtocol::Tcp));
 }
 
 #[test]
@@ -500,7 +502,7 @@ fn there_are_limits() {
             .notes
             .iter()
             .filter(|note| note.severity == Severity::Error)
-            .map(|note| note.one_line("p")[2..].to_owned())
+            .map(|note| note.format_line("p")[2..].to_owned())
             .collect();
         let errors: Vec<&str> = errors.iter().map(String::as_str).collect();
         assert_eq!(errors.first().copied(), expected);

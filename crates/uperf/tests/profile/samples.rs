@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use uperf::profile::summary;
-use uperf::{Amount, Flags, Kind, Workorder};
+use uperf::{Amount, FlowopFlags, FlowopKind, Workorder};
 
 use super::{environment, lines, parse_with};
 
@@ -84,8 +84,8 @@ fn every_option_is_what_the_recording_has() {
     );
     let counts = (write.count, write.transfer.repeat, write.batch_size);
     assert_eq!(counts, (12, 5, 6));
-    assert_eq!(write.transfer.patience, Some(Duration::from_millis(250)));
-    assert_eq!(write.flags, Flags(4));
+    assert_eq!(write.transfer.timeout, Some(Duration::from_millis(250)));
+    assert_eq!(write.flags, FlowopFlags(4));
 
     let [random, _, think, sendfile, sendfilev, nop] = &transactions[2].flowops[..] else {
         panic!("six flowops");
@@ -98,14 +98,17 @@ fn every_option_is_what_the_recording_has() {
         }
     );
     // A recording has 0x40 as well, of the random size.
-    assert_eq!(random.flags, Flags(4));
+    assert_eq!(random.flags, FlowopFlags(4));
     assert_eq!(
         (think.flags, think.duration),
-        (Flags(0x30), Duration::from_millis(100))
+        (FlowopFlags(0x30), Duration::from_millis(100))
     );
     assert_eq!((sendfile.files, sendfile.directory.as_str()), (7, "sf"));
     assert_eq!(sendfile.transfer.amount, Amount::Exactly(4096));
-    assert_eq!((sendfilev.files, sendfilev.kind), (8, Kind::Sendfilev));
+    assert_eq!(
+        (sendfilev.files, sendfilev.kind),
+        (8, FlowopKind::Sendfilev)
+    );
     assert_eq!(nop.endpoint.encapsulation_port, 0);
 
     let mixed = recorded("mixed-operations");
@@ -113,7 +116,10 @@ fn every_option_is_what_the_recording_has() {
         .iter()
         .map(|think| (think.duration.as_nanos(), think.flags))
         .collect();
-    assert_eq!(times, [(5_000_000, Flags(16)), (1_500_000, Flags(32))]);
+    assert_eq!(
+        times,
+        [(5_000_000, FlowopFlags(16)), (1_500_000, FlowopFlags(32))]
+    );
 }
 
 /// The template without `</transaction>` is read as if it had one, and that is said.

@@ -89,8 +89,8 @@ fn a_stumble_of_uperfs_is_told() {
     assert_eq!(
         lines(&read.notes),
         [
-            "1:17: warning: uperf does not read this file: No current group: nthreads= stands outside of \
-          one (assumed what it says as XML)"
+            "1:17: warning: uperf cannot read this file: No current group: nthreads= is outside of \
+          one (assumed its meaning as XML)"
         ]
     );
     // An element that is overlooked, though nothing is refused.
@@ -103,8 +103,8 @@ fn a_stumble_of_uperfs_is_told() {
     assert_eq!(
         lines(&read.notes),
         [
-            "4:19: warning: uperf does not read this file: there is no blank between /> and <flowop, which \
-          is overlooked (assumed what it says as XML)"
+            "4:19: warning: uperf cannot read this file: uperf ignores <flowop, because no blank \
+          follows /> (assumed its meaning as XML)"
         ]
     );
 }
@@ -131,9 +131,9 @@ fn uperf_has_the_last_word() {
     assert_eq!(
         lines(&read.notes),
         [
-            "2:1: warning: <group> has no </group> (assumed it before </profile>)",
-            "2:24: warning: as XML this is not in order: No current group: <transaction> stands outside of \
-             one (assumed what uperf reads)",
+            "2:1: warning: <group> has no </group> (assumed one before </profile>)",
+            "2:24: warning: invalid as XML: No current group: <transaction> is outside of \
+             one (assumed uperf's reading)",
         ]
     );
 }
@@ -159,7 +159,7 @@ fn what_is_neither_has_uperfs_errors_and_xmls_place() {
     let notes = lines(&read.notes);
     for expected in [
         "2:8: error: Cannot parse '1'>",
-        "4:1: warning: not well-formed XML: expected 'transaction' tag, not 'profile' at 4:1 (assumed what uperf reads)",
+        "4:1: warning: not well-formed XML: expected 'transaction' tag, not 'profile' at 4:1 (assumed uperf's reading)",
     ] {
         assert!(notes.iter().any(|note| note == expected), "{notes:?}");
     }

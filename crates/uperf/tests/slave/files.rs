@@ -7,9 +7,9 @@ use std::path::Path;
 use std::slice::from_ref;
 use std::sync::Arc;
 
-use uperf::slave::{Shelf, Terms};
-use uperf::wire::{Command, Text, Work};
-use uperf::{Kind, Protocol, Transaction};
+use uperf::slave::{ServedFiles, SlaveConfig};
+use uperf::wire::{MasterCommand, Text, WorkRecords};
+use uperf::{DataProtocol, FlowopKind, TransactionSpec};
 
 use super::{Master, connect, read, serving, work};
 
@@ -22,29 +22,29 @@ fn files_are_sent_from_below_an_allowed_directory_alone() {
     fs::write(outside.path().join("secret"), "no").expect("ours");
     std::os::unix::fs::symlink(outside.path(), allowed.join("link")).expect("ours");
 
-    let with = Terms {
-        shelf: Arc::new(Shelf::open(from_ref(&allowed)).expect("it is there")),
-        ..Terms::default()
+    let with = SlaveConfig {
+        served_files: Arc::new(ServedFiles::open(from_ref(&allowed)).expect("it is there")),
+        ..SlaveConfig::default()
     };
     serving(with, |port| {
         let below = asked(port, &allowed.join("below"));
         assert_eq!(below, Ok("twelve bytes".repeat(3)));
         for refused in ["..", "link", "below/../../allowed/../", "/"] {
             let why = asked(port, &allowed.join(refused)).expect_err(refused);
-            let expected = "it is below no directory of --allow-dir";
+            let expected = "it is not below a directory of --allow-dir";
             assert!(why.ends_with(expected), "{refused}: {why}");
         }
     });
-    serving(Terms::default(), |port| {
+    serving(SlaveConfig::default(), |port| {
         assert!(asked(port, &allowed.join("below")).is_err());
     });
 }
 
 /// What a slave sends when it is asked for the files of a directory, three times; or why it does not.
 fn asked(port: u16, directory: &Path) -> Result<String, String> {
-    let mut master = Master::begin(port, Protocol::Tcp, &sends_files(directory))?;
+    let mut master = Master::begin(port, DataProtocol::Tcp, &sends_files(directory))?;
     let mut data = TcpStream::connect(("127.0.0.1", master.data)).expect("it listens");
-    master.command(Command::NextTransaction(0));
+    master.command(MasterCommand::NextTransaction(0));
     let mut text = [0; 36];
     data.read_exact(&mut text).expect("three times twelve");
     let goodbye = master.goodbye();
@@ -54,17 +54,17 @@ fn asked(port: u16, directory: &Path) -> Result<String, String> {
 }
 
 /// One that no profile comes to: accept, and then send files.
-fn sends_files(directory: &Path) -> Work {
+fn sends_files(directory: &Path) -> WorkRecords {
     let mut three = read(12);
     three.count = 3;
-    let mut work = work(vec![Transaction {
+    let mut work = work(vec![TransactionSpec {
         iterations: 1,
-        flowops: vec![connect(Protocol::Tcp), three],
-        ..Transaction::default()
+        flowops: vec![connect(DataProtocol::Tcp), three],
+        ..TransactionSpec::default()
     }]);
     let send = &mut work.transactions[0].flowops[1];
-    send.kind = Kind::Sendfile as u32;
+    send.kind = FlowopKind::Sendfile as u32;
     send.size = 0;
-    send.directory = Text::cut(directory.to_str().expect("UTF-8"));
+    send.directory = Text::truncated(directory.to_str().expect("UTF-8"));
     work
 }

@@ -3,7 +3,7 @@
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
 
-use testkit::{Make, Namespace, Role, Server, link};
+use testkit::{Implementation, Namespace, Role, Server, add_link};
 
 use super::{by_name, said, same};
 use crate::interop::exchange::{peers, run};
@@ -18,7 +18,7 @@ pub(super) fn cases() -> Vec<Case> {
             .alone()
             .inside(true),
         Case::against_stock("facts::network_card", || {
-            Namespace::of_this_process().enter(network_card)
+            Namespace::for_this_process().enter(network_card)
         })
         .alone()
         .lacking(network_card_here().err()),
@@ -37,15 +37,18 @@ fn veth() -> Outcome {
         LOCAL_INTERFACE_RX_BYTES,LOCAL_INTERFACE_TX_PACKETS,LOCAL_INTERFACE_TX_BYTES,\
         REMOTE_INTERFACE_RX_PACKETS,REMOTE_INTERFACE_RX_BYTES,REMOTE_INTERFACE_TX_PACKETS,\
         REMOTE_INTERFACE_TX_BYTES,PACKETS_PER_TRANSACTION";
-    let (near, far) = (Namespace::bare(), Namespace::bare());
-    link(
+    let (near, far) = (
+        Namespace::with_loopback_only(),
+        Namespace::with_loopback_only(),
+    );
+    add_link(
         (&near, "left", "10.7.0.1/24"),
         (&far, "right", "10.7.0.2/24"),
     );
     let peers = peers();
     let server = far.enter(|| Server::start("-4"));
     let before = counters(&near, "left")?;
-    let mut client = peers.command(Make::Ours, Role::Client);
+    let mut client = peers.command(Implementation::Ours, Role::Client);
     client
         .args(["-H", "10.7.0.2", "-p", &server.port.to_string()])
         .args(["-P", "0", "-t", "TCP_RR", "-l", "-2000", "--", "-k", NAMES]);
@@ -131,7 +134,7 @@ fn line_of<'a>(text: &'a str, key: &str) -> &'a str {
 /// A driver with a word for everything: the kernel's own bridge. Nothing is sent; that a packet would
 /// leave there is enough.
 fn words_of_a_driver() -> Outcome {
-    let host = Namespace::bare();
+    let host = Namespace::with_loopback_only();
     let run = |line: &str| host.run(line).map_err(|error| error.to_string());
     run("ip link add bridge type bridge")?;
     run("ip address add 10.8.0.1/24 dev bridge")?;

@@ -22,10 +22,10 @@ use std::time::{Duration, Instant};
 use rand::rngs::SmallRng;
 use rand::seq::IndexedRandom;
 use rand::{Rng, SeedableRng};
-use testkit::Need::Namespaces;
+use testkit::Requirement::Namespaces;
 use testkit::{
-    Namespace, Server, Trial, Usage, eventually, fuzz, linerate, link, listeners, short_directory,
-    unless,
+    Namespace, ProcessUsage, Server, TestCase, add_link, fuzz, linerate_with_args, listener_count,
+    short_directory, test_case_unless, wait_until,
 };
 
 use crate::hosts::ground::{Hosts, PORT, address};
@@ -54,21 +54,21 @@ const A_MOMENT: Duration = Duration::from_millis(20);
 /// Time for the server to release everything: a slave gives strands 12 s to end.
 const REST: Duration = Duration::from_secs(40);
 
-pub(crate) fn trials() -> Vec<Trial> {
-    let trials: [(&str, fn()); 2] = [
+pub(crate) fn test_cases() -> Vec<TestCase> {
+    let test_cases: [(&str, fn()); 2] = [
         ("mutated::netserver", netserver),
         ("mutated::uperf_slave", uperf_slave),
     ];
     let unchecked =
         (!cfg!(debug_assertions)).then(|| "no overflow checks in this build".to_owned());
-    let missing = unchecked.or_else(|| Namespaces.missing());
-    let trials = trials.into_iter().map(|(name, run)| {
-        unless(missing.clone(), name, move || {
+    let missing = unchecked.or_else(|| Namespaces.missing_reason());
+    let test_cases = test_cases.into_iter().map(|(name, run)| {
+        test_case_unless(missing.clone(), name, move || {
             run();
             Ok(())
         })
     });
-    trials.collect()
+    test_cases.collect()
 }
 
 /// The messages of one control connection.
@@ -129,19 +129,19 @@ fn netserver() {
         );
         command.arg("--allow-fill-dir").arg(files.path());
         command.arg("--unix-dir").arg(sockets.path());
-        Server::at(PORT, command)
+        Server::start_at(PORT, command)
     });
     let host = &hosts.slaves[0];
     target.attack(
         &hosts,
         &third,
         &Victim {
-            rest: host.enter(|| server.usage_at_rest()),
+            rest: host.enter(|| server.idle_usage()),
             is_itself_again: &|rest| {
-                server.is_back_at(rest, REST, "all that");
-                assert!(!server.panicked(), "{}", server.log());
-                host.enter(|| server.serves());
-                assert_eq!(host.enter(listeners), 1, "listeners are left");
+                server.assert_usage_returns_to(rest, REST, "all that");
+                assert!(!server.has_panicked(), "{}", server.log());
+                host.enter(|| server.assert_serves());
+                assert_eq!(host.enter(listener_count), 1, "listeners are left");
                 let left = std::fs::read_dir(sockets.path()).expect("a directory");
                 assert_eq!(left.count(), 0, "sockets are left");
             },
@@ -184,9 +184,9 @@ fn uperf_slave() {
 /// A server that runs.
 struct Victim<'a> {
     /// What it has when it serves nobody.
-    rest: Usage,
+    rest: ProcessUsage,
     /// Fails the test unless it serves others, and has no more than at rest.
-    is_itself_again: &'a dyn Fn(Usage),
+    is_itself_again: &'a dyn Fn(ProcessUsage),
     resident_kib: &'a dyn Fn() -> u64,
     log: &'a dyn Fn() -> String,
 }
@@ -220,13 +220,13 @@ impl Target {
         assert!(grown <= GROWTH_KIB, "the server keeps {grown} KiB");
         third.has_received_nothing();
         let conversations = seeds.end - seeds.start;
-        fuzz::check(
+        fuzz::check_accepted_percent(
             "messages behind valid ones",
             told.mutated,
             told.behind_valid,
             &(49..=50),
         );
-        fuzz::check(
+        fuzz::check_accepted_percent(
             "conversations with an answer to the end",
             conversations,
             told.answered,
@@ -447,8 +447,8 @@ struct ThirdHost {
 impl ThirdHost {
     /// Links the host to the server's, with fixed neighbours, so that the kernels send nothing by themselves.
     fn beside(server: &Namespace) -> Self {
-        let host = Namespace::bare();
-        link(
+        let host = Namespace::with_loopback_only();
+        add_link(
             (server, "third", "203.0.113.1/24"),
             (&host, "eth0", &format!("{THIRD}/24")),
         );
@@ -463,7 +463,7 @@ impl ThirdHost {
             let socket = UdpSocket::bind("0.0.0.0:0").expect("a socket");
             socket.send_to(b"x", (THIRD, 9)).expect("there is a route");
         });
-        assert!(eventually(REST, || third.received() > 0));
+        assert!(wait_until(REST, || third.received() > 0));
         third.before = third.received();
         third
     }
@@ -491,7 +491,7 @@ impl ThirdHost {
 
 /// A server that ends at once when it panics, so that one of the last seeds is the cause.
 fn without_backtraces(arguments: &str) -> Command {
-    let mut command = linerate(arguments);
+    let mut command = linerate_with_args(arguments);
     command.env("RUST_BACKTRACE", "0");
     command
 }

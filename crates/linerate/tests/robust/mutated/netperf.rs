@@ -3,8 +3,8 @@
 use std::net::IpAddr;
 
 use netperf::wire::{
-    Address, Capability, Classic, DETAILS_REQUEST, FAMILY_IPV4, FAMILY_IPV6, FAMILY_VSOCK, Flags,
-    Frame, MESSAGE_LEN, OMNI, Request, TestRequest, Text, check,
+    AddressWords, Capability, Classic, DETAILS_REQUEST, FAMILY_IPV4, FAMILY_IPV6, FAMILY_VSOCK,
+    Flags, Frame, MESSAGE_BYTES, OMNI, Request, TestRequest, Text, check_error,
 };
 
 use super::{Answer, Conversation, Data, Message, THIRD};
@@ -21,7 +21,7 @@ pub(super) fn conversations(fill_file: &str) -> Vec<Conversation> {
             control(&Request::CpuCalibrate),
         ],
         vec![whole_test(0)],
-        vec![whole_test(Capability::PROVES)],
+        vec![whole_test(Capability::SENDS_NONCE)],
     ];
     let mut conversations = Vec::new();
     for beginning in beginnings {
@@ -40,7 +40,7 @@ pub(super) fn conversations(fill_file: &str) -> Vec<Conversation> {
 /// Fails the test unless there is a conversation with each type of request.
 pub(super) fn covers_all(conversations: &[Conversation]) {
     let is_known = |kind: &i32| {
-        let mut frame: Frame = [0; MESSAGE_LEN];
+        let mut frame: Frame = [0; MESSAGE_BYTES];
         frame[..4].copy_from_slice(&kind.to_be_bytes());
         !matches!(Request::decode(&frame).request, Request::Unknown(_))
     };
@@ -56,14 +56,20 @@ pub(super) fn covers_all(conversations: &[Conversation]) {
 /// Where a response says that the data socket is, and what the connection begins with.
 pub(super) fn data(answer: &[u8]) -> Option<Data> {
     let frame: &Frame = answer.first_chunk()?;
-    check(frame).ok()?;
+    check_error(frame).ok()?;
     let port = match i32::from_be_bytes(*frame.first_chunk()?) {
-        98 => OMNI.response(frame).ok()?.data_port,
-        14 | 20 | 35 | 301 => Classic::TcpRr.messages().response(frame).ok()?.data_port,
+        98 => OMNI.parse_response(frame).ok()?.data_port,
+        14 | 20 | 35 | 301 => {
+            Classic::TcpRr
+                .messages()
+                .parse_response(frame)
+                .ok()?
+                .data_port
+        }
         11 | 95 => {
             Classic::TcpStream
                 .messages()
-                .response(frame)
+                .parse_response(frame)
                 .ok()?
                 .data_port
         }
@@ -83,7 +89,7 @@ pub(super) fn data(answer: &[u8]) -> Option<Data> {
 fn control(request: &Request) -> Message {
     let answer = match request {
         Request::Passphrase(_) => Answer::None,
-        _ => Answer::Bytes(MESSAGE_LEN),
+        _ => Answer::Bytes(MESSAGE_BYTES),
     };
     Message {
         bytes: request.encode(None).to_vec(),
@@ -98,14 +104,14 @@ fn with_capability(request: &Request, features: u32) -> Vec<u8> {
         host: [7; 16],
         nonce: None,
     }
-    .put(&mut frame);
+    .write_into(&mut frame);
     frame.to_vec()
 }
 
 fn sys_info() -> Message {
     Message {
         bytes: with_capability(&Request::SysInfo, Capability::DETAILS),
-        answer: Answer::Bytes(MESSAGE_LEN),
+        answer: Answer::Bytes(MESSAGE_BYTES),
     }
 }
 
@@ -122,7 +128,7 @@ fn whole_test(features: u32) -> Message {
     });
     Message {
         bytes: with_capability(&request, features),
-        answer: Answer::Test(MESSAGE_LEN),
+        answer: Answer::Test(MESSAGE_BYTES),
     }
 }
 
@@ -144,7 +150,12 @@ fn requests(fill_file: &str) -> Vec<Message> {
     .collect();
     for (number, request) in omni(fill_file).into_iter().enumerate() {
         // All combinations of what a client may announce.
-        let features = [0, Capability::PROVES, Capability::PROVES_APART, u32::MAX];
+        let features = [
+            0,
+            Capability::SENDS_NONCE,
+            Capability::SENDS_NONCE_SEPARATELY,
+            u32::MAX,
+        ];
         let request = Request::Omni(request);
         requests.push(Message {
             bytes: with_capability(&request, features[number % features.len()]),
@@ -286,9 +297,9 @@ fn omni(fill_file: &str) -> Vec<TestRequest> {
         (TestRequest::STREAM, 0, FAMILY_VSOCK),
     ];
     let third_hosts = [
-        Address::default(),
-        Address::from(IpAddr::from(THIRD)),
-        Address::from(IpAddr::from(THIRD.to_ipv6_mapped())),
+        AddressWords::default(),
+        AddressWords::from(IpAddr::from(THIRD)),
+        AddressWords::from(IpAddr::from(THIRD.to_ipv6_mapped())),
     ];
     let mut requests = Vec::new();
     for (direction, flags) in directions {
@@ -302,7 +313,7 @@ fn omni(fill_file: &str) -> Vec<TestRequest> {
                     protocol,
                     family,
                     client_address,
-                    client_port: u32::from(client_address != Address::default()) * 9,
+                    client_port: u32::from(client_address != AddressWords::default()) * 9,
                     test_length: if transactional { -1 } else { 1 },
                     request_size: if transactional { 1 } else { -1 },
                     response_size: if transactional { 1 } else { -1 },

@@ -1,10 +1,11 @@
 //! Conversations with a uperf slave.
 
 use uperf::wire::{
-    Ack1, Ack2, Command, END, FlowopRecord, Goodbye, GroupRecord, Header, Layout, Order, SlaveInfo,
-    Text, TransactionRecord, TransactionWork, Version, Work, protocol_number,
+    DataVersion, Endian, FlowopLayout, FlowopRecord, Goodbye, GroupRecord, HANDSHAKE_END, Header,
+    MasterCommand, Phase1Answer, Phase2Answer, SlaveInfo, Text, TransactionRecord, TransactionWork,
+    WorkRecords, protocol_number,
 };
-use uperf::{Kind, Protocol};
+use uperf::{DataProtocol, FlowopKind};
 
 use super::{Answer, Conversation, Data, Message, THIRD};
 
@@ -12,7 +13,11 @@ use super::{Answer, Conversation, Data, Message, THIRD};
 const HANDSHAKE: &[u8] = b"uperf udp handshake";
 
 /// What a run ends with.
-const ENDS: [Command; 3] = [Command::SendStatistics, Command::Abort, Command::Error];
+const ENDS: [MasterCommand; 3] = [
+    MasterCommand::SendStatistics,
+    MasterCommand::Abort,
+    MasterCommand::Error,
+];
 
 /// Number of conversations up to the beginning of the run per conversation to its end.
 const BEGINNINGS: usize = 19;
@@ -20,8 +25,8 @@ const BEGINNINGS: usize = 19;
 /// Each workorder in each layout, and in both orders.
 pub(super) fn conversations(directory: &str) -> Vec<Conversation> {
     let mut conversations = Vec::new();
-    for layout in Layout::ALL {
-        for order in [Order::Little, Order::Big] {
+    for layout in FlowopLayout::ALL {
+        for order in [Endian::Little, Endian::Big] {
             for asked in works(directory) {
                 let whole =
                     asked.conversation(layout, order, ENDS[conversations.len() % ENDS.len()]);
@@ -40,14 +45,16 @@ pub(super) fn conversations(directory: &str) -> Vec<Conversation> {
 
 /// Where an answer says that the first strand listens.
 pub(super) fn data(answer: &[u8]) -> Option<Data> {
-    let info = answer.get(Ack2::LEN..)?.first_chunk()?;
-    let port = [Order::Little, Order::Big].into_iter().find_map(|order| {
-        let info = SlaveInfo::decode(info, order);
-        let port = |protocol| info.port(protocol);
-        [Protocol::Tcp, Protocol::Udp, Protocol::Ssl]
-            .into_iter()
-            .find_map(port)
-    })?;
+    let info = answer.get(Phase2Answer::LEN..)?.first_chunk()?;
+    let port = [Endian::Little, Endian::Big]
+        .into_iter()
+        .find_map(|order| {
+            let info = SlaveInfo::decode(info, order);
+            let port = |protocol| info.port(protocol);
+            [DataProtocol::Tcp, DataProtocol::Udp, DataProtocol::Ssl]
+                .into_iter()
+                .find_map(port)
+        })?;
     Some(Data {
         port: u16::try_from(port).ok()?,
         first: HANDSHAKE.to_vec(),
@@ -56,7 +63,7 @@ pub(super) fn data(answer: &[u8]) -> Option<Data> {
 
 /// What a master asks of the slave.
 struct Asked {
-    protocol: Protocol,
+    protocol: DataProtocol,
     strand_kind: u32,
     /// Whether the slave's strands listen, or the master's do.
     listens: bool,
@@ -67,13 +74,21 @@ struct Asked {
 const STRANDS: u32 = 2;
 
 impl Asked {
-    fn conversation(&self, layout: Layout, order: Order, end: Command) -> Conversation {
+    fn conversation(
+        &self,
+        layout: FlowopLayout,
+        order: Endian,
+        end: MasterCommand,
+    ) -> Conversation {
         let version = layout.version();
-        let is_served = matches!(self.protocol, Protocol::Tcp | Protocol::Udp | Protocol::Ssl);
+        let is_served = matches!(
+            self.protocol,
+            DataProtocol::Tcp | DataProtocol::Udp | DataProtocol::Ssl
+        );
         let announced = if is_served {
             self.protocol
         } else {
-            Protocol::Tcp
+            DataProtocol::Tcp
         };
         let masters = if self.connects { STRANDS } else { 0 };
         let mut work = self.work().encode(layout, order);
@@ -84,19 +99,23 @@ impl Asked {
         }
         let infos = if self.listens { STRANDS as usize } else { 0 };
         let message = |bytes: Vec<u8>, answer| Message { bytes, answer };
-        let command = |command: Command, answer| message(command.encode(order).to_vec(), answer);
-        let next = Command::NextTransaction;
+        let command =
+            |command: MasterCommand, answer| message(command.encode(order).to_vec(), answer);
+        let next = MasterCommand::NextTransaction;
         let mut messages = vec![
             message(
-                Header::of_phase_1(version, [announced]).encode(order),
-                Answer::Bytes(Ack1::LEN),
+                Header::for_phase_1(version, [announced]).encode(order),
+                Answer::Bytes(Phase1Answer::LEN),
             ),
             message(
-                Header::of_phase_2(version, masters).encode(order),
+                Header::for_phase_2(version, masters).encode(order),
                 Answer::None,
             ),
-            message(work, Answer::Bytes(Ack2::LEN + infos * SlaveInfo::LEN)),
-            message(END.to_vec(), Answer::Bytes(END.len())),
+            message(
+                work,
+                Answer::Bytes(Phase2Answer::LEN + infos * SlaveInfo::LEN),
+            ),
+            message(HANDSHAKE_END.to_vec(), Answer::Bytes(HANDSHAKE_END.len())),
             command(next(0), Answer::None),
             command(next(1), Answer::None),
             command(end, Answer::Bytes(Goodbye::LEN)),
@@ -111,9 +130,9 @@ impl Asked {
         }
     }
 
-    fn work(&self) -> Work {
+    fn work(&self) -> WorkRecords {
         let transactions = (0..).zip(&self.transactions);
-        Work {
+        WorkRecords {
             group: GroupRecord {
                 strand_kind: self.strand_kind,
                 strands: STRANDS,
@@ -142,15 +161,15 @@ fn works(directory: &str) -> Vec<Asked> {
     let timed = || TransactionRecord {
         duration_ns: 20_000_000,
         rate: 100,
-        rate_text: Text::cut("100"),
+        rate_text: Text::truncated("100"),
         ..TransactionRecord::default()
     };
     let opens = |kind, protocol| FlowopRecord {
         protocol: protocol_number(protocol),
-        remote_host: Text::cut(&THIRD.to_string()),
-        local_host: Text::cut(&THIRD.to_string()),
+        remote_host: Text::truncated(&THIRD.to_string()),
+        local_host: Text::truncated(&THIRD.to_string()),
         window: 65_536,
-        congestion_control: Text::cut("reno"),
+        congestion_control: Text::truncated("reno"),
         ..FlowopRecord::new(kind)
     };
     let transfer = |kind| FlowopRecord {
@@ -160,48 +179,52 @@ fn works(directory: &str) -> Vec<Asked> {
     };
     let file = |kind| FlowopRecord {
         files: 1,
-        directory: Text::cut(directory),
+        directory: Text::truncated(directory),
         ..FlowopRecord::new(kind)
     };
     let think = || FlowopRecord {
         duration_ns: 1_000_000,
-        ..FlowopRecord::new(Kind::Think)
+        ..FlowopRecord::new(FlowopKind::Think)
     };
-    let close = || FlowopRecord::new(Kind::Disconnect);
+    let close = || FlowopRecord::new(FlowopKind::Disconnect);
     let mut works = vec![
         Asked {
-            protocol: Protocol::Tcp,
+            protocol: DataProtocol::Tcp,
             strand_kind: 4,
             listens: false,
             connects: false,
             transactions: vec![
-                (once(), vec![think(), FlowopRecord::new(Kind::Nop)]),
+                (once(), vec![think(), FlowopRecord::new(FlowopKind::Nop)]),
                 (timed(), vec![think()]),
             ],
         },
         Asked {
-            protocol: Protocol::Tcp,
+            protocol: DataProtocol::Tcp,
             strand_kind: 2,
             listens: false,
             connects: false,
             transactions: vec![(once(), vec![think()])],
         },
         Asked {
-            protocol: Protocol::Tcp,
+            protocol: DataProtocol::Tcp,
             strand_kind: 4,
             listens: true,
             connects: false,
             transactions: vec![
-                (once(), vec![opens(Kind::Accept, Protocol::Tcp)]),
+                (once(), vec![opens(FlowopKind::Accept, DataProtocol::Tcp)]),
                 (
                     once(),
-                    vec![file(Kind::Sendfile), file(Kind::Sendfilev), close()],
+                    vec![
+                        file(FlowopKind::Sendfile),
+                        file(FlowopKind::Sendfilev),
+                        close(),
+                    ],
                 ),
             ],
         },
     ];
-    for protocol in Protocol::ALL {
-        for (kind, listens) in [(Kind::Accept, true), (Kind::Connect, false)] {
+    for protocol in DataProtocol::ALL {
+        for (kind, listens) in [(FlowopKind::Accept, true), (FlowopKind::Connect, false)] {
             works.push(Asked {
                 protocol,
                 strand_kind: 4,
@@ -212,13 +235,17 @@ fn works(directory: &str) -> Vec<Asked> {
                         once(),
                         vec![
                             opens(kind, protocol),
-                            transfer(Kind::Read),
-                            transfer(Kind::Write),
+                            transfer(FlowopKind::Read),
+                            transfer(FlowopKind::Write),
                         ],
                     ),
                     (
                         timed(),
-                        vec![transfer(Kind::Recv), transfer(Kind::Send), close()],
+                        vec![
+                            transfer(FlowopKind::Recv),
+                            transfer(FlowopKind::Send),
+                            close(),
+                        ],
                     ),
                 ],
             });
@@ -233,17 +260,17 @@ pub(super) fn covers_all(conversations: &[Conversation]) {
         .iter()
         .flat_map(Asked::work_kinds)
         .collect::<Vec<_>>();
-    for kind in Kind::ALL {
+    for kind in FlowopKind::ALL {
         assert!(kinds.contains(&(kind as u32)), "no workorder has {kind}");
     }
-    for protocol in Protocol::ALL {
+    for protocol in DataProtocol::ALL {
         let mut of_protocol = conversations.iter();
         assert!(
             of_protocol.any(|conversation| conversation.protocol == protocol.name()),
             "no conversation is about {protocol}"
         );
     }
-    for version in [Version::V0_3, Version::V0_3_1] {
+    for version in [DataVersion::V0_3, DataVersion::V0_3_1] {
         let mut first = conversations.iter().map(|of| of.messages[0].bytes.len());
         assert!(first.any(|len| len == version.header_len()));
     }

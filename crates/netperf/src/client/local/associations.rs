@@ -1,61 +1,66 @@
-//! A test on several SCTP associations.
+//! Runs a test on several SCTP associations.
 
 use std::os::fd::AsFd;
 use std::time::Instant;
 
-use engine::{ConnectError, Flow, MeasuredPhase, Stop, connect};
-use sys::call::Peer;
+use engine::{ConnectError, FlowSockets, MeasuredPhase, Stop, connect};
+use sys::call::KernelAddress;
 use sys::{Address, Socket};
 
 use super::super::ClientError;
 use super::super::interim::Progress;
 use super::prepare::open_socket;
-use super::{DRAIN_PATIENCE, LocalEnd, Moved, unreachable};
+use super::{DRAIN_TIMEOUT, FlowRun, LocalEnd, connect_error};
 
 impl LocalEnd<'_> {
-    /// Runs on so many SCTP associations in turn, each with a socket of its own: the peer is one
-    /// address, with which a socket has one association.
+    /// Runs the loop on this number of SCTP associations in turn. Each has its own socket, because
+    /// a socket has only one association with a peer address.
     pub(super) fn run_associations(
         &mut self,
         associations: u32,
         dest: &Address,
         phase: &mut MeasuredPhase<'_>,
         progress: Progress<'_>,
-    ) -> Result<Moved, ClientError> {
+    ) -> Result<FlowRun, ClientError> {
         let mut sockets = Vec::new();
         let mut bind = self.source.clone();
         for _ in 0..associations {
-            let options = &self.plan.here.socket;
+            let options = &self.plan.local.socket;
             let socket = open_socket(self.plan.transport, &bind, options)?.socket;
             if let Err(ConnectError::Failed(error)) = connect(&socket, dest, &phase.stop) {
-                return Err(unreachable(dest, error));
+                return Err(connect_error(dest, error));
             }
-            // Closing then waits until the peer has all that was sent, and knows of the end.
-            let _ = socket.set_linger(Some(DRAIN_PATIENCE));
+            // Closing then waits until the peer has received all data and the end.
+            let _ = socket.set_linger(Some(DRAIN_TIMEOUT));
             sockets.push(socket);
             bind = bind.with_any_port();
         }
-        progress.answer.came();
-        let to = Peer::try_from(dest).map_err(|error| unreachable(dest, error))?;
+        progress.answer.mark_received();
+        let to = KernelAddress::try_from(dest).map_err(|error| connect_error(dest, error))?;
         let in_turn = sockets
             .iter()
             .map(|socket| (socket.as_fd(), to.clone()))
             .collect();
-        let ran = self.run_loop(self.plan.limit, phase, progress, Flow::InTurn(in_turn));
-        let moved = self.moved(ran);
-        let (patience, _deadline) = phase.cut.follower_until(Instant::now() + DRAIN_PATIENCE);
-        close_all(sockets, &patience);
+        let result = self.run_loop(
+            self.plan.limit,
+            phase,
+            progress,
+            FlowSockets::RoundRobin(in_turn),
+        );
+        let run = self.finished_run(result);
+        let (stop, _deadline) = phase.abort.follower_until(Instant::now() + DRAIN_TIMEOUT);
+        close_all(sockets, &stop);
         if !self.plan.workload.receives() {
             phase.stop_clock();
         }
-        Ok(moved)
+        Ok(run)
     }
 }
 
-/// Closes sockets that linger, one after the other, while what the others hold flows on. From `stop` on
-/// it waits for none, which leaves the rest to the kernel.
+/// Closes lingering sockets one after the other; the others continue to send meanwhile. After
+/// `stop`, the kernel closes the remaining ones in the background.
 fn close_all(sockets: Vec<Socket>, stop: &Stop) {
-    let _attending = stop.attend();
+    let _attending = stop.register_thread();
     for socket in sockets {
         if stop.is_set() {
             let _ = socket.set_linger(None);

@@ -1,6 +1,6 @@
-//! A test whose every transaction has a connection of its own.
+//! Runs a test with one connection per transaction.
 
-use engine::{Connector, MeasuredPhase, Path, PortRange};
+use engine::{Connector, JobSockets, MeasuredPhase, PortRange};
 use model::SocketOptions;
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
@@ -8,7 +8,7 @@ use sys::Address;
 
 use super::super::ClientError;
 use super::super::interim::Progress;
-use super::{LocalEnd, Moved, doubts, unreachable};
+use super::{FlowRun, LocalEnd, connect_error, run_checks};
 use crate::options::ConnectionPorts;
 
 impl LocalEnd<'_> {
@@ -18,16 +18,16 @@ impl LocalEnd<'_> {
         ports: ConnectionPorts,
         phase: &mut MeasuredPhase<'_>,
         progress: Progress<'_>,
-    ) -> Result<Moved, ClientError> {
-        let mut connector = self.connector(dest, ports, self.plan.here.socket.clone())?;
-        let ran = self.run_loop(
+    ) -> Result<FlowRun, ClientError> {
+        let mut connector = self.connector(dest, ports, self.plan.local.socket.clone())?;
+        let result = self.run_loop(
             self.plan.limit,
             phase,
             progress,
-            Path::Connector(&mut connector),
+            JobSockets::Connector(&mut connector),
         );
         let mut socket = self.data.facts.clone();
-        socket.retransmits = ran.retransmits;
+        socket.retransmits = result.retransmits;
         if let Some(first) = connector.first_facts() {
             socket.send_buffer_end_bytes = first.send_buffer_end_bytes;
             socket.receive_buffer_end_bytes = first.receive_buffer_end_bytes;
@@ -36,16 +36,17 @@ impl LocalEnd<'_> {
             socket.multipath = first.multipath;
         }
         let connections = progress.counters.counts().transactions;
-        let reused = doubts::ports_reused(connections, range_of(ports), phase.passed.elapsed);
-        self.doubts.extend(reused);
-        Ok(Moved {
-            ran,
+        let warning =
+            run_checks::reused_ports_warning(connections, port_range(ports), phase.times.elapsed);
+        self.warnings.extend(warning);
+        Ok(FlowRun {
+            result,
             socket,
             tcp_info: None,
         })
     }
 
-    /// Returns what opens connections from these ports, the first from any of them.
+    /// Returns a connector with this range of source ports; it starts at a random one.
     pub(super) fn connector(
         &self,
         dest: &Address,
@@ -56,16 +57,16 @@ impl LocalEnd<'_> {
             self.plan.transport,
             dest.clone(),
             self.source.clone(),
-            range_of(ports),
+            port_range(ports),
             SmallRng::from_os_rng().random(),
             options,
             ports.retry_all,
         )
-        .map_err(|error| unreachable(dest, error))
+        .map_err(|error| connect_error(dest, error))
     }
 }
 
-fn range_of(ports: ConnectionPorts) -> PortRange {
+fn port_range(ports: ConnectionPorts) -> PortRange {
     PortRange {
         min: ports.min,
         max: ports.max,

@@ -1,10 +1,10 @@
-//! This end of the data connection.
+//! The local end of the data connection.
 
 mod associations;
 mod connections;
-mod doubts;
 mod prepare;
 mod proof;
+mod run_checks;
 
 use std::io;
 use std::net::IpAddr;
@@ -12,105 +12,105 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant, SystemTime};
 
 use engine::{
-    Buffers, ConnectError, DataSocket, Finish, Flow, GroupMember, InterfaceMeter, Loop,
-    MeasuredPhase, Path, PhaseSettings, Ran, Reason, Stop, connect, connect_without_data,
+    Buffers, ConnectError, DataSocket, FinishMethod, FlowLoop, FlowSockets, GroupMember,
+    InterfaceMeter, JobSockets, LoopResult, MeasuredPhase, PhaseSettings, Stop, StopReason,
+    connect, connect_without_data,
 };
 use model::{
-    End, Ended, FlowPlan, Limit, Operation, Outcome, Side, SocketFacts, Transport, Warning,
+    End, EndCause, FlowPlan, Limit, Operation, Outcome, Side, SocketFacts, Transport, Warning,
     Workload,
 };
 use server::Nonce;
 use sys::Address;
-use sys::call::{self, Peer};
+use sys::call::{self, KernelAddress};
 
 use super::ClientError;
-use super::answer::Missing;
-use super::control::Established;
+use super::answer::AwaitedAnswer;
+use super::control::ServerConnection;
 use super::interim::Progress;
-use super::request::Own;
-use crate::options::{Settings, Special, Test, Unanswered};
-use crate::place::Place;
+use super::request::LocalSetup;
+use crate::options::{FamilySettings, Settings, Test, UnansweredPolicy};
+use crate::socket_directory::SocketDirectory;
 use crate::tcp_info;
 
-pub(super) use proof::Way;
+pub(super) use proof::ProofMethod;
 
-/// How long the peer may take to read what is on its way when the time is up.
-const DRAIN_PATIENCE: Duration = Duration::from_secs(60);
+/// Time for the peer to read the remaining data after the end.
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// How much longer than its time a receiver waits for the end of the peer's stream: a sender on a busy
-/// machine begins that much later, and all that it sent is to be counted.
-const LAST_DATA: Duration = Duration::from_secs(2);
+/// Additional time for a receiver to await the end of the peer's stream. A sender on a busy host
+/// starts later, and all its data must count.
+const STREAM_END_GRACE: Duration = Duration::from_secs(2);
 
-/// Socket and buffers, settled before the peer is asked.
+/// The local socket and buffers, prepared before the request.
 pub(super) struct LocalEnd<'a> {
     plan: &'a FlowPlan,
     source: Address,
-    /// Where a Unix domain socket has its name, as long as it has one.
-    _place: Option<Place>,
-    /// Only a sample for a connection test, whose sockets come and go, and where there are several.
+    /// The directory of a named Unix domain socket.
+    _socket_directory: Option<SocketDirectory>,
+    /// The data socket. In tests with several sockets or one per transaction, only a sample.
     data: DataSocket,
     buffers: Buffers,
-    /// The nonce of the server's response, if it has one.
+    /// The nonce in the server's response, if any.
     pub(super) nonce: Option<Nonce>,
-    /// Doubts about the test so far.
-    pub(super) doubts: Vec<Warning>,
+    /// Warnings about the test.
+    pub(super) warnings: Vec<Warning>,
 }
 
-/// What one run of the loop left.
-struct Moved {
-    ran: Ran,
+/// Result of one run of the loop.
+struct FlowRun {
+    result: LoopResult,
     socket: SocketFacts,
-    tcp_info: Option<tcp_info::Dump>,
+    tcp_info: Option<tcp_info::TcpInfoDump>,
 }
 
-/// Binds this thread to the CPU that was asked for; a doubt when that fails. The stock tool goes on
-/// without a word.
+/// Binds this thread to the requested CPU. Returns a warning on failure, which the stock tool
+/// ignores silently.
 fn bind_thread(plan: &FlowPlan) -> Option<Warning> {
-    let cpu = plan.here.cpu?;
+    let cpu = plan.local.cpu?;
     let error = sys::cpu::bind_thread(cpu).err()?;
     Some(Warning::NotInForce {
-        end: End::Here,
+        end: End::Local,
         setting: "CPU".to_owned(),
-        asked: cpu.to_string(),
+        requested: cpu.to_string(),
         in_force: None,
-        why: Some(sys::describe(&error)),
+        reason: Some(sys::describe(&error)),
     })
 }
 
 impl LocalEnd<'_> {
-    /// What the request tells of this end.
-    pub(super) fn own(&self) -> Own {
-        Own {
-            port: Address::of(&self.data.socket).map_or(0, |bound| bound.port()),
-            buffers: self.buffers.used,
+    /// Returns the local values for the request.
+    pub(super) fn setup(&self) -> LocalSetup {
+        LocalSetup {
+            port: Address::local(&self.data.socket).map_or(0, |bound| bound.port()),
+            buffers: self.buffers.sizes,
         }
     }
 
-    /// Runs the test to its end; returns this end's part of the outcome, and when the measured phase began. An
-    /// error is a test without a result. Without a control connection the other end goes by no time and awaits no
-    /// end mark.
+    /// Runs the test. Returns the local part of the outcome and the start of the measured phase.
+    /// Without a control connection, the peer has no time limit and expects no end mark.
     pub(super) fn run(
         &mut self,
         settings: &Settings,
         dest: &Address,
-        control: Option<&Established>,
+        control: Option<&ServerConnection>,
         cancel: &Stop,
         progress: Progress<'_>,
         member: Option<GroupMember<'_>>,
     ) -> Result<(Outcome, Instant), ClientError> {
         let started = SystemTime::now();
-        let missing = self.missing(settings, dest, control);
+        let awaited = self.awaited_answer(settings, dest, control);
         let control = control.map(|control| control.connection.as_fd());
-        wait(settings.wait, control, cancel);
+        pause(settings.wait, control, cancel);
         if let Some(nonce) = self.nonce
-            && Way::of(self.plan) == Some(Way::Apart)
+            && ProofMethod::for_plan(self.plan) == Some(ProofMethod::SeparateConnection)
         {
-            if let Some(missing) = missing.clone() {
-                progress.answer.expect(missing, cancel);
+            if let Some(awaited) = awaited.clone() {
+                progress.answer.start_timeout(awaited, cancel);
             }
-            self.prove_apart(&nonce, dest, settings.ports, cancel, progress)?;
+            self.send_separate_proof(&nonce, dest, settings.ports, cancel, progress)?;
         }
-        // What the machine is asked for stands outside the measured phase.
+        // These queries of the host run outside of the measured phase.
         let needs = settings.needs;
         let clock_facts = (needs.clock || self.plan.timing.passes || self.plan.timing.calls)
             .then(engine::clock_facts);
@@ -122,195 +122,197 @@ impl LocalEnd<'_> {
             Some(member) => Some(member.start().ok_or(ClientError::Abandoned)?),
             None => None,
         };
-        let patience = self.buffers.patience(settings.data_idle, &self.plan.here);
-        let phase = PhaseSettings {
+        let idle_timeout = self
+            .buffers
+            .idle_timeout(settings.data_idle, &self.plan.local);
+        let phase_settings = PhaseSettings {
             counters: progress.counters,
             cancel,
             control,
-            time: self.time(control.is_some()),
-            idle: self.ends_of_silence().then_some(patience),
+            duration: self.loop_time(control.is_some()),
+            idle_timeout: self.has_idle_timeout().then_some(idle_timeout),
             group,
         };
-        let phase = &mut MeasuredPhase::start(&self.plan.here, phase);
-        progress.begun(phase.started());
-        if let Some(missing) = missing.clone().filter(|missing| !missing.is_one_way) {
-            progress.answer.expect(missing, cancel);
+        let phase = &mut MeasuredPhase::start(&self.plan.local, phase_settings);
+        progress.report_start(phase.started());
+        if let Some(awaited) = awaited.clone().filter(|answer| !answer.is_one_way) {
+            progress.answer.start_timeout(awaited, cancel);
         }
-        let moved = if settings.test == Test::TcpMss {
+        let run = if settings.test == Test::TcpMss {
             self.open(dest, &phase.stop, progress)?;
             phase.stop_clock();
-            self.moved(Ended::Count.into())
+            self.finished_run(EndCause::Count.into())
         } else if self.plan.workload.connects() {
             self.run_connections(dest, settings.ports, phase, progress)?
-        } else if let Special::Sctp { associations } = settings.special
+        } else if let FamilySettings::Sctp { associations } = settings.family_settings
             && self.plan.transport == Transport::SctpMany
         {
             self.run_associations(associations, dest, phase, progress)?
         } else {
-            self.run_on_one(dest, phase, progress, control.is_none())?
+            self.run_single_socket(dest, phase, progress, control.is_none())?
         };
-        if fell_silent(&moved.ran) {
-            return Err(ClientError::Silent(settings.data_idle));
+        if is_idle_timeout(&run.result) {
+            return Err(ClientError::DataIdle(settings.data_idle));
         }
-        if let Some(error) = failure(&moved.ran, self.plan, dest) {
+        if let Some(error) = run_error(&run.result, self.plan, dest) {
             return Err(error);
         }
         let has_sent = progress.counters.counts().send_calls > 0;
-        if let Some(missing) = missing.filter(|missing| missing.is_one_way && has_sent) {
-            progress.answer.expect(missing, cancel);
+        if let Some(awaited) = awaited.filter(|answer| answer.is_one_way && has_sent) {
+            progress.answer.start_timeout(awaited, cancel);
         }
-        self.doubts.extend(phase.passed.clock_stepped());
-        let ended = moved.ran.ended.clone();
+        self.warnings.extend(phase.times.clock_step_warning());
+        let ended = run.result.ended.clone();
         let here = Side {
             interface: meter.map(InterfaceMeter::finish),
             clock: clock_facts,
             program: Some(crate::PROGRAM.to_owned()),
-            ..phase.side(moved.ran, &self.data, &self.buffers, moved.socket)
+            ..phase.side(run.result, &self.data, &self.buffers, run.socket)
         };
-        // The stock tool's classic tests have no word of it.
-        if let Some(dump) = moved.tcp_info.filter(|_| !settings.test.is_classic()) {
+        // The stock tool's classic tests do not print it.
+        if let Some(dump) = run.tcp_info.filter(|_| !settings.test.is_classic()) {
             dump.print();
         }
         let outcome = Outcome {
-            warnings: std::mem::take(&mut self.doubts),
-            ..Outcome::of_flow(settings.plan(), started, here, None, ended)
+            warnings: std::mem::take(&mut self.warnings),
+            ..Outcome::for_flow(settings.plan(), started, here, None, ended)
         };
         Ok((outcome, phase.started()))
     }
 
-    /// The answer to await on the data connection, where a network may be in between and where either
-    /// end can tell.
-    fn missing(
+    /// Returns the awaited answer on the data connection, if the test uses a network and an end can
+    /// detect its absence.
+    fn awaited_answer(
         &self,
         settings: &Settings,
         dest: &Address,
-        control: Option<&Established>,
-    ) -> Option<Missing> {
+        control: Option<&ServerConnection>,
+    ) -> Option<AwaitedAnswer> {
         let has_control = control.is_some();
         let host = settings.data.host.as_ref();
         let is_one_way = self.plan.transport.has_datagrams() && !self.plan.workload.receives();
         let is_known = self.plan.transport.has_ip() && (has_control || !is_one_way);
-        is_known.then(|| Missing {
+        is_known.then(|| AwaitedAnswer {
             host: host.unwrap_or(&settings.control.host).clone(),
             port: dest.port(),
             has_control,
             is_one_way,
-            sources: control.and_then(|control| self.sources(control)),
+            sources: control.and_then(|control| self.differing_sources(control)),
             option: match settings.unanswered {
-                Unanswered::Report => "test option -P",
-                Unanswered::GiveUp(_) => "--data-port",
+                UnansweredPolicy::Report => "test option -P",
+                UnansweredPolicy::FailAfter(_) => "--data-port",
             },
         })
     }
 
-    /// The source addresses of datagrams and of the control connection, if they differ.
-    fn sources(&self, control: &Established) -> Option<[IpAddr; 2]> {
+    /// Returns the source addresses of datagrams and of the control connection, if they differ.
+    fn differing_sources(&self, control: &ServerConnection) -> Option<[IpAddr; 2]> {
         if !self.plan.transport.has_datagrams() {
             return None;
         }
-        let data = Address::of(&self.data.socket).ok()?;
-        let control = control.connection.here()?;
+        let data = Address::local(&self.data.socket).ok()?;
+        let control = control.connection.local_address()?;
         let differ = !data.is_wildcard() && !data.shares_host_with(&control);
         differ.then_some([data.ip()?, control.ip()?])
     }
 
-    /// How long the loop runs; `None` when it is not the time that ends it.
-    fn time(&self, peer_has_time: bool) -> Option<Duration> {
+    /// Returns the loop's duration; `None` if another limit ends it.
+    fn loop_time(&self, peer_has_time: bool) -> Option<Duration> {
         let Limit::Time(length) = self.plan.limit else {
             return None;
         };
         let receives_a_stream =
             self.plan.workload == Workload::receive() && !self.plan.transport.has_datagrams();
         if receives_a_stream && peer_has_time {
-            // A sender that keeps the same time ends the stream a moment later, with all that it sent;
-            // one that does not is not waited for.
-            return Some(length + LAST_DATA);
+            // A sender with the same limit ends the stream a moment later, with all its data. A
+            // later end is not awaited.
+            return Some(length + STREAM_END_GRACE);
         }
         Some(length)
     }
 
-    /// Where no deadline ends the test, data that stops must.
-    fn ends_of_silence(&self) -> bool {
+    /// Whether silence ends the test: only if no deadline does.
+    fn has_idle_timeout(&self) -> bool {
         !matches!(self.plan.limit, Limit::Time(_))
-            && self.plan.here.socket.receive_timeout.is_none()
+            && self.plan.local.socket.receive_timeout.is_none()
     }
 
-    /// Runs on the one connection, or datagram socket, of a flow, and finishes it: in the way that a
-    /// netserver knows, or a plain service.
-    fn run_on_one(
+    /// Runs the loop on the flow's only connection or datagram socket and finishes the flow. A
+    /// plain service (`is_service`) gets no end mark.
+    fn run_single_socket(
         &mut self,
         dest: &Address,
         phase: &mut MeasuredPhase<'_>,
         progress: Progress<'_>,
         is_service: bool,
-    ) -> Result<Moved, ClientError> {
+    ) -> Result<FlowRun, ClientError> {
         let plan = self.plan;
-        let datagrams = plan.transport.has_datagrams();
-        let connects = plan.transport.has_connections() || plan.here.socket.connect_datagrams;
-        if connects && let Some(ran) = self.open(dest, &phase.stop, progress)? {
+        let is_datagram = plan.transport.has_datagrams();
+        let connects = plan.transport.has_connections() || plan.local.socket.connect_datagrams;
+        if connects && let Some(result) = self.open(dest, &phase.stop, progress)? {
             phase.stop_clock();
-            return Ok(self.moved(ran));
+            return Ok(self.finished_run(result));
         }
         let socket = self
             .data
             .socket
             .try_clone()
             .map_err(|error| ClientError::Data { call: "dup", error })?;
-        let to = Peer::try_from(dest).map_err(|error| unreachable(dest, error))?;
-        let path = || {
+        let to = KernelAddress::try_from(dest).map_err(|error| connect_error(dest, error))?;
+        let sockets = || {
             if connects {
-                Flow::Connected(socket.as_fd())
+                FlowSockets::Connected(socket.as_fd())
             } else {
-                Flow::Addressed(socket.as_fd(), to.clone())
+                FlowSockets::Addressed(socket.as_fd(), to.clone())
             }
         };
         let limit = match plan.limit {
-            // The server's last send goes beyond the limit, and ends its stream.
+            // The server's last send exceeds the limit and ends its stream.
             Limit::Bytes(_)
-                if !datagrams && !is_service && plan.workload == Workload::receive() =>
+                if !is_datagram && !is_service && plan.workload == Workload::receive() =>
             {
                 Limit::Unlimited
             }
             limit => limit,
         };
-        let ran = self.run_loop(limit, phase, progress, path());
-        let mut moved = self.moved(ran);
-        if connects && !datagrams && doubts::is_its_own_peer(&socket) {
-            self.doubts.push(Warning::SelfConnection);
+        let result = self.run_loop(limit, phase, progress, sockets());
+        let mut run = self.finished_run(result);
+        if connects && !is_datagram && run_checks::is_self_connected(&socket) {
+            self.warnings.push(Warning::SelfConnection);
         }
-        if datagrams && plan.workload == Workload::ask() {
+        if is_datagram && plan.workload == Workload::request() {
             let counts = progress.counters.counts();
-            let elapsed = phase.passed.elapsed;
-            let stalled = doubts::stalled(&socket, plan, &moved.ran, elapsed, &counts);
-            self.doubts.extend(stalled);
+            let elapsed = phase.times.elapsed;
+            let warning = run_checks::stalled_warning(&socket, plan, &run.result, elapsed, &counts);
+            self.warnings.extend(warning);
         }
 
-        if fell_silent(&moved.ran) {
-            // Nor would it hear of an end.
-            return Ok(moved);
+        if is_idle_timeout(&run.result) {
+            // The end mark would not arrive either.
+            return Ok(run);
         }
-        if datagrams && is_service {
-            // It waits for nothing.
-        } else if datagrams && plan.workload.sends() {
-            let _ = phase.finish(Finish::EmptyDatagrams, &path(), DRAIN_PATIENCE);
-        } else if !datagrams && plan.workload.sends() {
-            let finished = phase.finish(Finish::HalfClose, &path(), DRAIN_PATIENCE);
-            let reset = |error: &io::Error| error.kind() == io::ErrorKind::ConnectionReset;
-            if let Some(error) = finished.err().filter(reset).filter(|_| is_service) {
-                // No results say how much has arrived.
-                moved.ran.ended = Ended::PeerClosed;
-                moved.ran.failure = error.raw_os_error().map(|errno| ("receive", errno));
+        if is_datagram && is_service {
+            // A service expects no end mark.
+        } else if is_datagram && plan.workload.sends() {
+            let _ = phase.finish(FinishMethod::EmptyDatagrams, &sockets(), DRAIN_TIMEOUT);
+        } else if !is_datagram && plan.workload.sends() {
+            let finished = phase.finish(FinishMethod::HalfClose, &sockets(), DRAIN_TIMEOUT);
+            let is_reset = |error: &io::Error| error.kind() == io::ErrorKind::ConnectionReset;
+            if let Some(error) = finished.err().filter(is_reset).filter(|_| is_service) {
+                // There are no results with the received bytes.
+                run.result.ended = EndCause::PeerClosed;
+                run.result.failure = error.raw_os_error().map(|errno| ("receive", errno));
             }
-            // What the drain has sent again belongs to the test.
-            moved.socket = self.facts_at_end();
-            moved.tcp_info = tcp_info::Dump::of(&self.data.socket);
-        } else if !datagrams && (moved.ran.ended == Ended::Cancelled || is_service) {
-            // The sender has its own clock and would go on to its end, or has none and no end.
+            // Retransmissions during the drain belong to the test.
+            run.socket = self.facts_at_end();
+            run.tcp_info = tcp_info::TcpInfoDump::read_if_requested(&self.data.socket);
+        } else if !is_datagram && (run.result.ended == EndCause::Cancelled || is_service) {
+            // The sender would continue until its own time limit, or for ever without one.
             let _ = call::shutdown(socket.as_fd());
-        } else if !datagrams {
-            let _ = phase.finish(Finish::AwaitClose, &path(), DRAIN_PATIENCE);
+        } else if !is_datagram {
+            let _ = phase.finish(FinishMethod::AwaitClose, &sockets(), DRAIN_TIMEOUT);
         }
-        Ok(moved)
+        Ok(run)
     }
 
     fn run_loop<'p>(
@@ -318,38 +320,38 @@ impl LocalEnd<'_> {
         limit: Limit,
         phase: &mut MeasuredPhase<'_>,
         progress: Progress<'_>,
-        path: impl Into<Path<'p>>,
-    ) -> Ran {
-        let body = Loop::of(self.plan, &mut self.buffers);
-        let ran = phase.run(limit, body, path);
-        progress.ended(phase.started() + phase.passed.elapsed);
-        ran
+        sockets: impl Into<JobSockets<'p>>,
+    ) -> LoopResult {
+        let flow_loop = FlowLoop::for_flow(self.plan, &mut self.buffers);
+        let result = phase.run(limit, flow_loop, sockets);
+        progress.report_end(phase.started() + phase.times.elapsed);
+        result
     }
 
-    /// Opens the connection; `Some` when its time was up before it stood.
+    /// Opens the connection. Returns `Some` if the test ended before.
     fn open(
         &mut self,
         dest: &Address,
         stop: &Stop,
         progress: Progress<'_>,
-    ) -> Result<Option<Ran>, ClientError> {
-        let opened = if self.plan.here.socket.fast_open && !self.sends_first() {
+    ) -> Result<Option<LoopResult>, ClientError> {
+        let opened = if self.plan.local.socket.fast_open && !self.sends_first() {
             connect_without_data(&self.data.socket, dest, stop)
         } else {
             connect(&self.data.socket, dest, stop)
         };
         match opened {
-            Err(ConnectError::Failed(error)) => return Err(unreachable(dest, error)),
+            Err(ConnectError::Failed(error)) => return Err(connect_error(dest, error)),
             Err(ConnectError::Stopped(ended)) => return Ok(Some(ended.into())),
             Ok(()) => {}
         }
         if self.plan.transport.has_connections() {
-            progress.answer.came();
+            progress.answer.mark_received();
         }
         match &self.nonce {
-            Some(nonce) if Way::of(self.plan) == Some(Way::AtTheBeginning) => self
-                .prove(nonce, stop)
-                .map_err(|error| unreachable(dest, error.into())),
+            Some(nonce) if ProofMethod::for_plan(self.plan) == Some(ProofMethod::InBand) => self
+                .send_proof(nonce, stop)
+                .map_err(|error| connect_error(dest, error.into())),
             _ => Ok(None),
         }
     }
@@ -358,58 +360,59 @@ impl LocalEnd<'_> {
         self.plan.workload.body.first() == Some(&Operation::Send)
     }
 
-    /// The clock has stopped: the socket is asked before it closes.
-    fn moved(&self, ran: Ran) -> Moved {
-        Moved {
-            ran,
+    /// Returns the run after its clock has stopped. Reads the socket's facts before the socket
+    /// closes.
+    fn finished_run(&self, result: LoopResult) -> FlowRun {
+        FlowRun {
+            result,
             socket: self.facts_at_end(),
-            tcp_info: tcp_info::Dump::of(&self.data.socket),
+            tcp_info: tcp_info::TcpInfoDump::read_if_requested(&self.data.socket),
         }
     }
 
     fn facts_at_end(&self) -> SocketFacts {
         let socket = &self.data.socket;
         let mut facts = self.data.facts_at_end(socket);
-        if self.plan.here.socket.fast_open && self.sends_first() {
+        if self.plan.local.socket.fast_open && self.sends_first() {
             let info = sys::option::tcp_info(socket.as_fd()).ok();
-            facts.data_in_syn = info.map(|info| info.data_in_syn);
+            facts.data_in_syn = info.map(|info| info.is_syn_data_acknowledged);
         }
         facts
     }
 }
 
-/// Whether nothing moved any more before the count was reached. The drain may last longer than that, and is
-/// no silence.
-fn fell_silent(ran: &Ran) -> bool {
-    ran.ended == Reason::Silence.into()
+/// Whether the loop ended because no data moved. The drain may take longer than this timeout and
+/// does not count.
+fn is_idle_timeout(result: &LoopResult) -> bool {
+    result.ended == StopReason::IdleTimeout.into()
 }
 
-/// What of a run's end is no end of a test, but a failure of it.
-fn failure(ran: &Ran, plan: &FlowPlan, dest: &Address) -> Option<ClientError> {
-    let (call, errno) = ran.failure?;
-    let gone = ran.ended == Ended::PeerClosed;
-    // A peer that counts closes when it has what it counted, whatever is still on its way.
-    if gone && matches!(plan.limit, Limit::Bytes(_) | Limit::Transactions(_)) {
+/// Returns the error of a run that failed instead of ending.
+fn run_error(result: &LoopResult, plan: &FlowPlan, dest: &Address) -> Option<ClientError> {
+    let (call, errno) = result.failure?;
+    let peer_closed = result.ended == EndCause::PeerClosed;
+    // A peer with a count as its limit closes at that count, even if more data is on its way.
+    if peer_closed && matches!(plan.limit, Limit::Bytes(_) | Limit::Transactions(_)) {
         return None;
     }
     let error = io::Error::from_raw_os_error(errno);
     Some(match call {
-        "connect" => unreachable(dest, error),
+        "connect" => connect_error(dest, error),
         call => ClientError::Data { call, error },
     })
 }
 
-fn unreachable(dest: &Address, error: io::Error) -> ClientError {
+fn connect_error(dest: &Address, error: io::Error) -> ClientError {
     ClientError::DataConnect {
         address: dest.clone(),
         error,
     }
 }
 
-/// The pause before the data, ended early by a cancel or a server that gives up.
-fn wait(pause: Duration, control: Option<BorrowedFd<'_>>, cancel: &Stop) {
-    if !pause.is_zero() {
-        let _attending = cancel.attend();
-        let _ = call::wait_any_readable(control.as_slice(), pause);
+/// Pauses before the data. A cancel or a closed control connection ends the pause.
+fn pause(length: Duration, control: Option<BorrowedFd<'_>>, cancel: &Stop) {
+    if !length.is_zero() {
+        let _attending = cancel.register_thread();
+        let _ = call::wait_any_readable(control.as_slice(), length);
     }
 }

@@ -1,23 +1,22 @@
-//! Socket and buffers of this end, settled before the peer is asked.
+//! Prepares the local socket and buffers, before the request.
 
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use engine::{Buffers, DataSocket, Memory, RingError, Role, SocketError};
+use engine::{BufferError, BufferMemory, Buffers, DataSocket, Role, SocketError};
 use model::{FlowPlan, SizeRule, SocketOptions, Transport, Warning};
-use sys::{Address, Llc};
+use sys::{Address, LlcAddress};
 
 use super::super::ClientError;
 use super::{LocalEnd, bind_thread};
-use crate::PATTERN;
-use crate::attachment::LLC_HEADER_BYTES;
-use crate::options::{Attachment, Settings, Special, Test};
-use crate::place::{self, Place};
+use crate::FILL_PATTERN;
+use crate::dlpi_interface::LLC_HEADER_BYTES;
+use crate::options::{DlpiInterface, FamilySettings, Settings, Test};
 use crate::result::Endpoints;
+use crate::socket_directory::{self, SocketDirectory};
 
-/// All memory that one test's buffers may have at this end, in bytes: a slip of the keyboard should
-/// not take the machine.
+/// Maximum memory of a test's local buffers, in bytes. It protects the host from typing errors.
 const MAX_BUFFER_BYTES: u64 = 4 << 30;
 
 impl<'a> LocalEnd<'a> {
@@ -26,31 +25,33 @@ impl<'a> LocalEnd<'a> {
         endpoints: &Endpoints,
     ) -> Result<Self, ClientError> {
         let plan = &settings.flow;
-        let mut doubts: Vec<_> = bind_thread(plan).into_iter().collect();
-        reaches_itself(&endpoints.dest)?;
-        let place = place(settings)?;
-        let asked = match (&settings.special, &place) {
-            (Special::Unix { .. }, Some(place)) => &Address::Unix(place.socket()),
-            (Special::Unix { .. }, None) => &Address::Unix(PathBuf::new()),
-            (Special::Dlpi { local, sap, .. }, _) => &attached(local, *sap, plan)?,
+        let mut warnings: Vec<_> = bind_thread(plan).into_iter().collect();
+        check_vsock_loopback(&endpoints.dest)?;
+        let directory = new_socket_directory(settings)?;
+        let requested = match (&settings.family_settings, &directory) {
+            (FamilySettings::Unix { .. }, Some(directory)) => {
+                &Address::Unix(directory.socket_path())
+            }
+            (FamilySettings::Unix { .. }, None) => &Address::Unix(PathBuf::new()),
+            (FamilySettings::Dlpi { local, sap, .. }, _) => &dlpi_address(local, *sap, plan)?,
             _ => &endpoints.source,
         };
-        let source = if is_the_peers(asked, &endpoints.dest) {
-            doubts.push(Warning::PortReplaced {
-                port: asked.port() as u16,
+        let source = if is_peer_port(requested, &endpoints.dest) {
+            warnings.push(Warning::PortReplaced {
+                port: requested.port() as u16,
             });
-            asked.with_any_port()
+            requested.with_any_port()
         } else {
-            asked.clone()
+            requested.clone()
         };
-        let half = &plan.here;
+        let half = &plan.local;
         let bind = if plan.workload.connects() || plan.transport == Transport::SctpMany {
             source.with_any_port()
         } else {
             source.clone()
         };
         let data = match open_socket(plan.transport, &bind, &half.socket) {
-            // Both ends of a DLPI test have the same access point, and may have the same interface.
+            // Both ends of a DLPI test use the same access point and may use the same interface.
             Err(ClientError::DataSocket { address, error })
                 if matches!(bind, Address::Llc(_))
                     && error.error().kind() == io::ErrorKind::AddrInUse =>
@@ -59,12 +60,12 @@ impl<'a> LocalEnd<'a> {
             }
             other => other?,
         };
-        if let Some(place) = &place {
-            place
-                .open_to_all()
-                .map_err(|error| no_place(&place.socket(), error))?;
+        if let Some(directory) = &directory {
+            directory
+                .allow_all_users()
+                .map_err(|error| socket_directory_error(&directory.socket_path(), error))?;
         }
-        let memory = Memory::new(MAX_BUFFER_BYTES, MAX_BUFFER_BYTES);
+        let memory = BufferMemory::new(MAX_BUFFER_BYTES, MAX_BUFFER_BYTES);
         let fill = half.fill.as_deref().map(open_fill).transpose()?;
         let buffers = Buffers::new(
             half,
@@ -72,44 +73,46 @@ impl<'a> LocalEnd<'a> {
             plan.transport,
             &data.facts,
             fill,
-            PATTERN,
+            FILL_PATTERN,
             &memory,
         )?;
         Ok(Self {
             plan,
             source,
-            _place: place,
+            _socket_directory: directory,
             data,
             buffers,
             nonce: None,
-            doubts,
+            warnings,
         })
     }
 }
 
-/// A name for a Unix domain socket that must have one, so that it can be answered, or shall.
-fn place(settings: &Settings) -> Result<Option<Place>, ClientError> {
-    let Special::Unix { directory } = &settings.special else {
+/// Creates the directory of a Unix domain socket that needs a name for answers or by option; `None`
+/// for others.
+fn new_socket_directory(settings: &Settings) -> Result<Option<SocketDirectory>, ClientError> {
+    let FamilySettings::Unix { directory } = &settings.family_settings else {
         return Ok(None);
     };
     if directory.is_none() && settings.test != Test::DgRr {
         return Ok(None);
     }
     let parent = directory.as_deref().unwrap_or(Path::new("/tmp"));
-    place::clean(parent);
-    let place = Place::new(parent).map_err(|error| no_place(parent, error))?;
-    Ok(Some(place))
+    socket_directory::remove_stale(parent);
+    let directory =
+        SocketDirectory::new(parent).map_err(|error| socket_directory_error(parent, error))?;
+    Ok(Some(directory))
 }
 
-fn open_fill(path: &Path) -> Result<File, RingError> {
-    File::open(path).map_err(|error| RingError::File {
+fn open_fill(path: &Path) -> Result<File, BufferError> {
+    File::open(path).map_err(|error| BufferError::File {
         path: path.to_owned(),
         error,
     })
 }
 
-fn no_place(path: &Path, error: io::Error) -> ClientError {
-    ClientError::NoPlace {
+fn socket_directory_error(path: &Path, error: io::Error) -> ClientError {
+    ClientError::UnixSocket {
         path: path.to_owned(),
         error,
     }
@@ -128,17 +131,17 @@ pub(super) fn open_socket(
     })
 }
 
-/// Refuses this machine's own context where the kernel has no way there: it does not refuse the connection,
-/// but lets it time out.
-fn reaches_itself(dest: &Address) -> Result<(), ClientError> {
-    let own = Address::Vsock {
-        context: Address::OWN_CONTEXT,
+/// Checks that the kernel can connect to this machine's own VSOCK context. Otherwise the kernel
+/// would not refuse the connection, but let it time out.
+fn check_vsock_loopback(dest: &Address) -> Result<(), ClientError> {
+    let own_context = Address::Vsock {
+        context: Address::LOCAL_CONTEXT,
         port: 0,
     };
-    if !dest.shares_host_with(&own) {
+    if !dest.shares_host_with(&own_context) {
         return Ok(());
     }
-    match open_socket(Transport::Vsock, &own, &SocketOptions::default()) {
+    match open_socket(Transport::Vsock, &own_context, &SocketOptions::default()) {
         Err(ClientError::DataSocket {
             address,
             error: SocketError::Refused { error, .. },
@@ -153,34 +156,38 @@ fn reaches_itself(dest: &Address) -> Result<(), ClientError> {
     }
 }
 
-/// Whether the local port that was asked for is the peer's own, on this host: the two would talk to
-/// themselves.
-fn is_the_peers(source: &Address, dest: &Address) -> bool {
-    source.port() != 0 && source.port() == dest.port() && dest.ip().is_some_and(sys::facts::is_own)
+/// Whether the requested local port is the peer's port on this host. The socket would connect to
+/// itself.
+fn is_peer_port(source: &Address, dest: &Address) -> bool {
+    source.port() != 0
+        && source.port() == dest.port()
+        && dest.ip().is_some_and(sys::facts::is_local_address)
 }
 
-/// The address of the interface of a DLPI test's socket; messages must fit into its frames, as nothing
-/// splits them.
-fn attached(local: &Attachment, sap: u8, plan: &FlowPlan) -> Result<Address, ClientError> {
-    let unusable = |why| ClientError::Interface {
-        name: local.shown(),
-        why,
+/// Returns the address of the local interface of a DLPI test. Each message must fit into one frame,
+/// because nothing fragments it.
+fn dlpi_address(local: &DlpiInterface, sap: u8, plan: &FlowPlan) -> Result<Address, ClientError> {
+    let interface_error = |reason| ClientError::Interface {
+        name: local.display_name(),
+        reason,
     };
     let interface = local
         .find()
-        .map_err(|error| unusable(sys::describe(&error)))?;
-    let room = interface.mtu_bytes.saturating_sub(LLC_HEADER_BYTES);
-    for buffer in [&plan.here.send, &plan.there.send] {
+        .map_err(|error| interface_error(sys::describe(&error)))?;
+    let max_bytes = interface.mtu_bytes.saturating_sub(LLC_HEADER_BYTES);
+    for buffer in [&plan.local.send, &plan.remote.send] {
         if let SizeRule::Bytes(bytes) = buffer.size
-            && bytes > room
+            && bytes > max_bytes
         {
-            let why =
-                format!("a frame has room for {room} bytes, and {bytes} are to be sent at once");
-            return Err(unusable(why));
+            let reason =
+                format!("a frame has room for {max_bytes} bytes, but a message has {bytes}");
+            return Err(interface_error(reason));
         }
     }
     let Some(mac) = interface.mac else {
-        return Err(unusable("it is no Ethernet interface".to_owned()));
+        return Err(interface_error(
+            "it is not an Ethernet interface".to_owned(),
+        ));
     };
-    Ok(Address::Llc(Llc { mac, sap }))
+    Ok(Address::Llc(LlcAddress { mac, sap }))
 }

@@ -1,85 +1,85 @@
-//! What is printed of a run, computed once: the tool's own arithmetic over counts and times.
+//! The figures to print for a run. They are computed once, with the stock tool's arithmetic.
 
 mod processor;
 mod sizes;
 mod socket;
 
-use model::{ClockFacts, Confidence, Counts, FlowPlan, Half, HostFacts, SocketFacts};
-use stats::{Histogram, Summary};
+use model::{ClockFacts, Confidence, Counts, EndpointPlan, FlowPlan, HostFacts, SocketFacts};
+use stats::{Histogram, HistogramSummary};
 use units::Bytes;
 
 use super::values::interface;
-use crate::options::{Direction, Settings, Test, Unit};
-use crate::result::{Headline, TestRun};
+use crate::options::{Settings, Test, TestDirection, ThroughputUnit};
+use crate::result::{FinishedTest, MainFigures};
 use crate::wire::{SysInfo, TestResponse};
 
-pub(super) use processor::Processor;
+pub(super) use processor::CpuFigures;
 
-/// What is printed for a figure that was not measured.
-pub(super) const NONE: f64 = -1.0;
+/// The number printed for a figure that was not measured.
+pub(super) const NOT_MEASURED: f64 = -1.0;
 
-/// The figures of one run, as they are printed.
+/// The figures to print for one run.
 pub(crate) struct Figures<'a> {
     pub(super) settings: &'a Settings,
-    pub(super) run: &'a TestRun,
-    /// The unit in force: transactions are no unit of a bulk transfer.
-    pub(super) unit: Unit,
-    /// Seconds by this end's clock …
+    pub(super) run: &'a FinishedTest,
+    /// The unit in force. Bulk transfers do not use transactions.
+    pub(super) unit: ThroughputUnit,
+    /// Elapsed seconds by this host's clock; the mean if there are several iterations.
     pub(super) elapsed: f64,
-    /// … and those of the last iteration, whose counts the others are of.
+    /// Elapsed seconds of the last iteration, to which the counts belong.
     last_elapsed: f64,
-    /// In `unit`.
+    /// The throughput, in `unit`.
     pub(super) throughput: f64,
-    /// Transactions a second; 1 in bulk tests.
+    /// Transactions per second; 1 in bulk tests.
     pub(super) transaction_rate: f64,
     /// Microseconds from request to response; −1 in bulk tests.
     pub(super) round_trip_us: f64,
-    pub(super) local: Processor,
-    pub(super) remote: Processor,
+    pub(super) local: CpuFigures,
+    pub(super) remote: CpuFigures,
     /// Latencies of transactions, or in bulk tests times of single calls.
     pub(super) times: Option<&'a Histogram>,
-    /// The usual figures of them.
-    pub(super) summary: Option<Summary>,
+    /// Percentiles, mean and extremes of `times`.
+    pub(super) summary: Option<HistogramSummary>,
 }
 
 impl<'a> Figures<'a> {
-    pub(super) fn new(settings: &'a Settings, run: &'a TestRun) -> Self {
-        let mut figures = Self::of_last(settings, run);
-        if let Some(repeated) = &run.repeated {
-            figures.show(&repeated.means);
+    pub(super) fn new(settings: &'a Settings, run: &'a FinishedTest) -> Self {
+        let mut figures = Self::for_last_iteration(settings, run);
+        if let Some(repeated) = &run.repetition_means {
+            figures.show_means(&repeated.means);
         }
         figures
     }
 
     /// The figures of the last iteration.
-    pub(super) fn of_last(settings: &'a Settings, run: &'a TestRun) -> Self {
-        let here = &run.outcome.here;
-        let times = here
+    pub(super) fn for_last_iteration(settings: &'a Settings, run: &'a FinishedTest) -> Self {
+        let local = &run.outcome.local;
+        let times = local
             .latency
             .as_ref()
-            .or(here.send_times.as_ref())
-            .or(here.receive_times.as_ref());
-        let elapsed = here.elapsed.map_or(0.0, |elapsed| elapsed.as_secs_f64());
+            .or(local.send_times.as_ref())
+            .or(local.receive_times.as_ref());
+        let elapsed = local.elapsed.map_or(0.0, |elapsed| elapsed.as_secs_f64());
         let mut figures = Self {
             settings,
             run,
-            unit: unit_in_force(settings),
+            unit: effective_unit(settings),
             elapsed,
             last_elapsed: elapsed,
             throughput: 0.0,
             transaction_rate: 1.0,
-            round_trip_us: NONE,
-            // The shares of CPU time that were not measured here are 0 in the stock tool; those of
-            // the peer are whatever its message happened to hold.
-            local: here
+            round_trip_us: NOT_MEASURED,
+            // In the stock tool, unmeasured shares of CPU time are 0 for the local host. For the
+            // peer, they are leftovers in its message.
+            local: local
                 .cpu
                 .as_ref()
-                .map_or(Processor::unmeasured(0.0), Processor::new),
+                .map_or(CpuFigures::unmeasured(0.0), CpuFigures::new),
             remote: run
                 .peer
                 .cpu
                 .as_ref()
-                .map_or(Processor::unmeasured(NONE), Processor::new),
+                .map_or(CpuFigures::unmeasured(NOT_MEASURED), CpuFigures::new),
             times,
             summary: times.and_then(Histogram::summary),
         };
@@ -87,54 +87,54 @@ impl<'a> Figures<'a> {
             figures.transaction_rate = ratio(figures.transactions(), figures.elapsed);
             figures.round_trip_us = figures.round_trip();
         }
-        figures.throughput = if figures.unit == Unit::TRANSACTIONS {
+        figures.throughput = if figures.unit == ThroughputUnit::TRANSACTIONS {
             figures.transaction_rate
         } else {
             figures
                 .unit
-                .of(ratio(figures.bytes_that_arrived(), figures.elapsed))
+                .scale(ratio(figures.delivered_bytes(), figures.elapsed))
         };
-        figures.local.demand = figures.demand(&figures.local);
-        figures.remote.demand = figures.demand(&figures.remote);
+        figures.local.demand = figures.service_demand(&figures.local);
+        figures.remote.demand = figures.service_demand(&figures.remote);
         figures
     }
 
-    pub(super) fn headline(&self) -> Headline {
-        let measured = |end: &Processor, figure: f64| end.measured.then_some(figure);
-        Headline {
+    pub(super) fn main_figures(&self) -> MainFigures {
+        let if_measured = |end: &CpuFigures, figure: f64| end.measured.then_some(figure);
+        MainFigures {
             throughput: self.throughput,
             elapsed: self.elapsed,
-            local_cpu: measured(&self.local, self.local.busy),
-            remote_cpu: measured(&self.remote, self.remote.busy),
-            local_demand: measured(&self.local, self.local.demand),
-            remote_demand: measured(&self.remote, self.remote.demand),
+            local_cpu: if_measured(&self.local, self.local.busy),
+            remote_cpu: if_measured(&self.remote, self.remote.busy),
+            local_demand: if_measured(&self.local, self.local.demand),
+            remote_demand: if_measured(&self.remote, self.remote.demand),
         }
     }
 
-    /// Shows the means of several iterations in place of the last one's figures.
-    fn show(&mut self, means: &Headline) {
+    /// Replaces the figures of the last iteration with the means of several.
+    fn show_means(&mut self, means: &MainFigures) {
         self.throughput = means.throughput;
         self.elapsed = means.elapsed;
-        self.local.busy = means.local_cpu.unwrap_or(NONE);
-        self.remote.busy = means.remote_cpu.unwrap_or(NONE);
-        self.local.demand = means.local_demand.unwrap_or(NONE);
-        self.remote.demand = means.remote_demand.unwrap_or(NONE);
+        self.local.busy = means.local_cpu.unwrap_or(NOT_MEASURED);
+        self.remote.busy = means.remote_cpu.unwrap_or(NOT_MEASURED);
+        self.local.demand = means.local_demand.unwrap_or(NOT_MEASURED);
+        self.remote.demand = means.remote_demand.unwrap_or(NOT_MEASURED);
     }
 
     pub(super) fn flow(&self) -> &FlowPlan {
         &self.settings.flow
     }
 
-    pub(super) fn here(&self) -> &Half {
-        &self.flow().here
+    pub(super) fn local_plan(&self) -> &EndpointPlan {
+        &self.flow().local
     }
 
-    pub(super) fn there(&self) -> &Half {
-        &self.flow().there
+    pub(super) fn remote_plan(&self) -> &EndpointPlan {
+        &self.flow().remote
     }
 
-    /// What the peer has set up.
-    pub(super) fn peer(&self) -> &TestResponse {
+    /// The peer's response with its setup.
+    pub(super) fn peer_response(&self) -> &TestResponse {
         &self.run.peer.response
     }
 
@@ -143,33 +143,37 @@ impl<'a> Figures<'a> {
     }
 
     pub(super) fn local_host(&self) -> Option<&HostFacts> {
-        self.run.outcome.here.host.as_ref()
+        self.run.outcome.local.host.as_ref()
     }
 
-    /// What the peer told of its host; a stock one tells nothing.
+    /// The facts that the peer reported about its host; a stock peer reports none.
     pub(super) fn remote_host(&self) -> Option<&HostFacts> {
-        self.run.outcome.there.as_ref()?.host.as_ref()
+        self.run.outcome.remote.as_ref()?.host.as_ref()
     }
 
-    pub(super) fn local_interface(&self) -> interface::Known<'_> {
-        interface::Known::of(&self.run.outcome.here)
+    pub(super) fn local_interface(&self) -> interface::InterfaceReport<'_> {
+        interface::InterfaceReport::for_side(&self.run.outcome.local)
     }
 
-    pub(super) fn remote_interface(&self) -> interface::Known<'_> {
-        let there = self.run.outcome.there.as_ref();
-        there.map_or(interface::Known::NotTold, interface::Known::of)
+    pub(super) fn remote_interface(&self) -> interface::InterfaceReport<'_> {
+        let remote = self.run.outcome.remote.as_ref();
+        remote.map_or(
+            interface::InterfaceReport::NotReported,
+            interface::InterfaceReport::for_side,
+        )
     }
 
-    /// What the clock adds to a time, where times are kept.
+    /// The cost and the resolution of the clock, if times are recorded.
     pub(super) fn clock(&self) -> Option<ClockFacts> {
-        self.run.outcome.here.clock
+        self.run.outcome.local.clock
     }
 
-    /// Packets of this end's interface, in and out; −1 where there are no transactions, or no counts.
-    pub(super) fn packets_a_transaction(&self) -> f64 {
-        match interface::packets(self.local_interface()) {
+    /// Packets of the local interface per transaction, received and sent. −1 in tests without
+    /// transactions or without interface counters.
+    pub(super) fn packets_per_transaction(&self) -> f64 {
+        match interface::count_packets(self.local_interface()) {
             Some(packets) if self.is_transactional() => ratio(packets as f64, self.transactions()),
-            _ => NONE,
+            _ => NOT_MEASURED,
         }
     }
 
@@ -183,20 +187,20 @@ impl<'a> Figures<'a> {
             .or_else(|| self.run.peer.system.clone())
     }
 
-    /// How well the means are known; `None` when one iteration was all.
+    /// The confidence of the means; `None` after a single iteration.
     pub(super) fn confidence(&self) -> Option<&Confidence> {
         self.run
-            .repeated
+            .repetition_means
             .as_ref()
             .map(|repeated| &repeated.confidence)
     }
 
     pub(super) fn counts(&self) -> &Counts {
-        &self.run.outcome.here.counts
+        &self.run.outcome.local.counts
     }
 
     fn socket(&self) -> &SocketFacts {
-        &self.run.outcome.here.socket
+        &self.run.outcome.local.socket
     }
 
     fn is_transactional(&self) -> bool {
@@ -207,32 +211,38 @@ impl<'a> Figures<'a> {
         self.counts().transactions as f64
     }
 
-    /// What counts is what arrived: here when this end only receives, else at the peer, which in
-    /// request/response tests in units of bytes means both directions.
-    fn bytes_that_arrived(&self) -> f64 {
+    /// Returns the bytes on which the throughput is based: those delivered to the receiver.
+    ///
+    /// The local host counts if it only receives; otherwise the peer counts. In request/response
+    /// tests in units of bytes, the peer counts both directions.
+    fn delivered_bytes(&self) -> f64 {
         if self.settings.reverse.is_some() {
             return self.peer_counts().received.0 as f64 + self.counts().received.0 as f64;
         }
         match self.settings.direction {
-            Direction {
+            TestDirection {
                 transmit: false,
                 receive: true,
                 ..
             } => self.bytes_moved(),
-            // Nobody says what became of it.
+            // Without a control connection, the peer does not report its counts.
             _ if self.settings.no_control => self.counts().sent.0 as f64,
             _ => self.remote_bytes_moved(),
         }
     }
 
-    /// A burst, and several flows, keep several requests in flight, each of which takes that many times
-    /// as long as the time between two responses.
+    /// Returns the mean round trip time in microseconds.
+    ///
+    /// With a burst or several flows, N requests are in flight. Each then takes N times the time
+    /// between two responses.
     fn round_trip(&self) -> f64 {
-        let waited = match &self.run.outcome.here.paced {
+        let paused = match &self.run.outcome.local.paced {
             None => 0.0,
-            // How many were in flight is then the pace's business: only the times themselves tell.
+            // With both pacing and a burst, the number in flight varies: use the recorded times.
             Some(_) if self.flow().burst > 0 => {
-                return self.summary.map_or(NONE, |times| times.mean_ns / 1000.0);
+                return self
+                    .summary
+                    .map_or(NOT_MEASURED, |times| times.mean_ns / 1000.0);
             }
             Some(paced) => paced.waited.as_secs_f64(),
         };
@@ -242,23 +252,23 @@ impl<'a> Figures<'a> {
             1.0 + f64::from(self.flow().burst)
         };
         let in_flight = in_flight * f64::from(self.settings.flows);
-        let waited = waited / f64::from(self.settings.flows);
+        let waited = paused / f64::from(self.settings.flows);
         ratio(
             1e6 * (self.elapsed - waited) * in_flight,
             self.transactions(),
         )
     }
 
-    /// Service demand as the stock client computes it. Both ends are charged for the same work; an
-    /// end whose use or count of CPUs is 0 has the other one's, as in the stock tool.
-    fn demand(&self, end: &Processor) -> f64 {
+    /// Computes the service demand like the stock client. Both hosts are charged for the same work.
+    /// As in the stock tool, a host without CPU use or a CPU count gets the local value.
+    fn service_demand(&self, end: &CpuFigures) -> f64 {
         if !end.measured {
-            return NONE;
+            return NOT_MEASURED;
         }
         let per_second = match self.settings.test {
-            Test::TcpSendfile => ratio(self.bytes_that_arrived() / 1024.0, self.elapsed),
+            Test::TcpSendfile => ratio(self.delivered_bytes() / 1024.0, self.elapsed),
             Test::TcpCc => self.transaction_rate,
-            _ if self.unit == Unit::TRANSACTIONS => self.transaction_rate,
+            _ if self.unit == ThroughputUnit::TRANSACTIONS => self.transaction_rate,
             _ => ratio(self.bytes_moved() / 1024.0, self.elapsed),
         };
         let busy = if end.busy == 0.0 {
@@ -274,29 +284,31 @@ impl<'a> Figures<'a> {
         ratio(busy * 10_000.0 * f64::from(cpus), per_second)
     }
 
-    pub(super) fn demand_unit(&self) -> &'static str {
-        if self.unit == Unit::TRANSACTIONS {
+    pub(super) fn service_demand_unit(&self) -> &'static str {
+        if self.unit == ThroughputUnit::TRANSACTIONS {
             "usec/Tran"
         } else {
             "usec/KB"
         }
     }
 
-    /// So many bytes over the test's time, in the unit of throughput.
+    /// Converts bytes to a rate over the duration of the test, in [`Self::rate_unit`].
     pub(super) fn rate_of(&self, bytes: u64) -> f64 {
-        self.rate_unit().of(ratio(bytes as f64, self.last_elapsed))
+        self.rate_unit()
+            .scale(ratio(bytes as f64, self.last_elapsed))
     }
 
-    /// The unit that [`Figures::rate_of`] has.
-    pub(super) fn rate_unit(&self) -> Unit {
-        if self.unit == Unit::TRANSACTIONS {
-            Unit::MEGABITS
+    /// Returns the unit of [`Self::rate_of`].
+    pub(super) fn rate_unit(&self) -> ThroughputUnit {
+        if self.unit == ThroughputUnit::TRANSACTIONS {
+            ThroughputUnit::MEGABITS
         } else {
             self.unit
         }
     }
 
-    /// The one figure of a test: of a stream of datagrams what was sent, else the throughput.
+    /// Returns the single figure of a test: the sent rate of a stream of datagrams, else the
+    /// throughput.
     pub(super) fn one_way_rate(&self) -> f64 {
         if self.flow().transport.has_datagrams() && !self.is_transactional() {
             self.rate_of(self.counts().sent.0)
@@ -313,35 +325,35 @@ impl<'a> Figures<'a> {
         self.peer_counts().sent.0 as f64 + self.peer_counts().received.0 as f64
     }
 
-    /// What was asked of the peer; −1 where nobody can be asked.
-    pub(super) fn asked_there(&self, word: impl Into<i64>) -> i64 {
+    /// Returns a value requested of the peer; −1 without a control connection.
+    pub(super) fn requested_of_peer(&self, value: impl Into<i64>) -> i64 {
         if self.settings.no_control {
             -1
         } else {
-            word.into()
+            value.into()
         }
     }
 
-    pub(super) fn bytes_a_send(&self) -> f64 {
-        a_call(self.counts().sent, self.counts().send_calls)
+    pub(super) fn bytes_per_send(&self) -> f64 {
+        bytes_per_call(self.counts().sent, self.counts().send_calls)
     }
 
-    pub(super) fn bytes_a_receive(&self) -> f64 {
-        a_call(self.counts().received, self.counts().receive_calls)
+    pub(super) fn bytes_per_receive(&self) -> f64 {
+        bytes_per_call(self.counts().received, self.counts().receive_calls)
     }
 
-    pub(super) fn bytes_a_remote_send(&self) -> f64 {
-        a_call(self.peer_counts().sent, self.peer_counts().send_calls)
+    pub(super) fn bytes_per_remote_send(&self) -> f64 {
+        bytes_per_call(self.peer_counts().sent, self.peer_counts().send_calls)
     }
 
-    pub(super) fn bytes_a_remote_receive(&self) -> f64 {
-        let there = self.peer_counts();
-        a_call(there.received, there.receive_calls)
+    pub(super) fn bytes_per_remote_receive(&self) -> f64 {
+        let remote = self.peer_counts();
+        bytes_per_call(remote.received, remote.receive_calls)
     }
 
-    /// What was sent here over the peer's receive calls, which is what the stream tables print.
-    pub(super) fn sent_a_remote_receive(&self) -> f64 {
-        a_call(self.counts().sent, self.peer_counts().receive_calls)
+    /// Returns the bytes sent locally per receive call of the peer, as printed in stream tables.
+    pub(super) fn sent_bytes_per_remote_receive(&self) -> f64 {
+        bytes_per_call(self.counts().sent, self.peer_counts().receive_calls)
     }
 
     pub(super) fn direction(&self) -> &'static str {
@@ -352,8 +364,8 @@ impl<'a> Figures<'a> {
     }
 }
 
-impl Direction {
-    /// What the stock tool calls it.
+impl TestDirection {
+    /// Returns the stock tool's name of the direction.
     pub(super) fn name(self) -> &'static str {
         match (self.transmit, self.receive, self.connection) {
             (true, true, true) => "Connect|Send|Recv",
@@ -365,7 +377,7 @@ impl Direction {
     }
 }
 
-/// What a host runs, in the words of uname(2).
+/// Returns the fields of uname(2) for a host.
 fn system(host: &HostFacts) -> Option<SysInfo> {
     let (sysname, release) = host.kernel.as_ref()?.split_once(' ')?;
     Some(SysInfo {
@@ -376,22 +388,26 @@ fn system(host: &HostFacts) -> Option<SysInfo> {
     })
 }
 
-pub(super) fn unit_in_force(settings: &Settings) -> Unit {
+/// Returns the unit in force: 10⁶ bits if transactions are selected for a bulk transfer.
+pub(super) fn effective_unit(settings: &Settings) -> ThroughputUnit {
     match settings.print.unit {
-        Unit::TRANSACTIONS if !settings.direction.is_transactional() => Unit::MEGABITS,
+        ThroughputUnit::TRANSACTIONS if !settings.direction.is_transactional() => {
+            ThroughputUnit::MEGABITS
+        }
         unit => unit,
     }
 }
 
-fn known(value: Option<u32>) -> i64 {
+fn or_minus_one(value: Option<u32>) -> i64 {
     value.map_or(-1, i64::from)
 }
 
-fn a_call(bytes: Bytes, calls: u64) -> f64 {
+/// Returns the mean bytes per call; 0 without calls.
+fn bytes_per_call(bytes: Bytes, calls: u64) -> f64 {
     ratio(bytes.0 as f64, calls as f64)
 }
 
-/// A quotient to print: 0 where there is none.
+/// Returns `amount / per`, or 0 if it is not finite.
 fn ratio(amount: f64, per: f64) -> f64 {
     let quotient = amount / per;
     if quotient.is_finite() { quotient } else { 0.0 }

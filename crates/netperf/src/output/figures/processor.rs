@@ -1,11 +1,11 @@
-//! One end's CPU time.
+//! The CPU time of one host.
 
 use model::{CpuMethod, CpuUse};
 
-use super::NONE;
+use super::NOT_MEASURED;
 
-/// One end's CPU time, in percent of all its CPUs' time.
-pub(in crate::output) struct Processor {
+/// The CPU time of one host, in percent of the time of all its CPUs.
+pub(in crate::output) struct CpuFigures {
     pub(in crate::output) measured: bool,
     pub(in crate::output) busy: f64,
     pub(in crate::output) user: f64,
@@ -13,16 +13,16 @@ pub(in crate::output) struct Processor {
     pub(in crate::output) iowait: f64,
     pub(in crate::output) irq: f64,
     pub(in crate::output) softirq: f64,
-    /// The letter of the method.
+    /// The letter of the measurement method.
     pub(in crate::output) method: char,
     pub(in crate::output) cpus: u32,
     pub(in crate::output) peak_id: i64,
     pub(in crate::output) peak_busy: f64,
-    /// Service demand: microseconds of CPU time a transaction or a KB.
+    /// Service demand: microseconds of CPU time per transaction or per KB.
     pub(in crate::output) demand: f64,
 }
 
-impl Processor {
+impl CpuFigures {
     pub(super) fn new(cpu: &CpuUse) -> Self {
         Self {
             measured: true,
@@ -35,16 +35,17 @@ impl Processor {
             method: method_letter(cpu.method),
             cpus: cpu.cpus,
             peak_id: cpu.peak.map_or(-1, |(id, _)| id.into()),
-            peak_busy: cpu.peak.map_or(NONE, |(_, busy)| finite(busy)),
-            demand: NONE,
+            peak_busy: cpu.peak.map_or(NOT_MEASURED, |(_, busy)| finite(busy)),
+            demand: NOT_MEASURED,
         }
     }
 
-    /// With such a share for what has no figure of its own.
+    /// Creates the figures of a host without CPU measurement. `share` is printed for user, system,
+    /// iowait, irq and softirq.
     pub(super) fn unmeasured(share: f64) -> Self {
         Self {
             measured: false,
-            busy: NONE,
+            busy: NOT_MEASURED,
             user: share,
             system: share,
             iowait: share,
@@ -53,13 +54,13 @@ impl Processor {
             method: 'U',
             cpus: 0,
             peak_id: -1,
-            peak_busy: NONE,
-            demand: NONE,
+            peak_busy: NOT_MEASURED,
+            demand: NOT_MEASURED,
         }
     }
 }
 
-/// The letter that the stock client has for a method.
+/// Returns the stock client's letter for a measurement method.
 fn method_letter(method: CpuMethod) -> char {
     const LETTERS: [char; 13] = [
         'U', 'I', 'P', 'T', 'L', 'R', 'N', 'K', 'S', 'C', 'E', 'M', 'O',
@@ -71,7 +72,11 @@ fn method_letter(method: CpuMethod) -> char {
     }
 }
 
-/// A peer's figure, unless it is none.
+/// Returns a peer's figure, or −1 if it is NaN or infinite.
 fn finite(value: f64) -> f64 {
-    if value.is_finite() { value } else { NONE }
+    if value.is_finite() {
+        value
+    } else {
+        NOT_MEASURED
+    }
 }

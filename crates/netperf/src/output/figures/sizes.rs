@@ -1,40 +1,40 @@
-//! Sizes of socket buffers, calls and messages, and how many buffers there were.
+//! Sizes of socket buffers, calls and messages, and the numbers of buffers.
 
-use model::{BufferPlan, BuffersUsed, SizeRule, WidthRule};
+use model::{BufferPlan, BufferSizes, SizeRule, WidthRule};
 
-use super::{Figures, known};
+use super::{Figures, or_minus_one};
 use crate::options::Test;
 
 impl Figures<'_> {
     pub(in crate::output) fn send_buffer(&self) -> i64 {
-        known(self.socket().send_buffer_bytes)
+        or_minus_one(self.socket().send_buffer_bytes)
     }
 
-    /// What a table shows of this end's room to send: the socket's buffer, or where there is one the
-    /// window in frames.
-    pub(in crate::output) fn send_room(&self) -> i64 {
+    /// Returns the local send capacity for a table: the window in frames if there is one, else the
+    /// socket buffer.
+    pub(in crate::output) fn send_buffer_or_window(&self) -> i64 {
         let frames = self.socket().send_window_frames;
         frames.map_or_else(|| self.send_buffer(), i64::from)
     }
 
-    /// Likewise, to receive.
-    pub(in crate::output) fn receive_room(&self) -> i64 {
+    /// Returns the local receive capacity; see [`Self::send_buffer_or_window`].
+    pub(in crate::output) fn receive_buffer_or_window(&self) -> i64 {
         let frames = self.socket().receive_window_frames;
         frames.map_or_else(|| self.receive_buffer(), i64::from)
     }
 
     pub(in crate::output) fn send_buffer_end(&self) -> i64 {
         let facts = self.socket();
-        known(facts.send_buffer_end_bytes.or(facts.send_buffer_bytes))
+        or_minus_one(facts.send_buffer_end_bytes.or(facts.send_buffer_bytes))
     }
 
     pub(in crate::output) fn receive_buffer(&self) -> i64 {
-        known(self.socket().receive_buffer_bytes)
+        or_minus_one(self.socket().receive_buffer_bytes)
     }
 
     pub(in crate::output) fn receive_buffer_end(&self) -> i64 {
         let facts = self.socket();
-        known(
+        or_minus_one(
             facts
                 .receive_buffer_end_bytes
                 .or(facts.receive_buffer_bytes),
@@ -42,24 +42,32 @@ impl Figures<'_> {
     }
 
     pub(in crate::output) fn send_size(&self) -> i64 {
-        let (typed, _) = self.settings.print.call_sizes;
-        self.call_size(self.used().send_bytes, &self.here().send, typed)
+        let (from_option, _) = self.settings.print.call_sizes;
+        self.call_size(
+            self.used_sizes().send_bytes,
+            &self.local_plan().send,
+            from_option,
+        )
     }
 
     pub(in crate::output) fn receive_size(&self) -> i64 {
-        let (_, typed) = self.settings.print.call_sizes;
-        self.call_size(self.used().receive_bytes, &self.here().receive, typed)
+        let (_, from_option) = self.settings.print.call_sizes;
+        self.call_size(
+            self.used_sizes().receive_bytes,
+            &self.local_plan().receive,
+            from_option,
+        )
     }
 
-    fn used(&self) -> &BuffersUsed {
-        &self.run.outcome.here.buffers
+    fn used_sizes(&self) -> &BufferSizes {
+        &self.run.outcome.local.buffers
     }
 
-    /// Requests and responses have selectors of their own; in their tests this is what `-m` or `-M`
-    /// says, to no effect.
-    fn call_size(&self, used: Option<u32>, plan: &BufferPlan, typed: SizeRule) -> i64 {
+    /// Returns the bytes per call. In request/response tests, it is the value of `-m` or `-M`,
+    /// which has no effect: requests and responses have separate selectors.
+    fn call_size(&self, used: Option<u32>, plan: &BufferPlan, from_option: SizeRule) -> i64 {
         let (used, rule) = if self.is_transactional() {
-            (None, typed)
+            (None, from_option)
         } else {
             (used, plan.size)
         };
@@ -70,21 +78,21 @@ impl Figures<'_> {
     }
 
     pub(in crate::output) fn send_width(&self) -> i64 {
-        width(self.used().send_width, &self.here().send)
+        width(self.used_sizes().send_width, &self.local_plan().send)
     }
 
     pub(in crate::output) fn receive_width(&self) -> i64 {
-        width(self.used().receive_width, &self.here().receive)
+        width(self.used_sizes().receive_width, &self.local_plan().receive)
     }
 
-    /// Bytes; −1 in tests without requests. Connect/close has one for show.
+    /// Returns bytes per request; −1 in tests without requests. For TCP_CC, stock prints 1.
     pub(in crate::output) fn request_size(&self) -> i64 {
-        self.transaction_size(&self.here().send)
+        self.transaction_size(&self.local_plan().send)
     }
 
-    /// Bytes; −1 in tests without responses. Connect/close has one for show.
+    /// Returns bytes per response; −1 in tests without responses. For TCP_CC, stock prints 1.
     pub(in crate::output) fn response_size(&self) -> i64 {
-        self.transaction_size(&self.here().receive)
+        self.transaction_size(&self.local_plan().receive)
     }
 
     fn transaction_size(&self, plan: &BufferPlan) -> i64 {

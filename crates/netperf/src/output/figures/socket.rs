@@ -1,19 +1,19 @@
-//! What the data socket was, and what TCP did on it.
+//! Properties of the data socket, and the retransmissions on it.
 
 use std::net::SocketAddr;
 
 use model::{SocketFacts, Transport};
 use sys::Address;
 
-use super::{Figures, known};
+use super::{Figures, or_minus_one};
 use crate::options::{Family, Test};
 
 impl Figures<'_> {
     pub(in crate::output) fn max_segment(&self) -> i64 {
-        known(self.socket().max_segment_bytes)
+        or_minus_one(self.socket().max_segment_bytes)
     }
 
-    /// −1 where there is no TCP or no single connection, −2 where nobody asked.
+    /// Returns the retransmissions; −1 without TCP or a single connection, −2 if not requested.
     pub(in crate::output) fn retransmits(&self) -> i64 {
         let is_countable =
             self.flow().transport.has_tcp_options() && !self.settings.direction.connection;
@@ -21,48 +21,50 @@ impl Figures<'_> {
         self.socket().retransmits.map_or(unknown, i64::from)
     }
 
-    /// As the kernel has it; −1 where there is no such option.
+    /// Returns the priority reported by the kernel; −1 if the socket lacks the option.
     pub(in crate::output) fn priority(&self) -> i32 {
         self.socket().priority.unwrap_or(-1)
     }
 
-    /// Likewise at the peer. A stock one tells what was asked for.
+    /// Returns the priority at the peer. A stock peer reports the requested one.
     pub(in crate::output) fn remote_priority(&self) -> i32 {
-        let there = self.remote_socket().and_then(|there| there.priority);
-        there.unwrap_or(self.peer().priority)
+        let remote = self.remote_socket().and_then(|socket| socket.priority);
+        remote.unwrap_or(self.peer_response().priority)
     }
 
-    /// As the kernel has it; −1 where there is no such option.
+    /// Returns the type of service reported by the kernel; −1 if the socket lacks the option.
     pub(in crate::output) fn type_of_service(&self) -> i32 {
         self.socket().type_of_service.unwrap_or(-1)
     }
 
-    /// Likewise at the peer. A stock one tells what was asked for.
+    /// Returns the type of service at the peer. A stock peer reports the requested one.
     pub(in crate::output) fn remote_type_of_service(&self) -> i32 {
-        let there = self.remote_socket().and_then(|there| there.type_of_service);
-        there.unwrap_or(self.peer().type_of_service)
+        let remote = self
+            .remote_socket()
+            .and_then(|socket| socket.type_of_service);
+        remote.unwrap_or(self.peer_response().type_of_service)
     }
 
-    /// As the kernel has it; what was asked for where there is no such option.
+    /// Returns TCP_NODELAY reported by the kernel; the requested value if the socket lacks it.
     pub(in crate::output) fn no_delay(&self) -> bool {
-        let asked = self.here().socket.no_delay;
-        self.socket().no_delay.unwrap_or(asked)
+        let requested = self.local_plan().socket.no_delay;
+        self.socket().no_delay.unwrap_or(requested)
     }
 
-    /// Likewise.
+    /// Returns TCP_CORK reported by the kernel; the requested value if the socket lacks it.
     pub(in crate::output) fn cork(&self) -> bool {
-        self.socket().cork.unwrap_or(self.here().socket.cork)
+        self.socket().cork.unwrap_or(self.local_plan().socket.cork)
     }
 
-    /// At the peer. A stock one tells nothing, and stock's answer is what was asked of this end: one
-    /// option is for both, though the protocol has no word for it.
+    /// Returns TCP_CORK at the peer. A stock peer does not report it. As in stock, the value then
+    /// is that of the local host: one option sets both, although the protocol cannot transmit it.
     pub(in crate::output) fn remote_cork(&self) -> bool {
-        let there = self.remote_socket().and_then(|there| there.cork);
-        there.unwrap_or(self.here().socket.cork)
+        let remote = self.remote_socket().and_then(|socket| socket.cork);
+        remote.unwrap_or(self.local_plan().socket.cork)
     }
 
     fn remote_socket(&self) -> Option<&SocketFacts> {
-        Some(&self.run.outcome.there.as_ref()?.socket)
+        Some(&self.run.outcome.remote.as_ref()?.socket)
     }
 
     pub(in crate::output) fn congestion_control(&self) -> &str {
@@ -73,12 +75,13 @@ impl Figures<'_> {
         }
     }
 
-    /// Whether the data socket has one peer.
+    /// Whether the data socket is connected to one peer.
     fn is_connected(&self) -> bool {
-        self.flow().transport.has_connections() || self.here().socket.connect_datagrams
+        self.flow().transport.has_connections() || self.local_plan().socket.connect_datagrams
     }
 
-    /// Of TCP and UDP by the test's name: an OMNI test over UDP is a "Stream" to the stock tool.
+    /// Returns the name of the socket type. For TCP and UDP, it depends on the test: the stock tool
+    /// prints "Stream" for an OMNI test over UDP.
     pub(in crate::output) fn socket_type(&self) -> &'static str {
         match (self.flow().transport, self.settings.test) {
             (Transport::Dccp, _) => "DCCP",
@@ -91,7 +94,8 @@ impl Figures<'_> {
         self.flow().transport.name()
     }
 
-    /// AF_UNSPEC, AF_INET or AF_INET6 as this system numbers them: the one that was asked for.
+    /// Returns the requested address family, as the number of AF_UNSPEC, AF_INET, AF_INET6 or
+    /// AF_VSOCK on Linux.
     pub(in crate::output) fn source_family(&self) -> i32 {
         match self.settings.data.local_family {
             Family::Unspecified => 0,
@@ -101,7 +105,7 @@ impl Figures<'_> {
         }
     }
 
-    /// Likewise, the one that the destination has.
+    /// Returns the address family of the destination, as its number on Linux.
     pub(in crate::output) fn dest_family(&self) -> i32 {
         match &self.run.endpoints.dest {
             Address::Inet(SocketAddr::V6(_)) => 10,

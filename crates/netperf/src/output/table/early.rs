@@ -1,51 +1,53 @@
-//! The Unix domain and DLPI tests: their headers come with the title, before the test.
+//! The tables of Unix domain and DLPI tests, which print their headers with the title before the
+//! test.
 //!
-//! The stock tool's lines, but with verbosity 2 it leaves out the result of some and prints a format
-//! in place of another's extra block; here the result is there at every verbosity.
+//! The lines are those of the stock tool, except at verbosity 2. There, the stock tool omits the
+//! result of some tests, and prints a format string in place of another test's extra block.
+//! linerate prints the result at every verbosity.
 
 use std::fmt::{self, Formatter};
 
-use super::{charged, has_extra, headers, request_response};
+use super::{has_extra, headers, reported_cpu, request_response};
 use crate::options::{Settings, Test, TestFamily};
-use crate::output::figures::{Figures, unit_in_force};
-use crate::output::number::general;
+use crate::output::figures::{Figures, effective_unit};
+use crate::output::number::format_general;
 
-/// Whether a test's headers come before it.
+/// Whether the headers of a test are printed before the test.
 pub(in crate::output) fn has_early_headers(test: Test) -> bool {
     matches!(test.family(), TestFamily::Unix | TestFamily::Dlpi)
 }
 
-/// The column headers, at every verbosity.
+/// Formats the column headers, which are the same at every verbosity.
 #[rustfmt::skip]
 pub(in crate::output) fn early_headers(settings: &Settings) -> String {
-    let unit = unit_in_force(settings).name();
-    // Only a connection of the logical link control has windows, in frames.
+    let unit = effective_unit(settings).name();
+    // Only connections of the logical link control (LLC) have windows, in frames.
     let has_windows = matches!(settings.test, Test::DlcoStream | Test::DlcoRr);
-    let (room, first, second) = if has_windows {
+    let (buffer, first, second) = if has_windows {
         ("Window", "frames", "frames")
     } else {
         ("Socket", "bytes ", "Bytes ")
     };
-    match (Shape::of(settings.test), measures_cpu(settings)) {
-        (Shape::Stream, false) => headers::stream(room, first, unit),
-        (Shape::Stream, true) => format!("\
+    match (TableLayout::for_test(settings.test), measures_cpu(settings)) {
+        (TableLayout::Stream, false) => headers::stream(buffer, first, unit),
+        (TableLayout::Stream, true) => format!("\
 Recv   Send    Send                          Utilization    Service Demand
-{room} {room}  Message  Elapsed              Send   Recv    Send    Recv
+{buffer} {buffer}  Message  Elapsed              Send   Recv    Send    Recv
 Size   Size    Size     Time     Throughput  local  remote  local   remote
 {first} {}  bytes    secs.    {unit:<8.8}/s  %      %       us/KB   us/KB
 
 ", second.to_lowercase()),
-        (Shape::Datagrams, false) => headers::datagrams(unit),
-        (Shape::Datagrams, true) => format!("\
+        (TableLayout::Datagrams, false) => headers::datagrams(unit),
+        (TableLayout::Datagrams, true) => format!("\
 Socket  Message  Elapsed      Messages                   CPU     Service
 Size    Size     Time         Okay Errors   Throughput   Util    Demand
 bytes   bytes    secs            #      #   {unit}/sec   %       us/KB
 
 "),
-        (Shape::Transactions, false) => headers::transactions(room, [first, second]),
-        (Shape::Transactions, true) => format!("\
+        (TableLayout::Transactions, false) => headers::transactions(buffer, [first, second]),
+        (TableLayout::Transactions, true) => format!("\
 Local /Remote
-{room} Size   Request Resp.  Elapsed Trans.   CPU    CPU    S.dem   S.dem
+{buffer} Size   Request Resp.  Elapsed Trans.   CPU    CPU    S.dem   S.dem
 Send   Recv   Size    Size   Time    Rate     local  remote local   remote
 {first} {} bytes   bytes  secs.   per sec  %      %      us/Tr   us/Tr
 
@@ -53,48 +55,49 @@ Send   Recv   Size    Size   Time    Rate     local  remote local   remote
     }
 }
 
-/// The lines after the test.
+/// Writes the lines after the test.
 pub(super) fn write(out: &mut Formatter<'_>, figures: &Figures<'_>) -> fmt::Result {
     let settings = figures.settings;
     match (settings.print.verbosity, measures_cpu(settings)) {
         (..=0, false) => writeln!(out, "{:>7.2}", figures.one_way_rate())?,
-        (..=0, true) if Shape::of(settings.test) == Shape::Datagrams => {
-            writeln!(out, "{:>6.2}", charged(figures).demand)?;
+        (..=0, true) if TableLayout::for_test(settings.test) == TableLayout::Datagrams => {
+            writeln!(out, "{:>6.2}", reported_cpu(figures).demand)?;
         }
-        (..=0, true) => writeln!(out, "{:>6.3}", charged(figures).demand)?,
-        (_, cpu) => match Shape::of(settings.test) {
-            Shape::Stream => stream(out, figures, cpu)?,
-            Shape::Datagrams => datagrams(out, figures, cpu)?,
-            Shape::Transactions if cpu => request_response::cpu(out, figures)?,
-            Shape::Transactions => request_response::plain(out, figures)?,
+        (..=0, true) => writeln!(out, "{:>6.3}", reported_cpu(figures).demand)?,
+        (_, cpu) => match TableLayout::for_test(settings.test) {
+            TableLayout::Stream => write_stream(out, figures, cpu)?,
+            TableLayout::Datagrams => write_datagrams(out, figures, cpu)?,
+            TableLayout::Transactions if cpu => request_response::write_with_cpu(out, figures)?,
+            TableLayout::Transactions => request_response::write_without_cpu(out, figures)?,
         },
     }
     if !has_extra(settings) {
         return Ok(());
     }
-    match (Shape::of(settings.test), settings.test) {
-        (Shape::Stream, _) => stream_extra(out, figures),
-        (Shape::Datagrams, _) => Ok(()),
-        (Shape::Transactions, Test::DgRr | Test::DlclRr) => {
+    match (TableLayout::for_test(settings.test), settings.test) {
+        (TableLayout::Stream, _) => write_stream_extra(out, figures),
+        (TableLayout::Datagrams, _) => Ok(()),
+        (TableLayout::Transactions, Test::DgRr | Test::DlclRr) => {
             writeln!(
                 out,
                 "Average response time {:.0} usecs",
                 figures.round_trip_us
             )
         }
-        (Shape::Transactions, _) => request_response::connection_extra(out, figures),
+        (TableLayout::Transactions, _) => request_response::write_connection_extra(out, figures),
     }
 }
 
+/// The layout of the table of a test.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Shape {
+enum TableLayout {
     Stream,
     Datagrams,
     Transactions,
 }
 
-impl Shape {
-    fn of(test: Test) -> Self {
+impl TableLayout {
+    fn for_test(test: Test) -> Self {
         match test {
             Test::StreamStream | Test::DlcoStream => Self::Stream,
             Test::DgStream | Test::DlclStream => Self::Datagrams,
@@ -104,15 +107,15 @@ impl Shape {
 }
 
 fn measures_cpu(settings: &Settings) -> bool {
-    settings.flow.here.measure_cpu || settings.flow.there.measure_cpu
+    settings.flow.local.measure_cpu || settings.flow.remote.measure_cpu
 }
 
-fn stream(out: &mut Formatter<'_>, figures: &Figures<'_>, cpu: bool) -> fmt::Result {
+fn write_stream(out: &mut Formatter<'_>, figures: &Figures<'_>, cpu: bool) -> fmt::Result {
     write!(
         out,
         "{:>5}  {:>5}  {:>6}    {:<6.2}",
-        figures.peer().receive_buffer,
-        figures.send_room(),
+        figures.peer_response().receive_buffer,
+        figures.send_buffer_or_window(),
         figures.send_size(),
         figures.elapsed,
     )?;
@@ -130,24 +133,24 @@ fn stream(out: &mut Formatter<'_>, figures: &Figures<'_>, cpu: bool) -> fmt::Res
     )
 }
 
-fn stream_extra(out: &mut Formatter<'_>, figures: &Figures<'_>) -> fmt::Result {
+fn write_stream_extra(out: &mut Formatter<'_>, figures: &Figures<'_>) -> fmt::Result {
     out.write_str(&headers::extra("Send", "Recv"))?;
     writeln!(
         out,
         "{:>5}   {:>5}  {:>5}   {:>5} {:>6}  {:>6.2}     {:>6} {:>6.2}   {:>6}",
-        figures.here().send.alignment,
-        figures.there().receive.alignment,
-        figures.here().send.offset,
-        figures.there().receive.offset,
-        general(figures.counts().sent.0 as f64, 4),
-        figures.bytes_a_send(),
+        figures.local_plan().send.alignment,
+        figures.remote_plan().receive.alignment,
+        figures.local_plan().send.offset,
+        figures.remote_plan().receive.offset,
+        format_general(figures.counts().sent.0 as f64, 4),
+        figures.bytes_per_send(),
         figures.counts().send_calls,
-        figures.bytes_a_remote_receive(),
+        figures.bytes_per_remote_receive(),
         figures.peer_counts().receive_calls,
     )
 }
 
-fn datagrams(out: &mut Formatter<'_>, figures: &Figures<'_>, cpu: bool) -> fmt::Result {
+fn write_datagrams(out: &mut Formatter<'_>, figures: &Figures<'_>, cpu: bool) -> fmt::Result {
     write!(
         out,
         "{:>5}   {:>5}    {:<7.2}   {:>7} {:>6}    ",
@@ -157,7 +160,7 @@ fn datagrams(out: &mut Formatter<'_>, figures: &Figures<'_>, cpu: bool) -> fmt::
         figures.counts().send_calls,
         figures.counts().failed_sends,
     )?;
-    rate(out, figures.counts().sent.0, figures, cpu)?;
+    write_rate(out, figures.counts().sent.0, figures, cpu)?;
     if cpu {
         write!(
             out,
@@ -168,11 +171,11 @@ fn datagrams(out: &mut Formatter<'_>, figures: &Figures<'_>, cpu: bool) -> fmt::
     write!(
         out,
         "\n{:>5}            {:<7.2}   {:>7}           ",
-        figures.peer().receive_buffer,
+        figures.peer_response().receive_buffer,
         figures.elapsed,
         figures.peer_counts().receive_calls,
     )?;
-    rate(out, figures.peer_counts().received.0, figures, cpu)?;
+    write_rate(out, figures.peer_counts().received.0, figures, cpu)?;
     if cpu {
         write!(
             out,
@@ -183,7 +186,12 @@ fn datagrams(out: &mut Formatter<'_>, figures: &Figures<'_>, cpu: bool) -> fmt::
     writeln!(out, "\n")
 }
 
-fn rate(out: &mut Formatter<'_>, bytes: u64, figures: &Figures<'_>, cpu: bool) -> fmt::Result {
+fn write_rate(
+    out: &mut Formatter<'_>,
+    bytes: u64,
+    figures: &Figures<'_>,
+    cpu: bool,
+) -> fmt::Result {
     let decimals = if cpu { 1 } else { 2 };
     write!(out, "{:>7.decimals$}", figures.rate_of(bytes))
 }

@@ -1,18 +1,19 @@
-//! Column headers that tests of several families share.
+//! Column headers shared by tests of several families.
 
-/// Of a stream without CPU time. A socket's room is a buffer, or a window of frames.
+/// Formats the headers of a stream without CPU time. `buffer` is "Socket" for a socket buffer or
+/// "Window" for a window of frames.
 #[rustfmt::skip]
-pub(super) fn stream(room: &str, amount: &str, unit: &str) -> String {
+pub(super) fn stream(buffer: &str, unit_of_buffer: &str, unit: &str) -> String {
     format!("\
 Recv   Send    Send                          
-{room} {room}  Message  Elapsed              
+{buffer} {buffer}  Message  Elapsed              
 Size   Size    Size     Time     Throughput  
-{amount} {amount}  bytes    secs.    {unit}/sec  
+{unit_of_buffer} {unit_of_buffer}  bytes    secs.    {unit}/sec  
 
 ")
 }
 
-/// Of datagrams without CPU time.
+/// Formats the headers of datagrams without CPU time.
 #[rustfmt::skip]
 pub(super) fn datagrams(unit: &str) -> String {
     format!("\
@@ -23,24 +24,25 @@ bytes   bytes    secs            #      #   {unit}/sec
 ")
 }
 
-/// Of transactions without CPU time.
+/// Formats the headers of transactions without CPU time; `buffer` as in [`stream`].
 #[rustfmt::skip]
-pub(super) fn transactions(room: &str, [first, second]: [&str; 2]) -> String {
+pub(super) fn transactions(buffer: &str, [first, second]: [&str; 2]) -> String {
     format!("\
 Local /Remote
-{room} Size   Request  Resp.   Elapsed  Trans.
+{buffer} Size   Request  Resp.   Elapsed  Trans.
 Send   Recv   Size     Size    Time     Rate         
 {first} {second} bytes    bytes   secs.    per sec   
 
 ")
 }
 
-/// Of the block below a stream: what this end does and what the other one does, "Send" or "Recv".
+/// Formats the headers of the extra block below a stream. `local` and `remote` are the roles of the
+/// hosts, "Send" or "Recv".
 #[rustfmt::skip]
-pub(super) fn extra(here: &str, there: &str) -> String {
+pub(super) fn extra(local: &str, remote: &str) -> String {
     format!("
-Alignment      Offset         Bytes    Bytes       {here}s   Bytes    {there}s
+Alignment      Offset         Bytes    Bytes       {local}s   Bytes    {remote}s
 Local  Remote  Local  Remote  Xfered   Per                 Per
-{here}   {there}    {here}   {there}             {here} (avg)          {there} (avg)
+{local}   {remote}    {local}   {remote}             {local} (avg)          {remote} (avg)
 ")
 }

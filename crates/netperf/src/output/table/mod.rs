@@ -1,6 +1,6 @@
-//! The tables of the tests that have one of their own, in Debian's layout.
+//! The tables of tests, in the layout of Debian's netperf.
 //!
-//! Trailing blanks are part of the layout: scripts count words, and some count columns.
+//! Trailing blanks are part of the layout: scripts count words and sometimes columns.
 
 pub(super) mod early;
 mod headers;
@@ -10,10 +10,10 @@ mod udp_stream;
 
 use std::fmt::{self, Display, Formatter};
 
-use super::figures::{Figures, Processor};
+use super::figures::{CpuFigures, Figures};
 use crate::options::{Settings, Test};
 
-/// The table and the extra block of a test, each line with its end.
+/// The table and the extra block of a test, with all line ends.
 pub(super) struct Table<'a>(pub(super) &'a Figures<'a>);
 
 impl Display for Table<'_> {
@@ -25,49 +25,50 @@ impl Display for Table<'_> {
                 request_response::write(out, self.0)
             }
             Test::UdpStream => udp_stream::write(out, self.0),
-            Test::TcpMss => max_segment(out, self.0),
-            // OMNI prints selectors, and the others have texts of their own.
+            Test::TcpMss => write_max_segment(out, self.0),
+            // OMNI prints selectors; the others have separate texts.
             Test::Omni | Test::Uuid | Test::LocCpu | Test::RemCpu => Ok(()),
             _ => stream::write(out, self.0),
         }
     }
 }
 
-fn max_segment(out: &mut Formatter<'_>, figures: &Figures<'_>) -> fmt::Result {
+fn write_max_segment(out: &mut Formatter<'_>, figures: &Figures<'_>) -> fmt::Result {
     let settings = figures.settings;
-    let part = Part::of(settings);
-    if part == Part::Nothing {
+    let part = TablePart::for_settings(settings);
+    if part == TablePart::Nothing {
         return Ok(());
     }
-    if settings.print.headers && matches!(part, Part::Plain | Part::Cpu) {
+    if settings.print.headers && matches!(part, TablePart::WithoutCpu | TablePart::WithCpu) {
         out.write_str("Maximum\nSegment\nSize (bytes)\n\n")?;
     }
     writeln!(out, "{} {}", figures.max_segment(), brand(settings))
 }
 
-/// What the verbosity, `-c` and `-C` leave of a table; from verbosity 2 on an extra block follows.
+/// The part of a table that the verbosity, `-c` and `-C` select. From verbosity 2 on, an extra
+/// block follows.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Part {
-    /// Verbosity 0: the throughput.
+enum TablePart {
+    /// Verbosity 0: only the throughput.
     Throughput,
-    /// Verbosity 0 where CPU time was measured: the service demand.
+    /// Verbosity 0 with CPU time measured: only the service demand.
     Demand,
     /// The table without CPU time.
-    Plain,
+    WithoutCpu,
     /// The table with columns for CPU time and service demand.
-    Cpu,
-    /// Verbosity 3 and more.
+    WithCpu,
+    /// Verbosity 3 and higher: nothing.
     Nothing,
 }
 
-impl Part {
-    fn of(settings: &Settings) -> Self {
-        let cpu = settings.flow.here.measure_cpu || settings.flow.there.measure_cpu;
+impl TablePart {
+    fn for_settings(settings: &Settings) -> Self {
+        let cpu = settings.flow.local.measure_cpu || settings.flow.remote.measure_cpu;
         match (settings.print.verbosity, cpu) {
             (..=0, false) => Self::Throughput,
             (..=0, true) => Self::Demand,
-            (1 | 2, false) => Self::Plain,
-            (1 | 2, true) => Self::Cpu,
+            (1 | 2, false) => Self::WithoutCpu,
+            (1 | 2, true) => Self::WithCpu,
             (3.., _) => Self::Nothing,
         }
     }
@@ -77,7 +78,7 @@ fn has_extra(settings: &Settings) -> bool {
     settings.print.verbosity > 1
 }
 
-/// `-B`, which the stock tool prints only where no headers are.
+/// Returns the brand (`-B`), which the stock tool prints only if headers are disabled.
 fn brand(settings: &Settings) -> &str {
     match &settings.print.brand {
         Some(brand) if !settings.print.headers => brand,
@@ -85,9 +86,9 @@ fn brand(settings: &Settings) -> &str {
     }
 }
 
-/// The end whose service demand is the one figure of verbosity 0.
-fn charged<'a>(figures: &'a Figures<'_>) -> &'a Processor {
-    if figures.settings.flow.here.measure_cpu {
+/// Returns the host whose service demand is the single figure of verbosity 0.
+fn reported_cpu<'a>(figures: &'a Figures<'_>) -> &'a CpuFigures {
+    if figures.settings.flow.local.measure_cpu {
         &figures.local
     } else {
         &figures.remote

@@ -1,54 +1,62 @@
-//! TCP_RR, UDP_RR, TCP_CRR and TCP_CC; SCTP_RR and SCTP_RR_MANY have TCP_RR's lines. Those of the
-//! request/response tests with early headers are TCP_CRR's.
+//! The tables of TCP_RR, UDP_RR, TCP_CRR and TCP_CC. SCTP_RR and SCTP_RR_MANY have the lines of
+//! TCP_RR. Request/response tests with early headers have the lines of TCP_CRR.
 
 use std::fmt::{self, Formatter};
 
 use super::early::has_early_headers;
-use super::{Part, brand, charged, has_extra, headers};
-use crate::options::{Test, Unit};
+use super::{TablePart, brand, has_extra, headers, reported_cpu};
+use crate::options::{Test, ThroughputUnit};
 use crate::output::figures::Figures;
 
 pub(super) fn write(out: &mut Formatter<'_>, figures: &Figures<'_>) -> fmt::Result {
-    match Part::of(figures.settings) {
-        Part::Throughput => writeln!(out, "{:>7.2}{}", rate(figures), ending(figures))?,
-        Part::Demand if connects(figures) => writeln!(out, "{:>6.3}", charged(figures).demand)?,
-        Part::Demand => {
-            let end = charged(figures);
-            writeln!(out, "{:>6.3} {}{}", end.demand, end.method, ending(figures))?;
+    match TablePart::for_settings(figures.settings) {
+        TablePart::Throughput => writeln!(out, "{:>7.2}{}", rate(figures), brand_suffix(figures))?,
+        TablePart::Demand if has_connection_layout(figures) => {
+            writeln!(out, "{:>6.3}", reported_cpu(figures).demand)?;
         }
-        Part::Plain => plain(out, figures)?,
-        Part::Cpu => cpu(out, figures)?,
-        Part::Nothing => {}
+        TablePart::Demand => {
+            let end = reported_cpu(figures);
+            writeln!(
+                out,
+                "{:>6.3} {}{}",
+                end.demand,
+                end.method,
+                brand_suffix(figures)
+            )?;
+        }
+        TablePart::WithoutCpu => write_without_cpu(out, figures)?,
+        TablePart::WithCpu => write_with_cpu(out, figures)?,
+        TablePart::Nothing => {}
     }
     match figures.settings.test {
         _ if !has_extra(figures.settings) => Ok(()),
         Test::UdpRr => Ok(()),
-        _ if is_like_tcp_rr(figures) => latency_extra(out, figures),
-        _ => connection_extra(out, figures),
+        _ if is_like_tcp_rr(figures) => write_latency_extra(out, figures),
+        _ => write_connection_extra(out, figures),
     }
 }
 
-pub(super) fn plain(out: &mut Formatter<'_>, figures: &Figures<'_>) -> fmt::Result {
+pub(super) fn write_without_cpu(out: &mut Formatter<'_>, figures: &Figures<'_>) -> fmt::Result {
     if has_late_headers(figures) {
-        plain_headers(out, figures)?;
+        write_headers_without_cpu(out, figures)?;
     }
     writeln!(
         out,
         "{:<6} {:<6} {:<6}   {:<6}  {:<6.2}   {:>7.2}  {:<1}",
-        figures.send_room(),
-        figures.receive_room(),
+        figures.send_buffer_or_window(),
+        figures.receive_buffer_or_window(),
         figures.request_size(),
         figures.response_size(),
         figures.elapsed,
         rate(figures),
-        ending(figures),
+        brand_suffix(figures),
     )?;
-    remote_buffers(out, figures)
+    write_remote_buffers(out, figures)
 }
 
 #[rustfmt::skip]
-fn plain_headers(out: &mut Formatter<'_>, figures: &Figures<'_>) -> fmt::Result {
-    if in_transactions(figures) {
+fn write_headers_without_cpu(out: &mut Formatter<'_>, figures: &Figures<'_>) -> fmt::Result {
+    if has_transaction_headers(figures) {
         return out.write_str(&headers::transactions("Socket", ["bytes ", "Bytes "]));
     }
     let unit = figures.unit.name();
@@ -61,15 +69,15 @@ bytes  Bytes  bytes    bytes   secs.    {unit}/sec
 ")
 }
 
-pub(super) fn cpu(out: &mut Formatter<'_>, figures: &Figures<'_>) -> fmt::Result {
+pub(super) fn write_with_cpu(out: &mut Formatter<'_>, figures: &Figures<'_>) -> fmt::Result {
     if has_late_headers(figures) {
-        cpu_headers(out, figures)?;
+        write_headers_with_cpu(out, figures)?;
     }
     writeln!(
         out,
         "{:<6} {:<6} {:<6}  {:<6} {:<6.2}  {:<6.2}  {}{:<6.2} {:<6.2} {:<6.3}  {:<6.3}{}",
-        figures.send_room(),
-        figures.receive_room(),
+        figures.send_buffer_or_window(),
+        figures.receive_buffer_or_window(),
         figures.request_size(),
         figures.response_size(),
         figures.elapsed,
@@ -79,19 +87,19 @@ pub(super) fn cpu(out: &mut Formatter<'_>, figures: &Figures<'_>) -> fmt::Result
         figures.remote.busy,
         figures.local.demand,
         figures.remote.demand,
-        ending(figures),
+        brand_suffix(figures),
     )?;
-    remote_buffers(out, figures)
+    write_remote_buffers(out, figures)
 }
 
 #[rustfmt::skip]
-fn cpu_headers(out: &mut Formatter<'_>, figures: &Figures<'_>) -> fmt::Result {
+fn write_headers_with_cpu(out: &mut Formatter<'_>, figures: &Figures<'_>) -> fmt::Result {
     let (local, remote) = (figures.local.method, figures.remote.method);
     writeln!(out, "Local /Remote")?;
-    if in_transactions(figures) {
+    if has_transaction_headers(figures) {
         writeln!(out, "Socket Size   Request Resp.  Elapsed Trans.   CPU    CPU    S.dem   S.dem")?;
         writeln!(out, "Send   Recv   Size    Size   Time    Rate     local  remote local   remote")?;
-        if connects(figures) {
+        if has_connection_layout(figures) {
             writeln!(out, "bytes  bytes  bytes   bytes  secs.   per sec  %      %      us/Tr   us/Tr\n")
         } else {
             writeln!(out, "bytes  bytes  bytes   bytes  secs.   per sec  % {local}    % {remote}    us/Tr   us/Tr\n")
@@ -104,12 +112,16 @@ fn cpu_headers(out: &mut Formatter<'_>, figures: &Figures<'_>) -> fmt::Result {
     }
 }
 
-fn remote_buffers(out: &mut Formatter<'_>, figures: &Figures<'_>) -> fmt::Result {
-    let told = figures.peer();
-    writeln!(out, "{:<6} {:<6}", told.send_buffer, told.receive_buffer)
+fn write_remote_buffers(out: &mut Formatter<'_>, figures: &Figures<'_>) -> fmt::Result {
+    let response = figures.peer_response();
+    writeln!(
+        out,
+        "{:<6} {:<6}",
+        response.send_buffer, response.receive_buffer
+    )
 }
 
-/// TCP_RR's: the only one without an empty line before it.
+/// Formats the headers of TCP_RR's extra block, the only one without a preceding empty line.
 #[rustfmt::skip]
 fn latency_headers(unit: &str) -> String {
     format!("\
@@ -119,16 +131,16 @@ Send   Recv    Send   Recv    usec/Tran  per sec  Outbound   Inbound
 ")
 }
 
-fn latency_extra(out: &mut Formatter<'_>, figures: &Figures<'_>) -> fmt::Result {
+fn write_latency_extra(out: &mut Formatter<'_>, figures: &Figures<'_>) -> fmt::Result {
     out.write_str(&latency_headers(figures.rate_unit().name()))?;
     writeln!(
         out,
         "{:>5}  {:>5}   {:>5}  {:>5}   {:<6.3}   {:<6.3} {:<6.3}    {:<6.3}",
-        figures.here().send.alignment,
-        // An offset under "Alignment", as in the stock tool.
-        figures.asked_there(figures.there().receive.offset),
-        figures.here().send.offset,
-        figures.asked_there(figures.there().receive.offset),
+        figures.local_plan().send.alignment,
+        // As in the stock tool, this is the offset, although the header is "Alignment".
+        figures.requested_of_peer(figures.remote_plan().receive.offset),
+        figures.local_plan().send.offset,
+        figures.requested_of_peer(figures.remote_plan().receive.offset),
         figures.round_trip_us,
         figures.transaction_rate,
         figures.rate_of(figures.counts().sent.0),
@@ -136,22 +148,25 @@ fn latency_extra(out: &mut Formatter<'_>, figures: &Figures<'_>) -> fmt::Result 
     )
 }
 
-pub(super) fn connection_extra(out: &mut Formatter<'_>, figures: &Figures<'_>) -> fmt::Result {
-    let there = &figures.there().receive;
+pub(super) fn write_connection_extra(
+    out: &mut Formatter<'_>,
+    figures: &Figures<'_>,
+) -> fmt::Result {
+    let remote = &figures.remote_plan().receive;
     out.write_str("\nAlignment      Offset\nLocal  Remote  Local  Remote\n")?;
     writeln!(out, "Send   Recv    Send   Recv")?;
     writeln!(
         out,
         "{:>5}  {:>5}   {:>5}  {:>5}",
-        figures.here().send.alignment,
-        // TCP_CC, like TCP_RR, shows the offset twice.
-        figures.asked_there(if is_connect_close(figures) {
-            there.offset
+        figures.local_plan().send.alignment,
+        // TCP_CC, like TCP_RR, prints the offset in place of the alignment.
+        figures.requested_of_peer(if is_connect_close(figures) {
+            remote.offset
         } else {
-            there.alignment
+            remote.alignment
         }),
-        figures.here().send.offset,
-        figures.asked_there(there.offset),
+        figures.local_plan().send.offset,
+        figures.requested_of_peer(remote.offset),
     )
 }
 
@@ -159,16 +174,16 @@ fn is_connect_close(figures: &Figures<'_>) -> bool {
     figures.settings.test == Test::TcpCc
 }
 
-/// Whether the lines are those of the connection tests.
-fn connects(figures: &Figures<'_>) -> bool {
+/// Whether the lines have the layout of the connection tests.
+fn has_connection_layout(figures: &Figures<'_>) -> bool {
     is_connect_close(figures)
         || figures.settings.test == Test::TcpCrr
         || has_early_headers(figures.settings.test)
 }
 
-/// `-B`, which connection tests do not print.
-fn ending(figures: &Figures<'_>) -> String {
-    if connects(figures) {
+/// Returns the brand (`-B`) after a blank. Connection tests do not print it.
+fn brand_suffix(figures: &Figures<'_>) -> String {
+    if has_connection_layout(figures) {
         return String::new();
     }
     format!(" {}", brand(figures.settings))
@@ -185,12 +200,12 @@ fn has_late_headers(figures: &Figures<'_>) -> bool {
     figures.settings.print.headers && !has_early_headers(figures.settings.test)
 }
 
-/// Whether the headers speak of transactions, which those of connection tests do in any unit.
-fn in_transactions(figures: &Figures<'_>) -> bool {
-    figures.unit == Unit::TRANSACTIONS || connects(figures)
+/// Whether the headers name transactions. Those of connection tests do so in any unit.
+fn has_transaction_headers(figures: &Figures<'_>) -> bool {
+    figures.unit == ThroughputUnit::TRANSACTIONS || has_connection_layout(figures)
 }
 
-/// Connect/close has no unit but connections a second.
+/// Returns the throughput. The unit of TCP_CC is always connections per second.
 fn rate(figures: &Figures<'_>) -> f64 {
     if is_connect_close(figures) {
         figures.transaction_rate

@@ -1,25 +1,25 @@
-//! UDP_STREAM: what was sent, and below it what arrived.
+//! The table of UDP_STREAM: sent datagrams, and below them received datagrams.
 
 use std::fmt::{self, Formatter};
 
-use super::{Part, charged, headers};
-use crate::output::figures::{Figures, Processor};
+use super::{TablePart, headers, reported_cpu};
+use crate::output::figures::{CpuFigures, Figures};
 
 pub(super) fn write(out: &mut Formatter<'_>, figures: &Figures<'_>) -> fmt::Result {
-    match Part::of(figures.settings) {
-        Part::Throughput => writeln!(out, "{:>7.2}", sent_rate(figures)),
-        // The letter is the local one even when the demand is the peer's.
-        Part::Demand => {
+    match TablePart::for_settings(figures.settings) {
+        TablePart::Throughput => writeln!(out, "{:>7.2}", sent_rate(figures)),
+        // Stock prints the letter of the local CPU method, even if the service demand is the peer's.
+        TablePart::Demand => {
             writeln!(
                 out,
                 "{:>6.2} {}",
-                charged(figures).demand,
+                reported_cpu(figures).demand,
                 figures.local.method
             )
         }
-        Part::Plain => table(out, figures, false),
-        Part::Cpu => table(out, figures, true),
-        Part::Nothing => Ok(()),
+        TablePart::WithoutCpu => write_table(out, figures, false),
+        TablePart::WithCpu => write_table(out, figures, true),
+        TablePart::Nothing => Ok(()),
     }
 }
 
@@ -34,14 +34,14 @@ bytes   bytes    secs            #      #   {unit}/sec % {local}{remote}     us/
 ")
 }
 
-fn table(out: &mut Formatter<'_>, figures: &Figures<'_>, cpu: bool) -> fmt::Result {
+fn write_table(out: &mut Formatter<'_>, figures: &Figures<'_>, cpu: bool) -> fmt::Result {
     if figures.settings.print.headers && cpu {
         out.write_str(&cpu_headers(figures))?;
     } else if figures.settings.print.headers {
         out.write_str(&headers::datagrams(figures.unit.name()))?;
     }
     let decimals = if cpu { 1 } else { 2 };
-    let columns = |end: &Processor| {
+    let columns = |end: &CpuFigures| {
         let columns = format!("     {:<6.2}   {:<6.3}", end.busy, end.demand);
         if cpu { columns } else { String::new() }
     };
@@ -59,7 +59,7 @@ fn table(out: &mut Formatter<'_>, figures: &Figures<'_>, cpu: bool) -> fmt::Resu
     writeln!(
         out,
         "{:>6}           {:<7.2}   {:>7}           {:>7.decimals$}{}\n",
-        figures.peer().receive_buffer,
+        figures.peer_response().receive_buffer,
         figures.elapsed,
         received_calls(figures),
         received_rate(figures),
@@ -68,29 +68,29 @@ fn table(out: &mut Formatter<'_>, figures: &Figures<'_>, cpu: bool) -> fmt::Resu
 }
 
 fn sent_rate(figures: &Figures<'_>) -> f64 {
-    let (here, there) = (figures.counts(), figures.peer_counts());
-    figures.rate_of(both_ways(figures, here.sent.0, there.sent.0))
+    let (local, remote) = (figures.counts(), figures.peer_counts());
+    figures.rate_of(sum_directions(figures, local.sent.0, remote.sent.0))
 }
 
 fn received_rate(figures: &Figures<'_>) -> f64 {
-    let (here, there) = (figures.counts(), figures.peer_counts());
-    figures.rate_of(both_ways(figures, there.received.0, here.received.0))
+    let (local, remote) = (figures.counts(), figures.peer_counts());
+    figures.rate_of(sum_directions(figures, remote.received.0, local.received.0))
 }
 
 fn sent_calls(figures: &Figures<'_>) -> u64 {
-    let (here, there) = (figures.counts(), figures.peer_counts());
-    both_ways(figures, here.send_calls, there.send_calls)
+    let (local, remote) = (figures.counts(), figures.peer_counts());
+    sum_directions(figures, local.send_calls, remote.send_calls)
 }
 
 fn received_calls(figures: &Figures<'_>) -> u64 {
-    let (here, there) = (figures.counts(), figures.peer_counts());
-    both_ways(figures, there.receive_calls, here.receive_calls)
+    let (local, remote) = (figures.counts(), figures.peer_counts());
+    sum_directions(figures, remote.receive_calls, local.receive_calls)
 }
 
-/// A figure of this direction, and with `--bidirectional` that of the other one.
-fn both_ways(figures: &Figures<'_>, forth: u64, back: u64) -> u64 {
+/// Returns the figure of the forward direction; with `--bidirectional`, the sum of both directions.
+fn sum_directions(figures: &Figures<'_>, forward: u64, reverse: u64) -> u64 {
     match figures.settings.reverse {
-        Some(_) => forth + back,
-        None => forth,
+        Some(_) => forward + reverse,
+        None => forward,
     }
 }

@@ -1,54 +1,62 @@
-//! The words and numbers of the interfaces of both ends.
+//! The values of selectors about the network interfaces of both hosts.
 
 use model::{Interface, PciIds, Side, Traffic};
 
-use super::{DEPRECATED, NONE_THERE, UNKNOWN, count, int, text};
+use super::{ABSENT, DEPRECATED, UNKNOWN, count, int, text};
 
-/// What is known of an end's interface.
+/// The available information about the interface of one host.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::output) enum Known<'a> {
-    /// A stock peer tells nothing.
-    NotTold,
-    /// The end could not find out, or has none for this transport.
+pub(in crate::output) enum InterfaceReport<'a> {
+    /// The host reported nothing. This is the case for a stock peer.
+    NotReported,
+    /// The host could not determine the interface, or the transport has none.
     Unknown,
-    /// What it told.
+    /// The reported interface.
     Facts(&'a Interface),
 }
 
-impl<'a> Known<'a> {
-    /// A side that has looked at its host has looked for the interface, too.
-    pub(in crate::output) fn of(side: &'a Side) -> Self {
+impl<'a> InterfaceReport<'a> {
+    /// Creates the report of one side. A side that reports its host also looked for the interface.
+    pub(in crate::output) fn for_side(side: &'a Side) -> Self {
         match &side.interface {
             Some(interface) => Self::Facts(interface),
             None if side.host.is_some() => Self::Unknown,
-            None => Self::NotTold,
+            None => Self::NotReported,
         }
     }
 }
 
-/// A fact in words.
-pub(super) fn fact(end: Known<'_>, fact: fn(&Interface) -> Option<String>) -> Option<String> {
-    match end {
-        Known::NotTold => text(DEPRECATED),
-        Known::Unknown => text(UNKNOWN),
-        Known::Facts(interface) => fact(interface).or_else(|| text(NONE_THERE)),
+/// Formats a fact as text.
+pub(super) fn format_fact(
+    report: InterfaceReport<'_>,
+    fact: fn(&Interface) -> Option<String>,
+) -> Option<String> {
+    match report {
+        InterfaceReport::NotReported => text(DEPRECATED),
+        InterfaceReport::Unknown => text(UNKNOWN),
+        InterfaceReport::Facts(interface) => fact(interface).or_else(|| text(ABSENT)),
     }
 }
 
-/// "0x%.4x", in which the stock tool's −2 is "nobody asked" and −1 is "there is none".
-pub(super) fn pci_id(end: Known<'_>, id: fn(&PciIds) -> u16) -> Option<String> {
-    let id = match end {
-        Known::NotTold => -2,
-        Known::Unknown => -1,
-        Known::Facts(interface) => interface.pci.as_ref().map_or(-1, |ids| id(ids).into()),
+/// Formats a PCI ID as "0x%.4x". As in the stock tool, −2 is "not requested" and −1 is "none".
+pub(super) fn format_pci_id(report: InterfaceReport<'_>, id: fn(&PciIds) -> u16) -> Option<String> {
+    let id = match report {
+        InterfaceReport::NotReported => -2,
+        InterfaceReport::Unknown => -1,
+        InterfaceReport::Facts(interface) => {
+            interface.pci.as_ref().map_or(-1, |ids| id(ids).into())
+        }
     };
     text(&format!("{id:#06x}"))
 }
 
-/// A counter; −1 where nobody counted.
-pub(super) fn traffic(end: Known<'_>, counter: fn(&Traffic) -> u64) -> Option<String> {
-    match end {
-        Known::Facts(Interface {
+/// Formats a counter; −1 if unavailable.
+pub(super) fn format_counter(
+    report: InterfaceReport<'_>,
+    counter: fn(&Traffic) -> u64,
+) -> Option<String> {
+    match report {
+        InterfaceReport::Facts(Interface {
             traffic: Some(traffic),
             ..
         }) => count(counter(traffic)),
@@ -56,9 +64,9 @@ pub(super) fn traffic(end: Known<'_>, counter: fn(&Traffic) -> u64) -> Option<St
     }
 }
 
-/// All packets, in and out; `None` where nobody counted.
-pub(in crate::output) fn packets(end: Known<'_>) -> Option<u64> {
-    let Known::Facts(interface) = end else {
+/// Returns the number of received and sent packets, or `None` if unavailable.
+pub(in crate::output) fn count_packets(report: InterfaceReport<'_>) -> Option<u64> {
+    let InterfaceReport::Facts(interface) = report else {
         return None;
     };
     let traffic = interface.traffic?;
@@ -71,7 +79,7 @@ mod tests {
 
     #[rustfmt::skip]
     #[test]
-    fn words_and_numbers() {
+    fn facts_and_counters() {
         let network_card = Interface {
             name: "eth0".to_owned(),
             driver: Some("virtio_net".to_owned()),
@@ -88,16 +96,16 @@ mod tests {
             }),
             ..Interface::default()
         };
-        let virtual_one = Interface {
+        let loopback = Interface {
             name: "lo".to_owned(),
             ..Interface::default()
         };
-        for (end, words) in [
-            (Known::Facts(&network_card), ["eth0", "virtio_net", "None", "0x1af4", "0x0041", "4"]),
-            (Known::Facts(&virtual_one), ["lo", "None", "None", "0xffffffff", "0xffffffff", "-1"]),
-            (Known::Unknown, ["Unknown", "Unknown", "Unknown", "0xffffffff", "0xffffffff", "-1"]),
+        for (report, expected) in [
+            (InterfaceReport::Facts(&network_card), ["eth0", "virtio_net", "None", "0x1af4", "0x0041", "4"]),
+            (InterfaceReport::Facts(&loopback), ["lo", "None", "None", "0xffffffff", "0xffffffff", "-1"]),
+            (InterfaceReport::Unknown, ["Unknown", "Unknown", "Unknown", "0xffffffff", "0xffffffff", "-1"]),
             (
-                Known::NotTold,
+                InterfaceReport::NotReported,
                 [
                     "Deprecated",
                     "Deprecated",
@@ -108,17 +116,17 @@ mod tests {
                 ],
             ),
         ] {
-            let told = [
-                fact(end, |interface| Some(interface.name.clone())),
-                fact(end, |interface| interface.driver.clone()),
-                fact(end, |interface| interface.slot.clone()),
-                pci_id(end, |ids| ids.vendor),
-                pci_id(end, |ids| ids.device),
-                traffic(end, |traffic| traffic.sent_packets),
+            let formatted = [
+                format_fact(report, |interface| Some(interface.name.clone())),
+                format_fact(report, |interface| interface.driver.clone()),
+                format_fact(report, |interface| interface.slot.clone()),
+                format_pci_id(report, |ids| ids.vendor),
+                format_pci_id(report, |ids| ids.device),
+                format_counter(report, |traffic| traffic.sent_packets),
             ];
-            assert_eq!(told.map(Option::unwrap_or_default), words);
+            assert_eq!(formatted.map(Option::unwrap_or_default), expected);
         }
-        assert_eq!(packets(Known::Facts(&network_card)), Some(7));
-        assert_eq!(packets(Known::Facts(&virtual_one)), None);
+        assert_eq!(count_packets(InterfaceReport::Facts(&network_card)), Some(7));
+        assert_eq!(count_packets(InterfaceReport::Facts(&loopback)), None);
     }
 }

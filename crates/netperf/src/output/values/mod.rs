@@ -1,31 +1,32 @@
-//! The text of every selector.
+//! The values of all selectors, formatted.
 
 #![expect(
     clippy::unnecessary_wraps,
-    reason = "each helper gives a selector's value, and a selector may have none"
+    reason = "each helper formats a selector's value, which may be absent"
 )]
 
 pub(super) mod interface;
-mod own;
+mod linerate;
 mod security;
 mod stock;
 
-use super::figures::{Figures, NONE};
+use super::figures::{Figures, NOT_MEASURED};
 use crate::selector::{Percentile, Selector};
 
-/// What the stock tool prints for facts that it has given up to find out, and we of a stock peer.
+/// The stock tool's text for facts that it no longer determines. linerate prints it for facts about
+/// a stock peer.
 const DEPRECATED: &str = "Deprecated";
 
-/// There is such a thing, but the host does not tell.
+/// The text for a fact that exists but is unavailable on the host.
 const UNKNOWN: &str = "Unknown";
 
-/// There is no such thing.
-const NONE_THERE: &str = "None";
+/// The text for a fact that does not exist.
+const ABSENT: &str = "None";
 
-/// The text of a selector; `None` where the run has no value for it.
-type Value = fn(&Figures<'_>) -> Option<String>;
+/// Formats the value of a selector; `None` if the run has no value for it.
+type FormatValue = fn(&Figures<'_>) -> Option<String>;
 
-/// The last column of a table of selectors.
+/// Expands a table of selectors to the functions in its last column.
 macro_rules! values {
     ($($name:literal [$($line:literal),+] $value:expr,)+) => {
         &[$($value,)+]
@@ -34,49 +35,52 @@ macro_rules! values {
 
 use values;
 
-/// A selector's text; `None` where the run has no value for it.
-pub(super) fn value(selector: &Selector, figures: &Figures<'_>) -> Option<String> {
-    let value = raw_value(selector, figures)?;
-    // A peer's words stay in their line and leave the terminal alone.
+/// Formats the value of a selector. Returns `None` if the run has no value for it.
+pub(super) fn format_value(selector: &Selector, figures: &Figures<'_>) -> Option<String> {
+    let value = format_unescaped_value(selector, figures)?;
+    // The peer supplies this text, so characters that control a terminal are escaped.
     if selector.name().starts_with("REMOTE_") {
         return Some(codec::escaped(&value).to_string());
     }
     Some(value)
 }
 
-fn raw_value(selector: &Selector, figures: &Figures<'_>) -> Option<String> {
+fn format_unescaped_value(selector: &Selector, figures: &Figures<'_>) -> Option<String> {
     match selector {
         Selector::Stock(selector) => stock::VALUES[selector.0](figures),
-        Selector::Own(selector) => own::VALUES[selector.0](figures),
+        Selector::Linerate(selector) => linerate::VALUES[selector.0](figures),
         Selector::Percentile(percentile) => percentile_us(figures, percentile),
     }
 }
 
-/// Microseconds, which the stock tool's percentiles are whole numbers of; −1.00 when no times were
-/// recorded.
+/// Formats a percentile in microseconds with two decimals, while the stock tool prints whole
+/// microseconds; −1.00 if no times were recorded.
 fn percentile_us(figures: &Figures<'_>, percentile: &Percentile) -> Option<String> {
     let time = figures
         .times
         .and_then(|times| times.percentile(percentile.percent()));
-    fixed(2, time.map_or(NONE, |time| time.as_nanos() as f64 / 1000.0))
+    fixed(
+        2,
+        time.map_or(NOT_MEASURED, |time| time.as_nanos() as f64 / 1000.0),
+    )
 }
 
-/// "%s".
+/// Formats "%s".
 pub(super) fn text(value: &str) -> Option<String> {
     Some(value.to_owned())
 }
 
-/// "%d".
+/// Formats "%d".
 pub(super) fn int(value: impl Into<i64>) -> Option<String> {
     Some(value.into().to_string())
 }
 
-/// "%llu".
+/// Formats "%llu".
 pub(super) fn count(value: u64) -> Option<String> {
     Some(value.to_string())
 }
 
-/// "%.2f" and the like.
+/// Formats "%.2f", with `places` decimals.
 pub(super) fn fixed(places: usize, value: f64) -> Option<String> {
     Some(format!("{value:.places$}"))
 }

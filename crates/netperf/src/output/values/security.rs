@@ -1,26 +1,26 @@
-//! The words and numbers of the selectors *_SECURITY_*. The stock tool's numbers are 0.
+//! The values of the selectors *_SECURITY_*. In the stock tool, the numbers are 0.
 
 use model::HostFacts;
 
-use super::{DEPRECATED, NONE_THERE, UNKNOWN};
+use super::{ABSENT, DEPRECATED, UNKNOWN};
 
-/// What the selectors of one end print.
+/// The values of the security selectors of one host.
 #[derive(Debug, PartialEq)]
-pub(super) struct Words<'a> {
-    /// 0 none or not reported, −1 unknown, else the module's number.
+pub(super) struct SecurityValues<'a> {
+    /// The number of the module; 0 is none or not reported, −1 is unknown.
     pub(super) type_id: i32,
     pub(super) type_name: &'static str,
-    /// 1 when it forbids, 0 when it only logs, when there is none, or when the peer does not tell; −1
-    /// unknown.
+    /// 1 if the module enforces its policy. 0 if it only logs, if there is none, or if the peer
+    /// does not report it. −1 is unknown.
     pub(super) enabled_number: i32,
     pub(super) enabled: &'static str,
-    /// The policy, or what it makes of this process.
+    /// The policy, or this process's label or profile in it.
     pub(super) specific: &'a str,
 }
 
-/// What is known: of a stock peer nothing, of a host perhaps nothing either.
-pub(super) fn of(host: Option<&HostFacts>) -> Words<'_> {
-    let words = |type_id, type_name, enabled_number, enabled, specific| Words {
+/// Returns the values for a host; `None` is a stock peer, which does not report its host.
+pub(super) fn for_host(host: Option<&HostFacts>) -> SecurityValues<'_> {
+    let values = |type_id, type_name, enabled_number, enabled, specific| SecurityValues {
         type_id,
         type_name,
         enabled_number,
@@ -28,13 +28,13 @@ pub(super) fn of(host: Option<&HostFacts>) -> Words<'_> {
         specific,
     };
     let Some(host) = host else {
-        return words(0, DEPRECATED, 0, DEPRECATED, DEPRECATED);
+        return values(0, DEPRECATED, 0, DEPRECATED, DEPRECATED);
     };
     let Some(security) = &host.security else {
-        return words(-1, UNKNOWN, -1, UNKNOWN, UNKNOWN);
+        return values(-1, UNKNOWN, -1, UNKNOWN, UNKNOWN);
     };
     let Some(module) = security.module else {
-        return words(0, NONE_THERE, 0, "Disabled", NONE_THERE);
+        return values(0, ABSENT, 0, "Disabled", ABSENT);
     };
     let (number, enabled) = match security.enforcing {
         Some(true) => (1, "Enforcing"),
@@ -42,7 +42,7 @@ pub(super) fn of(host: Option<&HostFacts>) -> Words<'_> {
         None => (-1, UNKNOWN),
     };
     let specific = security.policy.as_deref().unwrap_or(UNKNOWN);
-    words(
+    values(
         module.number().into(),
         module.name(),
         number,
@@ -58,8 +58,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_and_numbers() {
-        let some = |module, enforcing, policy: Option<&str>| {
+    fn security_values() {
+        let security_of = |module, enforcing, policy: Option<&str>| {
             Some(Security {
                 module,
                 enforcing,
@@ -68,13 +68,16 @@ mod tests {
         };
         for (security, expected) in [
             (None, (-1, "Unknown", -1, "Unknown", "Unknown")),
-            (some(None, None, None), (0, "None", 0, "Disabled", "None")),
             (
-                some(Some(SecurityModule::SeLinux), Some(true), Some("targeted")),
+                security_of(None, None, None),
+                (0, "None", 0, "Disabled", "None"),
+            ),
+            (
+                security_of(Some(SecurityModule::SeLinux), Some(true), Some("targeted")),
                 (1, "SELinux", 1, "Enforcing", "targeted"),
             ),
             (
-                some(
+                security_of(
                     Some(SecurityModule::AppArmor),
                     Some(false),
                     Some("unconfined"),
@@ -82,7 +85,7 @@ mod tests {
                 (2, "AppArmor", 0, "Permissive", "unconfined"),
             ),
             (
-                some(Some(SecurityModule::Smack), None, Some("_")),
+                security_of(Some(SecurityModule::Smack), None, Some("_")),
                 (3, "Smack", -1, "Unknown", "_"),
             ),
         ] {
@@ -90,15 +93,21 @@ mod tests {
                 security,
                 ..HostFacts::default()
             };
-            assert_eq!(all(Some(&host)), expected);
+            assert_eq!(values_for(Some(&host)), expected);
         }
         let stock = (0, "Deprecated", 0, "Deprecated", "Deprecated");
-        assert_eq!(all(None), stock);
+        assert_eq!(values_for(None), stock);
     }
 
-    fn all(host: Option<&HostFacts>) -> (i32, &str, i32, &str, &str) {
-        let of = of(host);
-        let (id, name) = (of.type_id, of.type_name);
-        (id, name, of.enabled_number, of.enabled, of.specific)
+    fn values_for(host: Option<&HostFacts>) -> (i32, &str, i32, &str, &str) {
+        let values = for_host(host);
+        let (id, name) = (values.type_id, values.type_name);
+        (
+            id,
+            name,
+            values.enabled_number,
+            values.enabled,
+            values.specific,
+        )
     }
 }

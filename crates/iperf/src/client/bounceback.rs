@@ -1,0 +1,227 @@
+//! The client of a bounceback test: bursts of messages. The client waits for each reply before it
+//! sends the next message.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use engine::{Buffers, Counters, FlowLoop, FlowSockets, MeasuredPhase, PhaseSettings};
+use model::{BufferPlan, EndCause, FlowPlan, Limit, Timing, Transport, Workload};
+use stats::Histogram;
+use std::os::fd::AsFd;
+
+use super::ClientRun;
+use crate::connection;
+use crate::event::{FlowFigures, TestEvent};
+use crate::traffic::{FlowResult, describe_finish_error};
+use crate::wire::{BounceMessage, MIN_BOUNCE_BYTES, WallTime};
+
+/// The maximum time until a reply, beyond the period and the hold time.
+const REPLY_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// The maximum time until the server closes the connection.
+const FINISH_TIMEOUT: Duration = Duration::from_secs(10);
+
+#[expect(clippy::too_many_lines, reason = "a single loop with its reports")]
+pub(super) fn run(run: &ClientRun<'_>, index: u32) {
+    let Some(bounceback) = run.client.bounceback else {
+        return;
+    };
+    let size = run.settings.length;
+    if size < MIN_BOUNCE_BYTES {
+        return run.fail(format!(
+            "iperf: -l: messages of a bounceback test have at least {MIN_BOUNCE_BYTES} bytes"
+        ));
+    }
+    let number = run.flow_numbers.next();
+    let connected = run.connect(index);
+    run.record_connect_time(connected.as_ref().map(|(_, time)| *time));
+    let Some((data, connect_time)) = connected else {
+        return;
+    };
+    let _ = data.socket.set_tcp_nodelay(true);
+    let id = run.flow_id(number, false);
+    let mut connection = connection::from_socket(
+        id.clone(),
+        &data,
+        run.server_address.clone(),
+        Transport::Tcp,
+    );
+    connection.bounceback = Some((
+        size,
+        bounceback.hold.as_micros() as u32,
+        bounceback.quick_ack,
+    ));
+    connection.connect_time = Some(connect_time);
+    run.observer.observe(&TestEvent::Connected(&connection));
+    run.wait_for_start_time(number);
+
+    let mut flow =
+        FlowPlan::new(Transport::Tcp, Workload::request()).with_buffers(BufferPlan::message(size));
+    flow.local.measure_cpu = true;
+    flow.timing = Timing {
+        passes: true,
+        calls: false,
+    };
+    let time = match run.client.plan.flow().map(|flow| flow.limit) {
+        Some(Limit::Time(time)) => Some(time),
+        _ => None,
+    };
+    let counters: Arc<Counters> = Arc::default();
+    let settings = PhaseSettings {
+        counters: &counters,
+        cancel: run.stop,
+        control: None,
+        duration: time,
+        idle_timeout: Some(REPLY_TIMEOUT + bounceback.period + bounceback.hold),
+        group: None,
+    };
+    let mut phase = MeasuredPhase::start(&flow.local, settings);
+    let started = Instant::now();
+    let interval = run
+        .settings
+        .output
+        .interval
+        .unwrap_or(Duration::from_secs(1));
+    let (mut all, mut in_interval) = (Histogram::default(), Histogram::default());
+    let (mut intervals, mut burst, mut bytes_before) = (0_u32, 0_u32, 0);
+    let memory = engine::BufferMemory::new(64 << 20, 64 << 20);
+    let (mut message, socket_facts) = (vec![0; size as usize], &data.facts);
+    let allocated = Buffers::new(
+        &flow.local,
+        &flow.workload,
+        flow.transport,
+        socket_facts,
+        None,
+        &message,
+        &memory,
+    );
+    let mut buffers = match allocated {
+        Ok(buffers) => buffers,
+        Err(error) => return run.fail(error.to_string()),
+    };
+    let measured = match connection::measured_flow(id.clone(), &flow, &data, &connection) {
+        Ok(measured) => measured,
+        Err(error) => return run.fail(sys::describe(&error)),
+    };
+    let report = |from: Duration, to: Duration, bytes: u64, latency: &Histogram, is_final: bool| {
+        let figures = FlowFigures {
+            start: from,
+            end: to,
+            sends: true,
+            bytes,
+            latency: Some(latency.clone()),
+            path: engine::path_sample(measured.socket.as_fd()),
+            endpoints: measured.endpoints.clone(),
+            ..FlowFigures::default()
+        };
+        let event = if is_final {
+            TestEvent::Final(&id, &figures)
+        } else {
+            TestEvent::Interval(&id, &figures)
+        };
+        run.observer.observe(&event);
+    };
+    let mut last = None;
+    while !phase.stop.is_set() {
+        burst += 1;
+        BounceMessage {
+            size,
+            number: burst,
+            quick_ack: bounceback.quick_ack,
+            synchronised: run.client.trip_times,
+            type_of_service: run.settings.socket.type_of_service,
+            stop: false,
+            sent: WallTime::now(),
+            served: None,
+            hold: bounceback.hold,
+        }
+        .write(&mut message);
+        buffers.refill(&message);
+        let loop_result = phase.run_part(
+            Limit::Transactions(bounceback.burst.into()),
+            FlowLoop::for_flow(&flow, &mut buffers),
+            FlowSockets::Connected(data.socket.as_fd()),
+        );
+        if let Some(latency) = &loop_result.latency {
+            in_interval.merge(latency);
+        }
+        let has_ended = loop_result.ended != EndCause::Count;
+        last = Some(loop_result);
+        if has_ended {
+            break;
+        }
+        // Wait for the next burst. Report each interval that ends before it. Stop at the end of
+        // the test.
+        let next_burst = if bounceback.period.is_zero() {
+            started.elapsed()
+        } else {
+            bounceback.period * burst
+        };
+        loop {
+            let interval_end = interval * (intervals + 1);
+            let wake_at = next_burst.min(interval_end);
+            let left = wake_at.saturating_sub(started.elapsed());
+            if !left.is_zero() && !phase.stop.is_set() {
+                // Waits on the socket, because a stop wakes a thread that waits on a socket.
+                let _ = phase
+                    .stop
+                    .wait_readable(data.socket.as_fd(), Instant::now() + left);
+            }
+            if interval_end > next_burst || phase.stop.is_set() || started.elapsed() < interval_end
+            {
+                break;
+            }
+            let bytes = counters.counts().bytes();
+            report(
+                interval * intervals,
+                interval_end,
+                bytes - bytes_before,
+                &in_interval,
+                false,
+            );
+            all.merge(&std::mem::take(&mut in_interval));
+            (intervals, bytes_before) = (intervals + 1, bytes);
+        }
+    }
+    phase.stop_clock();
+    let bytes = counters.counts().bytes();
+    if let Some(time) = time
+        && phase.times.elapsed >= time
+        && bytes > bytes_before
+        && interval * (intervals + 1) <= time
+    {
+        report(
+            interval * intervals,
+            time,
+            bytes - bytes_before,
+            &in_interval,
+            false,
+        );
+    }
+    all.merge(&in_interval);
+    let finished = phase.finish(
+        engine::FinishMethod::HalfClose,
+        &FlowSockets::Connected(data.socket.as_fd()),
+        FINISH_TIMEOUT,
+    );
+    phase.stop_clock();
+    report(Duration::ZERO, phase.times.elapsed, bytes, &all, true);
+    if let Some(mut loop_result) = last {
+        loop_result.latency = Some(all);
+        let ended = match (loop_result.ended.clone(), finished) {
+            (EndCause::PeerClosed, _) => {
+                EndCause::Failed("read failed: the peer closed the connection".to_owned())
+            }
+            (EndCause::Deadline | EndCause::Count, Err(error)) => {
+                EndCause::Failed(describe_finish_error(&error, FINISH_TIMEOUT))
+            }
+            (ended, _) => ended,
+        };
+        if let EndCause::Failed(reason) = &ended {
+            run.fail(reason.clone());
+        }
+        let facts = data.facts_at_end(&data.socket);
+        let local = phase.side(loop_result, &data, &buffers, facts);
+        run.record_result(&flow, FlowResult::new(local, None, ended));
+    }
+}

@@ -1,0 +1,128 @@
+//! The server's connections to the client (`-d`, `-r`).
+
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use engine::{DataSocket, Stop, StopReason};
+use model::{Group, Transport};
+use sys::{Address, call};
+
+use super::{ClientRun, REVERSE_CONNECT_TIMEOUT};
+use crate::connection;
+use crate::event::TestEvent;
+use crate::options::SendMode;
+use crate::report_group::ReportGroup;
+use crate::traffic::{self, StreamTransfer};
+use crate::wire::WallTime;
+
+impl ClientRun<'_> {
+    /// Listens for the server's connections. Returns `None` unless the test has them.
+    pub(super) fn listen_for_server(&self) -> Result<Option<sys::Socket>, String> {
+        if !self.client.direction.has_connection_back() {
+            return Ok(None);
+        }
+        let port = self.client.listen_port;
+        let address = self.server_address.with_any_host().with_port(port.into());
+        let address = address.ok_or("listener bind failed: no such port")?;
+        let listeners = server::listen(Transport::Tcp, &[address], false);
+        let listeners = listeners
+            .map_err(|error| format!("listener bind failed: {}", sys::describe(&error)))?;
+        let listener = listeners.into_iter().next();
+        let window = listener
+            .as_ref()
+            .and_then(|one| one.recv_buffer_size().ok());
+        self.observer.observe(&TestEvent::Listening {
+            ports: (port, port),
+            window: window.unwrap_or(0) as u32,
+            join_line: None,
+        });
+        Ok(listener)
+    }
+
+    /// Accepts the server's connections, one per flow, and receives their data.
+    pub(super) fn receive_reverse_flows(&self, listener: &sys::Socket, forward_done: &Stop) {
+        // A separate group, because a client prints no sum of both directions.
+        let reports = ReportGroup::new(Arc::clone(self.observer), self.settings.output.interval);
+        for _ in 0..self.client.plan.flows() {
+            let Some(socket) = self.accept_reverse_connection(listener, forward_done) else {
+                return self.fail("ERROR: expected reverse connect did not occur");
+            };
+            let options = self.settings.socket.clone();
+            let Ok(data) = DataSocket::from_accepted(socket, Transport::Tcp, &options) else {
+                continue;
+            };
+            let number = self.flow_numbers.next();
+            let Ok(peer) = Address::peer(&data.socket) else {
+                continue;
+            };
+            let last_group = self.client.plan.groups.last();
+            let Some(flow) = last_group.and_then(Group::flow) else {
+                continue;
+            };
+            let mut connection =
+                connection::from_socket(self.flow_id(number, false), &data, peer, Transport::Tcp);
+            connection.tcp = None;
+            self.observer.observe(&TestEvent::Connected(&connection));
+            let transfer = StreamTransfer {
+                flow,
+                data: &data,
+                pattern: &[],
+                group: None,
+                finish_timeout: self.finish_timeout(),
+                is_duplex: false,
+                bytes_before_start: 0,
+                counts_reads: self.settings.output.enhanced,
+                send_mode: &SendMode::default(),
+                received_bursts_have_header: None,
+                started: WallTime::now(),
+                ends_on_reset: false,
+                stop: self.stop,
+            };
+            match connection::measured_flow(self.flow_id(number, false), flow, &data, &connection) {
+                Ok(measured) => {
+                    let run = || traffic::run(&transfer, &measured, &reports);
+                    self.record_result(flow, self.run_sampled(&measured, run));
+                }
+                Err(error) => self.fail(sys::describe(&error)),
+            }
+        }
+    }
+
+    /// Accepts the next connection from the server's host.
+    ///
+    /// Returns `None` if none arrives within [`REVERSE_CONNECT_TIMEOUT`] after the forward flows.
+    fn accept_reverse_connection(
+        &self,
+        listener: &sys::Socket,
+        forward_done: &Stop,
+    ) -> Option<sys::Socket> {
+        let mut deadline = None;
+        while !self.stop.is_set() {
+            if forward_done.is_set() {
+                if forward_done.reason() == Some(StopReason::Cancelled) {
+                    return None;
+                }
+                deadline = deadline.or(Some(Instant::now() + REVERSE_CONNECT_TIMEOUT));
+            }
+            if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+                return None;
+            }
+            let next_check = Instant::now() + Duration::from_millis(50);
+            if !self
+                .stop
+                .wait_readable(listener.as_fd(), next_check)
+                .unwrap_or(false)
+            {
+                continue;
+            }
+            if let Ok((socket, from)) = call::accept_from(listener.as_fd()) {
+                let from = from.and_then(|peer| peer.address());
+                if from.is_some_and(|from| from.shares_host_with(&self.server_address)) {
+                    return Some(socket.into());
+                }
+            }
+        }
+        None
+    }
+}

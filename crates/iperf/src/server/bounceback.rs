@@ -1,0 +1,134 @@
+//! The server of a bounceback test.
+//!
+//! It returns each message with two timestamps: the receive time and the send time.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use control::ControlConnection;
+use engine::{CounterReading, Counters, Stop, deadline_thread};
+use model::{Counts, Side, Transport};
+use server::ServerContext;
+use sys::Address;
+use sys::call::{self, Error};
+
+use super::{IperfDialect, MAX_SEND_LENGTH};
+use crate::event::{ConnectionInfo, TestEvent};
+use crate::report_group::MeasuredFlow;
+use crate::wire::{BounceMessage, MIN_BOUNCE_BYTES, WallTime};
+
+/// The maximum time until the next message. It exceeds the longest useful period.
+const MESSAGE_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// The maximum time that a client may request the server to hold a message.
+const MAX_HOLD: Duration = Duration::from_secs(10);
+
+/// Serves one bounceback test, whose first message starts with `first_bytes`.
+pub(super) fn serve(
+    iperf: &IperfDialect,
+    control: &ControlConnection,
+    number: u32,
+    first_bytes: [u8; 4],
+    server: ServerContext<'_>,
+) -> io::Result<()> {
+    let mut head = [0; MIN_BOUNCE_BYTES as usize];
+    head[..4].copy_from_slice(&first_bytes);
+    let deadline = Instant::now() + super::HELLO_TIMEOUT;
+    control.read_exact(&mut head[4..], deadline)?;
+    let Some(bounce) = BounceMessage::read(&head).filter(|bounce| {
+        (MIN_BOUNCE_BYTES..=MAX_SEND_LENGTH).contains(&bounce.size) && bounce.hold <= MAX_HOLD
+    }) else {
+        iperf.report_error(
+            "read bounce back header failed: its size or hold is out of range".to_owned(),
+        );
+        return Ok(());
+    };
+    let test = super::describe_test("bounceback", None);
+    let running = server.begin(control.peer(), test);
+    let running = running.map_err(io::Error::other)?;
+    let mut message = vec![0; bounce.size as usize];
+    message[..head.len()].copy_from_slice(&head);
+    control.read_exact(&mut message[head.len()..], deadline)?;
+    let id = iperf.flow_id(number, false);
+    let local = control.local_address();
+    let connection = ConnectionInfo {
+        tcp: crate::connection::initial_tcp_state(control.as_fd()),
+        bounceback: Some((
+            bounce.size,
+            bounce.hold.as_micros() as u32,
+            bounce.quick_ack,
+        )),
+        local: local.clone(),
+        ..crate::connection::unconnected(id.clone(), control.peer().clone())
+    };
+    iperf.observer.observe(&TestEvent::Connected(&connection));
+    let socket = Arc::new(control.as_fd().try_clone_to_owned()?);
+    let measured = MeasuredFlow {
+        id,
+        sends: false,
+        transport: Transport::Tcp,
+        counters: Arc::new(Counters::default()),
+        socket,
+        endpoints: local.map(|local: Address| (control.peer().clone(), local)),
+        timings: None,
+        has_trip_times: false,
+    };
+    let reports = iperf
+        .report_groups
+        .group_for(control.peer(), connection.local.as_ref());
+    reports.begin(&measured);
+    running.add_counters(&measured.counters);
+    let started = Instant::now();
+    // Each message counts for both directions, as in the client.
+    let count_message = |bytes: usize| measured.counters.count_received(2 * bytes, 1);
+    let stop = server.cancel_stop.follower();
+    deadline_thread().set_on_idle(&measured.counters, MESSAGE_TIMEOUT, &stop);
+    let _attending = stop.register_thread();
+    loop {
+        let received = WallTime::now();
+        if !bounce.hold.is_zero() {
+            std::thread::sleep(bounce.hold);
+        }
+        BounceMessage::stamp(&mut message, received, WallTime::now());
+        if control.write(&message, MESSAGE_TIMEOUT).is_err() {
+            break;
+        }
+        count_message(message.len());
+        if !receive(control.as_fd(), &mut message, &stop) {
+            break;
+        }
+    }
+    if !server.cancel_stop.is_set() {
+        running.complete();
+    }
+    let elapsed = started.elapsed();
+    let counts: Counts = CounterReading::now(std::slice::from_ref(&measured.counters)).counts;
+    reports.end(
+        &measured,
+        &Side {
+            counts,
+            elapsed: Some(elapsed),
+            ..Side::default()
+        },
+    );
+    Ok(())
+}
+
+/// Receives a complete message. Returns whether it arrived.
+///
+/// The thread is registered with the stop, which interrupts the receive call, so no separate wait
+/// is needed.
+fn receive(socket: BorrowedFd<'_>, message: &mut [u8], stop: &Stop) -> bool {
+    let mut filled = 0;
+    while filled < message.len() && !stop.is_set() {
+        match call::receive(socket, &mut message[filled..]) {
+            Ok(0) => return false,
+            Ok(count) => filled += count,
+            Err(Error::INTR) => {}
+            Err(_) => return false,
+        }
+    }
+    filled == message.len()
+}

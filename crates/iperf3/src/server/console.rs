@@ -1,0 +1,161 @@
+//! The output of a server.
+//!
+//! One test at a time prints its lines live. The output of concurrent tests is printed when they
+//! have ended.
+
+use std::ffi::CString;
+use std::io::Write;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use crate::options::CommonSettings;
+use crate::output::text;
+use crate::print::{PrintText, append_bounded, prefix_lines};
+
+/// The output of a server.
+pub(crate) struct ServerConsole {
+    state: Mutex<ConsoleState>,
+    port: u32,
+    /// Whether only JSON is printed.
+    prints_json: bool,
+    verbose: bool,
+    has_log_file: bool,
+    /// The separate destination of errors, if there is one.
+    errors: Option<Mutex<Box<dyn Write + Send>>>,
+    timestamps: Option<CString>,
+}
+
+struct ConsoleState {
+    out: Box<dyn Write + Send>,
+    /// Whether a test is printing its lines live.
+    has_live_test: bool,
+    /// The output of other tests that have ended.
+    finished_texts: Vec<String>,
+    /// The number in the last "Server listening" banner.
+    last_test_number: u64,
+}
+
+/// The output of one test.
+pub(crate) struct TestOutput<'a> {
+    console: &'a ServerConsole,
+    is_live: bool,
+    buffered: String,
+}
+
+impl ServerConsole {
+    pub(crate) fn new(common: &CommonSettings, out: Box<dyn Write + Send>) -> Self {
+        Self {
+            state: Mutex::new(ConsoleState {
+                out,
+                has_live_test: false,
+                finished_texts: Vec::new(),
+                last_test_number: 0,
+            }),
+            port: common.port.into(),
+            prints_json: common.prints_json(),
+            verbose: common.verbose,
+            has_log_file: common.log_file.is_some(),
+            errors: None,
+            timestamps: common.timestamps.clone(),
+        }
+    }
+
+    /// Creates a console that prints only errors.
+    pub(crate) fn for_errors_only(common: &CommonSettings, errors: Box<dyn Write + Send>) -> Self {
+        Self {
+            errors: Some(Mutex::new(errors)),
+            ..Self::new(common, Box::new(std::io::sink()))
+        }
+    }
+
+    /// Prints the version, if verbose, and the first banner.
+    pub(crate) fn print_start(&self) {
+        let mut state = self.state();
+        if self.verbose && !self.prints_json {
+            state.print(&self.prefix_lines(&text::version()));
+        }
+        self.print_banner(&mut state);
+    }
+
+    fn print_banner(&self, state: &mut ConsoleState) {
+        state.last_test_number += 1;
+        if !self.prints_json {
+            let banner = text::banner(self.port, state.last_test_number);
+            state.print(&self.prefix_lines(&banner));
+        }
+    }
+
+    /// Starts the output of a test.
+    pub(crate) fn begin_test(&self) -> TestOutput<'_> {
+        let mut state = self.state();
+        let is_live = !state.has_live_test;
+        state.has_live_test = true;
+        TestOutput {
+            console: self,
+            is_live,
+            buffered: String::new(),
+        }
+    }
+
+    /// Prints an error line.
+    pub(crate) fn warn(&self, line: &str) {
+        let line = self.prefix_lines(&format!("iperf3: {line}\n"));
+        if let Some(errors) = &self.errors {
+            let mut errors = errors.lock().unwrap_or_else(PoisonError::into_inner);
+            let _ = errors.write_all(line.as_bytes());
+        } else if self.has_log_file {
+            self.state().print(&line);
+        } else {
+            let _ = std::io::stderr().write_all(line.as_bytes());
+        }
+    }
+
+    fn prefix_lines(&self, text: &str) -> String {
+        prefix_lines(self.timestamps.as_deref(), "", text)
+    }
+
+    fn state(&self) -> MutexGuard<'_, ConsoleState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl ConsoleState {
+    fn print(&mut self, text: &str) {
+        // A closed pipe is not an error: the server goes on.
+        let _ = self.out.write_all(text.as_bytes());
+        let _ = self.out.flush();
+    }
+}
+
+impl PrintText for TestOutput<'_> {
+    /// Prints live, or buffers the text until the test's end.
+    fn print(&mut self, text: &str) {
+        if self.is_live {
+            self.console.state().print(text);
+        } else {
+            append_bounded(&mut self.buffered, text);
+        }
+    }
+}
+
+impl TestOutput<'_> {
+    /// Ends the test's output. With `waits_for_test`, prints the banner of the next test.
+    pub(crate) fn end(self, waits_for_test: bool) {
+        let mut state = self.console.state();
+        if !self.is_live && state.has_live_test {
+            state.finished_texts.push(self.buffered);
+            return;
+        }
+        let mut texts = vec![self.buffered];
+        texts.append(&mut state.finished_texts);
+        state.has_live_test = false;
+        for (index, text) in texts.into_iter().enumerate() {
+            if index > 0 {
+                self.console.print_banner(&mut state);
+            }
+            state.print(&text);
+        }
+        if waits_for_test {
+            self.console.print_banner(&mut state);
+        }
+    }
+}

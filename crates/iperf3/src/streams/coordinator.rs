@@ -1,0 +1,320 @@
+//! The coordinator of a transfer: samples the streams and watches the control connection.
+//!
+//! It runs on the calling thread and decides when the transfer ends.
+
+use std::os::fd::AsFd;
+use std::time::{Duration, Instant};
+
+use control::ControlConnection;
+use engine::{FlowGroup, path_sample};
+use model::{Counts, Sample, Series};
+use stats::Histogram;
+use sys::option;
+
+use super::{
+    IntervalEnd, NextStep, SharedState, Stream, TransferEnd, TransferHandler, TransferSettings,
+};
+
+/// The longest wait, and the minimum time between two samples of round-trip times.
+const MAX_TICK: Duration = Duration::from_millis(8);
+
+/// The longest wait while a byte limit can end the transfer.
+const SHORT_TICK: Duration = Duration::from_millis(1);
+
+/// How long to wait for a control message that explains a stream's failure.
+const EXPLANATION_TIMEOUT: Duration = Duration::from_millis(500);
+
+/// The maximum number of samples of all streams; beyond it, every second sample is dropped.
+const MAX_SAMPLES: usize = 500_000;
+
+/// How long to wait for data in flight after its sender has ended.
+const ARRIVAL_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// Samples the streams and decides when the transfer ends.
+pub(super) struct Coordinator<'a> {
+    streams: &'a [Stream],
+    shared: &'a SharedState<'a>,
+    group: &'a FlowGroup,
+    started: Instant,
+    pub(super) data_end: Option<Duration>,
+    pub(super) series: Vec<Series>,
+    pub(super) round_trips: Vec<Histogram>,
+    /// The counts of each stream in the omitted time.
+    pub(super) omitted: Vec<Counts>,
+    pub(super) omit_end_index: Option<usize>,
+    /// The end of the last interval.
+    last_interval_end: Duration,
+    /// When round-trip times were last sampled.
+    last_round_trip_sample: Duration,
+}
+
+impl<'a> Coordinator<'a> {
+    pub(super) fn new(
+        streams: &'a [Stream],
+        shared: &'a SharedState<'a>,
+        group: &'a FlowGroup,
+    ) -> Self {
+        let name = |stream: &Stream| stream.number.to_string();
+        let series = streams.iter().map(|stream| Series {
+            name: name(stream),
+            samples: vec![Sample::default()],
+            ..Series::default()
+        });
+        Self {
+            streams,
+            shared,
+            group,
+            started: Instant::now(),
+            data_end: None,
+            series: series.collect(),
+            round_trips: streams.iter().map(|_| Histogram::default()).collect(),
+            omitted: streams.iter().map(|_| Counts::default()).collect(),
+            omit_end_index: shared.transfer.omit.is_zero().then_some(0),
+            last_interval_end: Duration::ZERO,
+            last_round_trip_sample: Duration::ZERO,
+        }
+    }
+
+    pub(super) fn run_until_end(
+        &mut self,
+        control: &ControlConnection,
+        handler: &mut dyn TransferHandler,
+    ) -> TransferEnd {
+        let TransferSettings {
+            omit,
+            time,
+            bytes,
+            interval,
+            cancel,
+            ..
+        } = self.shared.transfer;
+        let end = time.map(|time| omit + time);
+        let mut target_bytes = bytes.filter(|_| self.shared.ends_by_sum);
+        let mut give_up_at = None;
+        let mut due = self.next_due(interval);
+        loop {
+            let now = self.started.elapsed();
+            let moved_bytes = self.moved_bytes();
+            if target_bytes.is_some_and(|target| moved_bytes >= target)
+                || end.is_some_and(|end| now >= end)
+                || give_up_at.is_some_and(|when| now >= when)
+            {
+                return TransferEnd::Regular;
+            }
+            if due.is_some_and(|due| now >= due) {
+                self.end_interval(now, handler);
+                due = self.next_due(interval);
+            }
+            match handler.on_tick(now, moved_bytes) {
+                NextStep::Continue => {}
+                _ => return TransferEnd::Regular,
+            }
+            let tick = if target_bytes.is_some() {
+                SHORT_TICK
+            } else {
+                MAX_TICK
+            };
+            let wake = [due, end]
+                .into_iter()
+                .flatten()
+                .fold(now + tick, Duration::min);
+            match self
+                .shared
+                .coordinator_wake
+                .wait_readable(control.as_fd(), self.started + wake)
+            {
+                Ok(true) => match handler.on_control() {
+                    NextStep::Continue => {}
+                    NextStep::End => return TransferEnd::Regular,
+                    NextStep::EndAfter(bytes) => {
+                        target_bytes = Some(bytes);
+                        give_up_at = Some(self.started.elapsed() + ARRIVAL_TIMEOUT);
+                    }
+                },
+                Ok(false) => self.sample_round_trips(now),
+                Err(_) if cancel.is_set() => return TransferEnd::Cancelled,
+                Err(_) => return self.resolve_stream_end(control, handler),
+            }
+        }
+    }
+
+    /// Returns the end of a stream that ended by itself; a control message takes precedence.
+    fn resolve_stream_end(
+        &self,
+        control: &ControlConnection,
+        handler: &mut dyn TransferHandler,
+    ) -> TransferEnd {
+        let end = self
+            .shared
+            .first_end
+            .get()
+            .cloned()
+            .unwrap_or(TransferEnd::Regular);
+        let until = Instant::now() + EXPLANATION_TIMEOUT;
+        if matches!(end, TransferEnd::Failed(..))
+            && matches!(control.wait_readable(until), Ok(true))
+            && handler.on_control() != NextStep::Continue
+        {
+            return TransferEnd::Regular;
+        }
+        end
+    }
+
+    /// Returns when the streams ended.
+    ///
+    /// The streams stop by their own clock at the end of the time, even if this thread is late.
+    pub(super) fn data_end_time(&self) -> Duration {
+        let now = self.started.elapsed();
+        let TransferSettings { omit, time, .. } = self.shared.transfer;
+        let sampled = self.series.first().and_then(|series| series.samples.last());
+        let earliest = sampled.map_or(Duration::ZERO, |sample| sample.at);
+        time.map_or(now, |time| now.min(omit + time)).max(earliest)
+    }
+
+    /// Returns when the next interval ends, since the start.
+    fn next_due(&self, interval: Option<Duration>) -> Option<Duration> {
+        let omit = self.shared.transfer.omit;
+        let next = |begin: Duration, interval: Duration| {
+            let passed = (self.last_interval_end.saturating_sub(begin)).as_nanos()
+                / interval.as_nanos().max(1);
+            let intervals = u32::try_from(passed + 1).unwrap_or(u32::MAX);
+            let due = begin + interval.saturating_mul(intervals);
+            // After a slightly early sample, `due` is the interval end that was just sampled.
+            if due <= self.last_interval_end + interval / 10 {
+                due + interval
+            } else {
+                due
+            }
+        };
+        if self.omit_end_index.is_none() {
+            let due = interval.map(|interval| next(Duration::ZERO, interval));
+            return Some(due.map_or(omit, |due| due.min(omit)));
+        }
+        interval.map(|interval| next(omit, interval))
+    }
+
+    fn end_interval(&mut self, now: Duration, handler: &mut dyn TransferHandler) {
+        self.record_samples(now);
+        self.last_interval_end = now;
+        if self.shared.transfer.interval.is_some() {
+            handler.on_interval(self.interval_end());
+        }
+        self.halve_samples();
+        if self.omit_end_index.is_none() && now >= self.shared.transfer.omit {
+            self.omit_end_index = Some(self.sample_count() - 1);
+            // Intervals restart at the exact end of the omitted time.
+            self.last_interval_end = self.shared.transfer.omit;
+            self.group.restart_cpu();
+            let counted = self.streams.iter().map(|stream| stream.counters.counts());
+            self.omitted = counted.collect();
+            for round_trips in &mut self.round_trips {
+                *round_trips = Histogram::default();
+            }
+        }
+    }
+
+    fn interval_end(&self) -> IntervalEnd<'_> {
+        IntervalEnd {
+            streams: self.streams,
+            series: &self.series,
+            omit_end_index: self.omit_end_index,
+        }
+    }
+
+    fn sample_count(&self) -> usize {
+        self.series.first().map_or(0, |series| series.samples.len())
+    }
+
+    /// Ends the last interval. Drops it if it is short and has no data.
+    pub(super) fn end_last_interval(&mut self, handler: &mut dyn TransferHandler) {
+        let Some(data_end) = self.data_end else {
+            return;
+        };
+        let interval = self.shared.transfer.interval;
+        self.record_samples(data_end);
+        let has_moved = |series: &Series| {
+            let [.., before, last] = &series.samples[..] else {
+                return false;
+            };
+            last.bytes() > before.bytes()
+        };
+        let is_short = interval
+            .is_none_or(|interval| data_end.saturating_sub(self.last_interval_end) < interval / 10);
+        if is_short && !self.series.iter().any(has_moved) && self.sample_count() > 2 {
+            for series in &mut self.series {
+                // The test then ends with the previous interval.
+                series.samples.pop();
+            }
+            return;
+        }
+        if interval.is_some() {
+            handler.on_interval(self.interval_end());
+        }
+    }
+
+    /// Drops every second sample if there are too many.
+    ///
+    /// Keeps the omitted time's samples and the last one.
+    fn halve_samples(&mut self) {
+        let max_samples = (MAX_SAMPLES / self.series.len().max(1)).max(1000);
+        let Some(begin) = self
+            .omit_end_index
+            .filter(|_| self.sample_count() > max_samples)
+        else {
+            return;
+        };
+        for series in &mut self.series {
+            let last = series.samples.len() - 1;
+            let mut indexes = 0..=last;
+            let is_kept =
+                |index: usize| index <= begin || index == last || (index - begin).is_multiple_of(2);
+            series
+                .samples
+                .retain(|_| indexes.next().is_some_and(is_kept));
+        }
+    }
+
+    fn record_samples(&mut self, at: Duration) {
+        for (stream, series) in self.streams.iter().zip(&mut self.series) {
+            series.samples.push(stream_sample(stream, at));
+        }
+    }
+
+    /// Samples the round-trip times of the sending streams.
+    fn sample_round_trips(&mut self, now: Duration) {
+        if now < self.last_round_trip_sample + MAX_TICK {
+            return;
+        }
+        self.last_round_trip_sample = now;
+        for (stream, times) in self.streams.iter().zip(&mut self.round_trips) {
+            if stream.sends
+                && stream.plan.transport.has_tcp_options()
+                && let Ok(info) = option::tcp_info(stream.data.socket.as_fd())
+                && info.rtt_us > 0
+            {
+                times.record(u64::from(info.rtt_us) * 1000);
+            }
+        }
+    }
+
+    fn moved_bytes(&self) -> u64 {
+        self.streams
+            .iter()
+            .map(|stream| stream.counters.counts().bytes())
+            .sum()
+    }
+}
+
+fn stream_sample(stream: &Stream, at: Duration) -> Sample {
+    let counts = stream.counters.counts();
+    Sample {
+        at,
+        sent: counts.sent,
+        received: counts.received,
+        operations: counts.send_calls + counts.receive_calls,
+        datagrams: stream.counters.datagrams().filter(|_| !stream.sends),
+        path: (stream.sends && stream.plan.transport.has_tcp_options())
+            .then(|| path_sample(stream.data.socket.as_fd()))
+            .flatten(),
+    }
+}

@@ -1,0 +1,743 @@
+//! The check that a test's data comes from its client.
+//!
+//! A control connection proves its peer's address. Any host can open a data connection, which
+//! proves only its own address. The source of a datagram proves nothing. So a test accepts data
+//! from the peer of its control connection, or from the address in its request. It sends datagrams
+//! only to the peer of its control connection, unless the operator allows more.
+
+use std::io;
+use std::mem::discriminant;
+use std::os::fd::AsFd;
+use std::time::{Duration, Instant};
+
+use control::ControlConnection;
+use engine::{Stop, StopReason, deadline_thread};
+use sys::call::{self, Error, KernelAddress};
+use sys::{Address, Socket};
+
+use crate::{Dialect, ServerContext};
+
+/// The time for which a connection from another address waits for one from an expected address.
+pub const PREFERRED_WAIT: Duration = Duration::from_secs(2);
+
+/// The maximum number of connections that wait at a time. Further ones are closed.
+const MAX_WAITING: usize = 8;
+
+/// The permissions set by the operator.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PeerPolicy {
+    /// `--allow-third-party`: datagrams may be sent to any address in a client's request.
+    pub allows_third_party: bool,
+    /// `--strict-peers`: connections from unexpected addresses are refused.
+    pub is_strict: bool,
+}
+
+/// The expected source of a test's data.
+#[derive(Clone, Copy, Debug)]
+pub struct DataPeer<'a> {
+    /// The other end of the control connection.
+    pub control: &'a Address,
+    /// The address in the request, if any.
+    pub requested: Option<&'a Address>,
+    /// The permissions set by the operator.
+    pub policy: PeerPolicy,
+}
+
+/// The bytes at the start of a linerate client's data connection, which distinguish it from
+/// connections of other hosts.
+pub type Nonce = [u8; 16];
+
+/// A data connection, and its peer.
+#[derive(Debug)]
+pub struct AcceptedConnection {
+    /// The connection.
+    pub socket: Socket,
+    /// Its other end.
+    pub from: Address,
+    /// Whether it comes from an unexpected address. The caller logs that.
+    pub is_unexpected: bool,
+}
+
+/// Accepts a test's data connections, of which there are many on one listener. The first one
+/// decides whether the others may come from an unexpected address.
+#[derive(Debug, Default)]
+pub struct DataAcceptor {
+    /// Whether the first connection came from an unexpected address.
+    accepts_unexpected: Option<bool>,
+    /// The peer of the last expected connection, and that connection's address. The next connection
+    /// is compared with it first.
+    last_expected: Option<(Address, KernelAddress)>,
+    /// The source of the first connection that was closed because of its address.
+    first_refused: Option<Address>,
+    /// Connections of other peers of the same test, which are accepted later.
+    pending: Vec<AcceptedConnection>,
+}
+
+/// Whether another peer of the same test uses this address on the same listener.
+pub type IsOtherPeer<'a> = &'a dyn Fn(&Address) -> bool;
+
+/// A connection that may become the test's.
+struct Candidate {
+    accepted: AcceptedConnection,
+    /// The received part of its nonce.
+    nonce: Nonce,
+    received: usize,
+}
+
+/// The result of the nonce check.
+enum NonceCheck {
+    Incomplete,
+    Match,
+    Mismatch,
+}
+
+impl<'a> DataPeer<'a> {
+    /// Returns the expected source of a client that sends data from its own address, under the
+    /// default policy.
+    pub fn for_control_address(control: &'a Address) -> Self {
+        Self {
+            control,
+            requested: None,
+            policy: PeerPolicy::default(),
+        }
+    }
+
+    /// Returns whether data from `source` is expected. Expected sources are the control
+    /// connection's peer, the address in the request, and any address of this host if the control
+    /// connection's peer is on it. An address of another family than the control connection's
+    /// cannot be compared, so it is expected too.
+    pub fn expects(&self, source: &Address) -> bool {
+        let is_comparable = discriminant(source) == discriminant(self.control);
+        !is_comparable
+            || self.is_control_peer(source)
+            || self
+                .requested
+                .is_some_and(|requested| requested.shares_host_with(source))
+    }
+
+    /// Returns whether datagrams may be sent to `target`. Only the control connection's peer is
+    /// allowed, unless the operator allows more. An address in a request does not prove that its
+    /// owner agrees.
+    pub fn may_send_to(&self, target: &Address) -> bool {
+        // A path, or a hardware address on the same link, cannot be used to attack a third party:
+        // the kernel reports that the datagram came from there.
+        let cannot_be_misused = match target {
+            Address::Unix(path) => !path.as_os_str().is_empty(),
+            Address::Llc(_) => true,
+            _ => false,
+        };
+        cannot_be_misused || self.policy.allows_third_party || self.is_control_peer(target)
+    }
+
+    fn is_control_peer(&self, address: &Address) -> bool {
+        let is_local = |address: &Address| {
+            let ip = address.ip().map(|ip| ip.to_canonical());
+            ip.is_some_and(sys::facts::is_local_address)
+        };
+        address.shares_host_with(self.control) || (is_local(self.control) && is_local(address))
+    }
+}
+
+impl DataAcceptor {
+    /// Returns whether no connection has been accepted yet. The first one may have to wait for a
+    /// connection from an expected address.
+    pub fn is_first(&self) -> bool {
+        self.accepts_unexpected.is_none()
+    }
+
+    /// Returns the source of the first connection that was closed because of its address.
+    pub fn first_refused(&self) -> Option<&Address> {
+        self.first_refused.as_ref()
+    }
+
+    /// Accepts the next connection of `peer` and returns its address if that is unexpected. The
+    /// first connection follows the rule of [`accept_data`] and must arrive within `timeout`. Later
+    /// ones are accepted until `stop`; if the first came from an expected address, connections from
+    /// unexpected ones are closed. Connections of other peers of the test are kept until they are
+    /// requested.
+    pub fn accept(
+        &mut self,
+        listener: &Socket,
+        peer: &DataPeer<'_>,
+        is_other_peer: IsOtherPeer<'_>,
+        timeout: Duration,
+        stop: &Stop,
+    ) -> Result<(Socket, Option<Address>), Error> {
+        let mut pending = self.pending.iter();
+        if let Some(index) = pending.position(|connection| peer.expects(&connection.from)) {
+            return Ok((self.pending.remove(index).socket, None));
+        }
+        let Some(accepts_unexpected) = self.accepts_unexpected else {
+            let mut handle_unexpected = |connection: AcceptedConnection| {
+                if peer.policy.is_strict || is_other_peer(&connection.from) {
+                    self.keep_or_close(connection, is_other_peer);
+                    return None;
+                }
+                self.first_refused
+                    .get_or_insert_with(|| connection.from.clone());
+                Some(connection)
+            };
+            let deadline = Instant::now() + timeout;
+            let on_refused = |_: &Address| {};
+            let accepted = accept_with_handler(
+                listener,
+                peer,
+                None,
+                deadline,
+                stop,
+                &on_refused,
+                &mut handle_unexpected,
+            )?;
+            self.accepts_unexpected = Some(accepted.is_unexpected);
+            if accepted.is_unexpected {
+                self.first_refused = None;
+            }
+            let AcceptedConnection {
+                socket,
+                from,
+                is_unexpected,
+            } = accepted;
+            return Ok((socket, is_unexpected.then_some(from)));
+        };
+        loop {
+            if stop.is_set() {
+                return Err(Error::CANCELED);
+            }
+            let (connection, from) = match call::accept_from(listener.as_fd()) {
+                Ok((connection, Some(from))) => (connection, from),
+                Ok((_, None)) | Err(Error::INTR | Error::AGAIN | Error::CONNABORTED) => continue,
+                Err(error) => return Err(error),
+            };
+            let is_known = |last: &(Address, KernelAddress)| {
+                last.1.shares_host_with(&from) && peer.control.shares_host_with(&last.0)
+            };
+            if self.last_expected.as_ref().is_some_and(is_known) {
+                return Ok((connection.into(), None));
+            }
+            let Some(address) = from.address() else {
+                continue;
+            };
+            let is_unexpected = !peer.expects(&address);
+            if !is_unexpected {
+                if peer.is_control_peer(&address) {
+                    self.last_expected = Some((peer.control.clone(), from));
+                }
+                return Ok((connection.into(), None));
+            }
+            if accepts_unexpected && !is_other_peer(&address) {
+                return Ok((connection.into(), Some(address)));
+            }
+            let rejected = AcceptedConnection {
+                socket: connection.into(),
+                from: address,
+                is_unexpected,
+            };
+            self.keep_or_close(rejected, is_other_peer);
+        }
+    }
+
+    /// Keeps a connection of another peer of the test; closes any other.
+    fn keep_or_close(&mut self, accepted: AcceptedConnection, is_other_peer: IsOtherPeer<'_>) {
+        if !is_other_peer(&accepted.from) {
+            self.first_refused.get_or_insert(accepted.from);
+        } else if self.pending.len() < MAX_WAITING {
+            self.pending.push(AcceptedConnection {
+                is_unexpected: false,
+                ..accepted
+            });
+        }
+    }
+}
+
+/// Accepts the data connection of a test. Returns [`Error::TIMEDOUT`] if none arrives before
+/// `deadline`.
+///
+/// With a `nonce`, the data connection is the one that starts with that nonce, from any address.
+/// Without one, it is the first from an expected address. If none arrives within 2 s of a
+/// connection from an unexpected address, that connection is accepted, unless the operator forbids
+/// it. `on_refused` is called for each connection closed because of its address.
+pub fn accept_data(
+    listener: &Socket,
+    peer: &DataPeer<'_>,
+    nonce: Option<&Nonce>,
+    deadline: Instant,
+    stop: &Stop,
+    on_refused: &dyn Fn(&Address),
+) -> Result<AcceptedConnection, Error> {
+    let mut handle_unexpected = |connection: AcceptedConnection| {
+        if peer.policy.is_strict {
+            on_refused(&connection.from);
+            return None;
+        }
+        Some(connection)
+    };
+    accept_with_handler(
+        listener,
+        peer,
+        nonce,
+        deadline,
+        stop,
+        on_refused,
+        &mut handle_unexpected,
+    )
+}
+
+impl ServerContext<'_> {
+    /// Accepts the one data connection of a client on a listener, from the client's own host,
+    /// within `timeout`; see [`control::is_timeout`]. If the client disconnects, the wait ends with
+    /// [`io::ErrorKind::UnexpectedEof`]. [`Self::cancel_stop`] also ends it. Refused connections
+    /// are logged.
+    pub fn accept_data(
+        &self,
+        dialect: &impl Dialect,
+        control: &ControlConnection,
+        listener: &Socket,
+        timeout: Duration,
+    ) -> io::Result<Socket> {
+        let stop = self.cancel_stop.follower();
+        let _watch = deadline_thread().set_on_hang_up(control.as_fd(), &stop);
+        let mut peer = DataPeer::for_control_address(control.peer());
+        peer.policy.is_strict = true;
+        let deadline = Instant::now() + timeout;
+        let on_refused = |from: &Address| {
+            let peer = control.peer();
+            dialect.warn(format_args!(
+                "{peer}: refused a data connection from {from}"
+            ));
+        };
+        match accept_data(listener, &peer, None, deadline, &stop, &on_refused) {
+            Ok(accepted) => Ok(accepted.socket),
+            Err(Error::TIMEDOUT) => Err(io::ErrorKind::TimedOut.into()),
+            Err(_) if stop.reason() == Some(StopReason::PeerClosed) => {
+                Err(io::ErrorKind::UnexpectedEof.into())
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+/// Handler for a connection from an unexpected address. It returns the connection to keep it as a
+/// candidate, or `None` if it has removed it.
+type UnexpectedHandler<'a> = &'a mut dyn FnMut(AcceptedConnection) -> Option<AcceptedConnection>;
+
+/// Accepts a connection like [`accept_data`], with another rule for unexpected addresses.
+fn accept_with_handler(
+    listener: &Socket,
+    peer: &DataPeer<'_>,
+    nonce: Option<&Nonce>,
+    deadline: Instant,
+    stop: &Stop,
+    on_refused: &dyn Fn(&Address),
+    handle_unexpected: UnexpectedHandler<'_>,
+) -> Result<AcceptedConnection, Error> {
+    let _registration = stop.register_thread();
+    let _read_timeout = ListenerTimeout::new(listener);
+    let mut waiting: Vec<Candidate> = Vec::new();
+    let mut first_unexpected_at = None;
+    loop {
+        let now = Instant::now();
+        let wake_up = first_unexpected_at.map_or(deadline, |since: Instant| {
+            deadline.min(since + PREFERRED_WAIT)
+        });
+        if stop.is_set() {
+            return Err(Error::CANCELED);
+        }
+        if now >= wake_up {
+            waiting.retain(|candidate| call::is_open(candidate.accepted.socket.as_fd()));
+            // Without a nonce, the waiting candidates are the only choice.
+            if nonce.is_none() && !waiting.is_empty() {
+                return Ok(waiting.remove(0).accepted);
+            }
+            if now >= deadline {
+                return Err(Error::TIMEDOUT);
+            }
+            first_unexpected_at = None;
+        }
+        if !wait_for_any(listener, &waiting, nonce.is_some(), wake_up)? {
+            continue;
+        }
+        if let Some(nonce) = nonce
+            && let Some(proven) = remove_proven(&mut waiting, nonce)
+        {
+            return Ok(proven);
+        }
+        let mut accepted = match accept_next(listener, peer) {
+            Ok(Some(accepted)) => accepted,
+            Ok(None) => continue,
+            // No descriptor is free: drop a candidate to get one.
+            Err(Error::MFILE | Error::NFILE) if !waiting.is_empty() => {
+                waiting.remove(least_likely(&waiting));
+                continue;
+            }
+            Err(error) => return Err(error),
+        };
+        if nonce.is_none() {
+            if !accepted.is_unexpected {
+                for other in &waiting {
+                    on_refused(&other.accepted.from);
+                }
+                return Ok(accepted);
+            }
+            let Some(unexpected) = handle_unexpected(accepted) else {
+                continue;
+            };
+            accepted = unexpected;
+            first_unexpected_at = first_unexpected_at.or_else(|| Some(Instant::now()));
+        }
+        if waiting.len() == MAX_WAITING {
+            if nonce.is_none() {
+                // The first candidate is preferred anyway.
+                continue;
+            }
+            waiting.remove(least_likely(&waiting));
+        }
+        waiting.push(Candidate {
+            accepted,
+            nonce: Nonce::default(),
+            received: 0,
+        });
+    }
+}
+
+/// Sets a timeout for a listener's accept calls, because a connection may be aborted after the wait
+/// for it. When dropped, removes the timeout.
+struct ListenerTimeout<'a>(&'a Socket);
+
+impl<'a> ListenerTimeout<'a> {
+    fn new(listener: &'a Socket) -> Self {
+        let _ = listener.set_read_timeout(Some(PREFERRED_WAIT));
+        Self(listener)
+    }
+}
+
+impl Drop for ListenerTimeout<'_> {
+    fn drop(&mut self) {
+        let _ = self.0.set_read_timeout(None);
+    }
+}
+
+/// Returns the index of the candidate that is least likely to be the client's: the oldest from an
+/// unexpected address, or else the oldest. A client sends its nonce immediately.
+fn least_likely(waiting: &[Candidate]) -> usize {
+    let unexpected = waiting.iter().position(|one| one.accepted.is_unexpected);
+    unexpected.unwrap_or(0)
+}
+
+/// Waits for a connection to accept or for data from a candidate. Returns whether either arrived in
+/// time.
+fn wait_for_any(
+    listener: &Socket,
+    waiting: &[Candidate],
+    by_nonce: bool,
+    deadline: Instant,
+) -> Result<bool, Error> {
+    let mut sockets = vec![listener.as_fd()];
+    if by_nonce {
+        sockets.extend(
+            waiting
+                .iter()
+                .map(|candidate| candidate.accepted.socket.as_fd()),
+        );
+    }
+    match call::wait_any_readable(&sockets, deadline.saturating_duration_since(Instant::now())) {
+        Ok(ready) => Ok(ready.is_some()),
+        Err(Error::INTR) => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+/// Accepts the next connection; `None` if none is pending or it was aborted.
+fn accept_next(
+    listener: &Socket,
+    peer: &DataPeer<'_>,
+) -> Result<Option<AcceptedConnection>, Error> {
+    let ready = call::wait_readable(listener.as_fd(), Duration::ZERO);
+    if !matches!(ready, Ok(true)) {
+        return Ok(None);
+    }
+    match call::accept_from(listener.as_fd()) {
+        Ok((connection, from)) => {
+            let socket = Socket::from(connection);
+            // The socket inherits the listener's timeout, with which the kernel would set a timer
+            // in each call that waits.
+            let _ = socket.set_read_timeout(None);
+            let Some(from) = from.and_then(|from| from.address()) else {
+                return Ok(None);
+            };
+            let is_unexpected = !peer.expects(&from);
+            Ok(Some(AcceptedConnection {
+                socket,
+                from,
+                is_unexpected,
+            }))
+        }
+        Err(Error::INTR | Error::AGAIN | Error::CONNABORTED) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// Removes and returns the candidate that has sent the nonce. Closes those that have sent other
+/// bytes.
+fn remove_proven(waiting: &mut Vec<Candidate>, nonce: &Nonce) -> Option<AcceptedConnection> {
+    let mut index = 0;
+    while index < waiting.len() {
+        match waiting[index].check_nonce(nonce) {
+            NonceCheck::Match => return Some(waiting.remove(index).accepted),
+            NonceCheck::Mismatch => drop(waiting.remove(index)),
+            NonceCheck::Incomplete => index += 1,
+        }
+    }
+    None
+}
+
+impl Candidate {
+    fn check_nonce(&mut self, nonce: &Nonce) -> NonceCheck {
+        let unread = &mut self.nonce[self.received..];
+        match call::receive_without_waiting(self.accepted.socket.as_fd(), unread) {
+            Ok(0) => return NonceCheck::Mismatch,
+            Ok(count) => self.received += count,
+            Err(Error::AGAIN | Error::INTR) => return NonceCheck::Incomplete,
+            Err(_) => return NonceCheck::Mismatch,
+        }
+        // Only a complete nonce is compared. Otherwise an attacker could find it byte by byte.
+        if self.received < nonce.len() {
+            NonceCheck::Incomplete
+        } else if self.nonce == *nonce {
+            NonceCheck::Match
+        } else {
+            NonceCheck::Mismatch
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+    use std::io::{Read, Write};
+    use std::net::{SocketAddr, TcpListener, TcpStream};
+
+    use socket2::{Domain, Type};
+
+    use super::*;
+
+    const NONCE: Nonce = *b"sixteen bytes of";
+
+    fn listener() -> (Socket, SocketAddr) {
+        let listener = TcpListener::bind("0.0.0.0:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        (listener.into(), ([127, 0, 0, 1], port).into())
+    }
+
+    /// A connection from an address of the loopback network.
+    fn connect_from(source: [u8; 4], to: SocketAddr) -> TcpStream {
+        let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+        socket.bind(&SocketAddr::from((source, 0)).into()).unwrap();
+        socket.connect(&to.into()).unwrap();
+        socket.into()
+    }
+
+    const TIMEOUT: Duration = Duration::from_secs(20);
+
+    fn deadline() -> Instant {
+        Instant::now() + TIMEOUT
+    }
+
+    fn inet(text: &str) -> Address {
+        Address::Inet(text.parse().unwrap())
+    }
+
+    #[test]
+    fn datagrams_go_to_the_control_peer_alone() {
+        // The peer is on another host, so all addresses of this host are treated alike.
+        let control = inet("192.0.2.1:7");
+        let requested = inet("192.0.2.2:7");
+        let mut peer = DataPeer {
+            requested: Some(&requested),
+            ..DataPeer::for_control_address(&control)
+        };
+        assert!(peer.may_send_to(&inet("192.0.2.1:9")));
+        assert!(peer.may_send_to(&inet("[::ffff:192.0.2.1]:9")));
+        assert!(!peer.may_send_to(&requested));
+        assert!(!peer.may_send_to(&inet("127.0.0.1:9")));
+        assert!(!peer.may_send_to(&Address::Unix("".into())));
+        assert!(peer.expects(&requested));
+        assert!(!peer.expects(&inet("192.0.2.3:7")));
+        // These cannot be compared with the control connection's address.
+        for other in [
+            Address::Unix("".into()),
+            Address::Llc(sys::LlcAddress::default()),
+            Address::Vsock {
+                context: 3,
+                port: 1,
+            },
+        ] {
+            assert!(peer.expects(&other), "{other}");
+        }
+        peer.policy.allows_third_party = true;
+        assert!(peer.may_send_to(&requested));
+        let local = inet("127.0.0.1:7");
+        assert!(DataPeer::for_control_address(&local).may_send_to(&inet("127.0.0.2:9")));
+    }
+
+    #[test]
+    fn an_expected_connection_is_preferred() {
+        let (listening, at) = listener();
+        let (control, requested) = (inet("192.0.2.1:1"), inet("127.0.0.3:1"));
+        let peer = DataPeer {
+            requested: Some(&requested),
+            ..DataPeer::for_control_address(&control)
+        };
+        let mut unexpected = connect_from([127, 0, 0, 2], at);
+        let _expected = connect_from([127, 0, 0, 3], at);
+        let refused = Cell::new(0);
+        let count = |_: &Address| refused.set(refused.get() + 1);
+        let accepted =
+            accept_data(&listening, &peer, None, deadline(), &Stop::new(), &count).unwrap();
+        assert!(!accepted.is_unexpected);
+        assert_eq!(accepted.from.ip(), requested.ip());
+        assert_eq!(refused.into_inner(), 1);
+        assert_eq!(unexpected.read(&mut [0; 1]).unwrap_or(0), 0, "it is closed");
+    }
+
+    #[test]
+    fn an_unexpected_connection_is_accepted_after_a_wait_unless_strict() {
+        let (listening, at) = listener();
+        let control = inet("192.0.2.1:1");
+        let mut peer = DataPeer::for_control_address(&control);
+        drop(connect_from([127, 0, 0, 2], at));
+        let _unexpected = connect_from([127, 0, 0, 3], at);
+        let begun = Instant::now();
+        let accepted =
+            accept_data(&listening, &peer, None, deadline(), &Stop::new(), &|_| ()).unwrap();
+        assert!(accepted.is_unexpected && begun.elapsed() >= PREFERRED_WAIT);
+        assert_eq!(accepted.from.ip(), inet("127.0.0.3:1").ip());
+
+        peer.policy.is_strict = true;
+        let _second_unexpected = connect_from([127, 0, 0, 3], at);
+        let deadline = Instant::now() + Duration::from_millis(100);
+        let refused = Cell::new(false);
+        let note = |_: &Address| refused.set(true);
+        let ended = accept_data(&listening, &peer, None, deadline, &Stop::new(), &note);
+        assert_eq!(ended.unwrap_err(), Error::TIMEDOUT);
+        assert!(refused.get());
+    }
+
+    #[test]
+    fn later_accepts_of_the_listener_have_no_timeout() {
+        let (listening, at) = listener();
+        let control = inet("127.0.0.1:1");
+        let _expected = connect_from([127, 0, 0, 1], at);
+        accept_data(
+            &listening,
+            &DataPeer::for_control_address(&control),
+            None,
+            deadline(),
+            &Stop::new(),
+            &|_| {},
+        )
+        .unwrap();
+        assert_eq!(listening.read_timeout().unwrap(), None);
+    }
+
+    #[test]
+    fn the_first_connection_decides_about_the_later_ones() {
+        let (listening, at) = listener();
+        let (control, requested) = (inet("192.0.2.1:1"), inet("127.0.0.3:1"));
+        let peer = DataPeer {
+            requested: Some(&requested),
+            ..DataPeer::for_control_address(&control)
+        };
+        let mut acceptor = DataAcceptor::default();
+        let accept = |acceptor: &mut DataAcceptor| {
+            let accepted = acceptor.accept(&listening, &peer, &|_| false, TIMEOUT, &Stop::new());
+            accepted.map(|(socket, unexpected)| {
+                let from = Address::peer(&socket).unwrap();
+                (from.ip(), unexpected.is_some())
+            })
+        };
+        let _expected = connect_from([127, 0, 0, 3], at);
+        assert_eq!(accept(&mut acceptor), Ok((requested.ip(), false)));
+        let mut unexpected = connect_from([127, 0, 0, 2], at);
+        let _second_expected = connect_from([127, 0, 0, 3], at);
+        let begun = Instant::now();
+        assert_eq!(accept(&mut acceptor), Ok((requested.ip(), false)));
+        assert!(begun.elapsed() < PREFERRED_WAIT, "it does not wait");
+        assert_eq!(unexpected.read(&mut [0; 1]).unwrap_or(0), 0, "it is closed");
+        let refused = acceptor.first_refused().and_then(Address::ip);
+        assert_eq!(refused, inet("127.0.0.2:1").ip());
+
+        let mut acceptor = DataAcceptor::default();
+        for source in [2, 4] {
+            let _unexpected = connect_from([127, 0, 0, source], at);
+            let from = inet(&format!("127.0.0.{source}:1")).ip();
+            assert_eq!(accept(&mut acceptor), Ok((from, true)));
+        }
+    }
+
+    #[test]
+    fn connections_of_another_peer_of_the_test_wait_for_their_turn() {
+        let (listening, at) = listener();
+        let (first_peer, second_peer) = (inet("127.0.0.3:1"), inet("127.0.0.2:1"));
+        // The control peer is on another host. Otherwise all addresses of this host would be
+        // expected.
+        let control = inet("192.0.2.1:1");
+        let peer = |requested| DataPeer {
+            requested: Some(requested),
+            ..DataPeer::for_control_address(&control)
+        };
+        let mut acceptor = DataAcceptor::default();
+        let mut early = connect_from([127, 0, 0, 2], at);
+        let _expected = connect_from([127, 0, 0, 3], at);
+        for (expected, other) in [(&first_peer, &second_peer), (&second_peer, &first_peer)] {
+            let is_other_peer = |from: &Address| from.shares_host_with(other);
+            let peer = peer(expected);
+            let accepted =
+                acceptor.accept(&listening, &peer, &is_other_peer, TIMEOUT, &Stop::new());
+            let (socket, unexpected) = accepted.unwrap();
+            let from = Address::peer(&socket).unwrap();
+            assert_eq!((from.ip(), unexpected), (expected.ip(), None));
+            if expected.shares_host_with(&second_peer) {
+                TcpStream::from(socket).write_all(b"x").unwrap();
+            }
+        }
+        early.read_exact(&mut [0; 1]).unwrap();
+    }
+
+    #[test]
+    fn a_nonce_decides_regardless_of_order() {
+        let (listening, at) = listener();
+        let control = inet("127.0.0.1:1");
+        let silent: Vec<_> = (0..MAX_WAITING + 4)
+            .map(|_| connect_from([127, 0, 0, 1], at))
+            .collect();
+        connect_from([127, 0, 0, 1], at)
+            .write_all(b"another sixteen!")
+            .unwrap();
+        let mut client = connect_from([127, 0, 0, 9], at);
+        client.write_all(&NONCE).unwrap();
+        client.write_all(b"data").unwrap();
+        let peer = DataPeer::for_control_address(&control);
+        let nonce = Some(&NONCE);
+        let accepted =
+            accept_data(&listening, &peer, nonce, deadline(), &Stop::new(), &|_| ()).unwrap();
+        assert_eq!(accepted.from.ip(), inet("127.0.0.9:1").ip());
+        let mut data = [0; 4];
+        TcpStream::from(accepted.socket)
+            .read_exact(&mut data)
+            .unwrap();
+        assert_eq!(&data, b"data", "the nonce is not part of the data");
+        drop(silent);
+    }
+
+    #[test]
+    fn a_stop_ends_the_wait() {
+        let (listening, _) = listener();
+        let control = inet("127.0.0.1:1");
+        let stop = Stop::new();
+        let _deadline =
+            engine::deadline_thread().set_at(Instant::now() + Duration::from_millis(20), &stop);
+        let peer = DataPeer::for_control_address(&control);
+        let ended = accept_data(&listening, &peer, None, deadline(), &stop, &|_| ());
+        assert_eq!(ended.unwrap_err(), Error::CANCELED);
+    }
+}

@@ -1,0 +1,72 @@
+//! A rate limit for log lines, so that clients cannot fill a disk.
+
+use std::time::{Duration, Instant};
+
+/// The length of a period.
+const PERIOD: Duration = Duration::from_secs(10);
+
+/// A limit for log lines, and the number of lines in the current period.
+#[derive(Clone, Copy, Debug)]
+pub struct LogRateLimit {
+    since: Instant,
+    lines: u32,
+    suppressed: u64,
+}
+
+/// The decision about a line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LogDecision {
+    /// Write the line. First report the number of lines suppressed before it.
+    Write {
+        /// The number of suppressed lines.
+        suppressed: u64,
+    },
+    /// Do not write the line.
+    Suppress,
+}
+
+impl LogRateLimit {
+    /// Starts a period.
+    pub fn begin(now: Instant) -> Self {
+        Self {
+            since: now,
+            lines: 0,
+            suppressed: 0,
+        }
+    }
+
+    /// Decides whether to write a line now. A period has at most `most` lines.
+    pub fn decide(&mut self, now: Instant, max_lines: u32) -> LogDecision {
+        let mut suppressed = 0;
+        if now.saturating_duration_since(self.since) >= PERIOD {
+            suppressed = self.suppressed;
+            *self = Self::begin(now);
+        }
+        if self.lines == max_lines {
+            self.suppressed += 1;
+            return LogDecision::Suppress;
+        }
+        self.lines += 1;
+        LogDecision::Write { suppressed }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MAX_LINES: u32 = 100;
+
+    #[test]
+    fn a_period_has_a_maximum_of_lines() {
+        let now = Instant::now();
+        let mut limit = LogRateLimit::begin(now);
+        let decisions = (0..MAX_LINES + 7).map(|_| limit.decide(now, MAX_LINES));
+        let written = decisions.filter(|decision| *decision != LogDecision::Suppress);
+        assert_eq!(written.count(), MAX_LINES as usize);
+        let next = LogDecision::Write { suppressed: 7 };
+        assert_eq!(limit.decide(now + PERIOD, MAX_LINES), next);
+        let further = LogDecision::Write { suppressed: 0 };
+        assert_eq!(limit.decide(now + PERIOD, MAX_LINES), further);
+    }
+}

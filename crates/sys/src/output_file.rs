@@ -1,0 +1,280 @@
+//! Output files with names from the user.
+
+use std::fs::{self, File, Metadata, Permissions};
+use std::io::{self, Write};
+use std::os::fd::{BorrowedFd, OwnedFd, RawFd};
+use std::os::unix::fs::{FileTypeExt, OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+
+/// A file to write under a name from the user.
+///
+/// A reader of the name sees either the old contents or all of the new contents. A regular file is
+/// written to a temporary file in the same directory, which is then renamed over it and keeps its
+/// permissions. A symbolic link is refused, because another user may have created it. Devices,
+/// FIFOs and the process's own descriptors (`/dev/stdout`, `/dev/fd/N`) are written to directly.
+#[derive(Debug)]
+pub struct OutputFile {
+    file: File,
+    /// The rename to do; `None` if the name is written to directly.
+    pending_rename: Option<PendingRename>,
+}
+
+/// A temporary file to rename. Dropping it removes the file, unless it was renamed.
+#[derive(Debug)]
+struct PendingRename {
+    path: PathBuf,
+    target: PathBuf,
+}
+
+impl OutputFile {
+    /// Opens a file for output. The name keeps its old contents until [`OutputFile::write`] or
+    /// [`OutputFile::rename_to_target`]. Errors of the name or its directory occur here.
+    pub fn begin(path: &Path) -> io::Result<Self> {
+        if let Some(number) = descriptor_number(path) {
+            let file = File::from(duplicate(number)?);
+            return Ok(Self {
+                file,
+                pending_rename: None,
+            });
+        }
+        let is_named_as_directory = path.as_os_str().as_encoded_bytes().ends_with(b"/");
+        if is_named_as_directory || path.file_name().is_none() {
+            return Err(io::ErrorKind::IsADirectory.into());
+        }
+        let found = match path.symlink_metadata() {
+            Ok(found) => Some(found),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+            Err(error) => return Err(error),
+        };
+        match found {
+            Some(found) if !found.is_file() => Self::open_special(path, &found),
+            found => Self::create_replacement(path, found.as_ref()),
+        }
+    }
+
+    /// Writes the contents and renames the file to its name.
+    pub fn write(mut self, contents: &[u8]) -> io::Result<()> {
+        self.file.write_all(contents)?;
+        self.rename_to_target().map(drop)
+    }
+
+    /// Renames the file to its name now, for contents that others may read while they are written.
+    pub fn rename_to_target(self) -> io::Result<File> {
+        if let Some(pending_rename) = &self.pending_rename {
+            fs::rename(&pending_rename.path, &pending_rename.target)?;
+        }
+        Ok(self.file)
+    }
+
+    fn open_special(path: &Path, metadata: &Metadata) -> io::Result<Self> {
+        let is_stream = |metadata: &Metadata| {
+            let kind = metadata.file_type();
+            kind.is_fifo() || kind.is_char_device()
+        };
+        if metadata.is_symlink() {
+            return Err(io::Error::other("it is a symbolic link"));
+        }
+        if metadata.is_dir() {
+            return Err(io::ErrorKind::IsADirectory.into());
+        }
+        let other_kind = || io::Error::other("it is neither a regular file, a FIFO nor a terminal");
+        if !is_stream(metadata) {
+            return Err(other_kind());
+        }
+        let flags = libc::O_NOFOLLOW | libc::O_NOCTTY;
+        let file = File::options().write(true).custom_flags(flags).open(path)?;
+        // The name may refer to another file since the check.
+        if !is_stream(&file.metadata()?) {
+            return Err(other_kind());
+        }
+        Ok(Self {
+            file,
+            pending_rename: None,
+        })
+    }
+
+    fn create_replacement(target: &Path, old: Option<&Metadata>) -> io::Result<Self> {
+        let directory = match target.parent() {
+            Some(directory) if !directory.as_os_str().is_empty() => directory,
+            _ => Path::new("."),
+        };
+        let (path, file) = create_unique_file(directory)?;
+        let target = target.to_owned();
+        let pending_rename = Some(PendingRename { path, target });
+        let output = Self {
+            file,
+            pending_rename,
+        };
+        if let Some(old) = old {
+            let mode = old.permissions().mode() & 0o777;
+            output.file.set_permissions(Permissions::from_mode(mode))?;
+        }
+        Ok(output)
+    }
+}
+
+impl Drop for PendingRename {
+    fn drop(&mut self) {
+        // After the rename, the file does not exist.
+        let _ = fs::remove_file(&self.path);
+    }
+}
+
+/// Creates a new file in the directory under a unique name.
+fn create_unique_file(directory: &Path) -> io::Result<(PathBuf, File)> {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    const ATTEMPTS: u32 = 100;
+    let mut last_error = io::ErrorKind::AlreadyExists.into();
+    for _ in 0..ATTEMPTS {
+        let number = NEXT.fetch_add(1, Relaxed);
+        let name = format!(".linerate-{}-{number}", std::process::id());
+        let path = directory.join(name);
+        // It fails if the name exists, even as a link: open(2).
+        match File::options().write(true).create_new(true).open(&path) {
+            Ok(file) => return Ok((path, file)),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => last_error = error,
+            Err(error) => return Err(error),
+        }
+    }
+    Err(last_error)
+}
+
+/// Returns the number of this process's descriptor that a name refers to.
+fn descriptor_number(path: &Path) -> Option<RawFd> {
+    match path.as_os_str().to_str()? {
+        "/dev/stdout" => Some(libc::STDOUT_FILENO),
+        "/dev/stderr" => Some(libc::STDERR_FILENO),
+        name => {
+            let strip = |directory| name.strip_prefix(directory);
+            let number = strip("/dev/fd/").or_else(|| strip("/proc/self/fd/"))?;
+            number.parse().ok().filter(|number| *number >= 0)
+        }
+    }
+}
+
+fn duplicate(number: RawFd) -> io::Result<OwnedFd> {
+    // SAFETY: the descriptor is borrowed for one call, which fails if it is not open.
+    let borrowed = unsafe { BorrowedFd::borrow_raw(number) };
+    borrowed.try_clone_to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read;
+    use std::os::fd::AsRawFd;
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    #[test]
+    fn contents_are_replaced_completely_or_not_at_all() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("page.html");
+        fs::write(&path, "before").unwrap();
+        fs::set_permissions(&path, Permissions::from_mode(0o600)).unwrap();
+        drop(OutputFile::begin(&path).unwrap());
+        let file = OutputFile::begin(&path).unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), "before");
+        file.write(b"after").unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), "after");
+        assert_eq!(path.metadata().unwrap().permissions().mode() & 0o777, 0o600);
+        assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn a_renamed_file_shows_each_write() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("log");
+        let mut file = OutputFile::begin(&path)
+            .unwrap()
+            .rename_to_target()
+            .unwrap();
+        for text in ["a", "ab"] {
+            file.write_all(&text.as_bytes()[text.len() - 1..]).unwrap();
+            assert_eq!(fs::read_to_string(&path).unwrap(), text);
+        }
+    }
+
+    #[test]
+    fn begin_refuses_links_directories_and_bad_names() {
+        let directory = tempfile::tempdir().unwrap();
+        let path_of = |name: &str| directory.path().join(name);
+        fs::write(path_of("victim"), "untouched").unwrap();
+        symlink(path_of("victim"), path_of("link")).unwrap();
+        symlink(path_of("gone"), path_of("dangling")).unwrap();
+        symlink("/dev/null", path_of("null")).unwrap();
+        symlink("/dev/stdout", path_of("stdout")).unwrap();
+        let socket = std::os::unix::net::UnixListener::bind(path_of("socket")).unwrap();
+        for name in [
+            "link",
+            "dangling",
+            "null",
+            "stdout",
+            "socket",
+            "",
+            ".",
+            "..",
+            "victim/",
+            "new/",
+            "missing/page",
+            "victim/page",
+        ] {
+            let path = path_of(name);
+            assert!(OutputFile::begin(&path).is_err(), "{}", path.display());
+        }
+        assert!(OutputFile::begin(Path::new("")).is_err());
+        assert!(OutputFile::begin(Path::new("/dev/fd/x")).is_err());
+        assert_eq!(fs::read_to_string(path_of("victim")).unwrap(), "untouched");
+        assert!(!path_of("gone").exists() && !path_of("new").exists());
+        drop(socket);
+    }
+
+    #[test]
+    fn a_later_link_is_replaced_and_not_followed() {
+        let directory = tempfile::tempdir().unwrap();
+        let path_of = |name: &str| directory.path().join(name);
+        fs::write(path_of("victim"), "untouched").unwrap();
+        let file = OutputFile::begin(&path_of("page")).unwrap();
+        symlink(path_of("victim"), path_of("page")).unwrap();
+        file.write(b"page").unwrap();
+        assert_eq!(fs::read_to_string(path_of("victim")).unwrap(), "untouched");
+        assert!(!path_of("page").is_symlink());
+        assert_eq!(fs::read_to_string(path_of("page")).unwrap(), "page");
+    }
+
+    #[test]
+    fn streams_are_written_directly() {
+        OutputFile::begin(Path::new("/dev/null"))
+            .unwrap()
+            .write(b"x")
+            .unwrap();
+        let directory = tempfile::tempdir().unwrap();
+        let fifo = directory.path().join("fifo");
+        rustix::fs::mknodat(
+            rustix::fs::CWD,
+            &fifo,
+            rustix::fs::FileType::Fifo,
+            rustix::fs::Mode::from_raw_mode(0o600),
+            0,
+        )
+        .unwrap();
+        let reader = {
+            let fifo = fifo.clone();
+            std::thread::spawn(move || fs::read_to_string(fifo).unwrap())
+        };
+        OutputFile::begin(&fifo).unwrap().write(b"through").unwrap();
+        assert_eq!(reader.join().unwrap(), "through");
+
+        let (mut read, write) = io::pipe().unwrap();
+        let path = format!("/dev/fd/{}", write.as_raw_fd());
+        OutputFile::begin(Path::new(&path))
+            .unwrap()
+            .write(b"y")
+            .unwrap();
+        drop(write);
+        let mut text = String::new();
+        read.read_to_string(&mut text).unwrap();
+        assert_eq!(text, "y");
+    }
+}
