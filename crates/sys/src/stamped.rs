@@ -4,8 +4,10 @@
 use std::fmt;
 use std::io;
 use std::mem;
-use std::os::fd::{AsRawFd, BorrowedFd};
+use std::net::{Ipv4Addr, UdpSocket};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::ptr;
+use std::time::Duration;
 
 use rustix::io::Errno;
 
@@ -20,7 +22,31 @@ pub fn enable_arrival_stamps(socket: BorrowedFd<'_>) -> io::Result<()> {
         | libc::SOF_TIMESTAMPING_SOFTWARE
         | libc::SOF_TIMESTAMPING_RX_HARDWARE
         | libc::SOF_TIMESTAMPING_RAW_HARDWARE;
-    set_stamping(socket, flags)
+    set_stamping(socket, flags)?;
+    // Without a loopback interface, the first datagrams may have no stamp.
+    let _ = wait_for_stamping();
+    Ok(())
+}
+
+/// Waits until the kernel stamps datagrams, which begins some time after the first socket of the
+/// host has requested it. A datagram to itself shows when.
+fn wait_for_stamping() -> io::Result<()> {
+    const MAX_PROBES: u32 = 200;
+    const PROBE_INTERVAL: Duration = Duration::from_millis(1);
+    let probe = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?;
+    probe.connect(probe.local_addr()?)?;
+    probe.set_read_timeout(Some(PROBE_INTERVAL))?;
+    let flags = libc::SOF_TIMESTAMPING_RX_SOFTWARE | libc::SOF_TIMESTAMPING_SOFTWARE;
+    set_stamping(probe.as_fd(), flags)?;
+    let mut batch = StampedBatch::new(1, 1).ok_or(io::ErrorKind::OutOfMemory)?;
+    for _ in 0..MAX_PROBES {
+        probe.send(&[0])?;
+        if batch.receive(probe.as_fd()).is_ok() && batch.stamps(0).kernel_ns != 0 {
+            break;
+        }
+        std::thread::sleep(PROBE_INTERVAL);
+    }
+    Ok(())
 }
 
 /// Enables departure reports in a socket's error queue, which [`StampedBatch::receive_departures`]
@@ -272,10 +298,6 @@ impl fmt::Debug for StampedBatch {
 
 #[cfg(test)]
 mod tests {
-    use std::net::UdpSocket;
-    use std::os::fd::AsFd;
-    use std::time::Duration;
-
     use super::*;
     use crate::clock::wall_ns;
 
