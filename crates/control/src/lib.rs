@@ -117,7 +117,7 @@ impl ControlConnection {
 
     /// Detaches the connection from its [`Stop`]. The last messages of an interrupted test are
     /// limited by their deadlines only.
-    pub fn detach_stop(&mut self) {
+    pub fn forget_connect_stop(&mut self) {
         self.stop = Stop::new();
     }
 
@@ -376,7 +376,7 @@ mod tests {
         remote.write_all(b"a").unwrap();
         let received = control.receive(&mut [0], deadline_in_ms(9000), &Stop::new());
         assert_eq!(received.unwrap(), 1);
-        control.detach_stop();
+        control.forget_connect_stop();
         remote.write_all(b"a").unwrap();
         assert_eq!(control.read::<1>(deadline_in_ms(9000)).unwrap(), *b"a");
     }

@@ -66,7 +66,7 @@ pub struct StampCounts {
     /// Stamped by the kernel.
     pub kernel: u64,
     /// Timed by this process, because there was no stamp.
-    pub user: u64,
+    pub program: u64,
     /// Also stamped by the NIC.
     pub nic: u64,
 }
@@ -284,7 +284,7 @@ impl StampCounts {
     fn count(&mut self, stamps: ArrivalStamps) {
         let is_kernel = stamps.kernel_ns != 0;
         self.kernel += u64::from(is_kernel);
-        self.user += u64::from(!is_kernel);
+        self.program += u64::from(!is_kernel);
         self.nic += u64::from(stamps.nic_ns != 0);
     }
 }
@@ -489,7 +489,11 @@ mod tests {
             for one in seen {
                 assert!(one.times.arrival_ns <= one.times.user_ns, "{one:?}");
             }
-            let StampCounts { kernel, user, nic } = receiver.stamp_counts();
+            let StampCounts {
+                kernel,
+                program: user,
+                nic,
+            } = receiver.stamp_counts();
             assert_eq!((kernel + user, nic), (6, 0));
         });
     }
@@ -501,7 +505,11 @@ mod tests {
             ..SETTINGS
         };
         run_receiver(settings, &[0, 1, 2], |receiver, seen| {
-            let StampCounts { kernel, user, .. } = receiver.stamp_counts();
+            let StampCounts {
+                kernel,
+                program: user,
+                ..
+            } = receiver.stamp_counts();
             assert_eq!((kernel, user), (0, 3));
             let times: Vec<_> = seen.iter().map(|one| one.times.arrival_ns).collect();
             assert!(times.is_sorted() && times[0] < times[2], "{times:?}");

@@ -79,7 +79,7 @@ impl PacketSender<'_> {
             format: self.format,
             zero_ns: self.zero_ns,
             counters: self.counters.writer(),
-            log: self.log,
+            departures_ns: self.log,
             next_number: self.format.first.into(),
         };
         let (end, ended_ns) = match pacer {
@@ -123,7 +123,7 @@ fn spin(
         }
         now_ns = monotonic_ns();
     }
-    (LoopEnd::Count, now_ns.max(schedule.last_gap_ends_ns))
+    (LoopEnd::Count, now_ns.max(schedule.last_gap_end_ns))
 }
 
 /// Waits briefly towards a future time and returns the current time.

@@ -16,7 +16,7 @@ pub(crate) struct OutgoingDatagram<'a> {
     pub(crate) format: DatagramFormat,
     pub(crate) zero_ns: u64,
     pub(crate) counters: CounterWriter<'a>,
-    pub(crate) log: Option<&'a mut Vec<i64>>,
+    pub(crate) departures_ns: Option<&'a mut Vec<i64>>,
     pub(crate) next_number: i64,
 }
 
@@ -34,14 +34,14 @@ impl OutgoingDatagram<'_> {
     pub(crate) fn count_sent(&mut self, bytes: usize, at_ns: u64) {
         self.counters.count_sent(bytes, 1);
         self.next_number += 1;
-        if let Some(log) = &mut self.log
+        if let Some(log) = &mut self.departures_ns
             && log.len() < log.capacity()
         {
             log.push(at_ns.wrapping_sub(self.zero_ns) as i64);
         }
     }
 
-    /// Handles a failed call, which uses no number. The loop continues if the call was interrupted,
+    /// Handles a failed call. The next datagram gets the same number. The loop continues if the call was interrupted,
     /// if the queue was full, or if the error belongs to an earlier datagram (ICMP). Other errors
     /// end the loop.
     #[cold]
@@ -103,7 +103,7 @@ pub(crate) struct SendSchedule {
     pause_ns: u64,
     lateness: Lateness,
     pub(crate) due_ns: u64,
-    pub(crate) last_gap_ends_ns: u64,
+    pub(crate) last_gap_end_ns: u64,
     /// Datagrams per burst, and those left in this burst.
     burst: u64,
     left_in_burst: u64,
@@ -129,7 +129,7 @@ impl SendSchedule {
             pause_ns: nanos(pause),
             lateness: spacing.lateness,
             due_ns: now_ns,
-            last_gap_ends_ns: now_ns,
+            last_gap_end_ns: now_ns,
             burst: datagrams,
             left_in_burst: datagrams,
             bursts_left: if count == 0 { u64::MAX } else { count },
@@ -166,7 +166,7 @@ impl SendSchedule {
             }
             _ => now_ns.saturating_add(self.gap_ns),
         };
-        self.last_gap_ends_ns = self.due_ns;
+        self.last_gap_end_ns = self.due_ns;
         self.left_in_burst -= 1;
         if self.left_in_burst == 0 {
             self.end_burst();
@@ -262,7 +262,7 @@ mod tests {
             (250, false),
         ];
         assert_eq!(due, expected);
-        assert_eq!(schedule.last_gap_ends_ns, 260);
+        assert_eq!(schedule.last_gap_end_ns, 260);
         // Without a gap, the pause starts at the last datagram.
         bursts.gap = Duration::ZERO;
         let mut schedule = SendSchedule::new(&bursts, None, 0);

@@ -215,7 +215,7 @@ impl StartBarrier {
         self.opened.notify_all();
     }
 
-    /// Ends the workers' wait in [`Self::await_dismissal`].
+    /// Ends the workers' wait in [`Self::wait_for_run_end`].
     pub fn dismiss(&self) {
         self.state().dismissed = true;
         self.opened.notify_all();

@@ -141,7 +141,7 @@ impl<'a> Session<'a> {
             };
             match ControlConnection::connect(Transport::Tcp, &local, to, &connect_stop) {
                 Ok(mut control) => {
-                    control.detach_stop();
+                    control.forget_connect_stop();
                     crate::control_channel::enable_keep_alive(&control, common);
                     return Ok(Self {
                         common,
@@ -323,8 +323,8 @@ impl<'a> Session<'a> {
             let resolved = resolve(name, self.common.family);
             let addresses = resolved
                 .map_err(|unresolved| Fault::with_reason(error::SCTP_BINDX, unresolved.text))?;
-            for link in addresses.addresses {
-                sys::sctp::bind_additional(socket, &link).map_err(fault(error::SCTP_BINDX))?;
+            for address in addresses.addresses {
+                sys::sctp::bind_additional(socket, &address).map_err(fault(error::SCTP_BINDX))?;
             }
         }
         let to = self.control.peer().clone();
@@ -403,7 +403,7 @@ impl<'a> Session<'a> {
         let data = streams::run_transfer(streams, transfer, &self.control, &mut handler);
         let fault = (handler.fault).or_else(|| data.end.fault(error::CLIENT_TERMINATED));
         self.has_sent_end = data.end == TransferEnd::Cancelled;
-        run.set_data(data);
+        run.set_transfer_result(data);
         run.cpu = meter.percent();
         fault.map_or(Ok(()), Err)?;
         self.channel().send_results(run.to_results(None), events)?;

@@ -150,7 +150,7 @@ impl TestRun {
     }
 
     /// Stores the data that the streams counted and measured.
-    pub(crate) fn set_data(&mut self, data: TransferData) {
+    pub(crate) fn set_transfer_result(&mut self, data: TransferData) {
         self.omit_end_index = data.omit_end_index;
         if let Some((path, bytes)) = &mut self.file {
             *bytes = fs::metadata(path).map_or(0, |metadata| metadata.len());

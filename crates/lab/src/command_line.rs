@@ -16,7 +16,7 @@ pub(crate) struct CommandLine {
 
 #[derive(Subcommand)]
 pub(crate) enum LabCommand {
-    /// Run a command in a client host with a server host beyond a link; needs root
+    /// Run a command on a client host that a link connects to a server host; needs root
     Netns(NetnsArgs),
 }
 

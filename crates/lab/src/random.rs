@@ -47,13 +47,13 @@ mod tests {
     #[test]
     fn moments() {
         let draws = 100_000;
-        let of = |draw: fn(u64, u64) -> f64, power: i32| {
+        let moment = |draw: fn(u64, u64) -> f64, power: i32| {
             (0..draws).map(|at| draw(42, at).powi(power)).sum::<f64>() / draws as f64
         };
         // The bounds are five standard errors of each mean.
-        assert!((of(uniform, 1) - 0.5).abs() < 0.005);
-        assert!((of(uniform, 2) - 1.0 / 3.0).abs() < 0.005);
-        assert!(of(normal, 1).abs() < 0.016);
-        assert!((of(normal, 2) - 1.0).abs() < 0.023);
+        assert!((moment(uniform, 1) - 0.5).abs() < 0.005);
+        assert!((moment(uniform, 2) - 1.0 / 3.0).abs() < 0.005);
+        assert!(moment(normal, 1).abs() < 0.016);
+        assert!((moment(normal, 2) - 1.0).abs() < 0.023);
     }
 }

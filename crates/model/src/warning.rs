@@ -142,7 +142,7 @@ pub enum Warning {
     NoDataInSyn,
     /// Other tests ran on this host at the same time. The CPU figures include all of them.
     HostShared {
-        /// Minimum number of other tests.
+        /// Lower bound of the number of other tests.
         tests: u32,
     },
     /// The peer served other tests at the same time.

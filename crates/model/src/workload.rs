@@ -14,7 +14,7 @@ pub enum Operation {
     /// Take the next connection from the listener.
     Accept,
     /// One send call of the send buffer's size (or one file range, see
-    /// [`EndpointPlan::send_from_file`]).
+    /// [`crate::EndpointPlan::send_from_file`]).
     Send,
     /// One receive call of at most the receive buffer's size.
     Receive,

@@ -131,7 +131,7 @@ fn servers_of_harnesses_are_understood() {
 fn flents_probe_finds_nothing_missing() {
     let settings = client("-l 1 -D -0.2 -- -e 1").unwrap();
     assert_eq!(settings.print.interim, Some(Duration::from_millis(200)));
-    assert!(settings.notices.is_empty() && settings.warnings.is_empty());
+    assert!(settings.stderr_notices.is_empty() && settings.warnings.is_empty());
 }
 
 /// The texts are what the stock tools of Debian's package 2.7.0-0.1 print:
@@ -479,7 +479,7 @@ fn what_the_stock_tool_says_and_runs_on_is_kept_for_later() {
         ("stray -l 1 stray -- stray -m 5 stray -- -x", 0, 0),
     ] {
         let settings = client(line).unwrap_or_else(|exit| panic!("{line}: {exit:?}"));
-        assert_eq!(settings.notices.len(), notices, "{line}");
+        assert_eq!(settings.stderr_notices.len(), notices, "{line}");
         assert_eq!(settings.warnings.len(), warnings, "{line}");
     }
 }

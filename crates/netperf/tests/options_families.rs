@@ -84,7 +84,7 @@ fn sctp() {
         assert_eq!(settings.data.family, family);
     }
     // It is said, and goes on.
-    let said = self::settings("-t SCTP_RR -- -V").notices;
+    let said = self::settings("-t SCTP_RR -- -V").stderr_notices;
     assert_eq!(
         said,
         ["send", "recv"].map(|way| format!("Local {way} copy avoidance not available."))

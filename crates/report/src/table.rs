@@ -116,7 +116,7 @@ pub(crate) fn table(tests: &[TestReport], max_width: usize) -> FittedTable {
         .iter()
         .enumerate()
         .map(column_cells)
-        .filter(|shown| !shown.is_empty())
+        .filter(|column| !column.is_empty())
         .collect();
     // If the columns of one priority do not fit, those of later priorities may still fit.
     let mut priorities: Vec<u8> = Vec::new();

@@ -41,7 +41,7 @@ impl Instances {
             .take(MAX_NAMES)
         {
             known.insert(name.as_bytes().to_vec());
-            // A full queue has enough datagrams already, so failures are ignored.
+            // If the queue is full, that instance counts many others already; a failure is ignored.
             let to = SocketAddr::from_abstract_name(name);
             let _ = to.and_then(|to| socket.send_to_addr(&[], &to));
         }
@@ -52,8 +52,7 @@ impl Instances {
         })
     }
 
-    /// Returns the number of other instances since the registration, as a lower bound. The kernel
-    /// queues about ten datagrams of later instances, or hundreds (`net.unix.max_dgram_qlen`).
+    /// Returns the number of other instances since the registration, as a lower bound. The kernel queues `net.unix.max_dgram_qlen` datagrams of later instances: ten, or some hundreds.
     pub fn count_others(&mut self) -> usize {
         // Any process can send any number of datagrams, so the loop is bounded.
         for _ in 0..MAX_NAMES {

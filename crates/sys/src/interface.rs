@@ -24,7 +24,7 @@ pub struct Link {
 
 /// Traffic of an interface since its creation, as counted by its driver.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[expect(missing_docs, reason = "each is one counter, named as it is")]
+#[expect(missing_docs, reason = "the name of each counter says what it counts")]
 pub struct Traffic {
     pub received_packets: u64,
     pub sent_packets: u64,

@@ -37,7 +37,7 @@ pub enum MasterEvent<'a> {
     /// Data connections to these hosts have received no answer for some time.
     ConnectionsUnanswered(&'a [String]),
     /// A slave sent a message at a time when the protocol has none.
-    SlaveAborted,
+    UnexpectedSlaveMessage,
     /// Number of strands that have failed so far.
     StrandFailed(u64),
     /// A slave reported no totals at the end.

@@ -117,7 +117,7 @@ impl Printer<'_> {
                  drop them? (port= in the profile sets their port)",
                 hosts.join(", ")
             )),
-            MasterEvent::SlaveAborted => self.print_message("\n*** Slave aborted! ***\n"),
+            MasterEvent::UnexpectedSlaveMessage => self.print_message("\n*** Slave aborted! ***\n"),
             MasterEvent::StrandFailed(number) => self.print_message(&format!(
                 "flag_error:global_error={number}, Error executing transactions\n"
             )),
@@ -210,7 +210,7 @@ mod tests {
             };
             for event in [
                 MasterEvent::Starting,
-                MasterEvent::SlaveAborted,
+                MasterEvent::UnexpectedSlaveMessage,
                 MasterEvent::Step(ProtocolStep::Phase1Done),
             ] {
                 printer.handle(&event);

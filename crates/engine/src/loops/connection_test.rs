@@ -25,8 +25,7 @@ pub struct Acceptor {
     host: Option<KernelAddress>,
     /// A connection that has already been accepted.
     first: Option<OwnedFd>,
-    /// How long a connection from another host waits for one from the expected host; `None` refuses
-    /// it immediately.
+    /// How long a connection from another host is held back, in case the expected host connects. `None`: it is refused immediately.
     preference_timeout: Option<Duration>,
     /// The other host whose connections are also accepted, after the expected host did not connect.
     other_host: Option<KernelAddress>,
@@ -122,8 +121,7 @@ impl Acceptor {
     }
 }
 
-/// Repeatedly connects, exchanges a request and a response, and waits for the peer's close. If this
-/// end `closes_first`, it shuts down its stream before.
+/// Repeatedly connects, exchanges a request and a response, and waits for the peer's close. If this end `closes_first`, it shuts down its own stream before this wait.
 pub(crate) fn connect(
     connector: &mut Connector,
     mut exchange: Option<Exchange<'_>>,
@@ -137,7 +135,7 @@ pub(crate) fn connect(
         stop,
         counters,
     } = bounds;
-    expect_sizes(exchange.as_ref(), counters, true);
+    set_pass_sizes(exchange.as_ref(), counters, true);
     timer.start();
     while !stop.is_set() {
         if hooks.wait_for_turn(stop) {
@@ -210,7 +208,7 @@ pub(crate) fn accept(
         stop,
         counters,
     } = bounds;
-    expect_sizes(exchange.as_ref(), counters, false);
+    set_pass_sizes(exchange.as_ref(), counters, false);
     while !stop.is_set() {
         if hooks.wait_for_turn(stop) {
             continue;
@@ -251,7 +249,11 @@ pub(crate) fn accept(
 }
 
 /// Sets the bytes per pass in the counters. `is_requester` is the end that sends the requests.
-fn expect_sizes(exchange: Option<&Exchange<'_>>, counters: CounterWriter<'_>, is_requester: bool) {
+fn set_pass_sizes(
+    exchange: Option<&Exchange<'_>>,
+    counters: CounterWriter<'_>,
+    is_requester: bool,
+) {
     let (requests, responses) = match exchange {
         Some(exchange) => (exchange.requests.size(), exchange.responses.size()),
         None => (0, 0),

@@ -294,7 +294,7 @@ mod tests {
                 let Ok(length) = far.recv(&mut buffer) else {
                     return;
                 };
-                // The first window is lost completely, and one datagram later.
+                // All of the first window is lost, and later one more datagram.
                 if datagram > 4 && datagram != 8 {
                     far.send(&buffer[..length]).unwrap();
                 }
@@ -321,7 +321,7 @@ mod tests {
         peer.join().unwrap();
     }
 
-    /// A peer that neither reads nor responds ends the test like a peer that only does not respond.
+    /// A peer that does not read ends the test by its timeout, as does a peer that reads but does not respond.
     #[test]
     fn a_peer_that_stops_reading_times_out() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();

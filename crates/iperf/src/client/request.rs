@@ -19,7 +19,7 @@ impl ClientRun<'_> {
         connection.upper_flags = self.upper_flags() & !flags::upper::BURSTS;
         connection.prefetch = client.send_mode.prefetch;
         let service = self.settings.socket.type_of_service.unwrap_or(0);
-        // Stock prints the value of -R as sent, and all others as received.
+        // With -R, stock prints this client's type of service as the sent one; otherwise as the received one.
         connection.types_of_service = Some(if client.direction == Direction::Reverse {
             (0, service)
         } else {
@@ -47,7 +47,7 @@ impl ClientRun<'_> {
         let server_sends = client.direction.sends_from_server();
         let frames = client.send_mode.frames;
         let bursts = frames.filter(|frames| server_sends || !frames.is_isochronous);
-        let has_start = upper_bits
+        let start_bits = upper_bits
             & (upper::TRIP_TIMES | upper::FQ_RATE | upper::ISOCHRONOUS | upper::EPOCH_START);
         let scheduled = client.start_time.at.map(WallTime::after_epoch);
         if is_udp {
@@ -92,7 +92,7 @@ impl ClientRun<'_> {
                     .unwrap_or(0),
                 ..Extension::default()
             }),
-            start: (has_start != 0).then(|| TestStart {
+            start: (start_bits != 0).then(|| TestStart {
                 at: scheduled.unwrap_or_else(WallTime::now),
                 fq_rate: fq_rate.unwrap_or(0),
             }),

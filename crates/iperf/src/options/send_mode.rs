@@ -69,13 +69,13 @@ impl Frames {
         let to_number = |[whole, fraction]: [u32; 2]| f64::from(whole) + f64::from(fraction) / 1e6;
         let rate = to_number(bursts.rate);
         let period = Duration::try_from_secs_f64(1.0 / rate).ok()?;
-        let per_frame = if is_isochronous { rate * 8.0 } else { 1.0 };
+        let bits_per_second_per_byte = if is_isochronous { rate * 8.0 } else { 1.0 };
         let is_valid = period >= Duration::from_micros(1) && period < Duration::from_secs(3600);
         is_valid.then(|| Self {
             is_isochronous,
             period,
-            mean: to_number(bursts.mean) / per_frame,
-            deviation: to_number(bursts.variance).sqrt() / per_frame,
+            mean: to_number(bursts.mean) / bits_per_second_per_byte,
+            deviation: to_number(bursts.variance).sqrt() / bits_per_second_per_byte,
         })
     }
 

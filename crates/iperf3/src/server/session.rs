@@ -48,7 +48,7 @@ pub(super) fn serve(
     server: ServerContext<'_>,
 ) -> bool {
     // When the server stops, waits end but the last messages are still sent.
-    control.detach_stop();
+    control.forget_connect_stop();
     crate::control_channel::enable_keep_alive(control, &dialect.common);
     let session = Session {
         dialect,
@@ -244,7 +244,7 @@ impl Session<'_> {
             BufferMemory::from_budget(&self.dialect.memory, holder, streams::STREAM_MEMORY);
         let common = &self.dialect.common;
         let transfer = TransferSettings {
-            shuts_down_streams: true,
+            is_server: true,
             ..TransferSettings::from_settings(
                 common,
                 &parameters,
@@ -265,7 +265,7 @@ impl Session<'_> {
         let data = streams::run_transfer(&streams, transfer, self.control, &mut handler);
         let ServerHandler { fault, results, .. } = handler;
         let fault = fault.or_else(|| data.end.fault(error::SERVER_TERMINATED));
-        run.set_data(data);
+        run.set_transfer_result(data);
         run.cpu = meter.percent();
         run.overlapping_tests = running.overlapping_tests();
         fault.map_or(Ok(()), Err)?;

@@ -89,7 +89,7 @@ impl<'a> Coordinator<'a> {
             ..
         } = self.shared.transfer;
         let end = time.map(|time| omit + time);
-        let mut target_bytes = bytes.filter(|_| self.shared.ends_by_sum);
+        let mut target_bytes = bytes.filter(|_| self.shared.is_limit_total);
         let mut give_up_at = None;
         let mut due = self.next_due(interval);
         loop {

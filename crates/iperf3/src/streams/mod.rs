@@ -46,7 +46,7 @@ pub(crate) struct TransferSettings<'a> {
     /// Whether a sender shuts its stream down at the end.
     ///
     /// A stock client reads on after the test's end, until the stream is shut down.
-    pub(crate) shuts_down_streams: bool,
+    pub(crate) is_server: bool,
     /// The pattern that fills sent blocks, repeated as needed.
     pub(crate) payload: &'a [u8],
     /// The memory budget of the buffers.
@@ -69,7 +69,7 @@ impl<'a> TransferSettings<'a> {
             interval: common.interval,
             idle_timeout: common.receive_timeout,
             cancel,
-            shuts_down_streams: false,
+            is_server: false,
             payload,
             memory,
         }
@@ -182,7 +182,7 @@ pub(crate) fn run_transfer(
         drain_stop: Stop::new(),
         coordinator_wake: transfer.cancel.follower(),
         first_end: OnceLock::new(),
-        ends_by_sum: streams.len() > 1 || !streams.iter().all(|stream| stream.sends),
+        is_limit_total: streams.len() > 1 || !streams.iter().all(|stream| stream.sends),
     };
     std::thread::scope(|scope| {
         let start = |stream| {
@@ -247,7 +247,7 @@ struct SharedState<'a> {
     /// The end of the first stream that ended by itself.
     first_end: OnceLock<TransferEnd>,
     /// Whether a byte limit applies to the sum of several counters, not to a single sender.
-    ends_by_sum: bool,
+    is_limit_total: bool,
 }
 
 impl SharedState<'_> {

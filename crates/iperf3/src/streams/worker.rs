@@ -33,9 +33,9 @@ pub(super) fn run_stream(
         (None, file)
     };
     let facts = &stream.data.facts;
-    let (half, workload) = (&plan.local, &plan.workload);
+    let (endpoint, workload) = (&plan.local, &plan.workload);
     let buffers = Buffers::new(
-        half,
+        endpoint,
         workload,
         plan.transport,
         facts,
@@ -53,17 +53,17 @@ pub(super) fn run_stream(
         cancel: &shared.data_stop,
         control: None,
         duration: transfer.time.map(|time| transfer.omit + time),
-        idle_timeout: Some(buffers.idle_timeout(transfer.idle_timeout, half)),
+        idle_timeout: Some(buffers.idle_timeout(transfer.idle_timeout, endpoint)),
         group: Some(member.start()?),
     };
     let limit = match plan.limit {
-        Limit::Bytes(bytes) if transfer.bytes.is_some() && !shared.ends_by_sum => {
+        Limit::Bytes(bytes) if transfer.bytes.is_some() && !shared.is_limit_total => {
             Limit::Bytes(metadata.map_or(bytes, |file| file.len().min(bytes)))
         }
         _ if sends_file_once => metadata.map_or(Limit::Unlimited, |file| Limit::Bytes(file.len())),
         _ => transfer.time.map_or(Limit::Unlimited, Limit::Time),
     };
-    let mut phase = MeasuredPhase::start(half, settings);
+    let mut phase = MeasuredPhase::start(endpoint, settings);
     let socket = &stream.data.socket;
     let sockets = FlowSockets::Connected(socket.as_fd());
     let flow_loop = FlowLoop {
@@ -76,7 +76,7 @@ pub(super) fn run_stream(
         if stream.file.is_none() {
             complete_block(stream, transfer.payload);
         }
-        if transfer.shuts_down_streams && plan.transport.has_connections() {
+        if transfer.is_server && plan.transport.has_connections() {
             // Wait until the client ends the test, even if the file ended earlier.
             let _ = shared
                 .data_stop
@@ -128,7 +128,7 @@ fn complete_block(stream: &Stream, payload: &[u8]) {
 fn report_end(loop_result: &LoopResult, shared: &SharedState<'_>, sends: bool) {
     let end = match (&loop_result.ended, loop_result.failure) {
         // The client ends the test, even if the server's file ended earlier.
-        (EndCause::Count, _) if shared.transfer.shuts_down_streams => return,
+        (EndCause::Count, _) if shared.transfer.is_server => return,
         (EndCause::Count, _) => TransferEnd::Regular,
         // The coordinator handles these ends.
         (EndCause::Deadline | EndCause::Cancelled, _) => return,

@@ -188,7 +188,7 @@ fn classic_request(
     }
     match &settings.family_settings {
         FamilySettings::Unix { .. } => {
-            // The kernel's minimum is 1.
+            // In this request 0 is the default, so 1 requests the kernel's minimum.
             let buffer = |bytes: Option<u32>| bytes.map_or(0, |bytes| bytes.max(1) as i32);
             request.receive_buffer = buffer(socket.receive_buffer_bytes);
             request.send_buffer = buffer(socket.send_buffer_bytes);

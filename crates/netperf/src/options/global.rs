@@ -233,7 +233,9 @@ pub(super) fn parse_endpoint(
 
 fn set_host(
     Settings {
-        control, notices, ..
+        control,
+        stderr_notices: notices,
+        ..
     }: &mut Settings,
     text: &str,
 ) {
@@ -244,7 +246,9 @@ fn set_host(
 
 fn set_local_host(
     Settings {
-        control, notices, ..
+        control,
+        stderr_notices: notices,
+        ..
     }: &mut Settings,
     text: &str,
 ) {

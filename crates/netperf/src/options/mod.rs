@@ -48,11 +48,13 @@ pub fn parse_netperf(
 ) -> Result<Settings, Exit> {
     let words = utf8_words(program, args)?;
     let mut global = GlobalOptions::default();
-    let test_words = scan(program, &global::SECTION, &words, &mut global)
-        .map_err(|early_exit| with_usage(early_exit, usage::netperf, &global.settings.notices))?;
+    let test_words =
+        scan(program, &global::SECTION, &words, &mut global).map_err(|early_exit| {
+            with_usage(early_exit, usage::netperf, &global.settings.stderr_notices)
+        })?;
     let Some(test) = test_by_name(&global.test) else {
         return Err(with_notices(
-            &global.settings.notices,
+            &global.settings.stderr_notices,
             unknown_test(&global.test),
         ));
     };
@@ -71,12 +73,12 @@ pub fn parse_netperf(
                 TestFamily::Inet => Exit::stdout("", 1),
                 _ => help.clone(),
             };
-            let notices = [&global.settings.notices[..], &options.notices].concat();
+            let notices = [&global.settings.stderr_notices[..], &options.notices].concat();
             into_exit(early_exit, help, syntax_error, &notices)
         })?;
     }
 
-    let notices = [&global.settings.notices[..], &options.notices].concat();
+    let notices = [&global.settings.stderr_notices[..], &options.notices].concat();
     let command_line = [&[program.to_owned()], &words[..]].concat().join(" ");
     plan::settings(test, global, options, command_line).map_err(|early_exit| {
         let early_exit = match early_exit {

@@ -64,7 +64,7 @@ pub(super) fn settings(
         repeat: global.repeat.to_repeat(),
         print,
         warnings,
-        notices: [&global.settings.notices[..], &options.notices].concat(),
+        stderr_notices: [&global.settings.stderr_notices[..], &options.notices].concat(),
         ..global.settings
     })
 }
@@ -124,7 +124,7 @@ fn direction(
 ) -> Result<TestDirection, EarlyExit> {
     let (transmit, receive) = match test {
         Test::TcpRr | Test::TcpCrr | Test::UdpRr => (true, true),
-        _ if test.is_family_transaction() => (true, true),
+        _ if test.is_non_inet_transaction() => (true, true),
         Test::TcpMaerts => (false, true),
         Test::TcpCc => (false, false),
         Test::Omni => options

@@ -66,7 +66,7 @@ with_defaults! {
         /// `--strict`: exit with an error if the result has warnings.
         pub strict: bool = false,
         /// Lines to print on stdout first. Stock prints them for an unknown address family.
-        pub notices: Vec<String> = Vec::new(),
+        pub stderr_notices: Vec<String> = Vec::new(),
         /// Lines to print on stderr first. The stock tool prints one for a removed option.
         pub warnings: Vec<String> = Vec::new(),
     }
@@ -176,7 +176,7 @@ impl Test {
     }
 
     /// Whether it is a request/response test of the Unix domain, SCTP or DLPI family.
-    pub(crate) fn is_family_transaction(self) -> bool {
+    pub(crate) fn is_non_inet_transaction(self) -> bool {
         matches!(
             self,
             Self::StreamRr
@@ -320,7 +320,7 @@ with_defaults! {
         /// One past the last port.
         pub max: u16 = 65535,
         /// Retry any failed connect, not only one without a free port.
-        pub retry_all: bool = false,
+        pub retry_every_port: bool = false,
     }
 }
 

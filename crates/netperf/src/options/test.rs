@@ -210,7 +210,7 @@ pub(super) static OMNI: Section<TestOptions> = Section {
     stock_letter('l', Value("ttl"), &[],
         "TTL of multicast datagrams.", |t, v| { t.local.socket.multicast_ttl = parse_multicast_ttl(v)?; Ok(()) }),
     stock_letter('U', Nothing, &[],
-        "In connection tests, try the next port after any failed connect, not only after a lack of ports.", |t, _| { t.ports.retry_all = true; Ok(()) }),
+        "In connection tests, try the next port after any failed connect, not only after a lack of ports.", |t, _| { t.ports.retry_every_port = true; Ok(()) }),
     stock_letter('V', Nothing, &[],
         "Let the receiving ends discard the data inside the kernel: splice(2) to /dev/null.",
         |t, _| { discard_in_kernel(t); Ok(()) }),

@@ -26,7 +26,7 @@ pub struct RunResult {
 /// Runs `netperf`. Text that the stock tool prints before the test is written to `out` at that
 /// time; the returned exit has the rest.
 pub fn run(settings: &Settings, cancel: &Stop, out: &mut (impl Write + Send)) -> RunResult {
-    for notice in &settings.notices {
+    for notice in &settings.stderr_notices {
         if settings.json {
             sys::write_error_line(format_args!("{notice}"));
             continue;

@@ -67,7 +67,7 @@ fn is_percentage(text: &str) -> bool {
             .is_ok_and(|percent| (0.0..=100.0).contains(&percent))
 }
 
-/// The maximum length: more than the precision of an `f64`, less than a selection file's entry.
+/// The maximum length. It is enough for an `f64`; a longer word in a selection file is not a selector.
 const MAX_DIGITS: usize = 20;
 
 fn ordinal(number: &str) -> String {

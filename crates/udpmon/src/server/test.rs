@@ -47,7 +47,7 @@ const MAX_STARTS: u32 = 64;
 
 /// The end of a test.
 pub(super) enum TestEnd {
-    /// The requester ended it with TESTEND. The answer follows after the slot is free.
+    /// The requester ended it with TESTEND. The answer follows when the next test may start.
     Requested {
         /// The request.
         request: Vec<u8>,
@@ -152,7 +152,7 @@ impl<'s, 'a> ServedTest<'s, 'a> {
     where
         'a: 'p,
     {
-        let (server, entry) = (self.session.server, self.session.entry);
+        let (server, registration) = (self.session.server, self.session.entry);
         let max_bytes = server.settings.limits.record_bytes;
         let new_receiver = |recording, memory: &BufferMemory| {
             let settings = PacketReceiverSettings {
@@ -168,7 +168,7 @@ impl<'s, 'a> ServedTest<'s, 'a> {
         let (recording, mut record_bytes) = self.requested_recording(max_bytes);
         let memory = BufferMemory::from_budget(
             &server.memory,
-            BudgetHolder::for_address(&entry.peer),
+            BudgetHolder::for_address(&registration.peer),
             max_bytes + EXTRA_MEMORY_BYTES,
         );
         let receiver = if record_bytes == 0 {
@@ -179,7 +179,7 @@ impl<'s, 'a> ServedTest<'s, 'a> {
         } else {
             new_receiver(recording, &memory).or_else(|error| {
                 record_bytes = 0;
-                let (peer, reason) = (&entry.peer, sys::describe(&error));
+                let (peer, reason) = (&registration.peer, sys::describe(&error));
                 (server.warn)(format_args!(
                     "udpmon: {peer}: no memory for records: {reason}"
                 ));
@@ -199,7 +199,7 @@ impl<'s, 'a> ServedTest<'s, 'a> {
             receiver: receiver.map_err(|error| sys::describe(&error))?,
             record_bytes,
             observer: ArrivalObserver::new(binning, self.has_stamps(), false),
-            meter: HostMeter::start(interface, entry.peer.is_ipv6()),
+            meter: HostMeter::start(interface, registration.peer.is_ipv6()),
         })
     }
 
@@ -524,7 +524,7 @@ impl<'s, 'a> ServedTest<'s, 'a> {
             socket_drops: receiver.socket_drops().unwrap_or(0),
             first_ns: self.since_zero_ns(first_ns) as u64,
             last_ns: self.since_zero_ns(last_ns) as u64,
-            clock: u32::from(stamp_counts.kernel > stamp_counts.user),
+            clock: u32::from(stamp_counts.kernel > stamp_counts.program),
             record_bytes: phase.record_bytes,
             gaps: gaps.len(),
             gap_sum_ns: gaps.total().as_nanos() as u64,
@@ -536,7 +536,7 @@ impl<'s, 'a> ServedTest<'s, 'a> {
             clock_step_us: (receiver.clock_step_ns() / 1_000)
                 .clamp(i32::MIN.into(), i32::MAX.into()) as i32,
             invalid: phase.observer.invalid,
-            unstamped: stamp_counts.user,
+            unstamped: stamp_counts.program,
         }
     }
 }

@@ -182,17 +182,17 @@ impl Slave {
         }
         work.check_layout(self.layout)
             .map_err(|error| self.unsendable_error(&error))?;
-        let mut infos = Vec::new();
+        let mut strand_ports = Vec::new();
         if peer_workorder::accepts_connections(group) {
             let local_address = self.control.local_address();
-            infos.extend(
+            strand_ports.extend(
                 listeners
                     .iter()
                     .map(|one| one.ports(local_address.as_ref())),
             );
         }
         let answer = self
-            .send_work(&work, &infos)
+            .send_work(&work, &strand_ports)
             .map_err(|error| self.lost_error("phase 2", &error))?;
         let count = match answer {
             Phase2Answer::Ok { slave_infos } => slave_infos,

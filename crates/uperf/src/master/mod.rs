@@ -450,7 +450,7 @@ fn abort_all(slaves: &mut [Slave]) -> Vec<String> {
     let mut aborted = Vec::new();
     for slave in slaves {
         // A signal ends the run, but not the messages about its end.
-        slave.control.detach_stop();
+        slave.control.forget_connect_stop();
         if slave.goodbye.is_none() {
             slave.send_command(MasterCommand::Abort);
             aborted.push(slave.host.clone());

@@ -108,7 +108,7 @@ fn await_barrier(
             return true;
         }
         if let Some(slave) = sender {
-            progress.report(&MasterEvent::SlaveAborted);
+            progress.report(&MasterEvent::UnexpectedSlaveMessage);
             slave.await_goodbye(Instant::now() + FAILED_GOODBYE_TIMEOUT);
             if let Some(Err(error)) = &slave.goodbye {
                 log_lost_slave(log, &slave.host, &progress.describe_position(), error);

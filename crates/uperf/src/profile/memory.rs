@@ -6,7 +6,7 @@ use crate::workorder::{DataProtocol, Flowop, GroupSpec, Workorder};
 
 /// Minimum buffer of a strand, in bytes, as in uperf.
 pub(crate) const MIN_BUFFER_BYTES: u32 = 8192;
-/// Maximum stack that a thread uses, in bytes; measurements show half of it.
+/// Maximum stack that a thread uses, in bytes; threads use half of it in measurements.
 const STACK_BYTES: u64 = 64 << 10;
 /// Memory of a TLS connection, in bytes, with the stack of its handshake.
 ///

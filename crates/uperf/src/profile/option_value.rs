@@ -64,7 +64,10 @@ impl OptionText<'_> {
     }
 
     /// Returns a text cut to `max_bytes` bytes, with a warning, as uperf cuts it.
-    #[expect(clippy::unnecessary_wraps, reason = "other readers fail")]
+    #[expect(
+        clippy::unnecessary_wraps,
+        reason = "the other parsing functions can fail"
+    )]
     pub(super) fn truncated_text(&self, max_bytes: usize) -> ParsedOption<String> {
         let Self { key, value } = self;
         let kept = truncated(value, max_bytes);

@@ -13,7 +13,7 @@ use crate::output;
 pub(crate) struct Log {
     entries: Vec<LogEntry>,
     /// How connections from unexpected addresses were handled, for the operator of this end.
-    strangers: Vec<String>,
+    stranger_warnings: Vec<String>,
 }
 
 /// Maximum number of different entries. Errors that differ in each execution would make the log
@@ -49,8 +49,8 @@ impl Log {
     }
 
     fn add_stranger(&mut self, text: String) {
-        if self.strangers.len() < MAX_STRANGERS && !self.strangers.contains(&text) {
-            self.strangers.push(text);
+        if self.stranger_warnings.len() < MAX_STRANGERS && !self.stranger_warnings.contains(&text) {
+            self.stranger_warnings.push(text);
         }
     }
 
@@ -59,7 +59,7 @@ impl Log {
         for entry in &other.entries {
             self.add(entry.clone());
         }
-        for text in &other.strangers {
+        for text in &other.stranger_warnings {
             self.add_stranger(text.clone());
         }
     }
@@ -71,7 +71,7 @@ impl Log {
 
     /// Returns how connections from unexpected addresses were handled.
     pub(crate) fn strangers(&self) -> &[String] {
-        &self.strangers
+        &self.stranger_warnings
     }
 
     pub(crate) fn is_empty(&self) -> bool {

@@ -55,8 +55,7 @@ impl MasterCommand {
 }
 
 record! {
-    /// Counters of a slave. Data from a slave before the master requests the counters ends the
-    /// test.
+    /// Counters of a slave. If a slave sends anything before the master requests the counters, the test ends.
     #[derive(Clone, Debug, Default, PartialEq, Eq)]
     pub struct Goodbye: 616 bytes {
         /// Kind of [`Self::message`], such as [`Self::ERROR`].

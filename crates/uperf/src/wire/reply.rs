@@ -5,7 +5,7 @@ use codec::{Endian, Field, Text};
 use super::protocol::name_in_refusal;
 use crate::run_budget::RunLimit;
 
-/// Answer to phase 1. It is also the refusal of any phase before the workorder.
+/// Answer to phase 1. A slave also refuses with it before it has read a workorder.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Phase1Answer {
     /// Accepted.

@@ -60,7 +60,7 @@ impl LocalEnd<'_> {
 /// Closes lingering sockets one after the other; the others continue to send meanwhile. After
 /// `stop`, the kernel closes the remaining ones in the background.
 fn close_all(sockets: Vec<Socket>, stop: &Stop) {
-    let _attending = stop.register_thread();
+    let _registration = stop.register_thread();
     for socket in sockets {
         if stop.is_set() {
             let _ = socket.set_linger(None);

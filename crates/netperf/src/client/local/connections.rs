@@ -60,7 +60,7 @@ impl LocalEnd<'_> {
             port_range(ports),
             SmallRng::from_os_rng().random(),
             options,
-            ports.retry_all,
+            ports.retry_every_port,
         )
         .map_err(|error| connect_error(dest, error))
     }

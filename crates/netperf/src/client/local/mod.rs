@@ -191,8 +191,8 @@ impl LocalEnd<'_> {
         let has_control = control.is_some();
         let host = settings.data.host.as_ref();
         let is_one_way = self.plan.transport.has_datagrams() && !self.plan.workload.receives();
-        let is_known = self.plan.transport.has_ip() && (has_control || !is_one_way);
-        is_known.then(|| AwaitedAnswer {
+        let can_detect = self.plan.transport.has_ip() && (has_control || !is_one_way);
+        can_detect.then(|| AwaitedAnswer {
             host: host.unwrap_or(&settings.control.host).clone(),
             port: dest.port(),
             has_control,
@@ -299,7 +299,7 @@ impl LocalEnd<'_> {
             let finished = phase.finish(FinishMethod::HalfClose, &sockets(), DRAIN_TIMEOUT);
             let is_reset = |error: &io::Error| error.kind() == io::ErrorKind::ConnectionReset;
             if let Some(error) = finished.err().filter(is_reset).filter(|_| is_service) {
-                // There are no results with the received bytes.
+                // Without a control connection, no results report the received bytes, so a reset is an error.
                 run.result.ended = EndCause::PeerClosed;
                 run.result.failure = error.raw_os_error().map(|errno| ("receive", errno));
             }

@@ -20,7 +20,7 @@ impl Display for Table<'_> {
     fn fmt(&self, out: &mut Formatter<'_>) -> fmt::Result {
         match self.0.settings.test {
             test if early::has_early_headers(test) => early::write(out, self.0),
-            test if test.is_family_transaction() => request_response::write(out, self.0),
+            test if test.is_non_inet_transaction() => request_response::write(out, self.0),
             Test::TcpRr | Test::UdpRr | Test::TcpCrr | Test::TcpCc => {
                 request_response::write(out, self.0)
             }
