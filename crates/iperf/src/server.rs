@@ -1,6 +1,7 @@
 //! The server of TCP tests. `udp/server.rs` serves UDP tests.
 
 mod bounceback;
+mod requested;
 
 use std::fmt;
 use std::io;
@@ -10,10 +11,12 @@ use std::time::{Duration, Instant};
 
 use control::ControlConnection;
 use engine::{DataSocket, DeadlineGuard, Role as End, Stop, deadline_thread};
-use model::{FlowPlan, Limit, SocketOptions, Transport};
-use server::{ClientTest, Dialect, RunningTest, Server, ServerContext, Service, listen};
+use model::{FlowPlan, Limit, Transport};
+use server::{Dialect, RunningTest, Server, ServerContext, Service, listen};
 
 pub use crate::udp::server::serve_datagrams;
+pub(crate) use requested::{SenderOptions, describe_test, udp_send_mode};
+use requested::{requested_frames, tcp_send_mode};
 use sys::{Address, Socket};
 
 use crate::connection::{self, FlowNumbers};
@@ -24,9 +27,7 @@ use crate::report_group::{ReportGroup, ReportGroups};
 use crate::timing::{FlowTimings, TimingKind};
 use crate::traffic::{self, StreamTransfer};
 use crate::wire::flags::{self, upper};
-use crate::wire::{
-    Acknowledgement, BounceMessage, Hello, HelloTransport, SendAmount, WallTime, version_name,
-};
+use crate::wire::{Acknowledgement, BounceMessage, Hello, HelloTransport, WallTime, version_name};
 
 /// The maximum time until the test header of a stream arrives.
 const HELLO_TIMEOUT: Duration = Duration::from_secs(20);
@@ -39,9 +40,6 @@ const MAX_START_DELAY: Duration = Duration::from_secs(3610);
 
 /// The connect timeout of the server's connection to a client (`-d`, `-r`).
 const REVERSE_CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-
-/// The maximum size of a send call or bounceback message that a client may request, in bytes.
-const MAX_SEND_LENGTH: u32 = 16 << 20;
 
 /// Is called after the server starts to listen and before it starts a thread.
 ///
@@ -147,46 +145,6 @@ pub(crate) struct IperfDialect {
     /// Stops the server if no client with the permit key connects in time
     /// (`--permit-key-timeout`).
     key_deadline: Mutex<Option<DeadlineGuard<'static>>>,
-}
-
-/// The socket options of a server's sender, for a test that the client requested.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct SenderOptions {
-    /// `--tos-override`.
-    pub(crate) tos_override: Option<u8>,
-}
-
-impl SenderOptions {
-    /// Returns the options of a sender's socket.
-    ///
-    /// The type of service is the first of `--tos-override`, the server's `-S`, and the client's
-    /// request, unless that is 0.
-    pub(crate) fn socket_options(
-        self,
-        options: &SocketOptions,
-        requested_tos: Option<u8>,
-    ) -> SocketOptions {
-        let requested_tos = requested_tos.filter(|service| *service != 0);
-        SocketOptions {
-            type_of_service: self
-                .tos_override
-                .or(options.type_of_service)
-                .or(requested_tos),
-            ..options.clone()
-        }
-    }
-
-    /// Sets the type of service of an established connection.
-    pub(crate) fn set_type_of_service(
-        socket: BorrowedFd<'_>,
-        options: &SocketOptions,
-        is_ipv6: bool,
-    ) {
-        if let Some(service) = options.type_of_service {
-            // A failure is not fatal: the test runs without it.
-            let _ = sys::option::set_type_of_service(socket, is_ipv6, service);
-        }
-    }
 }
 
 /// The first bytes of a stream.
@@ -357,10 +315,12 @@ impl IperfDialect {
         let reports = self
             .report_groups
             .group_for(peer, connection.local.as_ref());
-        let send_plan = hello.map(|hello| self.send_plan(hello));
-        let send_mode = hello.map_or_else(SendMode::default, |hello| {
-            requested_send_mode(hello, requested)
+        let send_plan = hello.map(|hello| {
+            self.sender_options
+                .requested_plan(Transport::Tcp, &self.settings, hello)
         });
+        let send_mode =
+            hello.map_or_else(SendMode::default, |hello| tcp_send_mode(hello, requested));
         let bin_width = self.settings.output.bins.map(|bins| bins.width);
         let kind = receive_timing_kind(&connection, requested);
         let receive_plan = || self.receive_plan();
@@ -506,28 +466,6 @@ impl IperfDialect {
         plan
     }
 
-    /// Returns the plan of the flow that the client requests from the server.
-    fn send_plan(&self, hello: &Hello) -> FlowPlan {
-        let length = match hello.length {
-            0 => self.settings.length,
-            length => length.min(MAX_SEND_LENGTH),
-        };
-        let limit = match hello.amount {
-            SendAmount::Bytes(0) => Limit::Unlimited,
-            SendAmount::Bytes(bytes) => Limit::Bytes(bytes.into()),
-            SendAmount::Time(time) => Limit::Time(time),
-        };
-        let rate = hello
-            .extension
-            .map(|extension| extension.rate as f64)
-            .filter(|rate| *rate > 0.0);
-        let requested_tos = hello.extension.map(|extension| extension.type_of_service);
-        let socket = self
-            .sender_options
-            .socket_options(&self.settings.socket, requested_tos);
-        flow_plan(Transport::Tcp, length, rate, limit, &socket)
-    }
-
     /// Returns whether the header has the flag `bit` and a plausible start time.
     ///
     /// Prints a warning about option `name` if the clocks of client and server differ too much.
@@ -603,10 +541,10 @@ impl IperfDialect {
             Ok(data) => data,
             Err(error) => return self.report_error(error.to_string()),
         };
-        let (in_time, _deadline) = server
+        let (connect_stop, _deadline) = server
             .cancel_stop
             .follower_until(Instant::now() + REVERSE_CONNECT_TIMEOUT);
-        if let Err(error) = engine::connect(&data.socket, &client_address, &in_time) {
+        if let Err(error) = engine::connect(&data.socket, &client_address, &connect_stop) {
             return self.report_error(format!("tcp connect failed: {error}"));
         }
         let number = self.flow_numbers.next();
@@ -651,43 +589,6 @@ impl IperfDialect {
             }
             Err(error) => self.report_error(sys::describe(&error)),
         }
-    }
-}
-
-/// Returns the description of a test for the registry of running tests.
-pub(crate) fn describe_test(protocol: &str, hello: Option<&Hello>) -> ClientTest {
-    let has = |bits| hello.is_some_and(|hello| hello.has_any_flag(bits));
-    let direction = match hello {
-        _ if has(upper::REVERSE) => " reverse",
-        _ if has(upper::FULL_DUPLEX) => " full duplex",
-        Some(hello) if hello.flags & flags::VERSION1 != 0 => " both ways",
-        _ => "",
-    };
-    let length = hello.and_then(|hello| match hello.amount {
-        SendAmount::Time(time) => Some(time),
-        SendAmount::Bytes(_) => None,
-    });
-    ClientTest {
-        name: format!("{protocol}{direction}"),
-        duration: length,
-    }
-}
-
-/// Returns the frames or bursts that a header announces or requests.
-fn requested_frames(hello: &Hello) -> Option<Frames> {
-    let is_isochronous = hello.has_any_flag(upper::ISOCHRONOUS);
-    Frames::from_request(hello.bursts.as_ref()?, is_isochronous)
-}
-
-/// Returns the send mode that a client requests.
-fn requested_send_mode(hello: &Hello, frames: Option<Frames>) -> SendMode {
-    let extension = hello.extension.unwrap_or_default();
-    let prefetch = hello.has_any_flag(upper::PREFETCH) && extension.prefetch > 0;
-    SendMode {
-        frames,
-        prefetch: prefetch.then_some(extension.prefetch),
-        has_burst_records: frames.is_some() || hello.has_any_flag(upper::TRIP_TIMES),
-        ..SendMode::default()
     }
 }
 

@@ -14,7 +14,8 @@ use server::ServerContext;
 use sys::Address;
 use sys::call::{self, Error};
 
-use super::{IperfDialect, MAX_SEND_LENGTH};
+use super::IperfDialect;
+use super::requested::MAX_SEND_LENGTH;
 use crate::event::{ConnectionInfo, TestEvent};
 use crate::report_group::MeasuredFlow;
 use crate::wire::{BounceMessage, MIN_BOUNCE_BYTES, WallTime};

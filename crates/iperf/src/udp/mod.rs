@@ -28,7 +28,7 @@ use crate::traffic::FlowResult;
 use crate::wire::{DatagramHeader, LatencyReport, ServerReport, WallTime};
 
 /// The largest payload of a datagram, in bytes.
-const MAX_PAYLOAD_BYTES: u32 = 65_507;
+pub(crate) const MAX_PAYLOAD_BYTES: u32 = 65_507;
 
 /// The maximum number of copies of the last datagram, and the wait for an answer to each.
 const MAX_END_TRIES: u32 = 200;

@@ -21,15 +21,16 @@ use crate::client::ClientRun;
 use crate::connection::{self, FlowNumbers};
 use crate::event::{ConnectionInfo, FlowId, Observer, TestEvent};
 use crate::flow::{datagram_format, flow_plan, send_length};
-use crate::options::{Frames, SendMode, ServerSettings, Settings};
+use crate::options::{SendMode, ServerSettings, Settings};
 use crate::report_group::{ReportGroup, ReportGroups};
 use crate::server::{
     IperfDialect, OnListening, SenderOptions, describe_test, listen_addresses, stop_after,
+    udp_send_mode,
 };
 use crate::timing::{FlowTimings, TimingKind};
 use crate::traffic::FlowResult;
 use crate::wire::flags::{self, upper};
-use crate::wire::{DatagramHeader, Hello, HelloTransport, SendAmount, proof, version_name};
+use crate::wire::{DatagramHeader, Hello, HelloTransport, proof, version_name};
 
 /// The wait for a repeated last datagram after each answer, and the maximum number of answers.
 const REPEAT_TIMEOUT: Duration = Duration::from_millis(250);
@@ -47,16 +48,6 @@ const MAX_AMPLIFICATION: u64 = 3;
 
 /// The longest wait before the server checks its stop again.
 const STOP_CHECK_INTERVAL: Duration = Duration::from_secs(1);
-
-/// The longest time and the highest rate, in bits per second, that a client may request.
-///
-/// The source address of the request may be forged.
-const MAX_TIME: Duration = Duration::from_secs(3600);
-const MAX_RATE: f64 = 10e9;
-
-/// The default time and rate of stock clients.
-const DEFAULT_TIME: Duration = Duration::from_secs(10);
-const DEFAULT_RATE: f64 = 1_048_576.0;
 
 /// A receiver of flows, which also sends the flows that clients request.
 pub(super) struct DatagramReceiver<'a> {
@@ -394,8 +385,10 @@ impl<'a> DatagramReceiver<'a> {
         let reports = self
             .report_groups
             .group_for(&from, connection.local.as_ref());
-        let send_plan = self.send_plan(&hello);
-        let send_mode = requested_send_mode(&hello);
+        let send_plan = self
+            .sending
+            .requested_plan(Transport::Udp, self.settings, &hello);
+        let send_mode = udp_send_mode(&hello);
         let send_reverse = || {
             SenderOptions::set_type_of_service(
                 data.socket.as_fd(),
@@ -512,28 +505,6 @@ impl<'a> DatagramReceiver<'a> {
         format.first = u32::from(number != 0);
         receive_plan.datagrams = Some(format);
         receive_plan
-    }
-
-    /// Returns the plan of the flow that a client requests this end to send.
-    fn send_plan(&self, hello: &Hello) -> FlowPlan {
-        let length = match hello.length {
-            0 => self.settings.length,
-            length => length.clamp(DatagramHeader::WIDE_LEN as u32, MAX_PAYLOAD_BYTES),
-        };
-        let rate = hello
-            .extension
-            .map_or(0.0, |extension| extension.rate as f64);
-        let rate = if rate > 0.0 { rate } else { DEFAULT_RATE }.min(MAX_RATE);
-        let limit = match hello.amount {
-            SendAmount::Bytes(0) => Limit::Time(DEFAULT_TIME),
-            SendAmount::Bytes(bytes) => Limit::Bytes(bytes.into()),
-            SendAmount::Time(time) => Limit::Time(time.min(MAX_TIME)),
-        };
-        let requested_tos = hello.extension.map(|extension| extension.type_of_service);
-        let socket = self
-            .sending
-            .socket_options(&self.settings.socket, requested_tos);
-        flow_plan(Transport::Udp, length, Some(rate), limit, &socket)
     }
 
     /// Sends to the client's port, on a new socket (`-d`, `-r`).
@@ -692,19 +663,6 @@ fn connection(data: &DataSocket, id: FlowId, from: &Address, hello: &Hello) -> C
         connection.started = None;
     }
     connection
-}
-
-/// Returns the send mode that a client requests.
-fn requested_send_mode(hello: &Hello) -> SendMode {
-    let frames = hello
-        .bursts
-        .filter(|_| hello.has_any_flag(upper::ISOCHRONOUS));
-    let frames = frames.and_then(|bursts| Frames::from_request(&bursts, true));
-    let is_bounded = |frames: &Frames| frames.mean * 8.0 / frames.period.as_secs_f64() <= MAX_RATE;
-    SendMode {
-        frames: frames.filter(is_bounded),
-        ..SendMode::default()
-    }
 }
 
 /// Runs both functions at the same time. Returns the first error.
