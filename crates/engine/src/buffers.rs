@@ -93,7 +93,7 @@ impl Buffers {
         let mut buffers = Self::default();
         if workload.sends() {
             let plan = &endpoint.send;
-            let largest = transport.default_send_bytes();
+            let largest = transport.max_default_send_bytes();
             let (size, width) = resolve(plan, largest, facts.send_buffer_bytes);
             (buffers.sizes.send_bytes, buffers.sizes.send_width) = (Some(size), Some(width));
             if let Some(file) = fill.take_if(|_| endpoint.send_file_once) {

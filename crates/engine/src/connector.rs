@@ -40,9 +40,9 @@ const CONNECTIONS_FOR_COOKIE: u32 = 2;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PortRange {
     /// The first port.
-    pub min: u16,
+    pub first: u16,
     /// The port after the last one.
-    pub max: u16,
+    pub end: u16,
 }
 
 /// A new connection. `sent` is the number of bytes of the first request that its opening has sent.
@@ -65,7 +65,7 @@ impl Connector {
         options: SocketOptions,
         retries_all_errors: bool,
     ) -> io::Result<Self> {
-        let width = ports.max.saturating_sub(ports.min).max(1);
+        let width = ports.end.saturating_sub(ports.first).max(1);
         let connections_to_check = match transport {
             _ if options.fast_open => CONNECTIONS_FOR_COOKIE,
             Transport::Mptcp => 1,
@@ -77,7 +77,7 @@ impl Connector {
             to,
             from,
             ports,
-            next_in_range: ports.min + first % width,
+            next_in_range: ports.first + first % width,
             options,
             retries_all_errors,
             first_facts: None,
@@ -185,9 +185,9 @@ impl Connector {
     fn port_after(&self, port: u16) -> u16 {
         if port
             .checked_add(1)
-            .is_none_or(|next| next >= self.ports.max)
+            .is_none_or(|next| next >= self.ports.end)
         {
-            self.ports.min
+            self.ports.first
         } else {
             port + 1
         }
@@ -218,7 +218,7 @@ pub fn connect_within(
     to: &Address,
     stop: &Stop,
 ) -> io::Result<()> {
-    let (timed_stop, _deadline) = stop.follower_until(Instant::now() + timeout);
+    let (timed_stop, _deadline) = stop.child_until(Instant::now() + timeout);
     connect(socket, to, &timed_stop).map_err(|error| match error {
         _ if stop.is_set() => Error::CANCELED.into(),
         ConnectError::Stopped(_) => Error::TIMEDOUT.into(),
@@ -279,7 +279,10 @@ mod tests {
     fn connector(to_port: u16, min: u16, max: u16, first: u16) -> Connector {
         let to = Address::Inet(([127, 0, 0, 1], to_port).into());
         let (tcp, options) = (Transport::Tcp, SocketOptions::default());
-        let ports = PortRange { min, max };
+        let ports = PortRange {
+            first: min,
+            end: max,
+        };
         Connector::new(tcp, to.clone(), to, ports, first, options, false).unwrap()
     }
 

@@ -232,14 +232,24 @@ impl Counters {
     }
 }
 
+/// Whether a pass counts as a transaction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum PassKind {
+    OneWay,
+    Transaction,
+}
+
 impl CounterWriter<'_> {
     /// Declares that a pass has one send call and one receive call of these sizes, 0 for none. The
     /// sizes of counted passes must not change.
-    pub(crate) fn set_pass_sizes(self, sent: u32, received: u32, is_transaction: bool) {
+    pub(crate) fn set_pass_sizes(self, sent: u32, received: u32, kind: PassKind) {
         for (counter, amount) in [
             (SentPerPass, sent),
             (ReceivedPerPass, received),
-            (TransactionsPerPass, is_transaction.into()),
+            (
+                TransactionsPerPass,
+                u32::from(kind == PassKind::Transaction),
+            ),
         ] {
             let line = &self.0.0;
             let (size, amount) = (&line[counter as usize], u64::from(amount));
@@ -346,7 +356,7 @@ mod tests {
         let lines = Arc::new(SharedLines::new(2).unwrap());
         for counters in [Counters::default(), Counters::on_shared_line(&lines, 1)] {
             let writer = counters.writer();
-            writer.set_pass_sizes(10, 0, true);
+            writer.set_pass_sizes(10, 0, PassKind::Transaction);
             writer.count_pass();
             writer.count_pass();
             writer.add(SendCalls, 3);

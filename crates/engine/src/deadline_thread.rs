@@ -399,11 +399,11 @@ impl Stop {
     /// Ends the run. Only the first reason counts. The deadline thread wakes the threads until they
     /// have left.
     pub fn set(&self, reason: StopReason) {
-        let Some(followers) = self.record_reason(reason) else {
+        let Some(children) = self.record_reason(reason) else {
             return;
         };
-        for (follower, delay) in followers {
-            follower.set_after(delay, reason);
+        for (child, delay) in children {
+            child.set_after(delay, reason);
         }
         if self.wake() {
             deadline_thread().keep_waking(self);
@@ -419,31 +419,31 @@ impl Stop {
         std::mem::forget(guard);
     }
 
-    /// Returns a stop that is set when this one is set. Setting the follower does not set this
+    /// Returns a stop that is set when this one is set. Setting the child does not set this
     /// stop.
     #[must_use]
-    pub fn follower(&self) -> Self {
-        self.follower_after(Duration::ZERO)
+    pub fn child(&self) -> Self {
+        self.child_after(Duration::ZERO)
     }
 
-    /// Does the same as [`Stop::follower`], but sets the follower `delay` later. A stopped server
+    /// Does the same as [`Stop::child`], but sets the child `delay` later. A stopped server
     /// lets running tests continue for that long.
     #[must_use]
-    pub fn follower_after(&self, delay: Duration) -> Self {
-        let follower = Self::new();
-        self.add_follower(&follower, delay);
-        // Read the reason only now: if the stop was set before, it did not set this follower.
+    pub fn child_after(&self, delay: Duration) -> Self {
+        let child = Self::new();
+        self.add_child(&child, delay);
+        // Read the reason only now: if the stop was set before, it did not set this child.
         if let Some(reason) = self.reason() {
-            follower.set_after(delay, reason);
+            child.set_after(delay, reason);
         }
-        follower
+        child
     }
 
-    /// Returns a follower that is also set at `when`, unless the guard is dropped before.
-    pub fn follower_until(&self, when: Instant) -> (Self, DeadlineGuard<'static>) {
-        let follower = self.follower();
-        let guard = deadline_thread().set_at(when, &follower);
-        (follower, guard)
+    /// Returns a child that is also set at `when`, unless the guard is dropped before.
+    pub fn child_until(&self, when: Instant) -> (Self, DeadlineGuard<'static>) {
+        let child = self.child();
+        let guard = deadline_thread().set_at(when, &child);
+        (child, guard)
     }
 
     /// Registers the calling thread to be woken, until the registration is dropped.

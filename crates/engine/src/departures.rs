@@ -123,7 +123,7 @@ fn spin(
         }
         now_ns = monotonic_ns();
     }
-    (LoopEnd::Count, now_ns.max(schedule.last_gap_end_ns))
+    (LoopEnd::Count, now_ns.max(schedule.after_last_gap_ns))
 }
 
 /// Waits briefly towards a future time and returns the current time.

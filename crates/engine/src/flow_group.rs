@@ -58,7 +58,8 @@ impl FlowGroup {
         *lock(&self.meter) = CpuMeter::start(&self.endpoint);
     }
 
-    /// Records that a flow's clock has stopped. The CPU measurement ends when no clock runs. A flow that records a later stop extends it.
+    /// Records that a flow's clock has stopped. The CPU measurement ends when no clock runs. A flow
+    /// that records a later stop extends it.
     pub(crate) fn record_stop(&self, is_first_stop_of_flow: bool) {
         if is_first_stop_of_flow {
             self.running.fetch_sub(1, SeqCst);

@@ -13,26 +13,26 @@ use crate::stop::Stop;
 
 /// Keeps a loop to its schedule, and uses the data as a program would.
 ///
-/// A pass uses one turn of the schedule. A loop waits for its turn at the start of a pass, and
-/// records afterwards that it used the turn. An interrupted call therefore uses none.
+/// The schedule sets the time at which each pass is due. A loop waits for that time at the start of
+/// a pass, and records the pass afterwards. An interrupted call is therefore not recorded.
 pub(crate) trait Hooks {
-    /// Waits until the next turn is due. Returns whether it waited. A stop ends the wait, so the
+    /// Waits until the next pass is due. Returns whether it waited. A stop ends the wait, so the
     /// caller must check the stop before it calls this again.
-    fn wait_for_turn(&mut self, stop: &Stop) -> bool;
-    /// Returns whether the next turn is due, without waiting.
-    fn is_my_turn(&mut self) -> bool;
-    /// Waits until the next turn is due or the socket is readable. Returns whether the socket is
+    fn wait_if_early(&mut self, stop: &Stop) -> bool;
+    /// Returns whether the next pass is due, without waiting.
+    fn is_pass_due(&mut self) -> bool;
+    /// Waits until the next pass is due or the socket is readable. Returns whether the socket is
     /// readable.
-    fn has_input_before_turn(&mut self, socket: BorrowedFd<'_>) -> bool;
-    /// Returns the number of turns that are due and unused.
-    fn turns_left(&self) -> u64;
-    /// Records that a turn was used.
+    fn wait_for_input_until_next_pass(&mut self, socket: BorrowedFd<'_>) -> bool;
+    /// Returns the number of passes that are due and not recorded.
+    fn passes_due(&self) -> u64;
+    /// Records one pass.
     #[inline]
-    fn record_turn(&mut self) {
-        self.record_turns(1);
+    fn record_paced_pass(&mut self) {
+        self.record_paced_passes(1);
     }
-    /// Records that `count` turns were used.
-    fn record_turns(&mut self, count: usize);
+    /// Records `count` passes.
+    fn record_paced_passes(&mut self, count: usize);
     /// Handles the data that is sent next.
     fn before_send(&mut self, data: &mut [u8]);
     /// Handles received data.
@@ -43,23 +43,23 @@ pub(crate) trait Hooks {
 
 impl Hooks for () {
     #[inline]
-    fn wait_for_turn(&mut self, _: &Stop) -> bool {
+    fn wait_if_early(&mut self, _: &Stop) -> bool {
         false
     }
     #[inline]
-    fn is_my_turn(&mut self) -> bool {
+    fn is_pass_due(&mut self) -> bool {
         true
     }
     #[inline]
-    fn has_input_before_turn(&mut self, _: BorrowedFd<'_>) -> bool {
+    fn wait_for_input_until_next_pass(&mut self, _: BorrowedFd<'_>) -> bool {
         true
     }
     #[inline]
-    fn turns_left(&self) -> u64 {
+    fn passes_due(&self) -> u64 {
         u64::MAX
     }
     #[inline]
-    fn record_turns(&mut self, _: usize) {}
+    fn record_paced_passes(&mut self, _: usize) {}
     #[inline]
     fn before_send(&mut self, _: &mut [u8]) {}
     #[inline]
@@ -135,32 +135,32 @@ impl OptionalHooks {
 
 impl Hooks for OptionalHooks {
     #[inline]
-    fn wait_for_turn(&mut self, stop: &Stop) -> bool {
+    fn wait_if_early(&mut self, stop: &Stop) -> bool {
         self.pace
             .as_mut()
-            .is_some_and(|pace| pace.wait_for_turn(stop))
+            .is_some_and(|pace| pace.wait_if_early(stop))
     }
 
     #[inline]
-    fn is_my_turn(&mut self) -> bool {
-        self.pace.as_mut().is_none_or(Pace::is_my_turn)
+    fn is_pass_due(&mut self) -> bool {
+        self.pace.as_mut().is_none_or(Pace::is_pass_due)
     }
 
-    fn has_input_before_turn(&mut self, socket: BorrowedFd<'_>) -> bool {
+    fn wait_for_input_until_next_pass(&mut self, socket: BorrowedFd<'_>) -> bool {
         self.pace
             .as_mut()
-            .is_none_or(|pace| pace.has_input_before_turn(socket))
+            .is_none_or(|pace| pace.wait_for_input_until_next_pass(socket))
     }
 
     #[inline]
-    fn turns_left(&self) -> u64 {
-        self.pace.as_ref().map_or(u64::MAX, Pace::turns_left)
+    fn passes_due(&self) -> u64 {
+        self.pace.as_ref().map_or(u64::MAX, Pace::passes_due)
     }
 
     #[inline]
-    fn record_turns(&mut self, count: usize) {
+    fn record_paced_passes(&mut self, count: usize) {
         if let Some(pace) = &mut self.pace {
-            pace.record_turns(count as u64);
+            pace.record_paced_passes(count as u64);
         }
     }
 

@@ -9,7 +9,7 @@ use crate::connector::Connector;
 use crate::counters::Counters;
 use crate::end::Budget;
 use crate::io::FlowSockets;
-use crate::loops::connection_test::Acceptor;
+use crate::loops::connections::Acceptor;
 use crate::numbers::{DatagramObserver, FirstDatagram};
 use crate::script::{ConnectionManager, Script, StepTimes};
 use crate::stop::Stop;

@@ -65,7 +65,7 @@ pub use interface::InterfaceMeter;
 pub use io::{Associations, FlowSockets};
 pub use job::{FlowLoop, Job, JobBody, JobSockets, ScriptLoop};
 pub use looper::Looper;
-pub use loops::connection_test::Acceptor;
+pub use loops::connections::Acceptor;
 pub use measured_phase::{MeasuredPhase, PhaseSettings};
 pub use memory::BufferMemory;
 pub use numbers::{ArrivalOrder, DatagramObserver, FirstDatagram};

@@ -46,7 +46,7 @@ pub struct MeasuredPhase<'a> {
     pub stop: Stop,
     /// Ends everything that may continue after the deadline. Set if the phase is cancelled, if the
     /// peer hangs up, or if no data moves.
-    pub abort: Stop,
+    pub abort_stop: Stop,
     /// Times from the start to the last stop of the clock.
     pub times: PhaseTimes,
     settings: PhaseSettings<'a>,
@@ -61,8 +61,8 @@ pub struct MeasuredPhase<'a> {
 impl<'a> MeasuredPhase<'a> {
     /// Starts the clock, and the CPU measurement that `endpoint` requests.
     pub fn start(endpoint: &EndpointPlan, settings: PhaseSettings<'a>) -> Self {
-        let abort = settings.cancel.follower();
-        let stop = abort.follower();
+        let abort = settings.cancel.child();
+        let stop = abort.child();
         let watch = |control| deadline_thread().set_on_hang_up(control, &abort);
         let watch = settings.control.map(watch);
         if let Some(idle) = settings.idle_timeout {
@@ -74,7 +74,7 @@ impl<'a> MeasuredPhase<'a> {
             _deadline: settings.duration.map(deadline),
             _watch: watch,
             stop,
-            abort,
+            abort_stop: abort,
             times: PhaseTimes::default(),
             settings,
             clock,
@@ -137,7 +137,7 @@ impl<'a> MeasuredPhase<'a> {
         flow: &FlowSockets<'_>,
         timeout: Duration,
     ) -> io::Result<()> {
-        let (stop, _deadline) = self.abort.follower_until(Instant::now() + timeout);
+        let (stop, _deadline) = self.abort_stop.child_until(Instant::now() + timeout);
         let finished = method.run(flow, &stop);
         if method == FinishMethod::HalfClose && self.only_sends {
             self.stop_clock();

@@ -80,33 +80,33 @@ impl Numbering {
 
 impl Hooks for Numbering {
     #[inline]
-    fn wait_for_turn(&mut self, stop: &Stop) -> bool {
+    fn wait_if_early(&mut self, stop: &Stop) -> bool {
         self.prepared = 0;
-        self.extras.wait_for_turn(stop)
+        self.extras.wait_if_early(stop)
     }
 
-    fn is_my_turn(&mut self) -> bool {
-        self.extras.is_my_turn()
+    fn is_pass_due(&mut self) -> bool {
+        self.extras.is_pass_due()
     }
 
-    fn has_input_before_turn(&mut self, socket: BorrowedFd<'_>) -> bool {
-        self.extras.has_input_before_turn(socket)
+    fn wait_for_input_until_next_pass(&mut self, socket: BorrowedFd<'_>) -> bool {
+        self.extras.wait_for_input_until_next_pass(socket)
     }
 
     #[inline]
-    fn turns_left(&self) -> u64 {
-        self.extras.turns_left().min(self.max_per_call)
+    fn passes_due(&self) -> u64 {
+        self.extras.passes_due().min(self.max_per_call)
     }
 
     /// Called for a send that the kernel refused.
-    fn record_turn(&mut self) {
-        self.extras.record_turns(1);
+    fn record_paced_pass(&mut self) {
+        self.extras.record_paced_passes(1);
     }
 
     #[inline]
-    fn record_turns(&mut self, count: usize) {
+    fn record_paced_passes(&mut self, count: usize) {
         self.next_number += count as i64;
-        self.extras.record_turns(count);
+        self.extras.record_paced_passes(count);
     }
 
     #[inline]

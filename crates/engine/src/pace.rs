@@ -46,8 +46,8 @@ impl Pace {
     }
 
     #[inline]
-    pub(crate) fn wait_for_turn(&mut self, stop: &Stop) -> bool {
-        self.schedule.turns_left == 0 && self.wait_for_interval(stop)
+    pub(crate) fn wait_if_early(&mut self, stop: &Stop) -> bool {
+        self.schedule.passes_due == 0 && self.wait_for_interval(stop)
     }
 
     /// Starts the next interval, after a wait if needed. Returns whether it waited.
@@ -72,12 +72,12 @@ impl Pace {
     }
 
     #[inline]
-    pub(crate) fn is_my_turn(&mut self) -> bool {
-        self.schedule.turns_left > 0 || self.schedule.try_begin(monotonic_ns())
+    pub(crate) fn is_pass_due(&mut self) -> bool {
+        self.schedule.passes_due > 0 || self.schedule.try_begin(monotonic_ns())
     }
 
     #[cold]
-    pub(crate) fn has_input_before_turn(&mut self, socket: BorrowedFd<'_>) -> bool {
+    pub(crate) fn wait_for_input_until_next_pass(&mut self, socket: BorrowedFd<'_>) -> bool {
         // During the spin this does not wait; the caller calls it again.
         let left_ns = self.sleep_end_ns().saturating_sub(monotonic_ns());
         call::wait_readable(socket, Duration::from_nanos(left_ns)).unwrap_or(false)
@@ -89,13 +89,13 @@ impl Pace {
     }
 
     #[inline]
-    pub(crate) fn turns_left(&self) -> u64 {
-        self.schedule.turns_left
+    pub(crate) fn passes_due(&self) -> u64 {
+        self.schedule.passes_due
     }
 
     #[inline]
-    pub(crate) fn record_turns(&mut self, count: u64) {
-        self.schedule.turns_left = self.schedule.turns_left.saturating_sub(count);
+    pub(crate) fn record_paced_passes(&mut self, count: u64) {
+        self.schedule.passes_due = self.schedule.passes_due.saturating_sub(count);
     }
 
     pub(crate) fn finish(self) -> (PacingResult, Histogram) {
@@ -119,7 +119,7 @@ struct IntervalSchedule {
     /// End of the schedule.
     end_ns: u64,
     /// Passes of this interval that are left.
-    turns_left: u64,
+    passes_due: u64,
     /// Actual start of this interval's passes.
     began_ns: u64,
     intervals: u64,
@@ -142,7 +142,7 @@ impl IntervalSchedule {
             next_ns: now_ns.saturating_add(interval_ns),
             phase_end_ns: end_ns,
             end_ns,
-            turns_left: pacing.burst.max(1),
+            passes_due: pacing.burst.max(1),
             began_ns: now_ns,
             intervals: 1,
             late_intervals: 0,
@@ -190,7 +190,7 @@ impl IntervalSchedule {
         self.gaps.record(now_ns - self.began_ns);
         self.began_ns = now_ns;
         self.next_ns = self.next_ns.saturating_add(self.interval_ns);
-        self.turns_left = self.burst;
+        self.passes_due = self.burst;
         self.intervals += 1;
         self.late_intervals += u64::from(lag_ns >= self.interval_ns);
         self.worst_lag_ns = self.worst_lag_ns.max(lag_ns);
@@ -200,7 +200,7 @@ impl IntervalSchedule {
     fn finish(self, now_ns: u64) -> (PacingResult, Histogram) {
         let started_passes = self.intervals.saturating_mul(self.burst);
         let result = PacingResult {
-            passes: started_passes.saturating_sub(self.turns_left),
+            passes: started_passes.saturating_sub(self.passes_due),
             elapsed: Duration::from_nanos(now_ns.saturating_sub(self.started_ns)),
             intervals: self.intervals,
             late_intervals: self.late_intervals,
@@ -249,7 +249,7 @@ mod tests {
         ] {
             assert_eq!(schedule.try_begin(now_ns), begins, "{now_ns}");
         }
-        schedule.turns_left = 0;
+        schedule.passes_due = 0;
         let (result, gaps) = schedule.finish(1700);
         assert_eq!((result.intervals, result.passes), (7, 14));
         // The intervals of 1400 and 1500 started after the next one was due; that of 1600 did not.
@@ -280,7 +280,7 @@ mod tests {
             assert!(schedule.try_begin(now_ns), "{now_ns}");
         }
         assert!(!schedule.try_begin(1500));
-        schedule.turns_left = 0;
+        schedule.passes_due = 0;
         let (result, gaps) = schedule.finish(1500);
         assert_eq!((result.intervals, result.passes, gaps.len()), (2, 4, 2));
         assert_eq!(result.elapsed, Duration::from_nanos(250));
@@ -293,15 +293,15 @@ mod tests {
             let mut pace = Pace::start(&pacing(1, 2_000_000, wait), None);
             let stop = Stop::new();
             assert!(
-                !pace.wait_for_turn(&stop),
-                "the first turn is due immediately"
+                !pace.wait_if_early(&stop),
+                "the first pass is due immediately"
             );
-            pace.record_turns(1);
+            pace.record_paced_passes(1);
             let due_ns = pace.schedule.next_ns;
             let was_early = monotonic_ns() < due_ns;
-            assert_eq!(pace.wait_for_turn(&stop), was_early);
+            assert_eq!(pace.wait_if_early(&stop), was_early);
             assert!(monotonic_ns() >= due_ns);
-            assert_eq!(pace.schedule.turns_left, 1);
+            assert_eq!(pace.schedule.passes_due, 1);
         }
     }
 
@@ -332,13 +332,13 @@ mod tests {
     fn a_stop_ends_a_wait() {
         for wait in [Wait::Sleep, Wait::Spin, Wait::SpinHalf] {
             let stop = Stop::new();
-            // There is no next turn, because it would be after the end.
+            // No further pass is due, because it would be after the end.
             let mut pace = Pace::start(&pacing(1, 1, wait), Some(Duration::from_nanos(1)));
-            pace.record_turns(1);
+            pace.record_paced_passes(1);
             let thread_stop = stop.clone();
             let registration = stop.register_thread();
             let thread = std::thread::spawn(move || thread_stop.set(StopReason::Cancelled));
-            assert!(pace.wait_for_turn(&stop));
+            assert!(pace.wait_if_early(&stop));
             drop(registration);
             thread.join().unwrap();
         }

@@ -14,7 +14,7 @@ use crate::end::{Bounds, LoopEnd, LoopResult};
 use crate::hooks::{Hooks, OptionalHooks};
 use crate::io::{self, Io, unsupported};
 use crate::job::{FlowLoop, Job, JobBody, JobSockets, ScriptLoop};
-use crate::loops::connection_test::{self, Acceptor};
+use crate::loops::connections::{self, Acceptor};
 use crate::loops::exchange::Exchange;
 use crate::loops::{bulk, pipelined, request_response};
 use crate::one_way;
@@ -218,7 +218,7 @@ fn run_connector(
     let exchange = paired_buffers(&mut body.buffers.send, &mut body.buffers.receive);
     let closes_first = body.workload.body.contains(&Operation::HalfClose);
     timed!(body.timing.passes, latency, bounds.stop, |timer| {
-        connection_test::connect(connector, exchange, closes_first, bounds, timer, hooks)
+        connections::connect(connector, exchange, closes_first, bounds, timer, hooks)
     })
 }
 
@@ -232,7 +232,7 @@ fn run_listener(
     // This end sends the responses.
     let exchange = paired_buffers(&mut body.buffers.receive, &mut body.buffers.send);
     let options = &body.endpoint.socket;
-    connection_test::accept(acceptor, exchange, bounds, drain_stop, options, hooks)
+    connections::accept(acceptor, exchange, bounds, drain_stop, options, hooks)
         .into_result(bounds.stop)
 }
 
@@ -357,8 +357,8 @@ mod tests {
                         address.into(),
                         SocketAddr::from((Ipv4Addr::LOCALHOST, 0)).into(),
                         crate::PortRange {
-                            min: 20_000,
-                            max: 60_000,
+                            first: 20_000,
+                            end: 60_000,
                         },
                         address.port(),
                         model::SocketOptions::default(),

@@ -162,11 +162,11 @@ impl DataSocket {
         }
     }
 
-    /// Returns the settings at the start, with those of `connection` at the end of a run.
+    /// Returns the facts of the start, updated with the current ones of `connection`.
     ///
-    /// These are the buffer sizes and dropped datagrams, and for TCP the segment size,
+    /// Updated are the buffer sizes and dropped datagrams, and for TCP the segment size,
     /// retransmissions and congestion control. `connection` may be this socket.
-    pub fn facts_at_end(&self, connection: &Socket) -> SocketFacts {
+    pub fn current_facts(&self, connection: &Socket) -> SocketFacts {
         let (socket, transport, mut facts) = (connection, self.transport, self.facts.clone());
         (facts.send_buffer_end_bytes, facts.receive_buffer_end_bytes) = buffer_sizes(socket);
         facts.dropped = dropped_datagrams(socket, transport);

@@ -41,9 +41,9 @@ impl OutgoingDatagram<'_> {
         }
     }
 
-    /// Handles a failed call. The next datagram gets the same number. The loop continues if the call was interrupted,
-    /// if the queue was full, or if the error belongs to an earlier datagram (ICMP). Other errors
-    /// end the loop.
+    /// Handles a failed call. The next datagram gets the same number. The loop continues if the
+    /// call was interrupted, if the queue was full, or if the error belongs to an earlier datagram
+    /// (ICMP). Other errors end the loop.
     #[cold]
     pub(crate) fn handle_error(
         &self,
@@ -103,7 +103,8 @@ pub(crate) struct SendSchedule {
     pause_ns: u64,
     lateness: Lateness,
     pub(crate) due_ns: u64,
-    pub(crate) last_gap_end_ns: u64,
+    /// One gap after the last sent datagram.
+    pub(crate) after_last_gap_ns: u64,
     /// Datagrams per burst, and those left in this burst.
     burst: u64,
     left_in_burst: u64,
@@ -129,7 +130,7 @@ impl SendSchedule {
             pause_ns: nanos(pause),
             lateness: spacing.lateness,
             due_ns: now_ns,
-            last_gap_end_ns: now_ns,
+            after_last_gap_ns: now_ns,
             burst: datagrams,
             left_in_burst: datagrams,
             bursts_left: if count == 0 { u64::MAX } else { count },
@@ -166,7 +167,7 @@ impl SendSchedule {
             }
             _ => now_ns.saturating_add(self.gap_ns),
         };
-        self.last_gap_end_ns = self.due_ns;
+        self.after_last_gap_ns = self.due_ns;
         self.left_in_burst -= 1;
         if self.left_in_burst == 0 {
             self.end_burst();
@@ -262,7 +263,7 @@ mod tests {
             (250, false),
         ];
         assert_eq!(due, expected);
-        assert_eq!(schedule.last_gap_end_ns, 260);
+        assert_eq!(schedule.after_last_gap_ns, 260);
         // Without a gap, the pause starts at the last datagram.
         bursts.gap = Duration::ZERO;
         let mut schedule = SendSchedule::new(&bursts, None, 0);

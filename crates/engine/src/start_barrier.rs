@@ -78,9 +78,9 @@ pub enum BarrierEvent {
     /// Its peer has closed a connection.
     PeerClosed,
     /// It begins to select its first connection.
-    Selecting,
+    SelectingFirstConnection,
     /// It has selected it.
-    Selected,
+    SelectedFirstConnection,
 }
 
 /// Receives the events of a barrier's workers as they happen, for a leader in another process.
@@ -188,8 +188,10 @@ impl StartBarrier {
         let mut state = self.state();
         match event {
             BarrierEvent::PeerClosed => state.peer_closed = true,
-            BarrierEvent::Selecting => state.selecting += 1,
-            BarrierEvent::Selected => state.selecting = state.selecting.saturating_sub(1),
+            BarrierEvent::SelectingFirstConnection => state.selecting += 1,
+            BarrierEvent::SelectedFirstConnection => {
+                state.selecting = state.selecting.saturating_sub(1);
+            }
             BarrierEvent::Left { failed } => {
                 state.running -= 1;
                 state.failed |= failed;

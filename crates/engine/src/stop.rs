@@ -25,7 +25,7 @@ struct Inner {
     flag: AtomicU8,
     threads: Mutex<Vec<WakeableThread>>,
     /// Stops that are set with this one, or after a delay, while they are in use.
-    followers: Mutex<Vec<(Weak<Inner>, Duration)>>,
+    children: Mutex<Vec<(Weak<Inner>, Duration)>>,
 }
 
 /// Reference to a stop's flag.
@@ -114,22 +114,22 @@ impl Stop {
         }
     }
 
-    /// Sets the flag and returns the followers to set; `None` if it was set before.
+    /// Sets the flag and returns the children to set; `None` if it was set before.
     pub(crate) fn record_reason(&self, reason: StopReason) -> Option<Vec<(Self, Duration)>> {
         let flag = &self.0.flag;
         flag.compare_exchange(0, reason as u8, Relaxed, Relaxed)
             .ok()?;
-        let followers = std::mem::take(&mut *lock(&self.0.followers)).into_iter();
-        // Dropped followers need not be set.
-        let followers = followers.filter_map(|(one, delay)| Some((Self(one.upgrade()?), delay)));
-        Some(followers.collect())
+        let children = std::mem::take(&mut *lock(&self.0.children)).into_iter();
+        // Dropped children need not be set.
+        let children = children.filter_map(|(one, delay)| Some((Self(one.upgrade()?), delay)));
+        Some(children.collect())
     }
 
-    /// Adds a follower that is set with this stop, or `delay` later.
-    pub(crate) fn add_follower(&self, follower: &Self, delay: Duration) {
-        let mut followers = lock(&self.0.followers);
-        followers.retain(|(other, _)| other.strong_count() > 0);
-        followers.push((Arc::downgrade(&follower.0), delay));
+    /// Adds a child that is set with this stop, or `delay` later.
+    pub(crate) fn add_child(&self, child: &Self, delay: Duration) {
+        let mut children = lock(&self.0.children);
+        children.retain(|(other, _)| other.strong_count() > 0);
+        children.push((Arc::downgrade(&child.0), delay));
     }
 
     /// Adds a thread to the list of those to wake.
@@ -186,25 +186,25 @@ mod tests {
     }
 
     #[test]
-    fn followers_end_with_their_leader_and_not_the_other_way() {
+    fn children_end_with_their_parent_and_not_the_other_way() {
         let leader = Stop::new();
-        let (first, second) = (leader.follower(), leader.follower());
+        let (first, second) = (leader.child(), leader.child());
         first.set(StopReason::Deadline);
         assert!(!leader.is_set() && !second.is_set());
         leader.set(StopReason::Cancelled);
         assert_eq!(first.reason(), Some(StopReason::Deadline));
         assert_eq!(second.reason(), Some(StopReason::Cancelled));
-        assert_eq!(leader.follower().reason(), Some(StopReason::Cancelled));
+        assert_eq!(leader.child().reason(), Some(StopReason::Cancelled));
     }
 
     #[test]
-    fn a_follower_may_end_later() {
+    fn a_child_may_end_later() {
         let leader = Stop::new();
         let delay = Duration::from_millis(30);
-        let late = leader.follower_after(delay);
+        let late = leader.child_after(delay);
         let start = Instant::now();
         leader.set(StopReason::Cancelled);
-        let later = leader.follower_after(delay);
+        let later = leader.child_after(delay);
         assert!(!late.is_set() && !later.is_set());
         for stop in [late, later] {
             while !stop.is_set() {

@@ -22,10 +22,10 @@ use sys::{Address, Socket};
 use crate::connection::{self, FlowNumbers};
 use crate::event::{ConnectionInfo, FlowId, Observer, TestEvent};
 use crate::flow::{flow_plan, send_length};
-use crate::options::{Frames, PermitKey, SendMode, ServerSettings, Settings};
+use crate::options::{PeriodicBursts, PermitKey, SendMode, ServerSettings, Settings};
 use crate::report_group::{ReportGroup, ReportGroups};
 use crate::timing::{FlowTimings, TimingKind};
-use crate::traffic::{self, StreamTransfer};
+use crate::traffic::{self, ReceivedBursts, StreamTransfer};
 use crate::wire::flags::{self, upper};
 use crate::wire::{Acknowledgement, BounceMessage, Hello, HelloTransport, WallTime, version_name};
 
@@ -323,7 +323,6 @@ impl IperfDialect {
             hello.map_or_else(SendMode::default, |hello| tcp_send_mode(hello, requested));
         let bin_width = self.settings.output.bins.map(|bins| bins.width);
         let kind = receive_timing_kind(&connection, requested);
-        let receive_plan = || self.receive_plan();
         let run = |plan: &FlowPlan, id: FlowId, bytes_before_start: usize| {
             let sends = plan.workload.sends();
             let header = match hello {
@@ -353,13 +352,17 @@ impl IperfDialect {
                 bytes_before_start,
                 counts_reads: self.settings.output.enhanced,
                 send_mode: &send_mode,
-                received_bursts_have_header: kind.map(|_| false),
+                received_bursts: kind.map(|_| ReceivedBursts {
+                    stream_has_test_header: false,
+                }),
                 started: WallTime::now(),
                 ends_on_reset: true,
                 stop: server.cancel_stop,
             };
             let mut measured = connection::measured_flow(id, plan, data, &connection)?;
-            let sent_frames = send_mode.frames.filter(|frames| frames.is_isochronous);
+            let sent_frames = send_mode
+                .periodic_bursts
+                .filter(|frames| frames.is_isochronous);
             let kind = if sends {
                 sent_frames.map(|_| TimingKind::Frames)
             } else {
@@ -370,48 +373,29 @@ impl IperfDialect {
             running.record_end(&traffic::run(&transfer, &measured, &reports).ended);
             io::Result::Ok(())
         };
-        match &send_plan {
-            Some(send_plan) if is_reverse => run(send_plan, self.flow_id(number, false), 0),
-            Some(send_plan) if is_duplex => std::thread::scope(|scope| {
-                let sends = scope.spawn(|| run(send_plan, self.flow_id(number, true), 0));
-                let received = run(
-                    &receive_plan(),
-                    self.flow_id(number, false),
-                    stream_start.header_bytes,
-                );
-                sends.join().unwrap_or(Ok(())).and(received)
-            }),
-            Some(send_plan) if hello.is_some_and(|hello| hello.flags & flags::VERSION1 != 0) => {
-                let flag_bits = hello.map_or(0, |hello| hello.flags);
-                let port = stream_start.hello.as_ref().map_or(0, |hello| hello.port);
-                let run_reverse = || {
-                    self.run_reverse_connection((peer, port), send_plan, &reports, server, running);
-                };
-                if flag_bits & flags::RUN_NOW == 0 {
-                    run(
-                        &receive_plan(),
-                        self.flow_id(number, false),
-                        stream_start.header_bytes,
-                    )?;
-                    // The client measures until the server shuts down this direction.
-                    let _ = sys::call::shutdown_write(data.socket.as_fd());
-                    run_reverse();
-                    return Ok(());
-                }
-                std::thread::scope(|scope| {
-                    scope.spawn(run_reverse);
-                    run(
-                        &receive_plan(),
-                        self.flow_id(number, false),
-                        stream_start.header_bytes,
-                    )
-                })
-            }
-            _ => run(
-                &receive_plan(),
+        let receive = || {
+            run(
+                &self.receive_plan(),
                 self.flow_id(number, false),
                 stream_start.header_bytes,
-            ),
+            )
+        };
+        match (&send_plan, hello) {
+            (Some(send_plan), _) if is_reverse => run(send_plan, self.flow_id(number, false), 0),
+            (Some(send_plan), _) if is_duplex => std::thread::scope(|scope| {
+                let sends = scope.spawn(|| run(send_plan, self.flow_id(number, true), 0));
+                let received = receive();
+                sends.join().unwrap_or(Ok(())).and(received)
+            }),
+            (Some(send_plan), Some(hello)) if hello.flags & flags::VERSION1 != 0 => {
+                let run_reverse = || {
+                    let client = (peer, hello.port);
+                    self.run_reverse_connection(client, send_plan, &reports, server, running);
+                };
+                let is_simultaneous = hello.flags & flags::RUN_NOW != 0;
+                run_both_connections(data, receive, run_reverse, is_simultaneous)
+            }
+            _ => receive(),
         }
     }
 
@@ -422,7 +406,7 @@ impl IperfDialect {
         peer: &Address,
         number: u32,
         hello: Option<&Hello>,
-        requested: Option<Frames>,
+        requested: Option<PeriodicBursts>,
     ) -> ConnectionInfo {
         let id = self.flow_id(number, false);
         let mut connection = connection::from_socket(id, data, peer.clone(), Transport::Tcp);
@@ -543,7 +527,7 @@ impl IperfDialect {
         };
         let (connect_stop, _deadline) = server
             .cancel_stop
-            .follower_until(Instant::now() + REVERSE_CONNECT_TIMEOUT);
+            .child_until(Instant::now() + REVERSE_CONNECT_TIMEOUT);
         if let Err(error) = engine::connect(&data.socket, &client_address, &connect_stop) {
             return self.report_error(format!("tcp connect failed: {error}"));
         }
@@ -577,7 +561,7 @@ impl IperfDialect {
             bytes_before_start: 0,
             counts_reads: self.settings.output.enhanced,
             send_mode: &SendMode::default(),
-            received_bursts_have_header: None,
+            received_bursts: None,
             started: WallTime::now(),
             ends_on_reset: true,
             stop: server.cancel_stop,
@@ -595,10 +579,10 @@ impl IperfDialect {
 /// Returns the timing kind of received bursts; `None` if their records have no times.
 fn receive_timing_kind(
     connection: &ConnectionInfo,
-    requested: Option<Frames>,
+    requested: Option<PeriodicBursts>,
 ) -> Option<TimingKind> {
     match requested.filter(|frames| !frames.is_isochronous) {
-        Some(Frames { period, .. }) => Some(TimingKind::Bursts { period }),
+        Some(PeriodicBursts { period, .. }) => Some(TimingKind::Bursts { period }),
         None if !connection.has_trip_times => None,
         None if connection.upper_flags & upper::ISOCHRONOUS != 0 => Some(TimingKind::Frames),
         None => Some(TimingKind::TripTimes),
@@ -648,4 +632,25 @@ fn send_all(socket: BorrowedFd<'_>, mut bytes: &[u8]) -> io::Result<()> {
 /// Stops a server after `time` (`-t`).
 pub(crate) fn stop_after(time: Option<Duration>, stop: &Stop) -> Option<DeadlineGuard<'static>> {
     time.map(|time| deadline_thread().set_at(Instant::now() + time, stop))
+}
+
+/// Runs a client's test and the test on the connection back to it: both at the same time, or the
+/// second one after the first.
+fn run_both_connections(
+    data: &DataSocket,
+    receive: impl FnOnce() -> io::Result<()>,
+    run_reverse: impl FnOnce() + Send,
+    is_simultaneous: bool,
+) -> io::Result<()> {
+    if is_simultaneous {
+        return std::thread::scope(|scope| {
+            scope.spawn(run_reverse);
+            receive()
+        });
+    }
+    receive()?;
+    // The client measures until the server shuts down this direction.
+    let _ = sys::call::shutdown_write(data.socket.as_fd());
+    run_reverse();
+    Ok(())
 }

@@ -15,7 +15,7 @@ use sys::call::{self, Error};
 use sys::clock::{ExactSleep, monotonic_ns, sleep_until, wall_ns};
 use sys::option;
 
-use crate::options::{Frames, Input, SendMode};
+use crate::options::{Input, PeriodicBursts, SendMode};
 use crate::timing::{FlowTimings, TimingKind, TimingStats};
 use crate::wire::{BurstRecord, Hello, WallTime, read_word};
 
@@ -104,19 +104,19 @@ fn draw_standard_normal(random: &mut SmallRng) -> f64 {
 
 /// Generates the sizes of bursts or frames.
 pub(crate) struct FrameSizes {
-    frames: Frames,
+    frames: PeriodicBursts,
     random: SmallRng,
 }
 
 impl FrameSizes {
-    pub(crate) fn new(frames: Frames) -> Self {
+    pub(crate) fn new(frames: PeriodicBursts) -> Self {
         let random = SmallRng::from_os_rng();
         Self { frames, random }
     }
 
     /// Returns the next size, in bytes, at least `min_bytes`.
     pub(crate) fn next(&mut self, min_bytes: u32) -> usize {
-        let Frames {
+        let PeriodicBursts {
             mean, deviation, ..
         } = self.frames;
         let size = if deviation > 0.0 {
@@ -206,7 +206,7 @@ impl StreamLoop<'_> {
         let length = buffer.len();
         let source = send_mode.input.as_ref().map(DataSource::open).transpose();
         let source = source.map_err(|_| Error::NOENT)?;
-        let mut sizes = send_mode.frames.map(FrameSizes::new);
+        let mut sizes = send_mode.periodic_bursts.map(FrameSizes::new);
         let mut rate = rate.map(|rate| VaryingRate::new(rate, send_mode.deviation));
         let mut schedule = SendSchedule::from_now(self.stop);
         let mut remaining = match limit {
@@ -241,10 +241,10 @@ impl StreamLoop<'_> {
                 let record = BurstRecord {
                     started,
                     written: WallTime::now(),
-                    period: send_mode.frames.map(|frames| frames.period),
+                    period: send_mode.periodic_bursts.map(|frames| frames.period),
                     number: burst_number,
                     size: size as u32,
-                    cumulative: match send_mode.frames {
+                    cumulative: match send_mode.periodic_bursts {
                         Some(frames) if !frames.is_isochronous => size as u64,
                         _ => sent_bytes + 2,
                     },
@@ -255,7 +255,7 @@ impl StreamLoop<'_> {
             remaining = remaining.saturating_sub(size as u64);
             self.schedule_next_frame(send_mode, now_ns, &mut schedule);
             if let Some(rate) = &mut rate
-                && send_mode.frames.is_none()
+                && send_mode.periodic_bursts.is_none()
             {
                 schedule.due_ns += rate.gap_ns(size, now_ns);
             }
@@ -273,7 +273,7 @@ impl StreamLoop<'_> {
         now_ns: u64,
         schedule: &mut SendSchedule<'_>,
     ) {
-        let Some(frames) = send_mode.frames else {
+        let Some(frames) = send_mode.periodic_bursts else {
             return;
         };
         let (missed, slips) = frames.schedule_next(now_ns, &mut schedule.due_ns);
@@ -440,7 +440,7 @@ mod tests {
 
     #[test]
     fn sizes_and_rates_vary_around_their_mean() {
-        let frames = Frames {
+        let frames = PeriodicBursts {
             is_isochronous: true,
             period: Duration::from_millis(10),
             mean: 10_000.0,

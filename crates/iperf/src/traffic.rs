@@ -28,7 +28,8 @@ pub(crate) struct StreamTransfer<'a> {
     pub(crate) pattern: &'a [u8],
     /// The group of flows that start at the same time.
     pub(crate) group: Option<&'a FlowGroup>,
-    /// The maximum time to finish after the planned duration, and without progress.
+    /// The maximum wait for the end of the transfer after its planned duration. It is also a lower
+    /// bound of the idle timeout.
     pub(crate) finish_timeout: Duration,
     /// Whether the other direction of the connection also runs.
     pub(crate) is_duplex: bool,
@@ -38,9 +39,8 @@ pub(crate) struct StreamTransfer<'a> {
     pub(crate) counts_reads: bool,
     /// The send mode.
     pub(crate) send_mode: &'a SendMode,
-    /// For a receiver of bursts with records: whether the stream starts with a test header.
-    /// `None` for all other flows.
-    pub(crate) received_bursts_have_header: Option<bool>,
+    /// For a receiver of bursts with records; `None` for all other flows.
+    pub(crate) received_bursts: Option<ReceivedBursts>,
     /// The start of the test, for the burst records.
     pub(crate) started: WallTime,
     /// Whether a reset connection ends a sender even while it waits for its next send call.
@@ -49,13 +49,20 @@ pub(crate) struct StreamTransfer<'a> {
     pub(crate) stop: &'a Stop,
 }
 
+/// How a receiver reads a stream of bursts with records.
+#[derive(Clone, Copy)]
+pub(crate) struct ReceivedBursts {
+    /// Whether a test header precedes the first burst.
+    pub(crate) stream_has_test_header: bool,
+}
+
 impl StreamTransfer<'_> {
     /// Returns whether the engine lacks a loop for this direction.
     fn needs_dialect_loop(&self, sends: bool) -> bool {
         if sends {
             !self.send_mode.is_default()
         } else {
-            self.received_bursts_have_header.is_some()
+            self.received_bursts.is_some()
         }
     }
 
@@ -74,7 +81,7 @@ impl StreamTransfer<'_> {
             timings: measured.timings.as_deref(),
             stop,
         };
-        let Some(has_header) = self.received_bursts_have_header.filter(|_| !measured.sends) else {
+        let Some(bursts) = self.received_bursts.filter(|_| !measured.sends) else {
             let rate = bits_per_second(flow);
             return stream.send(self.send_mode, (self.pattern, rate), limit, self.started);
         };
@@ -86,7 +93,7 @@ impl StreamTransfer<'_> {
         stream.receive(
             receive_length(flow),
             measured.has_trip_times,
-            has_header,
+            bursts.stream_has_test_header,
             &report_burst,
         )
     }
@@ -155,7 +162,7 @@ pub(crate) fn run(
         transfer.counts_reads && !measured.sends && flow.local.pacing.is_none();
     let period = transfer
         .send_mode
-        .frames
+        .periodic_bursts
         .map_or(Duration::ZERO, |frames| frames.period);
     let memory = engine::BufferMemory::new(64 << 20, 64 << 20);
     let allocated = Buffers::new(
@@ -201,13 +208,7 @@ pub(crate) fn run(
             .counters
             .count_received(transfer.bytes_before_start, 0);
     }
-    let limit = match flow.limit {
-        Limit::Bytes(bytes) if measured.sends => {
-            Limit::Bytes(bytes.saturating_sub(transfer.bytes_before_start as u64))
-        }
-        Limit::Bytes(_) => Limit::Unlimited,
-        other => other,
-    };
+    let limit = loop_limit(flow.limit, measured.sends, transfer.bytes_before_start);
     let dialect_loop =
         |stop: &Stop| transfer.run_dialect_loop(&flow, limit, measured, reports, stop);
     let loop_result = if transfer.needs_dialect_loop(measured.sends) {
@@ -232,21 +233,8 @@ pub(crate) fn run(
         completion =
             finished.map_err(|error| describe_finish_error(&error, transfer.finish_timeout));
     }
-    let facts = data.facts_at_end(&data.socket);
-    let ended = match (&loop_result.ended, loop_result.failure) {
-        // It is an error if the peer closes the connection before the sender ends.
-        (EndCause::PeerClosed, failure) if measured.sends => {
-            let errno = failure.map_or(call::Error::CONNRESET.raw_os_error(), |(_, errno)| errno);
-            let reason = sys::describe(&std::io::Error::from_raw_os_error(errno));
-            EndCause::Failed(format!("write failed: {reason}"))
-        }
-        (EndCause::Failed(_) | EndCause::Cancelled, _) => loop_result.ended.clone(),
-        (ended, _) => completion
-            .as_ref()
-            .err()
-            .cloned()
-            .map_or(ended.clone(), EndCause::Failed),
-    };
+    let facts = data.current_facts(&data.socket);
+    let ended = end_cause(&loop_result, &completion, measured.sends);
     let mut side = phase.side(loop_result, data, &buffers, facts);
     let times = measured
         .timings
@@ -262,6 +250,35 @@ pub(crate) fn run(
     let remote = completion.is_ok() && !matches!(ended, EndCause::Failed(_));
     let remote = remote.then(|| peer_side(&side));
     FlowResult::new(side, remote, ended)
+}
+
+/// Returns the limit of the loop: a sender's bytes without those sent before the measured phase. A
+/// receiver reads to the end of the stream.
+fn loop_limit(limit: Limit, sends: bool, bytes_before_start: usize) -> Limit {
+    match limit {
+        Limit::Bytes(bytes) if sends => {
+            Limit::Bytes(bytes.saturating_sub(bytes_before_start as u64))
+        }
+        Limit::Bytes(_) => Limit::Unlimited,
+        other => other,
+    }
+}
+
+/// Returns how the transfer ended, from the end of the loop and the result of what followed it.
+fn end_cause(loop_result: &LoopResult, completion: &Result<(), String>, sends: bool) -> EndCause {
+    match (&loop_result.ended, loop_result.failure) {
+        // It is an error if the peer closes the connection before the sender ends.
+        (EndCause::PeerClosed, failure) if sends => {
+            let errno = failure.map_or(call::Error::CONNRESET.raw_os_error(), |(_, errno)| errno);
+            let reason = sys::describe(&std::io::Error::from_raw_os_error(errno));
+            EndCause::Failed(format!("write failed: {reason}"))
+        }
+        (EndCause::Failed(_) | EndCause::Cancelled, _) => loop_result.ended.clone(),
+        (ended, _) => match completion {
+            Ok(()) => ended.clone(),
+            Err(reason) => EndCause::Failed(reason.clone()),
+        },
+    }
 }
 
 /// Splits a sender's byte limit into full buffers of `length` bytes and the remaining bytes.
@@ -321,7 +338,8 @@ fn validate_end(
     received: u64,
     elapsed: Duration,
 ) -> Result<(), String> {
-    /// A sender may start earlier by this time. Its clock may also shorten the test by a tenth.
+    /// The sender may start up to this time before the receiver. Its test may also be a tenth
+    /// shorter than planned.
     const MARGIN: Duration = Duration::from_secs(1);
     let seconds = |time: Duration| time.as_secs_f64();
     match (ended, limit) {

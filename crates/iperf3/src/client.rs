@@ -122,7 +122,7 @@ impl<'a> Session<'a> {
             Some(host) => resolve(host, common.family).map_err(unresolved)?.addresses,
             None => Vec::new(),
         };
-        let connect_stop = stop.follower();
+        let connect_stop = stop.child();
         let _deadline = client
             .connect_timeout
             .map(|time| engine::deadline_thread().set_at(Instant::now() + time, &connect_stop));
@@ -253,7 +253,7 @@ impl<'a> Session<'a> {
             let data = self.open_socket(&plan, index)?;
             let to = self.prepare_socket(&data, parameters)?;
             let fault = |error| Fault::io(error::STREAM_CONNECT, &error);
-            let connect_stop = self.stop.follower_until(Instant::now() + MESSAGE_TIMEOUT);
+            let connect_stop = self.stop.child_until(Instant::now() + MESSAGE_TIMEOUT);
             connect(&data.socket, &to, &connect_stop.0).map_err(|error| match error {
                 ConnectError::Failed(error) => fault(error),
                 ConnectError::Stopped(_) => fault(call::Error::TIMEDOUT.into()),

@@ -114,8 +114,8 @@ impl TestNetwork {
         let (sender, receiver) = mpsc::channel::<Vec<ForwardRecord>>();
         let forwarder_of = |direction| {
             let (from, to) = match direction {
-                LinkDirection::Forth => (client_tun, server_tun),
-                LinkDirection::Back => (server_tun, client_tun),
+                LinkDirection::ToServer => (client_tun, server_tun),
+                LinkDirection::ToClient => (server_tun, client_tun),
             };
             Forwarder {
                 direction,
@@ -149,8 +149,8 @@ impl TestNetwork {
     /// Returns the number of packets that the kernel dropped because the forwarder was too slow.
     fn queue_dropped(&self, direction: LinkDirection) -> io::Result<u64> {
         let (router, device) = match direction {
-            LinkDirection::Forth => (&self.client_router, "tun0"),
-            LinkDirection::Back => (&self.server_router, "tun1"),
+            LinkDirection::ToServer => (&self.client_router, "tun0"),
+            LinkDirection::ToClient => (&self.server_router, "tun1"),
         };
         let router = router
             .as_ref()

@@ -142,8 +142,8 @@ impl PacketSums {
     /// Returns the totals of one direction.
     pub fn direction_mut(&mut self, direction: LinkDirection) -> &mut DirectionSums {
         match direction {
-            LinkDirection::Forth => &mut self.forth,
-            LinkDirection::Back => &mut self.back,
+            LinkDirection::ToServer => &mut self.forth,
+            LinkDirection::ToClient => &mut self.back,
         }
     }
 
@@ -259,7 +259,7 @@ mod tests {
 
     fn record(number: u64, verdict: PacketVerdict) -> ForwardRecord {
         ForwardRecord {
-            direction: LinkDirection::Forth,
+            direction: LinkDirection::ToServer,
             number,
             protocol: 17,
             length_bytes: 100,

@@ -26,20 +26,20 @@ use crate::random;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LinkDirection {
     /// From the client to the server.
-    Forth,
+    ToServer,
     /// From the server to the client.
-    Back,
+    ToClient,
 }
 
 impl LinkDirection {
     /// Both directions.
-    pub const ALL: [Self; 2] = [Self::Forth, Self::Back];
+    pub const ALL: [Self; 2] = [Self::ToServer, Self::ToClient];
 
     /// Returns the name in schedules and logs.
     pub fn name(self) -> &'static str {
         match self {
-            Self::Forth => "forth",
-            Self::Back => "back",
+            Self::ToServer => "forth",
+            Self::ToClient => "back",
         }
     }
 }
@@ -272,8 +272,8 @@ pub(crate) fn ip_protocol(packet: &[u8]) -> Option<u8> {
 /// Parses `[DIRECTION] [PROTOCOL] ACTION…`.
 fn parse_rule(words: &[&str]) -> Result<Rule, String> {
     let (direction, words) = match *words {
-        ["forth", ref rest @ ..] => (Some(LinkDirection::Forth), rest),
-        ["back", ref rest @ ..] => (Some(LinkDirection::Back), rest),
+        ["forth", ref rest @ ..] => (Some(LinkDirection::ToServer), rest),
+        ["back", ref rest @ ..] => (Some(LinkDirection::ToClient), rest),
         ["both", ref rest @ ..] | ref rest => (None, rest),
     };
     // The protocol numbers of /etc/protocols.
@@ -416,7 +416,7 @@ mod tests {
             ("tcp drop every 4", vec![]),
             ("both drop packets 2 # two\n\ndrop packets 3", vec![2, 3]),
         ] {
-            let decisions = decisions(text, LinkDirection::Forth, 12);
+            let decisions = decisions(text, LinkDirection::ToServer, 12);
             assert_eq!(
                 packet_numbers(&decisions, |decision| decision.is_dropped),
                 dropped,
@@ -428,7 +428,7 @@ mod tests {
     #[test]
     fn a_rule_counts_matching_packets() {
         let schedule = ImpairmentSchedule::parse("udp drop every 2").unwrap();
-        let mut impairer = schedule.impairer(LinkDirection::Forth);
+        let mut impairer = schedule.impairer(LinkDirection::ToServer);
         let packets = [&UDP, &TCP, &TCP, &UDP, &UDP, &UDP];
         let dropped = packets.map(|packet| impairer.decide(packet, 0).is_dropped);
         assert_eq!(dropped, [false, false, false, true, false, true]);
@@ -438,10 +438,10 @@ mod tests {
     fn the_seed_determines_decisions() {
         let text = |seed| format!("seed {seed}\ndrop 10%\nduplicate 5%\ndelay normal 5ms 1ms");
         let decisions_of = |seed, direction| decisions(&text(seed), direction, 10_000);
-        let first = decisions_of(7, LinkDirection::Forth);
-        assert_eq!(first, decisions_of(7, LinkDirection::Forth));
-        assert_ne!(first, decisions_of(8, LinkDirection::Forth));
-        assert_ne!(first, decisions_of(7, LinkDirection::Back));
+        let first = decisions_of(7, LinkDirection::ToServer);
+        assert_eq!(first, decisions_of(7, LinkDirection::ToServer));
+        assert_ne!(first, decisions_of(8, LinkDirection::ToServer));
+        assert_ne!(first, decisions_of(7, LinkDirection::ToClient));
         // Three standard deviations of binomial distributions around 1000 and 500.
         let dropped = packet_numbers(&first, |decision| decision.is_dropped).len();
         assert!((910..=1090).contains(&dropped), "{dropped}");
@@ -452,9 +452,10 @@ mod tests {
     #[test]
     fn another_rule_does_not_change_the_first() {
         let dropped_of = |text| {
-            packet_numbers(&decisions(text, LinkDirection::Forth, 1000), |decision| {
-                decision.is_dropped
-            })
+            packet_numbers(
+                &decisions(text, LinkDirection::ToServer, 1000),
+                |decision| decision.is_dropped,
+            )
         };
         assert_eq!(
             dropped_of("seed 3\ndrop 5%"),
@@ -465,7 +466,7 @@ mod tests {
     #[test]
     fn delays_keep_the_order() {
         let due_times = |text| -> Vec<u64> {
-            let decisions = decisions(text, LinkDirection::Forth, 1000);
+            let decisions = decisions(text, LinkDirection::ToServer, 1000);
             decisions.iter().map(|decision| decision.due_ns).collect()
         };
         assert_eq!(
@@ -484,7 +485,7 @@ mod tests {
     fn only_held_packets_are_overtaken() {
         let decisions = decisions(
             "delay 1us\nreorder packets 2 by 5us",
-            LinkDirection::Back,
+            LinkDirection::ToClient,
             4,
         );
         let due_times: Vec<u64> = decisions.iter().map(|decision| decision.due_ns).collect();
@@ -538,7 +539,7 @@ mod tests {
     fn malformed_packets_match_no_protocol() {
         let mut impairer = ImpairmentSchedule::parse("udp drop every 1")
             .unwrap()
-            .impairer(LinkDirection::Forth);
+            .impairer(LinkDirection::ToServer);
         for packet in [&[][..], &[0x45], &[0x65; 3], &[0; 40]] {
             assert!(!impairer.decide(packet, 0).is_dropped);
         }

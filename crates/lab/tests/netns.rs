@@ -137,7 +137,7 @@ fn the_log_has_every_packet() {
     // The seed determines all decisions in advance.
     let mut impairer = ImpairmentSchedule::parse(schedule)
         .expect("the schedule is valid")
-        .impairer(lab::LinkDirection::Forth);
+        .impairer(lab::LinkDirection::ToServer);
     let mut packet = [0; 28];
     (packet[0], packet[9]) = (0x45, 17);
     let decisions: Vec<_> = (0..DATAGRAMS)

@@ -1,5 +1,5 @@
-//! linerate's own command line in a build for small machines, without the feature `run`. It has no
-//! argument parser, and a fixed help text.
+//! linerate's own command line in a build for small machines, without the feature `run`. Its
+//! help text is fixed, because it has no argument parser.
 
 use std::ffi::OsString;
 use std::io::{self, Write};

@@ -392,7 +392,7 @@ fn nobody_is_sent_more_than_three_times_as_much() {
     let unproven = closed.client(&format!("{test} -l 100"));
     assert!(unproven.code != Some(0), "{unproven:#?}");
     let note = closed.server.stderr();
-    assert!(note.contains("(--allow-third-party)"), "{note}");
+    assert!(note.contains("(--allow-third-party accepts it)"), "{note}");
     closed.log(1);
     let open = Serving::start("--allow-third-party 127.0.0.0/8");
     open.client(&format!("{test} -l 100")).assert_success();

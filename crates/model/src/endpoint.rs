@@ -145,8 +145,9 @@ pub struct SocketOptions {
     pub congestion_control: Option<String>,
     /// Connect a datagram socket, so that it receives only the peer's datagrams.
     pub connect_datagrams: bool,
-    /// Answer a datagram from its destination address (IP_PKTINFO).
-    pub answer_from_destination: bool,
+    /// Answer each datagram from the address that it was sent to (IP_PKTINFO).
+    #[serde(rename = "answer_from_destination")]
+    pub reply_from_destination: bool,
     /// Maximum wait for a datagram. After it, the next request is sent.
     #[serde(rename = "receive_timeout_ns", with = "crate::outcome::optional_nanos")]
     pub receive_timeout: Option<Duration>,

@@ -179,7 +179,8 @@ fn add_times(sum: &mut Option<Histogram>, flow: Option<Histogram>) {
     }
 }
 
-/// Adds the counts of equal warnings. For kinds without a count, the warning of the first flow is kept.
+/// Adds the counts of equal warnings. For kinds without a count, the warning of the first flow is
+/// kept.
 fn add_warning(existing: &mut Warning, flow: &Warning) {
     match (existing, flow) {
         (

@@ -58,8 +58,8 @@ impl Transport {
         )
     }
 
-    /// Returns whether a send call is one datagram, which may be lost. An empty datagram differs
-    /// from the end of a stream.
+    /// Returns whether a send call is one datagram, which may be lost. If so, a receive of 0 bytes
+    /// is an empty datagram, not the end of a stream.
     pub fn has_datagrams(self) -> bool {
         !self.has_connections() || self == Self::Dccp
     }
@@ -79,11 +79,11 @@ impl Transport {
     }
 
     /// Returns whether an option disables the delay of small sends (TCP_NODELAY, SCTP_NODELAY).
-    pub fn has_no_delay(self) -> bool {
+    pub fn has_nodelay_option(self) -> bool {
         self.has_tcp_options() || matches!(self, Self::Sctp | Self::SctpMany)
     }
 
-    /// Returns the kernel option or module that a kernel without the transport lacks.
+    /// Returns the kernel option or module that the transport needs.
     pub fn requirement(self) -> &'static str {
         match self {
             Self::Tcp | Self::Udp => "CONFIG_INET",
@@ -121,7 +121,7 @@ impl Transport {
 
     /// Returns the maximum bytes per send call if no size is requested; `None` if only the socket's
     /// buffer limits it.
-    pub fn default_send_bytes(self) -> Option<u32> {
+    pub fn max_default_send_bytes(self) -> Option<u32> {
         match self {
             // UNIX datagrams need a header in the socket's buffer. Stock netperf has the same
             // bound.
@@ -136,9 +136,9 @@ impl Transport {
 /// The largest payload of a UDP datagram over IPv4: RFC 768 and 791.
 pub const MAX_UDP_PAYLOAD: u32 = 65_535 - 8 - 20;
 
-/// One third of the receive window that Linux grants an SCTP peer by default: half of the socket
-/// buffer's 212,992 bytes. A larger message than the window is split. Between the parts, both ends
-/// wait for a delayed acknowledgement (200 ms) or the retransmission timer (1 s).
+/// About one third of the receive window that Linux grants an SCTP peer by default. This window is
+/// 106,496 bytes, half of the socket buffer. A message above the window is split. Between the
+/// parts, both ends wait for a delayed acknowledgement (200 ms) or the retransmission timer (1 s).
 const SAFE_SCTP_MESSAGE: u32 = 32 * 1024;
 
 /// A payload that fits into one Ethernet frame, for protocols that do not fragment. It leaves space

@@ -300,6 +300,7 @@ impl Warning {
     }
 
     /// Returns the text without the figure. It is equal for all tests with this warning.
+    #[expect(clippy::too_many_lines, reason = "one arm per warning")]
     pub fn summary(&self) -> String {
         match self {
             Self::SameHost => {

@@ -19,10 +19,10 @@ pub struct TestFigures {
     pub offered_bps: Option<BitRate>,
     /// Transactions per second of the test's time.
     pub transactions_per_s: Option<f64>,
-    /// Payload that local calls moved in both directions, divided by their running time; for lists
-    /// of steps.
+    /// Payload that local steps moved in both directions, divided by the time in which any
+    /// transaction ran; for lists of steps.
     pub moved_bps: Option<BitRate>,
-    /// Executed steps per second of their running time; for lists of steps.
+    /// Executed steps per second of the same time; for lists of steps.
     pub operations_per_s: Option<f64>,
     /// The time from each request to its response. For connection tests, it starts when the
     /// connection is opened and ends when it is closed.
@@ -50,9 +50,10 @@ pub struct TransactionFigures {
     pub throughput_bps: Option<BitRate>,
     /// Payload sent in datagrams, divided by the same time; for one-way transfers.
     pub offered_bps: Option<BitRate>,
-    /// Rounds per second of the same time, if a round is an exchange or opens a connection.
+    /// Rounds per second of the same time, if a round is an exchange or opens a connection. A round
+    /// runs each step of the transaction once.
     pub transactions_per_s: Option<f64>,
-    /// The times of rounds.
+    /// Durations of rounds.
     pub latency: Option<HistogramSummary>,
 }
 
@@ -329,12 +330,12 @@ fn datagram_figures(outcome: &Outcome) -> Option<DatagramFigures> {
         .as_ref()
         .map(|_| counts.receive_calls_late);
     let duplicates = |side: &Side| side.datagrams.map_or(0, |datagrams| datagrams.duplicated);
-    let reverse_sender = sender(outcome).filter(|_| outcome.plan.is_bidirectional());
+    let reverse_receiver = sender(outcome).filter(|_| outcome.plan.is_bidirectional());
     let arrived = (counts.receive_calls).saturating_add(counts.receive_calls_late);
     let arrived =
-        arrived.saturating_sub(duplicates(receiving_side) + reverse_sender.map_or(0, duplicates));
+        arrived.saturating_sub(duplicates(receiving_side) + reverse_receiver.map_or(0, duplicates));
     let lost = sent.send_calls.saturating_sub(arrived);
-    let dropped = match reverse_sender.map(|side| side.socket.dropped) {
+    let dropped = match reverse_receiver.map(|side| side.socket.dropped) {
         Some(reverse_dropped) => (receiving_side.socket.dropped.zip(reverse_dropped))
             .map(|(dropped, reverse)| dropped.saturating_add(reverse)),
         None => receiving_side.socket.dropped,

@@ -178,8 +178,11 @@ struct SideDocument<'a> {
 #[derive(Serialize)]
 struct SpacedDocument {
     sent: u64,
+    /// Send calls refused by the kernel.
     refused: u64,
+    /// Datagrams dropped by a queueing discipline after their launch time.
     missed: u64,
+    /// Send times that the sender skipped.
     skipped: u64,
     first_to_last_ns: u64,
     elapsed_ns: u64,
@@ -196,6 +199,7 @@ struct PeerOutcomeDocument<'a> {
     address: Option<&'a str>,
     is_local: bool,
     program: Option<&'static str>,
+    /// The peer's version of the wire format.
     form: Option<&'a str>,
     /// `null` if the peer was lost.
     totals: Option<CombinedDocument>,
@@ -241,6 +245,7 @@ struct TransactionDocument<'a> {
     start_spread_ns: u64,
     rounds: u64,
     is_exchange: bool,
+    /// Whether the transaction ends after a time, not after a number of rounds.
     is_timed: bool,
     has_datagrams: bool,
     arrived_bytes: Option<u64>,

@@ -228,7 +228,8 @@ impl TestReport {
         stats::find_modes(&self.rates().collect::<Vec<_>>())
     }
 
-    /// Returns whether the goal requires another run. Without a goal it is always true, and the caller counts the runs.
+    /// Returns whether the goal requires another run. Without a goal it is always true, and the
+    /// caller counts the runs.
     pub fn needs_more_runs(&self) -> bool {
         let reached = self.confidence().is_some_and(|found| found.reached);
         let runs = u32::try_from(self.runs.len()).unwrap_or(u32::MAX);

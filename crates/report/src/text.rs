@@ -147,7 +147,7 @@ fn notes(report: &Report, omitted_columns: &[String]) -> Vec<String> {
     }));
     if !omitted_columns.is_empty() {
         notes.push(format!(
-            "No room for: {}; --json has all figures.",
+            "Columns left out: {}; --json has all figures.",
             omitted_columns.join(", ")
         ));
     }

@@ -42,7 +42,7 @@ fn the_table_fits_the_terminal() {
         (
             40,
             "rate loss",
-            "No room for: latency p50, latency p90, latency p99, latency max, CPU %, service demand;",
+            "Columns left out: latency p50, latency p90, latency p99, latency max, CPU %, service demand;",
         ),
         (60, "rate p50 p90 p99 max loss", ""),
         (80, "rate p50 p99 max here peer here peer loss", ""),
@@ -59,7 +59,7 @@ fn the_table_fits_the_terminal() {
             .find(|line| line.trim_start().starts_with("rate"));
         let head: Vec<&str> = head.unwrap().split_whitespace().collect();
         assert_eq!(head.join(" "), names, "{columns}: {text}");
-        let lists_omitted_columns = text.contains("No room for: ");
+        let lists_omitted_columns = text.contains("Columns left out: ");
         assert_eq!(lists_omitted_columns, columns < 120, "{columns}: {text}");
         let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
         assert!(words.contains(missing), "{text}");

@@ -294,7 +294,7 @@ impl ServerContext<'_> {
         listener: &Socket,
         timeout: Duration,
     ) -> io::Result<Socket> {
-        let stop = self.cancel_stop.follower();
+        let stop = self.cancel_stop.child();
         let _watch = deadline_thread().set_on_hang_up(control.as_fd(), &stop);
         let mut peer = DataPeer::for_control_address(control.peer());
         peer.policy.is_strict = true;

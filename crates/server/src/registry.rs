@@ -180,13 +180,14 @@ impl Registry {
         tests
     }
 
-    /// Measures all tests. `allowed` is the number of bytes that an address may move since the
-    /// previous call. Returns the tests of addresses whose excess is more than `burst` bytes.
-    pub(crate) fn measure(&self, allowed: u64, burst: u64) -> Vec<Arc<RunningTest>> {
+    /// Updates the rates of all tests. `allowed` is the number of bytes that an address may move
+    /// since the previous call. Returns the tests of addresses whose excess is more than `burst`
+    /// bytes.
+    pub(crate) fn update_rates(&self, allowed: u64, burst: u64) -> Vec<Arc<RunningTest>> {
         self.0.has_watcher.store(true, Relaxed);
         let mut tests = self.tests();
         for test in &tests {
-            test.measure();
+            test.update_rate();
         }
         lock(&self.0.excess_bytes).retain(|_, bytes| {
             *bytes = bytes.saturating_sub(allowed);
@@ -302,8 +303,8 @@ impl RunningTest {
         }
     }
 
-    /// Measures the current rate, and adds the bytes to those of the address.
-    fn measure(&self) {
+    /// Updates the current rate, and adds the bytes to those of the address.
+    fn update_rate(&self) {
         let mut state = self.state();
         let (bytes, now) = (state.bytes(), Instant::now());
         let added = bytes - std::mem::replace(&mut state.counted_bytes, bytes);
@@ -347,7 +348,7 @@ impl RunningTest {
 impl Drop for RunningTest {
     fn drop(&mut self) {
         self.fail(&"the client left");
-        self.measure();
+        self.update_rate();
         if let Some(log) = self.registry.0.write_record {
             log(&self.record());
         }
@@ -414,7 +415,7 @@ mod tests {
             test.add_counters(&counters);
             Ok::<_, Refusal>(test)
         };
-        registry.measure(0, 0);
+        registry.update_rates(0, 0);
         let first = enter("netperf", "127.0.0.1:1").unwrap();
         let second = enter("uperf", "127.0.0.1:2").unwrap();
         assert_eq!(
@@ -438,7 +439,7 @@ mod tests {
             (Some("complete"), 100)
         );
         drop(second);
-        let count_above = |burst| registry.measure(0, burst).len();
+        let count_above = |burst| registry.update_rates(0, burst).len();
         assert_eq!(
             [count_above(99), count_above(100), count_above(200)],
             [2, 1, 0]

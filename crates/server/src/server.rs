@@ -195,7 +195,7 @@ impl<D: Dialect> Server<D> {
     /// Returns a client's control connection, stop and slot. Closes the connection of a refused
     /// client.
     fn admit(&self, socket: Socket) -> Option<(ControlConnection, Stop, ClientSlot)> {
-        let cancel_stop = self.service.cancel_stop().follower();
+        let cancel_stop = self.service.cancel_stop().child();
         let control = ControlConnection::new(socket, cancel_stop.clone()).ok()?;
         match self.service.admit(control.peer()) {
             Ok(slot) => Some((control, cancel_stop, slot)),

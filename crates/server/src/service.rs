@@ -50,7 +50,7 @@ pub struct AddressLimits {
     pub max_duration: Option<Duration>,
     /// Networks of addresses that may receive more than three times the bytes that they sent,
     /// although their address is unproven; `None` means all.
-    pub unproven_networks: Option<Vec<Network>>,
+    pub proof_exempt_networks: Option<Vec<Network>>,
 }
 
 impl ServerConfig {
@@ -89,7 +89,7 @@ impl Service {
         Self(Arc::new(Inner {
             clients: SharedBudget::new(config.max_clients.into()),
             running: Registry::new(log),
-            cancel_stop: stop.follower_after(config.drain_time),
+            cancel_stop: stop.child_after(config.drain_time),
             config: RwLock::new(Arc::new(config)),
             stop,
         }))
@@ -116,7 +116,7 @@ impl Service {
         Arc::clone(&config.unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Replaces the networks and the limits. All other settings keep their initial values.
+    /// Replaces the configuration. `config` differs from the old one in networks and limits only.
     pub fn reload(&self, config: ServerConfig) {
         let mut current = self
             .0
@@ -143,7 +143,8 @@ impl Service {
         })
     }
 
-    /// Starts a test, which runs until the result is dropped. `cancel_stop` ends it early.
+    /// Registers a test. It counts as running until the returned value is dropped. The service sets
+    /// `cancel_stop` if the test exceeds a limit.
     pub fn begin(
         &self,
         dialect: &str,
@@ -164,12 +165,12 @@ impl Service {
     /// its address is unproven.
     pub fn may_amplify(&self, peer: &Address) -> bool {
         let config = self.config();
-        let networks = config.limits.unproven_networks.as_ref();
+        let networks = config.limits.proof_exempt_networks.as_ref();
         networks.is_none_or(|networks| is_in(peer, networks))
     }
 
     /// Starts the thread that ends tests beyond their limits and measures the current rates.
-    pub fn watch(&self) -> io::Result<()> {
+    pub fn start_limit_enforcer(&self) -> io::Result<()> {
         let service = self.clone();
         let watcher = std::thread::Builder::new().name("watcher".to_owned());
         watcher
@@ -199,7 +200,7 @@ impl Service {
         let too_fast = self
             .0
             .running
-            .measure(allowed(elapsed), allowed(BURST_TIME));
+            .update_rates(allowed(elapsed), allowed(BURST_TIME));
         for test in too_fast {
             test.cancel_for(&Refusal::TooFast(max_rate.unwrap_or(0)));
         }
@@ -262,7 +263,7 @@ impl fmt::Display for Refusal {
             Self::AddressFull(clients) => {
                 write!(
                     f,
-                    "the maximum of clients per address is reached (at most {clients} in total)"
+                    "its address has reached its share of the maximum of {clients} clients"
                 )
             }
             Self::TooManyTests(max) => write!(f, "limit of {max} tests at a time per address"),

@@ -46,8 +46,8 @@ pub struct ClockFit {
 /// Number of time slices; the fit takes one exchange of each.
 const SLICES: usize = 16;
 
-/// Maximum difference in speed between the clocks of two hosts, for two uncorrected quartz oscillators. A
-/// skew with a larger error is useless.
+/// Maximum difference in speed between the clocks of two hosts, for two uncorrected quartz
+/// oscillators. A skew with a larger error is useless.
 const MAX_SKEW_PPM: f64 = 100.0;
 
 /// An exchange as a sample of the offset, in nanoseconds.

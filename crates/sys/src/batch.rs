@@ -43,7 +43,7 @@ impl DatagramBatch {
         max_count: u64,
         prepare: impl FnMut(&mut [u8]),
     ) -> Result<MessageTotals, Errno> {
-        let count = self.fill(ring, max_count, prepare);
+        let count = self.set_iovecs(ring, max_count, prepare);
         let (to, control) = (self.to.as_ref(), self.control.as_ref());
         self.headers
             .send_iovecs(socket, &mut self.iovecs[..count], to, control)
@@ -60,14 +60,14 @@ impl DatagramBatch {
         max_count: u64,
         on_datagram: impl FnMut(&mut [u8]),
     ) -> Result<MessageTotals, Errno> {
-        let count = self.fill(ring, max_count, |_| ());
+        let count = self.set_iovecs(ring, max_count, |_| ());
         self.headers
             .receive_iovecs(socket, &mut self.iovecs[..count], on_datagram)
     }
 
     /// Points the iovecs at the ring's next buffers and returns their count.
     #[inline]
-    fn fill(
+    fn set_iovecs(
         &mut self,
         ring: &mut BufferRing,
         max_count: u64,

@@ -52,7 +52,8 @@ impl Instances {
         })
     }
 
-    /// Returns the number of other instances since the registration, as a lower bound. The kernel queues `net.unix.max_dgram_qlen` datagrams of later instances: ten, or some hundreds.
+    /// Returns the number of other instances since the registration, as a lower bound. The kernel
+    /// queues `net.unix.max_dgram_qlen` datagrams of later instances: ten, or some hundreds.
     pub fn count_others(&mut self) -> usize {
         // Any process can send any number of datagrams, so the loop is bounded.
         for _ in 0..MAX_NAMES {

@@ -246,7 +246,7 @@ pub fn effective_user_id() -> u32 {
 
 /// Makes glibc's allocator return large blocks to the system as soon as they are freed, and keep
 /// little other free memory: mallopt(3). Otherwise its limits grow with the freed sizes.
-pub fn limit_freed_memory() {
+pub fn limit_memory_kept_by_allocator() {
     #[cfg(target_env = "gnu")]
     {
         /// Limit in bytes: a quarter of glibc's initial limit, which applies to each arena.

@@ -137,7 +137,7 @@ impl TestProcess {
         });
         match status {
             Some(status) => Ok(self.output_with_status(status?)),
-            None => Err(self.kill_after(timeout)),
+            None => Err(self.kill_timed_out(timeout)),
         }
     }
 
@@ -151,7 +151,7 @@ impl TestProcess {
         }
     }
 
-    fn kill_after(&mut self, timeout: Duration) -> io::Error {
+    fn kill_timed_out(&mut self, timeout: Duration) -> io::Error {
         let _ = self.child.kill();
         let _ = self.child.wait();
         let (command, stdout, stderr) = (&self.command, self.stdout(), self.stderr());

@@ -25,7 +25,7 @@ pub struct ThroughputResult {
     /// Control messages sent again because no reply arrived.
     pub timeouts: u32,
     /// The responder's counts by stock's rule.
-    pub received: StockCounts,
+    pub receiver_counts: StockCounts,
     /// The delivered, lost, late and repeated datagrams; `None` if only stock's counts are
     /// available.
     pub delivery: Option<DeliveryCounts>,
@@ -48,10 +48,10 @@ impl ThroughputResult {
     /// sufficient to compute them.
     pub fn delivery_counts(&self) -> Option<DeliveryCounts> {
         let sums = || {
-            (self.received.bad_order == 0).then(|| DeliveryCounts {
-                received: self.received.received,
-                lost: self.received.lost,
-                lost_at_end: self.received.lost_at_end(self.sent),
+            (self.receiver_counts.bad_order == 0).then(|| DeliveryCounts {
+                received: self.receiver_counts.received,
+                lost: self.receiver_counts.lost,
+                lost_at_end: self.receiver_counts.lost_at_end(self.sent),
                 source: DeliverySource::Sums,
                 ..DeliveryCounts::default()
             })
@@ -241,8 +241,8 @@ pub struct EndpointInfo {
 /// A socket's buffers and type of service.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SocketBuffers {
-    /// SO_RCVBUF in bytes. In `default_buffers`, the value of getsockopt(2); in `set_buffers`, half of
-    /// it, which is the granted size.
+    /// SO_RCVBUF in bytes. In `default_buffers`, the value of getsockopt(2); in `set_buffers`, half
+    /// of it, which is the granted size.
     pub receive: u32,
     /// SO_SNDBUF in bytes, with the same two meanings.
     pub send: u32,

@@ -20,7 +20,7 @@ use crate::options::{
 use crate::output::{self, ClockCost, Program, csv, remarks};
 use crate::receiver::{self, ReceiverEvent};
 use crate::result::{EndpointInfo, RecordRows, Records, Snapshot, ThroughputResult};
-use crate::sequence::{Evidence, SearchResult, Searcher, SweepPosition};
+use crate::sequence::{PathEvidence, SearchResult, Searcher, SweepPosition};
 use crate::{endpoint, server};
 
 /// The maximum number of packet records in the documents, for all tests together; about 150 MB.
@@ -54,7 +54,7 @@ pub fn bw_mon(settings: &BwMon, stop: &Stop, out: &mut dyn Write) -> RunResult {
         let test = requester.run_throughput_test(settings, load, stop);
         let test = run.record_error(test.map_err(|error| control::describe_error(&error)))?;
         run.print_throughput(settings, &test);
-        let evidence = Evidence::from_test(&test);
+        let evidence = PathEvidence::from_test(&test);
         run.keep_outcome(test.outcome);
         (run.result.error.is_none() && !stop.is_set()).then_some(evidence)
     };
@@ -94,7 +94,7 @@ fn run_search(
     run: &mut Run,
     search: SearchSettings,
     load: &TestLoad,
-    mut run_test: impl FnMut(&mut Run, &TestLoad) -> Option<Evidence>,
+    mut run_test: impl FnMut(&mut Run, &TestLoad) -> Option<PathEvidence>,
 ) -> Option<SearchResult> {
     let mut searcher = Searcher::new(search, load.bytes);
     for number in 1.. {

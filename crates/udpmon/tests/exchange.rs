@@ -82,7 +82,7 @@ fn two_linerates_exchange_exact_figures() {
                 .run_throughput_test(&settings, &load, &Stop::new())
                 .unwrap();
             assert_eq!(
-                (test.sent, test.received.received, test.timeouts),
+                (test.sent, test.receiver_counts.received, test.timeouts),
                 (50, 50, 0)
             );
             let delivery = test.delivery.unwrap();
@@ -130,7 +130,7 @@ fn two_linerates_exchange_exact_figures() {
 #[test]
 fn replies_to_unproven_addresses_are_bounded() {
     let limits = server::AddressLimits {
-        unproven_networks: Some(Vec::new()),
+        proof_exempt_networks: Some(Vec::new()),
         ..server::AddressLimits::default()
     };
     with_limits(limits, |port, _| {
@@ -142,7 +142,7 @@ fn replies_to_unproven_addresses_are_bounded() {
         let test = requester
             .run_throughput_test(&settings, &TestLoad::default(), &Stop::new())
             .unwrap();
-        assert_eq!((test.received.received, test.timeouts), (2, 0));
+        assert_eq!((test.receiver_counts.received, test.timeouts), (2, 0));
 
         let stock = UdpSocket::bind("127.0.0.1:0").unwrap();
         stock.connect(("127.0.0.1", port)).unwrap();
@@ -217,7 +217,7 @@ fn a_test_that_the_responder_ends_fails_with_the_reason() {
             let test = other
                 .run_throughput_test(&settings, &TestLoad::default(), &Stop::new())
                 .unwrap();
-            assert_eq!(test.received.received, 2);
+            assert_eq!(test.receiver_counts.received, 2);
             let error = first.join().unwrap().to_string();
             assert!(
                 error.ends_with("another test from the same host started"),

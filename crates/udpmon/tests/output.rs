@@ -12,7 +12,7 @@ use udpmon::result::{
     DeliveryCounts, EndpointInfo, HostActivity, IntervalCounts, LatencyResult, RecordRows, Records,
     SendResult, Snapshot, SocketBuffers, StockCounts, ThroughputResult,
 };
-use udpmon::sequence::{Evidence, SearchEnd, SearchResult};
+use udpmon::sequence::{PathEvidence, SearchEnd, SearchResult};
 use udpmon::wire::{
     ArrivalRecord, Binning, CpuLoad, HostCounters, InterfaceCounters, LinearHistogram, LostRecord,
     NicCounters, ProtocolCounters,
@@ -66,7 +66,7 @@ fn throughput_result((bytes, gap, (sent, send_time), received): TestFigures) -> 
         sent,
         send_time: tenths(send_time),
         timeouts: 0,
-        received: StockCounts {
+        receiver_counts: StockCounts {
             received,
             lost,
             bad_order,
@@ -611,7 +611,7 @@ fn remarks_have_figures_beyond_stock() {
         "{text}"
     );
 
-    let [carried, failed] = [(0, 0), (8, 1)].map(|(lost, dropped)| Evidence {
+    let [carried, failed] = [(0, 0), (8, 1)].map(|(lost, dropped)| PathEvidence {
         bytes: 1000,
         sent: 101,
         lost,

@@ -25,13 +25,17 @@ with_defaults! {
 
 impl WorkLimits {
     /// Returns the duration of an option, or an error if it exceeds the limit.
-    pub(crate) fn bound(&self, option: &str, duration: Duration) -> Result<Duration, String> {
+    pub(crate) fn check_duration(
+        &self,
+        option: &str,
+        duration: Duration,
+    ) -> Result<Duration, String> {
         let limit = self.duration;
         if duration <= limit {
             return Ok(duration);
         }
         Err(format!(
-            "a {option} of {duration:?}: this slave takes {limit:?}"
+            "a {option} of {duration:?}: this slave accepts at most {limit:?}"
         ))
     }
 }

@@ -123,7 +123,8 @@ pub struct Flowop {
     pub files: u32,
     /// `dir=`: directory of the files that sendfile sends; empty if not given.
     pub directory: String,
-    /// Bytes of the longest execution of sendfile or sendfilev, if the slave must read that many.
+    /// The most bytes that one execution of sendfile or sendfilev sends, if the slave must read
+    /// that many.
     pub file_bytes: Option<u32>,
 }
 
@@ -293,7 +294,7 @@ named_enum! {
         Sctp = 6 "sctp",
         /// Sockets between a host and its virtual machines.
         Vsock = 7 "vsock",
-        /// Reliable datagram sockets, which linerate refuses by name.
+        /// Reliable datagram sockets. linerate knows the name only to refuse it.
         Rds = 4 "rds",
         /// Unix domain stream sockets, on one host; a linerate extension.
         Unix = 8 "unix",
@@ -317,7 +318,7 @@ impl FlowopFlags {
     pub const IDLE: Self = Self(16);
     /// `busy`: think spins.
     pub const BUSY: Self = Self(32);
-    /// Random size; used on the wire only, where the size has a range.
+    /// Marks on the wire that the size is a range. In memory, `Transfer::amount` holds the range.
     pub const RANDOM: Self = Self(64);
     /// `sctp_unordered`.
     pub const SCTP_UNORDERED: Self = Self(128);

@@ -152,7 +152,7 @@ fn workorders_are_put_together() {
             *layouts.entry(recording.layout).or_default() += 1;
         }
     }
-    let expected = [(FlowopLayout::V1_0_8, 1), (FlowopLayout::BatchSize, 22)];
+    let expected = [(FlowopLayout::V1_0_8, 1), (FlowopLayout::WithBatchSize, 22)];
     assert_eq!(layouts.into_iter().collect::<Vec<_>>(), expected);
 }
 

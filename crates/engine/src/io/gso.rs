@@ -58,7 +58,7 @@ impl SegmentSender<'_> {
     #[inline]
     fn send(&mut self, hooks: &mut impl Hooks) -> Result<MessageTotals, Error> {
         let left = self.bounds.work_left.messages(self.size as u32);
-        let left = usize::try_from(hooks.turns_left().min(left)).unwrap_or(usize::MAX);
+        let left = usize::try_from(hooks.passes_due().min(left)).unwrap_or(usize::MAX);
         let length = left.saturating_mul(self.size).min(self.data.len());
         let data = &mut self.data[..length];
         for datagram in data.chunks_exact_mut(self.size) {

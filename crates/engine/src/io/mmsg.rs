@@ -96,7 +96,7 @@ impl Batches<'_> {
     #[inline]
     fn max_datagrams(&self, hooks: &impl Hooks) -> u64 {
         let limit = self.bounds.work_left.messages(self.ring.size());
-        hooks.turns_left().min(limit)
+        hooks.passes_due().min(limit)
     }
 
     /// Subtracts the bytes from the budget.

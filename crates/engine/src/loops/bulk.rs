@@ -8,7 +8,7 @@ use sys::buffer::BufferRing;
 use sys::call::{self, Error};
 use sys::message::MessageTotals;
 
-use crate::counters::{Counter, CounterWriter};
+use crate::counters::{Counter, CounterWriter, PassKind};
 use crate::end::{Bounds, LoopEnd};
 use crate::hooks::Hooks;
 use crate::stop::Stop;
@@ -28,10 +28,10 @@ pub(crate) fn send<H: Hooks>(
         stop,
         counters,
     } = bounds;
-    counters.set_pass_sizes(size, 0, false);
+    counters.set_pass_sizes(size, 0, PassKind::OneWay);
     timer.start();
     while !stop.is_set() {
-        if hooks.wait_for_turn(stop) {
+        if hooks.wait_if_early(stop) {
             timer.start();
             continue;
         }
@@ -40,7 +40,7 @@ pub(crate) fn send<H: Hooks>(
             Ok(MessageTotals { bytes: 0, .. }) => return LoopEnd::from_call("send", Error::NODATA),
             Ok(MessageTotals { bytes, messages }) => {
                 timer.lap();
-                hooks.record_turns(messages);
+                hooks.record_paced_passes(messages);
                 if bytes == size as usize * messages {
                     counters.add(Counter::Passes, messages as u64);
                 } else {
@@ -53,7 +53,7 @@ pub(crate) fn send<H: Hooks>(
             Err(Error::INTR) => timer.start(),
             // The interface's queue is full; this host dropped the datagram. The test continues.
             Err(Error::NOBUFS) => {
-                hooks.record_turn();
+                hooks.record_paced_pass();
                 counters.add(Counter::FailedSends, 1);
             }
             Err(error) => return LoopEnd::from_call("send", error),
@@ -76,7 +76,7 @@ pub(crate) fn receive<H: Hooks>(
     } = bounds;
     timer.start();
     while !stop.is_set() {
-        if hooks.wait_for_turn(stop) {
+        if hooks.wait_if_early(stop) {
             timer.start();
             continue;
         }
@@ -84,7 +84,7 @@ pub(crate) fn receive<H: Hooks>(
             Ok(MessageTotals { bytes: 0, .. }) => return LoopEnd::PeerClosed,
             Ok(MessageTotals { bytes, messages }) => {
                 timer.lap();
-                hooks.record_turns(messages);
+                hooks.record_paced_passes(messages);
                 counters.count_received(bytes, messages as u64);
                 if budget.spend(bytes as u64) {
                     return LoopEnd::Count;

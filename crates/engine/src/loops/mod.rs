@@ -2,7 +2,7 @@
 //! without hooks.
 
 pub(crate) mod bulk;
-pub(crate) mod connection_test;
+pub(crate) mod connections;
 pub(crate) mod exchange;
 pub(crate) mod fast_path;
 pub(crate) mod numbered;

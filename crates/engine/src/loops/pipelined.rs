@@ -8,7 +8,7 @@ use sys::call::{self, Error};
 use sys::clock::monotonic_ns;
 
 use super::exchange::Exchange;
-use crate::counters::{Counter, CounterWriter};
+use crate::counters::{Counter, CounterWriter, PassKind};
 use crate::end::{Bounds, Budget, LoopEnd};
 use crate::hooks::Hooks;
 use crate::io::Io;
@@ -39,7 +39,7 @@ pub(crate) fn run_requester<I: Io>(
         counters,
     } = bounds;
     // Calls are counted individually: at the end, sends cannot be assigned to passes.
-    counters.set_pass_sizes(0, 0, true);
+    counters.set_pass_sizes(0, 0, PassKind::Transaction);
     let mut pipeline = Pipeline::new(io, exchange, window, counters, times.is_some());
     while !stop.is_set() {
         let blocked_by = match pipeline.send_requests(budget, stop, hooks) {
@@ -47,11 +47,12 @@ pub(crate) fn run_requester<I: Io>(
             Err(end) => return end,
         };
         if pipeline.in_flight == 0 {
-            // The queue was full, or the next request is not due. No response can arrive.
-            hooks.wait_for_turn(stop);
+            // The device's queue was full (ENOBUFS), or the next request is not due. No response
+            // can arrive.
+            hooks.wait_if_early(stop);
             continue;
         }
-        if blocked_by == BlockedBy::Pace && !hooks.has_input_before_turn(io.socket()) {
+        if blocked_by == BlockedBy::Pace && !hooks.wait_for_input_until_next_pass(io.socket()) {
             continue;
         }
         match pipeline.receive(blocked_by == BlockedBy::Socket, hooks) {
@@ -132,12 +133,12 @@ impl<'a, 'b, I: Io> Pipeline<'a, 'b, I> {
             || self.in_flight < self.window && budget.exceeds(self.in_flight)
         {
             if self.unsent_bytes == 0 {
-                if !hooks.is_my_turn() {
+                if !hooks.is_pass_due() {
                     return Ok(BlockedBy::Pace);
                 }
                 let request = self.exchange.requests.advance();
                 hooks.before_send(request);
-                hooks.record_turn();
+                hooks.record_paced_pass();
                 self.unsent_bytes = request.len();
                 self.start_request();
             }
@@ -180,11 +181,11 @@ impl<'a, 'b, I: Io> Pipeline<'a, 'b, I> {
     }
 
     /// Receives part of a response; returns whether it completes the response. With
-    /// `can_also_send`, it first waits until the socket is readable or writable.
+    /// `waits_for_room`, it first waits until the socket is readable or writable.
     #[inline]
-    fn receive(&mut self, can_also_send: bool, hooks: &mut impl Hooks) -> Result<bool, LoopEnd> {
+    fn receive(&mut self, is_send_blocked: bool, hooks: &mut impl Hooks) -> Result<bool, LoopEnd> {
         let mut is_ready = true;
-        if can_also_send {
+        if is_send_blocked {
             match call::wait_readable_or_writable(self.io.socket(), self.timeout) {
                 Ok(ready) => is_ready = ready,
                 Err(_) => return Ok(false),
@@ -192,7 +193,7 @@ impl<'a, 'b, I: Io> Pipeline<'a, 'b, I> {
         }
         let buffer = self.exchange.responses.advance();
         let length = self.missing_bytes.min(buffer.len());
-        let received = if can_also_send {
+        let received = if is_send_blocked {
             self.io.try_receive(&mut buffer[..length])
         } else {
             self.io.receive(&mut buffer[..length])
@@ -209,7 +210,7 @@ impl<'a, 'b, I: Io> Pipeline<'a, 'b, I> {
                 self.missing_bytes = self.exchange.responses.size() as usize;
                 Ok(true)
             }
-            Err(error) => self.handle_receive_error(error, can_also_send && is_ready),
+            Err(error) => self.handle_receive_error(error, is_send_blocked && is_ready),
         }
     }
 
@@ -321,7 +322,8 @@ mod tests {
         peer.join().unwrap();
     }
 
-    /// A peer that does not read ends the test by its timeout, as does a peer that reads but does not respond.
+    /// If the peer does not read, the receive timeout of this end ends the test, as if the peer had
+    /// read the requests but not responded.
     #[test]
     fn a_peer_that_stops_reading_times_out() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();

@@ -1,6 +1,7 @@
 //! Requests and responses on one connection, with one request in flight.
 
 use super::exchange::{Exchange, receive_all, receive_rest, send_all, send_rest};
+use crate::counters::PassKind;
 use crate::end::{Bounds, LoopEnd};
 use crate::hooks::Hooks;
 use crate::io::Io;
@@ -20,10 +21,10 @@ pub(crate) fn run_requester<I: Io>(
         counters,
     } = bounds;
     let (requests, responses) = (&mut *exchange.requests, &mut *exchange.responses);
-    counters.set_pass_sizes(requests.size(), responses.size(), true);
+    counters.set_pass_sizes(requests.size(), responses.size(), PassKind::Transaction);
     timer.start();
     while !stop.is_set() {
-        if hooks.wait_for_turn(stop) {
+        if hooks.wait_if_early(stop) {
             timer.start();
             continue;
         }
@@ -47,7 +48,7 @@ pub(crate) fn run_requester<I: Io>(
                 hooks.after_receive(response);
             }
         }
-        hooks.record_turn();
+        hooks.record_paced_pass();
         match failure {
             None => {
                 timer.lap();
@@ -79,9 +80,9 @@ pub(crate) fn run_responder<I: Io>(
         counters,
     } = bounds;
     let (requests, responses) = (&mut *exchange.requests, &mut *exchange.responses);
-    counters.set_pass_sizes(responses.size(), requests.size(), true);
+    counters.set_pass_sizes(responses.size(), requests.size(), PassKind::Transaction);
     while !stop.is_set() {
-        if hooks.wait_for_turn(stop) {
+        if hooks.wait_if_early(stop) {
             continue;
         }
         let request = requests.advance();
@@ -91,7 +92,7 @@ pub(crate) fn run_responder<I: Io>(
         hooks.after_receive(request);
         let response = responses.advance();
         hooks.before_send(response);
-        hooks.record_turn();
+        hooks.record_paced_pass();
         match send_all(io, response, stop, counters) {
             Ok(()) => {}
             Err(end) => {

@@ -93,11 +93,11 @@ impl Script {
             if stop.is_set() {
                 return StepEnd::Stopped.into_loop_result(0, stop);
             }
-            if pace.wait_for_turn(stop) {
+            if pace.wait_if_early(stop) {
                 timer.start();
                 continue;
             }
-            pace.record_turns(1);
+            pace.record_paced_passes(1);
             if let Err((step, end)) = executor.run_rounds(&mut self.steps, 1, timer) {
                 return end.into_loop_result(step, stop);
             }

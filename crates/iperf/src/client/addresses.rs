@@ -166,7 +166,7 @@ impl ClientRun<'_> {
             };
             self.report_connecting(Some(&data));
             let started = Instant::now();
-            let (in_time, _deadline) = self.stop.follower_until(started + CONNECT_TIMEOUT);
+            let (in_time, _deadline) = self.stop.child_until(started + CONNECT_TIMEOUT);
             let destination = self.destination(flow).ok()?;
             let Err(error) = engine::connect(&data.socket, &destination, &in_time) else {
                 return Some((data, started.elapsed()));

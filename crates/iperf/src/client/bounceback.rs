@@ -220,7 +220,7 @@ pub(super) fn run(run: &ClientRun<'_>, index: u32) {
         if let EndCause::Failed(reason) = &ended {
             run.fail(reason.clone());
         }
-        let facts = data.facts_at_end(&data.socket);
+        let facts = data.current_facts(&data.socket);
         let local = phase.side(loop_result, &data, &buffers, facts);
         run.record_result(&flow, FlowResult::new(local, None, ended));
     }

@@ -7,7 +7,7 @@ use model::Limit;
 
 use super::ClientRun;
 use crate::event::ConnectionInfo;
-use crate::options::{Direction, Frames, PermitKey};
+use crate::options::{Direction, PeriodicBursts, PermitKey};
 use crate::timing::{FlowTimings, TimingKind};
 use crate::wire::{Extension, Hello, SendAmount, TestStart, WallTime, flags};
 
@@ -19,7 +19,8 @@ impl ClientRun<'_> {
         connection.upper_flags = self.upper_flags() & !flags::upper::BURSTS;
         connection.prefetch = client.send_mode.prefetch;
         let service = self.settings.socket.type_of_service.unwrap_or(0);
-        // With -R, stock prints this client's type of service as the sent one; otherwise as the received one.
+        // The pair is (received, sent). With -R, stock prints this client's type of service as the
+        // sent one; otherwise as the received one.
         connection.types_of_service = Some(if client.direction == Direction::Reverse {
             (0, service)
         } else {
@@ -45,8 +46,9 @@ impl ClientRun<'_> {
         }
         let fq_rate = settings.socket.max_pacing_bytes_per_second;
         let server_sends = client.direction.sends_from_server();
-        let frames = client.send_mode.frames;
-        let bursts = frames.filter(|frames| server_sends || !frames.is_isochronous);
+        // The header describes isochronous frames only if the server sends them.
+        let frames = client.send_mode.periodic_bursts;
+        let requested = frames.filter(|frames| server_sends || !frames.is_isochronous);
         let start_bits = upper_bits
             & (upper::TRIP_TIMES | upper::FQ_RATE | upper::ISOCHRONOUS | upper::EPOCH_START);
         let scheduled = client.start_time.at.map(WallTime::after_epoch);
@@ -96,7 +98,7 @@ impl ClientRun<'_> {
                 at: scheduled.unwrap_or_else(WallTime::now),
                 fq_rate: fq_rate.unwrap_or(0),
             }),
-            bursts: bursts.as_ref().map(Frames::burst_parameters),
+            bursts: requested.as_ref().map(PeriodicBursts::burst_parameters),
             key,
         }
     }
@@ -107,7 +109,10 @@ impl ClientRun<'_> {
         let (client, is_udp) = (self.client, self.settings.is_udp());
         let socket = &self.settings.socket;
         let server_sends = client.direction.sends_from_server();
-        let isochronous = client.send_mode.frames.map(|frames| frames.is_isochronous);
+        let isochronous = client
+            .send_mode
+            .periodic_bursts
+            .map(|frames| frames.is_isochronous);
         let is_duplex = client.direction == Direction::FullDuplex;
         let mut bits = client.request_flags;
         for (is_set, bit) in [
@@ -135,15 +140,20 @@ impl ClientRun<'_> {
 
     /// Returns whether the client reads the burst records in the server's stream.
     pub(super) fn receives_bursts(&self) -> bool {
-        let bursts = |frames: Frames| !frames.is_isochronous;
-        self.client.trip_times || self.client.send_mode.frames.is_some_and(bursts)
+        let has_records = |frames: PeriodicBursts| !frames.is_isochronous;
+        self.client.trip_times
+            || self
+                .client
+                .send_mode
+                .periodic_bursts
+                .is_some_and(has_records)
     }
 
     /// Returns new timings for a flow; `None` if the test does not time its events.
     pub(crate) fn new_timings(&self, inbound: bool) -> Option<Arc<FlowTimings>> {
         let (send_mode, is_udp) = (&self.client.send_mode, self.settings.is_udp());
         let period = send_mode
-            .frames
+            .periodic_bursts
             .map(|frames| (frames.is_isochronous, frames.period));
         let kind = match (inbound, period) {
             (false, Some((true, _))) => TimingKind::Frames,

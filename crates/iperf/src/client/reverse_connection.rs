@@ -74,7 +74,7 @@ impl ClientRun<'_> {
                 bytes_before_start: 0,
                 counts_reads: self.settings.output.enhanced,
                 send_mode: &SendMode::default(),
-                received_bursts_have_header: None,
+                received_bursts: None,
                 started: WallTime::now(),
                 ends_on_reset: false,
                 stop: self.stop,

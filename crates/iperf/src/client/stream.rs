@@ -11,7 +11,7 @@ use super::ClientRun;
 use crate::connection;
 use crate::event::TestEvent;
 use crate::options::Direction;
-use crate::traffic::{self, StreamTransfer};
+use crate::traffic::{self, ReceivedBursts, StreamTransfer};
 use crate::wire::{Acknowledgement, HelloTransport, WallTime};
 
 /// The maximum time until the server acknowledges the test header.
@@ -113,7 +113,9 @@ impl ClientRun<'_> {
                         bytes_before_start: if inbound { 0 } else { hello.len() },
                         counts_reads: self.settings.output.enhanced,
                         send_mode: &self.client.send_mode,
-                        received_bursts_have_header: self.receives_bursts().then_some(true),
+                        received_bursts: self.receives_bursts().then_some(ReceivedBursts {
+                            stream_has_test_header: true,
+                        }),
                         started,
                         ends_on_reset: false,
                         stop: self.stop,

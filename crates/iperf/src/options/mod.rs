@@ -2,14 +2,14 @@
 //!
 //! It applies environment variables before the command line.
 //!
-//! One table (`table.rs`) drives the parser and the manual page. The parser fills the typed
-//! options; `from_typed.rs` turns them into [`Settings`].
+//! One table (`table.rs`) drives the parser and the manual page. The parser fills
+//! `GivenOptions`; `to_settings.rs` turns them into [`Settings`].
 
-mod from_typed;
 pub mod manual;
 mod send_mode;
 mod settings;
 mod table;
+mod to_settings;
 mod usage;
 mod value;
 
@@ -18,12 +18,12 @@ use std::ffi::OsString;
 use getopt::{EarlyExit, ExitTexts, apply_environment, scan_long, utf8_words};
 
 pub use getopt::Exit;
-pub use send_mode::{Frames, Input, SendMode};
+pub use send_mode::{Input, PeriodicBursts, SendMode};
 pub use settings::{
     Bounceback, ClientSettings, ConnectOnly, Direction, ExcludedReports, Format, Increments,
     OutputSettings, PermitKey, Role, ServerSettings, Settings, StartTime,
 };
-use table::Typed;
+use table::GivenOptions;
 pub use value::RateSetting;
 
 /// Returns the settings that a command line requests.
@@ -35,7 +35,7 @@ pub fn parse_iperf(
     variable: impl Fn(&str) -> Option<String>,
 ) -> Result<Settings, Exit> {
     let words = utf8_words(program, args)?;
-    let mut typed = Typed::default();
+    let mut given = GivenOptions::default();
     let section = &table::SECTION;
     let exit_texts = || ExitTexts {
         help: Exit::stderr(usage::text(), 1),
@@ -49,13 +49,13 @@ pub fn parse_iperf(
         }
         other => other.into_exit(exit_texts()),
     };
-    apply_environment(program, section, variable, &mut typed).map_err(exit)?;
-    let extra = scan_long(program, section, &words, &mut typed).map_err(exit)?;
+    apply_environment(program, section, variable, &mut given).map_err(exit)?;
+    let extra = scan_long(program, section, &words, &mut given).map_err(exit)?;
     if let Some(word) = extra.first() {
         let word = format!("{program}: ignoring extra argument -- {word}");
-        typed.notices.push(word);
+        given.notices.push(word);
     }
-    from_typed::settings(typed)
+    to_settings::settings(given)
 }
 
 /// Returns an error line of getopt in the words of the older getopt that iperf 2 contains.

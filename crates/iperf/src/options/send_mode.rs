@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use getopt::Exit;
 
-use super::from_typed::error;
 use super::settings::Direction;
-use super::table::Typed;
+use super::table::GivenOptions;
+use super::to_settings::error;
 use super::value::{FrameLoad, RateSetting};
 use crate::wire::BurstParameters;
 
@@ -17,7 +17,7 @@ pub struct SendMode {
     /// `-F` or `-I`.
     pub input: Option<Input>,
     /// `--isochronous`, `--burst-period`.
-    pub frames: Option<Frames>,
+    pub periodic_bursts: Option<PeriodicBursts>,
     /// `--ipg`: the time from one datagram to the next.
     pub gap: Option<Duration>,
     /// The standard deviation of the rate, in bits per second.
@@ -28,7 +28,8 @@ pub struct SendMode {
     pub prefetch: Option<u32>,
     /// `--tcp-write-times`, `--histograms`: the sender measures how long its writes take.
     pub times_writes: bool,
-    /// Each burst of a TCP stream begins with a record.
+    /// A TCP stream consists of bursts that begin with a record: periodic bursts, or each buffer
+    /// with `--trip-times` or `--tcp-write-prefetch`.
     pub has_burst_records: bool,
 }
 
@@ -43,7 +44,7 @@ pub enum Input {
 
 /// Periodic bursts (`--burst-period`) or frames (`--isochronous`).
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Frames {
+pub struct PeriodicBursts {
     /// These are frames: the sender skips frames whose time has passed.
     pub is_isochronous: bool,
     /// The time from one to the next.
@@ -55,13 +56,13 @@ pub struct Frames {
 }
 
 impl SendMode {
-    /// Whether the sender sends one buffer after another.
+    /// Whether the sender sends buffers back to back.
     pub fn is_default(&self) -> bool {
         *self == Self::default()
     }
 }
 
-impl Frames {
+impl PeriodicBursts {
     /// Returns the frames that a client's header requests.
     ///
     /// Returns `None` if the period is not from 1 µs to 1 hour.
@@ -69,13 +70,13 @@ impl Frames {
         let to_number = |[whole, fraction]: [u32; 2]| f64::from(whole) + f64::from(fraction) / 1e6;
         let rate = to_number(bursts.rate);
         let period = Duration::try_from_secs_f64(1.0 / rate).ok()?;
-        let bits_per_second_per_byte = if is_isochronous { rate * 8.0 } else { 1.0 };
+        let wire_units_per_byte = if is_isochronous { rate * 8.0 } else { 1.0 };
         let is_valid = period >= Duration::from_micros(1) && period < Duration::from_secs(3600);
         is_valid.then(|| Self {
             is_isochronous,
             period,
-            mean: to_number(bursts.mean) / bits_per_second_per_byte,
-            deviation: to_number(bursts.variance).sqrt() / bits_per_second_per_byte,
+            mean: to_number(bursts.mean) / wire_units_per_byte,
+            deviation: to_number(bursts.variance).sqrt() / wire_units_per_byte,
         })
     }
 
@@ -83,11 +84,11 @@ impl Frames {
     pub(crate) fn burst_parameters(&self) -> BurstParameters {
         let to_words = |number: f64| [number as u32, (number.fract() * 1e6) as u32];
         let rate = 1.0 / self.period.as_secs_f64();
-        let per_second = if self.is_isochronous { rate * 8.0 } else { 1.0 };
+        let wire_units_per_byte = if self.is_isochronous { rate * 8.0 } else { 1.0 };
         BurstParameters {
             rate: to_words(rate),
-            mean: to_words(self.mean * per_second),
-            variance: to_words((self.deviation * per_second).powi(2)),
+            mean: to_words(self.mean * wire_units_per_byte),
+            variance: to_words((self.deviation * wire_units_per_byte).powi(2)),
             gap: [0; 2],
         }
     }
@@ -108,21 +109,21 @@ impl Frames {
 }
 
 /// Returns a client's send mode. Refuses options that contradict each other, and adds warnings.
-pub(super) fn send_mode(typed: &mut Typed, length: u32) -> Result<SendMode, Exit> {
-    let mut mode = typed.send_mode.clone();
-    if let Some(RateSetting::Varying { deviation, .. }) = typed.rate {
+pub(super) fn send_mode(given: &mut GivenOptions, length: u32) -> Result<SendMode, Exit> {
+    let mut mode = given.send_mode.clone();
+    if let Some(RateSetting::Varying { deviation, .. }) = given.rate {
         mode.deviation = Some(deviation);
     }
-    if typed.isochronous.is_some() && typed.rate.is_some() {
+    if given.isochronous.is_some() && given.rate.is_some() {
         return error("ERROR: options of --b and --isochronous cannot be applied together");
     }
-    if typed.isochronous.is_some() && typed.burst_period.is_some() {
+    if given.isochronous.is_some() && given.burst_period.is_some() {
         return error(
             "ERROR: options of --burst-period and --isochronous cannot be applied together",
         );
     }
-    if let Some((per_second, load, deviation)) = typed.isochronous {
-        mode.frames = Some(Frames {
+    if let Some((per_second, load, deviation)) = given.isochronous {
+        mode.periodic_bursts = Some(PeriodicBursts {
             is_isochronous: true,
             period: Duration::from_secs_f64(1.0 / per_second),
             mean: match load {
@@ -132,12 +133,12 @@ pub(super) fn send_mode(typed: &mut Typed, length: u32) -> Result<SendMode, Exit
             deviation: deviation / 8.0 / per_second,
         });
     }
-    if typed.burst_size.is_some() && typed.burst_period.is_none() {
-        typed.burst_period = Some(Duration::from_secs(1));
+    if given.burst_size.is_some() && given.burst_period.is_none() {
+        given.burst_period = Some(Duration::from_secs(1));
     }
-    if let Some(period) = typed.burst_period.filter(|period| !period.is_zero()) {
-        let size = typed.burst_size.unwrap_or(1 << 20);
-        if typed.udp {
+    if let Some(period) = given.burst_period.filter(|period| !period.is_zero()) {
+        let size = given.burst_size.unwrap_or(1 << 20);
+        if given.udp {
             return error("iperf: --burst-period: it needs TCP; for UDP use --isochronous");
         }
         if size < length {
@@ -145,32 +146,32 @@ pub(super) fn send_mode(typed: &mut Typed, length: u32) -> Result<SendMode, Exit
                 "ERROR: option of --burst-size {size} must be equal or larger to write length (-l) {length}"
             ));
         }
-        mode.frames = Some(Frames {
+        mode.periodic_bursts = Some(PeriodicBursts {
             is_isochronous: false,
             period,
             mean: size.into(),
             deviation: 0.0,
         });
     }
-    if typed.udp && mode.prefetch.take().is_some() {
+    if given.udp && mode.prefetch.take().is_some() {
         let line = "WARN: setting of option --tcp-write-prefetch is not supported with -u UDP";
-        typed.notices.push(line.to_owned());
+        given.notices.push(line.to_owned());
     }
-    if mode.gap.is_some() && !typed.udp {
+    if mode.gap.is_some() && !given.udp {
         return error("iperf: --ipg: it needs -u");
     }
-    if typed.udp && mode.times_writes {
+    if given.udp && mode.times_writes {
         return error("iperf: --tcp-write-times: it needs TCP");
     }
-    mode.has_burst_records =
-        !typed.udp && (typed.trip_times || mode.frames.is_some() || mode.prefetch.is_some());
-    if mode.has_burst_records && typed.compatible {
+    mode.has_burst_records = !given.udp
+        && (given.trip_times || mode.periodic_bursts.is_some() || mode.prefetch.is_some());
+    if mode.has_burst_records && given.compatible {
         return error("ERROR: compatibility mode not supported with the requested with options");
     }
     if mode.has_burst_records && length < 92 {
         return error("iperf: -l: the record of a burst needs at least 92 bytes");
     }
-    if mode.input.is_some() && (mode.has_burst_records || mode.frames.is_some()) {
+    if mode.input.is_some() && (mode.has_burst_records || mode.periodic_bursts.is_some()) {
         return error(
             "iperf: -F, -I: they cannot be combined with --trip-times, --isochronous, --burst-period or --tcp-write-prefetch",
         );
@@ -182,19 +183,19 @@ pub(super) fn send_mode(typed: &mut Typed, length: u32) -> Result<SendMode, Exit
         (mode.near_congestion.is_some(), "--near-congestion"),
         (mode.times_writes, "--tcp-write-times"),
     ];
-    if typed.direction == Direction::Reverse
+    if given.direction == Direction::Reverse
         && let Some((_, option)) = sender_options
             .iter()
             .find(|(is_requested, _)| *is_requested)
     {
         return error(format!("iperf: {option}: with -R this end sends nothing"));
     }
-    mode.times_writes |= typed.bins.is_some() && typed.direction != Direction::Reverse;
+    mode.times_writes |= given.bins.is_some() && given.direction != Direction::Reverse;
     if let Some(input) = &mode.input
         && let Err(reason) = crate::stream_loop::DataSource::open(input)
     {
         return error(reason);
     }
-    typed.socket.unsent_low_water_bytes = mode.prefetch;
+    given.socket.unsent_low_water_bytes = mode.prefetch;
     Ok(mode)
 }

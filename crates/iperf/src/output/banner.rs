@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use super::{PrintSettings, RULE};
 use crate::event::TestEvent;
-use crate::options::{Format, Frames};
+use crate::options::{Format, PeriodicBursts};
 use crate::timing::HistogramBins;
 
 pub(super) fn text(settings: &PrintSettings, event: &TestEvent<'_>) -> String {
@@ -175,7 +175,7 @@ fn connecting(
     } else if settings.send_mode.near_congestion.is_some() && is_client {
         let _ = writeln!(text, "Write buffer size: {length} Byte");
     }
-    let frames = settings.send_mode.frames.filter(|_| is_client);
+    let frames = settings.send_mode.periodic_bursts.filter(|_| is_client);
     if let Some(frames) = frames {
         text += &frames_line(settings, &frames);
     }
@@ -261,7 +261,7 @@ fn sending_line(
 }
 
 /// Returns the line about the bursts or the isochronous frames.
-fn frames_line(settings: &PrintSettings, frames: &Frames) -> String {
+fn frames_line(settings: &PrintSettings, frames: &PeriodicBursts) -> String {
     let period = frames.period.as_secs_f64();
     if !frames.is_isochronous {
         let size = settings.output.format.size(frames.mean);

@@ -84,7 +84,7 @@ pub(super) fn serve(
     let started = Instant::now();
     // Each message counts for both directions, as in the client.
     let count_message = |bytes: usize| measured.counters.count_received(2 * bytes, 1);
-    let stop = server.cancel_stop.follower();
+    let stop = server.cancel_stop.child();
     deadline_thread().set_on_idle(&measured.counters, MESSAGE_TIMEOUT, &stop);
     let _attending = stop.register_thread();
     loop {

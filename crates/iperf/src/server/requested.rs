@@ -7,7 +7,7 @@ use model::{FlowPlan, Limit, SocketOptions, Transport};
 use server::ClientTest;
 
 use crate::flow::flow_plan;
-use crate::options::{Frames, SendMode, Settings};
+use crate::options::{PeriodicBursts, SendMode, Settings};
 use crate::udp::MAX_PAYLOAD_BYTES;
 use crate::wire::flags::{self, upper};
 use crate::wire::{DatagramHeader, Hello, SendAmount};
@@ -115,17 +115,17 @@ pub(crate) fn describe_test(protocol: &str, hello: Option<&Hello>) -> ClientTest
 }
 
 /// Returns the frames or bursts that a header announces or requests.
-pub(super) fn requested_frames(hello: &Hello) -> Option<Frames> {
+pub(super) fn requested_frames(hello: &Hello) -> Option<PeriodicBursts> {
     let is_isochronous = hello.has_any_flag(upper::ISOCHRONOUS);
-    Frames::from_request(hello.bursts.as_ref()?, is_isochronous)
+    PeriodicBursts::from_request(hello.bursts.as_ref()?, is_isochronous)
 }
 
 /// Returns the send mode that a client requests of a TCP sender.
-pub(super) fn tcp_send_mode(hello: &Hello, frames: Option<Frames>) -> SendMode {
+pub(super) fn tcp_send_mode(hello: &Hello, frames: Option<PeriodicBursts>) -> SendMode {
     let extension = hello.extension.unwrap_or_default();
     let prefetch = hello.has_any_flag(upper::PREFETCH) && extension.prefetch > 0;
     SendMode {
-        frames,
+        periodic_bursts: frames,
         prefetch: prefetch.then_some(extension.prefetch),
         has_burst_records: frames.is_some() || hello.has_any_flag(upper::TRIP_TIMES),
         ..SendMode::default()
@@ -137,10 +137,11 @@ pub(crate) fn udp_send_mode(hello: &Hello) -> SendMode {
     let frames = hello
         .bursts
         .filter(|_| hello.has_any_flag(upper::ISOCHRONOUS));
-    let frames = frames.and_then(|bursts| Frames::from_request(&bursts, true));
-    let is_bounded = |frames: &Frames| frames.mean * 8.0 / frames.period.as_secs_f64() <= MAX_RATE;
+    let frames = frames.and_then(|bursts| PeriodicBursts::from_request(&bursts, true));
+    let is_bounded =
+        |frames: &PeriodicBursts| frames.mean * 8.0 / frames.period.as_secs_f64() <= MAX_RATE;
     SendMode {
-        frames: frames.filter(is_bounded),
+        periodic_bursts: frames.filter(is_bounded),
         ..SendMode::default()
     }
 }

@@ -53,7 +53,7 @@ impl DatagramSender<'_> {
                 _ => u64::MAX,
             },
         };
-        let sent = match self.send_mode.frames {
+        let sent = match self.send_mode.periodic_bursts {
             Some(_) => self.send_frames(&mut progress),
             None => self.send_datagrams(&mut progress),
         };
@@ -107,7 +107,7 @@ impl DatagramSender<'_> {
 
     /// Sends a first datagram without a frame record, and then frames.
     fn send_frames(&self, progress: &mut Progress) -> Result<(), Error> {
-        let Some(frames) = self.send_mode.frames else {
+        let Some(frames) = self.send_mode.periodic_bursts else {
             return Ok(());
         };
         let length = progress.datagram.len();

@@ -90,18 +90,14 @@ impl OneWay<'_> {
             Limit::Time(time) => Some(time + END_TIMEOUT),
             _ => None,
         };
+        let frames = self.send_mode.periodic_bursts;
+        let frame_period = frames.map_or(Duration::ZERO, |frames| frames.period);
         let settings = PhaseSettings {
             counters: &measured.counters,
             cancel: self.stop,
             control: None,
             duration: time,
-            idle_timeout: Some(
-                IDLE_TIMEOUT
-                    + 2 * self
-                        .send_mode
-                        .frames
-                        .map_or(Duration::ZERO, |frames| frames.period),
-            ),
+            idle_timeout: Some(IDLE_TIMEOUT + 2 * frame_period),
             group: None,
         };
         let limit = loop_limit(flow, measured.sends, self.pattern.len());
@@ -113,19 +109,7 @@ impl OneWay<'_> {
             .filter(|_| !measured.sends)
             .map(TimingObserver::new);
         let (result, time_before_silence) = if measured.sends && !self.send_mode.is_default() {
-            let result = phase.run_dialect_loop(false, |stop| {
-                let sender = DatagramSender {
-                    socket: data.socket.as_fd(),
-                    send_mode: self.send_mode,
-                    counters: &measured.counters,
-                    timings: measured.timings.as_deref(),
-                    rate: bits_per_second(flow),
-                    max_refusals: self.max_refusals,
-                    stop,
-                };
-                sender.run(self.pattern, limit)
-            });
-            (result, None)
+            (self.run_sender(&mut phase, limit, measured), None)
         } else {
             let flow_loop = FlowLoop {
                 first_datagrams: self.early_datagrams,
@@ -144,7 +128,7 @@ impl OneWay<'_> {
         if measured.sends && !matches!(result.ended, EndCause::Failed(_)) {
             let sent = measured.counters.counts().send_calls;
             let mut end_datagram = self.pattern.to_vec();
-            answer = self::send_end(
+            answer = send_end(
                 data,
                 &mut end_datagram,
                 sent,
@@ -162,7 +146,7 @@ impl OneWay<'_> {
             }
             (ended, _) => ended.clone(),
         };
-        let facts = data.facts_at_end(&data.socket);
+        let facts = data.current_facts(&data.socket);
         let mut side = phase.side(result, data, &buffers, facts);
         // The silence at the end is not part of the flow.
         side.elapsed = time_before_silence.or(side.elapsed);
@@ -211,6 +195,27 @@ fn loop_limit(flow: &FlowPlan, sends: bool, length: usize) -> Limit {
 }
 
 impl OneWay<'_> {
+    /// Runs the loop of a send mode that the engine lacks.
+    fn run_sender(
+        &self,
+        phase: &mut MeasuredPhase<'_>,
+        limit: Limit,
+        measured: &MeasuredFlow,
+    ) -> LoopResult {
+        phase.run_dialect_loop(false, |stop| {
+            let sender = DatagramSender {
+                socket: self.data.socket.as_fd(),
+                send_mode: self.send_mode,
+                counters: &measured.counters,
+                timings: measured.timings.as_deref(),
+                rate: bits_per_second(self.flow),
+                max_refusals: self.max_refusals,
+                stop,
+            };
+            sender.run(self.pattern, limit)
+        })
+    }
+
     /// Runs the engine's loop.
     ///
     /// If silence ended the receiver of a timed flow, also returns the test time of that flow.

@@ -40,8 +40,7 @@ const MAX_ANSWERS: u32 = 200;
 const PROOF_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The reason to send no data to a client.
-const UNPROVEN_ADDRESS: &str =
-    "nothing proves that its address asked for datagrams (--allow-third-party)";
+const UNPROVEN_ADDRESS: &str = "its address is not proven (--allow-third-party accepts it)";
 
 /// The maximum number of bytes sent per byte received from a client with an unproven address.
 const MAX_AMPLIFICATION: u64 = 3;
@@ -358,26 +357,23 @@ impl<'a> DatagramReceiver<'a> {
         let first_datagram = &*early_datagrams[0].data;
         let (hello, has_wide_numbers) = parse_first_datagram(first_datagram);
         let may_send = self.service.may_amplify(&from);
-        if hello.has_any_flag(upper::REVERSE)
-            && !may_send
-            && !self.has_proven_address(&socket, first_datagram)
-        {
+        let (is_reverse, is_full_duplex) = (
+            hello.has_any_flag(upper::REVERSE),
+            hello.has_any_flag(upper::FULL_DUPLEX),
+        );
+        if is_reverse && !may_send && !self.has_proven_address(&socket, first_datagram) {
             return Err(format!("{from}: refused a test: {UNPROVEN_ADDRESS}"));
         }
         let data = DataSocket::from_accepted(socket, Transport::Udp, &self.settings.socket);
         let data = data.map_err(|error| error.to_string())?;
         let number = self.numbers.next();
-        let cancel = self.service.cancel_stop().follower();
+        let cancel = self.service.cancel_stop().child();
         let running = &*self.begin_test(&from, &hello, &cancel)?;
         let id = |is_opposite| FlowId {
             number,
             is_opposite,
             key: None,
         };
-        let (is_reverse, is_full_duplex) = (
-            hello.has_any_flag(upper::REVERSE),
-            hello.has_any_flag(upper::FULL_DUPLEX),
-        );
         let connection = connection(&data, id(false), &from, &hello);
         let local_ip = connection.local.as_ref().and_then(Address::ip);
         let is_group = local_ip.is_some_and(|ip| ip.is_multicast());
@@ -411,16 +407,7 @@ impl<'a> DatagramReceiver<'a> {
                 max_refusals: 0,
                 has_wide_numbers,
             };
-            let measured = connection::measured_flow(id(false), &receive_plan, &data, &connection);
-            let mut measured = measured.map_err(|error| sys::describe(&error))?;
-            measured.timings = self.timings(&connection);
-            running.add_counters(&measured.counters);
-            let run_measured = || one_way.run(&measured, &reports);
-            let result = match self.client_run {
-                Some(run) => run.run_sampled(&measured, run_measured)?,
-                None => run_measured()?,
-            };
-            running.record_end(&result.ended);
+            let result = self.measure(one_way, &connection, running, &reports)?;
             if hello.has_any_flag(upper::L2_LENGTH) {
                 self.check_lengths(&result, first_datagram.len());
             }
@@ -450,19 +437,39 @@ impl<'a> DatagramReceiver<'a> {
             send_reverse()
         } else if is_full_duplex && !is_group {
             run_both(send_reverse, receive)
-        } else if requests_test_back && hello.flags & flags::RUN_NOW != 0 {
-            let result = run_both(send_back, receive);
+        } else if requests_test_back {
+            let result = if hello.flags & flags::RUN_NOW != 0 {
+                run_both(send_back, receive)
+            } else {
+                receive().and_then(|()| send_back())
+            };
             reports.print_server_reports();
             result
-        } else if requests_test_back {
-            receive().and_then(|()| {
-                let result = send_back();
-                reports.print_server_reports();
-                result
-            })
         } else {
             receive()
         }
+    }
+
+    /// Receives a flow of the client, and records its counters and its end.
+    fn measure(
+        &self,
+        one_way: OneWay<'_>,
+        connection: &ConnectionInfo,
+        running: &RunningTest,
+        reports: &Arc<ReportGroup>,
+    ) -> Result<FlowResult, String> {
+        let (flow, data) = (one_way.flow, one_way.data);
+        let measured = connection::measured_flow(connection.id.clone(), flow, data, connection);
+        let mut measured = measured.map_err(|error| sys::describe(&error))?;
+        measured.timings = self.timings(connection);
+        running.add_counters(&measured.counters);
+        let run_measured = || one_way.run(&measured, reports);
+        let result = match self.client_run {
+            Some(run) => run.run_sampled(&measured, run_measured)?,
+            None => run_measured()?,
+        };
+        running.record_end(&result.ended);
+        Ok(result)
     }
 
     /// Returns new timings for received datagrams or frames; `None` if the test records none.
@@ -634,7 +641,7 @@ fn send(
     let measured = connection::measured_flow(id, plan, data, connection);
     let mut measured = measured.map_err(|error| sys::describe(&error))?;
     let timings = || Arc::new(FlowTimings::new(TimingKind::Frames, None));
-    measured.timings = send_mode.frames.map(|_| timings());
+    measured.timings = send_mode.periodic_bursts.map(|_| timings());
     running.add_counters(&measured.counters);
     running.record_end(&one_way.run(&measured, reports)?.ended);
     Ok(())

@@ -20,7 +20,8 @@ pub struct BurstRecord {
     pub number: u32,
     /// The length of the burst in bytes, including this record.
     pub size: u32,
-    /// A counter of stock: the bytes of all bursts so far plus 2, or the size again.
+    /// A counter that stock writes and nothing reads: `size` with `--burst-period`; otherwise the
+    /// sum of all sizes so far, plus 2.
     pub cumulative: u64,
 }
 

@@ -48,8 +48,8 @@ pub struct LatencyReport {
 
 /// Flag: the report is valid.
 const VALID: u32 = 0x8000_0000;
-/// Flag: the fields after the basic counters are valid.
-const EXTENDED: u32 = 0x4000_0000;
+/// Flag: the server uses enhanced reports (`-e`). The latencies may be valid without it.
+const ENHANCED: u32 = 0x4000_0000;
 /// Flag: the counters have 64 bits.
 const WIDE: u32 = 0x0800_0000;
 
@@ -64,7 +64,7 @@ impl ServerReport {
     pub fn encode(&self) -> [u8; Self::LEN] {
         let mut bytes = [0; Self::LEN];
         self.write_counts(&mut bytes, DatagramHeader::WIDE_LEN);
-        let enhanced = if self.is_enhanced { EXTENDED } else { 0 };
+        let enhanced = if self.is_enhanced { ENHANCED } else { 0 };
         if let Some(latency) = &self.latency {
             for (at, time) in [
                 (56, latency.min),
@@ -152,7 +152,7 @@ impl ServerReport {
                 count: read_word(bytes, 104),
                 packets_per_second: read_word(bytes, 108),
             }),
-            is_enhanced: has_latency && bits & EXTENDED != 0,
+            is_enhanced: has_latency && bits & ENHANCED != 0,
         })
     }
 
@@ -211,8 +211,8 @@ mod tests {
         let last = [b'7'; 100];
         let narrow = report().encode_narrow(&last);
         assert_eq!((narrow.len(), &narrow[..12]), (100, &last[..12]));
-        // An older client reads the report at offset 12. The digits after it do not match the
-        // newer form.
+        // An older client reads the report at offset 12. Offset 16, where the newer form has its
+        // flags, holds a counter without the flag `VALID`.
         assert_eq!(ServerReport::decode(&narrow), Some(report()));
         assert_eq!(ServerReport::decode(&[b'7'; 128]), None);
         assert_eq!(ServerReport::decode(&[0xff; 51]), None);

@@ -16,7 +16,7 @@ use model::MAX_UDP_PAYLOAD;
 
 pub use getopt::Exit;
 pub use settings::{AddressFamily, ClientSettings, CommonSettings, Role, ServerSettings, Settings};
-use table::{BLOCK_TOO_LARGE, SECTION, TypedOptions};
+use table::{BLOCK_TOO_LARGE, GivenOptions, SECTION};
 
 use crate::VERSION;
 use crate::wire::parameters::{MAX_BLOCK_BYTES, MIN_DATAGRAM_BYTES};
@@ -31,7 +31,7 @@ pub fn parse_iperf3(
     args: impl IntoIterator<Item = OsString>,
 ) -> Result<Settings, Exit> {
     let words = utf8_words(program, args)?;
-    let mut options = TypedOptions::default();
+    let mut options = GivenOptions::default();
     let remaining = scan_long("iperf3", &SECTION, &words, &mut options).map_err(into_exit)?;
     if let Some(word) = remaining.first().filter(|_| options.is_client) {
         let notice = format!("warning: '{word}' is not an option and is ignored");
@@ -58,7 +58,7 @@ fn parameter_error(reason: &str) -> EarlyExit {
 }
 
 /// Checks options that depend on each other, and returns the settings.
-fn check_settings(mut options: TypedOptions) -> Result<Settings, EarlyExit> {
+fn check_settings(mut options: GivenOptions) -> Result<Settings, EarlyExit> {
     let refuse = |what| Err(parameter_error(what));
     match (options.is_server, options.is_client) {
         (true, true) => return refuse("cannot be both server and client"),
@@ -93,7 +93,7 @@ fn check_settings(mut options: TypedOptions) -> Result<Settings, EarlyExit> {
     })
 }
 
-fn check_client(options: &mut TypedOptions) -> Result<(), EarlyExit> {
+fn check_client(options: &mut GivenOptions) -> Result<(), EarlyExit> {
     let refuse = |what| Err(parameter_error(what));
     if options.reverse && options.bidirectional {
         return refuse("cannot be both reverse and bidirectional");

@@ -28,7 +28,7 @@ use crate::wire::{Direction, Protocol};
 /// The options of a command line, before they are checked against each other.
 #[derive(Debug, Default)]
 #[expect(clippy::struct_excessive_bools, reason = "each is one option")]
-pub(super) struct TypedOptions {
+pub(super) struct GivenOptions {
     pub(super) common: CommonSettings,
     pub(super) client: ClientSettings,
     pub(super) server: ServerSettings,
@@ -54,7 +54,7 @@ pub(super) struct TypedOptions {
     pub(super) notices: Vec<String>,
 }
 
-impl TypedOptions {
+impl GivenOptions {
     fn set_client(&mut self, set: impl FnOnce(&mut ClientSettings)) -> Result<(), EarlyExit> {
         self.has_client_option = true;
         set(&mut self.client);
@@ -70,39 +70,39 @@ impl TypedOptions {
 
 /// All options, in the order of the stock tool's usage text, then those that stock lacks.
 #[rustfmt::skip]
-pub(super) static SECTION: Section<TypedOptions> = Section {
+pub(super) static SECTION: Section<GivenOptions> = Section {
     title: "OPTIONS",
     heading: "",
     scope: "",
     flags: &[
-    stock_letter::<TypedOptions>('p', Value("port"), &["Server or Client:", "  -p, --port      #         server port to listen on/connect to"],
+    stock_letter::<GivenOptions>('p', Value("port"), &["Server or Client:", "  -p, --port      #         server port to listen on/connect to"],
         "The port of the control connection and of all data. Default 5201.",
         |t, v| { t.common.port = parse_integer(v, 1..=65535, "port number must be between 1 and 65535 inclusive")? as u16; Ok(()) }).with_long("port"),
-    stock_letter::<TypedOptions>('f', Value("letter"), &["  -f, --format   [kmgtKMGT] format to report: Kbits, Mbits, Gbits, Tbits"],
+    stock_letter::<GivenOptions>('f', Value("letter"), &["  -f, --format   [kmgtKMGT] format to report: Kbits, Mbits, Gbits, Tbits"],
         "The unit of rates: k, m, g or t for bits, K, M, G or T for bytes. Without -f, each rate has a suitable unit.",
         apply_format).with_long("format"),
-    stock_letter::<TypedOptions>('i', Value("seconds"), &["  -i, --interval  #         seconds between periodic throughput reports"],
+    stock_letter::<GivenOptions>('i', Value("seconds"), &["  -i, --interval  #         seconds between periodic throughput reports"],
         "The time between two interval lines; 0 disables them. Default 1.",
         apply_interval).with_long("interval"),
-    stock_letter::<TypedOptions>('I', Value("file"), &["  -I, --pidfile file        write PID file"],
+    stock_letter::<GivenOptions>('I', Value("file"), &["  -I, --pidfile file        write PID file"],
         "Write the process ID to this file.",
         |t, v| { t.common.pid_file = Some(v.into()); Ok(()) }).with_long("pidfile"),
-    stock_letter::<TypedOptions>('F', Value("file"), &["  -F, --file name           xmit/recv the specified file"],
+    stock_letter::<GivenOptions>('F', Value("file"), &["  -F, --file name           xmit/recv the specified file"],
         "Send this file once, or write received data to it. Applies to this end only, for TCP and SCTP in one direction. Without -t, -n and -k, a client's test ends with the file. A server with a file serves one test at a time.",
         |t, v| { t.common.file = Some(v.into()); Ok(()) }).with_long("file"),
-    stock_letter::<TypedOptions>('A', Value("n[,m]"), &["  -A, --affinity n/n,m      set CPU affinity"],
+    stock_letter::<GivenOptions>('A', Value("n[,m]"), &["  -A, --affinity n/n,m      set CPU affinity"],
         "Run this end on CPU n. A client's m is the server's CPU.",
         apply_affinity).with_long("affinity"),
-    stock_letter::<TypedOptions>('B', Value("host[%dev]"), &["  -B, --bind <host>[%<dev>] bind to the interface associated with the address <host>", "                            (optional <dev> equivalent to `--bind-dev <dev>`)"],
+    stock_letter::<GivenOptions>('B', Value("host[%dev]"), &["  -B, --bind <host>[%<dev>] bind to the interface associated with the address <host>", "                            (optional <dev> equivalent to `--bind-dev <dev>`)"],
         "The local address, and the interface, of all connections.",
         |t, v| { (t.common.bind, t.common.device) = split_device(t, v); Ok(()) }).with_long("bind"),
     stock_long("bind-dev", Value("dev"), &["  --bind-dev <dev>          bind to the network interface with SO_BINDTODEVICE"],
         "The interface of all connections.",
         |t, v| { t.common.device = Some(v.to_owned()); Ok(()) }),
-    stock_letter::<TypedOptions>('V', Nothing, &["  -V, --verbose             more detailed output"],
+    stock_letter::<GivenOptions>('V', Nothing, &["  -V, --verbose             more detailed output"],
         "Print more: versions, the cookie, CPU times, congestion control algorithms.",
         |t, _| { t.common.verbose = true; Ok(()) }).with_long("verbose"),
-    stock_letter::<TypedOptions>('J', Nothing, &["  -J, --json                output in JSON format"],
+    stock_letter::<GivenOptions>('J', Nothing, &["  -J, --json                output in JSON format"],
         "Print one JSON document per test instead of text.",
         |t, _| { t.common.json = true; Ok(()) }).with_long("json"),
     stock_long("logfile", Value("file"), &["  --logfile f               send output to a log file"],
@@ -120,24 +120,24 @@ pub(super) static SECTION: Section<TypedOptions> = Section {
     stock_long("snd-timeout", Value("ms"), &["  --snd-timeout #           timeout for unacknowledged TCP data", "                            (in ms, default is system settings)"],
         "Milliseconds that sent data may remain unacknowledged: TCP_USER_TIMEOUT.",
         |t, v| { t.common.send_timeout_ms = Some(parse_integer(v, 0..=86_400_000, "send timeout value is incorrect or not in range: ")? as u32); Ok(()) }),
-    stock_letter::<TypedOptions>('d', Nothing, &["  -d, --debug[=#]           emit debugging output", "                            (optional optional \"=\" and debug level: 1-4. Default is 4 - all messages)"],
+    stock_letter::<GivenOptions>('d', Nothing, &["  -d, --debug[=#]           emit debugging output", "                            (optional optional \"=\" and debug level: 1-4. Default is 4 - all messages)"],
         "Print sent and received parameters and results, and socket settings. With JSON output, print them on standard error.",
         |t, _| { t.common.debug = true; Ok(()) }),
     stock_long("debug", OptionalAttached("level"), &[], "As -d. Levels 1 to 4 have the same effect.",
         |t, v| { t.common.debug = v.is_empty() || parse_integer(v, 0..=4, "debug level is out of range (0 to 4)")? > 0; Ok(()) }),
-    stock_letter::<TypedOptions>('v', Nothing, &["  -v, --version             show version information and quit"],
+    stock_letter::<GivenOptions>('v', Nothing, &["  -v, --version             show version information and quit"],
         "Print the version and exit.",
         |_, _| Err(EarlyExit::Version)).with_long("version"),
-    stock_letter::<TypedOptions>('h', Nothing, &["  -h, --help                show this message and quit"],
+    stock_letter::<GivenOptions>('h', Nothing, &["  -h, --help                show this message and quit"],
         "Print the usage text and exit.",
         |_, _| Err(EarlyExit::Help)).with_long("help"),
-    stock_letter::<TypedOptions>('s', Nothing, &["Server specific:", "  -s, --server              run in server mode"],
+    stock_letter::<GivenOptions>('s', Nothing, &["Server specific:", "  -s, --server              run in server mode"],
         "Run as a server, which serves any number of tests at a time.",
         |t, _| { t.is_server = true; Ok(()) }).with_long("server"),
-    stock_letter::<TypedOptions>('D', Nothing, &["  -D, --daemon              run the server as a daemon"],
+    stock_letter::<GivenOptions>('D', Nothing, &["  -D, --daemon              run the server as a daemon"],
         "Go to the background.",
         |t, _| t.set_server(|s| s.daemon = true)).with_long("daemon"),
-    stock_letter::<TypedOptions>('1', Nothing, &["  -1, --one-off             handle one client connection then exit"],
+    stock_letter::<GivenOptions>('1', Nothing, &["  -1, --one-off             handle one client connection then exit"],
         "Serve one test, then exit.",
         |t, _| t.set_server(|s| s.one_off = true)).with_long("one-off"),
     stock_long("server-bitrate-limit", Value("rate[/seconds]"), &["  --server-bitrate-limit #[KMG][/#]   server's total bit rate limit (default 0 = no limit)", "                            (optional slash and number of secs interval for averaging", "                            total data rate.  Default is 5 seconds)"],
@@ -155,25 +155,25 @@ pub(super) static SECTION: Section<TypedOptions> = Section {
     stock_long("time-skew-threshold", Value("seconds"), &["  --time-skew-threshold     time skew threshold (in seconds) between the server", "                            and client during the authentication process"],
         "The maximum difference between the clocks of server and client at a login. Default 10.",
         |t, v| { let skew = parse_integer(v, 1..=86_400, "skew threshold must be a positive number")?; t.set_server(|s| s.max_clock_skew = Duration::from_secs(skew)) }),
-    stock_letter::<TypedOptions>('c', Value("host[%dev]"), &["Client specific:", "  -c, --client <host>[%<dev>] run in client mode, connecting to <host>", "                              (option <dev> equivalent to `--bind-dev <dev>`)"],
+    stock_letter::<GivenOptions>('c', Value("host[%dev]"), &["Client specific:", "  -c, --client <host>[%<dev>] run in client mode, connecting to <host>", "                              (option <dev> equivalent to `--bind-dev <dev>`)"],
         "Run as a client of the server on this host.",
         apply_client).with_long("client"),
     stock_long("sctp", Nothing, &["  --sctp                    use SCTP rather than TCP"],
         "SCTP instead of TCP, one association per stream.",
         |t, _| t.set_client(|c| c.parameters.protocol = Protocol::Sctp)),
-    stock_letter::<TypedOptions>('X', Value("name"), &["  -X, --xbind <name>        bind SCTP association to links"],
+    stock_letter::<GivenOptions>('X', Value("name"), &["  -X, --xbind <name>        bind SCTP association to links"],
         "A local address of each SCTP association, in addition to that of -B; may be repeated.",
         |t, v| t.set_client(|c| c.extra_local_addresses.push(v.to_owned()))).with_long("xbind"),
     stock_long("nstreams", Value("n"), &["  --nstreams      #         number of SCTP streams"],
         "Streams to request per SCTP association. The data uses the first one.",
         |t, v| { let streams = parse_integer(v, 1..=65_535, "number of SCTP streams is out of range")?; t.set_client(|c| c.association_streams = Some(streams as u16)) }),
-    stock_letter::<TypedOptions>('u', Nothing, &["  -u, --udp                 use UDP rather than TCP"],
+    stock_letter::<GivenOptions>('u', Nothing, &["  -u, --udp                 use UDP rather than TCP"],
         "UDP instead of TCP.",
         |t, _| t.set_client(|c| c.parameters.protocol = Protocol::Udp)).with_long("udp"),
     stock_long("connect-timeout", Value("ms"), &["  --connect-timeout #       timeout for control connection setup (ms)"],
         "Timeout for opening the control connection; 0 for the kernel's timeout.",
         |t, v| { let ms = parse_integer(v, 0..=86_400_000, "connect timeout is out of range")?; t.set_client(|c| c.connect_timeout = (ms > 0).then(|| Duration::from_millis(ms))) }),
-    stock_letter::<TypedOptions>('b', Value("rate[/blocks]"), &["  -b, --bitrate #[KMG][/#]  target bitrate in bits/sec (0 for unlimited)", "                            (default 1 Mbit/sec for UDP, unlimited for TCP)", "                            (optional slash and packet count for burst mode)"],
+    stock_letter::<GivenOptions>('b', Value("rate[/blocks]"), &["  -b, --bitrate #[KMG][/#]  target bitrate in bits/sec (0 for unlimited)", "                            (default 1 Mbit/sec for UDP, unlimited for TCP)", "                            (optional slash and packet count for burst mode)"],
         "The rate of each stream, in bits per second of payload; 0 for no limit. The schedule is fixed: linerate catches up after a delay. A number after a slash is the number of blocks per burst. Default 1048576 for UDP, and no limit for others.",
         apply_bitrate).with_long("bitrate"),
     stock_long("pacing-timer", Value("us"), &["  --pacing-timer #[KMG]     set the timing for pacing, in microseconds (default 1000)"],
@@ -182,64 +182,64 @@ pub(super) static SECTION: Section<TypedOptions> = Section {
     stock_long("fq-rate", Value("rate"), &["  --fq-rate #[KMG]          enable fair-queuing based socket pacing in", "                            bits/sec (Linux only)"],
         "Let the kernel pace each stream to this rate: SO_MAX_PACING_RATE.",
         |t, v| { let bits = parse_rate(v)?; t.set_client(|c| c.parameters.fq_rate = Some(bits)) }),
-    stock_letter::<TypedOptions>('t', Value("seconds"), &["  -t, --time      #         time in seconds to transmit for (default 10 secs)"],
+    stock_letter::<GivenOptions>('t', Value("seconds"), &["  -t, --time      #         time in seconds to transmit for (default 10 secs)"],
         "Duration of the test after the omitted time; 0 for no end. Default 10.",
         |t, v| { let time = parse_integer(v, 0..=MAX_TIME_SECONDS.into(), "test duration too long (maximum = 86400 seconds)")?; t.end_conditions.push("-t"); t.set_client(|c| c.parameters.time = time as u32) }).with_long("time"),
-    stock_letter::<TypedOptions>('n', Value("bytes"), &["  -n, --bytes     #[KMG]    number of bytes to transmit (instead of -t)"],
+    stock_letter::<GivenOptions>('n', Value("bytes"), &["  -n, --bytes     #[KMG]    number of bytes to transmit (instead of -t)"],
         "End after these bytes of all streams together.",
         |t, v| { let bytes = parse_size(v, 1 << 62, "too many bytes")?; t.end_conditions.push("-n"); t.set_client(|c| c.parameters.bytes = bytes) }).with_long("bytes"),
-    stock_letter::<TypedOptions>('k', Value("blocks"), &["  -k, --blockcount #[KMG]   number of blocks (packets) to transmit (instead of -t or -n)"],
+    stock_letter::<GivenOptions>('k', Value("blocks"), &["  -k, --blockcount #[KMG]   number of blocks (packets) to transmit (instead of -t or -n)"],
         "End after these blocks of all streams together.",
         |t, v| { let blocks = parse_size(v, 1 << 62, "too many blocks")?; t.end_conditions.push("-k"); t.set_client(|c| c.parameters.blocks = blocks) }).with_long("blockcount"),
-    stock_letter::<TypedOptions>('l', Value("bytes"), &["  -l, --length    #[KMG]    length of buffer to read or write", "                            (default 128 KB for TCP, dynamic or 1460 for UDP)"],
+    stock_letter::<GivenOptions>('l', Value("bytes"), &["  -l, --length    #[KMG]    length of buffer to read or write", "                            (default 128 KB for TCP, dynamic or 1460 for UDP)"],
         "Bytes per block or datagram. Default 128K for TCP, the segment size of the control connection for UDP, 64K for SCTP.",
         |t, v| { let bytes = parse_size(v, u32::MAX.into(), BLOCK_TOO_LARGE)?; t.set_client(|c| c.parameters.block_bytes = Some(bytes as u32).filter(|bytes| *bytes > 0)) }).with_long("length"),
     stock_long("cport", Value("port"), &["  --cport         <port>    bind to a specific client port (TCP and UDP, default: ephemeral port)"],
         "The local port of the first stream; further streams have the ports after it.",
         |t, v| { let port = parse_integer(v, 1..=65535, "port number must be between 1 and 65535 inclusive")?; t.set_client(|c| c.local_port = Some(port as u16)) }),
-    stock_letter::<TypedOptions>('P', Value("n"), &["  -P, --parallel  #         number of parallel client streams to run"],
+    stock_letter::<GivenOptions>('P', Value("n"), &["  -P, --parallel  #         number of parallel client streams to run"],
         "Streams per direction. Default 1.",
         |t, v| { let streams = parse_integer(v, 1..=MAX_STREAMS.into(), "number of parallel streams too large (maximum = 128)")?; t.set_client(|c| c.parameters.parallel = streams as u32) }).with_long("parallel"),
-    stock_letter::<TypedOptions>('R', Nothing, &["  -R, --reverse             run in reverse mode (server sends, client receives)"],
+    stock_letter::<GivenOptions>('R', Nothing, &["  -R, --reverse             run in reverse mode (server sends, client receives)"],
         "The server sends.",
         |t, _| { t.reverse = true; t.set_client(|c| c.parameters.direction = Direction::Reverse) }).with_long("reverse"),
     stock_long("bidir", Nothing, &["  --bidir                   run in bidirectional mode.", "                            Client and server send and receive data."],
         "Both ends send, each over its own streams.",
         |t, _| { t.bidirectional = true; t.set_client(|c| c.parameters.direction = Direction::Both) }),
-    stock_letter::<TypedOptions>('w', Value("bytes"), &["  -w, --window    #[KMG]    set send/receive socket buffer sizes", "                            (indirectly sets TCP window size)"],
+    stock_letter::<GivenOptions>('w', Value("bytes"), &["  -w, --window    #[KMG]    set send/receive socket buffer sizes", "                            (indirectly sets TCP window size)"],
         "The socket buffers at both ends.",
         |t, v| { let bytes = parse_size(v, MAX_WINDOW_BYTES.into(), "socket buffer size too large (maximum = 536870912 bytes)")?; t.set_client(|c| c.parameters.window = Some(bytes as u32).filter(|bytes| *bytes > 0)) }).with_long("window"),
-    stock_letter::<TypedOptions>('C', Value("algorithm"), &["  -C, --congestion <algo>   set TCP congestion control algorithm (Linux and FreeBSD only)"],
+    stock_letter::<GivenOptions>('C', Value("algorithm"), &["  -C, --congestion <algo>   set TCP congestion control algorithm (Linux and FreeBSD only)"],
         "The congestion control algorithm at both ends.",
         |t, v| t.set_client(|c| c.parameters.congestion = Some(v.to_owned()))).with_long("congestion"),
-    stock_letter::<TypedOptions>('M', Value("bytes"), &["  -M, --set-mss   #         set TCP/SCTP maximum segment size (MTU - 40 bytes)"],
+    stock_letter::<GivenOptions>('M', Value("bytes"), &["  -M, --set-mss   #         set TCP/SCTP maximum segment size (MTU - 40 bytes)"],
         "The maximum segment size.",
         |t, v| { let bytes = parse_integer(v, 0..=9216, "TCP MSS too large (maximum = 9216 bytes)")?; t.set_client(|c| c.parameters.max_segment = Some(bytes as u32).filter(|bytes| *bytes > 0)) }).with_long("set-mss"),
-    stock_letter::<TypedOptions>('N', Nothing, &["  -N, --no-delay            set TCP/SCTP no delay, disabling Nagle's Algorithm"],
+    stock_letter::<GivenOptions>('N', Nothing, &["  -N, --no-delay            set TCP/SCTP no delay, disabling Nagle's Algorithm"],
         "Send small blocks at once: TCP_NODELAY.",
         |t, _| t.set_client(|c| c.parameters.no_delay = true)).with_long("no-delay"),
-    stock_letter::<TypedOptions>('4', Nothing, &["  -4, --version4            only use IPv4"],
+    stock_letter::<GivenOptions>('4', Nothing, &["  -4, --version4            only use IPv4"],
         "IPv4 only.",
         |t, _| { t.common.family = AddressFamily::V4; Ok(()) }).with_long("version4"),
-    stock_letter::<TypedOptions>('6', Nothing, &["  -6, --version6            only use IPv6"],
+    stock_letter::<GivenOptions>('6', Nothing, &["  -6, --version6            only use IPv6"],
         "IPv6 only.",
         |t, _| { t.common.family = AddressFamily::V6; Ok(()) }).with_long("version6"),
-    stock_letter::<TypedOptions>('S', Value("octet"), &["  -S, --tos N               set the IP type of service, 0-255.", "                            The usual prefixes for octal and hex can be used,", "                            i.e. 52, 064 and 0x34 all specify the same value."],
+    stock_letter::<GivenOptions>('S', Value("octet"), &["  -S, --tos N               set the IP type of service, 0-255.", "                            The usual prefixes for octal and hex can be used,", "                            i.e. 52, 064 and 0x34 all specify the same value."],
         "The type of service: decimal, octal with 0, hexadecimal with 0x. Default 0.",
         |t, v| { let tos = parse_type_of_service(v)?; t.set_client(|c| c.parameters.type_of_service = Some(tos)) }).with_long("tos"),
     stock_long("dscp", Value("point"), &["  --dscp N or --dscp val    set the IP dscp value, either 0-63 or symbolic.", "                            Numeric values can be specified in decimal,", "                            octal and hex (see --tos above)."],
         "The type of service as a code point: a number up to 63, or a name such as af41, cs5 or ef.",
         |t, v| { let tos = parse_code_point(v)?; t.set_client(|c| c.parameters.type_of_service = Some(tos)) }),
-    stock_letter::<TypedOptions>('L', Value("label"), &["  -L, --flowlabel N         set the IPv6 flow label (only supported on Linux)"],
+    stock_letter::<GivenOptions>('L', Value("label"), &["  -L, --flowlabel N         set the IPv6 flow label (only supported on Linux)"],
         "The flow label of this end's IPv6 packets.",
         apply_flow_label).with_long("flowlabel"),
-    stock_letter::<TypedOptions>('Z', Nothing, &["  -Z, --zerocopy            use a 'zero copy' method of sending data"],
+    stock_letter::<GivenOptions>('Z', Nothing, &["  -Z, --zerocopy            use a 'zero copy' method of sending data"],
         "Send from a file by sendfile(2). No effect with UDP.",
         |t, _| t.set_client(|c| c.parameters.zero_copy = true)).with_long("zerocopy"),
-    stock_letter::<TypedOptions>('O', Value("seconds"), &["  -O, --omit N              perform pre-test for N seconds and omit the pre-test statistics"],
+    stock_letter::<GivenOptions>('O', Value("seconds"), &["  -O, --omit N              perform pre-test for N seconds and omit the pre-test statistics"],
         "Run the test for this time first, and exclude that time from all figures. Default 0.",
         |t, v| { let omit = parse_integer(v, 0..=MAX_OMIT_SECONDS.into(), "bogus value for --omit")?; t.set_client(|c| c.parameters.omit = omit as u32) }).with_long("omit"),
-    stock_letter::<TypedOptions>('T', Value("text"), &["  -T, --title str           prefix every output line with this string"],
+    stock_letter::<GivenOptions>('T', Value("text"), &["  -T, --title str           prefix every output line with this string"],
         "Begin every line of the client's output with this text.",
         |t, v| t.set_client(|c| c.parameters.title = Some(v.to_owned()))).with_long("title"),
     stock_long("extra-data", Value("text"), &["  --extra-data str          data string to include in client and server JSON"],
@@ -311,7 +311,7 @@ pub(super) static SECTION: Section<TypedOptions> = Section {
 
 pub(super) const BLOCK_TOO_LARGE: &str = "block size too large (maximum = 1048576 bytes)";
 
-fn apply_format(typed: &mut TypedOptions, value: &str) -> Result<(), EarlyExit> {
+fn apply_format(given: &mut GivenOptions, value: &str) -> Result<(), EarlyExit> {
     let mut letters = value.chars();
     let scale = letters.next().and_then(Scale::from_letter);
     if scale.is_none() || letters.next().is_some() {
@@ -319,13 +319,13 @@ fn apply_format(typed: &mut TypedOptions, value: &str) -> Result<(), EarlyExit> 
             "bad format specifier (valid formats are in the set [kmgtKMGT])",
         ));
     }
-    typed.common.format = scale;
+    given.common.format = scale;
     Ok(())
 }
 
-fn apply_interval(typed: &mut TypedOptions, value: &str) -> Result<(), EarlyExit> {
+fn apply_interval(given: &mut GivenOptions, value: &str) -> Result<(), EarlyExit> {
     const RANGE_ERROR: &str = "invalid report interval (min = 0.1, max = 60 seconds)";
-    typed.common.interval = match parse_seconds(value, 0.0..=60.0, RANGE_ERROR)? {
+    given.common.interval = match parse_seconds(value, 0.0..=60.0, RANGE_ERROR)? {
         Duration::ZERO => None,
         short if short < Duration::from_millis(100) => return Err(parameter_error(RANGE_ERROR)),
         interval => Some(interval),
@@ -333,32 +333,32 @@ fn apply_interval(typed: &mut TypedOptions, value: &str) -> Result<(), EarlyExit
     Ok(())
 }
 
-fn apply_affinity(typed: &mut TypedOptions, value: &str) -> Result<(), EarlyExit> {
+fn apply_affinity(given: &mut GivenOptions, value: &str) -> Result<(), EarlyExit> {
     const CPU_ERROR: &str = "unable to set CPU affinity: ";
     let cpu = |text: &str| match text.parse::<u32>() {
         Ok(cpu) if cpu <= 1024 => Ok(cpu),
         _ => Err(parameter_error(CPU_ERROR)),
     };
     let Some((local, remote)) = value.split_once(',') else {
-        typed.common.cpu = Some(cpu(value)?);
+        given.common.cpu = Some(cpu(value)?);
         return Ok(());
     };
     if !local.is_empty() {
-        typed.common.cpu = Some(cpu(local)?);
+        given.common.cpu = Some(cpu(local)?);
     }
     let server_cpu = cpu(remote)?;
-    typed.set_client(|client| client.parameters.server_affinity = Some(server_cpu))
+    given.set_client(|client| client.parameters.server_affinity = Some(server_cpu))
 }
 
-fn apply_receive_timeout(typed: &mut TypedOptions, value: &str) -> Result<(), EarlyExit> {
+fn apply_receive_timeout(given: &mut GivenOptions, value: &str) -> Result<(), EarlyExit> {
     const RANGE_ERROR: &str = "receive timeout value is incorrect or not in range: ";
     let ms = parse_integer(value, 100..=86_400_000, RANGE_ERROR)?;
-    typed.common.receive_timeout = Duration::from_millis(ms);
-    typed.has_receive_timeout = true;
+    given.common.receive_timeout = Duration::from_millis(ms);
+    given.has_receive_timeout = true;
     Ok(())
 }
 
-fn apply_rate_limit(typed: &mut TypedOptions, value: &str) -> Result<(), EarlyExit> {
+fn apply_rate_limit(given: &mut GivenOptions, value: &str) -> Result<(), EarlyExit> {
     const RANGE_ERROR: &str =
         "averaging interval of the bit rate limit is out of range (min = 0.1, max = 60 seconds)";
     let (bits, window) = value.split_once('/').unwrap_or((value, "5"));
@@ -366,29 +366,29 @@ fn apply_rate_limit(typed: &mut TypedOptions, value: &str) -> Result<(), EarlyEx
         parse_rate(bits)?,
         parse_seconds(window, 0.1..=60.0, RANGE_ERROR)?,
     );
-    typed.set_server(|server| {
+    given.set_server(|server| {
         server.rate_limit = Some((bits, averaged_over)).filter(|(bits, _)| *bits > 0);
     })
 }
 
-fn apply_idle_timeout(typed: &mut TypedOptions, value: &str) -> Result<(), EarlyExit> {
+fn apply_idle_timeout(given: &mut GivenOptions, value: &str) -> Result<(), EarlyExit> {
     const RANGE_ERROR: &str = "idle timeout parameter is not positive or larger than allowed limit";
     let idle = parse_integer(value, 1..=86_400, RANGE_ERROR)?;
-    typed.set_server(|server| server.idle_timeout = Some(Duration::from_secs(idle)))
+    given.set_server(|server| server.idle_timeout = Some(Duration::from_secs(idle)))
 }
 
-fn apply_client(typed: &mut TypedOptions, value: &str) -> Result<(), EarlyExit> {
-    typed.is_client = true;
-    let (host, device) = split_device(typed, value);
-    typed.common.device = device;
-    typed.client.host = host.unwrap_or_default();
+fn apply_client(given: &mut GivenOptions, value: &str) -> Result<(), EarlyExit> {
+    given.is_client = true;
+    let (host, device) = split_device(given, value);
+    given.common.device = device;
+    given.client.host = host.unwrap_or_default();
     Ok(())
 }
 
 /// Splits `host%device`.
 ///
 /// An IPv6 address also keeps its `%scope` in the host.
-fn split_device(typed: &TypedOptions, value: &str) -> (Option<String>, Option<String>) {
+fn split_device(given: &GivenOptions, value: &str) -> (Option<String>, Option<String>) {
     match value.split_once('%') {
         Some((host, device)) if host.contains(':') => {
             (Some(value.to_owned()), Some(device.to_owned()))
@@ -397,11 +397,11 @@ fn split_device(typed: &TypedOptions, value: &str) -> (Option<String>, Option<St
             Some(host.to_owned()).filter(|host| !host.is_empty()),
             Some(device.to_owned()),
         ),
-        None => (Some(value.to_owned()), typed.common.device.clone()),
+        None => (Some(value.to_owned()), given.common.device.clone()),
     }
 }
 
-fn apply_bitrate(typed: &mut TypedOptions, value: &str) -> Result<(), EarlyExit> {
+fn apply_bitrate(given: &mut GivenOptions, value: &str) -> Result<(), EarlyExit> {
     let (bits, burst) = match value.split_once('/') {
         Some((bits, burst)) => {
             let burst = parse_integer(burst, 1..=1000, "invalid burst count (maximum = 1000)")?;
@@ -410,24 +410,24 @@ fn apply_bitrate(typed: &mut TypedOptions, value: &str) -> Result<(), EarlyExit>
         None => (value, None),
     };
     let bits = parse_rate(bits)?;
-    typed.has_rate = true;
-    typed.set_client(|client| (client.parameters.rate, client.parameters.burst) = (bits, burst))
+    given.has_rate = true;
+    given.set_client(|client| (client.parameters.rate, client.parameters.burst) = (bits, burst))
 }
 
-fn apply_flow_label(typed: &mut TypedOptions, value: &str) -> Result<(), EarlyExit> {
+fn apply_flow_label(given: &mut GivenOptions, value: &str) -> Result<(), EarlyExit> {
     match units::parse_c_number(value) {
-        Some(label @ 1..=0xf_ffff) => typed.set_client(|c| c.parameters.flow_label = Some(label)),
+        Some(label @ 1..=0xf_ffff) => given.set_client(|c| c.parameters.flow_label = Some(label)),
         _ => Err(parameter_error("unable to set IPv6 flow label")),
     }
 }
 
-fn apply_timestamps(typed: &mut TypedOptions, value: &str) -> Result<(), EarlyExit> {
+fn apply_timestamps(given: &mut GivenOptions, value: &str) -> Result<(), EarlyExit> {
     let format = if value.is_empty() { "%c " } else { value };
-    typed.common.timestamps = CString::new(format).ok();
+    given.common.timestamps = CString::new(format).ok();
     Ok(())
 }
 
-fn apply_keep_alive(typed: &mut TypedOptions, value: &str) -> Result<(), EarlyExit> {
+fn apply_keep_alive(given: &mut GivenOptions, value: &str) -> Result<(), EarlyExit> {
     const RANGE_ERROR: &str = "control connection keepalive is out of range";
     if value.is_empty() {
         return Ok(());
@@ -448,18 +448,18 @@ fn apply_keep_alive(typed: &mut TypedOptions, value: &str) -> Result<(), EarlyEx
             "control connection keepalive: the idle time must be longer than all probes take",
         ));
     }
-    typed.common.keep_alive = Some(numbers);
+    given.common.keep_alive = Some(numbers);
     Ok(())
 }
 
-fn apply_multipath(typed: &mut TypedOptions, _: &str) -> Result<(), EarlyExit> {
-    typed.set_client(|client| client.parameters.multipath = true)
+fn apply_multipath(given: &mut GivenOptions, _: &str) -> Result<(), EarlyExit> {
+    given.set_client(|client| client.parameters.multipath = true)
 }
 
-fn apply_allow_peers(typed: &mut TypedOptions, value: &str) -> Result<(), EarlyExit> {
+fn apply_allow_peers(given: &mut GivenOptions, value: &str) -> Result<(), EarlyExit> {
     for text in value.split(',') {
         let network = Network::parse(text).or_else(refuse)?;
-        typed.set_server(|server| server.allowed_networks.push(network))?;
+        given.set_server(|server| server.allowed_networks.push(network))?;
     }
     Ok(())
 }

@@ -73,7 +73,7 @@ pub fn run(
     }
     let console = Arc::new(ServerConsole::new(common, out));
     console.print_start();
-    let service = Service::new(server_config(settings), stop.follower());
+    let service = Service::new(server_config(settings), stop.child());
     let dialect = Iperf3Dialect::new(common, settings, login_verifier, console, &service);
     dialect.arm_idle_deadline();
     Server::with_service(dialect, &service).run(listeners);

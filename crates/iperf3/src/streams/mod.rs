@@ -178,9 +178,9 @@ pub(crate) fn run_transfer(
     let group = FlowGroup::new(streams.len(), half.unwrap_or_default());
     let shared = SharedState {
         transfer,
-        data_stop: transfer.cancel.follower(),
+        data_stop: transfer.cancel.child(),
         drain_stop: Stop::new(),
-        coordinator_wake: transfer.cancel.follower(),
+        coordinator_wake: transfer.cancel.child(),
         first_end: OnceLock::new(),
         is_limit_total: streams.len() > 1 || !streams.iter().all(|stream| stream.sends),
     };

@@ -71,8 +71,8 @@ pub(crate) fn log_socket_settings(streams: &[Stream], events: &mut dyn TestEvent
             let line = format!("{name} is {}, expecting {requested}", bytes.unwrap_or(0));
             events.debug(&line, None);
         }
-        let end = stream.data.facts_at_end(&stream.data.socket);
-        if let Some(name) = end.congestion_control {
+        let current = stream.data.current_facts(&stream.data.socket);
+        if let Some(name) = current.congestion_control {
             events.debug(&format!("Congestion algorithm is {name}"), None);
         }
     }

@@ -91,7 +91,7 @@ pub(super) fn run_stream(
             &stream.counters,
         );
     }
-    let facts = stream.data.facts_at_end(socket);
+    let facts = stream.data.current_facts(socket);
     Some(phase.side(loop_result, &stream.data, &buffers, facts))
 }
 

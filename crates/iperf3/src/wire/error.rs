@@ -67,9 +67,9 @@ impl Fault {
 
 /// Defines each error: name, number, text, and whether the text of errno follows.
 macro_rules! errors {
-    ($($name:ident = $code:literal $text:literal $has_reason:literal)*) => {
+    ($($name:ident = $code:literal $text:literal $shows_errno:literal)*) => {
         $(#[doc = $text] pub const $name: i32 = $code;)*
-        const TEXTS: &[(i32, &str, bool)] = &[$(($code, $text, $has_reason)),*];
+        const TEXTS: &[(i32, &str, bool)] = &[$(($code, $text, $shows_errno)),*];
     };
 }
 errors! {
@@ -138,13 +138,14 @@ errors! {
 
 impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Some((_, text, has_reason)) = TEXTS.iter().find(|(code, ..)| *code == self.code) else {
+        let Some((_, text, shows_errno)) = TEXTS.iter().find(|(code, ..)| *code == self.code)
+        else {
             return write!(f, "int_errno={}", self.code);
         };
         f.write_str(text)?;
         match &self.reason {
             Some(reason) => write!(f, ": {reason}"),
-            None if *has_reason && self.errno > 0 => {
+            None if *shows_errno && self.errno > 0 => {
                 let error = std::io::Error::from_raw_os_error(self.errno);
                 write!(f, ": {}", sys::describe(&error))
             }

@@ -76,7 +76,7 @@ pub(super) fn settings(args: &Args, test: Test, peer: &PeerInfo) -> Result<Setti
         if let Some(port) = args.data_port {
             settings.data.port = port.to_string();
         }
-        settings.unanswered = UnansweredPolicy::FailAfter(ANSWER_TIMEOUT);
+        settings.unanswered_policy = UnansweredPolicy::FailAfter(ANSWER_TIMEOUT);
         settings.needs.interface = true;
         settings.histogram.clone_from(&args.histogram);
     });

@@ -78,7 +78,7 @@ impl LimitArgs {
             max_tests: self.max_tests,
             max_bits_per_second: self.max_rate,
             max_duration: self.max_seconds.map(Duration::from_secs),
-            unproven_networks: Some(self.allow_third_party.clone()),
+            proof_exempt_networks: Some(self.allow_third_party.clone()),
         }
     }
 }

@@ -125,7 +125,7 @@ fn serve(args: &Args) -> Result<(), String> {
     let stop = Stop::new();
     let service = Service::with_log(config, stop.clone(), args.log.writer());
     // Install the handlers before any client can connect, so that a signal always ends the server
-    // in order.
+    // cleanly.
     if has_drain_time {
         crate::signals::stop_one_per_signal(vec![stop, service.cancel_stop().clone()]);
     } else {
@@ -143,8 +143,10 @@ fn serve(args: &Args) -> Result<(), String> {
     if let Some(name) = &args.user {
         sys::user::drop_to_user(name).map_err(|error| error.to_string())?;
     }
-    let threads = service.watch().and_then(|()| status.serve(&service));
-    threads.map_err(thread_error)?;
+    let started = service
+        .start_limit_enforcer()
+        .and_then(|()| status.serve(&service));
+    started.map_err(thread_error)?;
     log::write_note(format_args!("listening: {}", listening.join(", ")));
     std::thread::scope(|scope| {
         for job in jobs {
@@ -210,7 +212,7 @@ fn server_job<D: Dialect>(server: Arc<Server<D>>, listeners: Vec<Socket>) -> Ser
     Box::new(move || server.run(listeners))
 }
 
-/// Returns a job that serves TCP and UDP. A server of the dialect `iperf` serves only one of them.
+/// Returns a job that runs two iperf servers, for TCP and for UDP, because each serves only one.
 #[cfg(feature = "iperf")]
 fn iperf_job(
     bound: DialectSockets,

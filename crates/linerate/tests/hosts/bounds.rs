@@ -103,7 +103,7 @@ fn memory_of_unfinished_workorders() {
     let before = slave.resident_kib();
     hosts.master.enter(|| {
         let whole = work(1, &[nops(10_000)]);
-        let bytes = whole.encode(uperf::wire::FlowopLayout::BatchSize, Endian::NATIVE);
+        let bytes = whole.encode(uperf::wire::FlowopLayout::WithBatchSize, Endian::NATIVE);
         let mut masters = Vec::new();
         for _ in 0..40 {
             let mut master = Master::connect();

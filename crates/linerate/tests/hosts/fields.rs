@@ -159,17 +159,19 @@ fn changed(mut work: WorkRecords, change: impl FnOnce(&mut WorkRecords)) -> Work
 type Refused = (&'static str, fn(&mut WorkRecords));
 
 const OF_GROUPS: [Refused; 7] = [
-    ("10001 strands: this slave takes", |work| {
+    ("10001 strands: this slave accepts", |work| {
         work.group.strands = 10_001;
     }),
-    ("0 strands: this slave takes", |work| work.group.strands = 0),
+    ("0 strands: this slave accepts", |work| {
+        work.group.strands = 0;
+    }),
     ("unknown strand kind 9", |work| {
         work.group.strand_kind = 9;
     }),
     ("1000 processes: this slave leaves 938", |work| {
         (work.group.strands, work.group.strand_kind) = (1000, 2);
     }),
-    ("transaction 1: it has the number 7", |work| {
+    ("transaction 1: its record has the number 7", |work| {
         work.transactions[0].record.number = 7;
     }),
     ("transaction 1: a duration of", |work| {
@@ -341,7 +343,8 @@ fn names_of_hosts() {
             info.set_port(DataProtocol::Tcp, port.into());
             let mut master = Master::connect();
             let mut words = Header::for_phase_2(DataVersion::V0_3_1, 1).encode(Endian::NATIVE);
-            words.extend(work(1, vec![connect]).encode(FlowopLayout::BatchSize, Endian::NATIVE));
+            words
+                .extend(work(1, vec![connect]).encode(FlowopLayout::WithBatchSize, Endian::NATIVE));
             words.extend(info.encode(Endian::NATIVE));
             master.say(&words);
             let ack = Phase2Answer::decode(&master.hear(), Endian::NATIVE);
@@ -371,15 +374,23 @@ fn numbers_of_headers() {
             let mut master = Master::connect();
             let mut bytes = Header::for_phase_2(DataVersion::V0_3_1, infos).encode(Endian::NATIVE);
             let nop = work(1, vec![flowop(FlowopKind::Nop, |_| ())]);
-            bytes.extend(nop.encode(FlowopLayout::BatchSize, Endian::NATIVE));
+            bytes.extend(nop.encode(FlowopLayout::WithBatchSize, Endian::NATIVE));
             // It is not read to its end.
             let _ = master.control.write_all(&bytes);
             let refused = Phase2Answer::decode(&master.hear(), Endian::NATIVE);
             assert_eq!(refused, Phase2Answer::Refused(Text::new(words)));
         }
         for (transactions, flowops, words) in [
-            (u32::MAX, 1, "4294967295 transactions: this slave takes"),
-            (1, u32::MAX, "4294967295 flowops: this slave takes"),
+            (
+                u32::MAX,
+                1,
+                "4294967295 transactions: this slave accepts at most",
+            ),
+            (
+                1,
+                u32::MAX,
+                "4294967295 flowops: this slave accepts at most",
+            ),
         ] {
             let mut master = Master::connect();
             let mut bytes = Header::for_phase_2(DataVersion::V0_3_1, 0).encode(Endian::NATIVE);

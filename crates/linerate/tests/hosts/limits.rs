@@ -26,7 +26,7 @@ fn strands() {
     let hosts = Hosts::new(1);
     let slave = hosts.slave(0, "--max-strands 4");
     let rest = slave.at_rest();
-    let words = "5 strands: this slave takes 4";
+    let words = "5 strands: this slave accepts at most 4";
     is_refused(
         &stream(&hosts, 5, "size=64", "1s").finish_within(LIMIT),
         words,
@@ -56,7 +56,7 @@ fn memory() {
     let rest = slave.at_rest();
     is_refused(
         &stream(&hosts, 3, "size=512k", "1s").finish_within(LIMIT),
-        "3 strands with buffers of 524288 bytes: this slave takes 1048576 bytes in all",
+        "3 strands with buffers of 524288 bytes: this slave accepts at most 1048576 bytes in all",
     );
     let less = stream(&hosts, 2, "size=300k", "100ms").finish_within(LIMIT);
     assert_eq!(less.code, Some(0), "{less:#?}");
@@ -67,14 +67,14 @@ fn length() {
     let hosts = Hosts::new(1);
     let slave = hosts.slave(0, "--max-length 2");
     let rest = slave.at_rest();
-    let words = "transaction 2: a duration of 5s: this slave takes 2s";
+    let words = "transaction 2: a duration of 5s: this slave accepts at most 2s";
     is_refused(
         &stream(&hosts, 1, "size=64", "5s").finish_within(LIMIT),
         words,
     );
     let twice = r#"<transaction duration="1500ms">"#;
     let twice = profile(1, "size=64", "1500ms").replace("<transaction iterations=\"1\">", twice);
-    let words = "transactions of 4.5s in all: this slave takes 2s";
+    let words = "transactions of 4.5s in all: this slave accepts at most 2s";
     is_refused(&hosts.run("", &twice).finish_within(LIMIT), words);
     slave.is_itself_again(rest, SOON, "a long transaction");
 }

@@ -44,7 +44,7 @@ fn session() -> Vec<Vec<u8>> {
     let order = Endian::NATIVE;
     let version = DataVersion::V0_3_1;
     let mut phase2 = Header::for_phase_2(version, 0).encode(order);
-    phase2.extend(work.encode(FlowopLayout::BatchSize, order));
+    phase2.extend(work.encode(FlowopLayout::WithBatchSize, order));
     vec![
         Header::for_phase_1(version, peer_workorder::protocols(&workorder.groups[0])).encode(order),
         phase2,

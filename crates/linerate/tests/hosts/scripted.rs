@@ -114,7 +114,7 @@ impl Master {
     /// Phase 2: where the slave's strands listen, or why it refuses.
     pub(crate) fn assign(&mut self, work: &WorkRecords) -> Result<Vec<SlaveInfo>, String> {
         let mut words = Header::for_phase_2(DataVersion::V0_3_1, 0).encode(ORDER);
-        words.extend(work.encode(FlowopLayout::BatchSize, ORDER));
+        words.extend(work.encode(FlowopLayout::WithBatchSize, ORDER));
         // What is refused may not be read to its end.
         let _ = self.control.write_all(&words);
         match Phase2Answer::decode(&self.hear(), ORDER) {
@@ -180,7 +180,7 @@ impl Slave {
         read(&mut vec![
             0;
             work(profile)
-                .encode(FlowopLayout::BatchSize, ORDER)
+                .encode(FlowopLayout::WithBatchSize, ORDER)
                 .len()
         ]);
         let (header, _) = Header::decode(&header).expect("a header");

@@ -63,7 +63,7 @@ fn sessions_of_an_address() {
     assert!(!is_served(&mut control_from(FIRST, server.port)));
     let log = server.log();
     assert!(
-        log.contains("127.0.0.1") && log.contains("per address"),
+        log.contains("127.0.0.1") && log.contains("its share of the maximum of 32"),
         "{log}"
     );
 

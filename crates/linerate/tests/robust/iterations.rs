@@ -22,7 +22,7 @@ pub(crate) fn test_cases() -> Vec<TestCase> {
 fn late_details() {
     let (one, client) = Fake::start();
     let mut first = one.accept();
-    one.serve(&mut first, Capability::of_linerate());
+    one.serve(&mut first, Capability::of_this_process());
     assert_eq!(kind(&receive(&mut first)), Request::Details.kind());
     let mut second = one.accept();
     // The end of the other, by the client.

@@ -60,7 +60,7 @@ impl fmt::Display for AwaitedAnswer {
             write!(f, "the control connection to {host} is up, but ")?;
         }
         if self.is_one_way {
-            write!(f, "it reports none of the datagrams to its port {port}")?;
+            write!(f, "it reports no datagrams received on port {port}")?;
         } else {
             write!(
                 f,

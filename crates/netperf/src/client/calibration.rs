@@ -26,7 +26,7 @@ pub(crate) fn request_peer_rate(
 ) -> Result<CalibrateResponse, ClientError> {
     let mut frame = Request::CpuCalibrate.encode(None);
     if settings.flow.remote.idle_loop.is_some() {
-        let mut capability = Capability::of_linerate();
+        let mut capability = Capability::of_this_process();
         capability.features |= Capability::REQUESTS_LOOPER;
         capability.write_into(&mut frame);
     }

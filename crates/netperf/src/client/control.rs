@@ -112,7 +112,7 @@ impl ServerConnection {
             introduction
         } else {
             let mut frame = Request::SysInfo.encode(None);
-            Capability::of_linerate().write_into(&mut frame);
+            Capability::of_this_process().write_into(&mut frame);
             self.send(&frame)?;
             let answer = self.receive()?;
             ServerDescription {

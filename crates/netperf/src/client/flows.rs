@@ -52,7 +52,7 @@ impl Flows {
         {
             for _ in 0..flows_per_direction {
                 let mut settings = direction.clone();
-                let stop = cancel.follower();
+                let stop = cancel.child();
                 let control = if settings.no_control {
                     None
                 } else {
@@ -123,7 +123,7 @@ impl Flows {
         counters: &[Arc<Counters>],
         interim: Option<&Interim>,
     ) -> Result<FinishedTest, ClientError> {
-        let answers = AnswerMonitor::start(counters, self.flows[0].settings.unanswered);
+        let answers = AnswerMonitor::start(counters, self.flows[0].settings.unanswered_policy);
         let progress = |index: usize| Progress {
             counters: &counters[index],
             all_counters: if index == 0 { counters } else { &[] },
@@ -226,8 +226,8 @@ impl Flow {
         Ok((run, started))
     }
 
-    /// Prepares the next run of the test. Like the stock client, it requests the data port and the
-    /// calibration value of the last response.
+    /// Prepares the next run of the test. As with the stock client, the next request contains the
+    /// data port and the calibration value of the last response.
     fn prepare_next(&mut self, run: &FinishedTest) {
         let Some(control) = &self.control else {
             return;
@@ -236,7 +236,7 @@ impl Flow {
         if response.cpu_rate > 0.0 {
             self.settings.cpu_rate.remote = response.cpu_rate;
         }
-        // The port is 0 without a control connection.
+
         let port = Some(response.data_port).filter(|port| *port != 0);
         if let Some(dest) = port.and_then(|port| self.endpoints.dest.with_port(port)) {
             self.endpoints.dest = dest;

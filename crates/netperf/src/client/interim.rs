@@ -17,7 +17,7 @@ use crate::result::InterimResult;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Progress<'a> {
     pub(super) counters: &'a Arc<Counters>,
-    /// The counters of all flows. Empty except for the one flow that reports the start.
+    /// In the flow that reports the start: the counters of all flows. In the other flows: empty.
     pub(super) all_counters: &'a [Arc<Counters>],
     pub(super) interim: Option<&'a Interim>,
     /// Whether the peer has answered.
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn the_results_are_all_of_the_work_and_the_time() {
+    fn intervals_add_up_to_the_whole_test() {
         let counters = Arc::new(Counters::default());
         // Counts of an earlier iteration.
         counters.count_received(1_000_000, 1);

@@ -37,7 +37,7 @@ pub(super) fn run_test(
     member: Option<GroupMember<'_>>,
 ) -> Result<(FinishedTest, Instant), ClientError> {
     let plan = &settings.flow;
-    let description = describe_server(settings, control)?;
+    let description = check_server(settings, control)?;
     let mut local = LocalEnd::prepare(settings, &endpoints)?;
     let request = build_request(settings, &endpoints, local.setup());
     let mut frame = request.encode(settings.flow.remote.cpu);
@@ -50,7 +50,7 @@ pub(super) fn run_test(
         .and_then(|description| description.capability);
     let in_response = Capability::find(&response_frame);
     local.nonce = in_response.and_then(|peer| peer.nonce);
-    let peer = in_response.or(described);
+    let peer_capability = in_response.or(described);
     let (mut report, address) = parse_response(&request, &response_frame)?;
     report.system = description.map(|description| description.system);
     let dest = match address {
@@ -62,7 +62,7 @@ pub(super) fn run_test(
     };
     local
         .warnings
-        .extend(response_warnings(&plan.remote, &report, peer));
+        .extend(response_warnings(&plan.remote, &report, peer_capability));
 
     let test_start = Instant::now();
     let result = local.run(settings, &dest, Some(control), cancel, progress, member);
@@ -75,7 +75,7 @@ pub(super) fn run_test(
         cause => cause,
     })?;
 
-    let has_details = peer.is_some_and(|peer| peer.has_all(Capability::DETAILS));
+    let has_details = peer_capability.is_some_and(|peer| peer.has_all(Capability::DETAILS));
     // TCP_MSS has no results, so there are no details.
     let details = if settings.test == Test::TcpMss {
         None
@@ -89,8 +89,9 @@ pub(super) fn run_test(
             control,
         );
         match received {
-            // A peer that sends or accepts uses its own clock or has lost the connection. After a
-            // local cancel it has no results, and the local ones must do.
+            // After a local cancel, a peer that sends or accepts connections waits for its own
+            // timer, or fails because its connection is gone. It reports no results then; the local
+            // results are enough.
             Err(_) if cancel.is_set() && (plan.workload.receives() || plan.workload.connects()) => {
                 None
             }
@@ -103,12 +104,12 @@ pub(super) fn run_test(
     outcome.local.host = Some(engine::host_facts(local_ip(control)));
     outcome.remote = Some(Side {
         // The details add its version.
-        program: peer.map(|_| crate::PROGRAM_NAME.to_owned()),
+        program: peer_capability.map(|_| crate::PROGRAM_NAME.to_owned()),
         ..report.side()
     });
     warnings::add_peer_details(
         &mut outcome,
-        peer.map(|peer| peer.shares_host_with(&Capability::of_linerate())),
+        peer_capability.map(|peer| peer.shares_host_with(&Capability::of_this_process())),
         details,
     );
     let run = FinishedTest {
@@ -120,12 +121,13 @@ pub(super) fn run_test(
     Ok((run, started))
 }
 
-/// Returns the server's description if the test depends on it.
-fn describe_server(
+/// Returns the server's description if the test depends on it. Refuses tests that this server
+/// cannot run.
+fn check_server(
     settings: &Settings,
     control: &mut ServerConnection,
 ) -> Result<Option<ServerDescription>, ClientError> {
-    // A stock server exits silently at an unknown address family.
+    // A stock server exits silently at the address family of VSOCK.
     let transport = settings.flow.transport;
     let needs_linerate = transport == Transport::Vsock;
     let description = if settings.needs.peer_system || needs_linerate {
@@ -168,8 +170,8 @@ fn response_warnings(
     warnings
 }
 
-/// Whether the address of the server is certainly one of this host. A boot identity would prove
-/// nothing, because each server that this client has contacted knows it.
+/// Whether the address of the server is certainly one of this host. A boot ID in its messages would
+/// prove nothing: this client sends its own boot ID to each server, which could send it back.
 fn is_on_this_host(server: &Address) -> bool {
     server
         .ip()
@@ -179,7 +181,7 @@ fn is_on_this_host(server: &Address) -> bool {
 /// Returns this client's capability and its requests beyond netperf's protocol.
 fn client_capability(settings: &Settings) -> Capability {
     let plan = &settings.flow;
-    let mut capability = Capability::of_linerate();
+    let mut capability = Capability::of_this_process();
     if plan.transport == Transport::Mptcp {
         capability.features |= Capability::REQUESTS_MULTIPATH;
     }
@@ -207,7 +209,8 @@ fn paces_by_spinning(half: &EndpointPlan) -> bool {
     half.pacing.is_some_and(|pacing| pacing.wait == Wait::Spin)
 }
 
-/// Parses the response. Also returns the server's data address, if that is not a port of its host.
+/// Parses the response. Also returns the server's data address if it is a socket path or an LLC
+/// address, not a port.
 fn parse_response(
     request: &Request,
     frame: &Frame,
@@ -247,9 +250,9 @@ fn receive_results(
 ) -> Result<Option<Details>, ClientError> {
     let is_cancelled = control.is_cancelled();
     let opens_connections = settings.flow.workload.connects();
-    // In a connection test this request also reports the end of connections. In other tests it
-    // follows the results: a server with an error would close the connection with the request
-    // unread, and the reset could overtake its response.
+    // In a connection test, the request for details also tells the server that the connections have
+    // ended. In other tests it follows the results: a server with an error would close the
+    // connection with the request unread, and the reset could overtake its response.
     let requests_early = has_details && opens_connections && !is_cancelled;
     let mut is_requested = requests_early && control.send(&Request::Details.encode(None)).is_ok();
     add_results(request, report, counts, &control.receive()?)?;
@@ -394,7 +397,8 @@ mod tests {
             })
             .collect();
         let document = Details::from_side(full_side(), 1, None).to_json();
-        testkit::fuzz::run_inputs("a peer's words", 90..=97, |rng| {
+        let accepted_percent = 90..=97;
+        testkit::fuzz::run_inputs("a peer's words", accepted_percent, |rng| {
             let (settings, request) = tests.choose(rng).unwrap();
             let Ok((mut report, _)) = parse_response(request, &fuzz::random_frame(rng, &[])) else {
                 return false;

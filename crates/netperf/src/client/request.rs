@@ -150,7 +150,7 @@ fn flags_word(
         (measure_cpu, Flags::MEASURE_CPU),
         (!socket.dont_route, Flags::ROUTING_ALLOWED),
         (socket.fast_open, Flags::FAST_OPEN),
-        (socket.answer_from_destination, Flags::PACKET_INFO),
+        (socket.reply_from_destination, Flags::PACKET_INFO),
         (socket.defer_accept_seconds.is_some(), Flags::DEFER_ACCEPT),
         (socket.keep_alive, Flags::KEEP_ALIVE),
         (interface, Flags::INTERFACE),

@@ -119,7 +119,7 @@ pub(super) static SCTP: Section<TestOptions> = Section {
     TARGET,
     SOURCE,
     stock_letter('m', Value("bytes"), &["-m bytes          Set the send size (SCTP_STREAM, SCTP_STREAM_MANY)"],
-        "Bytes per message, by default the size of the socket's send buffer.", SEND_SIZE),
+        "Bytes per message: by default 32768, or the size of the socket's send buffer if that is smaller.", SEND_SIZE),
     stock_letter('M', Value("bytes"), &["-M bytes          Set the recv size (SCTP_STREAM, SCTP_STREAM_MANY)"],
         "Bytes per receive call of the remote end.", RECEIVE_SIZE),
     stock_letter('N', Value("number"), &["-N number         End after this many messages or transactions, not by time"],
@@ -146,7 +146,7 @@ pub(super) static DLPI: Section<TestOptions> = Section {
     scope: SCOPE,
     flags: &[
     stock_letter('D', Value("local[,remote]"), &["-D local[,remote] Set the network interfaces, as \"eth0\" or with -p as \"eth\""],
-        "The network interface of each end: its name, or with -p the name without its number. Of a path, the last component counts.",
+        "The network interface of each end: its name, or with -p the name without its number. The path of a device file, as /dev/eth0, stands for its last component.",
         |t, v| set_both(t.family.device.each_mut(), v, |half| parse_interface_name(half).map(Some))),
     HELP,
     stock_letter('m', Value("bytes"), &["-m bytes          Set the send size (DLCO_STREAM, DLCL_STREAM)"],
@@ -194,7 +194,7 @@ fn set_associations(options: &mut TestOptions, text: &str) -> Result<(), EarlyEx
 /// The maximum number of associations. Each one uses a local socket.
 const MAX_ASSOCIATIONS: i64 = 1000;
 
-/// Parses an interface's name. Of a device file's path, only the last component counts.
+/// Parses an interface's name. The path of a device file stands for its last component.
 fn parse_interface_name(text: &str) -> Result<String, EarlyExit> {
     let name = text.rsplit('/').next().unwrap_or(text);
     // IFNAMSIZ is 16 with the closing NUL: netdevice(7).

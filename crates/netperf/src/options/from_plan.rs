@@ -27,7 +27,12 @@ pub fn settings_for_plan(plan: &Plan, control: &ControlOptions) -> Result<Settin
     let mut first = directions.next().ok_or("the plan has no group")?;
     first.reverse = directions.next().map(Box::new);
     let is_two_way = first.reverse.is_some();
-    let allowed = refusals::check_bidirectional(is_two_way, first.direction)
+    let direction_allowed = if is_two_way {
+        refusals::check_bidirectional(first.direction)
+    } else {
+        Ok(())
+    };
+    let allowed = direction_allowed
         .and_then(|()| refusals::check_flow_count(first.test, is_two_way, &first))
         .and_then(|()| refusals::check_io(first.test, &first.flow));
     match allowed {

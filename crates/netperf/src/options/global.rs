@@ -421,7 +421,8 @@ fn parse_length(text: &str) -> Result<Length, EarlyExit> {
     })
 }
 
-/// Parses a number of buckets per decade. Bucket limits fall on whole units only with a multiple of ten.
+/// Parses a number of buckets per decade. Bucket limits fall on whole units only with a multiple of
+/// ten.
 fn parse_buckets(text: &str) -> Result<u32, EarlyExit> {
     let buckets: u32 = number(text, 10..=MAX_BUCKETS)?;
     if !buckets.is_multiple_of(10) {

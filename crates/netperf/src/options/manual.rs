@@ -96,7 +96,11 @@ mod tests {
         }
         assert_eq!(checked, 16);
 
-        let ConnectionPorts { min, max, .. } = ConnectionPorts::default();
+        let ConnectionPorts {
+            first: min,
+            end: max,
+            ..
+        } = ConnectionPorts::default();
         let ports = format!("{min} to {max} by default");
         for section in [&test::OMNI, &test::CLASSIC] {
             assert!(row(section, 'p').paragraph.contains(&ports));

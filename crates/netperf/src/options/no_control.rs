@@ -7,7 +7,7 @@ use super::{Test, TestDirection};
 
 /// Returns the name of the service (RFC 862, 863, 864) that replaces the test's server.
 ///
-/// Like stock, it has none for two of the classic tests.
+/// As in stock, TCP_CC and TCP_MSS have no such service; they need test option `-P ,port`.
 pub(super) fn service_name(test: Test, direction: TestDirection) -> Result<String, EarlyExit> {
     if matches!(test, Test::TcpCc | Test::TcpMss) {
         let name = test.name();
@@ -31,7 +31,8 @@ pub(super) fn service_name(test: Test, direction: TestDirection) -> Result<Strin
     Ok(name.to_owned())
 }
 
-/// Returns the plan without requests to the remote end, which is an ordinary service.
+/// Returns the plan with default settings for the remote end, because an ordinary service accepts
+/// no settings.
 pub(super) fn plan_without_control(test: Test, mut plan: FlowPlan) -> Result<FlowPlan, EarlyExit> {
     if test == Test::RemCpu {
         return refuse("-N contradicts REM_CPU: it needs a control connection to the server");

@@ -1,4 +1,4 @@
-//! Conversion of typed options to [`Settings`]. It fills in defaults and refuses contradictions.
+//! Conversion of parsed options to [`Settings`]. It fills in defaults and refuses contradictions.
 
 use std::time::Duration;
 
@@ -74,7 +74,7 @@ fn pacing_warnings(global: &GlobalOptions) -> Vec<String> {
     let ends = ["", " ,n"].into_iter().enumerate();
     let mut lines: Vec<_> = ends
         .filter(|(end, _)| global.pace_burst[*end] == 0 && global.pace_interval_us[*end] > 0)
-        .map(|(_, half)| format!("-w{half} has no effect without -b{half}"))
+        .map(|(_, value)| format!("-w{value} has no effect without -b{value}"))
         .collect();
     let [spins_unpaced_locally, spins_unpaced_remotely] =
         [0, 1].map(|end| global.spin[end] && global.pace_burst[end] == 0);
@@ -178,7 +178,7 @@ fn flow_plan(
     options: &TestOptions,
 ) -> Result<FlowPlan, EarlyExit> {
     let workload = workload(direction);
-    let is_timed = print::needs_latency(global, options)
+    let records_times = print::needs_latency(global, options)
         || global.settings.print.verbosity >= 2
         || global.settings.histogram.is_some();
     let (mut local, mut remote) = halves::halves(test, transport, direction, global, options);
@@ -195,8 +195,8 @@ fn flow_plan(
             0
         },
         timing: Timing {
-            passes: is_timed && direction.is_transactional(),
-            calls: is_timed && !direction.is_transactional(),
+            passes: records_times && direction.is_transactional(),
+            calls: records_times && !direction.is_transactional(),
         },
         local,
         remote,
@@ -217,7 +217,7 @@ fn reverse_settings(
     if !global.bidirectional {
         return Ok(None);
     }
-    refusals::check_bidirectional(true, direction)?;
+    refusals::check_bidirectional(direction)?;
     let global = GlobalOptions {
         bidirectional: false,
         ..global.clone()
@@ -511,7 +511,7 @@ mod tests {
     }
 
     #[test]
-    fn requesting_the_peers_congestion_control_lets_it_route() {
+    fn requesting_remote_cong_control_clears_dont_route_of_the_peer() {
         let plan = run("-t UDP_STREAM -- -k REMOTE_CONG_CONTROL").flow;
         assert!(plan.local.socket.dont_route);
         assert!(!plan.remote.socket.dont_route);
@@ -586,7 +586,7 @@ mod tests {
                 priority: Some(6),
                 type_of_service: Some(0x20),
                 congestion_control: Some("reno".to_owned()),
-                answer_from_destination: true,
+                reply_from_destination: true,
                 ..SocketOptions::default()
             }
         );
@@ -608,7 +608,7 @@ mod tests {
             ("-t TCP_CRR -- -p 6000,7000", 6000, 7000),
         ] {
             let ports = run(line).ports;
-            assert_eq!((ports.min, ports.max), (min, max), "{line}");
+            assert_eq!((ports.first, ports.end), (min, max), "{line}");
         }
     }
 

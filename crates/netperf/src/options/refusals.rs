@@ -23,7 +23,7 @@ pub(super) fn check_transport_options(
     let contradictions = [
         (
             "-D",
-            local.no_delay && !is_tcp_or_udp && !transport.has_no_delay(),
+            local.no_delay && !is_tcp_or_udp && !transport.has_nodelay_option(),
         ),
         ("-C", local.cork && !is_tcp_or_udp),
         ("-G", local.max_segment_bytes.is_some() && !is_tcp_or_udp),
@@ -40,7 +40,7 @@ pub(super) fn check_transport_options(
         ("-n", local.connect_datagrams && !can_send_datagrams),
         ("-e", local.receive_timeout.is_some() && !can_lose_data),
         ("-l", local.multicast_ttl.is_some() && !can_send_datagrams),
-        ("-B", remote.answer_from_destination && !can_send_datagrams),
+        ("-B", remote.reply_from_destination && !can_send_datagrams),
         (
             "-V",
             options.local.discard_in_kernel && !is_tcp_or_udp && !transport.is_byte_stream(),
@@ -86,11 +86,8 @@ pub(super) fn check_output(
 }
 
 /// Refuses `--bidirectional` in a test that sends data in both directions.
-pub(super) fn check_bidirectional(
-    is_two_way: bool,
-    direction: TestDirection,
-) -> Result<(), EarlyExit> {
-    if is_two_way && direction.is_transactional() {
+pub(super) fn check_bidirectional(direction: TestDirection) -> Result<(), EarlyExit> {
+    if direction.is_transactional() {
         return refuse(
             "--bidirectional is for one-way tests: this test sends data in both directions",
         );

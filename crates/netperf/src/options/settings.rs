@@ -58,7 +58,7 @@ with_defaults! {
         /// `--data-idle`: how long data may stop in a test without a time limit.
         pub data_idle: Duration = Duration::from_secs(60),
         /// The treatment of a data connection that gets no answer.
-        pub unanswered: UnansweredPolicy = UnansweredPolicy::Report,
+        pub unanswered_policy: UnansweredPolicy = UnansweredPolicy::Report,
         /// `--json`: print only a JSON document on stdout.
         pub json: bool = false,
         /// `--html`: the file for the HTML page.
@@ -316,11 +316,11 @@ with_defaults! {
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct ConnectionPorts {
         /// The first port.
-        pub min: u16 = 5000,
+        pub first: u16 = 5000,
         /// One past the last port.
-        pub max: u16 = 65535,
+        pub end: u16 = 65535,
         /// Retry any failed connect, not only one without a free port.
-        pub retry_every_port: bool = false,
+        pub retry_after_any_error: bool = false,
     }
 }
 

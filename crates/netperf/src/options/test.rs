@@ -192,7 +192,7 @@ pub(super) static OMNI: Section<TestOptions> = Section {
         "Set TCP_DEFER_ACCEPT on the server's listening socket.", |t, _| { t.remote.socket.defer_accept_seconds = Some(DEFER_ACCEPT_SECONDS); Ok(()) }),
     stock_letter('B', Nothing, &[],
         "Let the server answer a datagram from the address that it was sent to. A linerate server always does so.",
-        |t, _| { t.remote.socket.answer_from_destination = true; Ok(()) }),
+        |t, _| { t.remote.socket.reply_from_destination = true; Ok(()) }),
     stock_letter('e', Value("seconds"), &[],
         "Wait at most this number of seconds for a datagram, then send the next request.", set_receive_timeout),
     stock_letter('F', Nothing, &[],
@@ -210,7 +210,7 @@ pub(super) static OMNI: Section<TestOptions> = Section {
     stock_letter('l', Value("ttl"), &[],
         "TTL of multicast datagrams.", |t, v| { t.local.socket.multicast_ttl = parse_multicast_ttl(v)?; Ok(()) }),
     stock_letter('U', Nothing, &[],
-        "In connection tests, try the next port after any failed connect, not only after a lack of ports.", |t, _| { t.ports.retry_every_port = true; Ok(()) }),
+        "In connection tests, try the next port after any failed connect, not only after a lack of ports.", |t, _| { t.ports.retry_after_any_error = true; Ok(()) }),
     stock_letter('V', Nothing, &[],
         "Let the receiving ends discard the data inside the kernel: splice(2) to /dev/null.",
         |t, _| { discard_in_kernel(t); Ok(()) }),
@@ -410,7 +410,9 @@ fn set_congestion_control(options: &mut TestOptions, text: &str) -> Result<(), E
 
 fn set_port_range(options: &mut TestOptions, text: &str) -> Result<(), EarlyExit> {
     let ConnectionPorts {
-        mut min, mut max, ..
+        first: mut min,
+        end: mut max,
+        ..
     } = ConnectionPorts::default();
     set_both([&mut min, &mut max], text, |half| {
         number(half, 1..=i64::from(u16::MAX))
@@ -422,7 +424,7 @@ fn set_port_range(options: &mut TestOptions, text: &str) -> Result<(), EarlyExit
         return refuse("the first port must be below 65535");
     }
     // The range excludes its last port, but a lone port sets both and must be used.
-    (options.ports.min, options.ports.max) = (min, max.max(min + 1));
+    (options.ports.first, options.ports.end) = (min, max.max(min + 1));
     Ok(())
 }
 

@@ -8,7 +8,7 @@ use sys::Address;
 
 use model::Wait;
 
-use super::table::early::{self, has_early_headers};
+use super::table::headers_first::{self, has_headers_before_test};
 use crate::options::{Repeat, Settings, Test};
 use crate::result::Endpoints;
 
@@ -22,8 +22,11 @@ pub fn format_banner(settings: &Settings, endpoints: &Endpoints) -> Option<Strin
         return None;
     }
     let title = test_title(settings);
-    if has_early_headers(settings.test) {
-        return Some(format!("{title}\n{}", early::early_headers(settings)));
+    if has_headers_before_test(settings.test) {
+        return Some(format!(
+            "{title}\n{}",
+            headers_first::headers_before_test(settings)
+        ));
     }
     Some(format!(
         "{title} from {} to {}{}\n",

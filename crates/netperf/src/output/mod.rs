@@ -50,7 +50,8 @@ fn format_table(figures: &Figures<'_>) -> String {
     text
 }
 
-/// Returns those figures of the last iteration that are averaged over iterations.
+/// Returns the main figures of the iteration that has just ended. The caller calls this after each
+/// iteration and averages the figures.
 pub(crate) fn main_figures(settings: &Settings, run: &FinishedTest) -> MainFigures {
     Figures::for_last_iteration(settings, run).main_figures()
 }

@@ -95,7 +95,7 @@ pub(super) fn format_csv(figures: &Figures<'_>, selection: &Selection) -> String
             // Quoted values stay unchanged. In others, a comma would begin another column.
             Some(value) if value.starts_with('"') => values = values + &value + ",",
             Some(value) => values = values + &value.replace(',', " ") + ",",
-            // A missing value becomes a blank, which precedes the next field.
+            // As in stock, a missing value is an empty field, and the next field starts with a blank.
             None => values += ", ",
         }
     }

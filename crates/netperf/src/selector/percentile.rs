@@ -58,7 +58,7 @@ impl Percentile {
 
 /// Whether `text` is a number from 0 to 100: digits with at most one point and no exponent.
 fn is_percentage(text: &str) -> bool {
-    text.len() <= MAX_DIGITS
+    text.len() <= MAX_NUMBER_LEN
         && text.starts_with(|first: char| first.is_ascii_digit())
         && text.ends_with(|last: char| last.is_ascii_digit())
         && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'.'))
@@ -67,8 +67,9 @@ fn is_percentage(text: &str) -> bool {
             .is_ok_and(|percent| (0.0..=100.0).contains(&percent))
 }
 
-/// The maximum length. It is enough for an `f64`; a longer word in a selection file is not a selector.
-const MAX_DIGITS: usize = 20;
+/// The maximum length of the number, including its point. It is enough for an `f64`; a longer word
+/// in a selection file is not a selector.
+const MAX_NUMBER_LEN: usize = 20;
 
 fn ordinal(number: &str) -> String {
     let suffix = match number.as_bytes() {

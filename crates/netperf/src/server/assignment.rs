@@ -255,7 +255,7 @@ fn socket_options(request: &TestRequest, transport: Transport) -> SocketOptions 
         receive_buffer_bytes: buffer(request.receive_buffer),
         receive_window_frames: window(request.receive_window),
         send_window_frames: window(request.send_window),
-        no_delay: flags.has_all(Flags::NO_DELAY) && transport.has_no_delay(),
+        no_delay: flags.has_all(Flags::NO_DELAY) && transport.has_nodelay_option(),
         keep_alive: flags.has_all(Flags::KEEP_ALIVE),
         dont_route: !flags.has_all(Flags::ROUTING_ALLOWED),
         fast_open: flags.has_all(Flags::FAST_OPEN),

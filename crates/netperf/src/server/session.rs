@@ -141,34 +141,8 @@ impl Session<'_> {
         let Netserver {
             limits, fill_files, ..
         } = self.netserver;
-        let requests = |feature| client.is_some_and(|client| client.has_all(feature));
-        // Without permission /proc/stat measures, and the results report that method.
-        let by_looper = requests(Capability::REQUESTS_LOOPER) && limits.allow_looper;
-        let spins = requests(Capability::REQUESTS_SPIN) && limits.allow_spin;
         let prepared = assignment
-            .map(|mut assignment| {
-                if let Some(pacing) = &mut assignment.half.pacing
-                    && spins
-                {
-                    pacing.wait = Wait::SpinHalf;
-                }
-                if requests(Capability::REQUESTS_MMSG) && assignment.has_one_way_datagrams() {
-                    assignment.half.io = IoMethod::Mmsg;
-                }
-                if by_looper {
-                    let rate = request
-                        .test()
-                        .map(|(_, request)| f64::from(request.cpu_rate));
-                    let rate = rate.filter(|rate| *rate > 0.0);
-                    assignment.half.idle_loop = Some(IdleLoop { rate });
-                }
-                if requests(Capability::REQUESTS_MULTIPATH)
-                    && assignment.transport == Transport::Tcp
-                {
-                    assignment.transport = Transport::Mptcp;
-                }
-                assignment
-            })
+            .map(|assignment| self.with_client_requests(assignment, request, client))
             .and_then(|assignment| {
                 PreparedTest::new(assignment, &self.memory(), fill_files, limits)
             });
@@ -212,7 +186,7 @@ impl Session<'_> {
         running.add_counters(&prepared.counters);
         self.write(&response)?;
 
-        let stop = self.server.cancel_stop.follower();
+        let stop = self.server.cancel_stop.child();
         let finished = prepared.run(self.control.as_fd(), self.control.peer(), &stop, limits);
         if self.server.cancel_stop.is_set() {
             // Results would cover only a part of the test. Both the stock client and linerate's
@@ -248,9 +222,42 @@ impl Session<'_> {
         Ok(finished.ended != EndCause::Cancelled)
     }
 
+    /// Returns the assignment with the features that a linerate client requests and the operator
+    /// allows.
+    fn with_client_requests(
+        &self,
+        mut assignment: Assignment,
+        request: &Request,
+        client: Option<Capability>,
+    ) -> Assignment {
+        let limits = &self.netserver.limits;
+        let requests = |feature| client.is_some_and(|client| client.has_all(feature));
+        if let Some(pacing) = &mut assignment.half.pacing
+            && requests(Capability::REQUESTS_SPIN)
+            && limits.allow_spin
+        {
+            pacing.wait = Wait::SpinHalf;
+        }
+        if requests(Capability::REQUESTS_MMSG) && assignment.has_one_way_datagrams() {
+            assignment.half.io = IoMethod::Mmsg;
+        }
+        // Without permission /proc/stat measures, and the results report that method.
+        if requests(Capability::REQUESTS_LOOPER) && limits.allow_looper {
+            let rate = request
+                .test()
+                .map(|(_, request)| f64::from(request.cpu_rate));
+            let rate = rate.filter(|rate| *rate > 0.0);
+            assignment.half.idle_loop = Some(IdleLoop { rate });
+        }
+        if requests(Capability::REQUESTS_MULTIPATH) && assignment.transport == Transport::Tcp {
+            assignment.transport = Transport::Mptcp;
+        }
+        assignment
+    }
+
     /// Returns the capability of this server, restricted to the operator's permissions.
     fn allowed_capability(&self) -> Capability {
-        let mut capability = Capability::of_linerate();
+        let mut capability = Capability::of_this_process();
         if !self.netserver.limits.allow_spin {
             capability.features &= !Capability::CAN_SPIN;
         }

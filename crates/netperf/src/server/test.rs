@@ -239,7 +239,7 @@ impl PreparedTest {
             // before it expects the results.
             let _ = phase.finish(FinishMethod::Acknowledged, &sockets(), context.limits.drain);
         }
-        let mut facts = self.data.facts_at_end(&connection);
+        let mut facts = self.data.current_facts(&connection);
         // A requested size does not change.
         let options = &self.assignment.half.socket;
         if options.receive_buffer_bytes.is_some() {
@@ -277,22 +277,22 @@ impl PreparedTest {
         let mut phase = self.start_phase(context, false);
         // An open connection at the deadline may last as long as any other test's.
         let (drain_stop, _drain_deadline) = phase
-            .abort
-            .follower_until(phase.started() + length + limits.drain);
+            .abort_stop
+            .child_until(phase.started() + length + limits.drain);
         let sockets = JobSockets::Listener(&mut acceptor);
         let result = phase.run(limit, self.flow_loop(Some(&drain_stop)), sockets);
 
         if result.ended == EndCause::Deadline {
             let duration = MAX_LATE_CONNECTING.min(limits.drain);
-            let (late_stop, _late_deadline) = phase.abort.follower_until(Instant::now() + duration);
+            let (late_stop, _late_deadline) =
+                phase.abort_stop.child_until(Instant::now() + duration);
             while wait::await_connection(
                 acceptor.listener(),
                 control,
                 &late_stop,
                 RECONNECT_TIMEOUT,
             ) {
-                let (stop, _deadline) =
-                    late_stop.follower_until(Instant::now() + RECONNECT_TIMEOUT);
+                let (stop, _deadline) = late_stop.child_until(Instant::now() + RECONNECT_TIMEOUT);
                 let mut job = Job {
                     body: JobBody::Loop(self.flow_loop(Some(&late_stop))),
                     limit,
@@ -344,8 +344,8 @@ impl PreparedTest {
             // this step, a client on the same host that still sends would get an error.
             let duration = MAX_LATE_DATAGRAMS.min(limits.drain);
             let (late_stop, _late_deadline) = phase
-                .abort
-                .follower_until(phase.started() + self.max_length(limits) + duration);
+                .abort_stop
+                .child_until(phase.started() + self.max_length(limits) + duration);
             match self.assignment.end_mark {
                 EndMark::Empty => {
                     receive_late(socket.as_fd(), &mut self.buffers, &late_stop, counters);

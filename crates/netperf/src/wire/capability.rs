@@ -77,7 +77,7 @@ impl Capability {
     pub const REQUESTS_MMSG: u32 = 1 << 25;
 
     /// Returns the capabilities of this program, without requests.
-    pub fn of_linerate() -> Self {
+    pub fn of_this_process() -> Self {
         Self {
             features: Self::DETAILS | Self::CAN_SPIN,
             host: sys::facts::boot_id().unwrap_or_default(),

@@ -17,7 +17,7 @@ pub(super) fn sections(run: &Outcome) -> String {
         groups(run),
         transactions(run),
         steps(run),
-        counters(run),
+        event_counters(run),
         peers(run),
         workers(run),
     ]
@@ -175,7 +175,8 @@ fn steps(run: &Outcome) -> String {
     subsection("Steps", &header, timed.map(row).collect())
 }
 
-/// Returns the cells of execution times: the means per execution, and the extremes per pass.
+/// Returns the cells of execution times. The means are per execution. `longest` and `shortest` are
+/// total times of the step in one round, which may have several executions.
 fn time_cells(times: Option<&ExecutionTimes>) -> [Cell; 4] {
     let mean =
         |time: Duration, count: u64| format_nanoseconds(time.as_nanos() as f64 / count as f64);
@@ -188,8 +189,8 @@ fn time_cells(times: Option<&ExecutionTimes>) -> [Cell; 4] {
     ]
 }
 
-/// Returns the counters of each step.
-fn counters(run: &Outcome) -> String {
+/// Returns the table of CPU event counters (perf_event_open(2)) of each step.
+fn event_counters(run: &Outcome) -> String {
     let rows_of_step = |(location, step): (String, &StepOutcome)| {
         let executions = step.times.map_or(0, |times| times.executions);
         let row = |(counter, value): &(String, Option<u64>)| {

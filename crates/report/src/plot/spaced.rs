@@ -164,14 +164,14 @@ fn packet_plots(runs: &[&Outcome]) -> Vec<Plot> {
             )
         })
         .collect();
-    let is_fitted = runs.iter().all(|run| run.clock_fit.is_some());
+    let has_clock_fit = runs.iter().all(|run| run.clock_fit.is_some());
     let names = ["delay above the minimum", "one-way delay"];
-    let delay = axis(names[usize::from(is_fitted)], Unit::Time);
+    let delay = axis(names[usize::from(has_clock_fit)], Unit::Time);
     let each = |points: PointsOf, style| {
         let lines = packets.iter().enumerate();
         let curves = lines.map(|(colour, (name, packets))| Curve {
             name: name.clone(),
-            points: points(packets, is_fitted),
+            points: points(packets, has_clock_fit),
             style,
             colour: Some(colour),
         });

@@ -582,7 +582,7 @@ impl Channel {
         stop: &Stop,
         run: impl FnOnce(&Stop) -> T,
     ) -> io::Result<T> {
-        let (running, done) = (stop.follower(), Stop::new());
+        let (running, done) = (stop.child(), Stop::new());
         std::thread::scope(|scope| {
             let watcher = scope.spawn(|| {
                 let end = self.wait_for_end(&done);

@@ -45,7 +45,7 @@ impl Departures {
         let started = SystemTime::now();
         let (stop, _deadline) = match load.time {
             Some(time) => {
-                let (stop, deadline) = stop.follower_until(Instant::now() + time);
+                let (stop, deadline) = stop.child_until(Instant::now() + time);
                 (stop, Some(deadline))
             }
             None => (stop.clone(), None),

@@ -129,7 +129,7 @@ impl<'a> ThroughputTest<'a> {
             sent,
             send_time: spacing.elapsed,
             timeouts: 0,
-            received,
+            receiver_counts: received,
             delivery,
             histograms,
             local_host: departures.host.clone(),

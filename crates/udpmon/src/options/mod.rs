@@ -20,7 +20,7 @@ pub use settings::{
     RecordKind, RecordRequest, Recv, Req, Resp, ResponderLimits, SearchSettings, Send, Sweep,
     TestLoad, TestSequence,
 };
-use table::{Preset, TypedOptions};
+use table::{GivenOptions, Preset};
 use value::{MAX_TESTS, numbers_from_to};
 
 use crate::VERSION;
@@ -33,21 +33,21 @@ pub fn bw_mon(program: &str, args: impl IntoIterator<Item = OsString>) -> Result
         program,
         &table::BW_MON,
         args,
-        |mut typed| {
-            check_requester(&typed)?;
-            apply_preset(&mut typed);
-            let records = typed.records;
-            let sweep = sweep(&typed)?;
-            let mut load = load(&typed, &sweep)?;
+        |mut given| {
+            check_requester(&given)?;
+            apply_preset(&mut given);
+            let records = given.records;
+            let sweep = sweep(&given)?;
+            let mut load = load(&given, &sweep)?;
             let min_bytes = sweep.sizes.iter().min();
             if records.is_some() && min_bytes.is_some_and(|bytes| *bytes < MIN_STAMPED_BYTES) {
                 return refuse(format!(
                     "-G and -L need datagrams of {MIN_STAMPED_BYTES} bytes: shorter ones carry no send time"
                 ));
             }
-            let sequence = match search(&typed)? {
+            let sequence = match search(&given)? {
                 Some(search) => {
-                    if typed.count.is_none() && typed.time.is_none() {
+                    if given.count.is_none() && given.time.is_none() {
                         load.time = Some(Duration::from_secs(1));
                     }
                     TestSequence::Search(search)
@@ -55,17 +55,17 @@ pub fn bw_mon(program: &str, args: impl IntoIterator<Item = OsString>) -> Result
                 None => TestSequence::Sweep(sweep),
             };
             Ok(BwMon {
-                common: common(&typed),
-                host: typed.host,
-                local_port: typed.local_port,
+                common: common(&given),
+                host: given.host,
+                local_port: given.local_port,
                 load,
                 sequence,
                 records,
-                bins: typed.bins,
-                histograms: typed.histograms,
-                kernel_stamps: typed.kernel_stamps,
-                extended: typed.extended,
-                documents: typed.documents,
+                bins: given.bins,
+                histograms: given.histograms,
+                kernel_stamps: given.kernel_stamps,
+                extended: given.extended,
+                documents: given.documents,
             })
         },
     )
@@ -73,71 +73,71 @@ pub fn bw_mon(program: &str, args: impl IntoIterator<Item = OsString>) -> Result
 
 /// Parses the command line of `udpmon_req`.
 pub fn req(program: &str, args: impl IntoIterator<Item = OsString>) -> Result<Req, Exit> {
-    parse("udpmon_req", program, &table::REQ, args, |typed| {
-        check_requester(&typed)?;
-        let first = typed.first_response.unwrap_or(1472);
+    parse("udpmon_req", program, &table::REQ, args, |given| {
+        check_requester(&given)?;
+        let first = given.first_response.unwrap_or(1472);
         Ok(Req {
-            common: common(&typed),
-            host: typed.host,
-            request_bytes: typed.bytes.unwrap_or(64),
+            common: common(&given),
+            host: given.host,
+            request_bytes: given.bytes.unwrap_or(64),
             response_bytes: with_option_name(
                 "-i",
-                numbers_from_to(first, typed.last_response, typed.response_step),
+                numbers_from_to(first, given.last_response, given.response_step),
             )?,
-            requests: typed.count.unwrap_or(10).try_into().unwrap_or(u32::MAX),
-            pause: typed.gap.unwrap_or_default(),
-            bins: typed.bins,
-            histograms: typed.histograms,
-            documents: typed.documents,
+            requests: given.count.unwrap_or(10).try_into().unwrap_or(u32::MAX),
+            pause: given.gap.unwrap_or_default(),
+            bins: given.bins,
+            histograms: given.histograms,
+            documents: given.documents,
         })
     })
 }
 
 /// Parses the command line of `udpmon_send`.
 pub fn send(program: &str, args: impl IntoIterator<Item = OsString>) -> Result<Send, Exit> {
-    parse("udpmon_send", program, &table::SEND, args, |typed| {
-        check_requester(&typed)?;
-        let sweep = sweep(&typed)?;
+    parse("udpmon_send", program, &table::SEND, args, |given| {
+        check_requester(&given)?;
+        let sweep = sweep(&given)?;
         Ok(Send {
-            common: common(&typed),
-            load: load(&typed, &sweep)?,
-            host: typed.host,
-            local_port: typed.local_port,
+            common: common(&given),
+            load: load(&given, &sweep)?,
+            host: given.host,
+            local_port: given.local_port,
             sweep,
-            documents: typed.documents,
+            documents: given.documents,
         })
     })
 }
 
 /// Parses the command line of `udpmon_recv`.
 pub fn recv(program: &str, args: impl IntoIterator<Item = OsString>) -> Result<Recv, Exit> {
-    parse("udpmon_recv", program, &table::RECV, args, |typed| {
-        check_documents(&typed)?;
+    parse("udpmon_recv", program, &table::RECV, args, |given| {
+        check_documents(&given)?;
         Ok(Recv {
-            common: common(&typed),
-            time: typed.time,
-            interval: typed.interval,
-            printing_cpus: typed.printing_cpus,
-            records: typed.records,
-            bins: typed.bins,
-            histograms: typed.histograms,
-            kernel_stamps: typed.kernel_stamps,
-            arrival_by_kernel: !typed.uses_program_clock,
-            interface: typed.interface,
-            documents: typed.documents,
+            common: common(&given),
+            time: given.time,
+            interval: given.interval,
+            printing_cpus: given.printing_cpus,
+            records: given.records,
+            bins: given.bins,
+            histograms: given.histograms,
+            kernel_stamps: given.kernel_stamps,
+            arrival_by_kernel: !given.uses_program_clock,
+            interface: given.interface,
+            documents: given.documents,
         })
     })
 }
 
 /// Parses the command line of `udpmon_resp`.
 pub fn resp(program: &str, args: impl IntoIterator<Item = OsString>) -> Result<Resp, Exit> {
-    parse("udpmon_resp", program, &table::RESP, args, |typed| {
+    parse("udpmon_resp", program, &table::RESP, args, |given| {
         Ok(Resp {
-            common: common(&typed),
-            interface: typed.interface,
-            daemon: typed.daemon,
-            arrival_by_kernel: !typed.uses_program_clock,
-            limits: typed.limits,
+            common: common(&given),
+            interface: given.interface,
+            daemon: given.daemon,
+            arrival_by_kernel: !given.uses_program_clock,
+            limits: given.limits,
         })
     })
 }
@@ -147,9 +147,9 @@ pub fn resp(program: &str, args: impl IntoIterator<Item = OsString>) -> Result<R
 fn parse<T>(
     name: &str,
     program: &str,
-    section: &Section<TypedOptions>,
+    section: &Section<GivenOptions>,
     args: impl IntoIterator<Item = OsString>,
-    to_settings: impl FnOnce(TypedOptions) -> Result<T, EarlyExit>,
+    to_settings: impl FnOnce(GivenOptions) -> Result<T, EarlyExit>,
 ) -> Result<T, Exit> {
     let to_exit = |early_exit: EarlyExit| {
         early_exit.into_exit(ExitTexts {
@@ -164,15 +164,15 @@ fn parse<T>(
     if words.is_empty() && !can_be_empty {
         return Err(Exit::stderr(usage(name, section), 1));
     }
-    let mut typed = TypedOptions::default();
-    let rest = scan(name, section, &words, &mut typed).map_err(to_exit)?;
+    let mut given = GivenOptions::default();
+    let rest = scan(name, section, &words, &mut given).map_err(to_exit)?;
     let stray_argument = rest
         .first()
         .map(|word| format!("unexpected argument '{word}'"));
     let command_line = std::iter::once(program).chain(words.iter().map(String::as_str));
-    typed.common.command_line = command_line.flat_map(|word| [word, " "]).collect();
+    given.common.command_line = command_line.flat_map(|word| [word, " "]).collect();
     let settings = stray_argument
-        .map_or(Ok(typed), refuse)
+        .map_or(Ok(given), refuse)
         .and_then(to_settings);
     settings.map_err(|early_exit| match early_exit {
         EarlyExit::Refused(reason) => Exit::stderr(format!("{name}: {reason}\n"), 1),
@@ -181,7 +181,7 @@ fn parse<T>(
 }
 
 /// Returns the usage text: stock's options, followed by linerate's additional options.
-fn usage(name: &str, section: &Section<TypedOptions>) -> String {
+fn usage(name: &str, section: &Section<GivenOptions>) -> String {
     const LINERATE_LAYOUT: UsageLayout = UsageLayout {
         indent: "  ",
         width: 24,
@@ -195,39 +195,39 @@ fn usage(name: &str, section: &Section<TypedOptions>) -> String {
 }
 
 /// Returns the settings common to all programs, including the TOS byte.
-fn common(typed: &TypedOptions) -> CommonSettings {
+fn common(given: &GivenOptions) -> CommonSettings {
     CommonSettings {
-        type_of_service: typed.type_of_service,
-        ..typed.common.clone()
+        type_of_service: given.type_of_service,
+        ..given.common.clone()
     }
 }
 
 /// Checks the options common to the programs that send.
-fn check_requester(typed: &TypedOptions) -> Result<(), EarlyExit> {
-    if typed.host.is_empty() {
+fn check_requester(given: &GivenOptions) -> Result<(), EarlyExit> {
+    if given.host.is_empty() {
         return refuse("-d is missing: the destination");
     }
-    check_documents(typed)
+    check_documents(given)
 }
 
 /// Checks the options of the documents.
-fn check_documents(typed: &TypedOptions) -> Result<(), EarlyExit> {
-    if typed.documents.json && typed.documents.csv {
+fn check_documents(given: &GivenOptions) -> Result<(), EarlyExit> {
+    if given.documents.json && given.documents.csv {
         return refuse("--json contradicts --csv: both write to standard output");
     }
-    let has_records = typed
+    let has_records = given
         .records
         .is_some_and(|records| records.kind == RecordKind::All);
-    if typed.documents.packets.is_some() && !has_records && typed.preset != Some(Preset::Delay) {
+    if given.documents.packets.is_some() && !has_records && given.preset != Some(Preset::Delay) {
         return refuse("--packets needs -G");
     }
     Ok(())
 }
 
 /// Applies the sweep of a stock script. Options of the command line override it.
-fn apply_preset(typed: &mut TypedOptions) {
+fn apply_preset(given: &mut GivenOptions) {
     let micros = |gaps: &[u64]| gaps.iter().map(|us| Duration::from_micros(*us)).collect();
-    let (sizes, gaps, count): (&[u32], Vec<Duration>, u64) = match typed.preset {
+    let (sizes, gaps, count): (&[u32], Vec<Duration>, u64) = match given.preset {
         None => return,
         Some(Preset::Throughput) => (
             &[1400, 1472, 1200, 1000, 800, 600, 400, 200, 100, 50],
@@ -235,7 +235,7 @@ fn apply_preset(typed: &mut TypedOptions) {
             10_000,
         ),
         Some(Preset::Jitter) => {
-            typed.histograms = true;
+            given.histograms = true;
             (
                 &[1472, 100],
                 micros(&[1, 2, 3, 5, 10, 20, 40, 80, 100]),
@@ -248,65 +248,65 @@ fn apply_preset(typed: &mut TypedOptions) {
             10_000,
         ),
     };
-    let count = *typed.count.get_or_insert(count);
-    typed.sizes.get_or_insert_with(|| sizes.to_vec());
-    typed.gaps.get_or_insert(gaps);
-    if typed.preset == Some(Preset::Delay) {
-        typed.records.get_or_insert(RecordRequest {
+    let count = *given.count.get_or_insert(count);
+    given.sizes.get_or_insert_with(|| sizes.to_vec());
+    given.gaps.get_or_insert(gaps);
+    if given.preset == Some(Preset::Delay) {
+        given.records.get_or_insert(RecordRequest {
             kind: RecordKind::All,
             skip: 0,
             count: count.try_into().unwrap_or(u32::MAX),
         });
     } else {
-        typed.extended = true;
+        given.extended = true;
     }
 }
 
 /// Returns the sizes and gaps of the tests.
-fn sweep(typed: &TypedOptions) -> Result<Sweep, EarlyExit> {
-    let bytes = typed.bytes.unwrap_or(64);
-    if typed.bytes.is_some() && typed.sizes.is_some() {
+fn sweep(given: &GivenOptions) -> Result<Sweep, EarlyExit> {
+    let bytes = given.bytes.unwrap_or(64);
+    if given.bytes.is_some() && given.sizes.is_some() {
         return refuse("-p contradicts --sizes and --sweep");
     }
-    let sizes = typed.sizes.clone().unwrap_or_else(|| vec![bytes]);
+    let sizes = given.sizes.clone().unwrap_or_else(|| vec![bytes]);
     let single_gap_options = [
-        ("-w", typed.gap.is_some()),
-        ("-r", typed.rate.is_some()),
-        ("-e", typed.last_gap.is_some()),
-        ("-i", typed.gap_step.is_some()),
+        ("-w", given.gap.is_some()),
+        ("-r", given.rate.is_some()),
+        ("-e", given.last_gap.is_some()),
+        ("-i", given.gap_step.is_some()),
     ];
-    let gaps = if let Some(gaps) = &typed.gaps {
+    let gaps = if let Some(gaps) = &given.gaps {
         if let Some((name, _)) = single_gap_options.iter().find(|(_, is_typed)| *is_typed) {
             return refuse(format!("{name} contradicts --gaps and --sweep"));
         }
         gaps.clone()
     } else {
-        let last = typed.last_gap.unwrap_or_default();
-        let step = typed.gap_step.unwrap_or(Duration::from_nanos(800));
+        let last = given.last_gap.unwrap_or_default();
+        let step = given.gap_step.unwrap_or(Duration::from_nanos(800));
         with_option_name(
             "-i",
-            numbers_from_to(first_gap(typed, sizes[0])?, last, step),
+            numbers_from_to(first_gap(given, sizes[0])?, last, step),
         )?
     };
-    if typed.rate.is_some() && sizes.len() > 1 {
+    if given.rate.is_some() && sizes.len() > 1 {
         return refuse("-r contradicts --sizes: it sets the gap of one size");
     }
     if sizes.len().saturating_mul(gaps.len()) > MAX_TESTS {
         return refuse(format!("more than {MAX_TESTS} tests"));
     }
-    if typed.early_stop.is_some() && gaps.len() < 2 {
+    if given.early_stop.is_some() && gaps.len() < 2 {
         return refuse("--early-stop needs several gaps: -e or --gaps");
     }
     Ok(Sweep {
         sizes,
         gaps,
-        early_stop: typed.early_stop,
+        early_stop: given.early_stop,
     })
 }
 
 /// Returns the gap of the first test, from `-w` or `-r`.
-fn first_gap(typed: &TypedOptions, bytes: u32) -> Result<Duration, EarlyExit> {
-    match (typed.gap, typed.rate) {
+fn first_gap(given: &GivenOptions, bytes: u32) -> Result<Duration, EarlyExit> {
+    match (given.gap, given.rate) {
         (Some(_), Some(_)) => refuse("-w contradicts -r: both set the gap"),
         (gap, None) => Ok(gap.unwrap_or_default()),
         (None, Some(rate)) => Ok(gap_for_rate(bytes, rate)),
@@ -319,28 +319,28 @@ pub fn gap_for_rate(bytes: u32, bits_per_second: f64) -> Duration {
 }
 
 /// Returns the datagrams of the first test.
-fn load(typed: &TypedOptions, sweep: &Sweep) -> Result<TestLoad, EarlyExit> {
-    let count = typed.bursts.unwrap_or(1);
-    if typed.pause.is_none() && count > 1 {
+fn load(given: &GivenOptions, sweep: &Sweep) -> Result<TestLoad, EarlyExit> {
+    let count = given.bursts.unwrap_or(1);
+    if given.pause.is_none() && count > 1 {
         return refuse("-n sets the number of bursts and needs -g");
     }
-    if typed.pause.is_some() && typed.time.is_some() {
+    if given.pause.is_some() && given.time.is_some() {
         return refuse("-g contradicts -t: the number of bursts ends the test");
     }
-    if typed.method != SpacingMethod::Spin && typed.pause.is_some() {
+    if given.method != SpacingMethod::Spin && given.pause.is_some() {
         return refuse("-g needs --pacing spin");
     }
-    if typed.method != SpacingMethod::Spin
+    if given.method != SpacingMethod::Spin
         && sweep.gaps.iter().any(Duration::is_zero)
-        && typed.search.is_none()
+        && given.search.is_none()
     {
         return refuse("--pacing txtime and kernel need a gap: -w, -r or --gaps");
     }
-    if typed.method != SpacingMethod::Spin && typed.lateness != Lateness::CatchUp {
+    if given.method != SpacingMethod::Spin && given.lateness != Lateness::CatchUp {
         return refuse("--lateness needs --pacing spin: otherwise the kernel sends late datagrams");
     }
-    let datagrams = typed.count.unwrap_or(2);
-    let bursts = typed.pause.map(|pause| Bursts {
+    let datagrams = given.count.unwrap_or(2);
+    let bursts = given.pause.map(|pause| Bursts {
         datagrams,
         count,
         pause,
@@ -348,22 +348,22 @@ fn load(typed: &TypedOptions, sweep: &Sweep) -> Result<TestLoad, EarlyExit> {
     Ok(TestLoad {
         bytes: sweep.sizes[0],
         datagrams,
-        time: typed.time,
+        time: given.time,
         spacing: Spacing {
             gap: sweep.gaps[0],
             bursts,
-            lateness: typed.lateness,
-            method: typed.method,
+            lateness: given.lateness,
+            method: given.method,
         },
     })
 }
 
 /// Returns the settings of `--search`; `None` without it.
-fn search(typed: &TypedOptions) -> Result<Option<SearchSettings>, EarlyExit> {
-    let Some(search) = typed.search else {
+fn search(given: &GivenOptions) -> Result<Option<SearchSettings>, EarlyExit> {
+    let Some(search) = given.search else {
         let search_options = [
-            ("--precision", typed.precision.is_some()),
-            ("--tolerate", typed.tolerated_loss.is_some()),
+            ("--precision", given.precision.is_some()),
+            ("--tolerate", given.tolerated_loss.is_some()),
         ];
         return match search_options.iter().find(|(_, is_typed)| *is_typed) {
             Some((name, _)) => refuse(format!("{name} needs --search")),
@@ -371,22 +371,22 @@ fn search(typed: &TypedOptions) -> Result<Option<SearchSettings>, EarlyExit> {
         };
     };
     for (name, is_typed) in [
-        ("-w", typed.gap.is_some()),
-        ("-r", typed.rate.is_some()),
-        ("-e", typed.last_gap.is_some()),
-        ("-i", typed.gap_step.is_some()),
-        ("-g", typed.pause.is_some()),
-        ("--gaps", typed.gaps.is_some()),
-        ("--sizes", typed.sizes.is_some()),
-        ("--pacing kernel", typed.method == SpacingMethod::PacingRate),
+        ("-w", given.gap.is_some()),
+        ("-r", given.rate.is_some()),
+        ("-e", given.last_gap.is_some()),
+        ("-i", given.gap_step.is_some()),
+        ("-g", given.pause.is_some()),
+        ("--gaps", given.gaps.is_some()),
+        ("--sizes", given.sizes.is_some()),
+        ("--pacing kernel", given.method == SpacingMethod::PacingRate),
     ] {
         if is_typed {
             return refuse(format!("{name} contradicts --search, which picks the gaps"));
         }
     }
     Ok(Some(SearchSettings {
-        precision: typed.precision.unwrap_or(search.precision),
-        tolerated_loss: typed.tolerated_loss.unwrap_or(search.tolerated_loss),
+        precision: given.precision.unwrap_or(search.precision),
+        tolerated_loss: given.tolerated_loss.unwrap_or(search.tolerated_loss),
         ..search
     }))
 }

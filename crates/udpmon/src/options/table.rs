@@ -26,7 +26,7 @@ use crate::wire::Binning;
 /// The options of a command line, for any of the programs.
 #[derive(Debug, Default)]
 #[expect(clippy::struct_excessive_bools, reason = "each field is one option")]
-pub(super) struct TypedOptions {
+pub(super) struct GivenOptions {
     pub(super) common: CommonSettings,
     /// `-P`, `-T`, `-Q`: the TOS byte; each option adds its bits.
     pub(super) type_of_service: Option<u8>,
@@ -84,7 +84,7 @@ pub(super) enum Preset {
     Delay,
 }
 
-type Row = OptionRow<TypedOptions>;
+type Row = OptionRow<GivenOptions>;
 
 macro_rules! rows {
     ($($name:ident = $row:expr;)+) => {
@@ -306,7 +306,7 @@ rows! {
 }
 
 /// Returns a section with these rows.
-const fn section(flags: &'static [Row]) -> Section<TypedOptions> {
+const fn section(flags: &'static [Row]) -> Section<GivenOptions> {
     Section {
         title: "OPTIONS",
         heading: "",
@@ -316,7 +316,7 @@ const fn section(flags: &'static [Row]) -> Section<TypedOptions> {
 }
 
 #[rustfmt::skip]
-pub(super) static BW_MON: Section<TypedOptions> = section(&[
+pub(super) static BW_MON: Section<GivenOptions> = section(&[
     HOST, PORT, LOCAL_PORT, LENGTH, PACKETS, GAP, LAST_GAP, GAP_STEP, RATE, TIME, BURST_GAP, BURSTS, RECORDS, LOST,
     HISTOGRAMS, WIDTH, LOW, STAMPS, ACKS, BUFFER, PRECEDENCE, TOS, TOS_BYTE, CPUS, V6, EXTENDED, QUIET, VERBOSE, VERSION,
     HELP, PACING, LATENESS, SIZES, GAPS, SWEEP, EARLY_STOP, SEARCH, PRECISION, TOLERATE, JSON, CSV, HTML, PLOT,
@@ -324,26 +324,26 @@ pub(super) static BW_MON: Section<TypedOptions> = section(&[
 ]);
 
 #[rustfmt::skip]
-pub(super) static REQ: Section<TypedOptions> = section(&[
+pub(super) static REQ: Section<GivenOptions> = section(&[
     HOST, PORT, REQUEST, RESPONSE, LAST_RESPONSE, RESPONSE_STEP, REQUESTS, PAUSE, HISTOGRAMS, WIDTH_US, LOW_US, BUFFER,
     PRECEDENCE, TOS, TOS_BYTE, CPUS, V6, QUIET, VERBOSE, VERSION, HELP, JSON, CSV, HTML, PLOT, STRICT,
 ]);
 
 #[rustfmt::skip]
-pub(super) static SEND: Section<TypedOptions> = section(&[
+pub(super) static SEND: Section<GivenOptions> = section(&[
     HOST, PORT, LOCAL_PORT, LENGTH, PACKETS, GAP, LAST_GAP, GAP_STEP, RATE, TIME, BURST_GAP, BURSTS, BUFFER, PRECEDENCE,
     TOS, TOS_BYTE, CPUS, V6, EXTENDED, QUIET, VERBOSE, VERSION, HELP, PACING, LATENESS, SIZES, GAPS, JSON, CSV, HTML,
     PLOT, STRICT,
 ]);
 
 #[rustfmt::skip]
-pub(super) static RECV: Section<TypedOptions> = section(&[
+pub(super) static RECV: Section<GivenOptions> = section(&[
     RECEIVE_PORT, END, INTERVAL, RECORDS, LOST, HISTOGRAMS, WIDTH, LOW, STAMPS, INTERFACE, BUFFER, TOS_BYTE, V6, TWO_CPUS,
     SHOWN_SENDER, QUIET, VERBOSE, VERSION, HELP, ARRIVALS, JSON, CSV, HTML, PLOT, PACKETS_FILE, STRICT,
 ]);
 
 #[rustfmt::skip]
-pub(super) static RESP: Section<TypedOptions> = section(&[
+pub(super) static RESP: Section<GivenOptions> = section(&[
     RECEIVE_PORT, INTERFACE, DAEMON, V6, BUFFER, PRECEDENCE, TOS, TOS_BYTE, CPUS, VERBOSE, VERSION, HELP, ARRIVALS, PEERS,
     TESTS, MAX_RECORDS, MAX_MEMORY, MAX_RESPONSE, IDLE, DRAIN,
 ]);
@@ -362,38 +362,38 @@ fn seconds_or_none(text: &str) -> Result<Option<Duration>, EarlyExit> {
 }
 
 /// Adds these bits to the TOS byte.
-fn add_tos_bits(typed: &mut TypedOptions, bits: u8) -> Result<(), EarlyExit> {
-    typed.type_of_service = Some(typed.type_of_service.unwrap_or(0) | bits);
+fn add_tos_bits(given: &mut GivenOptions, bits: u8) -> Result<(), EarlyExit> {
+    given.type_of_service = Some(given.type_of_service.unwrap_or(0) | bits);
     Ok(())
 }
 
-fn set_pacing(typed: &mut TypedOptions, text: &str) -> Result<(), EarlyExit> {
+fn set_pacing(given: &mut GivenOptions, text: &str) -> Result<(), EarlyExit> {
     let choices = [
         ("spin", SpacingMethod::Spin),
         ("txtime", SpacingMethod::LaunchTime),
         ("kernel", SpacingMethod::PacingRate),
     ];
-    typed.method = one_of(text, &choices)?;
+    given.method = one_of(text, &choices)?;
     Ok(())
 }
 
-fn set_lateness(typed: &mut TypedOptions, text: &str) -> Result<(), EarlyExit> {
+fn set_lateness(given: &mut GivenOptions, text: &str) -> Result<(), EarlyExit> {
     let choices = [
         ("catch-up", Lateness::CatchUp),
         ("skip", Lateness::Skip),
         ("stretch", Lateness::Stretch),
     ];
-    typed.lateness = one_of(text, &choices)?;
+    given.lateness = one_of(text, &choices)?;
     Ok(())
 }
 
-fn set_sweep(typed: &mut TypedOptions, text: &str) -> Result<(), EarlyExit> {
+fn set_sweep(given: &mut GivenOptions, text: &str) -> Result<(), EarlyExit> {
     let choices = [
         ("throughput", Preset::Throughput),
         ("jitter", Preset::Jitter),
         ("delay", Preset::Delay),
     ];
-    typed.preset = Some(one_of(text, &choices)?);
+    given.preset = Some(one_of(text, &choices)?);
     Ok(())
 }
 
@@ -406,7 +406,7 @@ fn one_of<T: Copy>(text: &str, choices: &[(&str, T)]) -> Result<T, EarlyExit> {
     refuse(format!("not one of {}", names.join(", ")))
 }
 
-fn set_plot(typed: &mut TypedOptions, text: &str) -> Result<(), EarlyExit> {
+fn set_plot(given: &mut GivenOptions, text: &str) -> Result<(), EarlyExit> {
     let path = PathBuf::from(text);
     if !path
         .extension()
@@ -414,6 +414,6 @@ fn set_plot(typed: &mut TypedOptions, text: &str) -> Result<(), EarlyExit> {
     {
         return refuse("the name must end in .svg or .html");
     }
-    typed.documents.plot = Some(path);
+    given.documents.plot = Some(path);
     Ok(())
 }

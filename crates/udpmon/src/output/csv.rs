@@ -8,7 +8,7 @@ use model::{Outcome, SpacingResult};
 
 use crate::options::TestLoad;
 use crate::result::{LatencyResult, SendResult, Snapshot, ThroughputResult};
-use crate::sequence::Evidence;
+use crate::sequence::PathEvidence;
 
 /// The columns of one line: names and values.
 pub type CsvRow = Vec<(&'static str, String)>;
@@ -27,16 +27,16 @@ pub fn value_line(row: &CsvRow) -> String {
 
 /// Returns the columns of a test of `udpmon_bw_mon`. Unknown values are empty.
 pub fn throughput_row(test: &ThroughputResult) -> CsvRow {
-    let evidence = Evidence::from_test(test);
+    let evidence = PathEvidence::from_test(test);
     let delivery = test.delivery_counts();
     let count =
         |field: fn(&crate::result::DeliveryCounts) -> u64| optional(delivery.as_ref().map(field));
     let mut row = send_columns(test.outcome.started, &test.load, test.sent, test.send_time);
     row.extend([
-        ("num_recv", test.received.received.to_string()),
-        ("num_lost", test.received.lost.to_string()),
-        ("num_badorder", test.received.bad_order.to_string()),
-        ("receive_time", seconds(test.received.elapsed)),
+        ("num_recv", test.receiver_counts.received.to_string()),
+        ("num_lost", test.receiver_counts.lost.to_string()),
+        ("num_badorder", test.receiver_counts.bad_order.to_string()),
+        ("receive_time", seconds(test.receiver_counts.elapsed)),
         ("received", count(|counts| counts.received)),
         ("lost", count(|counts| counts.lost)),
         ("lost_at_end", count(|counts| counts.lost_at_end)),

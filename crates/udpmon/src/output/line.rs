@@ -38,8 +38,8 @@ pub fn bw_mon_titles(hosts: Option<(&HostActivity, &HostActivity)>) -> String {
 pub fn bw_mon_line(test: &ThroughputResult, is_extended: bool) -> String {
     let bytes = f64::from(test.load.bytes);
     let sent = test.sent as f64;
-    let received = test.received.received as f64;
-    let (send_us, receive_us) = (micros(test.send_time), micros(test.received.elapsed));
+    let received = test.receiver_counts.received as f64;
+    let (send_us, receive_us) = (micros(test.send_time), micros(test.receiver_counts.elapsed));
     let is_v6 = test.local_host.counters.is_v6;
     let rate = |bytes: f64, datagrams: f64, us: f64| match datagrams {
         0.0 => "0".to_owned(),
@@ -54,15 +54,15 @@ pub fn bw_mon_line(test: &ThroughputResult, is_extended: bool) -> String {
     if is_extended {
         let _ = write!(line, " {}; ", format_g(send_us));
     }
-    let gap = if is_extended { "" } else { " " };
-    let in_network = lost_in_network(&test.received, &test.remote_host, is_v6);
+    let blank = if is_extended { "" } else { " " };
+    let in_network = lost_in_network(&test.receiver_counts, &test.remote_host, is_v6);
     let _ = write!(
         line,
-        "{gap}{}; {}; {}; {}; {}; {in_network}; {}; ",
+        "{blank}{}; {}; {}; {}; {}; {in_network}; {}; ",
         rate(bytes, sent, send_us),
-        test.received.received,
-        test.received.lost,
-        test.received.bad_order,
+        test.receiver_counts.received,
+        test.receiver_counts.lost,
+        test.receiver_counts.bad_order,
         percent(sent - received, sent),
         percent(in_network as f64, sent),
     );

@@ -9,7 +9,7 @@ use stats::{ClockFit, Histogram, PacketFigures};
 
 use super::{format_g, micros, wire_overhead_bytes};
 use crate::result::{DeliveryCounts, DeliverySource, StampSource, ThroughputResult};
-use crate::sequence::{Evidence, SearchEnd, SearchResult};
+use crate::sequence::{PathEvidence, SearchEnd, SearchResult};
 use crate::wire::ResponderDetails;
 
 /// Formats the figures of a test that stock's line lacks: delivery counts, rates, spacing, and
@@ -19,11 +19,11 @@ pub fn test_remarks(test: &ThroughputResult, figures: Option<&PacketFigures>) ->
         Some(delivery) => delivery_remark(&delivery, test.details.as_ref()),
         None => format!(
             "# corrected: tail {}; {} late or repeated, which this responder does not distinguish\n",
-            test.received.lost_at_end(test.sent),
-            test.received.bad_order
+            test.receiver_counts.lost_at_end(test.sent),
+            test.receiver_counts.bad_order
         ),
     };
-    let evidence = Evidence::from_test(test);
+    let evidence = PathEvidence::from_test(test);
     let is_v6 = test.local_host.counters.is_v6;
     let _ = writeln!(
         lines,
@@ -225,7 +225,7 @@ fn record_remarks(figures: &PacketFigures, clock: Option<&ClockFit>) -> String {
 pub fn search_step_line(
     number: u32,
     requested: Option<f64>,
-    evidence: &Evidence,
+    evidence: &PathEvidence,
     is_carried: bool,
 ) -> String {
     let requested = requested.map_or_else(
@@ -280,7 +280,7 @@ pub fn search_result_line(result: &SearchResult, bytes: u32, is_v6: bool) -> Str
     )
 }
 
-fn format_loss(evidence: &Evidence) -> String {
+fn format_loss(evidence: &PathEvidence) -> String {
     let drops = match evidence.dropped {
         0 => String::new(),
         dropped => format!(", and the responder's socket dropped {dropped}"),

@@ -6,7 +6,7 @@ use crate::result::ThroughputResult;
 
 /// The figures that decide whether a path carries a rate.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Evidence {
+pub struct PathEvidence {
     /// Payload of a datagram.
     pub bytes: u32,
     /// Sent datagrams.
@@ -24,13 +24,13 @@ pub struct Evidence {
 /// The tolerated extra time of the arrivals, which scheduling can cause.
 const SCHEDULING_SPREAD: Duration = Duration::from_micros(200);
 
-impl Evidence {
+impl PathEvidence {
     /// Returns the evidence of a test.
     pub fn from_test(test: &ThroughputResult) -> Self {
         let spacing = test.outcome.local.spaced.as_ref();
         let delivery = test.delivery_counts();
         // With a stock responder, a repeated datagram may hide a lost one.
-        let received = delivery.map_or(test.received.received, |counts| counts.received);
+        let received = delivery.map_or(test.receiver_counts.received, |counts| counts.received);
         let missing = test.sent.saturating_sub(received);
         let details = test.details.as_ref();
         let dropped = details.map_or(0, |details| details.socket_drops.min(missing));
@@ -40,7 +40,7 @@ impl Evidence {
             lost: missing - dropped,
             dropped,
             departure_span: spacing.map_or(test.send_time, |spacing| spacing.first_to_last),
-            arrival_span: test.received.elapsed,
+            arrival_span: test.receiver_counts.elapsed,
         }
     }
 

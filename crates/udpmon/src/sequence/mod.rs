@@ -5,6 +5,6 @@ mod evidence;
 mod search;
 mod sweep;
 
-pub use evidence::Evidence;
+pub use evidence::PathEvidence;
 pub use search::{SearchEnd, SearchResult, Searcher};
 pub use sweep::SweepPosition;

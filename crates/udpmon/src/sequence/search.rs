@@ -5,7 +5,7 @@
 //! bisects only if these rates are outside of the bounds.
 
 use crate::options::{SearchSettings, gap_for_rate};
-use crate::sequence::Evidence;
+use crate::sequence::PathEvidence;
 
 /// A running search.
 #[derive(Clone, Debug)]
@@ -14,9 +14,9 @@ pub struct Searcher {
     bytes: u32,
     /// The highest rate that the path carried, and its test. A bound given by the user has no test
     /// yet.
-    low: Option<(f64, Option<Evidence>)>,
+    low: Option<(f64, Option<PathEvidence>)>,
     /// The lowest rate that the path did not carry, and its test.
-    high: Option<(f64, Evidence)>,
+    high: Option<(f64, PathEvidence)>,
     /// The arrival rate of the last test that the path did not carry.
     bottleneck_rate: Option<f64>,
     /// Whether the arrival rate does not show the bottleneck's rate.
@@ -31,10 +31,10 @@ pub struct SearchResult {
     /// none.
     pub rate: Option<f64>,
     /// The test with this rate.
-    pub carried_test: Option<Evidence>,
+    pub carried_test: Option<PathEvidence>,
     /// The test with the lowest rate that the path did not carry; `None` if the path carried all
     /// rates.
-    pub failed_test: Option<Evidence>,
+    pub failed_test: Option<PathEvidence>,
     /// The reason for the end of the search.
     pub end: SearchEnd,
     /// The number of tests.
@@ -128,7 +128,7 @@ impl Searcher {
 
     /// Evaluates the test that [`Self::advance`] requested. Returns whether the path carried the
     /// rate.
-    pub fn record_evidence(&mut self, requested: Option<f64>, evidence: &Evidence) -> bool {
+    pub fn record_evidence(&mut self, requested: Option<f64>, evidence: &PathEvidence) -> bool {
         self.test_count += 1;
         let settings = &self.settings;
         let is_carried = evidence.is_carried(settings.tolerated_loss, settings.precision * 0.3);
@@ -194,7 +194,7 @@ mod tests {
 
     impl Link {
         /// Carries the datagrams of one second, or `count` datagrams.
-        fn carry(&self, bytes: u32, rate: Option<f64>, count: Option<u64>) -> Evidence {
+        fn carry(&self, bytes: u32, rate: Option<f64>, count: Option<u64>) -> PathEvidence {
             let bits = f64::from(bytes) * 8.0;
             let rate = rate.unwrap_or(self.max_send_rate).min(self.max_send_rate);
             let sent = count.unwrap_or((rate / bits) as u64).max(2);
@@ -214,7 +214,7 @@ mod tests {
                 free_at = free_at.max(now) + service;
                 arrivals = now + wait;
             }
-            Evidence {
+            PathEvidence {
                 bytes,
                 sent,
                 lost,

@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use crate::options::Sweep;
-use crate::sequence::Evidence;
+use crate::sequence::PathEvidence;
 
-/// The maximum arrival stretch of a test that counts for `--early-stop`.
+/// For `--early-stop`, the path carried the rate of a test if its arrivals lasted at most this
+/// share longer than its departures.
 const MAX_STRETCH: f64 = 0.005;
 
 /// The position in a running sweep.
@@ -45,7 +46,7 @@ impl<'a> SweepPosition<'a> {
 
     /// Evaluates the evidence of the last test. Returns the number of tests of its size that the
     /// sweep skips.
-    pub fn record_evidence(&mut self, evidence: &Evidence) -> usize {
+    pub fn record_evidence(&mut self, evidence: &PathEvidence) -> usize {
         let is_carried = evidence.is_carried(0.0, MAX_STRETCH);
         self.consecutive_carried = if is_carried {
             self.consecutive_carried + 1
@@ -69,9 +70,9 @@ impl<'a> SweepPosition<'a> {
 mod tests {
     use super::*;
 
-    fn evidence(lost: u64) -> Evidence {
+    fn evidence(lost: u64) -> PathEvidence {
         let time = Duration::from_millis(10);
-        Evidence {
+        PathEvidence {
             bytes: 100,
             sent: 100,
             lost,

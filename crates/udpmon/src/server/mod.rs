@@ -184,7 +184,7 @@ impl Server<'_> {
         endpoint::enlarge_receive_buffer(&socket, &self.settings.common);
         let entry = Arc::new(SessionEntry {
             peer: from.clone(),
-            stop: self.service.cancel_stop().follower(),
+            stop: self.service.cancel_stop().child(),
             is_confirmed: AtomicBool::new(false),
             is_testing: AtomicBool::new(true),
         });
@@ -243,7 +243,7 @@ impl Server<'_> {
     }
 
     /// Returns whether a session may wait for the next test of its requester.
-    fn can_wait(&self) -> bool {
+    fn has_room_for_waiting_session(&self) -> bool {
         let waiting = |entry: &&Arc<SessionEntry>| !entry.is_testing.load(Relaxed);
         self.sessions().iter().filter(waiting).count() <= MAX_WAITING_SESSIONS
     }

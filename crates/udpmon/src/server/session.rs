@@ -77,7 +77,7 @@ impl<'a> Session<'a> {
                 Some(TestEnd::NextTest(request, arrival_ns)) => {
                     self.admit_next_test(request, arrival_ns)
                 }
-                Some(TestEnd::Requested { mut request, .. }) => {
+                Some(TestEnd::RequestedByPeer { mut request, .. }) => {
                     self.answer(&mut request, Command::Ok);
                     self.wait_for_next()
                 }
@@ -110,12 +110,12 @@ impl<'a> Session<'a> {
         let record_early_end =
             |reason: &str| running.record_end(&EndCause::Failed(reason.to_owned()));
         match &end {
-            TestEnd::Requested {
+            TestEnd::RequestedByPeer {
                 is_complete: true, ..
             } => running.complete(),
             TestEnd::NextTest(..) => record_early_end("the requester started another test"),
-            TestEnd::Requested { .. } => {
-                record_early_end("the requester ended it before it requested the counts");
+            TestEnd::RequestedByPeer { .. } => {
+                record_early_end("the requester ended the test without requesting its counts");
             }
             TestEnd::Failed(reason, description) => {
                 record_early_end(description);
@@ -141,7 +141,7 @@ impl<'a> Session<'a> {
 
     /// Waits for the request that starts the requester's next test.
     fn wait_for_next(&mut self) -> Option<(Vec<u8>, u64, ClientSlot)> {
-        if !self.server.can_wait() {
+        if !self.server.has_room_for_waiting_session() {
             return None;
         }
         let deadline = Instant::now() + NEXT_TEST_TIMEOUT;
@@ -179,20 +179,20 @@ impl<'a> Session<'a> {
     /// Answers a request with the same block and another command.
     pub(super) fn answer(&mut self, request: &mut [u8], answer: Command) {
         answer_in_place(request, answer);
-        self.sign(request);
+        self.write_nonce(request);
         self.reply(request);
     }
 
     /// Writes the responder's nonce into the answer to a linerate requester.
-    pub(super) fn sign(&self, answer: &mut [u8]) {
+    pub(super) fn write_nonce(&self, answer: &mut [u8]) {
         if let (Some(extension), Some(block)) =
             (LinerateExtension::find(answer), answer.first_chunk_mut())
         {
-            let signed = LinerateExtension {
+            let with_nonce = LinerateExtension {
                 nonce: self.nonce,
                 ..extension
             };
-            signed.write_into(block);
+            with_nonce.write_into(block);
         }
     }
 

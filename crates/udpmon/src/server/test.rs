@@ -48,7 +48,7 @@ const MAX_STARTS: u32 = 64;
 /// The end of a test.
 pub(super) enum TestEnd {
     /// The requester ended it with TESTEND. The answer follows when the next test may start.
-    Requested {
+    RequestedByPeer {
         /// The request.
         request: Vec<u8>,
         /// Whether the requester fetched statistics or received a response.
@@ -311,7 +311,7 @@ impl<'s, 'a> ServedTest<'s, 'a> {
             Command::TestEnd => {
                 let request = std::mem::take(request);
                 let is_complete = self.has_statistics || self.responses > 0;
-                return RequestEffect::End(TestEnd::Requested {
+                return RequestEffect::End(TestEnd::RequestedByPeer {
                     request,
                     is_complete,
                 });
@@ -402,7 +402,7 @@ impl<'s, 'a> ServedTest<'s, 'a> {
         let mut bytes = reply.encode();
         if let Some(extension) = LinerateExtension::find(request) {
             extension.write_into(&mut bytes);
-            self.session.sign(&mut bytes);
+            self.session.write_nonce(&mut bytes);
         }
         self.session.reply(&bytes);
     }
@@ -411,9 +411,9 @@ impl<'s, 'a> ServedTest<'s, 'a> {
     fn send_part(&mut self, phase: &Phase<'_>, object: ResultObject, block: &MessageBlock) {
         let length = block.length as usize;
         if length <= MAX_SLICE_BYTES {
-            let image = self.encode_object(phase, object);
+            let encoded = self.encode_object(phase, object);
             self.session
-                .reply(&padded_slice(&image, block.offset as usize, length));
+                .reply(&padded_slice(&encoded, block.offset as usize, length));
         }
     }
 
@@ -446,9 +446,9 @@ impl<'s, 'a> ServedTest<'s, 'a> {
             ResultObject::ExactRecords => self.encode_records(phase, offset, max_bytes, 1),
             ResultObject::LostRecords => self.encode_lost_records(phase, offset, max_bytes),
             other => {
-                let image = self.encode_object(phase, other);
-                let tail = image.get(offset..).unwrap_or_default();
-                (image.len(), tail[..tail.len().min(max_bytes)].to_vec())
+                let encoded = self.encode_object(phase, other);
+                let tail = encoded.get(offset..).unwrap_or_default();
+                (encoded.len(), tail[..tail.len().min(max_bytes)].to_vec())
             }
         };
         let part = PartHeader::encode(extension.request, object, block.offset, total, &bytes);

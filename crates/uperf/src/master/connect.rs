@@ -81,7 +81,7 @@ impl Slave {
             idle_transaction: None,
             extra_operations: 0,
             goodbye: None,
-            layout: FlowopLayout::BatchSize,
+            layout: FlowopLayout::WithBatchSize,
             control,
             control_protocol,
             stop: stop.clone(),
@@ -138,13 +138,13 @@ impl Slave {
 
     /// Detects the flowop layout of a stock slave. If this fails, assumes the newest layout.
     pub(super) fn probe_layout(&mut self) {
-        if self.is_linerate || self.layout != FlowopLayout::BatchSize {
+        if self.is_linerate || self.layout != FlowopLayout::WithBatchSize {
             return;
         }
         let found = self
             .open_second_connection()
             .and_then(|control| probe::probe_layout(&control));
-        self.layout = found.unwrap_or(FlowopLayout::BatchSize);
+        self.layout = found.unwrap_or(FlowopLayout::WithBatchSize);
     }
 
     fn exchange_headers(

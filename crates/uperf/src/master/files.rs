@@ -53,7 +53,7 @@ fn find_files(directory: &Path, depth: usize, files: &mut Vec<File>) -> std::io:
     Ok(())
 }
 
-/// Sets the slave's read size for files that are sent a number of times: the bytes of one
+/// Sets the slave's read size for files in transactions with `iterations=`: the bytes of one
 /// execution. Stock masters always request reads of 65536 bytes. Data beyond that is never read, so
 /// the master blocks forever.
 pub(super) fn set_read_sizes(group: &mut GroupSpec, files: &Files) -> Result<(), String> {
@@ -81,7 +81,7 @@ fn max_execution_bytes(flowop: &Flowop, files: &Files) -> Result<u64, String> {
     let files = found.map(|(_, files)| files.as_slice()).unwrap_or_default();
     let length = |file: &File| file.metadata().map(|data| data.len()).unwrap_or_default();
     let lengths: Vec<u64> = files.iter().map(length).collect();
-    let bytes = max_run_bytes(&lengths, count);
+    let bytes = max_consecutive_bytes(&lengths, count);
     if bytes > MAX_READ_BYTES {
         return Err(format!(
             "dir={directory}: {} sends up to {bytes} bytes in one execution, \
@@ -93,7 +93,7 @@ fn max_execution_bytes(flowop: &Flowop, files: &Files) -> Result<u64, String> {
 }
 
 /// Returns the largest sum of `count` consecutive lengths of the endlessly repeated list.
-fn max_run_bytes(lengths: &[u64], count: usize) -> u64 {
+fn max_consecutive_bytes(lengths: &[u64], count: usize) -> u64 {
     if lengths.is_empty() {
         return 0;
     }
@@ -128,7 +128,7 @@ mod tests {
             (&[u64::MAX, 1], 4, u64::MAX),
         ] {
             assert_eq!(
-                max_run_bytes(lengths, count),
+                max_consecutive_bytes(lengths, count),
                 expected,
                 "{lengths:?} {count}"
             );

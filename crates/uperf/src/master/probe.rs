@@ -32,7 +32,7 @@ pub(super) fn probe_layout(control: &ControlConnection) -> io::Result<FlowopLayo
     let timeout = ANSWER_TIME + 4 * start.elapsed();
 
     let mut bytes = Header::for_phase_2(DataVersion::V0_3_1, 0).encode(Endian::NATIVE);
-    bytes.extend(WorkRecords::probe().encode(FlowopLayout::V1_0_8, Endian::NATIVE));
+    bytes.extend(WorkRecords::minimal().encode(FlowopLayout::V1_0_8, Endian::NATIVE));
     // The next longer layout has the flowop's number where this one ends with zeros.
     let number = bytes.len() - LAYOUT_STEP_BYTES;
     bytes[number..number + 4].copy_from_slice(&(FlowopKind::Nop as u32).to_ne_bytes());
@@ -44,7 +44,7 @@ pub(super) fn probe_layout(control: &ControlConnection) -> io::Result<FlowopLayo
     if accepts_work(control, timeout)? {
         return Ok(FlowopLayout::Repeat);
     }
-    Ok(FlowopLayout::BatchSize)
+    Ok(FlowopLayout::WithBatchSize)
 }
 
 /// Difference between the lengths of two successive layouts, bytes.
@@ -94,7 +94,7 @@ mod tests {
         for expected in [
             FlowopLayout::V1_0_8,
             FlowopLayout::Repeat,
-            FlowopLayout::BatchSize,
+            FlowopLayout::WithBatchSize,
         ] {
             let listener = TcpListener::bind("127.0.0.1:0").unwrap();
             let master_socket = TcpStream::connect(listener.local_addr().unwrap()).unwrap();

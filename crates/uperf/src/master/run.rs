@@ -42,7 +42,7 @@ pub(super) fn run_transactions(
     let has_stock_slave = slaves.iter().any(|slave| !slave.is_linerate);
     let min_stage_time = progress.interval.min(MAX_STAGE_WAIT);
     let mut start = Instant::now();
-    for stage in 0..workers.stages() {
+    for stage in 0..workers.transactions_of_longest_group() {
         if await_barrier(workers, Some(stage), slaves, progress, stop, log) {
             return true;
         }
@@ -65,7 +65,11 @@ pub(super) fn run_transactions(
     if !has_failed {
         progress.end_transaction(workers);
         if slaves.iter().any(|slave| slave.idle_transaction.is_some()) {
-            await_stock_slaves(workers, workers.stages(), Instant::now());
+            await_stock_slaves(
+                workers,
+                workers.transactions_of_longest_group(),
+                Instant::now(),
+            );
         }
     }
     has_failed

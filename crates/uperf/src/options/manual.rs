@@ -14,7 +14,7 @@ mod tests {
     use getopt::manual::find_gaps;
 
     use super::*;
-    use crate::options::table::Typed;
+    use crate::options::table::GivenOptions;
 
     #[test]
     fn every_option_has_its_paragraph() {
@@ -29,13 +29,13 @@ mod tests {
             let Some(default) = flag.stated_default() else {
                 continue;
             };
-            let (mut typed, untouched) = (Typed::default(), Typed::default());
-            (flag.apply)(&mut typed, &default).unwrap();
+            let (mut given, untouched) = (GivenOptions::default(), GivenOptions::default());
+            (flag.apply)(&mut given, &default).unwrap();
             let name = flag.name;
-            assert_eq!(typed.limits, untouched.limits, "{name} {default}");
-            assert_eq!(typed.master, untouched.master, "{name} {default}");
+            assert_eq!(given.limits, untouched.limits, "{name} {default}");
+            assert_eq!(given.master, untouched.master, "{name} {default}");
             let (port, control) = (untouched.port, untouched.control);
-            assert_eq!((typed.port, typed.control), (port, control), "{name}");
+            assert_eq!((given.port, given.control), (port, control), "{name}");
             checked += 1;
         }
         assert_eq!(checked, 10);

@@ -1,7 +1,7 @@
 //! Parses the arguments of `uperf` into [`Settings`], in the stock tool's getopt grammar.
 //!
 //! One table ([`table`]) drives the parser, the usage text ([`usage`]) and the manual ([`manual`]).
-//! It collects the options as typed; [`settings`] checks them and derives the settings.
+//! It collects the given options; [`settings`] checks them and derives the settings.
 
 mod counter;
 pub mod manual;
@@ -17,7 +17,7 @@ use getopt::{ExitTexts, scan, utf8_words};
 pub use counter::CpuCounter;
 pub use getopt::Exit;
 pub use settings::{MasterSettings, PrintOptions, Role, Settings, SlaveLimits, TlsFiles};
-use table::Typed;
+use table::GivenOptions;
 
 /// Parses the command line. `program` is argv\[0\], `args` the arguments after it.
 pub fn uperf(program: &str, args: impl IntoIterator<Item = OsString>) -> Result<Settings, Exit> {
@@ -25,8 +25,8 @@ pub fn uperf(program: &str, args: impl IntoIterator<Item = OsString>) -> Result<
     if words.is_empty() {
         return Err(usage_after(program, ""));
     }
-    let mut typed = Typed::default();
-    let rest = scan(program, &table::SECTION, &words, &mut typed).map_err(|quit| {
+    let mut given = GivenOptions::default();
+    let rest = scan(program, &table::SECTION, &words, &mut given).map_err(|quit| {
         quit.into_exit(ExitTexts {
             help: Exit::stdout(usage::text(program), 0),
             version: usage::version(),
@@ -37,7 +37,7 @@ pub fn uperf(program: &str, args: impl IntoIterator<Item = OsString>) -> Result<
         let text = format!("{program}: '{word}' belongs to no option; name the profile with -m\n");
         return Err(Exit::stderr(text, 1));
     }
-    settings::settings(program, typed)
+    settings::settings(program, given)
 }
 
 /// Returns stock's exit for an unclear command line: an optional line and the usage text.

@@ -1,4 +1,4 @@
-//! Derives [`Settings`] from the options as typed.
+//! Derives [`Settings`] from the given options.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use getopt::Exit;
 use model::with_defaults;
 use server::{PeerPolicy, Permissions, ServerConfig};
 
-use super::table::{INVALID_PORT, Typed};
+use super::table::{GivenOptions, INVALID_PORT};
 use super::{CpuCounter, usage_after};
 use crate::{DataProtocol, WorkLimits};
 
@@ -151,16 +151,16 @@ impl PrintOptions {
 }
 
 /// Derives the settings; refuses options that do not apply to the role.
-pub(super) fn settings(program: &str, typed: Typed) -> Result<Settings, Exit> {
+pub(super) fn settings(program: &str, given: GivenOptions) -> Result<Settings, Exit> {
     let refuse = |reason: &str| Err(Exit::stderr(format!("{program}: {reason}\n"), 1));
-    let notices = check_inapplicable_options(program, &typed)?;
-    if typed.tls.key.is_some() && typed.tls.certificate.is_none() {
+    let notices = check_inapplicable_options(program, &given)?;
+    if given.tls.key.is_some() && given.tls.certificate.is_none() {
         return refuse("--tls-key requires --tls-cert");
     }
-    if typed.control != DataProtocol::Vsock && typed.port > u16::MAX.into() {
-        return refuse(&format!("-P {}: {INVALID_PORT}", typed.port));
+    if given.control != DataProtocol::Vsock && given.port > u16::MAX.into() {
+        return refuse(&format!("-P {}: {INVALID_PORT}", given.port));
     }
-    let role = match (typed.profile, typed.slave, typed.check) {
+    let role = match (given.profile, given.slave, given.check) {
         (None, false, None) => {
             return Err(usage_after(program, "Please specify server or client.\n"));
         }
@@ -174,21 +174,21 @@ pub(super) fn settings(program: &str, typed: Typed) -> Result<Settings, Exit> {
             return refuse("--check cannot be combined with -m or -s");
         }
         (None, true, None)
-            if typed.limits.user.is_some() && typed.limits.permissions.privileged_ports =>
+            if given.limits.user.is_some() && given.limits.permissions.privileged_ports =>
         {
             return refuse(Permissions::NOT_WITH_USER);
         }
-        (None, true, None) => Role::Slave(typed.limits),
-        (None, false, Some(_)) if typed.tls != TlsFiles::default() => {
+        (None, true, None) => Role::Slave(given.limits),
+        (None, false, Some(_)) if given.tls != TlsFiles::default() => {
             return refuse("--check opens no connections; remove --tls-*");
         }
         (None, false, Some(profile)) => Role::Check(profile),
         (Some(profile), false, None) => {
             let master = MasterSettings {
                 profile,
-                ..typed.master
+                ..given.master
             };
-            if typed.port == 0 {
+            if given.port == 0 {
                 return refuse("-P 0: a master needs the slaves' port");
             }
             if master.json && (master.print.raw || !master.print.progress) {
@@ -202,11 +202,11 @@ pub(super) fn settings(program: &str, typed: Typed) -> Result<Settings, Exit> {
     };
     Ok(Settings {
         role,
-        control: typed.control,
-        port: typed.port,
-        verbose: typed.verbose,
-        tls: typed.tls,
-        policy: typed.policy,
+        control: given.control,
+        port: given.port,
+        verbose: given.verbose,
+        tls: given.tls,
+        policy: given.policy,
         notices,
     })
 }
@@ -215,15 +215,15 @@ pub(super) fn settings(program: &str, typed: Typed) -> Result<Settings, Exit> {
 ///
 /// Returns a notice for each of stock's options, which stock silently ignores. Refuses linerate's
 /// own options.
-fn check_inapplicable_options(program: &str, typed: &Typed) -> Result<Vec<String>, Exit> {
-    let (inapplicable, role) = match (typed.slave, &typed.check) {
-        (true, _) => (typed.master_options.clone(), "a slave"),
-        (false, None) => (typed.slave_options.clone(), "a master"),
+fn check_inapplicable_options(program: &str, given: &GivenOptions) -> Result<Vec<String>, Exit> {
+    let (inapplicable, role) = match (given.slave, &given.check) {
+        (true, _) => (given.master_options.clone(), "a slave"),
+        (false, None) => (given.slave_options.clone(), "a master"),
         (false, Some(_)) => (
             [
-                &typed.common_options[..],
-                &typed.master_options,
-                &typed.slave_options,
+                &given.common_options[..],
+                &given.master_options,
+                &given.slave_options,
             ]
             .concat(),
             "--check",

@@ -1,4 +1,4 @@
-//! Option table, and the options as typed.
+//! Option table, and the given options.
 
 #![expect(
     clippy::unnecessary_wraps,
@@ -21,7 +21,7 @@ use crate::DataProtocol;
 
 with_defaults! {
     /// Options as typed.
-    pub(super) struct Typed {
+    pub(super) struct GivenOptions {
         /// `-m`; the last one counts.
         pub(super) profile: Option<PathBuf> = None,
         /// `-s`.
@@ -56,7 +56,7 @@ const MIN_INTERVAL: Duration = Duration::from_millis(1);
 
 /// All options, in the order of the stock tool's usage text; linerate's own follow.
 #[rustfmt::skip]
-pub(super) static SECTION: Section<Typed> = Section {
+pub(super) static SECTION: Section<GivenOptions> = Section {
     title: "OPTIONS",
     heading: "",
     scope: "",
@@ -183,7 +183,7 @@ pub(super) static SECTION: Section<Typed> = Section {
         |t, v| { t.for_slave("--drain-on-exit").server.drain_time = Duration::from_secs(number(v, 0..=86_400)?); Ok(()) }),
 ]};
 
-impl Typed {
+impl GivenOptions {
     /// Records an option for a master and a slave.
     fn for_both(&mut self, option: &'static str) -> &mut Self {
         self.common_options.push(option);
@@ -204,10 +204,10 @@ impl Typed {
 }
 
 /// Sets `-S`. Other protocols cannot carry the handshake on a plain descriptor.
-fn control_protocol(typed: &mut Typed, text: &str) -> Result<(), EarlyExit> {
+fn control_protocol(given: &mut GivenOptions, text: &str) -> Result<(), EarlyExit> {
     match DataProtocol::from_name(&text.to_ascii_lowercase()) {
         Some(protocol @ (DataProtocol::Tcp | DataProtocol::Sctp | DataProtocol::Vsock)) => {
-            typed.for_both("-S").control = protocol;
+            given.for_both("-S").control = protocol;
             Ok(())
         }
         Some(_) => refuse("the control connection goes over tcp, sctp or vsock"),
@@ -218,8 +218,8 @@ fn control_protocol(typed: &mut Typed, text: &str) -> Result<(), EarlyExit> {
 pub(super) const INVALID_PORT: &str = "not a port from 0 to 65535";
 
 /// Sets `-n`: cancels statistics and `-R` that precede it; options that follow it count.
-fn no_statistics(typed: &mut Typed, _: &str) -> Result<(), EarlyExit> {
-    let master = typed.for_master("-n");
+fn no_statistics(given: &mut GivenOptions, _: &str) -> Result<(), EarlyExit> {
+    let master = given.for_master("-n");
     master.print = PrintOptions::default();
     master.flowop_cpu = false;
     master.counters.clear();
@@ -228,8 +228,8 @@ fn no_statistics(typed: &mut Typed, _: &str) -> Result<(), EarlyExit> {
     Ok(())
 }
 
-fn all_sections(typed: &mut Typed, _: &str) -> Result<(), EarlyExit> {
-    let print = &mut typed.for_master("-a").print;
+fn all_sections(given: &mut GivenOptions, _: &str) -> Result<(), EarlyExit> {
+    let print = &mut given.for_master("-a").print;
     print.groups = true;
     print.strands = true;
     print.transactions = true;
@@ -239,57 +239,57 @@ fn all_sections(typed: &mut Typed, _: &str) -> Result<(), EarlyExit> {
     Ok(())
 }
 
-fn flowop_cpu(typed: &mut Typed, _: &str) -> Result<(), EarlyExit> {
-    let master = typed.for_master("-p");
+fn flowop_cpu(given: &mut GivenOptions, _: &str) -> Result<(), EarlyExit> {
+    let master = given.for_master("-p");
     master.flowop_cpu = true;
     master.print.flowops = true;
     Ok(())
 }
 
-fn default_counters(typed: &mut Typed, _: &str) -> Result<(), EarlyExit> {
-    let master = typed.for_master("-e");
+fn default_counters(given: &mut GivenOptions, _: &str) -> Result<(), EarlyExit> {
+    let master = given.for_master("-e");
     master.counters = CpuCounter::defaults();
     master.print.flowops = true;
     Ok(())
 }
 
-fn counters(typed: &mut Typed, text: &str) -> Result<(), EarlyExit> {
+fn counters(given: &mut GivenOptions, text: &str) -> Result<(), EarlyExit> {
     let counters = CpuCounter::from_names(text.split(',')).or_else(|name| {
         let known = CpuCounter::known_names();
         refuse(format!("unknown counter '{name}'; available: {known}"))
     })?;
-    let master = typed.for_master("-E");
+    let master = given.for_master("-E");
     master.counters = counters;
     master.print.flowops = true;
     Ok(())
 }
 
-fn interval(typed: &mut Typed, text: &str) -> Result<(), EarlyExit> {
+fn interval(given: &mut GivenOptions, text: &str) -> Result<(), EarlyExit> {
     let Some(interval) = time(text).filter(|time| !time.is_zero()) else {
         return exit_with_line(format!("Incorrect interval: {text}"));
     };
     if interval < MIN_INTERVAL {
         return exit_with_line(format!("Incorrect interval: {text} (1 ms is the shortest)"));
     }
-    typed.for_master("-i").interval = interval;
+    given.for_master("-i").interval = interval;
     Ok(())
 }
 
-fn port(typed: &mut Typed, text: &str) -> Result<(), EarlyExit> {
+fn port(given: &mut GivenOptions, text: &str) -> Result<(), EarlyExit> {
     // The valid range depends on the control connection's protocol and is checked later.
     let port = integer(text).and_then(|port| u32::try_from(port).ok());
     let Some(port) = port.filter(|port| *port < u32::MAX) else {
         return refuse(INVALID_PORT);
     };
-    typed.for_both("-P").port = port;
+    given.for_both("-P").port = port;
     Ok(())
 }
 
-fn latencies(typed: &mut Typed, text: &str) -> Result<(), EarlyExit> {
+fn latencies(given: &mut GivenOptions, text: &str) -> Result<(), EarlyExit> {
     if text != "stdout" {
         return refuse("latencies can only go to stdout");
     }
-    typed.for_master("-H").latencies = true;
+    given.for_master("-H").latencies = true;
     Ok(())
 }
 

@@ -10,7 +10,7 @@ use crate::wire::{
 };
 use crate::{Amount, DataProtocol, Flowop, GroupSpec, StrandCount, TransactionSpec, WorkLimits};
 
-/// Returns the group that a slave runs, with defaults for names that a master does not send.
+/// Returns the group that a slave runs. Its name is a default, because a master sends none.
 ///
 /// `peer` is the master's address on the control connection. All connections are opened to it
 /// unless the master sends another address. Fails for unsupported protocols, invalid values, and
@@ -38,7 +38,7 @@ pub fn group_from_work(
 fn strand_count(record: &GroupRecord, limits: &WorkLimits) -> Result<StrandCount, WorkRefusal> {
     if record.strands == 0 || record.strands > limits.strands {
         let words = format!(
-            "{} strands: this slave takes 1 to {}",
+            "{} strands: this slave accepts 1 to {}",
             record.strands, limits.strands
         );
         return Err(WorkRefusal::Workorder(words));
@@ -71,7 +71,10 @@ fn transaction(
     let refuse =
         |message: String| WorkRefusal::Workorder(format!("transaction {}: {message}", index + 1));
     if record.number as usize != index {
-        return Err(refuse(format!("it has the number {}", record.number)));
+        let number = record.number;
+        return Err(refuse(format!(
+            "its record has the number {number}, not {index}"
+        )));
     }
     let duration = AsField::from_field(&record.duration_ns, "duration", limits).map_err(refuse)?;
     let rate_text = AsField::from_field(&record.rate_text, "rate", limits).map_err(refuse)?;
@@ -167,7 +170,9 @@ fn check_size(flowop: &Flowop) -> Result<(), String> {
     if let Amount::Between { min, max } = flowop.transfer.amount
         && (min == 0 || min > max)
     {
-        return Err(format!("size=rand({min},{max})"));
+        return Err(format!(
+            "size=rand({min},{max}): the minimum must be from 1 to the maximum"
+        ));
     }
     let kind = flowop.kind;
     // For a file, 0 means the whole file.
@@ -186,7 +191,7 @@ fn check_length(transactions: &[TransactionSpec], limits: &WorkLimits) -> Result
         return Ok(());
     }
     let limit = limits.duration;
-    let words = format!("transactions of {all:?} in all: this slave takes {limit:?}");
+    let words = format!("transactions of {all:?} in all: this slave accepts at most {limit:?}");
     Err(WorkRefusal::Workorder(words))
 }
 
@@ -203,7 +208,7 @@ fn check_memory(group: &GroupSpec, limits: &WorkLimits) -> Result<(), WorkRefusa
         return Ok(());
     }
     Err(WorkRefusal::Workorder(format!(
-        "{strands} strands with buffers of {buffer} bytes: this slave takes {} bytes in all",
+        "{strands} strands with buffers of {buffer} bytes: this slave accepts at most {} bytes in all",
         limits.memory
     )))
 }
@@ -223,7 +228,7 @@ mod tests {
             FlowopKind::Sendfile,
         ]);
         group.transactions[0].flowops[3].directory = "files".to_owned();
-        let slave = assign(&group).expect("an assignment");
+        let slave = assigned_transaction(&group).expect("an assignment");
         let kinds: Vec<FlowopKind> = slave.flowops.iter().map(|flowop| flowop.kind).collect();
         assert_eq!(
             kinds,
@@ -243,7 +248,7 @@ mod tests {
     fn hosts_are_swapped() {
         let mut group = group(&[FlowopKind::Accept]);
         let hosts = |group: &GroupSpec| {
-            let slave = assign(group).expect("an assignment");
+            let slave = assigned_transaction(group).expect("an assignment");
             let endpoint = slave.flowops[0].endpoint.clone();
             [endpoint.remote_host, endpoint.local_host]
         };
@@ -261,20 +266,20 @@ mod tests {
         let cases: [Case; 6] = [
             (
                 |work| work.group.strands = 0,
-                "0 strands: this slave takes 1 to 10000",
+                "0 strands: this slave accepts 1 to 10000",
             ),
             (
                 |work| work.group.strands = 1_000_000_000,
-                "1000000000 strands: this slave takes 1 to 10000",
+                "1000000000 strands: this slave accepts 1 to 10000",
             ),
             (|work| work.group.strand_kind = 9, "unknown strand kind 9"),
             (
                 |work| first(work).number = 3,
-                "transaction 1: it has the number 3",
+                "transaction 1: its record has the number 3, not 0",
             ),
             (
                 |work| first(work).duration_ns = u64::MAX,
-                "transaction 1: a duration of 18446744073.709551615s: this slave takes 604800s",
+                "transaction 1: a duration of 18446744073.709551615s: this slave accepts at most 604800s",
             ),
             (
                 |work| {
@@ -282,7 +287,7 @@ mod tests {
                     work.transactions.push(work.transactions[0].clone());
                     work.transactions[1].record.number = 1;
                 },
-                "transactions of 1209600s in all: this slave takes 604800s",
+                "transactions of 1209600s in all: this slave accepts at most 604800s",
             ),
         ];
         check("", &cases);
@@ -317,16 +322,22 @@ mod tests {
             (|work| read(work).count = u64::MAX, "count=-1 is negative"),
             (|work| read(work).repeat = 0, "read with repeat=0"),
             (|work| read(work).batch_size = 0, "read with batch_size=0"),
-            (|work| random(work, 9, 8), "size=rand(9,8)"),
-            (|work| random(work, 0, 0), "size=rand(0,0)"),
+            (
+                |work| random(work, 9, 8),
+                "size=rand(9,8): the minimum must be from 1 to the maximum",
+            ),
+            (
+                |work| random(work, 0, 0),
+                "size=rand(0,0): the minimum must be from 1 to the maximum",
+            ),
             (|work| read(work).flags = 0x201, "unknown flags 0x201"),
             (
                 |work| read(work).timeout_ns = 604_800_000_000_001,
-                "a timeout of 604800.000000001s: this slave takes 604800s",
+                "a timeout of 604800.000000001s: this slave accepts at most 604800s",
             ),
         ];
         check("flowop 2 of transaction 1: ", &cases);
-        let words = "bytes: this slave takes 1073741824 bytes in all";
+        let words = "bytes: this slave accepts at most 1073741824 bytes in all";
         let cases: [Case; 2] = [
             (|work| read(work).size = u32::MAX, words),
             (|work| random(work, 1, u32::MAX), words),
@@ -351,7 +362,7 @@ mod tests {
 
     #[test]
     fn unused_values_are_not_checked() {
-        let mut work = WorkRecords::probe();
+        let mut work = WorkRecords::minimal();
         assert!(assign_work(&work).is_ok());
         let nop = &mut work.transactions[0].flowops[0];
         (nop.size, nop.protocol, nop.repeat, nop.port) = (u32::MAX, 99, 0, 70_000);
@@ -370,7 +381,7 @@ mod tests {
     fn texts_must_be_plain() {
         let work = peer_workorder::records_for_host(&group(&[FlowopKind::Connect]), "slave")
             .expect("sendable");
-        let layout = crate::wire::FlowopLayout::BatchSize;
+        let layout = crate::wire::FlowopLayout::WithBatchSize;
         let order = crate::wire::Endian::Little;
         let mut bytes = work.transactions[0].flowops[0].encode(layout, order);
         bytes[144] = 0xFF;
@@ -399,7 +410,7 @@ mod tests {
         &mut work.transactions[0].flowops[1]
     }
 
-    fn assign(group: &GroupSpec) -> Result<TransactionSpec, WorkRefusal> {
+    fn assigned_transaction(group: &GroupSpec) -> Result<TransactionSpec, WorkRefusal> {
         let work = peer_workorder::records_for_host(group, "slave").expect("sendable");
         Ok(assign_work(&work)?.transactions.remove(0))
     }

@@ -33,7 +33,8 @@ pub enum Severity {
 impl Note {
     /// Formats the note as `file:line:column: warning: text (assumed …)`, without a line end.
     ///
-    /// A warning contains no word by which scripts that watch the output detect a failure.
+    /// Scripts search the output for words such as "error", so the text of a warning must not
+    /// contain them.
     pub fn format_line(&self, file: &str) -> String {
         let severity = match self.severity {
             Severity::Error => "error",
@@ -60,7 +61,7 @@ impl Note {
     }
 }
 
-/// Notes of one reading of a profile.
+/// Notes of one pass over the text of a profile.
 ///
 /// Keeps the first [`MAX_NOTES`] of each severity and counts the others. A file that is not a
 /// profile could have millions.
@@ -116,7 +117,7 @@ impl<'t> Notes<'t> {
         Some((*offset, note.text.clone()))
     }
 
-    /// Adds the notes of another reading.
+    /// Adds the notes of another pass over the same text.
     pub(super) fn append(&mut self, other: Self) {
         self.list.extend(other.list);
         self.errors += other.errors;

@@ -53,7 +53,8 @@ pub(super) fn integer(text: &str) -> Option<Number<u32>> {
     ))
 }
 
-/// Warns of suffixes other than `k`, `kb`, `KiB` or `kbytes`; uperf reads only the first letter.
+/// Warns of suffixes other than a letter, a letter with `b` or `iB`, and the words `byte` and
+/// `bytes`: uperf reads only the first letter.
 fn unit_warning(text: &str, unit: &str) -> Option<String> {
     let (letter, rest) = unit.split_at_checked(1)?;
     let is_common = matches!(

@@ -61,23 +61,17 @@ impl ResourceBudget {
         let processes = if group.strands.processes { count } else { 0 };
         let refused = |resource: &str, exceeded: BudgetExceeded| {
             let message = match exceeded {
-                BudgetExceeded::Total {
-                    requested: asked,
-                    left,
-                } => {
-                    format!("{asked} {resource}: other masters leave {left}")
+                BudgetExceeded::Total { requested, left } => {
+                    format!("{requested} {resource}: other masters leave {left}")
                 }
                 BudgetExceeded::Share {
-                    requested: asked,
-                    max: most,
+                    requested,
+                    max: limit,
                 } => {
-                    format!("{asked} {resource}: this slave allows {most}")
+                    format!("{requested} {resource}: this slave allows {limit}")
                 }
-                BudgetExceeded::Holder {
-                    requested: asked,
-                    left,
-                } => {
-                    format!("{asked} {resource}: this slave leaves {left} to one address")
+                BudgetExceeded::Holder { requested, left } => {
+                    format!("{requested} {resource}: this slave leaves {left} to one address")
                 }
             };
             WorkRefusal::Workorder(message)

@@ -7,7 +7,7 @@ use engine::{BarrierStatus, Stop};
 use server::RunningTest;
 
 use super::session::Session;
-use crate::strand::{Workers, format_host_as_uperf};
+use crate::strand::{Workers, ipv6_mapped_text};
 use crate::wire::{Endian, MasterCommand};
 use crate::{ProtocolStep, running_transaction_name};
 
@@ -55,8 +55,9 @@ pub(super) enum RunEnd {
     StrandsStillRunning(usize),
     /// This slave was stopped at this stage of the run.
     Interrupted(String),
-    /// This slave was stopped at a stage where the master would take a goodbye for a normal end.
-    InterruptedAtStatistics(String),
+    /// This slave was stopped at this stage. The master would take a goodbye there for a normal
+    /// end, so the slave sends none.
+    InterruptedWithoutGoodbye(String),
     /// The control connection failed at this stage.
     ConnectionLost(String, io::Error),
 }
@@ -84,12 +85,14 @@ impl Session<'_> {
                 Ok(command) => command,
                 Err(outcome) => return outcome,
             };
-            let peer = format_host_as_uperf(self.control.peer());
+            let peer = ipv6_mapped_text(self.control.peer());
             self.print_step(&ProtocolStep::CommandReceived(command, &peer));
             match command {
                 MasterCommand::NextTransaction(number) => {
                     let stage = number as usize;
-                    if stage >= workers.stages() || started.is_some_and(|last| stage <= last) {
+                    if stage >= workers.transactions_of_longest_group()
+                        || started.is_some_and(|last| stage <= last)
+                    {
                         continue;
                     }
                     let status = self.wait_for_barrier(workers, started, stage);
@@ -150,7 +153,7 @@ impl Session<'_> {
                 return RunEnd::Done(Instant::now());
             }
             if self.server.cancel_stop.is_set() {
-                return RunEnd::InterruptedAtStatistics(stage());
+                return RunEnd::InterruptedWithoutGoodbye(stage());
             }
             if now >= deadline {
                 return RunEnd::StrandsStillRunning(status.running);
@@ -232,7 +235,8 @@ impl Session<'_> {
         order: Endian,
     ) -> Result<MasterCommand, RunEnd> {
         let interrupted = || RunEnd::Interrupted(stage_name(started));
-        let is_last = started.is_some_and(|last| last + 1 == workers.stages());
+        let is_last =
+            started.is_some_and(|last| last + 1 == workers.transactions_of_longest_group());
         if !is_last || workers.wait_for_barrier(None, Instant::now()).running > 0 {
             return Err(interrupted());
         }

@@ -13,7 +13,7 @@ use super::{SlaveDialect, permit};
 use crate::peer_workorder;
 use crate::run_budget::RunBudget;
 use crate::strand::{
-    GroupSetup, Listeners, MeasurementOptions, PeerHost, Peers, Workers, format_host_as_uperf,
+    GroupSetup, Listeners, MeasurementOptions, PeerHost, Peers, Workers, ipv6_mapped_text,
     strand_bytes, unreachable_reason, unsupported_reason,
 };
 use crate::tls::NO_ENGINES;
@@ -70,13 +70,13 @@ impl Session<'_> {
         let received = ReceivedWork::receive(
             header.version,
             header.order,
-            header.slave_infos,
+            header.slave_info_count,
             limits,
             fill,
         )?;
         let bytes = group_bytes(&received.work);
         budget.reserve_memory(bytes).map_err(WorkRefusal::from)?;
-        let peer = format_host_as_uperf(self.control.peer());
+        let peer = ipv6_mapped_text(self.control.peer());
         let is_supported = |protocol| self.is_supported(protocol);
         let group = peer_workorder::group_from_work(&received.work, &peer, limits, is_supported);
         drop(received.work);
@@ -104,7 +104,7 @@ impl Session<'_> {
         let holder = BudgetHolder::for_address(self.control.peer());
         let strands = budget.reserve_strands(&group, strand_bytes(&group), holder, run_budget)?;
         run_budget.reserve_memory(MASTER_PORTS_BYTES * master_infos.len() as u64)?;
-        run_budget.reserve_connections(Listeners::count(&group), LISTENER_BYTES)?;
+        run_budget.reserve_connections(Listeners::max_descriptors(&group), LISTENER_BYTES)?;
         let tls = (config.tls.prepare(&group))
             .map_err(|error| WorkRefusal::Workorder(error.to_string()))?;
         self.log_ignored_options(&group);

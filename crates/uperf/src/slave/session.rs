@@ -19,7 +19,7 @@ use crate::DataProtocol;
 use crate::ProtocolStep;
 use crate::options::SlaveLimits;
 use crate::run_budget::RunBudget;
-use crate::strand::{Log, StrandOutcome, format_host_as_uperf, supports_protocol};
+use crate::strand::{Log, StrandOutcome, ipv6_mapped_text, supports_protocol};
 use crate::wire::{
     DataVersion, Endian, Goodbye, HANDSHAKE_END, Header, Phase1Answer, SHORT_HEADER_LEN,
     WorkRefusal,
@@ -28,7 +28,8 @@ use crate::wire::{
 /// Timeout for sending an answer to the master.
 pub(super) const WRITE_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// Maximum number of headers per session. A master sends a header of phase 1 per attempt.
+/// Maximum number of headers per session. A master sends one header of phase 1 for each version
+/// that it tries.
 const MAX_HEADERS: usize = 16;
 
 /// Memory use of a session above which freed memory is returned to the system, bytes.
@@ -44,7 +45,7 @@ pub(super) fn serve(
         control,
         shared,
         limits: &shared.config.limits,
-        cancel: server.cancel_stop.follower(),
+        cancel: server.cancel_stop.child(),
         server,
     };
     let _watch = deadline_thread().set_on_hang_up(control.as_fd(), &session.cancel);
@@ -53,7 +54,7 @@ pub(super) fn serve(
         .open_session(BudgetHolder::for_address(control.peer()));
     let run_budget = budget.map_err(io::Error::other)?;
     let peak = run_budget.peak_memory();
-    let (peer, port) = (format_host_as_uperf(control.peer()), control.peer().port());
+    let (peer, port) = (ipv6_mapped_text(control.peer()), control.peer().port());
     session.print_step(&ProtocolStep::MasterAccepted(&format!("{peer}:{port}")));
     let ended = session.run(run_budget);
     if peak.load(Relaxed) > RELEASE_THRESHOLD_BYTES {
@@ -62,11 +63,11 @@ pub(super) fn serve(
     match ended {
         Ok(()) => {}
         Err(SessionEnd::Refused(refusal)) => session.log_line(format_args!("{refusal}")),
-        // A client that connects and leaves is not reported as a lost master.
+        // The server ignores this error: a client that connects and leaves is no lost master.
         Err(SessionEnd::ConnectionLost(error)) => return Err(error),
         Err(SessionEnd::RunLost(stage, error)) => {
             let (peer, reason) = (control.peer(), describe_error(&error));
-            write_error_line(format_args!("uperf: {peer} lost {stage}: {reason}"));
+            write_error_line(format_args!("uperf: {peer}: lost {stage}: {reason}"));
         }
     }
     Ok(())
@@ -106,7 +107,7 @@ impl From<io::Error> for SessionEnd {
 pub(super) struct MasterHeader {
     pub(super) version: DataVersion,
     pub(super) order: Endian,
-    pub(super) slave_infos: u32,
+    pub(super) slave_info_count: u32,
 }
 
 impl Session<'_> {
@@ -141,7 +142,7 @@ impl Session<'_> {
         // The master needs no more data.
         workers.abort();
         let counts = workers.counts();
-        let stages = workers.stages();
+        let stages = workers.transactions_of_longest_group();
         let strands = workers.finish();
         let mut log = Log::default();
         for strand in &strands {
@@ -152,7 +153,7 @@ impl Session<'_> {
         let ended_strands = strands.iter().filter(has_ended).count() as u64;
         // Release resources before the goodbye: the master may connect again right after it.
         drop((strands, strand_shares, budget));
-        for text in log.strangers() {
+        for text in log.stranger_warnings() {
             write_error_line(format_args!("uperf: {}: {text}", self.control.peer()));
         }
         match &outcome {
@@ -182,7 +183,7 @@ impl Session<'_> {
         } else if matches!(outcome, RunEnd::Done(_)) {
             running.complete();
         }
-        if let RunEnd::InterruptedAtStatistics(stage) = outcome {
+        if let RunEnd::InterruptedWithoutGoodbye(stage) = outcome {
             return Err(SessionEnd::RunLost(stage, Error::CANCELED.into()));
         }
         // The master may still receive, even if it sends nothing more.
@@ -237,7 +238,7 @@ impl Session<'_> {
         let master = MasterHeader {
             version,
             order,
-            slave_infos: header.slave_infos,
+            slave_info_count: header.slave_infos,
         };
         Ok((header, master))
     }

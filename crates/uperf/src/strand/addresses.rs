@@ -20,7 +20,7 @@ pub(crate) fn unreachable_reason(
     match (protocol, is_vsock(control.peer())) {
         (DataProtocol::Unix, _) if !is_this_machine(control.peer()) => Some(format!(
             "protocol=unix needs both ends on one machine; {} is another machine",
-            format_host_as_uperf(control.peer())
+            ipv6_mapped_text(control.peer())
         )),
         (DataProtocol::Vsock, false) => {
             let text = "protocol=vsock needs a control connection over VSOCK (-S vsock)";
@@ -34,7 +34,7 @@ pub(crate) fn unreachable_reason(
 }
 
 /// Formats the address of a machine as uperf does: IPv4 addresses as IPv4-mapped IPv6 addresses.
-pub(crate) fn format_host_as_uperf(address: &Address) -> String {
+pub(crate) fn ipv6_mapped_text(address: &Address) -> String {
     match address {
         Address::Inet(address) => match address.ip() {
             IpAddr::V4(ip) => ip.to_ipv6_mapped().to_string(),
@@ -117,7 +117,7 @@ mod tests {
     #[test]
     fn ipv4_addresses_print_as_ipv6() {
         let machine = Address::Inet("127.0.0.1:9".parse().unwrap());
-        assert_eq!(format_host_as_uperf(&machine), "::ffff:127.0.0.1");
+        assert_eq!(ipv6_mapped_text(&machine), "::ffff:127.0.0.1");
     }
 
     #[test]

@@ -46,7 +46,8 @@ pub(crate) struct PeerHost {
     pub(crate) address: Address,
     /// Local address of its control connection.
     pub(crate) local_address: Option<Address>,
-    /// The same, if the kernel would choose another source address for this host.
+    /// `local_address` if sockets to this host must be bound to it, because the kernel would choose
+    /// another source address; otherwise `None`.
     source_address: Option<Address>,
     /// Ports of its listeners, one entry per strand.
     pub(crate) ports: Arc<[SlaveInfo]>,
@@ -71,7 +72,8 @@ struct Listener {
 enum ListenerSocket {
     /// A socket that the strands of a group may share.
     Streams(Arc<Socket>, DataAcceptor),
-    /// A UDP socket for the peers that use its local address.
+    /// A UDP socket, bound to one local address. It serves the peers whose control connections have
+    /// the same local address.
     Datagrams(DatagramListener),
 }
 
@@ -91,7 +93,7 @@ pub(crate) struct ListenError {
 }
 
 impl Peers {
-    /// Returns one host under each of these names.
+    /// Returns the same host once for each of these names.
     pub(crate) fn from_host(host: &PeerHost, mut names: Vec<&str>) -> Self {
         names.sort_unstable();
         names.dedup();
@@ -212,8 +214,9 @@ impl Listeners {
         Ok(all)
     }
 
-    /// Returns the number of sockets that [`Self::open`] opens, for all strands together.
-    pub(crate) fn count(group: &GroupSpec) -> u64 {
+    /// Returns the maximum number of descriptors that the listeners hold, for all strands together.
+    /// A UDP listener may also hold one closed connection: see [`Self::retire`].
+    pub(crate) fn max_descriptors(group: &GroupSpec) -> u64 {
         let mut protocols: Vec<DataProtocol> = Vec::new();
         let mut count = 0;
         for (protocol, accept) in accept_flowops(group) {
@@ -231,7 +234,7 @@ impl Listeners {
         count
     }
 
-    /// Returns the ports to report to a host that uses this local address.
+    /// Returns the ports to report to a host whose control connection has this local address.
     pub(crate) fn ports(&self, local_address: Option<&Address>) -> SlaveInfo {
         let mut ports = SlaveInfo::default();
         // The first listener of a protocol wins.
@@ -265,8 +268,8 @@ impl Listeners {
         })
     }
 
-    /// Prepares an accepted connection to be closed: it may hold datagrams of the next connection
-    /// of its peer.
+    /// Called before an accepted UDP connection is closed. Its receive buffer may already contain
+    /// datagrams of the peer's next connection. The listener keeps these datagrams.
     pub(super) fn retire(&self, connection: &Connection) {
         for listener in &self.0 {
             if let ListenerSocket::Datagrams(listener) = &listener.socket {
@@ -325,12 +328,14 @@ impl AcceptRequest<'_> {
     ) -> Result<Connection, Error> {
         let (is_first, is_reported) = (acceptor.is_first(), acceptor.first_refused().is_some());
         if is_first {
-            self.barrier.record_event(BarrierEvent::Selecting);
+            self.barrier
+                .record_event(BarrierEvent::SelectingFirstConnection);
         }
         let is_other_peer = |from: &Address| self.is_other_peer(from);
         let accepted = acceptor.accept(listener, peer, &is_other_peer, ACCEPT_TIMEOUT, self.stop);
         if is_first {
-            self.barrier.record_event(BarrierEvent::Selected);
+            self.barrier
+                .record_event(BarrierEvent::SelectedFirstConnection);
         }
         if let Some(from) = acceptor.first_refused().filter(|_| !is_reported) {
             let action = "refused a data connection";
@@ -369,7 +374,7 @@ impl AcceptRequest<'_> {
             }
             Handshake::Refused(from) => {
                 let text = describe_stranger("refused a UDP handshake", &from, peer.control);
-                log.warn_of_stranger(format!("{text} (--allow-third-party)"));
+                log.warn_of_stranger(format!("{text}; --allow-third-party accepts it"));
                 Err(Error::TIMEDOUT)
             }
         }
@@ -397,7 +402,7 @@ fn host_text(address: &Address) -> String {
 }
 
 impl Listener {
-    /// Opens a UDP listener for the peers that use this local address.
+    /// Opens a UDP listener for the peers whose control connections have this local address.
     fn for_datagrams(
         accept: &Flowop,
         local_address: Option<&Address>,
@@ -415,7 +420,7 @@ impl Listener {
         })
     }
 
-    /// Whether the listener accepts from peers that use this local address.
+    /// Whether the listener accepts from peers whose control connections have this local address.
     fn serves_address(&self, local_address: Option<&Address>) -> bool {
         match &self.socket {
             ListenerSocket::Streams(..) => true,

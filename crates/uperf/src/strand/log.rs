@@ -70,7 +70,7 @@ impl Log {
     }
 
     /// Returns how connections from unexpected addresses were handled.
-    pub(crate) fn strangers(&self) -> &[String] {
+    pub(crate) fn stranger_warnings(&self) -> &[String] {
         &self.stranger_warnings
     }
 

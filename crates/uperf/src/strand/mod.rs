@@ -20,7 +20,7 @@ mod stock_slave;
 mod worker;
 mod workers;
 
-pub(crate) use addresses::{any_address, format_host_as_uperf, unreachable_reason};
+pub(crate) use addresses::{any_address, ipv6_mapped_text, unreachable_reason};
 pub(crate) use compile::{has_datagrams, transport};
 pub(crate) use endpoints::{Listeners, PeerHost, Peers};
 pub(crate) use log::Log;
@@ -170,7 +170,7 @@ impl WorkerGroup {
     fn new(setup: GroupSetup, measurements: MeasurementOptions, cancel: &Stop) -> Self {
         let transactions = setup.group.transactions.iter();
         Self {
-            stops: transactions.map(|_| cancel.follower()).collect(),
+            stops: transactions.map(|_| cancel.child()).collect(),
             compiled: compile::compile_transactions(&setup.group),
             setup,
             measurements,

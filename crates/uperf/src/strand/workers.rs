@@ -326,7 +326,7 @@ impl Workers {
     }
 
     /// Returns the number of transactions of the longest group.
-    pub(crate) fn stages(&self) -> usize {
+    pub(crate) fn transactions_of_longest_group(&self) -> usize {
         let groups = self.groups.iter();
         let lengths = groups.map(|group| group.setup.group.transactions.len());
         lengths.max().unwrap_or(0)

@@ -39,7 +39,8 @@ pub(super) struct TlsLayer {
     session: rustls::Connection,
     /// Decrypted bytes that the caller has not received yet.
     decrypted_bytes: usize,
-    /// Encrypted bytes that an interrupted send has not reported to the caller.
+    /// Payload bytes that are encrypted, but not reported to the caller because a signal
+    /// interrupted the send.
     unreported_bytes: usize,
     /// The peer will send no more data.
     has_ended: bool,
@@ -161,8 +162,8 @@ impl TlsLayer {
                 return;
             }
         }
-        // Unread data would turn the close into a reset, which discards sent data. OpenSSL's
-        // servers send tickets without a request.
+        // Unread data would turn the close into a reset, which discards sent data. The unread data
+        // are session tickets, which OpenSSL's servers send on their own.
         let mut unread = [0; 4096];
         let _ = call::receive_without_waiting(self.socket.as_fd(), &mut unread);
     }

@@ -55,7 +55,7 @@ impl AsField<u64> for Duration {
     }
 
     fn from_field(nanoseconds: &u64, option: &str, limits: &WorkLimits) -> Result<Self, String> {
-        limits.bound(option, Self::from_nanos(*nanoseconds))
+        limits.check_duration(option, Self::from_nanos(*nanoseconds))
     }
 }
 

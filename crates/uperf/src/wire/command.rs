@@ -55,7 +55,8 @@ impl MasterCommand {
 }
 
 record! {
-    /// Counters of a slave. If a slave sends anything before the master requests the counters, the test ends.
+    /// Counters of a slave. If a slave sends anything before the master requests the counters, the
+    /// test ends.
     #[derive(Clone, Debug, Default, PartialEq, Eq)]
     pub struct Goodbye: 616 bytes {
         /// Kind of [`Self::message`], such as [`Self::ERROR`].

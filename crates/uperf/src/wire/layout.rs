@@ -21,7 +21,7 @@ pub enum FlowopLayout {
     /// With `repeat=`: 936 bytes.
     Repeat,
     /// With `batch_size=`: 944 bytes.
-    BatchSize,
+    WithBatchSize,
 }
 
 impl FlowopLayout {
@@ -31,7 +31,7 @@ impl FlowopLayout {
         Self::V1_0_8,
         Self::BlackBoxLog,
         Self::Repeat,
-        Self::BatchSize,
+        Self::WithBatchSize,
     ];
 
     /// Length of a record in bytes.
@@ -97,7 +97,7 @@ impl fmt::Display for FlowopLayout {
             Self::V1_0_8 => "uperf 1.0.8",
             Self::BlackBoxLog => "uperf 1.0.8 with bblog=",
             Self::Repeat => "uperf 1.0.8 with repeat=",
-            Self::BatchSize => "uperf 1.0.8 with batch_size=",
+            Self::WithBatchSize => "uperf 1.0.8 with batch_size=",
         })
     }
 }
@@ -188,7 +188,7 @@ mod tests {
         let lengths = FlowopLayout::ALL.map(FlowopLayout::record_len);
         assert_eq!(lengths, [928, 928, 928, 936, 944]);
         assert_eq!(FlowopLayout::V1_0_7.version(), DataVersion::V0_3);
-        assert_eq!(FlowopLayout::BatchSize.version(), DataVersion::V0_3_1);
+        assert_eq!(FlowopLayout::WithBatchSize.version(), DataVersion::V0_3_1);
     }
 
     #[test]
@@ -213,7 +213,8 @@ mod tests {
 
     #[test]
     fn bytes_are_requested_in_steps() {
-        let bytes = FlowopRecord::new(FlowopKind::Nop).encode(FlowopLayout::BatchSize, Endian::Big);
+        let bytes =
+            FlowopRecord::new(FlowopKind::Nop).encode(FlowopLayout::WithBatchSize, Endian::Big);
         for (given, needed) in [(0, 928), (927, 928), (928, 936), (936, 944)] {
             let length = detect_record_len(DataVersion::V0_3_1, Endian::Big, &bytes[..given]);
             assert_eq!(length, DetectedLen::Incomplete(needed), "{given}");
@@ -229,7 +230,7 @@ mod tests {
                 kind: number,
                 ..FlowopRecord::default()
             };
-            let bytes = record.encode(FlowopLayout::BatchSize, Endian::Little);
+            let bytes = record.encode(FlowopLayout::WithBatchSize, Endian::Little);
             let length = detect_record_len(DataVersion::V0_3_1, Endian::Little, &bytes);
             assert_eq!(length, DetectedLen::Unknown, "{number}");
         }

@@ -10,7 +10,7 @@ record! {
     /// First record of a workorder.
     #[derive(Clone, Debug, Default, PartialEq, Eq)]
     pub struct GroupRecord: 24 bytes {
-        /// 4 for threads, 2 for processes, 6 if the profile has both words.
+        /// 4 for threads, 2 for processes, 6 if the profile has both `nthreads=` and `nprocs=`.
         [4] strand_kind: u32,
         /// Number of strands.
         [8] strands: u32,
@@ -30,7 +30,7 @@ impl GroupRecord {
         Ok(Self::from_bytes(bytes, order))
     }
 
-    /// Returns the message.
+    /// Encodes the record.
     pub fn encode(&self, order: Endian) -> [u8; Self::LEN] {
         let mut bytes = self.to_bytes(order);
         BYTE_ORDER_MARK.write(&mut bytes, 0, order);
@@ -63,7 +63,7 @@ impl TransactionRecord {
         Self::from_bytes(bytes, order)
     }
 
-    /// Returns the message.
+    /// Encodes the record.
     pub fn encode(&self, order: Endian) -> [u8; Self::LEN] {
         self.to_bytes(order)
     }
@@ -85,7 +85,7 @@ impl SlaveInfo {
         Self::from_bytes(bytes, order)
     }
 
-    /// Returns the message.
+    /// Encodes the record.
     pub fn encode(&self, order: Endian) -> [u8; Self::LEN] {
         self.to_bytes(order)
     }

@@ -27,7 +27,7 @@ pub struct TransactionWork {
 impl WorkRecords {
     /// Returns the smallest workorder that a slave answers: one strand that does nothing. A master
     /// sends it in each layout. The slave answers only in a layout with its own record length.
-    pub fn probe() -> Self {
+    pub fn minimal() -> Self {
         Self {
             group: GroupRecord {
                 strand_kind: 4,
@@ -217,7 +217,7 @@ fn check_limit(item: &str, requested: impl Into<u64>, limit: u32) -> Result<(), 
         return Ok(());
     }
     Err(WorkRefusal::Workorder(format!(
-        "{requested} {item}: this slave takes {limit}"
+        "{requested} {item}: this slave accepts at most {limit}"
     )))
 }
 
@@ -282,9 +282,12 @@ mod tests {
         let work = work();
         assert!(receive(&work, &limits(2, 3, 3)).is_ok());
         for (limits, words) in [
-            (limits(1, 3, 3), "2 strands: this slave takes 1"),
-            (limits(2, 2, 3), "3 transactions: this slave takes 2"),
-            (limits(2, 3, 2), "3 flowops: this slave takes 2"),
+            (limits(1, 3, 3), "2 strands: this slave accepts at most 1"),
+            (
+                limits(2, 2, 3),
+                "3 transactions: this slave accepts at most 2",
+            ),
+            (limits(2, 3, 2), "3 flowops: this slave accepts at most 2"),
         ] {
             let refusal = receive(&work, &limits).expect_err("too much");
             assert_eq!(refusal.to_string(), words);
@@ -298,7 +301,7 @@ mod tests {
 
     #[test]
     fn an_unknown_first_flowop_is_refused() {
-        let mut work = WorkRecords::probe();
+        let mut work = WorkRecords::minimal();
         work.transactions[0].flowops[0].kind = 12;
         let refusal = receive(&work, &WorkLimits::default()).expect_err("no flowop");
         let words = "the first flowop is invalid in every version of uperf";
@@ -321,7 +324,7 @@ mod tests {
     }
 
     fn receive(work: &WorkRecords, limits: &WorkLimits) -> Result<ReceivedWork, WorkRefusal> {
-        let bytes = work.encode(FlowopLayout::BatchSize, Endian::Little);
+        let bytes = work.encode(FlowopLayout::WithBatchSize, Endian::Little);
         let header = (DataVersion::V0_3_1, Endian::Little, 0);
         receive_from(&mut &bytes[..], header, limits)
     }

@@ -120,7 +120,7 @@ pub(crate) fn recordings() -> Vec<Recording> {
             recordings.push(Recording {
                 name: name.trim_end_matches(']'),
                 master: "",
-                layout: FlowopLayout::BatchSize,
+                layout: FlowopLayout::WithBatchSize,
                 order: Endian::Little,
                 hosts: Vec::new(),
                 profile: String::new(),
@@ -146,7 +146,7 @@ fn read(recording: &mut Recording, line: &'static str) {
             recording.layout = match rest {
                 "1.0.7" => FlowopLayout::V1_0_7,
                 "1.0.8" => FlowopLayout::V1_0_8,
-                "batch_size" => FlowopLayout::BatchSize,
+                "batch_size" => FlowopLayout::WithBatchSize,
                 other => panic!("layout {other}"),
             }
         }

@@ -1,4 +1,5 @@
-//! uperf's rules, one by one: what is accepted with which warning, what is refused with which words.
+//! uperf's rules, one by one: what is accepted with which warning, what is refused with which
+//! words.
 
 use std::time::Duration;
 
@@ -161,7 +162,7 @@ const OPTIONS: &[(&str, &[&str])] = &[
     (
         r#"<flowop type="read" options="size=1 conn=3"/>"#,
         &[
-            "7:1: warning: No such connection 3: nothing before this opens it (assumed it will be refused, or is not reached)",
+            "7:1: warning: No such connection 3: nothing before this flowop opens it (assumed to be intended: the flowop fails if it runs)",
         ],
     ),
     (

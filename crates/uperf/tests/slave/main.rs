@@ -46,7 +46,7 @@ impl Master {
         control.set_read_timeout(patience).expect("a time");
         let mut master = Self { control, data: 0 };
         let mut message = Header::for_phase_2(DataVersion::V0_3_1, 0).encode(Endian::NATIVE);
-        message.extend(work.encode(FlowopLayout::BatchSize, Endian::NATIVE));
+        message.extend(work.encode(FlowopLayout::WithBatchSize, Endian::NATIVE));
         master.send(&message);
         if let Phase2Answer::Refused(why) = Phase2Answer::decode(&master.take(), Endian::NATIVE) {
             return Err(why.to_string());

@@ -13,8 +13,8 @@ use super::prepare::open_socket;
 use super::{DRAIN_TIMEOUT, FlowRun, LocalEnd, connect_error};
 
 impl LocalEnd<'_> {
-    /// Runs the loop on this number of SCTP associations in turn. Each has its own socket, because
-    /// a socket has only one association with a peer address.
+    /// Runs one loop whose passes use this number of SCTP associations in turn. Each has its own
+    /// socket, because a socket has only one association with a peer address.
     pub(super) fn run_associations(
         &mut self,
         associations: u32,
@@ -30,7 +30,7 @@ impl LocalEnd<'_> {
             if let Err(ConnectError::Failed(error)) = connect(&socket, dest, &phase.stop) {
                 return Err(connect_error(dest, error));
             }
-            // Closing then waits until the peer has received all data and the end.
+            // Closing then waits until the peer has received all data and the end of the stream.
             let _ = socket.set_linger(Some(DRAIN_TIMEOUT));
             sockets.push(socket);
             bind = bind.with_any_port();
@@ -48,7 +48,7 @@ impl LocalEnd<'_> {
             FlowSockets::RoundRobin(in_turn),
         );
         let run = self.finished_run(result);
-        let (stop, _deadline) = phase.abort.follower_until(Instant::now() + DRAIN_TIMEOUT);
+        let (stop, _deadline) = phase.abort_stop.child_until(Instant::now() + DRAIN_TIMEOUT);
         close_all(sockets, &stop);
         if !self.plan.workload.receives() {
             phase.stop_clock();

@@ -60,7 +60,7 @@ impl LocalEnd<'_> {
             port_range(ports),
             SmallRng::from_os_rng().random(),
             options,
-            ports.retry_every_port,
+            ports.retry_after_any_error,
         )
         .map_err(|error| connect_error(dest, error))
     }
@@ -68,7 +68,7 @@ impl LocalEnd<'_> {
 
 fn port_range(ports: ConnectionPorts) -> PortRange {
     PortRange {
-        min: ports.min,
-        max: ports.max,
+        first: ports.first,
+        end: ports.end,
     }
 }

@@ -198,7 +198,7 @@ impl LocalEnd<'_> {
             has_control,
             is_one_way,
             sources: control.and_then(|control| self.differing_sources(control)),
-            option: match settings.unanswered {
+            option: match settings.unanswered_policy {
                 UnansweredPolicy::Report => "test option -P",
                 UnansweredPolicy::FailAfter(_) => "--data-port",
             },
@@ -299,12 +299,13 @@ impl LocalEnd<'_> {
             let finished = phase.finish(FinishMethod::HalfClose, &sockets(), DRAIN_TIMEOUT);
             let is_reset = |error: &io::Error| error.kind() == io::ErrorKind::ConnectionReset;
             if let Some(error) = finished.err().filter(is_reset).filter(|_| is_service) {
-                // Without a control connection, no results report the received bytes, so a reset is an error.
+                // Without a control connection, no results report the received bytes, so a reset is
+                // an error.
                 run.result.ended = EndCause::PeerClosed;
                 run.result.failure = error.raw_os_error().map(|errno| ("receive", errno));
             }
             // Retransmissions during the drain belong to the test.
-            run.socket = self.facts_at_end();
+            run.socket = self.current_facts();
             run.tcp_info = tcp_info::TcpInfoDump::read_if_requested(&self.data.socket);
         } else if !is_datagram && (run.result.ended == EndCause::Cancelled || is_service) {
             // The sender would continue until its own time limit, or for ever without one.
@@ -365,14 +366,14 @@ impl LocalEnd<'_> {
     fn finished_run(&self, result: LoopResult) -> FlowRun {
         FlowRun {
             result,
-            socket: self.facts_at_end(),
+            socket: self.current_facts(),
             tcp_info: tcp_info::TcpInfoDump::read_if_requested(&self.data.socket),
         }
     }
 
-    fn facts_at_end(&self) -> SocketFacts {
+    fn current_facts(&self) -> SocketFacts {
         let socket = &self.data.socket;
-        let mut facts = self.data.facts_at_end(socket);
+        let mut facts = self.data.current_facts(socket);
         if self.plan.local.socket.fast_open && self.sends_first() {
             let info = sys::option::tcp_info(socket.as_fd()).ok();
             facts.data_in_syn = info.map(|info| info.is_syn_data_acknowledged);

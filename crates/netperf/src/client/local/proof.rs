@@ -77,7 +77,7 @@ impl LocalEnd<'_> {
         cancel: &Stop,
         progress: Progress<'_>,
     ) -> Result<(), ClientError> {
-        let (stop, _deadline) = cancel.follower_until(Instant::now() + PROOF_TIMEOUT);
+        let (stop, _deadline) = cancel.child_until(Instant::now() + PROOF_TIMEOUT);
         let timeout_error = || match stop.reason() {
             Some(StopReason::Deadline) => Err(connect_error(dest, Error::TIMEDOUT.into())),
             _ => Ok(()),

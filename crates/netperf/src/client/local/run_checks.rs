@@ -54,7 +54,7 @@ pub(super) fn reused_ports_warning(
 ) -> Option<Warning> {
     /// TCP_TIMEWAIT_LEN of Linux.
     const TIME_WAIT: Duration = Duration::from_secs(60);
-    let ports = u32::from(range.max - range.min).max(1);
+    let ports = u32::from(range.end - range.first).max(1);
     let rounds = connections as f64 / f64::from(ports);
     (rounds > 1.0 && elapsed.as_secs_f64() / rounds < TIME_WAIT.as_secs_f64())
         .then_some(Warning::PortsReused { connections, ports })

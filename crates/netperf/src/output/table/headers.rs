@@ -24,14 +24,15 @@ bytes   bytes    secs            #      #   {unit}/sec
 ")
 }
 
-/// Formats the headers of transactions without CPU time; `buffer` as in [`stream`].
+/// Formats the headers of transactions without CPU time; `buffer` as in [`stream`]. The units are
+/// those of the columns "Send" and "Recv".
 #[rustfmt::skip]
-pub(super) fn transactions(buffer: &str, [first, second]: [&str; 2]) -> String {
+pub(super) fn transactions(buffer: &str, [send_unit, receive_unit]: [&str; 2]) -> String {
     format!("\
 Local /Remote
 {buffer} Size   Request  Resp.   Elapsed  Trans.
 Send   Recv   Size     Size    Time     Rate         
-{first} {second} bytes    bytes   secs.    per sec   
+{send_unit} {receive_unit} bytes    bytes   secs.    per sec   
 
 ")
 }

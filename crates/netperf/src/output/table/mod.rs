@@ -2,8 +2,8 @@
 //!
 //! Trailing blanks are part of the layout: scripts count words and sometimes columns.
 
-pub(super) mod early;
 mod headers;
+pub(super) mod headers_first;
 mod request_response;
 mod stream;
 mod udp_stream;
@@ -19,7 +19,9 @@ pub(super) struct Table<'a>(pub(super) &'a Figures<'a>);
 impl Display for Table<'_> {
     fn fmt(&self, out: &mut Formatter<'_>) -> fmt::Result {
         match self.0.settings.test {
-            test if early::has_early_headers(test) => early::write(out, self.0),
+            test if headers_first::has_headers_before_test(test) => {
+                headers_first::write(out, self.0)
+            }
             test if test.is_non_inet_transaction() => request_response::write(out, self.0),
             Test::TcpRr | Test::UdpRr | Test::TcpCrr | Test::TcpCc => {
                 request_response::write(out, self.0)

@@ -3,7 +3,7 @@
 
 use std::fmt::{self, Formatter};
 
-use super::early::has_early_headers;
+use super::headers_first::has_headers_before_test;
 use super::{TablePart, brand, has_extra, headers, reported_cpu};
 use crate::options::{Test, ThroughputUnit};
 use crate::output::figures::Figures;
@@ -138,9 +138,9 @@ fn write_latency_extra(out: &mut Formatter<'_>, figures: &Figures<'_>) -> fmt::R
         "{:>5}  {:>5}   {:>5}  {:>5}   {:<6.3}   {:<6.3} {:<6.3}    {:<6.3}",
         figures.local_plan().send.alignment,
         // As in the stock tool, this is the offset, although the header is "Alignment".
-        figures.requested_of_peer(figures.remote_plan().receive.offset),
+        figures.peer_request_value(figures.remote_plan().receive.offset),
         figures.local_plan().send.offset,
-        figures.requested_of_peer(figures.remote_plan().receive.offset),
+        figures.peer_request_value(figures.remote_plan().receive.offset),
         figures.round_trip_us,
         figures.transaction_rate,
         figures.rate_of(figures.counts().sent.0),
@@ -160,13 +160,13 @@ pub(super) fn write_connection_extra(
         "{:>5}  {:>5}   {:>5}  {:>5}",
         figures.local_plan().send.alignment,
         // TCP_CC, like TCP_RR, prints the offset in place of the alignment.
-        figures.requested_of_peer(if is_connect_close(figures) {
+        figures.peer_request_value(if is_connect_close(figures) {
             remote.offset
         } else {
             remote.alignment
         }),
         figures.local_plan().send.offset,
-        figures.requested_of_peer(remote.offset),
+        figures.peer_request_value(remote.offset),
     )
 }
 
@@ -178,7 +178,7 @@ fn is_connect_close(figures: &Figures<'_>) -> bool {
 fn has_connection_layout(figures: &Figures<'_>) -> bool {
     is_connect_close(figures)
         || figures.settings.test == Test::TcpCrr
-        || has_early_headers(figures.settings.test)
+        || has_headers_before_test(figures.settings.test)
 }
 
 /// Returns the brand (`-B`) after a blank. Connection tests do not print it.
@@ -197,7 +197,7 @@ fn is_like_tcp_rr(figures: &Figures<'_>) -> bool {
 }
 
 fn has_late_headers(figures: &Figures<'_>) -> bool {
-    figures.settings.print.headers && !has_early_headers(figures.settings.test)
+    figures.settings.print.headers && !has_headers_before_test(figures.settings.test)
 }
 
 /// Whether the headers name transactions. Those of connection tests do so in any unit.

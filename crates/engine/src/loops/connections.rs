@@ -9,7 +9,7 @@ use sys::call::{self, Error, KernelAddress};
 
 use super::exchange::{Exchange, receive_all, send_all};
 use crate::connector::Connector;
-use crate::counters::CounterWriter;
+use crate::counters::{CounterWriter, PassKind};
 use crate::end::{Bounds, LoopEnd};
 use crate::hooks::Hooks;
 use crate::io::Plain;
@@ -25,7 +25,8 @@ pub struct Acceptor {
     host: Option<KernelAddress>,
     /// A connection that has already been accepted.
     first: Option<OwnedFd>,
-    /// How long a connection from another host is held back, in case the expected host connects. `None`: it is refused immediately.
+    /// How long a connection from another host is held back, in case the expected host connects.
+    /// `None`: it is refused immediately.
     preference_timeout: Option<Duration>,
     /// The other host whose connections are also accepted, after the expected host did not connect.
     other_host: Option<KernelAddress>,
@@ -121,7 +122,8 @@ impl Acceptor {
     }
 }
 
-/// Repeatedly connects, exchanges a request and a response, and waits for the peer's close. If this end `closes_first`, it shuts down its own stream before this wait.
+/// Repeatedly connects, exchanges a request and a response, and waits for the peer's close. If this
+/// end `closes_first`, it shuts down its own stream before this wait.
 pub(crate) fn connect(
     connector: &mut Connector,
     mut exchange: Option<Exchange<'_>>,
@@ -135,14 +137,14 @@ pub(crate) fn connect(
         stop,
         counters,
     } = bounds;
-    set_pass_sizes(exchange.as_ref(), counters, true);
+    set_exchange_sizes(exchange.as_ref(), counters, true);
     timer.start();
     while !stop.is_set() {
-        if hooks.wait_for_turn(stop) {
+        if hooks.wait_if_early(stop) {
             timer.start();
             continue;
         }
-        hooks.record_turn();
+        hooks.record_paced_pass();
         // With TCP fast open, `open` sends part of the request, usually all of it.
         let request: &[u8] = match &mut exchange {
             Some(exchange) => {
@@ -208,9 +210,9 @@ pub(crate) fn accept(
         stop,
         counters,
     } = bounds;
-    set_pass_sizes(exchange.as_ref(), counters, false);
+    set_exchange_sizes(exchange.as_ref(), counters, false);
     while !stop.is_set() {
-        if hooks.wait_for_turn(stop) {
+        if hooks.wait_if_early(stop) {
             continue;
         }
         let socket = match acceptor.accept_next(stop) {
@@ -219,7 +221,7 @@ pub(crate) fn accept(
             Ok(None) | Err(Error::INTR | Error::CONNABORTED | Error::PROTO) => continue,
             Err(error) => return LoopEnd::from_call("accept", error),
         };
-        hooks.record_turn();
+        hooks.record_paced_pass();
         set_accepted_priority(socket.as_fd(), options);
         if let Some(exchange) = &mut exchange {
             let io = Plain(socket.as_fd());
@@ -249,7 +251,7 @@ pub(crate) fn accept(
 }
 
 /// Sets the bytes per pass in the counters. `is_requester` is the end that sends the requests.
-fn set_pass_sizes(
+fn set_exchange_sizes(
     exchange: Option<&Exchange<'_>>,
     counters: CounterWriter<'_>,
     is_requester: bool,
@@ -259,9 +261,9 @@ fn set_pass_sizes(
         None => (0, 0),
     };
     if is_requester {
-        counters.set_pass_sizes(requests, responses, true);
+        counters.set_pass_sizes(requests, responses, PassKind::Transaction);
     } else {
-        counters.set_pass_sizes(responses, requests, true);
+        counters.set_pass_sizes(responses, requests, PassKind::Transaction);
     }
 }
 

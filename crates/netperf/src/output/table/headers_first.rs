@@ -13,13 +13,13 @@ use crate::output::figures::{Figures, effective_unit};
 use crate::output::number::format_general;
 
 /// Whether the headers of a test are printed before the test.
-pub(in crate::output) fn has_early_headers(test: Test) -> bool {
+pub(in crate::output) fn has_headers_before_test(test: Test) -> bool {
     matches!(test.family(), TestFamily::Unix | TestFamily::Dlpi)
 }
 
 /// Formats the column headers, which are the same at every verbosity.
 #[rustfmt::skip]
-pub(in crate::output) fn early_headers(settings: &Settings) -> String {
+pub(in crate::output) fn headers_before_test(settings: &Settings) -> String {
     let unit = effective_unit(settings).name();
     // Only connections of the logical link control (LLC) have windows, in frames.
     let has_windows = matches!(settings.test, Test::DlcoStream | Test::DlcoRr);
