@@ -36,7 +36,7 @@ const TUN_QUEUE: u32 = 20_000;
 /// Options of a link.
 #[derive(Clone, Debug, Default)]
 pub struct LinkOptions {
-    /// The rate limit of each direction, [`LinkDirection::Forth`] first; `None` is unlimited.
+    /// The rate limit of each direction, [`LinkDirection::ToServer`] first; `None` is unlimited.
     pub rates: [Option<TokenBucket>; 2],
     /// The impairments of the forwarder; `None` creates no forwarder.
     pub schedule: Option<ImpairmentSchedule>,
@@ -259,10 +259,10 @@ impl TestNetwork {
                 router.enter(|| std::fs::write("/proc/sys/net/ipv6/conf/all/forwarding", "1"))?;
             }
         }
-        let [forth_rate, back_rate] = &link.rates;
+        let [to_server_rate, to_client_rate] = &link.rates;
         for (rate, router, name) in [
-            (forth_rate, server_router, "far0"),
-            (back_rate, client_router, "near0"),
+            (to_server_rate, server_router, "far0"),
+            (to_client_rate, client_router, "near0"),
         ] {
             if let Some(TokenBucket {
                 rate,

@@ -182,7 +182,7 @@ impl TestFigures {
         }
     }
 
-    /// Returns the figure that compares runs of a test: transactions per second or bits per second.
+    /// Returns the figure by which runs of a test are compared: transactions per second or bits per second.
     pub fn rate(&self) -> Option<f64> {
         let bits = self.throughput_bps.or(self.moved_bps);
         self.transactions_per_s.or(bits.map(|rate| rate.0))

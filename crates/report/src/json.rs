@@ -240,6 +240,7 @@ struct GroupDocument<'a> {
 struct TransactionDocument<'a> {
     name: &'a str,
     totals: TotalsDocument<'a>,
+    /// The start, as a time since the start of the run.
     begun_ns: u64,
     workers: u64,
     start_spread_ns: u64,

@@ -116,7 +116,7 @@ impl Service {
         Arc::clone(&config.unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Replaces the configuration. `config` differs from the old one in networks and limits only.
+    /// Replaces the configuration. A running server observes changes of networks and limits only.
     pub fn reload(&self, config: ServerConfig) {
         let mut current = self
             .0

@@ -188,7 +188,7 @@ pub(crate) fn connect(
         connector.close(opened);
         timer.lap();
         counters.count_pass();
-        if budget.spend(1) {
+        if budget.is_used_up_after(1) {
             return LoopEnd::Count;
         }
     }
@@ -243,7 +243,7 @@ pub(crate) fn accept(
         }
         drop(socket);
         counters.count_pass();
-        if budget.spend(1) {
+        if budget.is_used_up_after(1) {
             return LoopEnd::Count;
         }
     }

@@ -64,7 +64,7 @@ pub(crate) fn run_requester<I: Io>(
             times.record(monotonic_ns() - sent_at_ns);
         }
         counters.count_pass();
-        if budget.spend(1) {
+        if budget.is_used_up_after(1) {
             return LoopEnd::Count;
         }
     }
@@ -180,8 +180,8 @@ impl<'a, 'b, I: Io> Pipeline<'a, 'b, I> {
         }
     }
 
-    /// Receives part of a response; returns whether it completes the response. With
-    /// `waits_for_room`, it first waits until the socket is readable or writable.
+    /// Receives part of a response; returns whether it completes the response. If
+    /// `is_send_blocked`, it first waits until the socket is readable or writable.
     #[inline]
     fn receive(&mut self, is_send_blocked: bool, hooks: &mut impl Hooks) -> Result<bool, LoopEnd> {
         let mut is_ready = true;

@@ -47,8 +47,8 @@ impl ClientRun<'_> {
         let fq_rate = settings.socket.max_pacing_bytes_per_second;
         let server_sends = client.direction.sends_from_server();
         // The header describes isochronous frames only if the server sends them.
-        let frames = client.send_mode.periodic_bursts;
-        let requested = frames.filter(|frames| server_sends || !frames.is_isochronous);
+        let bursts = client.send_mode.periodic_bursts;
+        let requested = bursts.filter(|frames| server_sends || !frames.is_isochronous);
         let start_bits = upper_bits
             & (upper::TRIP_TIMES | upper::FQ_RATE | upper::ISOCHRONOUS | upper::EPOCH_START);
         let scheduled = client.start_time.at.map(WallTime::after_epoch);

@@ -70,6 +70,7 @@ impl PeriodicBursts {
         let to_number = |[whole, fraction]: [u32; 2]| f64::from(whole) + f64::from(fraction) / 1e6;
         let rate = to_number(bursts.rate);
         let period = Duration::try_from_secs_f64(1.0 / rate).ok()?;
+        // Sizes of frames travel as bits per second, sizes of bursts as bytes.
         let wire_units_per_byte = if is_isochronous { rate * 8.0 } else { 1.0 };
         let is_valid = period >= Duration::from_micros(1) && period < Duration::from_secs(3600);
         is_valid.then(|| Self {

@@ -241,7 +241,7 @@ impl Flow {
         if let Some(dest) = port.and_then(|port| self.endpoints.dest.with_port(port)) {
             self.endpoints.dest = dest;
         }
-        // A stock server does not cancel the timer of TCP_SENDFILE, and a second test kills it.
+        // A stock server leaves the timer of TCP_SENDFILE running, and dies in a second test.
         let there = run.outcome.remote.as_ref();
         let is_stock = there.is_none_or(|there| there.program.is_none());
         let exits = self.settings.test == Test::TcpSendfile && is_stock;

@@ -4,10 +4,10 @@
 //! [`server`]) drives the parser, the usage text ([`usage`]) and the manual page ([`manual`]).
 //! The parser stores the arguments as typed; [`plan`] converts them to settings.
 
+mod endpoint_plans;
 mod families;
 mod from_plan;
 mod global;
-mod halves;
 pub mod manual;
 mod no_control;
 mod plan;

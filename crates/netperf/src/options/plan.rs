@@ -8,8 +8,8 @@ use model::{BufferPlan, FlowPlan, Limit, SizeRule, Timing, Transport, Workload};
 use super::global::{GlobalOptions, Length};
 use super::test::{DataEndpoint, SocketType, TestOptions};
 use super::{
-    ControlOptions, DataOptions, Family, Settings, Test, TestDirection, halves, no_control, print,
-    refusals, rings,
+    ControlOptions, DataOptions, Family, Settings, Test, TestDirection, endpoint_plans, no_control,
+    print, refusals, rings,
 };
 
 /// Returns the settings for `test`. A refusal is one line without the program's name.
@@ -181,9 +181,10 @@ fn flow_plan(
     let records_times = print::needs_latency(global, options)
         || global.settings.print.verbosity >= 2
         || global.settings.histogram.is_some();
-    let (mut local, mut remote) = halves::halves(test, transport, direction, global, options);
+    let (mut local, mut remote) =
+        endpoint_plans::endpoint_plans(test, transport, direction, global, options);
     rings::set_sizes_and_widths(&mut local, &mut remote, test, direction, options)?;
-    refusals::check_remote_half(test, &remote)?;
+    refusals::check_remote_endpoint(test, &remote)?;
     refusals::check_touch(&local, direction.receive && !direction.transmit)?;
     refusals::check_touch(&remote, direction.transmit && !direction.receive)?;
     let plan = FlowPlan {

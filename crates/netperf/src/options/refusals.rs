@@ -123,7 +123,7 @@ pub(super) fn check_flow_count(
 }
 
 /// Refuses settings of the remote half that the protocol cannot carry.
-pub(super) fn check_remote_half(test: Test, remote: &EndpointPlan) -> Result<(), EarlyExit> {
+pub(super) fn check_remote_endpoint(test: Test, remote: &EndpointPlan) -> Result<(), EarlyExit> {
     if let Some(pacing) = &remote.pacing {
         if test.is_classic() {
             return refuse(format!(

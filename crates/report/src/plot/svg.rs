@@ -247,7 +247,7 @@ fn dash_attribute(style: Style) -> &'static str {
 }
 
 /// Returns the diameter of dots, in pixels. A curve with many dots has smaller ones, unless it
-/// shows losses (no colour).
+/// shows losses (`colour` is `None`).
 fn dot_diameter(curve: &Curve) -> f64 {
     match (curve.style, curve.colour) {
         (Style::Dots, Some(_)) if curve.points.len() > MANY_DOTS => 2.0,

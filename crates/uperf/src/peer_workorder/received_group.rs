@@ -25,7 +25,7 @@ pub fn group_from_work(
     let transactions = transactions
         .map(|(index, work)| transaction(index, work, peer, limits, &is_supported))
         .collect::<Result<Vec<_>, _>>()?;
-    check_length(&transactions, limits)?;
+    check_total_duration(&transactions, limits)?;
     let group = GroupSpec {
         name: "Group0".to_owned(),
         strands: strand_count(&work.group, limits)?,
@@ -184,7 +184,10 @@ fn check_size(flowop: &Flowop) -> Result<(), String> {
 }
 
 /// Checks the total duration of the transactions, which is the minimum duration of the run.
-fn check_length(transactions: &[TransactionSpec], limits: &WorkLimits) -> Result<(), WorkRefusal> {
+fn check_total_duration(
+    transactions: &[TransactionSpec],
+    limits: &WorkLimits,
+) -> Result<(), WorkRefusal> {
     let durations = transactions.iter().filter_map(|txn| txn.duration);
     let all = durations.fold(Duration::ZERO, Duration::saturating_add);
     if all <= limits.duration {

@@ -51,10 +51,11 @@ mod tests {
         let nothing = check_files(name).expect_err("it is empty");
         assert_eq!(nothing, "it contains no readable file");
         let below = path.join("a/b");
-        fs::create_dir_all(&below).expect("ours");
-        std::os::unix::fs::symlink(path, below.join("loop")).expect("ours");
+        fs::create_dir_all(&below).expect("a writable temporary directory");
+        std::os::unix::fs::symlink(path, below.join("loop"))
+            .expect("a writable temporary directory");
         assert!(check_files(name).is_err());
-        fs::write(below.join("file"), "x").expect("ours");
+        fs::write(below.join("file"), "x").expect("a writable temporary directory");
         assert_eq!(check_files(name), Ok(()));
         let gone = check_files("/nonexistent").expect_err("it is not there");
         assert!(gone.starts_with("No such file or directory"), "{gone}");

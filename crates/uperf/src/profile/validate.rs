@@ -196,11 +196,7 @@ fn check_connection(
     match opened.get(&name) {
         None if kind.uses_connection() => {
             let text = format!("No such connection {name}: nothing before this flowop opens it");
-            notes.warn(
-                &flowop.span,
-                text,
-                "to be intended: the flowop fails if it runs",
-            );
+            notes.warn(&flowop.span, text, "to be a flowop that may fail");
         }
         Some(Some(protocol)) if is_call && *protocol != DataProtocol::Tcp => {
             let text = format!("uperf has {kind} over TCP only");

@@ -96,7 +96,7 @@ impl Slave {
         Ok(Address::local(listener)?.port())
     }
 
-    /// Returns the stop that cancels the runs that continue after the stop of the slave.
+    /// Returns the [`Stop`] that cancels the runs which continue while a stopped slave drains.
     pub fn cancel_stop(&self) -> Stop {
         self.server.cancel_stop().clone()
     }

@@ -142,14 +142,15 @@ impl Session<'_> {
         // The master needs no more data.
         workers.abort();
         let counts = workers.counts();
-        let stages = workers.transactions_of_longest_group();
+        let transaction_count = workers.transactions_of_longest_group();
         let strands = workers.finish();
         let mut log = Log::default();
         for strand in &strands {
             log.merge(&strand.log);
         }
-        let has_ended =
-            |strand: &&StrandOutcome| strand.failed || strand.transactions.len() == stages;
+        let has_ended = |strand: &&StrandOutcome| {
+            strand.failed || strand.transactions.len() == transaction_count
+        };
         let ended_strands = strands.iter().filter(has_ended).count() as u64;
         // Release resources before the goodbye: the master may connect again right after it.
         drop((strands, strand_shares, budget));

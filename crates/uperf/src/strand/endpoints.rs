@@ -488,11 +488,11 @@ pub(super) fn open_connection(
         .filter(|_| protocol == DataProtocol::Udp);
     let socket = open_socket(flowop, bind.unwrap_or(&any_address))?;
     if protocol != DataProtocol::Udp {
-        let has_one_address = matches!(
+        let binds_to_one_address = matches!(
             protocol,
             DataProtocol::Tcp | DataProtocol::Ssl | DataProtocol::Mptcp
         );
-        if let Some(from) = source_address.filter(|_| has_one_address) {
+        if let Some(from) = source_address.filter(|_| binds_to_one_address) {
             // An old kernel without this option chooses the port in bind(2), newer ones in
             // connect(2).
             let _ = sys::option::set_bind_address_no_port(socket.as_fd());

@@ -162,7 +162,7 @@ const OPTIONS: &[(&str, &[&str])] = &[
     (
         r#"<flowop type="read" options="size=1 conn=3"/>"#,
         &[
-            "7:1: warning: No such connection 3: nothing before this flowop opens it (assumed to be intended: the flowop fails if it runs)",
+            "7:1: warning: No such connection 3: nothing before this flowop opens it (assumed to be a flowop that may fail)",
         ],
     ),
     (

@@ -8,7 +8,7 @@ use super::{CpuRates, Test, TestDirection};
 use crate::conventions::pacing;
 
 /// Returns the local half of the flow and the remote one.
-pub(super) fn halves(
+pub(super) fn endpoint_plans(
     test: Test,
     transport: Transport,
     direction: TestDirection,
