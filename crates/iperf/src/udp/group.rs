@@ -12,8 +12,8 @@ use super::MAX_PAYLOAD_BYTES;
 use super::server::{bind_failed, can_begin_flow};
 use crate::options::{ServerSettings, Settings};
 
-/// The longest wait for a flow before the server checks its stop again.
-const STOP_CHECK_INTERVAL: Duration = Duration::from_secs(3600);
+/// The time of one wait for a datagram; the server waits again after it.
+const WAIT_TIME: Duration = Duration::from_secs(3600);
 
 /// The maximum number of datagrams of a flow that are read before its test starts.
 const MAX_EARLY_DATAGRAMS: usize = 1024;
@@ -43,8 +43,10 @@ impl MulticastGroup {
             .as_deref()
             .and_then(|bind| bind.split_once('%'));
         let source = server_settings.source.as_deref().map(|source| {
-            let found = sys::resolve::resolve(source, sys::resolve::AddressFamily::Any);
-            let ip = found.ok().and_then(|found| found.addresses.first()?.ip());
+            let resolved = sys::resolve::resolve(source, sys::resolve::AddressFamily::Any);
+            let ip = resolved
+                .ok()
+                .and_then(|resolved| resolved.addresses.first()?.ip());
             ip.ok_or_else(|| format!("-H {source}: Unknown host"))
         });
         Ok(Self {
@@ -86,7 +88,8 @@ impl MulticastGroup {
 
     /// Waits for the first datagram of a flow, and connects the socket to its sender.
     ///
-    /// Returns the sender and the datagrams received by then; `None` after the stop or an error.
+    /// Returns the sender and the datagrams received by then; `None` after the stop or an
+    /// error of the socket.
     pub(super) fn next_flow(
         &self,
         socket: &Socket,
@@ -94,9 +97,12 @@ impl MulticastGroup {
     ) -> Option<(Address, Vec<FirstDatagram>)> {
         let mut buffer = vec![0; MAX_PAYLOAD_BYTES as usize];
         loop {
-            let readable = stop.wait_readable(socket.as_fd(), Instant::now() + STOP_CHECK_INTERVAL);
-            if !readable.ok()? || stop.is_set() {
+            let readable = stop.wait_readable(socket.as_fd(), Instant::now() + WAIT_TIME);
+            if stop.is_set() {
                 return None;
+            }
+            if !readable.ok()? {
+                continue;
             }
             let received = call::receive_from_without_waiting(socket.as_fd(), &mut buffer);
             let Ok((length, Some(from))) = received else {
@@ -110,12 +116,15 @@ impl MulticastGroup {
             if !can_begin_flow(&datagrams[0].data) || !(self.networks.is_empty() || is_allowed) {
                 continue;
             }
-            socket.connect(&from.to_kernel().ok()?).ok()?;
+            // The source address of a datagram can be forged, and have no route.
+            if socket.connect(&from.to_kernel().ok()?).is_err() {
+                continue;
+            }
             // Datagrams of other senders may have arrived before the connect.
-            while let Ok((length, Some(other))) =
+            while let Ok((length, Some(sender))) =
                 call::receive_from_without_waiting(socket.as_fd(), &mut buffer)
             {
-                if other == from {
+                if sender == from {
                     datagrams.push(FirstDatagram::received_now(&buffer[..length]));
                 }
                 if datagrams.len() > MAX_EARLY_DATAGRAMS {

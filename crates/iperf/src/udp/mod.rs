@@ -34,7 +34,7 @@ pub(crate) const MAX_PAYLOAD_BYTES: u32 = 65_507;
 const MAX_END_TRIES: u32 = 200;
 const ANSWER_TIMEOUT: Duration = Duration::from_millis(10);
 
-/// The pause after a refused datagram, and the maximum number of refusals.
+/// The pause after a refused datagram, and the number of refusals that a client tolerates.
 ///
 /// A stock server refuses datagrams of a flow while it opens a socket for another flow.
 const REFUSAL_PAUSE: Duration = Duration::from_millis(10);
@@ -45,7 +45,8 @@ const IDLE_TIMEOUT: Duration = Duration::from_secs(70);
 
 /// The time that a receiver waits beyond the test time for a sender that does not end.
 ///
-/// [`end_timeout::stop_if_silent`] ends earlier.
+/// [`end_timeout::stop_if_silent`] ends the receiver earlier if the sender falls silent near the
+/// end of its time.
 const END_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// One direction of a flow on a connected datagram socket.
@@ -53,14 +54,13 @@ struct OneWay<'a> {
     flow: &'a FlowPlan,
     data: &'a DataSocket,
     pattern: &'a [u8],
-    /// The send mode.
     send_mode: &'a SendMode,
     /// Datagrams received before the test started.
     early_datagrams: &'a [FirstDatagram],
     stop: &'a Stop,
     /// Whether a sender waits for the other end's report.
     expects_report: bool,
-    /// The maximum number of refused datagrams after which a sender continues.
+    /// The number of refused datagrams that a sender tolerates. The next one ends the test.
     max_refusals: u32,
     /// Whether datagram numbers have 64 bits.
     has_wide_numbers: bool,
@@ -85,7 +85,7 @@ impl OneWay<'_> {
             &memory,
         );
         let mut buffers = buffers.map_err(|error| error.to_string())?;
-        let time = match flow.limit {
+        let duration = match flow.limit {
             Limit::Time(time) if measured.sends => Some(time),
             Limit::Time(time) => Some(time + END_TIMEOUT),
             _ => None,
@@ -96,7 +96,7 @@ impl OneWay<'_> {
             counters: &measured.counters,
             cancel: self.stop,
             control: None,
-            duration: time,
+            duration,
             idle_timeout: Some(IDLE_TIMEOUT + 2 * frame_period),
             group: None,
         };
@@ -158,7 +158,7 @@ impl OneWay<'_> {
             reports.fail(reason.clone());
         }
         reports.end(measured, &side);
-        // Peers count the datagram that marks the end; linerate's reports do not.
+        // The peer counts the datagram that marks the end; the reports above do not.
         side.counts.send_calls += u64::from(measured.sends);
         let has_received_end = !measured.sends && ended == EndCause::PeerClosed;
         let remote = match answer {
@@ -230,19 +230,19 @@ impl OneWay<'_> {
         let (Limit::Time(time), false) = (self.flow.limit, measured.sends) else {
             return (phase.run(limit, flow_loop, path), None);
         };
-        let (running, ended) = mpsc::channel();
+        let (end_sender, end_receiver) = mpsc::channel();
         let (counters, stop) = (&measured.counters, phase.stop.clone());
         std::thread::scope(|scope| {
-            let silence_check =
-                scope.spawn(move || end_timeout::stop_if_silent(&ended, counters, time, &stop));
+            let silence_check = scope
+                .spawn(move || end_timeout::stop_if_silent(&end_receiver, counters, time, &stop));
             let result = phase.run(limit, flow_loop, path);
-            drop(running);
+            drop(end_sender);
             let is_silent = silence_check.join().unwrap_or(false);
             (result, is_silent.then_some(time))
         })
     }
 
-    /// Continues after refused datagrams, with the next number.
+    /// Continues after each refused datagram, with the next number.
     fn resume_after_refusals(
         &self,
         mut result: LoopResult,
@@ -260,7 +260,7 @@ impl OneWay<'_> {
             let sent = measured.counters.counts().send_calls;
             let mut flow = self.flow.clone();
             if let Some(format) = &mut flow.datagrams {
-                format.first = u32::try_from(sent + 1).unwrap_or(u32::MAX);
+                format.first_number = u32::try_from(sent + 1).unwrap_or(u32::MAX);
             }
             let limit = match limit {
                 Limit::Messages(count) => Limit::Messages(count.saturating_sub(sent).max(1)),
@@ -290,8 +290,8 @@ fn send_end(
     let mut answer = [0; 2048];
     let tries = if expects_report { MAX_END_TRIES } else { 1 };
     let mut last_error = None;
-    for number in 1..=u64::from(tries) {
-        let number = -i64::try_from(sent + number).unwrap_or(i64::MAX);
+    for attempt in 1..=u64::from(tries) {
+        let number = -i64::try_from(sent + attempt).unwrap_or(i64::MAX);
         DatagramHeader {
             number,
             sent: WallTime::now(),
@@ -304,17 +304,18 @@ fn send_end(
         if !expects_report {
             return Ok(None);
         }
-        let until = Instant::now() + ANSWER_TIMEOUT;
-        while let Ok(true) =
-            call::wait_readable(socket, until.saturating_duration_since(Instant::now()))
-        {
+        let answer_deadline = Instant::now() + ANSWER_TIMEOUT;
+        while let Ok(true) = call::wait_readable(
+            socket,
+            answer_deadline.saturating_duration_since(Instant::now()),
+        ) {
             match call::receive_without_waiting(socket, &mut answer) {
                 // After its first answer, stock echoes datagrams; an echo is not a report.
                 Ok(received) => match ServerReport::decode(&answer[..received]) {
                     Some(report)
                         if report.is_plausible(
                             measured.counters.counts().sent.0,
-                            sent + number.unsigned_abs(),
+                            number.unsigned_abs(),
                         ) =>
                     {
                         return Ok(Some(report));
@@ -330,7 +331,7 @@ fn send_end(
                 // A pending error makes a socket readable without data.
                 Err(error) => {
                     last_error = Some(sys::describe(&std::io::Error::from(error)));
-                    std::thread::sleep(until.saturating_duration_since(Instant::now()));
+                    std::thread::sleep(answer_deadline.saturating_duration_since(Instant::now()));
                     break;
                 }
             }
@@ -360,16 +361,16 @@ fn receiver_side(report: &ServerReport) -> Side {
         jitter: Some(report.jitter),
         ..DatagramCounts::default()
     };
-    counts.by_highest.highest = report.datagrams;
-    counts.by_highest.out_of_order = report.out_of_order;
-    counts.by_highest.passed_over = report.lost + report.out_of_order;
+    counts.highest_number_counts.highest = report.datagrams;
+    counts.highest_number_counts.out_of_order = report.out_of_order;
+    counts.highest_number_counts.skipped = report.lost + report.out_of_order;
     side.datagrams = Some(counts);
     side
 }
 
 /// Returns the sender's side of the result. The number of its last datagram is its datagram count.
 fn sender_side(receiver: &Side) -> Option<Side> {
-    let sent = receiver.datagrams?.by_highest.highest;
+    let sent = receiver.datagrams?.highest_number_counts.highest;
     let (bytes, datagrams) = (receiver.counts.received.0, receiver.counts.receive_calls);
     let length = bytes.checked_div(datagrams)?;
     let mut side = Side::default();
@@ -381,7 +382,7 @@ fn sender_side(receiver: &Side) -> Option<Side> {
 /// Returns the report of a receiver for its sender.
 fn server_report(side: &Side, is_enhanced: bool) -> ServerReport {
     let counts = side.datagrams.unwrap_or_default();
-    let order = counts.by_highest;
+    let number_counts = counts.highest_number_counts;
     let elapsed = side.elapsed.unwrap_or_default();
     let nanos = |nanos: i64| Duration::from_nanos(u64::try_from(nanos).unwrap_or(0));
     let (mean, deviation) = counts.delays.mean_and_deviation_ns().unwrap_or_default();
@@ -391,9 +392,11 @@ fn server_report(side: &Side, is_enhanced: bool) -> ServerReport {
     ServerReport {
         bytes: side.counts.received.0,
         elapsed,
-        lost: order.passed_over.saturating_sub(order.out_of_order),
-        out_of_order: order.out_of_order,
-        datagrams: order.highest,
+        lost: number_counts
+            .skipped
+            .saturating_sub(number_counts.out_of_order),
+        out_of_order: number_counts.out_of_order,
+        datagrams: number_counts.highest,
         jitter: counts.jitter.unwrap_or_default(),
         latency: Some(LatencyReport {
             min: nanos(min_ns),
