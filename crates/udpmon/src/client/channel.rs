@@ -1,5 +1,5 @@
 //! The control exchange with a responder. The channel repeats each request until its reply arrives.
-//! It discards late and foreign datagrams.
+//! It discards late and unrelated datagrams.
 
 use std::io::{self, ErrorKind};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -37,7 +37,7 @@ const IN_USE_RETRY_INTERVAL: Duration = Duration::from_secs(2);
 /// The number of exchanges for one fit of the clocks.
 const CLOCK_EXCHANGES: u32 = 200;
 
-/// The maximum number of these exchanges that may be lost. The next lost one ends the exchanges.
+/// The maximum number of lost exchanges per fit. The next lost one ends the exchanges.
 const MAX_LOST_EXCHANGES: u32 = 10;
 
 /// The length of a clock request and of its response.
@@ -65,14 +65,14 @@ pub(crate) struct Channel {
     is_tracing: bool,
 }
 
-/// The repetition of a request without a reply.
+/// The rules for repeating a request that got no reply.
 #[derive(Clone, Copy)]
 struct RetryPolicy {
     timeout: Duration,
     tries: u32,
     /// Whether a repeated request uses a new local port. Replies of a stock responder carry no
-    /// request number, so a late reply could be mistaken for the next one. A new port does not
-    /// receive it.
+    /// request number, so a late reply could be mistaken for the next reply. A new port
+    /// does not receive it.
     uses_new_port: bool,
 }
 
@@ -184,8 +184,8 @@ impl Channel {
             let timeouts = self.timeouts;
             match self.zero_stats(settings, stop)? {
                 Admission::Granted => return Ok(()),
-                // The lost reply may have been OK. A stock responder also refuses the requester
-                // that it serves.
+                // A reply was lost. If it was OK, the responder already serves this requester, and
+                // a stock responder refuses even that requester.
                 Admission::InUse if self.timeouts > timeouts => self.end(&Stop::new())?,
                 Admission::InUse if Instant::now() >= deadline => {
                     let reason = format!(
@@ -200,8 +200,8 @@ impl Channel {
     }
 
     fn zero_stats(&mut self, settings: &MessageBlock, stop: &Stop) -> io::Result<Admission> {
-        // A responder sets its version in the reply. Version 0 remains 0 if a service echoes the
-        // request.
+        // A responder sets its version in the reply. A service that echoes the request returns
+        // version 0.
         let request = MessageBlock {
             command: Command::ZeroStats as u32,
             version: 0,
@@ -325,7 +325,7 @@ impl Channel {
             ..RetryPolicy::DEFAULT
         };
         let mut image = Vec::with_capacity(bytes as usize);
-        let mut tries = 0;
+        let mut restarts = 0;
         while (image.len() as u32) < bytes {
             let offset = image.len() as u32;
             let length = MAX_IMAGE_BYTES_PER_REQUEST.min(bytes - offset);
@@ -348,8 +348,8 @@ impl Channel {
             });
             match part {
                 Ok(part) => image.extend(part),
-                Err(error) if error.kind() == ErrorKind::TimedOut && tries < MAX_TRIES => {
-                    tries += 1;
+                Err(error) if error.kind() == ErrorKind::TimedOut && restarts < MAX_TRIES => {
+                    restarts += 1;
                     image.clear();
                 }
                 Err(error) => return Err(error),
@@ -367,12 +367,12 @@ impl Channel {
         stop: &Stop,
     ) -> io::Result<Vec<u8>> {
         let first_request = self.last_request + 1;
-        let mut image = Assembly::default();
+        let mut assembly = Assembly::default();
         let mut failed_rounds = 0;
         while failed_rounds < MAX_TRIES {
-            let mut missing = image.missing_parts();
+            let mut missing = assembly.missing_parts();
             if missing.is_empty() {
-                return Ok(image.bytes);
+                return Ok(assembly.bytes);
             }
             for part in &missing {
                 self.next_request();
@@ -393,7 +393,7 @@ impl Channel {
                 };
                 let is_reply =
                     header.request >= first_request && header.object == object.number() as u32;
-                if is_reply && header.total <= max_bytes && image.store(&header, bytes) {
+                if is_reply && header.total <= max_bytes && assembly.store(&header, bytes) {
                     missing.retain(|part| part * PART_BYTES != header.offset as usize);
                     failed_rounds = 0;
                 }
@@ -403,7 +403,7 @@ impl Channel {
                 failed_rounds += 1;
             }
         }
-        Err(self.no_reply_error(Command::Fetch))
+        Err(self.no_reply_error(Command::Fetch, RetryPolicy::DEFAULT))
     }
 
     /// Runs the exchanges for a fit of the clocks. Times are relative to `zero_ns` of the monotonic
@@ -460,7 +460,7 @@ impl Channel {
             let answer = MessageBlock::read(reply)?;
             let is_reply = answer.command() == Some(Command::Response)
                 && (answer.number, answer.sent) == (number, block.sent);
-            // A linerate responder reports the nanoseconds of its time in this field.
+            // In `low`, a linerate responder reports the nanoseconds of its time.
             let fraction_ns = if is_linerate {
                 answer.low.clamp(0, 999)
             } else {
@@ -501,7 +501,7 @@ impl Channel {
             }
         }
         let command = MessageBlock::read(request).and_then(|block| block.command());
-        Err(self.no_reply_error(command.unwrap_or(Command::Data)))
+        Err(self.no_reply_error(command.unwrap_or(Command::Data), policy))
     }
 
     fn send(&self, request: &[u8]) -> io::Result<()> {
@@ -582,15 +582,15 @@ impl Channel {
         stop: &Stop,
         run: impl FnOnce(&Stop) -> T,
     ) -> io::Result<T> {
-        let (running, done) = (stop.child(), Stop::new());
+        let (run_stop, watch_stop) = (stop.child(), Stop::new());
         std::thread::scope(|scope| {
             let watcher = scope.spawn(|| {
-                let end = self.wait_for_end(&done);
-                running.set(StopReason::PeerClosed);
+                let end = self.wait_for_end(&watch_stop);
+                run_stop.set(StopReason::PeerClosed);
                 end
             });
-            let result = run(&running);
-            done.set(StopReason::Deadline);
+            let result = run(&run_stop);
+            watch_stop.set(StopReason::Deadline);
             let end = watcher
                 .join()
                 .unwrap_or_else(|_| Err(io::Error::other("the watching thread panicked")));
@@ -598,9 +598,9 @@ impl Channel {
         })
     }
 
-    fn wait_for_end(&self, done: &Stop) -> io::Result<()> {
+    fn wait_for_end(&self, watch_stop: &Stop) -> io::Result<()> {
         let mut buffer = [0; 2048];
-        while done
+        while watch_stop
             .wait_readable(self.socket.as_fd(), Instant::now() + IN_USE_TIMEOUT)
             .is_ok()
         {
@@ -645,8 +645,8 @@ impl Channel {
         Ok(())
     }
 
-    fn no_reply_error(&self, command: Command) -> io::Error {
-        let (peer, seconds) = (&self.peer, REPLY_TIMEOUT.as_secs() * u64::from(MAX_TRIES));
+    fn no_reply_error(&self, command: Command, policy: RetryPolicy) -> io::Error {
+        let (peer, seconds) = (&self.peer, (policy.timeout * policy.tries).as_secs_f64());
         let message = format!(
             "{peer}: no reply to {command:?} in {seconds} s; is udpmon_resp running there?"
         );
