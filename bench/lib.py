@@ -1,4 +1,4 @@
-"""What the bench scripts share: programs, servers, namespaces, statistics, tables."""
+"""Shared code of the benchmarks: programs, servers, namespaces, statistics, tables."""
 
 import argparse
 import contextlib
@@ -18,34 +18,34 @@ import time
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 TARGET = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
 
-# Exit codes of every script here.
+# Exit codes of the scripts.
 GATE_FAILED = 1
 CANNOT_MEASURE = 2
 
-# Wall seconds after which a client is taken to hang; no run here is meant to last a tenth of it.
+# Timeout of a client in seconds; more than ten times the duration of a normal run.
 CLIENT_DEADLINE = 60
 SERVER_DEADLINE = 10
 
-# Pairs during which the host took more of the CPU than this do not count.
+# Maximum share of CPU time that the host may take (steal) during a valid pair.
 STEAL_LIMIT = 0.02
 
-# What netperf's `-l` takes is a 32-bit number on the wire.
-MOST_BYTES = 2_000_000_000
+# Maximum of netperf's `-l`, which is a 32-bit number on the wire.
+MAX_BYTES = 2_000_000_000
 
-# What `paired` returns beside the samples of the two.
+# Keys of the result of `run_pairs` that are not samples.
 NOT_SAMPLES = ("steal", "dropped", "ratio", "lower", "upper", "enough", "verdict")
 
 
 class Failed(Exception):
-    """A program did not do what the measurement needs; the text says which and how."""
+    """A measurement failed; the message names the program and the failure."""
 
 
 # ---------------------------------------------------------------------------------------------
 # Command line
 
 
-def arguments(description):
-    """The options that every script has; the caller adds its own and parses."""
+def make_parser(description):
+    """Returns a parser with the options of all scripts."""
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument(
         "--ours",
@@ -57,37 +57,37 @@ def arguments(description):
         "--stock",
         default="/usr/bin",
         metavar="PATH",
-        help="the same for the other side (default: %(default)s)",
+        help="the same for the stock programs (default: %(default)s)",
     )
     parser.add_argument("--quick", action="store_true", help="fewer repetitions: a smoke test, not a result")
     return parser
 
 
-def paired_arguments(parser, names, pairs, quick_pairs):
-    """Adds the options of a script that compares pairs of runs in named cases, and parses."""
+def parse_paired_arguments(parser, names, pairs, quick_pairs):
+    """Adds the options of a script that runs named cases in pairs, and parses the command line."""
     parser.add_argument("--case", action="append", metavar="NAME", help="only this case (repeatable)")
-    parser.add_argument("--pairs", type=int, help=f"pairs a case (default {pairs}; {quick_pairs} with --quick)")
-    parser.add_argument("--json", metavar="FILE", help="also write every sample to FILE")
+    parser.add_argument("--pairs", type=int, help=f"pairs per case (default {pairs}; {quick_pairs} with --quick)")
+    parser.add_argument("--json", metavar="FILE", help="also write all samples to FILE")
     arguments = parser.parse_args()
     arguments.pairs = arguments.pairs or (quick_pairs if arguments.quick else pairs)
     for name in arguments.case or []:
         if name not in names:
-            parser.error(f"--case {name}: not one of {', '.join(names)}")
+            parser.error(f"unknown case {name}; the cases are {', '.join(names)}")
     return arguments
 
 
 @dataclasses.dataclass(frozen=True)
 class Programs:
-    """One side of a comparison: how to start its client and its server."""
+    """The commands of the client and the server of one side of a comparison."""
 
     name: str
     netperf: list
     netserver: list
 
     def tool(self, name):
-        """The command of another tool, beside netperf's: another link, or another word."""
-        first, *words = self.netperf
-        return [first, name] if words else [str(pathlib.Path(first).with_name(name))]
+        """Returns the command of another tool of this side."""
+        program, *subcommand = self.netperf
+        return [program, name] if subcommand else [str(pathlib.Path(program).with_name(name))]
 
 
 def programs(name, path):
@@ -98,33 +98,33 @@ def programs(name, path):
         commands = [[str(path), "netperf"], [str(path), "netserver"]]
     for command in commands:
         if not os.access(command[0], os.X_OK):
-            cannot_measure(f"{command[0]} is missing (--{name} names another place)")
+            cannot_measure(f"{command[0]} is missing; --{name} gives another path")
     return Programs(name, *commands)
 
 
-def cannot_measure(why):
-    print(f"{os.path.basename(sys.argv[0])}: {why}", file=sys.stderr)
+def cannot_measure(reason):
+    print(f"{os.path.basename(sys.argv[0])}: {reason}", file=sys.stderr)
     sys.exit(CANNOT_MEASURE)
 
 
-def need_root():
+def require_root():
     if os.geteuid() != 0:
-        cannot_measure("connection tests run in network namespaces of their own, which need root")
+        cannot_measure("root is required to create network namespaces")
 
 
 # ---------------------------------------------------------------------------------------------
 # Namespaces, servers, clients
 
-serial = itertools.count(1)
+namespace_numbers = itertools.count(1)
 
 
 @contextlib.contextmanager
 def namespace():
-    """A fresh network namespace with `lo` up, so that no TIME_WAIT of an earlier run is in the way.
+    """Creates a network namespace with `lo` up, without TIME_WAIT sockets of previous runs.
 
-    The second address is for stock's netperf: on a host with 127.0.0.1 alone it resolves nothing.
+    Stock's netperf needs the second address: it resolves no names on a host with 127.0.0.1 only.
     """
-    name = f"linerate-bench-{os.getpid()}-{next(serial)}"
+    name = f"linerate-bench-{os.getpid()}-{next(namespace_numbers)}"
     subprocess.run(["ip", "netns", "add", name], check=True)
     try:
         subprocess.run(["ip", "-n", name, "link", "set", "lo", "up"], check=True)
@@ -134,7 +134,8 @@ def namespace():
         subprocess.run(["ip", "netns", "del", name], check=False)
 
 
-def inside(name):
+def in_namespace(name):
+    """Returns the prefix of a command that runs in a network namespace, if any."""
     return ["ip", "netns", "exec", name] if name else []
 
 
@@ -147,19 +148,19 @@ class Server:
 
 @contextlib.contextmanager
 def server(programs, namespace=None, tracer=()):
-    """A netserver in the foreground, listening when this yields and gone when it ends.
+    """Runs a netserver; yields when it listens.
 
     `tracer` is the command of a program that runs the server as its child (strace).
     """
     port = free_port()
     command = [*programs.netserver, "-D", "-4", "-p", str(port)]
-    with running([*inside(namespace), *tracer, *command], port, traced=bool(tracer)) as pid:
+    with running_server([*in_namespace(namespace), *tracer, *command], port, traced=bool(tracer)) as pid:
         yield Server(pid, port, namespace)
 
 
 @contextlib.contextmanager
-def running(command, port, traced=False, udp=False, stdout=subprocess.DEVNULL, end=signal.SIGTERM):
-    """Runs a server until the block ends, by a signal; yields its pid once it listens on `port`."""
+def running_server(command, port, traced=False, udp=False, stdout=subprocess.DEVNULL, end_signal=signal.SIGTERM):
+    """Runs a server, and yields its pid when it listens on `port`. Ends it with a signal."""
     process = subprocess.Popen(
         command,
         cwd="/tmp",
@@ -170,13 +171,13 @@ def running(command, port, traced=False, udp=False, stdout=subprocess.DEVNULL, e
     )
     pid = None
     try:
-        pid = wait_listening(process, port, traced, udp)
+        pid = wait_until_listening(process, port, traced, udp)
         yield pid
     finally:
-        # A tracer writes its summary when its child ends, so only the child is asked to end.
-        # What is left of the session after that (a forked server's stuck child) is killed.
+        # A tracer writes its summary when its child ends, so the signal goes to the child only.
+        # SIGKILL then ends remaining processes of the session, such as a stuck child of a server.
         with contextlib.suppress(ProcessLookupError):
-            os.kill(pid or process.pid, end)
+            os.kill(pid or process.pid, end_signal)
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(SERVER_DEADLINE)
         with contextlib.suppress(ProcessLookupError):
@@ -184,21 +185,21 @@ def running(command, port, traced=False, udp=False, stdout=subprocess.DEVNULL, e
         process.wait()
 
 
-def wait_listening(process, port, traced, udp):
-    # Seen in /proc and not tried by a connection: a server should meet only real clients.
+def wait_until_listening(process, port, traced, udp):
+    # Reads /proc, because a connection would look like a client.
     deadline = time.monotonic() + SERVER_DEADLINE
     while time.monotonic() < deadline:
         if process.poll() is not None:
-            raise Failed(f"{process.args}: ended with {process.returncode} before it listened")
-        if listening(process.pid, port, udp):
-            family = [*children(process.pid), process.pid] if traced else [process.pid]
-            return family[0]
+            raise Failed(f"{process.args}: exited with code {process.returncode} before it listened")
+        if is_listening(process.pid, port, udp):
+            pids = [*children(process.pid), process.pid] if traced else [process.pid]
+            return pids[0]
         time.sleep(0.002)
     raise Failed(f"{process.args}: not listening on port {port} after {SERVER_DEADLINE} s")
 
 
-def listening(pid, port, udp=False):
-    """Whether a socket listens on `port` in the network namespace of `pid`; one of UDP is unconnected."""
+def is_listening(pid, port, udp=False):
+    """Returns whether a socket in the namespace of `pid` listens on `port` (UDP: is bound to it)."""
     protocol, state = ("udp", "07") if udp else ("tcp", "0A")
     for table in (protocol, f"{protocol}6"):
         with contextlib.suppress(OSError), open(f"/proc/{pid}/net/{table}") as lines:
@@ -209,7 +210,7 @@ def listening(pid, port, udp=False):
 
 
 def children(pid):
-    """The direct children of all threads of `pid`."""
+    """Returns the direct children of all threads of `pid`."""
     found = []
     for path in pathlib.Path(f"/proc/{pid}/task").glob("*/children"):
         with contextlib.suppress(OSError):
@@ -217,12 +218,12 @@ def children(pid):
     return found
 
 
-def share(pid):
-    """Proportional set size of `pid` and all below it, in bytes: a forked server's shared pages count once."""
+def proportional_set_size(pid):
+    """Returns the proportional set size of `pid` and its children in bytes."""
     total = 0
-    for one in [pid, *children(pid)]:
-        # A child may end between the listing and the reading.
-        with contextlib.suppress(OSError), open(f"/proc/{one}/smaps_rollup") as lines:
+    for process in [pid, *children(pid)]:
+        # A child may have ended since `children` listed it.
+        with contextlib.suppress(OSError), open(f"/proc/{process}/smaps_rollup") as lines:
             total += sum(int(line.split()[1]) * 1024 for line in lines if line.startswith("Pss:"))
     return total
 
@@ -235,24 +236,24 @@ def free_port():
 
 def netperf_command(programs, server, options):
     return [
-        *inside(server.namespace),
+        *in_namespace(server.namespace),
         *programs.netperf,
         *("-4", "-H", "127.0.0.1", "-p", str(server.port), "-P", "0"),
         *options,
     ]
 
 
-def output(command):
-    """Runs `command` to its end and returns what it wrote to (stdout, stderr)."""
+def run_command(command):
+    """Runs a command, and returns its (stdout, stderr)."""
     try:
-        # In /tmp because netperf's TCP_SENDFILE makes its file in the current directory.
-        done = subprocess.run(command, cwd="/tmp", capture_output=True, text=True, timeout=CLIENT_DEADLINE)
+        # In /tmp, because netperf's TCP_SENDFILE creates its file in the current directory.
+        result = subprocess.run(command, cwd="/tmp", capture_output=True, text=True, timeout=CLIENT_DEADLINE)
     except subprocess.TimeoutExpired:
-        raise Failed(f"{' '.join(command)}: still running after {CLIENT_DEADLINE} s") from None
-    if done.returncode != 0:
-        said = (done.stderr + done.stdout).strip().replace("\n", " | ")
-        raise Failed(f"{' '.join(command)}: exit {done.returncode}: {said[-300:]}")
-    return done.stdout, done.stderr
+        raise Failed(f"{' '.join(command)}: timed out after {CLIENT_DEADLINE} s") from None
+    if result.returncode != 0:
+        output = (result.stderr + result.stdout).strip().replace("\n", " | ")
+        raise Failed(f"{' '.join(command)}: exit code {result.returncode}: {output[-300:]}")
+    return result.stdout, result.stderr
 
 
 # ---------------------------------------------------------------------------------------------
@@ -260,7 +261,7 @@ def output(command):
 
 
 def cpu_ticks():
-    """(stolen, all) ticks since boot of the `cpu` line of /proc/stat, proc(5)."""
+    """Returns (stolen, all) ticks since boot, from the `cpu` line of /proc/stat, proc(5)."""
     with open("/proc/stat") as stat:
         ticks = [int(field) for field in stat.readline().split()[1:9]]
     return ticks[7], sum(ticks)
@@ -276,17 +277,19 @@ def steal_share(before, after):
 
 
 def bootstrap_median(samples, level=0.95, resamples=10_000):
-    """The percentile bootstrap interval of the median; the seed is fixed so a reader can repeat it."""
+    """Returns the percentile bootstrap interval of the median. The seed is fixed."""
     generator = random.Random(1)
     medians = sorted(statistics.median(generator.choices(samples, k=len(samples))) for _ in range(resamples))
     tail = int(resamples * (1 - level) / 2)
     return medians[tail], medians[-1 - tail]
 
 
-def paired(measures, pairs):
-    """Runs two measurements by turns, `pairs` times, and as often again where the host took CPU time meanwhile.
+def run_pairs(measures, pairs):
+    """Runs two measurements in alternating order, in `pairs` pairs. Repeats pairs with too much
+    steal.
 
-    `measures` are functions without arguments by their names; the ratio is the first's to the second's.
+    `measures` maps names to functions without arguments. The ratio is that of the first to the
+    second.
     """
     names = list(measures)
     result = {"steal": [], "dropped": 0} | {name: [] for name in names}
@@ -304,15 +307,15 @@ def paired(measures, pairs):
             result[name].append(figure)
     if len(result["steal"]) < 2:
         raise Failed(f"{result['dropped']} pairs dropped for steal, {len(result['steal'])} left")
-    mine, theirs = (result[name] for name in names)
-    ratios = [one / other for one, other in zip(mine, theirs)]
+    first, second = (result[name] for name in names)
+    ratios = [numerator / denominator for numerator, denominator in zip(first, second)]
     lower, upper = bootstrap_median(ratios)
     enough = len(ratios) >= pairs
     return result | {"ratio": statistics.median(ratios), "lower": lower, "upper": upper, "enough": enough}
 
 
 def verdict(result):
-    """That of `paired`'s result, where the two should be equal."""
+    """Returns the verdict on a result of `run_pairs` whose ratio should be at least 1."""
     if not result["enough"]:
         return "NOISY"
     if result["lower"] >= 1.00:
@@ -320,24 +323,24 @@ def verdict(result):
     return "PASS" if result["ratio"] >= 0.97 and result["upper"] >= 1.00 else "FAIL"
 
 
-def paired_row(name, result, judgement):
-    """A row for a table of `paired`'s results."""
-    mine, theirs = (samples for key, samples in result.items() if key not in NOT_SAMPLES)
+def pairs_row(name, result, verdict):
+    """Returns the table row of a result of `run_pairs`."""
+    first, second = (samples for key, samples in result.items() if key not in NOT_SAMPLES)
     dropped = f" (-{result['dropped']})" if result["dropped"] else ""
     return [
         name,
         f"{result['ratio']:.3f}",
         f"{result['lower']:.3f}-{result['upper']:.3f}",
-        f"{statistics.median(mine):.0f}",
-        f"{statistics.median(theirs):.0f}",
-        f"{spread(mine):.1%}",
-        f"{len(mine)}{dropped}",
-        judgement,
+        f"{statistics.median(first):.0f}",
+        f"{statistics.median(second):.0f}",
+        f"{spread(first):.1%}",
+        f"{len(first)}{dropped}",
+        verdict,
     ]
 
 
 def spread(samples):
-    """The interquartile range as a share of the median."""
+    """Returns the interquartile range as a share of the median."""
     if len(samples) < 2:
         return float("nan")
     low, middle, high = statistics.quantiles(samples, n=4)
@@ -349,7 +352,7 @@ def spread(samples):
 
 
 def write_json(arguments, results):
-    """Writes every sample, and the machine and the programs that they are of, to the file of `--json`."""
+    """Writes all samples, the machine and the programs to the file of `--json`."""
     host = os.uname()
     document = {
         "kernel": f"{host.sysname} {host.release} {host.machine}",
@@ -364,12 +367,12 @@ def write_json(arguments, results):
         file.write("\n")
 
 
-def progress(text):
+def print_progress(text):
     print(text, file=sys.stderr, flush=True)
 
 
-def table(header, rows):
-    """Prints rows of strings: the first column to the left, the others to the right."""
+def print_table(header, rows):
+    """Prints rows of strings, with the first column left-aligned and the others right-aligned."""
     widths = [max(map(len, column)) for column in zip(header, *rows)]
     for row in [header, ["-" * width for width in widths], *rows]:
         cells = [row[0].ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(row[1:], widths[1:]))]
@@ -379,8 +382,8 @@ def table(header, rows):
 # ---------------------------------------------------------------------------------------------
 
 
-def script(main):
-    """Runs `main` and exits with its code; SIGTERM unwinds like Ctrl-C, so that servers and namespaces go."""
+def run_main(main):
+    """Runs `main`, and exits with its code. SIGTERM also removes servers and namespaces."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(CANNOT_MEASURE))
     try:
         sys.exit(main())

@@ -1,6 +1,7 @@
-"""Two hosts in network namespaces, for the benches that need a link of known rate.
+"""Two hosts in network namespaces, for benchmarks that need a link of known rate.
 
-The data crosses one veth pair and the control connection another, so that the data link's counters hold nothing but data.
+Data and control connection use different veth pairs, so that the counters of the data link contain
+only data.
 """
 
 import contextlib
@@ -22,13 +23,13 @@ class Host:
         return ["ip", "netns", "exec", self.name, *map(str, command)]
 
     def counters(self, interface="data"):
-        """Packets and bytes that came and went, by the interface's own account."""
-        line = self.line("/proc/net/dev", f"{interface}:").split(":")[1].split()
+        """Returns the packet and byte counters of an interface."""
+        fields = self.line("/proc/net/dev", f"{interface}:").split(":")[1].split()
         return {
-            "rx_bytes": int(line[0]),
-            "rx_packets": int(line[1]),
-            "tx_bytes": int(line[8]),
-            "tx_packets": int(line[9]),
+            "rx_bytes": int(fields[0]),
+            "rx_packets": int(fields[1]),
+            "tx_bytes": int(fields[8]),
+            "tx_packets": int(fields[9]),
         }
 
     def line(self, path, start):
@@ -36,13 +37,13 @@ class Host:
         return next(line.strip() for line in text.splitlines() if line.strip().startswith(start))
 
     def snmp(self, group, name):
-        """One of the kernel's own counts, such as Tcp RetransSegs or Udp RcvbufErrors."""
+        """Returns a counter of the kernel, such as Tcp RetransSegs or Udp RcvbufErrors."""
         text = subprocess.run(self.run("cat", "/proc/net/snmp"), capture_output=True, text=True, check=True).stdout
         lines = [line.split() for line in text.splitlines() if line.startswith(group + ":")]
         return int(lines[1][lines[0].index(name)])
 
     def dropped(self):
-        """Packets that the data link's queue dropped."""
+        """Returns the number of packets that the queue of the data link dropped."""
         text = subprocess.run(
             self.run("tc", "-s", "qdisc", "show", "dev", "data"), capture_output=True, text=True, check=True
         ).stdout
@@ -51,46 +52,46 @@ class Host:
 
 @contextlib.contextmanager
 def pair(rate=None, burst=None, mtu=1500):
-    """Two hosts; with a rate (bits a second) each direction has a token bucket of `burst` bytes."""
+    """Creates two hosts. A rate (bit/s) adds a token bucket of `burst` bytes per direction."""
     number = next(serial)
     hosts = [
-        Host(f"linerate-link-{os.getpid()}-{number}{side}", f"198.18.0.{at}", f"198.18.1.{at}")
-        for at, side in ((1, "a"), (2, "b"))
+        Host(f"linerate-link-{os.getpid()}-{number}{side}", f"198.18.0.{address}", f"198.18.1.{address}")
+        for address, side in ((1, "a"), (2, "b"))
     ]
     with contextlib.ExitStack() as stack:
         for host in hosts:
             ip("netns", "add", host.name)
             stack.callback(subprocess.run, ["ip", "netns", "del", host.name], check=False)
-            # Neighbour discovery would be in the counters.
-            quiet(host.run("sysctl", "-qw", "net.ipv6.conf.all.disable_ipv6=1", "net.ipv6.conf.default.disable_ipv6=1"))
+            # The counters would include neighbour discovery.
+            run_quietly(host.run("sysctl", "-qw", "net.ipv6.conf.all.disable_ipv6=1", "net.ipv6.conf.default.disable_ipv6=1"))
             ip("-n", host.name, "link", "set", "lo", "up")
         for interface in ("data", "control"):
             a, b = hosts
             ip("-n", a.name, "link", "add", interface, "type", "veth", "peer", "name", interface, "netns", b.name)
-            for at, host in enumerate(hosts):
+            for index, host in enumerate(hosts):
                 address = getattr(host, interface)
                 ip("-n", host.name, "address", "add", f"{address}/24", "dev", interface)
-                ip("-n", host.name, "link", "set", interface, "address", mac(at), "mtu", str(mtu), "up")
-                # Nobody asks for whom he knows: else ARP is in the counters.
-                other = getattr(hosts[1 - at], interface)
-                ip("-n", host.name, "neighbour", "add", other, "lladdr", mac(1 - at), "dev", interface, "nud", "permanent")
+                ip("-n", host.name, "link", "set", interface, "address", mac(index), "mtu", str(mtu), "up")
+                # Static neighbours, because the counters would include ARP.
+                peer = getattr(hosts[1 - index], interface)
+                ip("-n", host.name, "neighbour", "add", peer, "lladdr", mac(1 - index), "dev", interface, "nud", "permanent")
         for host in hosts:
-            # Or the counters hold one header for 64 KB.
-            quiet(host.run("ethtool", "-K", "data", "tso", "off", "gso", "off", "gro", "off"))
+            # With offloads, the counters would contain one header per 64 KB.
+            run_quietly(host.run("ethtool", "-K", "data", "tso", "off", "gso", "off", "gro", "off"))
             if rate:
-                # The queue must hold what a window of TCP and a late timer need.
+                # The queue must hold a TCP window, and absorb a late timer.
                 limit = max(4 * burst, 300_000)
-                quiet(host.run("tc", "qdisc", "add", "dev", "data", "root", "tbf", "rate", f"{rate}bit", "burst", burst, "limit", limit))
+                run_quietly(host.run("tc", "qdisc", "add", "dev", "data", "root", "tbf", "rate", f"{rate}bit", "burst", burst, "limit", limit))
         yield hosts
 
 
-def mac(at):
-    return f"02:00:00:00:00:{at + 1:02x}"
+def mac(index):
+    return f"02:00:00:00:00:{index + 1:02x}"
 
 
-def ip(*words):
-    subprocess.run(["ip", *words], check=True)
+def ip(*arguments):
+    subprocess.run(["ip", *arguments], check=True)
 
 
-def quiet(command):
+def run_quietly(command):
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL)

@@ -1,7 +1,7 @@
-"""Whether the CPU figure is true: a paced test beside burners of known duty, one on each CPU.
+"""Compares LOCAL_CPU_UTIL with the known CPU load of a paced test and of a burner on each CPU.
 
-What is known is CPU time that the kernel charged to the burners, the client and the server, and what it
-spent in interrupts; what we said is LOCAL_CPU_UTIL of all CPUs. Steal is shown and is nobody's work.
+The known load is the CPU time that the kernel charged to burners, client and server, plus
+interrupts. It does not include steal, which is reported separately.
 """
 
 import os
@@ -11,70 +11,72 @@ import time
 
 import lib
 
-BOUND = 2.0  # points
+BOUND = 2.0  # percentage points
 DUTIES = (0.25, 0.50, 0.75)
-PERIOD = 0.02  # seconds of a burner's cycle
+PERIOD = 0.02  # period of a burner in seconds
 TICK = os.sysconf("SC_CLK_TCK")
 
 
-def lines(ours, seconds):
-    """One line a duty: (what, known %, said %, error in points, bound, ok, steal %, demand error %)."""
+def measure_all(ours, seconds):
+    """Yields per duty: name, known and reported CPU use, bound, steal, error of the service demand.
+
+    All values are in percent or percentage points.
+    """
     with lib.server(ours) as server:
         for duty in DUTIES:
-            yield line(ours, server, duty, seconds)
+            yield measure(ours, server, duty, seconds)
 
 
-def line(ours, server, duty, seconds):
+def measure(ours, server, duty, seconds):
     cpus = sorted(os.sched_getaffinity(0))
-    burners = [burner(cpu, duty) for cpu in cpus]
+    burners = [start_burner(cpu, duty) for cpu in cpus]
     try:
         time.sleep(0.5)
-        spent = [cpu_seconds(pid) for pid in [*burners, server.pid]]
-        children = resource.getrusage(resource.RUSAGE_CHILDREN)
-        before, began = stat(), time.monotonic()
-        said = run(ours, server, seconds)
-        after, elapsed = stat(), time.monotonic() - began
-        # Before the burners are reaped, which are children, too.
-        client = resource.getrusage(resource.RUSAGE_CHILDREN)
-        spent = sum(cpu_seconds(pid) for pid in [*burners, server.pid]) - sum(spent)
+        before = sum(cpu_seconds(pid) for pid in [*burners, server.pid])
+        children_before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        ticks_before, start_time = read_ticks(), time.monotonic()
+        results = run_client(ours, server, seconds)
+        ticks_after, elapsed = read_ticks(), time.monotonic() - start_time
+        # Burners are also children, so this must precede waitpid.
+        children_after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        used = sum(cpu_seconds(pid) for pid in [*burners, server.pid]) - before
     finally:
         for pid in burners:
             os.kill(pid, 9)
             os.waitpid(pid, 0)
-    spent += client.ru_utime + client.ru_stime - children.ru_utime - children.ru_stime
-    passed = {name: after[name] - before[name] for name in after}
-    spent += (passed["irq"] + passed["softirq"]) / TICK
-    known = 100 * spent / elapsed / len(cpus)
-    steal = 100 * passed["steal"] / sum(passed.values())
-    error = said["LOCAL_CPU_UTIL"] - known
-    # Microseconds of all CPUs' time a KB that was sent.
-    demand = known * 1e4 * len(cpus) / (said["LOCAL_BYTES_SENT"] / 1024 / said["ELAPSED_TIME"])
-    demand_error = 100 * (said["LOCAL_SD"] / demand - 1)
-    return f"burners at {duty:.0%}", known, said["LOCAL_CPU_UTIL"], error, BOUND, abs(error) <= BOUND, steal, demand_error
+    used += children_after.ru_utime + children_after.ru_stime - children_before.ru_utime - children_before.ru_stime
+    ticks = {name: ticks_after[name] - ticks_before[name] for name in ticks_after}
+    used += (ticks["irq"] + ticks["softirq"]) / TICK
+    known = 100 * used / elapsed / len(cpus)
+    steal = 100 * ticks["steal"] / sum(ticks.values())
+    # Microseconds of CPU time (of all CPUs) per sent KB.
+    demand = known * 1e4 * len(cpus) / (results["LOCAL_BYTES_SENT"] / 1024 / results["ELAPSED_TIME"])
+    demand_error = 100 * (results["LOCAL_SD"] / demand - 1)
+    return f"burners at {duty:.0%}", known, results["LOCAL_CPU_UTIL"], BOUND, steal, demand_error
 
 
-def run(ours, server, seconds):
+def run_client(ours, server, seconds):
     keys = "LOCAL_CPU_UTIL,LOCAL_SD,LOCAL_BYTES_SENT,ELAPSED_TIME"
     command = [*ours.netperf, "-4", "-H", "127.0.0.1", "-p", str(server.port), "-t", "UDP_STREAM", "-P", "0"]
     command += ["-l", str(seconds), "-c", "-b", "10", "-w", "1", "--", "-m", "1000", "-R", "1", "-k", keys]
     text = subprocess.run(command, capture_output=True, text=True, check=False).stdout
-    found = dict(row.split("=", 1) for row in text.splitlines() if "=" in row)
-    if any(key not in found for key in keys.split(",")):
+    values = dict(row.split("=", 1) for row in text.splitlines() if "=" in row)
+    if any(key not in values for key in keys.split(",")):
         raise lib.Failed(f"{' '.join(command)}: {text!r}")
-    return {key: float(found[key]) for key in keys.split(",")}
+    return {key: float(values[key]) for key in keys.split(",")}
 
 
-def burner(cpu, duty):
-    """A process on one CPU that uses `duty` of the time, by its own CPU time; its pid."""
+def start_burner(cpu, duty):
+    """Starts a process whose CPU time is the share `duty` of a CPU; returns its pid."""
     pid = os.fork()
     if pid:
         return pid
     try:
         os.sched_setaffinity(0, {cpu})
-        began, parent = time.monotonic(), os.getppid()
+        start_time, parent = time.monotonic(), os.getppid()
         while os.getppid() == parent:
-            # What was missed is caught up with, so that the duty holds over any time.
-            while time.process_time() < duty * (time.monotonic() - began):
+            # Catches up after a delay, so that the share is exact over any time.
+            while time.process_time() < duty * (time.monotonic() - start_time):
                 pass
             time.sleep(PERIOD * (1 - duty))
     finally:
@@ -82,13 +84,14 @@ def burner(cpu, duty):
 
 
 def cpu_seconds(pid):
-    """CPU time of a process with all its threads and reaped children: /proc/PID/stat, proc(5)."""
+    """Returns the CPU time of a process and its reaped children: /proc/PID/stat, proc(5)."""
     with open(f"/proc/{pid}/stat") as file:
-        words = file.read().rsplit(")", 1)[1].split()
-    return sum(int(word) for word in words[11:15]) / TICK
+        fields = file.read().rsplit(")", 1)[1].split()
+    return sum(int(field) for field in fields[11:15]) / TICK
 
 
-def stat():
+def read_ticks():
+    """Returns the ticks of all CPUs by state, from /proc/stat, proc(5)."""
     names = ("user", "nice", "system", "idle", "iowait", "irq", "softirq", "steal")
     with open("/proc/stat") as file:
         return dict(zip(names, map(int, file.readline().split()[1:9])))

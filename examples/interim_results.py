@@ -1,7 +1,7 @@
-"""Interim results (netperf -D) of one or several netperfs, brought onto one grid of time.
+"""Interim results (netperf -D) of one or several netperfs, and their means over a common time.
 
-Each result is a mean rate over an interval that ended at a time of the wall clock, so results of several
-hosts can be compared as far as their clocks agree. The three layouts of netperf are read: sentences, CSV
+Each result is a mean rate over an interval that ends at a wall-clock time. Results of several hosts
+are comparable if their clocks agree. The parser accepts netperf's three formats: sentences, CSV
 (test option -o) and keys (test option -k).
 """
 
@@ -21,16 +21,16 @@ KEY = re.compile(
 
 @dataclass(frozen=True)
 class Result:
-    """A mean rate over an interval; times in seconds since the epoch."""
+    """A mean rate over an interval. Times are in seconds since the epoch."""
 
-    began: float
+    started: float
     ended: float
     rate: float
     unit: str
 
 
 def parse(lines):
-    """The interim results among a netperf's lines of output, in the order of time."""
+    """Returns the interim results in lines of netperf's output, ordered by time."""
     results, keys = [], {}
     for line in lines:
         line = line.rstrip("\r\n")
@@ -38,11 +38,11 @@ def parse(lines):
             results.append(_result(**match.groupdict()))
         elif match := KEY.match(line):
             keys.setdefault(int(match["index"]), {})[match["key"]] = match["value"]
-    for _, found in sorted(keys.items()):
-        # A netperf that was cut off may leave the last one without its end.
-        if len(found) == 4:
+    for _, values in sorted(keys.items()):
+        # The last result may be incomplete if netperf was killed.
+        if len(values) == 4:
             results.append(
-                _result(found["INTERIM_RESULT"], found["UNITS"], found["INTERVAL"], found["ENDING"])
+                _result(values["INTERIM_RESULT"], values["UNITS"], values["INTERVAL"], values["ENDING"])
             )
     return sorted(results, key=lambda result: result.ended)
 
@@ -53,33 +53,34 @@ def _result(rate, unit, interval, ending):
 
 
 def unit(instances):
-    """The unit of all results; ValueError if there is none, or more than one."""
+    """Returns the unit of all results; raises ValueError unless there is exactly one."""
     units = {result.unit for results in instances for result in results}
     if len(units) != 1:
         raise ValueError(f"results in {len(units)} units: {', '.join(sorted(units)) or 'none'}")
     return units.pop()
 
 
-def mean(results, began, ended, least=0.9):
-    """The mean rate of one instance from `began` to `ended`: each result counts for as long as it lies in
-    there. None if the results cover less than the share `least` of that time."""
+def mean(results, start_time, end_time, min_coverage=0.9):
+    """Returns the mean rate of one instance from `start_time` to `end_time`. Each result is
+    weighted by its overlap with this time. Returns None if the results cover less than the share
+    `min_coverage` of it."""
     work = covered = 0.0
     for result in results:
-        overlap = min(result.ended, ended) - max(result.began, began)
+        overlap = min(result.ended, end_time) - max(result.started, start_time)
         if overlap > 0:
             work += result.rate * overlap
             covered += overlap
-    if covered <= 0 or covered < least * (ended - began):
+    if covered <= 0 or covered < min_coverage * (end_time - start_time):
         return None
     return work / covered
 
 
-def common(instances):
-    """From when to when all instances have results."""
+def common_time(instances):
+    """Returns the start and the end of the time in which all instances have results."""
     if not instances or not all(instances):
         raise ValueError("an instance has no interim results")
-    began = max(results[0].began for results in instances)
-    ended = min(results[-1].ended for results in instances)
-    if ended <= began:
+    start_time = max(results[0].started for results in instances)
+    end_time = min(results[-1].ended for results in instances)
+    if end_time <= start_time:
         raise ValueError("the instances never ran at the same time")
-    return began, ended
+    return start_time, end_time

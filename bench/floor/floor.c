@@ -1,12 +1,11 @@
-/* The instruction floor: what a netperf-like loop cannot do without. A ring of buffers, counters
- * that another thread may read, a stop flag that a signal may set, a limit by count; no options, no
- * timing, no control connection. bench/netperf-counts counts its instructions an operation and
- * compares ours with it.
+/* Minimal loops for netperf's tests: a ring of buffers, counters that another thread may read, a
+ * stop flag that a signal may set, and a limit by count. There are no options, no timing and no
+ * control connection. bench/netperf-counts compares linerate's instructions with theirs.
  *
- *   floor sink PORT             receives, one connection after the other
- *   floor echo PORT             answers requests of 1 byte likewise
+ *   floor sink PORT             receives data, one connection at a time
+ *   floor echo PORT             answers requests of 1 byte, one connection at a time
  *   floor stream PORT N SIZE    sends N buffers of SIZE bytes
- *   floor rr PORT N             N transactions of 1 byte each way
+ *   floor rr PORT N             runs N transactions of 1 byte in each direction
  */
 
 #include <netinet/in.h>
@@ -25,8 +24,8 @@ struct slot {
     char *buffer;
 };
 
-/* One writer; a reader elsewhere may look at any time. The bytes and calls of transactions follow
- * from their number and are not counted apart. */
+/* One thread writes; another may read at any time. Transactions need no counters of bytes and
+ * calls, because these follow from the number of transactions. */
 static struct {
     _Alignas(64) uint64_t sends;
     uint64_t sent_bytes;
@@ -47,8 +46,8 @@ static inline void add(uint64_t *counter, uint64_t amount) {
     __atomic_store_n(counter, *counter + amount, __ATOMIC_RELAXED);
 }
 
-static void die(const char *what) {
-    perror(what);
+static void die(const char *call) {
+    perror(call);
     exit(1);
 }
 
@@ -66,49 +65,49 @@ static struct slot *ring(size_t size) {
     return slots;
 }
 
-static void send_stream(int fd, uint64_t left, size_t size) {
+static void send_stream(int fd, uint64_t remaining, size_t size) {
     struct slot *slot = ring(size);
-    while (left > 0 && !stopped) {
+    while (remaining > 0 && !stopped) {
         ssize_t sent = send(fd, slot->buffer, size, 0);
         if (sent != (ssize_t)size)
             break;
         slot = slot->next;
         add(&counters.sends, 1);
         add(&counters.sent_bytes, (uint64_t)sent);
-        left--;
+        remaining--;
     }
 }
 
 static void receive_stream(int fd) {
     struct slot *slot = ring(SINK_SIZE);
     while (!stopped) {
-        ssize_t got = recv(fd, slot->buffer, SINK_SIZE, 0);
-        if (got <= 0)
+        ssize_t received = recv(fd, slot->buffer, SINK_SIZE, 0);
+        if (received <= 0)
             break;
         slot = slot->next;
         add(&counters.receives, 1);
-        add(&counters.received_bytes, (uint64_t)got);
+        add(&counters.received_bytes, (uint64_t)received);
     }
 }
 
-/* Receives the rest of a message of which the first call brought `got` bytes; 0 when it never comes. */
-static int receive_rest(int fd, char *buffer, size_t size, ssize_t got) {
-    size_t have = 0;
-    while (got > 0 && (have += (size_t)got) < size) {
+/* Receives the rest of a message, of which `received` bytes have arrived. Returns 0 on failure. */
+static int receive_rest(int fd, char *buffer, size_t size, ssize_t received) {
+    size_t total = 0;
+    while (received > 0 && (total += (size_t)received) < size) {
         add(&counters.partial_receives, 1);
-        got = recv(fd, buffer + have, size - have, 0);
+        received = recv(fd, buffer + total, size - total, 0);
     }
-    return got > 0;
+    return received > 0;
 }
 
 static inline int receive_message(int fd, char *buffer, size_t size) {
-    ssize_t got = recv(fd, buffer, size, 0);
-    return got == (ssize_t)size || receive_rest(fd, buffer, size, got);
+    ssize_t received = recv(fd, buffer, size, 0);
+    return received == (ssize_t)size || receive_rest(fd, buffer, size, received);
 }
 
-static void request(int fd, uint64_t left, size_t size) {
+static void request(int fd, uint64_t remaining, size_t size) {
     struct slot *out = ring(size), *in = ring(size);
-    while (left > 0 && !stopped) {
+    while (remaining > 0 && !stopped) {
         if (send(fd, out->buffer, size, 0) != (ssize_t)size)
             break;
         out = out->next;
@@ -116,7 +115,7 @@ static void request(int fd, uint64_t left, size_t size) {
             break;
         in = in->next;
         add(&counters.transactions, 1);
-        left--;
+        remaining--;
     }
 }
 
@@ -157,7 +156,7 @@ static void serve(struct sockaddr_in *address, int echo) {
 int main(int argc, char **argv) {
     const char *role = argc > 2 ? argv[1] : "";
     struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    /* Without SA_RESTART, so that a blocked call sees the flag. */
+    /* Without SA_RESTART, a signal interrupts a blocked call, and the loop reads the flag. */
     struct sigaction action = {.sa_handler = stop};
     sigaction(SIGINT, &action, NULL);
     sigaction(SIGTERM, &action, NULL);

@@ -1,9 +1,9 @@
-/* What so many threads can do at least: each has a connection of its own and asks one byte over it, in a
- * loop of two calls and a counter. No options, no profile, no control connection. bench/uperf compares a
- * profile of as many threads with it.
+/* Minimal request/response threads. Each has its own connection, and runs transactions of one byte
+ * in a loop of two calls and a counter. There are no options, no profile and no control connection.
+ * bench/uperf compares a profile with the same number of threads.
  *
- *   threads echo PORT              answers requests of 1 byte, a thread each
- *   threads ask PORT N SECONDS     N threads; prints transactions a second
+ *   threads echo PORT              answers requests of 1 byte, with one thread per connection
+ *   threads ask PORT N SECONDS     runs N threads; prints transactions per second
  */
 
 #include <arpa/inet.h>
@@ -19,19 +19,19 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { STACK = 96 * 1024, MOST = 10000 };
+enum { STACK = 96 * 1024, MAX_THREADS = 10000 };
 
-struct asker {
+struct requester {
     _Alignas(128) uint64_t transactions;
     int socket;
 };
 
-static struct asker askers[MOST];
+static struct requester requesters[MAX_THREADS];
 static volatile sig_atomic_t stopped;
 static pthread_barrier_t start;
 
-static void die(const char *what) {
-    perror(what);
+static void die(const char *call) {
+    perror(call);
     exit(1);
 }
 
@@ -46,18 +46,18 @@ static double now(void) {
     return time.tv_sec + time.tv_nsec / 1e9;
 }
 
-static pthread_t spawn(void *(*body)(void *), void *with) {
+static pthread_t spawn(void *(*body)(void *), void *argument) {
     pthread_attr_t attributes;
     pthread_t thread;
     pthread_attr_init(&attributes);
     pthread_attr_setstacksize(&attributes, STACK);
-    if (pthread_create(&thread, &attributes, body, with))
+    if (pthread_create(&thread, &attributes, body, argument))
         die("pthread_create");
     return thread;
 }
 
-static void *answer(void *with) {
-    int socket = (int)(intptr_t)with;
+static void *answer(void *argument) {
+    int socket = (int)(intptr_t)argument;
     char byte;
     while (recv(socket, &byte, 1, 0) == 1 && send(socket, &byte, 1, MSG_NOSIGNAL) == 1) {
     }
@@ -65,8 +65,8 @@ static void *answer(void *with) {
     return NULL;
 }
 
-static void *ask(void *with) {
-    struct asker *self = with;
+static void *send_requests(void *argument) {
+    struct requester *self = argument;
     char byte = 0;
     pthread_barrier_wait(&start);
     while (!stopped) {
@@ -83,19 +83,19 @@ static struct sockaddr_in loopback(int port) {
     return address;
 }
 
-static int tcp(void) {
-    int socket_ = socket(AF_INET, SOCK_STREAM, 0), on = 1;
-    if (socket_ < 0)
+static int open_socket(void) {
+    int fd = socket(AF_INET, SOCK_STREAM, 0), on = 1;
+    if (fd < 0)
         die("socket");
-    setsockopt(socket_, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
-    return socket_;
+    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+    return fd;
 }
 
 static void echo(int port) {
     struct sockaddr_in address = loopback(port);
-    int listener = tcp(), on = 1;
+    int listener = open_socket(), on = 1;
     setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-    if (bind(listener, (struct sockaddr *)&address, sizeof address) || listen(listener, MOST))
+    if (bind(listener, (struct sockaddr *)&address, sizeof address) || listen(listener, MAX_THREADS))
         die("listen");
     for (;;) {
         int socket = accept(listener, NULL, NULL);
@@ -106,40 +106,40 @@ static void echo(int port) {
     }
 }
 
-static void run(int port, int number, double seconds) {
+static void run(int port, int count, double seconds) {
     struct sockaddr_in address = loopback(port);
-    pthread_t threads[MOST];
-    pthread_barrier_init(&start, NULL, (unsigned)number + 1);
-    for (int i = 0; i < number; i++) {
-        askers[i].socket = tcp();
-        if (connect(askers[i].socket, (struct sockaddr *)&address, sizeof address))
+    pthread_t threads[MAX_THREADS];
+    pthread_barrier_init(&start, NULL, (unsigned)count + 1);
+    for (int i = 0; i < count; i++) {
+        requesters[i].socket = open_socket();
+        if (connect(requesters[i].socket, (struct sockaddr *)&address, sizeof address))
             die("connect");
-        threads[i] = spawn(ask, &askers[i]);
+        threads[i] = spawn(send_requests, &requesters[i]);
     }
     pthread_barrier_wait(&start);
-    double begun = now();
-    struct timespec rest = {(time_t)seconds, (long)((seconds - (time_t)seconds) * 1e9)};
-    nanosleep(&rest, NULL);
+    double start_time = now();
+    struct timespec duration = {(time_t)seconds, (long)((seconds - (time_t)seconds) * 1e9)};
+    nanosleep(&duration, NULL);
     uint64_t sum = 0;
-    for (int i = 0; i < number; i++)
-        sum += __atomic_load_n(&askers[i].transactions, __ATOMIC_RELAXED);
-    double elapsed = now() - begun;
+    for (int i = 0; i < count; i++)
+        sum += __atomic_load_n(&requesters[i].transactions, __ATOMIC_RELAXED);
+    double elapsed = now() - start_time;
     stopped = 1;
-    for (int i = 0; i < number; i++)
-        shutdown(askers[i].socket, SHUT_RDWR);
-    for (int i = 0; i < number; i++)
+    for (int i = 0; i < count; i++)
+        shutdown(requesters[i].socket, SHUT_RDWR);
+    for (int i = 0; i < count; i++)
         pthread_join(threads[i], NULL);
     printf("%.1f\n", sum / elapsed);
 }
 
-int main(int count, char **words) {
+int main(int argc, char **argv) {
     signal(SIGTERM, SIG_DFL);
     signal(SIGINT, stop);
-    if (count == 3 && !strcmp(words[1], "echo"))
-        echo(atoi(words[2]));
-    else if (count == 5 && !strcmp(words[1], "ask") && atoi(words[3]) > 0 && atoi(words[3]) <= MOST)
-        run(atoi(words[2]), atoi(words[3]), atof(words[4]));
+    if (argc == 3 && !strcmp(argv[1], "echo"))
+        echo(atoi(argv[2]));
+    else if (argc == 5 && !strcmp(argv[1], "ask") && atoi(argv[3]) > 0 && atoi(argv[3]) <= MAX_THREADS)
+        run(atoi(argv[2]), atoi(argv[3]), atof(argv[4]));
     else
-        return fprintf(stderr, "threads echo PORT | threads ask PORT N SECONDS\n"), 1;
+        return fprintf(stderr, "usage: threads echo PORT; threads ask PORT N SECONDS\n"), 1;
     return 0;
 }

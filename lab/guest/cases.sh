@@ -1,4 +1,4 @@
-# What the files of lab/suite/ are written with; sourced before each of them, in the guest of lab/vm.
+# Functions for the files of lab/suite/. The guest of lab/vm sources this file before each of them.
 #
 #   tcp_works() {
 #       serve stock
@@ -7,88 +7,89 @@
 #   }
 #   try tcp.works tcp_works
 #
-# A case is a function. It runs in a subshell with `set -e`, in an empty directory of its own, and
-# everything that it started is killed when it ends. The last line that it printed is why it failed.
+# A case is a function. It runs in a subshell with `set -e`, in a new directory. When it ends, `try`
+# kills all processes that it started. If it fails, its last line of output is the reason.
 
-# Seconds after which a case hangs; on a busy machine some take more than a minute.
-LIMIT=240
+# Timeout of a case, in seconds. On a busy machine, some cases take more than a minute.
+CASE_TIMEOUT=240
 
-# try NAME FUNCTION [ARGUMENT...]: prints `ok NAME`, or `FAIL NAME: why` and what the case printed.
+# try NAME FUNCTION [ARGUMENT...]: runs a case; prints `ok NAME`, or `FAIL NAME: REASON` and output.
 try() {
     name=$1
     shift
-    group=/sys/fs/cgroup/case
-    watch=/sys/fs/cgroup/watch
+    case_group=/sys/fs/cgroup/case
+    watchdog_group=/sys/fs/cgroup/watchdog
     log=/run/case.log
-    mkdir "$group" "$watch"
+    mkdir "$case_group" "$watchdog_group"
     (
-        echo 0 >"$watch/cgroup.procs"
+        echo 0 >"$watchdog_group/cgroup.procs"
         exec >/dev/null 2>&1
-        sleep "$LIMIT"
-        echo "not done after $LIMIT s" >>"$log"
-        echo 1 >"$group/cgroup.kill"
+        sleep "$CASE_TIMEOUT"
+        echo "timed out after $CASE_TIMEOUT s" >>"$log"
+        echo 1 >"$case_group/cgroup.kill"
     ) &
     : >"$log"
     (
-        echo 0 >"$group/cgroup.procs"
+        echo 0 >"$case_group/cgroup.procs"
         directory=$(mktemp -d)
         cd "$directory"
         set -e
         "$@"
     ) >>"$log" 2>&1 </dev/null
     code=$?
-    empty "$group"
-    empty "$watch"
+    kill_group "$case_group"
+    kill_group "$watchdog_group"
     wait
     ip -all netns delete
     if [ "$code" -eq 0 ]; then
         echo "ok $name"
         return
     fi
-    why=$(tail -n 1 "$log")
-    echo "FAIL $name: ${why:-exit code $code}"
+    reason=$(tail -n 1 "$log")
+    echo "FAIL $name: ${reason:-exit code $code}"
     sed 's/^/    /' "$log"
 }
 
-# skip NAME WHY: a case that cannot be tried here.
+# skip NAME REASON: reports a case that cannot run here.
 skip() {
     echo "SKIPPED $1: $2"
 }
 
-# fail WHY: ends the case.
+# fail REASON: ends the case as failed.
 fail() {
     echo "$@"
     exit 1
 }
 
-# serve ours|stock [OPTION...]: a netserver of that make, which listens at $PORT when this returns.
+# serve ours|stock [OPTION...]: starts a netserver; returns when it listens on $PORT.
 serve() {
-    make=$1
+    implementation=$1
     shift
     PORT=$(($(cat /run/port 2>/dev/null || echo 20000) + 1))
     echo "$PORT" >/run/port
-    $FAR "$(program "$make" netserver)" -D -p "$PORT" "$@" >server.log 2>&1 &
-    waits=0
+    $FAR "$(program_path "$implementation" netserver)" -D -p "$PORT" "$@" >server.log 2>&1 &
+    attempts=0
     until $FAR cat /proc/net/tcp /proc/net/tcp6 | grep -qE "^ *[0-9]+: [0-9A-F]+:$(printf %04X "$PORT") [0-9A-F:]+ 0A "; do
-        waits=$((waits + 1))
-        [ "$waits" -lt 200 ] || fail "the $make netserver does not listen: $(cat server.log)"
-        kill -0 $! 2>/dev/null || fail "the $make netserver ended: $(cat server.log)"
+        attempts=$((attempts + 1))
+        [ "$attempts" -lt 200 ] || fail "the $implementation netserver does not listen: $(cat server.log)"
+        kill -0 $! 2>/dev/null || fail "the $implementation netserver exited: $(cat server.log)"
         sleep 0.05
     done
 }
 
-# client ours|stock OPTION...: a netperf of that make, at the server of `serve`.
+# client ours|stock OPTION...: runs netperf as a client of the server that `serve` started.
 client() {
-    make=$1
+    implementation=$1
     shift
-    $NEAR "$(program "$make" netperf)" -H "$ADDRESS" -p "$PORT" "$@"
+    $NEAR "$(program_path "$implementation" netperf)" -H "$ADDRESS" -p "$PORT" "$@"
 }
 
-# Both ends in the guest, unless `hosts` was called.
+# By default, both ends run in the guest's own network namespace. `hosts` changes this.
 NEAR= FAR= ADDRESS=127.0.0.1
 
-# hosts: two hosts, `near` and `far`, with a veth pair between `eth0` of each. The case's client runs
-# on near (10.0.0.1, fd00::1), its server on far (10.0.0.2, fd00::2). `$NEAR COMMAND` runs there.
+# hosts: creates two hosts, `near` and `far`, with a veth pair between their interfaces `eth0`. The
+# client runs on near (10.0.0.1, fd00::1), the server on far (10.0.0.2, fd00::2). `$NEAR COMMAND`
+# runs COMMAND on near.
 hosts() {
     ip netns add near
     ip netns add far
@@ -106,16 +107,16 @@ hosts() {
     NEAR='ip netns exec near' FAR='ip netns exec far' ADDRESS=10.0.0.2
 }
 
-# program ours|stock netperf|netserver: its path.
-program() {
+# program_path ours|stock netperf|netserver: prints the path of a program.
+program_path() {
     case $1 in
     ours) echo "$OURS/$2" ;;
     stock) echo "$STOCK/$2" ;;
-    *) fail "whose $2 is $1?" ;;
+    *) fail "not 'ours' or 'stock': $1" ;;
     esac
 }
 
-# has stock: whether the original programs are in the guest. has MODULE: whether the kernel has it.
+# has stock|MODULE: succeeds if the guest has stock netperf, or if the kernel can load MODULE.
 has() {
     case $1 in
     stock) [ -x "$STOCK/netperf" ] ;;
@@ -123,25 +124,25 @@ has() {
     esac
 }
 
-# value KEY FILE: of an output with -k, or of any lines KEY=value.
+# value KEY FILE: prints the value of a line KEY=VALUE, for example of netperf's -k.
 value() {
     sed -n "s/^$1=//p" "$2"
 }
 
-# equal WHAT A B: fails unless A and B are the same number or word.
+# equal NAME ACTUAL EXPECTED: fails unless both strings are equal.
 equal() {
-    [ "$2" = "$3" ] || fail "$1: $2 is not $3"
+    [ "$2" = "$3" ] || fail "$1: $2, expected $3"
 }
 
-# within WHAT VALUE LOW HIGH: fails unless LOW <= VALUE <= HIGH.
+# within NAME VALUE MIN MAX: fails unless MIN <= VALUE <= MAX.
 within() {
-    awk -v value="$2" -v low="$3" -v high="$4" \
-        'BEGIN { exit !(value ~ /^-?[0-9.]+(e[+-]?[0-9]+)?$/ && value + 0 >= low + 0 && value + 0 <= high + 0) }' ||
-        fail "$1: '$2' is not within $3 to $4"
+    awk -v value="$2" -v min="$3" -v max="$4" \
+        'BEGIN { exit !(value ~ /^-?[0-9.]+(e[+-]?[0-9]+)?$/ && value + 0 >= min + 0 && value + 0 <= max + 0) }' ||
+        fail "$1: '$2' is not in $3 to $4"
 }
 
-# empty CGROUP: kills all that is in it, and removes it.
-empty() {
+# kill_group CGROUP: kills all processes of a cgroup, and removes it.
+kill_group() {
     echo 1 >"$1/cgroup.kill"
     until rmdir "$1" 2>/dev/null; do
         sleep 0.01

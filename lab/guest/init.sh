@@ -1,6 +1,6 @@
 #!/bin/busybox sh
-# The first process of the guest of lab/vm: makes the machine usable, runs the script, says what it
-# exited with, and turns the machine off.
+# First process of the guest of lab/vm: sets up the machine, runs the script, reports its exit code,
+# and turns the machine off.
 export PATH=/bin:/sbin HOME=/root TERM=dumb LC_ALL=C
 export OURS=/opt/linerate STOCK=/opt/stock
 
@@ -16,13 +16,14 @@ ln -sf /proc/self/fd /dev/fd
 for module in $(cat /lab/load); do
     modprobe "$module"
 done
-# A machine with little memory has most of its files there.
+# If the machine has little memory, most of its files are on this disk.
 [ ! -b /dev/vda ] || mount -t romfs -o ro /dev/vda /disk
 
 hostname guest
 /bin/ip link set lo up
-# Resolvers give no address of a family that the host has but on its loopback interface: stock
-# netperf could not even find 127.0.0.1. IPv6 is usable at once without duplicate detection.
+# A resolver returns only addresses of families that a non-loopback interface has. Without this
+# interface, stock netperf cannot resolve 127.0.0.1. Without duplicate detection, IPv6 is usable at
+# once.
 /bin/ip link add host type dummy
 sysctl -q -w net.ipv6.conf.all.accept_dad=0 net.ipv6.conf.host.accept_dad=0
 /bin/ip address add 192.0.2.1/24 dev host
@@ -30,7 +31,7 @@ sysctl -q -w net.ipv6.conf.all.accept_dad=0 net.ipv6.conf.host.accept_dad=0
 /bin/ip link set host up
 
 cd /work
-# The words were quoted by lab/vm.
+# lab/vm has quoted the arguments.
 eval "set -- $(cat /lab/arguments)"
 /bin/sh /lab/script "$@" </dev/null >/dev/vport0p1 2>/dev/vport0p2
 echo $? >/dev/vport0p3

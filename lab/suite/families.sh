@@ -1,9 +1,9 @@
-# Tests with a protocol or an address family of their own: SCTP, DLPI over LLC, Unix domain sockets.
-# Nobody else has them, so both ends are ours. That nothing is lost is seen by the counts of both ends.
+# netperf's tests over SCTP, DLPI (over LLC) and Unix domain sockets. Debian's netperf lacks these
+# tests, so both ends are linerate. The counters of both ends show that no data is lost.
 
-# stream OPTION...: 500 messages of 1000 bytes, in one direction. The extra block has one line of nine
-# numbers: alignments, offsets, bytes, bytes a send, sends, bytes a receive, receives. The average of a
-# receive is rounded to hundredths.
+# stream OPTION...: sends 500 messages of 1000 bytes in one direction. The verbose output has a line
+# of nine numbers: alignments, offsets, bytes, bytes per send, sends, bytes per receive, receives.
+# The bytes per receive are rounded to hundredths.
 stream() {
     client ours -l -500000 -P 0 -v 2 "$@" -m 1000 >out || fail "exit code $?: $(cat out)"
     cat out
@@ -13,7 +13,7 @@ stream() {
     within "bytes received" "$2" 499990 500010
 }
 
-# datagrams OPTION...: as many messages, which both ends count.
+# datagrams OPTION...: sends 500 datagrams of 1000 bytes, and checks the counters of both ends.
 datagrams() {
     client ours -l -500000 -P 0 "$@" -m 1000 >out || fail "exit code $?: $(cat out)"
     cat out
@@ -22,7 +22,7 @@ datagrams() {
     equal "messages received" "$2" 500
 }
 
-# transactions OPTION...: 200 of them, of 100 and 300 bytes: fewer would not end well.
+# transactions OPTION...: runs 200 transactions of 100 and 300 bytes. A lost one fails the test.
 transactions() {
     client ours -l -200 -P 0 "$@" -r 100,300 >out || fail "exit code $?: $(cat out)"
     cat out
@@ -35,11 +35,11 @@ unix_domain() {
     transactions -t STREAM_RR --
     datagrams -t DG_STREAM --
     transactions -t DG_RR --
-    [ -z "$(ls -d /tmp/lr-* 2>/dev/null)" ] || fail "left behind: $(ls -d /tmp/lr-*)"
+    [ -z "$(ls -d /tmp/lr-* 2>/dev/null)" ] || fail "files are left: $(ls -d /tmp/lr-*)"
 }
 
-# only SOURCE PORT DESTINATION PORT: of SCTP over IPv4, nothing else comes from near to far.
-only() {
+# allow_only SOURCE PORT DESTINATION PORT: drops all other SCTP packets over IPv4 from near to far.
+allow_only() {
     $NEAR tc qdisc add dev eth0 root handle 1: prio priomap 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0
     $NEAR tc qdisc add dev eth0 parent 1:3 handle 3: netem loss 100%
     $NEAR tc filter add dev eth0 parent 1: prio 1 u32 match ip src "$1" match ip sport "$2" 0xffff \
@@ -47,12 +47,12 @@ only() {
     $NEAR tc filter add dev eth0 parent 1: prio 2 u32 match ip protocol 132 0xff flowid 1:3
 }
 
-# Packets that near has sent over IPv6.
-over_ipv6() {
+# Prints the number of IPv6 packets that near has sent.
+ipv6_packets() {
     $NEAR awk '$1 == "Ip6OutRequests" { print $2 }' /proc/net/snmp6
 }
 
-# buffers: those of near and far, the one that sends first, as a table of transactions has them.
+# Prints the socket buffer sizes (send, receive) of near and far in a request/response result.
 buffers() {
     awk '/^[0-9 .]+$/ && (NF >= 6 || NF == 2) { printf "%s %s ", $1, $2 }' out
 }
@@ -63,22 +63,22 @@ sctp_one_to_one() {
     ip -n far address add 10.0.0.4/24 dev eth0
     serve ours
     stream -t SCTP_STREAM --
-    only 10.0.0.3 7001 10.0.0.4 7002
+    allow_only 10.0.0.3 7001 10.0.0.4 7002
     stream -t SCTP_STREAM -- -D -B -L 10.0.0.3,4 -H 10.0.0.4,4 -P 7001,7002 -M 300 -s 60000,70000 -S 80000,90000
     equal "socket buffers" "$(awk 'NF == 5 { print $1, $2 }' out)" "180000 120000"
-    within "bytes a receive" "$(awk 'NF == 9 { print $8 }' out)" 1 300
+    within "bytes per receive" "$(awk 'NF == 9 { print $8 }' out)" 1 300
     $NEAR tc qdisc delete dev eth0 root
 
-    # A name that has both families.
+    # The name `both` has an IPv4 and an IPv6 address.
     printf '10.0.0.2 both\nfd00::2 both\n' >>/etc/hosts
     ADDRESS=both
-    start=$(over_ipv6)
+    start=$(ipv6_packets)
     transactions -t SCTP_RR -- -4 -V -I ignored
-    within "IPv6 packets without IPv6" $(($(over_ipv6) - start)) 0 150
+    within "IPv6 packets without IPv6" $(($(ipv6_packets) - start)) 0 150
     equal "notices" "$(grep -c 'Local .* copy avoidance not available' out)" 2
-    start=$(over_ipv6)
+    start=$(ipv6_packets)
     transactions -t SCTP_RR -- -6 -D -B -s 60000,70000 -S 80000,90000
-    within "IPv6 packets" $(($(over_ipv6) - start)) 200 100000
+    within "IPv6 packets" $(($(ipv6_packets) - start)) 200 100000
     equal "socket buffers" "$(buffers)" "120000 140000 160000 180000 "
 
     client ours -t SCTP_STREAM -P 0 -v 2 -- -m 1000 -N 300 >out
@@ -98,26 +98,26 @@ sctp_one_to_many() {
     client ours -t SCTP_RR_MANY -l 1 -P 0 -- -T 3
 }
 
-# Whoever is not the client is neither counted nor answered, before it and beside it: the server's own host.
-sctp_strangers() {
+# The server ignores other senders, before and during a test. They run on the server's host.
+sctp_ignores_other_senders() {
     hosts
     serve ours
     (while sleep 0.1; do
         $FAR "$OURS/netperf" -N -H 10.0.0.2 -t OMNI -l 1 -- -T sctp -d send -m 1000 -P ,20999
-    done) >stranger 2>&1 &
-    # In the test, or while it waits for the end of its stream.
+    done) >other_sender 2>&1 &
+    # The server aborts their association during the data or at the end of the stream.
     aborted="data send error|Connection reset by peer"
-    # On a busy machine a stranger takes longer to come than a test waits.
+    # On a busy machine, a test can end before another sender connects.
     for attempt in 1 2 3 4 5 6 7 8; do
         stream -t SCTP_STREAM_MANY -s 2 -- -P ,20999
         transactions -t SCTP_RR_MANY -s 2 -- -P ,20999
-        ! grep -qE "$aborted" stranger || break
+        ! grep -qE "$aborted" other_sender || break
     done
-    grep -qE "$aborted" stranger || fail "no stranger came in $attempt attempts: $(cat stranger)"
+    grep -qE "$aborted" other_sender || fail "no other sender connected in $attempt attempts: $(cat other_sender)"
 }
 
-# A server that is stopped gives no results.
-sctp_stopped() {
+# A test whose server is stopped fails without results.
+sctp_reports_stopped_server() {
     for test in "SCTP_STREAM --" "SCTP_RR --" "SCTP_STREAM_MANY --" "SCTP_RR_MANY --" "TCP_CRR -- -T sctp"; do
         serve ours
         server=$!
@@ -126,24 +126,24 @@ sctp_stopped() {
         until grep -qs 127.0.0.1 /proc/net/sctp/assocs; do sleep 0.1; done
         sleep 0.3
         kill "$server"
-        wait "$server" || fail "$test: the server: exit code $?"
+        wait "$server" || fail "$test: exit code of the server: $?"
         code=0
         wait "$client" || code=$?
         equal "$test: exit code" "$code" 1
-        ! grep -qE '^ *[0-9]+ +[0-9]+ +[0-9.]+' out || fail "$test: a result: $(cat out)"
+        ! grep -qE '^ *[0-9]+ +[0-9]+ +[0-9.]+' out || fail "$test: unexpected result: $(cat out)"
     done
 }
 
-# waits_in PID: the call of a process's threads that moves data, or else that waits for it: recvfrom(2) is 45
-# on this machine, recvmsg(2) 47, poll(2) 7 and ppoll(2) 271.
-waits_in() {
+# blocking_call PID: prints whether a thread of the process blocks in a data call, or in poll.
+# System calls of x86-64: recvfrom(2) is 45, recvmsg(2) 47, poll(2) 7 and ppoll(2) 271.
+blocking_call() {
     cat /proc/"$1"/task/*/syscall | awk '
         $1 == 45 || $1 == 47 { data = 1 }
         $1 == 7 || $1 == 271 { poll = 1 }
         END { print data ? "data call" : poll ? "poll" : "neither" }'
 }
 
-# With -B no end waits in the calls that move its data, while the other one stands still.
+# With -B, each end waits in poll and not in a data call while the peer is stopped.
 sctp_waits_in_poll() {
     for test in SCTP_RR SCTP_RR_MANY; do
         for option in "" -B; do
@@ -155,15 +155,15 @@ sctp_waits_in_poll() {
                 until grep -qs 127.0.0.1 /proc/net/sctp/assocs; do sleep 0.1; done
                 sleep 0.5
                 eval "kill -STOP \$$stopped"
-                [ $stopped = client ] && waits=$server || waits=$client
+                [ $stopped = client ] && running=$server || running=$client
                 [ -z "$option" ] && expected="data call" || expected="poll"
-                # What is on its way is still answered; then the end waits, and goes on waiting.
+                # The running end first handles data that is in flight, and then blocks.
                 for _ in $(seq 100); do
                     sleep 0.2
-                    call=$(waits_in "$waits")
+                    call=$(blocking_call "$running")
                     [ "$call" != "$expected" ] || break
                 done
-                equal "$test $option: beside a $stopped that stands still the other end waits in" "$call" "$expected"
+                equal "$test $option: blocking call of the peer of a stopped $stopped" "$call" "$expected"
                 kill -KILL "$client" "$server"
                 wait "$client" "$server" || true
             done
@@ -171,9 +171,9 @@ sctp_waits_in_poll() {
     done
 }
 
-# LLC sockets know the first network namespace only, so both interfaces are in it.
-link() {
-    # Room in the receiver's queue for all that a case sends, also where the receiver is given no CPU for a second.
+# Creates a veth pair. LLC sockets work in the initial network namespace only.
+add_link() {
+    # The receive buffer must hold all data, because the receiver may get no CPU for a second.
     echo 4000000 >/proc/sys/net/core/rmem_default
     ip link delete near0 2>/dev/null || true
     ip link add near0 type veth peer name far0
@@ -181,62 +181,63 @@ link() {
     ip link set far0 up
 }
 
-unlink() {
+delete_link() {
     ip link delete near0
 }
 
-# count SAP, counted: frames to this service access point that far0 has received since.
-count() {
+# start_frame_count SAP: starts counting frames to a service access point that far0 receives.
+start_frame_count() {
     tc qdisc add dev far0 clsact
     tc filter add dev far0 ingress protocol 802_2 u32 match u8 "$1" 0xff at 0
 }
 
-counted() {
+# Prints the number of counted frames.
+frame_count() {
     tc -s filter show dev far0 ingress | sed -n 's/.*success \([0-9]*\).*/\1/p' | sort -n | tail -n 1
 }
 
 llc_connections() {
-    link
+    add_link
     serve ours
     stream -t DLCO_STREAM -- -D near0,far0 -M 400
-    within "bytes a receive" "$(awk 'NF == 9 { print $8 }' out)" 1 400
-    count 72
+    within "bytes per receive" "$(awk 'NF == 9 { print $8 }' out)" 1 400
+    start_frame_count 72
     stream -t DLCO_STREAM -- -D near,far -p 0 -s 72 -w 16 -W 16
-    within "frames to 72" "$(counted)" 500 100000
-    # Windows are in the table where other tests have their buffers.
+    within "frames to 72" "$(frame_count)" 500 100000
+    # The result shows the windows in place of the socket buffer sizes.
     transactions -t DLCO_RR -- -D near0,far0 -w 16,17 -W 18,19
     equal "windows" "$(buffers)" "16 17 18 19 "
     client ours -t DLCO_STREAM -l 1 -P 0 -- -D near0,far0
-    unlink
+    delete_link
 }
 
 llc_datagrams() {
-    link
+    add_link
     serve ours
-    # Slow enough for all of them.
+    # Slow enough that no datagram is lost.
     datagrams -t DLCL_STREAM -b 5 -w 20m -- -D near0,far0
     transactions -t DLCL_RR -- -D near0,far0
-    count 40
+    start_frame_count 40
     transactions -t DLCL_RR -- -s 40 -D /dev/near,/dev/far -p 0
-    within "frames to 40" "$(counted)" 200 1000
+    within "frames to 40" "$(frame_count)" 200 1000
     client ours -t DLCL_STREAM -l 1 -P 0 -- -D near0,far0 -m 500
     client ours -t DLCL_RR -l 1 -P 0 -- -D near0,far0
-    unlink
+    delete_link
 }
 
 llc_refusals() {
-    link
+    add_link
     serve ours
-    ! client ours -t DLCO_STREAM -l 1 -- -D near0,far0 -m 2000 2>err || fail "2000 bytes in a frame"
+    ! client ours -t DLCO_STREAM -l 1 -- -D near0,far0 -m 2000 2>err || fail "accepted 2000 bytes per frame"
     grep -q "a frame has room for 1496 bytes" err || fail "$(cat err)"
-    ! client ours -t DLCO_STREAM -l 1 -- -D near0,none 2>err || fail "no such interface"
-    unlink
+    ! client ours -t DLCO_STREAM -l 1 -- -D near0,none 2>err || fail "accepted an unknown interface"
+    delete_link
 }
 
 try families.unix unix_domain
-for case in sctp_one_to_one sctp_one_to_many sctp_strangers sctp_stopped sctp_waits_in_poll; do
-    if has sctp; then try families.$case $case; else skip families.$case "no SCTP here"; fi
+for case in sctp_one_to_one sctp_one_to_many sctp_ignores_other_senders sctp_reports_stopped_server sctp_waits_in_poll; do
+    if has sctp; then try families.$case $case; else skip families.$case "the kernel has no SCTP"; fi
 done
 for case in llc_connections llc_datagrams llc_refusals; do
-    if has llc2; then try families.$case $case; else skip families.$case "no LLC here"; fi
+    if has llc2; then try families.$case $case; else skip families.$case "the kernel has no LLC"; fi
 done
