@@ -1,4 +1,4 @@
-//! Numbered datagrams from one loop to another.
+//! Numbered datagrams between two loops.
 
 use std::net::UdpSocket;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -16,14 +16,14 @@ use model::{
 const FORMAT: DatagramFormat = DatagramFormat {
     number_offset: 0,
     high_word_offset: Some(12),
-    first: 1,
+    first_number: 1,
     stamp: Some(Stamp {
         offset: 4,
         clock: StampClock::Wall,
         unit: StampUnit::SecondsAndMicros,
     }),
     ends_negative: true,
-    order: ByteOrder::BigEndian,
+    byte_order: ByteOrder::BigEndian,
 };
 
 const SIZE: u32 = 100;
@@ -84,7 +84,7 @@ fn run_flow_after(
     (result, counters)
 }
 
-/// Receives to the end mark.
+/// Receives until the end mark.
 fn receive_to_end(socket: &UdpSocket, io: IoMethod) -> (Counts, DatagramCounts, LoopResult) {
     let mut flow = plan(Workload::receive(), io);
     flow.timing.passes = true;
@@ -101,8 +101,8 @@ fn send_end_mark(socket: &UdpSocket, number: i64) {
 }
 
 #[test]
-fn each_method_numbers_and_counts_what_it_moves() {
-    for (sends, receives) in [
+fn each_io_method_numbers_and_counts_datagrams() {
+    for (send_method, receive_method) in [
         (IoMethod::OnePerCall, IoMethod::OnePerCall),
         (IoMethod::Mmsg, IoMethod::Trunc),
         (IoMethod::Gso, IoMethod::OnePerCall),
@@ -110,58 +110,58 @@ fn each_method_numbers_and_counts_what_it_moves() {
         (IoMethod::Gso, IoMethod::Gso),
     ] {
         let (near, far) = pair();
-        let mut flow = plan(Workload::send(), sends);
+        let mut flow = plan(Workload::send(), send_method);
         // A batch of two buffers has two datagrams.
         flow.local.send.width = WidthRule::Buffers(2);
         let limit = Limit::Messages(150);
-        let receiver = std::thread::spawn(move || receive_to_end(&far, receives));
+        let receiver = std::thread::spawn(move || receive_to_end(&far, receive_method));
         let (sent, counters) = run_flow(near.as_fd(), &flow, limit, &Stop::new());
-        assert_eq!(sent.ended, EndCause::Count, "{sends:?}");
+        assert_eq!(sent.ended, EndCause::Count, "{send_method:?}");
         assert_eq!(counters.counts().send_calls, 150);
-        assert_eq!(counters.datagrams(), None, "a sender counts none");
+        assert_eq!(counters.datagrams(), None, "a sender counts no datagrams");
         send_end_mark(&near, 151);
         let (counts, datagrams, result) = receiver.join().unwrap();
-        let what = format!("{sends:?} {receives:?} {datagrams:?}");
-        assert_eq!(datagrams.by_highest.highest, 151, "{what}");
-        // A buffer of loopback has room for all of them.
-        assert_eq!((datagrams.received, datagrams.lost), (151, 0), "{what}");
+        let context = format!("{send_method:?} {receive_method:?} {datagrams:?}");
+        assert_eq!(datagrams.highest_number_counts.highest, 151, "{context}");
+        // The socket buffer has room for all of them.
+        assert_eq!((datagrams.received, datagrams.lost), (151, 0), "{context}");
         assert_eq!(
             (datagrams.reordered, datagrams.duplicated),
             (0, 0),
-            "{what}"
+            "{context}"
         );
         assert_eq!(
             (counts.received.0, counts.receive_calls),
             (15_100, 151),
-            "{what}"
+            "{context}"
         );
-        assert!(datagrams.jitter < Some(Duration::from_secs(1)), "{what}");
+        assert!(datagrams.jitter < Some(Duration::from_secs(1)), "{context}");
         let delays = datagrams.delays;
         assert_eq!(delays.count, 151);
         let (min, max) = delays.extremes_ns.unwrap();
         assert!(
             (-1_000..10_000_000_000).contains(&min) && max >= min,
-            "{what}"
+            "{context}"
         );
         assert!(result.latency.is_some_and(|delays| delays.len() > 140));
     }
 }
 
 #[test]
-fn a_burst_bounds_what_a_call_takes() {
+fn a_burst_limits_datagrams_per_call() {
     let (near, far) = pair();
     let mut flow = plan(Workload::send(), IoMethod::Gso);
     flow.local.pacing = Pacing::from_packet_rate(1000, 5);
     let receiver = std::thread::spawn(move || receive_to_end(&far, IoMethod::OnePerCall));
     let (sent, counters) = run_flow(near.as_fd(), &flow, Limit::Messages(23), &Stop::new());
-    assert_eq!(sent.paced.unwrap().intervals, 5);
+    assert_eq!(sent.pacing_result.unwrap().intervals, 5);
     assert_eq!(counters.counts().send_batches, 5);
     send_end_mark(&near, 24);
     assert_eq!(receiver.join().unwrap().1.received, 24);
 }
 
-/// A datagram that is too short or not part of the flow counts as bytes only. An empty one is not
-/// the end.
+/// A datagram that is too short or not part of the flow counts as bytes only. An empty one does not
+/// end the flow.
 #[test]
 fn datagrams_without_a_number_count_as_bytes() {
     let (near, far) = pair();
@@ -177,9 +177,9 @@ fn datagrams_without_a_number_count_as_bytes() {
     assert_eq!((datagrams.received, datagrams.lost), (2, 1));
 }
 
-/// Datagrams from before the loop count first, with their own arrival times.
+/// Datagrams that arrived before the loop count first, with their own arrival times.
 #[test]
-fn first_datagrams_come_first() {
+fn first_datagrams_count_before_the_loop() {
     let (near, far) = pair();
     let first = [1, 3].map(|number| {
         let mut datagram = [0; 20];
@@ -227,9 +227,9 @@ fn receive_calls_are_counted_by_their_sizes() {
     assert_eq!(counters.counts().receive_calls, 7);
 }
 
-/// A stream's data is counted without being copied.
+/// `MSG_TRUNC` discards the data of a stream in the kernel.
 #[test]
-fn truncated_data_is_not_copied() {
+fn discarded_stream_data_is_counted() {
     use std::io::Write;
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let mut near = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();

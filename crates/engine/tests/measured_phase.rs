@@ -1,4 +1,4 @@
-//! Both ends of a stream, each in its measured phase, as a dialect runs them.
+//! Runs both ends of a stream through the measured phase, like a dialect.
 
 use std::io::{self, Read};
 use std::net::{TcpListener, TcpStream};
@@ -56,9 +56,9 @@ fn run_end(
     control: Option<BorrowedFd<'_>>,
     timeout: Duration,
 ) -> EndResult {
-    let any = Address::local(data).unwrap().with_any_port();
+    let local = Address::local(data).unwrap().with_any_port();
     let options = SocketOptions::default();
-    let socket = DataSocket::open(Transport::Tcp, &any, &options, Role::Initiator).unwrap();
+    let socket = DataSocket::open(Transport::Tcp, &local, &options, Role::Initiator).unwrap();
     let memory = BufferMemory::new(u64::MAX, u64::MAX);
     let (endpoint, workload, facts) = (&flow.local, &flow.workload, socket.facts.clone());
     let buffers = Buffers::new(
@@ -87,7 +87,7 @@ fn run_end(
     };
     let mut phase = MeasuredPhase::start(endpoint, settings);
     if sends {
-        // The timeout excludes the drain, in which nothing is counted.
+        // The timeout excludes the drain, during which the counters do not change.
         deadline_thread().set_on_idle(&counters, timeout, &phase.stop);
     }
     let sockets = FlowSockets::Connected(data.as_fd());
@@ -124,14 +124,14 @@ fn both_ends_of_a_stream_agree() {
     assert!(sent.counts.sent.0 > 0 && sent.elapsed >= Some(SEND_TIME));
 }
 
-/// Resets a connection instead of ending it.
+/// Closes a connection with a reset.
 fn reset(connection: Socket) {
     connection.set_linger(Some(Duration::ZERO)).unwrap();
     drop(connection);
 }
 
 #[test]
-fn a_reset_is_no_end_of_a_stream() {
+fn a_reset_is_a_failure() {
     for flow in [sender(), receiver()] {
         let (near, far) = pair();
         reset(far);
@@ -142,38 +142,38 @@ fn a_reset_is_no_end_of_a_stream() {
         );
     }
     let (near, mut far) = pair();
-    let drained = std::thread::spawn(move || {
+    let peer = std::thread::spawn(move || {
         io::copy(&mut far, &mut io::sink()).unwrap();
         reset(far);
     });
     let result = run_end(&sender(), &near, None, LONG_TIMEOUT);
-    let failed = result.drained.unwrap().unwrap_err();
-    assert_eq!(failed.kind(), io::ErrorKind::ConnectionReset);
-    drained.join().unwrap();
+    let error = result.drained.unwrap().unwrap_err();
+    assert_eq!(error.kind(), io::ErrorKind::ConnectionReset);
+    peer.join().unwrap();
 }
 
 #[test]
 fn a_long_call_is_not_idle() {
-    const MUCH: u32 = 32 << 20;
+    const SIZE: u32 = 32 << 20;
     let (near, mut far) = pair();
-    let slow = std::thread::spawn(move || {
+    let slow_reader = std::thread::spawn(move || {
         let mut buffer = vec![0; 1 << 16];
         while far.read(&mut buffer).unwrap() > 0 {
             std::thread::sleep(Duration::from_millis(4));
         }
     });
-    let flow = flow(Workload::send(), Limit::Bytes(MUCH.into()), MUCH);
+    let flow = flow(Workload::send(), Limit::Bytes(SIZE.into()), SIZE);
     let result = run_end(&flow, &near, None, Duration::from_millis(200));
     result.drained.unwrap().unwrap();
     let sent = result.side.counts.sent.0;
-    assert_eq!((sent, result.ended), (MUCH.into(), EndCause::Count));
-    slow.join().unwrap();
+    assert_eq!((sent, result.ended), (SIZE.into(), EndCause::Count));
+    slow_reader.join().unwrap();
 }
 
 #[test]
 fn a_slow_drain_is_not_idle() {
     let (near, mut far) = pair();
-    let slow = std::thread::spawn(move || {
+    let slow_reader = std::thread::spawn(move || {
         far.set_recv_buffer_size(1 << 16).unwrap();
         while far.read(&mut [0; 1 << 12]).unwrap() > 0 {
             std::thread::sleep(Duration::from_millis(8));
@@ -190,13 +190,13 @@ fn a_slow_drain_is_not_idle() {
     drained.unwrap().unwrap();
     assert_eq!((side.counts.sent.0, ended), (2 << 20, EndCause::Count));
     assert!(side.elapsed > Some(2 * timeout), "{side:?}");
-    slow.join().unwrap();
+    slow_reader.join().unwrap();
 }
 
 #[test]
 fn a_phase_ends_with_its_control_connection_or_when_idle() {
     let (near, _far) = pair();
-    let receive = |control, idle| run_end(&receiver(), &near, control, idle).ended;
+    let receive = |control, timeout| run_end(&receiver(), &near, control, timeout).ended;
     let (control, peer) = UnixStream::pair().unwrap();
     drop(peer);
     assert_eq!(
@@ -210,10 +210,10 @@ fn a_phase_ends_with_its_control_connection_or_when_idle() {
 }
 
 #[test]
-fn each_watch_of_a_connection_sees_its_end() {
+fn each_watch_of_a_connection_sees_its_hang_up() {
     let (near, far) = UnixStream::pair().unwrap();
     let stops = [(); 4].map(|()| Stop::new());
-    let watch = |at: usize| deadline_thread().set_on_hang_up(near.as_fd(), &stops[at]);
+    let watch = |index: usize| deadline_thread().set_on_hang_up(near.as_fd(), &stops[index]);
     let (first, _second, _third) = (watch(0), watch(1), watch(2));
     drop(first);
     drop(far);
@@ -225,7 +225,7 @@ fn each_watch_of_a_connection_sees_its_end() {
         stop.reason() == Some(StopReason::PeerClosed)
     };
     assert!(stops[1..3].iter().all(is_set_in_time));
-    let _late = watch(3);
+    let _late_watch = watch(3);
     assert!(is_set_in_time(&stops[3]));
     assert!(!stops[0].is_set());
 }

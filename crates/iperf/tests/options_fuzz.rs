@@ -1,6 +1,6 @@
 //! Parses random command lines. None may panic, and each rejected one must print a message.
 //!
-//! `testkit::fuzz` sets their number, and explains how to repeat a failure.
+//! `testkit::fuzz` documents the number of inputs and how to repeat a failure.
 
 use std::sync::LazyLock;
 

@@ -27,7 +27,7 @@ fn settings(line: &str) -> Result<Settings, Exit> {
 }
 
 /// Returns the printed lines for a flow's figures, without the header.
-fn printed(line: &str, number: u32, is_opposite: bool, figures: &FlowFigures) -> String {
+fn result_lines(line: &str, number: u32, is_starred: bool, figures: &FlowFigures) -> String {
     let sink = Sink::default();
     let settings = settings(line).unwrap();
     let printer = Printer::new(
@@ -39,7 +39,7 @@ fn printed(line: &str, number: u32, is_opposite: bool, figures: &FlowFigures) ->
     );
     let id = FlowId {
         number,
-        is_opposite,
+        is_starred,
         key: None,
     };
     printer.observe(&TestEvent::Final(&id, figures));
@@ -60,7 +60,7 @@ fn lines_match_stock() {
         ..FlowFigures::default()
     };
     assert_eq!(
-        printed("-c h", 1, false, &tcp),
+        result_lines("-c h", 1, false, &tcp),
         "[  1] 0.0000-2.0260 sec  19.3 MBytes  79.7 Mbits/sec\n"
     );
     let path = PathSample {
@@ -75,7 +75,7 @@ fn lines_match_stock() {
         ..tcp.clone()
     };
     assert_eq!(
-        printed("-c h -e", 1, false, &writes),
+        result_lines("-c h -e", 1, false, &writes),
         "[  1] 0.0000-2.0260 sec  19.3 MBytes  79.7 Mbits/sec  154/0          0      767K/4506(6883) us  2212\n"
     );
     let reads = FlowFigures {
@@ -84,12 +84,12 @@ fn lines_match_stock() {
         ..tcp
     };
     assert_eq!(
-        printed("-s -e", 1, true, &reads),
+        result_lines("-s -e", 1, true, &reads),
         "[ *1] 0.0000-2.0260 sec  19.3 MBytes  79.7 Mbits/sec  87=8:0:1:2:0:1:0:75\n"
     );
     let by_order = HighestNumberCounts {
         highest: 11,
-        passed_over: 2,
+        skipped: 2,
         out_of_order: 1,
         ..HighestNumberCounts::default()
     };
@@ -100,13 +100,13 @@ fn lines_match_stock() {
         expected_datagrams: 11,
         datagrams: Some(DatagramCounts {
             jitter: Some(micros(7)),
-            by_highest: by_order,
+            highest_number_counts: by_order,
             ..DatagramCounts::default()
         }),
         ..FlowFigures::default()
     };
     assert_eq!(
-        printed("-s -u", 1, false, &udp),
+        result_lines("-s -u", 1, false, &udp),
         "[  1] 0.0000-0.0468 sec  1.95 KBytes   342 Kbits/sec   0.007 ms 1/11 (9.1%)\n\
          [  1] 0.0000-0.0468 sec  1 datagrams received out-of-order\n"
     );

@@ -14,12 +14,12 @@ fn random_message(rng: &mut rand::rngs::SmallRng) -> Vec<u8> {
         .rsplit(' ')
         .next()
         .unwrap_or_default();
-    let byte = |at: usize| u8::from_str_radix(&hex[at..at + 2], 16).unwrap();
+    let byte = |index: usize| u8::from_str_radix(&hex[index..index + 2], 16).unwrap();
     let mut bytes: Vec<u8> = (0..hex.len()).step_by(2).map(byte).collect();
     fuzz::overwrite_randomly(rng, &mut bytes);
-    let cut = rng.random_range(0..=bytes.len());
+    let length = rng.random_range(0..=bytes.len());
     if rng.random_bool(0.2) {
-        bytes.truncate(cut);
+        bytes.truncate(length);
     }
     bytes
 }
@@ -38,9 +38,9 @@ fn any_message_is_decoded_or_refused() {
         }
         let _ = (BounceMessage::read(&bytes), Acknowledgement::decode(&bytes));
         if let Some(record) = FrameRecord::read(&bytes) {
-            let mut again = bytes.clone();
-            record.write(&mut again);
-            assert_eq!(FrameRecord::read(&again), Some(record));
+            let mut encoded = bytes.clone();
+            record.write(&mut encoded);
+            assert_eq!(FrameRecord::read(&encoded), Some(record));
         }
         if let Some(bytes) = bytes.first_chunk() {
             let _ = BurstRecord::read(bytes);
@@ -51,8 +51,8 @@ fn any_message_is_decoded_or_refused() {
         let mut is_decoded = false;
         for transport in [HelloTransport::Stream, HelloTransport::Datagram] {
             if let Ok(hello) = Hello::decode(&bytes, transport) {
-                let again = hello.encode(transport);
-                is_decoded |= Hello::decode(&again, transport).is_ok();
+                let encoded = hello.encode(transport);
+                is_decoded |= Hello::decode(&encoded, transport).is_ok();
             }
         }
         is_decoded

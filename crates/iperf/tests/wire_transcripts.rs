@@ -12,20 +12,20 @@ use iperf::wire::{
 fn messages(kind: &str) -> Vec<(&'static str, Vec<u8>)> {
     let lines = include_str!("data/messages.txt").lines();
     let messages = lines.filter_map(|line| {
-        let mut words = line.split(' ');
-        let (run, found, hex) = (words.next()?, words.next()?, words.next()?);
-        let byte = |at: usize| u8::from_str_radix(&hex[at..at + 2], 16).ok();
+        let mut fields = line.split(' ');
+        let (run, message_kind, hex) = (fields.next()?, fields.next()?, fields.next()?);
+        let byte = |index: usize| u8::from_str_radix(&hex[index..index + 2], 16).ok();
         let bytes: Option<Vec<u8>> = (0..hex.len()).step_by(2).map(byte).collect();
-        (found == kind).then_some((run, bytes?))
+        (message_kind == kind).then_some((run, bytes?))
     });
     messages.collect()
 }
 
 #[test]
 fn stream_headers_round_trip() {
-    let all = messages("stream");
-    assert!(all.len() > 20);
-    for (run, bytes) in all {
+    let recorded = messages("stream");
+    assert!(recorded.len() > 20);
+    for (run, bytes) in recorded {
         let word = u32::from_be_bytes(bytes[..4].try_into().unwrap());
         let length = Hello::length(word).unwrap();
         let key = Hello::key_length(&bytes[..length]).unwrap();
@@ -41,14 +41,14 @@ fn stream_headers_round_trip() {
 
 #[test]
 fn datagram_headers_round_trip() {
-    let all = messages("datagram");
-    assert!(all.len() > 20);
-    for (run, bytes) in all {
+    let recorded = messages("datagram");
+    assert!(recorded.len() > 20);
+    for (run, bytes) in recorded {
         let wide = bytes.len() > 20 && bytes[16] & 0x08 != 0 && bytes[12..16] == [0; 4];
         let header = DatagramHeader::read(&bytes, wide).unwrap();
-        let mut again = bytes.clone();
-        header.write(&mut again, wide);
-        assert_eq!(again, bytes, "{run}");
+        let mut encoded = bytes.clone();
+        header.write(&mut encoded, wide);
+        assert_eq!(encoded, bytes, "{run}");
         // Small datagrams, and those without a header, contain digits.
         let word = u32::from_be_bytes(bytes[16..20].try_into().unwrap());
         if !wide || word & flags::EXTEND == 0 || bytes.len() < 160 {
@@ -67,9 +67,9 @@ fn datagram_headers_round_trip() {
 
 #[test]
 fn server_reports_round_trip() {
-    let all = messages("report");
-    assert!(all.len() > 5);
-    for (run, bytes) in all {
+    let recorded = messages("report");
+    assert!(recorded.len() > 5);
+    for (run, bytes) in recorded {
         let report = ServerReport::decode(&bytes).unwrap();
         assert_eq!(report.encode().to_vec(), bytes, "{run}: {report:?}");
     }
@@ -77,9 +77,9 @@ fn server_reports_round_trip() {
 
 #[test]
 fn acknowledgements_round_trip() {
-    let all = messages("acknowledgement");
-    assert!(all.len() > 1);
-    for (run, bytes) in all {
+    let recorded = messages("acknowledgement");
+    assert!(recorded.len() > 1);
+    for (run, bytes) in recorded {
         let decoded = Acknowledgement::decode(&bytes).unwrap();
         assert_eq!(decoded.encode(), bytes, "{run}: {decoded:?}");
     }
@@ -87,13 +87,13 @@ fn acknowledgements_round_trip() {
 
 #[test]
 fn bounceback_messages_round_trip() {
-    let all = messages("bounce");
-    assert!(all.len() > 1);
-    for (run, bytes) in all {
+    let recorded = messages("bounce");
+    assert!(recorded.len() > 1);
+    for (run, bytes) in recorded {
         let bounce = BounceMessage::read(&bytes).unwrap();
         assert!(bounce.size >= MIN_BOUNCE_BYTES);
-        let mut again = vec![0; bytes.len()];
-        bounce.write(&mut again);
-        assert_eq!(again, bytes, "{run}: {bounce:?}");
+        let mut encoded = vec![0; bytes.len()];
+        bounce.write(&mut encoded);
+        assert_eq!(encoded, bytes, "{run}: {bounce:?}");
     }
 }

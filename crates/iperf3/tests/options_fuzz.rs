@@ -10,7 +10,7 @@ use testkit::fuzz::{ArgumentGenerator, run_inputs};
 #[test]
 fn no_command_line_panics() {
     run_inputs("command lines", 1..=70, |rng| {
-        let args = WORDS.command_line_with_role(rng, &ROLES);
+        let args = ARGUMENTS.command_line_with_role(rng, &ROLES);
         match parse_iperf3("iperf3", args.clone()) {
             Ok(_) => true,
             Err(exit) => {
@@ -31,7 +31,7 @@ fn no_command_line_panics() {
 /// The start of each command line. Without a role, every line is refused.
 const ROLES: [&str; 8] = ["-c h", "-c h", "-c h", "-c h", "-c h", "-s", "-s", ""];
 
-static WORDS: LazyLock<ArgumentGenerator> = LazyLock::new(|| {
+static ARGUMENTS: LazyLock<ArgumentGenerator> = LazyLock::new(|| {
     let chapters = manual::chapters().into_iter();
     let options = chapters.flat_map(|chapter| chapter.options);
     let suffixes = &["", "", "k", "M", "g", "T", "/5", "%", "X"];

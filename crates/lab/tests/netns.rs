@@ -1,5 +1,5 @@
 //! Tests with real packets through a test network: the counts of the receiver must match the
-//! schedule and the log. They need root, iproute2 and ethtool; `testkit::test_case` skips them
+//! schedule and the log. They need root, iproute2 and ethtool. `testkit::test_case` skips them
 //! elsewhere.
 
 use std::collections::HashMap;
@@ -49,11 +49,15 @@ fn main() -> ExitCode {
             the_log_has_every_packet,
         ),
         test_case(
-            "a_command_between_hosts",
+            "runs_a_command_between_hosts",
             requirements,
-            a_command_between_hosts,
+            runs_a_command_between_hosts,
         ),
-        test_case("rates_and_ipv6", requirements, rates_and_ipv6),
+        test_case(
+            "ipv6_routes_exist_on_each_kind_of_link",
+            requirements,
+            ipv6_routes_exist_on_each_kind_of_link,
+        ),
         test_case(
             "servers_end_with_the_lab",
             requirements,
@@ -80,18 +84,18 @@ fn counts_match_the_schedule() {
         .collect();
     assert_eq!(
         dropped,
-        (1..=20).map(|tenth| tenth * 10).collect::<Vec<_>>()
+        (1..=20).map(|index| index * 10).collect::<Vec<_>>()
     );
-    let mut times: HashMap<u32, u32> = HashMap::new();
+    let mut arrivals: HashMap<u32, u32> = HashMap::new();
     for number in &received {
-        *times.entry(*number).or_default() += 1;
+        *arrivals.entry(*number).or_default() += 1;
     }
     assert_eq!(
-        times.values().filter(|times| **times == 2).count() as u32,
+        arrivals.values().filter(|count| **count == 2).count() as u32,
         duplicated
     );
 
-    let sums = &sums.forth;
+    let sums = &sums.to_server;
     assert_eq!((sums.dropped, sums.copies), (20, u64::from(duplicated)));
     assert_eq!(sums.departed, u64::from(arrived + duplicated));
     // 22 are a multiple of 9; 2 of these (90 and 180) are dropped.
@@ -115,15 +119,23 @@ fn back_rules_do_not_affect_forth_packets() {
     let (received, sums) =
         send_datagrams("back drop every 1\nback duplicate every 1", DATAGRAMS, None);
     assert_eq!(received, (1..=DATAGRAMS).collect::<Vec<_>>());
-    assert_eq!((sums.forth.dropped, sums.forth.copies), (0, 0));
-    assert_eq!(sums.forth.departed, u64::from(DATAGRAMS));
+    assert_eq!((sums.to_server.dropped, sums.to_server.copies), (0, 0));
+    assert_eq!(sums.to_server.departed, u64::from(DATAGRAMS));
 }
 
 fn delays_are_added() {
     let (_, sums) = send_datagrams("forth delay 30ms", DATAGRAMS, None);
-    let added_delay = sums.forth.added_delay.summary().expect("packets have left");
+    let added_delay = sums
+        .to_server
+        .added_delay
+        .summary()
+        .expect("packets have left");
     assert!(added_delay.min_ns >= 30_000_000, "{added_delay:?}");
-    let lateness = sums.forth.lateness.summary().expect("packets have left");
+    let lateness = sums
+        .to_server
+        .lateness
+        .summary()
+        .expect("packets have left");
     // The lateness is the added delay minus the due delay, up to the resolution of a histogram.
     assert!(
         added_delay.mean_ns - 30e6 - lateness.mean_ns < 1.0,
@@ -167,7 +179,7 @@ fn the_log_has_every_packet() {
     assert_eq!(numbers_with_verdict("copy"), copies);
     assert_eq!(
         numbers_with_verdict("sent").len() as u64,
-        sums.forth.departed - sums.forth.copies
+        sums.to_server.departed - sums.to_server.copies
     );
     for row in rows.iter().skip(1).filter(|row| row[7] == "sent") {
         let [arrival, due, departure] =
@@ -178,7 +190,7 @@ fn the_log_has_every_packet() {
     }
 }
 
-fn a_command_between_hosts() {
+fn runs_a_command_between_hosts() {
     let script = "echo $LAB_CLIENT $LAB_SERVER; cat /proc/sys/net/ipv6/conf/client0/disable_ipv6; \
         ethtool -k client0 | grep -c 'segmentation-offload: on'; \
         nsenter --net=$LAB_SERVER_NET ip -o -4 address show server0 | grep -o 198.19.0.1; exit 7";
@@ -210,15 +222,15 @@ fn a_command_between_hosts() {
     }
 }
 
-fn rates_and_ipv6() {
+fn ipv6_routes_exist_on_each_kind_of_link() {
     let script = "for net in $LAB_CLIENT_NET $LAB_SERVER_NET; do nsenter --net=$net ip -6 -o route get $ROUTE >/dev/null || exit 1; done";
-    let both = script.replace("$ROUTE", "$LAB_SERVER6");
+    let script = script.replace("$ROUTE", "$LAB_SERVER6");
     for link in [
         &["--ipv6"][..],
         &["--ipv6", "--rate", "10mbit"],
         &["--ipv6", "--delay", "1ms"],
     ] {
-        let finished = netns(link, &["sh", "-c", &both]);
+        let finished = netns(link, &["sh", "-c", &script]);
         assert_eq!(finished.code, Some(0), "{link:?}: {finished:?}");
     }
 }
@@ -292,10 +304,10 @@ fn send_and_receive(network: &TestNetwork, expected: u32) -> Vec<u32> {
     let bind = |address: &str| UdpSocket::bind((address, 0)).expect("the host has the address");
     let receiver = network.server.enter(|| bind(SERVER_ADDRESS));
     let sender = network.client.enter(|| bind(CLIENT_ADDRESS));
-    let to = receiver.local_addr().expect("the socket is bound");
+    let address = receiver.local_addr().expect("the socket is bound");
     for number in 1..=DATAGRAMS {
         sender
-            .send_to(&number.to_be_bytes(), to)
+            .send_to(&number.to_be_bytes(), address)
             .expect("there is a route");
     }
     let mut numbers = Vec::new();
@@ -309,17 +321,16 @@ fn send_and_receive(network: &TestNetwork, expected: u32) -> Vec<u32> {
         Some(u32::from_be_bytes(number))
     };
     while (numbers.len() as u32) < expected {
-        let timeout = TIMEOUT;
-        numbers.push(next(timeout).unwrap_or_else(|| panic!("no datagram after {numbers:?}")));
+        numbers.push(next(TIMEOUT).unwrap_or_else(|| panic!("no datagram after {numbers:?}")));
     }
-    // No more may follow; held packets have arrived by now.
+    // Held packets have arrived by now, so no more may follow.
     assert_eq!(next(Duration::from_millis(200)), None);
     numbers
 }
 
-fn netns(link: &[&str], words: &[&str]) -> ProcessOutput {
+fn netns(link: &[&str], arguments: &[&str]) -> ProcessOutput {
     let mut command = Command::new(env!("CARGO_BIN_EXE_linerate-lab"));
-    command.arg("netns").args(link).arg("--").args(words);
+    command.arg("netns").args(link).arg("--").args(arguments);
     testkit::run(command, TIMEOUT).expect("the lab exits in time")
 }
 
@@ -327,6 +338,6 @@ fn netns(link: &[&str], words: &[&str]) -> ProcessOutput {
 fn true_positions(values: impl Iterator<Item = bool>) -> Vec<u32> {
     (1..)
         .zip(values)
-        .filter_map(|(number, is)| is.then_some(number))
+        .filter_map(|(number, is_true)| is_true.then_some(number))
         .collect()
 }

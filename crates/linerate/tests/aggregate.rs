@@ -1,5 +1,5 @@
-//! The manual's chapter on aggregate performance, as printed but for names and times, in a shell; and
-//! the programs in `examples/` that do the jobs of its helper scripts.
+//! The shell commands of the manual's chapter on aggregate performance, with other names and times.
+//! Also the programs in `examples/` that replace its helper scripts.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -7,59 +7,39 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use tempfile::TempDir;
-use testkit::{Requirement, Server, TestCase, figures, program, test_case};
+use testkit::{Requirement, Server, TestCase, figures, linerate_path};
 
 pub(crate) fn test_cases() -> Vec<TestCase> {
-    let python = &[Requirement::Program("python3")];
-    vec![
-        test_case(
-            "concurrent_runs_print_a_row_each",
-            &[],
-            concurrent_runs_print_a_row_each,
-        ),
-        test_case(
-            "each_row_can_be_told_by_its_brand",
-            &[],
-            each_row_can_be_told_by_its_brand,
-        ),
-        test_case(
-            "bursts_one_after_the_other_and_many_at_once",
-            &[],
-            bursts_one_after_the_other_and_many_at_once,
-        ),
-        test_case(
-            "interim_results_come_in_three_layouts",
-            &[],
-            interim_results_come_in_three_layouts,
-        ),
-        test_case(
-            "the_aggregate_example_adds_up_what_ran_together",
-            python,
-            the_aggregate_example_adds_up_what_ran_together,
-        ),
-        test_case(
-            "interim_results_become_updates_on_one_grid",
-            python,
-            interim_results_become_updates_on_one_grid,
-        ),
-    ]
+    let mut test_cases = testkit::test_cases![
+        concurrent_runs_print_one_row_each,
+        brand_identifies_each_row,
+        sequential_and_concurrent_bursts,
+        interim_results_have_three_layouts,
+    ];
+    test_cases.extend(testkit::test_cases![
+        needing &[Requirement::Program("python3")];
+        aggregate_example_sums_concurrent_runs,
+        interim_to_rrd_aligns_instances,
+    ]);
+    test_cases
 }
 
-/// Ours under netperf's name, and a server of its own.
-struct Ground {
+/// A directory with ours as `netperf`, and a server.
+struct Setup {
     directory: TempDir,
     server: Server,
 }
 
-impl Ground {
+impl Setup {
     fn new() -> Self {
         let directory = tempfile::tempdir().unwrap();
-        symlink(program(), directory.path().join("netperf")).unwrap();
+        symlink(linerate_path(), directory.path().join("netperf")).unwrap();
         let server = Server::start("");
         Self { directory, server }
     }
 
-    /// A command with netperf in its search path, and the server's `HOST` options in its environment.
+    /// Returns a command with netperf in its search path. The variable `SERVER` has the options
+    /// that name the server.
     fn command(&self, program: impl AsRef<Path>) -> Command {
         let mut path = self.directory.path().as_os_str().to_owned();
         path.push(":");
@@ -72,19 +52,20 @@ impl Ground {
         command
     }
 
-    /// What a shell prints that runs this.
+    /// Runs a shell script and returns its stdout.
     fn sh(&self, script: &str) -> String {
         let output = self.command("/bin/sh").args(["-c", script]).output();
-        said(&output.unwrap(), script)
+        stdout_of(&output.unwrap(), script)
     }
 }
 
-fn said(output: &Output, what: &str) -> String {
+/// Returns the stdout. Panics unless the command succeeded.
+fn stdout_of(output: &Output, command: &str) -> String {
     let (stdout, stderr) = (
         String::from_utf8_lossy(&output.stdout),
         String::from_utf8_lossy(&output.stderr),
     );
-    assert!(output.status.success(), "{what}: {stdout}{stderr}");
+    assert!(output.status.success(), "{command}: {stdout}{stderr}");
     stdout.into_owned()
 }
 
@@ -94,10 +75,10 @@ fn example(name: &str) -> PathBuf {
         .join(name)
 }
 
-fn concurrent_runs_print_a_row_each() {
-    let ground = Ground::new();
-    for (options, words) in [("-P 0", 5), ("-P 0 -c -C", 9), ("-P 0 -i 3,3 -I 95,90", 5)] {
-        let text = ground.sh(&format!(
+fn concurrent_runs_print_one_row_each() {
+    let setup = Setup::new();
+    for (options, columns) in [("-P 0", 5), ("-P 0 -c -C", 9), ("-P 0 -i 3,3 -I 95,90", 5)] {
+        let text = setup.sh(&format!(
             "for i in 1 2 3 4
              do
              netperf -t TCP_STREAM $SERVER {options} -l 1 &
@@ -109,14 +90,14 @@ fn concurrent_runs_print_a_row_each() {
             .map(figures)
             .filter(|row| !row.is_empty())
             .collect();
-        let whole = rows.iter().filter(|row| row.len() == words).count();
-        assert_eq!(whole, 4, "{options}: {text}");
+        let complete = rows.iter().filter(|row| row.len() == columns).count();
+        assert_eq!(complete, 4, "{options}: {text}");
     }
 }
 
-fn each_row_can_be_told_by_its_brand() {
-    let ground = Ground::new();
-    let text = ground.sh("for i in 1 2 3 4
+fn brand_identifies_each_row() {
+    let setup = Setup::new();
+    let text = setup.sh("for i in 1 2 3 4
          do
          netperf $SERVER -t TCP_STREAM -B \"this is test $i\" -l 1 -P 0 &
          done
@@ -126,7 +107,7 @@ fn each_row_can_be_told_by_its_brand() {
         let rows = text.lines().filter(|row| row.trim_end().ends_with(&brand));
         assert_eq!(rows.count(), 1, "{brand}: {text}");
     }
-    let text = ground.sh("for i in 1
+    let text = setup.sh("for i in 1
          do
          netperf $SERVER -t TCP_STREAM -B \"outbound\" -l 1 -P 0 -v 0 -- -s 256K -S 256K &
          netperf $SERVER -t TCP_MAERTS -B \"inbound\" -l 1 -P 0 -v 0 -- -s 256K -S 256K &
@@ -139,10 +120,10 @@ fn each_row_can_be_told_by_its_brand() {
     );
 }
 
-fn bursts_one_after_the_other_and_many_at_once() {
-    let ground = Ground::new();
+fn sequential_and_concurrent_bursts() {
+    let setup = Setup::new();
     for test_options in ["", "-D"] {
-        let text = ground.sh(&format!(
+        let text = setup.sh(&format!(
             "for b in 0 1 2 4 8 16 32
              do
              netperf -v 0 -t TCP_RR -B \"-b $b {test_options}\" $SERVER -P 0 -l -500 -- -b $b {test_options}
@@ -162,7 +143,7 @@ fn bursts_one_after_the_other_and_many_at_once() {
             "{text}"
         );
     }
-    let text = ground.sh("for i in 1 2 3 4
+    let text = setup.sh("for i in 1 2 3 4
          do
          netperf $SERVER -v 0 -P 0 -l 1 -B \"aggregate $i -b 8 -D\" -t TCP_RR -- -b 8 -D &
          done
@@ -170,30 +151,30 @@ fn bursts_one_after_the_other_and_many_at_once() {
     assert_eq!(text.matches("aggregate ").count(), 4, "{text}");
 }
 
-fn interim_results_come_in_three_layouts() {
-    let ground = Ground::new();
-    for (options, line) in [
+fn interim_results_have_three_layouts() {
+    let setup = Setup::new();
+    for (options, expected) in [
         ("", "Interim result: "),
         ("-- -o throughput", ",10^6bits/s,"),
         ("-- -k throughput", "NETPERF_INTERIM_RESULT[2]="),
     ] {
-        let text = ground.sh(&format!("netperf $SERVER -D 0.25 -l 1 {options}"));
-        assert!(text.contains(line), "{options}: {text}");
+        let text = setup.sh(&format!("netperf $SERVER -D 0.25 -l 1 {options}"));
+        assert!(text.contains(expected), "{options}: {text}");
     }
 }
 
-fn the_aggregate_example_adds_up_what_ran_together() {
-    let ground = Ground::new();
+fn aggregate_example_sums_concurrent_runs() {
+    let setup = Setup::new();
     for test in [&[][..], &["-t", "TCP_RR", "--", "-b", "4"]] {
-        let port = ground.server.port.to_string();
-        let output = ground
+        let port = setup.server.port.to_string();
+        let output = setup
             .command(example("aggregate"))
             .args(["-n", "3", "-s", "1", "-i", "0.1", "127.0.0.1", "--"])
             .args(["-p", &port])
             .args(test)
             .output()
             .unwrap();
-        let text = said(&output, "aggregate");
+        let text = stdout_of(&output, "aggregate");
         let (sum, instances) = text
             .lines()
             .collect::<Vec<_>>()
@@ -202,16 +183,16 @@ fn the_aggregate_example_adds_up_what_ran_together() {
             .unwrap();
         assert_eq!(instances.len(), 3, "{text}");
         // "sum of 3 RATE UNIT over SECONDS s, Jain's index INDEX"
-        let all: f64 = instances.iter().map(|row| figures(row)[0]).sum();
-        assert!((sum[1] - all).abs() < 0.05 && all > 0.0, "{text}");
+        let expected: f64 = instances.iter().map(|row| figures(row)[0]).sum();
+        assert!((sum[1] - expected).abs() < 0.05 && expected > 0.0, "{text}");
         let (seconds, index) = (sum[2], sum[3]);
         // Longer on a busy machine.
         assert!((0.5..60.0).contains(&seconds), "{text}");
         assert!((0.33..=1.0).contains(&index), "{text}");
     }
 
-    // Nobody there: one line, and no sum.
-    let output = ground
+    // Without a server, the example prints one line on stderr and no sum.
+    let output = setup
         .command(example("aggregate"))
         .args(["-n", "1", "-s", "1", "127.0.0.1", "--", "-p", "1"])
         .output()
@@ -224,17 +205,17 @@ fn the_aggregate_example_adds_up_what_ran_together() {
     assert_eq!(stderr.lines().count(), 1, "{stderr}");
 }
 
-/// Two instances in two layouts. On a grid of whole seconds the first is 100 in its first second and
-/// 300 in its second; the second, which lies half a second across the grid, has the means of its
-/// neighbours.
-const ONE: &str = "\
+/// Output of two instances in two layouts. On a grid of whole seconds, the first has 100 in its
+/// first second and 300 in its second. The second is half a second off the grid, so each second has
+/// the mean of two intervals.
+const FIRST: &str = "\
 MIGRATED TCP STREAM TEST from 0.0.0.0 (0.0.0.0) port 0 AF_INET to h () port 0 AF_INET : demo
 Interim result:  100.00 10^6bits/s over 1.000 seconds ending at 1001.000
 Interim result:  300.00 10^6bits/s over 1.000 seconds ending at 1002.000
 Interim result:  500.00 10^6bits/s over 1.000 seconds ending at 1003.000
 Recv   Send    Send
 ";
-const TWO: &str = "\
+const SECOND: &str = "\
   10.00,10^6bits/s,1.000,1000.500
   20.00,10^6bits/s,1.000,1001.500
   40.00,10^6bits/s,1.000,1002.500
@@ -242,7 +223,7 @@ const TWO: &str = "\
 Throughput
  37.5
 ";
-/// The middle second is missing.
+/// Output without the middle second.
 const GAP: &str = "\
 NETPERF_INTERIM_RESULT[0]=7.00
 NETPERF_UNITS[0]=10^6bits/s
@@ -256,20 +237,23 @@ NETPERF_INTERIM_RESULT[2]=11.00
 NETPERF_UNITS[2]=10^6bits/s
 ";
 
-fn interim_results_become_updates_on_one_grid() {
-    let ground = Ground::new();
-    let directory = ground.directory.path();
-    let rrd = |files: &[(&str, &str)], options: &[&str]| {
+fn interim_to_rrd_aligns_instances() {
+    let setup = Setup::new();
+    let directory = setup.directory.path();
+    let convert = |files: &[(&str, &str)], options: &[&str]| {
         for (name, text) in files {
             fs::write(directory.join(name), text).unwrap();
         }
-        let mut command = ground.command(example("interim-to-rrd"));
+        let mut command = setup.command(example("interim-to-rrd"));
         command.args(options).current_dir(directory);
         command.args(files.iter().map(|(name, _)| name));
         command.output().unwrap()
     };
-    let text = said(
-        &rrd(&[("one", ONE), ("two", TWO)], &["--rrd", "a b.rrd"]),
+    let text = stdout_of(
+        &convert(
+            &[("first", FIRST), ("second", SECOND)],
+            &["--rrd", "a b.rrd"],
+        ),
         "interim-to-rrd",
     );
     let create = "rrdtool create 'a b.rrd' --start 1000 --step 1 \\\n    DS:total:GAUGE:2:0:U \\\n";
@@ -278,38 +262,46 @@ fn interim_results_become_updates_on_one_grid() {
         1001:115.00:100.00:15.00 1002:330.00:300.00:30.00 1003:550.00:500.00:50.00\n";
     assert!(text.ends_with(update), "{text}");
 
-    let text = said(&rrd(&[("one", ONE), ("gap", GAP)], &[]), "a gap");
+    let text = stdout_of(&convert(&[("first", FIRST), ("gap", GAP)], &[]), "a gap");
     let update = "1001:107.00:100.00:7.00 1002:U:300.00:U 1003:509.00:500.00:9.00\n";
     assert!(text.ends_with(update), "{text}");
 
-    let text = said(&rrd(&[("one", ONE)], &["--step", "2"]), "a wider grid");
+    let text = stdout_of(
+        &convert(&[("first", FIRST)], &["--step", "2"]),
+        "a wider grid",
+    );
     assert!(
         text.ends_with("1002:200.00:200.00 1004:500.00:500.00\n"),
         "{text}"
     );
 
-    let other = ONE.replace("10^6bits/s", "KBytes/s");
-    for (files, why) in [
-        (&[("none", "nothing\n")][..], "no interim results"),
-        (&[("one", ONE), ("other", &other)], "2 units"),
+    let other_unit = FIRST.replace("10^6bits/s", "KBytes/s");
+    for (files, error) in [
+        (&[("none", "nothing\n")][..], "0 units"),
+        (&[("first", FIRST), ("other", &other_unit)], "2 units"),
         (
-            &[("one", ONE), ("late", &ONE.replace("at 100", "at 900"))],
+            &[
+                ("first", FIRST),
+                ("late", &FIRST.replace("at 100", "at 900")),
+            ],
             "same time",
         ),
     ] {
-        let output = rrd(files, &[]);
+        let output = convert(files, &[]);
         let stderr = String::from_utf8_lossy(&output.stderr);
         assert!(
             !output.status.success() && output.stdout.is_empty(),
             "{output:?}"
         );
-        let expected = stderr.contains(why) || stderr.contains("0 units");
-        assert!(expected && stderr.lines().count() == 1, "{why}: {stderr}");
+        assert!(
+            stderr.contains(error) && stderr.lines().count() == 1,
+            "{error}: {stderr}"
+        );
     }
 
-    // What a real one prints is read, too.
-    let live = ground.sh("netperf $SERVER -D 0.2 -l 2 -- -k throughput");
-    let text = said(&rrd(&[("live", &live)], &[]), "a live one");
+    // The output of a real run is valid input.
+    let live = setup.sh("netperf $SERVER -D 0.2 -l 2 -- -k throughput");
+    let text = stdout_of(&convert(&[("live", &live)], &[]), "a real run");
     let last = text.lines().last().unwrap_or_default();
     let rates = last.split(' ').filter(|word| word.split(':').count() == 3);
     assert!(rates.count() >= 1 && !last.ends_with('U'), "{text}");

@@ -1,15 +1,17 @@
-//! The book's examples, run: each chapter's `console` blocks in one network namespace, one shell a
-//! block, in order. What a command prints must be what the book says, figures aside. `BLESS=1`
-//! writes what was printed into the chapters.
+//! Runs the book's examples: the `console` blocks of a chapter in order, in one network namespace.
+//! Each command runs in its own shell. Its output must match the book except for figures. `BLESS=1`
+//! writes the output into the chapters.
 //!
-//! A block that begins "```xml NAME" is that file, for all of the chapter's examples.
+//! A block that begins with "```xml NAME" is a file for all examples of the chapter.
 //!
-//! A block's first line may say more: `sketch` for output that depends on the machine, so that only the
-//! exit code counts; `numbers` for output with numbers within words, of which any run of digits and blanks is as good as
-//! any other; `exit=N` when the last command's is not 0; `needs=FILE` for a block that is passed over on a
-//! machine without this program.
+//! The first line of a block may have options:
 //!
-//! Further test cases check the book's form: the summary, and the tables of docs/differences.md.
+//! - `sketch`: the output depends on the machine, so only the exit code is checked.
+//! - `numbers`: the output has numbers within words. Any run of digits or blanks matches any other.
+//! - `exit=N`: the exit code of the last command, if not 0.
+//! - `needs=FILE`: the block is skipped on a machine without this program.
+//!
+//! Further tests check the book's form: the summary, and the tables of docs/differences.md.
 
 use std::ffi::OsString;
 use std::fs;
@@ -21,10 +23,10 @@ use std::time::Duration;
 use rustix::process::{Pid, Signal, kill_process};
 use testkit::{Namespace, ProcessOutput, TestCase, compare_masked, run};
 
-/// How long one block may take.
-const LIMIT: Duration = Duration::from_secs(60);
+/// Time limit of one command.
+const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// The names that the examples use.
+/// The program names that the examples use.
 const NAMES: [&str; 13] = [
     "iperf",
     "iperf3",
@@ -44,7 +46,11 @@ const NAMES: [&str; 13] = [
 pub(crate) fn test_cases() -> Vec<TestCase> {
     let missing = Namespace::missing_reason();
     let mut test_cases = vec![
-        testkit::test_case_unless(None, "every_chapter_is_in_the_summary", summary),
+        testkit::test_case_unless(
+            None,
+            "every_chapter_is_in_the_summary",
+            every_chapter_is_in_the_summary,
+        ),
         testkit::test_case_unless(
             None,
             "differences_are_one_table_per_tool",
@@ -60,54 +66,56 @@ pub(crate) fn test_cases() -> Vec<TestCase> {
         test_cases.push(testkit::test_case_unless(
             missing.clone(),
             name,
-            move || chapter(&path),
+            move || run_chapter(&path),
         ));
     }
     test_cases
 }
 
-fn book() -> PathBuf {
+fn book_directory() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/src")
 }
 
-/// The chapters that have examples, by name.
+/// Returns the chapters with examples, sorted by name.
 fn chapters() -> Vec<PathBuf> {
-    let entries = fs::read_dir(book()).expect("the book stands in docs/src");
+    let entries = fs::read_dir(book_directory()).expect("the book is in docs/src");
     let mut paths: Vec<PathBuf> = entries
-        .map(|entry| entry.expect("readable").path())
+        .map(|entry| entry.expect("the entry is readable").path())
         .collect();
     paths.retain(|path| fs::read_to_string(path).is_ok_and(|text| text.contains("```console")));
     paths.sort();
     paths
 }
 
-/// mdBook leaves out what SUMMARY.md does not name, and makes an empty page of what is not there. Pictures are named by
-/// chapters.
-fn summary() -> Result<(), String> {
-    let mut named = links(&book().join("SUMMARY.md"))?;
-    for chapter in named.clone() {
-        let of_chapter = links(&book().join(chapter))?;
+/// mdBook omits chapters that SUMMARY.md does not name, and makes empty pages for missing files.
+/// Chapters name the pictures.
+fn every_chapter_is_in_the_summary() -> Result<(), String> {
+    let mut linked = links(&book_directory().join("SUMMARY.md"))?;
+    for chapter in linked.clone() {
+        let chapter_links = links(&book_directory().join(chapter))?;
         let is_picture = |link: &String| Path::new(link).extension() == Some("svg".as_ref());
-        named.extend(of_chapter.into_iter().filter(is_picture));
+        linked.extend(chapter_links.into_iter().filter(is_picture));
     }
-    named.sort_unstable();
-    let entries = fs::read_dir(book()).map_err(|error| error.to_string())?;
-    let mut there: Vec<String> = entries
+    linked.sort_unstable();
+    let entries = fs::read_dir(book_directory()).map_err(|error| error.to_string())?;
+    let mut present: Vec<String> = entries
         .filter_map(|entry| entry.ok()?.file_name().into_string().ok())
         .filter(|name| name != "SUMMARY.md")
         .collect();
-    there.sort_unstable();
-    if named == there {
+    present.sort_unstable();
+    if linked == present {
         return Ok(());
     }
-    Err(format!("SUMMARY.md names {named:?}; there are {there:?}"))
+    Err(format!(
+        "SUMMARY.md names {linked:?}; docs/src has {present:?}"
+    ))
 }
 
-/// The targets of a page's links.
+/// Returns the targets of a page's links.
 fn links(page: &Path) -> Result<Vec<String>, String> {
     let text = fs::read_to_string(page).map_err(|error| format!("{}: {error}", page.display()))?;
     let targets = text.split("](").skip(1);
-    let targets = targets.filter_map(|rest| rest.split(')').next());
+    let targets = targets.filter_map(|target| target.split(')').next());
     Ok(targets.map(str::to_owned).collect())
 }
 
@@ -120,14 +128,15 @@ const TOOLS: [&str; 5] = [
     "UDPmon",
 ];
 
-/// The line below the head of a table of differences: where, stock, linerate.
+/// The line below the head of a table of differences. The columns are: where, stock, linerate.
 const RULE: &str = "|---|---|---|";
 
-/// The most characters of a cell in a table of differences. Longer explanations belong in a chapter.
-const LONGEST_CELL: usize = 200;
+/// Maximum number of characters of a cell in a table of differences. Longer explanations belong in
+/// a chapter.
+const MAX_CELL_LENGTH: usize = 200;
 
 fn differences_are_one_table_per_tool() -> Result<(), String> {
-    let path = book().join("../differences.md");
+    let path = book_directory().join("../differences.md");
     let text = fs::read_to_string(&path).map_err(|error| format!("{}: {error}", path.display()))?;
     let mut parts = text.split("\n## ");
     let introduction = parts.next().unwrap_or_default();
@@ -135,101 +144,105 @@ fn differences_are_one_table_per_tool() -> Result<(), String> {
         .map(|section| section.split_once('\n').unwrap_or((section, "")))
         .collect();
     let tools: Vec<&str> = sections.iter().map(|(tool, _)| *tool).collect();
-    let mut wrong = Vec::new();
+    let mut failures = Vec::new();
     if tools != TOOLS {
-        wrong.push(format!("the sections are {tools:?}, not {TOOLS:?}"));
+        failures.push(format!("the sections are {tools:?}, not {TOOLS:?}"));
     }
     if introduction.contains("\n|") {
-        wrong.push("a table stands above the first section".to_owned());
+        failures.push("a table precedes the first section".to_owned());
     }
     for (tool, section) in sections {
-        let faults = table_faults(section.trim());
-        wrong.extend(faults.into_iter().map(|fault| format!("{tool}: {fault}")));
+        let errors = table_errors(section.trim());
+        failures.extend(errors.into_iter().map(|error| format!("{tool}: {error}")));
     }
-    if wrong.is_empty() {
+    if failures.is_empty() {
         Ok(())
     } else {
-        Err(wrong.join("\n"))
+        Err(failures.join("\n"))
     }
 }
 
-/// Returns what keeps a section from being one table of three columns with short cells.
-fn table_faults(section: &str) -> Vec<String> {
+/// Returns the reasons why a section is not one table of three columns with short cells.
+fn table_errors(section: &str) -> Vec<String> {
     let lines: Vec<&str> = section.lines().collect();
     if lines.len() < 3 || lines[1] != RULE {
         return vec![format!("does not begin with a head and {RULE}")];
     }
-    let mut faults = Vec::new();
-    for (at, line) in lines.iter().enumerate().filter(|(at, _)| *at != 1) {
+    let mut errors = Vec::new();
+    for (index, line) in lines.iter().enumerate().filter(|(index, _)| *index != 1) {
         let cells = line
             .strip_prefix("| ")
             .and_then(|line| line.strip_suffix(" |"));
         let cells: Vec<&str> = cells.into_iter().flat_map(|row| row.split(" | ")).collect();
         if cells.len() != 3 {
-            faults.push(format!("line {}: no row of three cells: {line}", at + 1));
+            errors.push(format!(
+                "line {}: not a row of three cells: {line}",
+                index + 1
+            ));
         }
         for cell in cells {
             let length = cell.chars().count();
-            if length > LONGEST_CELL {
-                faults.push(format!("line {}: {length} characters: {cell}", at + 1));
+            if length > MAX_CELL_LENGTH {
+                errors.push(format!("line {}: {length} characters: {cell}", index + 1));
             }
         }
     }
-    faults
+    errors
 }
 
-fn chapter(path: &Path) -> Result<(), String> {
+fn run_chapter(path: &Path) -> Result<(), String> {
     let text = fs::read_to_string(path).map_err(|error| error.to_string())?;
-    let ground = Ground::new()?;
-    ground.add_files(&text)?;
-    let mut wrong = Vec::new();
+    let environment = Environment::new()?;
+    environment.add_files(&text)?;
+    let mut failures = Vec::new();
     let mut blessed = String::new();
-    let mut rest = text.as_str();
-    while let Some(at) = rest.find("```console") {
-        let (before, block) = rest.split_at(at);
-        let end = block[3..].find("\n```").ok_or("a block does not end")? + 3;
+    let mut remaining = text.as_str();
+    while let Some(start) = remaining.find("```console") {
+        let (before, block) = remaining.split_at(start);
+        let end = block[3..].find("\n```").ok_or("a block has no end")? + 3;
         let (block, after) = block.split_at(end);
-        let (head, body) = block.split_once('\n').ok_or("a block without lines")?;
-        let printed = if missing(head) {
+        let (head, body) = block.split_once('\n').ok_or("a block has no lines")?;
+        let printed = if lacks_program(head) {
             body.trim_start_matches('\n').to_owned()
         } else {
-            ground.block(head, body, &mut wrong)?
+            environment.run_block(head, body, &mut failures)?
         };
         blessed += before;
         blessed += head;
         blessed += "\n";
         blessed += &printed;
-        rest = after.strip_prefix('\n').unwrap_or(after);
+        remaining = after.strip_prefix('\n').unwrap_or(after);
     }
-    blessed += rest;
+    blessed += remaining;
     if std::env::var_os("BLESS").is_some() {
         return fs::write(path, blessed).map_err(|error| error.to_string());
     }
-    if wrong.is_empty() {
+    if failures.is_empty() {
         Ok(())
     } else {
-        Err(wrong.join("\n"))
+        Err(failures.join("\n"))
     }
 }
 
 /// Whether a block needs a program that this machine lacks.
-fn missing(head: &str) -> bool {
-    let mut words = head.split_whitespace();
-    let needed = words.find_map(|word| word.strip_prefix("needs="));
-    needed.is_some_and(|path| !Path::new(path).exists())
+fn lacks_program(head: &str) -> bool {
+    let mut options = head.split_whitespace();
+    let program = options.find_map(|option| option.strip_prefix("needs="));
+    program.is_some_and(|path| !Path::new(path).exists())
 }
 
-/// Where a chapter's examples run: a namespace, and a directory with nothing in it but our names.
-struct Ground {
+/// A namespace and a directory for a chapter's examples. At first the directory has only links to
+/// the program.
+struct Environment {
     namespace: Namespace,
     directory: tempfile::TempDir,
 }
 
-impl Ground {
+impl Environment {
     fn new() -> Result<Self, String> {
         let directory = tempfile::tempdir().map_err(|error| error.to_string())?;
         for name in NAMES {
-            symlink(testkit::program(), directory.path().join(name))
+            symlink(testkit::linerate_path(), directory.path().join(name))
                 .map_err(|error| error.to_string())?;
         }
         let namespace = Namespace::new();
@@ -239,59 +252,67 @@ impl Ground {
         })
     }
 
-    /// Makes the files that the chapter shows.
+    /// Creates the files that the chapter shows.
     fn add_files(&self, text: &str) -> Result<(), String> {
         for block in text.split("```xml ").skip(1) {
-            let (name, rest) = block.split_once('\n').ok_or("a file without lines")?;
-            let end = rest.find("```").ok_or("a file does not end")?;
-            fs::write(self.directory.path().join(name), &rest[..end])
+            let (name, contents) = block.split_once('\n').ok_or("a file has no lines")?;
+            let end = contents.find("```").ok_or("a file has no end")?;
+            fs::write(self.directory.path().join(name), &contents[..end])
                 .map_err(|error| format!("{name}: {error}"))?;
         }
         Ok(())
     }
 
-    /// Runs a block's commands; returns the block with what they printed.
-    fn block(&self, head: &str, body: &str, wrong: &mut Vec<String>) -> Result<String, String> {
-        let words: Vec<&str> = head.split_whitespace().skip(1).collect();
-        let code = words
+    /// Runs a block's commands. Returns the block with their output.
+    fn run_block(
+        &self,
+        head: &str,
+        body: &str,
+        failures: &mut Vec<String>,
+    ) -> Result<String, String> {
+        let options: Vec<&str> = head.split_whitespace().skip(1).collect();
+        let code = options
             .iter()
-            .find_map(|word| word.strip_prefix("exit=")?.parse().ok())
+            .find_map(|option| option.strip_prefix("exit=")?.parse().ok())
             .unwrap_or(0);
-        let (is_sketch, has_numbers) = (words.contains(&"sketch"), words.contains(&"numbers"));
+        let (is_sketch, has_numbers) = (options.contains(&"sketch"), options.contains(&"numbers"));
         let mut printed = String::new();
         let commands = format!("\n{body}\n");
         let mut examples = commands.split("\n$ ").skip(1).peekable();
         while let Some(example) = examples.next() {
-            let (command, said) = example.split_once('\n').unwrap_or((example, ""));
-            let finished = self.shell(command)?;
-            let expected = if examples.peek().is_none() { code } else { 0 };
-            if finished.code != Some(expected) {
-                wrong.push(format!("$ {command}\n{finished:?}"));
+            let (command, expected_output) = example.split_once('\n').unwrap_or((example, ""));
+            let finished = self.run_shell(command)?;
+            let expected_code = if examples.peek().is_none() { code } else { 0 };
+            if finished.code != Some(expected_code) {
+                failures.push(format!("$ {command}\n{finished:?}"));
             }
-            let all = finished.stdout + &finished.stderr;
-            let all = if said.contains(DOUBT) {
-                all
+            let output = finished.stdout + &finished.stderr;
+            let output = if expected_output.contains(CONFIDENCE_WARNING) {
+                output
             } else {
-                without_doubt(&all)
+                without_chance_warnings(&output)
             };
-            let form = |text: &str| {
+            let normalize = |text: &str| {
                 if has_numbers {
                     without_numbers(text.trim_end())
                 } else {
                     text.trim_end().to_owned()
                 }
             };
-            if !is_sketch && let Err(difference) = compare_masked(&form(&all), &form(said)) {
-                wrong.push(format!("$ {command}\n{difference}\n{all}"));
+            if !is_sketch
+                && let Err(difference) =
+                    compare_masked(&normalize(&output), &normalize(expected_output))
+            {
+                failures.push(format!("$ {command}\n{difference}\n{output}"));
             }
             let mut lines = vec![format!("$ {command}")];
-            lines.extend(all.trim_end().lines().map(str::to_owned));
+            lines.extend(output.trim_end().lines().map(str::to_owned));
             printed += &(lines.join("\n") + "\n");
         }
         Ok(printed)
     }
 
-    fn shell(&self, command: &str) -> Result<ProcessOutput, String> {
+    fn run_shell(&self, command: &str) -> Result<ProcessOutput, String> {
         let mut path = OsString::from(self.directory.path());
         path.push(":");
         path.push(std::env::var_os("PATH").unwrap_or_default());
@@ -300,24 +321,24 @@ impl Ground {
             .args(["-c", command])
             .env("PATH", path)
             .env("LC_ALL", "C");
-        let mut inside = self.namespace.command(&shell);
-        inside.current_dir(self.directory.path());
-        run(inside, LIMIT).map_err(|error| format!("$ {command}\n{error}"))
+        let mut command_line = self.namespace.command(&shell);
+        command_line.current_dir(self.directory.path());
+        run(command_line, TIMEOUT).map_err(|error| format!("$ {command}\n{error}"))
     }
 }
 
-/// The text with a sign for each run of digits and dots, wherever it stands, a blank for each run of blanks, and
-/// amounts without the letter of their unit. Lines that are then like the one before are left out: how many intervals
-/// there are is chance on a busy machine.
+/// Returns the text with `#` for each run of digits and dots, one blank for each run of blanks, and
+/// units without K, M and G. Repeated lines are removed, because a busy machine changes the number
+/// of intervals.
 fn without_numbers(text: &str) -> String {
     let mut masked = String::new();
     for char in text.chars() {
-        let sign = match char {
+        let masked_char = match char {
             '0'..='9' | '.' => '#',
             _ => char,
         };
-        if !(masked.ends_with(sign) && matches!(sign, '#' | ' ')) {
-            masked.push(sign);
+        if !(masked.ends_with(masked_char) && matches!(masked_char, '#' | ' ')) {
+            masked.push(masked_char);
         }
     }
     for unit in ["Byte", "bit"] {
@@ -330,27 +351,27 @@ fn without_numbers(text: &str) -> String {
     lines.join("\n")
 }
 
-/// Begins each line of the block that says that an interval of confidence was not reached.
-const DOUBT: &str = "!!!";
+/// Start of each line of the warning about an unreached confidence interval.
+const CONFIDENCE_WARNING: &str = "!!!";
 
-/// Stands in the line that says that a pace was not held.
-const PACE: &str = ": the pace of this host";
+/// Part of the warning about a missed pace.
+const PACE_WARNING: &str = ": the pace of this host";
 
-/// The text without that block and that line, which come by chance on a busy machine.
-fn without_doubt(text: &str) -> String {
+/// Returns the text without these two warnings. A busy machine may cause them.
+fn without_chance_warnings(text: &str) -> String {
     let lines = text.split_inclusive('\n');
-    let text: String = lines.filter(|line| !line.contains(PACE)).collect();
-    let Some(from) = text.find(DOUBT) else {
+    let text: String = lines.filter(|line| !line.contains(PACE_WARNING)).collect();
+    let Some(start) = text.find(CONFIDENCE_WARNING) else {
         return text;
     };
-    let end = text[from..]
+    let end = text[start..]
         .find("\n\n")
-        .map_or(text.len(), |at| from + at + 2);
-    text[..from].to_owned() + &text[end..]
+        .map_or(text.len(), |length| start + length + 2);
+    text[..start].to_owned() + &text[end..]
 }
 
-impl Drop for Ground {
-    /// A netserver that went to the background is one of the examples.
+impl Drop for Environment {
+    /// Kills the processes that are left, such as a netserver in the background.
     fn drop(&mut self) {
         for pid in self.namespace.processes() {
             if let Some(pid) = Pid::from_raw(pid) {

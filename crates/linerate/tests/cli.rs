@@ -1,5 +1,5 @@
-//! linerate's own command line: help texts against files (`BLESS=1` writes them anew), links, and
-//! the main job on the loopback interface.
+//! linerate's own command line: help texts, links, manual pages, and `linerate run` on loopback.
+//! `BLESS=1` writes the help texts into the snapshots.
 
 use std::fs;
 use std::net::TcpListener;
@@ -14,50 +14,50 @@ use testkit::{TestCase, TestProcess};
 
 pub(crate) fn test_cases() -> Vec<TestCase> {
     testkit::test_cases![
-        a_closed_pipe_changes_no_exit_code,
+        closed_pipe_keeps_exit_code,
         help,
-        a_dialect_has_its_words_untouched,
-        wrong_words_are_exit_code_2_and_one_line_where_they_are_ours,
-        the_manual_has_a_page_for_each_name_and_groff_takes_them,
-        links_lead_to_the_dialects_and_overwrite_nothing,
-        two_tests_on_loopback_as_json,
-        the_table_is_plain_text_where_no_terminal_is,
-        every_transport_on_loopback,
-        runs_go_on_until_the_mean_is_known,
-        a_peer_that_is_not_there_is_an_error_in_a_valid_document,
-        a_reader_that_goes_away_is_a_quiet_success,
-        an_interrupted_run_says_what_it_has,
+        passes_arguments_to_dialect_unchanged,
+        reports_usage_errors_with_exit_code_2,
+        manual_has_valid_page_for_each_name,
+        creates_links_and_overwrites_nothing,
+        runs_two_tests_as_json,
+        prints_plain_table_without_terminal,
+        runs_every_transport,
+        repeats_until_interval_is_reached,
+        reports_absent_peer_in_valid_document,
+        succeeds_quietly_without_reader,
+        interrupted_run_reports_partial_result,
     ]
 }
 
 fn help() {
-    for (words, file) in [
+    for (arguments, file) in [
         (&[][..], "help-short.txt"),
         (&["--help"], "help.txt"),
         (&["help", "netperf"], "help-netperf.txt"),
         (&["help", "run"], "help-run.txt"),
     ] {
-        let output = linerate(words);
-        assert_eq!(output.status.code(), Some(0), "{words:?}");
-        matches_snapshot(file, &stdout(&output));
+        let output = run_linerate(arguments);
+        assert_eq!(output.status.code(), Some(0), "{arguments:?}");
+        assert_matches_snapshot(file, &stdout(&output));
     }
     assert_eq!(
-        stdout(&linerate(&["--version"])),
+        stdout(&run_linerate(&["--version"])),
         concat!("linerate ", env!("CARGO_PKG_VERSION"), "\n")
     );
 }
 
-fn a_dialect_has_its_words_untouched() {
-    let help = linerate(&["netperf", "-h"]);
+fn passes_arguments_to_dialect_unchanged() {
+    let help = run_linerate(&["netperf", "-h"]);
     assert_eq!(help.status.code(), Some(1));
     assert!(
         String::from_utf8_lossy(&help.stderr)
             .starts_with("\nUsage: netperf [global options] -- [test options]")
     );
-    let version = linerate(&["netperf", "-V"]);
+    let version = run_linerate(&["netperf", "-V"]);
     assert!(stdout(&version).starts_with("Netperf version 2.7.0\n"));
-    // The second is the test's own -h, behind the first --.
-    let test_help = linerate(&["netperf", "--", "-h"]);
+    // The second -h is an option of the test, after `--`.
+    let test_help = run_linerate(&["netperf", "--", "-h"]);
     assert!(
         stdout(&test_help).contains("-m local,remote"),
         "{}",
@@ -65,8 +65,8 @@ fn a_dialect_has_its_words_untouched() {
     );
 }
 
-fn wrong_words_are_exit_code_2_and_one_line_where_they_are_ours() {
-    for words in [
+fn reports_usage_errors_with_exit_code_2() {
+    for arguments in [
         &["walk"][..],
         &["--quick"],
         &["run", "-l", "0"],
@@ -83,14 +83,14 @@ fn wrong_words_are_exit_code_2_and_one_line_where_they_are_ours() {
         &["run", "--data-port", "5001", "--transport", "unix"],
         &["run", "--confidence", "99,0"],
     ] {
-        let output = linerate(words);
-        assert_eq!(output.status.code(), Some(2), "{words:?}");
+        let output = run_linerate(arguments);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}");
         assert!(
             output.stdout.is_empty() && !output.stderr.is_empty(),
-            "{words:?}"
+            "{arguments:?}"
         );
     }
-    for (words, why) in [
+    for (arguments, expected_part) in [
         (
             ["run", "-l", "1.5"],
             "the protocol carries whole seconds only",
@@ -107,12 +107,12 @@ fn wrong_words_are_exit_code_2_and_one_line_where_they_are_ours() {
             "the protocol carries whole seconds only",
         ),
     ] {
-        let output = linerate(&words);
+        let output = run_linerate(&arguments);
         let text = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert_eq!(output.status.code(), Some(2), "{words:?}");
-        assert!(text.contains(why), "{words:?}: {text}");
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}");
+        assert!(text.contains(expected_part), "{arguments:?}: {text}");
     }
-    let output = linerate(&["run", "-t", "TCP_RR,TCP_WALK"]);
+    let output = run_linerate(&["run", "-t", "TCP_RR,TCP_WALK"]);
     assert_eq!(output.status.code(), Some(2));
     let text = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(
@@ -122,12 +122,12 @@ fn wrong_words_are_exit_code_2_and_one_line_where_they_are_ours() {
     );
 }
 
-/// The pages are sound: groff, where it is installed, has nothing to say about them.
-fn the_manual_has_a_page_for_each_name_and_groff_takes_them() {
+/// If groff is installed, it reports no warnings about the pages.
+fn manual_has_valid_page_for_each_name() {
     let directory = tempfile::tempdir().unwrap();
-    let output = linerate(&["man", directory.path().to_str().unwrap()]);
+    let output = run_linerate(&["man", directory.path().to_str().unwrap()]);
     assert_eq!(output.status.code(), Some(0), "{output:?}");
-    for (page, words) in [
+    for (page, expected_parts) in [
         (
             "netperf.1",
             &["\\-\\-strict", "TCP_MAERTS", "P99.9_LATENCY"][..],
@@ -148,8 +148,8 @@ fn the_manual_has_a_page_for_each_name_and_groff_takes_them() {
     ] {
         let path = directory.path().join(page);
         let text = fs::read_to_string(&path).unwrap();
-        for word in words {
-            assert!(text.contains(word), "no {word} in {page}");
+        for part in expected_parts {
+            assert!(text.contains(part), "no {part} in {page}");
         }
         match Command::new("groff")
             .args(["-man", "-ww", "-z"])
@@ -157,45 +157,47 @@ fn the_manual_has_a_page_for_each_name_and_groff_takes_them() {
             .output()
         {
             Ok(groff) => assert_eq!(String::from_utf8_lossy(&groff.stderr), "", "{page}"),
-            Err(error) if testkit::peers_are_required() => panic!("groff over {page}: {error}"),
+            Err(error) if testkit::requirements_are_mandatory() => {
+                panic!("groff over {page}: {error}")
+            }
             Err(error) => println!("SKIPPED groff over {page}: {error}"),
         }
     }
     let page = |name: &str| fs::read_to_string(directory.path().join(name)).unwrap();
-    // An option that has no long name stands there once.
+    // An option without a long name is listed once.
     assert!(!page("linerate.1").contains("\\-4, \\-4"));
-    // Each name that the program answers to has a page.
+    // Each program name has a page.
     let links = tempfile::tempdir().unwrap();
-    linerate(&["links", links.path().to_str().unwrap()]);
+    run_linerate(&["links", links.path().to_str().unwrap()]);
     for link in fs::read_dir(links.path()).unwrap() {
         let name = link.unwrap().file_name().into_string().unwrap();
         assert!(page(&format!("{name}.1")).contains(".TH"), "{name}");
     }
-    // As README has it, of a directory that is not there yet.
-    let new = links.path().join("share/man/man1");
-    let made = linerate(&["man", new.to_str().unwrap()]);
-    assert_eq!(made.status.code(), Some(0), "{made:?}");
-    assert!(new.join("netperf.1").exists());
-    let nowhere = linerate(&["man", "/proc/no/such/directory"]);
-    assert_eq!(nowhere.status.code(), Some(1));
-    assert!(String::from_utf8_lossy(&nowhere.stderr).starts_with("linerate man: /proc/no/such"));
+    // README installs into a new directory.
+    let new_directory = links.path().join("share/man/man1");
+    let output = run_linerate(&["man", new_directory.to_str().unwrap()]);
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    assert!(new_directory.join("netperf.1").exists());
+    let output = run_linerate(&["man", "/proc/no/such/directory"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&output.stderr).starts_with("linerate man: /proc/no/such"));
 }
 
-fn links_lead_to_the_dialects_and_overwrite_nothing() {
+fn creates_links_and_overwrites_nothing() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path();
-    let link = || linerate(&["links", path.to_str().unwrap()]);
-    let made = link();
-    assert_eq!(made.status.code(), Some(0));
+    let create_links = || run_linerate(&["links", path.to_str().unwrap()]);
+    let created = create_links();
+    assert_eq!(created.status.code(), Some(0));
     assert_eq!(
-        stdout(&made)
+        stdout(&created)
             .lines()
             .filter(|line| line.starts_with("created "))
             .count(),
         13
     );
     assert!(
-        stdout(&link())
+        stdout(&create_links())
             .lines()
             .all(|line| line.starts_with("kept "))
     );
@@ -216,28 +218,28 @@ fn links_lead_to_the_dialects_and_overwrite_nothing() {
     ];
     for occupy in occupy {
         occupy();
-        let refused = link();
+        let refused = create_links();
         assert_eq!(refused.status.code(), Some(1));
         assert!(
             String::from_utf8_lossy(&refused.stderr).contains("netserver exists and is not a link")
         );
         assert!(
             !path.join("netperf").exists(),
-            "nothing is made when anything is in the way"
+            "no link is created if a file is in the way"
         );
         fs::remove_file(&foreign).unwrap();
     }
 }
 
-fn two_tests_on_loopback_as_json() {
-    let output = linerate(&["run", "-l", "1s", "-t", "TCP_STREAM,udp_rr", "--json"]);
+fn runs_two_tests_as_json() {
+    let output = run_linerate(&["run", "-l", "1s", "-t", "TCP_STREAM,udp_rr", "--json"]);
     assert_eq!(
         output.status.code(),
         Some(0),
         "{}",
         String::from_utf8_lossy(&output.stderr)
     );
-    assert!(output.stderr.is_empty(), "no progress where no terminal is");
+    assert!(output.stderr.is_empty(), "progress without a terminal");
     let document: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(document["schema"], "linerate/2");
     assert_eq!(document["peer"]["kind"], "linerate");
@@ -248,7 +250,7 @@ fn two_tests_on_loopback_as_json() {
             assert!(!document["hosts"][end][fact].is_null(), "{end} {fact}");
         }
     }
-    let [stream, transactions] = [0, 1].map(|at| &document["tests"][at]);
+    let [stream, transactions] = [0, 1].map(|index| &document["tests"][index]);
     assert_eq!(
         stream["plan"]["groups"][0]["body"]["loop"]["limit"]["time_ns"],
         1_000_000_000_u64
@@ -266,8 +268,8 @@ fn two_tests_on_loopback_as_json() {
     assert_eq!(transactions["warnings"][0]["kind"], "same_host");
 }
 
-fn the_table_is_plain_text_where_no_terminal_is() {
-    let output = linerate(&[
+fn prints_plain_table_without_terminal() {
+    let output = run_linerate(&[
         "run",
         "-l",
         "1",
@@ -287,8 +289,8 @@ fn the_table_is_plain_text_where_no_terminal_is() {
     );
 }
 
-/// The report is of the transport that was asked for, or says what this kernel has not got.
-fn every_transport_on_loopback() {
+/// The report is about the requested transport, or names the support that this kernel lacks.
+fn runs_every_transport() {
     for (transport, tests) in [
         ("tcp", "STREAM,CC"),
         ("udp", "STREAM,RR"),
@@ -301,7 +303,7 @@ fn every_transport_on_loopback() {
         ("unix-datagram", "STREAM,RR"),
         ("vsock", "STREAM,MAERTS,RR,CRR,CC"),
     ] {
-        let output = linerate(&[
+        let output = run_linerate(&[
             "run",
             "-l",
             "1",
@@ -313,7 +315,7 @@ fn every_transport_on_loopback() {
         ]);
         let document: Value = serde_json::from_slice(&output.stdout).unwrap();
         if let Some(error) = document["error"].as_str() {
-            // Of these, which no kernel must have, lab/suite/transports.sh sees the figures.
+            // Not every kernel has these transports. lab/suite/transports.sh checks their figures.
             let optional = ["sctp", "sctp-many", "dccp", "vsock"];
             assert!(
                 optional.contains(&transport) && error.contains("this kernel has no"),
@@ -333,7 +335,7 @@ fn every_transport_on_loopback() {
                 match transport {
                     "udplite" => "udp-lite",
                     "unix" => "unix-stream",
-                    other => other,
+                    name => name,
                 }
             );
             let rate = [&figures["throughput_bps"], &figures["transactions_per_s"]]
@@ -344,10 +346,10 @@ fn every_transport_on_loopback() {
     }
 }
 
-fn runs_go_on_until_the_mean_is_known() {
-    let confidence = |words: &[&str]| {
-        let always = ["run", "-l", "1", "-t", "TCP_RR", "--json"];
-        let output = linerate(&[&always, words].concat());
+fn repeats_until_interval_is_reached() {
+    let confidence = |options: &[&str]| {
+        let common = ["run", "-l", "1", "-t", "TCP_RR", "--json"];
+        let output = run_linerate(&[&common, options].concat());
         assert_eq!(output.status.code(), Some(0));
         let document: Value = serde_json::from_slice(&output.stdout).unwrap();
         let test = document["tests"][0].clone();
@@ -357,7 +359,7 @@ fn runs_go_on_until_the_mean_is_known() {
         );
         test["confidence"].clone()
     };
-    // However three rates lie, their interval at 99 % is less than twenty times as wide as their mean.
+    // The interval of any three rates at 99 % is less than twenty times as wide as their mean.
     let wide = confidence(&["--confidence", "99,2000"]);
     assert_eq!(
         (&wide["level_percent"], &wide["iterations"]),
@@ -365,8 +367,8 @@ fn runs_go_on_until_the_mean_is_known() {
     );
     assert_eq!(wide["target_width_percent"], 2000.0);
     assert_eq!(wide["reached"], true);
-    let half = wide["rate_half_width_percent"].as_f64().unwrap();
-    assert!((0.0..1000.0).contains(&half), "{half}");
+    let half_width = wide["rate_half_width_percent"].as_f64().unwrap();
+    assert!((0.0..1000.0).contains(&half_width), "{half_width}");
     let narrow = confidence(&["--confidence", "95,0.000001", "--repeat", "4"]);
     assert_eq!(
         (&narrow["iterations"], &narrow["reached"]),
@@ -380,15 +382,15 @@ fn runs_go_on_until_the_mean_is_known() {
     assert!(fixed["target_width_percent"].is_null() && fixed["reached"].is_null());
 }
 
-fn a_peer_that_is_not_there_is_an_error_in_a_valid_document() {
-    // A port that was free a moment ago.
+fn reports_absent_peer_in_valid_document() {
+    // The port is free again.
     let port = TcpListener::bind("127.0.0.1:0")
         .unwrap()
         .local_addr()
         .unwrap()
         .port()
         .to_string();
-    let output = linerate(&[
+    let output = run_linerate(&[
         "run",
         "127.0.0.1",
         "--port",
@@ -400,14 +402,14 @@ fn a_peer_that_is_not_there_is_an_error_in_a_valid_document() {
     assert_eq!(output.status.code(), Some(1));
     let document: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert!(document["error"].as_str().unwrap().contains(&port));
-    // What fails for all tests is tried once.
+    // A failure that affects all tests ends the run.
     assert_eq!(document["tests"].as_array().unwrap().len(), 1);
     assert!(document["tests"][0]["figures"].is_null());
     assert_eq!(document["not_run"], serde_json::json!(["TCP_RR"]));
 }
 
-fn a_reader_that_goes_away_is_a_quiet_success() {
-    let mut child = Command::new(testkit::program())
+fn succeeds_quietly_without_reader() {
+    let mut child = Command::new(testkit::linerate_path())
         .args(["run", "-l", "1", "-t", "TCP_RR"])
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
@@ -419,15 +421,15 @@ fn a_reader_that_goes_away_is_a_quiet_success() {
     assert_eq!((output.status.code(), output.stderr), (Some(0), Vec::new()));
 }
 
-fn an_interrupted_run_says_what_it_has() {
+fn interrupted_run_reports_partial_result() {
     let line = "run -l 60 -t TCP_RR,TCP_STREAM --json";
     let mut child = TestProcess::start(&mut testkit::linerate_with_args(line));
-    // Nothing but a running test uses that much: a fifth of a second.
+    // Only a running test uses 0.2 s of CPU time.
     child.wait_for_cpu_ticks(20);
     child.signal(Signal::INT);
-    let ended = child.finish(Duration::from_secs(20));
-    assert_eq!(ended.code, Some(130));
-    let document: Value = serde_json::from_str(&ended.stdout).unwrap();
+    let output = child.finish(Duration::from_secs(20));
+    assert_eq!(output.code, Some(130));
+    let document: Value = serde_json::from_str(&output.stdout).unwrap();
     assert_eq!(document["interrupted"], true);
     assert_eq!(document["tests"][0]["runs"][0]["ended"], "cancelled");
     assert!(
@@ -444,9 +446,9 @@ fn an_interrupted_run_says_what_it_has() {
     );
 }
 
-fn linerate(words: &[&str]) -> Output {
-    Command::new(testkit::program())
-        .args(words)
+fn run_linerate(arguments: &[&str]) -> Output {
+    Command::new(testkit::linerate_path())
+        .args(arguments)
         .env_remove("COLUMNS")
         .env("NO_COLOR", "1")
         .stdin(Stdio::null())
@@ -458,7 +460,7 @@ fn stdout(output: &Output) -> String {
     String::from_utf8(output.stdout.clone()).unwrap()
 }
 
-fn matches_snapshot(name: &str, text: &str) {
+fn assert_matches_snapshot(name: &str, text: &str) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("tests/snapshots")
         .join(name);
@@ -474,7 +476,7 @@ fn matches_snapshot(name: &str, text: &str) {
 }
 
 /// `program 2>&1 | head` must not abort the program.
-fn a_closed_pipe_changes_no_exit_code() {
+fn closed_pipe_keeps_exit_code() {
     for (line, code) in [
         ("nonsense", 2),
         ("netperf -H 127.0.0.1 -p 1", 255),

@@ -1,13 +1,12 @@
-//! docs/netperf-manual-coverage.md, docs/iperf-coverage.md, docs/iperf3-coverage.md and docs/udpmon-coverage.md are
-//! complete, and the tests that they name as proofs have run.
+//! Checks docs/netperf-manual-coverage.md, docs/iperf-coverage.md, docs/iperf3-coverage.md and
+//! docs/udpmon-coverage.md: they are complete, and the tests that they name as proofs have run.
 //!
-//! A proof is one place or several, between semicolons. A place is the name of a test, or what several
-//! names begin with, and words where the name does not say enough: they stand, as whole words, in a line
-//! of the suite that does something, in no comment and no import.
+//! A proof is a list of references, separated by semicolons. A reference is the name of a test or
+//! of a group of tests. Words may follow the name: a code line of the suite must contain them as
+//! whole words. Comments and imports are not code lines.
 //!
-//! `LINERATE_RAN` names a file with what the runners of all tests have printed. Without it, or if some
-//! were skipped in sight, the program's own tests are looked for among those that there are, and the others are not
-//! looked for.
+//! `LINERATE_RAN` names a file with the output of all test runners. Without it, or if it reports
+//! skipped tests, the proofs of this program need only exist, and other proofs are not checked.
 
 use std::collections::BTreeSet;
 use std::env;
@@ -18,23 +17,23 @@ use netperf::options::{Test, manual, parse_netperf};
 use netperf::selector::Selector;
 use testkit::{TestCase, test_case_unless};
 
-/// `own` are the names of this program's tests.
-pub(crate) fn test_cases(own: Vec<String>) -> Vec<TestCase> {
+/// `own_tests` are the names of this program's tests.
+pub(crate) fn test_cases(own_tests: Vec<String>) -> Vec<TestCase> {
     let mut test_cases = testkit::test_cases![
-        every_option_has_its_line_among_those_of_its_command_or_family,
-        every_test_has_its_line,
-        every_selector_has_its_line,
-        words_are_whole_and_in_lines_that_do_something,
-        lines_of_tests_that_have_passed,
+        every_option_has_its_row,
+        every_test_has_its_row,
+        every_selector_has_its_row,
+        finds_whole_words_in_code_lines,
+        recognizes_passed_tests,
     ];
     test_cases.push(test_case_unless(None, "every_proof_has_run", move || {
-        every_proof_has_run(&own);
+        every_proof_has_run(&own_tests);
         Ok(())
     }));
     test_cases
 }
 
-/// What of each tool is here.
+/// The coverage document of each tool.
 const DOCUMENTS: [&str; 4] = [
     "netperf-manual-coverage.md",
     "iperf-coverage.md",
@@ -48,7 +47,7 @@ pub(crate) struct Table {
     pub(crate) rows: Vec<Vec<String>>,
 }
 
-fn every_option_has_its_line_among_those_of_its_command_or_family() {
+fn every_option_has_its_row() {
     let netperf = manual::client().into_iter().chain(manual::server());
     let udpmon = udpmon::options::manual::chapters().into_iter();
     for (document, chapters) in [
@@ -62,126 +61,138 @@ fn every_option_has_its_line_among_those_of_its_command_or_family() {
         assert_eq!(tables.len(), chapters.len(), "{document}");
         for (table, chapter) in tables.iter().zip(chapters) {
             let options = chapter.options.iter();
-            let typed: BTreeSet<String> = options
+            let expected: BTreeSet<String> = options
                 .map(|option| format!("`{}`", option.synopsis.replace('|', "\\|")))
                 .collect();
             let found = table.subjects();
-            let missing: Vec<_> = typed.difference(&found).collect();
-            let foreign: Vec<_> = found.difference(&typed).collect();
+            let missing: Vec<_> = expected.difference(&found).collect();
+            let unknown: Vec<_> = found.difference(&expected).collect();
             assert!(
-                missing.is_empty() && foreign.is_empty(),
-                "{document}, {}: no lines of {missing:#?}; no options {foreign:#?}",
+                missing.is_empty() && unknown.is_empty(),
+                "{document}, {}: missing rows {missing:#?}; rows of unknown options {unknown:#?}",
                 chapter.title
             );
         }
     }
 }
 
-/// Besides, the table has tests that are refused.
-fn every_test_has_its_line() {
-    let mut named = subjects_of("test");
+/// The table's other rows are tests that linerate refuses.
+fn every_test_has_its_row() {
+    let mut subjects = subjects_of("test");
     for (_, name) in Test::ALL.iter().copied() {
-        assert!(named.remove(name), "test {name}");
+        assert!(subjects.remove(name), "test {name}");
     }
-    for name in named {
-        let words = ["-t", &name].map(Into::into);
-        let exit = parse_netperf("netperf", words).expect_err("it is no test of ours");
+    for name in subjects {
+        let arguments = ["-t", &name].map(Into::into);
+        let exit = parse_netperf("netperf", arguments).expect_err("linerate refuses the test");
         assert!(exit.stderr.contains("cannot run"), "{name}: {exit:?}");
     }
 }
 
-fn every_selector_has_its_line() {
-    let listed: BTreeSet<String> = Selector::list()
+fn every_selector_has_its_row() {
+    let expected: BTreeSet<String> = Selector::list()
         .filter(|selector| !matches!(selector, Selector::Percentile(_)))
         .map(|selector| selector.name().to_string())
         .chain(["P*n*_LATENCY".to_owned()])
         .collect();
-    assert_eq!(subjects_of("selector"), listed);
+    assert_eq!(subjects_of("selector"), expected);
 }
 
-/// `own` are the names of this program's tests that can run here.
-fn every_proof_has_run(own: &[String]) {
+/// `own_tests` are the names of this program's tests that can run here.
+fn every_proof_has_run(own_tests: &[String]) {
     let log = env::var_os("LINERATE_RAN").map(|path| {
         let path = PathBuf::from(path);
         fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
     });
     let log = log.filter(|log| !log.lines().any(|line| line.starts_with("SKIPPED ")));
     let ran: BTreeSet<&str> = match &log {
-        Some(log) => log.lines().filter_map(passed).collect(),
-        None => own.iter().map(String::as_str).collect(),
+        Some(log) => log.lines().filter_map(passed_test).collect(),
+        None => own_tests.iter().map(String::as_str).collect(),
     };
-    let mut wrong = Vec::new();
+    let mut failures = Vec::new();
     for table in DOCUMENTS.into_iter().flat_map(tables) {
         assert_eq!(table.head.last().map(String::as_str), Some("proof"));
         for row in &table.rows {
             assert_eq!(row.len(), table.head.len(), "{row:?}");
-            for place in row[row.len() - 1].split("; ") {
-                let (name, words) = place.split_once(' ').unwrap_or((place, ""));
-                if let Err(why) = holds(name, words, &ran, log.is_some()) {
-                    wrong.push(format!("{place} {why}: {}", row[0]));
+            for reference in row[row.len() - 1].split("; ") {
+                let (name, words) = reference.split_once(' ').unwrap_or((reference, ""));
+                if let Err(reason) = check_reference(name, words, &ran, log.is_some()) {
+                    failures.push(format!("{reference} {reason}: {}", row[0]));
                 }
             }
         }
     }
-    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
 }
 
-/// The name of a test that has passed, of a line of cargo's test runner, of ours or of lab/vm-suite.
-fn passed(line: &str) -> Option<&str> {
-    let of_runner = || {
+/// Returns the name of a passed test from an output line of cargo's test runner, of this runner, or
+/// of lab/vm-suite.
+fn passed_test(line: &str) -> Option<&str> {
+    let from_runner = || {
         line.strip_prefix("test ")?
             .split_once(" ... ok")
             .map(|(name, _)| name)
     };
-    of_runner().or_else(|| line.strip_prefix("ok "))
+    from_runner().or_else(|| line.strip_prefix("ok "))
 }
 
-fn holds(name: &str, words: &str, ran: &BTreeSet<&str>, all: bool) -> Result<(), &'static str> {
-    // What is no test is a document.
+/// Checks a reference against the tests in `ran`. If `is_complete`, `ran` has the tests of all
+/// programs.
+fn check_reference(
+    name: &str,
+    words: &str,
+    ran: &BTreeSet<&str>,
+    is_complete: bool,
+) -> Result<(), &'static str> {
+    // A reference may name a document.
     if name == "ARCHITECTURE.md" {
         let path = Path::new(env!("CARGO_MANIFEST_DIR"))
             .join("../..")
             .join(name);
-        let found = stand_in(&path, words);
-        return found.then_some(()).ok_or("stands not there");
+        let is_found = has_code_line(&path, words);
+        return is_found.then_some(()).ok_or("is missing there");
     }
     let suite = suite_of(name);
-    let is_own = matches!(&suite, Some(path) if path.starts_with(tests()));
-    if (all || is_own) && !ran.iter().any(|test| is_of(test, name)) {
+    let is_own = matches!(&suite, Some(path) if path.starts_with(tests_directory()));
+    if (is_complete || is_own) && !ran.iter().any(|test| has_name_or_group(test, name)) {
         return Err("has not run");
     }
     if words.is_empty() {
         return Ok(());
     }
-    let suite = suite.ok_or("is of no suite that has words")?;
-    let found = files_of(&suite).iter().any(|path| stand_in(path, words));
-    found.then_some(()).ok_or("has other words")
+    let suite = suite.ok_or("belongs to a suite without files")?;
+    let is_found = files_of(&suite)
+        .iter()
+        .any(|path| has_code_line(path, words));
+    is_found.then_some(()).ok_or("lacks these words")
 }
 
-/// Whether a test has this name, or one that begins with it.
-pub(crate) fn is_of(test: &str, name: &str) -> bool {
-    let rest = test.strip_prefix(name);
-    rest.is_some_and(|rest| rest.is_empty() || rest.starts_with("::") || rest.starts_with('.'))
+/// Whether a test has this name or belongs to the group of this name.
+pub(crate) fn has_name_or_group(test: &str, name: &str) -> bool {
+    let suffix = test.strip_prefix(name);
+    suffix.is_some_and(|suffix| {
+        suffix.is_empty() || suffix.starts_with("::") || suffix.starts_with('.')
+    })
 }
 
-fn tests() -> PathBuf {
+fn tests_directory() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests")
 }
 
-/// The suite that a test belongs to, without the extension of its file; `None` of another crate's.
+/// Returns the path of a test's suite without the extension, or `None` for other crates.
 fn suite_of(name: &str) -> Option<PathBuf> {
-    let (suite, rest) = name.split_at(name.find([':', '.'])?);
-    // A suite of the virtual machine may have the name of one of ours.
-    let (place, extension) = if rest.starts_with('.') {
+    let (suite, suffix) = name.split_at(name.find([':', '.'])?);
+    // A suite of the virtual machine may have the same name as a suite here.
+    let (path, extension) = if suffix.starts_with('.') {
         let lab = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../lab/suite");
         (lab.join(suite), "sh")
     } else {
-        (tests().join(suite), "rs")
+        (tests_directory().join(suite), "rs")
     };
-    Some(place).filter(|place| place.is_dir() || place.with_extension(extension).exists())
+    Some(path).filter(|path| path.is_dir() || path.with_extension(extension).exists())
 }
 
-/// The file of a suite, and those below its directory.
+/// Returns the file of a suite, and the files below its directory.
 fn files_of(suite: &Path) -> Vec<PathBuf> {
     let mut files: Vec<_> = ["rs", "sh"]
         .map(|extension| suite.with_extension(extension))
@@ -195,107 +206,112 @@ fn files_of(suite: &Path) -> Vec<PathBuf> {
     files
 }
 
-/// Whether the words stand in a line of the file that does something.
-fn stand_in(path: &Path, words: &str) -> bool {
+/// Whether a code line of the file contains the words.
+fn has_code_line(path: &Path, words: &str) -> bool {
     let text = fs::read_to_string(path).unwrap_or_default();
-    let passed_over: &[&str] = match path.extension().and_then(|extension| extension.to_str()) {
+    let skipped_prefixes: &[&str] = match path.extension().and_then(|extension| extension.to_str())
+    {
         Some("rs") => &["//", "use ", "mod "],
         Some("sh") => &["#"],
         _ => &[],
     };
     text.lines().map(str::trim_start).any(|line| {
-        !passed_over.iter().any(|start| line.starts_with(start)) && has_words(line, words)
+        !skipped_prefixes
+            .iter()
+            .any(|prefix| line.starts_with(prefix))
+            && has_words(line, words)
     })
 }
 
-/// Whether the words stand in the line, and do not begin or end within a longer one.
+/// Whether the line contains the words, not as parts of longer words.
 fn has_words(line: &str, words: &str) -> bool {
-    let in_word = |char: char| char.is_alphanumeric() || char == '_';
+    let is_word_char = |char: char| char.is_alphanumeric() || char == '_';
     !words.is_empty()
-        && line.match_indices(words).any(|(at, _)| {
-            !line[..at].ends_with(in_word) && !line[at + words.len()..].starts_with(in_word)
+        && line.match_indices(words).any(|(start, _)| {
+            !line[..start].ends_with(is_word_char)
+                && !line[start + words.len()..].starts_with(is_word_char)
         })
 }
 
 impl Table {
-    /// What the lines are about; a line may be about several.
+    /// Returns the subjects of the rows. A row may have several.
     fn subjects(&self) -> BTreeSet<String> {
         let of_row = |row: &Vec<String>| -> Vec<String> {
-            // An option may have two names with a comma between them.
-            let several = row[0]
+            // A comma separates options. One option may have two names with a comma between them.
+            let options = row[0]
                 .strip_prefix('`')
                 .and_then(|row| row.strip_suffix('`'));
-            match several {
-                Some(row) => row.split("`, `").map(|one| format!("`{one}`")).collect(),
+            match options {
+                Some(row) => row
+                    .split("`, `")
+                    .map(|option| format!("`{option}`"))
+                    .collect(),
                 None => row[0].split(", ").map(str::to_owned).collect(),
             }
         };
         let all: Vec<String> = self.rows.iter().flat_map(of_row).collect();
-        let each: BTreeSet<String> = all.iter().cloned().collect();
-        assert_eq!(all.len(), each.len(), "there is one line each: {all:?}");
-        each
+        let subjects: BTreeSet<String> = all.iter().cloned().collect();
+        assert_eq!(all.len(), subjects.len(), "duplicate rows: {all:?}");
+        subjects
     }
 }
 
-fn subjects_of(what: &str) -> BTreeSet<String> {
-    let tables = tables_of(what);
-    assert_eq!(tables.len(), 1, "tables of a {what}");
+fn subjects_of(head: &str) -> BTreeSet<String> {
+    let tables = tables_of(head);
+    assert_eq!(tables.len(), 1, "tables with the head {head}");
     tables[0].subjects()
 }
 
-/// netperf's tables whose first column has this head, in order.
-fn tables_of(what: &str) -> Vec<Table> {
+/// Returns netperf's tables whose first column has this head, in order.
+fn tables_of(head: &str) -> Vec<Table> {
     let mut tables = tables(DOCUMENTS[0]);
-    tables.retain(|table| table.head[0] == what);
+    tables.retain(|table| table.head[0] == head);
     tables
 }
 
-/// The tables of a document in docs.
+/// Returns the tables of a document in docs.
 pub(crate) fn tables(document: &str) -> Vec<Table> {
     let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
-    let text = fs::read_to_string(docs.join(document)).expect("the document stands in docs");
+    let text = fs::read_to_string(docs.join(document)).expect("the document is in docs");
     let cells = |line: &str| -> Vec<String> {
         let cells = line.trim_matches('|').split(" | ");
         cells.map(|cell| cell.trim().to_owned()).collect()
     };
     let mut tables: Vec<Table> = Vec::new();
-    let mut inside = false;
+    let mut is_inside = false;
     for line in text.lines() {
         match tables.last_mut() {
-            Some(table) if inside && line.starts_with("| ") => table.rows.push(cells(line)),
+            Some(table) if is_inside && line.starts_with("| ") => table.rows.push(cells(line)),
             _ if line.starts_with("| ") => tables.push(Table {
                 head: cells(line),
                 rows: Vec::new(),
             }),
             _ => {}
         }
-        inside = line.starts_with('|');
+        is_inside = line.starts_with('|');
     }
     tables
 }
 
-fn words_are_whole_and_in_lines_that_do_something() {
-    for (line, words, found) in [
+fn finds_whole_words_in_code_lines() {
+    for (line, words, is_found) in [
         ("(\"-l -2M -- -d 2\"),", "-- -d", true),
         ("(\"-l -2M -- -d 2\"),", "-- -d 2", true),
         ("(\"-l -2M -- -d 20\"),", "-- -d 2", false),
         ("fn veth() -> Outcome {", "eth", false),
         ("", "", false),
     ] {
-        assert_eq!(has_words(line, words), found, "{line}: {words}");
+        assert_eq!(has_words(line, words), is_found, "{line}: {words}");
     }
-    let here = tests().join("coverage.rs");
-    assert!(stand_in(
-        &here,
-        "fn words_are_whole_and_in_lines_that_do_something"
-    ));
-    assert!(!stand_in(
-        &here,
-        concat!("A proof", " is one place or several")
+    let source = tests_directory().join("coverage.rs");
+    assert!(has_code_line(&source, "fn finds_whole_words_in_code_lines"));
+    assert!(!has_code_line(
+        &source,
+        concat!("A proof", " is a list of references")
     ));
 }
 
-fn lines_of_tests_that_have_passed() {
+fn recognizes_passed_tests() {
     for (line, name) in [
         ("test tests::a ... ok", Some("tests::a")),
         (
@@ -308,27 +324,27 @@ fn lines_of_tests_that_have_passed() {
         ("SKIPPED families.unix: no root", None),
         ("running 3 tests", None),
     ] {
-        assert_eq!(passed(line), name, "{line}");
+        assert_eq!(passed_test(line), name, "{line}");
     }
     let ran = BTreeSet::from([
         "interop::matrix::tcp_rr::ipv4",
         "cli::help",
         "families.unix",
     ]);
-    for (place, words, all, expected) in [
+    for (name, words, is_complete, expected) in [
         ("cli::help", "", false, true),
         ("cli::help", "fn help", false, true),
         ("cli::help", "no such words", false, false),
         ("cli::hel", "", false, false),
         ("interop::matrix::tcp_rr", "", true, true),
         ("families.unix", "", true, true),
-        // Of another program, whose tests are only known if there is a log.
+        // The tests of other programs are known only with a log.
         ("families.sctp", "", false, true),
         ("families.sctp", "", true, false),
         ("tests::b", "", false, true),
         ("tests::b", "", true, false),
     ] {
-        let found = holds(place, words, &ran, all);
-        assert_eq!(found.is_ok(), expected, "{place} {words}: {found:?}");
+        let result = check_reference(name, words, &ran, is_complete);
+        assert_eq!(result.is_ok(), expected, "{name} {words}: {result:?}");
     }
 }

@@ -1,4 +1,5 @@
-//! The JSON document and the HTML page of every command: one schema, and pages that need nothing but themselves.
+//! The JSON document and the HTML page of every command. All documents have one schema, and pages
+//! load no other resources.
 
 use std::time::Duration;
 
@@ -11,11 +12,11 @@ use testkit::{
     Profile, Server, TestCase, TestProcess, free_port, linerate_with_args, run, wait_until,
 };
 
-use crate::iperf::takes_datagrams;
+use crate::iperf::is_bound_to_udp;
 
 pub(crate) fn test_cases() -> Vec<TestCase> {
     testkit::test_cases![
-        documents_of_runs,
+        documents_of_run,
         documents_of_netperf,
         documents_of_uperf,
         documents_of_iperf,
@@ -26,23 +27,24 @@ pub(crate) fn test_cases() -> Vec<TestCase> {
     ]
 }
 
-const LIMIT: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 const SCHEMA: &str = include_str!("../../../docs/schema/linerate-2.json");
 
 fn validator() -> Validator {
     let schema: Value = serde_json::from_str(SCHEMA).expect("the schema is JSON");
-    jsonschema::draft202012::new(&schema).expect("the schema is one")
+    jsonschema::draft202012::new(&schema).expect("the schema is valid")
 }
 
-/// The document that a command prints, which is valid and all that it prints.
-fn document(line: &str, code: i32) -> Value {
-    let ended = run(linerate_with_args(line), LIMIT).expect("it ends");
-    assert_eq!(ended.code, Some(code), "{line}: {ended:?}");
-    valid(line, &ended.stdout)
+/// Runs a command and returns the document that it prints. The document must be valid.
+fn run_document(line: &str, code: i32) -> Value {
+    let output = run(linerate_with_args(line), TIMEOUT).expect("linerate exits in time");
+    assert_eq!(output.code, Some(code), "{line}: {output:?}");
+    parse_valid(line, &output.stdout)
 }
 
-fn valid(line: &str, text: &str) -> Value {
+/// Parses a document and checks it against the schema.
+fn parse_valid(line: &str, text: &str) -> Value {
     let document: Value = serde_json::from_str(text).expect(line);
     let errors: Vec<String> = validator()
         .iter_errors(&document)
@@ -52,39 +54,40 @@ fn valid(line: &str, text: &str) -> Value {
     document
 }
 
-fn documents_of_runs() {
-    let usual = document("run -l 1 --json", 0);
-    assert_eq!(usual["tests"].as_array().map(Vec::len), Some(6));
-    let both = document(
+fn documents_of_run() {
+    let default = run_document("run -l 1 --json", 0);
+    assert_eq!(default["tests"].as_array().map(Vec::len), Some(6));
+    let bidirectional = run_document(
         "run -l 1 -t TCP_STREAM,UDP_STREAM --bidirectional --parallel 2 --json",
         0,
     );
     assert_eq!(
-        both["tests"][0]["runs"][0]["flows"]
+        bidirectional["tests"][0]["runs"][0]["flows"]
             .as_array()
             .map(Vec::len),
         Some(4)
     );
-    let confident = document("run -l 1 -t TCP_RR --confidence 95,50 --json", 0);
+    let confident = run_document("run -l 1 -t TCP_RR --confidence 95,50 --json", 0);
     assert!(confident["tests"][0]["confidence"]["iterations"].as_u64() >= Some(3));
-    let failed = document(
+    let failed = run_document(
         &format!("run 127.0.0.1 --port {} -l 1 --json", free_port()),
         1,
     );
     assert!(failed["error"].is_string() && failed["tests"][0]["error"].is_string());
     let line = "run -l 60 -t TCP_RR --json";
-    let cut = valid(line, &interrupted(line, 130));
-    assert_eq!(cut["interrupted"], true);
-    assert_eq!(cut["tests"][0]["runs"][0]["interrupted"], true);
+    let partial = parse_valid(line, &interrupted_stdout(line, 130));
+    assert_eq!(partial["interrupted"], true);
+    assert_eq!(partial["tests"][0]["runs"][0]["interrupted"], true);
 }
 
-fn interrupted(line: &str, code: i32) -> String {
+/// Interrupts a running command. Returns its standard output.
+fn interrupted_stdout(line: &str, code: i32) -> String {
     let mut child = TestProcess::start(&mut linerate_with_args(line));
     child.wait_for_cpu_ticks(20);
     child.signal(Signal::INT);
-    let ended = child.finish(LIMIT);
-    assert_eq!(ended.code, Some(code), "{line}: {ended:?}");
-    ended.stdout
+    let output = child.finish(TIMEOUT);
+    assert_eq!(output.code, Some(code), "{line}: {output:?}");
+    output.stdout
 }
 
 fn documents_of_netperf() {
@@ -92,9 +95,9 @@ fn documents_of_netperf() {
     let to = format!("-H 127.0.0.1 -p {}", server.port);
     for test in ["TCP_STREAM", "TCP_RR", "TCP_CRR", "UDP_STREAM", "OMNI"] {
         let line = format!("netperf {to} -t {test} -l 1 -c -C -j --json");
-        let document = document(&line, 0);
+        let document = run_document(&line, 0);
         let [test] = &document["tests"].as_array().expect(&line)[..] else {
-            panic!("{line}: one test");
+            panic!("{line}: not exactly one test");
         };
         let samples = &test["runs"][0]["series"][0]["samples"];
         assert!(
@@ -104,30 +107,30 @@ fn documents_of_netperf() {
         assert!(test["runs"][0]["here"]["cpu"].is_object(), "{line}");
         assert_eq!(document["peer"]["kind"], "linerate", "{line}");
     }
-    let flows = document(&format!("netperf {to} -l 1 --parallel 3 --json"), 0);
+    let flows = run_document(&format!("netperf {to} -l 1 --parallel 3 --json"), 0);
     assert_eq!(
         flows["tests"][0]["runs"][0]["flows"]
             .as_array()
             .map(Vec::len),
         Some(3)
     );
-    let both = format!("netperf {to} -t OMNI -l 1 --bidirectional --json");
-    let plan = &document(&both, 0)["tests"][0]["plan"];
+    let line = format!("netperf {to} -t OMNI -l 1 --bidirectional --json");
+    let plan = &run_document(&line, 0)["tests"][0]["plan"];
     assert_eq!(plan["groups"].as_array().map(Vec::len), Some(2), "{plan}");
-    let confident = document(&format!("netperf {to} -t TCP_RR -l 1 -i 3,3 --json"), 0);
+    let confident = run_document(&format!("netperf {to} -t TCP_RR -l 1 -i 3,3 --json"), 0);
     assert_eq!(
         confident["tests"][0]["runs"].as_array().map(Vec::len),
         Some(3)
     );
     assert_eq!(confident["tests"][0]["confidence"]["iterations"], 3);
-    let failed = document(
+    let failed = run_document(
         &format!("netperf -H 127.0.0.1 -p {} --json", free_port()),
         255,
     );
     assert!(failed["error"].is_string() && failed["peer"]["kind"].is_null());
     let line = format!("netperf {to} -t TCP_RR -l 60 --json");
-    let cut = valid(&line, &interrupted(&line, 0));
-    assert_eq!(cut["interrupted"], true);
+    let partial = parse_valid(&line, &interrupted_stdout(&line, 0));
+    assert_eq!(partial["interrupted"], true);
 }
 
 fn documents_of_uperf() {
@@ -138,9 +141,9 @@ fn documents_of_uperf() {
         .transaction("iterations=100", &["write size=8k count=2"])
         .text();
     for options in ["--json", "--json -t -f -p -E page-faults,cycles -H stdout"] {
-        let ended = slave.run_profile(options, &profile);
-        assert_eq!(ended.code, Some(0), "{ended:?}");
-        let document = valid(options, &ended.stdout);
+        let output = slave.run_profile(options, &profile);
+        assert_eq!(output.code, Some(0), "{output:?}");
+        let document = parse_valid(options, &output.stdout);
         assert_eq!(
             document["tests"][0]["runs"][0]["groups"]
                 .as_array()
@@ -150,27 +153,29 @@ fn documents_of_uperf() {
     }
 }
 
-/// The first run of the one test.
-fn run_of(document: &Value) -> &Value {
+/// Returns the first run of the first test.
+fn first_run(document: &Value) -> &Value {
     &document["tests"][0]["runs"][0]
 }
 
-fn kinds(document: &Value) -> Vec<&str> {
-    let warnings = run_of(document)["warnings"].as_array();
+/// Returns the kinds of the first run's warnings.
+fn warning_kinds(document: &Value) -> Vec<&str> {
+    let warnings = first_run(document)["warnings"].as_array();
     let kinds = warnings.into_iter().flatten();
     kinds
         .filter_map(|warning| warning["kind"].as_str())
         .collect()
 }
 
-/// What each test of iperf has, in either role's protocol: `sent` and `received` are the directions of this end.
+/// Checks the documents of iperf's tests over TCP and UDP. `sends` and `receives` are the
+/// expected directions at the client.
 fn documents_of_iperf() {
-    let tcp = iperf();
+    let tcp = start_iperf();
     let udp = free_port();
-    let _serves = TestProcess::start(&mut linerate_with_args(&format!("iperf -s -u -p {udp}")));
-    assert!(wait_until(LIMIT, || takes_datagrams(udp)));
+    let _udp_server = TestProcess::start(&mut linerate_with_args(&format!("iperf -s -u -p {udp}")));
+    assert!(wait_until(TIMEOUT, || is_bound_to_udp(udp)));
     let datagrams = "-u -l 1000 -b 2m";
-    for (port, options, sent, received) in [
+    for (port, options, sends, receives) in [
         (tcp.port, "-l 10000 -b 8m", true, false),
         (tcp.port, "-l 10000 -b 8m -R", false, true),
         (tcp.port, "-l 10000 -b 8m --full-duplex -P 2", true, true),
@@ -178,21 +183,24 @@ fn documents_of_iperf() {
         (udp, &format!("{datagrams} -R"), false, true),
     ] {
         let line = format!("iperf -c 127.0.0.1 -p {port} -t 0.4 {options} --json");
-        let document = document(&line, 0);
-        moved(&line, &document, sent, received);
+        let document = run_document(&line, 0);
+        assert_moved_data(&line, &document, sends, receives);
         assert_eq!(document["peer"]["kind"], "iperf", "{line}");
     }
     let line = format!("iperf -c 127.0.0.1 -p {} -t 0.4 --bounceback", tcp.port);
-    let bounced = document(&format!("{line} --json"), 0);
-    let figures = &run_of(&bounced)["figures"];
+    let bounceback = run_document(&format!("{line} --json"), 0);
+    let figures = &first_run(&bounceback)["figures"];
     assert_eq!(figures["latency"]["count"], 10, "{figures}");
     assert!(figures["transactions_per_s"].is_f64(), "{figures}");
-    let doubted = document(&format!("{line} --json --strict"), 3);
-    assert!(kinds(&doubted).contains(&"same_host"), "{doubted}");
-    let failed = document(&format!("iperf -c 127.0.0.1 -p {} --json", free_port()), 1);
+    let strict = run_document(&format!("{line} --json --strict"), 3);
+    assert!(warning_kinds(&strict).contains(&"same_host"), "{strict}");
+    let failed = run_document(&format!("iperf -c 127.0.0.1 -p {} --json", free_port()), 1);
     assert!(failed["error"].is_string() && failed["peer"]["kind"].is_null());
     let line = format!("iperf -c 127.0.0.1 -p {} -t 60 --json", tcp.port);
-    assert_eq!(valid(&line, &interrupted(&line, 0))["interrupted"], true);
+    assert_eq!(
+        parse_valid(&line, &interrupted_stdout(&line, 0))["interrupted"],
+        true
+    );
 }
 
 fn documents_of_iperf3() {
@@ -201,7 +209,7 @@ fn documents_of_iperf3() {
         let port = server.port;
         format!("iperf3 -c 127.0.0.1 -p {port} {options} --linerate-json -")
     };
-    for (options, sent, received) in [
+    for (options, sends, receives) in [
         ("-t 1 -i 0.3 -l 10000 -b 8M", true, false),
         ("-t 1 -i 0.3 -l 10000 -b 8M -R", false, true),
         ("-t 1 -i 0.3 -l 10000 -b 8M --bidir -P 2", true, true),
@@ -209,42 +217,46 @@ fn documents_of_iperf3() {
         ("-t 1 -i 0.3 -u -l 1000 -b 2M -R", false, true),
     ] {
         let line = line(options);
-        let document = document(&line, 0);
-        moved(&line, &document, sent, received);
+        let document = run_document(&line, 0);
+        assert_moved_data(&line, &document, sends, receives);
         assert_eq!(document["peer"]["kind"], "iperf3", "{line}");
     }
-    let doubted = document(&line("-n 1M --strict"), 3);
-    assert!(kinds(&doubted).contains(&"same_host"), "{doubted}");
-    let rtt = &run_of(&doubted)["here"]["smoothed_rtt"];
+    let strict = run_document(&line("-n 1M --strict"), 3);
+    assert!(warning_kinds(&strict).contains(&"same_host"), "{strict}");
+    let rtt = &first_run(&strict)["here"]["smoothed_rtt"];
     assert!(rtt["p99_ns"].as_u64() >= rtt["p50_ns"].as_u64(), "{rtt}");
     let port = free_port();
-    let failed = document(
+    let failed = run_document(
         &format!("iperf3 -c 127.0.0.1 -p {port} --linerate-json -"),
         1,
     );
     assert!(failed["error"].is_string() && failed["peer"]["kind"].is_null());
     let line = line("-t 60");
-    assert_eq!(valid(&line, &interrupted(&line, 0))["interrupted"], true);
+    assert_eq!(
+        parse_valid(&line, &interrupted_stdout(&line, 0))["interrupted"],
+        true
+    );
 }
 
-/// Starts a server of iperf 2 for TCP at a free port.
-fn iperf() -> Server {
+/// Starts an iperf 2 server for TCP at a free port.
+fn start_iperf() -> Server {
     Server::start_with(|port| format!("iperf -s -p {port}"))
 }
 
-/// A test moved data in these directions of this end, and both ends agree about each; what was paced has its gaps.
-fn moved(line: &str, document: &Value, sent: bool, received: bool) {
-    let run = run_of(document);
-    let count = |side: &str, what: &str| run[side]["counts"][what].as_u64().unwrap_or(0);
-    for (is_moved, from, to) in [(sent, "here", "there"), (received, "there", "here")] {
+/// Checks that the test moved data in the expected directions, and that both ends' counts agree. A
+/// paced sender reports its gaps.
+fn assert_moved_data(line: &str, document: &Value, sends: bool, receives: bool) {
+    let run = first_run(document);
+    let count = |side: &str, counter: &str| run[side]["counts"][counter].as_u64().unwrap_or(0);
+    for (is_moved, from, to) in [(sends, "here", "there"), (receives, "there", "here")] {
         let bytes = [count(from, "sent_bytes"), count(to, "received_bytes")];
         assert_eq!(is_moved, bytes[0] > 0 && bytes[1] > 0, "{line}: {run}");
-        // Each end leaves out the omitted time by its own clock.
-        let is_whole = !line.contains(" -O ");
-        assert!(bytes[1] <= bytes[0] || !is_whole, "{line}: {bytes:?}");
+        // With -O, each end omits the first seconds by its own clock.
+        let is_complete = !line.contains(" -O ");
+        assert!(bytes[1] <= bytes[0] || !is_complete, "{line}: {bytes:?}");
     }
     let gaps = run["here"]["send_gaps"]["count"].as_u64();
-    assert_eq!(gaps > Some(1), sent, "{line}: {gaps:?}");
+    assert_eq!(gaps > Some(1), sends, "{line}: {gaps:?}");
     let figures = &run["figures"];
     assert!(figures["throughput_bps"].is_f64(), "{line}: {figures}");
     let is_udp = line.contains(" -u ");
@@ -259,31 +271,32 @@ fn moved(line: &str, document: &Value, sent: bool, received: bool) {
     assert!(samples.map(Vec::len) > Some(2), "{line}: {run}");
 }
 
-fn responder() -> Server {
+fn start_responder() -> Server {
     Server::start_with(|port| format!("udpmon_resp -u {port}"))
 }
 
-/// One test per size and gap; with records what they show, and the clocks' difference.
+/// A document has one test per size and gap. With packet records it also has their figures and the
+/// clock fit.
 fn documents_of_udpmon() {
-    let responder = responder();
+    let responder = start_responder();
     let to = format!("-d 127.0.0.1 -u {}", responder.port);
     let line = format!("udpmon_bw_mon {to} -p 200 -l 40 -w 100 -G 40 --json");
-    let recorded = document(&line, 0);
-    let run = &recorded["tests"][0]["runs"][0];
+    let with_records = run_document(&line, 0);
+    let run = &with_records["tests"][0]["runs"][0];
     assert_eq!(run["packet_figures"]["numbers"], 40, "{run}");
     assert!(run["clock_fit"]["least_rtt_ns"].as_u64() > Some(0), "{run}");
     assert_eq!(run["here"]["spaced"]["sent"], 40, "{run}");
     let line = format!("udpmon_bw_mon {to} --sizes 64,200 --gaps 20,50 -l 20 --json");
-    let swept = document(&line, 0);
-    assert_eq!(swept["tests"].as_array().map(Vec::len), Some(4));
-    let flow = &swept["tests"][3]["plan"]["groups"][0]["body"]["loop"];
+    let sweep = run_document(&line, 0);
+    assert_eq!(sweep["tests"].as_array().map(Vec::len), Some(4));
+    let flow = &sweep["tests"][3]["plan"]["groups"][0]["body"]["loop"];
     assert_eq!(flow["here"]["spacing"]["gap_ns"], 50_000, "{flow}");
-    document(&format!("udpmon_req {to} -p 64 -r 64 -l 5 --json"), 0);
-    document(&format!("udpmon_send {to} -p 64 -l 5 --json"), 0);
+    run_document(&format!("udpmon_req {to} -p 64 -r 64 -l 5 --json"), 0);
+    run_document(&format!("udpmon_send {to} -p 64 -l 5 --json"), 0);
 }
 
 fn json_contradicts_other_output() {
-    for (options, why) in [
+    for (line, expected_part) in [
         ("-- -o", "test options -o, -O and -k"),
         ("-D 1", "contradicts -D"),
         ("-v 2", "contradicts -v"),
@@ -291,7 +304,7 @@ fn json_contradicts_other_output() {
         ("-f k", "contradicts -f"),
         ("-t LOC_CPU", "LOC_CPU moves no data"),
     ]
-    .map(|(options, why)| (format!("netperf --json {options}"), why))
+    .map(|(options, expected_part)| (format!("netperf --json {options}"), expected_part))
     .into_iter()
     .chain([
         (
@@ -306,23 +319,23 @@ fn json_contradicts_other_output() {
         ),
         ("iperf3 -s --linerate-json -".to_owned(), "client only"),
     ]) {
-        let ended = run(linerate_with_args(&options), LIMIT).expect("it ends");
-        let said = format!("{}{}", ended.stdout, ended.stderr);
+        let output = run(linerate_with_args(&line), TIMEOUT).expect("linerate exits in time");
+        let text = format!("{}{}", output.stdout, output.stderr);
         assert!(
-            ended.code != Some(0) && said.contains(why),
-            "{options}: {ended:?}"
+            output.code != Some(0) && text.contains(expected_part),
+            "{line}: {output:?}"
         );
     }
 }
 
-/// Each page has its policy, whose hashes are those of its own styles and scripts, and no reference to
-/// anything else.
+/// Each page has a content security policy with the hashes of its styles and scripts, and refers to
+/// no other resource.
 fn pages_load_nothing() {
     let server = Server::start("");
     let slave = Server::start_slave("");
-    let iperf2 = iperf();
+    let iperf2 = start_iperf();
     let iperf3 = Server::start_with(|port| format!("iperf3 -s -p {port}"));
-    let directory = tempfile::tempdir().expect("a directory");
+    let directory = tempfile::tempdir().expect("the directory for temporary files is writable");
     let path = directory.path().join("page.html");
     let file = path.display();
     let lines = [
@@ -346,30 +359,30 @@ fn pages_load_nothing() {
         ),
     ];
     for line in lines {
-        run(linerate_with_args(&line), LIMIT).expect("it ends");
-        page_stands_alone(&std::fs::read_to_string(&path).expect(&line));
-        std::fs::remove_file(&path).expect("it is ours");
+        run(linerate_with_args(&line), TIMEOUT).expect("linerate exits in time");
+        assert_page_loads_nothing(&std::fs::read_to_string(&path).expect(&line));
+        std::fs::remove_file(&path).expect("the page is removable");
     }
-    let responder = responder();
+    let responder = start_responder();
     for option in ["html", "plot"] {
         let to = format!("-d 127.0.0.1 -u {}", responder.port);
         let line = format!("udpmon_bw_mon {to} -p 200 -l 40 -w 100 -G 40 --{option} {file}");
-        run(linerate_with_args(&line), LIMIT).expect("it ends");
+        run(linerate_with_args(&line), TIMEOUT).expect("linerate exits in time");
         let page = std::fs::read_to_string(&path).expect(&line);
         assert_eq!(page.matches("<svg class=\"chart\"").count(), 3, "{line}");
-        page_stands_alone(&page);
-        std::fs::remove_file(&path).expect("it is ours");
+        assert_page_loads_nothing(&page);
+        std::fs::remove_file(&path).expect("the page is removable");
     }
-    let ended = slave.run_profile(&format!("--html {file}"), &Profile::requests().text());
-    assert_eq!(ended.code, Some(0), "{ended:?}");
-    page_stands_alone(&std::fs::read_to_string(&path).expect("uperf's"));
+    let output = slave.run_profile(&format!("--html {file}"), &Profile::requests().text());
+    assert_eq!(output.code, Some(0), "{output:?}");
+    assert_page_loads_nothing(&std::fs::read_to_string(&path).expect("uperf wrote the page"));
 }
 
-fn page_stands_alone(page: &str) {
+fn assert_page_loads_nothing(page: &str) {
     let policy = page.split_once("Content-Security-Policy\" content=\"");
     let policy = policy
-        .and_then(|(_, rest)| rest.split_once('"'))
-        .expect("a policy")
+        .and_then(|(_, policy)| policy.split_once('"'))
+        .expect("the page has a policy")
         .0;
     assert!(policy.starts_with("default-src 'none';"), "{policy}");
     assert!(!policy.contains("unsafe"), "{policy}");
@@ -379,7 +392,7 @@ fn page_stands_alone(page: &str) {
     ] {
         let mut count = 0;
         for part in page.split(start).skip(1) {
-            let (text, _) = part.split_once(end).expect("an end");
+            let (text, _) = part.split_once(end).expect("the element has an end");
             let hash = sha2::Sha256::digest(text.as_bytes());
             let hash = base64::engine::general_purpose::STANDARD.encode(hash);
             assert!(
@@ -390,7 +403,7 @@ fn page_stands_alone(page: &str) {
         }
         assert!(expected.contains(&count), "{count} {start}");
     }
-    for way in [
+    for reference in [
         " src=",
         "url(",
         "@import",
@@ -401,7 +414,7 @@ fn page_stands_alone(page: &str) {
         " style=\"",
         " onload=",
     ] {
-        assert!(!page.contains(way), "{way}");
+        assert!(!page.contains(reference), "{reference}");
     }
     assert_eq!(page.matches(" href=").count(), 1);
     assert!(page.contains("href=\"data:,\""));

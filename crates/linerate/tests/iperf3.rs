@@ -1,4 +1,5 @@
-//! iperf3 against the stock one of Debian 12, in both roles: the same text and the same documents, but for the figures.
+//! iperf3 compared with the stock iperf3 of Debian 12, in both roles. Texts and documents must be
+//! equal except for the figures.
 
 use std::collections::BTreeSet;
 use std::process::Command;
@@ -6,16 +7,17 @@ use std::time::Duration;
 
 use rustix::process::Signal;
 use serde_json::Value;
+use testkit::Requirement::Program;
 use testkit::{
     ProcessOutput, Server, TestCase, TestProcess, linerate_with_args, stock_with_args,
     test_case_unless,
 };
 
-/// How long a test of half a second may take on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// Timeout of a short test on a busy machine.
+const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Options, which both makes of client get. The rates are small, so that a busy machine holds them.
-const CASES: [(&str, &str); 14] = [
+/// Names and options of clients. The rates are low, so that a busy machine keeps them.
+const CLIENTS: [(&str, &str); 14] = [
     ("tcp", "-b 8M -l 16K -t 1 -i 0.5"),
     ("reverse", "-R -b 8M -l 16K -t 1 -i 0.5"),
     ("bidir", "--bidir -b 8M -l 16K -t 1 -i 0.5"),
@@ -36,61 +38,61 @@ const CASES: [(&str, &str); 14] = [
 ];
 
 pub(crate) fn test_cases() -> Vec<TestCase> {
-    let missing = || {
-        let found = stock_with_args("iperf3", "-v").output();
-        found
-            .err()
-            .map(|_| "iperf3 of Debian 12 is not installed".to_owned())
-    };
+    let missing = Program("iperf3").missing_reason();
     let mut test_cases = Vec::new();
-    for (name, options) in CASES {
-        for (form, option) in [("text", ""), ("verbose", "-V"), ("json", "-J")] {
-            let case = move || matrix(options, option);
-            test_cases.push(
-                test_case_unless(missing(), format!("matrix::{name}::{form}"), case).allow_many(),
-            );
+    for (name, options) in CLIENTS {
+        for (format_name, format) in [("text", ""), ("verbose", "-V"), ("json", "-J")] {
+            let compare = move || compare_with_stock(options, format);
+            let name = format!("matrix::{name}::{format_name}");
+            test_cases.push(test_case_unless(missing.clone(), name, compare).allow_many_at_once());
         }
     }
     test_cases.extend(testkit::test_cases![
-        a_second_test_is_refused_where_one_is_the_limit,
-        errors_are_one_line_and_one_document,
-        signals_end_a_test_with_its_results,
-        silent_and_nonsense_clients_hold_nothing_up,
-        logins,
-        reports,
-        files,
-        lines_begin_with_the_time,
-        debugging_output_is_beside_the_document,
-        sockets_have_what_was_asked_for,
-        an_idle_timeout_ends_no_test,
+        refuses_second_test_at_limit_of_one,
+        reports_error_in_line_or_document,
+        signals_end_test_with_results,
+        serves_beside_silent_and_invalid_clients,
+        writes_linerate_json_and_html,
+        timestamps_each_line,
+        separates_debug_output_from_document,
+        applies_socket_options,
+        idle_timeout_does_not_end_test,
+    ]);
+    test_cases.extend(testkit::test_cases![needing &[Program("iperf3")];
+        accepts_only_valid_logins,
+        transfers_file_unchanged,
     ]);
     test_cases
 }
 
-/// What the two programs of a test printed.
-struct Pair {
+/// Builds a command of linerate or of the stock program from a line of arguments.
+type CommandBuilder = fn(&str) -> Command;
+
+/// Results of the two programs of a test.
+struct PairOutput {
     client: ProcessOutput,
     server: ProcessOutput,
 }
 
-fn pair(
-    server: fn(&str) -> Command,
-    client: fn(&str) -> Command,
+fn run_pair(
+    server: CommandBuilder,
+    client: CommandBuilder,
     options: &str,
-    form: &str,
-) -> Pair {
-    let running = Server::try_start_with(|port| server(&format!("-s -1 -i 0.5 -p {port} {form}")));
-    let running = running.unwrap_or_else(|error| panic!("{error}"));
+    format: &str,
+) -> PairOutput {
+    let server_process =
+        Server::try_start_with(|port| server(&format!("-s -1 -i 0.5 -p {port} {format}")));
+    let server_process = server_process.unwrap_or_else(|error| panic!("{error}"));
     let host = if options.starts_with("-6") {
         "::1"
     } else {
         "127.0.0.1"
     };
-    let line = format!("-c {host} -p {} {options} {form}", running.port);
-    let client = testkit::run(client(&line), PATIENCE).unwrap_or_else(|error| panic!("{error}"));
-    Pair {
+    let line = format!("-c {host} -p {} {options} {format}", server_process.port);
+    let client = testkit::run(client(&line), TIMEOUT).unwrap_or_else(|error| panic!("{error}"));
+    PairOutput {
         client,
-        server: running.wait(PATIENCE),
+        server: server_process.wait(TIMEOUT),
     }
 }
 
@@ -98,32 +100,32 @@ fn ours(line: &str) -> Command {
     linerate_with_args(&format!("iperf3 {line}"))
 }
 
-fn theirs(line: &str) -> Command {
+fn stock(line: &str) -> Command {
     stock_with_args("iperf3", line)
 }
 
-/// Ours has the place of each role, and of both, and prints what the control prints.
-fn matrix(options: &str, form: &str) -> Result<(), String> {
-    let control = pair(theirs, theirs, options, form);
-    for (name, found) in [
-        ("our server", pair(ours, theirs, options, form)),
-        ("our client", pair(theirs, ours, options, form)),
-        ("both ours", pair(ours, ours, options, form)),
+/// Compares the output of pairs with linerate in one or both roles with that of a stock pair.
+fn compare_with_stock(options: &str, format: &str) -> Result<(), String> {
+    let control = run_pair(stock, stock, options, format);
+    for (name, pair) in [
+        ("our server", run_pair(ours, stock, options, format)),
+        ("our client", run_pair(stock, ours, options, format)),
+        ("both ours", run_pair(ours, ours, options, format)),
     ] {
-        for (role, found, control) in [
-            ("client", &found.client, &control.client),
-            ("server", &found.server, &control.server),
+        for (role, output, control) in [
+            ("client", &pair.client, &control.client),
+            ("server", &pair.server, &control.server),
         ] {
-            found.assert_success();
-            let same = if form == "-J" {
-                shape(&found.stdout) == shape(&control.stdout)
+            output.assert_success();
+            let is_same = if format == "-J" {
+                member_paths(&output.stdout) == member_paths(&control.stdout)
             } else {
-                masked(&found.stdout) == masked(&control.stdout)
+                masked_lines(&output.stdout) == masked_lines(&control.stdout)
             };
-            if !same {
+            if !is_same {
                 return Err(format!(
                     "{name}, {role}:\n{}\ncontrol:\n{}",
-                    found.stdout, control.stdout
+                    output.stdout, control.stdout
                 ));
             }
         }
@@ -131,11 +133,11 @@ fn matrix(options: &str, form: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// The lines of a text without figures and without units that depend on them, each once: how many intervals there are is
-/// chance on a busy machine.
-fn masked(text: &str) -> Vec<String> {
+/// Returns the distinct lines of a text without figures and units. On a busy machine the number of
+/// intervals varies.
+fn masked_lines(text: &str) -> Vec<String> {
     let mut lines = Vec::new();
-    for line in text.lines().map(mask) {
+    for line in text.lines().map(mask_line) {
         if !lines.contains(&line) {
             lines.push(line);
         }
@@ -143,8 +145,8 @@ fn masked(text: &str) -> Vec<String> {
     lines
 }
 
-fn mask(line: &str) -> String {
-    // Stock prints the sender's columns of a receiver's intervals if its first interval ends after the test.
+fn mask_line(line: &str) -> String {
+    // A stock receiver prints the sender's columns if its first interval ends after the test.
     let line = line.strip_suffix("         Retr  Cwnd").unwrap_or(line);
     if line.starts_with("Linux ") || line.starts_with("Time: ") || line.contains("Cookie: ") {
         return line
@@ -156,10 +158,10 @@ fn mask(line: &str) -> String {
     }
     let mut text = String::new();
     for word in line.split_whitespace() {
-        let digits = word.chars().any(|c| c.is_ascii_digit());
-        let unit = ["KBytes", "MBytes", "GBytes"].contains(&word);
-        let rate = word.ends_with("bits/sec");
-        text += match (digits, unit, rate) {
+        let has_digits = word.chars().any(|c| c.is_ascii_digit());
+        let is_unit = ["KBytes", "MBytes", "GBytes"].contains(&word);
+        let is_rate = word.ends_with("bits/sec");
+        text += match (has_digits, is_unit, is_rate) {
             (true, ..) => "#",
             (_, true, _) => "Bytes",
             (_, _, true) => "bits/sec",
@@ -170,24 +172,24 @@ fn mask(line: &str) -> String {
     text
 }
 
-/// The paths of all members of a document, but for those that linerate adds.
-fn shape(text: &str) -> BTreeSet<String> {
+/// Returns the paths and types of all members of a document, except those that linerate adds.
+fn member_paths(text: &str) -> BTreeSet<String> {
     let json: Value = serde_json::from_str(text).unwrap_or_else(|error| panic!("{error}: {text}"));
     let mut paths = BTreeSet::new();
-    walk(&json, String::new(), &mut paths);
+    collect_paths(&json, String::new(), &mut paths);
     paths
 }
 
-fn walk(json: &Value, path: String, paths: &mut BTreeSet<String>) {
+fn collect_paths(json: &Value, path: String, paths: &mut BTreeSet<String>) {
     match json {
         Value::Object(members) => {
             for (key, value) in members.iter().filter(|(key, _)| *key != "smoothed_rtt_us") {
-                walk(value, format!("{path}.{key}"), paths);
+                collect_paths(value, format!("{path}.{key}"), paths);
             }
         }
         Value::Array(items) => {
             for item in items {
-                walk(item, format!("{path}[]"), paths);
+                collect_paths(item, format!("{path}[]"), paths);
             }
         }
         Value::String(_) => drop(paths.insert(path + " text")),
@@ -196,16 +198,16 @@ fn walk(json: &Value, path: String, paths: &mut BTreeSet<String>) {
     }
 }
 
-fn server(options: &str) -> Server {
+fn start_server(options: &str) -> Server {
     Server::start_with(|port| format!("iperf3 -s -p {port} {options}"))
 }
 
-fn a_second_test_is_refused_where_one_is_the_limit() {
-    let server = server("--max-tests 1");
+fn refuses_second_test_at_limit_of_one() {
+    let server = start_server("--max-tests 1");
     let line = format!("-c 127.0.0.1 -p {} -t 30 -b 1M", server.port);
     let mut first = TestProcess::start(&mut ours(&line));
-    testkit::wait_until(PATIENCE, || first.stdout().contains("connected to"));
-    let second = testkit::run(ours(&line), PATIENCE).unwrap();
+    testkit::wait_until(TIMEOUT, || first.stdout().contains("connected to"));
+    let second = testkit::run(ours(&line), TIMEOUT).unwrap();
     assert_eq!(second.code, Some(1));
     assert_eq!(
         second.stderr,
@@ -213,17 +215,17 @@ fn a_second_test_is_refused_where_one_is_the_limit() {
     );
     assert!(first.is_running());
     first.signal(Signal::INT);
-    assert_eq!(first.finish(PATIENCE).code, Some(0));
+    assert_eq!(first.finish(TIMEOUT).code, Some(0));
     server.terminate();
 }
 
-fn errors_are_one_line_and_one_document() {
+fn reports_error_in_line_or_document() {
     let port = testkit::free_port();
-    let refused = testkit::run(ours(&format!("-c 127.0.0.1 -p {port}")), PATIENCE).unwrap();
+    let refused = testkit::run(ours(&format!("-c 127.0.0.1 -p {port}")), TIMEOUT).unwrap();
     assert_eq!(refused.code, Some(1));
     let expected = "iperf3: error - unable to connect to server: Connection refused\n";
     assert_eq!(refused.stderr, expected);
-    let refused = testkit::run(ours(&format!("-c 127.0.0.1 -p {port} -J")), PATIENCE).unwrap();
+    let refused = testkit::run(ours(&format!("-c 127.0.0.1 -p {port} -J")), TIMEOUT).unwrap();
     assert_eq!(refused.code, Some(1));
     let json: Value = serde_json::from_str(&refused.stdout).unwrap();
     assert_eq!(
@@ -233,40 +235,46 @@ fn errors_are_one_line_and_one_document() {
     assert_eq!(refused.stderr, "");
 }
 
-fn signals_end_a_test_with_its_results() {
-    let server = server("");
+fn signals_end_test_with_results() {
+    let server = start_server("");
     let line = format!("-c 127.0.0.1 -p {} -t 30 -b 8M -l 8K -i 0.1", server.port);
     let client = TestProcess::start(&mut ours(&line));
-    testkit::wait_until(PATIENCE, || client.stdout().contains("Bytes"));
+    testkit::wait_until(TIMEOUT, || client.stdout().contains("Bytes"));
     client.signal(Signal::INT);
-    let client = client.finish(PATIENCE);
+    let client = client.finish(TIMEOUT);
     assert_eq!(
         client.stderr,
         "iperf3: interrupt - the client has terminated\n"
     );
     assert!(client.stdout.contains("  sender\n"), "{}", client.stdout);
-    testkit::wait_until(PATIENCE, || server.stdout().contains("  receiver\n"));
-    testkit::wait_until(PATIENCE, || {
-        server
-            .stderr()
-            .contains("iperf3: the client has terminated\n")
-    });
+    let has_reported = || {
+        server.stdout().contains("  receiver\n")
+            && server
+                .stderr()
+                .contains("iperf3: the client has terminated\n")
+    };
+    assert!(
+        testkit::wait_until(TIMEOUT, has_reported),
+        "{} {}",
+        server.stdout(),
+        server.stderr()
+    );
     let client = TestProcess::start(&mut ours(&line));
-    testkit::wait_until(PATIENCE, || client.stdout().contains("Bytes"));
+    testkit::wait_until(TIMEOUT, || client.stdout().contains("Bytes"));
     server.signal(Signal::TERM);
-    let client = client.finish(PATIENCE);
+    let client = client.finish(TIMEOUT);
     assert_eq!(client.stderr, "iperf3: error - the server has terminated\n");
     assert_eq!(client.code, Some(1));
-    let server = server.wait(PATIENCE);
+    let server = server.wait(TIMEOUT);
     assert_eq!(server.code, Some(0), "{}", server.stderr);
 }
 
-/// Connections without a word, and parameters without sense, beside which a test runs as ever.
-fn silent_and_nonsense_clients_hold_nothing_up() {
+/// The server serves a test beside silent connections and clients with invalid parameters.
+fn serves_beside_silent_and_invalid_clients() {
     use std::io::{Read, Write};
     use std::net::TcpStream;
 
-    let server = server("");
+    let server = start_server("");
     let connect = || TcpStream::connect(("127.0.0.1", server.port)).unwrap();
     let _silent: Vec<_> = (0..20).map(|_| connect()).collect();
     for (text, code) in [
@@ -290,178 +298,176 @@ fn silent_and_nonsense_clients_hold_nothing_up() {
         assert_eq!(answer[..5], [0xfe, 0, 0, 0, code], "{text}");
     }
     let line = format!("-c 127.0.0.1 -p {} -n 1M", server.port);
-    testkit::run(ours(&line), PATIENCE)
-        .unwrap()
-        .assert_success();
+    testkit::run(ours(&line), TIMEOUT).unwrap().assert_success();
     server.terminate();
 }
 
-/// Both ends log in and serve logins, beside a stock end, which has the older padding, and beside each other.
-fn logins() {
+/// linerate logs in to linerate and stock servers, and accepts logins of both. Stock has the older
+/// padding.
+fn accepts_only_valid_logins() {
     use sha2::{Digest, Sha256};
 
-    let Ok(_) = stock_with_args("iperf3", "-v").output() else {
-        return;
-    };
     let keys = concat!(env!("CARGO_MANIFEST_DIR"), "/../iperf3/src/login");
     let directory = tempfile::tempdir().unwrap();
     let users = directory.path().join("users");
     let digest = Sha256::digest("{mario}rossi");
     std::fs::write(&users, format!("mario,{digest:x}\n")).unwrap();
     for (server, client) in [
-        (ours as fn(&str) -> Command, theirs as fn(&str) -> Command),
-        (theirs, ours),
+        (ours as CommandBuilder, stock as CommandBuilder),
+        (stock, ours),
         (ours, ours),
     ] {
         let users = users.display();
-        let running = Server::try_start_with(|port| {
+        let server_process = Server::try_start_with(|port| {
             let login = format!(
                 "--rsa-private-key-path {keys}/private.pem --authorized-users-path {users}"
             );
             server(&format!("-s -p {port} {login}"))
         });
-        let running = running.unwrap_or_else(|error| panic!("{error}"));
+        let server_process = server_process.unwrap_or_else(|error| panic!("{error}"));
         let login = format!("--username mario --rsa-public-key-path {keys}/public.pem");
-        let line = format!("-c 127.0.0.1 -p {} -n 100K {login}", running.port);
+        let line = format!("-c 127.0.0.1 -p {} -n 100K {login}", server_process.port);
         for (password, code) in [("rossi", 0), ("verdi", 1)] {
             let mut client = client(&line);
             client.env("IPERF3_PASSWORD", password);
-            let finished = testkit::run(client, PATIENCE).unwrap();
-            assert_eq!(finished.code, Some(code), "{finished:?}");
+            let output = testkit::run(client, TIMEOUT).unwrap();
+            assert_eq!(output.code, Some(code), "{output:?}");
         }
     }
 }
 
-/// Our own document and page have the figures of all streams.
-fn reports() {
+/// linerate writes its own JSON document and HTML page.
+fn writes_linerate_json_and_html() {
     let directory = tempfile::tempdir().unwrap();
     let page = directory.path().join("page.html");
-    let server = server("");
+    let server = start_server("");
     let line = format!(
         "-c 127.0.0.1 -p {} -P 2 --bidir -n 2M --linerate-json - --html {} --logfile /dev/null",
         server.port,
         page.display()
     );
-    let finished = testkit::run(ours(&line), PATIENCE).unwrap();
-    finished.assert_success();
-    let json: Value = serde_json::from_str(&finished.stdout).unwrap();
+    let output = testkit::run(ours(&line), TIMEOUT).unwrap();
+    output.assert_success();
+    let json: Value = serde_json::from_str(&output.stdout).unwrap();
     assert_eq!(json["tests"][0]["name"], "iperf3 TCP");
     assert!(std::fs::read_to_string(page).unwrap().contains("iperf3"));
     server.terminate();
 }
 
-/// A file arrives as it was, in both directions, and both ends print what stock prints.
-fn files() {
+/// A file arrives unchanged in both directions, and both ends print the same as stock.
+fn transfers_file_unchanged() {
     let directory = tempfile::tempdir().unwrap();
-    let (from, to) = (directory.path().join("from"), directory.path().join("to"));
+    let sent_path = directory.path().join("sent");
+    let received_path = directory.path().join("received");
     let contents: Vec<u8> = (0..300_000_u32).flat_map(u32::to_le_bytes).collect();
-    std::fs::write(&from, &contents).unwrap();
-    let (from, to) = (from.display(), to.display());
-    // A stock server writes only what it has read before the client's end message.
+    std::fs::write(&sent_path, &contents).unwrap();
+    let (sent, received) = (sent_path.display(), received_path.display());
+    // A stock server writes only data that it has read before the client's end message.
     for (server, client, options) in [
-        (ours as fn(&str) -> Command, ours as fn(&str) -> Command, ""),
-        (ours, theirs, ""),
+        (ours as CommandBuilder, ours as CommandBuilder, ""),
+        (ours, stock, ""),
         (ours, ours, "-R -t 1"),
-        (theirs, ours, "-R -t 1"),
-        (ours, theirs, "-R -t 1"),
+        (stock, ours, "-R -t 1"),
+        (ours, stock, "-R -t 1"),
     ] {
-        if stock_with_args("iperf3", "-v").output().is_err()
-            && [server, client].contains(&(theirs as _))
-        {
-            continue;
-        }
-        let _ = std::fs::remove_file(to.to_string());
-        let (sends, receives) = match options {
-            "" => (format!("-F {to}"), format!("-F {from}")),
-            _ => (format!("-F {from}"), format!("-F {to} {options}")),
+        let _ = std::fs::remove_file(&received_path);
+        let (server_options, client_options) = match options {
+            "" => (format!("-F {received}"), format!("-F {sent}")),
+            _ => (format!("-F {sent}"), format!("-F {received} {options}")),
         };
-        let running = Server::try_start_with(|port| server(&format!("-s -1 -p {port} {sends}")));
-        let running = running.unwrap_or_else(|error| panic!("{error}"));
-        let line = format!("-c 127.0.0.1 -i 0 -p {} {receives}", running.port);
-        let finished = testkit::run(client(&line), PATIENCE).unwrap();
-        finished.assert_success();
-        let server = running.wait(PATIENCE);
-        assert!(std::fs::read(to.to_string()).unwrap() == contents, "{line}");
-        for text in [&finished.stdout, &server.stdout] {
+        let server_process =
+            Server::try_start_with(|port| server(&format!("-s -1 -p {port} {server_options}")));
+        let server_process = server_process.unwrap_or_else(|error| panic!("{error}"));
+        let line = format!(
+            "-c 127.0.0.1 -i 0 -p {} {client_options}",
+            server_process.port
+        );
+        let output = testkit::run(client(&line), TIMEOUT).unwrap();
+        output.assert_success();
+        let server = server_process.wait(TIMEOUT);
+        assert!(std::fs::read(&received_path).unwrap() == contents, "{line}");
+        for text in [&output.stdout, &server.stdout] {
             assert!(
                 text.contains("        Sent 1.14 MByte / 1.14 MByte (100%) of "),
                 "{text}"
             );
         }
     }
-    let running = server(&format!("-1 -F {to}"));
-    let line = format!("-c 127.0.0.1 -J -p {} -F {from}", running.port);
-    let finished = testkit::run(ours(&line), PATIENCE).unwrap();
-    let json: Value = serde_json::from_str(&finished.stdout).unwrap();
+    let server_process = start_server(&format!("-1 -F {received}"));
+    let line = format!("-c 127.0.0.1 -J -p {} -F {sent}", server_process.port);
+    let output = testkit::run(ours(&line), TIMEOUT).unwrap();
+    let json: Value = serde_json::from_str(&output.stdout).unwrap();
     let expected = format!(
-        r#"{{"sent": 1200000, "received": 1200000, "size": 1200000, "percent_sent": 100, "percent_received": 100, "filename": "{from}"}}"#
+        r#"{{"sent": 1200000, "received": 1200000, "size": 1200000, "percent_sent": 100, "percent_received": 100, "filename": "{sent}"}}"#
     );
     let expected: Value = serde_json::from_str(&expected).unwrap();
     assert_eq!(json["end"]["streams"][0]["diskfile"], expected);
-    running.wait(PATIENCE);
-    for (options, why) in [
+    server_process.wait(TIMEOUT);
+    for (options, error) in [
         (
             "-F /nonexistent",
             "unable to open -F file: No such file or directory",
         ),
         ("-F /dev/null", "unable to open -F file: it is empty"),
     ] {
-        let running = server("-1");
-        let line = format!("-c 127.0.0.1 -p {} {options}", running.port);
-        let refused = testkit::run(ours(&line), PATIENCE).unwrap();
-        assert_eq!(refused.stderr, format!("iperf3: error - {why}\n"));
+        let server_process = start_server("-1");
+        let line = format!("-c 127.0.0.1 -p {} {options}", server_process.port);
+        let refused = testkit::run(ours(&line), TIMEOUT).unwrap();
+        assert_eq!(refused.stderr, format!("iperf3: error - {error}\n"));
         assert_eq!(refused.code, Some(1));
-        running.terminate();
+        server_process.terminate();
     }
 }
 
-/// Of both ends each line has the time before it, and the title after that.
-fn lines_begin_with_the_time() {
-    let format = "-i 0 --timestamps=%Y|";
-    let running = server(&format!("-1 -V {format}"));
+/// Each line of both ends starts with the time, and each line of the client also with the title.
+fn timestamps_each_line() {
+    let options = "-i 0 --timestamps=%Y|";
+    let server_process = start_server(&format!("-1 -V {options}"));
     let line = format!(
-        "-c 127.0.0.1 -p {} -n 100K -T title {format} --get-server-output",
-        running.port
+        "-c 127.0.0.1 -p {} -n 100K -T title {options} --get-server-output",
+        server_process.port
     );
-    let finished = testkit::run(ours(&line), PATIENCE).unwrap();
-    finished.assert_success();
-    let (own, rest) = finished.stdout.split_once("Server output:\n").unwrap();
-    let (servers, end) = rest.split_once("\n\n").unwrap();
+    let output = testkit::run(ours(&line), TIMEOUT).unwrap();
+    output.assert_success();
+    let (start, end) = output.stdout.split_once("Server output:\n").unwrap();
+    let (server_output, end) = end.split_once("\n\n").unwrap();
     let is_stamped = |line: &str, title: &str| {
-        let year = line
+        let has_year = line
             .get(..4)
             .is_some_and(|year| year.parse::<u16>().is_ok());
-        year && line[4..].starts_with(&format!("|{title}"))
+        has_year && line[4..].starts_with(&format!("|{title}"))
     };
     assert!(
-        own.lines()
+        start
+            .lines()
             .chain(end.lines())
             .all(|line| is_stamped(line, "title:  ")),
-        "{own}"
+        "{start}"
     );
     assert!(
-        servers.lines().all(|line| is_stamped(line, "")),
-        "{servers}"
+        server_output.lines().all(|line| is_stamped(line, "")),
+        "{server_output}"
     );
-    let server = running.wait(PATIENCE).stdout;
+    let server = server_process.wait(TIMEOUT).stdout;
     assert!(server.lines().all(|line| is_stamped(line, "")), "{server}");
     let refused = format!("-c 127.0.0.1 -p {} --timestamps=%%", testkit::free_port());
-    let refused = testkit::run(ours(&refused), PATIENCE).unwrap();
+    let refused = testkit::run(ours(&refused), TIMEOUT).unwrap();
     assert!(
         refused.stderr.starts_with("%iperf3: error - "),
         "{refused:?}"
     );
 }
 
-/// The messages of the control connection are printed, but not into a document.
-fn debugging_output_is_beside_the_document() {
-    let running = server("-d");
-    let line = format!("-c 127.0.0.1 -p {} -n 100K -d", running.port);
-    let text = testkit::run(ours(&line), PATIENCE).unwrap();
-    let json = testkit::run(ours(&format!("{line} -J")), PATIENCE).unwrap();
+/// With `-d`, linerate prints the messages of the control connection. With `-J`, it prints them to
+/// standard error.
+fn separates_debug_output_from_document() {
+    let server_process = start_server("-d");
+    let line = format!("-c 127.0.0.1 -p {} -n 100K -d", server_process.port);
+    let text = testkit::run(ours(&line), TIMEOUT).unwrap();
+    let json = testkit::run(ours(&format!("{line} -J")), TIMEOUT).unwrap();
     serde_json::from_str::<Value>(&json.stdout).unwrap();
-    let server = running.terminate().stdout;
-    for (text, words) in [
+    let server = server_process.terminate().stdout;
+    for (text, messages) in [
         (
             &text.stdout,
             ["send_parameters:\n{\n\t\"tcp\":\ttrue,", "get_results\n{"],
@@ -475,22 +481,22 @@ fn debugging_output_is_beside_the_document() {
             ["get_parameters:\n{\n\t\"tcp\":\ttrue,", "send_results\n{"],
         ),
     ] {
-        for word in words {
-            assert!(text.contains(word), "{word}: {text}");
+        for message in messages {
+            assert!(text.contains(message), "{message}: {text}");
         }
     }
 }
 
-/// A flow label, Multipath TCP, and what cannot be had.
-fn sockets_have_what_was_asked_for() {
-    let server = server("");
+/// Flow labels, Multipath TCP, and unavailable options.
+fn applies_socket_options() {
+    let server = start_server("");
     for protocol in ["", "-u"] {
         let line = format!(
             "-6 -c ::1 -p {} -t 30 -b 1M -L 0x12345 {protocol}",
             server.port
         );
         let mut client = TestProcess::start(&mut ours(&line));
-        testkit::wait_until(PATIENCE, || client.stdout().contains("connected to"));
+        testkit::wait_until(TIMEOUT, || client.stdout().contains("connected to"));
         let labels = std::fs::read_to_string("/proc/thread-self/net/ip6_flowlabel").unwrap();
         assert!(
             labels.lines().any(|line| line.starts_with("12345 ")),
@@ -498,13 +504,13 @@ fn sockets_have_what_was_asked_for() {
         );
         assert!(client.is_running());
         client.signal(Signal::INT);
-        client.finish(PATIENCE);
+        client.finish(TIMEOUT);
     }
-    let asked = |options: &str| {
+    let run_client = |options: &str| {
         let line = format!("-c 127.0.0.1 -p {} -n 100K {options}", server.port);
-        testkit::run(ours(&line), PATIENCE).unwrap()
+        testkit::run(ours(&line), TIMEOUT).unwrap()
     };
-    for (options, why) in [
+    for (options, error) in [
         ("-L 5", "unable to set IPv6 flow label: not an IPv6 address"),
         ("-A 1000", "unable to set CPU affinity: Invalid argument"),
         ("-A ,1000", "unable to set CPU affinity: Invalid argument"),
@@ -513,18 +519,18 @@ fn sockets_have_what_was_asked_for() {
             "unable to bind to device: No such device",
         ),
     ] {
-        let refused = asked(options);
+        let refused = run_client(options);
         assert_eq!(
             refused.stderr,
-            format!("iperf3: error - {why}\n"),
+            format!("iperf3: error - {error}\n"),
             "{options}"
         );
         assert_eq!(refused.code, Some(1));
     }
-    let is_on = std::fs::read_to_string("/proc/sys/net/mptcp/enabled").is_ok_and(|on| on == "1\n");
-    if is_on {
-        asked("-m -S 8 -N -M 1000 -C cubic -w 100K -Z").assert_success();
-        let multipath = asked("-m --linerate-json - --cntl-ka=10/2/3");
+    let mptcp = std::fs::read_to_string("/proc/sys/net/mptcp/enabled");
+    if mptcp.is_ok_and(|value| value == "1\n") {
+        run_client("-m -S 8 -N -M 1000 -C cubic -w 100K -Z").assert_success();
+        let multipath = run_client("-m --linerate-json - --cntl-ka=10/2/3");
         multipath.assert_success();
         assert!(
             multipath.stdout.contains("\"multipath\": true"),
@@ -535,14 +541,14 @@ fn sockets_have_what_was_asked_for() {
     server.terminate();
 }
 
-/// The time that a server waits for its one test is over when that begins.
-fn an_idle_timeout_ends_no_test() {
+/// The idle timeout of a server with one test ends when the test starts.
+fn idle_timeout_does_not_end_test() {
     loop {
-        let server = server("-1 --idle-timeout 1");
+        let server = start_server("-1 --idle-timeout 1");
         let line = format!("-c 127.0.0.1 -p {} -b 1M -t 2", server.port);
-        let client = testkit::run(ours(&line), PATIENCE).unwrap();
-        server.wait(PATIENCE).assert_success();
-        // On a busy machine it may come too late.
+        let client = testkit::run(ours(&line), TIMEOUT).unwrap();
+        server.wait(TIMEOUT).assert_success();
+        // On a busy machine the client may start too late.
         if !client.stderr.contains("Connection refused") {
             return client.assert_success();
         }

@@ -1,7 +1,7 @@
-//! The tests of the whole program, suite by suite. See `testkit::run_suites` for how they run.
+//! The tests of the whole program. `testkit::run_suites` runs them.
 //!
-//! A file is a suite, or a directory is. Cases that lack something (root, a stock program) are skipped
-//! and say so; with `LINERATE_REQUIRE_PEERS=1` in the environment they fail.
+//! Each file or directory is a suite. A test without its requirements (root, a stock program) is
+//! skipped and reported. It fails if `LINERATE_REQUIRE_PEERS=1` is in the environment.
 
 mod aggregate;
 mod book;
@@ -30,7 +30,7 @@ mod uperf_stock;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    // Suites with long cases come first, so that none of them is left over at the end.
+    // Suites with long tests come first, so that no long test runs alone at the end.
     let mut suites = vec![
         ("book", book::test_cases()),
         ("hosts", hosts::test_cases()),

@@ -15,15 +15,15 @@ use testkit::TestCase;
 pub(crate) fn test_cases() -> Vec<TestCase> {
     testkit::test_cases![
         every_crate_has_its_row,
-        every_file_says_what_it_is,
-        what_is_named_is_there,
-        rooms_are_apart,
-        no_test_is_for_another_runner,
-        no_files_of_the_engine_import_each_other,
+        every_source_has_module_doc,
+        named_files_exist,
+        client_and_output_are_separate,
+        every_test_uses_this_runner,
+        engine_has_no_import_cycles,
     ]
 }
 
-/// Compares the rows of ARCHITECTURE.md's table of crates with the manifests: name, and last column.
+/// Compares ARCHITECTURE.md's table of crates with the manifests: names and dependencies.
 fn every_crate_has_its_row() {
     let text = architecture();
     let rows = text.lines().filter_map(|line| {
@@ -34,32 +34,31 @@ fn every_crate_has_its_row() {
     let listed: BTreeMap<String, String> = rows.collect();
     let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let names: Vec<String> = fs::read_dir(&crates)
-        .expect("crates")
+        .expect("crates is readable")
         .flatten()
-        .map(|entry| name(&entry.path()))
+        .map(|entry| file_name(&entry.path()))
         .collect();
-    let mut there = BTreeMap::new();
-    for of in &names {
-        let manifest = read(&crates.join(of).join("Cargo.toml"));
-        let (_, needs) = manifest
+    let mut manifests = BTreeMap::new();
+    for name in &names {
+        let manifest = read(&crates.join(name).join("Cargo.toml"));
+        let (_, dependencies) = manifest
             .split_once("\n[dependencies]\n")
             .unwrap_or_default();
-        let (needs, _) = needs.split_once("\n[").unwrap_or((needs, ""));
-        let mut needs: Vec<&str> = needs
+        let (dependencies, _) = dependencies.split_once("\n[").unwrap_or((dependencies, ""));
+        let mut dependencies: Vec<&str> = dependencies
             .lines()
             .filter_map(|line| line.split(['.', ' ']).next())
-            .filter(|need| names.iter().any(|name| name == need))
+            .filter(|dependency| names.iter().any(|name| name == dependency))
             .collect();
-        needs.sort_unstable();
-        there.insert(of.clone(), needs.join(", "));
+        dependencies.sort_unstable();
+        manifests.insert(name.clone(), dependencies.join(", "));
     }
-    let of_all = ["linerate".to_owned()];
-    for (name, needs) in &there {
+    for (name, dependencies) in &manifests {
         let row = listed.get(name).map(String::as_str);
-        let expected = match needs.as_str() {
-            _ if of_all.contains(name) => "all",
+        let expected = match dependencies.as_str() {
+            _ if name == "linerate" => "all",
             "" => "–",
-            needs => needs,
+            dependencies => dependencies,
         };
         assert_eq!(
             row,
@@ -69,69 +68,77 @@ fn every_crate_has_its_row() {
     }
 }
 
-fn every_file_says_what_it_is() {
+fn every_source_has_module_doc() {
     let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-    let silent: Vec<PathBuf> = sources()
+    let undocumented: Vec<PathBuf> = sources()
         .into_iter()
         .filter(|path| path.iter().nth(1).is_some_and(|part| part == "src"))
         .filter(|path| !read(&crates.join(path)).starts_with("//! "))
         .collect();
     assert_eq!(
-        silent,
+        undocumented,
         [""; 0].map(PathBuf::from),
         "sources without a module doc in the first line"
     );
 }
 
-fn what_is_named_is_there() {
+fn named_files_exist() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let directories = directories_of(&root);
+    let directories = project_directories(&root);
     let below = directories
         .iter()
         .flat_map(|directory| files_below(&root.join(directory)));
-    let in_root = fs::read_dir(&root).expect("a checkout").flatten();
-    let all = below.chain(in_root.map(|entry| entry.path()));
-    let all: Vec<PathBuf> = all.collect();
-    let known: BTreeSet<PathBuf> = all
+    let in_root = fs::read_dir(&root)
+        .expect("the checkout is readable")
+        .flatten();
+    let paths = below.chain(in_root.map(|entry| entry.path()));
+    let paths: Vec<PathBuf> = paths.collect();
+    let known: BTreeSet<PathBuf> = paths
         .iter()
         .filter_map(|path| path.strip_prefix(&root).ok())
         .flat_map(|path| path.ancestors().map(without_src))
         .collect();
-    let mut gone = Vec::new();
-    for path in &all {
+    let mut missing = Vec::new();
+    for path in &paths {
         let text = match path.extension().and_then(|extension| extension.to_str()) {
             Some("rs") => comments(&read(path)),
             Some("md") if !path.ends_with("CHANGELOG.md") => prose(&read(path)),
             _ => continue,
         };
-        let names = files_named(&text, &directories).filter(|name| {
+        let names = named_paths(&text, &directories).filter(|name| {
             let name = without_src(Path::new(name));
-            let from_root = directories.iter().any(|first| name.starts_with(first));
+            let is_from_root = directories.iter().any(|first| name.starts_with(first));
             !(known.contains(&name)
-                || !from_root && known.iter().any(|known| known.ends_with(&name)))
+                || !is_from_root && known.iter().any(|known| known.ends_with(&name)))
         });
-        gone.extend(names.map(|name| format!("{}: {name}", path.display())));
+        missing.extend(names.map(|name| format!("{}: {name}", path.display())));
     }
-    assert_eq!(gone, [""; 0], "documents and comments name missing files");
+    assert_eq!(
+        missing, [""; 0],
+        "documents and comments name missing files"
+    );
 }
 
-/// The directories of the checkout that are part of the project: neither hidden nor in .gitignore.
-fn directories_of(root: &Path) -> Vec<String> {
+/// Returns the directories of the checkout that are neither hidden nor in .gitignore.
+fn project_directories(root: &Path) -> Vec<String> {
     let ignored = read(&root.join(".gitignore"));
-    let entries = fs::read_dir(root).expect("a checkout").flatten();
+    let entries = fs::read_dir(root)
+        .expect("the checkout is readable")
+        .flatten();
     let names = entries
         .filter(|entry| entry.path().is_dir())
-        .map(|entry| name(&entry.path()));
+        .map(|entry| file_name(&entry.path()));
     names
         .filter(|name| !name.starts_with('.'))
         .filter(|name| !ignored.lines().any(|line| line.trim_matches('/') == name))
         .collect()
 }
 
-/// Returns the words of a text that are a path: of a source, of a document, or below one of `directories`.
-fn files_named<'t>(text: &'t str, directories: &[String]) -> impl Iterator<Item = &'t str> {
-    let is_of_path = |char: char| char.is_ascii_alphanumeric() || "_./-$".contains(char);
-    let words = text.split(move |char| !is_of_path(char));
+/// Returns the words of a text that are the path of a source or document, or a path below one of
+/// `directories`.
+fn named_paths<'t>(text: &'t str, directories: &[String]) -> impl Iterator<Item = &'t str> {
+    let is_path_char = |char: char| char.is_ascii_alphanumeric() || "_./-$".contains(char);
+    let words = text.split(move |char| !is_path_char(char));
     let words = words.map(|word| word.trim_start_matches("../").trim_end_matches(['.', '/']));
     words.filter(move |word| {
         let path = Path::new(word);
@@ -161,23 +168,23 @@ fn prose(text: &str) -> String {
 /// The modules of a dialect that do not import its `output`, and that `output` does not import.
 const CLIENTS: [&str; 2] = ["client", "master"];
 
-/// In every crate that has a module `output`.
-fn rooms_are_apart() {
+/// Checks every crate that has such a module and a module `output`.
+fn client_and_output_are_separate() {
     let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let (mut imports, mut pairs) = (Vec::new(), 0);
-    for entry in fs::read_dir(&crates).expect("crates").flatten() {
+    for entry in fs::read_dir(&crates).expect("crates is readable").flatten() {
         let source = entry.path().join("src");
         for client in CLIENTS {
-            for (room, other) in [(client, "output"), ("output", client)] {
-                let (files, others) = (files_of(&source, room), files_of(&source, other));
-                if files.is_empty() || others.is_empty() {
+            for (module, forbidden) in [(client, "output"), ("output", client)] {
+                let files = module_files(&source, module);
+                if files.is_empty() || module_files(&source, forbidden).is_empty() {
                     continue;
                 }
                 pairs += 1;
                 imports.extend(
                     files
                         .into_iter()
-                        .filter(|file| imports_room(&read(file), other)),
+                        .filter(|file| imports_module(&read(file), forbidden)),
                 );
             }
         }
@@ -193,17 +200,17 @@ fn rooms_are_apart() {
         "use crate::{client, output};",
         "let text = super::output::text();",
     ] {
-        assert!(imports_room(text, "output"), "{text}");
+        assert!(imports_module(text, "output"), "{text}");
     }
-    assert!(!imports_room(
+    assert!(!imports_module(
         "// crate::output\nuse crate::outputs;",
         "output"
     ));
 }
 
-/// Returns the files of a module: the one with its name, and those in the directory with its name.
-fn files_of(source: &Path, room: &str) -> Vec<PathBuf> {
-    let directory = source.join(room);
+/// Returns the files of a module: the file and the files in the directory with its name.
+fn module_files(source: &Path, module: &str) -> Vec<PathBuf> {
+    let directory = source.join(module);
     let mut files = if directory.is_dir() {
         files_below(&directory)
     } else {
@@ -217,7 +224,7 @@ fn files_of(source: &Path, room: &str) -> Vec<PathBuf> {
 }
 
 /// Whether a source imports this module of its crate, outside its comments and unit tests.
-fn imports_room(source: &str, room: &str) -> bool {
+fn imports_module(source: &str, module: &str) -> bool {
     let code = source
         .split("#[cfg(test)]\nmod ")
         .next()
@@ -232,28 +239,29 @@ fn imports_room(source: &str, room: &str) -> bool {
                 .strip_prefix('{')
                 .and_then(|list| list.split(';').next());
             let mut names = list.unwrap_or(path).split(['{', '}', ',']);
-            let is_room = |name: &str| {
-                let mut words = name.split(|c: char| !c.is_alphanumeric() && c != '_');
-                words.next() == Some(room)
+            let is_module = |name: &str| {
+                let mut parts = name.split(|c: char| !c.is_alphanumeric() && c != '_');
+                parts.next() == Some(module)
             };
             match list {
-                Some(_) => names.any(is_room),
-                None => is_room(path),
+                Some(_) => names.any(is_module),
+                None => is_module(path),
             }
         })
     })
 }
 
-/// No test has the attribute of the compiler's own runner, which drops such tests from a program with a `main`.
-fn no_test_is_for_another_runner() {
+/// No test has the attribute of the compiler's test runner. A program with its own `main` does not
+/// run such tests.
+fn every_test_uses_this_runner() {
     let attribute = concat!("#[", "test]");
     let suites = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests");
-    let lost: Vec<PathBuf> = files_below(&suites)
+    let ignored: Vec<PathBuf> = files_below(&suites)
         .into_iter()
         .filter(|path| is_rust(path) && read(path).contains(attribute))
         .collect();
     assert_eq!(
-        lost,
+        ignored,
         [""; 0].map(PathBuf::from),
         "files with tests that this program does not run"
     );
@@ -262,39 +270,47 @@ fn no_test_is_for_another_runner() {
 /// Checks that imports have no cycles, so that a reader can read the files in order.
 ///
 /// The `mod.rs` of a directory is a file like any other. Tests may import anything.
-fn no_files_of_the_engine_import_each_other() {
+fn engine_has_no_import_cycles() {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../engine/src");
     let mut imports: BTreeMap<Vec<String>, BTreeSet<Vec<String>>> = BTreeMap::new();
     let files = files_below(&source).into_iter();
     let files = files.filter(|path| !path.ends_with("tests.rs"));
     let files: Vec<(Vec<String>, PathBuf)> = files
-        .map(|path| (module(path.strip_prefix(&source).expect("below")), path))
+        .map(|path| {
+            (
+                module_path(
+                    path.strip_prefix(&source)
+                        .expect("the path is below the source"),
+                ),
+                path,
+            )
+        })
         .collect();
     let is_file = |path: &[String]| files.iter().any(|(module, _)| module == path);
     for (module, path) in &files {
-        let text = fs::read_to_string(path).expect("readable");
-        let all = imported(&text, module).into_iter().map(|mut path| {
+        let text = fs::read_to_string(path).expect("the source is readable");
+        let imported = imported_paths(&text, module).into_iter().map(|mut path| {
             while !is_file(&path) {
                 path.pop();
             }
             path
         });
-        let others = all.filter(|path| path != module).collect();
-        imports.insert(module.clone(), others);
+        let imported = imported.filter(|path| path != module).collect();
+        imports.insert(module.clone(), imported);
     }
     // Remove files without imports, until no file or only cycles are left.
-    while let Some(next) = imports.iter().find(|(_, of)| of.is_empty()) {
+    while let Some(next) = imports.iter().find(|(_, imported)| imported.is_empty()) {
         let next = next.0.clone();
         imports.remove(&next);
-        for of in imports.values_mut() {
-            of.remove(&next);
+        for imported in imports.values_mut() {
+            imported.remove(&next);
         }
     }
     assert_eq!(imports, BTreeMap::new(), "files that import each other");
 }
 
 /// Returns the path of a file's module, from the root of its crate.
-fn module(path: &Path) -> Vec<String> {
+fn module_path(path: &Path) -> Vec<String> {
     let path = path.with_extension("");
     let parts = path.iter().map(|part| part.to_string_lossy().into_owned());
     parts
@@ -303,7 +319,7 @@ fn module(path: &Path) -> Vec<String> {
 }
 
 /// Returns the paths that a file imports from its own crate.
-fn imported(text: &str, module: &[String]) -> Vec<Vec<String>> {
+fn imported_paths(text: &str, module: &[String]) -> Vec<Vec<String>> {
     let (code, _) = text
         .split_once("#[cfg(test)]\nmod tests {")
         .unwrap_or((text, ""));
@@ -311,31 +327,31 @@ fn imported(text: &str, module: &[String]) -> Vec<Vec<String>> {
         .lines()
         .map(|line| line.split("//").next().unwrap_or(""))
         .collect();
-    let is_word = |letter: char| letter.is_alphanumeric() || letter == '_';
-    let mut all = Vec::new();
-    for (at, _) in code.match_indices("::") {
-        let before = &code[..at];
-        let word = &before[before.trim_end_matches(is_word).len()..];
-        let base = match word {
+    let is_word_char = |letter: char| letter.is_alphanumeric() || letter == '_';
+    let mut imports = Vec::new();
+    for (separator, _) in code.match_indices("::") {
+        let before = &code[..separator];
+        let root = &before[before.trim_end_matches(is_word_char).len()..];
+        let base = match root {
             "crate" => Vec::new(),
             "super" => module[..module.len() - 1].to_vec(),
             // In `mod.rs`, a path may begin with a child module.
             child => [module, &[child.to_owned()]].concat(),
         };
-        let rest = &code[at + 2..];
-        let words = match rest.strip_prefix('{') {
+        let after = &code[separator + 2..];
+        let paths = match after.strip_prefix('{') {
             Some(list) => list.split_once('}').map_or(list, |(list, _)| list),
-            None => rest
-                .split(|letter| !is_word(letter) && letter != ':')
+            None => after
+                .split(|letter| !is_word_char(letter) && letter != ':')
                 .next()
                 .unwrap_or(""),
         };
-        for path in words.split(',') {
+        for path in paths.split(',') {
             let path = path.trim().split("::").map(str::to_owned);
-            all.push(base.iter().cloned().chain(path).collect());
+            imports.push(base.iter().cloned().chain(path).collect());
         }
     }
-    all
+    imports
 }
 
 /// Returns every Rust file, with its path below `crates`.
@@ -343,7 +359,7 @@ fn sources() -> Vec<PathBuf> {
     let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let from_crates = |path: PathBuf| {
         path.strip_prefix(&crates)
-            .expect("a path below crates")
+            .expect("the path is below crates")
             .to_owned()
     };
     let files = files_below(&crates)
@@ -360,8 +376,8 @@ fn read(path: &Path) -> String {
 fn files_below(directory: &Path) -> Vec<PathBuf> {
     let (mut directories, mut files) = (vec![directory.to_owned()], Vec::new());
     while let Some(directory) = directories.pop() {
-        for entry in fs::read_dir(directory).expect("a directory") {
-            let path = entry.expect("readable").path();
+        for entry in fs::read_dir(directory).expect("the directory is readable") {
+            let path = entry.expect("the entry is readable").path();
             if path.is_dir() {
                 directories.push(path);
             } else {
@@ -380,12 +396,12 @@ fn without_src(path: &Path) -> PathBuf {
     path.iter().filter(|part| *part != "src").collect()
 }
 
-fn name(path: &Path) -> String {
+fn file_name(path: &Path) -> String {
     let name = path.file_name().unwrap_or_default();
     name.to_string_lossy().into_owned()
 }
 
 fn architecture() -> String {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../ARCHITECTURE.md");
-    fs::read_to_string(path).expect("ARCHITECTURE.md")
+    fs::read_to_string(path).expect("ARCHITECTURE.md is readable")
 }

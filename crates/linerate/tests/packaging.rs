@@ -1,4 +1,4 @@
-//! What stands in `packaging/`, tried: a client is served by what each file starts.
+//! The files in `packaging/`: each starts a server that serves a client.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -6,16 +6,16 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use testkit::{Server, TestCase, linerate_with_args, program, run};
+use testkit::{Server, TestCase, linerate_path, linerate_with_args, run};
 
-/// The place that all files expect the program at.
+/// Path of the program in all files.
 const INSTALLED: &str = "/usr/local/bin/netserver";
 
 pub(crate) fn test_cases() -> Vec<TestCase> {
     vec![
         test_case("systemd_units", &["systemd-analyze"], systemd_units),
         test_case("systemd_socket", &["systemd-socket-activate"], || {
-            served(|files, port| {
+            serve_two_clients(|files, port| {
                 let mut command = Command::new("systemd-socket-activate");
                 command
                     .args(["-l", &port.to_string()])
@@ -25,10 +25,10 @@ pub(crate) fn test_cases() -> Vec<TestCase> {
             })
         }),
         test_case(
-            "systemd_socket_a_client",
+            "systemd_socket_per_client",
             &["systemd-socket-activate"],
             || {
-                served(|files, port| {
+                serve_two_clients(|files, port| {
                     let mut command = Command::new("systemd-socket-activate");
                     command.args(["-a", "--inetd", "-l", &port.to_string()]);
                     command.arg(&files.netserver);
@@ -37,40 +37,42 @@ pub(crate) fn test_cases() -> Vec<TestCase> {
             },
         ),
         test_case(
-            "systemd_socket_of_all",
+            "systemd_socket_of_serve",
             &["systemd-socket-activate"],
             || {
-                served(|files, port| {
+                serve_two_clients(|files, port| {
                     let status = files.directory.path().join("status");
                     let mut command = Command::new("systemd-socket-activate");
                     command.args(["-l", &port.to_string(), "--fdname=netperf"]);
-                    command.arg(program()).args(["serve", "--status"]);
+                    command.arg(linerate_path()).args(["serve", "--status"]);
                     command.arg(status);
                     command
                 })
             },
         ),
         test_case("inetd", &["inetd"], || {
-            served(|files, port| {
+            serve_two_clients(|files, port| {
                 let line = files.text("inetd.conf", port).replace("nobody", "root");
                 let conf = files.write("inetd.conf", &line);
-                let mut command = Command::new(found("inetd").expect("looked for before"));
+                let mut command =
+                    Command::new(find_program("inetd").expect("the test requires it"));
                 command.arg("-i").arg(conf);
                 command
             })
         }),
         test_case("xinetd", &["xinetd"], || {
-            served(|files, port| {
+            serve_two_clients(|files, port| {
                 let text = files.text("xinetd", port).replace("nobody", "root");
                 let conf = files.write("xinetd.conf", &format!("defaults\n{{\n}}\n{text}"));
-                let mut command = Command::new(found("xinetd").expect("looked for before"));
+                let mut command =
+                    Command::new(find_program("xinetd").expect("the test requires it"));
                 command.args(["-dontfork", "-f"]).arg(conf);
                 command
             })
         }),
         test_case("services", &["unshare"], services),
         test_case("openwrt", &["sh"], || {
-            served(|files, port| {
+            serve_two_clients(|files, port| {
                 let init = files
                     .text("openwrt/netserver.init", port)
                     .replace("/usr/bin/netserver", &files.netserver());
@@ -84,7 +86,8 @@ pub(crate) fn test_cases() -> Vec<TestCase> {
     ]
 }
 
-/// What of OpenWrt's /etc/rc.common and procd the script uses: it collects the command, and runs it.
+/// The functions of OpenWrt's /etc/rc.common and procd that the script uses. They collect the
+/// command and run it.
 const RC_COMMON: &str = r#"
 config_load() { [ "$1" = netserver ]; }
 config_get() { if [ "$3" = port ]; then eval "$1=$PORT"; else eval "$1=\${4-}"; fi; }
@@ -101,13 +104,15 @@ procd_close_instance() { exec $line; }
 type Outcome = Result<(), String>;
 
 fn test_case(name: &str, programs: &[&'static str], check: fn() -> Outcome) -> TestCase {
-    let missing = programs.iter().find(|program| found(program).is_none());
-    let why = missing.map(|program| format!("{program} is not installed"));
-    testkit::test_case_unless(why, name, check)
+    let missing = programs
+        .iter()
+        .find(|program| find_program(program).is_none());
+    let reason = missing.map(|program| format!("{program} is not installed"));
+    testkit::test_case_unless(reason, name, check)
 }
 
-/// A program in the PATH, where root finds it, or unpacked from its package beside the builds.
-fn found(program: &str) -> Option<PathBuf> {
+/// Searches a program in the PATH, in /usr/sbin, and in its package unpacked below `target`.
+fn find_program(program: &str) -> Option<PathBuf> {
     let unpacked = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/superservers/usr/sbin");
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path)
@@ -116,7 +121,7 @@ fn found(program: &str) -> Option<PathBuf> {
         .find(|path| path.exists())
 }
 
-/// A directory with the program under its name, and what the packaging's files become.
+/// A directory with a link `netserver` to the program, and with adapted files of `packaging/`.
 struct Files {
     directory: tempfile::TempDir,
     netserver: PathBuf,
@@ -126,7 +131,7 @@ impl Files {
     fn new() -> Self {
         let directory = tempfile::tempdir().expect("the directory for temporary files is writable");
         let netserver = directory.path().join("netserver");
-        symlink(program(), &netserver).expect("a new directory");
+        symlink(linerate_path(), &netserver).expect("the directory is new and writable");
         Self {
             directory,
             netserver,
@@ -137,48 +142,49 @@ impl Files {
         self.netserver.to_string_lossy().into_owned()
     }
 
-    /// A file of the packaging, for this program and this port.
+    /// Returns a file of `packaging/`, adapted to this program and port.
     fn text(&self, name: &str, port: u16) -> String {
         let path = Path::new(env!("CARGO_MANIFEST_DIR"))
             .join("../../packaging")
             .join(name);
         let text = fs::read_to_string(&path).unwrap_or_else(|error| panic!("{name}: {error}"));
-        let ours = program().to_string_lossy().into_owned();
+        let linerate = linerate_path().to_string_lossy().into_owned();
         text.replace(INSTALLED, &self.netserver())
-            .replace("/usr/local/bin/linerate", &ours)
+            .replace("/usr/local/bin/linerate", &linerate)
             .replace("12865", &port.to_string())
     }
 
     fn write(&self, name: &str, text: &str) -> PathBuf {
         let path = self.directory.path().join(name);
-        fs::write(&path, text).expect("a new directory");
+        fs::write(&path, text).expect("the directory is new and writable");
         path
     }
 }
 
-/// Starts what `command` makes, and has two clients served by it.
-fn served(command: impl Fn(&Files, u16) -> Command) -> Outcome {
+/// Starts the server of `command` and runs two clients, one after the other.
+fn serve_two_clients(command: impl Fn(&Files, u16) -> Command) -> Outcome {
     let files = Files::new();
     let server =
         Server::try_start_with(|port| command(&files, port)).map_err(|error| error.to_string())?;
     for _ in 0..2 {
-        let at = format!("-H 127.0.0.1 -p {}", server.port);
-        let client = linerate_with_args(&format!("netperf {at} -t TCP_RR -l -10 -P 0 -v 0"));
-        let finished = run(client, Duration::from_secs(20)).map_err(|error| error.to_string())?;
-        let is_a_rate = finished
+        let client = linerate_with_args(&format!(
+            "netperf -H 127.0.0.1 -p {} -t TCP_RR -l -10 -P 0 -v 0",
+            server.port
+        ));
+        let output = run(client, Duration::from_secs(20)).map_err(|error| error.to_string())?;
+        let has_rate = output
             .stdout
             .trim()
             .parse::<f64>()
             .is_ok_and(|rate| rate > 0.0);
-        if finished.code != Some(0) || !is_a_rate {
-            return Err(format!("{finished:?}"));
+        if output.code != Some(0) || !has_rate {
+            return Err(format!("{output:?}"));
         }
     }
     Ok(())
 }
 
-/// With the line in /etc/services the port has a name. It is put there in a mount namespace, so that
-/// this host keeps its own.
+/// The line in /etc/services names the port. A mount namespace protects the host's own file.
 fn services() -> Outcome {
     if !rustix::process::geteuid().is_root() {
         return Err("a mount namespace needs root".to_owned());
@@ -198,16 +204,16 @@ fn services() -> Outcome {
         "-c",
         "mount --bind \"$1\" /etc/services && exec \"$0\" netperf -p netperf -l -1000 -P 0",
     ]);
-    client.arg(program()).arg(lines);
-    let finished = run(client, Duration::from_secs(20)).map_err(|error| error.to_string())?;
-    if finished.code == Some(0) {
+    client.arg(linerate_path()).arg(lines);
+    let output = run(client, Duration::from_secs(20)).map_err(|error| error.to_string())?;
+    if output.code == Some(0) {
         Ok(())
     } else {
-        Err(format!("{finished:?}"))
+        Err(format!("{output:?}"))
     }
 }
 
-/// systemd has nothing to say about the units.
+/// systemd reports nothing about the units.
 fn systemd_units() -> Outcome {
     let files = Files::new();
     let units = [
@@ -223,15 +229,15 @@ fn systemd_units() -> Outcome {
     for unit in units {
         command.arg(files.write(unit, &files.text(unit, 12865)));
     }
-    let finished = run(command, Duration::from_secs(30)).map_err(|error| error.to_string())?;
-    let ours: Vec<&str> = finished
+    let output = run(command, Duration::from_secs(30)).map_err(|error| error.to_string())?;
+    let reported: Vec<&str> = output
         .stderr
         .lines()
         .filter(|line| line.contains("linerate-"))
         .collect();
-    if ours.is_empty() {
+    if reported.is_empty() {
         Ok(())
     } else {
-        Err(ours.join("\n"))
+        Err(reported.join("\n"))
     }
 }

@@ -1,8 +1,8 @@
-//! docs/src/requests.md has a row for each field of each request that a server takes from a peer, and each bound
-//! names a test that exists.
+//! Checks that docs/src/requests.md has one row per field of each request that a server receives,
+//! and that each bound names an existing test.
 //!
-//! The fields come from the declarations of the records. A new request, record or field fails these tests, or their
-//! compilation, until the page has it.
+//! The fields come from the declarations of the records. After a new request, record or field,
+//! these tests fail, or do not compile, until the page contains it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -16,26 +16,29 @@ use uperf::wire::{
     Endian, FlowopRecord, GroupRecord, Header, MasterCommand, SlaveInfo, TransactionRecord,
 };
 
-use crate::coverage::{Table, is_of, tables};
+use crate::coverage::{Table, has_name_or_group, tables};
 
 /// `names` are the full names of all test cases of this program.
 pub(crate) fn test_cases(names: Vec<String>) -> Vec<TestCase> {
     let mut test_cases = testkit::test_cases![
-        every_field_has_its_row,
-        every_request_has_its_record,
-        lost_and_invented_rows_are_found,
-        places_of_tests,
+        each_field_has_one_row,
+        lists_requests_of_each_record,
+        reports_missing_and_unknown_rows,
+        finds_tests_outside_this_program,
     ];
-    test_cases.push(test_case_unless(None, "every_case_exists", move || {
-        every_case_exists(&names)
-    }));
+    test_cases.push(test_case_unless(
+        None,
+        "each_bound_names_existing_tests",
+        move || each_bound_names_existing_tests(&names),
+    ));
     test_cases
 }
 
 /// A message or record, and a field of it.
 type Field = (String, String);
 
-/// The fields of a record without a list of them, each of which has to be named here.
+/// The name and fields of a record without a constant of its fields. It does not compile unless it
+/// names all fields.
 macro_rules! fields {
     ($record:ident: $($field:ident)+) => {{
         let _ = |record: &$record| {
@@ -45,11 +48,12 @@ macro_rules! fields {
     }};
 }
 
-fn fields() -> BTreeSet<Field> {
+/// Returns all fields of all records.
+fn declared_fields() -> BTreeSet<Field> {
     let netperf = Request::messages()
         .into_iter()
         .map(|(_, record, fields)| (record, fields));
-    let around = [
+    let other_records = [
         fields!(ReceivedRequest: cpu request),
         fields!(Capability: features host nonce),
         fields!(Hello: flags flows port length window amount extension start bursts key),
@@ -66,22 +70,24 @@ fn fields() -> BTreeSet<Field> {
         ("FlowopRecord", FlowopRecord::FIELDS),
         ("SlaveInfo", SlaveInfo::FIELDS),
     ];
-    let commands = (0..=u8::MAX).map(|number| of_command(command(number)));
-    let all = netperf.chain(around).chain(uperf).chain(commands);
-    all.flat_map(|(record, fields)| pairs(&[record], fields))
+    let commands = (0..=u8::MAX).map(|number| command_record(command(number)));
+    let records = netperf.chain(other_records).chain(uperf).chain(commands);
+    records
+        .flat_map(|(record, fields)| pairs(&[record], fields))
         .collect()
 }
 
-/// The command of this number.
+/// Returns the command with this number.
 fn command(number: u8) -> MasterCommand {
     let order = Endian::NATIVE;
     let mut bytes = MasterCommand::Other(number.into(), 0).encode(order);
-    // Some of them have no value to decode.
+    // Some commands have no value.
     bytes[68..].copy_from_slice(&[0; MasterCommand::LEN - 68]);
     MasterCommand::decode(&bytes, order).unwrap_or(MasterCommand::Error)
 }
 
-fn of_command(command: MasterCommand) -> (&'static str, &'static [&'static str]) {
+/// Returns the name and the fields of a command.
+fn command_record(command: MasterCommand) -> (&'static str, &'static [&'static str]) {
     match command {
         MasterCommand::NextTransaction(_) => ("NextTransaction", &["number"]),
         MasterCommand::Abort => ("Abort", &[]),
@@ -91,27 +97,28 @@ fn of_command(command: MasterCommand) -> (&'static str, &'static [&'static str])
     }
 }
 
+/// Returns all pairs of a record and a field.
 fn pairs(records: &[&str], fields: &[&str]) -> Vec<Field> {
-    let of_record = |record: &&str| {
+    let record_pairs = |record: &&str| {
         let record = (*record).to_owned();
         let fields = fields.iter().map(|field| (*field).to_owned());
         fields
             .map(|field| (record.clone(), field))
             .collect::<Vec<_>>()
     };
-    records.iter().flat_map(of_record).collect()
+    records.iter().flat_map(record_pairs).collect()
 }
 
-/// Each row is about each of its fields in each of its records.
-fn rows(tables: &[Table]) -> Vec<Field> {
+/// Returns the fields in the rows of the tables. A row may name several records and several fields.
+fn documented_fields(tables: &[Table]) -> Vec<Field> {
     let tables = tables.iter().filter(|table| table.head[1] == "field");
     let rows = tables.flat_map(|table| &table.rows);
-    rows.flat_map(|row| pairs(&code(&row[0]), &code(&row[1])))
+    rows.flat_map(|row| pairs(&code_words(&row[0]), &code_words(&row[1])))
         .collect()
 }
 
-/// The words in code type of a cell.
-fn code(cell: &str) -> Vec<&str> {
+/// Returns the words between backticks of a cell.
+fn code_words(cell: &str) -> Vec<&str> {
     cell.split('`').skip(1).step_by(2).collect()
 }
 
@@ -119,90 +126,93 @@ fn page() -> Vec<Table> {
     tables("src/requests.md")
 }
 
-fn every_field_has_its_row() {
-    let wrong = differences(&fields(), &rows(&page()));
-    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+fn each_field_has_one_row() {
+    let errors = differences(&declared_fields(), &documented_fields(&page()));
+    assert!(errors.is_empty(), "{}", errors.join("\n"));
 }
 
 fn differences(fields: &BTreeSet<Field>, rows: &[Field]) -> Vec<String> {
-    let mut left = fields.clone();
-    let mut wrong = Vec::new();
+    let mut missing = fields.clone();
+    let mut errors = Vec::new();
     for row in rows {
-        if !left.remove(row) {
-            let why = if fields.contains(row) {
+        if !missing.remove(row) {
+            let error = if fields.contains(row) {
                 "has two rows"
             } else {
-                "has a row, and is no field"
+                "has a row, but is not a field"
             };
-            wrong.push(format!("{} of {} {why}", row.1, row.0));
+            errors.push(format!("{} of {} {error}", row.1, row.0));
         }
     }
-    let lost = left.iter();
-    wrong.extend(lost.map(|(record, field)| format!("{field} of {record} has no row")));
-    wrong
+    let missing = missing.iter();
+    errors.extend(missing.map(|(record, field)| format!("{field} of {record} has no row")));
+    errors
 }
 
-/// The first table says which requests have which record.
-fn every_request_has_its_record() {
+/// The first table lists the requests of each record.
+fn lists_requests_of_each_record() {
     let page = page();
     let table = page.iter().find(|table| table.head[0] == "record");
     let rows = &table.expect("a table of the records").rows;
-    let listed: BTreeMap<&str, BTreeSet<&str>> = rows
+    let documented: BTreeMap<&str, BTreeSet<&str>> = rows
         .iter()
         .map(|row| {
-            let record = code(&row[0]).first().copied().unwrap_or_default();
-            (record, code(&row[1]).into_iter().collect())
+            let record = code_words(&row[0]).first().copied().unwrap_or_default();
+            (record, code_words(&row[1]).into_iter().collect())
         })
         .collect();
     let messages = Request::messages();
-    let mut known: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+    let mut declared: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
     for (request, record, _) in &messages {
-        known.entry(record).or_default().insert(request);
+        declared.entry(record).or_default().insert(request);
     }
     for number in 0..=u8::MAX {
-        let (name, fields) = of_command(command(number));
+        let (name, fields) = command_record(command(number));
         if fields.is_empty() {
-            known.entry("").or_default().insert(name);
+            declared.entry("").or_default().insert(name);
         }
     }
-    assert_eq!(listed, known);
+    assert_eq!(documented, declared);
 }
 
-fn every_case_exists(names: &[String]) -> Result<(), String> {
+fn each_bound_names_existing_tests(names: &[String]) -> Result<(), String> {
     let page = page();
     let bounds = page
         .iter()
         .filter(|table| table.head.last().is_some_and(|head| head == "case"));
-    let mut wrong = Vec::new();
+    let mut errors = Vec::new();
     let mut count = 0;
     for row in bounds.flat_map(|table| &table.rows) {
-        let cases = code(&row[row.len() - 1]);
+        let cases = code_words(&row[row.len() - 1]);
         count += cases.len();
         if cases.is_empty() {
-            wrong.push(format!("{} of {}: no case", row[1], row[0]));
+            errors.push(format!("{} of {}: no test", row[1], row[0]));
         }
         for case in cases {
-            if !names.iter().any(|name| is_of(name, case)) && !stands_elsewhere(case) {
-                wrong.push(format!("{} of {}: {case} is no test", row[1], row[0]));
+            if !names.iter().any(|name| has_name_or_group(name, case)) && !exists_elsewhere(case) {
+                errors.push(format!(
+                    "{} of {}: test {case} does not exist",
+                    row[1], row[0]
+                ));
             }
         }
     }
-    assert!(count > 0, "the page has no bounds");
-    if wrong.is_empty() {
+    assert!(count > 0, "the page contains no bounds");
+    if errors.is_empty() {
         Ok(())
     } else {
-        Err(wrong.join("\n"))
+        Err(errors.join("\n"))
     }
 }
 
-/// Whether a crate has this test in one of its files, or the machine's suites have.
-fn stands_elsewhere(case: &str) -> bool {
+/// Returns whether this test exists in a file of a crate, or in a suite of the virtual machine.
+fn exists_elsewhere(case: &str) -> bool {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let holds =
-        |path: &Path, words: &str| fs::read_to_string(path).is_ok_and(|text| text.contains(words));
+    let contains =
+        |path: &Path, code: &str| fs::read_to_string(path).is_ok_and(|text| text.contains(code));
     if let Some((suite, name)) = case.split_once('.') {
         let path = root.join(format!("lab/suite/{suite}.sh"));
-        return holds(&path, &format!("\n{name}() {{"));
+        return contains(&path, &format!("\n{name}() {{"));
     }
     let mut crates = fs::read_dir(root.join("crates"))
         .into_iter()
@@ -214,17 +224,18 @@ fn stands_elsewhere(case: &str) -> bool {
             return false;
         };
         let test = format!("{attribute}\nfn {name}() {{");
-        return crates.any(|of| holds(&of.path().join(format!("tests/{suite}.rs")), &test));
+        return crates
+            .any(|krate| contains(&krate.path().join(format!("tests/{suite}.rs")), &test));
     };
     let module = module.replace("::", "/");
     let test = format!("{attribute}\n    fn {name}() {{");
-    crates.any(|of| {
-        let source = of.path().join("src").join(&module);
-        holds(&source.with_extension("rs"), &test) || holds(&source.join("mod.rs"), &test)
+    crates.any(|krate| {
+        let source = krate.path().join("src").join(&module);
+        contains(&source.with_extension("rs"), &test) || contains(&source.join("mod.rs"), &test)
     })
 }
 
-fn lost_and_invented_rows_are_found() {
+fn reports_missing_and_unknown_rows() {
     let fields: BTreeSet<Field> = pairs(&["A", "B"], &["x", "y"]).into_iter().collect();
     for (rows, expected) in [
         (pairs(&["A", "B"], &["x", "y"]), &[][..]),
@@ -235,8 +246,8 @@ fn lost_and_invented_rows_are_found() {
         (
             pairs(&["A", "B"], &["x", "y", "z"]),
             &[
-                "z of A has a row, and is no field",
-                "z of B has a row, and is no field",
+                "z of A has a row, but is not a field",
+                "z of B has a row, but is not a field",
             ],
         ),
         (
@@ -246,21 +257,24 @@ fn lost_and_invented_rows_are_found() {
     ] {
         assert_eq!(differences(&fields, &rows), expected);
     }
-    assert_eq!(code("`A`, `B<C>` and more"), ["A", "B<C>"]);
+    assert_eq!(code_words("`A`, `B<C>` and more"), ["A", "B<C>"]);
 }
 
-fn places_of_tests() {
-    for (case, is_there) in [
-        ("wire::work::tests::no_more_than_the_limits", true),
-        ("wire::work::tests::no_more_than_the_limit", false),
+fn finds_tests_outside_this_program() {
+    for (case, expected) in [
+        ("wire::work::tests::work_above_the_limits_is_refused", true),
+        ("wire::work::tests::work_above_the_limits_is_refuse", false),
         ("wire::work::tests::receive", false),
-        ("wire::works::tests::no_more_than_the_limits", false),
+        (
+            "wire::works::tests::work_above_the_limits_is_refused",
+            false,
+        ),
         ("exchange::stock_requests_are_answered_within_bounds", true),
         ("exchange::stock_requests", false),
         ("modules.interfaces", true),
         ("modules.interface", false),
-        ("no_more_than_the_limits", false),
+        ("work_above_the_limits_is_refused", false),
     ] {
-        assert_eq!(stands_elsewhere(case), is_there, "{case}");
+        assert_eq!(exists_elsewhere(case), expected, "{case}");
     }
 }

@@ -1,4 +1,4 @@
-//! What people meet in `linerate run` and in the messages and files of all programs.
+//! `linerate run`, and the messages and files of all programs.
 
 mod datagrams;
 mod early;

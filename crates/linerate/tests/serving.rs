@@ -1,4 +1,4 @@
-//! `linerate serve` by its options: the log, limits, secrets, signals and the status.
+//! Options of `linerate serve`: the log, limits, secrets, signals and the status.
 
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt;
@@ -14,25 +14,30 @@ use testkit::{
     wait_until,
 };
 
-const PATIENCE: Duration = Duration::from_secs(20);
+/// Timeout on a busy machine.
+const TIMEOUT: Duration = Duration::from_secs(20);
 
 pub(crate) fn test_cases() -> Vec<TestCase> {
     let mut test_cases = testkit::test_cases![
-        each_test_has_its_line,
-        an_address_has_limits,
-        limits_are_read_again,
-        secrets_are_asked_for,
-        a_stop_ends_tests_or_lets_them_end,
-        the_status_shows_what_runs,
-        only_a_stale_status_is_replaced,
-        nobody_is_sent_more_than_three_times_as_much,
+        logs_each_test,
+        enforces_limits_per_address,
+        sighup_reloads_limits,
+        requires_secrets,
+        sigterm_ends_or_drains_tests,
+        status_reports_running_tests,
+        replaces_only_stale_status_socket,
+        limits_amplification_to_unproven_addresses,
     ];
-    // To become another user is root's, as namespaces are.
-    test_cases.push(test_case("another_user", &[Namespaces], another_user));
+    // Like namespaces, `--user` needs root permissions.
+    test_cases.push(test_case(
+        "runs_as_another_user",
+        &[Namespaces],
+        runs_as_another_user,
+    ));
     test_cases
 }
 
-/// A server of all dialects, each at a free port.
+/// A server of all dialects on free ports.
 struct Serving {
     server: Server,
     ports: [u16; 4],
@@ -41,7 +46,7 @@ struct Serving {
 
 impl Serving {
     fn start(options: &str) -> Self {
-        let directory = testkit::short_directory();
+        let directory = testkit::short_path_dir();
         let status = directory.path().join("status");
         let ports = [(); 4].map(|()| free_port());
         let [uperf, iperf, iperf3, udpmon] = ports;
@@ -58,8 +63,8 @@ impl Serving {
         }
     }
 
-    /// Starts a client, in whose line PORT is replaced.
-    fn begin(&self, line: &str) -> TestProcess {
+    /// Starts a client. `PORT` in the line stands for the port of its dialect.
+    fn start_client(&self, line: &str) -> TestProcess {
         let [uperf, iperf, iperf3, udpmon] = self.ports;
         let port = match line.split(' ').next() {
             Some("uperf") => uperf,
@@ -73,11 +78,11 @@ impl Serving {
         ))
     }
 
-    fn client(&self, line: &str) -> ProcessOutput {
-        self.begin(line).finish(PATIENCE)
+    fn run_client(&self, line: &str) -> ProcessOutput {
+        self.start_client(line).finish(TIMEOUT)
     }
 
-    /// The log, as soon as it has so many lines.
+    /// Waits until the log has `count` lines, and returns them.
     #[track_caller]
     fn log(&self, count: usize) -> Vec<Value> {
         let lines = || -> Vec<Value> {
@@ -85,55 +90,56 @@ impl Serving {
             let lines = lines.lines().map(serde_json::from_str);
             lines.filter_map(Result::ok).collect()
         };
-        let is_whole = wait_until(PATIENCE, || lines().len() == count);
-        assert!(is_whole, "{count} lines: {:#?}", lines());
+        let is_complete = wait_until(TIMEOUT, || lines().len() == count);
+        assert!(is_complete, "expected {count} lines: {:#?}", lines());
         lines()
     }
 
-    fn status(&self, options: &str) -> ProcessOutput {
+    fn run_status(&self, options: &str) -> ProcessOutput {
         let path = self.directory.path().join("status");
         let line = format!("status --status {} {options}", path.display());
-        run(linerate_with_args(&line), PATIENCE).expect("it ends")
+        run(linerate_with_args(&line), TIMEOUT).expect("the program ends")
     }
 
-    /// Waits until so many tests run.
+    /// Waits until `count` tests are running.
     #[track_caller]
     fn await_tests(&self, count: usize) {
-        let runs = wait_until(PATIENCE, || self.tests().len() == count);
-        assert!(runs, "{}", self.server.stderr());
+        let are_running = wait_until(TIMEOUT, || self.running_tests().len() == count);
+        assert!(are_running, "{}", self.server.stderr());
     }
 
-    fn tests(&self) -> Vec<Value> {
-        let status = self.status("--json").stdout;
+    fn running_tests(&self) -> Vec<Value> {
+        let status = self.run_status("--json").stdout;
         let document: Value = serde_json::from_str(&status).expect("a document");
         document["tests"].as_array().expect("a list").clone()
     }
 
-    fn file(&self, name: &str, text: &str, mode: u32) -> PathBuf {
+    fn write_file(&self, name: &str, text: &str, mode: u32) -> PathBuf {
         let path = self.directory.path().join(name);
-        write(&path, text, mode);
+        write_with_mode(&path, text, mode);
         path
     }
 }
 
-fn write(path: &Path, text: &str, mode: u32) {
-    std::fs::write(path, text).expect("a directory of our own");
-    std::fs::set_permissions(path, Permissions::from_mode(mode)).expect("our own file");
+fn write_with_mode(path: &Path, text: &str, mode: u32) {
+    std::fs::write(path, text).expect("a writable directory");
+    std::fs::set_permissions(path, Permissions::from_mode(mode)).expect("the owner of the file");
 }
 
-fn end(line: &Value) -> &str {
+/// Returns the reason for the end of a test in a log line.
+fn end_reason(line: &Value) -> &str {
     line["end"].as_str().expect("a reason")
 }
 
-fn each_test_has_its_line() {
+fn logs_each_test() {
     const PROFILE: &str = r#"<profile name="p"><group nthreads="2">
 <transaction iterations="1"><flowop type="connect" options="remotehost=127.0.0.1 protocol=tcp"/></transaction>
 <transaction iterations="5"><flowop type="write" options="size=100"/></transaction>
 <transaction iterations="1"><flowop type="disconnect"/></transaction></group></profile>"#;
     let serving = Serving::start("");
-    let profile = serving.file("p.xml", PROFILE, 0o600);
+    let profile = serving.write_file("p.xml", PROFILE, 0o600);
     let uperf = format!("uperf -P PORT -m {}", profile.display());
-    let lines = [
+    let clients = [
         (
             "netperf -p PORT -H 127.0.0.1 -l -1000 -P 0",
             "TCP_STREAM",
@@ -163,90 +169,90 @@ fn each_test_has_its_line() {
             None,
         ),
     ];
-    for (at, (line, test, bytes)) in lines.iter().enumerate() {
-        serving.client(line).assert_success();
-        let log = serving.log(at + 1);
-        let entry = &log[at];
+    for (index, (line, test, bytes)) in clients.iter().enumerate() {
+        serving.run_client(line).assert_success();
+        let log = serving.log(index + 1);
+        let entry = &log[index];
         let dialect = entry["dialect"].as_str().expect("a name");
         assert!(line.starts_with(dialect), "{entry:#}");
         assert_eq!(entry["test"], *test, "{entry:#}");
         assert_eq!(
-            (end(entry), &entry["is_complete"]),
+            (end_reason(entry), &entry["is_complete"]),
             ("complete", &true.into())
         );
-        let moved = |field: &str| entry[field].as_u64().expect("a count");
-        let moved = moved("received_bytes") + moved("sent_bytes");
-        assert!(bytes.map_or(moved > 0, |bytes| moved == bytes), "{entry:#}");
+        let count = |field: &str| entry[field].as_u64().expect("a count");
+        let total = count("received_bytes") + count("sent_bytes");
+        assert!(bytes.map_or(total > 0, |bytes| total == bytes), "{entry:#}");
     }
-    let finished = serving.server.terminate();
+    let output = serving.server.terminate();
     assert_eq!(
-        (finished.code, finished.stdout.lines().count()),
-        (Some(0), lines.len())
+        (output.code, output.stdout.lines().count()),
+        (Some(0), clients.len())
     );
 }
 
-fn an_address_has_limits() {
+fn enforces_limits_per_address() {
     let serving = Serving::start("--max-tests 1 --max-seconds 60 --max-rate 100mbit");
-    for (line, why) in [
+    for (line, error) in [
         ("netperf -p PORT -H 127.0.0.1 -l 61", "quota"),
         (
             "iperf3 -c 127.0.0.1 -p PORT -t 61",
             "exceeds the server's maximum",
         ),
     ] {
-        let refused = serving.client(line);
+        let refused = serving.run_client(line);
         assert!(refused.code != Some(0), "{refused:#?}");
-        let said = refused.stderr + &refused.stdout;
-        assert!(said.contains(why), "{said}");
+        let output = refused.stderr + &refused.stdout;
+        assert!(output.contains(error), "{output}");
     }
-    let paced = serving.begin("iperf3 -c 127.0.0.1 -p PORT -b 20M -t 3");
+    let first = serving.start_client("iperf3 -c 127.0.0.1 -p PORT -b 20M -t 3");
     serving.await_tests(1);
-    let second = serving.client("iperf3 -c 127.0.0.1 -p PORT -t 1");
+    let second = serving.run_client("iperf3 -c 127.0.0.1 -p PORT -t 1");
     assert!(second.stderr.contains("server is busy"), "{second:#?}");
-    paced.finish(PATIENCE).assert_success();
-    let fast = serving.client("iperf3 -c 127.0.0.1 -p PORT -t 10");
+    first.finish(TIMEOUT).assert_success();
+    let fast = serving.run_client("iperf3 -c 127.0.0.1 -p PORT -t 10");
     assert!(fast.code != Some(0), "{fast:#?}");
     let log = serving.log(2);
-    assert_eq!(end(&log[0]), "complete");
-    assert_eq!(end(&log[1]), "limit of 100000000 bit/s per address");
+    assert_eq!(end_reason(&log[0]), "complete");
+    assert_eq!(end_reason(&log[1]), "limit of 100000000 bit/s per address");
 }
 
-fn limits_are_read_again() {
-    let directory = testkit::short_directory();
+fn sighup_reloads_limits() {
+    let directory = testkit::short_path_dir();
     let file = directory.path().join("limits");
-    write(&file, "max-seconds 1\n", 0o644);
+    write_with_mode(&file, "max-seconds 1\n", 0o644);
     let serving = Serving::start(&format!("--limits-file {}", file.display()));
-    let test = "netperf -p PORT -H 127.0.0.1 -l 2";
-    assert!(serving.client(test).code != Some(0));
-    let reload = |text: &str, note: &str| {
-        write(&file, text, 0o644);
+    let client = "netperf -p PORT -H 127.0.0.1 -l 2";
+    assert!(serving.run_client(client).code != Some(0));
+    let reload = |text: &str, message: &str| {
+        write_with_mode(&file, text, 0o644);
         serving.server.signal(Signal::HUP);
-        let is_noted = wait_until(PATIENCE, || serving.server.stderr().contains(note));
-        assert!(is_noted, "{}", serving.server.stderr());
+        let is_reported = wait_until(TIMEOUT, || serving.server.stderr().contains(message));
+        assert!(is_reported, "{}", serving.server.stderr());
     };
     reload("max-second 9\n", "limits stay as they are: ");
-    assert!(serving.client(test).code != Some(0));
+    assert!(serving.run_client(client).code != Some(0));
     reload("allow-peers 127.0.0.0/8\n", "limits were read again");
-    serving.client(test).assert_success();
+    serving.run_client(client).assert_success();
 }
 
-fn secrets_are_asked_for() {
-    let directory = testkit::short_directory();
+fn requires_secrets() {
+    let directory = testkit::short_path_dir();
     let file = directory.path().join("auth");
     let options = format!("--auth {}", file.display());
-    write(&file, "netperf-passphrase sesame\n", 0o640);
-    let refused = |what: &str| {
-        let server =
-            run(linerate_with_args(&format!("serve {options}")), PATIENCE).expect("it ends");
+    write_with_mode(&file, "netperf-passphrase sesame\n", 0o640);
+    let assert_refuses_to_start = |error: &str| {
+        let command = linerate_with_args(&format!("serve {options}"));
+        let server = run(command, TIMEOUT).expect("the server ends");
         assert!(
-            server.code == Some(1) && server.stderr.contains(what),
+            server.code == Some(1) && server.stderr.contains(error),
             "{server:#?}"
         );
     };
-    refused("other users may read it");
-    write(&file, "iperf3-rsa-private-key /x\n", 0o600);
-    refused("--iperf3-authorized-users");
-    write(
+    assert_refuses_to_start("other users may read it");
+    write_with_mode(&file, "iperf3-rsa-private-key /x\n", 0o600);
+    assert_refuses_to_start("--iperf3-authorized-users");
+    write_with_mode(
         &file,
         "netperf-passphrase sesame\niperf-permit-key word\n",
         0o600,
@@ -259,84 +265,84 @@ fn secrets_are_asked_for() {
         ("iperf -c 127.0.0.1 -p PORT -n 1000 -u", false),
         ("iperf -c 127.0.0.1 -p PORT -n 1000 --permit-key=word", true),
     ] {
-        let complete = || serving.server.stdout().matches("\"complete\"").count();
-        let before = complete();
-        let client = serving.client(line);
-        let is_logged = || complete() > before;
+        let complete_tests = || serving.server.stdout().matches("\"complete\"").count();
+        let old_count = complete_tests();
+        let client = serving.run_client(line);
+        let is_logged = || complete_tests() > old_count;
         assert_eq!(
             is_served,
-            is_served && wait_until(PATIENCE, is_logged) || is_logged(),
+            is_served && wait_until(TIMEOUT, is_logged) || is_logged(),
             "{client:#?} {}",
             serving.server.stderr()
         );
     }
 }
 
-fn a_stop_ends_tests_or_lets_them_end() {
-    const TESTS: [&str; 3] = [
+fn sigterm_ends_or_drains_tests() {
+    const CLIENTS: [&str; 3] = [
         "netperf -p PORT -H 127.0.0.1 -t TCP_RR -l 3",
         "iperf3 -c 127.0.0.1 -p PORT -t 3",
         "iperf -c 127.0.0.1 -p PORT -u -t 3",
     ];
     for (options, is_drained) in [("", false), ("--drain-on-exit 20", true)] {
         let serving = Serving::start(options);
-        let clients = TESTS.map(|line| serving.begin(line));
-        serving.await_tests(TESTS.len());
+        let clients = CLIENTS.map(|line| serving.start_client(line));
+        serving.await_tests(CLIENTS.len());
         let Serving { server, .. } = serving;
         server.signal(Signal::TERM);
-        let finished = server.wait(PATIENCE);
-        assert_eq!(finished.code, Some(0));
-        let ends: Vec<Value> = (finished.stdout.lines())
-            .map(|line| serde_json::from_str(line).expect("a line"))
+        let output = server.wait(TIMEOUT);
+        assert_eq!(output.code, Some(0));
+        let log: Vec<Value> = (output.stdout.lines())
+            .map(|line| serde_json::from_str(line).expect("a JSON line"))
             .collect();
-        assert_eq!(ends.len(), TESTS.len());
+        assert_eq!(log.len(), CLIENTS.len());
         let expected = if is_drained {
             "complete"
         } else {
             "the server was stopped"
         };
-        for test in ends {
-            assert_eq!(end(&test), expected, "{test:#}");
+        for line in log {
+            assert_eq!(end_reason(&line), expected, "{line:#}");
         }
-        // The protocol of iperf 2 has no word for it.
+        // The protocol of iperf 2 cannot report the end of the server.
         for client in clients.into_iter().take(2) {
-            let client = client.finish(PATIENCE);
+            let client = client.finish(TIMEOUT);
             assert_eq!(client.code == Some(0), is_drained, "{client:#?}");
         }
     }
 }
 
-fn the_status_shows_what_runs() {
+fn status_reports_running_tests() {
     let serving = Serving::start("");
-    let idle = serving.status("");
+    let idle = serving.run_status("");
     assert!(idle.stdout.ends_with(": 0 tests\n"), "{idle:#?}");
-    let first = serving.begin("netperf -p PORT -H 127.0.0.1 -l 30");
-    let second = serving.begin("iperf3 -c 127.0.0.1 -p PORT -t 30");
+    let first = serving.start_client("netperf -p PORT -H 127.0.0.1 -l 30");
+    let second = serving.start_client("iperf3 -c 127.0.0.1 -p PORT -t 30");
     serving.await_tests(2);
-    let measured = wait_until(PATIENCE, || {
-        let tests = serving.tests();
+    let have_rates = wait_until(TIMEOUT, || {
+        let tests = serving.running_tests();
         let rates = tests
             .iter()
             .filter(|test| test["bits_per_second"].as_f64() > Some(1e6));
         rates.count() == 2
     });
-    assert!(measured, "{:#?}", serving.tests());
+    assert!(have_rates, "{:#?}", serving.running_tests());
     assert!(
         serving
-            .tests()
+            .running_tests()
             .iter()
             .all(|test| test["overlapping_tests"] == 1)
     );
-    let table = serving.status("").stdout;
+    let table = serving.run_status("").stdout;
     assert!(
         table.contains("TCP_STREAM") && table.contains("received"),
         "{table}"
     );
     drop((first, second));
     serving.await_tests(0);
-    let named = &serving.log(2)[0]["overlapped_with"][0];
-    let named = named.as_str().unwrap_or_default();
-    assert!(named.contains(" 127.0.0.1:"), "{named}");
+    let other_test = &serving.log(2)[0]["overlapped_with"][0];
+    let other_test = other_test.as_str().unwrap_or_default();
+    assert!(other_test.contains(" 127.0.0.1:"), "{other_test}");
     let Serving {
         server, directory, ..
     } = serving;
@@ -344,8 +350,8 @@ fn the_status_shows_what_runs() {
     assert!(!directory.path().join("status").exists());
 }
 
-/// The socket of a server that is gone is replaced, and nothing else.
-fn only_a_stale_status_is_replaced() {
+/// A server replaces the status socket of an ended server, but nothing else.
+fn replaces_only_stale_status_socket() {
     let start = |path: &Path| {
         let line = |port| {
             format!(
@@ -355,63 +361,62 @@ fn only_a_stale_status_is_replaced() {
         };
         Server::try_start_with(|port| linerate_with_args(&line(port)))
     };
-    let directory = testkit::short_directory();
+    let directory = testkit::short_path_dir();
     let path = directory.path().join("status");
-    let refused = |why: &str| {
-        let error = start(&path).expect_err("it ends").to_string();
-        assert!(error.contains(why), "{error}");
+    let assert_refuses_to_start = |reason: &str| {
+        let error = start(&path).expect_err("the server ends").to_string();
+        assert!(error.contains(reason), "{error}");
     };
-    let first = start(&path).expect("it listens");
+    let first = start(&path).expect("a server");
     let mode = std::fs::metadata(&path)
         .expect("a socket")
         .permissions()
         .mode();
     assert_eq!(mode & 0o077, 0);
-    refused("another server listens on it");
+    assert_refuses_to_start("another server listens on it");
     first.signal(Signal::KILL);
-    first.wait(PATIENCE);
+    first.wait(TIMEOUT);
     assert!(path.exists());
-    start(&path)
-        .expect("it listens")
-        .terminate()
-        .assert_success();
-    write(&path, "a file", 0o600);
-    refused("it is not a socket");
-    std::fs::set_permissions(directory.path(), Permissions::from_mode(0o777)).expect("our own");
-    refused("other users can write to its directory");
+    start(&path).expect("a server").terminate().assert_success();
+    write_with_mode(&path, "a file", 0o600);
+    assert_refuses_to_start("it is not a socket");
+    std::fs::set_permissions(directory.path(), Permissions::from_mode(0o777)).expect("the owner");
+    assert_refuses_to_start("other users can write to its directory");
 }
 
-fn nobody_is_sent_more_than_three_times_as_much() {
-    let test = "iperf -c 127.0.0.1 -p PORT -u -R -t 1";
-    let closed = Serving::start("");
-    // Ours proves its address, as it receives the server's nonce there.
-    closed.client(test).assert_success();
-    let log = closed.log(1);
+fn limits_amplification_to_unproven_addresses() {
+    let client = "iperf -c 127.0.0.1 -p PORT -u -R -t 1";
+    let restricted = Serving::start("");
+    // linerate's client receives the server's nonce and thereby proves its address.
+    restricted.run_client(client).assert_success();
+    let log = restricted.log(1);
     assert!(log[0]["sent_bytes"].as_u64() > Some(10_000), "{log:#?}");
-    // A short datagram has no room for it.
-    let unproven = closed.client(&format!("{test} -l 100"));
+    // A short datagram has no space for the nonce.
+    let unproven = restricted.run_client(&format!("{client} -l 100"));
     assert!(unproven.code != Some(0), "{unproven:#?}");
-    let note = closed.server.stderr();
-    assert!(note.contains("(--allow-third-party accepts it)"), "{note}");
-    closed.log(1);
+    let stderr = restricted.server.stderr();
+    let message = "(--allow-third-party accepts it)";
+    assert!(stderr.contains(message), "{stderr}");
+    restricted.log(1);
     let open = Serving::start("--allow-third-party 127.0.0.0/8");
-    open.client(&format!("{test} -l 100")).assert_success();
+    open.run_client(&format!("{client} -l 100"))
+        .assert_success();
     let log = open.log(1);
     assert!(log[0]["sent_bytes"].as_u64() > Some(10_000), "{log:#?}");
 }
 
-fn another_user() {
+fn runs_as_another_user() {
     let serving = Serving::start("--user nobody");
     serving
-        .client("iperf3 -c 127.0.0.1 -p PORT -n 1000")
+        .run_client("iperf3 -c 127.0.0.1 -p PORT -n 1000")
         .assert_success();
     let status = std::fs::read_to_string(format!("/proc/{}/status", serving.server.pid()));
-    let status = status.expect("it runs");
+    let status = status.expect("a running server");
     let field = |name: &str| {
         let line = status.lines().find_map(|line| line.strip_prefix(name));
         line.unwrap_or_default().trim().to_owned()
     };
     assert!(!field("Uid:").starts_with("0\t"), "{status}");
     assert_eq!(field("CapEff:").trim_start_matches('0'), "", "{status}");
-    assert_eq!(serving.tests().len(), 0);
+    assert_eq!(serving.running_tests().len(), 0);
 }

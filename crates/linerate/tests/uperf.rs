@@ -1,4 +1,4 @@
-//! uperf's masters and slaves, ours with ours, over loopback.
+//! linerate's uperf master and slave over loopback.
 
 mod failures;
 mod figures;
@@ -17,30 +17,31 @@ pub(crate) fn test_cases() -> Vec<TestCase> {
     let mut test_cases = runs::test_cases();
     test_cases.extend(figures::test_cases());
     test_cases.extend(failures::test_cases());
-    for (part, more) in [
+    for (prefix, prefixed_cases) in [
         ("processes", processes::test_cases()),
         ("shipped", shipped::test_cases()),
         ("tls", tls::test_cases()),
         ("transports", transports::test_cases()),
     ] {
-        test_cases.extend(with_prefix(part, more));
+        test_cases.extend(with_prefix(prefix, prefixed_cases));
     }
     test_cases
 }
 
-/// Bytes and operations of both ends are the same.
+/// Checks that the run succeeds without messages, and that both ends count the same bytes and
+/// operations.
 #[track_caller]
-fn agree(ended: &ProcessOutput) {
-    assert_eq!(ended.code, Some(0), "{ended:?}");
-    let slave = ended.statistics("127.0.0.1");
-    let master = ended.statistics("master");
-    assert_eq!(slave[2], master[2], "bytes: {ended:?}");
-    assert_eq!(slave[4], master[4], "operations: {ended:?}");
-    assert!(!ended.stdout.contains("** "), "{ended:?}");
-    assert_eq!(ended.stderr, "", "{ended:?}");
+fn assert_ends_agree(output: &ProcessOutput) {
+    assert_eq!(output.code, Some(0), "{output:?}");
+    let slave = output.statistics("127.0.0.1");
+    let master = output.statistics("master");
+    assert_eq!(slave[2], master[2], "bytes: {output:?}");
+    assert_eq!(slave[4], master[4], "operations: {output:?}");
+    assert!(!output.stdout.contains("** "), "{output:?}");
+    assert_eq!(output.stderr, "", "{output:?}");
 }
 
-/// Two strands that connect, exchange something, and disconnect.
-fn requests() -> String {
+/// A profile with two strands that connect, exchange data and disconnect.
+fn request_profile() -> String {
     Profile::requests().text()
 }

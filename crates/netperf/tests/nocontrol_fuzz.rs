@@ -1,8 +1,7 @@
-//! `-N` against services of any kind: whatever they do with the connection, the test ends with a
-//! result, or with a line that says why there is none. There is nothing to decode, but much to
-//! interrupt.
+//! Tests with `-N` against services that do random things with the connection. Each test ends with
+//! a result or with an error message. There is nothing to decode, but each step may be interrupted.
 //!
-//! See `testkit::fuzz` for how many, and how a failure is repeated.
+//! `testkit::fuzz` documents the number of inputs and how to repeat a failure.
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
@@ -14,8 +13,8 @@ use rand::rngs::SmallRng;
 use socket2::SockRef;
 use testkit::fuzz::run_fraction;
 
-/// No step of a service takes longer.
-const LONGEST: Duration = Duration::from_millis(300);
+/// Maximum duration of a service's step.
+const MAX_STEP: Duration = Duration::from_millis(300);
 
 const TESTS: [&str; 7] = [
     "-t TCP_STREAM -l -200000",
@@ -30,77 +29,82 @@ const TESTS: [&str; 7] = [
 #[test]
 fn no_service_breaks_or_hangs_a_client() {
     run_fraction("services", 5000, 0..=100, |rng| {
-        TESTS.map(|test| succeeds(rng, test)).contains(&true)
+        TESTS.map(|test| run_test(rng, test)).contains(&true)
     });
 }
 
-/// Runs a test with any service, which ends with figures or with a reason.
-fn succeeds(rng: &mut SmallRng, test: &str) -> bool {
+/// Runs a test against a random service. Returns whether it has a result instead of a message.
+fn run_test(rng: &mut SmallRng, test: &str) -> bool {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("there is a free port");
-    let port = listener.local_addr().expect("it is bound").port();
+    let port = listener.local_addr().expect("the listener is bound").port();
     let separator = if test.contains("--") { "" } else { " --" };
     let line = format!("-N -H 127.0.0.1 {test}{separator} -P ,{port}");
-    let words = line.split_whitespace().map(Into::into);
-    let settings = netperf::options::parse_netperf("netperf", words).expect("a good line");
-    let over = Stop::new();
+    let arguments = line.split_whitespace().map(Into::into);
+    let settings =
+        netperf::options::parse_netperf("netperf", arguments).expect("a valid command line");
+    let stop = Stop::new();
     let start = Instant::now();
     let (exit, printed) = std::thread::scope(|scope| {
-        scope.spawn(|| serve(&listener, &over, rng));
+        scope.spawn(|| serve(&listener, &stop, rng));
         let mut out = Vec::new();
         let exit = netperf::run(&settings, &Stop::new(), &mut out).exit;
-        over.set(StopReason::Cancelled);
-        (exit, String::from_utf8(out).expect("text"))
+        stop.set(StopReason::Cancelled);
+        (exit, String::from_utf8(out).expect("UTF-8"))
     });
-    let told = !exit.stdout.is_empty() || !exit.stderr.is_empty();
+    let has_message = !exit.stdout.is_empty() || !exit.stderr.is_empty();
     let has_result = exit.code == 0;
     assert!(
         if has_result {
             !printed.is_empty()
         } else {
-            told
+            has_message
         },
         "{line}: {exit:?} {printed}"
     );
-    // The client waits twice as long for a silent service; none here is silent.
-    let took = start.elapsed();
-    assert!(took < Duration::from_secs(30), "{line}: {took:?}");
+    // The client waits twice as long for a silent service, but no service here is silent.
+    let elapsed = start.elapsed();
+    assert!(elapsed < Duration::from_secs(30), "{line}: {elapsed:?}");
     has_result
 }
 
-/// Takes one connection after the other, and does anything with each.
-fn serve(listener: &TcpListener, over: &Stop, rng: &mut SmallRng) {
-    listener.set_nonblocking(true).expect("a socket");
-    while !over.is_set() {
+/// Accepts connections, and serves them one after another.
+fn serve(listener: &TcpListener, stop: &Stop, rng: &mut SmallRng) {
+    listener.set_nonblocking(true).expect("the socket is open");
+    while !stop.is_set() {
         match listener.accept() {
-            Ok((client, _)) => anything(rng, client),
+            Ok((client, _)) => serve_randomly(rng, client),
             Err(_) => std::thread::sleep(Duration::from_millis(1)),
         }
     }
 }
 
-fn anything(rng: &mut SmallRng, mut client: TcpStream) {
-    client.set_nonblocking(false).expect("a socket");
-    client.set_read_timeout(Some(LONGEST)).expect("a socket");
-    client.set_write_timeout(Some(LONGEST)).expect("a socket");
+fn serve_randomly(rng: &mut SmallRng, mut client: TcpStream) {
+    client.set_nonblocking(false).expect("the socket is open");
+    client
+        .set_read_timeout(Some(MAX_STEP))
+        .expect("the socket is open");
+    client
+        .set_write_timeout(Some(MAX_STEP))
+        .expect("the socket is open");
     let mut buffer = vec![b'x'; 100_000];
     for _ in 0..rng.random_range(0..12) {
         let length = 1 << rng.random_range(0..17);
         let length = rng.random_range(0..=length).min(buffer.len());
-        let done = match rng.random_range(0..8) {
-            // As an honest echo does.
+        let result = match rng.random_range(0..8) {
+            // Like an echo service.
             0..=4 => client
                 .read(&mut buffer[..length.max(1)])
-                .and_then(|taken| client.write_all(&buffer[..taken])),
+                .and_then(|length| client.write_all(&buffer[..length])),
             5 => client.read(&mut buffer[..length.max(1)]).map(drop),
             6 => client.write_all(&buffer[..length]),
             _ => client.shutdown(Shutdown::Write),
         };
-        if done.is_err() {
+        if result.is_err() {
             break;
         }
     }
     if rng.random() {
-        // A reset in place of an end.
+        // Close the connection with a reset.
         let _ = SockRef::from(&client).set_linger(Some(Duration::ZERO));
     }
 }

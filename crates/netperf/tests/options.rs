@@ -1,4 +1,4 @@
-//! Command lines of existing harnesses, and what a wrong one gets: text, stream and exit code.
+//! Command lines of existing harnesses, and the text, stream and exit code of each refusal.
 
 use std::time::Duration;
 
@@ -6,10 +6,10 @@ use netperf::options::{
     Exit, OutputForm, Selection, Settings, Test, parse_netperf, parse_netserver,
 };
 
-/// What flent, k8s-netperf, LKP, Phoronix, LISA, avocado, OpenWrt, Cilium, perf-tests and the OS
-/// contests type (as of 2025), but for the options that are not supported yet.
+/// Parses the command lines of flent, k8s-netperf, LKP, Phoronix, LISA, avocado, OpenWrt, Cilium,
+/// perf-tests and the OS contests (as of 2025), without unsupported options.
 #[test]
-fn harnesses_are_understood() {
+fn parses_command_lines_of_harnesses() {
     const FLENT: &str = "THROUGHPUT,LOCAL_CONG_CONTROL,REMOTE_CONG_CONTROL,TRANSPORT_MSS,\
         LOCAL_TRANSPORT_RETRANS,REMOTE_TRANSPORT_RETRANS,LOCAL_SOCKET_TOS,REMOTE_SOCKET_TOS,\
         DIRECTION,ELAPSED_TIME,PROTOCOL,LOCAL_SEND_SIZE,LOCAL_RECV_SIZE,REMOTE_SEND_SIZE,\
@@ -19,10 +19,10 @@ fn harnesses_are_understood() {
     const K8S: &str = "-s 2 -H 10.0.0.1 -l 10";
     const K8S_KEYS: &str = "-P 42424 -k rt_latency,p99_latency,throughput,throughput_units,\
         remote_recv_calls,local_send_calls,local_transport_retrans";
-    let flent = |test, tail| {
+    let flent = |test, test_options| {
         format!(
             "-P 0 -v 0 -4 -Y 0x20,0x20 -H ctrl -p 12865 -t {test} -l 60 -F /dev/urandom -f m \
-             -L 10.0.0.1,4 -- {tail} -H host -k {FLENT}"
+             -L 10.0.0.1,4 -- {test_options} -H host -k {FLENT}"
         )
     };
     for (line, test) in [
@@ -97,19 +97,19 @@ fn harnesses_are_understood() {
         ),
         ("-H 10.0.0.1".to_owned(), Test::TcpStream),
     ] {
-        let settings = client(&line).unwrap_or_else(|exit| panic!("{line}: {exit:?}"));
+        let settings = parse_client(&line).unwrap_or_else(|exit| panic!("{line}: {exit:?}"));
         assert_eq!(settings.test, test, "{line}");
     }
 }
 
-/// LISA separates selectors by a comma and a blank, in one word.
+/// LISA separates selectors with a comma and a space, in one argument.
 #[test]
-fn a_selection_may_have_blanks() {
+fn a_selection_may_have_spaces() {
     let line = "-H s -p 30000 -t TCP_RR -n 4 -l 150 -- -O";
-    let words = line
+    let arguments = line
         .split(' ')
         .chain(["THROUGHPUT, THROUGHPUT_UNITS, MIN_LATENCY"]);
-    let settings = parse_netperf("netperf", words.map(Into::into)).unwrap();
+    let settings = parse_netperf("netperf", arguments.map(Into::into)).unwrap();
     let OutputForm::Human(Selection::Blocks(blocks)) = settings.print.form else {
         panic!("{:?}", settings.print.form);
     };
@@ -118,28 +118,28 @@ fn a_selection_may_have_blanks() {
 }
 
 #[test]
-fn servers_of_harnesses_are_understood() {
+fn parses_netserver_command_lines_of_harnesses() {
     for line in ["", "-D", "-4", "-p 30000", "-D -4 -p 30000 -L 127.0.0.1"] {
-        let words = line.split_whitespace().map(Into::into);
-        assert!(parse_netserver("netserver", words).is_ok(), "{line}");
+        let arguments = line.split_whitespace().map(Into::into);
+        assert!(parse_netserver("netserver", arguments).is_ok(), "{line}");
     }
 }
 
-/// flent's probe looks for two texts that must not appear, and for one that would tell it not to
-/// use `-e`.
+/// flent's probe searches the output for two texts that report missing options. It does not use
+/// `-e` if it finds a third one.
 #[test]
-fn flents_probe_finds_nothing_missing() {
-    let settings = client("-l 1 -D -0.2 -- -e 1").unwrap();
+fn flents_probe_finds_all_options() {
+    let settings = parse_client("-l 1 -D -0.2 -- -e 1").unwrap();
     assert_eq!(settings.print.interim, Some(Duration::from_millis(200)));
-    assert!(settings.stderr_notices.is_empty() && settings.warnings.is_empty());
+    assert!(settings.notices.is_empty() && settings.warnings.is_empty());
 }
 
-/// The texts are what the stock tools of Debian's package 2.7.0-0.1 print:
-/// `netperf -h`, `netserver -h`, `netperf -- -h`, `netperf -t TCP_CC -- -h`.
+/// The texts are the output of Debian's package 2.7.0-0.1 for `netperf -h`, `netserver -h`,
+/// `netperf -- -h` and `netperf -t TCP_CC -- -h`.
 #[test]
-fn usage_texts_are_the_stock_tools() {
+fn usage_texts_match_stock() {
     let netperf_usage = include_str!("options-usage/netperf.txt");
-    let own = "linerate's own options:\n    --";
+    let own_heading = "linerate's own options:\n    --";
     let netserver_usage = include_str!("options-usage/netserver.txt");
     let omni = include_str!("options-usage/omni.txt");
     let classic = include_str!("options-usage/classic.txt");
@@ -172,24 +172,24 @@ fn usage_texts_are_the_stock_tools() {
         ("-t TCP_MSS -- -h", classic, String::new()),
         ("-t TCP_CC -- -h", classic, String::new()),
     ] {
-        let exit = client(line).unwrap_err();
-        let (ours, besides) = exit.stderr.split_at(stderr.len());
+        let exit = parse_client(line).unwrap_err();
+        let (stock_part, own_part) = exit.stderr.split_at(stderr.len());
         assert_eq!(
-            (exit.stdout.as_str(), ours, exit.code),
+            (exit.stdout.as_str(), stock_part, exit.code),
             (stdout, stderr.as_str(), 1),
             "{line}"
         );
-        let has_own = !stderr.is_empty();
+        let has_own_options = !stderr.is_empty();
         assert_eq!(
-            besides.trim_start().starts_with(own),
-            has_own,
-            "{line}: {besides}"
+            own_part.trim_start().starts_with(own_heading),
+            has_own_options,
+            "{line}: {own_part}"
         );
     }
 
-    for (line, first) in [("-h", ""), ("-x", "netserver: invalid option -- 'x'\n")] {
+    for (line, error) in [("-h", ""), ("-x", "netserver: invalid option -- 'x'\n")] {
         let exit = parse_netserver("netserver", [line.into()]).unwrap_err();
-        let stock = format!("{first}{netserver_usage}");
+        let stock = format!("{error}{netserver_usage}");
         let own = exit
             .stderr
             .strip_prefix(&stock)
@@ -203,7 +203,7 @@ fn usage_texts_are_the_stock_tools() {
 }
 
 #[test]
-fn versions_are_stocks_line_and_ours() {
+fn version_has_lines_of_stock_and_linerate() {
     let expected = Exit {
         stdout: format!(
             "Netperf version 2.7.0\nlinerate {}\n",
@@ -212,7 +212,7 @@ fn versions_are_stocks_line_and_ours() {
         stderr: String::new(),
         code: 0,
     };
-    assert_eq!(client("-V").unwrap_err(), expected);
+    assert_eq!(parse_client("-V").unwrap_err(), expected);
     assert_eq!(
         parse_netserver("netserver", ["-V".into()]).unwrap_err(),
         expected
@@ -220,8 +220,8 @@ fn versions_are_stocks_line_and_ours() {
 }
 
 #[test]
-fn wrong_global_options_get_one_line_that_names_them() {
-    refused(&[
+fn errors_name_the_wrong_global_option() {
+    assert_refused(&[
         (
             "-I 99,x",
             "netperf: -I 99,x: 'x' is not a width in percent\n",
@@ -264,8 +264,8 @@ fn wrong_global_options_get_one_line_that_names_them() {
 }
 
 #[test]
-fn transports_refuse_what_they_have_not_got() {
-    refused(&[
+fn transports_refuse_unsupported_options() {
+    assert_refused(&[
         (
             "-- -T sdp",
             "netperf: test option -T sdp: the Sockets Direct Protocol has no provider on Linux\n",
@@ -342,8 +342,8 @@ fn transports_refuse_what_they_have_not_got() {
 }
 
 #[test]
-fn wrong_test_options_get_one_line_that_names_them() {
-    refused(&[
+fn errors_name_the_wrong_test_option() {
+    assert_refused(&[
         ("-- -x", "netperf: invalid option -- 'x'\n"),
         ("-- -m", "netperf: option requires an argument -- 'm'\n"),
         ("-t TCP_CC -- -o", "netperf: invalid option -- 'o'\n"),
@@ -420,7 +420,7 @@ fn wrong_test_options_get_one_line_that_names_them() {
 }
 
 #[test]
-fn stock_words_where_the_stock_tool_has_them() {
+fn errors_of_stock_keep_their_text() {
     for (line, stdout, stderr, code) in [
         (
             "-t foo -- -h",
@@ -442,7 +442,7 @@ fn stock_words_where_the_stock_tool_has_them() {
             "",
             255,
         ),
-        // What would have been said by then has been said.
+        // Stock has already printed the warnings about the earlier options.
         (
             "-L x,odd -l x",
             "WARNING! odd not recognized as an address family, using AF_UNPSEC\n\
@@ -451,7 +451,7 @@ fn stock_words_where_the_stock_tool_has_them() {
             1,
         ),
     ] {
-        let exit = client(line).unwrap_err();
+        let exit = parse_client(line).unwrap_err();
         assert_eq!(
             (exit.stdout.as_str(), exit.stderr.as_str(), exit.code),
             (stdout, stderr, code),
@@ -461,7 +461,7 @@ fn stock_words_where_the_stock_tool_has_them() {
 }
 
 #[test]
-fn what_the_stock_tool_says_and_runs_on_is_kept_for_later() {
+fn valid_command_lines_return_notices_and_warnings() {
     for (line, notices, warnings) in [
         ("-b 5 -w 6 -k 1 -K 2", 0, 0),
         ("-w 6,7 --spin", 0, 3),
@@ -478,35 +478,35 @@ fn what_the_stock_tool_says_and_runs_on_is_kept_for_later() {
         ("-t LOC_CPU -- -x", 0, 0),
         ("stray -l 1 stray -- stray -m 5 stray -- -x", 0, 0),
     ] {
-        let settings = client(line).unwrap_or_else(|exit| panic!("{line}: {exit:?}"));
-        assert_eq!(settings.stderr_notices.len(), notices, "{line}");
+        let settings = parse_client(line).unwrap_or_else(|exit| panic!("{line}: {exit:?}"));
+        assert_eq!(settings.notices.len(), notices, "{line}");
         assert_eq!(settings.warnings.len(), warnings, "{line}");
     }
 }
 
 #[test]
-fn bytes_that_are_no_text_are_refused() {
+fn refuses_invalid_utf8() {
     use std::os::unix::ffi::OsStringExt;
 
-    let arg = std::ffi::OsString::from_vec(vec![b'-', b'H', 0xff]);
-    let exit = parse_netperf("netperf", [arg]).unwrap_err();
+    let argument = std::ffi::OsString::from_vec(vec![b'-', b'H', 0xff]);
+    let exit = parse_netperf("netperf", [argument]).unwrap_err();
     assert_eq!(
         (exit.stderr.as_str(), exit.code),
         ("netperf: argument '-H�' is not valid UTF-8\n", 1)
     );
 }
 
-fn client(line: &str) -> Result<Settings, Exit> {
+fn parse_client(line: &str) -> Result<Settings, Exit> {
     parse_netperf("netperf", line.split_whitespace().map(Into::into))
 }
 
-fn refused(table: &[(&str, &str)]) {
+fn assert_refused(table: &[(&str, &str)]) {
     for (line, stderr) in table {
         let expected = Exit {
             stdout: String::new(),
             stderr: (*stderr).to_owned(),
             code: 1,
         };
-        assert_eq!(client(line), Err(expected), "{line}");
+        assert_eq!(parse_client(line), Err(expected), "{line}");
     }
 }

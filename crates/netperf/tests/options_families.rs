@@ -1,12 +1,12 @@
-//! The test options of the families that have a protocol of their own: each is in the help, and each is
-//! in the settings.
+//! Test options of the families with their own protocol: the help lists each, and the settings have
+//! each.
 
 use model::{EndpointPlan, Limit, SizeRule};
 use netperf::options::{
     DlpiInterface, Exit, Family, FamilySettings, Settings, manual, parse_netperf,
 };
 
-/// A test of each family, and the chapter of the manual about it.
+/// A test of each family, and part of the title of its chapter in the manual.
 const FAMILIES: [(&str, &str); 3] = [
     ("DG_RR", "STREAM_STREAM"),
     ("SCTP_RR", "SCTP_STREAM"),
@@ -14,59 +14,59 @@ const FAMILIES: [(&str, &str); 3] = [
 ];
 
 #[test]
-fn help_has_a_line_for_every_option() {
-    for (test, chapter) in FAMILIES {
-        let exit = client(&format!("-t {test} -- -h")).unwrap_err();
+fn help_lists_every_option() {
+    for (test, title) in FAMILIES {
+        let exit = try_parse(&format!("-t {test} -- -h")).unwrap_err();
         assert_eq!((exit.code, exit.stderr.as_str()), (1, ""), "{test}");
         let chapters = manual::client();
         let chapter = chapters
             .iter()
-            .find(|known| known.title.contains(chapter))
-            .expect("it is in the manual");
+            .find(|chapter| chapter.title.contains(title))
+            .expect("the manual has the chapter");
         for option in &chapter.options {
             let letter = &option.synopsis[..2];
-            // The stock tool takes these and says nothing of them.
-            let silent = test == "SCTP_RR" && ["-V", "-I"].contains(&letter);
-            let helps = exit.stdout.contains(&format!("\n    {letter} "));
-            assert_eq!(helps, !silent, "{test} {letter}: {}", exit.stdout);
+            // Stock accepts these options but does not list them.
+            let is_unlisted = test == "SCTP_RR" && ["-V", "-I"].contains(&letter);
+            let is_listed = exit.stdout.contains(&format!("\n    {letter} "));
+            assert_eq!(is_listed, !is_unlisted, "{test} {letter}: {}", exit.stdout);
         }
     }
 }
 
 #[test]
 fn unix_domain() {
-    let settings = settings("-t STREAM_STREAM -- -m 1000 -M 2000 -p /run -s 3K,4K -S 5K,6K");
+    let settings = parse("-t STREAM_STREAM -- -m 1000 -M 2000 -p /run -s 3K,4K -S 5K,6K");
     let EndpointPlan { socket, send, .. } = &settings.flow.local;
     assert_eq!(send.size, SizeRule::Bytes(1000));
-    assert_eq!(buffers(socket), (Some(3 << 10), Some(4 << 10)));
+    assert_eq!(socket_buffers(socket), (Some(3 << 10), Some(4 << 10)));
     let EndpointPlan {
         socket, receive, ..
     } = &settings.flow.remote;
     assert_eq!(receive.size, SizeRule::Bytes(2000));
-    assert_eq!(buffers(socket), (Some(5 << 10), Some(6 << 10)));
+    assert_eq!(socket_buffers(socket), (Some(5 << 10), Some(6 << 10)));
     let directory = Some("/run".into());
     assert_eq!(settings.family_settings, FamilySettings::Unix { directory });
 
-    messages("-t DG_RR -- -r 7,8");
+    assert_request_sizes("-t DG_RR -- -r 7,8");
 }
 
 #[test]
 fn sctp() {
-    let settings = settings(
+    let settings = parse(
         "-t SCTP_STREAM_MANY -- -m 1000 -M 2000 -s 3K,4K -S 5K,6K -D -B -N 300 -T 5 -I text \
          -H there,4 -L here,4 -P 7001,7002",
     );
-    for half in [&settings.flow.local, &settings.flow.remote] {
-        assert!(half.socket.no_delay && half.socket.non_blocking);
+    for endpoint in [&settings.flow.local, &settings.flow.remote] {
+        assert!(endpoint.socket.no_delay && endpoint.socket.non_blocking);
     }
     let EndpointPlan { socket, send, .. } = &settings.flow.local;
     assert_eq!(send.size, SizeRule::Bytes(1000));
-    assert_eq!(buffers(socket), (Some(3 << 10), Some(4 << 10)));
+    assert_eq!(socket_buffers(socket), (Some(3 << 10), Some(4 << 10)));
     let EndpointPlan {
         socket, receive, ..
     } = &settings.flow.remote;
     assert_eq!(receive.size, SizeRule::Bytes(2000));
-    assert_eq!(buffers(socket), (Some(5 << 10), Some(6 << 10)));
+    assert_eq!(socket_buffers(socket), (Some(5 << 10), Some(6 << 10)));
     assert_eq!(
         settings.family_settings,
         FamilySettings::Sctp { associations: 5 }
@@ -78,63 +78,63 @@ fn sctp() {
     assert_eq!((&*data.local_port, &*data.port), ("7001", "7002"));
     assert_eq!((data.family, data.local_family), (Family::V4, Family::V4));
 
-    messages("-t SCTP_RR -- -r 7,8");
+    assert_request_sizes("-t SCTP_RR -- -r 7,8");
     for (option, family) in [("-4", Family::V4), ("-6", Family::V6)] {
-        let settings = self::settings(&format!("-t SCTP_RR -- {option}"));
+        let settings = parse(&format!("-t SCTP_RR -- {option}"));
         assert_eq!(settings.data.family, family);
     }
-    // It is said, and goes on.
-    let said = self::settings("-t SCTP_RR -- -V").stderr_notices;
+    // Stock prints these notices and continues.
+    let notices = parse("-t SCTP_RR -- -V").notices;
     assert_eq!(
-        said,
-        ["send", "recv"].map(|way| format!("Local {way} copy avoidance not available."))
+        notices,
+        ["send", "recv"]
+            .map(|direction| format!("Local {direction} copy avoidance not available."))
     );
 }
 
 #[test]
 fn dlpi() {
-    let settings = settings(
-        "-t DLCO_STREAM -- -m 1000 -M 1200 -D /dev/near,far -p 3,4 -s 72 -w 16,17 -W 18,19",
-    );
+    let settings =
+        parse("-t DLCO_STREAM -- -m 1000 -M 1200 -D /dev/near,far -p 3,4 -s 72 -w 16,17 -W 18,19");
     assert_eq!(settings.flow.local.send.size, SizeRule::Bytes(1000));
     assert_eq!(settings.flow.remote.receive.size, SizeRule::Bytes(1200));
-    let windows = [&settings.flow.local, &settings.flow.remote].map(|half| {
-        let socket = &half.socket;
+    let windows = [&settings.flow.local, &settings.flow.remote].map(|endpoint| {
+        let socket = &endpoint.socket;
         (socket.send_window_frames, socket.receive_window_frames)
     });
     assert_eq!(windows, [(Some(16), Some(17)), (Some(18), Some(19))]);
-    let end = |device: &str, ppa| DlpiInterface {
+    let interface = |device: &str, ppa| DlpiInterface {
         device: Some(device.to_owned()),
         ppa: Some(ppa),
     };
     let expected = FamilySettings::Dlpi {
-        local: end("near", 3),
-        remote: end("far", 4),
+        local: interface("near", 3),
+        remote: interface("far", 4),
         sap: 72,
     };
     assert_eq!(settings.family_settings, expected);
 
-    messages("-t DLCL_RR -- -D lo -r 7,8");
+    assert_request_sizes("-t DLCL_RR -- -D lo -r 7,8");
 }
 
 #[track_caller]
-fn messages(line: &str) {
-    let settings = settings(line);
-    let sizes = |half: &EndpointPlan| (half.send.size, half.receive.size);
+fn assert_request_sizes(line: &str) {
+    let settings = parse(line);
+    let sizes = |endpoint: &EndpointPlan| (endpoint.send.size, endpoint.receive.size);
     let (seven, eight) = (SizeRule::Bytes(7), SizeRule::Bytes(8));
     assert_eq!(sizes(&settings.flow.local), (seven, eight), "{line}");
     assert_eq!(sizes(&settings.flow.remote), (eight, seven), "{line}");
 }
 
-fn buffers(socket: &model::SocketOptions) -> (Option<u32>, Option<u32>) {
+fn socket_buffers(socket: &model::SocketOptions) -> (Option<u32>, Option<u32>) {
     (socket.send_buffer_bytes, socket.receive_buffer_bytes)
 }
 
 #[track_caller]
-fn settings(line: &str) -> Settings {
-    client(line).unwrap_or_else(|exit| panic!("{line}: {exit:?}"))
+fn parse(line: &str) -> Settings {
+    try_parse(line).unwrap_or_else(|exit| panic!("{line}: {exit:?}"))
 }
 
-fn client(line: &str) -> Result<Settings, Exit> {
+fn try_parse(line: &str) -> Result<Settings, Exit> {
     parse_netperf("netperf", line.split_whitespace().map(Into::into))
 }

@@ -1,6 +1,6 @@
-//! Random command lines: none panics, and every refusal says something and fails.
+//! Random command lines: none panics, and every refusal prints a message and fails.
 //!
-//! See `testkit::fuzz` for how many, and how a failure is repeated.
+//! `testkit::fuzz` documents the number of inputs and how to repeat a failure.
 
 use std::ffi::OsString;
 use std::sync::LazyLock;
@@ -15,10 +15,13 @@ use testkit::fuzz::{ArgumentGenerator, choose, run_fraction, run_inputs};
 #[test]
 fn no_command_line_panics() {
     run_inputs("command lines", 20..=30, |rng| {
-        let args = WORDS.command_line(rng, 12).into_iter().map(OsString::from);
+        let args = ARGUMENTS
+            .command_line(rng, 12)
+            .into_iter()
+            .map(OsString::from);
         let args: Vec<_> = args.collect();
-        let flows = [OsString::from(WORDS.number(rng))];
-        let ports = [flows[0].clone(), WORDS.number(rng).into()];
+        let flows = [OsString::from(ARGUMENTS.number(rng))];
+        let ports = [flows[0].clone(), ARGUMENTS.number(rng).into()];
         let exits = [
             parse_netperf("netperf", args.clone()).err(),
             parse_netserver("netserver", args.clone()).err(),
@@ -27,14 +30,14 @@ fn no_command_line_panics() {
                 .err(),
         ];
         for exit in exits.iter().flatten() {
-            assert!(is_honest(exit), "{args:?}: {exit:?}");
+            assert!(is_valid(exit), "{args:?}: {exit:?}");
         }
         exits.iter().any(Option::is_none)
     });
 }
 
-/// A file of selectors: names, headers, and what is neither. Each is written and read, so that there are
-/// fewer.
+/// Parses files with names and headers of selectors and with invalid entries. Writing the files
+/// takes time, so there are fewer inputs.
 #[test]
 fn no_selection_file_panics() {
     let names: Vec<_> = Selector::list()
@@ -48,28 +51,28 @@ fn no_selection_file_panics() {
             let entry = match rng.random_range(0..8) {
                 0..=2 => name.clone(),
                 3..=4 => header.clone(),
-                5 => format!("P{}_LATENCY", WORDS.number(rng)),
-                6 => WORDS.value(rng),
+                5 => format!("P{}_LATENCY", ARGUMENTS.number(rng)),
+                6 => ARGUMENTS.value(rng),
                 _ => String::new(),
             };
             text += &entry;
             let separators = [",", ", ", "\n", ";", ""];
             text += *choose(rng, &separators);
         }
-        std::fs::write(&path, &text).expect("a file of our own");
+        std::fs::write(&path, &text).expect("the temporary directory is writable");
         let form = choose(rng, &["-o", "-O", "-k"]);
-        let words = ["--".into(), form.into(), path.clone().into_os_string()];
-        let exit = parse_netperf("netperf", words).err();
-        assert!(exit.as_ref().is_none_or(is_honest), "{text:?}: {exit:?}");
+        let arguments = ["--".into(), form.into(), path.clone().into_os_string()];
+        let exit = parse_netperf("netperf", arguments).err();
+        assert!(exit.as_ref().is_none_or(is_valid), "{text:?}: {exit:?}");
         exit.is_none()
     });
-    std::fs::remove_file(path).expect("it is still there");
+    std::fs::remove_file(path).expect("the file exists");
 }
 
 #[test]
 fn no_number_panics() {
     run_inputs("numbers", 13..=24, |rng| {
-        let text = WORDS.value(rng);
+        let text = ARGUMENTS.value(rng);
         let (size, duration) = (
             units::parse_netperf_size(&text),
             units::parse_go_duration(&text),
@@ -78,14 +81,14 @@ fn no_number_panics() {
     });
 }
 
-/// It says something, and only `-V` succeeds.
-fn is_honest(exit: &Exit) -> bool {
-    let says = !exit.stdout.is_empty() || !exit.stderr.is_empty();
-    says && (exit.code != 0 || exit.stdout.contains("Netperf version"))
+/// Whether there is a message, and only `-V` succeeds.
+fn is_valid(exit: &Exit) -> bool {
+    let has_message = !exit.stdout.is_empty() || !exit.stderr.is_empty();
+    has_message && (exit.code != 0 || exit.stdout.contains("Netperf version"))
 }
 
-/// All options of both programs, and values of any of them.
-static WORDS: LazyLock<ArgumentGenerator> = LazyLock::new(|| {
+/// All options of both programs, and values for any option.
+static ARGUMENTS: LazyLock<ArgumentGenerator> = LazyLock::new(|| {
     let chapters = manual::client().into_iter().chain(manual::server());
     let options = chapters.flat_map(|chapter| chapter.options);
     let suffixes = &[

@@ -1,10 +1,10 @@
-//! What the stock tool printed, and the same figures printed by us.
+//! Compares the output for recorded figures with the text that stock printed.
 //!
-//! Each file under `tests/output/` holds cases: a line `# netperf …` with the stock tool's command
-//! line, a line `> name=value …` with the figures of that run, then its text, each line after a
-//! `|`. The texts were recorded from Debian's netperf 2.7.0 on the loopback interface. The figures
-//! were read off them and are as exact as what is printed needs. Where a text was changed by hand
-//! the comment above the case says so.
+//! Each file under `tests/output/` holds cases: a line `# netperf …` with stock's command line, a
+//! line `> name=value …` with the figures of that run, then its text, each line after a `|`. The
+//! texts were recorded from Debian's netperf 2.7.0 on the loopback interface. The figures were
+//! derived from the texts, and are only as exact as the texts require. A comment above a case
+//! describes manual changes of its text.
 
 #[path = "output/sample.rs"]
 mod sample;
@@ -22,7 +22,7 @@ use netperf::selector::Selector;
 use stats::Histogram;
 use units::Bytes;
 
-use sample::{base, cpu, histogram, sample, selection};
+use sample::{build_case, cpu, default_case, histogram, selection};
 
 #[test]
 fn tcp_stream() {
@@ -95,7 +95,7 @@ fn confidence() {
 }
 
 #[test]
-fn the_list_of_selectors() {
+fn lists_the_selectors_of_stock_and_linerate() {
     let stock: Vec<_> = include_str!("output/selectors.txt").lines().collect();
     let human = output::selector_list(&OutputForm::Human(Selection::List));
     let mut names: Vec<_> = human.lines().collect();
@@ -108,16 +108,17 @@ fn the_list_of_selectors() {
         output::selector_list(&OutputForm::KeyVal(Selection::List)),
         csv
     );
-    // Ours stand before the last.
+    // linerate's selectors come before stock's last one.
     let ours: Vec<_> = names.drain(stock.len() - 1..names.len() - 1).collect();
     assert_eq!(names, stock);
     assert!(ours.contains(&"P99.9_LATENCY"), "{ours:?}");
 }
 
-/// What no stock tool prints, of both ends, of a peer that tells and one that does not.
+/// Prints facts of both hosts that stock does not print. A linerate peer reports them, a stock peer
+/// does not.
 #[test]
 fn facts() {
-    let (mut settings, mut run) = base(Test::TcpRr);
+    let (mut settings, mut run) = default_case(Test::TcpRr);
     let all: Vec<Selector> = include_str!("output/facts.txt")
         .lines()
         .filter_map(|line| Selector::by_name(line.split_once('=')?.0))
@@ -142,22 +143,22 @@ fn facts() {
         type_of_service: Some(0xb8),
         ..SocketFacts::default()
     };
-    let mut there = run.outcome.local.clone();
-    there.host = Some(host("peer\nTHROUGHPUT=1\u{1b}[2J"));
-    there.interface = Some(Interface {
+    let mut remote = run.outcome.local.clone();
+    remote.host = Some(host("peer\nTHROUGHPUT=1\u{1b}[2J"));
+    remote.interface = Some(Interface {
         name: "lo".to_owned(),
         ..Interface::default()
     });
-    there.socket.cork = Some(false);
-    run.outcome.remote = Some(there);
-    let told = include_str!("output/facts.txt");
+    remote.socket.cork = Some(false);
+    run.outcome.remote = Some(remote);
+    let expected = include_str!("output/facts.txt");
     let printed = output::format_result(&settings, &run);
     assert_eq!(
         printed,
-        told.trim_end().split("\n\n").next().unwrap().to_owned() + "\n"
+        expected.trim_end().split("\n\n").next().unwrap().to_owned() + "\n"
     );
 
-    // A stock peer.
+    // A stock peer does not report them.
     run.outcome.remote = None;
     run.peer.response.priority = -1;
     run.peer.response.type_of_service = -1;
@@ -171,7 +172,7 @@ fn facts() {
         }
     }
 
-    // In the CSV form a comma begins another column.
+    // In the CSV form, a comma in a value must not start another column.
     let OutputForm::KeyVal(selection) = settings.print.form.clone() else {
         unreachable!()
     };
@@ -241,7 +242,7 @@ fn calibrations_and_uuid() {
             "100\nThere is 1 remote cpu\n",
         ),
     ] {
-        let (mut settings, _) = base(Test::LocCpu);
+        let (mut settings, _) = default_case(Test::LocCpu);
         settings.print.verbosity = verbosity;
         assert_eq!(
             output::format_calibration(&settings, "local", 100.0, cpus),
@@ -252,7 +253,7 @@ fn calibrations_and_uuid() {
             remote
         );
     }
-    let (mut settings, _) = base(Test::Uuid);
+    let (mut settings, _) = default_case(Test::Uuid);
     "1a9cbbb8-e529-11f1-8fe3-f5cda1e8ce1a".clone_into(&mut settings.print.uuid);
     assert_eq!(
         output::format_uuid(&settings),
@@ -260,9 +261,9 @@ fn calibrations_and_uuid() {
     );
 }
 
-/// Figures of a run that failed, or of a peer that lies, are printed like any others.
+/// A failed run or a hostile peer may have any figures.
 #[test]
-fn no_figure_is_too_odd_to_print() {
+fn prints_extreme_figures_as_numbers() {
     let floats = [
         0.0,
         -0.0,
@@ -289,7 +290,7 @@ fn no_figure_is_too_odd_to_print() {
                     .map(move |elapsed| (*float, *count, *elapsed))
             })
         {
-            for (settings, run) in odd_runs(test, float, count, elapsed) {
+            for (settings, run) in extreme_runs(test, float, count, elapsed) {
                 let text = output::format_result(&settings, &run);
                 assert!(!text.contains("NaN") && !text.contains("inf"), "{text}");
             }
@@ -297,14 +298,14 @@ fn no_figure_is_too_odd_to_print() {
     }
 }
 
-/// One run with the same odd figures everywhere, in all forms.
-fn odd_runs(
+/// Returns a run with the same extreme figures everywhere, for each output form.
+fn extreme_runs(
     test: Test,
     float: f64,
     count: u64,
     elapsed: Option<Duration>,
 ) -> Vec<(Settings, FinishedTest)> {
-    let (mut settings, mut run) = base(test);
+    let (mut settings, mut run) = default_case(test);
     let cpu = CpuUse {
         busy_percent: float,
         user_percent: float,
@@ -313,15 +314,15 @@ fn odd_runs(
         method: CpuMethod::Peer(count as u32),
         ..cpu("0")
     };
-    let here = &mut run.outcome.local;
-    here.elapsed = elapsed;
-    here.counts.sent = Bytes(count);
-    here.counts.received = Bytes(count);
-    here.counts.send_calls = count;
-    here.counts.transactions = count;
-    here.cpu = Some(cpu.clone());
-    here.latency = Some(Histogram::default());
-    here.latency.as_mut().unwrap().record(count);
+    let local = &mut run.outcome.local;
+    local.elapsed = elapsed;
+    local.counts.sent = Bytes(count);
+    local.counts.received = Bytes(count);
+    local.counts.send_calls = count;
+    local.counts.transactions = count;
+    local.cpu = Some(cpu.clone());
+    local.latency = Some(Histogram::default());
+    local.latency.as_mut().unwrap().record(count);
     run.peer.cpu = Some(cpu);
     run.peer.counts.received = Bytes(count);
     run.peer.counts.sent = Bytes(count);
@@ -345,7 +346,7 @@ fn odd_runs(
         ),
         (OutputForm::Csv(Selection::Blocks(Vec::new())), 2),
     ] {
-        // The families with messages of their own have tables alone.
+        // The other families have their own messages, and print only tables.
         if test.family() != TestFamily::Inet && form != OutputForm::Table {
             continue;
         }
@@ -360,28 +361,28 @@ fn odd_runs(
     runs
 }
 
-/// As they are printed: whole microseconds and fractions of them, of few times and of many.
+/// Checks latencies with and without fractions of a microsecond, of few and of many times.
 #[test]
-fn no_latency_is_printed_outside_of_the_extremes() {
-    const NAMES: &str = "MIN_LATENCY,P0_LATENCY,P0.1_LATENCY,P10_LATENCY,P50_LATENCY,P50.0_LATENCY,\
+fn printed_latencies_are_within_the_extremes() {
+    const SELECTORS: &str = "MIN_LATENCY,P0_LATENCY,P0.1_LATENCY,P10_LATENCY,P50_LATENCY,P50.0_LATENCY,\
         P90_LATENCY,P90.0_LATENCY,P99_LATENCY,P99.9_LATENCY,P99.999_LATENCY,P100_LATENCY,\
         MEAN_LATENCY,MAX_LATENCY";
-    let (mut settings, mut run) = base(Test::TcpRr);
-    settings.print.form = OutputForm::KeyVal(selection(NAMES));
+    let (mut settings, mut run) = default_case(Test::TcpRr);
+    settings.print.form = OutputForm::KeyVal(selection(SELECTORS));
     settings.print.headers = false;
     let mut random = 1_u64;
     for count in (1..40).chain([1_000, 100_000]) {
         let mut times = Histogram::default();
         for _ in 0..count {
-            // Knuth's multiplier; from 4 µs to 4.8 µs, and a few of up to a second.
+            // Knuth's multiplier. Most times are from 4 µs to 4.8 µs, a few up to 1 s.
             random = random
                 .wrapping_mul(6_364_136_223_846_793_005)
                 .wrapping_add(1);
-            let (rest, is_long) = (random >> 33, random >> 60 == 0);
+            let (bits, is_long) = (random >> 33, random >> 60 == 0);
             times.record(if is_long {
-                rest % 1_000_000_000
+                bits % 1_000_000_000
             } else {
-                4_000 + rest % 800
+                4_000 + bits % 800
             });
         }
         run.outcome.local.latency = Some(times);
@@ -391,41 +392,41 @@ fn no_latency_is_printed_outside_of_the_extremes() {
             .filter_map(|line| line.split_once('='))
             .map(|(name, value)| (name, value.parse().unwrap()))
             .collect();
-        let of = |wanted| figures.iter().find(|(name, _)| *name == wanted).unwrap().1;
-        let (min, max) = (of("MIN_LATENCY"), of("MAX_LATENCY"));
-        assert_eq!(figures.len(), NAMES.split(',').count());
+        let figure = |wanted| figures.iter().find(|(name, _)| *name == wanted).unwrap().1;
+        let (min, max) = (figure("MIN_LATENCY"), figure("MAX_LATENCY"));
+        assert_eq!(figures.len(), SELECTORS.split(',').count());
         for (name, value) in &figures {
             assert!((min..=max).contains(value), "{name} of {count}: {text}");
         }
     }
 }
 
-/// Compares every case of a file, of which there are at least so many.
-fn check(file: &str, at_least: usize) {
+/// Compares every case of a file, which has at least `min_cases`.
+fn check(file: &str, min_cases: usize) {
     let cases: Vec<_> = file.split("# netperf ").skip(1).collect();
-    assert!(cases.len() >= at_least, "{} cases", cases.len());
-    let mut differing = Vec::new();
+    assert!(cases.len() >= min_cases, "{} cases", cases.len());
+    let mut mismatches = Vec::new();
     for case in cases {
-        let (figures, expected) = read(case);
-        let (settings, run) = sample(&figures);
+        let (figures, expected) = parse_case(case);
+        let (settings, run) = build_case(&figures);
         let banner = output::format_banner(&settings, &run.endpoints).unwrap_or_default();
         let text = banner + &output::format_result(&settings, &run);
         if text != expected {
             let title = case.lines().next().unwrap_or("");
-            differing.push(format!("netperf {title}\n{text}instead of\n{expected}"));
+            mismatches.push(format!("netperf {title}\n{text}instead of\n{expected}"));
         }
     }
-    assert!(differing.is_empty(), "{}", differing.join("\n"));
+    assert!(mismatches.is_empty(), "{}", mismatches.join("\n"));
 }
 
-/// The figures and the expected text of a case.
-fn read(case: &str) -> (Vec<(&str, &str)>, String) {
+/// Returns the figures and the expected text of a case.
+fn parse_case(case: &str) -> (Vec<(&str, &str)>, String) {
     let figures = case
         .lines()
         .filter_map(|line| line.strip_prefix("> "))
         .flat_map(|line| {
             line.split_once("command_line=")
-                .map_or(line, |(others, _)| others)
+                .map_or(line, |(before, _)| before)
                 .split(' ')
         })
         .filter_map(|figure| figure.split_once('='));

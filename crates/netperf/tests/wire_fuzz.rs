@@ -1,8 +1,8 @@
-//! Hostile bytes for every decoder: none panics, and what was decoded survives another round.
+//! Hostile bytes for every decoder: none panics, and each decoded message survives a round trip.
 //!
-//! See `testkit::fuzz` for how many inputs each decoder gets, and how a failure is repeated.
+//! `testkit::fuzz` documents the number of inputs per decoder and how to repeat a failure.
 
-#[expect(dead_code, reason = "only the test of the transcripts needs all of it")]
+#[expect(dead_code, reason = "only wire_transcripts uses all items")]
 mod data;
 
 use std::ops::RangeInclusive;
@@ -16,7 +16,7 @@ use testkit::fuzz::{check_round_trip, choose, overwrite_randomly, run_inputs};
 
 #[test]
 fn requests() {
-    // All that are known, and one that is not.
+    // All known types, and an unknown one.
     let kinds = [
         22,
         25,
@@ -49,7 +49,7 @@ fn requests() {
     ];
     fuzz("Request", &kinds, 100..=100, |frame| {
         let received = Request::decode(frame);
-        // Also what a consumer might do with it.
+        // A consumer may also format the request and read its address.
         let _ = format!("{received:?}");
         if let Request::Omni(request) = &received.request {
             let _ = request.client_address.ip(request.family);
@@ -102,7 +102,7 @@ fn capabilities() {
         nonce: Some([8; 16]),
         ..plain
     };
-    let recorded = recorded();
+    let recorded = recorded_frames();
     run_inputs("Capability with a changed byte", 0..=0, |rng| {
         for (capability, length) in [(plain, 36), (with_nonce, 52)] {
             let mut frame = hostile_frame(rng, &recorded, &[97, 98]);
@@ -122,21 +122,22 @@ fn capabilities() {
     });
 }
 
-/// Decodes and encodes hostile frames by `again`, which is `None` for what cannot be decoded; as many
-/// percent can. `kinds` are types to begin with; none leaves the type alone.
+/// Decodes and encodes hostile frames with `reencode`, which returns `None` if decoding fails.
+/// `percent` is the expected share of decodable frames. Most frames get a type from `kinds`, unless
+/// it is empty.
 fn fuzz(
     decoder: &str,
     kinds: &[i32],
     percent: RangeInclusive<u64>,
-    again: impl Fn(&Frame) -> Option<Frame>,
+    reencode: impl Fn(&Frame) -> Option<Frame>,
 ) {
-    let recorded = recorded();
+    let recorded = recorded_frames();
     run_inputs(decoder, percent, |rng| {
-        check_round_trip(&hostile_frame(rng, &recorded, kinds), &again)
+        check_round_trip(&hostile_frame(rng, &recorded, kinds), &reencode)
     });
 }
 
-fn recorded() -> Vec<Frame> {
+fn recorded_frames() -> Vec<Frame> {
     let connections = data::connections().into_iter();
     let messages = connections.flat_map(|connection| connection.messages);
     messages.map(|message| message.frame).collect()
@@ -148,8 +149,8 @@ fn hostile_frame(rng: &mut SmallRng, recorded: &[Frame], kinds: &[i32]) -> Frame
         rng.fill(&mut frame);
     }
     overwrite_randomly(rng, &mut frame);
-    // Nearly all noise has a type that nobody knows and an error number: most of it shall come
-    // further than that.
+    // Random bytes nearly always have an unknown type and an error number. Most frames must pass
+    // these two checks.
     if !kinds.is_empty() && rng.random_bool(0.9) {
         frame[..4].copy_from_slice(&choose(rng, kinds).to_be_bytes());
     }

@@ -1,9 +1,9 @@
-//! Every message of the recorded control connections is decoded, encoded again and compared with
-//! what the stock programs sent, byte for byte.
+//! Decodes every message of the recorded control connections, encodes it again, and compares it
+//! byte for byte with stock's message.
 
 #![expect(
     clippy::single_range_in_vec_init,
-    reason = "these are lists of ranges, some of them short"
+    reason = "some lists of ranges have one item"
 )]
 
 mod data;
@@ -18,48 +18,48 @@ use netperf::wire::{
     check_error, debug_response, error_response, finite,
 };
 
-/// Message bytes that the stock sender does not set. It has whatever was there before, we have
-/// zeros, or in place of a type the right one.
+/// Bytes of a message that the stock sender does not set. Stock sends leftover data there. linerate
+/// sends the right type, and zeros elsewhere.
 type Unset = &'static [Range<usize>];
 
-const NOTHING: Unset = &[];
+const NO_BYTES: Unset = &[];
 /// The dirty and the clean count of builds that dirty their buffers.
 const STREAM_REQUEST: Unset = &[52..60];
-/// Test length; CPU frequency and security; texts about the host, and what lies behind.
+/// Test length; CPU frequency and security; texts about the host and the remaining bytes.
 const OMNI_RESPONSE: Unset = &[40..44, 64..72, 80..MESSAGE_BYTES];
-/// Type; failed sends; service demand; PCI numbers; texts about the interface; what lies behind.
+/// Type; failed sends; service demand; PCI numbers; texts about the interface; remaining bytes.
 const OMNI_RESULTS: Unset = &[0..4, 40..44, 76..80, 96..112, 116..276, 292..MESSAGE_BYTES];
-/// Test length; what lies behind.
+/// Test length; remaining bytes.
 const STREAM_RESPONSE: Unset = &[24..28, 48..MESSAGE_BYTES];
-/// Type; service demand; final buffer sizes, and what lies behind.
+/// Type; service demand; final buffer sizes and the remaining bytes.
 const STREAM_RESULTS: Unset = &[0..4, 28..32, 40..MESSAGE_BYTES];
-/// What lies behind.
+/// Remaining bytes.
 const TRANSACTION_RESPONSE: Unset = &[44..MESSAGE_BYTES];
-/// Type; receive calls; service demand; what lies behind.
+/// Type; receive calls; service demand; remaining bytes.
 const TRANSACTION_RESULTS: Unset = &[0..4, 12..16, 28..32, 40..MESSAGE_BYTES];
-/// What lies behind.
+/// Remaining bytes.
 const DATAGRAM_RESPONSE: Unset = &[40..MESSAGE_BYTES];
-/// What lies behind; the type is set here alone.
+/// Remaining bytes. Stock sets the type.
 const DATAGRAM_RESULTS: Unset = &[32..MESSAGE_BYTES];
-/// Test length and port; length of the path; what lies behind it.
+/// Test length and port; length of the path; bytes after the path.
 const STREAM_STREAM_RESPONSE: Unset = &[36..40, 44..48, 80..MESSAGE_BYTES];
-/// Type; service demand; what lies behind the CPUs.
+/// Type; service demand; bytes after the number of CPUs.
 const STREAM_STREAM_RESULTS: Unset = &[0..4, 24..28, 32..MESSAGE_BYTES];
-/// Length of the path; what lies behind it.
+/// Length of the path; bytes after the path.
 const STREAM_RR_RESPONSE: Unset = &[36..40, 72..MESSAGE_BYTES];
-/// Type; receive calls; service demand; what lies behind the CPUs.
+/// Type; receive calls; service demand; bytes after the number of CPUs.
 const UNIX_TRANSACTION_RESULTS: Unset = &[0..4, 12..16, 28..32, 36..MESSAGE_BYTES];
-/// Length of the path; what lies behind it.
+/// Length of the path; bytes after the path.
 const DG_STREAM_RESPONSE: Unset = &[36..40, 72..MESSAGE_BYTES];
-/// What lies behind the CPUs; the type is set here.
+/// Bytes after the number of CPUs. Stock sets the type.
 const DG_STREAM_RESULTS: Unset = &[28..MESSAGE_BYTES];
-/// Length of the path; what lies behind it.
+/// Length of the path; bytes after the path.
 const DG_RR_RESPONSE: Unset = &[40..44, 76..MESSAGE_BYTES];
-/// All but the error number of a test that could not be set up.
+/// All bytes except the error number of a test that failed to start.
 const FAILURE: Unset = &[0..4, 8..MESSAGE_BYTES];
 
 #[test]
-fn every_message_comes_back_as_it_was_sent() {
+fn every_recorded_message_round_trips() {
     let mut seen = BTreeMap::<i32, usize>::new();
     for connection in data::connections() {
         let mut request = None;
@@ -73,7 +73,7 @@ fn every_message_comes_back_as_it_was_sent() {
                         Request::Classic(Classic::TcpStream | Classic::TcpMaerts, _) => {
                             STREAM_REQUEST
                         }
-                        _ => NOTHING,
+                        _ => NO_BYTES,
                     };
                     *seen.entry(received.request.kind()).or_default() += 1;
                     request = Some(received.request);
@@ -82,9 +82,9 @@ fn every_message_comes_back_as_it_was_sent() {
                 }
                 (Sender::Server, Some(request)) => {
                     replies += 1;
-                    again(request, replies, &message.frame)
+                    reencode_reply(request, replies, &message.frame)
                 }
-                (Sender::Server, None) => panic!("{}: a reply to nothing", connection.name),
+                (Sender::Server, None) => panic!("{}: a reply without a request", connection.name),
             };
             compare(
                 &message.frame,
@@ -96,27 +96,27 @@ fn every_message_comes_back_as_it_was_sent() {
         }
     }
 
-    // That the file has every type that it should have, and none is taken for another.
+    // The file has every expected type, and no type is mistaken for another.
     let kinds: Vec<i32> = seen.into_keys().collect();
-    let known = [
+    let classic = [
         1, 2, 4, 5, 6, 10, 13, 16, 19, 22, 34, 37, 40, 43, 46, 55, 70, 73, 94, 97,
     ];
-    let high = [300, 500, 540, 600, 9999];
-    assert_eq!(kinds, [&known[..], &high[..]].concat());
+    let other = [300, 500, 540, 600, 9999];
+    assert_eq!(kinds, [&classic[..], &other[..]].concat());
 }
 
-/// The `number`th reply to `request`, decoded and encoded again.
-fn again(request: &Request, number: u32, reply: &Frame) -> (Frame, Unset) {
+/// Decodes and encodes the `number`th reply to `request`. Also returns its unset bytes.
+fn reencode_reply(request: &Request, number: u32, reply: &Frame) -> (Frame, Unset) {
     match check_error(reply) {
-        Err(RemoteError(UNKNOWN_REQUEST)) => return (error_response(UNKNOWN_REQUEST), NOTHING),
+        Err(RemoteError(UNKNOWN_REQUEST)) => return (error_response(UNKNOWN_REQUEST), NO_BYTES),
         Err(RemoteError(errno)) => return (error_response(errno), FAILURE),
         Ok(()) => {}
     }
-    let again = match (request, number) {
-        (Request::DebugOn | Request::DebugOff, 1) => Ok((debug_response(), NOTHING)),
-        (Request::SysInfo, 1) => SysInfo::decode(reply).map(|info| (info.encode(), NOTHING)),
+    let reencoded = match (request, number) {
+        (Request::DebugOn | Request::DebugOff, 1) => Ok((debug_response(), NO_BYTES)),
+        (Request::SysInfo, 1) => SysInfo::decode(reply).map(|info| (info.encode(), NO_BYTES)),
         (Request::CpuCalibrate, 1) => {
-            CalibrateResponse::decode(reply).map(|response| (response.encode(), NOTHING))
+            CalibrateResponse::decode(reply).map(|response| (response.encode(), NO_BYTES))
         }
         (Request::Omni(_), 1) => OMNI
             .parse_response(reply)
@@ -125,20 +125,30 @@ fn again(request: &Request, number: u32, reply: &Frame) -> (Frame, Unset) {
             .parse_results(reply)
             .map(|results| (OMNI.encode_results(&results), OMNI_RESULTS)),
         (Request::Classic(test, _), 1) => {
-            let again = test.messages().parse_response(reply);
-            again.map(|response| (test.messages().encode_response(&response), unset(*test).0))
+            let response = test.messages().parse_response(reply);
+            response.map(|response| {
+                (
+                    test.messages().encode_response(&response),
+                    unset_bytes(*test).0,
+                )
+            })
         }
         (Request::Classic(test, _), 2) => {
-            let again = test.messages().parse_results(reply);
-            again.map(|results| (test.messages().encode_results(&results), unset(*test).1))
+            let results = test.messages().parse_results(reply);
+            results.map(|results| {
+                (
+                    test.messages().encode_results(&results),
+                    unset_bytes(*test).1,
+                )
+            })
         }
         (request, number) => panic!("reply {number} to {request:?}"),
     };
-    again.expect("checked above")
+    reencoded.expect("the error number is zero")
 }
 
-/// What is unset in a response, and in results.
-fn unset(test: Classic) -> (Unset, Unset) {
+/// Returns the unset bytes of a response and of results.
+fn unset_bytes(test: Classic) -> (Unset, Unset) {
     match test {
         Classic::TcpStream | Classic::TcpMaerts => (STREAM_RESPONSE, STREAM_RESULTS),
         Classic::TcpRr | Classic::TcpCrr | Classic::TcpCc | Classic::UdpRr => {
@@ -149,22 +159,22 @@ fn unset(test: Classic) -> (Unset, Unset) {
         Classic::StreamRr => (STREAM_RR_RESPONSE, UNIX_TRANSACTION_RESULTS),
         Classic::DgStream => (DG_STREAM_RESPONSE, DG_STREAM_RESULTS),
         Classic::DgRr => (DG_RR_RESPONSE, UNIX_TRANSACTION_RESULTS),
-        test => panic!("no stock peer has {test:?}"),
+        test => panic!("stock does not support {test:?}"),
     }
 }
 
-fn compare(stock: &Frame, ours: &Frame, unset: Unset, what: &str) {
+fn compare(stock: &Frame, ours: &Frame, unset: Unset, context: &str) {
     for at in 0..MESSAGE_BYTES {
         if !unset.iter().any(|range| range.contains(&at)) {
-            assert_eq!(ours[at], stock[at], "{what}: byte {at}");
+            assert_eq!(ours[at], stock[at], "{context}: byte {at}");
         } else if at >= 4 {
-            assert_eq!(ours[at], 0, "{what}: byte {at} has no meaning");
+            assert_eq!(ours[at], 0, "{context}: unset byte {at}");
         }
     }
 }
 
-/// Replies of the recorded connection `name`, and its last request.
-fn recorded(name: &str) -> (Request, Vec<Frame>) {
+/// Returns the last request and all replies of a recorded connection.
+fn recorded_exchange(name: &str) -> (Request, Vec<Frame>) {
     let connection = data::connections()
         .into_iter()
         .find(|connection| connection.name == name)
@@ -180,8 +190,8 @@ fn recorded(name: &str) -> (Request, Vec<Frame>) {
     )
 }
 
-fn omni(name: &str) -> (TestRequest, TestResponse, TestResults) {
-    let (request, replies) = recorded(name);
+fn omni_exchange(name: &str) -> (TestRequest, TestResponse, TestResults) {
+    let (request, replies) = recorded_exchange(name);
     let Request::Omni(request) = request else {
         panic!("{name}: {request:?}");
     };
@@ -190,10 +200,10 @@ fn omni(name: &str) -> (TestRequest, TestResponse, TestResults) {
     (request, response, results)
 }
 
-/// The figures that the stock client printed for these connections.
+/// Compares decoded figures with the output of the stock client.
 #[test]
-fn figures_are_those_that_stock_printed() {
-    let (request, response, results) = omni("tcp_stream");
+fn figures_match_stocks_output() {
+    let (request, response, results) = omni_exchange("tcp_stream");
     assert_eq!(
         request,
         TestRequest {
@@ -209,12 +219,12 @@ fn figures_are_those_that_stock_printed() {
     let rate = results.bytes_received as f64 * 8e-6 / f64::from(results.elapsed);
     assert!((25_400.0..25_500.0).contains(&rate), "{rate} Mbit/s");
     assert_eq!(results.congestion_control.to_string(), "bbr");
-    // CPU was not measured: what stands there is left over.
+    // CPU use was not measured, so these fields contain leftover data.
     assert!(!response.flags.has_all(Flags::MEASURE_CPU));
     assert_eq!(results.cpu_method, 0);
     assert_eq!(finite(results.cpu_softirq), None);
 
-    let (request, replies) = recorded("raw_classic_udp_stream");
+    let (request, replies) = recorded_exchange("raw_classic_udp_stream");
     assert!(
         matches!(request, Request::Classic(Classic::UdpStream, request) if request.receive_size == 1000)
     );
@@ -224,7 +234,7 @@ fn figures_are_those_that_stock_printed() {
         .expect("no error");
     assert_eq!((results.calls, results.bytes_low), (10, 10_004));
 
-    let (request, replies) = recorded("tcp_cc_cpu");
+    let (request, replies) = recorded_exchange("tcp_cc_cpu");
     assert!(
         matches!(request, Request::Classic(Classic::TcpCc, request) if request.flags.has_all(Flags::MEASURE_CPU))
     );
@@ -235,7 +245,7 @@ fn figures_are_those_that_stock_printed() {
     assert_eq!(results.transactions, 9623);
     assert_eq!(format!("{:.2}", results.cpu_utilisation), "48.86");
 
-    let (_, replies) = recorded("rem_cpu");
+    let (_, replies) = recorded_exchange("rem_cpu");
     let response = CalibrateResponse::decode(&replies[0]);
     assert_eq!(
         response,
@@ -246,10 +256,10 @@ fn figures_are_those_that_stock_printed() {
     );
 }
 
-/// The paths are those of the servers, and the counts those that were printed.
+/// The servers created these paths, and the clients printed these counts.
 #[test]
-fn unix_messages_say_what_the_transcripts_show() {
-    let (request, replies) = recorded("unix_stream_stream");
+fn unix_messages_have_the_recorded_paths_and_counts() {
+    let (request, replies) = recorded_exchange("unix_stream_stream");
     let expected = TestRequest {
         receive_buffer: 0,
         send_buffer: 0,
@@ -272,7 +282,7 @@ fn unix_messages_say_what_the_transcripts_show() {
         .expect("no error");
     assert_eq!(results.calls, 969_336);
 
-    let (_, replies) = recorded("unix_dg_stream");
+    let (_, replies) = recorded_exchange("unix_dg_stream");
     let response = Classic::DgStream
         .messages()
         .parse_response(&replies[0])
@@ -283,10 +293,10 @@ fn unix_messages_say_what_the_transcripts_show() {
         .parse_results(&replies[1])
         .expect("no error");
     assert_eq!(results.calls, 90_591);
-    // One less than was received: stock adds the −1 of the call that its timer interrupted.
+    // One less than the received bytes: stock adds the −1 of the call that its timer interrupted.
     assert_eq!(results.bytes_low, 90_591_u32.wrapping_mul(65_507) - 1);
 
-    let (request, replies) = recorded("unix_dg_rr_cpu");
+    let (request, replies) = recorded_exchange("unix_dg_rr_cpu");
     assert!(
         matches!(request, Request::Classic(Classic::DgRr, request) if request.flags.has_all(Flags::MEASURE_CPU))
     );
@@ -303,7 +313,7 @@ fn unix_messages_say_what_the_transcripts_show() {
     assert_eq!(results.transactions, 72_850);
     assert_eq!(format!("{:.2}", results.cpu_utilisation), "167.70");
 
-    let (request, replies) = recorded("unix_stream_rr");
+    let (request, replies) = recorded_exchange("unix_stream_rr");
     assert!(
         matches!(request, Request::Classic(Classic::StreamRr, request) if request.request_size == 1)
     );
@@ -315,19 +325,19 @@ fn unix_messages_say_what_the_transcripts_show() {
 }
 
 #[test]
-fn texts_and_addresses_are_those_of_the_command_line() {
-    let (request, ..) = omni("ipv6_udp_rr_explicit_addresses");
+fn texts_and_addresses_match_the_command_line() {
+    let (request, ..) = omni_exchange("ipv6_udp_rr_explicit_addresses");
     let loopback = std::net::IpAddr::from(std::net::Ipv6Addr::LOCALHOST);
     assert_eq!(request.family, FAMILY_IPV6);
     assert_eq!(request.client_address.ip(request.family), Some(loopback));
     assert_eq!(request.server_address.ip(request.family), Some(loopback));
 
-    let (request, ..) = omni("omni_data_addresses");
+    let (request, ..) = omni_exchange("omni_data_addresses");
     assert!(request.server_address.ip(request.family).is_some());
-    let (request, ..) = omni("omni_fill_file");
+    let (request, ..) = omni_exchange("omni_fill_file");
     assert_eq!(request.fill_file.raw_bytes(), b"/etc/hostname");
 
-    let (request, replies) = recorded("fail_omni_udplite");
+    let (request, replies) = recorded_exchange("fail_omni_udplite");
     assert!(matches!(request, Request::Omni(request) if request.protocol == 136));
     assert_eq!(OMNI.parse_response(&replies[0]), Err(RemoteError(95)));
 

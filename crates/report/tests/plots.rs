@@ -49,7 +49,7 @@ fn simulate_test(bytes: u32, spacing_us: u64, count: u64, is_recorded: bool) -> 
     let elapsed = Duration::from_nanos(count * gap_ns);
     let mut local = Side {
         elapsed: Some(elapsed),
-        spaced: Some(SpacingResult {
+        spacing_result: Some(SpacingResult {
             sent: count,
             elapsed,
             ..SpacingResult::default()
@@ -86,7 +86,7 @@ fn sweep() -> Report {
     report(tests.into_iter().flatten().collect())
 }
 
-/// Returns the titles of the pictures.
+/// Returns the titles of the plots.
 fn titles(svg: &str) -> Vec<&str> {
     let labels = svg.split("aria-label=\"").skip(1);
     labels.filter_map(|text| text.split('"').next()).collect()
@@ -101,7 +101,7 @@ fn paths<'a>(svg: &'a str, group: &str) -> Vec<&'a str> {
 }
 
 #[test]
-fn a_sweep_has_rates_and_losses_against_spacing_and_size() {
+fn a_sweep_is_plotted_against_spacing_and_size() {
     let report = sweep();
     let svg = plots_svg(&report);
     let x_quantities = ["spacing", "packet size"];
@@ -136,7 +136,7 @@ fn a_sweep_has_rates_and_losses_against_spacing_and_size() {
 }
 
 #[test]
-fn packets_have_delays_and_arrivals() {
+fn plots_delays_and_arrivals_of_packets() {
     let svg = plots_svg(&report(vec![simulate_test(1472, 40, 3000, true)]));
     let arrival = "Arrival against sequence number: 1,472 B every 40 µs";
     assert_eq!(
@@ -157,31 +157,31 @@ fn packets_have_delays_and_arrivals() {
     );
 }
 
-/// A small picture shows one late and one lost packet among 300,000.
+/// A small file shows one late and one lost packet among 300,000.
 #[test]
-fn many_packets_hide_nothing() {
+fn outliers_stay_visible_among_many_packets() {
     let mut tested = simulate_test(1472, 200, 300_000, true);
     let packets = &mut tested.runs[0].packets;
     packets[123_456].received = None;
-    let late = packets[200_000]
+    let late_arrival = packets[200_000]
         .received
         .map(|at| at + Duration::from_millis(7));
-    packets[200_000].received = late;
+    packets[200_000].received = late_arrival;
     let svg = plots_svg(&report(vec![tested]));
     assert!(svg.len() < 40_000, "{} bytes", svg.len());
     assert_eq!(paths(&svg, "<g class=\"lost\"").len(), 1);
     let delays = svg.split("Delay over time").nth(2).unwrap();
-    let highest = paths(delays, "<g class=\"c0\"")[0].split('M').skip(1);
-    let highest = highest.filter_map(|dot| dot.split([' ', 'V']).nth(1)?.parse::<f64>().ok());
+    let dots = paths(delays, "<g class=\"c0\"")[0].split('M').skip(1);
+    let heights = dots.filter_map(|dot| dot.split([' ', 'V']).nth(1)?.parse::<f64>().ok());
     assert!(
-        highest.clone().fold(f64::MAX, f64::min) < 90.0,
+        heights.clone().fold(f64::MAX, f64::min) < 90.0,
         "{:?}",
-        highest.collect::<Vec<_>>()
+        heights.collect::<Vec<_>>()
     );
 }
 
 #[test]
-fn pages_have_pictures_and_no_scripts() {
+fn pages_have_plots_and_no_scripts() {
     let page = plots_html(&sweep());
     assert_eq!(page.matches("<svg class=\"chart\" role=\"img\"").count(), 4);
     assert!(!page.contains("<script") && !page.contains("<away>"));

@@ -15,12 +15,12 @@ use stats::confidence::{ConfidenceGoal, ConfidenceLevel};
 use units::{BitRate, Bytes};
 
 #[test]
-fn text() {
+fn text_matches_the_snapshot() {
     assert_matches_snapshot("report.txt", &report::text(&sample(), 80));
 }
 
 #[test]
-fn json() {
+fn json_matches_the_snapshot() {
     let text = report::json(&sample());
     let document: serde_json::Value = serde_json::from_str(&text).unwrap();
     assert_eq!(document["schema"], report::SCHEMA);
@@ -29,16 +29,16 @@ fn json() {
 }
 
 #[test]
-fn the_command_line_can_be_typed_again() {
-    let words = ["uperf", "-m", "a b.xml", "--html=x.html", "it's", ""].map(OsString::from);
+fn quotes_the_command_line_for_a_shell() {
+    let arguments = ["uperf", "-m", "a b.xml", "--html=x.html", "it's", ""].map(OsString::from);
     let expected = r"uperf -m 'a b.xml' --html=x.html 'it'\''s' ''";
-    assert_eq!(report::quote_command_line(words), expected);
+    assert_eq!(report::quote_command_line(arguments), expected);
 }
 
 /// Columns that do not fit are omitted, the least important first.
 #[test]
 fn the_table_fits_the_terminal() {
-    for (columns, names, missing) in [
+    for (columns, names, omitted) in [
         (
             40,
             "rate loss",
@@ -54,15 +54,15 @@ fn the_table_fits_the_terminal() {
             assert!(line.chars().count() <= columns, "{columns}: {line}");
             assert_eq!(line, line.trim_end());
         }
-        let head = text
+        let header = text
             .lines()
             .find(|line| line.trim_start().starts_with("rate"));
-        let head: Vec<&str> = head.unwrap().split_whitespace().collect();
-        assert_eq!(head.join(" "), names, "{columns}: {text}");
+        let names_shown: Vec<&str> = header.unwrap().split_whitespace().collect();
+        assert_eq!(names_shown.join(" "), names, "{columns}: {text}");
         let lists_omitted_columns = text.contains("Columns left out: ");
         assert_eq!(lists_omitted_columns, columns < 120, "{columns}: {text}");
-        let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
-        assert!(words.contains(missing), "{text}");
+        let unwrapped = text.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(unwrapped.contains(omitted), "{text}");
     }
 }
 
@@ -77,12 +77,12 @@ fn a_reason_is_printed_once() {
     report.tests.push(failed("TCP_CC"));
     report.not_run = vec!["UDP_RR".to_owned()];
     let text = report::text(&report, 80);
-    let last: Vec<&str> = text.lines().rev().take(2).collect();
+    let last_lines: Vec<&str> = text.lines().rev().take(2).collect();
     let expected = [
         "not run: UDP_RR",
         "TCP_CRR, TCP_CC failed: the server refused",
     ];
-    assert_eq!(last, expected, "{text}");
+    assert_eq!(last_lines, expected, "{text}");
 }
 
 /// With a goal, the table shows the mean of the runs and its confidence interval.
@@ -90,9 +90,12 @@ fn a_reason_is_printed_once() {
 fn with_a_goal_the_rate_is_the_mean() {
     let text = report::text(&sample(), 120);
     // The runs have 47,839.5 and 50,000 transactions per second.
-    let line = |word: &str| text.lines().find(|line| line.contains(word)).unwrap();
-    assert!(line("TCP_RR ").contains("48,920 tran/s"), "{text}");
-    assert!(line("± ").trim_start().starts_with("± 28.1 %"), "{text}");
+    let line_with = |label: &str| text.lines().find(|line| line.contains(label)).unwrap();
+    assert!(line_with("TCP_RR ").contains("48,920 tran/s"), "{text}");
+    assert!(
+        line_with("± ").trim_start().starts_with("± 28.1 %"),
+        "{text}"
+    );
     assert!(
         !text.contains("47,84") && !text.contains("50,000"),
         "{text}"
@@ -188,15 +191,15 @@ fn loss_shows_where_datagrams_were_lost() {
             Some("own socket"),
         ),
         (None, 50_000, 0, &["5.00 % lost"], Some("is unknown")),
-        (Some(0), 0, 0, &["0 % lost"], None),
+        (Some(0), 10_000, 10_000, &["0 % lost"], None),
     ] {
         let text = text_with_loss(dropped, lost, late);
         for cell in shown {
             assert!(text.contains(cell), "{cell}: {text}");
         }
-        for other in ["% path", "% socket", "% lost"] {
-            let is_shown = shown.iter().any(|cell| cell.ends_with(other));
-            assert_eq!(text.contains(other), is_shown, "{other}: {text}");
+        for label in ["% path", "% socket", "% lost"] {
+            let is_shown = shown.iter().any(|cell| cell.ends_with(label));
+            assert_eq!(text.contains(label), is_shown, "{label}: {text}");
         }
         if let Some(note) = note {
             let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
@@ -207,7 +210,7 @@ fn loss_shows_where_datagrams_were_lost() {
 }
 
 #[test]
-fn flows_are_added_up() {
+fn adds_up_flows() {
     let mut first = request_response();
     let mut second = request_response();
     first.local.socket.retransmits = Some(1);
@@ -226,7 +229,7 @@ fn flows_are_added_up() {
     let sum = Outcome::sum(vec![(first.clone(), Duration::ZERO), (second, later)]).unwrap();
     assert_eq!(sum.local.counts.transactions, 200_000);
     assert_eq!(sum.local.latency.as_ref().unwrap().len(), 2_000);
-    // The time from the first start to the last end.
+    // The elapsed time is from the first start to the last end.
     assert_eq!(sum.local.elapsed, Some(Duration::from_millis(4500)));
     assert_eq!(sum.start_spread(), Some(later));
     let rates: Vec<_> = sum
@@ -322,8 +325,8 @@ fn unreported_values_have_no_figure() {
 }
 
 #[test]
-fn the_median_of_an_even_number_is_the_lower_middle() {
-    for (rates, median, spread) in [
+fn the_median_of_an_even_number_is_the_lower_one() {
+    for (rates, median, range) in [
         (&[][..], None, None),
         (&[7][..], Some(0), None),
         (&[3, 1][..], Some(1), Some((1.0, 3.0))),
@@ -341,7 +344,7 @@ fn the_median_of_an_even_number_is_the_lower_middle() {
         };
         assert_eq!(
             (tested.median_run_index(), tested.rate_range()),
-            (median, spread),
+            (median, range),
             "{rates:?}"
         );
     }
@@ -356,7 +359,7 @@ const GOAL: ConfidenceGoal = ConfidenceGoal {
 };
 
 #[test]
-fn runs_are_sufficient_when_the_goal_is_reached() {
+fn runs_end_when_the_goal_is_reached() {
     let test_report_of = |rates: &[u64], width: f64| {
         let runs = rates.iter().map(|&rate| {
             let mut run = request_response();
@@ -372,7 +375,7 @@ fn runs_are_sufficient_when_the_goal_is_reached() {
             ..TestReport::new(plan("TCP_RR", Transport::Tcp, Workload::request()))
         }
     };
-    for (rates, width, half, reached, needs_more) in [
+    for (rates, width, half_width, reached, needs_more) in [
         (&[][..], 0.1, None, false, true),
         (&[100][..], 0.1, None, false, true),
         // t is 12.706 with two samples, the standard error 10.
@@ -388,14 +391,16 @@ fn runs_are_sufficient_when_the_goal_is_reached() {
         ),
     ] {
         let tested = test_report_of(rates, width);
-        let found = tested.confidence();
-        let width = found.and_then(|found| found.throughput_width_percent);
-        match (width, half) {
-            (Some(width), Some(half)) => assert!((width / 2.0 - half).abs() < 0.01, "{width}"),
-            (width, half) => assert_eq!(width, half, "{rates:?}"),
+        let confidence = tested.confidence();
+        let width = confidence.and_then(|confidence| confidence.throughput_width_percent);
+        match (width, half_width) {
+            (Some(width), Some(half_width)) => {
+                assert!((width / 2.0 - half_width).abs() < 0.01, "{width}");
+            }
+            (width, half_width) => assert_eq!(width, half_width, "{rates:?}"),
         }
         assert_eq!(
-            found.is_some_and(|found| found.reached),
+            confidence.is_some_and(|confidence| confidence.is_reached),
             reached,
             "{rates:?}"
         );
@@ -421,7 +426,7 @@ fn sample() -> Report {
     slower.local.counts.transactions -= 4_321;
     let tested = |runs: Vec<Outcome>| TestReport {
         goal: (runs.len() > 1).then_some(GOAL),
-        pace: runs[0]
+        pace_limit: runs[0]
             .plan
             .flow()
             .unwrap()
@@ -431,11 +436,8 @@ fn sample() -> Report {
                 rate: BitRate(5.888e9),
                 reference_test: Some("TCP_STREAM".to_owned()),
             }),
-        ..TestReport::new(runs[0].plan.clone())
-    };
-    let tested = |runs: Vec<Outcome>| TestReport {
         runs: runs.clone(),
-        ..tested(runs)
+        ..TestReport::new(runs[0].plan.clone())
     };
     let failed = TestReport {
         error: Some("the server refused".to_owned()),
@@ -560,7 +562,7 @@ fn outcome(name: &str, transport: Transport, workload: Workload) -> Outcome {
         cpus: 2,
         peak: Some((1, 75.0)),
         method: CpuMethod::ProcStat,
-        each: Vec::new(),
+        busy_percent_per_cpu: Vec::new(),
     };
     let side = |kernel, boot_id| Side {
         elapsed: Some(Duration::from_secs(2)),

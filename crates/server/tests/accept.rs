@@ -11,7 +11,7 @@ use model::Transport;
 use server::{Dialect, ServerConfig, ServerContext, Service, listen};
 use sys::{Address, Socket};
 
-/// Longer than a busy machine needs.
+/// Timeout that a busy machine does not reach.
 const TIMEOUT: Duration = Duration::from_secs(20);
 
 struct Silent;
@@ -43,23 +43,23 @@ fn the_wait_ends_when_the_client_disconnects() {
     let (control, _) = listener.accept().unwrap();
     let control = ControlConnection::new(control, Stop::new()).unwrap();
     let accept = |timeout| server.accept_data(&Silent, &control, &listener, timeout);
-    let late = accept(Duration::from_millis(1)).unwrap_err();
-    assert!(control::is_timeout(&late), "{late}");
+    let error = accept(Duration::from_millis(1)).unwrap_err();
+    assert!(control::is_timeout(&error), "{error}");
     let data = TcpStream::connect(address).unwrap();
     let accepted = Address::peer(&accept(TIMEOUT).unwrap()).unwrap();
     assert_eq!(accepted, data.local_addr().unwrap().into());
     drop(client);
-    let gone = accept(TIMEOUT).unwrap_err();
-    assert_eq!(gone.kind(), io::ErrorKind::UnexpectedEof);
+    let error = accept(TIMEOUT).unwrap_err();
+    assert_eq!(error.kind(), io::ErrorKind::UnexpectedEof);
 }
 
 #[test]
 fn an_address_in_use_is_reported() {
-    let any = Address::Inet(([127, 0, 0, 1], 0).into());
-    let first = listen(Transport::Tcp, &[any], false).unwrap();
-    let taken = Address::local(&first[0]).unwrap();
-    let refused = listen(Transport::Tcp, std::slice::from_ref(&taken), false).unwrap_err();
-    assert_eq!(refused.kind(), io::ErrorKind::AddrInUse);
-    let expected = format!("{taken}: Address already in use");
-    assert_eq!(refused.to_string(), expected);
+    let address = Address::Inet(([127, 0, 0, 1], 0).into());
+    let first = listen(Transport::Tcp, &[address], false).unwrap();
+    let address = Address::local(&first[0]).unwrap();
+    let error = listen(Transport::Tcp, std::slice::from_ref(&address), false).unwrap_err();
+    assert_eq!(error.kind(), io::ErrorKind::AddrInUse);
+    let expected = format!("{address}: Address already in use");
+    assert_eq!(error.to_string(), expected);
 }

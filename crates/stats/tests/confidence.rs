@@ -10,8 +10,8 @@ use stats::find_modes;
 const RUNS: u32 = 10_000;
 
 #[test]
-fn a_fixed_number_of_normal_samples_is_covered_as_promised() {
-    for (level, n, promised) in [
+fn coverage_of_fixed_sample_counts_is_nominal() {
+    for (level, n, nominal) in [
         (ConfidenceLevel::P95, 3, 0.95),
         (ConfidenceLevel::P95, 10, 0.95),
         (ConfidenceLevel::P95, 30, 0.95),
@@ -24,17 +24,14 @@ fn a_fixed_number_of_normal_samples_is_covered_as_promised() {
             max_samples: n,
         };
         let covered = coverage(goal, 0.04);
-        assert!(
-            (covered - promised).abs() < 0.01,
-            "{level:?} {n}: {covered}"
-        );
+        assert!((covered - nominal).abs() < 0.01, "{level:?} {n}: {covered}");
     }
 }
 
 #[test]
-fn the_stopping_rule_covers_less() {
-    // A simulation with netperf's formulas and table and other random numbers gave 0.9134 and
-    // 0.9762.
+fn coverage_with_the_stopping_rule_matches_the_reference() {
+    // A simulation with netperf's formulas, its table and other random numbers gave 0.9134 and
+    // 0.9763.
     for (level, spread, max, reference) in [
         (ConfidenceLevel::P95, 0.03, 30, 0.9134),
         (ConfidenceLevel::P99, 0.03, 10, 0.9763),
@@ -46,16 +43,16 @@ fn the_stopping_rule_covers_less() {
             max_samples: max,
         };
         let covered = coverage(goal, spread);
-        // The tolerance is half a percentage point plus two standard errors of this number of runs.
+        // The tolerance is half a percentage point plus two standard errors of `RUNS` runs.
         assert!((covered - reference).abs() < 0.011, "{level:?}: {covered}");
     }
 }
 
 #[test]
-fn normal_samples_seldom_look_bimodal_and_bimodal_ones_do() {
+fn finds_modes_of_bimodal_but_seldom_of_normal_samples() {
     let mut random = Xoshiro256PlusPlus::seed_from_u64(7);
     let normal = Normal::new(100.0, 1.0).unwrap();
-    for (n, least_power) in [(6, 0.2), (10, 0.85), (30, 0.99)] {
+    for (n, min_power) in [(6, 0.2), (10, 0.85), (30, 0.99)] {
         let mut found = [0_u32; 2];
         for _ in 0..RUNS {
             for (found, gap) in found.iter_mut().zip([0.0, 8.0]) {
@@ -65,9 +62,9 @@ fn normal_samples_seldom_look_bimodal_and_bimodal_ones_do() {
                 *found += u32::from(find_modes(&samples).is_some());
             }
         }
-        let [by_chance, power] = found.map(|found| f64::from(found) / f64::from(RUNS));
-        assert!(by_chance < 0.015, "{n}: {by_chance}");
-        assert!(power > least_power, "{n}: {power}");
+        let [false_positives, power] = found.map(|found| f64::from(found) / f64::from(RUNS));
+        assert!(false_positives < 0.015, "{n}: {false_positives}");
+        assert!(power > min_power, "{n}: {power}");
     }
 }
 

@@ -11,14 +11,14 @@ use testkit::fuzz::{choose, damage, run_fraction};
 
 #[test]
 fn encoded_histograms() {
-    let good = [sample().to_v2(), sample().to_compressed_v2()];
+    let valid = [sample().to_v2(), sample().to_compressed_v2()];
     run_fraction("histograms", 4, 40..=50, |rng| {
-        let form = choose(rng, &good);
-        let bytes = damage(rng, form);
+        let encoding = choose(rng, &valid);
+        let bytes = damage(rng, encoding);
         let Ok(times) = Histogram::from_any_v2(&bytes) else {
             return false;
         };
-        let decoded_again = Histogram::from_v2(&times.to_v2()).expect("it is our own");
+        let decoded_again = Histogram::from_v2(&times.to_v2()).expect("an encoded histogram");
         assert_eq!(decoded_again.len(), times.len());
         let _ = (times.summary(), times.percentile(99.9));
         true
@@ -26,10 +26,10 @@ fn encoded_histograms() {
 }
 
 #[test]
-fn histograms_of_documents() {
-    let good = serde_json::to_vec(&sample()).expect("a histogram has a document");
+fn json_histograms() {
+    let valid = serde_json::to_vec(&sample()).expect("a histogram has a JSON form");
     run_fraction("documents", 4, 28..=38, |rng| {
-        let Ok(times) = serde_json::from_slice::<Histogram>(&damage(rng, &good)) else {
+        let Ok(times) = serde_json::from_slice::<Histogram>(&damage(rng, &valid)) else {
             return false;
         };
         let _ = (times.summary(), times.percentile(50.0));
@@ -45,13 +45,13 @@ fn logs() {
         length: Duration::from_millis(1_003),
         times: sample(),
     };
-    let good = format_log(&[interval(Some("TCP_RR")), interval(None)]).into_bytes();
+    let valid = format_log(&[interval(Some("TCP_RR")), interval(None)]).into_bytes();
     run_fraction("logs", 4, 26..=36, |rng| {
-        let text = String::from_utf8_lossy(&damage(rng, &good)).into_owned();
+        let text = String::from_utf8_lossy(&damage(rng, &valid)).into_owned();
         let Ok(intervals) = parse_log(&text) else {
             return false;
         };
-        let parsed_again = parse_log(&format_log(&intervals)).expect("it is our own");
+        let parsed_again = parse_log(&format_log(&intervals)).expect("a formatted log");
         assert_eq!(parsed_again.len(), intervals.len());
         true
     });

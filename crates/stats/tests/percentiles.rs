@@ -1,5 +1,5 @@
-//! Percentiles of six distributions, compared with the sorted samples. Each histogram is recorded,
-//! merged, written and read, or both.
+//! Percentiles of six distributions, compared with the sorted samples: of a recorded histogram, and
+//! of histograms that are merged, written and read, or both.
 
 use rand::distr::Uniform;
 use rand::rngs::SmallRng;
@@ -71,25 +71,25 @@ fn check(distribution: impl Distribution<f64>) {
     let mut sorted = values.clone();
     sorted.sort_unstable();
 
-    let one = histogram(&values);
+    let recorded = histogram(&values);
     let parts: Vec<Histogram> = values.chunks(SAMPLES / PARTS).map(histogram).collect();
     let merged = merge(&parts);
-    let read = write_and_read(std::slice::from_ref(&one));
-    let merged_of_read = merge(&write_and_read(&parts));
+    let reread = write_and_read(std::slice::from_ref(&recorded));
+    let reread_and_merged = merge(&write_and_read(&parts));
     for (times, path) in [
-        (&one, "recorded"),
+        (&recorded, "recorded"),
         (&merged, "merged"),
-        (&read[0], "written and read"),
-        (&merged_of_read, "written, read and merged"),
+        (&reread[0], "written and read"),
+        (&reread_and_merged, "written, read and merged"),
     ] {
         assert_eq!(times.len(), SAMPLES as u64, "{path}");
         for percent in PERCENTS {
             let rank = (percent / 100.0 * SAMPLES as f64).ceil() as usize;
             let expected = sorted[rank - 1] as f64;
-            let got = times.percentile(percent).unwrap().as_nanos() as f64;
+            let actual = times.percentile(percent).unwrap().as_nanos() as f64;
             assert!(
-                (got - expected).abs() <= expected * MAX_RELATIVE_ERROR,
-                "{path}: p{percent} is {got}, not {expected}"
+                (actual - expected).abs() <= expected * MAX_RELATIVE_ERROR,
+                "{path}: p{percent} is {actual}, not {expected}"
             );
         }
         let summary = times.summary().unwrap();

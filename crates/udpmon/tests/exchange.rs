@@ -1,4 +1,4 @@
-//! Tests between linerate's requesters, senders, receivers and responders.
+//! Tests between requesters, senders, receivers and responders of linerate.
 
 use std::net::UdpSocket;
 use std::time::Duration;
@@ -7,13 +7,14 @@ use engine::{Stop, StopReason};
 use server::{ServerConfig, Service};
 use udpmon::client::{LoadSender, Requester};
 use udpmon::options::{
-    BwMon, CommonSettings, RecordKind, RecordRequest, Recv, Req, Resp, Send, TestLoad,
+    BwMonSettings, CommonSettings, RecordKind, RecordRequest, RecvSettings, ReqSettings,
+    RespSettings, SendSettings, TestLoad,
 };
 use udpmon::receiver::{self, ReceiverEvent};
 use udpmon::result::{DeliverySource, RecordRows, StampSource};
 use udpmon::wire::{Command, MessageBlock};
 
-/// Runs a responder on a free port during `test`, which gets the port.
+/// Runs a responder on a free port, and calls `test` with that port.
 fn with_responder(test: impl FnOnce(u16)) {
     with_limits(server::AddressLimits::default(), |port, _| test(port));
 }
@@ -23,9 +24,9 @@ fn with_limits(limits: server::AddressLimits, test: impl FnOnce(u16, &Service)) 
         port: testkit::free_port(),
         ..CommonSettings::default()
     };
-    let settings = Resp {
+    let settings = RespSettings {
         common: common.clone(),
-        ..Resp::default()
+        ..RespSettings::default()
     };
     let stop = Stop::new();
     let config = ServerConfig {
@@ -57,9 +58,9 @@ fn common(port: u16) -> CommonSettings {
 }
 
 #[test]
-fn two_linerates_exchange_exact_figures() {
+fn linerate_ends_exchange_exact_figures() {
     with_responder(|port| {
-        let settings = BwMon {
+        let settings = BwMonSettings {
             common: common(port),
             histograms: true,
             kernel_stamps: true,
@@ -69,7 +70,7 @@ fn two_linerates_exchange_exact_figures() {
                 skip: 2,
                 count: 60,
             }),
-            ..BwMon::default()
+            ..BwMonSettings::default()
         };
         let mut load = TestLoad {
             datagrams: 50,
@@ -97,12 +98,12 @@ fn two_linerates_exchange_exact_figures() {
                 [50, 0, 0, 0, 0]
             );
             assert_eq!(
-                (delivery.source, test.arrivals),
+                (delivery.source, test.arrival_clock),
                 (DeliverySource::Responder, Some(StampSource::Kernel))
             );
             assert_eq!(test.histograms.len(), 5);
-            let all = &test.histograms[0];
-            assert_eq!(all.binned_count() + all.underflow() + all.overflow(), 49);
+            let gaps = &test.histograms[0];
+            assert_eq!(gaps.binned_count() + gaps.underflow() + gaps.overflow(), 49);
             let Some(RecordRows::All(rows)) = test.records.map(|records| records.rows) else {
                 panic!("no records");
             };
@@ -134,9 +135,9 @@ fn replies_to_unproven_addresses_are_bounded() {
         ..server::AddressLimits::default()
     };
     with_limits(limits, |port, _| {
-        let settings = BwMon {
+        let settings = BwMonSettings {
             common: common(port),
-            ..BwMon::default()
+            ..BwMonSettings::default()
         };
         let mut requester = Requester::open(&settings.common, "127.0.0.1", None).unwrap();
         let test = requester
@@ -187,11 +188,11 @@ fn replies_to_unproven_addresses_are_bounded() {
 
 /// The requester stops sending immediately, and its error contains the responder's reason.
 #[test]
-fn a_test_that_the_responder_ends_fails_with_the_reason() {
+fn reports_why_the_responder_ended_a_test() {
     with_limits(server::AddressLimits::default(), |port, service| {
-        let settings = BwMon {
+        let settings = BwMonSettings {
             common: common(port),
-            ..BwMon::default()
+            ..BwMonSettings::default()
         };
         let mut load = TestLoad {
             time: Some(Duration::from_secs(3600)),
@@ -199,7 +200,7 @@ fn a_test_that_the_responder_ends_fails_with_the_reason() {
         };
         load = load.with_size_and_gap(100, Duration::from_millis(1));
         std::thread::scope(|scope| {
-            let first = scope.spawn(|| {
+            let first_test = scope.spawn(|| {
                 let mut requester = Requester::open(&settings.common, "127.0.0.1", None).unwrap();
                 requester
                     .run_throughput_test(&settings, &load, &Stop::new())
@@ -213,12 +214,13 @@ fn a_test_that_the_responder_ends_fails_with_the_reason() {
             {
                 std::thread::yield_now();
             }
-            let mut other = Requester::open(&settings.common, "127.0.0.1", None).unwrap();
-            let test = other
+            let mut second_requester =
+                Requester::open(&settings.common, "127.0.0.1", None).unwrap();
+            let test = second_requester
                 .run_throughput_test(&settings, &TestLoad::default(), &Stop::new())
                 .unwrap();
             assert_eq!(test.receiver_counts.received, 2);
-            let error = first.join().unwrap().to_string();
+            let error = first_test.join().unwrap().to_string();
             assert!(
                 error.ends_with("another test from the same host started"),
                 "{error}"
@@ -230,9 +232,9 @@ fn a_test_that_the_responder_ends_fails_with_the_reason() {
 #[test]
 fn responses_have_the_requested_length() {
     with_responder(|port| {
-        let settings = Req {
+        let settings = ReqSettings {
             common: common(port),
-            ..Req::default()
+            ..ReqSettings::default()
         };
         let mut requester = Requester::open(&settings.common, "127.0.0.1", None).unwrap();
         for bytes in [64, 128, 9000] {
@@ -268,15 +270,16 @@ fn stock_requests_are_answered_within_bounds() {
             reply.truncate(length);
             reply
         };
-        let (one, two) = (open(), open());
+        let (first, second) = (open(), open());
         // Without a test, the responder ignores GETSTATS and answers TESTEND.
-        one.send(&MessageBlock::with_command(Command::GetStats).encode())
+        first
+            .send(&MessageBlock::with_command(Command::GetStats).encode())
             .unwrap();
         assert_eq!(
-            request(&one, MessageBlock::with_command(Command::TestEnd)).len(),
+            request(&first, MessageBlock::with_command(Command::TestEnd)).len(),
             208
         );
-        let begin = MessageBlock {
+        let zero_stats = MessageBlock {
             length: u32::MAX,
             skip: u32::MAX,
             low: i32::MIN,
@@ -285,8 +288,8 @@ fn stock_requests_are_answered_within_bounds() {
             stamps: 9,
             ..MessageBlock::with_command(Command::ZeroStats)
         };
-        for socket in [&one, &one, &two] {
-            let reply = MessageBlock::read(&request(socket, begin)).unwrap();
+        for socket in [&first, &first, &second] {
+            let reply = MessageBlock::read(&request(socket, zero_stats)).unwrap();
             assert_eq!((reply.command(), reply.version), (Some(Command::Ok), 7));
         }
         let slice = |command, low, offset, length| {
@@ -296,7 +299,7 @@ fn stock_requests_are_answered_within_bounds() {
                 length,
                 ..MessageBlock::with_command(command)
             };
-            request(&two, block)
+            request(&second, block)
         };
         assert_eq!(slice(Command::GetHistogram, 4, 8000, 1400).len(), 1400);
         assert_eq!(slice(Command::GetRecords, 0, u32::MAX, 1408), [0; 1408]);
@@ -314,10 +317,10 @@ fn stock_requests_are_answered_within_bounds() {
                 length,
                 ..MessageBlock::with_command(command)
             };
-            two.send(&block.encode()).unwrap();
+            second.send(&block.encode()).unwrap();
         }
         let reply = MessageBlock::read(&request(
-            &two,
+            &second,
             MessageBlock::with_command(Command::GetStats),
         ))
         .unwrap();
@@ -325,7 +328,7 @@ fn stock_requests_are_answered_within_bounds() {
         let answer = slice(Command::Request, 0, 0, 70_000);
         assert_eq!(answer.len(), 65_507);
         assert_eq!(
-            request(&two, MessageBlock::with_command(Command::TestEnd)).len(),
+            request(&second, MessageBlock::with_command(Command::TestEnd)).len(),
             208
         );
     });
@@ -340,11 +343,11 @@ fn a_receiver_counts_sent_datagrams() {
         skip: 0,
         count: 12,
     };
-    let settings = Recv {
+    let settings = RecvSettings {
         common: common.clone(),
         interval: Some(Duration::from_millis(300)),
         records: Some(record_request),
-        ..Recv::default()
+        ..RecvSettings::default()
     };
     let (ready_sender, ready_receiver) = std::sync::mpsc::channel();
     let mut snapshots = Vec::new();
@@ -358,10 +361,10 @@ fn a_receiver_counts_sent_datagrams() {
             .unwrap();
         });
         ready_receiver.recv().unwrap();
-        let settings = Send {
+        let settings = SendSettings {
             common,
             host: "127.0.0.1".to_owned(),
-            ..Send::default()
+            ..SendSettings::default()
         };
         let load = TestLoad {
             datagrams: 10,

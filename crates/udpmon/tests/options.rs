@@ -5,16 +5,16 @@ use std::time::Duration;
 
 use model::{Bursts, Lateness, Limit, Spacing, SpacingMethod};
 use udpmon::options::{
-    self, BwMon, CommonSettings, Resp, SearchSettings, Sweep, TestLoad, TestSequence, bw_mon, recv,
-    req, resp, send,
+    self, BwMonSettings, CommonSettings, RespSettings, SearchSettings, Sweep, TestLoad,
+    TestSequence, bw_mon, recv, req, resp, send,
 };
 
-fn words(line: &str) -> impl Iterator<Item = OsString> {
+fn arguments(line: &str) -> impl Iterator<Item = OsString> {
     line.split_whitespace().map(OsString::from)
 }
 
-fn parse_bw_mon(line: &str) -> BwMon {
-    bw_mon("./udpmon_bw_mon", words(line)).unwrap_or_else(|exit| panic!("{line}: {exit:?}"))
+fn parse_bw_mon(line: &str) -> BwMonSettings {
+    bw_mon("./udpmon_bw_mon", arguments(line)).unwrap_or_else(|exit| panic!("{line}: {exit:?}"))
 }
 
 fn parse_sweep(line: &str) -> Sweep {
@@ -25,7 +25,7 @@ fn parse_sweep(line: &str) -> Sweep {
 }
 
 #[test]
-fn options_have_their_fields() {
+fn options_set_their_fields() {
     let line = "-d h -u 15000 -U 9 -p 1400 -l 50 -w 20 -g 1000 -n 3 -G 2:10 -H -B 5 -M 10 -N -A 0 -S 0 -P 5 -T 8 \
                 -a 3 -x -q -v --lateness skip";
     let found = parse_bw_mon(line);
@@ -77,7 +77,7 @@ fn options_have_their_fields() {
 }
 
 #[test]
-fn gaps_are_a_list() {
+fn parses_lists_of_gaps() {
     for (line, expected_ns) in [
         ("-d h", &[0][..]),
         ("-d h -w 100", &[100_000]),
@@ -92,8 +92,8 @@ fn gaps_are_a_list() {
         let found: Vec<_> = gaps.iter().map(Duration::as_nanos).collect();
         assert_eq!(found, expected_ns, "{line}");
     }
-    let scripts = parse_sweep("-d h --sweep throughput");
-    assert_eq!((scripts.sizes.len(), scripts.gaps.len()), (10, 41));
+    let throughput = parse_sweep("-d h --sweep throughput");
+    assert_eq!((throughput.sizes.len(), throughput.gaps.len()), (10, 41));
     let delay = parse_bw_mon("-d h --sweep delay -l 5");
     assert_eq!((delay.load.datagrams, delay.records.unwrap().count), (5, 5));
     assert_eq!(delay.load.bytes, 1472);
@@ -101,7 +101,7 @@ fn gaps_are_a_list() {
 }
 
 #[test]
-fn a_search_has_its_bounds() {
+fn parses_the_bounds_of_a_search() {
     let found = parse_bw_mon("-d h --search 10:1000 --precision 1 -p 1400");
     let expected = SearchSettings {
         low: Some(1e7),
@@ -118,31 +118,33 @@ fn a_search_has_its_bounds() {
 }
 
 #[test]
-fn each_program_has_its_option_letters() {
+fn each_program_parses_its_options() {
     let req = req(
         "udpmon_req",
-        words("-d h -p 1 -r 64 -e 128 -i 64 -l 5 -w 3 -b 2 -m 9 -H"),
+        arguments("-d h -p 1 -r 64 -e 128 -i 64 -l 5 -w 3 -b 2 -m 9 -H"),
     )
     .unwrap();
     assert_eq!((req.request_bytes, req.requests), (64, 5));
     assert_eq!(req.response_bytes, [64, 128]);
     assert_eq!((req.bins.low, req.bins.width), (9, 2));
     assert_eq!(req.pause, Duration::from_micros(3));
-    let recv = recv("udpmon_recv", words("-t 9 -T 2 -a 1:2 -L 4 -I eth0")).unwrap();
+    let recv = recv("udpmon_recv", arguments("-t 9 -T 2 -a 1:2 -L 4 -I eth0")).unwrap();
     assert_eq!(
         (recv.time, recv.interval),
         (Some(Duration::from_secs(9)), Some(Duration::from_secs(2)))
     );
     assert_eq!((recv.common.cpus, recv.printing_cpus), (Some(1), Some(2)));
     assert_eq!(
-        options::recv("udpmon_recv", words("-t 0")).unwrap().time,
+        options::recv("udpmon_recv", arguments("-t 0"))
+            .unwrap()
+            .time,
         None
     );
-    let send = send("udpmon_send", words("-d h -w 5 -e 6 -i 1 -x")).unwrap();
+    let send = send("udpmon_send", arguments("-d h -w 5 -e 6 -i 1 -x")).unwrap();
     assert_eq!(send.sweep.gaps.len(), 2);
     let resp = resp(
         "udpmon_resp",
-        words("-D --max-tests 4 --max-records 1M --stamps program"),
+        arguments("-D --max-tests 4 --max-records 1M --stamps program"),
     )
     .unwrap();
     assert!(resp.daemon && !resp.arrival_by_kernel);
@@ -151,13 +153,13 @@ fn each_program_has_its_option_letters() {
         (4, 1 << 20)
     );
     assert_eq!(
-        options::resp("udpmon_resp", words("")).unwrap(),
-        Resp {
+        options::resp("udpmon_resp", arguments("")).unwrap(),
+        RespSettings {
             common: CommonSettings {
                 command_line: "udpmon_resp ".to_owned(),
                 ..CommonSettings::default()
             },
-            ..Resp::default()
+            ..RespSettings::default()
         }
     );
 }
@@ -194,19 +196,19 @@ fn errors_name_the_wrong_option() {
         ("-d", "option requires an argument -- 'd'"),
         ("-d h -Z", "invalid option -- 'Z'"),
     ] {
-        let exit = bw_mon("x", words(line)).unwrap_err();
+        let exit = bw_mon("x", arguments(line)).unwrap_err();
         assert_eq!(exit.stderr, format!("udpmon_bw_mon: {reason}\n"), "{line}");
         assert_eq!((exit.code, &*exit.stdout), (1, ""), "{line}");
     }
-    let exit = bw_mon("x", words("")).unwrap_err();
+    let exit = bw_mon("x", arguments("")).unwrap_err();
     assert!(exit.stderr.starts_with("Usage: udpmon_bw_mon") && exit.code == 1);
-    let exit = recv("x", words("-d 10.0.0.1")).unwrap_err();
+    let exit = recv("x", arguments("-d 10.0.0.1")).unwrap_err();
     assert_eq!(
         exit.stderr,
         "udpmon_recv: -d 10.0.0.1: -v prints the datagrams of all senders\n"
     );
     for line in ["-h", "-V"] {
-        let exit = resp("x", words(line)).unwrap_err();
+        let exit = resp("x", arguments(line)).unwrap_err();
         assert!(!exit.stdout.is_empty() && exit.code == 0);
     }
 }

@@ -1,6 +1,6 @@
 //! Random command lines: none panics, and every refusal prints a message and fails.
 //!
-//! `testkit::fuzz` describes the number of command lines and the reproduction of a failure.
+//! `testkit::fuzz` documents the number of inputs and how to repeat a failure.
 
 use std::ffi::OsString;
 
@@ -11,11 +11,11 @@ use udpmon::options::{self, Exit, manual};
 fn no_command_line_panics() {
     type Parse = fn(Vec<OsString>) -> Option<Exit>;
     let programs: [Parse; 5] = [
-        |words| options::bw_mon("udpmon_bw_mon", words).err(),
-        |words| options::req("udpmon_req", words).err(),
-        |words| options::resp("udpmon_resp", words).err(),
-        |words| options::send("udpmon_send", words).err(),
-        |words| options::recv("udpmon_recv", words).err(),
+        |arguments| options::bw_mon("udpmon_bw_mon", arguments).err(),
+        |arguments| options::req("udpmon_req", arguments).err(),
+        |arguments| options::resp("udpmon_resp", arguments).err(),
+        |arguments| options::send("udpmon_send", arguments).err(),
+        |arguments| options::recv("udpmon_recv", arguments).err(),
     ];
     for ((name, chapter), parse) in manual::chapters().into_iter().zip(programs) {
         let synopses = chapter.options.into_iter().map(|option| option.synopsis);
@@ -27,13 +27,21 @@ fn no_command_line_panics() {
             "-d h"
         };
         run_inputs(name, 1..=90, |rng| {
-            let words = generator.command_line_with_role(rng, &[required_options]);
-            let Some(exit) = parse(words.clone()) else {
+            let arguments = generator.command_line_with_role(rng, &[required_options]);
+            let Some(exit) = parse(arguments.clone()) else {
                 return true;
             };
             let is_success = exit.code == 0;
-            assert_eq!(is_success, exit.stderr.is_empty(), "{words:?}: {exit:?}");
-            assert_eq!(is_success, !exit.stdout.is_empty(), "{words:?}: {exit:?}");
+            assert_eq!(
+                is_success,
+                exit.stderr.is_empty(),
+                "{arguments:?}: {exit:?}"
+            );
+            assert_eq!(
+                is_success,
+                !exit.stdout.is_empty(),
+                "{arguments:?}: {exit:?}"
+            );
             false
         });
     }

@@ -1,5 +1,5 @@
-//! The output of results that were built by hand, compared with the recorded output of the stock
-//! programs. `data/stdout.txt` has the recorded output without the lines of empty bins.
+//! Compares the output of hand-built results with the recorded output of the stock programs.
+//! `data/stdout.txt` has the recorded output without the lines of empty bins.
 
 use std::time::{Duration, SystemTime};
 
@@ -18,12 +18,12 @@ use udpmon::wire::{
     NicCounters, ProtocolCounters,
 };
 
-const PRINTED: &str = include_str!("data/stdout.txt");
+const RECORDED: &str = include_str!("data/stdout.txt");
 
 /// Returns the recorded output of a run.
 fn run_output(name: &str) -> &'static str {
-    let (_, rest) = PRINTED.split_once(&format!("==== {name}\n")).expect(name);
-    rest.split("==== ").next().unwrap()
+    let (_, after) = RECORDED.split_once(&format!("==== {name}\n")).expect(name);
+    after.split("==== ").next().unwrap()
 }
 
 /// Returns the first line with this prefix in the output of a run.
@@ -51,8 +51,8 @@ fn tenths(tenths_of_us: u64) -> Duration {
 /// order, elapsed\]. Times are in 0.1 µs.
 type TestFigures = (u32, u64, (u64, u64), [u64; 4]);
 
-fn throughput_result((bytes, gap, (sent, send_time), received): TestFigures) -> ThroughputResult {
-    let [received, lost, bad_order, elapsed] = received;
+fn throughput_result((bytes, gap, (sent, send_time), counts): TestFigures) -> ThroughputResult {
+    let [received, lost, bad_order, elapsed] = counts;
     ThroughputResult {
         load: TestLoad {
             bytes,
@@ -77,7 +77,7 @@ fn throughput_result((bytes, gap, (sent, send_time), received): TestFigures) -> 
         local_host: HostActivity::default(),
         remote_host: HostActivity::default(),
         records: None,
-        arrivals: None,
+        arrival_clock: None,
         details: None,
     }
 }
@@ -95,7 +95,7 @@ fn outcome() -> Outcome {
 
 #[test]
 fn result_lines() {
-    for (name, begin, times) in [
+    for (name, prefix, figures) in [
         (
             "bw-basic",
             " 200; 10;",
@@ -127,8 +127,8 @@ fn result_lines() {
             (200, 2000, (12, 24_000), [9, 4, 1, 55]),
         ),
     ] {
-        let found = output::bw_mon_line(&throughput_result(times), false);
-        assert_eq!(found, stock_line(name, begin), "{name}");
+        let found = output::bw_mon_line(&throughput_result(figures), false);
+        assert_eq!(found, stock_line(name, prefix), "{name}");
         assert!(
             run_output(name).contains(&output::bw_mon_titles(None)),
             "{name}"
@@ -136,8 +136,8 @@ fn result_lines() {
     }
 }
 
-/// Stock counts no datagram as one, so it prints a loss of 80 per cent for 5 lost datagrams of 5.
-/// linerate prints 100.
+/// Stock counts zero received datagrams as one. It prints a loss of 80 % for 5 lost datagrams of 5;
+/// linerate prints 100 %.
 #[test]
 fn a_test_without_arrivals_prints_zeros() {
     let line = output::bw_mon_line(&throughput_result((64, 1000, (5, 5000), [0; 4])), false);
@@ -156,7 +156,7 @@ fn quiet_lines() {
         node: "hostname".to_owned(),
         ..EndpointInfo::default()
     };
-    for (second, times) in [
+    for (second, figures) in [
         (13, (1400, 0, (200, 18_840), [200, 0, 0, 18_360])),
         (14, (1400, 100, (200, 23_450), [195, 0, 0, 24_151])),
         (15, (1400, 200, (200, 41_640), [104, 0, 0, 42_476])),
@@ -164,7 +164,7 @@ fn quiet_lines() {
     ] {
         let started = SystemTime::UNIX_EPOCH + Duration::from_secs(1_795_211_000 + second);
         let prefix = output::quiet_prefix(started, &endpoint);
-        let found = prefix.clone() + &output::bw_mon_line(&throughput_result(times), false);
+        let found = prefix.clone() + &output::bw_mon_line(&throughput_result(figures), false);
         assert_eq!(found, stock_line("bw-q-quiet-scan", &prefix));
     }
 }
@@ -240,7 +240,7 @@ fn long_lines() {
         host.counters.is_v6 = true;
     }
     ipv6_test.histograms = LinearHistogram::all_for_responder(Binning::default())[..1].to_vec();
-    // Stock computes the wire rate with the headers of IPv4, and prints the counters in another
+    // Stock computes the wire rate with the headers of IPv4. It prints the counters in another
     // order than their titles.
     let stock = stock_line("bw-ipv6-x", " 200;")
         .replace("23.4905", "25.2567")
@@ -276,9 +276,9 @@ fn counters_of_an_interface() {
 #[test]
 fn histograms() {
     let stock = |name: &str| {
-        let (_, rest) = run_output(name).split_once("Hist        0").unwrap();
-        let end = rest.find("recv_time ipg").or(rest.find(" num packets"));
-        format!("Hist        0{}", &rest[..end.unwrap()])
+        let (_, after) = run_output(name).split_once("Hist        0").unwrap();
+        let end = after.find("recv_time ipg").or(after.find(" num packets"));
+        format!("Hist        0{}", &after[..end.unwrap()])
     };
     let mut all = LinearHistogram::all_for_responder(Binning::default());
     let print =
@@ -304,8 +304,8 @@ fn histograms() {
 
 /// Returns these columns of the records that a run printed.
 fn printed_rows(name: &str, columns: [usize; 4]) -> Vec<[i64; 4]> {
-    let (_, rest) = run_output(name).split_once("num packets skipped").unwrap();
-    let rows = rest.split('\n').skip(2).flat_map(|line| line.split("/n"));
+    let (_, after) = run_output(name).split_once("num packets skipped").unwrap();
+    let rows = after.split('\n').skip(2).flat_map(|line| line.split("/n"));
     rows.filter(|row| row.contains(';'))
         .map(|row| {
             let fields: Vec<&str> = row.split(';').map(str::trim).collect();
@@ -584,7 +584,7 @@ fn preambles() {
 }
 
 #[test]
-fn remarks_have_figures_beyond_stock() {
+fn remarks_add_figures_to_stocks() {
     let mut result = throughput_result((200, 2000, (12, 24_000), [11, 3, 2, 20_000]));
     let text = remarks::test_remarks(&result, None);
     assert!(
@@ -631,9 +631,9 @@ fn remarks_have_figures_beyond_stock() {
         test_count: 5,
     };
     let text = remarks::search_result_line(&result, 1000, false);
-    let begin = "# highest loss-free rate: 80 Mbit/s of payload, 82.24 Mbit/s of IP, 85.28 Mbit/s on the wire; lost 0 of 101";
+    let prefix = "# highest loss-free rate: 80 Mbit/s of payload, 82.24 Mbit/s of IP, 85.28 Mbit/s on the wire; lost 0 of 101";
     assert!(
-        text.starts_with(begin) && text.contains("not the path"),
+        text.starts_with(prefix) && text.contains("not the path"),
         "{text}"
     );
     result.rate = None;
@@ -666,11 +666,11 @@ fn comma_separated_values() {
     );
 }
 
-/// Checks that the output accepts any values, because a peer may send any.
+/// A peer may send any values.
 #[test]
-fn absurd_numbers_are_printed() {
-    let odd = [0, 1, -1, i64::MAX, i64::MIN, 5, i64::MIN];
-    let packets = odd.iter().zip(odd.iter().rev());
+fn prints_extreme_values() {
+    let extremes = [0, 1, -1, i64::MAX, i64::MIN, 5, i64::MIN];
+    let packets = extremes.iter().zip(extremes.iter().rev());
     let packets = packets.map(|(arrival, sent)| ArrivalRecord {
         arrival: *arrival,
         sent: *sent,
@@ -683,7 +683,7 @@ fn absurd_numbers_are_printed() {
         clock: Some(clock_fit(0.5, 1e9)),
     };
     let packets = records_with(RecordRows::All(packets.collect()));
-    let lost = odd.map(|number| LostRecord {
+    let lost = extremes.map(|number| LostRecord {
         arrival: number,
         sent: -1,
         number,

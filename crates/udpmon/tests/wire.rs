@@ -1,5 +1,4 @@
-//! Tests with recorded datagrams of the stock programs: decoding, encoding, and decoding of damaged
-//! datagrams.
+//! Decodes and encodes recorded datagrams of the stock programs, and decodes damaged ones.
 
 use testkit::Transcript;
 use testkit::fuzz;

@@ -1,6 +1,6 @@
-//! What we send to a slave for the recorded profiles is what stock masters have sent, byte for byte.
+//! The workorders for the recorded profiles equal those of stock masters, byte for byte.
 
-#[expect(dead_code, reason = "the scripted peer needs all of it")]
+#[expect(dead_code, reason = "only the scripted peer uses all of it")]
 mod data;
 
 use data::{Kind, Recording, Sender, recording, recordings};
@@ -9,53 +9,54 @@ use uperf::wire::WorkRecords;
 use uperf::{FlowopFlags, GroupSpec, peer_workorder};
 
 #[test]
-fn workorders_are_those_of_stock() {
+fn workorders_equal_stock() {
     let mut compared = 0;
     for recording in recordings() {
-        // Stock's failed; ours does not, see below.
-        let without_hosts = recording.name == "two-hosts-failing";
+        // Stock fails with this profile, linerate does not: see the next test.
+        let is_stock_failure = recording.name == "two-hosts-failing";
         let groups = groups(&recording);
         for (connection, host) in recording.hosts.iter().enumerate() {
             let stock = workorder_bytes(&recording, connection);
             let group = groups.get(connection).or(groups.first());
-            let (Some(group), false, false) = (group, stock.is_empty(), without_hosts) else {
+            let (Some(group), false, false) = (group, stock.is_empty(), is_stock_failure) else {
                 continue;
             };
-            let what = format!("{}, connection {connection}", recording.name);
-            let work = peer_workorder::records_for_host(group, host).expect(&what);
+            let name = format!("{}, connection {connection}", recording.name);
+            let work = peer_workorder::records_for_host(group, host).expect(&name);
             let ours = without_random_sizes(work).encode(recording.layout, recording.order);
-            let other = ours
+            let first_difference = ours
                 .iter()
                 .zip(&stock)
                 .position(|(ours, stock)| ours != stock);
-            assert_eq!(other, None, "{what}: first other byte");
-            assert_eq!(ours.len(), stock.len(), "{what}");
+            assert_eq!(first_difference, None, "{name}: first different byte");
+            assert_eq!(ours.len(), stock.len(), "{name}");
             compared += 1;
         }
     }
     assert_eq!(compared, 20);
 }
 
-/// Stock sends every flowop without a host to both slaves, and fails. We send each to the slave that
-/// has its connection, which is what stock is sent by the profile that says so.
+/// Stock sends every flowop without a host to both slaves, and fails. We send each to the slave
+/// with its connection. Stock does the same if the profile names the host.
 #[test]
-fn flowops_without_a_host_follow_their_connections() {
-    let kinds = |name: &str, host: &str| -> Vec<u32> {
+fn flowops_without_host_use_host_of_connection() {
+    let flowop_kinds = |name: &str, host: &str| -> Vec<u32> {
         let groups = groups(&recording(name));
-        let work = peer_workorder::records_for_host(&groups[0], host).expect("sendable");
+        let work =
+            peer_workorder::records_for_host(&groups[0], host).expect("the group can be sent");
         let flowops = work.transactions.iter().flat_map(|work| &work.flowops);
         flowops.map(|flowop| flowop.kind).collect()
     };
     for host in ["127.0.0.1", "127.0.0.2"] {
         assert_eq!(
-            kinds("two-hosts-failing", host),
-            kinds("two-hosts", host),
+            flowop_kinds("two-hosts-failing", host),
+            flowop_kinds("two-hosts", host),
             "{host}"
         );
     }
 }
 
-/// Stock says 0 for random sizes, and its slaves overrun their buffers then.
+/// Sets random sizes to 0 like stock. Stock slaves then overrun their buffers.
 fn without_random_sizes(mut work: WorkRecords) -> WorkRecords {
     for flowop in work
         .transactions
@@ -70,7 +71,7 @@ fn without_random_sizes(mut work: WorkRecords) -> WorkRecords {
     work
 }
 
-/// Those of the profile; none where it is refused, or there is none.
+/// Returns the groups of the profile, or none if it is missing or refused.
 fn groups(recording: &Recording) -> Vec<GroupSpec> {
     let source = ProfileSource {
         name: recording.name,
@@ -86,7 +87,7 @@ fn groups(recording: &Recording) -> Vec<GroupSpec> {
         .map_or_else(Vec::new, |workorder| workorder.groups)
 }
 
-/// The records as they were sent.
+/// Returns the bytes of the recorded records.
 fn workorder_bytes(recording: &Recording, connection: usize) -> Vec<u8> {
     let messages = recording.of_connection(connection).into_iter();
     let records = messages.filter(|message| {

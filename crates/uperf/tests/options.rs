@@ -1,4 +1,4 @@
-//! Command lines of existing harnesses, and what a wrong one gets: text, stream and exit code.
+//! Tests command lines of existing harnesses, and the text, stream and exit code of wrong ones.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -9,9 +9,10 @@ use uperf::options::{
     CpuCounter, Exit, MasterSettings, PrintOptions, Role, Settings, SlaveLimits, TlsFiles, uperf,
 };
 
-/// What k8s-netperf, benchmark-operator, snafu, pbench, crucible, LKP and avocado type (as of 2025).
+/// Command lines of k8s-netperf, benchmark-operator, snafu, pbench, crucible, LKP and avocado in
+/// 2025.
 #[test]
-fn harnesses_are_understood() {
+fn accepts_command_lines_of_harnesses() {
     for line in [
         "-v -a -R -i 1 -m /tmp/uperf-stream-tcp-1024-1 -P 30000",
         "-v -a -R -i 1 -m /tmp/uperf-rr-udp-64-8 -P 30000 -H stdout",
@@ -23,7 +24,7 @@ fn harnesses_are_understood() {
         "-m manual/throughput.xml -a",
         "-m netperf.xml -a -e -p",
     ] {
-        assert!(matches!(run(line).role, Role::Master(_)), "{line}");
+        assert!(matches!(parse(line).role, Role::Master(_)), "{line}");
     }
     for line in [
         "-s -v -P 30000",
@@ -31,59 +32,62 @@ fn harnesses_are_understood() {
         "-v -s -P 20010 -S vsock",
         "-s",
     ] {
-        let settings = run(line);
+        let settings = parse(line);
         assert_eq!(settings.role, Role::Slave(SlaveLimits::default()), "{line}");
         assert_eq!(settings.notices, [""; 0], "{line}");
     }
 }
 
 #[test]
-fn every_option_of_a_master_has_its_field() {
-    let with = |change: fn(&mut Settings, &mut MasterSettings)| {
-        let mut settings = by_default(Role::Slave(SlaveLimits::default()));
-        let mut master = master();
+fn parses_every_master_option() {
+    let master_with = |change: fn(&mut Settings, &mut MasterSettings)| {
+        let mut settings = default_settings(Role::Slave(SlaveLimits::default()));
+        let mut master = default_master();
         change(&mut settings, &mut master);
         settings.role = Role::Master(master);
         settings
     };
     for (line, expected) in [
-        ("-m p", with(|_, _| ())),
-        ("-m a -m p", with(|_, _| ())),
-        ("-S sctp -m p", with(|s, _| s.control = DataProtocol::Sctp)),
+        ("-m p", master_with(|_, _| ())),
+        ("-m a -m p", master_with(|_, _| ())),
+        (
+            "-S sctp -m p",
+            master_with(|s, _| s.control = DataProtocol::Sctp),
+        ),
         (
             "-S VSOCK -m p",
-            with(|s, _| s.control = DataProtocol::Vsock),
+            master_with(|s, _| s.control = DataProtocol::Vsock),
         ),
-        ("-P 20k -m p", with(|s, _| s.port = 20_480)),
+        ("-P 20k -m p", master_with(|s, _| s.port = 20_480)),
         (
             "-P 100000 -S vsock -m p",
-            with(|s, _| (s.port, s.control) = (100_000, DataProtocol::Vsock)),
+            master_with(|s, _| (s.port, s.control) = (100_000, DataProtocol::Vsock)),
         ),
-        ("-vm p", with(|s, _| s.verbose = true)),
-        ("-g -m p", with(|_, m| m.print.groups = true)),
-        ("-T -m p", with(|_, m| m.print.strands = true)),
-        ("-t -m p", with(|_, m| m.print.transactions = true)),
-        ("-f -m p", with(|_, m| m.print.flowops = true)),
-        ("-k -m p", with(|_, _| ())),
-        ("-R -m p", with(|_, m| m.print.raw = true)),
+        ("-vm p", master_with(|s, _| s.verbose = true)),
+        ("-g -m p", master_with(|_, m| m.print.groups = true)),
+        ("-T -m p", master_with(|_, m| m.print.strands = true)),
+        ("-t -m p", master_with(|_, m| m.print.transactions = true)),
+        ("-f -m p", master_with(|_, m| m.print.flowops = true)),
+        ("-k -m p", master_with(|_, _| ())),
+        ("-R -m p", master_with(|_, m| m.print.raw = true)),
         (
             "-p -m p",
-            with(|_, m| (m.flowop_cpu, m.print.flowops) = (true, true)),
+            master_with(|_, m| (m.flowop_cpu, m.print.flowops) = (true, true)),
         ),
         (
             "-e -m p",
-            with(|_, m| (m.counters, m.print.flowops) = (CpuCounter::defaults(), true)),
+            master_with(|_, m| (m.counters, m.print.flowops) = (CpuCounter::defaults(), true)),
         ),
         (
             "-E cs,cycles,cpu-cycles -m p",
-            with(|_, m| {
+            master_with(|_, m| {
                 m.counters = CpuCounter::from_names(["cs", "cycles"]).unwrap();
                 m.print.flowops = true;
             }),
         ),
         (
             "-a -m p",
-            with(|_, m| {
+            master_with(|_, m| {
                 let print = &mut m.print;
                 (print.groups, print.strands) = (true, true);
                 (print.transactions, print.flowops) = (true, true);
@@ -91,41 +95,43 @@ fn every_option_of_a_master_has_its_field() {
         ),
         (
             "-X a -X b -m p",
-            with(|_, m| m.response_times = Some("b".into())),
+            master_with(|_, m| m.response_times = Some("b".into())),
         ),
         (
             "-i 500ms -m p",
-            with(|_, m| m.interval = Duration::from_millis(500)),
+            master_with(|_, m| m.interval = Duration::from_millis(500)),
         ),
         (
             "-i 2 -m p",
-            with(|_, m| m.interval = Duration::from_secs(2)),
+            master_with(|_, m| m.interval = Duration::from_secs(2)),
         ),
-        ("-H stdout -m p", with(|_, m| m.latencies = true)),
+        ("-H stdout -m p", master_with(|_, m| m.latencies = true)),
         (
             "--html=a.html -m p",
-            with(|_, m| m.html = Some("a.html".into())),
+            master_with(|_, m| m.html = Some("a.html".into())),
         ),
-        ("--json -m p", with(|_, m| m.json = true)),
+        ("--json -m p", master_with(|_, m| m.json = true)),
         (
             "--tls-cert c --tls-key k -m p",
-            with(|s, _| (s.tls.certificate, s.tls.key) = (Some("c".into()), Some("k".into()))),
+            master_with(|s, _| {
+                (s.tls.certificate, s.tls.key) = (Some("c".into()), Some("k".into()));
+            }),
         ),
         (
             "--strict-peers -m p",
-            with(|s, _| s.policy.is_strict = true),
+            master_with(|s, _| s.policy.is_strict = true),
         ),
         (
             "--allow-third-party -m p",
-            with(|s, _| s.policy.allows_third_party = true),
+            master_with(|s, _| s.policy.allows_third_party = true),
         ),
     ] {
-        assert_eq!(run(line), expected, "{line}");
+        assert_eq!(parse(line), expected, "{line}");
     }
 }
 
 #[test]
-fn every_option_of_a_slave_has_its_field() {
+fn parses_every_slave_option() {
     for (line, expected) in [
         ("-s", SlaveLimits::default()),
         (
@@ -135,8 +141,8 @@ fn every_option_of_a_slave_has_its_field() {
             SlaveLimits {
                 directories: vec!["/a".into(), "/b".into()],
                 permissions: server::Permissions {
-                    modules: true,
-                    privileged_ports: true,
+                    allows_modules: true,
+                    allows_privileged_ports: true,
                 },
                 server: server::ServerConfig {
                     max_clients: 2,
@@ -162,10 +168,14 @@ fn every_option_of_a_slave_has_its_field() {
             },
         ),
     ] {
-        assert_eq!(run(line), by_default(Role::Slave(expected)), "{line}");
+        assert_eq!(
+            parse(line),
+            default_settings(Role::Slave(expected)),
+            "{line}"
+        );
     }
-    let Role::Slave(limits) = run("-s --allow-peers 10.0.0.0/8 --allow-peers ::1").role else {
-        panic!("it is a slave");
+    let Role::Slave(limits) = parse("-s --allow-peers 10.0.0.0/8 --allow-peers ::1").role else {
+        panic!("not a slave");
     };
     let peers: Vec<_> = limits
         .server
@@ -177,15 +187,15 @@ fn every_option_of_a_slave_has_its_field() {
 }
 
 #[test]
-fn a_profile_is_checked() {
-    let expected = by_default(Role::Check(PathBuf::from("p")));
-    assert_eq!(run("--check p"), expected);
-    assert_eq!(run("--check=p"), expected);
+fn parses_check_option() {
+    let expected = default_settings(Role::Check(PathBuf::from("p")));
+    assert_eq!(parse("--check p"), expected);
+    assert_eq!(parse("--check=p"), expected);
 }
 
-/// Spec section 5: it forgets what comes before it.
+/// `-n` resets the options before it (spec section 5).
 #[test]
-fn no_statistics_is_about_what_comes_before_it() {
+fn no_statistics_resets_earlier_options() {
     let none = PrintOptions {
         progress: false,
         statistics: false,
@@ -222,8 +232,8 @@ fn no_statistics_is_about_what_comes_before_it() {
             },
         ),
     ] {
-        let Role::Master(master) = run(line).role else {
-            panic!("{line}");
+        let Role::Master(master) = parse(line).role else {
+            panic!("not a master: {line}");
         };
         assert_eq!(master.print, expected, "{line}");
         assert_eq!(master.response_times, None, "{line}");
@@ -231,10 +241,10 @@ fn no_statistics_is_about_what_comes_before_it() {
     }
 }
 
-/// Stock takes them without a word.
+/// Stock accepts these options silently.
 #[test]
-fn what_has_no_effect_on_a_slave_is_said() {
-    let settings = run("-s -a -i 1 -a -n");
+fn warns_about_options_without_effect() {
+    let settings = parse("-s -a -i 1 -a -n");
     assert_eq!(settings.role, Role::Slave(SlaveLimits::default()));
     assert_eq!(
         settings.notices,
@@ -244,7 +254,7 @@ fn what_has_no_effect_on_a_slave_is_said() {
             "uperf: -n has no effect on a slave",
         ]
     );
-    let settings = run("-v -a --check p");
+    let settings = parse("-v -a --check p");
     assert_eq!(
         settings.notices,
         [
@@ -255,7 +265,7 @@ fn what_has_no_effect_on_a_slave_is_said() {
 }
 
 #[test]
-fn wrong_values_are_one_line_that_names_them() {
+fn names_wrong_value_in_one_line() {
     for (line, stderr) in [
         (
             "-m p -S udp",
@@ -340,12 +350,12 @@ fn wrong_values_are_one_line_that_names_them() {
             code: 1,
             ..Exit::default()
         };
-        assert_eq!(ended(line), expected, "{line}");
+        assert_eq!(parse_failure(line), expected, "{line}");
     }
 }
 
 #[test]
-fn what_stock_says_on_stdout_is_there() {
+fn prints_stock_errors_to_stdout() {
     for (line, stdout) in [
         ("-m p -S foo", "Protocol foo not supported\n"),
         ("-m p -i 0", "Incorrect interval: 0\n"),
@@ -361,12 +371,12 @@ fn what_stock_says_on_stdout_is_there() {
             code: 1,
             ..Exit::default()
         };
-        assert_eq!(ended(line), expected, "{line}");
+        assert_eq!(parse_failure(line), expected, "{line}");
     }
 }
 
 #[test]
-fn where_stock_prints_its_usage_text_we_do() {
+fn prints_usage_where_stock_does() {
     let usage = include_str!("options-usage/uperf.txt");
     for (line, before, stderr, code) in [
         ("", "", "", 1),
@@ -388,13 +398,13 @@ fn where_stock_prints_its_usage_text_we_do() {
             stderr: stderr.to_owned(),
             code,
         };
-        assert_eq!(ended(line), expected, "{line}");
+        assert_eq!(parse_failure(line), expected, "{line}");
     }
 }
 
 #[test]
-fn the_version_names_both_programs() {
-    let Exit { stdout, code, .. } = ended("-V");
+fn version_names_both_programs() {
+    let Exit { stdout, code, .. } = parse_failure("-V");
     let lines: Vec<_> = stdout.lines().collect();
     assert!(
         lines[0].starts_with("Uperf Version 1.0.8, linerate "),
@@ -404,15 +414,15 @@ fn the_version_names_both_programs() {
     assert_eq!((lines.len(), lines[5], code), (7, "", 0), "{stdout}");
 }
 
-fn run(line: &str) -> Settings {
+fn parse(line: &str) -> Settings {
     uperf("uperf", line.split_whitespace().map(Into::into)).expect(line)
 }
 
-fn ended(line: &str) -> Exit {
+fn parse_failure(line: &str) -> Exit {
     uperf("uperf", line.split_whitespace().map(Into::into)).expect_err(line)
 }
 
-fn by_default(role: Role) -> Settings {
+fn default_settings(role: Role) -> Settings {
     Settings {
         role,
         control: DataProtocol::Tcp,
@@ -424,7 +434,7 @@ fn by_default(role: Role) -> Settings {
     }
 }
 
-fn master() -> MasterSettings {
+fn default_master() -> MasterSettings {
     MasterSettings {
         profile: PathBuf::from("p"),
         interval: Duration::from_secs(1),

@@ -1,10 +1,10 @@
-//! What stock uperf printed, and the same figures printed by us.
+//! Compares our reports with recorded reports of stock uperf.
 //!
-//! `output/reports.txt` holds cases: a line `# uperf …` with what was asked for, lines `> name …` with
-//! figures, then the text, each line after a `|`. The texts were recorded from uperf's development head
-//! (and 1.0.8) on the loopback interface, each line as a terminal shows it at the end, without blanks at
-//! its end but in the first case. The figures were read off them and are as exact as what is printed
-//! needs. Our own lines over active time are not in them.
+//! `output/reports.txt` holds the cases. Each has a line `# uperf …` with the options, lines
+//! `> name …` with figures, and the text, each line after a `|`. The texts were recorded from
+//! uperf's development head (and 1.0.8) on the loopback interface. Each line is the final state of
+//! a terminal line. Only the first case keeps trailing blanks. The figures were read from the texts,
+//! as precisely as the output needs. The texts do not contain our own lines over active time.
 
 #[path = "output/harnesses.rs"]
 mod harnesses;
@@ -21,13 +21,13 @@ use model::{
     CombinedTotals, Counts, EndCause, ExecutionTimes, GroupOutcome, InterfaceTraffic, LogEntry,
     Outcome, Side, StepOutcome, Totals, Traffic, TransactionOutcome,
 };
-use sample::{master, outcome, peer, plan, printed};
+use sample::{master_output, master_settings, outcome, peer, plan};
 use units::Bytes;
 use uperf::output::{PROGRESS_END, SampleLine, Width, progress, report, started, starting};
 use uperf::{GroupSpec, StrandCount, Workorder};
 
 #[test]
-fn recorded_reports() {
+fn matches_recorded_reports() {
     let mut cases = 0;
     for case in include_str!("output/reports.txt").split("\n# ").skip(1) {
         let mut lines = case.lines();
@@ -36,41 +36,41 @@ fn recorded_reports() {
             .filter(|line| !line.is_empty())
             .partition(|line| line.starts_with("> "));
         let text: Vec<_> = text.iter().map(|line| &line[1..]).collect();
-        let mut master = master(options);
-        let run = Run::of(&figures);
+        let mut master = master_settings(options);
+        let run = Run::parse(&figures);
         let width = Width::for_terminal(None);
-        let head = if master.print.progress {
-            // Stock takes the figures of its first line and those of its last one at different times.
+        let total_line = if master.print.progress {
+            // Stock samples the figures of its first and last line at different times.
             master.print.progress = false;
-            let mut only_total = self::master("-n");
-            only_total.print.progress = true;
-            let text = report(&only_total, width, &run.total);
-            let line = text.lines().next().expect("a line");
+            let mut progress_only = master_settings("-n");
+            progress_only.print.progress = true;
+            let text = report(&progress_only, width, &run.total);
+            let line = text.lines().next().expect("the report has a first line");
             format!("{}{line}\n", width.rule())
         } else {
             String::new()
         };
-        let printed = run.before + &head + &report(&master, width, &run.outcome);
+        let printed = run.text_before_report + &total_line + &report(&master, width, &run.outcome);
         let printed = without_own_lines(&printed);
-        let printed: Vec<_> = printed.lines().map(last_written).collect();
+        let printed: Vec<_> = printed.lines().map(after_last_cr).collect();
         let is_exact = text.iter().any(|line| line.ends_with(' '));
-        let shown = |lines: &[&str]| {
-            let without_end = |line: &&str| {
+        let normalize = |lines: &[&str]| {
+            let trim_line = |line: &&str| {
                 let line = if is_exact { *line } else { line.trim_end() };
                 line.to_owned()
             };
-            let lines: Vec<String> = lines.iter().map(without_end).collect();
+            let lines: Vec<String> = lines.iter().map(trim_line).collect();
             lines.join("\n").trim_end_matches('\n').to_owned()
         };
-        assert_eq!(shown(&printed), shown(&text), "{options}");
+        assert_eq!(normalize(&printed), normalize(&text), "{options}");
         cases += 1;
     }
     assert_eq!(cases, 9);
 }
 
 #[test]
-fn our_own_lines_are_below_the_differences() {
-    let text = printed("-a -e");
+fn prints_own_lines_below_differences() {
+    let text = master_output("-a -e");
     let rule = "-".repeat(79);
     let active = format!(
         "\n\nOver active time\n{rule}\n\
@@ -91,17 +91,17 @@ fn our_own_lines_are_below_the_differences() {
     assert!(text.contains(&counters), "{text}");
 }
 
-/// A host has a line for each group, and then one of its own.
+/// A host has a line per group and one line for all its groups.
 #[test]
-fn hosts_with_several_groups_have_a_sum() {
+fn sums_groups_per_host() {
     let mut outcome = outcome();
     let first = outcome.peers[0].clone();
     let mut second = first.clone();
     second.group = Some(1);
-    let mut other = first;
-    "10.0.0.2".clone_into(&mut other.host);
-    outcome.peers.extend([second, other]);
-    let text = report(&master(""), Width::for_terminal(None), &outcome);
+    let mut second_host = first;
+    "10.0.0.2".clone_into(&mut second_host.host);
+    outcome.peers.extend([second, second_host]);
+    let text = report(&master_settings(""), Width::for_terminal(None), &outcome);
     let rule = "-".repeat(79);
     let section = format!(
         "501op/s \n\nEach host, all its groups\n{rule}\n\
@@ -113,11 +113,11 @@ fn hosts_with_several_groups_have_a_sum() {
 }
 
 #[test]
-fn a_figure_that_was_not_measured_is_no_number() {
+fn prints_dash_for_unmeasured_figure() {
     let mut outcome = outcome();
     let times = &mut outcome.groups[0].transactions[1].steps[0].times;
-    times.as_mut().expect("times").cpu = None;
-    let text = report(&master("-f"), Width::for_terminal(None), &outcome);
+    times.as_mut().expect("the step has times").cpu = None;
+    let text = report(&master_settings("-f"), Width::for_terminal(None), &outcome);
     let line = text
         .lines()
         .find(|line| line.starts_with("write "))
@@ -129,10 +129,10 @@ fn a_figure_that_was_not_measured_is_no_number() {
 }
 
 #[test]
-fn a_slave_that_was_lost_has_no_figures() {
+fn prints_no_figures_for_lost_slave() {
     let mut outcome = outcome();
     outcome.peers[0].totals = None;
-    let text = report(&master(""), Width::for_terminal(None), &outcome);
+    let text = report(&master_settings(""), Width::for_terminal(None), &outcome);
     let lost = "-\n\nError saying goodbye with 127.0.0.1\nmaster ";
     assert!(text.contains(lost), "{text}");
     let difference = "Difference(%)      0.00%      0.00%        0.00%        0.00%       0.00%\n";
@@ -140,26 +140,32 @@ fn a_slave_that_was_lost_has_no_figures() {
     let mut second = peer("10.0.0.2", outcome.groups[0].totals.combined());
     second.message = Some("Success".to_owned());
     outcome.peers.push(second);
-    let text = report(&master(""), Width::for_terminal(None), &outcome);
+    let text = report(&master_settings(""), Width::for_terminal(None), &outcome);
     let lines = "[10.0.0.2] Success10.0.0.2           5.00s     2.86MB     4.80Mb/s         1503        \
                  0.00\nTotal              5.00s     2.86MB     4.80Mb/s         1503        0.00\n";
     assert!(text.contains(lines), "{text}");
 }
 
 #[test]
-fn what_this_end_has_not_got_differs_without_end() {
+fn prints_infinite_difference_for_zero_local_bytes() {
     let mut outcome = outcome();
     outcome.local.counts.sent = Bytes(0);
     outcome.local.counts.failed_operations = 15;
-    let text = report(&master(""), Width::for_terminal(None), &outcome);
+    let text = report(&master_settings(""), Width::for_terminal(None), &outcome);
     let difference = "Difference(%)     -0.02%      -inf%        -inf%        0.00%       1.00%\n";
     assert!(text.contains(difference), "{text}");
 }
 
 #[test]
-fn no_statistics_prints_what_is_asked_for_afterwards() {
+fn no_statistics_keeps_sections_requested_after_it() {
     let outcome = outcome();
-    let text = |options| report(&master(options), Width::for_terminal(None), &outcome);
+    let text = |options| {
+        report(
+            &master_settings(options),
+            Width::for_terminal(None),
+            &outcome,
+        )
+    };
     let log = "** Warning: Send buffer: 128.00KB (Requested:64.00KB)  \n";
     assert_eq!(text("-a -n"), format!("{log}\n"));
     let with_interfaces = text("-n -k");
@@ -174,23 +180,31 @@ fn no_statistics_prints_what_is_asked_for_afterwards() {
 }
 
 #[test]
-fn an_interface_may_come_and_one_without_traffic_is_left_out() {
+fn prints_new_interface_and_omits_idle_interface() {
     let mut outcome = outcome();
-    let interfaces = outcome.local.interfaces.as_mut().expect("interfaces");
-    interfaces.each.push(InterfaceTraffic {
+    let interfaces = outcome
+        .local
+        .interfaces
+        .as_mut()
+        .expect("the sample has interfaces");
+    interfaces.interfaces.push(InterfaceTraffic {
         name: "veth1".to_owned(),
         traffic: Traffic {
             received_packets: 5,
             received_bytes: 500,
             ..Traffic::default()
         },
-        came_online: true,
+        was_missing_at_start: true,
     });
-    interfaces.each.push(InterfaceTraffic {
+    interfaces.interfaces.push(InterfaceTraffic {
         name: "idle0".to_owned(),
         ..InterfaceTraffic::default()
     });
-    let text = report(&master(""), Width::for_terminal(Some(60)), &outcome);
+    let text = report(
+        &master_settings(""),
+        Width::for_terminal(Some(60)),
+        &outcome,
+    );
     let rule = "-".repeat(59);
     let section = format!(
         "\nNetstat statistics for this run\n{rule}\n\
@@ -202,112 +216,124 @@ fn an_interface_may_come_and_one_without_traffic_is_left_out() {
     assert!(text.contains(&section), "{text}");
 }
 
-/// A case's figures, and what was printed before the report.
+/// The figures of a case, and the text printed before the report.
 struct Run {
-    before: String,
+    text_before_report: String,
     outcome: Outcome,
-    /// With the figures of the first line.
+    /// An outcome with the figures of the first line.
     total: Outcome,
 }
 
 impl Run {
-    fn of(lines: &[&str]) -> Self {
-        let nothing = Side::default;
-        let empty = || Outcome::for_flow(plan(), UNIX_EPOCH, nothing(), None, EndCause::Deadline);
-        let (mut before, mut outcome, mut total) = (String::new(), empty(), empty());
+    fn parse(lines: &[&str]) -> Self {
+        let empty = || {
+            Outcome::for_flow(
+                plan(),
+                UNIX_EPOCH,
+                Side::default(),
+                None,
+                EndCause::Deadline,
+            )
+        };
+        let (mut text_before_report, mut outcome, mut total) = (String::new(), empty(), empty());
         let mut profile = Workorder::default();
-        // Lines of strands are in the order of the groups.
+        // The lines of strands are in the order of their groups.
         let mut strands = 0;
         for line in lines {
-            let (name, rest) = line[2..].split_once(' ').unwrap();
-            let words: Vec<_> = rest.split(' ').collect();
+            let (name, value) = line[2..].split_once(' ').unwrap();
+            let fields: Vec<_> = value.split(' ').collect();
             match name {
-                "strands" => profile.groups.push(group(words[0], words[1])),
+                "strands" => profile.groups.push(group_spec(fields[0], fields[1])),
                 "profile" => {
-                    rest.clone_into(&mut profile.name);
-                    before = starting(&profile) + &started(Duration::ZERO);
+                    value.clone_into(&mut profile.name);
+                    text_before_report = starting(&profile) + &started(Duration::ZERO);
                 }
                 "progress" => {
                     let sample = SampleLine {
-                        name: words[0],
-                        totals: totals(&words[1..]).combined(),
+                        name: fields[0],
+                        totals: totals(&fields[1..]).combined(),
                         ended: UNIX_EPOCH,
                     };
-                    before += &progress(false, Width::for_terminal(None), &sample);
-                    before += PROGRESS_END;
+                    text_before_report += &progress(false, Width::for_terminal(None), &sample);
+                    text_before_report += PROGRESS_END;
                 }
-                "total" => total.local = side(&words[1..]),
+                "total" => total.local = side(&fields[1..]),
                 "group" => outcome.groups.push(GroupOutcome {
-                    name: words[0].to_owned(),
-                    totals: totals(&words[1..]),
+                    name: fields[0].to_owned(),
+                    totals: totals(&fields[1..]),
                     ..GroupOutcome::default()
                 }),
                 "strand" => {
-                    strands += usize::from(words[0] == "Thr0");
-                    let group = at(&mut outcome.groups, strands - 1);
-                    group.workers.push(totals(&words[1..]));
+                    strands += usize::from(fields[0] == "Thr0");
+                    let group = get_or_push(&mut outcome.groups, strands - 1);
+                    group.workers.push(totals(&fields[1..]));
                 }
-                "txn" => at(&mut outcome.groups, 0)
-                    .transactions
-                    .push(TransactionOutcome {
-                        name: words[0].to_owned(),
-                        times: Some(times(&words)),
-                        ..TransactionOutcome::default()
-                    }),
+                "txn" => {
+                    get_or_push(&mut outcome.groups, 0)
+                        .transactions
+                        .push(TransactionOutcome {
+                            name: fields[0].to_owned(),
+                            times: Some(execution_times(&fields)),
+                            ..TransactionOutcome::default()
+                        });
+                }
                 "flowop" => {
-                    let transactions = &mut at(&mut outcome.groups, 0).transactions;
-                    at(transactions, 0).steps.push(StepOutcome {
-                        name: words[0].to_owned(),
-                        times: Some(times(&words)),
+                    let transactions = &mut get_or_push(&mut outcome.groups, 0).transactions;
+                    get_or_push(transactions, 0).steps.push(StepOutcome {
+                        name: fields[0].to_owned(),
+                        times: Some(execution_times(&fields)),
                         counters: Vec::new(),
                     });
                 }
                 "interfaces" | "interface" => {
                     let interfaces = outcome.local.interfaces.get_or_insert_default();
                     if name == "interface" {
-                        interfaces.each.push(traffic(&words));
+                        interfaces.interfaces.push(interface_traffic(&fields));
                     } else {
-                        interfaces.elapsed = nanoseconds(words[0]);
+                        interfaces.elapsed = parse_nanoseconds(fields[0]);
                     }
                 }
-                "slave" => outcome.peers.push(peer(words[0], reported(&words[1..]))),
+                "slave" => outcome
+                    .peers
+                    .push(peer(fields[0], combined_totals(&fields[1..]))),
                 "master" => {
                     outcome.local = Side {
                         interfaces: outcome.local.interfaces.take(),
-                        ..side(&words)
+                        ..side(&fields)
                     }
                 }
                 "error" | "warning" => {
-                    let (count, rest) = rest.split_once(' ').unwrap();
-                    let (text, reason) = rest.split_once(" | ").unwrap_or((rest, ""));
+                    let (count, entry) = value.split_once(' ').unwrap();
+                    let (text, reason) = entry.split_once(" | ").unwrap_or((entry, ""));
                     outcome.log.push(LogEntry {
                         is_warning: name == "warning",
                         text: text.replace("\\n", "\n"),
                         reason: reason.to_owned(),
-                        count: number(count),
+                        count: parse_number(count),
                     });
                 }
-                "failures" => outcome.failures = number(words[0]),
-                other => panic!("{other}"),
+                "failures" => outcome.failures = parse_number(fields[0]),
+                unknown => panic!("unknown line: {unknown}"),
             }
         }
         Self {
-            before,
+            text_before_report,
             outcome,
             total,
         }
     }
 }
 
-/// That of this number, which may be the next one.
-fn at<T: Default>(all: &mut Vec<T>, number: usize) -> &mut T {
-    if all.len() <= number {
-        all.push(T::default());
+/// Returns the element at `index`, which is at most the length. Appends a default element if
+/// needed.
+fn get_or_push<T: Default>(items: &mut Vec<T>, index: usize) -> &mut T {
+    if items.len() <= index {
+        items.push(T::default());
     }
-    &mut all[number]
+    &mut items[index]
 }
 
-fn group(count: &str, kind: &str) -> GroupSpec {
+fn group_spec(count: &str, kind: &str) -> GroupSpec {
     let strands = StrandCount {
         count: count.parse().unwrap(),
         threads: kind == "threads",
@@ -319,24 +345,24 @@ fn group(count: &str, kind: &str) -> GroupSpec {
     }
 }
 
-/// Bytes, operations, nanoseconds.
-fn totals(words: &[&str]) -> Totals {
+/// Parses bytes, operations and nanoseconds.
+fn totals(fields: &[&str]) -> Totals {
     Totals {
         counts: Counts {
-            sent: Bytes(number(words[0])),
-            operations: number(words[1]),
+            sent: Bytes(parse_number(fields[0])),
+            operations: parse_number(fields[1]),
             ..Counts::default()
         },
-        elapsed: nanoseconds(words[2]),
+        elapsed: parse_nanoseconds(fields[2]),
     }
 }
 
-fn reported(words: &[&str]) -> CombinedTotals {
-    totals(words).combined()
+fn combined_totals(fields: &[&str]) -> CombinedTotals {
+    totals(fields).combined()
 }
 
-fn side(words: &[&str]) -> Side {
-    let Totals { counts, elapsed } = totals(words);
+fn side(fields: &[&str]) -> Side {
+    let Totals { counts, elapsed } = totals(fields);
     Side {
         counts,
         elapsed: Some(elapsed),
@@ -344,56 +370,56 @@ fn side(words: &[&str]) -> Side {
     }
 }
 
-/// Name, count, and in nanoseconds all together, CPU time, longest, shortest.
-fn times(words: &[&str]) -> ExecutionTimes {
+/// Parses name, count, and in nanoseconds total, CPU, longest and shortest time.
+fn execution_times(fields: &[&str]) -> ExecutionTimes {
     ExecutionTimes {
-        executions: number(words[1]),
-        total: nanoseconds(words[2]),
-        cpu: Some(nanoseconds(words[3])),
-        longest: nanoseconds(words[4]),
-        shortest: nanoseconds(words[5]),
+        executions: parse_number(fields[1]),
+        total: parse_nanoseconds(fields[2]),
+        cpu: Some(parse_nanoseconds(fields[3])),
+        longest: parse_nanoseconds(fields[4]),
+        shortest: parse_nanoseconds(fields[5]),
     }
 }
 
-/// Name, packets out and in, bytes out and in.
-fn traffic(words: &[&str]) -> InterfaceTraffic {
+/// Parses name, sent and received packets, sent and received bytes.
+fn interface_traffic(fields: &[&str]) -> InterfaceTraffic {
     InterfaceTraffic {
-        name: words[0].to_owned(),
+        name: fields[0].to_owned(),
         traffic: Traffic {
-            sent_packets: number(words[1]),
-            received_packets: number(words[2]),
-            sent_bytes: number(words[3]),
-            received_bytes: number(words[4]),
+            sent_packets: parse_number(fields[1]),
+            received_packets: parse_number(fields[2]),
+            sent_bytes: parse_number(fields[3]),
+            received_bytes: parse_number(fields[4]),
         },
-        came_online: false,
+        was_missing_at_start: false,
     }
 }
 
-fn number(text: &str) -> u64 {
+fn parse_number(text: &str) -> u64 {
     text.parse().expect(text)
 }
 
-fn nanoseconds(text: &str) -> Duration {
-    Duration::from_nanos(number(text))
+fn parse_nanoseconds(text: &str) -> Duration {
+    Duration::from_nanos(parse_number(text))
 }
 
-/// Stock's lines alone.
+/// Removes the sections that stock uperf does not print.
 fn without_own_lines(text: &str) -> String {
-    let mut stocks = text.to_owned();
+    let mut stock_text = text.to_owned();
     for title in [
         "Over active time\n",
         "Each host, all its groups\n",
         "Beginnings of strands\n",
     ] {
-        if let Some((before, own)) = stocks.split_once(title) {
+        if let Some((before, own)) = stock_text.split_once(title) {
             let (_, after) = own.split_once("\n\n").unwrap();
-            stocks = before.to_owned() + after;
+            stock_text = before.to_owned() + after;
         }
     }
-    stocks
+    stock_text
 }
 
-/// What is left of a line that was written over.
-fn last_written(line: &str) -> &str {
+/// Returns the part of a line after its last carriage return.
+fn after_last_cr(line: &str) -> &str {
     line.rsplit('\r').next().unwrap_or_default()
 }

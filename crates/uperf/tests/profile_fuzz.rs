@@ -1,6 +1,7 @@
-//! Profiles that mean harm or were damaged: none panics, and what is taken is within the limits.
+//! Parses hostile and damaged profiles. None may panic, and an accepted profile is within the
+//! limits.
 //!
-//! See `testkit::fuzz` for how many, and how a failure is repeated.
+//! See `testkit::fuzz` for the number of inputs and how to repeat a failure.
 
 use std::fs;
 use std::ops::RangeInclusive;
@@ -16,27 +17,27 @@ use uperf::profile::{
 
 #[test]
 fn random_bytes() {
-    // Nothing is a profile by chance.
-    each("random bytes", 0..=0, |rng| {
+    // Random bytes are never a profile.
+    fuzz_parser("random bytes", 0..=0, |rng| {
         let length = rng.random_range(0..200);
         (0..length).map(|_| rng.random()).collect()
     });
 }
 
-/// Words in any order, or those of a profile with a few in other places.
+/// Parses random words, or the words of a profile with a few extra words.
 #[test]
 fn words_in_any_order() {
     const PROFILE: &str = "<profile name=\"x\" > <group nthreads=\"1\" > <transaction iterations=\"2\" > \
         <flowop type=\"nop\" /> <flowop type=\"nop\" options=\"size=1\" /> </transaction> </group> </profile>";
-    each("words in any order", 5..=25, |rng| {
+    fuzz_parser("words in any order", 5..=25, |rng| {
         let is_ordered = rng.random();
         let mut words: Vec<&str> = if is_ordered {
             PROFILE.split(' ').collect()
         } else {
             Vec::new()
         };
-        let more = if is_ordered { 3 } else { 60 };
-        for _ in 0..rng.random_range(0..more) {
+        let max_inserts = if is_ordered { 3 } else { 60 };
+        for _ in 0..rng.random_range(0..max_inserts) {
             let word = choose(rng, &WORDS);
             words.insert(rng.random_range(0..=words.len()), word);
         }
@@ -56,27 +57,27 @@ fn words_in_any_order() {
 #[test]
 fn damaged_profiles() {
     let profiles = profiles();
-    each("damaged profiles", 20..=30, |rng| {
+    fuzz_parser("damaged profiles", 20..=30, |rng| {
         let profile = choose(rng, &profiles);
         fuzz::damage_with(rng, profile, &WORDS)
     });
 }
 
-/// Options of every kind with values of every kind, in a profile that is otherwise in order.
+/// Parses valid profiles with random options and values.
 #[test]
 fn odd_options() {
-    each("odd options", 7..=15, |rng| {
+    fuzz_parser("odd options", 7..=15, |rng| {
         let mut options = String::new();
         for _ in 0..rng.random_range(0..4) {
             let key = choose(rng, &KEYS);
-            options.extend([key, "=", &value(rng), " "]);
+            options.extend([key, "=", &random_value(rng), " "]);
         }
         let kind = choose(rng, &KINDS);
-        let mut mostly = |usual: &str| match rng.random_range(0..8) {
-            0 => value(rng),
+        let mut usual_or_random = |usual: &str| match rng.random_range(0..8) {
+            0 => random_value(rng),
             _ => usual.to_owned(),
         };
-        let (count, duration) = (mostly("2"), mostly("1s"));
+        let (count, duration) = (usual_or_random("2"), usual_or_random("1s"));
         format!(
             "<profile name=\"p\">\n<group nthreads=\"{count}\">\n<transaction duration=\"{duration}\">\n\
              <flowop type=\"{kind}\" options=\"{options}\"/>\n</transaction>\n</group>\n</profile>\n"
@@ -85,17 +86,24 @@ fn odd_options() {
     });
 }
 
-/// Gives inputs to the parser, which is to take as many percent of them.
-fn each(what: &str, taken: RangeInclusive<u64>, input: impl Fn(&mut SmallRng) -> Vec<u8>) {
-    fuzz::run_inputs(what, taken, |rng| is_honest(&input(rng)));
+/// Parses random inputs, and checks the percentage that the parser accepts.
+fn fuzz_parser(
+    name: &str,
+    accepted_percent: RangeInclusive<u64>,
+    random_input: impl Fn(&mut SmallRng) -> Vec<u8>,
+) {
+    fuzz::run_inputs(name, accepted_percent, |rng| {
+        check_parser(&random_input(rng))
+    });
 }
 
-/// Whether it is taken. What is refused says why; what is taken is within the limits.
-fn is_honest(bytes: &[u8]) -> bool {
+/// Returns whether the parser accepts the profile. A refusal needs an error note, and an accepted
+/// profile must be within the limits.
+fn check_parser(bytes: &[u8]) -> bool {
     let environment = |name: &str| (name.len() < 3).then(|| "2".to_owned());
     let directory = |name: &str| match name.len() {
         0..4 => Ok(()),
-        _ => Err("none".to_owned()),
+        _ => Err("not found".to_owned()),
     };
     let source = ProfileSource { name: "p", bytes };
     let context = ProfileContext {
@@ -103,8 +111,8 @@ fn is_honest(bytes: &[u8]) -> bool {
         directory: &directory,
     };
     let ParsedProfile { workorder, notes } = parse(&source, &context);
-    let refused = notes.iter().any(|note| note.severity == Severity::Error);
-    assert_eq!(workorder.is_none(), refused);
+    let has_error = notes.iter().any(|note| note.severity == Severity::Error);
+    assert_eq!(workorder.is_none(), has_error);
     assert!(notes.len() <= 210, "{}", notes.len());
     for note in &notes {
         assert!(note.line > 0 && note.column > 0);
@@ -118,15 +126,15 @@ fn is_honest(bytes: &[u8]) -> bool {
     assert!(expected_memory(&workorder) <= MAX_MEMORY_BYTES);
     let strands = |processes| -> u64 {
         let groups = workorder.groups.iter();
-        let those = groups.filter(|group| group.strands.processes == processes);
-        those.map(|group| u64::from(group.strands.count)).sum()
+        let matching = groups.filter(|group| group.strands.processes == processes);
+        matching.map(|group| u64::from(group.strands.count)).sum()
     };
     assert!(strands(false) <= MAX_THREADS && strands(true) <= MAX_PROCESSES);
     true
 }
 
-fn value(rng: &mut SmallRng) -> String {
-    let suffix = ["", "", "k", "m", "g", "z", "s", "ms", "kb", "x", ")", "ä"];
+fn random_value(rng: &mut SmallRng) -> String {
+    let suffixes = ["", "", "k", "m", "g", "z", "s", "ms", "kb", "x", ")", "ä"];
     match rng.random_range(0..6) {
         0 => rng.random_range(0..20_u32).to_string(),
         1 => rng.random::<u64>().to_string(),
@@ -138,7 +146,7 @@ fn value(rng: &mut SmallRng) -> String {
         3 => format!("{}.{}", rng.random_range(0..99), rng.random_range(0..99)),
         4 => (*choose(rng, &VALUES)).to_owned(),
         _ => {
-            let suffix = choose(rng, &suffix);
+            let suffix = choose(rng, &suffixes);
             format!("{}{suffix}", rng.random_range(-1..5000))
         }
     }
@@ -148,10 +156,10 @@ fn profiles() -> Vec<Vec<u8>> {
     let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data");
     ["profiles", "consumers", "transcripts"]
         .iter()
-        .flat_map(|directory| fs::read_dir(data.join(directory)).expect("profiles"))
-        .map(|entry| entry.expect("readable").path())
+        .flat_map(|directory| fs::read_dir(data.join(directory)).expect("the directory exists"))
+        .map(|entry| entry.expect("the profile is readable").path())
         .filter(|path| path.extension().is_some_and(|extension| extension == "xml"))
-        .map(|path| fs::read(path).expect("readable"))
+        .map(|path| fs::read(path).expect("the profile is readable"))
         .collect()
 }
 

@@ -1,7 +1,6 @@
-//! The scripted peer itself: recordings played against each other, and against what leaves the
-//! script.
+//! Tests of the scripted peer: it plays recordings against itself and against deviating messages.
 
-#[expect(dead_code, reason = "only the test of the transcripts needs all of it")]
+#[expect(dead_code, reason = "only wire_transcripts uses all of it")]
 mod data;
 mod peer;
 
@@ -10,19 +9,19 @@ use std::net::{TcpListener, TcpStream};
 use std::thread;
 
 use data::{Kind, Sender, recording, recordings};
-use peer::{Said, Script, play, play_whole, play_with};
+use peer::{DecodedMessage, Script, play, play_with, play_with_data};
 use uperf::DataProtocol;
 use uperf::wire::{MasterCommand, SlaveInfo};
 
 #[test]
-fn every_conversation_can_be_played() {
+fn plays_every_conversation() {
     for recording in recordings() {
         for connection in 0..recording.hosts.len() {
             let script = Script::new(&recording, connection);
-            let (one, other) = connection_pair();
+            let (master_stream, slave_stream) = connection_pair();
             let events = thread::scope(|scope| {
-                let slave = scope.spawn(|| play(&script, Sender::Slave, &other));
-                let master = play(&script, Sender::Master, &one);
+                let slave = scope.spawn(|| play(&script, Sender::Slave, &slave_stream));
+                let master = play(&script, Sender::Master, &master_stream);
                 let slave = slave.join().expect("no panic");
                 [master, slave].map(|events| match events {
                     Ok(events) => events,
@@ -36,7 +35,7 @@ fn every_conversation_can_be_played() {
 }
 
 #[test]
-fn with_data_both_sides_come_through() {
+fn plays_both_sides_with_data() {
     thread::scope(|scope| {
         for (name, connection) in [
             ("connect-loop-2threads", 0),
@@ -48,12 +47,14 @@ fn with_data_both_sides_come_through() {
         ] {
             scope.spawn(move || {
                 let recording = recording(name);
-                let (one, other) = connection_pair();
+                let (master_stream, slave_stream) = connection_pair();
                 let slave = {
                     let recording = recording.clone();
-                    thread::spawn(move || play_whole(&recording, connection, Sender::Slave, &other))
+                    thread::spawn(move || {
+                        play_with_data(&recording, connection, Sender::Slave, &slave_stream)
+                    })
                 };
-                let master = play_whole(&recording, connection, Sender::Master, &one);
+                let master = play_with_data(&recording, connection, Sender::Master, &master_stream);
                 let slave = slave.join().expect("no panic");
                 let differences = [master, slave].map(|played| {
                     let difference = played.err();
@@ -66,74 +67,82 @@ fn with_data_both_sides_come_through() {
 }
 
 #[test]
-fn ports_may_be_others() {
+fn accepts_different_ports() {
     let recording = recording("rr-tcp-connect");
     let recorded = Script::new(&recording, 0);
     let mut info = SlaveInfo::default();
     info.set_port(DataProtocol::Tcp, 12_345);
     let changed = recorded.clone().with_ports(Sender::Slave, &[info.clone()]);
-    let (one, other) = connection_pair();
+    let (master_stream, slave_stream) = connection_pair();
     thread::scope(|scope| {
-        let slave = scope.spawn(|| play(&changed, Sender::Slave, &other));
-        let mut seen = Vec::new();
-        let played = play_with(&recorded, Sender::Master, &one, |event| {
-            if let Said::Ports(ports) = &event.said {
-                seen.push((event.sender, ports.clone()));
+        let slave = scope.spawn(|| play(&changed, Sender::Slave, &slave_stream));
+        let mut received = Vec::new();
+        let played = play_with(&recorded, Sender::Master, &master_stream, |event| {
+            if let DecodedMessage::Ports(ports) = &event.message {
+                received.push((event.sender, ports.clone()));
             }
         });
         assert!(played.is_ok() && slave.join().is_ok_and(|played| played.is_ok()));
-        assert_eq!(seen, [(Sender::Slave, info)]);
+        assert_eq!(received, [(Sender::Slave, info)]);
     });
 }
 
 #[test]
-fn whoever_leaves_the_script_is_told_where() {
+fn reports_position_of_difference() {
     let recording = recording("connect-loop-2threads");
     let script = Script::new(&recording, 0);
     let messages = recording.of_connection(0);
     let first_command = messages
         .iter()
         .position(|message| message.kind == Kind::Command);
-    let before = &messages[..first_command.expect("a command")];
+    let before = &messages[..first_command.expect("the recording has a command")];
 
-    // The first command is another, and does not come at all.
-    for (last, words) in [
+    // The first command differs, then it is missing.
+    for (command, expected_message) in [
         (Some(MasterCommand::Abort), "found Command(Abort)"),
         (None, "failed to fill whole buffer"),
     ] {
-        let (mut one, other) = connection_pair();
+        let (mut master_stream, slave_stream) = connection_pair();
         let difference = thread::scope(|scope| {
-            let slave = scope.spawn(|| play(&script, Sender::Slave, &other));
+            let slave = scope.spawn(|| play(&script, Sender::Slave, &slave_stream));
             for message in before {
                 if message.sender == Sender::Master {
-                    one.write_all(&message.bytes).expect("it is taken");
+                    master_stream
+                        .write_all(&message.bytes)
+                        .expect("the slave receives");
                 } else {
                     let mut bytes = vec![0; message.bytes.len()];
-                    one.read_exact(&mut bytes).expect("it comes");
+                    master_stream
+                        .read_exact(&mut bytes)
+                        .expect("the slave sends");
                 }
             }
-            if let Some(command) = last {
-                one.write_all(&command.encode(recording.order))
-                    .expect("it is taken");
+            if let Some(command) = command {
+                master_stream
+                    .write_all(&command.encode(recording.order))
+                    .expect("the slave receives");
             }
-            drop(one);
-            slave.join().expect("no panic").expect_err("a difference")
+            drop(master_stream);
+            slave
+                .join()
+                .expect("no panic")
+                .expect_err("the message differs")
         });
         let text = difference.to_string();
-        let place = format!("connect-loop-2threads/0, message {}", before.len());
-        assert!(text.starts_with(&place), "{text}");
+        let position = format!("connect-loop-2threads/0, message {}", before.len());
+        assert!(text.starts_with(&position), "{text}");
         assert!(
             text.contains("expected Command(NextTransaction(0))"),
             "{text}"
         );
-        assert!(text.contains(words), "{text}");
+        assert!(text.contains(expected_message), "{text}");
     }
 }
 
 fn connection_pair() -> (TcpStream, TcpStream) {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a listener");
-    let address = listener.local_addr().expect("an address");
-    let one = TcpStream::connect(address).expect("a connection");
-    let (other, _) = listener.accept().expect("a connection");
-    (one, other)
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
+    let address = listener.local_addr().expect("the listener is bound");
+    let master_stream = TcpStream::connect(address).expect("the connection succeeds");
+    let (slave_stream, _) = listener.accept().expect("the connection succeeds");
+    (master_stream, slave_stream)
 }

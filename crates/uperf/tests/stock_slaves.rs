@@ -1,4 +1,4 @@
-//! Stock slaves that do what real ones do only now and then, or crash of.
+//! Scripted stock slaves with behaviour that real slaves show rarely or only in a crash.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -17,15 +17,15 @@ use uperf::{DataProtocol, FlowopKind};
 
 const LAYOUT: FlowopLayout = FlowopLayout::V1_0_8;
 
-/// `port=` with several strands: a stock slave whose strands end crashes.
+/// Tests `port=` with several strands. A stock slave crashes if its strands end on their own.
 #[test]
-fn strands_that_share_a_listener_wait_until_they_are_killed() {
+fn parks_strands_that_share_a_listener() {
     let profile = Profile::new("shared")
         .group("nthreads=2")
         .single_flowop("connect remotehost=127.0.0.1 protocol=tcp port=7")
         .single_flowop("disconnect")
         .text();
-    let (said, commands) = run(&profile, |slave| {
+    let (result, commands) = run(&profile, |slave| {
         let expected = [
             (1, FlowopKind::Accept),
             (1, FlowopKind::Disconnect),
@@ -40,29 +40,32 @@ fn strands_that_share_a_listener_wait_until_they_are_killed() {
         [
             MasterCommand::NextTransaction(0),
             MasterCommand::NextTransaction(1),
-            // All strands have come to it, and it does nothing.
+            // All strands have reached this transaction, which does nothing.
             MasterCommand::NextTransaction(2),
             MasterCommand::Abort,
         ]
     );
-    assert!(said.starts_with("0: ") && !said.contains("** "), "{said}");
+    assert!(
+        result.starts_with("0: ") && !result.contains("** "),
+        "{result}"
+    );
 }
 
-/// Its clock may be ahead, and its strand closes its connection when it ends.
+/// The slave's clock may be ahead. Its strand then closes the connection first.
 #[test]
-fn a_slave_whose_time_is_up_first_resets_its_connection() {
+fn tolerates_reset_by_slave_that_ends_first() {
     let profile = Profile::new("early")
         .group("nthreads=1")
         .single_flowop("connect remotehost=127.0.0.1 protocol=tcp")
         .transaction("duration=1s", &["write size=8k"])
         .text();
-    let (said, commands) = run(&profile, |slave| {
+    let (result, commands) = run(&profile, |slave| {
         slave.next_command();
-        let (mut data, _) = slave.data.accept().expect("a connection");
+        let (mut data, _) = slave.data.accept().expect("the master connects");
         slave.next_command();
-        // With data unread.
-        data.read_exact(&mut [0; 8192]).expect("it is written");
-        data.set_nonblocking(true).expect("a flag");
+        // Close the connection with unread data.
+        data.read_exact(&mut [0; 8192]).expect("the master sends");
+        data.set_nonblocking(true).expect("the socket is open");
         while data.peek(&mut [0]).is_err() {
             thread::yield_now();
         }
@@ -70,13 +73,16 @@ fn a_slave_whose_time_is_up_first_resets_its_connection() {
         slave.next_command();
     });
     assert_eq!(commands.last(), Some(&MasterCommand::SendStatistics));
-    assert!(said.starts_with("0: ") && !said.contains("** "), "{said}");
+    assert!(
+        result.starts_with("0: ") && !result.contains("** "),
+        "{result}"
+    );
 }
 
-/// A stock slave that has its work.
+/// A stock slave after the handshake.
 struct Slave {
     control: TcpStream,
-    /// Iterations and first flowop of each transaction.
+    /// Iterations and only flowop of each transaction.
     work: Vec<(u64, FlowopKind)>,
     data: TcpListener,
     commands: Vec<MasterCommand>,
@@ -84,70 +90,72 @@ struct Slave {
 
 impl Slave {
     fn next_command(&mut self) -> MasterCommand {
-        let bytes = take(&self.control, MasterCommand::LEN);
-        let bytes = bytes.first_chunk().expect("whole");
-        let command = MasterCommand::decode(bytes, Endian::NATIVE).expect("a command");
+        let bytes = receive(&self.control, MasterCommand::LEN);
+        let bytes = bytes.first_chunk().expect("the record is complete");
+        let command = MasterCommand::decode(bytes, Endian::NATIVE).expect("the command is valid");
         self.commands.push(command);
         command
     }
 }
 
-/// Runs the profile with a slave that does this; what the master's exit code and text were, and the commands that
-/// the slave got.
-fn run(profile: &str, slave: impl FnOnce(&mut Slave) + Send) -> (String, Vec<MasterCommand>) {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
-    let control = listener.local_addr().expect("it is bound").port();
+/// Runs the profile with a slave that calls `act` after the handshake. Returns the master's exit
+/// code and output, and the commands that the slave received.
+fn run(profile: &str, act: impl FnOnce(&mut Slave) + Send) -> (String, Vec<MasterCommand>) {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
+    let control = listener.local_addr().expect("the listener is bound").port();
     thread::scope(|scope| {
         let slave = scope.spawn(move || {
-            let mut served = serve(&listener);
-            slave(&mut served);
+            let mut slave = accept_master(&listener);
+            act(&mut slave);
             let goodbye = Goodbye {
                 kind: Goodbye::INFO,
                 ..Goodbye::default()
             };
-            send(&served.control, &goodbye.encode(Endian::NATIVE));
-            served.commands
+            send(&slave.control, &goodbye.encode(Endian::NATIVE));
+            slave.commands
         });
-        let said = master(profile, control);
-        (said, slave.join().expect("no panic"))
+        let result = run_master(profile, control);
+        (result, slave.join().expect("no panic"))
     })
 }
 
-/// The handshake.
-fn serve(listener: &TcpListener) -> Slave {
-    let (control, _) = listener.accept().expect("a master");
-    greet(&control);
-    let (probe, _) = listener
-        .accept()
-        .expect("the master's question about the layout");
-    greet(&probe);
-    take(&probe, 352 + 24 + 168 + LAYOUT.record_len());
+/// Accepts a master and does the handshake.
+fn accept_master(listener: &TcpListener) -> Slave {
+    let (control, _) = listener.accept().expect("the master connects");
+    answer_phase_1(&control);
+    let (probe, _) = listener.accept().expect("the master probes the layout");
+    answer_phase_1(&probe);
+    receive(&probe, 352 + 24 + 168 + LAYOUT.record_len());
     send(
         &probe,
         &Phase2Answer::Ok { slave_infos: 0 }.encode(Endian::NATIVE),
     );
 
-    take(&control, 352);
-    let group = take(&control, GroupRecord::LEN);
-    let group = GroupRecord::decode(group.first_chunk().expect("whole"), Endian::NATIVE);
-    let group = group.expect("a group");
+    receive(&control, 352);
+    let group = receive(&control, GroupRecord::LEN);
+    let group = GroupRecord::decode(
+        group.first_chunk().expect("the record is complete"),
+        Endian::NATIVE,
+    );
+    let group = group.expect("the group is valid");
     let mut work = Vec::new();
     for number in 0..group.transactions {
-        let record = take(&control, TransactionRecord::LEN);
-        let record = record.first_chunk().expect("whole");
+        let record = receive(&control, TransactionRecord::LEN);
+        let record = record.first_chunk().expect("the record is complete");
         let record = TransactionRecord::decode(record, Endian::NATIVE);
         assert_eq!((record.flowops, record.number), (1, number));
-        let flowop = take(&control, LAYOUT.record_len());
-        let flowop = FlowopRecord::decode(&flowop, LAYOUT, Endian::NATIVE).expect("whole");
+        let flowop = receive(&control, LAYOUT.record_len());
+        let flowop =
+            FlowopRecord::decode(&flowop, LAYOUT, Endian::NATIVE).expect("the record is complete");
         work.push((
             record.iterations,
-            FlowopKind::from_number(flowop.kind).expect("a kind"),
+            FlowopKind::from_number(flowop.kind).expect("the kind is known"),
         ));
     }
 
-    let data = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let data = TcpListener::bind("127.0.0.1:0").expect("a port is free");
     let mut info = SlaveInfo::default();
-    let port = data.local_addr().expect("it is bound").port();
+    let port = data.local_addr().expect("the listener is bound").port();
     info.set_port(DataProtocol::Tcp, port.into());
     let infos = Phase2Answer::Ok {
         slave_infos: group.strands,
@@ -156,7 +164,7 @@ fn serve(listener: &TcpListener) -> Slave {
     for _ in 0..group.strands {
         send(&control, &info.encode(Endian::NATIVE));
     }
-    let end = take(&control, HANDSHAKE_END.len());
+    let end = receive(&control, HANDSHAKE_END.len());
     send(&control, &end);
     Slave {
         control,
@@ -166,27 +174,27 @@ fn serve(listener: &TcpListener) -> Slave {
     }
 }
 
-fn greet(control: &TcpStream) {
-    take(control, 352);
+fn answer_phase_1(control: &TcpStream) {
+    receive(control, 352);
     send(control, &Phase1Answer::Ok.encode());
 }
 
-fn take(mut control: &TcpStream, length: usize) -> Vec<u8> {
+fn receive(mut control: &TcpStream, length: usize) -> Vec<u8> {
     let mut bytes = vec![0; length];
-    control.read_exact(&mut bytes).expect("it comes");
+    control.read_exact(&mut bytes).expect("the master sends");
     bytes
 }
 
 fn send(mut control: &TcpStream, bytes: &[u8]) {
-    control.write_all(bytes).expect("it is taken");
+    control.write_all(bytes).expect("the master receives");
 }
 
-/// The master's exit code, and what it printed.
-fn master(profile: &str, control: u16) -> String {
-    let words = ["-P", &control.to_string(), "-i", "100ms", "-m", "p"].map(Into::into);
-    let settings: Settings = options::uperf("uperf", words).expect("good options");
+/// Runs the master. Returns its exit code and output.
+fn run_master(profile: &str, control: u16) -> String {
+    let arguments = ["-P", &control.to_string(), "-i", "100ms", "-m", "p"].map(Into::into);
+    let settings: Settings = options::uperf("uperf", arguments).expect("the options are valid");
     let Role::Master(master) = &settings.role else {
-        panic!("no master: {settings:?}");
+        panic!("not a master: {settings:?}");
     };
     let source = ProfileSource {
         name: "p",
@@ -196,9 +204,11 @@ fn master(profile: &str, control: u16) -> String {
         environment: &|_| None,
         directory: &|_| Ok(()),
     };
-    let workorder = parse(&source, &context).workorder.expect("a profile");
-    let (mut out, stop) = (Vec::new(), Stop::new());
+    let workorder = parse(&source, &context)
+        .workorder
+        .expect("the profile is valid");
+    let (mut output, stop) = (Vec::new(), Stop::new());
     let width = Width::for_terminal(None);
-    let ended = uperf::run(&settings, master, &workorder, width, &stop, &mut out);
-    format!("{}: {}", ended.code, String::from_utf8_lossy(&out))
+    let finished = uperf::run(&settings, master, &workorder, width, &stop, &mut output);
+    format!("{}: {}", finished.code, String::from_utf8_lossy(&output))
 }

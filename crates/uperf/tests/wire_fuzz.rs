@@ -1,9 +1,9 @@
-//! Hostile bytes for every decoder: none panics, and what was decoded survives another round; and
-//! workorders of all kinds, from bytes to what a slave would do.
+//! Feeds hostile bytes to every decoder. No decoder may panic, and each decoded message must
+//! survive a second round trip. Random workorders must also give a valid assignment or a refusal.
 //!
-//! See `testkit::fuzz` for how many inputs each test gets, and how a failure is repeated.
+//! See `testkit::fuzz` for the number of inputs and how to repeat a failure.
 
-#[expect(dead_code, reason = "only the test of the transcripts needs all of it")]
+#[expect(dead_code, reason = "only wire_transcripts uses all of it")]
 mod data;
 
 use std::fmt::Debug;
@@ -23,10 +23,10 @@ use uperf::{
 };
 
 macro_rules! decoders {
-    ($($test:ident: $kind:ident, $taken:expr, $decode:expr;)+) => {$(
+    ($($test:ident: $kind:ident, $accepted_percent:expr, $decode:expr;)+) => {$(
         #[test]
         fn $test() {
-            decoder(Kind::$kind, $taken, $decode);
+            fuzz_decoder(Kind::$kind, $accepted_percent, $decode);
         }
     )+};
 }
@@ -35,47 +35,47 @@ decoders! {
     headers: Header, 85..=93, |bytes, _| {
         let (header, order) = Header::decode(bytes.first_chunk()?).ok()?;
         let _ = (header.version(), header.check_protocols(|protocol| protocol == DataProtocol::Ssl));
-        Some(shown(&header, header.encode(order)))
+        Some(format_and_return(&header, header.encode(order)))
     };
-    first_answers: Ack1, 100..=100, |bytes, _| {
-        let ack = Phase1Answer::decode(bytes.first_chunk()?);
-        Some(shown(&ack, ack.encode()))
+    phase_1_answers: Ack1, 100..=100, |bytes, _| {
+        let answer = Phase1Answer::decode(bytes.first_chunk()?);
+        Some(format_and_return(&answer, answer.encode()))
     };
-    second_answers: Ack2, 100..=100, |bytes, order| {
-        let ack = Phase2Answer::decode(bytes.first_chunk()?, order);
-        Some(shown(&ack, ack.encode(order)))
+    phase_2_answers: Ack2, 100..=100, |bytes, order| {
+        let answer = Phase2Answer::decode(bytes.first_chunk()?, order);
+        Some(format_and_return(&answer, answer.encode(order)))
     };
     groups: Group, 35..=45, |bytes, order| {
         let group = GroupRecord::decode(bytes.first_chunk()?, order).ok()?;
-        Some(shown(&group, group.encode(order)))
+        Some(format_and_return(&group, group.encode(order)))
     };
     transactions: Transaction, 100..=100, |bytes, order| {
         let transaction = TransactionRecord::decode(bytes.first_chunk()?, order);
-        Some(shown(&transaction, transaction.encode(order)))
+        Some(format_and_return(&transaction, transaction.encode(order)))
     };
-    ports: Ports, 100..=100, |bytes, order| {
+    slave_infos: Ports, 100..=100, |bytes, order| {
         let info = SlaveInfo::decode(bytes.first_chunk()?, order);
         let _ = [DataProtocol::Tcp, DataProtocol::Unix].map(|protocol| info.port(protocol));
-        Some(shown(&info, info.encode(order)))
+        Some(format_and_return(&info, info.encode(order)))
     };
     commands: Command, 61..=71, |bytes, order| {
         let command = MasterCommand::decode(bytes.first_chunk()?, order).ok()?;
-        Some(shown(&command, command.encode(order)))
+        Some(format_and_return(&command, command.encode(order)))
     };
     goodbyes: Goodbye, 87..=95, |bytes, order| {
         let goodbye = Goodbye::decode(bytes.first_chunk()?, order).ok()?;
-        Some(shown(&goodbye, goodbye.encode(order)))
+        Some(format_and_return(&goodbye, goodbye.encode(order)))
     };
 }
 
-/// Each recorded or random record in every layout.
+/// Decodes each damaged record in every layout and byte order.
 #[test]
-fn flowops() {
-    let recorded = recorded(Kind::Flowop);
+fn flowops_round_trip_in_each_layout() {
+    let recorded = recorded_messages(Kind::Flowop);
     run_inputs("FlowopRecord", 100..=100, |rng| {
         let mut bytes = choose(rng, &recorded).clone();
         bytes.resize(944, 0);
-        disturb(rng, &mut bytes);
+        damage(rng, &mut bytes);
         let mut decoded = false;
         for layout in FlowopLayout::ALL {
             for order in [Endian::Little, Endian::Big] {
@@ -83,9 +83,9 @@ fn flowops() {
                     continue;
                 };
                 let _ = flowop.missing_option(layout);
-                let once = shown(&flowop, flowop.encode(layout, order));
-                let again = FlowopRecord::decode(&once, layout, order);
-                assert_eq!(again, Some(flowop));
+                let encoded = format_and_return(&flowop, flowop.encode(layout, order));
+                let decoded_again = FlowopRecord::decode(&encoded, layout, order);
+                assert_eq!(decoded_again, Some(flowop));
                 decoded = true;
             }
         }
@@ -93,22 +93,22 @@ fn flowops() {
     });
 }
 
-/// Streams that may begin as a workorder does: no more is read than the limits allow, and what
-/// comes out goes in again.
+/// Reads damaged workorders. The reader takes no more bytes than the limits allow, and a received
+/// workorder survives a round trip.
 #[test]
-fn workorders() {
+fn received_workorders_round_trip() {
     let recordings = recordings();
-    run_inputs("Received", 20..=30, |rng| {
-        let (mut order, version) = (order(rng), version(rng));
+    run_inputs("received workorders", 20..=30, |rng| {
+        let (mut order, version) = (random_order(rng), random_version(rng));
         let mut bytes = match rng.random_range(0..3) {
-            0 => random_work(rng).encode(layout(rng), order),
+            0 => random_work(rng).encode(random_layout(rng), order),
             _ => recorded_work(rng, &recordings),
         };
         if bytes.first() == Some(&0xDC) && rng.random_bool(0.9) {
             order = Endian::Little;
         }
         if rng.random_bool(0.9) {
-            disturb(rng, &mut bytes);
+            damage(rng, &mut bytes);
         }
         let limits = WorkLimits {
             strands: 100,
@@ -118,90 +118,91 @@ fn workorders() {
             ..WorkLimits::default()
         };
         let slave_infos = *choose(rng, &[0, 0, 0, 0, 1, 2, u32::MAX]);
-        let most = 24 + 20 * 168 + 200 * 944 + 100 * 288;
-        let hello = (version, order, slave_infos);
-        let (received, asked) = taken(&bytes, hello, &limits);
-        assert!(asked <= most);
+        let max_bytes = 24 + 20 * 168 + 200 * 944 + 100 * 288;
+        let header = (version, order, slave_infos);
+        let (received, requested_bytes) = receive(&bytes, header, &limits);
+        assert!(requested_bytes <= max_bytes);
         let Some(received) = received else {
             return false;
         };
         let layout = received.layout.unwrap_or(FlowopLayout::WithBatchSize);
-        let again = received.work.encode(layout, order);
-        // Where texts are hostile the layout is a guess, and another one without their leftovers.
-        if let (Some(other), asked) = taken(&again, (version, order, 0), &limits)
-            && asked == again.len()
-            && other.layout == received.layout
+        let encoded = received.work.encode(layout, order);
+        // The receiver guesses the layout. Hostile texts may change the guess in the second round.
+        if let (Some(received_again), requested_bytes) =
+            receive(&encoded, (version, order, 0), &limits)
+            && requested_bytes == encoded.len()
+            && received_again.layout == received.layout
         {
-            assert_eq!(other.work, received.work);
+            assert_eq!(received_again.work, received.work);
         }
-        assign(&received.work, &limits)
+        check_assignment(&received.work, &limits)
     });
 }
 
-/// Records of every value: a slave runs what makes sense, within its limits.
+/// Assigns random records to a slave, within its limits.
 #[test]
-fn assignments() {
-    run_inputs("assignment", 36..=46, |rng| {
+fn assignments_stay_within_limits() {
+    run_inputs("assignments", 36..=46, |rng| {
         let mut work = random_work(rng);
         for transaction in &mut work.transactions {
             for flowop in &mut transaction.flowops {
                 if rng.random_bool(0.1) {
-                    let layout = layout(rng);
+                    let layout = random_layout(rng);
                     let mut bytes = flowop.encode(layout, Endian::Little);
-                    disturb(rng, &mut bytes);
-                    if let Some(other) = FlowopRecord::decode(&bytes, layout, Endian::Little) {
-                        *flowop = other;
+                    damage(rng, &mut bytes);
+                    if let Some(damaged) = FlowopRecord::decode(&bytes, layout, Endian::Little) {
+                        *flowop = damaged;
                     }
                 }
             }
         }
-        assign(&work, &WorkLimits::default())
+        check_assignment(&work, &WorkLimits::default())
     });
 }
 
-/// Profiles with several hosts and names: what one master sends, each slave understands.
+/// Each slave decodes the work that a master sends it for a profile with several hosts.
 #[test]
-fn groups_are_mirrored() {
-    run_inputs("mirror", 40..=50, |rng| {
+fn slaves_decode_work_for_each_host() {
+    run_inputs("groups", 40..=50, |rng| {
         let group = random_group(rng);
-        let parts = peer_workorder::partner_slaves(&group);
-        assert_eq!(parts.len(), group.transactions.len());
+        let partners = peer_workorder::partner_slaves(&group);
+        assert_eq!(partners.len(), group.transactions.len());
         let hosts = peer_workorder::hosts(&group);
         for host in &hosts {
             let Ok(work) = peer_workorder::records_for_host(&group, host) else {
                 return false;
             };
-            let order = order(rng);
+            let order = random_order(rng);
             let bytes = work.encode(FlowopLayout::WithBatchSize, order);
-            let hello = (DataVersion::V0_3_1, order, 0);
-            let Some(received) = taken(&bytes, hello, &WorkLimits::default()).0 else {
+            let header = (DataVersion::V0_3_1, order, 0);
+            let Some(received) = receive(&bytes, header, &WorkLimits::default()).0 else {
                 return false;
             };
             assert_eq!(received.work, work);
-            assign(&work, &WorkLimits::default());
+            check_assignment(&work, &WorkLimits::default());
         }
         !hosts.is_empty()
     });
 }
 
-/// The workorder at the front of `bytes`, if a slave takes it, and how many of them it asks for.
-fn taken(
+/// Returns the workorder at the start of `bytes`, if a slave accepts it, and the bytes it requests.
+fn receive(
     bytes: &[u8],
     (version, order, slave_infos): (DataVersion, Endian, u32),
     limits: &WorkLimits,
 ) -> (Option<ReceivedWork>, usize) {
-    let (mut taken, mut rest) = (0, bytes);
+    let (mut requested_bytes, mut remaining) = (0, bytes);
     let received = ReceivedWork::receive(version, order, slave_infos, limits, |buffer, _| {
-        taken += buffer.len();
-        fill(buffer, &mut rest)
+        requested_bytes += buffer.len();
+        fill(buffer, &mut remaining)
     });
-    (received.ok(), taken)
+    (received.ok(), requested_bytes)
 }
 
-/// Whether a slave would run it; what it then runs is within the limits.
-fn assign(work: &WorkRecords, limits: &WorkLimits) -> bool {
-    let tcp_and_udp = |protocol| matches!(protocol, DataProtocol::Tcp | DataProtocol::Udp);
-    let assigned = peer_workorder::group_from_work(work, "::ffff:127.0.0.1", limits, tcp_and_udp);
+/// Returns whether a slave accepts the work. Checks that an accepted group is within the limits.
+fn check_assignment(work: &WorkRecords, limits: &WorkLimits) -> bool {
+    let is_tcp_or_udp = |protocol| matches!(protocol, DataProtocol::Tcp | DataProtocol::Udp);
+    let assigned = peer_workorder::group_from_work(work, "::ffff:127.0.0.1", limits, is_tcp_or_udp);
     let group = match assigned {
         Ok(group) => group,
         Err(refusal) => {
@@ -216,34 +217,34 @@ fn assign(work: &WorkRecords, limits: &WorkLimits) -> bool {
             let size = u64::from(flowop.transfer.amount.max_bytes());
             let memory = size * u64::from(group.strands.count);
             assert!(!flowop.kind.transfers() || memory <= limits.memory);
-            let known = flowop.endpoint.protocol.is_some_and(tcp_and_udp);
-            assert!(!flowop.kind.opens() || known);
+            let is_supported = flowop.endpoint.protocol.is_some_and(is_tcp_or_udp);
+            assert!(!flowop.kind.opens() || is_supported);
         }
     }
     true
 }
 
-fn decoder(
+fn fuzz_decoder(
     kind: Kind,
-    taken: RangeInclusive<u64>,
+    accepted_percent: RangeInclusive<u64>,
     decode: impl Fn(&[u8], Endian) -> Option<Vec<u8>>,
 ) {
-    let recorded = recorded(kind);
-    run_inputs(&format!("{kind:?}"), taken, |rng| {
+    let recorded = recorded_messages(kind);
+    run_inputs(&format!("{kind:?}"), accepted_percent, |rng| {
         let mut bytes = choose(rng, &recorded).clone();
-        disturb(rng, &mut bytes);
-        let order = order(rng);
+        damage(rng, &mut bytes);
+        let order = random_order(rng);
         check_round_trip(&bytes, |bytes| decode(bytes, order))
     });
 }
 
-/// The bytes, once the message can be shown.
-fn shown(message: &impl Debug, bytes: impl Into<Vec<u8>>) -> Vec<u8> {
+/// Formats the message, which must not panic, and returns `bytes`.
+fn format_and_return(message: &impl Debug, bytes: impl Into<Vec<u8>>) -> Vec<u8> {
     let _ = format!("{message:?}");
     bytes.into()
 }
 
-fn recorded(kind: Kind) -> Vec<Vec<u8>> {
+fn recorded_messages(kind: Kind) -> Vec<Vec<u8>> {
     let messages = recordings()
         .into_iter()
         .flat_map(|recording| recording.messages);
@@ -251,7 +252,7 @@ fn recorded(kind: Kind) -> Vec<Vec<u8>> {
     messages.map(|message| message.bytes).collect()
 }
 
-/// A group and all that its master sent behind it.
+/// Returns a recorded group with its transactions, flowops and slave infos.
 fn recorded_work(rng: &mut SmallRng, recordings: &[Recording]) -> Vec<u8> {
     let recording = choose(rng, recordings);
     let messages = recording.of_connection(0).into_iter();
@@ -264,8 +265,8 @@ fn recorded_work(rng: &mut SmallRng, recordings: &[Recording]) -> Vec<u8> {
     work.flat_map(|message| message.bytes).collect()
 }
 
-/// Some bytes overwritten, and rarely, since it spoils all that comes behind, an end that is other.
-fn disturb(rng: &mut SmallRng, bytes: &mut Vec<u8>) {
+/// Overwrites some bytes. Rarely also replaces the end, because that ruins everything after it.
+fn damage(rng: &mut SmallRng, bytes: &mut Vec<u8>) {
     overwrite_randomly(rng, bytes);
     if rng.random_bool(0.05) {
         let len = bytes.len();
@@ -274,7 +275,7 @@ fn disturb(rng: &mut SmallRng, bytes: &mut Vec<u8>) {
     }
 }
 
-fn order(rng: &mut SmallRng) -> Endian {
+fn random_order(rng: &mut SmallRng) -> Endian {
     if rng.random() {
         Endian::Little
     } else {
@@ -282,7 +283,7 @@ fn order(rng: &mut SmallRng) -> Endian {
     }
 }
 
-fn version(rng: &mut SmallRng) -> DataVersion {
+fn random_version(rng: &mut SmallRng) -> DataVersion {
     if rng.random_bool(0.8) {
         DataVersion::V0_3_1
     } else {
@@ -290,11 +291,11 @@ fn version(rng: &mut SmallRng) -> DataVersion {
     }
 }
 
-fn layout(rng: &mut SmallRng) -> FlowopLayout {
+fn random_layout(rng: &mut SmallRng) -> FlowopLayout {
     *choose(rng, &FlowopLayout::ALL)
 }
 
-/// What a master sends for some profile, with the usual values and with absurd ones.
+/// Returns a master's records for a random profile with usual and absurd values.
 fn random_work(rng: &mut SmallRng) -> WorkRecords {
     let group = random_group(rng);
     peer_workorder::records_for_host(&group, "a").unwrap_or_else(|_| WorkRecords::minimal())
@@ -302,11 +303,11 @@ fn random_work(rng: &mut SmallRng) -> WorkRecords {
 
 fn random_group(rng: &mut SmallRng) -> GroupSpec {
     let transactions = (0..rng.random_range(0..5)).map(|_| TransactionSpec {
-        iterations: number(rng),
+        iterations: random_number(rng),
         duration: rng
             .random_bool(0.3)
-            .then(|| std::time::Duration::from_nanos(number(rng))),
-        rate: number(rng) as u32,
+            .then(|| std::time::Duration::from_nanos(random_number(rng))),
+        rate: random_number(rng) as u32,
         rate_text: "1".repeat(rng.random_range(0..140)),
         flowops: (0..rng.random_range(0..8))
             .map(|_| random_flowop(rng))
@@ -329,17 +330,17 @@ fn random_flowop(rng: &mut SmallRng) -> Flowop {
     let mut flowop = Flowop::new(kind);
     flowop.connection = rng.random_range(0..3);
     flowop.transfer.amount = if rng.random_bool(0.8) {
-        Amount::Exactly(number(rng) as u32)
+        Amount::Exactly(random_number(rng) as u32)
     } else {
         Amount::Between {
-            min: number(rng) as u32,
-            max: number(rng) as u32,
+            min: random_number(rng) as u32,
+            max: random_number(rng) as u32,
         }
     };
     if rng.random_bool(0.3) {
-        flowop.slave_size = number(rng) as u32;
-        flowop.count = number(rng);
-        flowop.transfer.repeat = number(rng);
+        flowop.slave_size = random_number(rng) as u32;
+        flowop.count = random_number(rng);
+        flowop.transfer.repeat = random_number(rng);
     }
     if rng.random_bool(0.2) {
         flowop.flags = FlowopFlags(rng.random_range(0..512));
@@ -358,14 +359,14 @@ fn random_flowop(rng: &mut SmallRng) -> Flowop {
     }
     if rng.random_bool(0.1) {
         endpoint.local_host = "l".repeat(rng.random_range(0..260));
-        endpoint.port = number(rng) as u32;
-        endpoint.window = number(rng);
+        endpoint.port = random_number(rng) as u32;
+        endpoint.window = random_number(rng);
     }
     flowop
 }
 
-/// Mostly small.
-fn number(rng: &mut SmallRng) -> u64 {
+/// Returns a number, mostly a small one.
+fn random_number(rng: &mut SmallRng) -> u64 {
     match rng.random_range(0..10) {
         0 => 0,
         1 => rng.random(),

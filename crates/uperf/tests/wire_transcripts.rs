@@ -1,12 +1,12 @@
-//! Every message of the recorded control connections is decoded, encoded again and compared with
-//! what stock programs sent, byte for byte.
+//! Decodes and encodes every message of the recorded control connections. The result must equal the
+//! bytes of the stock program.
 
 #![expect(
     clippy::single_range_in_vec_init,
-    reason = "these are lists of ranges, some of them short"
+    reason = "these are lists of ranges, some with one element"
 )]
 
-#[expect(dead_code, reason = "the scripted peer needs all of it")]
+#[expect(dead_code, reason = "only the scripted peer uses all of it")]
 mod data;
 
 use std::collections::BTreeMap;
@@ -22,34 +22,34 @@ use uperf::{
     WorkLimits, peer_workorder,
 };
 
-/// Message bytes that the stock sender does not set.
-type Unset = &'static [Range<usize>];
+/// Byte ranges that the stock sender does not set.
+type UnsetRanges = &'static [Range<usize>];
 
-const NOTHING: Unset = &[];
-/// The message.
-const ACK2: Unset = &[64..192];
-/// The status and the count.
-const ACK2_REFUSED: Unset = &[0..64, 192..196];
+const ALL_SET: UnsetRanges = &[];
+/// The message of an accepting answer.
+const ACK2_ACCEPTED_UNSET: UnsetRanges = &[64..192];
+/// The status and the count of a refusal.
+const ACK2_REFUSED_UNSET: UnsetRanges = &[0..64, 192..196];
 
 #[test]
-fn every_message_comes_back_as_it_was_sent() {
-    let mut seen = BTreeMap::<Kind, usize>::new();
+fn every_message_round_trips() {
+    let mut counts = BTreeMap::<Kind, usize>::new();
     for recording in recordings() {
         for (number, message) in recording.messages.iter().enumerate() {
-            let what = format!("{}, message {number}, {:?}", recording.name, message.kind);
-            let (ours, unset) = again(&recording, message, &what);
-            assert_eq!(ours.len(), message.bytes.len(), "{what}");
-            for (at, (ours, stock)) in ours.iter().zip(&message.bytes).enumerate() {
-                if !unset.iter().any(|range| range.contains(&at)) {
-                    assert_eq!(ours, stock, "{what}: byte {at}");
+            let name = format!("{}, message {number}, {:?}", recording.name, message.kind);
+            let (ours, unset) = encode_again(&recording, message, &name);
+            assert_eq!(ours.len(), message.bytes.len(), "{name}");
+            for (offset, (ours, stock)) in ours.iter().zip(&message.bytes).enumerate() {
+                if !unset.iter().any(|range| range.contains(&offset)) {
+                    assert_eq!(ours, stock, "{name}: byte {offset}");
                 }
             }
-            *seen.entry(message.kind).or_default() += 1;
+            *counts.entry(message.kind).or_default() += 1;
         }
     }
-    // That the file has all that was recorded.
+    // Check that the file is complete.
     assert_eq!(recordings().len(), 22);
-    let counts: Vec<_> = seen.into_iter().collect();
+    let counts: Vec<_> = counts.into_iter().collect();
     let expected = [
         (Kind::Header, 48),
         (Kind::Ack1, 25),
@@ -66,27 +66,28 @@ fn every_message_comes_back_as_it_was_sent() {
     assert_eq!(counts, expected);
 }
 
-fn again(recording: &Recording, message: &Message, what: &str) -> (Vec<u8>, Unset) {
+/// Decodes and encodes the message. Also returns the ranges that stock leaves unset.
+fn encode_again(recording: &Recording, message: &Message, name: &str) -> (Vec<u8>, UnsetRanges) {
     let (bytes, order) = (&message.bytes, recording.order);
     let ours = match message.kind {
         Kind::Header => {
-            let start = bytes.first_chunk().expect(what);
-            let (header, found) = Header::decode(start).expect(what);
-            assert_eq!(found, order, "{what}");
-            assert_eq!(header.version(), Ok(recording.layout.version()), "{what}");
+            let start = bytes.first_chunk().expect(name);
+            let (header, found) = Header::decode(start).expect(name);
+            assert_eq!(found, order, "{name}");
+            assert_eq!(header.version(), Ok(recording.layout.version()), "{name}");
             header.encode(order)
         }
         Kind::Ack1 => Phase1Answer::decode(array(bytes)).encode().to_vec(),
         Kind::Ack2 => {
             let ack = Phase2Answer::decode(array(bytes), order);
             let unset = match ack {
-                Phase2Answer::Ok { .. } => ACK2,
-                Phase2Answer::Refused(_) => ACK2_REFUSED,
+                Phase2Answer::Ok { .. } => ACK2_ACCEPTED_UNSET,
+                Phase2Answer::Refused(_) => ACK2_REFUSED_UNSET,
             };
             return (ack.encode(order).to_vec(), unset);
         }
         Kind::Group => {
-            let group = GroupRecord::decode(array(bytes), order).expect(what);
+            let group = GroupRecord::decode(array(bytes), order).expect(name);
             group.encode(order).to_vec()
         }
         Kind::Transaction => {
@@ -95,7 +96,7 @@ fn again(recording: &Recording, message: &Message, what: &str) -> (Vec<u8>, Unse
         }
         Kind::Flowop => {
             let layout = recording.layout;
-            let flowop = FlowopRecord::decode(bytes, layout, order).expect(what);
+            let flowop = FlowopRecord::decode(bytes, layout, order).expect(name);
             flowop.encode(layout, order)
         }
         Kind::Ports => SlaveInfo::decode(array(bytes), order)
@@ -103,25 +104,25 @@ fn again(recording: &Recording, message: &Message, what: &str) -> (Vec<u8>, Unse
             .to_vec(),
         Kind::End => uperf::wire::HANDSHAKE_END.to_vec(),
         Kind::Command => {
-            let command = MasterCommand::decode(array(bytes), order).expect(what);
+            let command = MasterCommand::decode(array(bytes), order).expect(name);
             command.encode(order).to_vec()
         }
         Kind::Goodbye => {
-            let goodbye = Goodbye::decode(array(bytes), order).expect(what);
+            let goodbye = Goodbye::decode(array(bytes), order).expect(name);
             goodbye.encode(order).to_vec()
         }
         Kind::Fin => Vec::new(),
     };
-    (ours, NOTHING)
+    (ours, ALL_SET)
 }
 
 fn array<const N: usize>(bytes: &[u8]) -> &[u8; N] {
-    bytes.try_into().expect("as long as its kind")
+    bytes.try_into().expect("the length matches the kind")
 }
 
-/// Everything that a slave has to find out is found out, and the whole comes back as it was sent.
+/// The receiver detects the layout. Encoding the received workorder gives the recorded bytes.
 #[test]
-fn workorders_are_put_together() {
+fn receives_recorded_workorders() {
     let mut layouts = BTreeMap::<FlowopLayout, usize>::new();
     for recording in recordings() {
         for connection in 0..recording.hosts.len() {
@@ -134,12 +135,12 @@ fn workorders_are_put_together() {
                 "{}",
                 recording.name
             );
-            let mut again = received.work.encode(recording.layout, recording.order);
+            let mut encoded = received.work.encode(recording.layout, recording.order);
             for info in &received.slave_infos {
-                again.extend(info.encode(recording.order));
+                encoded.extend(info.encode(recording.order));
             }
             let bytes = workorder_bytes(&recording, connection);
-            assert_eq!(again, bytes, "{}", recording.name);
+            assert_eq!(encoded, bytes, "{}", recording.name);
 
             let host = recording.hosts[connection];
             let assigned = peer_workorder::group_from_work(
@@ -156,22 +157,22 @@ fn workorders_are_put_together() {
     assert_eq!(layouts.into_iter().collect::<Vec<_>>(), expected);
 }
 
-/// All bytes of the workorder as they were sent.
+/// Returns the recorded bytes of the workorder.
 fn workorder_bytes(recording: &Recording, connection: usize) -> Vec<u8> {
     let messages = recording.of_connection(connection).into_iter();
-    let of_workorder = messages.filter(|message| {
+    let records = messages.filter(|message| {
         let kinds = [Kind::Group, Kind::Transaction, Kind::Flowop, Kind::Ports];
         message.sender == Sender::Master && kinds.contains(&message.kind)
     });
-    of_workorder.flat_map(|message| message.bytes).collect()
+    records.flat_map(|message| message.bytes).collect()
 }
 
 #[test]
-fn refusals_are_in_stocks_words() {
+fn refusals_equal_stock() {
     let answer = |name: &str, kind| {
         let messages = recording(name).messages.into_iter();
         let mut answers = messages.filter(|message| message.kind == kind);
-        answers.next().expect("an answer").bytes
+        answers.next().expect("the recording has an answer").bytes
     };
     for (name, refusal) in [
         (
@@ -190,7 +191,7 @@ fn refusals_are_in_stocks_words() {
 }
 
 #[test]
-fn headers_are_those_that_we_send() {
+fn headers_equal_stock() {
     let cases: [(&str, &[DataProtocol], u32); 3] = [
         ("two-hosts", &[DataProtocol::Udp, DataProtocol::Tcp], 0),
         ("ssl", &[DataProtocol::Ssl], 0),
@@ -211,19 +212,19 @@ fn headers_are_those_that_we_send() {
             "{name}"
         );
     }
-    let old = Header::for_phase_1(DataVersion::V0_3, [DataProtocol::Tcp]);
+    let old_header = Header::for_phase_1(DataVersion::V0_3, [DataProtocol::Tcp]);
     let recorded = &recording("refused-version").messages[0].bytes;
-    assert_eq!(old.encode(Endian::Little), *recorded);
+    assert_eq!(old_header.encode(Endian::Little), *recorded);
 }
 
 #[test]
-fn goodbyes_say_what_was_printed() {
+fn decodes_recorded_goodbyes() {
     let goodbye = |name: &str, connection| {
         let recording = recording(name);
         let messages = recording.of_connection(connection).into_iter();
         let mut goodbyes = messages.filter(|message| message.kind == Kind::Goodbye);
-        let bytes = goodbyes.next().expect("a goodbye").bytes;
-        Goodbye::decode(array(&bytes), recording.order).expect("a goodbye")
+        let bytes = goodbyes.next().expect("the recording has a goodbye").bytes;
+        Goodbye::decode(array(&bytes), recording.order).expect("the goodbye is valid")
     };
     let simple = goodbye("rr-tcp-connect", 0);
     assert_eq!((simple.kind, simple.operations), (Goodbye::INFO, 57_201));
@@ -233,9 +234,9 @@ fn goodbyes_say_what_was_printed() {
     );
     assert!(simple.message == *"Success");
 
-    let big = goodbye("big-endian-master", 0);
+    let big_endian = goodbye("big-endian-master", 0);
     assert_eq!(
-        (big.kind, big.operations, big.bytes),
+        (big_endian.kind, big_endian.operations, big_endian.bytes),
         (Goodbye::INFO, 4, 10)
     );
 
@@ -244,15 +245,17 @@ fn goodbyes_say_what_was_printed() {
     assert!(failed.message == *" No such connection 7  \n");
 }
 
-/// What the slave of a big-endian master is to do.
+/// The assignment of a slave with a big-endian master.
 #[test]
-fn a_big_endian_master_is_understood() {
+fn decodes_work_of_big_endian_master() {
     let recording = recording("big-endian-master");
-    let received = recording.workorder(0).expect("a workorder");
-    let tcp = |protocol| protocol == DataProtocol::Tcp;
+    let received = recording
+        .workorder(0)
+        .expect("the recording has a workorder");
+    let is_tcp = |protocol| protocol == DataProtocol::Tcp;
     let assigned =
-        peer_workorder::group_from_work(&received.work, "::1", &WorkLimits::default(), tcp);
-    let group = assigned.expect("an assignment");
+        peer_workorder::group_from_work(&received.work, "::1", &WorkLimits::default(), is_tcp);
+    let group = assigned.expect("the slave accepts the work");
 
     let operation = |kind, size| {
         let mut flowop = Flowop::new(kind);

@@ -1,33 +1,41 @@
-//! One-way datagrams in batches, at both ends: --io mmsg.
+//! Batches of one-way datagrams, at both ends: --io mmsg.
 
 use testkit::{STOCK_NETPERF, Server, TestCase, linerate_with_args, run, test_case};
 
-use super::trace::{Call, STRACE, both};
-use super::{PATIENCE, finish, values};
+use super::trace::{Call, STRACE, trace_netperf};
+use super::{TIMEOUT, run_client, selector_values};
 
 pub(crate) fn test_cases() -> Vec<TestCase> {
     vec![
-        test_case("calls", &[STRACE], calls),
-        test_case("counts", &[], counts),
-        test_case("a_stock_peer", &[STOCK_NETPERF], a_stock_peer),
-        test_case("refused", &[], refused),
+        test_case(
+            "sends_and_receives_batches",
+            &[STRACE],
+            sends_and_receives_batches,
+        ),
+        test_case("counts_each_datagram_once", &[], counts_each_datagram_once),
+        test_case(
+            "batches_with_stock_peer",
+            &[STOCK_NETPERF],
+            batches_with_stock_peer,
+        ),
+        test_case("rejects_other_tests", &[], rejects_other_tests),
     ]
 }
 
-/// 70 datagrams per interval are a batch of 64 and one of 6. The other end receives in batches, too.
-fn calls() {
-    let ran = both(
+/// 70 datagrams per interval make a batch of 64 and a batch of 6. The receiver uses batches, too.
+fn sends_and_receives_batches() {
+    let traces = trace_netperf(
         "-e trace=network",
         "",
         "-t UDP_STREAM -l 1 -b 70 -w 50 --io mmsg -- -m 100 -R 1",
     );
-    let batches: Vec<&str> = results(&ran.client, "sendmmsg");
+    let batches: Vec<&str> = results(&traces.client, "sendmmsg");
     assert!(batches.len() >= 4, "{batches:?}");
-    for (at, batch) in batches.iter().enumerate() {
-        assert_eq!(*batch, ["64", "6"][at % 2], "{batches:?}");
+    for (index, batch) in batches.iter().enumerate() {
+        assert_eq!(*batch, ["64", "6"][index % 2], "{batches:?}");
     }
-    assert!(!results(&ran.server, "recvmmsg").is_empty());
-    let plain = both(
+    assert!(!results(&traces.server, "recvmmsg").is_empty());
+    let plain = trace_netperf(
         "-e trace=network",
         "",
         "-t UDP_STREAM -l 1 -b 70 -w 50 -- -m 100 -R 1",
@@ -36,22 +44,29 @@ fn calls() {
     assert!(results(&plain.server, "recvmmsg").is_empty());
 }
 
+/// Returns the results of the calls with this name.
 fn results<'a>(calls: &'a [Call], name: &str) -> Vec<&'a str> {
     let named = calls.iter().filter(|call| call.name == name);
     named.map(|call| call.result.as_str()).collect()
 }
 
-/// Each datagram is counted once, whichever end sends, and however the batches fall.
-fn counts() {
+fn counts_each_datagram_once() {
     let server = Server::start("");
     for (test, specific, sender, receiver) in [
         ("UDP_STREAM -b 100 -w 10", "", "LOCAL", "REMOTE"),
         ("OMNI -b 100 -w 10", "-T udplite -d send", "LOCAL", "REMOTE"),
         ("OMNI -b ,100 -w ,10", "-T udp -d recv", "REMOTE", "LOCAL"),
-        // As fast as they go, so that many are lost.
+        // Full speed, so that many datagrams are lost.
         ("UDP_STREAM", "-S 1,1", "LOCAL", "REMOTE"),
     ] {
-        let [bytes_sent, sent, bytes, received, batch, of_receiver] = [
+        let [
+            bytes_sent,
+            sent,
+            bytes_received,
+            received,
+            sent_per_call,
+            received_per_call,
+        ] = [
             format!("{sender}_BYTES_SENT"),
             format!("{sender}_SEND_CALLS"),
             format!("{receiver}_BYTES_RECVD"),
@@ -59,52 +74,69 @@ fn counts() {
             format!("{sender}_DATAGRAMS_PER_CALL"),
             format!("{receiver}_DATAGRAMS_PER_CALL"),
         ];
-        let names = [&bytes_sent, &sent, &bytes, &received, &batch, &of_receiver];
+        let names = [
+            &bytes_sent,
+            &sent,
+            &bytes_received,
+            &received,
+            &sent_per_call,
+            &received_per_call,
+        ];
         let names = names.map(String::as_str);
-        let own = format!("-m 100,100 -R 1 {specific} -k LATE_DATAGRAMS,LOST_DATAGRAMS");
-        let line = format!("-t {test} -l 1 --io mmsg -P 0 -- {own},{}", names.join(","));
-        let finished = finish(&server, &line);
-        let seen = values(&finished, names);
-        let [bytes_sent, sent, bytes, received, batch, of_receiver] =
-            seen.each_ref().map(|value| value.parse::<f64>().unwrap());
+        let test_options = format!("-m 100,100 -R 1 {specific} -k LATE_DATAGRAMS,LOST_DATAGRAMS");
+        let line = format!(
+            "-t {test} -l 1 --io mmsg -P 0 -- {test_options},{}",
+            names.join(",")
+        );
+        let output = run_client(&server, &line);
+        let values = selector_values(&output, names);
+        let [
+            bytes_sent,
+            sent,
+            bytes_received,
+            received,
+            sent_per_call,
+            received_per_call,
+        ] = values.each_ref().map(|value| value.parse::<f64>().unwrap());
         assert_eq!(
             bytes_sent.to_bits(),
             (100.0 * sent).to_bits(),
-            "{finished:#?}"
+            "{output:#?}"
         );
         assert_eq!(
-            bytes.to_bits(),
+            bytes_received.to_bits(),
             (100.0 * received).to_bits(),
-            "{finished:#?}"
+            "{output:#?}"
         );
-        // 64 and 36 per interval; without a pace, 64 in each call but those that a stop cut short.
-        let least = if test.contains("-b") { 49.0 } else { 60.0 };
-        assert!((least..=64.0).contains(&batch), "{finished:#?}");
-        assert!((1.0..=64.0).contains(&of_receiver), "{finished:#?}");
+        // A paced interval has batches of 64 and 36. Otherwise each batch is 64, unless a stop cuts
+        // it short.
+        let min_batch = if test.contains("-b") { 49.0 } else { 60.0 };
+        assert!((min_batch..=64.0).contains(&sent_per_call), "{output:#?}");
+        assert!((1.0..=64.0).contains(&received_per_call), "{output:#?}");
         if sender == "LOCAL" {
-            let [late, lost] = values(&finished, ["LATE_DATAGRAMS", "LOST_DATAGRAMS"])
+            let [late, lost] = selector_values(&output, ["LATE_DATAGRAMS", "LOST_DATAGRAMS"])
                 .map(|count| count.parse::<f64>().unwrap());
-            let all = received + late + lost;
-            assert_eq!(sent.to_bits(), all.to_bits(), "{finished:#?}");
+            let accounted = received + late + lost;
+            assert_eq!(sent.to_bits(), accounted.to_bits(), "{output:#?}");
         }
     }
-    let said = finish(&server, "-t UDP_STREAM -l -1000 --io mmsg -- -m 100 -R 1");
-    let banner = said.stdout.lines().next().unwrap_or_default();
+    let output = run_client(&server, "-t UDP_STREAM -l -1000 --io mmsg -- -m 100 -R 1");
+    let banner = output.stdout.lines().next().unwrap_or_default();
     assert!(banner.ends_with(" : mmsg : demo"), "{banner}");
 }
 
-/// The wire is the same, so the peer need not know of batches.
-fn a_stock_peer() {
+/// Batches do not change the wire format, so the peer needs no support for them.
+fn batches_with_stock_peer() {
     let server = Server::start_stock();
     let names = ["LOCAL_DATAGRAMS_PER_CALL", "REMOTE_DATAGRAMS_PER_CALL"];
-    let own = format!("-m 100 -R 1 -k {}", names.join(","));
-    let line = format!("-t UDP_STREAM -l 1 -b 64 --io mmsg -P 0 -- {own}");
-    let finished = finish(&server, &line);
-    assert_eq!(values(&finished, names), ["64.00", "-1.00"]);
+    let test_options = format!("-m 100 -R 1 -k {}", names.join(","));
+    let line = format!("-t UDP_STREAM -l 1 -b 64 --io mmsg -P 0 -- {test_options}");
+    let output = run_client(&server, &line);
+    assert_eq!(selector_values(&output, names), ["64.00", "-1.00"]);
 }
 
-/// What has no batches is refused with the reason.
-fn refused() {
+/// --io mmsg is refused with a reason for tests without batches.
+fn rejects_other_tests() {
     for (line, reason) in [
         ("netperf --io tcp", "a method is plain or mmsg"),
         (
@@ -132,9 +164,9 @@ fn refused() {
             "--io mmsg contradicts --histogram",
         ),
     ] {
-        let ended = run(linerate_with_args(line), PATIENCE).expect("it runs");
-        assert_ne!(ended.code, Some(0), "{line}: {ended:?}");
-        let said = format!("{}{}", ended.stdout, ended.stderr);
-        assert!(said.contains(reason), "{line}: {said}");
+        let output = run(linerate_with_args(line), TIMEOUT).expect("linerate exits in time");
+        assert_ne!(output.code, Some(0), "{line}: {output:?}");
+        let text = format!("{}{}", output.stdout, output.stderr);
+        assert!(text.contains(reason), "{line}: {text}");
     }
 }

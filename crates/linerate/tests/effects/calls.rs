@@ -1,27 +1,32 @@
-//! What options make an end ask of the kernel: each has the calls that it is named for, at the end that
-//! it is for, and the other end has none of them.
+//! The system calls of options: each option makes its calls at its own end, and none at the other
+//! end.
 
 use std::collections::HashMap;
 
 use testkit::Requirement::Namespaces;
 use testkit::{Namespace, Server, TestCase, test_case};
 
-use super::trace::{Both, Call, STRACE, both};
-use super::{PATIENCE, finish, start};
+use super::trace::{Call, STRACE, Traces, trace_netperf};
+use super::{TIMEOUT, run_client, start_client};
 
 pub(crate) fn test_cases() -> Vec<TestCase> {
     vec![
         test_case("calls_of_options", &[STRACE, Namespaces], || {
-            // Ports that were asked for are taken for a while.
+            // Requested ports stay in use for a while after each test.
             Namespace::new().enter(calls_of_options);
         }),
         test_case("retried_connects", &[Namespaces], retried_connects),
-        test_case("proof_of_the_data_connection", &[STRACE], proof),
+        test_case(
+            "proof_of_the_data_connection",
+            &[STRACE],
+            proof_of_the_data_connection,
+        ),
     ]
 }
 
-/// Options, the test that they are given to, and parts of calls of which there are more with them than
-/// without, here and there. A call's descriptor is left out.
+/// Options, the test to add them to, and parts of calls. With the options, more calls of the client
+/// (third field) and of the server (fourth field) contain these parts. The parts omit the
+/// descriptor.
 pub(super) type Case = (
     &'static str,
     &'static str,
@@ -30,7 +35,7 @@ pub(super) type Case = (
 );
 
 const STREAM: &str = "-t TCP_STREAM -l -5000 --";
-/// Without the end of the global options.
+/// Lacks the `--` that ends the global options.
 const GLOBAL: &str = "-t TCP_RR -l -5";
 const RR: &str = "-t TCP_RR -l -5 --";
 const DATAGRAMS: &str = "-t UDP_RR -l -5 --";
@@ -40,8 +45,8 @@ const CLOSE: &str = "-t TCP_CC -l -5 --";
 const CONNECT: &str = "connect({sa_family=AF_INET";
 const NO_DELAY: &str = "setsockopt(SOL_TCP, TCP_NODELAY, [1]";
 const CORK: &str = "setsockopt(SOL_TCP, TCP_CORK, [1]";
-const DEFER: &str = "setsockopt(SOL_TCP, TCP_DEFER_ACCEPT, ";
-const EARLY: [&str; 2] = [
+const DEFER_ACCEPT: &str = "setsockopt(SOL_TCP, TCP_DEFER_ACCEPT, ";
+const FAST_OPEN: [&str; 2] = [
     "setsockopt(SOL_TCP, TCP_FASTOPEN_CONNECT, [1]",
     "setsockopt(SOL_TCP, TCP_FASTOPEN, ",
 ];
@@ -54,30 +59,30 @@ const BUFFERS: &[&str] = &[
     "setsockopt(SOL_SOCKET, SO_SNDBUF, [20000]",
     "setsockopt(SOL_SOCKET, SO_RCVBUF, [30000]",
 ];
-/// A server's accept4(2) shows where the client's connection comes from.
-const AT_3: &str = "inet_addr(\"127.0.0.3\")";
+/// A server's accept4(2) shows the client's address.
+const ADDRESS_3: &str = "inet_addr(\"127.0.0.3\")";
 const PORT_20000: &str = "bind({sa_family=AF_INET, sin_port=htons(20000)";
 
-/// The algorithms of `-K` are read back in interop/variants.rs.
+/// interop/variants.rs checks the algorithms of `-K`.
 #[rustfmt::skip]
 const CASES: &[Case] = &[
-    ("-a", RR, &[], &[DEFER]),
+    ("-a", RR, &[], &[DEFER_ACCEPT]),
     ("-c", "-t OMNI -l -5 -- -d rr", &[CONNECT], &["accept4("]),
     ("-C", STREAM, &[CORK], &[]),
     ("-C", SENDFILE, &[CORK], &[]),
     ("-D", RR, &[NO_DELAY], &[NO_DELAY]),
     ("-D", SENDFILE, &[NO_DELAY], &[NO_DELAY]),
     ("-e 5", DATAGRAMS, &[FIVE_SECONDS], &[]),
-    ("-F", RR, &[EARLY[0]], &[EARLY[1]]),
+    ("-F", RR, &[FAST_OPEN[0]], &[FAST_OPEN[1]]),
     ("-g", RR, &[DEBUG], &[]),
     ("-G 1000", STREAM, &[SEGMENT], &[]),
-    ("-H 127.0.0.3", RR, &[AT_3], &[AT_3]),
-    ("-H 127.0.0.3", SENDFILE, &[AT_3], &[]),
+    ("-H 127.0.0.3", RR, &[ADDRESS_3], &[ADDRESS_3]),
+    ("-H 127.0.0.3", SENDFILE, &[ADDRESS_3], &[]),
     ("-I", STREAM, &["write(\"netperf"], &[]),
     ("-l 4", DATAGRAMS, &[MULTICAST], &[]),
-    ("-L 127.0.0.3", GLOBAL, &[AT_3], &[AT_3]),
-    ("-L 127.0.0.3", RR, &[AT_3], &[AT_3]),
-    ("-L 127.0.0.3", SENDFILE, &[AT_3], &[AT_3]),
+    ("-L 127.0.0.3", GLOBAL, &[ADDRESS_3], &[ADDRESS_3]),
+    ("-L 127.0.0.3", RR, &[ADDRESS_3], &[ADDRESS_3]),
+    ("-L 127.0.0.3", SENDFILE, &[ADDRESS_3], &[ADDRESS_3]),
     ("-m 700", STREAM, &[", 700, "], &[]),
     ("-m 700", SENDFILE, &[", 700)"], &[]),
     ("-M 500", STREAM, &[], &[", 500, "]),
@@ -98,57 +103,71 @@ const CASES: &[Case] = &[
 ];
 
 fn calls_of_options() {
-    compare(CASES, |line| {
-        both("-e trace=network,write,splice,sendfile", "", line)
+    compare_calls(CASES, |line| {
+        trace_netperf("-e trace=network,write,splice,sendfile", "", line)
     });
 }
 
-/// Runs each case's test with its options and without.
-pub(super) fn compare(cases: &[Case], run: impl Fn(&str) -> Both) {
-    let mut without = HashMap::new();
-    let mut wrong = Vec::new();
-    for &(options, test, here, there) in cases {
-        let plain: &Both = without.entry(test).or_insert_with(|| run(test));
-        let with = run(&format!("{test} {options}"));
-        for (end, parts, others, plain, with) in [
-            ("here", here, there, &plain.client, &with.client),
-            ("there", there, here, &plain.server, &with.server),
+/// Runs each case's test with and without its options, and compares the calls.
+pub(super) fn compare_calls(cases: &[Case], run: impl Fn(&str) -> Traces) {
+    let mut baselines = HashMap::new();
+    let mut failures = Vec::new();
+    for &(options, test, client_parts, server_parts) in cases {
+        let baseline: &Traces = baselines.entry(test).or_insert_with(|| run(test));
+        let traces = run(&format!("{test} {options}"));
+        for (end, parts, other_parts, baseline, calls) in [
+            (
+                "client",
+                client_parts,
+                server_parts,
+                &baseline.client,
+                &traces.client,
+            ),
+            (
+                "server",
+                server_parts,
+                client_parts,
+                &baseline.server,
+                &traces.server,
+            ),
         ] {
-            for part in parts.iter().chain(others) {
-                let (before, now) = (times(plain, part), times(with, part));
-                let holds = if parts.contains(part) {
-                    now > before
+            for part in parts.iter().chain(other_parts) {
+                let (baseline_count, count) =
+                    (count_calls(baseline, part), count_calls(calls, part));
+                let is_expected = if parts.contains(part) {
+                    count > baseline_count
                 } else {
-                    now == before
+                    count == baseline_count
                 };
-                if !holds {
-                    wrong.push(format!(
-                        "{test} {options}, {end}: {part} {before} times, then {now}"
+                if !is_expected {
+                    failures.push(format!(
+                        "{test} {options}, {end}: {part}: {count} calls, {baseline_count} without the options"
                     ));
                 }
             }
         }
     }
-    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
 }
 
-/// In how many calls this stands.
-fn times(calls: &[Call], part: &str) -> usize {
+/// Returns the number of calls that contain `part`.
+fn count_calls(calls: &[Call], part: &str) -> usize {
     calls
         .iter()
-        .filter(|call| text(call).contains(part))
+        .filter(|call| call_text(call).contains(part))
         .count()
 }
 
-pub(super) fn text(call: &Call) -> String {
+/// Returns a call without its first argument, the descriptor.
+pub(super) fn call_text(call: &Call) -> String {
     let arguments = call.arguments.get(1..).unwrap_or_default();
     let text = format!("{}({})", call.name, arguments.join(", "));
     // Some versions of strace show a time as its bytes.
     text.replace("\"\\5\\0\\0\\0\\0\\0\\0\\0", "{tv_sec=5,")
 }
 
-/// Some local ports may not be used, by a rule of the host's routes: without `-U` that is an error,
-/// with it the next port is tried.
+/// A routing rule prohibits some local ports. Without `-U` the test fails. With `-U` it tries the
+/// next port.
 fn retried_connects() {
     Namespace::new().enter(|| {
         let server = Server::start("");
@@ -157,27 +176,27 @@ fn retried_connects() {
             "rule del pref 0",
             "rule add pref 5 ipproto tcp sport 20000-20009 prohibit",
         ] {
-            super::ip(line);
+            super::run_ip(line);
         }
         let test = "-t TCP_CRR -l -30 -P 0 -v 0";
-        let refused = start(&server, &format!("{test} -- -p 20000,20020")).finish(PATIENCE);
+        let refused = start_client(&server, &format!("{test} -- -p 20000,20020")).finish(TIMEOUT);
         assert_ne!(refused.code, Some(0), "{refused:#?}");
-        finish(&server, &format!("{test} -- -p 20000,20020 -U"));
+        run_client(&server, &format!("{test} -- -p 20000,20020 -U"));
     });
 }
 
-/// The nonce is one send: in one segment with the first request, or on a separate connection before those that are
-/// measured.
-fn proof() {
-    for (line, flags, connections) in [
+/// The client sends the nonce with one call: in one segment with the first request, or on a
+/// separate connection before the measured connections.
+fn proof_of_the_data_connection() {
+    for (line, flags, expected_connects) in [
         (RR, "MSG_NOSIGNAL|MSG_MORE", 2),
         ("-t TCP_MAERTS -l -5000 --", "MSG_NOSIGNAL", 2),
         ("-t TCP_CRR -l -5 --", "MSG_NOSIGNAL", 2 + 5),
         ("-t TCP_RR -l -5 -- -F", "MSG_NOSIGNAL", 3),
     ] {
-        let calls = both("-e trace=connect,sendto,recvfrom", "", line);
-        let nonce = |call: &&Call| call.name == "sendto" && call.result == "16";
-        let sends: Vec<_> = calls.client.iter().filter(nonce).collect();
+        let calls = trace_netperf("-e trace=connect,sendto,recvfrom", "", line);
+        let is_nonce_sent = |call: &&Call| call.name == "sendto" && call.result == "16";
+        let sends: Vec<_> = calls.client.iter().filter(is_nonce_sent).collect();
         let [send] = sends[..] else {
             panic!("{line}: {sends:#?}");
         };
@@ -186,16 +205,20 @@ fn proof() {
             "{line}: {send:?}"
         );
         let connects = calls.client.iter().filter(|call| call.name == "connect");
-        assert_eq!(connects.count(), connections, "{line}");
-        let taken = |call: &&Call| call.name == "recvfrom" && call.result == "16";
-        assert_eq!(calls.server.iter().filter(taken).count(), 1, "{line}");
+        assert_eq!(connects.count(), expected_connects, "{line}");
+        let is_nonce_received = |call: &&Call| call.name == "recvfrom" && call.result == "16";
+        assert_eq!(
+            calls.server.iter().filter(is_nonce_received).count(),
+            1,
+            "{line}"
+        );
     }
-    // All of it comes from the ports that were asked for.
-    for (line, binds) in [
+    // All connections use the requested local ports.
+    for (line, expected_binds) in [
         ("-t TCP_CRR -l -5 -- -p 21000,21010", 1 + 5),
         ("-t TCP_RR -l -5 -- -F -P 21020,21025", 2),
     ] {
-        let calls = both("-e trace=bind", "", line);
+        let calls = trace_netperf("-e trace=bind", "", line);
         let ports = calls.client.iter().filter_map(|call| {
             let (_, port) = call.arguments[2].split_once("htons(")?;
             port.trim_end_matches(')').parse::<u16>().ok()
@@ -205,6 +228,6 @@ fn proof() {
             ports.iter().all(|port| (21_000..21_030).contains(port)),
             "{line}: {ports:?}"
         );
-        assert_eq!(ports.len(), binds, "{line}: {ports:?}");
+        assert_eq!(ports.len(), expected_binds, "{line}: {ports:?}");
     }
 }

@@ -1,5 +1,5 @@
-//! What options of iperf and iperf3 make an end ask of the kernel, as `calls` has it for netperf, and what they make it
-//! print.
+//! The system calls and the output of options of iperf and iperf3. `calls` checks the system calls
+//! of netperf.
 
 use std::io::{Seek, Write};
 
@@ -10,37 +10,37 @@ use testkit::{
     test_case, test_case_unless, wait_until,
 };
 
-use super::PATIENCE;
-use super::calls::{Case, compare};
-use super::trace::{STRACE, both_of};
-use crate::iperf::takes_datagrams;
+use super::TIMEOUT;
+use super::calls::{Case, compare_calls};
+use super::trace::{STRACE, trace};
+use crate::iperf::is_bound_to_udp;
 
 pub(crate) fn test_cases() -> Vec<TestCase> {
     let mut test_cases = vec![
         test_case("options_of_iperf", &[STRACE, Namespaces], || {
-            Namespace::new().enter(|| of("iperf -s", IPERF));
+            Namespace::new().enter(|| check_calls("iperf -s", IPERF_CASES));
         }),
         test_case("udp_options_of_iperf", &[STRACE, Namespaces], || {
-            Namespace::new().enter(|| of("iperf -s -u", IPERF_UDP));
+            Namespace::new().enter(|| check_calls("iperf -s -u", IPERF_UDP_CASES));
         }),
         test_case("server_options_of_iperf", &[STRACE, Namespaces], || {
-            Namespace::new().enter(iperf_servers);
+            Namespace::new().enter(check_server_options_of_iperf);
         }),
         test_case("options_of_iperf3", &[STRACE, Namespaces], || {
-            Namespace::new().enter(|| of("iperf3 -s", IPERF3));
+            Namespace::new().enter(|| check_calls("iperf3 -s", IPERF3_CASES));
         }),
         test_case("retries", &[], retries),
         test_case("an_idle_server_ends", &[], an_idle_server_ends),
         test_case("standard_input", &[], standard_input),
     ];
-    for (tool, cases) in [("iperf", IPERF_TEXTS), ("iperf3", IPERF3_TEXTS)] {
+    for (tool, cases) in [("iperf", IPERF_OUTPUT), ("iperf3", IPERF3_OUTPUT)] {
         test_cases.extend(cases.iter().map(|case| {
             let name = format!("{}_{}", case.0, case.1).replace(' ', "_");
             test_case_unless(
                 None,
                 format!("{tool}::{}", name.trim_matches('_')),
                 move || {
-                    texts(tool, case);
+                    check_output(tool, case);
                     Ok(())
                 },
             )
@@ -49,9 +49,10 @@ pub(crate) fn test_cases() -> Vec<TestCase> {
     test_cases
 }
 
-/// Options of a server and of its client, and what either prints with them; after `!` what it does not. A client that
-/// fails prints its part on standard error, which stands after `fails:`.
-type Text = (
+/// Options of a server and of its client, and parts of the output of the client and of the server.
+/// A part after `!` must be absent. A part after `fails:` is on the standard error of a client that
+/// fails.
+type OutputCase = (
     &'static str,
     &'static str,
     &'static [&'static str],
@@ -59,7 +60,7 @@ type Text = (
 );
 
 #[rustfmt::skip]
-const IPERF_TEXTS: &[Text] = &[
+const IPERF_OUTPUT: &[OutputCase] = &[
     ("", "-n 20000 -e", &["Write/Err", "on 20"], &[]),
     ("-e", "-n 20000", &[], &["Reads=Dist", "(peer 2.1.8)"]),
     ("-e", "-n 20000 -C", &[], &["!(peer"]),
@@ -107,7 +108,7 @@ const IPERF_TEXTS: &[Text] = &[
 ];
 
 #[rustfmt::skip]
-const IPERF3_TEXTS: &[Text] = &[
+const IPERF3_OUTPUT: &[OutputCase] = &[
     ("", "-n 20M -f K", &[" KBytes/sec"], &[]),
     ("-V", "-n 20K -V", &["Cookie: ", "CPU Utilization"], &["Cookie: "]),
     ("-J", "-n 20K -J", &["\"intervals\":"], &["\"accepted_connection\":"]),
@@ -132,78 +133,83 @@ const IPERF3_TEXTS: &[Text] = &[
     ("--allow-peers 192.0.2.0/24", "-t 1", &["fails:iperf3: error"], &[]),
 ];
 
-fn texts(tool: &str, (serve, ask, here, there): &Text) {
+fn check_output(
+    tool: &str,
+    (server_options, client_options, client_parts, server_parts): &OutputCase,
+) {
     let directory = tempfile::tempdir().expect("the directory for temporary files is writable");
     let file = directory.path().join("file");
-    let (port, back) = (free_port(), free_port());
+    let (port, return_port) = (free_port(), free_port());
     let server = TestProcess::start(&mut linerate_with_args(&format!(
-        "{tool} -s -p {port} {serve}"
+        "{tool} -s -p {port} {server_options}"
     )));
-    let listens = || is_listening(port) || takes_datagrams(port);
-    assert!(wait_until(PATIENCE, listens), "{}", server.stderr());
-    let host = if ask.ends_with("-6") {
+    let is_ready = || is_listening(port) || is_bound_to_udp(port);
+    assert!(wait_until(TIMEOUT, is_ready), "{}", server.stderr());
+    let host = if client_options.ends_with("-6") {
         "::1"
     } else {
         "127.0.0.1"
     };
-    let ask = ask.replace("FILE", &file.to_string_lossy());
-    let ask = ask.replace("FREE", &back.to_string());
+    let client_options = client_options
+        .replace("FILE", &file.to_string_lossy())
+        .replace("FREE", &return_port.to_string());
     let client = TestProcess::start(&mut linerate_with_args(&format!(
-        "{tool} -c {host} -p {port} {ask}"
+        "{tool} -c {host} -p {port} {client_options}"
     )));
-    let client = client.finish(PATIENCE);
-    let fails = here.iter().any(|part| part.starts_with("fails:"));
+    let client = client.finish(TIMEOUT);
+    let must_fail = client_parts.iter().any(|part| part.starts_with("fails:"));
     assert_eq!(
         client.code,
-        Some(u8::from(fails).into()),
-        "{ask}: {client:?}"
+        Some(u8::from(must_fail).into()),
+        "{client_options}: {client:?}"
     );
-    assert_eq!(ask.contains("/file"), file.exists(), "{ask}");
-    for part in *here {
+    let has_file_option = client_options.contains("/file");
+    assert_eq!(has_file_option, file.exists(), "{client_options}");
+    for part in *client_parts {
         match part.strip_prefix("fails:") {
-            Some(why) => has(why, &client.stderr),
-            None => has(part, &client.stdout),
+            Some(error) => assert_part(error, &client.stderr),
+            None => assert_part(part, &client.stdout),
         }
     }
-    let wanted = || there.iter().filter(|part| !part.starts_with('!'));
-    wait_until(PATIENCE, || {
-        let said = server.stdout();
-        wanted().all(|part| said.contains(part))
+    let expected = || server_parts.iter().filter(|part| !part.starts_with('!'));
+    wait_until(TIMEOUT, || {
+        let stdout = server.stdout();
+        expected().all(|part| stdout.contains(part))
     });
     server.signal(Signal::INT);
-    let server = server.finish(PATIENCE);
-    for part in *there {
-        has(part, &server.stdout);
+    let server = server.finish(TIMEOUT);
+    for part in *server_parts {
+        assert_part(part, &server.stdout);
     }
 }
 
-/// Whether the text has this part, or after `!` lacks it.
+/// Checks that the text contains `part`, or lacks what follows `!`.
 #[track_caller]
-fn has(part: &str, text: &str) {
+fn assert_part(part: &str, text: &str) {
     match part.strip_prefix('!') {
-        Some(other) => assert!(!text.contains(other), "{other}: {text}"),
+        Some(absent) => assert!(!text.contains(absent), "{absent}: {text}"),
         None => assert!(text.contains(part), "no {part}: {text}"),
     }
 }
 
-/// A refused connection of iperf is tried again as often as is asked for.
+/// iperf retries a refused connection the requested number of times.
 fn retries() {
     let line = format!("iperf -c 127.0.0.1 -p {} --connect-retries 2", free_port());
-    let client = TestProcess::start(&mut linerate_with_args(&line)).finish(PATIENCE);
+    let client = TestProcess::start(&mut linerate_with_args(&line)).finish(TIMEOUT);
     assert_eq!(client.code, Some(1), "{client:?}");
     let refused = client.stderr.matches("tcp connect failed").count();
     assert_eq!(refused, 3, "{client:?}");
 }
 
-/// `-I` sends what standard input has, in whole blocks at least.
+/// `-I` sends standard input. The last block may be padded.
 fn standard_input() {
     let mut file = tempfile::tempfile().expect("the directory for temporary files is writable");
-    file.write_all(&[b'x'; 5000]).expect("it is written");
-    file.rewind().expect("a file has a beginning");
+    file.write_all(&[b'x'; 5000]).expect("the file is writable");
+    file.rewind().expect("the file is seekable");
     let server = Server::start_with(|port| format!("iperf -s -p {port}"));
     let line = format!("iperf -c 127.0.0.1 -p {} -I -l 1000 -y C", server.port);
     let client = TestProcess::start_with_input(&mut linerate_with_args(&line), file.into());
-    let client = client.finish(PATIENCE);
+    let client = client.finish(TIMEOUT);
     client.assert_success();
     let bytes = client
         .stdout
@@ -216,11 +222,11 @@ fn standard_input() {
 fn an_idle_server_ends() {
     let line = format!("iperf3 -s -1 -p {} --idle-timeout 1", free_port());
     TestProcess::start(&mut linerate_with_args(&line))
-        .finish(PATIENCE)
+        .finish(TIMEOUT)
         .assert_success();
     let line = format!("iperf -s -p {} -t 0.3", free_port());
     TestProcess::start(&mut linerate_with_args(&line))
-        .finish(PATIENCE)
+        .finish(TIMEOUT)
         .assert_success();
 }
 
@@ -231,7 +237,7 @@ const PACKETS: &str = "iperf3 -c 127.0.0.1 -u -k 20 -l 1000 -b 8M";
 
 const NO_DELAY: &str = "setsockopt(SOL_TCP, TCP_NODELAY, [1]";
 const SEGMENT: &str = "setsockopt(SOL_TCP, TCP_MAXSEG, [1000]";
-/// strace shows the name as a number.
+/// strace shows the name `reno` as a number.
 const RENO: &str = "setsockopt(SOL_TCP, TCP_CONGESTION, [1869505906]";
 const BUFFERS: &[&str] = &[
     "setsockopt(SOL_SOCKET, SO_SNDBUF, [20000]",
@@ -241,12 +247,12 @@ const TYPE_OF_SERVICE: &str = "setsockopt(SOL_IP, IP_TOS, [40]";
 const PACING_RATE: &str = "setsockopt(SOL_SOCKET, SO_MAX_PACING_RATE, ";
 const DEVICE: &str = "setsockopt(SOL_SOCKET, SO_BINDTODEVICE, \"lo\"";
 const DONT_ROUTE: &str = "setsockopt(SOL_SOCKET, SO_DONTROUTE, [1]";
-const FROM_3: &str = "inet_addr(\"127.0.0.3\")";
+const ADDRESS_3: &str = "inet_addr(\"127.0.0.3\")";
 const PORT_24000: &str = "sin_port=htons(24000)";
 
 #[rustfmt::skip]
-const IPERF: &[Case] = &[
-    ("-B 127.0.0.3", STREAM, &[FROM_3], &[FROM_3]),
+const IPERF_CASES: &[Case] = &[
+    ("-B 127.0.0.3", STREAM, &[ADDRESS_3], &[ADDRESS_3]),
     ("-B 127.0.0.1:24000", STREAM, &[PORT_24000], &[PORT_24000]),
     ("-c 127.0.0.1%lo", "iperf -n 20000 -l 1000 -c 127.0.0.1", &[DEVICE], &[]),
     ("-l 700", STREAM, &[", 700, "], &[]),
@@ -260,16 +266,16 @@ const IPERF: &[Case] = &[
 ];
 
 #[rustfmt::skip]
-const IPERF_UDP: &[Case] = &[
+const IPERF_UDP_CASES: &[Case] = &[
     ("-l 700", DATAGRAMS, &[", 700, "], &[]),
     ("-S 0x28", DATAGRAMS, &[TYPE_OF_SERVICE], &[]),
     ("-T 4", DATAGRAMS, &["setsockopt(SOL_IP, IP_MULTICAST_TTL, [4]"], &[]),
 ];
 
 #[rustfmt::skip]
-const IPERF3: &[Case] = &[
+const IPERF3_CASES: &[Case] = &[
     ("-A 0,1", BLOCKS, &["sched_setaffinity(128, [0]"], &["sched_setaffinity(128, [1]"]),
-    ("-B 127.0.0.3", BLOCKS, &[FROM_3], &["\"::ffff:127.0.0.3\""]),
+    ("-B 127.0.0.3", BLOCKS, &[ADDRESS_3], &["\"::ffff:127.0.0.3\""]),
     ("--bind-dev lo", BLOCKS, &[DEVICE], &[]),
     ("-C reno", BLOCKS, &[RENO], &[RENO]),
     ("--cport 24000", BLOCKS, &[PORT_24000], &["sin6_port=htons(24000)"]),
@@ -288,13 +294,13 @@ const IPERF3: &[Case] = &[
     ("-Z", BLOCKS, &["sendfile("], &[]),
 ];
 
-fn of(server: &str, cases: &[Case]) {
-    compare(cases, |line| both_of(TRACED, server, line));
+fn check_calls(server: &str, cases: &[Case]) {
+    compare_calls(cases, |line| trace(TRACE_OPTIONS, server, line));
 }
 
-const TRACED: &str = "-e trace=network,write,sendfile,sched_setaffinity";
+const TRACE_OPTIONS: &str = "-e trace=network,write,sendfile,sched_setaffinity";
 
-fn iperf_servers() {
+fn check_server_options_of_iperf() {
     for (options, part) in [
         ("-B 127.0.0.1", "sin_addr=inet_addr(\"127.0.0.1\")}, 16"),
         ("-l 700", ", 700, "),
@@ -304,10 +310,10 @@ fn iperf_servers() {
             "setsockopt(SOL_TCP, TCP_WINDOW_CLAMP, [8192]",
         ),
     ] {
-        let calls = both_of(TRACED, &format!("iperf -s {options}"), STREAM).server;
-        let found = calls
+        let calls = trace(TRACE_OPTIONS, &format!("iperf -s {options}"), STREAM).server;
+        let is_found = calls
             .iter()
-            .any(|call| super::calls::text(call).contains(part));
-        assert!(found, "{options}: {calls:#?}");
+            .any(|call| super::calls::call_text(call).contains(part));
+        assert!(is_found, "{options}: {calls:#?}");
     }
 }

@@ -1,5 +1,5 @@
-//! Options whose effect is on the running system, seen there: in the calls that a process makes, in
-//! what the kernel says of its sockets and threads, in what a peer receives. Both ends are ours.
+//! Options, tested by their effect on the running system: system calls, the kernel's state of
+//! sockets and threads, and received data. Both ends are linerate.
 
 mod batches;
 mod binding;
@@ -32,40 +32,40 @@ pub(crate) fn test_cases() -> Vec<TestCase> {
     .collect()
 }
 
-/// No client here runs for longer, on a busy machine either.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// Time limit of each client. No client reaches it, even on a busy machine.
+const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Starts a client of `server` with a line of options.
-fn start(server: &Server, options: &str) -> TestProcess {
+/// Starts a netperf client of `server` with these options.
+fn start_client(server: &Server, options: &str) -> TestProcess {
     let line = format!("netperf -H 127.0.0.1 -p {} {options}", server.port);
     TestProcess::start(&mut linerate_with_args(&line))
 }
 
-/// What became of a client of `server` with a line of options, which is to succeed.
+/// Runs a netperf client of `server` with these options. The client must succeed.
 #[track_caller]
-fn finish(server: &Server, options: &str) -> ProcessOutput {
-    let finished = start(server, options).finish(PATIENCE);
-    finished.assert_success();
-    finished
+fn run_client(server: &Server, options: &str) -> ProcessOutput {
+    let output = start_client(server, options).finish(TIMEOUT);
+    output.assert_success();
+    output
 }
 
 /// Runs `ip` in the network namespace of this thread.
 #[track_caller]
-fn ip(arguments: &str) {
-    let done = Command::new("ip").args(arguments.split(' ')).output();
-    let done = done.expect("ip can be run");
-    assert!(done.status.success(), "ip {arguments}: {done:?}");
+fn run_ip(arguments: &str) {
+    let output = Command::new("ip").args(arguments.split(' ')).output();
+    let output = output.expect("ip is installed");
+    assert!(output.status.success(), "ip {arguments}: {output:?}");
 }
 
-/// The values that `-k` printed, in the order of the names.
+/// Returns the values of these selectors of `-k`.
 #[track_caller]
-fn values<const N: usize>(finished: &ProcessOutput, names: [&str; N]) -> [String; N] {
+fn selector_values<const N: usize>(output: &ProcessOutput, names: [&str; N]) -> [String; N] {
     names.map(|name| {
-        let line = finished
+        let line = output
             .stdout
             .lines()
             .find_map(|line| line.strip_prefix(name)?.strip_prefix('='));
-        line.unwrap_or_else(|| panic!("no {name} in {finished:#?}"))
+        line.unwrap_or_else(|| panic!("no {name} in {output:#?}"))
             .to_owned()
     })
 }

@@ -1,4 +1,4 @@
-//! So many passes an interval, at both ends: -b, -w, --spin.
+//! Passes per interval, at both ends: -b, -w, --spin.
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
@@ -10,72 +10,82 @@ use testkit::{
     linerate_with_args, test_case, wait_until,
 };
 
-use super::trace::{Call, STRACE, both};
-use super::{PATIENCE, finish, start, values};
+use super::trace::{Call, STRACE, trace_netperf};
+use super::{TIMEOUT, run_client, selector_values, start_client};
 
 pub(crate) fn test_cases() -> Vec<TestCase> {
     vec![
-        test_case("pace_here", &[], pace_here).run_alone(),
-        test_case("pace_there", &[], pace_there).run_alone(),
-        test_case("gaps_and_what_was_asked_for", &[], gaps).run_alone(),
-        test_case("pace_of_classic_tests", &[], pace_of_classic_tests).run_alone(),
-        test_case("the_schedule_does_not_move", &[STRACE], schedule),
-        test_case("who_spins", &[STRACE], who_spins),
+        test_case("paces_client", &[], paces_client).run_alone(),
+        test_case("paces_server", &[], paces_server).run_alone(),
         test_case(
-            "how_long_a_server_spins",
-            &[STRACE],
-            how_long_a_server_spins,
-        ),
-        test_case(
-            "a_peer_that_cannot_be_asked_to_spin_is_named",
+            "reports_gaps_and_requested_pace",
             &[],
-            foreign_peer,
-        ),
-        test_case("a_stop_ends_a_wait", &[], a_stop_ends_a_wait),
+            reports_gaps_and_requested_pace,
+        )
+        .run_alone(),
+        test_case("paces_classic_tests", &[], paces_classic_tests).run_alone(),
         test_case(
-            "a_peer_that_does_not_pace_is_named",
-            &[STOCK_NETPERF],
-            stock_peer,
+            "schedule_does_not_drift",
+            &[STRACE],
+            schedule_does_not_drift,
         ),
-        test_case("what_the_banner_says", &[], banner),
+        test_case("spins_at_requested_end", &[STRACE], spins_at_requested_end),
+        test_case(
+            "limits_spinning_of_server",
+            &[STRACE],
+            limits_spinning_of_server,
+        ),
+        test_case(
+            "reports_peer_that_does_not_spin",
+            &[],
+            reports_peer_that_does_not_spin,
+        ),
+        test_case("stop_ends_wait", &[], stop_ends_wait),
+        test_case(
+            "reports_peer_that_does_not_pace",
+            &[STOCK_NETPERF],
+            reports_peer_that_does_not_pace,
+        ),
+        test_case("banner_lists_options", &[], banner_lists_options),
     ]
 }
 
-/// Nanoseconds of the clock that none of it comes to.
+/// Clock reading that separates real times (below) from the open end of a schedule (above), in
+/// nanoseconds.
 const NEVER: u64 = u64::MAX / 2;
 
-/// Passes of one second: which end's what is counted, what was asked for, and how many that makes.
+/// A paced test of one second: options, the selector of its counter, and the expected passes.
 type Case = (&'static str, &'static str, f64);
 
-fn pace_here() {
+fn paces_client() {
     for case in [
         ("-t UDP_STREAM -b 5 -w 10", "LOCAL_SEND_CALLS", 500.0),
-        // Far below a clock tick, asleep and spinning.
+        // Far below a clock tick, with sleeping and with spinning.
         ("-t UDP_STREAM -b 1 -w 50u", "LOCAL_SEND_CALLS", 20_000.0),
         (
             "-t UDP_STREAM -b 1 -w 50u --spin",
             "LOCAL_SEND_CALLS",
             20_000.0,
         ),
-        // By default an interval is a millisecond.
+        // The default interval is 1 ms.
         ("-t TCP_STREAM -b 2", "LOCAL_SEND_CALLS", 2_000.0),
-        // The receiver's first pass is not at the sender's.
+        // The receiver's schedule starts independently of the sender's.
         ("-t TCP_MAERTS -b 5 -w 10", "LOCAL_RECV_CALLS", 500.0),
         ("-t TCP_RR -b 5 -w 10", "LOCAL_SEND_CALLS", 500.0),
         ("-t UDP_RR -b 5 -w 10", "LOCAL_SEND_CALLS", 500.0),
         ("-t TCP_CRR -b 1 -w 5", "LOCAL_SEND_CALLS", 200.0),
     ] {
-        check(case, "LOCAL", "");
+        check_pace(case, "LOCAL", "");
     }
-    // With requests ahead it is still the requests that are paced.
-    check(
+    // With several requests in flight, the requests are paced.
+    check_pace(
         ("-t TCP_RR -b 5 -w 10", "LOCAL_SEND_CALLS", 500.0),
         "LOCAL",
         "-b 8",
     );
 }
 
-fn pace_there() {
+fn paces_server() {
     for case in [
         ("-t TCP_MAERTS -b ,5 -w ,10", "REMOTE_SEND_CALLS", 500.0),
         ("-t TCP_RR -b ,5 -w ,10", "REMOTE_RECV_CALLS", 500.0),
@@ -87,111 +97,116 @@ fn pace_there() {
         } else {
             ""
         };
-        check(case, "REMOTE", specific);
+        check_pace(case, "REMOTE", specific);
     }
 }
 
-/// Who begins has as many passes as the schedule has, to a thousandth or to one pass. Who answers goes
-/// on to the end of the data, some intervals more or less, so it is the rate that counts.
+/// Checks the passes of a paced end. A sender makes the scheduled number of passes, with a
+/// tolerance of 0.1 % or one pass. A receiver runs until the data ends, so its rate is checked.
 #[track_caller]
-fn check((options, counted, passes): Case, end: &str, specific: &str) {
+fn check_pace((options, counter, passes): Case, end: &str, specific: &str) {
     let server = Server::start("");
     let names = [
-        counted.to_owned(),
+        counter.to_owned(),
         format!("{end}_PACING_TARGET"),
         format!("{end}_PACING_RATE"),
         format!("{end}_P50_GAP"),
     ];
     let line = format!("{options} -l 1 -- {specific} -m 100 -k {}", names.join(","));
-    held(|| {
-        let said = finish(&server, &line);
-        let names: [&str; 4] = std::array::from_fn(|at| names[at].as_str());
+    assert_pace_held(|| {
+        let output = run_client(&server, &line);
+        let names: [&str; 4] = std::array::from_fn(|index| names[index].as_str());
         let [count, target, rate, gap] =
-            values(&said, names).map(|value| value.parse::<f64>().expect("a number"));
+            selector_values(&output, names).map(|value| value.parse::<f64>().expect("a number"));
         assert!((target - passes).abs() < 0.01, "{options}: {target}");
-        assert!(gap > 0.0, "{options}: {said:#?}");
-        let (reached, tolerance) = if counted.contains("SEND") {
+        assert!(gap > 0.0, "{options}: {output:#?}");
+        let (measured, tolerance) = if counter.contains("SEND") {
             assert!(count <= passes, "{options}: {count} passes");
             (count, (passes / 1000.0).max(1.0))
         } else {
             (rate, passes / 50.0)
         };
-        ((reached - passes).abs() <= tolerance, said)
+        ((measured - passes).abs() <= tolerance, output)
     });
 }
 
-/// Fails the test unless the pace is held in one of three runs. On a machine that others keep busy it may
-/// be missed, with a warning.
+/// Fails the test unless one of three runs holds the pace. A run that misses the pace must warn. On
+/// a busy machine, all runs may miss it.
 #[track_caller]
-fn held(run: impl Fn() -> (bool, ProcessOutput)) {
+fn assert_pace_held(run: impl Fn() -> (bool, ProcessOutput)) {
     for attempt in 1..=3 {
-        let (holds, said) = run();
-        if holds {
+        let (is_held, output) = run();
+        if is_held {
             return;
         }
         assert!(
-            said.stderr.contains(MISSED),
-            "missed without a word: {said:#?}"
+            output.stderr.contains(MISSED_PACE),
+            "no warning about a missed pace: {output:#?}"
         );
         if !is_machine_idle() {
-            println!("not held, on a machine that is busy: {}", said.command);
+            println!("pace not held on a busy machine: {}", output.command);
             return;
         }
-        assert!(attempt < 3, "not held on a quiet machine: {said:#?}");
+        assert!(attempt < 3, "pace not held on an idle machine: {output:#?}");
     }
 }
 
-/// What is said of a pace that was missed.
-const MISSED: &str = "was not held";
+/// Part of the warning about a missed pace.
+const MISSED_PACE: &str = "was not held";
 
-/// Standard error without what a busy machine adds.
-fn complaints(said: &ProcessOutput) -> String {
-    let lines = said.stderr.lines().filter(|line| !line.contains(MISSED));
+/// Returns standard error without warnings about a missed pace, which a busy machine may cause.
+fn stderr_without_missed_pace(output: &ProcessOutput) -> String {
+    let lines = output.stderr.lines();
+    let lines = lines.filter(|line| !line.contains(MISSED_PACE));
     lines.collect::<Vec<_>>().join("\n")
 }
 
-/// The gaps are in order, their mean is the time a schedule of such a rate has, and what was asked for
-/// is told as it was: at the end that it is for.
-fn gaps() {
+/// The gaps are in ascending order. Their mean is the interval of a schedule with the measured
+/// rate. The requested pace is reported for its end only.
+fn reports_gaps_and_requested_pace() {
     let server = Server::start("");
-    for (options, end, other) in [
+    for (options, paced_end, other_end) in [
         ("-t TCP_STREAM -b 5 -w 10", "LOCAL", "REMOTE"),
         ("-t TCP_MAERTS -b ,5 -w ,10", "REMOTE", "LOCAL"),
     ] {
         let names = "PACING_TARGET,PACING_RATE,LATE_INTERVALS,MIN_GAP,MEAN_GAP,P50_GAP,P99_GAP,MAX_GAP,\
             INTERVAL_USECS,INTERVAL_BURST";
-        let of = |end: &str| {
+        let selectors_of = |end: &str| {
             names
                 .split(',')
                 .map(|name| format!("{end}_{name}"))
                 .collect::<Vec<_>>()
         };
-        let keys = [of(end), of(other)].concat().join(",");
-        let said = finish(&server, &format!("{options} -l 1 -- -m 1000 -k {keys}"));
+        let keys = [selectors_of(paced_end), selectors_of(other_end)]
+            .concat()
+            .join(",");
+        let output = run_client(&server, &format!("{options} -l 1 -- -m 1000 -k {keys}"));
         let value = |end: &str, name: &str| -> f64 {
             let key = format!("{end}_{name}");
-            values(&said, [&*key])[0].parse().expect("a number")
+            selector_values(&output, [&*key])[0]
+                .parse()
+                .expect("a number")
         };
-        let here = |name: &str| value(end, name);
+        let here = |name: &str| value(paced_end, name);
         let gaps = ["MIN", "P50", "P99", "MAX"].map(|gap| here(&format!("{gap}_GAP")));
-        assert!(gaps[0] > 0.0 && gaps.is_sorted(), "{said:#?}");
+        assert!(gaps[0] > 0.0 && gaps.is_sorted(), "{output:#?}");
         let mean = here("MEAN_GAP");
-        assert!((gaps[0]..=gaps[3]).contains(&mean), "{said:#?}");
-        // Five passes an interval.
+        assert!((gaps[0]..=gaps[3]).contains(&mean), "{output:#?}");
+        // The schedule has five passes per interval.
         let late = here("LATE_INTERVALS");
         let expected = 5e6 / here("PACING_RATE");
-        assert!((0.0..=100.0).contains(&late), "{said:#?}");
-        // Late passes may be missing at the end.
+        assert!((0.0..=100.0).contains(&late), "{output:#?}");
+        // The schedule may end before late passes.
         let is_near = (mean / expected - 1.0).abs() < 0.05;
-        assert!(is_near || late > 0.0, "{expected} {said:#?}");
-        for (name, asked) in [
+        assert!(is_near || late > 0.0, "{expected} {output:#?}");
+        for (name, requested) in [
             ("PACING_TARGET", 500.0),
             ("INTERVAL_USECS", 10_000.0),
             ("INTERVAL_BURST", 5.0),
         ] {
-            assert!((here(name) - asked).abs() < 0.01, "{name}: {said:#?}");
+            assert!((here(name) - requested).abs() < 0.01, "{name}: {output:#?}");
         }
-        // The other end paces nothing.
+        // The other end has no pace.
         for name in names.split(',') {
             let expected = if name.starts_with("INTERVAL") {
                 0.0
@@ -199,17 +214,17 @@ fn gaps() {
                 -1.0
             };
             assert!(
-                (value(other, name) - expected).abs() < 0.01,
-                "{name}: {said:#?}"
+                (value(other_end, name) - expected).abs() < 0.01,
+                "{name}: {output:#?}"
             );
         }
     }
 }
 
-/// Their tables have no selectors: transactions a second, and 10^6 bit/s.
-fn pace_of_classic_tests() {
+/// Classic tests without selectors print transactions per second, and 10^6 bit/s.
+fn paces_classic_tests() {
     let server = Server::start("");
-    for (options, least, most) in [
+    for (options, min_rate, max_rate) in [
         ("-t TCP_CC -l 1 -P 0 -v 0 -b 1 -w 10", 99.0, 100.0),
         (
             "-t TCP_SENDFILE -l 1 -P 0 -v 0 -b 1 -w 10 -- -m 10000",
@@ -217,40 +232,41 @@ fn pace_of_classic_tests() {
             8.0,
         ),
     ] {
-        held(|| {
-            let said = finish(&server, options);
-            let rate = said.figures()[0];
-            assert!(rate <= most, "{said:#?}");
-            (rate > least, said)
+        assert_pace_held(|| {
+            let output = run_client(&server, options);
+            let rate = output.figures()[0];
+            assert!(rate <= max_rate, "{output:#?}");
+            (rate > min_rate, output)
         });
     }
 }
 
-/// The times that are slept until are the first one and multiples of the interval, to the nanosecond;
-/// who spins sleeps never.
-fn schedule() {
-    let sleeps = |options: &str| -> Vec<u64> {
+/// A client sleeps until its first pass plus multiples of the interval, exact to the nanosecond. A
+/// spinning client never sleeps.
+fn schedule_does_not_drift() {
+    let sleep_ends = |options: &str| -> Vec<u64> {
         let client = format!("-t UDP_STREAM -l 1 -b 1 {options} -- -m 100 -R 1");
-        let calls = both("-e trace=clock_nanosleep", "", &client).client;
-        // The end of the schedule is slept until for ever.
-        wakes(&calls).filter(|until| *until < NEVER).collect()
+        let calls = trace_netperf("-e trace=clock_nanosleep", "", &client).client;
+        // The last sleep has no end; a stop interrupts it.
+        wake_times(&calls).filter(|until| *until < NEVER).collect()
     };
-    let spinning = sleeps("-w 1111u --spin");
+    let spinning = sleep_ends("-w 1111u --spin");
     assert_eq!(spinning.len(), 0, "{spinning:?}");
-    let until = sleeps("-w 1111u");
+    let until = sleep_ends("-w 1111u");
     assert!(until.len() > 10, "{until:?}");
     for pair in until.windows(2) {
         assert_eq!((pair[1] - pair[0]) % 1_111_000, 0, "{until:?}");
     }
 }
 
-/// A client that spins sleeps in no short interval. Of a longer one it spins only the last part, as a server does of
-/// each.
-fn who_spins() {
-    let slept = |calls: &[Call]| wakes(calls).any(|until| until < NEVER);
-    // The second transaction of an interval here waits there, and there is time left here after it.
+/// A spinning client does not sleep in short intervals. In long intervals it spins only at the end,
+/// as a server does in each interval.
+fn spins_at_requested_end() {
+    let has_slept = |calls: &[Call]| wake_times(calls).any(|until| until < NEVER);
+    // The server delays the second transaction of each interval of the client. The client still has
+    // time left after it.
     let (short, long) = ("-w 2000u,900u", "-w 20,5");
-    for (server, times, spin, here, there) in [
+    for (server, intervals, spin, client_sleeps, server_sleeps) in [
         ("--allow-spin", short, "", true, true),
         ("--allow-spin", short, "--spin", false, true),
         ("--allow-spin", short, "--spin=local", false, true),
@@ -258,22 +274,22 @@ fn who_spins() {
         ("", short, "--spin", false, true),
         ("--allow-spin", long, "--spin", true, true),
     ] {
-        let client = format!("-t TCP_RR -l 1 -b 2,1 {times} {spin}");
-        // An end that is late in every interval has no time to sleep, on a busy machine.
-        let sleep_as_expected = (0..20).any(|_| {
-            let calls = both("-e trace=clock_nanosleep", server, &client);
-            let found = [slept(&calls.client), slept(&calls.server)];
-            assert!(here || !found[0], "{client}: {:?}", calls.client);
-            assert!(there || !found[1], "{client}: {:?}", calls.server);
-            found == [here, there]
+        let client = format!("-t TCP_RR -l 1 -b 2,1 {intervals} {spin}");
+        // On a busy machine, an end that is late in every interval does not sleep.
+        let is_expected = (0..20).any(|_| {
+            let calls = trace_netperf("-e trace=clock_nanosleep", server, &client);
+            let sleeps = [has_slept(&calls.client), has_slept(&calls.server)];
+            assert!(client_sleeps || !sleeps[0], "{client}: {:?}", calls.client);
+            assert!(server_sleeps || !sleeps[1], "{client}: {:?}", calls.server);
+            sleeps == [client_sleeps, server_sleeps]
         });
-        assert!(sleep_as_expected, "{client}: an end did not sleep");
+        assert!(is_expected, "{client}: an end did not sleep");
     }
 }
 
-/// A server sleeps for at least half of each interval. Its last interval has no end, so that the end of the sleep in it
-/// shows the spun part.
-fn how_long_a_server_spins() {
+/// A server sleeps for at least half of each interval. Its last interval has no end, so the end of
+/// its last sleep shows the spun part.
+fn limits_spinning_of_server() {
     for (server, interval, spun_ns) in [
         ("", "1m", 0),
         ("--allow-spin", "1m", 500_000),
@@ -281,43 +297,49 @@ fn how_long_a_server_spins() {
         ("--allow-spin", "20m", 2_000_000),
     ] {
         let client = format!("-t TCP_MAERTS -l 1 -b ,1 -w ,{interval} --spin=remote");
-        // A server that is late when the test ends does not come to that interval.
+        // A server that is late when the test ends does not reach the last interval.
         let end = (0..20).find_map(|_| {
-            let calls = both("-e trace=clock_nanosleep", server, &client).server;
-            wakes(&calls).find(|end| *end > NEVER)
+            let calls = trace_netperf("-e trace=clock_nanosleep", server, &client).server;
+            wake_times(&calls).find(|end| *end > NEVER)
         });
         assert_eq!(end, Some(u64::MAX - spun_ns), "{server} {interval}");
     }
 }
 
-/// One that knows netperf's protocol and no more, as a stock netserver that is built to pace.
-fn foreign_peer() {
+/// A peer does not spin if it lacks linerate's extensions, or if its options do not allow it.
+fn reports_peer_that_does_not_spin() {
     let server = Server::start("");
-    let foreign = without_our_words(server.port);
-    let said = |options: &str| {
-        let line = format!("netperf -H 127.0.0.1 -p {foreign} -t TCP_MAERTS -l 1 {options}");
-        let finished = TestProcess::start(&mut linerate_with_args(&line)).finish(PATIENCE);
-        finished.assert_success();
-        complaints(&finished)
+    let relay = start_relay_without_extensions(server.port);
+    let client_stderr = |options: &str| {
+        let line = format!("netperf -H 127.0.0.1 -p {relay} -t TCP_MAERTS -l 1 {options}");
+        let output = TestProcess::start(&mut linerate_with_args(&line)).finish(TIMEOUT);
+        output.assert_success();
+        stderr_without_missed_pace(&output)
     };
-    let named = "the peer did not spin";
-    assert!(said("-b ,5 --spin").contains(named));
-    assert!(said("-b ,5 --spin=remote").contains(named));
-    assert!(!said("-b ,5").contains(named));
-    // Nor does one of ours that may not.
-    let ours = finish(&server, "-t TCP_MAERTS -l 1 -b ,5 --spin");
-    assert!(complaints(&ours).contains(named), "{ours:#?}");
+    let warning = "the peer did not spin";
+    assert!(client_stderr("-b ,5 --spin").contains(warning));
+    assert!(client_stderr("-b ,5 --spin=remote").contains(warning));
+    assert!(!client_stderr("-b ,5").contains(warning));
+    // A linerate server spins only with --allow-spin.
+    let output = run_client(&server, "-t TCP_MAERTS -l 1 -b ,5 --spin");
+    assert!(
+        stderr_without_missed_pace(&output).contains(warning),
+        "{output:#?}"
+    );
     let server = Server::start("--allow-spin");
-    let ours = finish(&server, "-t TCP_MAERTS -l 1 -b ,5 --spin");
-    assert!(!complaints(&ours).contains(named), "{ours:#?}");
+    let output = run_client(&server, "-t TCP_MAERTS -l 1 -b ,5 --spin");
+    assert!(
+        !stderr_without_missed_pace(&output).contains(warning),
+        "{output:#?}"
+    );
 }
 
-/// A port at which one control connection after the other reaches the server, without what stands
-/// behind netperf's own words in its messages.
-fn without_our_words(server: u16) -> u16 {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
-    let port = listener.local_addr().expect("it is bound").port();
-    let pass = |mut from: TcpStream, mut to: TcpStream| {
+/// Starts a relay of control connections to the server, and returns its port. The relay clears
+/// linerate's extensions, which follow netperf's fields in each message.
+fn start_relay_without_extensions(server: u16) -> u16 {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port is free");
+    let port = listener.local_addr().expect("the listener is bound").port();
+    let forward = |mut from: TcpStream, mut to: TcpStream| {
         let mut message = [0; 656];
         while from.read_exact(&mut message).is_ok() {
             message[216..].fill(0);
@@ -329,40 +351,41 @@ fn without_our_words(server: u16) -> u16 {
     };
     std::thread::spawn(move || {
         for client in listener.incoming().flatten() {
-            let server = TcpStream::connect((Ipv4Addr::LOCALHOST, server)).expect("it listens");
+            let server =
+                TcpStream::connect((Ipv4Addr::LOCALHOST, server)).expect("the server listens");
             let (from_client, from_server) = (client.try_clone(), server.try_clone());
             let (from_client, from_server) = (from_client.unwrap(), from_server.unwrap());
-            std::thread::spawn(move || pass(from_client, server));
-            std::thread::spawn(move || pass(from_server, client));
+            std::thread::spawn(move || forward(from_client, server));
+            std::thread::spawn(move || forward(from_server, client));
         }
     });
     port
 }
 
-/// The ends of a schedule's sleeps; other pauses are relative.
-fn wakes(calls: &[Call]) -> impl Iterator<Item = u64> {
+/// Returns the ends of a schedule's sleeps. Other pauses are relative.
+fn wake_times(calls: &[Call]) -> impl Iterator<Item = u64> {
     let scheduled = calls
         .iter()
         .filter(|call| call.arguments[1] == "TIMER_ABSTIME");
     scheduled.map(wake_ns)
 }
 
-/// `clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, {tv_sec=1, tv_nsec=2}, NULL)`.
+/// Parses `clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, {tv_sec=1, tv_nsec=2}, NULL)`.
 fn wake_ns(call: &Call) -> u64 {
     assert_eq!(call.arguments[..2], ["CLOCK_MONOTONIC", "TIMER_ABSTIME"]);
-    let number = |argument: &str, name: &str| {
+    let parse_field = |argument: &str, name: &str| {
         let digits = argument.trim_matches(['{', '}']).strip_prefix(name);
         digits.and_then(|digits| digits.parse::<u64>().ok())
     };
-    let seconds = number(&call.arguments[2], "tv_sec=").expect("seconds");
-    let nanos = number(&call.arguments[3], "tv_nsec=").expect("nanoseconds");
+    let seconds = parse_field(&call.arguments[2], "tv_sec=").expect("seconds");
+    let nanos = parse_field(&call.arguments[3], "tv_nsec=").expect("nanoseconds");
     seconds.saturating_mul(1_000_000_000) + nanos
 }
 
-/// A client is interrupted while it waits for its next interval, a server's client is killed.
-fn a_stop_ends_a_wait() {
+/// An interrupted client stops waiting for its next interval. A server stops if its client dies.
+fn stop_ends_wait() {
     let server = Server::start("");
-    let rest = server.idle_usage();
+    let idle_usage = server.idle_usage();
     for (options, signal) in [
         ("-t TCP_STREAM -l 1000 -b 1 -w 1000s", Signal::INT),
         ("-t TCP_STREAM -l 1000 -b 1 -w 1000s --spin", Signal::INT),
@@ -370,30 +393,33 @@ fn a_stop_ends_a_wait() {
         ("-t TCP_MAERTS -l 1000 -b ,1 -w ,1000s", Signal::KILL),
         ("-t TCP_RR -l 1000 -b ,1 -w ,1000s", Signal::KILL),
     ] {
-        let client = start(&server, options);
+        let client = start_client(&server, options);
         let pid = client.pid();
-        let begun = wait_until(Duration::from_secs(10), || connection_count(pid) >= 2);
-        assert!(begun, "{options}: {}", client.stderr());
+        let is_started = wait_until(Duration::from_secs(10), || connection_count(pid) >= 2);
+        assert!(is_started, "{options}: {}", client.stderr());
         client.signal(signal);
-        let ended = client.finish(Duration::from_secs(10));
+        let output = client.finish(Duration::from_secs(10));
         if signal == Signal::INT {
-            ended.assert_success();
+            output.assert_success();
         }
-        server.assert_usage_returns_to(rest, Duration::from_secs(10), options);
+        server.assert_usage_returns_to(idle_usage, Duration::from_secs(10), options);
     }
 }
 
-fn stock_peer() {
+fn reports_peer_that_does_not_pace() {
     let server = Server::start_stock();
-    let said = finish(&server, "-t TCP_MAERTS -l 1 -b ,5");
-    assert!(said.stderr.contains("the peer does not pace"), "{said:#?}");
-    let said = finish(&server, "-t TCP_MAERTS -l 1");
-    assert_eq!(said.stderr, "");
+    let output = run_client(&server, "-t TCP_MAERTS -l 1 -b ,5");
+    assert!(
+        output.stderr.contains("the peer does not pace"),
+        "{output:#?}"
+    );
+    let output = run_client(&server, "-t TCP_MAERTS -l 1");
+    assert_eq!(output.stderr, "");
 }
 
-fn banner() {
+fn banner_lists_options() {
     let server = Server::start("");
-    for (options, extras) in [
+    for (options, expected_end) in [
         ("", "AF_INET : demo"),
         ("-b 5", " : interval : demo"),
         ("-b ,5", " : interval : demo"),
@@ -402,11 +428,11 @@ fn banner() {
         ("-b 5 --spin=remote", " : interval : demo"),
         ("-b 5 -k 1", " : interval : dirty data : demo"),
         ("-K ,1", " : dirty data : demo"),
-        // Nothing is touched.
+        // No bytes are touched.
         ("-k 0,0", "AF_INET : demo"),
     ] {
-        let said = finish(&server, &format!("-t TCP_STREAM -l -1000 {options}"));
-        let banner = said.stdout.lines().next().unwrap_or_default();
-        assert!(banner.ends_with(extras), "{options}: {banner}");
+        let output = run_client(&server, &format!("-t TCP_STREAM -l -1000 {options}"));
+        let banner = output.stdout.lines().next().unwrap_or_default();
+        assert!(banner.ends_with(expected_end), "{options}: {banner}");
     }
 }

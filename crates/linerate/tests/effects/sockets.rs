@@ -1,12 +1,13 @@
-//! What the kernel has been told of the data sockets: -S, -y, -Y, and -s by the time of the calls.
+//! Options of data sockets, read back from the kernel: -S, -y, -Y. Also -s, by the time of the
+//! calls.
 
 use std::process::Command;
 use std::time::Duration;
 
 use testkit::{Requirement, Server, TestCase, test_case, wait_until};
 
-use super::trace::{STRACE, both};
-use super::{finish, start, values};
+use super::trace::{STRACE, trace_netperf};
+use super::{run_client, selector_values, start_client};
 
 pub(crate) fn test_cases() -> Vec<TestCase> {
     vec![
@@ -23,16 +24,16 @@ pub(crate) fn test_cases() -> Vec<TestCase> {
 
 const SS: &[Requirement] = &[Requirement::Program("ss")];
 
-/// One buffer in a long while: a data connection that stands idle, to be looked at.
+/// Sends one buffer per 1000 s, so that the data connection is idle and can be inspected.
 const IDLE: &str = "-t TCP_STREAM -l 30 -b 1 -w 1000s";
 
 fn keep_alive() {
     for (options, expected) in [("", false), ("-S", true)] {
-        for end in ends(options) {
+        for socket in data_sockets(options) {
             assert_eq!(
-                end.contains("timer:(keepalive,"),
+                socket.contains("timer:(keepalive,"),
                 expected,
-                "{options}: {end}"
+                "{options}: {socket}"
             );
         }
     }
@@ -43,49 +44,52 @@ fn priority_and_type_of_service() {
         ("-y 3,4", ["0x3", "0x4"], ["0", "0"]),
         ("-Y 0x10,0x20", ["", ""], ["0x10", "0x20"]),
         ("-Y ef", ["", ""], ["0xb8", "0xb8"]),
-        // The type of service has a priority of its own, which is not to take the one asked for away.
+        // IP_TOS also sets a priority. It must not override the requested one.
         ("-y 5 -Y CS1,AF41", ["0x5", "0x5"], ["0x20", "0x88"]),
     ] {
-        let ends = ends(options);
-        for ((end, priority), tos) in ends.iter().zip(priorities).zip(tos) {
-            let words: Vec<_> = end.split_whitespace().collect();
-            assert!(words.contains(&&*format!("tos:{tos}")), "{options}: {end}");
+        let sockets = data_sockets(options);
+        for ((socket, priority), tos) in sockets.iter().zip(priorities).zip(tos) {
+            let fields: Vec<_> = socket.split_whitespace().collect();
             assert!(
-                priority.is_empty() || words.contains(&&*format!("class_id:{priority}")),
-                "{options}: {end}"
+                fields.contains(&&*format!("tos:{tos}")),
+                "{options}: {socket}"
+            );
+            assert!(
+                priority.is_empty() || fields.contains(&&*format!("class_id:{priority}")),
+                "{options}: {socket}"
             );
         }
     }
 }
 
-/// What ss says of the client's and the server's data socket while a test stands idle.
-fn ends(options: &str) -> [String; 2] {
+/// Returns the lines of ss about the client's and the server's data socket during an idle test.
+fn data_sockets(options: &str) -> [String; 2] {
     let server = Server::start("");
-    let mut client = start(&server, &format!("{IDLE} {options}"));
+    let mut client = start_client(&server, &format!("{IDLE} {options}"));
     let sockets = [client.pid(), server.pid()].map(|pid| {
-        let mut found = None;
+        let mut socket = None;
         wait_until(Duration::from_secs(10), || {
-            found = data_socket(pid, server.port);
-            found.is_some()
+            socket = data_socket(pid, server.port);
+            socket.is_some()
         });
-        found.unwrap_or_else(|| panic!("{pid} has no data socket: {}", client.stderr()))
+        socket.unwrap_or_else(|| panic!("process {pid} has no data socket: {}", client.stderr()))
     });
     assert!(client.is_running());
     sockets
 }
 
-/// The line of the connected socket of a process that is not its control connection.
-fn data_socket(pid: u32, control: u16) -> Option<String> {
+/// Returns the line of ss about a process's connected socket that is not its control connection.
+fn data_socket(pid: u32, control_port: u16) -> Option<String> {
     let output = Command::new("ss")
         .args(["-tnopH", "--tos", "state", "established"])
         .output()
-        .expect("ss can be run");
+        .expect("ss is installed");
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    let (owner, control) = (format!("pid={pid},"), format!(":{control}"));
+    let (owner, control) = (format!("pid={pid},"), format!(":{control_port}"));
     text.lines()
         .find(|line| {
-            let mut words = line.split_whitespace().skip(2);
-            let addresses = [words.next(), words.next()];
+            let mut fields = line.split_whitespace().skip(2);
+            let addresses = [fields.next(), fields.next()];
             line.contains(&owner)
                 && addresses
                     .iter()
@@ -95,34 +99,34 @@ fn data_socket(pid: u32, control: u16) -> Option<String> {
         .map(str::to_owned)
 }
 
-/// Every name of RFC 2474, 2597 and 3246, and RFC 1349's three, read back from both ends' sockets.
+/// Both ends' sockets have the value of each name of RFC 1349, 2474, 2597 and 3246.
 fn types_of_service_by_name() {
     let server = Server::start("");
     let names = "af11 28 af12 30 af13 38 af21 48 af22 50 af23 58 af31 68 af32 70 af33 78 af41 88 af42 90 \
                  af43 98 cs1 20 cs2 40 cs3 60 cs4 80 cs5 a0 cs6 c0 cs7 e0 ef b8 lowdelay 10 throughput 08 \
                  reliability 04";
-    let words: Vec<_> = names.split_whitespace().collect();
-    let pairs: Vec<_> = words.chunks_exact(2).collect();
-    // Two at a time, one an end.
-    for (here, there) in pairs.iter().zip(pairs.iter().rev()) {
+    let fields: Vec<_> = names.split_whitespace().collect();
+    let pairs: Vec<_> = fields.chunks_exact(2).collect();
+    // Each test checks two names, one per end.
+    for (client_pair, server_pair) in pairs.iter().zip(pairs.iter().rev()) {
         let options = format!(
             "-t UDP_RR -l -1 -Y {},{} -- -k LOCAL_SOCKET_TOS,REMOTE_SOCKET_TOS",
-            here[0], there[0]
+            client_pair[0], server_pair[0]
         );
-        let said = finish(&server, &options);
-        let values = values(&said, ["LOCAL_SOCKET_TOS", "REMOTE_SOCKET_TOS"]);
+        let output = run_client(&server, &options);
+        let values = selector_values(&output, ["LOCAL_SOCKET_TOS", "REMOTE_SOCKET_TOS"]);
         assert_eq!(
             values,
-            [here, there].map(|pair| format!("0x{}", pair[1])),
+            [client_pair, server_pair].map(|pair| format!("0x{}", pair[1])),
             "{options}"
         );
     }
 }
 
-/// The data begins so many seconds after the response, and not before.
+/// With -s N, the data connection starts at least N seconds after the response.
 fn wait_before_the_data() {
-    for (options, least) in [("", 0.0), ("-s 1", 1.0)] {
-        let calls = both(
+    for (options, min_pause) in [("", 0.0), ("-s 1", 1.0)] {
+        let calls = trace_netperf(
             "-e trace=recvfrom,connect",
             "",
             &format!("-t TCP_RR -l -10 {options}"),
@@ -130,9 +134,9 @@ fn wait_before_the_data() {
         let response = calls.client.iter().find(|call| call.name == "recvfrom");
         let connect = calls.client.iter().rfind(|call| call.name == "connect");
         let (response, connect) = (response.unwrap(), connect.unwrap());
-        let pause = connect.at - response.at;
+        let pause = connect.time - response.time;
         assert!(
-            pause >= least && pause < least + 10.0,
+            pause >= min_pause && pause < min_pause + 10.0,
             "{options}: {pause} s"
         );
     }

@@ -1,4 +1,4 @@
-//! The system calls of a client and of its server, by strace.
+//! The system calls of a client and its server, traced by strace.
 
 use std::path::Path;
 use std::process::Command;
@@ -7,89 +7,99 @@ use std::time::Duration;
 use rustix::process::Signal;
 use testkit::{Requirement, TestProcess, free_port, is_listening, linerate_with_args, wait_until};
 
-use super::PATIENCE;
-use crate::iperf::takes_datagrams;
+use super::TIMEOUT;
+use crate::iperf::is_bound_to_udp;
 
-/// What a test with a trace needs.
+/// Requirement of a test with a trace.
 pub(crate) const STRACE: Requirement = Requirement::Program("strace");
 
-/// One call that has returned.
+/// A system call that returned.
 #[derive(Clone, Debug)]
 pub(crate) struct Call {
-    /// When it was made, in seconds.
-    pub(crate) at: f64,
+    /// Time of the call, in seconds.
+    pub(crate) time: f64,
     pub(crate) name: String,
     pub(crate) arguments: Vec<String>,
     pub(crate) result: String,
 }
 
-/// The calls of a client and of its server.
+/// The system calls of a client and its server.
 #[derive(Debug)]
-pub(crate) struct Both {
+pub(crate) struct Traces {
     pub(crate) client: Vec<Call>,
     pub(crate) server: Vec<Call>,
 }
 
-/// Runs netperf against netserver, both under `strace` with these options, to their ends.
-pub(crate) fn both(strace: &str, server: &str, client: &str) -> Both {
+/// Runs netperf against netserver, both under strace with these options, until both exit.
+pub(crate) fn trace_netperf(strace: &str, server: &str, client: &str) -> Traces {
     let server = format!("netserver -D -d {server}");
-    both_of(strace, &server, &format!("netperf -H 127.0.0.1 {client}"))
+    trace(strace, &server, &format!("netperf -H 127.0.0.1 {client}"))
 }
 
-/// The same of any client and server, which take their port by `-p`.
-pub(crate) fn both_of(strace: &str, server: &str, client: &str) -> Both {
-    let place = tempfile::tempdir().expect("the directory for temporary files is writable");
-    let (of_client, of_server) = (place.path().join("client"), place.path().join("server"));
+/// Runs any client and server with an option `-p` for the port, as [`trace_netperf`] does.
+pub(crate) fn trace(strace: &str, server: &str, client: &str) -> Traces {
+    let directory = tempfile::tempdir().expect("the directory for temporary files is writable");
+    let client_trace = directory.path().join("client");
+    let server_trace = directory.path().join("server");
     let port = free_port();
-    // netperf's words after `--` are of the test.
+    // netperf's options after `--` are test options.
     let with_port = |line: &str| {
-        let (name, words) = line.split_once(' ').unwrap_or((line, ""));
-        linerate_with_args(&format!("{name} -p {port} {words}"))
+        let (name, options) = line.split_once(' ').unwrap_or((line, ""));
+        linerate_with_args(&format!("{name} -p {port} {options}"))
     };
-    let server = TestProcess::start(&mut traced(strace, &of_server, &with_port(server)));
-    let listens = || is_listening(port) || takes_datagrams(port);
-    assert!(wait_until(PATIENCE, listens), "{}", server.stderr());
-    let client = TestProcess::start(&mut traced(strace, &of_client, &with_port(client)));
-    client.finish(PATIENCE).assert_success();
+    let server = TestProcess::start(&mut strace_command(
+        strace,
+        &server_trace,
+        &with_port(server),
+    ));
+    let is_ready = || is_listening(port) || is_bound_to_udp(port);
+    assert!(wait_until(TIMEOUT, is_ready), "{}", server.stderr());
+    let client = TestProcess::start(&mut strace_command(
+        strace,
+        &client_trace,
+        &with_port(client),
+    ));
+    client.finish(TIMEOUT).assert_success();
     server.signal(Signal::TERM);
-    server.finish(PATIENCE).assert_success();
-    Both {
-        client: calls(&of_client),
-        server: calls(&of_server),
+    server.finish(TIMEOUT).assert_success();
+    Traces {
+        client: read_calls(&client_trace),
+        server: read_calls(&server_trace),
     }
 }
 
-/// `command` as its own process, watched by one on the side, with a file a thread.
-fn traced(options: &str, files: &Path, command: &Command) -> Command {
+/// Returns `command` under strace, which runs as a detached process. It writes one file per thread,
+/// whose name begins with `prefix`.
+fn strace_command(options: &str, prefix: &Path, command: &Command) -> Command {
     let mut strace = Command::new("strace");
     strace
         .args(["-D", "-ff", "-ttt", "-e", "signal=none"])
         .args(options.split_whitespace())
         .arg("-o")
-        .arg(files)
+        .arg(prefix)
         .arg(command.get_program())
         .args(command.get_args());
     strace
 }
 
-/// The calls of all threads, in order, once the last thread has ended.
-fn calls(files: &Path) -> Vec<Call> {
+/// Waits until the last thread has ended. Returns the calls of all threads by time.
+fn read_calls(prefix: &Path) -> Vec<Call> {
     let mut texts = Vec::new();
-    let complete = wait_until(Duration::from_secs(10), || {
-        texts = of_threads(files);
+    let is_complete = wait_until(Duration::from_secs(10), || {
+        texts = read_thread_traces(prefix);
         !texts.is_empty() && texts.iter().all(|text| text.contains(" +++ "))
     });
-    assert!(complete, "a trace has no end: {texts:?}");
+    assert!(is_complete, "a trace is incomplete: {texts:?}");
     let mut calls: Vec<_> = texts
         .iter()
-        .flat_map(|text| text.lines().filter_map(call))
+        .flat_map(|text| text.lines().filter_map(parse_call))
         .collect();
-    calls.sort_by(|one, other| one.at.total_cmp(&other.at));
+    calls.sort_by(|left, right| left.time.total_cmp(&right.time));
     calls
 }
 
-fn of_threads(files: &Path) -> Vec<String> {
-    let (Some(directory), Some(name)) = (files.parent(), files.file_name()) else {
+fn read_thread_traces(prefix: &Path) -> Vec<String> {
+    let (Some(directory), Some(name)) = (prefix.parent(), prefix.file_name()) else {
         return Vec::new();
     };
     let name = name.to_string_lossy().into_owned();
@@ -102,14 +112,14 @@ fn of_threads(files: &Path) -> Vec<String> {
         .collect()
 }
 
-/// `1700000000.000001 name(argument, argument) = result`; any other line is no call.
-fn call(line: &str) -> Option<Call> {
-    let (at, line) = line.split_once(' ')?;
+/// Parses `1700000000.000001 name(argument, argument) = result`. Other lines are not calls.
+fn parse_call(line: &str) -> Option<Call> {
+    let (time, line) = line.split_once(' ')?;
     let (name, line) = line.split_once('(')?;
     let (arguments, result) = line.rsplit_once(" = ")?;
     let (arguments, _) = arguments.rsplit_once(')')?;
     Some(Call {
-        at: at.parse().ok()?,
+        time: time.parse().ok()?,
         name: name.to_owned(),
         arguments: arguments.split(", ").map(str::to_owned).collect(),
         result: result.to_owned(),
@@ -117,13 +127,13 @@ fn call(line: &str) -> Option<Call> {
 }
 
 impl Call {
-    /// The number in an argument that strace was told to show raw (`-e raw=…`).
+    /// Returns the number in an argument that strace shows raw (`-e raw=…`).
     pub(crate) fn number(&self, argument: usize) -> Option<u64> {
         let digits = self.arguments.get(argument)?.strip_prefix("0x")?;
         u64::from_str_radix(digits, 16).ok()
     }
 
-    /// The bytes in an argument that strace was told to show in hexadecimal (`-xx`).
+    /// Returns the bytes in an argument that strace shows in hexadecimal (`-xx`).
     pub(crate) fn bytes(&self, argument: usize) -> Vec<u8> {
         let text = self.arguments.get(argument).map_or("", String::as_str);
         text.trim_matches(['"', '.'])

@@ -1,10 +1,10 @@
-//! Options that are words between the two ends or to the reader: -Z, -B, -d, the UUID.
+//! Options that exchange or print text: -Z, -B, -d, the UUID.
 
 use std::time::SystemTime;
 
 use testkit::{Server, TestCase, test_case};
 
-use super::{PATIENCE, finish, start, values};
+use super::{TIMEOUT, run_client, selector_values, start_client};
 
 pub(crate) fn test_cases() -> Vec<TestCase> {
     vec![
@@ -17,47 +17,47 @@ pub(crate) fn test_cases() -> Vec<TestCase> {
 
 fn passphrase() {
     let server = Server::start("-Z secret");
-    for (options, passes) in [("-Z secret", true), ("-Z Secret", false), ("", false)] {
-        let client = start(&server, &format!("-t TCP_RR -l -5 {options}"));
-        let code = client.finish(PATIENCE).code;
-        assert_eq!(code == Some(0), passes, "{options}: {code:?}");
+    for (options, is_accepted) in [("-Z secret", true), ("-Z Secret", false), ("", false)] {
+        let client = start_client(&server, &format!("-t TCP_RR -l -5 {options}"));
+        let code = client.finish(TIMEOUT).code;
+        assert_eq!(code == Some(0), is_accepted, "{options}: {code:?}");
     }
-    // A server that asks for none does not mind.
-    finish(&Server::start(""), "-t TCP_RR -l -5 -Z secret");
+    // A server without a passphrase accepts any.
+    run_client(&Server::start(""), "-t TCP_RR -l -5 -Z secret");
 }
 
 fn brand() {
     let server = Server::start("");
-    let said = finish(&server, "-t TCP_RR -l -5 -P 0 -v 0 -B mark");
-    assert!(said.stdout.trim_end().ends_with(" mark"), "{said:#?}");
-    let said = finish(&server, "-t TCP_RR -l -5 -B mark -- -k RESULT_BRAND");
-    assert_eq!(values(&said, ["RESULT_BRAND"]), ["\"mark\""]);
-    let said = finish(&server, "-t TCP_RR -l -5 -- -k RESULT_BRAND,UUID");
-    assert!(!said.stdout.contains("RESULT_BRAND"), "{said:#?}");
+    let output = run_client(&server, "-t TCP_RR -l -5 -P 0 -v 0 -B mark");
+    assert!(output.stdout.trim_end().ends_with(" mark"), "{output:#?}");
+    let output = run_client(&server, "-t TCP_RR -l -5 -B mark -- -k RESULT_BRAND");
+    assert_eq!(selector_values(&output, ["RESULT_BRAND"]), ["\"mark\""]);
+    let output = run_client(&server, "-t TCP_RR -l -5 -- -k RESULT_BRAND,UUID");
+    assert!(!output.stdout.contains("RESULT_BRAND"), "{output:#?}");
 }
 
-/// On standard error, and nothing else is another.
+/// -d prints the plan on standard error and does not change the other output.
 fn plan() {
     let server = Server::start("");
-    let said = finish(&server, "-t TCP_RR -l -5 -P 0 -v 0 -d -- -r 700,500");
+    let output = run_client(&server, "-t TCP_RR -l -5 -P 0 -v 0 -d -- -r 700,500");
     for part in ["netperf: Plan {", "name: \"TCP_RR\"", "700,", "500,"] {
-        assert!(said.stderr.contains(part), "no {part} in {said:#?}");
+        assert!(output.stderr.contains(part), "no {part} in {output:#?}");
     }
-    assert_eq!(said.stdout.lines().count(), 1, "{said:#?}");
-    let said = finish(&server, "-t TCP_RR -l -5 -P 0 -v 0");
-    assert_eq!(said.stderr, "");
+    assert_eq!(output.stdout.lines().count(), 1, "{output:#?}");
+    let output = run_client(&server, "-t TCP_RR -l -5 -P 0 -v 0");
+    assert_eq!(output.stderr, "");
 }
 
-/// One that is given is that; one that is not is of version 1 (RFC 9562): this moment, and a random
-/// node, which its multicast bit says.
+/// linerate prints the requested UUID, or generates one of version 1 (RFC 9562). A generated UUID
+/// has the current time and a random node, marked by its multicast bit.
 fn uuid() {
     let server = Server::start("");
-    let said = finish(&server, "-t TCP_RR -l -5 -- -u my-own -k UUID");
-    assert_eq!(values(&said, ["UUID"]), ["my-own"]);
+    let output = run_client(&server, "-t TCP_RR -l -5 -- -u my-own -k UUID");
+    assert_eq!(selector_values(&output, ["UUID"]), ["my-own"]);
 
     let generated = [
-        values(&finish(&server, "-t TCP_RR -l -5 -- -k UUID"), ["UUID"])[0].clone(),
-        finish(&server, "-t UUID").stdout,
+        selector_values(&run_client(&server, "-t TCP_RR -l -5 -- -k UUID"), ["UUID"])[0].clone(),
+        run_client(&server, "-t UUID").stdout,
     ];
     assert_ne!(generated[0], generated[1]);
     for uuid in generated {
@@ -80,6 +80,9 @@ fn uuid() {
             .duration_since(SystemTime::UNIX_EPOCH)
             .unwrap()
             .as_secs();
-        assert!(now.abs_diff(seconds) < 60, "{uuid}: {seconds} is not {now}");
+        assert!(
+            now.abs_diff(seconds) < 60,
+            "{uuid}: {seconds} is not close to {now}"
+        );
     }
 }

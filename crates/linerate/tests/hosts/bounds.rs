@@ -1,8 +1,8 @@
-//! What a master cannot take, however it asks: memory, descriptors, time, and what others need.
+//! Limits on the memory, descriptors and time of one master, and reserves for other masters.
 
 use std::io::{Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpStream};
-use std::process::Command as Program;
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use testkit::Requirement::Namespaces;
@@ -13,33 +13,33 @@ use uperf::wire::{
 };
 use uperf::{DataProtocol, FlowopKind};
 
-use super::ground::{Hosts, PORT, SOON, Slave, address, master_address};
-use super::scripted::{Master, place_of, stream_from, workorder};
+use super::network::{Hosts, PORT, SHORT_TIMEOUT, Slave, master_address, slave_address};
+use super::scripted::{Master, connect_from, data_address, workorder};
 
-/// A second address of the master's host.
-const OTHER: &str = "198.18.0.9";
+/// Second address of the master host.
+const OTHER_ADDRESS: &str = "198.18.0.9";
 
 pub(crate) fn test_cases() -> Vec<TestCase> {
     let test_cases = testkit::test_cases![needing &[Namespaces];
-        memory_of_unfinished_workorders,
-        memory_of_runs,
-        memory_is_given_back,
-        memory_of_one_address,
-        connections_of_one_master,
-        descriptors_of_one_address,
-        masters_of_one_address,
-        strands_of_one_address,
-        a_run_that_is_kept_alive,
-        strands_of_a_master_that_has_left,
-        commands_without_end,
-        headers_without_end,
+        limits_memory_of_unfinished_workorders,
+        limits_memory_of_runs,
+        releases_memory_after_run,
+        limits_memory_per_address,
+        limits_connections_per_master,
+        limits_descriptors_per_address,
+        limits_masters_per_address,
+        limits_strands_per_address,
+        ends_run_at_max_length_despite_commands,
+        ends_strands_of_lost_master_at_barrier,
+        limits_commands_per_run,
+        limits_headers_per_handshake,
     ];
     with_prefix("bounds", test_cases).collect()
 }
 
 const MIB: u64 = 1 << 20;
 
-/// Strands, each of which runs these transactions once.
+/// Returns a workorder for `strands` strands that run each transaction once.
 fn work(strands: u32, transactions: &[Vec<FlowopRecord>]) -> WorkRecords {
     workorder(strands, 1, transactions)
 }
@@ -48,7 +48,7 @@ fn nops(count: usize) -> Vec<FlowopRecord> {
     vec![FlowopRecord::new(FlowopKind::Nop); count]
 }
 
-fn accepts(count: u64) -> FlowopRecord {
+fn accept(count: u64) -> FlowopRecord {
     FlowopRecord {
         protocol: 1,
         count,
@@ -65,297 +65,326 @@ fn transfer(kind: FlowopKind, size: u32, batch_size: u64) -> FlowopRecord {
     }
 }
 
-/// A master that has begun, with this work; why not otherwise.
-fn begin(work: &WorkRecords) -> Result<(Master, Vec<uperf::wire::SlaveInfo>), String> {
+/// Starts the first transaction of a master, or returns the reason for a refusal.
+fn start_run(work: &WorkRecords) -> Result<(Master, Vec<uperf::wire::SlaveInfo>), String> {
     let mut master = Master::connect();
-    let infos = master.assign(work)?;
-    master.say(&HANDSHAKE_END);
-    assert_eq!(master.hear(), HANDSHAKE_END);
+    let infos = master.exchange_phase_2(work)?;
+    master.send(&HANDSHAKE_END);
+    assert_eq!(master.receive(), HANDSHAKE_END);
     master.command(MasterCommand::NextTransaction(0));
     Ok((master, infos))
 }
 
-/// Begins with this work again and again, until that is refused.
-fn begin_all(work: &WorkRecords) -> (Vec<Master>, String) {
-    let mut all = Vec::new();
+/// Starts runs until the slave refuses one. Returns their masters and the reason.
+fn start_runs_until_refused(work: &WorkRecords) -> (Vec<Master>, String) {
+    let mut masters = Vec::new();
     loop {
-        match begin(work) {
-            Ok((master, _)) => all.push(master),
-            Err(why) => return (all, why),
+        match start_run(work) {
+            Ok((master, _)) => masters.push(master),
+            Err(reason) => return (masters, reason),
         }
-        assert!(all.len() < 200, "there is no bound");
+        assert!(masters.len() < 200, "the slave refuses no run");
     }
 }
 
-/// Fails the test if the slave takes more than this.
+/// Checks that the resident memory of the slave has grown by at most `max_bytes`.
 #[track_caller]
-fn takes_at_most(slave: &Slave<'_>, before: u64, bytes: u64, what: &str) {
-    let taken = (slave.resident_kib().saturating_sub(before)) << 10;
-    let (taken, most) = (taken / MIB, bytes / MIB);
-    assert!(taken <= most, "{what}: {taken} MiB, of {most}");
+fn assert_growth_at_most(slave: &Slave<'_>, initial_kib: u64, max_bytes: u64, case: &str) {
+    let growth = (slave.resident_kib().saturating_sub(initial_kib)) << 10;
+    let (growth, max) = (growth / MIB, max_bytes / MIB);
+    assert!(growth <= max, "{case}: {growth} MiB, at most {max} allowed");
 }
 
-fn memory_of_unfinished_workorders() {
+fn limits_memory_of_unfinished_workorders() {
     const LIMIT: u64 = 24 * MIB;
     let hosts = Hosts::new(1);
-    let slave = hosts.slave(0, "--max-memory 24m");
-    slave.serves();
-    let before = slave.resident_kib();
+    let slave = hosts.start_slave(0, "--max-memory 24m");
+    slave.assert_serves_run();
+    let initial_kib = slave.resident_kib();
     hosts.master.enter(|| {
-        let whole = work(1, &[nops(10_000)]);
-        let bytes = whole.encode(uperf::wire::FlowopLayout::WithBatchSize, Endian::NATIVE);
+        let work = work(1, &[nops(10_000)]);
+        let bytes = work.encode(uperf::wire::FlowopLayout::WithBatchSize, Endian::NATIVE);
         let mut masters = Vec::new();
         for _ in 0..40 {
             let mut master = Master::connect();
-            master.say(&Header::for_phase_2(DataVersion::V0_3_1, 0).encode(Endian::NATIVE));
-            // Of the last byte it waits for; what is refused is not read to its end.
+            master.send(&Header::for_phase_2(DataVersion::V0_3_1, 0).encode(Endian::NATIVE));
+            // The slave waits for the last byte. A slave that refuses does not read everything.
             let _ = master.control.write_all(&bytes[..bytes.len() - 1]);
             masters.push(master);
         }
-        let read = || hosts.slaves[0].enter(has_read_everything);
-        assert!(wait_until(SOON, read), "the slave does not read");
-        takes_at_most(&slave, before, LIMIT + 4 * MIB, "unfinished workorders");
+        let is_read = || hosts.slaves[0].enter(has_read_everything);
+        assert!(
+            wait_until(SHORT_TIMEOUT, is_read),
+            "the slave does not read"
+        );
+        assert_growth_at_most(
+            &slave,
+            initial_kib,
+            LIMIT + 4 * MIB,
+            "unfinished workorders",
+        );
     });
 }
 
-/// Whether no connection of the slave's has data that it has not read.
+/// Whether the slave has read all data of its control connections.
 fn has_read_everything() -> bool {
-    let table = std::fs::read_to_string("/proc/net/tcp6").expect("the kernel's table");
+    let table = std::fs::read_to_string("/proc/net/tcp6").expect("a readable table of sockets");
     let port = format!(":{PORT:04X}");
     let mut lines = table.lines().skip(1).map(str::split_whitespace);
-    lines.all(|mut words| {
-        let is_ours = words.nth(1).is_some_and(|local| local.ends_with(&port));
-        // The remote end, the state, and the two queues.
-        let queues = words.nth(2).unwrap_or_default();
-        !is_ours || queues.ends_with(":00000000")
+    lines.all(|mut columns| {
+        let is_slaves = columns.nth(1).is_some_and(|local| local.ends_with(&port));
+        // The remote address, the state, and the two queues.
+        let queues = columns.nth(2).unwrap_or_default();
+        !is_slaves || queues.ends_with(":00000000")
     })
 }
 
-fn memory_of_runs() {
+fn limits_memory_of_runs() {
     const LIMIT: u64 = 24 * MIB;
     let large = transfer(FlowopKind::Read, 1 << 20, 1);
     let batch = FlowopRecord {
         protocol: 3,
-        ..accepts(1)
+        ..accept(1)
     };
-    for (what, work) in [
+    for (case, work) in [
         ("flowops", work(1, &[nops(5000)])),
         ("flowops of strands", work(40, &[nops(400)])),
         ("strands", work(100, &[nops(1)])),
         ("transactions", work(10, &vec![Vec::new(); 1000])),
-        ("buffers", work(4, &[vec![accepts(1), large]])),
+        ("buffers", work(4, &[vec![accept(1), large]])),
         (
             "batches",
             work(10, &[vec![batch, transfer(FlowopKind::Read, 8192, 1024)]]),
         ),
     ] {
         let hosts = Hosts::new(1);
-        let slave = hosts.slave(0, "--max-memory 24m");
-        slave.serves();
-        let before = slave.resident_kib();
+        let slave = hosts.start_slave(0, "--max-memory 24m");
+        slave.assert_serves_run();
+        let initial_kib = slave.resident_kib();
         hosts.master.enter(|| {
-            let (masters, why) = begin_all(&work);
-            assert!(!masters.is_empty(), "{what}: {why}");
-            assert!(why.starts_with("Out of Memory: "), "{what}: {why}");
-            takes_at_most(&slave, before, LIMIT + 2 * MIB, what);
+            let (masters, reason) = start_runs_until_refused(&work);
+            assert!(!masters.is_empty(), "{case}: {reason}");
+            assert!(reason.starts_with("Out of Memory: "), "{case}: {reason}");
+            assert_growth_at_most(&slave, initial_kib, LIMIT + 2 * MIB, case);
         });
     }
 }
 
-fn memory_is_given_back() {
+fn releases_memory_after_run() {
     let hosts = Hosts::new(1);
-    let slave = hosts.slave(0, "--max-memory 2g");
-    let rest = slave.at_rest();
-    let before = slave.resident_kib();
+    let slave = hosts.start_slave(0, "--max-memory 2g");
+    let idle_usage = slave.idle_usage();
+    let initial_kib = slave.resident_kib();
     hosts.master.enter(|| {
-        // 300 lists of 5000 steps.
-        let (mut master, _) = begin(&work(300, &[nops(5000)])).expect("it is taken");
+        // 300 lists of 5000 flowops each.
+        let (mut master, _) =
+            start_run(&work(300, &[nops(5000)])).expect("the slave accepts the work");
         master.command(MasterCommand::SendStatistics);
-        assert_eq!(master.goodbye().kind, Goodbye::INFO);
+        assert_eq!(master.receive_goodbye().kind, Goodbye::INFO);
     });
-    slave.is_at_rest_within(SOON, rest, "a large workorder");
-    takes_at_most(&slave, before, 24 * MIB, "after a large workorder");
+    slave.assert_idle_within(SHORT_TIMEOUT, idle_usage, "a large workorder");
+    assert_growth_at_most(&slave, initial_kib, 24 * MIB, "after a large workorder");
 }
 
-/// What is left serves another.
-fn memory_of_one_address() {
-    let hosts = hosts();
-    let _slave = hosts.slave(0, "--max-memory 64m");
+/// The remaining memory is available to another address.
+fn limits_memory_per_address() {
+    let hosts = hosts_with_other_address();
+    let _slave = hosts.start_slave(0, "--max-memory 64m");
     hosts.master.enter(|| {
         let work = work(16, &[nops(64)]);
-        let (_masters, why) = begin_all(&work);
-        assert!(why.contains("left for one address"), "{why}");
-        let mut other = Master::over(stream_from(other(), control()));
-        other.assign(&work).expect("it is taken");
+        let (_masters, reason) = start_runs_until_refused(&work);
+        assert!(reason.contains("left for one address"), "{reason}");
+        let mut other = Master::from_stream(connect_from(other_address(), control_address()));
+        other
+            .exchange_phase_2(&work)
+            .expect("the slave accepts the work");
     });
 }
 
-fn hosts() -> Hosts {
+fn hosts_with_other_address() -> Hosts {
     let hosts = Hosts::new(1);
-    hosts.master.ip(&format!("address add {OTHER}/24 dev to0"));
+    hosts
+        .master
+        .ip(&format!("address add {OTHER_ADDRESS}/24 dev to0"));
     hosts
 }
 
-fn connections_of_one_master() {
+fn limits_connections_per_master() {
     let hosts = Hosts::new(1);
-    let slave = hosts.slave(0, "--max-connections 20");
-    let rest = slave.at_rest();
+    let slave = hosts.start_slave(0, "--max-connections 20");
+    let idle_usage = slave.idle_usage();
     hosts.master.enter(|| {
-        let (master, infos) = begin(&work(1, &[vec![accepts(1 << 40)]])).expect("it is taken");
-        let to = place_of(&infos[0], DataProtocol::Tcp);
+        let (master, infos) =
+            start_run(&work(1, &[vec![accept(1 << 40)]])).expect("the slave accepts the work");
+        let address = data_address(&infos[0], DataProtocol::Tcp);
         // The listener is one of the 20.
-        let _data: Vec<_> = (0..20).map(|_| TcpStream::connect(to)).collect();
-        let goodbye = master.goodbye();
-        let words = "more than 20 connections, listeners and files of one master \
+        let _data: Vec<_> = (0..20).map(|_| TcpStream::connect(address)).collect();
+        let goodbye = master.receive_goodbye();
+        let expected = "more than 20 connections, listeners and files of one master \
                      (--max-connections)";
-        assert!(goodbye.message.to_string().contains(words), "{goodbye:?}");
-        // The end of the strand counts as one, as in stock.
+        assert!(
+            goodbye.message.to_string().contains(expected),
+            "{goodbye:?}"
+        );
+        // The end of the strand counts as one operation, as in stock.
         assert_eq!(goodbye.operations, 20);
     });
-    // Listeners are as many as strands, and refused before one is opened.
+    // Each strand has a listener. The slave refuses the run before it opens one.
     hosts.master.enter(|| {
-        let refused = begin(&work(21, &[vec![accepts(1)]])).map(drop);
-        assert!(refused.is_err_and(|why| why.contains("--max-connections")));
+        let refused = start_run(&work(21, &[vec![accept(1)]])).map(drop);
+        assert!(refused.is_err_and(|reason| reason.contains("--max-connections")));
     });
-    slave.is_itself_again(rest, SOON, "too many connections");
+    slave.assert_back_to_idle(idle_usage, SHORT_TIMEOUT, "too many connections");
 }
 
-fn descriptors_of_one_address() {
-    let hosts = hosts();
-    let own = linerate_with_args(&format!("uperf -s -P {PORT}"));
-    let mut program = Program::new("sh");
-    program.args(["-c", r#"ulimit -n 224; exec "$0" "$@""#]);
-    program.arg(own.get_program()).args(own.get_args());
-    let slave = hosts.slave_of(0, program);
+fn limits_descriptors_per_address() {
+    let hosts = hosts_with_other_address();
+    let slave = linerate_with_args(&format!("uperf -s -P {PORT}"));
+    let mut command = Command::new("sh");
+    command.args(["-c", r#"ulimit -n 224; exec "$0" "$@""#]);
+    command.arg(slave.get_program()).args(slave.get_args());
+    let slave = hosts.start_slave_with(0, command);
     hosts.master.enter(|| {
-        let eight = work(8, &[vec![accepts(1)]]);
+        let work = work(8, &[vec![accept(1)]]);
         let mut masters = Vec::new();
-        let why = loop {
+        let reason = loop {
             let mut master = Master::connect();
-            if let Err(why) = master.assign(&eight) {
-                break why;
+            if let Err(reason) = master.exchange_phase_2(&work) {
+                break reason;
             }
             masters.push(master);
-            assert!(masters.len() < 100, "there is no bound");
+            assert!(masters.len() < 100, "the slave refuses no master");
         };
-        assert!(why.contains("left for one address (descriptors"), "{why}");
-        // What is left is enough for another.
-        let mut other = Master::over(stream_from(other(), control()));
-        assert_eq!(other.greet(&[]), Phase1Answer::Ok);
-        other.assign(&eight).expect("it is taken");
+        assert!(
+            reason.contains("left for one address (descriptors"),
+            "{reason}"
+        );
+        // The remaining descriptors suffice for another address.
+        let mut other = Master::from_stream(connect_from(other_address(), control_address()));
+        assert_eq!(other.exchange_phase_1(&[]), Phase1Answer::Ok);
+        other
+            .exchange_phase_2(&work)
+            .expect("the slave accepts the work");
     });
     assert!(!slave.stderr().contains("panicked"), "{}", slave.stderr());
 }
 
-fn other() -> IpAddr {
-    OTHER.parse().expect("an address")
+fn other_address() -> IpAddr {
+    OTHER_ADDRESS.parse().expect("a valid address")
 }
 
-fn control() -> SocketAddr {
-    SocketAddr::new(address(0).parse().expect("an address"), PORT)
+fn control_address() -> SocketAddr {
+    SocketAddr::new(slave_address(0).parse().expect("a valid address"), PORT)
 }
 
-fn masters_of_one_address() {
-    let hosts = hosts();
-    let _slave = hosts.slave(0, "--max-masters 32");
+fn limits_masters_per_address() {
+    let hosts = hosts_with_other_address();
+    let _slave = hosts.start_slave(0, "--max-masters 32");
     hosts.master.enter(|| {
-        let own: IpAddr = master_address(0).parse().expect("an address");
+        let first_address: IpAddr = master_address(0).parse().expect("a valid address");
         let mut masters: Vec<_> = (0..32)
-            .map(|_| Master::over(stream_from(own, control())))
+            .map(|_| Master::from_stream(connect_from(first_address, control_address())))
             .collect();
         let served = masters.iter_mut().map(|master| {
             let header = Header::for_phase_1(DataVersion::V0_3_1, []).encode(Endian::NATIVE);
-            // One that is not served is closed.
+            // The slave closes the connections of the other masters.
             let _ = master.control.write_all(&header);
             master.control.read_exact(&mut [0; 192]).is_ok()
         });
-        assert_eq!(served.filter(|served| *served).count(), 30);
-        let mut other = Master::over(stream_from(other(), control()));
-        assert_eq!(other.greet(&[]), Phase1Answer::Ok);
+        assert_eq!(served.filter(|is_served| *is_served).count(), 30);
+        let mut other = Master::from_stream(connect_from(other_address(), control_address()));
+        assert_eq!(other.exchange_phase_1(&[]), Phase1Answer::Ok);
     });
 }
 
-fn strands_of_one_address() {
-    let hosts = hosts();
-    let _slave = hosts.slave(0, "--max-strands 32");
+fn limits_strands_per_address() {
+    let hosts = hosts_with_other_address();
+    let _slave = hosts.start_slave(0, "--max-strands 32");
     hosts.master.enter(|| {
-        let (_master, _) = begin(&work(30, &[nops(1)])).expect("it is taken");
-        let refused = begin(&work(1, &[nops(1)])).map(drop);
-        let words = "1 strands: this slave leaves 0 to one address";
-        assert_eq!(refused, Err(words.to_owned()));
-        let mut other = Master::over(stream_from(other(), control()));
-        other.assign(&work(2, &[nops(1)])).expect("it is taken");
+        let (_master, _) = start_run(&work(30, &[nops(1)])).expect("the slave accepts the work");
+        let refused = start_run(&work(1, &[nops(1)])).map(drop);
+        let expected = "1 strands: this slave leaves 0 to one address";
+        assert_eq!(refused, Err(expected.to_owned()));
+        let mut other = Master::from_stream(connect_from(other_address(), control_address()));
+        other
+            .exchange_phase_2(&work(2, &[nops(1)]))
+            .expect("the slave accepts the work");
     });
 }
 
-/// A command now and then makes it no longer.
-fn a_run_that_is_kept_alive() {
+/// Commands do not extend a run.
+fn ends_run_at_max_length_despite_commands() {
     let hosts = Hosts::new(1);
-    let slave = hosts.slave(0, "--max-length 1 --control-idle 1");
-    let rest = slave.at_rest();
+    let slave = hosts.start_slave(0, "--max-length 1 --control-idle 1");
+    let idle_usage = slave.idle_usage();
     hosts.master.enter(|| {
-        let (mut master, _) = begin(&work(1, &[nops(1), nops(1)])).expect("it is taken");
-        let begun = Instant::now();
-        let again = MasterCommand::NextTransaction(0).encode(Endian::NATIVE);
-        while master.control.write_all(&again).is_ok() {
-            assert!(begun.elapsed() < SOON, "it has no end");
+        let (mut master, _) =
+            start_run(&work(1, &[nops(1), nops(1)])).expect("the slave accepts the work");
+        let start = Instant::now();
+        let command = MasterCommand::NextTransaction(0).encode(Endian::NATIVE);
+        while master.control.write_all(&command).is_ok() {
+            assert!(start.elapsed() < SHORT_TIMEOUT, "the run does not end");
             std::thread::sleep(Duration::from_millis(100));
         }
     });
-    slave.is_itself_again(rest, SOON, "a run that is kept alive");
+    slave.assert_back_to_idle(idle_usage, SHORT_TIMEOUT, "a run with endless commands");
 }
 
-/// It leaves while the slave waits for its strands at the next barrier: they end there, and not when they have come to it.
-fn strands_of_a_master_that_has_left() {
+/// The master leaves while the slave waits for its strands at the next barrier. The strands end
+/// then, not when they reach the barrier.
+fn ends_strands_of_lost_master_at_barrier() {
     let hosts = Hosts::new(1);
-    let slave = hosts.slave(0, "-v");
-    let rest = slave.at_rest();
+    let slave = hosts.start_slave(0, "-v");
+    let idle_usage = slave.idle_usage();
     let think = FlowopRecord {
         duration_ns: 60_000_000_000,
         ..FlowopRecord::new(FlowopKind::Think)
     };
-    let begun = || slave.stdout().matches("unlocking barrier 0").count();
-    let before = begun();
+    let started_runs = || slave.stdout().matches("unlocking barrier 0").count();
+    let earlier_runs = started_runs();
     hosts.master.enter(|| {
-        let (mut master, _) = begin(&work(1, &[vec![think], nops(1)])).expect("it is taken");
-        assert!(wait_until(SOON, || begun() > before), "{}", slave.stdout());
+        let (mut master, _) =
+            start_run(&work(1, &[vec![think], nops(1)])).expect("the slave accepts the work");
+        let is_started = wait_until(SHORT_TIMEOUT, || started_runs() > earlier_runs);
+        assert!(is_started, "{}", slave.stdout());
         master.command(MasterCommand::NextTransaction(1));
     });
-    slave.is_itself_again(rest, SOON, "a master that has left");
-    let said = slave.stderr();
-    assert!(said.contains("lost in Txn1: "), "{said}");
+    slave.assert_back_to_idle(idle_usage, SHORT_TIMEOUT, "a lost master");
+    let stderr = slave.stderr();
+    assert!(stderr.contains("lost in Txn1: "), "{stderr}");
 }
 
-fn commands_without_end() {
+fn limits_commands_per_run() {
     let hosts = Hosts::new(1);
-    let slave = hosts.slave(0, "");
-    let rest = slave.at_rest();
+    let slave = hosts.start_slave(0, "");
+    let idle_usage = slave.idle_usage();
     hosts.master.enter(|| {
-        let (mut master, _) = begin(&work(1, &[nops(1), nops(1)])).expect("it is taken");
-        let again = MasterCommand::NextTransaction(0).encode(Endian::NATIVE);
-        let begun = Instant::now();
-        while master.control.write_all(&again).is_ok() {
-            assert!(begun.elapsed() < SOON, "it has no end");
+        let (mut master, _) =
+            start_run(&work(1, &[nops(1), nops(1)])).expect("the slave accepts the work");
+        let command = MasterCommand::NextTransaction(0).encode(Endian::NATIVE);
+        let start = Instant::now();
+        while master.control.write_all(&command).is_ok() {
+            assert!(start.elapsed() < SHORT_TIMEOUT, "the run does not end");
         }
     });
-    slave.is_itself_again(rest, SOON, "commands without end");
-    let said = slave.stderr();
-    assert!(said.contains("more than 4096 commands"), "{said}");
+    slave.assert_back_to_idle(idle_usage, SHORT_TIMEOUT, "endless commands");
+    let stderr = slave.stderr();
+    assert!(stderr.contains("more than 4096 commands"), "{stderr}");
 }
 
-fn headers_without_end() {
+fn limits_headers_per_handshake() {
     let hosts = Hosts::new(1);
-    let slave = hosts.slave(0, "-v");
-    let rest = slave.at_rest();
+    let slave = hosts.start_slave(0, "-v");
+    let idle_usage = slave.idle_usage();
     hosts.master.enter(|| {
         let mut master = Master::connect();
         let header = Header::for_phase_1(DataVersion::V0_3_1, []).encode(Endian::NATIVE);
         let answered = (0..100).take_while(|_| {
-            let said = master.control.write_all(&header);
-            said.is_ok() && master.control.read_exact(&mut [0; 192]).is_ok()
+            let sent = master.control.write_all(&header);
+            sent.is_ok() && master.control.read_exact(&mut [0; 192]).is_ok()
         });
         assert_eq!(answered.count(), 16);
     });
-    slave.is_itself_again(rest, SOON, "headers without end");
+    slave.assert_back_to_idle(idle_usage, SHORT_TIMEOUT, "endless headers");
     assert!(slave.stdout().contains("more than 16 headers"));
 }

@@ -1,9 +1,9 @@
-//! The fields of a workorder, out of bounds one by one: docs/src/requests.md names these cases.
+//! Out-of-range values for each field of a workorder. docs/src/requests.md names these test cases.
 
 use std::io::{Read, Write};
 use std::net::{IpAddr, TcpListener, TcpStream};
 use std::path::Path;
-use std::process::Command as Program;
+use std::process::Command;
 
 use testkit::Requirement::Namespaces;
 use testkit::{TestCase, run, wait_until, with_prefix};
@@ -13,21 +13,21 @@ use uperf::wire::{
 };
 use uperf::{DataProtocol, FlowopFlags, FlowopKind};
 
-use super::ground::{Hosts, SOON, master_address};
-use super::scripted::{Master, place_of, workorder};
+use super::network::{Hosts, SHORT_TIMEOUT, master_address};
+use super::scripted::{Master, data_address, workorder};
 
 pub(crate) fn test_cases() -> Vec<TestCase> {
     let test_cases = testkit::test_cases![needing &[Namespaces];
-        times_and_counts,
-        refusals,
-        socket_buffers,
-        names_of_hosts,
-        numbers_of_headers,
+        max_length_ends_endless_work,
+        refuses_invalid_fields,
+        limits_socket_buffers,
+        ignores_host_names,
+        refuses_invalid_record_counts,
     ];
     with_prefix("fields", test_cases).collect()
 }
 
-/// One strand and one transaction.
+/// Returns a workorder for one strand and one transaction.
 fn work(iterations: u64, flowops: Vec<FlowopRecord>) -> WorkRecords {
     workorder(1, iterations, &[flowops])
 }
@@ -45,11 +45,11 @@ fn accept() -> FlowopRecord {
     flowop(FlowopKind::Accept, |flowop| flowop.protocol = 1)
 }
 
-/// The largest count that is not refused.
-const MOST: u64 = i64::MAX as u64;
+/// Largest count that a slave accepts.
+const MAX_COUNT: u64 = i64::MAX as u64;
 
-/// Work without transfers that goes on and on.
-fn endless_alone() -> Vec<(&'static str, WorkRecords)> {
+/// Endless work without transfers.
+fn endless_work() -> Vec<(&'static str, WorkRecords)> {
     let think = |flags: FlowopFlags| {
         flowop(FlowopKind::Think, |flowop| {
             (flowop.flags, flowop.duration_ns) = (flags.0, 1_000_000_000);
@@ -60,8 +60,8 @@ fn endless_alone() -> Vec<(&'static str, WorkRecords)> {
         (flowop.protocol, flowop.port) = (1, 9);
         flowop.flags = FlowopFlags::CAN_FAIL.0;
     });
-    let count = flowop(FlowopKind::Nop, |flowop| flowop.count = MOST);
-    let pace = changed(work(u64::MAX, vec![nop()]), |work| {
+    let count = flowop(FlowopKind::Nop, |flowop| flowop.count = MAX_COUNT);
+    let paced = changed(work(u64::MAX, vec![nop()]), |work| {
         work.transactions[0].record.rate = 1;
     });
     vec![
@@ -72,38 +72,38 @@ fn endless_alone() -> Vec<(&'static str, WorkRecords)> {
             "busy pauses",
             work(u64::MAX, vec![think(FlowopFlags::BUSY)]),
         ),
-        ("a pace", pace),
-        ("a peer that is awaited", work(1, vec![accept()])),
+        ("a rate", paced),
+        ("a missing peer", work(1, vec![accept()])),
         ("refused connections", work(u64::MAX, vec![connect])),
     ]
 }
 
-/// The same over a connection; there is an empty file in the directory.
+/// Endless transfers over a connection. `directory` contains an empty file.
 fn endless_transfers(directory: &Path) -> Vec<(&'static str, WorkRecords)> {
     let over_tcp = |iterations, kind, change: fn(&mut FlowopRecord)| -> WorkRecords {
         work(iterations, vec![accept(), flowop(kind, change)])
     };
-    let mut batches = over_tcp(1, FlowopKind::Write, |flowop| flowop.batch_size = MOST);
+    let mut batches = over_tcp(1, FlowopKind::Write, |flowop| flowop.batch_size = MAX_COUNT);
     opening(&mut batches).protocol = 3;
     let mut files = over_tcp(1, FlowopKind::Sendfilev, |flowop| flowop.files = u32::MAX);
     transfer(&mut files).directory = Text::new(directory.as_os_str().as_encoded_bytes());
     vec![
         (
             "reads",
-            over_tcp(1, FlowopKind::Read, |flowop| flowop.count = MOST),
+            over_tcp(1, FlowopKind::Read, |flowop| flowop.count = MAX_COUNT),
         ),
         (
             "transfers",
-            over_tcp(1, FlowopKind::Write, |flowop| flowop.repeat = MOST),
+            over_tcp(1, FlowopKind::Write, |flowop| flowop.repeat = MAX_COUNT),
         ),
         (
-            "reads that may fail",
+            "reads that can fail",
             over_tcp(u64::MAX, FlowopKind::Read, |flowop| {
                 (flowop.flags, flowop.timeout_ns) = (FlowopFlags::CAN_FAIL.0, 1);
             }),
         ),
         (
-            "reads that do not wait",
+            "non-blocking reads",
             over_tcp(u64::MAX, FlowopKind::Read, |flowop| {
                 flowop.flags = FlowopFlags::NON_BLOCKING.0 | FlowopFlags::CAN_FAIL.0;
             }),
@@ -113,41 +113,42 @@ fn endless_transfers(directory: &Path) -> Vec<(&'static str, WorkRecords)> {
     ]
 }
 
-/// `--max-length` ends whatever has no other end.
-fn times_and_counts() {
-    let place = tempfile::tempdir().expect("a directory");
-    std::fs::write(place.path().join("empty"), "").expect("a new directory");
+/// `--max-length` ends work that has no other end.
+fn max_length_ends_endless_work() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    std::fs::write(directory.path().join("empty"), "").expect("a writable directory");
     let hosts = Hosts::new(1);
     let options = format!(
         "--max-length 1 --control-idle 1 --allow-dir {}",
-        place.path().display()
+        directory.path().display()
     );
-    let slave = hosts.slave(0, &options);
-    let rest = slave.at_rest();
-    let cases = [endless_alone(), endless_transfers(place.path())].concat();
+    let slave = hosts.start_slave(0, &options);
+    let idle_usage = slave.idle_usage();
+    let cases = [endless_work(), endless_transfers(directory.path())].concat();
     hosts.master.enter(|| {
         let mut masters = Vec::new();
-        for (what, work) in &cases {
+        for (case, work) in &cases {
             let mut master = Master::connect();
-            let infos = master.assign(work);
-            let infos = infos.unwrap_or_else(|why| panic!("{what}: {why}"));
-            master.say(&HANDSHAKE_END);
-            assert_eq!(master.hear(), HANDSHAKE_END);
+            let infos = master.exchange_phase_2(work);
+            let infos = infos.unwrap_or_else(|reason| panic!("{case}: {reason}"));
+            master.send(&HANDSHAKE_END);
+            assert_eq!(master.receive(), HANDSHAKE_END);
             master.command(MasterCommand::NextTransaction(0));
             let flowops = &work.transactions[0].flowops;
-            let transfers = flowops.len() > 1 && flowops[0].protocol == 1;
-            let data = transfers.then(|| {
-                TcpStream::connect(place_of(&infos[0], DataProtocol::Tcp)).expect("it listens")
+            let has_tcp_transfers = flowops.len() > 1 && flowops[0].protocol == 1;
+            let data = has_tcp_transfers.then(|| {
+                TcpStream::connect(data_address(&infos[0], DataProtocol::Tcp))
+                    .expect("the slave listens")
             });
-            masters.push((what, master, data));
+            masters.push((case, master, data));
         }
-        // The masters are silent from here on, and stay.
-        for (what, master, _data) in &mut masters {
-            let ended = master.control.read_to_end(&mut Vec::new());
-            assert!(ended.is_ok(), "{what}: {ended:?}");
+        // The masters send nothing more and keep their connections open.
+        for (case, master, _data) in &mut masters {
+            let received = master.control.read_to_end(&mut Vec::new());
+            assert!(received.is_ok(), "{case}: {received:?}");
         }
     });
-    slave.is_itself_again(rest, SOON, "times and counts");
+    slave.assert_back_to_idle(idle_usage, SHORT_TIMEOUT, "endless work");
 }
 
 fn changed(mut work: WorkRecords, change: impl FnOnce(&mut WorkRecords)) -> WorkRecords {
@@ -155,10 +156,10 @@ fn changed(mut work: WorkRecords, change: impl FnOnce(&mut WorkRecords)) -> Work
     work
 }
 
-/// What a slave refuses, and the beginning of its reason.
-type Refused = (&'static str, fn(&mut WorkRecords));
+/// Start of the reason for a refusal, and the change that makes a workorder invalid.
+type InvalidChange = (&'static str, fn(&mut WorkRecords));
 
-const OF_GROUPS: [Refused; 7] = [
+const GROUP_CHANGES: [InvalidChange; 7] = [
     ("10001 strands: this slave accepts", |work| {
         work.group.strands = 10_001;
     }),
@@ -182,7 +183,7 @@ const OF_GROUPS: [Refused; 7] = [
     }),
 ];
 
-const OF_OPENINGS: [Refused; 9] = [
+const OPENING_CHANGES: [InvalidChange; 9] = [
     (
         "flowop 1 of transaction 1: port=65536 is not a valid port",
         |work| {
@@ -218,7 +219,7 @@ const OF_OPENINGS: [Refused; 9] = [
     }),
 ];
 
-const OF_TRANSFERS: [Refused; 9] = [
+const TRANSFER_CHANGES: [InvalidChange; 9] = [
     ("1 strands with buffers of 4294967295 bytes", |work| {
         transfer(work).size = u32::MAX;
     }),
@@ -263,77 +264,92 @@ fn transfer(work: &mut WorkRecords) -> &mut FlowopRecord {
     &mut work.transactions[0].flowops[1]
 }
 
-fn refusals() {
+fn refuses_invalid_fields() {
     let hosts = Hosts::new(1);
-    let slave = hosts.slave(0, "");
-    let rest = slave.at_rest();
+    let slave = hosts.start_slave(0, "");
+    let idle_usage = slave.idle_usage();
     hosts.master.enter(|| {
-        let good = work(1, vec![accept(), flowop(FlowopKind::Read, |_| ())]);
-        Master::connect().assign(&good).expect("it is taken");
-        for (words, spoil) in OF_GROUPS.iter().chain(&OF_OPENINGS).chain(&OF_TRANSFERS) {
-            let work = changed(good.clone(), spoil);
-            let why = Master::connect().assign(&work).expect_err(words);
-            assert!(why.starts_with(words), "{words}: {why}");
+        let valid = work(1, vec![accept(), flowop(FlowopKind::Read, |_| ())]);
+        Master::connect()
+            .exchange_phase_2(&valid)
+            .expect("the slave accepts the work");
+        for (expected, change) in GROUP_CHANGES
+            .iter()
+            .chain(&OPENING_CHANGES)
+            .chain(&TRANSFER_CHANGES)
+        {
+            let work = changed(valid.clone(), change);
+            let reason = Master::connect()
+                .exchange_phase_2(&work)
+                .expect_err(expected);
+            assert!(reason.starts_with(expected), "{expected}: {reason}");
         }
     });
-    slave.is_itself_again(rest, SOON, "what it refuses");
+    slave.assert_back_to_idle(idle_usage, SHORT_TIMEOUT, "refused workorders");
 }
 
-/// The kernel's limits hold, also if root serves the request.
-fn socket_buffers() {
+/// The limits of the kernel apply even to a slave that runs as root.
+fn limits_socket_buffers() {
     let limit = |name: &str| -> u64 {
         let text = std::fs::read_to_string(format!("/proc/sys/net/core/{name}"));
-        let text = text.expect("/proc is there");
-        // The kernel doubles what it is given.
+        let text = text.expect("a readable sysctl");
+        // The kernel doubles the requested size.
         2 * text.trim().parse::<u64>().expect("a number")
     };
     let (receive, send) = (limit("rmem_max"), limit("wmem_max"));
     let hosts = Hosts::new(1);
-    let _slave = hosts.slave(0, "");
+    let _slave = hosts.start_slave(0, "");
     let largest = i32::MAX as u64;
     let accept = FlowopRecord {
         window: largest,
         ..accept()
     };
     let mut master = hosts.master.enter(Master::connect);
-    let infos = master.assign(&work(1, vec![accept])).expect("it is taken");
-    let mut list = Program::new("ss");
-    list.args([
+    let infos = master
+        .exchange_phase_2(&work(1, vec![accept]))
+        .expect("the slave accepts the work");
+    let mut command = Command::new("ss");
+    command.args([
         "-tlnmH",
         "sport",
         "=",
-        &place_of(&infos[0], DataProtocol::Tcp).port().to_string(),
+        &data_address(&infos[0], DataProtocol::Tcp)
+            .port()
+            .to_string(),
     ]);
-    let listed = hosts.slaves[0].enter(|| run(list, SOON));
-    let listed = listed.expect("it ends").stdout;
-    // As ss(8) has it: skmem:(r0,rb212992,t0,tb212992,…)
-    let number = |name: &str| -> u64 {
-        let (_, rest) = listed.split_once(name).expect(&listed);
-        let (digits, _) = rest.split_once(',').expect(&listed);
-        digits.parse().expect(&listed)
+    let output = hosts.slaves[0].enter(|| run(command, SHORT_TIMEOUT));
+    let stdout = output.expect("the program ends").stdout;
+    // The format of ss(8): skmem:(r0,rb212992,t0,tb212992,…)
+    let field = |name: &str| -> u64 {
+        let (_, value) = stdout.split_once(name).expect(&stdout);
+        let (digits, _) = value.split_once(',').expect(&stdout);
+        digits.parse().expect(&stdout)
     };
-    let buffers = (number(",rb"), number(",tb"));
+    let buffers = (field(",rb"), field(",tb"));
     assert_eq!(buffers, (receive.min(2 * largest), send.min(2 * largest)));
 }
 
-/// A slave connects to its master, at a port that the master tells, under whatever names the flowop has for both.
-fn names_of_hosts() {
-    /// Another address of the master's host, where nothing must arrive.
-    const OTHER: &str = "198.18.0.9";
+/// A slave connects to the address of its master and the reported port, whatever hosts the flowop
+/// names.
+fn ignores_host_names() {
+    /// Second address of the master host. No connection may arrive there.
+    const OTHER_ADDRESS: &str = "198.18.0.9";
     let hosts = Hosts::new(1);
-    hosts.master.ip(&format!("address add {OTHER}/24 dev to0"));
-    let _slave = hosts.slave(0, "");
+    hosts
+        .master
+        .ip(&format!("address add {OTHER_ADDRESS}/24 dev to0"));
+    let _slave = hosts.start_slave(0, "");
     hosts.master.enter(|| {
         for (local, remote) in [
             ("", ""),
-            (OTHER, ""),
+            (OTHER_ADDRESS, ""),
             ("no-such-host.invalid", "127.0.0.1"),
             ("127.0.0.1", "203.0.113.1"),
         ] {
-            let own: IpAddr = master_address(0).parse().expect("an address");
-            let listener = TcpListener::bind((own, 0)).expect("a port");
-            let port = listener.local_addr().expect("it is bound").port();
-            let elsewhere = TcpListener::bind((OTHER, port)).expect("it is free there");
+            let control_address: IpAddr = master_address(0).parse().expect("a valid address");
+            let listener = TcpListener::bind((control_address, 0)).expect("a free port");
+            let port = listener.local_addr().expect("a bound socket").port();
+            let other_listener = TcpListener::bind((OTHER_ADDRESS, port)).expect("a free port");
             let connect = flowop(FlowopKind::Connect, |flowop| {
                 flowop.protocol = 1;
                 flowop.local_host = Text::new(local);
@@ -342,32 +358,40 @@ fn names_of_hosts() {
             let mut info = SlaveInfo::default();
             info.set_port(DataProtocol::Tcp, port.into());
             let mut master = Master::connect();
-            let mut words = Header::for_phase_2(DataVersion::V0_3_1, 1).encode(Endian::NATIVE);
-            words
+            let mut bytes = Header::for_phase_2(DataVersion::V0_3_1, 1).encode(Endian::NATIVE);
+            bytes
                 .extend(work(1, vec![connect]).encode(FlowopLayout::WithBatchSize, Endian::NATIVE));
-            words.extend(info.encode(Endian::NATIVE));
-            master.say(&words);
-            let ack = Phase2Answer::decode(&master.hear(), Endian::NATIVE);
-            assert_eq!(ack, Phase2Answer::Ok { slave_infos: 0 }, "{local} {remote}");
-            master.say(&HANDSHAKE_END);
-            assert_eq!(master.hear(), HANDSHAKE_END);
+            bytes.extend(info.encode(Endian::NATIVE));
+            master.send(&bytes);
+            let answer = Phase2Answer::decode(&master.receive(), Endian::NATIVE);
+            assert_eq!(
+                answer,
+                Phase2Answer::Ok { slave_infos: 0 },
+                "{local} {remote}"
+            );
+            master.send(&HANDSHAKE_END);
+            assert_eq!(master.receive(), HANDSHAKE_END);
             master.command(MasterCommand::NextTransaction(0));
-            listener.set_nonblocking(true).expect("it is a socket");
-            let arrived = wait_until(SOON, || listener.accept().is_ok());
+            listener
+                .set_nonblocking(true)
+                .expect("a non-blocking socket");
+            let arrived = wait_until(SHORT_TIMEOUT, || listener.accept().is_ok());
             assert!(arrived, "{local} {remote}: no connection");
-            elsewhere.set_nonblocking(true).expect("it is a socket");
-            assert!(elsewhere.accept().is_err(), "{local} {remote}");
+            other_listener
+                .set_nonblocking(true)
+                .expect("a non-blocking socket");
+            assert!(other_listener.accept().is_err(), "{local} {remote}");
         }
     });
 }
 
-/// What a header announces must be what the workorder has.
-fn numbers_of_headers() {
+/// The slave refuses counts that do not match the workorder or exceed its limits.
+fn refuses_invalid_record_counts() {
     let hosts = Hosts::new(1);
-    let slave = hosts.slave(0, "");
-    let rest = slave.at_rest();
+    let slave = hosts.start_slave(0, "");
+    let idle_usage = slave.idle_usage();
     hosts.master.enter(|| {
-        for (infos, words) in [
+        for (infos, expected) in [
             (u32::MAX, "ports of 4294967295 strands for 1 strands"),
             (2, "ports of 2 strands for 1 strands"),
         ] {
@@ -375,12 +399,12 @@ fn numbers_of_headers() {
             let mut bytes = Header::for_phase_2(DataVersion::V0_3_1, infos).encode(Endian::NATIVE);
             let nop = work(1, vec![flowop(FlowopKind::Nop, |_| ())]);
             bytes.extend(nop.encode(FlowopLayout::WithBatchSize, Endian::NATIVE));
-            // It is not read to its end.
+            // The slave does not read everything.
             let _ = master.control.write_all(&bytes);
-            let refused = Phase2Answer::decode(&master.hear(), Endian::NATIVE);
-            assert_eq!(refused, Phase2Answer::Refused(Text::new(words)));
+            let answer = Phase2Answer::decode(&master.receive(), Endian::NATIVE);
+            assert_eq!(answer, Phase2Answer::Refused(Text::new(expected)));
         }
-        for (transactions, flowops, words) in [
+        for (transactions, flowops, expected) in [
             (
                 u32::MAX,
                 1,
@@ -406,12 +430,12 @@ fn numbers_of_headers() {
             bytes.extend(group.encode(Endian::NATIVE));
             bytes.extend(transaction.encode(Endian::NATIVE));
             let _ = master.control.write_all(&bytes);
-            let refused = Phase2Answer::decode(&master.hear(), Endian::NATIVE);
-            let Phase2Answer::Refused(why) = refused else {
-                panic!("{words}: it is taken");
+            let answer = Phase2Answer::decode(&master.receive(), Endian::NATIVE);
+            let Phase2Answer::Refused(reason) = answer else {
+                panic!("{expected}: the slave accepts the work");
             };
-            assert!(why.to_string().starts_with(words), "{why}");
+            assert!(reason.to_string().starts_with(expected), "{reason}");
         }
     });
-    slave.is_itself_again(rest, SOON, "large numbers");
+    slave.assert_back_to_idle(idle_usage, SHORT_TIMEOUT, "invalid record counts");
 }

@@ -1,5 +1,5 @@
-//! A gate on a slave's host that control connections pass, and that closes before a message of the slave's:
-//! whatever happens then, happens in that stage.
+//! A relay of control connections on a slave host that stops before a given message of the slave.
+//! It holds a run in one stage of the protocol.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -9,20 +9,21 @@ use std::thread;
 
 use testkit::{Namespace, wait_until};
 
-use super::ground::{PORT, SOON};
+use super::network::{PORT, SHORT_TIMEOUT};
 
-/// Where masters come to it.
-pub(crate) const GATE: u16 = PORT + 1;
+/// Port at which the gate accepts masters.
+pub(crate) const GATE_PORT: u16 = PORT + 1;
 
-/// The gate, which is there as long as the process.
+/// A gate. It runs until the process ends.
 pub(crate) struct Gate {
     is_closed: Arc<AtomicBool>,
 }
 
 impl Gate {
-    /// Lets so many bytes of the slave's pass.
-    pub(crate) fn new(host: &Namespace, bytes: usize) -> Self {
-        let listener = host.enter(|| TcpListener::bind(("0.0.0.0", GATE)).expect("a port"));
+    /// Starts a gate that forwards the first `max_bytes` of a slave.
+    pub(crate) fn new(host: &Namespace, max_bytes: usize) -> Self {
+        let listener =
+            host.enter(|| TcpListener::bind(("0.0.0.0", GATE_PORT)).expect("a free port"));
         let is_closed = Arc::new(AtomicBool::new(false));
         let gate = Self {
             is_closed: Arc::clone(&is_closed),
@@ -30,40 +31,40 @@ impl Gate {
         host.enter(|| {
             thread::spawn(move || {
                 for master in listener.incoming().map_while(Result::ok) {
-                    let slave = TcpStream::connect(("127.0.0.1", PORT)).expect("it listens");
+                    let slave = TcpStream::connect(("127.0.0.1", PORT)).expect("the slave listens");
                     let (to, from) = (clone(&slave), clone(&master));
-                    thread::spawn(move || pass(&from, &to, usize::MAX, &AtomicBool::default()));
+                    thread::spawn(move || forward(&from, &to, usize::MAX, &AtomicBool::default()));
                     let is_closed = Arc::clone(&is_closed);
-                    thread::spawn(move || pass(&slave, &master, bytes, &is_closed));
+                    thread::spawn(move || forward(&slave, &master, max_bytes, &is_closed));
                 }
             });
         });
         gate
     }
 
-    /// Waits until the slave has said what is not let through.
+    /// Waits until the slave has sent more than the gate forwards.
     #[track_caller]
-    pub(crate) fn closes(&self) {
-        let closed = wait_until(SOON, || self.is_closed.load(Relaxed));
-        assert!(closed, "the slave does not come so far");
+    pub(crate) fn wait_until_closed(&self) {
+        let is_closed = wait_until(SHORT_TIMEOUT, || self.is_closed.load(Relaxed));
+        assert!(is_closed, "the slave does not reach the stage");
     }
 }
 
-/// Until the end of the stream, which passes in any case.
-fn pass(mut from: &TcpStream, mut to: &TcpStream, bytes: usize, is_closed: &AtomicBool) {
-    let mut left = bytes;
+/// Forwards at most `max_bytes`, and the end of the stream in any case.
+fn forward(mut from: &TcpStream, mut to: &TcpStream, max_bytes: usize, is_closed: &AtomicBool) {
+    let mut remaining = max_bytes;
     let mut buffer = [0; 4096];
     while let Ok(count @ 1..) = from.read(&mut buffer) {
-        let passing = count.min(left);
-        left -= passing;
-        if to.write_all(&buffer[..passing]).is_err() {
+        let forwarded = count.min(remaining);
+        remaining -= forwarded;
+        if to.write_all(&buffer[..forwarded]).is_err() {
             break;
         }
-        is_closed.fetch_or(passing < count, Relaxed);
+        is_closed.fetch_or(forwarded < count, Relaxed);
     }
     let _ = (from.shutdown(Shutdown::Both), to.shutdown(Shutdown::Both));
 }
 
 fn clone(stream: &TcpStream) -> TcpStream {
-    stream.try_clone().expect("there are descriptors left")
+    stream.try_clone().expect("a free descriptor")
 }

@@ -1,5 +1,5 @@
-//! A slave, the master or the link is lost, in each stage of a run: what was lost is named with the stage, the
-//! rest ends, and nothing is left.
+//! Loss of a slave, the master or the link in each stage of a run. The peer reports the loss and
+//! the stage, and all processes release their resources.
 
 use std::time::Duration;
 
@@ -7,17 +7,16 @@ use rustix::process::Signal;
 use testkit::Requirement::Namespaces;
 use testkit::{ProcessOutput, Profile, TestCase, test_case_unless, wait_until};
 
-use super::gate::{GATE, Gate};
-use super::ground::{Hosts, address};
+use super::gate::{GATE_PORT, Gate};
+use super::network::{Hosts, slave_address};
 
-/// The end of a connection needs no deadline, but for the second in which last words may be said; the rest is
-/// for all that runs beside.
-const AT_ONCE: Duration = Duration::from_secs(20);
+/// Timeout after the end of a connection, which needs no deadline. A peer waits at most 1 s for a
+/// goodbye; the remainder allows for other tests on the machine.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// A link that is gone is noticed after half a minute.
-const SILENCE: Duration = Duration::from_secs(60);
+/// Timeout after the loss of a link, which the peers detect after 30 s.
+const LINK_LOSS_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// What is lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Loss {
     SlaveKilled,
@@ -27,7 +26,7 @@ enum Loss {
     Link,
 }
 
-/// When.
+/// The stage of the run at the loss.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
     Phase1,
@@ -77,116 +76,118 @@ pub(crate) fn test_cases() -> Vec<TestCase> {
     for loss in LOSSES {
         for stage in STAGES {
             let name = format!("lost::{loss:?}::{stage:?}");
-            let test = move || {
+            let run = move || {
                 lose(loss, stage);
                 Ok(())
             };
-            test_cases.push(test_case_unless(Namespaces.missing_reason(), name, test));
+            test_cases.push(test_case_unless(Namespaces.missing_reason(), name, run));
         }
     }
     for loss in [Loss::Link, Loss::SlaveKilled] {
-        let name = format!("lost::{loss:?}::one_of_two");
-        let test = move || {
-            one_of_two(loss);
+        let name = format!("lost::{loss:?}::one_of_two_slaves");
+        let run = move || {
+            lose_one_of_two_slaves(loss);
             Ok(())
         };
-        test_cases.push(test_case_unless(Namespaces.missing_reason(), name, test));
+        test_cases.push(test_case_unless(Namespaces.missing_reason(), name, run));
     }
     test_cases
 }
 
 fn lose(loss: Loss, stage: Stage) {
     let hosts = Hosts::new(1);
-    let slave = hosts.slave(0, "");
-    let rest = slave.at_rest();
+    let slave = hosts.start_slave(0, "");
+    let idle_usage = slave.idle_usage();
     let gate = stage
-        .passing()
+        .forwarded_bytes()
         .map(|bytes| Gate::new(&hosts.slaves[0], bytes));
     let port = gate
         .as_ref()
-        .map_or(String::new(), |_| format!("-P {GATE}"));
-    let master = hosts.run(&format!("-i 100ms {port}"), &stage.profile());
+        .map_or(String::new(), |_| format!("-P {GATE_PORT}"));
+    let master = hosts.start_master(&format!("-i 100ms {port}"), &stage.profile());
     match &gate {
-        Some(gate) => gate.closes(),
-        // A progress line ends when its transaction does.
+        Some(gate) => gate.wait_until_closed(),
+        // A progress line ends with its transaction.
         None if stage == Statistics => {
-            master.wait_for_stdout(|said| said.contains("Txn2") && said.ends_with('\n'));
+            master.wait_for_stdout(|stdout| stdout.contains("Txn2") && stdout.ends_with('\n'));
         }
         None => master.wait_for_stdout(is_within_txn2),
     }
-    let what = format!("{loss:?} in {stage:?}");
+    let event = format!("{loss:?} in {stage:?}");
     match loss {
         Loss::SlaveKilled | Loss::SlaveInterrupted => {
             slave.signal(loss.signal());
-            stage.is_named(loss, &master.finish_within(AT_ONCE));
+            stage.assert_master_reports(loss, &master.finish_within(CLOSE_TIMEOUT));
             let is_gone = || hosts.slaves[0].processes().is_empty();
-            assert!(wait_until(AT_ONCE, is_gone), "{what}");
+            assert!(wait_until(CLOSE_TIMEOUT, is_gone), "{event}");
             drop(slave);
-            hosts.slave(0, "").serves();
+            hosts.start_slave(0, "").assert_serves_run();
         }
         Loss::MasterKilled => {
             master.signal(loss.signal());
-            let ended = master.finish_within(AT_ONCE);
-            assert_eq!(ended.signal, Some(loss.signal().as_raw()), "{ended:#?}");
-            slave.is_itself_again(rest, AT_ONCE, &what);
-            stage.is_said_by_the_slave(&slave.stderr());
+            let output = master.finish_within(CLOSE_TIMEOUT);
+            assert_eq!(output.signal, Some(loss.signal().as_raw()), "{output:#?}");
+            slave.assert_back_to_idle(idle_usage, CLOSE_TIMEOUT, &event);
+            stage.assert_slave_reports(&slave.stderr());
         }
         Loss::MasterInterrupted => {
             master.signal(loss.signal());
-            let ended = master.finish_within(AT_ONCE);
-            assert_eq!(ended.code, Some(2), "{ended:#?}");
-            assert_eq!(ended.stderr, "\nGot SIGINT Aborting ...: Interrupt\n");
-            assert!(!ended.stdout.contains("lost"), "{what}: {ended:#?}");
-            slave.is_itself_again(rest, AT_ONCE, &what);
+            let output = master.finish_within(CLOSE_TIMEOUT);
+            assert_eq!(output.code, Some(2), "{output:#?}");
+            assert_eq!(output.stderr, "\nGot SIGINT Aborting ...: Interrupt\n");
+            assert!(!output.stdout.contains("lost"), "{event}: {output:#?}");
+            slave.assert_back_to_idle(idle_usage, CLOSE_TIMEOUT, &event);
         }
         Loss::Link => {
-            hosts.cut(0);
-            stage.is_named(loss, &master.finish_within(SILENCE));
+            hosts.cut_link(0);
+            stage.assert_master_reports(loss, &master.finish_within(LINK_LOSS_TIMEOUT));
             if gate.is_none() {
-                slave.is_at_rest_within(SILENCE, rest, &what);
-                // These it gives up by itself: connections that do not come about, datagrams that have no way, and
-                // the last strands.
+                slave.assert_idle_within(LINK_LOSS_TIMEOUT, idle_usage, &event);
+                // In these stages the slave fails for another reason: a connection cannot be
+                // opened, a datagram has no route, or the last strands end.
                 if !matches!(stage, Connect | Accept | ReadDatagrams | Statistics) {
-                    stage.is_said_by_the_slave(&slave.stderr());
+                    stage.assert_slave_reports(&slave.stderr());
                 }
             }
-            hosts.mend(0);
+            hosts.restore_link(0);
             if gate.is_none() {
-                slave.is_itself_again(rest, AT_ONCE, &what);
+                slave.assert_back_to_idle(idle_usage, CLOSE_TIMEOUT, &event);
             }
         }
     }
-    assert!(hosts.master.processes().is_empty(), "{what}");
+    assert!(hosts.master.processes().is_empty(), "{event}");
 }
 
-/// So long that the slave has heard of it as well.
-fn is_within_txn2(said: &str) -> bool {
-    said.matches("Txn2").count() > 1
+/// Whether transaction 2 has run for long enough that the slave has started it as well.
+fn is_within_txn2(stdout: &str) -> bool {
+    stdout.matches("Txn2").count() > 1
 }
 
-/// The other one ends too, and nothing is said against it.
-fn one_of_two(loss: Loss) {
+/// The other slave ends too, and the master reports no error for it.
+fn lose_one_of_two_slaves(loss: Loss) {
     let hosts = Hosts::new(2);
-    let (stays, goes) = (hosts.slave(0, ""), hosts.slave(1, ""));
-    let rest = stays.at_rest();
-    let master = hosts.run("-i 100ms", &two_slaves());
+    let (surviving_slave, lost_slave) = (hosts.start_slave(0, ""), hosts.start_slave(1, ""));
+    let idle_usage = surviving_slave.idle_usage();
+    let master = hosts.start_master("-i 100ms", &two_slaves_profile());
     master.wait_for_stdout(is_within_txn2);
     match loss {
-        Loss::Link => hosts.cut(1),
-        _ => goes.signal(loss.signal()),
+        Loss::Link => hosts.cut_link(1),
+        _ => lost_slave.signal(loss.signal()),
     }
-    let ended = master.finish_within(SILENCE);
-    Read.is_named_at(&address(1), loss, &ended);
+    let output = master.finish_within(LINK_LOSS_TIMEOUT);
+    Read.assert_master_reports_host(&slave_address(1), loss, &output);
     assert!(
-        !ended.stdout.contains(&format!("[{}]", address(0))),
-        "{ended:#?}"
+        !output.stdout.contains(&format!("[{}]", slave_address(0))),
+        "{output:#?}"
     );
     assert!(
-        !ended.stdout.contains(&format!("with {}", address(0))),
-        "{ended:#?}"
+        !output
+            .stdout
+            .contains(&format!("with {}", slave_address(0))),
+        "{output:#?}"
     );
-    stays.is_itself_again(rest, AT_ONCE, "the other one's end");
-    assert_eq!(stays.stderr(), "");
+    surviving_slave.assert_back_to_idle(idle_usage, CLOSE_TIMEOUT, "the end of the other slave");
+    assert_eq!(surviving_slave.stderr(), "");
 }
 
 impl Loss {
@@ -200,9 +201,9 @@ impl Loss {
 }
 
 impl Stage {
-    /// How many bytes of the slave's come before what this stage waits for; `None` if it waits for
-    /// nothing of the control connection.
-    fn passing(self) -> Option<usize> {
+    /// Returns the number of bytes that the slave sends on the control connection before this
+    /// stage. `None` if the stage does not wait for the control connection.
+    fn forwarded_bytes(self) -> Option<usize> {
         let (ack1, ack2) = (192, 196 + STRANDS * 288);
         match self {
             Phase1 => Some(0),
@@ -212,102 +213,103 @@ impl Stage {
         }
     }
 
-    /// What is run.
     fn profile(self) -> String {
         match self {
-            Connect => churn("connect"),
-            Accept => churn("accept"),
-            Read => held("read size=64k"),
-            ReadDatagrams => held("read size=64").replace("=tcp port=7000", "=udp"),
-            ReadSsl => held("read size=64k").replace("=tcp", "=ssl"),
-            Write => held("write size=64k"),
-            Think => held("think duration=90s"),
-            Barrier => two_groups(),
-            Statistics => half_a_datagram(),
-            _ => held("write size=64").replace("90s", "100ms"),
+            Connect => churn_profile("connect"),
+            Accept => churn_profile("accept"),
+            Read => held_profile("read size=64k"),
+            ReadDatagrams => held_profile("read size=64").replace("=tcp port=7000", "=udp"),
+            ReadSsl => held_profile("read size=64k").replace("=tcp", "=ssl"),
+            Write => held_profile("write size=64k"),
+            Think => held_profile("think duration=90s"),
+            Barrier => two_groups_profile(),
+            Statistics => half_datagram_profile(),
+            _ => held_profile("write size=64").replace("90s", "100ms"),
         }
     }
 
-    /// Fails the test unless the master says so, and its exit code does.
+    /// Checks the message and the exit code of a master that lost its slave.
     #[track_caller]
-    fn is_named(self, loss: Loss, ended: &ProcessOutput) {
-        self.is_named_at(&address(0), loss, ended);
+    fn assert_master_reports(self, loss: Loss, output: &ProcessOutput) {
+        self.assert_master_reports_host(&slave_address(0), loss, output);
     }
 
     #[track_caller]
-    fn is_named_at(self, host: &str, loss: Loss, ended: &ProcessOutput) {
-        let handshake = |stage: &str| {
-            let printed = format!("error handshaking with {host}\n");
-            assert!(ended.stdout.contains(&printed), "{ended:#?}");
-            let said = format!("uperf: {host} was lost in {stage}: ");
-            assert!(ended.stderr.starts_with(&said), "{ended:#?}");
-            assert_eq!(ended.stderr.lines().count(), 1, "{ended:#?}");
-            assert_eq!(ended.code, Some(1), "{ended:#?}");
+    fn assert_master_reports_host(self, host: &str, loss: Loss, output: &ProcessOutput) {
+        let assert_handshake_failed = |stage: &str| {
+            let expected_stdout = format!("error handshaking with {host}\n");
+            assert!(output.stdout.contains(&expected_stdout), "{output:#?}");
+            let expected_stderr = format!("uperf: {host} was lost in {stage}: ");
+            assert!(output.stderr.starts_with(&expected_stderr), "{output:#?}");
+            assert_eq!(output.stderr.lines().count(), 1, "{output:#?}");
+            assert_eq!(output.code, Some(1), "{output:#?}");
         };
         match self {
-            Phase1 => handshake("phase 1"),
-            Phase2 => handshake("phase 2"),
+            Phase1 => assert_handshake_failed("phase 1"),
+            Phase2 => assert_handshake_failed("phase 2"),
             Phase3 => {
-                let said = format!("uperf: {host} was lost at the end of the handshake: ");
-                assert!(ended.stderr.starts_with(&said), "{ended:#?}");
-                assert_eq!(ended.code, Some(255), "{ended:#?}");
+                let expected_stderr =
+                    format!("uperf: {host} was lost at the end of the handshake: ");
+                assert!(output.stderr.starts_with(&expected_stderr), "{output:#?}");
+                assert_eq!(output.code, Some(255), "{output:#?}");
             }
             _ => {
-                let place = match self {
+                let stage = match self {
                     Statistics => "at the end",
                     _ => "in Txn2",
                 };
-                let words = match loss {
+                let expected = match loss {
                     Loss::SlaveInterrupted if self != Statistics => {
-                        format!("** [{host}]  interrupted {place}")
+                        format!("** [{host}]  interrupted {stage}")
                     }
-                    _ => format!("** [{host}] lost {place}: "),
+                    _ => format!("** [{host}] lost {stage}: "),
                 };
-                // The master is at the end before a slow slave has read that it is.
-                let is_ahead = loss == Loss::SlaveInterrupted && self == Statistics;
-                let behind = format!("** [{host}]  interrupted in Txn");
+                // The master may reach the end before a slow slave has read the last command.
+                let may_be_behind = loss == Loss::SlaveInterrupted && self == Statistics;
+                let expected_behind = format!("** [{host}]  interrupted in Txn");
                 assert!(
-                    ended.stdout.contains(&words) || is_ahead && ended.stdout.contains(&behind),
-                    "{ended:#?}"
+                    output.stdout.contains(&expected)
+                        || may_be_behind && output.stdout.contains(&expected_behind),
+                    "{output:#?}"
                 );
-                assert!(ended.stdout.contains("WARNING: "), "{ended:#?}");
+                assert!(output.stdout.contains("WARNING: "), "{output:#?}");
                 assert_eq!(
-                    (ended.code, ended.stderr.as_str()),
+                    (output.code, output.stderr.as_str()),
                     (Some(1), ""),
-                    "{ended:#?}"
+                    "{output:#?}"
                 );
             }
         }
     }
 
-    /// Fails the test unless the slave has said that its master is lost, and in which stage. Before it has
-    /// strands there was nothing to lose.
+    /// Checks that the slave has reported the loss of its master with the stage. A slave without
+    /// strands reports nothing.
     #[track_caller]
-    fn is_said_by_the_slave(self, said: &str) {
-        let place = match self {
-            Phase1 => return assert_eq!(said, ""),
+    fn assert_slave_reports(self, stderr: &str) {
+        let expected = match self {
+            Phase1 => return assert_eq!(stderr, ""),
             Phase2 => "lost at the end of the handshake: ",
             Phase3 => "lost before Txn1: ",
             Statistics => "lost at the statistics: ",
             _ => "lost in Txn2: ",
         };
-        assert_ne!(said, "", "{self:?}");
-        // The master is at its end before a slow slave has read that it is.
-        let is_ahead = |line: &str| self == Statistics && line.contains("lost in Txn");
-        for line in said.lines() {
+        assert_ne!(stderr, "", "{self:?}");
+        // The master may reach its end before a slow slave has read the last command.
+        let is_behind = |line: &str| self == Statistics && line.contains("lost in Txn");
+        for line in stderr.lines() {
             assert!(
-                line.starts_with("uperf: ") && (line.contains(place) || is_ahead(line)),
-                "{self:?}: {said:?}"
+                line.starts_with("uperf: ") && (line.contains(expected) || is_behind(line)),
+                "{self:?}: {stderr:?}"
             );
         }
     }
 }
 
-/// Strands of each group.
+/// Number of strands of each group.
 const STRANDS: usize = 2;
 
-/// At a port of its own, which the next master asks for as well.
-fn held(second: &str) -> String {
+/// A profile whose second transaction lasts. The next run needs its fixed data port again.
+fn held_profile(second: &str) -> String {
     Profile::new("held")
         .group("nthreads=2")
         .single_flowop("connect remotehost=$h protocol=tcp port=7000")
@@ -316,8 +318,8 @@ fn held(second: &str) -> String {
         .text()
 }
 
-/// The slave reads more than comes, and of datagrams there is no end of the stream.
-fn half_a_datagram() -> String {
+/// The slave waits for more data than the master sends, and UDP has no end of the stream.
+fn half_datagram_profile() -> String {
     Profile::new("half")
         .group("nthreads=2")
         .single_flowop("connect remotehost=$h protocol=udp")
@@ -325,7 +327,7 @@ fn half_a_datagram() -> String {
         .text()
 }
 
-fn churn(opening: &str) -> String {
+fn churn_profile(opening: &str) -> String {
     let open = format!("{opening} remotehost=$h protocol=tcp");
     Profile::new("churn")
         .group("nthreads=2")
@@ -334,8 +336,8 @@ fn churn(opening: &str) -> String {
         .text()
 }
 
-/// The first group waits at a barrier for the other one.
-fn two_groups() -> String {
+/// The first group waits at a barrier for the second group.
+fn two_groups_profile() -> String {
     Profile::new("barrier")
         .group("nthreads=2")
         .single_flowop("connect remotehost=$h protocol=tcp")
@@ -348,7 +350,7 @@ fn two_groups() -> String {
         .text()
 }
 
-fn two_slaves() -> String {
+fn two_slaves_profile() -> String {
     let connect = [
         "connect remotehost=$h1 protocol=tcp conn=1",
         "connect remotehost=$h2 protocol=tcp conn=2",

@@ -1,20 +1,20 @@
-//! uperf's masters and slaves on hosts of their own, in network namespaces: what becomes of a run when one of
-//! them, or the link between them, is lost; what a slave does for whom.
+//! Tests of uperf masters and slaves on separate hosts (network namespaces): loss of a process or a
+//! link, and the limits of a slave.
 //!
-//! Most of them wait most of the time, so they run side by side.
+//! Most test cases wait most of the time, so they run concurrently.
 
 mod addresses;
 mod bounds;
 mod fields;
 mod gate;
-pub(crate) mod ground;
 mod limits;
 mod lost;
+pub(crate) mod network;
 mod nonsense;
+mod peer_text;
 mod scripted;
 mod stopped;
 mod strangers;
-mod words;
 mod workloads;
 
 use testkit::TestCase;
@@ -29,11 +29,11 @@ pub(crate) fn test_cases() -> Vec<TestCase> {
         nonsense::test_cases(),
         stopped::test_cases(),
         strangers::test_cases(),
-        words::test_cases(),
+        peer_text::test_cases(),
         workloads::test_cases(),
     ]
     .into_iter()
     .flatten()
-    .map(TestCase::allow_many)
+    .map(TestCase::allow_many_at_once)
     .collect()
 }

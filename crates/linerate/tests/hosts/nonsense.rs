@@ -1,5 +1,5 @@
-//! Masters and slaves that are none: whatever they say, and wherever they stop, the other end has nothing left
-//! of them.
+//! Peers that send malformed messages, or stop in any stage. The other end releases everything that
+//! it holds for them.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -15,125 +15,148 @@ use uperf::wire::{
     Phase2Answer, SlaveInfo,
 };
 
-use super::ground::{Hosts, PORT, SOON, address};
+use super::network::{Hosts, PORT, SHORT_TIMEOUT, slave_address};
 
-/// How long the slave here waits for a master's word, in seconds.
-const IDLE: u64 = 2;
+/// Idle timeout of the slave, in seconds.
+const IDLE_TIMEOUT: u64 = 2;
 
 pub(crate) fn test_cases() -> Vec<TestCase> {
     let test_cases = testkit::test_cases![needing &[Namespaces];
-        in_each_stage,
-        silence_in_each_stage,
-        byte_by_byte,
-        of_slaves,
+        slave_survives_nonsense_in_each_stage,
+        slave_drops_silent_masters_in_each_stage,
+        slave_drops_byte_by_byte_header,
+        master_reports_nonsense_of_slaves,
     ];
     with_prefix("nonsense", test_cases).collect()
 }
 
-/// What a master says in a whole session, message by message.
-fn session() -> Vec<Vec<u8>> {
+/// Returns the messages of a master in a complete session.
+fn session_messages() -> Vec<Vec<u8>> {
     let profile = profile();
     let source = ProfileSource {
         name: "profile",
         bytes: profile.as_bytes(),
     };
     let parsed = parse(&source, &ProfileContext::for_this_process());
-    let workorder = parsed.workorder.expect("a profile");
+    let workorder = parsed.workorder.expect("a valid profile");
     let work = peer_workorder::records_for_host(&workorder.groups[0], "198.18.0.2")
-        .expect("it can be sent");
-    let order = Endian::NATIVE;
+        .expect("the work can be encoded");
+    let byte_order = Endian::NATIVE;
     let version = DataVersion::V0_3_1;
-    let mut phase2 = Header::for_phase_2(version, 0).encode(order);
-    phase2.extend(work.encode(FlowopLayout::WithBatchSize, order));
+    let mut phase2 = Header::for_phase_2(version, 0).encode(byte_order);
+    phase2.extend(work.encode(FlowopLayout::WithBatchSize, byte_order));
     vec![
-        Header::for_phase_1(version, peer_workorder::protocols(&workorder.groups[0])).encode(order),
+        Header::for_phase_1(version, peer_workorder::protocols(&workorder.groups[0]))
+            .encode(byte_order),
         phase2,
         HANDSHAKE_END.to_vec(),
-        MasterCommand::NextTransaction(0).encode(order).to_vec(),
-        MasterCommand::NextTransaction(1).encode(order).to_vec(),
-        MasterCommand::SendStatistics.encode(order).to_vec(),
+        MasterCommand::NextTransaction(0)
+            .encode(byte_order)
+            .to_vec(),
+        MasterCommand::NextTransaction(1)
+            .encode(byte_order)
+            .to_vec(),
+        MasterCommand::SendStatistics.encode(byte_order).to_vec(),
     ]
 }
 
-/// So much of a session, as if it were the whole one.
-fn begin(stages: usize) -> TcpStream {
-    let mut control = TcpStream::connect((address(0).as_str(), PORT)).expect("it listens");
+/// Sends the first `stages` messages of a session.
+fn start_session(stages: usize) -> TcpStream {
+    let mut control =
+        TcpStream::connect((slave_address(0).as_str(), PORT)).expect("the slave listens");
     control
         .set_read_timeout(Some(Duration::from_millis(200)))
-        .expect("not zero");
-    for message in session().iter().take(stages) {
+        .expect("a non-zero timeout");
+    for message in session_messages().iter().take(stages) {
         control.write_all(message).expect("the slave reads");
-        // Whatever it answers; the session is in order.
+        // The session is correct, so the answer does not matter.
         let _ = control.read(&mut [0; 4096]);
     }
     control
 }
 
-fn in_each_stage() {
+fn slave_survives_nonsense_in_each_stage() {
     let hosts = Hosts::new(1);
-    let slave = hosts.slave(0, "");
-    let rest = slave.at_rest();
+    let slave = hosts.start_slave(0, "");
+    let idle_usage = slave.idle_usage();
     hosts.master.enter(|| {
-        for stages in 0..session().len() {
+        for stages in 0..session_messages().len() {
             for nonsense in [
                 &[0; 4096][..],
                 &[0xff; 4096],
                 &b"GET / HTTP/1.1\r\n\r\n".repeat(64),
             ] {
-                let mut control = begin(stages);
-                // The slave may have enough of it before it has all.
+                let mut control = start_session(stages);
+                // The slave may close the connection before it has read everything.
                 let _ = control.write_all(nonsense);
-                let what = format!("nonsense after {stages} messages");
-                slave.is_at_rest_within(SOON, rest, &what);
+                let event = format!("nonsense after {stages} messages");
+                slave.assert_idle_within(SHORT_TIMEOUT, idle_usage, &event);
             }
-            // The first half of what belongs there, and then nothing.
-            let mut control = begin(stages);
-            let message = &session()[stages];
+            // The first half of the expected message, then the end of the stream.
+            let mut control = start_session(stages);
+            let message = &session_messages()[stages];
             control
                 .write_all(&message[..message.len() / 2])
                 .expect("the slave reads");
             drop(control);
-            slave.is_at_rest_within(SOON, rest, &format!("half of message {stages}"));
+            slave.assert_idle_within(
+                SHORT_TIMEOUT,
+                idle_usage,
+                &format!("half of message {stages}"),
+            );
         }
     });
-    slave.is_itself_again(rest, SOON, "nonsense");
+    slave.assert_back_to_idle(idle_usage, SHORT_TIMEOUT, "nonsense");
 }
 
-/// In a run it may be silent for as long as transactions may last, and before it not.
-fn silence_in_each_stage() {
+/// Silence is limited by `--control-idle` before a run, and by `--max-length` during a run.
+fn slave_drops_silent_masters_in_each_stage() {
     let hosts = Hosts::new(1);
-    let slave = hosts.slave(0, &format!("--control-idle {IDLE} --max-length {IDLE}"));
-    let rest = slave.at_rest();
+    let slave = hosts.start_slave(
+        0,
+        &format!("--control-idle {IDLE_TIMEOUT} --max-length {IDLE_TIMEOUT}"),
+    );
+    let idle_usage = slave.idle_usage();
     hosts.master.enter(|| {
         for stages in 0..5 {
-            let begun = Instant::now();
-            let control = begin(stages);
-            slave.serves_somebody(rest);
-            slave.is_at_rest_within(SOON, rest, &format!("silence after {stages} messages"));
-            assert!(begun.elapsed() > Duration::from_secs(IDLE), "{stages}");
+            let start = Instant::now();
+            let control = start_session(stages);
+            slave.wait_until_serving(idle_usage);
+            slave.assert_idle_within(
+                SHORT_TIMEOUT,
+                idle_usage,
+                &format!("silence after {stages} messages"),
+            );
+            assert!(
+                start.elapsed() > Duration::from_secs(IDLE_TIMEOUT),
+                "after {stages} messages"
+            );
             drop(control);
         }
     });
-    slave.is_itself_again(rest, SOON, "silence");
+    slave.assert_back_to_idle(idle_usage, SHORT_TIMEOUT, "silence");
 }
 
-fn byte_by_byte() {
+fn slave_drops_byte_by_byte_header() {
     let hosts = Hosts::new(1);
-    let slave = hosts.slave(0, &format!("--control-idle {IDLE}"));
-    let rest = slave.at_rest();
+    let slave = hosts.start_slave(0, &format!("--control-idle {IDLE_TIMEOUT}"));
+    let idle_usage = slave.idle_usage();
     hosts.master.enter(|| {
-        let mut control = begin(1);
-        let begun = Instant::now();
+        let mut control = start_session(1);
+        let start = Instant::now();
         while control.write_all(b"0").is_ok() {
             thread::sleep(Duration::from_millis(50));
-            assert!(begun.elapsed() < SOON, "a byte now and then keeps it");
+            assert!(
+                start.elapsed() < SHORT_TIMEOUT,
+                "single bytes keep the connection"
+            );
         }
     });
-    slave.is_itself_again(rest, SOON, "a header byte by byte");
+    slave.assert_back_to_idle(idle_usage, SHORT_TIMEOUT, "a header byte by byte");
 }
 
-/// Slaves that are none, in each stage: the master says so in a line, and ends.
-fn of_slaves() {
+/// The master reports a malformed answer in one line, in each stage, and ends.
+fn master_reports_nonsense_of_slaves() {
     let answers = [
         Phase1Answer::linerate_ok().to_vec(),
         Phase2Answer::Ok { slave_infos: 2 }
@@ -151,50 +174,55 @@ fn of_slaves() {
                 b"HTTP/1.1 400 Bad Request\r\n\r\n",
             ] {
                 let answers = &answers[..stage];
-                scope.spawn(move || of_a_slave(answers, nonsense));
+                scope.spawn(move || check_master(answers, nonsense));
             }
         }
     });
 }
 
-fn of_a_slave(answers: &[Vec<u8>], nonsense: &[u8]) {
+fn check_master(answers: &[Vec<u8>], nonsense: &[u8]) {
     let hosts = Hosts::new(1);
-    let bind = || TcpListener::bind((address(0).as_str(), PORT)).expect("a port");
+    let bind = || TcpListener::bind((slave_address(0).as_str(), PORT)).expect("a free port");
     let listener = hosts.slaves[0].enter(bind);
-    let ended = thread::scope(|scope| {
+    let output = thread::scope(|scope| {
         scope.spawn(|| {
-            let (mut control, _) = listener.accept().expect("a master");
+            let (mut control, _) = listener.accept().expect("a master connects");
             for answer in answers {
                 let _ = control.write_all(answer);
             }
             let _ = control.write_all(nonsense);
-            // It closes, but not with something unread, which would be another end.
+            // Unread data at a close would reset the connection.
             let _ = control.shutdown(Shutdown::Write);
             let _ = control.read_to_end(&mut Vec::new());
         });
-        hosts.run("", &profile()).finish_within(SOON * 3)
+        hosts
+            .start_master("", &profile())
+            .finish_within(SHORT_TIMEOUT * 3)
     });
     let stage = answers.len();
-    let code = ended.code.unwrap_or_default();
+    let code = output.code.unwrap_or_default();
     assert!(
         code == 1 || code == 255,
-        "after {stage} answers: {ended:#?}"
+        "after {stage} answers: {output:#?}"
     );
     assert!(
-        !ended.stderr.contains("panicked"),
-        "after {stage} answers: {ended:#?}"
+        !output.stderr.contains("panicked"),
+        "after {stage} answers: {output:#?}"
     );
     assert!(
-        ended.stderr.lines().count() <= 1,
-        "after {stage} answers: {ended:#?}"
+        output.stderr.lines().count() <= 1,
+        "after {stage} answers: {output:#?}"
     );
     assert!(
-        (ended.stdout.clone() + &ended.stderr).contains(&address(0)),
-        "{ended:#?}"
+        (output.stdout.clone() + &output.stderr).contains(&slave_address(0)),
+        "{output:#?}"
     );
-    let mut characters = ended.stdout.chars();
+    let mut characters = output.stdout.chars();
     let is_text = |c: char| !c.is_control() || c == '\n' || c == '\r';
-    assert!(characters.all(is_text), "after {stage} answers: {ended:#?}");
+    assert!(
+        characters.all(is_text),
+        "after {stage} answers: {output:#?}"
+    );
 }
 
 fn profile() -> String {

@@ -1,4 +1,4 @@
-//! What a peer says is printed, and moves no cursor, sets no clipboard and begins no line of its own.
+//! linerate escapes the text of peers, so that it cannot control the terminal or forge a line.
 
 use std::io::{Read, Write};
 
@@ -7,21 +7,31 @@ use testkit::{Profile, TestCase, test_case};
 use uperf::DataProtocol;
 use uperf::wire::{Endian, Goodbye, Phase1Answer, Phase2Answer, Text};
 
-use super::ground::{Hosts, SOON};
-use super::scripted::{Master, Slave, work};
+use super::network::{Hosts, SHORT_TIMEOUT};
+use super::scripted::{Master, Slave, work_records};
 
 pub(crate) fn test_cases() -> Vec<TestCase> {
     vec![
-        test_case("words::of_a_slave", &[Namespaces], of_a_slave),
-        test_case("words::of_a_master", &[Namespaces], of_a_master),
+        test_case(
+            "peer_text::escapes_text_of_slave",
+            &[Namespaces],
+            escapes_text_of_slave,
+        ),
+        test_case(
+            "peer_text::refuses_and_escapes_text_of_master",
+            &[Namespaces],
+            refuses_and_escapes_text_of_master,
+        ),
     ]
 }
 
-/// A clipboard (OSC 52), a screen (CSI, of eight bits, too), another direction, a line that looks like ours.
-const WORDS: &str = "\u{1b}]52;c;eA==\u{7}\u{1b}[2J\u{9b}2J\u{202e}x\r\u{8}\nuperf: all is well";
+/// Sets the clipboard (OSC 52), clears the screen (CSI of 7 and of 8 bits), reverses the direction
+/// of the text, and imitates a line of linerate.
+const HOSTILE_TEXT: &str =
+    "\u{1b}]52;c;eA==\u{7}\u{1b}[2J\u{9b}2J\u{202e}x\r\u{8}\nuperf: all is well";
 
-/// As it is printed.
-const SHOWN: &str = r"\x1b]52;c;eA==\x07\x1b[2J\u{9b}2J\u{202e}x\r\x08";
+/// [`HOSTILE_TEXT`] up to the end of the line, as linerate prints it.
+const ESCAPED_TEXT: &str = r"\x1b]52;c;eA==\x07\x1b[2J\u{9b}2J\u{202e}x\r\x08";
 
 fn profile() -> String {
     Profile::new("words")
@@ -30,97 +40,107 @@ fn profile() -> String {
         .text()
 }
 
-/// Where a slave has something to say.
+/// The message of a slave that contains text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
+enum SlaveMessage {
     Phase1,
     Phase2,
     Goodbye,
 }
 
-fn of_a_slave() {
-    for place in [Place::Phase1, Place::Phase2, Place::Goodbye] {
+fn escapes_text_of_slave() {
+    for message in [
+        SlaveMessage::Phase1,
+        SlaveMessage::Phase2,
+        SlaveMessage::Goodbye,
+    ] {
         for options in ["-v", "--json -v"] {
             let hosts = Hosts::new(1);
             let slave = hosts.slaves[0].enter(Slave::listen);
-            let ended = std::thread::scope(|scope| {
-                scope.spawn(|| hosts.slaves[0].enter(|| say(&slave, place)));
-                hosts.run(options, &profile()).finish_within(SOON)
+            let output = std::thread::scope(|scope| {
+                scope.spawn(|| hosts.slaves[0].enter(|| send_text(&slave, message)));
+                hosts
+                    .start_master(options, &profile())
+                    .finish_within(SHORT_TIMEOUT)
             });
-            assert_eq!(ended.code, Some(1), "{place:?}: {ended:#?}");
-            for text in [&ended.stdout, &ended.stderr] {
-                is_harmless(text);
+            assert_eq!(output.code, Some(1), "{message:?}: {output:#?}");
+            for text in [&output.stdout, &output.stderr] {
+                assert_harmless(text);
             }
-            let said = ended.stdout + &ended.stderr;
-            // In a document a backslash is two.
-            let shown = [SHOWN.to_owned(), SHOWN.replace('\\', r"\\")];
+            let printed = output.stdout + &output.stderr;
+            // JSON escapes the backslashes.
+            let expected = [ESCAPED_TEXT.to_owned(), ESCAPED_TEXT.replace('\\', r"\\")];
             assert!(
-                shown.iter().any(|shown| said.contains(shown)),
-                "{place:?}: {said}"
+                expected.iter().any(|expected| printed.contains(expected)),
+                "{message:?}: {printed}"
             );
         }
     }
 }
 
-fn say(slave: &Slave, place: Place) {
-    let mut answer = match place {
-        Place::Phase1 => {
+fn send_text(slave: &Slave, message: SlaveMessage) {
+    let mut control = match message {
+        SlaveMessage::Phase1 => {
             let mut control = slave.accept();
-            let refused = Phase1Answer::Refused(Text::new(WORDS));
-            control.write_all(&refused.encode()).expect("it listens");
+            let refused = Phase1Answer::Refused(Text::new(HOSTILE_TEXT));
+            control
+                .write_all(&refused.encode())
+                .expect("the master reads");
             control
         }
-        Place::Phase2 => {
+        SlaveMessage::Phase2 => {
             let mut control = slave.accept();
             control
                 .write_all(&Phase1Answer::linerate_ok())
-                .expect("it listens");
-            let refused = Phase2Answer::Refused(Text::new(WORDS));
+                .expect("the master reads");
+            let refused = Phase2Answer::Refused(Text::new(HOSTILE_TEXT));
             let refused = refused.encode(Endian::NATIVE);
-            control.write_all(&refused).expect("it listens");
+            control.write_all(&refused).expect("the master reads");
             control
         }
-        Place::Goodbye => {
-            let (mut control, _) = slave.serve(&profile());
+        SlaveMessage::Goodbye => {
+            let (mut control, _) = slave.serve_handshake(&profile());
             let goodbye = Goodbye {
                 kind: Goodbye::ERROR,
-                message: Text::new(WORDS),
+                message: Text::new(HOSTILE_TEXT),
                 ..Goodbye::default()
             };
             let goodbye = goodbye.encode(Endian::NATIVE);
-            control.write_all(&goodbye).expect("it listens");
+            control.write_all(&goodbye).expect("the master reads");
             control
         }
     };
-    let _ = answer.read_to_end(&mut Vec::new());
+    let _ = control.read_to_end(&mut Vec::new());
 }
 
-fn of_a_master() {
+fn refuses_and_escapes_text_of_master() {
     let hosts = Hosts::new(1);
-    let slave = hosts.slave(0, "-v");
-    for place in 0..3 {
+    let slave = hosts.start_slave(0, "-v");
+    for field in 0..3 {
         let refused = hosts.master.enter(|| {
             let mut master = Master::connect();
-            master.greet(&[DataProtocol::Tcp]);
-            let mut work = work(&profile());
+            master.exchange_phase_1(&[DataProtocol::Tcp]);
+            let mut work = work_records(&profile());
             let flowop = &mut work.transactions[0].flowops[0];
-            match place {
-                0 => flowop.engine = Text::new(WORDS),
-                1 => flowop.stack = Text::new(WORDS),
-                _ => flowop.congestion_control = Text::new(WORDS),
+            match field {
+                0 => flowop.engine = Text::new(HOSTILE_TEXT),
+                1 => flowop.stack = Text::new(HOSTILE_TEXT),
+                _ => flowop.congestion_control = Text::new(HOSTILE_TEXT),
             }
-            master.assign(&work).expect_err("it is no text")
+            master
+                .exchange_phase_2(&work)
+                .expect_err("control characters")
         });
         assert!(refused.contains("is not a plain text"), "{refused}");
-        is_harmless(&refused);
+        assert_harmless(&refused);
     }
-    let said = slave.stdout() + &slave.stderr();
-    assert!(said.contains(r"engine=\x1b]52;c;eA==\x07"), "{said}");
-    is_harmless(&said);
+    let printed = slave.stdout() + &slave.stderr();
+    assert!(printed.contains(r"engine=\x1b]52;c;eA==\x07"), "{printed}");
+    assert_harmless(&printed);
 }
 
 #[track_caller]
-fn is_harmless(text: &str) {
+fn assert_harmless(text: &str) {
     for line in text.split(['\n', '\r']) {
         assert!(codec::is_plain(line), "{text:?}");
     }

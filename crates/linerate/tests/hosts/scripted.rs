@@ -1,4 +1,4 @@
-//! Masters and slaves that speak the protocol, and do with data connections what a test wants.
+//! Masters and slaves that follow the protocol. Each test controls their data connections.
 
 use std::io::{Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
@@ -14,33 +14,34 @@ use uperf::wire::{
 };
 use uperf::{DataProtocol, GroupSpec};
 
-use super::ground::{PORT, address};
+use super::network::{PORT, slave_address};
 
-const ORDER: Endian = Endian::NATIVE;
+const BYTE_ORDER: Endian = Endian::NATIVE;
 
-/// How long anything may take.
-const LIMIT: Duration = Duration::from_secs(30);
+/// Timeout of each read.
+const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The first datagram of a UDP connection.
 pub(crate) const HANDSHAKE: &[u8] = b"uperf udp handshake";
 
-/// The only group of a profile.
-pub(crate) fn group(profile: &str) -> GroupSpec {
+/// Parses a profile and returns its only group.
+pub(crate) fn parse_group(profile: &str) -> GroupSpec {
     let source = ProfileSource {
         name: "profile",
         bytes: profile.as_bytes(),
     };
     let parsed = parse(&source, &ProfileContext::for_this_process());
-    let mut workorder = parsed.workorder.expect("a profile");
+    let mut workorder = parsed.workorder.expect("a valid profile");
     workorder.groups.remove(0)
 }
 
-/// What the slave on the first host is sent for a profile.
-pub(crate) fn work(profile: &str) -> WorkRecords {
-    peer_workorder::records_for_host(&group(profile), &address(0)).expect("it can be sent")
+/// Returns the records that a master sends to the slave on the first host.
+pub(crate) fn work_records(profile: &str) -> WorkRecords {
+    peer_workorder::records_for_host(&parse_group(profile), &slave_address(0))
+        .expect("the work can be encoded")
 }
 
-/// A workorder of so many strands; each of these transactions runs so often.
+/// Returns a workorder for `strands` threads. Each transaction runs `iterations` times.
 pub(crate) fn workorder(
     strands: u32,
     iterations: u64,
@@ -68,13 +69,13 @@ pub(crate) fn workorder(
     }
 }
 
-/// Where a strand of the slave on the first host listens.
-pub(crate) fn place_of(info: &SlaveInfo, protocol: DataProtocol) -> SocketAddr {
-    let port = info.port(protocol).expect("it listens") as u16;
-    SocketAddr::new(address(0).parse().expect("an address"), port)
+/// Returns the address at which a strand of the slave on the first host listens.
+pub(crate) fn data_address(info: &SlaveInfo, protocol: DataProtocol) -> SocketAddr {
+    let port = info.port(protocol).expect("the strand listens") as u16;
+    SocketAddr::new(slave_address(0).parse().expect("a valid address"), port)
 }
 
-/// A master whose words a test says one by one.
+/// A master that sends each message at the request of a test.
 pub(crate) struct Master {
     pub(crate) control: TcpStream,
 }
@@ -82,21 +83,25 @@ pub(crate) struct Master {
 impl Master {
     /// Connects to the slave on the first host.
     pub(crate) fn connect() -> Self {
-        Self::over(TcpStream::connect((address(0).as_str(), PORT)).expect("it listens"))
+        Self::from_stream(
+            TcpStream::connect((slave_address(0).as_str(), PORT)).expect("the slave listens"),
+        )
     }
 
-    /// The same, over a connection that is there.
-    pub(crate) fn over(control: TcpStream) -> Self {
-        control.set_read_timeout(Some(LIMIT)).expect("not zero");
-        control.set_nodelay(true).expect("it is TCP");
+    /// Uses an established connection.
+    pub(crate) fn from_stream(control: TcpStream) -> Self {
+        control
+            .set_read_timeout(Some(TIMEOUT))
+            .expect("a non-zero timeout");
+        control.set_nodelay(true).expect("a TCP socket");
         Self { control }
     }
 
-    pub(crate) fn say(&mut self, words: &[u8]) {
-        self.control.write_all(words).expect("the slave reads");
+    pub(crate) fn send(&mut self, bytes: &[u8]) {
+        self.control.write_all(bytes).expect("the slave reads");
     }
 
-    pub(crate) fn hear<const N: usize>(&mut self) -> [u8; N] {
+    pub(crate) fn receive<const N: usize>(&mut self) -> [u8; N] {
         let mut bytes = [0; N];
         self.control
             .read_exact(&mut bytes)
@@ -104,49 +109,55 @@ impl Master {
         bytes
     }
 
-    /// Phase 1.
-    pub(crate) fn greet(&mut self, protocols: &[DataProtocol]) -> Phase1Answer {
+    /// Sends the header of phase 1 and returns the answer.
+    pub(crate) fn exchange_phase_1(&mut self, protocols: &[DataProtocol]) -> Phase1Answer {
         let header = Header::for_phase_1(DataVersion::V0_3_1, protocols.iter().copied());
-        self.say(&header.encode(ORDER));
-        Phase1Answer::decode(&self.hear())
+        self.send(&header.encode(BYTE_ORDER));
+        Phase1Answer::decode(&self.receive())
     }
 
-    /// Phase 2: where the slave's strands listen, or why it refuses.
-    pub(crate) fn assign(&mut self, work: &WorkRecords) -> Result<Vec<SlaveInfo>, String> {
-        let mut words = Header::for_phase_2(DataVersion::V0_3_1, 0).encode(ORDER);
-        words.extend(work.encode(FlowopLayout::WithBatchSize, ORDER));
-        // What is refused may not be read to its end.
-        let _ = self.control.write_all(&words);
-        match Phase2Answer::decode(&self.hear(), ORDER) {
+    /// Sends a workorder (phase 2). Returns the ports of the slave's strands, or the reason for a
+    /// refusal.
+    pub(crate) fn exchange_phase_2(
+        &mut self,
+        work: &WorkRecords,
+    ) -> Result<Vec<SlaveInfo>, String> {
+        let mut bytes = Header::for_phase_2(DataVersion::V0_3_1, 0).encode(BYTE_ORDER);
+        bytes.extend(work.encode(FlowopLayout::WithBatchSize, BYTE_ORDER));
+        // A slave that refuses may not read everything.
+        let _ = self.control.write_all(&bytes);
+        match Phase2Answer::decode(&self.receive(), BYTE_ORDER) {
             Phase2Answer::Ok { slave_infos } => Ok((0..slave_infos)
-                .map(|_| SlaveInfo::decode(&self.hear(), ORDER))
+                .map(|_| SlaveInfo::decode(&self.receive(), BYTE_ORDER))
                 .collect()),
-            Phase2Answer::Refused(why) => Err(why.to_string()),
+            Phase2Answer::Refused(reason) => Err(reason.to_string()),
         }
     }
 
-    /// All that comes before the first transaction; where the slave's strands listen.
-    pub(crate) fn begin(profile: &str) -> (Self, Vec<SlaveInfo>) {
+    /// Runs the protocol up to the first transaction and returns the ports of the slave's strands.
+    pub(crate) fn complete_handshake(profile: &str) -> (Self, Vec<SlaveInfo>) {
         let mut master = Self::connect();
-        let greeted = master.greet(&peer_workorder::protocols(&group(profile)));
-        assert_eq!(greeted, Phase1Answer::Ok);
-        let infos = master.assign(&work(profile)).expect("it is taken");
-        master.say(&HANDSHAKE_END);
-        assert_eq!(master.hear(), HANDSHAKE_END);
+        let answer = master.exchange_phase_1(&peer_workorder::protocols(&parse_group(profile)));
+        assert_eq!(answer, Phase1Answer::Ok);
+        let infos = master
+            .exchange_phase_2(&work_records(profile))
+            .expect("the slave accepts the work");
+        master.send(&HANDSHAKE_END);
+        assert_eq!(master.receive(), HANDSHAKE_END);
         (master, infos)
     }
 
     pub(crate) fn command(&mut self, command: MasterCommand) {
-        self.say(&command.encode(ORDER));
+        self.send(&command.encode(BYTE_ORDER));
     }
 
-    /// The slave's last words.
-    pub(crate) fn goodbye(mut self) -> Goodbye {
-        Goodbye::decode(&self.hear(), ORDER).expect("a goodbye")
+    /// Returns the goodbye of the slave.
+    pub(crate) fn receive_goodbye(mut self) -> Goodbye {
+        Goodbye::decode(&self.receive(), BYTE_ORDER).expect("a goodbye")
     }
 }
 
-/// A slave that says yes to everything, for one master.
+/// A slave that accepts all work of one master.
 pub(crate) struct Slave {
     listener: TcpListener,
 }
@@ -154,74 +165,83 @@ pub(crate) struct Slave {
 impl Slave {
     /// Listens at the first slave's address.
     pub(crate) fn listen() -> Self {
-        let listener = TcpListener::bind((address(0).as_str(), PORT)).expect("a port");
+        let listener = TcpListener::bind((slave_address(0).as_str(), PORT)).expect("a free port");
         Self { listener }
     }
 
-    /// A master's control connection.
+    /// Accepts the control connection of a master.
     pub(crate) fn accept(&self) -> TcpStream {
-        let (control, _) = self.listener.accept().expect("a master");
-        control.set_read_timeout(Some(LIMIT)).expect("not zero");
+        let (control, _) = self.listener.accept().expect("a master connects");
+        control
+            .set_read_timeout(Some(TIMEOUT))
+            .expect("a non-zero timeout");
         control
     }
 
-    /// Serves a master up to its first transaction; where it is, and where its strands listen.
-    pub(crate) fn serve(&self, profile: &str) -> (TcpStream, Vec<SlaveInfo>) {
+    /// Serves a master up to its first transaction. Returns its control connection and the ports of
+    /// its strands.
+    pub(crate) fn serve_handshake(&self, profile: &str) -> (TcpStream, Vec<SlaveInfo>) {
         let mut control = self.accept();
-        let group = group(profile);
+        let group = parse_group(profile);
         let mut header = [0; SHORT_HEADER_LEN];
-        let mut read = |bytes: &mut [u8]| control.read_exact(bytes).expect("the master speaks");
+        let mut read = |bytes: &mut [u8]| control.read_exact(bytes).expect("the master sends");
         read(&mut header);
         control
             .write_all(&Phase1Answer::linerate_ok())
-            .expect("it listens");
-        let mut read = |bytes: &mut [u8]| control.read_exact(bytes).expect("the master speaks");
+            .expect("the master reads");
+        let mut read = |bytes: &mut [u8]| control.read_exact(bytes).expect("the master sends");
         read(&mut header);
         read(&mut vec![
             0;
-            work(profile)
-                .encode(FlowopLayout::WithBatchSize, ORDER)
+            work_records(profile)
+                .encode(FlowopLayout::WithBatchSize, BYTE_ORDER)
                 .len()
         ]);
         let (header, _) = Header::decode(&header).expect("a header");
         let infos = (0..header.slave_infos).map(|_| {
             let mut info = [0; SlaveInfo::LEN];
             read(&mut info);
-            SlaveInfo::decode(&info, ORDER)
+            SlaveInfo::decode(&info, BYTE_ORDER)
         });
         let infos = infos.collect();
         assert!(
             peer_workorder::accepts_connections(&group),
-            "the master's part is to listen"
+            "the master must listen for data"
         );
         let ok = Phase2Answer::Ok { slave_infos: 0 };
-        control.write_all(&ok.encode(ORDER)).expect("it listens");
+        control
+            .write_all(&ok.encode(BYTE_ORDER))
+            .expect("the master reads");
         let mut end = [0; HANDSHAKE_END.len()];
-        control.read_exact(&mut end).expect("the master speaks");
-        control.write_all(&end).expect("it listens");
+        control.read_exact(&mut end).expect("the master sends");
+        control.write_all(&end).expect("the master reads");
         let mut next = [0; MasterCommand::LEN];
-        control.read_exact(&mut next).expect("the master speaks");
+        control.read_exact(&mut next).expect("the master sends");
         (control, infos)
     }
 }
 
-/// A TCP connection that comes from this address.
-pub(crate) fn stream_from(from: IpAddr, to: SocketAddr) -> TcpStream {
+/// Connects to `to` from the local address `from`.
+pub(crate) fn connect_from(from: IpAddr, to: SocketAddr) -> TcpStream {
     let socket = Socket::new(Domain::for_address(to), Type::STREAM, None).expect("a socket");
     socket
         .bind(&SocketAddr::new(from, 0).into())
-        .expect("it is ours");
-    socket.connect(&to.into()).expect("it listens");
+        .expect("a local address");
+    socket.connect(&to.into()).expect("the slave listens");
     let stream = TcpStream::from(socket);
-    stream.set_read_timeout(Some(LIMIT)).expect("not zero");
+    stream
+        .set_read_timeout(Some(TIMEOUT))
+        .expect("a non-zero timeout");
     stream
 }
 
-/// A UDP connection that begins at this address.
-pub(crate) fn datagrams_from(from: IpAddr, to: SocketAddr) -> UdpSocket {
-    let socket = UdpSocket::bind((from, 0)).expect("it is ours");
-    socket.connect(to).expect("there is a route");
-    socket.set_read_timeout(Some(LIMIT)).expect("not zero");
-    socket.send(HANDSHAKE).expect("there is a route");
+/// Starts a UDP connection to `to` from the local address `from`.
+pub(crate) fn connect_udp_from(from: IpAddr, to: SocketAddr) -> UdpSocket {
+    let socket = UdpSocket::bind((from, 0)).expect("a local address");
+    socket.connect(to).expect("a route to the slave");
+    socket
+        .set_read_timeout(Some(TIMEOUT))
+        .expect("a non-zero timeout");
+    socket.send(HANDSHAKE).expect("a route to the slave");
     socket
 }

@@ -1,4 +1,4 @@
-//! A slave or a master is stopped by a signal: what is cut short is never taken for complete.
+//! Signals that stop a slave or a master. No interrupted run is reported as complete.
 
 use std::io::{ErrorKind, Read};
 use std::net::TcpStream;
@@ -11,18 +11,18 @@ use testkit::{ProcessOutput, Profile, TestCase, UperfMaster, wait_until, with_pr
 use uperf::DataProtocol;
 use uperf::wire::{Goodbye, MasterCommand};
 
-use super::ground::{Hosts, PORT, SOON, address};
+use super::network::{Hosts, PORT, SHORT_TIMEOUT, slave_address};
 use super::scripted;
 
 pub(crate) fn test_cases() -> Vec<TestCase> {
     let test_cases = testkit::test_cases![needing &[Namespaces];
-        a_slave,
-        the_last_word_comes_first,
-        a_master,
-        a_slave_that_drains,
-        a_slave_that_drains_beside_an_idle_master,
-        a_slave_that_drains_for_long_enough,
-        a_slave_that_drains_and_is_stopped_again,
+        master_reports_interrupted_slave,
+        slave_sends_reason_before_data_ends,
+        interrupted_master_marks_result_as_partial,
+        draining_slave_completes_run_and_refuses_masters,
+        draining_slave_ignores_idle_master,
+        draining_slave_stops_after_drain_time,
+        draining_slave_stops_at_second_signal,
     ];
     with_prefix("stopped", test_cases).collect()
 }
@@ -31,8 +31,8 @@ const READ: &str = "read size=64";
 
 const WRITE: &str = "write size=64";
 
-/// Whose second transaction is the last.
-fn held(protocol: &str, second: &[&str], duration: &str) -> Profile {
+/// A profile whose second transaction is the last.
+fn held_profile(protocol: &str, second: &[&str], duration: &str) -> Profile {
     let connect = format!("connect remotehost=$h protocol={protocol}");
     Profile::new("held")
         .group("nthreads=2")
@@ -40,19 +40,19 @@ fn held(protocol: &str, second: &[&str], duration: &str) -> Profile {
         .transaction(&format!("duration={duration} rate=200"), second)
 }
 
-/// The same with a third transaction.
+/// [`held_profile`] with a third transaction.
 fn profile(protocol: &str, second: &[&str], duration: &str) -> String {
-    held(protocol, second, duration)
+    held_profile(protocol, second, duration)
         .single_flowop("disconnect")
         .text()
 }
 
-/// The text, the document and the page say that the run failed, whichever way the data goes.
-fn a_slave() {
+/// The text, the JSON document and the page report the failure for each direction of data.
+fn master_reports_interrupted_slave() {
     let hosts = Hosts::new(1);
     let page = tempfile::NamedTempFile::new().expect("a temporary file");
     let page = page.path().display();
-    for (protocol, second, has_last) in [
+    for (protocol, second, has_disconnect) in [
         ("tcp", &[READ][..], true),
         ("tcp", &[READ], false),
         ("tcp", &[WRITE], false),
@@ -60,188 +60,194 @@ fn a_slave() {
         ("udp", &[WRITE, READ], false),
         ("ssl", &[WRITE, READ], true),
     ] {
-        let held = held(protocol, second, "90s");
-        let profile = if has_last {
-            held.single_flowop("disconnect")
+        let profile = held_profile(protocol, second, "90s");
+        let profile = if has_disconnect {
+            profile.single_flowop("disconnect")
         } else {
-            held
+            profile
         }
         .text();
         for (options, signal) in [
             ("", Signal::TERM),
             (&*format!("--json --html {page}"), Signal::INT),
         ] {
-            let slave = hosts.slave(0, "");
-            let rest = slave.at_rest();
-            let master = hosts.run(&format!("-v {options}"), &profile);
-            await_second(&master, rest, &slave);
+            let slave = hosts.start_slave(0, "");
+            let idle_usage = slave.idle_usage();
+            let master = hosts.start_master(&format!("-v {options}"), &profile);
+            wait_for_second_transaction(&master, idle_usage, &slave);
             slave.signal(signal);
-            let ended = master.finish_within(SOON);
-            let what = format!("{protocol} {second:?} {has_last}");
-            assert_eq!(ended.code, Some(1), "{what}: {ended:#?}");
+            let output = master.finish_within(SHORT_TIMEOUT);
+            let case = format!("{protocol} {second:?}, disconnect: {has_disconnect}");
+            assert_eq!(output.code, Some(1), "{case}: {output:#?}");
             if options.is_empty() {
                 assert!(
-                    ended.stdout.contains("]  interrupted "),
-                    "{what}: {ended:#?}"
+                    output.stdout.contains("]  interrupted "),
+                    "{case}: {output:#?}"
                 );
-                assert!(ended.stdout.contains("WARNING: "), "{what}: {ended:#?}");
+                assert!(output.stdout.contains("WARNING: "), "{case}: {output:#?}");
             } else {
-                let document = document(&ended);
-                assert!(document["error"].is_string(), "{what}: {ended:#?}");
-                let text = std::fs::read_to_string(page.to_string()).expect("it was written");
-                assert!(text.contains("held failed: "), "{what}: {text}");
+                let document = json_document(&output);
+                assert!(document["error"].is_string(), "{case}: {output:#?}");
+                let text =
+                    std::fs::read_to_string(page.to_string()).expect("linerate wrote the file");
+                assert!(text.contains("held failed: "), "{case}: {text}");
             }
         }
     }
 }
 
-/// The end of data connections would look like the end of the work, so the control connection has the reason before
-/// that: even if one of the strands takes long to end.
-fn the_last_word_comes_first() {
+/// The slave sends the reason on the control connection before its data connections end. Otherwise
+/// the master would take their end for the end of the work. One strand of the slave ends late.
+fn slave_sends_reason_before_data_ends() {
     let hosts = Hosts::new(1);
-    let slave = hosts.slave(0, "");
-    let profile = held("tcp", &[READ], "90s")
+    let slave = hosts.start_slave(0, "");
+    let profile = held_profile("tcp", &[READ], "90s")
         .text()
         .replace("nthreads", "nprocs")
-        .replace("$h", &address(0));
+        .replace("$h", &slave_address(0));
     hosts.master.enter(|| {
-        let (mut master, infos) = scripted::Master::begin(&profile);
+        let (mut master, infos) = scripted::Master::complete_handshake(&profile);
         let connect = |strand: usize| {
-            let at = scripted::place_of(&infos[strand], DataProtocol::Tcp);
-            TcpStream::connect(at).expect("it listens")
+            let address = scripted::data_address(&infos[strand], DataProtocol::Tcp);
+            TcpStream::connect(address).expect("the slave listens")
         };
         let mut data = [0, 1].map(connect);
         master.command(MasterCommand::NextTransaction(0));
         master.command(MasterCommand::NextTransaction(1));
         for data in &mut data {
-            data.set_read_timeout(Some(SOON)).expect("not zero");
-            data.read_exact(&mut [0; 64]).expect("data");
+            data.set_read_timeout(Some(SHORT_TIMEOUT))
+                .expect("a non-zero timeout");
+            data.read_exact(&mut [0; 64]).expect("data arrives");
         }
         let mut strands = hosts.slaves[0].processes();
         strands.retain(|pid| *pid != slave.pid());
-        let held = Pid::from_raw(strands[0]).expect("a number");
-        kill_process(held, Signal::STOP).expect("it is ours");
+        let stopped = Pid::from_raw(strands[0]).expect("a process ID");
+        kill_process(stopped, Signal::STOP).expect("root can stop the process");
         slave.signal(Signal::TERM);
         for data in &data {
-            data.set_nonblocking(true).expect("it can be");
+            data.set_nonblocking(true).expect("a non-blocking socket");
         }
-        // The other strand's connection ends.
-        let ended = wait_until(SOON, || {
+        // The connection of the other strand ends.
+        let has_ended = wait_until(SHORT_TIMEOUT, || {
             data.iter_mut().any(|data| match data.read(&mut [0; 4096]) {
                 Ok(count) => count == 0,
                 Err(error) => error.kind() != ErrorKind::WouldBlock,
             })
         });
-        assert!(ended);
-        let word = Duration::from_secs(3);
+        assert!(has_ended, "no data connection ends");
+        let timeout = Duration::from_secs(3);
         master
             .control
-            .set_read_timeout(Some(word))
-            .expect("not zero");
-        let goodbye = master.goodbye();
+            .set_read_timeout(Some(timeout))
+            .expect("a non-zero timeout");
+        let goodbye = master.receive_goodbye();
         assert_eq!(goodbye.kind, Goodbye::ERROR);
-        let words = goodbye.message.to_string();
-        assert!(words.starts_with(" interrupted in Txn2"), "{words}");
+        let message = goodbye.message.to_string();
+        assert!(message.starts_with(" interrupted in Txn2"), "{message}");
     });
 }
 
-/// What was measured until then is printed, and marked as a part.
-fn a_master() {
+/// The master prints the figures up to the interrupt, and marks them as partial.
+fn interrupted_master_marks_result_as_partial() {
     let hosts = Hosts::new(1);
-    let slave = hosts.slave(0, "");
-    let rest = slave.at_rest();
+    let slave = hosts.start_slave(0, "");
+    let idle_usage = slave.idle_usage();
     let page = tempfile::NamedTempFile::new().expect("a temporary file");
     let page = page.path().display();
     let profile = profile("tcp", &[READ], "90s");
     for options in ["", &format!("--json --html {page}")] {
-        let master = hosts.run(&format!("-v {options}"), &profile);
-        await_second(&master, rest, &slave);
+        let master = hosts.start_master(&format!("-v {options}"), &profile);
+        wait_for_second_transaction(&master, idle_usage, &slave);
         master.signal(Signal::INT);
-        let ended = master.finish_within(SOON);
-        assert_eq!(ended.code, Some(2), "{ended:#?}");
-        let words = "\nGot SIGINT Aborting ...: Interrupt\n";
-        assert!(ended.stderr.ends_with(words), "{ended:#?}");
+        let output = master.finish_within(SHORT_TIMEOUT);
+        assert_eq!(output.code, Some(2), "{output:#?}");
+        let expected = "\nGot SIGINT Aborting ...: Interrupt\n";
+        assert!(output.stderr.ends_with(expected), "{output:#?}");
         if options.is_empty() {
-            assert!(ended.stdout.contains("Run Statistics"), "{ended:#?}");
+            assert!(output.stdout.contains("Run Statistics"), "{output:#?}");
         } else {
-            assert_eq!(document(&ended)["interrupted"], true, "{ended:#?}");
-            let text = std::fs::read_to_string(page.to_string()).expect("it was written");
+            assert_eq!(json_document(&output)["interrupted"], true, "{output:#?}");
+            let text = std::fs::read_to_string(page.to_string()).expect("linerate wrote the file");
             assert!(text.contains("The run was interrupted; "), "{text}");
         }
-        slave.is_itself_again(rest, SOON, "an interrupted master");
+        slave.assert_back_to_idle(idle_usage, SHORT_TIMEOUT, "an interrupted master");
     }
 }
 
-fn a_slave_that_drains() {
+fn draining_slave_completes_run_and_refuses_masters() {
     let hosts = Hosts::new(1);
-    let slave = hosts.slave(0, "--drain-on-exit 60");
-    let rest = slave.at_rest();
-    let runs = hosts.run("-v", &profile("tcp", &[READ], "3s"));
-    await_second(&runs, rest, &slave);
+    let slave = hosts.start_slave(0, "--drain-on-exit 60");
+    let idle_usage = slave.idle_usage();
+    let master = hosts.start_master("-v", &profile("tcp", &[READ], "3s"));
+    wait_for_second_transaction(&master, idle_usage, &slave);
     slave.signal(Signal::TERM);
     let is_refused = || {
-        let connected = TcpStream::connect((address(0).as_str(), PORT));
+        let connected = TcpStream::connect((slave_address(0).as_str(), PORT));
         connected.is_err_and(|error| error.kind() == ErrorKind::ConnectionRefused)
     };
-    let refuses = hosts.master.enter(|| wait_until(SOON, is_refused));
-    assert!(refuses, "others are served");
-    let ended = runs.finish_within(SOON);
-    assert_eq!(ended.code, Some(0), "{ended:#?}");
-    let begun = Instant::now();
-    let has_ended = wait_until(SOON, || hosts.slaves[0].processes().is_empty());
-    assert!(has_ended, "it has nothing to wait for");
-    assert!(begun.elapsed() < SOON);
+    let refuses = hosts.master.enter(|| wait_until(SHORT_TIMEOUT, is_refused));
+    assert!(refuses, "a draining slave accepts masters");
+    let output = master.finish_within(SHORT_TIMEOUT);
+    assert_eq!(output.code, Some(0), "{output:#?}");
+    let start = Instant::now();
+    let has_ended = wait_until(SHORT_TIMEOUT, || hosts.slaves[0].processes().is_empty());
+    assert!(has_ended, "the slave runs on after its last run");
+    assert!(start.elapsed() < SHORT_TIMEOUT);
 }
 
-/// A master without a run has nothing to drain.
-fn a_slave_that_drains_beside_an_idle_master() {
+fn draining_slave_ignores_idle_master() {
     let hosts = Hosts::new(1);
-    let slave = hosts.slave(0, "--drain-on-exit 60");
-    let rest = slave.at_rest();
-    let connect = || TcpStream::connect((address(0).as_str(), PORT));
-    let _idle = hosts.master.enter(connect).expect("it listens");
-    slave.serves_somebody(rest);
+    let slave = hosts.start_slave(0, "--drain-on-exit 60");
+    let idle_usage = slave.idle_usage();
+    let connect = || TcpStream::connect((slave_address(0).as_str(), PORT));
+    let _idle = hosts.master.enter(connect).expect("the slave listens");
+    slave.wait_until_serving(idle_usage);
     slave.signal(Signal::TERM);
-    let has_ended = wait_until(SOON, || hosts.slaves[0].processes().is_empty());
-    assert!(has_ended, "it waits for a master without a run");
+    let has_ended = wait_until(SHORT_TIMEOUT, || hosts.slaves[0].processes().is_empty());
+    assert!(has_ended, "the slave waits for a master without a run");
 }
 
-fn a_slave_that_drains_for_long_enough() {
+fn draining_slave_stops_after_drain_time() {
     let hosts = Hosts::new(1);
-    let slave = hosts.slave(0, "--drain-on-exit 1");
-    is_interrupted(&hosts, &slave, || ());
+    let slave = hosts.start_slave(0, "--drain-on-exit 1");
+    assert_run_interrupted(&hosts, &slave, || ());
 }
 
-fn a_slave_that_drains_and_is_stopped_again() {
+fn draining_slave_stops_at_second_signal() {
     let hosts = Hosts::new(1);
-    let slave = hosts.slave(0, "--drain-on-exit 60");
-    is_interrupted(&hosts, &slave, || slave.signal(Signal::INT));
+    let slave = hosts.start_slave(0, "--drain-on-exit 60");
+    assert_run_interrupted(&hosts, &slave, || slave.signal(Signal::INT));
 }
 
-fn is_interrupted(hosts: &Hosts, slave: &super::ground::Slave<'_>, again: impl Fn()) {
-    let rest = slave.at_rest();
-    let runs = hosts.run("-v", &profile("tcp", &[READ], "90s"));
-    await_second(&runs, rest, slave);
-    slave.signal(Signal::TERM);
-    again();
-    let ended = runs.finish_within(SOON);
-    assert_eq!(ended.code, Some(1), "{ended:#?}");
-    assert!(ended.stdout.contains("]  interrupted "), "{ended:#?}");
-    let has_ended = wait_until(SOON, || hosts.slaves[0].processes().is_empty());
-    assert!(has_ended, "it goes on");
-}
-
-/// Waits until the master has let the second transaction begin.
-#[track_caller]
-fn await_second(
-    master: &UperfMaster,
-    rest: testkit::ProcessUsage,
-    slave: &super::ground::Slave<'_>,
+/// Checks that a run fails if its slave gets a signal followed by `second_stop`.
+fn assert_run_interrupted(
+    hosts: &Hosts,
+    slave: &super::network::Slave<'_>,
+    second_stop: impl Fn(),
 ) {
-    slave.serves_somebody(rest);
-    master.wait_for_output(|said| said.contains("UPERF_CMD_NEXT_TXN, 1]"));
+    let idle_usage = slave.idle_usage();
+    let master = hosts.start_master("-v", &profile("tcp", &[READ], "90s"));
+    wait_for_second_transaction(&master, idle_usage, slave);
+    slave.signal(Signal::TERM);
+    second_stop();
+    let output = master.finish_within(SHORT_TIMEOUT);
+    assert_eq!(output.code, Some(1), "{output:#?}");
+    assert!(output.stdout.contains("]  interrupted "), "{output:#?}");
+    let has_ended = wait_until(SHORT_TIMEOUT, || hosts.slaves[0].processes().is_empty());
+    assert!(has_ended, "the slave runs on");
 }
 
-fn document(ended: &ProcessOutput) -> Value {
-    serde_json::from_str(&ended.stdout).unwrap_or_else(|error| panic!("{error}: {ended:#?}"))
+/// Waits until the master has started the second transaction.
+#[track_caller]
+fn wait_for_second_transaction(
+    master: &UperfMaster,
+    idle_usage: testkit::ProcessUsage,
+    slave: &super::network::Slave<'_>,
+) {
+    slave.wait_until_serving(idle_usage);
+    master.wait_for_output(|output| output.contains("UPERF_CMD_NEXT_TXN, 1]"));
+}
+
+fn json_document(output: &ProcessOutput) -> Value {
+    serde_json::from_str(&output.stdout).unwrap_or_else(|error| panic!("{error}: {output:#?}"))
 }

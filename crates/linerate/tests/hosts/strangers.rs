@@ -1,4 +1,4 @@
-//! Whose data a run takes: connections and datagrams from addresses that are not the control connection's.
+//! Data connections and datagrams from addresses other than the control peer's.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{IpAddr, SocketAddr};
@@ -9,42 +9,44 @@ use testkit::{Profile, TestCase, with_prefix};
 use uperf::DataProtocol;
 use uperf::wire::{Goodbye, MasterCommand};
 
-use super::ground::{Hosts, SOON, address, master_address};
-use super::scripted::{self, Master, datagrams_from, place_of, stream_from};
+use super::network::{Hosts, SHORT_TIMEOUT, master_address, slave_address};
+use super::scripted::{self, Master, connect_from, connect_udp_from, data_address};
 
-/// An address beside the one that a host's control connection has.
-const OTHER: &str = "198.18.0.9";
+/// Second address of the host, which the control connection does not use.
+const OTHER_ADDRESS: &str = "198.18.0.9";
 
 pub(crate) fn test_cases() -> Vec<TestCase> {
     let test_cases = testkit::test_cases![needing &[Namespaces];
-        datagrams_go_to_the_control_peer,
-        datagrams_go_elsewhere_if_allowed,
-        refused_datagrams_are_reported,
-        connections_of_the_control_peer_are_preferred,
-        another_address_is_accepted_with_a_warning,
-        another_address_is_refused_if_strict,
-        a_master_prefers_its_slave,
+        sends_datagrams_to_control_peer_only,
+        sends_datagrams_elsewhere_if_allowed,
+        reports_refused_datagrams,
+        prefers_connections_of_control_peer,
+        accepts_other_address_with_warning,
+        refuses_other_address_if_strict,
+        master_prefers_connections_of_its_slave,
     ];
     with_prefix("strangers", test_cases).collect()
 }
 
-/// A slave's host, and a master's with one address more.
-fn hosts() -> Hosts {
+/// Creates a slave host and a master host with a second address.
+fn hosts_with_other_address() -> Hosts {
     let hosts = Hosts::new(1);
-    hosts.master.ip(&format!("address add {OTHER}/24 dev to0"));
+    hosts
+        .master
+        .ip(&format!("address add {OTHER_ADDRESS}/24 dev to0"));
     hosts
 }
 
-fn own() -> IpAddr {
-    master_address(0).parse().expect("an address")
+fn control_address() -> IpAddr {
+    master_address(0).parse().expect("a valid address")
 }
 
-fn other() -> IpAddr {
-    OTHER.parse().expect("an address")
+fn other_address() -> IpAddr {
+    OTHER_ADDRESS.parse().expect("a valid address")
 }
 
-/// The slave sends as long as it lasts, to whoever it takes for its master.
-fn flood(protocol: &str) -> String {
+/// A profile with a slave that sends to the peer that it takes for its master.
+fn flood_profile(protocol: &str) -> String {
     Profile::new("flood")
         .group("nthreads=1")
         .single_flowop(&format!(
@@ -54,148 +56,158 @@ fn flood(protocol: &str) -> String {
         .text()
 }
 
-fn datagrams_go_to_the_control_peer() {
-    let hosts = hosts();
-    let _slave = hosts.slave(0, "");
+fn sends_datagrams_to_control_peer_only() {
+    let hosts = hosts_with_other_address();
+    let _slave = hosts.start_slave(0, "");
     hosts.master.enter(|| {
-        let (mut master, infos) = Master::begin(&flood("udp"));
-        let at = place_of(&infos[0], DataProtocol::Udp);
-        // The stranger's handshake comes first.
-        let stranger = datagrams_from(other(), at);
-        let own = datagrams_from(own(), at);
+        let (mut master, infos) = Master::complete_handshake(&flood_profile("udp"));
+        let slave_address = data_address(&infos[0], DataProtocol::Udp);
+        // The handshake of the stranger arrives first.
+        let stranger = connect_udp_from(other_address(), slave_address);
+        let control_peer = connect_udp_from(control_address(), slave_address);
         master.command(MasterCommand::NextTransaction(0));
         master.command(MasterCommand::NextTransaction(1));
         let mut data = [1; 100];
         for _ in 0..100 {
-            assert_eq!(own.recv(&mut data).expect("data"), 64);
+            assert_eq!(control_peer.recv(&mut data).expect("data arrives"), 64);
         }
-        stranger.set_nonblocking(true).expect("it can be");
-        let nothing = stranger.recv(&mut data).expect_err("it requested nothing");
-        assert_eq!(nothing.kind(), ErrorKind::WouldBlock);
+        stranger
+            .set_nonblocking(true)
+            .expect("a non-blocking socket");
+        let error = stranger.recv(&mut data).expect_err("no data");
+        assert_eq!(error.kind(), ErrorKind::WouldBlock);
     });
 }
 
-fn datagrams_go_elsewhere_if_allowed() {
-    let hosts = hosts();
-    let _slave = hosts.slave(0, "--allow-third-party");
+fn sends_datagrams_elsewhere_if_allowed() {
+    let hosts = hosts_with_other_address();
+    let _slave = hosts.start_slave(0, "--allow-third-party");
     hosts.master.enter(|| {
-        let (mut master, infos) = Master::begin(&flood("udp"));
-        let other = datagrams_from(other(), place_of(&infos[0], DataProtocol::Udp));
+        let (mut master, infos) = Master::complete_handshake(&flood_profile("udp"));
+        let other = connect_udp_from(other_address(), data_address(&infos[0], DataProtocol::Udp));
         master.command(MasterCommand::NextTransaction(0));
         master.command(MasterCommand::NextTransaction(1));
-        assert_eq!(other.recv(&mut [0; 100]).expect("data"), 64);
+        assert_eq!(other.recv(&mut [0; 100]).expect("data arrives"), 64);
     });
 }
 
-/// It is no wait without end, and says what would help.
-fn refused_datagrams_are_reported() {
-    let hosts = hosts();
-    let _slave = hosts.slave(0, "");
+/// The slave stops waiting, and its message names the option that allows the peer.
+fn reports_refused_datagrams() {
+    let hosts = hosts_with_other_address();
+    let _slave = hosts.start_slave(0, "");
     hosts.master.enter(|| {
-        let (mut master, infos) = Master::begin(&flood("udp"));
-        let _stranger = datagrams_from(other(), place_of(&infos[0], DataProtocol::Udp));
+        let (mut master, infos) = Master::complete_handshake(&flood_profile("udp"));
+        let _stranger =
+            connect_udp_from(other_address(), data_address(&infos[0], DataProtocol::Udp));
         master.command(MasterCommand::NextTransaction(0));
-        let goodbye = master.goodbye();
+        let goodbye = master.receive_goodbye();
         assert_eq!(goodbye.kind, Goodbye::ERROR);
-        for words in [
+        for expected in [
             "refused a UDP handshake from 198.18.0.9: the control connection is with 198.18.0.1",
             "--allow-third-party",
             "Error for flowop accept  Connection timed out",
         ] {
             let message = goodbye.message.to_string();
-            assert!(message.contains(words), "no {words}: {message}");
+            assert!(message.contains(expected), "no {expected}: {message}");
         }
     });
 }
 
-fn connections_of_the_control_peer_are_preferred() {
+fn prefers_connections_of_control_peer() {
     for protocol in ["tcp", "ssl"] {
-        let hosts = hosts();
-        let _slave = hosts.slave(0, "");
+        let hosts = hosts_with_other_address();
+        let _slave = hosts.start_slave(0, "");
         hosts.master.enter(|| {
-            let (mut master, infos) = Master::begin(&flood(protocol));
+            let (mut master, infos) = Master::complete_handshake(&flood_profile(protocol));
             let protocol = DataProtocol::from_name(protocol).expect("a protocol");
-            let at = place_of(&infos[0], protocol);
-            let begun = Instant::now();
-            let mut stranger = stream_from(other(), at);
-            let mut own = stream_from(own(), at);
+            let slave_address = data_address(&infos[0], protocol);
+            let start = Instant::now();
+            let mut stranger = connect_from(other_address(), slave_address);
+            let mut control_peer = connect_from(control_address(), slave_address);
             master.command(MasterCommand::NextTransaction(0));
             master.command(MasterCommand::NextTransaction(1));
             if protocol == DataProtocol::Tcp {
-                own.read_exact(&mut [0; 640]).expect("data");
+                control_peer
+                    .read_exact(&mut [0; 640])
+                    .expect("data arrives");
             } else {
-                // What a server of TLS answers to what is no handshake.
-                own.write_all(&[0; 100]).expect("it is read");
-                own.read_exact(&mut [0; 1]).expect("an alert");
+                // A TLS server answers an invalid handshake with an alert.
+                control_peer.write_all(&[0; 100]).expect("the slave reads");
+                control_peer.read_exact(&mut [0; 1]).expect("an alert");
             }
-            assert!(begun.elapsed() < SOON);
-            let ended = stranger.read(&mut [0; 1]);
-            assert_eq!(ended.unwrap_or(0), 0, "it is closed");
+            assert!(start.elapsed() < SHORT_TIMEOUT);
+            assert_closed(&mut stranger);
         });
     }
 }
 
-fn another_address_is_accepted_with_a_warning() {
-    let hosts = hosts();
-    let slave = hosts.slave(0, "");
+fn accepts_other_address_with_warning() {
+    let hosts = hosts_with_other_address();
+    let slave = hosts.start_slave(0, "");
     hosts.master.enter(|| {
-        let (mut master, infos) = Master::begin(&flood("tcp"));
-        let begun = Instant::now();
-        let mut other = stream_from(other(), place_of(&infos[0], DataProtocol::Tcp));
+        let (mut master, infos) = Master::complete_handshake(&flood_profile("tcp"));
+        let start = Instant::now();
+        let mut other = connect_from(other_address(), data_address(&infos[0], DataProtocol::Tcp));
         master.command(MasterCommand::NextTransaction(0));
         master.command(MasterCommand::NextTransaction(1));
-        other.read_exact(&mut [0; 640]).expect("data");
-        assert!(begun.elapsed() >= Duration::from_secs(2));
+        other.read_exact(&mut [0; 640]).expect("data arrives");
+        assert!(start.elapsed() >= Duration::from_secs(2));
         master.command(MasterCommand::Abort);
-        let message = master.goodbye().message.to_string();
-        let words = "accepted a data connection from 198.18.0.9: \
+        let message = master.receive_goodbye().message.to_string();
+        let expected = "accepted a data connection from 198.18.0.9: \
                      the control connection is with 198.18.0.1";
-        assert!(message.contains(words), "{message}");
+        assert!(message.contains(expected), "{message}");
     });
-    let said = slave.stderr();
-    assert!(said.contains("from 198.18.0.9"), "{said}");
+    let stderr = slave.stderr();
+    assert!(stderr.contains("from 198.18.0.9"), "{stderr}");
 }
 
-fn another_address_is_refused_if_strict() {
-    let hosts = hosts();
-    let _slave = hosts.slave(0, "--strict-peers");
+fn refuses_other_address_if_strict() {
+    let hosts = hosts_with_other_address();
+    let _slave = hosts.start_slave(0, "--strict-peers");
     hosts.master.enter(|| {
-        let (mut master, infos) = Master::begin(&flood("tcp"));
-        let mut other = stream_from(other(), place_of(&infos[0], DataProtocol::Tcp));
+        let (mut master, infos) = Master::complete_handshake(&flood_profile("tcp"));
+        let mut other = connect_from(other_address(), data_address(&infos[0], DataProtocol::Tcp));
         master.command(MasterCommand::NextTransaction(0));
         master.command(MasterCommand::NextTransaction(1));
-        assert_eq!(other.read(&mut [0; 640]).unwrap_or(0), 0, "it is closed");
-        let message = master.goodbye().message.to_string();
-        let words = "refused a data connection from 198.18.0.9";
-        assert!(message.contains(words), "{message}");
+        assert_closed(&mut other);
+        let message = master.receive_goodbye().message.to_string();
+        let expected = "refused a data connection from 198.18.0.9";
+        assert!(message.contains(expected), "{message}");
     });
 }
 
-/// The same at the other end: a stranger is faster than the slave.
-fn a_master_prefers_its_slave() {
-    let profile = flood("tcp")
+/// A stranger connects to the master before the slave does.
+fn master_prefers_connections_of_its_slave() {
+    let profile = flood_profile("tcp")
         .replace("connect", "accept")
         .replace("duration=\"90s\" rate=\"1000\"", "iterations=\"10\"");
     let hosts = Hosts::new(1);
-    hosts.slaves[0].ip(&format!("address add {OTHER}/24 dev eth0"));
+    hosts.slaves[0].ip(&format!("address add {OTHER_ADDRESS}/24 dev eth0"));
     let slave = hosts.slaves[0].enter(scripted::Slave::listen);
-    let ended = std::thread::scope(|scope| {
+    let output = std::thread::scope(|scope| {
         scope.spawn(|| {
             hosts.slaves[0].enter(|| {
-                let (mut control, infos) = slave.serve(&profile);
-                let at = SocketAddr::new(
-                    master_address(0).parse().expect("an address"),
-                    infos[0].port(DataProtocol::Tcp).expect("it listens") as u16,
+                let (mut control, infos) = slave.serve_handshake(&profile);
+                let listener_address = SocketAddr::new(
+                    master_address(0).parse().expect("a valid address"),
+                    infos[0]
+                        .port(DataProtocol::Tcp)
+                        .expect("the master listens") as u16,
                 );
-                let own: IpAddr = address(0).parse().expect("an address");
-                let mut stranger = stream_from(other(), at);
-                stranger.write_all(&[9; 64]).expect("it is read, or not");
-                let mut own = stream_from(own, at);
-                own.write_all(&[7; 640]).expect("it is read");
-                // The second transaction, the statistics.
+                let slave_address: IpAddr = slave_address(0).parse().expect("a valid address");
+                let mut stranger = connect_from(other_address(), listener_address);
+                stranger
+                    .write_all(&[9; 64])
+                    .expect("space in the send buffer");
+                let mut control_peer = connect_from(slave_address, listener_address);
+                control_peer
+                    .write_all(&[7; 640])
+                    .expect("space in the send buffer");
+                // The commands for the second transaction and for the statistics.
                 for _ in 0..2 {
                     let mut command = [0; MasterCommand::LEN];
-                    control.read_exact(&mut command).expect("the master speaks");
+                    control.read_exact(&mut command).expect("the master sends");
                 }
                 let goodbye = Goodbye {
                     kind: Goodbye::INFO,
@@ -204,14 +216,25 @@ fn a_master_prefers_its_slave() {
                     ..Goodbye::default()
                 };
                 let goodbye = goodbye.encode(uperf::wire::Endian::NATIVE);
-                control.write_all(&goodbye).expect("the master listens");
-                assert_eq!(stranger.read(&mut [0; 1]).unwrap_or(0), 0, "it is closed");
+                control.write_all(&goodbye).expect("the master reads");
+                assert_closed(&mut stranger);
             });
         });
-        hosts.run("", &profile).finish_within(SOON * 3)
+        hosts
+            .start_master("", &profile)
+            .finish_within(SHORT_TIMEOUT * 3)
     });
-    assert_eq!(ended.code, Some(0), "{ended:#?}");
-    let words = "** Warning: refused a data connection from 198.18.0.9: \
+    assert_eq!(output.code, Some(0), "{output:#?}");
+    let expected = "** Warning: refused a data connection from 198.18.0.9: \
                  the control connection is with 198.18.0.2";
-    assert!(ended.stdout.contains(words), "{ended:#?}");
+    assert!(output.stdout.contains(expected), "{output:#?}");
+}
+
+/// Checks that the peer has closed the connection: a read returns the end or a reset, no timeout.
+fn assert_closed(connection: &mut impl Read) {
+    let is_timeout = |kind| matches!(kind, ErrorKind::WouldBlock | ErrorKind::TimedOut);
+    match connection.read(&mut [0; 1]) {
+        Ok(received) => assert_eq!(received, 0, "the connection is still open"),
+        Err(error) => assert!(!is_timeout(error.kind()), "the connection is still open"),
+    }
 }

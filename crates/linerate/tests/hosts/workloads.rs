@@ -1,14 +1,14 @@
-//! The workloads between three hosts, shortened: each runs, and what one end sent the other has received.
+//! Shortened workloads between three hosts. Each succeeds, and the ends agree on the moved data.
 
 use std::time::Duration;
 
 use testkit::Requirement::Namespaces;
 use testkit::{TestCase, read_profiles, test_case_unless};
 
-use super::ground::{Hosts, address};
+use super::network::{Hosts, slave_address};
 
-/// Longer than any of these runs, on a busy machine.
-const LIMIT: Duration = Duration::from_secs(60);
+/// Timeout of a run on a busy machine.
+const RUN_TIMEOUT: Duration = Duration::from_secs(60);
 
 pub(crate) fn test_cases() -> Vec<TestCase> {
     let mut test_cases = Vec::new();
@@ -20,22 +20,22 @@ pub(crate) fn test_cases() -> Vec<TestCase> {
         };
         for protocol in protocols {
             let profile = profile.replace("$proto", protocol);
-            let test = move || {
-                runs(&profile);
+            let run = move || {
+                check_workload(&profile);
                 Ok(())
             };
             let name = format!("workloads::{name}::{protocol}");
-            test_cases.push(test_case_unless(Namespaces.missing_reason(), name, test));
+            test_cases.push(test_case_unless(Namespaces.missing_reason(), name, run));
         }
     }
     assert!(test_cases.len() >= 14, "{} workloads", test_cases.len());
     test_cases
 }
 
-fn runs(profile: &str) {
+fn check_workload(profile: &str) {
     let hosts = Hosts::new(2);
-    let _slaves = [hosts.slave(0, ""), hosts.slave(1, "")];
-    // Two of the services of a fan-out are on one host, at an address each.
+    let _slaves = [hosts.start_slave(0, ""), hosts.start_slave(1, "")];
+    // Two services of a fan-out share a host, with one address each.
     hosts.slaves[1].ip("address add 198.18.1.3/24 dev eth0");
     let shortened = profile
         .replace("\"30s\"", "\"1s\"")
@@ -44,34 +44,36 @@ fn runs(profile: &str) {
         .replace("$nthr", "4")
         .replace("$iter", "50")
         .replace("$h3", "198.18.1.3");
-    let ended = hosts.run("-a", &shortened).finish_within(LIMIT);
-    assert_eq!(ended.code, Some(0), "{ended:#?}");
-    assert!(!ended.stdout.contains("Error for"), "{ended:#?}");
-    let operations = |first: &str| -> u64 {
-        let words = ended.statistics(first);
-        words[4].parse().expect("a number")
+    let output = hosts
+        .start_master("-a", &shortened)
+        .finish_within(RUN_TIMEOUT);
+    assert_eq!(output.code, Some(0), "{output:#?}");
+    assert!(!output.stdout.contains("Error for"), "{output:#?}");
+    let operations = |host: &str| -> u64 {
+        let columns = output.statistics(host);
+        columns[4].parse().expect("a number")
     };
-    assert_ne!(operations(&address(0)), 0, "{ended:#?}");
-    // How much more the master has moved than its slaves, in percent.
-    let difference = &ended.statistics("Difference")[2];
+    assert_ne!(operations(&slave_address(0)), 0, "{output:#?}");
+    // Surplus of the master's data over its slaves' data, in percent.
+    let difference = &output.statistics("Difference")[2];
     let difference: f64 = difference.trim_end_matches('%').parse().expect("a number");
     let has_answers = profile.contains("$h2") || profile.contains("\"read\"");
     if profile.contains("protocol=udp") && !has_answers {
-        // What is lost is lost, and nothing is won.
-        assert!(difference >= 0.0, "{ended:#?}");
+        // The master counts lost datagrams; the slave does not.
+        assert!(difference >= 0.0, "{output:#?}");
     } else if profile.contains("name=\"two-hosts\"") {
-        // A slave that sends goes on until its own time is up, with nobody who reads.
-        assert!(difference <= 0.0, "{ended:#?}");
+        // A sending slave continues until its own deadline, even if the master no longer reads.
+        assert!(difference <= 0.0, "{output:#?}");
     } else if has_answers {
-        // The last answers of all strands may be on their way.
-        assert!(difference.abs() < 1.0, "{ended:#?}");
+        // The last answers of all strands may still be in flight.
+        assert!(difference.abs() < 1.0, "{output:#?}");
     } else {
-        // The slave has received all of it, and what left while the master's strands came to their end: on a busy host,
-        // where a second moves little, the sockets' buffers are a good part of it.
-        assert!((-50.0..=0.0).contains(&difference), "{ended:#?}");
+        // The slave also receives data that the master's strands send while they end. On a busy
+        // host, which moves little data per second, the socket buffers are a large part of it.
+        assert!((-50.0..=0.0).contains(&difference), "{output:#?}");
         assert!(
-            operations(&address(0)) >= operations("master"),
-            "{ended:#?}"
+            operations(&slave_address(0)) >= operations("master"),
+            "{output:#?}"
         );
     }
 }

@@ -1,11 +1,11 @@
-//! `-i`, `-I` and `-r`. Whether an interval is reached is chance, so that each is either too narrow to
-//! be reached or too wide not to.
+//! `-i`, `-I` and `-r`. Chance decides whether a run reaches an interval, so each interval here is
+//! either too narrow to be reached or too wide to be missed.
 
 use testkit::{ProcessOutput, key_values};
 
-use super::exchange::{Pair, Setting, exchange, succeed};
-use super::variants::same;
-use super::{Case, Outcome};
+use super::exchange::{Pair, Setting, run_pair, stdout_of};
+use super::variants::compare_output;
+use super::{Case, CaseResult};
 
 const LINES: &[&str] = &[
     "-l -200k -I 95,0.000001 -i 4,3",
@@ -33,32 +33,32 @@ pub(crate) fn cases() -> Vec<Case> {
     for &line in LINES {
         let name = format!("confidence::{}", line.replace(' ', "_"));
         let connects = line.contains("TCP_CRR") || line.contains("TCP_CC");
-        let setting = Setting::PLAIN.inside(connects);
-        let case = Case::against_stock(name, move || same_as_stock(setting, line));
-        cases.push(case.inside(connects));
+        let setting = Setting::PLAIN.in_namespace(connects);
+        let case = Case::new(name, move || same_as_stock(setting, line));
+        cases.push(case.in_namespace(connects));
     }
-    for pair in [Pair::CONTROL].into_iter().chain(Pair::TESTED) {
+    for pair in [Pair::STOCK].into_iter().chain(Pair::TESTED) {
         let name = format!("confidence::iterations::{}", pair.name());
-        cases.push(Case::against_stock(name, move || iterations(pair)));
-        if pair != Pair::CONTROL {
+        cases.push(Case::new(name, move || iterations(pair)));
+        if pair != Pair::STOCK {
             let name = format!("confidence::sendfile::{}", pair.name());
-            cases.push(Case::against_stock(name, move || sendfile(pair)));
+            cases.push(Case::new(name, move || sendfile(pair)));
         }
     }
     cases
 }
 
-fn same_as_stock(setting: Setting, line: &str) -> Outcome {
+fn same_as_stock(setting: Setting, line: &str) -> CaseResult {
     let args: Vec<&str> = line.split_ascii_whitespace().collect();
-    let control = without_widths(exchange(Pair::CONTROL, setting, &args)?);
+    let stock = without_widths(run_pair(Pair::STOCK, setting, &args)?);
     for pair in Pair::TESTED {
-        let ours = without_widths(exchange(pair, setting, &args)?);
-        same(&ours, &control).map_err(|error| format!("{}: {error}", pair.name()))?;
+        let ours = without_widths(run_pair(pair, setting, &args)?);
+        compare_output(&ours, &stock).map_err(|error| format!("{}: {error}", pair.name()))?;
     }
     Ok(())
 }
 
-/// Takes the widths, which are figures with a percent sign, out of the warning.
+/// Removes the widths, figures with a percent sign, from the warning.
 fn without_widths(mut finished: ProcessOutput) -> ProcessOutput {
     let lines = finished.stdout.split_inclusive('\n').map(|line| {
         let is_width = line.starts_with("!!!") && line.ends_with("%\n");
@@ -73,8 +73,8 @@ fn without_widths(mut finished: ProcessOutput) -> ProcessOutput {
     finished
 }
 
-/// At least the fewest, at most the most; the figures' widths are what the rule went by.
-fn iterations(pair: Pair) -> Outcome {
+/// Checks the number of iterations at both limits, and the reported widths.
+fn iterations(pair: Pair) -> CaseResult {
     const SELECTION: &str = "CONFIDENCE_ITERATION,THROUGHPUT_CONFID,LOCAL_CPU_CONFID,THROUGHPUT";
     for (width, expected) in [("0.000001", "5"), ("9000", "4")] {
         let confidence = format!("95,{width}");
@@ -91,27 +91,27 @@ fn iterations(pair: Pair) -> Outcome {
             "-k",
             SELECTION,
         ];
-        let text = succeed(pair, Setting::PLAIN, &args)?;
+        let text = stdout_of(pair, Setting::PLAIN, &args)?;
         let value = |key: &str| {
-            let found = key_values(&text).into_iter().find(|(name, _)| *name == key);
-            found.map_or("", |(_, value)| value)
+            let pair = key_values(&text).into_iter().find(|(name, _)| *name == key);
+            pair.map_or("", |(_, value)| value)
         };
         let throughput_width: f64 = value("THROUGHPUT_CONFID").parse().unwrap_or(f64::NAN);
         if value("CONFIDENCE_ITERATION") != expected
             || value("LOCAL_CPU_CONFID") != "0.000"
             || !(0.0..9000.0).contains(&throughput_width)
         {
-            return Err(format!("width {width}: {text}"));
+            return Err(format!("requested width {width}: {text}"));
         }
     }
     Ok(())
 }
 
-/// Stock's client and server cannot do this with each other.
-fn sendfile(pair: Pair) -> Outcome {
+/// The stock pair cannot run this test.
+fn sendfile(pair: Pair) -> CaseResult {
     let args = "-t TCP_SENDFILE -l -200k -I 99,0.000001 -i 5,3 -v 0 -P 0";
     let args: Vec<_> = args.split(' ').collect();
-    let finished = exchange(pair, Setting::PLAIN, &args)?;
+    let finished = run_pair(pair, Setting::PLAIN, &args)?;
     if finished.code == Some(0) && finished.stdout.starts_with("!!! WARNING\n") {
         return Ok(());
     }

@@ -1,14 +1,14 @@
-//! What harnesses in the field type and pick out, done to our output: what they rely on, in words
-//! of our own.
+//! Command lines of harnesses that use netperf. Each case parses our output as the harness does and
+//! checks what the harness relies on.
 
 use std::process::Command;
 
 use testkit::{ProcessOutput, Server, figures};
 
-use super::exchange::{Family, Pair, Setting, peers, run, succeed};
-use super::{Case, Outcome};
+use super::exchange::{Family, Pair, Setting, programs, run, stdout_of};
+use super::{Case, CaseResult};
 
-type Consumer = fn() -> Outcome;
+type Consumer = fn() -> CaseResult;
 
 pub(crate) fn cases() -> Vec<Case> {
     let consumers: [(&str, Consumer); 12] = [
@@ -26,36 +26,36 @@ pub(crate) fn cases() -> Vec<Case> {
         ("irrelevant_options", irrelevant_options),
     ];
     consumers
-        .map(|(name, check)| Case::against_stock(format!("consumers::{name}"), check).alone())
+        .map(|(name, check)| Case::new(format!("consumers::{name}"), check).without_stock())
         .into()
 }
 
-/// The standard output of ours against ours.
+/// Returns the stdout of our client against our server.
 fn ours(args: &[&str]) -> Result<String, String> {
-    succeed(Pair::OURS, Setting::PLAIN, args)
+    stdout_of(Pair::OURS, Setting::PLAIN, args)
 }
 
-/// An error that shows the text unless `holds`.
-fn check(holds: bool, what: &str, text: &str) -> Outcome {
-    if holds {
+/// Returns an error with the text unless `condition` holds.
+fn check(condition: bool, subject: &str, text: &str) -> CaseResult {
+    if condition {
         return Ok(());
     }
-    Err(format!("{what}:\n{text}"))
+    Err(format!("unexpected {subject}:\n{text}"))
 }
 
-fn positive(word: &str) -> bool {
+fn is_positive(word: &str) -> bool {
     word.parse::<f64>().is_ok_and(|number| number > 0.0)
 }
 
-/// `-l` for a run that ends within milliseconds. The consumers ask for seconds, whose text is the same;
-/// the first test of each runs for one.
-fn brief(test: &str) -> &'static str {
+/// Returns `-l` for a run that ends within milliseconds. The harnesses request seconds, which
+/// changes no text; the first test of each runs for one second.
+fn short_length(test: &str) -> &'static str {
     if test.ends_with("RR") { "-300" } else { "-5M" }
 }
 
-/// cilium-cli keeps the lines that begin with a digit, wants one of nine fields, and reads the
-/// first six as microseconds.
-fn cilium() -> Outcome {
+/// cilium-cli reads the lines that begin with a digit. It expects one with nine fields, the first
+/// six in microseconds.
+fn cilium() -> CaseResult {
     const SELECTION: &str = "MIN_LATENCY,MEAN_LATENCY,MAX_LATENCY,P50_LATENCY,P90_LATENCY,\
         P99_LATENCY,TRANSACTION_RATE,THROUGHPUT,THROUGHPUT_UNITS";
     for (test, size, unit) in [
@@ -76,17 +76,17 @@ fn cilium() -> Outcome {
         let [row] = &rows[..] else {
             return check(false, "rows", &text);
         };
-        check(row.len() == 9, "nine fields", &text)?;
+        check(row.len() == 9, "number of fields", &text)?;
         let numbers = row[..8].iter().all(|field| field.parse::<f64>().is_ok());
-        check(numbers && positive(row[7]), "numbers", &text)?;
+        check(numbers && is_positive(row[7]), "numbers", &text)?;
         check(row[8] == unit, "unit", &text)?;
     }
     Ok(())
 }
 
-/// k8s-netperf's super-netperf keeps the first line, greps values by key and gives them to bc(1);
-/// its driver takes −1 retransmissions for UDP and computes the loss from the calls.
-fn k8s_netperf() -> Outcome {
+/// k8s-netperf's super-netperf keeps the first line, greps values by key and passes them to bc(1).
+/// Its driver takes −1 retransmissions for UDP and computes the loss from the calls.
+fn k8s_netperf() -> CaseResult {
     const SELECTION: &str = "rt_latency,p99_latency,throughput,throughput_units,\
         remote_recv_calls,local_send_calls,local_transport_retrans";
     const KEYS: [&str; 6] = [
@@ -107,13 +107,13 @@ fn k8s_netperf() -> Outcome {
     ] {
         let (wait, length) = match test {
             "TCP_STREAM" => ("2", "1"),
-            _ => ("0", brief(test)),
+            _ => ("0", short_length(test)),
         };
         let fixed = ["-s", wait, "-l", length, "-t", test, "--", "-k", SELECTION];
         let setting = Setting::PLAIN;
         let args = [&fixed, options, &["-P", "22424"]].concat();
-        let text = succeed(Pair::OURS, setting, &args)?;
-        check(text.lines().count() >= 5, "five lines", &text)?;
+        let text = stdout_of(Pair::OURS, setting, &args)?;
+        check(text.lines().count() >= 5, "number of lines", &text)?;
         let banner = text
             .lines()
             .next()
@@ -131,8 +131,12 @@ fn k8s_netperf() -> Outcome {
             &text,
         )?;
         check(value("THROUGHPUT") > Some(0.0), "throughput", &text)?;
-        let unknown = value("LOCAL_TRANSPORT_RETRANS") < Some(0.0);
-        check(unknown == test.starts_with("UDP"), "retransmissions", &text)?;
+        let is_unknown = value("LOCAL_TRANSPORT_RETRANS") < Some(0.0);
+        check(
+            is_unknown == test.starts_with("UDP"),
+            "retransmissions",
+            &text,
+        )?;
         let no_latency = text.lines().any(|line| line == "RT_LATENCY=-1.000");
         check(no_latency == test.ends_with("STREAM"), "latency", &text)?;
         if test.ends_with("RR") {
@@ -140,14 +144,14 @@ fn k8s_netperf() -> Outcome {
             check(unit, "unit", &text)?;
         }
     }
-    // A probe of theirs: a word that means nothing to netperf.
+    // k8s-netperf's probe has an argument that netperf ignores.
     ours(&["-l", "1", "--", "22424"]).map(drop)
 }
 
-/// k8s-netperf's driver reads what its script prints of several netperfs: a banner, then keys that it
-/// looks for as parts of words, in this order, with `\r` tolerated; retransmissions below 0 mean
-/// datagrams, whose loss it computes from the calls.
-fn k8s_netperf_in_parallel() -> Outcome {
+/// k8s-netperf's driver reads its script's output for several netperfs: a banner, then keys. It
+/// matches substrings of keys in this order and accepts `\r`. Retransmissions below 0 mean
+/// datagrams; it computes their loss from the calls.
+fn k8s_netperf_in_parallel() -> CaseResult {
     for flows in ["1", "3"] {
         for (test, options) in [
             ("TCP_STREAM", &["-m", "1024"][..]),
@@ -161,17 +165,17 @@ fn k8s_netperf_in_parallel() -> Outcome {
             let length = if test == "TCP_STREAM" {
                 "1"
             } else {
-                brief(test)
+                short_length(test)
             };
             let fixed = ["-l", length, "-t", test, "--", "-k", selection];
-            let text = many(
+            let text = parallel_stdout(
                 "super-netperf",
                 &[flows, "42624"],
                 &[&fixed, options].concat(),
             )?;
-            check(text.split('\n').count() >= 5, "five lines", &text)?;
+            check(text.split('\n').count() >= 5, "number of lines", &text)?;
             let (mut unit, mut seen) = ("", [None::<f64>; 6]);
-            let [rate, p99, latency, sent, received, resent] = [0, 1, 2, 3, 4, 5];
+            let [rate, p99, latency, sent, received, retransmitted] = [0, 1, 2, 3, 4, 5];
             for line in text.split('\n') {
                 let Some((key, value)) = line.split_once('=') else {
                     continue;
@@ -186,15 +190,15 @@ fn k8s_netperf_in_parallel() -> Outcome {
                     ("RT_LATENCY", latency),
                     ("LOCAL_SEND_CALLS", sent),
                     ("REMOTE_RECV_CALLS", received),
-                    ("LOCAL_TRANSPORT_RETRANS", resent),
+                    ("LOCAL_TRANSPORT_RETRANS", retransmitted),
                 ];
-                if let Some((_, at)) = keys.into_iter().find(|(name, _)| key.contains(name)) {
-                    seen[at] = value.trim_matches('\r').parse().ok();
+                if let Some((_, index)) = keys.into_iter().find(|(name, _)| key.contains(name)) {
+                    seen[index] = value.trim_matches('\r').parse().ok();
                 }
             }
-            let all: Option<Vec<f64>> = seen.into_iter().collect();
-            let Some(seen) = all else {
-                return check(false, "six numbers", &text);
+            let numbers: Option<Vec<f64>> = seen.into_iter().collect();
+            let Some(seen) = numbers else {
+                return check(false, "set of keys", &text);
             };
             check(
                 seen[rate] > 0.0 && seen[p99] > 0.0 && seen[sent] > 0.0,
@@ -202,27 +206,27 @@ fn k8s_netperf_in_parallel() -> Outcome {
                 &text,
             )?;
             if test.starts_with("UDP") {
-                check(seen[resent] < 0.0, "datagrams", &text)?;
+                check(seen[retransmitted] < 0.0, "retransmissions", &text)?;
             }
             if test == "UDP_STREAM" {
                 let loss = 100.0 - seen[received] / seen[sent] * 100.0;
                 check((0.0..=100.0).contains(&loss), "loss", &text)?;
             }
-            let bulk = test.ends_with("STREAM");
+            let is_stream = test.ends_with("STREAM");
             check(
-                unit == if bulk { "10^6bits/s" } else { "Trans/s" },
+                unit == if is_stream { "10^6bits/s" } else { "Trans/s" },
                 "unit",
                 &text,
             )?;
-            let none = text.lines().any(|line| line == "RT_LATENCY=-1.000");
-            check(none == bulk, "latency", &text)?;
+            let no_latency = text.lines().any(|line| line == "RT_LATENCY=-1.000");
+            check(no_latency == is_stream, "latency", &text)?;
         }
     }
     Ok(())
 }
 
-/// What the kernel's developers paste into commit messages: one number, which scripts read as is.
-fn super_netperf() -> Outcome {
+/// super_netperf, which kernel developers use, prints one number; scripts parse the whole output.
+fn super_netperf() -> CaseResult {
     for (flows, args) in [
         ("1", "-l 1"),
         ("4", "-t TCP_RR -l 1 -- -r 1,1"),
@@ -233,57 +237,59 @@ fn super_netperf() -> Outcome {
         ("2", "-t OMNI -l -5M"),
     ] {
         let args: Vec<&str> = args.split(' ').collect();
-        let text = many("super_netperf", &[flows], &args)?;
-        check(text.lines().count() == 1, "one line", &text)?;
-        check(positive(text.trim_end()), "one number", &text)?;
+        let text = parallel_stdout("super_netperf", &[flows], &args)?;
+        check(text.lines().count() == 1, "number of lines", &text)?;
+        check(is_positive(text.trim_end()), "sum", &text)?;
     }
-    // What is chosen is of all flows.
+    // Selected values cover all flows.
     let args = ["-t", "TCP_RR", "-l", "-50", "--", "-k", "LATENCY_SAMPLES"];
-    let text = many("super_netperf", &["3"], &args)?;
+    let text = parallel_stdout("super_netperf", &["3"], &args)?;
     check(
         text.lines().any(|line| line == "LATENCY_SAMPLES=150"),
-        "samples",
+        "number of samples",
         &text,
     )?;
-    // Without a server: one line, and no number that is none.
-    let nobody = many_of("super_netperf", &["2"], "1", &["-l", "1"])?;
-    let said = nobody.stderr.lines().count();
+    // Without a server, it prints one line on stderr and no number.
+    let failed = run_parallel("super_netperf", &["2"], "1", &["-l", "1"])?;
+    let lines = failed.stderr.lines().count();
     check(
-        nobody.code != Some(0) && nobody.stdout.is_empty() && said == 1,
-        "an error",
-        &nobody.stderr,
+        failed.code != Some(0) && failed.stdout.is_empty() && lines == 1,
+        "result without a server",
+        &failed.stderr,
     )
 }
 
-/// The standard output of a program of many flows, called by its own name.
-fn many(name: &str, before: &[&str], args: &[&str]) -> Result<String, String> {
+/// Returns the stdout of a parallel netperf that runs under `name`. `flow_args` come before the
+/// netperf arguments.
+fn parallel_stdout(name: &str, flow_args: &[&str], args: &[&str]) -> Result<String, String> {
     let server = Server::start("");
-    let finished = many_of(name, before, &server.port.to_string(), args)?;
-    // A port that both ends of one host have is said to be replaced.
+    let finished = run_parallel(name, flow_args, &server.port.to_string(), args)?;
+    // stderr may have a warning: ours replaces a port that both ends of one host request.
     if finished.code == Some(0) {
         return Ok(finished.stdout);
     }
     Err(format!("{name} {}: {finished:?}", args.join(" ")))
 }
 
-fn many_of(
+fn run_parallel(
     name: &str,
-    before: &[&str],
+    flow_args: &[&str],
     port: &str,
     args: &[&str],
 ) -> Result<ProcessOutput, String> {
     let directory = tempfile::tempdir().map_err(|error| error.to_string())?;
     let link = directory.path().join(name);
-    std::os::unix::fs::symlink(&peers().linerate_path, &link).map_err(|error| error.to_string())?;
+    std::os::unix::fs::symlink(&programs().linerate_path, &link)
+        .map_err(|error| error.to_string())?;
     let mut client = Command::new(link);
-    client.args(before).args(["-H", "127.0.0.1", "-p", port]);
+    client.args(flow_args).args(["-H", "127.0.0.1", "-p", port]);
     client.args(args);
     run(client)
 }
 
-/// LKP finds columns by the titles' word order and the row by four leading numbers.
-fn lkp() -> Outcome {
-    for (test, rest, title, unit) in [
+/// LKP finds a column by its position among the titles, and the row by its leading numbers.
+fn lkp() -> CaseResult {
+    for (test, options, title, unit) in [
         ("TCP_STREAM", &["-m", "16K"][..], "Throughput", "10^6bits"),
         ("TCP_MAERTS", &[], "Throughput", "10^6bits"),
         ("TCP_SENDFILE", &["-m", "16K"], "Throughput", "10^6bits"),
@@ -300,10 +306,10 @@ fn lkp() -> Outcome {
         let length = if test == "TCP_STREAM" {
             "1"
         } else {
-            brief(test)
+            short_length(test)
         };
         let fixed = ["-4", "-t", test, "-c", "-C", "-l", length, "--"];
-        let text = ours(&[&fixed, rest].concat())?;
+        let text = ours(&[&fixed, options].concat())?;
         let units = text
             .lines()
             .any(|line| line.starts_with("bytes") && line.contains("secs") && line.contains(unit));
@@ -312,7 +318,7 @@ fn lkp() -> Outcome {
             .lines()
             .any(|line| line.starts_with("Socket") && line.contains("Elapsed"));
         check(titles, "titles", &text)?;
-        // The row's words stand under the titles' words.
+        // The words of the row match those of the titles.
         let words = |line: &str| {
             line.split_ascii_whitespace()
                 .map(str::to_owned)
@@ -320,19 +326,19 @@ fn lkp() -> Outcome {
         };
         let column = text.lines().find_map(|line| {
             let sizes = line.starts_with("Size ") || line.starts_with("Send ");
-            let at = words(line).iter().position(|word| word == title)?;
-            sizes.then_some(at)
+            let column = words(line).iter().position(|word| word == title)?;
+            sizes.then_some(column)
         });
         let row = text
             .lines()
             .map(words)
             .find(|row| row.len() >= 5 && row.iter().all(|word| word.parse::<f64>().is_ok()));
         let (Some(column), Some(row)) = (column, row) else {
-            return check(false, "column and row", &text);
+            return check(false, "columns or rows", &text);
         };
-        // UDP_STREAM's title line has one word where its row has two figures.
+        // In UDP_STREAM, one title word covers two figures.
         check(
-            row.get(column).is_some_and(|word| positive(word)),
+            row.get(column).is_some_and(|word| is_positive(word)),
             "figure",
             &text,
         )?;
@@ -340,8 +346,8 @@ fn lkp() -> Outcome {
     Ok(())
 }
 
-/// Phoronix drops the lines with "is" in them and takes what is left for the result.
-fn phoronix() -> Outcome {
+/// Phoronix drops the lines that contain "is" and takes the remaining word as the result.
+fn phoronix() -> CaseResult {
     for options in [
         &["-t", "TCP_STREAM"][..],
         &["-t", "TCP_MAERTS"],
@@ -352,21 +358,25 @@ fn phoronix() -> Outcome {
     ] {
         let length = match options[1] {
             "TCP_STREAM" => "1",
-            test => brief(test),
+            test => short_length(test),
         };
         let text = ours(&[&["-P", "0", "-v", "0"], options, &["-l", length]].concat())?;
-        let left: Vec<&str> = text
+        let remaining: Vec<&str> = text
             .lines()
             .filter(|line| !line.contains("is"))
             .flat_map(str::split_ascii_whitespace)
             .collect();
-        check(left.len() == 1 && positive(left[0]), "one number", &text)?;
+        check(
+            remaining.len() == 1 && is_positive(remaining[0]),
+            "remaining words",
+            &text,
+        )?;
     }
     Ok(())
 }
 
-/// LISA's selection has blanks after its commas and is one word of the command line.
-fn lisa() -> Outcome {
+/// LISA's selection is one argument with blanks after its commas.
+fn lisa() -> CaseResult {
     let selection = "THROUGHPUT, THROUGHPUT_UNITS, MIN_LATENCY, MEAN_LATENCY, MAX_LATENCY, \
         P50_LATENCY, P90_LATENCY, P99_LATENCY, STDDEV_LATENCY";
     let text = ours(&[
@@ -378,29 +388,25 @@ fn lisa() -> Outcome {
         .unwrap_or_default()
         .split_ascii_whitespace()
         .collect();
-    check(row.len() == 9 && row[1] == "Trans/s", "nine columns", &text)?;
+    check(row.len() == 9 && row[1] == "Trans/s", "columns", &text)?;
     let numbers = row
         .iter()
         .enumerate()
-        .all(|(at, word)| at == 1 || word.parse::<f64>().is_ok());
-    check(numbers && positive(row[0]), "numbers", &text)
+        .all(|(index, word)| index == 1 || word.parse::<f64>().is_ok());
+    check(numbers && is_positive(row[0]), "numbers", &text)
 }
 
-/// kubernetes/perf-tests wants five numbers with a blank after the last.
-fn perf_tests() -> Outcome {
+/// kubernetes/perf-tests expects five numbers with a blank after the last.
+fn perf_tests() -> CaseResult {
     let text = ours(&["-l", "1"])?;
     let row = text.lines().last().unwrap_or_default();
     let words: Vec<&str> = row.split_ascii_whitespace().collect();
-    check(
-        words.len() == 5 && positive(words[4]),
-        "five numbers",
-        &text,
-    )?;
-    check(row.ends_with(' '), "a trailing blank", &text)
+    check(words.len() == 5 && is_positive(words[4]), "numbers", &text)?;
+    check(row.ends_with(' '), "end of the row", &text)
 }
 
-/// avocado-misc-tests takes the last word of all output once a line has ended in "Throughput".
-fn avocado() -> Outcome {
+/// avocado-misc-tests takes the last word of the output if a line ends in "Throughput".
+fn avocado() -> CaseResult {
     for test in ["TCP_STREAM", "TCP_MAERTS"] {
         let text = ours(&["-t", test, "-l", "1", "-i", "2,1"])?;
         let mut lines = text
@@ -408,42 +414,42 @@ fn avocado() -> Outcome {
             .filter_map(|line| line.split_ascii_whitespace().last());
         check(lines.any(|word| word == "Throughput"), "title", &text)?;
         let last = text.split_ascii_whitespace().last();
-        check(last.is_some_and(positive), "the last word", &text)?;
+        check(last.is_some_and(is_positive), "last word", &text)?;
     }
     Ok(())
 }
 
-/// `grep -v '[a-zA-Z]' | awk '{ print $6 }'`.
-fn kernel_scripts() -> Outcome {
+/// Kernel scripts use `grep -v '[a-zA-Z]' | awk '{ print $6 }'`.
+fn kernel_scripts() -> CaseResult {
     let text = ours(&["-t", "TCP_RR", "-l", "1"])?;
     let rates: Vec<&str> = text
         .lines()
         .filter(|line| !line.contains(|char: char| char.is_ascii_alphabetic()))
         .filter_map(|line| line.split_ascii_whitespace().nth(5))
         .collect();
-    check(rates.len() == 1 && positive(rates[0]), "one rate", &text)
+    check(rates.len() == 1 && is_positive(rates[0]), "rates", &text)
 }
 
-/// A sum over bare figures.
-fn openwrt_betterspeedtest() -> Outcome {
+/// OpenWrt's test script sums bare figures.
+fn openwrt_betterspeedtest() -> CaseResult {
     for family in Family::ALL {
         let setting = Setting {
             family,
             ..Setting::PLAIN
         };
         let args = ["-t", "TCP_MAERTS", "-l", "1", "-v", "0", "-P", "0"];
-        let text = succeed(Pair::OURS, setting, &args)?;
+        let text = stdout_of(Pair::OURS, setting, &args)?;
         check(
-            figures(&text).len() == 1 && positive(text.trim()),
-            "one figure",
+            figures(&text).len() == 1 && is_positive(text.trim()),
+            "figures",
             &text,
         )?;
     }
     Ok(())
 }
 
-/// Small test images give every option to every test.
-fn irrelevant_options() -> Outcome {
+/// Small test images pass every option to every test.
+fn irrelevant_options() -> CaseResult {
     for (test, options) in [
         (
             "UDP_STREAM",
@@ -472,9 +478,9 @@ fn irrelevant_options() -> Outcome {
             ],
         ),
     ] {
-        let fixed = ["-t", test, "-l", brief(test), "-P", "0", "--"];
+        let fixed = ["-t", test, "-l", short_length(test), "-P", "0", "--"];
         let text = ours(&[&fixed, options].concat())?;
-        check(figures(&text).len() >= 5, "a row", &text)?;
+        check(figures(&text).len() >= 5, "row", &text)?;
     }
     Ok(())
 }

@@ -1,12 +1,13 @@
-//! Interim results (`-D`): stock's lines with figures of our own, on time, and together the test.
-//! What TCP says at the end (`DUMP_TCP_INFO`): stock's lines, where stock prints them.
+//! Interim results (`-D`): the same lines as stock's, on time. Their mean is the test's result.
+//! Final TCP information (`DUMP_TCP_INFO`): the same lines as stock's, for the same tests.
 
 use testkit::{compare_masked, figures};
 
-use super::exchange::{Pair, Setting, exchange, succeed};
-use super::{Case, Outcome};
+use super::exchange::{Pair, Setting, run_pair, stdout_of};
+use super::{Case, CaseResult};
 
-/// Every test with data, the unit of its results, and whether it connects for each transaction.
+/// Every test with data, the unit of its results, and whether it opens a connection per
+/// transaction.
 const TESTS: [(&str, &str, bool); 8] = [
     ("TCP_STREAM", "10^6bits/s", false),
     ("TCP_MAERTS", "10^6bits/s", false),
@@ -18,8 +19,8 @@ const TESTS: [(&str, &str, bool); 8] = [
     ("TCP_CC", "Trans/s", true),
 ];
 
-/// The forms of output, as test options.
-const FORMS: [&[&str]; 4] = [
+/// Test options for each output format.
+const FORMATS: [&[&str]; 4] = [
     &[],
     &["-O", "THROUGHPUT"],
     &["-o", "THROUGHPUT"],
@@ -28,55 +29,55 @@ const FORMS: [&[&str]; 4] = [
 
 pub(crate) fn cases() -> Vec<Case> {
     let tests = TESTS.into_iter().map(|(test, unit, connects)| {
-        let run = move || lines_are_stocks_and_add_up(test, unit, connects);
-        Case::against_stock(format!("demo::{test}"), run)
-            .inside(connects)
-            .quiet()
+        let run = move || compare_interim_results(test, unit, connects);
+        Case::new(format!("demo::{test}"), run)
+            .in_namespace(connects)
+            .run_alone()
     });
-    let more = [
-        Case::against_stock("demo::brief", brief),
-        Case::against_stock("demo::to_stock", to_stock).quiet(),
-        Case::against_stock("demo::tcp_info", tcp_info).inside(true),
+    let others = [
+        Case::new("demo::results_only", results_only),
+        Case::new("demo::to_stock", to_stock).run_alone(),
+        Case::new("demo::tcp_info", tcp_info).in_namespace(true),
     ];
-    tests.chain(more).collect()
+    tests.chain(others).collect()
 }
 
-fn lines_are_stocks_and_add_up(test: &str, unit: &str, connects: bool) -> Outcome {
-    let setting = Setting::PLAIN.inside(connects);
-    let forms = match test {
-        // These have a table and nothing else.
-        "TCP_SENDFILE" | "TCP_CC" => &FORMS[..1],
-        "TCP_STREAM" | "TCP_RR" => &FORMS,
-        _ => &FORMS[2..3],
+fn compare_interim_results(test: &str, unit: &str, connects: bool) -> CaseResult {
+    let setting = Setting::PLAIN.in_namespace(connects);
+    let formats = match test {
+        // These tests only print a table.
+        "TCP_SENDFILE" | "TCP_CC" => &FORMATS[..1],
+        "TCP_STREAM" | "TCP_RR" => &FORMATS,
+        _ => &FORMATS[2..3],
     };
-    for form in forms {
-        let args = [&["-t", test, "-l", "1", "-D", "0.3", "--"], *form].concat();
-        let ours = succeed(Pair::OURS, setting, &args)?;
-        let stock = succeed(Pair::CONTROL, setting, &args)?;
-        let (mut mine, theirs) = (interim(&ours), interim(&stock));
+    for format in formats {
+        let args = [&["-t", test, "-l", "1", "-D", "0.3", "--"], *format].concat();
+        let ours = stdout_of(Pair::OURS, setting, &args)?;
+        let stock = stdout_of(Pair::STOCK, setting, &args)?;
+        let (mut our_lines, stock_lines) = (interim_lines(&ours), interim_lines(&stock));
         if test == "TCP_CC" {
-            // What it counts is connections, which stock prints as bits.
-            mine = mine.replace(unit, "10^6bits/s");
-        } else if !mine.contains(unit) {
-            return Err(format!("{test}: not in {unit}: {ours}"));
+            // Stock prints the number of connections as bits.
+            our_lines = our_lines.replace(unit, "10^6bits/s");
+        } else if !our_lines.contains(unit) {
+            return Err(format!("{test}: the unit is not {unit}: {ours}"));
         }
-        // As many lines as both have: stock's come when its guess of them was right.
-        let lines = mine.lines().count().min(theirs.lines().count());
-        let first = |text: &str| {
+        // Stock estimates when to print, so the number of lines may differ.
+        let common_lines = our_lines.lines().count().min(stock_lines.lines().count());
+        let first_lines = |text: &str| {
             text.lines()
-                .take(lines)
+                .take(common_lines)
                 .map(|line| line.to_owned() + "\n")
                 .collect::<String>()
         };
-        compare_masked(&first(&mine), &first(&theirs))
-            .map_err(|why| format!("{test} {form:?}: {why}"))?;
-        add_up(&mine, &ours, test)?;
+        compare_masked(&first_lines(&our_lines), &first_lines(&stock_lines))
+            .map_err(|difference| format!("{test} {format:?}: {difference}"))?;
+        check_mean(&our_lines, &ours, test)?;
     }
     Ok(())
 }
 
-/// What comes before the result.
-fn interim(text: &str) -> String {
+/// Returns the lines with interim results.
+fn interim_lines(text: &str) -> String {
     let is_interim = |line: &&str| {
         line.starts_with("Interim result: ")
             || line.starts_with("NETPERF_")
@@ -88,49 +89,48 @@ fn interim(text: &str) -> String {
         .collect()
 }
 
-/// The mean of the results, by their times, is the result.
-fn add_up(lines: &str, text: &str, name: &str) -> Outcome {
-    // Of a sentence, a line of fields, or four keys: a rate, a time, and when that ended.
-    let flat = lines.replace(']', "");
-    let numbers = figures(&flat);
+/// Checks that the mean of the interim results, weighted by their times, is the final result.
+fn check_mean(lines: &str, text: &str, test_name: &str) -> CaseResult {
+    // In each format, an interim result has a rate, an interval, and an end time.
+    let without_brackets = lines.replace(']', "");
+    let numbers = figures(&without_brackets);
     let results: Vec<&[f64]> = numbers.chunks_exact(3).collect();
-    let wrong = |what: &str| Err(format!("{name}: {what}: {text}"));
-    // Three or four, but on a machine that is busy with other things they come late.
+    let fail = |reason: &str| Err(format!("{test_name}: {reason}: {text}"));
+    // Three or four are usual. On a busy machine they are late.
     if results.len() < 2 {
-        return wrong("too few results");
+        return fail("too few interim results");
     }
     for pair in results.windows(2) {
-        // The labels are from the wall clock and have milliseconds, the times are from the monotonic
-        // one.
+        // End times are milliseconds of the wall clock; intervals are from the monotonic clock.
         if (pair[1][2] - pair[0][2] - pair[1][1]).abs() > 0.003 {
-            return wrong("a result does not begin where the last one ended");
+            return fail("an interval does not begin at the end of the previous one");
         }
     }
     let is_table = text.contains("bytes");
-    if is_table || name == "UDP_STREAM" {
-        // The result is not the last figure, or is of what arrived.
+    if is_table || test_name == "UDP_STREAM" {
+        // The result is not the last figure, or counts only received datagrams.
         return Ok(());
     }
     let time: f64 = results.iter().map(|result| result[1]).sum();
     let work: f64 = results.iter().map(|result| result[0] * result[1]).sum();
     let throughput = figures(text).into_iter().last().unwrap_or_default();
     let excess = work / time / throughput - 1.0;
-    // A sender's results end with its time, its throughput when the receiver has read everything.
-    let most = if name == "TCP_STREAM" {
+    // A sender's last interval ends with its sending time; its result also covers the drain time.
+    let max_excess = if test_name == "TCP_STREAM" {
         f64::INFINITY
     } else {
         0.02
     };
-    if !(-0.02..=most).contains(&excess) {
-        return wrong("the results are not the test");
+    if !(-0.02..=max_excess).contains(&excess) {
+        return fail("the mean of the interim results is not the result");
     }
     Ok(())
 }
 
-/// `-P 0 -v 0`: nothing but results.
-fn brief() -> Outcome {
+/// `-P 0 -v 0` prints results only.
+fn results_only() -> CaseResult {
     let args = ["-P", "0", "-v", "0", "-D", "-0.25", "-l", "1"];
-    let text = succeed(Pair::OURS, Setting::PLAIN, &args)?;
+    let text = stdout_of(Pair::OURS, Setting::PLAIN, &args)?;
     let lines: Vec<&str> = text.lines().collect();
     let Some((last, interim)) = lines.split_last() else {
         return Err("no output".to_owned());
@@ -144,17 +144,17 @@ fn brief() -> Outcome {
     Ok(())
 }
 
-/// The server has no part in it.
-fn to_stock() -> Outcome {
+/// Interim results do not depend on the server.
+fn to_stock() -> CaseResult {
     for test in ["TCP_STREAM", "TCP_MAERTS", "TCP_RR"] {
         let args = ["-t", test, "-l", "1", "-D", "0.3", "--", "-o", "THROUGHPUT"];
-        let text = succeed(Pair::TESTED[0], Setting::PLAIN, &args)?;
-        add_up(&interim(&text), &text, test)?;
+        let text = stdout_of(Pair::OURS_TO_STOCK, Setting::PLAIN, &args)?;
+        check_mean(&interim_lines(&text), &text, test)?;
     }
     Ok(())
 }
 
-fn tcp_info() -> Outcome {
+fn tcp_info() -> CaseResult {
     let setting = Setting {
         environment: &[("DUMP_TCP_INFO", "1")],
         namespace: true,
@@ -162,9 +162,9 @@ fn tcp_info() -> Outcome {
     };
     for (test, _, _) in TESTS {
         let args = ["-t", test, "-l", "-1000"];
-        let said = |pair| exchange(pair, setting, &args).map(|finished| finished.stderr);
-        let (ours, stock) = (said(Pair::TESTED[0])?, said(Pair::CONTROL)?);
-        compare_masked(&ours, &stock).map_err(|why| format!("{test}: {why}"))?;
+        let stderr = |pair| run_pair(pair, setting, &args).map(|finished| finished.stderr);
+        let (ours, stock) = (stderr(Pair::OURS_TO_STOCK)?, stderr(Pair::STOCK)?);
+        compare_masked(&ours, &stock).map_err(|difference| format!("{test}: {difference}"))?;
     }
     Ok(())
 }

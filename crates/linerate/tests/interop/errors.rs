@@ -1,16 +1,16 @@
-//! What cannot be done: stock's words, stream and exit code where it has them, ours where stock
-//! goes on, aborts or hangs.
+//! Errors: the same text, stream and exit code as stock's. Where stock continues, aborts or hangs,
+//! ours reports its own error.
 
 use std::net::TcpListener;
 
 use testkit::{Implementation, ProcessOutput, Role, figures, key_values};
 
-use super::exchange::{Pair, Setting, exchange, peers, run, succeed};
-use super::variants::{same, same_as_stock};
-use super::{Case, Outcome};
+use super::exchange::{Pair, Setting, programs, run, run_pair, stdout_of};
+use super::variants::{compare_output, same_as_stock};
+use super::{Case, CaseResult};
 
-/// Command lines that fail in stock's words, in front of a server that works.
-const AS_STOCK: &[&str] = &[
+/// Command lines that fail with stock's error while a server runs.
+const STOCK_ERRORS: &[&str] = &[
     "-t NO_SUCH_TEST",
     "-t TCP_TRR",
     "-t DLPI_CO_STREAM",
@@ -32,9 +32,9 @@ const AS_STOCK: &[&str] = &[
     "-l -2M -- -o /no/such/selection",
 ];
 
-/// Command lines that stock runs on with, aborts or hangs at: ours fails before any test, with one
-/// line on stderr that has this in it.
-const AS_OURS: &[(&str, &str)] = &[
+/// Command lines at which stock continues, aborts or hangs, with a part of our error. Ours fails
+/// before any test.
+const OUR_ERRORS: &[(&str, &str)] = &[
     ("-l -2M -- -x", "invalid option -- 'x'"),
     ("-l -2M -F /no/such/file", "/no/such/file"),
     ("-t TCP_RR -l -2 -- -x", "invalid option -- 'x'"),
@@ -60,19 +60,19 @@ const AS_OURS: &[(&str, &str)] = &[
 ];
 
 pub(crate) fn cases() -> Vec<Case> {
-    let as_stock = AS_STOCK.iter().map(|line| {
+    let stock_errors = STOCK_ERRORS.iter().map(|line| {
         let name = format!("errors::stock::{}", line.replace(' ', "_"));
-        let case = Case::against_stock(name, || same_as_stock(Setting::PLAIN, line));
-        // The resolver takes its time to know nothing.
+        let case = Case::new(name, || same_as_stock(Setting::PLAIN, line));
+        // The resolver waits before it fails.
         if line.contains(".invalid") {
-            case.waiting()
+            case.allow_many_at_once()
         } else {
             case
         }
     });
-    let as_ours = AS_OURS.iter().map(|(line, words)| {
+    let our_errors = OUR_ERRORS.iter().map(|(line, expected)| {
         let name = format!("errors::ours::{}", line.replace(' ', "_"));
-        Case::against_stock(name, || refused(line, words)).alone()
+        Case::new(name, || check_error(line, expected)).without_stock()
     });
     let without_server: [(&str, &[&str]); 4] = [
         ("version", &["-V"]),
@@ -83,52 +83,52 @@ pub(crate) fn cases() -> Vec<Case> {
             &["-4", "-H", "localhost", "-L", "127.0.0.1"],
         ),
     ];
-    let without_server = without_server.map(|(name, args)| {
-        Case::against_stock(format!("errors::stock::{name}"), || clients_alone(args))
-    });
+    let without_server = without_server
+        .map(|(name, args)| Case::new(format!("errors::stock::{name}"), || compare_clients(args)));
     let others = [
-        Case::against_stock("errors::passphrase", passphrases),
-        Case::against_stock("errors::port_in_use", port_in_use),
-        Case::against_stock("errors::netserver", netserver_options),
-        Case::against_stock("durations::go", go_durations).alone(),
-        Case::against_stock("burst::of_32k", large_burst).alone(),
-        Case::against_stock("ports::one_for_both_ends", one_port_for_both_ends).inside(true),
+        Case::new("errors::passphrase", passphrases),
+        Case::new("errors::port_in_use", port_in_use),
+        Case::new("errors::netserver", netserver_options),
+        Case::new("durations::accepts_go_syntax", accepts_go_syntax).without_stock(),
+        Case::new("burst::exceeds_socket_buffers", exceeds_socket_buffers).without_stock(),
+        Case::new("ports::same_at_both_ends", same_port_at_both_ends).in_namespace(true),
     ];
-    as_stock
-        .chain(as_ours)
+    stock_errors
+        .chain(our_errors)
         .chain(without_server)
         .chain(others)
         .collect()
 }
 
-/// Ours ends with an error that has `words` in it and prints no result.
-fn refused(line: &str, words: &str) -> Outcome {
+/// Checks that ours fails with an error that contains `expected`, and prints no result.
+fn check_error(line: &str, expected: &str) -> CaseResult {
     let args: Vec<&str> = line.split_ascii_whitespace().collect();
-    let ours = exchange(Pair::OURS, Setting::PLAIN, &args)?;
-    let quiet = figures(&ours.stdout).len() <= 2;
-    if ours.code == Some(0) || ours.code.is_none() || !ours.stderr.contains(words) || !quiet {
+    let ours = run_pair(Pair::OURS, Setting::PLAIN, &args)?;
+    let no_result = figures(&ours.stdout).len() <= 2;
+    if ours.code == Some(0) || ours.code.is_none() || !ours.stderr.contains(expected) || !no_result
+    {
         return Err(format!("netperf {line}: {ours:?}"));
     }
     Ok(())
 }
 
-/// Both clients with the same arguments and nobody to talk to.
-fn clients_alone(args: &[&str]) -> Outcome {
+/// Compares both clients with the same arguments and without a server.
+fn compare_clients(args: &[&str]) -> CaseResult {
     let port = unused_port()?.to_string();
-    let finished = |make: Implementation| -> Result<ProcessOutput, String> {
-        let mut command = peers().command(make, Role::Client);
+    let output = |implementation: Implementation| -> Result<ProcessOutput, String> {
+        let mut command = programs().command(implementation, Role::Client);
         command.args(args).args(["-p", &port]);
         run(command)
     };
-    let (mut ours, control) = (
-        finished(Implementation::Ours)?,
-        finished(Implementation::Stock)?,
+    let (mut ours, stock) = (
+        output(Implementation::Ours)?,
+        output(Implementation::Stock)?,
     );
-    // Below stock's line, ours says its own version.
+    // Below stock's line, ours prints its own version.
     if args.contains(&"-V") {
         ours.stdout = first_line(&ours.stdout);
     }
-    same(&ours, &control)
+    compare_output(&ours, &stock)
 }
 
 fn first_line(text: &str) -> String {
@@ -138,19 +138,19 @@ fn first_line(text: &str) -> String {
         .to_owned()
 }
 
-/// The right one, a wrong one, none, and one that nobody asked for.
-fn passphrases() -> Outcome {
-    let asked = Setting {
+/// Passphrases: correct, not required, wrong, and missing.
+fn passphrases() -> CaseResult {
+    let protected = Setting {
         server_args: &["-Z", "sesame"],
         ..Setting::PLAIN
     };
-    same_as_stock(asked, "-l -2M -Z sesame")?;
+    same_as_stock(protected, "-l -2M -Z sesame")?;
     same_as_stock(Setting::PLAIN, "-l -2M -Z sesame")?;
     for line in ["-l -2M -Z sesam", "-l -2M -Z sesameopen", "-l -2M"] {
         let args: Vec<&str> = line.split_ascii_whitespace().collect();
-        for pair in [Pair::CONTROL].into_iter().chain(Pair::TESTED) {
-            let finished = exchange(pair, asked, &args)?;
-            // How the end of the connection shows, short or reset, is up to the race of two ends.
+        for pair in [Pair::STOCK].into_iter().chain(Pair::TESTED) {
+            let finished = run_pair(pair, protected, &args)?;
+            // The connection ends or is reset, depending on a race between the two ends.
             if finished.code != Some(1) || !finished.stderr.contains("recv_response: ") {
                 return Err(format!("{}: netperf {line}: {finished:?}", pair.name()));
             }
@@ -159,46 +159,46 @@ fn passphrases() -> Outcome {
     Ok(())
 }
 
-/// A server whose port is taken.
-fn port_in_use() -> Outcome {
-    let taken = TcpListener::bind("127.0.0.1:0").map_err(|error| error.to_string())?;
-    let port = taken
+/// The server's port is in use.
+fn port_in_use() -> CaseResult {
+    let listener = TcpListener::bind("127.0.0.1:0").map_err(|error| error.to_string())?;
+    let port = listener
         .local_addr()
         .map_err(|error| error.to_string())?
         .port();
-    servers_alone(&["-D", "-4", "-L", "127.0.0.1", "-p", &port.to_string()])
+    compare_servers(&["-D", "-4", "-L", "127.0.0.1", "-p", &port.to_string()])
 }
 
-fn netserver_options() -> Outcome {
-    servers_alone(&["-h"])?;
-    servers_alone(&["-V"])?;
-    servers_alone(&["-q"])?;
-    servers_alone(&["-D", "-n", "300"])
+fn netserver_options() -> CaseResult {
+    compare_servers(&["-h"])?;
+    compare_servers(&["-V"])?;
+    compare_servers(&["-q"])?;
+    compare_servers(&["-D", "-n", "300"])
 }
 
-/// Both servers with the same arguments, which end them at once.
-fn servers_alone(args: &[&str]) -> Outcome {
-    let finished = |make: Implementation| {
-        let mut command = peers().command(make, Role::Server);
+/// Compares both servers with arguments at which they exit immediately.
+fn compare_servers(args: &[&str]) -> CaseResult {
+    let output = |implementation: Implementation| {
+        let mut command = programs().command(implementation, Role::Server);
         command.args(args);
         run(command)
     };
-    let (mut ours, control) = (
-        finished(Implementation::Ours)?,
-        finished(Implementation::Stock)?,
+    let (mut ours, stock) = (
+        output(Implementation::Ours)?,
+        output(Implementation::Stock)?,
     );
-    // Below stock's line, ours says its own version.
+    // Below stock's line, ours prints its own version.
     if args.contains(&"-V") {
         ours.stdout = first_line(&ours.stdout);
     }
-    same(&ours, &control).map_err(|error| format!("netserver {}: {error}", args.join(" ")))
+    compare_output(&ours, &stock).map_err(|error| format!("netserver {}: {error}", args.join(" ")))
 }
 
-/// A Go program's durations are durations, not millions of seconds.
-fn go_durations() -> Outcome {
+/// Durations in the syntax of Go are durations, not numbers of seconds.
+fn accepts_go_syntax() -> CaseResult {
     for length in ["1s", "0m1s", "0h0m1s", "1000ms"] {
         let args = ["-t", "TCP_RR", "-l", length, "--", "-k", "ELAPSED_TIME"];
-        let text = succeed(Pair::OURS, Setting::PLAIN, &args)?;
+        let text = stdout_of(Pair::OURS, Setting::PLAIN, &args)?;
         let elapsed = key_values(&text)
             .first()
             .and_then(|(_, value)| value.parse().ok());
@@ -209,19 +209,19 @@ fn go_durations() -> Outcome {
     Ok(())
 }
 
-/// More requests under way than the socket buffers hold must not block both ends for good.
-fn large_burst() -> Outcome {
+/// Requests in flight that exceed the socket buffers do not block both ends forever.
+fn exceeds_socket_buffers() -> CaseResult {
     let args = ["-t", "TCP_RR", "-l", "1", "-P", "0", "-v", "0", "--"];
     let args = [&args[..], &["-b", "6", "-r", "32K,32K"]].concat();
-    let text = succeed(Pair::OURS, Setting::PLAIN, &args)?;
+    let text = stdout_of(Pair::OURS, Setting::PLAIN, &args)?;
     if figures(&text).first().is_some_and(|rate| *rate > 100.0) {
         return Ok(());
     }
     Err(text)
 }
 
-/// `-P N` for both ends on one host: never a connection of a socket with itself.
-fn one_port_for_both_ends() -> Outcome {
+/// With `-P N` for both ends on one host, a socket does not connect to itself.
+fn same_port_at_both_ends() -> CaseResult {
     for pair in Pair::TESTED {
         if pair.client == Implementation::Stock {
             continue;
@@ -229,10 +229,10 @@ fn one_port_for_both_ends() -> Outcome {
         let args = [
             "-t", "TCP_RR", "-l", "1", "-P", "0", "-v", "0", "--", "-P", "22424",
         ];
-        let finished = exchange(pair, Setting::PLAIN.inside(true), &args)?;
+        let finished = run_pair(pair, Setting::PLAIN.in_namespace(true), &args)?;
         let rate = figures(&finished.stdout).first().copied();
-        let measured = finished.code == Some(0) && rate.is_some_and(|rate| rate > 500.0);
-        if !measured {
+        let has_rate = finished.code == Some(0) && rate.is_some_and(|rate| rate > 500.0);
+        if !has_rate {
             return Err(format!("{}: {finished:?}", pair.name()));
         }
     }

@@ -1,4 +1,4 @@
-//! One client against one server of its own.
+//! Runs one client against its own server.
 
 use std::cell::OnceCell;
 use std::process::Command;
@@ -8,10 +8,10 @@ use testkit::{
     Implementation, LinkAddress, Namespace, NetperfPrograms, ProcessOutput, Role, Server, TwoHosts,
 };
 
-/// No client here runs for longer, on a busy machine either.
-const LIMIT: Duration = Duration::from_secs(30);
+/// Maximum time of a client, including on a busy machine.
+const TIME_LIMIT: Duration = Duration::from_secs(30);
 
-/// Whose client against whose server.
+/// The implementations of a client and its server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Pair {
     pub(crate) client: Implementation,
@@ -19,28 +19,25 @@ pub(crate) struct Pair {
 }
 
 impl Pair {
-    /// What the others are compared with.
-    pub(crate) const CONTROL: Self = Self::new(Implementation::Stock, Implementation::Stock);
-    /// Every pair with one of ours in it.
-    pub(crate) const TESTED: [Self; 3] = [
-        Self::new(Implementation::Ours, Implementation::Stock),
-        Self::new(Implementation::Stock, Implementation::Ours),
-        Self::OURS,
-    ];
-    /// Ours at both ends.
+    /// The reference for the other pairs.
+    pub(crate) const STOCK: Self = Self::new(Implementation::Stock, Implementation::Stock);
     pub(crate) const OURS: Self = Self::new(Implementation::Ours, Implementation::Ours);
+    pub(crate) const OURS_TO_STOCK: Self = Self::new(Implementation::Ours, Implementation::Stock);
+    pub(crate) const STOCK_TO_OURS: Self = Self::new(Implementation::Stock, Implementation::Ours);
+    /// Every pair with ours at one end or both.
+    pub(crate) const TESTED: [Self; 3] = [Self::OURS_TO_STOCK, Self::STOCK_TO_OURS, Self::OURS];
 
     const fn new(client: Implementation, server: Implementation) -> Self {
         Self { client, server }
     }
 
-    /// As it stands in a case's name.
+    /// Returns the name for use in case names.
     pub(crate) fn name(self) -> String {
         format!("{}-to-{}", self.client.name(), self.server.name())
     }
 }
 
-/// The family of both connections.
+/// Address family of both connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Family {
     V4,
@@ -72,17 +69,17 @@ impl Family {
     }
 }
 
-/// The surroundings of a client's run.
+/// Environment of a client's run.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Setting {
     pub(crate) family: Family,
-    /// Whether client and server have a network namespace of their own.
+    /// Whether client and server run in a new network namespace.
     pub(crate) namespace: bool,
-    /// Where client and server meet, if each is on a host of its own.
-    pub(crate) place: Option<LinkAddress>,
-    /// What the server gets besides its port and family.
+    /// Address of the server if client and server run on separate hosts.
+    pub(crate) link_address: Option<LinkAddress>,
+    /// Server arguments besides the port and the family.
     pub(crate) server_args: &'static [&'static str],
-    /// What the client has in its environment, as name and value.
+    /// Environment variables of the client: name and value.
     pub(crate) environment: &'static [(&'static str, &'static str)],
 }
 
@@ -91,99 +88,99 @@ impl Setting {
     pub(crate) const PLAIN: Self = Self {
         family: Family::V4,
         namespace: false,
-        place: None,
+        link_address: None,
         server_args: &[],
         environment: &[],
     };
 
-    /// The same, in a network namespace if `namespace`.
-    pub(crate) fn inside(mut self, namespace: bool) -> Self {
+    /// Sets whether client and server run in a new network namespace.
+    pub(crate) fn in_namespace(mut self, namespace: bool) -> Self {
         self.namespace = namespace;
         self
     }
 }
 
-/// The programs under test.
-pub(crate) fn peers() -> NetperfPrograms {
+/// Returns the locations of both implementations.
+pub(crate) fn programs() -> NetperfPrograms {
     NetperfPrograms::new()
 }
 
 thread_local! {
-    /// This worker's hosts, for all cases that need two.
+    /// Hosts of this worker thread, shared by all its cases that need two hosts.
     static HOSTS: OnceCell<TwoHosts> = const { OnceCell::new() };
 }
 
-/// Runs the client with `args` against a server of its own. The original hangs now and then with itself, for example when
-/// an end signal is lost: it gets a second attempt.
-pub(crate) fn exchange(
+/// Runs the client with `args` against a new server. The stock pair sometimes hangs, for example
+/// when an end signal is lost, so it gets a second attempt.
+pub(crate) fn run_pair(
     pair: Pair,
     setting: Setting,
     args: &[&str],
 ) -> Result<ProcessOutput, String> {
-    match attempt(pair, setting, args) {
-        Err(_) if pair == Pair::CONTROL => attempt(pair, setting, args),
+    match run_pair_once(pair, setting, args) {
+        Err(_) if pair == Pair::STOCK => run_pair_once(pair, setting, args),
         result => result,
     }
 }
 
-fn attempt(pair: Pair, setting: Setting, args: &[&str]) -> Result<ProcessOutput, String> {
-    let Some(place) = setting.place else {
+fn run_pair_once(pair: Pair, setting: Setting, args: &[&str]) -> Result<ProcessOutput, String> {
+    let Some(link_address) = setting.link_address else {
         let host = setting.namespace.then(Namespace::new);
-        let to = ["-H", setting.family.loopback()].map(str::to_owned);
-        return meet(pair, setting, [host.as_ref(); 2], &to, args);
+        let destination = ["-H", setting.family.loopback()].map(str::to_owned);
+        return run_on_hosts(pair, setting, [host.as_ref(); 2], &destination, args);
     };
     HOSTS.with(|hosts| {
         let hosts = hosts.get_or_init(TwoHosts::new);
-        let mut to = vec!["-H".to_owned(), place.server().to_string()];
-        // A secondary address is nobody's choice but the user's.
-        if place.address > 0 {
-            to.extend(["-L".to_owned(), place.client().to_string()]);
+        let mut destination = vec!["-H".to_owned(), link_address.server().to_string()];
+        // The kernel never chooses a secondary address.
+        if link_address.index > 0 {
+            destination.extend(["-L".to_owned(), link_address.client().to_string()]);
         }
         let hosts = [&hosts.client, &hosts.server].map(Some);
-        meet(pair, setting, hosts, &to, args)
+        run_on_hosts(pair, setting, hosts, &destination, args)
     })
 }
 
-/// Runs server and client, each on its host if it has one of its own.
-fn meet(
+/// Runs the server and the client, each in its namespace if it has one.
+fn run_on_hosts(
     pair: Pair,
     setting: Setting,
-    [here, there]: [Option<&Namespace>; 2],
-    to: &[String],
+    [client_host, server_host]: [Option<&Namespace>; 2],
+    destination: &[String],
     args: &[&str],
 ) -> Result<ProcessOutput, String> {
-    let peers = peers();
-    let serve = || {
+    let programs = programs();
+    let start = || {
         Server::try_start_with(|port| {
-            let mut command = peers.command(pair.server, Role::Server);
+            let mut command = programs.command(pair.server, Role::Server);
             command
                 .args(["-D", "-p", &port.to_string(), setting.family.option()])
                 .args(setting.server_args);
             command
         })
     };
-    let server = match there {
-        Some(host) => host.enter(serve),
-        None => serve(),
+    let server = match server_host {
+        Some(host) => host.enter(start),
+        None => start(),
     }
     .map_err(|error| format!("{} server: {error}", pair.server.name()))?;
 
-    let mut client = peers.command(pair.client, Role::Client);
+    let mut client = programs.command(pair.client, Role::Client);
     client
-        .args(to)
+        .args(destination)
         .args(["-p", &server.port.to_string()])
         .args(args)
         .envs(setting.environment.iter().copied());
-    run(match here {
+    run(match client_host {
         Some(host) => host.command(&client),
         None => client,
     })
     .map_err(|error| format!("{}: netperf {}: {error}", pair.name(), args.join(" ")))
 }
 
-/// The same where only success will do; the standard output.
-pub(crate) fn succeed(pair: Pair, setting: Setting, args: &[&str]) -> Result<String, String> {
-    let finished = exchange(pair, setting, args)?;
+/// Returns the stdout of [`run_pair`]; fails unless the client exits with 0.
+pub(crate) fn stdout_of(pair: Pair, setting: Setting, args: &[&str]) -> Result<String, String> {
+    let finished = run_pair(pair, setting, args)?;
     if finished.code == Some(0) {
         return Ok(finished.stdout);
     }
@@ -191,7 +188,7 @@ pub(crate) fn succeed(pair: Pair, setting: Setting, args: &[&str]) -> Result<Str
     Err(format!("{pair}: netperf {args}: {finished:?}"))
 }
 
-/// Runs a client that has no server of its own.
-pub(crate) fn run(client: Command) -> Result<ProcessOutput, String> {
-    testkit::run(client, LIMIT).map_err(|error| error.to_string())
+/// Runs a command with a time limit.
+pub(crate) fn run(command: Command) -> Result<ProcessOutput, String> {
+    testkit::run(command, TIME_LIMIT).map_err(|error| error.to_string())
 }

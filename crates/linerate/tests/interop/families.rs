@@ -1,9 +1,9 @@
-//! The Unix domain tests, which Debian's build has not got: ours at both ends, and ours against a peer
-//! that says what a 2.7.0 compiled with them was recorded to say, in either role.
+//! The Unix domain tests, which Debian's build lacks. Ours runs at both ends, and in either role
+//! against a peer that sends messages as recorded from a 2.7.0 with these tests.
 
 #![expect(
     clippy::float_cmp,
-    reason = "what is compared are whole numbers that were read from a text"
+    reason = "the compared figures are integers parsed from text"
 )]
 
 use std::io::{Read, Write};
@@ -16,59 +16,56 @@ use netperf::wire::{
     Capability, Classic, Flags, Frame, MESSAGE_BYTES, Request, SwappedText, TestRequest,
     TestResponse, TestResults, Text,
 };
-use testkit::{Implementation, ProcessOutput, Role, Server, short_directory};
+use testkit::{Implementation, ProcessOutput, Role, Server, short_path_dir};
 
-use super::exchange::{Pair, Setting, exchange, peers, run, succeed};
-use super::{Case, Outcome};
+use super::exchange::{Pair, Setting, programs, run, run_pair, stdout_of};
+use super::{Case, CaseResult};
 
-/// How long a peer may take for what it does at once.
-const PATIENCE: Duration = Duration::from_secs(20);
+/// Maximum time for each message of a peer.
+const TIMEOUT: Duration = Duration::from_secs(20);
 
 pub(crate) fn cases() -> Vec<Case> {
-    type Run = fn() -> Outcome;
+    type Run = fn() -> CaseResult;
     let cases: [(&str, Run); 9] = [
         ("counts", counts),
         ("sizes", sizes),
         ("timed_with_cpu", timed_with_cpu),
-        ("own_socket", own_socket),
+        ("client_socket_directory", client_socket_directory),
         ("refusals", refusals),
-        ("stream_server_of_a_stock_client", stream_server),
-        ("datagram_server_of_a_stock_client", datagram_server),
-        ("stream_client_of_a_stock_server", stream_client),
-        ("datagram_client_of_a_stock_server", datagram_client),
+        ("stream_server_with_stock_client", stream_server),
+        ("datagram_server_with_stock_client", datagram_server),
+        ("stream_client_with_stock_server", stream_client),
+        ("datagram_client_with_stock_server", datagram_client),
     ];
-    let against_debian = Case::against_stock("unix::debians_server_knows_them_not", || {
-        let pair = Pair {
-            client: Implementation::Ours,
-            server: Implementation::Stock,
-        };
-        let ended = exchange(pair, Setting::PLAIN, &["-t", "STREAM_STREAM", "-l", "1"])?;
-        let said = "netperf: send_stream_stream: remote error: Unknown error 998\n";
+    let debian_server = Case::new("unix::reports_refusal_by_debian_server", || {
+        let args = ["-t", "STREAM_STREAM", "-l", "1"];
+        let finished = run_pair(Pair::OURS_TO_STOCK, Setting::PLAIN, &args)?;
+        let stderr = "netperf: send_stream_stream: remote error: Unknown error 998\n";
         expect(
-            ended.code == Some(1) && ended.stderr == said,
-            format!("{ended:?}"),
+            finished.code == Some(1) && finished.stderr == stderr,
+            format!("{finished:?}"),
         )
     });
     cases
         .into_iter()
-        .map(|(name, run)| Case::against_stock(format!("unix::{name}"), run).alone())
-        .chain([against_debian])
+        .map(|(name, run)| Case::new(format!("unix::{name}"), run).without_stock())
+        .chain([debian_server])
         .collect()
 }
 
-fn expect(holds: bool, otherwise: impl Into<String>) -> Outcome {
-    if holds { Ok(()) } else { Err(otherwise.into()) }
+fn expect(condition: bool, error: impl Into<String>) -> CaseResult {
+    if condition { Ok(()) } else { Err(error.into()) }
 }
 
 fn ours(line: &str) -> Result<String, String> {
-    succeed(Pair::OURS, Setting::PLAIN, &words(line))
+    stdout_of(Pair::OURS, Setting::PLAIN, &words(line))
 }
 
 fn words(line: &str) -> Vec<&str> {
     line.split_whitespace().collect()
 }
 
-/// The numbers of each line that is nothing but numbers.
+/// Returns the numbers of each line that consists of numbers only.
 fn rows(text: &str) -> Vec<Vec<f64>> {
     let row = |line: &str| {
         line.split_whitespace()
@@ -79,15 +76,15 @@ fn rows(text: &str) -> Vec<Vec<f64>> {
     text.lines().filter_map(row).collect()
 }
 
-/// What one end sent the other one received, to the byte.
-fn counts() -> Outcome {
+/// The byte counts of both ends match exactly.
+fn counts() -> CaseResult {
     let text = ours("-t STREAM_STREAM -l -1000000 -P 0 -v 2 -- -m 1000 -M 4000")?;
-    let extra = rows(&text).into_iter().find(|row| row.len() == 9);
-    let extra = extra.ok_or_else(|| format!("no extra block: {text}"))?;
-    let (sent, received) = (extra[6] * extra[5], extra[8] * extra[7]);
+    let row = rows(&text).into_iter().find(|row| row.len() == 9);
+    let row = row.ok_or_else(|| format!("no row of verbosity 2: {text}"))?;
+    let (sent, received) = (row[6] * row[5], row[8] * row[7]);
     expect(sent == 1e6, text.clone())?;
-    // The average of a receive is printed to hundredths.
-    expect((received - 1e6).abs() <= extra[8] * 0.005, text)?;
+    // The mean bytes per receive call are rounded to hundredths.
+    expect((received - 1e6).abs() <= row[8] * 0.005, text)?;
 
     let text = ours("-t DG_STREAM -l -1000000 -P 0 -- -m 1000")?;
     let rows = rows(&text);
@@ -101,8 +98,8 @@ fn counts() -> Outcome {
     Ok(())
 }
 
-/// Sizes that are asked for are those of the sockets, which the kernel doubles, at both ends.
-fn sizes() -> Outcome {
+/// Requested sizes apply to the sockets of both ends. The kernel doubles them.
+fn sizes() -> CaseResult {
     let text = ours("-t STREAM_RR -l -50 -P 0 -- -s 20000,30000 -S 40000,50000")?;
     let rows = rows(&text);
     let figures = (&rows[0][..2], &rows[1][..]);
@@ -113,12 +110,12 @@ fn sizes() -> Outcome {
     let text = ours("-t DG_STREAM -l -50000 -P 0 -- -m 500 -s 20000 -S 30000")?;
     let rows = self::rows(&text);
     expect(rows[0][0] == 40_000.0 && rows[1][0] == 60_000.0, text)?;
-    // 0 is the least that there is.
+    // A request for 0 bytes sets the kernel's minimum.
     let text = ours("-t DG_STREAM -l -50000 -P 0 -- -m 500 -S 0")?;
     expect(self::rows(&text)[1][0] == 2304.0, text)
 }
 
-fn timed_with_cpu() -> Outcome {
+fn timed_with_cpu() -> CaseResult {
     for (test, headers, lines) in [
         ("STREAM_STREAM", "STREAM STREAM TEST\nRecv   Send ", 7),
         (
@@ -142,19 +139,22 @@ fn timed_with_cpu() -> Outcome {
     Ok(())
 }
 
-/// `-p` is where this end's socket is, and is empty afterwards.
-fn own_socket() -> Outcome {
+/// `-p` names the directory of this end's socket, which is removed afterwards.
+fn client_socket_directory() -> CaseResult {
     let directory = tempfile::tempdir().map_err(|error| error.to_string())?;
     let path = directory.path().display().to_string();
     for test in ["STREAM_STREAM", "STREAM_RR", "DG_STREAM", "DG_RR"] {
         ours(&format!("-t {test} -l -1000 -P 0 -- -p {path}"))?;
-        expect(is_empty(directory.path()), format!("{test} left something"))?;
+        expect(
+            is_empty(directory.path()),
+            format!("{test} left its socket"),
+        )?;
     }
     let line = "-t DG_RR -l -10 -- -p /nonexistent";
-    let ended = exchange(Pair::OURS, Setting::PLAIN, &words(line))?;
+    let finished = run_pair(Pair::OURS, Setting::PLAIN, &words(line))?;
     expect(
-        ended.code == Some(1) && ended.stderr.contains("/nonexistent"),
-        format!("{ended:?}"),
+        finished.code == Some(1) && finished.stderr.contains("/nonexistent"),
+        format!("{finished:?}"),
     )
 }
 
@@ -164,10 +164,10 @@ fn is_empty(directory: &Path) -> bool {
         .is_ok_and(|mut entries| entries.next().is_none())
 }
 
-fn refusals() -> Outcome {
+fn refusals() -> CaseResult {
     for (line, stdout, stderr) in [
         ("-t DG_RR -- -h", "Unix Domain Sockets Test Options:", ""),
-        // There are no selections in these tests.
+        // These tests have no output selections.
         ("-t DG_RR -- -o x", "-p dir", "invalid option -- 'o'"),
         ("-t STREAM_RR -- -k", "-p dir", "invalid option -- 'k'"),
         ("-t DG_RR -F ,/etc/passwd", "", "remote fill file"),
@@ -198,29 +198,26 @@ fn refusals() -> Outcome {
         ("-t DLCL_RR -- -D lo -W 5", "", "-w and -W need a DLCO test"),
         ("-t DLCL_RR -- -D lo -p x", "", "-p x"),
     ] {
-        let ProcessOutput {
-            code,
-            stdout: out,
-            stderr: err,
-            ..
-        } = exchange(Pair::OURS, Setting::PLAIN, &words(line))?;
-        let as_expected = code == Some(1) && out.contains(stdout) && err.contains(stderr);
-        expect(as_expected, format!("{line}: {code:?} {out} {err}"))?;
+        let finished = run_pair(Pair::OURS, Setting::PLAIN, &words(line))?;
+        let is_refused = finished.code == Some(1)
+            && finished.stdout.contains(stdout)
+            && finished.stderr.contains(stderr);
+        expect(is_refused, format!("{line}: {finished:?}"))?;
     }
     Ok(())
 }
 
-/// Our server, and a control connection to it.
-fn served() -> Result<(Server, TcpStream), String> {
+/// Starts our server and opens a control connection.
+fn connect_to_server() -> Result<(Server, TcpStream), String> {
     let server = Server::start("-4");
     let control = TcpStream::connect(("127.0.0.1", server.port));
     let control = control.map_err(|error| error.to_string())?;
-    let timeout = control.set_read_timeout(Some(PATIENCE));
+    let timeout = control.set_read_timeout(Some(TIMEOUT));
     timeout.map_err(|error| error.to_string())?;
     Ok((server, control))
 }
 
-fn ask(control: &mut TcpStream, request: &Request) -> Result<Frame, String> {
+fn send_request(control: &mut TcpStream, request: &Request) -> Result<Frame, String> {
     let sent = control.write_all(&request.encode(None));
     sent.map_err(|error| error.to_string())?;
     receive(control)
@@ -229,17 +226,17 @@ fn ask(control: &mut TcpStream, request: &Request) -> Result<Frame, String> {
 fn receive(control: &mut TcpStream) -> Result<Frame, String> {
     let mut frame = [0; MESSAGE_BYTES];
     let read = control.read_exact(&mut frame);
-    read.map_err(|error| format!("no message: {error}"))?;
+    read.map_err(|error| format!("cannot receive a message: {error}"))?;
     Ok(frame)
 }
 
-fn text(error: impl std::fmt::Display) -> String {
+fn error_message(error: impl std::fmt::Display) -> String {
     error.to_string()
 }
 
-/// A stock client sends, and ends the stream.
-fn stream_server() -> Outcome {
-    let (_server, mut control) = served()?;
+/// A stock client sends data and closes the stream.
+fn stream_server() -> CaseResult {
+    let (_server, mut control) = connect_to_server()?;
     let request = Request::Classic(
         Classic::StreamStream,
         TestRequest {
@@ -247,26 +244,26 @@ fn stream_server() -> Outcome {
             ..TestRequest::classic()
         },
     );
-    let answer = ask(&mut control, &request)?;
+    let frame = send_request(&mut control, &request)?;
     expect(
-        Capability::find(&answer).is_none(),
-        "a stock client is told more",
+        Capability::find(&frame).is_none(),
+        "the server reports capabilities to a stock client",
     )?;
     let response = Classic::StreamStream
         .messages()
-        .parse_response(&answer)
-        .map_err(text)?;
-    // The stock server would set 0, and have the least that there is.
+        .parse_response(&frame)
+        .map_err(error_message)?;
+    // A stock server would request 0 bytes and get the kernel's minimum.
     expect(response.receive_buffer > 100_000, format!("{response:?}"))?;
     let path = path_of(response.path);
     expect(path.starts_with("/tmp"), path.display().to_string())?;
-    let mut data = UnixStream::connect(&path).map_err(text)?;
-    data.write_all(&vec![7; 100_000]).map_err(text)?;
+    let mut data = UnixStream::connect(&path).map_err(error_message)?;
+    data.write_all(&vec![7; 100_000]).map_err(error_message)?;
     drop(data);
     let results = Classic::StreamStream
         .messages()
         .parse_results(&receive(&mut control)?)
-        .map_err(text)?;
+        .map_err(error_message)?;
     expect(results.bytes_low == 100_000, format!("{results:?}"))?;
 
     let request = Request::Classic(
@@ -280,28 +277,28 @@ fn stream_server() -> Outcome {
     );
     let response = Classic::StreamRr
         .messages()
-        .parse_response(&ask(&mut control, &request)?)
-        .map_err(text)?;
-    let mut data = UnixStream::connect(path_of(response.path)).map_err(text)?;
+        .parse_response(&send_request(&mut control, &request)?)
+        .map_err(error_message)?;
+    let mut data = UnixStream::connect(path_of(response.path)).map_err(error_message)?;
     for _ in 0..3 {
-        data.write_all(&[1; 10]).map_err(text)?;
+        data.write_all(&[1; 10]).map_err(error_message)?;
         let mut response = [0; 20];
-        data.read_exact(&mut response).map_err(text)?;
+        data.read_exact(&mut response).map_err(error_message)?;
         expect(is_pattern(&response, 0), format!("{response:?}"))?;
     }
     drop(data);
     let results = Classic::StreamRr
         .messages()
         .parse_results(&receive(&mut control)?)
-        .map_err(text)?;
+        .map_err(error_message)?;
     let figures = (results.transactions, results.bytes_low);
     expect(figures == (3, 90), format!("{results:?}"))?;
     expect(!path.exists(), "the socket is still there")
 }
 
-/// A stock client of datagrams says nothing at its end: the server's time ends the test.
-fn datagram_server() -> Outcome {
-    let (_server, mut control) = served()?;
+/// A stock datagram client does not signal the end, so the server's timer ends the test.
+fn datagram_server() -> CaseResult {
+    let (_server, mut control) = connect_to_server()?;
     let request = Request::Classic(
         Classic::DgStream,
         TestRequest {
@@ -312,23 +309,29 @@ fn datagram_server() -> Outcome {
     );
     let response = Classic::DgStream
         .messages()
-        .parse_response(&ask(&mut control, &request)?)
-        .map_err(text)?;
+        .parse_response(&send_request(&mut control, &request)?)
+        .map_err(error_message)?;
     let path = path_of(response.path);
-    let data = UnixDatagram::unbound().map_err(text)?;
+    let data = UnixDatagram::unbound().map_err(error_message)?;
     for _ in 0..50 {
-        data.send_to(&[1; 1000], &path).map_err(text)?;
+        data.send_to(&[1; 1000], &path).map_err(error_message)?;
     }
     let frame = receive(&mut control)?;
     let results = Classic::DgStream
         .messages()
         .parse_results(&frame)
-        .map_err(text)?;
-    // Its own time, in which everything came, and not the seconds in which it waits for more.
-    let in_time = (1.0..1.5).contains(&results.elapsed);
+        .map_err(error_message)?;
+    // The elapsed time excludes the seconds in which the server waits for more datagrams.
+    let excludes_wait = (1.0..1.5).contains(&results.elapsed);
     let figures = (results.calls, results.bytes_low);
-    expect(in_time && figures == (50, 50_000), format!("{results:?}"))?;
-    expect(frame[..4] == 45_i32.to_be_bytes(), "the type is set here")?;
+    expect(
+        excludes_wait && figures == (50, 50_000),
+        format!("{results:?}"),
+    )?;
+    expect(
+        frame[..4] == 45_i32.to_be_bytes(),
+        "unexpected message type",
+    )?;
     expect(!path.exists(), "the socket is still there")?;
 
     let request = Request::Classic(
@@ -342,29 +345,31 @@ fn datagram_server() -> Outcome {
     );
     let response = Classic::DgRr
         .messages()
-        .parse_response(&ask(&mut control, &request)?)
-        .map_err(text)?;
-    let directory = tempfile::tempdir().map_err(text)?;
-    let data = UnixDatagram::bind(directory.path().join("client")).map_err(text)?;
-    data.connect(path_of(response.path)).map_err(text)?;
-    data.set_read_timeout(Some(PATIENCE)).map_err(text)?;
+        .parse_response(&send_request(&mut control, &request)?)
+        .map_err(error_message)?;
+    let directory = tempfile::tempdir().map_err(error_message)?;
+    let data = UnixDatagram::bind(directory.path().join("client")).map_err(error_message)?;
+    data.connect(path_of(response.path))
+        .map_err(error_message)?;
+    data.set_read_timeout(Some(TIMEOUT))
+        .map_err(error_message)?;
     for _ in 0..3 {
-        data.send(&[1; 10]).map_err(text)?;
+        data.send(&[1; 10]).map_err(error_message)?;
         let mut response = [0; 30];
-        let length = data.recv(&mut response).map_err(text)?;
+        let length = data.recv(&mut response).map_err(error_message)?;
         expect(length == 20, format!("a response of {length} bytes"))?;
         expect(is_pattern(&response[..20], 0), format!("{response:?}"))?;
     }
     let results = Classic::StreamRr
         .messages()
         .parse_results(&receive(&mut control)?)
-        .map_err(text)?;
+        .map_err(error_message)?;
     expect(results.transactions == 3, format!("{results:?}"))
 }
 
-/// Whether bytes are what buffers are filled with where no file is named, from so far on.
-fn is_pattern(bytes: &[u8], from: usize) -> bool {
-    let pattern = b"netperf\0".iter().cycle().skip(from % 8);
+/// Returns whether bytes match the default fill pattern from `offset` on.
+fn is_pattern(bytes: &[u8], offset: usize) -> bool {
+    let pattern = b"netperf\0".iter().cycle().skip(offset % 8);
     bytes.iter().eq(pattern.take(bytes.len()))
 }
 
@@ -372,21 +377,23 @@ fn path_of(path: SwappedText<32>) -> PathBuf {
     PathBuf::from(path.0.to_string())
 }
 
-/// Our client against `serve`, which plays a server on the control connection that it is given and
-/// makes its sockets at the path.
-fn client_of(
+/// Runs our client against `serve`, which acts as a server on the control connection and creates
+/// its sockets at the path.
+fn run_client_against(
     line: &str,
-    serve: fn(&mut TcpStream, &Path) -> Outcome,
+    serve: fn(&mut TcpStream, &Path) -> CaseResult,
 ) -> Result<ProcessOutput, String> {
-    let listener = TcpListener::bind("127.0.0.1:0").map_err(text)?;
-    let port = listener.local_addr().map_err(text)?.port();
+    let listener = TcpListener::bind("127.0.0.1:0").map_err(error_message)?;
+    let port = listener.local_addr().map_err(error_message)?.port();
     let server = std::thread::spawn(move || {
-        let directory = short_directory();
-        let (mut control, _) = listener.accept().map_err(text)?;
-        control.set_read_timeout(Some(PATIENCE)).map_err(text)?;
+        let directory = short_path_dir();
+        let (mut control, _) = listener.accept().map_err(error_message)?;
+        control
+            .set_read_timeout(Some(TIMEOUT))
+            .map_err(error_message)?;
         serve(&mut control, &directory.path().join("s"))
     });
-    let mut client = peers().command(Implementation::Ours, Role::Client);
+    let mut client = programs().command(Implementation::Ours, Role::Client);
     client.args(["-H", "127.0.0.1", "-p", &port.to_string(), "-P", "0"]);
     client.args(words(line));
     let finished = run(client)?;
@@ -396,22 +403,22 @@ fn client_of(
     Ok(finished)
 }
 
-fn told(path: &Path) -> SwappedText<32> {
+fn path_field(path: &Path) -> SwappedText<32> {
     SwappedText(Text::new(path.as_os_str().as_encoded_bytes()))
 }
 
-/// The type of a stock server's results is that of its response, turned round, and what it does not set
-/// is left over: here 1 everywhere.
-fn with_leftovers(mut frame: Frame, kind: i32, unset: &[usize]) -> Frame {
-    frame[..4].copy_from_slice(&(kind + 1).to_le_bytes());
-    for at in unset {
-        frame[8 + at..][..4].copy_from_slice(&0x0000_c842_i32.to_be_bytes());
+/// Makes results look like a stock server's: their type is the byte-swapped type of its response,
+/// and fields that it does not set have undefined values.
+fn with_undefined_fields(mut frame: Frame, request_type: i32, offsets: &[usize]) -> Frame {
+    frame[..4].copy_from_slice(&(request_type + 1).to_le_bytes());
+    for offset in offsets {
+        frame[8 + offset..][..4].copy_from_slice(&0x0000_c842_i32.to_be_bytes());
     }
     frame
 }
 
-fn stream_client() -> Outcome {
-    let ended = client_of("-t STREAM_STREAM -l 1 -C -- -m 1M", |control, path| {
+fn stream_client() -> CaseResult {
+    let finished = run_client_against("-t STREAM_STREAM -l 1 -C -- -m 1M", |control, path| {
         let request = Request::decode(&receive(control)?).request;
         let expected = Request::Classic(
             Classic::StreamStream,
@@ -424,27 +431,27 @@ fn stream_client() -> Outcome {
             },
         );
         expect(request == expected, format!("{request:?}"))?;
-        let listener = UnixListener::bind(path).map_err(text)?;
+        let listener = UnixListener::bind(path).map_err(error_message)?;
         let response = TestResponse {
             receive_buffer: 2304,
             send_buffer: 4608,
             receive_size: 2304,
             flags: Flags::MEASURE_CPU,
-            path: told(path),
+            path: path_field(path),
             ..TestResponse::default()
         };
         control
             .write_all(&Classic::StreamStream.messages().encode_response(&response))
-            .map_err(text)?;
-        let (mut data, _) = listener.accept().map_err(text)?;
+            .map_err(error_message)?;
+        let (mut data, _) = listener.accept().map_err(error_message)?;
         let (mut bytes, mut calls) = (0_u64, 0);
         let mut buffer = vec![0; 1 << 20];
         loop {
-            match data.read(&mut buffer).map_err(text)? {
+            match data.read(&mut buffer).map_err(error_message)? {
                 0 => break,
                 read => {
-                    let whole = is_pattern(&buffer[..read], bytes as usize);
-                    expect(whole, format!("other bytes than sent after {bytes}"))?;
+                    let matches = is_pattern(&buffer[..read], bytes as usize);
+                    expect(matches, format!("unexpected data after {bytes} bytes"))?;
                     bytes += read as u64;
                     calls += 1;
                 }
@@ -458,24 +465,25 @@ fn stream_client() -> Outcome {
             cpu_utilisation: 50.0,
             ..TestResults::default()
         };
-        let frame = with_leftovers(
+        let frame = with_undefined_fields(
             Classic::StreamStream.messages().encode_results(&results),
             37,
             &[16, 20],
         );
-        control.write_all(&frame).map_err(text)
+        control.write_all(&frame).map_err(error_message)
     })?;
-    let row = &rows(&ended.stdout)[0];
-    expect(row[0] == 2304.0 && row[4] > 0.0, format!("{ended:?}"))?;
-    // Not the garbage of a number of CPUs that the peer did not set.
-    expect(row[6] == 50.0 && row[8] < 1000.0, format!("{ended:?}"))
+    let row = &rows(&finished.stdout)[0];
+    expect(row[0] == 2304.0 && row[4] > 0.0, format!("{finished:?}"))?;
+    // The client ignores the number of CPUs, which the peer did not set.
+    expect(row[6] == 50.0 && row[8] < 1000.0, format!("{finished:?}"))
 }
 
-fn datagram_client() -> Outcome {
-    let ended = client_of("-t DG_STREAM -l -100000 -- -m 1000", |control, path| {
+fn datagram_client() -> CaseResult {
+    let finished = run_client_against("-t DG_STREAM -l -100000 -- -m 1000", |control, path| {
         let request = Request::decode(&receive(control)?).request;
-        let data = UnixDatagram::bind(path).map_err(text)?;
-        data.set_read_timeout(Some(PATIENCE)).map_err(text)?;
+        let data = UnixDatagram::bind(path).map_err(error_message)?;
+        data.set_read_timeout(Some(TIMEOUT))
+            .map_err(error_message)?;
         let expected = Request::Classic(
             Classic::DgStream,
             TestRequest {
@@ -489,20 +497,20 @@ fn datagram_client() -> Outcome {
         let response = TestResponse {
             receive_buffer: 2304,
             send_buffer: 4608,
-            path: told(path),
+            path: path_field(path),
             ..TestResponse::default()
         };
         control
             .write_all(&Classic::DgStream.messages().encode_response(&response))
-            .map_err(text)?;
+            .map_err(error_message)?;
         let (mut messages, mut message) = (0, [0; 2000]);
-        while data.recv(&mut message).map_err(text)? == 1000 {
+        while data.recv(&mut message).map_err(error_message)? == 1000 {
             expect(is_pattern(&message[..1000], 0), format!("{message:?}"))?;
             messages += 1;
         }
         let results = TestResults {
             calls: messages,
-            // The interrupted call's −1.
+            // The stock server adds the −1 of its interrupted call.
             bytes_low: messages * 1000 - 1,
             elapsed: 1.0,
             cpu_utilisation: -1.0,
@@ -510,16 +518,16 @@ fn datagram_client() -> Outcome {
         };
         control
             .write_all(&Classic::DgStream.messages().encode_results(&results))
-            .map_err(text)
+            .map_err(error_message)
     })?;
-    let figures = rows(&ended.stdout);
+    let figures = rows(&finished.stdout);
     expect(
         figures[0][3] == 100.0 && figures[1][2] == 100.0,
-        format!("{ended:?}"),
+        format!("{finished:?}"),
     )?;
-    expect(figures[0][5] == figures[1][3], format!("{ended:?}"))?;
+    expect(figures[0][5] == figures[1][3], format!("{finished:?}"))?;
 
-    let ended = client_of("-t DG_RR -l -5", |control, path| {
+    let finished = run_client_against("-t DG_RR -l -5", |control, path| {
         let request = Request::decode(&receive(control)?).request;
         let expected = Request::Classic(
             Classic::DgRr,
@@ -531,19 +539,24 @@ fn datagram_client() -> Outcome {
             },
         );
         expect(request == expected, format!("{request:?}"))?;
-        let data = UnixDatagram::bind(path).map_err(text)?;
-        data.set_read_timeout(Some(PATIENCE)).map_err(text)?;
+        let data = UnixDatagram::bind(path).map_err(error_message)?;
+        data.set_read_timeout(Some(TIMEOUT))
+            .map_err(error_message)?;
         let response = TestResponse {
-            path: told(path),
+            path: path_field(path),
             ..TestResponse::default()
         };
         control
             .write_all(&Classic::DgRr.messages().encode_response(&response))
-            .map_err(text)?;
+            .map_err(error_message)?;
         for _ in 0..5 {
-            let (_, from) = data.recv_from(&mut [0; 10]).map_err(text)?;
-            data.send_to(&[1], from.as_pathname().ok_or("the client has no name")?)
-                .map_err(text)?;
+            let (_, from) = data.recv_from(&mut [0; 10]).map_err(error_message)?;
+            data.send_to(
+                &[1],
+                from.as_pathname()
+                    .ok_or("the client's socket has no path")?,
+            )
+            .map_err(error_message)?;
         }
         let results = TestResults {
             transactions: 5,
@@ -551,12 +564,12 @@ fn datagram_client() -> Outcome {
             elapsed: 1.0,
             ..TestResults::default()
         };
-        let frame = with_leftovers(
+        let frame = with_undefined_fields(
             Classic::DgRr.messages().encode_results(&results),
             46,
             &[20, 24],
         );
-        control.write_all(&frame).map_err(text)
+        control.write_all(&frame).map_err(error_message)
     })?;
-    expect(ended.code == Some(0), format!("{ended:?}"))
+    expect(finished.code == Some(0), format!("{finished:?}"))
 }

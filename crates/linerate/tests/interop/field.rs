@@ -1,21 +1,21 @@
-//! What flent types and how it reads the answer, and what terminals and locales must not change.
+//! flent's command lines and its parser. Terminals and locales, which must not change the output.
 
 use std::collections::HashMap;
 use std::process::Command;
 
 use testkit::{Implementation, Namespace, Role, Server, compare_masked, figures};
 
-use super::exchange::{Family, Pair, Setting, exchange, peers, run};
-use super::{Case, Outcome};
+use super::exchange::{Family, Pair, Setting, programs, run, run_pair};
+use super::{Case, CaseResult};
 
-/// What flent selects.
+/// Flent's selection.
 const SELECTION: &str = "THROUGHPUT,LOCAL_CONG_CONTROL,REMOTE_CONG_CONTROL,TRANSPORT_MSS,\
     LOCAL_TRANSPORT_RETRANS,REMOTE_TRANSPORT_RETRANS,LOCAL_SOCKET_TOS,REMOTE_SOCKET_TOS,DIRECTION,\
     ELAPSED_TIME,PROTOCOL,LOCAL_SEND_SIZE,LOCAL_RECV_SIZE,REMOTE_SEND_SIZE,REMOTE_RECV_SIZE,\
     LOCAL_BYTES_SENT,LOCAL_BYTES_RECVD,REMOTE_BYTES_SENT,REMOTE_BYTES_RECVD";
 
-/// The ones that it reads as whole numbers.
-const WHOLE: [&str; 11] = [
+/// Selectors that flent parses as integers.
+const INTEGERS: [&str; 11] = [
     "TRANSPORT_MSS",
     "LOCAL_TRANSPORT_RETRANS",
     "REMOTE_TRANSPORT_RETRANS",
@@ -31,31 +31,33 @@ const WHOLE: [&str; 11] = [
 
 pub(crate) fn cases() -> Vec<Case> {
     vec![
-        Case::against_stock("field::flent_probe", flent_probe)
-            .alone()
-            .inside(true),
-        Case::against_stock("field::flent", flent).alone().quiet(),
-        Case::against_stock("field::terminals", terminals).alone(),
-        Case::against_stock("field::locales", locales).alone(),
+        Case::new("field::flent_probe", flent_probe)
+            .without_stock()
+            .in_namespace(true),
+        Case::new("field::flent", flent).without_stock().run_alone(),
+        Case::new("field::terminals", terminals).without_stock(),
+        Case::new("field::locales", locales).without_stock(),
     ]
 }
 
-/// Without a server it must come as far as asking for one.
-fn flent_probe() -> Outcome {
-    let mut client = peers().command(Implementation::Ours, Role::Client);
+/// Without a server, the client accepts the options and fails to connect.
+fn flent_probe() -> CaseResult {
+    let mut client = programs().command(Implementation::Ours, Role::Client);
     client.args(["-l", "1", "-D", "-0.2", "--", "-e", "1"]);
     let finished = Namespace::new().enter(|| run(client))?;
-    let told = finished
+    let cannot_connect = finished
         .stdout
         .contains("are you sure there is a netserver");
-    if !told || finished.stdout.contains("Demo Mode not configured") || !finished.stderr.is_empty()
+    if !cannot_connect
+        || finished.stdout.contains("Demo Mode not configured")
+        || !finished.stderr.is_empty()
     {
         return Err(format!("{finished:?}"));
     }
     Ok(())
 }
 
-fn flent() -> Outcome {
+fn flent() -> CaseResult {
     for family in Family::ALL {
         for (test, options) in [
             ("TCP_STREAM", &["-m", "16384", "-M", "16384"][..]),
@@ -82,28 +84,31 @@ fn flent() -> Outcome {
                 "-t",
                 test,
             ];
-            let rest = ["-l", "1", "-F", "/dev/urandom"];
-            let data = ["--", "-H", family.loopback(), "-k", SELECTION];
-            let args = [&fixed[..], &rest, format, &data, options].concat();
-            let finished = exchange(Pair::OURS, setting, &args)?;
-            let wrong = |what: &str| Err(format!("{test}: {what}: {finished:?}"));
+            let length_and_data = ["-l", "1", "-F", "/dev/urandom"];
+            let test_options = ["--", "-H", family.loopback(), "-k", SELECTION];
+            let args = [&fixed[..], &length_and_data, format, &test_options, options].concat();
+            let finished = run_pair(Pair::OURS, setting, &args)?;
+            let fail = |reason: &str| Err(format!("{test}: {reason}: {finished:?}"));
             if finished.code != Some(0) {
-                return wrong("exit code");
+                return fail("exit code");
             }
-            let (plain, arrays) = pairs(&finished.stdout);
+            let (plain, arrays) = parse_pairs(&finished.stdout);
             if plain.values().any(|values| values.len() > 1) {
-                return wrong("a key comes twice");
+                return fail("duplicate key");
             }
             let value = |key: &str| plain.get(key).map_or("", |values| values[0]);
             if SELECTION.split(',').any(|key| !plain.contains_key(key)) {
-                return wrong("a key is missing");
+                return fail("missing key");
             }
-            if WHOLE.iter().any(|key| value(key).parse::<i64>().is_err()) {
-                return wrong("a whole number is none");
+            if INTEGERS
+                .iter()
+                .any(|key| value(key).parse::<i64>().is_err())
+            {
+                return fail("invalid integer");
             }
             let tos = |key: &str| i64::from_str_radix(value(key).trim_start_matches("0x"), 16);
             if tos("LOCAL_SOCKET_TOS") != Ok(0x20) || tos("REMOTE_SOCKET_TOS") != Ok(0x20) {
-                return wrong("type of service");
+                return fail("type of service");
             }
             let (protocol, direction) = match test {
                 "TCP_STREAM" => ("TCP", "Send"),
@@ -111,24 +116,24 @@ fn flent() -> Outcome {
                 _ => ("UDP", "Send|Recv"),
             };
             if (value("PROTOCOL"), value("DIRECTION")) != (protocol, direction) {
-                return wrong("protocol and direction");
+                return fail("protocol and direction");
             }
             if points(&arrays).len() < 3 {
-                return wrong("too few points");
+                return fail("too few points");
             }
-            // Names and whole numbers, by turns; flent overlooks the line's end that it cannot spell.
+            // Names and integers alternate.
             let info: Vec<&str> = finished
                 .stderr
                 .lines()
                 .filter(|line| line.starts_with("tcpi"))
                 .flat_map(str::split_ascii_whitespace)
                 .collect();
-            let readable = info
+            let is_valid = info
                 .chunks(2)
                 .all(|pair| pair.len() == 2 && pair[1].parse::<u64>().is_ok());
             let expected = if test == "UDP_RR" { 0 } else { 10 };
-            if !readable || info.len() / 2 != expected {
-                return wrong("TCP's facts");
+            if !is_valid || info.len() / 2 != expected {
+                return fail("TCP information");
             }
         }
     }
@@ -137,8 +142,8 @@ fn flent() -> Outcome {
 
 type Values<'a> = HashMap<&'a str, Vec<&'a str>>;
 
-/// `KEY=value` lines, and `KEY[i]=value` lines by their key.
-fn pairs(text: &str) -> (Values<'_>, Values<'_>) {
+/// Parses `KEY=value` lines and `KEY[i]=value` lines, each by key.
+fn parse_pairs(text: &str) -> (Values<'_>, Values<'_>) {
     let (mut plain, mut arrays) = (Values::new(), Values::new());
     for (key, value) in text.lines().filter_map(|line| line.trim().split_once('=')) {
         match key.split_once('[') {
@@ -149,7 +154,7 @@ fn pairs(text: &str) -> (Values<'_>, Values<'_>) {
     (plain, arrays)
 }
 
-/// The points that flent keeps: those whose time is not ten times, nor a tenth, of what is usual.
+/// Returns the points that flent keeps: intervals between a tenth and ten times the moving average.
 fn points(arrays: &Values<'_>) -> Vec<(f64, f64)> {
     let numbers = |key: &str| -> Vec<f64> {
         let values = arrays.get(key).into_iter().flatten();
@@ -160,20 +165,20 @@ fn points(arrays: &Values<'_>) -> Vec<(f64, f64)> {
         numbers("NETPERF_ENDING"),
         numbers("NETPERF_INTERIM_RESULT"),
     );
-    let mut usual = times.first().copied().unwrap_or_default();
+    let mut average = times.first().copied().unwrap_or_default();
     let mut kept = Vec::new();
     for ((time, end), rate) in times.into_iter().zip(ends).zip(rates) {
-        if time < usual * 10.0 && time > usual / 10.0 {
-            usual = 0.5 * usual + 0.5 * time;
+        if time < average * 10.0 && time > average / 10.0 {
+            average = 0.5 * average + 0.5 * time;
             kept.push((end, rate));
         }
     }
     kept
 }
 
-/// k8s-netperf's driver may have a terminal at the other end: lines end in "\r\n", and what goes to
-/// stderr stands among them. It looks for keys anywhere in a line.
-fn terminals() -> Outcome {
+/// k8s-netperf's driver may run netperf in a terminal: lines end in "\r\n" and include stderr. It
+/// searches for keys anywhere in a line.
+fn terminals() -> CaseResult {
     const KEYS: [&str; 4] = [
         "THROUGHPUT_UNITS",
         "P99_LATENCY",
@@ -190,63 +195,65 @@ fn terminals() -> Outcome {
     ] {
         let line = format!(
             "{} netperf -H 127.0.0.1 -p {} -l 1 {interim} -t {test} -- -k {selection} -R 1",
-            peers().linerate_path.display(),
+            programs().linerate_path.display(),
             server.port,
         );
         let mut terminal = Command::new("script");
         terminal.args(["-qec", &line, "/dev/null"]);
         let text = run(terminal)?.stdout;
-        let wrong = |what: &str| Err(format!("{test}: {what}: {text}"));
+        let fail = |reason: &str| Err(format!("{test}: {reason}: {text}"));
         let mut lines = text.split("\r\n");
         if !lines.next().is_some_and(|line| line.contains("TEST from")) {
-            return wrong("the first line is no banner");
+            return fail("the first line is not the banner");
         }
-        let found = |key: &str| {
-            let hits: Vec<&str> = text.lines().filter(|line| line.contains(key)).collect();
-            hits.first()
+        let find = |key: &str| {
+            let matches: Vec<&str> = text.lines().filter(|line| line.contains(key)).collect();
+            matches
+                .first()
                 .and_then(|line| line.trim().split_once('='))
                 .map(|(_, value)| value.to_owned())
-                .filter(|_| hits.len() == 1)
+                .filter(|_| matches.len() == 1)
         };
-        if KEYS.iter().any(|key| found(key).is_none()) {
-            return wrong("a key is missing, or comes twice");
+        if KEYS.iter().any(|key| find(key).is_none()) {
+            return fail("missing or duplicate key");
         }
-        let retransmits = found("LOCAL_TRANSPORT_RETRANS").unwrap_or_default();
+        let retransmits = find("LOCAL_TRANSPORT_RETRANS").unwrap_or_default();
         if retransmits.starts_with('-') != (test == "UDP_STREAM") {
-            return wrong("retransmissions");
+            return fail("retransmissions");
         }
         if interim.is_empty() == text.contains("NETPERF_INTERIM_RESULT[1]=") {
-            return wrong("interim results");
+            return fail("interim results");
         }
     }
     Ok(())
 }
 
-/// Numbers have points and no thousands' marks, whatever the user's language.
-fn locales() -> Outcome {
-    for (length, form) in [
+/// Numbers have decimal points and no thousands separators in every locale.
+fn locales() -> CaseResult {
+    for (length, format) in [
         (&["-l", "1", "-D", "0.4"][..], &[][..]),
         (&["-l", "-5M"], &["-k", "THROUGHPUT,ELAPSED_TIME"]),
     ] {
-        let args = [length, &["--"], form].concat();
-        let of = |environment| {
+        let args = [length, &["--"], format].concat();
+        let stdout = |environment| {
             let setting = Setting {
                 environment,
                 ..Setting::PLAIN
             };
-            exchange(Pair::OURS, setting, &args).map(|finished| finished.stdout)
+            run_pair(Pair::OURS, setting, &args).map(|finished| finished.stdout)
         };
-        let plain = of(&[("LC_ALL", "C")])?;
-        if figures(&plain).is_empty() {
-            return Err(plain);
+        let expected = stdout(&[("LC_ALL", "C")])?;
+        if figures(&expected).is_empty() {
+            return Err(expected);
         }
         for environment in [
             &[("LC_ALL", "de_DE.UTF-8"), ("LANGUAGE", "de")][..],
             &[("LC_ALL", "fr_FR.UTF-8")],
             &[("LC_NUMERIC", "tr_TR.UTF-8"), ("LANG", "tr_TR.UTF-8")],
         ] {
-            let text = of(environment)?;
-            compare_masked(&text, &plain).map_err(|why| format!("{environment:?}: {why}"))?;
+            let text = stdout(environment)?;
+            compare_masked(&text, &expected)
+                .map_err(|difference| format!("{environment:?}: {difference}"))?;
         }
     }
     Ok(())

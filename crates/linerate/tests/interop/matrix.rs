@@ -1,294 +1,308 @@
-//! Every test, in every pair of client and server that has one of ours, over both families: on one
-//! host, and between two hosts that have two links and two addresses on each.
+//! Every test with every pair that includes ours, over both families: on one host, and between two
+//! hosts with two links and two addresses on each.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 
 use testkit::{Implementation, LinkAddress, ProcessOutput, figures, key_values};
 
-use super::exchange::{Family, Pair, Setting, exchange, succeed};
-use super::variants::same;
-use super::{Case, Outcome};
+use super::exchange::{Family, Pair, Setting, run_pair, stdout_of};
+use super::variants::compare_output;
+use super::{Case, CaseResult};
 
 /// A test of the matrix.
 struct Test {
     name: &'static str,
-    /// Which test, and what it needs besides.
+    /// Global options.
     global: &'static [&'static str],
+    /// Test options.
     specific: &'static [&'static str],
     /// `-l` for a run that ends by count.
     count: &'static str,
-    /// The figure of merit on loopback is at least this, however busy the machine.
-    floor: f64,
-    bytes: Bytes,
+    /// Minimum result on the loopback interface, including on a busy machine.
+    min_result: f64,
+    payload: Payload,
 }
 
-/// What the two ends' byte counts owe each other.
+/// Payload of a test: the expected relation between the byte counts of the two ends.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Bytes {
-    /// A stream to the server: all that was sent was received.
-    Up,
-    /// A stream from the server: likewise, if the client reads to the end.
-    Down,
-    /// Both ways; the end of the time may cut a transaction short.
-    Both,
-    /// Datagrams to the server: no more received than sent.
-    DatagramsUp,
-    /// Datagrams from the server: likewise.
-    DatagramsDown,
-    /// No payload is counted.
-    NoPayload,
-    /// The test prints a table and no more.
+enum Payload {
+    /// A stream to the server: the server receives all sent bytes.
+    ToServer,
+    /// A stream from the server: the client receives all sent bytes if it reads to the end.
+    FromServer,
+    /// Transactions. The end of the test may interrupt one.
+    Transactions,
+    /// Datagrams to the server: the server receives at most the sent bytes.
+    DatagramsToServer,
+    /// Datagrams from the server: the client receives at most the sent bytes.
+    DatagramsFromServer,
+    /// The test counts no payload.
+    Uncounted,
+    /// The test only prints a table.
     TableOnly,
 }
 
-/// Least throughput of a bulk test, 10^6 bit/s.
-const BULK: f64 = 50.0;
-/// Least rate of transactions or connections, 1/s.
-const TRANSACTIONS: f64 = 50.0;
-/// `-l` for a bulk run that ends by count: bytes, and so many of the default size of a send.
+/// Minimum throughput of a bulk test, 10^6 bit/s.
+const MIN_THROUGHPUT: f64 = 50.0;
+/// Minimum rate of transactions or connections, 1/s.
+const MIN_RATE: f64 = 50.0;
+/// `-l` for a bulk run that ends by count, in bytes.
 const BULK_COUNT: &str = "-10M";
-/// `-l` for any other that does: transactions or connections.
+/// `-l` for any other run that ends by count, in transactions or connections.
 const TRANSACTION_COUNT: &str = "-300";
 
 const TESTS: &[Test] = &[
-    bulk("tcp_stream", &["-t", "TCP_STREAM"], &[], Bytes::Up),
-    bulk("tcp_maerts", &["-t", "TCP_MAERTS"], &[], Bytes::Down),
+    bulk("tcp_stream", &["-t", "TCP_STREAM"], &[], Payload::ToServer),
+    bulk(
+        "tcp_maerts",
+        &["-t", "TCP_MAERTS"],
+        &[],
+        Payload::FromServer,
+    ),
     bulk(
         "tcp_sendfile",
         &["-t", "TCP_SENDFILE"],
         &[],
-        Bytes::TableOnly,
+        Payload::TableOnly,
     ),
-    bulk("tcp_mss", &["-t", "TCP_MSS"], &[], Bytes::TableOnly),
+    bulk("tcp_mss", &["-t", "TCP_MSS"], &[], Payload::TableOnly),
     bulk(
         "udp_stream",
         &["-t", "UDP_STREAM"],
         &["-R", "1"],
-        Bytes::DatagramsUp,
+        Payload::DatagramsToServer,
     ),
-    rate("tcp_rr", &["-t", "TCP_RR"], &[], Bytes::Both),
-    rate("tcp_crr", &["-t", "TCP_CRR"], &[], Bytes::Both),
-    rate("tcp_cc", &["-t", "TCP_CC"], &[], Bytes::TableOnly),
-    rate("udp_rr", &["-t", "UDP_RR"], &[], Bytes::Both),
-    bulk("omni_send", OMNI, &["-d", "send"], Bytes::Up),
-    bulk("omni_stream", OMNI, &["-d", "stream"], Bytes::Up),
-    bulk("omni_recv", OMNI, &["-d", "recv"], Bytes::Down),
-    bulk("omni_maerts", OMNI, &["-d", "maerts"], Bytes::Down),
-    rate("omni_rr", OMNI, &["-d", "rr"], Bytes::Both),
-    rate("omni_crr", OMNI, &["-d", "rr", "-c"], Bytes::Both),
-    rate("omni_connect_close", OMNI, &["-c"], Bytes::NoPayload),
+    rate("tcp_rr", &["-t", "TCP_RR"], &[], Payload::Transactions),
+    rate("tcp_crr", &["-t", "TCP_CRR"], &[], Payload::Transactions),
+    rate("tcp_cc", &["-t", "TCP_CC"], &[], Payload::TableOnly),
+    rate("udp_rr", &["-t", "UDP_RR"], &[], Payload::Transactions),
+    bulk("omni_send", OMNI, &["-d", "send"], Payload::ToServer),
+    bulk("omni_stream", OMNI, &["-d", "stream"], Payload::ToServer),
+    bulk("omni_recv", OMNI, &["-d", "recv"], Payload::FromServer),
+    bulk("omni_maerts", OMNI, &["-d", "maerts"], Payload::FromServer),
+    rate("omni_rr", OMNI, &["-d", "rr"], Payload::Transactions),
+    rate("omni_crr", OMNI, &["-d", "rr", "-c"], Payload::Transactions),
+    rate("omni_connect_close", OMNI, &["-c"], Payload::Uncounted),
     bulk(
         "omni_udp_send",
         OMNI,
         &["-T", "udp", "-d", "send", "-m", "1024", "-R", "1"],
-        Bytes::DatagramsUp,
+        Payload::DatagramsToServer,
     ),
     bulk(
         "omni_udp_recv",
         OMNI,
         &["-T", "udp", "-d", "recv", "-M", "1024", "-R", "1"],
-        Bytes::DatagramsDown,
+        Payload::DatagramsFromServer,
     ),
-    rate("omni_udp_rr", OMNI, &["-T", "udp", "-d", "rr"], Bytes::Both),
+    rate(
+        "omni_udp_rr",
+        OMNI,
+        &["-T", "udp", "-d", "rr"],
+        Payload::Transactions,
+    ),
 ];
 
 const OMNI: &[&str] = &["-t", "OMNI"];
 
-/// Bytes of a send by default, the original's and ours.
-const SEND: f64 = 16_384.0;
+/// Default bytes per send, of the original and of ours.
+const SEND_SIZE: f64 = 16_384.0;
 
-/// Bytes that the two ends' buffers can hold by default: 4 MiB at the sender, 6 MiB at the receiver.
-const UNDER_WAY: f64 = 10_485_760.0;
+/// Bytes that the default buffers of both ends can hold: 4 MiB at the sender, 6 MiB at the
+/// receiver.
+const MAX_IN_FLIGHT: f64 = 10_485_760.0;
 
-/// What the counts are compared by.
+/// Selectors with the result and the byte counts.
 const SELECTION: &str = "THROUGHPUT,ELAPSED_TIME,LOCAL_BYTES_SENT,LOCAL_BYTES_RECVD,\
     REMOTE_BYTES_SENT,REMOTE_BYTES_RECVD";
 
+/// Returns a test whose result is a throughput.
 const fn bulk(
     name: &'static str,
     global: &'static [&'static str],
     specific: &'static [&'static str],
-    bytes: Bytes,
+    payload: Payload,
 ) -> Test {
     Test {
         name,
         global,
         specific,
         count: BULK_COUNT,
-        floor: BULK,
-        bytes,
+        min_result: MIN_THROUGHPUT,
+        payload,
     }
 }
 
+/// Returns a test whose result is a rate of transactions or connections.
 const fn rate(
     name: &'static str,
     global: &'static [&'static str],
     specific: &'static [&'static str],
-    bytes: Bytes,
+    payload: Payload,
 ) -> Test {
     Test {
         name,
         global,
         specific,
         count: TRANSACTION_COUNT,
-        floor: TRANSACTIONS,
-        bytes,
+        min_result: MIN_RATE,
+        payload,
     }
 }
 
-/// Where client and server are, and what a case's name says of it.
-const PLACES: [(&str, Family, Option<LinkAddress>); 6] = [
+/// Locations of client and server: name, family, and the server's address if it is on another host.
+const LOCATIONS: [(&str, Family, Option<LinkAddress>); 6] = [
     ("ipv4", Family::V4, None),
     ("ipv6", Family::V6, None),
-    apart("ipv4-second-address", Family::V4, 0, 1),
-    apart("ipv6-second-address", Family::V6, 0, 1),
-    apart("ipv4-second-interface", Family::V4, 1, 0),
-    apart("ipv6-second-interface", Family::V6, 1, 0),
+    two_hosts("ipv4-second-address", Family::V4, 0, 1),
+    two_hosts("ipv6-second-address", Family::V6, 0, 1),
+    two_hosts("ipv4-second-interface", Family::V4, 1, 0),
+    two_hosts("ipv6-second-interface", Family::V6, 1, 0),
 ];
 
-const fn apart(
+const fn two_hosts(
     name: &'static str,
     family: Family,
     link: u8,
-    address: u8,
+    index: u8,
 ) -> (&'static str, Family, Option<LinkAddress>) {
     let is_v6 = matches!(family, Family::V6);
-    let place = LinkAddress {
-        link,
-        address,
-        is_v6,
-    };
-    (name, family, Some(place))
+    let link_address = LinkAddress { link, index, is_v6 };
+    (name, family, Some(link_address))
 }
 
 pub(crate) fn cases() -> Vec<Case> {
     let mut cases = Vec::new();
-    for (place_name, family, place) in PLACES {
+    for (location, family, link_address) in LOCATIONS {
         let setting = Setting {
             family,
-            place,
+            link_address,
             ..Setting::PLAIN
         };
         for test in TESTS {
-            // What stock says to itself is asked for once.
-            let control = Arc::new(Control::default());
+            // The stock pair runs once for all pairs.
+            let stock = Arc::new(StockRuns::default());
             for pair in Pair::TESTED {
-                let name = format!("matrix::{}::{place_name}::{}", test.name, pair.name());
-                let control = Arc::clone(&control);
-                let case = Case::against_stock(name, move || test.check(pair, setting, &control));
-                let case = case.inside(test.connects() || place.is_some());
+                let name = format!("matrix::{}::{location}::{}", test.name, pair.name());
+                let stock = Arc::clone(&stock);
+                let case = Case::new(name, move || test.check(pair, setting, &stock));
+                let case = case.in_namespace(test.connects() || link_address.is_some());
                 cases.push(if test.connects() {
-                    // At the end of such a test a stock server waits for some seconds.
-                    case.waiting()
+                    // A stock server waits for some seconds at the end of a connection test.
+                    case.allow_many_at_once()
                 } else {
                     case
                 });
             }
         }
-        if place.is_none() {
+        if link_address.is_none() {
             for pair in Pair::TESTED {
-                let name = format!("matrix::uuid::{place_name}::{}", pair.name());
-                cases.push(Case::against_stock(name, move || uuid(pair, setting)));
+                let name = format!("matrix::uuid::{location}::{}", pair.name());
+                cases.push(Case::new(name, move || uuid(pair, setting)));
             }
         }
     }
     cases
 }
 
-/// What stock's client said to stock's server, once for all pairs that are compared with it.
+/// Runs of the stock pair, shared by all pairs that are compared with it.
 #[derive(Default)]
-struct Control {
-    counted: Once,
-    text: Once,
+struct StockRuns {
+    counted: SharedRun,
+    text: SharedRun,
 }
 
-type Once = OnceLock<Result<ProcessOutput, String>>;
+type SharedRun = OnceLock<Result<ProcessOutput, String>>;
 
-impl Control {
-    fn ask(once: &Once, setting: Setting, args: &[&str]) -> Result<ProcessOutput, String> {
-        once.get_or_init(|| exchange(Pair::CONTROL, setting, args))
+impl StockRuns {
+    fn run_once(run: &SharedRun, setting: Setting, args: &[&str]) -> Result<ProcessOutput, String> {
+        run.get_or_init(|| run_pair(Pair::STOCK, setting, args))
             .clone()
     }
 }
 
 impl Test {
-    /// Whether it makes a connection a transaction, which TIME_WAIT would slow the next test down
-    /// with.
+    /// Returns whether the test opens a connection per transaction. Its sockets in TIME_WAIT would
+    /// slow down the next test.
     fn connects(&self) -> bool {
         self.name == "tcp_crr" || self.name == "tcp_cc" || self.specific.contains(&"-c")
     }
 
-    /// By time once for each pair on one host; by count everywhere.
-    fn check(&self, pair: Pair, setting: Setting, control: &Control) -> Outcome {
-        let setting = setting.inside(self.connects());
-        let is_near = setting.place.is_none();
-        if is_near && (setting.family == Family::V4 || pair == Pair::OURS) {
-            self.plausible(pair, setting)?;
+    /// Runs the test by count everywhere. On one host, also runs it for one second.
+    fn check(&self, pair: Pair, setting: Setting, stock: &StockRuns) -> CaseResult {
+        let setting = setting.in_namespace(self.connects());
+        let on_one_host = setting.link_address.is_none();
+        if on_one_host && (setting.family == Family::V4 || pair == Pair::OURS) {
+            self.check_timed_run(pair, setting)?;
         }
-        self.counted(pair, setting, control)?;
-        self.text(pair, setting, control)
+        self.check_counted_run(pair, setting, stock)?;
+        self.compare_text(pair, setting, stock)
     }
 
-    /// One second: the figure of merit, and the two ends' counts.
-    fn plausible(&self, pair: Pair, setting: Setting) -> Outcome {
-        if self.bytes == Bytes::TableOnly {
-            let text = succeed(pair, setting, &self.args("1", &["-P", "0", "-v", "0"], &[]))?;
+    /// Checks the result and the byte counts of a one-second run.
+    fn check_timed_run(&self, pair: Pair, setting: Setting) -> CaseResult {
+        if self.payload == Payload::TableOnly {
+            let text = stdout_of(pair, setting, &self.args("1", &["-P", "0", "-v", "0"], &[]))?;
             let figure = figures(&text).first().copied().unwrap_or(0.0);
-            return self.at_least_the_floor(figure, &text);
+            return self.check_min_result(figure, &text);
         }
-        let text = succeed(pair, setting, &self.args("1", &[], &["-k", SELECTION]))?;
+        let text = stdout_of(pair, setting, &self.args("1", &[], &["-k", SELECTION]))?;
         let value = values(&text);
-        self.at_least_the_floor(value["THROUGHPUT"], &text)?;
+        self.check_min_result(value["THROUGHPUT"], &text)?;
         let elapsed = value["ELAPSED_TIME"];
         if !(0.9..3.0).contains(&elapsed) {
-            return Err(format!("{elapsed} s where 1 s was asked for"));
+            return Err(format!("{elapsed} s elapsed, 1 s requested"));
         }
-        self.bytes_agree(&value, pair.client, false)
+        self.check_bytes(&value, pair.client, false)
             .map_err(|error| format!("{error}: {text}"))
     }
 
-    /// By count: to the byte what the original moves, and the same at both ends.
-    fn counted(&self, pair: Pair, setting: Setting, control: &Control) -> Outcome {
-        if matches!(self.bytes, Bytes::TableOnly | Bytes::DatagramsDown) {
+    /// Checks the byte counts of a run that ends by count: both ends agree, and the client's counts
+    /// equal stock's.
+    fn check_counted_run(&self, pair: Pair, setting: Setting, stock: &StockRuns) -> CaseResult {
+        if matches!(
+            self.payload,
+            Payload::TableOnly | Payload::DatagramsFromServer
+        ) {
             return Ok(());
         }
         let args = self.args(self.count, &[], &["-k", SELECTION]);
-        let text = succeed(pair, setting, &args)?;
+        let text = stdout_of(pair, setting, &args)?;
         let value = values(&text);
-        self.bytes_agree(&value, pair.client, true)
+        self.check_bytes(&value, pair.client, true)
             .map_err(|error| format!("{error}: {text}"))?;
-        if self.bytes == Bytes::DatagramsUp {
+        if self.payload == Payload::DatagramsToServer {
             return Ok(());
         }
-        let control = values(&Control::ask(&control.counted, setting, &args)?.stdout);
+        let stock = values(&StockRuns::run_once(&stock.counted, setting, &args)?.stdout);
         for key in ["LOCAL_BYTES_SENT", "LOCAL_BYTES_RECVD"] {
-            if differ(value[key], control[key]) {
-                return Err(format!("{key} is {}, control {}", value[key], control[key]));
+            if differ(value[key], stock[key]) {
+                return Err(format!("{key} is {}, stock {}", value[key], stock[key]));
             }
         }
         Ok(())
     }
 
-    /// The text, figures masked, is the control's.
-    fn text(&self, pair: Pair, setting: Setting, control: &Control) -> Outcome {
-        // A client that counts datagrams waits for ever for one that is lost.
-        let length = match self.bytes {
-            Bytes::DatagramsDown => "1",
+    /// Compares the output with the stock pair's, except for figures.
+    fn compare_text(&self, pair: Pair, setting: Setting, stock: &StockRuns) -> CaseResult {
+        // A client that counts datagrams waits forever for a lost one.
+        let length = match self.payload {
+            Payload::DatagramsFromServer => "1",
             _ => self.count,
         };
         let args = self.args(length, &[], &[]);
-        let mut ours = exchange(pair, setting, &args)?;
-        let control = Control::ask(&control.text, setting, &args)?;
-        if self.bytes == Bytes::DatagramsDown
+        let mut ours = run_pair(pair, setting, &args)?;
+        let stock = StockRuns::run_once(&stock.text, setting, &args)?;
+        if self.payload == Payload::DatagramsFromServer
             && pair.server == Implementation::Stock
-            && setting.place.is_some()
+            && setting.link_address.is_some()
         {
-            // A stock server sends from the address that its route has, which a connected socket refuses. Stock's
-            // client says nothing of that.
+            // A stock server sends from its route's address, which a connected socket refuses.
+            // Stock's client does not report that.
             ours.stderr.clear();
         }
-        same(&ours, &control)
+        compare_output(&ours, &stock)
     }
 
     fn args(
@@ -308,70 +322,78 @@ impl Test {
         .concat()
     }
 
-    fn at_least_the_floor(&self, figure: f64, text: &str) -> Outcome {
-        if figure >= self.floor {
+    fn check_min_result(&self, figure: f64, text: &str) -> CaseResult {
+        if figure >= self.min_result {
             return Ok(());
         }
-        Err(format!("{figure} is less than {}: {text}", self.floor))
+        Err(format!("{figure} is less than {}: {text}", self.min_result))
     }
 
-    fn bytes_agree(
+    fn check_bytes(
         &self,
         value: &BTreeMap<String, f64>,
         client: Implementation,
         counted: bool,
-    ) -> Outcome {
-        let up = (value["LOCAL_BYTES_SENT"], value["REMOTE_BYTES_RECVD"]);
-        let down = (value["REMOTE_BYTES_SENT"], value["LOCAL_BYTES_RECVD"]);
-        // Requests and responses are of one byte, so that this is one transaction under way.
-        let transaction = if counted { 0.0 } else { 1.0 };
-        // The original does not count a send that the end of its time cut short.
-        let cut_short = if counted || client == Implementation::Ours {
+    ) -> CaseResult {
+        let to_server = (value["LOCAL_BYTES_SENT"], value["REMOTE_BYTES_RECVD"]);
+        let from_server = (value["REMOTE_BYTES_SENT"], value["LOCAL_BYTES_RECVD"]);
+        // One transaction in flight. Requests and responses have one byte.
+        let max_unfinished = if counted { 0.0 } else { 1.0 };
+        // The original does not count a send that the end of the test interrupts.
+        let max_uncounted = if counted || client == Implementation::Ours {
             0.0
         } else {
-            SEND
+            SEND_SIZE
         };
-        let under_way = UNDER_WAY.max(0.05 * down.0);
-        let agree = match self.bytes {
-            Bytes::Up => up.0 > 0.0 && (0.0..=cut_short).contains(&(up.1 - up.0)),
-            Bytes::Down if counted => !differ(down.0, down.1) && down.0 > 0.0,
-            // The client's time can be over before it has all that the server sent in its own.
-            Bytes::Down => down.1 > 0.0 && (-SEND..=under_way).contains(&(down.0 - down.1)),
-            Bytes::Both => [up, down]
+        let max_in_flight = MAX_IN_FLIGHT.max(0.05 * from_server.0);
+        let agree = match self.payload {
+            Payload::ToServer => {
+                let uncounted = to_server.1 - to_server.0;
+                to_server.0 > 0.0 && (0.0..=max_uncounted).contains(&uncounted)
+            }
+            Payload::FromServer if counted => {
+                !differ(from_server.0, from_server.1) && from_server.0 > 0.0
+            }
+            // The client can end before it receives all bytes that the server sent.
+            Payload::FromServer => {
+                let missing = from_server.0 - from_server.1;
+                from_server.1 > 0.0 && (-SEND_SIZE..=max_in_flight).contains(&missing)
+            }
+            Payload::Transactions => [to_server, from_server]
                 .into_iter()
-                .all(|(sent, received)| (sent - received).abs() <= transaction && sent > 0.0),
-            Bytes::DatagramsUp => up.0 >= up.1 && up.1 > 0.0,
-            Bytes::DatagramsDown => down.0 >= down.1 && down.1 > 0.0,
-            Bytes::NoPayload | Bytes::TableOnly => true,
+                .all(|(sent, received)| (sent - received).abs() <= max_unfinished && sent > 0.0),
+            Payload::DatagramsToServer => to_server.0 >= to_server.1 && to_server.1 > 0.0,
+            Payload::DatagramsFromServer => from_server.0 >= from_server.1 && from_server.1 > 0.0,
+            Payload::Uncounted | Payload::TableOnly => true,
         };
         if agree {
             return Ok(());
         }
-        Err("the two ends' bytes do not agree".to_owned())
+        Err("the byte counts of the two ends do not match".to_owned())
     }
 }
 
-/// Whether two counts differ; they are whole numbers, which these hold exactly.
+/// Returns whether two counts differ. They are integers, which f64 represents exactly.
 fn differ(a: f64, b: f64) -> bool {
     (a - b).abs() >= 1.0
 }
 
-/// A name for a test: without a newline, and no two the same.
-fn uuid(pair: Pair, setting: Setting) -> Outcome {
-    let first = succeed(pair, setting, &["-t", "UUID"])?;
-    let second = succeed(pair, setting, &["-t", "UUID"])?;
-    let shape = |text: &str| -> String {
+/// The UUID test prints a different UUID each time, without a newline.
+fn uuid(pair: Pair, setting: Setting) -> CaseResult {
+    let first = stdout_of(pair, setting, &["-t", "UUID"])?;
+    let second = stdout_of(pair, setting, &["-t", "UUID"])?;
+    let format = |text: &str| -> String {
         text.chars()
             .map(|char| if char.is_ascii_hexdigit() { 'x' } else { char })
             .collect()
     };
-    if shape(&first) != "xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx" || first == second {
+    if format(&first) != "xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx" || first == second {
         return Err(format!("{first:?}, then {second:?}"));
     }
     Ok(())
 }
 
-/// The figures of a `-k` run by key; a key that is missing is not a number.
+/// Returns the figures of a `-k` run by key; NaN for missing keys.
 fn values(text: &str) -> BTreeMap<String, f64> {
     let mut values: BTreeMap<String, f64> = SELECTION
         .split(',')

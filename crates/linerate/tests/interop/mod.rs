@@ -1,11 +1,13 @@
 //! Ours and Debian's netperf 2.7.0 against each other, in every combination of client and server.
 //!
-//! The original's output is the reference: whatever it prints for a command line, ours prints with
-//! other figures, except where `docs/differences.md` says otherwise. What a case lacks is said on
-//! stdout. With `LINERATE_REQUIRE_PEERS=1` in the environment a case that lacks something fails.
+//! The original's output is the reference. For the same command line ours prints the same text with
+//! other figures, except where `docs/differences.md` documents a difference.
 //!
-//! Most cases compare texts and counts, which no load changes. Those that compare rates or CPU time run
-//! alone, at the end.
+//! A case without its requirements is skipped and prints the reason. With
+//! `LINERATE_REQUIRE_PEERS=1` in the environment it fails.
+//!
+//! Most cases compare texts and counts, which load does not change. Cases that compare rates or CPU
+//! time run alone, at the end.
 
 mod confidence;
 mod consumers;
@@ -26,25 +28,24 @@ mod variants;
 
 use testkit::{Concurrency, Namespace, TestCase, test_case_unless};
 
-/// What a case does: an error says what is wrong.
-type Outcome = Result<(), String>;
+/// Result of a case. An error describes the failure.
+type CaseResult = Result<(), String>;
 
-/// One case, and what it cannot do without.
+/// A test case and its requirements.
 struct Case {
     name: String,
-    /// Debian's netperf.
-    stock: bool,
-    /// A network namespace of its own.
-    namespace: bool,
-    load: Concurrency,
-    /// What else is not here, if that is so.
-    lacks: Option<String>,
-    run: Box<dyn FnOnce() -> Outcome + Send>,
+    /// Whether the case needs Debian's netperf.
+    needs_stock: bool,
+    needs_namespace: bool,
+    concurrency: Concurrency,
+    /// Reason if another requirement is not met.
+    missing: Option<String>,
+    run: Box<dyn FnOnce() -> CaseResult + Send>,
 }
 
 pub(crate) fn test_cases() -> Vec<TestCase> {
-    let no_stock = exchange::peers().missing_reason();
-    let no_namespace = Namespace::missing_reason();
+    let missing_stock = exchange::programs().missing_reason();
+    let missing_namespace = Namespace::missing_reason();
     let cases = [
         matrix::cases(),
         variants::cases(),
@@ -64,58 +65,55 @@ pub(crate) fn test_cases() -> Vec<TestCase> {
     ];
     let test_case = |case: Case| {
         let missing = None
-            .or(case.lacks.as_ref())
-            .or(no_stock.as_ref().filter(|_| case.stock))
-            .or(no_namespace.as_ref().filter(|_| case.namespace))
+            .or(case.missing.as_ref())
+            .or(missing_stock.as_ref().filter(|_| case.needs_stock))
+            .or(missing_namespace.as_ref().filter(|_| case.needs_namespace))
             .cloned();
-        test_case_unless(missing, case.name, case.run).with_concurrency(case.load)
+        test_case_unless(missing, case.name, case.run).with_concurrency(case.concurrency)
     };
     cases.into_iter().flatten().map(test_case).collect()
 }
 
 impl Case {
-    /// A case that needs the original.
-    fn against_stock(
-        name: impl Into<String>,
-        run: impl FnOnce() -> Outcome + Send + 'static,
-    ) -> Self {
+    /// Creates a case that needs the original netperf.
+    fn new(name: impl Into<String>, run: impl FnOnce() -> CaseResult + Send + 'static) -> Self {
         Self {
             name: name.into(),
-            stock: true,
-            namespace: false,
-            load: Concurrency::Busy,
-            lacks: None,
+            needs_stock: true,
+            needs_namespace: false,
+            concurrency: Concurrency::Busy,
+            missing: None,
             run: Box::new(run),
         }
     }
 
-    /// The same, in a network namespace if `namespace`.
-    fn inside(mut self, namespace: bool) -> Self {
-        self.namespace = namespace;
+    /// Sets whether the case needs a network namespace.
+    fn in_namespace(mut self, needs_namespace: bool) -> Self {
+        self.needs_namespace = needs_namespace;
         self
     }
 
-    /// The same, with no other case beside it.
-    fn quiet(mut self) -> Self {
-        self.load = Concurrency::Alone;
+    /// Makes the case run alone.
+    fn run_alone(mut self) -> Self {
+        self.concurrency = Concurrency::Alone;
         self
     }
 
-    /// The same, which mostly waits.
-    fn waiting(mut self) -> Self {
-        self.load = Concurrency::Waiting;
+    /// Marks the case as mostly waiting.
+    fn allow_many_at_once(mut self) -> Self {
+        self.concurrency = Concurrency::Waiting;
         self
     }
 
-    /// The same, which something is missing for, if there is a reason.
-    fn lacking(mut self, reason: Option<String>) -> Self {
-        self.lacks = reason;
+    /// Skips the case if `missing` has a reason.
+    fn unless(mut self, missing: Option<String>) -> Self {
+        self.missing = missing;
         self
     }
 
-    /// The same, which can do without the original.
-    fn alone(mut self) -> Self {
-        self.stock = false;
+    /// Removes the requirement of the original netperf.
+    fn without_stock(mut self) -> Self {
+        self.needs_stock = false;
         self
     }
 }

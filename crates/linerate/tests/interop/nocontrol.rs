@@ -1,5 +1,5 @@
-//! No control connection (`-N`): plain services at the other end, stock's text, and the tests that the
-//! manual promises and stock cannot do.
+//! No control connection (`-N`): tests against standard services, whose output matches stock's, and
+//! tests that the manual documents but stock cannot run.
 
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
@@ -9,46 +9,50 @@ use std::time::Duration;
 use socket2::{Domain, Socket, Type};
 use testkit::{Implementation, ProcessOutput, Role, compare_masked, figures};
 
-use super::exchange::{peers, run};
-use super::{Case, Outcome};
+use super::exchange::{programs, run};
+use super::{Case, CaseResult};
 
 type Service = fn(TcpStream) -> io::Result<()>;
 
 pub(crate) fn cases() -> Vec<Case> {
     vec![
-        Case::against_stock("nocontrol::like_stock", like_stock),
-        Case::against_stock("nocontrol::what_only_the_manual_promises", promised).alone(),
-        Case::against_stock("nocontrol::what_is_unknown", what_is_unknown).alone(),
-        Case::against_stock("nocontrol::refused", refused),
-        Case::against_stock("nocontrol::reset", reset),
+        Case::new("nocontrol::matches_stock", matches_stock),
+        Case::new(
+            "nocontrol::runs_tests_that_stock_cannot",
+            runs_tests_that_stock_cannot,
+        )
+        .without_stock(),
+        Case::new("nocontrol::unknown_values", unknown_values).without_stock(),
+        Case::new("nocontrol::refused_connection", refused_connection),
+        Case::new("nocontrol::reset_connection", reset_connection),
     ]
 }
 
-/// RFC 863.
+/// The discard service, RFC 863.
 fn discard(mut client: TcpStream) -> io::Result<()> {
     io::copy(&mut client, &mut io::sink()).map(drop)
 }
 
-/// RFC 862.
+/// The echo service, RFC 862.
 fn echo(mut client: TcpStream) -> io::Result<()> {
     let mut buffer = [0; 16_384];
     loop {
-        let taken = client.read(&mut buffer)?;
-        if taken == 0 {
+        let length = client.read(&mut buffer)?;
+        if length == 0 {
             return Ok(());
         }
-        client.write_all(&buffer[..taken])?;
+        client.write_all(&buffer[..length])?;
     }
 }
 
-/// RFC 864, in short.
+/// A simple chargen service, RFC 864.
 fn chargen(mut client: TcpStream) -> io::Result<()> {
     loop {
         client.write_all(&[b'#'; 16_384])?;
     }
 }
 
-/// Serves until the program ends; the port.
+/// Starts a service until the process ends. Returns its port.
 fn serve(service: Service) -> io::Result<u16> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
     let port = listener.local_addr()?.port();
@@ -60,26 +64,26 @@ fn serve(service: Service) -> io::Result<u16> {
     Ok(port)
 }
 
-/// Echoes datagrams until the program ends; the port.
+/// Starts an echo service for datagrams until the process ends. Returns its port.
 fn serve_datagrams() -> io::Result<u16> {
     let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?;
     let port = socket.local_addr()?.port();
     thread::spawn(move || {
         let mut buffer = [0; 16_384];
-        while let Ok((taken, from)) = socket.recv_from(&mut buffer) {
-            let _ = socket.send_to(&buffer[..taken], from);
+        while let Ok((length, from)) = socket.recv_from(&mut buffer) {
+            let _ = socket.send_to(&buffer[..length], from);
         }
     });
     Ok(port)
 }
 
 fn netperf(
-    make: Implementation,
+    implementation: Implementation,
     port: u16,
     global: &[&str],
     test: &[&str],
 ) -> Result<ProcessOutput, String> {
-    let mut client = peers().command(make, Role::Client);
+    let mut client = programs().command(implementation, Role::Client);
     client
         .args(["-N", "-H", "127.0.0.1", "-l", "-2000"])
         .args(global)
@@ -96,7 +100,7 @@ fn ours(port: u16, global: &[&str], test: &[&str]) -> Result<String, String> {
     Err(format!("{global:?} {test:?}: {finished:?}"))
 }
 
-fn like_stock() -> Outcome {
+fn matches_stock() -> CaseResult {
     let start = |service| serve(service).map_err(|error| error.to_string());
     let (discard, echo, chargen) = (start(discard)?, start(echo)?, start(chargen)?);
     let datagrams = serve_datagrams().map_err(|error| error.to_string())?;
@@ -117,33 +121,33 @@ fn like_stock() -> Outcome {
         (discard, &["-t", "OMNI"], &["-d", "send"]),
         (discard, &["-t", "OMNI"], &["-c"]),
     ] {
-        let mine = ours(port, global, test)?;
+        let ours = ours(port, global, test)?;
         let stock = netperf(Implementation::Stock, port, global, test)?.stdout;
-        // How many interim results there are is the clock's affair.
-        let settled = |text: &str| {
+        // The number of interim results depends on the clock.
+        let without_interim = |text: &str| {
             text.lines()
                 .filter(|line| !line.starts_with("Interim"))
                 .map(|line| line.to_owned() + "\n")
                 .collect::<String>()
         };
-        compare_masked(&settled(&mine), &settled(&stock))
-            .map_err(|why| format!("{global:?} {test:?}: {why}"))?;
-        if global.contains(&"-D") && !mine.contains("Interim result: ") {
-            return Err(format!("no interim result: {mine}"));
+        compare_masked(&without_interim(&ours), &without_interim(&stock))
+            .map_err(|difference| format!("{global:?} {test:?}: {difference}"))?;
+        if global.contains(&"-D") && !ours.contains("Interim result: ") {
+            return Err(format!("no interim result: {ours}"));
         }
     }
     Ok(())
 }
 
 /// Sendfile and connection tests.
-fn promised() -> Outcome {
+fn runs_tests_that_stock_cannot() -> CaseResult {
     let port = serve(discard).map_err(|error| error.to_string())?;
     for test in ["TCP_SENDFILE", "TCP_CC", "TCP_MSS"] {
         let text = ours(port, &["-t", test], &[])?;
         if !text.contains(" : no control : demo\n") {
             return Err(text);
         }
-        // The row, and of TCP_CC the one above what is not known of the peer.
+        // TCP_CC prints a row of two unknown values of the peer below the result.
         let row = text.lines().rev().map(figures).find(|row| row.len() != 2);
         let rate = row.and_then(|row| row.last().copied()).unwrap_or_default();
         if rate <= 0.0 {
@@ -153,40 +157,40 @@ fn promised() -> Outcome {
     Ok(())
 }
 
-fn what_is_unknown() -> Outcome {
+fn unknown_values() -> CaseResult {
     let port = serve(echo).map_err(|error| error.to_string())?;
     let keys = "REMOTE_BYTES_XFERD,RSS_SIZE_END,RSR_SIZE_END,REMOTE_SEND_SIZE,REMOTE_RECV_SIZE,\
         REMOTE_CPU_UTIL,REMOTE_SD,REMOTE_SEND_ALIGN,REMOTE_RECV_OFFSET,REMOTE_NODELAY,\
         REMOTE_SOCKET_PRIO,REMOTE_CPU_BIND";
-    // What is asked of the peer reaches nobody.
+    // Requests to the peer are not sent.
     let global = ["-t", "TCP_RR", "-C", "-A", "16", "-O", "3", "-T", ",0"];
     let text = ours(port, &global, &["-S", "64K", "-r", "10,500", "-k", keys])?;
     for key in keys.split(',') {
-        let unknown = text
+        let is_unknown = text
             .lines()
             .filter_map(|line| line.strip_prefix(key)?.strip_prefix('='))
             .any(|value| ["-1", "-1.00", "-1.000"].contains(&value));
-        if !unknown {
+        if !is_unknown {
             return Err(format!("{key}: {text}"));
         }
     }
     Ok(())
 }
 
-/// A service that resets its connection at the end of the client's stream.
-fn abort(mut client: TcpStream) -> io::Result<()> {
+/// A service that resets the connection at the end of the client's stream.
+fn reset_at_end(mut client: TcpStream) -> io::Result<()> {
     io::copy(&mut client, &mut io::sink())?;
     Socket::from(client).set_linger(Some(Duration::ZERO))
 }
 
-fn reset() -> Outcome {
-    let port = serve(abort).map_err(|error| error.to_string())?;
-    for (limit, code) in [("1", 1), ("-2000", 0)] {
-        let test = &["-t", "TCP_STREAM", "-l", limit];
-        let mine = netperf(Implementation::Ours, port, test, &[])?;
-        let told = mine.stderr.contains("Connection reset by peer");
-        if mine.code != Some(code) || told != (code == 1) {
-            return Err(format!("{test:?}: {mine:?}"));
+fn reset_connection() -> CaseResult {
+    let port = serve(reset_at_end).map_err(|error| error.to_string())?;
+    for (length, code) in [("1", 1), ("-2000", 0)] {
+        let test = &["-t", "TCP_STREAM", "-l", length];
+        let ours = netperf(Implementation::Ours, port, test, &[])?;
+        let reports_reset = ours.stderr.contains("Connection reset by peer");
+        if ours.code != Some(code) || reports_reset != (code == 1) {
+            return Err(format!("{test:?}: {ours:?}"));
         }
         let stock = netperf(Implementation::Stock, port, test, &[])?;
         if stock.code != Some(0) {
@@ -196,41 +200,45 @@ fn reset() -> Outcome {
     Ok(())
 }
 
-fn refused() -> Outcome {
-    // Bound, but not listening: a client could else get this port for itself, and connect to itself.
-    let taken = Socket::new(Domain::IPV4, Type::STREAM, None).map_err(|error| error.to_string())?;
-    let bound = taken.bind(&SocketAddr::from((Ipv4Addr::LOCALHOST, 0)).into());
-    let address = bound.and_then(|()| taken.local_addr());
+fn refused_connection() -> CaseResult {
+    // Bound but not listening. Otherwise a client could bind this port and connect to itself.
+    let socket =
+        Socket::new(Domain::IPV4, Type::STREAM, None).map_err(|error| error.to_string())?;
+    let bound = socket.bind(&SocketAddr::from((Ipv4Addr::LOCALHOST, 0)).into());
+    let address = bound.and_then(|()| socket.local_addr());
     let address = address.map_err(|error| error.to_string())?.as_socket();
     let port = address.ok_or("no port")?.port();
     for test in ["TCP_STREAM", "TCP_MAERTS", "TCP_RR", "TCP_CRR"] {
-        let [mine, stock] = [Implementation::Ours, Implementation::Stock]
-            .map(|make| netperf(make, port, &["-t", test], &[]));
-        let (mine, stock) = (mine?, stock?);
-        let as_stock = (&mine.stdout, &mine.stderr) == (&stock.stdout, &stock.stderr);
-        if !as_stock || [mine.code, stock.code] != [Some(1); 2] {
-            return Err(format!("{test}: {mine:?}, stock {stock:?}"));
+        let [ours, stock] = [Implementation::Ours, Implementation::Stock]
+            .map(|implementation| netperf(implementation, port, &["-t", test], &[]));
+        let (ours, stock) = (ours?, stock?);
+        let matches_stock = (&ours.stdout, &ours.stderr) == (&stock.stdout, &stock.stderr);
+        if !matches_stock || [ours.code, stock.code] != [Some(1); 2] {
+            return Err(format!("{test}: {ours:?}, stock {stock:?}"));
         }
     }
     for (test, code) in [("TCP_CC", 255), ("TCP_MSS", 255), ("REM_CPU", 1)] {
-        let said = |make| {
-            let mut client = peers().command(make, Role::Client);
+        let output = |implementation| {
+            let mut client = programs().command(implementation, Role::Client);
             client.args(["-N", "-t", test]);
             run(client)
         };
-        let (mine, stock) = (said(Implementation::Ours)?, said(Implementation::Stock)?);
-        let one_line = mine.stderr.lines().count() + mine.stdout.lines().count() == 1;
-        if mine.code != Some(code) || mine.stdout != stock.stdout || !one_line {
-            return Err(format!("{test}: {mine:?}, stock {stock:?}"));
+        let (ours, stock) = (
+            output(Implementation::Ours)?,
+            output(Implementation::Stock)?,
+        );
+        let has_one_line = ours.stderr.lines().count() + ours.stdout.lines().count() == 1;
+        if ours.code != Some(code) || ours.stdout != stock.stdout || !has_one_line {
+            return Err(format!("{test}: {ours:?}, stock {stock:?}"));
         }
     }
-    // These need nobody.
+    // These tests need no peer.
     for test in ["LOC_CPU", "UUID"] {
-        let mut client = peers().command(Implementation::Ours, Role::Client);
+        let mut client = programs().command(Implementation::Ours, Role::Client);
         client.args(["-N", "-t", test]);
-        let mine = run(client)?;
-        if mine.code != Some(0) || mine.stdout.is_empty() {
-            return Err(format!("{test}: {mine:?}"));
+        let ours = run(client)?;
+        if ours.code != Some(0) || ours.stdout.is_empty() {
+            return Err(format!("{test}: {ours:?}"));
         }
     }
     Ok(())

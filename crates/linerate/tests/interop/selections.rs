@@ -1,11 +1,11 @@
-//! `all`: every selector, in each of the three forms, and `?`.
+//! The selections `all`, with every selector in each of the three formats, and `?`.
 
 use testkit::{Implementation, compare_masked, key_values};
 
-use super::exchange::{Pair, Setting, exchange, succeed};
-use super::{Case, Outcome};
+use super::exchange::{Pair, Setting, run_pair, stdout_of};
+use super::{Case, CaseResult};
 
-/// Tests that between them fill in every selector, with a length that ends by count.
+/// Tests that together fill in every selector. Each ends by count.
 const TESTS: &[(&str, &str)] = &[
     ("tcp_stream", "-t TCP_STREAM -l -2M --"),
     ("tcp_stream_cpu", "-t TCP_STREAM -l -20M -c -C --"),
@@ -14,7 +14,7 @@ const TESTS: &[(&str, &str)] = &[
     ("tcp_crr", "-t TCP_CRR -l -200 --"),
     ("udp_stream", "-t UDP_STREAM -l -2M -- -R 1"),
     ("udp_rr", "-t UDP_RR -l -200 --"),
-    // Sizes of calls, which these tests only print.
+    // These tests print call sizes but do not use them.
     (
         "tcp_rr_call_sizes",
         "-t TCP_RR -l -200 -- -m 100,200 -M 300,400",
@@ -30,7 +30,7 @@ const TESTS: &[(&str, &str)] = &[
     ),
 ];
 
-/// A selector whose name has one of these in it is measured; every other is a setting.
+/// Parts of the names of measured selectors. All others are settings.
 const MEASURED: &[&str] = &[
     "THROUGHPUT",
     "ELAPSED_TIME",
@@ -43,15 +43,15 @@ const MEASURED: &[&str] = &[
     "CALLS",
     "_BYTES_",
     "RETRANS",
-    // The kernel sizes buffers and segments by what it sees.
+    // The kernel adapts buffers and segments to the traffic.
     "SIZE_END",
     "TRANSPORT_MSS",
-    // It holds the server's port.
+    // It contains the server's port.
     "COMMAND_LINE",
 ];
 
-/// A selector whose name has one of these in it is a fact that the stock tool has given up to find
-/// out, or tells only when it was asked for. Ours tells it.
+/// Parts of the names of facts that stock never reports, or reports only on request. Ours reports
+/// them.
 pub(crate) const FACTS: &[&str] = &[
     "SYSNAME",
     "SYSTEM_MODEL",
@@ -68,117 +68,118 @@ pub(crate) const FACTS: &[&str] = &[
     "SOCKET_TOS",
 ];
 
-/// Compares an output of a pair with the control's.
-type Compare = fn(Pair, &str, &str) -> Outcome;
+/// Compares a pair's output with the stock pair's.
+type Compare = fn(Pair, &str, &str) -> CaseResult;
 
 pub(crate) fn cases() -> Vec<Case> {
     let mut cases = Vec::new();
     for &(test, line) in TESTS {
-        let forms: [(&str, Compare); 3] = [("-k", keyval), ("-o", csv), ("-O", human)];
-        for (form, compare) in forms {
-            let name = format!("selections::{test}::{form}");
-            let case = Case::against_stock(name, move || compared(line, form, compare));
-            cases.push(case.inside(line.contains("CRR") || line.ends_with("-c")));
+        let formats: [(&str, Compare); 3] = [
+            ("-k", compare_key_values),
+            ("-o", compare_csv),
+            ("-O", compare_columns),
+        ];
+        for (format, compare) in formats {
+            let name = format!("selections::{test}::{format}");
+            let case = Case::new(name, move || compare_format(line, format, compare));
+            cases.push(case.in_namespace(line.contains("CRR") || line.ends_with("-c")));
         }
     }
-    for form in ["-k", "-o", "-O"] {
-        let name = format!("selections::list::{form}");
-        cases.push(Case::against_stock(name, move || list(form)));
+    for format in ["-k", "-o", "-O"] {
+        let name = format!("selections::list::{format}");
+        cases.push(Case::new(name, move || list(format)));
     }
     cases
 }
 
-/// `?` has the stock tool's names in its order, with ours before the last.
-fn list(form: &str) -> Outcome {
-    let args = ["-t", "OMNI", "--", form, "?"];
+/// `?` lists the stock tool's names in its order, with our additions before the last.
+fn list(format: &str) -> CaseResult {
+    let args = ["-t", "OMNI", "--", format, "?"];
     let names = |pair: Pair| -> Result<(Vec<String>, String), String> {
-        let finished = exchange(pair, Setting::PLAIN, &args)?;
+        let finished = run_pair(pair, Setting::PLAIN, &args)?;
         if finished.code != Some(1) {
-            return Err(format!("exit {:?}", finished.code));
+            return Err(format!("exit code {:?}", finished.code));
         }
-        let separator = if form == "-O" { '\n' } else { ',' };
+        let separator = if format == "-O" { '\n' } else { ',' };
         let text = finished.stdout;
         let names = text.trim_end().split(separator).map(str::to_owned);
         Ok((names.collect(), text))
     };
-    let (control, control_text) = names(Pair::CONTROL)?;
-    let (mut ours, ours_text) = names(Pair::OURS)?;
-    let added = ours.len().saturating_sub(control.len());
-    let place = control.len() - 1;
-    let own: Vec<String> = ours.drain(place..place + added).collect();
-    if ours != control || own.is_empty() {
-        return Err(format!("{ours:?} and {own:?}\ncontrol {control:?}"));
+    let (stock, stock_text) = names(Pair::STOCK)?;
+    let (mut ours, our_text) = names(Pair::OURS)?;
+    let added_count = ours.len().saturating_sub(stock.len());
+    let start = stock.len() - 1;
+    let added: Vec<String> = ours.drain(start..start + added_count).collect();
+    if ours != stock || added.is_empty() {
+        return Err(format!("{ours:?}, added {added:?}\nstock {stock:?}"));
     }
-    if ours_text.ends_with('\n') != control_text.ends_with('\n') {
+    if our_text.ends_with('\n') != stock_text.ends_with('\n') {
         return Err("the end of the line differs".to_owned());
     }
     Ok(())
 }
 
-fn compared(line: &str, form: &str, compare: Compare) -> Outcome {
+fn compare_format(line: &str, format: &str, compare: Compare) -> CaseResult {
     let namespace = line.contains("CRR") || line.ends_with("-c");
-    let setting = Setting::PLAIN.inside(namespace);
+    let setting = Setting::PLAIN.in_namespace(namespace);
     let mut args: Vec<&str> = line.split_ascii_whitespace().collect();
-    args.extend(["-u", "name", form, "all"]);
+    args.extend(["-u", "name", format, "all"]);
 
-    let control = succeed(Pair::CONTROL, setting, &args)?;
-    let mut wrong = Vec::new();
+    let stock = stdout_of(Pair::STOCK, setting, &args)?;
+    let mut errors = Vec::new();
     for pair in Pair::TESTED {
-        let ours = succeed(pair, setting, &args)?;
-        if let Err(error) = compare(pair, &ours, &control) {
-            wrong.push(format!("{}: {error}", pair.name()));
+        let ours = stdout_of(pair, setting, &args)?;
+        if let Err(error) = compare(pair, &ours, &stock) {
+            errors.push(format!("{}: {error}", pair.name()));
         }
     }
-    if wrong.is_empty() {
+    if errors.is_empty() {
         return Ok(());
     }
-    Err(format!("netperf {}\n{}", args.join(" "), wrong.join("\n")))
+    Err(format!("netperf {}\n{}", args.join(" "), errors.join("\n")))
 }
 
-/// The same keys in the same order, settings to the letter, and facts where they can be known.
-fn keyval(pair: Pair, ours: &str, control: &str) -> Outcome {
+/// Compares `-k` output: the keys in order and the settings match exactly; ours reports facts.
+fn compare_key_values(pair: Pair, ours: &str, stock: &str) -> CaseResult {
     compare_masked(
         ours.lines().next().unwrap_or_default(),
-        control.lines().next().unwrap_or_default(),
+        stock.lines().next().unwrap_or_default(),
     )
     .map_err(|difference| difference.to_string())?;
-    let (ours, control) = (key_values(ours), key_values(control));
+    let (ours, stock) = (key_values(ours), key_values(stock));
     let keys = |pairs: &[(&str, &str)]| -> Vec<String> {
         pairs.iter().map(|(key, _)| (*key).to_owned()).collect()
     };
-    if keys(&ours) != keys(&control) {
-        return Err(format!(
-            "keys {:?}\ncontrol {:?}",
-            keys(&ours),
-            keys(&control)
-        ));
+    if keys(&ours) != keys(&stock) {
+        return Err(format!("keys {:?}\nstock {:?}", keys(&ours), keys(&stock)));
     }
-    let wrong: Vec<String> = ours
+    let differences: Vec<String> = ours
         .iter()
-        .zip(&control)
-        .filter(|((key, ours), (_, control))| {
-            if is_told(key, pair) {
+        .zip(&stock)
+        .filter(|((key, ours), (_, stock))| {
+            if is_reported_fact(key, pair) {
                 ["Deprecated", "0xfffffffe", "0xffffffff"].contains(ours) && is_always_known(key)
             } else {
-                ours != control && !is_measured(key)
+                ours != stock && !is_measured(key)
             }
         })
-        .map(|((key, ours), (_, control))| format!("{key}={ours}, control {control}"))
+        .map(|((key, ours), (_, stock))| format!("{key}={ours}, stock {stock}"))
         .collect();
-    if wrong.is_empty() {
+    if differences.is_empty() {
         return Ok(());
     }
-    Err(wrong.join("; "))
+    Err(differences.join("; "))
 }
 
-/// Whether a fact is one that this pair's client finds out: of its own host, or of ours.
-fn is_told(key: &str, pair: Pair) -> bool {
+/// Returns whether this pair's client reports the selector as a fact: of its host, or of our
+/// server's.
+fn is_reported_fact(key: &str, pair: Pair) -> bool {
     FACTS.iter().any(|part| key.contains(part))
         && pair.client == Implementation::Ours
         && (key.starts_with("LOCAL_") || pair.server == Implementation::Ours)
 }
 
-/// The loopback has no PCI device.
+/// Returns whether a fact is known on the loopback interface, which is not a PCI device.
 fn is_always_known(key: &str) -> bool {
     !["VENDOR", "DEVICE"].iter().any(|part| key.ends_with(part))
 }
@@ -187,63 +188,64 @@ fn is_measured(key: &str) -> bool {
     key != "THROUGHPUT_UNITS" && MEASURED.iter().any(|part| key.contains(part))
 }
 
-/// The same banner and header, and as many columns.
-fn csv(pair: Pair, ours: &str, control: &str) -> Outcome {
+/// Compares `-o` output: the banner, the header and the number of columns.
+fn compare_csv(pair: Pair, ours: &str, stock: &str) -> CaseResult {
     let columns = |text: &str| -> Vec<usize> {
         text.lines()
             .skip(1)
             .map(|line| line.split(',').count())
             .collect()
     };
-    if columns(ours) != columns(control) {
-        let (ours, control) = (columns(ours), columns(control));
-        return Err(format!("{ours:?} columns, control {control:?}"));
+    if columns(ours) != columns(stock) {
+        let (ours, stock) = (columns(ours), columns(stock));
+        return Err(format!("{ours:?} columns, stock {stock:?}"));
     }
     let without_facts = |text: &str| without_facts(text, pair);
-    compare_masked(&without_facts(ours), &without_facts(control))
+    compare_masked(&without_facts(ours), &without_facts(stock))
         .map_err(|difference| difference.to_string())
 }
 
-/// The text with a mark in place of what this pair finds out and the control does not.
+/// Replaces the facts that only this pair reports with a mark.
 fn without_facts(text: &str, pair: Pair) -> String {
     let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
     if let [_, header, values] = &mut lines[..] {
         let keys = header.split(',').map(|title| {
             let key = title.to_ascii_uppercase().replace(' ', "_");
-            // The words of two of them do not make their names.
+            // These titles differ from the selector names.
             key.replace("_OS_", "_")
                 .replace("SOCKET_PRIORITY", "SOCKET_PRIO")
         });
-        let masked =
-            keys.zip(values.split(',')).map(
-                |(key, value)| {
-                    if is_told(&key, pair) { "fact" } else { value }
-                },
-            );
+        let masked = keys.zip(values.split(',')).map(|(key, value)| {
+            if is_reported_fact(&key, pair) {
+                "fact"
+            } else {
+                value
+            }
+        });
         *values = masked.collect::<Vec<_>>().join(",");
     }
     lines.join("\n")
 }
 
-/// The same headers, and every column of a block as wide as its longest line wants it: a block's lines
-/// are equally long. The values are the business of the other two forms.
-fn human(_: Pair, ours: &str, control: &str) -> Outcome {
+/// Compares `-O` output: the headers match, and all lines of a block have the same width. The other
+/// two formats cover the values.
+fn compare_columns(_: Pair, ours: &str, stock: &str) -> CaseResult {
     let headers = |text: &str| -> Vec<String> {
         let lines = text.lines().filter(|line| !is_banner(line));
         let headers = lines.enumerate().filter(|(number, _)| number % 6 != 4);
         let words = headers.map(|(_, line)| line.split_ascii_whitespace().collect::<Vec<_>>());
         words.map(|words| words.join(" ")).collect()
     };
-    if headers(ours) != headers(control) {
+    if headers(ours) != headers(stock) {
         return Err(format!(
-            "headers {:#?}\ncontrol {:#?}",
+            "headers {:#?}\nstock {:#?}",
             headers(ours),
-            headers(control)
+            headers(stock)
         ));
     }
     compare_masked(
         ours.lines().next().unwrap_or_default(),
-        control.lines().next().unwrap_or_default(),
+        stock.lines().next().unwrap_or_default(),
     )
     .map_err(|difference| difference.to_string())?;
     for block in ours.split("\n\n").filter(|block| !block.is_empty()) {

@@ -1,21 +1,21 @@
-//! OMNI tests over what carries data beside TCP and UDP, and Fast Open: between ours, as the original
-//! has none of it on Linux, and what the original makes of it where it must.
+//! OMNI tests over transports other than TCP and UDP, and Fast Open. Most run between ours, because
+//! the original supports none of them on Linux; some check ours against a stock server.
 //!
-//! What needs a kernel module (SCTP, DCCP, VSOCK, LLC) runs in `lab/suite/transports.sh`.
+//! Transports that need a kernel module (SCTP, DCCP, VSOCK, LLC) run in `lab/suite/transports.sh`.
 
 use std::collections::BTreeMap;
 
 use testkit::{Implementation, Namespace, ProcessOutput, Role, Server, key_values};
 
-use super::exchange::{Family, Pair, Setting, exchange, peers, run};
-use super::{Case, Outcome};
+use super::exchange::{Family, Pair, Setting, programs, run, run_pair};
+use super::{Case, CaseResult};
 
-const TIME: &str = "1";
+const LENGTH: &str = "1";
 
 const SELECTION: &str = "PROTOCOL,SOCKET_TYPE,DIRECTION,THROUGHPUT,LOCAL_BYTES_SENT,REMOTE_BYTES_RECVD,\
     REMOTE_BYTES_SENT,LOCAL_BYTES_RECVD,MULTIPATH";
 
-/// Test options of each direction, as the selector DIRECTION calls it.
+/// Test options of each direction, and its name in the selector DIRECTION.
 const DIRECTIONS: [(&[&str], &str); 5] = [
     (&["-d", "send"], "Send"),
     (&["-d", "recv"], "Receive"),
@@ -29,27 +29,30 @@ pub(crate) fn cases() -> Vec<Case> {
     for family in Family::ALL {
         for (specific, direction) in DIRECTIONS {
             let name = |transport: &str| {
-                let way = specific.join("");
-                format!("transports::{transport}::{}::{way}", family.name())
+                let options = specific.join("");
+                format!("transports::{transport}::{}::{options}", family.name())
             };
             cases.push(ours(name("mptcp"), move || {
-                reliable("mptcp", "MPTCP", family, specific, direction)
+                check_mptcp(family, specific, direction)
             }));
             if !specific.contains(&"-c") {
                 cases.push(ours(name("udplite"), move || {
-                    udplite(family, specific, direction)
+                    check_udplite(family, specific, direction)
                 }));
             }
         }
     }
     cases.extend([
         ours("transports::mptcp::count".to_owned(), mptcp_count),
-        Case::against_stock("transports::mptcp::to_stock", mptcp_to_stock),
-        Case::against_stock("transports::udplite::to_stock", udplite_to_stock),
+        Case::new("transports::mptcp::to_stock", mptcp_to_stock),
+        Case::new("transports::udplite::to_stock", udplite_to_stock),
         ours("transports::udplite::count".to_owned(), udplite_count),
-        ours("transports::missing".to_owned(), missing),
+        ours(
+            "transports::missing_kernel_module".to_owned(),
+            missing_kernel_module,
+        ),
         ours("transports::no_provider".to_owned(), no_provider),
-        ours("transports::mptcp::off".to_owned(), mptcp_off).inside(true),
+        ours("transports::mptcp::disabled".to_owned(), mptcp_disabled).in_namespace(true),
     ]);
     for test in [
         "-t TCP_STREAM --",
@@ -59,27 +62,32 @@ pub(crate) fn cases() -> Vec<Case> {
         "-t OMNI -- -d rr -T mptcp",
     ] {
         let name = format!("transports::fast_open::{}", test.replace(' ', ""));
-        cases.push(ours(name, move || fast_open(test, true)).inside(true));
+        cases.push(ours(name, move || fast_open(test, true)).in_namespace(true));
     }
-    // Nothing to send with the first segment.
+    // Tests without data in the first segment.
     for test in ["-t TCP_MAERTS --", "-t OMNI -- -c -d 0"] {
         let name = format!("transports::fast_open::{}", test.replace(' ', ""));
-        cases.push(ours(name, move || fast_open(test, false)).inside(true));
+        cases.push(ours(name, move || fast_open(test, false)).in_namespace(true));
     }
     cases
 }
 
-fn ours(name: String, run: impl FnOnce() -> Outcome + Send + 'static) -> Case {
-    Case::against_stock(name, run).alone()
+/// Creates a case between ours.
+fn ours(name: String, run: impl FnOnce() -> CaseResult + Send + 'static) -> Case {
+    Case::new(name, run).without_stock()
 }
 
 fn omni(setting: Setting, length: &str, specific: &[&str]) -> Result<ProcessOutput, String> {
-    let head = ["-t", "OMNI", "-P", "0", "-l", length, "--"];
-    let tail = ["-k", SELECTION];
-    exchange(Pair::OURS, setting, &[&head, specific, &tail].concat())
+    let global = ["-t", "OMNI", "-P", "0", "-l", length, "--"];
+    let selection = ["-k", SELECTION];
+    run_pair(
+        Pair::OURS,
+        setting,
+        &[&global, specific, &selection].concat(),
+    )
 }
 
-/// The values of a run in which nothing was said on stderr.
+/// Returns the values of a run; fails unless the run exits with 0 and an empty stderr.
 fn values(finished: &ProcessOutput) -> Result<BTreeMap<String, String>, String> {
     if finished.code == Some(0) && finished.stderr.is_empty() {
         let pairs = key_values(&finished.stdout).into_iter();
@@ -91,11 +99,12 @@ fn values(finished: &ProcessOutput) -> Result<BTreeMap<String, String>, String> 
 }
 
 fn number(values: &BTreeMap<String, String>, key: &str) -> Result<f64, String> {
-    let value = values.get(key).ok_or_else(|| format!("no {key}"))?;
+    let value = values.get(key).ok_or_else(|| format!("{key} is missing"))?;
     value.parse().map_err(|_| format!("{key} is {value}"))
 }
 
-fn expect(values: &BTreeMap<String, String>, expected: [(&str, &str); 3]) -> Outcome {
+/// Checks the expected values, and that the throughput is positive.
+fn check_values(values: &BTreeMap<String, String>, expected: [(&str, &str); 3]) -> CaseResult {
     for (key, expected) in expected {
         if values.get(key).is_none_or(|value| value != expected) {
             return Err(format!("{key} is not {expected}: {values:?}"));
@@ -109,38 +118,32 @@ fn expect(values: &BTreeMap<String, String>, expected: [(&str, &str); 3]) -> Out
     }
 }
 
-/// What is sent is received, in both directions but for a transaction that the end cuts short.
-fn reliable(
-    transport: &str,
-    protocol: &str,
-    family: Family,
-    specific: &[&str],
-    direction: &str,
-) -> Outcome {
+/// MPTCP delivers all sent bytes. The end of the test may interrupt one transaction.
+fn check_mptcp(family: Family, specific: &[&str], direction: &str) -> CaseResult {
     let setting = Setting {
         family,
         ..Setting::PLAIN
     };
-    let specific = [&["-T", transport], specific].concat();
-    let values = values(&omni(setting, TIME, &specific)?)?;
-    expect(
+    let specific = [&["-T", "mptcp"], specific].concat();
+    let values = values(&omni(setting, LENGTH, &specific)?)?;
+    check_values(
         &values,
         [
-            ("PROTOCOL", protocol),
+            ("PROTOCOL", "MPTCP"),
             ("SOCKET_TYPE", "Stream"),
             ("DIRECTION", direction),
         ],
     )?;
     if values.get("MULTIPATH").is_none_or(|value| value != "1") {
-        return Err(format!("Multipath TCP was not in force: {values:?}"));
+        return Err(format!("the connection did not use MPTCP: {values:?}"));
     }
     for (sent, received) in [
         ("LOCAL_BYTES_SENT", "REMOTE_BYTES_RECVD"),
         ("REMOTE_BYTES_SENT", "LOCAL_BYTES_RECVD"),
     ] {
         let (sent, received) = (number(&values, sent)?, number(&values, received)?);
-        let cut_short = if direction.contains('|') { 1.0 } else { 0.0 };
-        if (sent - received).abs() > cut_short {
+        let max_missing = if direction.contains('|') { 1.0 } else { 0.0 };
+        if (sent - received).abs() > max_missing {
             return Err(format!(
                 "{sent} bytes were sent, {received} received: {values:?}"
             ));
@@ -149,7 +152,8 @@ fn reliable(
     Ok(())
 }
 
-fn udplite(family: Family, specific: &[&str], direction: &str) -> Outcome {
+/// UDP-Lite delivers some of the sent bytes, and no more.
+fn check_udplite(family: Family, specific: &[&str], direction: &str) -> CaseResult {
     let setting = Setting {
         family,
         ..Setting::PLAIN
@@ -160,8 +164,8 @@ fn udplite(family: Family, specific: &[&str], direction: &str) -> Outcome {
     } else {
         [&sizes, specific].concat()
     };
-    let values = values(&omni(setting, TIME, &specific)?)?;
-    expect(
+    let values = values(&omni(setting, LENGTH, &specific)?)?;
+    check_values(
         &values,
         [
             ("PROTOCOL", "UDPLite"),
@@ -183,7 +187,7 @@ fn udplite(family: Family, specific: &[&str], direction: &str) -> Outcome {
     Ok(())
 }
 
-fn mptcp_count() -> Outcome {
+fn mptcp_count() -> CaseResult {
     let values = values(&omni(
         Setting::PLAIN,
         "-10M",
@@ -193,11 +197,11 @@ fn mptcp_count() -> Outcome {
     if (10e6..12e6).contains(&received) {
         return Ok(());
     }
-    Err(format!("{received} bytes for 10 MB"))
+    Err(format!("received {received} bytes of 10 MB"))
 }
 
-/// Each transaction of a kind that may be lost, but is not on a loopback interface with one at a time.
-fn udplite_count() -> Outcome {
+/// Every transaction completes: the loopback interface loses no datagram with one in flight.
+fn udplite_count() -> CaseResult {
     let sizes = ["-T", "udplite", "-d", "rr", "-r", "100,200"];
     let values = values(&omni(Setting::PLAIN, "-300", &sizes)?)?;
     for (key, expected) in [
@@ -213,52 +217,50 @@ fn udplite_count() -> Outcome {
     Ok(())
 }
 
-/// A stock server is asked for TCP, never for a protocol at which it would spin.
-fn mptcp_to_stock() -> Outcome {
-    let [ours_to_stock, ..] = Pair::TESTED;
+/// Ours falls back to TCP. A stock server would spin on a request for MPTCP.
+fn mptcp_to_stock() -> CaseResult {
     let args = ["-t", "TCP_STREAM", "-l", "-2M", "--", "-T", "mptcp"];
-    let finished = exchange(ours_to_stock, Setting::PLAIN, &args)?;
+    let finished = run_pair(Pair::OURS_TO_STOCK, Setting::PLAIN, &args)?;
     if finished.code == Some(0) && finished.stderr.contains("fell back to TCP") {
         return Ok(());
     }
     Err(format!("{finished:?}"))
 }
 
-fn udplite_to_stock() -> Outcome {
-    let [ours_to_stock, ..] = Pair::TESTED;
+fn udplite_to_stock() -> CaseResult {
     let args = ["-t", "OMNI", "-P", "0", "-l", "1", "--", "-T", "udplite"];
-    let finished = exchange(ours_to_stock, Setting::PLAIN, &args)?;
-    let refused = finished.code == Some(255) && finished.stdout == "netperf: remote error 95";
-    if refused && finished.stderr.contains("cannot serve UDPLite") {
+    let finished = run_pair(Pair::OURS_TO_STOCK, Setting::PLAIN, &args)?;
+    let is_refused = finished.code == Some(255) && finished.stdout == "netperf: remote error 95";
+    if is_refused && finished.stderr.contains("cannot serve UDPLite") {
         return Ok(());
     }
     Err(format!("{finished:?}"))
 }
 
-/// A transport that this kernel has not got is refused in one line with the module's name.
-fn missing() -> Outcome {
+/// A transport that the kernel lacks fails with one line that contains the module's name.
+fn missing_kernel_module() -> CaseResult {
     for (transport, module) in [("sctp", "sctp"), ("dccp", "dccp_ipv4")] {
-        let finished = omni(Setting::PLAIN, TIME, &["-T", transport])?;
+        let finished = omni(Setting::PLAIN, LENGTH, &["-T", transport])?;
         let line = format!("netperf: this kernel has no {}", transport.to_uppercase());
-        let refused = finished.code == Some(1)
+        let is_refused = finished.code == Some(1)
             && finished.stderr.starts_with(&line)
             && finished.stderr.contains(module)
             && finished.stderr.lines().count() == 1;
-        if !refused && finished.code != Some(0) {
+        if !is_refused && finished.code != Some(0) {
             return Err(format!("{transport}: {finished:?}"));
         }
     }
     Ok(())
 }
 
-fn no_provider() -> Outcome {
+fn no_provider() -> CaseResult {
     for args in [
         &["-t", "XTI_TCP_STREAM"][..],
         &["-t", "xti_udp_rr"],
         &["-t", "SDP_STREAM"],
         &["-t", "OMNI", "--", "-T", "sdp"],
     ] {
-        let mut client = peers().command(Implementation::Ours, Role::Client);
+        let mut client = programs().command(Implementation::Ours, Role::Client);
         client.args(args);
         let finished = run(client)?;
         let lines = finished.stderr.lines().count();
@@ -272,51 +274,51 @@ fn no_provider() -> Outcome {
     Ok(())
 }
 
-/// A server and clients in a namespace of their own, in which something is set beforehand.
-struct Inside {
+/// A namespace with one changed setting of the kernel, and a server in it.
+struct Host {
     namespace: Namespace,
     server: Server,
 }
 
-impl Inside {
-    fn new(setting: &str) -> Result<Self, String> {
+impl Host {
+    fn new(sysctl: &str) -> Result<Self, String> {
         let namespace = Namespace::new();
-        let (file, value) = setting.split_once('=').unwrap_or((setting, ""));
+        let (file, value) = sysctl.split_once('=').unwrap_or((sysctl, ""));
         namespace
             .enter(|| std::fs::write(format!("/proc/sys/{file}"), value))
-            .map_err(|error| format!("{setting}: {error}"))?;
+            .map_err(|error| format!("{sysctl}: {error}"))?;
         let server = namespace.enter(|| Server::start("-4"));
         Ok(Self { namespace, server })
     }
 
-    fn client(&self, line: &str) -> Result<ProcessOutput, String> {
-        let mut client = peers().command(Implementation::Ours, Role::Client);
+    fn run_client(&self, line: &str) -> Result<ProcessOutput, String> {
+        let mut client = programs().command(Implementation::Ours, Role::Client);
         client.args(["-H", "127.0.0.1", "-p", &self.server.port.to_string()]);
         client.args(line.split_whitespace());
         run(self.namespace.command(&client))
     }
 }
 
-/// The first connection fetches the cookie, and the result says that it was without data; from the
-/// second on data goes with the first segment.
-fn fast_open(test: &str, sends_first: bool) -> Outcome {
-    let inside = Inside::new("net/ipv4/tcp_fastopen=3")?;
+/// The first connection fetches the cookie, and the client warns that it carried no data. Later
+/// connections send data with the first segment.
+fn fast_open(test: &str, sends_first: bool) -> CaseResult {
+    let host = Host::new("net/ipv4/tcp_fastopen=3")?;
     let line = format!("-l 1 {test} -F");
-    // In a connection test the second connection is of the same run.
-    let late = sends_first && !test.contains("CRR");
-    for without_data in [late, false, false] {
-        let finished = inside.client(&line)?;
-        let said = finished.stderr.contains("Fast Open took no data");
-        if finished.code != Some(0) || said != without_data {
+    // In a connection test, the same run has a second connection.
+    let expects_warning = sends_first && !test.contains("CRR");
+    for expects_warning in [expects_warning, false, false] {
+        let finished = host.run_client(&line)?;
+        let has_warning = finished.stderr.contains("Fast Open took no data");
+        if finished.code != Some(0) || has_warning != expects_warning {
             return Err(format!("netperf {line}: {finished:?}"));
         }
     }
     Ok(())
 }
 
-fn mptcp_off() -> Outcome {
-    let inside = Inside::new("net/mptcp/enabled=0")?;
-    let finished = inside.client("-l 1 -t OMNI -P 0 -- -T mptcp")?;
+fn mptcp_disabled() -> CaseResult {
+    let host = Host::new("net/mptcp/enabled=0")?;
+    let finished = host.run_client("-l 1 -t OMNI -P 0 -- -T mptcp")?;
     if finished.code == Some(1) && finished.stderr.contains("net.mptcp.enabled") {
         return Ok(());
     }

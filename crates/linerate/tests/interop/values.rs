@@ -1,25 +1,25 @@
-//! The values of the selectors, to the digit: in a run that ends by count, with sizes that were asked
-//! for, stock says the same in all that is no time and no share of a CPU. And what is one follows from
-//! what stands beside it, by the stock tool's own arithmetic, which holds of stock's output, too.
+//! Exact values of the selectors. In a run that ends by count with requested sizes, all values
+//! equal stock's, except times and CPU utilisations. Those match the other values by the stock
+//! tool's arithmetic, which is also checked on stock's output.
 
 use std::collections::BTreeMap;
 
 use testkit::{Implementation, key_values};
 
-use super::exchange::{Pair, Setting, succeed};
+use super::exchange::{Pair, Setting, stdout_of};
 use super::selections::FACTS;
-use super::{Case, Outcome};
+use super::{Case, CaseResult};
 
-/// A command line, and what chance has a part in.
+/// A command line, and the selectors whose values vary.
 struct Run {
     name: &'static str,
     line: &'static str,
-    /// Selectors, beside those that are measured, that differ from run to run.
+    /// Parts of the names of selectors that vary between runs, besides [`MEASURED`].
     varying: &'static [&'static str],
 }
 
-/// How a receiver's calls cut a stream is chance, and whether a connection without data has seen the
-/// peer's window grow, by which its segments are bound.
+/// The bytes per receive call of a stream vary. The segment size of a connection without data
+/// varies with the peer's window.
 const RUNS: &[Run] = &[
     Run {
         name: "tcp_rr",
@@ -58,7 +58,7 @@ const RUNS: &[Run] = &[
         line: "-t UDP_STREAM -l -50000 -- -R 1 -m 1000 -s 64K -S 128K",
         varying: &[],
     },
-    // By time: by count, the stock client can meet the server's end before its own.
+    // Timed: by count, the stock server can end before the client.
     Run {
         name: "burst",
         line: "-t TCP_RR -l 1 -- -b 4 -r 100,300",
@@ -71,7 +71,7 @@ const RUNS: &[Run] = &[
     },
 ];
 
-/// Times, rates and shares of a CPU: no two runs have the same. Of a name, each of these is a part.
+/// Parts of the names of selectors for times, rates and CPU utilisations, which vary between runs.
 const MEASURED: &[&str] = &[
     "THROUGHPUT",
     "ELAPSED_TIME",
@@ -83,44 +83,44 @@ const MEASURED: &[&str] = &[
     "CPU_CONFID",
     "L_SD",
     "E_SD",
-    // The kernel's own count, which interop/facts.rs compares with the kernel.
+    // interop/facts.rs compares this count with the kernel's.
     "RETRANS",
 ];
 
 pub(crate) fn cases() -> Vec<Case> {
     let case = |run: &'static Run| {
         let name = format!("values::{}", run.name);
-        // Fixed ports, and connections that leave TIME_WAIT behind.
-        Case::against_stock(name, move || run.compare()).inside(true)
+        // Fixed ports, and connections that leave sockets in TIME_WAIT.
+        Case::new(name, move || run.compare()).in_namespace(true)
     };
     RUNS.iter().map(case).collect()
 }
 
 impl Run {
-    fn compare(&self) -> Outcome {
-        let control = self.values(Pair::CONTROL)?;
-        let mut wrong = arithmetic(&control, Pair::CONTROL);
+    fn compare(&self) -> CaseResult {
+        let stock = self.values(Pair::STOCK)?;
+        let mut errors = check_arithmetic(&stock, Pair::STOCK);
         for pair in Pair::TESTED {
             let ours = self.values(pair)?;
-            wrong.extend(arithmetic(&ours, pair));
-            for (key, control) in &control {
-                let said = ours.get(key);
-                if !self.varies(key) && !self.is_fact(key) && said != Some(control) {
+            errors.extend(check_arithmetic(&ours, pair));
+            for (key, stock) in &stock {
+                let value = ours.get(key);
+                if !self.varies(key) && !self.is_fact(key) && value != Some(stock) {
                     let pair = pair.name();
-                    wrong.push(format!("{pair}: {key}={said:?}, control {control}"));
+                    errors.push(format!("{pair}: {key}={value:?}, stock {stock}"));
                 }
             }
         }
-        if wrong.is_empty() {
+        if errors.is_empty() {
             return Ok(());
         }
-        Err(format!("netperf {}\n{}", self.line, wrong.join("\n")))
+        Err(format!("netperf {}\n{}", self.line, errors.join("\n")))
     }
 
     fn values(&self, pair: Pair) -> Result<Values, String> {
         let mut args: Vec<&str> = self.line.split_ascii_whitespace().collect();
         args.extend(["-u", "name-of-my-own", "-k", "all"]);
-        let text = succeed(pair, Setting::PLAIN.inside(true), &args)?;
+        let text = stdout_of(pair, Setting::PLAIN.in_namespace(true), &args)?;
         let values = key_values(&text).into_iter().map(|(key, value)| {
             let value = match key {
                 "COMMAND_LINE" => without_port(value),
@@ -132,27 +132,28 @@ impl Run {
     }
 
     fn varies(&self, key: &str) -> bool {
-        let among = |parts: &[&str]| parts.iter().any(|part| key.contains(part));
-        key != "THROUGHPUT_UNITS" && (among(MEASURED) || among(self.varying))
+        let contains_any = |parts: &[&str]| parts.iter().any(|part| key.contains(part));
+        key != "THROUGHPUT_UNITS" && (contains_any(MEASURED) || contains_any(self.varying))
     }
 
-    /// Facts have cases of their own. Of some stock tells what it was asked for.
+    /// Returns whether a selector is a fact that interop/facts.rs checks. Stock reports some facts
+    /// only on request; those are compared here.
     fn is_fact(&self, key: &str) -> bool {
         let (global, _) = self.line.split_once(" -- ").unwrap_or((self.line, ""));
-        let asked = [
+        let is_requested = [
             ("CPU_COUNT", " -c "),
             ("SOCKET_PRIO", " -y "),
             ("SOCKET_TOS", " -Y "),
         ]
         .iter()
         .any(|(fact, option)| key.ends_with(fact) && global.contains(option));
-        FACTS.iter().any(|part| key.contains(part)) && !asked
+        FACTS.iter().any(|part| key.contains(part)) && !is_requested
     }
 }
 
-/// Each server has a port of its own.
+/// Removes the server's port from a command line.
 fn without_port(line: &str) -> String {
-    let mut words = line.split(' ').peekable();
+    let mut words = line.split(' ');
     let mut kept = Vec::new();
     while let Some(word) = words.next() {
         kept.push(word);
@@ -163,7 +164,7 @@ fn without_port(line: &str) -> String {
     kept.join(" ")
 }
 
-/// By the names of their selectors.
+/// Values by selector name.
 struct Values(BTreeMap<String, String>);
 
 impl Values {
@@ -171,7 +172,7 @@ impl Values {
         self.0.get(key)
     }
 
-    /// NaN, which is equal to nothing, where there is no number.
+    /// Returns NaN, which equals nothing, if there is no number.
     fn number(&self, key: &str) -> f64 {
         let text = self.get(key).map_or("", String::as_str);
         text.parse().unwrap_or(f64::NAN)
@@ -187,59 +188,62 @@ impl<'a> IntoIterator for &'a Values {
     }
 }
 
-/// Where a figure is not what it follows from.
-fn arithmetic(values: &Values, pair: Pair) -> Vec<String> {
-    let mut wrong = Vec::new();
-    let mut is = |what: &str, said: f64, expected: f64, tolerance: f64| {
-        // A figure that is none is wrong, too.
-        let holds = (said - expected).abs() <= tolerance;
-        if !holds {
+/// Returns an error for each figure that contradicts the others.
+fn check_arithmetic(values: &Values, pair: Pair) -> Vec<String> {
+    let mut errors = Vec::new();
+    let mut expect = |name: &str, figure: f64, expected: f64, tolerance: f64| {
+        // NaN is an error, too.
+        let is_within = (figure - expected).abs() <= tolerance;
+        if !is_within {
             let pair = pair.name();
-            wrong.push(format!(
-                "{pair}: {what} is {said}, and follows as {expected}"
-            ));
+            errors.push(format!("{pair}: {name} is {figure}, expected {expected}"));
         }
     };
     let value = |key: &str| values.number(key);
 
-    // What is printed to hundredths is off by half of one.
+    // Figures are rounded to hundredths.
     let elapsed = value("ELAPSED_TIME");
-    let repeated = value("CONFIDENCE_ITERATION") > 1.0;
-    let of_time = 0.006 / elapsed;
+    let is_repeated = value("CONFIDENCE_ITERATION") > 1.0;
+    let time_error = 0.006 / elapsed;
     let rate = value("TRANSACTION_RATE");
-    let transactional = value("RT_LATENCY") > 0.0;
-    // The time of the last iteration, of which the rate has more digits.
+    let has_transactions = value("RT_LATENCY") > 0.0;
+    // The rate has more digits than the elapsed time of the last iteration.
     let transactions = value("LOCAL_SEND_CALLS");
-    if transactional {
-        // So many requests are under way at once.
+    if has_transactions {
+        // 1 + BURST_SIZE requests are in flight.
         let round_trip = (1.0 + value("BURST_SIZE")) * 1e6 / rate;
-        is(
+        expect(
             "RT_LATENCY",
             value("RT_LATENCY"),
             round_trip,
             1e-3 * round_trip,
         );
     } else {
-        is("TRANSACTION_RATE", rate, 1.0, 0.0);
-        is("RT_LATENCY", value("RT_LATENCY"), -1.0, 0.0);
+        expect("TRANSACTION_RATE", rate, 1.0, 0.0);
+        expect("RT_LATENCY", value("RT_LATENCY"), -1.0, 0.0);
     }
-    if transactional && transactions > 0.0 && !repeated {
-        is("ELAPSED_TIME", elapsed, transactions / rate, 0.006);
+    if has_transactions && transactions > 0.0 && !is_repeated {
+        expect("ELAPSED_TIME", elapsed, transactions / rate, 0.006);
     }
 
-    // Who asks for no confidence has none; here whatever comes is reached.
-    let widest = value("CONFIDENCE_INTERVAL");
+    // A width is -1 without -I. The requested width is never exceeded here.
+    let max_width = value("CONFIDENCE_INTERVAL");
     for width in ["THROUGHPUT_CONFID", "LOCAL_CPU_CONFID", "REMOTE_CPU_CONFID"] {
-        let least = if repeated { 0.0 } else { -1.0 };
-        is(width, value(width), value(width).clamp(least, widest), 0.0);
+        let min_width = if is_repeated { 0.0 } else { -1.0 };
+        expect(
+            width,
+            value(width),
+            value(width).clamp(min_width, max_width),
+            0.0,
+        );
     }
 
     for end in ["LOCAL", "REMOTE"] {
-        let of = |name: &str| value(&format!("{end}_{name}"));
-        let name = |name: &str| format!("{end}_{name}");
-        let both = of("BYTES_SENT") + of("BYTES_RECVD");
-        is(&name("BYTES_XFERD"), of("BYTES_XFERD"), both, 0.0);
-        for (calls, bytes, each, throughput) in [
+        let of_end = |name: &str| value(&format!("{end}_{name}"));
+        let key = |name: &str| format!("{end}_{name}");
+        let total = of_end("BYTES_SENT") + of_end("BYTES_RECVD");
+        expect(&key("BYTES_XFERD"), of_end("BYTES_XFERD"), total, 0.0);
+        for (calls, bytes, per_call, throughput) in [
             (
                 "SEND_CALLS",
                 "BYTES_SENT",
@@ -253,150 +257,164 @@ fn arithmetic(values: &Values, pair: Pair) -> Vec<String> {
                 "RECV_THROUGHPUT",
             ),
         ] {
-            if of(calls) > 0.0 {
-                is(&name(each), of(each), of(bytes) / of(calls), 0.006);
+            if of_end(calls) > 0.0 {
+                let expected = of_end(bytes) / of_end(calls);
+                expect(&key(per_call), of_end(per_call), expected, 0.006);
             }
-            if transactional && transactions > 0.0 {
-                let expected = of(bytes) * 8.0 / 1e6 * rate / transactions;
-                is(
-                    &name(throughput),
-                    of(throughput),
+            if has_transactions && transactions > 0.0 {
+                let expected = of_end(bytes) * 8.0 / 1e6 * rate / transactions;
+                expect(
+                    &key(throughput),
+                    of_end(throughput),
                     expected,
                     0.006 + 1e-3 * expected,
                 );
             } else if elapsed > 0.1 {
-                let expected = of(bytes) * 8.0 / 1e6 / elapsed;
-                let tolerance = 0.006 + expected * of_time;
-                is(&name(throughput), of(throughput), expected, tolerance);
+                let expected = of_end(bytes) * 8.0 / 1e6 / elapsed;
+                let tolerance = 0.006 + expected * time_error;
+                expect(&key(throughput), of_end(throughput), expected, tolerance);
             }
         }
-        cpu(values, end, pair, &mut is);
+        check_cpu(values, end, pair, &mut expect);
     }
 
     let throughput = value("THROUGHPUT");
     let units = values.get("THROUGHPUT_UNITS").map_or("", String::as_str);
     let expected = match units {
         "Trans/s" => rate,
-        // What the peer has moved; of a test that only receives what came here.
-        _ if values.get("DIRECTION").is_some_and(|way| way == "Receive") => {
+        // The peer's throughput; in a receive test, the local one.
+        _ if values
+            .get("DIRECTION")
+            .is_some_and(|direction| direction == "Receive") =>
+        {
             value("LOCAL_RECV_THROUGHPUT")
         }
         _ => value("REMOTE_SEND_THROUGHPUT") + value("REMOTE_RECV_THROUGHPUT"),
     };
-    if !repeated {
-        is("THROUGHPUT", throughput, expected, 0.02 + 1e-3 * expected);
+    if !is_repeated {
+        expect("THROUGHPUT", throughput, expected, 0.02 + 1e-3 * expected);
     }
-    times(values, pair, transactional, &mut is);
-    wrong
+    check_latencies(values, pair, has_transactions, &mut expect);
+    errors
 }
 
-/// Shares of a CPU, and what a unit of work costs of them.
-fn cpu(values: &Values, end: &str, pair: Pair, is: &mut impl FnMut(&str, f64, f64, f64)) {
-    let of = |name: &str| values.number(&format!("{end}_{name}"));
-    let name = |name: &str| format!("{end}_{name}");
-    let busy = of("CPU_UTIL");
-    if busy < 0.0 {
-        is(&name("SD"), of("SD"), -1.0, 0.0);
-        // What a stock client has not been told is what was there.
+/// Checks the CPU utilisation and the service demand of an end.
+fn check_cpu(values: &Values, end: &str, pair: Pair, expect: &mut impl FnMut(&str, f64, f64, f64)) {
+    let of_end = |name: &str| values.number(&format!("{end}_{name}"));
+    let key = |name: &str| format!("{end}_{name}");
+    let utilisation = of_end("CPU_UTIL");
+    if utilisation < 0.0 {
+        expect(&key("SD"), of_end("SD"), -1.0, 0.0);
+        // A stock client prints undefined values where it received none.
         if pair.client == Implementation::Stock {
             return;
         }
-        is(&name("CPU_PEAK_ID"), of("CPU_PEAK_ID"), -1.0, 0.0);
-        is(&name("CPU_PEAK_UTIL"), of("CPU_PEAK_UTIL"), -1.0, 0.0);
+        expect(&key("CPU_PEAK_ID"), of_end("CPU_PEAK_ID"), -1.0, 0.0);
+        expect(&key("CPU_PEAK_UTIL"), of_end("CPU_PEAK_UTIL"), -1.0, 0.0);
         return;
     }
     let shares = ["USER", "SYSTEM", "IOWAIT", "IRQ", "SWINTR"]
-        .map(|of_what| of(&format!("CPU_PERCENT_{of_what}")));
-    let within = |share: f64| share.clamp(0.0, 100.0);
+        .map(|kind| of_end(&format!("CPU_PERCENT_{kind}")));
     for share in shares {
-        is(&name("CPU_PERCENT"), share, within(share), 0.0);
+        expect(&key("CPU_PERCENT"), share, share.clamp(0.0, 100.0), 0.0);
     }
-    // Of several iterations the share is a mean, and all else is the last one's.
+    // With several iterations, the utilisation is a mean and the other values are the last
+    // iteration's.
     if values.number("CONFIDENCE_ITERATION") > 1.0 {
         return;
     }
-    // To stock waiting for a disk and stolen time are busy; nice and stolen time are in no share of it.
-    let known = shares[0] + shares[1] + shares[3] + shares[4];
-    is(&name("CPU_UTIL"), busy, busy.clamp(known - 0.1, 100.1), 0.0);
-    let peak = of("CPU_PEAK_UTIL");
-    is(
-        &name("CPU_PEAK_UTIL"),
-        peak,
-        peak.clamp(busy - 0.1, 100.1),
+    // Stock counts iowait and stolen time as busy. No share includes nice and stolen time.
+    let min = shares[0] + shares[1] + shares[3] + shares[4];
+    expect(
+        &key("CPU_UTIL"),
+        utilisation,
+        utilisation.clamp(min - 0.1, 100.1),
         0.0,
     );
-    let id = of("CPU_PEAK_ID");
-    is(
-        &name("CPU_PEAK_ID"),
+    let peak = of_end("CPU_PEAK_UTIL");
+    expect(
+        &key("CPU_PEAK_UTIL"),
+        peak,
+        peak.clamp(utilisation - 0.1, 100.1),
+        0.0,
+    );
+    let id = of_end("CPU_PEAK_ID");
+    expect(
+        &key("CPU_PEAK_ID"),
         id,
-        id.clamp(0.0, of("CPU_COUNT") - 1.0),
+        id.clamp(0.0, of_end("CPU_COUNT") - 1.0),
         0.0,
     );
 
-    // A stock client takes the other end's share where one is 0.
-    if busy == 0.0 && pair.client == Implementation::Stock {
+    // A stock client uses the other end's utilisation if one is 0.
+    if utilisation == 0.0 && pair.client == Implementation::Stock {
         return;
     }
-    let transactional = values
+    let has_transactions = values
         .get("SD_UNITS")
         .is_some_and(|units| units == "usec/Tran");
-    let work = if transactional {
+    let work = if has_transactions {
         values.number("TRANSACTION_RATE")
     } else {
-        let moved = values.number("LOCAL_BYTES_XFERD");
-        moved / 1024.0 / values.number("ELAPSED_TIME")
+        let bytes = values.number("LOCAL_BYTES_XFERD");
+        bytes / 1024.0 / values.number("ELAPSED_TIME")
     };
-    let demand = busy * 10_000.0 * of("CPU_COUNT") / work;
-    let of_rounding = 0.006 / busy.max(0.006) + 0.006 / values.number("ELAPSED_TIME");
-    is(&name("SD"), of("SD"), demand, 0.001 + demand * of_rounding);
+    let demand = utilisation * 10_000.0 * of_end("CPU_COUNT") / work;
+    let rounding_error = 0.006 / utilisation.max(0.006) + 0.006 / values.number("ELAPSED_TIME");
+    expect(
+        &key("SD"),
+        of_end("SD"),
+        demand,
+        0.001 + demand * rounding_error,
+    );
 }
 
-/// The statistics of times, in order. Stock's percentiles are where in a bucket of a tenth of a decade
-/// they may be.
-fn times(
+/// Checks the order of the latency statistics. Stock's percentiles are exact to a histogram bucket,
+/// a tenth of a decade.
+fn check_latencies(
     values: &Values,
     pair: Pair,
-    transactional: bool,
-    is: &mut impl FnMut(&str, f64, f64, f64),
+    has_transactions: bool,
+    expect: &mut impl FnMut(&str, f64, f64, f64),
 ) {
-    let of = |name: &str| values.number(&format!("{name}_LATENCY"));
-    let (least, most) = (of("MIN"), of("MAX"));
-    let mean = of("MEAN");
-    // Means have decimals, extremes have not.
-    is("MEAN_LATENCY", mean, mean.clamp(least, most + 1.0), 0.0);
-    let deviation = of("STDDEV");
-    is(
+    let latency = |name: &str| values.number(&format!("{name}_LATENCY"));
+    let (min, max) = (latency("MIN"), latency("MAX"));
+    let mean = latency("MEAN");
+    // The mean has decimals; the minimum and maximum are integers.
+    expect("MEAN_LATENCY", mean, mean.clamp(min, max + 1.0), 0.0);
+    let deviation = latency("STDDEV");
+    expect(
         "STDDEV_LATENCY",
         deviation,
-        deviation.clamp(0.0, most - least + 1.0),
+        deviation.clamp(0.0, max - min + 1.0),
         0.0,
     );
-    let slack = if pair.client == Implementation::Stock {
+    let tolerance = if pair.client == Implementation::Stock {
         0.1
     } else {
         0.01
     };
-    let mut reached = least;
+    let mut previous = min;
     for percentile in ["P50", "P90", "P99"] {
-        let time = of(percentile);
-        // What stock's histogram has no bucket for.
+        let time = latency(percentile);
+        // Stock's histogram has no bucket for this time.
         if pair.client == Implementation::Stock && time <= f64::from(i32::MIN) {
             continue;
         }
-        let low = (reached * (1.0 - slack) - 1.0).min(most);
-        let high = most * (1.0 + slack) + 1.0;
-        is(percentile, time, time.clamp(low, high), 0.0);
-        reached = time;
+        let low = (previous * (1.0 - tolerance) - 1.0).min(max);
+        let high = max * (1.0 + tolerance) + 1.0;
+        expect(percentile, time, time.clamp(low, high), 0.0);
+        previous = time;
     }
-    if transactional
+    if has_transactions
         && values
             .get("DIRECTION")
-            .is_some_and(|way| way == "Send|Recv")
+            .is_some_and(|direction| direction == "Send|Recv")
         && values.number("CONFIDENCE_ITERATION") < 2.0
     {
-        // The mean of the transactions is less than what the whole took of each.
+        // The mean of the latencies is less than the elapsed time per transaction.
         let round_trip = values.number("RT_LATENCY");
-        is(
+        expect(
             "MEAN_LATENCY",
             mean,
             mean.clamp(0.5 * round_trip, 1.01 * round_trip),

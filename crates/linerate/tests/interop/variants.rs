@@ -1,11 +1,11 @@
-//! Options, one or a few at a time: with the figures masked the text is the control's.
+//! Options, one or a few at a time: the output matches the stock pair's, except for figures.
 
 use testkit::{Implementation, ProcessOutput, compare_masked};
 
-use super::exchange::{Family, Pair, Setting, exchange};
-use super::{Case, Outcome};
+use super::exchange::{Family, Pair, Setting, run_pair};
+use super::{Case, CaseResult};
 
-/// Command lines by what they are about. Nearly all end by count, within milliseconds.
+/// Command lines by topic. Nearly all end by count, within milliseconds.
 const VARIANTS: &[(&str, &[&str])] = &[
     (
         "verbosity",
@@ -210,7 +210,7 @@ const VARIANTS: &[(&str, &[&str])] = &[
     (
         "burst",
         &[
-            // By time: by count, the stock client can meet the server's end before its own.
+            // Timed: by count, the stock server can end before the client.
             "-t TCP_RR -l 1 -- -b 4",
             "-t TCP_RR -l 1 -v 2 -- -b 16 -D",
             "-t UDP_RR -l 1 -- -b 4",
@@ -335,79 +335,83 @@ pub(crate) fn cases() -> Vec<Case> {
     for &(topic, lines) in VARIANTS {
         for &line in lines {
             let name = format!("variants::{topic}::{}", line.replace(' ', "_"));
-            // Fixed ports and connections a transaction leave TIME_WAIT behind.
+            // Fixed ports, and a connection per transaction, leave sockets in TIME_WAIT.
             let namespace = matches!(topic, "ports" | "connections" | "classic_options");
-            let mut setting = Setting::PLAIN.inside(namespace);
+            let mut setting = Setting::PLAIN.in_namespace(namespace);
             if topic == "ipv6" {
                 setting.family = Family::V6;
             }
-            let case = Case::against_stock(name, move || same_as_stock(setting, line));
-            let case = case.inside(namespace);
-            // These wait: a server of stock's after connections, the resolver, and -s by itself.
+            let case = Case::new(name, move || same_as_stock(setting, line));
+            let case = case.in_namespace(namespace);
+            // A stock server waits after connection tests, the resolver waits, and -s waits.
             let waits = topic == "connections"
                 || topic == "start"
                 || ["TCP_CRR", "TCP_CC", "localhost"]
                     .iter()
                     .any(|word| line.contains(word));
-            cases.push(if waits { case.waiting() } else { case });
+            cases.push(if waits {
+                case.allow_many_at_once()
+            } else {
+                case
+            });
         }
     }
     cases
 }
 
-/// Runs a command line with every pair and compares each with stock's.
-pub(crate) fn same_as_stock(setting: Setting, line: &str) -> Outcome {
+/// Runs a command line with every pair and compares the output with the stock pair's.
+pub(crate) fn same_as_stock(setting: Setting, line: &str) -> CaseResult {
     let args: Vec<&str> = line.split_ascii_whitespace().collect();
-    let control = exchange(Pair::CONTROL, setting, &args)?;
-    let mut wrong = Vec::new();
+    let stock = run_pair(Pair::STOCK, setting, &args)?;
+    let mut errors = Vec::new();
     for pair in Pair::TESTED {
-        let compared = exchange(pair, setting, &args).and_then(|ours| {
+        let result = run_pair(pair, setting, &args).and_then(|ours| {
             let ours = match pair.client {
-                Implementation::Ours => without_histograms(ours, &control),
+                Implementation::Ours => without_histograms(ours, &stock),
                 Implementation::Stock => ours,
             };
-            same(&ours, &control)
+            compare_output(&ours, &stock)
         });
-        if let Err(error) = compared {
-            wrong.push(format!("{}: {error}", pair.name()));
+        if let Err(error) = result {
+            errors.push(format!("{}: {error}", pair.name()));
         }
     }
-    if wrong.is_empty() {
+    if errors.is_empty() {
         return Ok(());
     }
-    Err(format!("netperf {line}\n{}", wrong.join("\n")))
+    Err(format!("netperf {line}\n{}", errors.join("\n")))
 }
 
-/// Whether two runs say the same, figures aside, and end the same.
-pub(crate) fn same(ours: &ProcessOutput, control: &ProcessOutput) -> Outcome {
-    // Below stock's usage, ours says what it has besides.
-    let own = "\nlinerate's own options:";
-    let said = ours.stderr.split(own).next().unwrap_or_default();
-    for (stream, ours, control) in [
-        ("stdout", ours.stdout.as_str(), &control.stdout),
-        ("stderr", said, &control.stderr),
+/// Compares the output, except figures, and the exit codes of two runs.
+pub(crate) fn compare_output(ours: &ProcessOutput, stock: &ProcessOutput) -> CaseResult {
+    // Below stock's usage text, ours prints its additional options.
+    let own_usage = "\nlinerate's own options:";
+    let our_stderr = ours.stderr.split(own_usage).next().unwrap_or_default();
+    for (stream, ours, stock) in [
+        ("stdout", ours.stdout.as_str(), &stock.stdout),
+        ("stderr", our_stderr, &stock.stderr),
     ] {
-        compare_masked(ours, control).map_err(|difference| {
-            format!("{stream}, {difference}\n--- all of it\n{ours}--- control\n{control}---")
+        compare_masked(ours, stock).map_err(|difference| {
+            format!("{stream}, {difference}\n--- ours\n{ours}--- stock\n{stock}---")
         })?;
     }
-    if ours.code != control.code {
-        return Err(format!("exit {:?}, control {:?}", ours.code, control.code));
+    if ours.code != stock.code {
+        return Err(format!("exit code {:?}, stock {:?}", ours.code, stock.code));
     }
     Ok(())
 }
 
-/// Cuts off the histogram block that ours prints below stock's text at `-v 2`, if it is one.
-fn without_histograms(mut ours: ProcessOutput, control: &ProcessOutput) -> ProcessOutput {
-    let lines = control.stdout.matches('\n').count();
-    let Some((at, _)) = ours.stdout.match_indices('\n').nth(lines.saturating_sub(1)) else {
+/// Removes the histogram block that ours prints below stock's text at `-v 2`.
+fn without_histograms(mut ours: ProcessOutput, stock: &ProcessOutput) -> ProcessOutput {
+    let lines = stock.stdout.matches('\n').count();
+    let Some((end, _)) = ours.stdout.match_indices('\n').nth(lines.saturating_sub(1)) else {
         return ours;
     };
-    if ours.stdout[at + 1..]
+    if ours.stdout[end + 1..]
         .trim_start()
         .starts_with("Histogram of ")
     {
-        ours.stdout.truncate(at + 1);
+        ours.stdout.truncate(end + 1);
     }
     ours
 }

@@ -1,5 +1,5 @@
-//! What a header of iperf 2 can make a server do: each of its words says the most and the least, and the server serves
-//! the next client, without the memory that was asked for.
+//! Extreme headers of iperf 2. All fields have their minimum or maximum. The server still serves
+//! the next client, and does not allocate the requested memory.
 
 use std::io::{Read, Write};
 use std::net::{TcpStream, UdpSocket};
@@ -14,20 +14,21 @@ use testkit::{Server, TestCase, TestProcess};
 
 pub(super) fn test_cases() -> Vec<TestCase> {
     testkit::test_cases![
-        headers_of_streams,
-        messages_of_bounceback,
-        headers_of_datagrams
+        survives_extreme_tcp_headers,
+        survives_extreme_bounceback_messages,
+        survives_extreme_udp_headers
     ]
 }
 
-const PATIENCE: Duration = Duration::from_secs(20);
+/// Timeout of a client on a busy machine.
+const TIMEOUT: Duration = Duration::from_secs(20);
 
-/// A server needs less, whatever it is asked for.
-const MOST_KIB: u64 = 200 << 10;
+/// Upper bound of a server's resident memory.
+const MAX_RESIDENT_KIB: u64 = 200 << 10;
 
-/// Each kind of test with the least and the most of everything else.
-fn headers(most_time: SendAmount) -> Vec<Hello> {
-    let kinds = [
+/// Returns headers of each kind of test, with minimum and maximum values of all other fields.
+fn headers() -> Vec<Hello> {
+    let kind_flags = [
         (0, 0),
         (flags::VERSION2, upper::REVERSE),
         (flags::VERSION2, upper::FULL_DUPLEX),
@@ -47,36 +48,36 @@ fn headers(most_time: SendAmount) -> Vec<Hello> {
         (0, u16::MAX),
     ];
     let mut headers = Vec::new();
-    for (flags, upper) in kinds {
-        for (word, amount) in [
+    for (flags, upper) in kind_flags {
+        for (value, amount) in [
             (0, SendAmount::Bytes(0)),
             (1, SendAmount::Bytes(1)),
-            (u32::MAX, most_time),
+            (u32::MAX, LONGEST_TEST),
         ] {
-            let at = WallTime::after_epoch(Duration::from_secs(word.into()));
+            let at = WallTime::after_epoch(Duration::from_secs(value.into()));
             headers.push(Hello {
                 flags: flags | flags::EXTEND,
-                flows: word,
+                flows: value,
                 port: 0,
-                length: word,
-                window: word,
+                length: value,
+                window: value,
                 amount,
                 extension: Some(Extension {
                     upper,
-                    type_of_service: word as u8,
-                    rate: word.into(),
-                    prefetch: word,
+                    type_of_service: value as u8,
+                    rate: value.into(),
+                    prefetch: value,
                     ..Extension::default()
                 }),
                 start: Some(TestStart {
                     at,
-                    fq_rate: u64::MAX * u64::from(word.min(1)),
+                    fq_rate: u64::MAX * u64::from(value.min(1)),
                 }),
                 bursts: Some(BurstParameters {
-                    rate: [word; 2],
-                    mean: [word; 2],
-                    variance: [word; 2],
-                    gap: [word; 2],
+                    rate: [value; 2],
+                    mean: [value; 2],
+                    variance: [value; 2],
+                    gap: [value; 2],
                 }),
                 key: None,
             });
@@ -85,23 +86,23 @@ fn headers(most_time: SendAmount) -> Vec<Hello> {
     headers
 }
 
-const LONG: SendAmount = SendAmount::Time(Duration::from_secs(20_000_000));
+const LONGEST_TEST: SendAmount = SendAmount::Time(Duration::from_secs(20_000_000));
 
-fn headers_of_streams() {
+fn survives_extreme_tcp_headers() {
     let server = Server::start_with(|port| format!("iperf -s -p {port}"));
-    for header in headers(LONG) {
-        ask(&server, &header.encode(HelloTransport::Stream));
+    for header in headers() {
+        send_and_disconnect(&server, &header.encode(HelloTransport::Stream));
     }
-    serves(server.port, "");
-    let used = server.resident_kib();
+    assert_serves(server.port, "");
+    let resident_kib = server.resident_kib();
     assert!(
-        used < MOST_KIB && !server.has_panicked(),
-        "{used} KiB: {}",
+        resident_kib < MAX_RESIDENT_KIB && !server.has_panicked(),
+        "{resident_kib} KiB: {}",
         server.log()
     );
 }
 
-fn messages_of_bounceback() {
+fn survives_extreme_bounceback_messages() {
     let server = Server::start_with(|port| format!("iperf -s -p {port}"));
     for size in [0, 1, 63, 64, u32::MAX] {
         for hold in [Duration::ZERO, Duration::from_secs(4000)] {
@@ -118,36 +119,36 @@ fn messages_of_bounceback() {
                 hold,
             }
             .write(&mut message);
-            ask(&server, &message);
+            send_and_disconnect(&server, &message);
         }
     }
-    serves(server.port, "");
-    let used = server.resident_kib();
+    assert_serves(server.port, "");
+    let resident_kib = server.resident_kib();
     assert!(
-        used < MOST_KIB && !server.has_panicked(),
-        "{used} KiB: {}",
+        resident_kib < MAX_RESIDENT_KIB && !server.has_panicked(),
+        "{resident_kib} KiB: {}",
         server.log()
     );
 }
 
-/// Says this, reads a little of what comes, and goes away.
-fn ask(server: &Server, bytes: &[u8]) {
-    let mut client = TcpStream::connect(("127.0.0.1", server.port)).expect("it listens");
-    let soon = Some(Duration::from_millis(30));
-    client.set_read_timeout(soon).expect("it is more than 0");
+/// Sends bytes, reads part of the reply, and disconnects.
+fn send_and_disconnect(server: &Server, bytes: &[u8]) {
+    let mut client = TcpStream::connect(("127.0.0.1", server.port)).expect("a listening server");
+    let timeout = Some(Duration::from_millis(30));
+    client.set_read_timeout(timeout).expect("not zero");
     let _ = client.write_all(bytes);
     let _ = client.read(&mut [0; 4096]);
 }
 
-fn headers_of_datagrams() {
-    let server = super::server_of(super::ours2, "-u");
-    for header in headers(LONG) {
+fn survives_extreme_udp_headers() {
+    let server = super::start_server(super::our_iperf2, "-u");
+    for header in headers() {
         let client = UdpSocket::bind("127.0.0.1:0").expect("a port");
         client
             .connect(("127.0.0.1", server.port))
             .expect("an address");
-        let soon = Some(Duration::from_millis(30));
-        client.set_read_timeout(soon).expect("it is more than 0");
+        let timeout = Some(Duration::from_millis(30));
+        client.set_read_timeout(timeout).expect("not zero");
         let numbered = Hello {
             flags: header.flags | flags::UDP_TESTS | flags::WIDE_NUMBERS,
             ..header
@@ -158,13 +159,14 @@ fn headers_of_datagrams() {
         let _ = client.send(&datagram);
         let _ = client.recv(&mut [0; 4096]);
     }
-    serves(server.port, "-u");
+    assert_serves(server.port, "-u");
     assert!(!server.has_panicked(), "{}", server.stderr());
 }
 
+/// Fails the test unless the server serves a client.
 #[track_caller]
-fn serves(port: u16, options: &str) {
+fn assert_serves(port: u16, options: &str) {
     let line = format!("-c 127.0.0.1 -p {port} {options} -n 20000");
-    let client = TestProcess::start(&mut super::ours2(&line)).finish(PATIENCE);
+    let client = TestProcess::start(&mut super::our_iperf2(&line)).finish(TIMEOUT);
     assert_eq!(client.code, Some(0), "{client:#?}");
 }

@@ -1,5 +1,5 @@
-//! What harnesses in the field type and pick out of iperf's and iperf3's output, in words of our own: done to ours, and
-//! to stock's, which proves that it is read right.
+//! Reimplemented parsers of iperf's and iperf3's output from harnesses of other projects. Each runs
+//! its harness's commands with linerate, and with the stock programs as a check of the parser.
 
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Read};
@@ -11,17 +11,17 @@ use std::time::Duration;
 use rustix::process::Signal;
 use serde_json::Value;
 use testkit::{
-    ProcessOutput, Requirement, Server, TestCase, TestProcess, is_listening, program, run,
+    ProcessOutput, Requirement, Server, TestCase, TestProcess, is_listening, linerate_path, run,
     test_case_unless, wait_until,
 };
 
-/// How long a test of a second may take on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(20);
+/// Timeout of a test of one second on a busy machine.
+const TIMEOUT: Duration = Duration::from_secs(20);
 
-/// What a case does: an error says what is wrong.
+/// Result of a check. The error describes the failure.
 type Outcome = Result<(), String>;
 
-type Consumer = fn(&Tools) -> Outcome;
+type Consumer = fn(&Programs) -> Outcome;
 
 pub(crate) fn test_cases() -> Vec<TestCase> {
     let consumers: [(&str, Consumer); 14] = [
@@ -41,43 +41,45 @@ pub(crate) fn test_cases() -> Vec<TestCase> {
         ("crucible", crucible),
     ];
     let mut test_cases = Vec::new();
-    for (name, check) in consumers {
-        let of_ours = move || check(&Tools::ours());
-        test_cases
-            .push(test_case_unless(None, format!("consumers::{name}::ours"), of_ours).allow_many());
-        let programs = [
+    for (name, consumer) in consumers {
+        let ours = move || consumer(&Programs::ours());
+        test_cases.push(
+            test_case_unless(None, format!("consumers::{name}::ours"), ours).allow_many_at_once(),
+        );
+        let required = [
             Requirement::Program("iperf3"),
             Requirement::Program("iperf"),
         ];
-        let missing = programs.into_iter().find_map(Requirement::missing_reason);
-        // A stock server does not listen for a moment after a test, and may count nothing on a busy machine.
-        let of_stock = move || {
-            let mut tries = (0..5).map(|_| check(&Tools::stock()));
-            let last = tries.next().unwrap_or(Ok(()));
-            if last.is_ok() || tries.any(|outcome| outcome.is_ok()) {
+        let missing = required.into_iter().find_map(Requirement::missing_reason);
+        // A stock server does not listen for a short time after a test. On a busy machine it may
+        // count nothing.
+        let stock = move || {
+            let mut attempts = (0..5).map(|_| consumer(&Programs::stock()));
+            let first = attempts.next().unwrap_or(Ok(()));
+            if first.is_ok() || attempts.any(|outcome| outcome.is_ok()) {
                 Ok(())
             } else {
-                last
+                first
             }
         };
         test_cases.push(
-            test_case_unless(missing, format!("consumers::{name}::stock"), of_stock).allow_many(),
+            test_case_unless(missing, format!("consumers::{name}::stock"), stock)
+                .allow_many_at_once(),
         );
     }
-    let whole_lines = || whole_lines_as_they_come(&Tools::ours());
-    test_cases.push(
-        test_case_unless(None, "consumers::whole_lines_as_they_come", whole_lines).allow_many(),
-    );
+    let complete_lines = || writes_complete_lines_immediately(&Programs::ours());
+    let name = "consumers::writes_complete_lines_immediately";
+    test_cases.push(test_case_unless(None, name, complete_lines).allow_many_at_once());
     test_cases
 }
 
-/// Both programs, by the names that harnesses type.
-struct Tools {
+/// `iperf` and `iperf3`: a directory with both names.
+struct Programs {
     directory: PathBuf,
     _links: Option<tempfile::TempDir>,
 }
 
-impl Tools {
+impl Programs {
     fn stock() -> Self {
         let directory = PathBuf::from("/usr/bin");
         Self {
@@ -86,11 +88,11 @@ impl Tools {
         }
     }
 
-    /// Links to ours, as `linerate links` makes them.
+    /// Links to linerate, as `linerate links` creates them.
     fn ours() -> Self {
-        let links = tempfile::tempdir().expect("a directory");
+        let links = tempfile::tempdir().expect("a temporary directory");
         for name in ["iperf", "iperf3"] {
-            symlink(program(), links.path().join(name)).expect("a new name");
+            symlink(linerate_path(), links.path().join(name)).expect("a new name");
         }
         Self {
             directory: links.path().to_owned(),
@@ -99,196 +101,215 @@ impl Tools {
     }
 
     fn command(&self, line: &str) -> Command {
-        let mut words = line.split_whitespace();
-        let name = words.next().unwrap_or_default();
+        let mut arguments = line.split_whitespace();
+        let name = arguments.next().unwrap_or_default();
         let mut command = Command::new(self.directory.join(name));
-        command.args(words);
+        command.args(arguments);
         command
     }
 
-    /// A server with PORT in its line.
-    fn serve(&self, line: &str) -> Result<Server, String> {
+    /// Starts a server. `PORT` in the line stands for its port.
+    fn start_server(&self, line: &str) -> Result<Server, String> {
         let server =
             Server::try_start_with(|port| self.command(&line.replace("PORT", &port.to_string())));
         server.map_err(|error| format!("{line}: {error}"))
     }
 
-    /// Runs a client at loopback to its end.
-    fn client(&self, line: &str, server: &Server) -> Result<ProcessOutput, String> {
+    /// Runs a client. `HOST` and `PORT` in the line stand for the address of the server.
+    fn run_client(&self, line: &str, server: &Server) -> Result<ProcessOutput, String> {
         let line = line.replace("HOST", "127.0.0.1");
         let line = line.replace("PORT", &server.port.to_string());
-        let client = run(self.command(&line), PATIENCE).map_err(|error| error.to_string())?;
+        let client = run(self.command(&line), TIMEOUT).map_err(|error| error.to_string())?;
         check(
             !client.stdout.contains('\r'),
-            "carriage returns",
+            "no carriage returns",
             &client.stdout,
         )?;
         Ok(client)
     }
 
-    /// The same; what it printed.
-    fn print(&self, line: &str, server: &Server) -> Result<String, String> {
-        let client = self.client(line, server)?;
-        check(client.code == Some(0), "exit code", &format!("{client:#?}"))?;
+    /// Does the same and returns the standard output. The client must succeed.
+    fn client_stdout(&self, line: &str, server: &Server) -> Result<String, String> {
+        let client = self.run_client(line, server)?;
+        check(
+            client.code == Some(0),
+            "exit code 0",
+            &format!("{client:#?}"),
+        )?;
         Ok(client.stdout)
     }
 
-    fn json(&self, line: &str, server: &Server) -> Result<Value, String> {
-        let text = self.print(line, server)?;
+    fn client_json(&self, line: &str, server: &Server) -> Result<Value, String> {
+        let text = self.client_stdout(line, server)?;
         serde_json::from_str(&text).map_err(|error| format!("{error}: {text}"))
     }
 }
 
-/// An error that shows the text unless `holds`.
-fn check(holds: bool, what: &str, text: &str) -> Outcome {
-    if holds {
+/// Returns an error that quotes `text` unless `is_met`.
+fn check(is_met: bool, requirement: &str, text: &str) -> Outcome {
+    if is_met {
         return Ok(());
     }
-    Err(format!("{what}:\n{text}"))
+    Err(format!("expected {requirement}:\n{text}"))
 }
 
-fn number(word: &str) -> Option<f64> {
+fn parse_number(word: &str) -> Option<f64> {
     word.parse().ok()
 }
 
 fn is_positive(word: &str) -> bool {
-    number(word).is_some_and(|number| number > 0.0)
+    parse_number(word).is_some_and(|number| number > 0.0)
 }
 
-/// Blank-separated words, as awk(1) has them.
-fn words(line: &str) -> Vec<&str> {
+/// Splits a line at blanks, as awk(1) does.
+fn split_words(line: &str) -> Vec<&str> {
     line.split_ascii_whitespace().collect()
 }
 
-/// The word before the one that is this.
-fn before<'a>(line: &'a str, unit: &str) -> Option<&'a str> {
-    let words = words(line);
-    let at = words.iter().position(|word| *word == unit)?;
-    words.get(at.checked_sub(1)?).copied()
+/// Returns the word that precedes the word `unit`.
+fn word_before<'a>(line: &'a str, unit: &str) -> Option<&'a str> {
+    let words = split_words(line);
+    let index = words.iter().position(|word| *word == unit)?;
+    words.get(index.checked_sub(1)?).copied()
 }
 
-/// Fails unless these members of a document are numbers.
-fn has_numbers(json: &Value, paths: &[&str]) -> Outcome {
+/// Returns an error unless these members of a document are numbers.
+fn check_numbers(json: &Value, paths: &[&str]) -> Outcome {
     for path in paths {
-        let found = json.pointer(path);
-        check(found.is_some_and(Value::is_number), path, &json.to_string())?;
+        let value = json.pointer(path);
+        check(value.is_some_and(Value::is_number), path, &json.to_string())?;
     }
     Ok(())
 }
 
-/// knb takes the seventh word of the line of the receiver.
-fn knb(tools: &Tools) -> Outcome {
-    let server = tools.serve("iperf3 -s -p PORT")?;
+/// knb reads the seventh word of the receiver's line.
+fn knb(programs: &Programs) -> Outcome {
+    let server = programs.start_server("iperf3 -s -p PORT")?;
     for options in ["", "-w 128K", "-u -b 20M"] {
         let line = format!("iperf3 {options} -c HOST -p PORT -O 1 -f m -t 1");
-        let text = tools.print(&line, &server)?;
+        let text = programs.client_stdout(&line, &server)?;
         let rows: Vec<&str> = text
             .lines()
             .filter(|line| line.contains("receiver"))
             .collect();
         let [row] = rows[..] else {
-            return check(false, "one receiver", &text);
+            return check(false, "one receiver line", &text);
         };
-        let rate = words(row).get(6).copied();
-        check(rate.is_some_and(is_positive), "the seventh word", &text)?;
+        let rate = split_words(row).get(6).copied();
+        check(
+            rate.is_some_and(is_positive),
+            "a rate in the seventh word",
+            &text,
+        )?;
     }
     Ok(())
 }
 
-/// kubernetes/perf-tests has a word behind `-s`, and looks for a sum, for the load of the CPUs, and for datagrams' jitter.
-fn perf_tests(tools: &Tools) -> Outcome {
-    let server = tools.serve("iperf3 -s 127.0.0.1 -J -i 60 -p PORT")?;
+/// kubernetes/perf-tests types a word after `-s`. It reads the sum, the CPU utilisation, and the
+/// jitter of UDP.
+fn perf_tests(programs: &Programs) -> Outcome {
+    let server = programs.start_server("iperf3 -s 127.0.0.1 -J -i 60 -p PORT")?;
     let line = "iperf3 -c HOST -p PORT -V -N -i 30 -t 1 -f m -w 128K -Z -P 8 -M 1460";
-    let text = tools.print(line, &server)?;
+    let text = programs.client_stdout(line, &server)?;
     let mut sums = text
         .lines()
         .filter(|line| line.contains("SUM") && line.ends_with("receiver"));
-    let rate = sums.next().and_then(|line| before(line, "Mbits/sec"));
-    check(rate.is_some_and(is_positive), "the sum", &text)?;
-    let load = text
+    let rate = sums.next().and_then(|line| word_before(line, "Mbits/sec"));
+    check(rate.is_some_and(is_positive), "a rate in the sum", &text)?;
+    let utilisation = text
         .lines()
         .find_map(|line| line.strip_prefix("CPU Utilization: "));
     // local/sender 1.0% (0.5%u/0.5%s), remote/receiver …
-    let load = load.ok_or_else(|| format!("no load: {text}"))?;
+    let utilisation = utilisation.ok_or_else(|| format!("no CPU utilisation: {text}"))?;
     for end in ["local/sender ", "remote/receiver "] {
-        let parts = load
+        let parts = utilisation
             .split_once(end)
-            .map(|(_, rest)| rest.split(['%', '(', '/', ')']));
+            .map(|(_, percentages)| percentages.split(['%', '(', '/', ')']));
         let parts: Vec<&str> = parts.into_iter().flatten().collect();
         // 1.0 " " 0.5 u 0.5 s
-        let numbers = [0, 2, 4].map(|at| parts.get(at).copied().and_then(number));
-        check(numbers.iter().all(Option::is_some), end, load)?;
+        let numbers = [0, 2, 4].map(|index| parts.get(index).copied().and_then(parse_number));
+        check(numbers.iter().all(Option::is_some), end, utilisation)?;
     }
-    let text = tools.print("iperf3 -c HOST -p PORT -i 30 -t 1 -f m -b 10M -u", &server)?;
-    let jitter = text
+    let text =
+        programs.client_stdout("iperf3 -c HOST -p PORT -i 30 -t 1 -f m -b 10M -u", &server)?;
+    let row = text
         .lines()
         .find(|line| line.contains("Mbits/sec") && line.contains(" ms "));
-    let rate = jitter.and_then(|line| before(line, "Mbits/sec"));
-    check(rate.is_some_and(is_positive), "datagrams", &text)
+    let rate = row.and_then(|line| word_before(line, "Mbits/sec"));
+    check(
+        rate.is_some_and(is_positive),
+        "a rate of the datagrams",
+        &text,
+    )
 }
 
-/// Nine columns; the last row is the total.
-fn k8s_e2e(tools: &Tools) -> Outcome {
-    let server = tools.serve("iperf -s -p PORT")?;
+/// Kubernetes' e2e tests read nine columns. The last row is the total.
+fn k8s_e2e(programs: &Programs) -> Outcome {
+    let server = programs.start_server("iperf -s -p PORT")?;
     let line = "iperf -e -p PORT --reportstyle C -i 1 -c HOST -t 2 -b 100m";
-    let text = tools.print(line, &server)?;
+    let text = programs.client_stdout(line, &server)?;
     let rows: Vec<Vec<&str>> = text.lines().map(|line| line.split(',').collect()).collect();
-    check(rows.len() >= 3, "a row per second and the total", &text)?;
+    check(rows.len() >= 3, "one row per second and a total", &text)?;
     for row in &rows {
         check(row.len() == 9, "nine columns", &text)?;
         check(
             row[0].len() == 18 && row[0].as_bytes()[14] == b'.',
-            "the time",
+            "a time",
             &text,
         )?;
-        let span: Option<(f64, f64)> = row[6]
+        let interval: Option<(f64, f64)> = row[6]
             .split_once('-')
-            .and_then(|(from, to)| Some((number(from)?, number(to)?)));
+            .and_then(|(from, to)| Some((parse_number(from)?, parse_number(to)?)));
         check(
-            span.is_some_and(|(from, to)| from < to),
-            "the seconds",
+            interval.is_some_and(|(from, to)| from < to),
+            "an interval in seconds",
             &text,
         )?;
         check(
             row[7..].iter().all(|word| is_positive(word)),
-            "bytes and rate",
+            "bytes and a rate",
             &text,
         )?;
     }
     let total = rows.last().map(|row| row[6]);
     check(
-        total.is_some_and(|span| span.starts_with("0.0-2.")),
-        "the total",
+        total.is_some_and(|interval| interval.starts_with("0.0-2.")),
+        "a total",
         &text,
     )
 }
 
-/// Tests that are ended by a signal.
-fn kernel_selftests(tools: &Tools) -> Outcome {
-    let server = tools.serve("iperf3 -s -1 -p PORT")?;
+/// The kernel's selftests end tests by a signal.
+fn kernel_selftests(programs: &Programs) -> Outcome {
+    let server = programs.start_server("iperf3 -s -1 -p PORT")?;
     let line = format!("iperf3 -c 127.0.0.1 -P 16 -p {} -t 86400", server.port);
-    let client = TestProcess::start(&mut tools.command(&line));
-    let runs = wait_until(PATIENCE, || client.stdout().contains("[SUM]"));
-    check(runs, "16 streams", &client.stdout())?;
+    let client = TestProcess::start(&mut programs.command(&line));
+    let is_running = wait_until(TIMEOUT, || client.stdout().contains("[SUM]"));
+    check(is_running, "16 streams", &client.stdout())?;
     client.signal(Signal::TERM);
-    let client = client.finish(PATIENCE);
-    // 3.12 of its own has 1, later versions have 0, and selftests do not look.
-    check(client.code.is_some(), "its end", &format!("{client:#?}"))?;
-    let server = server.wait(PATIENCE);
+    let client = client.finish(TIMEOUT);
+    // Stock 3.12 exits with 1, and later versions with 0. The selftests ignore the code.
+    check(
+        client.code.is_some(),
+        "an exit code of the client",
+        &format!("{client:#?}"),
+    )?;
+    let server = server.wait(TIMEOUT);
     check(
         server.code == Some(0),
-        "the server's end",
+        "exit code 0 of the server",
         &format!("{server:#?}"),
     )
 }
 
-/// It waits until ss(8) has the shell's child listen by its name.
-fn wireguard_selftest(tools: &Tools) -> Outcome {
+/// WireGuard's selftest waits until ss(8) lists the name and process id of the server.
+fn wireguard_selftest(programs: &Programs) -> Outcome {
     for (options, client) in [
         ("", "iperf3 -Z -t 1 -c HOST -p PORT"),
         ("", "iperf3 -Z -t 1 -b 100M -u -c HOST -p PORT"),
     ] {
-        let server = tools.serve(&format!("iperf3 -s -1 -B 127.0.0.1 -p PORT {options}"))?;
+        let server =
+            programs.start_server(&format!("iperf3 -s -1 -B 127.0.0.1 -p PORT {options}"))?;
         if Requirement::Program("ss").missing_reason().is_none() {
             let filter = format!("sport = {}", server.port);
             let table = Command::new("ss").args(["-tlpH", &filter]).output();
@@ -297,53 +318,54 @@ fn wireguard_selftest(tools: &Tools) -> Outcome {
             let expected = format!("\"iperf3\",pid={},fd=", server.pid());
             check(table.contains(&expected), &expected, &table)?;
         }
-        tools.print(client, &server)?;
-        let server = server.wait(PATIENCE);
+        programs.client_stdout(client, &server)?;
+        let server = server.wait(TIMEOUT);
         check(
             server.code == Some(0),
-            "the server's end",
+            "exit code 0 of the server",
             &format!("{server:#?}"),
         )?;
     }
     Ok(())
 }
 
-/// A daemon for one test; documents, or a text with sums in Gbit/s.
-fn lisa(tools: &Tools) -> Outcome {
-    for (udp, form) in [("", "-J"), ("-u -b 10M", "-J"), ("", "")] {
+/// LISA starts a daemon for one test. It reads documents, or sums in Gbit/s.
+fn lisa(programs: &Programs) -> Outcome {
+    for (udp, format) in [("", "-J"), ("-u -b 10M", "-J"), ("", "")] {
         let port = testkit::free_port();
-        let daemon = format!("iperf3 -s -D -1 -i 1 -f g -p {port} -B 127.0.0.1 {form}");
-        let started = run(tools.command(&daemon), PATIENCE).map_err(|error| error.to_string())?;
+        let line = format!("iperf3 -s -D -1 -i 1 -f g -p {port} -B 127.0.0.1 {format}");
+        let daemon = run(programs.command(&line), TIMEOUT).map_err(|error| error.to_string())?;
         check(
-            started.code == Some(0),
-            "the daemon",
-            &format!("{started:#?}"),
+            daemon.code == Some(0),
+            "a started daemon",
+            &format!("{daemon:#?}"),
         )?;
         check(
-            wait_until(PATIENCE, || is_listening(port)),
-            "it listens",
+            wait_until(TIMEOUT, || is_listening(port)),
+            "a listening daemon",
             "",
         )?;
         let directory = tempfile::tempdir().map_err(|error| error.to_string())?;
         let log = directory.path().join("log");
         let line = format!(
-            "iperf3 -t 1 -c 127.0.0.1 {udp} {form} -i 1 -f g -p {port} -P 2 -B 127.0.0.1 -l 1400 -4 --logfile {}",
+            "iperf3 -t 1 -c 127.0.0.1 {udp} {format} -i 1 -f g -p {port} -P 2 -B 127.0.0.1 -l 1400 -4 --logfile {}",
             log.display()
         );
-        let client = run(tools.command(&line), PATIENCE).map_err(|error| error.to_string())?;
-        let text = read(&log)?;
+        let client = run(programs.command(&line), TIMEOUT).map_err(|error| error.to_string())?;
+        let text = read_file(&log)?;
         check(
             client.code == Some(0) && client.stdout.is_empty(),
-            "a log",
+            "output only in the log",
             &text,
         )?;
-        if form.is_empty() {
+        if format.is_empty() {
             for end in ["sender", "receiver"] {
-                let sum = |line: &&str| line.starts_with("[SUM]") && line.trim_end().ends_with(end);
+                let is_sum =
+                    |line: &&str| line.starts_with("[SUM]") && line.trim_end().ends_with(end);
                 let rate = text
                     .lines()
-                    .rfind(sum)
-                    .and_then(|line| before(line, "Gbits/sec"));
+                    .rfind(is_sum)
+                    .and_then(|line| word_before(line, "Gbits/sec"));
                 check(rate.is_some_and(is_positive), end, &text)?;
             }
             continue;
@@ -359,18 +381,18 @@ fn lisa(tools: &Tools) -> Outcome {
         } else {
             &["/end/sum/lost_percent", "/end/sum/bits_per_second"]
         };
-        has_numbers(&json, paths)?;
+        check_numbers(&json, paths)?;
     }
     Ok(())
 }
 
-fn read(path: &Path) -> Result<String, String> {
+fn read_file(path: &Path) -> Result<String, String> {
     std::fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))
 }
 
-/// Intervals, streams and summaries of documents.
-fn pscheduler_iperf3(tools: &Tools) -> Outcome {
-    let server = tools.serve("iperf3 -s -1 -p PORT")?;
+/// pScheduler reads the intervals, streams and summaries of documents.
+fn pscheduler_iperf3(programs: &Programs) -> Outcome {
+    let server = programs.start_server("iperf3 -s -1 -p PORT")?;
     drop(server);
     for (options, udp) in [
         ("-w 128K -M 1400 -O 1 -b 10M -P 2 -N", false),
@@ -379,65 +401,65 @@ fn pscheduler_iperf3(tools: &Tools) -> Outcome {
         ("-u -b 10M -l 1000 -R", true),
         ("-Z -C cubic -b 10M -4 -B 127.0.0.1", false),
     ] {
-        let server = tools.serve("iperf3 -s -1 -p PORT")?;
+        let server = programs.start_server("iperf3 -s -1 -p PORT")?;
         let line = format!("iperf3 -p PORT -c HOST -t 2 -i 1 --json {options}");
-        let json = tools.json(&line, &server)?;
+        let json = programs.client_json(&line, &server)?;
         let text = json.to_string();
-        check(json.get("error").is_none(), "an error", &text)?;
-        let of_interval: &[&str] = match (udp, options.contains("-R")) {
+        check(json.get("error").is_none(), "no error", &text)?;
+        let interval_keys: &[&str] = match (udp, options.contains("-R")) {
             (true, true) => &["jitter_ms", "lost_packets", "packets"],
             (true, false) => &["packets"],
             (false, true) => &[],
             (false, false) => &["retransmits", "snd_cwnd", "rtt"],
         };
-        let all = ["socket", "start", "end", "bytes", "bits_per_second"];
+        let common_keys = ["socket", "start", "end", "bytes", "bits_per_second"];
         let intervals = json["intervals"].as_array().ok_or("no intervals")?;
-        check(intervals.len() >= 2, "intervals", &text)?;
+        check(intervals.len() >= 2, "two intervals", &text)?;
         for interval in intervals {
             let streams = interval["streams"].as_array().ok_or("no streams")?;
             for stream in streams {
-                let has = |key: &&str| stream[*key].is_number();
-                check(all.iter().chain(of_interval).all(has), "a stream", &text)?;
+                let is_number = |key: &&str| stream[*key].is_number();
+                let mut keys = common_keys.iter().chain(interval_keys);
+                check(keys.all(is_number), "figures of a stream", &text)?;
                 check(stream["omitted"].is_boolean(), "omitted", &text)?;
             }
             check(interval["sum"]["bytes"].is_number(), "a sum", &text)?;
         }
         if udp {
             let keys = ["jitter_ms", "lost_packets", "packets", "lost_percent"];
-            let has = |key: &&str| json["end"]["sum"][*key].is_number();
-            check(keys.iter().all(has), "the sum", &text)?;
+            let is_number = |key: &&str| json["end"]["sum"][*key].is_number();
+            check(keys.iter().all(is_number), "figures of the sum", &text)?;
         } else {
-            has_numbers(&json, &["/end/sum_sent/bytes", "/end/sum_sent/retransmits"])?;
-            let mean = "/end/streams/0/sender/mean_rtt";
-            has_numbers(&json, &[mean])?;
+            check_numbers(&json, &["/end/sum_sent/bytes", "/end/sum_sent/retransmits"])?;
+            check_numbers(&json, &["/end/streams/0/sender/mean_rtt"])?;
         }
     }
     Ok(())
 }
 
-/// Full figures (`-f b`) of the enhanced lines, and what stands in the connection's line.
-fn pscheduler_iperf2(tools: &Tools) -> Outcome {
-    let server = tools.serve("iperf -s -p PORT")?;
-    let text = tools.print("iperf -c HOST -p PORT -t 2 -i 1 -e -f b -b 10m", &server)?;
-    let facts = text
+/// pScheduler reads the unscaled figures (`-f b`) of enhanced lines, and the connection line.
+fn pscheduler_iperf2(programs: &Programs) -> Outcome {
+    let server = programs.start_server("iperf -s -p PORT")?;
+    let text = programs.client_stdout("iperf -c HOST -p PORT -t 2 -i 1 -e -f b -b 10m", &server)?;
+    let values = text
         .lines()
         .find_map(|line| line.split_once("(icwnd/mss/irtt="));
-    let facts = facts.and_then(|(_, rest)| rest.split_once(')'));
-    let facts: Vec<&str> = facts.map_or_else(Vec::new, |(facts, _)| facts.split('/').collect());
+    let values = values.and_then(|(_, end)| end.split_once(')'));
+    let values: Vec<&str> = values.map_or_else(Vec::new, |(values, _)| values.split('/').collect());
     check(
-        facts.len() == 3 && facts.iter().all(|word| is_positive(word)),
-        "facts",
+        values.len() == 3 && values.iter().all(|word| is_positive(word)),
+        "values of the connection",
         &text,
     )?;
     let rows: Vec<&str> = text
         .lines()
         .filter(|line| line.contains("bits/sec"))
         .collect();
-    check(rows.len() >= 3, "rows", &text)?;
+    check(rows.len() >= 3, "three rows", &text)?;
     for row in rows {
         // [  1] 0.0000-1.0000 sec  N Bytes  N bits/sec  W/E  R  nK/n(n) us  n
-        let words = words(row);
-        let figures = ["Bytes", "bits/sec"].map(|unit| before(row, unit));
+        let words = split_words(row);
+        let figures = ["Bytes", "bits/sec"].map(|unit| word_before(row, unit));
         check(
             figures
                 .iter()
@@ -455,23 +477,28 @@ fn pscheduler_iperf2(tools: &Tools) -> Outcome {
             row,
         )?;
         check(
-            words.get(9).is_some_and(|word| number(word).is_some()),
+            words
+                .get(9)
+                .is_some_and(|word| parse_number(word).is_some()),
             "retries",
             row,
         )?;
         let window = words.get(10).and_then(|word| word.split_once("K/"));
         check(
-            window.is_some_and(|(window, _)| number(window).is_some()),
+            window.is_some_and(|(window, _)| parse_number(window).is_some()),
             "window",
             row,
         )?;
         check(words.get(11) == Some(&"us"), "microseconds", row)?;
     }
-    let server = tools.serve("iperf -s -u -e -p PORT")?;
+    let server = programs.start_server("iperf -s -u -e -p PORT")?;
     let port = server.port;
     let line = format!("iperf -u -c 127.0.0.1 -p {port} -t 1 -i 1 -e -f b -b 1m");
-    let client = run(tools.command(&line), PATIENCE).map_err(|error| error.to_string())?;
-    let rates = client.stdout.lines().filter_map(|line| before(line, "pps"));
+    let client = run(programs.command(&line), TIMEOUT).map_err(|error| error.to_string())?;
+    let rates = client
+        .stdout
+        .lines()
+        .filter_map(|line| word_before(line, "pps"));
     check(
         rates.filter(|rate| is_positive(rate)).count() >= 2,
         "pps",
@@ -481,9 +508,9 @@ fn pscheduler_iperf2(tools: &Tools) -> Outcome {
     Ok(())
 }
 
-/// Sums of both ends; what is not reachable is a failure.
-fn iperf3_exporter(tools: &Tools) -> Outcome {
-    let server = tools.serve("iperf3 -s -p PORT")?;
+/// iperf3_exporter reads the sums of both ends. A server that does not listen is an error.
+fn iperf3_exporter(programs: &Programs) -> Outcome {
+    let server = programs.start_server("iperf3 -s -p PORT")?;
     for (options, keys) in [
         ("", &["seconds", "bytes", "retransmits"][..]),
         ("-R", &["seconds", "bytes", "retransmits"]),
@@ -500,71 +527,75 @@ fn iperf3_exporter(tools: &Tools) -> Outcome {
         ),
     ] {
         let line = format!("iperf3 -J -t 1 -c HOST -p PORT {options}");
-        let json = tools.json(&line, &server)?;
+        let json = programs.client_json(&line, &server)?;
         let sum = if options.contains("-u") {
             "sum"
         } else {
             "sum_sent"
         };
         for key in keys {
-            has_numbers(&json, &[&format!("/end/{sum}/{key}")])?;
+            check_numbers(&json, &[&format!("/end/{sum}/{key}")])?;
         }
-        has_numbers(
+        check_numbers(
             &json,
             &["/end/sum_received/seconds", "/end/sum_received/bytes"],
         )?;
     }
     drop(server);
-    let nobody = testkit::free_port();
-    let line = format!("iperf3 -J -t 1 -c 127.0.0.1 -p {nobody}");
-    let client = run(tools.command(&line), PATIENCE).map_err(|error| error.to_string())?;
+    let free_port = testkit::free_port();
+    let line = format!("iperf3 -J -t 1 -c 127.0.0.1 -p {free_port}");
+    let client = run(programs.command(&line), TIMEOUT).map_err(|error| error.to_string())?;
     let json: Value = serde_json::from_str(&client.stdout).map_err(|error| error.to_string())?;
     check(json["error"].is_string(), "an error", &client.stdout)?;
-    // Stock 3.12 says it there alone.
-    let is_ours = tools.directory != Path::new("/usr/bin");
+    // Stock 3.12 reports the error only in the document, not by its exit code.
+    let is_ours = programs.directory != Path::new("/usr/bin");
     check(
         !is_ours || client.code == Some(1),
-        "exit code",
+        "exit code 1",
         &format!("{client:#?}"),
     )
 }
 
-/// Documents one after the other; a member of the end tells datagrams from a stream.
-fn lkp(tools: &Tools) -> Outcome {
-    let server = tools.serve("iperf3 -s -p PORT")?;
-    let mut all = String::new();
+/// LKP reads consecutive documents. A member of `end` distinguishes UDP from TCP.
+fn lkp(programs: &Programs) -> Outcome {
+    let server = programs.start_server("iperf3 -s -p PORT")?;
+    let mut text = String::new();
     for udp in ["", "-u -b 10M"] {
-        all += &tools.print(
+        text += &programs.client_stdout(
             &format!("iperf3 -i 10 -T 1 -J -t 1 -c HOST -p PORT {udp}"),
             &server,
         )?;
     }
-    let documents = serde_json::Deserializer::from_str(&all).into_iter::<Value>();
+    let documents = serde_json::Deserializer::from_str(&text).into_iter::<Value>();
     let documents: Result<Vec<Value>, _> = documents.collect();
-    let documents = documents.map_err(|error| format!("{error}: {all}"))?;
+    let documents = documents.map_err(|error| format!("{error}: {text}"))?;
     let has_sum = documents
         .iter()
         .map(|json| json.pointer("/end/sum/bits_per_second").is_some());
-    check(has_sum.collect::<Vec<_>>() == [false, true], "sums", &all)?;
+    check(
+        has_sum.collect::<Vec<_>>() == [false, true],
+        "a sum of UDP only",
+        &text,
+    )?;
     let titles: BTreeSet<&str> = documents
         .iter()
         .filter_map(|json| json["title"].as_str())
         .collect();
-    check(titles == BTreeSet::from(["1"]), "titles", &all)
+    check(titles == BTreeSet::from(["1"]), "titles", &text)
 }
 
-/// A document in a log.
-fn k8s_netperf(tools: &Tools) -> Outcome {
-    let server = tools.serve("iperf3 -s -p PORT")?;
+/// k8s-netperf reads a document from a log.
+fn k8s_netperf(programs: &Programs) -> Outcome {
+    let server = programs.start_server("iperf3 -s -p PORT")?;
     let directory = tempfile::tempdir().map_err(|error| error.to_string())?;
-    for (at, udp) in ["", "-u -b 20M"].into_iter().enumerate() {
-        let log = directory.path().join(at.to_string());
+    for (index, udp) in ["", "-u -b 20M"].into_iter().enumerate() {
+        let log = directory.path().join(index.to_string());
         let line = format!(
             "iperf3 -J -P 2 -c HOST -t 1 -l 1024 -p PORT --logfile={} {udp}",
             log.display()
         );
-        tools.print(&line, &server)?;
-        let text = read(&log)?;
+        programs.client_stdout(&line, &server)?;
+        let text = read_file(&log)?;
         let json: Value =
             serde_json::from_str(&text).map_err(|error| format!("{error}: {text}"))?;
         let paths: &[&str] = if udp.is_empty() {
@@ -575,72 +606,76 @@ fn k8s_netperf(tools: &Tools) -> Outcome {
         } else {
             &["/end/sum/bits_per_second", "/end/sum/lost_percent"]
         };
-        has_numbers(&json, paths)?;
+        check_numbers(&json, paths)?;
     }
     Ok(())
 }
 
-/// flent looks for an option in the help, and reads CSV.
-fn flent(tools: &Tools) -> Outcome {
-    let help = run(tools.command("iperf -h"), PATIENCE).map_err(|error| error.to_string())?;
+/// flent searches the help for an option, and reads CSV.
+fn flent(programs: &Programs) -> Outcome {
+    let help = run(programs.command("iperf -h"), TIMEOUT).map_err(|error| error.to_string())?;
     let help = help.stdout + &help.stderr;
-    check(help.contains("--enhanced"), "the help", &help)?;
-    let server = tools.serve("iperf -s -p PORT")?;
-    let datagrams = tools.serve("iperf -s -u -p PORT")?;
-    for (udp, port) in [
+    check(help.contains("--enhanced"), "--enhanced in the help", &help)?;
+    let server = programs.start_server("iperf -s -p PORT")?;
+    let udp_server = programs.start_server("iperf -s -u -p PORT")?;
+    for (options, port) in [
         ("--nodelay", server.port),
-        ("--udp --bandwidth 10M --len 1000", datagrams.port),
+        ("--udp --bandwidth 10M --len 1000", udp_server.port),
     ] {
         let line = format!(
-            "iperf --enhanced --reportstyle C --format m --client HOST -p {port} --time 1 --interval 0.2 --tos 0x10 {udp}"
+            "iperf --enhanced --reportstyle C --format m --client HOST -p {port} --time 1 --interval 0.2 --tos 0x10 {options}"
         );
-        let text = tools.print(&line, &server)?;
+        let text = programs.client_stdout(&line, &server)?;
         let rows: Vec<Vec<&str>> = text.lines().map(|line| line.split(',').collect()).collect();
-        check(rows.len() >= 4, "a row per interval", &text)?;
+        check(rows.len() >= 4, "one row per interval", &text)?;
         for row in rows {
-            check(row.len() >= 9 && number(row[8]).is_some(), "columns", &text)?;
+            check(
+                row.len() >= 9 && parse_number(row[8]).is_some(),
+                "columns",
+                &text,
+            )?;
             let (second, millis) = row[0].split_once('.').unwrap_or_default();
-            let digits = |word: &str| word.bytes().all(|byte| byte.is_ascii_digit());
+            let is_digits = |word: &str| word.bytes().all(|byte| byte.is_ascii_digit());
             let is_time =
-                second.len() == 14 && millis.len() == 3 && digits(second) && digits(millis);
-            check(is_time, "the time", &text)?;
+                second.len() == 14 && millis.len() == 3 && is_digits(second) && is_digits(millis);
+            check(is_time, "a time", &text)?;
         }
     }
-    drop(datagrams);
+    drop(udp_server);
     Ok(())
 }
 
-/// The first line of the sender, or the sum, behind the title of the summary.
-fn phoronix(tools: &Tools) -> Outcome {
-    let server = tools.serve("iperf3 -s -p PORT")?;
+/// Phoronix reads the first sender line, or the sum, after the title of the summary.
+fn phoronix(programs: &Programs) -> Outcome {
+    let server = programs.start_server("iperf3 -s -p PORT")?;
     for (options, streams) in [("", 1), ("", 4), ("-u -b 10M", 1)] {
         let line = format!("iperf3 -c HOST -p PORT -t 1 {options} -P {streams} -V -f m");
-        let text = tools.print(&line, &server)?;
+        let text = programs.client_stdout(&line, &server)?;
         let summary = text.split_once("Test Complete. Summary Results:");
         let (_, summary) = summary.ok_or_else(|| format!("no summary: {text}"))?;
-        let mark = if streams == 1 { "sender" } else { "SUM" };
-        let rate = summary.lines().find(|line| line.contains(mark));
-        let rate = rate.and_then(|line| before(line, "Mbits/sec"));
-        check(rate.is_some_and(is_positive), "the rate", &text)?;
+        let row_name = if streams == 1 { "sender" } else { "SUM" };
+        let rate = summary.lines().find(|line| line.contains(row_name));
+        let rate = rate.and_then(|line| word_before(line, "Mbits/sec"));
+        check(rate.is_some_and(is_positive), "a rate", &text)?;
     }
     Ok(())
 }
 
-/// Lines of intervals in Kbit/s, with roles where both send.
-fn crucible(tools: &Tools) -> Outcome {
-    let server = tools.serve("iperf3 -s --format k -p PORT")?;
+/// Crucible reads interval lines in Kbit/s, with roles if both ends send.
+fn crucible(programs: &Programs) -> Outcome {
+    let server = programs.start_server("iperf3 -s --format k -p PORT")?;
     for (options, roles) in [
         ("--omit 1 --bitrate 8M", &[""][..]),
         ("-u --bitrate 8M", &[""]),
         ("--bidir --bitrate 8M", &["[TX-C]", "[RX-C]"]),
     ] {
         let line = format!("iperf3 --format k -c HOST -p PORT -l 1400 -t 2 {options}");
-        let text = tools.print(&line, &server)?;
+        let text = programs.client_stdout(&line, &server)?;
         for role in roles {
             let rows = text
                 .lines()
                 .filter(|line| line.contains(role) && line.contains("sec"));
-            let rates = rows.filter_map(|line| before(line, "Kbits/sec"));
+            let rates = rows.filter_map(|line| word_before(line, "Kbits/sec"));
             check(
                 rates.filter(|rate| is_positive(rate)).count() >= 3,
                 role,
@@ -651,37 +686,44 @@ fn crucible(tools: &Tools) -> Outcome {
     Ok(())
 }
 
-/// Into a pipe, a line comes when it is complete, not at the end.
-fn whole_lines_as_they_come(tools: &Tools) -> Outcome {
+/// Programs write each line to a pipe as soon as it is complete.
+fn writes_complete_lines_immediately(programs: &Programs) -> Outcome {
     for (name, word, udp) in [("iperf3", "Bytes", "-u"), ("iperf", "/sec", "")] {
-        let server = tools.serve(&format!("{name} -s -p PORT"))?;
+        let server = programs.start_server(&format!("{name} -s -p PORT"))?;
         let line = format!(
             "{name} -c 127.0.0.1 -p {} -t 600 -i 0.2 -b 8M {udp}",
             server.port
         );
-        let mut client = tools.command(&line);
+        let mut client = programs.command(&line);
         client.stdin(Stdio::null()).stdout(Stdio::piped());
         let mut client = client.spawn().map_err(|error| error.to_string())?;
-        let mut lines = BufReader::new(client.stdout.take().ok_or("a pipe")?);
+        let mut reader = BufReader::new(client.stdout.take().ok_or("a pipe")?);
         let mut text = String::new();
-        let mut read = 0;
-        while read < 3 {
-            let begun = text.len();
-            let count = lines
+        let mut interval_count = 0;
+        while interval_count < 3 {
+            let line_start = text.len();
+            let count = reader
                 .read_line(&mut text)
                 .map_err(|error| error.to_string())?;
-            check(count > 0, "it ended", &text)?;
-            read += usize::from(text[begun..].contains(word));
+            check(count > 0, "a further line", &text)?;
+            interval_count += usize::from(text[line_start..].contains(word));
         }
-        // Ten minutes are not over.
-        check(matches!(client.try_wait(), Ok(None)), "it runs", &text)?;
+        check(
+            matches!(client.try_wait(), Ok(None)),
+            "a running client",
+            &text,
+        )?;
         let _ =
             rustix::process::kill_process(rustix::process::Pid::from_child(&client), Signal::INT);
-        lines
+        reader
             .read_to_string(&mut text)
             .map_err(|error| error.to_string())?;
         let _ = client.wait();
-        check(text.ends_with('\n') && !text.contains('\r'), "lines", &text)?;
+        check(
+            text.ends_with('\n') && !text.contains('\r'),
+            "complete lines",
+            &text,
+        )?;
     }
     Ok(())
 }

@@ -1,26 +1,26 @@
-//! A link that is cut while tests run over it: both ends report it, and a server serves others.
+//! A link that is cut while tests use it. Clients report the failure, and the server still serves
+//! other clients.
 
-use std::process::Command;
 use std::time::Duration;
 
 use testkit::Requirement::Namespaces;
 use testkit::{Namespace, Server, TestCase, TestProcess, add_link, test_case, wait_until};
 
-use super::{AT_ONCE, ours2, ours3};
+use super::{CommandBuilder, SHORT_TIMEOUT, our_iperf2, our_iperf3};
 
-/// The longest deadline of either dialect is 70 s: [`eventually`] waits four times as long as this.
+/// The longest deadline of either dialect is 70 s. All waits multiply this timeout by 4.
 const DEADLINE: Duration = Duration::from_secs(25);
 
 pub(crate) fn test_cases() -> Vec<TestCase> {
     vec![
-        test_case("iperf3::a_link_is_cut", &[Namespaces], iperf3).allow_many(),
-        test_case("iperf::a_link_is_cut", &[Namespaces], iperf).allow_many(),
+        test_case("iperf3::reports_cut_link", &[Namespaces], iperf3).allow_many_at_once(),
+        test_case("iperf::reports_cut_link", &[Namespaces], iperf).allow_many_at_once(),
     ]
 }
 
 fn iperf3() {
-    // A sender of datagrams learns nothing of it: the server's rule for the length of a test ends it.
-    let kinds = [
+    // A UDP sender does not detect the cut. The server's time limit ends its test.
+    let clients = [
         "",
         "-R",
         "--bidir",
@@ -28,13 +28,17 @@ fn iperf3() {
         "-u -b 1M -l 1000",
         "-u -b 1M -l 1000 -R",
     ];
-    let lines = kinds.map(|kind| {
-        let receives = kind.contains("-R") || kind.contains("--bidir");
-        let limit = if receives { "--rcv-timeout 2000" } else { "" };
-        format!("-t 3 -i 0.1 {limit} {kind}")
+    let lines = clients.map(|options| {
+        let is_receiving = options.contains("-R") || options.contains("--bidir");
+        let timeout = if is_receiving {
+            "--rcv-timeout 2000"
+        } else {
+            ""
+        };
+        format!("-t 3 -i 0.1 {timeout} {options}")
     });
-    cut(
-        ours3,
+    run_with_cut_link(
+        our_iperf3,
         "--rcv-timeout 2000",
         &lines,
         "Bytes",
@@ -43,49 +47,58 @@ fn iperf3() {
 }
 
 fn iperf() {
-    let kinds = ["", "-R", "--full-duplex", "-P 3", "--bounceback"];
-    let lines = kinds.map(|kind| format!("-t 3 -i 0.1 {kind}"));
-    cut(ours2, "", &lines, "/sec", &["-n 1M"]);
+    let clients = ["", "-R", "--full-duplex", "-P 3", "--bounceback"];
+    let lines = clients.map(|options| format!("-t 3 -i 0.1 {options}"));
+    run_with_cut_link(our_iperf2, "", &lines, "/sec", &["-n 1M"]);
 }
 
-/// Runs clients on another host, and cuts the link when all of them show that their data flows.
-fn cut(make: fn(&str) -> Command, options: &str, lines: &[String], shows: &str, tests: &[&str]) {
-    let (here, there) = (Namespace::new(), Namespace::new());
+/// Runs clients on another host, and cuts the link when all of them have printed `unit`.
+///
+/// Clients with the options `local_clients` run on the server's host before and after that.
+fn run_with_cut_link(
+    command_with: CommandBuilder,
+    options: &str,
+    lines: &[String],
+    unit: &str,
+    local_clients: &[&str],
+) {
+    let (server_host, client_host) = (Namespace::new(), Namespace::new());
     add_link(
-        (&here, "near", "198.51.100.1/24"),
-        (&there, "far", "198.51.100.2/24"),
+        (&server_host, "near", "198.51.100.1/24"),
+        (&client_host, "far", "198.51.100.2/24"),
     );
     let start = || {
-        Server::try_start_with(|port| make(&format!("-s -p {port} {options}"))).expect("it starts")
+        Server::try_start_with(|port| command_with(&format!("-s -p {port} {options}")))
+            .expect("a server")
     };
-    let server = here.enter(start);
-    let is_alive = || {
-        for kind in tests {
-            let line = format!("-c 127.0.0.1 -p {} {kind}", server.port);
-            let client = here.enter(|| testkit::run(make(&line), AT_ONCE));
-            client.expect("it ends").assert_success();
+    let server = server_host.enter(start);
+    let assert_serves = || {
+        for options in local_clients {
+            let line = format!("-c 127.0.0.1 -p {} {options}", server.port);
+            let client = server_host.enter(|| testkit::run(command_with(&line), SHORT_TIMEOUT));
+            client.expect("the client ends").assert_success();
         }
     };
-    is_alive();
-    let rest = server.settled_usage();
+    assert_serves();
+    let idle_usage = server.settled_usage();
     let start = |line: &String| {
-        TestProcess::start(&mut make(&format!(
+        TestProcess::start(&mut command_with(&format!(
             "-c 198.51.100.1 -p {} {line}",
             server.port
         )))
     };
-    let clients: Vec<TestProcess> = there.enter(|| lines.iter().map(start).collect());
+    let clients: Vec<TestProcess> = client_host.enter(|| lines.iter().map(start).collect());
     for client in &clients {
-        let flows = wait_until(AT_ONCE, || client.stdout().contains(shows));
-        assert!(flows, "{} {}", client.stdout(), client.stderr());
+        let has_started = wait_until(SHORT_TIMEOUT, || client.stdout().contains(unit));
+        assert!(has_started, "{} {}", client.stdout(), client.stderr());
     }
-    here.ip("link del near");
+    server_host.ip("link del near");
     for client in clients {
         let client = client.finish(DEADLINE);
-        // One of each flow.
-        let is_said = (1..=3).contains(&client.stderr.lines().count());
-        assert!(client.code == Some(1) && is_said, "{client:#?}");
+        // Each flow may report an error.
+        let has_errors = (1..=3).contains(&client.stderr.lines().count());
+        assert!(client.code == Some(1) && has_errors, "{client:#?}");
     }
-    server.assert_usage_returns_to(rest, DEADLINE, "the link's end");
-    is_alive();
+    server.assert_usage_returns_to(idle_usage, DEADLINE, "the cut of the link");
+    assert_serves();
 }

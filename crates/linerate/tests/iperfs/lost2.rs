@@ -1,5 +1,5 @@
-//! An iperf 2 whose peer dies, or says nothing any more, in each phase of a test: it reports that in one line within
-//! its deadline, and has nothing left of the test.
+//! iperf 2 servers whose client disconnects or stops in any phase of a test. The server releases
+//! all resources of the test within its deadline.
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpStream, UdpSocket};
@@ -9,39 +9,43 @@ use rustix::process::Signal;
 use testkit::{Server, TestCase, TestProcess, run_in_parallel, test_cases, wait_until};
 
 use super::{
-    AT_ONCE, Held, Make, ours2, server_at_rest, server_of, serves, stock2, stock2_missing,
+    CommandBuilder, SHORT_TIMEOUT, assert_serves, missing_iperf2_reason, our_iperf2,
+    start_idle_server, start_server, stock_iperf2,
 };
 
-/// The longest deadline of a flow is 70 s, so that a datagram a minute holds it: [`eventually`] waits four times as long
-/// as this.
+/// The longest deadline of a flow is 70 s, so that one datagram per minute keeps it alive. All
+/// waits multiply this timeout by 4.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(25);
 
-/// The header of `-t 1`, and what it asks for besides: nothing, `-R`, `--full-duplex`.
+/// Flags and upper flags of a header of `-t 1`: without more options, with `-R`, `--full-duplex`.
 const HEADERS: [&str; 3] = ["400100780000", "440100780400", "440100780800"];
 
-/// Clients of streams.
-const STREAMS: [&str; 2] = ["-n 1M", "-R -t 0.2"];
+/// Options of TCP clients.
+const TCP_CLIENTS: [&str; 2] = ["-n 1M", "-R -t 0.2"];
 
 pub(crate) fn test_cases() -> Vec<TestCase> {
     let mut test_cases = test_cases![
-        a_server_outlives_clients_that_die,
-        a_server_outlives_clients_that_say_nothing,
-        a_datagram_server_outlives_clients_that_say_nothing,
+        server_releases_disconnected_clients,
+        server_releases_silent_clients,
+        udp_server_releases_silent_clients,
     ];
     test_cases.push(testkit::test_case_unless(
-        stock2_missing(),
-        "a_server_outlives_processes_that_are_killed_or_stopped",
+        missing_iperf2_reason(),
+        "server_releases_killed_and_stopped_clients",
         || {
-            a_server_outlives_processes_that_are_killed_or_stopped();
+            server_releases_killed_and_stopped_clients();
             Ok(())
         },
     ));
-    test_cases.into_iter().map(TestCase::allow_many).collect()
+    test_cases
+        .into_iter()
+        .map(TestCase::allow_many_at_once)
+        .collect()
 }
 
-/// A header of 60 bytes.
-fn header(kind: &str) -> Vec<u8> {
-    let (flags, upper) = kind.split_at(8);
+/// Returns a header of 60 bytes with one of [`HEADERS`].
+fn header(flags: &str) -> Vec<u8> {
+    let (flags, upper) = flags.split_at(8);
     let mut bytes = vec![0; 60];
     bytes[..4].copy_from_slice(&u32::from_str_radix(flags, 16).unwrap().to_be_bytes());
     bytes[7] = 1;
@@ -52,74 +56,84 @@ fn header(kind: &str) -> Vec<u8> {
     bytes
 }
 
-/// What clients send before they stop, with its name.
-fn parts() -> Vec<(String, Vec<u8>)> {
-    let mut parts = vec![("no byte".to_owned(), Vec::new())];
-    for kind in HEADERS {
-        let header = header(kind);
-        parts.push((format!("{kind}, within the flags"), header[..3].to_vec()));
-        parts.push((format!("{kind}, within the header"), header[..40].to_vec()));
-        parts.push((
-            format!("{kind}, data"),
+/// Returns the bytes that clients send before they stop, with names.
+fn partial_messages() -> Vec<(String, Vec<u8>)> {
+    let mut messages = vec![("no byte".to_owned(), Vec::new())];
+    for flags in HEADERS {
+        let header = header(flags);
+        messages.push((format!("{flags}, part of the flags"), header[..3].to_vec()));
+        messages.push((
+            format!("{flags}, part of the header"),
+            header[..40].to_vec(),
+        ));
+        messages.push((
+            format!("{flags}, header and data"),
             [&header[..], &[b'x'; 10_000]].concat(),
         ));
-        parts.push((format!("{kind}, the header"), header));
+        messages.push((format!("{flags}, header"), header));
     }
-    let mut bounce = vec![0; 100];
-    bounce[..8].copy_from_slice(&[0, 0x80, 0, 0, 0, 0, 0, 100]);
-    parts.push(("within a bounce".to_owned(), bounce[..70].to_vec()));
-    parts.push(("a bounce".to_owned(), bounce));
-    parts
+    let mut request = vec![0; 100];
+    request[..8].copy_from_slice(&[0, 0x80, 0, 0, 0, 0, 0, 100]);
+    messages.push((
+        "part of a bounceback request".to_owned(),
+        request[..70].to_vec(),
+    ));
+    messages.push(("bounceback request".to_owned(), request));
+    messages
 }
 
-/// Requests a reverse test whose second buffer is due hours after the first one.
-fn slow_reverse() -> Vec<u8> {
-    let mut slow = header(HEADERS[1]);
-    slow[20..24].copy_from_slice(&(-10_000_000_i32).to_be_bytes());
-    slow[48..52].copy_from_slice(&8_u32.to_be_bytes());
-    slow
+/// Returns a request for a reverse test whose second buffer is due hours after the first.
+fn slow_reverse_request() -> Vec<u8> {
+    let mut request = header(HEADERS[1]);
+    request[20..24].copy_from_slice(&(-10_000_000_i32).to_be_bytes());
+    request[48..52].copy_from_slice(&8_u32.to_be_bytes());
+    request
 }
 
-fn client(port: u16, bytes: &[u8]) -> TcpStream {
-    let mut client = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).expect("it listens");
+fn connect_and_send(port: u16, bytes: &[u8]) -> TcpStream {
+    let mut client = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).expect("a listening server");
     client.write_all(bytes).expect("a new connection");
     client
 }
 
-fn a_server_outlives_clients_that_die() {
-    let (server, rest) = server_at_rest(ours2, "-i 0.1", &STREAMS);
-    for (what, bytes) in parts() {
-        drop(client(server.port, &bytes));
-        server.assert_usage_returns_to(rest, AT_ONCE, &format!("a death, {what}"));
+fn server_releases_disconnected_clients() {
+    let (server, idle_usage) = start_idle_server(our_iperf2, "-i 0.1", &TCP_CLIENTS);
+    for (name, bytes) in partial_messages() {
+        drop(connect_and_send(server.port, &bytes));
+        server.assert_usage_returns_to(idle_usage, SHORT_TIMEOUT, &format!("a disconnect, {name}"));
     }
-    let mut slow = client(server.port, &slow_reverse());
-    slow.read_exact(&mut [0; 1000]).expect("the first buffer");
-    drop(slow);
-    server.assert_usage_returns_to(rest, AT_ONCE, "a death between two buffers");
-    serves(&server, ours2, &STREAMS);
+    let mut client = connect_and_send(server.port, &slow_reverse_request());
+    client.read_exact(&mut [0; 1000]).expect("the first buffer");
+    drop(client);
+    server.assert_usage_returns_to(
+        idle_usage,
+        SHORT_TIMEOUT,
+        "a disconnect between two buffers",
+    );
+    assert_serves(&server, our_iperf2, &TCP_CLIENTS);
     assert!(!server.has_panicked());
 }
 
-fn a_server_outlives_clients_that_say_nothing() {
-    let (server, rest) = server_at_rest(ours2, "", &STREAMS);
-    let clients: Vec<_> = parts()
+fn server_releases_silent_clients() {
+    let (server, idle_usage) = start_idle_server(our_iperf2, "", &TCP_CLIENTS);
+    let clients: Vec<_> = partial_messages()
         .iter()
-        .map(|(_, bytes)| client(server.port, bytes))
+        .map(|(_, bytes)| connect_and_send(server.port, bytes))
         .collect();
-    serves(&server, ours2, &STREAMS);
-    server.assert_usage_returns_to(rest, DEADLINE, "silence");
-    serves(&server, ours2, &STREAMS);
+    assert_serves(&server, our_iperf2, &TCP_CLIENTS);
+    server.assert_usage_returns_to(idle_usage, DEADLINE, "silence");
+    assert_serves(&server, our_iperf2, &TCP_CLIENTS);
     drop(clients);
 }
 
-fn a_datagram_server_outlives_clients_that_say_nothing() {
-    const DATAGRAMS: [&str; 1] = ["-u -n 20K"];
-    let (server, rest) = server_at_rest(ours2, "-u", &DATAGRAMS);
-    let mut held: Held = Vec::new();
-    for kind in HEADERS {
+fn udp_server_releases_silent_clients() {
+    const UDP_CLIENTS: [&str; 1] = ["-u -n 20K"];
+    let (server, idle_usage) = start_idle_server(our_iperf2, "-u", &UDP_CLIENTS);
+    let mut sockets: Vec<UdpSocket> = Vec::new();
+    for flags in HEADERS {
         let mut datagram = vec![0; 1470];
         datagram[3] = 1;
-        datagram[16..76].copy_from_slice(&header(kind));
+        datagram[16..76].copy_from_slice(&header(flags));
         datagram[16] |= 0x08;
         let client = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
         for _ in 0..3 {
@@ -128,15 +142,16 @@ fn a_datagram_server_outlives_clients_that_say_nothing() {
                 .expect("loopback");
             datagram[3] += 1;
         }
-        held.push(Box::new(client));
+        sockets.push(client);
     }
-    serves(&server, ours2, &DATAGRAMS);
-    server.assert_usage_returns_to(rest, DEADLINE, "silence");
-    serves(&server, ours2, &DATAGRAMS);
-    drop(held);
+    assert_serves(&server, our_iperf2, &UDP_CLIENTS);
+    server.assert_usage_returns_to(idle_usage, DEADLINE, "silence");
+    assert_serves(&server, our_iperf2, &UDP_CLIENTS);
+    drop(sockets);
 }
 
-pub(crate) const KINDS: [&str; 7] = [
+/// Options of clients.
+pub(crate) const CLIENTS: [&str; 7] = [
     "-b 8M",
     "-R -b 8M",
     "--full-duplex -b 8M",
@@ -146,47 +161,60 @@ pub(crate) const KINDS: [&str; 7] = [
     "-u -R -b 1M",
 ];
 
-/// A server that takes clients of this kind.
+/// Starts a server for a client with the options `client`.
 #[track_caller]
-pub(crate) fn server_for(make: Make, kind: &str, options: &str) -> Server {
-    let udp = if kind.contains("-u") { "-u" } else { "" };
-    server_of(make, &format!("{udp} {options}"))
+pub(crate) fn start_server_for(
+    command_with: CommandBuilder,
+    client: &str,
+    options: &str,
+) -> Server {
+    let udp = if client.contains("-u") { "-u" } else { "" };
+    start_server(command_with, &format!("{udp} {options}"))
 }
 
-fn a_server_outlives_processes_that_are_killed_or_stopped() {
-    run_in_parallel([&KINDS[..5], &KINDS[5..]].into_iter().flat_map(|kinds| {
-        [Signal::KILL, Signal::STOP].map(|signal| move || a_server_outlives(kinds, signal))
-    }));
+fn server_releases_killed_and_stopped_clients() {
+    run_in_parallel(
+        [&CLIENTS[..5], &CLIENTS[5..]]
+            .into_iter()
+            .flat_map(|clients| {
+                [Signal::KILL, Signal::STOP]
+                    .map(|signal| move || assert_releases_signalled_clients(clients, signal))
+            }),
+    );
 }
 
-/// Clients of these kinds, of both makes, get this signal while they run.
-fn a_server_outlives(kinds: &[&str], signal: Signal) {
-    let is_udp = kinds[0].contains("-u");
-    let plain = [if is_udp {
+/// Sends a signal to linerate's and stock's clients with these options while they run.
+fn assert_releases_signalled_clients(client_options: &[&str], signal: Signal) {
+    let is_udp = client_options[0].contains("-u");
+    let simple_clients = [if is_udp {
         "-u -b 8M -n 100K"
     } else {
         "-n 100K"
     }];
-    let (server, rest) = server_at_rest(ours2, if is_udp { "-u -i 1" } else { "-i 1" }, &plain);
-    let start = |kind: &&str| {
-        let line = format!("-c 127.0.0.1 -p {} -t 60 -i 0.1 {kind}", server.port);
-        [ours2, stock2].map(|make| TestProcess::start(&mut make(&line)))
+    let (server, idle_usage) = start_idle_server(
+        our_iperf2,
+        if is_udp { "-u -i 1" } else { "-i 1" },
+        &simple_clients,
+    );
+    let start = |options: &&str| {
+        let line = format!("-c 127.0.0.1 -p {} -t 60 -i 0.1 {options}", server.port);
+        [our_iperf2, stock_iperf2].map(|command_with| TestProcess::start(&mut command_with(&line)))
     };
-    let mut clients: Vec<TestProcess> = kinds.iter().flat_map(start).collect();
-    for (at, client) in clients.iter_mut().enumerate() {
-        // A stock bounceback client gives up where an answer is late, and may stay without a word.
-        let is_stock = at % 2 == 1;
-        let flows = wait_until(AT_ONCE, || {
+    let mut clients: Vec<TestProcess> = client_options.iter().flat_map(start).collect();
+    for (index, client) in clients.iter_mut().enumerate() {
+        // A stock bounceback client gives up if an answer is late. It may print nothing then.
+        let is_stock = index % 2 == 1;
+        let has_started = wait_until(SHORT_TIMEOUT, || {
             let has_given_up =
                 !client.is_running() || client.stderr().contains("bounce-back read failed");
             client.stdout().contains("/sec") || is_stock && has_given_up
         });
-        assert!(flows, "{} {}", client.stdout(), client.stderr());
+        assert!(has_started, "{} {}", client.stdout(), client.stderr());
     }
     for client in &clients {
         client.signal(signal);
     }
-    server.assert_usage_returns_to(rest, DEADLINE, &format!("{signal:?}"));
+    server.assert_usage_returns_to(idle_usage, DEADLINE, &format!("{signal:?}"));
     drop(clients);
-    serves(&server, ours2, &plain);
+    assert_serves(&server, our_iperf2, &simple_clients);
 }

@@ -1,5 +1,5 @@
-//! An iperf3 whose peer dies, or says nothing any more, in each phase of a test: it reports that in one line within
-//! its deadline, and has nothing left of the test.
+//! iperf3 clients and servers whose peer disconnects or stops in any phase of a test. They report
+//! that in one line within their deadline. Servers release all resources of the test.
 
 use std::io::Read;
 use std::net::TcpStream;
@@ -11,16 +11,19 @@ use serde_json::Value;
 use testkit::{ProcessOutput, Server, TestCase, TestProcess, run_in_parallel, test_cases};
 
 use super::script::{self, RESULTS};
-use super::{AT_ONCE, Held, Make, ours3, server_at_rest, serves, stock3, stock3_missing};
+use super::{
+    CommandBuilder, OpenSockets, SHORT_TIMEOUT, assert_serves, missing_iperf3_reason, our_iperf3,
+    start_idle_server, stock_iperf3,
+};
 
-/// The longest deadline of a control connection is 30 s, and 40 s more than its time that of a test: `eventually` waits
-/// four times as long as this.
+/// The longest deadline is 30 s for a control connection, and 40 s plus its time for a test. All
+/// waits multiply this timeout by 4.
 const DEADLINE: Duration = Duration::from_secs(20);
 
-/// Phases of a test, each after the one before.
+/// Phases of a test, in order.
 const PHASES: [Phase; 7] = [
     Phase::Connect,
-    Phase::Introduction,
+    Phase::Cookie,
     Phase::Parameters,
     Phase::Streams,
     Phase::Running,
@@ -28,14 +31,14 @@ const PHASES: [Phase; 7] = [
     Phase::Results,
 ];
 
-/// Where a peer stops.
+/// Phase after which a peer stops.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd)]
 enum Phase {
-    /// The control connection is there, and no byte has come of it.
+    /// The control connection is open.
     Connect,
-    /// The cookie has come, and the server wants parameters.
-    Introduction,
-    /// They have come, and the server wants streams.
+    /// The client has sent the cookie. The server requests parameters.
+    Cookie,
+    /// The client has sent the parameters. The server requests streams.
     Parameters,
     /// One of two streams is open.
     Streams,
@@ -43,12 +46,12 @@ enum Phase {
     Running,
     /// The client has ended the test.
     End,
-    /// Both have exchanged their results.
+    /// Both ends have sent their results.
     Results,
 }
 
-/// Kinds of tests: the client's options, and its parameters without a stream's number.
-const KINDS: [(&str, &str); 4] = [
+/// Tests: the client's options, and its parameters without the number of streams.
+const TESTS: [(&str, &str); 4] = [
     ("-l 16K", r#""tcp":true"#),
     ("-l 16K -R", r#""tcp":true,"reverse":true"#),
     (
@@ -63,231 +66,240 @@ const KINDS: [(&str, &str); 4] = [
 
 pub(crate) fn test_cases() -> Vec<TestCase> {
     let mut test_cases = test_cases![
-        a_server_outlives_clients_that_die,
-        a_server_outlives_clients_that_say_nothing,
-        a_client_reports_a_server_that_dies,
-        a_client_reports_a_server_that_says_nothing,
-        a_client_reports_a_process_that_is_killed_or_stopped,
+        server_releases_disconnected_clients,
+        server_releases_silent_clients,
+        client_reports_server_that_disconnects,
+        client_reports_silent_server,
+        client_reports_killed_and_stopped_servers,
     ];
     test_cases.push(testkit::test_case_unless(
-        stock3_missing(),
-        "a_server_outlives_processes_that_are_killed_or_stopped",
+        missing_iperf3_reason(),
+        "server_releases_killed_and_stopped_clients",
         || {
-            a_server_outlives_processes_that_are_killed_or_stopped();
+            server_releases_killed_and_stopped_clients();
             Ok(())
         },
     ));
-    test_cases.into_iter().map(TestCase::allow_many).collect()
+    test_cases
+        .into_iter()
+        .map(TestCase::allow_many_at_once)
+        .collect()
 }
 
-/// A client that goes so far.
-fn client_up_to(phase: Phase, parameters: &str, port: u16) -> Held {
+/// Runs a scripted client up to a phase.
+fn run_client_up_to(phase: Phase, parameters: &str, port: u16) -> OpenSockets {
     let mut client = script::Client::connect(port);
-    if phase >= Phase::Introduction {
-        client.introduce();
+    if phase >= Phase::Cookie {
+        client.send_cookie();
     }
     let streams = if phase == Phase::Streams { 2 } else { 1 };
     if phase >= Phase::Parameters {
-        client.ask(&format!(
+        client.send_parameters(&format!(
             r#"{{{parameters},"time":1,"parallel":{streams}}}"#
         ));
     }
-    let mut held: Held = Vec::new();
+    let mut open_sockets: OpenSockets = Vec::new();
     if phase >= Phase::Streams {
         if parameters.contains("udp") {
-            held.push(Box::new(client.datagrams()));
+            open_sockets.push(Box::new(client.open_udp_stream()));
         } else {
-            held.push(Box::new(client.stream()));
+            open_sockets.push(Box::new(client.open_tcp_stream()));
         }
     }
     if phase >= Phase::Running {
         client.await_running();
     }
     if phase >= Phase::End {
-        client.control.state(ControlState::TestEnd);
+        client.control.send_state(ControlState::TestEnd);
         client.control.await_state(ControlState::ExchangeResults);
     }
     if phase >= Phase::Results {
-        client.control.say(&add_length_prefix(RESULTS));
-        client.control.json();
+        client.control.send(&add_length_prefix(RESULTS));
+        client.control.read_json();
         client.control.await_state(ControlState::DisplayResults);
     }
-    held.push(Box::new(client));
-    held
+    open_sockets.push(Box::new(client));
+    open_sockets
 }
 
-/// A test of each protocol.
-const PLAIN: [&str; 2] = ["-n 1M", "-u -b 8M -l 1000 -n 10K"];
+/// Options of a short client per protocol.
+const SIMPLE_CLIENTS: [&str; 2] = ["-n 1M", "-u -b 8M -l 1000 -n 10K"];
 
-/// All lines on standard error are of iperf3's form.
+/// Fails the test unless all lines of standard error have iperf3's prefix.
 #[track_caller]
-fn is_plain(stderr: &str) {
+fn assert_iperf3_prefix(stderr: &str) {
     for line in stderr.lines() {
         assert!(line.starts_with("iperf3: "), "{stderr}");
     }
 }
 
-fn a_server_outlives_clients_that_die() {
-    let (server, rest) = server_at_rest(ours3, "", &PLAIN);
-    for (_, parameters) in KINDS {
+fn server_releases_disconnected_clients() {
+    let (server, idle_usage) = start_idle_server(our_iperf3, "", &SIMPLE_CLIENTS);
+    for (_, parameters) in TESTS {
         for phase in PHASES {
-            let what = format!("a death, {phase:?}, {parameters}");
-            drop(client_up_to(phase, parameters, server.port));
-            server.assert_usage_returns_to(rest, AT_ONCE, &what);
+            let event = format!("a disconnect, {phase:?}, {parameters}");
+            drop(run_client_up_to(phase, parameters, server.port));
+            server.assert_usage_returns_to(idle_usage, SHORT_TIMEOUT, &event);
         }
     }
-    serves(&server, ours3, &PLAIN);
-    is_plain(&server.stderr());
+    assert_serves(&server, our_iperf3, &SIMPLE_CLIENTS);
+    assert_iperf3_prefix(&server.stderr());
     assert!(!server.has_panicked());
 }
 
-fn a_server_outlives_clients_that_say_nothing() {
-    let (server, rest) = server_at_rest(ours3, "--rcv-timeout 2000", &PLAIN);
-    // A session with UDP streams keeps others of its address waiting until it has all of them.
-    let silent = |parameters: &str, but: &[Phase]| -> Vec<Held> {
-        let phases = PHASES.into_iter().filter(|phase| !but.contains(phase));
+fn server_releases_silent_clients() {
+    let (server, idle_usage) = start_idle_server(our_iperf3, "--rcv-timeout 2000", &SIMPLE_CLIENTS);
+    // Sessions of one address open their UDP streams one after the other.
+    let silent_clients = |parameters: &str, excluded: &[Phase]| -> Vec<OpenSockets> {
+        let phases = PHASES.into_iter().filter(|phase| !excluded.contains(phase));
         phases
-            .map(|phase| client_up_to(phase, parameters, server.port))
+            .map(|phase| run_client_up_to(phase, parameters, server.port))
             .collect()
     };
-    let tcp: Vec<_> = KINDS[..2]
+    let tcp_clients: Vec<_> = TESTS[..2]
         .iter()
-        .map(|(_, parameters)| silent(parameters, &[]))
+        .map(|(_, parameters)| silent_clients(parameters, &[]))
         .collect();
-    let udp: Vec<_> = KINDS[2..]
+    let udp_clients: Vec<_> = TESTS[2..]
         .iter()
-        .map(|(_, parameters)| silent(parameters, &[Phase::Parameters, Phase::Streams]))
+        .map(|(_, parameters)| silent_clients(parameters, &[Phase::Parameters, Phase::Streams]))
         .collect();
     let line = format!("-c 127.0.0.1 -p {} -n 1M", server.port);
-    testkit::run(ours3(&line), AT_ONCE)
-        .expect("it ends")
+    testkit::run(our_iperf3(&line), SHORT_TIMEOUT)
+        .expect("the client ends")
         .assert_success();
-    server.assert_usage_returns_to(rest, DEADLINE, "silence");
-    serves(&server, ours3, &PLAIN);
-    is_plain(&server.stderr());
-    drop((tcp, udp));
+    server.assert_usage_returns_to(idle_usage, DEADLINE, "silence");
+    assert_serves(&server, our_iperf3, &SIMPLE_CLIENTS);
+    assert_iperf3_prefix(&server.stderr());
+    drop((tcp_clients, udp_clients));
 }
 
-/// A server that goes so far, and then leaves its connections or keeps them until the client has ended.
-fn client_of_a_server_up_to(
+/// Runs a client of a scripted server up to a phase. The server then closes its connections if
+/// `disconnects`, or keeps them until the client ends.
+fn run_client_of_server_up_to(
     phase: Phase,
-    kind: (&str, &str),
-    dies: bool,
-    form: &str,
+    test: (&str, &str),
+    disconnects: bool,
+    format: &str,
 ) -> ProcessOutput {
     let server = script::Server::listen();
-    let (options, parameters) = kind;
-    let line = format!("-c 127.0.0.1 -p {} -t 1 {options} -P 2 {form}", server.port);
-    // The last phase is the server's results, which does not come without those of two streams.
+    let (options, parameters) = test;
+    let line = format!(
+        "-c 127.0.0.1 -p {} -t 1 {options} -P 2 {format}",
+        server.port
+    );
+    // A test only starts if all its streams are open, and the script opens one.
     let line = if phase > Phase::Streams {
         line.replace("-P 2", "-P 1")
     } else {
         line
     };
-    let client = TestProcess::start(&mut ours3(&line));
-    let mut held: Held = Vec::new();
+    let client = TestProcess::start(&mut our_iperf3(&line));
+    let mut open_sockets: OpenSockets = Vec::new();
     let mut session = server.accept();
-    if phase >= Phase::Introduction {
-        session.control.state(ControlState::ParamExchange);
-        session.control.json();
+    if phase >= Phase::Cookie {
+        session.control.send_state(ControlState::ParamExchange);
+        session.control.read_json();
     }
     if phase >= Phase::Streams {
         if parameters.contains("udp") {
-            held.push(Box::new(server.datagrams(&mut session).0));
+            open_sockets.push(Box::new(server.accept_udp_stream(&mut session).0));
         } else {
-            held.push(Box::new(server.stream(&mut session)));
+            open_sockets.push(Box::new(server.accept_tcp_stream(&mut session)));
         }
     }
     if phase == Phase::Parameters {
-        session.control.state(ControlState::CreateStreams);
+        session.control.send_state(ControlState::CreateStreams);
     }
     if phase >= Phase::Running {
-        session.run();
+        session.start_test();
     }
     if phase >= Phase::End {
-        drain(&held);
+        drain(&open_sockets);
         session.control.await_state(ControlState::TestEnd);
     }
     if phase >= Phase::Results {
-        session.control.state(ControlState::ExchangeResults);
-        session.control.json();
+        session.control.send_state(ControlState::ExchangeResults);
+        session.control.read_json();
     }
-    if dies {
-        drop((session, held, server));
-        return client.finish(AT_ONCE);
+    if disconnects {
+        drop((session, open_sockets, server));
+        return client.finish(SHORT_TIMEOUT);
     }
-    let ended = client.finish(DEADLINE);
-    drop((session, held, server));
-    ended
+    let client = client.finish(DEADLINE);
+    drop((session, open_sockets, server));
+    client
 }
 
-/// Takes what a client sends on its first stream meanwhile.
-fn drain(held: &Held) {
-    if let Some(stream) = held[0].downcast_ref::<TcpStream>() {
-        let mut stream = stream.try_clone().expect("a descriptor");
+/// Reads the data of the first TCP stream in another thread.
+fn drain(open_sockets: &OpenSockets) {
+    if let Some(stream) = open_sockets[0].downcast_ref::<TcpStream>() {
+        let mut stream = stream.try_clone().expect("a free descriptor");
         std::thread::spawn(move || {
-            let mut scrap = vec![0; 1 << 16];
-            while stream.read(&mut scrap).is_ok_and(|count| count > 0) {}
+            let mut buffer = vec![0; 1 << 16];
+            while stream.read(&mut buffer).is_ok_and(|count| count > 0) {}
         });
     }
 }
 
-/// One line, or one document with it.
+/// Fails the test unless the client reports one error in a line, or in a document (`-J`).
 #[track_caller]
-fn is_reported(client: &ProcessOutput, form: &str, what: &str) {
-    assert_eq!(client.code, Some(1), "{what}: {client:#?}");
-    // A busy machine may not hold a pace, which is a doubt about the result.
-    let is_doubt = |line: &&str| line.contains("the pace of this host was not held");
+fn assert_reports_error(client: &ProcessOutput, format: &str, context: &str) {
+    assert_eq!(client.code, Some(1), "{context}: {client:#?}");
+    // On a busy machine linerate may warn that it did not keep the pace.
+    let is_warning = |line: &&str| line.contains("the pace of this host was not held");
     let lines: Vec<_> = client
         .stderr
         .lines()
-        .filter(|line| !is_doubt(line))
+        .filter(|line| !is_warning(line))
         .collect();
-    if form.is_empty() {
-        let is_line = lines.len() == 1 && lines[0].starts_with("iperf3: error - ");
-        assert!(is_line, "{what}: {client:#?}");
+    if format.is_empty() {
+        let has_one_error = lines.len() == 1 && lines[0].starts_with("iperf3: error - ");
+        assert!(has_one_error, "{context}: {client:#?}");
         return;
     }
-    let json: Value = serde_json::from_str(&client.stdout).expect(what);
-    assert!(json["error"].is_string(), "{what}: {json}");
-    assert!(lines.is_empty(), "{what}: {lines:?}");
+    let json: Value = serde_json::from_str(&client.stdout).expect(context);
+    assert!(json["error"].is_string(), "{context}: {json}");
+    assert!(lines.is_empty(), "{context}: {lines:?}");
 }
 
-fn a_client_reports_a_server_that_dies() {
-    for kind in KINDS {
+fn client_reports_server_that_disconnects() {
+    for test in TESTS {
         for phase in PHASES {
-            for form in ["", "-J"] {
-                let what = format!("a death, {phase:?}, {}", kind.0);
-                is_reported(
-                    &client_of_a_server_up_to(phase, kind, true, form),
-                    form,
-                    &what,
-                );
+            for format in ["", "-J"] {
+                let context = format!("a disconnect, {phase:?}, {}", test.0);
+                let client = run_client_of_server_up_to(phase, test, true, format);
+                assert_reports_error(&client, format, &context);
             }
         }
     }
 }
 
-fn a_client_reports_a_server_that_says_nothing() {
-    let client = |(options, parameters): (&'static str, _), phase| {
+fn client_reports_silent_server() {
+    let check = |(options, parameters): (&'static str, _), phase| {
         move || {
-            let what = format!("silence, {phase:?}, {options}");
-            // While data flows, a receiver has a deadline of its own.
-            let has_limit = options.contains("-R") && phase == Phase::Running;
-            let limit = if has_limit { " --rcv-timeout 500" } else { "" };
-            let kind = (&*format!("{options}{limit}"), parameters);
-            is_reported(&client_of_a_server_up_to(phase, kind, false, ""), "", &what);
+            let context = format!("silence, {phase:?}, {options}");
+            // A receiver has its own deadline in the data phase.
+            let is_receiving = options.contains("-R") && phase == Phase::Running;
+            let timeout = if is_receiving {
+                " --rcv-timeout 500"
+            } else {
+                ""
+            };
+            let test = (&*format!("{options}{timeout}"), parameters);
+            let client = run_client_of_server_up_to(phase, test, false, "");
+            assert_reports_error(&client, "", &context);
         }
     };
     run_in_parallel(
-        KINDS
+        TESTS
             .into_iter()
-            .flat_map(|kind| PHASES.map(|phase| client(kind, phase))),
+            .flat_map(|test| PHASES.map(|phase| check(test, phase))),
     );
 }
 
-fn a_client_reports_a_process_that_is_killed_or_stopped() {
-    let kinds = [
+fn client_reports_killed_and_stopped_servers() {
+    let clients = [
         "-b 8M",
         "-R -b 8M",
         "--bidir -b 8M",
@@ -295,40 +307,52 @@ fn a_client_reports_a_process_that_is_killed_or_stopped() {
         "-u -R -b 1M",
         "-P 4",
     ];
-    let makes: &[Make] = match stock3_missing() {
-        None => &[ours3, stock3],
-        Some(_) => &[ours3],
+    let programs: &[CommandBuilder] = match missing_iperf3_reason() {
+        None => &[our_iperf3, stock_iperf3],
+        Some(_) => &[our_iperf3],
     };
-    let pairs = makes
+    let pairs = programs
         .iter()
-        .flat_map(|make| kinds.map(|kind| (*make, kind)));
-    run_in_parallel(pairs.flat_map(|(make, kind)| {
-        [Signal::KILL, Signal::STOP]
-            .map(|signal| move || a_client_reports_a_server_with(make, kind, signal))
+        .flat_map(|command_with| clients.map(|options| (*command_with, options)));
+    run_in_parallel(pairs.flat_map(|(command_with, options)| {
+        [Signal::KILL, Signal::STOP].map(|signal| {
+            move || assert_client_reports_signalled_server(command_with, options, signal)
+        })
     }));
 }
 
-fn a_client_reports_a_server_with(make: Make, kind: &str, signal: Signal) {
-    let server = Server::try_start_with(|port| make(&format!("-s -p {port}"))).expect("it starts");
-    let receives = kind.contains("-R") || kind.contains("--bidir");
-    let limit = if receives { "--rcv-timeout 1000" } else { "" };
-    let (time, patience) = match signal {
-        Signal::KILL => (30, AT_ONCE),
+fn assert_client_reports_signalled_server(
+    command_with: CommandBuilder,
+    options: &str,
+    signal: Signal,
+) {
+    let server =
+        Server::try_start_with(|port| command_with(&format!("-s -p {port}"))).expect("a server");
+    let is_receiving = options.contains("-R") || options.contains("--bidir");
+    let timeout_option = if is_receiving {
+        "--rcv-timeout 1000"
+    } else {
+        ""
+    };
+    let (time, timeout) = match signal {
+        Signal::KILL => (30, SHORT_TIMEOUT),
         _ => (3, DEADLINE),
     };
     let port = server.port;
-    let line = format!("-c 127.0.0.1 -p {port} -t {time} -i 0.1 -l 1000 {kind} {limit}");
-    let client = TestProcess::start(&mut ours3(&line));
-    assert!(testkit::wait_until(AT_ONCE, || client
+    let line =
+        format!("-c 127.0.0.1 -p {port} -t {time} -i 0.1 -l 1000 {options} {timeout_option}");
+    let client = TestProcess::start(&mut our_iperf3(&line));
+    assert!(testkit::wait_until(SHORT_TIMEOUT, || client
         .stdout()
         .contains("Bytes")));
     server.signal(signal);
-    is_reported(&client.finish(patience), "", &format!("{signal:?}, {kind}"));
+    let context = format!("{signal:?}, {options}");
+    assert_reports_error(&client.finish(timeout), "", &context);
 }
 
-fn a_server_outlives_processes_that_are_killed_or_stopped() {
-    let (server, rest) = server_at_rest(ours3, "--rcv-timeout 2000", &PLAIN);
-    let kinds = [
+fn server_releases_killed_and_stopped_clients() {
+    let (server, idle_usage) = start_idle_server(our_iperf3, "--rcv-timeout 2000", &SIMPLE_CLIENTS);
+    let client_options = [
         "",
         "-R",
         "--bidir",
@@ -337,24 +361,25 @@ fn a_server_outlives_processes_that_are_killed_or_stopped() {
         "-P 8",
     ];
     for signal in [Signal::KILL, Signal::STOP] {
-        let start = |kind: &&str| {
+        let start = |options: &&str| {
             let line = format!(
-                "-c 127.0.0.1 -p {} -t 10 -i 0.1 --forceflush {kind}",
+                "-c 127.0.0.1 -p {} -t 10 -i 0.1 --forceflush {options}",
                 server.port
             );
-            [ours3, stock3].map(|make| TestProcess::start(&mut make(&line)))
+            [our_iperf3, stock_iperf3]
+                .map(|command_with| TestProcess::start(&mut command_with(&line)))
         };
-        let clients: Vec<TestProcess> = kinds.iter().flat_map(start).collect();
+        let clients: Vec<TestProcess> = client_options.iter().flat_map(start).collect();
         for client in &clients {
-            let flows = testkit::wait_until(DEADLINE, || client.stdout().contains("Bytes"));
-            assert!(flows, "{} {}", client.stdout(), client.stderr());
+            let has_started = testkit::wait_until(DEADLINE, || client.stdout().contains("Bytes"));
+            assert!(has_started, "{} {}", client.stdout(), client.stderr());
         }
         for client in &clients {
             client.signal(signal);
         }
-        server.assert_usage_returns_to(rest, DEADLINE, &format!("{signal:?}"));
+        server.assert_usage_returns_to(idle_usage, DEADLINE, &format!("{signal:?}"));
         drop(clients);
     }
-    serves(&server, ours3, &PLAIN);
-    is_plain(&server.stderr());
+    assert_serves(&server, our_iperf3, &SIMPLE_CLIENTS);
+    assert_iperf3_prefix(&server.stderr());
 }

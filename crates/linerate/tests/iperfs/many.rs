@@ -1,4 +1,5 @@
-//! Fifty stock iperf3 clients at one port of ours: all of them succeed, and those that are killed leave nothing behind.
+//! Fifty stock iperf3 clients of one server. All clients succeed, and the server releases the
+//! resources of killed clients.
 
 use std::time::Duration;
 
@@ -8,20 +9,20 @@ use rand::{Rng, SeedableRng};
 use rustix::process::Signal;
 use testkit::{Server, TestCase, TestProcess, test_case_unless, wait_until};
 
-use super::{stock3, stock3_missing};
+use super::{missing_iperf3_reason, stock_iperf3};
 
-/// How long fifty clients may take, each of which measures for a second.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// Timeout of fifty clients that each measure for one second.
+const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// What a round of clients may leave in the allocator: memory is given back in parts.
-const SLACK_KIB: u64 = 8 << 10;
+/// Permitted growth of the resident memory. The allocator returns memory in parts.
+const MAX_GROWTH_KIB: u64 = 8 << 10;
 
 const CLIENTS: usize = 50;
 
-const KILLED: usize = 10;
+const KILLED_CLIENTS: usize = 10;
 
-/// Rates are small, so that a busy machine holds them.
-const DIRECTIONS: [&str; 7] = [
+/// Options of the clients. The rates are low, so that a busy machine keeps them.
+const CLIENT_OPTIONS: [&str; 7] = [
     "-b 1M",
     "-b 1M -R",
     "-b 1M --bidir",
@@ -34,64 +35,65 @@ const DIRECTIONS: [&str; 7] = [
 pub(crate) fn test_cases() -> Vec<TestCase> {
     vec![
         test_case_unless(
-            stock3_missing(),
-            "fifty_clients_of_which_ten_are_killed",
+            missing_iperf3_reason(),
+            "serves_fifty_clients_while_ten_are_killed",
             || {
-                fifty_clients_of_which_ten_are_killed();
+                serves_fifty_clients_while_ten_are_killed();
                 Ok(())
             },
         )
-        .allow_many(),
+        .allow_many_at_once(),
     ]
 }
 
-fn fifty_clients_of_which_ten_are_killed() {
+fn serves_fifty_clients_while_ten_are_killed() {
     let server = Server::start_with(|port| format!("iperf3 -s -p {port}"));
     let start = |seconds: u32| -> Vec<TestProcess> {
-        let line = |at: usize| {
-            let direction = DIRECTIONS[at % DIRECTIONS.len()];
-            let to = format!("-c 127.0.0.1 -p {}", server.port);
-            format!("{to} -t {seconds} -i 0.1 --forceflush -l 1000 {direction}")
+        let line = |index: usize| {
+            let options = CLIENT_OPTIONS[index % CLIENT_OPTIONS.len()];
+            let port = server.port;
+            format!("-c 127.0.0.1 -p {port} -t {seconds} -i 0.1 --forceflush -l 1000 {options}")
         };
-        let clients = (0..CLIENTS).map(|at| TestProcess::start(&mut stock3(&line(at))));
+        let clients = (0..CLIENTS).map(|index| TestProcess::start(&mut stock_iperf3(&line(index))));
         clients.collect()
     };
     for client in start(1) {
-        client.finish(PATIENCE).assert_success();
+        client.finish(TIMEOUT).assert_success();
     }
-    let rest = server.settled_usage();
-    let resident = server.resident_kib();
+    let idle_usage = server.settled_usage();
+    let idle_kib = server.resident_kib();
 
     let mut clients = start(5);
     let mut rng = SmallRng::seed_from_u64(server.pid().into());
-    let all: Vec<usize> = (0..CLIENTS).collect();
-    let mut killed: Vec<usize> = all.choose_multiple(&mut rng, KILLED).copied().collect();
-    for at in &killed {
-        // Some while they begin, most while their data flows.
+    let indices: Vec<usize> = (0..CLIENTS).collect();
+    let chosen = indices.choose_multiple(&mut rng, KILLED_CLIENTS);
+    let mut killed: Vec<usize> = chosen.copied().collect();
+    for index in &killed {
+        // Kill most clients during the data phase, and some at their start.
         if rng.random_bool(0.8) {
-            wait_until(PATIENCE, || clients[*at].stdout().contains("Bytes"));
+            wait_until(TIMEOUT, || clients[*index].stdout().contains("Bytes"));
         }
-        clients[*at].signal(Signal::KILL);
+        clients[*index].signal(Signal::KILL);
     }
     killed.sort_unstable();
     let killed = killed.iter().rev();
-    let killed = killed.map(|at| clients.remove(*at).finish(PATIENCE));
-    // On a busy machine one may have ended before its turn.
-    assert!(killed.filter(|client| client.signal.is_some()).count() > KILLED / 2);
+    let killed = killed.map(|index| clients.remove(*index).finish(TIMEOUT));
+    // On a busy machine a client may end before the signal.
+    assert!(killed.filter(|client| client.signal.is_some()).count() > KILLED_CLIENTS / 2);
     for client in clients {
-        client.finish(PATIENCE).assert_success();
+        client.finish(TIMEOUT).assert_success();
     }
-    server.assert_usage_returns_to(rest, PATIENCE, "fifty clients");
-    let now = server.resident_kib();
+    server.assert_usage_returns_to(idle_usage, TIMEOUT, "fifty clients");
+    let final_kib = server.resident_kib();
     assert!(
-        now <= resident + SLACK_KIB,
-        "{now} KiB, before {resident} KiB"
+        final_kib <= idle_kib + MAX_GROWTH_KIB,
+        "{final_kib} KiB, idle {idle_kib} KiB"
     );
-    let ended = server.terminate();
-    assert_eq!(ended.code, Some(0), "{ended:?}");
-    let accepted = ended.stdout.matches("Accepted connection").count();
+    let server = server.terminate();
+    assert_eq!(server.code, Some(0), "{server:?}");
+    let accepted = server.stdout.matches("Accepted connection").count();
     assert!(
-        (2 * CLIENTS - KILLED..=2 * CLIENTS).contains(&accepted),
+        (2 * CLIENTS - KILLED_CLIENTS..=2 * CLIENTS).contains(&accepted),
         "{accepted}"
     );
 }

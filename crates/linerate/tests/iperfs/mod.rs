@@ -1,4 +1,5 @@
-//! Both iperfs among peers that die, stop, lie, or are many; and what others read in their output.
+//! iperf 2 and iperf3 with peers that disconnect, stop, send invalid data, or are numerous. Also
+//! programs that parse their output.
 
 mod bounds2;
 mod consumers;
@@ -21,14 +22,14 @@ use testkit::{
     ProcessUsage, Requirement, Server, TestCase, linerate_with_args, stock_with_args, with_prefix,
 };
 
-/// A command of one make's program, from a line of options.
-type Make = fn(&str) -> Command;
+/// Builds a command of linerate or of a stock program from a line of arguments.
+type CommandBuilder = fn(&str) -> Command;
 
-/// What keeps a peer's connections open.
-type Held = Vec<Box<dyn Any + Send>>;
+/// Open connections and sockets of a scripted peer.
+type OpenSockets = Vec<Box<dyn Any + Send>>;
 
-/// What needs no deadline: a connection has ended.
-const AT_ONCE: Duration = Duration::from_secs(5);
+/// Timeout for events without a deadline, such as a closed connection.
+const SHORT_TIMEOUT: Duration = Duration::from_secs(5);
 
 pub(crate) fn test_cases() -> Vec<TestCase> {
     let iperf = [
@@ -59,52 +60,57 @@ pub(crate) fn test_cases() -> Vec<TestCase> {
     iperf.chain(iperf3).chain(both).collect()
 }
 
-fn ours3(line: &str) -> Command {
+fn our_iperf3(line: &str) -> Command {
     linerate_with_args(&format!("iperf3 {line}"))
 }
 
-fn stock3(line: &str) -> Command {
+fn stock_iperf3(line: &str) -> Command {
     stock_with_args("iperf3", line)
 }
 
-fn stock3_missing() -> Option<String> {
+fn missing_iperf3_reason() -> Option<String> {
     Requirement::Program("iperf3").missing_reason()
 }
 
-fn ours2(line: &str) -> Command {
+fn our_iperf2(line: &str) -> Command {
     linerate_with_args(&format!("iperf {line}"))
 }
 
-fn stock2(line: &str) -> Command {
+fn stock_iperf2(line: &str) -> Command {
     stock_with_args("iperf", line)
 }
 
-fn stock2_missing() -> Option<String> {
+fn missing_iperf2_reason() -> Option<String> {
     Requirement::Program("iperf").missing_reason()
 }
 
-/// A server of one of the makes on a free port, with these options.
+/// Starts a server on a free port.
 #[track_caller]
-fn server_of(make: Make, options: &str) -> Server {
-    let server = Server::try_start_with(|port| make(&format!("-s -p {port} {options}")));
+fn start_server(command_with: CommandBuilder, options: &str) -> Server {
+    let server = Server::try_start_with(|port| command_with(&format!("-s -p {port} {options}")));
     server.unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// A server of ours that has served clients of these kinds, and its usage at rest.
+/// Starts a server and runs a client with each of these options. Returns the server and its idle
+/// usage.
 #[track_caller]
-fn server_at_rest(make: Make, options: &str, kinds: &[&str]) -> (Server, ProcessUsage) {
-    let server = server_of(make, options);
-    serves(&server, make, kinds);
-    let rest = server.settled_usage();
-    (server, rest)
+fn start_idle_server(
+    command_with: CommandBuilder,
+    options: &str,
+    clients: &[&str],
+) -> (Server, ProcessUsage) {
+    let server = start_server(command_with, options);
+    assert_serves(&server, command_with, clients);
+    let idle_usage = server.settled_usage();
+    (server, idle_usage)
 }
 
-/// A client of each kind is served.
+/// Fails the test unless a client with each of these options succeeds.
 #[track_caller]
-fn serves(server: &Server, make: Make, kinds: &[&str]) {
-    for kind in kinds {
-        let line = format!("-c 127.0.0.1 -p {} {kind}", server.port);
-        let client = testkit::run(make(&line), AT_ONCE).expect("it ends");
+fn assert_serves(server: &Server, command_with: CommandBuilder, clients: &[&str]) {
+    for options in clients {
+        let line = format!("-c 127.0.0.1 -p {} {options}", server.port);
+        let client = testkit::run(command_with(&line), SHORT_TIMEOUT).expect("the client ends");
         assert_eq!(client.code, Some(0), "{client:#?}; {}", server.log());
     }
 }

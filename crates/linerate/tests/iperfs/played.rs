@@ -1,4 +1,5 @@
-//! Recorded sessions of stock iperfs, played to ours: the scripted peer says what stock said.
+//! Replays of recorded sessions of the stock iperfs. The scripted peer sends the recorded messages
+//! to linerate.
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, Shutdown, TcpStream, UdpSocket};
@@ -8,85 +9,89 @@ use iperf::wire::{Acknowledgement, DatagramHeader, ServerReport, WallTime, flags
 use iperf3::wire::{ControlState, Direction, Parameters, Protocol, Results, add_length_prefix};
 use testkit::{Server, TestCase, TestProcess, run_in_parallel, test_cases};
 
-use super::{ours2, ours3, script, server_of};
+use super::{our_iperf2, our_iperf3, script, start_server};
 
-/// How long anything may take on a busy machine.
-const LIMIT: Duration = Duration::from_secs(60);
+/// Timeout of a read on a busy machine.
+const READ_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// How long a client's test of some megabytes may.
-const PATIENCE: Duration = Duration::from_secs(20);
+/// Timeout of a client that sends some megabytes.
+const CLIENT_TIMEOUT: Duration = Duration::from_secs(20);
 
-const OF_IPERF3: &str = include_str!("../../../iperf3/src/wire/fixtures.txt");
-const OF_IPERF2: &str = include_str!("../../../iperf/tests/data/messages.txt");
+const IPERF3_MESSAGES: &str = include_str!("../../../iperf3/src/wire/fixtures.txt");
+const IPERF2_MESSAGES: &str = include_str!("../../../iperf/tests/data/messages.txt");
 
 pub(crate) fn test_cases() -> Vec<TestCase> {
     let test_cases = test_cases![
-        clients_of_iperf3,
-        servers_of_iperf3,
-        streams_of_iperf2,
-        datagrams_of_iperf2,
-        bounces_of_iperf2,
-        reports_of_iperf2,
-        acknowledgements_of_iperf2,
+        serves_recorded_iperf3_clients,
+        reads_recorded_iperf3_results,
+        answers_recorded_iperf2_tcp_headers,
+        reports_recorded_iperf2_datagrams,
+        returns_recorded_iperf2_bounceback_requests,
+        prints_recorded_iperf2_reports,
+        accepts_recorded_iperf2_acknowledgements,
     ];
-    test_cases.into_iter().map(TestCase::allow_many).collect()
+    test_cases
+        .into_iter()
+        .map(TestCase::allow_many_at_once)
+        .collect()
 }
 
-/// Recorded messages of a kind, each with the name of its run.
-fn recorded<'a>(all: &'a str, kind: &str) -> impl Iterator<Item = (&'a str, &'a str)> {
-    all.lines().filter_map(move |line| {
+/// Returns the recorded messages of a kind, each with the name of its run.
+fn recorded<'a>(messages: &'a str, kind: &str) -> impl Iterator<Item = (&'a str, &'a str)> {
+    messages.lines().filter_map(move |line| {
         let mut words = line.splitn(3, ' ');
-        let (run, found) = (words.next()?, words.next()?);
-        (found == kind).then_some((run, words.next()?))
+        let (run, message_kind) = (words.next()?, words.next()?);
+        (message_kind == kind).then_some((run, words.next()?))
     })
 }
 
-fn bytes(hex: &str) -> Vec<u8> {
-    let byte = |at: usize| u8::from_str_radix(&hex[at..at + 2], 16).expect("hexadecimal");
+fn decode_hex(hex: &str) -> Vec<u8> {
+    let byte = |index: usize| u8::from_str_radix(&hex[index..index + 2], 16).expect("hexadecimal");
     (0..hex.len()).step_by(2).map(byte).collect()
 }
 
-/// Each recorded request has its streams, which nothing flows on, and both results.
-fn clients_of_iperf3() {
+/// The scripted client opens the streams of each recorded request, sends no data, and exchanges
+/// results.
+fn serves_recorded_iperf3_clients() {
     let server = Server::start_with(|port| format!("iperf3 -s -p {port}"));
-    let mut played = 0;
-    for (run, text) in recorded(OF_IPERF3, "parameters") {
+    let mut run_count = 0;
+    for (run, text) in recorded(IPERF3_MESSAGES, "parameters") {
         let parameters = Parameters::decode(text.as_bytes()).expect(run);
         let mut client = script::Client::connect(server.port);
-        client.introduce();
-        client.ask(text);
+        client.send_cookie();
+        client.send_parameters(text);
         let (forward, backward) = parameters.stream_counts();
         let mut connections = Vec::new();
         let mut sockets = Vec::new();
         for _ in 0..forward + backward {
             match parameters.protocol {
-                Protocol::Udp => sockets.push(client.datagrams()),
-                _ => connections.push(client.stream()),
+                Protocol::Udp => sockets.push(client.open_udp_stream()),
+                _ => connections.push(client.open_tcp_stream()),
             }
         }
         client.await_running();
-        client.control.state(ControlState::TestEnd);
+        client.control.send_state(ControlState::TestEnd);
         client.control.await_state(ControlState::ExchangeResults);
         client
             .control
-            .say(&add_length_prefix(&idle_results(&parameters)));
-        let results = Results::decode(client.control.json().as_bytes()).expect(run);
+            .send(&add_length_prefix(&idle_results(&parameters)));
+        let results = Results::decode(client.control.read_json().as_bytes()).expect(run);
         assert_eq!(results.streams.len() as u32, forward + backward, "{run}");
         assert_eq!(results.output.is_some(), parameters.server_output, "{run}");
         client.control.await_state(ControlState::DisplayResults);
-        client.control.state(ControlState::IperfDone);
-        played += 1;
+        client.control.send_state(ControlState::IperfDone);
+        run_count += 1;
     }
-    assert!(played > 20);
+    assert!(run_count > 20);
     assert!(!server.has_panicked(), "{}", server.log());
     server.terminate();
 }
 
-/// Of streams on which nothing was sent.
+/// Returns the results of streams without data.
 fn idle_results(parameters: &Parameters) -> String {
     let (forward, backward) = parameters.stream_counts();
-    let streams = (0..(forward + backward) as usize).map(|at| {
-        let number = iperf3::wire::stream_number(at);
+    let streams = (0..(forward + backward) as usize).map(|index| {
+        let number = iperf3::wire::stream_number(index);
         iperf3::wire::StreamResult {
             number,
             ..Default::default()
@@ -100,10 +105,11 @@ fn idle_results(parameters: &Parameters) -> String {
     results.encode()
 }
 
-/// Recorded results of receiving servers, for tests that send more than they did.
-fn servers_of_iperf3() {
-    let mut played = 0;
-    for (run, text) in recorded(OF_IPERF3, "results") {
+/// The scripted server sends recorded results of receiving servers. The client sends more data than
+/// the recorded clients.
+fn reads_recorded_iperf3_results() {
+    let mut run_count = 0;
+    for (run, text) in recorded(IPERF3_MESSAGES, "results") {
         let results = Results::decode(text.as_bytes()).expect(run);
         let [stream] = results.streams[..] else {
             continue;
@@ -115,168 +121,186 @@ fn servers_of_iperf3() {
         let options = if is_udp { "-u -l 1000 -b 0" } else { "-l 8K" };
         let server = script::Server::listen();
         let line = format!("-c 127.0.0.1 -p {} -n 8M {options}", server.port);
-        let client = TestProcess::start(&mut ours3(&line));
+        let client = TestProcess::start(&mut our_iperf3(&line));
         let mut session = server.accept();
-        session.control.state(ControlState::ParamExchange);
-        session.control.json();
-        let held = if is_udp {
-            let (socket, _) = server.datagrams(&mut session);
-            session.run();
+        session.control.send_state(ControlState::ParamExchange);
+        session.control.read_json();
+        let open_stream = if is_udp {
+            let (socket, _) = server.accept_udp_stream(&mut session);
+            session.start_test();
             (None, Some(socket))
         } else {
-            let mut stream = server.stream(&mut session);
-            session.run();
+            let mut stream = server.accept_tcp_stream(&mut session);
+            session.start_test();
             stream.read_exact(&mut vec![0; 8 << 20]).expect(run);
             (Some(stream), None)
         };
         session.control.await_state(ControlState::TestEnd);
-        session.control.state(ControlState::ExchangeResults);
-        session.control.json();
-        session.control.say(&add_length_prefix(text));
-        session.control.state(ControlState::DisplayResults);
+        session.control.send_state(ControlState::ExchangeResults);
+        session.control.read_json();
+        session.control.send(&add_length_prefix(text));
+        session.control.send_state(ControlState::DisplayResults);
         session.control.await_state(ControlState::IperfDone);
-        drop((session, held));
-        let client = client.finish(PATIENCE);
+        drop((session, open_stream));
+        let client = client.finish(CLIENT_TIMEOUT);
         assert_eq!(client.code, Some(0), "{run}: {client:#?}");
-        let receiver = client.stdout.lines().find(|line| line.contains("receiver"));
-        let receiver = receiver.unwrap_or_default();
+        let row = client.stdout.lines().find(|line| line.contains("receiver"));
+        let row = row.unwrap_or_default();
         let lost = stream.errors - stream.omitted_errors.unwrap_or(0);
-        let expected = stream.packets - stream.omitted_packets.unwrap_or(0);
-        let expected = format!("{lost}/{expected} ");
-        assert!(!is_udp || receiver.contains(&expected), "{run}: {receiver}");
-        played += 1;
+        let packets = stream.packets - stream.omitted_packets.unwrap_or(0);
+        let expected = format!("{lost}/{packets} ");
+        assert!(!is_udp || row.contains(&expected), "{run}: {row}");
+        run_count += 1;
     }
-    assert!(played > 3, "{played}");
+    assert!(run_count > 3, "{run_count}");
 }
 
-/// Each recorded header has the acknowledgement that stock sends, and its data, of either direction, an end.
-fn streams_of_iperf2() {
+/// The server answers each recorded header with the acknowledgement that stock sends, and ends the
+/// data of either direction.
+fn answers_recorded_iperf2_tcp_headers() {
     let server = Server::start_with(|port| format!("iperf -s -p {port}"));
-    let keyed = Server::start_with(|port| format!("iperf -s -p {port} --permit-key=secret123"));
-    run_in_parallel(recorded(OF_IPERF2, "stream").map(|(run, hex)| {
-        let is_keyed = run.contains("permitkey");
-        let port = if is_keyed { keyed.port } else { server.port };
-        move || a_stream_is_answered(run, &bytes(hex), port)
+    let server_with_key =
+        Server::start_with(|port| format!("iperf -s -p {port} --permit-key=secret123"));
+    run_in_parallel(recorded(IPERF2_MESSAGES, "stream").map(|(run, hex)| {
+        let has_key = run.contains("permitkey");
+        let port = if has_key {
+            server_with_key.port
+        } else {
+            server.port
+        };
+        move || assert_answers_tcp_header(run, &decode_hex(hex), port)
     }));
-    for server in [server, keyed] {
+    for server in [server, server_with_key] {
         assert!(!server.has_panicked(), "{}", server.log());
         assert!(server.stdout().contains("/sec"));
         server.terminate();
     }
 }
 
-fn a_stream_is_answered(run: &str, header: &[u8], port: u16) {
+fn assert_answers_tcp_header(run: &str, header: &[u8], port: u16) {
     let mut client = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).expect(run);
-    client.set_read_timeout(Some(LIMIT)).expect("not zero");
+    client
+        .set_read_timeout(Some(READ_TIMEOUT))
+        .expect("not zero");
     client.write_all(header).expect(run);
-    let data = client.write_all(&[b'0'; 10_000]);
-    let ended = data.and_then(|()| client.shutdown(Shutdown::Write));
+    let write_result = client.write_all(&[b'0'; 10_000]);
+    let write_result = write_result.and_then(|()| client.shutdown(Shutdown::Write));
     let mut answer = Vec::new();
-    let read = client.read_to_end(&mut answer);
+    let read_result = client.read_to_end(&mut answer);
     if run == "tcp-permitkey-bad" {
-        let is_cut = read.is_err() || ended.is_err();
-        assert!(answer.is_empty() && is_cut, "{run}");
+        let is_reset = read_result.is_err() || write_result.is_err();
+        assert!(answer.is_empty() && is_reset, "{run}");
         return;
     }
-    assert!(read.is_ok(), "{run}: {read:?}");
-    let word = u32::from_be_bytes(header[..4].try_into().expect("a header"));
-    let is_quiet = word & flags::VERSION2 != 0 && word & flags::PEER_DETECT == 0;
-    if word & flags::EXTEND == 0 {
+    assert!(read_result.is_ok(), "{run}: {read_result:?}");
+    let header_flags = u32::from_be_bytes(header[..4].try_into().expect("a header"));
+    let receives_data =
+        header_flags & flags::VERSION2 != 0 && header_flags & flags::PEER_DETECT == 0;
+    if header_flags & flags::EXTEND == 0 {
         assert!(answer.is_empty(), "{run}");
-    } else if is_quiet {
-        // A second of data.
+    } else if receives_data {
         assert!(answer.len() > 10_000, "{run}: {}", answer.len());
     } else {
-        // Acknowledgements of old trip times carry no times.
+        // Acknowledgements of the old `--trip-times` contain no times.
         let decoded = Acknowledgement::decode(&answer);
         assert!(decoded.is_some(), "{run}: {answer:?}");
         assert_eq!(answer.len(), Acknowledgement::SHORT_LEN, "{run}");
     }
 }
 
-/// The first datagrams of a recorded run, and a last one after them: the report counts them.
-fn datagrams_of_iperf2() {
-    let mut server = server_of(ours2, "-u");
-    let mut played = 0;
-    let mut runs: Vec<&str> = recorded(OF_IPERF2, "datagram")
+/// The scripted client sends the first datagrams of each recorded run, and a final datagram. The
+/// server's report counts them.
+fn reports_recorded_iperf2_datagrams() {
+    let mut server = start_server(our_iperf2, "-u");
+    let mut run_count = 0;
+    let mut runs: Vec<&str> = recorded(IPERF2_MESSAGES, "datagram")
         .map(|(run, _)| run)
         .collect();
     runs.dedup();
     for run in runs {
-        // Both are answered by nothing, or by data.
+        // The server answers these runs with data, or not at all.
         if run.contains("nofin") || run.contains("reverse") || run.contains("fullduplex") {
             continue;
         }
-        let of_run = recorded(OF_IPERF2, "datagram").filter(|(found, _)| *found == run);
-        let mut datagrams: Vec<Vec<u8>> = of_run.map(|(_, hex)| bytes(hex)).collect();
+        let messages = recorded(IPERF2_MESSAGES, "datagram").filter(|(name, _)| *name == run);
+        let mut datagrams: Vec<Vec<u8>> = messages.map(|(_, hex)| decode_hex(hex)).collect();
         let client = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
         client
             .connect((Ipv4Addr::LOCALHOST, server.port))
             .expect("loopback");
-        client.set_read_timeout(Some(LIMIT)).expect("not zero");
-        let word = |bytes: &[u8], at: usize| -> u32 {
-            let word = bytes.get(at..at + 4).and_then(|word| word.try_into().ok());
+        client
+            .set_read_timeout(Some(READ_TIMEOUT))
+            .expect("not zero");
+        let word = |bytes: &[u8], offset: usize| -> u32 {
+            let word = bytes
+                .get(offset..offset + 4)
+                .and_then(|word| word.try_into().ok());
             word.map_or(0, u32::from_be_bytes)
         };
-        // Clients of 2.0.4 have numbers of 32 bits.
-        let wide = !run.starts_with("204") && !run.contains("204client");
-        let mut last = datagrams.last().expect("one").clone();
+        // Clients of 2.0.4 send 32-bit numbers.
+        let has_wide_numbers = !run.starts_with("204") && !run.contains("204client");
+        let mut last = datagrams.last().expect("a datagram").clone();
         let number = -(i64::from(word(&last, 0)) + 1);
         DatagramHeader {
             number,
             sent: WallTime::now(),
         }
-        .write(&mut last, wide);
-        let sent: usize = datagrams.iter().map(Vec::len).sum::<usize>() + last.len();
+        .write(&mut last, has_wide_numbers);
+        let sent_bytes: usize = datagrams.iter().map(Vec::len).sum::<usize>() + last.len();
         datagrams.push(last);
         for datagram in &datagrams {
             client.send(datagram).expect("loopback");
         }
         let mut answer = [0; 2048];
         let count = client.recv(&mut answer).expect(run);
-        if wide {
+        if has_wide_numbers {
             let report = ServerReport::decode(&answer[..count]).expect(run);
-            assert_eq!((report.bytes, report.lost), (sent as u64, 0), "{run}");
+            assert_eq!((report.bytes, report.lost), (sent_bytes as u64, 0), "{run}");
         } else {
             assert!(word(&answer, 12) & 0x8000_0000 != 0, "{run}: {answer:?}");
         }
-        played += 1;
+        run_count += 1;
     }
-    assert!(played > 15, "{played}");
+    assert!(run_count > 15, "{run_count}");
     assert!(server.is_running(), "{}", server.stderr());
 }
 
-/// A recorded request comes back, with the times of the server alone.
-fn bounces_of_iperf2() {
-    /// Where they are.
-    const TIMES: std::ops::Range<usize> = 28..44;
+/// The server returns each recorded request, and sets only its own times.
+fn returns_recorded_iperf2_bounceback_requests() {
+    /// Bytes of the server's times.
+    const SERVER_TIMES: std::ops::Range<usize> = 28..44;
     let server = Server::start_with(|port| format!("iperf -s -p {port}"));
-    for (run, hex) in recorded(OF_IPERF2, "bounce") {
-        let sent = bytes(hex);
+    for (run, hex) in recorded(IPERF2_MESSAGES, "bounce") {
+        let request = decode_hex(hex);
         let mut client = TcpStream::connect((Ipv4Addr::LOCALHOST, server.port)).expect(run);
-        client.set_read_timeout(Some(LIMIT)).expect("not zero");
+        client
+            .set_read_timeout(Some(READ_TIMEOUT))
+            .expect("not zero");
         for _ in 0..3 {
-            client.write_all(&sent).expect(run);
-            let mut answer = vec![0; sent.len()];
+            client.write_all(&request).expect(run);
+            let mut answer = vec![0; request.len()];
             client.read_exact(&mut answer).expect(run);
-            assert_ne!(answer[TIMES], sent[TIMES], "{run}");
-            answer[TIMES].copy_from_slice(&sent[TIMES]);
-            assert_eq!(answer, sent, "{run}");
+            assert_ne!(answer[SERVER_TIMES], request[SERVER_TIMES], "{run}");
+            answer[SERVER_TIMES].copy_from_slice(&request[SERVER_TIMES]);
+            assert_eq!(answer, request, "{run}");
         }
     }
     server.terminate();
 }
 
-/// A client that has sent more than the recorded one shows the recorded report, answered to its last datagram.
-fn reports_of_iperf2() {
-    for (run, hex) in recorded(OF_IPERF2, "report") {
-        let answer = bytes(hex);
+/// The client prints the recorded report that answers its final datagram. It sends more data than
+/// the recorded client.
+fn prints_recorded_iperf2_reports() {
+    for (run, hex) in recorded(IPERF2_MESSAGES, "report") {
+        let answer = decode_hex(hex);
         let report = ServerReport::decode(&answer).expect(run);
         let server = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
-        server.set_read_timeout(Some(LIMIT)).expect("not zero");
-        let port = server.local_addr().expect("it is bound").port();
+        server
+            .set_read_timeout(Some(READ_TIMEOUT))
+            .expect("not zero");
+        let port = server.local_addr().expect("the socket is bound").port();
         let line = format!("-c 127.0.0.1 -p {port} -u -n 2M -l 1000 -b 10g -f b");
-        let client = TestProcess::start(&mut ours2(&line));
+        let client = TestProcess::start(&mut our_iperf2(&line));
         let mut datagram = [0; 2048];
         loop {
             let (count, from) = server.recv_from(&mut datagram).expect(run);
@@ -286,35 +310,35 @@ fn reports_of_iperf2() {
                 break;
             }
         }
-        let client = client.finish(PATIENCE);
+        let client = client.finish(CLIENT_TIMEOUT);
         assert_eq!(client.code, Some(0), "{run}: {client:#?}");
-        let told = client.stdout.split_once("Server Report:");
-        let told = told.map_or("", |(_, told)| told);
-        let lost = format!(" {}/{} (", report.lost, report.datagrams);
+        let printed = client.stdout.split_once("Server Report:");
+        let printed = printed.map_or("", |(_, report)| report);
+        let losses = format!(" {}/{} (", report.lost, report.datagrams);
         let bytes = format!(" {} Bytes", report.bytes);
         assert!(
-            told.contains(&lost) && told.contains(&bytes),
+            printed.contains(&losses) && printed.contains(&bytes),
             "{run}: {client:#?}"
         );
     }
 }
 
-/// A client that waits for an acknowledgement takes each that was recorded.
-fn acknowledgements_of_iperf2() {
-    for (run, hex) in recorded(OF_IPERF2, "acknowledgement") {
+/// A client that waits for an acknowledgement accepts each recorded one.
+fn accepts_recorded_iperf2_acknowledgements() {
+    for (run, hex) in recorded(IPERF2_MESSAGES, "acknowledgement") {
         let listener = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
-        let port = listener.local_addr().expect("it is bound").port();
-        // The longer one answers a header that has a time.
-        let answer = bytes(hex);
+        let port = listener.local_addr().expect("the socket is bound").port();
+        // The longer acknowledgement answers a header with a time.
+        let answer = decode_hex(hex);
         let has_times = answer.len() > Acknowledgement::SHORT_LEN;
         let times = if has_times { "--trip-times" } else { "" };
         let line = format!("-c 127.0.0.1 -p {port} -n 100K -X {times}");
-        let client = TestProcess::start(&mut ours2(&line));
+        let client = TestProcess::start(&mut our_iperf2(&line));
         let (mut server, _) = listener.accept().expect(run);
         server.write_all(&answer).expect(run);
         let count = server.read_to_end(&mut Vec::new()).expect(run);
         assert!(count >= 100 << 10, "{run}: {count}");
         drop(server);
-        client.finish(PATIENCE).assert_success();
+        client.finish(CLIENT_TIMEOUT).assert_success();
     }
 }

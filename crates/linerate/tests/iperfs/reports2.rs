@@ -1,5 +1,5 @@
-//! An iperf 2 client whose server dies, or says nothing any more, in each phase of a test: it reports that in one line
-//! within its deadline, and fails.
+//! iperf 2 clients whose server disconnects or stops in any phase of a test. The client reports
+//! that in one line within its deadline, and fails.
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpListener, UdpSocket};
@@ -12,59 +12,64 @@ use testkit::{
     wait_until,
 };
 
-use super::lost2::{DEADLINE, KINDS, server_for};
-use super::{AT_ONCE, Make, ours2, stock2, stock2_missing};
+use super::lost2::{CLIENTS, DEADLINE, start_server_for};
+use super::{CommandBuilder, SHORT_TIMEOUT, missing_iperf2_reason, our_iperf2, stock_iperf2};
 
 pub(crate) fn test_cases() -> Vec<TestCase> {
     let mut test_cases = test_cases![
-        a_client_reports_a_server_that_dies,
-        a_client_reports_a_server_that_says_nothing,
-        a_client_of_datagrams_reports_a_server_that_says_nothing,
-        a_client_of_datagrams_ends_without_the_last_one,
+        client_reports_server_that_disconnects,
+        client_reports_silent_server,
+        udp_client_reports_silent_server,
+        udp_client_ends_without_final_datagram,
     ];
     test_cases.push(test_case_unless(
-        stock2_missing(),
-        "a_client_reports_a_process_that_is_killed_or_stopped",
+        missing_iperf2_reason(),
+        "client_reports_killed_and_stopped_servers",
         || {
-            a_client_reports_a_process_that_is_killed_or_stopped();
+            client_reports_killed_and_stopped_servers();
             Ok(())
         },
     ));
-    test_cases.into_iter().map(TestCase::allow_many).collect()
+    test_cases
+        .into_iter()
+        .map(TestCase::allow_many_at_once)
+        .collect()
 }
 
-/// A failure, and one line.
+/// Fails the test unless the client reports one error. `context` contains its options.
 #[track_caller]
-fn is_reported(client: &ProcessOutput, what: &str) {
-    assert_eq!(client.code, Some(1), "{what}: {client:#?}");
-    // Both directions of a connection may have one.
-    let most = if what.contains("--full-duplex") { 2 } else { 1 };
+fn assert_reports_error(client: &ProcessOutput, context: &str) {
+    assert_eq!(client.code, Some(1), "{context}: {client:#?}");
+    // Both directions of a connection may report an error.
+    let is_full_duplex = context.contains("--full-duplex");
+    let max_lines = if is_full_duplex { 2 } else { 1 };
     let lines = client.stderr.lines().count();
-    assert!((1..=most).contains(&lines), "{what}: {client:#?}");
+    assert!((1..=max_lines).contains(&lines), "{context}: {client:#?}");
 }
 
-/// A server that takes this much of a connection, and then leaves it, or keeps it until the client has ended.
-fn client_of(options: &str, taken: usize, answer: &[u8], dies: bool) -> ProcessOutput {
+/// Runs a client of a scripted server that reads `read_bytes` of a connection and sends `reply`.
+/// The server then closes the connection if `disconnects`, or keeps it until the client ends.
+fn run_client(options: &str, read_bytes: usize, reply: &[u8], disconnects: bool) -> ProcessOutput {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
-    let port = listener.local_addr().expect("it is bound").port();
-    let time = if dies { 30 } else { 1 };
+    let port = listener.local_addr().expect("the socket is bound").port();
+    let time = if disconnects { 30 } else { 1 };
     let line = format!("-c 127.0.0.1 -p {port} -t {time} {options}");
-    let client = TestProcess::start(&mut ours2(&line));
+    let client = TestProcess::start(&mut our_iperf2(&line));
     let (mut connection, _) = listener.accept().expect("a client");
     connection
-        .read_exact(&mut vec![0; taken])
-        .expect("it sends");
-    connection.write_all(answer).expect("it reads");
-    if dies {
+        .read_exact(&mut vec![0; read_bytes])
+        .expect("data of the client");
+    connection.write_all(reply).expect("an open connection");
+    if disconnects {
         drop((connection, listener));
-        return client.finish(AT_ONCE);
+        return client.finish(SHORT_TIMEOUT);
     }
-    let ended = client.finish(DEADLINE);
+    let client = client.finish(DEADLINE);
     drop((connection, listener));
-    ended
+    client
 }
 
-/// Options of clients, how much they send at least, and what they may get.
+/// Options of clients, the number of bytes to read from them, and the reply.
 const TESTS: [(&str, usize, &[u8]); 8] = [
     ("", 0, &[]),
     ("", 60, &[]),
@@ -76,109 +81,119 @@ const TESTS: [(&str, usize, &[u8]); 8] = [
     ("--bounceback", 100, &[]),
 ];
 
-fn a_client_reports_a_server_that_dies() {
-    for (options, taken, answer) in TESTS {
-        is_reported(
-            &client_of(options, taken, answer, true),
-            &format!("{options}, {taken}"),
-        );
+fn client_reports_server_that_disconnects() {
+    for (options, read_bytes, reply) in TESTS {
+        let client = run_client(options, read_bytes, reply, true);
+        assert_reports_error(&client, &format!("{options}, {read_bytes}"));
     }
-    // Without a byte: what a reverse test ends with is its end, too.
-    is_reported(&client_of("-R", 60, &[], true), "reverse");
+    // Only without data: a closed connection is also the normal end of a reverse test.
+    assert_reports_error(&run_client("-R", 60, &[], true), "reverse");
 }
 
-fn a_client_reports_a_server_that_says_nothing() {
+fn client_reports_silent_server() {
     let tests = TESTS.into_iter().chain([("-R", 60, &[][..])]);
-    run_in_parallel(tests.map(|(options, taken, answer)| {
+    run_in_parallel(tests.map(|(options, read_bytes, reply)| {
         move || {
-            is_reported(
-                &client_of(options, taken, answer, false),
-                &format!("{options}, {taken}"),
-            );
+            let client = run_client(options, read_bytes, reply, false);
+            assert_reports_error(&client, &format!("{options}, {read_bytes}"));
         }
     }));
 }
 
-fn a_client_of_datagrams_reports_a_server_that_says_nothing() {
-    let mute = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
-    let port = mute.local_addr().expect("it is bound").port();
-    for (options, word) in [
+fn udp_client_reports_silent_server() {
+    let silent = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
+    let silent_port = silent.local_addr().expect("the socket is bound").port();
+    for (options, error) in [
         ("-t 0.3", "did not receive ack of last datagram"),
         ("-n 5K", "did not receive ack of last datagram"),
         ("-R -t 0.3", "the server sent nothing"),
     ] {
-        for to in [port, free_port()] {
-            let line = format!("-c 127.0.0.1 -p {to} -u {options}");
-            let client = testkit::run(ours2(&line), AT_ONCE).expect("it ends");
-            is_reported(&client, options);
-            let says = client.stderr.contains(word) || client.stderr.contains("Connection refused");
-            assert!(says, "{client:#?}");
+        for port in [silent_port, free_port()] {
+            let line = format!("-c 127.0.0.1 -p {port} -u {options}");
+            let client = testkit::run(our_iperf2(&line), SHORT_TIMEOUT).expect("the client ends");
+            assert_reports_error(&client, options);
+            let has_error =
+                client.stderr.contains(error) || client.stderr.contains("Connection refused");
+            assert!(has_error, "{client:#?}");
         }
     }
 }
 
-/// The client's end if the server sends a datagram per 10 ms for this time, and then nothing, not even the last one.
-fn client_of_datagrams(options: &str, time: Duration) -> ProcessOutput {
+/// Runs a reverse client of a scripted server that sends one datagram per 10 ms for `time`. The
+/// server does not send the final datagram.
+fn run_udp_client(options: &str, time: Duration) -> ProcessOutput {
     let server = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
-    let port = server.local_addr().expect("it is bound").port();
-    let mut client = TestProcess::start(&mut ours2(&format!(
+    let port = server.local_addr().expect("the socket is bound").port();
+    let mut client = TestProcess::start(&mut our_iperf2(&format!(
         "-c 127.0.0.1 -p {port} -u -l 100 -b 80k -R {options}"
     )));
-    let (_, to) = server.recv_from(&mut [0; 100]).expect("a request");
-    let began = Instant::now();
+    let (_, address) = server.recv_from(&mut [0; 100]).expect("a request");
+    let start = Instant::now();
     let mut datagram = [0; 100];
     for number in 1_u32.. {
         datagram[..4].copy_from_slice(&number.to_be_bytes());
         // The client may have ended.
-        let _ = server.send_to(&datagram, to);
-        if began.elapsed() >= time || !client.is_running() {
+        let _ = server.send_to(&datagram, address);
+        if start.elapsed() >= time || !client.is_running() {
             break;
         }
         thread::sleep(Duration::from_millis(10));
     }
-    client.finish(AT_ONCE)
+    client.finish(SHORT_TIMEOUT)
 }
 
-fn a_client_of_datagrams_ends_without_the_last_one() {
+fn udp_client_ends_without_final_datagram() {
     let seconds = Duration::from_secs;
-    let good = client_of_datagrams("-t 2", seconds(2));
-    assert_eq!(good.code, Some(0), "{good:#?}");
-    assert!(good.stdout.contains("0.0000-2.0000 sec"), "{good:#?}");
-    let strict = client_of_datagrams("-t 2 --strict", seconds(2));
+    let complete = run_udp_client("-t 2", seconds(2));
+    assert_eq!(complete.code, Some(0), "{complete:#?}");
+    let interval = "0.0000-2.0000 sec";
+    assert!(complete.stdout.contains(interval), "{complete:#?}");
+    let strict = run_udp_client("-t 2 --strict", seconds(2));
     assert_eq!(strict.code, Some(3), "{strict:#?}");
-    let doubt = "iperf: the peer did not report the number of datagrams that it sent: its last one did not arrive";
-    assert!(strict.stderr.contains(doubt), "{strict:#?}");
-    // One that ends too early, and one that does not end.
+    let warning = "iperf: the peer did not report the number of datagrams that it sent: its last one did not arrive";
+    assert!(strict.stderr.contains(warning), "{strict:#?}");
+    // A server that stops too early, and one that does not stop.
     for time in [Duration::from_millis(800), seconds(60)] {
-        is_reported(&client_of_datagrams("-t 2", time), "-R");
+        assert_reports_error(&run_udp_client("-t 2", time), "-R");
     }
 }
 
-fn a_client_reports_a_process_that_is_killed_or_stopped() {
-    let makes: [Make; 2] = [ours2, stock2];
-    let pairs = makes
+fn client_reports_killed_and_stopped_servers() {
+    let programs: [CommandBuilder; 2] = [our_iperf2, stock_iperf2];
+    let pairs = programs
         .into_iter()
-        .flat_map(|make| KINDS.map(|kind| (make, kind)));
-    run_in_parallel(pairs.flat_map(|(make, kind)| {
-        [Signal::KILL, Signal::STOP]
-            .map(|signal| move || a_client_reports_a_server_with(make, kind, signal))
+        .flat_map(|command_with| CLIENTS.map(|options| (command_with, options)));
+    run_in_parallel(pairs.flat_map(|(command_with, options)| {
+        [Signal::KILL, Signal::STOP].map(|signal| {
+            move || assert_client_reports_signalled_server(command_with, options, signal)
+        })
     }));
 }
 
-fn a_client_reports_a_server_with(make: Make, kind: &str, signal: Signal) {
-    let server = server_for(make, kind, "");
-    // The receiver of datagrams sees the end by its clock alone.
-    let ends = signal == Signal::KILL && !kind.contains("-u");
-    let (time, patience) = if ends { (30, AT_ONCE) } else { (3, DEADLINE) };
+fn assert_client_reports_signalled_server(
+    command_with: CommandBuilder,
+    options: &str,
+    signal: Signal,
+) {
+    let server = start_server_for(command_with, options, "");
+    // A UDP receiver detects a lost server only by a timeout.
+    let has_disconnected = signal == Signal::KILL && !options.contains("-u");
+    let (time, timeout) = if has_disconnected {
+        (30, SHORT_TIMEOUT)
+    } else {
+        (3, DEADLINE)
+    };
     let line = format!(
-        "-c 127.0.0.1 -p {} -t {time} -i 0.1 -l 1000 {kind}",
+        "-c 127.0.0.1 -p {} -t {time} -i 0.1 -l 1000 {options}",
         server.port
     );
-    let client = TestProcess::start(&mut ours2(&line));
-    assert!(wait_until(AT_ONCE, || client.stdout().contains("/sec")));
+    let client = TestProcess::start(&mut our_iperf2(&line));
+    assert!(wait_until(SHORT_TIMEOUT, || client
+        .stdout()
+        .contains("/sec")));
     server.signal(signal);
-    let client = client.finish(patience);
-    let what = format!("{signal:?}, {kind}: {client:#?}");
-    assert_eq!(client.code, Some(1), "{what}");
-    assert!(!client.stderr.is_empty(), "{what}");
+    let client = client.finish(timeout);
+    let context = format!("{signal:?}, {options}: {client:#?}");
+    assert_eq!(client.code, Some(1), "{context}");
+    assert!(!client.stderr.is_empty(), "{context}");
 }

@@ -1,5 +1,5 @@
-//! What is not asked for is not done: a reverse UDP test of iperf3 sends to no other address, and a client of iperf 2
-//! shows no report that cannot be.
+//! Datagrams from strangers and impossible reports. A reverse UDP test of iperf3 sends only to the
+//! client. An iperf 2 client rejects impossible server reports.
 
 use std::net::{Ipv4Addr, UdpSocket};
 use std::time::Duration;
@@ -8,53 +8,58 @@ use iperf::wire::{DatagramHeader, ServerReport};
 use iperf3::wire::{ControlState, GREETING, add_length_prefix};
 use testkit::{Server, TestCase, TestProcess, test_cases};
 
-use super::{ours2, script};
+use super::{our_iperf2, script};
 
-/// How long anything may take on a busy machine.
-const LIMIT: Duration = Duration::from_secs(60);
+/// Timeout of a read on a busy machine.
+const READ_TIMEOUT: Duration = Duration::from_secs(60);
 
 pub(crate) fn test_cases() -> Vec<TestCase> {
     let test_cases = test_cases![
-        a_reverse_test_sends_to_the_client_alone,
-        no_false_report_is_shown,
+        reverse_test_sends_only_to_client,
+        rejects_impossible_server_reports,
     ];
-    test_cases.into_iter().map(TestCase::allow_many).collect()
+    test_cases
+        .into_iter()
+        .map(TestCase::allow_many_at_once)
+        .collect()
 }
 
-/// The hello of a stranger, at another address, comes first.
-fn a_reverse_test_sends_to_the_client_alone() {
+/// The server receives the greeting of a stranger first, from another address.
+fn reverse_test_sends_only_to_client() {
     let server = Server::start_with(|port| format!("iperf3 -s -p {port}"));
     for direction in ["reverse", "bidirectional"] {
         let mut client = script::Client::connect(server.port);
-        client.introduce();
+        client.send_cookie();
         let rate = r#""len":1000,"bandwidth":1000000,"parallel":1,"time":1"#;
-        client.ask(&format!(r#"{{"udp":true,"{direction}":true,{rate}}}"#));
+        client.send_parameters(&format!(r#"{{"udp":true,"{direction}":true,{rate}}}"#));
         let stranger = UdpSocket::bind((Ipv4Addr::new(127, 0, 0, 2), 0)).expect("loopback");
-        let to = (Ipv4Addr::LOCALHOST, server.port);
-        stranger.send_to(&GREETING, to).expect("loopback");
-        let streams = if direction == "reverse" { 1 } else { 2 };
-        let streams: Vec<UdpSocket> = (0..streams).map(|_| client.datagrams()).collect();
+        let address = (Ipv4Addr::LOCALHOST, server.port);
+        stranger.send_to(&GREETING, address).expect("loopback");
+        let stream_count = if direction == "reverse" { 1 } else { 2 };
+        let streams: Vec<UdpSocket> = (0..stream_count)
+            .map(|_| client.open_udp_stream())
+            .collect();
         client.await_running();
-        // The last one is the server's.
-        let receiver = streams.last().expect("one");
+        // The server sends on the last stream.
+        let receiver = streams.last().expect("a stream");
         let mut datagram = [0; 2000];
         for _ in 0..50 {
             assert_eq!(receiver.recv(&mut datagram).expect("data"), 1000);
         }
-        stranger.set_nonblocking(true).expect("a socket");
-        let got = stranger.recv(&mut datagram);
-        assert!(got.is_err(), "a stranger was sent {got:?}");
-        client.control.state(ControlState::TestEnd);
+        stranger.set_nonblocking(true).expect("a valid socket");
+        let result = stranger.recv(&mut datagram);
+        assert!(result.is_err(), "the stranger received {result:?}");
+        client.control.send_state(ControlState::TestEnd);
         client.control.await_state(ControlState::ExchangeResults);
-        client.control.say(&add_length_prefix(script::RESULTS));
+        client.control.send(&add_length_prefix(script::RESULTS));
         drop(client);
     }
     assert!(!server.has_panicked(), "{}", server.log());
     server.terminate();
 }
 
-/// More bytes, more datagrams, more losses than there can be.
-fn no_false_report_is_shown() {
+/// The reports contain too many bytes, datagrams or losses.
+fn rejects_impossible_server_reports() {
     let possible = ServerReport {
         bytes: 1000,
         elapsed: Duration::from_millis(1),
@@ -76,10 +81,12 @@ fn no_false_report_is_shown() {
         },
     ] {
         let server = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
-        server.set_read_timeout(Some(LIMIT)).expect("not zero");
-        let port = server.local_addr().expect("it is bound").port();
+        server
+            .set_read_timeout(Some(READ_TIMEOUT))
+            .expect("not zero");
+        let port = server.local_addr().expect("the socket is bound").port();
         let line = format!("-c 127.0.0.1 -p {port} -u -n 5K -b 100m");
-        let client = TestProcess::start(&mut ours2(&line));
+        let client = TestProcess::start(&mut our_iperf2(&line));
         let mut datagram = [0; 2048];
         loop {
             let (count, from) = server.recv_from(&mut datagram).expect("a datagram");
@@ -90,8 +97,11 @@ fn no_false_report_is_shown() {
             }
         }
         let client = client.finish(Duration::from_secs(10));
-        let is_line = client.stderr.lines().count() == 1;
-        assert!(client.code == Some(1) && is_line, "{report:?}: {client:#?}");
+        let has_one_line = client.stderr.lines().count() == 1;
+        assert!(
+            client.code == Some(1) && has_one_line,
+            "{report:?}: {client:#?}"
+        );
         assert!(!client.stdout.contains("Server Report"), "{client:#?}");
     }
 }

@@ -1,66 +1,74 @@
-//! Wrong command lines of both iperfs: stock's words where stock ends, and an exit code that is not 0.
+//! Invalid command lines of iperf 2 and iperf3: linerate prints stock's error and fails.
 
-use std::process::Command;
 use std::time::Duration;
 
 use testkit::{TestCase, run, test_case_unless};
 
-use super::{ours2, ours3, stock2, stock2_missing, stock3, stock3_missing};
+use super::{
+    CommandBuilder, missing_iperf2_reason, missing_iperf3_reason, our_iperf2, our_iperf3,
+    stock_iperf2, stock_iperf3,
+};
 
-/// Nothing is measured.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// Timeout of a command that measures nothing.
+const TIMEOUT: Duration = Duration::from_secs(10);
 
 pub(crate) fn test_cases() -> Vec<TestCase> {
-    let case = |name, missing, makes: [fn(&str) -> Command; 2], lines: &'static [&'static str]| {
+    let case = |name, missing, programs: [CommandBuilder; 2], lines: &'static [&'static str]| {
         test_case_unless(missing, name, move || {
-            lines.iter().try_for_each(|line| agrees(makes, line))
+            lines
+                .iter()
+                .try_for_each(|line| compare_first_line(programs, line))
         })
     };
     vec![
-        test_case_unless(stock2_missing(), "iperf::wrong_words_are_named", || {
-            NAMED
-                .iter()
-                .try_for_each(|(line, words, names)| named(line, words, names))
-        }),
-        case(
-            "iperf::wrong_words",
-            stock2_missing(),
-            [ours2, stock2],
-            IPERF2,
+        test_case_unless(
+            missing_iperf2_reason(),
+            "iperf::errors_name_options_and_values",
+            || {
+                DETAILED_ERRORS
+                    .iter()
+                    .try_for_each(|(line, error, details)| check_details(line, error, details))
+            },
         ),
         case(
-            "iperf3::wrong_words",
-            stock3_missing(),
-            [ours3, stock3],
-            IPERF3,
+            "iperf::rejects_invalid_options_as_stock",
+            missing_iperf2_reason(),
+            [our_iperf2, stock_iperf2],
+            INVALID_IPERF2,
+        ),
+        case(
+            "iperf3::rejects_invalid_options_as_stock",
+            missing_iperf3_reason(),
+            [our_iperf3, stock_iperf3],
+            INVALID_IPERF3,
         ),
     ]
 }
 
-/// The first line on standard error is stock's; what follows there is its usage, or nothing.
-fn agrees([ours, stock]: [fn(&str) -> Command; 2], line: &str) -> Result<(), String> {
-    let [ours, stock] = [ours, stock].map(|make| run(make(line), PATIENCE));
+/// Compares the first lines on standard error. Stock's usage may follow.
+fn compare_first_line(programs: [CommandBuilder; 2], line: &str) -> Result<(), String> {
+    let [ours, stock] = programs.map(|command_with| run(command_with(line), TIMEOUT));
     let failed = |error: std::io::Error| format!("{line}: {error}");
     let (ours, stock) = (ours.map_err(failed)?, stock.map_err(failed)?);
-    let first = |text: &str| text.lines().next().unwrap_or_default().to_owned();
-    let says_so = first(&ours.stderr) == first(&stock.stderr) && !ours.stderr.is_empty();
-    if says_so && ours.code.is_some_and(|code| code != 0) {
+    let first_line = |text: &str| text.lines().next().unwrap_or_default().to_owned();
+    let is_same = first_line(&ours.stderr) == first_line(&stock.stderr) && !ours.stderr.is_empty();
+    if is_same && ours.code.is_some_and(|code| code != 0) {
         return Ok(());
     }
     Err(format!("{line}:\nours {ours:#?}\nstock {stock:#?}"))
 }
 
-/// The only line on standard error has stock's words, and the option and the value that are wrong.
-fn named(line: &str, words: &str, names: &[&str]) -> Result<(), String> {
+/// Checks that the only line on standard error contains stock's error and these details.
+fn check_details(line: &str, error: &str, details: &[&str]) -> Result<(), String> {
     let failed = |error: std::io::Error| format!("{line}: {error}");
     let (ours, stock) = (
-        run(ours2(line), PATIENCE).map_err(failed)?,
-        run(stock2(line), PATIENCE).map_err(failed)?,
+        run(our_iperf2(line), TIMEOUT).map_err(failed)?,
+        run(stock_iperf2(line), TIMEOUT).map_err(failed)?,
     );
-    let has = |name: &&str| ours.stderr.contains(*name);
-    let is_named = names.iter().all(has) && ours.stderr.lines().count() == 1;
-    let says_so = stock.stderr.contains(words) && ours.stderr.contains(words);
-    if is_named && says_so && ours.code.is_some_and(|code| code != 0) {
+    let is_in_stderr = |detail: &&str| ours.stderr.contains(*detail);
+    let has_details = details.iter().all(is_in_stderr) && ours.stderr.lines().count() == 1;
+    let has_error = stock.stderr.contains(error) && ours.stderr.contains(error);
+    if has_details && has_error && ours.code.is_some_and(|code| code != 0) {
         return Ok(());
     }
     Err(format!("{line}:\nours {ours:#?}\nstock {stock:#?}"))
@@ -69,8 +77,8 @@ fn named(line: &str, words: &str, names: &[&str]) -> Result<(), String> {
 const INCOMPATIBLE: &str =
     "ERROR: compatibility mode not supported with the requested with options";
 
-/// Lines, stock's words, and the names of options and values that these words lack.
-const NAMED: &[(&str, &str, &[&str])] = &[
+/// Command lines, stock's errors, and the options and values that only linerate's errors contain.
+const DETAILED_ERRORS: &[(&str, &str, &[&str])] = &[
     ("-c 127.0.0.1 -C -R", INCOMPATIBLE, &["-C", "-R"]),
     ("-c 127.0.0.1 -C -d", INCOMPATIBLE, &["-C", "-d"]),
     ("-c 127.0.0.1 -C -u -r", INCOMPATIBLE, &["-C", "-r"]),
@@ -92,7 +100,7 @@ const NAMED: &[(&str, &str, &[&str])] = &[
     ("-s -B foo.invalid", "foo.invalid: ", &["-B foo.invalid"]),
 ];
 
-const IPERF2: &[&str] = &[
+const INVALID_IPERF2: &[&str] = &[
     "",
     "-t",
     "-Q",
@@ -123,7 +131,7 @@ const IPERF2: &[&str] = &[
     "-s -u --permit-key=abcd",
 ];
 
-const IPERF3: &[&str] = &[
+const INVALID_IPERF3: &[&str] = &[
     "",
     "-c",
     "-Q",

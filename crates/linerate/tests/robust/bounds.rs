@@ -1,4 +1,4 @@
-//! One client's demands leave room for others, and nothing is taken without a bound.
+//! Limits: one client leaves resources for others, and no request uses resources without a limit.
 
 use std::io::Write;
 use std::net::{Ipv4Addr, TcpStream};
@@ -10,57 +10,56 @@ use std::time::{Duration, Instant};
 use netperf::wire::{Classic, Request, TestRequest};
 use testkit::TestCase;
 
-use super::raw::{Kind, Raw};
-use testkit::{Server, TestProcess, free_port, linerate_with_args, test_case, wait_until};
+use super::raw::{RawClient, TestKind};
+use testkit::{Server, TestProcess, free_port, linerate_with_args, wait_until, with_prefix};
 
-/// How long a server may take for what it does at once.
-const SOON: Duration = Duration::from_secs(5);
+/// Timeout of an action that needs no wait.
+const SHORT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The latest end of a delay of 1 s, on a busy machine.
-const LATEST: Duration = Duration::from_secs(60);
+/// Timeout of a delay of 1 s on a busy machine.
+const LONG_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// errno(3).
 const ENOMEM: i32 = 12;
 
-/// Two clients' addresses; loopback has all of 127.0.0.0/8.
+/// Addresses of two clients. The loopback interface has all of 127.0.0.0/8.
 const FIRST: Ipv4Addr = Ipv4Addr::LOCALHOST;
 const SECOND: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
 
 pub(crate) fn test_cases() -> Vec<TestCase> {
-    vec![
-        test_case(
-            "bounds::sessions_of_an_address",
-            &[],
-            sessions_of_an_address,
-        ),
-        test_case("bounds::networks_of_clients", &[], networks_of_clients),
-        test_case("bounds::memory_of_an_address", &[], memory_of_an_address),
-        test_case("bounds::many_flows_of_an_address", &[], many_flows),
-        test_case("bounds::wrong_passphrases", &[], wrong_passphrases),
-        test_case("bounds::a_passphrase_in_a_file", &[], passphrase_in_a_file),
-        test_case("bounds::a_spin", &[], a_spin),
-        test_case("bounds::lines_of_the_log", &[], lines_of_the_log),
-        test_case("bounds::a_whole_line", &[], a_whole_line),
-    ]
+    let test_cases = testkit::test_cases![
+        limits_sessions_per_address,
+        refuses_clients_of_other_networks,
+        limits_memory_per_address,
+        serves_200_flows_of_one_address,
+        delays_wrong_passphrases,
+        reads_passphrase_from_file,
+        limits_spinning,
+        limits_log_lines,
+        writes_log_line_in_one_call,
+    ];
+    with_prefix("bounds", test_cases).collect()
 }
 
-fn control_from(source: Ipv4Addr, port: u16) -> Raw {
-    Raw::connect_from(source, (FIRST, port).into())
+fn connect_control_from(source: Ipv4Addr, port: u16) -> RawClient {
+    RawClient::connect_from(source, (FIRST, port).into())
 }
 
-fn is_served(raw: &mut Raw) -> bool {
+fn is_served(raw: &mut RawClient) -> bool {
     raw.control
         .write_all(&Request::SysInfo.encode(None))
         .is_ok()
         && raw.receive().is_ok()
 }
 
-/// `--max-clients`: one address has all but a sixteenth of them.
-fn sessions_of_an_address() {
+/// `--max-clients`: one address gets 15/16 of the sessions.
+fn limits_sessions_per_address() {
     let server = Server::start("--max-clients 32");
-    let mut first: Vec<Raw> = (0..30).map(|_| control_from(FIRST, server.port)).collect();
+    let mut first: Vec<RawClient> = (0..30)
+        .map(|_| connect_control_from(FIRST, server.port))
+        .collect();
     assert!(first.iter_mut().all(is_served));
-    assert!(!is_served(&mut control_from(FIRST, server.port)));
+    assert!(!is_served(&mut connect_control_from(FIRST, server.port)));
     let log = server.log();
     assert!(
         log.contains("127.0.0.1") && log.contains("its share of the maximum of 32"),
@@ -72,53 +71,60 @@ fn sessions_of_an_address() {
         server.port
     );
     TestProcess::start(&mut linerate_with_args(&line))
-        .finish(SOON)
+        .finish(SHORT_TIMEOUT)
         .assert_success();
-    // The server may still hold the place of the client that has ended.
+    // The server may not have released the session of the ended client yet.
     let mut second = Vec::new();
-    let both = wait_until(SOON, || {
-        let mut raw = control_from(SECOND, server.port);
+    let has_two = wait_until(SHORT_TIMEOUT, || {
+        let mut raw = connect_control_from(SECOND, server.port);
         if is_served(&mut raw) {
             second.push(raw);
         }
         second.len() == 2
     });
-    assert!(both, "{}", server.log());
+    assert!(has_two, "{}", server.log());
     assert!(
-        !is_served(&mut control_from(SECOND, server.port)),
-        "that makes 33"
+        !is_served(&mut connect_control_from(SECOND, server.port)),
+        "the server serves a 33rd client"
     );
     drop(first);
-    let again = wait_until(SOON, || is_served(&mut control_from(FIRST, server.port)));
-    assert!(again, "they are not given back: {}", server.log());
+    let is_released = wait_until(SHORT_TIMEOUT, || {
+        is_served(&mut connect_control_from(FIRST, server.port))
+    });
+    assert!(
+        is_released,
+        "the server does not release sessions: {}",
+        server.log()
+    );
 }
 
-/// `--allow-peers`: clients from other networks find their connection closed.
-fn networks_of_clients() {
+/// `--allow-peers`: the server closes connections from other networks.
+fn refuses_clients_of_other_networks() {
     let server = Server::start("--allow-peers 127.0.0.2/32 --allow-peers 192.0.2.0/24");
-    assert!(!is_served(&mut control_from(FIRST, server.port)));
+    assert!(!is_served(&mut connect_control_from(FIRST, server.port)));
     let refusal = "refused a client: its address is not in a network of --allow-peers";
-    let logged = wait_until(SOON, || server.log().contains(refusal));
-    assert!(logged, "{}", server.log());
-    assert!(is_served(&mut control_from(SECOND, server.port)));
+    let is_logged = wait_until(SHORT_TIMEOUT, || server.log().contains(refusal));
+    assert!(is_logged, "{}", server.log());
+    assert!(is_served(&mut connect_control_from(SECOND, server.port)));
 }
 
-/// `--max-memory`: the same of the buffers, also those of classic datagrams.
-fn memory_of_an_address() {
+/// `--max-memory`: one address gets 15/16 of the memory for buffers. Classic datagram tests count
+/// too.
+fn limits_memory_per_address() {
     let server = Server::start("--max-buffer 16M --max-memory 16M");
-    let rings = |megabytes: u32| {
+    let request = |megabytes: u32| {
         Request::Omni(TestRequest {
             receive_size: 1 << 20,
             receive_width: megabytes,
-            ..Kind::TcpStream.request(10)
+            ..TestKind::TcpStream.request(10)
         })
     };
-    let mut first = control_from(FIRST, server.port);
-    // Each has some bytes for its alignment.
-    first.send(&rings(14));
-    assert!(first.refusal().is_err(), "{}", server.log());
+    let mut first = connect_control_from(FIRST, server.port);
+    // Each buffer also has some bytes for its alignment.
+    first.send(&request(14));
+    assert!(first.receive_refusal().is_err(), "{}", server.log());
     assert_eq!(
-        control_from(FIRST, server.port).ask_in_vain(&rings(1)),
+        connect_control_from(FIRST, server.port).expect_refusal(&request(1)),
         ENOMEM
     );
     assert!(
@@ -126,9 +132,9 @@ fn memory_of_an_address() {
         "{}",
         server.log()
     );
-    let mut second = control_from(SECOND, server.port);
-    second.send(&rings(1));
-    assert!(second.refusal().is_err(), "{}", server.log());
+    let mut second = connect_control_from(SECOND, server.port);
+    second.send(&request(1));
+    assert!(second.receive_refusal().is_err(), "{}", server.log());
 
     let server = Server::start("--max-memory 64K");
     let datagrams = Request::Classic(
@@ -139,11 +145,14 @@ fn memory_of_an_address() {
             ..TestRequest::classic()
         },
     );
-    assert_eq!(Raw::connect(server.port).ask_in_vain(&datagrams), ENOMEM);
+    assert_eq!(
+        RawClient::connect(server.port).expect_refusal(&datagrams),
+        ENOMEM
+    );
 }
 
-/// What one user starts is no attack.
-fn many_flows() {
+/// The limits per address leave room for a large test of one user.
+fn serves_200_flows_of_one_address() {
     let server = Server::start("");
     let line = format!(
         "super_netperf 200 -H 127.0.0.1 -p {} -t TCP_RR -l 1",
@@ -154,45 +163,51 @@ fn many_flows() {
     assert!(client.figures()[0] > 200.0, "{client:#?}");
 }
 
-/// Attempts take longer and longer, hold no more than some threads, and are no business of other addresses.
-fn wrong_passphrases() {
+/// Each wrong passphrase increases the delay of its address. Delays use a limited number of threads
+/// and do not affect other addresses.
+fn delays_wrong_passphrases() {
     let server = Server::start("-Z secret");
-    let rest = server.usage();
+    let idle_usage = server.usage();
     let wrong = Request::Passphrase(b"guessed".to_vec());
-    let begun = Instant::now();
+    let start = Instant::now();
     for _ in 0..4 {
-        let mut raw = control_from(FIRST, server.port);
+        let mut raw = connect_control_from(FIRST, server.port);
         raw.send(&wrong);
-        raw.time_to_end(LATEST).expect("it is refused");
+        raw.time_until_closed(LONG_TIMEOUT)
+            .expect("the server closes the connection");
     }
-    // 0.25, 0.5 and 1 s.
+    // The first three delays are 0.25, 0.5 and 1 s.
     assert!(
-        begun.elapsed() > Duration::from_millis(1700),
+        start.elapsed() > Duration::from_millis(1700),
         "{:?}",
-        begun.elapsed()
+        start.elapsed()
     );
 
-    let mut guesses: Vec<Raw> = (0..500).map(|_| control_from(FIRST, server.port)).collect();
+    let mut guesses: Vec<RawClient> = (0..500)
+        .map(|_| connect_control_from(FIRST, server.port))
+        .collect();
     for guess in &mut guesses {
         let _ = guess.control.write_all(&wrong.encode(None));
     }
     let refusal = "too many wrong passphrases from this address";
-    let refused = wait_until(SOON, || server.stderr().contains(refusal));
-    assert!(refused, "{}", server.stderr());
-    let few = wait_until(SOON, || server.usage().threads <= rest.threads + 40);
-    assert!(few, "{:?} from {rest:?}", server.usage());
-    // On the same account it would be refused.
-    let mut other = control_from(SECOND, server.port);
-    other.send(&Request::Passphrase(b"secret".to_vec()));
-    assert!(is_served(&mut other), "{}", server.log());
+    let is_refused = wait_until(SHORT_TIMEOUT, || server.stderr().contains(refusal));
+    assert!(is_refused, "{}", server.stderr());
+    let has_few_threads = wait_until(SHORT_TIMEOUT, || {
+        server.usage().threads <= idle_usage.threads + 40
+    });
+    assert!(has_few_threads, "{:?} from {idle_usage:?}", server.usage());
+    // The server would refuse this client if both addresses shared one limit.
+    let mut second_client = connect_control_from(SECOND, server.port);
+    second_client.send(&Request::Passphrase(b"secret".to_vec()));
+    assert!(is_served(&mut second_client), "{}", server.log());
 }
 
-/// It is nowhere in the command lines that ps(1) shows.
-fn passphrase_in_a_file() {
-    let place = tempfile::tempdir().expect("a directory");
-    let [right, wrong] = ["right", "wrong"].map(|name| place.path().join(name));
-    std::fs::write(&right, "sesame\n").expect("a new directory");
-    std::fs::write(&wrong, "barley\n").expect("a new directory");
+/// A passphrase in a file does not appear in the command lines that ps(1) prints.
+fn reads_passphrase_from_file() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let [right, wrong] = ["right", "wrong"].map(|name| directory.path().join(name));
+    std::fs::write(&right, "sesame\n").expect("the directory is writable");
+    std::fs::write(&wrong, "barley\n").expect("the directory is writable");
     let in_file = |file: &std::path::Path| format!("@{}", file.display());
     let server = Server::start(&format!("-Z {}", in_file(&right)));
     for (passphrase, code) in [
@@ -204,15 +219,15 @@ fn passphrase_in_a_file() {
             "netperf -H 127.0.0.1 -p {} -Z {passphrase} -t TCP_RR -l -10",
             server.port
         );
-        let client = TestProcess::start(&mut linerate_with_args(&line)).finish(SOON);
+        let client = TestProcess::start(&mut linerate_with_args(&line)).finish(SHORT_TIMEOUT);
         assert_eq!(client.code, Some(code), "{client:#?}");
     }
 }
 
-/// A client that has intervals awaited by looking at the clock gets a sleep for most of a long one, and for half of a
-/// short one.
-fn a_spin() {
-    for (options, interval, most) in [
+/// If a client requests spinning, the server still sleeps for half of a short interval and for most
+/// of a long one.
+fn limits_spinning() {
+    for (options, interval, max_ticks) in [
         ("", "1m", 100),
         ("", "1000s", 100),
         ("--allow-spin", "1m", 220),
@@ -225,59 +240,67 @@ fn a_spin() {
         );
         let before = cpu_ticks(server.pid());
         TestProcess::start(&mut linerate_with_args(&line))
-            .finish(SOON * 4)
+            .finish(SHORT_TIMEOUT * 4)
             .assert_success();
         let used = cpu_ticks(server.pid()) - before;
-        assert!(used < most, "{options} {interval}: {used} of 300 ticks");
+        assert!(
+            used < max_ticks,
+            "{options} {interval}: {used} of 300 ticks"
+        );
     }
 }
 
-/// CPU time that a process has used, in clock ticks of 10 ms.
+/// Returns the CPU time of a process in clock ticks of 10 ms.
 fn cpu_ticks(pid: u32) -> u64 {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).expect("it runs");
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).expect("the process runs");
     let fields = stat.rsplit_once(')').map_or("", |(_, fields)| fields);
     let fields = fields.split_whitespace().skip(11).take(2);
     fields.filter_map(|field| field.parse::<u64>().ok()).sum()
 }
 
-/// A line for each refusal, but not without end.
-fn lines_of_the_log() {
+/// The server logs each refusal, at most 1,000 lines per 10 s.
+fn limits_log_lines() {
     let server = Server::start("");
-    let nonsense = Request::Omni(TestRequest {
+    let invalid_request = Request::Omni(TestRequest {
         protocol: 999,
-        ..Kind::TcpRr.request(1)
+        ..TestKind::TcpRr.request(1)
     });
-    let mut raw = Raw::connect(server.port);
-    let begun = Instant::now();
+    let mut raw = RawClient::connect(server.port);
+    let start = Instant::now();
     for _ in 0..3000 {
-        raw.ask_in_vain(&nonsense);
+        raw.expect_refusal(&invalid_request);
     }
-    let periods = begun.elapsed().as_secs() as usize / 10 + 2;
+    let periods = start.elapsed().as_secs() as usize / 10 + 2;
     let lines = server.stderr().lines().count();
-    // Some are of the server's start, and of how many were left out.
-    let most = periods * 1000 + 100;
-    assert!((1000..=most).contains(&lines), "{lines} of {most} lines");
+    // Other lines report the server's start and the number of omitted lines.
+    let max_lines = periods * 1000 + 100;
+    assert!(
+        (1000..=max_lines).contains(&lines),
+        "{lines} of {max_lines} lines"
+    );
 }
 
-/// A line is written by one call, here into a socket that keeps the bounds of each.
-fn a_whole_line() {
-    let (ours, log) = UnixDatagram::pair().expect("a pair");
-    ours.set_read_timeout(Some(LATEST)).expect("not zero");
+/// The server writes a log line with one call. A datagram socket preserves the boundaries of calls.
+fn writes_log_line_in_one_call() {
+    let (receiver, log) = UnixDatagram::pair().expect("a socket pair");
+    receiver
+        .set_read_timeout(Some(LONG_TIMEOUT))
+        .expect("the timeout is not zero");
     let port = free_port();
     let line = format!("netserver -D -p {port} --allow-peers 192.0.2.0/24");
     let mut server = linerate_with_args(&line)
         .stdout(Stdio::null())
         .stderr(OwnedFd::from(log))
         .spawn()
-        .expect("it starts");
-    let connected = wait_until(SOON, || TcpStream::connect((FIRST, port)).is_ok());
+        .expect("the server starts");
+    let is_connected = wait_until(SHORT_TIMEOUT, || TcpStream::connect((FIRST, port)).is_ok());
     let mut written = [0; 1024];
-    let length = ours.recv(&mut written).unwrap_or_default();
-    server.kill().expect("it is ours");
-    server.wait().expect("it is ours");
+    let length = receiver.recv(&mut written).unwrap_or_default();
+    server.kill().expect("the server is a child process");
+    server.wait().expect("the server is a child process");
     let written = String::from_utf8_lossy(&written[..length]);
     assert!(
-        connected && written.ends_with("of --allow-peers\n"),
+        is_connected && written.ends_with("of --allow-peers\n"),
         "{written:?}"
     );
 }

@@ -1,4 +1,4 @@
-//! Two hundred clients at once.
+//! 200 clients at once.
 
 use std::time::Duration;
 
@@ -7,40 +7,40 @@ use testkit::{
     Namespace, STOCK_NETPERF, Server, TestCase, TestProcess, stock_with_args, test_case,
 };
 
-use super::raw::Kind;
+use super::raw::TestKind;
 
 const CLIENTS: usize = 200;
 
-/// Memory of a server that serves nobody.
+/// Maximum memory of an idle server.
 const IDLE_KIB: u64 = 12 * 1024;
 
-/// Memory a client, its test's buffers included: they are far below it here.
+/// Maximum memory per client, including the buffers of its test.
 const CLIENT_KIB: u64 = 1024;
 
 pub(crate) fn test_cases() -> Vec<TestCase> {
-    let two_hundred = test_case(
-        "clients::two_hundred_at_once",
+    let test_case = test_case(
+        "clients::serves_200_clients_at_once",
         &[STOCK_NETPERF, Namespaces],
-        two_hundred_at_once,
+        serves_200_clients_at_once,
     );
-    // They have five seconds to come together.
-    vec![two_hundred.run_alone()]
+    // All clients must start within five seconds.
+    vec![test_case.run_alone()]
 }
 
-fn two_hundred_at_once() {
+fn serves_200_clients_at_once() {
     Namespace::new().enter(|| {
         let server = Server::start("");
-        let idle = server.resident_kib();
+        let idle_kib = server.resident_kib();
         assert!(
-            (1..=IDLE_KIB).contains(&idle),
-            "idle, the server has {idle} KiB"
+            (1..=IDLE_KIB).contains(&idle_kib),
+            "the idle server uses {idle_kib} KiB"
         );
-        let rest = server.idle_usage();
+        let idle_usage = server.idle_usage();
 
-        let kinds = Kind::ALL.into_iter().cycle().take(CLIENTS);
-        // Between the response and the data they wait, so that the first has not gone when the last
-        // comes, however long a busy machine takes to start two hundred processes.
-        let options = |kind: Kind| {
+        let kinds = TestKind::ALL.into_iter().cycle().take(CLIENTS);
+        // With -s, each client waits between the response and the data. The first client is
+        // therefore still there when the last one starts, also on a busy machine.
+        let options = |kind: TestKind| {
             format!(
                 "-H 127.0.0.1 -p {} -t {} -s 5 -l 1 -P 0",
                 server.port,
@@ -50,10 +50,10 @@ fn two_hundred_at_once() {
         let mut clients: Vec<_> = kinds
             .map(|kind| TestProcess::start(&mut stock_with_args("netperf", &options(kind))))
             .collect();
-        let (mut most_kib, mut most_threads) = (0, 0);
+        let (mut max_kib, mut max_threads) = (0, 0);
         while clients.iter_mut().any(TestProcess::is_running) {
-            most_kib = most_kib.max(server.resident_kib());
-            most_threads = most_threads.max(server.usage().threads);
+            max_kib = max_kib.max(server.resident_kib());
+            max_threads = max_threads.max(server.usage().threads);
             std::thread::sleep(Duration::from_millis(100));
         }
         for client in clients {
@@ -61,19 +61,19 @@ fn two_hundred_at_once() {
             assert_eq!(client.code, Some(0), "{client:#?}; log: {}", server.log());
         }
         assert!(
-            most_threads >= CLIENTS,
-            "at most {most_threads} threads: they were not served at once"
+            max_threads >= CLIENTS,
+            "the server had at most {max_threads} threads, so it did not serve all clients at once"
         );
-        let grown = most_kib.saturating_sub(idle);
+        let growth_kib = max_kib.saturating_sub(idle_kib);
         println!(
-            "200 clients: {idle} KiB idle, {} KiB more a client",
-            grown / CLIENTS as u64
+            "{CLIENTS} clients: {idle_kib} KiB idle, {} KiB per client",
+            growth_kib / CLIENTS as u64
         );
         assert!(
-            grown <= CLIENT_KIB * CLIENTS as u64,
-            "{grown} KiB for {CLIENTS} clients"
+            growth_kib <= CLIENT_KIB * CLIENTS as u64,
+            "the server grew by {growth_kib} KiB for {CLIENTS} clients"
         );
-        server.assert_usage_returns_to(rest, Duration::from_secs(10), "two hundred clients");
+        server.assert_usage_returns_to(idle_usage, Duration::from_secs(10), "200 clients");
         assert_eq!(server.terminate().code, Some(0));
     });
 }

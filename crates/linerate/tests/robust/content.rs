@@ -1,4 +1,4 @@
-//! What a server sends is what its buffers hold, from the first byte to the last, in their order.
+//! A server sends the contents of its buffers, byte for byte and in their order.
 
 use std::io::Read;
 use std::io::Write;
@@ -6,66 +6,72 @@ use std::io::Write;
 use netperf::wire::TestRequest;
 use testkit::{Server, TestCase, with_prefix};
 
-use super::raw::{Kind, Raw, data_connection, datagram_socket};
+use super::raw::{RawClient, TestKind, data_connection, datagram_socket};
 
-/// What buffers are filled with, on from one into the next, where no file is named.
+/// Fill pattern of buffers without a fill file. It continues from one buffer into the next.
 const PATTERN: &[u8] = b"netperf\0";
 
-/// A size that the pattern does not divide, and buffers that are used in turn.
+/// Buffer size, not a multiple of the pattern's length.
 const SIZE: u32 = 1001;
+
+/// Number of buffers.
 const WIDTH: u32 = 3;
 
 pub(crate) fn test_cases() -> Vec<TestCase> {
-    let test_cases = testkit::test_cases![of_a_stream, of_responses, of_datagrams,];
+    let test_cases = testkit::test_cases![
+        stream_repeats_buffers,
+        responses_repeat_buffers,
+        datagrams_repeat_buffers,
+    ];
     with_prefix("content", test_cases).collect()
 }
 
-fn of_a_stream() {
+fn stream_repeats_buffers() {
     let server = Server::start("");
-    let mut raw = Raw::connect(server.port);
-    let port = raw.ask(&TestRequest {
+    let mut raw = RawClient::connect(server.port);
+    let port = raw.request_test(&TestRequest {
         send_size: SIZE as i32,
         send_width: WIDTH,
-        ..Kind::TcpMaerts.request(-10_000_000)
+        ..TestKind::TcpMaerts.request(-10_000_000)
     });
     let mut sent = Vec::new();
     data_connection(port)
         .read_to_end(&mut sent)
-        .expect("the server ends it");
-    raw.receive().expect("results");
+        .expect("the server closes the connection");
+    raw.receive().expect("the server sends results");
     assert!(sent.len() >= 10_000_000, "{}", sent.len());
-    assert!(sent.iter().eq(ring().take(sent.len())));
+    assert!(sent.iter().eq(buffer_bytes().take(sent.len())));
 }
 
-fn of_responses() {
+fn responses_repeat_buffers() {
     let server = Server::start("");
-    let mut raw = Raw::connect(server.port);
-    let mut data = data_connection(raw.ask(&responses(Kind::TcpRr)));
-    let mut expected = ring();
+    let mut raw = RawClient::connect(server.port);
+    let mut data = data_connection(raw.request_test(&response_request(TestKind::TcpRr)));
+    let mut expected = buffer_bytes();
     for _ in 0..100 {
         let mut response = [0; SIZE as usize];
         data.write_all(b"?").expect("the server reads");
-        data.read_exact(&mut response).expect("it answers");
+        data.read_exact(&mut response).expect("the server answers");
         assert!(response.iter().eq(expected.by_ref().take(response.len())));
     }
 }
 
-fn of_datagrams() {
+fn datagrams_repeat_buffers() {
     let server = Server::start("");
-    let mut raw = Raw::connect(server.port);
-    let data = datagram_socket(raw.ask(&responses(Kind::UdpRr)));
-    let mut expected = ring();
+    let mut raw = RawClient::connect(server.port);
+    let data = datagram_socket(raw.request_test(&response_request(TestKind::UdpRr)));
+    let mut expected = buffer_bytes();
     for _ in 0..100 {
         let mut response = [0; SIZE as usize + 1];
         data.send(b"?").expect("the server listens");
-        let length = data.recv(&mut response).expect("it answers");
+        let length = data.recv(&mut response).expect("the server answers");
         assert_eq!(length, SIZE as usize);
         let response = &response[..length];
         assert!(response.iter().eq(expected.by_ref().take(length)));
     }
 }
 
-fn responses(kind: Kind) -> TestRequest {
+fn response_request(kind: TestKind) -> TestRequest {
     TestRequest {
         response_size: SIZE as i32,
         send_width: WIDTH,
@@ -73,8 +79,8 @@ fn responses(kind: Kind) -> TestRequest {
     }
 }
 
-/// All buffers, over and over.
-fn ring() -> impl Iterator<Item = &'static u8> {
+/// Returns the bytes of all buffers, repeated without end.
+fn buffer_bytes() -> impl Iterator<Item = &'static u8> {
     let filled = PATTERN.iter().cycle().take((SIZE * WIDTH) as usize);
     filled.cycle()
 }

@@ -1,4 +1,4 @@
-//! Every state of a session has a deadline, each settable.
+//! Every state of a session has a configurable deadline.
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpListener, UdpSocket};
@@ -7,64 +7,67 @@ use std::time::{Duration, Instant};
 use netperf::wire::Request;
 use testkit::{Server, TestCase, TestProcess, linerate_with_args, with_prefix};
 
-use super::raw::{Kind, Raw, data_connection, datagram_socket};
+use super::raw::{RawClient, TestKind, data_connection, datagram_socket};
 
-/// What the servers here are told to wait, in seconds.
-const WAIT: &str = "2";
+/// Deadline that the tests configure, in seconds.
+const DEADLINE_SECONDS: &str = "2";
 
 pub(crate) fn test_cases() -> Vec<TestCase> {
     let test_cases = testkit::test_cases![
-        a_silent_client,
-        a_message_byte_by_byte,
-        a_request_without_data,
-        data_that_stops,
-        a_peer_that_falls_silent,
-        a_peer_that_reads_late,
-        data_that_nobody_reads,
-        results_that_nobody_fetches,
-        a_passphrase_that_never_comes,
-        the_wait_for_a_passphrase,
+        closes_silent_control_connection,
+        closes_slow_control_connection,
+        ends_test_without_data,
+        ends_test_whose_data_stops,
+        client_ends_when_peer_falls_silent,
+        client_waits_for_slow_reader,
+        ends_test_with_unread_data,
+        closes_idle_connection_after_results,
+        requires_passphrase,
+        passphrase_wait_is_configurable,
     ];
     with_prefix("deadlines", test_cases)
-        .map(TestCase::allow_many)
+        .map(TestCase::allow_many_at_once)
         .collect()
 }
 
-fn a_silent_client() {
-    let server = Server::start(&format!("--control-idle {WAIT}"));
-    let rest = server.idle_usage();
-    let took = Raw::connect(server.port).time_to_end(Duration::from_secs(10));
-    assert_at_deadline(took, "a silent client");
-    server.assert_usage_returns_to(rest, Duration::from_secs(2), "a silent client");
+fn closes_silent_control_connection() {
+    let server = Server::start(&format!("--control-idle {DEADLINE_SECONDS}"));
+    let idle_usage = server.idle_usage();
+    let elapsed = RawClient::connect(server.port).time_until_closed(Duration::from_secs(10));
+    assert_at_deadline(elapsed, "a silent client");
+    server.assert_usage_returns_to(idle_usage, Duration::from_secs(2), "a silent client");
 }
 
-/// Slow-loris: a byte now and then makes no message.
-fn a_message_byte_by_byte() {
-    let server = Server::start(&format!("--control-idle {WAIT}"));
-    let rest = server.idle_usage();
-    let mut raw = Raw::connect(server.port);
-    let mut feeder = raw.control.try_clone().expect("there are descriptors left");
+/// A client that sends single bytes (Slowloris) does not extend the deadline.
+fn closes_slow_control_connection() {
+    let server = Server::start(&format!("--control-idle {DEADLINE_SECONDS}"));
+    let idle_usage = server.idle_usage();
+    let mut raw = RawClient::connect(server.port);
+    let mut sender = raw
+        .control
+        .try_clone()
+        .expect("the process has descriptors left");
     std::thread::scope(|scope| {
         scope.spawn(move || {
-            while feeder.write_all(&[0]).is_ok() {
+            while sender.write_all(&[0]).is_ok() {
                 std::thread::sleep(Duration::from_millis(100));
             }
         });
-        let took = raw.time_to_end(Duration::from_secs(10));
-        assert_at_deadline(took, "a message byte by byte");
+        let elapsed = raw.time_until_closed(Duration::from_secs(10));
+        assert_at_deadline(elapsed, "a message byte by byte");
     });
     drop(raw);
-    server.assert_usage_returns_to(rest, Duration::from_secs(2), "a message byte by byte");
+    server.assert_usage_returns_to(idle_usage, Duration::from_secs(2), "a message byte by byte");
 }
 
-fn a_request_without_data() {
-    let server = Server::start(&format!("--data-wait {WAIT}"));
-    let rest = server.idle_usage();
-    of_each_kind(|kind| {
-        let mut raw = Raw::connect(server.port);
-        raw.ask(&kind.request(1));
+fn ends_test_without_data() {
+    let server = Server::start(&format!("--data-wait {DEADLINE_SECONDS}"));
+    let idle_usage = server.idle_usage();
+    for_each_kind(TestKind::ALL, |kind| {
+        let mut raw = RawClient::connect(server.port);
+        raw.request_test(&kind.request(1));
         let start = Instant::now();
-        let refusal = raw.refusal();
+        let refusal = raw.receive_refusal();
         assert!(
             matches!(refusal, Ok(errno) if errno > 0),
             "{}: {refusal:?}",
@@ -72,172 +75,180 @@ fn a_request_without_data() {
         );
         assert_at_deadline(Some(start.elapsed()), kind.name());
         assert!(
-            raw.time_to_end(Duration::from_secs(1)).is_some(),
-            "{}: the session goes on",
+            raw.time_until_closed(Duration::from_secs(1)).is_some(),
+            "{}: the session continues",
             kind.name()
         );
     });
-    server.assert_usage_returns_to(rest, Duration::from_secs(2), "requests without data");
+    server.assert_usage_returns_to(idle_usage, Duration::from_secs(2), "requests without data");
 }
 
-/// Tests that end by count, so that no length of theirs ends them.
-fn data_that_stops() {
-    let server = Server::start(&format!("--data-idle {WAIT} --control-idle 30"));
-    let rest = server.idle_usage();
-    let kinds = Kind::ALL
+/// The tests have a count, so no length ends them.
+fn ends_test_whose_data_stops() {
+    let server = Server::start(&format!("--data-idle {DEADLINE_SECONDS} --control-idle 30"));
+    let idle_usage = server.idle_usage();
+    let kinds = TestKind::ALL
         .into_iter()
-        .filter(|kind| *kind != Kind::TcpMaerts);
-    each(kinds, |kind| {
-        let mut raw = Raw::connect(server.port);
-        let port = raw.ask(&kind.request(-1_000_000));
-        if matches!(kind, Kind::UdpStream | Kind::UdpRr) {
+        .filter(|kind| *kind != TestKind::TcpMaerts);
+    for_each_kind(kinds, |kind| {
+        let mut raw = RawClient::connect(server.port);
+        let port = raw.request_test(&kind.request(-1_000_000));
+        if matches!(kind, TestKind::UdpStream | TestKind::UdpRr) {
             let data = datagram_socket(port);
             data.send(&[0]).expect("the test receives");
-            results_come_at_deadline(&mut raw, kind);
+            assert_results_at_deadline(&mut raw, kind);
         } else {
             let mut data = data_connection(port);
             data.write_all(&[0]).expect("the test receives");
-            if kind != Kind::TcpStream {
+            if kind != TestKind::TcpStream {
                 data.read_exact(&mut [0]).expect("the test answers");
             }
-            // The one connection of a connection test has been served; the next stays silent.
-            let _next = (kind == Kind::TcpCrr).then(|| data_connection(port));
-            results_come_at_deadline(&mut raw, kind);
+            // A connection test needs a next connection, which stays silent.
+            let _next_connection = (kind == TestKind::TcpCrr).then(|| data_connection(port));
+            assert_results_at_deadline(&mut raw, kind);
         }
     });
-    server.assert_usage_returns_to(rest, Duration::from_secs(2), "data that stopped");
+    server.assert_usage_returns_to(idle_usage, Duration::from_secs(2), "data that stopped");
 }
 
-/// Services that take what comes into their sockets, and say nothing.
-fn a_peer_that_falls_silent() {
-    let connections = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
-    let datagrams = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
-    let port_of = |kind| match kind {
-        Kind::UdpStream | Kind::UdpRr => datagrams.local_addr(),
-        _ => connections.local_addr(),
+/// The peer's sockets receive data but never send any.
+fn client_ends_when_peer_falls_silent() {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("there is a free port");
+    let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("there is a free port");
+    let address = |kind| match kind {
+        TestKind::UdpStream | TestKind::UdpRr => socket.local_addr(),
+        _ => listener.local_addr(),
     };
-    let kinds = Kind::ALL
+    let kinds = TestKind::ALL
         .into_iter()
-        .filter(|kind| !matches!(kind, Kind::UdpStream | Kind::TcpMaerts));
-    each(kinds, |kind| {
-        let (test, port) = (kind.name(), port_of(kind).expect("it is bound").port());
+        .filter(|kind| !matches!(kind, TestKind::UdpStream | TestKind::TcpMaerts));
+    for_each_kind(kinds, |kind| {
+        let (test, port) = (
+            kind.name(),
+            address(kind).expect("the socket is bound").port(),
+        );
         let mut client = linerate_with_args(&format!(
-            "netperf -N -H 127.0.0.1 -t {test} -l -100000000 --data-idle {WAIT} -- -P ,{port}"
+            "netperf -N -H 127.0.0.1 -t {test} -l -100000000 --data-idle {DEADLINE_SECONDS} -- -P ,{port}"
         ));
         let start = Instant::now();
-        let ended = TestProcess::start(&mut client).finish(Duration::from_secs(20));
+        let output = TestProcess::start(&mut client).finish(Duration::from_secs(20));
         assert_at_deadline(Some(start.elapsed()), kind.name());
-        let said = ended.stderr.trim_end();
+        let stderr = output.stderr.trim_end();
         let expected = "netperf: no data has moved for 2 s (--data-idle)";
-        assert_eq!((ended.code, said), (Some(1), expected), "{}", kind.name());
+        assert_eq!(
+            (output.code, stderr),
+            (Some(1), expected),
+            "{}",
+            kind.name()
+        );
     });
 }
 
-/// All that was to be sent has left: how long the peer takes to read it is no silence.
-fn a_peer_that_reads_late() {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
-    let port = listener.local_addr().expect("it is bound").port();
+/// The client has sent all data. `--data-idle` does not limit the time that the peer takes to read
+/// it.
+fn client_waits_for_slow_reader() {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("there is a free port");
+    let port = listener.local_addr().expect("the socket is bound").port();
     let mut client = linerate_with_args(&format!(
         "netperf -N -H 127.0.0.1 -t TCP_STREAM -l -10000 --data-idle 1 -- -m 1000 -P ,{port}"
     ));
     let client = TestProcess::start(&mut client);
-    let (mut data, _) = listener.accept().expect("the client comes");
+    let (mut data, _) = listener.accept().expect("the client connects");
     std::thread::sleep(Duration::from_secs(3));
-    let mut seen = Vec::new();
-    data.read_to_end(&mut seen).expect("the client sends");
+    let mut received = Vec::new();
+    data.read_to_end(&mut received).expect("the client sends");
     drop(data);
     client.finish(Duration::from_secs(20)).assert_success();
-    assert_eq!(seen.len(), 10_000);
+    assert_eq!(received.len(), 10_000);
 }
 
-fn data_that_nobody_reads() {
-    let server = Server::start(&format!("--data-idle {WAIT} --control-idle 30"));
-    let rest = server.idle_usage();
-    let mut raw = Raw::connect(server.port);
-    let port = raw.ask(&Kind::TcpMaerts.request(-2_000_000_000));
+fn ends_test_with_unread_data() {
+    let server = Server::start(&format!("--data-idle {DEADLINE_SECONDS} --control-idle 30"));
+    let idle_usage = server.idle_usage();
+    let mut raw = RawClient::connect(server.port);
+    let port = raw.request_test(&TestKind::TcpMaerts.request(-2_000_000_000));
     let data = data_connection(port);
-    results_come_at_deadline(&mut raw, Kind::TcpMaerts);
+    assert_results_at_deadline(&mut raw, TestKind::TcpMaerts);
     drop((raw, data));
-    server.assert_usage_returns_to(rest, Duration::from_secs(2), "data that nobody reads");
+    server.assert_usage_returns_to(idle_usage, Duration::from_secs(2), "unread data");
 }
 
-fn results_that_nobody_fetches() {
-    let server = Server::start(&format!("--control-idle {WAIT}"));
-    let rest = server.idle_usage();
-    let mut raw = Raw::connect(server.port);
-    let port = raw.ask(&Kind::TcpStream.request(10));
+fn closes_idle_connection_after_results() {
+    let server = Server::start(&format!("--control-idle {DEADLINE_SECONDS}"));
+    let idle_usage = server.idle_usage();
+    let mut raw = RawClient::connect(server.port);
+    let port = raw.request_test(&TestKind::TcpStream.request(10));
     let mut data = data_connection(port);
     data.write_all(&[0; 10_000]).expect("the test receives");
     drop(data);
     assert_at_deadline(
-        raw.time_to_end(Duration::from_secs(10)),
-        "results that nobody fetches",
+        raw.time_until_closed(Duration::from_secs(10)),
+        "unread results",
     );
-    server.assert_usage_returns_to(rest, Duration::from_secs(2), "results that nobody fetches");
+    server.assert_usage_returns_to(idle_usage, Duration::from_secs(2), "unread results");
 }
 
-/// By default 20 s.
-fn a_passphrase_that_never_comes() {
+/// The default deadline is 20 s.
+fn requires_passphrase() {
     let server = Server::start("-Z secret");
-    let mut wrong = Raw::connect(server.port);
+    let mut wrong = RawClient::connect(server.port);
     wrong.send(&Request::Passphrase(b"guessed".to_vec()));
     assert!(
-        wrong.time_to_end(Duration::from_secs(2)).is_some(),
-        "a wrong passphrase was taken"
+        wrong.time_until_closed(Duration::from_secs(2)).is_some(),
+        "the server accepts a wrong passphrase"
     );
-    let mut none = Raw::connect(server.port);
-    none.send(&Request::Omni(Kind::TcpRr.request(1)));
+    let mut none = RawClient::connect(server.port);
+    none.send(&Request::Omni(TestKind::TcpRr.request(1)));
     assert!(
-        none.time_to_end(Duration::from_secs(2)).is_some(),
-        "no passphrase was needed"
+        none.time_until_closed(Duration::from_secs(2)).is_some(),
+        "the server requires no passphrase"
     );
 
-    let mut right = Raw::connect(server.port);
+    let mut right = RawClient::connect(server.port);
     right.send(&Request::Passphrase(b"secret".to_vec()));
-    right.ask(&Kind::TcpRr.request(1));
-    let took = Raw::connect(server.port).time_to_end(Duration::from_secs(30));
-    let took = took.expect("the server waits for ever").as_secs_f64();
+    right.request_test(&TestKind::TcpRr.request(1));
+    let elapsed = RawClient::connect(server.port).time_until_closed(Duration::from_secs(30));
+    let elapsed = elapsed
+        .expect("the server closes the connection")
+        .as_secs_f64();
     assert!(
-        (19.0..24.0).contains(&took),
-        "the session ended after {took:.1} s"
+        (19.0..24.0).contains(&elapsed),
+        "the session ended after {elapsed:.1} s"
     );
 }
 
-fn the_wait_for_a_passphrase() {
-    let server = Server::start(&format!("-Z secret --passphrase-wait {WAIT}"));
-    let took = Raw::connect(server.port).time_to_end(Duration::from_secs(10));
-    assert_at_deadline(took, "the wait for a passphrase");
+fn passphrase_wait_is_configurable() {
+    let server = Server::start(&format!("-Z secret --passphrase-wait {DEADLINE_SECONDS}"));
+    let elapsed = RawClient::connect(server.port).time_until_closed(Duration::from_secs(10));
+    assert_at_deadline(elapsed, "the wait for a passphrase");
 }
 
-fn results_come_at_deadline(raw: &mut Raw, kind: Kind) {
+fn assert_results_at_deadline(raw: &mut RawClient, kind: TestKind) {
     let start = Instant::now();
     let answer = raw.receive();
     assert!(
         answer.is_ok(),
-        "{}: {answer:?} in place of results",
+        "{}: {answer:?} instead of results",
         kind.name()
     );
     assert_at_deadline(Some(start.elapsed()), kind.name());
 }
 
-/// Not before its time, and not long after it: two seconds are for a busy machine.
+/// Fails the test unless the time is within -0.2 s and +2 s of the deadline. A busy machine may
+/// need the two seconds.
 #[track_caller]
-fn assert_at_deadline(took: Option<Duration>, what: &str) {
-    let took = took
-        .unwrap_or_else(|| panic!("{what}: no end"))
+fn assert_at_deadline(elapsed: Option<Duration>, case: &str) {
+    let elapsed = elapsed
+        .unwrap_or_else(|| panic!("{case}: no end"))
         .as_secs_f64();
     assert!(
-        (1.8..4.0).contains(&took),
-        "{what}: over after {took:.2} s in place of {WAIT} s"
+        (1.8..4.0).contains(&elapsed),
+        "{case}: ended after {elapsed:.2} s instead of {DEADLINE_SECONDS} s"
     );
 }
 
-fn of_each_kind(check: impl Fn(Kind) + Sync) {
-    each(Kind::ALL, check);
-}
-
-/// All at once: they only wait.
-fn each(kinds: impl IntoIterator<Item = Kind>, check: impl Fn(Kind) + Sync) {
+/// Runs a check for each kind of test. The checks run concurrently because they only wait.
+fn for_each_kind(kinds: impl IntoIterator<Item = TestKind>, check: impl Fn(TestKind) + Sync) {
     let check = &check;
     std::thread::scope(|scope| {
         let threads: Vec<_> = kinds

@@ -1,4 +1,4 @@
-//! Clients that die, in each phase, while another one's test runs.
+//! Clients that die in each phase while another client's test runs.
 
 use std::io::Write;
 use std::time::Duration;
@@ -8,91 +8,87 @@ use rustix::process::Signal;
 use testkit::Requirement::Namespaces;
 use testkit::{
     Namespace, STOCK_NETPERF, Server, TestCase, TestProcess, add_link, connection_count,
-    linerate_with_args, stock_with_args, test_case, wait_until,
+    linerate_with_args, stock_with_args, wait_until, with_prefix,
 };
 
-use super::raw::{Kind, Raw, data_connection};
+use super::raw::{RawClient, TestKind, data_connection};
 
-/// How long a server may take to see the end of a connection: it needs no deadline for that.
-const AT_ONCE: Duration = Duration::from_secs(3);
+/// Timeout for the server to detect the end of a connection. It needs no deadline for that.
+const SHORT_TIMEOUT: Duration = Duration::from_secs(3);
 
 pub(crate) fn test_cases() -> Vec<TestCase> {
-    vec![
-        test_case(
-            "death::of_clients_in_each_phase",
-            &[STOCK_NETPERF, Namespaces],
-            of_clients_in_each_phase,
-        ),
-        test_case(
-            "death::of_clients_without_a_word",
-            &[STOCK_NETPERF, Namespaces],
-            of_clients_without_a_word,
-        ),
-    ]
+    let test_cases = testkit::test_cases![
+        needing &[STOCK_NETPERF, Namespaces];
+        detects_dead_client_in_each_phase,
+        ends_sessions_after_lost_link,
+    ];
+    with_prefix("death", test_cases).collect()
 }
 
-fn of_clients_in_each_phase() {
+fn detects_dead_client_in_each_phase() {
     Namespace::new().enter(|| {
-        // No deadline of the server helps here: it must see the ends of the connections.
+        // The server must detect the end of each connection, because no deadline expires in this
+        // test.
         let mut server = Server::start("");
         server.idle_usage();
-        let at = format!("netperf -H 127.0.0.1 -p {}", server.port);
+        let target = format!("netperf -H 127.0.0.1 -p {}", server.port);
         let options = "-t TCP_RR -l 1000 -b 1 -w 10 -P 0";
-        let mut bystander = TestProcess::start(&mut linerate_with_args(&format!("{at} {options}")));
+        let mut bystander =
+            TestProcess::start(&mut linerate_with_args(&format!("{target} {options}")));
         let pid = bystander.pid();
-        assert!(wait_until(AT_ONCE, || connection_count(pid) == 2));
-        let rest = server.usage();
+        assert!(wait_until(SHORT_TIMEOUT, || connection_count(pid) == 2));
+        let baseline = server.usage();
 
-        // The kernel ends the connections of a killed process as it ends these.
-        drop(Raw::connect(server.port));
-        server.assert_usage_returns_to(rest, AT_ONCE, "a death after the connection");
-        let mut raw = Raw::connect(server.port);
+        // The kernel closes the connections of a killed process in the same way.
+        drop(RawClient::connect(server.port));
+        server.assert_usage_returns_to(baseline, SHORT_TIMEOUT, "a death after the connection");
+        let mut raw = RawClient::connect(server.port);
         raw.control.write_all(&[0; 300]).expect("the server reads");
         drop(raw);
-        server.assert_usage_returns_to(rest, AT_ONCE, "a death within a message");
-        for kind in Kind::ALL {
-            let mut raw = Raw::connect(server.port);
+        server.assert_usage_returns_to(baseline, SHORT_TIMEOUT, "a death within a message");
+        for kind in TestKind::ALL {
+            let mut raw = RawClient::connect(server.port);
             raw.send(&Request::Omni(kind.request(10)));
             drop(raw);
             server.assert_usage_returns_to(
-                rest,
-                AT_ONCE,
+                baseline,
+                SHORT_TIMEOUT,
                 &format!("a death before the response, {}", kind.name()),
             );
         }
-        for kind in Kind::ALL {
-            let what = format!("a death before the data, {}", kind.name());
-            // The stock client sleeps for so long between the response and the data.
+        for kind in TestKind::ALL {
+            let event = format!("a death before the data, {}", kind.name());
+            // With -s, the stock client sleeps for 20 s between the response and the data.
             let client = start_client(&server, kind, "-s 20 -l 10");
-            let asked = wait_until(AT_ONCE, || {
-                server.usage().descriptors >= rest.descriptors + 2
+            let has_request = wait_until(SHORT_TIMEOUT, || {
+                server.usage().descriptors >= baseline.descriptors + 2
             });
-            assert!(asked, "{what}: no request came");
+            assert!(has_request, "{event}: the server received no request");
             client.signal(Signal::KILL);
-            server.assert_usage_returns_to(rest, AT_ONCE, &what);
+            server.assert_usage_returns_to(baseline, SHORT_TIMEOUT, &event);
         }
-        for kind in Kind::ALL {
+        for kind in TestKind::ALL {
             let mut client = start_client(&server, kind, "-l 20");
             client.wait_for_data_phase();
             client.signal(Signal::KILL);
             server.assert_usage_returns_to(
-                rest,
-                AT_ONCE,
+                baseline,
+                SHORT_TIMEOUT,
                 &format!("a death in the data, {}", kind.name()),
             );
         }
-        let mut raw = Raw::connect(server.port);
-        let port = raw.ask(&Kind::TcpStream.request(10));
+        let mut raw = RawClient::connect(server.port);
+        let port = raw.request_test(&TestKind::TcpStream.request(10));
         let mut data = data_connection(port);
         data.write_all(&[0; 1000]).expect("the test receives");
         drop((data, raw));
-        server.assert_usage_returns_to(rest, AT_ONCE, "a death before the results");
+        server.assert_usage_returns_to(baseline, SHORT_TIMEOUT, "a death before the results");
 
         assert!(bystander.is_running(), "{}", bystander.stderr());
         bystander.signal(Signal::INT);
-        let bystander = bystander.finish(AT_ONCE);
+        let bystander = bystander.finish(SHORT_TIMEOUT);
         bystander.assert_success();
-        // It is paced to a hundred transactions a second.
+        // The rate is limited to 100 transactions per second.
         assert!(
             bystander.figures().iter().any(|rate| *rate > 20.0),
             "{bystander:#?}"
@@ -101,23 +97,23 @@ fn of_clients_in_each_phase() {
     });
 }
 
-/// The link goes away, and with it every sign of life.
-fn of_clients_without_a_word() {
-    let (here, there) = (Namespace::new(), Namespace::new());
+/// The server receives nothing more from a client after the link is removed.
+fn ends_sessions_after_lost_link() {
+    let (server_host, client_host) = (Namespace::new(), Namespace::new());
     add_link(
-        (&here, "near", "198.51.100.1/24"),
-        (&there, "far", "198.51.100.2/24"),
+        (&server_host, "near", "198.51.100.1/24"),
+        (&client_host, "far", "198.51.100.2/24"),
     );
-    let server =
-        here.enter(|| Server::start("--control-idle 2 --data-wait 2 --data-idle 2 --drain 2"));
-    let rest = here.enter(|| server.idle_usage());
-    let clients: Vec<TestProcess> = there.enter(|| {
-        let mut silent = Raw::connect_to(([198, 51, 100, 1], server.port).into());
+    let server = server_host
+        .enter(|| Server::start("--control-idle 2 --data-wait 2 --data-idle 2 --drain 2"));
+    let idle_usage = server_host.enter(|| server.idle_usage());
+    let clients: Vec<TestProcess> = client_host.enter(|| {
+        let mut silent = RawClient::connect_to(([198, 51, 100, 1], server.port).into());
         silent
             .control
             .write_all(&[0; 300])
             .expect("the server reads");
-        let options = |kind: Kind| {
+        let options = |kind: TestKind| {
             format!(
                 "-H 198.51.100.1 -p {} -t {} -l 4 -P 0",
                 server.port,
@@ -125,20 +121,25 @@ fn of_clients_without_a_word() {
             )
         };
         let start = |kind| TestProcess::start(&mut stock_with_args("netperf", &options(kind)));
-        let mut clients: Vec<_> = Kind::ALL.into_iter().map(start).collect();
+        let mut clients: Vec<_> = TestKind::ALL.into_iter().map(start).collect();
         clients
             .iter_mut()
             .for_each(TestProcess::wait_for_data_phase);
-        here.ip("link del near");
+        server_host.ip("link del near");
         clients
     });
-    // The test's length, the data's deadline (or the drain's) and the control connection's one after the other.
-    server.assert_usage_returns_to(rest, Duration::from_secs(4 + 2 + 2 + 3), "the link's end");
+    // The test's length, the deadline of the data or the drain, and that of the control connection
+    // add up.
+    server.assert_usage_returns_to(
+        idle_usage,
+        Duration::from_secs(4 + 2 + 2 + 3),
+        "the loss of the link",
+    );
     drop(clients);
-    here.enter(|| server.assert_serves());
+    server_host.enter(|| server.assert_serves());
 }
 
-fn start_client(server: &Server, kind: Kind, options: &str) -> TestProcess {
+fn start_client(server: &Server, kind: TestKind, options: &str) -> TestProcess {
     let options = format!(
         "-H 127.0.0.1 -p {} -t {} -P 0 {options}",
         server.port,

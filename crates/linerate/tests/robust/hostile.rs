@@ -1,4 +1,4 @@
-//! Peers that mean harm: the server stays alive, within its memory, and serves the next test.
+//! Hostile requests: the server keeps running within its memory limit and serves the next test.
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpStream, UdpSocket};
@@ -9,78 +9,79 @@ use netperf::wire::{
 };
 use testkit::Requirement::Namespaces;
 use testkit::{
-    Namespace, STOCK_NETPERF, Server, TestCase, TestProcess, add_link, short_directory,
-    stock_with_args, test_case, wait_until,
+    Namespace, STOCK_NETPERF, Server, TestCase, TestProcess, add_link, short_path_dir,
+    stock_with_args, wait_until, with_prefix,
 };
 
-use super::raw::{Kind, Raw, data_connection};
+use super::raw::{RawClient, TestKind, data_connection};
 
 /// errno(3).
 const EACCES: i32 = 13;
 
-/// Above its memory at rest, what hostile requests may make a server take.
+/// Maximum growth of a server's memory by hostile requests.
 const GROWTH_KIB: u64 = 32 * 1024;
 
 pub(crate) fn test_cases() -> Vec<TestCase> {
-    vec![
-        test_case("hostile::files", &[], files),
-        test_case(
-            "hostile::files_asked_by_stock",
-            &[STOCK_NETPERF, Namespaces],
-            files_asked_by_stock,
-        ),
-        test_case("hostile::third_parties", &[Namespaces], third_parties),
-        test_case("hostile::senseless_sizes", &[], senseless_sizes),
-        test_case("hostile::odd_transports", &[], odd_transports),
-        test_case("hostile::half_messages", &[], half_messages),
-        test_case(
-            "hostile::two_thousand_connections",
-            &[],
-            two_thousand_connections,
-        ),
-    ]
+    let mut test_cases = testkit::test_cases![
+        refuses_unpermitted_fill_files,
+        survives_extreme_sizes,
+        survives_all_transports,
+        survives_malformed_messages,
+        survives_two_thousand_connections,
+    ];
+    test_cases.extend(testkit::test_cases![
+        needing &[STOCK_NETPERF, Namespaces];
+        refuses_fill_file_of_stock_client,
+    ]);
+    test_cases.extend(testkit::test_cases![
+        needing &[Namespaces];
+        refuses_third_party_destination,
+    ]);
+    with_prefix("hostile", test_cases).collect()
 }
 
-fn files() {
-    let allowed = short_directory();
-    std::fs::write(allowed.path().join("f"), b"what may be seen").expect("a new directory");
-    std::os::unix::fs::symlink("/etc/passwd", allowed.path().join("p")).expect("a new directory");
-    let open = allowed.path().display();
+fn refuses_unpermitted_fill_files() {
+    let allowed = short_path_dir();
+    std::fs::write(allowed.path().join("f"), b"allowed contents")
+        .expect("the directory is writable");
+    std::os::unix::fs::symlink("/etc/passwd", allowed.path().join("p"))
+        .expect("the directory is writable");
+    let allowed_path = allowed.path().display();
 
     let strict = Server::start("");
-    let lenient = Server::start(&format!("--allow-fill-dir {open}"));
-    let up = format!("{open}/../../etc/passwd");
+    let lenient = Server::start(&format!("--allow-fill-dir {allowed_path}"));
+    let parent = format!("{allowed_path}/../../etc/passwd");
     for (server, path) in [
         (&strict, "/etc/passwd"),
-        (&strict, &format!("{open}/f")),
+        (&strict, &format!("{allowed_path}/f")),
         (&lenient, "/etc/passwd"),
-        (&lenient, &up),
-        (&lenient, &format!("{open}/p")),
-        (&lenient, &format!("{open}/missing")),
+        (&lenient, &parent),
+        (&lenient, &format!("{allowed_path}/p")),
+        (&lenient, &format!("{allowed_path}/missing")),
         (&lenient, "/dev/zero"),
     ] {
-        let errno = Raw::connect(server.port).ask_in_vain(&filled_from(path));
+        let errno = RawClient::connect(server.port).expect_refusal(&fill_file_request(path));
         assert_eq!(errno, EACCES, "{path}");
     }
-    let mut raw = Raw::connect(lenient.port);
-    let Request::Omni(request) = filled_from(&format!("{open}/f")) else {
-        unreachable!("it is an omni request")
+    let mut raw = RawClient::connect(lenient.port);
+    let Request::Omni(request) = fill_file_request(&format!("{allowed_path}/f")) else {
+        unreachable!("the request is an omni request")
     };
-    let mut data = data_connection(raw.ask(&request));
+    let mut data = data_connection(raw.request_test(&request));
     let mut seen = [0; 16];
     data.read_exact(&mut seen).expect("the server sends");
-    assert_eq!(&seen, b"what may be seen");
+    assert_eq!(&seen, b"allowed contents");
 }
 
-fn filled_from(path: &str) -> Request {
+fn fill_file_request(path: &str) -> Request {
     let fill_file = Text::new(path);
     Request::Omni(TestRequest {
         fill_file,
-        ..Kind::TcpMaerts.request(1)
+        ..TestKind::TcpMaerts.request(1)
     })
 }
 
-fn files_asked_by_stock() {
+fn refuses_fill_file_of_stock_client() {
     Namespace::new().enter(|| {
         let server = Server::start("");
         let options = format!(
@@ -93,8 +94,8 @@ fn files_asked_by_stock() {
     });
 }
 
-/// A client asks the server to send datagrams to somebody else.
-fn third_parties() {
+/// A client requests that the server send datagrams to a third host.
+fn refuses_third_party_destination() {
     let (client, server_side, victim) = (
         Namespace::with_loopback_only(),
         Namespace::with_loopback_only(),
@@ -108,11 +109,12 @@ fn third_parties() {
         (&server_side, "right", "203.0.113.1/24"),
         (&victim, "eth0", "203.0.113.2/24"),
     );
-    let target = victim.enter(|| UdpSocket::bind("203.0.113.2:0").expect("the address is there"));
+    let target =
+        victim.enter(|| UdpSocket::bind("203.0.113.2:0").expect("the interface has the address"));
     target
         .set_nonblocking(true)
-        .expect("a socket can be made non-blocking");
-    let port = target.local_addr().expect("it is bound").port();
+        .expect("the socket becomes non-blocking");
+    let port = target.local_addr().expect("the socket is bound").port();
     let request = |protocol| {
         Request::Omni(TestRequest {
             direction: TestRequest::TRANSMIT,
@@ -120,83 +122,89 @@ fn third_parties() {
             client_address: AddressWords::from(std::net::IpAddr::from([203, 0, 113, 2])),
             client_port: port.into(),
             protocol,
-            ..Kind::UdpStream.request(1)
+            ..TestKind::UdpStream.request(1)
         })
     };
     let arrives = || target.recv(&mut [0; 200]).is_ok();
 
     let strict = server_side.enter(|| Server::start(""));
     for protocol in [TestRequest::UDP, TestRequest::UDPLITE] {
-        let (errno, over) = client.enter(|| {
-            let mut raw = Raw::connect_to(([198, 51, 100, 1], strict.port).into());
+        let (errno, closed) = client.enter(|| {
+            let mut raw = RawClient::connect_to(([198, 51, 100, 1], strict.port).into());
             raw.send(&request(protocol));
-            // Refused at once, or in place of the results.
-            let errno = raw.refusal().or_else(|_| raw.refusal());
-            (errno, raw.time_to_end(Duration::from_secs(1)))
+            // The server refuses the request immediately, or sends an error instead of results.
+            let errno = raw.receive_refusal().or_else(|_| raw.receive_refusal());
+            (errno, raw.time_until_closed(Duration::from_secs(1)))
         });
         assert_eq!(errno, Ok(EACCES));
-        assert!(!arrives(), "the third party was sent something ({over:?})");
+        assert!(
+            !arrives(),
+            "the server sent data to the third party ({closed:?})"
+        );
     }
 
     let lenient = server_side.enter(|| Server::start("--allow-third-party"));
     client.enter(|| {
-        let mut raw = Raw::connect_to(([198, 51, 100, 1], lenient.port).into());
+        let mut raw = RawClient::connect_to(([198, 51, 100, 1], lenient.port).into());
         raw.send(&request(TestRequest::UDP));
-        let results = raw.receive().and_then(|_| raw.receive()).expect("results");
+        let results = raw
+            .receive()
+            .and_then(|_| raw.receive())
+            .expect("the server sends results");
         assert_eq!(check_error(&results), Ok(()));
     });
-    assert!(arrives(), "what the operator allowed does not arrive");
+    assert!(arrives(), "permitted datagrams do not arrive");
 }
 
-fn senseless_sizes() {
+fn survives_extreme_sizes() {
     let server = Server::start("--data-wait 1");
-    let rest = server.idle_usage();
-    let resident = server.resident_kib();
+    let idle_usage = server.idle_usage();
+    let resident_kib = server.resident_kib();
     let numbers = [i32::MIN, -2, -1, 0, 1, 65_507, 1 << 24, i32::MAX];
     let mut requests = Vec::new();
     for number in numbers {
-        for kind in Kind::ALL {
-            let plain = kind.request(1);
+        for kind in TestKind::ALL {
+            let base = kind.request(1);
             requests.extend([
                 TestRequest {
                     send_size: number,
                     receive_size: number,
-                    ..plain.clone()
+                    ..base.clone()
                 },
                 TestRequest {
                     request_size: number,
                     response_size: number,
-                    ..plain.clone()
+                    ..base.clone()
                 },
                 TestRequest {
                     send_width: number as u32,
                     receive_width: number as u32,
-                    ..plain.clone()
+                    ..base.clone()
                 },
                 TestRequest {
                     send_alignment: number as u32,
                     receive_alignment: number as u32,
-                    ..plain.clone()
+                    ..base.clone()
                 },
                 TestRequest {
                     send_offset: number as u32,
                     receive_offset: number as u32,
-                    ..plain.clone()
+                    ..base.clone()
                 },
                 TestRequest {
                     send_buffer: number,
                     receive_buffer: number,
-                    ..plain.clone()
+                    ..base.clone()
                 },
                 TestRequest {
                     test_length: number,
                     interval_burst: number as u32,
-                    ..plain.clone()
+                    ..base.clone()
                 },
                 TestRequest {
                     data_port: number as u32,
                     client_port: number as u32,
-                    ..plain.clone()
+                    ..base.clone()
                 },
             ]);
         }
@@ -205,18 +213,18 @@ fn senseless_sizes() {
         .iter()
         .cloned()
         .map(Request::Omni)
-        .chain(numbers.into_iter().flat_map(classic))
+        .chain(numbers.into_iter().flat_map(classic_requests))
     {
-        let mut raw = Raw::connect(server.port);
+        let mut raw = RawClient::connect(server.port);
         raw.send(&request);
-        // Accepted or refused, but answered; what it would take is not waited for.
+        // The server answers each request. The test does not wait for the end of an accepted one.
         raw.receive()
             .unwrap_or_else(|error| panic!("{request:?}: {error}; log: {}", server.log()));
     }
-    assert_survived(server, rest, resident);
+    assert_survived(server, idle_usage, resident_kib);
 }
 
-fn classic(number: i32) -> [Request; 5] {
+fn classic_requests(number: i32) -> [Request; 5] {
     let stream = TestRequest {
         receive_size: number,
         receive_alignment: number as u32,
@@ -243,60 +251,60 @@ fn classic(number: i32) -> [Request; 5] {
     ]
 }
 
-fn half_messages() {
+fn survives_malformed_messages() {
     let server = Server::start("");
-    let rest = server.idle_usage();
-    let resident = server.resident_kib();
+    let idle_usage = server.idle_usage();
+    let resident_kib = server.resident_kib();
     for length in (0..MESSAGE_BYTES).step_by(5) {
-        let mut raw = Raw::connect(server.port);
+        let mut raw = RawClient::connect(server.port);
         raw.control
             .write_all(&Request::SysInfo.encode(None)[..length])
             .expect("the server reads");
     }
-    // And what is more than a message.
-    let mut raw = Raw::connect(server.port);
+    // More bytes than a message has.
+    let mut raw = RawClient::connect(server.port);
     let _ = raw.control.write_all(&vec![0xff; 1 << 20]);
     drop(raw);
-    assert_survived(server, rest, resident);
+    assert_survived(server, idle_usage, resident_kib);
 }
 
-fn two_thousand_connections() {
-    /// One address gets 15/16 of them.
+fn survives_two_thousand_connections() {
     const CLIENTS: usize = 50;
+    /// One address gets 15/16 of the connections.
     const ALLOWED: usize = CLIENTS - CLIENTS / 16;
     let server = Server::start(&format!("--max-clients {CLIENTS} --control-idle 5"));
-    let rest = server.idle_usage();
-    let resident = server.resident_kib();
+    let idle_usage = server.idle_usage();
+    let resident_kib = server.resident_kib();
     let connect = |_| TcpStream::connect((Ipv4Addr::LOCALHOST, server.port));
     let connections: Vec<_> = (0..2000).map(connect).collect();
     assert!(
         connections.iter().all(Result::is_ok),
         "the kernel refuses connections"
     );
-    let mut most = 0;
-    // All that is not served has been told so when every other connection is closed.
-    let turned_away = wait_until(Duration::from_secs(4), || {
-        most = most.max(server.usage().threads);
+    let mut max_threads = 0;
+    // The server closes each connection that it does not serve.
+    let all_refused = wait_until(Duration::from_secs(4), || {
+        max_threads = max_threads.max(server.usage().threads);
         connections
             .iter()
             .flatten()
-            .filter(|connection| is_over(connection))
+            .filter(|connection| is_closed(connection))
             .count()
             == 2000 - ALLOWED
     });
     assert!(
-        most <= rest.threads + ALLOWED,
-        "{most} threads for {ALLOWED} clients"
+        max_threads <= idle_usage.threads + ALLOWED,
+        "{max_threads} threads for {ALLOWED} clients"
     );
     assert!(
-        turned_away,
-        "{most} threads; those that have no place are left waiting"
+        all_refused,
+        "{max_threads} threads; the server leaves refused connections open"
     );
     drop(connections);
-    assert_survived(server, rest, resident);
+    assert_survived(server, idle_usage, resident_kib);
 }
 
-fn is_over(connection: &TcpStream) -> bool {
+fn is_closed(connection: &TcpStream) -> bool {
     let _ = connection.set_nonblocking(true);
     match connection.peek(&mut [0; 1]) {
         Ok(length) => length == 0,
@@ -304,50 +312,57 @@ fn is_over(connection: &TcpStream) -> bool {
     }
 }
 
-/// Every pairing of socket type, protocol and family, sensible or not, is answered at once; so are the
-/// tests over interfaces that nothing on Linux provides.
-fn odd_transports() {
+/// The server answers each combination of socket type, protocol and family, sensible or not. It
+/// also answers tests over interfaces that Linux does not provide.
+fn survives_all_transports() {
     let server = Server::start("--data-wait 1");
-    let rest = server.idle_usage();
-    let resident = server.resident_kib();
+    let idle_usage = server.idle_usage();
+    let resident_kib = server.resident_kib();
     let protocols = [0, 1, 6, 17, 33, 132, 136, 255, 262, u32::MAX];
     let families = [0, 1, 4, 6, 7, 10, 26, 40, u32::MAX];
     for socket_type in [-1, 0, 1, 2, 3, 4, 5, 6, i32::MAX] {
         for protocol in protocols {
             for family in families {
-                let mut raw = Raw::connect(server.port);
+                let mut raw = RawClient::connect(server.port);
                 let request = Request::Omni(TestRequest {
                     socket_type,
                     protocol,
                     family,
-                    ..Kind::UdpStream.request(1)
+                    ..TestKind::UdpStream.request(1)
                 });
                 raw.send(&request);
-                // Accepted or refused; what it would take is not waited for.
+                // The test does not wait for the end of an accepted request.
                 raw.receive()
                     .unwrap_or_else(|error| panic!("{request:?}: {error}"));
             }
         }
     }
-    let mut raw = Raw::connect(server.port);
+    let mut raw = RawClient::connect(server.port);
     for kind in (55..=67).chain(540..=552) {
         raw.send(&Request::Unknown(kind));
-        assert_eq!(raw.refusal(), Ok(netperf::wire::UNKNOWN_REQUEST), "{kind}");
+        assert_eq!(
+            raw.receive_refusal(),
+            Ok(netperf::wire::UNKNOWN_REQUEST),
+            "{kind}"
+        );
     }
     drop(raw);
-    assert_survived(server, rest, resident);
+    assert_survived(server, idle_usage, resident_kib);
 }
 
 #[track_caller]
-fn assert_survived(mut server: Server, rest: testkit::ProcessUsage, resident_kib: u64) {
+fn assert_survived(mut server: Server, idle_usage: testkit::ProcessUsage, resident_kib: u64) {
     assert!(
         server.is_running(),
-        "the server is gone; log: {}",
+        "the server has ended; log: {}",
         server.log()
     );
     assert!(!server.has_panicked(), "{}", server.log());
-    server.assert_usage_returns_to(rest, Duration::from_secs(10), "all that");
+    server.assert_usage_returns_to(idle_usage, Duration::from_secs(10), "hostile requests");
     server.assert_serves();
-    let grown = server.resident_kib().saturating_sub(resident_kib);
-    assert!(grown <= GROWTH_KIB, "the server keeps {grown} KiB");
+    let growth_kib = server.resident_kib().saturating_sub(resident_kib);
+    assert!(
+        growth_kib <= GROWTH_KIB,
+        "the server's memory grew by {growth_kib} KiB"
+    );
 }

@@ -1,4 +1,4 @@
-//! Servers that leave a client alone between two iterations.
+//! Servers that stop responding between two iterations of a client.
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
@@ -6,60 +6,58 @@ use std::time::Duration;
 
 use netperf::wire::{Capability, Frame, MESSAGE_BYTES, OMNI, Request, TestResponse, TestResults};
 use rustix::process::Signal;
-use testkit::{TestCase, TestProcess, linerate_with_args, test_case, wait_until};
+use testkit::{TestCase, TestProcess, linerate_with_args, wait_until, with_prefix};
 
-/// The client's own patience is a second.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// Timeout of the client's actions. The client itself waits one second for a response.
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 pub(crate) fn test_cases() -> Vec<TestCase> {
-    vec![
-        test_case("iterations::late_details", &[], late_details),
-        test_case("iterations::interrupted", &[], interrupted),
-    ]
+    let test_cases = testkit::test_cases![ignores_late_details, keeps_results_after_interrupt,];
+    with_prefix("iterations", test_cases).collect()
 }
 
-/// What would be added to the results does not come in time: the next iteration must not read it.
-fn late_details() {
-    let (one, client) = Fake::start();
-    let mut first = one.accept();
-    one.serve(&mut first, Capability::of_this_process());
-    assert_eq!(kind(&receive(&mut first)), Request::Details.kind());
-    let mut second = one.accept();
-    // The end of the other, by the client.
-    assert_eq!(first.read(&mut [0; 1]).expect("it is closed"), 0);
+/// The server does not send the details in time. The next iteration must not read them, so it uses
+/// another connection.
+fn ignores_late_details() {
+    let (server, client) = FakeServer::start();
+    let mut first = server.accept();
+    server.serve(&mut first, Capability::of_this_process());
+    assert_eq!(request_kind(&receive(&mut first)), Request::Details.kind());
+    let mut second = server.accept();
+    assert_eq!(first.read(&mut [0; 1]).expect("the client closes it"), 0);
     drop(first);
-    one.serve(&mut second, Capability::default());
-    one.serve(&mut second, Capability::default());
+    server.serve(&mut second, Capability::default());
+    server.serve(&mut second, Capability::default());
     drop(second);
-    client.finish(PATIENCE).assert_success();
+    client.finish(TIMEOUT).assert_success();
 }
 
-/// An iteration that the user ends before it has a result does not take the others' with it.
-fn interrupted() {
-    let (one, client) = Fake::start();
-    let mut control = one.accept();
-    one.serve(&mut control, Capability::default());
+/// If the user interrupts an iteration, the client still prints the results of the previous ones.
+fn keeps_results_after_interrupt() {
+    let (server, client) = FakeServer::start();
+    let mut control = server.accept();
+    server.serve(&mut control, Capability::default());
     receive(&mut control);
     client.signal(Signal::INT);
-    let ended = client.finish(PATIENCE);
-    assert_eq!(ended.figures().len(), 5, "{ended:#?}");
+    let output = client.finish(TIMEOUT);
+    assert_eq!(output.figures().len(), 5, "{output:#?}");
 }
 
-/// A server made by hand.
-struct Fake {
+/// A server that runs step by step.
+struct FakeServer {
     control: TcpListener,
     data: TcpListener,
 }
 
-impl Fake {
-    /// It and its client.
+impl FakeServer {
+    /// Starts the server and its client.
     fn start() -> (Self, TestProcess) {
         let listen = || TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("there is a free port");
         let (control, data) = (listen(), listen());
         control
             .set_nonblocking(true)
-            .expect("a socket can be made non-blocking");
-        let port = control.local_addr().expect("it is bound").port();
+            .expect("the socket becomes non-blocking");
+        let port = control.local_addr().expect("the socket is bound").port();
         let options = format!("netperf -H 127.0.0.1 -p {port} -t TCP_STREAM -l -65536 -P 0 -i 3,3");
         let client = TestProcess::start(&mut linerate_with_args(&options));
         (Self { control, data }, client)
@@ -67,21 +65,21 @@ impl Fake {
 
     fn accept(&self) -> TcpStream {
         let mut control = None;
-        wait_until(PATIENCE, || {
+        wait_until(TIMEOUT, || {
             control = self.control.accept().ok();
             control.is_some()
         });
         let (control, _) = control.expect("the client connects");
         control
-            .set_read_timeout(Some(PATIENCE))
-            .expect("a timeout that is not zero");
+            .set_read_timeout(Some(TIMEOUT))
+            .expect("the timeout is not zero");
         control
     }
 
-    /// Serves one iteration, to its results.
+    /// Serves one iteration up to its results.
     fn serve(&self, control: &mut TcpStream, capability: Capability) {
         receive(control);
-        let port = self.data.local_addr().expect("it is bound").port();
+        let port = self.data.local_addr().expect("the socket is bound").port();
         let response = TestResponse {
             receive_size: 65_536,
             data_port: port.into(),
@@ -91,8 +89,8 @@ impl Fake {
         capability.write_into(&mut frame);
         control.write_all(&frame).expect("the client reads");
         let (mut data, _) = self.data.accept().expect("the client sends");
-        let mut scrap = vec![0; 65_536];
-        while data.read(&mut scrap).is_ok_and(|taken| taken > 0) {}
+        let mut discarded = vec![0; 65_536];
+        while data.read(&mut discarded).is_ok_and(|length| length > 0) {}
         drop(data);
         let results = TestResults {
             bytes_received: 65_536,
@@ -107,10 +105,12 @@ impl Fake {
 
 fn receive(control: &mut TcpStream) -> Frame {
     let mut frame = [0; MESSAGE_BYTES];
-    control.read_exact(&mut frame).expect("the client asks");
+    control
+        .read_exact(&mut frame)
+        .expect("the client sends a request");
     frame
 }
 
-fn kind(frame: &Frame) -> i32 {
+fn request_kind(frame: &Frame) -> i32 {
     Request::decode(frame).request.kind()
 }

@@ -1,9 +1,9 @@
-//! A netserver among many clients, dying clients, hostile clients; clients of dying servers.
+//! netserver with many, dying and hostile clients, and clients of dying servers.
 //!
-//! Each test is bounded in time and cleans up after itself, on failure too. They run one after the
-//! other, because they count descriptors and measure deadlines. Tests that need root, iproute2 or
-//! the stock netperf are skipped where it is missing, and fail there if
-//! `LINERATE_REQUIRE_PEERS=1`.
+//! Each test has a time limit and cleans up after itself, on failure too. The tests run one after
+//! the other, because they count descriptors and measure deadlines. A test that needs root,
+//! iproute2 or the stock netperf is skipped where it is missing. With `LINERATE_REQUIRE_PEERS=1`,
+//! it fails there.
 
 mod bounds;
 mod clients;

@@ -1,5 +1,4 @@
-//! netserver's options, one by one: what it says, where it listens, whom it serves, and what its limits
-//! stop.
+//! netserver's options: debug output, listening addresses, concurrency and limits.
 
 use std::io::Write;
 use std::net::TcpStream;
@@ -8,10 +7,10 @@ use std::time::Duration;
 use netperf::wire::{Request, TestRequest};
 use testkit::{Server, TestCase, wait_until, with_prefix};
 
-use super::raw::{Kind, Raw, data_connection};
+use super::raw::{RawClient, TestKind, data_connection};
 
-/// How long a server may take for what it does at once.
-const SOON: Duration = Duration::from_secs(5);
+/// Timeout of an action that needs no wait.
+const SHORT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// errno(3).
 const ENOMEM: i32 = 12;
@@ -19,24 +18,23 @@ const EDQUOT: i32 = 122;
 
 pub(crate) fn test_cases() -> Vec<TestCase> {
     let test_cases = testkit::test_cases![
-        what_is_said,
-        where_it_listens,
-        one_after_the_other,
-        memory,
-        length_and_drain,
+        prints_debug_output,
+        listens_on_selected_addresses,
+        serves_one_client_at_a_time,
+        limits_memory,
+        limits_length_and_drain,
     ];
     with_prefix("options", test_cases).collect()
 }
 
-/// A netserver in the foreground, which keeps no log by itself.
-fn started(options: &str) -> Server {
+/// Starts a netserver in the foreground, without debug output.
+fn start_server(options: &str) -> Server {
     Server::start_with(|port| format!("netserver -D -p {port} {options}"))
 }
 
-/// `-d` says what happens, `-N` says nothing of it, and a client that asks for debug output gets none
-/// of its own. `-v` makes no difference.
-fn what_is_said() {
-    for (options, says) in [
+/// `-d` enables debug output, and `-N` disables it. A client cannot enable it. `-v` has no effect.
+fn prints_debug_output() {
+    for (options, has_output) in [
         ("-d", true),
         ("-d -v 3", true),
         ("", false),
@@ -44,26 +42,30 @@ fn what_is_said() {
         ("-N", false),
         ("-d -N", false),
     ] {
-        let server = started(options);
-        let mut raw = Raw::connect(server.port);
+        let server = start_server(options);
+        let mut raw = RawClient::connect(server.port);
         raw.send(&Request::DebugOn);
-        raw.receive().expect("an answer");
-        let nonsense = TestRequest {
+        raw.receive().expect("the server responds");
+        let invalid_request = TestRequest {
             protocol: 999,
-            ..Kind::TcpRr.request(1)
+            ..TestKind::TcpRr.request(1)
         };
-        raw.ask_in_vain(&Request::Omni(nonsense));
-        // What there is to say has been said when the answer came.
-        let said = server.stderr();
-        assert_eq!(said.contains("refused: "), says, "{options}: {said}");
-        assert_eq!(said.is_empty(), !says, "{options}: {said}");
-        raw.ask(&Kind::TcpRr.request(1));
+        raw.expect_refusal(&Request::Omni(invalid_request));
+        // The server prints its output before it sends the answer.
+        let stderr = server.stderr();
+        assert_eq!(
+            stderr.contains("refused: "),
+            has_output,
+            "{options}: {stderr}"
+        );
+        assert_eq!(stderr.is_empty(), !has_output, "{options}: {stderr}");
+        raw.request_test(&TestKind::TcpRr.request(1));
     }
 }
 
-fn where_it_listens() {
+fn listens_on_selected_addresses() {
     const ALL: [&str; 3] = ["127.0.0.1", "127.0.0.2", "[::1]"];
-    for (options, reached) in [
+    for (options, reachable) in [
         ("", &ALL[..]),
         ("-4", &ALL[..2]),
         ("-6", &ALL[2..]),
@@ -71,94 +73,99 @@ fn where_it_listens() {
         ("-L ::1,6", &ALL[2..]),
         ("-L localhost,4", &ALL[..1]),
     ] {
-        let server = started(options);
+        let server = start_server(options);
         for address in ALL {
-            let connected = TcpStream::connect(format!("{address}:{}", server.port));
-            let expected = reached.contains(&address);
-            assert_eq!(
-                connected.is_ok(),
-                expected,
-                "{options}: {address} {connected:?}"
-            );
+            let result = TcpStream::connect(format!("{address}:{}", server.port));
+            let expected = reachable.contains(&address);
+            assert_eq!(result.is_ok(), expected, "{options}: {address} {result:?}");
         }
     }
 }
 
-/// `-f`: the second client has its answer when the first one is gone.
-fn one_after_the_other() {
-    for (options, serial) in [("", false), ("-f", true)] {
-        let server = started(options);
-        let mut first = Raw::connect(server.port);
+/// `-f`: the server answers the second client after the first one has disconnected.
+fn serves_one_client_at_a_time() {
+    for (options, is_serial) in [("", false), ("-f", true)] {
+        let server = start_server(options);
+        let mut first = RawClient::connect(server.port);
         first.send(&Request::SysInfo);
-        first.receive().expect("an answer");
-        let mut second = Raw::connect(server.port);
+        first.receive().expect("the server responds");
+        let mut second = RawClient::connect(server.port);
         second.send(&Request::SysInfo);
-        let at_once = if serial {
+        let first_timeout = if is_serial {
             Duration::from_millis(500)
         } else {
-            SOON
+            SHORT_TIMEOUT
         };
-        let patience = |raw: &Raw, patience| {
+        let set_timeout = |raw: &RawClient, timeout| {
             raw.control
-                .set_read_timeout(Some(patience))
-                .expect("a timeout that is not zero");
+                .set_read_timeout(Some(timeout))
+                .expect("the timeout is not zero");
         };
-        patience(&second, at_once);
-        assert_eq!(second.receive().is_err(), serial, "{options}");
-        if serial {
+        set_timeout(&second, first_timeout);
+        assert_eq!(second.receive().is_err(), is_serial, "{options}");
+        if is_serial {
             drop(first);
-            patience(&second, SOON);
-            second.receive().expect("it is the second one's turn");
+            set_timeout(&second, SHORT_TIMEOUT);
+            second
+                .receive()
+                .expect("the server responds to the second client");
         }
     }
 }
 
-/// `--max-buffer` bounds one test, `--max-memory` all of them: what the one has the next one has not,
-/// until the first is over.
-fn memory() {
+/// `--max-buffer` limits the memory of one test, `--max-memory` that of all tests together.
+fn limits_memory() {
     let server = Server::start("--max-buffer 1M --max-memory 1500K");
-    let rings = |buffers| TestRequest {
+    let request = |buffers| TestRequest {
         receive_size: 100_000,
         receive_width: buffers,
-        ..Kind::TcpStream.request(10)
+        ..TestKind::TcpStream.request(10)
     };
-    let refused = |buffers| Raw::connect(server.port).ask_in_vain(&Request::Omni(rings(buffers)));
-    assert_eq!(refused(11), ENOMEM, "more than one test may have");
-    let mut first = Raw::connect(server.port);
-    first.ask(&rings(10));
-    assert_eq!(refused(10), ENOMEM, "more than all may have together");
-    Raw::connect(server.port).ask(&rings(4));
+    let error =
+        |buffers| RawClient::connect(server.port).expect_refusal(&Request::Omni(request(buffers)));
+    assert_eq!(error(11), ENOMEM, "the server exceeds --max-buffer");
+    let mut first = RawClient::connect(server.port);
+    first.request_test(&request(10));
+    assert_eq!(error(10), ENOMEM, "the server exceeds --max-memory");
+    RawClient::connect(server.port).request_test(&request(4));
     drop(first);
-    let again = wait_until(SOON, || {
-        let mut raw = Raw::connect(server.port);
-        raw.send(&Request::Omni(rings(9)));
-        raw.refusal().is_err()
+    let is_released = wait_until(SHORT_TIMEOUT, || {
+        let mut raw = RawClient::connect(server.port);
+        raw.send(&Request::Omni(request(9)));
+        raw.receive_refusal().is_err()
     });
-    assert!(again, "it is not given back: {}", server.log());
+    assert!(
+        is_released,
+        "the server does not release memory: {}",
+        server.log()
+    );
 }
 
-/// `--max-length` refuses a longer test, and ends one that a count should end; `--drain` is how long
-/// beyond its time a client may go on. By default both are longer than a client waits here.
-fn length_and_drain() {
+/// `--max-length` refuses a longer test, and ends a test that has a count. `--drain` limits the
+/// time that a client may send after its test's time. This test would time out with the defaults.
+fn limits_length_and_drain() {
     let server = Server::start("--max-length 1 --drain 1");
-    let length = |seconds| Request::Omni(Kind::TcpStream.request(seconds));
-    assert_eq!(Raw::connect(server.port).ask_in_vain(&length(2)), EDQUOT);
-    for (limit, what) in [
-        (1, "a client that goes on"),
-        (-1_000_000_000, "a count that is far off"),
+    let length = |seconds| Request::Omni(TestKind::TcpStream.request(seconds));
+    assert_eq!(
+        RawClient::connect(server.port).expect_refusal(&length(2)),
+        EDQUOT
+    );
+    for (limit, case) in [
+        (1, "a client that continues to send"),
+        (-1_000_000_000, "a large count"),
     ] {
-        let mut raw = Raw::connect(server.port);
-        let mut data = data_connection(raw.ask(&Kind::TcpStream.request(limit)));
+        let mut raw = RawClient::connect(server.port);
+        let mut data = data_connection(raw.request_test(&TestKind::TcpStream.request(limit)));
         std::thread::scope(|scope| {
             scope.spawn(move || {
-                // Until nobody reads any more.
+                // The client sends until the server closes the connection.
                 while data.write_all(&[0; 100]).is_ok() {
                     std::thread::sleep(Duration::from_millis(20));
                 }
             });
             assert!(
                 raw.receive().is_ok(),
-                "{what}: no results; {}",
+                "{case}: no results; {}",
                 server.log()
             );
             drop(raw);

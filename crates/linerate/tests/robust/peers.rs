@@ -1,4 +1,4 @@
-//! A test takes its data from its client, not from the first host that connects.
+//! A test accepts data from its client, not from the first host that connects.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, TcpStream};
@@ -8,59 +8,51 @@ use std::time::{Duration, Instant};
 use netperf::wire::{AddressWords, Classic, Request, TestRequest};
 use testkit::{
     Namespace, ProcessOutput, STOCK_NETPERF, Server, TestCase, TestProcess, add_link,
-    linerate_with_args, listening_ports, stock_with_args, test_case, wait_until,
+    linerate_with_args, listening_ports, stock_with_args, wait_until, with_prefix,
 };
 
-use super::raw::{Finally, Kind, Raw, stream_from};
+use super::raw::{RawClient, SetOnDrop, TestKind, stream_from};
 use testkit::Requirement::Namespaces;
 
 /// The server's address.
 const SERVER: Ipv4Addr = Ipv4Addr::new(198, 51, 100, 1);
-/// Where control connections come from.
+/// The source address of control connections.
 const CLIENT: Ipv4Addr = Ipv4Addr::new(198, 51, 100, 2);
 /// Another address of the client.
 const OTHER: Ipv4Addr = Ipv4Addr::new(198, 51, 100, 3);
-/// An address that is no business of the test.
+/// An address of a host that is not part of the test.
 const STRANGER: Ipv4Addr = Ipv4Addr::new(198, 51, 100, 4);
 
-/// How long a server prefers the client's address.
-const PREFERENCE: Duration = Duration::from_secs(2);
+/// Time for which a server waits for a connection from the client's address.
+const UNEXPECTED_PEER_WAIT: Duration = Duration::from_secs(2);
 
-/// How long a server may take for what it does at once.
-const SOON: Duration = Duration::from_secs(10);
+/// Timeout of an action that needs no wait.
+const SHORT_TIMEOUT: Duration = Duration::from_secs(10);
 
 pub(crate) fn test_cases() -> Vec<TestCase> {
-    let namespaces = &[Namespaces];
-    vec![
-        test_case(
-            "peers::the_first_is_a_stranger",
-            namespaces,
-            the_first_is_a_stranger,
-        ),
-        test_case("peers::later_connections", namespaces, later_connections),
-        test_case(
-            "peers::a_taken_port",
-            &[STOCK_NETPERF, Namespaces],
-            taken_port,
-        ),
-        test_case("peers::an_address_that_is_named", namespaces, named),
-        test_case("peers::another_address", namespaces, another_address),
-        test_case("peers::another_address_strictly", namespaces, strictly),
-        test_case("peers::warnings", namespaces, warnings).allow_many(),
-        test_case(
-            "peers::who_connects_to_every_port",
-            &[STOCK_NETPERF, Namespaces],
-            connects_to_every_port,
-        ),
-        test_case(
-            "peers::a_client_of_two_networks",
-            &[STOCK_NETPERF, Namespaces],
-            two_networks,
-        ),
-    ]
+    let mut test_cases = testkit::test_cases![
+        needing &[Namespaces];
+        refuses_stranger_that_connects_first,
+        prefers_first_host_for_later_connections,
+        prefers_requested_address,
+        accepts_another_address_after_wait,
+        strict_peers_refuses_another_address,
+    ];
+    test_cases.extend(testkit::test_cases![
+        needing &[STOCK_NETPERF, Namespaces];
+        accepts_stock_client_without_its_port,
+        refuses_stranger_on_every_port,
+        accepts_data_over_second_network,
+    ]);
+    let waiting_tests = testkit::test_cases![
+        needing &[Namespaces];
+        foreground_server_prints_warnings,
+    ];
+    test_cases.extend(waiting_tests.into_iter().map(TestCase::allow_many_at_once));
+    with_prefix("peers", test_cases).collect()
 }
 
-/// A server's host and a client's, which has several addresses on a link between them.
+/// The hosts of a server and a client with a link between them. The client has several addresses.
 struct Hosts {
     server: Namespace,
     client: Namespace,
@@ -87,38 +79,37 @@ impl Hosts {
     }
 }
 
-fn control(server: &Server) -> Raw {
-    Raw::connect_to((SERVER, server.port).into())
+fn connect_control(server: &Server) -> RawClient {
+    RawClient::connect_to((SERVER, server.port).into())
 }
 
 fn connect_from(source: Ipv4Addr, port: u16) -> TcpStream {
     let socket = stream_from(source, (SERVER, port).into()).expect("the test listens");
-    let patience = Some(Duration::from_secs(10));
     socket
-        .set_read_timeout(patience)
-        .expect("a timeout that is not zero");
+        .set_read_timeout(Some(Duration::from_secs(10)))
+        .expect("the timeout is not zero");
     socket
 }
 
-/// Every request for a test with connections, with the bytes that the client sends first and whether the server
-/// answers.
-fn requests() -> Vec<(&'static str, Request, usize, bool)> {
+/// Returns each request for a test with connections, the number of bytes that the client sends
+/// first and whether the server answers.
+fn connection_requests() -> Vec<(&'static str, Request, usize, bool)> {
     let stream = TestRequest {
         test_length: 10,
         ..TestRequest::classic()
     };
-    let exchange = TestRequest {
+    let transaction = TestRequest {
         request_size: 1,
         response_size: 1,
         test_length: 10,
         ..TestRequest::classic()
     };
-    let omni = |kind: Kind| Request::Omni(kind.request(10));
+    let omni = |kind: TestKind| Request::Omni(kind.request(10));
     vec![
-        ("omni stream", omni(Kind::TcpStream), 1, false),
-        ("omni maerts", omni(Kind::TcpMaerts), 0, true),
-        ("omni rr", omni(Kind::TcpRr), 1, true),
-        ("omni crr", omni(Kind::TcpCrr), 1, true),
+        ("omni stream", omni(TestKind::TcpStream), 1, false),
+        ("omni maerts", omni(TestKind::TcpMaerts), 0, true),
+        ("omni rr", omni(TestKind::TcpRr), 1, true),
+        ("omni crr", omni(TestKind::TcpCrr), 1, true),
         (
             "stream",
             Request::Classic(Classic::TcpStream, stream.clone()),
@@ -133,76 +124,83 @@ fn requests() -> Vec<(&'static str, Request, usize, bool)> {
         ),
         (
             "rr",
-            Request::Classic(Classic::TcpRr, exchange.clone()),
+            Request::Classic(Classic::TcpRr, transaction.clone()),
             1,
             true,
         ),
         (
             "crr",
-            Request::Classic(Classic::TcpCrr, exchange.clone()),
+            Request::Classic(Classic::TcpCrr, transaction.clone()),
             1,
             true,
         ),
-        ("cc", Request::Classic(Classic::TcpCc, exchange), 0, false),
+        (
+            "cc",
+            Request::Classic(Classic::TcpCc, transaction),
+            0,
+            false,
+        ),
     ]
 }
 
-/// Asks for a test; the port of its data.
-fn ask(raw: &mut Raw, request: &Request) -> u16 {
+/// Requests a test and returns the port of its data socket.
+fn request_data_port(raw: &mut RawClient, request: &Request) -> u16 {
     raw.send(request);
-    let frame = raw.receive().expect("a response");
-    let (messages, _) = request.test().expect("a test");
-    let told = messages
+    let frame = raw.receive().expect("the server responds");
+    let (messages, _) = request.test().expect("the request is for a test");
+    let response = messages
         .parse_response(&frame)
         .expect("the test is accepted");
-    told.data_port as u16
+    response.data_port as u16
 }
 
-/// Whether the server serves this connection, as the request has it.
-fn is_served(data: &mut TcpStream, sends: usize, answers: bool) -> bool {
-    if data.write_all(&[b'x'; 1][..sends]).is_err() {
+/// Returns whether the server serves this connection. The client first sends `sent_bytes` bytes.
+fn is_served(data: &mut TcpStream, sent_bytes: usize, answers: bool) -> bool {
+    if data.write_all(&[b'x'; 1][..sent_bytes]).is_err() {
         return false;
     }
     match data.read(&mut [0; 1]) {
-        // Of a connection that is only opened and closed, and of one that only takes data.
-        Ok(0) => !answers && sends == 0,
+        // The server closes a connection of a TCP_CC test without data.
+        Ok(0) => !answers && sent_bytes == 0,
         Ok(_) => answers,
-        Err(error) => !answers && sends > 0 && error.kind() == ErrorKind::WouldBlock,
+        Err(error) => !answers && sent_bytes > 0 && error.kind() == ErrorKind::WouldBlock,
     }
 }
 
-fn the_first_is_a_stranger() {
+fn refuses_stranger_that_connects_first() {
     let hosts = Hosts::new();
     let server = hosts.serve("");
     hosts.client.enter(|| {
-        for (name, request, sends, answers) in requests() {
-            let mut raw = control(&server);
-            let port = ask(&mut raw, &request);
+        for (name, request, sent_bytes, answers) in connection_requests() {
+            let mut raw = connect_control(&server);
+            let port = request_data_port(&mut raw, &request);
             let mut stranger = connect_from(STRANGER, port);
-            stranger.write_all(b"first").expect("a new connection");
-            // The server has accepted it before it can choose.
+            stranger
+                .write_all(b"first")
+                .expect("the connection is open");
+            // The server accepts the stranger's connection during this pause, before the client's.
             std::thread::sleep(Duration::from_millis(100));
-            let begun = Instant::now();
-            let mut own = connect_from(CLIENT, port);
+            let start = Instant::now();
+            let mut data = connect_from(CLIENT, port);
             if !answers {
-                own.set_read_timeout(Some(Duration::from_millis(500)))
-                    .expect("a timeout that is not zero");
+                data.set_read_timeout(Some(Duration::from_millis(500)))
+                    .expect("the timeout is not zero");
             }
             assert!(
-                is_served(&mut own, sends, answers),
+                is_served(&mut data, sent_bytes, answers),
                 "{name}: {}",
                 server.log()
             );
             assert!(
-                begun.elapsed() < PREFERENCE,
+                start.elapsed() < UNEXPECTED_PEER_WAIT,
                 "{name}: {:?}",
-                begun.elapsed()
+                start.elapsed()
             );
-            let end = stranger.read(&mut [0; 8]);
+            let result = stranger.read(&mut [0; 8]);
             assert!(
-                matches!(end, Ok(0))
-                    || end.is_err_and(|end| end.kind() == ErrorKind::ConnectionReset),
-                "{name}: the stranger was served"
+                matches!(result, Ok(0))
+                    || result.is_err_and(|error| error.kind() == ErrorKind::ConnectionReset),
+                "{name}: the server serves the stranger"
             );
         }
     });
@@ -213,22 +211,26 @@ fn the_first_is_a_stranger() {
     );
 }
 
-/// In a connection test connections of the host of the first are preferred.
-fn later_connections() {
+/// In a connection test, the server prefers further connections from the first one's host.
+fn prefers_first_host_for_later_connections() {
     let hosts = Hosts::new();
     let server = hosts.serve("");
     hosts.client.enter(|| {
-        let mut raw = control(&server);
-        let port = raw.ask(&Kind::TcpCrr.request(-3));
+        let mut raw = connect_control(&server);
+        let port = raw.request_test(&TestKind::TcpCrr.request(-3));
         assert!(is_served(&mut connect_from(CLIENT, port), 1, true));
-        for stranger in [STRANGER, OTHER] {
-            let mut stranger = connect_from(stranger, port);
-            let begun = Instant::now();
+        for source in [STRANGER, OTHER] {
+            let mut stranger = connect_from(source, port);
+            let start = Instant::now();
             assert!(is_served(&mut connect_from(CLIENT, port), 1, true));
-            assert!(begun.elapsed() < PREFERENCE, "{:?}", begun.elapsed());
+            assert!(
+                start.elapsed() < UNEXPECTED_PEER_WAIT,
+                "{:?}",
+                start.elapsed()
+            );
             assert!(!is_served(&mut stranger, 1, true));
         }
-        raw.receive().expect("the results of three transactions");
+        raw.receive().expect("the server sends results");
     });
     assert!(
         server.log().contains("refused 2 data connections"),
@@ -237,92 +239,100 @@ fn later_connections() {
     );
 }
 
-/// A stock client that cannot have the next local port, here because its control connection has it, leaves port and
-/// address to its kernel, which takes the first address. That the server waits for a better connection is once.
-fn taken_port() {
+/// If the next local port is in use, here by the control connection, a stock client lets the kernel
+/// choose its port and address. The kernel chooses the first address. The server waits only once
+/// for a connection from the expected address.
+fn accepts_stock_client_without_its_port() {
     let hosts = Hosts::new();
     let server = hosts.serve("");
     let line = format!(
         "-H {SERVER} -L {OTHER} -p {},7005 -t OMNI -l -60 -P 0 -- -c -p 7000,7020",
         server.port
     );
-    let begun = Instant::now();
+    let start = Instant::now();
     let client = hosts
         .client
         .enter(|| TestProcess::start(&mut stock_with_args("netperf", &line)));
     let client = client.finish(Duration::from_secs(30));
     assert_eq!(client.code, Some(0), "{client:#?}; log: {}", server.log());
-    assert!(begun.elapsed() >= PREFERENCE, "{:?}", begun.elapsed());
-    // It begins anywhere in the range: the first connection can be the one.
-    let said = ["accepted data connections", "comes from another address"];
+    assert!(
+        start.elapsed() >= UNEXPECTED_PEER_WAIT,
+        "{:?}",
+        start.elapsed()
+    );
+    // The client starts at a random port, so the affected connection can also be the first one.
+    let messages = ["accepted data connections", "comes from another address"];
     let log = server.log();
-    assert!(said.iter().any(|said| log.contains(said)), "{log}");
+    assert!(
+        messages.iter().any(|message| log.contains(message)),
+        "{log}"
+    );
 }
 
-fn named() {
+fn prefers_requested_address() {
     let hosts = Hosts::new();
     let server = hosts.serve("");
     hosts.client.enter(|| {
-        for kind in [Kind::TcpStream, Kind::TcpRr, Kind::TcpCrr] {
+        for kind in [TestKind::TcpStream, TestKind::TcpRr, TestKind::TcpCrr] {
             let request = TestRequest {
                 client_address: AddressWords::from(std::net::IpAddr::from(OTHER)),
                 ..kind.request(10)
             };
-            let mut raw = control(&server);
-            let port = raw.ask(&request);
-            let begun = Instant::now();
+            let mut raw = connect_control(&server);
+            let port = raw.request_test(&request);
+            let start = Instant::now();
             let mut stranger = connect_from(STRANGER, port);
-            let mut own = connect_from(OTHER, port);
-            own.write_all(b"x").expect("a new connection");
-            if kind == Kind::TcpStream {
-                // The stranger's connection is closed when the other one is taken.
+            let mut data = connect_from(OTHER, port);
+            data.write_all(b"x").expect("the connection is open");
+            if kind == TestKind::TcpStream {
+                // The server closes the stranger's connection when it accepts the client's.
                 assert_eq!(stranger.read(&mut [0; 1]).unwrap_or(0), 0);
             } else {
-                own.read_exact(&mut [0; 1]).expect("an answer");
+                data.read_exact(&mut [0; 1]).expect("the server answers");
             }
-            assert!(begun.elapsed() < PREFERENCE, "{}", kind.name());
+            assert!(start.elapsed() < UNEXPECTED_PEER_WAIT, "{}", kind.name());
         }
     });
 }
 
-/// A connection from an unexpected address waits, and the log has the consequence for the test.
-fn another_address() {
+/// The server accepts a connection from an unexpected address after a wait, and logs the lost time.
+fn accepts_another_address_after_wait() {
     let hosts = Hosts::new();
     let server = hosts.serve("");
     hosts.client.enter(|| {
-        for kind in [Kind::TcpRr, Kind::TcpCrr] {
-            let mut raw = control(&server);
-            let port = raw.ask(&kind.request(-1));
-            let begun = Instant::now();
-            let mut own = connect_from(OTHER, port);
-            assert!(is_served(&mut own, 1, true), "{}", server.log());
-            let took = begun.elapsed();
-            assert!(took >= PREFERENCE, "{took:?}");
-            raw.receive().expect("the results");
+        for kind in [TestKind::TcpRr, TestKind::TcpCrr] {
+            let mut raw = connect_control(&server);
+            let port = raw.request_test(&kind.request(-1));
+            let start = Instant::now();
+            let mut data = connect_from(OTHER, port);
+            assert!(is_served(&mut data, 1, true), "{}", server.log());
+            let elapsed = start.elapsed();
+            assert!(elapsed >= UNEXPECTED_PEER_WAIT, "{elapsed:?}");
+            raw.receive().expect("the server sends results");
             let log = server.log();
-            let said = "the data connection comes from another address, 198.51.100.3:";
+            let message = "the data connection comes from another address, 198.51.100.3:";
             assert!(
-                log.contains(said) && log.contains("2 s of its time"),
+                log.contains(message) && log.contains("2 s of its time"),
                 "{log}"
             );
         }
     });
 }
 
-fn strictly() {
+fn strict_peers_refuses_another_address() {
     let hosts = Hosts::new();
     let server = hosts.serve("--strict-peers --data-wait 3");
     hosts.client.enter(|| {
-        let mut raw = control(&server);
-        let port = raw.ask(&Kind::TcpRr.request(-1));
-        let mut other = connect_from(OTHER, port);
-        assert!(!is_served(&mut other, 1, true));
-        let mut own = connect_from(CLIENT, port);
-        assert!(is_served(&mut own, 1, true), "{}", server.log());
-        let mut raw = control(&server);
-        let port = raw.ask(&Kind::TcpRr.request(-1));
+        let mut raw = connect_control(&server);
+        let port = raw.request_test(&TestKind::TcpRr.request(-1));
+        let mut data = connect_from(OTHER, port);
+        assert!(!is_served(&mut data, 1, true));
+        let mut data = connect_from(CLIENT, port);
+        assert!(is_served(&mut data, 1, true), "{}", server.log());
+        let mut raw = connect_control(&server);
+        let port = raw.request_test(&TestKind::TcpRr.request(-1));
         assert!(!is_served(&mut connect_from(OTHER, port), 1, true));
-        assert!(matches!(raw.refusal(), Ok(errno) if errno > 0));
+        assert!(matches!(raw.receive_refusal(), Ok(errno) if errno > 0));
     });
     let log = server.log();
     assert!(
@@ -331,8 +341,9 @@ fn strictly() {
     );
 }
 
-/// Without `-d` a server in the foreground reports strangers, and nothing else.
-fn warnings() {
+/// Without `-d`, a server in the foreground prints only warnings about strangers, wrong passphrases
+/// and refused clients.
+fn foreground_server_prints_warnings() {
     let hosts = Hosts::new();
     let port = 12_865;
     let serve = |options: &str| {
@@ -341,49 +352,53 @@ fn warnings() {
             .server
             .enter(|| Server::start_at(port, linerate_with_args(&line)))
     };
-    let raw = || Raw::connect_to((SERVER, port).into());
+    let connect = || RawClient::connect_to((SERVER, port).into());
     let server = serve("-N");
     hosts.client.enter(|| {
-        let mut control = raw();
-        control.ask_in_vain(&Request::Omni(TestRequest {
+        let mut control = connect();
+        control.expect_refusal(&Request::Omni(TestRequest {
             protocol: 999,
-            ..Kind::TcpRr.request(1)
+            ..TestKind::TcpRr.request(1)
         }));
-        let data = control.ask(&Kind::TcpRr.request(-1));
+        let data = control.request_test(&TestKind::TcpRr.request(-1));
         assert!(is_served(&mut connect_from(CLIENT, data), 1, true));
-        control.receive().expect("the results");
+        control.receive().expect("the server sends results");
         assert_eq!(server.stderr(), "");
-        let data = control.ask(&Kind::TcpRr.request(-1));
+        let data = control.request_test(&TestKind::TcpRr.request(-1));
         assert!(is_served(&mut connect_from(OTHER, data), 1, true));
-        control.receive().expect("the results");
+        control.receive().expect("the server sends results");
     });
-    let said = server.stderr();
-    let accepted = "the data connection comes from another address, 198.51.100.3:";
+    let stderr = server.stderr();
+    let expected_message = "the data connection comes from another address, 198.51.100.3:";
     assert!(
-        said.contains(accepted) && said.lines().count() == 1,
-        "{said}"
+        stderr.contains(expected_message) && stderr.lines().count() == 1,
+        "{stderr}"
     );
     drop(server);
 
     let server = serve("-Z secret --max-clients 2");
     hosts.client.enter(|| {
-        let mut wrong = raw();
+        let mut wrong = connect();
         wrong.send(&Request::Passphrase("wrong".into()));
         assert!(wrong.receive().is_err());
-        let _clients = [raw(), raw(), raw()];
-        for words in ["wrong or missing passphrase", "refused a client"] {
-            let says = || server.stderr().contains(words);
-            assert!(wait_until(SOON, says), "{words}: {}", server.stderr());
+        let _clients = [connect(), connect(), connect()];
+        for message in ["wrong or missing passphrase", "refused a client"] {
+            let is_printed = || server.stderr().contains(message);
+            assert!(
+                wait_until(SHORT_TIMEOUT, is_printed),
+                "{message}: {}",
+                server.stderr()
+            );
         }
     });
 }
 
-/// A stranger connects to each port that opens, before a client of either make can. From another address he never
-/// gets a test's data; from the client's own address he never gets a linerate client's.
-fn connects_to_every_port() {
+/// A stranger connects to each port as soon as it opens. From another address it never receives a
+/// test's data. From the client's own address it never receives a linerate client's data.
+fn refuses_stranger_on_every_port() {
     let hosts = Hosts::new();
     let server = hosts.serve("");
-    let all = [
+    let all_tests = [
         "TCP_STREAM",
         "TCP_MAERTS",
         "TCP_RR",
@@ -391,22 +406,24 @@ fn connects_to_every_port() {
         "TCP_CC",
         "TCP_SENDFILE",
     ];
-    let single = ["TCP_STREAM", "TCP_MAERTS", "TCP_RR", "TCP_SENDFILE"];
+    let one_connection_tests = ["TCP_STREAM", "TCP_MAERTS", "TCP_RR", "TCP_SENDFILE"];
     let ours: fn(&str) -> std::process::Command =
         |line| linerate_with_args(&format!("netperf {line}"));
-    let theirs: fn(&str) -> std::process::Command = |line| stock_with_args("netperf", line);
-    for (attacker, make, names) in [
-        (STRANGER, theirs, &all[..]),
-        (STRANGER, ours, &all[..]),
-        (CLIENT, ours, &single[..]),
+    let stock: fn(&str) -> std::process::Command = |line| stock_with_args("netperf", line);
+    for (attacker, command, tests) in [
+        (STRANGER, stock, &all_tests[..]),
+        (STRANGER, ours, &all_tests[..]),
+        (CLIENT, ours, &one_connection_tests[..]),
     ] {
         let done = AtomicBool::new(false);
         std::thread::scope(|scope| {
-            scope.spawn(|| take_every_port(&hosts, server.port, attacker, &done));
-            let _ends = Finally(&done);
-            for name in names {
-                let line = format!("-H {SERVER} -p {} -t {name} -l -1000 -P 0", server.port);
-                let client = hosts.client.enter(|| TestProcess::start(&mut make(&line)));
+            scope.spawn(|| connect_to_every_port(&hosts, server.port, attacker, &done));
+            let _done_setter = SetOnDrop(&done);
+            for test in tests {
+                let line = format!("-H {SERVER} -p {} -t {test} -l -1000 -P 0", server.port);
+                let client = hosts
+                    .client
+                    .enter(|| TestProcess::start(&mut command(&line)));
                 let client: ProcessOutput = client.finish(Duration::from_secs(30));
                 assert_eq!(client.code, Some(0), "{client:#?}; log: {}", server.log());
                 let rate = client.figures().last().copied().unwrap_or_default();
@@ -416,25 +433,25 @@ fn connects_to_every_port() {
     }
 }
 
-fn take_every_port(hosts: &Hosts, control: u16, source: Ipv4Addr, done: &AtomicBool) {
-    let mut taken = Vec::new();
+fn connect_to_every_port(hosts: &Hosts, control_port: u16, source: Ipv4Addr, done: &AtomicBool) {
+    let mut connections = Vec::new();
     while !done.load(Relaxed) {
         let ports = hosts.server.enter(listening_ports);
-        let new = ports.into_iter().filter(|port| *port != control);
-        for port in new {
+        for port in ports.into_iter().filter(|port| *port != control_port) {
             hosts.client.enter(|| {
                 if let Ok(mut socket) = stream_from(source, (SERVER, port).into()) {
-                    let _ = socket.write_all(b"what a stranger would send");
-                    taken.push(socket);
+                    let _ = socket.write_all(b"data of a stranger");
+                    connections.push(socket);
                 }
             });
         }
     }
 }
 
-/// Control over one link and data over another, as with flent's `--control-host`: no request names the data's source.
-/// Our client proves its connection and does not wait; the stock client waits.
-fn two_networks() {
+/// Control uses one link and data another, as with flent's `--control-host`. No request has the
+/// data's source. Our client proves its connection with a nonce and need not wait. The stock client
+/// waits.
+fn accepts_data_over_second_network() {
     let hosts = Hosts::new();
     add_link(
         (&hosts.server, "near2", "203.0.113.1/24"),
@@ -442,17 +459,17 @@ fn two_networks() {
     );
     let server = hosts.serve("");
     let run = |command: &mut std::process::Command| {
-        let begun = Instant::now();
+        let start = Instant::now();
         let client = hosts.client.enter(|| TestProcess::start(command));
         let client = client.finish(Duration::from_secs(30));
         assert_eq!(client.code, Some(0), "{client:#?}; log: {}", server.log());
-        (begun.elapsed(), client)
+        (start.elapsed(), client)
     };
-    let line = |test: &str, count: &str, rest: &str| {
-        let at = format!("-H {SERVER} -p {}", server.port);
-        format!("{at} -t {test} -l -{count} -P 0 -- -H 203.0.113.1 {rest}")
+    let line = |test: &str, count: &str, options: &str| {
+        let target = format!("-H {SERVER} -p {}", server.port);
+        format!("{target} -t {test} -l -{count} -P 0 -- -H 203.0.113.1 {options}")
     };
-    for (test, count, rest) in [
+    for (test, count, options) in [
         ("TCP_STREAM", "1000000", "-m 1000"),
         ("TCP_MAERTS", "1000000", "-m ,1000"),
         ("TCP_RR", "100", ""),
@@ -460,11 +477,16 @@ fn two_networks() {
         ("TCP_RR", "100", "-F"),
         ("TCP_RR", "100", "-T mptcp"),
     ] {
-        let counted = "-k LOCAL_BYTES_SENT,REMOTE_BYTES_RECVD,LOCAL_BYTES_RECVD,REMOTE_BYTES_SENT";
-        let line = line(test, count, &format!("{rest} {counted}"));
-        let (took, client) = run(&mut linerate_with_args(&format!("netperf {line}")));
-        assert!(took < PREFERENCE, "{line}: {took:?}: {}", server.log());
-        // The nonce is in no figure.
+        let selectors =
+            "-k LOCAL_BYTES_SENT,REMOTE_BYTES_RECVD,LOCAL_BYTES_RECVD,REMOTE_BYTES_SENT";
+        let line = line(test, count, &format!("{options} {selectors}"));
+        let (elapsed, client) = run(&mut linerate_with_args(&format!("netperf {line}")));
+        assert!(
+            elapsed < UNEXPECTED_PEER_WAIT,
+            "{line}: {elapsed:?}: {}",
+            server.log()
+        );
+        // The figures do not include the nonce.
         let values: Vec<&str> = client
             .stdout
             .lines()
@@ -481,8 +503,8 @@ fn two_networks() {
         server.log()
     );
     for test in ["TCP_RR", "TCP_CRR"] {
-        let (took, _) = run(&mut stock_with_args("netperf", &line(test, "100", "")));
-        assert!(took >= PREFERENCE, "{took:?}");
+        let (elapsed, _) = run(&mut stock_with_args("netperf", &line(test, "100", "")));
+        assert!(elapsed >= UNEXPECTED_PEER_WAIT, "{elapsed:?}");
         assert!(
             server.log().contains("another address, 203.0.113.2:"),
             "{}",

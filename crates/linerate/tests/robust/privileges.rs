@@ -1,4 +1,4 @@
-//! A server that runs as root gives clients no privilege, and can drop its own.
+//! A server that runs as root grants clients no privileges, and can drop its own.
 
 use std::fs::Permissions;
 use std::net::{Ipv4Addr, TcpListener};
@@ -12,88 +12,92 @@ use netperf::wire::{OMNI, Request, TestRequest, Text};
 use tempfile::TempDir;
 use testkit::{
     LOOPBACK_HOSTS, Namespace, Profile, Server, TestCase, TestProcess, UperfMaster, copy_linerate,
-    free_port, linerate_with_args, program, run, test_case, wait_until,
+    free_port, linerate_path, linerate_with_args, run, wait_until, with_prefix,
 };
 
 use super::lifecycle::Daemon;
-use super::raw::{Kind, Raw, data_connection};
+use super::raw::{RawClient, TestKind, data_connection};
 use testkit::Requirement::Namespaces;
 
-/// How long a server may take for what it does at once.
-const SOON: Duration = Duration::from_secs(5);
+/// Timeout of an action that needs no wait.
+const SHORT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// errno(3).
 const EACCES: i32 = 13;
 const EPROTONOSUPPORT: i32 = 93;
 
 pub(crate) fn test_cases() -> Vec<TestCase> {
-    // To become another user is root's, as namespaces are.
-    let root = &[Namespaces];
-    vec![
-        test_case("privileges::congestion_controls", &[], congestion_controls),
-        test_case("privileges::protocols", &[], protocols),
-        test_case("privileges::ports", root, ports),
-        test_case("privileges::another_user", root, another_user),
-        test_case("privileges::another_user_as_a_daemon", root, daemon),
-        test_case("privileges::another_user_under_inetd", root, inetd),
-        test_case("privileges::another_user_by_socket", root, by_socket),
-        test_case("privileges::another_user_of_a_slave", root, slave),
-        test_case("privileges::who_cannot_be_had", root, cannot_be_had),
-    ]
+    let mut test_cases = testkit::test_cases![
+        leaves_out_unloaded_congestion_control,
+        refuses_unloaded_protocol,
+    ];
+    // Only root can change its user or create a namespace.
+    test_cases.extend(testkit::test_cases![
+        needing &[Namespaces];
+        refuses_privileged_ports,
+        changes_user,
+        changes_user_as_daemon,
+        changes_user_under_inetd,
+        changes_user_with_activated_socket,
+        slave_changes_user,
+        rejects_unavailable_user,
+    ]);
+    with_prefix("privileges", test_cases).collect()
 }
 
-/// One that is not loaded is not asked of the kernel, and the client sees which one is in force.
-fn congestion_controls() {
-    for (options, left_out) in [("", true), ("--allow-modules", false)] {
+/// The server does not request an unloaded algorithm from the kernel. It reports the algorithm in
+/// use.
+fn leaves_out_unloaded_congestion_control() {
+    for (options, is_left_out) in [("", true), ("--allow-modules", false)] {
         let server = Server::start(options);
-        let mut raw = Raw::connect(server.port);
-        let port = raw.ask(&TestRequest {
+        let mut raw = RawClient::connect(server.port);
+        let port = raw.request_test(&TestRequest {
             congestion_control: Text::new("nosuchone"),
-            ..Kind::TcpStream.request(1)
+            ..TestKind::TcpStream.request(1)
         });
         drop(data_connection(port));
         let results = OMNI
-            .parse_results(&raw.receive().expect("the results"))
-            .expect("results");
+            .parse_results(&raw.receive().expect("the server sends results"))
+            .expect("the test succeeds");
         let in_force = results.congestion_control.to_string();
         assert!(!in_force.is_empty() && in_force != "nosuchone");
-        let said = server
+        let is_logged = server
             .log()
             .contains("left out congestion control \"nosuchone\"");
-        assert_eq!(said, left_out, "{options}: {}", server.log());
+        assert_eq!(is_logged, is_left_out, "{options}: {}", server.log());
     }
 }
 
-/// Where this kernel has SCTP there is nothing to refuse.
-fn protocols() {
-    let known = std::fs::read_to_string("/proc/net/protocols").expect("/proc is there");
-    let has_sctp = known.lines().any(|line| line.starts_with("SCTP "));
+/// A kernel that has SCTP loaded has nothing to refuse.
+fn refuses_unloaded_protocol() {
+    let protocols = std::fs::read_to_string("/proc/net/protocols").expect("/proc is mounted");
+    let has_sctp = protocols.lines().any(|line| line.starts_with("SCTP "));
     let server = Server::start("");
     let request = Request::Omni(TestRequest {
         protocol: TestRequest::SCTP,
-        ..Kind::TcpStream.request(1)
+        ..TestKind::TcpStream.request(1)
     });
-    let mut raw = Raw::connect(server.port);
+    let mut raw = RawClient::connect(server.port);
     raw.send(&request);
-    let refused = raw.refusal().ok();
-    assert_eq!(refused, (!has_sctp).then_some(EPROTONOSUPPORT));
-    let said = server
+    let errno = raw.receive_refusal().ok();
+    assert_eq!(errno, (!has_sctp).then_some(EPROTONOSUPPORT));
+    let is_logged = server
         .log()
         .contains("refused SCTP: it needs the module sctp");
-    assert_eq!(said, !has_sctp, "{}", server.log());
+    assert_eq!(is_logged, !has_sctp, "{}", server.log());
 }
 
-fn ports() {
+fn refuses_privileged_ports() {
     Namespace::new().enter(|| {
-        let on = |port: u32, kind: Kind| {
+        let request_for = |port: u32, kind: TestKind| {
             Request::Omni(TestRequest {
                 data_port: port,
                 ..kind.request(1)
             })
         };
         let strict = Server::start("");
-        for kind in Kind::ALL {
-            let errno = Raw::connect(strict.port).ask_in_vain(&on(443, kind));
+        for kind in TestKind::ALL {
+            let errno = RawClient::connect(strict.port).expect_refusal(&request_for(443, kind));
             assert_eq!(errno, EACCES, "{}", kind.name());
         }
         assert!(
@@ -102,44 +106,46 @@ fn ports() {
             strict.log()
         );
         let lenient = Server::start("--allow-privileged-ports");
-        let granted = |server: u16, port: u32| {
-            let Request::Omni(request) = on(port, Kind::TcpRr) else {
-                unreachable!("it is an omni request")
+        let assigned_port = |server: u16, port: u32| {
+            let Request::Omni(request) = request_for(port, TestKind::TcpRr) else {
+                unreachable!("the request is an omni request")
             };
-            u32::from(Raw::connect(server).ask(&request))
+            u32::from(RawClient::connect(server).request_test(&request))
         };
         for (server, port) in [(&strict, 40_443), (&lenient, 443)] {
-            assert_eq!(granted(server.port, port), port);
+            assert_eq!(assigned_port(server.port, port), port);
         }
-        // Another port for one that is taken, as stock has it, but not for one that this user may not have.
-        let _taken = TcpListener::bind((Ipv4Addr::UNSPECIFIED, 40_444)).expect("a new namespace");
-        assert_ne!(granted(strict.port, 40_444), 40_444);
-        let place = place_for_all();
+        // As in stock, the server assigns another port if the requested one is in use. It does not
+        // do so for a port that its user is not permitted to bind.
+        let _taken = TcpListener::bind((Ipv4Addr::UNSPECIFIED, 40_444)).expect("the port is free");
+        assert_ne!(assigned_port(strict.port, 40_444), 40_444);
+        let directory = world_readable_directory();
         let unprivileged = Server::try_start_with(|port| {
             let options = format!("-D -d -p {port} --allow-privileged-ports");
-            let mut netserver = as_nobody(place.path());
+            let mut netserver = unprivileged_netserver(directory.path());
             netserver.args(options.split(' '));
             netserver
         });
-        let port = unprivileged.as_ref().expect("it listens").port;
-        for kind in Kind::ALL {
-            let errno = Raw::connect(port).ask_in_vain(&on(443, kind));
+        let port = unprivileged.as_ref().expect("the server listens").port;
+        for kind in TestKind::ALL {
+            let errno = RawClient::connect(port).expect_refusal(&request_for(443, kind));
             assert_eq!(errno, EACCES, "{}", kind.name());
         }
     });
 }
 
-/// A directory that every user can read.
-fn place_for_all() -> TempDir {
-    let place = tempfile::tempdir_in("/tmp").expect("/tmp is writable");
-    let open = Permissions::from_mode(0o755);
-    std::fs::set_permissions(place.path(), open).expect("a directory of ours");
-    place
+/// Creates a directory that every user can read.
+fn world_readable_directory() -> TempDir {
+    let directory = tempfile::tempdir_in("/tmp").expect("/tmp is writable");
+    let mode = Permissions::from_mode(0o755);
+    std::fs::set_permissions(directory.path(), mode).expect("the directory has this owner");
+    directory
 }
 
-/// Our netserver, started by a user without privileges from a copy in this directory.
-fn as_nobody(place: &Path) -> Command {
-    let copy = place.join("netserver");
+/// Returns a command that starts netserver as a user without privileges, from a copy in
+/// `directory`.
+fn unprivileged_netserver(directory: &Path) -> Command {
+    let copy = directory.join("netserver");
     copy_linerate(&copy);
     let mut command = Command::new("setpriv");
     command
@@ -148,84 +154,87 @@ fn as_nobody(place: &Path) -> Command {
     command
 }
 
-/// The numbers of a user, by id(1).
-fn id(of: &str, user: &str) -> String {
+/// Returns a user's numeric ids, as id(1) prints them with `option`.
+fn user_ids(option: &str, user: &str) -> String {
     let mut id = Command::new("id");
-    id.args([of, user]);
-    let said = run(id, SOON).expect("it ends");
-    said.stdout.trim().to_owned()
+    id.args([option, user]);
+    let output = run(id, SHORT_TIMEOUT).expect("the process ends");
+    output.stdout.trim().to_owned()
 }
 
-/// Whether a process is nobody, with its groups and without any capability, in all its threads.
+/// Fails the test unless each thread of a process runs as nobody, with nobody's groups and without
+/// capabilities.
 #[track_caller]
-fn is_nobody(pid: u32) {
-    let [user, group, groups] = ["-u", "-g", "-G"].map(|of| id(of, "nobody"));
-    let threads = std::fs::read_dir(format!("/proc/{pid}/task")).expect("it runs");
+fn assert_runs_as_nobody(pid: u32) {
+    let [user, group, groups] = ["-u", "-g", "-G"].map(|option| user_ids(option, "nobody"));
+    let threads = std::fs::read_dir(format!("/proc/{pid}/task")).expect("the process runs");
     for thread in threads {
-        let path = thread.expect("it runs").path().join("status");
-        let status = std::fs::read_to_string(path).expect("it runs");
-        let words = |field: &str| {
+        let path = thread.expect("the process runs").path().join("status");
+        let status = std::fs::read_to_string(path).expect("the process runs");
+        let value = |field: &str| {
             let line = status.lines().find_map(|line| line.strip_prefix(field));
-            let words: Vec<_> = line.unwrap_or_default().split_whitespace().collect();
-            words.join(" ")
+            let values: Vec<_> = line.unwrap_or_default().split_whitespace().collect();
+            values.join(" ")
         };
-        assert_eq!(words("Uid:"), [&*user; 4].join(" "));
-        assert_eq!(words("Gid:"), [&*group; 4].join(" "));
-        assert_eq!(words("Groups:"), groups);
+        assert_eq!(value("Uid:"), [&*user; 4].join(" "));
+        assert_eq!(value("Gid:"), [&*group; 4].join(" "));
+        assert_eq!(value("Groups:"), groups);
         for set in ["CapPrm:", "CapEff:"] {
-            assert_eq!(words(set).trim_matches('0'), "", "{status}");
+            assert_eq!(value(set).trim_matches('0'), "", "{status}");
         }
     }
 }
 
-fn test_at(port: u16) -> String {
+fn netperf_line(port: u16) -> String {
     format!("netperf -H 127.0.0.1 -p {port} -P 0 -l -50 -t")
 }
 
 #[track_caller]
-fn serves(port: u16) {
+fn assert_serves(port: u16) {
     for test in ["TCP_RR", "TCP_CRR", "UDP_RR", "STREAM_RR", "DG_RR"] {
-        let client = linerate_with_args(&format!("{} {test}", test_at(port)));
-        run(client, SOON).expect("it ends").assert_success();
+        let client = linerate_with_args(&format!("{} {test}", netperf_line(port)));
+        run(client, SHORT_TIMEOUT)
+            .expect("the process ends")
+            .assert_success();
     }
 }
 
-/// At a port that root alone may have.
-fn another_user() {
-    let place = tempfile::tempdir_in("/tmp").expect("/tmp is writable");
-    std::fs::write(place.path().join("f"), "x").expect("a new directory");
+/// The port is privileged.
+fn changes_user() {
+    let directory = tempfile::tempdir_in("/tmp").expect("/tmp is writable");
+    std::fs::write(directory.path().join("f"), "x").expect("the directory is writable");
     Namespace::new().enter(|| {
         let options = format!(
             "netserver -D -p 443 --user nobody --allow-fill-dir {}",
-            place.path().display()
+            directory.path().display()
         );
         let server = Server::start_at(443, linerate_with_args(&options));
-        is_nobody(server.pid());
-        serves(443);
-        // While it serves, too.
+        assert_runs_as_nobody(server.pid());
+        assert_serves(443);
+        // Also while it serves a client.
         let mut client = TestProcess::start(&mut linerate_with_args(&format!(
             "{} TCP_RR -l 10",
-            test_at(443)
+            netperf_line(443)
         )));
         client.wait_for_data_phase();
-        is_nobody(server.pid());
+        assert_runs_as_nobody(server.pid());
     });
 }
 
-fn daemon() {
+fn changes_user_as_daemon() {
     let port = free_port();
     let line = format!("netserver -p {port} --user nobody");
-    run(linerate_with_args(&line), SOON)
-        .expect("it goes to the background")
+    run(linerate_with_args(&line), SHORT_TIMEOUT)
+        .expect("the command ends")
         .assert_success();
     let daemon = Daemon::find(&["netserver", "-p", &port.to_string()]);
-    is_nobody(daemon.pid());
-    serves(port);
+    assert_runs_as_nobody(daemon.pid());
+    assert_serves(port);
 }
 
-fn inetd() {
+fn changes_user_under_inetd() {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("there is a free port");
-    let port = listener.local_addr().expect("it is bound").port();
+    let port = listener.local_addr().expect("the socket is bound").port();
     let client = format!("netperf -H 127.0.0.1 -p {port} -P 0 -l 3 -t TCP_RR");
     let mut client = TestProcess::start(&mut linerate_with_args(&client));
     let (control, _) = listener.accept().expect("the client connects");
@@ -233,32 +242,32 @@ fn inetd() {
     let server =
         TestProcess::start_with_input(&mut linerate_with_args("netserver --user nobody"), control);
     client.wait_for_data_phase();
-    is_nobody(server.pid());
-    client.finish(SOON * 2).assert_success();
+    assert_runs_as_nobody(server.pid());
+    client.finish(SHORT_TIMEOUT * 2).assert_success();
 }
 
-fn by_socket() {
+fn changes_user_with_activated_socket() {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("there is a free port");
-    let port = listener.local_addr().expect("it is bound").port();
+    let port = listener.local_addr().expect("the socket is bound").port();
     let script =
         "LISTEN_FDS=1 LISTEN_PID=$$ exec \"$0\" netserver -D --user nobody 3<&0 </dev/null";
     let mut command = Command::new("sh");
-    command.args(["-c", script]).arg(program());
+    command.args(["-c", script]).arg(linerate_path());
     let server = TestProcess::start_with_input(&mut command, Stdio::from(OwnedFd::from(listener)));
-    serves(port);
-    is_nobody(server.pid());
+    assert_serves(port);
+    assert_runs_as_nobody(server.pid());
 }
 
-/// The slave has threads when it changes its user.
-fn slave() {
+/// The slave already has threads when it changes its user.
+fn slave_changes_user() {
     Namespace::new().enter(|| {
         let slave = Server::start_at(443, linerate_with_args("uperf -s -P 443 --user nobody"));
         assert!(
-            wait_until(SOON, || user_of(slave.pid()) != "0"),
+            wait_until(SHORT_TIMEOUT, || user_id(slave.pid()) != "0"),
             "{}",
             slave.stderr()
         );
-        is_nobody(slave.pid());
+        assert_runs_as_nobody(slave.pid());
         let profile = Profile::new("p")
             .group("nthreads=2")
             .single_flowop("connect remotehost=127.0.0.1 protocol=tcp")
@@ -269,25 +278,25 @@ fn slave() {
         master
             .finish_within(Duration::from_secs(20))
             .assert_success();
-        is_nobody(slave.pid());
+        assert_runs_as_nobody(slave.pid());
     });
 }
 
-/// The user's number of a process.
-fn user_of(pid: u32) -> String {
+/// Returns the user id of a process, or `0` if it is unavailable.
+fn user_id(pid: u32) -> String {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("Uid:"));
     let user = line.and_then(|line| line.split_whitespace().next());
     user.unwrap_or("0").to_owned()
 }
 
-fn cannot_be_had() {
-    let (port, place) = (free_port(), place_for_all());
+fn rejects_unavailable_user() {
+    let (port, directory) = (free_port(), world_readable_directory());
     let ours = linerate_with_args(&format!("netserver -D -p {port} --user no-such-user"));
     let root = linerate_with_args(&format!("netserver -D -p {port} --user root"));
-    let mut nobody = as_nobody(place.path());
+    let mut nobody = unprivileged_netserver(directory.path());
     nobody.args(["-D", "-p", &port.to_string(), "--user", "daemon"]);
-    for (command, why) in [
+    for (command, reason) in [
         (ours, "cannot become user no-such-user: no such user"),
         (root, "cannot become user root: it keeps all privileges"),
         (
@@ -295,16 +304,16 @@ fn cannot_be_had() {
             "cannot become user daemon: only root can become another user",
         ),
     ] {
-        let ended = run(command, SOON).expect("it ends");
-        assert_eq!(ended.code, Some(1), "{ended:#?}");
-        assert_eq!(ended.stderr.trim_end(), format!("netserver: {why}"));
+        let output = run(command, SHORT_TIMEOUT).expect("the process ends");
+        assert_eq!(output.code, Some(1), "{output:#?}");
+        assert_eq!(output.stderr.trim_end(), format!("netserver: {reason}"));
     }
     for server in ["netserver -D -p", "uperf -s -P"] {
         let line = format!("{server} {port} --user nobody --allow-privileged-ports");
-        let ended = run(linerate_with_args(&line), SOON).expect("it ends");
-        assert_eq!(ended.code, Some(1), "{ended:#?}");
-        let why = "--allow-privileged-ports has no effect with --user";
-        assert!(ended.stderr.contains(why), "{ended:#?}");
-        assert_eq!(ended.stderr.lines().count(), 1, "{ended:#?}");
+        let output = run(linerate_with_args(&line), SHORT_TIMEOUT).expect("the process ends");
+        assert_eq!(output.code, Some(1), "{output:#?}");
+        let warning = "--allow-privileged-ports has no effect with --user";
+        assert!(output.stderr.contains(warning), "{output:#?}");
+        assert_eq!(output.stderr.lines().count(), 1, "{output:#?}");
     }
 }

@@ -1,4 +1,4 @@
-//! A client made by hand, which stops wherever a test wants it to.
+//! A netperf client that can stop at any point of the protocol.
 
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream, UdpSocket};
@@ -8,34 +8,34 @@ use std::time::{Duration, Instant};
 use netperf::wire::{Flags, Frame, MESSAGE_BYTES, OMNI, Request, TestRequest, check_error};
 use socket2::{Domain, Socket, Type};
 
-/// How long an answer may take that needs no waiting for.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// Timeout of an answer that the server sends immediately.
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A control connection.
 #[derive(Debug)]
-pub(crate) struct Raw {
+pub(crate) struct RawClient {
     pub(crate) control: TcpStream,
 }
 
-impl Raw {
+impl RawClient {
     pub(crate) fn connect(port: u16) -> Self {
         Self::connect_to((Ipv4Addr::LOCALHOST, port).into())
     }
 
     pub(crate) fn connect_to(server: SocketAddr) -> Self {
-        let control = TcpStream::connect_timeout(&server, PATIENCE).expect("the server listens");
-        Self::on(control)
+        let control = TcpStream::connect_timeout(&server, TIMEOUT).expect("the server listens");
+        Self::new(control)
     }
 
-    /// From another address of this host.
+    /// Connects from another address of this host.
     pub(crate) fn connect_from(source: Ipv4Addr, server: SocketAddr) -> Self {
-        Self::on(stream_from(source, server).expect("the server listens"))
+        Self::new(stream_from(source, server).expect("the server listens"))
     }
 
-    fn on(control: TcpStream) -> Self {
+    fn new(control: TcpStream) -> Self {
         control
-            .set_read_timeout(Some(PATIENCE))
-            .expect("a timeout that is not zero");
+            .set_read_timeout(Some(TIMEOUT))
+            .expect("the timeout is not zero");
         Self { control }
     }
 
@@ -51,43 +51,44 @@ impl Raw {
         Ok(frame)
     }
 
-    /// Asks for a test that the server is to accept, and returns the port of its data socket.
-    pub(crate) fn ask(&mut self, request: &TestRequest) -> u16 {
+    /// Requests a test that the server must accept, and returns the port of its data socket.
+    pub(crate) fn request_test(&mut self, request: &TestRequest) -> u16 {
         self.send(&Request::Omni(request.clone()));
-        let response = self.receive().expect("a response");
+        let response = self.receive().expect("the server responds");
         let response = OMNI
             .parse_response(&response)
             .expect("the test is accepted");
-        u16::try_from(response.data_port).expect("a port")
+        u16::try_from(response.data_port).expect("a valid port")
     }
 
-    /// Asks for something that the server is to refuse, and returns the error number.
-    pub(crate) fn ask_in_vain(&mut self, request: &Request) -> i32 {
+    /// Sends a request that the server must refuse, and returns the error number.
+    pub(crate) fn expect_refusal(&mut self, request: &Request) -> i32 {
         self.send(request);
-        self.refusal().expect("an error response")
+        self.receive_refusal().expect("the server sends an error")
     }
 
-    /// The next message, which is to be an error response; the number in it.
-    pub(crate) fn refusal(&mut self) -> Result<i32, String> {
+    /// Reads an error response and returns its error number.
+    pub(crate) fn receive_refusal(&mut self) -> Result<i32, String> {
         let frame = self.receive().map_err(|error| error.to_string())?;
         match check_error(&frame) {
-            Ok(()) => Err("it is no error response".to_owned()),
+            Ok(()) => Err("the message is not an error response".to_owned()),
             Err(error) => Ok(error.0),
         }
     }
 
-    /// How long the server takes to end the connection, whatever it says before.
-    pub(crate) fn time_to_end(&mut self, patience: Duration) -> Option<Duration> {
+    /// Returns the time until the server closes the connection, or `None` after `timeout`. Discards
+    /// all messages.
+    pub(crate) fn time_until_closed(&mut self, timeout: Duration) -> Option<Duration> {
         let start = Instant::now();
-        let mut scrap = [0; 4096];
+        let mut discarded = [0; 4096];
         loop {
-            let left = patience
+            let remaining = timeout
                 .checked_sub(start.elapsed())
-                .filter(|left| !left.is_zero())?;
+                .filter(|remaining| !remaining.is_zero())?;
             self.control
-                .set_read_timeout(Some(left))
-                .expect("a timeout that is not zero");
-            match self.control.read(&mut scrap) {
+                .set_read_timeout(Some(remaining))
+                .expect("the timeout is not zero");
+            match self.control.read(&mut discarded) {
                 Ok(0) => return Some(start.elapsed()),
                 Err(error) if error.kind() == io::ErrorKind::ConnectionReset => {
                     return Some(start.elapsed());
@@ -98,9 +99,9 @@ impl Raw {
     }
 }
 
-/// A kind of test, seen from the client.
+/// A kind of test, named after the client's side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum TestKind {
     TcpStream,
     TcpMaerts,
     TcpRr,
@@ -109,7 +110,7 @@ pub(crate) enum Kind {
     UdpRr,
 }
 
-impl Kind {
+impl TestKind {
     pub(crate) const ALL: [Self; 6] = [
         Self::TcpStream,
         Self::TcpMaerts,
@@ -119,7 +120,7 @@ impl Kind {
         Self::UdpRr,
     ];
 
-    /// Its name on netperf's command line.
+    /// Returns the test's name on netperf's command line.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::TcpStream => "TCP_STREAM",
@@ -131,17 +132,18 @@ impl Kind {
         }
     }
 
-    /// Seconds, or −1 × bytes or transactions, as the request for such a test has them.
+    /// Returns a request for such a test. `test_length` is in seconds, or −1 × bytes or
+    /// transactions.
     pub(crate) fn request(self, test_length: i32) -> TestRequest {
-        let plain = TestRequest {
+        let base = TestRequest {
             test_length,
             ..TestRequest::default()
         };
-        let exchange = TestRequest {
+        let transaction = TestRequest {
             direction: TestRequest::TRANSMIT | TestRequest::RECEIVE,
             request_size: 1,
             response_size: 1,
-            ..plain.clone()
+            ..base.clone()
         };
         let datagrams = |request: TestRequest| TestRequest {
             socket_type: TestRequest::DATAGRAM,
@@ -151,36 +153,38 @@ impl Kind {
         match self {
             Self::TcpStream => TestRequest {
                 direction: TestRequest::RECEIVE,
-                ..plain
+                ..base
             },
             Self::TcpMaerts => TestRequest {
                 direction: TestRequest::TRANSMIT,
-                ..plain
+                ..base
             },
-            Self::TcpRr => exchange,
+            Self::TcpRr => transaction,
             Self::TcpCrr => TestRequest {
                 flags: Flags::ROUTING_ALLOWED | Flags::CONNECTION_TEST,
-                ..exchange
+                ..transaction
             },
             Self::UdpStream => datagrams(TestRequest {
                 direction: TestRequest::RECEIVE,
-                ..plain
+                ..base
             }),
-            Self::UdpRr => datagrams(exchange),
+            Self::UdpRr => datagrams(transaction),
         }
     }
 }
 
-/// Set when this goes, also by a failed assertion: what runs beside a test ends with it.
-pub(crate) struct Finally<'a>(pub(crate) &'a AtomicBool);
+/// Sets a flag when it is dropped, also by a failed assertion. The flag ends the test's helper
+/// thread.
+pub(crate) struct SetOnDrop<'a>(pub(crate) &'a AtomicBool);
 
-impl Drop for Finally<'_> {
+impl Drop for SetOnDrop<'_> {
     fn drop(&mut self) {
         self.0.store(true, Relaxed);
     }
 }
 
-/// A connection from this address. Programs that other test cases start do not inherit it and keep it open.
+/// Opens a connection from `source`. It is close-on-exec, so programs of other test cases do not
+/// keep it open.
 pub(crate) fn stream_from(source: Ipv4Addr, to: SocketAddr) -> io::Result<TcpStream> {
     let socket = Socket::new(Domain::IPV4, Type::STREAM, None)?;
     socket.bind(&SocketAddr::from((source, 0)).into())?;
@@ -188,16 +192,16 @@ pub(crate) fn stream_from(source: Ipv4Addr, to: SocketAddr) -> io::Result<TcpStr
     Ok(socket.into())
 }
 
-/// A data connection to a test's port.
+/// Opens a data connection to a test's port.
 pub(crate) fn data_connection(port: u16) -> TcpStream {
     TcpStream::connect((Ipv4Addr::LOCALHOST, port)).expect("the test listens")
 }
 
-/// A datagram socket that sends to a test's port.
+/// Returns a datagram socket that sends to a test's port.
 pub(crate) fn datagram_socket(port: u16) -> UdpSocket {
     let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("there is a free port");
     socket
         .connect((Ipv4Addr::LOCALHOST, port))
-        .expect("a datagram socket needs no answer");
+        .expect("the loopback address is reachable");
     socket
 }

@@ -1,4 +1,4 @@
-//! Servers that die, in each phase: the client says so in one line, and ends.
+//! Servers that die in each phase: the client reports the loss in one line and ends.
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpListener};
@@ -9,75 +9,72 @@ use rustix::process::Signal;
 use testkit::Requirement::Namespaces;
 use testkit::{
     Namespace, ProcessOutput, STOCK_NETPERF, Server, TestCase, TestProcess, has_connection_to,
-    linerate_with_args, listener_count, test_case, wait_until,
+    linerate_with_args, listener_count, wait_until, with_prefix,
 };
 
-use super::raw::Kind;
+use super::raw::TestKind;
 
-/// The end of a connection needs no deadline.
-const AT_ONCE: Duration = Duration::from_secs(3);
+/// Timeout for a client to detect the end of a connection. It needs no deadline for that.
+const SHORT_TIMEOUT: Duration = Duration::from_secs(3);
 
 pub(crate) fn test_cases() -> Vec<TestCase> {
-    vec![
-        test_case(
-            "server_death::of_ours_in_each_phase",
-            &[Namespaces],
-            of_ours_in_each_phase,
-        ),
-        test_case(
-            "server_death::of_stock_in_each_phase",
-            &[STOCK_NETPERF, Namespaces],
-            of_stock_in_each_phase,
-        ),
-        test_case("server_death::before_the_results", &[], before_the_results),
-    ]
+    let mut test_cases = testkit::test_cases![
+        needing &[Namespaces];
+        reports_lost_server_of_ours,
+    ];
+    test_cases.extend(testkit::test_cases![
+        needing &[STOCK_NETPERF, Namespaces];
+        reports_lost_server_of_stock,
+    ]);
+    test_cases.extend(testkit::test_cases![reports_server_lost_before_results]);
+    with_prefix("server_death", test_cases).collect()
 }
 
-fn of_ours_in_each_phase() {
-    in_each_phase(|| Server::start(""));
+fn reports_lost_server_of_ours() {
+    assert_reports_lost_server(|| Server::start(""));
 }
 
-fn of_stock_in_each_phase() {
-    in_each_phase(Server::start_stock);
+fn reports_lost_server_of_stock() {
+    assert_reports_lost_server(Server::start_stock);
 }
 
-fn in_each_phase(start: fn() -> Server) {
+fn assert_reports_lost_server(start: fn() -> Server) {
     Namespace::new().enter(|| {
         let server = start();
         server.signal(Signal::STOP);
-        let client = start_client(&server, Kind::TcpStream, "-l 10");
+        let client = start_client(&server, TestKind::TcpStream, "-l 10");
         assert!(
-            wait_until(AT_ONCE, || has_connection_to(server.port)),
-            "the kernel does not accept"
+            wait_until(SHORT_TIMEOUT, || has_connection_to(server.port)),
+            "the kernel does not accept the connection"
         );
         server.kill_all();
-        assert_says_so(client, "a death before the response");
+        assert_reports_loss(client, "a death before the response");
 
         let server = start();
-        let before = listener_count();
-        // The client waits for so long between the response and the data.
-        let client = start_client(&server, Kind::TcpStream, "-s 20 -l 10");
+        let listeners_before = listener_count();
+        // With -s, the client waits for 20 s between the response and the data.
+        let client = start_client(&server, TestKind::TcpStream, "-s 20 -l 10");
         assert!(
-            wait_until(AT_ONCE, || listener_count() > before),
-            "the server makes no data socket"
+            wait_until(SHORT_TIMEOUT, || listener_count() > listeners_before),
+            "the server opens no data socket"
         );
         server.kill_all();
-        assert_says_so(client, "a death before the data");
+        assert_reports_loss(client, "a death before the data");
 
-        for kind in Kind::ALL {
+        for kind in TestKind::ALL {
             let server = start();
             let mut client = start_client(&server, kind, "-l 20");
             client.wait_for_data_phase();
             server.kill_all();
-            assert_says_so(client, &format!("a death in the data, {}", kind.name()));
+            assert_reports_loss(client, &format!("a death in the data, {}", kind.name()));
         }
     });
 }
 
-/// This server accepts a test, takes its data and goes.
-fn before_the_results() {
+/// The server accepts a test, receives its data and dies.
+fn reports_server_lost_before_results() {
     let listen = || TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("there is a free port");
-    let port = |listener: &TcpListener| listener.local_addr().expect("it is bound").port();
+    let port = |listener: &TcpListener| listener.local_addr().expect("the socket is bound").port();
     let (control, data) = (listen(), listen());
     let options = format!(
         "netperf -H 127.0.0.1 -p {} -t TCP_STREAM -l 1 -P 0",
@@ -87,7 +84,7 @@ fn before_the_results() {
     let (mut control, _) = control.accept().expect("the client connects");
     control
         .read_exact(&mut [0; MESSAGE_BYTES])
-        .expect("the client asks");
+        .expect("the client sends a request");
     let response = TestResponse {
         receive_size: 65_536,
         data_port: port(&data).into(),
@@ -97,13 +94,13 @@ fn before_the_results() {
         .write_all(&OMNI.encode_response(&response))
         .expect("the client reads");
     let (mut data, _) = data.accept().expect("the client sends");
-    let mut scrap = vec![0; 65_536];
-    while data.read(&mut scrap).is_ok_and(|taken| taken > 0) {}
+    let mut discarded = vec![0; 65_536];
+    while data.read(&mut discarded).is_ok_and(|length| length > 0) {}
     drop((control, data));
-    assert_says_so(client, "a death before the results");
+    assert_reports_loss(client, "a death before the results");
 }
 
-fn start_client(server: &Server, kind: Kind, options: &str) -> TestProcess {
+fn start_client(server: &Server, kind: TestKind, options: &str) -> TestProcess {
     let options = format!(
         "netperf -H 127.0.0.1 -p {} -t {} -P 0 {options}",
         server.port,
@@ -113,12 +110,12 @@ fn start_client(server: &Server, kind: Kind, options: &str) -> TestProcess {
 }
 
 #[track_caller]
-fn assert_says_so(client: TestProcess, what: &str) {
-    let client: ProcessOutput = client.finish(AT_ONCE);
+fn assert_reports_loss(client: TestProcess, event: &str) {
+    let client: ProcessOutput = client.finish(SHORT_TIMEOUT);
     assert!(
         client.code.is_some_and(|code| code != 0),
-        "{what}: {client:#?}"
+        "{event}: {client:#?}"
     );
     let lines = client.stderr.lines().filter(|line| !line.trim().is_empty());
-    assert_eq!(lines.count(), 1, "{what}: {client:#?}");
+    assert_eq!(lines.count(), 1, "{event}: {client:#?}");
 }

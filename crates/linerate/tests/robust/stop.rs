@@ -1,4 +1,4 @@
-//! A stopped server: its tests end without results, or finish first.
+//! Stopping a server: its tests end without results, or finish first with `--drain-on-exit`.
 
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -6,18 +6,18 @@ use std::time::{Duration, Instant};
 use rustix::process::Signal;
 use testkit::TestCase;
 
-use super::raw::Raw;
+use super::raw::RawClient;
 use testkit::Requirement::Namespaces;
 use testkit::{
     Namespace, ProcessOutput, STOCK_NETPERF, Server, TestProcess, is_listening, linerate_with_args,
-    stock_with_args, test_case, wait_until,
+    stock_with_args, wait_until, with_prefix,
 };
 
-/// What needs no waiting for.
-const AT_ONCE: Duration = Duration::from_secs(4);
+/// Timeout of an action that needs no wait.
+const SHORT_TIMEOUT: Duration = Duration::from_secs(4);
 
-/// Every kind of test that both makes have.
-const TESTS: [&str; 8] = [
+/// Every kind of test that both clients have.
+const COMMON_TESTS: [&str; 8] = [
     "TCP_STREAM",
     "TCP_MAERTS",
     "TCP_RR",
@@ -28,8 +28,8 @@ const TESTS: [&str; 8] = [
     "UDP_RR",
 ];
 
-/// What else ours can be asked for.
-const OURS: [&str; 14] = [
+/// Further tests of our client.
+const OUR_TESTS: [&str; 14] = [
     "TCP_STREAM -D 1",
     "TCP_RR -D 1",
     "TCP_STREAM --parallel 3",
@@ -47,50 +47,55 @@ const OURS: [&str; 14] = [
 ];
 
 pub(crate) fn test_cases() -> Vec<TestCase> {
-    let (namespaces, both): (&[_], &[_]) = (&[Namespaces], &[STOCK_NETPERF, Namespaces]);
-    vec![
-        test_case("stop::ends_tests_of_ours", namespaces, ends_tests_of_ours),
-        test_case("stop::ends_tests_of_stock", both, ends_tests_of_stock),
-        test_case(
-            "stop::ends_tests_that_count",
-            namespaces,
-            ends_tests_that_count,
-        ),
-        test_case("stop::drains", both, drains),
-        test_case("stop::drains_for_so_long", namespaces, drains_for_so_long),
-        test_case("stop::a_second_signal", namespaces, a_second_signal),
-    ]
+    let mut test_cases = testkit::test_cases![
+        needing &[Namespaces];
+        ends_tests_of_ours,
+        ends_tests_without_time_limit,
+        limits_drain_time,
+        second_signal_ends_drain,
+    ];
+    test_cases.extend(testkit::test_cases![
+        needing &[STOCK_NETPERF, Namespaces];
+        ends_tests_of_stock,
+        drains_running_tests,
+    ]);
+    with_prefix("stop", test_cases).collect()
 }
 
 fn ours(line: &str) -> Command {
     linerate_with_args(&format!("netperf {line}"))
 }
 
-fn theirs(line: &str) -> Command {
+fn stock(line: &str) -> Command {
     stock_with_args("netperf", line)
 }
 
-fn start(make: fn(&str) -> Command, server: &Server, length: &str, test: &str) -> TestProcess {
-    let (test, rest) = test.split_once(' ').unwrap_or((test, ""));
+fn start_client(
+    command: fn(&str) -> Command,
+    server: &Server,
+    length: &str,
+    test: &str,
+) -> TestProcess {
+    let (test, options) = test.split_once(' ').unwrap_or((test, ""));
     let line = format!(
-        "-H 127.0.0.1 -p {} -P 0 -l {length} -t {test} {rest}",
+        "-H 127.0.0.1 -p {} -P 0 -l {length} -t {test} {options}",
         server.port
     );
-    TestProcess::start(&mut make(&line))
+    TestProcess::start(&mut command(&line))
 }
 
 fn ends_tests_of_ours() {
-    let tests: Vec<_> = TESTS.into_iter().chain(OURS).collect();
-    ends_tests(ours, "20", &tests, AT_ONCE);
+    let tests: Vec<_> = COMMON_TESTS.into_iter().chain(OUR_TESTS).collect();
+    assert_stop_ends_tests(ours, "20", &tests, SHORT_TIMEOUT);
 }
 
-/// Its UDP_RR waits until its time is up, also when a stock server is stopped.
+/// Stock's UDP_RR waits for the end of its time, also if its server is a stopped stock server.
 fn ends_tests_of_stock() {
-    ends_tests(theirs, "8", &TESTS, Duration::from_secs(20));
+    assert_stop_ends_tests(stock, "8", &COMMON_TESTS, Duration::from_secs(20));
 }
 
-/// No time ends them, and they take longer than this test.
-fn ends_tests_that_count() {
+/// These tests end after a count, which they do not reach here.
+fn ends_tests_without_time_limit() {
     let tests = [
         "TCP_STREAM -- -m 10",
         "TCP_MAERTS -- -m ,10",
@@ -100,29 +105,33 @@ fn ends_tests_that_count() {
         "UDP_STREAM -- -m 10 -R 1",
         "UDP_RR",
     ];
-    ends_tests(ours, "-2000000000", &tests, AT_ONCE);
+    assert_stop_ends_tests(ours, "-2000000000", &tests, SHORT_TIMEOUT);
 }
 
-fn ends_tests(make: fn(&str) -> Command, length: &str, tests: &[&str], patience: Duration) {
+fn assert_stop_ends_tests(
+    command: fn(&str) -> Command,
+    length: &str,
+    tests: &[&str],
+    timeout: Duration,
+) {
     Namespace::new().enter(|| {
-        // A few at a time, so that each gets to its data on any machine.
+        // Only a few tests run at a time, so that each reaches its data phase on a slow machine.
         for tests in tests.chunks(4) {
             for signal in [Signal::TERM, Signal::INT] {
                 let server = Server::start("");
                 let mut clients: Vec<_> = tests
                     .iter()
-                    .map(|test| start(make, &server, length, test))
+                    .map(|test| start_client(command, &server, length, test))
                     .collect();
                 clients
                     .iter_mut()
                     .for_each(TestProcess::wait_for_data_phase);
                 let port = server.port;
                 server.signal(signal);
-                let ended = server.wait(AT_ONCE);
-                ended.assert_success();
+                server.wait(SHORT_TIMEOUT).assert_success();
                 assert!(!is_listening(port));
                 for client in clients {
-                    has_no_result(&client.finish(patience));
+                    assert_no_result(&client.finish(timeout));
                 }
             }
         }
@@ -130,8 +139,8 @@ fn ends_tests(make: fn(&str) -> Command, length: &str, tests: &[&str], patience:
 }
 
 #[track_caller]
-fn has_no_result(client: &ProcessOutput) {
-    // Stock's end so when they write to a connection that is closed, and say nothing.
+fn assert_no_result(client: &ProcessOutput) {
+    // SIGPIPE ends a stock client that writes to a closed connection. It prints nothing.
     if client.signal == Some(Signal::PIPE.as_raw()) {
         assert_eq!(client.stdout.trim(), "", "{client:#?}");
         return;
@@ -139,87 +148,90 @@ fn has_no_result(client: &ProcessOutput) {
     assert_eq!(client.code, Some(1), "{client:#?}");
     let figures = client.figures();
     assert!(figures.is_empty(), "{figures:?}: {client:#?}");
-    let said = format!("{}{}", client.stdout, client.stderr);
-    assert!(!said.trim().is_empty(), "{client:#?}");
+    let output = format!("{}{}", client.stdout, client.stderr);
+    assert!(!output.trim().is_empty(), "{client:#?}");
 }
 
-/// What runs comes to its end, with everything that belongs to a result; nothing else begins.
-fn drains() {
+/// Running tests finish with complete results. The server starts no further test.
+fn drains_running_tests() {
     Namespace::new().enter(|| {
         let server = Server::start("--drain-on-exit 20");
-        let mut idle = Raw::connect(server.port);
-        let plain = [ours as fn(&str) -> Command, theirs]
+        let mut idle = RawClient::connect(server.port);
+        let common = [ours as fn(&str) -> Command, stock]
             .into_iter()
-            .flat_map(|make| TESTS.map(|test| start(make, &server, "10", test)));
-        let mut clients: Vec<_> = plain.collect();
-        // Late datagrams are among what is asked for after the results.
-        clients.push(start(
+            .flat_map(|command| {
+                COMMON_TESTS.map(|test| start_client(command, &server, "10", test))
+            });
+        let mut clients: Vec<_> = common.collect();
+        // The client requests the number of late datagrams after the results.
+        clients.push(start_client(
             ours,
             &server,
             "10",
             "UDP_STREAM -- -R 1 -k LATE_DATAGRAMS",
         ));
         // The second iteration is another test.
-        clients.push(start(ours, &server, "10", "TCP_RR -i 3,3"));
+        clients.push(start_client(ours, &server, "10", "TCP_RR -i 3,3"));
         clients
             .iter_mut()
             .for_each(TestProcess::wait_for_data_phase);
         assert!(
             clients.iter_mut().all(TestProcess::is_running),
-            "they are over"
+            "a client ended too early"
         );
-        let again = clients.pop().expect("the last one");
-        let details = clients.pop().expect("the one before");
+        let iterating = clients.pop().expect("the last client");
+        let details = clients.pop().expect("the client before");
         let port = server.port;
         server.signal(Signal::TERM);
-        assert!(wait_until(AT_ONCE, || !is_listening(port)));
+        assert!(wait_until(SHORT_TIMEOUT, || !is_listening(port)));
         assert!(
-            idle.time_to_end(AT_ONCE).is_some(),
-            "an idle client is waited for"
+            idle.time_until_closed(SHORT_TIMEOUT).is_some(),
+            "the server waits for an idle client"
         );
         for client in clients.drain(..) {
             let client = client.finish(Duration::from_secs(20));
             client.assert_success();
             assert!(!client.figures().is_empty(), "{client:#?}");
         }
-        let details = details.finish(AT_ONCE);
+        let details = details.finish(SHORT_TIMEOUT);
         details.assert_success();
         assert!(
             !details.stdout.contains("LATE_DATAGRAMS=-1"),
             "{details:#?}"
         );
-        has_no_result(&again.finish(AT_ONCE));
-        server.wait(AT_ONCE).assert_success();
+        assert_no_result(&iterating.finish(SHORT_TIMEOUT));
+        server.wait(SHORT_TIMEOUT).assert_success();
     });
 }
 
-fn drains_for_so_long() {
+fn limits_drain_time() {
     Namespace::new().enter(|| {
         let server = Server::start("--drain-on-exit 1");
-        let mut clients = ["TCP_STREAM", "UDP_RR"].map(|test| start(ours, &server, "30", test));
+        let mut clients =
+            ["TCP_STREAM", "UDP_RR"].map(|test| start_client(ours, &server, "30", test));
         clients
             .iter_mut()
             .for_each(TestProcess::wait_for_data_phase);
-        let begun = Instant::now();
+        let start = Instant::now();
         server.signal(Signal::TERM);
-        server.wait(AT_ONCE).assert_success();
-        assert!(begun.elapsed() >= Duration::from_secs(1));
+        server.wait(SHORT_TIMEOUT).assert_success();
+        assert!(start.elapsed() >= Duration::from_secs(1));
         for client in clients {
-            has_no_result(&client.finish(AT_ONCE));
+            assert_no_result(&client.finish(SHORT_TIMEOUT));
         }
     });
 }
 
-fn a_second_signal() {
+fn second_signal_ends_drain() {
     Namespace::new().enter(|| {
         let server = Server::start("--drain-on-exit 30");
-        let mut client = start(ours, &server, "30", "TCP_STREAM");
+        let mut client = start_client(ours, &server, "30", "TCP_STREAM");
         client.wait_for_data_phase();
         let port = server.port;
         server.signal(Signal::TERM);
-        assert!(wait_until(AT_ONCE, || !is_listening(port)));
+        assert!(wait_until(SHORT_TIMEOUT, || !is_listening(port)));
         server.signal(Signal::TERM);
-        server.wait(AT_ONCE);
-        has_no_result(&client.finish(AT_ONCE));
+        server.wait(SHORT_TIMEOUT);
+        assert_no_result(&client.finish(SHORT_TIMEOUT));
     });
 }

@@ -1,4 +1,5 @@
-//! Unix domain sockets have names, and no name may be left behind.
+//! Unix domain tests: each side removes its sockets, and the server uses only sockets of its
+//! client.
 
 use std::fs::Permissions;
 use std::io::Write;
@@ -12,16 +13,16 @@ use std::time::Duration;
 use netperf::wire::{Classic, Request, TestRequest};
 use rustix::process::Signal;
 use testkit::{
-    Requirement, Server, TestCase, TestProcess, copy_linerate, linerate_with_args, program,
-    short_directory, test_case, wait_until,
+    Requirement, Server, TestCase, TestProcess, copy_linerate, linerate_path, linerate_with_args,
+    short_path_dir, wait_until, with_prefix,
 };
 
-use super::raw::{Finally, Raw};
+use super::raw::{RawClient, SetOnDrop};
 
-/// How long a server may take to see the end of a connection.
-const AT_ONCE: Duration = Duration::from_secs(5);
+/// Timeout for a server to detect the end of a connection.
+const SHORT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Mount namespaces, and other users, are root's.
+/// Only root can create a mount namespace or change its user.
 const ROOT: Requirement = Requirement::Namespaces;
 
 /// errno(3).
@@ -30,48 +31,43 @@ const EACCES: i32 = 13;
 const TESTS: [&str; 4] = ["STREAM_STREAM", "STREAM_RR", "DG_STREAM", "DG_RR"];
 
 pub(crate) fn test_cases() -> Vec<TestCase> {
-    vec![
-        test_case("unix::dead_clients_leave_no_socket", &[], dead_clients),
-        test_case(
-            "unix::a_killed_server_is_cleaned_up_after",
-            &[],
-            killed_server,
-        ),
-        test_case("unix::own_sockets_of_clients_go", &[], own_sockets),
-        test_case("unix::a_link_is_not_followed", &[], links),
-        test_case("unix::a_stranger_that_connects_first", &[], connects_first),
-        test_case("unix::a_socket_of_another_user", &[ROOT], other_user),
-        test_case(
-            "unix::a_path_of_another_namespace",
-            &[ROOT],
-            other_namespace,
-        ),
-        test_case(
-            "unix::a_client_of_another_user",
-            &[ROOT],
-            client_of_another_user,
-        ),
-        test_case("unix::nonsense_is_refused", &[], nonsense),
-    ]
+    let mut test_cases = testkit::test_cases![
+        dead_clients_leave_no_socket,
+        removes_sockets_of_killed_server,
+        clients_remove_their_sockets,
+        refuses_link,
+        ignores_stranger_that_connects_first,
+        refuses_invalid_requests,
+    ];
+    test_cases.extend(testkit::test_cases![
+        needing &[ROOT];
+        refuses_socket_of_another_user,
+        refuses_path_of_another_namespace,
+        serves_client_of_another_user,
+    ]);
+    with_prefix("unix", test_cases).collect()
 }
 
-fn server(directory: &Path) -> Server {
+fn start_server(directory: &Path) -> Server {
     Server::start(&format!("--unix-dir {}", directory.display()))
 }
 
-fn entries(directory: &Path) -> usize {
+fn entry_count(directory: &Path) -> usize {
     directory.read_dir().map_or(0, Iterator::count)
 }
 
 #[track_caller]
-fn is_empty(directory: &Path, after: &str) {
-    let empty = wait_until(AT_ONCE, || entries(directory) == 0);
-    assert!(empty, "{after}: {:?}", directory.read_dir());
+fn assert_becomes_empty(directory: &Path, event: &str) {
+    let is_empty = wait_until(SHORT_TIMEOUT, || entry_count(directory) == 0);
+    assert!(is_empty, "{event}: {:?}", directory.read_dir());
 }
 
-fn client(server: &Server, test: &str, rest: &str) -> TestProcess {
-    let options = format!("-H 127.0.0.1 -p {} -t {test} -P 0 {rest}", server.port);
-    TestProcess::start(&mut linerate_with_args(&format!("netperf {options}")))
+fn start_client(server: &Server, test: &str, options: &str) -> TestProcess {
+    let line = format!(
+        "netperf -H 127.0.0.1 -p {} -t {test} -P 0 {options}",
+        server.port
+    );
+    TestProcess::start(&mut linerate_with_args(&line))
 }
 
 fn stream_request() -> Request {
@@ -84,131 +80,140 @@ fn stream_request() -> Request {
     )
 }
 
-fn dead_clients() {
-    let directory = short_directory();
+fn dead_clients_leave_no_socket() {
+    let directory = short_path_dir();
     let directory = directory.path();
-    let mut server = server(directory);
-    let rest = server.idle_usage();
+    let mut server = start_server(directory);
+    let idle_usage = server.idle_usage();
 
-    let mut raw = Raw::connect(server.port);
+    let mut raw = RawClient::connect(server.port);
     raw.send(&stream_request());
     drop(raw);
-    server.assert_usage_returns_to(rest, AT_ONCE, "a death before the response");
-    is_empty(directory, "a death before the response");
+    server.assert_usage_returns_to(idle_usage, SHORT_TIMEOUT, "a death before the response");
+    assert_becomes_empty(directory, "a death before the response");
 
-    let mut raw = Raw::connect(server.port);
+    let mut raw = RawClient::connect(server.port);
     raw.send(&stream_request());
-    let response = raw.receive().expect("a response");
-    // The session before may only have begun by now.
-    assert!(wait_until(AT_ONCE, || entries(directory) == 1));
+    let response = raw.receive().expect("the server responds");
+    // The server may still have to remove the previous session's socket.
+    assert!(wait_until(SHORT_TIMEOUT, || entry_count(directory) == 1));
     drop(raw);
-    server.assert_usage_returns_to(rest, AT_ONCE, "a death before the data");
-    is_empty(directory, "a death before the data");
+    server.assert_usage_returns_to(idle_usage, SHORT_TIMEOUT, "a death before the data");
+    assert_becomes_empty(directory, "a death before the data");
 
-    let mut raw = Raw::connect(server.port);
+    let mut raw = RawClient::connect(server.port);
     raw.send(&stream_request());
-    let again = raw.receive().expect("a response");
+    let second_response = raw.receive().expect("the server responds");
     let path = |frame| {
         let response = Classic::StreamStream
             .messages()
             .parse_response(frame)
-            .expect("accepted");
+            .expect("the test is accepted");
         response.path.0.to_string()
     };
-    assert_ne!(path(&response), path(&again));
-    let data = UnixStream::connect(path(&again)).expect("the test receives");
+    assert_ne!(path(&response), path(&second_response));
+    let data = UnixStream::connect(path(&second_response)).expect("the test receives");
     drop((data, raw));
-    server.assert_usage_returns_to(rest, AT_ONCE, "a death before the results");
-    is_empty(directory, "a death before the results");
+    server.assert_usage_returns_to(idle_usage, SHORT_TIMEOUT, "a death before the results");
+    assert_becomes_empty(directory, "a death before the results");
 
     for test in TESTS {
-        // Nobody is left to remove a killed client's own socket: it goes with this directory.
-        let own = short_directory();
-        let rest_of_line = format!("-l 20 -- -p {}", own.path().display());
-        let mut client = client(&server, test, &rest_of_line);
+        // A killed client leaves its socket in this directory, which is then removed.
+        let client_directory = short_path_dir();
+        let options = format!("-l 20 -- -p {}", client_directory.path().display());
+        let mut client = start_client(&server, test, &options);
         client.wait_for_data_phase();
-        assert!(wait_until(AT_ONCE, || entries(directory) == 1));
+        assert!(wait_until(SHORT_TIMEOUT, || entry_count(directory) == 1));
         client.signal(Signal::KILL);
-        server.assert_usage_returns_to(rest, AT_ONCE, &format!("a death in the data, {test}"));
-        is_empty(directory, test);
+        server.assert_usage_returns_to(
+            idle_usage,
+            SHORT_TIMEOUT,
+            &format!("a death in the data, {test}"),
+        );
+        assert_becomes_empty(directory, test);
     }
     server.assert_serves();
     assert!(server.is_running() && !server.has_panicked());
 }
 
-fn killed_server() {
-    let directory = short_directory();
+fn removes_sockets_of_killed_server() {
+    let directory = short_path_dir();
     let directory = directory.path();
-    let server = self::server(directory);
-    let mut client = client(&server, "STREAM_STREAM", "-l 20");
+    let server = start_server(directory);
+    let mut client = start_client(&server, "STREAM_STREAM", "-l 20");
     client.wait_for_data_phase();
     server.kill_all();
-    client.finish(AT_ONCE);
-    assert_eq!(entries(directory), 1);
+    client.finish(SHORT_TIMEOUT);
+    assert_eq!(entry_count(directory), 1);
     drop(server);
 
-    let other = directory.join("of-somebody-else");
-    std::fs::create_dir(&other).expect("a directory");
-    let server = self::server(directory);
-    self::client(&server, "STREAM_RR", "-l -10")
-        .finish(AT_ONCE)
+    let unrelated = directory.join("unrelated");
+    std::fs::create_dir(&unrelated).expect("the directory is writable");
+    let server = start_server(directory);
+    start_client(&server, "STREAM_RR", "-l -10")
+        .finish(SHORT_TIMEOUT)
         .assert_success();
-    assert_eq!(entries(directory), 1);
-    std::fs::remove_dir(other).expect("it is still there");
+    assert_eq!(entry_count(directory), 1);
+    std::fs::remove_dir(unrelated).expect("the directory still exists");
 
-    // One that is told to end cleans up itself.
-    let mut client = self::client(&server, "DG_RR", "-l 20");
+    // A server that SIGTERM ends removes its sockets itself.
+    let mut client = start_client(&server, "DG_RR", "-l 20");
     client.wait_for_data_phase();
     server.terminate().assert_success();
-    is_empty(directory, "the end of the server");
+    assert_becomes_empty(directory, "the end of the server");
 }
 
-fn own_sockets() {
-    let (ours, theirs) = (short_directory(), short_directory());
-    let server = server(theirs.path());
-    let rest = format!("-l 20 -- -p {}", ours.path().display());
+fn clients_remove_their_sockets() {
+    let (client_directory, server_directory) = (short_path_dir(), short_path_dir());
+    let server = start_server(server_directory.path());
+    let options = format!("-l 20 -- -p {}", client_directory.path().display());
     for signal in [Signal::INT, Signal::TERM] {
         for test in TESTS {
-            let mut client = client(&server, test, &rest);
+            let mut client = start_client(&server, test, &options);
             client.wait_for_data_phase();
-            assert_eq!(entries(ours.path()), 1, "{test}");
+            assert_eq!(entry_count(client_directory.path()), 1, "{test}");
             client.signal(signal);
-            client.finish(AT_ONCE);
-            is_empty(ours.path(), test);
+            client.finish(SHORT_TIMEOUT);
+            assert_becomes_empty(client_directory.path(), test);
         }
     }
-    let mut killed = client(&server, "DG_RR", &rest);
+    let mut killed = start_client(&server, "DG_RR", &options);
     killed.wait_for_data_phase();
     killed.signal(Signal::KILL);
     drop(killed);
-    let again = format!("-l -10 -- -p {}", ours.path().display());
-    client(&server, "DG_RR", &again)
-        .finish(AT_ONCE)
+    let options = format!("-l -10 -- -p {}", client_directory.path().display());
+    start_client(&server, "DG_RR", &options)
+        .finish(SHORT_TIMEOUT)
         .assert_success();
-    is_empty(ours.path(), "a killed client's successor");
+    assert_becomes_empty(client_directory.path(), "a test after a killed client");
 }
 
-/// A client cannot have a server send to a socket that it could not send to itself.
-fn links() {
-    let (theirs, mine) = (short_directory(), short_directory());
-    let server = server(theirs.path());
-    let victim = UnixDatagram::bind(mine.path().join("victim")).expect("a socket");
-    let name = mine.path().join("client");
-    let data = UnixDatagram::bind(&name).expect("a socket");
+/// A client cannot use a link to make the server send to another socket.
+fn refuses_link() {
+    let (server_directory, client_directory) = (short_path_dir(), short_path_dir());
+    let server = start_server(server_directory.path());
+    let victim = UnixDatagram::bind(client_directory.path().join("victim"))
+        .expect("the socket can be bound");
+    let name = client_directory.path().join("client");
+    let data = UnixDatagram::bind(&name).expect("the socket can be bound");
 
-    let (mut raw, test) = ask_for_answers(&server);
-    std::fs::rename(&name, mine.path().join("moved")).expect("a rename");
-    symlink(mine.path().join("victim"), &name).expect("a link");
-    data.send_to(&[1; 10], &test).expect("the test receives");
-    assert_eq!(raw.refusal(), Ok(EACCES));
-    victim.set_nonblocking(true).expect("a socket");
+    let (mut raw, test_path) = request_dg_rr(&server);
+    std::fs::rename(&name, client_directory.path().join("moved"))
+        .expect("the file system supports renames");
+    symlink(client_directory.path().join("victim"), &name).expect("the file system supports links");
+    data.send_to(&[1; 10], &test_path)
+        .expect("the test receives");
+    assert_eq!(raw.receive_refusal(), Ok(EACCES));
+    victim
+        .set_nonblocking(true)
+        .expect("the socket becomes non-blocking");
     assert!(victim.recv(&mut [0; 10]).is_err());
-    is_empty(theirs.path(), "a refusal");
+    assert_becomes_empty(server_directory.path(), "a refusal");
 }
 
-/// A DG_RR, and the path of its socket.
-fn ask_for_answers(server: &Server) -> (Raw, String) {
-    let mut raw = Raw::connect(server.port);
+/// Requests a DG_RR. Returns the path of its socket, too.
+fn request_dg_rr(server: &Server) -> (RawClient, String) {
+    let mut raw = RawClient::connect(server.port);
     raw.send(&Request::Classic(
         Classic::DgRr,
         TestRequest {
@@ -220,53 +225,55 @@ fn ask_for_answers(server: &Server) -> (Raw, String) {
     ));
     let response = Classic::DgRr
         .messages()
-        .parse_response(&raw.receive().expect("a response"))
-        .expect("accepted");
+        .parse_response(&raw.receive().expect("the server responds"))
+        .expect("the test is accepted");
     (raw, response.path.0.to_string())
 }
 
-/// What the sender's path leads to is not the sender's.
-fn other_user() {
-    let (theirs, mine) = (short_directory(), short_directory());
-    let server = server(theirs.path());
-    let name = mine.path().join("client");
-    let data = UnixDatagram::bind(&name).expect("a socket");
-    chown(&name, Some(65_534), None).expect("root may do that");
-    let (mut raw, test) = ask_for_answers(&server);
-    data.send_to(&[1; 10], test).expect("the test receives");
-    assert_eq!(raw.refusal(), Ok(EACCES), "{}", server.log());
-    data.set_nonblocking(true).expect("a socket");
+/// The socket at the sender's path belongs to another user.
+fn refuses_socket_of_another_user() {
+    let (server_directory, client_directory) = (short_path_dir(), short_path_dir());
+    let server = start_server(server_directory.path());
+    let name = client_directory.path().join("client");
+    let data = UnixDatagram::bind(&name).expect("the socket can be bound");
+    chown(&name, Some(65_534), None).expect("root can change the owner");
+    let (mut raw, test_path) = request_dg_rr(&server);
+    data.send_to(&[1; 10], test_path)
+        .expect("the test receives");
+    assert_eq!(raw.receive_refusal(), Ok(EACCES), "{}", server.log());
+    data.set_nonblocking(true)
+        .expect("the socket becomes non-blocking");
     assert!(data.recv(&mut [0; 10]).is_err());
 }
 
-/// The client's path means something else at the server.
-fn other_namespace() {
-    let (theirs, mine) = (short_directory(), short_directory());
-    let server = server(theirs.path());
-    let at = mine.path().display();
+/// The client's path leads to another file in the server's mount namespace.
+fn refuses_path_of_another_namespace() {
+    let (server_directory, client_directory) = (short_path_dir(), short_path_dir());
+    let server = start_server(server_directory.path());
+    let path = client_directory.path().display();
     let line = format!(
-        "mount -t tmpfs none {at} && exec {} netperf -H 127.0.0.1 -p {} -t DG_RR -l 1 -- -p {at}",
-        program().display(),
+        "mount -t tmpfs none {path} && exec {} netperf -H 127.0.0.1 -p {} -t DG_RR -l 1 -- -p {path}",
+        linerate_path().display(),
         server.port
     );
     let mut client = Command::new("unshare");
     client.args(["--mount", "sh", "-c", &line]);
-    let client = TestProcess::start(&mut client).finish(AT_ONCE);
+    let client = TestProcess::start(&mut client).finish(SHORT_TIMEOUT);
     assert_eq!(client.code, Some(1), "{client:#?}");
     assert!(client.stderr.contains("Permission denied"), "{client:#?}");
 }
 
-/// Another user's tests work as they do as root.
-fn client_of_another_user() {
-    let (theirs, bin) = (short_directory(), short_directory());
-    for directory in [&theirs, &bin] {
-        let open = Permissions::from_mode(0o755);
-        std::fs::set_permissions(directory.path(), open).expect("a directory of ours");
+/// The server runs as root, its client as another user.
+fn serves_client_of_another_user() {
+    let (server_directory, bin_directory) = (short_path_dir(), short_path_dir());
+    for directory in [&server_directory, &bin_directory] {
+        let mode = Permissions::from_mode(0o755);
+        std::fs::set_permissions(directory.path(), mode).expect("the directory has this owner");
     }
-    // The build may be where others cannot go.
-    let netperf = bin.path().join("netperf");
+    // Other users may not be able to read the build directory.
+    let netperf = bin_directory.path().join("netperf");
     copy_linerate(&netperf);
-    let server = server(theirs.path());
+    let server = start_server(server_directory.path());
     for test in TESTS {
         let line = format!("-H 127.0.0.1 -p {} -t {test} -l -10 -P 0", server.port);
         let mut client = Command::new("setpriv");
@@ -275,44 +282,50 @@ fn client_of_another_user() {
             .arg(&netperf)
             .args(line.split_whitespace());
         TestProcess::start(&mut client)
-            .finish(AT_ONCE)
+            .finish(SHORT_TIMEOUT)
             .assert_success();
     }
 }
 
-/// A stranger connects to each socket as soon as it exists. A linerate server never takes it for a linerate client.
-fn connects_first() {
-    let theirs = short_directory();
-    let server = server(theirs.path());
+/// A stranger connects to each socket as soon as it exists. A linerate server never accepts it as
+/// its linerate client.
+fn ignores_stranger_that_connects_first() {
+    let server_directory = short_path_dir();
+    let server = start_server(server_directory.path());
     let done = AtomicBool::new(false);
     std::thread::scope(|scope| {
         scope.spawn(|| {
-            let mut taken = Vec::new();
+            let mut strangers = Vec::new();
             while !done.load(Relaxed) {
-                let places = theirs.path().read_dir().into_iter().flatten().flatten();
-                for place in places {
-                    if let Ok(mut stranger) = UnixStream::connect(place.path().join("s")) {
-                        let _ = stranger.write_all(b"what a stranger would send");
-                        taken.push(stranger);
+                let entries = server_directory
+                    .path()
+                    .read_dir()
+                    .into_iter()
+                    .flatten()
+                    .flatten();
+                for entry in entries {
+                    if let Ok(mut stranger) = UnixStream::connect(entry.path().join("s")) {
+                        let _ = stranger.write_all(b"data of a stranger");
+                        strangers.push(stranger);
                     }
                 }
-                taken.truncate(100);
+                strangers.truncate(100);
             }
         });
-        let _ends = Finally(&done);
+        let _done_setter = SetOnDrop(&done);
         for test in ["STREAM_STREAM", "STREAM_RR"] {
             for _ in 0..5 {
-                let ended = client(&server, test, "-l -1000").finish(AT_ONCE);
-                assert_eq!(ended.code, Some(0), "{ended:#?}; log: {}", server.log());
+                let client = start_client(&server, test, "-l -1000").finish(SHORT_TIMEOUT);
+                assert_eq!(client.code, Some(0), "{client:#?}; log: {}", server.log());
             }
         }
     });
 }
 
-fn nonsense() {
-    let directory = short_directory();
-    let mut server = server(directory.path());
-    let mut raw = Raw::connect(server.port);
+fn refuses_invalid_requests() {
+    let directory = short_path_dir();
+    let mut server = start_server(directory.path());
+    let mut raw = RawClient::connect(server.port);
     for request in [
         Request::Classic(
             Classic::StreamStream,
@@ -361,9 +374,9 @@ fn nonsense() {
             },
         ),
     ] {
-        assert!(raw.ask_in_vain(&request) > 0, "{request:?}");
+        assert!(raw.expect_refusal(&request) > 0, "{request:?}");
     }
-    is_empty(directory.path(), "refusals");
+    assert_becomes_empty(directory.path(), "refusals");
     server.assert_serves();
     assert!(server.is_running() && !server.has_panicked());
 }

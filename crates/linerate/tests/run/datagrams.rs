@@ -1,4 +1,4 @@
-//! One-way datagrams: what they are paced to, and where they are lost.
+//! One-way datagrams: their pace, and where they are lost.
 
 use std::time::Duration;
 
@@ -10,44 +10,30 @@ use testkit::{
 
 pub(crate) fn test_cases() -> Vec<TestCase> {
     let link = &[Requirement::Namespaces];
-    let losses = what_the_socket_drops_is_told_from_what_the_path_loses;
     vec![
-        test_case("what_the_socket_drops", &[], losses).run_alone(),
-        test_case(
-            "paced_to_a_stream",
-            link,
-            datagrams_are_paced_to_what_a_stream_gets_through,
-        )
-        .run_alone(),
-        test_case(
-            "paced_as_asked",
-            link,
-            the_user_may_ask_for_another_rate_or_for_none,
-        )
-        .run_alone(),
+        test_case("reports_socket_drops", &[], reports_socket_drops).run_alone(),
+        test_case("paces_to_stream_rate", link, paces_to_stream_rate).run_alone(),
+        test_case("paces_to_requested_rate", link, paces_to_requested_rate).run_alone(),
     ]
 }
 
-const LIMIT: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 const SERVER: &str = "198.51.100.2";
 
-/// On loopback nothing but the receiver's socket loses any: its buffer has room for a few.
-fn what_the_socket_drops_is_told_from_what_the_path_loses() {
+/// On loopback, only the receiver's socket drops datagrams, because its buffer is small.
+fn reports_socket_drops() {
     let server = Server::start("");
-    let at = format!("-H 127.0.0.1 -p {} -P 0 -l 1", server.port);
-    let own = "-R 1 -m 1000 -S 1,1 -k LOST_DATAGRAMS,DROPPED_DATAGRAMS";
-    let ended = run(
-        linerate_with_args(&format!("netperf {at} -t UDP_STREAM -- {own}")),
-        LIMIT,
-    )
-    .unwrap();
-    let figures = key_values(&ended.stdout);
+    let global_options = format!("-H 127.0.0.1 -p {} -P 0 -l 1", server.port);
+    let test_options = "-R 1 -m 1000 -S 1,1 -k LOST_DATAGRAMS,DROPPED_DATAGRAMS";
+    let line = format!("netperf {global_options} -t UDP_STREAM -- {test_options}");
+    let output = run(linerate_with_args(&line), TIMEOUT).unwrap();
+    let figures = key_values(&output.stdout);
     let [("LOST_DATAGRAMS", lost), ("DROPPED_DATAGRAMS", dropped)] = figures[..] else {
-        panic!("{ended:?}");
+        panic!("{output:?}");
     };
-    assert_eq!(lost, dropped, "{ended:?}");
-    assert!(dropped.parse::<u64>().unwrap() > 0, "{ended:?}");
+    assert_eq!(lost, dropped, "{output:?}");
+    assert!(dropped.parse::<u64>().unwrap() > 0, "{output:?}");
 }
 
 /// A link of 20 Mbit/s with a short queue.
@@ -68,7 +54,7 @@ impl Link {
             (&server, "there", &format!("{SERVER}/24")),
         );
         let shape = "tc qdisc add dev here root tbf rate 20mbit burst 20kb latency 20ms";
-        client.run(shape).expect("tbf is in every kernel of ours");
+        client.run(shape).expect("the kernel has tbf");
         let netserver = linerate_with_args("netserver -D -p 12865");
         let netserver = server.enter(|| Server::start_at(12_865, netserver));
         Self {
@@ -80,40 +66,50 @@ impl Link {
 
     fn run(&self, line: &str) -> (ProcessOutput, Value) {
         let line = format!("run {SERVER} -l 1 --json {line}");
-        let ended = run(self.client.command(&linerate_with_args(&line)), LIMIT).unwrap();
-        let document = serde_json::from_str(&ended.stdout).unwrap();
-        (ended, document)
+        let output = run(self.client.command(&linerate_with_args(&line)), TIMEOUT).unwrap();
+        let document = serde_json::from_str(&output.stdout).unwrap();
+        (output, document)
     }
 }
 
-/// A first look is no flood: after TCP_STREAM, and by itself.
-fn datagrams_are_paced_to_what_a_stream_gets_through() {
+/// UDP_STREAM sends at most at TCP_STREAM's rate, with and without a preceding TCP_STREAM.
+fn paces_to_stream_rate() {
     let link = Link::new();
-    for (tests, stream) in [("TCP_STREAM,UDP_STREAM", Some(0)), ("UDP_STREAM", None)] {
-        let (ended, document) = link.run(&format!("-t {tests}"));
-        assert_eq!(ended.code, Some(0), "{ended:?}");
+    for (tests, stream_index) in [("TCP_STREAM,UDP_STREAM", Some(0)), ("UDP_STREAM", None)] {
+        let (output, document) = link.run(&format!("-t {tests}"));
+        assert_eq!(output.code, Some(0), "{output:?}");
         let tests = document["tests"].as_array().unwrap();
         let datagrams = tests.last().unwrap();
         let rate = |test: &Value, name: &str| test["figures"][name].as_f64().unwrap();
         let offered = rate(datagrams, "offered_bps");
-        // A burst of a millisecond may be begun just before the end.
-        let most = stream.map_or(20e6, |at: usize| rate(&tests[at], "throughput_bps"));
-        assert!(offered <= 1.05 * most, "{offered} of {most}: {ended:?}");
-        assert!(offered >= 0.5 * most, "{offered} of {most}: {ended:?}");
+        // A burst of 1 ms may start just before the end.
+        let max_rate =
+            stream_index.map_or(20e6, |index: usize| rate(&tests[index], "throughput_bps"));
+        assert!(
+            offered <= 1.05 * max_rate,
+            "{offered} of {max_rate}: {output:?}"
+        );
+        assert!(
+            offered >= 0.5 * max_rate,
+            "{offered} of {max_rate}: {output:?}"
+        );
         let pacing = &datagrams["plan"]["groups"][0]["body"]["loop"]["here"]["pacing"];
         assert!(pacing["burst"].as_u64().unwrap() > 0, "{pacing}");
         assert_eq!(datagrams["pace"]["of"], "TCP_STREAM");
     }
 }
 
-fn the_user_may_ask_for_another_rate_or_for_none() {
+fn paces_to_requested_rate() {
     let link = Link::new();
-    for (rate, least, most) in [("5mbit", 1e6, 5.3e6), ("unlimited", 10e6, 100e6)] {
-        let (ended, document) = link.run(&format!("-t UDP_STREAM --udp-rate {rate}"));
-        assert_eq!(ended.code, Some(0), "{ended:?}");
+    for (rate, min_rate, max_rate) in [("5mbit", 1e6, 5.3e6), ("unlimited", 10e6, 100e6)] {
+        let (output, document) = link.run(&format!("-t UDP_STREAM --udp-rate {rate}"));
+        assert_eq!(output.code, Some(0), "{output:?}");
         let test = &document["tests"][0];
         let offered = test["figures"]["offered_bps"].as_f64().unwrap();
-        assert!((least..=most).contains(&offered), "{rate}: {offered}");
+        assert!(
+            (min_rate..=max_rate).contains(&offered),
+            "{rate}: {offered}"
+        );
         let pacing = &test["plan"]["groups"][0]["body"]["loop"]["here"]["pacing"];
         assert_eq!(pacing.is_null(), rate == "unlimited", "{pacing}");
         assert_eq!(test["figures"]["datagrams"]["dropped_by_receiver"], 0);

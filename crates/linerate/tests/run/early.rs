@@ -1,4 +1,4 @@
-//! Runs that end before their time: by the user, or by the server.
+//! Runs that the user or the server ends early.
 
 use std::io::Write;
 use std::process::{Command, Stdio};
@@ -10,15 +10,15 @@ use testkit::{Server, TestProcess, linerate_with_args, wait_until};
 
 pub(crate) fn test_cases() -> Vec<testkit::TestCase> {
     testkit::test_cases![
-        an_interrupted_test_is_a_part_of_one,
-        no_progress_stays_on_the_screen,
-        a_test_that_the_server_ends_has_failed,
+        interrupted_test_reports_partial_result,
+        clears_progress_from_screen,
+        test_fails_if_server_ends,
     ]
 }
 
-const LIMIT: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Each kind of test: what the server reports at an interrupt differs.
+/// One test of each kind. The kinds differ in the server's report at an interrupt.
 const TESTS: [&str; 7] = [
     "TCP_STREAM",
     "TCP_MAERTS",
@@ -29,28 +29,28 @@ const TESTS: [&str; 7] = [
     "UDP_RR",
 ];
 
-/// The part that was measured is there, marked as a part, and the peer is what it is.
-fn an_interrupted_test_is_a_part_of_one() {
+/// The partial result is reported and marked as partial. The peer is identified correctly.
+fn interrupted_test_reports_partial_result() {
     for test in TESTS {
-        for form in ["--json", ""] {
-            let pace = pace(test);
-            let line = format!("run -l 60 -t {test},TCP_SENDFILE {pace} {form}");
+        for output_option in ["--json", ""] {
+            let pace = pace_option(test);
+            let line = format!("run -l 60 -t {test},TCP_SENDFILE {pace} {output_option}");
             let mut child = TestProcess::start(&mut linerate_with_args(&line));
             child.wait_for_cpu_ticks(20);
             child.signal(Signal::INT);
-            let ended = child.finish(LIMIT);
-            assert_eq!(ended.code, Some(130), "{ended:?}");
-            if form.is_empty() {
-                let text = ended.stdout;
+            let output = child.finish(TIMEOUT);
+            assert_eq!(output.code, Some(130), "{output:?}");
+            if output_option.is_empty() {
+                let text = output.stdout;
                 assert!(!text.contains("stock"), "{text}");
                 assert!(text.contains("peer  linerate"), "{text}");
                 assert!(text.contains("interrupted: "), "{text}");
                 continue;
             }
-            let document: Value = serde_json::from_str(&ended.stdout).unwrap();
+            let document: Value = serde_json::from_str(&output.stdout).unwrap();
             assert_eq!(document["peer"]["kind"], "linerate", "{test}");
             assert_eq!(document["interrupted"], true, "{test}");
-            assert!(kinds(&document).contains(&"ended_early"), "{test}");
+            assert!(warning_kinds(&document).contains(&"ended_early"), "{test}");
             let figures = &document["tests"][0]["figures"];
             let rates = ["throughput_bps", "transactions_per_s"];
             let has_rate = rates.iter().any(|rate| figures[rate].as_f64() > Some(0.0));
@@ -59,9 +59,9 @@ fn an_interrupted_test_is_a_part_of_one() {
     }
 }
 
-/// At a terminal nothing of the progress line is left, although the terminal echoes the interrupt.
-fn no_progress_stays_on_the_screen() {
-    let program = testkit::program();
+/// At a terminal, linerate clears the progress line, although the terminal echoes the interrupt.
+fn clears_progress_from_screen() {
+    let program = testkit::linerate_path();
     for columns in [50, 80, 120] {
         let line = format!(
             "stty cols {columns}; exec {} run -l 60 -t TCP_RR",
@@ -79,42 +79,45 @@ fn no_progress_stays_on_the_screen() {
         terminal.args(arguments).env("SHELL", "/bin/sh");
         let (input, mut keyboard) = std::io::pipe().unwrap();
         let child = TestProcess::start_with_input(&mut terminal, Stdio::from(input));
-        let is_shown = || child.stdout().contains('━');
-        assert!(wait_until(LIMIT, is_shown), "{}", child.stdout());
+        let has_progress = || child.stdout().contains('━');
+        assert!(wait_until(TIMEOUT, has_progress), "{}", child.stdout());
         keyboard.write_all(b"\x03").unwrap();
-        let ended = child.finish(LIMIT);
-        assert_eq!(ended.code, Some(130), "{ended:?}");
-        let screen = screen(&ended.stdout, columns);
+        let output = child.finish(TIMEOUT);
+        assert_eq!(output.code, Some(130), "{output:?}");
+        let screen = render_screen(&output.stdout, columns);
         assert!(screen.contains("interrupted"), "{screen}");
         assert!(!screen.contains('━'), "{screen}");
     }
 }
 
-/// A server that is told to end, or dies, leaves no test that looks whole.
-fn a_test_that_the_server_ends_has_failed() {
+/// A test fails if its server is terminated or killed.
+fn test_fails_if_server_ends() {
     for signal in [Signal::TERM, Signal::KILL] {
         for test in TESTS {
             let server = Server::start("");
-            let (port, pace) = (server.port, pace(test));
+            let (port, pace) = (server.port, pace_option(test));
             let line =
                 format!("run 127.0.0.1 --port {port} -l 60 -t {test},TCP_SENDFILE {pace} --json");
             let mut child = TestProcess::start(&mut linerate_with_args(&line));
             child.wait_for_cpu_ticks(20);
             server.signal(signal);
-            let ended = child.finish(LIMIT);
-            let what = format!("{test} {signal:?}: {}", ended.stderr);
-            assert_eq!(ended.code, Some(1), "{what}");
-            let document: Value = serde_json::from_str(&ended.stdout).unwrap();
-            assert_eq!(document["interrupted"], false, "{what}");
-            assert!(document["tests"][0]["error"].is_string(), "{what}");
-            assert!(kinds(&document).contains(&"ended_early"), "{what}");
-            assert_eq!(document["not_run"][0], "TCP_SENDFILE", "{what}");
+            let output = child.finish(TIMEOUT);
+            let context = format!("{test} {signal:?}: {}", output.stderr);
+            assert_eq!(output.code, Some(1), "{context}");
+            let document: Value = serde_json::from_str(&output.stdout).unwrap();
+            assert_eq!(document["interrupted"], false, "{context}");
+            assert!(document["tests"][0]["error"].is_string(), "{context}");
+            assert!(
+                warning_kinds(&document).contains(&"ended_early"),
+                "{context}"
+            );
+            assert_eq!(document["not_run"][0], "TCP_SENDFILE", "{context}");
         }
     }
 }
 
-/// Without a test before this one that it is paced by.
-fn pace(test: &str) -> &str {
+/// Returns a rate for UDP_STREAM, which otherwise needs a preceding test for its pace.
+fn pace_option(test: &str) -> &str {
     if test == "UDP_STREAM" {
         "--udp-rate 1gbit"
     } else {
@@ -122,8 +125,8 @@ fn pace(test: &str) -> &str {
     }
 }
 
-/// What the first test's result is warned of.
-fn kinds(document: &Value) -> Vec<&str> {
+/// Returns the kinds of the first test's warnings.
+fn warning_kinds(document: &Value) -> Vec<&str> {
     let warnings = document["tests"][0]["warnings"].as_array().unwrap();
     let kinds = warnings
         .iter()
@@ -131,17 +134,18 @@ fn kinds(document: &Value) -> Vec<&str> {
     kinds.collect()
 }
 
-/// What a terminal of this width shows in the end: returns, new lines, cleared lines and long ones.
-fn screen(output: &str, columns: usize) -> String {
+/// Returns the final screen of a terminal of this width. Handles carriage returns, line feeds,
+/// clearing and wrapping of lines.
+fn render_screen(output: &str, columns: usize) -> String {
     let mut lines: Vec<Vec<char>> = vec![Vec::new()];
     let mut column = 0;
-    let mut rest = output.chars();
-    while let Some(char) = rest.next() {
+    let mut chars = output.chars();
+    while let Some(char) = chars.next() {
         match char {
             '\r' => column = 0,
             '\n' => lines.push(Vec::new()),
             '\x1b' => {
-                assert_eq!((rest.next(), rest.next()), (Some('['), Some('K')));
+                assert_eq!((chars.next(), chars.next()), (Some('['), Some('K')));
                 lines.last_mut().unwrap().truncate(column);
             }
             char => {

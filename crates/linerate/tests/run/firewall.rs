@@ -1,4 +1,4 @@
-//! A server behind a firewall that lets the control connection through and drops all else.
+//! A server behind a firewall that accepts only the control connection.
 
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -10,46 +10,49 @@ use testkit::{
 };
 
 pub(crate) fn test_cases() -> Vec<TestCase> {
-    let ours = testkit::test_cases![
+    let test_cases = testkit::test_cases![
         needing &[Requirement::Namespaces];
-        a_run_ends_with_the_first_data_connection_that_gets_no_answer,
-        a_data_port_that_is_open_is_enough,
-        datagrams_that_are_dropped_end_their_own_tests_alone,
-        a_netperf_reports_it_and_waits,
-        a_uperf_master_reports_it,
-        an_open_path_is_not_reported,
+        run_ends_at_first_unanswered_data_connection,
+        open_data_port_is_enough,
+        dropped_datagrams_end_only_udp_tests,
+        netperf_reports_firewall_and_waits,
+        uperf_master_reports_firewall,
+        open_path_gets_no_report,
     ];
-    let stock = testkit::test_cases![
+    let stock_test_cases = testkit::test_cases![
         needing &[Requirement::Namespaces, STOCK_NETPERF];
-        a_result_of_nothing_is_a_data_connection_without_an_answer,
+        reports_empty_result_as_unanswered,
     ];
-    let all = ours.into_iter().chain(stock);
-    all.map(TestCase::allow_many).collect()
+    test_cases
+        .into_iter()
+        .chain(stock_test_cases)
+        .map(TestCase::allow_many_at_once)
+        .collect()
 }
 
-/// Far longer than any of these runs, on a busy machine.
-const LIMIT: Duration = Duration::from_secs(60);
+/// Time limit of each run, ample for a busy machine.
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 const SERVER: &str = "198.51.100.2";
 const CONTROL_PORT: u16 = 12865;
-/// The one data port that the firewall may let through.
+/// The only data port that the firewall may accept.
 const DATA_PORT: u16 = 5001;
 
-/// Two hosts, and a netserver on one of them.
-struct Ground {
+/// Two hosts. The server runs a netserver.
+struct Hosts {
     client: Namespace,
     server: Namespace,
     _netserver: Server,
 }
 
-impl Ground {
+impl Hosts {
     fn new() -> Self {
-        Self::with(linerate_with_args(&format!(
+        Self::with_netserver(linerate_with_args(&format!(
             "netserver -D -p {CONTROL_PORT}"
         )))
     }
 
-    fn with(netserver: Command) -> Self {
+    fn with_netserver(netserver: Command) -> Self {
         let (client, server) = (
             Namespace::with_loopback_only(),
             Namespace::with_loopback_only(),
@@ -66,8 +69,8 @@ impl Ground {
         }
     }
 
-    /// Drops what comes in, but for the control connection and these (`tcp dport 5001`): routes that
-    /// are looked up before the local ones.
+    /// Drops incoming packets except those of the control connection and of `allowed` rules such as
+    /// `tcp dport 5001`. The rules precede the lookup of local routes.
     fn block(&self, allowed: &[&str]) {
         let control = format!("tcp dport {CONTROL_PORT}");
         for allowed in allowed.iter().chain([&control.as_str()]) {
@@ -83,77 +86,77 @@ impl Ground {
     }
 
     fn run(&self, line: &str) -> (ProcessOutput, Duration) {
-        let begun = Instant::now();
-        let mut ended = run(self.client.command(&linerate_with_args(line)), LIMIT).unwrap();
-        // A table's notes are broken into lines.
+        let start = Instant::now();
+        let mut output = run(self.client.command(&linerate_with_args(line)), TIMEOUT).unwrap();
+        // A table's notes are wrapped.
         if !line.contains("--json") {
-            ended.stdout = ended
+            output.stdout = output
                 .stdout
                 .split_whitespace()
                 .collect::<Vec<_>>()
                 .join(" ");
         }
-        (ended, begun.elapsed())
+        (output, start.elapsed())
     }
 }
 
-/// One failure ends the run, and costs its ten seconds once.
-fn a_run_ends_with_the_first_data_connection_that_gets_no_answer() {
-    let ground = Ground::new();
-    ground.block(&[]);
-    let (ended, took) = ground.run(&format!("run {SERVER} -l 1 --json"));
-    assert_eq!(ended.code, Some(1), "{ended:?}");
-    let document: Value = serde_json::from_str(&ended.stdout).unwrap();
+/// One failure ends the run, so its timeout of 10 s applies once.
+fn run_ends_at_first_unanswered_data_connection() {
+    let hosts = Hosts::new();
+    hosts.block(&[]);
+    let (output, elapsed) = hosts.run(&format!("run {SERVER} -l 1 --json"));
+    assert_eq!(output.code, Some(1), "{output:?}");
+    let document: Value = serde_json::from_str(&output.stdout).unwrap();
     let error = document["error"].as_str().unwrap();
-    let says = format!(
+    let expected = format!(
         "the control connection to {SERVER} is up, but the data connection to {SERVER} port "
     );
-    assert!(error.starts_with(&says), "{error}");
+    assert!(error.starts_with(&expected), "{error}");
     assert!(
         error.contains("firewall") && error.contains("--data-port"),
         "{error}"
     );
     assert_eq!(document["tests"].as_array().unwrap().len(), 1);
     assert_eq!(document["not_run"].as_array().unwrap().len(), 5);
-    // Two tests would take more than this.
-    assert!(took < Duration::from_secs(20), "{took:?}");
+    // Two tests would take longer.
+    assert!(elapsed < Duration::from_secs(20), "{elapsed:?}");
 }
 
-fn a_data_port_that_is_open_is_enough() {
-    let ground = Ground::new();
+fn open_data_port_is_enough() {
+    let hosts = Hosts::new();
     let allowed = ["tcp", "udp"].map(|protocol| format!("{protocol} dport {DATA_PORT}"));
-    ground.block(&allowed.each_ref().map(String::as_str));
+    hosts.block(&allowed.each_ref().map(String::as_str));
     let line = format!("run {SERVER} -l 1 --data-port {DATA_PORT}");
-    let (ended, _) = ground.run(&line);
-    assert_eq!(ended.code, Some(0), "{ended:?}");
+    let (output, _) = hosts.run(&line);
+    assert_eq!(output.code, Some(0), "{output:?}");
 }
 
-/// What TCP has measured stays, and a second test over UDP is not tried.
-fn datagrams_that_are_dropped_end_their_own_tests_alone() {
-    let ground = Ground::new();
+/// The results over TCP remain. After the first failed UDP test, no further one runs.
+fn dropped_datagrams_end_only_udp_tests() {
+    let hosts = Hosts::new();
     let tcp = format!("tcp dport {DATA_PORT}");
-    ground.block(&[&tcp]);
+    hosts.block(&[&tcp]);
     let tests = "-t TCP_STREAM,UDP_STREAM,UDP_RR,TCP_RR";
     let line = format!("run {SERVER} -l 1 --data-port {DATA_PORT} {tests} --json");
-    let (ended, _) = ground.run(&line);
-    assert_eq!(ended.code, Some(1), "{ended:?}");
-    let document: Value = serde_json::from_str(&ended.stdout).unwrap();
+    let (output, _) = hosts.run(&line);
+    assert_eq!(output.code, Some(1), "{output:?}");
+    let document: Value = serde_json::from_str(&output.stdout).unwrap();
     let error = document["error"].as_str().unwrap();
-    let says = format!("it reports no datagrams received on port {DATA_PORT}");
-    assert!(error.contains(&says), "{error}");
+    let expected = format!("it reports no datagrams received on port {DATA_PORT}");
+    assert!(error.contains(&expected), "{error}");
     assert_eq!(document["not_run"], serde_json::json!(["UDP_RR"]));
-    for (at, is_measured) in [(0, true), (1, false), (2, true)] {
-        let figures = &document["tests"][at]["figures"];
-        assert_eq!(figures.is_object(), is_measured, "{at}: {document}");
+    for (index, is_measured) in [(0, true), (1, false), (2, true)] {
+        let figures = &document["tests"][index]["figures"];
+        assert_eq!(figures.is_object(), is_measured, "{index}: {document}");
     }
 }
 
-/// A stock server ends the test by its own clock, with a result of nothing.
-fn a_result_of_nothing_is_a_data_connection_without_an_answer() {
+/// A stock server ends the test by its own clock, with an empty result.
+fn reports_empty_result_as_unanswered() {
     let mut stock = NetperfPrograms::new().command(Implementation::Stock, Role::Server);
     stock.args(["-D", "-p", &CONTROL_PORT.to_string()]);
-    let ground = Ground::with(stock);
-    ground.block(&[]);
+    let hosts = Hosts::with_netserver(stock);
+    hosts.block(&[]);
     let cases = [
         ("run @ -l 1 -t TCP_STREAM", 1, "gets no answer"),
         (
@@ -169,23 +172,23 @@ fn a_result_of_nothing_is_a_data_connection_without_an_answer() {
         ),
     ];
     std::thread::scope(|scope| {
-        for (line, code, word) in cases {
-            let ground = &ground;
+        for (line, code, expected_part) in cases {
+            let hosts = &hosts;
             scope.spawn(move || {
-                let (ended, _) = ground.run(&line.replace('@', SERVER));
-                let said = format!("{}{}", ended.stdout, ended.stderr);
-                assert_eq!(ended.code, Some(code), "{ended:?}");
-                assert_eq!(said.matches(word).count(), 1, "{line}: {ended:?}");
+                let (output, _) = hosts.run(&line.replace('@', SERVER));
+                let text = format!("{}{}", output.stdout, output.stderr);
+                assert_eq!(output.code, Some(code), "{output:?}");
+                assert_eq!(text.matches(expected_part).count(), 1, "{line}: {output:?}");
             });
         }
     });
 }
 
-/// The dialect says so after five seconds and waits on; the user ends it here.
-fn a_netperf_reports_it_and_waits() {
-    let ground = Ground::new();
-    ground.block(&[]);
-    let says = format!("netperf: the control connection to {SERVER} is up, but ");
+/// netperf reports the firewall after 5 s and keeps waiting, until the user interrupts it.
+fn netperf_reports_firewall_and_waits() {
+    let hosts = Hosts::new();
+    hosts.block(&[]);
+    let expected = format!("netperf: the control connection to {SERVER} is up, but ");
     let tests = [
         ("-t TCP_STREAM", "gets no answer"),
         ("-t TCP_MAERTS", "gets no answer"),
@@ -197,64 +200,71 @@ fn a_netperf_reports_it_and_waits() {
         ("--parallel 3 -t TCP_STREAM", "gets no answer"),
         ("-t UDP_STREAM -l 1 --", "reports no datagrams received"),
     ];
-    let begun = Instant::now();
-    let clients = tests.map(|(test, word)| {
-        let routed = if test.ends_with("--") { "-R 1" } else { "" };
-        let line = format!("netperf -H {SERVER} -l 60 {test} {routed}");
-        let client = TestProcess::start(&mut ground.client.command(&linerate_with_args(&line)));
-        (client, word)
+    let start = Instant::now();
+    let clients = tests.map(|(test, expected_part)| {
+        let test_options = if test.ends_with("--") { "-R 1" } else { "" };
+        let line = format!("netperf -H {SERVER} -l 60 {test} {test_options}");
+        let client = TestProcess::start(&mut hosts.client.command(&linerate_with_args(&line)));
+        (client, expected_part)
     });
-    for (mut client, word) in clients {
-        let reports = || client.stderr().contains(&says);
-        assert!(wait_until(LIMIT, reports), "{word}: {}", client.stderr());
-        assert!(begun.elapsed() >= Duration::from_secs(5));
+    for (mut client, expected_part) in clients {
+        let is_reported = || client.stderr().contains(&expected);
+        assert!(
+            wait_until(TIMEOUT, is_reported),
+            "{expected_part}: {}",
+            client.stderr()
+        );
+        assert!(start.elapsed() >= Duration::from_secs(5));
         let stderr = client.stderr();
         let line = stderr.lines().next().unwrap();
-        assert!(line.contains(word) && line.contains("firewall"), "{stderr}");
+        assert!(
+            line.contains(expected_part) && line.contains("firewall"),
+            "{stderr}"
+        );
         assert!(line.contains("-P"), "{stderr}");
         assert!(client.is_running(), "{stderr}");
         client.signal(rustix::process::Signal::INT);
-        let ended = client.finish(LIMIT);
-        // Once, of however many flows.
-        let times = ended.stderr.matches("the control connection").count();
-        assert_eq!(times, 1, "{ended:?}");
+        let output = client.finish(TIMEOUT);
+        // All flows share one report.
+        let reports = output.stderr.matches("the control connection").count();
+        assert_eq!(reports, 1, "{output:?}");
     }
 }
 
-/// uperf's master says so after five seconds, before its slave gives up.
+/// uperf's master reports the firewall after 5 s, before its slave times out.
 #[cfg(feature = "uperf")]
-fn a_uperf_master_reports_it() {
+fn uperf_master_reports_firewall() {
     use testkit::{Profile, UperfMaster};
 
     const SLAVE_PORT: u16 = 20_000;
-    let ground = Ground::new();
+    let hosts = Hosts::new();
     let slave = linerate_with_args(&format!("uperf -s -P {SLAVE_PORT}"));
-    let _slave = ground.server.enter(|| Server::start_at(SLAVE_PORT, slave));
-    ground.block(&[&format!("tcp dport {SLAVE_PORT}")]);
+    let _slave = hosts.server.enter(|| Server::start_at(SLAVE_PORT, slave));
+    hosts.block(&[&format!("tcp dport {SLAVE_PORT}")]);
     let profile = Profile::new("p")
         .group("nthreads=2")
         .single_flowop("connect remotehost=$h protocol=tcp")
         .transaction("duration=1s", &["write size=8k"])
         .text();
-    let master = || UperfMaster::start(SLAVE_PORT, "", &[SERVER], &profile);
-    let ended = ground.client.enter(master).finish_within(LIMIT);
-    assert_ne!(ended.code, Some(0), "{ended:?}");
-    let says = format!(
+    let start_master = || UperfMaster::start(SLAVE_PORT, "", &[SERVER], &profile);
+    let output = hosts.client.enter(start_master).finish_within(TIMEOUT);
+    assert_ne!(output.code, Some(0), "{output:?}");
+    let expected = format!(
         "uperf: the control connection to {SERVER} is up, but no data connection gets an answer; \
          does a firewall drop them?"
     );
-    assert_eq!(ended.stderr.matches(&says).count(), 1, "{ended:?}");
+    assert_eq!(output.stderr.matches(&expected).count(), 1, "{output:?}");
 }
 
-/// Nothing is said about a path that works, or about a peer that is slow.
-fn an_open_path_is_not_reported() {
-    let ground = Ground::new();
+/// linerate reports nothing about an open path or a slow peer.
+fn open_path_gets_no_report() {
+    let hosts = Hosts::new();
     let tests = ["TCP_STREAM", "TCP_CRR", "UDP_STREAM", "UDP_RR"].map(|test| {
         let line = format!("netperf -H {SERVER} -t {test} -l 6 -- -R 1");
-        TestProcess::start(&mut ground.client.command(&linerate_with_args(&line)))
+        TestProcess::start(&mut hosts.client.command(&linerate_with_args(&line)))
     });
     for test in tests {
-        let ended = test.finish(LIMIT);
-        assert_eq!((ended.code, ended.stderr.as_str()), (Some(0), ""));
+        let output = test.finish(TIMEOUT);
+        assert_eq!((output.code, output.stderr.as_str()), (Some(0), ""));
     }
 }

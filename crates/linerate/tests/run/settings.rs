@@ -1,4 +1,4 @@
-//! Settings that the system refuses: each is reported, at either end.
+//! Settings that the system refuses at either end. linerate reports each of them.
 
 use std::process::Command;
 use std::time::Duration;
@@ -10,25 +10,25 @@ use testkit::{
 };
 
 pub(crate) fn test_cases() -> Vec<TestCase> {
-    let mut test_cases = testkit::test_cases![what_the_system_refuses_is_a_doubt];
+    let mut test_cases = testkit::test_cases![reports_refused_settings];
     test_cases.extend(
-        testkit::test_cases![needing &[STOCK_NETPERF]; what_a_stock_server_refuses_is_a_doubt],
+        testkit::test_cases![needing &[STOCK_NETPERF]; reports_settings_refused_by_stock_server],
     );
     test_cases
 }
 
-const LIMIT: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A CPU that no machine has.
 const NO_CPU: &str = "65000";
 
-fn what_the_system_refuses_is_a_doubt() {
+fn reports_refused_settings() {
     let server = Server::try_start_with(|port| {
         without_privilege(&linerate_with_args(&format!("netserver -D -p {port}")))
     })
     .unwrap();
     for test in ["TCP_STREAM", "TCP_CRR", "UDP_STREAM"] {
-        for (global, own, said) in [
+        for (global_options, test_options, expected) in [
             (
                 "-y 7",
                 "",
@@ -70,29 +70,30 @@ fn what_the_system_refuses_is_a_doubt() {
                 "the peer did not take IP_TOS 0xff (in force: 0xfc)",
             ),
         ] {
-            let of_tcp = own.contains("-K") || global.contains("-Y");
-            if of_tcp && test == "UDP_STREAM" {
+            let is_tcp_only = test_options.contains("-K") || global_options.contains("-Y");
+            if is_tcp_only && test == "UDP_STREAM" {
                 continue;
             }
-            let ended = client(&server, test, global, own);
-            let line = format!("netperf: {said}");
-            let is_reported = ended.stderr.lines().any(|found| found == line);
-            assert!(is_reported, "{test}: {line}\n{ended:?}");
-            let strict = client(&server, test, &format!("--strict {global}"), own);
-            assert_eq!((ended.code, strict.code), (Some(0), Some(3)), "{strict:?}");
+            let output = run_client(&server, test, global_options, test_options);
+            let line = format!("netperf: {expected}");
+            let is_reported = output.stderr.lines().any(|reported| reported == line);
+            assert!(is_reported, "{test}: {line}\n{output:?}");
+            let strict_options = format!("--strict {global_options}");
+            let strict = run_client(&server, test, &strict_options, test_options);
+            assert_eq!((output.code, strict.code), (Some(0), Some(3)), "{strict:?}");
         }
     }
 }
 
-/// A stock server has a number for it, and no reason.
-fn what_a_stock_server_refuses_is_a_doubt() {
+/// A stock server reports an error number without a reason.
+fn reports_settings_refused_by_stock_server() {
     let server = Server::try_start_with(|port| {
         let mut stock = NetperfPrograms::new().command(Implementation::Stock, Role::Server);
         stock.args(["-D", "-p", &port.to_string()]);
         without_privilege(&stock)
     })
     .unwrap();
-    for (global, own, said) in [
+    for (global_options, test_options, expected) in [
         ("-y ,7", "", "the peer did not take SO_PRIORITY 7"),
         (
             "-Y ,0xff",
@@ -105,34 +106,44 @@ fn what_a_stock_server_refuses_is_a_doubt() {
             "the peer did not take TCP_CONGESTION nosuch (in force: ",
         ),
     ] {
-        let ended = client(&server, "TCP_STREAM", global, own);
-        let line = format!("netperf: {said}");
-        let is_reported = ended.stderr.lines().any(|found| found.starts_with(&line));
-        assert!(is_reported, "{line}\n{ended:?}");
+        let output = run_client(&server, "TCP_STREAM", global_options, test_options);
+        let line = format!("netperf: {expected}");
+        let is_reported = output
+            .stderr
+            .lines()
+            .any(|reported| reported.starts_with(&line));
+        assert!(is_reported, "{line}\n{output:?}");
     }
 }
 
-fn client(server: &Server, test: &str, global: &str, own: &str) -> ProcessOutput {
+fn run_client(
+    server: &Server,
+    test: &str,
+    global_options: &str,
+    test_options: &str,
+) -> ProcessOutput {
     let amount = if test == "TCP_CRR" { "-20" } else { "-2M" };
-    let at = format!("-H 127.0.0.1 -p {} -P 0 -l {amount}", server.port);
-    let line = format!("netperf {at} -t {test} {global} -- -R 1 {own}");
-    run(without_privilege(&linerate_with_args(&line)), LIMIT).unwrap()
+    let line = format!(
+        "netperf -H 127.0.0.1 -p {} -P 0 -l {amount} -t {test} {global_options} -- -R 1 {test_options}",
+        server.port
+    );
+    run(without_privilege(&linerate_with_args(&line)), TIMEOUT).unwrap()
 }
 
-/// The command without the right to set what concerns others, if this process has it.
+/// Returns the command without CAP_NET_ADMIN and CAP_NET_RAW, which root has.
 fn without_privilege(command: &Command) -> Command {
-    let mut bounded = if geteuid().is_root() {
-        let mut bounded = Command::new("setpriv");
-        bounded
+    let mut restricted = if geteuid().is_root() {
+        let mut restricted = Command::new("setpriv");
+        restricted
             .args(["--bounding-set", "-net_admin,-net_raw"])
             .arg(command.get_program());
-        bounded
+        restricted
     } else {
         Command::new(command.get_program())
     };
-    bounded.args(command.get_args());
+    restricted.args(command.get_args());
     for (key, value) in command.get_envs() {
-        bounded.env(key, value.unwrap_or_default());
+        restricted.env(key, value.unwrap_or_default());
     }
-    bounded
+    restricted
 }

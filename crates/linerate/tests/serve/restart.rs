@@ -1,4 +1,4 @@
-//! SIGTERM while ten tests of all dialects run.
+//! SIGTERM during ten tests of all dialects.
 
 use std::time::Duration;
 
@@ -8,86 +8,98 @@ use testkit::Requirement::Namespaces;
 use testkit::{ProcessOutput, TestCase, test_case};
 
 use super::clients::Client;
-use super::{PATIENCE, Serving, lines};
+use super::{Serving, TIMEOUT, parse_lines};
 
 pub(super) fn test_cases() -> Vec<TestCase> {
     vec![
-        test_case("a_stop_ends_ten_tests_at_once", &[Namespaces], at_once),
-        test_case("a_drain_lets_ten_tests_end", &[Namespaces], drained),
         test_case(
-            "a_drain_that_is_too_short_ends_ten_tests",
+            "sigterm_ends_ten_tests",
             &[Namespaces],
-            cut,
+            sigterm_ends_ten_tests,
+        ),
+        test_case(
+            "drain_completes_ten_tests",
+            &[Namespaces],
+            drain_completes_ten_tests,
+        ),
+        test_case(
+            "short_drain_ends_ten_tests",
+            &[Namespaces],
+            short_drain_ends_ten_tests,
         ),
     ]
 }
 
-/// How long the tests are of which a stop is to be the end.
-const LONG: u32 = 20;
+/// Duration of tests that the server ends, in seconds.
+const LONG_TEST_SECONDS: u32 = 20;
 
-/// Starts ten clients, stops the server while all their tests run, and waits for all.
-fn stopped(options: &str, seconds: u32) -> (Vec<(&'static Client, ProcessOutput)>, Vec<Value>) {
+/// Starts ten clients, and stops the server while all their tests are running. Returns the clients'
+/// results and the log.
+fn run_stopped_server(
+    options: &str,
+    seconds: u32,
+) -> (Vec<(&'static Client, ProcessOutput)>, Vec<Value>) {
     let serving = Serving::start(options);
-    let clients: Vec<_> = Serving::clients()
+    let clients: Vec<_> = Serving::available_clients()
         .into_iter()
         .filter(|client| client.name != "UDP")
         .collect();
-    assert!(clients.len() >= 6, "too few programs are here");
-    let running: Vec<_> = clients
+    assert!(clients.len() >= 6, "too few programs are installed");
+    let processes: Vec<_> = clients
         .iter()
-        .map(|client| (*client, serving.begin(client, seconds)))
+        .map(|client| (*client, serving.start_client(client, seconds)))
         .collect();
     serving.await_tests(clients.len());
     serving.server.signal(Signal::TERM);
-    let limit = PATIENCE
+    let timeout = TIMEOUT
         + Duration::from_secs(if options.is_empty() {
             0
         } else {
             seconds.into()
         });
-    let ended = running
+    let results = processes
         .into_iter()
-        .map(|(client, process)| (client, process.finish(limit)))
+        .map(|(client, process)| (client, process.finish(timeout)))
         .collect();
-    let server = serving.server.wait(PATIENCE);
+    let server = serving.server.wait(TIMEOUT);
     assert_eq!(server.code, Some(0), "{server:#?}");
-    (ended, lines(&server.stdout))
+    (results, parse_lines(&server.stdout))
 }
 
-fn at_once() {
-    let (ended, log) = stopped("", LONG);
-    are_cut(&ended, &log);
+fn sigterm_ends_ten_tests() {
+    let (results, log) = run_stopped_server("", LONG_TEST_SECONDS);
+    assert_incomplete(&results, &log);
 }
 
-fn cut() {
-    let (ended, log) = stopped("--drain-on-exit 1", LONG);
-    are_cut(&ended, &log);
+fn short_drain_ends_ten_tests() {
+    let (results, log) = run_stopped_server("--drain-on-exit 1", LONG_TEST_SECONDS);
+    assert_incomplete(&results, &log);
 }
 
-/// No line and no client of ours reports a complete test, and ours give the reason.
-fn are_cut(ended: &[(&Client, ProcessOutput)], log: &[Value]) {
-    assert_eq!(log.len(), ended.len(), "{log:#?}");
+/// Checks that no log line and no linerate client reports a complete test. Both must give a reason.
+fn assert_incomplete(results: &[(&Client, ProcessOutput)], log: &[Value]) {
+    assert_eq!(log.len(), results.len(), "{log:#?}");
     for line in log {
-        let why = line["end"].as_str().unwrap_or_default();
-        assert!(line["is_complete"] == false && !why.is_empty(), "{line:#}");
+        let reason = line["end"].as_str().unwrap_or_default();
+        let is_incomplete = line["is_complete"] == false;
+        assert!(is_incomplete && !reason.is_empty(), "{line:#}");
     }
-    for (client, finished) in ended.iter().filter(|(client, _)| client.stock.is_none()) {
-        let at = format!("{} {}: {finished:#?}", client.dialect, client.name);
-        assert!(finished.code.is_some_and(|code| code != 0), "{at}");
-        assert!(
-            !finished.stderr.trim().is_empty() || is_told(&finished.stdout),
-            "{at}"
-        );
+    let ours = results.iter().filter(|(client, _)| client.stock.is_none());
+    for (client, output) in ours {
+        let context = format!("{} {}: {output:#?}", client.dialect, client.name);
+        assert!(output.code.is_some_and(|code| code != 0), "{context}");
+        let has_stderr = !output.stderr.trim().is_empty();
+        assert!(has_stderr || has_error(&output.stdout), "{context}");
     }
 }
 
-fn drained() {
+fn drain_completes_ten_tests() {
     let seconds = 5;
-    let (ended, log) = stopped("--drain-on-exit 60", seconds);
-    super::all_are_right(ended, seconds, log);
+    let (results, log) = run_stopped_server("--drain-on-exit 60", seconds);
+    super::assert_log_matches(results, seconds, log);
 }
 
-/// In a document of iperf3, or in uperf's words.
-fn is_told(stdout: &str) -> bool {
+/// Returns whether the output contains an error in a document of iperf3, or an error of uperf.
+fn has_error(stdout: &str) -> bool {
     stdout.contains("\"error\":") || stdout.contains("Slave aborted!")
 }

@@ -1,11 +1,11 @@
-//! What the kernel counts, for whichever namespace the calling thread is in.
+//! Interface counters of the kernel, in the calling thread's network namespace.
 
 use std::time::{Duration, Instant};
 
-/// How often the counters are read: 0.02 % of ten seconds.
-const LOOK: Duration = Duration::from_millis(2);
+/// Interval between two reads of the counters: 0.02 % of ten seconds.
+const READ_INTERVAL: Duration = Duration::from_millis(2);
 
-/// What an interface has received since it was made.
+/// Received bytes and packets of an interface since its creation.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Received {
     /// Bytes, Ethernet headers included.
@@ -14,17 +14,17 @@ pub(crate) struct Received {
 }
 
 impl Received {
-    /// The counters of an interface: proc(5), `/proc/net/dev`.
-    pub(crate) fn by(interface: &str) -> Self {
+    /// Reads the counters of an interface from `/proc/net/dev`, proc(5).
+    pub(crate) fn read(interface: &str) -> Self {
         let table = std::fs::read_to_string("/proc/thread-self/net/dev").unwrap_or_default();
         let line = table
             .lines()
             .find_map(|line| line.trim_start().strip_prefix(interface)?.strip_prefix(':'));
-        let mut words = line.unwrap_or_default().split_whitespace();
+        let mut fields = line.unwrap_or_default().split_whitespace();
         let mut next = || {
-            words
+            fields
                 .next()
-                .and_then(|word| word.parse().ok())
+                .and_then(|field| field.parse().ok())
                 .unwrap_or_default()
         };
         Self {
@@ -33,9 +33,9 @@ impl Received {
         }
     }
 
-    /// What is left of it without so many bytes of headers a packet.
-    pub(crate) fn payload(self, headers: u64) -> u64 {
-        self.bytes.saturating_sub(self.packets * headers)
+    /// Returns the bytes without headers of `header_bytes` per packet.
+    pub(crate) fn payload(self, header_bytes: u64) -> u64 {
+        self.bytes.saturating_sub(self.packets * header_bytes)
     }
 
     fn since(self, start: Self) -> Self {
@@ -46,24 +46,24 @@ impl Received {
     }
 }
 
-/// The course of an interface's counters.
+/// Readings of an interface's counters over time.
 #[derive(Debug, Default)]
-pub(crate) struct Course(Vec<(Instant, Received)>);
+pub(crate) struct CounterSeries(Vec<(Instant, Received)>);
 
-impl Course {
-    /// Reads an interface's counters while `running` says so.
-    pub(crate) fn of(interface: &str, running: impl Fn() -> bool) -> Self {
+impl CounterSeries {
+    /// Reads an interface's counters until `is_running` returns false.
+    pub(crate) fn record(interface: &str, is_running: impl Fn() -> bool) -> Self {
         let mut readings = Vec::new();
         loop {
-            readings.push((Instant::now(), Received::by(interface)));
-            if !running() {
+            readings.push((Instant::now(), Received::read(interface)));
+            if !is_running() {
                 return Self(readings);
             }
-            std::thread::sleep(LOOK);
+            std::thread::sleep(READ_INTERVAL);
         }
     }
 
-    /// All that came.
+    /// Returns the increase from the first to the last reading.
     pub(crate) fn total(&self) -> Received {
         match (self.0.first(), self.0.last()) {
             (Some((_, first)), Some((_, last))) => last.since(*first),
@@ -71,24 +71,24 @@ impl Course {
         }
     }
 
-    /// What came within `length` from the first packet of the data on: the control messages before
-    /// it are fewer packets than `before`.
-    pub(crate) fn within(&self, length: Duration, before: u64) -> Received {
+    /// Returns the increase within `length` after the first data packet. Data starts when more than
+    /// `control_packets` packets have arrived.
+    pub(crate) fn within(&self, length: Duration, control_packets: u64) -> Received {
         let Some((_, first)) = self.0.first() else {
             return Received::default();
         };
-        let begun = self
+        let data_start = self
             .0
             .iter()
-            .position(|(_, now)| now.since(*first).packets > before);
-        let Some((start, _)) = begun.map(|at| self.0[at]) else {
+            .position(|(_, now)| now.since(*first).packets > control_packets);
+        let Some((start, _)) = data_start.map(|index| self.0[index]) else {
             return Received::default();
         };
-        let inside = self
+        let readings = self
             .0
             .iter()
-            .take_while(|(when, _)| *when <= start + length);
-        inside
+            .take_while(|(time, _)| *time <= start + length);
+        readings
             .last()
             .map_or(Received::default(), |(_, last)| last.since(*first))
     }

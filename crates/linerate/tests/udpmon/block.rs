@@ -1,4 +1,4 @@
-//! The common block of UDPmon's datagrams at its places, without the crate's own decoder.
+//! The common block of UDPmon's datagrams, independent of the decoder of the `udpmon` crate.
 
 pub(crate) const LEN: usize = 208;
 
@@ -22,8 +22,8 @@ pub(crate) const COUNTERS_LEN: usize = 26_888;
 pub(crate) const CPU_LEN: usize = 12_384;
 pub(crate) const NIC_LEN: usize = 136;
 
-/// Where fields are.
-pub(crate) mod at {
+/// Offsets of the fields in bytes.
+pub(crate) mod offset {
     pub(crate) const COMMAND: usize = 0;
     pub(crate) const VERSION: usize = 4;
     pub(crate) const NUMBER: usize = 8;
@@ -41,36 +41,38 @@ pub(crate) mod at {
     pub(crate) const FIRST_TO_LAST: usize = 72;
 }
 
-/// A 4-byte field; 0 where the datagram is shorter.
-pub(crate) fn word(bytes: &[u8], at: usize) -> u32 {
-    let word = bytes.get(at..at + 4).and_then(|word| word.try_into().ok());
-    word.map_or(0, u32::from_le_bytes)
+/// Reads a 4-byte field; 0 if the datagram is shorter.
+pub(crate) fn read_u32(bytes: &[u8], offset: usize) -> u32 {
+    let field = bytes.get(offset..offset + 4);
+    let field = field.and_then(|field| field.try_into().ok());
+    field.map_or(0, u32::from_le_bytes)
 }
 
-/// An 8-byte field; 0 where the datagram is shorter.
-pub(crate) fn long(bytes: &[u8], at: usize) -> i64 {
-    let long = bytes.get(at..at + 8).and_then(|long| long.try_into().ok());
-    long.map_or(0, i64::from_le_bytes)
+/// Reads an 8-byte field; 0 if the datagram is shorter.
+pub(crate) fn read_i64(bytes: &[u8], offset: usize) -> i64 {
+    let field = bytes.get(offset..offset + 8);
+    let field = field.and_then(|field| field.try_into().ok());
+    field.map_or(0, i64::from_le_bytes)
 }
 
-pub(crate) fn put_word(bytes: &mut [u8], at: usize, value: u32) {
-    bytes[at..at + 4].copy_from_slice(&value.to_le_bytes());
+pub(crate) fn write_u32(bytes: &mut [u8], offset: usize, value: u32) {
+    bytes[offset..offset + 4].copy_from_slice(&value.to_le_bytes());
 }
 
-pub(crate) fn put_long(bytes: &mut [u8], at: usize, value: i64) {
-    bytes[at..at + 8].copy_from_slice(&value.to_le_bytes());
+pub(crate) fn write_i64(bytes: &mut [u8], offset: usize, value: i64) {
+    bytes[offset..offset + 8].copy_from_slice(&value.to_le_bytes());
 }
 
 pub(crate) fn command(bytes: &[u8]) -> u32 {
-    word(bytes, at::COMMAND)
+    read_u32(bytes, offset::COMMAND)
 }
 
-/// A request with these 4-byte fields; the others are zero.
+/// Returns a request with these 4-byte fields by their offsets. All other fields are zero.
 pub(crate) fn request(command: u32, fields: &[(usize, u32)]) -> Vec<u8> {
     let mut bytes = vec![0; LEN];
-    put_word(&mut bytes, at::COMMAND, command);
-    for (at, value) in fields {
-        put_word(&mut bytes, *at, *value);
+    write_u32(&mut bytes, offset::COMMAND, command);
+    for (offset, value) in fields {
+        write_u32(&mut bytes, *offset, *value);
     }
     bytes
 }

@@ -1,36 +1,39 @@
-//! The checks that the specification lists for a re-implementation, each against the scripted stock responder and
-//! against ours.
+//! The checks that the specification lists for a reimplementation. Each runs with the scripted
+//! stock responder and with linerate's.
 
 use testkit::{
     ProcessOutput, Relay, RelayAction, RelayDirection, TestCase, run_in_parallel, test_cases,
 };
 
-use super::block::{self, at, command, long};
+use super::block::{self, command, offset, read_i64};
 use super::stock::Responder;
-use super::{LIMIT, bw_mon, column, counts, req, responder};
+use super::{TIMEOUT, bw_mon, column, packet_counts, req, start_responder};
 
 pub(crate) fn test_cases() -> Vec<TestCase> {
     let test_cases = test_cases![
-        counts_and_times_of_a_plain_test,
-        dropped_swapped_and_doubled_packets,
-        loss_at_the_end,
-        a_lost_reply_costs_one_retry,
-        each_lost_reply_is_asked_for_again,
-        a_sweep_of_gaps,
-        response_lengths,
+        reports_counts_and_times,
+        counts_dropped_swapped_and_duplicated_packets,
+        counts_loss_at_end,
+        retries_once_after_lost_reply,
+        repeats_requests_after_lost_replies,
+        sweeps_gaps,
+        sweeps_response_lengths,
     ];
-    test_cases.into_iter().map(TestCase::allow_many).collect()
+    test_cases
+        .into_iter()
+        .map(TestCase::allow_many_at_once)
+        .collect()
 }
 
-/// Runs `check` with the port of each make of responder.
-fn with_each(check: impl Fn(u16, bool) + Sync) {
+/// Runs `check` with the port of each responder, and with whether it is the stock one.
+fn for_each_responder(check: impl Fn(u16, bool) + Sync) {
     let check = &check;
     let stock: Box<dyn FnOnce() + Send> = Box::new(move || {
         let stock = Responder::start();
         check(stock.port, true);
     });
     let ours: Box<dyn FnOnce() + Send> = Box::new(move || {
-        let ours = responder("");
+        let ours = start_responder("");
         check(ours.port, false);
         assert!(!ours.has_panicked(), "{}", ours.stderr());
         ours.terminate().assert_success();
@@ -38,86 +41,91 @@ fn with_each(check: impl Fn(u16, bool) + Sync) {
     run_in_parallel([stock, ours]);
 }
 
-/// The fate of each packet of data by its number; other datagrams pass.
-fn impaired(server: u16, fate: impl Fn(i64) -> RelayAction + Clone + Send + 'static) -> Relay {
-    Relay::start(server, move |way, datagram| {
-        if way == RelayDirection::ToServer && command(datagram) == block::DATA {
-            return fate(long(datagram, at::NUMBER));
+/// Starts a relay that chooses the action for each data packet by its number. Other datagrams pass.
+fn start_relay(server: u16, action: impl Fn(i64) -> RelayAction + Clone + Send + 'static) -> Relay {
+    Relay::start(server, move |direction, datagram| {
+        if direction == RelayDirection::ToServer && command(datagram) == block::DATA {
+            return action(read_i64(datagram, offset::NUMBER));
         }
         RelayAction::Pass
     })
 }
 
 #[track_caller]
-fn ended(line: &str) -> ProcessOutput {
-    let client = testkit::run(bw_mon(line), LIMIT).expect("it ends");
+fn run_bw_mon(line: &str) -> ProcessOutput {
+    let client = testkit::run(bw_mon(line), TIMEOUT).expect("the client ends");
     client.assert_success();
     client
 }
 
-/// Ten packets, 100 µs apart: they take nine gaps, and more where the machine is busy.
-fn counts_and_times_of_a_plain_test() {
-    with_each(|port, _| {
+/// Ten packets at intervals of 100 µs take at least nine intervals.
+fn reports_counts_and_times() {
+    for_each_responder(|port, _| {
         let line = format!("-d 127.0.0.1 -u {port} -p 200 -l 10 -w 100 -x");
-        let client = ended(&line);
-        assert_eq!(counts(&client.stdout), [10, 0, 0], "{client:#?}");
+        let client = run_bw_mon(&line);
+        assert_eq!(packet_counts(&client.stdout), [10, 0, 0], "{client:#?}");
         assert_eq!(column(&client.stdout, "num_sent"), [10.0], "{client:#?}");
         assert_eq!(column(&client.stdout, "%lost"), [0.0], "{client:#?}");
         assert_eq!(column(&client.stdout, "num_timeout"), [0.0], "{client:#?}");
-        // Nothing leaves before its time. All of them can be late, and then follow each other closely.
-        let sent = column(&client.stdout, "Send time")[0];
-        assert!(sent >= 999.0, "{client:#?}");
-        let time = column(&client.stdout, "Recv time")[0];
-        assert!(time > 0.0, "{client:#?}");
+        // No packet leaves before its time. On a busy machine late packets may follow in a burst.
+        let send_time = column(&client.stdout, "Send time")[0];
+        assert!(send_time >= 999.0, "{client:#?}");
+        let receive_time = column(&client.stdout, "Recv time")[0];
+        assert!(receive_time > 0.0, "{client:#?}");
     });
 }
 
-/// Stock's counts as the recording has them, and the corrected ones beside them.
-fn dropped_swapped_and_doubled_packets() {
-    with_each(|port, is_stock| {
-        let relay = impaired(port, |number| match number {
+/// linerate prints stock's counts as in the recording, and the corrected counts.
+fn counts_dropped_swapped_and_duplicated_packets() {
+    for_each_responder(|port, is_stock| {
+        let relay = start_relay(port, |number| match number {
             3 | 4 => RelayAction::Drop,
             6 => RelayAction::Swap,
             8 => RelayAction::Double,
             _ => RelayAction::Pass,
         });
         let line = format!("-d 127.0.0.1 -u {} -p 200 -l 12 -w 200", relay.port);
-        let plain = ended(&format!("{line} -H"));
-        assert_eq!(counts(&plain.stdout), [11, 3, 2], "{plain:#?}");
-        assert_eq!(column(&plain.stdout, "%lost"), [8.3], "{plain:#?}");
-        assert_eq!(bins(&plain.stdout, "Lost-frame sequence")[..3], [0, 1, 1]);
-        assert_eq!(bins(&plain.stdout, "Out-of-order")[..3], [1, 1, 0]);
+        let without_records = run_bw_mon(&format!("{line} -H"));
+        let stdout = &without_records.stdout;
+        assert_eq!(packet_counts(stdout), [11, 3, 2], "{without_records:#?}");
+        assert_eq!(column(stdout, "%lost"), [8.3], "{without_records:#?}");
+        assert_eq!(
+            histogram_bins(stdout, "Lost-frame sequence")[..3],
+            [0, 1, 1]
+        );
+        assert_eq!(histogram_bins(stdout, "Out-of-order")[..3], [1, 1, 0]);
 
-        // The records have each number; stock's have them at wrong places behind a late one.
-        let records = ended(&format!("{line} -G 12"));
-        for (result, has_numbers) in [(&plain, !is_stock), (&records, true)] {
-            let shown = corrected(&result.stdout);
+        // Records contain all packet numbers. Stock's have wrong positions after a late packet.
+        let with_records = run_bw_mon(&format!("{line} -G 12"));
+        for (result, has_numbers) in [(&without_records, !is_stock), (&with_records, true)] {
+            let printed = corrected_counts(&result.stdout);
             let expected = has_numbers.then_some([2, 0, 1, 1]);
-            assert_eq!(shown, expected, "{result:#?}");
+            assert_eq!(printed, expected, "{result:#?}");
         }
     });
 }
 
-/// The counts of a histogram's bins.
+/// Returns the counts of a histogram's bins.
 #[track_caller]
-fn bins(stdout: &str, title: &str) -> Vec<u64> {
+fn histogram_bins(stdout: &str, title: &str) -> Vec<u64> {
     let mut lines = stdout.lines().skip_while(|line| !line.ends_with(title));
     assert!(lines.next().is_some(), "no {title} in {stdout}");
-    let bins = lines.skip(1).map_while(|line| {
+    let counts = lines.skip(1).map_while(|line| {
         let (_, count) = line.split_once(" ; ")?;
         count.trim().parse().ok()
     });
-    bins.collect()
+    counts.collect()
 }
 
-/// The corrected counts: lost, lost at the end, late, repeated; `None` where not all are known.
-pub(super) fn corrected(stdout: &str) -> Option<[u64; 4]> {
+/// Returns the corrected counts: lost, lost at the end, late, repeated. `None` if they are
+/// unavailable.
+pub(super) fn corrected_counts(stdout: &str) -> Option<[u64; 4]> {
     let line = stdout
         .lines()
         .find(|line| line.starts_with("# corrected"))?;
-    let count = |word: &str| {
+    let count = |name: &str| {
         let mut words = line.split([' ', ';', ',', ':']);
-        words.find(|found| *found == word)?;
+        words.find(|word| *word == name)?;
         words.next()?.parse().ok()
     };
     Some([
@@ -128,36 +136,40 @@ pub(super) fn corrected(stdout: &str) -> Option<[u64; 4]> {
     ])
 }
 
-fn loss_at_the_end() {
-    with_each(|port, _| {
-        let relay = impaired(port, |number| match number {
+fn counts_loss_at_end() {
+    for_each_responder(|port, _| {
+        let relay = start_relay(port, |number| match number {
             95.. => RelayAction::Drop,
             _ => RelayAction::Pass,
         });
         let line = format!("-d 127.0.0.1 -u {} -p 200 -l 100 -w 20", relay.port);
-        let client = ended(&line);
-        assert_eq!(counts(&client.stdout), [95, 0, 0], "{client:#?}");
+        let client = run_bw_mon(&line);
+        assert_eq!(packet_counts(&client.stdout), [95, 0, 0], "{client:#?}");
         assert_eq!(column(&client.stdout, "%lost"), [5.0], "{client:#?}");
-        assert_eq!(corrected(&client.stdout), Some([0, 5, 0, 0]), "{client:#?}");
+        assert_eq!(
+            corrected_counts(&client.stdout),
+            Some([0, 5, 0, 0]),
+            "{client:#?}"
+        );
     });
 }
 
-/// The stock responder answers the repeated request as if another host asked.
-fn a_lost_reply_costs_one_retry() {
+/// The stock responder answers the repeated request like a request of another host.
+fn retries_once_after_lost_reply() {
     let stock = Responder::start();
     let mut has_dropped = false;
-    let relay = Relay::start(stock.port, move |way, datagram| {
-        if way == RelayDirection::ToClient && command(datagram) == block::OK && !has_dropped {
+    let relay = Relay::start(stock.port, move |direction, datagram| {
+        if direction == RelayDirection::ToClient && command(datagram) == block::OK && !has_dropped {
             has_dropped = true;
             return RelayAction::Drop;
         }
         RelayAction::Pass
     });
     let line = format!("-d 127.0.0.1 -u {} -p 200 -l 10 -w 100 -x", relay.port);
-    let client = ended(&line);
-    assert_eq!(counts(&client.stdout), [10, 0, 0], "{client:#?}");
+    let client = run_bw_mon(&line);
+    assert_eq!(packet_counts(&client.stdout), [10, 0, 0], "{client:#?}");
     assert_eq!(column(&client.stdout, "num_timeout"), [1.0], "{client:#?}");
-    let zeros = stock
+    let commands = stock
         .commands()
         .into_iter()
         .take_while(|command| *command != block::GETSTATS);
@@ -167,11 +179,11 @@ fn a_lost_reply_costs_one_retry() {
         block::TESTEND,
         block::ZEROSTATS,
     ];
-    assert_eq!(zeros.collect::<Vec<_>>(), expected);
+    assert_eq!(commands.collect::<Vec<_>>(), expected);
 }
 
-/// Each kind of reply is lost once; the figures are those of a test without loss.
-fn each_lost_reply_is_asked_for_again() {
+/// Each kind of reply is lost once. The figures are those of a test without loss.
+fn repeats_requests_after_lost_replies() {
     let lost = [
         block::GETSTATS,
         block::GETHIST0,
@@ -181,16 +193,20 @@ fn each_lost_reply_is_asked_for_again() {
         block::GETINFO1,
         block::TESTEND,
     ];
-    let check = |wanted: u32| {
+    let check = |request: u32| {
         move || {
-            with_each(|port, is_stock| {
-                let relay = Relay::start(port, nth_reply_lost(wanted, 1));
+            for_each_responder(|port, is_stock| {
+                let relay = Relay::start(port, drop_nth_reply(request, 1));
                 let options = "-p 200 -l 10 -w 100 -x -H -G 10";
                 let line = format!("-d 127.0.0.1 -u {} {options}", relay.port);
-                let client = ended(&line);
-                let at = format!("{wanted:#x}, stock: {is_stock}: {client:#?}");
-                assert_eq!(counts(&client.stdout), [10, 0, 0], "{at}");
-                assert_eq!(bins(&client.stdout, "Out-of-order"), [0; 10], "{at}");
+                let client = run_bw_mon(&line);
+                let context = format!("{request:#x}, stock: {is_stock}: {client:#?}");
+                assert_eq!(packet_counts(&client.stdout), [10, 0, 0], "{context}");
+                assert_eq!(
+                    histogram_bins(&client.stdout, "Out-of-order"),
+                    [0; 10],
+                    "{context}"
+                );
             });
         }
     };
@@ -199,53 +215,53 @@ fn each_lost_reply_is_asked_for_again() {
 
 /// Drops the reply to the `nth` request with this command, counted from 0.
 ///
-/// Requests are answered one after the other, so the reply is the next datagram back. The two ways of a relay share
-/// the count.
-fn nth_reply_lost(
-    wanted: u32,
+/// The responder answers requests in order, so the reply is the next datagram to the client. Both
+/// directions of the relay share the count.
+fn drop_nth_reply(
+    request: u32,
     nth: u32,
 ) -> impl FnMut(RelayDirection, &[u8]) -> RelayAction + Clone + Send + 'static {
     use std::sync::Arc;
     use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
-    /// Too many to be reached.
+    /// A count that no test reaches.
     const DONE: u32 = u32::MAX / 2;
-    let seen = Arc::new(AtomicU32::new(0));
-    // Of most objects stock asks for more than one slice.
+    let request_count = Arc::new(AtomicU32::new(0));
+    // Stock requests most objects in more than one slice, but not these.
     let nth = if matches!(
-        wanted,
+        request,
         block::GETSTATS | block::GETNICSTATS | block::TESTEND
     ) {
         0
     } else {
         nth
     };
-    move |way, datagram| {
-        if way == RelayDirection::ToServer && command(datagram) == wanted {
-            seen.fetch_add(1, SeqCst);
+    move |direction, datagram| {
+        if direction == RelayDirection::ToServer && command(datagram) == request {
+            request_count.fetch_add(1, SeqCst);
         }
-        if way == RelayDirection::ToClient && seen.load(SeqCst) == nth + 1 {
-            seen.store(DONE, SeqCst);
+        if direction == RelayDirection::ToClient && request_count.load(SeqCst) == nth + 1 {
+            request_count.store(DONE, SeqCst);
             return RelayAction::Drop;
         }
         RelayAction::Pass
     }
 }
 
-fn a_sweep_of_gaps() {
-    with_each(|port, _| {
+fn sweeps_gaps() {
+    for_each_responder(|port, _| {
         let options = "-p 1400 -l 200 -w 0 -e 30 -i 10 -q";
-        let client = ended(&format!("-d 127.0.0.1 -u {port} {options}"));
+        let client = run_bw_mon(&format!("-d 127.0.0.1 -u {port} {options}"));
         let lines: Vec<Vec<&str>> = client
             .stdout
             .lines()
             .map(|line| line.split(';').map(str::trim).collect())
             .collect();
         assert_eq!(lines.len(), 4, "{client:#?}");
-        let starts = lines
+        let start_times = lines
             .iter()
             .map(|fields| fields[0].parse::<u64>().expect("a time"));
         assert!(
-            starts.is_sorted_by(|before, after| before < after),
+            start_times.is_sorted_by(|before, after| before < after),
             "{client:#?}"
         );
         for (fields, gap) in lines.iter().zip(["0", "10", "20", "30"]) {
@@ -258,14 +274,14 @@ fn a_sweep_of_gaps() {
     });
 }
 
-fn response_lengths() {
-    with_each(|port, _| {
+fn sweeps_response_lengths() {
+    for_each_responder(|port, _| {
         let options = "-p 64 -r 64 -e 128 -i 64 -l 5";
-        let client = testkit::run(req(&format!("-d 127.0.0.1 -u {port} {options}")), LIMIT);
-        let client = client.expect("it ends");
+        let client = testkit::run(req(&format!("-d 127.0.0.1 -u {port} {options}")), TIMEOUT);
+        let client = client.expect("the client ends");
         client.assert_success();
-        let first = |line: &str| line.split(';').next()?.trim().parse::<u32>().ok();
-        let lengths: Vec<u32> = client.stdout.lines().filter_map(first).collect();
+        let first_number = |line: &str| line.split(';').next()?.trim().parse::<u32>().ok();
+        let lengths: Vec<u32> = client.stdout.lines().filter_map(first_number).collect();
         assert_eq!(lengths, [64, 128], "{client:#?}");
     });
 }

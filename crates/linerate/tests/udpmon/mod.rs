@@ -1,4 +1,4 @@
-//! UDPmon's five programs against scripted peers that do what recordings of the stock ones show.
+//! UDPmon's five programs with scripted peers that behave as recordings of the stock programs show.
 
 mod block;
 mod checks;
@@ -12,8 +12,8 @@ use std::time::Duration;
 
 use testkit::{Server, TestCase, linerate_with_args, with_prefix};
 
-/// How long anything may take that does not wait by design.
-const LIMIT: Duration = Duration::from_secs(20);
+/// Timeout of everything that does not wait by design.
+const TIMEOUT: Duration = Duration::from_secs(20);
 
 pub(crate) fn test_cases() -> Vec<TestCase> {
     with_prefix("played", played::test_cases())
@@ -30,13 +30,13 @@ fn req(line: &str) -> Command {
     linerate_with_args(&format!("udpmon_req {line}"))
 }
 
-/// Our responder on a free port, with a line of options.
+/// Starts linerate's responder on a free port.
 #[track_caller]
-fn responder(options: &str) -> Server {
+fn start_responder(options: &str) -> Server {
     Server::start_with(|port| format!("udpmon_resp -u {port} {options}"))
 }
 
-/// What stands under a title, of each result line.
+/// Returns the values of a column of all result lines.
 #[track_caller]
 fn column(stdout: &str, title: &str) -> Vec<f64> {
     let mut lines = stdout
@@ -45,22 +45,22 @@ fn column(stdout: &str, title: &str) -> Vec<f64> {
     let titles = lines
         .find(|fields| fields[0] == "pkt len")
         .unwrap_or_else(|| panic!("no titles in {stdout}"));
-    let place = titles
+    let index = titles
         .iter()
-        .position(|found| *found == title)
+        .position(|column| *column == title)
         .expect(title);
     let is_result = |fields: &Vec<&str>| fields.len() == 13 || fields.len() > 25;
-    let field = |fields: Vec<&str>| {
-        fields[place]
+    let value = |fields: Vec<&str>| {
+        fields[index]
             .parse()
             .unwrap_or_else(|_| panic!("{fields:?}"))
     };
-    lines.filter(is_result).map(field).collect()
+    lines.filter(is_result).map(value).collect()
 }
 
-/// Stock's three counts of the only result line: received, lost, out of order.
+/// Returns stock's three counts of the only result line: received, lost, out of order.
 #[track_caller]
-pub(crate) fn counts(stdout: &str) -> [u64; 3] {
+pub(crate) fn packet_counts(stdout: &str) -> [u64; 3] {
     ["num_recv", "num_lost", "num_badorder"].map(|title| {
         let [count] = column(stdout, title)[..] else {
             panic!("{stdout}");

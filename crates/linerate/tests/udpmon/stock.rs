@@ -1,5 +1,5 @@
-//! A responder that answers as the stock one does, mistakes included: by the text of the specification, and held
-//! against the recordings in `played`.
+//! A scripted responder that answers as stock does, including its mistakes. It follows the
+//! specification; `played` compares it with recordings.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -7,19 +7,19 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use super::block::{self, at, command, long, put_long, put_word, word};
+use super::block::{self, command, offset, read_i64, read_u32, write_i64, write_u32};
 
-/// How long the lock outlives the last request that took it.
-const LOCK: Duration = Duration::from_secs(60);
+/// Time until the lock expires after the last request that took it.
+const LOCK_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Bytes of its buffers.
-const BUFFER: usize = 128_000;
+/// Size of the buffer in bytes.
+const BUFFER_SIZE: usize = 128_000;
 
-/// The most that the scripted one keeps of what a requester asks it to keep.
-const MOST_RECORDS: usize = 1 << 24;
+/// Maximum size of the record memory in bytes, whatever the request asks for.
+const MAX_RECORD_BYTES: usize = 1 << 24;
 
-/// Bins of the histograms, and their titles.
-const BOOKED: [(u32, &str); 5] = [
+/// Numbers of bins of the histograms, and their titles.
+const HISTOGRAMS: [(u32, &str); 5] = [
     (150, "Time between frames 0.1us"),
     (10, "Lost-frame sequence"),
     (10, "Out-of-order"),
@@ -27,256 +27,260 @@ const BOOKED: [(u32, &str); 5] = [
     (150, "hwraw Time between frames ns"),
 ];
 
-/// A scripted responder on a free port of loopback, as long as this lives.
+/// A running scripted responder on a free port of loopback. Dropping it stops it.
 pub(crate) struct Responder {
     pub(crate) port: u16,
-    seen: Arc<Mutex<Vec<Vec<u8>>>>,
-    ended: Arc<AtomicBool>,
+    datagrams: Arc<Mutex<Vec<Vec<u8>>>>,
+    is_stopped: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Responder {
     pub(crate) fn start() -> Self {
-        Self::with(Stock::new())
+        Self::start_with(StockState::new())
     }
 
-    /// One with objects of its own, such as recorded ones.
-    pub(crate) fn with(mut stock: Stock) -> Self {
+    /// Starts a responder with this state, which may contain recorded objects.
+    pub(crate) fn start_with(mut stock: StockState) -> Self {
         let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
-        let port = socket.local_addr().expect("it is bound").port();
-        let limit = Some(Duration::from_millis(20));
-        socket.set_read_timeout(limit).expect("not zero");
-        let seen = Arc::new(Mutex::new(Vec::new()));
-        let ended = Arc::new(AtomicBool::new(false));
-        let (is_over, log) = (Arc::clone(&ended), Arc::clone(&seen));
+        let port = socket.local_addr().expect("the socket is bound").port();
+        let poll_interval = Some(Duration::from_millis(20));
+        socket.set_read_timeout(poll_interval).expect("not zero");
+        let datagrams = Arc::new(Mutex::new(Vec::new()));
+        let is_stopped = Arc::new(AtomicBool::new(false));
+        let (stop, log) = (Arc::clone(&is_stopped), Arc::clone(&datagrams));
         let serve = move || {
             let mut buffer = vec![0; 1 << 16];
-            while !is_over.load(Relaxed) {
+            while !stop.load(Relaxed) {
                 let Ok((count, from)) = socket.recv_from(&mut buffer) else {
                     continue;
                 };
                 let now = Instant::now();
-                let mut log = log.lock().expect("nothing panics with it");
+                let mut log = log.lock().expect("an unpoisoned lock");
                 log.push(buffer[..count].to_vec());
-                if let Some(reply) = stock.take(&buffer[..count], from, now) {
-                    // The kernel refuses what is too large for UDP.
+                if let Some(reply) = stock.handle(&buffer[..count], from, now) {
+                    // The kernel refuses datagrams that are too large for UDP.
                     let _ = socket.send_to(&reply, from);
                 }
             }
         };
         Self {
             port,
-            seen,
-            ended,
+            datagrams,
+            is_stopped,
             thread: Some(std::thread::spawn(serve)),
         }
     }
 
-    /// All that has come so far.
-    pub(crate) fn seen(&self) -> Vec<Vec<u8>> {
-        self.seen.lock().expect("nothing panics with it").clone()
+    /// Returns all datagrams received up to now.
+    pub(crate) fn datagrams(&self) -> Vec<Vec<u8>> {
+        self.datagrams.lock().expect("an unpoisoned lock").clone()
     }
 
-    /// The commands that have come so far, data left out.
+    /// Returns all commands received up to now, except data packets.
     pub(crate) fn commands(&self) -> Vec<u32> {
-        let seen = self.seen();
-        let commands = seen.iter().map(|bytes| command(bytes));
+        let datagrams = self.datagrams();
+        let commands = datagrams.iter().map(|bytes| command(bytes));
         commands.filter(|command| *command != block::DATA).collect()
     }
 }
 
 impl Drop for Responder {
     fn drop(&mut self) {
-        self.ended.store(true, Relaxed);
+        self.is_stopped.store(true, Relaxed);
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
     }
 }
 
-/// What the stock responder keeps between two datagrams.
-pub(crate) struct Stock {
-    /// Whose test it is, and since when.
-    holder: Option<(IpAddr, Instant)>,
-    zero: Instant,
-    /// Requests are received into it, and slices of histograms are cut from it.
+/// State of a stock responder between two datagrams.
+pub(crate) struct StockState {
+    /// Address of the client that holds the lock, and the time of its request.
+    lock_holder: Option<(IpAddr, Instant)>,
+    zero_time: Instant,
+    /// Buffer for received requests and for the histogram that is being sent.
     buffer: Vec<u8>,
-    last_reply: usize,
+    last_reply_len: usize,
     received: u32,
     lost: u32,
     bad_order: u32,
-    /// The highest number so far.
-    newest: i64,
-    /// Arrivals of data, 0.1 µs since `zero`.
-    first: i64,
-    last: i64,
+    /// Highest packet number up to now.
+    highest_number: i64,
+    /// Arrival times of data packets since `zero_time`, in 0.1 µs.
+    first_arrival: i64,
+    last_arrival: i64,
     histograms: [Vec<u8>; 5],
-    /// Records, in 8-byte words.
+    /// The record memory in 8-byte words.
     records: Vec<i64>,
-    /// Where the next one goes.
+    /// Index of the next record in `records`.
     next_record: usize,
     log_lost: bool,
     skip: i64,
-    /// Time and send time of the newest packet in order.
-    before: (i64, i64),
+    /// Arrival time and send time of the last packet in order.
+    last_times: (i64, i64),
     pub(crate) counters: Vec<u8>,
     pub(crate) cpu: Vec<u8>,
     pub(crate) nic: Vec<u8>,
-    /// What answers GETSTATS in the place of the counts.
+    /// Reply to GETSTATS instead of the counts.
     pub(crate) statistics: Option<Vec<u8>>,
-    /// What answers for histograms, by their numbers.
-    pub(crate) images: Vec<Vec<u8>>,
-    /// What answers for records.
-    pub(crate) memory: Option<Vec<u8>>,
+    /// Contents of the histograms instead of `histograms`, by their numbers.
+    pub(crate) histogram_images: Vec<Vec<u8>>,
+    /// Contents of the record memory instead of `records`.
+    pub(crate) record_memory: Option<Vec<u8>>,
 }
 
-impl Stock {
+impl StockState {
     pub(crate) fn new() -> Self {
         let mut counters = vec![0; block::COUNTERS_LEN];
-        put_word(&mut counters, block::COUNTERS_LEN - 4, 1);
+        write_u32(&mut counters, block::COUNTERS_LEN - 4, 1);
         let mut cpu = vec![0; block::CPU_LEN];
-        put_word(&mut cpu, 88, 3);
+        write_u32(&mut cpu, 88, 3);
         Self {
-            holder: None,
-            zero: Instant::now(),
-            buffer: vec![0xa5; BUFFER],
-            last_reply: block::LEN,
+            lock_holder: None,
+            zero_time: Instant::now(),
+            buffer: vec![0xa5; BUFFER_SIZE],
+            last_reply_len: block::LEN,
             received: 0,
             lost: 0,
             bad_order: 0,
-            newest: -1,
-            first: 0,
-            last: 0,
-            histograms: BOOKED.map(|_| vec![0; block::HISTOGRAM_LEN]),
+            highest_number: -1,
+            first_arrival: 0,
+            last_arrival: 0,
+            histograms: HISTOGRAMS.map(|_| vec![0; block::HISTOGRAM_LEN]),
             records: Vec::new(),
             next_record: 0,
             log_lost: false,
             skip: 0,
-            before: (0, 0),
+            last_times: (0, 0),
             counters,
             cpu,
             nic: vec![0; block::NIC_LEN],
             statistics: None,
-            images: Vec::new(),
-            memory: None,
+            histogram_images: Vec::new(),
+            record_memory: None,
         }
     }
 
-    /// Takes a datagram; the reply, if there is one.
-    pub(crate) fn take(
+    /// Handles a datagram. Returns the reply if there is one.
+    pub(crate) fn handle(
         &mut self,
         datagram: &[u8],
         from: SocketAddr,
         now: Instant,
     ) -> Option<Vec<u8>> {
-        // What is shorter than the fields leaves those of an earlier datagram.
-        let length = datagram.len().min(BUFFER);
+        // After a short datagram the buffer still contains fields of an earlier one.
+        let length = datagram.len().min(BUFFER_SIZE);
         self.buffer[..length].copy_from_slice(&datagram[..length]);
         let request = self.buffer[..block::LEN].to_vec();
-        let index = word(&request, at::INDEX) as usize;
-        let wanted = word(&request, at::RESPONSE_LEN) as usize;
+        let index = read_u32(&request, offset::INDEX) as usize;
+        let requested_len = read_u32(&request, offset::RESPONSE_LEN) as usize;
         let reply = match command(&request) {
             block::ZEROSTATS => self.zero_statistics(&request, from.ip(), now),
             block::START => {
-                self.clear(&request, from.ip(), now);
-                answer(&request, block::OK, block::LEN)
+                self.reset(&request, from.ip(), now);
+                reply_to(&request, block::OK, block::LEN)
             }
             block::DATA => {
-                let time = tenths(now - self.zero);
-                self.count(
-                    long(&request, at::NUMBER),
-                    long(&request, at::SEND_TIME),
+                let time = tenths_of_microsecond(now - self.zero_time);
+                self.count_packet(
+                    read_i64(&request, offset::NUMBER),
+                    read_i64(&request, offset::SEND_TIME),
                     time,
                 );
                 return None;
             }
-            block::GETSTATS => self.statistics(),
+            block::GETSTATS => self.statistics_reply(),
             block::REQ_RESP => {
-                let mut reply = answer(&self.buffer, block::RESPONSE, self.buffer.len());
-                let time = (now - self.zero).as_micros() as i64;
-                put_long(&mut reply, at::RESPONSE_TIME, time);
-                reply.truncate(wanted);
+                let mut reply = reply_to(&self.buffer, block::RESPONSE, self.buffer.len());
+                let time = (now - self.zero_time).as_micros() as i64;
+                write_i64(&mut reply, offset::RESPONSE_TIME, time);
+                reply.truncate(requested_len);
                 reply
             }
             block::GETHIST0 => {
-                let number = word(&request, at::LOW) as usize;
+                let number = read_u32(&request, offset::LOW) as usize;
                 if index == 0 {
-                    let image = self.images.get(number);
+                    let image = self.histogram_images.get(number);
                     let image = image.or(self.histograms.get(number))?;
                     self.buffer[..block::HISTOGRAM_LEN].copy_from_slice(image);
                 }
-                slice(&self.buffer, index, wanted)
+                slice(&self.buffer, index, requested_len)
             }
-            block::GETNETSNMP => slice(&self.counters, index, wanted),
-            block::GETCPULOAD => slice(&self.cpu, index, wanted),
-            block::GETNICSTATS => slice(&self.nic, index, wanted),
+            block::GETNETSNMP => slice(&self.counters, index, requested_len),
+            block::GETCPULOAD => slice(&self.cpu, index, requested_len),
+            block::GETNICSTATS => slice(&self.nic, index, requested_len),
             block::GETINFO1 => {
-                let memory = self.memory();
-                slice(&memory, index * 8, wanted)
+                let memory = self.record_memory();
+                slice(&memory, index * 8, requested_len)
             }
             block::TESTEND => {
-                self.holder = None;
-                answer(&request, block::OK, self.last_reply.min(block::LEN))
+                self.lock_holder = None;
+                reply_to(&request, block::OK, self.last_reply_len.min(block::LEN))
             }
             _ => return None,
         };
-        self.last_reply = reply.len();
+        self.last_reply_len = reply.len();
         Some(reply)
     }
 
-    /// The lock's comparison is the wrong way round.
+    /// Handles ZEROSTATS. Like stock, it refuses the holder of the lock instead of other clients.
     fn zero_statistics(&mut self, request: &[u8], from: IpAddr, now: Instant) -> Vec<u8> {
-        let holds = |(holder, since): (IpAddr, Instant)| holder == from && now - since < LOCK;
-        if self.holder.is_some_and(holds) {
-            return answer(request, block::INUSE, block::LEN);
+        let is_holder =
+            |(holder, since): (IpAddr, Instant)| holder == from && now - since < LOCK_TIMEOUT;
+        if self.lock_holder.is_some_and(is_holder) {
+            return reply_to(request, block::INUSE, block::LEN);
         }
-        self.zero = now;
-        self.clear(request, from, now);
-        answer(request, block::OK, block::LEN)
+        self.zero_time = now;
+        self.reset(request, from, now);
+        reply_to(request, block::OK, block::LEN)
     }
 
-    fn clear(&mut self, request: &[u8], from: IpAddr, now: Instant) {
-        self.holder = Some((from, now));
+    fn reset(&mut self, request: &[u8], from: IpAddr, now: Instant) {
+        self.lock_holder = Some((from, now));
         (self.received, self.lost, self.bad_order) = (0, 0, 0);
-        self.newest = -1;
-        let (low, width) = (word(request, at::LOW), word(request, at::WIDTH));
+        self.highest_number = -1;
+        let (low, width) = (
+            read_u32(request, offset::LOW),
+            read_u32(request, offset::WIDTH),
+        );
         for (number, image) in self.histograms.iter_mut().enumerate() {
-            let (bins, title) = BOOKED[number];
+            let (bins, title) = HISTOGRAMS[number];
             let (low, width) = match number {
                 0 => (low, width),
                 1 | 2 => (0, 1),
                 _ => (low.wrapping_mul(250), width.wrapping_mul(250)),
             };
             image.fill(0);
-            for (at, value) in [(0, number as u32), (4, low), (8, width), (12, bins)] {
-                put_word(image, at, value);
+            for (offset, value) in [(0, number as u32), (4, low), (8, width), (12, bins)] {
+                write_u32(image, offset, value);
             }
             image[8032..8032 + title.len()].copy_from_slice(title.as_bytes());
         }
-        let bytes = (word(request, at::RESPONSE_LEN) as usize).min(MOST_RECORDS);
+        let bytes = (read_u32(request, offset::RESPONSE_LEN) as usize).min(MAX_RECORD_BYTES);
         self.records = vec![0; bytes / 8];
         self.next_record = 0;
-        self.log_lost = word(request, at::LOG_LOST) > 0;
-        self.skip = word(request, at::SKIP).into();
-        self.before = (0, 0);
+        self.log_lost = read_u32(request, offset::LOG_LOST) > 0;
+        self.skip = read_u32(request, offset::SKIP).into();
+        self.last_times = (0, 0);
     }
 
-    /// A packet of data by its fields, and when it came.
-    pub(crate) fn count(&mut self, number: i64, sent: i64, time: i64) {
-        let between = time - self.last;
+    /// Counts a data packet with this number, send time and arrival time.
+    pub(crate) fn count_packet(&mut self, number: i64, sent: i64, time: i64) {
+        let gap = time - self.last_arrival;
         if self.received == 0 {
-            self.first = time;
+            self.first_arrival = time;
         }
-        self.last = time;
+        self.last_arrival = time;
         self.received += 1;
-        fill(&mut self.histograms[0], between);
-        let ahead = number - self.newest;
+        count_value(&mut self.histograms[0], gap);
+        let ahead = number - self.highest_number;
         if ahead > 1 {
             self.lost += (ahead - 1) as u32;
-            fill(&mut self.histograms[1], ahead - 1);
+            count_value(&mut self.histograms[1], ahead - 1);
         } else if ahead < 1 {
             self.bad_order += 1;
-            fill(&mut self.histograms[2], -ahead);
+            count_value(&mut self.histograms[2], -ahead);
         }
         if self.log_lost {
             self.record_losses(number);
@@ -284,97 +288,105 @@ impl Stock {
             self.record(ahead, sent, time);
         }
         if ahead > 0 {
-            self.newest = number;
-            self.before = (time, sent);
+            self.highest_number = number;
+            self.last_times = (time, sent);
         }
     }
 
-    /// A late packet's record goes to its own slot, but the stamps' words and the place of the next record move on.
+    /// Records a packet. Like stock, a late packet's record goes to its own slot but advances
+    /// `next_record` by the two words of the stamps.
     fn record(&mut self, ahead: i64, sent: i64, time: i64) {
         if ahead < 1 {
-            let back = 4 * (1 - ahead) as usize;
-            if let Some(slot) = self.next_record.checked_sub(back) {
-                self.write(slot, &[time, sent]);
+            let distance = 4 * (1 - ahead) as usize;
+            if let Some(slot) = self.next_record.checked_sub(distance) {
+                self.write_record(slot, &[time, sent]);
             }
             self.next_record += 2;
             return;
         }
         self.next_record += 4 * (ahead - 1) as usize;
-        self.write(self.next_record, &[time, sent, 0, 0]);
+        self.write_record(self.next_record, &[time, sent, 0, 0]);
         self.next_record += 4;
     }
 
     fn record_losses(&mut self, number: i64) {
-        for missing in self.newest + 1..number {
-            self.write(self.next_record, &[self.before.0, self.before.1, missing]);
+        for missing in self.highest_number + 1..number {
+            let (time, sent) = self.last_times;
+            self.write_record(self.next_record, &[time, sent, missing]);
             self.next_record += 3;
         }
     }
 
-    fn write(&mut self, at: usize, words: &[i64]) {
-        if let Some(place) = self.records.get_mut(at..at + words.len()) {
-            place.copy_from_slice(words);
+    fn write_record(&mut self, index: usize, words: &[i64]) {
+        if let Some(record) = self.records.get_mut(index..index + words.len()) {
+            record.copy_from_slice(words);
         }
     }
 
-    /// The command and all that is not counts is left from other uses of the buffer.
-    fn statistics(&self) -> Vec<u8> {
+    /// Returns the reply to GETSTATS. Like stock's, only the counts are valid.
+    fn statistics_reply(&self) -> Vec<u8> {
         if let Some(reply) = &self.statistics {
             return reply.clone();
         }
         let mut reply = vec![0x29; block::LEN];
-        put_word(&mut reply, at::RECEIVED, self.received);
-        put_word(&mut reply, at::LOST, self.lost);
-        put_word(&mut reply, at::BAD_ORDER, self.bad_order);
-        put_long(&mut reply, at::FIRST_TO_LAST, self.last - self.first);
+        write_u32(&mut reply, offset::RECEIVED, self.received);
+        write_u32(&mut reply, offset::LOST, self.lost);
+        write_u32(&mut reply, offset::BAD_ORDER, self.bad_order);
+        write_i64(
+            &mut reply,
+            offset::FIRST_TO_LAST,
+            self.last_arrival - self.first_arrival,
+        );
         reply
     }
 
-    /// The record memory.
-    pub(crate) fn memory(&self) -> Vec<u8> {
-        let written = || self.records.iter().flat_map(|word| word.to_le_bytes());
-        self.memory.clone().unwrap_or_else(|| written().collect())
+    /// Returns the record memory.
+    pub(crate) fn record_memory(&self) -> Vec<u8> {
+        let bytes = || self.records.iter().flat_map(|word| word.to_le_bytes());
+        self.record_memory
+            .clone()
+            .unwrap_or_else(|| bytes().collect())
     }
 
-    /// A histogram's image.
+    /// Returns the contents of a histogram.
     pub(crate) fn histogram(&self, number: usize) -> &[u8] {
         &self.histograms[number]
     }
 }
 
-/// 0.1 µs.
-fn tenths(time: Duration) -> i64 {
+/// Converts a time to 0.1 µs.
+fn tenths_of_microsecond(time: Duration) -> i64 {
     (time.as_nanos() / 100) as i64
 }
 
-/// The request with a reply's command and version.
-fn answer(request: &[u8], command: u32, length: usize) -> Vec<u8> {
+/// Returns the request with the command and version of a reply.
+fn reply_to(request: &[u8], command: u32, length: usize) -> Vec<u8> {
     let mut reply = request[..length].to_vec();
-    put_word(&mut reply, at::COMMAND, command);
-    put_word(&mut reply, at::VERSION, 7);
+    write_u32(&mut reply, offset::COMMAND, command);
+    write_u32(&mut reply, offset::VERSION, 7);
     reply
 }
 
-/// Stock reads what is behind an object, too.
-fn slice(object: &[u8], at: usize, length: usize) -> Vec<u8> {
-    let mut reply = object.get(at..).unwrap_or_default().to_vec();
+/// Returns a slice of an object. Like stock's, it may extend beyond the object.
+fn slice(object: &[u8], offset: usize, length: usize) -> Vec<u8> {
+    let mut reply = object.get(offset..).unwrap_or_default().to_vec();
     reply.resize(length.min(usize::from(u16::MAX)), 0);
     reply
 }
 
-/// Counts a value in an image: underflows in the first counter, overflows in the last one.
-fn fill(image: &mut [u8], value: i64) {
-    let low = i64::from(word(image, 4) as i32);
-    let width = i64::from(word(image, 8) as i32).max(1);
-    let bins = i64::from(word(image, 12));
+/// Counts a value in a histogram: underflows in the first counter, overflows in the last.
+fn count_value(image: &mut [u8], value: i64) {
+    let low = i64::from(read_u32(image, 4) as i32);
+    let width = i64::from(read_u32(image, 8) as i32).max(1);
+    let bins = i64::from(read_u32(image, 12));
     let bin = match (value - low) / width + 1 {
         bin if bin < 0 => 0,
         bin if bin > bins => 999,
         bin => bin,
     };
     let counter = 32 + 8 * bin as usize;
-    put_long(image, counter, long(image, counter) + 1);
+    write_i64(image, counter, read_i64(image, counter) + 1);
     if (1..=bins).contains(&bin) {
-        put_long(image, 16, long(image, 16) + value);
+        write_i64(image, 16, read_i64(image, 16) + value);
     }
 }

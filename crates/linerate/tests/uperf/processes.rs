@@ -1,4 +1,4 @@
-//! Strands that are processes (`nprocs=`).
+//! Strands that run as processes (`nprocs=`).
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -6,47 +6,51 @@ use std::time::Duration;
 use rustix::process::{Pid, Signal, kill_process};
 use testkit::{LOOPBACK_HOSTS, Profile, Server, TestCase, UperfMaster, wait_until};
 
-use super::{agree, requests};
+use super::{assert_ends_agree, request_profile};
 
 pub(crate) fn test_cases() -> Vec<TestCase> {
     testkit::test_cases![
-        each_strand_is_a_process_and_counts,
-        a_process_that_is_killed_is_named_and_the_rest_ends,
-        nothing_is_left_of_a_master_that_is_killed_or_interrupted,
-        a_process_that_is_killed_at_a_barrier_ends_the_run,
-        processes_end_with_their_time_and_say_what_they_did,
+        runs_each_strand_in_its_own_process,
+        reports_killed_process_and_ends_others,
+        ends_processes_of_stopped_master,
+        ends_run_if_process_is_killed_at_barrier,
+        ends_processes_at_deadline_and_prints_statistics,
     ]
 }
 
-const SOON: Duration = Duration::from_secs(10);
+/// Timeout for an operation that is fast on an idle machine.
+const SHORT_TIMEOUT: Duration = Duration::from_secs(10);
 
-fn with_processes() -> String {
-    requests().replace("nthreads=\"2\"", "nprocs=\"3\"")
+fn process_profile() -> String {
+    request_profile().replace("nthreads=\"2\"", "nprocs=\"3\"")
 }
 
-/// A run that does not end by itself, with its three processes at each end.
+/// An endless run with three processes at each end.
 struct Run {
     slave: Server,
     master: UperfMaster,
 }
 
 impl Run {
-    fn begin() -> Self {
+    fn start() -> Self {
         let slave = Server::start_slave("");
-        let profile = with_processes().replace("iterations=\"500\"", "duration=\"60s\"");
+        let profile = process_profile().replace("iterations=\"500\"", "duration=\"60s\"");
         let master = UperfMaster::start(slave.port, "", &LOOPBACK_HOSTS, &profile);
-        master.wait_for_stdout(|said| said.contains("Txn2"));
+        master.wait_for_stdout(|stdout| stdout.contains("Txn2"));
         let run = Self { slave, master };
         assert_eq!(children(run.master.pid()).len(), 3);
         assert_eq!(children(run.slave.pid()).len(), 3);
         run
     }
 
-    /// The slave has nothing of it any more, and serves.
-    fn is_over(&self) {
-        let is_alone = || children(self.slave.pid()).is_empty();
-        assert!(wait_until(SOON, is_alone), "the slave's processes go on");
-        agree(&self.slave.run_profile("", &requests()));
+    /// Checks that the slave has no processes left and serves the next run.
+    fn assert_is_over(&self) {
+        let is_idle = || children(self.slave.pid()).is_empty();
+        assert!(
+            wait_until(SHORT_TIMEOUT, is_idle),
+            "the slave's processes still run"
+        );
+        assert_ends_agree(&self.slave.run_profile("", &request_profile()));
     }
 }
 
@@ -54,32 +58,32 @@ fn children(process: u32) -> Vec<u32> {
     let tasks = std::fs::read_dir(format!("/proc/{process}/task"));
     let tasks = tasks.into_iter().flatten().flatten();
     let lists = tasks.filter_map(|task| std::fs::read_to_string(task.path().join("children")).ok());
-    let numbers = |list: String| -> Vec<u32> {
+    let parse = |list: String| -> Vec<u32> {
         list.split_whitespace()
             .filter_map(|word| word.parse().ok())
             .collect()
     };
-    lists.flat_map(numbers).collect()
+    lists.flat_map(parse).collect()
 }
 
 fn kill(process: u32) {
     let process = Pid::from_raw(process as i32).expect("a process");
-    kill_process(process, Signal::KILL).expect("it is ours");
+    kill_process(process, Signal::KILL).expect("permission to kill");
 }
 
 fn is_gone(process: u32) -> bool {
     !std::path::Path::new(&format!("/proc/{process}")).exists()
 }
 
-fn each_strand_is_a_process_and_counts() {
+fn runs_each_strand_in_its_own_process() {
     let slave = Server::start_slave("");
-    for opens in ["\"connect\"", "\"accept\""] {
+    for flowop in ["\"connect\"", "\"accept\""] {
         let file = tempfile::NamedTempFile::new().expect("a temporary file");
-        let profile = with_processes().replace("\"connect\"", opens);
-        let ended = slave.run_profile(&format!("-a -f -X {}", file.path().display()), &profile);
-        agree(&ended);
-        assert!(ended.stdout.contains("Starting 3 processes"), "{ended:?}");
-        let text = std::fs::read_to_string(file.path()).expect("it was written");
+        let profile = process_profile().replace("\"connect\"", flowop);
+        let output = slave.run_profile(&format!("-a -f -X {}", file.path().display()), &profile);
+        assert_ends_agree(&output);
+        assert!(output.stdout.contains("Starting 3 processes"), "{output:?}");
+        let text = std::fs::read_to_string(file.path()).expect("linerate wrote the file");
         let processes = text
             .lines()
             .filter_map(|line| line.split_whitespace().next());
@@ -89,36 +93,36 @@ fn each_strand_is_a_process_and_counts() {
     }
 }
 
-fn a_process_that_is_killed_is_named_and_the_rest_ends() {
-    let mut run = Run::begin();
+fn reports_killed_process_and_ends_others() {
+    let mut run = Run::start();
     let processes = children(run.master.pid());
     kill(processes[1]);
-    assert!(wait_until(SOON, || !run.master.is_running()));
+    assert!(wait_until(SHORT_TIMEOUT, || !run.master.is_running()));
     assert!(processes.iter().all(|process| is_gone(*process)));
-    run.is_over();
-    let ended = run.master.finish_within(SOON);
-    assert_eq!(ended.code, Some(1), "{ended:?}");
-    let words = format!("process {} of a strand is gone: signal: 9", processes[1]);
-    assert!(ended.stdout.contains(&words), "{ended:?}");
+    run.assert_is_over();
+    let output = run.master.finish_within(SHORT_TIMEOUT);
+    assert_eq!(output.code, Some(1), "{output:?}");
+    let expected = format!("process {} of a strand is gone: signal: 9", processes[1]);
+    assert!(output.stdout.contains(&expected), "{output:?}");
 }
 
-fn nothing_is_left_of_a_master_that_is_killed_or_interrupted() {
+fn ends_processes_of_stopped_master() {
     for signal in [Signal::KILL, Signal::INT] {
-        let mut run = Run::begin();
+        let mut run = Run::start();
         let processes = children(run.master.pid());
         run.master.signal(signal);
-        let ends = wait_until(SOON, || {
+        let has_ended = wait_until(SHORT_TIMEOUT, || {
             !run.master.is_running() && processes.iter().all(|process| is_gone(*process))
         });
-        assert!(ends, "{signal:?}");
-        run.is_over();
+        assert!(has_ended, "{signal:?}");
+        run.assert_is_over();
     }
 }
 
-/// Nobody reads of its end while it waits; it is found out when it is to go on.
-fn a_process_that_is_killed_at_a_barrier_ends_the_run() {
+/// The master detects the loss when the barrier opens.
+fn ends_run_if_process_is_killed_at_barrier() {
     let slave = Server::start_slave("");
-    let profile = Profile::new("waits")
+    let profile = Profile::new("barrier")
         .group("nprocs=2")
         .single_flowop("connect remotehost=$h protocol=tcp")
         .transaction("duration=60s", &["write size=90"])
@@ -130,22 +134,22 @@ fn a_process_that_is_killed_at_a_barrier_ends_the_run() {
         .transaction("duration=60s", &["write size=90"])
         .text();
     let master = UperfMaster::start(slave.port, "", &LOOPBACK_HOSTS, &profile);
-    master.wait_for_stdout(|said| said.contains("Txn1"));
+    master.wait_for_stdout(|stdout| stdout.contains("Txn1"));
     let processes = children(master.pid());
     kill(processes[0]);
-    let ended = master.finish_within(Duration::from_secs(20));
-    assert_eq!(ended.code, Some(1), "{ended:?}");
-    let words = format!("process {} of a strand is gone: signal: 9", processes[0]);
-    assert!(ended.stdout.contains(&words), "{ended:?}");
+    let output = master.finish_within(Duration::from_secs(20));
+    assert_eq!(output.code, Some(1), "{output:?}");
+    let expected = format!("process {} of a strand is gone: signal: 9", processes[0]);
+    assert!(output.stdout.contains(&expected), "{output:?}");
     assert!(processes.iter().all(|process| is_gone(*process)));
-    agree(&slave.run_profile("", &requests()));
+    assert_ends_agree(&slave.run_profile("", &request_profile()));
 }
 
-fn processes_end_with_their_time_and_say_what_they_did() {
-    let profile = with_processes().replace("iterations=\"500\"", "duration=\"1s\"");
-    let ended = Server::start_slave("").run_profile("-a -f -H stdout", &profile);
-    assert_eq!(ended.code, Some(0), "{ended:?}");
+fn ends_processes_at_deadline_and_prints_statistics() {
+    let profile = process_profile().replace("iterations=\"500\"", "duration=\"1s\"");
+    let output = Server::start_slave("").run_profile("-a -f -H stdout", &profile);
+    assert_eq!(output.code, Some(0), "{output:?}");
     for line in ["3 strands within", "99th", "connect"] {
-        assert!(ended.stdout.contains(line), "{line}: {ended:?}");
+        assert!(output.stdout.contains(line), "{line}: {output:?}");
     }
 }

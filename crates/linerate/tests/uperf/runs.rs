@@ -1,57 +1,57 @@
-//! Runs that succeed: connections, datagrams, groups, files, and the workloads.
+//! Successful runs: connections, datagrams, groups, files and workloads.
 
-use testkit::{Profile, Server, TestCase, read_profiles, short_directory};
+use testkit::{Profile, Server, TestCase, read_profiles, short_path_dir};
 
-use super::{agree, requests};
+use super::{assert_ends_agree, request_profile};
 
 pub(crate) fn test_cases() -> Vec<TestCase> {
     testkit::test_cases![
-        requests_and_responses,
-        the_master_listens,
-        datagrams_that_may_be_lost,
-        connections_again_and_again,
-        a_duration_ends_it,
-        every_host_has_its_own_connections,
-        groups_run_side_by_side_and_end_by_themselves,
-        files_are_sent_whole,
-        the_workloads_run,
+        counts_requests_and_responses,
+        master_listens_for_connections,
+        repeats_udp_runs,
+        counts_reopened_connections,
+        duration_ends_run,
+        uses_connections_per_host,
+        groups_run_concurrently_and_end_independently,
+        sends_whole_files,
+        runs_all_workloads,
     ]
 }
 
-fn requests_and_responses() {
+fn counts_requests_and_responses() {
     let slave = Server::start_slave("");
-    let ended = slave.run_profile("-a", &requests());
-    agree(&ended);
-    let master = ended.statistics("master");
-    // Two strands: a connect, 500 times 4 writes and a read, a disconnect.
-    assert_eq!(master[4], "5004", "{ended:?}");
-    assert_eq!(master[2], "445.31KB", "{ended:?}");
+    let output = slave.run_profile("-a", &request_profile());
+    assert_ends_agree(&output);
+    let master = output.statistics("master");
+    // Each of two strands: a connect, 500 × (4 writes and a read), a disconnect.
+    assert_eq!(master[4], "5004", "{output:?}");
+    assert_eq!(master[2], "445.31KB", "{output:?}");
     for line in [
         "Starting 2 threads running profile:requests ...",
         "Group0",
         "Thr1",
         "Txn1 ",
     ] {
-        assert!(ended.stdout.contains(line), "{line}: {ended:?}");
+        assert!(output.stdout.contains(line), "{line}: {output:?}");
     }
 }
 
-fn the_master_listens() {
-    let profile = requests().replace("\"connect\"", "\"accept\"");
-    agree(&Server::start_slave("").run_profile("", &profile));
+fn master_listens_for_connections() {
+    let profile = request_profile().replace("\"connect\"", "\"accept\"");
+    assert_ends_agree(&Server::start_slave("").run_profile("", &profile));
 }
 
-fn datagrams_that_may_be_lost() {
-    let profile = requests()
+fn repeats_udp_runs() {
+    let profile = request_profile()
         .replace("protocol=tcp tcp_nodelay", "protocol=udp")
         .replace("size=200", "size=200 timeout=500ms canfail");
     let slave = Server::start_slave("");
-    agree(&slave.run_profile("", &profile));
-    // The slave's listener can be had again.
-    agree(&slave.run_profile("", &profile));
+    assert_ends_agree(&slave.run_profile("", &profile));
+    // The slave can open its listener again.
+    assert_ends_agree(&slave.run_profile("", &profile));
 }
 
-fn connections_again_and_again() {
+fn counts_reopened_connections() {
     let profile = Profile::new("churn")
         .group("nthreads=3")
         .transaction(
@@ -63,30 +63,30 @@ fn connections_again_and_again() {
             ],
         )
         .text();
-    let ended = Server::start_slave("").run_profile("-f -t", &profile);
-    agree(&ended);
-    assert_eq!(ended.statistics("master")[4], "1800", "{ended:?}");
+    let output = Server::start_slave("").run_profile("-f -t", &profile);
+    assert_ends_agree(&output);
+    assert_eq!(output.statistics("master")[4], "1800", "{output:?}");
 }
 
-fn a_duration_ends_it() {
-    let profile = requests()
+fn duration_ends_run() {
+    let profile = request_profile()
         .replace("iterations=\"500\"", "duration=\"1s\"")
         .replace("requests", "a-b-c-d-e");
-    let ended = Server::start_slave("").run_profile("-R -a -v -i 1", &profile);
-    assert_eq!(ended.code, Some(0), "{ended:?}");
-    let samples: Vec<&str> = ended
+    let output = Server::start_slave("").run_profile("-R -a -v -i 1", &profile);
+    assert_eq!(output.code, Some(0), "{output:?}");
+    let samples: Vec<&str> = output
         .stdout
         .lines()
         .filter(|line| line.starts_with("timestamp_ms:") && line.contains("name:Txn2 "))
         .collect();
-    assert!(samples.len() >= 2, "{ended:?}");
+    assert!(samples.len() >= 2, "{output:?}");
     let last = samples.last().and_then(|line| line.split("nr_ops:").nth(1));
     let operations: u64 = last.and_then(|text| text.trim().parse().ok()).unwrap_or(0);
-    assert!(operations > 100, "{ended:?}");
+    assert!(operations > 100, "{output:?}");
 }
 
-fn every_host_has_its_own_connections() {
-    // Neither write nor read says whose they are.
+fn uses_connections_per_host() {
+    // The transfers do not name their hosts.
     let profile = Profile::new("two")
         .group("nthreads=1")
         .transaction(
@@ -102,15 +102,15 @@ fn every_host_has_its_own_connections() {
         )
         .transaction("iterations=1", &["disconnect conn=1", "disconnect conn=2"])
         .text();
-    let ended = Server::start_slave("").run_profile("", &profile);
-    assert_eq!(ended.code, Some(0), "{ended:?}");
-    assert_eq!(ended.statistics("127.0.0.1")[2], "14.65KB");
-    assert_eq!(ended.statistics("127.0.0.2")[2], "14.65KB");
-    assert_eq!(ended.statistics("master")[2], "29.30KB");
+    let output = Server::start_slave("").run_profile("", &profile);
+    assert_eq!(output.code, Some(0), "{output:?}");
+    assert_eq!(output.statistics("127.0.0.1")[2], "14.65KB");
+    assert_eq!(output.statistics("127.0.0.2")[2], "14.65KB");
+    assert_eq!(output.statistics("master")[2], "29.30KB");
 }
 
-fn groups_run_side_by_side_and_end_by_themselves() {
-    // Last transactions of different lengths, in which stock hangs.
+fn groups_run_concurrently_and_end_independently() {
+    // The last transactions have different lengths, with which stock hangs.
     let mut profile = Profile::new("groups");
     for (name, duration) in [("short", "300ms"), ("long", "900ms")] {
         profile = profile
@@ -119,14 +119,14 @@ fn groups_run_side_by_side_and_end_by_themselves() {
             .transaction(&format!("duration={duration}"), &["write size=8k"]);
     }
     let profile = profile.text();
-    let ended = Server::start_slave("").run_profile("-g", &profile);
-    assert_eq!(ended.code, Some(0), "{ended:?}");
-    assert!(ended.stdout.contains("\nshort"), "{ended:?}");
+    let output = Server::start_slave("").run_profile("-g", &profile);
+    assert_eq!(output.code, Some(0), "{output:?}");
+    assert!(output.stdout.contains("\nshort"), "{output:?}");
 }
 
-/// One longer than what a slave reads at once by stock's rule, several in one execution, and several of different
-/// lengths: a number of times, all of them arrive, and the run ends.
-fn files_are_sent_whole() {
+/// Files longer than one read of a slave, several files per execution, and files of different
+/// lengths. All bytes arrive in each iteration, and the run ends.
+fn sends_whole_files() {
     let slave = Server::start_slave("");
     for (lengths, flowop, bytes) in [
         (&[65_536][..], "sendfile", "640.00KB"),
@@ -136,10 +136,10 @@ fn files_are_sent_whole() {
         (&[100, 900_000], "sendfile", "4.29MB"),
         (&[100, 900_000], "sendfilev nfiles=2", "8.58MB"),
     ] {
-        let directory = short_directory();
+        let directory = short_path_dir();
         for (number, length) in lengths.iter().enumerate() {
             let file = directory.path().join(number.to_string());
-            std::fs::write(file, vec![7; *length]).expect("it is ours");
+            std::fs::write(file, vec![7; *length]).expect("a writable directory");
         }
         let (kind, options) = flowop.split_once(' ').unwrap_or((flowop, ""));
         let flowop = format!("{kind} dir={} {options}", directory.path().display());
@@ -148,17 +148,17 @@ fn files_are_sent_whole() {
             .single_flowop("connect remotehost=$h protocol=tcp")
             .transaction("iterations=10", &[&flowop])
             .text();
-        let ended = slave.run_profile("", &profile);
-        assert_eq!(ended.code, Some(0), "{ended:?}");
+        let output = slave.run_profile("", &profile);
+        assert_eq!(output.code, Some(0), "{output:?}");
         for end in ["127.0.0.1", "master"] {
-            let moved = &ended.statistics(end)[2];
-            assert_eq!(moved, bytes, "{flowop} {lengths:?} {end}: {ended:?}");
+            let moved = &output.statistics(end)[2];
+            assert_eq!(moved, bytes, "{flowop} {lengths:?} {end}: {output:?}");
         }
     }
 }
 
-/// Each of them, shortened, with a slave that is three hosts.
-fn the_workloads_run() {
+/// Each workload succeeds in a shortened form, with one slave for all hosts.
+fn runs_all_workloads() {
     let slave = Server::start_slave("");
     let workloads = read_profiles("workloads");
     for (name, profile) in &workloads {
@@ -166,11 +166,11 @@ fn the_workloads_run() {
             .replace("\"30s\"", "\"500ms\"")
             .replace("\"1000\"", "\"50\"")
             .replace("\"250\"", "\"50\"");
-        let ended = slave.run_profile("-a", &profile);
-        assert_eq!(ended.code, Some(0), "{name}: {ended:?}");
-        let failed = ended.stdout.contains("Errors detected");
-        assert!(!failed, "{name}: {ended:?}");
-        assert_ne!(ended.statistics("127.0.0.1")[4], "0", "{name}: {ended:?}");
+        let output = slave.run_profile("-a", &profile);
+        assert_eq!(output.code, Some(0), "{name}: {output:?}");
+        let has_failed = output.stdout.contains("Errors detected");
+        assert!(!has_failed, "{name}: {output:?}");
+        assert_ne!(output.statistics("127.0.0.1")[4], "0", "{name}: {output:?}");
     }
     assert_eq!(workloads.len(), 12);
 }

@@ -1,12 +1,12 @@
-//! The likes of the profiles that uperf is shipped with, each run, shortened, where its transport exists.
+//! Profiles modelled on those of the uperf distribution. Each runs in a shortened form.
 
 use testkit::{Server, TestCase, read_profiles};
 
 pub(crate) fn test_cases() -> Vec<TestCase> {
-    testkit::test_cases![each_of_the_shipped_ones_runs,]
+    testkit::test_cases![runs_each_shipped_profile,]
 }
 
-/// Those that cannot run anywhere, with the words of their refusal.
+/// Profiles that cannot run on any machine, with the expected errors.
 const REFUSED: [(&str, &str); 3] = [
     (
         "oraclerac",
@@ -22,39 +22,39 @@ const REFUSED: [(&str, &str); 3] = [
     ),
 ];
 
-/// Those that `lab/suite/uperf.sh` runs, where there is a kernel with SCTP and VSOCK.
-const ELSEWHERE: [&str; 4] = ["sctp", "sctp-over-udp", "sctp_flowop_test", "vsock"];
+/// Profiles that need a kernel with SCTP and VSOCK. `lab/suite/uperf.sh` runs them.
+const LAB_ONLY: [&str; 4] = ["sctp", "sctp-over-udp", "sctp_flowop_test", "vsock"];
 
-fn each_of_the_shipped_ones_runs() {
+fn runs_each_shipped_profile() {
     let slave = Server::start_slave("");
-    let mut ran = 0;
+    let mut run_count = 0;
     for (name, profile) in read_profiles("crates/uperf/tests/data/profiles") {
-        if ELSEWHERE.contains(&&*name) {
+        if LAB_ONLY.contains(&&*name) {
             continue;
         }
-        let ended = slave.run_profile("", &shortened(&profile));
-        if let Some((_, why)) = REFUSED.iter().find(|(refused, _)| *refused == name) {
-            assert_eq!(ended.code, Some(1), "{name}: {ended:?}");
-            assert!(ended.stderr.contains(why), "{name}: {ended:?}");
+        let output = slave.run_profile("", &shorten(&profile));
+        if let Some((_, expected)) = REFUSED.iter().find(|(refused, _)| *refused == name) {
+            assert_eq!(output.code, Some(1), "{name}: {output:?}");
+            assert!(output.stderr.contains(expected), "{name}: {output:?}");
             continue;
         }
-        assert_eq!(ended.code, Some(0), "{name}: {ended:?}");
-        let failed = ended.stdout.contains("Errors detected");
-        assert!(!failed, "{name}: {ended:?}");
-        assert_ne!(ended.statistics("master")[4], "0", "{name}: {ended:?}");
-        ran += 1;
+        assert_eq!(output.code, Some(0), "{name}: {output:?}");
+        let has_failed = output.stdout.contains("Errors detected");
+        assert!(!has_failed, "{name}: {output:?}");
+        assert_ne!(output.statistics("master")[4], "0", "{name}: {output:?}");
+        run_count += 1;
     }
-    assert_eq!(ran, 17);
+    assert_eq!(run_count, 17);
 }
 
-/// Fewer strands, for less long; and a variable that other profiles lack.
-fn shortened(profile: &str) -> String {
+/// Reduces the strands and durations of a profile, and sets the variable of one profile.
+fn shorten(profile: &str) -> String {
     let mut text = profile.to_owned();
-    for long in ["10s", "30s", "60s", "100s", "120s"] {
-        text = text.replace(&format!("\"{long}\""), "\"200ms\"");
+    for duration in ["10s", "30s", "60s", "100s", "120s"] {
+        text = text.replace(&format!("\"{duration}\""), "\"200ms\"");
     }
-    for many in ["75", "100", "200", "750", "1000"] {
-        text = text.replace(&format!("nthreads=\"{many}\""), "nthreads=\"3\"");
+    for count in ["75", "100", "200", "750", "1000"] {
+        text = text.replace(&format!("nthreads=\"{count}\""), "nthreads=\"3\"");
     }
     text.replace("\"1000\"", "\"20\"")
         .replace("\"$conn\"", "\"2\"")

@@ -1,39 +1,40 @@
-//! What data goes over, and how: transports that every machine has.
+//! Transports that every machine has, and their options.
 
 use testkit::{Profile, Server, TestCase, kernel_counter};
 
-use super::{agree, requests};
+use super::{assert_ends_agree, request_profile};
 
 pub(crate) fn test_cases() -> Vec<TestCase> {
     testkit::test_cases![
-        unix_sockets,
-        datagram_connections_again_and_again,
-        datagram_connections_side_by_side,
-        multipath_tcp,
-        the_master_listens_over_whatever_it_is,
-        datagrams_in_batches,
-        who_does_not_block_goes_on,
-        what_cannot_be_is_refused_with_the_reason,
+        counts_agree_over_unix_sockets,
+        reopens_udp_connections,
+        separates_concurrent_udp_connections,
+        counts_agree_over_multipath_tcp,
+        master_listens_over_each_transport,
+        counts_datagrams_in_batches,
+        non_blocking_reads_fail_without_data,
+        refuses_unsupported_options_with_reason,
     ]
 }
 
-fn over(protocol: &str) -> String {
-    let opening = format!("protocol={protocol}");
-    requests().replace("protocol=tcp tcp_nodelay", &opening)
+fn profile_over(transport: &str) -> String {
+    let options = format!("protocol={transport}");
+    request_profile().replace("protocol=tcp tcp_nodelay", &options)
 }
 
-fn unix_sockets() {
+fn counts_agree_over_unix_sockets() {
     let slave = Server::start_slave("");
-    let ended = slave.run_profile("", &over("unix"));
-    agree(&ended);
-    assert_eq!(ended.statistics("master")[4], "5004", "{ended:?}");
-    // The master listens, and both strands at a name of its choice.
-    let profile = over("unix port=7").replace("\"connect\"", "\"accept\"");
-    agree(&slave.run_profile("", &profile));
+    let output = slave.run_profile("", &profile_over("unix"));
+    assert_ends_agree(&output);
+    assert_eq!(output.statistics("master")[4], "5004", "{output:?}");
+    // The master listens. Each of its strands chooses a name.
+    let profile = profile_over("unix port=7").replace("\"connect\"", "\"accept\"");
+    assert_ends_agree(&slave.run_profile("", &profile));
 }
 
-/// Each connection begins with a handshake at the same port, and the next may come before the last one is closed.
-fn datagram_connections_again_and_again() {
+/// Each connection starts with a handshake at the same port. The next handshake may arrive before
+/// the last connection is closed.
+fn reopens_udp_connections() {
     let churn = Profile::new("loop")
         .group("nthreads=3")
         .transaction(
@@ -47,25 +48,25 @@ fn datagram_connections_again_and_again() {
         )
         .text();
     let slave = Server::start_slave("");
-    let at_a_port = format!("protocol=udp port={}", testkit::free_port());
+    let with_port = format!("protocol=udp port={}", testkit::free_port());
     for profile in [
         churn.clone(),
         churn.replace("\"connect\"", "\"accept\""),
         churn
-            .replace("protocol=udp", &at_a_port)
+            .replace("protocol=udp", &with_port)
             .replace("nthreads=\"3\"", "nthreads=\"1\""),
         churn.replace("nthreads", "nprocs"),
     ] {
-        let ended = slave.run_profile("", &profile);
-        agree(&ended);
+        let output = slave.run_profile("", &profile);
+        assert_ends_agree(&output);
         let strands = if profile.contains("port=") { 1 } else { 3 };
         let operations = (strands * 200 * 4).to_string();
-        assert_eq!(ended.statistics("master")[4], operations, "{ended:?}");
+        assert_eq!(output.statistics("master")[4], operations, "{output:?}");
     }
 }
 
-/// Several at a time, of one strand: each has its own datagrams.
-fn datagram_connections_side_by_side() {
+/// A strand with several open connections does not mix up their datagrams.
+fn separates_concurrent_udp_connections() {
     let profile = Profile::new("two")
         .group("nthreads=2")
         .transaction(
@@ -90,50 +91,51 @@ fn datagram_connections_side_by_side() {
         profile.clone(),
         profile.replace("\"connect\"", "\"accept\""),
     ] {
-        let ended = slave.run_profile("", &profile);
-        agree(&ended);
-        assert_eq!(ended.statistics("master")[2], "54.69KB", "{ended:?}");
+        let output = slave.run_profile("", &profile);
+        assert_ends_agree(&output);
+        assert_eq!(output.statistics("master")[2], "54.69KB", "{output:?}");
     }
 }
 
-fn multipath_tcp() {
+fn counts_agree_over_multipath_tcp() {
     if !has_multipath_tcp() {
         return;
     }
-    let opened = || kernel_counter("MPTcpExt", "MPCapableSYNACKRX");
-    let before = opened();
-    // Over Multipath TCP small writes wait for acknowledgements, 40 ms each.
-    let few = over("mptcp").replace("iterations=\"500\"", "iterations=\"20\"");
-    agree(&Server::start_slave("").run_profile("", &few));
-    assert!(opened() >= before + 2, "two strands: {before}");
+    let opened_connections = || kernel_counter("MPTcpExt", "MPCapableSYNACKRX");
+    let before = opened_connections();
+    // Over Multipath TCP, each small write waits 40 ms for an acknowledgement.
+    let profile = profile_over("mptcp").replace("iterations=\"500\"", "iterations=\"20\"");
+    assert_ends_agree(&Server::start_slave("").run_profile("", &profile));
+    let after = opened_connections();
+    assert!(after >= before + 2, "{after} after {before} connections");
 }
 
-/// The master waits for connections, and the slave opens them.
-fn the_master_listens_over_whatever_it_is() {
+/// The slave opens the data connections.
+fn master_listens_over_each_transport() {
     let slave = Server::start_slave("");
     for protocol in ["tcp", "udp", "unix", "mptcp"] {
         if protocol == "mptcp" && !has_multipath_tcp() {
             continue;
         }
-        let profile = over(protocol)
+        let profile = profile_over(protocol)
             .replace("\"connect\"", "\"accept\"")
             .replace("iterations=\"500\"", "iterations=\"20\"");
-        agree(&slave.run_profile("", &profile));
+        assert_ends_agree(&slave.run_profile("", &profile));
     }
 }
 
-/// Whether this kernel was built with Multipath TCP, and nobody has turned it off.
+/// Whether the kernel supports Multipath TCP and it is enabled.
 fn has_multipath_tcp() -> bool {
-    let enabled = std::fs::read_to_string("/proc/sys/net/mptcp/enabled");
-    let has = enabled.is_ok_and(|enabled| enabled.trim() != "0");
-    if !has {
-        eprintln!("SKIPPED: no Multipath TCP here");
+    let setting = std::fs::read_to_string("/proc/sys/net/mptcp/enabled");
+    let is_enabled = setting.is_ok_and(|setting| setting.trim() != "0");
+    if !is_enabled {
+        eprintln!("SKIPPED: the kernel lacks Multipath TCP or it is disabled");
     }
-    has
+    is_enabled
 }
 
-/// Sixteen datagrams an execution, eight or four a call, and all of them are counted.
-fn datagrams_in_batches() {
+/// Each execution transfers 16 datagrams, 8 per write or 4 per read. Both ends count all of them.
+fn counts_datagrams_in_batches() {
     let profile = Profile::new("batches")
         .group("nthreads=2")
         .single_flowop("connect remotehost=$h protocol=udp wndsz=200k")
@@ -147,35 +149,39 @@ fn datagrams_in_batches() {
         .single_flowop("disconnect")
         .text();
     let before = kernel_counter("Udp", "OutDatagrams");
-    let ended = Server::start_slave("").run_profile("", &profile);
-    let master = ended.statistics("master");
-    // A hundred times sixteen there and sixteen back, each of two strands.
-    assert_eq!((&*master[2], &*master[4]), ("625.00KB", "404"), "{ended:?}");
+    let output = Server::start_slave("").run_profile("", &profile);
+    let master = output.statistics("master");
+    // Each of 2 strands sends 100 × 16 datagrams and receives as many.
+    assert_eq!(
+        (&*master[2], &*master[4]),
+        ("625.00KB", "404"),
+        "{output:?}"
+    );
     assert!(kernel_counter("Udp", "OutDatagrams") >= before + 6400);
-    let slave = ended.statistics("127.0.0.1");
+    let slave = output.statistics("127.0.0.1");
     assert_eq!((&slave[2], &slave[4]), (&master[2], &master[4]));
 }
 
-/// The slave writes one datagram for two reads, so that some of them fail however late they come.
-fn who_does_not_block_goes_on() {
+/// The slave writes one datagram per two reads, so some reads find no data at any speed.
+fn non_blocking_reads_fail_without_data() {
     let profile = |options: &str| {
         let read = format!("read size=100 rsize=200 count=2 non_blocking {options}");
-        Profile::new("hasty")
+        Profile::new("non-blocking")
             .group("nthreads=1")
             .single_flowop("connect remotehost=$h protocol=udp")
             .transaction("iterations=10", &[&read, "think duration=20ms"])
             .text()
     };
     let slave = Server::start_slave("");
-    let ended = slave.run_profile("-v", &profile("canfail"));
-    assert_eq!(ended.code, Some(0), "{ended:?}");
+    let output = slave.run_profile("-v", &profile("canfail"));
+    assert_eq!(output.code, Some(0), "{output:?}");
     let failed = slave.run_profile("", &profile(""));
     assert_eq!(failed.code, Some(1), "{failed:?}");
-    let why = "Resource temporarily unavailable";
-    assert!(failed.stdout.contains(why), "{failed:?}");
+    let expected = "Resource temporarily unavailable";
+    assert!(failed.stdout.contains(expected), "{failed:?}");
 }
 
-fn what_cannot_be_is_refused_with_the_reason() {
+fn refuses_unsupported_options_with_reason() {
     let slave = Server::start_slave("");
     for (options, expected) in [
         (
@@ -185,9 +191,9 @@ fn what_cannot_be_is_refused_with_the_reason() {
         ),
         ("tcp cc=no-such-one", "protocol=tcp: cc=no-such-one: "),
     ] {
-        let ended = slave.run_profile("", &over(options));
-        assert_eq!(ended.code, Some(1), "{ended:?}");
-        let words = format!("uperf: {expected}");
-        assert!(ended.stderr.starts_with(&words), "{ended:?}");
+        let output = slave.run_profile("", &profile_over(options));
+        assert_eq!(output.code, Some(1), "{output:?}");
+        let expected = format!("uperf: {expected}");
+        assert!(output.stderr.starts_with(&expected), "{output:?}");
     }
 }

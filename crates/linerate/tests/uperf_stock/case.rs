@@ -1,4 +1,4 @@
-//! One case: what is run, and what its control says of it.
+//! A case: its options and profile, and the comparison with its control.
 
 use std::net::TcpListener;
 use std::time::Duration;
@@ -6,78 +6,78 @@ use std::time::Duration;
 use testkit::{ProcessOutput, StockUperf, wait_until};
 
 use super::Outcome;
-use super::pair::{Make, Pairing};
-use super::text::{compare, differences, has_running_strands, seconds, shown};
+use super::pair::{Pairing, Program};
+use super::text::{
+    comparable_lines, compare_lines, has_running_strands, master_seconds, reported_differences,
+};
 
-/// Per cent by which both ends may differ.
-const PER_CENT: f64 = 1.0;
+/// Maximum difference between the two ends, in percent.
+const MAX_DIFFERENCE: f64 = 1.0;
 
-/// Seconds that a busy machine may make of them in the time of a short run.
-const SECONDS: f64 = 0.12;
+/// Difference between the times of the two ends that a busy machine can cause, in seconds.
+const MAX_TIME_DIFFERENCE: f64 = 0.12;
 
-/// The data port of the profile whose port is taken: no other run has it.
+/// Data port of the case whose port is in use. No other run uses it.
 pub(crate) const PORT: u16 = 30_002;
 
-/// One of them.
+/// A case.
 pub(crate) struct Case {
     pub(crate) name: String,
     pub(crate) options: &'static str,
     pub(crate) profile: String,
     pub(crate) has_slave: bool,
-    /// Whether the port of the profile is another program's.
-    pub(crate) is_taken: bool,
-    pub(crate) like: Like,
-    pub(crate) hold: Hold,
-    /// Why stock does not come through it with itself: then ours must, and has nothing to compare with.
+    /// Whether another program uses [`PORT`].
+    pub(crate) is_port_in_use: bool,
+    pub(crate) compared_text: ComparedText,
+    pub(crate) checked_figures: CheckedFigures,
+    /// Reason why stock fails with itself. linerate must succeed, and the text is not compared.
     pub(crate) no_control: Option<&'static str>,
-    /// Why one of the pairings is left out.
-    pub(crate) left_out: &'static [(Left, &'static str)],
-    /// Whether the oldest version runs it as well.
-    pub(crate) is_for_all: bool,
+    /// Skipped pairings with the reasons.
+    pub(crate) skipped: &'static [(SkippedPairing, &'static str)],
+    /// Whether the oldest version runs the case as well.
+    pub(crate) is_for_all_versions: bool,
 }
 
-/// Which text is the control's.
+/// The part of the text that must match the control.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Like {
-    /// All of it.
+pub(crate) enum ComparedText {
     All,
-    /// That without figures.
-    Titles,
-    /// What follows the progress: it shows how far the ends of a failing run were by chance.
+    /// The lines without figures.
+    WithoutFigures,
+    /// The lines after the progress. The progress of a failing run depends on chance.
     Report,
-    /// None of it.
     Nothing,
 }
 
-/// What both ends must agree in.
+/// The figures that must agree between the two ends.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Hold {
+pub(crate) enum CheckedFigures {
     /// Time, data and operations.
     All,
     /// Data and operations.
     Counts,
-    /// As [`Self::All`], but a master may close with data unread, which only its slave has counted.
-    AllRead,
-    /// Nothing: datagrams are lost, or nothing is counted.
+    /// As [`Self::All`], but the master may close with unread data, which only its slave counts.
+    AllButUnread,
+    /// No figures: datagrams are lost, or the ends count nothing.
     Nothing,
 }
 
-/// A pairing that is left out.
+/// A pairing that a case skips.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Left {
+pub(crate) enum SkippedPairing {
     StockMaster,
     StockSlave,
     Ours,
 }
 
-/// A process that another thread has forked has what this one closed, until it executes its program.
-fn take_port() -> TcpListener {
-    let mut taken = None;
+/// Listens on [`PORT`]. A process that another thread has just forked may still hold the port.
+fn occupy_port() -> TcpListener {
+    let mut listener = None;
     wait_until(Duration::from_secs(20), || {
-        taken = TcpListener::bind(("::", PORT)).ok();
-        taken.is_some()
+        listener = TcpListener::bind(("::", PORT)).ok();
+        listener.is_some()
     });
-    taken.expect("nobody else has it")
+    listener.expect("a free port")
 }
 
 impl Case {
@@ -87,196 +87,212 @@ impl Case {
             options,
             profile,
             has_slave: true,
-            is_taken: false,
-            like: Like::All,
-            hold: Hold::Counts,
+            is_port_in_use: false,
+            compared_text: ComparedText::All,
+            checked_figures: CheckedFigures::Counts,
             no_control: None,
-            left_out: &[],
-            is_for_all: false,
+            skipped: &[],
+            is_for_all_versions: false,
         }
     }
 
-    pub(crate) fn like(mut self, like: Like) -> Self {
-        self.like = like;
+    pub(crate) fn compare_only(mut self, compared_text: ComparedText) -> Self {
+        self.compared_text = compared_text;
         self
     }
 
-    pub(crate) fn hold(mut self, hold: Hold) -> Self {
-        self.hold = hold;
+    pub(crate) fn check_figures(mut self, checked_figures: CheckedFigures) -> Self {
+        self.checked_figures = checked_figures;
         self
     }
 
-    pub(crate) fn without_control(mut self, why: &'static str) -> Self {
-        self.no_control = Some(why);
+    pub(crate) fn without_control(mut self, reason: &'static str) -> Self {
+        self.no_control = Some(reason);
         self
     }
 
-    pub(crate) fn leaving_out(mut self, left_out: &'static [(Left, &'static str)]) -> Self {
-        self.left_out = left_out;
+    pub(crate) fn skipping(mut self, skipped: &'static [(SkippedPairing, &'static str)]) -> Self {
+        self.skipped = skipped;
         self
     }
 
-    pub(crate) fn alone(mut self) -> Self {
+    pub(crate) fn without_slave(mut self) -> Self {
         self.has_slave = false;
-        self.hold = Hold::Nothing;
+        self.checked_figures = CheckedFigures::Nothing;
         self
     }
 
-    pub(crate) fn with_taken_port(mut self) -> Self {
-        self.is_taken = true;
-        self.hold = Hold::Nothing;
+    pub(crate) fn with_port_in_use(mut self) -> Self {
+        self.is_port_in_use = true;
+        self.checked_figures = CheckedFigures::Nothing;
         self
     }
 
-    pub(crate) fn for_all(mut self) -> Self {
-        self.is_for_all = true;
+    pub(crate) fn for_all_versions(mut self) -> Self {
+        self.is_for_all_versions = true;
         self
     }
 
-    /// Whether it is run in a pairing.
-    pub(crate) fn runs_with(&self, pairing: Pairing) -> bool {
-        let left = match (pairing.has_stock_master(), pairing.has_stock()) {
-            (true, _) => Left::StockMaster,
-            (false, true) => Left::StockSlave,
-            (false, false) => Left::Ours,
+    /// Whether the case runs in a pairing.
+    pub(crate) fn runs_in(&self, pairing: Pairing) -> bool {
+        let kind = match (pairing.has_stock_master(), pairing.has_stock()) {
+            (true, _) => SkippedPairing::StockMaster,
+            (false, true) => SkippedPairing::StockSlave,
+            (false, false) => SkippedPairing::Ours,
         };
-        // Without a slave only the master's make matters.
-        (self.has_slave || left == Left::Ours)
-            && self.left_out.iter().all(|(other, _)| *other != left)
+        // Without a slave, only the program of the master matters.
+        (self.has_slave || kind == SkippedPairing::Ours)
+            && self.skipped.iter().all(|(skipped, _)| *skipped != kind)
     }
 
-    /// What is not run of it, and why.
-    pub(crate) fn gaps(&self) -> Vec<String> {
-        let left_out = self.left_out.iter();
-        let left_out =
-            left_out.map(|(left, why)| format!("{}: not with {left:?}: {why}", self.name));
+    /// Returns a line with the reason per skipped pairing and for a missing control.
+    pub(crate) fn omissions(&self) -> Vec<String> {
+        let skipped = self.skipped.iter();
+        let skipped =
+            skipped.map(|(pairing, reason)| format!("{}: not in {pairing:?}: {reason}", self.name));
         let no_control = self.no_control.iter();
-        let no_control = no_control.map(|why| format!("{}: no control: {why}", self.name));
-        left_out.chain(no_control).collect()
+        let no_control = no_control.map(|reason| format!("{}: no control: {reason}", self.name));
+        skipped.chain(no_control).collect()
     }
 
     pub(crate) fn check(&self, version: StockUperf, pairings: &[Pairing]) -> Outcome {
-        let stock = Make::Stock(version);
+        let stock = Program::Stock(version);
         let control = match self.no_control {
-            None => Some(self.run_alive(Pairing::new(stock, stock))),
+            None => Some(self.run_until_complete(Pairing::new(stock, stock))),
             Some(_) => None,
         };
         for pairing in pairings {
-            let mut ended = self.run_alive(*pairing);
-            if self.is_late(&ended) {
-                // A busy machine may have been.
-                ended = self.run_alive(*pairing);
+            let mut output = self.run_until_complete(*pairing);
+            if self.is_late(&output) {
+                // The machine may have been busy.
+                output = self.run_until_complete(*pairing);
             }
-            self.judge(*pairing, &ended, control.as_ref())
-                .map_err(|why| format!("{pairing}: {why}\n{ended:#?}\ncontrol: {control:#?}"))?;
+            self.check_output(*pairing, &output, control.as_ref())
+                .map_err(|error| {
+                    format!("{pairing}: {error}\n{output:#?}\ncontrol: {control:#?}")
+                })?;
         }
         Ok(())
     }
 
-    /// A stock master kills strands of one group now and then when another has ended: it has lost their counts.
-    pub(crate) fn has_groups(&self) -> bool {
+    /// Whether the profile has several groups. A stock master sometimes kills the strands of one
+    /// group at the end of another, and loses their counts.
+    pub(crate) fn has_several_groups(&self) -> bool {
         self.profile.matches("<group").count() > 1
     }
 
-    /// A stock master on a busy machine crashes now and then, or prints before its strands have ended: then there is
-    /// nothing to compare with.
-    fn run_alive(&self, pairing: Pairing) -> ProcessOutput {
-        let mut ended = self.run(pairing);
+    /// Runs a pairing at most 5 times, until its output is complete. On a busy machine, a stock
+    /// master sometimes crashes, or prints before its strands have ended.
+    fn run_until_complete(&self, pairing: Pairing) -> ProcessOutput {
+        let mut output = self.run(pairing);
         for _ in 0..4 {
-            let is_whole = ended.signal.is_none() && !has_running_strands(&ended.stdout);
-            if is_whole || !pairing.has_stock_master() {
+            let is_complete = output.signal.is_none() && !has_running_strands(&output.stdout);
+            if is_complete || !pairing.has_stock_master() {
                 break;
             }
-            ended = self.run(pairing);
+            output = self.run(pairing);
         }
-        ended
+        output
     }
 
     fn run(&self, pairing: Pairing) -> ProcessOutput {
-        // Of this lane's host.
-        let _taken = self.is_taken.then(take_port);
+        // The port belongs to the namespace of this thread.
+        let _listener = self.is_port_in_use.then(occupy_port);
         pairing.run(self.options, &self.profile, self.has_slave)
     }
 
-    fn judge(
+    fn check_output(
         &self,
         pairing: Pairing,
-        ended: &ProcessOutput,
+        output: &ProcessOutput,
         control: Option<&ProcessOutput>,
     ) -> Outcome {
-        self.compare(ended, control)?;
-        if self.has_groups() && pairing.has_stock_master() {
+        self.check_text(output, control)?;
+        if self.has_several_groups() && pairing.has_stock_master() {
             return Ok(());
         }
-        self.agree(ended, control)
+        self.check_agreement(output, control)
     }
 
-    fn compare(&self, ended: &ProcessOutput, control: Option<&ProcessOutput>) -> Outcome {
+    fn check_text(&self, output: &ProcessOutput, control: Option<&ProcessOutput>) -> Outcome {
         let expected = control.map_or(Some(0), |control| control.code);
-        if ended.code != expected {
-            return Err(format!("exit code {:?}, expected {expected:?}", ended.code));
+        if output.code != expected {
+            return Err(format!(
+                "exit code {:?}, expected {expected:?}",
+                output.code
+            ));
         }
         let Some(control) = control else {
             return Ok(());
         };
-        let part = |text: &str| -> Vec<String> {
-            let mut lines = shown(text);
-            match self.like {
-                Like::All => {}
-                Like::Titles => lines.retain(|line| !line.contains('#')),
-                Like::Report => {
+        let compared_lines = |text: &str| -> Vec<String> {
+            let mut lines = comparable_lines(text);
+            match self.compared_text {
+                ComparedText::All => {}
+                ComparedText::WithoutFigures => lines.retain(|line| !line.contains('#')),
+                ComparedText::Report => {
                     let rule = lines.iter().position(|line| line.starts_with("---"));
                     lines.drain(..rule.unwrap_or_default());
                 }
-                Like::Nothing => lines.clear(),
+                ComparedText::Nothing => lines.clear(),
             }
             lines
         };
-        compare(&part(&ended.stdout), &part(&control.stdout))
+        compare_lines(
+            &compared_lines(&output.stdout),
+            &compared_lines(&control.stdout),
+        )
     }
 
-    fn agree(&self, ended: &ProcessOutput, control: Option<&ProcessOutput>) -> Outcome {
-        if self.hold == Hold::Nothing {
+    fn check_agreement(&self, output: &ProcessOutput, control: Option<&ProcessOutput>) -> Outcome {
+        if self.checked_figures == CheckedFigures::Nothing {
             return Ok(());
         }
-        let found = differences(&ended.stdout).ok_or("no differences")?;
-        let [_, data, _, operations, _] = found[..] else {
-            return Err(format!("differences are {found:?}"));
+        let differences = reported_differences(&output.stdout).ok_or("no differences")?;
+        let [_, data, _, operations, _] = differences[..] else {
+            return Err(format!("unexpected differences: {differences:?}"));
         };
-        // Of several hosts each counts what it does not do for the others as well.
-        let control = control.and_then(|control| differences(&control.stdout));
-        let controls = |at: usize| control.as_ref().map_or(0.0, |control| control[at]);
-        for (what, found, control) in [
-            ("data", data, controls(1)),
-            ("operations", operations, controls(3)),
+        // With several hosts, each slave also counts operations that it does not do for the others,
+        // so the difference may match the control's.
+        let control = control.and_then(|control| reported_differences(&control.stdout));
+        let control_difference =
+            |index: usize| control.as_ref().map_or(0.0, |control| control[index]);
+        for (figure, difference, control) in [
+            ("data", data, control_difference(1)),
+            ("operations", operations, control_difference(3)),
         ] {
-            let is_near = |to: f64| (found - to).abs() <= PER_CENT;
-            // Of a run that was hardly given a CPU, what is in the sockets' buffers is a large part.
-            if self.hold == Hold::AllRead && found <= PER_CENT {
+            let is_near = |value: f64| (difference - value).abs() <= MAX_DIFFERENCE;
+            // If the run gets little CPU time, the socket buffers hold a large part of the data.
+            if self.checked_figures == CheckedFigures::AllButUnread && difference <= MAX_DIFFERENCE
+            {
                 continue;
             }
             if !is_near(0.0) && !is_near(control) {
-                return Err(format!("{what} differ by {found} %"));
+                return Err(format!("{figure} differ by {difference} %"));
             }
         }
-        if self.is_late(ended) {
-            return Err(format!("times differ by {} %", found[0]));
+        if self.is_late(output) {
+            return Err(format!("times differ by {} %", differences[0]));
         }
         Ok(())
     }
 
-    /// Whether one end took longer than the other, where that matters, or too long for a goodbye.
-    fn is_late(&self, ended: &ProcessOutput) -> bool {
-        if ended.stdout.contains("Error saying goodbye") {
+    /// Whether a goodbye was late, or the checked times of the ends differ too much.
+    fn is_late(&self, output: &ProcessOutput) -> bool {
+        if output.stdout.contains("Error saying goodbye") {
             return true;
         }
-        let found = differences(&ended.stdout).zip(seconds(&ended.stdout));
-        let Some((found, lasted)) =
-            found.filter(|_| matches!(self.hold, Hold::All | Hold::AllRead))
-        else {
+        if !matches!(
+            self.checked_figures,
+            CheckedFigures::All | CheckedFigures::AllButUnread
+        ) {
+            return false;
+        }
+        let differences = reported_differences(&output.stdout);
+        let Some((differences, seconds)) = differences.zip(master_seconds(&output.stdout)) else {
             return false;
         };
-        let time = found[0].abs();
-        time > PER_CENT && lasted * time / 100.0 > SECONDS
+        let percent = differences[0].abs();
+        percent > MAX_DIFFERENCE && seconds * percent / 100.0 > MAX_TIME_DIFFERENCE
     }
 }

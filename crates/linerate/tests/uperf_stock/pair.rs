@@ -9,15 +9,15 @@ use std::time::Duration;
 use rustix::process::{Pid, Signal, kill_process_group};
 use testkit::{ProcessOutput, Server, StockUperf, TestProcess, linerate_with_args};
 
-/// Longer than any of the runs, on a busy machine.
-const LIMIT: Duration = Duration::from_secs(40);
+/// Timeout of a run on a busy machine.
+const RUN_TIMEOUT: Duration = Duration::from_secs(40);
 
-/// A certificate and its key, of which stock's masters have one and its slaves another.
+/// A certificate and its key. Stock's masters and slaves read them from different files.
 const PEM: &str = include_str!("../../../uperf/tests/data/tls/server.pem");
 
-/// Whose program.
+/// The program of one end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Make {
+pub(crate) enum Program {
     Ours,
     Stock(StockUperf),
 }
@@ -25,11 +25,11 @@ pub(crate) enum Make {
 /// A master and a slave.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Pairing {
-    master: Make,
-    slave: Make,
+    master: Program,
+    slave: Program,
 }
 
-impl fmt::Display for Make {
+impl fmt::Display for Program {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Ours => f.write_str("ours"),
@@ -44,45 +44,45 @@ impl fmt::Display for Pairing {
     }
 }
 
-impl Make {
+impl Program {
     fn command(self) -> Command {
         match self {
             Self::Ours => linerate_with_args("uperf"),
-            Self::Stock(version) => Command::new(version.program().expect("it was found")),
+            Self::Stock(version) => Command::new(version.program().expect("an installed program")),
         }
     }
 }
 
 impl Pairing {
-    pub(crate) fn new(master: Make, slave: Make) -> Self {
+    pub(crate) fn new(master: Program, slave: Program) -> Self {
         Self { master, slave }
     }
 
-    /// Whether one of them is stock's.
+    /// Whether at least one end is stock's.
     pub(crate) fn has_stock(self) -> bool {
-        self.has_stock_master() || self.slave != Make::Ours
+        self.has_stock_master() || self.slave != Program::Ours
     }
 
     pub(crate) fn has_stock_master(self) -> bool {
-        self.master != Make::Ours
+        self.master != Program::Ours
     }
 
-    /// Runs a profile in a directory of its own, with a slave unless there is to be none.
+    /// Runs a profile in a temporary directory, with a slave if `has_slave`.
     pub(crate) fn run(self, options: &str, profile: &str, has_slave: bool) -> ProcessOutput {
-        let directory = tempfile::tempdir().expect("a directory");
-        let at = directory.path();
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let path = directory.path();
         for (name, text) in [("p.xml", profile), ("server.pem", PEM), ("client.pem", PEM)] {
-            std::fs::write(at.join(name), text).expect("it is ours");
+            std::fs::write(path.join(name), text).expect("a writable directory");
         }
-        // One file of as many bytes as a slave of stock's masters reads.
-        std::fs::create_dir(at.join("files")).expect("it is ours");
-        std::fs::write(at.join("files/a"), vec![7; 65_536]).expect("it is ours");
-        let slave = has_slave.then(|| self.slave(at));
+        // One file of 65,536 bytes, the length that a slave of a stock master reads.
+        std::fs::create_dir(path.join("files")).expect("a writable directory");
+        std::fs::write(path.join("files/a"), vec![7; 65_536]).expect("a writable directory");
+        let slave = has_slave.then(|| self.start_slave(path));
         let port = slave.as_ref().map_or(1, |slave| slave.port);
         let mut master = self.master.command();
         master.args(options.split_whitespace());
         master.args(["-P", &port.to_string(), "-m", "p.xml"]);
-        let hosts = [
+        let variables = [
             ("h", "127.0.0.1"),
             ("h1", "127.0.0.1"),
             ("h2", "127.0.0.2"),
@@ -92,31 +92,31 @@ impl Pairing {
             ("nthr", "2"),
             ("iter", "20"),
         ];
-        master.current_dir(at).envs(hosts).process_group(0);
+        master.current_dir(path).envs(variables).process_group(0);
         let process = TestProcess::start(&mut master);
-        // A master of processes leaves them behind if it fails.
-        let _group = Group(process.pid());
-        process.finish(LIMIT)
+        // A failing master leaves its processes running.
+        let _group = ProcessGroup(process.pid());
+        process.finish(RUN_TIMEOUT)
     }
 
-    fn slave(self, at: &Path) -> Server {
+    fn start_slave(self, directory: &Path) -> Server {
         let command = |port: u16| {
             let mut command = self.slave.command();
             command.args(["-s", "-P", &port.to_string()]);
-            command.current_dir(at);
+            command.current_dir(directory);
             command
         };
         Server::try_start_with(command).unwrap_or_else(|error| panic!("{}: {error}", self.slave))
     }
 }
 
-/// The processes of a process's group, which end with this.
-struct Group(u32);
+/// The process group of a process. Dropping this kills the group.
+struct ProcessGroup(u32);
 
-impl Drop for Group {
+impl Drop for ProcessGroup {
     fn drop(&mut self) {
         let group = i32::try_from(self.0).ok().and_then(Pid::from_raw);
-        // All may have ended by themselves.
+        // All processes may have ended already.
         let _ = group.map(|group| kill_process_group(group, Signal::KILL));
     }
 }

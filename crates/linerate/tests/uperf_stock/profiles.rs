@@ -1,11 +1,13 @@
-//! The workloads, the likes of the profiles that uperf is shipped with, and those that harnesses write.
+//! Cases from the workloads, from profiles modelled on the uperf distribution's, and from profiles
+//! of harnesses.
 
 use testkit::read_profiles;
 
-use super::case::{Case, Hold, Like};
+use super::case::{Case, CheckedFigures, ComparedText};
 
-/// Those that need a transport which few kernels have, or are refused: `tests/uperf/shipped.rs`.
-const NOT_HERE: [&str; 8] = [
+/// Profiles that linerate refuses or that need a rare transport (see `tests/uperf/shipped.rs`), or
+/// that stock cannot run.
+const SKIPPED_PROFILES: [&str; 8] = [
     "oraclerac",
     "rdstest",
     "sctp",
@@ -13,7 +15,7 @@ const NOT_HERE: [&str; 8] = [
     "sctp_flowop_test",
     "tcp-freebsd-change-stack",
     "vsock",
-    // Its flowops do not name their hosts, and fail at the others in stock.
+    // Its flowops do not name their hosts, so they fail at the other host in stock.
     "two-hosts",
 ];
 
@@ -27,62 +29,64 @@ pub(crate) fn cases() -> Vec<Case> {
 fn workloads() -> Vec<Case> {
     let cases = read_profiles("workloads").into_iter().map(|(name, text)| {
         let is_paced = text.contains("rate=");
-        let case = Case::new(format!("workload {name}"), "-i 100ms -a", shortened(&text));
-        // Both ends keep the rate by themselves, and stop when their own time is up.
+        let case = Case::new(format!("workload {name}"), "-i 100ms -a", shorten(&text));
+        // Each end keeps the rate and ends at its deadline independently.
         let case = if is_paced {
-            case.hold(Hold::Nothing)
+            case.check_figures(CheckedFigures::Nothing)
         } else {
             case
         };
-        compared(case, &text)
+        limit_comparison(case, &text)
     });
     cases.collect()
 }
 
 fn shipped() -> Vec<Case> {
     let cases = read_profiles("crates/uperf/tests/data/profiles").into_iter();
-    let cases = cases.filter(|(name, _)| !NOT_HERE.contains(&name.as_str()));
+    let cases = cases.filter(|(name, _)| !SKIPPED_PROFILES.contains(&name.as_str()));
     let cases = cases.map(|(name, text)| {
-        let case = Case::new(format!("profile {name}"), "-i 100ms -a", shortened(&text));
-        compared(case, &text)
+        let case = Case::new(format!("profile {name}"), "-i 100ms -a", shorten(&text));
+        limit_comparison(case, &text)
     });
     cases.collect()
 }
 
-/// As much of the text is compared as is not chance: a slave of stock's warns twice of each connection's buffers.
-fn compared(case: Case, text: &str) -> Case {
-    if text.contains("wndsz") || case.has_groups() {
-        case.like(Like::Titles)
+/// Excludes text that depends on chance. A stock slave warns twice about the buffers of each
+/// connection.
+fn limit_comparison(case: Case, text: &str) -> Case {
+    if text.contains("wndsz") || case.has_several_groups() {
+        case.compare_only(ComparedText::WithoutFigures)
     } else {
         case
     }
 }
 
-/// Fewer strands and iterations, and these instead of durations, unless a rate needs one.
-fn shortened(profile: &str) -> String {
+/// Reduces the strands and iterations of a profile. Replaces durations with iterations, except for
+/// paced transactions.
+fn shorten(profile: &str) -> String {
     let mut text = profile.to_owned();
-    for long in ["10s", "30s", "60s", "100s", "120s"] {
-        let long = format!("duration=\"{long}\"");
-        text = text.replace(&format!("{long} rate"), "duration=\"1s\" rate");
-        text = text.replace(&long, "iterations=\"20\"");
+    for duration in ["10s", "30s", "60s", "100s", "120s"] {
+        let duration = format!("duration=\"{duration}\"");
+        text = text.replace(&format!("{duration} rate"), "duration=\"1s\" rate");
+        text = text.replace(&duration, "iterations=\"20\"");
     }
-    for many in [
+    for count in [
         "10", "16", "20", "50", "75", "100", "200", "500", "750", "1000",
     ] {
-        text = text.replace(&format!("nthreads=\"{many}\""), "nthreads=\"3\"");
+        text = text.replace(&format!("nthreads=\"{count}\""), "nthreads=\"3\"");
     }
-    for many in ["250", "1000"] {
-        text = text.replace(&format!("iterations=\"{many}\""), "iterations=\"20\"");
+    for count in ["250", "1000"] {
+        text = text.replace(&format!("iterations=\"{count}\""), "iterations=\"20\"");
     }
     if text.contains("protocol=ssl") {
-        // Stock's TLS fails now and then with several threads.
+        // Stock's TLS sometimes fails with several threads.
         text = text.replace("nthreads=\"4\"", "nthreads=\"1\"");
     }
     text.replace("\"$conn\"", "\"2\"")
         .replace("duration=1s", "duration=10ms")
 }
 
-/// As k8s-netperf writes them: no XML, processes, and always a port.
+/// Profiles in the style of k8s-netperf: not valid XML, with processes and a fixed port.
 fn harnesses() -> Vec<Case> {
     let mut cases = Vec::new();
     for (kind, flowops) in [
@@ -114,9 +118,9 @@ fn harnesses() -> Vec<Case> {
 "#
             );
             let name = format!("k8s-netperf {kind} {protocol} {strands}");
-            let case = Case::new(name, "-v -a -R -i 1", profile).for_all();
+            let case = Case::new(name, "-v -a -R -i 1", profile).for_all_versions();
             let case = match (kind, protocol) {
-                ("stream", "udp") => case.hold(Hold::Nothing),
+                ("stream", "udp") => case.check_figures(CheckedFigures::Nothing),
                 _ => case,
             };
             cases.push(match strands {

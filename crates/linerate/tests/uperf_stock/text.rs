@@ -1,7 +1,8 @@
-//! Texts of two programs, without their figures and without what one of them says of its own ways.
+//! Comparison of the output of two programs, without figures and without messages that only one of
+//! them prints.
 
-/// What stock says of how it works, each to the end of its line: `docs/differences.md`.
-const STOCKS_WAYS: [&str; 6] = [
+/// Messages that only stock prints, each up to the end of its line: see `docs/differences.md`.
+const STOCK_ONLY_MESSAGES: [&str; 6] = [
     "Unable to increase file descriptors",
     "Allocating shared memory",
     "Master: Shutting down strands",
@@ -10,24 +11,25 @@ const STOCKS_WAYS: [&str; 6] = [
     "No such connection with id ",
 ];
 
-/// What linerate has below Run Statistics, each up to an empty line.
-const OUR_SECTIONS: [&str; 3] = [
+/// Sections that only linerate prints below Run Statistics, each up to an empty line.
+const LINERATE_ONLY_SECTIONS: [&str; 3] = [
     "Over active time",
     "Beginnings of strands",
     "Each host, all its groups",
 ];
 
-/// What may follow the digits of a figure, as far as a column has room for it.
+/// Units after the digits of a figure. Narrow columns cut them off.
 const UNITS: [&str; 25] = [
     "", "B", "K", "KB", "M", "MB", "G", "GB", "T", "TB", "bps", "Kbps", "Mbps", "Gbps", "Tbps",
     "ns", "us", "ms", "s", "op", "Kb", "Mb", "Gb", "b", "m",
 ];
 
-/// The text as a terminal shows it at the end, with figures masked and repeated progress of `-R` once.
-pub(crate) fn shown(text: &str) -> Vec<String> {
+/// Returns the lines of a text as a terminal finally shows them. Figures are masked, and repeated
+/// progress lines of `-R` are listed once.
+pub(crate) fn comparable_lines(text: &str) -> Vec<String> {
     let mut text = text.to_owned();
-    for way in STOCKS_WAYS {
-        while let Some(start) = text.find(way) {
+    for message in STOCK_ONLY_MESSAGES {
+        while let Some(start) = text.find(message) {
             let end = text[start..]
                 .find('\n')
                 .map_or(text.len(), |end| start + end + 1);
@@ -35,13 +37,13 @@ pub(crate) fn shown(text: &str) -> Vec<String> {
         }
     }
     let mut lines: Vec<String> = Vec::new();
-    let mut is_ours = false;
+    let mut is_in_own_section = false;
     for line in text.split('\n') {
-        if is_ours || OUR_SECTIONS.contains(&line) {
-            is_ours = !line.is_empty();
+        if is_in_own_section || LINERATE_ONLY_SECTIONS.contains(&line) {
+            is_in_own_section = !line.is_empty();
             continue;
         }
-        let line = masked(line.rsplit('\r').next().unwrap_or_default());
+        let line = mask_figures(line.rsplit('\r').next().unwrap_or_default());
         let is_progress = line.starts_with("timestamp_ms:");
         // Before the first transaction stock may print progress without a name.
         if is_progress && (line.contains("name: ") || lines.last() == Some(&line)) {
@@ -52,19 +54,19 @@ pub(crate) fn shown(text: &str) -> Vec<String> {
     lines
 }
 
-/// A line with its figures masked; a column's stay as wide as it is.
-fn masked(line: &str) -> String {
+/// Masks the figures of a line. A masked column keeps its width.
+fn mask_figures(line: &str) -> String {
     let line = line.replace("b/s", "bps");
     let mut masked = String::new();
-    let mut rest = line.as_str();
-    while let Some(first) = rest.chars().next() {
-        let end = rest.find(separates).unwrap_or(rest.len());
+    let mut remainder = line.as_str();
+    while let Some(first) = remainder.chars().next() {
+        let end = remainder.find(is_separator).unwrap_or(remainder.len());
         if end == 0 {
             masked.push(first);
-            rest = &rest[first.len_utf8()..];
+            remainder = &remainder[first.len_utf8()..];
             continue;
         }
-        let (word, behind) = rest.split_at(end);
+        let (word, after) = remainder.split_at(end);
         if is_figure(word) {
             if masked.ends_with(' ') {
                 masked.push_str(&" ".repeat(word.len() - 1));
@@ -73,24 +75,24 @@ fn masked(line: &str) -> String {
         } else {
             masked.push_str(word);
         }
-        rest = behind;
+        remainder = after;
     }
     if masked.starts_with("Difference(%)") {
-        // A failed run has any figures.
+        // The figures of a failed run are arbitrary.
         return masked.split_whitespace().collect();
     }
-    // Stock has times of some 10^10 s now and then.
+    // Stock sometimes prints times of about 10^10 s.
     match masked.split_once("/ ") {
-        Some((before, behind)) => format!("{before}/{}", behind.trim_start()),
+        Some((before, after)) => format!("{before}/{}", after.trim_start()),
         None => masked,
     }
 }
 
-fn separates(char: char) -> bool {
+fn is_separator(char: char) -> bool {
     " /=(),%:".contains(char)
 }
 
-/// A number with its unit; `-` stands for one that was not measured.
+/// Whether a word is a number with its unit, or `-` for an unavailable value.
 fn is_figure(word: &str) -> bool {
     let unsigned = word.strip_prefix('-').unwrap_or(word);
     if unsigned.is_empty() {
@@ -103,8 +105,8 @@ fn is_figure(word: &str) -> bool {
     matches!(unsigned, "nan" | "inf") || (number.parse::<f64>().is_ok() && UNITS.contains(&unit))
 }
 
-/// The first line in which they differ.
-pub(crate) fn compare(ours: &[String], control: &[String]) -> Result<(), String> {
+/// Returns an error with the first line in which the texts differ.
+pub(crate) fn compare_lines(ours: &[String], control: &[String]) -> Result<(), String> {
     let longest = ours.len().max(control.len());
     for number in 0..longest {
         let (ours, control) = (ours.get(number), control.get(number));
@@ -118,8 +120,9 @@ pub(crate) fn compare(ours: &[String], control: &[String]) -> Result<(), String>
     Ok(())
 }
 
-/// Of the line of differences, in per cent: time, data, throughput, operations and errors.
-pub(crate) fn differences(text: &str) -> Option<Vec<f64>> {
+/// Returns the differences that a master reports, in percent: time, data, throughput, operations
+/// and errors.
+pub(crate) fn reported_differences(text: &str) -> Option<Vec<f64>> {
     let line = text
         .lines()
         .find(|line| line.starts_with("Difference(%)"))?;
@@ -128,7 +131,8 @@ pub(crate) fn differences(text: &str) -> Option<Vec<f64>> {
     figures.collect()
 }
 
-/// Whether a strand or a group had not ended when the text was made: its time is then from the clock's beginning.
+/// Whether a strand or a group still ran when the program printed the text. Its time then starts at
+/// the epoch of the clock.
 pub(crate) fn has_running_strands(text: &str) -> bool {
     let times = text
         .split_whitespace()
@@ -137,8 +141,8 @@ pub(crate) fn has_running_strands(text: &str) -> bool {
     seconds.any(|seconds| seconds > 1e9)
 }
 
-/// The seconds that the master says it took.
-pub(crate) fn seconds(text: &str) -> Option<f64> {
+/// Returns the duration that the master reports for itself, in seconds.
+pub(crate) fn master_seconds(text: &str) -> Option<f64> {
     let mut lines = text.lines().rev();
     let line = lines.find(|line| line.starts_with("master "))?;
     let word = line.split_whitespace().nth(1)?;

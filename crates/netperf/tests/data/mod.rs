@@ -1,14 +1,14 @@
-//! The recorded control connections of `transcripts.txt`, which says how they were captured.
+//! The recorded control connections in `transcripts.txt`, which describes how they were captured.
 
 use netperf::wire::{Frame, MESSAGE_BYTES};
 
-/// One control connection.
+/// A control connection.
 pub(crate) struct Connection {
     pub(crate) name: &'static str,
     pub(crate) messages: Vec<Message>,
 }
 
-/// One message and who sent it.
+/// A message and its sender.
 pub(crate) struct Message {
     pub(crate) sender: Sender,
     pub(crate) frame: Frame,
@@ -20,7 +20,7 @@ pub(crate) enum Sender {
     Server,
 }
 
-/// All of them, in the order of the file.
+/// Returns all connections in the order of the file.
 pub(crate) fn connections() -> Vec<Connection> {
     let mut connections = Vec::<Connection>::new();
     for line in include_str!("transcripts.txt").lines() {
@@ -39,23 +39,23 @@ pub(crate) fn connections() -> Vec<Connection> {
         if matches!(words, "FIN" | "RESET") {
             continue;
         }
-        let connection = connections.last_mut().expect("a [name] before");
+        let connection = connections.last_mut().expect("a [name] line comes first");
         connection.messages.push(Message {
             sender,
-            frame: parse(words),
+            frame: parse_frame(words),
         });
     }
     connections
 }
 
-fn parse(words: &str) -> Frame {
+fn parse_frame(words: &str) -> Frame {
     let mut frame = [0; MESSAGE_BYTES];
     let mut at = 0;
     for word in words.split(' ') {
         if let Some(zeros) = word.strip_prefix('*') {
-            at += 4 * zeros.parse::<usize>().expect("a number of words");
+            at += 4 * zeros.parse::<usize>().expect("a number of zero words");
         } else {
-            let word = u32::from_str_radix(word, 16).expect("a word");
+            let word = u32::from_str_radix(word, 16).expect("a hexadecimal word");
             frame[at..at + 4].copy_from_slice(&word.to_be_bytes());
             at += 4;
         }

@@ -1,4 +1,4 @@
-//! From a case's figures to the settings and the run that have them.
+//! Builds the settings and the result of a case from its figures.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -19,69 +19,69 @@ use stats::Histogram;
 use stats::confidence::{ConfidenceGoal, ConfidenceLevel};
 use units::Bytes;
 
-/// A run with the figures of a case, and with what most tests have in common.
-pub(crate) fn sample(figures: &[(&str, &str)]) -> (Settings, FinishedTest) {
+/// Returns the settings and the result of a case. Figures that it omits have common defaults.
+pub(crate) fn build_case(figures: &[(&str, &str)]) -> (Settings, FinishedTest) {
     let test = figures
         .iter()
         .find(|(name, _)| *name == "test")
-        .expect("each case names its test");
-    let (mut settings, mut run) = base(test_named(test.1));
+        .expect("each case has a test");
+    let (mut settings, mut run) = default_case(test_by_name(test.1));
     for &(name, value) in figures {
-        let plan = &mut settings.flow;
-        let here = &mut run.outcome.local;
+        let flow = &mut settings.flow;
+        let local = &mut run.outcome.local;
         let peer = &mut run.peer;
         match name {
             "test" => {}
-            "direction" => settings.direction = direction_named(value),
-            "protocol" => plan.transport = Transport::Udp,
+            "direction" => settings.direction = direction_by_name(value),
+            "protocol" => flow.transport = Transport::Udp,
             "P" => settings.print.headers = value != "0",
             "v" => settings.print.verbosity = number(value),
             "f" => settings.print.unit = ThroughputUnit(value.chars().next().unwrap_or('?')),
             "B" => settings.print.brand = Some(value.to_owned()),
             "uuid" => value.clone_into(&mut settings.print.uuid),
             "command_line" => value.clone_into(&mut settings.print.command_line),
-            "c" => plan.local.measure_cpu = true,
-            "C" => plan.remote.measure_cpu = true,
+            "c" => flow.local.measure_cpu = true,
+            "C" => flow.remote.measure_cpu = true,
             "o" => settings.print.form = OutputForm::Csv(selection(value)),
             "O" => settings.print.form = OutputForm::Human(selection(value)),
             "k" => settings.print.form = OutputForm::KeyVal(selection(value)),
-            "D" => plan.local.socket.no_delay = true,
-            "V" => plan.local.discard_in_kernel = true,
-            "T" => plan.local.cpu = Some(number(value)),
-            "burst" => plan.burst = number(value),
-            "req" => plan.local.send.size = SizeRule::Bytes(number(value)),
-            "resp" => plan.local.receive.size = SizeRule::Bytes(number(value)),
-            "fill" => plan.local.fill = Some(PathBuf::from(value)),
+            "D" => flow.local.socket.no_delay = true,
+            "V" => flow.local.discard_in_kernel = true,
+            "T" => flow.local.cpu = Some(number(value)),
+            "burst" => flow.burst = number(value),
+            "req" => flow.local.send.size = SizeRule::Bytes(number(value)),
+            "resp" => flow.local.receive.size = SizeRule::Bytes(number(value)),
+            "fill" => flow.local.fill = Some(PathBuf::from(value)),
             "I" => settings.repeat = Some(repeat(value)),
-            "means" => run.repetition_means = Some(repeated(settings.repeat, value)),
+            "means" => run.repetition_means = Some(repeated_result(settings.repeat, value)),
             "from" => run.endpoints.source = value.parse::<SocketAddr>().unwrap().into(),
             "from_name" => value.clone_into(&mut run.endpoints.source_name),
             "to" => run.endpoints.dest = value.parse::<SocketAddr>().unwrap().into(),
             "to_name" => value.clone_into(&mut run.endpoints.dest_name),
-            "elapsed" => here.elapsed = Some(Duration::from_secs_f64(number(value))),
-            "sent" => here.counts.sent = Bytes(number(value)),
-            "received" => here.counts.received = Bytes(number(value)),
-            "send_calls" => here.counts.send_calls = number(value),
-            "recv_calls" => here.counts.receive_calls = number(value),
-            "failed" => here.counts.failed_sends = number(value),
-            "transactions" => here.counts.transactions = number(value),
-            "lss" => here.socket.send_buffer_bytes = Some(number(value)),
-            "lss_end" => here.socket.send_buffer_end_bytes = Some(number(value)),
-            "lsr" => here.socket.receive_buffer_bytes = Some(number(value)),
-            "lsr_end" => here.socket.receive_buffer_end_bytes = Some(number(value)),
-            "mss" => here.socket.max_segment_bytes = Some(number(value)),
-            "retrans" => here.socket.retransmits = Some(number(value)),
-            "cc" => here.socket.congestion_control = Some(value.to_owned()),
-            "prio" => here.socket.priority = Some(number(value)),
-            "tos" => here.socket.type_of_service = Some(number(value)),
-            "send_size" => here.buffers.send_bytes = Some(number(value)),
-            "send_width" => here.buffers.send_width = Some(number(value)),
-            "recv_size" => here.buffers.receive_bytes = Some(number(value)),
-            "recv_width" => here.buffers.receive_width = Some(number(value)),
-            "cpu" => here.cpu = Some(cpu(value)),
-            "times" => here.latency = Some(histogram(value)),
-            "send_times" => here.send_times = Some(histogram(value)),
-            "recv_times" => here.receive_times = Some(histogram(value)),
+            "elapsed" => local.elapsed = Some(Duration::from_secs_f64(number(value))),
+            "sent" => local.counts.sent = Bytes(number(value)),
+            "received" => local.counts.received = Bytes(number(value)),
+            "send_calls" => local.counts.send_calls = number(value),
+            "recv_calls" => local.counts.receive_calls = number(value),
+            "failed" => local.counts.failed_sends = number(value),
+            "transactions" => local.counts.transactions = number(value),
+            "lss" => local.socket.send_buffer_bytes = Some(number(value)),
+            "lss_end" => local.socket.send_buffer_end_bytes = Some(number(value)),
+            "lsr" => local.socket.receive_buffer_bytes = Some(number(value)),
+            "lsr_end" => local.socket.receive_buffer_end_bytes = Some(number(value)),
+            "mss" => local.socket.max_segment_bytes = Some(number(value)),
+            "retrans" => local.socket.retransmits = Some(number(value)),
+            "cc" => local.socket.congestion_control = Some(value.to_owned()),
+            "prio" => local.socket.priority = Some(number(value)),
+            "tos" => local.socket.type_of_service = Some(number(value)),
+            "send_size" => local.buffers.send_bytes = Some(number(value)),
+            "send_width" => local.buffers.send_width = Some(number(value)),
+            "recv_size" => local.buffers.receive_bytes = Some(number(value)),
+            "recv_width" => local.buffers.receive_width = Some(number(value)),
+            "cpu" => local.cpu = Some(cpu(value)),
+            "times" => local.latency = Some(histogram(value)),
+            "send_times" => local.send_times = Some(histogram(value)),
+            "recv_times" => local.receive_times = Some(histogram(value)),
             "rss" => peer.response.send_buffer = number(value),
             "rss_end" => peer.results.send_buffer = number(value),
             "rsr" => peer.response.receive_buffer = number(value),
@@ -99,7 +99,7 @@ pub(crate) fn sample(figures: &[(&str, &str)]) -> (Settings, FinishedTest) {
             "told.cc" => peer.results.congestion_control = Text::new(value),
             "told.prio" => peer.response.priority = number(value),
             "told.tos" => peer.response.type_of_service = number(value),
-            _ => panic!("no figure is named {name}"),
+            _ => panic!("unknown figure {name}"),
         }
     }
     run.outcome.plan = settings.plan();
@@ -108,25 +108,25 @@ pub(crate) fn sample(figures: &[(&str, &str)]) -> (Settings, FinishedTest) {
 
 fn number<T: std::str::FromStr>(text: &str) -> T {
     text.parse()
-        .unwrap_or_else(|_| panic!("{text} is no number of that kind"))
+        .unwrap_or_else(|_| panic!("invalid number: {text}"))
 }
 
-fn test_named(name: &str) -> Test {
+fn test_by_name(name: &str) -> Test {
     Test::ALL
         .iter()
-        .find(|(_, known)| *known == name)
-        .expect("the test exists")
+        .find(|(_, test_name)| *test_name == name)
+        .expect("a known test")
         .0
 }
 
-fn direction_named(name: &str) -> TestDirection {
+fn direction_by_name(name: &str) -> TestDirection {
     let (transmit, receive, connection) = match name {
         "send" => (true, false, false),
         "recv" => (false, true, false),
         "rr" => (true, true, false),
         "crr" => (true, true, true),
         "cc" => (false, false, true),
-        _ => panic!("no direction is named {name}"),
+        _ => panic!("unknown direction {name}"),
     };
     TestDirection {
         transmit,
@@ -135,7 +135,7 @@ fn direction_named(name: &str) -> TestDirection {
     }
 }
 
-/// Level, width in percent, and whether the throughput alone counts.
+/// Parses the level, the width in percent, and 1 if only the throughput counts.
 fn repeat(text: &str) -> Repeat {
     let figures: Vec<f64> = text.split(',').map(number).collect();
     Repeat {
@@ -149,10 +149,10 @@ fn repeat(text: &str) -> Repeat {
     }
 }
 
-/// Iterations, the interval's widths in percent (throughput, local and remote CPU), then the means of
-/// throughput, elapsed time, CPU and demand; a dash for what was not measured.
-fn repeated(repeat: Option<Repeat>, text: &str) -> RepeatedResult {
-    let goal = repeat.expect("-I before the means").goal;
+/// Parses the iterations, the interval widths in percent (throughput, local and remote CPU), and the
+/// means of throughput, elapsed time, CPU and demand. A dash is an unmeasured value.
+fn repeated_result(repeat: Option<Repeat>, text: &str) -> RepeatedResult {
+    let goal = repeat.expect("-I comes before the means").goal;
     let figures: Vec<Option<f64>> = text.split(',').map(|figure| figure.parse().ok()).collect();
     let target = 100.0 * goal.max_relative_width;
     RepeatedResult {
@@ -163,7 +163,7 @@ fn repeated(repeat: Option<Repeat>, text: &str) -> RepeatedResult {
             throughput_width_percent: figures[1],
             local_cpu_width_percent: figures[2],
             remote_cpu_width_percent: figures[3],
-            reached: figures[1..4]
+            is_reached: figures[1..4]
                 .iter()
                 .all(|width| width.is_none_or(|width| width <= target)),
         },
@@ -178,7 +178,7 @@ fn repeated(repeat: Option<Repeat>, text: &str) -> RepeatedResult {
     }
 }
 
-/// Names, commas between them and semicolons between blocks; "default" and "all".
+/// Parses names, with commas between them and semicolons between blocks, or "default" or "all".
 pub(crate) fn selection(text: &str) -> Selection {
     let block = |names: &str| names.split(',').filter_map(Selector::by_name).collect();
     match text {
@@ -197,8 +197,8 @@ pub(crate) fn selection(text: &str) -> Selection {
     }
 }
 
-/// Busy, user, system, iowait, irq and softirq percentages, the busiest CPU's number and its
-/// share; the host has two.
+/// Parses the busy, user, system, iowait, irq and softirq percentages, and the number and the busy
+/// percentage of the busiest of two CPUs.
 pub(crate) fn cpu(text: &str) -> CpuUse {
     let figures: Vec<f64> = text.split(',').map(number).collect();
     let figure = |index: usize| figures.get(index).copied().unwrap_or_default();
@@ -213,11 +213,11 @@ pub(crate) fn cpu(text: &str) -> CpuUse {
         cpus: 2,
         peak: Some((figure(6) as u32, figure(7))),
         method: CpuMethod::ProcStat,
-        each: Vec::new(),
+        busy_percent_per_cpu: Vec::new(),
     }
 }
 
-/// Microseconds, half a microsecond beyond so that no bucket straddles them.
+/// Parses times in µs. Adds 0.5 µs to each, so that no bucket contains the limit between two µs.
 pub(crate) fn histogram(text: &str) -> Histogram {
     let mut times = Histogram::default();
     for micros in text.split(',').map(number::<u64>) {
@@ -226,14 +226,14 @@ pub(crate) fn histogram(text: &str) -> Histogram {
     times
 }
 
-pub(crate) fn base(test: Test) -> (Settings, FinishedTest) {
-    let settings = settings_of(test);
-    let run = run_of(settings.plan());
+pub(crate) fn default_case(test: Test) -> (Settings, FinishedTest) {
+    let settings = default_settings(test);
+    let run = default_run(settings.plan());
     (settings, run)
 }
 
-fn settings_of(test: Test) -> Settings {
-    let direction = direction_named(match test {
+fn default_settings(test: Test) -> Settings {
+    let direction = direction_by_name(match test {
         Test::TcpMaerts => "recv",
         Test::TcpRr | Test::UdpRr | Test::StreamRr | Test::DgRr => "rr",
         Test::TcpCrr => "crr",
@@ -266,7 +266,7 @@ fn settings_of(test: Test) -> Settings {
     }
 }
 
-fn run_of(plan: Plan) -> FinishedTest {
+fn default_run(plan: Plan) -> FinishedTest {
     FinishedTest {
         outcome: Outcome::for_flow(
             plan,

@@ -1,4 +1,5 @@
-//! The recorded control connections of `transcripts.txt`, which says how they were captured.
+//! The recorded control connections in `transcripts.txt`. The file describes how they were
+//! captured.
 
 use uperf::WorkLimits;
 use uperf::wire::{
@@ -6,23 +7,23 @@ use uperf::wire::{
     Phase2Answer, ReceivedWork, SlaveInfo, TransactionRecord, WorkRefusal,
 };
 
-/// One run of a master: all of its control connections.
+/// One run of a master with all its control connections.
 #[derive(Clone, Debug)]
 pub(crate) struct Recording {
     pub(crate) name: &'static str,
-    /// The master's command line, with its environment before it.
+    /// The master's command line, after its environment variables.
     pub(crate) master: &'static str,
-    /// That of its flowops.
+    /// Layout of the flowops.
     pub(crate) layout: FlowopLayout,
-    /// That of its integers.
+    /// Byte order of the integers.
     pub(crate) order: Endian,
-    /// Of each control connection.
+    /// Host of each control connection.
     pub(crate) hosts: Vec<&'static str>,
     pub(crate) profile: String,
     pub(crate) messages: Vec<Message>,
 }
 
-/// One message, and who sent it over which connection.
+/// One message with its sender and its control connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Message {
     pub(crate) sender: Sender,
@@ -37,7 +38,7 @@ pub(crate) enum Sender {
     Slave,
 }
 
-/// In the words of the file.
+/// Kind of a message, named as in the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Kind {
     Header,
@@ -55,25 +56,25 @@ pub(crate) enum Kind {
 }
 
 impl Recording {
-    /// What its master has in the environment.
+    /// Returns the value of an environment variable of the master.
     pub(crate) fn environment(&self, name: &str) -> Option<String> {
         let words = self
             .master
             .split(' ')
             .map_while(|word| word.split_once('='));
-        let mut same = words.filter(|(variable, _)| *variable == name);
-        same.next().map(|(_, value)| value.to_owned())
+        let mut matching = words.filter(|(variable, _)| *variable == name);
+        matching.next().map(|(_, value)| value.to_owned())
     }
 
-    /// The messages of one connection, up to the ends of both sides.
+    /// Returns the messages of one connection, up to the ends of both sides.
     pub(crate) fn of_connection(&self, connection: usize) -> Vec<Message> {
         let messages = self.messages.iter();
         let messages = messages.filter(|message| message.connection == connection);
         messages.cloned().collect()
     }
 
-    /// What the master sends behind the header of phase 2, as a slave puts it together; `None` where
-    /// it does not come so far.
+    /// Returns the workorder after the header of phase 2, as a slave receives it. Returns `None` if
+    /// the recording ends earlier.
     pub(crate) fn workorder(&self, connection: usize) -> Option<ReceivedWork> {
         let messages = self.of_connection(connection);
         let mut headers = messages
@@ -82,19 +83,22 @@ impl Recording {
         let header = headers.next_back()?.bytes.first_chunk()?;
         let (header, order) = Header::decode(header).ok()?;
         let version = header.version().ok()?;
-        let of_master = messages
+        let master_messages = messages
             .iter()
             .filter(|message| message.sender == Sender::Master);
-        let behind = of_master.skip_while(|message| message.kind != Kind::Group);
-        let bytes: Vec<u8> = behind.flat_map(|message| message.bytes.clone()).collect();
-        let (mut rest, limits) = (&bytes[..], WorkLimits::default());
+        let work_messages = master_messages.skip_while(|message| message.kind != Kind::Group);
+        let bytes: Vec<u8> = work_messages
+            .flat_map(|message| message.bytes.clone())
+            .collect();
+        let (mut remaining, limits) = (&bytes[..], WorkLimits::default());
         let count = header.slave_infos;
-        let fill = |buffer: &mut [u8], _| fill(buffer, &mut rest);
+        let fill = |buffer: &mut [u8], _| fill(buffer, &mut remaining);
         let received = ReceivedWork::receive(version, order, count, &limits, fill);
-        received.inspect_err(|why| assert_eq!(*why, short())).ok()
+        let received = received.inspect_err(|error| assert_eq!(*error, too_short()));
+        received.ok()
     }
 
-    /// Length of a message of that kind in bytes.
+    /// Returns the length of a message of this kind in bytes.
     pub(crate) fn len(&self, kind: Kind) -> usize {
         match kind {
             Kind::Header => self.layout.version().header_len(),
@@ -112,7 +116,7 @@ impl Recording {
     }
 }
 
-/// All of them, in the order of the file.
+/// Returns all recordings, in the order of the file.
 pub(crate) fn recordings() -> Vec<Recording> {
     let mut recordings = Vec::<Recording>::new();
     for line in include_str!("transcripts.txt").lines() {
@@ -127,51 +131,53 @@ pub(crate) fn recordings() -> Vec<Recording> {
                 messages: Vec::new(),
             });
         } else if let Some(recording) = recordings.last_mut() {
-            read(recording, line);
+            parse_line(recording, line);
         }
     }
     recordings
 }
 
-/// The one of this name.
+/// Returns the recording with this name.
 pub(crate) fn recording(name: &str) -> Recording {
-    let found = recordings().into_iter().find(|other| other.name == name);
-    found.expect("a recording")
+    let recording = recordings()
+        .into_iter()
+        .find(|recording| recording.name == name);
+    recording.expect("the recording exists")
 }
 
-fn read(recording: &mut Recording, line: &'static str) {
-    let (word, rest) = line.split_once(' ').unwrap_or((line, ""));
+fn parse_line(recording: &mut Recording, line: &'static str) {
+    let (word, value) = line.split_once(' ').unwrap_or((line, ""));
     match word {
         "layout" => {
-            recording.layout = match rest {
+            recording.layout = match value {
                 "1.0.7" => FlowopLayout::V1_0_7,
                 "1.0.8" => FlowopLayout::V1_0_8,
                 "batch_size" => FlowopLayout::WithBatchSize,
-                other => panic!("layout {other}"),
+                unknown => panic!("unknown layout: {unknown}"),
             }
         }
         "master" => {
-            recording.master = rest;
-            if rest.contains("big-endian") {
+            recording.master = value;
+            if value.contains("big-endian") {
                 recording.order = Endian::Big;
             }
         }
-        "host" => recording.hosts.push(rest),
+        "host" => recording.hosts.push(value),
         "|" => {
-            recording.profile += rest;
+            recording.profile += value;
             recording.profile.push('\n');
         }
-        ">" => push(recording, Sender::Master, rest),
-        "<" => push(recording, Sender::Slave, rest),
+        ">" => push_message(recording, Sender::Master, value),
+        "<" => push_message(recording, Sender::Slave, value),
         "exit" | "" => {}
-        other => panic!("{other}"),
+        unknown => panic!("unknown line: {unknown}"),
     }
 }
 
-fn push(recording: &mut Recording, sender: Sender, text: &str) {
+fn push_message(recording: &mut Recording, sender: Sender, text: &str) {
     let mut words = text.split(' ');
     let connection = words.next().and_then(|word| word.parse().ok());
-    let kind = match words.next().expect("a kind") {
+    let kind = match words.next().expect("the line has a kind") {
         "header" => Kind::Header,
         "ack1" => Kind::Ack1,
         "group" => Kind::Group,
@@ -183,22 +189,22 @@ fn push(recording: &mut Recording, sender: Sender, text: &str) {
         "command" => Kind::Command,
         "goodbye" => Kind::Goodbye,
         "FIN" => Kind::Fin,
-        other => panic!("{other}"),
+        unknown => panic!("unknown kind: {unknown}"),
     };
     let mut bytes = Vec::new();
     for word in words {
         if let Some(zeros) = word.strip_prefix('*') {
-            let zeros: usize = zeros.parse().expect("a number of words");
+            let zeros: usize = zeros.parse().expect("the count is a number");
             bytes.resize(bytes.len() + 4 * zeros, 0);
         } else {
-            let word = u32::from_str_radix(word, 16).expect("a word");
+            let word = u32::from_str_radix(word, 16).expect("the word is hexadecimal");
             bytes.extend(word.to_be_bytes());
         }
     }
     bytes.resize(recording.len(kind), 0);
     recording.messages.push(Message {
         sender,
-        connection: connection.expect("a connection"),
+        connection: connection.expect("the line has a connection number"),
         kind,
         bytes,
     });
@@ -206,12 +212,12 @@ fn push(recording: &mut Recording, sender: Sender, text: &str) {
 
 /// Fills a buffer from the front of `bytes`.
 pub(crate) fn fill(buffer: &mut [u8], bytes: &mut &[u8]) -> Result<(), WorkRefusal> {
-    let (now, later) = bytes.split_at_checked(buffer.len()).ok_or_else(short)?;
-    buffer.copy_from_slice(now);
-    *bytes = later;
+    let (front, remaining) = bytes.split_at_checked(buffer.len()).ok_or_else(too_short)?;
+    buffer.copy_from_slice(front);
+    *bytes = remaining;
     Ok(())
 }
 
-fn short() -> WorkRefusal {
+fn too_short() -> WorkRefusal {
     WorkRefusal::Workorder("it is short".to_owned())
 }

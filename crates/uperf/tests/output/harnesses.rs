@@ -1,16 +1,17 @@
-//! What harnesses pick out of uperf's text.
+//! Checks that harnesses find their values in uperf's text.
 
 use crate::rules::{
-    anchored, behind, differences, rates_beside, raw_samples, suspicious, words_of,
+    differences, failure_lines, number_after_label, parse_anchored_sample, rates_of_peer,
+    raw_samples, words_of,
 };
-use crate::sample::{latencies, printed};
+use crate::sample::{latencies, master_output};
 
 const K8S: &str = "-v -a -R -i 1";
 
 #[test]
-fn k8s_netperf_takes_samples_from_terminals_and_pipes() {
-    let piped = printed(K8S);
-    // A terminal makes CR LF of the line end, and the rule wants the CR.
+fn k8s_netperf_parses_samples_from_terminals_and_pipes() {
+    let piped = master_output(K8S);
+    // A terminal turns each line end into CR LF, and the rule requires the CR.
     let terminal = piped.replace('\n', "\r\n");
     let samples = raw_samples(&piped, "Txn2", "");
     assert_eq!(samples, raw_samples(&terminal, "Txn2", "\r"));
@@ -22,36 +23,43 @@ fn k8s_netperf_takes_samples_from_terminals_and_pipes() {
             ("1795211144697.1262", 3_000_000, 1501),
         ]
     );
-    // Its means are of the differences.
-    let bytes: Vec<_> = samples
+    // k8s-netperf averages the differences between samples.
+    let bytes_per_interval: Vec<_> = samples
         .windows(2)
         .map(|pair| pair[1].1 - pair[0].1)
         .collect();
-    assert_eq!(bytes, [1_000_000; 2]);
+    assert_eq!(bytes_per_interval, [1_000_000; 2]);
 }
 
 #[test]
 fn k8s_netperf_finds_three_latencies() {
-    let text = printed(&format!("{K8S} -H stdout"));
-    let found = |label| {
-        let mut values = text.lines().filter_map(|line| behind(line, label));
+    let text = master_output(&format!("{K8S} -H stdout"));
+    let find_values = |label| {
+        let mut values = text
+            .lines()
+            .filter_map(|line| number_after_label(line, label));
         (values.next(), values.next())
     };
-    let times = latencies();
+    let latencies = latencies();
     let microseconds = |percent| {
-        let time = times.percentile(percent).expect("times");
-        Some(time.as_nanos() as f64 / 1000.0)
+        let latency = latencies
+            .percentile(percent)
+            .expect("the histogram is not empty");
+        Some(latency.as_nanos() as f64 / 1000.0)
     };
-    assert_eq!(found("Average"), (Some(50.5), None));
-    assert_eq!(found("50th"), (microseconds(50.0), None));
-    assert_eq!(found("99th"), (microseconds(99.0), None));
-    let without = printed(K8S);
-    assert!(without.lines().all(|line| behind(line, "99th").is_none()));
+    assert_eq!(find_values("Average"), (Some(50.5), None));
+    assert_eq!(find_values("50th"), (microseconds(50.0), None));
+    assert_eq!(find_values("99th"), (microseconds(99.0), None));
+    let text = master_output(K8S);
+    assert!(
+        text.lines()
+            .all(|line| number_after_label(line, "99th").is_none())
+    );
 }
 
 #[test]
-fn snafu_finds_the_profile_and_the_samples() {
-    let text = printed(K8S);
+fn snafu_finds_profile_and_samples() {
+    let text = master_output(K8S);
     let (_, rest) = text.split_once("running profile:").unwrap();
     let (name, _) = rest.split_once(" ...").unwrap();
     assert_eq!(name.split('-').count(), 5);
@@ -60,39 +68,39 @@ fn snafu_finds_the_profile_and_the_samples() {
 }
 
 #[test]
-fn pbench_and_crucible_want_whole_lines_with_a_fraction() {
-    let text = printed("-v -R -a -i 1");
+fn pbench_and_crucible_parse_raw_lines_with_fraction() {
+    let text = master_output("-v -R -a -i 1");
     let samples: Vec<_> = text
         .lines()
-        .filter_map(|line| anchored(line, "Txn2"))
+        .filter_map(|line| parse_anchored_sample(line, "Txn2"))
         .collect();
     assert_eq!(samples.len(), 3);
     assert_eq!(samples[2], (1_795_211_144_697, 3_000_000, 1501));
-    // None but the measured transactions has such a name.
-    let named = text.matches("name:Txn2").count();
-    assert_eq!(named, 3);
+    // Only the samples of that transaction have this name.
+    let count = text.matches("name:Txn2").count();
+    assert_eq!(count, 3);
 }
 
 #[test]
-fn crucible_finds_the_differences() {
+fn crucible_finds_differences() {
     for options in ["-R", "-R -tTfa", ""] {
-        let figures = differences(&printed(options));
+        let figures = differences(&master_output(options));
         assert_eq!(figures, [-0.02, 0.0, 0.02, 0.0, 0.0], "{options}");
     }
 }
 
 #[test]
-fn crucible_sees_no_failure() {
+fn crucible_finds_no_failure() {
     for options in ["-R", "-R -v -tTfa", "-a -e -p", "-R -H stdout", "-n -a"] {
-        let text = printed(options);
-        assert_eq!(suspicious(&text), [""; 0], "{options}");
+        let text = master_output(options);
+        assert_eq!(failure_lines(&text), [""; 0], "{options}");
     }
 }
 
-/// Lines between the titles and the rules, word by word.
+/// LKP splits the lines below each title into words.
 #[test]
 fn lkp_finds_interfaces_and_hosts() {
-    let text = printed("");
+    let text = master_output("");
     let (_, rest) = text
         .split_once("Netstat statistics for this run\n")
         .unwrap();
@@ -107,17 +115,17 @@ fn lkp_finds_interfaces_and_hosts() {
 }
 
 #[test]
-fn avocado_finds_the_rate() {
-    let text = printed("-a");
-    assert_eq!(rates_beside(&text, "127.0.0.1"), ["4.80Mb/s"]);
+fn avocado_finds_rate() {
+    let text = master_output("-a");
+    assert_eq!(rates_of_peer(&text, "127.0.0.1"), ["4.80Mb/s"]);
 }
 
-/// Whatever begins with the stamp is a sample, and our own lines are none.
+/// Harnesses take every line with one of these words for a stock line.
 #[test]
-fn no_line_of_our_own_is_taken_for_another() {
-    let text = printed(&format!("{K8S} -H stdout -e"));
+fn own_lines_match_no_harness_rule() {
+    let text = master_output(&format!("{K8S} -H stdout -e"));
     let (_, own) = text.split_once("\nOver active time\n").unwrap();
-    for mark in [
+    for word in [
         "timestamp_ms",
         "Txn",
         "Total",
@@ -125,6 +133,6 @@ fn no_line_of_our_own_is_taken_for_another() {
         "127.0.0.1",
         "Difference",
     ] {
-        assert!(!own.contains(mark), "{mark}: {own}");
+        assert!(!own.contains(word), "{word}: {own}");
     }
 }

@@ -1,20 +1,20 @@
-//! The page of a profile's run is whole, and needs nothing but itself.
+//! The HTML page of a profile run is complete and well-formed.
 
 use report::html;
 
-use crate::sample::{outcome, page, printed};
+use crate::sample::{master_output, outcome, page};
 
 #[test]
-fn every_tag_is_closed() {
+fn closes_every_tag() {
     let text = html(&page());
-    assert_eq!(unclosed(&text), Ok(()));
-    // For whoever wants to look at it.
+    assert_eq!(check_tags(&text), Ok(()));
+    // Keep the page for inspection.
     let path = concat!(env!("CARGO_TARGET_TMPDIR"), "/uperf-page.html");
-    std::fs::write(path, text).expect("a file of our own");
+    std::fs::write(path, text).expect("the temporary directory is writable");
 }
 
 #[test]
-fn every_section_is_there() {
+fn contains_every_section() {
     let text = html(&page());
     for title in [
         "Throughput over time",
@@ -44,48 +44,48 @@ fn every_section_is_there() {
 }
 
 #[test]
-fn a_part_of_a_run_is_marked() {
-    let mut cut = page();
-    assert!(!html(&cut).contains("class=\"failed\""));
-    cut.tests[0].error = Some("2 strands or slaves failed".to_owned());
-    assert!(html(&cut).contains("failed: 2 strands or slaves failed"));
-    cut.interrupted = true;
-    assert!(html(&cut).contains("The run was interrupted; "));
+fn marks_incomplete_run() {
+    let mut page = page();
+    assert!(!html(&page).contains("class=\"failed\""));
+    page.tests[0].error = Some("2 strands or slaves failed".to_owned());
+    assert!(html(&page).contains("failed: 2 strands or slaves failed"));
+    page.interrupted = true;
+    assert!(html(&page).contains("The run was interrupted; "));
 }
 
 #[test]
-fn names_are_no_tags() {
+fn escapes_names() {
     let mut page = page();
     let tag = "</pre></script><script>&\"'";
-    let named = |text: &mut String| tag.clone_into(text);
-    named(&mut page.command_line);
-    named(&mut page.peer.host);
-    named(&mut page.tests[0].plan.name);
+    let rename = |text: &mut String| tag.clone_into(text);
+    rename(&mut page.command_line);
+    rename(&mut page.peer.host);
+    rename(&mut page.tests[0].plan.name);
     let run = &mut page.tests[0].runs[0];
-    named(&mut run.series[1].name);
-    named(&mut run.groups[0].name);
+    rename(&mut run.series[1].name);
+    rename(&mut run.groups[0].name);
     let transaction = &mut run.groups[0].transactions[1];
-    named(&mut transaction.name);
-    named(&mut transaction.steps[0].name);
-    named(&mut run.peers[0].host);
-    named(&mut run.log[0].text);
+    rename(&mut transaction.name);
+    rename(&mut transaction.steps[0].name);
+    rename(&mut run.peers[0].host);
+    rename(&mut run.log[0].text);
     page.tests[0].plan.source = Some(tag.to_owned());
     let text = html(&page);
     assert!(!text.contains("<script>&"), "{text}");
-    assert_eq!(unclosed(&text), Ok(()));
+    assert_eq!(check_tags(&text), Ok(()));
 }
 
 #[test]
-fn a_run_without_anything_has_a_page() {
+fn renders_empty_run() {
     let mut page = page();
     let run = &mut page.tests[0].runs[0];
     *run = outcome();
     (run.series, run.groups, run.local.host) = (Vec::new(), Vec::new(), None);
     page.tests[0].plan.source = None;
     let text = html(&page);
-    assert_eq!(unclosed(&text), Ok(()));
-    let (_, body) = text.split_once("<main>").expect("a body");
-    let (body, _) = body.split_once("</main>").expect("an end");
+    assert_eq!(check_tags(&text), Ok(()));
+    let (_, body) = text.split_once("<main>").expect("the page has a body");
+    let (body, _) = body.split_once("</main>").expect("the body has an end");
     for title in [
         "Latency",
         "over time</h3>",
@@ -97,17 +97,17 @@ fn a_run_without_anything_has_a_page() {
     ] {
         assert!(!body.contains(title), "{title}");
     }
-    // What the text reports of the same run is no other figure.
-    assert!(printed("").contains("4.80Mb/s"));
+    // The text output of the same run is unchanged.
+    assert!(master_output("").contains("4.80Mb/s"));
 }
 
-/// Whether each tag that wants an end has one where it belongs; if not, at which.
-fn unclosed(text: &str) -> Result<(), String> {
-    const WITHOUT_END: [&str; 4] = ["meta", "link", "br", "!DOCTYPE"];
+/// Returns an error for the first tag whose end tag is missing or misplaced.
+fn check_tags(text: &str) -> Result<(), String> {
+    const VOID_TAGS: [&str; 4] = ["meta", "link", "br", "!DOCTYPE"];
     let mut open: Vec<&str> = Vec::new();
-    // A script is no place of tags.
+    // Skip the scripts, which contain no tags.
     let (text, _) = text.split_once("</main>").ok_or("no end")?;
-    let (_, text) = text.split_once("<main>").ok_or("no beginning")?;
+    let (_, text) = text.split_once("<main>").ok_or("no start")?;
     for tag in text.split('<').skip(1) {
         let (tag, _) = tag.split_once('>').ok_or(tag)?;
         let name = tag.split_whitespace().next().unwrap_or_default();
@@ -116,7 +116,7 @@ fn unclosed(text: &str) -> Result<(), String> {
             if last != Some(name) {
                 return Err(format!("{last:?} ends as {name}"));
             }
-        } else if !tag.ends_with('/') && !WITHOUT_END.contains(&name) {
+        } else if !tag.ends_with('/') && !VOID_TAGS.contains(&name) {
             open.push(name);
         }
     }

@@ -1,11 +1,11 @@
-//! How harnesses read uperf's text, in our own form: each rule below is one of k8s-netperf, snafu
-//! (benchmark-operator), pbench, crucible, LKP or avocado, as of 2025.
+//! Our implementation of the rules by which harnesses parse uperf's text. Each rule is from
+//! k8s-netperf, snafu (benchmark-operator), pbench, crucible, LKP or avocado, as of 2025.
 
-/// A sample of a raw line: time in milliseconds as it is written, bytes, operations.
-pub(crate) type Raw<'t> = (&'t str, u64, u64);
+/// A raw sample: text of the time in milliseconds, bytes, operations.
+pub(crate) type RawSample<'t> = (&'t str, u64, u64);
 
-/// `timestamp_ms:(.*) name:Txn2 nr_bytes:(.*) nr_ops:(.*)`, with what has to follow.
-pub(crate) fn raw_samples<'t>(text: &'t str, name: &str, end: &str) -> Vec<Raw<'t>> {
+/// Matches `timestamp_ms:(.*) name:Txn2 nr_bytes:(.*) nr_ops:(.*)`, followed by `end`.
+pub(crate) fn raw_samples<'t>(text: &'t str, name: &str, end: &str) -> Vec<RawSample<'t>> {
     let sample = |line: &'t str| {
         let line = line.strip_suffix(end)?;
         let (_, rest) = line.split_once("timestamp_ms:")?;
@@ -16,8 +16,8 @@ pub(crate) fn raw_samples<'t>(text: &'t str, name: &str, end: &str) -> Vec<Raw<'
     text.split('\n').filter_map(sample).collect()
 }
 
-/// `^timestamp_ms:(\d+)\.\d+\s+name:Txn2\s+nr_bytes:(\d+)\s+nr_ops:(\d+)`.
-pub(crate) fn anchored(line: &str, name: &str) -> Option<(u64, u64, u64)> {
+/// Matches `^timestamp_ms:(\d+)\.\d+\s+name:Txn2\s+nr_bytes:(\d+)\s+nr_ops:(\d+)`.
+pub(crate) fn parse_anchored_sample(line: &str, name: &str) -> Option<(u64, u64, u64)> {
     let mut words = line.split_whitespace();
     let (milliseconds, fraction) = words
         .next()?
@@ -36,39 +36,43 @@ pub(crate) fn anchored(line: &str, name: &str) -> Option<(u64, u64, u64)> {
     ))
 }
 
-/// The number in `LABEL\s*:\s*NUMBER`.
-pub(crate) fn behind(line: &str, label: &str) -> Option<f64> {
+/// Returns the number in `LABEL\s*:\s*NUMBER`.
+pub(crate) fn number_after_label(line: &str, label: &str) -> Option<f64> {
     let (_, rest) = line.split_once(label)?;
     let rest = rest.trim_start().strip_prefix(':')?.trim_start();
     let end = rest.find(|c: char| !c.is_ascii_digit() && c != '.');
     rest[..end.unwrap_or(rest.len())].parse().ok()
 }
 
+/// Returns the words of the first line that starts with the word `first`.
 pub(crate) fn words_of<'t>(text: &'t str, first: &str) -> Vec<&'t str> {
     let lines = text.lines().map(|line| line.split_whitespace());
     let mut lines = lines.filter(|words| words.clone().next() == Some(first));
     lines.next().expect(first).collect()
 }
 
-/// crucible: five percentages with two decimals each.
+/// Returns the percentages that crucible parses. Each must have two decimals.
 pub(crate) fn differences(text: &str) -> Vec<f64> {
     let mut lines = text.lines();
     let line = lines.find_map(|line| line.strip_prefix("Difference(%)"));
-    let words = line.expect("a line of differences").split_whitespace();
-    let figure = |word: &str| {
-        let (whole, decimals) = word
+    let words = line
+        .expect("the text has a line of differences")
+        .split_whitespace();
+    let percentage = |word: &str| {
+        let (integer, decimals) = word
             .strip_suffix('%')
             .expect(word)
             .split_once('.')
             .expect(word);
         assert!(decimals.len() == 2, "{word}");
-        format!("{whole}.{decimals}").parse().expect(word)
+        format!("{integer}.{decimals}").parse().expect(word)
     };
-    words.map(figure).collect()
+    words.map(percentage).collect()
 }
 
-/// crucible takes a run for a failure whose text has this word, but for two lines that always have it.
-pub(crate) fn suspicious(text: &str) -> Vec<&str> {
+/// Returns the lines for which crucible reports a failure. Two kinds of lines always contain the
+/// word.
+pub(crate) fn failure_lines(text: &str) -> Vec<&str> {
     let lines = text.lines();
     lines
         .filter(|line| line.to_lowercase().contains("error"))
@@ -76,8 +80,8 @@ pub(crate) fn suspicious(text: &str) -> Vec<&str> {
         .collect()
 }
 
-/// avocado: in lines that have the peer's address, the fourth word, if it is a rate.
-pub(crate) fn rates_beside<'t>(text: &'t str, peer: &str) -> Vec<&'t str> {
+/// Returns the fourth word of each line with the peer's address if it is a rate, like avocado.
+pub(crate) fn rates_of_peer<'t>(text: &'t str, peer: &str) -> Vec<&'t str> {
     let lines = text.lines().filter(|line| line.contains(peer));
     lines
         .filter_map(|line| line.split_whitespace().nth(3))

@@ -1,4 +1,4 @@
-//! A run with every section, and what a master prints of it.
+//! A sample run with every section, and the output of a master for it.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -14,26 +14,26 @@ use uperf::options::{MasterSettings, Role, uperf};
 use uperf::output::{PROGRESS_END, SampleLine, Width, progress, report, started, starting};
 use uperf::{GroupSpec, StrandCount, Workorder, running_transaction_name};
 
-/// All that a master with these options prints of the sample run, whose second transaction took 3 s with
-/// 1,000,000 bytes and 500 operations in each, and a bit.
-pub(crate) fn printed(options: &str) -> String {
-    let master = master(options);
+/// Returns the total output of a master with these options for the sample run. The second
+/// transaction takes just over 3 s, with 1,000,000 bytes and 500 operations per second.
+pub(crate) fn master_output(options: &str) -> String {
+    let master = master_settings(options);
     let width = Width::for_terminal(None);
     let mut text = starting(&profile()) + &started(Duration::from_micros(4321));
     for (number, samples) in [(0, 1), (1, 3), (2, 1)] {
         for sample in 1..=samples {
             let name = running_transaction_name(number);
-            text += &progress(master.print.raw, width, &running(&name, number, sample));
+            text += &progress(master.print.raw, width, &sample_line(&name, number, sample));
         }
         text += PROGRESS_END;
     }
     text + &width.rule() + &report(&master, width, &outcome())
 }
 
-/// What is asked for by `options`, of the profile `p`.
-pub(crate) fn master(options: &str) -> MasterSettings {
-    let words = options.split_whitespace().chain(["-m", "p"]);
-    let settings = uperf("uperf", words.map(Into::into)).expect(options);
+/// Parses `options` of a master that runs the profile `p`.
+pub(crate) fn master_settings(options: &str) -> MasterSettings {
+    let arguments = options.split_whitespace().chain(["-m", "p"]);
+    let settings = uperf("uperf", arguments.map(Into::into)).expect(options);
     match settings.role {
         Role::Master(master) => master,
         other => panic!("{options}: {other:?}"),
@@ -54,9 +54,9 @@ pub(crate) fn profile() -> Workorder {
     }
 }
 
-/// What came of the run, of a slave at 127.0.0.1.
+/// The outcome of the sample run with a slave at 127.0.0.1.
 pub(crate) fn outcome() -> Outcome {
-    let whole = totals(3_000_000, 1503, 5000);
+    let total = totals(3_000_000, 1503, 5000);
     let active = totals(3_000_000, 1503, 3001);
     let transaction = |number: usize, steps: &[(&str, u64)]| TransactionOutcome {
         name: format!("Txn{number}"),
@@ -78,9 +78,9 @@ pub(crate) fn outcome() -> Outcome {
     };
     let group = GroupOutcome {
         name: "Group0".to_owned(),
-        totals: whole,
+        totals: total,
         active,
-        workers: vec![whole],
+        workers: vec![total],
         transactions: vec![
             transaction(0, &[("connect", 1)]),
             second,
@@ -95,20 +95,20 @@ pub(crate) fn outcome() -> Outcome {
             sent_bytes: 4_000_000,
             received_bytes: 4_000_000,
         },
-        came_online: false,
+        was_missing_at_start: false,
     };
-    let here = Side {
-        counts: whole.counts,
-        elapsed: Some(whole.elapsed),
+    let local = Side {
+        counts: total.counts,
+        elapsed: Some(total.elapsed),
         interfaces: Some(Interfaces {
             elapsed: Duration::from_secs(5),
-            each: vec![lo],
+            interfaces: vec![lo],
         }),
         ..Side::default()
     };
     let reported = CombinedTotals {
         elapsed: Duration::from_millis(5001),
-        ..whole.combined()
+        ..total.combined()
     };
     Outcome {
         groups: vec![group],
@@ -120,7 +120,7 @@ pub(crate) fn outcome() -> Outcome {
             reason: String::new(),
             count: 1,
         }],
-        ..Outcome::for_flow(plan(), wall(0), here, None, EndCause::Deadline)
+        ..Outcome::for_flow(plan(), start_time_plus(0), local, None, EndCause::Deadline)
     }
 }
 
@@ -140,38 +140,38 @@ pub(crate) fn peer(host: &str, totals: CombinedTotals) -> PeerOutcome {
     }
 }
 
-/// The times of its second transaction.
+/// Latencies of the second transaction.
 pub(crate) fn latencies() -> Histogram {
-    let mut times = Histogram::default();
+    let mut latencies = Histogram::default();
     for microseconds in 1..=100 {
-        times.record(1000 * microseconds);
+        latencies.record(1000 * microseconds);
     }
-    times
+    latencies
 }
 
-/// A page of the run.
+/// The report page of the sample run.
 pub(crate) fn page() -> Report {
-    let second = |at: u64, seconds: u64, bytes: u64| model::Sample {
+    let sample = |at: u64, seconds: u64, bytes: u64| model::Sample {
         at: Duration::from_secs(at),
         sent: Bytes(bytes),
         operations: 500 * seconds,
         ..model::Sample::default()
     };
-    let series = |name: &str, begun, samples| Series {
+    let series = |name: &str, start_second, samples| Series {
         name: name.to_owned(),
-        started_after: Duration::from_secs(begun),
+        started_after: Duration::from_secs(start_second),
         samples,
     };
     let mut outcome = outcome();
     outcome.series = vec![
-        series("Txn0", 0, vec![second(0, 0, 0)]),
+        series("Txn0", 0, vec![sample(0, 0, 0)]),
         series(
             "Txn1",
             1,
             vec![
-                second(0, 0, 0),
-                second(1, 1, 1_000_000),
-                second(2, 2, 3_000_000),
+                sample(0, 0, 0),
+                sample(1, 1, 1_000_000),
+                sample(2, 2, 3_000_000),
             ],
         ),
     ];
@@ -193,18 +193,18 @@ pub(crate) fn page() -> Report {
         version: "0.1.0",
         command_line: "uperf -a -m p".to_owned(),
         tests: vec![TestReport::from_run(outcome)],
-        ..Report::new(peer, wall(0))
+        ..Report::new(peer, start_time_plus(0))
     }
 }
 
-/// The transaction of this number at this sample, from 1.
-fn running(name: &str, number: usize, sample: u64) -> SampleLine<'_> {
+/// Returns the progress line of a transaction at a sample, counted from 1.
+fn sample_line(name: &str, number: usize, sample: u64) -> SampleLine<'_> {
     let is_measured = number == 1;
     let seconds = if is_measured { sample } else { 0 };
     SampleLine {
         name,
         totals: totals(seconds * 1_000_000, 500 * seconds + 1, seconds * 1000).combined(),
-        ended: wall(1000 * number as u64 + 1000 * sample),
+        ended: start_time_plus(1000 * number as u64 + 1000 * sample),
     }
 }
 
@@ -240,7 +240,7 @@ pub(crate) fn totals(bytes: u64, operations: u64, milliseconds: u64) -> Totals {
     }
 }
 
-/// So many milliseconds after the run's beginning.
-fn wall(milliseconds: u64) -> SystemTime {
+/// Returns the wall-clock time that many milliseconds after the start of the run.
+fn start_time_plus(milliseconds: u64) -> SystemTime {
     UNIX_EPOCH + Duration::from_nanos(1_795_211_140_697_126_200 + milliseconds * 1_000_000)
 }

@@ -1,8 +1,8 @@
-//! A peer that plays one side of a recorded conversation over a real connection, message by message,
-//! and sees whether the other side does its part.
+//! A peer that plays one side of a recorded conversation over a real connection, message by
+//! message, and compares the messages of the other side with the recording.
 //!
-//! What is said of a test is compared; what is measured in it, and what is another in each run, is
-//! not: ports (but for which protocols there are any), counts, times, and the texts of warnings.
+//! The comparison ignores values that differ between runs: port numbers, counts, times, and the
+//! texts of warnings. The protocols with a port must be the same.
 
 mod strands;
 pub(crate) mod tls;
@@ -22,7 +22,7 @@ use uperf::wire::{
 use crate::data::{Kind, Message, Recording, Sender};
 use strands::{Listeners, Strands};
 
-/// What is said on one control connection, in this order.
+/// The recorded messages of one control connection, in order.
 #[derive(Clone, Debug)]
 pub(crate) struct Script {
     name: String,
@@ -32,7 +32,7 @@ pub(crate) struct Script {
 }
 
 impl Script {
-    /// That of a recorded connection.
+    /// Returns the script of a recorded connection.
     pub(crate) fn new(recording: &Recording, connection: usize) -> Self {
         Self {
             name: format!("{}/{connection}", recording.name),
@@ -42,28 +42,29 @@ impl Script {
         }
     }
 
-    /// With these ports in place of those that `side` told, where nobody listens any more.
+    /// Replaces the recorded ports of `side`, which are no longer open, with these.
     pub(crate) fn with_ports(mut self, side: Sender, ports: &[SlaveInfo]) -> Self {
         let order = self.order;
-        let told = self.messages.iter_mut();
-        let told = told.filter(|message| message.kind == Kind::Ports && message.sender == side);
-        for (message, ports) in told.zip(ports) {
+        let messages = self.messages.iter_mut();
+        let recorded =
+            messages.filter(|message| message.kind == Kind::Ports && message.sender == side);
+        for (message, ports) in recorded.zip(ports) {
             message.bytes = ports.encode(order).to_vec();
         }
         self
     }
 }
 
-/// What one side has said.
+/// A message with its sender.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Event {
     pub(crate) sender: Sender,
-    pub(crate) said: Said,
+    pub(crate) message: DecodedMessage,
 }
 
-/// A message that has been understood.
+/// A decoded message.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Said {
+pub(crate) enum DecodedMessage {
     Header(Header),
     Ack1(Phase1Answer),
     Group(GroupRecord),
@@ -74,15 +75,15 @@ pub(crate) enum Said {
     End(Vec<u8>),
     Command(MasterCommand),
     Goodbye(Box<Goodbye>),
-    /// Nothing more will be said.
+    /// The sender sends no more.
     Fin,
 }
 
-/// Where the other side left the script.
+/// A message that differs from the script.
 #[derive(Debug)]
 pub(crate) struct Difference {
-    /// Which conversation, and which of its messages.
-    place: String,
+    /// Name of the conversation and number of the message.
+    position: String,
     expected: String,
     found: String,
 }
@@ -90,15 +91,15 @@ pub(crate) struct Difference {
 impl fmt::Display for Difference {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self {
-            place,
+            position,
             expected,
             found,
         } = self;
-        write!(f, "{place}: expected {expected}, found {found}")
+        write!(f, "{position}: expected {expected}, found {found}")
     }
 }
 
-/// Plays `side` of the script on this connection, and gives all that was said by both.
+/// Plays `side` of the script on this connection. Returns the messages of both sides.
 pub(crate) fn play(
     script: &Script,
     side: Sender,
@@ -107,92 +108,104 @@ pub(crate) fn play(
     play_with(script, side, stream, |_| {})
 }
 
-/// As [`play`], and shows each message: its own before it is sent, which may so be held back until
-/// something has happened, and the other side's when it has come.
+/// Does the same as [`play`], and calls `on_event` with each message. It calls it before it sends
+/// an own message, so that `on_event` can delay the message, and after it receives one.
 pub(crate) fn play_with(
     script: &Script,
     side: Sender,
     mut stream: &TcpStream,
-    mut show: impl FnMut(&Event),
+    mut on_event: impl FnMut(&Event),
 ) -> Result<Vec<Event>, Difference> {
     let mut events = Vec::new();
     for (number, message) in script.messages.iter().enumerate() {
         let difference = |expected: &dyn fmt::Debug, found: &dyn fmt::Debug| Difference {
-            place: format!("{}, message {number}", script.name),
+            position: format!("{}, message {number}", script.name),
             expected: format!("{expected:?}"),
             found: format!("{found:?}"),
         };
         let sender = message.sender;
-        let expected = understood(script, message.kind, &message.bytes)
-            .map_err(|what| difference(&"a script", &what))?;
+        let expected = decode(script, message.kind, &message.bytes)
+            .map_err(|error| difference(&"a valid script", &error))?;
         if sender == side {
             let event = Event {
                 sender,
-                said: expected,
+                message: expected,
             };
-            show(&event);
-            say(stream, message).map_err(|error| difference(&event.said, &error))?;
+            on_event(&event);
+            send(stream, message).map_err(|error| difference(&event.message, &error))?;
             events.push(event);
             continue;
         }
-        let bytes = listen(&mut stream, message).map_err(|error| difference(&expected, &error))?;
-        let said = understood(script, message.kind, &bytes)
-            .map_err(|what| difference(&expected, &what))?;
-        if !agree(&expected, &said) {
-            return Err(difference(&expected, &said));
+        let bytes = receive(&mut stream, message).map_err(|error| difference(&expected, &error))?;
+        let received =
+            decode(script, message.kind, &bytes).map_err(|error| difference(&expected, &error))?;
+        if !is_equivalent(&expected, &received) {
+            return Err(difference(&expected, &received));
         }
-        let event = Event { sender, said };
-        show(&event);
+        let event = Event {
+            sender,
+            message: received,
+        };
+        on_event(&event);
         events.push(event);
     }
     Ok(events)
 }
 
-/// As [`play`], with data connections: strands do what the recorded workorder says, over TCP or UDP,
-/// and listen at ports of their own. The script goes on where they are through.
-pub(crate) fn play_whole(
+/// Does the same as [`play`], with data connections. Strands execute the recorded workorder and
+/// listen on their own ports. The script continues when they have finished a transaction.
+pub(crate) fn play_with_data(
     recording: &Recording,
     connection: usize,
     side: Sender,
     stream: &TcpStream,
 ) -> Result<Vec<Event>, Difference> {
-    let received = recording.workorder(connection).expect("a workorder");
-    let (work, here) = (received.work, stream.local_addr().expect("connected").ip());
-    let there = stream.peer_addr().expect("connected").ip();
-    let listeners = Listeners::new(&work, side, here);
+    let received = recording
+        .workorder(connection)
+        .expect("the recording has a workorder");
+    let work = received.work;
+    let local_address = stream.local_addr().expect("the stream is connected").ip();
+    let peer_address = stream.peer_addr().expect("the stream is connected").ip();
+    let listeners = Listeners::new(&work, side, local_address);
     let script = Script::new(recording, connection).with_ports(side, &listeners.ports());
     let transactions = work.transactions.len() as u32;
 
     let (mut listeners, mut strands) = (Some(listeners), None::<Strands>);
-    let mut ports = Vec::new();
-    let mut cut_off = None;
-    let played = play_with(&script, side, stream, |event| match &event.said {
-        Said::Ports(other) if event.sender != side => ports.push(other.clone()),
-        Said::Command(MasterCommand::NextTransaction(number)) => {
+    let mut peer_ports = Vec::new();
+    let mut interrupted = None;
+    let played = play_with(&script, side, stream, |event| match &event.message {
+        DecodedMessage::Ports(info) if event.sender != side => peer_ports.push(info.clone()),
+        DecodedMessage::Command(MasterCommand::NextTransaction(number)) => {
             if let Some(listeners) = listeners.take() {
-                strands = Some(Strands::start(&work, side, listeners, there, &ports));
+                strands = Some(Strands::start(
+                    &work,
+                    side,
+                    listeners,
+                    peer_address,
+                    &peer_ports,
+                ));
             }
             let Some(strands) = &strands else { return };
             if side == Sender::Master {
-                strands.wait(transactions.min(*number));
-                strands.await_tick();
-                // A slave interrupts at once what it has not come to the end of.
+                strands.wait_until_finished(transactions.min(*number));
+                strands.wait_for_tick();
+                // The command makes a slave interrupt an unfinished transaction at once.
                 thread::sleep(Duration::from_millis(100));
             }
-            cut_off = cut_off.or_else(|| strands.before_tick());
+            interrupted = interrupted.or_else(|| strands.transaction_before_tick());
             strands.release(*number);
         }
-        Said::Command(MasterCommand::SendStatistics) => {
+        DecodedMessage::Command(MasterCommand::SendStatistics) => {
             let Some(strands) = &strands else { return };
             if side == Sender::Master {
-                strands.wait(transactions);
-                strands.await_tick();
+                strands.wait_until_finished(transactions);
+                strands.wait_for_tick();
             }
-            cut_off = cut_off.or_else(|| strands.before_tick());
+            interrupted = interrupted.or_else(|| strands.transaction_before_tick());
         }
-        Said::Goodbye(_) if event.sender == side => {
+        DecodedMessage::Goodbye(_) if event.sender == side => {
             if let Some(strands) = &strands {
-                strands.wait(transactions);
+                strands.wait_until_finished(transactions);
             }
         }
         _ => {}
@@ -200,17 +213,17 @@ pub(crate) fn play_whole(
     if let Some(strands) = strands {
         strands.stop();
     }
-    let cut_off = cut_off.map(|transaction| Difference {
-        place: script.name.clone(),
-        expected: format!("an order after the slave's tick in transaction {transaction}"),
-        found: "one before it".to_owned(),
+    let interrupted = interrupted.map(|transaction| Difference {
+        position: script.name.clone(),
+        expected: format!("a command after the slave's tick in transaction {transaction}"),
+        found: "a command before it".to_owned(),
     });
-    played.and_then(|events| cut_off.map_or(Ok(events), Err))
+    played.and_then(|events| interrupted.map_or(Ok(events), Err))
 }
 
-fn say(mut stream: &TcpStream, message: &Message) -> io::Result<()> {
+fn send(mut stream: &TcpStream, message: &Message) -> io::Result<()> {
     if message.kind == Kind::Fin {
-        // The other side may have closed, which is no matter at the end.
+        // The other side may already have closed the connection.
         return match stream.shutdown(Shutdown::Write) {
             Err(error) if error.kind() != ErrorKind::NotConnected => Err(error),
             _ => Ok(()),
@@ -220,15 +233,15 @@ fn say(mut stream: &TcpStream, message: &Message) -> io::Result<()> {
     stream.write_all(&message.bytes)
 }
 
-/// As many bytes as the message has; nothing at the end of the stream if that is what should come.
-fn listen(stream: &mut &TcpStream, message: &Message) -> io::Result<Vec<u8>> {
-    stream.set_read_timeout(Some(PATIENCE))?;
+/// Receives as many bytes as the message has, or the end of the stream for [`Kind::Fin`].
+fn receive(stream: &mut &TcpStream, message: &Message) -> io::Result<Vec<u8>> {
+    stream.set_read_timeout(Some(TIMEOUT))?;
     if message.kind == Kind::Fin {
-        let mut more = [0];
-        return match stream.read(&mut more) {
+        let mut byte = [0];
+        return match stream.read(&mut byte) {
             Ok(0) => Ok(Vec::new()),
-            Ok(_) => Err(io::Error::other("more of something")),
-            // One that closes while there is something to read for it resets the connection.
+            Ok(_) => Err(io::Error::other("unexpected data")),
+            // A peer that closes with unread data resets the connection.
             Err(error) if error.kind() == ErrorKind::ConnectionReset => Ok(Vec::new()),
             Err(error) => Err(error),
         };
@@ -238,70 +251,74 @@ fn listen(stream: &mut &TcpStream, message: &Message) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// How long the other side may take for a message.
-const PATIENCE: Duration = Duration::from_secs(20);
+/// Maximum time to wait for a message.
+const TIMEOUT: Duration = Duration::from_secs(20);
 
-fn understood(script: &Script, kind: Kind, bytes: &[u8]) -> Result<Said, String> {
+fn decode(script: &Script, kind: Kind, bytes: &[u8]) -> Result<DecodedMessage, String> {
     let (layout, order) = (script.layout, script.order);
-    let of_order = |found: Endian| (found == order).then_some(()).ok_or("the other byte order");
+    let check_order = |found: Endian| (found == order).then_some(()).ok_or("wrong byte order");
     Ok(match kind {
         Kind::Header => {
-            let (header, found) = Header::decode(array(bytes)?).map_err(|no| no.to_string())?;
-            of_order(found)?;
-            Said::Header(header)
+            let (header, found) =
+                Header::decode(array(bytes)?).map_err(|error| error.to_string())?;
+            check_order(found)?;
+            DecodedMessage::Header(header)
         }
-        Kind::Ack1 => Said::Ack1(Phase1Answer::decode(array(bytes)?)),
+        Kind::Ack1 => DecodedMessage::Ack1(Phase1Answer::decode(array(bytes)?)),
         Kind::Group => {
             let group = GroupRecord::decode(array(bytes)?, order);
-            Said::Group(group.map_err(|no| no.to_string())?)
+            DecodedMessage::Group(group.map_err(|error| error.to_string())?)
         }
-        Kind::Transaction => Said::Transaction(TransactionRecord::decode(array(bytes)?, order)),
+        Kind::Transaction => {
+            DecodedMessage::Transaction(TransactionRecord::decode(array(bytes)?, order))
+        }
         Kind::Flowop => {
             let flowop = FlowopRecord::decode(bytes, layout, order);
-            Said::Flowop(Box::new(flowop.ok_or("too short")?))
+            DecodedMessage::Flowop(Box::new(flowop.ok_or("too short")?))
         }
-        Kind::Ports => Said::Ports(SlaveInfo::decode(array(bytes)?, order)),
-        Kind::Ack2 => Said::Ack2(Phase2Answer::decode(array(bytes)?, order)),
-        Kind::End if bytes.len() == HANDSHAKE_END.len() => Said::End(bytes.to_vec()),
+        Kind::Ports => DecodedMessage::Ports(SlaveInfo::decode(array(bytes)?, order)),
+        Kind::Ack2 => DecodedMessage::Ack2(Phase2Answer::decode(array(bytes)?, order)),
+        Kind::End if bytes.len() == HANDSHAKE_END.len() => DecodedMessage::End(bytes.to_vec()),
         Kind::End => return Err("too short".to_owned()),
         Kind::Command => {
             let command = MasterCommand::decode(array(bytes)?, order);
-            Said::Command(command.map_err(|wrong| format!("{wrong:?}"))?)
+            DecodedMessage::Command(command.map_err(|error| format!("{error:?}"))?)
         }
         Kind::Goodbye => {
             let goodbye = Goodbye::decode(array(bytes)?, order);
-            Said::Goodbye(Box::new(goodbye.map_err(|wrong| format!("{wrong:?}"))?))
+            DecodedMessage::Goodbye(Box::new(goodbye.map_err(|error| format!("{error:?}"))?))
         }
-        Kind::Fin => Said::Fin,
+        Kind::Fin => DecodedMessage::Fin,
     })
 }
 
-/// The first `N` bytes: of a longer header the rest says nothing.
+/// Returns the first `N` bytes. The remaining bytes of a longer header have no meaning.
 fn array<const N: usize>(bytes: &[u8]) -> Result<&[u8; N], String> {
     bytes.first_chunk().ok_or_else(|| "too short".to_owned())
 }
 
-/// Whether the other side has said what the script has, as far as it can be the same.
-fn agree(expected: &Said, said: &Said) -> bool {
-    match (expected, said) {
-        (Said::Flowop(expected), Said::Flowop(said)) => {
-            let mut said = said.clone();
-            // A random size has its bounds; for the size itself stock says nothing.
-            if FlowopFlags(expected.flags).has(FlowopFlags::RANDOM) && said.size == said.random_max
+/// Returns whether two messages are equal, except for values that differ between runs.
+fn is_equivalent(expected: &DecodedMessage, received: &DecodedMessage) -> bool {
+    match (expected, received) {
+        (DecodedMessage::Flowop(expected), DecodedMessage::Flowop(received)) => {
+            let mut received = received.clone();
+            // Stock leaves the size of a random size unset; only the bounds count.
+            if FlowopFlags(expected.flags).has(FlowopFlags::RANDOM)
+                && received.size == received.random_max
             {
-                said.size = expected.size;
+                received.size = expected.size;
             }
-            said == *expected
+            received == *expected
         }
-        (Said::Ports(expected), Said::Ports(said)) => {
+        (DecodedMessage::Ports(expected), DecodedMessage::Ports(received)) => {
             let listens = |info: &SlaveInfo| info.ports.map(|port| port != 0);
-            listens(expected) == listens(said)
+            listens(expected) == listens(received)
         }
-        (Said::Goodbye(expected), Said::Goodbye(said)) => {
-            // Stock warns where buffers are larger than was asked for, which need not be a warning.
+        (DecodedMessage::Goodbye(expected), DecodedMessage::Goodbye(received)) => {
+            // Stock warns about buffers that are larger than requested. We need not warn.
             let only_warns = expected.message.to_string().contains("Warning");
-            only_warns || expected.kind == said.kind
+            only_warns || expected.kind == received.kind
         }
-        _ => expected == said,
+        _ => expected == received,
     }
 }

@@ -1,5 +1,5 @@
-//! The data connections of a scripted peer: strands that do what the records of a recorded workorder
-//! say, or as its master the opposite, with plain blocking calls over TCP, TLS and UDP.
+//! The data connections of a scripted peer. The strands of a slave execute a recorded workorder,
+//! those of a master its mirror image, with plain blocking calls over TCP, TLS and UDP.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
@@ -13,18 +13,19 @@ use uperf::{DataProtocol, FlowopFlags, FlowopKind};
 use super::tls::Tls;
 use crate::data::Sender;
 
-/// Strands of one side that stand before the first transaction.
+/// The running strands of one side.
 ///
-/// Those of a slave behave as stock's: a transaction with a duration ends at the slave's next look at its clock,
-/// once per second, and an order that comes before that cuts it off.
+/// The strands of a slave behave like stock's. A transaction with a duration ends when the slave
+/// next checks its clock, once per second. A command that arrives earlier interrupts the
+/// transaction.
 pub(crate) struct Strands {
-    stage: Arc<Stage>,
+    coordinator: Arc<Coordinator>,
     threads: Vec<JoinHandle<()>>,
-    /// Time that a slave's transactions take by its own clock, `None` for those without a duration.
-    lengths: Vec<Option<Duration>>,
+    /// Durations of a slave's transactions by its own clock; `None` without a duration.
+    durations: Vec<Option<Duration>>,
 }
 
-/// Where each strand of one side listens.
+/// The listeners of each strand of one side.
 pub(crate) struct Listeners(Vec<Vec<Listener>>);
 
 enum Listener {
@@ -34,34 +35,36 @@ enum Listener {
 }
 
 impl Listeners {
-    /// One a strand and protocol that `side` waits for.
+    /// Opens one listener per strand and per protocol that `side` accepts.
     pub(crate) fn new(work: &WorkRecords, side: Sender, address: IpAddr) -> Self {
         let flowops = work.transactions.iter().flat_map(|work| &work.flowops);
-        let accepts = flowops.filter(|flowop| kind(flowop, side) == FlowopKind::Accept);
+        let accepts = flowops.filter(|flowop| kind_on_side(flowop, side) == FlowopKind::Accept);
         let mut protocols: Vec<_> = accepts.map(|flowop| flowop.protocol).collect();
         protocols.sort_unstable();
         protocols.dedup();
         let any = SocketAddr::new(address, 0);
-        let tcp = || {
-            let listener = TcpListener::bind(any).expect("a port");
-            listener.set_nonblocking(true).expect("a flag");
+        let bind_tcp = || {
+            let listener = TcpListener::bind(any).expect("a port is free");
+            listener
+                .set_nonblocking(true)
+                .expect("the listener is open");
             listener
         };
-        let one = |number: &u32| match protocol_from_number(*number) {
-            Some(DataProtocol::Tcp) => Listener::Tcp(tcp()),
-            Some(DataProtocol::Ssl) => Listener::Tls(tcp()),
-            Some(DataProtocol::Udp) => Listener::Udp(UdpSocket::bind(any).expect("a port")),
-            other => panic!("data over {other:?} cannot be played"),
+        let bind = |number: &u32| match protocol_from_number(*number) {
+            Some(DataProtocol::Tcp) => Listener::Tcp(bind_tcp()),
+            Some(DataProtocol::Ssl) => Listener::Tls(bind_tcp()),
+            Some(DataProtocol::Udp) => Listener::Udp(UdpSocket::bind(any).expect("a port is free")),
+            other => panic!("unsupported data protocol: {other:?}"),
         };
         let strands = 0..work.group.strands;
         Self(
             strands
-                .map(|_| protocols.iter().map(one).collect())
+                .map(|_| protocols.iter().map(bind).collect())
                 .collect(),
         )
     }
 
-    /// What the other side is told of them.
+    /// Returns the ports to report to the other side.
     pub(crate) fn ports(&self) -> Vec<SlaveInfo> {
         let ports = self.0.iter().map(|strand| {
             let mut info = SlaveInfo::default();
@@ -71,7 +74,10 @@ impl Listeners {
                     Listener::Tls(socket) => (DataProtocol::Ssl, socket.local_addr()),
                     Listener::Udp(socket) => (DataProtocol::Udp, socket.local_addr()),
                 };
-                info.set_port(protocol, address.expect("it is bound").port().into());
+                info.set_port(
+                    protocol,
+                    address.expect("the socket is bound").port().into(),
+                );
             }
             info
         });
@@ -80,7 +86,7 @@ impl Listeners {
 }
 
 impl Strands {
-    /// As many as the workorder has; those that connect find the other side's at `peer`.
+    /// Starts the strands of the workorder. They connect to `ports` at `peer`.
     pub(crate) fn start(
         work: &WorkRecords,
         side: Sender,
@@ -88,7 +94,7 @@ impl Strands {
         peer: IpAddr,
         ports: &[SlaveInfo],
     ) -> Self {
-        let stage = Arc::<Stage>::default();
+        let coordinator = Arc::<Coordinator>::default();
         let threads = listeners
             .0
             .into_iter()
@@ -99,85 +105,86 @@ impl Strands {
                     listeners,
                     peer,
                     ports: ports.get(number).cloned().unwrap_or_default(),
-                    stage: Arc::clone(&stage),
+                    coordinator: Arc::clone(&coordinator),
                     connections: Vec::new(),
                 };
                 let transactions = work.transactions.clone();
                 thread::spawn(move || strand.run(&transactions))
             });
         let threads = threads.collect();
-        let length = |work: &TransactionWork| {
+        let duration = |work: &TransactionWork| {
             let nanoseconds = work.record.duration_ns;
-            (nanoseconds > 0).then(|| ticks(nanoseconds))
+            (nanoseconds > 0).then(|| duration_in_ticks(nanoseconds))
         };
         Self {
-            stage,
+            coordinator,
             threads,
-            lengths: work.transactions.iter().map(length).collect(),
+            durations: work.transactions.iter().map(duration).collect(),
         }
     }
 
-    /// Lets them begin with this transaction; whoever is still in one before leaves it soon.
+    /// Lets the strands start this transaction. Strands in an earlier one leave it after a grace
+    /// time.
     pub(crate) fn release(&self, transaction: u32) {
         let now = Instant::now();
-        let length = self.lengths.get(transaction as usize).copied().flatten();
-        self.stage.change(|state| {
+        let duration = self.durations.get(transaction as usize).copied().flatten();
+        self.coordinator.change(|state| {
             state.released = transaction + 1;
-            state.patience = Some(now + PATIENCE);
-            state.due = length.map(|length| now + length);
+            state.grace_end = Some(now + GRACE_TIME);
+            state.slave_tick = duration.map(|duration| now + duration);
         });
     }
 
-    /// The transaction that runs, while a slave has not seen yet that its time is up.
-    pub(crate) fn before_tick(&self) -> Option<u32> {
-        let state = self.stage.lock();
-        let is_before = state.due.is_some_and(|due| Instant::now() < due);
+    /// Returns the running transaction if the slave has not yet noticed its end.
+    pub(crate) fn transaction_before_tick(&self) -> Option<u32> {
+        let state = self.coordinator.lock();
+        let is_before = state.slave_tick.is_some_and(|tick| Instant::now() < tick);
         is_before.then_some(state.released)
     }
 
-    /// Waits until a slave has seen that.
-    pub(crate) fn await_tick(&self) {
-        let due = self.stage.lock().due;
-        let left = due.map(|due| due.saturating_duration_since(Instant::now()));
-        thread::sleep(left.unwrap_or_default());
+    /// Waits until the slave has noticed the end of the transaction.
+    pub(crate) fn wait_for_tick(&self) {
+        let tick = self.coordinator.lock().slave_tick;
+        let remaining = tick.map(|tick| tick.saturating_duration_since(Instant::now()));
+        thread::sleep(remaining.unwrap_or_default());
     }
 
-    /// Waits until all of them are through with so many transactions.
-    pub(crate) fn wait(&self, transactions: u32) {
-        let all = self.threads.len() as u32 * transactions;
-        drop(self.stage.wait(|state| state.through >= all));
+    /// Waits until each strand has finished this number of transactions.
+    pub(crate) fn wait_until_finished(&self, transactions: u32) {
+        let total = self.threads.len() as u32 * transactions;
+        drop(self.coordinator.wait(|state| state.finished >= total));
     }
 
-    /// Ends them wherever they are.
+    /// Stops the strands in any state and joins their threads.
     pub(crate) fn stop(self) {
-        self.stage.change(|state| state.stopped = true);
+        self.coordinator.change(|state| state.stopped = true);
         for thread in self.threads {
-            thread.join().expect("a strand does not panic");
+            thread.join().expect("no panic");
         }
     }
 }
 
-/// How far the strands may go, and have gone.
+/// Synchronizes the strands with the script.
 #[derive(Default)]
-struct Stage {
+struct Coordinator {
     state: Mutex<State>,
     changed: Condvar,
 }
 
 #[derive(Default)]
 struct State {
-    /// Transactions that may be begun.
+    /// Number of transactions that strands may start.
     released: u32,
-    /// Until when strands may be in an earlier one.
-    patience: Option<Instant>,
-    /// Transactions that strands have ended, all strands together.
-    through: u32,
+    /// Time until which strands may remain in an earlier transaction.
+    grace_end: Option<Instant>,
+    /// Number of finished transactions, summed over all strands.
+    finished: u32,
     stopped: bool,
-    /// When a slave ends the running transaction by its own clock.
-    due: Option<Instant>,
+    /// Time at which a slave ends the running transaction by its own clock.
+    slave_tick: Option<Instant>,
 }
 
-impl Stage {
+impl Coordinator {
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -189,8 +196,8 @@ impl Stage {
 
     fn wait(&self, until: impl Fn(&State) -> bool) -> MutexGuard<'_, State> {
         let state = self.lock();
-        let waited = self.changed.wait_while(state, |state| !until(state));
-        waited.unwrap_or_else(PoisonError::into_inner)
+        let result = self.changed.wait_while(state, |state| !until(state));
+        result.unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -199,8 +206,8 @@ struct Strand {
     listeners: Vec<Listener>,
     peer: IpAddr,
     ports: SlaveInfo,
-    stage: Arc<Stage>,
-    /// With their names.
+    coordinator: Arc<Coordinator>,
+    /// Connections with their numbers.
     connections: Vec<(u32, Connection)>,
 }
 
@@ -210,14 +217,14 @@ enum Connection {
     Udp(UdpSocket),
 }
 
-/// Why a transaction ends before it is through: time, the end of the stream, or an error.
-struct Ended;
+/// The early end of a transaction: by a deadline, the end of the stream, or an error.
+struct EarlyEnd;
 
-/// Up to the tick at which a stock slave sees that so many nanoseconds have passed.
-fn ticks(nanoseconds: u64) -> Duration {
-    // A profile's 30 s are a little more (single precision).
-    let whole = (nanoseconds - nanoseconds / 10_000).div_ceil(1_000_000_000);
-    Duration::from_nanos(whole * TICK_NS)
+/// Returns the time until the tick at which a stock slave notices the end of this duration.
+fn duration_in_ticks(nanoseconds: u64) -> Duration {
+    // The wire value of 30 s is slightly larger (single precision).
+    let ticks = (nanoseconds - nanoseconds / 10_000).div_ceil(1_000_000_000);
+    Duration::from_nanos(ticks * CLOCK_CHECK_NS)
 }
 
 impl Strand {
@@ -225,43 +232,44 @@ impl Strand {
         for (number, transaction) in (0..).zip(transactions) {
             let stopped = {
                 let state = self
-                    .stage
+                    .coordinator
                     .wait(|state| state.released > number || state.stopped);
                 state.stopped
             };
             if stopped {
                 return;
             }
-            // However it ends: the peer sees what is wrong by what it says itself.
-            let _: Result<(), Ended> = self.transaction(number, transaction);
-            self.stage.change(|state| state.through += 1);
+            // Ignore errors: the other side detects a failure by its own messages.
+            let _: Result<(), EarlyEnd> = self.run_transaction(number, transaction);
+            self.coordinator.change(|state| state.finished += 1);
         }
     }
 
-    fn transaction(&mut self, number: u32, work: &TransactionWork) -> Result<(), Ended> {
+    fn run_transaction(&mut self, number: u32, work: &TransactionWork) -> Result<(), EarlyEnd> {
         let record = &work.record;
-        let timed = record.duration_ns > 0;
-        let length = match self.side {
-            Sender::Slave => ticks(record.duration_ns),
+        let is_timed = record.duration_ns > 0;
+        let duration = match self.side {
+            Sender::Slave => duration_in_ticks(record.duration_ns),
             Sender::Master => Duration::from_nanos(record.duration_ns),
         };
-        let end = Instant::now() + length;
-        let stage = Arc::clone(&self.stage);
-        let over = move || {
-            let (at, now) = (stage.lock(), Instant::now());
-            let late = at.released > number + 1 && at.patience.is_none_or(|end| now >= end);
-            at.stopped || late || (timed && now >= end)
+        let end = Instant::now() + duration;
+        let coordinator = Arc::clone(&self.coordinator);
+        let is_over = move || {
+            let (state, now) = (coordinator.lock(), Instant::now());
+            let is_late =
+                state.released > number + 1 && state.grace_end.is_none_or(|end| now >= end);
+            state.stopped || is_late || (is_timed && now >= end)
         };
         let mut passes = 0;
-        while timed || passes < record.iterations {
+        while is_timed || passes < record.iterations {
             for flowop in &work.flowops {
                 for _ in 0..flowop.count {
-                    if over() {
+                    if is_over() {
                         return Ok(());
                     }
-                    let done = self.flowop(flowop, &over);
+                    let result = self.run_flowop(flowop, &is_over);
                     if !FlowopFlags(flowop.flags).has(FlowopFlags::CAN_FAIL) {
-                        done?;
+                        result?;
                     }
                 }
             }
@@ -270,12 +278,16 @@ impl Strand {
         Ok(())
     }
 
-    fn flowop(&mut self, flowop: &FlowopRecord, over: &impl Fn() -> bool) -> Result<(), Ended> {
-        let kind = kind(flowop, self.side);
+    fn run_flowop(
+        &mut self,
+        flowop: &FlowopRecord,
+        is_over: &impl Fn() -> bool,
+    ) -> Result<(), EarlyEnd> {
+        let kind = kind_on_side(flowop, self.side);
         if kind.opens() {
             let connection = match kind {
-                FlowopKind::Accept => self.accept(flowop.protocol, over)?,
-                _ => self.connect(flowop.protocol, over)?,
+                FlowopKind::Accept => self.accept(flowop.protocol, is_over)?,
+                _ => self.connect(flowop.protocol, is_over)?,
             };
             self.connections.insert(0, (flowop.connection, connection));
             return Ok(());
@@ -287,99 +299,103 @@ impl Strand {
             return Ok(());
         }
         let mut connections = self.connections.iter();
-        let found = connections.position(|(name, _)| *name == flowop.connection);
-        let found = found.ok_or(Ended)?;
+        let index = connections.position(|(number, _)| *number == flowop.connection);
+        let index = index.ok_or(EarlyEnd)?;
         if kind == FlowopKind::Disconnect {
-            self.connections.remove(found);
+            self.connections.remove(index);
             return Ok(());
         }
-        let connection = &mut self.connections[found].1;
-        let patience = match flowop.timeout_ns {
+        let connection = &mut self.connections[index].1;
+        let timeout = match flowop.timeout_ns {
             0 => None,
             nanoseconds => Some(Instant::now() + Duration::from_nanos(nanoseconds)),
         };
-        let over = || over() || patience.is_some_and(|end| Instant::now() >= end);
-        connection.transfer(kind.sends(), flowop, over)
+        let is_over = || is_over() || timeout.is_some_and(|end| Instant::now() >= end);
+        connection.transfer(kind.sends(), flowop, is_over)
     }
 
-    fn accept(&self, number: u32, over: impl Fn() -> bool) -> Result<Connection, Ended> {
+    fn accept(&self, number: u32, is_over: impl Fn() -> bool) -> Result<Connection, EarlyEnd> {
         for listener in &self.listeners {
             match (listener, protocol_from_number(number)) {
                 (Listener::Tcp(listener), Some(DataProtocol::Tcp)) => {
-                    return Ok(Connection::Tcp(accepted(listener, over)?));
+                    return Ok(Connection::Tcp(accept_stream(listener, is_over)?));
                 }
                 (Listener::Tls(listener), Some(DataProtocol::Ssl)) => {
-                    let tls = Tls::server(accepted(listener, &over)?);
-                    return Connection::tls(tls, over);
+                    let tls = Tls::server(accept_stream(listener, &is_over)?);
+                    return Connection::from_tls(tls, is_over);
                 }
                 (Listener::Udp(socket), Some(DataProtocol::Udp)) => {
-                    let socket = socket.try_clone().map_err(|_| Ended)?;
-                    socket.set_read_timeout(Some(TICK)).map_err(|_| Ended)?;
-                    let mut hello = [0; 64];
-                    let (len, from) = repeated(|| socket.recv_from(&mut hello), over)?;
-                    assert_eq!(&hello[..len], HANDSHAKE);
-                    socket.connect(from).map_err(|_| Ended)?;
+                    let socket = socket.try_clone().map_err(|_| EarlyEnd)?;
+                    socket
+                        .set_read_timeout(Some(POLL_INTERVAL))
+                        .map_err(|_| EarlyEnd)?;
+                    let mut datagram = [0; 64];
+                    let (len, from) = retry(|| socket.recv_from(&mut datagram), is_over)?;
+                    assert_eq!(&datagram[..len], HANDSHAKE);
+                    socket.connect(from).map_err(|_| EarlyEnd)?;
                     return Ok(Connection::Udp(socket));
                 }
                 _ => {}
             }
         }
-        Err(Ended)
+        Err(EarlyEnd)
     }
 
-    fn connect(&self, number: u32, over: impl Fn() -> bool) -> Result<Connection, Ended> {
-        let protocol = protocol_from_number(number).ok_or(Ended)?;
-        let port = self.ports.port(protocol).ok_or(Ended)?;
-        let address = SocketAddr::new(self.peer, port.try_into().map_err(|_| Ended)?);
-        let tcp = || ticking(TcpStream::connect(address).map_err(|_| Ended)?);
+    fn connect(&self, number: u32, is_over: impl Fn() -> bool) -> Result<Connection, EarlyEnd> {
+        let protocol = protocol_from_number(number).ok_or(EarlyEnd)?;
+        let port = self.ports.port(protocol).ok_or(EarlyEnd)?;
+        let address = SocketAddr::new(self.peer, port.try_into().map_err(|_| EarlyEnd)?);
+        let connect_tcp = || with_timeouts(TcpStream::connect(address).map_err(|_| EarlyEnd)?);
         let connection = match protocol {
-            DataProtocol::Tcp => Connection::Tcp(tcp()?),
-            DataProtocol::Ssl => Connection::tls(Tls::client(tcp()?), over)?,
+            DataProtocol::Tcp => Connection::Tcp(connect_tcp()?),
+            DataProtocol::Ssl => Connection::from_tls(Tls::client(connect_tcp()?), is_over)?,
             DataProtocol::Udp => {
                 let any = SocketAddr::new(self.peer, 0);
-                let socket = UdpSocket::bind(any).map_err(|_| Ended)?;
-                socket.set_read_timeout(Some(TICK)).map_err(|_| Ended)?;
-                socket.connect(address).map_err(|_| Ended)?;
-                socket.send(HANDSHAKE).map_err(|_| Ended)?;
+                let socket = UdpSocket::bind(any).map_err(|_| EarlyEnd)?;
+                socket
+                    .set_read_timeout(Some(POLL_INTERVAL))
+                    .map_err(|_| EarlyEnd)?;
+                socket.connect(address).map_err(|_| EarlyEnd)?;
+                socket.send(HANDSHAKE).map_err(|_| EarlyEnd)?;
                 Connection::Udp(socket)
             }
-            other => panic!("data over {other} cannot be played"),
+            other => panic!("unsupported data protocol: {other}"),
         };
         Ok(connection)
     }
 }
 
 impl Connection {
-    fn tls(mut tls: Tls, over: impl Fn() -> bool) -> Result<Self, Ended> {
-        repeated(|| tls.shake_hands(), over)?;
+    fn from_tls(mut tls: Tls, is_over: impl Fn() -> bool) -> Result<Self, EarlyEnd> {
+        retry(|| tls.complete_handshake(), is_over)?;
         Ok(Self::Tls(Box::new(tls)))
     }
 
-    /// All bytes of one execution over TCP, or one datagram.
+    /// Transfers all bytes of one execution over TCP, or one datagram.
     fn transfer(
         &mut self,
         sends: bool,
         flowop: &FlowopRecord,
-        over: impl Fn() -> bool,
-    ) -> Result<(), Ended> {
+        is_over: impl Fn() -> bool,
+    ) -> Result<(), EarlyEnd> {
         let mut buffer = vec![0; flowop.size.max(flowop.random_max) as usize];
-        let random = FlowopFlags(flowop.flags).has(FlowopFlags::RANDOM);
+        let is_random = FlowopFlags(flowop.flags).has(FlowopFlags::RANDOM);
         let mut moved = 0;
         while moved < buffer.len() {
-            let rest = &mut buffer[moved..];
-            let once = || match self {
-                Self::Tcp(stream) if sends => stream.write(rest),
-                Self::Tcp(stream) => stream.read(rest),
-                Self::Tls(stream) if sends => stream.write(rest),
-                Self::Tls(stream) => stream.read(rest),
-                Self::Udp(socket) if sends => socket.send(rest),
-                Self::Udp(socket) => socket.recv(rest),
+            let remaining = &mut buffer[moved..];
+            let transfer = || match self {
+                Self::Tcp(stream) if sends => stream.write(remaining),
+                Self::Tcp(stream) => stream.read(remaining),
+                Self::Tls(stream) if sends => stream.write(remaining),
+                Self::Tls(stream) => stream.read(remaining),
+                Self::Udp(socket) if sends => socket.send(remaining),
+                Self::Udp(socket) => socket.recv(remaining),
             };
-            match repeated(once, &over)? {
-                0 => return Err(Ended),
+            match retry(transfer, &is_over)? {
+                0 => return Err(EarlyEnd),
                 bytes => moved += bytes,
             }
-            if random {
+            if is_random {
                 break;
             }
         }
@@ -387,22 +403,29 @@ impl Connection {
     }
 }
 
-fn accepted(listener: &TcpListener, over: impl Fn() -> bool) -> Result<TcpStream, Ended> {
+fn accept_stream(
+    listener: &TcpListener,
+    is_over: impl Fn() -> bool,
+) -> Result<TcpStream, EarlyEnd> {
     let accept = || listener.accept().map(|(stream, _)| stream);
-    let stream = repeated(accept, over)?;
-    stream.set_nonblocking(false).map_err(|_| Ended)?;
-    ticking(stream)
+    let stream = retry(accept, is_over)?;
+    stream.set_nonblocking(false).map_err(|_| EarlyEnd)?;
+    with_timeouts(stream)
 }
 
-/// That waits for no longer than a tick at a time.
-fn ticking(stream: TcpStream) -> Result<TcpStream, Ended> {
-    stream.set_read_timeout(Some(TICK)).map_err(|_| Ended)?;
-    stream.set_write_timeout(Some(TICK)).map_err(|_| Ended)?;
+/// Sets timeouts of one poll interval on the stream.
+fn with_timeouts(stream: TcpStream) -> Result<TcpStream, EarlyEnd> {
+    stream
+        .set_read_timeout(Some(POLL_INTERVAL))
+        .map_err(|_| EarlyEnd)?;
+    stream
+        .set_write_timeout(Some(POLL_INTERVAL))
+        .map_err(|_| EarlyEnd)?;
     Ok(stream)
 }
 
-/// What the record's flowop is on this side.
-fn kind(flowop: &FlowopRecord, side: Sender) -> FlowopKind {
+/// Returns the kind of the flowop on this side.
+fn kind_on_side(flowop: &FlowopRecord, side: Sender) -> FlowopKind {
     let kind = FlowopKind::from_number(flowop.kind).unwrap_or(FlowopKind::Nop);
     match side {
         Sender::Slave => kind,
@@ -410,30 +433,33 @@ fn kind(flowop: &FlowopRecord, side: Sender) -> FlowopKind {
     }
 }
 
-/// Makes the call until it can be done; it waits for no longer than a tick at a time.
-fn repeated<T>(
+/// Repeats a call that would block until it succeeds, fails or `is_over` returns true.
+fn retry<T>(
     mut call: impl FnMut() -> std::io::Result<T>,
-    over: impl Fn() -> bool,
-) -> Result<T, Ended> {
+    is_over: impl Fn() -> bool,
+) -> Result<T, EarlyEnd> {
     loop {
         match call() {
-            Ok(done) => return Ok(done),
+            Ok(value) => return Ok(value),
             Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
-                if over() {
-                    return Err(Ended);
+                if is_over() {
+                    return Err(EarlyEnd);
                 }
-                // A listener does not wait at all.
+                // A listener is nonblocking.
                 thread::sleep(Duration::from_micros(200));
             }
             Err(error) if error.kind() == ErrorKind::Interrupted => {}
-            Err(_) => return Err(Ended),
+            Err(_) => return Err(EarlyEnd),
         }
     }
 }
 
-/// The other side's strands may be through with a connection before this side's have accepted it.
-const PATIENCE: Duration = Duration::from_millis(500);
-const TICK: Duration = Duration::from_millis(10);
-/// Time between a stock slave's looks at its orders and its clock: poll(2) takes 0.1 % longer than it is asked to.
-const TICK_NS: u64 = 1_001_000_000;
+/// Grace time for strands in an earlier transaction. The other side may have finished with a
+/// connection before this side has accepted it.
+const GRACE_TIME: Duration = Duration::from_millis(500);
+/// Timeout of one blocking call.
+const POLL_INTERVAL: Duration = Duration::from_millis(10);
+/// Interval between a stock slave's checks of its commands and its clock. poll(2) takes 0.1 %
+/// longer than requested.
+const CLOCK_CHECK_NS: u64 = 1_001_000_000;
 const HANDSHAKE: &[u8] = b"uperf udp handshake";

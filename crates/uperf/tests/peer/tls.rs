@@ -1,4 +1,4 @@
-//! The TLS of a scripted peer, by rustls alone: sessions that nobody verifies but by the tests' authority.
+//! TLS of a scripted peer, with rustls alone. Only the client verifies, with the tests' authority.
 
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
@@ -12,48 +12,55 @@ use rustls::{
     ClientConfig, ClientConnection, RootCertStore, ServerConfig, ServerConnection, StreamOwned,
 };
 
-/// A connection whose handshake may still have to be done.
+/// A connection, before or after its handshake.
 pub(crate) enum Tls {
     Client(StreamOwned<ClientConnection, TcpStream>),
     Server(StreamOwned<ServerConnection, TcpStream>),
 }
 
 impl Tls {
-    /// The side that connects; it believes the tests' authority.
+    /// Returns the connecting side, which trusts the tests' authority.
     pub(crate) fn client(stream: TcpStream) -> Self {
         let mut roots = RootCertStore::empty();
-        let authority = CertificateDer::from_pem_file(file("authority.pem"));
-        let authority = authority.expect("a certificate");
-        roots.add(authority).expect("an authority");
+        let authority = CertificateDer::from_pem_file(certificate_path("authority.pem"));
+        let authority = authority.expect("the file has a certificate");
+        roots
+            .add(authority)
+            .expect("the certificate is an authority");
         let config = ClientConfig::builder_with_provider(Arc::new(default_provider()))
             .with_safe_default_protocol_versions()
-            .expect("versions")
+            .expect("the provider supports TLS versions")
             .with_root_certificates(roots)
             .with_no_client_auth();
-        let name = ServerName::try_from("127.0.0.1").expect("an address");
-        let connection = ClientConnection::new(Arc::new(config), name).expect("a client");
+        let name = ServerName::try_from("127.0.0.1").expect("the name is an address");
+        let connection =
+            ClientConnection::new(Arc::new(config), name).expect("the configuration is valid");
         Self::Client(StreamOwned::new(connection, stream))
     }
 
-    /// The side that accepts, with a certificate of the first version.
+    /// Returns the accepting side, with an X.509 version 1 certificate.
     pub(crate) fn server(stream: TcpStream) -> Self {
-        let pem = file("version-1.pem");
-        let certificate = CertificateDer::from_pem_file(&pem).expect("a certificate");
-        let key = PrivateKeyDer::from_pem_file(&pem).expect("a key");
+        let pem = certificate_path("version-1.pem");
+        let certificate = CertificateDer::from_pem_file(&pem).expect("the file has a certificate");
+        let key = PrivateKeyDer::from_pem_file(&pem).expect("the file has a key");
         let provider = default_provider();
-        let key = provider.key_provider.load_private_key(key).expect("a key");
+        let key = provider
+            .key_provider
+            .load_private_key(key)
+            .expect("the file has a key");
         let resolver = SingleCertAndKey::from(CertifiedKey::new(vec![certificate], key));
         let config = ServerConfig::builder_with_provider(Arc::new(provider))
             .with_safe_default_protocol_versions()
-            .expect("versions")
+            .expect("the provider supports TLS versions")
             .with_no_client_auth()
             .with_cert_resolver(Arc::new(resolver));
-        let connection = ServerConnection::new(Arc::new(config)).expect("a server");
+        let connection =
+            ServerConnection::new(Arc::new(config)).expect("the configuration is valid");
         Self::Server(StreamOwned::new(connection, stream))
     }
 
-    /// Goes on with the handshake to its end.
-    pub(crate) fn shake_hands(&mut self) -> io::Result<()> {
+    /// Continues the handshake until it is complete.
+    pub(crate) fn complete_handshake(&mut self) -> io::Result<()> {
         match self {
             Self::Client(tls) => {
                 while tls.conn.is_handshaking() {
@@ -95,8 +102,8 @@ impl Write for Tls {
     }
 }
 
-/// A file of the tests' certificates.
-pub(crate) fn file(name: &str) -> std::path::PathBuf {
+/// Returns the path of a file with test certificates.
+pub(crate) fn certificate_path(name: &str) -> std::path::PathBuf {
     let directory = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/tls");
     std::path::Path::new(directory).join(name)
 }

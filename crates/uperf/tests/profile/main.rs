@@ -1,4 +1,4 @@
-//! Profiles as they are in use, and what becomes of them.
+//! Tests of the profile parser with real profiles.
 
 mod rules;
 mod samples;
@@ -7,7 +7,7 @@ mod xml;
 
 use uperf::profile::{Note, ParsedProfile, ProfileContext, ProfileSource, Severity, parse};
 
-/// The value of each environment variable that the profiles name.
+/// Returns the value of an environment variable that the profiles use.
 fn environment(name: &str) -> Option<String> {
     let value = match name {
         "h" | "h1" | "first" | "remotehost" | "host1" | "hostlo1" => "127.0.0.1",
@@ -27,7 +27,7 @@ fn environment(name: &str) -> Option<String> {
     Some(value.to_owned())
 }
 
-/// With these variables, and with no directory but `sf`.
+/// Parses a profile with these variables. `sf` is the only directory.
 fn parse_with(text: &[u8], environment: &dyn Fn(&str) -> Option<String>) -> ParsedProfile {
     let directory = |name: &str| match name {
         "sf" => Ok(()),
@@ -42,16 +42,17 @@ fn parse_with(text: &[u8], environment: &dyn Fn(&str) -> Option<String>) -> Pars
         directory: &directory,
     };
     let parsed = parse(&source, &context);
-    let failed = parsed
+    let has_error = parsed
         .notes
         .iter()
         .any(|note| note.severity == Severity::Error);
-    assert_eq!(parsed.workorder.is_none(), failed, "{parsed:?}");
+    assert_eq!(parsed.workorder.is_none(), has_error, "{parsed:?}");
     for note in &parsed.notes {
-        let assumes = note.severity == Severity::Warning && !note.text.ends_with("are not shown");
-        assert_eq!(note.assumed.is_some(), assumes, "{note:?}");
+        let has_assumption =
+            note.severity == Severity::Warning && !note.text.ends_with("are not shown");
+        assert_eq!(note.assumed.is_some(), has_assumption, "{note:?}");
         if note.severity == Severity::Warning {
-            // Scripts take this word in the output for a failure.
+            // Scripts report a failure if the output contains this word.
             let line = note.format_line("p.xml").to_lowercase();
             assert!(!line.contains("error"), "{line}");
         }
@@ -59,18 +60,18 @@ fn parse_with(text: &[u8], environment: &dyn Fn(&str) -> Option<String>) -> Pars
     parsed
 }
 
-fn parsed(text: &str) -> ParsedProfile {
+fn parse_text(text: &str) -> ParsedProfile {
     parse_with(text.as_bytes(), &environment)
 }
 
-/// `line:column: severity: text (assumed …)` of each note.
-fn lines(notes: &[Note]) -> Vec<String> {
+/// Returns `line:column: severity: text (assumed …)` for each note.
+fn format_notes(notes: &[Note]) -> Vec<String> {
     let lines = notes.iter().map(|note| note.format_line("p"));
     lines.map(|line| line[2..].to_owned()).collect()
 }
 
-/// A profile with these flowops in the second transaction, each line of them from line 7 on.
-fn with_flowops(flowops: &str) -> String {
+/// Returns a profile with these flowops in the second transaction, from line 7 on.
+fn profile_with_flowops(flowops: &str) -> String {
     format!(
         "<?xml version=\"1.0\"?>\n\
          <profile name=\"p\"> <group nthreads=\"1\">\n\

@@ -1,49 +1,49 @@
-//! uperf's rules, one by one: what is accepted with which warning, what is refused with which
-//! words.
+//! Checks uperf's rules for profiles: accepted texts with their warnings, refused texts with
+//! errors.
 
 use std::time::Duration;
 
 use uperf::profile::Severity;
 use uperf::{Amount, DataProtocol, Flowop, FlowopKind, StrandCount};
 
-use super::{environment, lines, parse_with, parsed, with_flowops};
+use super::{environment, format_notes, parse_text, parse_with, profile_with_flowops};
 
-/// The notes on a profile with these flowops, each in one line from line 7 on.
+/// Returns the notes for a profile with these flowops, which start at line 7.
 #[track_caller]
-fn notes(flowops: &str) -> Vec<String> {
-    lines(&parsed(&with_flowops(flowops)).notes)
+fn notes_for(flowops: &str) -> Vec<String> {
+    format_notes(&parse_text(&profile_with_flowops(flowops)).notes)
 }
 
-/// The flowops of the second transaction, and no errors.
+/// Returns the flowops of the second transaction of a profile without errors.
 #[track_caller]
-fn flowops(text: &str) -> Vec<Flowop> {
-    let read = parsed(&with_flowops(text));
-    let notes = lines(&read.notes);
-    let Some(mut workorder) = read.workorder else {
+fn parse_flowops(text: &str) -> Vec<Flowop> {
+    let parsed = parse_text(&profile_with_flowops(text));
+    let notes = format_notes(&parsed.notes);
+    let Some(mut workorder) = parsed.workorder else {
         panic!("{notes:?}");
     };
     workorder.groups[0].transactions.remove(1).flowops
 }
 
 #[test]
-fn words_of_the_language() {
-    check(TYPES);
-    check(OPTIONS);
+fn reports_notes_for_types_and_options() {
+    check_cases(TYPE_CASES);
+    check_cases(OPTION_CASES);
 }
 
 #[track_caller]
-fn check(cases: &[(&str, &[&str])]) {
+fn check_cases(cases: &[(&str, &[&str])]) {
     for (text, expected) in cases {
         let mut expected = expected.to_vec();
-        let mut found = notes(text);
+        let mut notes = notes_for(text);
         expected.sort_unstable();
-        found.sort_unstable();
-        assert_eq!(found, expected, "{text}");
+        notes.sort_unstable();
+        assert_eq!(notes, expected, "{text}");
     }
 }
 
-/// Flowops, and what is said of them.
-const TYPES: &[(&str, &[&str])] = &[
+/// Flowops with their notes.
+const TYPE_CASES: &[(&str, &[&str])] = &[
     (r#"<flowop type="nop"/>"#, &[]),
     (
         r#"<flowop type = "nop"/>"#,
@@ -74,7 +74,7 @@ const TYPES: &[(&str, &[&str])] = &[
     ),
 ];
 
-const OPTIONS: &[(&str, &[&str])] = &[
+const OPTION_CASES: &[(&str, &[&str])] = &[
     (
         r#"<flowop type="nop" options="_x=1 9x $x"/>"#,
         &[
@@ -176,9 +176,11 @@ const OPTIONS: &[(&str, &[&str])] = &[
 ];
 
 #[test]
-fn unquoted_attributes_are_read_and_told() {
-    let read = parsed(&with_flowops("<flowop type=write options=size=90 />"));
-    let lines = lines(&read.notes);
+fn warns_about_unquoted_attributes() {
+    let parsed = parse_text(&profile_with_flowops(
+        "<flowop type=write options=size=90 />",
+    ));
+    let lines = format_notes(&parsed.notes);
     assert_eq!(
         lines,
         [
@@ -187,7 +189,7 @@ fn unquoted_attributes_are_read_and_told() {
             "7:20: warning: options=size=90 is not in quotes (assumed options=\"size=90\")",
         ]
     );
-    let workorder = read.workorder.expect("as uperf reads it");
+    let workorder = parsed.workorder.expect("uperf accepts the profile");
     let flowop = &workorder.groups[0].transactions[1].flowops[0];
     assert_eq!(
         (flowop.kind, flowop.transfer.amount),
@@ -195,9 +197,9 @@ fn unquoted_attributes_are_read_and_told() {
     );
 }
 
-/// What would crash or hang uperf, or be refused by its slave, is refused before anything starts.
+/// Refuses profiles that crash or hang uperf, or that its slave refuses, before the run starts.
 #[test]
-fn what_uperf_dies_of_is_refused() {
+fn refuses_profiles_that_crash_or_hang_uperf() {
     for (text, expected) in [
         (r#"<flowop type= "x" /><"#, "7:9: error: type= has no value"),
         (
@@ -230,8 +232,8 @@ fn what_uperf_dies_of_is_refused() {
         ),
     ] {
         let empty = |name: &str| (name == "empty").then(String::new);
-        let read = parse_with(with_flowops(text).as_bytes(), &empty);
-        let lines = lines(&read.notes);
+        let parsed = parse_with(profile_with_flowops(text).as_bytes(), &empty);
+        let lines = format_notes(&parsed.notes);
         assert!(
             lines.iter().any(|line| line == expected),
             "{text}: {lines:?}"
@@ -239,9 +241,9 @@ fn what_uperf_dies_of_is_refused() {
     }
     let no_flowop =
         "<group nthreads=\"1\"> <transaction options=\"size=1\"> </transaction> </group>\n";
-    let notes = lines(&parsed(no_flowop).notes);
-    let before = "1:35: error: options= comes before any flowop";
-    assert!(notes.iter().any(|note| note == before), "{notes:?}");
+    let notes = format_notes(&parse_text(no_flowop).notes);
+    let expected = "1:35: error: options= comes before any flowop";
+    assert!(notes.iter().any(|note| note == expected), "{notes:?}");
     for (group, expected) in [
         (
             "<group>",
@@ -255,26 +257,26 @@ fn what_uperf_dies_of_is_refused() {
         let text =
             format!("{group} <transaction> <flowop type=\"nop\"/> </transaction> </group>\n");
         assert_eq!(
-            lines(&parsed(&text).notes),
+            format_notes(&parse_text(&text).notes),
             [format!("1:1: error: {expected}")]
         );
     }
 }
 
-/// Neither is done, so neither needs a size.
+/// A flowop that never runs needs no size.
 #[test]
-fn what_is_not_executed_needs_no_size() {
+fn requires_no_size_for_unexecuted_flowop() {
     assert_eq!(
-        notes(r#"<flowop type="write" options="count=0"/>"#).len(),
+        notes_for(r#"<flowop type="write" options="count=0"/>"#).len(),
         1
     );
-    let text =
-        with_flowops("<flowop type=\"write\"/>").replace("iterations=\"2\"", "iterations=\"0\"");
-    assert_eq!(lines(&parsed(&text).notes), [""; 0]);
+    let text = profile_with_flowops("<flowop type=\"write\"/>")
+        .replace("iterations=\"2\"", "iterations=\"0\"");
+    assert_eq!(format_notes(&parse_text(&text).notes), [""; 0]);
 }
 
 #[test]
-fn files_are_refused_whole() {
+fn refuses_unusable_files() {
     for (bytes, expected) in [
         (&b""[..], "1:1: error: Zero byte file!"),
         (b" \n\n", "1:1: error: No profile found: the file is blank"),
@@ -288,21 +290,21 @@ fn files_are_refused_whole() {
         ),
         (b"hello\n", "1:1: error: Unknown symbol: hello"),
     ] {
-        let notes = lines(&parse_with(bytes, &environment).notes);
+        let notes = format_notes(&parse_with(bytes, &environment).notes);
         assert!(notes.iter().any(|note| note == expected), "{notes:?}");
     }
-    let long = lines(&parse_with(&vec![b' '; 5 << 20], &environment).notes);
+    let notes = format_notes(&parse_with(&vec![b' '; 5 << 20], &environment).notes);
     assert_eq!(
-        long,
+        notes,
         ["1:1: error: the file has 5242880 bytes; the maximum is 4194304"]
     );
 }
 
 #[test]
-fn all_errors_are_found() {
+fn reports_all_errors() {
     let text = "<profile>\n<group nthreads=\"x\">\n<flowop type=\"nop\"/>\n<transaction duration=\"0\">\n\
                 <flowop type=\"fly\" options=\"a b=1 size=x\"/>\n<flowop/>\n</transaction>\n</group>\n</profile>\n";
-    let errors: Vec<String> = lines(&parsed(text).notes)
+    let errors: Vec<String> = format_notes(&parse_text(text).notes)
         .into_iter()
         .filter(|line| line.contains(" error: "))
         .collect();
@@ -321,15 +323,15 @@ fn all_errors_are_found() {
     );
 }
 
-/// Attributes act on what is at hand, wherever they stand; a second list of options begins anew in
-/// part.
+/// An attribute applies to the current element. A second list of options resets some options of the
+/// first.
 #[test]
-fn attributes_act_on_what_is_at_hand() {
+fn applies_attributes_to_current_element() {
     let text = "<profile name=\"p\">\n<group>\n<transaction name=\"g\" nprocs=\"3\">\n\
                 <flowop type=\"nop\" rate=\"5\" duration=\"2s\"/>\n</transaction>\n</group>\n</profile>\n";
-    let read = parsed(text);
-    assert_eq!(read.notes.len(), 4, "{:?}", lines(&read.notes));
-    let workorder = read.workorder.expect("it is accepted");
+    let parsed = parse_text(text);
+    assert_eq!(parsed.notes.len(), 4, "{:?}", format_notes(&parsed.notes));
+    let workorder = parsed.workorder.expect("the profile is accepted");
     let group = &workorder.groups[0];
     let strands = StrandCount {
         count: 3,
@@ -341,9 +343,10 @@ fn attributes_act_on_what_is_at_hand() {
     assert_eq!((transaction.rate, transaction.rate_text.as_str()), (5, "5"));
     assert_eq!(transaction.duration, Some(Duration::from_secs(2)));
 
-    // Not well-formed, but uperf takes it.
-    let flowops =
-        flowops(r#"<flowop type="write" options="size=5 count=2 rsize=9" options="size=6"/>"#);
+    // The profile is not well-formed, but uperf accepts it.
+    let flowops = parse_flowops(
+        r#"<flowop type="write" options="size=5 count=2 rsize=9" options="size=6"/>"#,
+    );
     let flowop = &flowops[0];
     assert_eq!(
         (flowop.transfer.amount, flowop.count, flowop.slave_size),
@@ -352,11 +355,11 @@ fn attributes_act_on_what_is_at_hand() {
 }
 
 #[test]
-fn both_counts_are_kept() {
+fn keeps_thread_and_process_flags() {
     let text = "<group nprocs=\"2\" nthreads=\"3\"> <transaction> <flowop type=\"nop\"/> </transaction> </group>\n";
-    let read = parsed(text);
+    let parsed = parse_text(text);
     assert_eq!(
-        lines(&read.notes),
+        format_notes(&parsed.notes),
         ["1:19: warning: nthreads= and nprocs= in one group (assumed 3 processes)"]
     );
     let strands = StrandCount {
@@ -365,13 +368,13 @@ fn both_counts_are_kept() {
         processes: true,
     };
     assert_eq!(
-        read.workorder.expect("it is accepted").groups[0].strands,
+        parsed.workorder.expect("the profile is accepted").groups[0].strands,
         strands
     );
 }
 
 #[test]
-fn variables_are_looked_up_in_lower_case() {
+fn looks_up_variables_in_lower_case() {
     let environment = |name: &str| {
         let value = match name {
             "h" => "Lower",
@@ -385,8 +388,8 @@ fn variables_are_looked_up_in_lower_case() {
         };
         Some(value.to_owned())
     };
-    let read = |flowop: &str| parse_with(with_flowops(flowop).as_bytes(), &environment);
-    let connect = |options: &str| read(&format!("<flowop type=\"$op\" options=\"{options}\"/>"));
+    let parse = |flowop: &str| parse_with(profile_with_flowops(flowop).as_bytes(), &environment);
+    let connect = |options: &str| parse(&format!("<flowop type=\"$op\" options=\"{options}\"/>"));
     for (options, host, notes) in [
         ("remotehost=$h protocol=tcp", "Lower", &[][..]),
         (
@@ -405,9 +408,9 @@ fn variables_are_looked_up_in_lower_case() {
             &["7:20: warning: connect ignores size (assumed absent)"],
         ),
     ] {
-        let read = connect(options);
-        assert_eq!(lines(&read.notes), notes, "{options}");
-        let workorder = read.workorder.expect("it is accepted");
+        let parsed = connect(options);
+        assert_eq!(format_notes(&parsed.notes), notes, "{options}");
+        let workorder = parsed.workorder.expect("the profile is accepted");
         let flowop = &workorder.groups[0].transactions[1].flowops[0];
         assert_eq!(
             (flowop.kind, flowop.endpoint.remote_host.as_str()),
@@ -433,40 +436,40 @@ fn variables_are_looked_up_in_lower_case() {
             "7:29: error: Env variable remotehost = $ not set",
         ),
     ] {
-        let notes = lines(&connect(options).notes);
+        let notes = format_notes(&connect(options).notes);
         assert_eq!(notes[0], expected, "{options}: {notes:?}");
     }
-    let text =
-        with_flowops("<flowop type=\"nop\"/>").replace("iterations=\"2\"", "iterations=\"$n\"");
+    let text = profile_with_flowops("<flowop type=\"nop\"/>")
+        .replace("iterations=\"2\"", "iterations=\"$n\"");
     let workorder = parse_with(text.as_bytes(), &environment)
         .workorder
-        .expect("it is accepted");
+        .expect("the profile is accepted");
     assert_eq!(workorder.groups[0].transactions[1].iterations, 2048);
 }
 
-/// What a name in lower case is no more.
+/// Warns if a name in lower case may differ from the original.
 #[test]
-fn folding_is_told_where_it_matters() {
-    let text = with_flowops(
+fn warns_about_relevant_case_folding() {
+    let text = profile_with_flowops(
         "<flowop type=\"CONNECT\" options=\"RemoteHost=Host PROTOCOL=TCP CC=Reno\"/>\n\
          <flowop type=\"sendfile\" options=\"dir=SF\"/>",
     );
-    let read = parsed(&text);
+    let parsed = parse_text(&text);
     assert_eq!(
-        lines(&read.notes),
+        format_notes(&parsed.notes),
         [
             "7:62: warning: cc=Reno is folded to lower case (assumed cc=reno)",
             "8:34: warning: dir=SF is folded to lower case (assumed dir=sf)",
         ]
     );
-    let workorder = read.workorder.expect("it is accepted");
+    let workorder = parsed.workorder.expect("the profile is accepted");
     let connect = &workorder.groups[0].transactions[1].flowops[0];
     assert_eq!(connect.endpoint.remote_host, "host");
     assert_eq!(connect.endpoint.protocol, Some(DataProtocol::Tcp));
 }
 
 #[test]
-fn there_are_limits() {
+fn enforces_limits() {
     let group = |strands: &str, size: &str| {
         format!(
             "<group {strands}> <transaction> <flowop type=\"connect\" options=\"remotehost=h protocol=tcp\"/> \
@@ -498,8 +501,8 @@ fn there_are_limits() {
             Some("1025:1: error: more than 1024 groups"),
         ),
     ] {
-        let read = parsed(&text);
-        let errors: Vec<_> = read
+        let parsed = parse_text(&text);
+        let errors: Vec<_> = parsed
             .notes
             .iter()
             .filter(|note| note.severity == Severity::Error)
@@ -508,8 +511,10 @@ fn there_are_limits() {
         let errors: Vec<&str> = errors.iter().map(String::as_str).collect();
         assert_eq!(errors.first().copied(), expected);
     }
-    let many = " <transaction> <flowop type=\"nop\"/> </transaction>\n".repeat(101);
-    let notes = lines(&parsed(&format!("<group nthreads=\"1\">\n{many}</group>\n")).notes);
+    let transactions = " <transaction> <flowop type=\"nop\"/> </transaction>\n".repeat(101);
+    let notes = format_notes(
+        &parse_text(&format!("<group nthreads=\"1\">\n{transactions}</group>\n")).notes,
+    );
     assert_eq!(
         notes,
         ["102:2: error: Shm exhausted!: more than 100 transactions in a group"]
@@ -517,24 +522,24 @@ fn there_are_limits() {
 }
 
 #[test]
-fn names_are_cut_as_uperf_cuts_them() {
-    let long = "x".repeat(200);
-    let text = with_flowops("<flowop type=\"nop\"/>")
-        .replace("name=\"p\"", &format!("name=\"{long}\""))
-        .replace("<group ", &format!("<group name=\"{long}\" "));
-    let read = parsed(&text);
-    assert_eq!(read.notes.len(), 2);
-    let workorder = read.workorder.expect("it is accepted");
+fn truncates_names_like_uperf() {
+    let long_name = "x".repeat(200);
+    let text = profile_with_flowops("<flowop type=\"nop\"/>")
+        .replace("name=\"p\"", &format!("name=\"{long_name}\""))
+        .replace("<group ", &format!("<group name=\"{long_name}\" "));
+    let parsed = parse_text(&text);
+    assert_eq!(parsed.notes.len(), 2);
+    let workorder = parsed.workorder.expect("the profile is accepted");
     assert_eq!(
         (workorder.name.len(), workorder.groups[0].name.len()),
         (128, 31)
     );
 }
 
-/// Long files of one thing over and over: none takes time out of proportion to its length.
+/// Parses long files with a repeated text. The time must stay proportional to the length.
 #[test]
-fn long_files_are_read_in_time() {
-    for (before, word, after) in [
+fn parses_long_files_in_linear_time() {
+    for (prefix, repeated, suffix) in [
         ("", "<group ", ""),
         ("", "<transaction ", ""),
         ("<group nthreads=\"1\"> ", "<transaction ", ""),
@@ -570,15 +575,15 @@ fn long_files_are_read_in_time() {
         ("", "\n", "<"),
         ("", "=\" \" ", ""),
     ] {
-        let times = (512 << 10) / word.len();
-        let text = format!("{before}{}{after}", word.repeat(times));
-        let read = parsed(&text);
-        assert!(read.notes.len() <= 210);
+        let repetitions = (512 << 10) / repeated.len();
+        let text = format!("{prefix}{}{suffix}", repeated.repeat(repetitions));
+        let parsed = parse_text(&text);
+        assert!(parsed.notes.len() <= 210);
     }
-    // Attributes are compared with one another.
+    // The parser compares the attributes of an element with each other.
     let mut text = "<profile".to_owned();
     for k in 0..300_000 {
         text.extend([" a", &k.to_string(), "=''"]);
     }
-    assert!(parsed(&(text + "/>")).workorder.is_none());
+    assert!(parse_text(&(text + "/>")).workorder.is_none());
 }

@@ -1,8 +1,8 @@
-//! Every profile in `data`: what it checks to, and what is said about it, stands in the file beside it.
+//! Compares the plan and the notes of every profile in `data` with the text file beside it.
 //!
-//! `profiles` has the like of each that uperf is shipped with, `consumers` of those that harnesses
-//! write, `transcripts` those of the recorded runs. With `UPDATE_PLANS` set the files are written: look at the
-//! difference.
+//! `profiles` has equivalents of the profiles that uperf ships, `consumers` of those that harnesses
+//! write, and `transcripts` those of the recorded runs. If `UPDATE_PLANS` is set, the test writes
+//! the text files. Review the difference.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -12,31 +12,30 @@ use std::time::Duration;
 use uperf::profile::summary;
 use uperf::{Amount, FlowopFlags, FlowopKind, Workorder};
 
-use super::{environment, lines, parse_with};
+use super::{environment, format_notes, parse_with};
 
 #[test]
-fn every_profile_checks() {
-    let mut wrong = Vec::new();
+fn parses_every_profile_as_recorded() {
+    let mut mismatches = Vec::new();
     for path in profiles() {
         let parsed = parse_with(&read(&path), &environment);
         let mut text = parsed.workorder.as_ref().map_or_else(String::new, summary);
-        for line in lines(&parsed.notes) {
-            // A string takes everything.
+        for line in format_notes(&parsed.notes) {
             let _ = writeln!(text, "{line}");
         }
         let expected = path.with_extension("txt");
         if std::env::var_os("UPDATE_PLANS").is_some() {
-            fs::write(&expected, &text).expect("a file of ours");
+            fs::write(&expected, &text).expect("the file is writable");
         }
         if fs::read_to_string(&expected).unwrap_or_default() != text {
-            wrong.push(format!("{}:\n{text}", path.display()));
+            mismatches.push(format!("{}:\n{text}", path.display()));
         }
     }
-    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    assert!(mismatches.is_empty(), "{}", mismatches.join("\n"));
 }
 
 #[test]
-fn all_but_two_of_the_shipped_ones_run() {
+fn refuses_only_two_shipped_profiles() {
     let mut refused = Vec::new();
     for path in profiles() {
         if parse_with(&read(&path), &environment).workorder.is_none() {
@@ -44,16 +43,16 @@ fn all_but_two_of_the_shipped_ones_run() {
         }
     }
     refused.sort();
-    // The one needs reliable datagram sockets, the other flowops that uperf has no more.
+    // oraclerac needs flowops that uperf has removed; rdstest needs reliable datagram sockets.
     assert_eq!(refused, ["oraclerac", "rdstest"]);
 }
 
-/// The values that the recorded messages have.
+/// Compares the parsed options with the values in the recorded messages.
 #[test]
-fn every_option_is_what_the_recording_has() {
-    let workorder = recorded("every-option");
+fn parses_options_as_in_recorded_messages() {
+    let workorder = parse_recorded("every-option");
     let transactions = &workorder.groups[0].transactions;
-    let seen: Vec<_> = transactions
+    let parsed: Vec<_> = transactions
         .iter()
         .map(|transaction| {
             let duration = transaction
@@ -75,7 +74,7 @@ fn every_option_is_what_the_recording_has() {
         (1, 1_500_000_000, 0, ""),
         (1, 3_599_999_959_040, 0, ""),
     ];
-    assert_eq!(seen, expected);
+    assert_eq!(parsed, expected);
 
     let write = &transactions[1].flowops[0];
     assert_eq!(
@@ -88,7 +87,7 @@ fn every_option_is_what_the_recording_has() {
     assert_eq!(write.flags, FlowopFlags(4));
 
     let [random, _, think, sendfile, sendfilev, nop] = &transactions[2].flowops[..] else {
-        panic!("six flowops");
+        panic!("transaction 2 does not have six flowops");
     };
     assert_eq!(
         random.transfer.amount,
@@ -97,7 +96,7 @@ fn every_option_is_what_the_recording_has() {
             max: 2048
         }
     );
-    // A recording has 0x40 as well, of the random size.
+    // The recording also has 0x40, the flag of a random size.
     assert_eq!(random.flags, FlowopFlags(4));
     assert_eq!(
         (think.flags, think.duration),
@@ -111,43 +110,44 @@ fn every_option_is_what_the_recording_has() {
     );
     assert_eq!(nop.endpoint.encapsulation_port, 0);
 
-    let mixed = recorded("mixed-operations");
-    let times: Vec<_> = mixed.groups[0].transactions[1].flowops[2..4]
+    let mixed = parse_recorded("mixed-operations");
+    let thinks: Vec<_> = mixed.groups[0].transactions[1].flowops[2..4]
         .iter()
         .map(|think| (think.duration.as_nanos(), think.flags))
         .collect();
     assert_eq!(
-        times,
+        thinks,
         [(5_000_000, FlowopFlags(16)), (1_500_000, FlowopFlags(32))]
     );
 }
 
-/// The template without `</transaction>` is read as if it had one, and that is said.
+/// The parser adds the missing `</transaction>` of the template, with a note.
 #[test]
-fn a_missing_closer_changes_nothing() {
+fn missing_end_tag_adds_only_a_note() {
     let path = data().join("consumers/benchmark-operator.xml");
-    let text = String::from_utf8(read(&path)).expect("text");
+    let text = String::from_utf8(read(&path)).expect("the profile is UTF-8");
     let closed = text.replace(
         "size=64\"/>\n  <transaction",
         "size=64\"/>\n  </transaction>\n  <transaction",
     );
     assert_ne!(closed, text);
-    let [missing, there] = [text, closed].map(|text| parse_with(text.as_bytes(), &environment));
-    assert_eq!(missing.workorder, there.workorder);
-    assert_eq!(missing.notes.len(), there.notes.len() + 1);
+    let [without_closer, with_closer] =
+        [text, closed].map(|text| parse_with(text.as_bytes(), &environment));
+    assert_eq!(without_closer.workorder, with_closer.workorder);
+    assert_eq!(without_closer.notes.len(), with_closer.notes.len() + 1);
 }
 
-fn recorded(name: &str) -> Workorder {
+fn parse_recorded(name: &str) -> Workorder {
     let path = data().join("transcripts").join(name).with_extension("xml");
     let parsed = parse_with(&read(&path), &environment);
-    parsed.workorder.expect("it ran")
+    parsed.workorder.expect("the recorded profile is valid")
 }
 
 fn profiles() -> Vec<PathBuf> {
     let mut profiles: Vec<PathBuf> = ["profiles", "consumers", "transcripts"]
         .iter()
-        .flat_map(|directory| fs::read_dir(data().join(directory)).expect("profiles"))
-        .map(|entry| entry.expect("readable").path())
+        .flat_map(|directory| fs::read_dir(data().join(directory)).expect("the directory exists"))
+        .map(|entry| entry.expect("the profile is readable").path())
         .filter(|path| path.extension().is_some_and(|extension| extension == "xml"))
         .collect();
     profiles.sort();
@@ -160,5 +160,5 @@ fn data() -> PathBuf {
 }
 
 fn read(path: &Path) -> Vec<u8> {
-    fs::read(path).expect("readable")
+    fs::read(path).expect("the profile is readable")
 }

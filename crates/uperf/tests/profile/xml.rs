@@ -1,11 +1,11 @@
-//! Well-formed XML is read, also where uperf stumbles; where both read something else, uperf's meaning
-//! counts.
+//! The parser accepts well-formed XML even if uperf cannot read it. If the two meanings differ, it
+//! uses uperf's.
 
-use super::{lines, parse_with, parsed};
+use super::{format_notes, parse_text, parse_with};
 
-/// Spellings of one document.
+/// Parses several spellings of one document.
 #[test]
-fn spelling_makes_no_difference() {
+fn ignores_xml_spelling() {
     let plain = r#"<?xml version="1.0"?>
 <profile name="p">
   <group nthreads="2">
@@ -18,15 +18,18 @@ fn spelling_makes_no_difference() {
   </group>
 </profile>
 "#;
-    let expected = parsed(plain);
-    assert_eq!(lines(&expected.notes), [""; 0]);
+    let expected = parse_text(plain);
+    assert_eq!(format_notes(&expected.notes), [""; 0]);
     let unspaced: String = plain.lines().map(str::trim).collect();
-    for (what, text) in [
+    for (name, text) in [
         ("no blanks between elements", unspaced),
         ("single quotes", plain.replace('"', "'")),
-        ("ends of empty elements", plain.replace("/>", "></flowop>")),
         (
-            "blanks about the equals sign",
+            "end tags of empty elements",
+            plain.replace("/>", "></flowop>"),
+        ),
+        (
+            "blanks around the equals sign",
             plain.replace("type=", "type = "),
         ),
         (
@@ -39,69 +42,74 @@ fn spelling_makes_no_difference() {
             "a document type",
             plain.replace("<profile", "<!DOCTYPE profile>\n<profile"),
         ),
-        (
-            "a case of its own",
-            plain.replace("<flowop type", "<FlowOp TYPE"),
-        ),
+        ("mixed case", plain.replace("<flowop type", "<FlowOp TYPE")),
         (
             "a namespace",
             plain.replace("<profile ", "<profile xmlns=\"urn:p\" "),
         ),
         (
-            "a line end in a list",
+            "a line end in an attribute value",
             plain.replace("count=2 size", "count=2\n size"),
         ),
-        ("line ends of DOS", plain.replace('\n', "\r\n")),
+        ("DOS line ends", plain.replace('\n', "\r\n")),
         ("a byte order mark", format!("\u{feff}{plain}")),
     ] {
-        let read = parsed(&text);
+        let parsed = parse_text(&text);
         assert_eq!(
-            read.workorder,
+            parsed.workorder,
             expected.workorder,
-            "{what}: {:?}",
-            lines(&read.notes)
+            "{name}: {:?}",
+            format_notes(&parsed.notes)
         );
-        assert!(read.notes.len() <= 1, "{what}: {:?}", lines(&read.notes));
+        assert!(
+            parsed.notes.len() <= 1,
+            "{name}: {:?}",
+            format_notes(&parsed.notes)
+        );
     }
     for text in [
         plain.trim_end(),
         &plain.replace('\n', "\r\n"),
         &plain.to_uppercase().replace("XML", "xml"),
     ] {
-        let read = parsed(text);
-        // Names are folded, as everything is.
-        assert!(read.workorder.is_some(), "{:?}", lines(&read.notes));
+        let parsed = parse_text(text);
+        // uperf folds names and keywords to lower case.
+        assert!(
+            parsed.workorder.is_some(),
+            "{:?}",
+            format_notes(&parsed.notes)
+        );
     }
     let utf16: Vec<u8> = [0xfeff]
         .into_iter()
         .chain(plain.encode_utf16())
         .flat_map(u16::to_le_bytes)
         .collect();
-    let read = parse_with(&utf16, &super::environment);
-    assert_eq!(read.workorder, expected.workorder);
+    let parsed = parse_with(&utf16, &super::environment);
+    assert_eq!(parsed.workorder, expected.workorder);
 }
 
 #[test]
-fn a_stumble_of_uperfs_is_told() {
-    let read = parsed(
+fn warns_about_xml_that_uperf_cannot_read() {
+    let parsed = parse_text(
         "<profile><group nthreads='1'><transaction><flowop type='nop'/></transaction></group></profile>",
     );
     assert_eq!(
-        lines(&read.notes),
+        format_notes(&parsed.notes),
         [
             "1:17: warning: uperf cannot read this file: No current group: nthreads= is outside of \
           one (assumed its meaning as XML)"
         ]
     );
-    // An element that is overlooked, though nothing is refused.
-    let read = parsed(
+    // uperf overlooks an element here without an error.
+    let parsed = parse_text(
         "<profile name=\"p\">\n<group nthreads=\"1\">\n<transaction>\n<flowop type=\"nop\"/><flowop \
          type=\"think\"/>\n</transaction>\n</group>\n</profile>\n",
     );
-    let workorder = read.workorder.expect("well-formed");
+    let workorder = parsed.workorder.expect("well-formed");
     assert_eq!(workorder.groups[0].transactions[0].flowops.len(), 2);
     assert_eq!(
-        lines(&read.notes),
+        format_notes(&parsed.notes),
         [
             "4:19: warning: uperf cannot read this file: uperf ignores <flowop, because no blank \
           follows /> (assumed its meaning as XML)"
@@ -109,27 +117,30 @@ fn a_stumble_of_uperfs_is_told() {
     );
 }
 
-/// Where both read it, uperf's meaning counts.
+/// If both readings are valid, the parser uses uperf's.
 #[test]
-fn uperf_has_the_last_word() {
-    let with = |group: &str, flowop: &str| {
+fn prefers_meaning_of_uperf() {
+    let profile = |group: &str, flowop: &str| {
         format!(
             "<profile name=\"p\">\n<group {group}>\n<transaction>\n<flowop {flowop}/>\n</transaction>\n\
              </group>\n</profile>\n"
         )
     };
-    let read = parsed(&with("name=\"a&amp;b\" nthreads=\"1\"", "type=\"nop\""));
-    assert_eq!(read.workorder.expect("both").groups[0].name, "a&amp;b");
+    let parsed = parse_text(&profile("name=\"a&amp;b\" nthreads=\"1\"", "type=\"nop\""));
     assert_eq!(
-        lines(&read.notes),
+        parsed.workorder.expect("both readings are valid").groups[0].name,
+        "a&amp;b"
+    );
+    assert_eq!(
+        format_notes(&parsed.notes),
         ["2:8: warning: as XML this is name=\"a&b\" (assumed name=\"a&amp;b\")"]
     );
-    // An attribute's last word, and a group that was closed.
+    // The group is already closed where the transaction starts.
     let nested = "<group nthreads=\"1\" /> <transaction> <flowop type=\"nop\"/> </transaction>\n";
-    let read = parsed(&format!("<profile>\n{nested}</profile>\n"));
-    assert!(read.workorder.is_some());
+    let parsed = parse_text(&format!("<profile>\n{nested}</profile>\n"));
+    assert!(parsed.workorder.is_some());
     assert_eq!(
-        lines(&read.notes),
+        format_notes(&parsed.notes),
         [
             "2:1: warning: <group> has no </group> (assumed one before </profile>)",
             "2:24: warning: invalid as XML: No current group: <transaction> is outside of \
@@ -138,13 +149,15 @@ fn uperf_has_the_last_word() {
     );
 }
 
-/// In a document of XML a name is what it says; uperf's own reading folds it.
+/// Names keep their case if only the XML reading is valid; uperf's reading folds them.
 #[test]
-fn case_is_kept_where_xml_decides() {
+fn keeps_case_if_only_xml_is_valid() {
     let text = "<profile name=\"My Web\">\n<group nthreads=\"1\">\n<transaction>\n<flowop type=\"NOP\"/>\n\
                 </transaction>\n</group>\n</profile>\n";
-    let folded = parsed(text).workorder.expect("both");
-    let kept = parsed(&text.replace('"', "'")).workorder.expect("XML");
+    let folded = parse_text(text).workorder.expect("both readings are valid");
+    let kept = parse_text(&text.replace('"', "'"))
+        .workorder
+        .expect("the text is valid XML");
     assert_eq!(
         [folded.name.as_str(), kept.name.as_str()],
         ["my web", "My Web"]
@@ -153,10 +166,10 @@ fn case_is_kept_where_xml_decides() {
 }
 
 #[test]
-fn what_is_neither_has_uperfs_errors_and_xmls_place() {
-    let read = parsed("<profile>\n<group nthreads='1'>\n<transaction>\n</profile>\n");
-    assert!(read.workorder.is_none());
-    let notes = lines(&read.notes);
+fn reports_both_errors_if_no_reading_is_valid() {
+    let parsed = parse_text("<profile>\n<group nthreads='1'>\n<transaction>\n</profile>\n");
+    assert!(parsed.workorder.is_none());
+    let notes = format_notes(&parsed.notes);
     for expected in [
         "2:8: error: Cannot parse '1'>",
         "4:1: warning: not well-formed XML: expected 'transaction' tag, not 'profile' at 4:1 (assumed uperf's reading)",

@@ -1,4 +1,5 @@
-//! A master that asks for files, as none that reads a profile does: it gets those below `--allow-dir`.
+//! A master that requests files, which no profile can do. The slave sends only files below
+//! `--allow-dir`.
 
 use std::fs;
 use std::io::Read;
@@ -11,55 +12,60 @@ use uperf::slave::{ServedFiles, SlaveConfig};
 use uperf::wire::{MasterCommand, Text, WorkRecords};
 use uperf::{DataProtocol, FlowopKind, TransactionSpec};
 
-use super::{Master, connect, read, serving, work};
+use super::{Master, connect_flowop, read_flowop, records, with_slave};
 
 #[test]
-fn files_are_sent_from_below_an_allowed_directory_alone() {
-    let outside = tempfile::tempdir().expect("a directory");
+fn sends_only_files_below_allowed_directories() {
+    let outside = tempfile::tempdir().expect("the directory is created");
     let allowed = outside.path().join("allowed");
-    fs::create_dir_all(allowed.join("below")).expect("ours");
-    fs::write(allowed.join("below/file"), "twelve bytes").expect("ours");
-    fs::write(outside.path().join("secret"), "no").expect("ours");
-    std::os::unix::fs::symlink(outside.path(), allowed.join("link")).expect("ours");
+    fs::create_dir_all(allowed.join("below")).expect("the directory is writable");
+    fs::write(allowed.join("below/file"), "twelve bytes").expect("the directory is writable");
+    fs::write(outside.path().join("secret"), "no").expect("the directory is writable");
+    std::os::unix::fs::symlink(outside.path(), allowed.join("link"))
+        .expect("the directory is writable");
 
-    let with = SlaveConfig {
-        served_files: Arc::new(ServedFiles::open(from_ref(&allowed)).expect("it is there")),
+    let config = SlaveConfig {
+        served_files: Arc::new(
+            ServedFiles::open(from_ref(&allowed)).expect("the directory exists"),
+        ),
         ..SlaveConfig::default()
     };
-    serving(with, |port| {
-        let below = asked(port, &allowed.join("below"));
-        assert_eq!(below, Ok("twelve bytes".repeat(3)));
+    with_slave(config, |port| {
+        let received = request_files(port, &allowed.join("below"));
+        assert_eq!(received, Ok("twelve bytes".repeat(3)));
         for refused in ["..", "link", "below/../../allowed/../", "/"] {
-            let why = asked(port, &allowed.join(refused)).expect_err(refused);
+            let error = request_files(port, &allowed.join(refused)).expect_err(refused);
             let expected = "it is not below a directory of --allow-dir";
-            assert!(why.ends_with(expected), "{refused}: {why}");
+            assert!(error.ends_with(expected), "{refused}: {error}");
         }
     });
-    serving(SlaveConfig::default(), |port| {
-        assert!(asked(port, &allowed.join("below")).is_err());
+    with_slave(SlaveConfig::default(), |port| {
+        assert!(request_files(port, &allowed.join("below")).is_err());
     });
 }
 
-/// What a slave sends when it is asked for the files of a directory, three times; or why it does not.
-fn asked(port: u16, directory: &Path) -> Result<String, String> {
-    let mut master = Master::begin(port, DataProtocol::Tcp, &sends_files(directory))?;
-    let mut data = TcpStream::connect(("127.0.0.1", master.data)).expect("it listens");
-    master.command(MasterCommand::NextTransaction(0));
+/// Requests the files of a directory three times. Returns the received text, or the reason for a
+/// refusal.
+fn request_files(port: u16, directory: &Path) -> Result<String, String> {
+    let mut master = Master::start(port, DataProtocol::Tcp, &sendfile_work(directory))?;
+    let mut data = TcpStream::connect(("127.0.0.1", master.data_port)).expect("the slave listens");
+    master.send_command(MasterCommand::NextTransaction(0));
     let mut text = [0; 36];
-    data.read_exact(&mut text).expect("three times twelve");
+    data.read_exact(&mut text)
+        .expect("the slave sends the file three times");
     let goodbye = master.goodbye();
-    // An accept, three files, and the end of the strand.
+    // One accept, three files, and the end of the strand.
     assert_eq!((goodbye.bytes, goodbye.operations), (36, 5));
-    Ok(String::from_utf8(text.to_vec()).expect("letters"))
+    Ok(String::from_utf8(text.to_vec()).expect("the text is ASCII"))
 }
 
-/// One that no profile comes to: accept, and then send files.
-fn sends_files(directory: &Path) -> WorkRecords {
-    let mut three = read(12);
-    three.count = 3;
-    let mut work = work(vec![TransactionSpec {
+/// Returns work that no profile can express: accept a connection, then send files.
+fn sendfile_work(directory: &Path) -> WorkRecords {
+    let mut transfer = read_flowop(12);
+    transfer.count = 3;
+    let mut work = records(vec![TransactionSpec {
         iterations: 1,
-        flowops: vec![connect(DataProtocol::Tcp), three],
+        flowops: vec![connect_flowop(DataProtocol::Tcp), transfer],
         ..TransactionSpec::default()
     }]);
     let send = &mut work.transactions[0].flowops[1];

@@ -1,4 +1,4 @@
-//! A slave, and masters that ask for what no profile comes to, or leave in the middle.
+//! A slave with masters that request work that no profile can express, or that leave early.
 
 mod datagrams;
 mod files;
@@ -19,68 +19,79 @@ use uperf::{
     peer_workorder,
 };
 
-/// Runs `masters` with the port of a slave.
-fn serving<T>(terms: SlaveConfig, masters: impl FnOnce(u16) -> T) -> T {
+/// Calls `run_masters` with the port of a running slave.
+fn with_slave<T>(config: SlaveConfig, run_masters: impl FnOnce(u16) -> T) -> T {
     let stop = Stop::new();
-    let slave = Slave::listen(DataProtocol::Tcp, 0, terms, stop.clone()).expect("a port");
-    let port = u16::try_from(slave.port().expect("it is bound")).expect("a port");
+    let slave =
+        Slave::listen(DataProtocol::Tcp, 0, config, stop.clone()).expect("the slave listens");
+    let port = u16::try_from(slave.port().expect("the slave is bound")).expect("a TCP port");
     let serving = thread::spawn(move || slave.serve());
-    let done = masters(port);
+    let result = run_masters(port);
     stop.set(StopReason::Cancelled);
     serving.join().expect("no panic");
-    done
+    result
 }
 
-/// A master of one strand that knows where the slave's strand listens.
+/// A master with one strand, after the handshake.
 struct Master {
     control: TcpStream,
-    /// The port of the slave's strand.
-    data: u16,
+    /// Port of the slave's strand.
+    data_port: u16,
 }
 
 impl Master {
-    /// The handshake; an error is the slave's reason for a refusal.
-    fn begin(port: u16, protocol: DataProtocol, work: &WorkRecords) -> Result<Self, String> {
-        let control = TcpStream::connect(("127.0.0.1", port)).expect("it listens");
-        let patience = Some(Duration::from_secs(10));
-        control.set_read_timeout(patience).expect("a time");
-        let mut master = Self { control, data: 0 };
+    /// Does the handshake. An error is the slave's reason for a refusal.
+    fn start(port: u16, protocol: DataProtocol, work: &WorkRecords) -> Result<Self, String> {
+        let control = TcpStream::connect(("127.0.0.1", port)).expect("the slave listens");
+        let timeout = Some(Duration::from_secs(10));
+        control
+            .set_read_timeout(timeout)
+            .expect("the timeout is valid");
+        let mut master = Self {
+            control,
+            data_port: 0,
+        };
         let mut message = Header::for_phase_2(DataVersion::V0_3_1, 0).encode(Endian::NATIVE);
         message.extend(work.encode(FlowopLayout::WithBatchSize, Endian::NATIVE));
         master.send(&message);
-        if let Phase2Answer::Refused(why) = Phase2Answer::decode(&master.take(), Endian::NATIVE) {
-            return Err(why.to_string());
+        if let Phase2Answer::Refused(reason) =
+            Phase2Answer::decode(&master.receive(), Endian::NATIVE)
+        {
+            return Err(reason.to_string());
         }
-        let info = SlaveInfo::decode(&master.take(), Endian::NATIVE);
-        master.data = u16::try_from(info.port(protocol).expect("a port")).expect("a port");
+        let info = SlaveInfo::decode(&master.receive(), Endian::NATIVE);
+        let data_port = info.port(protocol).expect("the slave reports a port");
+        master.data_port = u16::try_from(data_port).expect("a TCP or UDP port");
         master.send(&HANDSHAKE_END);
-        assert_eq!(master.take(), HANDSHAKE_END);
+        assert_eq!(master.receive(), HANDSHAKE_END);
         Ok(master)
     }
 
-    fn command(&mut self, command: MasterCommand) {
+    fn send_command(&mut self, command: MasterCommand) {
         self.send(&command.encode(Endian::NATIVE));
     }
 
-    /// Ends the run, and returns what the slave says of it.
+    /// Ends the run and returns the goodbye of the slave.
     fn goodbye(mut self) -> Goodbye {
-        self.command(MasterCommand::SendStatistics);
-        Goodbye::decode(&self.take(), Endian::NATIVE).expect("a goodbye")
+        self.send_command(MasterCommand::SendStatistics);
+        Goodbye::decode(&self.receive(), Endian::NATIVE).expect("the goodbye is valid")
     }
 
     fn send(&mut self, bytes: &[u8]) {
-        self.control.write_all(bytes).expect("it reads");
+        self.control.write_all(bytes).expect("the slave receives");
     }
 
-    fn take<const N: usize>(&mut self) -> [u8; N] {
+    fn receive<const N: usize>(&mut self) -> [u8; N] {
         let mut bytes = [0; N];
-        self.control.read_exact(&mut bytes).expect("an answer");
+        self.control
+            .read_exact(&mut bytes)
+            .expect("the slave answers");
         bytes
     }
 }
 
-/// What a slave gets from a master of one strand.
-fn work(transactions: Vec<TransactionSpec>) -> WorkRecords {
+/// Returns the records that a master with one strand sends.
+fn records(transactions: Vec<TransactionSpec>) -> WorkRecords {
     let group = GroupSpec {
         strands: StrandCount {
             count: 1,
@@ -90,17 +101,17 @@ fn work(transactions: Vec<TransactionSpec>) -> WorkRecords {
         transactions,
         ..GroupSpec::default()
     };
-    peer_workorder::records_for_host(&group, "127.0.0.1").expect("it fits")
+    peer_workorder::records_for_host(&group, "127.0.0.1").expect("the group can be sent")
 }
 
-fn connect(protocol: DataProtocol) -> Flowop {
+fn connect_flowop(protocol: DataProtocol) -> Flowop {
     let mut connect = Flowop::new(FlowopKind::Connect);
     connect.endpoint.protocol = Some(protocol);
     "127.0.0.1".clone_into(&mut connect.endpoint.remote_host);
     connect
 }
 
-fn read(size: u32) -> Flowop {
+fn read_flowop(size: u32) -> Flowop {
     let mut read = Flowop::new(FlowopKind::Read);
     read.transfer.amount = Amount::Exactly(size);
     read

@@ -1,32 +1,32 @@
-//! The reported facts of interfaces, against what ethtool(8) and the kernel's files say of them.
+//! Reported facts of interfaces, compared with ethtool(8) and the kernel's files.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
 
 use testkit::{Implementation, Namespace, Role, Server, add_link};
 
-use super::{by_name, said, same};
-use crate::interop::exchange::{peers, run};
-use crate::interop::{Case, Outcome};
+use super::{expect_fact, parse_facts, stdout_of_program};
+use crate::interop::exchange::{programs, run};
+use crate::interop::{Case, CaseResult};
 
 pub(super) fn cases() -> Vec<Case> {
     vec![
-        Case::against_stock("facts::link", veth)
-            .alone()
-            .inside(true),
-        Case::against_stock("facts::words_of_a_driver", words_of_a_driver)
-            .alone()
-            .inside(true),
-        Case::against_stock("facts::network_card", || {
+        Case::new("facts::link", link)
+            .without_stock()
+            .in_namespace(true),
+        Case::new("facts::driver_details", driver_details)
+            .without_stock()
+            .in_namespace(true),
+        Case::new("facts::network_card", || {
             Namespace::for_this_process().enter(network_card)
         })
-        .alone()
-        .lacking(network_card_here().err()),
+        .without_stock()
+        .unless(find_network_card().err()),
     ]
 }
 
-/// An Ethernet link with each end in a namespace of its own, in which /sys is another's.
-fn veth() -> Outcome {
+/// An Ethernet link between two namespaces, which do not mount their own /sys.
+fn link() -> CaseResult {
     const TRANSACTIONS: f64 = 2000.0;
     const NAMES: &str = "LOCAL_INTERFACE_NAME,LOCAL_INTERFACE_VENDOR,LOCAL_INTERFACE_DEVICE,\
         LOCAL_INTERFACE_SUBVENDOR,LOCAL_INTERFACE_SUBDEVICE,LOCAL_INTERFACE_SLOT,LOCAL_DRIVER_NAME,\
@@ -45,16 +45,16 @@ fn veth() -> Outcome {
         (&near, "left", "10.7.0.1/24"),
         (&far, "right", "10.7.0.2/24"),
     );
-    let peers = peers();
+    let programs = programs();
     let server = far.enter(|| Server::start("-4"));
     let before = counters(&near, "left")?;
-    let mut client = peers.command(Implementation::Ours, Role::Client);
+    let mut client = programs.command(Implementation::Ours, Role::Client);
     client
         .args(["-H", "10.7.0.2", "-p", &server.port.to_string()])
         .args(["-P", "0", "-t", "TCP_RR", "-l", "-2000", "--", "-k", NAMES]);
     let finished = run(near.command(&client))?;
     let after = counters(&near, "left")?;
-    let facts = by_name(&finished.stdout);
+    let facts = parse_facts(&finished.stdout);
     if facts.len() != NAMES.split(',').count() {
         return Err(format!("{finished:?}"));
     }
@@ -66,19 +66,19 @@ fn veth() -> Outcome {
         return Err(route);
     }
     for (end, namespace, name) in [("LOCAL", &near, "left"), ("REMOTE", &far, "right")] {
-        same(&facts, &format!("{end}_INTERFACE_NAME"), name)?;
-        // It is no PCI device.
+        expect_fact(&facts, &format!("{end}_INTERFACE_NAME"), name)?;
+        // A veth interface is not a PCI device.
         for id in ["VENDOR", "DEVICE", "SUBVENDOR", "SUBDEVICE"] {
-            same(&facts, &format!("{end}_INTERFACE_{id}"), "0xffffffff")?;
+            expect_fact(&facts, &format!("{end}_INTERFACE_{id}"), "0xffffffff")?;
         }
-        same(&facts, &format!("{end}_INTERFACE_SLOT"), "None")?;
+        expect_fact(&facts, &format!("{end}_INTERFACE_SLOT"), "None")?;
         if let Ok(text) = namespace.run(&format!("ethtool -i {name}")) {
-            for (fact, words) in DRIVER {
-                let told = Some(line_of(&text, words)).filter(|words| !words.is_empty());
-                same(
+            for (fact, key) in DRIVER {
+                let expected = Some(ethtool_value(&text, key)).filter(|value| !value.is_empty());
+                expect_fact(
                     &facts,
                     &format!("{end}_DRIVER_{fact}"),
-                    told.unwrap_or("None"),
+                    expected.unwrap_or("None"),
                 )?;
             }
         }
@@ -86,38 +86,40 @@ fn veth() -> Outcome {
 
     let number = |name: &str| facts[name].parse::<f64>().unwrap_or(f64::NAN);
     let rate = number("PACKETS_PER_TRANSACTION");
-    // A request and a response, and the two control messages, handshake and goodbye around them.
+    // A request and a response. Control messages, handshake and close add a few packets.
     if !(2.0..2.02).contains(&rate) {
         return Err(format!("{facts:?}"));
     }
-    // The whole run has the control connection in it; the test has not.
-    for (name, whole) in [
+    // The run includes the control connection's packets; the test does not.
+    for (name, packets_of_run) in [
         ("LOCAL_INTERFACE_RX_PACKETS", after.0 - before.0),
         ("LOCAL_INTERFACE_TX_PACKETS", after.1 - before.1),
     ] {
         let packets = number(name);
-        if !(TRANSACTIONS..whole).contains(&packets) {
-            return Err(format!("{name}={packets}, all {whole}"));
+        if !(TRANSACTIONS..packets_of_run).contains(&packets) {
+            return Err(format!("{name}={packets}, whole run {packets_of_run}"));
         }
     }
-    // What one end sends the other one receives; the two look at it a moment apart.
+    // Each end receives the packets of the other. The ends read their counters at slightly
+    // different times.
     for (from, to) in [("REMOTE", "LOCAL"), ("LOCAL", "REMOTE")] {
-        let [packets, bytes] = ["PACKETS", "BYTES"].map(|what| {
-            let sent = number(&format!("{from}_INTERFACE_TX_{what}"));
-            (sent, number(&format!("{to}_INTERFACE_RX_{what}")))
+        let [packets, bytes] = ["PACKETS", "BYTES"].map(|unit| {
+            let sent = number(&format!("{from}_INTERFACE_TX_{unit}"));
+            (sent, number(&format!("{to}_INTERFACE_RX_{unit}")))
         });
-        let close = |(sent, received): (f64, f64), apart: f64| (sent - received).abs() <= apart;
-        // Ethernet, IPv4, TCP with timestamps, and a byte.
-        let least = 67.0 * TRANSACTIONS;
-        let frames = bytes.0 >= least && bytes.1 >= least;
-        if !(close(packets, 10.0) && close(bytes, 10_000.0) && frames) {
+        let is_close =
+            |(sent, received): (f64, f64), tolerance: f64| (sent - received).abs() <= tolerance;
+        // Headers of Ethernet, IPv4 and TCP with timestamps, and one byte.
+        let min_bytes = 67.0 * TRANSACTIONS;
+        let has_headers = bytes.0 >= min_bytes && bytes.1 >= min_bytes;
+        if !(is_close(packets, 10.0) && is_close(bytes, 10_000.0) && has_headers) {
             return Err(format!("{from}: {facts:?}"));
         }
     }
     Ok(())
 }
 
-/// The selectors `*_DRIVER_*`, and what `ethtool -i` calls them.
+/// The selectors `*_DRIVER_*` and their keys in `ethtool -i`.
 const DRIVER: [(&str, &str); 4] = [
     ("NAME", "driver"),
     ("VERSION", "version"),
@@ -125,115 +127,112 @@ const DRIVER: [(&str, &str); 4] = [
     ("BUS", "bus-info"),
 ];
 
-/// What `ethtool -i` says in a line.
-fn line_of<'a>(text: &'a str, key: &str) -> &'a str {
+/// Returns a value of `ethtool -i`; empty if there is none.
+fn ethtool_value<'a>(text: &'a str, key: &str) -> &'a str {
     let value = |line: &'a str| line.strip_prefix(key)?.strip_prefix(':');
     text.lines().find_map(value).unwrap_or_default().trim()
 }
 
-/// A driver with a word for everything: the kernel's own bridge. Nothing is sent; that a packet would
-/// leave there is enough.
-fn words_of_a_driver() -> Outcome {
+/// The kernel's bridge driver has a value for every fact. The case sends nothing; the route selects
+/// the interface.
+fn driver_details() -> CaseResult {
     let host = Namespace::with_loopback_only();
     let run = |line: &str| host.run(line).map_err(|error| error.to_string());
     run("ip link add bridge type bridge")?;
     run("ip address add 10.8.0.1/24 dev bridge")?;
     run("ip link set bridge up")?;
     let text = run("ethtool -i bridge")?;
-    let found = host.enter(|| towards("10.8.0.2"))?;
-    as_ethtool_has_it(&found, &text)?;
-    let all = [
-        &found.driver,
-        &found.driver_version,
-        &found.firmware,
-        &found.bus,
-    ];
-    if found.name != "bridge" || all.iter().any(|words| words.is_none()) {
-        return Err(format!("{found:?}"));
+    let interface = host.enter(|| interface_towards("10.8.0.2"))?;
+    compare_with_ethtool(&interface, &text)?;
+    if interface.name != "bridge" || driver_facts(&interface).iter().any(Option::is_none) {
+        return Err(format!("{interface:?}"));
     }
     Ok(())
 }
 
-/// The reported facts of the interface that packets to an address would leave by.
-fn towards(address: &str) -> Result<model::Interface, String> {
+/// Returns the reported facts of the interface on the route to an address.
+fn interface_towards(address: &str) -> Result<model::Interface, String> {
     let remote = format!("{address}:9").parse::<SocketAddr>();
     let remote = remote.map_err(|error| format!("{address}: {error}"))?;
     let meter = engine::InterfaceMeter::start(&remote.into());
-    let meter = meter.ok_or_else(|| format!("no way to {address}"))?;
+    let meter = meter.ok_or_else(|| format!("no route to {address}"))?;
     Ok(meter.finish())
 }
 
-fn as_ethtool_has_it(found: &model::Interface, text: &str) -> Outcome {
-    let told = [
-        &found.driver,
-        &found.driver_version,
-        &found.firmware,
-        &found.bus,
-    ];
-    for ((_, key), told) in DRIVER.iter().zip(told) {
-        if told.as_deref().unwrap_or_default() != line_of(text, key) {
-            return Err(format!("{key}: {told:?}, ethtool {text}"));
+/// Returns the driver's facts in the order of [`DRIVER`].
+fn driver_facts(interface: &model::Interface) -> [Option<&str>; 4] {
+    [
+        interface.driver.as_deref(),
+        interface.driver_version.as_deref(),
+        interface.firmware.as_deref(),
+        interface.bus.as_deref(),
+    ]
+}
+
+fn compare_with_ethtool(interface: &model::Interface, text: &str) -> CaseResult {
+    for ((_, key), fact) in DRIVER.iter().zip(driver_facts(interface)) {
+        if fact.unwrap_or_default() != ethtool_value(text, key) {
+            return Err(format!("{key}: {fact:?}, ethtool {text}"));
         }
     }
     Ok(())
 }
 
-/// A network interface of this host on the PCI bus that has a route: its name, an address beyond it,
-/// and its place.
-fn network_card_here() -> Result<(String, String, String), String> {
-    let none = || "no network interface on the PCI bus here".to_owned();
+/// Finds a network interface of this host on the PCI bus that has a route. Returns its name, an
+/// address on the route, and its bus address.
+fn find_network_card() -> Result<(String, String, String), String> {
+    let none = || "this host has no network interface on the PCI bus with a route".to_owned();
     let interfaces = std::fs::read_dir("/sys/class/net").map_err(|_| none())?;
     let names = interfaces.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
     let card = |name: String| {
-        let text = said("ethtool", &["-i", &name]).ok()?;
-        let place = line_of(&text, "bus-info");
-        let pci = format!("/sys/bus/pci/devices/{place}");
-        let routes = said("ip", &["-4", "-o", "route", "show", "dev", &name]).ok()?;
+        let text = stdout_of_program("ethtool", &["-i", &name]).ok()?;
+        let bus_address = ethtool_value(&text, "bus-info");
+        let pci_path = format!("/sys/bus/pci/devices/{bus_address}");
+        let routes = stdout_of_program("ip", &["-4", "-o", "route", "show", "dev", &name]).ok()?;
         let mut words = routes
             .split([' ', '/', '\n'])
             .skip_while(|word| *word == "default");
-        let beyond = words.find(|word| word.parse::<Ipv4Addr>().is_ok())?;
-        let there = !place.is_empty() && Path::new(&pci).exists();
-        there.then(|| (name, beyond.to_owned(), place.to_owned()))
+        let destination = words.find(|word| word.parse::<Ipv4Addr>().is_ok())?;
+        let is_pci = !bus_address.is_empty() && Path::new(&pci_path).exists();
+        is_pci.then(|| (name, destination.to_owned(), bus_address.to_owned()))
     };
     let mut cards = names.filter_map(card);
     cards.next().ok_or_else(none)
 }
 
-/// A card's numbers are those of its device, in the words of the kernel's other file about it. Nothing
-/// is sent.
-fn network_card() -> Outcome {
-    let (name, beyond, place) = network_card_here()?;
-    let found = towards(&beyond)?;
-    as_ethtool_has_it(&found, &said("ethtool", &["-i", &name])?)?;
-    let file = format!("/sys/bus/pci/devices/{place}/uevent");
+/// The identifiers of a card match the kernel's `uevent` file. The case sends nothing.
+fn network_card() -> CaseResult {
+    let (name, destination, bus_address) = find_network_card()?;
+    let interface = interface_towards(&destination)?;
+    compare_with_ethtool(&interface, &stdout_of_program("ethtool", &["-i", &name])?)?;
+    let file = format!("/sys/bus/pci/devices/{bus_address}/uevent");
     let uevent = std::fs::read_to_string(&file).map_err(|error| format!("{file}: {error}"))?;
-    let pair = |key: &str| {
-        let (one, other) = uevent
+    let id_pair = |key: &str| {
+        let (vendor, device) = uevent
             .lines()
             .find_map(|line| line.strip_prefix(key))?
             .split_once(':')?;
         let id = |digits| u16::from_str_radix(digits, 16).ok();
-        Some((id(one)?, id(other)?))
+        Some((id(vendor)?, id(device)?))
     };
-    let device = found.pci.as_ref();
-    let numbers = device.map(|ids| (ids.vendor, ids.device));
-    let of_board = device.map(|ids| (ids.subvendor, ids.subdevice));
-    let known = (pair("PCI_ID="), pair("PCI_SUBSYS_ID="));
-    if found.name != name || numbers.is_none() || (numbers, of_board) != known {
-        return Err(format!("{found:?}, not {known:?}"));
+    let pci = interface.pci.as_ref();
+    let ids = pci.map(|ids| (ids.vendor, ids.device));
+    let subsystem_ids = pci.map(|ids| (ids.subvendor, ids.subdevice));
+    let expected = (id_pair("PCI_ID="), id_pair("PCI_SUBSYS_ID="));
+    if interface.name != name || ids.is_none() || (ids, subsystem_ids) != expected {
+        return Err(format!("{interface:?}, not {expected:?}"));
     }
-    // A slot has the address of all the functions that sit in it.
+    // All functions of a slot share its address.
     let script = "grep -lxF \"$0\" /sys/bus/pci/slots/*/address | sed 's,/address$,,; s,.*/,,'";
-    let functions = place.split('.').next().unwrap_or_default();
-    let slot = said("sh", &["-c", script, functions])?;
-    if found.slot.as_deref().unwrap_or_default() != slot.lines().next().unwrap_or_default() {
-        return Err(format!("slot {:?}, not {slot:?}", found.slot));
+    let slot_address = bus_address.split('.').next().unwrap_or_default();
+    let slot = stdout_of_program("sh", &["-c", script, slot_address])?;
+    if interface.slot.as_deref().unwrap_or_default() != slot.lines().next().unwrap_or_default() {
+        return Err(format!("slot {:?}, not {slot:?}", interface.slot));
     }
     Ok(())
 }
 
-/// Packets that an interface has received and sent.
+/// Returns the packets that an interface received and sent.
 pub(super) fn counters(namespace: &Namespace, interface: &str) -> Result<(f64, f64), String> {
     let table = namespace
         .enter(|| std::fs::read_to_string("/proc/thread-self/net/dev"))

@@ -4,69 +4,71 @@ use rand::Rng;
 use rand::rngs::SmallRng;
 use rand::seq::IndexedRandom;
 
-use super::THIRD;
+use super::THIRD_HOST;
 
-/// Both protocols have their fields here or in 944-byte records; the rest of a netperf message is zeros.
-const FIELDS: usize = 272;
+/// Length of the first part of a message, which has the fields of both protocols. The rest of a
+/// netperf message is zero. The rest of a uperf message contains 944-byte records.
+const FIELDS_LEN: usize = 272;
 
-/// Changes a message; `other` is a message of the same conversation. The result differs from the original.
-pub(super) fn mutate(random: &mut SmallRng, message: &[u8], other: &[u8]) -> Vec<u8> {
+/// Returns a changed message, never equal to the original. `inserted` is a message of the same
+/// conversation.
+pub(super) fn mutate(random: &mut SmallRng, message: &[u8], inserted: &[u8]) -> Vec<u8> {
     let mut mutated = message.to_vec();
     while mutated == message {
         for _ in 0..random.random_range(1..4) {
-            change(random, &mut mutated, other);
+            change(random, &mut mutated, inserted);
         }
     }
     mutated
 }
 
-fn change(random: &mut SmallRng, bytes: &mut Vec<u8>, other: &[u8]) {
+fn change(random: &mut SmallRng, bytes: &mut Vec<u8>, inserted: &[u8]) {
     let len = bytes.len();
     if len < 8 {
-        bytes.extend_from_slice(other);
+        bytes.extend_from_slice(inserted);
         return;
     }
-    let place = place(random, len);
+    let offset = choose_offset(random, len);
     match random.random_range(0..20) {
-        0..=3 => bytes[place] ^= 1 << random.random_range(0..8),
-        4..=11 => put(bytes, place / 4 * 4, &integer(random)),
+        0..=3 => bytes[offset] ^= 1 << random.random_range(0..8),
+        4..=11 => overwrite(bytes, offset / 4 * 4, &boundary_integer(random)),
         12..=13 => {
-            let from = self::place(random, len) / 4 * 4;
+            let from = choose_offset(random, len) / 4 * 4;
             let word = bytes[from..(from + 4).min(len)].to_vec();
-            put(bytes, place / 4 * 4, &word);
+            overwrite(bytes, offset / 4 * 4, &word);
         }
-        14..=15 => put(bytes, place / 4 * 4, &address(random)),
+        14..=15 => overwrite(bytes, offset / 4 * 4, &third_host_address(random)),
         16 => {
-            let until = random.random_range(place..len);
-            random.fill(&mut bytes[place..until]);
+            let end = random.random_range(offset..len);
+            random.fill(&mut bytes[offset..end]);
         }
-        17 => bytes.truncate(place),
+        17 => bytes.truncate(offset),
         18 => {
-            let until = random.random_range(place..len);
-            let again = bytes[place..until].to_vec();
-            bytes.splice(place..place, again);
+            let end = random.random_range(offset..len);
+            let repeated = bytes[offset..end].to_vec();
+            bytes.splice(offset..offset, repeated);
         }
-        _ => bytes.extend_from_slice(other),
+        _ => bytes.extend_from_slice(inserted),
     }
 }
 
-fn place(random: &mut SmallRng, len: usize) -> usize {
+fn choose_offset(random: &mut SmallRng, len: usize) -> usize {
     let end = if random.random_bool(0.7) {
-        FIELDS.min(len)
+        FIELDS_LEN.min(len)
     } else {
         len
     };
     random.random_range(0..end)
 }
 
-fn put(bytes: &mut [u8], at: usize, word: &[u8]) {
-    for (byte, new) in bytes[at..].iter_mut().zip(word) {
+fn overwrite(bytes: &mut [u8], offset: usize, word: &[u8]) {
+    for (byte, new) in bytes[offset..].iter_mut().zip(word) {
         *byte = *new;
     }
 }
 
-/// A boundary of some range, as a word of four or eight bytes in either order.
-fn integer(random: &mut SmallRng) -> Vec<u8> {
+/// Returns a boundary of a range, as a word of four or eight bytes in either byte order.
+fn boundary_integer(random: &mut SmallRng) -> Vec<u8> {
     let is_long = random.random_bool(0.2);
     let bits = if is_long { 64 } else { 32 };
     let power = 1_u64 << random.random_range(0..bits);
@@ -82,7 +84,7 @@ fn integer(random: &mut SmallRng) -> Vec<u8> {
         power.wrapping_neg(),
         random.random_range(0..64),
     ];
-    let number = *boundaries.choose(random).expect("there are some");
+    let number = *boundaries.choose(random).expect("the list is not empty");
     let word = if is_long {
         number.to_be_bytes().to_vec()
     } else {
@@ -94,13 +96,13 @@ fn integer(random: &mut SmallRng) -> Vec<u8> {
     word
 }
 
-/// The third host, as the fields of either protocol can name it.
-fn address(random: &mut SmallRng) -> Vec<u8> {
-    let mut mapped = THIRD.to_ipv6_mapped().octets();
+/// Returns the third host's address in one of the forms that either protocol has.
+fn third_host_address(random: &mut SmallRng) -> Vec<u8> {
+    let mut mapped = THIRD_HOST.to_ipv6_mapped().octets();
     match random.random_range(0..5) {
-        0 => THIRD.octets().to_vec(),
-        1 => THIRD.octets().into_iter().rev().collect(),
-        2 => format!("{THIRD}\0").into_bytes(),
+        0 => THIRD_HOST.octets().to_vec(),
+        1 => THIRD_HOST.octets().into_iter().rev().collect(),
+        2 => format!("{THIRD_HOST}\0").into_bytes(),
         3 => mapped.to_vec(),
         _ => {
             mapped.chunks_exact_mut(4).for_each(<[u8]>::reverse);

@@ -7,26 +7,26 @@ use netperf::wire::{
     Flags, Frame, MESSAGE_BYTES, OMNI, Request, TestRequest, Text, check_error,
 };
 
-use super::{Answer, Conversation, Data, Message, THIRD};
+use super::{Answer, Conversation, DataSocket, Message, THIRD_HOST};
 
-/// Each request behind each beginning.
+/// Returns conversations with each request after each of several opening sequences.
 pub(super) fn conversations(fill_file: &str) -> Vec<Conversation> {
-    let requests = requests(fill_file);
-    let beginnings = [
+    let requests = all_requests(fill_file);
+    let openings = [
         vec![],
-        vec![sys_info()],
+        vec![sys_info_message()],
         vec![
-            control(&Request::Passphrase(b"open sesame".to_vec())),
-            control(&Request::DebugOn),
-            control(&Request::CpuCalibrate),
+            control_message(&Request::Passphrase(b"open sesame".to_vec())),
+            control_message(&Request::DebugOn),
+            control_message(&Request::CpuCalibrate),
         ],
-        vec![whole_test(0)],
-        vec![whole_test(Capability::SENDS_NONCE)],
+        vec![transaction_test(0)],
+        vec![transaction_test(Capability::SENDS_NONCE)],
     ];
     let mut conversations = Vec::new();
-    for beginning in beginnings {
+    for opening in openings {
         for request in &requests {
-            let mut messages = beginning.clone();
+            let mut messages = opening.clone();
             messages.push(request.clone());
             conversations.push(Conversation {
                 messages,
@@ -38,14 +38,16 @@ pub(super) fn conversations(fill_file: &str) -> Vec<Conversation> {
 }
 
 /// Fails the test unless there is a conversation with each type of request.
-pub(super) fn covers_all(conversations: &[Conversation]) {
+pub(super) fn assert_covers_all(conversations: &[Conversation]) {
     let is_known = |kind: &i32| {
         let mut frame: Frame = [0; MESSAGE_BYTES];
         frame[..4].copy_from_slice(&kind.to_be_bytes());
         !matches!(Request::decode(&frame).request, Request::Unknown(_))
     };
     for kind in (0..2000).chain([DETAILS_REQUEST]).filter(is_known) {
-        let mut messages = conversations.iter().flat_map(|of| &of.messages);
+        let mut messages = conversations
+            .iter()
+            .flat_map(|conversation| &conversation.messages);
         assert!(
             messages.any(|message| message.bytes.starts_with(&kind.to_be_bytes())),
             "no conversation has a request of type {kind}"
@@ -53,8 +55,8 @@ pub(super) fn covers_all(conversations: &[Conversation]) {
     }
 }
 
-/// Where a response says that the data socket is, and what the connection begins with.
-pub(super) fn data(answer: &[u8]) -> Option<Data> {
+/// Returns the data socket that a response announces, with the connection's first bytes.
+pub(super) fn parse_data_socket(answer: &[u8]) -> Option<DataSocket> {
     let frame: &Frame = answer.first_chunk()?;
     check_error(frame).ok()?;
     let port = match i32::from_be_bytes(*frame.first_chunk()?) {
@@ -76,17 +78,17 @@ pub(super) fn data(answer: &[u8]) -> Option<Data> {
         17 => u32::from_be_bytes(*frame[32..].first_chunk()?),
         _ => return None,
     };
-    let mut first = Capability::find(frame)
+    let mut first_bytes = Capability::find(frame)
         .and_then(|capability| capability.nonce)
         .map_or_else(Vec::new, |nonce| nonce.to_vec());
-    first.push(0);
-    Some(Data {
+    first_bytes.push(0);
+    Some(DataSocket {
         port: u16::try_from(port).ok()?,
-        first,
+        first_bytes,
     })
 }
 
-fn control(request: &Request) -> Message {
+fn control_message(request: &Request) -> Message {
     let answer = match request {
         Request::Passphrase(_) => Answer::None,
         _ => Answer::Bytes(MESSAGE_BYTES),
@@ -108,15 +110,15 @@ fn with_capability(request: &Request, features: u32) -> Vec<u8> {
     frame.to_vec()
 }
 
-fn sys_info() -> Message {
+fn sys_info_message() -> Message {
     Message {
         bytes: with_capability(&Request::SysInfo, Capability::DETAILS),
         answer: Answer::Bytes(MESSAGE_BYTES),
     }
 }
 
-/// One transaction of one byte, to its results.
-fn whole_test(features: u32) -> Message {
+/// Returns the request for a test of one transaction of one byte.
+fn transaction_test(features: u32) -> Message {
     let request = Request::Omni(TestRequest {
         direction: TestRequest::TRANSMIT | TestRequest::RECEIVE,
         request_size: 1,
@@ -132,7 +134,7 @@ fn whole_test(features: u32) -> Message {
     }
 }
 
-fn requests(fill_file: &str) -> Vec<Message> {
+fn all_requests(fill_file: &str) -> Vec<Message> {
     let mut requests: Vec<_> = [
         Request::DebugOn,
         Request::DebugOff,
@@ -144,12 +146,12 @@ fn requests(fill_file: &str) -> Vec<Message> {
         Request::Unknown(540),
     ]
     .iter()
-    .chain(&classic())
-    .chain(&of_families())
-    .map(control)
+    .chain(&ip_requests())
+    .chain(&other_family_requests())
+    .map(control_message)
     .collect();
-    for (number, request) in omni(fill_file).into_iter().enumerate() {
-        // All combinations of what a client may announce.
+    for (number, request) in omni_requests(fill_file).into_iter().enumerate() {
+        // Features that a client may announce.
         let features = [
             0,
             Capability::SENDS_NONCE,
@@ -159,13 +161,13 @@ fn requests(fill_file: &str) -> Vec<Message> {
         let request = Request::Omni(request);
         requests.push(Message {
             bytes: with_capability(&request, features[number % features.len()]),
-            ..control(&request)
+            ..control_message(&request)
         });
     }
     requests
 }
 
-fn classic() -> Vec<Request> {
+fn ip_requests() -> Vec<Request> {
     let stream = TestRequest {
         test_length: 1,
         ..TestRequest::classic()
@@ -192,7 +194,7 @@ fn classic() -> Vec<Request> {
     ]
 }
 
-fn of_families() -> Vec<Request> {
+fn other_family_requests() -> Vec<Request> {
     let sctp = || TestRequest {
         non_blocking: true,
         ..TestRequest::classic()
@@ -272,8 +274,9 @@ fn of_families() -> Vec<Request> {
     ]
 }
 
-/// Each protocol in each direction, with and without the third host as the client's address.
-fn omni(fill_file: &str) -> Vec<TestRequest> {
+/// Returns requests for each protocol in each direction, with and without the third host as the
+/// client's address.
+fn omni_requests(fill_file: &str) -> Vec<TestRequest> {
     const BOTH: u32 = TestRequest::TRANSMIT | TestRequest::RECEIVE;
     let connections = Flags::ROUTING_ALLOWED | Flags::CONNECTION_TEST;
     let directions = [
@@ -296,16 +299,16 @@ fn omni(fill_file: &str) -> Vec<TestRequest> {
         (TestRequest::DCCP_TYPE, TestRequest::DCCP, FAMILY_IPV4),
         (TestRequest::STREAM, 0, FAMILY_VSOCK),
     ];
-    let third_hosts = [
+    let client_addresses = [
         AddressWords::default(),
-        AddressWords::from(IpAddr::from(THIRD)),
-        AddressWords::from(IpAddr::from(THIRD.to_ipv6_mapped())),
+        AddressWords::from(IpAddr::from(THIRD_HOST)),
+        AddressWords::from(IpAddr::from(THIRD_HOST.to_ipv6_mapped())),
     ];
     let mut requests = Vec::new();
     for (direction, flags) in directions {
         for (socket_type, protocol, family) in transports {
-            for client_address in third_hosts {
-                let transactional = direction == BOTH || direction == 0;
+            for client_address in client_addresses {
+                let is_transactional = direction == BOTH || direction == 0;
                 requests.push(TestRequest {
                     direction,
                     flags,
@@ -314,9 +317,9 @@ fn omni(fill_file: &str) -> Vec<TestRequest> {
                     family,
                     client_address,
                     client_port: u32::from(client_address != AddressWords::default()) * 9,
-                    test_length: if transactional { -1 } else { 1 },
-                    request_size: if transactional { 1 } else { -1 },
-                    response_size: if transactional { 1 } else { -1 },
+                    test_length: if is_transactional { -1 } else { 1 },
+                    request_size: if is_transactional { 1 } else { -1 },
+                    response_size: if is_transactional { 1 } else { -1 },
                     send_size: 64,
                     receive_size: 64,
                     send_width: 1,

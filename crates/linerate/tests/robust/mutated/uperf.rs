@@ -7,44 +7,48 @@ use uperf::wire::{
 };
 use uperf::{DataProtocol, FlowopKind};
 
-use super::{Answer, Conversation, Data, Message, THIRD};
+use super::{Answer, Conversation, DataSocket, Message, THIRD_HOST};
 
 /// The first datagram of a UDP connection.
 const HANDSHAKE: &[u8] = b"uperf udp handshake";
 
-/// What a run ends with.
-const ENDS: [MasterCommand; 3] = [
+/// Commands that end a run.
+const END_COMMANDS: [MasterCommand; 3] = [
     MasterCommand::SendStatistics,
     MasterCommand::Abort,
     MasterCommand::Error,
 ];
 
-/// Number of conversations up to the beginning of the run per conversation to its end.
-const BEGINNINGS: usize = 19;
+/// Number of conversations that end at the start of the run, per complete conversation.
+const SHORT_CONVERSATIONS: usize = 19;
 
-/// Each workorder in each layout, and in both orders.
+/// Returns conversations with each workorder in each layout and byte order.
 pub(super) fn conversations(directory: &str) -> Vec<Conversation> {
     let mut conversations = Vec::new();
     for layout in FlowopLayout::ALL {
         for order in [Endian::Little, Endian::Big] {
-            for asked in works(directory) {
-                let whole =
-                    asked.conversation(layout, order, ENDS[conversations.len() % ENDS.len()]);
-                // Strands without data keep a session for seconds: most conversations end as the run begins.
-                for _ in 0..BEGINNINGS {
-                    let mut beginning = whole.clone();
-                    beginning.messages.truncate(5);
-                    conversations.push(beginning);
+            for workorder in workorders(directory) {
+                let complete = workorder.conversation(
+                    layout,
+                    order,
+                    END_COMMANDS[conversations.len() % END_COMMANDS.len()],
+                );
+                // Strands without data keep a session open for seconds. Most conversations
+                // therefore end at the start of the run.
+                for _ in 0..SHORT_CONVERSATIONS {
+                    let mut short = complete.clone();
+                    short.messages.truncate(5);
+                    conversations.push(short);
                 }
-                conversations.push(whole);
+                conversations.push(complete);
             }
         }
     }
     conversations
 }
 
-/// Where an answer says that the first strand listens.
-pub(super) fn data(answer: &[u8]) -> Option<Data> {
+/// Returns the data socket of the first strand that an answer announces.
+pub(super) fn parse_data_socket(answer: &[u8]) -> Option<DataSocket> {
     let info = answer.get(Phase2Answer::LEN..)?.first_chunk()?;
     let port = [Endian::Little, Endian::Big]
         .into_iter()
@@ -55,25 +59,26 @@ pub(super) fn data(answer: &[u8]) -> Option<Data> {
                 .into_iter()
                 .find_map(port)
         })?;
-    Some(Data {
+    Some(DataSocket {
         port: u16::try_from(port).ok()?,
-        first: HANDSHAKE.to_vec(),
+        first_bytes: HANDSHAKE.to_vec(),
     })
 }
 
-/// What a master asks of the slave.
-struct Asked {
+/// A workorder that a master sends to the slave.
+struct Workorder {
     protocol: DataProtocol,
     strand_kind: u32,
-    /// Whether the slave's strands listen, or the master's do.
+    /// The slave's strands listen.
     listens: bool,
+    /// The slave's strands connect to the master's.
     connects: bool,
     transactions: Vec<(TransactionRecord, Vec<FlowopRecord>)>,
 }
 
 const STRANDS: u32 = 2;
 
-impl Asked {
+impl Workorder {
     fn conversation(
         &self,
         layout: FlowopLayout,
@@ -90,14 +95,14 @@ impl Asked {
         } else {
             DataProtocol::Tcp
         };
-        let masters = if self.connects { STRANDS } else { 0 };
-        let mut work = self.work().encode(layout, order);
-        for _ in 0..masters {
+        let master_infos = if self.connects { STRANDS } else { 0 };
+        let mut records = self.records().encode(layout, order);
+        for _ in 0..master_infos {
             let mut info = SlaveInfo::default();
             info.set_port(self.protocol, 9);
-            work.extend(info.encode(order));
+            records.extend(info.encode(order));
         }
-        let infos = if self.listens { STRANDS as usize } else { 0 };
+        let slave_infos = if self.listens { STRANDS as usize } else { 0 };
         let message = |bytes: Vec<u8>, answer| Message { bytes, answer };
         let command =
             |command: MasterCommand, answer| message(command.encode(order).to_vec(), answer);
@@ -108,12 +113,12 @@ impl Asked {
                 Answer::Bytes(Phase1Answer::LEN),
             ),
             message(
-                Header::for_phase_2(version, masters).encode(order),
+                Header::for_phase_2(version, master_infos).encode(order),
                 Answer::None,
             ),
             message(
-                work,
-                Answer::Bytes(Phase2Answer::LEN + infos * SlaveInfo::LEN),
+                records,
+                Answer::Bytes(Phase2Answer::LEN + slave_infos * SlaveInfo::LEN),
             ),
             message(HANDSHAKE_END.to_vec(), Answer::Bytes(HANDSHAKE_END.len())),
             command(next(0), Answer::None),
@@ -121,7 +126,7 @@ impl Asked {
             command(end, Answer::Bytes(Goodbye::LEN)),
         ];
         if !is_served {
-            // This host may lack it: the workorder is the last message.
+            // This host may lack the protocol, so the workorder is the last message.
             messages.truncate(3);
         }
         Conversation {
@@ -130,7 +135,7 @@ impl Asked {
         }
     }
 
-    fn work(&self) -> WorkRecords {
+    fn records(&self) -> WorkRecords {
         let transactions = (0..).zip(&self.transactions);
         WorkRecords {
             group: GroupRecord {
@@ -152,8 +157,8 @@ impl Asked {
     }
 }
 
-/// Each protocol at either end, and each kind of flowop.
-fn works(directory: &str) -> Vec<Asked> {
+/// Returns workorders with each protocol at either end, and with each kind of flowop.
+fn workorders(directory: &str) -> Vec<Workorder> {
     let once = || TransactionRecord {
         iterations: 1,
         ..TransactionRecord::default()
@@ -164,10 +169,10 @@ fn works(directory: &str) -> Vec<Asked> {
         rate_text: Text::truncated("100"),
         ..TransactionRecord::default()
     };
-    let opens = |kind, protocol| FlowopRecord {
+    let open = |kind, protocol| FlowopRecord {
         protocol: protocol_number(protocol),
-        remote_host: Text::truncated(&THIRD.to_string()),
-        local_host: Text::truncated(&THIRD.to_string()),
+        remote_host: Text::truncated(&THIRD_HOST.to_string()),
+        local_host: Text::truncated(&THIRD_HOST.to_string()),
         window: 65_536,
         congestion_control: Text::truncated("reno"),
         ..FlowopRecord::new(kind)
@@ -187,8 +192,8 @@ fn works(directory: &str) -> Vec<Asked> {
         ..FlowopRecord::new(FlowopKind::Think)
     };
     let close = || FlowopRecord::new(FlowopKind::Disconnect);
-    let mut works = vec![
-        Asked {
+    let mut workorders = vec![
+        Workorder {
             protocol: DataProtocol::Tcp,
             strand_kind: 4,
             listens: false,
@@ -198,20 +203,20 @@ fn works(directory: &str) -> Vec<Asked> {
                 (timed(), vec![think()]),
             ],
         },
-        Asked {
+        Workorder {
             protocol: DataProtocol::Tcp,
             strand_kind: 2,
             listens: false,
             connects: false,
             transactions: vec![(once(), vec![think()])],
         },
-        Asked {
+        Workorder {
             protocol: DataProtocol::Tcp,
             strand_kind: 4,
             listens: true,
             connects: false,
             transactions: vec![
-                (once(), vec![opens(FlowopKind::Accept, DataProtocol::Tcp)]),
+                (once(), vec![open(FlowopKind::Accept, DataProtocol::Tcp)]),
                 (
                     once(),
                     vec![
@@ -225,7 +230,7 @@ fn works(directory: &str) -> Vec<Asked> {
     ];
     for protocol in DataProtocol::ALL {
         for (kind, listens) in [(FlowopKind::Accept, true), (FlowopKind::Connect, false)] {
-            works.push(Asked {
+            workorders.push(Workorder {
                 protocol,
                 strand_kind: 4,
                 listens,
@@ -234,7 +239,7 @@ fn works(directory: &str) -> Vec<Asked> {
                     (
                         once(),
                         vec![
-                            opens(kind, protocol),
+                            open(kind, protocol),
                             transfer(FlowopKind::Read),
                             transfer(FlowopKind::Write),
                         ],
@@ -251,33 +256,35 @@ fn works(directory: &str) -> Vec<Asked> {
             });
         }
     }
-    works
+    workorders
 }
 
 /// Fails the test unless there is a conversation with each protocol, version and kind of flowop.
-pub(super) fn covers_all(conversations: &[Conversation]) {
-    let kinds = works("")
+pub(super) fn assert_covers_all(conversations: &[Conversation]) {
+    let kinds = workorders("")
         .iter()
-        .flat_map(Asked::work_kinds)
+        .flat_map(Workorder::flowop_kinds)
         .collect::<Vec<_>>();
     for kind in FlowopKind::ALL {
         assert!(kinds.contains(&(kind as u32)), "no workorder has {kind}");
     }
     for protocol in DataProtocol::ALL {
-        let mut of_protocol = conversations.iter();
+        let mut protocols = conversations.iter();
         assert!(
-            of_protocol.any(|conversation| conversation.protocol == protocol.name()),
-            "no conversation is about {protocol}"
+            protocols.any(|conversation| conversation.protocol == protocol.name()),
+            "no conversation uses {protocol}"
         );
     }
     for version in [DataVersion::V0_3, DataVersion::V0_3_1] {
-        let mut first = conversations.iter().map(|of| of.messages[0].bytes.len());
-        assert!(first.any(|len| len == version.header_len()));
+        let mut header_lens = conversations
+            .iter()
+            .map(|conversation| conversation.messages[0].bytes.len());
+        assert!(header_lens.any(|len| len == version.header_len()));
     }
 }
 
-impl Asked {
-    fn work_kinds(&self) -> Vec<u32> {
+impl Workorder {
+    fn flowop_kinds(&self) -> Vec<u32> {
         let flowops = self.transactions.iter().flat_map(|(_, flowops)| flowops);
         flowops.map(|flowop| flowop.kind).collect()
     }
