@@ -26,7 +26,7 @@ pub trait Field: Sized {
     const LEN: usize;
 
     /// Reads the value that begins at byte `at`. Panics if it ends outside of `bytes`;
-    /// [`record!`](crate::record) checks its fields for this at compile time.
+    /// [`record!`](crate::record) checks at compile time that its fields lie in the record.
     fn read(bytes: &[u8], at: usize, order: Endian) -> Self;
 
     /// Writes the value at byte `at`. Panics as [`Field::read`] does.
@@ -99,7 +99,7 @@ impl<const N: usize> Field for Text<N> {
     }
 }
 
-/// Returns the `N` bytes at `at`. Panics if they end outside of `bytes`.
+/// Returns the `N` bytes at `offset`. Panics if they end outside of `bytes`.
 pub fn array_at<const N: usize>(bytes: &[u8], offset: usize) -> [u8; N] {
     let mut array = [0; N];
     array.copy_from_slice(&bytes[offset..offset + N]);
@@ -190,7 +190,7 @@ macro_rules! record {
                 assert!(end <= $at, "the fields overlap");
                 end = $at + <$kind as $crate::Field>::LEN;
             )+
-            assert!($from + end <= $len, "a field lies outside");
+            assert!($from + end <= $len, "a field lies outside of the record");
         };
     };
 }
@@ -200,7 +200,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_in_both_orders() {
+    fn numbers_are_encoded_in_both_byte_orders() {
         let mut bytes = [0; 16];
         0x0102_u16.write(&mut bytes, 0, Endian::Big);
         0x0304_u16.write(&mut bytes, 2, Endian::Little);
@@ -213,10 +213,10 @@ mod tests {
         (-2_i32).write(&mut bytes, 0, Endian::Big);
         1.5_f32.write(&mut bytes, 4, Endian::Big);
         (-2.0_f64).write(&mut bytes, 8, Endian::Big);
-        let sent = [
+        let expected = [
             0xff, 0xff, 0xff, 0xfe, 0x3f, 0xc0, 0, 0, 0xc0, 0, 0, 0, 0, 0, 0, 0,
         ];
-        assert_eq!(bytes, sent);
+        assert_eq!(bytes, expected);
         assert_eq!(i32::read(&bytes, 0, Endian::Big), -2);
         assert!(bool::read(&bytes, 0, Endian::Big) && !bool::read(&bytes, 12, Endian::Big));
     }
@@ -230,7 +230,7 @@ mod tests {
         let full = Text::<4>::read(b"fullness", 0, Endian::Little);
         full.write(&mut bytes, 2, Endian::Little);
         assert_eq!(&bytes, b"xxfullxx");
-        // Bytes behind the NUL are left over from an earlier text.
+        // Bytes after the NUL are left over from an earlier text.
         let with_leftover = Text::<8>::read(b"ttl\0rtx\0", 0, Endian::Little);
         assert_eq!(with_leftover, Text::truncated("ttl"));
     }

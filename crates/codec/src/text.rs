@@ -68,7 +68,7 @@ impl<const N: usize> Text<N> {
         Self::padded(&text.as_bytes()[..len])
     }
 
-    /// Creates the text that a field contains. Bytes behind a NUL are leftovers and are cleared.
+    /// Creates the text that a field contains. Bytes after a NUL are leftovers and are cleared.
     pub fn from_field(mut field: [u8; N]) -> Self {
         let length = trim_at_nul(&field).len();
         field[length..].fill(0);
@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn texts_and_their_fields() {
+    fn texts_are_limited_to_their_fields() {
         for (given, expected_fit, truncated) in [
             ("", true, ""),
             ("reno", true, "reno"),

@@ -19,11 +19,11 @@ use sys::{Address, Socket};
 const CONNECT_DEADLINE: Duration = Duration::from_secs(20);
 
 /// The maximum bytes per send(2). SCTP accepts a message completely or not at all, and a uperf
-/// workorder of thousands of flowops does not fit into its buffer.
+/// workorder of thousands of flowops does not fit into the socket buffer.
 const MAX_SEND_BYTES: usize = 16 * 1024;
 
 /// The pause after a send(2) that failed with EAGAIN although poll(2) reported buffer space. SCTP
-/// reports any free space, and a message may need more.
+/// reports any free space, even if it is too small for the message.
 const SEND_RETRY_PAUSE: Duration = Duration::from_millis(1);
 
 /// A control connection. Its [`Stop`] ends every wait on it.
@@ -60,8 +60,8 @@ impl ControlConnection {
         Err(ConnectFailures(failures))
     }
 
-    /// Connects from `local` to `remote`. With a wildcard address or port 0, the kernel chooses the
-    /// local one. [`is_stopped`] recognises the error of a stopped attempt.
+    /// Connects from `local` to `remote`. If `local` has a wildcard address or port 0, the kernel
+    /// chooses the address or the port. [`is_stopped`] recognises the error of a stopped attempt.
     pub fn connect(
         transport: Transport,
         local: &Address,
@@ -117,7 +117,7 @@ impl ControlConnection {
 
     /// Detaches the connection from its [`Stop`]. The last messages of an interrupted test are
     /// limited by their deadlines only.
-    pub fn forget_connect_stop(&mut self) {
+    pub fn detach_stop(&mut self) {
         self.stop = Stop::new();
     }
 
@@ -161,7 +161,7 @@ impl ControlConnection {
     pub fn read_line(&self, max_bytes: usize, deadline: Instant) -> io::Result<String> {
         let invalid = |message: String| io::Error::new(io::ErrorKind::InvalidData, message);
         let mut line = Vec::new();
-        // One byte per call: the bytes behind the line belong to the next message.
+        // One byte per call: the bytes after the line belong to the next message.
         while line.last() != Some(&b'\n') {
             if line.len() == max_bytes {
                 return Err(invalid(format!("a line of more than {max_bytes} bytes")));
@@ -180,8 +180,8 @@ impl ControlConnection {
         Ok(self.stop.wait_readable(self.as_fd(), deadline)?)
     }
 
-    /// Sends all bytes, with one call if they fit into the socket buffer. A stock uperf slave
-    /// takes the bytes of one read(2) for a complete command.
+    /// Sends all bytes, with one call if there are at most [`MAX_SEND_BYTES`] and they fit into the
+    /// socket buffer. A stock uperf slave takes the bytes of one read(2) for a complete command.
     pub fn write(&self, mut bytes: &[u8], timeout: Duration) -> io::Result<()> {
         let _registration = self.stop.register_thread();
         let deadline = Instant::now() + timeout;
@@ -284,8 +284,8 @@ mod tests {
         drop(remote);
         let closed = control.read::<4>(deadline_in_ms(9000)).unwrap_err();
         assert_eq!(closed.kind(), io::ErrorKind::UnexpectedEof);
-        let none = control.receive(&mut [0; 4], deadline_in_ms(9000), &Stop::new());
-        assert_eq!(none.unwrap(), 0);
+        let received = control.receive(&mut [0; 4], deadline_in_ms(9000), &Stop::new());
+        assert_eq!(received.unwrap(), 0);
     }
 
     #[test]
@@ -317,7 +317,7 @@ mod tests {
         let long = line().unwrap_err();
         assert_eq!(long.kind(), io::ErrorKind::InvalidData);
         assert_eq!(describe_error(&long), "a line of more than 9 bytes");
-        assert_eq!(line().unwrap(), "", "the end of the long one");
+        assert_eq!(line().unwrap(), "", "the rest of the long line");
         drop(remote);
         let closed = line().unwrap_err();
         assert_eq!(closed.kind(), io::ErrorKind::UnexpectedEof);
@@ -369,14 +369,14 @@ mod tests {
     }
 
     #[test]
-    fn messages_arrive_after_detach_stop() {
+    fn messages_arrive_after_forget_connect_stop() {
         let (mut control, mut remote) = connected_pair();
         control.stop.set(engine::StopReason::Cancelled);
         assert!(control.read::<1>(deadline_in_ms(9000)).is_err());
         remote.write_all(b"a").unwrap();
         let received = control.receive(&mut [0], deadline_in_ms(9000), &Stop::new());
         assert_eq!(received.unwrap(), 1);
-        control.forget_connect_stop();
+        control.detach_stop();
         remote.write_all(b"a").unwrap();
         assert_eq!(control.read::<1>(deadline_in_ms(9000)).unwrap(), *b"a");
     }

@@ -27,15 +27,15 @@ pub struct PacketReceiverSettings {
     /// Datagrams per call if the kernel stamps each; without its stamps, one datagram per call.
     pub batch_size: u32,
     /// Enables the stamps of the kernel and of the NIC.
-    pub has_stamps: bool,
+    pub enables_stamps: bool,
     /// Which datagrams are recorded.
     pub recording: Recording,
     /// Time without a datagram after which the receiver returns [`ReceiveEvent::Timeout`].
     pub timeout: Duration,
 }
 
-/// Separates the flow's datagrams from requests, and observes each of the flow after it was
-/// counted.
+/// Separates the flow's datagrams from requests, and observes each datagram of the flow after the
+/// datagram is counted.
 pub trait PacketObserver {
     /// Returns whether the datagram belongs to the flow.
     fn is_of_flow(&self, datagram: &[u8]) -> bool;
@@ -48,19 +48,19 @@ pub trait PacketObserver {
 #[derive(Debug)]
 pub enum ReceiveEvent<'a> {
     /// A datagram that does not belong to the flow.
-    Other {
+    NotOfFlow {
         /// Its payload, possibly truncated.
         datagram: &'a mut [u8],
         /// Its arrival times.
         times: PacketTimes,
     },
-    /// No datagram arrived for the configured time.
+    /// No datagram arrived within the configured time.
     Timeout,
     /// The stop was set.
     Stopped(StopReason),
 }
 
-/// Sources of `came_ns` of the flow's datagrams.
+/// Sources of [`PacketTimes::arrival_ns`] of the flow's datagrams.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StampCounts {
     /// Stamped by the kernel.
@@ -71,7 +71,7 @@ pub struct StampCounts {
     pub nic: u64,
 }
 
-/// Receives a flow's datagrams; counts, times and records them. It can be called repeatedly.
+/// Receives a flow's datagrams; counts, times and records them.
 #[derive(Debug)]
 pub struct PacketReceiver<'a> {
     socket: BorrowedFd<'a>,
@@ -102,7 +102,7 @@ impl<'a> PacketReceiver<'a> {
         counters: &'a Counters,
         memory: &BufferMemory,
     ) -> io::Result<Self> {
-        let is_stamped = settings.has_stamps && stamped::enable_arrival_stamps(socket).is_ok();
+        let is_stamped = settings.enables_stamps && stamped::enable_arrival_stamps(socket).is_ok();
         let batch_size = if is_stamped { settings.batch_size } else { 1 } as usize;
         let max_bytes = settings.max_bytes as usize;
         let bytes = StampedBatch::footprint(batch_size, max_bytes)
@@ -131,10 +131,10 @@ impl<'a> PacketReceiver<'a> {
         })
     }
 
-    /// Receives until another datagram than one of the flow arrives, until no datagram arrives for
-    /// the configured time, or until the stop is set.
+    /// Receives until a datagram arrives that is not of the flow, until no datagram arrives for the
+    /// configured time, or until the stop is set. It can be called repeatedly.
     ///
-    /// It ignores errors that a datagram from this host has caused (ICMP).
+    /// It ignores ICMP errors that a datagram from this host has caused.
     pub fn receive(
         &mut self,
         stop: &Stop,
@@ -142,8 +142,8 @@ impl<'a> PacketReceiver<'a> {
     ) -> io::Result<ReceiveEvent<'_>> {
         let _registration = stop.register_thread();
         let (index, times) = loop {
-            if let Some(other) = self.process_batch(observer) {
-                break other;
+            if let Some(index_and_times) = self.process_batch(observer) {
+                break index_and_times;
             }
             if stop.is_set() {
                 let reason = stop.reason().unwrap_or(StopReason::Deadline);
@@ -162,7 +162,7 @@ impl<'a> PacketReceiver<'a> {
             }
         };
         let datagram = self.batch.datagram(index);
-        Ok(ReceiveEvent::Other { datagram, times })
+        Ok(ReceiveEvent::NotOfFlow { datagram, times })
     }
 
     /// Handles the batch up to a datagram that does not belong to the flow; returns its index and
@@ -198,7 +198,7 @@ impl<'a> PacketReceiver<'a> {
     fn record_arrival(&mut self, index: usize, times: PacketTimes) -> PacketArrival {
         let bytes = self.batch.length(index);
         let datagram = self.batch.datagram(index);
-        let before_first = i64::from(self.format.first) - 1;
+        let before_first = i64::from(self.format.first_number) - 1;
         let highest = self.classifier.highest + before_first;
         let number = self.format.read_number(datagram, highest);
         let sent_ns = self
@@ -239,7 +239,7 @@ impl<'a> PacketReceiver<'a> {
         arrival
     }
 
-    /// Returns the counts so far. Its `received` counts each number once; [`Counters::counts`] also
+    /// Returns the counts so far. `received` counts each number once; [`Counters::counts`] also
     /// counts repeats.
     pub fn counts(&self) -> DatagramCounts {
         self.counters.datagrams().unwrap_or_default()
@@ -289,12 +289,12 @@ impl StampCounts {
     }
 }
 
-/// The difference of the wall clock and the monotonic clock, which changes only if the wall clock
-/// is set.
+/// The difference between the wall clock and the monotonic clock, which changes only if the wall
+/// clock is set.
 #[derive(Debug)]
 struct ClockOffset {
     offsets: Offsets,
-    compared_ns: u64,
+    last_comparison_ns: u64,
     largest_step_ns: i64,
 }
 
@@ -307,14 +307,14 @@ struct Offsets {
 }
 
 impl ClockOffset {
-    /// Maximum age of a certain stamp, in nanoseconds. An older stamp, or one in the future, may be
-    /// from the other side of a clock step.
-    const MAX_CERTAIN_AGE_NS: u64 = 10_000_000;
+    /// Maximum age of an unambiguous stamp, in nanoseconds. An older stamp, or one in the future,
+    /// may be from before a clock step, or from after a step that is not yet detected.
+    const MAX_UNAMBIGUOUS_AGE_NS: u64 = 10_000_000;
 
     /// Interval of the clock comparisons, in nanoseconds.
     const COMPARE_INTERVAL_NS: u64 = 10_000_000;
-    /// Shorter interval of the comparisons for uncertain stamps, in nanoseconds.
-    const UNCERTAIN_INTERVAL_NS: u64 = 1_000_000;
+    /// Shorter interval of the comparisons for ambiguous stamps, in nanoseconds.
+    const AMBIGUOUS_INTERVAL_NS: u64 = 1_000_000;
 
     /// Maximum difference of two comparisons without a step, in nanoseconds.
     const NOISE_NS: u64 = 100_000;
@@ -326,7 +326,7 @@ impl ClockOffset {
                 current: offset_ns,
                 previous: offset_ns,
             },
-            compared_ns: 0,
+            last_comparison_ns: 0,
             largest_step_ns: 0,
         }
     }
@@ -334,19 +334,19 @@ impl ClockOffset {
     /// Converts a stamp to the monotonic clock; the stamp is older than `now_ns`.
     #[inline]
     fn monotonic_ns(&mut self, kernel_ns: u64, now_ns: u64) -> u64 {
-        let came_ns = kernel_ns.wrapping_sub(self.offsets.current as u64);
-        if now_ns.wrapping_sub(came_ns) <= Self::MAX_CERTAIN_AGE_NS {
-            return came_ns;
+        let arrival_ns = kernel_ns.wrapping_sub(self.offsets.current as u64);
+        if now_ns.wrapping_sub(arrival_ns) <= Self::MAX_UNAMBIGUOUS_AGE_NS {
+            return arrival_ns;
         }
-        self.compare_if_due(now_ns, Self::UNCERTAIN_INTERVAL_NS);
+        self.compare_if_due(now_ns, Self::AMBIGUOUS_INTERVAL_NS);
         self.likely_arrival_ns(kernel_ns, now_ns)
     }
 
     /// Compares the clocks, if the last comparison is older than `interval_ns`.
     #[inline]
     fn compare_if_due(&mut self, now_ns: u64, interval_ns: u64) {
-        if now_ns.saturating_sub(self.compared_ns) > interval_ns {
-            self.compared_ns = now_ns;
+        if now_ns.saturating_sub(self.last_comparison_ns) > interval_ns {
+            self.last_comparison_ns = now_ns;
             self.compare(wall_clock_offset_ns);
         }
     }
@@ -365,12 +365,15 @@ impl ClockOffset {
         }
     }
 
-    /// Converts a stamp by the clock difference, before or after the step, that makes it more
+    /// Converts a stamp with the offset before or after the last step, whichever makes it more
     /// recent.
     fn likely_arrival_ns(&self, kernel_ns: u64, now_ns: u64) -> u64 {
-        let minus = |ahead_ns: i64| kernel_ns.wrapping_sub(ahead_ns as u64);
-        let (after, before) = (minus(self.offsets.current), minus(self.offsets.previous));
-        // A time in the future wraps to a very long time ago.
+        let convert = |offset_ns: i64| kernel_ns.wrapping_sub(offset_ns as u64);
+        let (after, before) = (
+            convert(self.offsets.current),
+            convert(self.offsets.previous),
+        );
+        // The age of a time in the future wraps to a very large one.
         if now_ns.wrapping_sub(before) < now_ns.wrapping_sub(after) {
             before
         } else {
@@ -392,21 +395,21 @@ mod tests {
     const FORMAT: DatagramFormat = DatagramFormat {
         number_offset: 1,
         high_word_offset: Some(5),
-        first: 0,
+        first_number: 0,
         stamp: Some(Stamp {
             offset: 9,
             clock: StampClock::Monotonic,
             unit: StampUnit::TenthsOfMicros,
         }),
         ends_negative: false,
-        order: ByteOrder::LittleEndian,
+        byte_order: ByteOrder::LittleEndian,
     };
 
     const SETTINGS: PacketReceiverSettings = PacketReceiverSettings {
         format: FORMAT,
         max_bytes: 64,
         batch_size: 4,
-        has_stamps: true,
+        enables_stamps: true,
         recording: Recording::None,
         timeout: Duration::from_millis(200),
     };
@@ -447,24 +450,24 @@ mod tests {
         check: impl FnOnce(&PacketReceiver<'_>, &[PacketArrival]) -> R,
     ) -> R {
         let (near, far) = pair();
-        let (counters, stop, mut seen) = (Counters::default(), Stop::new(), ArrivalLog::default());
+        let (counters, stop, mut log) = (Counters::default(), Stop::new(), ArrivalLog::default());
         let memory = BufferMemory::new(1 << 20, 1 << 20);
         let mut receiver = PacketReceiver::new(far.as_fd(), &settings, &counters, &memory).unwrap();
         send(&near, numbers);
-        let arrived = receiver.receive(&stop, &mut seen).unwrap();
-        assert!(matches!(arrived, ReceiveEvent::Timeout), "{arrived:?}");
+        let event = receiver.receive(&stop, &mut log).unwrap();
+        assert!(matches!(event, ReceiveEvent::Timeout), "{event:?}");
         assert_eq!(counters.counts().receive_calls, numbers.len() as u64);
         assert_eq!(receiver.socket_drops(), Some(0));
         assert_eq!(receiver.clock_step_ns(), 0);
-        check(&receiver, &seen.0)
+        check(&receiver, &log.0)
     }
 
     #[test]
-    fn each_datagram_is_counted_timed_and_seen() {
-        run_receiver(SETTINGS, &[0, 1, 4, 3, 3, 5], |receiver, seen| {
-            let orders: Vec<_> = seen
+    fn each_datagram_is_counted_timed_and_observed() {
+        run_receiver(SETTINGS, &[0, 1, 4, 3, 3, 5], |receiver, arrivals| {
+            let orders: Vec<_> = arrivals
                 .iter()
-                .map(|one| (one.number, one.step, one.order))
+                .map(|arrival| (arrival.number, arrival.step, arrival.order))
                 .collect();
             assert_eq!(
                 orders,
@@ -480,66 +483,68 @@ mod tests {
             let counts = receiver.counts();
             assert_eq!((counts.received, counts.lost), (5, 1));
             assert_eq!((counts.reordered, counts.duplicated), (1, 1));
-            assert_eq!(seen[2].sent_ns, 4_000);
-            assert_eq!((seen[0].gap_ns, seen[0].bytes), (None, 30));
+            assert_eq!(arrivals[2].sent_ns, 4_000);
+            assert_eq!((arrivals[0].gap_ns, arrivals[0].bytes), (None, 30));
             let (first_ns, last_ns) = receiver.first_and_last_ns().unwrap();
-            let gaps: u64 = seen.iter().filter_map(|one| one.gap_ns).sum();
+            let gaps: u64 = arrivals.iter().filter_map(|arrival| arrival.gap_ns).sum();
             assert_eq!(last_ns - first_ns, gaps);
             assert_eq!(receiver.gaps().len(), 5);
-            for one in seen {
-                assert!(one.times.arrival_ns <= one.times.user_ns, "{one:?}");
+            for arrival in arrivals {
+                assert!(
+                    arrival.times.arrival_ns <= arrival.times.user_ns,
+                    "{arrival:?}"
+                );
             }
             let StampCounts {
                 kernel,
-                program: user,
+                program,
                 nic,
             } = receiver.stamp_counts();
-            assert_eq!((kernel + user, nic), (6, 0));
+            assert_eq!((kernel + program, nic), (6, 0));
         });
     }
 
     #[test]
-    fn without_stamps_times_are_those_of_the_calls() {
+    fn without_stamps_arrival_times_are_those_of_the_calls() {
         let settings = PacketReceiverSettings {
-            has_stamps: false,
+            enables_stamps: false,
             ..SETTINGS
         };
-        run_receiver(settings, &[0, 1, 2], |receiver, seen| {
-            let StampCounts {
-                kernel,
-                program: user,
-                ..
-            } = receiver.stamp_counts();
-            assert_eq!((kernel, user), (0, 3));
-            let times: Vec<_> = seen.iter().map(|one| one.times.arrival_ns).collect();
+        run_receiver(settings, &[0, 1, 2], |receiver, arrivals| {
+            let stamp_counts = receiver.stamp_counts();
+            assert_eq!((stamp_counts.kernel, stamp_counts.program), (0, 3));
+            let times: Vec<_> = arrivals
+                .iter()
+                .map(|arrival| arrival.times.arrival_ns)
+                .collect();
             assert!(times.is_sorted() && times[0] < times[2], "{times:?}");
         });
     }
 
     #[test]
-    fn requests_come_back_in_their_turn() {
+    fn requests_are_returned_in_the_order_of_arrival() {
         let (near, far) = pair();
-        let (counters, stop, mut seen) = (Counters::default(), Stop::new(), ArrivalLog::default());
+        let (counters, stop, mut log) = (Counters::default(), Stop::new(), ArrivalLog::default());
         let memory = BufferMemory::new(1 << 20, 1 << 20);
         let mut receiver = PacketReceiver::new(far.as_fd(), &SETTINGS, &counters, &memory).unwrap();
         send(&near, &[0]);
         near.send(b"first").unwrap();
         send(&near, &[1, 2]);
         near.send(&[]).unwrap();
-        for (request, before) in [(&b"first"[..], 1), (b"", 3)] {
-            match receiver.receive(&stop, &mut seen).unwrap() {
-                ReceiveEvent::Other { datagram, times } => {
+        for (request, arrivals_before) in [(&b"first"[..], 1), (b"", 3)] {
+            match receiver.receive(&stop, &mut log).unwrap() {
+                ReceiveEvent::NotOfFlow { datagram, times } => {
                     assert_eq!(datagram, request);
                     assert!(times.arrival_ns > 0 && times.arrival_ns <= times.user_ns);
                 }
                 other => panic!("{other:?}"),
             }
-            assert_eq!(seen.0.len(), before);
+            assert_eq!(log.0.len(), arrivals_before);
         }
         stop.set(StopReason::Cancelled);
-        let arrived = receiver.receive(&stop, &mut seen).unwrap();
+        let event = receiver.receive(&stop, &mut log).unwrap();
         assert!(matches!(
-            arrived,
+            event,
             ReceiveEvent::Stopped(StopReason::Cancelled)
         ));
     }
@@ -550,17 +555,17 @@ mod tests {
             recording: Recording::All { skip: 1, limit: 5 },
             ..SETTINGS
         };
-        run_receiver(settings, &[0, 1, 4, 2, 2, 6], |receiver, seen| {
+        run_receiver(settings, &[0, 1, 4, 2, 2, 6], |receiver, arrivals| {
             let records = receiver.records();
             let numbers = |records: &[ReceivedPacket]| -> Vec<_> {
-                records.iter().map(|one| one.number as i64).collect()
+                records.iter().map(|record| record.number as i64).collect()
             };
             assert_eq!(numbers(records.packets()), [1, 2, -1, 4]);
             assert!(records.packets()[2].is_missing());
             let first = records.packets()[0];
             assert_eq!(
                 (first.times, first.sent_ns, first.bytes),
-                (seen[1].times, 1_000, 30)
+                (arrivals[1].times, 1_000, 30)
             );
         });
     }
@@ -571,14 +576,15 @@ mod tests {
             recording: Recording::Lost { skip: 2, limit: 3 },
             ..SETTINGS
         };
-        run_receiver(settings, &[0, 3, 1, 5, 9], |receiver, seen| {
+        run_receiver(settings, &[0, 3, 1, 5, 9], |receiver, arrivals| {
             let records = receiver.records();
             let lost: Vec<_> = records
                 .lost()
                 .iter()
-                .map(|one| (one.number, one.previous_arrival_ns, one.previous_sent_ns))
+                .map(|lost| (lost.number, lost.previous_arrival_ns, lost.previous_sent_ns))
                 .collect();
-            let [first, second, fourth] = [0, 1, 3].map(|at| seen[at].times.arrival_ns);
+            let arrival_ns = |index: usize| arrivals[index].times.arrival_ns;
+            let [first, second, fourth] = [0, 1, 3].map(arrival_ns);
             assert_eq!(
                 lost,
                 [(2, first, 0), (4, second, 3_000), (6, fourth, 5_000)]
@@ -587,7 +593,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_is_limited() {
+    fn records_that_exceed_the_memory_limit_are_refused() {
         let (_near, far) = pair();
         let counters = Counters::default();
         let memory = BufferMemory::new(1 << 16, 1 << 16);
@@ -640,10 +646,10 @@ mod tests {
                     current: 0,
                     previous: 0,
                 },
-                compared_ns: now_ns,
+                last_comparison_ns: now_ns,
                 largest_step_ns: 0,
             };
-            let stamp = |came_ns: u64, ahead_ns: i64| came_ns.wrapping_add_signed(ahead_ns);
+            let stamp = |arrival_ns: u64, offset_ns: i64| arrival_ns.wrapping_add_signed(offset_ns);
             assert_eq!(
                 clock_offset.monotonic_ns(stamp(now_ns - 100, 0), now_ns),
                 now_ns - 100
@@ -662,9 +668,10 @@ mod tests {
             clock_offset.compare(|| step_ns);
             assert_eq!(clock_offset.largest_step_ns, step_ns);
             // A stamp after the step, and one before it.
-            for ahead_ns in [step_ns, 0] {
-                let came_ns = clock_offset.monotonic_ns(stamp(now_ns - 200, ahead_ns), now_ns);
-                assert_eq!(came_ns, now_ns - 200, "{step_ns} {ahead_ns}");
+            for offset_ns in [step_ns, 0] {
+                let kernel_ns = stamp(now_ns - 200, offset_ns);
+                let arrival_ns = clock_offset.monotonic_ns(kernel_ns, now_ns);
+                assert_eq!(arrival_ns, now_ns - 200, "{step_ns} {offset_ns}");
             }
         }
     }

@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use sys::Address;
 
-/// Part of a budget that no single address gets (1/16), so that it cannot lock others out.
-const RESERVED_PART: u64 = 16;
+/// A single address gets the whole budget except 1/16 of it, so that it cannot lock others out.
+const RESERVED_DIVISOR: u64 = 16;
 
 /// Bits of the network in an IPv6 address. A host has any number of addresses in its network (RFC
 /// 4291 §2.5.4), so the network counts as one address.
@@ -95,7 +95,7 @@ impl BudgetHolder {
 impl SharedBudget {
     /// Creates a budget of `total`, of which one address gets at most 15/16.
     pub fn new(total: u64) -> Self {
-        Self::with_bounds(total, total - total / RESERVED_PART)
+        Self::with_bounds(total, total - total / RESERVED_DIVISOR)
     }
 
     /// Creates a budget of `total`, of which one address gets at most `per_holder`.
@@ -107,7 +107,7 @@ impl SharedBudget {
         }))
     }
 
-    /// Reserves a share. Fails if a limit leaves less.
+    /// Reserves a share. Fails if a limit leaves less than `amount`.
     pub fn reserve(
         &self,
         holder: BudgetHolder,
@@ -134,7 +134,8 @@ impl SharedBudget {
 }
 
 impl BudgetShare {
-    /// Reserves more for the same holder. Fails, and reserves nothing, if a limit leaves less.
+    /// Reserves more for the same holder. If a limit leaves less than `amount`, fails and reserves
+    /// nothing.
     pub fn grow(&mut self, amount: u64) -> Result<(), BudgetExceeded> {
         let bounds = &self.budget.0;
         let mut used = self.budget.lock();
@@ -208,11 +209,11 @@ mod tests {
     #[test]
     fn one_address_leaves_a_sixteenth_to_others() {
         let sessions = SharedBudget::new(1024);
-        let (one, other) = (holder("192.0.2.1:1"), holder("192.0.2.2:1"));
-        let all: Vec<_> = (0..960)
-            .map(|_| sessions.reserve(one, 1).expect("within its bound"))
+        let (client, other_client) = (holder("192.0.2.1:1"), holder("192.0.2.2:1"));
+        let shares: Vec<_> = (0..960)
+            .map(|_| sessions.reserve(client, 1).expect("within its bound"))
             .collect();
-        let refused = sessions.reserve(one, 1).unwrap_err();
+        let refused = sessions.reserve(client, 1).unwrap_err();
         assert_eq!(
             refused,
             BudgetExceeded::Holder {
@@ -220,8 +221,8 @@ mod tests {
                 left: 0
             }
         );
-        let rest = sessions.reserve(other, 64).unwrap();
-        let refused = sessions.reserve(other, 1).unwrap_err();
+        let other_share = sessions.reserve(other_client, 64).unwrap();
+        let refused = sessions.reserve(other_client, 1).unwrap_err();
         assert_eq!(
             refused,
             BudgetExceeded::Total {
@@ -229,16 +230,16 @@ mod tests {
                 left: 0
             }
         );
-        drop((all, rest));
+        drop((shares, other_share));
         assert_eq!(sessions.used(), 0);
-        assert!(sessions.reserve(one, 960).is_ok());
+        assert!(sessions.reserve(client, 960).is_ok());
     }
 
     #[test]
-    fn a_small_budget_may_be_of_one_address() {
-        let one = SharedBudget::new(1);
-        let share = one.reserve(BudgetHolder::Local, 1).unwrap();
-        assert!(one.reserve(BudgetHolder::Local, 1).is_err());
+    fn one_address_may_use_all_of_a_small_budget() {
+        let budget = SharedBudget::new(1);
+        let share = budget.reserve(BudgetHolder::Local, 1).unwrap();
+        assert!(budget.reserve(BudgetHolder::Local, 1).is_err());
         assert_eq!(share.amount(), 1);
     }
 
@@ -266,15 +267,19 @@ mod tests {
     }
 
     #[test]
-    fn a_network_of_ipv6_is_one_holder() {
-        for (one, other, same) in [
+    fn an_ipv4_address_or_an_ipv6_network_is_one_holder() {
+        for (first, second, is_same_holder) in [
             ("192.0.2.1:1", "192.0.2.1:2", true),
             ("192.0.2.1:1", "[::ffff:192.0.2.1]:2", true),
             ("192.0.2.1:1", "192.0.2.2:1", false),
             ("[2001:db8::1]:1", "[2001:db8::ffff:2]:1", true),
             ("[2001:db8::1]:1", "[2001:db8:0:1::1]:1", false),
         ] {
-            assert_eq!(holder(one) == holder(other), same, "{one} {other}");
+            assert_eq!(
+                holder(first) == holder(second),
+                is_same_holder,
+                "{first} {second}"
+            );
         }
     }
 }

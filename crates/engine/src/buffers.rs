@@ -1,5 +1,5 @@
 //! Send and receive buffers of one end. Each direction has a ring of buffers, and each call uses
-//! the next one. The sent data is therefore not that of the previous call (netperf manual, "-W").
+//! the next buffer, not the one of the previous call (netperf manual, "-W").
 
 use std::fs::File;
 use std::io::{Read, Seek};
@@ -18,7 +18,7 @@ use crate::memory::BufferMemory;
 /// Buffer size if the kernel does not report the size of the socket buffer.
 const DEFAULT_BUFFER_BYTES: u32 = 4_096;
 
-/// Lowest rate at which the idle timeout allows for a single large send: 1 Mbit/s.
+/// Lowest rate of a single large send that the idle timeout allows for: 1 Mbit/s.
 const MIN_BYTES_PER_SECOND: u64 = 125_000;
 
 /// The buffers of both directions.
@@ -46,7 +46,7 @@ pub enum BufferError {
         /// Number of buffers.
         width: u32,
     },
-    /// The memory budget leaves less.
+    /// The buffers exceed the memory budget.
     #[error("memory of buffers, bytes: {0}")]
     Exceeded(#[from] BudgetExceeded),
     /// The alignment is not a power of two, or the size is 0.
@@ -103,7 +103,7 @@ impl Buffers {
                 buffers.send_file = Some(opened.map_err(file_error)?);
             } else {
                 let contents = |buffer: &mut [u8]| match &mut fill {
-                    Some(from) => fill_from(from, buffer).map_err(file_error),
+                    Some(fill_file) => fill_from(fill_file, buffer).map_err(file_error),
                     None => Ok(()),
                 };
                 buffers.send = Some(buffers.ring(plan, size, width, memory, contents)?);
@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn buffers_are_aligned_offset_and_filled_on_from_one_to_the_next() {
+    fn buffers_are_aligned_and_the_pattern_continues_in_the_next_one() {
         let plan = BufferPlan {
             size: SizeRule::Bytes(5),
             width: WidthRule::Buffers(3),
@@ -271,13 +271,13 @@ mod tests {
             offset: 3,
         };
         let mut ring = ring(plan, None).unwrap();
-        let seen = [(); 4].map(|()| {
+        let contents = [(); 4].map(|()| {
             let buffer = ring.advance();
             assert_eq!(buffer.as_ptr() as usize % 4096, 3);
             buffer.to_vec()
         });
-        assert_eq!(seen[..3].concat(), b"netperf\0netperf");
-        assert_eq!(seen[3], seen[0]);
+        assert_eq!(contents[..3].concat(), b"netperf\0netperf");
+        assert_eq!(contents[3], contents[0]);
     }
 
     #[test]

@@ -7,7 +7,7 @@ use sys::clock;
 
 use crate::cpu::CpuMeter;
 
-/// A larger change of the wall clock relative to the monotonic clock counts as a step.
+/// A change of the wall clock relative to the monotonic clock that is larger than this is a step.
 const STEP_THRESHOLD: Duration = Duration::from_millis(20);
 
 /// The start of a measured phase, with meters for the CPU time of the host and of this thread.
@@ -23,7 +23,7 @@ pub(crate) struct PhaseClock {
 /// The length of a measured phase and the CPU time used in it.
 #[derive(Clone, Debug, Default)]
 pub struct PhaseTimes {
-    /// Its length, by the monotonic clock.
+    /// Length of the phase, by the monotonic clock.
     pub elapsed: Duration,
     /// CPU time of the host, if requested.
     pub cpu: Option<CpuUse>,
@@ -46,7 +46,7 @@ impl PhaseClock {
         }
     }
 
-    /// Returns the times since the start. It must run on the thread that started the clock.
+    /// Returns the times since the start. Only the thread that started the clock may call it.
     pub(crate) fn stop(&self) -> PhaseTimes {
         let elapsed = self.started.elapsed();
         let thread_cpu_ns = clock::thread_cpu_ns().saturating_sub(self.thread_cpu_ns);
@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn the_thread_cpu_is_of_this_thread() {
+    fn the_thread_cpu_time_excludes_other_threads() {
         let clock = PhaseClock::start(&EndpointPlan::default());
         std::thread::scope(|scope| {
             scope.spawn(|| while clock.started.elapsed() < Duration::from_millis(30) {});

@@ -9,7 +9,7 @@ pub fn clock_facts() -> ClockFacts {
     let _ = read_steps();
     let steps = read_steps();
     // A sum of steps shows the cost of a read, even if the clock is too coarse for a single step.
-    // The faster half of the batches was not interrupted.
+    // The median leaves out batches that an interrupt has lengthened.
     let mut batches: Vec<u64> = steps
         .chunks(BATCH)
         .map(|batch| batch.iter().sum())
@@ -34,16 +34,16 @@ fn read_steps() -> Vec<u64> {
 }
 
 /// Returns the resolution of the clock in nanoseconds: the smallest distance between different
-/// advances. A tick that is not a whole number of nanoseconds gives advances that differ by one.
-/// Three such values in a row show a resolution of 1 ns.
+/// advances. If a tick is not a whole number of nanoseconds, advances differ by one and count as
+/// equal. Three consecutive values show a resolution of 1 ns.
 fn resolution(steps: &[u64]) -> u64 {
-    let mut seen = steps.to_vec();
-    seen.sort_unstable();
-    seen.dedup();
-    if seen.windows(3).any(|three| three[2] - three[0] == 2) {
+    let mut advances = steps.to_vec();
+    advances.sort_unstable();
+    advances.dedup();
+    if advances.windows(3).any(|three| three[2] - three[0] == 2) {
         return 1;
     }
-    let mut ticks = seen;
+    let mut ticks = advances;
     ticks.dedup_by(|later, earlier| *later - *earlier == 1);
     let distance = ticks.windows(2).map(|pair| pair[1] - pair[0]).min();
     distance.or(ticks.first().copied()).unwrap_or(0).max(1)
@@ -54,7 +54,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn resolutions() {
+    fn the_resolution_is_the_smallest_distance_between_advances() {
         for (steps, expected) in [
             // A time stamp counter of some GHz.
             (&[31, 32, 33, 30, 32, 1200][..], 1),
@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn this_clock() {
+    fn the_facts_of_this_clock_are_plausible() {
         let facts = clock_facts();
         assert!((1.0..100_000.0).contains(&facts.cost_ns), "{facts:?}");
         assert!(facts.resolution_ns >= 1, "{facts:?}");

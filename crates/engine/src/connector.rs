@@ -14,7 +14,7 @@ use crate::stop::Stop;
 
 /// Opens a new connection per pass, from the next local port of a range.
 ///
-/// The peer refuses a local port while its last connection is in TIME_WAIT at the peer. Like
+/// The peer refuses a local port while the port's last connection is in TIME_WAIT at the peer. Like
 /// netperf, this uses the ports of a range in turn, which gives every run the same number of ports.
 #[derive(Debug)]
 pub struct Connector {
@@ -32,11 +32,11 @@ pub struct Connector {
     connections_to_check: u32,
 }
 
-/// Number of connections until a cookie is in use. The first one fetches it, the second one uses it
-/// (RFC 7413, section 4.1).
+/// Number of connections until a cookie is in use. The first connection fetches the cookie, and the
+/// second uses it (RFC 7413, section 4.1).
 const CONNECTIONS_FOR_COOKIE: u32 = 2;
 
-/// Local ports from `min` up to, but without, `max`.
+/// Local ports from `first` up to, but not including, `end`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PortRange {
     /// The first port.
@@ -45,23 +45,23 @@ pub struct PortRange {
     pub end: u16,
 }
 
-/// A new connection. `sent` is the number of bytes of the first request that its opening has sent.
+/// A new connection. `sent` is the number of bytes of the request that its opening has sent.
 #[derive(Debug)]
-pub(crate) struct Opened {
+pub(crate) struct NewConnection {
     pub(crate) socket: Socket,
     pub(crate) sent: usize,
 }
 
 impl Connector {
-    /// Creates a connector from `from` to `to`. `first` selects the first port and may be any
-    /// number, which is mapped into the range. If `retries_all_errors`, each failed connect is
-    /// retried from the next port.
+    /// Creates a connector from `from` to `to`. `first_port_offset` selects the first port and
+    /// wraps at the end of the range. If `retries_all_errors`, each failed connect is retried from
+    /// the next port.
     pub fn new(
         transport: Transport,
         to: Address,
         from: Address,
         ports: PortRange,
-        first: u16,
+        first_port_offset: u16,
         options: SocketOptions,
         retries_all_errors: bool,
     ) -> io::Result<Self> {
@@ -77,7 +77,7 @@ impl Connector {
             to,
             from,
             ports,
-            next_in_range: ports.first + first % width,
+            next_in_range: ports.first + first_port_offset % width,
             options,
             retries_all_errors,
             first_facts: None,
@@ -92,25 +92,25 @@ impl Connector {
 
     /// Closes a connection that has ended.
     #[inline]
-    pub(crate) fn close(&mut self, opened: Opened) {
+    pub(crate) fn close(&mut self, opened: NewConnection) {
         if self.connections_to_check > 0 {
-            self.check(&opened);
+            self.update_first_facts(&opened);
         }
         drop(opened);
     }
 
     #[cold]
-    fn check(&mut self, opened: &Opened) {
+    fn update_first_facts(&mut self, opened: &NewConnection) {
         self.connections_to_check -= 1;
-        let (Some(first), socket) = (self.first_facts.as_mut(), opened.socket.as_fd()) else {
+        let (Some(facts), socket) = (self.first_facts.as_mut(), opened.socket.as_fd()) else {
             return;
         };
         if opened.sent > 0 {
             let info = option::tcp_info(socket).ok();
-            first.data_in_syn = info.map(|info| info.is_syn_data_acknowledged);
+            facts.data_in_syn = info.map(|info| info.is_syn_data_acknowledged);
         }
         if self.transport == Transport::Mptcp {
-            first.multipath = option::is_multipath(socket).ok();
+            facts.multipath = option::is_multipath(socket).ok();
         }
     }
 
@@ -124,8 +124,8 @@ impl Connector {
         }
     }
 
-    /// Opens the next connection. With fast open, the opening sends `first`.
-    pub(crate) fn open(&mut self, first: &[u8], stop: &Stop) -> Result<Opened, LoopEnd> {
+    /// Opens the next connection. With fast open, the opening sends `request`.
+    pub(crate) fn open(&mut self, request: &[u8], stop: &Stop) -> Result<NewConnection, LoopEnd> {
         loop {
             let port = self.next_port().into();
             let from = self
@@ -144,22 +144,22 @@ impl Connector {
                     Err(error) => return Err(LoopEnd::from_io(error.action(), error.error())),
                 };
             let (socket_fd, to) = (socket.as_fd(), &self.to_kernel);
-            let opened = match (self.options.fast_open, first) {
+            let opened = match (self.options.fast_open, request) {
                 (false, _) => call::connect(socket_fd, to).map(|()| 0),
                 (true, []) => call::connect_fast_open(socket_fd, to).map(|()| 0),
-                (true, first) => call::send_fast_open(socket_fd, first, to),
+                (true, request) => call::send_fast_open(socket_fd, request, to),
             };
             match opened {
                 Ok(sent) => {
                     self.first_facts
                         .get_or_insert_with(|| connected_facts(&socket));
-                    return Ok(Opened { socket, sent });
+                    return Ok(NewConnection { socket, sent });
                 }
                 Err(Error::INTR) if stop.is_set() => return Err(LoopEnd::Stopped),
                 // Interrupted without a stop: the kernel continues to connect.
                 Err(Error::INTR) => {
                     finish_connect(&socket, stop)?;
-                    return Ok(Opened { socket, sent: 0 });
+                    return Ok(NewConnection { socket, sent: 0 });
                 }
                 Err(Error::ADDRINUSE | Error::ADDRNOTAVAIL) => {}
                 Err(_) if self.retries_all_errors => {}
@@ -200,7 +200,7 @@ pub enum ConnectError {
     /// The stop ended the attempt for this reason.
     #[error("the connection attempt was stopped")]
     Stopped(EndCause),
-    /// The system refused it, or the peer did not answer.
+    /// The system refused the attempt, or the peer did not answer.
     #[error("{}", sys::describe(.0))]
     Failed(io::Error),
 }
@@ -276,25 +276,31 @@ mod tests {
     use super::*;
     use crate::stop::StopReason;
 
-    fn connector(to_port: u16, min: u16, max: u16, first: u16) -> Connector {
+    fn connector(to_port: u16, first: u16, end: u16, first_port_offset: u16) -> Connector {
         let to = Address::Inet(([127, 0, 0, 1], to_port).into());
         let (tcp, options) = (Transport::Tcp, SocketOptions::default());
-        let ports = PortRange {
-            first: min,
-            end: max,
-        };
-        Connector::new(tcp, to.clone(), to, ports, first, options, false).unwrap()
+        let ports = PortRange { first, end };
+        Connector::new(
+            tcp,
+            to.clone(),
+            to,
+            ports,
+            first_port_offset,
+            options,
+            false,
+        )
+        .unwrap()
     }
 
     #[test]
-    fn ports_go_round_and_leave_the_peers_out() {
+    fn ports_wrap_and_skip_the_port_of_the_peer() {
         let mut connector = connector(5002, 5000, 5004, 1);
         let used_ports: Vec<u16> = (0..5).map(|_| connector.next_port()).collect();
         assert_eq!(used_ports, [5001, 5003, 5000, 5001, 5003]);
     }
 
     #[test]
-    fn a_stop_at_a_taken_port_is_no_failure() {
+    fn a_stop_while_a_port_is_in_use_is_not_a_failure() {
         let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let port = taken.local_addr().unwrap().port();
         let stop = Stop::new();
@@ -304,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_port_of_all_wraps() {
+    fn a_range_of_one_port_repeats_it() {
         let mut connector = connector(1, 65_534, 65_535, 9);
         assert_eq!(
             [connector.next_port(), connector.next_port()],

@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use model::{Counts, DatagramCounts, DelaySums, HighestNumberCounts};
-use sys::shared_memory::{CacheLine, SharedLines};
+use sys::shared_memory::{CounterBlock, SharedLines};
 use units::Bytes;
 
 /// The counters of a flow or of a script, on separate cache lines. One thread writes them, and any
@@ -16,14 +16,14 @@ use units::Bytes;
 pub struct Counters {
     storage: Storage,
     /// Counts of numbered datagrams, once a receiver uses them.
-    datagrams: OnceLock<Box<CacheLine>>,
+    datagrams: OnceLock<Box<CounterBlock>>,
     /// Receive calls by size, once a receiver counts them.
-    receive_sizes: OnceLock<Box<CacheLine>>,
+    receive_sizes: OnceLock<Box<CounterBlock>>,
 }
 
 #[derive(Debug)]
 enum Storage {
-    Private(Box<CacheLine>),
+    Private(Box<CounterBlock>),
     Shared(Arc<SharedLines>, usize),
 }
 
@@ -82,11 +82,11 @@ use Counter::{
 /// A loop declares once the data that each pass moves ([`Self::set_pass_sizes`]). A pass of these
 /// sizes is one addition. The calls of any other pass are counted one by one.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct CounterWriter<'a>(&'a CacheLine);
+pub(crate) struct CounterWriter<'a>(&'a CounterBlock);
 
 /// Writer of the counts of numbered datagrams.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct DatagramWriter<'a>(&'a CacheLine);
+pub(crate) struct DatagramWriter<'a>(&'a CounterBlock);
 
 impl From<Storage> for Counters {
     fn from(storage: Storage) -> Self {
@@ -129,8 +129,8 @@ impl Counters {
     /// Returns the current counts.
     pub fn counts(&self) -> Counts {
         let passes = self.get(Passes);
-        let moved = |each| self.get(each).saturating_mul(passes);
-        let calls = |each| if self.get(each) > 0 { passes } else { 0 };
+        let moved = |per_pass| self.get(per_pass).saturating_mul(passes);
+        let calls = |per_pass| if self.get(per_pass) > 0 { passes } else { 0 };
         Counts {
             sent: Bytes(self.get(Sent) + moved(SentPerPass)),
             received: Bytes(self.get(Received) + moved(ReceivedPerPass)),
@@ -167,9 +167,9 @@ impl Counters {
             reordered: get(DatagramCounter::Reordered),
             duplicated: get(DatagramCounter::Duplicated),
             jitter: (delays.count > 0).then(|| Duration::from_nanos(get(DatagramCounter::Jitter))),
-            by_highest: HighestNumberCounts {
+            highest_number_counts: HighestNumberCounts {
                 highest: get(DatagramCounter::Highest),
-                passed_over: get(DatagramCounter::PassedOver),
+                skipped: get(DatagramCounter::PassedOver),
                 out_of_order: get(DatagramCounter::OutOfOrder),
                 missing: get(DatagramCounter::Missing),
             },
@@ -185,14 +185,14 @@ impl Counters {
     }
 
     /// Returns the cache line of the receive calls by size. The first call creates it.
-    pub(crate) fn receive_size_line(&self) -> &CacheLine {
+    pub(crate) fn receive_size_line(&self) -> &CounterBlock {
         self.receive_sizes.get_or_init(Box::default)
     }
 
     /// Returns the writer of the counts of numbered datagrams. The first call creates the counts.
     pub(crate) fn datagram_writer(&self) -> DatagramWriter<'_> {
         let new = || {
-            let line = Box::<CacheLine>::default();
+            let line = Box::<CounterBlock>::default();
             line.0[DatagramCounter::MinDelay as usize].store(i64::MAX as u64, Relaxed);
             line.0[DatagramCounter::MaxDelay as usize].store(i64::MIN as u64, Relaxed);
             line
@@ -224,7 +224,7 @@ impl Counters {
         self.line().0[counter as usize].load(Relaxed)
     }
 
-    fn line(&self) -> &CacheLine {
+    fn line(&self) -> &CounterBlock {
         match &self.storage {
             Storage::Private(line) => line,
             Storage::Shared(lines, index) => &lines[*index],

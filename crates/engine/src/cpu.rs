@@ -10,10 +10,10 @@ use crate::looper::{IdleCounts, Looper};
 /// Measures the CPU time of the whole host between two moments.
 #[derive(Debug)]
 pub(crate) struct CpuMeter {
-    started: Vec<(u32, CpuTicks)>,
+    start_ticks: Vec<(u32, CpuTicks)>,
     /// Whether a looper ran on this host at the start.
     looper_was_running: bool,
-    /// Number of loopers that this process had started by then.
+    /// Number of loopers that this process had started before the measurement.
     loopers_started: u64,
     looper: Option<LooperMeter>,
 }
@@ -21,13 +21,13 @@ pub(crate) struct CpuMeter {
 #[derive(Debug)]
 struct LooperMeter {
     looper: Arc<Looper>,
-    started: IdleCounts,
+    start_counts: IdleCounts,
     idle_rate: f64,
 }
 
 impl CpuMeter {
-    /// Starts if the endpoint requests it. Returns `None` if /proc/stat cannot be read, or if the
-    /// requested looper has not been started and calibrated.
+    /// Starts a measurement if the endpoint requests one. Returns `None` if /proc/stat cannot be
+    /// read, or if the requested looper has not been started and calibrated.
     ///
     /// A tick of /proc/stat is 10 ms (4 ms on some kernels), so a share over one second is accurate
     /// to a few percentage points.
@@ -40,7 +40,7 @@ impl CpuMeter {
             Some(idle_loop) => {
                 let looper = Looper::current()?;
                 Some(LooperMeter {
-                    started: looper.counts(),
+                    start_counts: looper.counts(),
                     looper,
                     idle_rate: idle_loop.rate?,
                 })
@@ -49,7 +49,7 @@ impl CpuMeter {
         Some(Self {
             looper_was_running: Looper::is_running_on_host(),
             loopers_started: Looper::started_count(),
-            started: read_ticks().ok()?,
+            start_ticks: read_ticks().ok()?,
             looper: looper_meter,
         })
     }
@@ -70,14 +70,14 @@ impl CpuMeter {
         } else {
             NiceTime::Work
         };
-        let used = account(&self.started, &finished, nice);
+        let account = account(&self.start_ticks, &finished, nice);
         Some(match &self.looper {
-            None => used.used,
+            None => account.used,
             Some(meter) => {
-                let count = meter.looper.counts();
+                let counts = meter.looper.counts();
                 looper_cpu_use(
-                    &used,
-                    &count.missing_percent(&meter.started, meter.idle_rate),
+                    &account,
+                    &counts.missing_percent(&meter.start_counts, meter.idle_rate),
                 )
             }
         })
@@ -89,7 +89,7 @@ fn looper_cpu_use(account: &CpuAccount, missing: &[(u32, f64)]) -> CpuUse {
     let each: Vec<(u32, f64)> = missing
         .iter()
         .map(|(cpu, missing)| {
-            let steal = account.steal.iter().find(|(other, _)| other == cpu);
+            let steal = account.steal.iter().find(|(steal_cpu, _)| steal_cpu == cpu);
             let steal = steal.map_or(0.0, |(_, percent)| *percent);
             (*cpu, (missing - steal).max(0.0))
         })
@@ -99,7 +99,7 @@ fn looper_cpu_use(account: &CpuAccount, missing: &[(u32, f64)]) -> CpuUse {
         cpus: each.len() as u32,
         peak: peak(&each),
         method: CpuMethod::Looper,
-        each,
+        busy_percent_per_cpu: each,
         ..account.used.clone()
     }
 }
@@ -129,15 +129,15 @@ enum NiceTime {
 }
 
 fn account(
-    started: &[(u32, CpuTicks)],
-    finished: &[(u32, CpuTicks)],
+    start_ticks: &[(u32, CpuTicks)],
+    end_ticks: &[(u32, CpuTicks)],
     nice: NiceTime,
 ) -> CpuAccount {
     // Skip a CPU that went online or offline in between, because it lacks one of the readings.
-    let elapsed: Vec<(u32, CpuTicks)> = finished
+    let elapsed: Vec<(u32, CpuTicks)> = end_ticks
         .iter()
         .filter_map(|(cpu, now)| {
-            let (_, before) = started.iter().find(|(other, _)| other == cpu)?;
+            let (_, before) = start_ticks.iter().find(|(start_cpu, _)| start_cpu == cpu)?;
             let mut elapsed = now.since(before);
             if matches!(nice, NiceTime::Idle) {
                 elapsed.idle += std::mem::take(&mut elapsed.nice);
@@ -151,20 +151,20 @@ fn account(
             .map(|(cpu, ticks)| (*cpu, percent(field(ticks), ticks.total())));
         percents.collect()
     };
-    let (each, steal) = (share(busy), share(|t| t.steal));
+    let (each, steal) = (share(busy), share(|ticks| ticks.steal));
     CpuAccount {
         used: CpuUse {
             busy_percent: mean(&each),
-            user_percent: mean(&share(|t| t.user)),
-            system_percent: mean(&share(|t| t.system)),
-            iowait_percent: mean(&share(|t| t.iowait)),
-            irq_percent: mean(&share(|t| t.irq)),
-            softirq_percent: mean(&share(|t| t.softirq)),
+            user_percent: mean(&share(|ticks| ticks.user)),
+            system_percent: mean(&share(|ticks| ticks.system)),
+            iowait_percent: mean(&share(|ticks| ticks.iowait)),
+            irq_percent: mean(&share(|ticks| ticks.irq)),
+            softirq_percent: mean(&share(|ticks| ticks.softirq)),
             steal_percent: Some(mean(&steal)),
             cpus: elapsed.len() as u32,
             peak: peak(&each),
             method: CpuMethod::ProcStat,
-            each,
+            busy_percent_per_cpu: each,
         },
         steal,
     }
@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn no_time_is_no_use() {
+    fn no_elapsed_time_is_zero_use() {
         let same = [(
             0,
             CpuTicks {
@@ -247,15 +247,15 @@ mod tests {
     }
 
     #[test]
-    fn what_a_looper_took_was_idle() {
-        let passed = CpuTicks {
+    fn nice_time_of_a_looper_counts_as_idle() {
+        let elapsed = CpuTicks {
             user: 20,
             nice: 70,
             idle: 10,
             ..CpuTicks::default()
         };
         let busy = |nice| {
-            let used = account(&[(0, CpuTicks::default())], &[(0, passed)], nice).used;
+            let used = account(&[(0, CpuTicks::default())], &[(0, elapsed)], nice).used;
             (used.busy_percent, used.peak)
         };
         assert_eq!(busy(NiceTime::Work), (90.0, Some((0, 90.0))));
@@ -263,13 +263,13 @@ mod tests {
     }
 
     #[test]
-    fn what_was_stolen_is_not_missed_work() {
+    fn the_use_by_a_looper_excludes_stolen_time() {
         let account = CpuAccount {
             used: account(&[], &[], NiceTime::Work).used,
             steal: vec![(0, 10.0), (1, 30.0)],
         };
         let used = looper_cpu_use(&account, &[(0, 50.0), (1, 20.0), (2, 20.0)]);
-        assert_eq!(used.each, [(0, 40.0), (1, 0.0), (2, 20.0)]);
+        assert_eq!(used.busy_percent_per_cpu, [(0, 40.0), (1, 0.0), (2, 20.0)]);
         assert!((used.busy_percent - 20.0).abs() < 1e-9);
         assert_eq!((used.cpus, used.peak), (3, Some((0, 40.0))));
         assert_eq!(used.method, CpuMethod::Looper);

@@ -58,36 +58,36 @@ struct PendingWake {
 
 #[derive(Debug, Default)]
 struct State {
-    /// Deadlines by time. The number distinguishes equal times.
+    /// Deadlines by time. The ID distinguishes equal times.
     deadlines: BTreeMap<(Instant, u64), (Stop, StopReason)>,
-    /// Progress checks by the time at which they are due. The number distinguishes equal times.
+    /// Progress checks by the time at which they are due. The ID distinguishes equal times.
     progress_checks: BTreeMap<(Instant, u64), ProgressCheck>,
-    /// Stops to set on a hang-up or an input, by the number of the watch.
+    /// Stops to set on a hang-up or an input, by the ID of the watch.
     watched: HashMap<u64, (Stop, StopReason)>,
     /// Inputs that are watched until the process ends.
     inputs: Vec<OwnedFd>,
     /// Stops that are set and whose threads have not all left.
     pending_wakes: Vec<PendingWake>,
-    last_number: u64,
+    last_id: u64,
 }
 
 /// Returns the process's deadline thread, which starts at first use. Bind threads to CPUs only
 /// after that, because threads inherit the binding. A forked child starts its own thread after
 /// [`mark_forked`].
 pub fn deadline_thread() -> &'static DeadlineThread {
-    // One for the parent, and one for each of its forked children.
+    // The parent uses the first. A forked child uses the second, in its own copy of the memory.
     static THREADS: [(OnceLock<DeadlineThread>, OnceLock<()>); 2] =
         [const { (OnceLock::new(), OnceLock::new()) }; 2];
     let (thread, started) = &THREADS[usize::from(IS_CHILD.load(Relaxed))];
     let thread = thread.get_or_init(|| DeadlineThread {
-        poller: Poller::new().expect("a process that can start has two descriptors left"),
+        poller: Poller::new().expect("the deadline thread needs two file descriptors"),
         state: Mutex::default(),
     });
     started.get_or_init(|| {
         std::thread::Builder::new()
             .stack_size(64 * 1024)
             .spawn(move || thread.run())
-            .expect("a process that can start can start one thread");
+            .expect("the process needs a deadline thread");
     });
     thread
 }
@@ -101,7 +101,7 @@ pub fn mark_forked() {
 }
 
 impl DeadlineThread {
-    /// Sets `stop` at `when`, unless the guard is dropped before.
+    /// Sets `stop` at `when`, unless the guard is dropped first.
     pub fn set_at(&self, when: Instant, stop: &Stop) -> DeadlineGuard<'_> {
         self.set_at_with_reason(when, stop, StopReason::Deadline)
     }
@@ -114,7 +114,7 @@ impl DeadlineThread {
         reason: StopReason,
     ) -> DeadlineGuard<'_> {
         let mut state = self.state();
-        let key = (when, state.next_number());
+        let key = (when, state.next_id());
         let is_next = state
             .deadlines
             .keys()
@@ -128,7 +128,7 @@ impl DeadlineThread {
         DeadlineGuard { thread: self, key }
     }
 
-    /// Sets `stop` when the peer of this connection hangs up, unless the watch is dropped before. A
+    /// Sets `stop` when the peer of this connection hangs up, unless the watch is dropped first. A
     /// connection may have several watches. The thread that creates a watch must drop it, because
     /// threads may have separate descriptor tables.
     pub fn set_on_hang_up<'a>(
@@ -156,41 +156,41 @@ impl DeadlineThread {
         watch: impl Fn(&Poller, BorrowedFd<'_>, u64) -> io::Result<()>,
     ) -> ConnectionWatch<'a> {
         let mut state = self.state();
-        let number = state.next_number();
+        let id = state.next_id();
         state
             .watched
-            .insert(number, (stop.clone(), StopReason::PeerClosed));
+            .insert(id, (stop.clone(), StopReason::PeerClosed));
         drop(state);
-        let mut watched = watch(&self.poller, connection, number);
-        // epoll accepts each descriptor number once, but another watch or another thread's copy may
-        // have the same number. A duplicate gets a new number.
+        let mut watched = watch(&self.poller, connection, id);
+        // epoll accepts a connection only once per descriptor number. Another watch, or a thread
+        // with its own descriptor table, may already use the number. A duplicate has another one.
         let mut copies = Vec::new();
         while matches!(&watched, Err(error) if error.kind() == io::ErrorKind::AlreadyExists)
             && let Ok(copy) = connection.try_clone_to_owned()
         {
-            watched = watch(&self.poller, copy.as_fd(), number);
+            watched = watch(&self.poller, copy.as_fd(), id);
             copies.push(copy);
         }
-        // A descriptor that cannot be watched only loses the early end.
+        // If the descriptor cannot be watched, a hang-up does not set the stop.
         ConnectionWatch {
             thread: self,
             connection,
             copy: copies.pop(),
             is_watched: watched.is_ok(),
-            number,
+            id,
         }
     }
 
-    /// Sets `stop` at the first SIGINT, SIGTERM or signal of `others`. A second SIGINT or SIGTERM
-    /// ends the process immediately.
-    pub fn set_on_signals(&self, others: &[i32], stop: &Stop) -> io::Result<()> {
-        let input = OwnedFd::from(sys::signal::notify_first_interrupt(others)?);
+    /// Sets `stop` at the first SIGINT, SIGTERM or signal of `other_signals`. A second SIGINT or
+    /// SIGTERM ends the process immediately.
+    pub fn set_on_signals(&self, other_signals: &[i32], stop: &Stop) -> io::Result<()> {
+        let input = OwnedFd::from(sys::signal::notify_first_interrupt(other_signals)?);
         let mut state = self.state();
-        let number = state.next_number();
-        self.poller.watch_input(input.as_fd(), number)?;
+        let id = state.next_id();
+        self.poller.watch_input(input.as_fd(), id)?;
         state
             .watched
-            .insert(number, (stop.clone(), StopReason::Cancelled));
+            .insert(id, (stop.clone(), StopReason::Cancelled));
         state.inputs.push(input);
         Ok(())
     }
@@ -210,7 +210,7 @@ impl DeadlineThread {
             last_change: now,
         };
         let mut state = self.state();
-        let key = (now + timeout / CHECKS_PER_TIMEOUT, state.next_number());
+        let key = (now + timeout / CHECKS_PER_TIMEOUT, state.next_id());
         state.progress_checks.insert(key, check);
         drop(state);
         self.poller.wake();
@@ -222,10 +222,10 @@ impl DeadlineThread {
         match state
             .pending_wakes
             .iter_mut()
-            .find(|known| known.stop.is_same(stop))
+            .find(|wake| wake.stop.is_same(stop))
         {
-            // A new thread has not been woken at all.
-            Some(known) => known.restart_interval(),
+            // A newly registered thread has not been woken yet.
+            Some(wake) => wake.restart_interval(),
             None => state.pending_wakes.push(PendingWake::new(stop)),
         }
         drop(state);
@@ -237,8 +237,8 @@ impl DeadlineThread {
         loop {
             let next = self.process_due();
             let pause = next.map(|when| when.saturating_duration_since(Instant::now()));
-            for tag in self.poller.wait(pause) {
-                let watched = self.state().watched.remove(&tag);
+            for id in self.poller.wait(pause) {
+                let watched = self.state().watched.remove(&id);
                 if let Some((stop, reason)) = watched {
                     stop.set(reason);
                 }
@@ -265,7 +265,7 @@ impl DeadlineThread {
             .collect();
         drop(state);
 
-        // Without this lock: `Stop::set` takes the stop's lock and then may take this one.
+        // The state is not locked here: `Stop::set` locks the stop, and may then lock the state.
         for (stop, reason) in &due_deadlines {
             stop.set(*reason);
         }
@@ -283,7 +283,7 @@ impl DeadlineThread {
             if !state
                 .pending_wakes
                 .iter()
-                .any(|known| known.stop.is_same(&wake.stop))
+                .any(|pending| pending.stop.is_same(&wake.stop))
             {
                 state.pending_wakes.push(wake);
             }
@@ -334,7 +334,7 @@ impl State {
             if first.key().0 > now {
                 break;
             }
-            let ((_, number), mut check) = first.remove_entry();
+            let ((_, id), mut check) = first.remove_entry();
             let Some(counters) = check.counters.upgrade() else {
                 continue;
             };
@@ -346,15 +346,15 @@ impl State {
                 idle_stops.push(check.stop);
             } else {
                 self.progress_checks
-                    .insert((now + check.timeout / CHECKS_PER_TIMEOUT, number), check);
+                    .insert((now + check.timeout / CHECKS_PER_TIMEOUT, id), check);
             }
         }
         idle_stops
     }
 
-    fn next_number(&mut self) -> u64 {
-        self.last_number += 1;
-        self.last_number
+    fn next_id(&mut self) -> u64 {
+        self.last_id += 1;
+        self.last_id
     }
 }
 
@@ -378,10 +378,10 @@ impl Drop for DeadlineGuard<'_> {
 pub struct ConnectionWatch<'a> {
     thread: &'a DeadlineThread,
     connection: BorrowedFd<'a>,
-    /// The watched duplicate, if another watch uses the number of `connection`.
+    /// The watched duplicate, if another watch uses the descriptor of `connection`.
     copy: Option<OwnedFd>,
     is_watched: bool,
-    number: u64,
+    id: u64,
 }
 
 impl Drop for ConnectionWatch<'_> {
@@ -390,7 +390,7 @@ impl Drop for ConnectionWatch<'_> {
             let copy = self.copy.as_ref().map(AsFd::as_fd);
             self.thread.poller.unwatch(copy.unwrap_or(self.connection));
         }
-        self.thread.state().watched.remove(&self.number);
+        self.thread.state().watched.remove(&self.id);
     }
 }
 
@@ -439,7 +439,7 @@ impl Stop {
         child
     }
 
-    /// Returns a child that is also set at `when`, unless the guard is dropped before.
+    /// Returns a child that is also set at `when`, unless the guard is dropped first.
     pub fn child_until(&self, when: Instant) -> (Self, DeadlineGuard<'static>) {
         let child = self.child();
         let guard = deadline_thread().set_at(when, &child);

@@ -13,8 +13,8 @@ use crate::kernel_pacer::KernelPacer;
 use crate::spacing::{DepartureStatistics, OutgoingDatagram, SendSchedule};
 use crate::stop::Stop;
 
-/// Longest spin before a datagram's time, in nanoseconds. The rest of a longer gap is slept. A
-/// wake-up is less late than this, unless the machine has no free CPU.
+/// Longest spin before a datagram's time, in nanoseconds. The sender sleeps for the rest of a
+/// longer gap. Wake-ups are less late than this, unless the machine has no free CPU.
 const MAX_SPIN_NS: u64 = 2_000_000;
 
 /// Sends one datagram repeatedly to a socket's peer, each time with a new number and time.
@@ -34,7 +34,7 @@ pub struct PacketSender<'a> {
     pub count: Option<u64>,
     /// The sender's counters.
     pub counters: &'a Counters,
-    /// Receives the stamp of each datagram in nanoseconds, up to its capacity.
+    /// Receives the stamp of each datagram in nanoseconds, up to the vector's capacity.
     pub log: Option<&'a mut Vec<i64>>,
 }
 
@@ -72,7 +72,7 @@ impl PacketSender<'_> {
                 }
             };
         let schedule = SendSchedule::new(self.spacing, self.count, monotonic_ns());
-        let mut sent = DepartureStatistics::default();
+        let mut statistics = DepartureStatistics::default();
         let outgoing = OutgoingDatagram {
             socket: self.socket,
             datagram: self.datagram,
@@ -80,13 +80,13 @@ impl PacketSender<'_> {
             zero_ns: self.zero_ns,
             counters: self.counters.writer(),
             departures_ns: self.log,
-            next_number: self.format.first.into(),
+            next_number: self.format.first_number.into(),
         };
         let (end, ended_ns) = match pacer {
-            None => spin(outgoing, schedule, &mut sent, stop),
-            Some(mut pacer) => pacer.send(outgoing, schedule, &mut sent, stop),
+            None => spin(outgoing, schedule, &mut statistics, stop),
+            Some(mut pacer) => pacer.send(outgoing, schedule, &mut statistics, stop),
         };
-        PacketSendResult::new(end.into_result(stop), sent, ended_ns)
+        PacketSendResult::new(end.into_result(stop), statistics, ended_ns)
     }
 }
 
@@ -95,7 +95,7 @@ impl PacketSender<'_> {
 fn spin(
     mut outgoing: OutgoingDatagram<'_>,
     mut schedule: SendSchedule,
-    sent: &mut DepartureStatistics,
+    statistics: &mut DepartureStatistics,
     stop: &Stop,
 ) -> (LoopEnd, u64) {
     let mut now_ns = schedule.due_ns;
@@ -110,13 +110,13 @@ fn spin(
         match call::send(outgoing.socket, outgoing.datagram) {
             Ok(bytes) => {
                 outgoing.count_sent(bytes, now_ns);
-                sent.spacing_result.sent += 1;
-                sent.record_departure(now_ns, schedule.due(), schedule.begins_burst());
-                schedule.advance(now_ns, &mut sent.spacing_result.skipped);
+                statistics.spacing_result.sent += 1;
+                statistics.record_departure(now_ns, schedule.due(), schedule.begins_burst());
+                schedule.advance(now_ns, &mut statistics.spacing_result.skipped);
             }
             Err(error) => {
-                let handled = outgoing.handle_error(error, &mut schedule, &mut sent.spacing_result);
-                if let Err(end) = handled {
+                let spacing_result = &mut statistics.spacing_result;
+                if let Err(end) = outgoing.handle_error(error, &mut schedule, spacing_result) {
                     return (end, now_ns);
                 }
             }
@@ -126,11 +126,11 @@ fn spin(
     (LoopEnd::Count, now_ns.max(schedule.after_last_gap_ns))
 }
 
-/// Waits briefly towards a future time and returns the current time.
+/// Waits at most until a future time, usually for less, and returns the current time.
 #[inline]
 fn wait_towards(due_ns: u64, now_ns: u64) -> u64 {
     if due_ns - now_ns > MAX_SPIN_NS {
-        // The clock read below covers an interrupted sleep.
+        // An interrupted sleep needs no handling, because the clock is read next.
         let _ = sleep_until(due_ns - MAX_SPIN_NS);
     } else {
         std::hint::spin_loop();
@@ -139,15 +139,15 @@ fn wait_towards(due_ns: u64, now_ns: u64) -> u64 {
 }
 
 impl PacketSendResult {
-    fn new(loop_result: LoopResult, sent: DepartureStatistics, ended_ns: u64) -> Self {
-        let (first_ns, last_ns) = sent.times_ns.unwrap_or((ended_ns, ended_ns));
+    fn new(loop_result: LoopResult, statistics: DepartureStatistics, ended_ns: u64) -> Self {
+        let (first_ns, last_ns) = statistics.first_and_last_ns.unwrap_or((ended_ns, ended_ns));
         Self {
             spacing_result: SpacingResult {
                 first_to_last: Duration::from_nanos(last_ns - first_ns),
                 elapsed: Duration::from_nanos(ended_ns.saturating_sub(first_ns)),
-                ..sent.spacing_result
+                ..statistics.spacing_result
             },
-            first_and_last_ns: sent.times_ns,
+            first_and_last_ns: statistics.first_and_last_ns,
             loop_result,
         }
     }
@@ -166,14 +166,14 @@ mod tests {
     const FORMAT: DatagramFormat = DatagramFormat {
         number_offset: 0,
         high_word_offset: Some(4),
-        first: 0,
+        first_number: 0,
         stamp: Some(Stamp {
             offset: 8,
             clock: StampClock::Monotonic,
             unit: StampUnit::TenthsOfMicros,
         }),
         ends_negative: false,
-        order: ByteOrder::LittleEndian,
+        byte_order: ByteOrder::LittleEndian,
     };
 
     fn spacing(gap_ns: u64, lateness: Lateness) -> Spacing {
@@ -214,12 +214,12 @@ mod tests {
             Some(buffer[..length].to_vec())
         });
         let datagrams: Vec<_> = datagrams.collect();
-        for (at, datagram) in datagrams.iter().enumerate() {
-            assert_eq!(FORMAT.read_number(datagram, 0), Some(at as i64));
+        for (index, datagram) in datagrams.iter().enumerate() {
+            assert_eq!(FORMAT.read_number(datagram, 0), Some(index as i64));
             assert_eq!((datagram.len(), &datagram[16..]), (20, &[7; 4][..]));
         }
         if let Some((first_ns, last_ns)) = sent.first_and_last_ns {
-            let stamp = |at: usize| FORMAT.read_send_time_ns(&datagrams[at]).unwrap();
+            let stamp = |index: usize| FORMAT.read_send_time_ns(&datagrams[index]).unwrap();
             assert_eq!(stamp(0), (first_ns - zero_ns) / 100 * 100);
             assert_eq!(stamp(datagrams.len() - 1), (last_ns - zero_ns) / 100 * 100);
         }
@@ -290,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn a_peer_that_is_gone_uses_no_number() {
+    fn datagrams_that_the_peer_refuses_do_not_count_as_sent() {
         let near = UdpSocket::bind("127.0.0.1:0").unwrap();
         let far = UdpSocket::bind("127.0.0.1:0").unwrap();
         near.connect(far.local_addr().unwrap()).unwrap();

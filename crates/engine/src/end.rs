@@ -19,7 +19,7 @@ pub struct LoopResult {
     /// Times of receive calls.
     pub receive_times: Option<Histogram>,
     /// Results of the schedule, if there was one.
-    pub paced: Option<PacingResult>,
+    pub pacing_result: Option<PacingResult>,
     /// Times between the starts of consecutive intervals.
     pub send_gaps: Option<Histogram>,
     /// Segments that the connections of a connection test have retransmitted, if counted.
@@ -29,7 +29,7 @@ pub struct LoopResult {
     /// The failed call and its error number, if the loop ended with [`EndCause::Failed`] or by a
     /// reset of the peer.
     pub failure: Option<(&'static str, i32)>,
-    /// The step of a list that failed.
+    /// Index of the failed step of a list, and the reason.
     pub failed_step: Option<(usize, StepFailure)>,
 }
 
@@ -49,7 +49,7 @@ impl From<EndCause> for LoopResult {
             latency: None,
             send_times: None,
             receive_times: None,
-            paced: None,
+            pacing_result: None,
             send_gaps: None,
             retransmits: None,
             ended,
@@ -72,22 +72,22 @@ impl From<StopReason> for LoopResult {
 
 impl StepFailure {
     /// Creates the failure of a system call.
-    pub fn from_call(what: &str, error: Error) -> Self {
+    pub fn from_call(call: &str, error: Error) -> Self {
         Self {
-            action: what.to_owned(),
+            action: call.to_owned(),
             errno: error.raw_os_error(),
         }
     }
 
     /// Creates a failure without a system call.
-    pub fn from_text(what: impl Into<String>) -> Self {
+    pub fn from_text(action: impl Into<String>) -> Self {
         Self {
-            action: what.into(),
+            action: action.into(),
             errno: 0,
         }
     }
 
-    /// Returns whether the peer has closed the connection with unread data.
+    /// Returns whether the peer has reset the connection.
     pub fn is_reset(&self) -> bool {
         [Error::CONNRESET, Error::PIPE]
             .map(Error::raw_os_error)
@@ -107,7 +107,7 @@ impl StepFailure {
 /// Limits of a loop, and its counters.
 ///
 /// Each loop first moves the fields into local variables. With a parameter `mut bounds` the budget
-/// stays in memory, which cost 6 instructions per transaction of TCP_RR and 3 per send of
+/// stays in memory, which costs 6 instructions per transaction of TCP_RR and 3 per send of
 /// TCP_STREAM.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Bounds<'a> {
@@ -176,8 +176,8 @@ impl LoopEnd {
     }
 }
 
-/// Remaining bytes or transactions of a count limit. Without a count limit, it starts with more
-/// than can be moved.
+/// Remaining bytes or transactions of a count limit. Without a count limit, the budget starts with
+/// more than can be moved.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Budget(pub(crate) u64);
 

@@ -25,19 +25,19 @@ pub enum FinishMethod {
     /// data.
     HalfClose,
     /// Ends the local TCP stream and waits until the peer has acknowledged all of it. The wait
-    /// fails if the peer ends its own stream first, because it then reads no more.
+    /// fails if the peer ends its own stream first, because the peer then reads no more.
     Acknowledged,
     /// Waits for the peer's end of stream, and discards the data before it.
     AwaitClose,
     /// Sends empty datagrams with increasing pauses, until the peer's socket is closed or a quarter
     /// of a second has passed. Several are needed because a receiver with a full queue loses them.
-    /// If the local queue is full, this waits.
+    /// If the local queue is full, the method waits.
     EmptyDatagrams,
 }
 
 impl FinishMethod {
-    /// Ends the flow and waits for the peer's end. Returns [`Error::CANCELED`] if `stop` is set
-    /// before. A reset is an error, because the peer may not have read all data.
+    /// Ends the flow and waits for the peer's end. Returns [`Error::CANCELED`] if `stop` is
+    /// set first. A reset is an error, because the peer may not have read all data.
     pub fn run(self, flow: &FlowSockets<'_>, stop: &Stop) -> io::Result<()> {
         match (self, flow) {
             (Self::HalfClose, FlowSockets::Connected(socket)) => {
@@ -183,8 +183,11 @@ mod tests {
         let stop = Stop::new();
         let flow = FlowSockets::Connected(near.as_fd());
         let _deadline = deadline_thread().set_at(Instant::now() + Duration::from_millis(20), &stop);
-        let ended = FinishMethod::Acknowledged.run(&flow, &stop);
-        assert!(ended.is_err(), "the peer does not read");
+        let result = FinishMethod::Acknowledged.run(&flow, &stop);
+        assert!(
+            result.is_err(),
+            "the wait ended before the peer read the data"
+        );
         let reader = std::thread::spawn(move || {
             far.read_to_end(&mut Vec::new()).unwrap();
             far
@@ -195,14 +198,14 @@ mod tests {
     }
 
     #[test]
-    fn a_peer_that_has_ended_is_not_awaited() {
+    fn the_wait_fails_if_the_peer_ends_its_stream_first() {
         let (near, far) = full_connection();
         far.shutdown(Shutdown::Write).unwrap();
         let stop = Stop::new();
         // The deadline turns an endless wait into a failure.
         let _deadline = deadline_thread().set_at(Instant::now() + Duration::from_secs(20), &stop);
-        let ended = FinishMethod::Acknowledged.run(&FlowSockets::Connected(near.as_fd()), &stop);
-        assert!(ended.is_err());
+        let result = FinishMethod::Acknowledged.run(&FlowSockets::Connected(near.as_fd()), &stop);
+        assert!(result.is_err());
         assert!(!stop.is_set());
     }
 }

@@ -58,8 +58,8 @@ impl FlowGroup {
         *lock(&self.meter) = CpuMeter::start(&self.endpoint);
     }
 
-    /// Records that a flow's clock has stopped. The CPU measurement ends when no clock runs. A flow
-    /// that records a later stop extends it.
+    /// Records that a flow's clock has stopped. The CPU measurement ends when no clock runs. If a
+    /// flow records another stop later, the measurement is extended.
     pub(crate) fn record_stop(&self, is_first_stop_of_flow: bool) {
         if is_first_stop_of_flow {
             self.running.fetch_sub(1, SeqCst);
@@ -72,7 +72,7 @@ impl FlowGroup {
 }
 
 impl<'a> GroupMember<'a> {
-    /// Waits until every flow is ready to move data. Returns `None` if one of them failed before.
+    /// Waits until every flow is ready to move data. Returns `None` if a flow failed first.
     pub fn start(self) -> Option<&'a FlowGroup> {
         let group = self.group;
         let start_meter = || *lock(&group.meter) = CpuMeter::start(&group.endpoint);
@@ -97,18 +97,18 @@ mod tests {
             ..EndpointPlan::default()
         };
         let group = FlowGroup::new(2, endpoint);
-        let (one, two) = (group.member(), group.member());
+        let (first, second) = (group.member(), group.member());
         std::thread::scope(|scope| {
-            scope.spawn(|| one.start());
-            assert!(two.start().is_some());
+            scope.spawn(|| first.start());
+            assert!(second.start().is_some());
         });
         group.record_stop(true);
         group.record_stop(false);
         assert_eq!(group.cpu(), None);
-        // The kernel counts CPU time in ticks. A shorter interval has none.
+        // The kernel counts CPU time in ticks. An interval shorter than a tick has no CPU time.
         std::thread::sleep(std::time::Duration::from_millis(50));
         group.record_stop(true);
-        // While another test runs a looper, the CPU time of a nice process is unavailable.
+        // The CPU time is unavailable if this process is nice while another test runs a looper.
         assert!(group.cpu().is_some() || sys::cpu::is_nice());
     }
 }

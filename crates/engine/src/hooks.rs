@@ -68,7 +68,7 @@ impl Hooks for () {
     fn before_close(&mut self, _: BorrowedFd<'_>) {}
 }
 
-/// Hooks with a schedule, with use of the data, or both.
+/// Hooks that an endpoint requests: a schedule, use of the data, a count of retransmissions.
 pub(crate) struct OptionalHooks {
     pace: Option<Pace>,
     /// Whether any of the three sizes below is more than 0.
@@ -89,10 +89,10 @@ impl OptionalHooks {
         length: Option<Duration>,
         warm_up: Duration,
     ) -> Option<Self> {
-        let is_some = endpoint.pacing.is_some()
+        let is_requested = endpoint.pacing.is_some()
             || endpoint.touch.is_requested()
             || endpoint.count_retransmits;
-        is_some.then(|| Self::new(endpoint, length, warm_up))
+        is_requested.then(|| Self::new(endpoint, length, warm_up))
     }
 
     /// Creates hooks even if the endpoint requests none. The results of the schedule exclude the
@@ -192,8 +192,7 @@ impl Hooks for OptionalHooks {
     }
 }
 
-/// Increments every byte. The fill pattern remains visible, so the data compresses on its way as
-/// before.
+/// Increments every byte. The pattern remains, so the data is as compressible as before.
 #[inline]
 fn modify(data: &mut [u8]) {
     for byte in data {
@@ -231,10 +230,10 @@ mod tests {
                 ..EndpointPlan::default()
             };
             let (mut sent, mut received) = ([7; 4], [7; 4]);
-            if let Some(mut extras) = OptionalHooks::for_endpoint(&endpoint, None, Duration::ZERO) {
-                extras.before_send(&mut sent);
-                extras.after_receive(&mut received);
-                extras.after_receive(&mut []);
+            if let Some(mut hooks) = OptionalHooks::for_endpoint(&endpoint, None, Duration::ZERO) {
+                hooks.before_send(&mut sent);
+                hooks.after_receive(&mut received);
+                hooks.after_receive(&mut []);
             }
             assert_eq!((sent, received), (expected, expected), "{dirty:?}");
         }

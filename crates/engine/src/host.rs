@@ -17,10 +17,10 @@ pub fn host_facts(local: Option<IpAddr>) -> HostFacts {
         cpu_model: host::cpu_model(),
         cpu_mhz: host::cpu_mhz(),
         system_model: host::system_model(),
-        security: host::security().map(|found| Security {
-            module: found.module.and_then(module),
-            enforcing: found.is_enforcing,
-            policy: found.policy,
+        security: host::security().map(|security| Security {
+            module: security.module.and_then(security_module),
+            enforcing: security.is_enforcing,
+            policy: security.policy,
         }),
         mtu_bytes: local.and_then(host::mtu_bytes),
         congestion_control: host::congestion_control(),
@@ -34,7 +34,7 @@ pub fn host_facts(local: Option<IpAddr>) -> HostFacts {
     }
 }
 
-fn module(name: &str) -> Option<SecurityModule> {
+fn security_module(name: &str) -> Option<SecurityModule> {
     Some(match name {
         "selinux" => SecurityModule::SeLinux,
         "apparmor" => SecurityModule::AppArmor,

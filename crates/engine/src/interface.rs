@@ -3,7 +3,8 @@
 use model::{Interface, PciIds, Traffic};
 use sys::{Address, interface};
 
-/// Measures the traffic of a flow's network interface from its start on.
+/// Measures the traffic of the interface that a flow uses, from [`Self::start`] to
+/// [`Self::finish`].
 #[derive(Debug)]
 pub struct InterfaceMeter {
     index: u32,
@@ -62,7 +63,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn loopback() {
+    fn loopback_traffic_is_counted() {
         let remote = Address::Inet("127.0.0.1:9".parse().unwrap());
         let meter = InterfaceMeter::start(&remote).unwrap();
         let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();

@@ -72,7 +72,7 @@ pub struct ScriptLoop<'a> {
     pub pacing: Option<Pacing>,
     /// Buffer to send from and receive into.
     pub buffer: &'a mut [u8],
-    /// Recorded times.
+    /// Records the times of steps and rounds; `None` measures no times.
     pub times: Option<&'a mut StepTimes>,
 }
 

@@ -24,8 +24,8 @@ const MAX_AHEAD: u64 = 64;
 /// Maximum time by which a datagram is sent ahead, in nanoseconds.
 const MAX_AHEAD_NS: u64 = 4_000_000;
 
-/// Margin of a late datagram's new launch time, in nanoseconds; etf drops datagrams after their
-/// launch time.
+/// Time from now to the new launch time of a late datagram, in nanoseconds. etf drops datagrams
+/// after their launch time.
 const LAUNCH_MARGIN_NS: u64 = 100_000;
 
 /// Priority of datagrams with launch times for etf. etf must be below a discipline that separates
@@ -52,25 +52,25 @@ struct LaunchSettings {
     former: Option<FormerPriority>,
 }
 
-/// The socket's priority before the test, and the peer, to restore both.
+/// The socket's priority before the test, and the peer, for [`set_priority`] after the test.
 struct FormerPriority {
     priority: i32,
     peer: KernelAddress,
 }
 
 impl<'a> KernelPacer<'a> {
-    /// Prepares a connected socket. Returns `None` if the sender itself waits.
+    /// Prepares a connected socket. Returns `None` for [`SpacingMethod::Spin`].
     pub(crate) fn prepare(
         method: SpacingMethod,
         socket: BorrowedFd<'a>,
         spacing: &Spacing,
-        bytes: usize,
+        datagram_bytes: usize,
     ) -> Result<Option<Self>, String> {
         let launch = match method {
             SpacingMethod::Spin => return Ok(None),
             SpacingMethod::LaunchTime => Some(enable_launch_times(socket)?),
             SpacingMethod::PacingRate => {
-                enable_pacing_rate(socket, spacing, bytes)?;
+                enable_pacing_rate(socket, spacing, datagram_bytes)?;
                 None
             }
         };
@@ -81,7 +81,7 @@ impl<'a> KernelPacer<'a> {
         }))
     }
 
-    /// Sends all datagrams of the schedule. It repeatedly sends those due within the next few
+    /// Sends all datagrams of the schedule. Repeatedly sends those due within the next few
     /// milliseconds, then sleeps for half of that time.
     ///
     /// Returns the reason of the end, and the time when the next datagram would be due.
@@ -89,14 +89,14 @@ impl<'a> KernelPacer<'a> {
         &mut self,
         mut outgoing: OutgoingDatagram<'_>,
         mut schedule: SendSchedule,
-        sent: &mut DepartureStatistics,
+        statistics: &mut DepartureStatistics,
         stop: &Stop,
     ) -> (LoopEnd, u64) {
         let lead_ns = (schedule.gap_ns.saturating_mul(MAX_AHEAD)).min(MAX_AHEAD_NS);
         if self.launch.is_some() {
             schedule.due_ns += lead_ns;
         }
-        sent.spacing_result.clock = DepartureClock::Driver;
+        statistics.spacing_result.clock = DepartureClock::Driver;
         let mut requested_ns = None;
         let end = loop {
             if schedule.is_over() {
@@ -107,8 +107,8 @@ impl<'a> KernelPacer<'a> {
             }
             let now_ns = monotonic_ns();
             if schedule.due_ns > now_ns + lead_ns {
-                self.reports.record(self.socket, sent);
-                // The next clock read covers an interrupted sleep.
+                self.reports.record(self.socket, statistics);
+                // An interrupted sleep needs no handling, because the clock is read next.
                 let _ = sleep_until(schedule.due_ns - lead_ns / 2);
                 continue;
             }
@@ -124,26 +124,28 @@ impl<'a> KernelPacer<'a> {
                     requested_ns =
                         Some((requested_ns.map_or(at_ns, |(first_ns, _)| first_ns), at_ns));
                     let expected = (schedule.due_ns, schedule.begins_burst());
-                    self.reports.expect(sent.spacing_result.sent, expected);
-                    sent.spacing_result.sent += 1;
-                    if sent.spacing_result.sent.is_multiple_of(MAX_AHEAD) {
-                        self.reports.record(self.socket, sent);
+                    self.reports
+                        .expect(statistics.spacing_result.sent, expected);
+                    statistics.spacing_result.sent += 1;
+                    if statistics.spacing_result.sent.is_multiple_of(MAX_AHEAD) {
+                        self.reports.record(self.socket, statistics);
                     }
-                    schedule.advance(at_ns, &mut sent.spacing_result.skipped);
+                    schedule.advance(at_ns, &mut statistics.spacing_result.skipped);
                 }
                 Err(error) => {
-                    let failed =
-                        outgoing.handle_error(error, &mut schedule, &mut sent.spacing_result);
-                    if let Err(end) = failed {
+                    let spacing_result = &mut statistics.spacing_result;
+                    if let Err(end) = outgoing.handle_error(error, &mut schedule, spacing_result) {
                         break end;
                     }
                 }
             }
         };
-        self.reports.wait_for_last(self.socket, sent);
+        self.reports.wait_for_last(self.socket, statistics);
         // Without departure reports of the driver, these are the requested times.
-        sent.times_ns = sent.times_ns.or(requested_ns);
-        let last_ns = sent.times_ns.map_or(0, |(_, last_ns)| last_ns);
+        statistics.first_and_last_ns = statistics.first_and_last_ns.or(requested_ns);
+        let last_ns = statistics
+            .first_and_last_ns
+            .map_or(0, |(_, last_ns)| last_ns);
         (end, last_ns + schedule.gap_ns)
     }
 
@@ -152,8 +154,8 @@ impl<'a> KernelPacer<'a> {
             None => call::send(self.socket, datagram),
             Some(launch) => {
                 let at_ns = at_ns.wrapping_add_signed(launch.clock_offset_ns);
-                let at = ControlMessage::for_launch_time(at_ns);
-                message::send_with_control(self.socket, datagram, None, &at, true)
+                let control = ControlMessage::for_launch_time(at_ns);
+                message::send_with_control(self.socket, datagram, None, &control, true)
             }
         }
     }
@@ -215,9 +217,9 @@ fn set_priority(socket: BorrowedFd<'_>, priority: i32, peer: &KernelAddress) -> 
 fn enable_pacing_rate(
     socket: BorrowedFd<'_>,
     spacing: &Spacing,
-    bytes: usize,
+    datagram_bytes: usize,
 ) -> Result<(), String> {
-    /// Link header, which fq counts. Nearly every device has an Ethernet header.
+    /// Link header, which fq also counts. Nearly every device has an Ethernet header.
     const ETHERNET_HEADER_BYTES: usize = 14;
     let egress = Egress::for_socket(socket)?;
     if egress.qdisc(|qdisc| qdisc.kind == "fq").is_none() {
@@ -225,7 +227,7 @@ fn enable_pacing_rate(
     }
     let is_v4 = egress.peer.ip().to_canonical().is_ipv4();
     let headers = ETHERNET_HEADER_BYTES + if is_v4 { 28 } else { 48 };
-    let rate = (bytes + headers) as u128 * 1_000_000_000 / spacing.gap.as_nanos().max(1);
+    let rate = (datagram_bytes + headers) as u128 * 1_000_000_000 / spacing.gap.as_nanos().max(1);
     let rate = u64::try_from(rate).unwrap_or(u64::MAX).max(1);
     option::set_max_pacing_rate(socket, rate)
         .map_err(|error| format!("set SO_MAX_PACING_RATE: {}", sys::describe(&error)))
@@ -266,13 +268,13 @@ impl Egress {
         if is_suitable(root) {
             return Some(root);
         }
-        let mut below = self
+        let mut children = self
             .qdiscs
             .iter()
             .filter(|qdisc| !qdisc.is_root && !["ingress", "clsact"].contains(&&*qdisc.kind));
         match &*root.kind {
-            "mq" if below.clone().all(&is_suitable) => below.next(),
-            "mqprio" | "taprio" => below.find(|qdisc| is_suitable(qdisc)),
+            "mq" if children.clone().all(&is_suitable) => children.next(),
+            "mqprio" | "taprio" => children.find(|qdisc| is_suitable(qdisc)),
             _ => None,
         }
     }
@@ -294,12 +296,12 @@ struct DepartureReports {
     batch: Option<StampedBatch>,
     wall_offset_ns: i64,
     /// Due time of each datagram that has not left, and whether it begins a burst. The position is
-    /// the low bits of the datagram's index.
+    /// the datagram's index modulo the capacity.
     expected: Box<[(u64, bool); EXPECTED_CAPACITY]>,
     last_index: Option<u32>,
 }
 
-/// More datagrams than can be in the kernel.
+/// Capacity of [`DepartureReports::expected`]: more datagrams than can be in the kernel at once.
 const EXPECTED_CAPACITY: usize = 1024;
 
 impl DepartureReports {
@@ -318,7 +320,7 @@ impl DepartureReports {
     }
 
     /// Records the datagrams that have left, from the available departure reports.
-    fn record(&mut self, socket: BorrowedFd<'_>, sent: &mut DepartureStatistics) {
+    fn record(&mut self, socket: BorrowedFd<'_>, statistics: &mut DepartureStatistics) {
         let Some(batch) = &mut self.batch else {
             return;
         };
@@ -333,9 +335,10 @@ impl DepartureReports {
                         let is_successor = self.last_index == index.checked_sub(1);
                         self.last_index = Some(index);
                         let at_ns = kernel_ns.wrapping_sub(self.wall_offset_ns as u64);
-                        sent.record_departure(at_ns, Some(due_ns), begins_burst || !is_successor);
+                        let begins_burst = begins_burst || !is_successor;
+                        statistics.record_departure(at_ns, Some(due_ns), begins_burst);
                     }
-                    Some(Departure::Missed) => sent.spacing_result.missed += 1,
+                    Some(Departure::Missed) => statistics.spacing_result.missed += 1,
                     None => {}
                 }
             }
@@ -343,13 +346,14 @@ impl DepartureReports {
     }
 
     /// Waits briefly for the last departure reports.
-    fn wait_for_last(&mut self, socket: BorrowedFd<'_>, sent: &mut DepartureStatistics) {
+    fn wait_for_last(&mut self, socket: BorrowedFd<'_>, statistics: &mut DepartureStatistics) {
         let until_ns = monotonic_ns() + MAX_AHEAD_NS + MAX_REPORT_WAIT.as_nanos() as u64;
         loop {
-            self.record(socket, sent);
-            let reported = sent.spacing_result.lateness.len() + sent.spacing_result.missed;
+            self.record(socket, statistics);
+            let result = &statistics.spacing_result;
+            let reported = result.lateness.len() + result.missed;
             let now_ns = monotonic_ns();
-            if reported >= sent.spacing_result.sent || now_ns >= until_ns {
+            if reported >= result.sent || now_ns >= until_ns {
                 return;
             }
             let _ = sleep_until(now_ns + 200_000);
@@ -378,7 +382,7 @@ mod tests {
 
     #[test]
     fn the_qdisc_that_datagrams_pass_is_found() {
-        for (qdiscs, found) in [
+        for (qdiscs, expected) in [
             (&[("fq", true)][..], Some("fq")),
             (&[("ingress", false), ("etf", true)], Some("etf")),
             (&[("mq", true), ("fq", false), ("fq", false)], Some("fq")),
@@ -397,7 +401,7 @@ mod tests {
         ] {
             let egress = egress(qdiscs);
             let qdisc = egress.qdisc(|qdisc| qdisc.launch_clock.is_some());
-            assert_eq!(qdisc.map(|qdisc| &*qdisc.kind), found, "{qdiscs:?}");
+            assert_eq!(qdisc.map(|qdisc| &*qdisc.kind), expected, "{qdiscs:?}");
         }
     }
 

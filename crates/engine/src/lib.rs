@@ -1,10 +1,10 @@
 //! The measurement engine: sockets, buffers, transfer loops, clocks and stop conditions.
 //!
-//! The engine does not depend on any dialect, which is a tool that linerate is compatible with. A
-//! dialect opens its connections in the order that its protocol requires. It runs each flow in a
-//! [`MeasuredPhase`], which provides the clock, the deadline and the watch on the peer's
-//! connection. The phase turns a [`LoopResult`] into a [`model::Side`]. A list of steps runs as a
-//! [`Job`] of its own.
+//! The engine does not depend on any dialect: the command line, wire protocol and output of a tool
+//! that linerate is compatible with. A dialect opens its connections in the order that its protocol
+//! requires. It runs each flow in a [`MeasuredPhase`], which provides the clock, the deadline and
+//! the watch on the peer's connection. The phase turns a [`LoopResult`] into a [`model::Side`]. A
+//! list of steps runs as a [`Job`] without a phase.
 
 #![forbid(unsafe_code)]
 

@@ -1,9 +1,9 @@
 //! Measures CPU time by idle cycles (netperf's method L). A thread of the lowest priority counts in
-//! a loop on each CPU. The counts that it misses were used by other work.
+//! a loop on each CPU. Other work has used the time of the missing counts.
 //!
-//! This includes work that the kernel's counters do not charge. It has costs that counters do not
-//! have: no CPU sleeps, a sibling thread of the same core slows down, and the clock frequency is
-//! that of a busy machine.
+//! The method also measures work that the kernel's counters do not charge. It has costs that those
+//! counters do not have: no CPU sleeps, a sibling thread of the same core slows down, and the clock
+//! frequency is that of a busy machine.
 
 use std::io;
 use std::os::linux::net::SocketAddrExt;
@@ -78,7 +78,7 @@ static NAME_FREED: Condvar = Condvar::new();
 static STARTED: AtomicU64 = AtomicU64::new(0);
 
 impl Looper {
-    /// Starts a looper, or joins that of another test, if the endpoint measures CPU time with it.
+    /// Starts a looper, or shares that of another test, if the endpoint measures CPU time with it.
     /// If the endpoint has no idle rate, a calibration sets it, in counts per second per CPU.
     pub fn for_endpoint(endpoint: &mut EndpointPlan) -> io::Result<Option<Arc<Self>>> {
         let Some(idle_loop) = endpoint.idle_loop.as_mut().filter(|_| endpoint.measure_cpu) else {
@@ -139,7 +139,7 @@ impl Looper {
         for cpu in sys::cpu::allowed_cpus()? {
             let ready = ready.clone();
             let counter = Arc::new(IdleCounter::default());
-            let (stop, count) = (Arc::clone(&threads.stop), Arc::clone(&counter));
+            let (stop, thread_counter) = (Arc::clone(&threads.stop), Arc::clone(&counter));
             let thread = Builder::new()
                 .name("looper".to_owned())
                 .stack_size(64 * 1024)
@@ -147,10 +147,10 @@ impl Looper {
                     sys::process::use_private_descriptors(&[]);
                     let bound =
                         sys::cpu::bind_thread(cpu).and_then(|()| sys::cpu::set_lowest_priority());
-                    let counts = bound.is_ok();
+                    let is_bound = bound.is_ok();
                     let _ = ready.send(bound);
-                    if counts {
-                        count.run(&stop);
+                    if is_bound {
+                        thread_counter.run(&stop);
                     }
                 })?;
             threads.handles.push(thread);
@@ -255,7 +255,7 @@ impl IdleCounts {
     fn rates(&self, before: &Self) -> impl Iterator<Item = (u32, f64)> {
         let seconds = (self.at - before.at).as_secs_f64();
         let pairs = self.counts.iter().zip(&before.counts);
-        pairs.map(move |((cpu, now), (_, then))| (*cpu, (now - then) as f64 / seconds))
+        pairs.map(move |((cpu, last), (_, first))| (*cpu, (last - first) as f64 / seconds))
     }
 
     /// Returns the percentage of each CPU's time that is missing, compared with the counts of an
@@ -272,22 +272,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_not_counted_was_used() {
+    fn missing_counts_are_busy_time() {
         let at = Instant::now();
-        let count = |seconds, counts: [u64; 2]| IdleCounts {
+        let counts_at = |seconds, counts: [u64; 2]| IdleCounts {
             at: at + Duration::from_secs(seconds),
             counts: vec![(0, counts[0]), (3, counts[1])],
         };
-        let missing = count(2, [1_500, 2_100]).missing_percent(&count(0, [500, 100]), 1000.0);
+        let before = counts_at(0, [500, 100]);
+        let missing = counts_at(2, [1_500, 2_100]).missing_percent(&before, 1000.0);
         assert_eq!(missing, [(0, 50.0), (3, 0.0)]);
         // A higher clock frequency than in the calibration does not make the use negative.
-        let fast = count(1, [2_000, 0]).missing_percent(&count(0, [0, 0]), 1000.0);
+        let fast = counts_at(1, [2_000, 0]).missing_percent(&counts_at(0, [0, 0]), 1000.0);
         assert_eq!(fast, [(0, 0.0), (3, 100.0)]);
     }
 
-    /// Tests the function, not the precision.
+    /// Checks that a looper counts, but not how precisely.
     #[test]
-    fn it_counts_and_stops_and_there_is_one() {
+    fn a_looper_counts_and_stops_and_a_host_has_only_one() {
         let Ok(looper) = Looper::shared() else {
             println!("SKIPPED: another looper runs on this host");
             return;
@@ -304,12 +305,13 @@ mod tests {
             .counts
             .iter()
             .zip(&before.counts)
-            .any(|(now, then)| now == then)
+            .any(|(last, first)| last == first)
         {
             sleep(Duration::from_millis(1));
         }
-        let second = UnixDatagram::bind_addr(&SocketAddr::from_abstract_name(SOCKET_NAME).unwrap());
-        assert_eq!(second.unwrap_err().kind(), io::ErrorKind::AddrInUse);
+        let name = SocketAddr::from_abstract_name(SOCKET_NAME).unwrap();
+        let second_bind = UnixDatagram::bind_addr(&name);
+        assert_eq!(second_bind.unwrap_err().kind(), io::ErrorKind::AddrInUse);
         assert!(looper.measure_idle_rate().is_ok_and(|rate| rate > 0.0));
         // A new looper waits until the last one has ended.
         let mut looper = looper;

@@ -69,7 +69,7 @@ impl<'a> MeasuredPhase<'a> {
             deadline_thread().set_on_idle(settings.counters, idle, &abort);
         }
         let clock = PhaseClock::start(endpoint);
-        let deadline = |time| deadline_thread().set_at(clock.started + time, &stop);
+        let deadline = |duration| deadline_thread().set_at(clock.started + duration, &stop);
         Self {
             _deadline: settings.duration.map(deadline),
             _watch: watch,
@@ -129,7 +129,7 @@ impl<'a> MeasuredPhase<'a> {
     }
 
     /// Ends the flow and waits at most `timeout` for the peer's end, as [`FinishMethod::run`] does.
-    /// The time of a stream that only sends includes its drain, so [`FinishMethod::HalfClose`]
+    /// The time of a flow that only sends includes its drain, so [`FinishMethod::HalfClose`]
     /// stops the clock again.
     pub fn finish(
         &mut self,
@@ -157,10 +157,10 @@ impl<'a> MeasuredPhase<'a> {
         loop {
             let flow = FlowSockets::Connected(connection.as_fd());
             let finished = self.finish(FinishMethod::HalfClose, &flow, timeout);
-            let is_late =
+            let has_timed_out =
                 matches!(&finished, Err(error) if error.kind() == io::ErrorKind::TimedOut);
             let unacknowledged = sys::option::unacknowledged_bytes(connection.as_fd()).unwrap_or(0);
-            if !is_late || unacknowledged >= unacknowledged_before {
+            if !has_timed_out || unacknowledged >= unacknowledged_before {
                 return finished;
             }
             unacknowledged_before = unacknowledged;
@@ -171,9 +171,9 @@ impl<'a> MeasuredPhase<'a> {
     /// measurement.
     pub fn stop_clock(&mut self) {
         self.times = self.clock.stop();
-        let is_first = std::mem::take(&mut self.is_running);
+        let is_first_stop = std::mem::take(&mut self.is_running);
         if let Some(group) = self.settings.group {
-            group.record_stop(is_first);
+            group.record_stop(is_first_stop);
         }
     }
 
@@ -201,7 +201,7 @@ impl<'a> MeasuredPhase<'a> {
             latency: result.latency,
             send_times: result.send_times,
             receive_times: result.receive_times,
-            paced: result.paced,
+            pacing_result: result.pacing_result,
             send_gaps: result.send_gaps,
             ..Side::default()
         }

@@ -19,9 +19,9 @@ const MAX_AHEAD: i64 = 1 << 32;
 /// A datagram that arrived before its flow's loop started.
 #[derive(Clone, Debug)]
 pub struct FirstDatagram {
-    /// Its payload.
+    /// The payload.
     pub data: Box<[u8]>,
-    /// Its arrival time, by the monotonic clock.
+    /// The arrival time, by the monotonic clock.
     arrival_ns: u64,
 }
 
@@ -56,7 +56,7 @@ pub trait DatagramObserver: std::fmt::Debug {
 /// A number is used only if the kernel takes the datagram: a refused or interrupted send uses none.
 pub(crate) struct Numbering {
     format: DatagramFormat,
-    pub(crate) extras: OptionalHooks,
+    pub(crate) hooks: OptionalHooks,
     next_number: i64,
     /// Datagrams prepared for the next call.
     prepared: i64,
@@ -67,11 +67,11 @@ pub(crate) struct Numbering {
 impl Numbering {
     /// Limits each call to `max_per_call` datagrams, because two datagrams in the same buffer would
     /// have the same number.
-    pub(crate) fn new(format: DatagramFormat, extras: OptionalHooks, max_per_call: u64) -> Self {
+    pub(crate) fn new(format: DatagramFormat, hooks: OptionalHooks, max_per_call: u64) -> Self {
         Self {
-            next_number: format.first.into(),
+            next_number: format.first_number.into(),
             format,
-            extras,
+            hooks,
             prepared: 0,
             max_per_call,
         }
@@ -82,36 +82,36 @@ impl Hooks for Numbering {
     #[inline]
     fn wait_if_early(&mut self, stop: &Stop) -> bool {
         self.prepared = 0;
-        self.extras.wait_if_early(stop)
+        self.hooks.wait_if_early(stop)
     }
 
     fn is_pass_due(&mut self) -> bool {
-        self.extras.is_pass_due()
+        self.hooks.is_pass_due()
     }
 
     fn wait_for_input_until_next_pass(&mut self, socket: BorrowedFd<'_>) -> bool {
-        self.extras.wait_for_input_until_next_pass(socket)
+        self.hooks.wait_for_input_until_next_pass(socket)
     }
 
     #[inline]
     fn passes_due(&self) -> u64 {
-        self.extras.passes_due().min(self.max_per_call)
+        self.hooks.passes_due().min(self.max_per_call)
     }
 
-    /// Called for a send that the kernel refused.
+    /// Called for a send that the kernel refused. The number remains unused.
     fn record_paced_pass(&mut self) {
-        self.extras.record_paced_passes(1);
+        self.hooks.record_paced_passes(1);
     }
 
     #[inline]
     fn record_paced_passes(&mut self, count: usize) {
         self.next_number += count as i64;
-        self.extras.record_paced_passes(count);
+        self.hooks.record_paced_passes(count);
     }
 
     #[inline]
     fn before_send(&mut self, data: &mut [u8]) {
-        self.extras.before_send(data);
+        self.hooks.before_send(data);
         self.format
             .write_number(data, self.next_number + self.prepared);
         self.prepared += 1;
@@ -142,7 +142,7 @@ pub enum ArrivalOrder {
     InOrder,
     /// Above all earlier numbers, but not the next one.
     Ahead {
-        /// The numbers in between, none of which has arrived.
+        /// How many numbers are in between. None of them has arrived.
         passed_over: u64,
     },
     /// Below the highest number, and the first with its number.
@@ -157,12 +157,12 @@ pub enum ArrivalOrder {
 
 /// Classifies the datagrams of one flow by their numbers.
 ///
-/// A position is a number counted from 1, which is the position of the first number.
+/// A position is a number relative to the flow's first number, whose position is 1.
 #[derive(Debug)]
 pub(crate) struct Classifier<'a> {
     format: DatagramFormat,
     counts: DatagramWriter<'a>,
-    /// One bit for each of the highest positions: set if it has arrived.
+    /// One bit for each of the highest positions: set if the position has arrived.
     seen: Box<[u64]>,
     pub(crate) highest: i64,
     jitter_ns: f64,
@@ -192,7 +192,7 @@ impl<'a> Classifier<'a> {
     /// datagram that is too short for a number or has an impossible number.
     #[inline]
     pub(crate) fn classify(&mut self, datagram: &[u8], now_ns: u64) -> bool {
-        let before_first = i64::from(self.format.first) - 1;
+        let before_first = i64::from(self.format.first_number) - 1;
         let Some(number) = self
             .format
             .read_number(datagram, self.highest + before_first)
@@ -275,8 +275,8 @@ impl<'a> Classifier<'a> {
         ArrivalOrder::Late
     }
 
-    /// Clears the positions from `position` up to, but without, `end`. It clears words of 64
-    /// positions where it can, because the peer chooses the range.
+    /// Clears the positions from `position` up to, but not including, `end`. It clears words of 64
+    /// positions where it can, because the peer controls the length of the range.
     fn clear_seen(&mut self, mut position: i64, end: i64) {
         while position < end {
             let (word, bit) = window_bit(position);
@@ -327,27 +327,28 @@ mod tests {
     const FORMAT: DatagramFormat = DatagramFormat {
         number_offset: 0,
         high_word_offset: Some(12),
-        first: 1,
+        first_number: 1,
         stamp: Some(Stamp {
             offset: 4,
             clock: StampClock::Monotonic,
             unit: StampUnit::SecondsAndMicros,
         }),
         ends_negative: true,
-        order: ByteOrder::BigEndian,
+        byte_order: ByteOrder::BigEndian,
     };
 
     /// Counts datagrams with these numbers; returns the counts and whether the last one marks the
     /// end.
-    fn counted(format: DatagramFormat, numbers: &[i64]) -> (DatagramCounts, bool) {
+    fn count_datagrams(format: DatagramFormat, numbers: &[i64]) -> (DatagramCounts, bool) {
         let counters = Counters::default();
         let mut classifier = Classifier::new(format, counters.datagram_writer(), false);
         let mut is_end = false;
-        for (at, number) in numbers.iter().enumerate() {
+        for (index, number) in numbers.iter().enumerate() {
             let mut datagram = [0; 20];
             format.write_number(&mut datagram, *number);
-            format.write_stamp(&mut datagram, 1_000 * at as u64);
-            is_end = classifier.classify(&datagram, 1_000 * at as u64);
+            let time_ns = 1_000 * index as u64;
+            format.write_stamp(&mut datagram, time_ns);
+            is_end = classifier.classify(&datagram, time_ns);
         }
         (counters.datagrams().unwrap(), is_end)
     }
@@ -357,7 +358,7 @@ mod tests {
     fn each_count_has_its_own_definition() {
         // Numbers; received, lost, reordered, duplicated; highest, passed over, out of order,
         // missing.
-        for (numbers, by_number, by_highest) in [
+        for (numbers, by_number, highest_number_counts) in [
             (&[1, 2, 3][..], [3, 0, 0, 0], [3, 0, 0, 0]),
             (&[1, 4, 5], [3, 2, 0, 0], [5, 2, 0, 2]),
             (&[1, 3, 2, 4], [4, 0, 1, 0], [4, 1, 1, 0]),
@@ -370,26 +371,26 @@ mod tests {
             (&[1, WINDOW + 2, 2, 3], [3, (WINDOW - 1) as u64, 1, 0],
              [(WINDOW + 2) as u64, WINDOW as u64, 2, (WINDOW - 2) as u64]),
         ] {
-            let (counts, is_end) = counted(FORMAT, numbers);
-            let found = [counts.received, counts.lost, counts.reordered, counts.duplicated];
-            assert_eq!(found, by_number, "{numbers:?}");
-            let [highest, passed_over, out_of_order, missing] = by_highest;
-            let expected = HighestNumberCounts { highest, passed_over, out_of_order, missing };
-            assert_eq!(counts.by_highest, expected, "{numbers:?}");
-            assert_eq!(counts.received + counts.lost, counts.by_highest.highest, "{numbers:?}");
+            let (counts, is_end) = count_datagrams(FORMAT, numbers);
+            let actual = [counts.received, counts.lost, counts.reordered, counts.duplicated];
+            assert_eq!(actual, by_number, "{numbers:?}");
+            let [highest, passed_over, out_of_order, missing] = highest_number_counts;
+            let expected = HighestNumberCounts { highest, skipped: passed_over, out_of_order, missing };
+            assert_eq!(counts.highest_number_counts, expected, "{numbers:?}");
+            assert_eq!(counts.received + counts.lost, highest, "{numbers:?}");
             assert_eq!(is_end, numbers.last().is_some_and(|last| *last < 0));
             assert_eq!(counts.jitter, Some(Duration::ZERO));
         }
     }
 
     #[test]
-    fn a_window_goes_round() {
+    fn a_flow_may_be_longer_than_the_window() {
         let mut numbers: Vec<i64> = (1..=3 * WINDOW + 7).collect();
         numbers.retain(|number| number % 1000 != 0);
         let lost = 3 * WINDOW / 1000;
         // The last missing number arrives twice, and an earlier one is repeated.
         numbers.extend([lost * 1000, lost * 1000, 3 * WINDOW]);
-        let (counts, _) = counted(FORMAT, &numbers);
+        let (counts, _) = count_datagrams(FORMAT, &numbers);
         assert_eq!(
             (counts.lost, counts.reordered, counts.duplicated),
             (lost as u64 - 1, 1, 2)
@@ -398,7 +399,7 @@ mod tests {
 
     /// Each jump clears exactly the positions that it skips.
     #[test]
-    fn a_jump_of_any_length_passes_over_all_between() {
+    fn late_datagrams_after_a_jump_of_any_length_are_not_repeats() {
         for jump in [
             2,
             63,
@@ -412,19 +413,18 @@ mod tests {
             3 * WINDOW,
         ] {
             for before in [1, 62, 63, 64, 65] {
-                let numbers = |from: i64| (from..from + before).collect::<Vec<_>>();
                 // In a full window, a position that was not cleared would count as a repeat.
-                let mut all: Vec<i64> = (1..=WINDOW).collect();
-                all.extend(numbers(WINDOW + 1));
+                let mut sent: Vec<i64> = (1..=WINDOW).collect();
+                sent.extend(WINDOW + 1..WINDOW + 1 + before);
                 let next = WINDOW + before + jump;
-                all.push(next);
-                let passed = (next - jump + 1).max(next - WINDOW + 1)..next;
-                all.extend(passed.clone());
-                let (counts, _) = counted(FORMAT, &all);
+                sent.push(next);
+                let skipped = (next - jump + 1).max(next - WINDOW + 1)..next;
+                sent.extend(skipped.clone());
+                let (counts, _) = count_datagrams(FORMAT, &sent);
                 assert_eq!(counts.duplicated, 0, "{jump} after {before}");
                 assert_eq!(
                     counts.reordered,
-                    passed.count() as u64,
+                    skipped.count() as u64,
                     "{jump} after {before}"
                 );
             }
@@ -432,16 +432,20 @@ mod tests {
     }
 
     #[test]
-    fn first_numbers_and_numbers_of_32_bits() {
+    fn a_flow_may_begin_with_0_and_have_numbers_of_32_bits() {
         let from_0 = DatagramFormat {
-            first: 0,
+            first_number: 0,
             ends_negative: false,
             high_word_offset: None,
             ..FORMAT
         };
-        let (counts, _) = counted(from_0, &[0, 1, 3]);
+        let (counts, _) = count_datagrams(from_0, &[0, 1, 3]);
         assert_eq!(
-            (counts.received, counts.lost, counts.by_highest.highest),
+            (
+                counts.received,
+                counts.lost,
+                counts.highest_number_counts.highest
+            ),
             (3, 1, 4)
         );
     }
@@ -472,7 +476,7 @@ mod tests {
 
     /// Datagrams of any length and content, including those of the flow.
     #[test]
-    fn no_datagrams_make_false_counts() {
+    fn counts_remain_consistent_for_arbitrary_datagrams() {
         use rand::Rng;
         use testkit::fuzz;
 
@@ -480,18 +484,18 @@ mod tests {
             let counters = Counters::default();
             let format = DatagramFormat {
                 high_word_offset: rng.random_bool(0.5).then_some(12),
-                first: rng.random_range(0..2),
+                first_number: rng.random_range(0..2),
                 ..FORMAT
             };
             let mut classifier = Classifier::new(format, counters.datagram_writer(), true);
             let mut ends = 0;
-            for at in 1..20_i64 {
+            for position in 1..20_i64 {
                 let mut datagram = vec![0; rng.random_range(0..40)];
                 if datagram.len() >= 20 {
                     let number = match rng.random_range(0..4) {
                         0 => rng.random(),
-                        1 => -at,
-                        _ => at + rng.random_range(-3..3),
+                        1 => -position,
+                        _ => position + rng.random_range(-3..3),
                     };
                     format.write_number(&mut datagram, number);
                 }
@@ -499,14 +503,14 @@ mod tests {
                 ends += u64::from(classifier.classify(&datagram, rng.random()));
             }
             let counts = counters.datagrams().unwrap_or_default();
-            let by_highest = counts.by_highest;
+            let by_highest = counts.highest_number_counts;
             assert!(counts.received <= 19, "{counts:?}");
             assert!(
                 counts.lost <= by_highest.highest && by_highest.missing <= by_highest.highest,
                 "{counts:?}"
             );
             assert!(
-                by_highest.out_of_order <= 19 && by_highest.passed_over <= by_highest.highest,
+                by_highest.out_of_order <= 19 && by_highest.skipped <= by_highest.highest,
                 "{counts:?}"
             );
             ends > 0

@@ -59,8 +59,8 @@ pub(crate) fn run(
         let (size, counts) = (ring.size() as usize, counters.receive_size_line());
         return Some(receive_stream(bounds, || {
             let received = call::receive(socket, ring.advance())?;
-            if let Some(filled) = received.checked_sub(1) {
-                let count = &counts.0[filled * 8 / size];
+            if let Some(last_index) = received.checked_sub(1) {
+                let count = &counts.0[last_index * 8 / size];
                 // This thread is the only writer.
                 count.store(count.load(Relaxed) + 1, Relaxed);
             }
@@ -74,7 +74,7 @@ pub(crate) fn run(
     })
 }
 
-/// Receives a stream with this call.
+/// Receives a stream with `call`.
 fn receive_stream(
     bounds: Bounds<'_>,
     mut call: impl FnMut() -> Result<MessageTotals, Error>,
@@ -102,20 +102,20 @@ impl io::MethodTask for Datagrams<'_, '_> {
         } = &mut *body.buffers;
         match (body.workload.body.as_slice(), send, receive) {
             ([Operation::Send], Some(ring), _) => {
-                let extras = OptionalHooks::new(body.endpoint, self.length, body.warm_up);
+                let hooks = OptionalHooks::new(body.endpoint, self.length, body.warm_up);
                 let max_per_call = match body.endpoint.io {
                     IoMethod::Mmsg => sizes.send_width.unwrap_or(1).into(),
                     _ => u64::MAX,
                 };
-                let mut numbering = Numbering::new(format, extras, max_per_call);
+                let mut numbering = Numbering::new(format, hooks, max_per_call);
                 let size = sizes.send_bytes.unwrap_or(0);
                 let call = io.send_call(ring, bounds);
                 let result = timed!(body.timing.calls, send_times, bounds.stop, |timer| {
                     bulk::send(call, size, bounds, timer, &mut numbering)
                 });
-                let (paced, send_gaps) = numbering.extras.finish().unzip();
+                let (paced, send_gaps) = numbering.hooks.finish().unzip();
                 LoopResult {
-                    paced,
+                    pacing_result: paced,
                     send_gaps,
                     ..result
                 }

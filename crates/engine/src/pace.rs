@@ -10,8 +10,8 @@ use sys::clock::{ExactSleep, monotonic_ns, sleep_until};
 
 use crate::stop::Stop;
 
-/// Longest spin, in nanoseconds. Most of a longer interval is slept, so that an idle end uses no
-/// CPU. A wake-up is less late than this, unless the machine has no free CPU.
+/// Longest spin, in nanoseconds. The loop sleeps for the rest of a longer interval, so that an idle
+/// end uses no CPU. Wake-ups are less late than this, unless the machine has no free CPU.
 const MAX_SPIN_NS: u64 = 2_000_000;
 
 /// A running schedule.
@@ -23,7 +23,7 @@ pub(crate) struct Pace {
 }
 
 impl Pace {
-    /// Starts the schedule now. No interval starts `length` later, when the loop's time is up.
+    /// Starts the schedule now. No interval starts at or after `length`, when the time is up.
     /// Otherwise chance would decide whether a pass that is due at that moment still counts.
     pub(crate) fn start(pacing: &Pacing, length: Option<Duration>) -> Self {
         let exact_sleep = ExactSleep::begin();
@@ -41,7 +41,7 @@ impl Pace {
 
     /// Excludes the first `warm_up` from the results. The schedule itself does not change.
     pub(crate) fn with_warm_up(mut self, warm_up: Duration) -> Self {
-        self.schedule.warm_up(warm_up);
+        self.schedule.exclude_warm_up(warm_up);
         self
     }
 
@@ -60,7 +60,7 @@ impl Pace {
         while !self.schedule.try_begin(now_ns) && !stop.is_set() {
             let until_ns = self.sleep_end_ns();
             if until_ns > now_ns {
-                // The clock read below covers an interrupted sleep.
+                // An interrupted sleep needs no handling, because the clock is read next.
                 let _ = sleep_until(until_ns);
             } else {
                 std::hint::spin_loop();
@@ -78,7 +78,7 @@ impl Pace {
 
     #[cold]
     pub(crate) fn wait_for_input_until_next_pass(&mut self, socket: BorrowedFd<'_>) -> bool {
-        // During the spin this does not wait; the caller calls it again.
+        // In the spin part of an interval, this returns at once, and the caller repeats the call.
         let left_ns = self.sleep_end_ns().saturating_sub(monotonic_ns());
         call::wait_readable(socket, Duration::from_nanos(left_ns)).unwrap_or(false)
     }
@@ -103,8 +103,8 @@ impl Pace {
     }
 }
 
-/// The start times of the intervals. They do not move: a late interval is caught up as fast as
-/// possible. The mean rate is therefore the requested one, if the machine and the path can sustain
+/// The start times of the intervals. They do not move: late intervals follow each other without a
+/// pause. The mean rate is therefore the requested one, if the machine and the path can sustain
 /// it. The lateness is recorded.
 ///
 /// All times are nanoseconds of the monotonic clock.
@@ -152,7 +152,7 @@ impl IntervalSchedule {
         }
     }
 
-    fn warm_up(&mut self, warm_up: Duration) {
+    fn exclude_warm_up(&mut self, warm_up: Duration) {
         if !warm_up.is_zero() {
             self.phase_end_ns = add_saturating(self.started_ns, warm_up).min(self.end_ns);
         }
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn the_schedule_does_not_move() {
+    fn late_intervals_do_not_move_the_schedule() {
         let mut schedule = IntervalSchedule::new(&pacing(2, 100, Wait::Sleep), None, 1000);
         // Times, and whether an interval starts at each.
         for (now_ns, begins) in [
@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_begins_at_the_end() {
+    fn no_interval_starts_at_the_end() {
         let length = Some(Duration::from_nanos(300));
         let mut schedule = IntervalSchedule::new(&pacing(1, 100, Wait::Sleep), length, 1000);
         assert!(schedule.try_begin(1100));
@@ -275,7 +275,7 @@ mod tests {
     fn results_exclude_the_warm_up() {
         let length = Some(Duration::from_nanos(500));
         let mut schedule = IntervalSchedule::new(&pacing(2, 100, Wait::Sleep), length, 1000);
-        schedule.warm_up(Duration::from_nanos(250));
+        schedule.exclude_warm_up(Duration::from_nanos(250));
         for now_ns in [1190, 1200, 1300, 1400] {
             assert!(schedule.try_begin(now_ns), "{now_ns}");
         }
@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn both_waits_end_at_their_time() {
+    fn each_wait_ends_when_the_next_pass_is_due() {
         for wait in [Wait::Sleep, Wait::Spin, Wait::SpinHalf] {
             let mut pace = Pace::start(&pacing(1, 2_000_000, wait), None);
             let stop = Stop::new();
@@ -307,7 +307,7 @@ mod tests {
 
     #[test]
     fn a_spin_is_the_last_part_of_an_interval() {
-        for (interval_ns, slept_ns, half_slept_ns) in [
+        for (interval_ns, spin_sleep_ns, spin_half_sleep_ns) in [
             (1, 0, 1),
             (1_000, 0, 500),
             (2_000_000, 0, 1_000_000),
@@ -316,14 +316,14 @@ mod tests {
             (3_600_000_000_000, 3_599_998_000_000, 3_599_998_000_000),
         ] {
             for (wait, expected_ns) in [
-                (Wait::Spin, slept_ns),
-                (Wait::SpinHalf, half_slept_ns),
+                (Wait::Spin, spin_sleep_ns),
+                (Wait::SpinHalf, spin_half_sleep_ns),
                 (Wait::Sleep, interval_ns),
             ] {
                 let mut pace = Pace::start(&pacing(1, interval_ns, wait), None);
-                let begun_ns = pace.schedule.began_ns;
-                let slept = pace.sleep_end_ns().saturating_sub(begun_ns);
-                assert_eq!(slept, expected_ns, "{interval_ns} {wait:?}");
+                let began_ns = pace.schedule.began_ns;
+                let sleep_ns = pace.sleep_end_ns().saturating_sub(began_ns);
+                assert_eq!(sleep_ns, expected_ns, "{interval_ns} {wait:?}");
             }
         }
     }

@@ -24,11 +24,11 @@ pub struct PacketArrival {
     pub number: i64,
     /// Its number relative to the earlier numbers.
     pub order: ArrivalOrder,
-    /// Its number minus the highest number before it; out of order if 0 or less.
+    /// Its number minus the highest number before it; 0 or less if it is out of order.
     pub step: i64,
     /// The send time that it carries, in nanoseconds.
     pub sent_ns: i64,
-    /// Its payload.
+    /// Bytes of its payload.
     pub bytes: u32,
     /// Its arrival times.
     pub times: PacketTimes,
@@ -42,11 +42,11 @@ pub enum Recording {
     /// None.
     #[default]
     None,
-    /// Numbers from `skip` up to, but without, `skip + limit`.
+    /// Numbers from `skip` up to, but not including, `skip + limit`.
     All {
         /// The first number.
         skip: u64,
-        /// Number of numbers.
+        /// How many numbers.
         limit: u64,
     },
     /// Numbers that were passed over, from `skip` on.
@@ -64,7 +64,7 @@ pub enum Recording {
 pub struct ReceivedPacket {
     /// Its number.
     pub number: u64,
-    /// Its payload.
+    /// Bytes of its payload.
     pub bytes: u32,
     /// The send time that it carries, in nanoseconds.
     pub sent_ns: i64,
@@ -114,7 +114,7 @@ impl PacketArrival {
     /// Returns the state before a flow's first datagram.
     pub(crate) fn initial(format: DatagramFormat) -> Self {
         Self {
-            number: i64::from(format.first) - 1,
+            number: i64::from(format.first_number) - 1,
             order: ArrivalOrder::Invalid,
             step: 0,
             sent_ns: 0,

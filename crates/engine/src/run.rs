@@ -84,15 +84,15 @@ impl FlowLoop<'_> {
         length: Option<Duration>,
     ) -> LoopResult {
         let _drain_registration = self.drain_stop.map(Stop::register_thread);
-        let Some(mut extras) = OptionalHooks::for_endpoint(self.endpoint, length, self.warm_up)
+        let Some(mut hooks) = OptionalHooks::for_endpoint(self.endpoint, length, self.warm_up)
         else {
             return run_on_sockets(self, sockets, bounds, &mut ());
         };
-        let result = run_on_sockets(self, sockets, bounds, &mut extras);
-        let retransmits = extras.retransmits();
-        let (paced, send_gaps) = extras.finish().unzip();
+        let result = run_on_sockets(self, sockets, bounds, &mut hooks);
+        let retransmits = hooks.retransmits();
+        let (paced, send_gaps) = hooks.finish().unzip();
         LoopResult {
-            paced,
+            pacing_result: paced,
             send_gaps,
             retransmits,
             ..result
@@ -134,7 +134,7 @@ impl<H: Hooks> io::MethodTask for FlowTask<'_, '_, H> {
         use Operation::{Receive, ReceiveAll, Send};
         let (body, bounds, hooks) = (self.body, self.bounds, self.hooks);
         let timing = body.timing;
-        let discard = body.endpoint.discard_in_kernel && io.is_connected();
+        let discards = body.endpoint.discard_in_kernel && io.is_connected();
         let continues_after_timeout = body.endpoint.socket.receive_timeout.is_some();
         let Buffers {
             send,
@@ -159,7 +159,7 @@ impl<H: Hooks> io::MethodTask for FlowTask<'_, '_, H> {
                     bulk::send(call, size, bounds, timer, hooks)
                 })
             }
-            ([Receive], _, Some(ring)) if discard => {
+            ([Receive], _, Some(ring)) if discards => {
                 let call = match io::discard(io.socket(), ring.size()) {
                     Ok(call) => call,
                     Err(error) => return LoopEnd::from_io("pipe", &error).into_result(bounds.stop),
@@ -337,20 +337,20 @@ mod tests {
                 counters: &counters,
             };
             let has_connection_per_pass = workload.connects();
-            let opens = workload.body[0] == Operation::Connect;
+            let is_connector = workload.body[0] == Operation::Connect;
             let (sends, receives) = (workload.sends(), workload.receives());
             let run_peer = move |mut peer: TcpStream| {
-                let mut seen = [0; SIZE];
+                let mut data = [0; SIZE];
                 if receives {
                     peer.write_all(b"xxxxxx").unwrap();
                 }
                 if sends {
-                    peer.read_exact(&mut seen).unwrap();
+                    peer.read_exact(&mut data).unwrap();
                 }
-                seen
+                data
             };
-            let (result, seen) = std::thread::scope(|scope| {
-                if opens {
+            let (result, peer_received) = std::thread::scope(|scope| {
+                if is_connector {
                     let peer = scope.spawn(|| run_peer(listener.accept().unwrap().0));
                     let mut connector = Connector::new(
                         Tcp,
@@ -381,7 +381,7 @@ mod tests {
             });
             assert_eq!(result.ended, EndCause::Count, "{workload:?}");
             if sends {
-                assert_eq!(seen, *b"bbaaaa", "{workload:?}");
+                assert_eq!(peer_received, *b"bbaaaa", "{workload:?}");
             }
             if receives {
                 let buffer = buffers.receive.as_mut().unwrap().advance();

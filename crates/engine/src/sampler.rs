@@ -89,7 +89,8 @@ impl Sampler {
         }
     }
 
-    /// Skips the sample just before the end, if the series is expected to end after `length`.
+    /// Skips the sample that is due just before the end, if the series is expected to end after
+    /// `length`.
     #[must_use]
     pub fn with_end_after(mut self, length: Option<Duration>) -> Self {
         self.grid.expect_end(length);
@@ -150,11 +151,11 @@ impl Sampler {
     }
 }
 
-/// Samples counters until `ended` hangs up. The series starts with the last reading before the
-/// counters change, and ends `length` later. `on_reading` receives each reading, and its sample if
-/// it has one.
+/// Samples counters until the sender of `end_signal` is dropped. The series starts with the last
+/// reading before the counters change, and ends `length` later. `on_reading` receives each reading,
+/// and its sample if it has one.
 pub fn sample_until(
-    ended: &Receiver<()>,
+    end_signal: &Receiver<()>,
     counters: &[Arc<Counters>],
     interval: Duration,
     length: Option<Duration>,
@@ -162,20 +163,20 @@ pub fn sample_until(
 ) -> Vec<Sample> {
     let mut sampler = Sampler::new(CounterReading::now(counters), interval);
     let mut has_moved = false;
-    while ended.recv_timeout(sampler.next_due().saturating_duration_since(Instant::now()))
+    while end_signal.recv_timeout(sampler.next_due().saturating_duration_since(Instant::now()))
         == Err(RecvTimeoutError::Timeout)
     {
         let reading = CounterReading::now(counters);
         let Counts { transactions, .. } = reading.counts;
         has_moved |= transactions > 0 || reading.counts.bytes() > 0;
-        let is_within = length.is_none_or(|length| reading.at <= sampler.started() + length);
-        match (has_moved, is_within) {
+        let is_in_series = length.is_none_or(|length| reading.at <= sampler.started() + length);
+        match (has_moved, is_in_series) {
             (false, _) => sampler = Sampler::new(reading, interval),
             (true, true) => sampler.add(reading),
             (true, false) => sampler.skip(reading.at),
         }
         let last = sampler.samples.last_mut();
-        on_reading(&reading, last.filter(|_| has_moved && is_within));
+        on_reading(&reading, last.filter(|_| has_moved && is_in_series));
     }
     if has_moved {
         sampler.samples
@@ -200,7 +201,7 @@ pub fn path_sample(socket: BorrowedFd<'_>) -> Option<PathSample> {
     })
 }
 
-/// Drops every second sample. The rest is as accurate, because samples are cumulative.
+/// Drops every second sample. The remaining ones are as accurate, because samples are cumulative.
 fn drop_every_second(samples: &mut Vec<Sample>) {
     let mut is_kept = false;
     samples.retain(|_| {
@@ -214,7 +215,7 @@ fn drop_every_second(samples: &mut Vec<Sample>) {
 struct Grid {
     interval: Duration,
     due: Duration,
-    /// Expected end of the series. The sample that is due about then is skipped.
+    /// Expected end of the series. The sample that is due about that time is skipped.
     end: Option<Duration>,
 }
 
@@ -250,7 +251,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_long_series_has_its_start_and_its_end() {
+    fn a_long_series_keeps_its_start_and_its_end() {
         let initial = Counts {
             operations: 7,
             ..Counts::default()
@@ -281,9 +282,9 @@ mod tests {
 
     #[rustfmt::skip]
     #[test]
-    fn the_grid_skips_past_times_and_the_one_before_the_end() {
+    fn the_grid_skips_missed_times_and_the_time_near_the_end() {
         let ms = Duration::from_millis;
-        // Interval, end, times at which samples were taken → times that were due.
+        // Interval, end, times at which samples were taken → times at which samples were due.
         for (interval, end, taken, due) in [
             (300, None, &[300, 600, 950, 1201][..], &[300, 600, 900, 1200, 1500][..]),
             (300, None, &[1_000], &[300, 1_200]),
@@ -294,13 +295,13 @@ mod tests {
         ] {
             let mut grid = Grid::new(ms(interval));
             grid.expect_end(end.map(ms));
-            let mut seen = vec![grid.due];
+            let mut actual = vec![grid.due];
             for at in taken {
                 grid.advance_past(ms(*at));
-                seen.push(grid.due);
+                actual.push(grid.due);
             }
             let due: Vec<_> = due.iter().map(|at| ms(*at)).collect();
-            assert_eq!(seen, due, "{interval} {end:?}");
+            assert_eq!(actual, due, "{interval} {end:?}");
         }
     }
 }

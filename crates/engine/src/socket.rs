@@ -114,7 +114,8 @@ impl DataSocket {
         Ok(Self::with_facts(socket, transport, bind.is_ipv6(), refused))
     }
 
-    /// Wraps an accepted connection and sets its options. A listener shared by all tests sets none.
+    /// Wraps an accepted connection and sets its options. A listener that all tests share has not
+    /// set them.
     pub fn from_accepted(
         socket: Socket,
         transport: Transport,
@@ -231,7 +232,7 @@ pub fn open_datagram_listener(
     bind: &Address,
     options: &SocketOptions,
 ) -> Result<Socket, SocketError> {
-    // With `Role::Initiator`, which enables ICMP errors, it would receive those of closed branches.
+    // `Role::Initiator` enables ICMP errors. The listener would receive those of closed branches.
     let (socket, _) = open_unbound(transport, bind, options, Role::Listener)?;
     with_action(
         "set SO_ATTACH_REUSEPORT_CBPF",
@@ -261,7 +262,7 @@ pub fn open_datagram_branch(
         let peer = with_action("connect it", peer.to_kernel())?;
         with_action("connect it", socket.connect(&peer))
     });
-    // Clearing it keeps other sockets from the port, and the kernel's lookup is faster.
+    // Clearing the option keeps other sockets from the port and speeds up the kernel's lookup.
     set_shared(false)?;
     connected.map(|()| socket)
 }
@@ -490,12 +491,12 @@ fn prepare_dccp(socket: &Socket) -> Result<(), SocketError> {
 }
 
 fn read_no_delay(socket: &Socket, transport: Transport) -> Option<bool> {
-    let on = match transport {
+    let is_enabled = match transport {
         Transport::Sctp | Transport::SctpMany => option::sctp_no_delay(socket.as_fd()),
         _ if transport.has_tcp_options() => socket.tcp_nodelay(),
         _ => return None,
     };
-    Some(on.unwrap_or(false))
+    Some(is_enabled.unwrap_or(false))
 }
 
 /// Sets the options that an accepted LLC connection does not inherit from its listener.
@@ -549,7 +550,7 @@ pub fn set_accepted_priority(connection: BorrowedFd<'_>, options: &SocketOptions
     }
 }
 
-/// Returns the number of datagrams that the socket dropped; `None` for other transports.
+/// Returns the number of datagrams that the socket dropped; `None` if the transport has none.
 pub fn dropped_datagrams(socket: &Socket, transport: Transport) -> Option<u64> {
     let dropped = || option::dropped_packets(socket.as_fd()).ok().map(u64::from);
     transport.has_datagrams().then(dropped)?
@@ -608,17 +609,17 @@ mod tests {
             ..SocketOptions::default()
         };
         let bind = Address::Inet("127.0.0.1:0".parse().unwrap());
-        let error = DataSocket::open(Transport::Tcp, &bind, &options, Role::Initiator);
-        assert_eq!(error.unwrap_err().action(), "set SO_BINDTODEVICE");
+        let result = DataSocket::open(Transport::Tcp, &bind, &options, Role::Initiator);
+        assert_eq!(result.unwrap_err().action(), "set SO_BINDTODEVICE");
     }
 
     #[test]
     fn a_datagram_port_is_exclusive_until_it_is_closed() {
         // A client requests the port of its first iteration again in the next one.
-        let first = port(&open(0));
-        let again = open(first);
-        assert_eq!(port(&again), first);
-        let other = open(first);
-        assert_ne!(port(&other), first);
+        let first_port = port(&open(0));
+        let reopened = open(first_port);
+        assert_eq!(port(&reopened), first_port);
+        let other = open(first_port);
+        assert_ne!(port(&other), first_port);
     }
 }

@@ -21,7 +21,7 @@ pub(crate) struct OutgoingDatagram<'a> {
 }
 
 impl OutgoingDatagram<'_> {
-    /// Writes the next number and this time into the datagram.
+    /// Writes the next number and the time `at_ns` into the datagram.
     #[inline]
     pub(crate) fn prepare(&mut self, at_ns: u64) {
         self.format.write_number(self.datagram, self.next_number);
@@ -29,7 +29,7 @@ impl OutgoingDatagram<'_> {
         self.format.write_stamp(self.datagram, since_zero_ns);
     }
 
-    /// Counts a datagram that the kernel accepted. `at_ns` is its time.
+    /// Counts a datagram that the kernel accepted. `at_ns` is its departure time.
     #[inline]
     pub(crate) fn count_sent(&mut self, bytes: usize, at_ns: u64) {
         self.counters.count_sent(bytes, 1);
@@ -70,15 +70,15 @@ impl OutgoingDatagram<'_> {
 pub(crate) struct DepartureStatistics {
     pub(crate) spacing_result: SpacingResult,
     /// Departure times of the first and of the last datagram.
-    pub(crate) times_ns: Option<(u64, u64)>,
+    pub(crate) first_and_last_ns: Option<(u64, u64)>,
 }
 
 impl DepartureStatistics {
     /// Records a datagram that left at `at_ns`. It was due at `due_ns`; `None` means immediately.
     #[inline]
     pub(crate) fn record_departure(&mut self, at_ns: u64, due_ns: Option<u64>, begins_burst: bool) {
-        match &mut self.times_ns {
-            None => self.times_ns = Some((at_ns, at_ns)),
+        match &mut self.first_and_last_ns {
+            None => self.first_and_last_ns = Some((at_ns, at_ns)),
             Some((_, last_ns)) => {
                 if !begins_burst {
                     self.spacing_result
@@ -105,7 +105,7 @@ pub(crate) struct SendSchedule {
     pub(crate) due_ns: u64,
     /// One gap after the last sent datagram.
     pub(crate) after_last_gap_ns: u64,
-    /// Datagrams per burst, and those left in this burst.
+    /// Datagrams per burst, and the remaining ones of this burst.
     burst: u64,
     left_in_burst: u64,
     /// Remaining bursts, including this one.

@@ -37,7 +37,7 @@ struct State {
     running: usize,
     failed: bool,
     peer_closed: bool,
-    selecting: usize,
+    selecting_count: usize,
     aborted: bool,
     dismissed: bool,
 }
@@ -53,7 +53,7 @@ pub struct BarrierStatus {
     pub peer_closed: bool,
     /// Workers that are selecting their first connection among several: they move no data, but are
     /// not idle.
-    pub selecting_connection: usize,
+    pub selecting_count: usize,
     /// Whether all expected workers are at the barrier.
     pub complete: bool,
 }
@@ -65,7 +65,7 @@ impl BarrierStatus {
     }
 }
 
-/// Event of a worker that its leader waits for.
+/// Event of a worker, for its leader.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum BarrierEvent {
     /// It is at its next barrier.
@@ -79,7 +79,7 @@ pub enum BarrierEvent {
     PeerClosed,
     /// It begins to select its first connection.
     SelectingFirstConnection,
-    /// It has selected it.
+    /// It has selected its first connection.
     SelectedFirstConnection,
 }
 
@@ -98,8 +98,8 @@ impl StartBarrier {
     /// Creates barriers with a leader, for groups of `(workers, barriers)`.
     pub fn new(groups: &[(usize, usize)]) -> Self {
         let max_barriers = groups.iter().map(|(_, barriers)| *barriers).max();
-        let expected = (0..max_barriers.unwrap_or(0)).map(|number| {
-            let participating = groups.iter().filter(|(_, barriers)| *barriers > number);
+        let expected = (0..max_barriers.unwrap_or(0)).map(|index| {
+            let participating = groups.iter().filter(|(_, barriers)| *barriers > index);
             participating.map(|(workers, _)| workers).sum()
         });
         let expected: Vec<usize> = expected.collect();
@@ -118,8 +118,8 @@ impl StartBarrier {
         }
     }
 
-    /// Creates one barrier without a leader. It opens when the last worker arrives, and never if
-    /// one fails first.
+    /// Creates one barrier without a leader. It opens when the last worker arrives, but never if
+    /// a worker fails first.
     pub fn without_leader(workers: usize) -> Self {
         let barrier = Self::new(&[(workers, 1)]);
         barrier.state().has_leader = false;
@@ -142,15 +142,15 @@ impl StartBarrier {
 
     /// Waits at a barrier until it opens. Returns the time at which it opened, or `None` if the run
     /// was aborted.
-    pub fn arrive(&self, number: usize) -> Option<Instant> {
-        self.arrive_and(number, || ())
+    pub fn arrive(&self, index: usize) -> Option<Instant> {
+        self.arrive_and(index, || ())
     }
 
-    fn arrive_and(&self, number: usize, on_open: impl FnOnce()) -> Option<Instant> {
+    fn arrive_and(&self, index: usize, on_open: impl FnOnce()) -> Option<Instant> {
         self.notify(BarrierEvent::Arrived);
         let mut state = self.state();
-        state.arrived[number] += 1;
-        if state.is_complete(number) {
+        state.arrived[index] += 1;
+        if state.is_complete(index) {
             self.changed.notify_all();
             if !state.has_leader && !state.aborted {
                 on_open();
@@ -158,10 +158,10 @@ impl StartBarrier {
                 self.opened.notify_all();
             }
         }
-        let is_waiting = |state: &mut State| state.opened.len() <= number && !state.aborted;
+        let is_waiting = |state: &mut State| state.opened.len() <= index && !state.aborted;
         let state = self.opened.wait_while(state, is_waiting);
         let state = state.unwrap_or_else(PoisonError::into_inner);
-        state.opened.get(number).filter(|_| !state.aborted).copied()
+        state.opened.get(index).filter(|_| !state.aborted).copied()
     }
 
     /// Waits until the leader dismisses the workers, or aborts the run.
@@ -188,9 +188,9 @@ impl StartBarrier {
         let mut state = self.state();
         match event {
             BarrierEvent::PeerClosed => state.peer_closed = true,
-            BarrierEvent::SelectingFirstConnection => state.selecting += 1,
+            BarrierEvent::SelectingFirstConnection => state.selecting_count += 1,
             BarrierEvent::SelectedFirstConnection => {
-                state.selecting = state.selecting.saturating_sub(1);
+                state.selecting_count = state.selecting_count.saturating_sub(1);
             }
             BarrierEvent::Left { failed } => {
                 state.running -= 1;
@@ -207,10 +207,10 @@ impl StartBarrier {
         self.notify(event);
     }
 
-    /// Opens a barrier and all before it, as of `at`.
-    pub fn open(&self, number: usize, at: Instant) {
+    /// Opens a barrier and all earlier ones, with `at` as the opening time.
+    pub fn open(&self, index: usize, at: Instant) {
         let mut state = self.state();
-        while state.opened.len() <= number {
+        while state.opened.len() <= index {
             state.opened.push(at);
         }
         state.peer_closed = false;
@@ -229,14 +229,14 @@ impl StartBarrier {
         self.opened.notify_all();
     }
 
-    /// Waits until all expected workers are at the barrier, one has failed or all have ended. The
-    /// wait ends at `until` at the latest.
-    pub fn wait_for_workers(&self, number: Option<usize>, until: Instant) -> BarrierStatus {
+    /// Waits until all expected workers are at the barrier, if any, until a worker has failed, or
+    /// until all have ended. The wait ends at `until` at the latest.
+    pub fn wait_for_workers(&self, index: Option<usize>, until: Instant) -> BarrierStatus {
         let left = until.saturating_duration_since(Instant::now());
-        let is_waiting = |state: &mut State| !state.status(number).ends_wait();
+        let is_waiting = |state: &mut State| !state.status(index).ends_wait();
         let waited = (self.changed).wait_timeout_while(self.state(), left, is_waiting);
         let (state, _) = waited.unwrap_or_else(PoisonError::into_inner);
-        state.status(number)
+        state.status(index)
     }
 
     fn notify(&self, event: BarrierEvent) {
@@ -251,25 +251,25 @@ impl StartBarrier {
 }
 
 impl State {
-    fn is_complete(&self, number: usize) -> bool {
-        let expected = self.expected.get(number);
-        expected.is_some_and(|expected| self.arrived[number] >= *expected)
+    fn is_complete(&self, index: usize) -> bool {
+        let expected = self.expected.get(index);
+        expected.is_some_and(|expected| self.arrived[index] >= *expected)
     }
 
-    fn status(&self, number: Option<usize>) -> BarrierStatus {
+    fn status(&self, index: Option<usize>) -> BarrierStatus {
         BarrierStatus {
             running: self.running,
             failed: self.failed,
             peer_closed: self.peer_closed,
-            selecting_connection: self.selecting,
-            complete: number.is_some_and(|number| self.is_complete(number)),
+            selecting_count: self.selecting_count,
+            complete: index.is_some_and(|index| self.is_complete(index)),
         }
     }
 }
 
 impl Participant<'_> {
     /// Waits for the other workers of a barrier without a leader. The last one calls `on_open`
-    /// before any of them goes on. Returns false if one of them failed before.
+    /// before any of them goes on. Returns false if a worker failed first.
     pub fn wait_for_others(self, on_open: impl FnOnce()) -> bool {
         let opened = self.0.arrive_and(0, on_open).is_some();
         self.leave(false);
@@ -296,7 +296,7 @@ mod tests {
 
     use super::*;
 
-    fn timeout_at() -> Instant {
+    fn timeout_end() -> Instant {
         Instant::now() + Duration::from_secs(10)
     }
 
@@ -338,7 +338,7 @@ mod tests {
 
     #[test]
     fn a_leader_opens_one_barrier_after_the_other() {
-        // Two workers with two barriers, one with one.
+        // Two workers have two barriers, and one worker has one.
         let barrier = StartBarrier::new(&[(2, 2), (1, 1)]);
         std::thread::scope(|scope| {
             for barriers in [2, 2, 1] {
@@ -351,17 +351,17 @@ mod tests {
                     participant.leave(false);
                 });
             }
-            let status = barrier.wait_for_workers(Some(0), timeout_at());
+            let status = barrier.wait_for_workers(Some(0), timeout_end());
             assert_eq!((status.running, status.complete), (3, true));
-            let none_yet = barrier.wait_for_workers(Some(1), Instant::now());
-            assert!(!none_yet.complete);
+            let next_status = barrier.wait_for_workers(Some(1), Instant::now());
+            assert!(!next_status.complete);
             barrier.open(0, Instant::now());
-            assert!(barrier.wait_for_workers(Some(1), timeout_at()).complete);
+            assert!(barrier.wait_for_workers(Some(1), timeout_end()).complete);
             barrier.record_event(BarrierEvent::PeerClosed);
-            assert!(barrier.wait_for_workers(Some(1), timeout_at()).peer_closed);
+            assert!(barrier.wait_for_workers(Some(1), timeout_end()).peer_closed);
             barrier.open(1, Instant::now());
-            assert!(!barrier.wait_for_workers(Some(1), timeout_at()).peer_closed);
-            assert_eq!(barrier.wait_for_workers(None, timeout_at()).running, 0);
+            assert!(!barrier.wait_for_workers(Some(1), timeout_end()).peer_closed);
+            assert_eq!(barrier.wait_for_workers(None, timeout_end()).running, 0);
         });
     }
 
@@ -369,17 +369,17 @@ mod tests {
     fn an_aborted_run_ends_every_wait() {
         let barrier = StartBarrier::new(&[(2, 1)]);
         std::thread::scope(|scope| {
-            let ended = scope.spawn(|| barrier.wait_for_run_end());
-            let pauses =
+            let run_end = scope.spawn(|| barrier.wait_for_run_end());
+            let sleep =
                 scope.spawn(|| barrier.sleep_until(Instant::now() + Duration::from_secs(60 * 60)));
-            let waits = scope.spawn(|| barrier.arrive(0));
+            let arrival = scope.spawn(|| barrier.arrive(0));
             drop(barrier.participant());
-            let status = barrier.wait_for_workers(Some(0), timeout_at());
+            let status = barrier.wait_for_workers(Some(0), timeout_end());
             assert!(status.failed && !status.complete);
             barrier.abort();
-            assert!(waits.join().unwrap().is_none());
-            ended.join().unwrap();
-            pauses.join().unwrap();
+            assert!(arrival.join().unwrap().is_none());
+            run_end.join().unwrap();
+            sleep.join().unwrap();
         });
     }
 }

@@ -24,7 +24,7 @@ struct Inner {
     /// 0 while running, else a [`StopReason`].
     flag: AtomicU8,
     threads: Mutex<Vec<WakeableThread>>,
-    /// Stops that are set with this one, or after a delay, while they are in use.
+    /// Stops in use that are set with this one, or after a delay.
     children: Mutex<Vec<(Weak<Inner>, Duration)>>,
 }
 
@@ -95,7 +95,7 @@ impl Stop {
         }
     }
 
-    /// Wakes the threads that have not left their loops. Returns whether there are any.
+    /// Wakes the threads that have not left their loops. Returns whether there were any.
     pub(crate) fn wake(&self) -> bool {
         let mut remaining = usize::MAX;
         loop {
@@ -106,11 +106,11 @@ impl Stop {
             if remaining == 0 {
                 return !threads.is_empty();
             }
-            let next = remaining.saturating_sub(WAKE_BATCH);
-            threads[next..remaining]
+            let start = remaining.saturating_sub(WAKE_BATCH);
+            threads[start..remaining]
                 .iter()
                 .for_each(|thread| thread.wake());
-            remaining = next;
+            remaining = start;
         }
     }
 
@@ -121,7 +121,7 @@ impl Stop {
             .ok()?;
         let children = std::mem::take(&mut *lock(&self.0.children)).into_iter();
         // Dropped children need not be set.
-        let children = children.filter_map(|(one, delay)| Some((Self(one.upgrade()?), delay)));
+        let children = children.filter_map(|(child, delay)| Some((Self(child.upgrade()?), delay)));
         Some(children.collect())
     }
 
@@ -137,12 +137,12 @@ impl Stop {
         lock(&self.0.threads).push(thread);
     }
 
-    /// Removes one entry of a thread. A thread may have two: one of a function, and one of a
-    /// function that it calls.
+    /// Removes one entry of a thread. A thread has two entries if nested functions both
+    /// register it.
     pub(crate) fn remove_wakeable_thread(&self, thread: WakeableThread) {
         let mut threads = lock(&self.0.threads);
-        if let Some(at) = threads.iter().position(|other| *other == thread) {
-            threads.swap_remove(at);
+        if let Some(index) = threads.iter().position(|other| *other == thread) {
+            threads.swap_remove(index);
         }
     }
 
@@ -186,27 +186,27 @@ mod tests {
     }
 
     #[test]
-    fn children_end_with_their_parent_and_not_the_other_way() {
-        let leader = Stop::new();
-        let (first, second) = (leader.child(), leader.child());
+    fn a_parent_sets_its_children_but_a_child_does_not_set_its_parent() {
+        let parent = Stop::new();
+        let (first, second) = (parent.child(), parent.child());
         first.set(StopReason::Deadline);
-        assert!(!leader.is_set() && !second.is_set());
-        leader.set(StopReason::Cancelled);
+        assert!(!parent.is_set() && !second.is_set());
+        parent.set(StopReason::Cancelled);
         assert_eq!(first.reason(), Some(StopReason::Deadline));
         assert_eq!(second.reason(), Some(StopReason::Cancelled));
-        assert_eq!(leader.child().reason(), Some(StopReason::Cancelled));
+        assert_eq!(parent.child().reason(), Some(StopReason::Cancelled));
     }
 
     #[test]
-    fn a_child_may_end_later() {
-        let leader = Stop::new();
+    fn a_child_may_be_set_after_a_delay() {
+        let parent = Stop::new();
         let delay = Duration::from_millis(30);
-        let late = leader.child_after(delay);
+        let late = parent.child_after(delay);
         let start = Instant::now();
-        leader.set(StopReason::Cancelled);
-        let later = leader.child_after(delay);
-        assert!(!late.is_set() && !later.is_set());
-        for stop in [late, later] {
+        parent.set(StopReason::Cancelled);
+        let added_after_set = parent.child_after(delay);
+        assert!(!late.is_set() && !added_after_set.is_set());
+        for stop in [late, added_after_set] {
             while !stop.is_set() {
                 std::thread::yield_now();
             }

@@ -37,13 +37,13 @@ impl StepTimer for () {
     fn round(&mut self) {}
 }
 
-/// Records into a histogram, with one clock read per measurement.
-pub(crate) struct Clocked {
+/// Timer that records into a histogram, with one clock read per measurement.
+pub(crate) struct HistogramTimer {
     pub(crate) times: Histogram,
     started_ns: u64,
 }
 
-impl Clocked {
+impl HistogramTimer {
     pub(crate) fn new() -> Self {
         Self {
             times: Histogram::default(),
@@ -52,7 +52,7 @@ impl Clocked {
     }
 }
 
-impl Timer for Clocked {
+impl Timer for HistogramTimer {
     #[inline]
     fn start(&mut self) {
         self.started_ns = monotonic_ns();
@@ -71,11 +71,11 @@ impl Timer for Clocked {
 macro_rules! timed {
     ($is_timed:expr, $times:ident, $stop:expr, |$timer:ident| $run:expr) => {
         if $is_timed {
-            let mut clocked = $crate::timer::Clocked::new();
-            let $timer = &mut clocked;
+            let mut histogram_timer = $crate::timer::HistogramTimer::new();
+            let $timer = &mut histogram_timer;
             let end: $crate::end::LoopEnd = $run;
             $crate::end::LoopResult {
-                $times: Some(clocked.times),
+                $times: Some(histogram_timer.times),
                 ..end.into_result($stop)
             }
         } else {

@@ -31,7 +31,7 @@ pub enum EarlyExit {
     Exit(Exit),
 }
 
-/// The texts that a command prints for the kinds of [`EarlyExit`] without a text.
+/// The texts of a command that [`EarlyExit::into_exit`] needs.
 pub struct ExitTexts {
     /// Printed for [`EarlyExit::Help`].
     pub help: Exit,

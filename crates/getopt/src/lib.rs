@@ -84,7 +84,7 @@ pub struct Section<L: 'static> {
     /// The words before an option in a message. They tell apart sections that share letters.
     pub scope: &'static str,
     /// The options, in the order of the usage text.
-    pub flags: &'static [OptionRow<L>],
+    pub options: &'static [OptionRow<L>],
 }
 
 /// The words of a command line that are not options.
@@ -261,11 +261,11 @@ pub fn apply_environment<L>(
     value_of: impl Fn(&str) -> Option<String>,
     settings: &mut L,
 ) -> Result<(), EarlyExit> {
-    let named = section
-        .flags
+    let with_variable = section
+        .options
         .iter()
         .filter(|flag| !flag.variable.is_empty());
-    for flag in named {
+    for flag in with_variable {
         let Some(value) = value_of(flag.variable) else {
             continue;
         };
@@ -290,16 +290,16 @@ fn parse_words<'w, L>(
     settings: &mut L,
 ) -> Result<RemainingWords<'w>, EarlyExit> {
     let mut stray = Vec::new();
-    let mut rest = words;
-    while let Some((word, tail)) = rest.split_first() {
-        rest = tail;
+    let mut remaining = words;
+    while let Some((word, tail)) = remaining.split_first() {
+        remaining = tail;
         if word == "--" {
             break;
         }
         if let Some(long) = find_long(grammar, section, word) {
-            let found = long.and_then(|found| value_of_long(found, &mut rest));
-            let found = found.or_else(|message| syntax_error(program, &message))?;
-            apply(program, section.scope, found.0.name, found, settings)?;
+            let option = long.and_then(|long| value_of_long(long, &mut remaining));
+            let (flag, value) = option.or_else(|message| syntax_error(program, &message))?;
+            apply(program, section.scope, flag.name, (flag, value), settings)?;
             continue;
         }
         // A lone dash and a word without a leading dash are stray words.
@@ -310,7 +310,7 @@ fn parse_words<'w, L>(
         while let Some(letter) = cluster.chars().next() {
             cluster = &cluster[letter.len_utf8()..];
             let has_letter = |flag: &&OptionRow<L>| flag.name.letter() == Some(letter);
-            let Some(flag) = section.flags.iter().find(has_letter) else {
+            let Some(flag) = section.options.iter().find(has_letter) else {
                 return syntax_error(program, &format!("invalid option -- '{letter}'"));
             };
             let value = match flag.argument {
@@ -318,28 +318,30 @@ fn parse_words<'w, L>(
                 Argument::OptionalAttached(_) => std::mem::take(&mut cluster),
                 Argument::Value(_) if !cluster.is_empty() => std::mem::take(&mut cluster),
                 Argument::Value(_) => {
-                    let Some(value) = next_word(&mut rest) else {
+                    let Some(value) = next_word(&mut remaining) else {
                         let message = format!("option requires an argument -- '{letter}'");
                         return syntax_error(program, &message);
                     };
                     value
                 }
                 // If letters follow in the same word, the stock tool tests this word, not the next
-                // one. It finds the dash and takes no value.
+                // one. This word begins with a dash, so the option gets no value.
                 Argument::OptionalNumber(_) | Argument::OptionalWord(_) if !cluster.is_empty() => {
                     ""
                 }
-                Argument::OptionalNumber(_) => next_word_if(&mut rest, |word| {
+                Argument::OptionalNumber(_) => next_word_if(&mut remaining, |word| {
                     word.starts_with(|c: char| c.is_ascii_digit())
                 }),
-                Argument::OptionalWord(_) => next_word_if(&mut rest, |word| !word.starts_with('-')),
+                Argument::OptionalWord(_) => {
+                    next_word_if(&mut remaining, |word| !word.starts_with('-'))
+                }
             };
             apply(program, section.scope, flag.name, (flag, value), settings)?;
         }
     }
     Ok(RemainingWords {
         stray,
-        after_dashes: rest,
+        after_dashes: remaining,
     })
 }
 
@@ -360,7 +362,7 @@ fn find_long<'w, L>(
         None => (text, None),
     };
     let named = section
-        .flags
+        .options
         .iter()
         .filter_map(|flag| Some((flag, flag.name.long()?)));
     if let Some((flag, long)) = named.clone().find(|(_, long)| *long == name) {
@@ -386,7 +388,7 @@ fn find_long<'w, L>(
 /// Returns the option with its value, or getopt's error message. The value may be the next word.
 fn value_of_long<'w, L>(
     (flag, name, attached): LongOption<'w, L>,
-    rest: &mut &'w [String],
+    remaining: &mut &'w [String],
 ) -> Result<(&'static OptionRow<L>, &'w str), String> {
     let value = match (flag.argument, attached) {
         (Argument::Nothing | Argument::OptionalAttached(_), None) => "",
@@ -395,22 +397,22 @@ fn value_of_long<'w, L>(
         }
         (_, Some(value)) => value,
         (_, None) => {
-            next_word(rest).ok_or_else(|| format!("option '--{name}' requires an argument"))?
+            next_word(remaining).ok_or_else(|| format!("option '--{name}' requires an argument"))?
         }
     };
     Ok((flag, value))
 }
 
-fn next_word<'w>(rest: &mut &'w [String]) -> Option<&'w str> {
-    let (word, tail) = rest.split_first()?;
-    *rest = tail;
+fn next_word<'w>(remaining: &mut &'w [String]) -> Option<&'w str> {
+    let (word, tail) = remaining.split_first()?;
+    *remaining = tail;
     Some(word)
 }
 
-fn next_word_if<'w>(rest: &mut &'w [String], accepts: impl Fn(&str) -> bool) -> &'w str {
-    match rest.split_first() {
+fn next_word_if<'w>(remaining: &mut &'w [String], accepts: impl Fn(&str) -> bool) -> &'w str {
+    match remaining.split_first() {
         Some((word, tail)) if accepts(word) => {
-            *rest = tail;
+            *remaining = tail;
             word
         }
         _ => "",
@@ -473,7 +475,7 @@ mod tests {
 
     #[rustfmt::skip]
     pub(super) static SECTION: Section<Vec<String>> = Section {
-        title: "OPTIONS", heading: "", scope: "test option ", flags: &[
+        title: "OPTIONS", heading: "", scope: "test option ", options: &[
             stock_letter('d', Nothing, &[], "A switch.", |seen, v| note(seen, "d", v)),
             stock_letter('l', Value("n"), &["-l N  Length", "      of it"], "Default 3.", |seen, v| note(seen, "l", v)),
             stock_letter('c', OptionalNumber("rate"), &[], "A rate.", |seen, v| note(seen, "c", v)),
@@ -494,7 +496,7 @@ mod tests {
 
     #[test]
     fn words_are_parsed_like_getopt() {
-        for (line, seen, left) in [
+        for (line, seen, after_dashes) in [
             ("", "", ""),
             ("-l 5", "l=5", ""),
             ("-l5", "l=5", ""),
@@ -523,7 +525,7 @@ mod tests {
             let words = words(line);
             let rest = scan("p", &SECTION, &words, &mut seen_options).unwrap();
             assert_eq!(seen_options.join(" "), seen, "{line}");
-            assert_eq!(rest.after_dashes.join(" "), left, "{line}");
+            assert_eq!(rest.after_dashes.join(" "), after_dashes, "{line}");
         }
     }
 
@@ -568,7 +570,7 @@ mod tests {
         title: "OPTIONS",
         heading: "",
         scope: "",
-        flags: &[
+        options: &[
             stock_letter('t', Value("sec"), &[], "", |seen, v| note(seen, "t", v))
                 .with_long("time"),
             linerate_long(

@@ -26,23 +26,27 @@ pub fn chapter<L>(section: &Section<L>) -> Chapter {
     };
     Chapter {
         title: section.title,
-        options: section.flags.iter().map(described).collect(),
+        options: section.options.iter().map(described).collect(),
     }
 }
 
 /// Returns the gaps in a section's descriptions, for a test.
 ///
-/// A gap is an option without a paragraph, or a paragraph without the default of the usage text.
+/// A gap is an option without a paragraph, or a default that only the paragraph or only the usage
+/// text states.
 pub fn find_gaps<L>(section: &Section<L>) -> Vec<String> {
     let mut gaps = Vec::new();
-    for flag in section.flags {
+    for flag in section.options {
         if flag.paragraph.is_empty() {
             gaps.push(format!("{} has no paragraph", flag.name));
         }
         let has_default =
             matches!(flag.usage, UsageText::Linerate { default, .. } if !default.is_empty());
         if has_default != flag.paragraph.contains(DEFAULT_PLACEHOLDER) {
-            gaps.push(format!("{} and its default", flag.name));
+            gaps.push(format!(
+                "{} states another default than its usage text",
+                flag.name
+            ));
         }
     }
     gaps
@@ -77,7 +81,7 @@ mod tests {
     use crate::tests::SECTION;
 
     #[test]
-    fn options_are_typed_and_described() {
+    fn synopses_show_options_with_their_arguments() {
         let chapter = chapter(&SECTION);
         let synopses: Vec<_> = chapter
             .options
@@ -93,7 +97,7 @@ mod tests {
     #[cfg(feature = "manual")]
     fn defaults_and_gaps_are_found() {
         let defaults: Vec<_> = SECTION
-            .flags
+            .options
             .iter()
             .filter_map(OptionRow::stated_default)
             .collect();
@@ -101,7 +105,7 @@ mod tests {
         let expected = [
             "-x has no paragraph",
             "-o, --old has no paragraph",
-            "--spin and its default",
+            "--spin states another default than its usage text",
         ];
         assert_eq!(find_gaps(&SECTION), expected);
     }

@@ -14,7 +14,7 @@ pub struct UsageLayout {
 
 /// Returns the stock tool's lines, each after `indent`.
 pub fn stock_lines<L>(section: &Section<L>, indent: &str) -> String {
-    let lines = section.flags.iter().flat_map(|flag| match flag.usage {
+    let lines = section.options.iter().flat_map(|flag| match flag.usage {
         UsageText::Stock(lines) => lines,
         UsageText::Linerate { .. } => &[],
     });
@@ -24,7 +24,7 @@ pub fn stock_lines<L>(section: &Section<L>, indent: &str) -> String {
 /// Returns one line per option that stock lacks.
 pub fn linerate_lines<L>(section: &Section<L>, layout: &UsageLayout) -> String {
     let UsageLayout { indent, width, .. } = *layout;
-    let lines = section.flags.iter().filter_map(|flag| {
+    let lines = section.options.iter().filter_map(|flag| {
         let UsageText::Linerate {
             description,
             default,
@@ -68,7 +68,7 @@ mod tests {
     use crate::tests::SECTION;
 
     #[test]
-    fn stock_lines_are_to_the_letter() {
+    fn stock_lines_are_printed_unchanged() {
         assert_eq!(
             stock_lines(&SECTION, "\t"),
             "\t-l N  Length\n\t      of it\n"
@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn own_lines_are_laid_out() {
+    fn linerate_lines_follow_the_layout() {
         let layout = UsageLayout {
             indent: "  ",
             width: 10,

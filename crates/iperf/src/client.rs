@@ -1,4 +1,4 @@
-//! The client: its run, and the functions common to all tests. `udp/client.rs` runs UDP flows.
+//! The client's run, and the functions that all kinds of tests use. `udp/client.rs` runs UDP flows.
 
 mod addresses;
 mod bounceback;
@@ -20,10 +20,10 @@ use crate::event::{ConnectionInfo, FlowId, Observer, TestEvent};
 use crate::options::{ClientSettings, PermitKey, Role, Settings};
 use crate::report_group::ReportGroup;
 
-/// The minimum time to wait until the server finishes a flow.
+/// The timeout for the server to finish a flow. In a longer test, the timeout is the test time.
 const FINISH_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The maximum time until the server connects back for `-d` and `-r`.
+/// The maximum time from the end of the client's flows until the server connects back (`-d`, `-r`).
 pub(crate) const REVERSE_CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// A running client.
@@ -38,6 +38,7 @@ pub(crate) struct ClientRun<'a> {
     first_failure: OnceLock<String>,
     connect_times: Mutex<Vec<Option<Duration>>>,
     started: (Instant, SystemTime),
+    /// The outcome of each flow, and its start relative to [`Self::started`].
     results: Mutex<Vec<(Outcome, Duration)>>,
     series: Mutex<Vec<Series>>,
     has_printed_banner: Mutex<bool>,
@@ -105,14 +106,14 @@ impl ClientRun<'_> {
         self.observer.observe(&TestEvent::Error(reason));
     }
 
-    pub(crate) fn flow_id(&self, number: u32, is_opposite: bool) -> FlowId {
+    pub(crate) fn flow_id(&self, number: u32, is_starred: bool) -> FlowId {
         let key = match &self.settings.permit_key {
             Some(PermitKey::Key(key)) => Some(key.clone()),
             _ => None,
         };
         FlowId {
             number,
-            is_opposite,
+            is_starred,
             key,
         }
     }
@@ -189,9 +190,9 @@ impl ClientRun<'_> {
         }
     }
 
-    /// Waits until the deadline. Returns `false` if the test stops before.
+    /// Waits until the deadline. Returns `false` if the test stops first.
     pub(crate) fn sleep_until(&self, deadline: Instant) -> bool {
-        let _attending = self.stop.register_thread();
+        let _registration = self.stop.register_thread();
         while !self.stop.is_set() {
             let remaining = deadline.saturating_duration_since(Instant::now());
             if remaining.is_zero() {

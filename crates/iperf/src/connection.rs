@@ -47,7 +47,7 @@ pub(crate) fn from_socket(
         no_udp_fin: false,
         types_of_service: None,
         peer_version: None,
-        tcp: (transport == Transport::Tcp)
+        initial_tcp_state: (transport == Transport::Tcp)
             .then(|| initial_tcp_state(data.socket.as_fd()))
             .flatten(),
         connect_time: None,
@@ -73,7 +73,7 @@ pub(crate) fn unconnected(id: FlowId, peer: Address) -> ConnectionInfo {
         no_udp_fin: false,
         types_of_service: None,
         peer_version: None,
-        tcp: None,
+        initial_tcp_state: None,
         connect_time: None,
         started: None,
     }
@@ -101,7 +101,7 @@ pub(crate) fn measured_flow(
     connection: &ConnectionInfo,
 ) -> std::io::Result<MeasuredFlow> {
     let sends = flow.workload.sends();
-    let ends = connection.local.clone().map(|local| {
+    let endpoints = connection.local.clone().map(|local| {
         let peer = connection.peer.clone();
         if sends { (local, peer) } else { (peer, local) }
     });
@@ -111,7 +111,7 @@ pub(crate) fn measured_flow(
         transport: flow.transport,
         counters: std::sync::Arc::default(),
         socket: crate::traffic::duplicate(&data.socket)?,
-        endpoints: ends,
+        endpoints,
         timings: None,
         has_trip_times: connection.has_trip_times,
     })

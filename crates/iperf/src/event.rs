@@ -28,11 +28,11 @@ pub enum TestEvent<'a> {
         /// The line about the multicast group that the server joins.
         join_line: Option<String>,
     },
-    /// A client has opened its first socket, or failed to open it.
+    /// A client has opened its first socket or failed to open it, or a server has connected back.
     Connecting {
-        /// The name of the server, as on the command line.
+        /// The server, as on the command line; the client's address for a connection back.
         host: &'a str,
-        /// The port.
+        /// The port to connect to.
         port: u16,
         /// The value of `SO_SNDBUF` that the kernel reports, in bytes; `None` without a socket.
         window: Option<u32>,
@@ -92,8 +92,8 @@ pub enum TestEvent<'a> {
 pub struct FlowId {
     /// The number of the flow, from 1 per process; 0 for a connection that sent no header.
     pub number: u32,
-    /// Whether data flows against the usual direction of the role: to a client, or from a server.
-    pub is_opposite: bool,
+    /// Whether reports mark the flow with `*`: its data goes to a client or comes from a server.
+    pub is_starred: bool,
     /// The permit key.
     pub key: Option<String>,
 }
@@ -137,8 +137,8 @@ pub struct ConnectionInfo {
     /// The client's version, if it sent one.
     pub peer_version: Option<String>,
     /// TCP's initial window in KByte, segment size in bytes, and round-trip time in microseconds.
-    pub tcp: Option<[u32; 3]>,
-    /// The duration of the connect call.
+    pub initial_tcp_state: Option<[u32; 3]>,
+    /// The time that the connect call took.
     pub connect_time: Option<Duration>,
     /// The start of the test; `None` where stock does not print it.
     pub started: Option<SystemTime>,
@@ -171,7 +171,7 @@ pub struct FlowFigures {
     pub expected_datagrams: u64,
     /// The latencies of transactions.
     pub latency: Option<Histogram>,
-    /// Receive calls per eighth of the buffer that they filled.
+    /// The number of receive calls per fill level of the buffer, in eighths.
     pub read_sizes: Option<[u64; 8]>,
     /// The kind of timed events, and their times.
     pub timing: Option<(TimingKind, TimingStats)>,
@@ -204,7 +204,9 @@ impl FlowFigures {
             end: side.elapsed.unwrap_or_default(),
             retransmits: side.socket.retransmits.unwrap_or(0).into(),
             datagrams: side.datagrams,
-            expected_datagrams: side.datagrams.map_or(0, |counts| counts.by_highest.highest),
+            expected_datagrams: side
+                .datagrams
+                .map_or(0, |counts| counts.highest_number_counts.highest),
             latency: side.latency.clone(),
             ..figures
         }
@@ -257,12 +259,15 @@ impl FlowFigures {
 
     /// Returns the number of skipped datagrams that did not arrive later, by stock's rule.
     pub fn lost(&self) -> u64 {
-        let counts = self.datagrams.unwrap_or_default().by_highest;
-        counts.passed_over.saturating_sub(counts.out_of_order)
+        let counts = self.datagrams.unwrap_or_default().highest_number_counts;
+        counts.skipped.saturating_sub(counts.out_of_order)
     }
 
     /// Returns the number of datagrams that arrived after a higher number, or twice.
     pub fn out_of_order(&self) -> u64 {
-        self.datagrams.unwrap_or_default().by_highest.out_of_order
+        self.datagrams
+            .unwrap_or_default()
+            .highest_number_counts
+            .out_of_order
     }
 }

@@ -11,18 +11,18 @@ pub(crate) fn datagram_format(has_wide_numbers: bool) -> DatagramFormat {
     DatagramFormat {
         number_offset: 0,
         high_word_offset: has_wide_numbers.then_some(12),
-        first: 1,
+        first_number: 1,
         stamp: Some(Stamp {
             offset: 4,
             clock,
             unit: StampUnit::SecondsAndMicros,
         }),
         ends_negative: true,
-        order: ByteOrder::BigEndian,
+        byte_order: ByteOrder::BigEndian,
     }
 }
 
-/// Returns the plan of a flow whose sender ends it.
+/// Returns the plan of a flow that this end sends.
 ///
 /// `length` is the size of a send call in bytes. `rate` is in bits per second.
 pub(crate) fn flow_plan(

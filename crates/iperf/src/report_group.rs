@@ -28,9 +28,9 @@ pub(crate) struct ReportGroup {
 #[derive(Default)]
 struct State {
     running: Vec<RunningFlow>,
-    /// Flows that have ended since the first flow began.
+    /// The flows that have ended, until no flow is running.
     ended: Vec<(u32, FlowFigures)>,
-    /// The start of the first flow.
+    /// The start of the first flow; `None` if no flow is running.
     started: Option<Instant>,
     /// Whether a thread reports the intervals.
     has_interval_thread: bool,
@@ -42,7 +42,7 @@ struct State {
 pub(crate) struct ReportGroups {
     observer: Arc<dyn Observer>,
     interval: Option<Duration>,
-    groups_by_local_address: bool,
+    is_keyed_by_local_address: bool,
     groups: Mutex<HashMap<IpAddr, Arc<ReportGroup>>>,
 }
 
@@ -51,29 +51,29 @@ impl ReportGroups {
         Self {
             observer: Arc::clone(observer),
             interval: settings.output.interval,
-            groups_by_local_address: settings.output.sums_by_destination,
+            is_keyed_by_local_address: settings.output.sums_by_destination,
             groups: Mutex::default(),
         }
     }
 
     /// Returns the group of a flow from `peer` to `local`.
     pub(crate) fn group_for(&self, peer: &Address, local: Option<&Address>) -> Arc<ReportGroup> {
-        let new = || ReportGroup::new(Arc::clone(&self.observer), self.interval);
-        let end = if self.groups_by_local_address {
+        let new_group = || ReportGroup::new(Arc::clone(&self.observer), self.interval);
+        let address = if self.is_keyed_by_local_address {
             local
         } else {
             Some(peer)
         };
-        let Some(ip) = end.and_then(Address::ip) else {
-            return new();
+        let Some(ip) = address.and_then(Address::ip) else {
+            return new_group();
         };
         let mut report_groups = self.groups.lock().unwrap_or_else(PoisonError::into_inner);
-        report_groups.retain(|other, reports| *other == ip || !reports.is_idle());
-        Arc::clone(report_groups.entry(ip).or_insert_with(new))
+        report_groups.retain(|group_ip, reports| *group_ip == ip || !reports.is_idle());
+        Arc::clone(report_groups.entry(ip).or_insert_with(new_group))
     }
 }
 
-/// A running flow.
+/// A running flow, with its counts at the start of the current interval.
 struct RunningFlow {
     measured: MeasuredFlow,
     start: CounterReading,
@@ -101,7 +101,7 @@ pub(crate) struct MeasuredFlow {
     pub(crate) has_trip_times: bool,
 }
 
-/// The minimum duration of a reported last interval is the interval divided by this number.
+/// A last interval that is shorter than the interval divided by this number is not reported.
 const MIN_LAST_INTERVAL_DIVISOR: u32 = 10;
 
 impl ReportGroup {
@@ -138,8 +138,8 @@ impl ReportGroup {
             && !std::mem::replace(&mut state.has_interval_thread, true)
         {
             let reports = Arc::clone(self);
-            let ticks = move || reports.run_interval_reports(interval);
-            let spawned = std::thread::Builder::new().spawn(ticks);
+            let report_intervals = move || reports.run_interval_reports(interval);
+            let spawned = std::thread::Builder::new().spawn(report_intervals);
             state.has_interval_thread = spawned.is_ok();
         }
     }
@@ -169,10 +169,10 @@ impl ReportGroup {
         if let Some(interval) = self.interval.filter(|_| !measured.reports_bursts()) {
             let mut last_interval = running.interval_figures(&now);
             last_interval.start = running.reported_until;
-            let is_long = last_interval.end.saturating_sub(last_interval.start)
+            let is_long_enough = last_interval.end.saturating_sub(last_interval.start)
                 * MIN_LAST_INTERVAL_DIVISOR
                 >= interval;
-            if is_long && last_interval.bytes > 0 && !running.reported_until.is_zero() {
+            if is_long_enough && last_interval.bytes > 0 && !running.reported_until.is_zero() {
                 self.observer
                     .observe(&TestEvent::Interval(&measured.id, &last_interval));
             }
@@ -182,7 +182,7 @@ impl ReportGroup {
         figures.timing = measured
             .timings
             .as_ref()
-            .map(|all| (all.kind, all.test_total()));
+            .map(|timings| (timings.kind, timings.test_total()));
         if let Some((TimingKind::Bursts { .. } | TimingKind::TripTimes | TimingKind::Frames, stats)) =
             &figures.timing
             && !figures.sends
@@ -224,10 +224,10 @@ impl ReportGroup {
         ) else {
             return;
         };
-        let to = running.start.at.elapsed();
+        let end = running.start.at.elapsed();
         let figures = FlowFigures {
-            start: to.saturating_sub(duration),
-            end: to,
+            start: end.saturating_sub(duration),
+            end,
             bytes: bytes.into(),
             read_sizes: Some(timing_stats.read_sizes),
             timing: Some((timings.kind, timing_stats.clone())),
@@ -312,13 +312,13 @@ impl ReportGroup {
         for (_, other) in others {
             figures.add(other);
         }
-        // In a bidirectional sum, received datagrams count by number, not by call.
-        let has_calls =
-            |one: &&(u32, FlowFigures)| one.1.sends || !one.1.is_udp || !is_bidirectional;
+        // A bidirectional sum counts received datagrams by their numbers, not by receive calls.
+        let counts_calls =
+            |flow: &&(u32, FlowFigures)| flow.1.sends || !flow.1.is_udp || !is_bidirectional;
         figures.calls = flows
             .iter()
-            .filter(has_calls)
-            .map(|(_, one)| one.calls)
+            .filter(counts_calls)
+            .map(|(_, flow)| flow.calls)
             .sum();
         figures.path = None;
         let is_one_connection = others.iter().all(|(other, _)| other == number);
@@ -345,10 +345,13 @@ impl RunningFlow {
     fn interval_figures(&mut self, now: &CounterReading) -> FlowFigures {
         let mut figures =
             FlowFigures::between(self.start, &self.last_reading, now, self.measured.sends);
-        let before = self.retransmits;
+        let retransmits_before = self.retransmits;
         if let Some(counts) = self.measured.counters.datagrams() {
             figures.datagrams = Some(counts.since(&self.datagrams));
-            let (highest, earlier) = (counts.by_highest.highest, self.datagrams.by_highest.highest);
+            let (highest, earlier) = (
+                counts.highest_number_counts.highest,
+                self.datagrams.highest_number_counts.highest,
+            );
             figures.expected_datagrams = highest.saturating_sub(earlier);
         }
         self.add_connection_figures(&mut figures);
@@ -358,13 +361,13 @@ impl RunningFlow {
                 figures.read_sizes = Some(stats.read_sizes);
             }
             figures.timing = Some((timings.kind, stats));
-            figures.retransmits = self.retransmits.saturating_sub(before);
+            figures.retransmits = self.retransmits.saturating_sub(retransmits_before);
             return figures;
         }
         for (count, earlier) in figures.read_sizes.iter_mut().flatten().zip(self.read_sizes) {
             *count -= earlier;
         }
-        figures.retransmits = self.retransmits.saturating_sub(before);
+        figures.retransmits = self.retransmits.saturating_sub(retransmits_before);
         figures
     }
 
@@ -376,8 +379,8 @@ impl RunningFlow {
         figures.read_sizes = self.measured.counters.receive_sizes();
         if !figures.is_udp {
             figures.path = engine::path_sample(self.measured.socket.as_fd());
-            let sent_again = figures.path.and_then(|path| path.retransmits);
-            self.retransmits = sent_again.unwrap_or(self.retransmits);
+            let retransmits = figures.path.and_then(|path| path.retransmits);
+            self.retransmits = retransmits.unwrap_or(self.retransmits);
             figures.retransmits = self.retransmits;
         }
     }

@@ -41,7 +41,7 @@ const MAX_START_DELAY: Duration = Duration::from_secs(3610);
 /// The connect timeout of the server's connection to a client (`-d`, `-r`).
 const REVERSE_CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Is called after the server starts to listen and before it starts a thread.
+/// A callback that runs after the server starts to listen and before it starts a thread.
 ///
 /// Returns whether to serve.
 pub type OnListening<'a> = dyn Fn() -> Result<bool, String> + 'a;
@@ -78,13 +78,13 @@ pub fn run(
     }
     report_listening(observer, &listeners);
     let mut dialect = IperfDialect::new(settings, observer);
-    let key_deadline = dialect
+    let key_timeout = dialect
         .permit_key
         .is_some()
         .then_some(server_settings.key_timeout)
         .flatten();
-    let key_deadline = key_deadline
-        .map(|key_deadline| deadline_thread().set_at(Instant::now() + key_deadline, stop));
+    let key_deadline =
+        key_timeout.map(|timeout| deadline_thread().set_at(Instant::now() + timeout, stop));
     dialect.key_deadline = Mutex::new(key_deadline);
     dialect.sender_options.tos_override = server_settings.tos_override;
     let _time_limit = stop_after(server_settings.time, stop);
@@ -104,16 +104,15 @@ pub fn server_for_service(
 /// Returns the addresses to listen on, one per port.
 pub(crate) fn listen_addresses(settings: &Settings) -> Result<Vec<Address>, String> {
     let (first, last) = settings.ports;
-    let [v4, v6] = Address::wildcards(first);
-    let (v4, v6) = if v4.is_ipv6() { (v6, v4) } else { (v4, v6) };
+    let [v6, v4] = Address::wildcards(first);
     let address = match &settings.bind {
         None if settings.v6 => v6,
         None => v4,
         Some(bind) => {
             let (host, _) = bind.split_once('%').unwrap_or((bind, ""));
-            let found = sys::resolve::resolve(host, sys::resolve::AddressFamily::Any);
-            let found = found.map_err(|_| format!("-B {host}: Unknown host"))?;
-            let address = found.addresses.into_iter().next();
+            let resolved = sys::resolve::resolve(host, sys::resolve::AddressFamily::Any);
+            let resolved = resolved.map_err(|_| format!("-B {host}: Unknown host"))?;
+            let address = resolved.addresses.into_iter().next();
             address.ok_or_else(|| format!("-B {host}: Unknown host"))?
         }
     };
@@ -159,9 +158,9 @@ impl Dialect for IperfDialect {
     const NAME: &'static str = "iperf";
 
     fn serve(&self, control: &mut ControlConnection, server: ServerContext<'_>) -> io::Result<()> {
-        let mut first = [0; 4];
+        let mut first_bytes = [0; 4];
         let received = control.receive(
-            &mut first,
+            &mut first_bytes,
             Instant::now() + HELLO_TIMEOUT,
             server.cancel_stop,
         )?;
@@ -171,17 +170,17 @@ impl Dialect for IperfDialect {
             let id = self.flow_id(0, false);
             let mut connection = connection::unconnected(id, control.peer().clone());
             connection.local = control.local_address();
-            connection.tcp = connection::initial_tcp_state(control.as_fd());
+            connection.initial_tcp_state = connection::initial_tcp_state(control.as_fd());
             self.observer.observe(&TestEvent::Connected(&connection));
             return Ok(());
         }
         let number = self.flow_numbers.next();
-        let word = u32::from_be_bytes(first);
+        let word = u32::from_be_bytes(first_bytes);
         let peer = control.peer().clone();
         if BounceMessage::begins_with(word) && !self.settings.compatible {
-            return bounceback::serve(self, control, number, first, server);
+            return bounceback::serve(self, control, number, first_bytes, server);
         }
-        let stream_start = match self.read_stream_start(control, first) {
+        let stream_start = match self.read_stream_start(control, first_bytes) {
             Ok(stream_start) => stream_start,
             Err(reason) => {
                 self.report_error(reason);
@@ -224,21 +223,21 @@ impl IperfDialect {
         self.observer.observe(&TestEvent::Error(line));
     }
 
-    fn flow_id(&self, number: u32, is_opposite: bool) -> FlowId {
+    fn flow_id(&self, number: u32, is_starred: bool) -> FlowId {
         FlowId {
             number,
-            is_opposite,
+            is_starred,
             key: self.permit_key.clone(),
         }
     }
 
-    /// Reads the rest of a header that starts with `first`.
+    /// Reads the rest of a header that starts with `first_bytes`.
     fn read_stream_start(
         &self,
         control: &ControlConnection,
-        first: [u8; 4],
+        first_bytes: [u8; 4],
     ) -> Result<StreamStart, String> {
-        let word = u32::from_be_bytes(first);
+        let word = u32::from_be_bytes(first_bytes);
         let length = match Hello::length(word) {
             Some(length) if !self.settings.compatible => length,
             _ => {
@@ -248,23 +247,23 @@ impl IperfDialect {
                 });
             }
         };
-        let failed = |error: io::Error| {
+        let describe_failure = |error: io::Error| {
             format!(
                 "read tcp test info failed: {}",
                 control::describe_error(&error)
             )
         };
         let deadline = Instant::now() + HELLO_TIMEOUT;
-        let mut bytes = first.to_vec();
+        let mut bytes = first_bytes.to_vec();
         bytes.resize(length, 0);
         control
             .read_exact(&mut bytes[4..], deadline)
-            .map_err(failed)?;
-        let key = Hello::key_length(&bytes).map_err(|error| error.to_string())?;
-        bytes.resize(length + key, 0);
+            .map_err(describe_failure)?;
+        let key_len = Hello::key_length(&bytes).map_err(|error| error.to_string())?;
+        bytes.resize(length + key_len, 0);
         control
             .read_exact(&mut bytes[length..], deadline)
-            .map_err(failed)?;
+            .map_err(describe_failure)?;
         let hello =
             Hello::decode(&bytes, HelloTransport::Stream).map_err(|error| error.to_string())?;
         Ok(StreamStart {
@@ -301,8 +300,8 @@ impl IperfDialect {
         let hello = stream_start.hello.as_ref();
         let has = |bits| hello.is_some_and(|hello| hello.has_any_flag(bits));
         let (is_reverse, is_duplex) = (has(upper::REVERSE), has(upper::FULL_DUPLEX));
-        let requested = hello.and_then(requested_frames);
-        let connection = self.connection_info(data, peer, number, hello, requested);
+        let requested_bursts = hello.and_then(requested_frames);
+        let connection = self.connection_info(data, peer, number, hello, requested_bursts);
         if !self.is_permitted(hello) {
             self.observer.observe(&TestEvent::Dropped(&connection));
             running.fail(&"its permit key is wrong");
@@ -319,10 +318,11 @@ impl IperfDialect {
             self.sender_options
                 .requested_plan(Transport::Tcp, &self.settings, hello)
         });
-        let send_mode =
-            hello.map_or_else(SendMode::default, |hello| tcp_send_mode(hello, requested));
+        let send_mode = hello.map_or_else(SendMode::default, |hello| {
+            tcp_send_mode(hello, requested_bursts)
+        });
         let bin_width = self.settings.output.bins.map(|bins| bins.width);
-        let kind = receive_timing_kind(&connection, requested);
+        let receive_kind = receive_timing_kind(&connection, requested_bursts);
         let run = |plan: &FlowPlan, id: FlowId, bytes_before_start: usize| {
             let sends = plan.workload.sends();
             let header = match hello {
@@ -352,7 +352,7 @@ impl IperfDialect {
                 bytes_before_start,
                 counts_reads: self.settings.output.enhanced,
                 send_mode: &send_mode,
-                received_bursts: kind.map(|_| ReceivedBursts {
+                received_bursts: receive_kind.map(|_| ReceivedBursts {
                     stream_has_test_header: false,
                 }),
                 started: WallTime::now(),
@@ -366,7 +366,7 @@ impl IperfDialect {
             let kind = if sends {
                 sent_frames.map(|_| TimingKind::Frames)
             } else {
-                kind
+                receive_kind
             };
             measured.timings = kind.map(|kind| Arc::new(FlowTimings::new(kind, bin_width)));
             running.add_counters(&measured.counters);
@@ -383,9 +383,9 @@ impl IperfDialect {
         match (&send_plan, hello) {
             (Some(send_plan), _) if is_reverse => run(send_plan, self.flow_id(number, false), 0),
             (Some(send_plan), _) if is_duplex => std::thread::scope(|scope| {
-                let sends = scope.spawn(|| run(send_plan, self.flow_id(number, true), 0));
+                let sender = scope.spawn(|| run(send_plan, self.flow_id(number, true), 0));
                 let received = receive();
-                sends.join().unwrap_or(Ok(())).and(received)
+                sender.join().unwrap_or(Ok(())).and(received)
             }),
             (Some(send_plan), Some(hello)) if hello.flags & flags::VERSION1 != 0 => {
                 let run_reverse = || {
@@ -410,15 +410,15 @@ impl IperfDialect {
     ) -> ConnectionInfo {
         let id = self.flow_id(number, false);
         let mut connection = connection::from_socket(id, data, peer.clone(), Transport::Tcp);
-        let version = hello.and_then(|hello| hello.extension);
-        let upper = version.map_or(0, |extension| extension.upper);
+        let extension = hello.and_then(|hello| hello.extension);
+        let upper = extension.map_or(0, |extension| extension.upper);
         connection.is_reverse = upper & upper::REVERSE != 0;
         connection.is_full_duplex = upper & upper::FULL_DUPLEX != 0;
-        connection.peer_version = version.and_then(|extension| version_name(extension.version));
+        connection.peer_version = extension.and_then(|extension| version_name(extension.version));
         connection.upper_flags = upper;
-        let service = version.map(|extension| (extension.type_of_service, 0));
+        let types_of_service = extension.map(|extension| (extension.type_of_service, 0));
         connection.types_of_service =
-            service.filter(|_| self.sender_options.tos_override.is_none());
+            types_of_service.filter(|_| self.sender_options.tos_override.is_none());
         connection.has_trip_times = self.has_valid_start(hello, upper::TRIP_TIMES, "--trip-times");
         if !self.has_valid_start(hello, upper::EPOCH_START, "--txstart-time") {
             connection.upper_flags &= !upper::EPOCH_START;
@@ -430,7 +430,7 @@ impl IperfDialect {
             connection.started = None;
         }
         if self.settings.compatible {
-            connection.tcp = None;
+            connection.initial_tcp_state = None;
         }
         connection
     }

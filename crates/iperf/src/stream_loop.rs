@@ -30,7 +30,7 @@ pub(crate) struct StreamLoop<'a> {
     pub(crate) stop: &'a Stop,
 }
 
-/// The due time of the next send call, in nanoseconds of the monotonic clock.
+/// A schedule of send calls. `due_ns` is when the next one is due, by the monotonic clock.
 pub(crate) struct SendSchedule<'a> {
     pub(crate) due_ns: u64,
     stop: &'a Stop,
@@ -47,7 +47,7 @@ impl<'a> SendSchedule<'a> {
         }
     }
 
-    /// Waits until the send call is due. Returns `false` if the test stops before.
+    /// Waits until the send call is due. Returns `false` if the test stops first.
     pub(crate) fn wait_until_due(&self) -> bool {
         while !self.stop.is_set() {
             if monotonic_ns() >= self.due_ns {
@@ -128,7 +128,7 @@ impl FrameSizes {
     }
 }
 
-/// The source of sent data.
+/// An open source of sent data.
 #[derive(Clone)]
 pub(crate) struct DataSource(Arc<Mutex<dyn Read + Send>>);
 
@@ -167,7 +167,7 @@ impl DataSource {
 }
 
 impl StreamLoop<'_> {
-    /// Sends in this mode until the limit or the stop.
+    /// Sends in `send_mode` until the limit or the stop.
     ///
     /// `pattern` is a buffer that starts with the test header. `rate` is in bits per second.
     pub(crate) fn send(
@@ -286,9 +286,9 @@ impl StreamLoop<'_> {
     fn send_burst(&self, send_mode: &SendMode, buffer: &[u8], size: usize) -> Result<(), Error> {
         let mut remaining = size;
         while remaining > 0 {
-            let mut rest = &buffer[..remaining.min(buffer.len())];
-            remaining -= rest.len();
-            while !rest.is_empty() {
+            let mut unsent = &buffer[..remaining.min(buffer.len())];
+            remaining -= unsent.len();
+            while !unsent.is_empty() {
                 if self.stop.is_set() {
                     return Err(Error::CANCELED);
                 }
@@ -299,7 +299,7 @@ impl StreamLoop<'_> {
                     }
                 }
                 let before_ns = monotonic_ns();
-                match call::send(self.socket, rest) {
+                match call::send(self.socket, unsent) {
                     Ok(sent) => {
                         self.counters.count_sent(sent, 1);
                         if let Some(timings) = self
@@ -309,7 +309,7 @@ impl StreamLoop<'_> {
                             let taken_ns = monotonic_ns() - before_ns;
                             timings.record(taken_ns as i64, wall_ns(), sent as u64);
                         }
-                        rest = &rest[sent..];
+                        unsent = &unsent[sent..];
                     }
                     Err(Error::INTR) => {}
                     Err(error) => return Err(error),
@@ -321,7 +321,7 @@ impl StreamLoop<'_> {
 
     /// Receives bursts, each of which starts with its record.
     ///
-    /// With `has_trip_times`, both clocks are synchronised. With `has_header`, the stream starts
+    /// With `has_trip_times`, both clocks are synchronised. With `has_header`, the stream may start
     /// with the sender's test header.
     pub(crate) fn receive(
         &self,
@@ -339,29 +339,33 @@ impl StreamLoop<'_> {
 
     fn try_receive(
         &self,
-        length: usize,
+        read_size: usize,
         has_trip_times: bool,
         has_header: bool,
         report_burst: &dyn Fn(&TimingStats, u32, Duration),
     ) -> Result<EndCause, Error> {
-        let mut buffer = vec![0; length.max(256)];
+        let mut buffer = vec![0; read_size.max(256)];
         let mut record = [0; BurstRecord::LEN];
         let mut record_filled = 0;
         if has_header {
-            self.receive_exact(&mut record[..4], length, &mut None)?;
+            self.receive_exact(&mut record[..4], read_size, &mut None)?;
             // The frames of -R have no header.
             record_filled = 4;
-            if let Some(header) = Hello::length(read_word(&record, 0)) {
-                self.receive_exact(&mut buffer[4..header.clamp(4, 256)], length, &mut None)?;
+            if let Some(header_len) = Hello::length(read_word(&record, 0)) {
+                self.receive_exact(
+                    &mut buffer[4..header_len.clamp(4, 256)],
+                    read_size,
+                    &mut None,
+                )?;
                 record_filled = 0;
             }
         }
         loop {
-            let mut burst = Some(TimingStats::default());
+            let mut burst_stats = Some(TimingStats::default());
             self.receive_exact(
                 &mut record[std::mem::take(&mut record_filled)..],
-                length,
-                &mut burst,
+                read_size,
+                &mut burst_stats,
             )?;
             let started_ns = wall_ns();
             let BurstRecord { written, size, .. } = BurstRecord::read(&record);
@@ -371,8 +375,8 @@ impl StreamLoop<'_> {
             }
             let mut remaining = size as usize - BurstRecord::LEN;
             while remaining > 0 {
-                let part = remaining.min(length);
-                self.receive_exact(&mut buffer[..part], length, &mut burst)?;
+                let part = remaining.min(read_size);
+                self.receive_exact(&mut buffer[..part], read_size, &mut burst_stats)?;
                 remaining -= part;
             }
             let now_ns = wall_ns();
@@ -385,10 +389,10 @@ impl StreamLoop<'_> {
             if let Some(timings) = self.timings {
                 timings.record(time_ns, now_ns, size.into());
             }
-            if let Some(mut burst) = burst {
-                burst.record(time_ns, now_ns, None);
+            if let Some(mut burst_stats) = burst_stats {
+                burst_stats.record(time_ns, now_ns, None);
                 let duration_ns = u64::try_from(time_ns).unwrap_or(now_ns - started_ns);
-                report_burst(&burst, size, Duration::from_nanos(duration_ns));
+                report_burst(&burst_stats, size, Duration::from_nanos(duration_ns));
             }
         }
     }
@@ -397,8 +401,8 @@ impl StreamLoop<'_> {
     fn receive_exact(
         &self,
         buffer: &mut [u8],
-        length: usize,
-        burst: &mut Option<TimingStats>,
+        read_size: usize,
+        burst_stats: &mut Option<TimingStats>,
     ) -> Result<(), Error> {
         let mut filled = 0;
         while filled < buffer.len() {
@@ -411,10 +415,10 @@ impl StreamLoop<'_> {
                     filled += count;
                     self.counters.count_received(count, 1);
                     if let Some(timings) = self.timings {
-                        timings.update(|stats| stats.count_read(count, length));
+                        timings.update(|stats| stats.count_read(count, read_size));
                     }
-                    if let Some(burst) = burst {
-                        burst.count_read(count, length);
+                    if let Some(burst_stats) = burst_stats {
+                        burst_stats.count_read(count, read_size);
                     }
                 }
                 Err(Error::INTR) => {}

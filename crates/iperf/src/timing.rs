@@ -52,18 +52,18 @@ pub struct TimingStats {
     pub frames: u64,
     /// Frames that were not sent in their period, or did not arrive.
     pub missed: u64,
-    /// The number of times that a sender was one frame late.
+    /// Frames after which the sender was late for the next one.
     pub slips: u64,
-    /// Receive calls, by how many eighths of the buffer they filled.
+    /// The number of receive calls per fill level of the buffer, in eighths.
     pub read_sizes: [u64; 8],
     /// The number of times per histogram bin; bins count from 1.
     pub bins: BTreeMap<u32, u64>,
 }
 
 impl TimingStats {
-    /// Records a time that ended at `at_ns`, in nanoseconds since 1970.
+    /// Records a duration that ended at `at_ns`, in nanoseconds since 1970.
     ///
-    /// With `bin_width`, also counts it in its histogram bin.
+    /// With `bin_width`, also counts the duration in its histogram bin.
     pub fn record(&mut self, time_ns: i64, at_ns: u64, bin_width: Option<Duration>) {
         let (min, max) = self.extremes_ns.unwrap_or((time_ns, time_ns));
         if self.count == 0 || time_ns > max {
@@ -140,7 +140,7 @@ impl FlowTimings {
         change(&mut recorded.total);
     }
 
-    /// Records a time in the statistics of the interval and of the test.
+    /// Records a duration in the statistics of the interval and of the test.
     pub fn record(&self, time_ns: i64, at_ns: u64, bytes: u64) {
         let mut recorded = self.recorded.lock().unwrap_or_else(PoisonError::into_inner);
         let RecordedTimings {
@@ -169,7 +169,7 @@ impl FlowTimings {
         recorded.total.clone()
     }
 
-    /// Returns the distribution of all times; `None` without times.
+    /// Returns the distribution of all times that are not negative; `None` without such times.
     pub fn histogram(&self) -> Option<Histogram> {
         let recorded = self.recorded.lock().unwrap_or_else(PoisonError::into_inner);
         Some(recorded.histogram.clone()).filter(|times| !times.is_empty())
@@ -181,7 +181,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_count_for_interval_and_test() {
+    fn times_are_recorded_for_interval_and_test() {
         let width = Duration::from_micros(100);
         let timings = FlowTimings::new(TimingKind::TripTimes, Some(width));
         for (time_us, at) in [(150, 1), (50, 2), (950, 3)] {
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn reads_count_per_eighth_of_buffer() {
+    fn reads_are_counted_per_eighth_of_the_buffer() {
         let mut stats = TimingStats::default();
         for filled in [0, 1, 125, 126, 1000] {
             stats.count_read(filled, 1000);

@@ -110,16 +110,14 @@ impl StreamTransfer<'_> {
         measured: &MeasuredFlow,
         buffers: &mut Buffers,
     ) -> LoopResult {
-        let (whole_buffers, rest) = split_limit(limit, measured.sends, send_length(flow));
+        let (full_buffers, last_bytes) = split_limit(limit, measured.sends, send_length(flow));
         let sockets = FlowSockets::Connected(self.data.socket.as_fd());
-        let mut loop_result = match whole_buffers {
+        let mut loop_result = match full_buffers {
             Limit::Bytes(0) => EndCause::Count.into(),
-            whole_buffers => {
-                phase.run_part(whole_buffers, FlowLoop::for_flow(flow, buffers), sockets)
-            }
+            limit => phase.run_part(limit, FlowLoop::for_flow(flow, buffers), sockets),
         };
-        if rest > 0 && loop_result.ended == EndCause::Count {
-            let bytes = &self.pattern[..rest];
+        if last_bytes > 0 && loop_result.ended == EndCause::Count {
+            let bytes = &self.pattern[..last_bytes];
             let send_last = |stop: &Stop| {
                 send_partial_buffer(self.data, bytes, &measured.counters, stop).into()
             };
@@ -180,7 +178,7 @@ pub(crate) fn run(
             return FlowResult::new(Side::default(), None, EndCause::Failed(error.to_string()));
         }
     };
-    let time = match flow.limit {
+    let duration = match flow.limit {
         Limit::Time(time) if measured.sends => Some(time),
         Limit::Time(time) => Some(time + transfer.finish_timeout),
         _ => None,
@@ -189,7 +187,7 @@ pub(crate) fn run(
         counters: &measured.counters,
         cancel: transfer.stop,
         control: None,
-        duration: time,
+        duration,
         idle_timeout: Some(
             buffers.idle_timeout(transfer.finish_timeout.max(IDLE_TIMEOUT), &flow.local)
                 + 2 * period,
@@ -199,7 +197,8 @@ pub(crate) fn run(
     let mut phase = MeasuredPhase::start(&flow.local, settings);
     let stop = phase.stop.clone();
     let ends_on_reset = transfer.ends_on_reset && measured.sends;
-    let watch = ends_on_reset.then(|| deadline_thread().set_on_reset(data.socket.as_fd(), &stop));
+    let reset_watch =
+        ends_on_reset.then(|| deadline_thread().set_on_reset(data.socket.as_fd(), &stop));
     reports.begin(measured);
     if measured.sends {
         measured.counters.count_sent(transfer.bytes_before_start, 1);
@@ -216,7 +215,7 @@ pub(crate) fn run(
     } else {
         transfer.run_engine_loop(&mut phase, (&flow, limit), measured, &mut buffers)
     };
-    drop(watch);
+    drop(reset_watch);
     let received = measured.counters.counts().received.0;
     let mut completion = validate_end(
         &loop_result.ended,
@@ -236,11 +235,11 @@ pub(crate) fn run(
     let facts = data.current_facts(&data.socket);
     let ended = end_cause(&loop_result, &completion, measured.sends);
     let mut side = phase.side(loop_result, data, &buffers, facts);
-    let times = measured
+    let latency = measured
         .timings
         .as_ref()
         .and_then(|timings| timings.histogram());
-    side.latency = side.latency.or(times);
+    side.latency = side.latency.or(latency);
     if let EndCause::Failed(reason) = &ended {
         reports.fail(reason.clone());
     }
@@ -252,8 +251,8 @@ pub(crate) fn run(
     FlowResult::new(side, remote, ended)
 }
 
-/// Returns the limit of the loop: a sender's bytes without those sent before the measured phase. A
-/// receiver reads to the end of the stream.
+/// Returns the limit of the loop. A sender's byte limit includes the bytes sent before the measured
+/// phase. A receiver with a byte limit reads to the end of the stream.
 fn loop_limit(limit: Limit, sends: bool, bytes_before_start: usize) -> Limit {
     match limit {
         Limit::Bytes(bytes) if sends => {
@@ -264,7 +263,7 @@ fn loop_limit(limit: Limit, sends: bool, bytes_before_start: usize) -> Limit {
     }
 }
 
-/// Returns how the transfer ended, from the end of the loop and the result of what followed it.
+/// Returns how the transfer ended. `completion` is the result of the steps after the loop.
 fn end_cause(loop_result: &LoopResult, completion: &Result<(), String>, sends: bool) -> EndCause {
     match (&loop_result.ended, loop_result.failure) {
         // It is an error if the peer closes the connection before the sender ends.
@@ -338,7 +337,7 @@ fn validate_end(
     received: u64,
     elapsed: Duration,
 ) -> Result<(), String> {
-    /// The sender may start up to this time before the receiver. Its test may also be a tenth
+    /// The sender may start up to this time before the receiver. The test may also be a tenth
     /// shorter than planned.
     const MARGIN: Duration = Duration::from_secs(1);
     let seconds = |time: Duration| time.as_secs_f64();

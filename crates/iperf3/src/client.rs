@@ -51,7 +51,7 @@ pub(crate) fn run(
 ) -> FinishedClient {
     let mut run = None;
     let mut fault = run_with_padding(common, client, stop, Padding::Oaep, &mut run, events);
-    // A server of 3.16 or earlier expects the other padding; its answer is just a failed login.
+    // A server of 3.16 or earlier expects the other padding, and reports only a failed login.
     let is_refused =
         |fault: &Fault| [error::AUTHORIZATION, error::CONTROL_CLOSED].contains(&fault.code);
     let has_streams = run.as_ref().is_some_and(|run| !run.streams.is_empty());
@@ -89,11 +89,11 @@ fn run_with_padding(
     };
     Session::connect(common, client, stop)
         .and_then(|mut session| {
-            let done = session.run_test(run, padding, events);
-            if done.is_err() && !session.has_sent_end {
+            let result = session.run_test(run, padding, events);
+            if result.is_err() && !session.has_sent_end {
                 let _ = session.channel().send_state(ControlState::IperfDone);
             }
-            done
+            result
         })
         .err()
 }
@@ -130,18 +130,18 @@ impl<'a> Session<'a> {
             error::CONNECT,
             "no local address (-B) has the family of the server's address",
         );
-        for to in &remote_addresses {
+        for remote in &remote_addresses {
             let local = local_addresses
                 .iter()
-                .find(|from| from.is_ipv6() == to.is_ipv6());
+                .find(|from| from.is_ipv6() == remote.is_ipv6());
             let local = match local {
                 Some(local) => local.clone(),
-                None if local_addresses.is_empty() => to.with_any_host().with_any_port(),
+                None if local_addresses.is_empty() => remote.with_any_host().with_any_port(),
                 None => continue,
             };
-            match ControlConnection::connect(Transport::Tcp, &local, to, &connect_stop) {
+            match ControlConnection::connect(Transport::Tcp, &local, remote, &connect_stop) {
                 Ok(mut control) => {
-                    control.forget_connect_stop();
+                    control.detach_stop();
                     crate::control_channel::enable_keep_alive(&control, common);
                     return Ok(Self {
                         common,
@@ -251,10 +251,10 @@ impl<'a> Session<'a> {
             let plan = plan::flow(parameters, sends, &local_settings);
             let file = streams::open_file(&plan, local_settings.file.as_deref())?;
             let data = self.open_socket(&plan, index)?;
-            let to = self.prepare_socket(&data, parameters)?;
+            let destination = self.prepare_socket(&data, parameters)?;
             let fault = |error| Fault::io(error::STREAM_CONNECT, &error);
             let connect_stop = self.stop.child_until(Instant::now() + MESSAGE_TIMEOUT);
-            connect(&data.socket, &to, &connect_stop.0).map_err(|error| match error {
+            connect(&data.socket, &destination, &connect_stop.0).map_err(|error| match error {
                 ConnectError::Failed(error) => fault(error),
                 ConnectError::Stopped(_) => fault(call::Error::TIMEDOUT.into()),
             })?;
@@ -327,16 +327,17 @@ impl<'a> Session<'a> {
                 sys::sctp::bind_additional(socket, &address).map_err(fault(error::SCTP_BINDX))?;
             }
         }
-        let to = self.control.peer().clone();
+        let destination = self.control.peer().clone();
         let Some(label) = parameters.flow_label else {
-            return Ok(to);
+            return Ok(destination);
         };
-        let Address::Inet(SocketAddr::V6(mut to)) = to else {
+        let Address::Inet(SocketAddr::V6(mut destination)) = destination else {
             return Err(Fault::with_reason(error::FLOW_LABEL, "not an IPv6 address"));
         };
-        sys::option::set_flow_label(socket, *to.ip(), label).map_err(fault(error::FLOW_LABEL))?;
-        to.set_flowinfo(label.to_be());
-        Ok(Address::Inet(SocketAddr::V6(to)))
+        sys::option::set_flow_label(socket, *destination.ip(), label)
+            .map_err(fault(error::FLOW_LABEL))?;
+        destination.set_flowinfo(label.to_be());
+        Ok(Address::Inet(SocketAddr::V6(destination)))
     }
 
     /// Opens a UDP stream: sends the greeting and waits for the reply.

@@ -82,17 +82,17 @@ impl ControlChannel<'_> {
 
     /// Receives a JSON text of at most `max_bytes`.
     ///
-    /// A server may send SERVER_ERROR instead of the length; this returns that error.
+    /// A server may send SERVER_ERROR instead of the length. Then the result is that error.
     pub(crate) fn receive_json(&self, max_bytes: usize, code: i32) -> Result<Vec<u8>, Fault> {
         let until = Instant::now() + MESSAGE_TIMEOUT;
         let mut length = [0; 4];
         self.receive_exact(&mut length, until, code)?;
         if length[0] == ControlState::ServerError.byte() {
-            let mut rest = [0; 5];
-            let _ = self.receive_exact(&mut rest, until, code);
+            let mut remaining_bytes = [0; 5];
+            let _ = self.receive_exact(&mut remaining_bytes, until, code);
             let mut numbers = [0; 8];
             numbers[..3].copy_from_slice(&length[1..]);
-            numbers[3..].copy_from_slice(&rest);
+            numbers[3..].copy_from_slice(&remaining_bytes);
             return Err(Fault::from_server(&numbers));
         }
         let length = u32::from_be_bytes(length) as usize;

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-/// Measures the process's CPU time from its creation on.
+/// Measures the process's CPU time since the meter's start.
 #[derive(Debug)]
 pub(crate) struct ProcessCpuMeter {
     started: Instant,
@@ -21,8 +21,8 @@ impl ProcessCpuMeter {
     pub(crate) fn percent(&self) -> [f64; 3] {
         let elapsed = self.started.elapsed().as_secs_f64();
         let (user, system) = sys::cpu::process_times();
-        let share = |now: Duration, then: Duration| {
-            let spent = now.saturating_sub(then).as_secs_f64();
+        let share = |at_end: Duration, at_start: Duration| {
+            let spent = at_end.saturating_sub(at_start).as_secs_f64();
             if elapsed > 0.0 {
                 100.0 * spent / elapsed
             } else {

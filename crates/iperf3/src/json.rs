@@ -170,10 +170,10 @@ impl From<bool> for Json {
 impl From<f64> for Json {
     /// Infinities and NaN become 0, because JSON cannot represent them.
     fn from(number: f64) -> Self {
-        const EXACT: f64 = 9_007_199_254_740_992.0;
+        const MAX_EXACT_INTEGER: f64 = 9_007_199_254_740_992.0;
         if !number.is_finite() {
             Self::Integer(0)
-        } else if number.fract() == 0.0 && number.abs() < EXACT {
+        } else if number.fract() == 0.0 && number.abs() < MAX_EXACT_INTEGER {
             Self::Integer(number as i128)
         } else {
             Self::Number(number)

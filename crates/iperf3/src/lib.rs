@@ -66,8 +66,8 @@ pub(crate) fn system_info() -> String {
 
 /// Returns the seconds since 1970; 0 for earlier times.
 pub(crate) fn unix_seconds(time: SystemTime) -> u64 {
-    let since = time.duration_since(SystemTime::UNIX_EPOCH);
-    since.map_or(0, |since| since.as_secs())
+    let since_epoch = time.duration_since(SystemTime::UNIX_EPOCH);
+    since_epoch.map_or(0, |since_epoch| since_epoch.as_secs())
 }
 
 /// Returns the pattern that fills sent blocks, repeated as needed: random bytes or digits.

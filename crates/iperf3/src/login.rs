@@ -145,14 +145,16 @@ impl LoginVerifier {
     fn accepts(&self, token: &str, now: SystemTime) -> bool {
         let cipher = BASE64_STANDARD.decode(token).unwrap_or_default();
         let mut buffers = [vec![0; self.key_bytes], vec![0; self.key_bytes]];
-        let [first, second] = &mut buffers;
-        let by_oaep = self.oaep.decrypt(&OAEP_SHA1_MGF1SHA1, &cipher, first, None);
-        let by_pkcs1 = self.pkcs1.decrypt(&cipher, second);
+        let [oaep_buffer, pkcs1_buffer] = &mut buffers;
+        let by_oaep = self
+            .oaep
+            .decrypt(&OAEP_SHA1_MGF1SHA1, &cipher, oaep_buffer, None);
+        let by_pkcs1 = self.pkcs1.decrypt(&cipher, pkcs1_buffer);
         let plaintexts = [by_oaep.ok(), by_pkcs1.ok()];
         // Check both, so that the time does not depend on the padding.
         let are_valid =
             plaintexts.map(|plain| plain.is_some_and(|plain| self.is_valid(plain, now)));
-        are_valid.contains(&true) && self.is_new(token)
+        are_valid.contains(&true) && self.mark_used(token)
     }
 
     fn is_valid(&self, plaintext: &[u8], now: SystemTime) -> bool {
@@ -174,14 +176,15 @@ impl LoginVerifier {
         self.users.get(&user) == Some(&digest) && clock_difference <= self.skew.as_secs()
     }
 
-    fn is_new(&self, token: &str) -> bool {
+    /// Records that a token was used. Returns whether this is its first use.
+    fn mark_used(&self, token: &str) -> bool {
         let hash = Sha256::digest(token).into();
         let now = Instant::now();
         let mut used_tokens = self
             .used_tokens
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
-        used_tokens.retain(|_, until| *until > now);
+        used_tokens.retain(|_, expiry| *expiry > now);
         // A token from a clock that is ahead by the skew stays valid for twice the skew.
         used_tokens.len() < MAX_TOKENS && used_tokens.insert(hash, now + 2 * self.skew).is_none()
     }

@@ -46,7 +46,7 @@ pub(crate) fn transport(parameters: &Parameters) -> Transport {
     }
 }
 
-/// Returns the flow plan of one stream for the end that sends (`sends`) or receives.
+/// Returns this end's flow plan of one stream. `sends` is whether this end sends.
 pub(crate) fn flow(parameters: &Parameters, sends: bool, local: &LocalSettings) -> FlowPlan {
     let workload = if sends {
         Workload::send()
@@ -54,7 +54,7 @@ pub(crate) fn flow(parameters: &Parameters, sends: bool, local: &LocalSettings) 
         Workload::receive()
     };
     let block = parameters.block_size();
-    let udp = parameters.protocol == Protocol::Udp;
+    let is_udp = parameters.protocol == Protocol::Udp;
     let buffers = BufferPlan {
         size: SizeRule::Bytes(block),
         width: WidthRule::Buffers(1),
@@ -64,17 +64,17 @@ pub(crate) fn flow(parameters: &Parameters, sends: bool, local: &LocalSettings) 
     let burst = parameters.burst.unwrap_or(1).into();
     let pacing = Pacing::from_bit_rate(parameters.rate, block, burst);
     let sender = EndpointPlan {
-        send_from_file: (parameters.zero_copy && !udp) || local.file.is_some(),
+        send_from_file: (parameters.zero_copy && !is_udp) || local.file.is_some(),
         send_file_once: local.file.is_some(),
         fill: local.file.clone(),
         pacing,
         ..EndpointPlan::default()
     };
-    let here = EndpointPlan {
+    let endpoint = EndpointPlan {
         socket: socket(parameters, local),
         send: buffers,
         receive: buffers,
-        io: match (parameters.offload && udp, parameters.skip_copy && !sends) {
+        io: match (parameters.offload && is_udp, parameters.skip_copy && !sends) {
             (true, _) => IoMethod::Gso,
             (_, true) => IoMethod::Trunc,
             _ => IoMethod::OnePerCall,
@@ -90,14 +90,14 @@ pub(crate) fn flow(parameters: &Parameters, sends: bool, local: &LocalSettings) 
     let with_64_bit_number = DatagramFormat {
         number_offset: 12,
         high_word_offset: Some(8),
-        first: 1,
+        first_number: 1,
         stamp: Some(Stamp {
             offset: 0,
             clock: StampClock::Monotonic,
             unit: StampUnit::SecondsAndMicros,
         }),
         ends_negative: false,
-        order: ByteOrder::BigEndian,
+        byte_order: ByteOrder::BigEndian,
     };
     let with_32_bit_number = DatagramFormat {
         number_offset: 8,
@@ -106,12 +106,12 @@ pub(crate) fn flow(parameters: &Parameters, sends: bool, local: &LocalSettings) 
     };
     FlowPlan {
         limit: limit(parameters),
-        datagrams: udp.then_some(if parameters.udp_counters_64bit {
+        datagrams: is_udp.then_some(if parameters.udp_counters_64bit {
             with_64_bit_number
         } else {
             with_32_bit_number
         }),
-        local: here,
+        local: endpoint,
         ..FlowPlan::new(transport(parameters), workload)
     }
 }

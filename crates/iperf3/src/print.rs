@@ -193,7 +193,7 @@ impl<'a> Printer<'a> {
     }
 }
 
-/// Appends text to `kept` unless the result exceeds 8 MiB, which bounds the output of long tests.
+/// Appends text to `kept`, unless the result would exceed 8 MiB.
 pub(crate) fn append_bounded(kept: &mut String, text: &str) {
     const MAX_BYTES: usize = 8 << 20;
     if kept.len() + text.len() <= MAX_BYTES {

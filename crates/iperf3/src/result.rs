@@ -172,13 +172,14 @@ impl TestRun {
             }
             local_side.elapsed = Some(last.at.saturating_sub(before.at));
             let retransmits = |sample: &Sample| sample.path.and_then(|path| path.retransmits);
-            if let (Some(now), Some(then)) = (retransmits(&last), retransmits(&before).or(Some(0)))
+            if let (Some(at_end), Some(at_start)) =
+                (retransmits(&last), retransmits(&before).or(Some(0)))
             {
-                local_side.socket.retransmits = u32::try_from(now.saturating_sub(then)).ok();
+                local_side.socket.retransmits = u32::try_from(at_end.saturating_sub(at_start)).ok();
             }
             local_side.datagrams = last
                 .datagrams
-                .map(|now| now.since(&before.datagrams.unwrap_or_default()));
+                .map(|counts| counts.since(&before.datagrams.unwrap_or_default()));
             self.congestion = self
                 .congestion
                 .take()
@@ -210,18 +211,20 @@ impl TestRun {
     fn stream_result(&self, stream: &StreamRun) -> StreamResult {
         let local_side = &stream.outcome.local;
         let (before, last) = stream.measured_samples(self.omit_end_index);
-        let order = |sample: &Sample| {
+        let number_counts = |sample: &Sample| {
             sample
                 .datagrams
-                .map_or(HighestNumberCounts::default(), |counts| counts.by_highest)
+                .map_or(HighestNumberCounts::default(), |counts| {
+                    counts.highest_number_counts
+                })
         };
-        let (order_at_start, order_at_end) = (order(&before), order(&last));
-        let packets = |sample: &Sample| self.packets(sample.sent);
+        let (counts_at_start, counts_at_end) = (number_counts(&before), number_counts(&last));
+        let sent_packets = |sample: &Sample| self.packets(sample.sent);
         let has_omitted_time = self.parameters.omit > 0;
-        let (all, omitted) = if stream.sends {
-            (packets(&last), packets(&before))
+        let (packets, omitted_packets) = if stream.sends {
+            (sent_packets(&last), sent_packets(&before))
         } else {
-            (order_at_end.highest, order_at_start.highest)
+            (counts_at_end.highest, counts_at_start.highest)
         };
         StreamResult {
             number: stream.number,
@@ -232,10 +235,10 @@ impl TestRun {
                 .filter(|_| stream.sends)
                 .map(u64::from),
             jitter: jitter(local_side.datagrams.as_ref()).as_secs_f64(),
-            errors: order_at_end.missing,
-            omitted_errors: has_omitted_time.then_some(order_at_start.missing),
-            packets: all,
-            omitted_packets: has_omitted_time.then_some(omitted),
+            errors: counts_at_end.missing,
+            omitted_errors: has_omitted_time.then_some(counts_at_start.missing),
+            packets,
+            omitted_packets: has_omitted_time.then_some(omitted_packets),
             end_time: local_side.elapsed.map(|elapsed| elapsed.as_secs_f64()),
         }
     }
@@ -252,8 +255,8 @@ impl TestRun {
         let group = |stream: &StreamRun| {
             let flow = stream.outcome.plan.flow()?.clone();
             let peers = vec![self.peer.0.clone()];
-            let of_flows = Group::with_flows(self.parameters.parallel, flow);
-            Some(Group { peers, ..of_flows })
+            let group = Group::with_flows(self.parameters.parallel, flow);
+            Some(Group { peers, ..group })
         };
         let directions = [first(true), first(false)].into_iter().flatten();
         sum.plan.groups = directions.filter_map(group).collect();
@@ -357,7 +360,7 @@ impl TestRun {
                 received: self.packets(bytes),
                 lost: missing.min(sent),
                 jitter: Some(Duration::from_secs_f64(reported.jitter)),
-                by_highest: HighestNumberCounts {
+                highest_number_counts: HighestNumberCounts {
                     highest,
                     missing: missing.min(sent),
                     ..HighestNumberCounts::default()

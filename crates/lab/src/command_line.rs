@@ -35,10 +35,10 @@ pub(crate) struct NetnsArgs {
     /// Limit the direction from the server to the client to a different rate
     #[arg(long, value_name = "RATE")]
     rate_back: Option<String>,
-    /// Size of the token bucket, for example 32kb [default: 32 ms of the rate]
+    /// Size of the token bucket, for example 32kb [default: 32 ms at the rate]
     #[arg(long, value_name = "SIZE")]
     burst: Option<String>,
-    /// Maximum time that a packet waits for the bucket
+    /// Maximum time that a packet waits for tokens
     #[arg(long, value_name = "TIME", default_value = "50ms")]
     latency: String,
 
@@ -60,7 +60,7 @@ pub(crate) struct NetnsArgs {
     /// Add the schedule lines of a file
     #[arg(long, value_name = "FILE")]
     schedule: Option<PathBuf>,
-    /// Seed of the random choices; a seed always selects the same packets
+    /// Seed of the random choices; the same seed selects the same packets
     #[arg(long, value_name = "NUMBER")]
     seed: Option<u64>,
     /// Maximum number of packets that wait in the forwarder, per direction
@@ -102,10 +102,10 @@ pub(crate) struct NetnsArgs {
 impl NetnsArgs {
     /// Returns the options of the requested link.
     pub(crate) fn link_options(&self) -> Result<LinkOptions, String> {
-        let back = self.rate_back.as_ref().or(self.rate.as_ref());
-        let rate = |rate: Option<&String>| rate.map(|rate| self.token_bucket(rate)).transpose();
+        let rate_back = self.rate_back.as_ref().or(self.rate.as_ref());
+        let bucket = |rate: Option<&String>| rate.map(|rate| self.token_bucket(rate)).transpose();
         Ok(LinkOptions {
-            rates: [rate(self.rate.as_ref())?, rate(back)?],
+            rates: [bucket(self.rate.as_ref())?, bucket(rate_back)?],
             schedule: self.schedule()?,
             queue_limit: self.limit,
             spin: self.spin,
@@ -114,15 +114,15 @@ impl NetnsArgs {
     }
 
     fn token_bucket(&self, rate: &str) -> Result<TokenBucket, String> {
-        let bits = units::parse_bit_rate(rate);
-        let bits = bits
+        let bit_rate = units::parse_bit_rate(rate);
+        let bits_per_s = bit_rate
             .ok_or_else(|| format!("invalid rate '{rate}'; an example is 100mbit"))?
             .0;
-        // With a smaller burst, the bucket overflows when the machine is busy for a moment.
-        let burst = || format!("{}", ((bits * 0.032 / 8.0) as u64).max(5000));
+        // A smaller bucket overflows and loses tokens whenever the machine is busy for a moment.
+        let default_burst = || format!("{}", ((bits_per_s * 0.032 / 8.0) as u64).max(5000));
         Ok(TokenBucket {
             rate: rate.to_owned(),
-            burst: self.burst.clone().unwrap_or_else(burst),
+            burst: self.burst.clone().unwrap_or_else(default_burst),
             latency: self.latency.clone(),
         })
     }
@@ -174,24 +174,27 @@ mod tests {
     }
 
     #[test]
-    fn rates() {
+    fn rates_become_token_buckets() {
         let rates_of = |line| {
             link_options(line)
                 .unwrap()
                 .rates
                 .map(|rate| rate.map(|rate| (rate.rate, rate.burst)))
         };
-        let rate = |rate: &str, burst: &str| Some((rate.to_owned(), burst.to_owned()));
+        let bucket = |rate: &str, burst: &str| Some((rate.to_owned(), burst.to_owned()));
         assert_eq!(rates_of("--ipv6"), [None, None]);
         assert_eq!(
             rates_of("--rate 1gbit"),
-            [rate("1gbit", "4000000"), rate("1gbit", "4000000")]
+            [bucket("1gbit", "4000000"), bucket("1gbit", "4000000")]
         );
         assert_eq!(
             rates_of("--rate 100mbit --rate-back 64kbit --burst 32kb"),
-            [rate("100mbit", "32kb"), rate("64kbit", "32kb")]
+            [bucket("100mbit", "32kb"), bucket("64kbit", "32kb")]
         );
-        assert_eq!(rates_of("--rate-back 1mbit"), [None, rate("1mbit", "5000")]);
+        assert_eq!(
+            rates_of("--rate-back 1mbit"),
+            [None, bucket("1mbit", "5000")]
+        );
         assert_eq!(
             link_options("--rate fast").unwrap_err(),
             "invalid rate 'fast'; an example is 100mbit"
@@ -199,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn a_forwarder_only_if_it_has_something_to_do() {
+    fn impairments_and_records_need_a_forwarder() {
         for (line, expected) in [
             ("--rate 1mbit", false),
             ("--delay 1ms", true),
@@ -215,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn options_are_rules() {
+    fn options_become_rules() {
         let parsed = CommandLine::try_parse_from([
             "linerate-lab",
             "netns",

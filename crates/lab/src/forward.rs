@@ -13,15 +13,16 @@ use sys::clock::monotonic_ns;
 use crate::records::{ForwardRecord, PacketVerdict};
 use crate::schedule::{Impairer, LinkDirection};
 
-/// The maximum time of a timer and a wake-up on a busy machine, in nanoseconds. The forwarder stops
-/// sleeping this long before a packet is due.
-const MAX_WAKE_UP_NS: u64 = 100_000;
+/// The maximum time from the expiry of a timer until the thread runs, on a busy machine. The
+/// forwarder stops sleeping this long before a packet is due.
+const MAX_WAKE_UP_LATENCY_NS: u64 = 100_000;
 
-/// Records per message to the log writer. Large batches avoid disturbing quiet periods.
+/// Records per message to the log writer. With large batches, the log writer runs rarely and
+/// disturbs the forwarder less.
 const RECORDS_PER_BATCH: usize = 4096;
 
 /// The maximum number of packets to read before due packets are written.
-const READS_PER_ROUND: usize = 16;
+const MAX_READS_PER_ROUND: usize = 16;
 
 /// The maximum size of an IP packet, in bytes.
 const MAX_PACKET_BYTES: usize = 65_536;
@@ -59,7 +60,7 @@ impl Forwarder<'_> {
                 batch: Vec::with_capacity(RECORDS_PER_BATCH),
                 sender: records,
             },
-            last_order: 0,
+            last_queue_number: 0,
         };
         let result = self.forward(&mut queue);
         queue.record_unsent();
@@ -70,14 +71,14 @@ impl Forwarder<'_> {
         let mut buffer = vec![0; MAX_PACKET_BYTES];
         let mut number = 0;
         loop {
-            for _ in 0..READS_PER_ROUND {
+            for _ in 0..MAX_READS_PER_ROUND {
                 let length = match rustix::io::read(self.from, &mut buffer) {
                     Ok(length) => length,
                     Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => break,
                     Err(error) => return Err(error.into()),
                 };
                 number += 1;
-                self.accept(queue, number, &buffer[..length], monotonic_ns());
+                self.enqueue(queue, number, &buffer[..length], monotonic_ns());
             }
             while let Some(packet) = queue.next_due(monotonic_ns()) {
                 let departure_ns = monotonic_ns();
@@ -90,8 +91,8 @@ impl Forwarder<'_> {
         }
     }
 
-    /// Applies the schedule to an arrived packet and queues it until it is due.
-    fn accept(&mut self, queue: &mut PacketQueue, number: u64, bytes: &[u8], arrival_ns: u64) {
+    /// Applies the schedule to an arrived packet. Queues it until it is due, or drops it.
+    fn enqueue(&mut self, queue: &mut PacketQueue, number: u64, bytes: &[u8], arrival_ns: u64) {
         let decision = self.impairer.decide(bytes, arrival_ns);
         let record = ForwardRecord {
             direction: self.direction,
@@ -130,16 +131,16 @@ impl Forwarder<'_> {
 
     /// Sleeps until a packet arrives or is almost due. Returns whether forwarding must stop.
     fn wait(&mut self, due_ns: Option<u64>) -> io::Result<bool> {
-        let now = monotonic_ns();
-        let sleep_ns = due_ns.map(|due| due.saturating_sub(now + MAX_WAKE_UP_NS));
-        // An awake loop reads the device directly, and polls the stop descriptor only every 1024
-        // rounds.
-        let is_awake = self.spin || sleep_ns == Some(0);
+        let now_ns = monotonic_ns();
+        let sleep_ns = due_ns.map(|due_ns| due_ns.saturating_sub(now_ns + MAX_WAKE_UP_LATENCY_NS));
+        // Without sleep, the loop reads the device directly, and polls the stop descriptor only
+        // every 1024 rounds.
+        let stays_awake = self.spin || sleep_ns == Some(0);
         self.rounds = self.rounds.wrapping_add(1);
-        if is_awake && !self.rounds.is_multiple_of(1024) {
+        if stays_awake && !self.rounds.is_multiple_of(1024) {
             return Ok(false);
         }
-        let timeout = if is_awake { Some(0) } else { sleep_ns };
+        let timeout = if stays_awake { Some(0) } else { sleep_ns };
         let timeout = timeout.map(|ns| Timespec {
             tv_sec: (ns / 1_000_000_000) as i64,
             tv_nsec: (ns % 1_000_000_000) as i64,
@@ -162,13 +163,13 @@ struct PacketQueue<'a> {
     /// Buffers of departed packets, for reuse.
     free_buffers: Vec<Vec<u8>>,
     records: RecordSender<'a>,
-    /// The sequence number of the last queued packet. It orders packets with the same due time.
-    last_order: u64,
+    /// The queue number of the last queued packet. It orders packets with the same due time.
+    last_queue_number: u64,
 }
 
 struct QueuedPacket {
     record: ForwardRecord,
-    order: u64,
+    queue_number: u64,
     bytes: Vec<u8>,
 }
 
@@ -177,10 +178,10 @@ impl PacketQueue<'_> {
         let mut buffer = self.free_buffers.pop().unwrap_or_default();
         buffer.clear();
         buffer.extend_from_slice(bytes);
-        self.last_order += 1;
+        self.last_queue_number += 1;
         self.packets.push(Reverse(QueuedPacket {
             record,
-            order: self.last_order,
+            queue_number: self.last_queue_number,
             bytes: buffer,
         }));
     }
@@ -230,7 +231,7 @@ impl PacketQueue<'_> {
 
 impl PartialEq for QueuedPacket {
     fn eq(&self, other: &Self) -> bool {
-        self.order == other.order
+        self.queue_number == other.queue_number
     }
 }
 
@@ -244,7 +245,7 @@ impl PartialOrd for QueuedPacket {
 
 impl Ord for QueuedPacket {
     fn cmp(&self, other: &Self) -> std::cmp::Ordering {
-        let key = |packet: &Self| (packet.record.due_ns, packet.order);
+        let key = |packet: &Self| (packet.record.due_ns, packet.queue_number);
         key(self).cmp(&key(other))
     }
 }
@@ -265,7 +266,7 @@ impl RecordSender<'_> {
 
     fn flush(&mut self) {
         let batch = std::mem::replace(&mut self.batch, Vec::with_capacity(RECORDS_PER_BATCH));
-        // The log writer stops early only on an error, which it returns.
+        // Sending fails only after an error of the log writer, which returns that error itself.
         let _ = self.sender.send(batch);
     }
 }

@@ -14,8 +14,8 @@ const NETSERVER_PORT: u16 = 12865;
 /// The maximum time until a server listens, and until killed processes are gone.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Returns `program` as a command in the namespace of `host`. The kernel kills it if this process
-/// dies.
+/// Returns a command that runs `program` in the namespace of `host`. The kernel kills its process
+/// if this process dies.
 pub(crate) fn command_in_host(host: &Namespace, program: &Command) -> Command {
     // setpriv is part of util-linux. Without it, a kill -9 of this process leaves the command
     // running.
@@ -69,16 +69,16 @@ pub(crate) fn wait_for_port(
     port: u16,
     mut server: Option<&mut Child>,
 ) -> io::Result<()> {
-    let mut ended = None;
-    let listening = wait_until(TIMEOUT, || {
-        ended = server
+    let mut exit_status = None;
+    let is_in_time = wait_until(TIMEOUT, || {
+        exit_status = server
             .as_mut()
             .and_then(|child| child.try_wait().ok().flatten());
-        ended.is_some() || host.enter(|| is_listening(port))
+        exit_status.is_some() || host.enter(|| is_listening(port))
     });
-    match ended {
+    match exit_status {
         Some(status) => Err(io::Error::other(format!("server exited: {status}"))),
-        None if listening => Ok(()),
+        None if is_in_time => Ok(()),
         None => Err(io::Error::new(
             io::ErrorKind::TimedOut,
             format!("no server listens on port {port}"),
@@ -88,15 +88,15 @@ pub(crate) fn wait_for_port(
 
 /// Kills all processes on these hosts, including children of servers, and waits until they are
 /// gone.
-pub(crate) fn clear(hosts: &[&Namespace]) {
+pub(crate) fn kill_processes(hosts: &[&Namespace]) {
     // Repeats, because a process can start another one before it is killed.
     wait_until(TIMEOUT, || {
-        let inside: Vec<_> = hosts.iter().flat_map(|host| host.processes()).collect();
-        for pid in inside.iter().filter_map(|pid| Pid::from_raw(*pid)) {
+        let pids: Vec<_> = hosts.iter().flat_map(|host| host.processes()).collect();
+        for pid in pids.iter().filter_map(|pid| Pid::from_raw(*pid)) {
             // Fails if the process has just exited.
             let _ = kill_process(pid, Signal::KILL);
         }
-        inside.is_empty()
+        pids.is_empty()
     });
 }
 

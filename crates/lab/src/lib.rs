@@ -1,7 +1,7 @@
 //! Test networks: two hosts in network namespaces with a link of known rate or an impairing
 //! forwarder between them.
 //!
-//! The forwarder delays, drops, duplicates and reorders packets by a written schedule. It records
+//! The forwarder delays, drops, duplicates and reorders packets according to a schedule. It records
 //! the arrival and departure time of each packet.
 
 #![forbid(unsafe_code)]

@@ -15,7 +15,7 @@ use std::path::Path;
 use std::sync::mpsc;
 use std::thread;
 
-use testkit::{Namespace, try_add_link};
+use testkit::{LinkEnd, Namespace, try_add_link};
 
 use crate::forward::{Forwarder, ForwarderStop};
 use crate::records::{ForwardRecord, PacketSums};
@@ -31,7 +31,7 @@ pub const CLIENT_ADDRESS6: &str = "fd12::1";
 pub const SERVER_ADDRESS6: &str = "fd13::1";
 
 /// The maximum number of packets that wait in a TUN device until the forwarder reads them.
-const TUN_QUEUE: u32 = 20_000;
+const TUN_QUEUE_LENGTH: u32 = 20_000;
 
 /// Options of a link.
 #[derive(Clone, Debug, Default)]
@@ -279,8 +279,6 @@ impl TestNetwork {
     }
 }
 
-type LinkEnd<'a> = testkit::LinkEnd<'a>;
-
 /// Adds a link without segmentation offloads. With offloads, an interface counts one header for
 /// many segments, and a token bucket drops packets that are larger than its burst.
 fn add_link(first: LinkEnd, second: LinkEnd) -> io::Result<()> {
@@ -302,7 +300,9 @@ fn add_tun(
     // Prevents router solicitations, which the forwarder would count.
     let _ = router
         .enter(|| std::fs::write(format!("/proc/sys/net/ipv6/conf/{name}/disable_ipv6"), "1"));
-    router.run(&format!("ip link set {name} txqueuelen {TUN_QUEUE} up"))?;
+    router.run(&format!(
+        "ip link set {name} txqueuelen {TUN_QUEUE_LENGTH} up"
+    ))?;
     router.run(&format!("ip route add {network} dev {name}"))?;
     if let Some(network6) = network6 {
         router.enter(|| enable_ipv6(name))?;
@@ -337,7 +337,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn drops_of_an_interface() {
+    fn finds_transmit_drops_of_an_interface() {
         let table = "Inter-|   Receive                                                |  Transmit\n \
             face |bytes    packets errs drop fifo frame compressed multicast|bytes    packets errs drop fifo colls carrier compressed\n    \
             lo:       1       2    3    4    5     6          7         8       9      10   11   12   13    14      15         16\n  \

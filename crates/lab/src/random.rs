@@ -1,7 +1,7 @@
 //! Random numbers that depend only on a seed and a position.
 //!
-//! A generator without state returns the same numbers whatever else is drawn. The algorithm is part
-//! of this crate, so that the meaning of a seed does not change with a library version.
+//! There is no state, so a number does not depend on which numbers were drawn before. The algorithm
+//! is part of this crate, so that the meaning of a seed does not change with a library version.
 
 /// Returns a uniformly distributed 64-bit number: output N of SplitMix64 (Steele, Lea, Flood 2014).
 pub(crate) fn splitmix64(seed: u64, position: u64) -> u64 {
@@ -45,10 +45,11 @@ mod tests {
     }
 
     #[test]
-    fn moments() {
-        let draws = 100_000;
+    fn distributions_have_expected_moments() {
+        let draw_count = 100_000;
         let moment = |draw: fn(u64, u64) -> f64, power: i32| {
-            (0..draws).map(|at| draw(42, at).powi(power)).sum::<f64>() / draws as f64
+            let draws = (0..draw_count).map(|position| draw(42, position).powi(power));
+            draws.sum::<f64>() / draw_count as f64
         };
         // The bounds are five standard errors of each mean.
         assert!((moment(uniform, 1) - 0.5).abs() < 0.005);

@@ -11,7 +11,7 @@ use sys::OutputFile;
 
 use crate::schedule::LinkDirection;
 
-/// The columns of the log: the fields of [`ForwardRecord`].
+/// The first line of the log: the fields of [`ForwardRecord`].
 const HEADER: &str =
     "direction,number,protocol,length_bytes,arrival_ns,due_ns,departure_ns,verdict";
 
@@ -78,10 +78,10 @@ impl PacketVerdict {
 /// The totals of both directions.
 #[derive(Clone, Debug, Default)]
 pub struct PacketSums {
-    /// From the client to the server.
-    pub forth: DirectionSums,
-    /// From the server to the client.
-    pub back: DirectionSums,
+    /// From the client to the server; `forth` in schedules.
+    pub to_server: DirectionSums,
+    /// From the server to the client; `back` in schedules.
+    pub to_client: DirectionSums,
 }
 
 /// The totals of one direction.
@@ -95,7 +95,7 @@ pub struct DirectionSums {
     pub copies: u64,
     /// Packets that a `reorder` rule held back.
     pub held: u64,
-    /// Packets that departed after a later packet, without copies (RFC 4737 §3.3).
+    /// Packets, except copies, that departed after a packet with a higher number (RFC 4737 §3.3).
     pub reordered: u64,
     /// Packets dropped by a rule.
     pub dropped: u64,
@@ -142,22 +142,22 @@ impl PacketSums {
     /// Returns the totals of one direction.
     pub fn direction_mut(&mut self, direction: LinkDirection) -> &mut DirectionSums {
         match direction {
-            LinkDirection::ToServer => &mut self.forth,
-            LinkDirection::ToClient => &mut self.back,
+            LinkDirection::ToServer => &mut self.to_server,
+            LinkDirection::ToClient => &mut self.to_client,
         }
     }
 
     /// Returns the totals as JSON, with times in nanoseconds.
     pub fn to_json(&self) -> Value {
-        json!({ "forth": self.forth.to_json(), "back": self.back.to_json() })
+        json!({ "forth": self.to_server.to_json(), "back": self.to_client.to_json() })
     }
 
     /// Returns the totals as two lines of text.
     pub fn to_text(&self) -> String {
         format!(
             "forth: {}\nback: {}\n",
-            self.forth.to_text(),
-            self.back.to_text()
+            self.to_server.to_text(),
+            self.to_client.to_text()
         )
     }
 }
@@ -182,9 +182,9 @@ impl DirectionSums {
         let is_overtaken = record.number < self.max_number && record.verdict != PacketVerdict::Copy;
         self.reordered += u64::from(is_overtaken);
         self.max_number = self.max_number.max(record.number);
-        let since = |time: u64| record.departure_ns.saturating_sub(time);
-        self.added_delay.record(since(record.arrival_ns));
-        self.lateness.record(since(record.due_ns));
+        let departure_after = |time_ns: u64| record.departure_ns.saturating_sub(time_ns);
+        self.added_delay.record(departure_after(record.arrival_ns));
+        self.lateness.record(departure_after(record.due_ns));
     }
 
     fn to_json(&self) -> Value {
@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn sums_and_lines() {
+    fn collects_sums_and_log_lines() {
         let (sender, receiver) = std::sync::mpsc::channel();
         let records = [
             (1, PacketVerdict::Sent),
@@ -287,11 +287,17 @@ mod tests {
         let log = tempfile::NamedTempFile::new().unwrap();
         let sums = PacketSums::collect(&receiver, Some(log.path())).unwrap();
 
-        let forth = &sums.forth;
-        assert_eq!((forth.arrived, forth.departed, forth.copies), (5, 4, 1));
-        assert_eq!((forth.dropped, forth.held, forth.unsent), (1, 1, 1));
-        assert_eq!(forth.reordered, 1, "the copy keeps its order");
-        assert_eq!(forth.lateness.summary().unwrap().max_ns, 10);
+        let to_server = &sums.to_server;
+        assert_eq!(
+            (to_server.arrived, to_server.departed, to_server.copies),
+            (5, 4, 1)
+        );
+        assert_eq!(
+            (to_server.dropped, to_server.held, to_server.unsent),
+            (1, 1, 1)
+        );
+        assert_eq!(to_server.reordered, 1, "only packet 3, not the copy");
+        assert_eq!(to_server.lateness.summary().unwrap().max_ns, 10);
         assert_eq!(sums.to_json()["forth"]["added"]["max_ns"], 510);
         assert_eq!(sums.to_json()["back"]["added"], Value::Null);
         let text = std::fs::read_to_string(log.path()).unwrap();

@@ -25,10 +25,10 @@ pub(crate) fn run(arguments: &NetnsArgs) -> Result<u8, Box<dyn Error>> {
     let (status, sums) = thread::scope(|scope| {
         let forwarder = scope.spawn(|| network.forward(&stop, arguments.log.as_deref()));
         let status = run_command(arguments, &network, signals);
-        host::clear(&[&network.client, &network.server]);
-        let stopped = stop.trigger();
+        host::kill_processes(&[&network.client, &network.server]);
+        let trigger_result = stop.trigger();
         let sums = forwarder.join().expect("the forwarder does not panic");
-        stopped.map(|()| (status, sums))
+        trigger_result.map(|()| (status, sums))
     })?;
     let status = status?;
     if network.is_impaired() {
@@ -73,13 +73,14 @@ fn run_command(
             .env("LAB_SERVER6", lab::SERVER_ADDRESS6);
     }
     let mut child = host::command_in_host(&network.client, &command).spawn()?;
-    let handle = forward_signals(signals, &child);
+    let signals_handle = forward_signals(signals, &child);
     let status = child.wait()?;
-    handle.close();
+    signals_handle.close();
     Ok(status)
 }
 
-/// Forwards signals to the command. A terminal sends SIGINT to the command directly.
+/// Forwards signals to the command until the returned handle is closed. A terminal sends SIGINT to
+/// the command directly.
 fn forward_signals(mut signals: Signals, child: &Child) -> signal_hook::iterator::Handle {
     let handle = signals.handle();
     let pid = Pid::from_child(child);

@@ -13,10 +13,10 @@
 //! reorder every 20 by 5ms
 //! ```
 //!
-//! A rule can name a direction and a protocol; `forth` is from the client to the server. Otherwise
-//! it matches both directions and all protocols. Each rule numbers the packets that it matches from
-//! 1, separately per direction and independently of other rules. Random choices depend only on the
-//! seed, the rule's position and that number.
+//! `forth` is from the client to the server. A rule without a direction matches both directions. A
+//! rule without a protocol matches all protocols. Each rule numbers the packets that it matches
+//! from 1, separately per direction and independently of other rules. Random choices depend only on
+//! the seed, the rule's position, the direction and the packet's number.
 
 use std::ops::RangeInclusive;
 
@@ -95,7 +95,7 @@ enum PacketSelection {
 pub struct ScheduleError {
     /// The line, as written.
     pub line: String,
-    /// The reason, as a sentence.
+    /// The problem, for example `invalid time '10'`.
     pub reason: String,
 }
 
@@ -135,10 +135,10 @@ impl ImpairmentSchedule {
     pub fn impairer(&self, direction: LinkDirection) -> Impairer {
         let rules = self.rules.iter().enumerate();
         let rules = rules
-            .filter(|(_, rule)| rule.direction.is_none_or(|only| only == direction))
-            .map(|(number, rule)| ActiveRule {
+            .filter(|(_, rule)| rule.direction.is_none_or(|required| required == direction))
+            .map(|(position, rule)| ActiveRule {
                 // Each pair of rule and direction has its own seed.
-                seed: random::splitmix64(self.seed, number as u64 * 2 + direction as u64),
+                seed: random::splitmix64(self.seed, position as u64 * 2 + direction as u64),
                 rule: rule.clone(),
                 packet_count: 0,
             })
@@ -158,7 +158,7 @@ pub struct Impairer {
     last_due_ns: u64,
 }
 
-/// A rule with the number of packets that it has matched.
+/// A rule for one direction, with the number of packets that it has matched.
 #[derive(Clone, Debug)]
 struct ActiveRule {
     rule: Rule,
@@ -169,20 +169,20 @@ struct ActiveRule {
 /// The decision about one packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PacketDecision {
-    /// Whether it is dropped.
+    /// Whether the packet is dropped.
     pub is_dropped: bool,
-    /// Whether it is sent twice.
+    /// Whether the packet is sent twice.
     pub is_duplicated: bool,
-    /// Whether it is held back, in addition to the delay.
+    /// Whether a `reorder` rule holds the packet back, in addition to the delay.
     pub is_held: bool,
     /// The departure time in nanoseconds, by the clock of `arrival_ns`.
     pub due_ns: u64,
 }
 
 impl Impairer {
-    /// Decides about the next packet. Varying delays keep the order of packets; other packets
-    /// overtake only those of a `reorder` rule. If several `delay` rules match, the first one
-    /// applies.
+    /// Decides about the next packet. Varying delays keep the order of packets. Other packets
+    /// overtake only packets that a `reorder` rule holds back. If several `delay` rules match, the
+    /// first one applies.
     pub fn decide(&mut self, packet: &[u8], arrival_ns: u64) -> PacketDecision {
         let protocol = ip_protocol(packet);
         let mut delay_ns = None;
@@ -236,26 +236,26 @@ impl Impairer {
 }
 
 impl Delay {
-    fn draw_ns(&self, seed: u64, packet: u64) -> u64 {
+    fn draw_ns(&self, seed: u64, packet_number: u64) -> u64 {
         match *self {
-            Self::Fixed(time) => time,
+            Self::Fixed(delay_ns) => delay_ns,
             Self::Uniform(low, high) => {
-                low + (random::uniform(seed, packet) * (high - low) as f64) as u64
+                low + (random::uniform(seed, packet_number) * (high - low) as f64) as u64
             }
             // Negative delays become 0.
             Self::Normal { mean, deviation } => {
-                (mean + deviation * random::normal(seed, packet)).max(0.0) as u64
+                (mean + deviation * random::normal(seed, packet_number)).max(0.0) as u64
             }
         }
     }
 }
 
 impl PacketSelection {
-    fn selects(&self, seed: u64, packet: u64) -> bool {
+    fn selects(&self, seed: u64, packet_number: u64) -> bool {
         match self {
-            Self::Every(step) => packet.is_multiple_of(*step),
-            Self::Packets(ranges) => ranges.iter().any(|range| range.contains(&packet)),
-            Self::Random(probability) => random::uniform(seed, packet) < *probability,
+            Self::Every(step) => packet_number.is_multiple_of(*step),
+            Self::Packets(ranges) => ranges.iter().any(|range| range.contains(&packet_number)),
+            Self::Random(probability) => random::uniform(seed, packet_number) < *probability,
         }
     }
 }
@@ -272,17 +272,17 @@ pub(crate) fn ip_protocol(packet: &[u8]) -> Option<u8> {
 /// Parses `[DIRECTION] [PROTOCOL] ACTION…`.
 fn parse_rule(words: &[&str]) -> Result<Rule, String> {
     let (direction, words) = match *words {
-        ["forth", ref rest @ ..] => (Some(LinkDirection::ToServer), rest),
-        ["back", ref rest @ ..] => (Some(LinkDirection::ToClient), rest),
-        ["both", ref rest @ ..] | ref rest => (None, rest),
+        ["forth", ref words @ ..] => (Some(LinkDirection::ToServer), words),
+        ["back", ref words @ ..] => (Some(LinkDirection::ToClient), words),
+        ["both", ref words @ ..] | ref words => (None, words),
     };
     // The protocol numbers of /etc/protocols.
     let (protocol, words) = match *words {
-        ["icmp", ref rest @ ..] => (Some(1), rest),
-        ["tcp", ref rest @ ..] => (Some(6), rest),
-        ["udp", ref rest @ ..] => (Some(17), rest),
-        ["sctp", ref rest @ ..] => (Some(132), rest),
-        ref rest => (None, rest),
+        ["icmp", ref words @ ..] => (Some(1), words),
+        ["tcp", ref words @ ..] => (Some(6), words),
+        ["udp", ref words @ ..] => (Some(17), words),
+        ["sctp", ref words @ ..] => (Some(132), words),
+        ref words => (None, words),
     };
     Ok(Rule {
         direction,
@@ -293,11 +293,11 @@ fn parse_rule(words: &[&str]) -> Result<Rule, String> {
 
 fn parse_action(words: &[&str]) -> Result<Action, String> {
     match *words {
-        ["delay", ref rest @ ..] => parse_delay(rest).map(Action::Delay),
-        ["drop", ref rest @ ..] => parse_selection(rest).map(Action::Drop),
-        ["duplicate", ref rest @ ..] => parse_selection(rest).map(Action::Duplicate),
-        ["reorder", ref rest @ .., "by", time] => Ok(Action::Reorder(
-            parse_selection(rest)?,
+        ["delay", ref parameters @ ..] => parse_delay(parameters).map(Action::Delay),
+        ["drop", ref parameters @ ..] => parse_selection(parameters).map(Action::Drop),
+        ["duplicate", ref parameters @ ..] => parse_selection(parameters).map(Action::Duplicate),
+        ["reorder", ref parameters @ .., "by", time] => Ok(Action::Reorder(
+            parse_selection(parameters)?,
             parse_time_ns(time)?,
         )),
         ["reorder", ..] => Err("expected: reorder WHICH by TIME".to_owned()),
@@ -337,7 +337,7 @@ fn parse_selection(words: &[&str]) -> Result<PacketSelection, String> {
             .map(parse_range)
             .collect::<Result<_, _>>()
             .map(PacketSelection::Packets),
-        ["random", share] | [share] => parse_percent(share).map(PacketSelection::Random),
+        ["random", percent] | [percent] => parse_percent(percent).map(PacketSelection::Random),
         _ => Err("expected every N, packets LIST or random PERCENT%".to_owned()),
     }
 }
@@ -352,12 +352,13 @@ fn parse_range(text: &str) -> Result<RangeInclusive<u64>, String> {
     }
 }
 
+/// Parses a percentage. Returns a share from 0 to 1.
 fn parse_percent(text: &str) -> Result<f64, String> {
-    let share = text
+    let percent = text
         .strip_suffix('%')
         .and_then(|number| number.parse().ok());
-    match share {
-        Some(share) if (0.0..=100.0).contains(&share) => Ok(share / 100.0),
+    match percent {
+        Some(percent) if (0.0..=100.0).contains(&percent) => Ok(percent / 100.0),
         _ => Err(format!("invalid percentage '{text}'; an example is 0.1%")),
     }
 }
@@ -366,7 +367,7 @@ fn parse_time_ns(text: &str) -> Result<u64, String> {
     let time = units::parse_go_duration(text).and_then(|time| u64::try_from(time.as_nanos()).ok());
     // parse_go_duration rejects zero.
     time.or((text.trim_end_matches(char::is_alphabetic) == "0").then_some(0))
-        // Keeps sums of times far below the limit of 64 bits.
+        // The maximum keeps sums of times far below the limit of 64 bits.
         .filter(|time| *time <= 3_600_000_000_000)
         .ok_or_else(|| {
             format!("invalid time '{text}'; examples are 10ms and 1.5s, the maximum is 1 h")
@@ -387,10 +388,10 @@ mod tests {
         packet
     }
 
-    fn decisions(text: &str, direction: LinkDirection, packets: u64) -> Vec<PacketDecision> {
+    fn decisions(text: &str, direction: LinkDirection, packet_count: u64) -> Vec<PacketDecision> {
         let mut impairer = ImpairmentSchedule::parse(text).unwrap().impairer(direction);
-        (1..=packets)
-            .map(|at| impairer.decide(&UDP, at * 1000))
+        (1..=packet_count)
+            .map(|number| impairer.decide(&UDP, number * 1000))
             .collect()
     }
 
@@ -400,12 +401,12 @@ mod tests {
         predicate: impl Fn(&PacketDecision) -> bool,
     ) -> Vec<usize> {
         (1..=decisions.len())
-            .filter(|at| predicate(&decisions[at - 1]))
+            .filter(|number| predicate(&decisions[number - 1]))
             .collect()
     }
 
     #[test]
-    fn which_packets() {
+    fn rules_select_packets_to_drop() {
         for (text, dropped) in [
             ("drop every 4", vec![4, 8, 12]),
             ("drop packets 1,5-7", vec![1, 5, 6, 7]),
@@ -450,7 +451,7 @@ mod tests {
     }
 
     #[test]
-    fn another_rule_does_not_change_the_first() {
+    fn a_second_rule_does_not_change_random_choices_of_the_first() {
         let dropped_of = |text| {
             packet_numbers(
                 &decisions(text, LinkDirection::ToServer, 1000),
@@ -494,7 +495,7 @@ mod tests {
     }
 
     #[test]
-    fn invalid_schedules() {
+    fn rejects_invalid_schedules() {
         for (text, reason) in [
             (
                 "delay 10",

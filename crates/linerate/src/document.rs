@@ -22,7 +22,7 @@ impl<'a> Documents<'a> {
         Ok(Self { json, page })
     }
 
-    /// Returns whether the JSON document goes to standard output instead of the text.
+    /// Returns whether the JSON document replaces the text on standard output.
     pub(crate) fn is_json_on_stdout(&self) -> bool {
         self.json == Some(Path::new("-"))
     }
@@ -43,7 +43,7 @@ impl<'a> Documents<'a> {
     }
 }
 
-/// Returns the report of one test. It contains the plan if there is no outcome.
+/// Returns the report of one test. Without an outcome, the report contains the plan.
 pub(crate) fn single_test_report(
     command_line: &str,
     peer: PeerInfo,
@@ -83,7 +83,7 @@ pub(crate) fn add_and_print_warnings(
     sys::report_warnings(program_name, &outcome.warnings, is_strict)
 }
 
-/// An HTML page or SVG picture whose file is open before the report exists.
+/// An HTML page or SVG picture. Its file is opened before the test, and written after it.
 pub(crate) struct Page {
     path: PathBuf,
     file: OutputFile,
@@ -100,7 +100,7 @@ impl Page {
     /// is a picture.
     #[cfg(feature = "udpmon")]
     pub(crate) fn open_plots(path: &Path) -> Result<Self, String> {
-        let is_picture = path.extension().is_some_and(|end| end == "svg");
+        let is_picture = path.extension().is_some_and(|extension| extension == "svg");
         Self::with_renderer(
             path,
             if is_picture {
@@ -119,12 +119,8 @@ impl Page {
 
     /// Renders the report and writes the file.
     pub(crate) fn write(self, report: &Report) -> Result<(), String> {
-        let Self {
-            path,
-            file,
-            render: made,
-        } = self;
-        let written = file.write(made(report).as_bytes());
+        let Self { path, file, render } = self;
+        let written = file.write(render(report).as_bytes());
         written.map_err(|error| write_error(&path, &error))
     }
 }
@@ -138,11 +134,11 @@ fn write_error(path: &Path, error: &std::io::Error) -> String {
 #[cfg(feature = "netperf")]
 pub(crate) fn netserver_kind(report: &Report) -> Option<&'static str> {
     let program = report.find_in_sides(|run| run.remote.as_ref(), |side| side.program.as_ref());
-    let answered = report.tests.iter().any(|test| !test.runs.is_empty());
+    let is_answered = report.tests.iter().any(|test| !test.runs.is_empty());
     let kind = if program.is_some() {
         "linerate"
     } else {
         "netserver"
     };
-    answered.then_some(kind)
+    is_answered.then_some(kind)
 }

@@ -195,7 +195,7 @@ struct HistogramsDocument<'a> {
 
 #[derive(Serialize)]
 struct HistogramDocument<'a> {
-    /// `null` if the log has no tag.
+    /// `null` if the merged histograms have no tag.
     tag: Option<&'a str>,
     /// Number of merged histograms.
     merged: usize,
@@ -255,7 +255,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_beyond_the_clock_range() {
+    fn times_beyond_the_range_of_durations_do_not_overflow() {
         let interval = log::LogInterval {
             tag: None,
             started: Duration::MAX,

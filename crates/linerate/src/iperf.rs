@@ -107,12 +107,12 @@ fn run(
 fn serve(settings: &Arc<Settings>, server: &ServerSettings) -> Result<(), String> {
     let printer = printer(settings, false)?;
     let stop = Stop::new();
-    let is_silent = settings.output.path.is_none();
+    let redirects_to_null = settings.output.path.is_none();
     let begin = || {
         if server.daemon {
             let _ = writeln!(std::io::stdout(), "Running Iperf Server as a daemon");
         }
-        crate::signals::begin_serving(server.daemon, is_silent, &stop)
+        crate::signals::begin_serving(server.daemon, redirects_to_null, &stop)
     };
     iperf::server::run(settings, server, &printer, &stop, &begin)
 }

@@ -42,7 +42,7 @@ fn create_links(directory: &Path, program: &Path) -> Result<String, LinkError> {
     }
     let paths: Vec<PathBuf> = PROGRAMS
         .iter()
-        .map(|name| directory.join(name.name))
+        .map(|dialect| directory.join(dialect.name))
         .collect();
     if let Some(taken_path) = paths
         .iter()
@@ -72,7 +72,7 @@ fn create_links(directory: &Path, program: &Path) -> Result<String, LinkError> {
 fn links_to(path: &Path, program: &Path) -> bool {
     path.is_symlink()
         && fs::canonicalize(path)
-            .is_ok_and(|end| fs::canonicalize(program).is_ok_and(|program| program == end))
+            .is_ok_and(|target| fs::canonicalize(program).is_ok_and(|program| program == target))
 }
 
 impl fmt::Display for LinkError {

@@ -63,12 +63,12 @@ fn main() -> ExitCode {
 }
 
 /// Aborts the process on a panic of any thread, so that tests notice a panic in a server thread.
-/// Setting this in the cargo profile would build all crates twice, because test runners must
-/// unwind.
+/// With `panic = "abort"` in the cargo profile, cargo would build all crates twice, because test
+/// runners must unwind.
 fn abort_on_panic() {
-    let print = std::panic::take_hook();
+    let print_panic = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
-        print(panic);
+        print_panic(panic);
         std::process::abort();
     }));
 }

@@ -76,12 +76,12 @@ fn render_linerate_page(command_line: &clap::Command) -> io::Result<Vec<u8>> {
     page.render_synopsis_section(&mut text)?;
     page.render_description_section(&mut text)?;
     page.render_options_section(&mut text)?;
-    let mut rest = Roff::new();
+    let mut commands = Roff::new();
     for command in command_line.get_subcommands() {
-        add_subcommand(&mut rest, command);
+        add_subcommand(&mut commands, command);
     }
     add_see_also(
-        &mut rest,
+        &mut commands,
         &[
             "netperf",
             "netserver",
@@ -92,7 +92,7 @@ fn render_linerate_page(command_line: &clap::Command) -> io::Result<Vec<u8>> {
             "uperf",
         ],
     );
-    rest.to_writer(&mut text)?;
+    commands.to_writer(&mut text)?;
     Ok(text)
 }
 
@@ -110,12 +110,13 @@ fn add_subcommand(page: &mut Roff, command: &clap::Command) {
             .get_short()
             .filter(|_| argument.get_long().is_some());
         let short = short.map(|letter| format!("-{letter}, "));
-        // The value name of a list ends in dots. roff would interpret dots at the start of a line.
+        // The synopsis is one text: the value name of a list ends in dots, which roff would
+        // interpret at the start of a line.
         let synopsis = short.unwrap_or_default() + &argument.to_string();
         add_entry(page, &synopsis, "", &argument_help(argument));
     }
-    if let Some(after) = command.get_after_help() {
-        for line in after.to_string().lines() {
+    if let Some(after_help) = command.get_after_help() {
+        for line in after_help.to_string().lines() {
             page.control("br", []);
             page.text([roman(line)]);
         }
@@ -340,12 +341,12 @@ fn udpmon_pages() -> Vec<(&'static str, io::Result<Vec<u8>>)> {
         "udpmon_send",
         "udpmon_recv",
     ];
-    let others = |name: &str| -> Vec<&str> {
-        let others = NAMES.into_iter().filter(|other| *other != name);
-        others.chain(["linerate"]).collect()
+    let see_also = |page_name: &str| -> Vec<&str> {
+        let other_pages = NAMES.into_iter().filter(|name| *name != page_name);
+        other_pages.chain(["linerate"]).collect()
     };
-    let described = ABOUT.into_iter().zip(udpmon::options::manual::chapters());
-    let mut pages: Vec<_> = described
+    let programs = ABOUT.into_iter().zip(udpmon::options::manual::chapters());
+    let mut pages: Vec<_> = programs
         .map(|((file, about, text), (name, chapter))| {
             let synopsis = [bold(name), roman(" [options]")];
             let text =
@@ -358,7 +359,7 @@ fn udpmon_pages() -> Vec<(&'static str, io::Result<Vec<u8>>)> {
                 "0 for a result, even if interrupted; 1 for a wrong command line or a failed test; \
                  3 with --strict if there is a warning.",
             );
-            add_see_also(&mut page, &others(name));
+            add_see_also(&mut page, &see_also(name));
             (file, render(&page))
         })
         .collect();
@@ -373,7 +374,7 @@ fn udpmon_pages() -> Vec<(&'static str, io::Result<Vec<u8>>)> {
         ],
         "udpmon bw_mon is udpmon_bw_mon(1), udpmon req is udpmon_req(1), and so on.",
     );
-    add_see_also(&mut page, &others(""));
+    add_see_also(&mut page, &see_also(""));
     pages.push(("udpmon.1", render(&page)));
     pages
 }

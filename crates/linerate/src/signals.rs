@@ -1,4 +1,4 @@
-//! Handling of SIGINT, SIGTERM and SIGALRM: they end the running tests early and in order.
+//! Handling of SIGINT, SIGTERM and SIGALRM: they end the running tests early, but cleanly.
 
 #[cfg(any(feature = "run", feature = "uperf"))]
 use std::io::{self, Read};
@@ -21,18 +21,22 @@ pub(crate) fn stop_on_signals(stop: &Stop) {
 
 /// Prepares a server that already listens, and installs its signal handlers.
 ///
-/// If `is_daemon`, the server goes to the background; if also `is_silent`, its standard streams go
-/// to /dev/null. Returns whether this process is the one that serves. Call it before any thread
-/// starts, because it may fork.
+/// If `is_daemon`, the server goes to the background; if also `redirects_to_null`, its standard
+/// streams go to /dev/null. Returns false in the parent process of a daemon, which does not serve.
+/// Call it before any thread starts, because it may fork.
 #[cfg(any(feature = "iperf", feature = "iperf3", feature = "udpmon"))]
-pub(crate) fn begin_serving(is_daemon: bool, is_silent: bool, stop: &Stop) -> Result<bool, String> {
+pub(crate) fn begin_serving(
+    is_daemon: bool,
+    redirects_to_null: bool,
+    stop: &Stop,
+) -> Result<bool, String> {
     let detach_error =
         |error: std::io::Error| format!("cannot go to the background: {}", sys::describe(&error));
     if is_daemon {
         if sys::process::detach().map_err(detach_error)? == sys::process::DetachResult::Parent {
             return Ok(false);
         }
-        if is_silent {
+        if redirects_to_null {
             sys::process::redirect_to_null().map_err(detach_error)?;
         }
     }
@@ -47,8 +51,8 @@ pub(crate) fn stop_on_signals_and_alarm(stop: &Stop) {
     let _ = deadline_thread().set_on_signals(&[sys::signal::SIGALRM], stop);
 }
 
-/// Sets one of the stops at each SIGINT or SIGTERM, in their order. After the last stop, the next
-/// signal ends the process immediately.
+/// Sets the first stop at the first SIGINT or SIGTERM, the second stop at the second one, and so
+/// on. A signal after the last stop ends the process immediately.
 #[cfg(any(feature = "run", feature = "uperf"))]
 pub(crate) fn stop_one_per_signal(stops: Vec<Stop>) {
     let _ = spawn_signal_thread(stops);

@@ -27,8 +27,8 @@ pub(crate) fn udpmon(program: &str, args: impl IntoIterator<Item = OsString>) ->
     if ["-h", "--help"].contains(&&*name) {
         return Exit::stdout(help(program), 0).print();
     }
-    let short = name.strip_prefix("udpmon_").unwrap_or(&name);
-    let Some((_, run)) = PROGRAMS.iter().find(|(known, _)| *known == short) else {
+    let short_name = name.strip_prefix("udpmon_").unwrap_or(&name);
+    let Some((_, run)) = PROGRAMS.iter().find(|(known, _)| *known == short_name) else {
         sys::write_error_line(format_args!(
             "{program}: unknown program '{name}'; use one of {}",
             names()
@@ -61,35 +61,59 @@ fn names() -> String {
 
 /// Runs `udpmon_bw_mon`.
 pub(crate) fn bw_mon(program: &str, args: impl IntoIterator<Item = OsString>) -> ExitCode {
-    let call = (program, args.into_iter().collect());
-    measure("udpmon_bw_mon", call, options::bw_mon, run::bw_mon, |s| {
-        (&s.host, &s.common, &s.documents, s.plan(&s.load))
-    })
+    let program_and_args = (program, args.into_iter().collect());
+    measure(
+        "udpmon_bw_mon",
+        program_and_args,
+        options::bw_mon,
+        run::bw_mon,
+        |settings| {
+            let plan = settings.plan(&settings.load);
+            (&settings.host, &settings.common, &settings.documents, plan)
+        },
+    )
 }
 
 /// Runs `udpmon_req`.
 pub(crate) fn req(program: &str, args: impl IntoIterator<Item = OsString>) -> ExitCode {
-    let call = (program, args.into_iter().collect());
-    measure("udpmon_req", call, options::req, run::req, |s| {
-        let plan = s.plan(s.response_bytes[0]);
-        (&s.host, &s.common, &s.documents, plan)
-    })
+    let program_and_args = (program, args.into_iter().collect());
+    measure(
+        "udpmon_req",
+        program_and_args,
+        options::req,
+        run::req,
+        |settings| {
+            let plan = settings.plan(settings.response_bytes[0]);
+            (&settings.host, &settings.common, &settings.documents, plan)
+        },
+    )
 }
 
 /// Runs `udpmon_send`.
 pub(crate) fn send(program: &str, args: impl IntoIterator<Item = OsString>) -> ExitCode {
-    let call = (program, args.into_iter().collect());
-    measure("udpmon_send", call, options::send, run::send, |s| {
-        (&s.host, &s.common, &s.documents, s.plan(&s.load))
-    })
+    let program_and_args = (program, args.into_iter().collect());
+    measure(
+        "udpmon_send",
+        program_and_args,
+        options::send,
+        run::send,
+        |settings| {
+            let plan = settings.plan(&settings.load);
+            (&settings.host, &settings.common, &settings.documents, plan)
+        },
+    )
 }
 
 /// Runs `udpmon_recv`.
 pub(crate) fn recv(program: &str, args: impl IntoIterator<Item = OsString>) -> ExitCode {
-    let call = (program, args.into_iter().collect());
-    measure("udpmon_recv", call, options::recv, run::recv, |s| {
-        ("", &s.common, &s.documents, s.plan())
-    })
+    let program_and_args = (program, args.into_iter().collect());
+    measure(
+        "udpmon_recv",
+        program_and_args,
+        options::recv,
+        run::recv,
+        |settings| ("", &settings.common, &settings.documents, settings.plan()),
+    )
 }
 
 /// Runs `udpmon_resp`. Call it before the process starts a second thread, because it may fork.
@@ -239,19 +263,19 @@ impl DocumentedRun<'_> {
 /// the exit code for the warnings.
 fn add_and_print_warnings(program: &str, finished: &mut RunResult, is_strict: bool) -> u8 {
     let is_local = finished.peer.is_some_and(sys::facts::is_local_address);
-    let mut all: Vec<Warning> = Vec::new();
+    let mut distinct: Vec<Warning> = Vec::new();
     for outcome in &mut finished.outcomes {
         let derived = Outcome::derive_warnings(outcome);
         outcome
             .warnings
             .extend(is_local.then_some(Warning::SameHost));
         outcome.warnings.extend(derived);
-        let new = outcome
+        let new_warnings = outcome
             .warnings
             .iter()
-            .filter(|warning| !all.contains(warning));
-        let new: Vec<_> = new.cloned().collect();
-        all.extend(new);
+            .filter(|warning| !distinct.contains(warning));
+        let new_warnings: Vec<_> = new_warnings.cloned().collect();
+        distinct.extend(new_warnings);
     }
-    sys::report_warnings(program, &all, is_strict)
+    sys::report_warnings(program, &distinct, is_strict)
 }

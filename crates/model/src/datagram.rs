@@ -6,25 +6,31 @@ use serde::{Deserialize, Serialize};
 
 use crate::outcome::optional_nanos;
 
-/// The fields of a flow's datagrams, in words of 32 bits.
+/// The offsets and the byte order of the fields in a flow's datagrams. Each field consists of
+/// 32-bit words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DatagramFormat {
     /// Offset of the sequence number, or of its low word, in bytes.
     #[serde(rename = "number_at_bytes")]
     pub number_offset: u32,
-    /// Offset of the number's high word in bytes; `None` for a 32-bit number.
+    /// Offset of the sequence number's high word in bytes; `None` for a 32-bit number.
     #[serde(rename = "high_word_at_bytes")]
     pub high_word_offset: Option<u32>,
-    /// The number of a flow's first datagram.
-    pub first: u32,
+    /// Sequence number of a flow's first datagram.
+    #[serde(rename = "first")]
+    pub first_number: u32,
     /// The send timestamp; `None` without one.
     pub stamp: Option<Stamp>,
     /// Whether numbers are signed. A negative one marks the flow's last datagram, and its magnitude
     /// is the number.
     pub ends_negative: bool,
     /// The byte order of each word, and the order of a timestamp's words.
-    #[serde(default, skip_serializing_if = "ByteOrder::is_big_endian")]
-    pub order: ByteOrder,
+    #[serde(
+        rename = "order",
+        default,
+        skip_serializing_if = "ByteOrder::is_big_endian"
+    )]
+    pub byte_order: ByteOrder,
 }
 
 /// The order of a field's bytes.
@@ -47,8 +53,8 @@ impl ByteOrder {
         *self == Self::BigEndian
     }
 
-    /// Converts two words between this order and big-endian. Both share one branch, because this
-    /// runs for each datagram.
+    /// Converts two words between this order and big-endian. One branch serves both words, because
+    /// the conversion runs for each datagram.
     #[inline]
     fn convert_words(self, words: [u32; 2]) -> [u32; 2] {
         match self {
@@ -126,35 +132,32 @@ impl DatagramFormat {
     #[inline]
     pub fn write_number(&self, datagram: &mut [u8], number: i64) {
         let [low, high] = self
-            .order
+            .byte_order
             .convert_words([number as u32, (number >> 32) as u32]);
         write_word(datagram, self.number_offset, low);
-        if let Some(at) = self.high_word_offset {
-            write_word(datagram, at, high);
+        if let Some(offset) = self.high_word_offset {
+            write_word(datagram, offset, high);
         }
     }
 
     /// Writes the send time, in nanoseconds of the timestamp's clock.
     #[inline]
     pub fn write_stamp(&self, datagram: &mut [u8], now_ns: u64) {
-        let Some(Stamp {
-            offset: at, unit, ..
-        }) = self.stamp
-        else {
+        let Some(Stamp { offset, unit, .. }) = self.stamp else {
             return;
         };
         let [first, second] = match unit {
-            StampUnit::SecondsAndMicros => self.order.convert_words([
+            StampUnit::SecondsAndMicros => self.byte_order.convert_words([
                 (now_ns / 1_000_000_000) as u32,
                 (now_ns % 1_000_000_000 / 1_000) as u32,
             ]),
             StampUnit::TenthsOfMicros => {
-                let tenths = self.order.convert_u64((now_ns as i64 / 100) as u64);
+                let tenths = self.byte_order.convert_u64((now_ns as i64 / 100) as u64);
                 [(tenths >> 32) as u32, tenths as u32]
             }
         };
-        write_word(datagram, at, first);
-        write_word(datagram, at + 4, second);
+        write_word(datagram, offset, first);
+        write_word(datagram, offset + 4, second);
     }
 
     /// Reads the number; `None` if the datagram is too short. Without a high word, the number has
@@ -163,8 +166,8 @@ impl DatagramFormat {
     #[inline]
     pub fn read_number(&self, datagram: &[u8], near: i64) -> Option<i64> {
         let low = read_word(datagram, self.number_offset)?;
-        let high = self.high_word_offset.and_then(|at| read_word(datagram, at));
-        let [low, high_word] = self.order.convert_words([low, high.unwrap_or(0)]);
+        let high = (self.high_word_offset).and_then(|offset| read_word(datagram, offset));
+        let [low, high_word] = self.byte_order.convert_words([low, high.unwrap_or(0)]);
         Some(match high {
             Some(_) => ((u64::from(high_word) << 32) | u64::from(low)) as i64,
             None if self.ends_negative => i64::from(low as i32),
@@ -176,18 +179,21 @@ impl DatagramFormat {
     /// as its two's complement.
     #[inline]
     pub fn read_send_time_ns(&self, datagram: &[u8]) -> Option<u64> {
-        let Stamp {
-            offset: at, unit, ..
-        } = self.stamp?;
-        let words = [read_word(datagram, at)?, read_word(datagram, at + 4)?];
+        let Stamp { offset, unit, .. } = self.stamp?;
+        let words = [
+            read_word(datagram, offset)?,
+            read_word(datagram, offset + 4)?,
+        ];
         Some(match unit {
             StampUnit::SecondsAndMicros => {
-                let [seconds, micros] = self.order.convert_words(words);
+                let [seconds, micros] = self.byte_order.convert_words(words);
                 u64::from(seconds) * 1_000_000_000 + u64::from(micros) * 1_000
             }
             StampUnit::TenthsOfMicros => {
                 let [high, low] = words.map(u64::from);
-                self.order.convert_u64((high << 32) | low).wrapping_mul(100)
+                self.byte_order
+                    .convert_u64((high << 32) | low)
+                    .wrapping_mul(100)
             }
         })
     }
@@ -195,9 +201,9 @@ impl DatagramFormat {
 
 /// Writes a big-endian word, if the datagram is long enough.
 #[inline]
-fn write_word(datagram: &mut [u8], at: u32, word: u32) {
+fn write_word(datagram: &mut [u8], offset: u32, word: u32) {
     if let Some(field) = datagram
-        .get_mut(at as usize..)
+        .get_mut(offset as usize..)
         .and_then(<[u8]>::first_chunk_mut)
     {
         *field = word.to_be_bytes();
@@ -205,8 +211,8 @@ fn write_word(datagram: &mut [u8], at: u32, word: u32) {
 }
 
 #[inline]
-fn read_word(datagram: &[u8], at: u32) -> Option<u32> {
-    let word = datagram.get(at as usize..)?.first_chunk()?;
+fn read_word(datagram: &[u8], offset: u32) -> Option<u32> {
+    let word = datagram.get(offset as usize..)?.first_chunk()?;
     Some(u32::from_be_bytes(*word))
 }
 
@@ -226,7 +232,7 @@ pub struct DatagramCounts {
     pub jitter: Option<Duration>,
     /// The counts by the rules of common tools, which remember only the highest number.
     #[serde(skip)]
-    pub by_highest: HighestNumberCounts,
+    pub highest_number_counts: HighestNumberCounts,
     /// Delays from send time to arrival, each by the clock of its host.
     #[serde(skip)]
     pub delays: DelaySums,
@@ -236,10 +242,10 @@ pub struct DatagramCounts {
 /// order.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HighestNumberCounts {
-    /// The highest number, which is the number of datagrams sent so far.
+    /// The highest sequence number. It equals the count of datagrams sent so far.
     pub highest: u64,
     /// Skipped numbers, whether or not they arrived later.
-    pub passed_over: u64,
+    pub skipped: u64,
     /// Datagrams whose number is not above the highest.
     pub out_of_order: u64,
     /// Skipped numbers, minus the datagrams out of order: iperf3's "lost".
@@ -261,22 +267,22 @@ pub struct DelaySums {
 
 impl DatagramCounts {
     /// Returns the counts added after `earlier`. The jitter (a moving mean), the highest number and
-    /// the extreme delays are not subtracted. If a number that was lost in `earlier` has arrived,
-    /// the loss is not counted as negative.
+    /// the extreme delays are not subtracted. `lost` is at least 0, even if datagrams that were
+    /// lost in `earlier` have arrived.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
-        let (now, then) = (&self.by_highest, &earlier.by_highest);
+        let (current, previous) = (&self.highest_number_counts, &earlier.highest_number_counts);
         Self {
             received: self.received.saturating_sub(earlier.received),
             lost: self.lost.saturating_sub(earlier.lost),
             reordered: self.reordered.saturating_sub(earlier.reordered),
             duplicated: self.duplicated.saturating_sub(earlier.duplicated),
             jitter: self.jitter,
-            by_highest: HighestNumberCounts {
-                highest: now.highest,
-                passed_over: now.passed_over.saturating_sub(then.passed_over),
-                out_of_order: now.out_of_order.saturating_sub(then.out_of_order),
-                missing: now.missing.saturating_sub(then.missing),
+            highest_number_counts: HighestNumberCounts {
+                highest: current.highest,
+                skipped: current.skipped.saturating_sub(previous.skipped),
+                out_of_order: current.out_of_order.saturating_sub(previous.out_of_order),
+                missing: current.missing.saturating_sub(previous.missing),
             },
             delays: DelaySums {
                 count: self.delays.count.saturating_sub(earlier.delays.count),
@@ -287,16 +293,20 @@ impl DatagramCounts {
         }
     }
 
-    /// Adds another flow's counts. The jitter of several flows is their largest.
+    /// Adds another flow's counts, without its delays. The jitter of several flows is the largest
+    /// jitter.
     pub fn add(&mut self, other: &Self) {
         self.received = self.received.saturating_add(other.received);
         self.lost = self.lost.saturating_add(other.lost);
         self.reordered = self.reordered.saturating_add(other.reordered);
         self.duplicated = self.duplicated.saturating_add(other.duplicated);
         self.jitter = self.jitter.max(other.jitter);
-        let (sum, other) = (&mut self.by_highest, &other.by_highest);
+        let (sum, other) = (
+            &mut self.highest_number_counts,
+            &other.highest_number_counts,
+        );
         sum.highest = sum.highest.saturating_add(other.highest);
-        sum.passed_over = sum.passed_over.saturating_add(other.passed_over);
+        sum.skipped = sum.skipped.saturating_add(other.skipped);
         sum.out_of_order = sum.out_of_order.saturating_add(other.out_of_order);
         sum.missing = sum.missing.saturating_add(other.missing);
     }
@@ -319,38 +329,38 @@ mod tests {
     const SPLIT_NUMBER: DatagramFormat = DatagramFormat {
         number_offset: 0,
         high_word_offset: Some(12),
-        first: 1,
+        first_number: 1,
         stamp: Some(Stamp {
             offset: 4,
             clock: StampClock::Wall,
             unit: StampUnit::SecondsAndMicros,
         }),
         ends_negative: true,
-        order: ByteOrder::BigEndian,
+        byte_order: ByteOrder::BigEndian,
     };
     const SHORT_NUMBER: DatagramFormat = DatagramFormat {
         number_offset: 8,
         high_word_offset: None,
-        first: 1,
+        first_number: 1,
         stamp: Some(Stamp {
             offset: 0,
             clock: StampClock::Monotonic,
             unit: StampUnit::SecondsAndMicros,
         }),
         ends_negative: false,
-        order: ByteOrder::BigEndian,
+        byte_order: ByteOrder::BigEndian,
     };
     const LITTLE_ENDIAN: DatagramFormat = DatagramFormat {
         number_offset: 0,
         high_word_offset: Some(4),
-        first: 0,
+        first_number: 0,
         stamp: Some(Stamp {
             offset: 8,
             clock: StampClock::Monotonic,
             unit: StampUnit::TenthsOfMicros,
         }),
         ends_negative: false,
-        order: ByteOrder::LittleEndian,
+        byte_order: ByteOrder::LittleEndian,
     };
 
     #[test]
@@ -396,22 +406,25 @@ mod tests {
             LITTLE_ENDIAN.read_send_time_ns(&datagram),
             Some(0x1_0000_0002 * 100)
         );
-        // A datagram that ends before the high word has the number nearest to the expected one.
+        // Without the high word, the number nearest to the expected one is returned.
         assert_eq!(LITTLE_ENDIAN.read_number(&[9, 0, 0, 0, 7], 8), Some(9));
-        // A time before the epoch of the timestamps.
+        // A send time before the sender's epoch is negative.
         LITTLE_ENDIAN.write_stamp(&mut datagram, -700_i64 as u64);
         assert_eq!(datagram[8..16], (-7_i64).to_le_bytes());
         assert_eq!(
             LITTLE_ENDIAN.read_send_time_ns(&datagram),
             Some(-700_i64 as u64)
         );
-        let big = DatagramFormat {
-            order: ByteOrder::BigEndian,
+        let big_endian = DatagramFormat {
+            byte_order: ByteOrder::BigEndian,
             ..LITTLE_ENDIAN
         };
-        big.write_stamp(&mut datagram, 0x1_0000_0002 * 100);
+        big_endian.write_stamp(&mut datagram, 0x1_0000_0002 * 100);
         assert_eq!(datagram[8..16], 0x1_0000_0002_u64.to_be_bytes());
-        assert_eq!(big.read_send_time_ns(&datagram), Some(0x1_0000_0002 * 100));
+        assert_eq!(
+            big_endian.read_send_time_ns(&datagram),
+            Some(0x1_0000_0002 * 100)
+        );
     }
 
     #[test]
@@ -443,8 +456,8 @@ mod tests {
     }
 
     #[test]
-    fn delays_of_an_interval() {
-        let of = |delays_us: &[i64]| DelaySums {
+    fn interval_delays_are_differences_of_sums() {
+        let sums = |delays_us: &[i64]| DelaySums {
             count: delays_us.len() as u64,
             sum_ns: delays_us.iter().sum::<i64>() * 1000,
             squares_us2: delays_us.iter().map(|us| (us * us) as f64).sum(),
@@ -454,9 +467,9 @@ mod tests {
             delays,
             ..DatagramCounts::default()
         };
-        assert_eq!(of(&[]).mean_and_deviation_ns(), None);
-        let later = counts(of(&[-9, 100, 1, 5])).since(&counts(of(&[-9, 100])));
-        let figures = later.delays.mean_and_deviation_ns();
-        assert_eq!(figures, Some((3000.0, 2000.0)));
+        assert_eq!(sums(&[]).mean_and_deviation_ns(), None);
+        let interval = counts(sums(&[-9, 100, 1, 5])).since(&counts(sums(&[-9, 100])));
+        let mean_and_deviation = interval.delays.mean_and_deviation_ns();
+        assert_eq!(mean_and_deviation, Some((3000.0, 2000.0)));
     }
 }

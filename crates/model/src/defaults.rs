@@ -4,14 +4,17 @@
 #[macro_export]
 macro_rules! with_defaults {
     (
-        $(#[$about:meta])*
-        $seen:vis struct $name:ident {
-            $($(#[$doc:meta])* $field_seen:vis $field:ident: $kind:ty = $default:expr,)+
+        $(#[$struct_attribute:meta])*
+        $visibility:vis struct $name:ident {
+            $(
+                $(#[$field_attribute:meta])*
+                $field_visibility:vis $field:ident: $field_type:ty = $default:expr,
+            )+
         }
     ) => {
-        $(#[$about])*
-        $seen struct $name {
-            $($(#[$doc])* $field_seen $field: $kind,)+
+        $(#[$struct_attribute])*
+        $visibility struct $name {
+            $($(#[$field_attribute])* $field_visibility $field: $field_type,)+
         }
 
         impl Default for $name {

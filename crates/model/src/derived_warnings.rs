@@ -13,7 +13,7 @@ const SATURATED_CPU_PERCENT: f64 = 95.0;
 /// Stolen time up to this share causes no warning.
 const STEAL_PERCENT: f64 = 2.0;
 
-/// A thread that is busier than this never waited.
+/// A thread that is busier than this practically never waited.
 const BUSY_THREAD_PERCENT: f64 = 97.0;
 
 impl Outcome {
@@ -45,10 +45,11 @@ impl Outcome {
         warnings.extend((failed_sends > 0).then_some(Warning::SenderOverflow { failed_sends }));
         warnings.extend(self.sender_limited_warning(plan));
         warnings.extend((self.local.socket.multipath == Some(false)).then_some(Warning::FellBack));
-        let no_data = self.local.socket.data_in_syn == Some(false);
-        warnings.extend(no_data.then_some(Warning::NoDataInSyn));
-        let remote_elapsed = self.remote.as_ref().and_then(|there| there.elapsed);
-        let after = early_end(&self.ended, plan.limit, self.local.elapsed, remote_elapsed);
+        let sent_no_data_in_syn = self.local.socket.data_in_syn == Some(false);
+        warnings.extend(sent_no_data_in_syn.then_some(Warning::NoDataInSyn));
+        let remote_elapsed = self.remote.as_ref().and_then(|remote| remote.elapsed);
+        let local_elapsed = self.local.elapsed;
+        let after = duration_if_ended_early(&self.ended, plan.limit, local_elapsed, remote_elapsed);
         warnings.extend(after.map(|after| Warning::EndedEarly { after }));
         warnings
     }
@@ -63,7 +64,7 @@ impl Outcome {
 }
 
 /// Returns the local duration of the test if the user or the peer ended it early.
-fn early_end(
+fn duration_if_ended_early(
     ended: &EndCause,
     limit: Limit,
     local_elapsed: Option<Duration>,
@@ -72,7 +73,8 @@ fn early_end(
     let after = local_elapsed?;
     match (ended, limit) {
         (EndCause::Cancelled, _) => Some(after),
-        // A sending peer uses its own clock, which may start slightly earlier or later.
+        // A peer that sends ends the test by its own clock. Its test may have started slightly
+        // earlier or later than this end's.
         (EndCause::PeerClosed, Limit::Time(length)) => {
             let longest = after.max(remote_elapsed.unwrap_or_default());
             (longest < length * 99 / 100).then_some(after)
@@ -99,7 +101,7 @@ fn endpoint_warnings(
     }
     warnings.extend(clipped_buffer_warnings(end, &side.socket, &plan.socket));
     warnings.extend(settings_not_in_force(end, side, &plan.socket, transport));
-    if let (Some(pacing), Some(paced)) = (&plan.pacing, &side.paced) {
+    if let (Some(pacing), Some(paced)) = (&plan.pacing, &side.pacing_result) {
         warnings.extend(pacing_warning(end, pacing, paced));
     }
     warnings
@@ -108,7 +110,7 @@ fn endpoint_warnings(
 /// A rate above this means no pacing: users request "as fast as possible" with `-b 10G`.
 const MAX_PASSES_PER_SECOND: f64 = 1e9;
 
-/// The share of due passes that a schedule may miss. It may always miss one pass.
+/// The share of due passes that a schedule may miss without a warning. It may always miss one pass.
 const MISSING_PASSES_TOLERANCE: f64 = 0.001;
 
 /// A share of late intervals up to this is normal on a machine with other work.
@@ -154,14 +156,14 @@ fn clipped_buffer_warnings(
             socket.receive_buffer_bytes,
         ),
     ];
-    let clipped = |(buffer, requested, given): (SocketBuffer, Option<u32>, Option<u32>)| {
-        let (requested_bytes, given_bytes) = (requested?, given?);
+    let clipped = |(buffer, requested, granted): (SocketBuffer, Option<u32>, Option<u32>)| {
+        let (requested_bytes, given_bytes) = (requested?, granted?);
         (u64::from(given_bytes) < 2 * u64::from(requested_bytes)).then_some(
             Warning::BufferClipped {
                 end,
                 buffer,
                 requested_bytes,
-                given_bytes,
+                granted_bytes: given_bytes,
             },
         )
     };
@@ -178,19 +180,19 @@ fn settings_not_in_force(
     let socket = &side.socket;
     let algorithm = requested.congestion_control.clone();
     let algorithm = algorithm.filter(|_| transport.has_tcp_options());
-    let number = |number: i32| number.to_string();
-    // Hexadecimal, as in option -Y. TCP overwrites the two ECN bits.
-    let byte = |byte: i32| format!("{byte:#04x}");
+    let decimal = |value: i32| value.to_string();
+    // As in option -Y. TCP sets the two ECN bits itself, so the value in force may differ.
+    let hexadecimal = |byte: i32| format!("{byte:#04x}");
     let settings = [
         (
             "SO_PRIORITY",
-            requested.priority.map(number),
-            socket.priority.map(number),
+            requested.priority.map(decimal),
+            socket.priority.map(decimal),
         ),
         (
             "IP_TOS",
-            requested.type_of_service.map(i32::from).map(byte),
-            socket.type_of_service.map(byte),
+            requested.type_of_service.map(i32::from).map(hexadecimal),
+            socket.type_of_service.map(hexadecimal),
         ),
         (
             "TCP_CONGESTION",
@@ -229,28 +231,28 @@ mod tests {
     use crate::RefusedSetting;
 
     #[test]
-    fn a_buffer_is_clipped_when_it_is_not_the_double() {
+    fn a_buffer_below_twice_the_requested_size_is_clipped() {
         let requested = SocketOptions {
             send_buffer_bytes: Some(1000),
             receive_buffer_bytes: Some(1 << 30),
             ..SocketOptions::default()
         };
-        let given = |send, receive| SocketFacts {
+        let granted = |send, receive| SocketFacts {
             send_buffer_bytes: Some(send),
             receive_buffer_bytes: Some(receive),
             ..SocketFacts::default()
         };
         assert_eq!(
-            clipped_buffer_warnings(End::Local, &given(4608, 1 << 31), &requested),
+            clipped_buffer_warnings(End::Local, &granted(4608, 1 << 31), &requested),
             []
         );
         assert_eq!(
-            clipped_buffer_warnings(End::Remote, &given(4608, 425_984), &requested),
+            clipped_buffer_warnings(End::Remote, &granted(4608, 425_984), &requested),
             [Warning::BufferClipped {
                 end: End::Remote,
                 buffer: SocketBuffer::Receive,
                 requested_bytes: 1 << 30,
-                given_bytes: 425_984,
+                granted_bytes: 425_984,
             }]
         );
     }
@@ -265,7 +267,7 @@ mod tests {
             (time(960), time(1001), false),
             (time(995), time(500), false),
         ] {
-            let early = early_end(&EndCause::PeerClosed, limit, local, remote);
+            let early = duration_if_ended_early(&EndCause::PeerClosed, limit, local, remote);
             assert_eq!(early, local.filter(|_| is_early), "{local:?} {remote:?}");
         }
     }

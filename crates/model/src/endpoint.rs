@@ -29,9 +29,9 @@ pub struct EndpointPlan {
     pub send_file_once: bool,
     /// Receive with splice(2) to the null device instead of into memory.
     pub discard_in_kernel: bool,
-    /// Use write(2) where send(2) would do.
+    /// Use write(2) instead of send(2).
     pub write_instead_of_send: bool,
-    /// Calls for one-way datagrams.
+    /// System calls for one-way data.
     #[serde(default, skip_serializing_if = "IoMethod::is_one_per_call")]
     pub io: IoMethod,
     /// Schedule of the passes; `None` runs them without pauses.
@@ -48,7 +48,7 @@ pub struct EndpointPlan {
     /// In connection tests, read each connection's retransmissions before the connecting end closes
     /// it. This costs one more call per connection. Other tests always read them at the end.
     pub count_retransmits: bool,
-    /// Count receive calls by the filled share of their buffer, in eighths.
+    /// Count the receive calls by the share of the buffer that they filled, in eighths.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub count_receive_sizes: bool,
     /// Measure CPU time with loops that count idle cycles, instead of the kernel's counters.
@@ -161,7 +161,8 @@ pub struct SocketOptions {
     pub send_window_frames: Option<u32>,
     /// LLC_OPT_RX_WIN: limit of unacknowledged frames of the peer.
     pub receive_window_frames: Option<u32>,
-    /// SO_MAX_PACING_RATE in bytes per second: the kernel paces (tc-fq(8), or TCP itself).
+    /// SO_MAX_PACING_RATE in bytes per second: tc-fq(8) or TCP itself limits
+    /// the rate.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_pacing_bytes_per_second: Option<u64>,
     /// SO_BINDTODEVICE: the interface's name.

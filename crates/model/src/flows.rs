@@ -30,7 +30,7 @@ pub struct FlowOutcome {
 impl FlowOutcome {
     fn from_outcome(outcome: &Outcome, started_after: Duration) -> Self {
         let (sends, receives) = (outcome.plan.sends(), outcome.plan.receives());
-        let remote_received = || outcome.remote.as_ref().map(|there| there.counts.received);
+        let remote_received = || outcome.remote.as_ref().map(|remote| remote.counts.received);
         let local_received = outcome.local.counts.received;
         Self {
             inbound: receives && !sends,
@@ -39,7 +39,7 @@ impl FlowOutcome {
             arrived: match (sends, receives) {
                 (false, _) => Some(local_received),
                 (true, false) => remote_received(),
-                (true, true) => remote_received().map(|there| there + local_received),
+                (true, true) => remote_received().map(|bytes| bytes + local_received),
             },
             transactions: outcome.local.counts.transactions,
         }
@@ -73,18 +73,19 @@ impl Outcome {
     /// from the first flow, as does the plan.
     pub fn sum(flows: Vec<(Self, Duration)>) -> Option<Self> {
         let count = flows.len() as u32;
-        let shares: Vec<FlowOutcome> = flows
+        let flow_outcomes: Vec<FlowOutcome> = flows
             .iter()
             .map(|(outcome, started_after)| FlowOutcome::from_outcome(outcome, *started_after))
             .collect();
         let mut flows = flows.into_iter().map(|(outcome, _)| outcome);
         let mut sum = flows.next()?;
         flows.for_each(|flow| add_flow(&mut sum, flow));
-        let ends: Option<Vec<Duration>> = shares.iter().map(FlowOutcome::ended_after).collect();
+        let ends = flow_outcomes.iter().map(FlowOutcome::ended_after);
+        let ends: Option<Vec<Duration>> = ends.collect();
         sum.local.elapsed = ends.and_then(|ends| ends.into_iter().max());
         sum.warnings
             .retain_mut(|warning| subtract_sibling_flows(warning, count - 1));
-        sum.flows = if count > 1 { shares } else { Vec::new() };
+        sum.flows = if count > 1 { flow_outcomes } else { Vec::new() };
         Some(sum)
     }
 
@@ -110,9 +111,9 @@ fn add_flow(sum: &mut Outcome, flow: Outcome) {
         let existing = sum
             .warnings
             .iter_mut()
-            .find(|known| known.equals_except_figure(&warning));
+            .find(|existing| existing.equals_except_figure(&warning));
         match existing {
-            Some(known) => add_warning(known, &warning),
+            Some(existing) => add_warning(existing, &warning),
             None => sum.warnings.push(warning),
         }
     }
@@ -143,10 +144,10 @@ fn add_side(sum: &mut Side, flow: Side) {
     }
     match (&mut sum.datagrams, flow.datagrams) {
         (Some(sum), Some(flow)) => sum.add(&flow),
-        // The flow has the other direction.
+        // The flows have opposite directions, so only one receives datagrams.
         (sum, flow) => *sum = sum.or(flow),
     }
-    match (&mut sum.paced, flow.paced) {
+    match (&mut sum.pacing_result, flow.pacing_result) {
         (Some(sum), Some(flow)) => add_paced(sum, &flow),
         (sum, _) => *sum = None,
     }
@@ -179,8 +180,8 @@ fn add_times(sum: &mut Option<Histogram>, flow: Option<Histogram>) {
     }
 }
 
-/// Adds the counts of equal warnings. For kinds without a count, the warning of the first flow is
-/// kept.
+/// Merges a flow's warning into the equal one of the sum. Counts are added; of the numbers of other
+/// tests, the largest is kept. Other figures are those of the first flow.
 fn add_warning(existing: &mut Warning, flow: &Warning) {
     match (existing, flow) {
         (

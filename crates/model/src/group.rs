@@ -59,18 +59,18 @@ pub struct TransactionOutcome {
     /// Start of the first worker, relative to the start of the run.
     #[serde(rename = "begun_ns", with = "nanos")]
     pub started_after: Duration,
-    /// Number of workers that started it.
+    /// Number of workers that started the transaction.
     pub workers: u64,
     /// Time from the start of the first worker to the start of the last one.
     #[serde(rename = "start_spread_ns", with = "nanos")]
     pub start_spread: Duration,
-    /// Completed rounds.
+    /// Completed rounds. A round executes the list of steps once.
     pub rounds: u64,
     /// Whether a round opens a connection, or moves data in both directions.
     pub is_exchange: bool,
-    /// Whether it ends after a time; otherwise it ends after a number of rounds.
+    /// Whether the transaction ends after a time; otherwise it ends after a number of rounds.
     pub is_timed: bool,
-    /// Whether it moves datagrams, which may be lost.
+    /// Whether the transaction moves datagrams, which may be lost.
     pub has_datagrams: bool,
     /// For a transaction of one direction, the bytes that the receiving end received, if known.
     #[serde(rename = "arrived_bytes")]
@@ -127,12 +127,12 @@ pub struct PeerOutcome {
     pub is_local: bool,
     /// The peer's program, if known: `linerate`, `uperf`.
     pub program: Option<&'static str>,
-    /// The form of the protocol's messages, if programs of this name use several.
+    /// The peer's version of the wire format, if programs of this name use several.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub form: Option<String>,
     /// The group's index in the plan, if the peer belongs to only one group.
     pub group: Option<usize>,
-    /// Totals of the peer; `None` if it was lost, or did not receive a request for them.
+    /// Totals of the peer; `None` if the peer was lost or received no request for them.
     pub totals: Option<CombinedTotals>,
     /// Further results, if the protocol supports them.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -189,12 +189,12 @@ impl CombinedTotals {
     }
 
     /// Returns the sum of several totals, over the longest of their times.
-    pub fn sum(all: impl IntoIterator<Item = Self>) -> Self {
-        all.into_iter().fold(Self::default(), |sum, one| Self {
-            bytes: Bytes(sum.bytes.0.saturating_add(one.bytes.0)),
-            operations: sum.operations.saturating_add(one.operations),
-            failed_operations: sum.failed_operations.saturating_add(one.failed_operations),
-            elapsed: sum.elapsed.max(one.elapsed),
+    pub fn sum(totals: impl IntoIterator<Item = Self>) -> Self {
+        totals.into_iter().fold(Self::default(), |sum, item| Self {
+            bytes: Bytes(sum.bytes.0.saturating_add(item.bytes.0)),
+            operations: sum.operations.saturating_add(item.operations),
+            failed_operations: sum.failed_operations.saturating_add(item.failed_operations),
+            elapsed: sum.elapsed.max(item.elapsed),
         })
     }
 
@@ -211,7 +211,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rates_and_percentages_of_nothing_are_none() {
+    fn rates_without_time_are_0_and_failures_without_operations_are_100_percent() {
         let nothing = CombinedTotals::default();
         assert!(nothing.bits_per_second() == 0.0 && nothing.operations_per_second() == 0.0);
         for (failed_operations, operations, percent) in [(0, 0, 0.0), (1, 0, 100.0), (1, 4, 25.0)] {
@@ -220,8 +220,8 @@ mod tests {
                 failed_operations,
                 ..nothing
             };
-            let found = totals.failed_percent();
-            assert!((found - percent).abs() < 1e-9, "{totals:?}");
+            let failed_percent = totals.failed_percent();
+            assert!((failed_percent - percent).abs() < 1e-9, "{totals:?}");
         }
     }
 }

@@ -19,11 +19,11 @@ impl Outcome {
             (".recv", local.receive_times.as_ref()),
             (
                 ".remote_send",
-                remote.and_then(|there| there.send_times.as_ref()),
+                remote.and_then(|remote| remote.send_times.as_ref()),
             ),
             (
                 ".remote_recv",
-                remote.and_then(|there| there.receive_times.as_ref()),
+                remote.and_then(|remote| remote.receive_times.as_ref()),
             ),
         ];
         let started = self

@@ -35,8 +35,8 @@ pub struct Outcome {
     /// Results of each group of the plan; empty for a single group, whose totals are in `local`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub groups: Vec<GroupOutcome>,
-    /// Totals of groups of transactions over the time in which a transaction ran, without the
-    /// pauses between transactions.
+    /// Totals of all groups of transactions. The elapsed time excludes the pauses between
+    /// transactions.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub active: Option<Totals>,
     /// Samples of this end's counts at regular intervals, if sampling is on.
@@ -122,14 +122,14 @@ pub struct Side {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub receive_times: Option<Histogram>,
     /// Result of the schedule, if there was one.
-    #[serde(default)]
-    pub paced: Option<PacingResult>,
+    #[serde(rename = "paced", default)]
+    pub pacing_result: Option<PacingResult>,
     /// Measured times from the start of one interval's passes to the start of the next interval's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub send_gaps: Option<Histogram>,
     /// Result of the schedule for single datagrams.
     #[serde(skip)]
-    pub spaced: Option<SpacingResult>,
+    pub spacing_result: Option<SpacingResult>,
     /// Counts of the receiver of numbered datagrams.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub datagrams: Option<DatagramCounts>,
@@ -242,7 +242,7 @@ impl Counts {
     }
 
     fn combine(&self, other: &Self, operation: impl Fn(u64, u64) -> u64) -> Self {
-        let bytes = |one: Bytes, other: Bytes| Bytes(operation(one.0, other.0));
+        let bytes = |left: Bytes, right: Bytes| Bytes(operation(left.0, right.0));
         Self {
             sent: bytes(self.sent, other.sent),
             received: bytes(self.received, other.received),
@@ -378,8 +378,8 @@ pub struct CpuUse {
     pub method: CpuMethod,
     /// Number of each CPU, and its busy time in percent of that CPU's time. Empty if the peer did
     /// not report it.
-    #[serde(default)]
-    pub each: Vec<(u32, f64)>,
+    #[serde(rename = "each", default)]
+    pub busy_percent_per_cpu: Vec<(u32, f64)>,
 }
 
 /// Method of measuring CPU time.
@@ -416,7 +416,7 @@ pub struct HostFacts {
     pub security: Option<Security>,
     /// The MTU of the path's first hop, in bytes.
     pub mtu_bytes: Option<u32>,
-    /// The host's default congestion control.
+    /// The host's default congestion control algorithm.
     pub congestion_control: Option<String>,
     /// Whether this host is a guest of a hypervisor.
     pub virtual_guest: Option<bool>,
@@ -447,7 +447,7 @@ pub struct Interface {
 
 /// The identifiers of a PCI device: pci.ids.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[expect(missing_docs, reason = "they are the field's names")]
+#[expect(missing_docs, reason = "PCI has the same names")]
 pub struct PciIds {
     pub vendor: u16,
     pub device: u16,
@@ -458,7 +458,7 @@ pub struct PciIds {
 /// Traffic of an interface, from all flows, as counted by its driver. Bytes include the link's
 /// headers. With segmentation offload, a packet has up to 64 KB.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[expect(missing_docs, reason = "each is one counter, named as it is")]
+#[expect(missing_docs, reason = "each name describes its counter")]
 pub struct Traffic {
     pub received_packets: u64,
     pub received_bytes: u64,
@@ -473,7 +473,8 @@ pub struct Interfaces {
     #[serde(rename = "elapsed_ns", with = "nanos")]
     pub elapsed: Duration,
     /// Each interface, with or without traffic.
-    pub each: Vec<InterfaceTraffic>,
+    #[serde(rename = "each")]
+    pub interfaces: Vec<InterfaceTraffic>,
 }
 
 /// Traffic of one interface between two reads of its counters.
@@ -484,9 +485,9 @@ pub struct InterfaceTraffic {
     /// The counters' differences.
     #[serde(flatten)]
     pub traffic: Traffic,
-    /// Whether it was missing at the first read.
-    #[serde(default)]
-    pub came_online: bool,
+    /// Whether the interface was missing at the first read.
+    #[serde(rename = "came_online", default)]
+    pub was_missing_at_start: bool,
 }
 
 /// Cost and resolution of the clock that measures times.
@@ -512,7 +513,7 @@ pub struct Security {
 /// A security module that confines programs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-#[expect(missing_docs, reason = "they are their names")]
+#[expect(missing_docs, reason = "each variant is the name of a module")]
 pub enum SecurityModule {
     SeLinux,
     AppArmor,

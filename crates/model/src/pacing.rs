@@ -21,7 +21,7 @@ pub struct Pacing {
 
 impl Pacing {
     /// Returns the schedule for a rate in bits per second, in bursts of `burst` blocks. Returns
-    /// `None` if the rate or the size is 0, or if the rate is above one block per nanosecond.
+    /// `None` if the rate or the size is 0, or if 65,536 bursts would take less than 1 ns.
     pub fn from_bit_rate(bits_per_second: u64, block_bytes: u32, burst: u64) -> Option<Self> {
         Self::from_unit_rate(u128::from(block_bytes) * 8, bits_per_second, burst)
     }
@@ -31,26 +31,27 @@ impl Pacing {
         Self::from_unit_rate(1, per_second, burst)
     }
 
-    /// Returns the schedule for `rate` units per second and `units` per pass. An interval is a
+    /// Returns the schedule for `rate` units per second and `units_per_pass`. An interval is a
     /// whole number of nanoseconds. If rounding would change the rate by more than 10 ppm, an
     /// interval contains several bursts.
-    fn from_unit_rate(units: u128, rate: u64, burst: u64) -> Option<Self> {
-        /// From this length on, a rounding error of 0.5 ns is at most 10 ppm.
+    fn from_unit_rate(units_per_pass: u128, rate: u64, burst: u64) -> Option<Self> {
+        /// A rounding error of 0.5 ns is at most 10 ppm of an interval of this length.
         const ACCURATE_NS: u128 = 50_000;
-        if units == 0 || rate == 0 {
+        if units_per_pass == 0 || rate == 0 {
             return None;
         }
         let burst = burst.max(1);
-        let interval = |times: u64| {
-            let scaled = units * u128::from(burst.saturating_mul(times)) * 1_000_000_000;
+        let interval = |bursts: u64| {
+            let passes = u128::from(burst.saturating_mul(bursts));
+            let scaled = units_per_pass * passes * 1_000_000_000;
             let nanos = (scaled + u128::from(rate) / 2) / u128::from(rate);
             let error = scaled.abs_diff(nanos * u128::from(rate));
             let is_accurate = nanos >= ACCURATE_NS || (nanos > 0 && error * 100_000 <= scaled);
-            is_accurate.then_some((nanos, times))
+            is_accurate.then_some((nanos, bursts))
         };
-        let (nanos, times) = (1..=1 << 16).find_map(interval)?;
+        let (nanos, bursts) = (1..=1 << 16).find_map(interval)?;
         Some(Self {
-            burst: burst.saturating_mul(times),
+            burst: burst.saturating_mul(bursts),
             interval: Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX)),
             wait: Wait::default(),
         })
@@ -83,7 +84,7 @@ mod tests {
     #[test]
     fn a_rate_becomes_intervals_of_whole_nanoseconds() {
         for (bits, bytes, burst, expected) in [
-            // 1470 bytes at 1 Mbit/s as in iperf.
+            // iperf's default: datagrams of 1470 bytes at 1 Mbit/s.
             (1 << 20, 1470, 1, (1, 11_215_210)),
             (1_000_000_000, 1472, 1, (1, 11_776)),
             (5_000_000_000, 131_072, 1, (1, 209_715)),
@@ -112,7 +113,7 @@ mod tests {
                 assert!((rate / bits as f64 - 1.0).abs() < 1.1e-5, "{bits} {bytes}");
             }
         }
-        // More than one pass per nanosecond is rejected.
+        // A rate whose 65,536 passes take less than 1 ns is rejected.
         assert_eq!(Pacing::from_bit_rate(u64::MAX, 1, 1), None);
     }
 }

@@ -17,7 +17,7 @@ pub struct Plan {
     pub source: Option<String>,
     /// The groups of workers. They start together.
     pub groups: Vec<Group>,
-    /// The phases before the measured one.
+    /// The phases before the measured phase.
     pub phases: Phases,
     /// Interval between samples of the counters; `None` lets the program choose.
     #[serde(
@@ -232,7 +232,7 @@ pub enum Limit {
     Unlimited,
 }
 
-/// The phases before the measured one.
+/// The phases before the measured phase.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Phases {
     /// Start time by the wall clock; `None` starts immediately.
@@ -282,7 +282,7 @@ mod tests {
 
     #[test]
     fn ends_mirror_each_other() {
-        for (one, other) in [
+        for (workload, peer_workload) in [
             (Workload::send(), Workload::receive()),
             (Workload::request(), Workload::respond()),
             (
@@ -291,28 +291,28 @@ mod tests {
             ),
             (Workload::connect_and_close(), Workload::accept_and_close()),
         ] {
-            assert_eq!(one.mirrored(), other);
-            assert_eq!(other.mirrored(), one);
-            assert_eq!(one.clone().with_half_close().mirrored(), other);
-            let mut flow = FlowPlan::new(Transport::Tcp, one);
+            assert_eq!(workload.mirrored(), peer_workload);
+            assert_eq!(peer_workload.mirrored(), workload);
+            assert_eq!(workload.clone().with_half_close().mirrored(), peer_workload);
+            let mut flow = FlowPlan::new(Transport::Tcp, workload);
             flow.local.send = BufferPlan::message(7);
             let mirrored = flow.clone().mirrored();
             assert_eq!(
                 (&mirrored.workload, mirrored.remote.send),
-                (&other, flow.local.send)
+                (&peer_workload, flow.local.send)
             );
             assert_eq!(mirrored.mirrored(), flow);
         }
     }
 
     #[test]
-    fn reversing_a_flow_keeps_both_endpoint_plans() {
+    fn only_one_way_flows_are_reversed() {
         let plan = Plan::for_flow("X", "host", FlowPlan::new(Transport::Udp, Workload::send()));
         assert_eq!(plan.groups[0].peers, ["host"]);
         assert!(plan.sends() && plan.flows() == 1);
         let reversed = plan.flow().unwrap().clone().reversed();
         assert_eq!(reversed.workload, Workload::receive());
-        let both = FlowPlan::new(Transport::Udp, Workload::request());
-        assert_eq!(both.clone().reversed(), both);
+        let two_way = FlowPlan::new(Transport::Udp, Workload::request());
+        assert_eq!(two_way.clone().reversed(), two_way);
     }
 }

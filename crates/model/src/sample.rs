@@ -22,8 +22,8 @@ pub struct Series {
     pub samples: Vec<Sample>,
 }
 
-/// Cumulative counts at a point in time, and the connection's state then. Values that were not
-/// sampled are `None`.
+/// Cumulative counts and the connection's state at a point in time. Values that were not sampled
+/// are `None`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Sample {
     /// Time since the start of the series, by the monotonic clock.
@@ -32,7 +32,7 @@ pub struct Sample {
     /// Bytes accepted by this end's send calls since the start of the series.
     #[serde(rename = "sent_bytes")]
     pub sent: Bytes,
-    /// Bytes returned by this end's receive calls since then.
+    /// Bytes returned by this end's receive calls since the start of the series.
     #[serde(rename = "received_bytes")]
     pub received: Bytes,
     /// Transactions, or executed steps.

@@ -7,7 +7,7 @@ use stats::Histogram;
 
 use crate::plan::nanos;
 
-/// A schedule for single datagrams. Each has its own time, relative to the first datagram.
+/// A schedule for single datagrams. Each datagram has its own send time, relative to the first one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Spacing {
     /// Time from one datagram to the next; zero sends without pauses.
@@ -71,7 +71,8 @@ pub enum DepartureClock {
     /// The sender's clock, read just before the send call.
     #[default]
     Sender,
-    /// The kernel's timestamp of the transfer to the driver. Used if the kernel delays datagrams.
+    /// The kernel's timestamp of the transfer to the driver, for methods in which the kernel delays
+    /// the datagrams.
     Driver,
 }
 

@@ -29,7 +29,7 @@ pub struct Step {
     pub action: Action,
     /// Number of executions per round.
     pub count: u64,
-    /// Whether a failed execution counts too, with no bytes.
+    /// Whether an execution may fail. A failed one is counted as executed, with 0 bytes.
     pub can_fail: bool,
 }
 
@@ -46,7 +46,7 @@ pub enum Action {
         /// Duration of the wait.
         #[serde(rename = "duration_ns", with = "nanos")]
         duration: Duration,
-        /// Whether it uses the CPU while it waits.
+        /// Whether the worker polls the clock instead of sleeping.
         spins: bool,
     },
     /// An operation that the dialect implements: opens or closes a connection, or sends a file.
@@ -92,9 +92,9 @@ pub enum Amount {
     /// This number of bytes, in as many calls as needed.
     #[serde(rename = "bytes")]
     Exactly(u32),
-    /// A random number of bytes. A send moves them in one call, or as many of them as the layer
-    /// accepts. A receive returns the data of one call, at most the maximum. In a batch, the number
-    /// applies to each message.
+    /// A random number of bytes. A send is one call, which may move fewer bytes; over a layer that
+    /// sends records, such as TLS, a send moves all bytes. A receive returns the data of one call,
+    /// at most the maximum. In a batch, the number applies to each message.
     Between {
         /// Minimum.
         #[serde(rename = "min_bytes")]
@@ -119,7 +119,7 @@ pub struct Batch {
 pub struct SendInfo {
     /// Stream number, from 0.
     pub stream: u16,
-    /// Whether it may be delivered before earlier messages.
+    /// Whether the message may be delivered before earlier ones.
     pub is_unordered: bool,
     /// Rule for abandoning the message; `None` never abandons it.
     pub reliability: Option<PartialReliability>,
@@ -138,12 +138,12 @@ pub struct PartialReliability {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ReliabilityPolicy {
-    /// Maximum time before it is sent, in milliseconds: RFC 3758, section 3.
+    /// Maximum time until the message is sent, in milliseconds: RFC 3758, section 3.
     Lifetime,
     /// Maximum number of retransmissions: RFC 7496, section 3.1.
     Retransmissions,
     /// Priority; 0 is the highest. If the send buffer is full, a message of higher priority
-    /// replaces it: RFC 7496, section 3.2.
+    /// replaces one of lower priority: RFC 7496, section 3.2.
     Priority,
 }
 

@@ -123,8 +123,8 @@ impl Transport {
     /// buffer limits it.
     pub fn max_default_send_bytes(self) -> Option<u32> {
         match self {
-            // UNIX datagrams need a header in the socket's buffer. Stock netperf has the same
-            // bound.
+            // The kernel's header of a UNIX datagram also needs space in the socket's buffer, so
+            // the bound is not the buffer's size. Stock netperf has the same bound.
             Self::Udp | Self::UdpLite | Self::UnixDatagram => Some(MAX_UDP_PAYLOAD),
             Self::Dccp | Self::LlcStream | Self::LlcDatagram => Some(SAFE_FRAME_PAYLOAD),
             Self::Sctp | Self::SctpMany => Some(SAFE_SCTP_MESSAGE),
@@ -136,9 +136,10 @@ impl Transport {
 /// The largest payload of a UDP datagram over IPv4: RFC 768 and 791.
 pub const MAX_UDP_PAYLOAD: u32 = 65_535 - 8 - 20;
 
-/// About one third of the receive window that Linux grants an SCTP peer by default. This window is
-/// 106,496 bytes, half of the socket buffer. A message above the window is split. Between the
-/// parts, both ends wait for a delayed acknowledgement (200 ms) or the retransmission timer (1 s).
+/// An SCTP message that surely fits into the receive window: about one third of it. By default,
+/// Linux grants an SCTP peer a window of 106,496 bytes, half of the socket buffer. A message above
+/// the window is split. Between the parts, both ends wait for a delayed acknowledgement (200 ms) or
+/// the retransmission timer (1 s).
 const SAFE_SCTP_MESSAGE: u32 = 32 * 1024;
 
 /// A payload that fits into one Ethernet frame, for protocols that do not fragment. It leaves space

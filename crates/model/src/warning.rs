@@ -21,14 +21,14 @@ pub enum Warning {
     CpuSaturated {
         /// Which end.
         end: End,
-        /// Busy share of the busiest CPU.
+        /// Busy time of the busiest CPU, in percent.
         busy_percent: f64,
     },
     /// A hypervisor gave CPU time of this guest to other guests.
     StealTime {
         /// Which end.
         end: End,
-        /// Share of the CPU time that was taken.
+        /// CPU time that the hypervisor took, in percent.
         steal_percent: f64,
     },
     /// The sending thread never waited, so its CPU limited the rate, not the path.
@@ -46,15 +46,16 @@ pub enum Warning {
         #[serde(rename = "asked_bytes")]
         requested_bytes: u32,
         /// Granted size in bytes, as the kernel reports it: twice the largest permitted request.
-        given_bytes: u32,
+        #[serde(rename = "given_bytes")]
+        granted_bytes: u32,
     },
     /// The wall clock was set during the test. Times of day are wrong; durations are correct.
     ClockStepped {
         /// Step in seconds; positive if the clock was set forward.
         by_seconds: f64,
     },
-    /// The last request of a datagram test was never answered. The lost datagram stopped the test,
-    /// and the figures include the time until its end.
+    /// The last request of a datagram test was never answered. The lost datagram stopped the
+    /// exchange, and the figures include the idle time until the end of the test.
     Stalled {
         /// Time without an answer, if transaction times were recorded.
         #[serde(rename = "for_ns", with = "crate::outcome::optional_nanos")]
@@ -171,9 +172,9 @@ pub enum Warning {
         #[serde(rename = "apart_percent")]
         difference_percent: f64,
     },
-    /// The rate had two levels within a run. Its mean represents neither.
+    /// The rate had two levels within a run. The mean rate represents neither.
     TwoLevels {
-        /// Share of the time at the lower level.
+        /// Time at the lower level, in percent of the run.
         low_percent: f64,
     },
     /// Requested counters of the CPU or the kernel that the machine lacks or forbids.
@@ -286,20 +287,20 @@ impl Warning {
     /// confidence intervals are as narrow as requested.
     pub fn from_iterations(results: &[f64], goal: &ConfidenceGoal, reached: bool) -> Vec<Self> {
         /// Up to this number of iterations, the interval covers the true mean much less often than
-        /// its confidence level: `bench/confidence`.
-        const FEW: u32 = 5;
+        /// the confidence level promises: `bench/confidence`.
+        const MAX_FEW_ITERATIONS: u32 = 5;
         let iterations = u32::try_from(results.len()).unwrap_or(u32::MAX);
         let mut warnings = Vec::new();
         if !reached {
             warnings.push(Self::IntervalNotReached { iterations });
-        } else if iterations <= FEW && iterations < goal.max_samples {
+        } else if iterations <= MAX_FEW_ITERATIONS && iterations < goal.max_samples {
             warnings.push(Self::FewIterations { iterations });
         }
         warnings.extend(Self::bimodal(results));
         warnings
     }
 
-    /// Returns the text without the figure. It is equal for all tests with this warning.
+    /// Returns the text without the figure, which may differ from test to test.
     #[expect(clippy::too_many_lines, reason = "one arm per warning")]
     pub fn summary(&self) -> String {
         match self {
@@ -323,11 +324,11 @@ impl Warning {
                 end,
                 buffer,
                 requested_bytes,
-                given_bytes,
+                granted_bytes: given_bytes,
             } => format!(
                 "{end} has a {buffer} of {given_bytes} bytes instead of twice the requested \
                  {requested_bytes}; the kernel limits it ({})",
-                buffer.maximum()
+                buffer.limiting_sysctl()
             ),
             Self::ClockStepped { .. } => {
                 "the wall clock was set during the test: times of day are wrong, durations are not"
@@ -506,7 +507,7 @@ impl fmt::Display for End {
 
 impl SocketBuffer {
     /// Returns the sysctl that limits the buffer of an unprivileged program: socket(7).
-    fn maximum(self) -> &'static str {
+    fn limiting_sysctl(self) -> &'static str {
         match self {
             Self::Send => "net.core.wmem_max",
             Self::Receive => "net.core.rmem_max",

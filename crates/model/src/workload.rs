@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// One step of a workload, on the flow's only connection.
+/// One operation of a workload, on the flow's only connection.
 ///
 /// An operation does not imply a blocking call. The engine runs common lists in blocking loops; an
 /// event loop could run the same lists.
@@ -96,8 +96,8 @@ impl Workload {
         }
     }
 
-    /// Returns the peer's operations. Messages that need a response are received completely. With
-    /// one connection per pass, the accepting end closes first.
+    /// Returns the peer's operations. The peer of a transactional workload receives whole messages.
+    /// With one connection per pass, the accepting end closes first.
     #[must_use]
     pub fn mirrored(&self) -> Self {
         use Operation::{Accept, AwaitClose, Close, Connect, HalfClose, Receive, ReceiveAll, Send};
@@ -121,8 +121,8 @@ impl Workload {
     /// close by itself.
     #[must_use]
     pub fn with_half_close(mut self) -> Self {
-        if let Some(at) = self.body.iter().position(|op| *op == Operation::AwaitClose) {
-            self.body.insert(at, Operation::HalfClose);
+        if let Some(index) = self.body.iter().position(|op| *op == Operation::AwaitClose) {
+            self.body.insert(index, Operation::HalfClose);
         }
         self
     }

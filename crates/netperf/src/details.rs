@@ -60,7 +60,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_side_arrives_as_it_was() {
+    fn details_survive_encoding_and_decoding() {
         let traffic = Traffic {
             received_bytes: u64::MAX,
             ..Traffic::default()
@@ -85,19 +85,19 @@ mod tests {
     }
 
     #[test]
-    fn words_stay_in_their_line() {
+    fn control_characters_are_escaped() {
         let mut details = Details::from_side(Side::default(), 0, None);
         details.side.host = Some(HostFacts {
             cpu_model: Some("a\nTHROUGHPUT=1\u{1b}[2J\u{7f}\u{9b}".to_owned()),
             ..HostFacts::default()
         });
-        let received = Details::from_json(&details.to_json()).expect("it is JSON");
+        let received = Details::from_json(&details.to_json()).expect("the document is valid");
         let model = received.side.host.and_then(|host| host.cpu_model);
         assert_eq!(model.as_deref(), Some(r"a\nTHROUGHPUT=1\x1b[2J\x7f\u{9b}"));
     }
 
     #[test]
-    fn nonsense_is_none() {
+    fn invalid_documents_are_refused() {
         for bytes in [&b""[..], b"{", b"[]", b"{\"version\":1}", &[b'['; 1 << 13]] {
             assert!(Details::from_json(bytes).is_none());
         }

@@ -14,7 +14,7 @@ use crate::wire::{Frame, MESSAGE_BYTES};
 pub(crate) fn random_frame(rng: &mut SmallRng, types: &[i32]) -> Frame {
     let mut frame = [0; MESSAGE_BYTES];
     for word in frame.chunks_exact_mut(4) {
-        word.copy_from_slice(&self::random_word(rng));
+        word.copy_from_slice(&random_word(rng));
     }
     overwrite_randomly(rng, &mut frame);
     if let Some(message_type) = types.choose(rng) {
@@ -26,9 +26,8 @@ pub(crate) fn random_frame(rng: &mut SmallRng, types: &[i32]) -> Frame {
     frame
 }
 
-/// Changes a few bytes of a message after its type and error code, where requests have their
-/// fields.
-pub(crate) fn disturb(rng: &mut SmallRng, mut frame: Frame) -> Frame {
+/// Overwrites a few bytes of a request after its type and CPU, where the fields are.
+pub(crate) fn change_fields(rng: &mut SmallRng, mut frame: Frame) -> Frame {
     overwrite_randomly(rng, &mut frame[8..400]);
     frame
 }

@@ -16,7 +16,7 @@ use crate::wire::{
 pub struct PeerReport {
     /// The response, unchanged. A size of −1 is the echo of the request.
     pub response: TestResponse,
-    /// The results, unchanged except for counts. Retransmissions: −1 not TCP, −2 never requested.
+    /// The results, unchanged except for counts. Retransmissions: −1 without TCP, −2 not requested.
     pub results: TestResults,
     /// The peer's counts.
     pub counts: Counts,
@@ -55,7 +55,7 @@ impl PeerReport {
         report
     }
 
-    /// Sets the omni fields that no classic message has to the stock client's values.
+    /// Returns the report of a classic response, with the stock client's values in the omni fields.
     fn without_omni_fields(response: &TestResponse) -> Self {
         Self::without_results(TestResponse {
             receive_size: -1,
@@ -230,7 +230,7 @@ fn cpu_use(results: &TestResults) -> CpuUse {
             .ok()
             .map(|cpu| (cpu, finite_percent(results.peak_cpu_utilisation))),
         method: cpu_method_from_code(results.cpu_method),
-        each: Vec::new(),
+        busy_percent_per_cpu: Vec::new(),
     }
 }
 

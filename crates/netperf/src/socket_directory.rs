@@ -124,7 +124,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_is_left_behind() {
+    fn drop_and_cleanup_remove_unused_directories() {
         let parent = tempfile::tempdir().unwrap();
         let parent = parent.path();
         let directory = SocketDirectory::new(parent).unwrap();
@@ -144,22 +144,22 @@ mod tests {
         let stale = parent.join("lr-abcdefgh");
         fs::create_dir(&stale).unwrap();
         drop(UnixListener::bind(stale.join(SOCKET_NAME)).unwrap());
-        let others = parent.join("lr-of-somebody-else");
-        fs::create_dir(&others).unwrap();
+        let unrelated = parent.join("lr-of-another-program");
+        fs::create_dir(&unrelated).unwrap();
         remove_stale(parent);
-        assert!(!stale.exists() && others.exists());
-        fs::remove_dir(others).unwrap();
+        assert!(!stale.exists() && unrelated.exists());
+        fs::remove_dir(unrelated).unwrap();
     }
 
     #[test]
-    fn names_fit_the_protocol() {
+    fn socket_paths_fit_the_protocol_field() {
         let directory = SocketDirectory::new(Path::new("/tmp")).unwrap();
         let suffix_bytes = directory.socket_path().as_os_str().len() - "/tmp".len();
         assert_eq!(MAX_PARENT_BYTES + suffix_bytes, 31);
     }
 
     #[test]
-    fn a_path_that_leads_elsewhere_is_no_place() {
+    fn a_replaced_directory_is_refused() {
         let parent = tempfile::tempdir().unwrap();
         let directory = SocketDirectory::new(parent.path()).unwrap();
         fs::rename(&directory.path, parent.path().join("moved")).unwrap();

@@ -69,7 +69,7 @@ mod tests {
 
     /// Output of Debian's netperf.
     #[test]
-    fn lines_are_stocks() {
+    fn lines_match_the_stock_tool() {
         let dump = TcpInfoDump(TcpInfo {
             retransmit_timeout_us: 204_000,
             ack_timeout_us: 40_000,

@@ -39,7 +39,7 @@ fn looper_not_used(outcome: &Outcome) -> Option<Warning> {
     outcome.plan.flow()?.remote.idle_loop?;
     let cpu = outcome.remote.as_ref()?.cpu.as_ref()?;
     (cpu.method != CpuMethod::Looper).then(|| Warning::NotReportedByPeer {
-        figure: "its CPU time by a looper; it used its own method (netserver --allow-looper)"
+        figure: "CPU time measured by a looper; it used another method (a looper needs netserver --allow-looper)"
             .to_owned(),
     })
 }
@@ -50,8 +50,8 @@ fn late_datagrams_unknown(outcome: &Outcome) -> Option<Warning> {
     let transport = plan.transport;
     let sends_datagrams =
         transport.has_datagrams() && !transport.is_local() && !plan.workload.receives();
-    let there = outcome.remote.as_ref();
-    let is_stock = there.is_none_or(|there| there.program.is_none());
+    let remote = outcome.remote.as_ref();
+    let is_stock = remote.is_none_or(|remote| remote.program.is_none());
     let reason = if is_stock {
         "its count includes them"
     } else {

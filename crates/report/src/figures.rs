@@ -14,7 +14,7 @@ pub struct TestFigures {
     /// Payload that arrived within the test's time, divided by that time; for bulk transfers.
     /// Without loss, this is the throughput of RFC 1242.
     pub throughput_bps: Option<BitRate>,
-    /// Payload that send calls accepted, divided by the same time; for datagrams only, because a
+    /// Payload that send calls accepted, divided by the test's time; for datagrams only, because a
     /// stream delivers all accepted data.
     pub offered_bps: Option<BitRate>,
     /// Transactions per second of the test's time.
@@ -22,7 +22,7 @@ pub struct TestFigures {
     /// Payload that local steps moved in both directions, divided by the time in which any
     /// transaction ran; for lists of steps.
     pub moved_bps: Option<BitRate>,
-    /// Executed steps per second of the same time; for lists of steps.
+    /// Executed steps per second of the time in which any transaction ran; for lists of steps.
     pub operations_per_s: Option<f64>,
     /// The time from each request to its response. For connection tests, it starts when the
     /// connection is opened and ends when it is closed.
@@ -48,10 +48,10 @@ pub struct TransactionFigures {
     /// Payload that arrived at either end, divided by the transaction's time; for one-way
     /// transfers.
     pub throughput_bps: Option<BitRate>,
-    /// Payload sent in datagrams, divided by the same time; for one-way transfers.
+    /// Payload sent in datagrams, divided by the transaction's time; for one-way transfers.
     pub offered_bps: Option<BitRate>,
-    /// Rounds per second of the same time, if a round is an exchange or opens a connection. A round
-    /// runs each step of the transaction once.
+    /// Rounds per second of the transaction's time, if a round moves data in both directions or
+    /// opens a connection. A round executes the transaction's list of steps once.
     pub transactions_per_s: Option<f64>,
     /// Durations of rounds.
     pub latency: Option<HistogramSummary>,
@@ -62,8 +62,8 @@ impl TransactionFigures {
     pub fn from_outcome(transaction: &TransactionOutcome) -> Self {
         let elapsed = transaction.totals.elapsed;
         let counts = &transaction.totals.counts;
-        let has_moved = counts.sent + counts.received > Bytes(0);
-        let is_one_way = !transaction.is_exchange && has_moved;
+        let has_moved_data = counts.sent + counts.received > Bytes(0);
+        let is_one_way = !transaction.is_exchange && has_moved_data;
         let rounds = transaction.rounds as f64;
         Self {
             throughput_bps: transaction
@@ -131,8 +131,8 @@ pub struct DatagramFigures {
     pub sent: u64,
     /// Datagrams that the receiver read within the test's time.
     pub received: u64,
-    /// Datagrams that it read later; `None` if `received` includes them and their number is
-    /// unknown.
+    /// Datagrams that the receiver read later; `None` if `received` includes them and their number
+    /// is unknown.
     pub received_late: Option<u64>,
     /// Datagrams that never arrived (RFC 7680). Duplicates do not count as arrivals.
     pub lost: u64,
@@ -147,25 +147,25 @@ impl TestFigures {
     /// Computes the figures of one outcome.
     pub fn from_outcome(outcome: &Outcome) -> Self {
         let elapsed = outcome.local.elapsed;
-        let transactional = outcome.plan.is_transactional();
+        let is_transactional = outcome.plan.is_transactional();
         let datagrams = datagram_figures(outcome);
         let step_totals = step_totals(outcome);
         let rate_of = |bytes: Bytes| {
             elapsed
                 .and_then(|elapsed| bytes.rate_over(elapsed))
-                .filter(|_| !transactional)
+                .filter(|_| !is_transactional)
         };
         Self {
-            throughput_bps: match outcome.local.spaced {
+            throughput_bps: match outcome.local.spacing_result {
                 Some(_) => arrival_rate(outcome),
                 None => received_bytes(outcome).and_then(rate_of),
             },
-            offered_bps: match &outcome.local.spaced {
+            offered_bps: match &outcome.local.spacing_result {
                 Some(spaced) => outcome.local.counts.sent.rate_over(spaced.elapsed),
                 None => datagrams.and_then(|_| rate_of(offered_bytes(outcome)?)),
             },
             transactions_per_s: elapsed
-                .filter(|elapsed| transactional && !elapsed.is_zero())
+                .filter(|elapsed| is_transactional && !elapsed.is_zero())
                 .map(|elapsed| outcome.local.counts.transactions as f64 / elapsed.as_secs_f64()),
             moved_bps: step_totals.map(|steps| BitRate(steps.bits_per_second())),
             operations_per_s: step_totals.map(|steps| steps.operations_per_second()),
@@ -182,7 +182,7 @@ impl TestFigures {
         }
     }
 
-    /// Returns the figure by which runs of a test are compared: transactions per second or bits per second.
+    /// Returns the figure by which runs of a test are compared: transactions or bits per second.
     pub fn rate(&self) -> Option<f64> {
         let bits = self.throughput_bps.or(self.moved_bps);
         self.transactions_per_s.or(bits.map(|rate| rate.0))
@@ -272,9 +272,9 @@ fn offered_bytes(outcome: &Outcome) -> Option<Bytes> {
 }
 
 fn flow_spread(outcome: &Outcome) -> Option<FlowSpread> {
-    let transactional = outcome.plan.is_transactional();
+    let is_transactional = outcome.plan.is_transactional();
     let rate = |flow: &FlowOutcome| {
-        if transactional {
+        if is_transactional {
             flow.transactions_per_second()
         } else {
             flow.bytes_per_second().map(|rate| rate * 8.0)
@@ -297,9 +297,9 @@ fn flow_spread(outcome: &Outcome) -> Option<FlowSpread> {
 }
 
 fn rate_levels(outcome: &Outcome) -> Option<RateLevels> {
-    let transactional = outcome.plan.is_transactional();
+    let is_transactional = outcome.plan.is_transactional();
     let point = |sample: &Sample| {
-        let amount = if transactional {
+        let amount = if is_transactional {
             sample.operations as f64
         } else {
             sample.bytes().0 as f64 * 8.0
@@ -319,7 +319,7 @@ fn datagram_figures(outcome: &Outcome) -> Option<DatagramFigures> {
     let (mut sent, receiving_side) = (sender(outcome)?.counts, receiver(outcome)?);
     let mut counts = receiving_side.counts;
     if outcome.plan.is_bidirectional() {
-        // Both ends send and receive.
+        // Each count is the sum of both ends, because both send and receive.
         sent += counts;
         counts = sent;
     }

@@ -60,9 +60,9 @@ struct Document<'a> {
 struct PeerDocument<'a> {
     host: &'a str,
     control_port: Option<u32>,
-    /// Whether it is a server in this process.
+    /// Whether the peer is a server in this process.
     embedded: bool,
-    /// The program, for example `linerate`, `netserver` or `uperf`; `null` if no test was answered.
+    /// The program, such as `linerate` or `netserver`; `null` if the peer answered no test.
     kind: Option<&'static str>,
     /// The program and its version, if it is linerate.
     program: Option<&'a str>,
@@ -99,7 +99,7 @@ struct TestDocument<'a> {
 struct PaceDocument<'a> {
     /// The payload rate of all flows of one direction together.
     rate_bps: BitRate,
-    /// The stream test whose rate it is; `null` if the user set the limit.
+    /// The stream test whose rate is the limit; `null` if the user set the limit.
     of: Option<&'a str>,
 }
 
@@ -109,7 +109,7 @@ struct ConfidenceDocument {
     level_percent: ConfidenceLevel,
     /// The requested full width of the interval, if any.
     target_width_percent: Option<f64>,
-    /// Whether the interval of the rate is that narrow; `null` without a request.
+    /// Whether the interval of the rate is as narrow as requested; `null` without a request.
     reached: Option<bool>,
     iterations: u32,
     /// Transactions or bits per second.
@@ -164,7 +164,7 @@ struct SideDocument<'a> {
     latency: Option<HistogramSummary>,
     send_times: Option<HistogramSummary>,
     receive_times: Option<HistogramSummary>,
-    /// The achieved rate and its evenness, if the test was paced.
+    /// The achieved rate and the delays of its intervals, if the test was paced.
     paced: Option<&'a PacingResult>,
     send_gaps: Option<HistogramSummary>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -201,7 +201,7 @@ struct PeerOutcomeDocument<'a> {
     program: Option<&'static str>,
     /// The peer's version of the wire format.
     form: Option<&'a str>,
-    /// `null` if the peer was lost.
+    /// `null` if the peer was lost or received no request for them.
     totals: Option<CombinedDocument>,
     side: Option<SideDocument<'a>>,
     host_facts: Option<&'a HostFacts>,
@@ -317,7 +317,7 @@ impl<'a> TestDocument<'a> {
             plan: &test.plan,
             median_run,
             figures: median_run.map(|run| TestFigures::from_outcome(&test.runs[run])),
-            pace: test.pace.as_ref().map(|pace| PaceDocument {
+            pace: test.pace_limit.as_ref().map(|pace| PaceDocument {
                 rate_bps: pace.rate,
                 of: pace.reference_test.as_deref(),
             }),
@@ -471,14 +471,14 @@ impl<'a> SideDocument<'a> {
             latency,
             send_times,
             receive_times,
-            paced,
+            pacing_result: paced,
             send_gaps,
-            spaced,
+            spacing_result: spaced,
             datagrams,
             smoothed_rtt,
             thread_cpu,
             cpu,
-            // Written once per document, or next to the side of each peer.
+            // The document contains the host's facts once, or next to the side of each peer.
             host: _,
             interface,
             interfaces,
@@ -537,17 +537,19 @@ impl WarningDocument {
 
 impl ConfidenceDocument {
     fn new(test: &TestReport) -> Option<Self> {
-        let found = test.confidence()?;
-        let half = |width: Option<f64>| width.map(|width| width / 2.0);
+        let confidence = test.confidence()?;
+        let half_of = |width: Option<f64>| width.map(|width| width / 2.0);
         Some(Self {
-            level_percent: found.level,
-            target_width_percent: found.target_width_percent,
-            reached: found.target_width_percent.map(|_| found.reached),
-            iterations: found.iterations,
+            level_percent: confidence.level,
+            target_width_percent: confidence.target_width_percent,
+            reached: confidence
+                .target_width_percent
+                .map(|_| confidence.is_reached),
+            iterations: confidence.iterations,
             mean_rate: test.mean_rate(),
-            rate_half_width_percent: half(found.throughput_width_percent),
-            here_cpu_half_width_percent: half(found.local_cpu_width_percent),
-            there_cpu_half_width_percent: half(found.remote_cpu_width_percent),
+            rate_half_width_percent: half_of(confidence.throughput_width_percent),
+            here_cpu_half_width_percent: half_of(confidence.local_cpu_width_percent),
+            there_cpu_half_width_percent: half_of(confidence.remote_cpu_width_percent),
         })
     }
 }
@@ -556,8 +558,8 @@ fn nanoseconds(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// Formats a time in UTC, to the millisecond. Returns `None` before 1970 and after 9999, which RFC
-/// 3339 cannot express.
+/// Formats a time in UTC, to the millisecond. Returns `None` before 1970, which `humantime` cannot
+/// format, and after 9999, which RFC 3339 cannot express.
 fn rfc3339(time: SystemTime) -> Option<String> {
     let since_1970 = time.duration_since(UNIX_EPOCH).ok()?;
     (since_1970 < YEAR_10000).then(|| format_rfc3339_millis(time).to_string())
@@ -570,7 +572,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn years_that_rfc_3339_can_write() {
+    fn only_times_from_1970_to_9999_are_formatted() {
         let after_1970 = |seconds| UNIX_EPOCH + Duration::from_secs(seconds);
         assert_eq!(rfc3339(UNIX_EPOCH - Duration::from_millis(1)), None);
         let first = rfc3339(UNIX_EPOCH);

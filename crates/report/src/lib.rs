@@ -55,10 +55,10 @@ pub struct PeerInfo {
     pub host: String,
     /// The port of the control connection; `None` without one.
     pub port: Option<u32>,
-    /// Whether it is a server within this process.
+    /// Whether the peer is a server within this process.
     pub embedded: bool,
-    /// The program that serves there: `linerate`, or the name of a stock program such as
-    /// `netserver` or `uperf`. `None` if no test was answered.
+    /// The peer's program: `linerate`, or the name of a stock program such as `netserver` or
+    /// `uperf`. `None` if the peer answered no test.
     pub kind: Option<&'static str>,
 }
 
@@ -70,12 +70,12 @@ pub struct TestReport {
     /// The confidence goal that ends the repetition; `None` for a fixed number of runs.
     pub goal: Option<ConfidenceGoal>,
     /// The rate limit of one-way datagrams; `None` without pacing.
-    pub pace: Option<PaceLimit>,
+    pub pace_limit: Option<PaceLimit>,
     /// The outcome of each run, with all flows combined.
     pub runs: Vec<Outcome>,
     /// The reason why further runs are missing, in one line.
     pub error: Option<String>,
-    /// The duration of the run that the peer ended early; `None` if it ended none.
+    /// The duration of the run that the peer ended early; `None` if the peer ended no run early.
     pub ended_early: Option<Duration>,
 }
 
@@ -151,7 +151,7 @@ impl Report {
 pub struct PaceLimit {
     /// The maximum payload rate.
     pub rate: BitRate,
-    /// The name of the stream test whose rate it is; `None` if the user set the limit.
+    /// The name of the stream test whose rate is the limit; `None` if the user set the limit.
     pub reference_test: Option<String>,
 }
 
@@ -161,7 +161,7 @@ impl TestReport {
         Self {
             plan,
             goal: None,
-            pace: None,
+            pace_limit: None,
             runs: Vec::new(),
             error: None,
             ended_early: None,
@@ -198,8 +198,8 @@ impl TestReport {
     /// fewer than two runs. Without a goal, the confidence level is 95 %.
     pub fn confidence(&self) -> Option<Confidence> {
         let level = self.goal.map_or(ConfidenceLevel::P95, |goal| goal.level);
-        let percent =
-            |rates: &RunningMoments| rates.relative_width(level).map(|width| 100.0 * width);
+        let width_percent =
+            |values: &RunningMoments| values.relative_width(level).map(|width| 100.0 * width);
         let busy = |side: Option<&Side>| Some(side?.cpu.as_ref()?.busy_percent);
         let local: RunningMoments =
             (self.runs.iter().filter_map(|run| busy(Some(&run.local)))).collect();
@@ -210,10 +210,10 @@ impl TestReport {
             level,
             target_width_percent: self.goal.map(|goal| 100.0 * goal.max_relative_width),
             iterations: rates.samples(),
-            throughput_width_percent: percent(&rates),
-            local_cpu_width_percent: percent(&local),
-            remote_cpu_width_percent: percent(&remote),
-            reached: self.goal.is_none_or(|goal| goal.is_reached_by(&rates)),
+            throughput_width_percent: width_percent(&rates),
+            local_cpu_width_percent: width_percent(&local),
+            remote_cpu_width_percent: width_percent(&remote),
+            is_reached: self.goal.is_none_or(|goal| goal.is_reached_by(&rates)),
         })
     }
 
@@ -231,7 +231,9 @@ impl TestReport {
     /// Returns whether the goal requires another run. Without a goal it is always true, and the
     /// caller counts the runs.
     pub fn needs_more_runs(&self) -> bool {
-        let reached = self.confidence().is_some_and(|found| found.reached);
+        let reached = self
+            .confidence()
+            .is_some_and(|confidence| confidence.is_reached);
         let runs = u32::try_from(self.runs.len()).unwrap_or(u32::MAX);
         self.goal.is_none_or(|goal| goal.needs_more(runs, reached))
     }
@@ -241,7 +243,9 @@ impl TestReport {
         let rates: Vec<f64> = self.rates().collect();
         let warnings = match self.goal {
             Some(goal) if !rates.is_empty() => {
-                let reached = self.confidence().is_some_and(|found| found.reached);
+                let reached = self
+                    .confidence()
+                    .is_some_and(|confidence| confidence.is_reached);
                 Warning::from_iterations(&rates, &goal, reached)
             }
             _ => Warning::bimodal(&rates).into_iter().collect(),

@@ -1,6 +1,7 @@
 //! Number formats for people.
 
-/// Formats a value with three significant digits, or as an integer with thousands separators.
+/// Formats a value with three significant digits, but at most three decimals. From 100 on, it is an
+/// integer with thousands separators.
 pub(crate) fn format_significant(value: f64) -> String {
     let decimals = match value.abs() {
         v if v >= 99.95 => return format_thousands(value),
@@ -29,7 +30,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn figures() {
+    fn numbers_have_three_significant_digits_or_are_integers() {
         for (value, text) in [
             (0.0, "0.000"),
             (0.12345, "0.123"),

@@ -111,7 +111,7 @@ pub(crate) fn table(tests: &[TestReport], max_width: usize) -> FittedTable {
         let cells = rows.iter().map(|row| split_lines(&row[index]));
         ColumnCells::new(column, cells.collect())
     };
-    // Omits empty columns: loss without stream tests, latency without transactions.
+    // Empty columns are omitted, such as loss without stream tests or latency without transactions.
     let columns: Vec<ColumnCells> = COLUMNS
         .iter()
         .enumerate()
@@ -121,8 +121,8 @@ pub(crate) fn table(tests: &[TestReport], max_width: usize) -> FittedTable {
     // If the columns of one priority do not fit, those of later priorities may still fit.
     let mut priorities: Vec<u8> = Vec::new();
     for priority in 0..=MAX_PRIORITY {
-        let is_included = |shown: &&ColumnCells| {
-            priorities.contains(&shown.column.priority) || shown.column.priority == priority
+        let is_included = |cells: &&ColumnCells| {
+            priorities.contains(&cells.column.priority) || cells.column.priority == priority
         };
         let included: Vec<&ColumnCells> = columns.iter().filter(is_included).collect();
         if priority == 0 || total_width(&included) <= max_width {
@@ -131,9 +131,9 @@ pub(crate) fn table(tests: &[TestReport], max_width: usize) -> FittedTable {
     }
     let (shown, omitted): (Vec<&ColumnCells>, Vec<&ColumnCells>) = columns
         .iter()
-        .partition(|shown| priorities.contains(&shown.column.priority));
+        .partition(|cells| priorities.contains(&cells.column.priority));
     let mut omitted_columns: Vec<String> = (omitted.iter())
-        .map(|shown| shown.column.full_name())
+        .map(|cells| cells.column.full_name())
         .collect();
     omitted_columns.dedup();
     FittedTable {
@@ -174,9 +174,9 @@ impl ColumnCells {
     }
 }
 
-/// Returns the number of spaces before a column: two between groups, one within a group.
-fn gap_width(before: &ColumnCells, shown: &ColumnCells) -> usize {
-    if std::ptr::eq(before.column.group, shown.column.group) {
+/// Returns the number of spaces between two columns: two between groups, one within a group.
+fn gap_width(before: &ColumnCells, after: &ColumnCells) -> usize {
+    if std::ptr::eq(before.column.group, after.column.group) {
         1
     } else {
         2
@@ -188,18 +188,18 @@ fn total_width(shown: &[&ColumnCells]) -> usize {
         .windows(2)
         .map(|pair| gap_width(pair[0], pair[1]))
         .sum();
-    shown.iter().map(|shown| shown.width).sum::<usize>() + gaps
+    shown.iter().map(|cells| cells.width).sum::<usize>() + gaps
 }
 
 fn table_lines(shown: &[&ColumnCells], rows: usize) -> Vec<String> {
     let mut lines = vec![title_line(shown)];
-    lines.push(join_cells(shown, |shown| shown.pad(shown.column.name)));
+    lines.push(join_cells(shown, |cells| cells.pad(cells.column.name)));
     lines.push("─".repeat(total_width(shown)));
     for row in 0..rows {
-        let height = shown.iter().map(|shown| shown.cells[row].len()).max();
+        let height = shown.iter().map(|column| column.cells[row].len()).max();
         for line in 0..height.unwrap_or(0) {
-            lines.push(join_cells(shown, |shown| {
-                shown.pad(shown.cells[row].get(line).map_or("", String::as_str))
+            lines.push(join_cells(shown, |column| {
+                column.pad(column.cells[row].get(line).map_or("", String::as_str))
             }));
         }
     }
@@ -268,16 +268,16 @@ fn rate_cell(test: &TestReport, figures: &TestFigures) -> String {
         None => BitRate(rate).to_string(),
     };
     let confidence = test.confidence().filter(|_| test.goal.is_some());
-    let central = match confidence {
+    let rate = match confidence {
         Some(_) => test.mean_rate(),
         None => figures.rate(),
     };
-    let Some(central) = central.map(format_rate) else {
+    let Some(rate) = rate.map(format_rate) else {
         return UNKNOWN.to_owned();
     };
-    let mut lines = vec![central];
+    let mut lines = vec![rate];
     match (
-        confidence.map(|found| found.throughput_width_percent),
+        confidence.map(|confidence| confidence.throughput_width_percent),
         test.rate_range(),
     ) {
         (Some(width), _) => {
@@ -350,19 +350,19 @@ fn loss_cell(figures: &TestFigures) -> String {
 
 /// Returns the loss, divided into path and socket if known.
 fn lost_datagrams_cell(datagrams: &DatagramFigures) -> String {
-    let share = |count: u64| match (count, datagrams.sent) {
+    let percent = |count: u64| match (count, datagrams.sent) {
         (0, _) => "0".to_owned(),
         (count, sent) => format_significant(100.0 * count as f64 / sent.max(1) as f64),
     };
-    let known = datagrams.dropped_by_receiver.filter(|_| datagrams.lost > 0);
-    let loss_places = match known {
+    let dropped_by_socket = datagrams.dropped_by_receiver.filter(|_| datagrams.lost > 0);
+    let loss_places = match dropped_by_socket {
         Some(dropped) => vec![(datagrams.lost - dropped, "path"), (dropped, "socket")],
         None => vec![(datagrams.lost, "lost")],
     };
     let mut lines: Vec<String> = loss_places
         .into_iter()
-        .filter(|(count, _)| *count > 0 || known.is_none())
-        .map(|(count, place)| format!("{} % {place}", share(count)))
+        .filter(|(count, _)| *count > 0 || dropped_by_socket.is_none())
+        .map(|(count, place)| format!("{} % {place}", percent(count)))
         .collect();
     let late = datagrams.received_late.filter(|late| *late > 0);
     lines.extend(late.map(|late| format!("{} late", format_thousands(late as f64))));

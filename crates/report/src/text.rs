@@ -14,8 +14,8 @@ const MAX_COLUMNS: usize = 110;
 /// The minimum width of a line. A smaller width would break every line.
 const MIN_COLUMNS: usize = 40;
 
-/// Returns the report: the peer, the table, notes, warnings and failures. No line is longer than
-/// `columns` characters, except if a single word is.
+/// Returns the report: the peer, the table, notes, warnings and failures. Lines have at most
+/// `columns` characters, unless a single word is longer.
 pub fn text(report: &Report, columns: usize) -> String {
     let columns = columns.clamp(MIN_COLUMNS, MAX_COLUMNS);
     let wrap = |text: &str, indent: &str| wrap(text, indent, columns);
@@ -162,7 +162,7 @@ fn datagram_note(test: &TestReport) -> Option<String> {
     let SizeRule::Bytes(bytes) = test.plan.flow()?.local.send.size else {
         return None;
     };
-    let pace = match &test.pace {
+    let pace = match &test.pace_limit {
         None => "unpaced".to_owned(),
         Some(PaceLimit {
             rate,
@@ -175,7 +175,7 @@ fn datagram_note(test: &TestReport) -> Option<String> {
             format!("paced to {rate}, the rate of {reference_test} (--udp-rate sets another one)")
         }
     };
-    let lost = match datagrams.dropped_by_receiver {
+    let loss_note = match datagrams.dropped_by_receiver {
         _ if datagrams.lost == 0 => "",
         Some(0) => " Lost on the path.",
         Some(_) => " \"socket\": dropped by the receiver's own socket, not lost on the path.",
@@ -193,7 +193,7 @@ fn datagram_note(test: &TestReport) -> Option<String> {
     let batches: String = batches.collect();
     let name = &test.plan.name;
     Some(format!(
-        "{name}: datagrams of {bytes} bytes, {pace}{batches}; the rate counts those received before the test ended.{lost}"
+        "{name}: datagrams of {bytes} bytes, {pace}{batches}; the rate counts those received before the test ended.{loss_note}"
     ))
 }
 
@@ -232,18 +232,18 @@ fn describe_flows(flows: u32, is_bidirectional: bool) -> String {
 fn spread_note(test: &TestReport) -> Option<String> {
     let figures = TestFigures::from_outcome(&test.runs[test.median_run_index()?]);
     let spread = figures.spread?;
-    let rate = |rate: f64| match figures.transactions_per_s {
+    let format_rate = |rate: f64| match figures.transactions_per_s {
         Some(_) => format!("{} tran/s", format_thousands(rate)),
         None => BitRate(rate).to_string(),
     };
     let directions = spread.outbound_bps.zip(spread.inbound_bps);
-    let directions = directions.map(|(out, back)| format!("{out} out and {back} in; "));
+    let directions = directions.map(|(out, inbound)| format!("{out} out and {inbound} in; "));
     Some(format!(
         "{}: {}per flow from {} to {}, Jain's index {}, started within {} ms.",
         test.plan.name,
         directions.unwrap_or_default(),
-        rate(spread.slowest_rate),
-        rate(spread.fastest_rate),
+        format_rate(spread.slowest_rate),
+        format_rate(spread.fastest_rate),
         spread
             .jain_index
             .map_or("–".to_owned(), |index| format!("{index:.3}")),
@@ -251,20 +251,20 @@ fn spread_note(test: &TestReport) -> Option<String> {
     ))
 }
 
-/// Returns a note about rates with a confidence interval.
+/// Returns a note about the confidence intervals of the rates.
 fn confidence_note(report: &Report) -> Option<String> {
     let with_goal = report.tests.iter().filter(|test| test.goal.is_some());
-    let found: Vec<_> = with_goal
+    let confidences: Vec<_> = with_goal
         .filter_map(|test| Some((&test.plan.name, test.confidence()?)))
         .collect();
-    let level = found.first()?.1.level.percent();
-    let runs: Vec<String> = found
+    let level = confidences.first()?.1.level.percent();
+    let runs: Vec<String> = confidences
         .iter()
-        .map(|(name, found)| format!("{name} {}", found.iterations))
+        .map(|(name, confidence)| format!("{name} {}", confidence.iterations))
         .collect();
     Some(format!(
-        "Each rate is the mean of all runs, with half of its {level} % confidence interval below it; the other \
-         figures are of the run with the median rate. Runs: {}.",
+        "Each rate is the mean of all runs; below it is half the width of its {level} % confidence interval. \
+         The other figures are those of the run with the median rate. Runs: {}.",
         runs.join(", ")
     ))
 }
@@ -286,7 +286,7 @@ fn failures(report: &Report) -> Vec<String> {
         let Some(reason) = test.error.as_deref() else {
             continue;
         };
-        match reasons.iter_mut().find(|(known, _)| *known == reason) {
+        match reasons.iter_mut().find(|(listed, _)| *listed == reason) {
             Some((_, names)) => names.push(&test.plan.name),
             None => reasons.push((reason, vec![&test.plan.name])),
         }
@@ -312,26 +312,29 @@ fn failures(report: &Report) -> Vec<String> {
 /// Breaks a line at spaces to fit into `columns`. Continuation lines begin with `indent`.
 fn wrap(text: &str, indent: &str, columns: usize) -> Vec<String> {
     let mut lines = Vec::new();
-    let mut rest = text;
-    let mut start = "";
+    let mut remaining = text;
+    let mut line_indent = "";
     loop {
-        let available = columns - start.len();
-        let Some((limit, _)) = rest.char_indices().nth(available) else {
-            lines.push(format!("{start}{rest}"));
+        let available = columns - line_indent.len();
+        let Some((limit, _)) = remaining.char_indices().nth(available) else {
+            lines.push(format!("{line_indent}{remaining}"));
             return lines;
         };
         let min_break = indent.len().max(1);
-        let Some(break_index) = rest[..limit]
+        let Some(break_index) = remaining[..limit]
             .rfind(' ')
             .filter(|index| *index > min_break)
-            .or_else(|| rest[limit..].find(' ').map(|offset| limit + offset))
+            .or_else(|| remaining[limit..].find(' ').map(|offset| limit + offset))
         else {
-            lines.push(format!("{start}{rest}"));
+            lines.push(format!("{line_indent}{remaining}"));
             return lines;
         };
-        lines.push(format!("{start}{}", rest[..break_index].trim_end()));
-        rest = rest[break_index..].trim_start();
-        start = indent;
+        lines.push(format!(
+            "{line_indent}{}",
+            remaining[..break_index].trim_end()
+        ));
+        remaining = remaining[break_index..].trim_start();
+        line_indent = indent;
     }
 }
 
@@ -340,7 +343,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_break_at_blanks() {
+    fn lines_break_at_spaces() {
         let words = "µs word ".repeat(40);
         let lines = wrap(words.trim_end(), "    ", 80);
         assert!(lines.len() > 2);

@@ -18,10 +18,10 @@ pub(crate) fn lines(tests: &[TestReport]) -> Vec<String> {
             merge(&mut merged, &test.plan.name, &warning);
         }
     }
-    let measured = tests.iter().filter(|test| !test.runs.is_empty()).count();
+    let measured_tests = tests.iter().filter(|test| !test.runs.is_empty()).count();
     merged
         .iter()
-        .map(|warning| warning.line(measured))
+        .map(|warning| warning.line(measured_tests))
         .collect()
 }
 
@@ -35,8 +35,8 @@ struct MergedWarning {
 }
 
 impl MergedWarning {
-    fn line(&self, measured: usize) -> String {
-        let tests = if measured > 1 && self.tests.len() == measured {
+    fn line(&self, measured_tests: usize) -> String {
+        let tests = if measured_tests > 1 && self.tests.len() == measured_tests {
             "every test".to_owned()
         } else {
             self.tests.join(", ")
@@ -52,7 +52,7 @@ impl MergedWarning {
                 };
                 format!("{} ({range}{unit}: {tests})", self.summary)
             }
-            None if self.tests.len() == measured => self.summary.clone(),
+            None if self.tests.len() == measured_tests => self.summary.clone(),
             None => format!("{} ({tests})", self.summary),
         }
     }
@@ -70,7 +70,10 @@ fn format_figure(value: f64) -> String {
 fn merge(merged: &mut Vec<MergedWarning>, test_name: &str, warning: &Warning) {
     let (text, figure) = (warning.summary(), warning.figure());
     let range = figure.map(|(value, _)| (value, value));
-    let Some(merged_warning) = merged.iter_mut().find(|known| known.summary == text) else {
+    let Some(merged_warning) = merged
+        .iter_mut()
+        .find(|candidate| candidate.summary == text)
+    else {
         let unit = figure.map_or("", |(_, unit)| unit);
         merged.push(MergedWarning {
             summary: text,

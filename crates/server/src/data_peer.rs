@@ -17,8 +17,9 @@ use sys::{Address, Socket};
 
 use crate::{Dialect, ServerContext};
 
-/// The time for which a connection from another address waits for one from an expected address.
-pub const PREFERRED_WAIT: Duration = Duration::from_secs(2);
+/// The time for which a connection from an unexpected address waits for one from an expected
+/// address.
+pub const UNEXPECTED_PEER_WAIT: Duration = Duration::from_secs(2);
 
 /// The maximum number of connections that wait at a time. Further ones are closed.
 const MAX_WAITING: usize = 8;
@@ -58,14 +59,14 @@ pub struct AcceptedConnection {
     pub is_unexpected: bool,
 }
 
-/// Accepts a test's data connections, of which there are many on one listener. The first one
+/// Accepts the data connections of a test that has many of them on one listener. The first one
 /// decides whether the others may come from an unexpected address.
 #[derive(Debug, Default)]
 pub struct DataAcceptor {
     /// Whether the first connection came from an unexpected address.
     accepts_unexpected: Option<bool>,
-    /// The peer of the last expected connection, and that connection's address. The next connection
-    /// is compared with it first.
+    /// The control connection's peer and the source of the last connection from that peer. The next
+    /// connection is compared with them first, which is fast.
     last_expected: Option<(Address, KernelAddress)>,
     /// The source of the first connection that was closed because of its address.
     first_refused: Option<Address>,
@@ -76,12 +77,12 @@ pub struct DataAcceptor {
 /// Whether another peer of the same test uses this address on the same listener.
 pub type IsOtherPeer<'a> = &'a dyn Fn(&Address) -> bool;
 
-/// A connection that may become the test's.
+/// A connection that may be the test's data connection.
 struct Candidate {
     accepted: AcceptedConnection,
     /// The received part of its nonce.
     nonce: Nonce,
-    received: usize,
+    nonce_bytes: usize,
 }
 
 /// The result of the nonce check.
@@ -119,8 +120,8 @@ impl<'a> DataPeer<'a> {
     /// allowed, unless the operator allows more. An address in a request does not prove that its
     /// owner agrees.
     pub fn may_send_to(&self, target: &Address) -> bool {
-        // A path, or a hardware address on the same link, cannot be used to attack a third party:
-        // the kernel reports that the datagram came from there.
+        // A path leads only to this host, and a hardware address only to the same link. Neither can
+        // be used to attack a third party elsewhere.
         let cannot_be_misused = match target {
             Address::Unix(path) => !path.as_os_str().is_empty(),
             Address::Llc(_) => true,
@@ -336,13 +337,13 @@ fn accept_with_handler(
     let mut first_unexpected_at = None;
     loop {
         let now = Instant::now();
-        let wake_up = first_unexpected_at.map_or(deadline, |since: Instant| {
-            deadline.min(since + PREFERRED_WAIT)
+        let wake_up_at = first_unexpected_at.map_or(deadline, |first_at: Instant| {
+            deadline.min(first_at + UNEXPECTED_PEER_WAIT)
         });
         if stop.is_set() {
             return Err(Error::CANCELED);
         }
-        if now >= wake_up {
+        if now >= wake_up_at {
             waiting.retain(|candidate| call::is_open(candidate.accepted.socket.as_fd()));
             // Without a nonce, the waiting candidates are the only choice.
             if nonce.is_none() && !waiting.is_empty() {
@@ -353,7 +354,7 @@ fn accept_with_handler(
             }
             first_unexpected_at = None;
         }
-        if !wait_for_any(listener, &waiting, nonce.is_some(), wake_up)? {
+        if !wait_for_any(listener, &waiting, nonce.is_some(), wake_up_at)? {
             continue;
         }
         if let Some(nonce) = nonce
@@ -373,8 +374,8 @@ fn accept_with_handler(
         };
         if nonce.is_none() {
             if !accepted.is_unexpected {
-                for other in &waiting {
-                    on_refused(&other.accepted.from);
+                for candidate in &waiting {
+                    on_refused(&candidate.accepted.from);
                 }
                 return Ok(accepted);
             }
@@ -394,7 +395,7 @@ fn accept_with_handler(
         waiting.push(Candidate {
             accepted,
             nonce: Nonce::default(),
-            received: 0,
+            nonce_bytes: 0,
         });
     }
 }
@@ -405,7 +406,7 @@ struct ListenerTimeout<'a>(&'a Socket);
 
 impl<'a> ListenerTimeout<'a> {
     fn new(listener: &'a Socket) -> Self {
-        let _ = listener.set_read_timeout(Some(PREFERRED_WAIT));
+        let _ = listener.set_read_timeout(Some(UNEXPECTED_PEER_WAIT));
         Self(listener)
     }
 }
@@ -419,7 +420,7 @@ impl Drop for ListenerTimeout<'_> {
 /// Returns the index of the candidate that is least likely to be the client's: the oldest from an
 /// unexpected address, or else the oldest. A client sends its nonce immediately.
 fn least_likely(waiting: &[Candidate]) -> usize {
-    let unexpected = waiting.iter().position(|one| one.accepted.is_unexpected);
+    let unexpected = (waiting.iter()).position(|candidate| candidate.accepted.is_unexpected);
     unexpected.unwrap_or(0)
 }
 
@@ -428,11 +429,11 @@ fn least_likely(waiting: &[Candidate]) -> usize {
 fn wait_for_any(
     listener: &Socket,
     waiting: &[Candidate],
-    by_nonce: bool,
+    reads_nonces: bool,
     deadline: Instant,
 ) -> Result<bool, Error> {
     let mut sockets = vec![listener.as_fd()];
-    if by_nonce {
+    if reads_nonces {
         sockets.extend(
             waiting
                 .iter()
@@ -492,15 +493,15 @@ fn remove_proven(waiting: &mut Vec<Candidate>, nonce: &Nonce) -> Option<Accepted
 
 impl Candidate {
     fn check_nonce(&mut self, nonce: &Nonce) -> NonceCheck {
-        let unread = &mut self.nonce[self.received..];
+        let unread = &mut self.nonce[self.nonce_bytes..];
         match call::receive_without_waiting(self.accepted.socket.as_fd(), unread) {
             Ok(0) => return NonceCheck::Mismatch,
-            Ok(count) => self.received += count,
+            Ok(count) => self.nonce_bytes += count,
             Err(Error::AGAIN | Error::INTR) => return NonceCheck::Incomplete,
             Err(_) => return NonceCheck::Mismatch,
         }
         // Only a complete nonce is compared. Otherwise an attacker could find it byte by byte.
-        if self.received < nonce.len() {
+        if self.nonce_bytes < nonce.len() {
             NonceCheck::Incomplete
         } else if self.nonce == *nonce {
             NonceCheck::Match
@@ -609,7 +610,7 @@ mod tests {
         let begun = Instant::now();
         let accepted =
             accept_data(&listening, &peer, None, deadline(), &Stop::new(), &|_| ()).unwrap();
-        assert!(accepted.is_unexpected && begun.elapsed() >= PREFERRED_WAIT);
+        assert!(accepted.is_unexpected && begun.elapsed() >= UNEXPECTED_PEER_WAIT);
         assert_eq!(accepted.from.ip(), inet("127.0.0.3:1").ip());
 
         peer.policy.is_strict = true;
@@ -661,7 +662,7 @@ mod tests {
         let _second_expected = connect_from([127, 0, 0, 3], at);
         let begun = Instant::now();
         assert_eq!(accept(&mut acceptor), Ok((requested.ip(), false)));
-        assert!(begun.elapsed() < PREFERRED_WAIT, "it does not wait");
+        assert!(begun.elapsed() < UNEXPECTED_PEER_WAIT, "it does not wait");
         assert_eq!(unexpected.read(&mut [0; 1]).unwrap_or(0), 0, "it is closed");
         let refused = acceptor.first_refused().and_then(Address::ip);
         assert_eq!(refused, inet("127.0.0.2:1").ip());
@@ -686,7 +687,7 @@ mod tests {
             ..DataPeer::for_control_address(&control)
         };
         let mut acceptor = DataAcceptor::default();
-        let mut early = connect_from([127, 0, 0, 2], at);
+        let mut other_client = connect_from([127, 0, 0, 2], at);
         let _expected = connect_from([127, 0, 0, 3], at);
         for (expected, other) in [(&first_peer, &second_peer), (&second_peer, &first_peer)] {
             let is_other_peer = |from: &Address| from.shares_host_with(other);
@@ -700,7 +701,7 @@ mod tests {
                 TcpStream::from(socket).write_all(b"x").unwrap();
             }
         }
-        early.read_exact(&mut [0; 1]).unwrap();
+        other_client.read_exact(&mut [0; 1]).unwrap();
     }
 
     #[test]

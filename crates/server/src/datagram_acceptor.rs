@@ -11,7 +11,7 @@ use model::{SocketOptions, Transport};
 use sys::call::{self, Error};
 use sys::{Address, Socket};
 
-/// The maximum number of datagrams that wait for a session, and of their bytes. Further datagrams
+/// The maximum numbers of datagrams, and of their bytes, that wait for a session. Further datagrams
 /// are dropped.
 const MAX_WAITING: usize = 1024;
 const MAX_WAITING_BYTES: usize = 4 << 20;
@@ -44,7 +44,7 @@ struct State {
     waiting: VecDeque<(Address, FirstDatagram)>,
     waiting_bytes: usize,
     known_sources: Vec<(Address, Instant)>,
-    /// Sources whose datagrams may still arrive here after their socket was opened.
+    /// Sources with their own socket whose datagrams may still arrive at the server's socket.
     in_transit_sources: Vec<Address>,
     last_id: u64,
 }
@@ -121,13 +121,13 @@ impl DatagramAcceptor {
         deadline: Instant,
         stop: &Stop,
     ) -> Result<ExpectedFlows<'_>, Error> {
-        let is_same = |other: &Option<Address>| match (host, other) {
+        let conflicts = |other: &Option<Address>| match (host, other) {
             (Some(host), Some(other)) => host.shares_host_with(other),
             _ => true,
         };
         loop {
             let mut state = self.state();
-            if !state.expected.iter().any(|(_, other)| is_same(other)) {
+            if !state.expected.iter().any(|(_, other)| conflicts(other)) {
                 if host.is_some() {
                     // No session expects these datagrams.
                     state.collect(self);
@@ -179,8 +179,8 @@ impl ExpectedFlows<'_> {
             let mut state = self.acceptor.state();
             state.collect(self.acceptor);
             if let Some(from) = state.next_source(self.host.as_ref()) {
-                // Opening the branch changes the options of the listening socket, so other sessions
-                // must wait.
+                // Opening the flow's socket changes the options of the listening socket, so other
+                // sessions must wait.
                 let bound = (listener, &self.acceptor.bound);
                 let socket = open_datagram_branch(bound, Transport::Udp, &from, options);
                 let socket = socket.map_err(|error| errno(&error))?;
@@ -202,7 +202,7 @@ impl ExpectedFlows<'_> {
             if Instant::now() >= deadline {
                 return Err(Error::TIMEDOUT);
             }
-            // Another session may receive the datagrams of this one.
+            // Another session may receive this session's datagrams, so the wait is short.
             stop.wait_readable(
                 listener.as_fd(),
                 deadline.min(Instant::now() + POLL_INTERVAL),
@@ -250,13 +250,13 @@ impl State {
                     Ok((_, None)) | Err(Error::INTR) => continue,
                     Err(_) => return,
                 };
-            let is_late = self.in_transit_sources.contains(&from);
+            let is_in_transit = self.in_transit_sources.contains(&from);
             let is_known = self.known_sources.iter().any(|(known, _)| *known == from);
             let is_full = self.waiting.len() >= MAX_WAITING
                 || self.waiting_bytes + length > MAX_WAITING_BYTES;
             let has_earlier = || self.waiting.iter().any(|(other, _)| *other == from);
             let can_start_flow = || (acceptor.can_start_flow)(&buffer[..length]) || has_earlier();
-            if is_late || (!is_known && !is_full && self.expects(&from) && can_start_flow()) {
+            if is_in_transit || (!is_known && !is_full && self.expects(&from) && can_start_flow()) {
                 self.waiting_bytes += length;
                 let datagram = FirstDatagram::received_now(&buffer[..length]);
                 self.waiting.push_back((from, datagram));
@@ -279,10 +279,10 @@ impl State {
     /// Removes and returns the datagrams of a source.
     fn remove_datagrams(&mut self, source: &Address) -> Vec<FirstDatagram> {
         let waiting = std::mem::take(&mut self.waiting);
-        let (taken, left): (Vec<_>, Vec<_>) =
+        let (removed, kept): (Vec<_>, Vec<_>) =
             waiting.into_iter().partition(|(from, _)| from == source);
-        self.set_waiting(left.into());
-        taken.into_iter().map(|(_, datagram)| datagram).collect()
+        self.set_waiting(kept.into());
+        removed.into_iter().map(|(_, datagram)| datagram).collect()
     }
 
     fn drop_unexpected(&mut self) {
@@ -317,7 +317,7 @@ mod tests {
         DatagramAcceptor::open(&bind, &SocketOptions::default()).unwrap()
     }
 
-    /// Creates a socket like one passed by systemd.
+    /// Creates an acceptor with a socket like those that systemd passes to a service.
     fn open_inherited_acceptor(bind: &str) -> DatagramAcceptor {
         let address: std::net::SocketAddr = bind.parse().unwrap();
         let socket = Socket::new(
@@ -354,21 +354,23 @@ mod tests {
             open_acceptor("[::]:0"),
             open_inherited_acceptor("[::]:0"),
         ] {
-            let [one, two] = [(); 2].map(|()| client(&acceptor, "127.0.0.1"));
+            let [client_1, client_2] = [(); 2].map(|()| client(&acceptor, "127.0.0.1"));
             let (stop, options) = (Stop::new(), SocketOptions::default());
             let flows = acceptor.expect_flows(None, deadline(), &stop).unwrap();
-            for (client, datagram) in [(&one, b"1a"), (&two, b"2a"), (&one, b"1b"), (&two, b"2b")] {
-                client.send(datagram).unwrap();
+            for datagrams in [[b"1a", b"2a"], [b"1b", b"2b"]] {
+                client_1.send(datagrams[0]).unwrap();
+                client_2.send(datagrams[1]).unwrap();
             }
             let mut first = flows.accept(&options, true, deadline(), &stop).unwrap();
             flows.collect_in_transit(&mut first);
             assert_eq!(data(&first), [b"1a", b"1b"]);
-            one.send(b"1c").unwrap();
-            two.send(b"2c").unwrap();
+            client_1.send(b"1c").unwrap();
+            client_2.send(b"2c").unwrap();
             let second = flows.accept(&options, true, deadline(), &stop).unwrap();
             assert_eq!(data(&second), [b"2a", b"2b", b"2c"]);
-            two.send(b"2d").unwrap();
-            for (flow, client, expected) in [(&first, &one, b"1c"), (&second, &two, b"2d")] {
+            client_2.send(b"2d").unwrap();
+            let flows = [(&first, &client_1, b"1c"), (&second, &client_2, b"2d")];
+            for (flow, client, expected) in flows {
                 let mut buffer = [0; 8];
                 let length = call::receive(flow.socket.as_fd(), &mut buffer).unwrap();
                 assert_eq!(&buffer[..length], expected);
@@ -387,9 +389,9 @@ mod tests {
         let address = |host: &str| Address::Inet(format!("{host}:1").parse().unwrap());
         let clients = hosts.map(|host| client(&acceptor, host));
         clients[0].send(b"too early").unwrap();
-        let [one, two] =
+        let [first_flows, second_flows] =
             hosts.map(|host| acceptor.expect_flows(Some(&address(host)), deadline(), &stop));
-        let (one, two) = (one.unwrap(), two.unwrap());
+        let (first_flows, second_flows) = (first_flows.unwrap(), second_flows.unwrap());
         // A second session for a host waits for the first to end.
         let second_session = acceptor.expect_flows(Some(&address(hosts[0])), Instant::now(), &stop);
         assert_eq!(second_session.err(), Some(Error::TIMEDOUT));
@@ -397,13 +399,13 @@ mod tests {
         for (client, datagram) in clients.iter().zip([b"one", b"two"]) {
             client.send(datagram).unwrap();
         }
-        for (flows, expected) in [(&two, b"two"), (&one, b"one")] {
+        for (flows, expected) in [(&second_flows, b"two"), (&first_flows, b"one")] {
             let flow = flows.accept(&options, false, deadline(), &stop).unwrap();
             assert_eq!(data(&flow), [expected]);
         }
-        let none = one.accept(&options, false, Instant::now(), &stop);
+        let none = first_flows.accept(&options, false, Instant::now(), &stop);
         assert_eq!(none.err(), Some(Error::TIMEDOUT));
-        drop(one);
+        drop(first_flows);
         assert!(
             acceptor
                 .expect_flows(Some(&address(hosts[0])), deadline(), &stop)

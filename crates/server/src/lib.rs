@@ -18,8 +18,8 @@ mod server;
 mod service;
 
 pub use data_peer::{
-    AcceptedConnection, DataAcceptor, DataPeer, IsOtherPeer, Nonce, PREFERRED_WAIT, PeerPolicy,
-    accept_data,
+    AcceptedConnection, DataAcceptor, DataPeer, IsOtherPeer, Nonce, PeerPolicy,
+    UNEXPECTED_PEER_WAIT, accept_data,
 };
 pub use datagram_acceptor::{DatagramAcceptor, DatagramPeer, ExpectedFlows};
 pub use listener::{inherited_listeners, inherited_sockets, listen};

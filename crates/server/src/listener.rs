@@ -15,8 +15,8 @@ const BACKLOG: i32 = 1024;
 const MAX_WAIT: Duration = Duration::from_secs(3600);
 
 /// Listens at each of the addresses. If the kernel chooses the port, all addresses use the same
-/// one. Fails only if all addresses fail, and returns the first error. The IPv6 wildcard also
-/// accepts IPv4 unless `only_v6` is set, so that binding the IPv4 address may fail.
+/// one. Fails only if all addresses fail, and returns the first error. Unless `only_v6` is set, the
+/// IPv6 wildcard also accepts IPv4, so binding the IPv4 wildcard may then fail.
 pub fn listen(
     transport: Transport,
     addresses: &[Address],
@@ -80,7 +80,7 @@ pub fn inherited_sockets() -> io::Result<Vec<(String, Socket)>> {
     for index in 0..inherited.len() {
         let socket = match inherited.take_udp_socket(index) {
             Ok(Some(socket)) => {
-                enable_port_sharing(socket.as_fd())?;
+                set_default_receiver(socket.as_fd())?;
                 Some(socket.into())
             }
             _ => inherited.take_tcp_listener(index)?.map(Socket::from),
@@ -91,7 +91,7 @@ pub fn inherited_sockets() -> io::Result<Vec<(String, Socket)>> {
     Ok(sockets)
 }
 
-fn enable_port_sharing(socket: BorrowedFd<'_>) -> io::Result<()> {
+fn set_default_receiver(socket: BorrowedFd<'_>) -> io::Result<()> {
     sys::option::set_default_receiver(socket).map_err(|error| {
         let reason = sys::describe(&error);
         io::Error::other(format!("a UDP socket without ReusePort=yes: {reason}"))

@@ -8,7 +8,7 @@ const PERIOD: Duration = Duration::from_secs(10);
 /// A limit for log lines, and the number of lines in the current period.
 #[derive(Clone, Copy, Debug)]
 pub struct LogRateLimit {
-    since: Instant,
+    period_start: Instant,
     lines: u32,
     suppressed: u64,
 }
@@ -29,16 +29,16 @@ impl LogRateLimit {
     /// Starts a period.
     pub fn begin(now: Instant) -> Self {
         Self {
-            since: now,
+            period_start: now,
             lines: 0,
             suppressed: 0,
         }
     }
 
-    /// Decides whether to write a line now. A period has at most `most` lines.
+    /// Decides whether to write a line now. A period has at most `max_lines` lines.
     pub fn decide(&mut self, now: Instant, max_lines: u32) -> LogDecision {
         let mut suppressed = 0;
-        if now.saturating_duration_since(self.since) >= PERIOD {
+        if now.saturating_duration_since(self.period_start) >= PERIOD {
             suppressed = self.suppressed;
             *self = Self::begin(now);
         }

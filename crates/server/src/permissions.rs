@@ -9,13 +9,13 @@ use sys::facts;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Permissions {
     /// `--allow-modules`: requests may cause the kernel to load modules.
-    pub modules: bool,
+    pub allows_modules: bool,
     /// `--allow-privileged-ports`: requests may use privileged ports.
-    pub privileged_ports: bool,
+    pub allows_privileged_ports: bool,
 }
 
 /// The first unprivileged VSOCK port: vsock(7).
-const FIRST_UNPRIVILEGED: u32 = 1024;
+const FIRST_UNPRIVILEGED_VSOCK_PORT: u32 = 1024;
 
 impl Permissions {
     /// The reason to refuse `--user` and `--allow-privileged-ports` together.
@@ -25,7 +25,7 @@ impl Permissions {
     /// Returns whether a socket of this transport may be opened for an address of this family.
     /// Without the permission, the kernel must already have the protocol.
     pub fn allows_transport(self, transport: Transport, address: &Address) -> bool {
-        if self.modules {
+        if self.allows_modules {
             return true;
         }
         match protocol_name(transport, address.is_ipv6()) {
@@ -38,17 +38,17 @@ impl Permissions {
     /// Returns whether this congestion control may be set. Without the permission, the kernel must
     /// already have it.
     pub fn allows_congestion_control(self, name: &str) -> bool {
-        self.modules || facts::has_congestion_control(name)
+        self.allows_modules || facts::has_congestion_control(name)
     }
 
     /// Returns whether a socket may be bound to the port of this address.
     pub fn allows_port(self, address: &Address) -> bool {
-        let first = match address {
+        let first_unprivileged = match address {
             Address::Inet(_) => facts::first_unprivileged_port(),
-            Address::Vsock { .. } => FIRST_UNPRIVILEGED,
+            Address::Vsock { .. } => FIRST_UNPRIVILEGED_VSOCK_PORT,
             Address::Unix(_) | Address::Llc(_) => return true,
         };
-        self.privileged_ports || address.port() == 0 || address.port() >= first
+        self.allows_privileged_ports || address.port() == 0 || address.port() >= first_unprivileged
     }
 }
 
@@ -77,12 +77,12 @@ mod tests {
     use super::*;
 
     const NONE: Permissions = Permissions {
-        modules: false,
-        privileged_ports: false,
+        allows_modules: false,
+        allows_privileged_ports: false,
     };
     const ALL: Permissions = Permissions {
-        modules: true,
-        privileged_ports: true,
+        allows_modules: true,
+        allows_privileged_ports: true,
     };
 
     fn inet(text: &str) -> Address {
@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn ports_that_stand_for_services_need_a_permission() {
+    fn privileged_ports_need_a_permission() {
         let first = facts::first_unprivileged_port();
         let vsock = |port| Address::Vsock { context: 3, port };
         for (address, allowed) in [

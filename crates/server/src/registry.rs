@@ -32,7 +32,7 @@ struct Inner {
     tests: Mutex<Vec<Weak<RunningTest>>>,
     /// Bytes that each address has moved beyond its rate limit, including those of finished tests.
     excess_bytes: Mutex<HashMap<BudgetHolder, u64>>,
-    /// Whether a watcher reduces `excess_bytes`. Without one, it would only grow.
+    /// Whether a watcher reduces `excess_bytes`. Without a watcher, none are added.
     has_watcher: AtomicBool,
     write_record: Option<RecordWriter>,
 }
@@ -102,9 +102,9 @@ pub struct TestRecord {
 }
 
 impl Registry {
-    pub(crate) fn new(log: Option<RecordWriter>) -> Self {
+    pub(crate) fn new(write_record: Option<RecordWriter>) -> Self {
         Self(Arc::new(Inner {
-            write_record: log,
+            write_record,
             ..Inner::default()
         }))
     }
@@ -145,11 +145,11 @@ impl Registry {
             is_complete: false,
             end: None,
         };
-        let since = Instant::now();
+        let started = Instant::now();
         let running = Arc::new(RunningTest {
             registry: self.clone(),
             address: holder,
-            started: since,
+            started,
             requested_duration: test.duration,
             cancel_stop: cancel_stop.clone(),
             state: Mutex::new(State {
@@ -157,7 +157,7 @@ impl Registry {
                 counters: Vec::new(),
                 ended: None,
                 counted_bytes: 0,
-                last_measurement: (since, 0),
+                last_measurement: (started, 0),
             }),
         });
         tests.push(Arc::downgrade(&running));
@@ -180,20 +180,24 @@ impl Registry {
         tests
     }
 
-    /// Updates the rates of all tests. `allowed` is the number of bytes that an address may move
-    /// since the previous call. Returns the tests of addresses whose excess is more than `burst`
-    /// bytes.
-    pub(crate) fn update_rates(&self, allowed: u64, burst: u64) -> Vec<Arc<RunningTest>> {
+    /// Updates the rates of all tests. `allowed_bytes` is what the rate limit allows an address for
+    /// the time since the previous call. Returns the tests of addresses with an excess of more than
+    /// `burst_bytes`.
+    pub(crate) fn update_rates(
+        &self,
+        allowed_bytes: u64,
+        burst_bytes: u64,
+    ) -> Vec<Arc<RunningTest>> {
         self.0.has_watcher.store(true, Relaxed);
         let mut tests = self.tests();
         for test in &tests {
             test.update_rate();
         }
         lock(&self.0.excess_bytes).retain(|_, bytes| {
-            *bytes = bytes.saturating_sub(allowed);
+            *bytes = bytes.saturating_sub(allowed_bytes);
             *bytes > 0
         });
-        tests.retain(|test| self.excess_bytes(test.address) > burst);
+        tests.retain(|test| self.excess_bytes(test.address) > burst_bytes);
         tests
     }
 
@@ -226,12 +230,12 @@ impl RunningTest {
     /// not count as complete.
     pub fn complete(&self) {
         let elapsed = self.elapsed();
-        if let Some(length) = self.requested_duration
-            && elapsed.mul_f64(1.01) + DURATION_TOLERANCE < length
+        if let Some(requested) = self.requested_duration
+            && elapsed.mul_f64(1.01) + DURATION_TOLERANCE < requested
         {
-            let [elapsed, length] = [elapsed, length].map(|time| time.as_secs_f64());
+            let [elapsed, requested] = [elapsed, requested].map(|time| time.as_secs_f64());
             self.fail(&format_args!(
-                "the client ended the test after {elapsed:.1} of {length:.1} s"
+                "the client ended the test after {elapsed:.1} of {requested:.1} s"
             ));
         }
         self.end("complete".to_owned(), true);
@@ -303,7 +307,7 @@ impl RunningTest {
         }
     }
 
-    /// Updates the current rate, and adds the bytes to those of the address.
+    /// Updates the current rate, and adds the new bytes to the excess of the address.
     fn update_rate(&self) {
         let mut state = self.state();
         let (bytes, now) = (state.bytes(), Instant::now());
@@ -402,7 +406,7 @@ mod tests {
             max_tests: Some(2),
             ..AddressLimits::default()
         };
-        let enter = |dialect, from: &str| {
+        let start_test = |dialect, from: &str| {
             let peer = Address::Inet(from.parse().unwrap());
             let test = registry.register(
                 (dialect, &peer),
@@ -416,13 +420,13 @@ mod tests {
             Ok::<_, Refusal>(test)
         };
         registry.update_rates(0, 0);
-        let first = enter("netperf", "127.0.0.1:1").unwrap();
-        let second = enter("uperf", "127.0.0.1:2").unwrap();
+        let first = start_test("netperf", "127.0.0.1:1").unwrap();
+        let second = start_test("uperf", "127.0.0.1:2").unwrap();
         assert_eq!(
-            enter("uperf", "127.0.0.1:3").unwrap_err(),
+            start_test("uperf", "127.0.0.1:3").unwrap_err(),
             Refusal::TooManyTests(2)
         );
-        let third = enter("iperf3", "127.0.0.2:3").unwrap();
+        let third = start_test("iperf3", "127.0.0.2:3").unwrap();
         assert_eq!(registry.records().len(), 3);
         assert_eq!(
             [&first, &second, &third].map(|test| test.overlapping_tests()),
@@ -449,7 +453,9 @@ mod tests {
         assert!(third.cancel_stop().is_set() && !first.cancel_stop().is_set());
         drop((first, third));
         assert_eq!(
-            enter("iperf", "127.0.0.1:1").unwrap().overlapping_tests(),
+            start_test("iperf", "127.0.0.1:1")
+                .unwrap()
+                .overlapping_tests(),
             0
         );
     }
@@ -458,9 +464,9 @@ mod tests {
     fn a_server_without_a_watcher_keeps_no_addresses() {
         let registry = Registry::default();
         let peer = Address::Inet("127.0.0.1:1".parse().unwrap());
-        let peer = ("udpmon", &peer);
+        let client = ("udpmon", &peer);
         let test = registry.register(
-            peer,
+            client,
             ClientTest::default(),
             &Stop::new(),
             &AddressLimits::default(),

@@ -38,7 +38,7 @@ pub trait Dialect: Send + Sync + 'static {
     /// The server closes the connection and writes a log line.
     fn send_refusal(&self, _control: &ControlConnection, _reason: &str) {}
 
-    /// Writes a line to the log, if the user wants one.
+    /// Writes a line to the log, if the user requested a log.
     fn log(&self, line: fmt::Arguments<'_>);
 
     /// Writes a log line about a refused client, which may be an attacker.
@@ -102,8 +102,8 @@ impl<D: Dialect> Server<D> {
     /// Serves each client on a separate thread until the stop, and then waits for the remaining
     /// sessions.
     pub fn run(self: &Arc<Self>, listeners: Vec<Socket>) {
-        // Start this thread before the first session. A session may bind its thread to a CPU, and
-        // child threads inherit that.
+        // Start the deadline thread before the first session. A session may bind its thread to a
+        // CPU, and threads that it starts inherit that.
         deadline_thread();
         // Every session holds a sender, so the receiver detects the end of the last session.
         let (session_handle, all_sessions) = mpsc::channel();
@@ -123,14 +123,14 @@ impl<D: Dialect> Server<D> {
     fn accept_until_stopped(self: &Arc<Self>, listeners: &[Socket], session_handle: &Sender<()>) {
         let stop = self.service.stop();
         let _registration = stop.register_thread();
-        let is_serial = self.service.config().serial;
+        let serves_one_at_a_time = self.service.config().serves_one_at_a_time;
         let mut is_failing = false;
         while !stop.is_set() {
             match accept(listeners) {
                 Ok(Some(socket)) => {
                     is_failing = false;
                     let session = self.start_session(socket, session_handle.clone());
-                    if is_serial {
+                    if serves_one_at_a_time {
                         session.map(JoinHandle::join);
                     }
                 }

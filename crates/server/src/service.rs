@@ -33,8 +33,8 @@ with_defaults! {
         /// `--drain-on-exit`: the time for which running tests may continue after a stop.
         pub drain_time: Duration = Duration::ZERO,
         /// Whether to serve one client at a time while others wait.
-        pub serial: bool = false,
-        /// The limits of `linerate serve`; otherwise none.
+        pub serves_one_at_a_time: bool = false,
+        /// The limits of `linerate serve`; other servers have none.
         pub limits: AddressLimits = AddressLimits::default(),
     }
 }
@@ -85,10 +85,10 @@ impl Service {
     }
 
     /// Creates a service like [`Self::new`] that also logs a record of each finished test.
-    pub fn with_log(config: ServerConfig, stop: Stop, log: Option<RecordWriter>) -> Self {
+    pub fn with_log(config: ServerConfig, stop: Stop, write_record: Option<RecordWriter>) -> Self {
         Self(Arc::new(Inner {
             clients: SharedBudget::new(config.max_clients.into()),
-            running: Registry::new(log),
+            running: Registry::new(write_record),
             cancel_stop: stop.child_after(config.drain_time),
             config: RwLock::new(Arc::new(config)),
             stop,

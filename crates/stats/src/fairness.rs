@@ -14,7 +14,7 @@ mod tests {
     use super::jain_index;
 
     #[test]
-    fn known_indices() {
+    fn the_index_has_known_values() {
         for (shares, index) in [
             (&[5.0][..], Some(1.0)),
             (&[2.0, 2.0, 2.0, 2.0], Some(1.0)),

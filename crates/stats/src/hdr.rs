@@ -27,9 +27,9 @@ const COMPRESSED_COOKIE: u32 = 0x1c84_9314;
 
 /// Two digits: 256 buckets of width 1, then 128 per octave.
 const SIGNIFICANT_DIGITS: u32 = 2;
-const LOWEST: u64 = 1;
-const HIGHEST: u64 = (1 << MAX_BITS) - 1;
-const RATIO: f64 = 1.0;
+const LOWEST_NS: u64 = 1;
+const HIGHEST_NS: u64 = (1 << MAX_BITS) - 1;
+const CONVERSION_RATIO: f64 = 1.0;
 
 const HEADER_BYTES: usize = 40;
 
@@ -64,7 +64,7 @@ pub enum HdrError {
 }
 
 impl Histogram {
-    /// Returns the V2 encoding, which has only the exact counts.
+    /// Returns the V2 encoding. It keeps the counts, but not the exact extremes and sums.
     pub fn to_v2(&self) -> Vec<u8> {
         let mut payload = Vec::new();
         let last_used = self.counts().iter().rposition(|count| *count > 0);
@@ -85,9 +85,9 @@ impl Histogram {
         bytes.extend((payload.len() as u32).to_be_bytes());
         bytes.extend(0_u32.to_be_bytes());
         bytes.extend(SIGNIFICANT_DIGITS.to_be_bytes());
-        bytes.extend(LOWEST.to_be_bytes());
-        bytes.extend(HIGHEST.to_be_bytes());
-        bytes.extend(RATIO.to_be_bytes());
+        bytes.extend(LOWEST_NS.to_be_bytes());
+        bytes.extend(HIGHEST_NS.to_be_bytes());
+        bytes.extend(CONVERSION_RATIO.to_be_bytes());
         bytes.extend(payload);
         bytes
     }
@@ -185,8 +185,8 @@ fn read_v2(bytes: impl Read) -> Result<Histogram, HdrError> {
     let layout = BucketLayout::parse(&header)?;
     let length = u64::from(read_u32(&header, 4));
     // Bytes after the payload are ignored.
-    let mut rest = bytes.take(length);
-    let mut payload = rest.by_ref().bytes();
+    let mut limited = bytes.take(length);
+    let mut payload = limited.by_ref().bytes();
     let mut times = Histogram::default();
     let mut bucket = 0_u64;
     while let Some(first) = payload.next() {
@@ -201,7 +201,7 @@ fn read_v2(bytes: impl Read) -> Result<Histogram, HdrError> {
         times.record_bucket(low, high, number.unsigned_abs());
         bucket += 1;
     }
-    if rest.limit() > 0 {
+    if limited.limit() > 0 {
         return Err(HdrError::Truncated);
     }
     Ok(times)
@@ -227,7 +227,7 @@ impl BucketLayout {
         if digits > 5 || lowest == 0 || highest / 2 < lowest {
             return Err(HdrError::BadHeader);
         }
-        if offset != 0 || (ratio - RATIO).abs() > f64::EPSILON {
+        if offset != 0 || (ratio - CONVERSION_RATIO).abs() > f64::EPSILON {
             return Err(HdrError::Scaled);
         }
         let unit_bits = lowest.ilog2();
@@ -264,16 +264,16 @@ impl BucketLayout {
 
 /// Appends a ZigZag number in LEB128; the ninth byte has eight data bits.
 fn write_number(bytes: &mut Vec<u8>, number: i64) {
-    let mut rest = ((number << 1) ^ (number >> 63)) as u64;
+    let mut remaining_bits = ((number << 1) ^ (number >> 63)) as u64;
     for _ in 0..8 {
-        if rest < 0x80 {
-            bytes.push(rest as u8);
+        if remaining_bits < 0x80 {
+            bytes.push(remaining_bits as u8);
             return;
         }
-        bytes.push(rest as u8 | 0x80);
-        rest >>= 7;
+        bytes.push(remaining_bits as u8 | 0x80);
+        remaining_bits >>= 7;
     }
-    bytes.push(rest as u8);
+    bytes.push(remaining_bits as u8);
 }
 
 fn read_number(
@@ -345,7 +345,7 @@ mod tests {
     #[test]
     fn we_read_what_the_reference_writes() {
         for (digits, lowest, highest) in [
-            (2, 1, HIGHEST),
+            (2, 1, HIGHEST_NS),
             (3, 1, 3_600_000_000_000),
             (1, 1000, 1 << 40),
             (0, 1, 100),

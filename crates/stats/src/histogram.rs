@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::hdr::ExactFigures;
 
-/// Number of equal buckets per power of two; the relative error is below 1/128.
+/// Log2 of the number of equal buckets per power of two; the relative error is below 1/128.
 const BUCKETS_PER_OCTAVE_LOG2: u32 = 7;
 const BUCKETS_PER_OCTAVE: usize = 1 << BUCKETS_PER_OCTAVE_LOG2;
 
@@ -87,7 +87,7 @@ impl Histogram {
         &self.counts[..]
     }
 
-    /// Records `count` times between two values, each as the middle value.
+    /// Records `count` times that lie between two values, each as the middle value.
     pub(crate) fn record_bucket(&mut self, low_ns: u64, high_ns: u64, count: u64) {
         if count == 0 {
             return;

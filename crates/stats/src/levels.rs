@@ -42,26 +42,27 @@ pub fn find_levels(progress: &[(f64, f64)]) -> Option<RateLevels> {
         .filter(|pair| pair[1].0 > pair[0].0)
         .map(|pair| (pair[1].1 - pair[0].1) / (pair[1].0 - pair[0].0))
         .collect();
-    let width = rates.len() / MIN_WINDOWS;
-    if width < MIN_WINDOW_SAMPLES {
+    let window_samples = rates.len() / MIN_WINDOWS;
+    if window_samples < MIN_WINDOW_SAMPLES {
         return None;
     }
-    let windows: Vec<(f64, f64)> = rates.chunks_exact(width).map(mean_and_variance).collect();
+    let windows = rates.chunks_exact(window_samples).map(mean_and_variance);
+    let windows: Vec<(f64, f64)> = windows.collect();
     let means: Vec<f64> = windows.iter().map(|(mean, _)| *mean).collect();
     let count = windows.len() as f64;
     let variance = windows.iter().map(|(_, variance)| variance).sum::<f64>() / count;
-    let error = (variance / width as f64).sqrt();
-    let found = find_modes(&means)?;
-    let smaller = found.low_samples.min(found.high_samples);
+    let error = (variance / window_samples as f64).sqrt();
+    let modes = find_modes(&means)?;
+    let smaller = modes.low_samples.min(modes.high_samples);
     let is_clear = smaller as f64 >= MIN_SHARE * count
-        && found.high > MIN_RATIO * found.low
-        && found.high - found.low > MIN_STANDARD_ERRORS * error;
-    let middle = f64::midpoint(found.low, found.high);
+        && modes.high > MIN_RATIO * modes.low
+        && modes.high - modes.low > MIN_STANDARD_ERRORS * error;
+    let middle = f64::midpoint(modes.low, modes.high);
     let is_high: Vec<bool> = means.iter().map(|mean| *mean > middle).collect();
     is_clear.then(|| RateLevels {
-        low: found.low,
-        high: found.high,
-        low_share: found.low_samples as f64 / count,
+        low: modes.low,
+        high: modes.high,
+        low_share: modes.low_samples as f64 / count,
         changes: is_high.windows(2).filter(|pair| pair[0] != pair[1]).count(),
     })
 }
@@ -108,7 +109,7 @@ mod tests {
         let alternating =
             levels_of(&|at| if (at * 2.5).fract() < 0.5 { 1.0 } else { 3.0 }).unwrap();
         assert!(alternating.changes > 5, "{alternating:?}");
-        // Stands still for half of the time.
+        // The rate is 0 for half of the time.
         assert_eq!(
             levels_of(&|at| f64::from(at > 1.0)).unwrap().low.to_bits(),
             0
@@ -125,16 +126,16 @@ mod tests {
     /// number of bursts.
     #[test]
     fn bursts_are_not_levels() {
-        for every_ms in 1..=150 {
+        for interval_ms in 1..=150 {
             let mut amount = 0.0;
             let progress: Vec<(f64, f64)> = (0..=200)
                 .map(|step: u32| {
-                    let bursts = step * 10 / every_ms;
+                    let bursts = step * 10 / interval_ms;
                     amount = f64::from(bursts) * 1e6;
                     (f64::from(step) / 100.0, amount)
                 })
                 .collect();
-            assert_eq!(find_levels(&progress), None, "{every_ms} ms");
+            assert_eq!(find_levels(&progress), None, "{interval_ms} ms");
         }
     }
 

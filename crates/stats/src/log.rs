@@ -89,7 +89,7 @@ pub fn format_log(intervals: &[LogInterval]) -> String {
 pub fn parse_log(text: &str) -> Result<Vec<LogInterval>, LogError> {
     let mut intervals = Vec::new();
     let mut exact = None;
-    for (number, line) in text.lines().enumerate() {
+    for (index, line) in text.lines().enumerate() {
         if let Some(figures) = line.strip_prefix(EXACT_PREFIX) {
             exact = parse_exact(figures);
             continue;
@@ -98,7 +98,7 @@ pub fn parse_log(text: &str) -> Result<Vec<LogInterval>, LogError> {
             continue;
         }
         let mut interval = parse_line(line).map_err(|reason| LogError {
-            line: number + 1,
+            line: index + 1,
             reason,
         })?;
         if let Some(exact) = exact.take() {

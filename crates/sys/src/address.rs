@@ -19,7 +19,7 @@ pub enum Address {
     Unix(PathBuf),
     /// A context and a port: vsock(7).
     Vsock {
-        /// Number of the machine; [`Address::ANY_CONTEXT`] is any context of this one.
+        /// Number of the machine; [`Address::ANY_CONTEXT`] stands for any number of this machine.
         context: u32,
         /// The port.
         port: u32,
@@ -145,7 +145,7 @@ impl Address {
         }
     }
 
-    /// Returns whether both addresses show the same host. Ports do not matter.
+    /// Returns whether both addresses belong to the same host. Ports do not matter.
     pub fn shares_host_with(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Inet(a), Self::Inet(b)) => {
@@ -344,9 +344,9 @@ mod tests {
     fn addresses_share_a_host_regardless_of_port() {
         let mapped = Address::Inet("[::ffff:192.0.2.1]:7".parse().unwrap());
         let plain = Address::Inet("192.0.2.1:8".parse().unwrap());
-        let other = Address::Inet("192.0.2.2:8".parse().unwrap());
+        let other_host = Address::Inet("192.0.2.2:8".parse().unwrap());
         assert_eq!(mapped.to_string(), "192.0.2.1:7");
-        assert!(mapped.shares_host_with(&plain) && !plain.shares_host_with(&other));
+        assert!(mapped.shares_host_with(&plain) && !plain.shares_host_with(&other_host));
         assert!(!plain.shares_host_with(&Address::Unix("/x".into())));
     }
 }

@@ -32,9 +32,9 @@ impl DatagramBatch {
         }
     }
 
-    /// Sends up to `max_count` buffers of a ring with one call, which returns early if a datagram
-    /// cannot be sent. `prepare` gets each buffer first. A ring with fewer buffers sends them
-    /// several times.
+    /// Sends up to `max_count` buffers of a ring with one call, which stops at the first datagram
+    /// that cannot be sent. `prepare` is called with each buffer first. If the ring has
+    /// fewer buffers, the call sends some of them several times.
     #[inline]
     pub fn send(
         &mut self,
@@ -50,8 +50,8 @@ impl DatagramBatch {
     }
 
     /// Receives up to `max_count` datagrams into the ring's next buffers with one call, which waits
-    /// only for the first datagram. `on_datagram` gets each datagram, truncated to the buffer's
-    /// size. In a ring with fewer buffers, a later datagram overwrites an earlier one.
+    /// only for the first datagram. `on_datagram` is called with each datagram, truncated to the
+    /// buffer's size. In a ring with fewer buffers, later datagrams overwrite earlier ones.
     #[inline]
     pub fn receive(
         &mut self,
@@ -108,10 +108,10 @@ mod tests {
         near.connect(far.local_addr().unwrap()).unwrap();
         let mut ring = BufferRing::new(5, 3, 8, 0).unwrap();
         let mut batch = DatagramBatch::new(8, None, None);
-        let mut next = 0;
+        let mut fill_byte = 0;
         let sent = batch.send(near.as_fd(), &mut ring, 4, |buffer| {
-            next += 1;
-            buffer.fill(next);
+            fill_byte += 1;
+            buffer.fill(fill_byte);
         });
         let totals = |messages, bytes| Ok(MessageTotals { messages, bytes });
         assert_eq!(sent, totals(4, 12));
@@ -119,8 +119,8 @@ mod tests {
         near.send(b"xy").unwrap();
         let mut seen = Vec::new();
         // The call does not wait for more datagrams.
-        for (most, expected) in [(5, totals(5, 12)), (u64::MAX, totals(1, 2))] {
-            let received = batch.receive(far.as_fd(), &mut ring, most, |datagram| {
+        for (max_count, expected) in [(5, totals(5, 12)), (u64::MAX, totals(1, 2))] {
+            let received = batch.receive(far.as_fd(), &mut ring, max_count, |datagram| {
                 seen.push(datagram.to_vec());
             });
             assert_eq!(received, expected);

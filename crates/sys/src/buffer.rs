@@ -10,8 +10,8 @@ const CACHE_LINE: usize = 64;
 /// Buffers of one size, used round robin; [`BufferRing::advance`] returns the next one.
 ///
 /// Each buffer starts `offset` bytes past a multiple of `alignment`, is zero at first, and never
-/// moves. All are in one memory mapping. Untouched memory costs nothing; touched memory returns to
-/// the system with the ring.
+/// moves. All are in one memory mapping. Untouched memory costs nothing. Dropping the ring returns
+/// all memory to the system.
 #[derive(Debug)]
 pub struct BufferRing {
     /// The first byte of the first buffer.
@@ -100,8 +100,8 @@ impl BufferRing {
         } else {
             index - 1
         };
-        // SAFETY: `index` is below the number of buffers, so the result is in the mapping. It was
-        // 0, or the last index, or one less than such an index above 0.
+        // SAFETY: `index` is below the number of buffers, so the result is in the mapping: `next`
+        // starts at 0, and then goes from the last index down to 0.
         unsafe { self.first.add(index * self.stride) }
     }
 
@@ -124,14 +124,14 @@ mod tests {
 
     #[test]
     fn buffers_start_at_the_requested_offset() {
-        for (width, size, alignment, offset) in [
+        for (count, size, alignment, offset) in [
             (1, 1, 1, 0),
             (3, 5, 4096, 3),
             (2, 0, 8, 1),
             (2, 100_000, 8, 0),
         ] {
-            let mut ring = BufferRing::new(width, size, alignment, offset).unwrap();
-            for _ in 0..=width {
+            let mut ring = BufferRing::new(count, size, alignment, offset).unwrap();
+            for _ in 0..=count {
                 let buffer = ring.advance();
                 assert_eq!(
                     (buffer.as_ptr() as usize - offset as usize) % alignment as usize,
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn the_order_is_netperfs() {
+    fn buffers_are_used_in_netperfs_order() {
         let mut ring = BufferRing::new(4, 1, 1, 0).unwrap();
         for mark in [0, 3, 2, 1] {
             ring.advance()[0] = mark;
@@ -154,14 +154,14 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_allocated_is_refused() {
-        for (width, size, alignment, offset) in [
+    fn impossible_rings_are_refused() {
+        for (count, size, alignment, offset) in [
             (0, 1, 8, 0),
             (1, 1, 3, 0),
             (1, 1, 0, 0),
             (u32::MAX, u32::MAX, 8, 8),
         ] {
-            assert!(BufferRing::new(width, size, alignment, offset).is_none());
+            assert!(BufferRing::new(count, size, alignment, offset).is_none());
         }
     }
 }

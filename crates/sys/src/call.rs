@@ -39,8 +39,7 @@ impl KernelAddress {
         Address::try_from(&to_sock_addr(&self.0)).ok()
     }
 
-    /// Returns whether both addresses have the same host part. Addresses of different families
-    /// never have.
+    /// Returns whether both addresses have the same family and the same host part.
     #[inline]
     pub fn shares_host_with(&self, other: &Self) -> bool {
         self.0.address_family() == other.0.address_family() && self.host() == other.host()
@@ -49,17 +48,17 @@ impl KernelAddress {
     /// Returns the bytes of the host part; empty in a family without one.
     #[inline]
     fn host(&self) -> &[u8] {
-        let (at, length) = match self.0.address_family() {
+        let (offset, length) = match self.0.address_family() {
             AddressFamily::INET => (offset_of!(libc::sockaddr_in, sin_addr), 4),
             AddressFamily::INET6 => (offset_of!(libc::sockaddr_in6, sin6_addr), 16),
             AddressFamily::VSOCK => (offset_of!(libc::sockaddr_vm, svm_cid), 4),
             _ => return &[],
         };
-        if at + length > self.0.addr_len() as usize {
+        if offset + length > self.0.addr_len() as usize {
             return &[];
         }
         // SAFETY: the address is initialised for its length, which these bytes lie within.
-        unsafe { std::slice::from_raw_parts(self.0.as_ptr().cast::<u8>().add(at), length) }
+        unsafe { std::slice::from_raw_parts(self.0.as_ptr().cast::<u8>().add(offset), length) }
     }
 
     /// Returns pointer and length for a message header. They are valid for as long as `self` lives.
@@ -117,21 +116,21 @@ pub fn send_fast_open(
 pub fn connect_fast_open(socket: BorrowedFd<'_>, to: &KernelAddress) -> Result<(), Errno> {
     send_fast_open(socket, &[], to)?;
     // After such a send, the kernel delays the last acknowledgement of the handshake by 200 ms to
-    // combine it with data. Without it the peer cannot accept the connection.
+    // combine it with data. Until it arrives, the peer cannot accept the connection.
     rustix::net::sockopt::set_tcp_quickack(socket, true)
 }
 
 /// Receives into `buffer`: recv(2). Returns 0 at the end of a stream and for an empty datagram.
 #[inline]
 pub fn receive(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> Result<usize, Errno> {
-    rustix::net::recv(socket, buffer, RecvFlags::empty()).map(|(taken, _)| taken)
+    rustix::net::recv(socket, buffer, RecvFlags::empty()).map(|(received, _)| received)
 }
 
 /// Receives like [`receive`]; on a stream it waits until the buffer is full: MSG_WAITALL. It
 /// returns less only at the stream's end or after a signal.
 #[inline]
 pub fn receive_all(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> Result<usize, Errno> {
-    rustix::net::recv(socket, buffer, RecvFlags::WAITALL).map(|(taken, _)| taken)
+    rustix::net::recv(socket, buffer, RecvFlags::WAITALL).map(|(received, _)| received)
 }
 
 /// Receives like [`receive`], but discards a stream's data without copying it. Of a datagram it
@@ -249,8 +248,8 @@ pub fn unnamed_file() -> std::io::Result<std::fs::File> {
         .map_err(std::io::Error::from)
 }
 
-/// Sends as much as possible without waiting; fails with EAGAIN if that is nothing: MSG_DONTWAIT,
-/// send(2).
+/// Sends as much as possible without waiting; fails with EAGAIN if not even one byte can be sent:
+/// MSG_DONTWAIT, send(2).
 #[inline]
 pub fn send_without_waiting(socket: BorrowedFd<'_>, data: &[u8]) -> Result<usize, Errno> {
     rustix::net::send(socket, data, SendFlags::NOSIGNAL | SendFlags::DONTWAIT)
@@ -295,15 +294,15 @@ pub fn wait_writable(socket: BorrowedFd<'_>, timeout: std::time::Duration) -> Re
 /// Receives without waiting; fails with EAGAIN if nothing has arrived: MSG_DONTWAIT, recv(2).
 #[inline]
 pub fn receive_without_waiting(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> Result<usize, Errno> {
-    rustix::net::recv(socket, buffer, RecvFlags::DONTWAIT).map(|(taken, _)| taken)
+    rustix::net::recv(socket, buffer, RecvFlags::DONTWAIT).map(|(received, _)| received)
 }
 
-/// Returns whether the peer still has the connection open, as far as this host has heard: MSG_PEEK,
-/// recv(2).
+/// Returns whether a connection has unread data, or neither the end of the stream nor an error has
+/// arrived: MSG_PEEK, recv(2).
 pub fn is_open(socket: BorrowedFd<'_>) -> bool {
-    let mut one = [0; 1];
-    match rustix::net::recv(socket, &mut one, RecvFlags::PEEK | RecvFlags::DONTWAIT) {
-        Ok((taken, _)) => taken > 0,
+    let mut byte = [0; 1];
+    match rustix::net::recv(socket, &mut byte, RecvFlags::PEEK | RecvFlags::DONTWAIT) {
+        Ok((received, _)) => received > 0,
         Err(error) => error == Errno::AGAIN,
     }
 }
@@ -313,11 +312,9 @@ pub fn receive_from_without_waiting(
     socket: BorrowedFd<'_>,
     buffer: &mut [u8],
 ) -> Result<(usize, Option<Address>), Errno> {
-    let (taken, _, from) = rustix::net::recvfrom(socket, buffer, RecvFlags::DONTWAIT)?;
-    Ok((
-        taken,
-        from.and_then(|from| Address::try_from(&to_sock_addr(&from)).ok()),
-    ))
+    let (received, _, from) = rustix::net::recvfrom(socket, buffer, RecvFlags::DONTWAIT)?;
+    let from = from.and_then(|from| Address::try_from(&to_sock_addr(&from)).ok());
+    Ok((received, from))
 }
 
 /// Copies received data without removing it and without waiting: MSG_PEEK, recv(2).
@@ -360,7 +357,7 @@ pub struct SctpReceived {
     pub is_complete: bool,
 }
 
-/// Receives a message, a part of one, or a notification of an association: recvmsg(2), sctp(7).
+/// Receives a message, part of a message, or a notification of an association: recvmsg(2), sctp(7).
 #[inline]
 pub fn receive_sctp(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> Result<SctpReceived, Errno> {
     receive_sctp_with(socket, buffer, RecvFlags::empty())
@@ -400,7 +397,8 @@ fn receive_sctp_with(
     })
 }
 
-/// Waits until one of the sockets is readable and returns its index: poll(2). Returns EINTR.
+/// Waits until one of the sockets is readable and returns its index; `None` if the timeout expires:
+/// poll(2). Returns EINTR.
 pub fn wait_any_readable(
     sockets: &[BorrowedFd<'_>],
     timeout: std::time::Duration,
@@ -414,10 +412,10 @@ pub fn wait_any_readable(
     Ok(set.iter().position(|socket| !socket.revents().is_empty()))
 }
 
-fn timespec(time: std::time::Duration) -> rustix::event::Timespec {
+fn timespec(timeout: std::time::Duration) -> rustix::event::Timespec {
     rustix::event::Timespec {
-        tv_sec: time.as_secs().try_into().unwrap_or(i64::MAX / 2),
-        tv_nsec: time.subsec_nanos().into(),
+        tv_sec: timeout.as_secs().try_into().unwrap_or(i64::MAX / 2),
+        tv_nsec: timeout.subsec_nanos().into(),
     }
 }
 
@@ -432,7 +430,7 @@ mod tests {
         let vsock =
             |context, port| KernelAddress::try_from(&Address::Vsock { context, port }).unwrap();
         let unix = |path: &str| KernelAddress::try_from(&Address::Unix(path.into())).unwrap();
-        for (one, other, same) in [
+        for (first, second, is_same) in [
             (peer("192.0.2.1:1"), peer("192.0.2.1:2"), true),
             (peer("192.0.2.1:1"), peer("192.0.2.2:1"), false),
             (peer("[2001:db8::1]:1"), peer("[2001:db8::1]:2"), true),
@@ -442,7 +440,11 @@ mod tests {
             (vsock(3, 1), vsock(4, 1), false),
             (unix("/a"), unix("/b"), true),
         ] {
-            assert_eq!(one.shares_host_with(&other), same, "{one:?} {other:?}");
+            assert_eq!(
+                first.shares_host_with(&second),
+                is_same,
+                "{first:?} {second:?}"
+            );
         }
     }
 }

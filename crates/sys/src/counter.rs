@@ -97,17 +97,17 @@ impl EventCounters {
         assert!(events.len() <= MAX_COUNTERS, "at most 16 counters");
         let leader = open(PerfEvent::DUMMY, false, None)?;
         let mut members = Vec::with_capacity(events.len());
-        let allowed = events.iter().map(|event| {
-            let (opened, allowed) = open_member(*event, &leader);
+        let permissions = events.iter().map(|event| {
+            let (opened, permission) = open_member(*event, &leader);
             members.extend(opened);
-            allowed
+            permission
         });
-        let allowed = allowed.collect();
+        let permissions = permissions.collect();
         // The group starts after all members have joined. A member of a running group may not count
         // until the thread is next scheduled.
         // SAFETY: the request takes no argument.
         unsafe { rustix::ioctl::ioctl(&leader, Enable::new())? };
-        Ok((Self { leader, members }, allowed))
+        Ok((Self { leader, members }, permissions))
     }
 
     /// Returns the number of open counters.
@@ -250,7 +250,7 @@ mod tests {
     use crate::clock::thread_cpu_ns;
 
     /// Opens counters of this thread, or prints why the test is skipped.
-    fn opened(events: &[PerfEvent]) -> Option<(EventCounters, Vec<CounterPermission>)> {
+    fn open_counters(events: &[PerfEvent]) -> Option<(EventCounters, Vec<CounterPermission>)> {
         match EventCounters::open(events) {
             Ok(opened) => Some(opened),
             Err(error) => {
@@ -267,7 +267,7 @@ mod tests {
             PerfEvent::PAGE_FAULTS,
             PerfEvent::CONTEXT_SWITCHES,
         ];
-        let Some((counters, allowed)) = opened(&events) else {
+        let Some((counters, permissions)) = open_counters(&events) else {
             return;
         };
         let (mut before, mut after) = ([0; MAX_COUNTERS], [0; MAX_COUNTERS]);
@@ -285,19 +285,20 @@ mod tests {
         let plausible = 18_000_000..=spent + spent / 10;
         assert!(plausible.contains(&ran), "{ran} of {spent} ns");
         assert!(after[1] > before[1], "{before:?} {after:?}");
-        if matches!(allowed[2], CounterPermission::Full) {
+        if matches!(permissions[2], CounterPermission::Full) {
             assert!(after[2] > before[2], "{before:?} {after:?}");
         }
     }
 
     #[test]
     fn an_unavailable_counter_is_reported_and_the_others_count() {
-        let nonsense = PerfEvent::hardware(77);
-        let Some((counters, allowed)) = opened(&[nonsense, PerfEvent::TASK_CLOCK]) else {
+        let unknown_event = PerfEvent::hardware(77);
+        let events = [unknown_event, PerfEvent::TASK_CLOCK];
+        let Some((counters, permissions)) = open_counters(&events) else {
             return;
         };
         assert!(matches!(
-            &allowed[..],
+            &permissions[..],
             [CounterPermission::Unavailable(_), CounterPermission::Full]
         ));
         assert_eq!(counters.len(), 1);

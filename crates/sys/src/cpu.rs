@@ -103,7 +103,7 @@ pub fn bind_thread(cpu: u32) -> io::Result<()> {
     bind_thread_to(&[cpu])
 }
 
-/// Binds the calling thread to some CPUs. Threads that it starts later inherit the binding.
+/// Binds the calling thread to these CPUs. Threads that it starts later inherit the binding.
 pub fn bind_thread_to(cpus: &[u32]) -> io::Result<()> {
     let mut set = rustix::thread::CpuSet::new();
     for cpu in cpus {
@@ -118,8 +118,8 @@ pub fn bind_thread_to(cpus: &[u32]) -> io::Result<()> {
 /// Returns the CPUs that the process's first thread may run on: sched_getaffinity(2).
 pub fn allowed_cpus() -> io::Result<Vec<u32>> {
     let set = rustix::thread::sched_getaffinity(Some(rustix::process::getpid()))?;
-    let all = 0..rustix::thread::CpuSet::MAX_CPU;
-    Ok(all
+    let candidates = 0..rustix::thread::CpuSet::MAX_CPU;
+    Ok(candidates
         .filter(|cpu| set.is_set(*cpu))
         .map(|cpu| cpu as u32)
         .collect())
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn one_cpu_and_more_than_the_stock_tool_can_count() {
+    fn hosts_with_one_cpu_and_with_many_are_parsed() {
         // The stock tool reads the line of the total on a host with one CPU, and fails with more
         // than 256 CPUs.
         for cpus in [1, 2, 257, 1024] {

@@ -35,7 +35,7 @@ pub struct SenderCredentials {
 }
 
 /// Sets whether a socket reports the destinations of its datagrams: IP_PKTINFO, or IPV6_RECVPKTINFO
-/// when `v6`.
+/// if `v6`.
 pub fn report_destinations(socket: BorrowedFd<'_>, v6: bool, on: bool) -> io::Result<()> {
     let (level, name) = if v6 {
         (libc::IPPROTO_IPV6, libc::IPV6_RECVPKTINFO)
@@ -156,11 +156,11 @@ mod tests {
             for target in targets {
                 let target: IpAddr = target.parse().unwrap();
                 near.send_to(b"data", (target, port)).unwrap();
-                let found = peek_next(far.as_fd()).unwrap();
-                assert_eq!(found.to, Some(target));
-                let from = found.from.unwrap();
+                let datagram = peek_next(far.as_fd()).unwrap();
+                assert_eq!(datagram.to, Some(target));
+                let from = datagram.from.unwrap();
                 assert_eq!(from.port(), u32::from(near.local_addr().unwrap().port()));
-                assert!(!found.is_empty);
+                assert!(!datagram.is_empty);
                 far.recv(&mut [0; 8]).unwrap();
             }
             near.send_to(b"", (targets[0].parse::<IpAddr>().unwrap(), port))

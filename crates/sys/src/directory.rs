@@ -1,5 +1,5 @@
 //! A directory and its entries, accessed by descriptor: openat(2) and related calls. A rename by
-//! another user does not change which directory they act on.
+//! another user does not change which directory these calls act on.
 
 use std::fs::File;
 use std::io;

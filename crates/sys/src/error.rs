@@ -11,7 +11,7 @@ pub fn write_error_line(line: Arguments<'_>) {
 }
 
 /// Writes a text to standard error with one write(2), so that the lines of several processes do not
-/// mix. Ignores failures; `eprint!` panics if the reader of a pipe has gone.
+/// mix. Ignores failures; `eprint!` would panic if the reader has closed the pipe.
 pub fn write_error(text: Arguments<'_>) {
     let _ = std::io::stderr().write_all(text.to_string().as_bytes());
 }
@@ -42,16 +42,17 @@ pub fn report_warnings(program: &str, warnings: &[Warning], strict: bool) -> u8 
 /// refused` for `Connection refused (os error 111)`. The numbers of quoted errors are removed too.
 pub fn describe(error: &(impl Display + ?Sized)) -> String {
     let mut text = error.to_string();
-    let mut from = 0;
-    while let Some(start) = text[from..].find(ERROR_NUMBER_PREFIX).map(|at| from + at) {
-        let digits = start + ERROR_NUMBER_PREFIX.len();
-        let end = text[digits..].find(|digit: char| !digit.is_ascii_digit());
-        match end.map(|end| digits + end) {
-            Some(end) if end > digits && text[end..].starts_with(')') => {
+    let mut search_start = 0;
+    while let Some(position) = text[search_start..].find(ERROR_NUMBER_PREFIX) {
+        let start = search_start + position;
+        let digits_start = start + ERROR_NUMBER_PREFIX.len();
+        let end = text[digits_start..].find(|digit: char| !digit.is_ascii_digit());
+        match end.map(|end| digits_start + end) {
+            Some(end) if end > digits_start && text[end..].starts_with(')') => {
                 text.replace_range(start..=end, "");
-                from = start;
+                search_start = start;
             }
-            _ => from = digits,
+            _ => search_start = digits_start,
         }
     }
     text

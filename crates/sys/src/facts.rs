@@ -46,8 +46,8 @@ pub fn boot_id() -> Option<[u8; 16]> {
     let text = fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
     let digits: String = text.chars().filter(char::is_ascii_hexdigit).collect();
     let mut id = [0; 16];
-    for (byte, at) in id.iter_mut().zip((0..32).step_by(2)) {
-        *byte = u8::from_str_radix(digits.get(at..at + 2)?, 16).ok()?;
+    for (byte, offset) in id.iter_mut().zip((0..32).step_by(2)) {
+        *byte = u8::from_str_radix(digits.get(offset..offset + 2)?, 16).ok()?;
     }
     Some(id)
 }
@@ -92,28 +92,29 @@ pub fn first_unprivileged_port() -> u32 {
 
 /// Returns the MTU in bytes of the interface with this address.
 pub fn mtu_bytes(address: IpAddr) -> Option<u32> {
-    let interface = interface_with_address(address)?;
+    let interface = interface_name_by_address(address)?;
     let index = interface::index_by_name(&interface).ok()?;
     Some(interface::link(index).ok()?.mtu_bytes)
 }
 
-/// Returns whether this kernel supports Multipath TCP sockets: `net.mptcp.enabled`.
+/// Returns whether Multipath TCP sockets can be opened: the kernel supports them and
+/// `net.mptcp.enabled` is 1.
 pub fn has_mptcp() -> bool {
     Socket::new(Domain::IPV4, Type::STREAM, Some(Protocol::MPTCP)).is_ok()
 }
 
 /// Returns whether an address belongs to this host.
 pub fn is_local_address(address: IpAddr) -> bool {
-    address.is_loopback() || interface_with_address(address).is_some()
+    address.is_loopback() || interface_name_by_address(address).is_some()
 }
 
-fn interface_with_address(address: IpAddr) -> Option<String> {
+fn interface_name_by_address(address: IpAddr) -> Option<String> {
     let mut first = std::ptr::null_mut();
     // SAFETY: getifaddrs(3) writes one pointer to a list that freeifaddrs frees below.
     if unsafe { libc::getifaddrs(&raw mut first) } != 0 {
         return None;
     }
-    let mut found = None;
+    let mut interface_name = None;
     let mut next = first;
     while !next.is_null() {
         // SAFETY: `next` is an element of the list, which lives until it is freed.
@@ -122,14 +123,14 @@ fn interface_with_address(address: IpAddr) -> Option<String> {
         if unsafe { ip_address(entry.ifa_addr) } == Some(address) {
             // SAFETY: `ifa_name` is a NUL-terminated string in the list.
             let name = unsafe { std::ffi::CStr::from_ptr(entry.ifa_name) };
-            found = name.to_str().ok().map(str::to_owned);
+            interface_name = name.to_str().ok().map(str::to_owned);
             break;
         }
         next = entry.ifa_next;
     }
     // SAFETY: `first` comes from getifaddrs and is freed once.
     unsafe { libc::freeifaddrs(first) };
-    found
+    interface_name
 }
 
 /// Returns the IP address in a socket address.

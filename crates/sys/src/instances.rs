@@ -3,7 +3,7 @@
 //! with its process.
 //!
 //! A new instance finds the names in /proc/net/unix and sends an empty datagram to each. So earlier
-//! instances detect later ones, even those that have already ended. After any failure, the only
+//! instances detect later ones, even those that have already ended. If a step fails, the only
 //! effect is that an instance is not counted.
 
 use std::collections::BTreeSet;
@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 pub struct Instances {
     socket: UnixDatagram,
     kind: String,
-    /// Names of all other instances since the registration.
+    /// Names of the other instances that have been detected.
     known: BTreeSet<Vec<u8>>,
 }
 
@@ -26,13 +26,13 @@ impl Instances {
     /// Registers an instance under `kind`, the prefix of its abstract name, and notifies the
     /// others. Registrations of the same process count as others too.
     pub fn register(kind: &str) -> io::Result<Self> {
-        static NEXT: AtomicU32 = AtomicU32::new(0);
-        let number = NEXT.fetch_add(1, Relaxed);
+        static NEXT_NUMBER: AtomicU32 = AtomicU32::new(0);
+        let number = NEXT_NUMBER.fetch_add(1, Relaxed);
         let local_name = format!("{kind}-{}-{number}", std::process::id());
         let socket = UnixDatagram::bind_addr(&SocketAddr::from_abstract_name(&local_name)?)?;
         socket.set_nonblocking(true)?;
         // The table is read after this name is in it, so two simultaneous instances detect each
-        // other. Names in the table may be any bytes; those of a kind are text.
+        // other. Names in the table may be any bytes; those that match `kind` are text.
         let table = std::fs::read("/proc/net/unix")?;
         let table = String::from_utf8_lossy(&table);
         let mut known = BTreeSet::new();
@@ -83,8 +83,8 @@ fn names_of_kind<'a>(table: &'a str, kind: &'a str) -> impl Iterator<Item = &'a 
 }
 
 fn is_of_kind(name: &[u8], kind: &str) -> bool {
-    let rest = name.strip_prefix(kind.as_bytes());
-    rest.is_some_and(|rest| rest.starts_with(b"-"))
+    let suffix = name.strip_prefix(kind.as_bytes());
+    suffix.is_some_and(|suffix| suffix.starts_with(b"-"))
 }
 
 #[cfg(test)]
@@ -123,8 +123,8 @@ mod tests {
     fn other_sockets_are_ignored() {
         let kind = format!("linerate-strange-{}", std::process::id());
         // A name that is not UTF-8, and a name whose prefix is longer than the kind.
-        let strangers = [&b"\xff\xfe-1-0"[..], b"r-1-0"].map(|rest| {
-            let name = [kind.as_bytes(), rest].concat();
+        let strangers = [&b"\xff\xfe-1-0"[..], b"r-1-0"].map(|suffix| {
+            let name = [kind.as_bytes(), suffix].concat();
             UnixDatagram::bind_addr(&SocketAddr::from_abstract_name(name).unwrap()).unwrap()
         });
         let mut instance = Instances::register(&kind).unwrap();

@@ -47,7 +47,7 @@ pub struct Driver {
 
 /// The PCI IDs of a device: pci.ids.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[expect(missing_docs, reason = "they are the field's names")]
+#[expect(missing_docs, reason = "the names are those of pci.ids")]
 pub struct PciIds {
     pub vendor: u16,
     pub device: u16,
@@ -100,7 +100,7 @@ pub fn link(index: u32) -> io::Result<Link> {
     request[4..8].copy_from_slice(&index.to_ne_bytes());
     let answer = request_one(libc::RTM_GETLINK, libc::RTM_NEWLINK, &request)?;
     let find = |kind: u16| find_attribute(&answer, LINK_HEADER, kind);
-    let parsed = || {
+    let parse = || {
         let name = CStr::from_bytes_until_nul(find(libc::IFLA_IFNAME)?).ok()?;
         let mtu = find(libc::IFLA_MTU)?.get(..4)?.try_into().ok()?;
         let mut counters = find(libc::IFLA_STATS64)?
@@ -125,7 +125,7 @@ pub fn link(index: u32) -> io::Result<Link> {
             traffic,
         })
     };
-    parsed().ok_or_else(|| io::ErrorKind::InvalidData.into())
+    parse().ok_or_else(|| io::ErrorKind::InvalidData.into())
 }
 
 /// A queueing discipline of an interface: tc(8).
@@ -190,7 +190,7 @@ pub fn driver(name: &str) -> io::Result<Driver> {
         version: [c_char; 32],
         firmware: [c_char; 32],
         bus: [c_char; 32],
-        rest: [u32; 16],
+        unused: [u32; 16],
     }
     let mut info = DriverInfo {
         command: ETHTOOL_GDRVINFO,
@@ -198,7 +198,7 @@ pub fn driver(name: &str) -> io::Result<Driver> {
         version: [0; 32],
         firmware: [0; 32],
         bus: [0; 32],
-        rest: [0; 16],
+        unused: [0; 16],
     };
     // SAFETY: a zeroed ifreq is valid: integers, and a pointer that is set below.
     let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
@@ -212,7 +212,7 @@ pub fn driver(name: &str) -> io::Result<Driver> {
     request.ifr_ifru.ifru_data = ptr::from_mut(&mut info).cast();
     let socket = Socket::new(Domain::UNIX, Type::DGRAM, None)?;
     // SAFETY: the request is an ifreq with a NUL-terminated name and a pointer to a live struct.
-    // The struct has the layout of ETHTOOL_GDRVINFO and is longer than its 196 bytes.
+    // The struct has the layout and the length of `struct ethtool_drvinfo`.
     let result = unsafe { libc::ioctl(socket.as_raw_fd(), SIOCETHTOOL, &raw mut request) };
     if result != 0 {
         return Err(io::Error::last_os_error());
@@ -269,8 +269,7 @@ fn pci_device(bus: &str) -> Option<String> {
 /// attributes.
 fn request_one(request: u16, answer: u16, body: &[u8]) -> io::Result<Vec<u8>> {
     let mut socket = send_request(request, libc::NLM_F_REQUEST, body)?;
-    // The answer is one message, and the kernel has queued it before the request's send call
-    // returned.
+    // The answer is one message, and the kernel queues it before the request's send call returns.
     let mut received = vec![0; 64 << 10];
     let length = socket.read(&mut received)?;
     let message = &received[..length];
@@ -287,17 +286,17 @@ fn request_dump(request: u16, body: &[u8], mut on_answer: impl FnMut(&[u8])) -> 
     let mut received = vec![0; 64 << 10];
     loop {
         let length = socket.read(&mut received)?;
-        let mut rest = &received[..length];
-        while let Some(kind) = message_kind(rest) {
+        let mut unread = &received[..length];
+        while let Some(kind) = message_kind(unread) {
             match i32::from(kind) {
                 libc::NLMSG_DONE => return Ok(()),
-                libc::NLMSG_ERROR => return Err(message_error(rest)),
+                libc::NLMSG_ERROR => return Err(message_error(unread)),
                 _ => {}
             }
-            let length = word(rest, 0).map_or(0, |length| length as usize);
-            let body = rest.get(MESSAGE_HEADER..length);
+            let length = word(unread, 0).map_or(0, |length| length as usize);
+            let body = unread.get(MESSAGE_HEADER..length);
             on_answer(body.ok_or(io::ErrorKind::InvalidData)?);
-            rest = rest.get(length.next_multiple_of(4)..).unwrap_or_default();
+            unread = unread.get(length.next_multiple_of(4)..).unwrap_or_default();
         }
         if length == 0 {
             return Err(io::ErrorKind::InvalidData.into());
@@ -332,8 +331,8 @@ fn message_error(message: &[u8]) -> io::Error {
     io::Error::from_raw_os_error(number.wrapping_neg().max(libc::EPERM))
 }
 
-fn word(message: &[u8], at: usize) -> Option<u32> {
-    let bytes = message.get(at..at + 4)?.try_into().ok()?;
+fn word(message: &[u8], offset: usize) -> Option<u32> {
+    let bytes = message.get(offset..offset + 4)?.try_into().ok()?;
     Some(u32::from_ne_bytes(bytes))
 }
 
@@ -347,14 +346,14 @@ fn push_attribute(message: &mut Vec<u8>, kind: u16, value: &[u8]) {
 
 /// Returns the value of the first attribute of a kind after a header.
 fn find_attribute(message: &[u8], header: usize, kind: u16) -> Option<&[u8]> {
-    let mut rest = message.get(header..)?;
-    while let [a, b, c, d, ..] = *rest {
+    let mut attributes = message.get(header..)?;
+    while let [a, b, c, d, ..] = *attributes {
         let length = usize::from(u16::from_ne_bytes([a, b]));
-        let value = rest.get(ATTRIBUTE_HEADER..length)?;
+        let value = attributes.get(ATTRIBUTE_HEADER..length)?;
         if u16::from_ne_bytes([c, d]) == kind {
             return Some(value);
         }
-        rest = rest.get(length.next_multiple_of(4)..)?;
+        attributes = attributes.get(length.next_multiple_of(4)..)?;
     }
     None
 }
@@ -404,7 +403,7 @@ mod tests {
     }
 
     #[test]
-    fn missing_interfaces_and_devices() {
+    fn missing_interfaces_and_devices_are_not_found() {
         assert!(link(u32::MAX >> 1).is_err());
         for name in [
             "nosuchinterface",
@@ -451,7 +450,7 @@ mod tests {
 
     #[test]
     fn qdiscs_are_parsed() {
-        let answer = |kind: &[u8], parent: u32, options: &[u8]| {
+        let parse_answer = |kind: &[u8], parent: u32, options: &[u8]| {
             let mut answer = vec![0; QDISC_HEADER];
             answer[12..16].copy_from_slice(&parent.to_ne_bytes());
             push_attribute(&mut answer, libc::TCA_KIND, kind);
@@ -483,11 +482,11 @@ mod tests {
             ),
             (b"noqueue\0", u32::MAX, &[], true, None),
         ] {
-            let found = answer(kind, parent, options).unwrap();
+            let found = parse_answer(kind, parent, options).unwrap();
             assert_eq!(found.kind.len(), kind.len() - 1);
             assert_eq!((found.is_root, found.launch_clock), (is_root, launch_clock));
         }
-        assert_eq!(answer(b"etf\0", 1, &[]), None);
+        assert_eq!(parse_answer(b"etf\0", 1, &[]), None);
         assert_eq!(parse_qdisc(&[0; 8]), None);
     }
 

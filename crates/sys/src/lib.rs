@@ -1,9 +1,9 @@
 //! Safe wrappers of system calls: one function per call. They cover sockets and their options, the
 //! calls of the hot loops, CPU time, CPU affinity, waking threads, and detaching from a terminal.
 //!
-//! All `unsafe` code is in this crate. It prefers `socket2` and `rustix`, and uses `libc` for calls
-//! that they lack. `rustix` makes system calls without the C library. In a process with threads,
-//! this saves two atomic operations of cancellation bookkeeping per call.
+//! All `unsafe` code is in this crate. The crate prefers `socket2` and `rustix`, and uses `libc`
+//! for calls that they lack. `rustix` makes system calls without the C library. In a process with
+//! threads, this saves two atomic operations of cancellation bookkeeping per call.
 
 #![cfg(target_os = "linux")]
 #![expect(unsafe_code, reason = "all unsafe code is in this crate")]

@@ -148,8 +148,8 @@ impl MessageHeaders {
     }
 
     /// Receives one message per iovec with one call, which waits only for the first message.
-    /// `on_message` gets each message, truncated to its iovec. The iovecs must point to initialised
-    /// memory without other users during the call.
+    /// `on_message` is called with each message, truncated to its iovec. The iovecs must point to
+    /// initialised memory without other users during the call.
     pub(crate) fn receive_iovecs(
         &mut self,
         socket: BorrowedFd<'_>,
@@ -364,15 +364,15 @@ mod tests {
         let (near, far) = pair();
         let mut messages = MessageHeaders::new(8);
         let sent = messages.send(near.as_fd(), b"abc", None, None, 5, true);
-        let five = MessageTotals {
+        let totals = MessageTotals {
             messages: 5,
             bytes: 15,
         };
-        assert_eq!(sent, Ok(five));
+        assert_eq!(sent, Ok(totals));
         let mut buffer = [0; 10];
         // The call does not wait until all eight headers are used.
         let received = messages.receive(far.as_fd(), &mut buffer, 100, true);
-        assert_eq!(received, Ok(five));
+        assert_eq!(received, Ok(totals));
         assert_eq!(&buffer[..3], b"abc");
         let nothing = messages.receive(far.as_fd(), &mut buffer, 1, false);
         assert_eq!(nothing, Err(Errno::AGAIN));

@@ -46,8 +46,8 @@ pub fn set_debug(socket: BorrowedFd<'_>) -> io::Result<()> {
 /// IP_TOS, and also IPV6_TCLASS if `v6`, because an IPv6 socket uses IPv4 for mapped addresses.
 /// ip(7), ipv6(7).
 pub fn set_type_of_service(socket: BorrowedFd<'_>, v6: bool, tos: u8) -> io::Result<()> {
-    for family in [false, true].into_iter().take(1 + usize::from(v6)) {
-        let (level, name) = tos_option(family);
+    for is_ipv6 in [false, true].into_iter().take(1 + usize::from(v6)) {
+        let (level, name) = tos_option(is_ipv6);
         set_int(socket, level, name, tos.into())?;
     }
     Ok(())
@@ -81,7 +81,8 @@ pub fn set_multicast_ttl(socket: BorrowedFd<'_>, v6: bool, ttl: u8) -> io::Resul
     }
 }
 
-/// IP_RECVERR or IPV6_RECVERR: the sender then gets ENOBUFS if the interface's queue overflows.
+/// IP_RECVERR or IPV6_RECVERR: a send call then fails with ENOBUFS if the interface's queue
+/// overflows.
 pub fn set_receive_errors(socket: BorrowedFd<'_>, v6: bool) -> io::Result<()> {
     if v6 {
         set_int(socket, libc::IPPROTO_IPV6, libc::IPV6_RECVERR, 1)

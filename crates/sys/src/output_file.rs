@@ -42,14 +42,14 @@ impl OutputFile {
         if is_named_as_directory || path.file_name().is_none() {
             return Err(io::ErrorKind::IsADirectory.into());
         }
-        let found = match path.symlink_metadata() {
-            Ok(found) => Some(found),
+        let metadata = match path.symlink_metadata() {
+            Ok(metadata) => Some(metadata),
             Err(error) if error.kind() == io::ErrorKind::NotFound => None,
             Err(error) => return Err(error),
         };
-        match found {
-            Some(found) if !found.is_file() => Self::open_special(path, &found),
-            found => Self::create_replacement(path, found.as_ref()),
+        match metadata {
+            Some(metadata) if !metadata.is_file() => Self::open_special(path, &metadata),
+            metadata => Self::create_replacement(path, metadata.as_ref()),
         }
     }
 
@@ -84,7 +84,7 @@ impl OutputFile {
         }
         let flags = libc::O_NOFOLLOW | libc::O_NOCTTY;
         let file = File::options().write(true).custom_flags(flags).open(path)?;
-        // The name may refer to another file since the check.
+        // The name may no longer refer to the file that was checked above.
         if !is_stream(&file.metadata()?) {
             return Err(other_kind());
         }
@@ -123,14 +123,14 @@ impl Drop for PendingRename {
 
 /// Creates a new file in the directory under a unique name.
 fn create_unique_file(directory: &Path) -> io::Result<(PathBuf, File)> {
-    static NEXT: AtomicU32 = AtomicU32::new(0);
+    static NEXT_NUMBER: AtomicU32 = AtomicU32::new(0);
     const ATTEMPTS: u32 = 100;
     let mut last_error = io::ErrorKind::AlreadyExists.into();
     for _ in 0..ATTEMPTS {
-        let number = NEXT.fetch_add(1, Relaxed);
+        let number = NEXT_NUMBER.fetch_add(1, Relaxed);
         let name = format!(".linerate-{}-{number}", std::process::id());
         let path = directory.join(name);
-        // It fails if the name exists, even as a link: open(2).
+        // `create_new` fails if the name exists, even as a link: open(2).
         match File::options().write(true).create_new(true).open(&path) {
             Ok(file) => return Ok((path, file)),
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => last_error = error,

@@ -115,17 +115,17 @@ impl Poller {
 
     /// Sets the timer, which also clears an earlier expiration; `None` disarms it.
     fn set_timer(&self, timeout: Option<Duration>) {
-        let none = Timespec {
+        let zero = Timespec {
             tv_sec: 0,
             tv_nsec: 0,
         };
         // A value of zero would disarm the timer, so a zero timeout becomes 1 ns.
-        let value = timeout.map_or(none, |timeout| Timespec {
+        let value = timeout.map_or(zero, |timeout| Timespec {
             tv_sec: timeout.as_secs().min(i32::MAX as u64) as i64,
             tv_nsec: (timeout.subsec_nanos() + u32::from(timeout.is_zero())).into(),
         });
         let time = Itimerspec {
-            it_interval: none,
+            it_interval: zero,
             it_value: value,
         };
         let _ = timerfd_settime(&self.timer, TimerfdTimerFlags::empty(), &time);

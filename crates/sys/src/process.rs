@@ -58,14 +58,14 @@ pub fn with_private_files<T>(create: impl FnOnce() -> T) -> T {
 ///
 /// While threads share a table, each system call on a socket increments and decrements a reference
 /// count, with two locked instructions. A helper thread with a private table saves the measuring
-/// thread this cost. Kernels before 5.9 lack the call; the table then stays shared. Don't use it in
-/// a thread with sockets: ss(8) and similar tools look for a process's sockets in the table of its
-/// first thread.
+/// thread this cost. Kernels before 5.9 lack close_range(2); the table then stays shared. Do not
+/// call this in a thread with sockets: ss(8) and similar tools look for a process's sockets in the
+/// table of its first thread.
 pub fn use_private_descriptors(keep: &[BorrowedFd<'_>]) {
     use std::os::fd::AsRawFd;
     const MAX_FD: libc::c_uint = libc::c_uint::MAX;
     let close = |first: libc::c_uint, last: libc::c_uint| {
-        // SAFETY: close_range(2) takes numbers. It closes nothing here, because the range is empty.
+        // SAFETY: close_range(2) takes numbers. It closes nothing here: no descriptor is MAX_FD.
         unsafe { libc::syscall(libc::SYS_close_range, first, last, 0) == 0 }
     };
     if !close(MAX_FD, MAX_FD) {
@@ -137,16 +137,17 @@ pub fn fork() -> io::Result<ForkResult> {
     }
 }
 
-/// Prepares a forked child: it is killed when the parent's forking thread ends, and it ignores its
-/// terminal's signals. It closes all descriptors except the standard streams and `keep`.
+/// Prepares a forked child: it is killed when the parent's forking thread ends, and it ignores
+/// SIGINT, SIGTERM, SIGHUP and SIGQUIT. Closes all descriptors except the standard streams and
+/// `keep`.
 ///
 /// Values that own closed descriptors must not be used or dropped in the child.
 pub fn prepare_child(parent: u32, keep: &[BorrowedFd<'_>]) -> io::Result<()> {
     use std::os::fd::AsRawFd;
     rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))?;
-    let has_parent = rustix::process::getppid()
-        .is_some_and(|number| number.as_raw_nonzero().get() as u32 == parent);
-    if !has_parent {
+    let is_parent_alive =
+        rustix::process::getppid().is_some_and(|pid| pid.as_raw_nonzero().get() as u32 == parent);
+    if !is_parent_alive {
         exit_now(1);
     }
     for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGQUIT] {
@@ -245,16 +246,17 @@ pub fn effective_user_id() -> u32 {
 }
 
 /// Makes glibc's allocator return large blocks to the system as soon as they are freed, and keep
-/// little other free memory: mallopt(3). Otherwise its limits grow with the freed sizes.
+/// little other free memory: mallopt(3). By default, it raises its limits with the sizes of freed
+/// blocks.
 pub fn limit_memory_kept_by_allocator() {
     #[cfg(target_env = "gnu")]
     {
-        /// Limit in bytes: a quarter of glibc's initial limit, which applies to each arena.
-        const BOUND: i32 = 32 << 10;
+        /// A quarter of glibc's initial limit, which applies to each arena.
+        const LIMIT_BYTES: i32 = 32 << 10;
         // SAFETY: it takes two numbers and is thread-safe.
         unsafe {
-            libc::mallopt(libc::M_MMAP_THRESHOLD, BOUND);
-            libc::mallopt(libc::M_TRIM_THRESHOLD, BOUND);
+            libc::mallopt(libc::M_MMAP_THRESHOLD, LIMIT_BYTES);
+            libc::mallopt(libc::M_TRIM_THRESHOLD, LIMIT_BYTES);
         }
     }
 }

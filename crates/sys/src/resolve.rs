@@ -109,7 +109,8 @@ pub fn resolve(name: &str, family: AddressFamily) -> Result<ResolvedName, Resolv
     }
 }
 
-/// Returns the port of a port number or of a TCP service name: getservbyname(3), services(5).
+/// Parses a port number, or looks up the port of a TCP service by its name: getservbyname(3),
+/// services(5).
 pub fn port(text: &str) -> Option<u16> {
     if let Ok(number) = text.parse() {
         return Some(number);
@@ -169,7 +170,7 @@ mod tests {
         assert_eq!(v6.addresses, [inet("[::1]:0")]);
         let scoped = resolve("fe80::1%lo", AddressFamily::Any).unwrap();
         let Address::Inet(SocketAddr::V6(scoped)) = scoped.addresses[0] else {
-            panic!("an IPv6 address");
+            panic!("not an IPv6 address");
         };
         assert_ne!(scoped.scope_id(), 0);
     }

@@ -49,7 +49,7 @@ impl RestrictedDir {
         match root.open_below(Path::new("."), OFlags::DIRECTORY) {
             Err(Errno::NOSYS) => Err(io::Error::new(
                 io::ErrorKind::Unsupported,
-                "this kernel lacks openat2(2) of Linux 5.6, which restricts names to it",
+                "this kernel lacks openat2(2) of Linux 5.6, which restricts names to a directory",
             )),
             other => other.map(|_| root).map_err(io::Error::from),
         }
@@ -217,26 +217,26 @@ mod tests {
     #[test]
     fn files_are_found_in_order_and_no_link_is_followed() {
         let (_outside, root) = create_tree();
-        let all = root.open_files(&root.canonical_path, 9).unwrap();
-        assert_eq!(read_texts(all).unwrap(), ["two", "one", "last"]);
-        let some = root.open_files(&root.canonical_path.join("a"), 1).unwrap();
-        assert_eq!(read_texts(some).unwrap(), ["two"]);
-        let gone = root
+        let files = root.open_files(&root.canonical_path, 9).unwrap();
+        assert_eq!(read_texts(files).unwrap(), ["two", "one", "last"]);
+        let first_file = root.open_files(&root.canonical_path.join("a"), 1).unwrap();
+        assert_eq!(read_texts(first_file).unwrap(), ["two"]);
+        let missing = root
             .open_files(&root.canonical_path.join("gone"), 9)
             .unwrap_err();
-        assert_eq!(gone.kind(), io::ErrorKind::NotFound);
+        assert_eq!(missing.kind(), io::ErrorKind::NotFound);
     }
 
     #[test]
     fn one_file_is_read_by_its_name() {
         let (outside, root) = create_tree();
-        let named = |name: &str| {
+        let read_by_name = |name: &str| {
             let file = root.open_file(&root.canonical_path.join(name));
             file.ok().flatten().map(|file| read_texts(Some(vec![file])))
         };
         let text = |text: &str| Some(Some(vec![text.to_owned()]));
-        assert_eq!(named("z"), text("last"));
-        assert_eq!(named("a/../a/b/1"), text("one"));
+        assert_eq!(read_by_name("z"), text("last"));
+        assert_eq!(read_by_name("a/../a/b/1"), text("one"));
         for name in [
             "",
             "a",
@@ -247,15 +247,15 @@ mod tests {
             "/etc/passwd",
             "a/../../secret",
         ] {
-            assert_eq!(named(name), None, "{name}");
+            assert_eq!(read_by_name(name), None, "{name}");
         }
         assert!(root.open_file(Path::new("z")).unwrap().is_none());
 
         // A path that leads to the directory through a link is accepted too.
-        let through = outside.path().join("through");
-        symlink(&root.canonical_path, &through).unwrap();
-        let root = RestrictedDir::open(&through).unwrap();
-        for directory in [&root.canonical_path, &through] {
+        let link = outside.path().join("through");
+        symlink(&root.canonical_path, &link).unwrap();
+        let root = RestrictedDir::open(&link).unwrap();
+        for directory in [&root.canonical_path, &link] {
             let file = root.open_file(&directory.join("z")).unwrap();
             assert_eq!(
                 read_texts(file.map(|file| vec![file])),
@@ -270,8 +270,8 @@ mod tests {
         let fifo = outside.path().join("root/fifo");
         rustix::fs::mknodat(CWD, &fifo, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
         let watch = inotify_of_opens(&fifo);
-        let all = root.open_files(&root.canonical_path, 9).unwrap();
-        assert_eq!(read_texts(all).unwrap(), ["two", "one", "last"]);
+        let files = root.open_files(&root.canonical_path, 9).unwrap();
+        assert_eq!(read_texts(files).unwrap(), ["two", "one", "last"]);
         assert!(
             root.open_file(&root.canonical_path.join("fifo"))
                 .unwrap()
@@ -292,18 +292,18 @@ mod tests {
     #[test]
     fn a_search_stops_at_its_limit_of_names() {
         let (_outside, root) = create_tree();
-        // `a`, `2`, `b`, `1`, `link`, `out`, `z`.
-        for (names, found) in [(8, 3), (7, 1), (1, 0)] {
+        // The tree has seven names: `a`, `2`, `b`, `1`, `link`, `out`, `z`.
+        for (max_names, found_files) in [(8, 3), (7, 1), (1, 0)] {
             let mut search = Search {
                 root: &root,
                 files: Vec::new(),
                 max_files: 9,
-                remaining_names: names,
+                remaining_names: max_names,
             };
             assert_eq!(search.add_files_of(Path::new("."), MAX_DEPTH), Ok(()));
             assert_eq!(
                 (search.files.len(), search.remaining_names == 0),
-                (found, names < 8)
+                (found_files, max_names < 8)
             );
         }
     }
@@ -311,10 +311,10 @@ mod tests {
     #[test]
     fn no_name_leads_out() {
         let (outside, root) = create_tree();
-        let named =
+        let read_below =
             |name: &str| read_texts(root.open_files(&root.canonical_path.join(name), 9).unwrap());
         for name in ["..", "../", "a/../..", "out", "out/root", "/", "/etc"] {
-            assert_eq!(named(name), None, "{name}");
+            assert_eq!(read_below(name), None, "{name}");
         }
         assert_eq!(
             read_texts(root.open_files(outside.path(), 9).unwrap()),
@@ -326,6 +326,6 @@ mod tests {
         );
         let sibling = root.canonical_path.with_file_name("root-and-more");
         assert_eq!(read_texts(root.open_files(&sibling, 9).unwrap()), None);
-        assert_eq!(named("a/../a/b"), Some(vec!["one".to_owned()]));
+        assert_eq!(read_below("a/../a/b"), Some(vec!["one".to_owned()]));
     }
 }

@@ -154,9 +154,9 @@ pub fn bind_additional(socket: BorrowedFd<'_>, address: &Address) -> io::Result<
 }
 
 /// Sets an option with a `struct sctp_assoc_value` for future associations.
-fn set_for_associations(socket: BorrowedFd<'_>, name: i32, number: u32) -> io::Result<()> {
+fn set_for_associations(socket: BorrowedFd<'_>, name: i32, assoc_value: u32) -> io::Result<()> {
     let mut value = OptionValue::<8>::new();
-    value.write(4, number.to_ne_bytes());
+    value.write(4, assoc_value.to_ne_bytes());
     value.set(socket, name)
 }
 

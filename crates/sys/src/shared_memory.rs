@@ -10,12 +10,13 @@ use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
 /// Sixteen counters in two cache lines of their own. CPUs fetch lines in pairs.
 #[derive(Debug, Default)]
 #[repr(C, align(128))]
-pub struct CacheLine(pub [AtomicU64; 16]);
+pub struct CounterBlock(pub [AtomicU64; 16]);
 
-/// Counter lines in memory that forked processes share with their parent. They are 0 at first.
+/// Counter lines in memory that forked processes share with their parent. All counters are 0 at
+/// first.
 #[derive(Debug)]
 pub struct SharedLines {
-    first: NonNull<CacheLine>,
+    first: NonNull<CounterBlock>,
     count: usize,
 }
 
@@ -42,14 +43,14 @@ impl SharedLines {
     }
 
     fn byte_length(count: usize) -> usize {
-        count.max(1) * size_of::<CacheLine>()
+        count.max(1) * size_of::<CounterBlock>()
     }
 }
 
 impl Deref for SharedLines {
-    type Target = [CacheLine];
+    type Target = [CounterBlock];
 
-    fn deref(&self) -> &[CacheLine] {
+    fn deref(&self) -> &[CounterBlock] {
         // SAFETY: the mapping holds `count` lines, is page-aligned, and zeroes are valid lines.
         // Other processes access it only with atomics.
         unsafe { std::slice::from_raw_parts(self.first.as_ptr(), self.count) }
@@ -79,8 +80,8 @@ mod tests {
                 process::exit_now(3);
             }
             ForkResult::Parent(child) => {
-                let end = process::wait_for_child(child).unwrap();
-                assert_eq!(end.code(), Some(3));
+                let status = process::wait_for_child(child).unwrap();
+                assert_eq!(status.code(), Some(3));
                 assert_eq!(lines[2].0[1].load(Relaxed), 7);
                 assert_eq!(lines[0].0[0].load(Relaxed), 0);
             }

@@ -14,9 +14,9 @@ pub use signal_hook::consts::SIGALRM;
 /// Exit code of a process that a second signal ends; a shell reports SIGINT as this code.
 pub const INTERRUPTED_EXIT_CODE: i32 = 130;
 
-/// Returns a socket that gets a byte for each SIGINT, SIGTERM and signal in `others`. A second
-/// SIGINT or SIGTERM ends the process immediately.
-pub fn notify_first_interrupt(others: &[i32]) -> io::Result<UnixStream> {
+/// Returns a socket that gets a byte for each SIGINT, SIGTERM and signal in `other_signals`. A
+/// second SIGINT or SIGTERM ends the process immediately.
+pub fn notify_first_interrupt(other_signals: &[i32]) -> io::Result<UnixStream> {
     let is_interrupted = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM] {
         // The order matters: the first signal finds the flag unset, then sets it.
@@ -27,7 +27,7 @@ pub fn notify_first_interrupt(others: &[i32]) -> io::Result<UnixStream> {
         )?;
         flag::register(signal, Arc::clone(&is_interrupted))?;
     }
-    register_signals(&[&[SIGINT, SIGTERM], others].concat())
+    register_signals(&[&[SIGINT, SIGTERM], other_signals].concat())
 }
 
 /// Returns a socket that gets a byte for each SIGINT and SIGTERM, which have no other effect.

@@ -15,21 +15,21 @@ use crate::option::set_int;
 
 /// Enables arrival stamps by the kernel and the NIC for a socket's datagrams.
 ///
-/// Each stamp costs a datagram only its control data. A NIC stamps only if its driver is configured
-/// to do so.
+/// The only cost of a stamp is the datagram's control data. A NIC stamps only if its driver is
+/// configured to do so.
 pub fn enable_arrival_stamps(socket: BorrowedFd<'_>) -> io::Result<()> {
     let flags = libc::SOF_TIMESTAMPING_RX_SOFTWARE
         | libc::SOF_TIMESTAMPING_SOFTWARE
         | libc::SOF_TIMESTAMPING_RX_HARDWARE
         | libc::SOF_TIMESTAMPING_RAW_HARDWARE;
     set_stamping(socket, flags)?;
-    // Without a loopback interface, the first datagrams may have no stamp.
+    // If this fails, as without a loopback interface, the first datagrams may have no stamp.
     let _ = wait_for_stamping();
     Ok(())
 }
 
 /// Waits until the kernel stamps datagrams, which begins some time after the first socket of the
-/// host has requested it. A datagram to itself shows when.
+/// host has requested it. The probe socket sends datagrams to itself until one has a stamp.
 fn wait_for_stamping() -> io::Result<()> {
     const MAX_PROBES: u32 = 200;
     const PROBE_INTERVAL: Duration = Duration::from_millis(1);
@@ -139,18 +139,21 @@ impl StampedBatch {
 
     /// Returns the memory that a batch needs, in bytes; `None` on overflow.
     pub fn footprint(count: usize, max_bytes: usize) -> Option<usize> {
-        let each = stride(max_bytes)? + size_of::<(libc::mmsghdr, libc::iovec, ControlBuffer)>();
-        each.checked_mul(count)
+        let bytes_per_datagram =
+            stride(max_bytes)? + size_of::<(libc::mmsghdr, libc::iovec, ControlBuffer)>();
+        bytes_per_datagram.checked_mul(count)
     }
 
-    /// Receives all datagrams that have arrived and returns their count. It waits only for the
-    /// first one. It fails with EAGAIN when the socket's timeout (SO_RCVTIMEO) expires.
+    /// Receives the datagrams that have arrived, at most one per buffer, and returns their count.
+    /// It waits only for the first one. It fails with EAGAIN when the socket's timeout
+    /// (SO_RCVTIMEO) expires.
     #[inline]
     pub fn receive(&mut self, socket: BorrowedFd<'_>) -> Result<usize, Errno> {
         self.call(socket, libc::MSG_WAITFORONE | libc::MSG_TRUNC)
     }
 
-    /// Receives all messages in the error queue without waiting, and returns their count.
+    /// Receives the messages in the error queue without waiting, at most one per buffer, and
+    /// returns their count.
     pub fn receive_departures(&mut self, socket: BorrowedFd<'_>) -> Result<usize, Errno> {
         match self.call(socket, libc::MSG_ERRQUEUE | libc::MSG_DONTWAIT) {
             Err(Errno::AGAIN) => Ok(0),
@@ -200,13 +203,13 @@ impl StampedBatch {
         &mut self.data[begin..begin + length]
     }
 
-    /// Returns its full length, including the truncated part.
+    /// Returns the full length of a datagram of the last call, including the truncated part.
     #[inline]
     pub fn length(&self, index: usize) -> usize {
         self.headers[index].msg_len as usize
     }
 
-    /// Returns its arrival stamps.
+    /// Returns the arrival stamps of a datagram of the last call.
     #[inline]
     pub fn stamps(&self, index: usize) -> ArrivalStamps {
         let mut stamps = ArrivalStamps::default();

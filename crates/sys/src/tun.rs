@@ -1,5 +1,5 @@
-//! TUN devices. This program reads the packets that leave through the interface, and its writes
-//! arrive through the interface. <https://docs.kernel.org/networking/tuntap.html>
+//! TUN devices. This program reads the packets that leave through the interface. The packets that
+//! it writes arrive through the interface. <https://docs.kernel.org/networking/tuntap.html>
 
 use std::fs::OpenOptions;
 use std::io;

@@ -39,7 +39,7 @@ impl User {
         let c_name = CString::new(name).map_err(|_| io::ErrorKind::InvalidInput)?;
         let mut entry = MaybeUninit::<libc::passwd>::uninit();
         let mut strings = vec![0; 16 << 10];
-        let mut found = std::ptr::null_mut();
+        let mut result = std::ptr::null_mut();
         // SAFETY: the name ends with a NUL; entry and strings are live and have the given lengths.
         let error = unsafe {
             libc::getpwnam_r(
@@ -47,16 +47,16 @@ impl User {
                 entry.as_mut_ptr(),
                 strings.as_mut_ptr(),
                 strings.len(),
-                &raw mut found,
+                &raw mut result,
             )
         };
-        if found.is_null() {
+        if result.is_null() {
             return Err(match error {
                 0 => io::Error::new(io::ErrorKind::NotFound, "no such user"),
                 error => io::Error::from_raw_os_error(error),
             });
         }
-        // SAFETY: `found` is not null, so the entry has been filled in.
+        // SAFETY: `result` is not null, so the entry has been filled in.
         let (id, group) = unsafe {
             let entry = entry.assume_init_ref();
             (entry.pw_uid, entry.pw_gid)
@@ -90,23 +90,23 @@ impl User {
         let threads = std::fs::read_dir("/proc/self/task")?;
         for thread in threads {
             let status = std::fs::read_to_string(thread?.path().join("status"))?;
-            let numbers = |field: &str| numbers(&status, field, 10);
-            let is_user = numbers("Uid:") == [u64::from(self.id); 4];
+            let decimals = |field: &str| numbers(&status, field, 10);
+            let is_user = decimals("Uid:") == [u64::from(self.id); 4];
             if !is_user {
                 return failed("only root can become another user");
             }
-            let mut groups = numbers("Groups:");
+            let mut groups = decimals("Groups:");
             groups.retain(|group| {
                 !self
                     .groups
                     .iter()
                     .any(|allowed| u64::from(*allowed) == *group)
             });
-            if numbers("Gid:") != [u64::from(self.group); 4] || !groups.is_empty() {
+            if decimals("Gid:") != [u64::from(self.group); 4] || !groups.is_empty() {
                 return failed("a group of another user remains");
             }
             let capabilities =
-                ["CapPrm:", "CapEff:", "CapAmb:"].map(|field| self::numbers(&status, field, 16));
+                ["CapPrm:", "CapEff:", "CapAmb:"].map(|field| numbers(&status, field, 16));
             if capabilities.concat().iter().any(|set| *set != 0) {
                 return failed("capabilities remain");
             }

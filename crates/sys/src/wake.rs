@@ -1,8 +1,8 @@
 //! Waking a thread that blocks in a system call.
 //!
 //! A signal with an empty handler, installed without SA_RESTART, makes the call return EINTR. A
-//! signal that arrives just before the call is lost. So the waking thread repeats it until the
-//! other thread confirms that it saw its flag, as the engine's deadline thread does.
+//! signal that arrives just before the call is lost. So the waking thread, usually the engine's
+//! deadline thread, repeats the signal until the woken thread confirms that it has seen its flag.
 
 use std::cell::Cell;
 use std::io;
@@ -41,7 +41,7 @@ impl WakeableThread {
 
     /// Makes the thread's current blocking call return EINTR, if it is in one.
     pub fn wake(self) {
-        // SAFETY: tgkill(2) takes only numbers. An ended thread is ESRCH, which is harmless. The
+        // SAFETY: tgkill(2) takes only numbers. If the thread has ended, it fails with ESRCH. The
         // process id excludes threads of other processes that reuse the thread id.
         unsafe {
             libc::syscall(libc::SYS_tgkill, self.process, self.thread, wake_signal());

@@ -55,20 +55,20 @@ pub fn run_fraction(
     check_accepted_percent(name, inputs, accepted, &accepted_percent);
 }
 
-/// Applies `decode_again`, which encodes and decodes, twice. Returns whether the first time
+/// Applies `encode_and_decode` to `input`, and then to the result. Returns whether the first call
 /// succeeded.
 ///
 /// # Panics
 ///
-/// If the second result differs from the first.
+/// If the result of the second call differs from that of the first.
 pub fn check_round_trip<T: PartialEq + Debug>(
     input: &T,
-    decode_again: impl Fn(&T) -> Option<T>,
+    encode_and_decode: impl Fn(&T) -> Option<T>,
 ) -> bool {
-    let Some(decoded) = decode_again(input) else {
+    let Some(decoded) = encode_and_decode(input) else {
         return false;
     };
-    assert_eq!(decode_again(&decoded), Some(decoded));
+    assert_eq!(encode_and_decode(&decoded), Some(decoded));
     true
 }
 
@@ -77,7 +77,7 @@ pub fn choose<'a, T>(rng: &mut SmallRng, choices: &'a [T]) -> &'a T {
     choices.choose(rng).expect("there is a choice")
 }
 
-/// Overwrites a few bytes, words and texts of a record. The length stays the same.
+/// Overwrites up to four bytes, words or ranges of a record. The length stays the same.
 pub fn overwrite_randomly(rng: &mut SmallRng, record: &mut [u8]) {
     let len = record.len();
     if len < 4 {
@@ -90,7 +90,7 @@ pub fn overwrite_randomly(rng: &mut SmallRng, record: &mut [u8]) {
                 let offset = 4 * rng.random_range(0..len / 4);
                 record[offset..offset + 4].copy_from_slice(&random_word(rng));
             }
-            // A text without an end, with an early end, or with invalid UTF-8.
+            // Makes a text unterminated, shorter or invalid UTF-8.
             _ => {
                 let start = rng.random_range(0..len);
                 let end = rng.random_range(start..len);
@@ -100,10 +100,10 @@ pub fn overwrite_randomly(rng: &mut SmallRng, record: &mut [u8]) {
     }
 }
 
-/// Returns a random word of a record: zeros, a small number, an extreme number, a float, or noise.
+/// Returns a random word of a record: zeros, a small number, a special number, a float, or noise.
 /// Numbers are in network byte order.
 pub fn random_word(rng: &mut SmallRng) -> [u8; 4] {
-    const EXTREMES: [i32; 9] = [
+    const SPECIAL_NUMBERS: [i32; 9] = [
         -1,
         1,
         i32::MAX,
@@ -118,7 +118,7 @@ pub fn random_word(rng: &mut SmallRng) -> [u8; 4] {
     match rng.random_range(0..8) {
         0..=2 => [0; 4],
         3..=4 => rng.random_range(-2..64_i32).to_be_bytes(),
-        5 => choose(rng, &EXTREMES).to_be_bytes(),
+        5 => choose(rng, &SPECIAL_NUMBERS).to_be_bytes(),
         6 => rng.random_range(0.0..1000.0_f32).to_be_bytes(),
         _ => rng.random(),
     }
@@ -137,7 +137,7 @@ pub fn damage_with(rng: &mut SmallRng, bytes: &[u8], words: &[&str]) -> Vec<u8> 
         let end = (start + rng.random_range(0..20)).min(bytes.len());
         match rng.random_range(0..if words.is_empty() { 4 } else { 5 }) {
             0 if start < bytes.len() => bytes[start] = rng.random(),
-            // Change a digit. The document stays valid, with other figures.
+            // Changes a digit, so that the document stays valid.
             1 => {
                 if let Some(digit) = bytes[start..].iter_mut().find(|byte| byte.is_ascii_digit()) {
                     *digit = rng.random_range(b'0'..=b'9');
@@ -163,32 +163,32 @@ pub struct ArgumentGenerator {
 
 impl ArgumentGenerator {
     /// Creates a generator with the options in synopses such as `-o, --old[=n]`. `values` are
-    /// examples of accepted values, `suffixes` are the units of numbers.
+    /// examples of accepted values, and `suffixes` are suffixes of numbers, such as `k`.
     pub fn new(
         synopses: impl Iterator<Item = String>,
         values: &'static [&'static str],
         suffixes: &'static [&'static str],
     ) -> Self {
-        let names = |synopsis: String| -> Vec<String> {
+        let option_names = |synopsis: String| -> Vec<String> {
             let names = synopsis
                 .split(", ")
                 .filter_map(|name| name.split([' ', '[']).next());
             names.map(str::to_owned).collect()
         };
         Self {
-            options: synopses.flat_map(names).collect(),
+            options: synopses.flat_map(option_names).collect(),
             values,
             suffixes,
         }
     }
 
-    /// Returns fewer than `max_words` random words.
-    pub fn command_line(&self, rng: &mut SmallRng, max_words: usize) -> Vec<String> {
-        let words = rng.random_range(0..max_words);
-        (0..words).map(|_| self.random_argument(rng)).collect()
+    /// Returns a random number of random words, fewer than `word_limit`.
+    pub fn command_line(&self, rng: &mut SmallRng, word_limit: usize) -> Vec<String> {
+        let word_count = rng.random_range(0..word_limit);
+        (0..word_count).map(|_| self.random_argument(rng)).collect()
     }
 
-    /// Returns the words of one of `roles`, followed by up to 4 random words.
+    /// Returns the words of one of `roles`, such as `-c h`, followed by up to 4 random words.
     pub fn command_line_with_role(&self, rng: &mut SmallRng, roles: &[&str]) -> Vec<OsString> {
         let role = choose(rng, roles).split_whitespace().map(OsString::from);
         let words = self.command_line(rng, 5).into_iter().map(Into::into);
@@ -203,8 +203,8 @@ impl ArgumentGenerator {
             5 => format!("{option}={}", self.value(rng)),
             // A cluster of characters, most of which are not options.
             6 => {
-                let letters = rng.random_range(0..4);
-                (0..letters).fold("-".to_owned(), |word, _| {
+                let length = rng.random_range(0..4);
+                (0..length).fold("-".to_owned(), |word, _| {
                     word + *choose(rng, &NON_OPTION_CHARACTERS)
                 })
             }
@@ -213,7 +213,7 @@ impl ArgumentGenerator {
         }
     }
 
-    /// Returns a typical value, a number with a unit, a pair of them, or noise.
+    /// Returns a typical value, a number with a suffix, a pair of either, or noise.
     pub fn value(&self, rng: &mut SmallRng) -> String {
         match rng.random_range(0..8) {
             0..=1 => (*choose(rng, self.values)).to_owned(),
@@ -225,12 +225,12 @@ impl ArgumentGenerator {
                 .collect(),
             _ => (0..rng.random_range(0..12))
                 .map(|_| rng.random::<char>())
-                .filter(|c| *c != '\0')
+                .filter(|char| *char != '\0')
                 .collect(),
         }
     }
 
-    /// Returns a number of any size with a unit.
+    /// Returns a number of any size with a suffix.
     pub fn number(&self, rng: &mut SmallRng) -> String {
         const EXTREMES: [i64; 7] = [
             i64::MIN,
@@ -251,13 +251,13 @@ impl ArgumentGenerator {
     }
 }
 
-/// Characters that are not options of most programs, including some that are not letters.
+/// Characters that few programs have as options, including some that are not letters.
 const NON_OPTION_CHARACTERS: [&str; 16] = [
     "q", "Q", "z", "-", "=", "?", ":", ";", "0", "9", "é", " ", "\n", "\u{1}", ",", "/",
 ];
 
-/// Fails the test unless the percentage of accepted inputs is within `accepted_percent`. Does
-/// nothing with few inputs.
+/// Prints the number of accepted inputs. Fails the test unless their percentage is within
+/// `accepted_percent`. Does not check fewer than 500 inputs.
 pub fn check_accepted_percent(
     name: &str,
     inputs: u64,
@@ -278,15 +278,16 @@ pub fn check_accepted_percent(
     );
 }
 
-/// Returns the seed in `FUZZ_SEED`, or else `FUZZ_ITERATIONS` seeds (default `default`).
-pub fn seeds(default: u64) -> Range<u64> {
-    let number = |name| {
+/// Returns only the seed in `FUZZ_SEED`, if set, or else seeds from 0. Their number is
+/// `FUZZ_ITERATIONS`, or `default_count` if this variable is not set.
+pub fn seeds(default_count: u64) -> Range<u64> {
+    let read_variable = |name| {
         let value = std::env::var(name).ok();
         value.and_then(|value| value.parse::<u64>().ok())
     };
-    match number("FUZZ_SEED") {
+    match read_variable("FUZZ_SEED") {
         Some(seed) => seed..seed + 1,
-        None => 0..number("FUZZ_ITERATIONS").unwrap_or(default),
+        None => 0..read_variable("FUZZ_ITERATIONS").unwrap_or(default_count),
     }
 }
 
@@ -314,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn mutations_accept_inputs_of_any_length() {
+    fn mutations_work_with_inputs_of_any_length() {
         for length in 0..9 {
             run_inputs("mutations", 100..=100, |rng| {
                 let mut record = vec![7; length];

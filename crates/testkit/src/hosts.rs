@@ -4,8 +4,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use crate::namespace::{Namespace, add_link};
 
-/// A client host and a server host, joined by two links. Each host has two addresses per family on
-/// each link.
+/// A client host and a server host, joined by two links. On each link, each host has two IPv4 and
+/// two IPv6 addresses.
 #[derive(Debug)]
 pub struct TwoHosts {
     /// Host of the clients.
@@ -17,10 +17,10 @@ pub struct TwoHosts {
 /// One of the addresses of a host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LinkAddress {
-    /// The link, 0 or 1. The hosts have no default route, so both links are equal.
+    /// The link, 0 or 1. The hosts have no default route, so neither link is preferred.
     pub link: u8,
     /// 0 for the source address that the kernel chooses, 1 for the secondary address.
-    pub address: u8,
+    pub index: u8,
     /// Whether the address is an IPv6 address.
     pub is_v6: bool,
 }
@@ -44,14 +44,10 @@ impl TwoHosts {
             Namespace::with_loopback_only(),
             Namespace::with_loopback_only(),
         );
-        let address = |host, link, address, is_v6| {
-            let prefix = if is_v6 { 64 } else { 24 };
-            let link_address = LinkAddress {
-                link,
-                address,
-                is_v6,
-            };
-            format!("{}/{prefix}", link_address.on_host(host))
+        let address = |host, link, index, is_v6| {
+            let prefix_length = if is_v6 { 64 } else { 24 };
+            let link_address = LinkAddress { link, index, is_v6 };
+            format!("{}/{prefix_length}", link_address.on_host(host))
         };
         for link in LINKS {
             let name = format!("eth{link}");
@@ -65,8 +61,8 @@ impl TwoHosts {
                     let file = format!("/proc/sys/net/ipv6/conf/{name}/disable_ipv6");
                     let _ = std::fs::write(file, "0");
                 });
-                let second = address(host, link, 1, false);
-                namespace.ip(&format!("address add {second} dev {name}"));
+                let secondary = address(host, link, 1, false);
+                namespace.ip(&format!("address add {secondary} dev {name}"));
                 for index in [0, 1] {
                     let v6 = address(host, link, index, true);
                     // nodad makes the address usable immediately.
@@ -90,7 +86,7 @@ impl LinkAddress {
     }
 
     fn on_host(self, host: u8) -> IpAddr {
-        let host = host + 10 * self.address;
+        let host = host + 10 * self.index;
         if self.is_v6 {
             let segments = [0xfd00, 0, 0, self.link.into(), 0, 0, 0, host.into()];
             return Ipv6Addr::from(segments).into();
@@ -104,12 +100,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn addresses() {
-        let link_address = |link, address, is_v6| LinkAddress {
-            link,
-            address,
-            is_v6,
-        };
+    fn addresses_differ_by_host_link_and_index() {
+        let link_address = |link, index, is_v6| LinkAddress { link, index, is_v6 };
         for (link_address, client, server) in [
             (link_address(0, 0, false), "198.18.0.1", "198.18.0.2"),
             (link_address(1, 1, false), "198.18.1.11", "198.18.1.12"),

@@ -1,6 +1,6 @@
-//! Support for tests against the original tools: linerate and stock programs, processes that end
-//! with their test, servers, network namespaces, and comparison of output with its figures masked.
-//! The programs themselves do not use this crate.
+//! Support for tests: linerate and stock programs, processes that end with their test, servers,
+//! network namespaces, fuzz loops, a test runner, and comparison of outputs with masked figures.
+//! The programs that linerate ships do not use this crate.
 
 #![forbid(unsafe_code)]
 
@@ -27,8 +27,8 @@ pub use mask::{Difference, compare_masked, figures, key_values};
 pub use master::{LOOPBACK_HOSTS, UperfMaster};
 pub use namespace::{LinkEnd, Namespace, add_link, try_add_link};
 pub use peer::{
-    Implementation, NetperfPrograms, Role, STOCK_NETPERF, copy_linerate, linerate_with_args,
-    program, stock_with_args,
+    Implementation, NetperfPrograms, Role, STOCK_NETPERF, copy_linerate, linerate_path,
+    linerate_with_args, stock_with_args,
 };
 pub use process::{ProcessOutput, TestProcess, run};
 pub use profile::{Profile, read_profiles};
@@ -40,8 +40,8 @@ pub use sockets::{
     listening_ports, receives_datagrams,
 };
 pub use test_case::{
-    Concurrency, Requirement, TestCase, optional_test_case, peers_are_required, run_in_parallel,
-    short_directory, test_case, test_case_unless, wait_until, with_prefix,
+    Concurrency, Requirement, TestCase, optional_test_case, requirements_are_mandatory,
+    run_in_parallel, short_path_dir, test_case, test_case_unless, wait_until, with_prefix,
 };
 pub use transcripts::{RecordedPacket, Transcript};
 pub use uperf::StockUperf;

@@ -6,7 +6,7 @@ use std::time::Duration;
 /// Time over which the load is measured: 50 ticks per CPU.
 const SAMPLE_TIME: Duration = Duration::from_millis(500);
 
-/// Maximum busy share of the CPUs of an idle machine. It includes time taken by a hypervisor.
+/// Maximum busy share of the CPUs of an idle machine. Time stolen by a hypervisor counts as busy.
 const MAX_BUSY_SHARE: f64 = 0.1;
 
 /// Returns whether the machine is almost idle. The caller must be idle too.
@@ -48,7 +48,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_of_proc_stat() {
+    fn parses_a_line_of_proc_stat() {
         let ticks = CpuTicks::parse("cpu  10 20 30 400 50 6 7 8 10 0");
         assert_eq!((ticks.idle, ticks.total), (450, 531));
     }

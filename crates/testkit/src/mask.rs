@@ -8,8 +8,8 @@ use std::fmt;
 /// Replacement of a figure.
 const MASK: &str = "#";
 
-/// Line that the stock client prints on a busy machine if its timer signal arrives twice.
-const SECOND_SIGNAL: &str = "catcher: timer popped with times_up != 0";
+/// Line that stock netperf prints if its timer signal arrives twice, as on a busy machine.
+const SECOND_SIGNAL_LINE: &str = "catcher: timer popped with times_up != 0";
 
 /// The first line in which two outputs differ.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -18,8 +18,8 @@ pub struct Difference {
     pub line: usize,
     /// Line of the output under test; `None` if the output is shorter.
     pub ours: Option<String>,
-    /// Line of the control output; `None` if the output is shorter.
-    pub control: Option<String>,
+    /// Line of the expected output; `None` if the output is shorter.
+    pub expected: Option<String>,
 }
 
 impl fmt::Display for Difference {
@@ -27,9 +27,9 @@ impl fmt::Display for Difference {
         let Self {
             line,
             ours,
-            control,
+            expected,
         } = self;
-        write!(f, "line {line}: {ours:?}, control {control:?}")
+        write!(f, "line {line}: {ours:?}, expected {expected:?}")
     }
 }
 
@@ -37,29 +37,30 @@ impl fmt::Display for Difference {
 ///
 /// The columns of a table move with the width of its figures. If all figures of a paragraph have
 /// the same width in both outputs, all blanks must be equal, including trailing ones. Otherwise
-/// each run of blanks counts as one. The stock client's occasional line "timer popped" is ignored.
-pub fn compare_masked(ours: &str, control: &str) -> Result<(), Difference> {
+/// each run of blanks counts as one. Stock netperf's occasional line "timer popped" is ignored.
+pub fn compare_masked(ours: &str, expected: &str) -> Result<(), Difference> {
     let lines = |text| -> Vec<&str> {
         let lines = str::split(text, '\n');
-        lines.filter(|line| *line != SECOND_SIGNAL).collect()
+        lines.filter(|line| *line != SECOND_SIGNAL_LINE).collect()
     };
-    let (ours, control) = (lines(ours), lines(control));
+    let (ours, expected) = (lines(ours), lines(expected));
     let mut start = 0;
-    while start < ours.len().max(control.len()) {
+    while start < ours.len().max(expected.len()) {
         let end = start + paragraph_lines(&ours[start.min(ours.len())..]).max(1);
-        let exact = (start..end).all(|index| {
+        let keeps_widths = (start..end).all(|index| {
             let widths = |lines: &[&str]| lines.get(index).map(|line| figure_widths(line));
-            widths(&ours) == widths(&control)
+            widths(&ours) == widths(&expected)
         });
         for index in start..end {
-            let (our_line, control_line) = (ours.get(index).copied(), control.get(index).copied());
-            if our_line.map(|line| mask_figures(line, exact))
-                != control_line.map(|line| mask_figures(line, exact))
+            let our_line = ours.get(index).copied();
+            let expected_line = expected.get(index).copied();
+            if our_line.map(|line| mask_figures(line, keeps_widths))
+                != expected_line.map(|line| mask_figures(line, keeps_widths))
             {
                 return Err(Difference {
                     line: index + 1,
                     ours: our_line.map(str::to_owned),
-                    control: control_line.map(str::to_owned),
+                    expected: expected_line.map(str::to_owned),
                 });
             }
         }
@@ -88,7 +89,7 @@ fn paragraph_lines(lines: &[&str]) -> usize {
     lines
         .iter()
         .position(|line| line.is_empty())
-        .map_or(lines.len(), |at| at + 1)
+        .map_or(lines.len(), |index| index + 1)
 }
 
 fn figure_widths(line: &str) -> Vec<usize> {
@@ -98,17 +99,18 @@ fn figure_widths(line: &str) -> Vec<usize> {
         .collect()
 }
 
-/// Masks the figures of a line: per character if `exact`. Otherwise also merges runs of blanks.
-fn mask_figures(line: &str, exact: bool) -> String {
+/// Masks the figures of a line. With `keeps_widths`, each character of a figure becomes `#`.
+/// Otherwise, each figure becomes `#`, and runs of blanks become one.
+fn mask_figures(line: &str, keeps_widths: bool) -> String {
     let mut text = String::new();
     for word in words(line) {
-        match (is_figure(word), exact) {
+        match (is_figure(word), keeps_widths) {
             (true, true) => text.extend(word.chars().map(|_| '#')),
             (true, false) => text.push_str(MASK),
             (false, _) => text.push_str(word),
         }
     }
-    if exact {
+    if keeps_widths {
         return text;
     }
     text.split_ascii_whitespace().collect::<Vec<_>>().join(" ")
@@ -118,7 +120,7 @@ fn mask_figures(line: &str, exact: bool) -> String {
 fn words(line: &str) -> impl Iterator<Item = &str> {
     line.split_inclusive(is_separator)
         .flat_map(|word| match word.char_indices().next_back() {
-            Some((at, last)) if is_separator(last) => [&word[..at], &word[at..]],
+            Some((index, last)) if is_separator(last) => [&word[..index], &word[index..]],
             _ => [word, ""],
         })
         .filter(|word| !word.is_empty())
@@ -129,7 +131,7 @@ fn is_separator(char: char) -> bool {
 }
 
 /// Returns whether printf(3) could have printed the word for a number. This includes `nan` and
-/// `inf`, which the original prints for unmeasured values.
+/// `inf`, which stock netperf prints for unmeasured values.
 fn is_figure(word: &str) -> bool {
     let unsigned = word.strip_prefix('-').unwrap_or(word);
     matches!(unsigned, "nan" | "inf")
@@ -142,8 +144,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_second_timer_message_is_ignored() {
-        let output = format!("MIGRATED\n{SECOND_SIGNAL}\n1\n");
+    fn ignores_a_second_timer_message() {
+        let output = format!("MIGRATED\n{SECOND_SIGNAL_LINE}\n1\n");
         assert_eq!(compare_masked(&output, "MIGRATED\n2\n"), Ok(()));
         assert!(compare_masked("MIGRATED\ntimer\n1\n", "MIGRATED\n2\n").is_err());
     }
@@ -164,8 +166,8 @@ mod tests {
     }
 
     #[test]
-    fn blanks_count_where_the_figures_are_as_wide() {
-        for (ours, control, same) in [
+    fn compares_blanks_if_figures_have_equal_widths() {
+        for (ours, expected, is_equal) in [
             ("  1.00   2  ", "  3.00   4  ", true),
             ("  1.00   2  ", "  3.00   4 ", false),
             ("  1.00   2  ", "  3.00  4  ", false),
@@ -177,15 +179,15 @@ mod tests {
             ("1\n", "1\n2\n", false),
         ] {
             assert_eq!(
-                compare_masked(ours, control).is_ok(),
-                same,
-                "{ours:?} {control:?}"
+                compare_masked(ours, expected).is_ok(),
+                is_equal,
+                "{ours:?} {expected:?}"
             );
         }
     }
 
     #[test]
-    fn figures_by_position_and_by_key() {
+    fn extracts_figures_and_key_values() {
         assert_eq!(figures("a 1 x2 -3.5\n4"), [1.0, -3.5, 4.0]);
         assert_eq!(
             key_values("BANNER\nA=1\nB=x=y\n"),

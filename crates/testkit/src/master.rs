@@ -11,7 +11,7 @@ use crate::process::{ProcessOutput, TestProcess};
 use crate::server::Server;
 use crate::test_case::wait_until;
 
-/// Addresses of this host, as the hosts `$h`, `$h1` and so on of profiles.
+/// Addresses of this host, for the variables `$h`, `$h1`, `$h2` and so on of profiles.
 pub const LOOPBACK_HOSTS: [&str; 4] = ["127.0.0.1", "127.0.0.2", "127.0.0.3", "127.0.0.4"];
 
 /// Timeout of a short run.
@@ -28,8 +28,8 @@ pub struct UperfMaster {
 }
 
 impl UperfMaster {
-    /// Starts a run of a profile. The slaves listen on this port, unless the options contain
-    /// another. `$h` and `$h1` are the first of `hosts`, `$h2` is the second.
+    /// Starts a run of a profile with slaves that listen on `port`. A port in `options` takes
+    /// precedence. `$h` and `$h1` are the first of `hosts`, and `$h2` is the second.
     pub fn start(port: u16, options: &str, hosts: &[impl AsRef<str>], profile: &str) -> Self {
         let mut file = NamedTempFile::new().expect("a temporary file");
         file.write_all(profile.as_bytes())
@@ -51,14 +51,14 @@ impl UperfMaster {
         assert!(is_printed, "unexpected output: {stdout:?}, {stderr:?}");
     }
 
-    /// Does the same for standard output followed by standard error.
+    /// Does the same as `wait_for_stdout` for standard output followed by standard error.
     #[track_caller]
     pub fn wait_for_output(&self, is_expected: impl Fn(&str) -> bool) {
-        let all = || self.stdout() + &self.process.stderr();
+        let output = || self.stdout() + &self.process.stderr();
         assert!(
-            wait_until(OUTPUT_TIMEOUT, || is_expected(&all())),
+            wait_until(OUTPUT_TIMEOUT, || is_expected(&output())),
             "{}",
-            all()
+            output()
         );
     }
 
@@ -90,7 +90,7 @@ impl UperfMaster {
 }
 
 impl Server {
-    /// Runs a profile with this slave as all of [`LOOPBACK_HOSTS`].
+    /// Runs a profile in which this slave is every host, at the addresses in [`LOOPBACK_HOSTS`].
     #[track_caller]
     pub fn run_profile(&self, options: &str, profile: &str) -> ProcessOutput {
         UperfMaster::start(self.port, options, &LOOPBACK_HOSTS, profile).finish_within(RUN_TIMEOUT)
@@ -98,14 +98,14 @@ impl Server {
 }
 
 impl ProcessOutput {
-    /// Returns the words of a line in the Run Statistics of a master. The line starts with `first`:
-    /// a host or `master`.
+    /// Returns the words of a line in the Run Statistics of a master. The line starts with `label`,
+    /// such as a host or `master`.
     #[track_caller]
-    pub fn statistics(&self, first: &str) -> Vec<String> {
+    pub fn statistics(&self, label: &str) -> Vec<String> {
         let report = self.stdout.split_once("Run Statistics");
         let (_, report) = report.unwrap_or_else(|| panic!("no statistics: {self:#?}"));
-        let line = report.lines().find(|line| line.starts_with(first));
-        let line = line.unwrap_or_else(|| panic!("no line of {first}: {self:#?}"));
+        let line = report.lines().find(|line| line.starts_with(label));
+        let line = line.unwrap_or_else(|| panic!("no line of {label}: {self:#?}"));
         line.split_whitespace().map(str::to_owned).collect()
     }
 }
@@ -119,9 +119,9 @@ fn profile_variables(hosts: &[impl AsRef<str>]) -> Vec<(String, String)> {
         .map(|(number, host)| (format!("h{number}"), host));
     let hosts = first.chain(numbered);
     let defaults = [("proto", "tcp"), ("nthr", "4"), ("iter", "50")];
-    let open = defaults.map(|(name, value)| (name.to_owned(), value.to_owned()));
+    let defaults = defaults.map(|(name, value)| (name.to_owned(), value.to_owned()));
     hosts
         .map(|(name, host)| (name, host.as_ref().to_owned()))
-        .chain(open)
+        .chain(defaults)
         .collect()
 }

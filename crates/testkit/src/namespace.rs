@@ -1,5 +1,5 @@
-//! Network namespaces and the links between them. They keep sockets in TIME_WAIT from affecting the
-//! next test.
+//! Network namespaces and the links between them. In a namespace of its own, a test is not affected
+//! by other tests' sockets in TIME_WAIT.
 
 use std::fs::File;
 use std::io;
@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
-/// Documentation addresses (RFC 5737, RFC 3849) for the loopback interface. The original calls
+/// Documentation addresses (RFC 5737, RFC 3849) for the loopback interface. Stock netperf calls
 /// getaddrinfo(3) with `AI_ADDRCONFIG`, which ignores a family that has only loopback addresses.
 const ADDRESSES: [&str; 2] = ["192.0.2.1/32", "2001:db8::1/128"];
 
@@ -26,10 +26,10 @@ pub struct Namespace {
 impl Namespace {
     /// Creates a namespace with only the loopback interface, which is up.
     pub fn create() -> io::Result<Self> {
-        static NEXT: AtomicU32 = AtomicU32::new(0);
-        // The namespace has a name only until the file is open. Creating one without a name would
-        // need a thread that leaves its own namespace for good.
-        let number = NEXT.fetch_add(1, Relaxed);
+        static NEXT_NUMBER: AtomicU32 = AtomicU32::new(0);
+        // The namespace has a name only until the file is open. Without a name, only a thread that
+        // leaves its own namespace could create it.
+        let number = NEXT_NUMBER.fetch_add(1, Relaxed);
         let name = format!("testkit-{}-{number}", std::process::id());
         run_line(&format!("ip netns add {name}"))?;
         let file = File::open(format!("/run/netns/{name}"));
@@ -39,12 +39,12 @@ impl Namespace {
         Ok(namespace)
     }
 
-    /// Creates a namespace for original programs, with an additional address per family.
+    /// Creates a namespace for stock programs, with an additional loopback address per family.
     ///
     /// # Panics
     ///
-    /// If this machine cannot create namespaces; see [`Namespace::missing_reason`]. This also
-    /// applies to the other functions that return no error.
+    /// If this machine cannot create namespaces; see [`Namespace::missing_reason`]. The other
+    /// functions that do not return an error panic in the same case.
     #[expect(
         clippy::new_without_default,
         reason = "a system resource is not a default value"
@@ -52,14 +52,14 @@ impl Namespace {
     pub fn new() -> Self {
         let namespace = Self::with_loopback_only();
         for address in ADDRESSES {
-            // A kernel without IPv6 does not need the IPv6 address.
+            // A kernel without IPv6 refuses the IPv6 address.
             let _ = namespace.run(&format!("ip address add {address} dev lo"));
         }
         namespace
     }
 
     /// Creates a namespace as [`Namespace::new`] does, and moves this thread into it. Processes
-    /// that the thread starts are in it too.
+    /// that the thread starts are inside too.
     pub fn enter_new() -> Self {
         let namespace = Self::new();
         namespace.enter_on_this_thread();
@@ -68,7 +68,7 @@ impl Namespace {
 
     /// Returns the namespace in which this process was started, with the interfaces of the machine.
     pub fn for_this_process() -> Self {
-        // Other threads may move, but the first thread never does.
+        // /proc/self has the namespace of the first thread, which never moves.
         let file = File::open("/proc/self/ns/net").expect("a process has a namespace");
         Self { file }
     }
@@ -78,7 +78,7 @@ impl Namespace {
         Self::create().expect("root can create a namespace")
     }
 
-    /// Returns the reason if this machine cannot create namespaces.
+    /// Returns the reason if this machine cannot create namespaces, or else `None`.
     pub fn missing_reason() -> Option<String> {
         let error = Self::create().err()?;
         Some(format!("network namespaces are unavailable: {error}"))
@@ -91,11 +91,11 @@ impl Namespace {
         };
         let is_inside = |pid: &i32| {
             std::fs::metadata(format!("/proc/{pid}/ns/net"))
-                .is_ok_and(|other| (other.dev(), other.ino()) == (metadata.dev(), metadata.ino()))
+                .is_ok_and(|found| (found.dev(), found.ino()) == (metadata.dev(), metadata.ino()))
         };
         let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
         let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-        // A thread of this process may be inside too.
+        // This process may be inside too.
         pids.filter(|pid| *pid != std::process::id() as i32 && is_inside(pid))
             .collect()
     }
@@ -106,27 +106,28 @@ impl Namespace {
         format!("/proc/{}/fd/{}", std::process::id(), self.file.as_raw_fd())
     }
 
-    /// Returns a command that runs the program and arguments of `command` inside. The process id
-    /// stays the same.
+    /// Returns a command that runs the program and arguments of `command` inside. nsenter(1) does
+    /// not fork, so the started process becomes the program.
     pub fn command(&self, command: &Command) -> Command {
-        let mut inside = Command::new("nsenter");
-        inside
+        let mut nsenter = Command::new("nsenter");
+        nsenter
             .arg(format!("--net={}", self.path()))
             .arg(command.get_program())
             .args(command.get_args());
         for (key, value) in command.get_envs() {
             match value {
-                Some(value) => inside.env(key, value),
-                None => inside.env_remove(key),
+                Some(value) => nsenter.env(key, value),
+                None => nsenter.env_remove(key),
             };
         }
         if let Some(directory) = command.get_current_dir() {
-            inside.current_dir(directory);
+            nsenter.current_dir(directory);
         }
-        inside
+        nsenter
     }
 
-    /// Runs `work` on a thread inside the namespace. Processes that it starts are inside too.
+    /// Runs `work` on a new thread inside the namespace. Processes that `work` starts are inside
+    /// too.
     pub fn enter<T: Send>(&self, work: impl FnOnce() -> T + Send) -> T {
         let work_inside = || {
             self.enter_on_this_thread();
@@ -159,7 +160,7 @@ impl Namespace {
 /// length.
 pub type LinkEnd<'a> = (&'a Namespace, &'a str, &'a str);
 
-/// Joins two namespaces by an Ethernet link. IPv6 is disabled on it, so that it carries only
+/// Joins two namespaces by an Ethernet link. IPv6 is disabled on the link, so that it carries only
 /// packets of tests.
 #[track_caller]
 pub fn add_link(first: LinkEnd, second: LinkEnd) {

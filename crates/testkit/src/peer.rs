@@ -1,4 +1,4 @@
-//! The two implementations of netperf: linerate and the original.
+//! The two implementations of netperf: linerate and stock.
 
 use std::env;
 use std::ffi::OsString;
@@ -8,10 +8,10 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use crate::test_case::Requirement;
 
-/// Requirement of the original netperf and netserver. Distributions put both into one package.
+/// Requirement for stock netperf and netserver. One package contains both.
 pub const STOCK_NETPERF: Requirement = Requirement::Program("netperf");
 
-/// Required version of the original.
+/// First line of the output of `-V` of the required stock version.
 const STOCK_VERSION: &str = "Netperf version 2.7.0";
 
 /// Implementation of a program.
@@ -19,7 +19,7 @@ const STOCK_VERSION: &str = "Netperf version 2.7.0";
 pub enum Implementation {
     /// The `linerate` under test.
     Ours,
-    /// The original, as Debian packages it.
+    /// The stock program, as Debian packages it.
     Stock,
 }
 
@@ -57,18 +57,18 @@ impl Role {
 pub struct NetperfPrograms {
     /// Path of the `linerate` binary.
     pub linerate_path: PathBuf,
-    /// Directory of the original programs.
+    /// Directory of the stock programs.
     pub stock_directory: PathBuf,
 }
 
 /// Returns a command of the `linerate` under test with these arguments.
 pub fn linerate_with_args(arguments: &str) -> Command {
-    let mut command = Command::new(program());
+    let mut command = Command::new(linerate_path());
     command.args(arguments.split_whitespace());
     command
 }
 
-/// Whether [`program`] returns the shipped program.
+/// Whether [`linerate_path`] returns the shipped program.
 static USES_SHIPPED_PROGRAM: AtomicBool = AtomicBool::new(false);
 
 /// Returns the path of the binary under test.
@@ -77,36 +77,40 @@ static USES_SHIPPED_PROGRAM: AtomicBool = AtomicBool::new(false);
 /// set its path in an environment variable; earlier versions put it above the directory of the
 /// tests. Test cases that run alone use the shipped program in `LINERATE_SHIPPED`, if the variable
 /// is set.
-pub fn program() -> PathBuf {
-    let shipped = env::var_os("LINERATE_SHIPPED").filter(|_| USES_SHIPPED_PROGRAM.load(Relaxed));
+pub fn linerate_path() -> PathBuf {
+    let shipped_path =
+        env::var_os("LINERATE_SHIPPED").filter(|_| USES_SHIPPED_PROGRAM.load(Relaxed));
     let from_cargo = || env::var_os("CARGO_BIN_EXE_linerate");
     let in_build_directory = || {
         let test = env::current_exe().expect("/proc is mounted");
-        let build = test.ancestors().nth(2).expect("it is a file of the build");
-        build.join("linerate")
+        let directory = test
+            .ancestors()
+            .nth(2)
+            .expect("tests are in DIRECTORY/deps");
+        directory.join("linerate")
     };
-    shipped
+    shipped_path
         .or_else(from_cargo)
         .map_or_else(in_build_directory, PathBuf::from)
 }
 
-/// Copies [`program`] to a place where other users can execute it.
+/// Copies [`linerate_path`] to a place where other users can execute it.
 ///
 /// A separate process copies the file. Otherwise a child forked by another thread could inherit the
 /// descriptor, and the kernel executes no file that is open for writing.
 pub fn copy_linerate(to: &Path) {
-    let copied = Command::new("cp").arg(program()).arg(to).status();
+    let status = Command::new("cp").arg(linerate_path()).arg(to).status();
     assert!(
-        copied.is_ok_and(|status| status.success()),
-        "{}",
+        status.is_ok_and(|status| status.success()),
+        "cannot copy linerate to {}",
         to.display()
     );
 }
 
-/// Makes [`program`] return the shipped program from now on, and returns its path.
+/// Makes [`linerate_path`] return the shipped program from now on, and returns its path.
 pub(crate) fn use_shipped_program() -> PathBuf {
     USES_SHIPPED_PROGRAM.store(true, Relaxed);
-    program()
+    linerate_path()
 }
 
 /// Returns a command of a stock program with these arguments.
@@ -117,19 +121,19 @@ pub fn stock_with_args(program: &str, arguments: &str) -> Command {
 }
 
 impl NetperfPrograms {
-    /// Returns the `linerate` under test, and the original in `/usr/bin`.
+    /// Returns the `linerate` under test, and the stock programs in `/usr/bin`.
     #[expect(
         clippy::new_without_default,
         reason = "the programs of a machine are not a default value"
     )]
     pub fn new() -> Self {
         Self {
-            linerate_path: program(),
+            linerate_path: linerate_path(),
             stock_directory: PathBuf::from("/usr/bin"),
         }
     }
 
-    /// Returns the reason if the original is missing or has the wrong version.
+    /// Returns the reason if a stock program is missing or has the wrong version.
     pub fn missing_reason(&self) -> Option<String> {
         [Role::Client, Role::Server]
             .into_iter()
@@ -145,8 +149,8 @@ impl NetperfPrograms {
                 command
             }
             Implementation::Stock => {
-                // Use the name without a path, because the program prints it in its errors and
-                // command line. The search path also works inside a namespace.
+                // The program prints its name in errors and in its command line, so the name has
+                // no path. `Namespace::command` passes the search path on.
                 let mut command = Command::new(role.program());
                 command.env("PATH", self.search_path());
                 command
@@ -154,12 +158,12 @@ impl NetperfPrograms {
         }
     }
 
-    /// Returns the search path with the directory of the original first.
+    /// Returns the search path with the directory of the stock programs first.
     fn search_path(&self) -> OsString {
         let mut path = self.stock_directory.clone().into_os_string();
-        if let Some(rest) = env::var_os("PATH") {
+        if let Some(inherited_path) = env::var_os("PATH") {
             path.push(":");
-            path.push(rest);
+            path.push(inherited_path);
         }
         path
     }

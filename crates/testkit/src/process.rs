@@ -15,8 +15,8 @@ use crate::test_case::{BUSY_MACHINE_FACTOR, poll_until, wait_until};
 /// process.
 const POLL_INTERVAL: Duration = Duration::from_millis(2);
 
-/// A process that is killed when dropped. Its output goes to files, because a full pipe would block
-/// it, and other processes could keep a pipe open.
+/// A process that is killed when this value is dropped. Its output goes to files. A full pipe would
+/// block the process, and its children could keep a pipe open.
 #[derive(Debug)]
 pub struct TestProcess {
     child: Child,
@@ -30,9 +30,9 @@ pub struct TestProcess {
 pub struct ProcessOutput {
     /// The command line, for failure messages.
     pub command: String,
-    /// The exit code; `None` if a signal ended it.
+    /// The exit code; `None` if a signal ended the process.
     pub code: Option<i32>,
-    /// The signal that ended it.
+    /// The signal that ended the process.
     pub signal: Option<i32>,
     /// Standard output, with invalid UTF-8 replaced.
     pub stdout: String,
@@ -40,8 +40,8 @@ pub struct ProcessOutput {
     pub stderr: String,
 }
 
-/// Runs `command` without input. Kills it after `timeout`, and then returns an error of the kind
-/// [`io::ErrorKind::TimedOut`] that quotes its output.
+/// Runs `command` without input. On a timeout, kills the process and returns an error of the kind
+/// [`io::ErrorKind::TimedOut`] that quotes the output. See [`wait_until`] for `timeout`.
 pub fn run(mut command: Command, timeout: Duration) -> io::Result<ProcessOutput> {
     TestProcess::try_start(&mut command, Stdio::null())?.wait(timeout)
 }
@@ -117,16 +117,16 @@ impl TestProcess {
         read_file(&self.stderr)
     }
 
-    /// Waits for the end of the process. Fails the test after `timeout`.
+    /// Waits for the end of the process. Fails the test on a timeout.
     #[track_caller]
     pub fn finish(mut self, timeout: Duration) -> ProcessOutput {
         match self.wait(timeout) {
-            Ok(finished) => finished,
+            Ok(output) => output,
             Err(error) => panic!("{error}"),
         }
     }
 
-    /// Waits for the end of the process. Kills it after `timeout` and returns an error as [`run`]
+    /// Waits for the end of the process. On a timeout, kills it and returns an error as [`run`]
     /// does.
     pub(crate) fn wait(&mut self, timeout: Duration) -> io::Result<ProcessOutput> {
         let timeout = timeout * BUSY_MACHINE_FACTOR;
@@ -137,7 +137,7 @@ impl TestProcess {
         });
         match status {
             Some(status) => Ok(self.output_with_status(status?)),
-            None => Err(self.kill_timed_out(timeout)),
+            None => Err(self.kill_after_timeout(timeout)),
         }
     }
 
@@ -151,7 +151,7 @@ impl TestProcess {
         }
     }
 
-    fn kill_timed_out(&mut self, timeout: Duration) -> io::Error {
+    fn kill_after_timeout(&mut self, timeout: Duration) -> io::Error {
         let _ = self.child.kill();
         let _ = self.child.wait();
         let (command, stdout, stderr) = (&self.command, self.stdout(), self.stderr());
@@ -194,8 +194,8 @@ impl ProcessOutput {
 /// Returns the CPU time of a process in clock ticks of 10 ms; 0 if the process has ended.
 fn cpu_ticks(pid: u32) -> u64 {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    // The name is in parentheses and may contain blanks. utime and stime are fields 14 and 15:
-    // proc(5).
+    // The program's name is in parentheses and may contain blanks. utime and stime are fields 14
+    // and 15: proc(5).
     let fields = stat.rsplit_once(')').map_or("", |(_, fields)| fields);
     fields
         .split_whitespace()
@@ -219,22 +219,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn output_streams_and_exit_code() {
+    fn captures_output_and_exit_code() {
         let mut command = Command::new("sh");
         command.args(["-c", "echo out; echo err >&2; exit 3"]);
-        let finished = run(command, Duration::from_secs(10)).unwrap();
-        assert_eq!(finished.stdout, "out\n");
-        assert_eq!(finished.stderr, "err\n");
-        assert_eq!((finished.code, finished.signal), (Some(3), None));
+        let output = run(command, Duration::from_secs(10)).unwrap();
+        assert_eq!(output.stdout, "out\n");
+        assert_eq!(output.stderr, "err\n");
+        assert_eq!((output.code, output.signal), (Some(3), None));
     }
 
     #[test]
     fn a_signal_gives_no_exit_code() {
         let process = TestProcess::start(Command::new("sleep").arg("60"));
         process.signal(Signal::TERM);
-        let finished = process.finish(Duration::from_secs(10));
+        let output = process.finish(Duration::from_secs(10));
         let signal = Signal::TERM.as_raw();
-        assert_eq!((finished.code, finished.signal), (None, Some(signal)));
+        assert_eq!((output.code, output.signal), (None, Some(signal)));
     }
 
     #[test]
@@ -246,10 +246,10 @@ mod tests {
     }
 
     #[test]
-    fn the_last_line_of_numbers() {
+    fn figures_are_the_last_line_of_numbers() {
         let mut command = Command::new("echo");
         command.args(["Size  Rate\n 1 2.5\n3 4.5\nbytes per sec\n"]);
-        let finished = run(command, Duration::from_secs(10)).unwrap();
-        assert_eq!(finished.figures(), [3.0, 4.5]);
+        let output = run(command, Duration::from_secs(10)).unwrap();
+        assert_eq!(output.figures(), [3.0, 4.5]);
     }
 }

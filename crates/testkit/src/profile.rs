@@ -6,9 +6,9 @@ use std::path::Path;
 
 /// Builder of a profile.
 ///
-/// Attributes have no quotes: `nthreads=2`. A flowop is its type and its options, such as
-/// `write size=64 count=4`. The text has the indentation of uperf's own profiles, so the first
-/// flowop is in line 5.
+/// Callers write attributes without quotes, as in `nthreads=2`, and a flowop as its type and its
+/// options, as in `write size=64 count=4`. The text has the indentation of uperf's own profiles, so
+/// the first flowop is in line 5.
 #[derive(Clone, Debug)]
 pub struct Profile {
     text: String,
@@ -25,8 +25,8 @@ impl Profile {
         }
     }
 
-    /// Returns a profile of two strands. Each connects, writes four requests and reads a response
-    /// 500 times, and disconnects.
+    /// Returns a profile of two strands. Each strand connects, repeats a transaction of four writes
+    /// and one read 500 times, and disconnects.
     #[must_use]
     pub fn requests() -> Self {
         Self::new("requests")
@@ -96,20 +96,23 @@ pub fn read_profiles(directory: &str) -> Vec<(String, String)> {
     let directory = Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("../..")
         .join(directory);
-    let entries = fs::read_dir(directory).expect("the profiles");
+    let entries = fs::read_dir(directory).expect("the directory is readable");
     let mut paths: Vec<_> = entries
-        .map(|entry| entry.expect("an entry").path())
+        .map(|entry| entry.expect("the entry is readable").path())
         .collect();
     paths.retain(|path| path.extension().is_some_and(|extension| extension == "xml"));
     paths.sort();
-    let read = paths.iter().map(|path| {
-        let name = path.file_stem().expect("a name").to_string_lossy();
+    let profiles = paths.iter().map(|path| {
+        let name = path
+            .file_stem()
+            .expect("the file has a name")
+            .to_string_lossy();
         (
             name.into_owned(),
-            fs::read_to_string(path).expect("a profile"),
+            fs::read_to_string(path).expect("the profile is readable"),
         )
     });
-    read.collect()
+    profiles.collect()
 }
 
 /// Returns the attributes with quotes, each after a blank.

@@ -33,7 +33,7 @@ pub enum RelayAction {
 }
 
 /// A relay to a server. Clients send to its port. The client that sent last receives the answers.
-/// Dropping the relay stops it.
+/// Dropping this value stops the relay.
 #[derive(Debug)]
 pub struct Relay {
     /// The port for clients.
@@ -43,16 +43,16 @@ pub struct Relay {
 }
 
 impl Relay {
-    /// Starts a relay to the port `server`. `choose_action` chooses the action for each datagram.
-    /// Each direction has its own clone of it.
-    pub fn start<F>(server: u16, choose_action: F) -> Self
+    /// Starts a relay to a port on loopback. Each direction has its own clone of `choose_action`,
+    /// which returns the action for a datagram.
+    pub fn start<F>(server_port: u16, choose_action: F) -> Self
     where
         F: FnMut(RelayDirection, &[u8]) -> RelayAction + Clone + Send + 'static,
     {
         let client_side = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
         let server_side = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
         server_side
-            .connect((Ipv4Addr::LOCALHOST, server))
+            .connect((Ipv4Addr::LOCALHOST, server_port))
             .expect("loopback");
         let port = client_side.local_addr().expect("it is bound").port();
         let stopped = Arc::new(AtomicBool::new(false));
@@ -104,36 +104,42 @@ impl RelaySockets {
         };
         socket
             .set_read_timeout(Some(POLL_INTERVAL))
-            .expect("not zero");
+            .expect("the timeout is not zero");
         let mut buffer = vec![0; 1 << 16];
-        let mut swapped: Option<Vec<u8>> = None;
+        let mut delayed: Option<Vec<u8>> = None;
         while !stopped.load(Relaxed) {
-            // An error is a timeout, or the other end refuses datagrams.
+            // The receive timed out, or the other end refused a datagram.
             let Ok((count, from)) = socket.recv_from(&mut buffer) else {
                 continue;
             };
             if direction == RelayDirection::ToServer {
-                *self.client.lock().expect("no holder panics") = Some(from);
+                *self
+                    .client
+                    .lock()
+                    .expect("no thread panics while it holds the lock") = Some(from);
             }
             let datagram = &buffer[..count];
             match choose_action(direction, datagram) {
                 RelayAction::Drop => continue,
                 RelayAction::Swap => {
-                    swapped = Some(datagram.to_vec());
+                    delayed = Some(datagram.to_vec());
                     continue;
                 }
                 RelayAction::Double => self.send(direction, datagram),
                 RelayAction::Pass => {}
             }
             self.send(direction, datagram);
-            if let Some(delayed) = swapped.take() {
-                self.send(direction, &delayed);
+            if let Some(datagram) = delayed.take() {
+                self.send(direction, &datagram);
             }
         }
     }
 
     fn send(&self, direction: RelayDirection, datagram: &[u8]) {
-        let client = *self.client.lock().expect("no holder panics");
+        let client = *self
+            .client
+            .lock()
+            .expect("no thread panics while it holds the lock");
         let sent: io::Result<usize> = match (direction, client) {
             (RelayDirection::ToServer, _) => self.server_side.send(datagram),
             (RelayDirection::ToClient, Some(client)) => self.client_side.send_to(datagram, client),
@@ -149,7 +155,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_action() {
+    fn applies_each_action() {
         let server = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let port = server.local_addr().unwrap().port();
         let relay = Relay::start(port, |direction, datagram| match (direction, datagram[0]) {
@@ -160,22 +166,22 @@ mod tests {
         });
         let client = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         client.connect((Ipv4Addr::LOCALHOST, relay.port)).unwrap();
-        let limit = Some(Duration::from_secs(20));
-        client.set_read_timeout(limit).unwrap();
-        server.set_read_timeout(limit).unwrap();
+        let timeout = Some(Duration::from_secs(20));
+        client.set_read_timeout(timeout).unwrap();
+        server.set_read_timeout(timeout).unwrap();
         for number in 0..=5 {
             client.send(&[number]).unwrap();
         }
         let mut datagram = [0; 8];
-        let mut relayed = None;
+        let mut relay_address = None;
         let received: Vec<u8> = (0..6)
             .map(|_| {
-                relayed = Some(server.recv_from(&mut datagram).unwrap().1);
+                relay_address = Some(server.recv_from(&mut datagram).unwrap().1);
                 datagram[0]
             })
             .collect();
         assert_eq!(received, [0, 2, 2, 4, 3, 5]);
-        server.send_to(&[9], relayed.unwrap()).unwrap();
+        server.send_to(&[9], relay_address.unwrap()).unwrap();
         assert_eq!(client.recv(&mut datagram).unwrap(), 1);
     }
 }

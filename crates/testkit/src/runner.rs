@@ -1,5 +1,5 @@
 //! Runner of test suites. Most test cases run in parallel, and each worker has its own network
-//! namespace. Test cases that measure run alone at the end.
+//! namespace. Test cases that compare rates or durations run alone at the end.
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -20,10 +20,10 @@ const WAITING_WORKERS: usize = 24;
 const MAX_BUSY_WORKERS: usize = 4;
 
 /// Number of slowest test cases in the summary.
-const SLOWEST_SHOWN: usize = 10;
+const SLOWEST_COUNT: usize = 10;
 
 /// Exit code if tests failed, the same as of cargo's test runner.
-const TESTS_FAILED: u8 = 101;
+const TESTS_FAILED_EXIT_CODE: u8 = 101;
 
 const USAGE: &str = "\
 usage: [FILTER...] [--exact] [--skip FILTER]... [--quiet | --no-quiet] [--test-threads N] [--list]
@@ -71,8 +71,8 @@ pub fn run_suites(suites: Vec<Suite>) -> ExitCode {
 /// Returns the full names of the test cases.
 pub fn full_names(suites: &[Suite]) -> Vec<String> {
     let suite_names = |(suite, test_cases): &Suite| -> Vec<String> {
-        let names = test_cases.iter();
-        names
+        test_cases
+            .iter()
             .map(|test_case| format!("{suite}::{}", test_case.name))
             .collect()
     };
@@ -105,7 +105,7 @@ struct RunnerOptions {
     exact: bool,
     list: bool,
     /// `Some(true)`: only test cases that run alone. `Some(false)`: only the others.
-    quiet: Option<bool>,
+    alone: Option<bool>,
     threads: Option<usize>,
 }
 
@@ -116,8 +116,8 @@ impl RunnerOptions {
             match word.as_str() {
                 "--exact" => options.exact = true,
                 "--list" => options.list = true,
-                "--quiet" => options.quiet = Some(true),
-                "--no-quiet" => options.quiet = Some(false),
+                "--quiet" => options.alone = Some(true),
+                "--no-quiet" => options.alone = Some(false),
                 // The runner never captures output.
                 "--nocapture" | "--no-capture" | "--show-output" => {}
                 "--skip" => options.skips.extend(words.next()),
@@ -133,8 +133,8 @@ impl RunnerOptions {
     }
 
     fn selects(&self, test: &QueuedTest) -> bool {
-        let is_quiet = test.test_case.concurrency == Concurrency::Alone;
-        self.quiet.is_none_or(|quiet| quiet == is_quiet) && self.matches_name(&test.name)
+        let runs_alone = test.test_case.concurrency == Concurrency::Alone;
+        self.alone.is_none_or(|alone| alone == runs_alone) && self.matches_name(&test.name)
     }
 
     fn matches_name(&self, name: &str) -> bool {
@@ -149,8 +149,8 @@ impl RunnerOptions {
         is_included && !self.skips.iter().any(is_match)
     }
 
-    fn busy_workers(&self, has_hosts: bool) -> usize {
-        if !has_hosts {
+    fn busy_workers(&self, has_namespaces: bool) -> usize {
+        if !has_namespaces {
             return 1;
         }
         let processors = thread::available_parallelism().map_or(1, usize::from);
@@ -165,15 +165,15 @@ fn run(tests: Vec<QueuedTest>, options: &RunnerOptions) -> SuiteResults {
         results: Vec::new(),
         started: Instant::now(),
     });
-    let has_hosts = Namespace::missing_reason().is_none();
+    let has_namespaces = Namespace::missing_reason().is_none();
     let (skipped, tests) = split(tests, TestCase::is_skipped);
     for test in skipped {
         println!(
             "SKIPPED {}: {}",
             test.name,
-            test.test_case.missing.unwrap_or_default()
+            test.test_case.missing_reason.unwrap_or_default()
         );
-        record(
+        record_result(
             &results,
             test.suite,
             test.name,
@@ -185,11 +185,11 @@ fn run(tests: Vec<QueuedTest>, options: &RunnerOptions) -> SuiteResults {
         test_case.concurrency == Concurrency::Alone
     });
     let (waiting, busy) = split(others, |test_case| {
-        test_case.concurrency == Concurrency::Waiting && has_hosts
+        test_case.concurrency == Concurrency::Waiting && has_namespaces
     });
-    let workers = options.busy_workers(has_hosts);
+    let workers = options.busy_workers(has_namespaces);
     println!(
-        "running {} tests: {} by {workers} workers, {} that wait, then {} alone",
+        "running {} tests: {} busy by {workers} workers, {} waiting, then {} alone",
         busy.len() + waiting.len() + alone.len(),
         busy.len(),
         waiting.len(),
@@ -199,7 +199,7 @@ fn run(tests: Vec<QueuedTest>, options: &RunnerOptions) -> SuiteResults {
         let queue = Mutex::new(tests.into_iter());
         thread::scope(|scope| {
             for _ in 0..workers {
-                scope.spawn(|| run_queue(&queue, &results, has_hosts));
+                scope.spawn(|| run_queue(&queue, &results, has_namespaces));
             }
         });
     };
@@ -209,7 +209,10 @@ fn run(tests: Vec<QueuedTest>, options: &RunnerOptions) -> SuiteResults {
     });
     if !alone.is_empty() {
         let program = use_shipped_program();
-        println!("one at a time, with {}", program.display());
+        println!(
+            "running the tests that run alone, with {}",
+            program.display()
+        );
         run_with_workers(alone, 1);
     }
     results.into_inner().unwrap_or_else(PoisonError::into_inner)
@@ -229,24 +232,24 @@ fn split(
 fn run_queue(
     queue: &Mutex<impl Iterator<Item = QueuedTest>>,
     results: &Mutex<SuiteResults>,
-    has_hosts: bool,
+    has_namespaces: bool,
 ) {
-    let mut host = None;
+    let mut namespace = None;
     // The lock is released before the test runs.
     let next_test = || lock(queue).next();
     while let Some(test) = next_test() {
-        if has_hosts {
-            host.get_or_insert_with(Namespace::enter_new);
+        if has_namespaces {
+            namespace.get_or_insert_with(Namespace::enter_new);
         }
         let started = Instant::now();
         let verdict = run_test_case(test.test_case);
-        record(results, test.suite, test.name, verdict, started.elapsed());
+        record_result(results, test.suite, test.name, verdict, started.elapsed());
     }
 }
 
 /// Runs a test case. A panic is a failure.
 fn run_test_case(test_case: TestCase) -> Verdict {
-    if let Some(reason) = test_case.missing {
+    if let Some(reason) = test_case.missing_reason {
         return Verdict::Failed(reason);
     }
     match catch_unwind(AssertUnwindSafe(test_case.run)) {
@@ -275,7 +278,7 @@ enum Verdict {
     Skipped,
 }
 
-fn record(
+fn record_result(
     results: &Mutex<SuiteResults>,
     suite: &'static str,
     name: String,
@@ -283,12 +286,12 @@ fn record(
     duration: Duration,
 ) {
     let mut results = lock(results);
-    let word = match verdict {
+    let status = match verdict {
         Verdict::Passed => "ok",
         Verdict::Failed(_) => "FAILED",
         Verdict::Skipped => "ignored",
     };
-    println!("test {name} ... {word}, {:.1} s", duration.as_secs_f64());
+    println!("test {name} ... {status}, {:.1} s", duration.as_secs_f64());
     results.results.push(TestResult {
         suite,
         name,
@@ -320,7 +323,11 @@ impl SuiteResults {
              {filtered_out} filtered out; finished in {:.2}s",
             self.started.elapsed().as_secs_f64()
         );
-        ExitCode::from(if failed == 0 { 0 } else { TESTS_FAILED })
+        ExitCode::from(if failed == 0 {
+            0
+        } else {
+            TESTS_FAILED_EXIT_CODE
+        })
     }
 
     fn print_times(&self) {
@@ -337,7 +344,7 @@ impl SuiteResults {
         let mut slowest: Vec<&TestResult> = self.results.iter().collect();
         slowest.sort_by_key(|result| std::cmp::Reverse(result.duration));
         println!("\nseconds  slowest tests");
-        for result in slowest.iter().take(SLOWEST_SHOWN) {
+        for result in slowest.iter().take(SLOWEST_COUNT) {
             println!("{:7.1}  {}", result.duration.as_secs_f64(), result.name);
         }
     }
@@ -370,16 +377,16 @@ mod tests {
             assert_eq!(options(line).matches_name(name), selected, "{line}");
         }
         assert_eq!(options("--test-threads 3").threads, Some(3));
-        assert_eq!(options("--no-quiet").quiet, Some(false));
+        assert_eq!(options("--no-quiet").alone, Some(false));
         let error = RunnerOptions::parse(["--what".to_owned()].into_iter());
         assert!(error.is_err());
     }
 
     #[test]
-    fn verdicts_of_test_cases() {
-        let verdict_of = |missing: Option<&str>, run: fn() -> Result<(), String>| {
+    fn unmet_requirements_errors_and_panics_fail() {
+        let verdict_of = |missing_reason: Option<&str>, run: fn() -> Result<(), String>| {
             run_test_case(crate::test_case_unless(
-                missing.map(str::to_owned),
+                missing_reason.map(str::to_owned),
                 "name",
                 run,
             ))

@@ -1,4 +1,4 @@
-//! Servers for tests. They run in the foreground until they are dropped.
+//! Servers for tests. A server runs in the foreground until its [`Server`] is dropped.
 
 use std::io;
 use std::os::unix::process::CommandExt;
@@ -44,8 +44,8 @@ impl ProcessUsage {
 }
 
 impl Server {
-    /// Starts linerate's netserver on a free port with these additional options. It writes a log
-    /// (`-d`).
+    /// Starts linerate's netserver on a free port with these additional options. The server writes
+    /// a log to standard error (`-d`).
     #[track_caller]
     pub fn start(options: &str) -> Self {
         Self::start_with(|port| format!("netserver -D -d -p {port} {options}"))
@@ -54,12 +54,12 @@ impl Server {
     /// Starts the stock netserver on a free port.
     #[track_caller]
     pub fn start_stock() -> Self {
-        let stock = |port: u16| {
+        let command_for_port = |port: u16| {
             let mut command = NetperfPrograms::new().command(Implementation::Stock, Role::Server);
             command.args(["-D", "-p", &port.to_string()]);
             command
         };
-        Self::try_start_with(stock).unwrap_or_else(|error| panic!("{error}"))
+        Self::try_start_with(command_for_port).unwrap_or_else(|error| panic!("{error}"))
     }
 
     /// Starts a linerate server on a free port. `arguments` returns the arguments for a port.
@@ -78,8 +78,7 @@ impl Server {
     /// Starts the server that `command_for_port` returns for a free port. Returns when it listens
     /// on the port or receives datagrams.
     ///
-    /// Another process may bind the port first. The function then tries another port, up to three
-    /// times.
+    /// Another process may bind the port first. The function therefore tries up to three ports.
     pub fn try_start_with(command_for_port: impl Fn(u16) -> Command) -> io::Result<Self> {
         let mut last_error = None;
         for _ in 0..3 {
@@ -92,7 +91,7 @@ impl Server {
         Err(last_error.expect("three tries leave an error"))
     }
 
-    /// Starts `command`, and returns when it listens on this port.
+    /// Starts `command`, and returns when it listens on this port or receives datagrams.
     #[track_caller]
     pub fn start_at(port: u16, command: Command) -> Self {
         Self::try_start_at(port, command).unwrap_or_else(|error| panic!("{error}"))
@@ -125,14 +124,14 @@ impl Server {
         self.process.stderr()
     }
 
-    /// Returns the last 8 lines of its log (`-d`).
+    /// Returns the last 8 lines of the server's log (`-d`).
     pub fn log(&self) -> String {
         let log = self.stderr();
         let lines: Vec<_> = log.lines().collect();
         lines[lines.len().saturating_sub(8)..].join("\n")
     }
 
-    /// Returns whether one of its threads has panicked.
+    /// Returns whether a thread of the server has panicked.
     pub fn has_panicked(&self) -> bool {
         self.stderr().contains("panicked")
     }
@@ -142,7 +141,7 @@ impl Server {
         self.process.signal(signal);
     }
 
-    /// Sends SIGKILL to the server and its child processes. The original starts one process per
+    /// Sends SIGKILL to the server and its child processes. Stock netserver starts one process per
     /// client, and some outlive their client.
     pub fn kill_all(&self) {
         let group = i32::try_from(self.pid()).ok().and_then(Pid::from_raw);
@@ -157,34 +156,34 @@ impl Server {
         self.wait(END_TIMEOUT)
     }
 
-    /// Waits for the end of the server. Fails the test after `timeout`.
+    /// Waits for the end of the server. Fails the test on a timeout.
     #[track_caller]
     pub fn wait(mut self, timeout: Duration) -> ProcessOutput {
         match self.process.wait(timeout) {
-            Ok(finished) => finished,
+            Ok(output) => output,
             Err(error) => panic!("{error}"),
         }
     }
 
-    /// Waits until the kernel's tables contain the listening socket. A connection attempt would add
-    /// a client.
+    /// Waits until the kernel's tables contain the listening socket. An attempt to connect would be
+    /// one more client for the server.
     fn wait_until_listening(&mut self) -> io::Result<()> {
         let (pid, port) = (self.pid().to_string(), self.port);
         let mut is_running = true;
-        let listening = wait_until(START_TIMEOUT, || {
+        let is_in_time = wait_until(START_TIMEOUT, || {
             is_running = self.process.is_running();
             !is_running || is_listening_in(&pid, port) || receives_datagrams_in(&pid, port)
         });
-        if listening && is_running {
+        if is_in_time && is_running {
             return Ok(());
         }
         let reason = if is_running {
             format!("nothing listens on port {port} after {START_TIMEOUT:?}")
         } else {
-            "it ended".to_owned()
+            "the process ended".to_owned()
         };
         Err(io::Error::other(format!(
-            "the server: {reason}: {}",
+            "the server did not start: {reason}: {}",
             self.stderr()
         )))
     }
@@ -201,7 +200,7 @@ impl Server {
         }
     }
 
-    /// Returns the usage without clients. A test runs first, because it starts threads that remain.
+    /// Returns the usage without clients. Runs a test first, because it starts threads that remain.
     #[track_caller]
     pub fn idle_usage(&self) -> ProcessUsage {
         self.run_netperf_test("-l -10").assert_success();
@@ -209,8 +208,8 @@ impl Server {
     }
 
     /// Waits until the usage stays the same, and returns it. A session ends shortly after its
-    /// client. A UDP session of iperf ends when no more copies of the client's last datagram
-    /// arrive.
+    /// client. A UDP session of iperf ends when no copies of the client's last datagram arrive any
+    /// more.
     pub fn settled_usage(&self) -> ProcessUsage {
         let mut last = self.usage();
         wait_until(END_TIMEOUT, || {
@@ -233,7 +232,7 @@ impl Server {
         );
     }
 
-    /// Fails the test unless the server serves a simple test of a linerate client.
+    /// Fails the test unless a simple test of a linerate client with the server succeeds.
     #[track_caller]
     pub fn assert_serves(&self) {
         let test = self.run_netperf_test("-l 1");
@@ -269,7 +268,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_command_that_ends_is_an_error() {
+    fn start_fails_if_the_command_ends() {
         let started = Server::try_start_with(|_| Command::new("true"));
         assert!(started.is_err());
     }

@@ -26,43 +26,44 @@ const UDP_TABLES: [&str; 2] = ["udp", "udp6"];
 const ESTABLISHED: u8 = 1;
 const LISTEN: u8 = 10;
 
-/// Returns a port that is free for IPv4 and IPv6. The kernel does not choose it by itself, and
-/// later calls in this process return other ports for a long time.
+/// Returns a port that is free for IPv4 and IPv6. The kernel does not assign it to sockets by
+/// itself. The next thousands of calls in this process return other ports.
 pub fn free_port() -> u16 {
     let (_sockets, port) = bind_free_port();
     port
 }
 
-/// Range of free ports. It is below the ports that the kernel chooses (32768 to 60999), and above
-/// the usual ports of servers.
+/// Range of the ports that [`free_port`] returns. It is below the kernel's ephemeral ports (32768
+/// to 60999) and above the usual ports of servers.
 const FREE_PORT_RANGE: Range<u32> = 22_000..32_000;
 
-/// Step from one port to the next. A test may also need the neighbours of its port, which are
-/// returned thousands of ports later.
+/// Step from one returned port to the next. A test may also use the ports next to its own, which
+/// [`free_port`] returns only thousands of calls later.
 const PORT_STEP: u32 = 7;
 
 /// Binds sockets to a free port. They do not listen, and allow other sockets with SO_REUSEADDR,
 /// such as those of servers, to bind the port.
 ///
-/// A child that another thread starts inherits the sockets until its execve(2), a long time on a
-/// busy machine. If they listened, tests would mistake them for a server, and the server could not
-/// bind the port.
+/// A child that another thread starts has copies of the sockets until its execve(2), which may take
+/// long on a busy machine. If the sockets listened, tests would mistake them for a server, and the
+/// server could not bind the port.
 fn bind_free_port() -> (Vec<OwnedFd>, u16) {
-    static NEXT: AtomicU32 = AtomicU32::new(0);
+    static NEXT_OFFSET: AtomicU32 = AtomicU32::new(0);
     // Each process starts at a different port.
-    let first = std::process::id().wrapping_mul(769);
+    let first_offset = std::process::id().wrapping_mul(769);
     (0..FREE_PORT_RANGE.len())
         .find_map(|_| {
-            let next = first.wrapping_add(NEXT.fetch_add(PORT_STEP, Relaxed));
-            let port = FREE_PORT_RANGE.start + next % (FREE_PORT_RANGE.end - FREE_PORT_RANGE.start);
+            let offset = first_offset.wrapping_add(NEXT_OFFSET.fetch_add(PORT_STEP, Relaxed));
+            let range_length = FREE_PORT_RANGE.end - FREE_PORT_RANGE.start;
+            let port = FREE_PORT_RANGE.start + offset % range_length;
             let port = u16::try_from(port).expect("the range contains only ports");
             Some((bind_port(port)?, port))
         })
         .expect("there is a free port")
 }
 
-/// Binds sockets of both families to a port. Returns `None` if the port is in use. A host may lack
-/// IPv6.
+/// Binds sockets of both families to a port, or only of IPv4 if the host lacks IPv6. Returns `None`
+/// if the port is in use.
 fn bind_port(port: u16) -> Option<Vec<OwnedFd>> {
     let mut sockets = Vec::new();
     for (family, wildcard) in [
@@ -103,19 +104,20 @@ pub fn receives_datagrams(port: u16) -> bool {
     receives_datagrams_in("thread-self", port)
 }
 
-/// Does the same in the network namespace of a process, or of `thread-self`.
+/// Returns whether an unconnected datagram socket is bound to the port in the network namespace of
+/// a process, or of `thread-self`.
 pub(crate) fn receives_datagrams_in(process: &str, port: u16) -> bool {
     socket_table(process, UDP_TABLES)
         .iter()
         .any(|entry| entry.remote_port == 0 && entry.local_port == port)
 }
 
-/// Returns the number of listening sockets.
+/// Returns the number of listening TCP sockets.
 pub fn listener_count() -> usize {
     listening_ports().len()
 }
 
-/// Returns the port of each listening socket. A port may occur more than once.
+/// Returns the port of each listening TCP socket. A port may occur more than once.
 pub fn listening_ports() -> Vec<u16> {
     socket_table("thread-self", TCP_TABLES)
         .iter()
@@ -124,14 +126,14 @@ pub fn listening_ports() -> Vec<u16> {
         .collect()
 }
 
-/// Returns whether a socket is connected to the remote port.
+/// Returns whether a TCP socket is connected to the remote port.
 pub fn has_connection_to(port: u16) -> bool {
     socket_table("thread-self", TCP_TABLES)
         .iter()
         .any(|entry| entry.state == ESTABLISHED && entry.remote_port == port)
 }
 
-/// Returns the number of connections of a process, without those of its children.
+/// Returns the number of TCP connections of a process, without those of its children.
 pub fn connection_count(pid: u32) -> usize {
     let table = socket_table("thread-self", TCP_TABLES);
     let links = descriptors(pid).filter_map(|descriptor| std::fs::read_link(descriptor).ok());
@@ -156,8 +158,8 @@ pub fn connection_count(pid: u32) -> usize {
 pub(crate) fn descriptors(pid: u32) -> impl Iterator<Item = PathBuf> {
     let entries = |directory: PathBuf| std::fs::read_dir(directory).into_iter().flatten().flatten();
     let threads = entries(format!("/proc/{pid}/task").into());
-    let of_threads = threads.flat_map(move |thread| entries(thread.path().join("fd")));
-    of_threads.map(|descriptor| descriptor.path())
+    let descriptors = threads.flat_map(move |thread| entries(thread.path().join("fd")));
+    descriptors.map(|descriptor| descriptor.path())
 }
 
 /// Returns a kernel counter of a protocol in the namespace of this thread, such as `InDatagrams` of
@@ -176,16 +178,15 @@ pub fn kernel_counter(protocol: &str, name: &str) -> u64 {
     );
     let mut pairs = names.split_whitespace().zip(values.split_whitespace());
     pairs
-        .find(|(known, _)| *known == name)
+        .find(|(key, _)| *key == name)
         .and_then(|(_, value)| value.parse().ok())
         .unwrap_or_default()
 }
 
-fn socket_table(process: &str, families: [&str; 2]) -> Vec<SocketEntry> {
-    let read_table = |family| {
-        std::fs::read_to_string(format!("/proc/{process}/net/{family}")).unwrap_or_default()
-    };
-    let tables = families.map(read_table);
+fn socket_table(process: &str, table_names: [&str; 2]) -> Vec<SocketEntry> {
+    let read_table =
+        |name| std::fs::read_to_string(format!("/proc/{process}/net/{name}")).unwrap_or_default();
+    let tables = table_names.map(read_table);
     tables.iter().flat_map(|table| parse_table(table)).collect()
 }
 
@@ -216,8 +217,8 @@ mod tests {
         1: 0100007F:A000 0100007F:3242 01 00000000:00000000 00:00000000 00000000     0        0 4712 1\n";
 
     #[test]
-    fn entries_of_a_table() {
-        let found: Vec<_> = parse_table(TABLE)
+    fn parses_entries_of_a_table() {
+        let entries: Vec<_> = parse_table(TABLE)
             .map(|entry| {
                 (
                     entry.local_port,
@@ -228,12 +229,12 @@ mod tests {
             })
             .collect();
         assert_eq!(
-            found,
+            entries,
             [(12865, 0, LISTEN, 4711), (40960, 12866, ESTABLISHED, 4712)]
         );
     }
 
-    /// The copies are like those in a child of another thread before its execve(2).
+    /// `_copies` stands for the copies in a child of another thread before its execve(2).
     #[test]
     fn a_server_can_bind_a_free_port_immediately() {
         let (_copies, port) = bind_free_port();

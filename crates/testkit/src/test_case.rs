@@ -10,13 +10,13 @@ use tempfile::TempDir;
 /// Interval between two checks of a condition.
 const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
-/// Factor of all timeouts, for busy machines.
+/// Factor for all timeouts, because a busy machine takes longer.
 pub(crate) const BUSY_MACHINE_FACTOR: u32 = 4;
 
 /// Requirement of a test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Requirement {
-    /// A program in the PATH.
+    /// A program in the PATH or in /usr/sbin.
     Program(&'static str),
     /// The permission to create network namespaces.
     Namespaces,
@@ -52,8 +52,8 @@ impl Requirement {
 pub struct TestCase {
     pub(crate) name: String,
     /// Reason if a requirement is not met.
-    pub(crate) missing: Option<String>,
-    /// Whether to skip the test case if a requirement is not met, even if [`peers_are_required`].
+    pub(crate) missing_reason: Option<String>,
+    /// Whether an unmet requirement always skips the test case; see [`requirements_are_mandatory`].
     pub(crate) is_optional: bool,
     pub(crate) concurrency: Concurrency,
     pub(crate) run: Box<dyn FnOnce() -> Result<(), String> + Send>,
@@ -62,22 +62,22 @@ pub struct TestCase {
 /// Permitted concurrency of a test case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Concurrency {
-    /// The test case uses the CPU. One per processor runs at a time.
+    /// The test case uses the CPU. By default, one per processor runs at a time, but at most 4.
     Busy,
-    /// The test case mostly waits. Many run at a time.
+    /// The test case mostly waits. Many such test cases run at a time.
     Waiting,
-    /// The test case compares rates, CPU time or durations. No other runs at the same time.
+    /// The test case compares rates, CPU time or durations. No other test case runs meanwhile.
     Alone,
 }
 
 impl TestCase {
-    /// Marks the test case as mostly waiting.
+    /// Allows many test cases at a time, because this one mostly waits.
     #[must_use]
-    pub fn allow_many(self) -> Self {
+    pub fn allow_many_at_once(self) -> Self {
         self.with_concurrency(Concurrency::Waiting)
     }
 
-    /// Makes the test case run alone, after the others.
+    /// Makes the test case run alone, after those that run in parallel.
     #[must_use]
     pub fn run_alone(self) -> Self {
         self.with_concurrency(Concurrency::Alone)
@@ -90,16 +90,16 @@ impl TestCase {
         self
     }
 
-    /// Returns whether a requirement is not met and the test case is to be skipped, not failed.
+    /// Returns whether the runner skips the test case because of an unmet requirement.
     pub(crate) fn is_skipped(&self) -> bool {
-        self.missing.is_some() && (self.is_optional || !peers_are_required())
+        self.missing_reason.is_some() && (self.is_optional || !requirements_are_mandatory())
     }
 }
 
 /// Creates a test case with requirements; see [`test_case_unless`].
 pub fn test_case(name: &str, needs: &[Requirement], run: fn()) -> TestCase {
-    let missing = needs.iter().find_map(|need| need.missing_reason());
-    test_case_unless(missing, name, move || {
+    let missing_reason = needs.iter().find_map(|need| need.missing_reason());
+    test_case_unless(missing_reason, name, move || {
         run();
         Ok(())
     })
@@ -124,48 +124,47 @@ pub fn with_prefix(prefix: &str, test_cases: Vec<TestCase>) -> impl Iterator<Ite
     })
 }
 
-/// Creates a test case. If `missing` has a reason, the test case is skipped and prints the reason,
-/// or fails if [`peers_are_required`].
+/// Creates a test case. If there is a `missing_reason`, the runner skips the test case and prints
+/// the reason. If [`requirements_are_mandatory`] returns true, the test case fails instead.
 pub fn test_case_unless(
-    missing: Option<String>,
+    missing_reason: Option<String>,
     name: impl Into<String>,
     run: impl FnOnce() -> Result<(), String> + Send + 'static,
 ) -> TestCase {
     TestCase {
         name: name.into(),
-        missing,
+        missing_reason,
         is_optional: false,
         concurrency: Concurrency::Busy,
         run: Box::new(run),
     }
 }
 
-/// Creates a test case that is always skipped if `missing` has a reason. Use it for requirements
-/// that no package provides.
+/// Creates a test case that is always skipped, and never fails, if there is a `missing_reason`. Use
+/// it for requirements that no package provides.
 pub fn optional_test_case(
-    missing: Option<String>,
+    missing_reason: Option<String>,
     name: impl Into<String>,
     run: impl FnOnce() -> Result<(), String> + Send + 'static,
 ) -> TestCase {
     TestCase {
         is_optional: true,
-        ..test_case_unless(missing, name, run)
+        ..test_case_unless(missing_reason, name, run)
     }
 }
 
-/// Returns whether tests fail if a requirement is not met: `LINERATE_REQUIRE_PEERS=1`.
-pub fn peers_are_required() -> bool {
+/// Returns whether `LINERATE_REQUIRE_PEERS=1` is set: unmet requirements then fail a test case.
+pub fn requirements_are_mandatory() -> bool {
     std::env::var_os("LINERATE_REQUIRE_PEERS").is_some_and(|value| value == "1")
 }
 
-/// Waits until `condition` returns true. Returns whether it did. `timeout` is for an idle machine;
-/// the function waits longer, for busy machines.
+/// Waits until `condition` returns true. Returns false on a timeout. `timeout` is the time that an
+/// idle machine needs; the function waits 4 times as long, because the machine may be busy.
 pub fn wait_until(timeout: Duration, condition: impl FnMut() -> bool) -> bool {
     poll_until(timeout * BUSY_MACHINE_FACTOR, POLL_INTERVAL, condition)
 }
 
-/// Checks `condition` every `interval` until it returns true or `timeout` has passed. Returns
-/// whether it did.
+/// Checks `condition` every `interval` until it returns true. Returns false on a timeout.
 pub(crate) fn poll_until(
     timeout: Duration,
     interval: Duration,
@@ -207,16 +206,17 @@ pub(crate) fn panic_message(panic: &(dyn Any + Send)) -> String {
 
 /// Creates a directory in /tmp with a short name in lower case. Some requests carry at most 31
 /// bytes of a path, and uperf converts the words of a profile to lower case.
-pub fn short_directory() -> TempDir {
-    static NEXT: AtomicU32 = AtomicU32::new(0);
-    let new = || {
-        let name = format!("f{}-{}", std::process::id(), NEXT.fetch_add(1, Relaxed));
+pub fn short_path_dir() -> TempDir {
+    static NEXT_NUMBER: AtomicU32 = AtomicU32::new(0);
+    let create = || {
+        let number = NEXT_NUMBER.fetch_add(1, Relaxed);
+        let name = format!("f{}-{number}", std::process::id());
         let mut directory = tempfile::Builder::new();
         directory.prefix(&name).rand_bytes(0).tempdir_in("/tmp")
     };
     // An earlier process with the same id may have left directories.
-    let mut tries = (0..1000).filter_map(|_| new().ok());
-    tries.next().expect("/tmp is writable")
+    let mut directories = (0..1000).filter_map(|_| create().ok());
+    directories.next().expect("/tmp is writable")
 }
 
 /// Returns whether a program is in the PATH or in /usr/sbin.

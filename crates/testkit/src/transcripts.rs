@@ -6,7 +6,7 @@
 pub struct Transcript {
     /// Name, such as `bw-basic`.
     pub name: String,
-    /// Command of the run, with a remark.
+    /// Command or description of the run.
     pub command: String,
     /// Datagrams in order of time.
     pub packets: Vec<RecordedPacket>,
@@ -34,31 +34,32 @@ impl Transcript {
     ///
     /// If the format of the text is wrong.
     pub fn read(text: &str) -> Vec<Self> {
-        let mut all: Vec<Self> = Vec::new();
+        let mut transcripts: Vec<Self> = Vec::new();
         for line in text.lines() {
             if line.is_empty() || line.starts_with('#') {
                 continue;
             }
             if let Some((name, command)) = line.split_once(": ") {
-                all.push(Self {
+                transcripts.push(Self {
                     name: name.to_owned(),
                     command: command.to_owned(),
                     packets: Vec::new(),
                 });
                 continue;
             }
-            let packets = &mut all.last_mut().expect("a name comes first").packets;
+            let packets = &mut transcripts.last_mut().expect("a name comes first").packets;
             let previous = packets.iter().rev().find(|packet| packet.is_complete);
             let packet = RecordedPacket::read(line, previous.map_or(&[], |packet| &packet.bytes));
             packets.push(packet.unwrap_or_else(|| panic!("not a packet: {line}")));
         }
-        all
+        transcripts
     }
 
     /// Returns the transcript with this name in a text.
     pub fn find(text: &str, name: &str) -> Self {
-        let mut all = Self::read(text).into_iter();
-        all.find(|transcript| transcript.name == name)
+        let mut transcripts = Self::read(text).into_iter();
+        transcripts
+            .find(|transcript| transcript.name == name)
             .unwrap_or_else(|| panic!("no transcript {name}"))
     }
 }
@@ -87,8 +88,8 @@ impl RecordedPacket {
     }
 
     fn append(&mut self, word: &str, previous: &[u8]) -> Option<()> {
-        let (kind, count) = word.split_at(1);
-        let count = || count.parse::<usize>().ok();
+        let (kind, digits) = word.split_at(1);
+        let count = || digits.parse::<usize>().ok();
         let len = self.bytes.len();
         match kind {
             "z" => self.bytes.resize(len + count()?, 0),
@@ -113,18 +114,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn packed_payloads() {
+    fn reads_packed_payloads() {
         let text = "# a remark\n\nrun: a -b\n> 0 01 z3 ff\n< 12 p2 0a0b\n2> 13 ?7\n2< 14 p4\n";
         let run = Transcript::find(text, "run");
         assert_eq!(run.command, "a -b");
-        let [request, reply, left_out, other] = &run.packets[..] else {
+        let [request, reply, omitted, repeated] = &run.packets[..] else {
             panic!("{run:?}");
         };
         assert_eq!(request.bytes, [1, 0, 0, 0, 255]);
         assert!(request.is_request && request.requester == 1);
         assert_eq!((reply.micros, &reply.bytes[..]), (12, &[1, 0, 10, 11][..]));
         assert!(!reply.is_request);
-        assert!(!left_out.is_complete && left_out.bytes == [0; 7] && left_out.requester == 2);
-        assert_eq!(other.bytes, reply.bytes);
+        assert!(!omitted.is_complete && omitted.bytes == [0; 7] && omitted.requester == 2);
+        assert_eq!(repeated.bytes, reply.bytes);
     }
 }

@@ -8,7 +8,7 @@ use std::process::Command;
 /// Environment variable with the directory of `uperf-head`, `uperf-1.0.8` and `uperf-1.0.7`.
 const DIRECTORY_VARIABLE: &str = "LINERATE_STOCK_UPERF";
 
-/// Directory of the programs beside the checkout, or beside a directory above it.
+/// Directory of the programs, in the checkout or in a directory above it.
 const PEERS_DIRECTORY: &str = "shared/peers";
 
 /// A version of stock uperf. The versions are not compatible with each other.
@@ -33,13 +33,13 @@ impl fmt::Display for StockUperf {
 }
 
 impl StockUperf {
-    /// Returns the path of the program, or the reason if it is missing. The function searches the
-    /// directory in `LINERATE_STOCK_UPERF`, `shared/peers` beside the checkout or above it, and the
-    /// PATH.
+    /// Returns the path of the program, or the reason if it is missing or does not run. The
+    /// function searches the directory in `LINERATE_STOCK_UPERF`, `shared/peers` in the checkout or
+    /// above it, and the PATH.
     pub fn program(self) -> Result<PathBuf, String> {
         let name = format!("uperf-{self}");
-        let mut directories = directories();
-        let found = directories
+        let mut directories = search_directories();
+        let directory = directories
             .find(|directory| directory.join(&name).exists())
             .ok_or_else(|| {
                 format!(
@@ -47,29 +47,29 @@ impl StockUperf {
                      or in the PATH; no package has it"
                 )
             })?;
-        let program = found.join(name);
+        let program = directory.join(name);
         check_runs(&program).map(|()| program)
     }
 }
 
-fn directories() -> impl Iterator<Item = PathBuf> {
+fn search_directories() -> impl Iterator<Item = PathBuf> {
     let from_variable = env::var_os(DIRECTORY_VARIABLE).map(PathBuf::from);
     let checkout = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().skip(2);
-    let near_checkout = checkout.map(|above| above.join(PEERS_DIRECTORY));
+    let above_checkout = checkout.map(|directory| directory.join(PEERS_DIRECTORY));
     let path = env::var_os("PATH").unwrap_or_default();
     let path: Vec<_> = env::split_paths(&path).collect();
-    from_variable.into_iter().chain(near_checkout).chain(path)
+    from_variable.into_iter().chain(above_checkout).chain(path)
 }
 
 /// Checks that the program runs. A library may be missing: libssl3 or libsctp1.
 fn check_runs(program: &Path) -> Result<(), String> {
-    let shown = program.display();
+    let path = program.display();
     let output = Command::new(program).arg("-V").output();
-    let output = output.map_err(|error| format!("{shown}: {error}"))?;
+    let output = output.map_err(|error| format!("{path}: {error}"))?;
     let stdout = String::from_utf8_lossy(&output.stdout);
     if stdout.starts_with("Uperf Version ") {
         return Ok(());
     }
     let stderr = String::from_utf8_lossy(&output.stderr);
-    Err(format!("{shown} does not run: {}", stderr.trim()))
+    Err(format!("{path} does not run: {}", stderr.trim()))
 }

@@ -40,21 +40,21 @@ pub(crate) fn prepare(
 ) -> io::Result<EndpointInfo> {
     let local = Address::local(socket)?;
     let is_v6 = local.is_ipv6();
-    let default = Socket::new(local.domain(), sys::Type::DGRAM, None)?;
-    let default = read_buffers(&default, is_v6);
-    let set = read_buffers(socket, is_v6);
-    let set = SocketBuffers {
-        receive: set.receive / 2,
-        send: set.send / 2,
-        ..set
+    let default_socket = Socket::new(local.domain(), sys::Type::DGRAM, None)?;
+    let default_buffers = read_buffers(&default_socket, is_v6);
+    let set_buffers = read_buffers(socket, is_v6);
+    let set_buffers = SocketBuffers {
+        receive: set_buffers.receive / 2,
+        send: set_buffers.send / 2,
+        ..set_buffers
     };
-    check_granted("SO_RCVBUF", common.buffer_bytes, set.receive)?;
-    check_granted("SO_SNDBUF", common.buffer_bytes, set.send)?;
+    check_granted("SO_RCVBUF", common.buffer_bytes, set_buffers.receive)?;
+    check_granted("SO_SNDBUF", common.buffer_bytes, set_buffers.send)?;
     let address = |address: &Address| address.ip().map_or_else(String::new, |ip| ip.to_string());
     Ok(EndpointInfo {
         cpus: bind_to_cpus(common.cpus)?,
-        default_buffers: default,
-        set_buffers: set,
+        default_buffers,
+        set_buffers,
         peer_address: peer.map_or_else(String::new, address),
         local_address: address(&local),
         node: sys::facts::uname().nodename,

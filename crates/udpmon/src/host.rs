@@ -57,7 +57,9 @@ fn read_counters() -> HostCounters {
 /// Returns the load of all CPUs together, then of each CPU.
 fn cpu_loads(before: &[(u32, CpuTicks)], after: &[(u32, CpuTicks)]) -> Vec<CpuLoad> {
     let differences = after.iter().filter_map(|(number, ticks)| {
-        let (_, before) = before.iter().find(|(other, _)| other == number)?;
+        let (_, before) = before
+            .iter()
+            .find(|(earlier_number, _)| earlier_number == number)?;
         Some(ticks.since(before))
     });
     let per_cpu: Vec<CpuTicks> = differences.collect();
@@ -117,7 +119,7 @@ fn read_nic_counters(interface: &str) -> [Option<i64>; NicCounters::NAMES.len()]
     counters
 }
 
-/// Returns the difference of an interface's driver counters to those at the start.
+/// Returns the increase of an interface's driver counters since the start.
 fn nic_counters_since(
     (name, before): &(String, [Option<i64>; NicCounters::NAMES.len()]),
 ) -> NicCounters {
@@ -144,7 +146,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn shares_of_the_time() {
+    fn loads_are_percentages_without_stolen_time() {
         let ticks = |user, system, softirq, idle| CpuTicks {
             user,
             system,
@@ -170,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn loopback_is_counted() {
+    fn a_datagram_over_loopback_is_counted() {
         let meter = HostMeter::start(Some("lo"), false);
         let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
         socket
@@ -186,7 +188,7 @@ mod tests {
         assert!(activity.counters.protocols.udp_out_datagrams >= 1);
         assert!(activity.nic.values().next().unwrap().unwrap() >= 1);
         assert!(activity.cpus.len() >= 2);
-        let none = HostMeter::start(Some("no-such-interface"), false);
-        assert_eq!(none.since_start().nic.values().count(), 0);
+        let unknown_interface = HostMeter::start(Some("no-such-interface"), false);
+        assert_eq!(unknown_interface.since_start().nic.values().count(), 0);
     }
 }

@@ -15,7 +15,7 @@ use sys::Address;
 
 use crate::endpoint;
 use crate::host::HostMeter;
-use crate::options::{DATAGRAM_FORMAT, RecordKind, RecordRequest, Recv};
+use crate::options::{DATAGRAM_FORMAT, RecordKind, RecordRequest, RecvSettings};
 use crate::result::{EndpointInfo, IntervalCounts, RecordRows, Records, Snapshot, StockCounts};
 use crate::server::arrivals::{ArrivalObserver, lost_record, packet_record};
 use crate::wire::{ArrivalRecord, LostRecord};
@@ -38,10 +38,10 @@ const MAX_READ_BYTES: u32 = 2048;
 /// The maximum memory of a receiver's records, in bytes.
 const MAX_MEMORY_BYTES: u64 = 8 << 30;
 
-/// Receives until the end of `-t` or until a stop. Takes a snapshot every `-T`. The calling thread
-/// takes the snapshots; another thread receives the datagrams.
+/// Receives until the end of `-t` or until a stop. Takes a snapshot at each interval of `-T`. The
+/// calling thread takes the snapshots; another thread receives the datagrams.
 pub fn run(
-    settings: &Recv,
+    settings: &RecvSettings,
     stop: &Stop,
     on_event: &mut dyn FnMut(ReceiverEvent),
 ) -> io::Result<()> {
@@ -61,8 +61,8 @@ pub fn run(
             let _ = ready_sender.send(());
             receive(receiver, settings, times, receive_stop)
         });
-        // Report the open socket only now: datagrams may arrive from here on. An error of the
-        // thread appears at the join.
+        // Report the open socket only now: datagrams may arrive from here on. `join` returns an
+        // error of the thread.
         let _ = ready_receiver.recv();
         on_event(ReceiverEvent::Opened(info));
         let mut snapshots = SnapshotTaker::new(counters, times, settings);
@@ -89,17 +89,17 @@ pub fn run(
         }
         let mut last_snapshot = snapshots.take_snapshot();
         receive_stop.set(engine::StopReason::Deadline);
-        let received = thread
+        let (observer, records) = thread
             .join()
             .map_err(|_| io::Error::other("the receiving thread panicked"))??;
-        last_snapshot.histograms = received.0.histograms().to_vec();
-        last_snapshot.records = received.1;
+        last_snapshot.histograms = observer.histograms().to_vec();
+        last_snapshot.records = records;
         on_event(ReceiverEvent::Snapshot(Box::new(last_snapshot)));
         Ok(())
     })
 }
 
-/// The interval without `-T` and `-t`. It is longer than any run of a receiver.
+/// The maximum interval, also without `-T` and `-t`. It is longer than any run of a receiver.
 const MAX_INTERVAL: Duration = Duration::from_secs(1 << 30);
 
 /// Waits until the deadline or a stop. Returns whether the stop is set.
@@ -153,14 +153,14 @@ impl PacketObserver for PublishingObserver<'_> {
 
 fn new_receiver<'a>(
     socket: BorrowedFd<'a>,
-    settings: &Recv,
+    settings: &RecvSettings,
     counters: &'a Counters,
 ) -> io::Result<PacketReceiver<'a>> {
     let receiver_settings = PacketReceiverSettings {
         format: DATAGRAM_FORMAT,
         max_bytes: MAX_READ_BYTES,
         batch_size: BATCH_SIZE,
-        has_stamps: settings.arrival_by_kernel || settings.kernel_stamps,
+        enables_stamps: settings.arrival_by_kernel || settings.kernel_stamps,
         recording: settings.records.map_or(Recording::None, recording_for),
         timeout: Duration::from_secs(1),
     };
@@ -170,7 +170,7 @@ fn new_receiver<'a>(
 
 fn receive(
     mut receiver: PacketReceiver<'_>,
-    settings: &Recv,
+    settings: &RecvSettings,
     times: &ArrivalTimes,
     stop: &Stop,
 ) -> io::Result<(ArrivalObserver, Option<Records>)> {
@@ -235,7 +235,7 @@ fn collect_records(
 struct SnapshotTaker<'a> {
     counters: &'a Counters,
     times: &'a ArrivalTimes,
-    settings: &'a Recv,
+    settings: &'a RecvSettings,
     /// The host's activity since the start, and since the last snapshot.
     meters: [HostMeter; 2],
     previous: IntervalCounts,
@@ -244,7 +244,7 @@ struct SnapshotTaker<'a> {
 }
 
 impl<'a> SnapshotTaker<'a> {
-    fn new(counters: &'a Counters, times: &'a ArrivalTimes, settings: &'a Recv) -> Self {
+    fn new(counters: &'a Counters, times: &'a ArrivalTimes, settings: &'a RecvSettings) -> Self {
         let meter = || HostMeter::start(settings.interface.as_deref(), settings.common.is_v6);
         Self {
             counters,
@@ -272,20 +272,20 @@ impl<'a> SnapshotTaker<'a> {
         let total = IntervalCounts {
             received: StockCounts {
                 received: traffic.receive_calls,
-                lost: counts.by_highest.passed_over,
-                bad_order: counts.by_highest.out_of_order,
+                lost: counts.highest_number_counts.skipped,
+                bad_order: counts.highest_number_counts.out_of_order,
                 elapsed: self.first_ns.map_or(Duration::ZERO, since),
             },
             bytes: traffic.received.0,
             counts,
             host: self.meters[0].since_start(),
         };
-        let (now, previous) = (&total.received, &self.previous.received);
+        let (current, previous) = (&total.received, &self.previous.received);
         let delta = IntervalCounts {
             received: StockCounts {
-                received: now.received - previous.received,
-                lost: now.lost - previous.lost,
-                bad_order: now.bad_order - previous.bad_order,
+                received: current.received - previous.received,
+                lost: current.lost - previous.lost,
+                bad_order: current.bad_order - previous.bad_order,
                 elapsed: if first_ns == 0 {
                     Duration::ZERO
                 } else {

@@ -37,8 +37,8 @@ pub struct ThroughputResult {
     pub remote_host: HostActivity,
     /// Per-packet records: `-G`, `-L`.
     pub records: Option<Records>,
-    /// The source of the arrival times in records and histograms.
-    pub arrivals: Option<StampSource>,
+    /// The clock of the arrival times in records and histograms.
+    pub arrival_clock: Option<StampSource>,
     /// Exact figures from a linerate responder.
     pub details: Option<ResponderDetails>,
 }
@@ -94,16 +94,16 @@ pub struct LatencyResult {
     pub times: LinearHistogram,
 }
 
-/// The data received by `udpmon_recv` over some time.
+/// The data received by `udpmon_recv` in an interval.
 #[derive(Clone, Debug, Default)]
 pub struct IntervalCounts {
     /// Counts by stock's rule.
     pub received: StockCounts,
-    /// The payload of these datagrams.
+    /// The payload of the received datagrams.
     pub bytes: u64,
-    /// The corrected counts, which tell late, repeated and lost datagrams apart.
+    /// The corrected counts, which distinguish late, repeated and lost datagrams.
     pub counts: DatagramCounts,
-    /// The activity of this host during this time.
+    /// The activity of this host in the interval.
     pub host: HostActivity,
 }
 
@@ -122,7 +122,7 @@ pub struct Snapshot {
     pub records: Option<Records>,
 }
 
-/// Counts by stock's rule: a receiver that stores only the highest received number.
+/// Counts by stock's rule: the receiver stores only the highest received number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StockCounts {
     /// Datagrams, including repeated ones.
@@ -153,7 +153,7 @@ pub struct DeliveryCounts {
     pub received: u64,
     /// Datagrams that did not arrive, although a later one did.
     pub lost: u64,
-    /// Datagrams that did not arrive; nor did any later one.
+    /// Lost datagrams with numbers above the highest received one.
     pub lost_at_end: u64,
     /// Datagrams that arrived after one with a higher number: RFC 4737.
     pub late: u64,
@@ -254,10 +254,9 @@ pub struct SocketBuffers {
 mod tests {
     use super::*;
 
-    /// Counts of a relay that drops 3 and 4, swaps 6 and 7 and duplicates 8, and counts of loss at
-    /// the end.
+    /// The first counts are from a relay that drops 3 and 4, swaps 6 and 7, and duplicates 8.
     #[test]
-    fn loss_at_the_end_follows_from_the_sums() {
+    fn lost_at_end_follows_from_stocks_counts() {
         for (sent, received, lost, bad_order, lost_at_end) in [
             (12, 11, 3, 2, 0),
             (100, 95, 0, 0, 5),

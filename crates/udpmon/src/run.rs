@@ -14,8 +14,8 @@ use units::Bytes;
 use crate::calibration::calibrate;
 use crate::client::{LoadSender, Requester};
 use crate::options::{
-    BwMon, CommonSettings, DocumentOptions, Recv, Req, Resp, SearchSettings, Send, TestLoad,
-    TestSequence, gap_for_rate,
+    BwMonSettings, CommonSettings, DocumentOptions, RecvSettings, ReqSettings, RespSettings,
+    SearchSettings, SendSettings, TestLoad, TestSequence, gap_for_rate,
 };
 use crate::output::{self, ClockCost, Program, csv, remarks};
 use crate::receiver::{self, ReceiverEvent};
@@ -42,7 +42,7 @@ pub struct RunResult {
 }
 
 /// Runs `udpmon_bw_mon`.
-pub fn bw_mon(settings: &BwMon, stop: &Stop, out: &mut dyn Write) -> RunResult {
+pub fn bw_mon(settings: &BwMonSettings, stop: &Stop, out: &mut dyn Write) -> RunResult {
     let mut run = Run::new(&settings.common, &settings.documents, out);
     let requester = Requester::open(&settings.common, &settings.host, settings.local_port);
     let Some(mut requester) = run.begin_if_open(Program::BwMon, requester, Requester::endpoint)
@@ -97,7 +97,7 @@ fn run_search(
     mut run_test: impl FnMut(&mut Run, &TestLoad) -> Option<PathEvidence>,
 ) -> Option<SearchResult> {
     let mut searcher = Searcher::new(search, load.bytes);
-    for number in 1.. {
+    for step_number in 1.. {
         let rate = match searcher.advance() {
             Ok(rate) => rate,
             Err(result) => return Some(*result),
@@ -112,14 +112,17 @@ fn run_search(
         let evidence = run_test(run, &load)?;
         let is_carried = searcher.record_evidence(rate, &evidence);
         run.print_remark(&remarks::search_step_line(
-            number, rate, &evidence, is_carried,
+            step_number,
+            rate,
+            &evidence,
+            is_carried,
         ));
     }
     None
 }
 
 /// Runs `udpmon_req`.
-pub fn req(settings: &Req, stop: &Stop, out: &mut dyn Write) -> RunResult {
+pub fn req(settings: &ReqSettings, stop: &Stop, out: &mut dyn Write) -> RunResult {
     let mut run = Run::new(&settings.common, &settings.documents, out);
     let requester = Requester::open(&settings.common, &settings.host, None);
     let Some(mut requester) = run.begin_if_open(Program::Req, requester, Requester::endpoint)
@@ -146,7 +149,7 @@ pub fn req(settings: &Req, stop: &Stop, out: &mut dyn Write) -> RunResult {
 }
 
 /// Runs `udpmon_send`.
-pub fn send(settings: &Send, stop: &Stop, out: &mut dyn Write) -> RunResult {
+pub fn send(settings: &SendSettings, stop: &Stop, out: &mut dyn Write) -> RunResult {
     let mut run = Run::new(&settings.common, &settings.documents, out);
     let sender = LoadSender::open(settings);
     let Some(sender) = run.begin_if_open(Program::Send, sender, LoadSender::endpoint) else {
@@ -166,7 +169,7 @@ pub fn send(settings: &Send, stop: &Stop, out: &mut dyn Write) -> RunResult {
         run.print(|_| output::send_line(&test));
         run.print_remark(&remarks::spacing_remark(
             gap,
-            test.outcome.local.spaced.as_ref(),
+            test.outcome.local.spacing_result.as_ref(),
         ));
         run.keep_outcome(test.outcome);
         if stop.is_set() || run.result.error.is_some() {
@@ -177,25 +180,25 @@ pub fn send(settings: &Send, stop: &Stop, out: &mut dyn Write) -> RunResult {
 }
 
 /// Runs `udpmon_recv`.
-pub fn recv(settings: &Recv, stop: &Stop, out: &mut dyn Write) -> RunResult {
+pub fn recv(settings: &RecvSettings, stop: &Stop, out: &mut dyn Write) -> RunResult {
     let mut run = Run::new(&settings.common, &settings.documents, out);
-    let (mut number, mut first_taken_at) = (0, None);
+    let (mut snapshot_number, mut first_taken_at) = (0, None);
     let result = receiver::run(settings, stop, &mut |event| match event {
         ReceiverEvent::Opened(endpoint) => {
             run.begin(Program::Recv, endpoint, settings.printing_cpus.unwrap_or(0));
         }
         ReceiverEvent::Snapshot(snapshot) => {
-            let since = snapshot
+            let since_first = snapshot
                 .taken_at
                 .duration_since(*first_taken_at.get_or_insert(snapshot.taken_at));
             run.print_snapshot(
                 settings,
                 &snapshot,
-                number,
-                since.unwrap_or_default(),
+                snapshot_number,
+                since_first.unwrap_or_default(),
                 stop.is_set(),
             );
-            number += 1;
+            snapshot_number += 1;
             if !snapshot.histograms.is_empty() {
                 run.keep_outcome(receiver_outcome(settings, &snapshot));
             }
@@ -204,13 +207,13 @@ pub fn recv(settings: &Recv, stop: &Stop, out: &mut dyn Write) -> RunResult {
     run.record_error(result.map_err(|error| control::describe_error(&error)));
     match settings.time {
         Some(_) => run.finish(stop),
-        // Without -t, only a stop ends the run, so it is no error.
+        // Without -t, only a stop ends the run, so the stop is no error.
         None => run.result,
     }
 }
 
-/// Returns the outcome of a receiver. It has no figures of the sender.
-fn receiver_outcome(settings: &Recv, snapshot: &Snapshot) -> Outcome {
+/// Returns the outcome of a receiver. The outcome has no figures of the sender.
+fn receiver_outcome(settings: &RecvSettings, snapshot: &Snapshot) -> Outcome {
     let total = &snapshot.total;
     let side = Side {
         counts: Counts {
@@ -234,7 +237,7 @@ fn receiver_outcome(settings: &Recv, snapshot: &Snapshot) -> Outcome {
     }) = &snapshot.records
     {
         let bytes = (total.bytes / total.received.received.max(1)) as u32;
-        let tenths = |tenths: i64| {
+        let from_tenths = |tenths: i64| {
             let tenths = u64::try_from(tenths).ok()?;
             Some(Duration::from_nanos(tenths.checked_mul(100)?))
         };
@@ -244,8 +247,8 @@ fn receiver_outcome(settings: &Recv, snapshot: &Snapshot) -> Outcome {
             .map(|(row, number)| model::PacketRecord {
                 number,
                 bytes,
-                sent: tenths(row.sent),
-                received: tenths(row.arrival),
+                sent: from_tenths(row.sent),
+                received: from_tenths(row.arrival),
                 one_way_delay_ns: None,
             })
             .collect();
@@ -256,7 +259,7 @@ fn receiver_outcome(settings: &Recv, snapshot: &Snapshot) -> Outcome {
 /// Runs `udpmon_resp` until a stop. Calls `begin` after opening the sockets and before starting a
 /// thread. `begin` may fork; it returns whether this process serves.
 pub fn resp(
-    settings: &Resp,
+    settings: &RespSettings,
     stop: &Stop,
     begin: impl FnOnce() -> Result<bool, String>,
 ) -> Result<(), String> {
@@ -272,8 +275,8 @@ pub fn resp(
     if !begin()? {
         return Ok(());
     }
-    // Bind only now: binding starts a thread, and a daemon loses threads that were started before
-    // its fork.
+    // Bind to the CPUs only now: this starts a thread, and a daemon loses threads that were started
+    // before its fork.
     endpoint::bind_to_cpus(settings.common.cpus).map_err(describe)?;
     let service = Service::new(settings.limits.server.clone(), stop.clone());
     server::serve(listeners, settings, &service, &|line| {
@@ -388,7 +391,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    fn print_throughput(&mut self, settings: &BwMon, test: &ThroughputResult) {
+    fn print_throughput(&mut self, settings: &BwMonSettings, test: &ThroughputResult) {
         let extended = settings
             .extended
             .then_some((&test.local_host, &test.remote_host));
@@ -424,7 +427,7 @@ impl<'a> Run<'a> {
     /// the start.
     fn print_snapshot(
         &mut self,
-        settings: &Recv,
+        settings: &RecvSettings,
         snapshot: &Snapshot,
         number: u64,
         since_first: Duration,

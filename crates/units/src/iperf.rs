@@ -1,6 +1,6 @@
 //! Numbers of iperf 2 and iperf3: sizes and rates in options and in tables.
 
-/// Parses a decimal number with an optional suffix K, M, G or T, in either case: the first to the
+/// Parses a decimal number with an optional suffix K, M, G or T, or k, m, g or t: the first to the
 /// fourth power of `base`. Returns `None` for any other text and for a negative number.
 pub fn parse_scaled(text: &str, base: u32) -> Option<f64> {
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
@@ -44,12 +44,12 @@ impl Scale {
     pub fn format(self, bytes: f64) -> String {
         const BYTES: [&str; 5] = ["Bytes", "KBytes", "MBytes", "GBytes", "TBytes"];
         const BITS: [&str; 5] = ["bits", "Kbits", "Mbits", "Gbits", "Tbits"];
-        let (mut number, base, names, fixed) = match self {
-            Self::Bytes(fixed) => (bytes, 1024.0, BYTES, fixed),
-            Self::Bits(fixed) => (bytes * 8.0, 1000.0, BITS, fixed),
+        let (mut number, base, names, fixed_power) = match self {
+            Self::Bytes(power) => (bytes, 1024.0, BYTES, power),
+            Self::Bits(power) => (bytes * 8.0, 1000.0, BITS, power),
         };
         let mut power = 0;
-        while fixed.map_or(number >= base && power < 4, |fixed| power < fixed.min(4)) {
+        while fixed_power.map_or(number >= base && power < 4, |fixed| power < fixed.min(4)) {
             number /= base;
             power += 1;
         }

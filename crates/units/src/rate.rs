@@ -6,8 +6,8 @@ use crate::BitRate;
 /// `i`. A number without a unit is bits per second. Returns `None` for other text and for rates
 /// that are not above 0.
 pub fn parse_bit_rate(text: &str) -> Option<BitRate> {
-    let number_ends = text.find(|char: char| !char.is_ascii_digit() && char != '.');
-    let (number, unit) = text.split_at(number_ends.unwrap_or(text.len()));
+    let number_end = text.find(|char: char| !char.is_ascii_digit() && char != '.');
+    let (number, unit) = text.split_at(number_end.unwrap_or(text.len()));
     let factor = match unit.to_ascii_lowercase().as_str() {
         "" | "bit" => 1e0,
         "kbit" => 1e3,

@@ -1,7 +1,7 @@
 //! Types of service: names and numbers.
 
-/// Returns the octet of a type of service by its name, in any case. The names are those of RFC
-/// 2474, 2597 and 3246, and three of RFC 1349.
+/// Returns the octet of a type of service by its name; upper and lower case are equal. The names
+/// are those of RFC 2474, 2597 and 3246, and three of RFC 1349.
 pub fn parse_type_of_service(name: &str) -> Option<u8> {
     let name = name.to_ascii_lowercase();
     let digits = |prefix| name.strip_prefix(prefix).map(str::as_bytes);

@@ -44,8 +44,9 @@ pub fn split_uperf_number(text: &str) -> Option<(&str, &str)> {
     is_number.then_some((number, suffix))
 }
 
-/// Returns the number of bits by which a uperf suffix shifts a number. The first letter, in either
-/// case, is one of `b k m g t p e z`, each 1024 times its predecessor. Further letters are ignored.
+/// Returns the number of bits by which a uperf suffix shifts a number. The first letter, in
+/// upper or lower case, is one of `b k m g t p e z`, each 1024 times its predecessor. Further
+/// letters are ignored.
 pub fn uperf_suffix_shift(suffix: &str) -> Option<u32> {
     match suffix.chars().next() {
         Some(letter) => Some(10 * "bkmgtpez".find(letter.to_ascii_lowercase())? as u32),
@@ -58,7 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn suffixes_are_netperfs() {
+    fn suffixes_are_parsed_like_netperf() {
         for (text, value) in [
             ("10", Some(10)),
             ("32K", Some(32_768)),

@@ -51,7 +51,7 @@ pub enum ProtocolStep<'a> {
     Phase1Done,
     /// Handshake phase 2 begins: the slaves receive their workorders.
     Phase2,
-    /// Phase 2 with this slave begins; the master listens where the profile has accepts.
+    /// Phase 2 with this slave begins; the master already listens for the profile's accepts.
     Phase2WithSlave(&'a str),
     /// The master has sent this group to this slave.
     WorkorderSent(&'a str, &'a GroupSpec),

@@ -40,10 +40,10 @@ pub fn run(
         workorder,
         width,
     };
-    let ended = master::run(settings, master, workorder, stop, &mut |event| {
+    let result = master::run(settings, master, workorder, stop, &mut |event| {
         printer.handle(event);
     });
-    let (code, outcome) = match ended {
+    let (code, outcome) = match result {
         Ok(outcome) => {
             printer.print(&output::report(master, width, &outcome));
             (exit_code(&outcome), Some(outcome))
@@ -121,7 +121,7 @@ impl Printer<'_> {
             MasterEvent::StrandFailed(number) => self.print_message(&format!(
                 "flag_error:global_error={number}, Error executing transactions\n"
             )),
-            // Otherwise the statistics show this line in place of the slave's totals.
+            // Run Statistics, if printed, show this line in place of the slave's totals.
             MasterEvent::SlaveLost(host) if self.is_json || !print.statistics => {
                 self.print_message(&output::lost_slave_line(host));
             }

@@ -68,7 +68,7 @@ pub struct StrandCount {
 /// List of flowops that each strand repeats.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct TransactionSpec {
-    /// Number of passes if there is no duration; default 1. With 0, only the barrier is run.
+    /// Passes if there is no duration; default 1. With 0, strands only wait at the barrier.
     pub iterations: u64,
     /// Duration; takes precedence over [`Self::iterations`].
     pub duration: Option<Duration>,
@@ -86,12 +86,12 @@ impl TransactionSpec {
         self.flowops.iter().any(|flowop| predicate(flowop.kind))
     }
 
-    /// Returns true if it only receives data, for a duration.
+    /// Returns true if the transaction has a duration and only receives data.
     pub fn only_receives(&self) -> bool {
-        let mut all = self.flowops.iter().map(|flowop| flowop.kind);
+        let mut kinds = self.flowops.iter().map(|flowop| flowop.kind);
         self.duration.is_some()
             && self.has_flowop(FlowopKind::receives)
-            && all.all(|kind| kind.receives() || kind == FlowopKind::Nop)
+            && kinds.all(|kind| kind.receives() || kind == FlowopKind::Nop)
     }
 }
 
@@ -105,7 +105,7 @@ pub struct Flowop {
     /// Transfer of one execution, for the engine.
     ///
     /// `size=` (default 0; for sendfile the chunk, 0 for the complete file), `repeat=` (UDP and
-    /// SCTP), and `timeout=` or `poll_timeout=`, which accept also uses.
+    /// SCTP), and `timeout=` or `poll_timeout=`. The flowop accept uses the timeout, too.
     pub transfer: Transfer,
     /// `batch_size=`: messages per call (SCTP, UDP).
     pub batch_size: u64,
@@ -123,8 +123,8 @@ pub struct Flowop {
     pub files: u32,
     /// `dir=`: directory of the files that sendfile sends; empty if not given.
     pub directory: String,
-    /// The most bytes that one execution of sendfile or sendfilev sends, if the slave must read
-    /// that many.
+    /// Read size of the slave for sendfile and sendfilev: the bytes of the largest execution;
+    /// `None` for the default.
     pub file_bytes: Option<u32>,
 }
 
@@ -135,7 +135,7 @@ pub struct Endpoint {
     pub protocol: Option<DataProtocol>,
     /// `remotehost=`; empty if not given.
     ///
-    /// For flowops other than connect and accept, this is the slave that takes part in it.
+    /// For flowops other than connect and accept, this is the slave that takes part in the flowop.
     pub remote_host: String,
     /// `localhost=`; empty if not given.
     pub local_host: String,
@@ -379,7 +379,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_timed_receiving_transactions_only_receive() {
+    fn only_receives_requires_a_duration_and_only_reads() {
         let transaction = |kinds: &[FlowopKind], duration| TransactionSpec {
             duration,
             flowops: kinds.iter().map(|kind| Flowop::new(*kind)).collect(),

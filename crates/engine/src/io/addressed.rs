@@ -35,11 +35,10 @@ pub(super) struct AddressedFrom<'a> {
 
 impl<'a> AddressedFrom<'a> {
     pub(super) fn new(socket: BorrowedFd<'a>, to: &'a KernelAddress, from: IpAddr) -> Self {
-        let from = ControlMessage::for_source(from);
         Self {
             socket,
             to,
-            source_control: from,
+            source_control: ControlMessage::for_source(from),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Datagrams that arrive at another socket than that of their connection.
+//! Datagrams that arrive at a socket other than that of their connection.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -88,7 +88,7 @@ impl EarlyDatagrams {
         self.pop_first(buffer).ok_or(Error::AGAIN)
     }
 
-    /// Moves the datagrams that have arrived at the other socket.
+    /// Collects the datagrams that have arrived at the other socket.
     pub fn collect(&mut self) {
         if let Some(other_socket) = self.other_socket.take() {
             other_socket.collect(self);
@@ -125,7 +125,7 @@ impl Io for EarlyFirst<'_> {
         let mut was_ready = false;
         loop {
             match self.try_receive(buffer) {
-                // An unread error keeps poll(2) ready; the plain call blocks instead.
+                // An unread error keeps poll(2) ready, so wait in a blocking receive instead.
                 Err(Error::AGAIN) if was_ready => return call::receive(self.socket, buffer),
                 Err(Error::AGAIN) => was_ready = self.wait_readable(Duration::MAX)?,
                 other => return other,
@@ -160,8 +160,8 @@ impl Io for EarlyFirst<'_> {
             if !early.is_empty() {
                 return Ok(true);
             }
-            let other_socket = early.other_socket.as_ref();
-            let sockets = [Some(self.socket), other_socket.map(|other| other.socket())];
+            let other_socket = early.other_socket.as_deref().map(EarlySocket::socket);
+            let sockets = [Some(self.socket), other_socket];
             let sockets: Vec<_> = sockets.into_iter().flatten().collect();
             match call::wait_any_readable(&sockets, time_until(deadline))? {
                 // The datagram may belong to another connection.

@@ -16,7 +16,8 @@ pub trait Layer: fmt::Debug {
     fn send(&mut self, data: &[u8]) -> Result<usize, Error>;
     /// Receives data; returns the number of bytes, 0 at the end of the stream.
     fn receive(&mut self, buffer: &mut [u8]) -> Result<usize, Error>;
-    /// Returns whether a receive would not block. Not all data of the socket is for the script.
+    /// Returns whether a receive would not block. A readable socket is not enough: its data may be
+    /// for the layer itself, such as a TLS handshake message.
     fn has_input(&mut self) -> bool;
 }
 
@@ -79,7 +80,7 @@ impl Io for Layered<'_> {
         Ok(true)
     }
 
-    fn has_records(&self) -> bool {
+    fn splits_sends_into_records(&self) -> bool {
         true
     }
 }

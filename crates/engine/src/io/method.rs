@@ -67,7 +67,7 @@ pub(crate) trait Io {
 
     /// Sends up to `count` messages, each with the same `data`, in one call.
     ///
-    /// Unless `is_blocking`, fails with EAGAIN if the socket cannot take the first.
+    /// Unless `is_blocking`, fails with EAGAIN if the socket cannot take the first message.
     fn send_messages(
         &self,
         messages: &mut MessageHeaders,
@@ -103,7 +103,7 @@ pub(crate) trait Io {
     }
 
     /// Returns whether the method splits data into records; a send call takes at most one.
-    fn has_records(&self) -> bool {
+    fn splits_sends_into_records(&self) -> bool {
         false
     }
 
@@ -145,7 +145,7 @@ pub(crate) trait Io {
 
 /// Returns the time until the deadline; without a deadline, [`Duration::MAX`].
 pub(crate) fn time_until(deadline: Option<Instant>) -> Duration {
-    deadline.map_or(Duration::MAX, |until| {
-        until.saturating_duration_since(Instant::now())
+    deadline.map_or(Duration::MAX, |deadline| {
+        deadline.saturating_duration_since(Instant::now())
     })
 }

@@ -253,15 +253,17 @@ mod tests {
         };
         let counters = Counters::default();
         let limit = Limit::Messages(210);
-        let ran = run_loop(
+        let result = run_loop(
             &near,
             &Workload::send(),
             limit,
             &endpoint(Some(pacing)),
             &counters,
         );
-        assert_eq!(ran.ended, EndCause::Count);
-        let paced = ran.paced.expect("it was paced");
+        assert_eq!(result.ended, EndCause::Count);
+        let paced = result
+            .pacing_result
+            .expect("a paced loop has a pacing result");
         assert_eq!((paced.passes, paced.intervals), (210, 3));
         // 64 and 6 per interval.
         assert_eq!(

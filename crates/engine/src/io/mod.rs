@@ -47,8 +47,8 @@ pub enum Connection {
     ///
     /// After these it behaves like [`Self::Socket`].
     Early(OwnedFd, RefCell<EarlyDatagrams>),
-    /// A layer over a socket. They share the socket, because the layer sends a last record when it
-    /// closes.
+    /// A layer and its socket. The layer has a reference to the socket, too, because it sends a
+    /// last record when it closes.
     Layered(RefCell<Box<dyn Layer>>, Rc<OwnedFd>),
 }
 
@@ -59,7 +59,7 @@ pub(crate) trait MethodTask {
 
 /// Runs `task` with the I/O method for the flow and the plan.
 ///
-/// [`run_datagrams`] has the methods of numbered datagrams. [`SendFile::send`] and [`discard`],
+/// [`run_datagrams`] does the same for numbered datagrams. [`SendFile::send`] and [`discard`],
 /// which use no buffers, can replace the stream call of any method.
 pub(crate) fn run(
     flow: &FlowSockets<'_>,
@@ -115,7 +115,7 @@ pub(crate) fn run_datagrams(
     }
 }
 
-/// Returns the error for operations that no loop or no I/O method supports.
+/// Returns the error for operations that no loop or I/O method supports.
 pub(crate) fn unsupported() -> LoopResult {
     EndCause::Failed("these operations are not supported on this kind of socket".to_owned()).into()
 }
@@ -143,7 +143,7 @@ impl Connection {
         }
     }
 
-    /// Returns the send(2) method if sent data needs nothing but a connected socket.
+    /// Returns the send(2) method if sending needs only a connected socket.
     #[inline]
     pub(crate) fn as_plain_sender(&self) -> Option<Plain<'_>> {
         match self {

@@ -103,7 +103,7 @@ impl<'a> Associations<'a> {
                 self.open_count.set(open_count + 1);
             }
             0 => {
-                let [a, b, c, d] = [0, 1, 2, 3].map(|at| notification[ID_OFFSET + at]);
+                let [a, b, c, d] = [0, 1, 2, 3].map(|index| notification[ID_OFFSET + index]);
                 self.abort_association(i32::from_ne_bytes([a, b, c, d]), from);
             }
             // Lost, shut down, or not established; 2 is a restart.
@@ -116,22 +116,22 @@ impl<'a> Associations<'a> {
         Ok(false)
     }
 
-    /// Reads a notification to its end, after `first`. Returns its first 64 bytes. A data buffer
-    /// can be shorter than a notification.
-    fn read_notification(&self, first: &[u8], mut is_end: bool) -> Result<[u8; 64], Error> {
+    /// Reads a notification to its end, after its first part. Returns its first 64 bytes. A data
+    /// buffer can be shorter than a notification.
+    fn read_notification(&self, first: &[u8], mut is_complete: bool) -> Result<[u8; 64], Error> {
         let mut notification = [0; 64];
         let mut length = first.len().min(notification.len());
         notification[..length].copy_from_slice(&first[..length]);
-        while !is_end {
-            let mut rest = [0; 64];
-            let more = match call::receive_sctp(self.socket, &mut rest) {
+        while !is_complete {
+            let mut next = [0; 64];
+            let received = match call::receive_sctp(self.socket, &mut next) {
                 Err(Error::INTR) => continue,
                 other => other?,
             };
-            let added = more.length.min(notification.len() - length);
-            notification[length..length + added].copy_from_slice(&rest[..added]);
+            let added = received.length.min(notification.len() - length);
+            notification[length..length + added].copy_from_slice(&next[..added]);
             length += added;
-            is_end = more.is_complete || more.length == 0;
+            is_complete = received.is_complete || received.length == 0;
         }
         Ok(notification)
     }
@@ -148,11 +148,12 @@ impl<'a> Associations<'a> {
         }
     }
 
-    /// Removes a peer from `rejected` at the end of its association. Returns whether it was there.
+    /// Removes a peer from `rejected` at the end of its association. Returns whether it was
+    /// rejected.
     fn remove_rejected(&self, from: Option<&Address>) -> bool {
         let mut rejected = self.rejected.borrow_mut();
-        let index = rejected.iter().position(|known| Some(known) == from);
-        index.map(|at| rejected.swap_remove(at)).is_some()
+        let index = rejected.iter().position(|peer| Some(peer) == from);
+        index.map(|index| rejected.swap_remove(index)).is_some()
     }
 }
 
@@ -209,7 +210,7 @@ mod tests {
     const CLIENT: &str = "192.0.2.1:1000";
     const REJECTED: &str = "192.0.2.2:1000";
 
-    /// The messages of a simulated socket. Without SCTP in the kernel no association can be
+    /// The messages of a simulated SCTP socket. The real socket is UDP, so no association can be
     /// aborted.
     struct MessageScript(RefCell<VecDeque<(Vec<u8>, SctpReceived)>>);
 
@@ -276,18 +277,18 @@ mod tests {
         for length in [4, 5, 6, 0] {
             let received = associations.receive_with(|_, buffer| script.next(buffer), &mut [0; 64]);
             assert_eq!(received, Ok(length));
-            let answered = associations
+            let reply_address = associations
                 .last_source
                 .borrow()
                 .as_ref()
                 .and_then(KernelAddress::address);
-            assert_eq!(answered.as_ref(), Some(&client), "{length}");
+            assert_eq!(reply_address.as_ref(), Some(&client), "{length}");
         }
         assert!(script.0.borrow().is_empty());
     }
 
     #[test]
-    fn a_test_begins_with_the_first_admitted_message() {
+    fn messages_before_the_first_admitted_one_are_discarded() {
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
         let [client, other] = [(); 2].map(|()| UdpSocket::bind("127.0.0.1:0").unwrap());
         let port = u32::from(client.local_addr().unwrap().port());

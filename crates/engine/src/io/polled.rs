@@ -97,11 +97,11 @@ mod tests {
         }
 
         fn send(&self, _: &[u8]) -> Result<usize, Error> {
-            panic!("a send that may wait");
+            panic!("a blocking send was called");
         }
 
         fn receive(&self, _: &mut [u8]) -> Result<usize, Error> {
-            panic!("a receive that may wait");
+            panic!("a blocking receive was called");
         }
 
         fn try_send(&self, data: &[u8]) -> Result<usize, Error> {
@@ -135,12 +135,12 @@ mod tests {
     #[test]
     fn polled_calls_keep_the_socket_timeouts() {
         let (near, _far) = UnixDatagram::pair().unwrap();
-        let short = Some(Duration::from_millis(5));
-        near.set_read_timeout(short).unwrap();
-        near.set_write_timeout(short).unwrap();
+        let timeout = Some(Duration::from_millis(5));
+        near.set_read_timeout(timeout).unwrap();
+        near.set_write_timeout(timeout).unwrap();
         let polled = Polled::new(Plain(near.as_fd()));
         assert_eq!(polled.receive(&mut [0; 1]), Err(Error::AGAIN));
-        let full = (0..1 << 16).find_map(|_| polled.send(b"x").err());
-        assert_eq!(full, Some(Error::AGAIN));
+        let error = (0..1 << 16).find_map(|_| polled.send(b"x").err());
+        assert_eq!(error, Some(Error::AGAIN));
     }
 }

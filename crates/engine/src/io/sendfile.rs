@@ -20,7 +20,7 @@ pub(crate) struct SendFile {
 }
 
 impl SendFile {
-    /// Sends this file repeatedly, or an unnamed temporary file of random bytes.
+    /// Prepares to send this file repeatedly; `None` stands for a temporary file of random bytes.
     ///
     /// Fails if the file is shorter than `size` * `width` + `offset` bytes.
     pub(crate) fn new(file: Option<File>, size: u32, width: u32, offset: u32) -> io::Result<Self> {
@@ -43,7 +43,7 @@ impl SendFile {
         })
     }
 
-    /// Sends this file once.
+    /// Prepares to send this file once.
     pub(crate) fn for_one_pass(file: File, size: u32) -> Self {
         Self {
             file,

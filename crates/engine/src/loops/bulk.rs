@@ -36,7 +36,7 @@ pub(crate) fn send<H: Hooks>(
             continue;
         }
         match call(hooks) {
-            // The file has become shorter.
+            // The sent file has become shorter.
             Ok(MessageTotals { bytes: 0, .. }) => return LoopEnd::from_call("send", Error::NODATA),
             Ok(MessageTotals { bytes, messages }) => {
                 timer.lap();
@@ -110,8 +110,8 @@ pub(crate) fn receive_to_file(
     Ok(MessageTotals::single(received))
 }
 
-/// Receives data after the end of the test, until the peer's end mark or an error. It is counted
-/// separately.
+/// Receives data after the end of the test, until the peer's end mark or an error. The data is
+/// counted as late.
 pub(crate) fn receive_late(
     socket: BorrowedFd<'_>,
     ring: &mut BufferRing,

@@ -36,9 +36,9 @@ pub struct Acceptor {
 impl Acceptor {
     /// Accepts connections from the host of the address `host`. `first` has already been accepted.
     ///
-    /// Connections from other hosts are refused. With a `preference_timeout` one is accepted if
-    /// none arrives from `host` within this time: if a client's local port is in use, its kernel
-    /// may choose another port and another of its addresses.
+    /// Connections from other hosts are refused. With a `preference_timeout`, one from another
+    /// host is accepted if none arrives from `host` within this time: if a client's local port is
+    /// in use, its kernel may choose another port and another of its addresses.
     pub fn new(
         listener: OwnedFd,
         host: Option<KernelAddress>,
@@ -91,11 +91,12 @@ impl Acceptor {
         hosts.any(|host| from.shares_host_with(host))
     }
 
-    /// Accepts a connection from the expected host if one arrives in time, else `other` if allowed.
+    /// Accepts a connection from the expected host if one arrives in time, else `other_connection`
+    /// if there is a preference timeout.
     #[cold]
     fn prefer_expected_host(
         &mut self,
-        other: OwnedFd,
+        other_connection: OwnedFd,
         from: KernelAddress,
         stop: &Stop,
     ) -> Result<Option<OwnedFd>, Error> {
@@ -109,7 +110,7 @@ impl Acceptor {
             };
             if !is_ready {
                 self.other_host = Some(from);
-                return Ok(Some(other));
+                return Ok(Some(other_connection));
             }
             let (socket, from) = call::accept_from(self.listener())?;
             self.refused_count += 1;
@@ -159,11 +160,11 @@ pub(crate) fn connect(
             Err(end) => return end,
         };
         let io = Plain(opened.socket.as_fd());
-        let rest = &request[opened.sent..];
-        let request_result = if rest.is_empty() {
+        let unsent = &request[opened.sent..];
+        let request_result = if unsent.is_empty() {
             Ok(())
         } else {
-            send_all(&io, rest, stop, counters)
+            send_all(&io, unsent, stop, counters)
         };
         let result = request_result.and_then(|()| match &mut exchange {
             Some(exchange) => {
@@ -196,12 +197,12 @@ pub(crate) fn connect(
 }
 
 /// Repeatedly accepts, responds and closes. A connection that is open at the stop is served to its
-/// end, or until `drain_end` is set.
+/// end, or until `drain_stop` is set.
 pub(crate) fn accept(
     acceptor: &mut Acceptor,
     mut exchange: Option<Exchange<'_>>,
     bounds: Bounds<'_>,
-    drain_end: &Stop,
+    drain_stop: &Stop,
     options: &SocketOptions,
     hooks: &mut impl Hooks,
 ) -> LoopEnd {
@@ -226,11 +227,11 @@ pub(crate) fn accept(
         if let Some(exchange) = &mut exchange {
             let io = Plain(socket.as_fd());
             let request = exchange.requests.advance();
-            let result = receive_all(&io, request, drain_end, counters).and_then(|()| {
+            let result = receive_all(&io, request, drain_stop, counters).and_then(|()| {
                 hooks.after_receive(request);
                 let response = exchange.responses.advance();
                 hooks.before_send(response);
-                send_all(&io, response, drain_end, counters)
+                send_all(&io, response, drain_stop, counters)
                     .inspect_err(|_| counters.count_received(request.len(), 1))
             });
             match result {
@@ -295,11 +296,11 @@ mod tests {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let mut far = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let (near, _) = listener.accept().unwrap();
-        let chargen = std::thread::spawn(move || while far.write_all(&[b'x'; 4096]).is_ok() {});
+        let sender = std::thread::spawn(move || while far.write_all(&[b'x'; 4096]).is_ok() {});
         let stop = Stop::new();
         stop.set(StopReason::Deadline);
         assert_eq!(await_close(near.as_fd(), &stop), Err(LoopEnd::Stopped));
         drop(near);
-        chargen.join().unwrap();
+        sender.join().unwrap();
     }
 }

@@ -1,4 +1,5 @@
-//! A request and its response, and functions that send or receive all of one.
+//! A request and its response, and functions that send or receive whole messages in spite of
+//! partial calls.
 
 use sys::buffer::BufferRing;
 use sys::call::Error;
@@ -12,13 +13,13 @@ use crate::stop::Stop;
 pub(crate) struct Exchange<'a> {
     pub(crate) requests: &'a mut BufferRing,
     pub(crate) responses: &'a mut BufferRing,
-    /// Whether the next request is sent after a response timed out by the socket's timeout. If not,
-    /// a timeout ends the test.
+    /// Whether the next request is sent if a response does not arrive within the socket's timeout.
+    /// Otherwise, the timeout ends the test.
     pub(crate) can_retry: bool,
 }
 
-/// Sends all of a buffer; a stop ends it early. A pass includes one call; more calls are counted
-/// here.
+/// Sends all of a buffer, unless the stop is set. The count of a pass already includes one call;
+/// this function counts only further calls.
 #[inline]
 pub(crate) fn send_all<I: Io>(
     io: &I,
@@ -28,24 +29,24 @@ pub(crate) fn send_all<I: Io>(
 ) -> Result<(), LoopEnd> {
     match io.send(data) {
         Ok(sent) if sent == data.len() => Ok(()),
-        other => send_rest(io, data, other, stop, counters),
+        result => continue_send(io, data, result, stop, counters),
     }
 }
 
 /// Continues after a partial send, an interruption or an error.
 #[cold]
-pub(super) fn send_rest<I: Io>(
+pub(super) fn continue_send<I: Io>(
     io: &I,
     data: &[u8],
-    mut last: Result<usize, Error>,
+    mut result: Result<usize, Error>,
     stop: &Stop,
     counters: CounterWriter<'_>,
 ) -> Result<(), LoopEnd> {
     let (mut sent, mut calls) = (0, 0);
     let end = loop {
-        match last {
-            Ok(more) => {
-                sent += more;
+        match result {
+            Ok(bytes) => {
+                sent += bytes;
                 calls += 1;
             }
             Err(Error::INTR) => {}
@@ -62,14 +63,14 @@ pub(super) fn send_rest<I: Io>(
         if stop.is_set() {
             break LoopEnd::Stopped;
         }
-        last = io.send(&data[sent..]);
+        result = io.send(&data[sent..]);
     };
     // The pass is incomplete, but these bytes were sent.
     counters.count_sent(sent, calls);
     Err(end)
 }
 
-/// Fills a buffer; a stop ends it early. A pass includes one call; more calls are counted here.
+/// Fills a buffer, unless the stop is set. Counts further calls, as [`send_all`] does.
 #[inline]
 pub(crate) fn receive_all<I: Io>(
     io: &I,
@@ -79,25 +80,25 @@ pub(crate) fn receive_all<I: Io>(
 ) -> Result<(), LoopEnd> {
     match io.receive(buffer) {
         Ok(received) if received == buffer.len() => Ok(()),
-        other => receive_rest(io, buffer, other, stop, counters),
+        result => continue_receive(io, buffer, result, stop, counters),
     }
 }
 
 /// Continues after a partial receive, an interruption or an error.
 #[cold]
-pub(super) fn receive_rest<I: Io>(
+pub(super) fn continue_receive<I: Io>(
     io: &I,
     buffer: &mut [u8],
-    mut last: Result<usize, Error>,
+    mut result: Result<usize, Error>,
     stop: &Stop,
     counters: CounterWriter<'_>,
 ) -> Result<(), LoopEnd> {
     let (mut received, mut calls) = (0, 0);
     let end = loop {
-        match last {
+        match result {
             Ok(0) => break LoopEnd::PeerClosed,
-            Ok(more) => {
-                received += more;
+            Ok(bytes) => {
+                received += bytes;
                 calls += 1;
             }
             Err(Error::INTR) => {}
@@ -110,7 +111,7 @@ pub(super) fn receive_rest<I: Io>(
         if stop.is_set() {
             break LoopEnd::Stopped;
         }
-        last = io.receive(&mut buffer[received..]);
+        result = io.receive(&mut buffer[received..]);
     };
     counters.count_received(received, calls);
     Err(end)

@@ -52,7 +52,7 @@ pub(crate) enum Exit {
     Done,
     /// The stop was set.
     Stopped,
-    /// The next execution is not a single call, or its call did not complete it and returned this.
+    /// The next execution needs more than one call. The result of its first call, if already made.
     Execute(Option<Result<usize, Error>>),
 }
 
@@ -151,12 +151,12 @@ pub(crate) fn run(
     timer: &mut impl StepTimer,
 ) -> Exit {
     match steps {
-        [only] => {
-            if let Some(send) = SendCall::from_call(&only.call) {
-                return run_one(&send, only.count, cursor, context, timer);
+        [step] => {
+            if let Some(send) = SendCall::from_call(&step.call) {
+                return run_one(&send, step.count, cursor, context, timer);
             }
-            if let Some(receive) = ReceiveCall::from_call(&only.call) {
-                return run_one(&receive, only.count, cursor, context, timer);
+            if let Some(receive) = ReceiveCall::from_call(&step.call) {
+                return run_one(&receive, step.count, cursor, context, timer);
             }
         }
         [first, second] if first.count == 1 && second.count == 1 => {
@@ -291,7 +291,7 @@ trait SingleCall {
 struct SendCall<I>(I, usize);
 
 /// A receive call: the method and the number of bytes. Up to [`MAX_WAIT_ALL_BYTES`] are received
-/// with MSG_WAITALL; of more bytes, each piece is counted when it arrives.
+/// with MSG_WAITALL; of a longer receive, each piece is counted when it arrives.
 struct ReceiveCall<I>(I, usize);
 
 /// Maximum bytes of a receive with MSG_WAITALL.

@@ -1,4 +1,4 @@
-//! The hot loops. Each is compiled for each I/O method, with and without times, and with and
+//! The hot loops. Each is compiled for each I/O method, with and without a timer, and with and
 //! without hooks.
 
 pub(crate) mod bulk;

@@ -19,9 +19,9 @@ use crate::stop::Stop;
 /// flight.
 ///
 /// Requests are sent with non-blocking calls. With blocking calls both ends can deadlock with full
-/// buffers (`-b 6 -r 32K,32K`). It sends no more requests than the budget has transactions: the
-/// peer closes after the last one and would reset the connection because of unread requests. Each
-/// recorded time is from the send of a request to its response.
+/// buffers (`-b 6 -r 32K,32K`). The loop sends no more requests than the budget has transactions:
+/// the peer closes after the last transaction and would reset the connection because of unread
+/// requests. Each recorded time is from the send of a request to its response.
 ///
 /// Pacing applies to the requests; responses are received when they arrive. Recorded times do not
 /// include the wait for the pace. A slow pace keeps fewer than `window` requests in flight.
@@ -279,7 +279,7 @@ mod tests {
     use crate::io::Plain;
 
     #[test]
-    fn requests_that_time_out_are_sent_again() {
+    fn new_requests_are_sent_after_a_timeout() {
         let (near, far) = pair();
         near.set_read_timeout(Some(Duration::from_millis(30)))
             .unwrap();

@@ -1,6 +1,6 @@
 //! Requests and responses on one connection, with one request in flight.
 
-use super::exchange::{Exchange, receive_all, receive_rest, send_all, send_rest};
+use super::exchange::{Exchange, continue_receive, continue_send, receive_all, send_all};
 use crate::counters::PassKind;
 use crate::end::{Bounds, LoopEnd};
 use crate::hooks::Hooks;
@@ -33,13 +33,13 @@ pub(crate) fn run_requester<I: Io>(
         let sent = io.send(request);
         let mut failure = None;
         if sent != Ok(request.len()) {
-            failure = send_rest(io, request, sent, stop, counters).err();
+            failure = continue_send(io, request, sent, stop, counters).err();
         }
         if failure.is_none() {
             let response = responses.advance();
             let received = io.receive(response);
             if received != Ok(response.len()) {
-                failure = receive_rest(io, response, received, stop, counters).err();
+                failure = continue_receive(io, response, received, stop, counters).err();
                 if failure.is_some() {
                     counters.count_sent(request.len(), 1);
                 }

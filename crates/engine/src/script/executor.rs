@@ -53,7 +53,7 @@ pub(super) struct Steps {
     /// Headers for calls with several messages.
     headers: MessageHeaders,
     /// The steps in the form of the fast path.
-    fast: Vec<FastStep>,
+    fast_path: Vec<FastStep>,
 }
 
 /// Bytes of memory that [`Steps`] adds per step.
@@ -69,14 +69,14 @@ impl Steps {
             connections: vec![None; steps.len()],
             control: steps.iter().map(control_message).collect(),
             headers: MessageHeaders::new(steps.iter().map(batch_count).max().unwrap_or(0)),
-            fast: steps.iter().map(FastStep::new).collect(),
+            fast_path: steps.iter().map(FastStep::new).collect(),
             list: steps,
         }
     }
 
     /// Sets or clears the connection of a step.
     fn bind(&mut self, step: usize, connection: Option<Rc<Connection>>) {
-        self.fast[step].bind(&self.list[step], connection.as_ref());
+        self.fast_path[step].bind(&self.list[step], connection.as_ref());
         self.connections[step] = connection;
     }
 
@@ -101,8 +101,8 @@ impl Steps {
 }
 
 impl Executor<'_> {
-    /// Runs `rounds` rounds without pauses. An error is the step at which they ended, with the
-    /// reason.
+    /// Runs `rounds` rounds without pauses. An error is the step at which the rounds ended, with
+    /// the reason.
     pub(super) fn run_rounds(
         &mut self,
         steps: &mut Steps,
@@ -119,14 +119,14 @@ impl Executor<'_> {
                 _ => Ok(()),
             };
         }
-        let mut cursor = Cursor::at_start(&steps.fast, rounds);
+        let mut cursor = Cursor::at_start(&steps.fast_path, rounds);
         loop {
             let mut context = CallContext {
                 buffer: self.buffer,
                 stop: self.stop.flag(),
                 counters: self.counters,
             };
-            let exit = fast_path::run(&steps.fast, &mut cursor, &mut context, timer);
+            let exit = fast_path::run(&steps.fast_path, &mut cursor, &mut context, timer);
             let count = steps.list[cursor.step].count;
             let result = match exit {
                 Exit::Done => return Ok(()),
@@ -141,7 +141,7 @@ impl Executor<'_> {
             if count > 0 {
                 self.counters.add(Counter::Operations, 1);
             }
-            if !cursor.advance(&steps.fast, timer) {
+            if !cursor.advance(&steps.fast_path, timer) {
                 return Ok(());
             }
         }
@@ -165,7 +165,7 @@ impl Executor<'_> {
                 call_result,
             ),
             Action::Think { duration, spins } => think(duration, spins, self.stop),
-            Action::DialectSpecific => self.run_own_step(steps, step),
+            Action::DialectSpecific => self.run_dialect_step(steps, step),
             Action::Nothing => Ok(()),
         };
         match result {
@@ -196,7 +196,7 @@ impl Executor<'_> {
             return Ok(());
         };
         if connection.has_become_plain() {
-            steps.fast[step].bind(&steps.list[step], Some(connection));
+            steps.fast_path[step].bind(&steps.list[step], Some(connection));
         }
         for _ in 0..transfer.repeat {
             let control = steps.control[step].as_deref();
@@ -214,8 +214,8 @@ impl Executor<'_> {
 
     /// Moves all bytes of a transfer, or a random number of bytes in one call.
     ///
-    /// A batch consists of messages of one size. Received batches count bytes, because the peer's
-    /// messages may have other sizes. If the size is random, they count messages.
+    /// A batch consists of messages of one size. A receive counts the bytes of its batch, because
+    /// the peer's messages may have other sizes. If the size is random, it counts the messages.
     fn run_transfer(
         &mut self,
         connection: &Connection,
@@ -236,8 +236,9 @@ impl Executor<'_> {
         };
         let (batch, is_blocking) = (transfer.batch, transfer.is_blocking);
         // A layer sends at most one record per call.
-        let has_records = || direction.is_send() && connection.with_io(|io| io.has_records());
-        let is_one_call = is_random && batch.is_none() && !has_records();
+        let splits_sends_into_records =
+            || direction.is_send() && connection.with_io(|io| io.splits_sends_into_records());
+        let is_one_call = is_random && batch.is_none() && !splits_sends_into_records();
         let count = batch.map_or(1, |batch| batch.count);
         let mut left = count.saturating_mul(message_bytes as u64);
         while left > 0 {
@@ -278,7 +279,7 @@ impl Executor<'_> {
                     self.count_bytes(direction, bytes);
                     left -= match direction {
                         _ if is_one_call => left,
-                        // Each counts as one message, even if it is short.
+                        // Each message counts as a full one, even if it is short.
                         TransferDirection::Receive if is_random => {
                             (messages * message_bytes) as u64
                         }
@@ -324,8 +325,8 @@ impl Executor<'_> {
         }
     }
 
-    /// Runs a step of the connection manager and clears the connections that it reports.
-    fn run_own_step(&mut self, steps: &mut Steps, step: usize) -> Result<(), StepEnd> {
+    /// Runs a step of the dialect and clears the connections that its result names.
+    fn run_dialect_step(&mut self, steps: &mut Steps, step: usize) -> Result<(), StepEnd> {
         let result = self
             .manager
             .perform(step, self.stop)
@@ -426,7 +427,7 @@ fn think(duration: Duration, spins: bool, stop: &Stop) -> Result<(), StepEnd> {
         if spins {
             std::hint::spin_loop();
         } else {
-            // The loop condition covers an interrupted sleep.
+            // An interrupted sleep needs no handling, because the loop reads the clock next.
             let _ = sleep_until(until_ns);
         }
     }

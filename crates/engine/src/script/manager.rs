@@ -8,16 +8,16 @@ use crate::stop::Stop;
 
 /// Opens the connections of a script and executes the steps of the dialect.
 pub trait ConnectionManager {
-    /// Returns the connection for a transfer step that has none. The step keeps it until it is
-    /// cleared.
+    /// Returns the connection for a transfer step that has none. The step keeps the connection
+    /// until a [`OwnStepResult`] clears it.
     fn connection(&mut self, step: usize) -> Result<Rc<Connection>, StepFailure>;
     /// Executes a step of the dialect. Returns the sent bytes and the connections to clear.
-    fn perform(&mut self, step: usize, stop: &Stop) -> Result<OwnStepResult, StepFailure>;
+    fn perform(&mut self, step: usize, stop: &Stop) -> Result<DialectStepResult, StepFailure>;
 }
 
 /// The result of [`ConnectionManager::perform`].
 #[derive(Debug, Default)]
-pub struct OwnStepResult {
+pub struct DialectStepResult {
     /// Sent bytes.
     pub sent: u64,
     /// Whether the connections of this and all later steps are cleared.

@@ -15,7 +15,7 @@ pub use crate::end::StepFailure;
 pub use crate::io::{Connection, EarlyDatagrams, EarlySocket, Layer};
 pub use crate::timer::StepTimer;
 pub use event_counters::EventCounts;
-pub use manager::{ConnectionManager, OwnStepResult};
+pub use manager::{ConnectionManager, DialectStepResult};
 pub use step_times::{PassObserver, PassTimes, StepReport, StepTimes};
 
 use model::{EndCause, Limit, Pacing, Step};

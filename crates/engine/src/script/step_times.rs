@@ -12,7 +12,7 @@ use crate::timer::StepTimer;
 
 use super::event_counters::{EventCounts, StepEventCounters};
 
-/// Times of one step, or of the rounds.
+/// Times of one step, or of the rounds. A pass is a step's executions in one round, or one round.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PassTimes {
     /// Number of executions, or of rounds.
@@ -45,7 +45,7 @@ pub struct StepReport {
 #[derive(Debug)]
 pub struct StepTimes {
     report: StepReport,
-    /// Receives each step's end and duration.
+    /// Receives the end and the duration of each pass of a step.
     observer: Option<Box<dyn PassObserver>>,
     event_counters: Option<Box<StepEventCounters>>,
     with_cpu: bool,
@@ -54,7 +54,7 @@ pub struct StepTimes {
     step_start: ClockReadings,
 }
 
-/// Receives the time of each execution of a step.
+/// Receives the time of each pass of a step.
 pub trait PassObserver: fmt::Debug {
     /// Receives the end and the duration, in nanoseconds of the monotonic clock.
     fn observe_pass(&mut self, end_ns: u64, duration_ns: u64);
@@ -90,7 +90,7 @@ impl StepTimes {
         self
     }
 
-    /// Reports each pass to `observer`.
+    /// Reports each pass of a step to `observer`.
     #[must_use]
     pub fn with_observer(mut self, observer: Box<dyn PassObserver>) -> Self {
         self.observer = Some(observer);

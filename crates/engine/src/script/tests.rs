@@ -19,12 +19,12 @@ use super::*;
 struct TestManager {
     connection: Option<Rc<Connection>>,
     requested_steps: Vec<usize>,
-    own_steps: Vec<usize>,
-    run_own_step: Option<OwnStep>,
+    dialect_steps: Vec<usize>,
+    run_dialect_step: Option<DialectStep>,
 }
 
-/// The manager's action at one of its own steps.
-type OwnStep = fn(&mut TestManager) -> Result<OwnStepResult, StepFailure>;
+/// The manager's action at a step of the dialect.
+type DialectStep = fn(&mut TestManager) -> Result<DialectStepResult, StepFailure>;
 
 impl ConnectionManager for TestManager {
     fn connection(&mut self, step: usize) -> Result<Rc<Connection>, StepFailure> {
@@ -33,10 +33,10 @@ impl ConnectionManager for TestManager {
         connection.ok_or_else(|| StepFailure::from_text("No such connection 0"))
     }
 
-    fn perform(&mut self, step: usize, _: &Stop) -> Result<OwnStepResult, StepFailure> {
-        self.own_steps.push(step);
-        self.run_own_step
-            .map_or(Ok(OwnStepResult::default()), |then| then(self))
+    fn perform(&mut self, step: usize, _: &Stop) -> Result<DialectStepResult, StepFailure> {
+        self.dialect_steps.push(step);
+        self.run_dialect_step
+            .map_or(Ok(DialectStepResult::default()), |run_step| run_step(self))
     }
 }
 
@@ -94,18 +94,18 @@ fn run_timed(
         counters: &counters,
     };
     let _registration = stop.register_thread();
-    let end = script.run(manager, &settings, &mut [0; 1000], timer);
-    (end, counters.counts())
+    let result = script.run(manager, &settings, &mut [0; 1000], timer);
+    (result, counters.counts())
 }
 
 #[test]
-fn rounds_of_request_and_response() {
+fn steps_count_all_bytes_in_spite_of_partial_receives() {
     let (mut manager, mut far) = stream_pair();
     let peer = thread::spawn(move || {
         let mut request = [0; 90];
         for _ in 0..50 {
             far.read_exact(&mut request).unwrap();
-            // In two pieces, so that a receive needs more than one call.
+            // Two pieces, so that a receive needs more than one call.
             far.write_all(&[1; 100]).unwrap();
             far.write_all(&[1; 50]).unwrap();
         }
@@ -120,14 +120,14 @@ fn rounds_of_request_and_response() {
         step_once(Action::Nothing),
     ];
     let mut script = Script::new(steps, 0);
-    let (end, counts) = run(
+    let (result, counts) = run(
         &mut script,
         &mut manager,
         Limit::Transactions(50),
         &Stop::new(),
     );
     peer.join().unwrap();
-    assert_eq!(end.ended, EndCause::Count);
+    assert_eq!(result.ended, EndCause::Count);
     let expected = Counts {
         operations: 50 * 5,
         sent: Bytes(50 * 90),
@@ -150,21 +150,21 @@ fn random_sizes_are_within_bounds_and_take_one_call() {
         ..transfer_of(0)
     };
     let mut script = Script::new(vec![step_once(Action::Send(random))], 7);
-    let (end, counts) = run(
+    let (result, counts) = run(
         &mut script,
         &mut manager,
         Limit::Transactions(1000),
         &Stop::new(),
     );
-    assert_eq!(end.ended, EndCause::Count);
+    assert_eq!(result.ended, EndCause::Count);
     assert!(
         (5000 + 1000..9000 - 1000).contains(&counts.sent.0),
         "{counts:?}"
     );
     drop((script, manager));
-    let mut seen = Vec::new();
-    far.read_to_end(&mut seen).unwrap();
-    assert_eq!(seen.len() as u64, counts.sent.0);
+    let mut received = Vec::new();
+    far.read_to_end(&mut received).unwrap();
+    assert_eq!(received.len() as u64, counts.sent.0);
 }
 
 /// A layer that sends at most 10 bytes per call.
@@ -195,13 +195,13 @@ fn a_layer_sends_all_bytes_of_random_sizes() {
         ..transfer_of(0)
     };
     let mut script = Script::new(vec![step_once(Action::Send(random))], 0);
-    let (end, counts) = run(
+    let (result, counts) = run(
         &mut script,
         &mut manager,
         Limit::Transactions(3),
         &Stop::new(),
     );
-    assert_eq!(end.ended, EndCause::Count);
+    assert_eq!(result.ended, EndCause::Count);
     assert_eq!((counts.operations, counts.sent.0), (3, 3 * 95));
 }
 
@@ -215,13 +215,13 @@ fn the_end_of_a_stream_ends_a_script_and_earlier_data_counts() {
         step_once(Action::Receive(transfer_of(100))),
     ];
     let mut script = Script::new(steps, 0);
-    let (end, counts) = run(
+    let (result, counts) = run(
         &mut script,
         &mut manager,
         Limit::Transactions(9),
         &Stop::new(),
     );
-    assert_eq!(end.ended, EndCause::PeerClosed);
+    assert_eq!(result.ended, EndCause::PeerClosed);
     assert_eq!((counts.received.0, counts.operations), (250, 5));
 }
 
@@ -232,8 +232,8 @@ fn a_stop_ends_a_receive_that_waits() {
     let begun = Instant::now();
     let _deadline = crate::deadline_thread().set_at(begun + Duration::from_millis(50), &stop);
     let mut script = Script::new(vec![step_once(Action::Receive(transfer_of(1)))], 0);
-    let (end, counts) = run(&mut script, &mut manager, Limit::Unlimited, &stop);
-    assert_eq!(end.ended, EndCause::Deadline);
+    let (result, counts) = run(&mut script, &mut manager, Limit::Unlimited, &stop);
+    assert_eq!(result.ended, EndCause::Deadline);
     assert_eq!(counts, Counts::default());
     assert!(begun.elapsed() >= Duration::from_millis(50));
 }
@@ -250,25 +250,25 @@ fn only_a_step_that_cannot_fail_ends_a_script() {
         ..step_once(Action::Receive(with_timeout))
     };
     let mut script = Script::new(vec![step.clone()], 0);
-    let (end, counts) = run(
+    let (result, counts) = run(
         &mut script,
         &mut manager,
         Limit::Transactions(3),
         &Stop::new(),
     );
-    assert_eq!(end.ended, EndCause::Count);
+    assert_eq!(result.ended, EndCause::Count);
     assert_eq!((counts.operations, counts.failed_operations), (3, 3));
 
     step.can_fail = false;
     let mut script = Script::new(vec![step], 0);
-    let (end, counts) = run(
+    let (result, counts) = run(
         &mut script,
         &mut manager,
         Limit::Transactions(3),
         &Stop::new(),
     );
     let failure = StepFailure::from_call("receive", Error::TIMEDOUT);
-    assert_eq!(end.failed_step, Some((0, failure)));
+    assert_eq!(result.failed_step, Some((0, failure)));
     assert_eq!(counts, Counts::default());
 }
 
@@ -281,41 +281,41 @@ fn other_wakeups_do_not_shorten_a_timeout() {
         ..transfer_of(1)
     };
     // Another stop, which wakes this thread repeatedly.
-    let other = Stop::new();
-    let _registration = other.register_thread();
+    let other_stop = Stop::new();
+    let _registration = other_stop.register_thread();
     let begun = Instant::now();
-    let _deadline = crate::deadline_thread().set_at(begun + Duration::from_millis(10), &other);
+    let _deadline = crate::deadline_thread().set_at(begun + Duration::from_millis(10), &other_stop);
     let mut script = Script::new(vec![step_once(Action::Receive(with_timeout))], 0);
-    let (end, _) = run(
+    let (result, _) = run(
         &mut script,
         &mut manager,
         Limit::Transactions(1),
         &Stop::new(),
     );
-    let late = StepFailure::from_call("receive", Error::TIMEDOUT);
-    assert_eq!(end.failed_step, Some((0, late)));
+    let timed_out = StepFailure::from_call("receive", Error::TIMEDOUT);
+    assert_eq!(result.failed_step, Some((0, timed_out)));
     assert!(begun.elapsed() >= timeout);
 }
 
 #[test]
-fn own_steps_clear_connections() {
+fn dialect_steps_clear_connections() {
     let (mut manager, _far) = stream_pair();
-    manager.run_own_step = Some(|_| {
-        Ok(OwnStepResult {
+    manager.run_dialect_step = Some(|_| {
+        Ok(DialectStepResult {
             clears_later_connections: true,
-            ..OwnStepResult::default()
+            ..DialectStepResult::default()
         })
     });
     let send = || step_once(Action::Send(transfer_of(1)));
     let steps = vec![send(), step_once(Action::DialectSpecific), send()];
     let mut script = Script::new(steps, 0);
-    let (end, _) = run(
+    let (result, _) = run(
         &mut script,
         &mut manager,
         Limit::Transactions(2),
         &Stop::new(),
     );
-    assert_eq!(end.ended, EndCause::Count);
+    assert_eq!(result.ended, EndCause::Count);
     assert_eq!(
         manager.requested_steps,
         [0, 2, 2],
@@ -323,53 +323,56 @@ fn own_steps_clear_connections() {
     );
 
     manager.requested_steps.clear();
-    manager.run_own_step = Some(|manager| {
-        Ok(OwnStepResult {
+    manager.run_dialect_step = Some(|manager| {
+        Ok(DialectStepResult {
             closed_connections: [manager.connection.as_ref().map(Rc::clone), None],
-            ..OwnStepResult::default()
+            ..DialectStepResult::default()
         })
     });
-    let (end, _) = run(
+    let (result, _) = run(
         &mut script,
         &mut manager,
         Limit::Transactions(2),
         &Stop::new(),
     );
-    assert_eq!(end.ended, EndCause::Count);
+    assert_eq!(result.ended, EndCause::Count);
     assert_eq!(
         manager.requested_steps,
         [2, 0, 2],
         "a closed connection is cleared"
     );
 
-    manager.run_own_step = Some(|_| {
-        Ok(OwnStepResult {
+    manager.run_dialect_step = Some(|_| {
+        Ok(DialectStepResult {
             is_script_done: true,
-            ..OwnStepResult::default()
+            ..DialectStepResult::default()
         })
     });
-    manager.own_steps.clear();
-    let (end, _) = run(
+    manager.dialect_steps.clear();
+    let (result, _) = run(
         &mut script,
         &mut manager,
         Limit::Transactions(2),
         &Stop::new(),
     );
-    assert_eq!((end.ended, manager.own_steps), (EndCause::Count, vec![1]));
+    assert_eq!(
+        (result.ended, manager.dialect_steps),
+        (EndCause::Count, vec![1])
+    );
 }
 
 #[test]
 fn a_transfer_without_a_connection_fails() {
     let mut manager = TestManager::default();
     let mut script = Script::new(vec![step_once(Action::Send(transfer_of(1)))], 0);
-    let (end, _) = run(
+    let (result, _) = run(
         &mut script,
         &mut manager,
         Limit::Transactions(1),
         &Stop::new(),
     );
     let failure = StepFailure::from_text("No such connection 0");
-    assert_eq!(end.failed_step, Some((0, failure)));
+    assert_eq!(result.failed_step, Some((0, failure)));
 }
 
 #[test]
@@ -384,26 +387,26 @@ fn a_think_step_lasts_its_time_unless_stopped() {
         let begun = Instant::now();
         let mut script = Script::new(vec![think(20)], 0);
         let mut manager = TestManager::default();
-        let (end, counts) = run(
+        let (result, counts) = run(
             &mut script,
             &mut manager,
             Limit::Transactions(2),
             &Stop::new(),
         );
-        assert_eq!((end.ended, counts.operations), (EndCause::Count, 2));
+        assert_eq!((result.ended, counts.operations), (EndCause::Count, 2));
         assert!(begun.elapsed() >= Duration::from_millis(40));
 
         let stop = Stop::new();
         let _deadline =
             crate::deadline_thread().set_at(Instant::now() + Duration::from_millis(20), &stop);
         let mut script = Script::new(vec![think(3_600_000)], 0);
-        let (end, _) = run(&mut script, &mut manager, Limit::Transactions(1), &stop);
-        assert_eq!(end.ended, EndCause::Deadline);
+        let (result, _) = run(&mut script, &mut manager, Limit::Transactions(1), &stop);
+        assert_eq!(result.ended, EndCause::Deadline);
     }
 }
 
 #[test]
-fn times_of_steps_and_rounds() {
+fn each_step_and_each_round_is_timed() {
     let (mut manager, _far) = stream_pair();
     let think = Action::Think {
         duration: Duration::from_millis(2),
@@ -419,8 +422,8 @@ fn times_of_steps_and_rounds() {
     let mut script = Script::new(steps, 0);
     let mut times = StepTimes::new(2, true, true).with_histogram();
     let (limit, stop) = (Limit::Transactions(4), Stop::new());
-    let (end, _) = run_timed(&mut script, &mut manager, limit, &stop, &mut times);
-    assert_eq!(end.ended, EndCause::Count);
+    let (result, _) = run_timed(&mut script, &mut manager, limit, &stop, &mut times);
+    assert_eq!(result.ended, EndCause::Count);
     let times = times.finish();
     let (thinks, sends) = (times.steps[0], times.steps[1]);
     assert_eq!((thinks.executions, sends.executions), (12, 4));
@@ -433,7 +436,7 @@ fn times_of_steps_and_rounds() {
 }
 
 #[test]
-fn counters_are_read_from_step_to_step() {
+fn events_are_counted_for_the_step_in_which_they_occur() {
     use sys::counter::{EventCounters, PerfEvent};
     let Ok((counters, _)) = EventCounters::open(&[PerfEvent::TASK_CLOCK]) else {
         eprintln!("SKIPPED: event counters are unavailable");
@@ -448,19 +451,19 @@ fn counters_are_read_from_step_to_step() {
     let mut script = Script::new(vec![think(true), think(false)], 0);
     let mut times = StepTimes::new(2, true, false).with_counters(Rc::new(counters));
     let (limit, stop) = (Limit::Transactions(2), Stop::new());
-    let (end, _) = run_timed(
+    let (result, _) = run_timed(
         &mut script,
         &mut TestManager::default(),
         limit,
         &stop,
         &mut times,
     );
-    assert_eq!(end.ended, EndCause::Count);
+    assert_eq!(result.ended, EndCause::Count);
     let times = times.finish();
     let counts = times.events.unwrap();
-    // The first step spins and the second sleeps. On a busy machine, the first has less CPU time.
+    // The first step spins and the second sleeps. A busy machine reduces the first step's CPU time.
     assert!(counts[0][0] > 5 * counts[1][0], "{counts:?}");
-    // Reads of the counters take CPU time, but do not count in the steps' times.
+    // Reads of the counters take CPU time, but are not part of a step's time.
     assert!(counts[0][0] < 2 * times.steps[0].total_ns, "{counts:?}");
 }
 
@@ -517,8 +520,8 @@ fn counts_match_the_peers_for_any_list_of_steps() {
         let mut script = Script::new(steps, 0);
         let mut times = StepTimes::new(shape.len(), true, false);
         let (limit, stop) = (Limit::Transactions(ROUNDS), Stop::new());
-        let (end, counts) = run_timed(&mut script, &mut manager, limit, &stop, &mut times);
-        assert_eq!(end.ended, EndCause::Count, "{shape:?}");
+        let (result, counts) = run_timed(&mut script, &mut manager, limit, &stop, &mut times);
+        assert_eq!(result.ended, EndCause::Count, "{shape:?}");
         writes.join().unwrap();
         assert_eq!(reads.join().unwrap(), to_peer, "{shape:?}");
         let executions = |sent| sum(sent, |(.., count)| *count);
@@ -564,13 +567,13 @@ fn batch_transfer(bytes: u32) -> Transfer {
 fn a_batch_is_several_messages() {
     let (mut manager, far) = datagram_pair();
     let mut script = Script::new(vec![step_once(Action::Send(batch_transfer(100)))], 0);
-    let (end, counts) = run(
+    let (result, counts) = run(
         &mut script,
         &mut manager,
         Limit::Transactions(3),
         &Stop::new(),
     );
-    assert_eq!(end.ended, EndCause::Count);
+    assert_eq!(result.ended, EndCause::Count);
     assert_eq!((counts.operations, counts.sent.0), (3, 3 * 2 * 5 * 100));
     let mut buffer = [0; 1000];
     for _ in 0..30 {
@@ -581,18 +584,18 @@ fn a_batch_is_several_messages() {
 #[test]
 fn a_batch_is_received_completely() {
     let (mut manager, far) = datagram_pair();
-    // Five messages of 50 bytes, then as many bytes in other sizes. Longer datagrams are truncated.
+    // Five messages of 50 bytes, then 250 bytes in other sizes: the datagram of 100 is truncated.
     for length in [50, 50, 50, 50, 50, 100, 10, 40, 50, 20, 10, 20, 50] {
         far.send(&vec![1; length]).unwrap();
     }
     let mut script = Script::new(vec![step_once(Action::Receive(batch_transfer(50)))], 0);
-    let (end, counts) = run(
+    let (result, counts) = run(
         &mut script,
         &mut manager,
         Limit::Transactions(1),
         &Stop::new(),
     );
-    assert_eq!(end.ended, EndCause::Count);
+    assert_eq!(result.ended, EndCause::Count);
     assert_eq!(counts.received.0, 500);
 }
 
@@ -600,11 +603,11 @@ fn a_batch_is_received_completely() {
 fn a_batch_of_random_sizes_is_received_to_its_last_message() {
     let (mut manager, far) = datagram_pair();
     let sizes = [7, 40, 50, 9, 21, 33, 50, 8, 12, 30];
-    let late = Instant::now() + Duration::from_millis(20);
+    let pause_end = Instant::now() + Duration::from_millis(20);
     let sender = thread::spawn(move || {
-        for (at, size) in sizes.into_iter().enumerate() {
-            if at == 3 {
-                thread::sleep(late.saturating_duration_since(Instant::now()));
+        for (index, size) in sizes.into_iter().enumerate() {
+            if index == 3 {
+                thread::sleep(pause_end.saturating_duration_since(Instant::now()));
             }
             far.send(&vec![1; size]).unwrap();
         }
@@ -615,14 +618,14 @@ fn a_batch_of_random_sizes_is_received_to_its_last_message() {
         ..batch_transfer(0)
     };
     let mut script = Script::new(vec![step_once(Action::Receive(random))], 0);
-    let (end, counts) = run(
+    let (result, counts) = run(
         &mut script,
         &mut manager,
         Limit::Transactions(1),
         &Stop::new(),
     );
     sender.join().unwrap();
-    assert_eq!(end.ended, EndCause::Count);
+    assert_eq!(result.ended, EndCause::Count);
     assert_eq!(counts.received.0, sizes.iter().sum::<usize>() as u64);
 }
 
@@ -634,14 +637,14 @@ fn a_non_blocking_step_fails_or_times_out() {
         ..transfer_of(1)
     };
     let mut script = Script::new(vec![step_once(Action::Receive(non_blocking))], 0);
-    let (end, _) = run(
+    let (result, _) = run(
         &mut script,
         &mut manager,
         Limit::Transactions(1),
         &Stop::new(),
     );
-    let again = StepFailure::from_call("receive", Error::AGAIN);
-    assert_eq!(end.failed_step, Some((0, again)));
+    let would_block = StepFailure::from_call("receive", Error::AGAIN);
+    assert_eq!(result.failed_step, Some((0, would_block)));
     for batch in [None, batch_transfer(1).batch] {
         let non_blocking = Transfer {
             timeout: Some(Duration::from_millis(20)),
@@ -650,14 +653,14 @@ fn a_non_blocking_step_fails_or_times_out() {
         };
         let begun = Instant::now();
         let mut script = Script::new(vec![step_once(Action::Receive(non_blocking))], 0);
-        let (end, _) = run(
+        let (result, _) = run(
             &mut script,
             &mut manager,
             Limit::Transactions(1),
             &Stop::new(),
         );
-        let late = StepFailure::from_call("receive", Error::TIMEDOUT);
-        assert_eq!(end.failed_step, Some((0, late)));
+        let timed_out = StepFailure::from_call("receive", Error::TIMEDOUT);
+        assert_eq!(result.failed_step, Some((0, timed_out)));
         assert!(begun.elapsed() >= Duration::from_millis(20));
     }
 }
@@ -677,12 +680,15 @@ fn early_datagrams_are_received_first() {
     };
     for transfer in [transfer_of(4), with_timeout, batch] {
         let (mut manager, far) = datagram_pair();
-        let connection = manager.connection.take().expect("it has one");
+        let connection = manager
+            .connection
+            .take()
+            .expect("the manager has a connection");
         let Ok(Connection::Socket(socket)) = Rc::try_unwrap(connection) else {
-            panic!("it is a socket");
+            panic!("the connection is not a plain socket");
         };
         let mut early = EarlyDatagrams::default();
-        // The last is longer than the receive.
+        // The last datagram is longer than the receive buffer.
         for datagram in [&b"1234"[..], b"12", b"34", b"123456"] {
             early.push(datagram);
         }
@@ -697,13 +703,13 @@ fn early_datagrams_are_received_first() {
         let mut script = Script::new(steps, 0);
         let rounds = if transfer.batch.is_some() { 3 } else { 6 };
         let stop = Stop::new();
-        let (end, counts) = run(
+        let (result, counts) = run(
             &mut script,
             &mut manager,
             Limit::Transactions(rounds),
             &stop,
         );
-        assert_eq!(end.ended, EndCause::Count);
+        assert_eq!(result.ended, EndCause::Count);
         assert_eq!((counts.received.0, counts.sent.0), (24, 4 * rounds));
         assert_eq!(
             manager.requested_steps,
@@ -745,14 +751,17 @@ fn datagrams_of_the_other_socket_are_received_too() {
     };
     for transfer in [transfer_of(4), with_timeout, batch] {
         let (mut manager, far) = datagram_pair();
-        let connection = manager.connection.take().expect("it has one");
+        let connection = manager
+            .connection
+            .take()
+            .expect("the manager has a connection");
         let Ok(Connection::Socket(socket)) = Rc::try_unwrap(connection) else {
-            panic!("it is a socket");
+            panic!("the connection is not a plain socket");
         };
-        let other = UdpSocket::bind("127.0.0.1:0").unwrap();
-        other.set_nonblocking(true).unwrap();
-        let elsewhere = other.local_addr().unwrap();
-        let early = EarlyDatagrams::with_socket(Box::new(OtherSocket(other)));
+        let other_socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+        other_socket.set_nonblocking(true).unwrap();
+        let other_address = other_socket.local_addr().unwrap();
+        let early = EarlyDatagrams::with_socket(Box::new(OtherSocket(other_socket)));
         manager.connection = Some(Rc::new(Connection::Early(socket, RefCell::new(early))));
         let steps = vec![
             step_once(Action::Receive(transfer)),
@@ -762,26 +771,29 @@ fn datagrams_of_the_other_socket_are_received_too() {
         let early_peer = UdpSocket::bind("127.0.0.1:0").unwrap();
         std::thread::scope(|scope| {
             scope.spawn(|| {
-                // Each is sent after the response to the previous one.
-                for is_elsewhere in [true, true, false, false] {
-                    if is_elsewhere {
-                        early_peer.send_to(b"1234", elsewhere).unwrap();
+                // Each datagram is sent after the response to the previous one.
+                for to_other_socket in [true, true, false, false] {
+                    if to_other_socket {
+                        early_peer.send_to(b"1234", other_address).unwrap();
                     } else {
                         far.send(b"1234").unwrap();
                     }
                     far.recv(&mut [0; 9]).unwrap();
                 }
             });
-            let (end, counts) = run(
+            let (result, counts) = run(
                 &mut script,
                 &mut manager,
                 Limit::Transactions(4),
                 &Stop::new(),
             );
-            assert_eq!(end.ended, EndCause::Count);
+            assert_eq!(result.ended, EndCause::Count);
             assert_eq!((counts.received.0, counts.sent.0), (16, 16));
         });
-        let connection = manager.connection.take().expect("it has one");
+        let connection = manager
+            .connection
+            .take()
+            .expect("the manager has a connection");
         assert!(connection.has_become_plain());
     }
 }

@@ -14,7 +14,7 @@ use crate::options::{ClientSettings, Settings};
 /// The connect timeout of a flow.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// Resolves the server's address, and adds the first port.
+/// Resolves the server's address, with the first port.
 pub(super) fn resolve_server(
     settings: &Settings,
     client: &ClientSettings,
@@ -27,9 +27,9 @@ pub(super) fn resolve_server(
     };
     resolve(host, family)
         .ok()
-        .and_then(|found| found.with_port(settings.ports.0).into_iter().next())
+        .and_then(|resolved| resolved.with_port(settings.ports.0).into_iter().next())
         .ok_or_else(|| unknown_host_error(host, settings.v6))
-        .and_then(|to| with_scope(&to, client.host.split_once('%')))
+        .and_then(|address| with_scope(&address, client.host.split_once('%')))
 }
 
 /// Returns the error message for a host without a usable address.
@@ -44,7 +44,7 @@ fn unknown_host_error(host: &str, requires_ipv6: bool) -> String {
 
 /// Adds the interface index of `host%device` to an IPv6 address.
 ///
-/// Only multicast and link-local addresses need one. Returns other addresses unchanged.
+/// Only multicast and link-local addresses need an index. Returns other addresses unchanged.
 fn with_scope(address: &Address, host_and_device: Option<(&str, &str)>) -> Result<Address, String> {
     let (Address::Inet(SocketAddr::V6(address_v6)), Some((_, device))) = (address, host_and_device)
     else {
@@ -95,9 +95,9 @@ impl ClientRun<'_> {
     ///
     /// If `-B` has a port, each flow has its own port.
     pub(crate) fn local_address(&self, flow: u32) -> Result<Address, String> {
-        let anywhere = self.server_address.with_any_host().with_any_port();
+        let any_address = self.server_address.with_any_host().with_any_port();
         let Some(bind) = &self.settings.bind else {
-            return Ok(anywhere);
+            return Ok(any_address);
         };
         let (bind, _) = bind.split_once('%').unwrap_or((bind, ""));
         let (host, port) = match bind.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
@@ -118,9 +118,9 @@ impl ClientRun<'_> {
         } else {
             AddressFamily::V4
         };
-        let found = resolve(host, family).map_err(|_| format!("{host}: Unknown host"))?;
+        let resolved = resolve(host, family).map_err(|_| format!("{host}: Unknown host"))?;
         let port = if port == 0 { 0 } else { port + flow };
-        let address = found.addresses.into_iter().next().map(|address| {
+        let address = resolved.addresses.into_iter().next().map(|address| {
             let has_own_source = self.client.increments.source;
             add_to_address(&address, if has_own_source { flow } else { 0 })
         });
@@ -131,12 +131,12 @@ impl ClientRun<'_> {
     /// Opens the socket of a flow.
     pub(crate) fn open_socket(&self, flow: u32) -> Result<DataSocket, String> {
         let local = self.local_address(flow)?;
-        let plan = self
+        let planned_options = self
             .client
             .plan
             .flow()
             .map(|flow| flow.local.socket.clone());
-        let options = plan.unwrap_or_default();
+        let options = planned_options.unwrap_or_default();
         let data = DataSocket::open(self.settings.transport, &local, &options, End::Initiator);
         let data = data.map_err(|error| match error.action() {
             "bind it" => format!("bind failed: {}", sys::describe(error.error())),
@@ -152,7 +152,7 @@ impl ClientRun<'_> {
 
     /// Connects a flow's socket. Returns the socket and the connect time.
     ///
-    /// Retries as often as `--connect-retries` allows. Reports a failure itself.
+    /// Retries as often as `--connect-retries` allows. Reports each failure to the observer.
     pub(super) fn connect(&self, flow: u32) -> Option<(DataSocket, Duration)> {
         let mut retries = self.client.retries;
         loop {
@@ -166,9 +166,9 @@ impl ClientRun<'_> {
             };
             self.report_connecting(Some(&data));
             let started = Instant::now();
-            let (in_time, _deadline) = self.stop.child_until(started + CONNECT_TIMEOUT);
+            let (connect_stop, _deadline) = self.stop.child_until(started + CONNECT_TIMEOUT);
             let destination = self.destination(flow).ok()?;
-            let Err(error) = engine::connect(&data.socket, &destination, &in_time) else {
+            let Err(error) = engine::connect(&data.socket, &destination, &connect_stop) else {
                 return Some((data, started.elapsed()));
             };
             let reason = match error {

@@ -22,7 +22,8 @@ const REPLY_TIMEOUT: Duration = Duration::from_secs(10);
 const FINISH_TIMEOUT: Duration = Duration::from_secs(10);
 
 #[expect(clippy::too_many_lines, reason = "a single loop with its reports")]
-pub(super) fn run(run: &ClientRun<'_>, index: u32) {
+/// Runs one flow of the test.
+pub(super) fn run(run: &ClientRun<'_>, flow_index: u32) {
     let Some(bounceback) = run.client.bounceback else {
         return;
     };
@@ -33,7 +34,7 @@ pub(super) fn run(run: &ClientRun<'_>, index: u32) {
         ));
     }
     let number = run.flow_numbers.next();
-    let connected = run.connect(index);
+    let connected = run.connect(flow_index);
     run.record_connect_time(connected.as_ref().map(|(_, time)| *time));
     let Some((data, connect_time)) = connected else {
         return;
@@ -62,7 +63,7 @@ pub(super) fn run(run: &ClientRun<'_>, index: u32) {
         passes: true,
         calls: false,
     };
-    let time = match run.client.plan.flow().map(|flow| flow.limit) {
+    let test_time = match run.client.plan.flow().map(|flow| flow.limit) {
         Some(Limit::Time(time)) => Some(time),
         _ => None,
     };
@@ -71,7 +72,7 @@ pub(super) fn run(run: &ClientRun<'_>, index: u32) {
         counters: &counters,
         cancel: run.stop,
         control: None,
-        duration: time,
+        duration: test_time,
         idle_timeout: Some(REPLY_TIMEOUT + bounceback.period + bounceback.hold),
         group: None,
     };
@@ -82,8 +83,8 @@ pub(super) fn run(run: &ClientRun<'_>, index: u32) {
         .output
         .interval
         .unwrap_or(Duration::from_secs(1));
-    let (mut all, mut in_interval) = (Histogram::default(), Histogram::default());
-    let (mut intervals, mut burst, mut bytes_before) = (0_u32, 0_u32, 0);
+    let (mut total_latency, mut interval_latency) = (Histogram::default(), Histogram::default());
+    let (mut intervals, mut burst_number, mut bytes_before) = (0_u32, 0_u32, 0);
     let memory = engine::BufferMemory::new(64 << 20, 64 << 20);
     let (mut message, socket_facts) = (vec![0; size as usize], &data.facts);
     let allocated = Buffers::new(
@@ -103,10 +104,10 @@ pub(super) fn run(run: &ClientRun<'_>, index: u32) {
         Ok(measured) => measured,
         Err(error) => return run.fail(sys::describe(&error)),
     };
-    let report = |from: Duration, to: Duration, bytes: u64, latency: &Histogram, is_final: bool| {
+    let report = |start, end, bytes: u64, latency: &Histogram, is_final: bool| {
         let figures = FlowFigures {
-            start: from,
-            end: to,
+            start,
+            end,
             sends: true,
             bytes,
             latency: Some(latency.clone()),
@@ -121,12 +122,12 @@ pub(super) fn run(run: &ClientRun<'_>, index: u32) {
         };
         run.observer.observe(&event);
     };
-    let mut last = None;
+    let mut last_result = None;
     while !phase.stop.is_set() {
-        burst += 1;
+        burst_number += 1;
         BounceMessage {
             size,
-            number: burst,
+            number: burst_number,
             quick_ack: bounceback.quick_ack,
             synchronised: run.client.trip_times,
             type_of_service: run.settings.socket.type_of_service,
@@ -143,10 +144,10 @@ pub(super) fn run(run: &ClientRun<'_>, index: u32) {
             FlowSockets::Connected(data.socket.as_fd()),
         );
         if let Some(latency) = &loop_result.latency {
-            in_interval.merge(latency);
+            interval_latency.merge(latency);
         }
         let has_ended = loop_result.ended != EndCause::Count;
-        last = Some(loop_result);
+        last_result = Some(loop_result);
         if has_ended {
             break;
         }
@@ -155,17 +156,17 @@ pub(super) fn run(run: &ClientRun<'_>, index: u32) {
         let next_burst = if bounceback.period.is_zero() {
             started.elapsed()
         } else {
-            bounceback.period * burst
+            bounceback.period * burst_number
         };
         loop {
             let interval_end = interval * (intervals + 1);
             let wake_at = next_burst.min(interval_end);
-            let left = wake_at.saturating_sub(started.elapsed());
-            if !left.is_zero() && !phase.stop.is_set() {
+            let remaining = wake_at.saturating_sub(started.elapsed());
+            if !remaining.is_zero() && !phase.stop.is_set() {
                 // Waits on the socket, because a stop wakes a thread that waits on a socket.
                 let _ = phase
                     .stop
-                    .wait_readable(data.socket.as_fd(), Instant::now() + left);
+                    .wait_readable(data.socket.as_fd(), Instant::now() + remaining);
             }
             if interval_end > next_burst || phase.stop.is_set() || started.elapsed() < interval_end
             {
@@ -176,16 +177,16 @@ pub(super) fn run(run: &ClientRun<'_>, index: u32) {
                 interval * intervals,
                 interval_end,
                 bytes - bytes_before,
-                &in_interval,
+                &interval_latency,
                 false,
             );
-            all.merge(&std::mem::take(&mut in_interval));
+            total_latency.merge(&std::mem::take(&mut interval_latency));
             (intervals, bytes_before) = (intervals + 1, bytes);
         }
     }
     phase.stop_clock();
     let bytes = counters.counts().bytes();
-    if let Some(time) = time
+    if let Some(time) = test_time
         && phase.times.elapsed >= time
         && bytes > bytes_before
         && interval * (intervals + 1) <= time
@@ -194,20 +195,26 @@ pub(super) fn run(run: &ClientRun<'_>, index: u32) {
             interval * intervals,
             time,
             bytes - bytes_before,
-            &in_interval,
+            &interval_latency,
             false,
         );
     }
-    all.merge(&in_interval);
+    total_latency.merge(&interval_latency);
     let finished = phase.finish(
         engine::FinishMethod::HalfClose,
         &FlowSockets::Connected(data.socket.as_fd()),
         FINISH_TIMEOUT,
     );
     phase.stop_clock();
-    report(Duration::ZERO, phase.times.elapsed, bytes, &all, true);
-    if let Some(mut loop_result) = last {
-        loop_result.latency = Some(all);
+    report(
+        Duration::ZERO,
+        phase.times.elapsed,
+        bytes,
+        &total_latency,
+        true,
+    );
+    if let Some(mut loop_result) = last_result {
+        loop_result.latency = Some(total_latency);
         let ended = match (loop_result.ended.clone(), finished) {
             (EndCause::PeerClosed, _) => {
                 EndCause::Failed("read failed: the peer closed the connection".to_owned())

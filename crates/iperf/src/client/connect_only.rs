@@ -26,19 +26,19 @@ fn connect_repeatedly(run: &ClientRun<'_>, settings: ConnectOnly, flow: u32) {
     let number = run.flow_numbers.next();
     let started = Instant::now();
     let interval = run.settings.output.interval;
-    let time = match run.client.plan.flow().map(|flow| flow.limit) {
+    let test_time = match run.client.plan.flow().map(|flow| flow.limit) {
         Some(Limit::Time(time)) => time,
         _ => Duration::MAX,
     };
-    // With an interval, the time limits the test. Otherwise, the number of connections does.
+    // With `-i`, the test time is the limit. Without it, the number of connections is the limit.
     let max_connections = match interval {
         Some(_) => u32::MAX,
         None => settings.count.unwrap_or(u32::MAX),
     };
     for index in 0..max_connections {
         if let Some(interval) = interval {
-            let due = interval * index;
-            if due >= time || !run.sleep_until(started + due) {
+            let due_offset = interval * index;
+            if due_offset >= test_time || !run.sleep_until(started + due_offset) {
                 return;
             }
         }

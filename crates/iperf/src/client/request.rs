@@ -48,10 +48,10 @@ impl ClientRun<'_> {
         let server_sends = client.direction.sends_from_server();
         // The header describes isochronous frames only if the server sends them.
         let bursts = client.send_mode.periodic_bursts;
-        let requested = bursts.filter(|frames| server_sends || !frames.is_isochronous);
+        let requested_bursts = bursts.filter(|frames| server_sends || !frames.is_isochronous);
         let start_bits = upper_bits
             & (upper::TRIP_TIMES | upper::FQ_RATE | upper::ISOCHRONOUS | upper::EPOCH_START);
-        let scheduled = client.start_time.at.map(WallTime::after_epoch);
+        let scheduled_start = client.start_time.at.map(WallTime::after_epoch);
         if is_udp {
             bits |= flags::WIDE_NUMBERS;
             bits |= if upper_bits != 0 { flags::UDP_TESTS } else { 0 };
@@ -95,10 +95,12 @@ impl ClientRun<'_> {
                 ..Extension::default()
             }),
             start: (start_bits != 0).then(|| TestStart {
-                at: scheduled.unwrap_or_else(WallTime::now),
+                at: scheduled_start.unwrap_or_else(WallTime::now),
                 fq_rate: fq_rate.unwrap_or(0),
             }),
-            bursts: requested.as_ref().map(PeriodicBursts::burst_parameters),
+            bursts: requested_bursts
+                .as_ref()
+                .map(PeriodicBursts::burst_parameters),
             key,
         }
     }
@@ -109,7 +111,7 @@ impl ClientRun<'_> {
         let (client, is_udp) = (self.client, self.settings.is_udp());
         let socket = &self.settings.socket;
         let server_sends = client.direction.sends_from_server();
-        let isochronous = client
+        let is_isochronous = client
             .send_mode
             .periodic_bursts
             .map(|frames| frames.is_isochronous);
@@ -121,12 +123,12 @@ impl ClientRun<'_> {
             (client.no_udp_fin || (is_duplex && is_udp), upper::NO_FIN),
             (client.trip_times, upper::TRIP_TIMES),
             (socket.max_pacing_bytes_per_second.is_some(), upper::FQ_RATE),
-            (isochronous == Some(true), upper::ISOCHRONOUS),
+            (is_isochronous == Some(true), upper::ISOCHRONOUS),
             (
-                isochronous == Some(true) && is_udp && server_sends,
+                is_isochronous == Some(true) && is_udp && server_sends,
                 upper::SETTINGS,
             ),
-            (isochronous == Some(false), upper::BURSTS),
+            (is_isochronous == Some(false), upper::BURSTS),
             (
                 client.send_mode.prefetch.is_some() && server_sends,
                 upper::PREFETCH,

@@ -41,29 +41,35 @@ impl ClientRun<'_> {
         if !self.client.json && self.client.html.is_none() {
             return run();
         }
-        let sample_more = |_: &CounterReading, sample: Option<&mut Sample>| {
+        let add_to_sample = |_: &CounterReading, sample: Option<&mut Sample>| {
             if let Some(sample) = sample {
                 sample.path = engine::path_sample(measured.socket.as_fd());
                 sample.datagrams = measured.counters.datagrams();
             }
         };
         let counters = [Arc::clone(&measured.counters)];
-        let (running, ended) = mpsc::channel();
+        let (end_sender, end_receiver) = mpsc::channel();
         std::thread::scope(|scope| {
             let samples = scope.spawn(|| {
-                let ended = ended;
-                engine::sample_until(&ended, &counters, SAMPLE_INTERVAL, None, sample_more)
+                let end_receiver = end_receiver;
+                engine::sample_until(
+                    &end_receiver,
+                    &counters,
+                    SAMPLE_INTERVAL,
+                    None,
+                    add_to_sample,
+                )
             });
-            let done = run();
-            drop(running);
+            let result = run();
+            drop(end_sender);
             let series = Series {
                 name: format!("flow {}", measured.id.number),
                 started_after: Duration::ZERO,
                 samples: samples.join().unwrap_or_default(),
             };
-            let mut all = self.series.lock().unwrap_or_else(PoisonError::into_inner);
-            all.push(series);
-            done
+            let mut all_series = self.series.lock().unwrap_or_else(PoisonError::into_inner);
+            all_series.push(series);
+            result
         })
     }
 
@@ -84,9 +90,9 @@ impl ClientRun<'_> {
         let mut results = results.unwrap_or_else(PoisonError::into_inner);
         // The plan lists the sending flows first.
         results.sort_by_key(|(outcome, _)| !outcome.plan.sends());
-        let first = results.iter().map(|(_, start_offset)| *start_offset).min();
+        let first_offset = results.iter().map(|(_, start_offset)| *start_offset).min();
         for (_, start_offset) in &mut results {
-            *start_offset -= first.unwrap_or_default();
+            *start_offset -= first_offset.unwrap_or_default();
         }
         let series = self.series.into_inner();
         let mut series = series.unwrap_or_else(PoisonError::into_inner);

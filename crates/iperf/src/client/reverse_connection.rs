@@ -31,7 +31,7 @@ impl ClientRun<'_> {
         let listener = listeners.into_iter().next();
         let window = listener
             .as_ref()
-            .and_then(|one| one.recv_buffer_size().ok());
+            .and_then(|listener| listener.recv_buffer_size().ok());
         self.observer.observe(&TestEvent::Listening {
             ports: (port, port),
             window: window.unwrap_or(0) as u32,
@@ -62,7 +62,7 @@ impl ClientRun<'_> {
             };
             let mut connection =
                 connection::from_socket(self.flow_id(number, false), &data, peer, Transport::Tcp);
-            connection.tcp = None;
+            connection.initial_tcp_state = None;
             self.observer.observe(&TestEvent::Connected(&connection));
             let transfer = StreamTransfer {
                 flow,
@@ -91,7 +91,8 @@ impl ClientRun<'_> {
 
     /// Accepts the next connection from the server's host.
     ///
-    /// Returns `None` if none arrives within [`REVERSE_CONNECT_TIMEOUT`] after the forward flows.
+    /// Returns `None` if none arrives within [`REVERSE_CONNECT_TIMEOUT`] after the client's own
+    /// flows. If all of those failed to connect, returns `None` at once.
     fn accept_reverse_connection(
         &self,
         listener: &sys::Socket,

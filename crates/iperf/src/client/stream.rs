@@ -28,7 +28,7 @@ impl ClientRun<'_> {
         };
         std::thread::scope(|scope| {
             let forward_done = Stop::new();
-            let forwards: Vec<_> = (0..flows)
+            let forward_flows: Vec<_> = (0..flows)
                 .map(|flow| {
                     let member = self.client.starts_together.then(|| group.member());
                     scope.spawn(move || self.run_stream(flow, member))
@@ -38,11 +38,11 @@ impl ClientRun<'_> {
                 let done = forward_done.clone();
                 scope.spawn(move || self.receive_reverse_flows(&listener, &done))
             });
-            let mut has_success = false;
-            for forward in forwards {
-                has_success |= forward.join().unwrap_or(false);
+            let mut has_connected = false;
+            for flow in forward_flows {
+                has_connected |= flow.join().unwrap_or(false);
             }
-            forward_done.set(if has_success {
+            forward_done.set(if has_connected {
                 StopReason::Deadline
             } else {
                 StopReason::Cancelled
@@ -81,7 +81,7 @@ impl ClientRun<'_> {
         self.report_connected(&connection);
         self.wait_for_start_time(number);
         let group = match member {
-            // The other flows do not wait for a flow that failed to connect.
+            // If another flow failed to connect, this flow runs without the group.
             Some(member) => member.start(),
             None => None,
         };
@@ -165,21 +165,21 @@ impl ClientRun<'_> {
         let mut bytes = Vec::new();
         let mut expected_len = Acknowledgement::SHORT_LEN;
         while bytes.len() < expected_len {
-            let mut rest = [0; Acknowledgement::LONG_LEN];
+            let mut received = [0; Acknowledgement::LONG_LEN];
             let readable = self.stop.wait_readable(data.socket.as_fd(), deadline);
             if !readable.map_err(|error| format!("recvack failed: {error}"))? {
                 return Err(
                     "recvack failed: the server sent no acknowledgement within 4 s".to_owned(),
                 );
             }
-            let max = expected_len - bytes.len();
-            match call::receive(data.socket.as_fd(), &mut rest[..max]) {
+            let missing = expected_len - bytes.len();
+            match call::receive(data.socket.as_fd(), &mut received[..missing]) {
                 Ok(0) => return Err("recvack failed: the server closed the connection".to_owned()),
                 Ok(count) => {
-                    bytes.extend_from_slice(&rest[..count]);
+                    bytes.extend_from_slice(&received[..count]);
                     // The long form contains times of the server, for --trip-times.
-                    let length = bytes.first_chunk();
-                    expected_len = length
+                    let first_bytes = bytes.first_chunk();
+                    expected_len = first_bytes
                         .and_then(Acknowledgement::length)
                         .unwrap_or(expected_len);
                 }

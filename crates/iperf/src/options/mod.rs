@@ -1,6 +1,6 @@
 //! Parser of the `iperf` command line, in the grammar of `getopt_long`.
 //!
-//! It applies environment variables before the command line.
+//! The parser applies environment variables before the command line.
 //!
 //! One table (`table.rs`) drives the parser and the manual page. The parser fills
 //! `GivenOptions`; `to_settings.rs` turns them into [`Settings`].
@@ -50,10 +50,10 @@ pub fn parse_iperf(
         other => other.into_exit(exit_texts()),
     };
     apply_environment(program, section, variable, &mut given).map_err(exit)?;
-    let extra = scan_long(program, section, &words, &mut given).map_err(exit)?;
-    if let Some(word) = extra.first() {
-        let word = format!("{program}: ignoring extra argument -- {word}");
-        given.notices.push(word);
+    let extra_words = scan_long(program, section, &words, &mut given).map_err(exit)?;
+    if let Some(word) = extra_words.first() {
+        let notice = format!("{program}: ignoring extra argument -- {word}");
+        given.notices.push(notice);
     }
     to_settings::settings(given)
 }
@@ -70,8 +70,8 @@ fn format_as_old_getopt(line: &str) -> String {
         ),
     ] {
         if let Some((before, option)) = line.split_once(new) {
-            let what = option.trim_end().trim_end_matches('\'');
-            return format!("{before}{old}{what}{end}");
+            let name = option.trim_end().trim_end_matches('\'');
+            return format!("{before}{old}{name}{end}");
         }
     }
     line.to_owned()
@@ -87,11 +87,11 @@ mod tests {
 
     fn parse(line: &str, variables: &[(&str, &str)]) -> Result<Settings, Exit> {
         let words = line.split_whitespace().map(OsString::from);
-        let value = |name: &str| {
-            let found = variables.iter().find(|(variable, _)| *variable == name);
-            found.map(|(_, value)| (*value).to_owned())
+        let variable = |name: &str| {
+            let given = variables.iter().find(|(given, _)| *given == name);
+            given.map(|(_, value)| (*value).to_owned())
         };
-        parse_iperf("iperf", words, value)
+        parse_iperf("iperf", words, variable)
     }
 
     fn client(line: &str) -> ClientSettings {
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_of_time_and_number_counts() {
+    fn the_last_of_time_and_bytes_limits_the_test() {
         for (line, limit) in [
             ("-c h", Limit::Time(Duration::from_secs(10))),
             ("-c h -t 0", Limit::Unlimited),
@@ -167,15 +167,15 @@ mod tests {
     }
 
     #[test]
-    fn variables_are_options() {
+    fn variables_set_options() {
         let settings = parse("-c h", &[("IPERF_PORT", "6000"), ("IPERF_UDP", "")]).unwrap();
         assert_eq!(settings.ports, (6000, 6000));
         assert!(settings.is_udp());
     }
 
     #[test]
-    fn wrong_lines_get_stock_words_and_fail() {
-        for (line, words) in [
+    fn invalid_command_lines_fail_with_a_message() {
+        for (line, message) in [
             (
                 "--foo",
                 "iperf: unrecognized option `--foo'\nUsage: iperf [-s|-c host] [options]\nTry `iperf --help' for more information.\n",
@@ -254,9 +254,9 @@ mod tests {
             ),
         ] {
             match parse(line, &[]) {
-                Err(exit) => assert_eq!((exit.stderr.as_str(), exit.code), (words, 1), "{line}"),
+                Err(exit) => assert_eq!((exit.stderr.as_str(), exit.code), (message, 1), "{line}"),
                 Ok(settings) => {
-                    assert_eq!(words, "", "{line}");
+                    assert_eq!(message, "", "{line}");
                     let notices = ["WARNING: option -d is not valid for server mode"];
                     assert_eq!(settings.notices, notices, "{line}");
                 }

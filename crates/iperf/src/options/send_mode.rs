@@ -26,10 +26,10 @@ pub struct SendMode {
     pub near_congestion: Option<f64>,
     /// `--tcp-write-prefetch`: the sender writes while fewer bytes than this are unsent.
     pub prefetch: Option<u32>,
-    /// `--tcp-write-times`, `--histograms`: the sender measures how long its writes take.
+    /// `--tcp-write-times`, `--histograms`: the sender measures the durations of its writes.
     pub times_writes: bool,
-    /// A TCP stream consists of bursts that begin with a record: periodic bursts, or each buffer
-    /// with `--trip-times` or `--tcp-write-prefetch`.
+    /// Whether a TCP stream consists of bursts that begin with a record: periodic bursts, or each
+    /// buffer with `--trip-times` or `--tcp-write-prefetch`.
     pub has_burst_records: bool,
 }
 
@@ -45,9 +45,9 @@ pub enum Input {
 /// Periodic bursts (`--burst-period`) or frames (`--isochronous`).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PeriodicBursts {
-    /// These are frames: the sender skips frames whose time has passed.
+    /// Whether these are frames. The sender skips frames whose time has passed.
     pub is_isochronous: bool,
-    /// The time from one to the next.
+    /// The time from one burst or frame to the next.
     pub period: Duration,
     /// The mean size in bytes.
     pub mean: f64,
@@ -63,7 +63,7 @@ impl SendMode {
 }
 
 impl PeriodicBursts {
-    /// Returns the frames that a client's header requests.
+    /// Returns the bursts or frames that a client's header requests.
     ///
     /// Returns `None` if the period is not from 1 µs to 1 hour.
     pub(crate) fn from_request(bursts: &BurstParameters, is_isochronous: bool) -> Option<Self> {
@@ -81,7 +81,7 @@ impl PeriodicBursts {
         })
     }
 
-    /// Returns the header fields that request these frames.
+    /// Returns the header fields that request these bursts or frames.
     pub(crate) fn burst_parameters(&self) -> BurstParameters {
         let to_words = |number: f64| [number as u32, (number.fract() * 1e6) as u32];
         let rate = 1.0 / self.period.as_secs_f64();
@@ -94,9 +94,10 @@ impl PeriodicBursts {
         }
     }
 
-    /// Moves `due_ns` to the next frame, after a frame that was sent by `now_ns`.
+    /// Moves `due_ns` to the next frame. A late sender skips frames whose periods have ended by
+    /// `now_ns`, but no bursts.
     ///
-    /// Returns the number of skipped frames, and 1 if this frame took longer than its period.
+    /// Returns the number of skipped frames, and 1 if the sender is late.
     pub(crate) fn schedule_next(&self, now_ns: u64, due_ns: &mut u64) -> (u64, u64) {
         let period_ns = self.period.as_nanos() as u64;
         *due_ns += period_ns;

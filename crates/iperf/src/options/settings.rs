@@ -63,7 +63,7 @@ pub struct ClientSettings {
     pub plan: Plan,
     /// The direction of the data.
     pub direction: Direction,
-    /// Whether `-l` was typed.
+    /// Whether `-l` was given.
     pub has_length: bool,
     /// `-L`: the port for the server's connection back to this client.
     pub listen_port: u16,

@@ -81,7 +81,8 @@ with_defaults! {
         pub(super) strict: bool = false,
         /// Warnings, which go to standard error before all other output.
         pub(super) notices: Vec<String> = Vec::new(),
-        /// GivenOptions client-only options, with the form of stock's warning on a server.
+        /// The given client-only options, each with the form of stock's warning if the program is a
+        /// server.
         pub(super) client_only: Vec<(&'static str, ClientOnlyWarning)> = Vec::new(),
     }
 }
@@ -101,7 +102,7 @@ pub(super) enum ClientOnlyWarning {
     SettingNotSupported,
 }
 
-/// The shortest interval of `-i`. linerate raises a shorter one to it, with stock's warning.
+/// The shortest interval of `-i`. linerate replaces a shorter one by this, with stock's warning.
 const MIN_INTERVAL: Duration = Duration::from_micros(100);
 
 /// All options: stock's in the order of its manual, then the options of linerate.
@@ -112,7 +113,7 @@ pub(super) static SECTION: Section<GivenOptions> = Section {
     title: "OPTIONS",
     heading: "",
     scope: "",
-    flags: &[
+    options: &[
     stock_letter('b', Value("rate"), &[],
         "Send at this rate in bits per second (k, m, g of 1000; K, M, G of 1024), or with the suffix pps in datagrams per second. With a standard deviation after a comma, the sender draws a new rate each second. The schedule is fixed: late sends catch up. Default 1048576 for UDP; no limit for TCP.",
         |t: &mut GivenOptions, v| { t.rate = Some(value::rate(v)?); Ok(()) }).with_long("bandwidth").with_variable("IPERF_BANDWIDTH"),
@@ -153,7 +154,7 @@ pub(super) static SECTION: Section<GivenOptions> = Section {
         |t: &mut GivenOptions, v| { t.socket.congestion_control = Some(v.to_owned()); Ok(()) }).with_long("tcp-congestion"),
     stock_letter('s', Nothing, &[], "Run as a server.", |t: &mut GivenOptions, _| { set_server(t); Ok(()) }).with_long("server").with_variable("IPERF_SERVER"),
     stock_letter('1', Nothing, &[], "Serve one client at a time.",
-        |t: &mut GivenOptions, _| { t.server.serial = true; Ok(()) }).with_long("singleclient").with_variable("IPERF_SINGLECLIENT"),
+        |t: &mut GivenOptions, _| { t.server.serves_one_at_a_time = true; Ok(()) }).with_long("singleclient").with_variable("IPERF_SINGLECLIENT"),
     stock_long("histograms", OptionalAttached("bins"), &[], "Keep histograms. A server counts latencies of tests with --trip-times; a client counts the durations of its writes. WIDTH[u|m],COUNT,LOW,HIGH: width and number of bins, and two percentages. Default 100u,10000,5,95.",
         |t: &mut GivenOptions, v| { t.bins = Some(value::bins(v)?); Ok(()) }),
     stock_long("permit-key-timeout", Value("seconds"), &[], "How long a server waits for a test with its permit key; 0 is no limit. Default 20.",
@@ -167,7 +168,7 @@ pub(super) static SECTION: Section<GivenOptions> = Section {
     stock_long("udp-histogram", OptionalAttached("bins"), &[], "As --histograms.",
         |t: &mut GivenOptions, v| { t.bins = Some(value::bins(v)?); Ok(()) }),
     stock_letter('U', Nothing, &[], "Use UDP, and serve one flow at a time.",
-        |t: &mut GivenOptions, _| { (t.udp, t.single_udp, t.server.serial) = (true, true, true); Ok(()) }).with_long("single_udp").with_variable("IPERF_SINGLE_UDP"),
+        |t: &mut GivenOptions, _| { (t.udp, t.single_udp, t.server.serves_one_at_a_time) = (true, true, true); Ok(()) }).with_long("single_udp").with_variable("IPERF_SINGLE_UDP"),
     stock_long("sum-dstip", Nothing, &[], "Sum flows by destination address instead of source address.",
         |t: &mut GivenOptions, _| { t.sum_by_destination = true; Ok(()) }),
     stock_letter('D', Nothing, &[], "Serve in the background.", |t: &mut GivenOptions, _| { t.daemon = true; Ok(()) }).with_long("daemon").with_variable("IPERF_DAEMON"),
@@ -184,7 +185,7 @@ pub(super) static SECTION: Section<GivenOptions> = Section {
     stock_long("bounceback-txdelay", Value("seconds"), &[], "Start N seconds after the connection is established.",
         |t: &mut GivenOptions, v| { mark_client_only(t, "--bounceback-txdelay", ClientOnlyWarning::SettingNotSupported); t.bounce_delay = Some(value::time(v)?); Ok(()) }),
     stock_letter('c', Value("host"), &[], "Run as a client of this host.", set_client).with_long("client").with_variable("IPERF_CLIENT"),
-    stock_long("connect-only", OptionalAttached("count"), &[], "Connect and close N times, with 0 without end. Default 10. With -i, connect once per interval for the time of -t.",
+    stock_long("connect-only", OptionalAttached("count"), &[], "Connect and close N times; 0 means without end. Default 10. With -i, connect once per interval for the time of -t.",
         |t: &mut GivenOptions, v| { mark_client_only(t, "--connect-only", ClientOnlyWarning::SettingNotSupported); let count = if v.is_empty() { 10 } else { value::count(v)? }; t.connect_only = Some(ConnectOnly { count: Some(count).filter(|count| *count > 0) }); Ok(()) }),
     stock_long("connect-retries", Value("count"), &[], "The number of retries of a refused connection. Default 0.",
         |t: &mut GivenOptions, v| { mark_client_only(t, "--connect-retries", ClientOnlyWarning::SettingNotSupported); t.connect_retries = value::count(v)?; Ok(()) }),
@@ -219,7 +220,7 @@ pub(super) static SECTION: Section<GivenOptions> = Section {
         |t: &mut GivenOptions, _| { mark_client_only(t, "--no-connect-sync", ClientOnlyWarning::SettingNotSupported); t.starts_together = false; Ok(()) }),
     stock_long("no-udp-fin", Nothing, &[], "Request no server report at the end of a UDP test.",
         |t: &mut GivenOptions, _| { mark_client_only(t, "--no-udp-fin", ClientOnlyWarning::SettingNotSupported); t.no_udp_fin = true; Ok(()) }),
-    stock_letter('n', Value("bytes"), &[], "Send this number of bytes instead of for a time. The last of -n and -t counts.", set_bytes).with_long("num"),
+    stock_letter('n', Value("bytes"), &[], "Send this number of bytes; the test has no time limit. If both -n and -t are given, the last one counts.", set_bytes).with_long("num"),
     stock_letter('r', Nothing, &[], "Test one direction and then the other. The server opens its own connection to the client.",
         |t: &mut GivenOptions, _| { mark_client_only(t, "-r", ClientOnlyWarning::NotValid); t.direction.add(Direction::TradeOff) }).with_long("tradeoff"),
     stock_long("tcp-quickack", Nothing, &[], "Do not delay TCP's acknowledgements, at both ends.",
@@ -282,8 +283,8 @@ fn stock_error(line: String) -> EarlyExit {
     EarlyExit::Exit(Exit::stderr(line + "\n", 1))
 }
 
-fn mark_client_only(given: &mut GivenOptions, name: &'static str, wrong: ClientOnlyWarning) {
-    given.client_only.push((name, wrong));
+fn mark_client_only(given: &mut GivenOptions, name: &'static str, warning: ClientOnlyWarning) {
+    given.client_only.push((name, warning));
 }
 
 fn set_server(given: &mut GivenOptions) {

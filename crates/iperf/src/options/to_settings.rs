@@ -93,7 +93,7 @@ pub(super) fn settings(mut given: GivenOptions) -> Result<Settings, Exit> {
     })
 }
 
-/// Whether the options select IPv6.
+/// Whether the options of a client select IPv6.
 fn is_v6(given: &GivenOptions, role: &GivenRole) -> bool {
     let has_v6_host = matches!(role, GivenRole::Client(host) if host.contains(':'));
     has_v6_host || (given.v6 && matches!(role, GivenRole::Client(_)))
@@ -168,7 +168,7 @@ fn client_settings(
         ..Group::with_flows(given.flows, flow)
     };
     let plan = Plan {
-        name: name(given),
+        name: plan_name(given),
         groups: flows.into_iter().map(group).collect(),
         sampling: given.interval,
         ..Plan::default()
@@ -220,7 +220,7 @@ fn check_client(given: &mut GivenOptions, host: &str) -> Result<(), Exit> {
         return error("ERROR: option of --permit-key requires a value on the client");
     }
     if given.compatible
-        && let Some(option) = needs_header(given)
+        && let Some(option) = option_that_needs_header(given)
     {
         return error(format!(
             "ERROR: compatibility mode not supported with the requested with options: {option} needs the header that -C leaves out"
@@ -243,7 +243,7 @@ fn check_client(given: &mut GivenOptions, host: &str) -> Result<(), Exit> {
     }
     let has_rate = match given.rate {
         Some(RateSetting::Bits(rate)) => rate > 0.0,
-        other => other.is_some(),
+        rate => rate.is_some(),
     };
     if given.send_mode.near_congestion.is_some() && has_rate {
         return error(
@@ -328,7 +328,7 @@ fn warn_of_ignored_options(given: &mut GivenOptions) {
 }
 
 /// Returns the first option that a client can request only in its header.
-fn needs_header(given: &GivenOptions) -> Option<&'static str> {
+fn option_that_needs_header(given: &GivenOptions) -> Option<&'static str> {
     match given.direction {
         Direction::Forward => given.peer_detect.then_some("-X"),
         Direction::Reverse => Some("-R"),
@@ -370,7 +370,7 @@ fn is_group(address: &str) -> bool {
     ip.is_ok_and(|ip| ip.is_multicast())
 }
 
-fn name(given: &GivenOptions) -> String {
+fn plan_name(given: &GivenOptions) -> String {
     let transport = if given.udp { "UDP" } else { "TCP" };
     let direction = match given.direction {
         Direction::Forward if given.bounceback.is_some() => " --bounceback",
@@ -405,11 +405,11 @@ fn server_settings(given: &mut GivenOptions) -> Result<ServerSettings, Exit> {
     if given.json || given.html.is_some() || given.strict {
         return error("iperf: --json, --html, --strict: these are client options");
     }
-    let group = given.bind.as_deref().is_some_and(is_group);
-    if group && !given.udp {
+    let is_multicast = given.bind.as_deref().is_some_and(is_group);
+    if is_multicast && !given.udp {
         return error("Multicast requires -u option  failed");
     }
-    if given.source.is_some() && !group {
+    if given.source.is_some() && !is_multicast {
         return error("iperf: -H: it needs a multicast group: -B GROUP");
     }
     if given.permit_key == Some(PermitKey::Any) {
@@ -418,8 +418,8 @@ fn server_settings(given: &mut GivenOptions) -> Result<ServerSettings, Exit> {
     if let Some((_, device)) = given.bind.as_deref().and_then(|bind| bind.split_once('%')) {
         given.socket.device = Some(device.to_owned());
     }
-    for (name, wrong) in &given.client_only {
-        given.notices.push(match wrong {
+    for (name, warning) in &given.client_only {
+        given.notices.push(match warning {
             ClientOnlyWarning::NotValid => {
                 format!("WARNING: option {name} is not valid for server mode")
             }

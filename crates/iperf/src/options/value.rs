@@ -1,6 +1,6 @@
 //! Parsers of option values, in the syntax of iperf 2.
 //!
-//! They refuse a malformed value where stock silently uses 0 or its default.
+//! The parsers refuse a malformed value where stock silently uses 0 or its default.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use getopt::{EarlyExit, refuse};
 
 use crate::timing::HistogramBins;
 
-/// Parses a number of bytes. It may have a fraction and a suffix: k m g t of 1000, K M G T of 1024.
+/// Parses a number of bytes with an optional fraction and suffix: k m g t of 1000, K M G T of 1024.
 pub(super) fn bytes(text: &str) -> Result<u64, EarlyExit> {
     let number = scaled_number(text)?;
     if number < 0.0 || number > u64::MAX as f64 / 2.0 {
@@ -60,9 +60,9 @@ pub(super) fn rate(text: &str) -> Result<RateSetting, EarlyExit> {
 ///
 /// The number is in bytes with an upper-case suffix, otherwise in bits.
 pub(super) fn bytes_per_second(text: &str) -> Result<u64, EarlyExit> {
-    let bits = scaled_number(text)?;
+    let number = scaled_number(text)?;
     let is_bytes = text.ends_with(|last: char| last.is_ascii_uppercase());
-    Ok(if is_bytes { bits } else { bits / 8.0 } as u64)
+    Ok(if is_bytes { number } else { number / 8.0 } as u64)
 }
 
 fn scaled_number(text: &str) -> Result<f64, EarlyExit> {
@@ -157,7 +157,7 @@ pub(super) fn bins(text: &str) -> Result<HistogramBins, EarlyExit> {
     Ok(bins)
 }
 
-/// Returns an exit that prints a line of stock on standard error.
+/// Returns an exit that prints one of stock's error lines.
 fn stock_error(line: &str) -> EarlyExit {
     EarlyExit::Exit(getopt::Exit::stderr(format!("{line}\n"), 1))
 }
@@ -218,7 +218,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn suffixes_are_of_1000_or_1024() {
+    fn suffixes_multiply_by_powers_of_1000_or_1024() {
         for (text, expected) in [
             ("10", Some(10)),
             ("10k", Some(10_000)),

@@ -42,7 +42,7 @@ pub(super) fn text(settings: &PrintSettings, event: &TestEvent<'_>) -> String {
     format!("{RULE}\n{lines}{RULE}\n")
 }
 
-/// Returns the lines after the window of a client.
+/// Returns the lines below the window line of a client.
 fn window_notes(settings: &PrintSettings) -> String {
     let mut text = String::new();
     if let Some(bytes) = settings.send_mode.prefetch {
@@ -105,7 +105,7 @@ fn listening(
         text += "WARN: Suggested to use lower case -u instead of -U (to avoid serialize & bypass of reporter thread)\n";
     } else if join_line.is_some() {
         text += "Server set to single client traffic mode (per multicast receive)\n";
-    } else if settings.is_server && settings.is_serial {
+    } else if settings.is_server && settings.serves_one_at_a_time {
         text += "Server set to single client traffic mode (serialize traffic tests)\n";
     }
     text += &segment_line(settings);
@@ -253,11 +253,11 @@ fn sending_line(
         Some(gap) => Some(f64::from(length) * 8e6 / (gap.as_secs_f64() * 1e3)),
         None => rate,
     };
-    let adjust = rate.map_or(String::new(), |rate| {
+    let gap_note = rate.map_or(String::new(), |rate| {
         let gap = f64::from(length) * 8e6 / rate;
         format!(", IPG target: {gap:.2} us (kalman adjust)")
     });
-    format!("Sending {length} byte datagrams{adjust}\n")
+    format!("Sending {length} byte datagrams{gap_note}\n")
 }
 
 /// Returns the line about the bursts or the isochronous frames.

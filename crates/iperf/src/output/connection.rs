@@ -34,7 +34,7 @@ pub(super) fn text(settings: &PrintSettings, connection: &ConnectionInfo) -> Str
 
 /// Returns whether a line has the long form.
 ///
-/// A server also uses it for tests with trip times or bursts.
+/// A server also uses the long form for tests with trip times or bursts.
 fn is_enhanced(settings: &PrintSettings, connection: &ConnectionInfo) -> bool {
     let has_times = connection.has_trip_times || connection.burst_period.is_some();
     settings.output.enhanced || (settings.is_server && has_times)
@@ -71,7 +71,7 @@ pub(super) fn dropped(settings: &PrintSettings, connection: &ConnectionInfo) -> 
         "[drop] {}",
         format_endpoints(settings, connection, "connection")
     );
-    if let Some([window, segment, rtt]) = connection.tcp {
+    if let Some([window, segment, rtt]) = connection.initial_tcp_state {
         let _ = write!(text, " (icwnd/mss/irtt={window}/{segment}/{rtt})");
     }
     text + " (permit key fail)\n"
@@ -82,8 +82,8 @@ fn format_endpoints(settings: &PrintSettings, connection: &ConnectionInfo, verb:
         Some(local) => (format_host(settings, local), local.port()),
         None => ("0.0.0.0".to_owned(), 0),
     };
-    let has_device = is_enhanced(settings, connection);
-    let device = connection.device.as_ref().filter(|_| has_device);
+    let shows_device = is_enhanced(settings, connection);
+    let device = connection.device.as_ref().filter(|_| shows_device);
     let device = device.map_or(String::new(), |device| format!("%{device}"));
     let peer = &connection.peer;
     format!(
@@ -156,11 +156,11 @@ fn notes(settings: &PrintSettings, connection: &ConnectionInfo) -> Vec<String> {
         add_note(true, &format!("peer {version}"));
     }
     add_note(is_requested(upper::QUICK_ACK), "qack");
-    if let Some([window, segment, rtt]) = connection.tcp {
+    if let Some([window, segment, rtt]) = connection.initial_tcp_state {
         add_note(true, &format!("icwnd/mss/irtt={window}/{segment}/{rtt}"));
     }
-    let has_time = is_enhanced || settings.connects_only;
-    if let Some(time) = connection.connect_time.filter(|_| has_time) {
+    let shows_connect_time = is_enhanced || settings.connects_only;
+    if let Some(time) = connection.connect_time.filter(|_| shows_connect_time) {
         add_note(true, &format!("ct={:.2} ms", time.as_secs_f64() * 1e3));
     }
     notes
@@ -184,9 +184,9 @@ pub(super) fn start_time(id: &FlowId, at: SystemTime, now: SystemTime) -> String
             format_date(now)
         );
     }
-    let left = seconds(at) - seconds(now);
+    let remaining = seconds(at) - seconds(now);
     format!(
-        "{name} Client traffic to start in {left} seconds at {moment} current time is {}\n",
+        "{name} Client traffic to start in {remaining} seconds at {moment} current time is {}\n",
         format_date(now)
     )
 }

@@ -18,17 +18,17 @@ pub(super) fn text(
     event: &TestEvent<'_>,
     interval_ends: &mut LastIntervalEnds,
 ) -> String {
-    let key = |id: &FlowId| (id.number, id.is_opposite);
+    let key = |id: &FlowId| (id.number, id.is_starred);
     match event {
         TestEvent::Interval(id, figures) => {
             let now = SystemTime::now();
             interval_ends.insert(key(id), now);
             line(settings, id, figures, now, false)
         }
-        // As in stock, the time of the last interval. Without intervals, this is 1970.
+        // As in stock, the timestamp is that of the last interval; without intervals, 1970.
         TestEvent::Final(id, figures) => {
-            let stamp = interval_ends.remove(&key(id)).unwrap_or(UNIX_EPOCH);
-            line(settings, id, figures, stamp, true)
+            let timestamp = interval_ends.remove(&key(id)).unwrap_or(UNIX_EPOCH);
+            line(settings, id, figures, timestamp, true)
         }
         _ => String::new(),
     }
@@ -38,17 +38,18 @@ fn line(
     settings: &PrintSettings,
     id: &FlowId,
     figures: &FlowFigures,
-    stamp: SystemTime,
+    timestamp: SystemTime,
     is_final: bool,
 ) -> String {
-    let end = |address: &Address| format!("{},{}", format_host(settings, address), address.port());
-    let ends = figures.endpoints.as_ref().map_or_else(
+    let format_address =
+        |address: &Address| format!("{},{}", format_host(settings, address), address.port());
+    let endpoints = figures.endpoints.as_ref().map_or_else(
         || "0.0.0.0,0,0.0.0.0,0".to_owned(),
-        |(sender, receiver)| format!("{},{}", end(sender), end(receiver)),
+        |(sender, receiver)| format!("{},{}", format_address(sender), format_address(receiver)),
     );
     let mut text = format!(
-        "{},{ends},{},{:.1}-{:.1},{},{:.0}",
-        self::stamp(settings, stamp),
+        "{},{endpoints},{},{:.1}-{:.1},{},{:.0}",
+        format_timestamp(settings, timestamp),
         id.number,
         figures.start.as_secs_f64(),
         figures.end.as_secs_f64(),
@@ -78,7 +79,7 @@ fn line(
 }
 
 /// Formats a time as `YYYYMMDDhhmmss`. Enhanced reports add milliseconds.
-fn stamp(settings: &PrintSettings, moment: SystemTime) -> String {
+fn format_timestamp(settings: &PrintSettings, moment: SystemTime) -> String {
     let time = sys::clock::local_time(c"%Y%m%d%H%M%S", moment);
     let millis = moment
         .duration_since(UNIX_EPOCH)

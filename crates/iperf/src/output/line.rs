@@ -5,7 +5,7 @@ use std::fmt::Write;
 use model::DatagramCounts;
 use stats::Histogram;
 
-use super::number::{percent, power};
+use super::number::{format_net_power, format_percent};
 use super::{PrintSettings, name};
 use crate::event::{FlowFigures, FlowId, TestEvent};
 use crate::timing::{HistogramBins, TimingKind, TimingStats};
@@ -35,7 +35,7 @@ const UDP_BIDIRECTIONAL: &str = "[ ID] Interval       Transfer     Bandwidth    
 
 /// Returns the lines for an event.
 ///
-/// `is_new` returns whether a header has not been printed yet, and marks it as printed.
+/// `is_new` returns whether a header has not been printed yet, and marks the header as printed.
 pub(super) fn text(
     settings: &PrintSettings,
     event: &TestEvent<'_>,
@@ -80,12 +80,12 @@ fn flow_lines(
     }
     let is_timed = figures.has_trip_times && (settings.is_server || !figures.sends);
     let is_enhanced = settings.output.enhanced || is_timed;
-    let special = figures
+    let timing_text = figures
         .timing
         .as_ref()
         .and_then(|(kind, stats)| timing_columns(settings, *kind, stats, figures, is_final));
     let (header, tail) = match (figures.is_udp, figures.sends, is_enhanced) {
-        _ if special.is_some() => special.unwrap_or_default(),
+        _ if timing_text.is_some() => timing_text.unwrap_or_default(),
         _ if figures.latency.is_some() && settings.bounceback.is_some() => {
             (BOUNCEBACK, bounceback_columns(figures))
         }
@@ -93,7 +93,7 @@ fn flow_lines(
         (false, false, true) => (TCP_RECEIVER, read_columns(figures)),
         (true, true, true) => (UDP_SENDER_ENHANCED, datagram_send_columns(figures)),
         (true, false, true) => (UDP_RECEIVER_ENHANCED, datagram_receive_columns(figures)),
-        (true, false, false) => (UDP_RECEIVER, jitter_and_loss(figures)),
+        (true, false, false) => (UDP_RECEIVER, jitter_and_loss_columns(figures)),
         (_, _, false) => (BASIC, String::new()),
     };
     let header = if is_new(header) { header } else { "" };
@@ -102,16 +102,16 @@ fn flow_lines(
         "{header}{}{tail}\n",
         interval_and_rate(settings, &name, figures)
     );
-    text += &out_of_order(&name, figures);
+    text += &out_of_order_line(&name, figures);
     if let (Some((kind, stats)), Some(bins)) = (&figures.timing, settings.output.bins) {
-        text += &histogram(&name, figures, (*kind, stats), bins, is_final);
+        text += &histogram_line(&name, figures, (*kind, stats), bins, is_final);
     }
     if let Some(latency) = figures
         .latency
         .as_ref()
         .filter(|_| is_final && settings.bounceback.is_some())
     {
-        text += &bounceback_histogram(&name, figures, latency);
+        text += &bounceback_histogram_line(&name, figures, latency);
     }
     text
 }
@@ -133,13 +133,13 @@ fn timing_columns(
         stats.bytes.checked_div(stats.count).unwrap_or(0),
     );
     let bytes_per_second = figures.bits_per_second() / 8.0;
-    let net_power = power(bytes_per_second, mean / 1e3);
+    let net_power = format_net_power(bytes_per_second, mean / 1e3);
     let frames = format!("{}/{}/{}", stats.frames, stats.missed, stats.slips);
     let path = figures.path.unwrap_or_default();
     let window = path.congestion_window_bytes.unwrap_or(0) / 1024;
     let rtt = path.smoothed_rtt.unwrap_or_default();
     let (calls, failed, retries) = (figures.calls, figures.failed_sends, figures.retransmits);
-    let path_power = power(bytes_per_second, rtt.as_secs_f64());
+    let path_power = format_net_power(bytes_per_second, rtt.as_secs_f64());
     let rtt_us = rtt.as_micros();
     Some(match (kind, figures.is_udp, figures.sends) {
         (TimingKind::TripTimes, false, false) => {
@@ -159,11 +159,11 @@ fn timing_columns(
             (BURSTS, format!("  {times}{}", read_columns(figures)))
         }
         (TimingKind::Bursts { period }, false, false) => {
-            let share = 100.0 * mean / 1e3 / period.as_secs_f64();
-            let (share, reads) = (format_two_digits(share), read_columns(figures));
+            let duty_cycle = 100.0 * mean / 1e3 / period.as_secs_f64();
+            let (duty_cycle, reads) = (format_two_digits(duty_cycle), read_columns(figures));
             (
                 BURSTS,
-                format!("  {mean:6.3} ms ({share}%)  {reads}  {net_power}"),
+                format!("  {mean:6.3} ms ({duty_cycle}%)  {reads}  {net_power}"),
             )
         }
         (TimingKind::Writes, false, true) => {
@@ -190,7 +190,7 @@ fn timing_columns(
             let frames = format!("{}/{}", stats.frames, stats.missed);
             let delays =
                 delays.map_or_else(|| "-/-/-/-".to_owned(), |delays| delays.format_millis());
-            let loss = jitter_and_loss(figures);
+            let loss = jitter_and_loss_columns(figures);
             let tail = format!("{loss} {delays} ms {rate:.0} pps{frames:>7}  {times} {net_power}");
             (UDP_FRAMES, tail)
         }
@@ -209,7 +209,7 @@ fn format_two_digits(number: f64) -> String {
 }
 
 /// Returns the line with the histogram of the timings.
-fn histogram(
+fn histogram_line(
     name: &str,
     figures: &FlowFigures,
     (kind, stats): (TimingKind, &TimingStats),
@@ -287,7 +287,7 @@ fn write_columns(figures: &FlowFigures) -> String {
     let window = path.congestion_window_bytes.unwrap_or(0) / 1024;
     let rtt = path.smoothed_rtt.unwrap_or_default();
     let variation = path.rtt_deviation.unwrap_or_default();
-    let power = power(figures.bits_per_second() / 8.0, rtt.as_secs_f64());
+    let power = format_net_power(figures.bits_per_second() / 8.0, rtt.as_secs_f64());
     format!(
         "  {calls}/{failed}{retries:>11}{window:>9}K/{}({}) us  {power}",
         rtt.as_micros(),
@@ -316,32 +316,32 @@ fn datagram_send_columns(figures: &FlowFigures) -> String {
     format!("  {calls}/{failed}{rate:>9.0} pps")
 }
 
-fn jitter_and_loss(figures: &FlowFigures) -> String {
+fn jitter_and_loss_columns(figures: &FlowFigures) -> String {
     let jitter = figures
         .datagrams
         .and_then(|counts| counts.jitter)
         .unwrap_or_default();
-    loss(
+    format_jitter_and_loss(
         jitter.as_secs_f64() * 1e3,
         figures.lost(),
         figures.expected_datagrams,
     )
 }
 
-fn loss(jitter_ms: f64, lost: u64, total: u64) -> String {
+fn format_jitter_and_loss(jitter_ms: f64, lost: u64, total: u64) -> String {
     format!(
         "  {jitter_ms:6.3} ms {lost}/{total} ({}%)",
-        percent(lost, total)
+        format_percent(lost, total)
     )
 }
 
 fn datagram_receive_columns(figures: &FlowFigures) -> String {
     let counts = figures.datagrams.unwrap_or_default();
     let Some(latency) = DelayStats::from_counts(&counts) else {
-        return jitter_and_loss(figures) + " -/-/-/- ms 0 pps";
+        return jitter_and_loss_columns(figures) + " -/-/-/- ms 0 pps";
     };
     let rate = per_second(figures, counts.received);
-    jitter_and_loss(figures)
+    jitter_and_loss_columns(figures)
         + &latency.columns(rate, counts.received, figures.bits_per_second() / 8.0)
 }
 
@@ -383,18 +383,18 @@ impl DelayStats {
             deviation_ms,
             ..
         } = self;
-        // The mean number of datagrams in flight, by Little's law.
+        // The mean number of datagrams in flight and its deviation, by Little's law.
         let in_progress = per_second * mean_ms / 1e3;
-        let varying = per_second * deviation_ms / 1e3;
-        let power = power(bytes_per_second, mean_ms / 1e3);
+        let deviation_in_progress = per_second * deviation_ms / 1e3;
+        let power = format_net_power(bytes_per_second, mean_ms / 1e3);
         format!(
-            " {} ms {per_second:.0} pps {received}/{in_progress:.0}({varying:.0}) pkts {power}",
+            " {} ms {per_second:.0} pps {received}/{in_progress:.0}({deviation_in_progress:.0}) pkts {power}",
             self.format_millis()
         )
     }
 }
 
-fn out_of_order(name: &str, figures: &FlowFigures) -> String {
+fn out_of_order_line(name: &str, figures: &FlowFigures) -> String {
     match figures.out_of_order() {
         0 => String::new(),
         _ if figures.sends => String::new(),
@@ -412,9 +412,11 @@ fn sum_line(
     mut is_new: impl FnMut(&'static str) -> bool,
 ) -> String {
     let is_enhanced = settings.output.enhanced || (settings.is_server && figures.has_trip_times);
-    let is_receiver = figures.is_udp && !figures.sends && !is_bidirectional;
+    let is_udp_receiver = figures.is_udp && !figures.sends && !is_bidirectional;
     let (name, header) = match connection_number {
-        _ if settings.output.sum_only && is_receiver => (format!("[SUM-{flows}]"), SUM_ONLY_UDP),
+        _ if settings.output.sum_only && is_udp_receiver => {
+            (format!("[SUM-{flows}]"), SUM_ONLY_UDP)
+        }
         _ if settings.output.sum_only => (format!("[SUM-{flows}]"), SUM_ONLY),
         Some(number) if is_enhanced && figures.is_udp => {
             (format!("[FD{number}]"), UDP_BIDIRECTIONAL)
@@ -432,16 +434,16 @@ fn sum_line(
         // A TCP sum is printed below the header of its flows.
         _ => ("[SUM]".to_owned(), ""),
     };
-    let datagrams = |count: u64| format!(" {count}{:>8.0} pps", per_second(figures, count));
+    let datagram_columns = |count: u64| format!(" {count}{:>8.0} pps", per_second(figures, count));
     let tail = match (figures.is_udp, is_enhanced, is_bidirectional) {
         (true, _, true) if connection_number.is_some() => {
-            datagrams(figures.expected_datagrams + figures.calls)
+            datagram_columns(figures.expected_datagrams + figures.calls)
         }
         (true, _, true) => {
             let (lost, total) = (figures.lost(), figures.expected_datagrams + figures.calls);
-            format!("   {lost}/{total} ({}%)", percent(lost, total))
+            format!("   {lost}/{total} ({}%)", format_percent(lost, total))
         }
-        (true, ..) if is_receiver => {
+        (true, ..) if is_udp_receiver => {
             let (lost, expected) = (figures.lost(), figures.expected_datagrams);
             if settings.output.sum_only || is_enhanced {
                 format!(
@@ -449,7 +451,7 @@ fn sum_line(
                     per_second(figures, expected)
                 )
             } else {
-                format!("   {lost}/{expected} ({}%)", percent(lost, expected))
+                format!("   {lost}/{expected} ({}%)", format_percent(lost, expected))
             }
         }
         (true, true, false) => datagram_send_columns(figures),
@@ -478,14 +480,14 @@ fn sum_line(
             interval_and_rate(settings, "[SUM]", figures)
         );
     }
-    let counts_sent = !is_bidirectional && figures.sends
+    let prints_sent = !is_bidirectional && figures.sends
         || is_bidirectional && !is_enhanced && !settings.is_server;
-    if figures.is_udp && counts_sent && is_final {
+    if figures.is_udp && prints_sent && is_final {
         let sent = figures.calls + flows as u64;
         let _ = writeln!(text, "[SUM-{flows}] Sent {sent} datagrams");
     }
-    if is_receiver {
-        text += &out_of_order(&name, figures);
+    if is_udp_receiver {
+        text += &out_of_order_line(&name, figures);
     }
     text
 }
@@ -501,7 +503,7 @@ fn server_report(settings: &PrintSettings, id: &FlowId, report: &ServerReport) -
         ..FlowFigures::default()
     };
     let jitter_ms = report.jitter.as_secs_f64() * 1e3;
-    let loss = loss(jitter_ms, report.lost, report.datagrams);
+    let loss = format_jitter_and_loss(jitter_ms, report.lost, report.datagrams);
     let latency = report.latency.filter(|_| report.is_enhanced);
     let (header, latency_columns) = match latency {
         Some(latency) if latency.count > 0 => {
@@ -525,7 +527,7 @@ fn server_report(settings: &PrintSettings, id: &FlowId, report: &ServerReport) -
         _ => (UDP_RECEIVER, String::new()),
     };
     let forward_name = self::name(&FlowId {
-        is_opposite: false,
+        is_starred: false,
         ..id.clone()
     });
     let mut text = format!(
@@ -569,7 +571,7 @@ fn latency_summary_ms(times: &Histogram) -> (f64, f64, f64, f64) {
 }
 
 /// Returns the line with the histogram of a bounceback test, in bins of 100 µs.
-fn bounceback_histogram(name: &str, figures: &FlowFigures, times: &Histogram) -> String {
+fn bounceback_histogram_line(name: &str, figures: &FlowFigures, times: &Histogram) -> String {
     const BIN_NS: u64 = 100_000;
     const BINS: u64 = 10_000;
     let mut bins: Vec<(u64, u64)> = Vec::new();

@@ -32,7 +32,7 @@ struct PrintSettings {
     is_server: bool,
     socket: model::SocketOptions,
     length: u32,
-    is_serial: bool,
+    serves_one_at_a_time: bool,
     key: Option<(String, Option<std::time::Duration>)>,
     bounceback: Option<crate::options::Bounceback>,
     send_mode: crate::options::SendMode,
@@ -47,7 +47,8 @@ struct State<'a> {
     errors: Box<dyn Write + Send + 'a>,
     /// The headers printed since the current test began.
     headers: HashSet<&'static str>,
-    /// Whether a flow has ended since. If so, the next connection starts a new test.
+    /// Whether a flow of the current test has ended. If so, the next connection starts a new
+    /// test.
     flow_has_ended: bool,
     csv_interval_ends: csv::LastIntervalEnds,
 }
@@ -67,11 +68,16 @@ impl<'a> Printer<'a> {
         errors: Box<dyn Write + Send + 'a>,
     ) -> Self {
         use crate::options::Role;
-        let (bounceback, send_mode, is_serial, timeout) = match &settings.role {
+        let (bounceback, send_mode, serves_one_at_a_time, timeout) = match &settings.role {
             Role::Client(client) => (client.bounceback, client.send_mode.clone(), false, None),
             Role::Server(serve) => {
                 let send_mode = crate::options::SendMode::default();
-                (None, send_mode, serve.config.serial, serve.key_timeout)
+                (
+                    None,
+                    send_mode,
+                    serve.config.serves_one_at_a_time,
+                    serve.key_timeout,
+                )
             }
         };
         let (connects_only, tos_override) = match &settings.role {
@@ -86,7 +92,7 @@ impl<'a> Printer<'a> {
                 is_server,
                 socket: settings.socket.clone(),
                 length: settings.length,
-                is_serial,
+                serves_one_at_a_time,
                 key: key.filter(|_| is_server).map(|key| (key, timeout)),
                 bounceback,
                 send_mode,
@@ -135,7 +141,7 @@ impl Observer for Printer<'_> {
             }
             TestEvent::StartTime { id, at, now } => connection::start_time(id, *at, *now),
             TestEvent::Dropped(connection) => connection::dropped(settings, connection),
-            TestEvent::DatagramsSent(id, count) => sent(settings, id, *count),
+            TestEvent::DatagramsSent(id, count) => sent_line(settings, id, *count),
             TestEvent::ConnectTimes(times) if settings.output.enhanced => {
                 connection::connect_times(times)
             }
@@ -152,12 +158,12 @@ impl Observer for Printer<'_> {
     }
 }
 
-fn sent(settings: &PrintSettings, id: &FlowId, count: u64) -> String {
+fn sent_line(settings: &PrintSettings, id: &FlowId, count: u64) -> String {
     if settings.output.sum_only {
         return String::new();
     }
     let id = FlowId {
-        is_opposite: false,
+        is_starred: false,
         ..id.clone()
     };
     format!("{} Sent {count} datagrams\n", name(&id))
@@ -168,7 +174,7 @@ fn name(id: &FlowId) -> String {
     match &id.key {
         None if id.number == 0 => "(null)".to_owned(),
         Some(key) => format!("[{key}({})]", id.number),
-        None if id.is_opposite => format!("[{:>3}]", format!("*{}", id.number)),
+        None if id.is_starred => format!("[{:>3}]", format!("*{}", id.number)),
         None => format!("[{:>3}]", id.number),
     }
 }

@@ -15,11 +15,13 @@ pub(super) fn format_four_characters(number: f64) -> String {
 
 const PREFIXES: [&str; 5] = ["", "K", "M", "G", "T"];
 
-/// Divides a number by `base` until it is smaller, or `power` times. Returns it with its prefix.
-fn scale(number: f64, base: f64, power: Option<u32>) -> (f64, &'static str) {
+/// Divides a number by `base` and returns the quotient with its prefix.
+///
+/// Divides `exponent` times; if that is `None`, until the quotient is smaller than `base`.
+fn scale(number: f64, base: f64, exponent: Option<u32>) -> (f64, &'static str) {
     let mut steps = 0;
     let mut number = number;
-    while power.map_or(number >= base && steps < 4, |power| steps < power) {
+    while exponent.map_or(number >= base && steps < 4, |exponent| steps < exponent) {
         number /= base;
         steps += 1;
     }
@@ -29,17 +31,17 @@ fn scale(number: f64, base: f64, power: Option<u32>) -> (f64, &'static str) {
 impl Format {
     /// Formats an amount of bytes: `9.63 MBytes`.
     pub(super) fn amount(self, bytes: f64) -> String {
-        let (number, prefix) = scale(bytes, 1024.0, self.power());
+        let (number, prefix) = scale(bytes, 1024.0, self.exponent());
         format!("{} {prefix}Bytes", self.number(number))
     }
 
     /// Formats a rate, given in bits per second: `80.7 Mbits/sec`.
     pub(super) fn rate(self, bits: f64) -> String {
-        let (is_bytes, power) = (self.is_bytes(), self.power());
+        let (is_bytes, exponent) = (self.is_bytes(), self.exponent());
         let (number, prefix) = if is_bytes {
-            scale(bits / 8.0, 1024.0, power)
+            scale(bits / 8.0, 1024.0, exponent)
         } else {
-            scale(bits, 1000.0, power)
+            scale(bits, 1000.0, exponent)
         };
         let unit = if is_bytes { "Bytes" } else { "bits" };
         format!("{} {prefix}{unit}/sec", self.number(number))
@@ -47,8 +49,8 @@ impl Format {
 
     /// Formats a size for a settings block: `16.0 KByte`.
     pub(super) fn size(self, bytes: f64) -> String {
-        let power = self.power().filter(|power| *power == 0);
-        let (number, prefix) = scale(bytes, 1024.0, power);
+        let exponent = self.exponent().filter(|exponent| *exponent == 0);
+        let (number, prefix) = scale(bytes, 1024.0, exponent);
         format!("{} {prefix}Byte", self.number(number))
     }
 
@@ -59,7 +61,7 @@ impl Format {
         }
     }
 
-    fn power(self) -> Option<u32> {
+    fn exponent(self) -> Option<u32> {
         match self {
             Self::Adaptive { .. } => None,
             Self::Fixed { power, .. } => Some(power),
@@ -74,7 +76,7 @@ impl Format {
 }
 
 /// Formats the network power: the rate in bytes per second, divided by the delay, in millions.
-pub(super) fn power(bytes_per_second: f64, delay_seconds: f64) -> String {
+pub(super) fn format_net_power(bytes_per_second: f64, delay_seconds: f64) -> String {
     let power = bytes_per_second / delay_seconds / 1e6;
     match power {
         _ if delay_seconds <= 0.0 || !power.is_finite() => "NAN".to_owned(),
@@ -85,7 +87,7 @@ pub(super) fn power(bytes_per_second: f64, delay_seconds: f64) -> String {
 }
 
 /// Formats `part` as a percentage of `total`, with two significant digits.
-pub(super) fn percent(part: u64, total: u64) -> String {
+pub(super) fn format_percent(part: u64, total: u64) -> String {
     if total == 0 {
         return "-nan".to_owned();
     }
@@ -152,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn percentages_and_power() {
+    fn percentages_and_net_power_match_stock() {
         for (part, total, text) in [
             (0, 38, "0"),
             (1, 38, "2.6"),
@@ -163,7 +165,7 @@ mod tests {
             (38, 38, "1e+02"),
             (0, 0, "-nan"),
         ] {
-            assert_eq!(percent(part, total), text, "{part}/{total}");
+            assert_eq!(format_percent(part, total), text, "{part}/{total}");
         }
         for (rate, delay, text) in [
             (1e6, 83e-6, "12048"),
@@ -171,7 +173,7 @@ mod tests {
             (1e3, 1.0, "0.001000"),
             (1e6, 0.0, "NAN"),
         ] {
-            assert_eq!(power(rate, delay), text);
+            assert_eq!(format_net_power(rate, delay), text);
         }
     }
 }

@@ -1,6 +1,6 @@
 //! The server of a bounceback test.
 //!
-//! It returns each message with two timestamps: the receive time and the send time.
+//! The server returns each message with two timestamps: the receive time and the send time.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -55,7 +55,7 @@ pub(super) fn serve(
     let id = iperf.flow_id(number, false);
     let local = control.local_address();
     let connection = ConnectionInfo {
-        tcp: crate::connection::initial_tcp_state(control.as_fd()),
+        initial_tcp_state: crate::connection::initial_tcp_state(control.as_fd()),
         bounceback: Some((
             bounce.size,
             bounce.hold.as_micros() as u32,
@@ -86,7 +86,7 @@ pub(super) fn serve(
     let count_message = |bytes: usize| measured.counters.count_received(2 * bytes, 1);
     let stop = server.cancel_stop.child();
     deadline_thread().set_on_idle(&measured.counters, MESSAGE_TIMEOUT, &stop);
-    let _attending = stop.register_thread();
+    let _registration = stop.register_thread();
     loop {
         let received = WallTime::now();
         if !bounce.hold.is_zero() {

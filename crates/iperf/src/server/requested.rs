@@ -70,7 +70,7 @@ impl SenderOptions {
     /// Returns the options of a sender's socket.
     ///
     /// The type of service is the first of `--tos-override`, the server's `-S`, and the client's
-    /// request, unless that is 0.
+    /// request. A request of 0 counts as none.
     fn socket_options(self, options: &SocketOptions, requested_tos: Option<u8>) -> SocketOptions {
         let requested_tos = requested_tos.filter(|service| *service != 0);
         SocketOptions {
@@ -89,7 +89,7 @@ impl SenderOptions {
         is_ipv6: bool,
     ) {
         if let Some(service) = options.type_of_service {
-            // A failure is not fatal: the test runs without it.
+            // A failure is not fatal: the test runs without the option.
             let _ = sys::option::set_type_of_service(socket, is_ipv6, service);
         }
     }
@@ -104,13 +104,13 @@ pub(crate) fn describe_test(protocol: &str, hello: Option<&Hello>) -> ClientTest
         Some(hello) if hello.flags & flags::VERSION1 != 0 => " both ways",
         _ => "",
     };
-    let length = hello.and_then(|hello| match hello.amount {
+    let duration = hello.and_then(|hello| match hello.amount {
         SendAmount::Time(time) => Some(time),
         SendAmount::Bytes(_) => None,
     });
     ClientTest {
         name: format!("{protocol}{direction}"),
-        duration: length,
+        duration,
     }
 }
 
@@ -138,10 +138,10 @@ pub(crate) fn udp_send_mode(hello: &Hello) -> SendMode {
         .bursts
         .filter(|_| hello.has_any_flag(upper::ISOCHRONOUS));
     let frames = frames.and_then(|bursts| PeriodicBursts::from_request(&bursts, true));
-    let is_bounded =
+    let is_within_max_rate =
         |frames: &PeriodicBursts| frames.mean * 8.0 / frames.period.as_secs_f64() <= MAX_RATE;
     SendMode {
-        periodic_bursts: frames.filter(is_bounded),
+        periodic_bursts: frames.filter(is_within_max_rate),
         ..SendMode::default()
     }
 }

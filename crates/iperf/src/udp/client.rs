@@ -20,7 +20,7 @@ use crate::wire::{DatagramHeader, HelloTransport, WallTime, proof};
 const MAX_REQUESTS: u32 = 100;
 const REQUEST_INTERVAL: Duration = Duration::from_millis(20);
 
-/// The shortest datagram that can carry a header with trip times.
+/// The size of the shortest datagram that can carry a header with trip times.
 pub(super) const MIN_HELLO_DATAGRAM_BYTES: usize = 128;
 
 /// Runs the client's flows, and receives the server's flows for `-d` and `-r`.
@@ -36,32 +36,32 @@ pub(crate) fn run(run: &ClientRun<'_>) {
     } else {
         None
     };
-    let done = Stop::new();
+    let forward_done = Stop::new();
     std::thread::scope(|scope| {
-        let forwards: Vec<_> = (0..run.client.plan.flows())
+        let forward_flows: Vec<_> = (0..run.client.plan.flows())
             .map(|flow| scope.spawn(move || run_flow(run, flow).map_err(|reason| run.fail(reason))))
             .collect();
         let reverse_flows = acceptor.map(|acceptor| {
-            let (done, receiver) = (&done, &receiver);
+            let (forward_done, receiver) = (&forward_done, &receiver);
             let flows = run.client.plan.flows();
             scope.spawn(move || {
                 receiver.receive_reverse_flows(
                     &acceptor,
                     flows,
                     &ReverseFlowDeadline {
-                        forward_done: done,
+                        forward_done,
                         timeout: REVERSE_CONNECT_TIMEOUT,
                     },
                 )
             })
         });
-        let results = forwards
+        let results = forward_flows
             .into_iter()
             .map(std::thread::ScopedJoinHandle::join);
         let has_success = results.fold(false, |has_success, result| {
             has_success | matches!(result, Ok(Ok(())))
         });
-        done.set(if has_success {
+        forward_done.set(if has_success {
             StopReason::Deadline
         } else {
             StopReason::Cancelled
@@ -189,12 +189,12 @@ fn request_data(data: &DataSocket, request: &mut [u8], stop: &Stop) -> Result<()
             if let Some(error) = data.socket.take_error().ok().flatten() {
                 return Err(format!("recvn failed: {}", sys::describe(&error)));
             }
-            let mut first = [0; 64];
-            let length = call::peek(data.socket.as_fd(), &mut first).unwrap_or(0);
-            let Some(nonce) = proof::challenge_nonce(&first[..length]) else {
+            let mut received = [0; 64];
+            let length = call::peek(data.socket.as_fd(), &mut received).unwrap_or(0);
+            let Some(nonce) = proof::challenge_nonce(&received[..length]) else {
                 return Ok(());
             };
-            let _ = call::receive_without_waiting(data.socket.as_fd(), &mut first);
+            let _ = call::receive_without_waiting(data.socket.as_fd(), &mut received);
             proof::write_nonce(request, 0, nonce);
         }
     }

@@ -8,37 +8,36 @@ use engine::{Counters, Stop, StopReason};
 /// A sender has ended if nothing arrives from it for this time.
 const SILENCE_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// A sender may end early by this fraction (1/N) of its time, plus one [`SILENCE_TIMEOUT`].
-///
-/// The second part is at most a quarter of its time.
+/// A sender may end early: by its test time divided by this number, plus [`SILENCE_TIMEOUT`] or a
+/// quarter of its test time, whichever is shorter.
 const EARLY_END_DIVISOR: u32 = 10;
 
-/// Sets `stop` if the sender of a flow of this duration sent until about its end and nothing after.
+/// Sets `stop` if datagrams arrived until about the end of `time`, but none afterwards.
 ///
-/// Returns whether it set `stop` before the sender side of `ended` was dropped.
+/// Returns whether it set `stop`. Returns at once when the other half of `flow_end` is dropped.
 ///
 /// The server sends the datagram that ends a reverse flow only once. Only silence shows its loss.
 pub(super) fn stop_if_silent(
-    ended: &Receiver<()>,
+    flow_end: &Receiver<()>,
     counters: &Counters,
     time: Duration,
     stop: &Stop,
 ) -> bool {
     let started = Instant::now();
     let datagrams_at = |time: Duration| {
-        let left = (started + time).saturating_duration_since(Instant::now());
-        let is_running = ended.recv_timeout(left) == Err(RecvTimeoutError::Timeout);
+        let remaining = (started + time).saturating_duration_since(Instant::now());
+        let is_running = flow_end.recv_timeout(remaining) == Err(RecvTimeoutError::Timeout);
         is_running.then(|| counters.counts().receive_calls)
     };
     let earliest_end =
         time.saturating_sub(time / EARLY_END_DIVISOR + SILENCE_TIMEOUT.min(time / 4));
-    let is_silent = || {
-        let early = datagrams_at(earliest_end)?;
+    let check_silence = || {
+        let before_end = datagrams_at(earliest_end)?;
         let at_end = datagrams_at(time + SILENCE_TIMEOUT / 2)?;
-        let later = datagrams_at(time + SILENCE_TIMEOUT / 2 + SILENCE_TIMEOUT)?;
-        Some(early < at_end && at_end == later)
+        let after_silence = datagrams_at(time + SILENCE_TIMEOUT / 2 + SILENCE_TIMEOUT)?;
+        Some(before_end < at_end && at_end == after_silence)
     };
-    let is_silent = is_silent() == Some(true);
+    let is_silent = check_silence() == Some(true);
     if is_silent {
         stop.set(StopReason::Deadline);
     }

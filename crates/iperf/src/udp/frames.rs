@@ -25,14 +25,14 @@ pub(super) struct DatagramSender<'a> {
     pub(super) counters: &'a Counters,
     pub(super) timings: Option<&'a FlowTimings>,
     pub(super) rate: Option<f64>,
-    /// The maximum number of refused datagrams after which it continues.
+    /// The number of refused datagrams that the sender tolerates. The next one ends the test.
     pub(super) max_refusals: u32,
     pub(super) stop: &'a Stop,
 }
 
 /// The state of a sender.
 struct Progress {
-    /// The last datagram's number.
+    /// The number of the last sent datagram.
     number: i64,
     datagram: Vec<u8>,
     /// Bytes that may still be sent.
@@ -80,7 +80,7 @@ impl DatagramSender<'_> {
         let mut rate = self
             .rate
             .map(|rate| VaryingRate::new(rate, self.send_mode.deviation));
-        let mut due = SendSchedule::from_now(self.stop);
+        let mut schedule = SendSchedule::from_now(self.stop);
         while progress.bytes_left > 0 {
             let mut size = length;
             // The first datagram carries the client's header, not file data.
@@ -92,11 +92,11 @@ impl DatagramSender<'_> {
                 }
                 size = DatagramHeader::WIDE_LEN + filled;
             }
-            if !due.wait_until_due() {
+            if !schedule.wait_until_due() {
                 return Err(Error::CANCELED);
             }
             self.send(progress, size)?;
-            due.due_ns += match (self.send_mode.gap, &mut rate) {
+            schedule.due_ns += match (self.send_mode.gap, &mut rate) {
                 (Some(gap), _) => gap.as_nanos() as u64,
                 (None, Some(rate)) => rate.gap_ns(size, monotonic_ns()),
                 (None, None) => 0,
@@ -114,15 +114,15 @@ impl DatagramSender<'_> {
         self.send(progress, length)?;
         let started = WallTime::now();
         let mut sizes = FrameSizes::new(frames);
-        let mut due = SendSchedule::from_now(self.stop);
+        let mut frame_schedule = SendSchedule::from_now(self.stop);
         let (mut number, mut previous) = (0, 0);
         while progress.bytes_left > 0 {
             number += 1;
             let size = sizes.next(FrameRecord::END as u32);
-            if !due.wait_until_due() {
+            if !frame_schedule.wait_until_due() {
                 return Err(Error::CANCELED);
             }
-            let mut gap = SendSchedule::from_now(self.stop);
+            let mut datagram_schedule = SendSchedule::from_now(self.stop);
             let mut bytes_left = size;
             while bytes_left > 0 {
                 let record = FrameRecord {
@@ -136,15 +136,17 @@ impl DatagramSender<'_> {
                 record.write(&mut progress.datagram);
                 // A shorter datagram would cut off the record.
                 let part = bytes_left.min(length).max(FrameRecord::END.min(length));
-                if !gap.wait_until_due() {
+                if !datagram_schedule.wait_until_due() {
                     return Err(Error::CANCELED);
                 }
                 self.send(progress, part)?;
                 bytes_left = bytes_left.saturating_sub(part);
-                gap.due_ns += self.send_mode.gap.map_or(0, |gap| gap.as_nanos() as u64);
+                datagram_schedule.due_ns +=
+                    self.send_mode.gap.map_or(0, |gap| gap.as_nanos() as u64);
             }
             previous = number;
-            let (missed, late_frames) = frames.schedule_next(monotonic_ns(), &mut due.due_ns);
+            let (missed, late_frames) =
+                frames.schedule_next(monotonic_ns(), &mut frame_schedule.due_ns);
             number += missed as u32;
             if let Some(timings) = self.timings {
                 timings.update(|stats| stats.count_sent_frame(missed, late_frames));
@@ -167,8 +169,8 @@ impl DatagramSender<'_> {
                 Ok(_) => {
                     let taken_ns = monotonic_ns() - before_ns;
                     self.counters.count_sent(size, 1);
-                    if let Some(timings) = self.timings.filter(|all| all.kind == TimingKind::Writes)
-                    {
+                    let is_timed = |timings: &&FlowTimings| timings.kind == TimingKind::Writes;
+                    if let Some(timings) = self.timings.filter(is_timed) {
                         timings.record(taken_ns as i64, wall_ns(), size as u64);
                     }
                     progress.number = number;
@@ -246,7 +248,7 @@ impl DatagramObserver for TimingObserver<'_> {
         if record.number > frame.number {
             self.record_frame(&frame);
             let missed = u64::from(record.number - frame.number - 1);
-            // The cap limits nonsense from a peer.
+            // The cap limits the effect of an invalid frame number.
             self.timings
                 .update(|stats| stats.missed += missed.min(1 << 20));
             *frame = Frame {

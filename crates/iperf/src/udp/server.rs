@@ -30,7 +30,7 @@ use crate::server::{
 use crate::timing::{FlowTimings, TimingKind};
 use crate::traffic::FlowResult;
 use crate::wire::flags::{self, upper};
-use crate::wire::{DatagramHeader, Hello, HelloTransport, proof, version_name};
+use crate::wire::{DatagramHeader, Hello, HelloTransport, proof, read_word, version_name};
 
 /// The wait for a repeated last datagram after each answer, and the maximum number of answers.
 const REPEAT_TIMEOUT: Duration = Duration::from_millis(250);
@@ -53,9 +53,9 @@ pub(super) struct DatagramReceiver<'a> {
     settings: &'a Settings,
     observer: &'a Arc<dyn Observer>,
     service: Service,
-    numbers: &'a FlowNumbers,
+    flow_numbers: &'a FlowNumbers,
     report_groups: &'a ReportGroups,
-    sending: SenderOptions,
+    sender_options: SenderOptions,
     /// The run of the client that keeps the results; `None` on a server.
     client_run: Option<&'a ClientRun<'a>>,
 }
@@ -64,7 +64,7 @@ pub(super) struct DatagramReceiver<'a> {
 pub(super) struct ReverseFlowDeadline<'a> {
     /// Set when the client's own flows have ended.
     pub(super) forward_done: &'a Stop,
-    /// The wait after that.
+    /// The maximum wait after that.
     pub(super) timeout: Duration,
 }
 
@@ -84,7 +84,7 @@ pub(crate) fn run(
     stop: &Stop,
     on_listening: &OnListening<'_>,
 ) -> Result<(), String> {
-    let (numbers, report_groups) = (
+    let (flow_numbers, report_groups) = (
         FlowNumbers::default(),
         ReportGroups::new(observer, settings),
     );
@@ -92,9 +92,9 @@ pub(crate) fn run(
         settings,
         observer,
         service: Service::new(server_settings.config.clone(), stop.clone()),
-        numbers: &numbers,
+        flow_numbers: &flow_numbers,
         report_groups: &report_groups,
-        sending: SenderOptions {
+        sender_options: SenderOptions {
             tos_override: server_settings.tos_override,
         },
         client_run: None,
@@ -142,9 +142,9 @@ pub fn serve_datagrams(
         settings,
         observer,
         service: service.clone(),
-        numbers: &FlowNumbers::default(),
+        flow_numbers: &FlowNumbers::default(),
         report_groups: &ReportGroups::new(observer, settings),
-        sending: SenderOptions { tos_override: None },
+        sender_options: SenderOptions { tos_override: None },
         client_run: None,
     }
     .serve(&acceptors);
@@ -161,9 +161,9 @@ impl<'a> DatagramReceiver<'a> {
             settings: run.settings,
             observer: run.observer,
             service: Service::new(ServerConfig::default(), run.stop.clone()),
-            numbers: &run.flow_numbers,
+            flow_numbers: &run.flow_numbers,
             report_groups,
-            sending: SenderOptions { tos_override: None },
+            sender_options: SenderOptions { tos_override: None },
             client_run: Some(run),
         }
     }
@@ -203,15 +203,15 @@ impl<'a> DatagramReceiver<'a> {
         ) else {
             return flows;
         };
-        let mut end = None;
+        let mut give_up_at = None;
         let mut missing = flows;
         std::thread::scope(|scope| {
             while missing > 0 && !self.service.stop().is_set() {
                 let now = Instant::now();
                 if deadline.forward_done.is_set() {
-                    end = end.or(Some(now + deadline.timeout));
+                    give_up_at = give_up_at.or(Some(now + deadline.timeout));
                 }
-                let is_over = end.is_some_and(|end| now >= end);
+                let is_over = give_up_at.is_some_and(|time| now >= time);
                 if is_over || deadline.forward_done.reason() == Some(StopReason::Cancelled) {
                     break;
                 }
@@ -231,12 +231,12 @@ impl<'a> DatagramReceiver<'a> {
         &self,
         (first, last): (&Address, &Address),
         window: u32,
-        joins: Option<String>,
+        join_line: Option<String>,
     ) {
         self.observer.observe(&TestEvent::Listening {
             ports: (first.port() as u16, last.port() as u16),
             window,
-            join_line: joins,
+            join_line,
         });
     }
 
@@ -248,19 +248,19 @@ impl<'a> DatagramReceiver<'a> {
         });
     }
 
-    /// Gives each client a socket and a thread, until the stop. A serial server uses one thread.
+    /// Serves each client on its own socket, in a thread or one client at a time, until the stop.
     fn accept_flows(&self, acceptor: &DatagramAcceptor) {
         let stop = self.service.stop();
         let Ok(expected) = acceptor.expect_flows(None, Instant::now() + STOP_CHECK_INTERVAL, stop)
         else {
             return;
         };
-        let is_serial = self.service.config().serial;
+        let serves_one_at_a_time = self.service.config().serves_one_at_a_time;
         std::thread::scope(|scope| {
             while !stop.is_set() {
                 let until = Instant::now() + STOP_CHECK_INTERVAL;
-                let next = expected.accept(&self.settings.socket, true, until, stop);
-                let Ok(peer) = next else {
+                let accepted = expected.accept(&self.settings.socket, true, until, stop);
+                let Ok(peer) = accepted else {
                     continue;
                 };
                 let admission = match self.service.admit(&peer.from) {
@@ -273,7 +273,7 @@ impl<'a> DatagramReceiver<'a> {
                 };
                 let expected = &expected;
                 let run_flow = move || self.run_flow(NewFlow::new(peer, expected, Some(admission)));
-                if is_serial {
+                if serves_one_at_a_time {
                     run_flow();
                 } else {
                     scope.spawn(run_flow);
@@ -318,7 +318,7 @@ impl<'a> DatagramReceiver<'a> {
         }
     }
 
-    /// Whether the client proves its address. Only a linerate client can do so.
+    /// Returns whether the client proves its address. Only a linerate client can do so.
     fn has_proven_address(&self, socket: &Socket, first_datagram: &[u8]) -> bool {
         if proof::find_nonce(first_datagram).is_none() {
             return false;
@@ -352,7 +352,7 @@ impl<'a> DatagramReceiver<'a> {
             from,
             early_datagrams,
             socket,
-            _admission: _place,
+            _admission,
         } = flow;
         let first_datagram = &*early_datagrams[0].data;
         let (hello, has_wide_numbers) = parse_first_datagram(first_datagram);
@@ -366,12 +366,12 @@ impl<'a> DatagramReceiver<'a> {
         }
         let data = DataSocket::from_accepted(socket, Transport::Udp, &self.settings.socket);
         let data = data.map_err(|error| error.to_string())?;
-        let number = self.numbers.next();
+        let number = self.flow_numbers.next();
         let cancel = self.service.cancel_stop().child();
         let running = &*self.begin_test(&from, &hello, &cancel)?;
-        let id = |is_opposite| FlowId {
+        let id = |is_starred| FlowId {
             number,
-            is_opposite,
+            is_starred,
             key: None,
         };
         let connection = connection(&data, id(false), &from, &hello);
@@ -382,7 +382,7 @@ impl<'a> DatagramReceiver<'a> {
             .report_groups
             .group_for(&from, connection.local.as_ref());
         let send_plan = self
-            .sending
+            .sender_options
             .requested_plan(Transport::Udp, self.settings, &hello);
         let send_mode = udp_send_mode(&hello);
         let send_reverse = || {
@@ -391,8 +391,8 @@ impl<'a> DatagramReceiver<'a> {
                 &send_plan.local.socket,
                 from.is_ipv6(),
             );
-            let path = (&data, &connection, id(is_full_duplex));
-            send(&send_plan, &send_mode, path, false, &reports, running)
+            let flow = (&data, &connection, id(is_full_duplex));
+            send(&send_plan, &send_mode, flow, false, &reports, running)
         };
         let receive = || {
             let receive_plan = self.receive_plan(first_datagram, has_wide_numbers);
@@ -509,7 +509,7 @@ impl<'a> DatagramReceiver<'a> {
         let number = DatagramHeader::read(first_datagram, has_wide_numbers)
             .map_or(1, |header| header.number);
         let mut format = datagram_format(has_wide_numbers);
-        format.first = u32::from(number != 0);
+        format.first_number = u32::from(number != 0);
         receive_plan.datagrams = Some(format);
         receive_plan
     }
@@ -549,16 +549,16 @@ impl<'a> DatagramReceiver<'a> {
             is_client: false,
         });
         let id = FlowId {
-            number: self.numbers.next(),
-            is_opposite: true,
+            number: self.flow_numbers.next(),
+            is_starred: true,
             key: None,
         };
         let mut connection =
             connection::from_socket(id.clone(), &data, client_address, Transport::Udp);
         connection.is_reverse = true;
         self.observer.observe(&TestEvent::Connected(&connection));
-        let path = (&data, &connection, id);
-        send(plan, &SendMode::default(), path, true, reports, running)
+        let flow = (&data, &connection, id);
+        send(plan, &SendMode::default(), flow, true, reports, running)
     }
 
     /// Answers the last datagram, and each repetition that follows within [`REPEAT_TIMEOUT`].
@@ -674,39 +674,33 @@ fn connection(data: &DataSocket, id: FlowId, from: &Address, hello: &Hello) -> C
 
 /// Runs both functions at the same time. Returns the first error.
 fn run_both<E: Send>(
-    one: impl FnOnce() -> Result<(), E> + Send,
-    other: impl FnOnce() -> Result<(), E>,
+    first: impl FnOnce() -> Result<(), E> + Send,
+    second: impl FnOnce() -> Result<(), E>,
 ) -> Result<(), E> {
     std::thread::scope(|scope| {
-        let one = scope.spawn(one);
-        let other = other();
-        one.join().unwrap_or(Ok(())).and(other)
+        let first_thread = scope.spawn(first);
+        let second_result = second();
+        first_thread.join().unwrap_or(Ok(())).and(second_result)
     })
 }
 
 /// Whether a flow can begin with this datagram. A late datagram of an earlier flow cannot.
 pub(super) fn can_begin_flow(datagram: &[u8]) -> bool {
     let header = DatagramHeader::read(datagram, false);
-    // Clients of all versions send a time here.
+    // The first datagram of clients of all versions carries its send time.
     header.is_some_and(|header| header.number >= 0 && header.sent.micros < 1_000_000)
 }
 
 /// Parses the first datagram of a flow. Returns its header, and whether its numbers have 64 bits.
 fn parse_first_datagram(datagram: &[u8]) -> (Hello, bool) {
-    let word_at = |at: usize| {
-        let word = datagram
-            .get(at..at + 4)
-            .and_then(|word| word.try_into().ok());
-        word.map_or(0, u32::from_be_bytes)
-    };
     // The flags follow the number. Older clients do not send the high word of the number.
-    let flags_word = word_at(DatagramHeader::WIDE_LEN);
+    let flags_word = read_word(datagram, DatagramHeader::WIDE_LEN);
     let is_small =
         flags_word == flags::SMALL_TRIP_TIMES && datagram.len() < MIN_HELLO_DATAGRAM_BYTES;
     // Servers and clients with -C send no flags: digits fill the datagram after the number.
     let has_digits = flags_word == u32::from_be_bytes(*b"6789");
     let has_wide_numbers = (flags_word & flags::WIDE_NUMBERS != 0 || is_small || has_digits)
-        && word_at(DatagramHeader::NARROW_LEN) == 0;
+        && read_word(datagram, DatagramHeader::NARROW_LEN) == 0;
     if has_digits && has_wide_numbers {
         return (Hello::default(), has_wide_numbers);
     }

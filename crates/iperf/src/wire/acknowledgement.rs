@@ -7,9 +7,8 @@ use super::{VERSION, WallTime, read_word, write_word};
 pub struct Acknowledgement {
     /// The server's version.
     pub version: [u32; 2],
-    /// Three times, in a test with trip times.
-    ///
-    /// The client sent (by its clock), the server accepted, the server answers (by its clock).
+    /// The client's send time by its own clock, and the server's accept time and answer time by the
+    /// server's clock; `None` without `--trip-times`.
     pub times: Option<[WallTime; 3]>,
 }
 
@@ -53,9 +52,8 @@ impl Acknowledgement {
     /// Returns the length of an acknowledgement from its first 8 bytes; `None` for other data.
     pub fn length(bytes: &[u8; 8]) -> Option<usize> {
         let len = read_word(bytes, 4) as usize;
-        let is_one =
-            read_word(bytes, 0) == TYPE && (len == Self::SHORT_LEN || len == Self::LONG_LEN);
-        is_one.then_some(len)
+        let has_valid_len = len == Self::SHORT_LEN || len == Self::LONG_LEN;
+        (read_word(bytes, 0) == TYPE && has_valid_len).then_some(len)
     }
 
     /// Decodes an acknowledgement; `None` for other or truncated data.
@@ -75,7 +73,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn answers_come_back() {
+    fn acknowledgements_survive_a_round_trip() {
         let time = |seconds| WallTime { seconds, micros: 5 };
         for times in [None, Some([time(1), time(2), time(3)])] {
             let sent = Acknowledgement::new(times);

@@ -12,15 +12,15 @@ pub const MIN_BOUNCE_BYTES: u32 = 64;
 pub struct BounceMessage {
     /// The length of the message in bytes.
     pub size: u32,
-    /// The number of the burst, from 1. Without a period, the number of the message.
+    /// The number of the burst, from 1. Stock without a period sends the number of the message.
     pub number: u32,
-    /// The receiver acknowledges without delay.
+    /// Whether the receiver acknowledges without delay.
     pub quick_ack: bool,
-    /// The clocks are synchronised.
+    /// Whether the clocks of both ends are synchronised.
     pub synchronised: bool,
     /// The type of service of the echo.
     pub type_of_service: Option<u8>,
-    /// The client ends the test.
+    /// Whether the client ends the test.
     pub stop: bool,
     /// The send time, by the client's clock.
     pub sent: WallTime,
@@ -30,9 +30,9 @@ pub struct BounceMessage {
     pub hold: Duration,
 }
 
-/// The byte in unused words.
+/// The byte that fills unused words.
 const FILLER: u8 = 0x5a;
-/// The byte in the server's times of a request.
+/// The byte that fills the server's times in a request.
 const UNSET: u8 = 0xff;
 
 const QUICK_ACK: u16 = 0x8000;

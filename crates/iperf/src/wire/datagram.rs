@@ -54,7 +54,7 @@ mod tests {
             seconds: 7,
             micros: 8,
         };
-        for (number, wide, len, read) in [
+        for (number, wide, len, expected) in [
             (1, true, 16, 1),
             (-38, true, 16, -38),
             (-38, false, 16, -38),
@@ -66,10 +66,10 @@ mod tests {
             let mut bytes = [0; 20];
             let header = DatagramHeader { number, sent };
             header.write(&mut bytes[..len], wide);
-            let found = DatagramHeader::read(&bytes[..len], wide).unwrap();
+            let decoded = DatagramHeader::read(&bytes[..len], wide).unwrap();
             assert_eq!(
-                (found.number, found.sent),
-                (read, sent),
+                (decoded.number, decoded.sent),
+                (expected, sent),
                 "{number} {wide} {len}"
             );
         }

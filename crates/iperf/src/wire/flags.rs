@@ -1,6 +1,6 @@
 //! Bits of the flags word and of the upper flags of a [`Hello`](super::Hello).
 
-/// The client requests a test back to it (`-d`, `-r`).
+/// The server also sends, on its own connection back to the client (`-d`, `-r`).
 pub const VERSION1: u32 = 0x8000_0000;
 /// The header has the 36 bytes of the extension.
 pub const EXTEND: u32 = 0x4000_0000;
@@ -22,20 +22,20 @@ pub const SMALL_TRIP_TIMES: u32 = 0x0002_0000;
 pub const HAS_LENGTH: u32 = 0x0001_0000;
 /// The bits of that length, shifted left by one.
 pub const LENGTH: u32 = 0x0000_01fe;
-/// The test back runs at the same time (`-d`).
+/// The flow on the connection back runs at the same time (`-d`).
 pub const RUN_NOW: u32 = 0x0000_0001;
 
-/// The upper flags.
+/// The upper flags, which request features of a test.
 pub mod upper {
     /// The sender sends isochronous frames.
     pub const ISOCHRONOUS: u16 = 0x0001;
-    /// The receiver checks the length of frames on the link.
+    /// The receiver checks the lengths of datagrams (`--l2checks`).
     pub const L2_LENGTH: u16 = 0x0004;
     /// UDP: no report at the end.
     pub const NO_FIN: u16 = 0x0008;
     /// Sent data carries timestamps of synchronised clocks.
     pub const TRIP_TIMES: u16 = 0x0010;
-    /// UDP: the header has the settings of [`ISOCHRONOUS`].
+    /// UDP: the header has the parameters of the isochronous frames.
     pub const SETTINGS: u16 = 0x0040;
     /// The kernel paces the sender's socket.
     pub const FQ_RATE: u16 = 0x0200;

@@ -30,14 +30,14 @@ impl FrameRecord {
 
     /// Reads the record; `None` if the datagram is too short or belongs to no frame.
     pub fn read(datagram: &[u8]) -> Option<Self> {
-        let at = |index: usize| read_word(datagram, Self::OFFSET + 4 * index);
-        (datagram.len() >= Self::END && at(4) > 0).then(|| Self {
-            period: Duration::from_micros(at(0).into()),
+        let word = |index: usize| read_word(datagram, Self::OFFSET + 4 * index);
+        (datagram.len() >= Self::END && word(4) > 0).then(|| Self {
+            period: Duration::from_micros(word(0).into()),
             started: WallTime::read(datagram, Self::OFFSET + 4),
-            previous: at(3),
-            number: at(4),
-            size: at(5),
-            remaining: at(6),
+            previous: word(3),
+            number: word(4),
+            size: word(5),
+            remaining: word(6),
         })
     }
 
@@ -65,7 +65,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn records_come_back() {
+    fn records_survive_a_round_trip() {
         let record = FrameRecord {
             period: Duration::from_millis(100),
             started: WallTime {

@@ -15,7 +15,7 @@ pub struct Hello {
     pub flags: u32,
     /// `-P`.
     pub flows: u32,
-    /// The client's port for a test back; in other tests the server's port.
+    /// The client's port for a connection back; in other tests the server's port.
     pub port: u32,
     /// `-l`, or 0.
     pub length: u32,
@@ -51,7 +51,7 @@ pub struct Extension {
     pub version: [u32; 2],
     /// `-S`.
     pub type_of_service: u8,
-    /// `-b` in bits per second, or sometimes in datagrams per second; 0 is no limit.
+    /// `-b` in bits per second, or the N of `-b Npps` if only the client sends; 0 is no limit.
     pub rate: u64,
     /// `--tcp-write-prefetch`.
     pub prefetch: u32,
@@ -75,7 +75,7 @@ pub struct BurstParameters {
     pub mean: [u32; 2],
     /// The variance of the size.
     pub variance: [u32; 2],
-    /// The gap inside a burst.
+    /// The gap between the datagrams of a frame.
     pub gap: [u32; 2],
 }
 
@@ -201,8 +201,8 @@ impl Hello {
     /// On a stream, `bytes` is as long as [`Self::length`] and [`Self::key_length`] return. In a
     /// datagram, `bytes` starts after number and timestamp, and may be truncated.
     pub fn decode(bytes: &[u8], transport: HelloTransport) -> Result<Self, HelloError> {
-        let first = read_word(bytes, 0);
-        let announced_len = Self::length(first).unwrap_or(BASE_LEN);
+        let flags_word = read_word(bytes, 0);
+        let announced_len = Self::length(flags_word).unwrap_or(BASE_LEN);
         let min_len = match transport {
             HelloTransport::Stream => announced_len,
             HelloTransport::Datagram => BASE_LEN,
@@ -210,21 +210,18 @@ impl Hello {
         if bytes.len() < min_len {
             return Err(HelloError::Truncated(bytes.len()));
         }
-        let has = |end: usize| bytes.len() >= end && announced_len >= end.min(EXTENDED_LEN);
-        let extension =
-            (first & (flags::EXTEND | flags::VERSION2) != 0 && has(EXTENDED_LEN)).then(|| {
-                Extension {
-                    upper: (read_word(bytes, 32) >> 16) as u16,
-                    version: [read_word(bytes, 36), read_word(bytes, 40)],
-                    type_of_service: bytes[47],
-                    rate: u64::from(read_word(bytes, 52) >> 8) << 32
-                        | u64::from(read_word(bytes, 48)),
-                    prefetch: read_word(bytes, 56),
-                }
+        let has_extension = bytes.len().min(announced_len) >= EXTENDED_LEN;
+        let extension = (flags_word & (flags::EXTEND | flags::VERSION2) != 0 && has_extension)
+            .then(|| Extension {
+                upper: (read_word(bytes, 32) >> 16) as u16,
+                version: [read_word(bytes, 36), read_word(bytes, 40)],
+                type_of_service: bytes[47],
+                rate: u64::from(read_word(bytes, 52) >> 8) << 32 | u64::from(read_word(bytes, 48)),
+                prefetch: read_word(bytes, 56),
             });
         let bits = extension.map_or(0, |extension| extension.upper);
-        // The key length is the last field of the announced length.
-        let key_field_len = if first & flags::KEY != 0 {
+        // The announced length includes the field with the length of the key, at its end.
+        let key_field_len = if flags_word & flags::KEY != 0 {
             KEY_FIELD_LEN
         } else {
             0
@@ -270,7 +267,7 @@ impl Hello {
             HelloTransport::Datagram => None,
         };
         Ok(Self {
-            flags: first,
+            flags: flags_word,
             flows: read_word(bytes, 4),
             port: read_word(bytes, 8),
             length: read_word(bytes, 12),
@@ -296,12 +293,12 @@ impl Hello {
             } else {
                 0
             };
-        let mut first = self.flags & !(flags::HAS_LENGTH | flags::LENGTH);
+        let mut flags_word = self.flags & !(flags::HAS_LENGTH | flags::LENGTH);
         if self.extension.is_some() {
-            first |= flags::HAS_LENGTH | (total_len as u32) << 1 & flags::LENGTH;
+            flags_word |= flags::HAS_LENGTH | (total_len as u32) << 1 & flags::LENGTH;
         }
         for (at, value) in [
-            (0, first),
+            (0, flags_word),
             (4, self.flows),
             (8, self.port),
             (12, self.length),
@@ -376,7 +373,7 @@ impl Hello {
         length + key_field_len
     }
 
-    /// Returns the end of the last part, without a permit key.
+    /// Returns the offset of the end of the last part, without a permit key.
     fn written_len(&self, transport: HelloTransport) -> usize {
         match self {
             Self {

@@ -1,7 +1,7 @@
 //! Wire format of iperf 2: conversion between bytes and messages. All numbers are big-endian.
 //!
-//! The protocol has no control connection. A [`Hello`] begins each TCP stream. In each UDP datagram
-//! it follows the [`DatagramHeader`].
+//! The protocol has no control connection. A [`Hello`] begins each TCP stream. In each UDP
+//! datagram, a [`Hello`] follows the [`DatagramHeader`].
 //!
 //! A server answers a stream with an [`Acknowledgement`], which clients may ignore. It answers the
 //! last datagram of a UDP test with a [`ServerReport`]. A bounceback test consists of
@@ -109,7 +109,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn versions_have_names() {
+    fn version_names_have_three_parts() {
         for (version, name) in [
             (VERSION, Some("2.1.8")),
             ([0x0002_0000, 0x000d_0003], Some("2.0.13")),

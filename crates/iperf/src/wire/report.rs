@@ -38,7 +38,7 @@ pub struct LatencyReport {
     pub mean: Duration,
     /// The sum of squared deviations, in square microseconds: integer part and millionths.
     pub squares: [u32; 2],
-    /// A value of stock that nothing depends on: integer part and millionths.
+    /// A value that stock sends and nothing uses: integer part and millionths.
     pub variance_delta: [u32; 2],
     /// The number of latencies.
     pub count: u32,
@@ -48,7 +48,7 @@ pub struct LatencyReport {
 
 /// Flag: the report is valid.
 const VALID: u32 = 0x8000_0000;
-/// Flag: the server uses enhanced reports (`-e`). The latencies may be valid without it.
+/// Flag: the server uses enhanced reports (`-e`). The latencies may be valid without this flag.
 const ENHANCED: u32 = 0x4000_0000;
 /// Flag: the counters have 64 bits.
 const WIDE: u32 = 0x0800_0000;
@@ -95,10 +95,10 @@ impl ServerReport {
 
     /// Encodes the answer to a client of iperf 2.0.5 or older.
     ///
-    /// The answer is the client's last datagram, with the counters after number and timestamp.
-    pub fn encode_narrow(&self, last: &[u8]) -> Vec<u8> {
-        let mut bytes = last.to_vec();
-        bytes.resize(last.len().max(Self::NARROW_END), 0);
+    /// The answer is a datagram of the client, with the counters after number and timestamp.
+    pub fn encode_narrow(&self, datagram: &[u8]) -> Vec<u8> {
+        let mut bytes = datagram.to_vec();
+        bytes.resize(datagram.len().max(Self::NARROW_END), 0);
         self.write_counts(&mut bytes, DatagramHeader::NARROW_LEN);
         write_word(&mut bytes, DatagramHeader::NARROW_LEN, VALID);
         bytes
@@ -119,7 +119,7 @@ impl ServerReport {
         let is_valid = |at: usize| bytes.len() >= at + 40 && read_word(bytes, at) & VALID != 0;
         let offset = [DatagramHeader::WIDE_LEN, DatagramHeader::NARROW_LEN]
             .into_iter()
-            .find(|from| is_valid(*from))?;
+            .find(|offset| is_valid(*offset))?;
         let bits = read_word(bytes, offset);
         let high = |at: usize| {
             if bits & WIDE != 0 {
@@ -158,7 +158,7 @@ impl ServerReport {
 
     /// Whether the report is consistent in itself and with the sent data.
     ///
-    /// Both arguments include the last datagram. The report may have up to twice the sent bytes.
+    /// Both arguments include the last datagram. The report may count up to twice the sent bytes.
     pub fn is_plausible(&self, sent_bytes: u64, sent_datagrams: u64) -> bool {
         let max_bytes = sent_bytes.saturating_mul(2);
         self.lost <= self.datagrams
@@ -205,12 +205,12 @@ mod tests {
     }
 
     #[test]
-    fn both_forms_come_back() {
+    fn both_forms_survive_a_round_trip() {
         let wide = with_latency();
         assert_eq!(ServerReport::decode(&wide.encode()), Some(wide));
-        let last = [b'7'; 100];
-        let narrow = report().encode_narrow(&last);
-        assert_eq!((narrow.len(), &narrow[..12]), (100, &last[..12]));
+        let datagram = [b'7'; 100];
+        let narrow = report().encode_narrow(&datagram);
+        assert_eq!((narrow.len(), &narrow[..12]), (100, &datagram[..12]));
         // An older client reads the report at offset 12. Offset 16, where the newer form has its
         // flags, holds a counter without the flag `VALID`.
         assert_eq!(ServerReport::decode(&narrow), Some(report()));

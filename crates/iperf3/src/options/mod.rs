@@ -129,9 +129,9 @@ fn check_client(options: &mut GivenOptions) -> Result<(), EarlyExit> {
         parameters.time = 0;
     }
     if let Some(bytes) = parameters.block_bytes {
-        let udp = MIN_DATAGRAM_BYTES..=MAX_UDP_PAYLOAD;
+        let datagram_bytes = MIN_DATAGRAM_BYTES..=MAX_UDP_PAYLOAD;
         match parameters.protocol {
-            Protocol::Udp if !udp.contains(&bytes) => {
+            Protocol::Udp if !datagram_bytes.contains(&bytes) => {
                 return refuse("block size invalid (minimum = 16 bytes, maximum = 65507 bytes)");
             }
             Protocol::Tcp | Protocol::Sctp if bytes > MAX_BLOCK_BYTES => {
@@ -144,8 +144,8 @@ fn check_client(options: &mut GivenOptions) -> Result<(), EarlyExit> {
         return refuse("client receive timeout is valid only in receiving mode: ");
     }
     let common = &options.common;
-    let is_on_stdout = common.linerate_json.as_deref() == Some(Path::new("-"));
-    if is_on_stdout && (common.json || common.json_stream) && common.log_file.is_none() {
+    let has_document_on_stdout = common.linerate_json.as_deref() == Some(Path::new("-"));
+    if has_document_on_stdout && common.prints_json() && common.log_file.is_none() {
         return refuse("--linerate-json - contradicts -J and --json-stream");
     }
     if user.is_some() != public_key.is_some() {

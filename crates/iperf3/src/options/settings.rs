@@ -28,7 +28,7 @@ with_defaults! {
         pub cpu: Option<u32> = None,
         /// `-B`: the local address.
         pub bind: Option<String> = None,
-        /// `--bind-dev`, or what follows `%` in `-B` and `-c`.
+        /// `--bind-dev`, or the part after `%` in `-B` and `-c`.
         pub device: Option<String> = None,
         /// `-V`.
         pub verbose: bool = false,
@@ -74,7 +74,7 @@ with_defaults! {
     pub struct ClientSettings {
         /// `-c`.
         pub host: String = String::new(),
-        /// The parameters that it requests from the server.
+        /// The parameters that the client requests from the server.
         pub parameters: Parameters = Parameters::default(),
         /// `--connect-timeout`.
         pub connect_timeout: Option<Duration> = None,

@@ -36,19 +36,19 @@ pub(super) struct GivenOptions {
     pub(super) is_server: bool,
     /// `-c`.
     pub(super) is_client: bool,
-    /// Whether a client-only option was typed.
+    /// Whether a client-only option was given.
     pub(super) has_client_option: bool,
-    /// Whether a server-only option was typed.
+    /// Whether a server-only option was given.
     pub(super) has_server_option: bool,
     /// `-R`.
     pub(super) reverse: bool,
     /// `--bidir`.
     pub(super) bidirectional: bool,
-    /// `-b`: whether it was typed.
+    /// `-b`: whether it was given.
     pub(super) has_rate: bool,
-    /// `--rcv-timeout`: whether it was typed.
+    /// `--rcv-timeout`: whether it was given.
     pub(super) has_receive_timeout: bool,
-    /// The typed end conditions: -t, -n, -k.
+    /// The given end conditions: -t, -n, -k.
     pub(super) end_conditions: Vec<&'static str>,
     /// Warnings.
     pub(super) notices: Vec<String>,
@@ -74,7 +74,7 @@ pub(super) static SECTION: Section<GivenOptions> = Section {
     title: "OPTIONS",
     heading: "",
     scope: "",
-    flags: &[
+    options: &[
     stock_letter::<GivenOptions>('p', Value("port"), &["Server or Client:", "  -p, --port      #         server port to listen on/connect to"],
         "The port of the control connection and of all data. Default 5201.",
         |t, v| { t.common.port = parse_integer(v, 1..=65535, "port number must be between 1 and 65535 inclusive")? as u16; Ok(()) }).with_long("port"),

@@ -10,8 +10,8 @@ use super::parameter_error;
 
 /// Parses a whole number; fails with `range_error` if it is out of range.
 ///
-/// Stock reads a word as 0. So a word is also a range error if the range excludes 0; else it is
-/// refused.
+/// Stock reads text that is not a number as 0. So such text is a range error if the range excludes
+/// 0; else it is refused.
 pub(super) fn parse_integer(
     text: &str,
     range: RangeInclusive<u64>,
@@ -46,7 +46,7 @@ fn parse_amount(text: &str, base: u32, max: u64, range_error: &str) -> Result<u6
     }
 }
 
-/// Parses seconds with a fraction.
+/// Parses seconds, which may have a fraction.
 pub(super) fn parse_seconds(
     text: &str,
     range: RangeInclusive<f64>,
@@ -77,8 +77,8 @@ pub(super) fn parse_code_point(text: &str) -> Result<u8, EarlyExit> {
         "va" => Some(44 << 2),
         name => units::parse_type_of_service(name),
     };
-    let found = by_name.or_else(by_number);
-    found.ok_or_else(|| parameter_error(BAD_TOS))
+    let type_of_service = by_name.or_else(by_number);
+    type_of_service.ok_or_else(|| parameter_error(BAD_TOS))
 }
 
 fn parse_octet(text: &str) -> Option<u8> {
@@ -90,7 +90,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn code_points_have_names() {
+    fn code_points_are_numbers_or_names() {
         for (text, expected) in [
             ("0", Some(0)),
             ("46", Some(0xb8)),

@@ -55,29 +55,29 @@ impl Figures {
     }
 
     /// Sums several streams. The times are those of the first stream; the jitter is the mean.
-    pub(super) fn sum<'a>(all: impl IntoIterator<Item = &'a Self>) -> Self {
-        let mut all = all.into_iter();
-        let Some(first) = all.next() else {
+    pub(super) fn sum<'a>(figures: impl IntoIterator<Item = &'a Self>) -> Self {
+        let mut figures = figures.into_iter();
+        let Some(first) = figures.next() else {
             return Self::default();
         };
         let mut sum = Self {
             path: None,
             ..*first
         };
-        let mut streams = 1;
-        for one in all {
-            streams += 1;
-            sum.bytes = sum.bytes.saturating_add(one.bytes);
+        let mut stream_count = 1;
+        for stream in figures {
+            stream_count += 1;
+            sum.bytes = sum.bytes.saturating_add(stream.bytes);
             sum.retransmits = sum
                 .retransmits
-                .zip(one.retransmits)
-                .map(|(sum, one)| sum + one);
-            sum.datagrams.packets += one.datagrams.packets;
-            sum.datagrams.lost += one.datagrams.lost;
-            sum.datagrams.out_of_order += one.datagrams.out_of_order;
-            sum.datagrams.jitter_ms += one.datagrams.jitter_ms;
+                .zip(stream.retransmits)
+                .map(|(sum, count)| sum + count);
+            sum.datagrams.packets += stream.datagrams.packets;
+            sum.datagrams.lost += stream.datagrams.lost;
+            sum.datagrams.out_of_order += stream.datagrams.out_of_order;
+            sum.datagrams.jitter_ms += stream.datagrams.jitter_ms;
         }
-        sum.datagrams.jitter_ms /= f64::from(streams);
+        sum.datagrams.jitter_ms /= f64::from(stream_count);
         sum
     }
 }
@@ -86,38 +86,37 @@ impl Figures {
 pub(super) fn interval_figures(
     run: &TestRun,
     sends: bool,
-    (before, now): (&Sample, &Sample),
+    (start, end): (&Sample, &Sample),
     origin: Duration,
 ) -> Figures {
     let at = |sample: &Sample| sample.at.saturating_sub(origin).as_secs_f64();
-    let bytes = now.bytes().0.saturating_sub(before.bytes().0);
+    let bytes = end.bytes().0.saturating_sub(start.bytes().0);
     let retransmits = |sample: &Sample| sample.path.and_then(|path| path.retransmits);
-    let order = |sample: &Sample| sample.datagrams.unwrap_or_default().by_highest;
+    let number_counts =
+        |sample: &Sample| sample.datagrams.unwrap_or_default().highest_number_counts;
     let datagrams = if sends {
         Datagrams {
             packets: run.packets(Bytes(bytes)),
             ..Datagrams::default()
         }
     } else {
-        let (order_before, order_now) = (order(before), order(now));
+        let (at_start, at_end) = (number_counts(start), number_counts(end));
         Datagrams {
-            packets: order_now.highest.saturating_sub(order_before.highest),
-            lost: order_now.missing as i64 - order_before.missing as i64,
-            out_of_order: order_now
-                .out_of_order
-                .saturating_sub(order_before.out_of_order),
-            jitter_ms: milliseconds(jitter(now.datagrams.as_ref())),
+            packets: at_end.highest.saturating_sub(at_start.highest),
+            lost: at_end.missing as i64 - at_start.missing as i64,
+            out_of_order: at_end.out_of_order.saturating_sub(at_start.out_of_order),
+            jitter_ms: milliseconds(jitter(end.datagrams.as_ref())),
         }
     };
     Figures {
-        start: at(before),
-        end: at(now),
-        seconds: now.at.saturating_sub(before.at).as_secs_f64(),
+        start: at(start),
+        end: at(end),
+        seconds: end.at.saturating_sub(start.at).as_secs_f64(),
         bytes,
-        retransmits: retransmits(now)
-            .map(|now| now.saturating_sub(retransmits(before).unwrap_or(0)))
+        retransmits: retransmits(end)
+            .map(|count| count.saturating_sub(retransmits(start).unwrap_or(0)))
             .filter(|_| sends),
-        path: now.path.filter(|_| sends),
+        path: end.path.filter(|_| sends),
         datagrams,
     }
 }
@@ -171,7 +170,7 @@ pub(super) fn receiver_figures(stream: &StreamRun) -> Figures {
     let counts = side.and_then(|side| side.datagrams).unwrap_or_default();
     // Count datagrams by their highest number, without the omitted time.
     let packets = if stream.sends {
-        counts.by_highest.highest
+        counts.highest_number_counts.highest
     } else {
         measured_highest(stream)
     };
@@ -181,8 +180,8 @@ pub(super) fn receiver_figures(stream: &StreamRun) -> Figures {
         bytes: side.map_or(0, |side| side.counts.received.0),
         datagrams: Datagrams {
             packets,
-            lost: counts.by_highest.missing.min(packets) as i64,
-            out_of_order: counts.by_highest.out_of_order,
+            lost: counts.highest_number_counts.missing.min(packets) as i64,
+            out_of_order: counts.highest_number_counts.out_of_order,
             jitter_ms: milliseconds(jitter(Some(&counts))),
         },
         ..Figures::default()
@@ -215,12 +214,12 @@ impl DiskFile {
     }
 }
 
-/// Returns the datagrams up to the highest received number, without the omitted time.
+/// Returns the number of datagrams up to the highest received one, without the omitted time.
 fn measured_highest(stream: &StreamRun) -> u64 {
     let highest = |sample: Option<&Sample>| {
         sample
             .and_then(|sample| sample.datagrams)
-            .map_or(0, |counts| counts.by_highest.highest)
+            .map_or(0, |counts| counts.highest_number_counts.highest)
     };
     let samples = stream.samples();
     let first_measured = samples

@@ -149,14 +149,14 @@ fn intervals(run: &TestRun) -> Vec<Json> {
                 [*samples.get(index - 1)?, *samples.get(index)?],
             ))
         };
-        let all: Vec<_> = run.streams.iter().filter_map(stream_interval).collect();
+        let stream_intervals: Vec<_> = run.streams.iter().filter_map(stream_interval).collect();
         let origin = run
             .streams
             .first()
             .and_then(|stream| stream.samples().get(run.omit_end_index));
         interval_at(
             run,
-            &all,
+            &stream_intervals,
             origin.filter(|_| index > run.omit_end_index).copied(),
             index <= run.omit_end_index,
         )
@@ -167,12 +167,12 @@ fn intervals(run: &TestRun) -> Vec<Json> {
 /// Returns the last element of `intervals` while the test runs.
 pub(crate) fn interval(run: &TestRun, end: IntervalEnd<'_>) -> Json {
     let stream_interval = |(stream, series): (&Stream, &Series)| {
-        let [.., before, now] = series.samples[..] else {
+        let [.., start, end] = series.samples[..] else {
             return None;
         };
-        Some((stream.label, stream.sends, [before, now]))
+        Some((stream.label, stream.sends, [start, end]))
     };
-    let all: Vec<_> = end
+    let stream_intervals: Vec<_> = end
         .streams
         .iter()
         .zip(end.series)
@@ -180,8 +180,13 @@ pub(crate) fn interval(run: &TestRun, end: IntervalEnd<'_>) -> Json {
         .collect();
     let origin = end
         .omit_end_index
-        .and_then(|begin| end.series.first()?.samples.get(begin));
-    interval_at(run, &all, origin.copied(), end.omit_end_index.is_none())
+        .and_then(|index| end.series.first()?.samples.get(index));
+    interval_at(
+        run,
+        &stream_intervals,
+        origin.copied(),
+        end.omit_end_index.is_none(),
+    )
 }
 
 /// A stream's label, whether it sends, and its samples at the start and end of an interval.
@@ -189,17 +194,17 @@ type StreamInterval = (i32, bool, [Sample; 2]);
 
 fn interval_at(
     run: &TestRun,
-    all: &[StreamInterval],
+    stream_intervals: &[StreamInterval],
     origin: Option<Sample>,
     is_omitted: bool,
 ) -> Json {
     let origin = origin.unwrap_or_default().at;
     let figures = |interval: &StreamInterval| {
-        let (_, sends, [before, now]) = interval;
-        figures::interval_figures(run, *sends, (before, now), origin)
+        let (_, sends, [start, end]) = interval;
+        figures::interval_figures(run, *sends, (start, end), origin)
     };
     let mut streams = Vec::new();
-    for interval in all {
+    for interval in stream_intervals {
         let mut json = object! { "socket": interval.0 };
         json.extend(interval_members(
             run,
@@ -214,7 +219,7 @@ fn interval_at(
     for (name, from_client) in [("sum", true), ("sum_bidir_reverse", false)] {
         let is_both = run.parameters.direction == Direction::Both;
         let sends = from_client != run.is_server;
-        let selected: Vec<_> = all
+        let selected: Vec<_> = stream_intervals
             .iter()
             .filter(|interval| !is_both || interval.1 == sends)
             .collect();
@@ -428,7 +433,7 @@ fn path_extremes(stream: &StreamRun, omit_end_index: usize) -> Object {
         .skip(omit_end_index + 1)
         .filter_map(|sample| sample.path);
     let paths: Vec<_> = paths.filter(|_| stream.sends).collect();
-    let max_of = |of: fn(&PathSample) -> u64| paths.iter().map(of).max().unwrap_or(0);
+    let max_of = |field: fn(&PathSample) -> u64| paths.iter().map(field).max().unwrap_or(0);
     let rtt = |path: &PathSample| path.smoothed_rtt.map_or(0, |rtt| rtt.as_micros() as u64);
     let sum: u64 = paths.iter().map(rtt).sum();
     object! {
@@ -447,11 +452,12 @@ fn round_trips(stream: &StreamRun) -> Object {
     let Some(times) = &stream.outcome.local.smoothed_rtt else {
         return Object::new();
     };
-    let at = |percent: f64| {
+    let percentile_us = |percent: f64| {
         times
             .percentile(percent)
             .map_or(0.0, |time| time.as_secs_f64() * 1e6)
     };
-    let json = object! { "samples": times.len(), "p50": at(50.0), "p99": at(99.0) };
-    object! { "smoothed_rtt_us": json }
+    let summary =
+        object! { "samples": times.len(), "p50": percentile_us(50.0), "p99": percentile_us(99.0) };
+    object! { "smoothed_rtt_us": summary }
 }

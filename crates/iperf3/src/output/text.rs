@@ -143,46 +143,46 @@ fn role_tag(run: &TestRun, sends: bool) -> &'static str {
 /// Returns the lines of an interval.
 pub(crate) fn interval_lines(run: &TestRun, end: IntervalEnd<'_>, style: Style) -> String {
     let mut text = String::new();
-    let several = run.parameters.parallel > 1;
-    let is_first = end.omit_end_index.is_none_or(|begin| begin == 0)
+    let has_several_streams = run.parameters.parallel > 1;
+    let is_first = end.omit_end_index.is_none_or(|index| index == 0)
         && end
             .series
             .first()
             .is_some_and(|series| series.samples.len() == 2);
-    if several && !is_first {
+    if has_several_streams && !is_first {
         text.push_str(SEPARATOR);
     }
     let origin = end
         .omit_end_index
-        .and_then(|begin| end.series.first()?.samples.get(begin));
+        .and_then(|index| end.series.first()?.samples.get(index));
     let origin = origin.map_or_else(Default::default, |sample| sample.at);
-    let word = if end.omit_end_index.is_none() {
+    let suffix = if end.omit_end_index.is_none() {
         "(omitted)"
     } else {
         ""
     };
     for sends in stream_directions(run) {
-        let mut all = Vec::new();
+        let mut stream_figures = Vec::new();
         for (stream, series) in end.streams.iter().zip(end.series) {
-            let [.., before, now] = &series.samples[..] else {
+            let [.., start, end] = &series.samples[..] else {
                 continue;
             };
             if stream.sends != sends {
                 continue;
             }
-            let figures = figures::interval_figures(run, sends, (before, now), origin);
+            let figures = figures::interval_figures(run, sends, (start, end), origin);
             let id = format!("{:3}", stream.label);
-            push_interval_line(&mut text, run, &id, sends, &figures, word, style);
-            all.push(figures);
+            push_interval_line(&mut text, run, &id, sends, &figures, suffix, style);
+            stream_figures.push(figures);
         }
-        if several {
+        if has_several_streams {
             push_interval_line(
                 &mut text,
                 run,
                 "SUM",
                 sends,
-                &Figures::sum(&all),
-                word,
+                &Figures::sum(&stream_figures),
+                suffix,
                 style,
             );
         }
@@ -203,33 +203,33 @@ fn push_interval_line(
     id: &str,
     sends: bool,
     figures: &Figures,
-    word: &str,
+    suffix: &str,
     style: Style,
 ) {
     let head = line_head(run, id, sends, figures, style);
     let datagrams = &figures.datagrams;
     let _ = match (run.is_udp(), sends) {
         (true, true) => {
-            let gap = if is_bidirectional(run) {
+            let padding = if is_bidirectional(run) {
                 "          "
             } else {
                 ""
             };
-            writeln!(text, "{head} {gap} {}  {word}", datagrams.packets)
+            writeln!(text, "{head} {padding} {}  {suffix}", datagrams.packets)
         }
-        (true, false) => writeln!(text, "{head}  {}  {word}", loss_text(figures)),
+        (true, false) => writeln!(text, "{head}  {}  {suffix}", loss_text(figures)),
         (false, true) => match (figures.retransmits, figures.path) {
             (Some(retransmits), Some(path)) => {
                 let window =
                     Scale::Bytes(None).format(path.congestion_window_bytes.unwrap_or(0) as f64);
-                writeln!(text, "{head}  {retransmits:3}   {window}       {word}")
+                writeln!(text, "{head}  {retransmits:3}   {window}       {suffix}")
             }
             (Some(retransmits), None) => {
-                writeln!(text, "{head}  {retransmits:3}             {word}")
+                writeln!(text, "{head}  {retransmits:3}             {suffix}")
             }
-            _ => writeln!(text, "{head}                  {word}"),
+            _ => writeln!(text, "{head}                  {suffix}"),
         },
-        (false, false) => writeln!(text, "{head}                  {word}"),
+        (false, false) => writeln!(text, "{head}                  {suffix}"),
     };
 }
 
@@ -300,11 +300,11 @@ pub(crate) fn summary_lines(run: &TestRun, style: Style) -> String {
                     .iter()
                     .all(|stream| has_figures(run, stream, is_sender))
                 {
-                    let all: Vec<_> = streams
+                    let stream_figures: Vec<_> = streams
                         .iter()
                         .map(|stream| end_figures(run, stream, is_sender))
                         .collect();
-                    let sum = Figures::sum(&all);
+                    let sum = Figures::sum(&stream_figures);
                     push_summary_line(&mut text, run, "SUM", sends, is_sender, &sum, style);
                 } else if style.verbose && !run.is_udp() {
                     push_not_available(&mut text, "SUM", is_sender);
@@ -318,7 +318,7 @@ pub(crate) fn summary_lines(run: &TestRun, style: Style) -> String {
     if run.overlapping_tests > 0 {
         let _ = writeln!(
             text,
-            "{} other tests ran on this server meanwhile",
+            "{} other tests ran on this server during this test",
             run.overlapping_tests
         );
     }
@@ -327,12 +327,12 @@ pub(crate) fn summary_lines(run: &TestRun, style: Style) -> String {
 
 fn disk_file_line(file: &DiskFile, sends: bool) -> String {
     let moved = if sends { file.sent } else { file.received };
-    let [moved_shown, all] = [moved, file.bytes].map(|bytes| {
-        let shown = Scale::Bytes(None).format(bytes as f64);
-        shown.trim_end_matches('s').to_owned()
+    let [moved_text, total_text] = [moved, file.bytes].map(|bytes| {
+        let text = Scale::Bytes(None).format(bytes as f64);
+        text.trim_end_matches('s').to_owned()
     });
     let (percent, name) = (file.percent(moved), &file.name);
-    format!("        Sent {moved_shown} / {all} ({percent}%) of {name}\n")
+    format!("        Sent {moved_text} / {total_text} ({percent}%) of {name}\n")
 }
 
 /// Returns whether this end can show the figures of the sender or the receiver.
@@ -386,16 +386,16 @@ fn verbose_lines(run: &TestRun, sends: bool) -> String {
         let remote = run.results.as_ref().filter(|_| !run.is_server);
         let local_cpu = percents(run.cpu);
         let remote_cpu = percents(remote.map_or([0.0; 3], |results| results.cpu));
-        let both = [("sender", "receiver"), ("receiver", "sender")];
+        let role_pairs = [("sender", "receiver"), ("receiver", "sender")];
         let lines = if is_bidirectional(run) {
-            &both[..]
+            &role_pairs[..]
         } else {
-            &both[..1]
+            &role_pairs[..1]
         };
-        for (local, other) in lines {
+        for (local_role, remote_role) in lines {
             let _ = writeln!(
                 text,
-                "CPU Utilization: local/{local} {local_cpu}, remote/{other} {remote_cpu}"
+                "CPU Utilization: local/{local_role} {local_cpu}, remote/{remote_role} {remote_cpu}"
             );
         }
     }

@@ -1,7 +1,7 @@
 //! The output of a server.
 //!
-//! One test at a time prints its lines live. The output of concurrent tests is printed when they
-//! have ended.
+//! One test at a time prints its lines live. The output of a concurrent test follows when that test
+//! and the live test have ended.
 
 use std::ffi::CString;
 use std::io::Write;
@@ -28,7 +28,7 @@ struct ConsoleState {
     out: Box<dyn Write + Send>,
     /// Whether a test is printing its lines live.
     has_live_test: bool,
-    /// The output of other tests that have ended.
+    /// The output of tests that ended before the live test.
     finished_texts: Vec<String>,
     /// The number in the last "Server listening" banner.
     last_test_number: u64,

@@ -53,7 +53,7 @@ struct Iperf3Dialect {
 /// Listens, and serves until `stop` is set.
 ///
 /// Calls `before_start` before any thread starts; returns early if that returns `false`. An error
-/// is one line.
+/// is one line of text.
 pub fn run(
     common: &CommonSettings,
     settings: &ServerSettings,
@@ -82,7 +82,7 @@ pub fn run(
 
 /// Creates a server for iperf3 clients within a service of several dialects.
 ///
-/// An error is one line.
+/// An error is one line of text.
 pub fn server_for_service(
     service: &Service,
     common: &CommonSettings,
@@ -309,8 +309,8 @@ impl Iperf3Dialect {
     ///
     /// Waits up to 200 ms, because a test that is just ending may still be counted.
     fn try_admit(&self) -> bool {
-        const EXIT_TIME: Duration = Duration::from_millis(200);
-        let until = Instant::now() + EXIT_TIME;
+        const MAX_WAIT: Duration = Duration::from_millis(200);
+        let until = Instant::now() + MAX_WAIT;
         let max_tests = if self.settings.one_off {
             1
         } else {
@@ -326,7 +326,7 @@ impl Iperf3Dialect {
             if Instant::now() >= until {
                 return false;
             }
-            std::thread::sleep(EXIT_TIME / 20);
+            std::thread::sleep(MAX_WAIT / 20);
         }
         true
     }

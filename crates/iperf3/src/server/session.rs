@@ -40,15 +40,15 @@ const UDP_STREAMS_TIMEOUT: Duration = Duration::from_secs(10);
 /// The interval between checks of the control connection while waiting for streams.
 const CONTROL_POLL_INTERVAL: Duration = Duration::from_millis(50);
 
-/// Serves a client. Returns whether a test took place.
+/// Serves a client. Returns `false` only after a failed login, which does not count as a test.
 pub(super) fn serve(
     dialect: &Iperf3Dialect,
     control: &mut ControlConnection,
     cookie: Cookie,
     server: ServerContext<'_>,
 ) -> bool {
-    // When the server stops, waits end but the last messages are still sent.
-    control.forget_connect_stop();
+    // A stop of the server ends all waits, but the last messages are still sent.
+    control.detach_stop();
     crate::control_channel::enable_keep_alive(control, &dialect.common);
     let session = Session {
         dialect,
@@ -58,9 +58,9 @@ pub(super) fn serve(
     let accepted = (session.receive_parameters()).and_then(|parameters| {
         session
             .begin_test(&parameters)
-            .map(|running| (parameters, running))
+            .map(|running_test| (parameters, running_test))
     });
-    let (parameters, running) = match accepted {
+    let (parameters, running_test) = match accepted {
         Ok(accepted) => accepted,
         Err(fault) => {
             session.report_failure(&fault);
@@ -77,11 +77,11 @@ pub(super) fn serve(
     };
     let mut output = dialect.console.begin_test();
     let mut run = session.new_run(&parameters, cookie);
-    match session.run_test(&mut run, &mut output, &running) {
-        Ok(()) => running.complete(),
+    match session.run_test(&mut run, &mut output, &running_test) {
+        Ok(()) => running_test.complete(),
         Err(fault) => {
             session.report_failure(&fault);
-            running.fail(&fault);
+            running_test.fail(&fault);
         }
     }
     output.end(!dialect.settings.one_off && !dialect.stop().is_set());
@@ -138,7 +138,7 @@ impl Session<'_> {
 
     /// Registers the test, if the limits per client address allow it.
     fn begin_test(&self, parameters: &Parameters) -> Result<Arc<RunningTest>, Fault> {
-        let (receives, sends) = parameters.stream_counts();
+        let (receiving_count, sending_count) = parameters.stream_counts();
         let direction = match parameters.direction {
             Direction::Forward => "",
             Direction::Reverse => " reverse",
@@ -148,11 +148,14 @@ impl Session<'_> {
         let is_timed = parameters.time > 0 && crate::total_bytes(parameters).is_none();
         let seconds = parameters.time.saturating_add(parameters.omit);
         let test = ClientTest {
-            name: format!("{protocol}{direction}, streams: {}", receives + sends),
+            name: format!(
+                "{protocol}{direction}, streams: {}",
+                receiving_count + sending_count
+            ),
             duration: is_timed.then(|| Duration::from_secs(seconds.into())),
         };
-        let running = self.server.begin(self.control.peer(), test);
-        running.map_err(|refusal| match refusal {
+        let running_test = self.server.begin(self.control.peer(), test);
+        running_test.map_err(|refusal| match refusal {
             Refusal::TooLong(_) => Fault::from_code(error::SERVER_DURATION),
             _ => Fault::with_reason(error::BUSY, refusal.to_string()),
         })
@@ -199,13 +202,13 @@ impl Session<'_> {
         &self,
         run: &mut TestRun,
         output: &mut TestOutput<'_>,
-        running: &RunningTest,
+        running_test: &RunningTest,
     ) -> Result<(), Fault> {
         let common = &self.dialect.common;
         let sends_output = run.parameters.server_output;
         let mut printer = Printer::new(common, OutputTarget::ServerConsole(output), sends_output);
-        let done = self.measure(run, &mut printer, running);
-        if let Err(fault) = &done {
+        let result = self.measure(run, &mut printer, running_test);
+        if let Err(fault) = &result {
             run.error = Some(format!("error - {fault}"));
             if matches!(
                 fault.code,
@@ -215,14 +218,14 @@ impl Session<'_> {
                 printer.finished(run);
             }
         }
-        done
+        result
     }
 
     fn measure(
         &self,
         run: &mut TestRun,
         printer: &mut Printer<'_>,
-        running: &RunningTest,
+        running_test: &RunningTest,
     ) -> Result<(), Fault> {
         let parameters = run.parameters.clone();
         printer.debug("get_parameters:", Some(&parameters.encode()));
@@ -231,7 +234,7 @@ impl Session<'_> {
         streams::log_socket_settings(&streams, printer);
         run.set_streams(&streams);
         for stream in &streams {
-            running.add_counters(&stream.counters);
+            running_test.add_counters(&stream.counters);
         }
         printer.started(run);
         self.channel().send_bytes(&[
@@ -267,7 +270,7 @@ impl Session<'_> {
         let fault = fault.or_else(|| data.end.fault(error::SERVER_TERMINATED));
         run.set_transfer_result(data);
         run.cpu = meter.percent();
-        run.overlapping_tests = running.overlapping_tests();
+        run.overlapping_tests = running_test.overlapping_tests();
         fault.map_or(Ok(()), Err)?;
         let output = printer.finished(run);
         let results = match results {
@@ -296,8 +299,8 @@ impl Session<'_> {
         };
         streams::bind_cpu(local_settings.cpu)?;
         let is_udp = parameters.protocol == Protocol::Udp;
-        let (receives, sends) = parameters.stream_counts();
-        let count = receives + sends;
+        let (receiving_count, sending_count) = parameters.stream_counts();
+        let count = receiving_count + sending_count;
         if parameters.protocol == Protocol::Sctp {
             self.dialect.listen_for_sctp()?;
         }
@@ -308,7 +311,7 @@ impl Session<'_> {
         };
         let mut streams = Vec::new();
         for (index, socket) in (0..).zip(sockets) {
-            let plan = plan::flow(parameters, index >= receives, &local_settings);
+            let plan = plan::flow(parameters, index >= receiving_count, &local_settings);
             let data = DataSocket::from_accepted(socket, plan.transport, &plan.local.socket);
             let data = data.map_err(|error| crate::socket_fault(&error))?;
             let fault = |error| Fault::io(error::STREAM_ACCEPT, &error);
@@ -320,7 +323,7 @@ impl Session<'_> {
                     _ if is_udp => 5 + index as i32,
                     _ => 6 + 2 * index as i32,
                 },
-                sends: index >= receives,
+                sends: index >= receiving_count,
                 local: Address::local(&data.socket).map_err(fault)?,
                 peer: Address::peer(&data.socket).map_err(fault)?,
                 file: streams::open_file(&plan, local_settings.file.as_deref())?,
@@ -460,7 +463,7 @@ impl ServerHandler<'_, '_> {
     /// Decides when a transfer ends after the client's TEST_END.
     ///
     /// A test with a byte limit must receive all bytes, but TEST_END may overtake the last ones.
-    /// In that case this requests the client's results, which contain the number of sent bytes.
+    /// Then the server requests the client's results, which contain the number of sent bytes.
     fn wait_for_remaining_data(&mut self) -> Result<NextStep, Fault> {
         let parameters = &self.run.parameters;
         let has_byte_limit = crate::total_bytes(parameters).is_some() && parameters.omit == 0;

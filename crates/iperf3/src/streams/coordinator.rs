@@ -21,13 +21,13 @@ const MAX_TICK: Duration = Duration::from_millis(8);
 /// The longest wait while a byte limit can end the transfer.
 const SHORT_TICK: Duration = Duration::from_millis(1);
 
-/// How long to wait for a control message that explains a stream's failure.
+/// The maximum wait for a control message that explains a stream's failure.
 const EXPLANATION_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// The maximum number of samples of all streams; beyond it, every second sample is dropped.
 const MAX_SAMPLES: usize = 500_000;
 
-/// How long to wait for data in flight after its sender has ended.
+/// The maximum wait for data in flight after its sender has ended.
 const ARRIVAL_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Samples the streams and decides when the transfer ends.
@@ -257,7 +257,7 @@ impl<'a> Coordinator<'a> {
     /// Keeps the omitted time's samples and the last one.
     fn halve_samples(&mut self) {
         let max_samples = (MAX_SAMPLES / self.series.len().max(1)).max(1000);
-        let Some(begin) = self
+        let Some(omit_end) = self
             .omit_end_index
             .filter(|_| self.sample_count() > max_samples)
         else {
@@ -266,8 +266,9 @@ impl<'a> Coordinator<'a> {
         for series in &mut self.series {
             let last = series.samples.len() - 1;
             let mut indexes = 0..=last;
-            let is_kept =
-                |index: usize| index <= begin || index == last || (index - begin).is_multiple_of(2);
+            let is_kept = |index: usize| {
+                index <= omit_end || index == last || (index - omit_end).is_multiple_of(2)
+            };
             series
                 .samples
                 .retain(|_| indexes.next().is_some_and(is_kept));

@@ -26,7 +26,7 @@ use worker::run_stream;
 pub(crate) const STREAM_MEMORY: u64 = 4 << 20;
 
 /// The stack of a stream's thread, in bytes. The buffers are on the heap.
-const STACK: usize = 256 * 1024;
+const STACK_BYTES: usize = 256 * 1024;
 
 /// The settings of a transfer: its end conditions, intervals, payload and memory.
 #[derive(Clone, Copy, Debug)]
@@ -43,9 +43,9 @@ pub(crate) struct TransferSettings<'a> {
     pub(crate) idle_timeout: Duration,
     /// Ends the transfer early.
     pub(crate) cancel: &'a Stop,
-    /// Whether a sender shuts its stream down at the end.
+    /// Whether this end is the server.
     ///
-    /// A stock client reads on after the test's end, until the stream is shut down.
+    /// A server that sends shuts its stream down at the end: a stock client reads until then.
     pub(crate) is_server: bool,
     /// The pattern that fills sent blocks, repeated as needed.
     pub(crate) payload: &'a [u8],
@@ -111,7 +111,8 @@ pub(crate) trait TransferHandler {
         NextStep::Continue
     }
 
-    /// The transfer has ended at this end. Receivers read on, without counting, until this returns.
+    /// The transfer has ended at this end. Receivers read on, without counting, until this method
+    /// returns.
     fn on_end(&mut self, _end: &TransferEnd) {}
 }
 
@@ -129,7 +130,7 @@ pub(crate) enum TransferEnd {
 }
 
 impl TransferEnd {
-    /// Returns the error of this end; for a signal, the one with `cancelled_code`.
+    /// Returns the error for this reason. `cancelled_code` is the code for a signal.
     pub(crate) fn fault(&self, cancelled_code: i32) -> Option<Fault> {
         let (code, errno) = match self {
             Self::Regular => return None,
@@ -174,8 +175,8 @@ pub(crate) fn run_transfer(
     control: &ControlConnection,
     handler: &mut dyn TransferHandler,
 ) -> TransferData {
-    let half = streams.first().map(|stream| stream.plan.local.clone());
-    let group = FlowGroup::new(streams.len(), half.unwrap_or_default());
+    let endpoint = streams.first().map(|stream| stream.plan.local.clone());
+    let group = FlowGroup::new(streams.len(), endpoint.unwrap_or_default());
     let shared = SharedState {
         transfer,
         data_stop: transfer.cancel.child(),
@@ -187,9 +188,11 @@ pub(crate) fn run_transfer(
     std::thread::scope(|scope| {
         let start = |stream| {
             let (member, shared) = (group.member(), &shared);
-            let thread = Builder::new().name("stream".to_owned()).stack_size(STACK);
+            let thread = Builder::new()
+                .name("stream".to_owned())
+                .stack_size(STACK_BYTES);
             let started = thread.spawn_scoped(scope, move || run_stream(stream, member, shared));
-            // The other streams do not start without this one.
+            // Without this stream, the others never start. So end the transfer.
             started.inspect_err(|error| shared.fail("begin", error.raw_os_error().unwrap_or(0)))
         };
         let threads: Vec<_> = streams.iter().map(start).collect();
@@ -252,12 +255,12 @@ struct SharedState<'a> {
 
 impl SharedState<'_> {
     /// Records that a stream ended by itself. Only the first such end is kept.
-    fn end(&self, end: TransferEnd) {
+    fn record_end(&self, end: TransferEnd) {
         let _ = self.first_end.set(end);
         self.coordinator_wake.set(StopReason::Cancelled);
     }
 
     fn fail(&self, action: &'static str, errno: i32) {
-        self.end(TransferEnd::Failed(action, errno));
+        self.record_end(TransferEnd::Failed(action, errno));
     }
 }

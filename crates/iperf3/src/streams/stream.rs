@@ -17,7 +17,7 @@ use crate::wire::error::{self, Fault};
 pub(crate) struct Stream {
     /// The stream number, which is the same at both ends.
     pub(crate) number: u32,
-    /// The number in brackets at the start of the stream's output lines.
+    /// The number in brackets at the start of the stream's output lines: in stock, a descriptor.
     pub(crate) label: i32,
     /// Whether this end sends.
     pub(crate) sends: bool,

@@ -103,11 +103,11 @@ fn complete_block(stream: &Stream, payload: &[u8]) {
     let SizeRule::Bytes(block) = stream.plan.local.send.size else {
         return;
     };
-    let sent = stream.counters.counts().sent.0 % u64::from(block);
-    if !stream.plan.transport.is_byte_stream() || sent == 0 {
+    let sent_in_block = stream.counters.counts().sent.0 % u64::from(block);
+    if !stream.plan.transport.is_byte_stream() || sent_in_block == 0 {
         return;
     }
-    let mut remaining = u64::from(block) - sent;
+    let mut remaining = u64::from(block) - sent_in_block;
     let socket = stream.data.socket.as_fd();
     let until = Instant::now() + BLOCK_COMPLETION_TIMEOUT;
     while remaining > 0 && Instant::now() < until {
@@ -138,7 +138,7 @@ fn report_end(loop_result: &LoopResult, shared: &SharedState<'_>, sends: bool) {
         (_, Some((action, errno))) => TransferEnd::Failed(action, errno),
         _ => TransferEnd::Failed(if sends { "send" } else { "receive" }, 0),
     };
-    shared.end(end);
+    shared.record_end(end);
 }
 
 /// Returns whether an errno comes from a file and not from a socket.

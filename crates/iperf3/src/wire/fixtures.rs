@@ -1,4 +1,5 @@
-//! Tests on recorded objects of iperf3 3.12 and later: per line a run, a kind and an object.
+//! Tests with recorded objects of iperf3 3.12 and later. Each line of the recording has the name of
+//! a run, a kind and an object.
 
 use rand::Rng;
 use rand::rngs::SmallRng;
@@ -11,8 +12,8 @@ const RECORDED: &str = include_str!("fixtures.txt");
 fn recorded(kind: &str) -> impl Iterator<Item = (&'static str, &'static str)> {
     RECORDED.lines().filter_map(move |line| {
         let mut words = line.splitn(3, ' ');
-        let (run, found) = (words.next()?, words.next()?);
-        (found == kind).then_some((run, words.next()?))
+        let (run, line_kind) = (words.next()?, words.next()?);
+        (line_kind == kind).then_some((run, words.next()?))
     })
 }
 
@@ -37,7 +38,7 @@ fn results_are_written_as_they_were_read() {
 }
 
 /// Returns a random value: numbers of any size, texts of any length, lists of any depth.
-fn value(rng: &mut SmallRng) -> String {
+fn random_value(rng: &mut SmallRng) -> String {
     const NUMBERS: [&str; 14] = [
         "0",
         "1",
@@ -119,14 +120,13 @@ fn random_parameters_have_stocks_errors() {
         error::UDP_BLOCK_SIZE,
         error::BAD_TOS,
         error::RECEIVE_PARAMETERS,
-        // server_affinity and flowlabel.
-        36,
-        127,
+        error::AFFINITY,
+        error::FLOW_LABEL,
     ];
     fuzz::run_inputs("parameters", 1..=99, |rng| {
         let members = (0..rng.random_range(0..4)).map(|_| {
             let key = fuzz::choose(rng, &KEYS);
-            format!("\"{key}\":{}", value(rng))
+            format!("\"{key}\":{}", random_value(rng))
         });
         let text = format!("{{{}}}", members.collect::<Vec<_>>().join(","));
         match Parameters::decode(text.as_bytes()) {

@@ -123,13 +123,18 @@ const OTHER_GREETINGS: [([u8; 4], [u8; 4]); 3] = [
 
 /// Returns whether a datagram opens a stream.
 pub fn is_greeting(datagram: &[u8]) -> bool {
-    datagram == GREETING || OTHER_GREETINGS.iter().any(|(other, _)| other == datagram)
+    datagram == GREETING
+        || OTHER_GREETINGS
+            .iter()
+            .any(|(greeting, _)| greeting == datagram)
 }
 
 /// Returns the reply that the sender of this greeting expects.
 pub fn reply_to(greeting: &[u8]) -> [u8; 4] {
-    let known = OTHER_GREETINGS.iter().find(|(other, _)| other == greeting);
-    known.map_or(REPLY, |(_, reply)| *reply)
+    let pair = OTHER_GREETINGS
+        .iter()
+        .find(|(known_greeting, _)| known_greeting == greeting);
+    pair.map_or(REPLY, |(_, reply)| *reply)
 }
 
 /// Returns whether a datagram is a reply to a greeting.
@@ -165,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn cookies_are_texts() {
+    fn cookies_are_random_texts_of_36_characters() {
         let cookie = Cookie::random();
         assert_eq!(cookie.text().len(), Cookie::LEN - 1);
         assert_ne!(cookie, Cookie::random());

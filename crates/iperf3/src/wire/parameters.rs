@@ -51,7 +51,7 @@ pub enum Direction {
     Both,
 }
 
-/// The parameters of a test. Each field names its JSON key.
+/// The parameters of a test. The comment of each field names its JSON key.
 #[derive(Clone, Debug, PartialEq)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a key of the object")]
 pub struct Parameters {
@@ -184,7 +184,7 @@ impl Parameters {
             json.extend(value.map(|value| (key.into(), value)));
         };
         let flag = |is_set: bool| is_set.then_some(Json::Bool(true));
-        let number_1 = |is_set: bool| is_set.then_some(Json::from(1));
+        let flag_as_1 = |is_set: bool| is_set.then_some(Json::from(1));
         let text = |text: &Option<String>| text.clone().map(Json::from);
         match self.protocol {
             Protocol::Tcp => add("tcp", flag(true)),
@@ -210,7 +210,7 @@ impl Parameters {
         add("burst", self.burst.map(Json::from));
         if self.offload {
             for key in ["gso", "gro"] {
-                add(key, number_1(true));
+                add(key, flag_as_1(true));
             }
         }
         add("TOS", self.type_of_service.map(Json::from));
@@ -218,21 +218,21 @@ impl Parameters {
         add("title", text(&self.title));
         add("extra_data", text(&self.extra_data));
         add("congestion", text(&self.congestion));
-        add("get_server_output", number_1(self.server_output));
-        add("udp_counters_64bit", number_1(self.udp_counters_64bit));
-        add("repeating_payload", number_1(self.repeating_payload));
-        add("zerocopy", number_1(self.zero_copy));
-        add("dont_fragment", number_1(self.do_not_fragment));
+        add("get_server_output", flag_as_1(self.server_output));
+        add("udp_counters_64bit", flag_as_1(self.udp_counters_64bit));
+        add("repeating_payload", flag_as_1(self.repeating_payload));
+        add("zerocopy", flag_as_1(self.zero_copy));
+        add("dont_fragment", flag_as_1(self.do_not_fragment));
         add("authtoken", text(&self.token));
-        add("skip_rx_copy", number_1(self.skip_copy));
+        add("skip_rx_copy", flag_as_1(self.skip_copy));
         add("client_version", text(&self.client_version));
         Json::from(json).compact()
     }
 
     /// Decodes the object as a stock server does.
     ///
-    /// Ignores unknown keys and uses defaults for missing keys. The presence of a flag sets it.
-    /// A wrong type or range is an error with stock's number.
+    /// Ignores unknown keys, and uses defaults for missing keys. The presence of most flags sets
+    /// them. A wrong type or range is an error with stock's number.
     pub fn decode(bytes: &[u8]) -> Result<Self, Fault> {
         let not_an_object = || Fault::with_reason(error::RECEIVE_PARAMETERS, "not a JSON object");
         let json = Json::parse(bytes).map_err(|_| not_an_object())?;
@@ -247,7 +247,7 @@ impl Parameters {
         } else {
             Protocol::Tcp
         };
-        let block = match protocol {
+        let (min_block, max_block, block_error) = match protocol {
             Protocol::Udp => (MIN_DATAGRAM_BYTES, MAX_UDP_PAYLOAD, error::UDP_BLOCK_SIZE),
             _ => (1, MAX_BLOCK_BYTES, error::BLOCK_SIZE),
         };
@@ -277,10 +277,10 @@ impl Parameters {
             direction,
             multipath: reader.has("mptcp"),
             window: non_zero(reader.number("window", 0, MAX_WINDOW_BYTES, error::BUFFER_SIZE)?),
-            block_bytes: match reader.number("len", 0, block.1, block.2)? {
+            block_bytes: match reader.number("len", 0, max_block, block_error)? {
                 None | Some(0) => None,
-                Some(bytes) if bytes < block.0 => return Err(Fault::from_code(block.2)),
-                some => some,
+                Some(bytes) if bytes < min_block => return Err(Fault::from_code(block_error)),
+                block_bytes => block_bytes,
             },
             rate: reader.count("bandwidth")?,
             fq_rate: Some(reader.count("fqrate")?).filter(|rate| *rate > 0),
@@ -355,12 +355,12 @@ impl Reader<'_> {
 
     /// Returns a count or a rate; 0 if it is missing.
     fn count(&self, key: &str) -> Result<u64, Fault> {
-        const LIMIT: f64 = 9.2e18;
+        const MAX_COUNT: f64 = 9.2e18;
         let Some(value) = self.0.get(key) else {
             return Ok(0);
         };
         match value.number() {
-            Some(number) if (0.0..LIMIT).contains(&number) => Ok(number as u64),
+            Some(number) if (0.0..MAX_COUNT).contains(&number) => Ok(number as u64),
             _ => Err(Fault::with_reason(
                 error::RECEIVE_PARAMETERS,
                 format!("{key} is not a number in range"),

@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn false_results_are_bounded() {
+    fn implausible_results_are_bounded() {
         let text = r#"{"cpu_util_total":-1,"cpu_util_user":1e308,"cpu_util_system":1,"sender_has_retransmits":1e99,"streams":[{"id":1,"bytes":-7,"retransmits":1e300,"jitter":-4,"errors":1e308,"packets":2,"end_time":1e308}]}"#;
         let results = Results::decode(text.as_bytes()).unwrap();
         let stream = results.streams[0];

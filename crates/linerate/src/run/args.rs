@@ -124,7 +124,7 @@ struct Confidence {
     width: f64,
 }
 
-/// Default minimum and maximum number of runs, the same as of netperf's `-i` and `-I`.
+/// Default minimum and maximum number of runs with `--confidence`, as in netperf (`-i`, `-I`).
 const DEFAULT_ITERATIONS: (u32, u32) = (3, 10);
 
 const EXIT_CODES: &str = "\
@@ -141,12 +141,12 @@ impl Args {
     pub(crate) fn tests(&self) -> Result<Vec<Test>, String> {
         let tests = test_selection::select_tests(&self.tests, self.transport, self.bidirectional)?;
         let is_vsock = |test: &Test| test.transport == Transport::Vsock;
-        let is_paced = |test: &Test| test.is_one_way_over_datagrams();
-        if self.udp_rate.is_some() && !tests.iter().any(is_paced) {
+        let sends_datagrams = |test: &Test| test.is_one_way_over_datagrams();
+        if self.udp_rate.is_some() && !tests.iter().any(sends_datagrams) {
             return Err("--udp-rate: no test sends one-way datagrams".to_owned());
         }
         if self.io == IoMethod::Mmsg {
-            if !tests.iter().any(is_paced) {
+            if !tests.iter().any(sends_datagrams) {
                 return Err("--io mmsg: no test sends one-way datagrams".to_owned());
             }
             if self.histogram.is_some() {

@@ -20,7 +20,7 @@ use super::warnings;
 pub(super) struct Failure {
     /// Reason in one line.
     pub(super) reason: String,
-    /// Scope: which other tests would fail too.
+    /// The other tests that would fail for the same reason.
     pub(super) scope: FailureScope,
     /// Time until the peer ended the test, if it ended the test early.
     pub(super) ended_early: Option<Duration>,
@@ -49,8 +49,8 @@ impl Failure {
         }
     }
 
-    /// Returns a failure if the peer ended the test early. The outcome then covers the time until
-    /// the end.
+    /// Returns a failure if the peer ended the test early. The outcome then covers only the time
+    /// until the end.
     pub(super) fn for_early_end(outcome: &Outcome) -> Option<Self> {
         let ended_after = outcome.warnings.iter().find_map(|warning| match warning {
             Warning::EndedEarly { after } => Some(*after),
@@ -65,10 +65,10 @@ impl Failure {
     }
 }
 
-/// Runs a test. All flows start together. One-way datagrams of all flows share the total `rate`.
+/// Runs a test. All flows start together. One-way datagrams of all flows share the `total_rate`.
 pub(super) fn run(
     settings: &Settings,
-    rate: Option<BitRate>,
+    total_rate: Option<BitRate>,
     stop: &Stop,
     phase: &Phase,
 ) -> Result<Outcome, Failure> {
@@ -82,22 +82,22 @@ pub(super) fn run(
             fit_datagrams(settings, remote);
         }
     }
-    if let Some(BitRate(rate)) = rate {
-        let flow_rate = BitRate(rate / f64::from(settings.flows.max(1)));
+    if let Some(BitRate(total_rate)) = total_rate {
+        let flow_rate = BitRate(total_rate / f64::from(settings.flows.max(1)));
         for settings in flows.settings_mut() {
             pace_datagrams(settings, flow_rate);
         }
     }
     let counters = flows.counters();
     let run = thread::scope(|scope| {
-        // The sender is dropped when the flows end, also after a panic.
-        let (running, ended) = mpsc::channel();
+        // The end of the flows drops the sender, even after a panic. The receiver notices that.
+        let (end_sender, end_receiver) = mpsc::channel();
         let (flows, counters) = (&mut flows, &counters);
         let test = scope.spawn(move || {
-            let _running = running;
+            let _end_sender = end_sender;
             flows.measure(counters)
         });
-        let samples = phase.sample_and_show(counters, &ended);
+        let samples = phase.sample_and_show(counters, &end_receiver);
         test.join().map(|run| (run, samples))
     });
     let (run, samples) = match run {

@@ -34,7 +34,7 @@ const FAILED: u8 = 1;
 /// Exit code: the command line is wrong. clap uses the same code.
 const USAGE_ERROR: u8 = 2;
 /// Exit code with `--strict`: there is a warning.
-const DOUBTFUL: u8 = 3;
+const HAS_WARNINGS: u8 = 3;
 /// Exit code: SIGINT or SIGTERM ended the run. A shell reports 130 for a program that SIGINT ended.
 const INTERRUPTED: u8 = 130;
 
@@ -70,13 +70,13 @@ pub(crate) fn run(args: &Args) -> ExitCode {
     } else {
         report::text(&report, report_columns())
     };
-    let logged = log.map_or(Ok(()), |log| {
+    let log_result = log.map_or(Ok(()), |log| {
         let runs = report.tests.iter().flat_map(|test| &test.runs);
         log.write(&runs.collect::<Vec<_>>())
     });
-    let logged = logged.map_err(|error| error.to_string());
-    let written = page.map_or(Ok(()), |page| page.write(&report));
-    if let Err(error) = logged.and(written) {
+    let log_result = log_result.map_err(|error| error.to_string());
+    let page_result = page.map_or(Ok(()), |page| page.write(&report));
+    if let Err(error) = log_result.and(page_result) {
         sys::write_error_line(format_args!("linerate run: {error}"));
         return ExitCode::from(FAILED);
     }
@@ -90,7 +90,7 @@ pub(crate) fn run(args: &Args) -> ExitCode {
         }
         Ok(()) if report.interrupted => ExitCode::from(INTERRUPTED),
         Ok(()) if report.error().is_some() => ExitCode::from(FAILED),
-        Ok(()) if args.strict && report.has_warnings() => ExitCode::from(DOUBTFUL),
+        Ok(()) if args.strict && report.has_warnings() => ExitCode::from(HAS_WARNINGS),
         Ok(()) => ExitCode::SUCCESS,
     }
 }
@@ -144,13 +144,13 @@ fn measure_tests(
         }
         let settings = settings(args, test, &report.peer)?;
         let pace = pace_limit(args, &settings, report, stop);
-        let (test_report, failed) = match pace {
+        let (test_report, failure_scope) = match pace {
             Ok(pace) => measure_test(args, &settings, pace, stop),
             Err(failure) => failed_test_report(&settings, failure),
         };
-        // Without any result so far, the other transports would probably fail too.
+        // If no test has a result yet, the other transports would probably fail too.
         let has_measured = report.tests.iter().any(|test| !test.runs.is_empty());
-        match failed {
+        match failure_scope {
             Some(FailureScope::Transport) if has_measured => failed_transports.push(test.transport),
             Some(FailureScope::Transport | FailureScope::Peer) => peer_failed = true,
             Some(FailureScope::Test) | None => {}
@@ -160,8 +160,8 @@ fn measure_tests(
     Ok(())
 }
 
-/// Returns the rate limit for one-way datagrams: the requested rate, or the rate of a stream test.
-/// The latter keeps a first test from flooding the path.
+/// Returns the rate limit for one-way datagrams: the requested rate, or the rate of a stream test,
+/// so that the datagrams do not flood the path.
 fn pace_limit(
     args: &Args,
     settings: &Settings,
@@ -186,7 +186,7 @@ fn pace_limit(
     let measured = report.tests.iter().rfind(is_stream);
     let measured = measured.and_then(|test| Some((test.plan.name.clone(), test.mean_rate()?)));
     let (name, rate) = match measured.filter(|(_, rate)| *rate > 0.0) {
-        Some(known) => known,
+        Some(measured) => measured,
         None => measure_stream_rate(args, &report.peer, stop)?,
     };
     let directions = if args.bidirectional { 2.0 } else { 1.0 };
@@ -196,8 +196,8 @@ fn pace_limit(
     }))
 }
 
-/// Measures the rate of a stream test of 1 s, which the report omits. Returns the test's name and
-/// its rate in bit/s.
+/// Runs a stream test of 1 s, which the report omits, to measure a rate. Returns the test's name
+/// and its rate in bit/s.
 fn measure_stream_rate(
     args: &Args,
     peer: &PeerInfo,
@@ -232,24 +232,25 @@ fn failed_test_report(settings: &Settings, failure: Failure) -> (TestReport, Opt
     (test_report, Some(failure.scope))
 }
 
-/// Runs one test: its warm-up and its runs. If it fails, also returns which other tests would fail.
+/// Runs one test: its warm-up and its runs. If it fails, also returns the scope of the failure.
 fn measure_test(
     args: &Args,
     settings: &Settings,
     pace: Option<PaceLimit>,
     stop: &Stop,
 ) -> (TestReport, Option<FailureScope>) {
-    let mut failed = None;
+    let mut failure_scope = None;
     let (max_runs, goal) = args.iterations();
     let rate = pace.as_ref().map(|pace| pace.rate);
     let mut test_report = TestReport {
         goal,
-        pace,
+        pace_limit: pace,
         ..TestReport::new(settings.plan())
     };
+    // The warm-up is run 0.
     let warm_up = (args.warm_up > 0).then_some((0, args.warm_up));
-    let runs = (1..=max_runs).map(|number| (number, args.length));
-    for (number, seconds) in warm_up.into_iter().chain(runs) {
+    let runs = (1..=max_runs).map(|run_number| (run_number, args.length));
+    for (run_number, seconds) in warm_up.into_iter().chain(runs) {
         if stop.is_set() || !test_report.needs_more_runs() {
             break;
         }
@@ -258,24 +259,24 @@ fn measure_test(
         for_both_directions(&mut settings, |settings| {
             settings.flow.limit = Limit::Time(length);
         });
-        let transactional = settings.flow.workload.is_transactional();
+        let is_transactional = settings.flow.workload.is_transactional();
         let phase = Phase::new(
-            phase_title(&settings, number, max_runs),
+            phase_title(&settings, run_number, max_runs),
             length,
-            transactional,
+            is_transactional,
         );
         let failure = match flows::run(&settings, rate, stop, &phase) {
             Ok(mut outcome) => {
                 if test_report
-                    .pace
+                    .pace_limit
                     .as_ref()
                     .is_some_and(|pace| pace.reference_test.is_some())
                 {
                     warnings::remove_pacing_warnings(&mut outcome);
                 }
                 let early_end = Failure::for_early_end(&outcome);
-                // A shortened run must not be mixed with complete runs.
-                if number > 0 && (early_end.is_none() || test_report.runs.is_empty()) {
+                // A shortened run is recorded only if there are no complete runs.
+                if run_number > 0 && (early_end.is_none() || test_report.runs.is_empty()) {
                     test_report.runs.push(outcome);
                 }
                 early_end
@@ -285,7 +286,7 @@ fn measure_test(
         if let Some(failure) = failure {
             test_report.error = Some(failure.reason);
             test_report.ended_early = failure.ended_early;
-            failed = Some(failure.scope);
+            failure_scope = Some(failure.scope);
             break;
         }
     }
@@ -294,23 +295,23 @@ fn measure_test(
         test_report.plan = run.plan.clone();
     }
     test_report.plan.phases.warm_up = Duration::from_secs(args.warm_up.into());
-    (test_report, failed)
+    (test_report, failure_scope)
 }
 
-fn phase_title(settings: &Settings, number: u32, runs: u32) -> String {
+fn phase_title(settings: &Settings, run_number: u32, max_runs: u32) -> String {
     let name = &settings.name;
-    match (number, runs) {
+    match (run_number, max_runs) {
         (0, _) => format!("{name} warm-up"),
         (_, 1) => name.clone(),
-        _ => format!("{name} {number}/{runs}"),
+        _ => format!("{name} {run_number}/{max_runs}"),
     }
 }
 
 /// Returns the maximum width of the report in columns.
 fn report_columns() -> usize {
-    const WITHOUT_TERMINAL: usize = 80;
+    const DEFAULT_COLUMNS: usize = 80;
     let terminal = sys::process::terminal_columns(io::stdout());
-    terminal.map_or(WITHOUT_TERMINAL, usize::from)
+    terminal.map_or(DEFAULT_COLUMNS, usize::from)
 }
 
 /// Prints the report. A closed pipe is not an error.

@@ -10,7 +10,7 @@ pub(super) fn largest_datagram(remote: SocketAddr) -> u32 {
     max_payload(remote, mtu)
 }
 
-/// Returns the source address that the kernel would choose.
+/// Returns the source address that the kernel would choose for packets to `remote`.
 fn local_address_to(remote: SocketAddr) -> Option<IpAddr> {
     let wildcard: IpAddr = if remote.is_ipv4() {
         Ipv4Addr::UNSPECIFIED.into()
@@ -30,7 +30,7 @@ fn max_payload(remote: SocketAddr, mtu: Option<u32>) -> u32 {
         .clamp(1, MAX_UDP_PAYLOAD)
 }
 
-/// MTU in bytes if that of the interface is unknown (RFC 894).
+/// Ethernet's MTU in bytes (RFC 894), for interfaces whose MTU is unknown.
 const ETHERNET_MTU: u32 = 1500;
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use engine::{CounterDelta, CounterReading, Counters};
 use model::Sample;
 use units::{BitRate, Bytes};
 
-/// Interval between two updates of the line.
+/// Interval between two updates of the progress line.
 const REDRAW_INTERVAL: Duration = Duration::from_millis(200);
 
 /// Maximum number of samples per test.
@@ -28,41 +28,45 @@ const TEXT_COLUMNS: usize = 20 + 1 + 1 + 16;
 /// longer line, and a wrapped line could not be cleared.
 const ECHO_COLUMNS: usize = 3;
 
-/// A run of a test or its warm-up.
+/// One phase of a test: its warm-up or one of its runs.
 pub(super) struct Phase {
     title: String,
     length: Duration,
-    transactional: bool,
+    is_transactional: bool,
     /// Width of the terminal on standard error, if it is a terminal.
     columns: Option<usize>,
 }
 
 impl Phase {
-    pub(super) fn new(title: String, length: Duration, transactional: bool) -> Self {
+    pub(super) fn new(title: String, length: Duration, is_transactional: bool) -> Self {
         let stderr = io::stderr();
         let columns = sys::process::terminal_columns(&stderr).map(usize::from);
         Self {
             title,
             length,
-            transactional,
+            is_transactional,
             columns: columns.filter(|_| stderr.is_terminal()),
         }
     }
 
-    /// Samples the counters and shows the rate until the sender of `ended` is dropped.
+    /// Samples the counters and shows the rate until the channel's sender is dropped.
     ///
     /// The samples start with the first data, and end after the length of the test.
     pub(super) fn sample_and_show(
         &self,
         counters: &[Arc<Counters>],
-        ended: &Receiver<()>,
+        end_receiver: &Receiver<()>,
     ) -> Vec<Sample> {
         let sample_interval = (self.length / MAX_SAMPLES).max(MIN_SAMPLE_INTERVAL);
         let mut last_shown = CounterReading::now(counters);
         let started = last_shown.at;
         let length = Some(self.length);
-        let samples =
-            engine::sample_until(ended, counters, sample_interval, length, |reading, _| {
+        let samples = engine::sample_until(
+            end_receiver,
+            counters,
+            sample_interval,
+            length,
+            |reading, _| {
                 if let Some(columns) = self.columns
                     && reading.at >= last_shown.at + REDRAW_INTERVAL
                 {
@@ -70,7 +74,8 @@ impl Phase {
                     redraw_line(&self.progress_line(columns, reading.at - started, &rate));
                     last_shown = *reading;
                 }
-            });
+            },
+        );
         if self.columns.is_some() {
             redraw_line("");
         }
@@ -78,15 +83,16 @@ impl Phase {
     }
 
     fn progress_line(&self, columns: usize, elapsed: Duration, rate: &str) -> String {
-        let bar = columns
+        let bar_columns = columns
             .saturating_sub(TEXT_COLUMNS + ECHO_COLUMNS)
             .min(MAX_BAR_COLUMNS);
         let share = elapsed.as_secs_f64() / self.length.as_secs_f64();
-        let done = ((bar as f64 * share) as usize).min(bar);
+        let filled_columns = ((bar_columns as f64 * share) as usize).min(bar_columns);
         let mut line = String::new();
-        let (full, rest) = ("━".repeat(done), " ".repeat(bar - done));
+        let filled = "━".repeat(filled_columns);
+        let empty = " ".repeat(bar_columns - filled_columns);
         // Writing to a string cannot fail.
-        let _ = write!(line, "{:<20} {full}{rest} {rate}", self.title);
+        let _ = write!(line, "{:<20} {filled}{empty} {rate}", self.title);
         line.chars()
             .take(columns.saturating_sub(ECHO_COLUMNS))
             .collect()
@@ -94,7 +100,7 @@ impl Phase {
 
     fn format_rate(&self, interval: &CounterDelta) -> String {
         let CounterDelta { elapsed, counts } = interval;
-        if self.transactional {
+        if self.is_transactional {
             let rate = counts.transactions as f64 / elapsed.as_secs_f64();
             return format!("{rate:.0} tran/s");
         }
@@ -118,7 +124,7 @@ mod tests {
         let phase = Phase {
             title: "TCP_STREAM 10/10".to_owned(),
             length: Duration::from_secs(2),
-            transactional: false,
+            is_transactional: false,
             columns: None,
         };
         for columns in 0..200 {
@@ -126,7 +132,10 @@ mod tests {
                 let elapsed = Duration::from_millis(millis);
                 let line = phase.progress_line(columns, elapsed, "100.00 Gbit/s");
                 let width = line.chars().count();
-                assert!(width <= columns.saturating_sub(2), "{columns}: {line}");
+                assert!(
+                    width <= columns.saturating_sub(ECHO_COLUMNS),
+                    "{columns}: {line}"
+                );
             }
         }
         let line = phase.progress_line(80, Duration::from_secs(1), "1.00 Gbit/s");

@@ -28,7 +28,7 @@ pub(super) fn plan(args: &Args, test: Test) -> Plan {
     } else {
         IoMethod::OnePerCall
     };
-    let timed = args.histogram.is_some();
+    let has_histogram = args.histogram.is_some();
     let is_transactional = flow.workload.is_transactional();
     let directions = [
         Some(flow.clone()),
@@ -39,7 +39,7 @@ pub(super) fn plan(args: &Args, test: Test) -> Plan {
         (flow.local.measure_cpu, flow.remote.measure_cpu) = (true, true);
         flow.timing = Timing {
             passes: is_transactional,
-            calls: timed && !is_transactional,
+            calls: has_histogram && !is_transactional,
         };
         Group::with_flows(args.parallel, flow)
     };
@@ -52,10 +52,10 @@ pub(super) fn plan(args: &Args, test: Test) -> Plan {
 
 /// Returns the settings of a test. Both ends measure CPU time, and each transaction is timed.
 pub(super) fn settings(args: &Args, test: Test, peer: &PeerInfo) -> Result<Settings, String> {
-    let over_vsock = test.transport == Transport::Vsock;
+    let is_over_vsock = test.transport == Transport::Vsock;
     let family = match (args.v4, args.v6) {
         // The control connection to the embedded server uses IP.
-        _ if over_vsock && !peer.embedded => Family::Vsock,
+        _ if is_over_vsock && !peer.embedded => Family::Vsock,
         (true, _) => Family::V4,
         (_, true) => Family::V6,
         _ => Family::Unspecified,
@@ -72,7 +72,7 @@ pub(super) fn settings(args: &Args, test: Test, peer: &PeerInfo) -> Result<Setti
     let mut settings = netperf::options::settings_for_plan(&plan(args, test), &control)?;
     for_both_directions(&mut settings, |settings| {
         // The context ID of the local machine, VMADDR_CID_LOCAL: vsock(7).
-        settings.data.host = (over_vsock && peer.embedded).then(|| "1".to_owned());
+        settings.data.host = (is_over_vsock && peer.embedded).then(|| "1".to_owned());
         if let Some(port) = args.data_port {
             settings.data.port = port.to_string();
         }
@@ -95,14 +95,14 @@ pub(super) fn for_both_directions(settings: &mut Settings, change: impl Fn(&mut 
 pub(super) fn fit_datagrams(settings: &mut Settings, remote: SocketAddr) {
     if sends_datagrams(settings) {
         let size = SizeRule::Bytes(largest_datagram(remote));
-        for_both_directions(settings, |settings| sender_half(settings).send.size = size);
+        for_both_directions(settings, |settings| sender_plan(settings).send.size = size);
     }
 }
 
 /// Paces one-way datagrams of a known size to this payload rate.
 pub(super) fn pace_datagrams(settings: &mut Settings, rate: BitRate) {
     for_both_directions(settings, |settings| {
-        let sender = sender_half(settings);
+        let sender = sender_plan(settings);
         if let SizeRule::Bytes(bytes) = sender.send.size {
             sender.pacing = Some(pacing(rate, bytes));
         }
@@ -114,7 +114,7 @@ pub(super) fn sends_datagrams(settings: &Settings) -> bool {
     settings.flow.has_one_way_datagrams()
 }
 
-fn sender_half(settings: &mut Settings) -> &mut EndpointPlan {
+fn sender_plan(settings: &mut Settings) -> &mut EndpointPlan {
     let plan = &mut settings.flow;
     if plan.workload.sends() {
         &mut plan.local
@@ -124,7 +124,7 @@ fn sender_half(settings: &mut Settings) -> &mut EndpointPlan {
 }
 
 /// Returns the pacing for a payload rate: bursts of about 1 ms, at least one datagram each. The
-/// interval is in whole microseconds, because the protocol requires that.
+/// interval is in whole microseconds, as the protocol requires.
 fn pacing(rate: BitRate, bytes: u32) -> Pacing {
     const BURST_SECONDS: f64 = 1e-3;
     let per_second = rate.0 / 8.0 / f64::from(bytes);
@@ -153,10 +153,10 @@ mod tests {
         ] {
             let pacing = pacing(BitRate(rate), bytes);
             assert_eq!((pacing.burst, pacing.interval.as_micros()), (burst, micros));
-            let reached = pacing.rate() * f64::from(bytes) * 8.0;
+            let achieved = pacing.rate() * f64::from(bytes) * 8.0;
             assert!(
-                reached <= rate && reached > 0.998 * rate,
-                "{rate}: {reached}"
+                achieved <= rate && achieved > 0.998 * rate,
+                "{rate}: {achieved}"
             );
         }
     }

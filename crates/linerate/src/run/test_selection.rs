@@ -2,14 +2,14 @@
 
 use model::{BufferPlan, FlowPlan, Transport, Workload};
 
-/// A test over one transport. Its result is a rate.
+/// A test over one transport.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Test {
     pub(super) transport: Transport,
     pub(super) kind: TestKind,
 }
 
-/// Operations of a test.
+/// The kind of a test, which determines its operations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TestKind {
     Stream,
@@ -51,7 +51,7 @@ const TRANSPORTS: [(Transport, &str, &[TestKind]); 10] = [
     (Transport::Vsock, "vsock", CONNECTION_TESTS),
 ];
 
-/// Tests of the connection-oriented transports other than TCP.
+/// Tests over Multipath TCP, SCTP, DCCP and vsock.
 const CONNECTION_TESTS: &[TestKind] = &[
     Stream,
     Maerts,
@@ -98,17 +98,17 @@ impl Test {
     /// Returns the plan of one flow. The caller sets its length.
     pub(super) fn flow(self) -> FlowPlan {
         let workload = self.kind.workload();
-        let has_messages = workload.sends() && workload.receives();
-        // netperf's TCP_CC sends message sizes although it moves no data.
+        let is_request_response = workload.sends() && workload.receives();
+        // netperf's request for TCP_CC contains message sizes, although the test moves no data.
         let is_tcp_cc = self.transport == Transport::Tcp && self.kind == ConnectClose;
-        let buffers = if has_messages || is_tcp_cc {
+        let buffers = if is_request_response || is_tcp_cc {
             BufferPlan::message(1)
         } else {
             BufferPlan::default()
         };
         let mut flow = FlowPlan::new(self.transport, workload).with_buffers(buffers);
         flow.local.send_from_file = self.kind == Sendfile;
-        // On an unconnected socket, the kernel would look up the path for each datagram.
+        // On an unconnected socket, the kernel would look up the peer's file for each datagram.
         flow.local.socket.connect_datagrams = self.transport == Transport::UnixDatagram;
         flow
     }
@@ -139,13 +139,15 @@ impl TestKind {
 }
 
 /// Parses the name of a transport in `--transport`.
-pub(super) fn parse_transport(word: &str) -> Result<Transport, String> {
-    if ["llc", "llc2"].contains(&word) {
+pub(super) fn parse_transport(name: &str) -> Result<Transport, String> {
+    if ["llc", "llc2"].contains(&name) {
         return Err("LLC needs interface names instead of addresses; use: \
              linerate netperf -t DLCO_STREAM -- -D LOCAL,REMOTE"
             .to_owned());
     }
-    let known = TRANSPORTS.iter().find(|(_, name, _)| *name == word);
+    let known = TRANSPORTS
+        .iter()
+        .find(|(_, known_name, _)| *known_name == name);
     known.map(|(transport, ..)| *transport).ok_or_else(|| {
         let names: Vec<_> = TRANSPORTS.iter().map(|(_, name, _)| *name).collect();
         format!("use one of {}", names.join(", "))
@@ -154,16 +156,16 @@ pub(super) fn parse_transport(word: &str) -> Result<Transport, String> {
 
 /// Returns the name of a transport in `--transport` and in netperf's `-T`.
 fn transport_name(transport: Transport) -> &'static str {
-    let carrier = TRANSPORTS.iter().find(|(known, ..)| *known == transport);
-    carrier.map_or("", |(_, word, _)| word)
+    let entry = TRANSPORTS.iter().find(|(known, ..)| *known == transport);
+    entry.map_or("", |(_, name, _)| name)
 }
 
 /// Returns all tests over a transport.
 fn tests_over(transport: Transport) -> impl Iterator<Item = Test> {
-    let of = TRANSPORTS
+    let entries = TRANSPORTS
         .iter()
         .filter(move |(known, ..)| *known == transport);
-    of.flat_map(|(transport, _, kinds)| kinds.iter().map(|kind| Test::new(*transport, *kind)))
+    entries.flat_map(|(transport, _, kinds)| kinds.iter().map(|kind| Test::new(*transport, *kind)))
 }
 
 /// Returns the tests with these names, or the default tests if there are no names. If a transport
@@ -181,8 +183,8 @@ pub(super) fn select_tests(
                 .collect(),
             None => DEFAULT_TESTS.to_vec(),
         };
-        let one_way = |test: &Test| !bidirectional || test.kind == Stream;
-        return Ok(tests.into_iter().filter(one_way).collect());
+        let is_suitable = |test: &Test| !bidirectional || test.kind == Stream;
+        return Ok(tests.into_iter().filter(is_suitable).collect());
     }
     names
         .iter()
@@ -198,11 +200,11 @@ fn test_by_name(name: &str, transport: Option<Transport>) -> Result<Test, String
             .flat_map(|(transport, ..)| tests_over(*transport)))
         .collect(),
     };
-    // Over Multipath TCP, TCP names are valid too, as in netperf's -t TCP_RR -- -T mptcp.
+    // Over Multipath TCP, names of TCP tests are valid too, as in netperf's -t TCP_RR -- -T mptcp.
     let matches_kind = |test: &Test, name: &str| {
-        let of_tcp = Test::new(Transport::Tcp, test.kind);
+        let tcp_test = Test::new(Transport::Tcp, test.kind);
         test.kind.name().eq_ignore_ascii_case(name)
-            || (test.transport.has_tcp_options() && of_tcp.name().eq_ignore_ascii_case(name))
+            || (test.transport.has_tcp_options() && tcp_test.name().eq_ignore_ascii_case(name))
     };
     let matches_name = |test: &Test| {
         test.name().eq_ignore_ascii_case(name) || (transport.is_some() && matches_kind(test, name))
@@ -231,7 +233,7 @@ mod tests {
         for (transport, ..) in TRANSPORTS {
             for test in tests_over(transport) {
                 let omni_options = omni_options(test);
-                let (full, extra_options) = (
+                let (full_name, extra_options) = (
                     test.name(),
                     match transport {
                         // The context ID of the local machine.
@@ -241,7 +243,7 @@ mod tests {
                     },
                 );
                 let name = if omni_options.is_empty() {
-                    &full
+                    &full_name
                 } else {
                     "OMNI"
                 };
@@ -271,7 +273,7 @@ mod tests {
         }
     }
 
-    /// Returns the OMNI options of a test that has no name in netperf.
+    /// Returns the OMNI options of a test that has no name in netperf; empty for other tests.
     fn omni_options(test: Test) -> Vec<&'static str> {
         if !matches!(
             test.transport,
@@ -298,7 +300,7 @@ mod tests {
         let choose = |names: &str, transport: Option<&str>| {
             let names = names.split([' ', ',']).filter(|name| !name.is_empty());
             let names: Vec<String> = names.map(str::to_owned).collect();
-            let transport = transport.map(transport_of);
+            let transport = transport.map(transport_by_name);
             select_tests(&names, transport, false).map(|tests| {
                 let names: Vec<String> = tests.into_iter().map(Test::name).collect();
                 names.join(" ")
@@ -373,7 +375,7 @@ mod tests {
         );
     }
 
-    fn transport_of(word: &str) -> Transport {
-        parse_transport(word).unwrap()
+    fn transport_by_name(name: &str) -> Transport {
+        parse_transport(name).unwrap()
     }
 }

@@ -7,7 +7,7 @@ use sys::Address;
 
 /// Adds the warnings to the outcome.
 pub(super) fn add(outcome: &mut Outcome, remote: &Address) {
-    // A stock peer does not report its host, so the address decides.
+    // A stock peer does not report its host, so only its address shows that it is this host.
     if remote.ip().is_some_and(sys::facts::is_local_address)
         && !outcome.warnings.contains(&Warning::SameHost)
     {
@@ -22,7 +22,7 @@ pub(super) fn add(outcome: &mut Outcome, remote: &Address) {
         }));
 }
 
-/// Removes the warnings about pacing. Use it if linerate chose the rate as an upper limit.
+/// Removes the warnings about pacing, for rates that linerate itself chose as an upper limit.
 pub(super) fn remove_pacing_warnings(outcome: &mut Outcome) {
     let is_pacing = |warning: &Warning| {
         matches!(
@@ -35,8 +35,8 @@ pub(super) fn remove_pacing_warnings(outcome: &mut Outcome) {
 
 /// Discards a remote CPU figure above 100 %, and warns that the figure is unavailable.
 ///
-/// In connection tests, a stock server divides by the test time, but also counts the seconds that
-/// it waits after the test: 300 % in a test of 2 s, less in longer tests.
+/// In connection tests, a stock server measures until the end of its wait after the test, but
+/// divides by the time of the test alone: 300 % in a test of 2 s, less in longer tests.
 fn discard_impossible_cpu(outcome: &mut Outcome) {
     let Some(remote) = &mut outcome.remote else {
         return;

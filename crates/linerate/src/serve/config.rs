@@ -1,5 +1,5 @@
-//! The limits and secrets of `linerate serve`. They come from options, or from lines of a file with
-//! the option names.
+//! The limits and secrets of `linerate serve`. They come from the command line, or from a file with
+//! one option per line.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -48,7 +48,7 @@ pub(super) struct AuthSecrets {
     pub(super) iperf3_authorized_users: Option<PathBuf>,
 }
 
-/// The options in the lines of a file.
+/// The options of a file, parsed as if they were on a command line.
 #[derive(Parser)]
 struct FileOptions<T: clap::Args> {
     #[command(flatten)]
@@ -60,7 +60,7 @@ impl LimitArgs {
         parse_file(path)
     }
 
-    /// Replaces each limit that the file sets.
+    /// Replaces each limit that `file` sets.
     pub(super) fn override_with(&mut self, file: Self) {
         self.max_tests = file.max_tests.or(self.max_tests);
         self.max_rate = file.max_rate.or(self.max_rate);
@@ -84,7 +84,7 @@ impl LimitArgs {
 }
 
 impl AuthSecrets {
-    /// Reads a secrets file. Fails if other users may read the file.
+    /// Reads a secrets file. Fails if other users have any access to the file.
     pub(super) fn read(path: &Path) -> Result<Self, String> {
         let file = std::fs::metadata(path).map_err(|error| file_error(path, &error))?;
         if file.permissions().mode() & 0o077 != 0 {
@@ -103,11 +103,11 @@ fn parse_file<T: clap::Args>(path: &Path) -> Result<T, String> {
     let lines = text
         .lines()
         .map(|line| line.split('#').next().unwrap_or_default().trim());
-    let words = lines.filter(|line| !line.is_empty()).map(|line| {
+    let options = lines.filter(|line| !line.is_empty()).map(|line| {
         let (name, value) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
         format!("--{name}={}", value.trim())
     });
-    let parsed = FileOptions::<T>::try_parse_from(std::iter::once(String::new()).chain(words));
+    let parsed = FileOptions::<T>::try_parse_from(std::iter::once(String::new()).chain(options));
     let parsed = parsed.map_err(|error| {
         let text = error.to_string();
         let message = text.split("\n\n").next().unwrap_or_default();

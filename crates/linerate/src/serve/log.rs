@@ -9,7 +9,8 @@ use clap::ValueEnum;
 use server::{LogDecision, LogRateLimit, RecordWriter, TestRecord};
 use units::BitRate;
 
-/// The maximum number of notes per period. The limit is needed because any host can cause notes.
+/// The maximum number of notes per period of [`LogRateLimit`]. The limit is needed because any host
+/// can cause notes.
 const MAX_NOTES: u32 = 1000;
 
 static NOTE_LIMIT: Mutex<Option<LogRateLimit>> = Mutex::new(None);
@@ -65,12 +66,16 @@ fn format_test(test: &TestRecord) -> String {
 
 /// Formats the bytes of a test: `received 1.10 GBytes`.
 pub(super) fn format_amount(test: &TestRecord) -> String {
-    let show = |bytes: u64| units::iperf::Scale::Bytes(None).format(bytes as f64);
-    let show = |bytes| show(bytes).trim_start().to_owned();
+    let padded = |bytes: u64| units::iperf::Scale::Bytes(None).format(bytes as f64);
+    let bytes_text = |bytes| padded(bytes).trim_start().to_owned();
     match (test.received_bytes, test.sent_bytes) {
-        (received, 0) => format!("received {}", show(received)),
-        (0, sent) => format!("sent {}", show(sent)),
-        (received, sent) => format!("received {}, sent {}", show(received), show(sent)),
+        (received, 0) => format!("received {}", bytes_text(received)),
+        (0, sent) => format!("sent {}", bytes_text(sent)),
+        (received, sent) => format!(
+            "received {}, sent {}",
+            bytes_text(received),
+            bytes_text(sent)
+        ),
     }
 }
 
@@ -79,13 +84,10 @@ pub(super) fn write_note(line: fmt::Arguments<'_>) {
     let mut limit = NOTE_LIMIT.lock().unwrap_or_else(PoisonError::into_inner);
     let now = Instant::now();
     let limit = limit.get_or_insert(LogRateLimit::begin(now));
-    if let LogDecision::Write {
-        suppressed: left_out,
-    } = limit.decide(now, MAX_NOTES)
-    {
+    if let LogDecision::Write { suppressed } = limit.decide(now, MAX_NOTES) {
         let mut text = String::new();
-        if left_out > 0 {
-            let _ = write!(text, "{left_out} lines left out\nlinerate serve: ");
+        if suppressed > 0 {
+            let _ = write!(text, "{suppressed} lines left out\nlinerate serve: ");
         }
         sys::write_error_line(format_args!("linerate serve: {text}{line}"));
     }

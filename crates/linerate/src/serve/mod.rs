@@ -103,7 +103,7 @@ enum DialectName {
 /// Function that serves one dialect until the service stops.
 type ServeJob = Box<dyn FnOnce() + Send>;
 
-/// Serves until a signal.
+/// Serves until a signal ends the server.
 pub(crate) fn run(args: &Args) -> ExitCode {
     match serve(args) {
         Ok(()) => ExitCode::SUCCESS,
@@ -137,8 +137,8 @@ fn serve(args: &Args) -> Result<(), String> {
     let bound = sockets::open_sockets(args)?;
     let listening: Vec<_> = bound.iter().map(DialectSockets::describe).collect();
     let mut jobs = Vec::new();
-    for bound in bound {
-        jobs.push(dialect_job(bound, &service, &auth)?);
+    for dialect_sockets in bound {
+        jobs.push(dialect_job(dialect_sockets, &service, &auth)?);
     }
     if let Some(name) = &args.user {
         sys::user::drop_to_user(name).map_err(|error| error.to_string())?;
@@ -212,7 +212,8 @@ fn server_job<D: Dialect>(server: Arc<Server<D>>, listeners: Vec<Socket>) -> Ser
     Box::new(move || server.run(listeners))
 }
 
-/// Returns a job that runs two iperf servers, for TCP and for UDP, because each serves only one.
+/// Returns a job that runs two iperf servers: one for TCP and one for UDP, because an iperf server
+/// serves only one of them.
 #[cfg(feature = "iperf")]
 fn iperf_job(
     bound: DialectSockets,
@@ -253,7 +254,7 @@ fn iperf_job(
 
 #[cfg(feature = "udpmon")]
 fn udpmon_job(bound: DialectSockets, service: &Service) -> ServeJob {
-    let mut settings = udpmon::options::Resp::default();
+    let mut settings = udpmon::options::RespSettings::default();
     settings.limits.server.max_clients = service.config().max_clients;
     let service = service.clone();
     let serve = move || {
@@ -265,7 +266,7 @@ fn udpmon_job(bound: DialectSockets, service: &Service) -> ServeJob {
 }
 
 impl Args {
-    /// Returns the configuration, with limits read from the file now.
+    /// Returns the configuration. Each call reads the limits file again.
     fn config(&self) -> Result<ServerConfig, String> {
         let mut limits = self.limits.clone();
         if let Some(path) = &self.limits_file {

@@ -1,4 +1,4 @@
-//! The sockets of `linerate serve`. It opens them itself, or systemd passes them.
+//! The sockets of `linerate serve`. The server opens them, or systemd passes them.
 
 use std::io;
 
@@ -13,15 +13,14 @@ use super::{Args, DialectName};
 /// The sockets of one dialect.
 pub(super) struct DialectSockets {
     pub(super) name: DialectName,
-    /// `--bind`.
+    /// The host of `--bind`.
     pub(super) bind: Option<String>,
     pub(super) listeners: Vec<Socket>,
     /// Opened by [`engine::open_datagram_listener`], or with the same options.
     pub(super) datagrams: Vec<Socket>,
 }
 
-/// Opens the sockets of each dialect. If systemd passes sockets, serves only the dialects that have
-/// one.
+/// Opens the sockets of each dialect. If systemd passes sockets, returns only these.
 pub(super) fn open_sockets(args: &Args) -> Result<Vec<DialectSockets>, String> {
     let inherited = inherited_sockets();
     let inherited = inherited.map_err(|error| format!("LISTEN_FDS: {}", sys::describe(&error)))?;
@@ -42,7 +41,7 @@ fn assign_inherited(
     args: &Args,
     inherited: Vec<(String, Socket)>,
 ) -> Result<Vec<DialectSockets>, String> {
-    let mut all: Vec<DialectSockets> = Vec::new();
+    let mut dialects: Vec<DialectSockets> = Vec::new();
     for (fd_name, socket) in inherited {
         let port = Address::local(&socket).map_or(0, |address| address.port());
         let name_by_port = || {
@@ -61,20 +60,20 @@ fn assign_inherited(
         if !args.only.is_empty() && !args.only.contains(&name) {
             continue;
         }
-        let index = all
+        let index = dialects
             .iter()
             .position(|bound| bound.name == name)
             .unwrap_or_else(|| {
-                all.push(DialectSockets::new(name, args));
-                all.len() - 1
+                dialects.push(DialectSockets::new(name, args));
+                dialects.len() - 1
             });
         if socket.r#type().is_ok_and(|kind| kind == Type::STREAM) {
-            all[index].listeners.push(socket);
+            dialects[index].listeners.push(socket);
         } else {
-            all[index].datagrams.push(socket);
+            dialects[index].datagrams.push(socket);
         }
     }
-    Ok(all)
+    Ok(dialects)
 }
 
 impl DialectName {
@@ -141,8 +140,8 @@ impl DialectSockets {
     }
 
     pub(super) fn port(&self) -> u16 {
-        let first = self.listeners.iter().chain(&self.datagrams).next();
-        let address = first.and_then(|first| Address::local(first).ok());
+        let first_socket = self.listeners.iter().chain(&self.datagrams).next();
+        let address = first_socket.and_then(|socket| Address::local(socket).ok());
         address.map_or(0, |address| address.port() as u16)
     }
 
@@ -152,19 +151,19 @@ impl DialectSockets {
     }
 }
 
-/// Opens a socket per address. The IPv6 wildcard also receives IPv4, so the bind to the IPv4
-/// wildcard may then fail.
+/// Opens a socket per address. Fails only if all addresses fail, because the IPv6 wildcard also
+/// receives IPv4 and can prevent the bind to the IPv4 wildcard.
 fn listen_for_datagrams(addresses: &[Address]) -> io::Result<Vec<Socket>> {
     let open = |address| {
         engine::open_datagram_listener(Transport::Udp, address, &SocketOptions::default())
     };
-    let (mut opened, mut first_error) = (Vec::new(), None);
+    let (mut sockets, mut first_error) = (Vec::new(), None);
     for address in addresses {
         match open(address) {
-            Ok(socket) => opened.push(socket),
+            Ok(socket) => sockets.push(socket),
             Err(error) => first_error = first_error.or(Some(format!("UDP {address}: {error}"))),
         }
     }
-    let open_error = first_error.filter(|_| opened.is_empty());
-    open_error.map_or(Ok(opened), |error| Err(io::Error::other(error)))
+    let open_error = first_error.filter(|_| sockets.is_empty());
+    open_error.map_or(Ok(sockets), |error| Err(io::Error::other(error)))
 }

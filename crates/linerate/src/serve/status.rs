@@ -137,7 +137,7 @@ fn default_path() -> Result<PathBuf, String> {
             (sys::process::effective_user_id() == 0).then(|| PathBuf::from("/run/linerate"))
         })
         .or_else(|| path_variable("XDG_RUNTIME_DIR").map(|directory| directory.join("linerate")));
-    let directory = directory.ok_or("no XDG_RUNTIME_DIR is set: use --status PATH")?;
+    let directory = directory.ok_or("XDG_RUNTIME_DIR is not set; use --status PATH")?;
     Ok(directory.join("status.sock"))
 }
 
@@ -163,7 +163,7 @@ impl StatusListener {
         let answer_connections = move || {
             for stream in socket.incoming() {
                 let Ok(mut stream) = stream else {
-                    // No descriptor is free. Retry later.
+                    // All descriptors may be in use. Retry later.
                     std::thread::sleep(Duration::from_millis(100));
                     continue;
                 };

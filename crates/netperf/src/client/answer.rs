@@ -21,8 +21,8 @@ const REPORT_AFTER: Duration = Duration::from_secs(5);
 #[derive(Debug)]
 pub(super) struct AnswerStatus {
     counters: Arc<Counters>,
-    /// The connection was established, or the peer has reported received data.
-    is_received: AtomicBool,
+    /// Whether the connection was established, or the peer has reported received data.
+    is_recorded: AtomicBool,
     has_given_up: AtomicBool,
     /// The awaited answer, set when its timeout starts.
     awaited: OnceLock<AwaitedAnswer>,
@@ -91,7 +91,7 @@ pub(super) struct AnswerMonitor {
 struct AnswerDeadline {
     /// Dangling after the end of the test.
     status: Weak<AnswerStatus>,
-    deadline: Instant,
+    expires_at: Instant,
     /// Ends the flow.
     stop: Stop,
 }
@@ -117,7 +117,7 @@ impl AnswerMonitor {
         });
         let status = |counters: &Arc<Counters>| AnswerStatus {
             counters: Arc::clone(counters),
-            is_received: AtomicBool::new(false),
+            is_recorded: AtomicBool::new(false),
             has_given_up: AtomicBool::new(false),
             awaited: OnceLock::new(),
             monitor: Arc::clone(&monitor),
@@ -139,11 +139,9 @@ impl AnswerMonitor {
 fn watch_deadlines(receiver: &Receiver<AnswerDeadline>) {
     let mut pending: Vec<AnswerDeadline> = Vec::new();
     loop {
-        let next = pending.iter().map(|deadline| deadline.deadline).min();
-        let result = match next {
-            Some(deadline) => {
-                receiver.recv_timeout(deadline.saturating_duration_since(Instant::now()))
-            }
+        let next_expiry = pending.iter().map(|deadline| deadline.expires_at).min();
+        let result = match next_expiry {
+            Some(expiry) => receiver.recv_timeout(expiry.saturating_duration_since(Instant::now())),
             None => receiver.recv().map_err(|_| RecvTimeoutError::Disconnected),
         };
         match result {
@@ -151,7 +149,7 @@ fn watch_deadlines(receiver: &Receiver<AnswerDeadline>) {
             Err(RecvTimeoutError::Disconnected) => return,
             Err(RecvTimeoutError::Timeout) => {
                 let now = Instant::now();
-                for deadline in pending.extract_if(.., |due| due.deadline <= now) {
+                for deadline in pending.extract_if(.., |deadline| deadline.expires_at <= now) {
                     deadline.handle_expiry();
                 }
             }
@@ -192,19 +190,19 @@ impl AnswerStatus {
         // Fails only if the thread could not start.
         let _ = self.monitor.deadlines.send(AnswerDeadline {
             status: Arc::downgrade(self),
-            deadline: Instant::now() + timeout,
+            expires_at: Instant::now() + timeout,
             stop: stop.clone(),
         });
     }
 
     /// Records an answer that the counters do not count.
-    pub(super) fn mark_received(&self) {
-        self.is_received.store(true, Relaxed);
+    pub(super) fn record_answer(&self) {
+        self.is_recorded.store(true, Relaxed);
     }
 
     fn has_answer(&self) -> bool {
         let counts = self.counters.counts();
-        self.is_received.load(Relaxed) || counts.receive_calls > 0 || counts.transactions > 0
+        self.is_recorded.load(Relaxed) || counts.receive_calls > 0 || counts.transactions > 0
     }
 
     /// Checks the result of an ended test. If the answer is missing, this returns an error or

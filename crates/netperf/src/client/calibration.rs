@@ -36,8 +36,8 @@ pub(crate) fn request_peer_rate(
 }
 
 fn calibration_error(settings: &Settings, error: RemoteError) -> ClientError {
-    let by_looper = settings.flow.remote.idle_loop.is_some();
-    if by_looper && error.0 == sys::call::Error::PERM.raw_os_error() {
+    let uses_looper = settings.flow.remote.idle_loop.is_some();
+    if uses_looper && error.0 == sys::call::Error::PERM.raw_os_error() {
         let reason = "--cpu-method looper: the server does not allow it (netserver --allow-looper)";
         return ClientError::Failed(reason.to_owned());
     }

@@ -33,7 +33,8 @@ pub struct ServerConnection {
     /// The resolver's canonical name of the server.
     pub remote_name: String,
     description: Option<ServerDescription>,
-    /// Whether a late response may still arrive; it would be mistaken for the next one.
+    /// Whether a late response may still arrive. It would be taken for the response to the next
+    /// request.
     pub(super) has_pending_response: bool,
 }
 
@@ -108,8 +109,8 @@ impl ServerConnection {
     /// Returns the server's description, requested once per connection and only if needed. A stock
     /// server describes only its host.
     pub(super) fn description(&mut self) -> Result<&ServerDescription, ClientError> {
-        let introduction = if let Some(introduction) = self.description.take() {
-            introduction
+        let description = if let Some(description) = self.description.take() {
+            description
         } else {
             let mut frame = Request::SysInfo.encode(None);
             Capability::of_this_process().write_into(&mut frame);
@@ -121,7 +122,7 @@ impl ServerConnection {
                 system: SysInfo::decode(&answer).unwrap_or_default(),
             }
         };
-        Ok(self.description.insert(introduction))
+        Ok(self.description.insert(description))
     }
 
     /// Whether the user has ended the test.

@@ -13,8 +13,8 @@ use crate::options::{Family, Settings};
 use crate::result::Endpoints;
 
 impl Endpoints {
-    /// Resolves the ends in the settings. The control connection's addresses are the default, even
-    /// if there is no control connection.
+    /// Resolves the ends in the settings. The hosts of the control options are the default, even if
+    /// there is no control connection.
     pub(super) fn resolve(
         settings: &Settings,
         control: Option<&ServerConnection>,
@@ -103,7 +103,7 @@ fn parse_context(host: &str) -> Result<ResolvedName, ClientError> {
     })
 }
 
-/// Returns the family of an address among those that names resolve to.
+/// Returns the family of an address of IPv4, IPv6 or VSOCK.
 pub(super) fn family_of(address: &Address) -> Family {
     match address {
         Address::Vsock { .. } => Family::Vsock,
@@ -141,34 +141,34 @@ pub(super) fn parse_port(text: &str) -> Result<u16, ClientError> {
 /// Services of RFC 862, 863 and 864.
 const WELL_KNOWN_SERVICES: [(&str, u16); 3] = [("echo", 7), ("discard", 9), ("chargen", 19)];
 
-/// Returns the address with this port. Each family with ports has 16-bit ports.
+/// Returns the address with this port; unchanged if its family has no such port.
 pub(super) fn with_port(address: &Address, port: u16) -> Address {
     let changed = address.with_port(port.into());
     changed.unwrap_or_else(|| address.clone())
 }
 
-/// Returns the address with random bits after the first `bits`.
-fn randomize_address(mut address: Address, bits: Option<u8>) -> Address {
-    if let (Some(bits), Address::Inet(inet)) = (bits, &mut address) {
+/// Returns the address with random bits after the first `prefix_bits`.
+fn randomize_address(mut address: Address, prefix_bits: Option<u8>) -> Address {
+    if let (Some(bits), Address::Inet(inet)) = (prefix_bits, &mut address) {
         inet.set_ip(randomize_host_bits(inet.ip(), bits));
     }
     address
 }
 
-/// Replaces the bits after the first `bits` of an IP address by random ones.
-fn randomize_host_bits(ip: IpAddr, bits: u8) -> IpAddr {
+/// Replaces the bits after the first `prefix_bits` of an IP address by random ones.
+fn randomize_host_bits(ip: IpAddr, prefix_bits: u8) -> IpAddr {
     let mut random = SmallRng::from_os_rng();
     match ip {
         IpAddr::V4(ip) => {
-            let host = u32::MAX.checked_shr(bits.into()).unwrap_or(0);
+            let host_mask = u32::MAX.checked_shr(prefix_bits.into()).unwrap_or(0);
             IpAddr::V4(Ipv4Addr::from_bits(
-                ip.to_bits() & !host | random.random::<u32>() & host,
+                ip.to_bits() & !host_mask | random.random::<u32>() & host_mask,
             ))
         }
         IpAddr::V6(ip) => {
-            let host = u128::MAX.checked_shr(bits.into()).unwrap_or(0);
+            let host_mask = u128::MAX.checked_shr(prefix_bits.into()).unwrap_or(0);
             IpAddr::V6(Ipv6Addr::from_bits(
-                ip.to_bits() & !host | random.random::<u128>() & host,
+                ip.to_bits() & !host_mask | random.random::<u128>() & host_mask,
             ))
         }
     }

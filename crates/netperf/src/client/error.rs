@@ -95,7 +95,7 @@ pub enum ClientError {
     /// The peer never answered on the data connection.
     #[error("{0}")]
     Unanswered(AwaitedAnswer),
-    /// The peer ended the test early, without results.
+    /// The peer ended the test before its time limit, without results.
     #[error("the test was cut off after {:.2} s{}: {cause}", after.as_secs_f64(), describe_length(*length))]
     CutShort {
         /// Duration until the end.
@@ -184,17 +184,17 @@ impl ClientError {
                 stderr: format!("netperf: no answer within {seconds} s\n"),
                 code: 1,
             },
-            Self::Remote(RemoteError(number)) if settings.test.family() == TestFamily::Unix => {
-                let reason = describe(&io::Error::from_raw_os_error(*number));
+            Self::Remote(RemoteError(errno)) if settings.test.family() == TestFamily::Unix => {
+                let reason = describe(&io::Error::from_raw_os_error(*errno));
                 let test = settings.test.name().to_lowercase();
                 Exit::stderr(format!("netperf: send_{test}: remote error: {reason}\n"), 1)
             }
-            Self::Remote(RemoteError(number)) => Exit {
-                stdout: format!("netperf: remote error {number}"),
+            Self::Remote(RemoteError(errno)) => Exit {
+                stdout: format!("netperf: remote error {errno}"),
                 stderr: format!(
                     "{}{}\n",
-                    describe(&io::Error::from_raw_os_error(*number)),
-                    missing_transport_note(*number, settings.flow.transport)
+                    describe(&io::Error::from_raw_os_error(*errno)),
+                    missing_transport_note(*errno, settings.flow.transport)
                 ),
                 code: remote_code,
             },
@@ -232,13 +232,13 @@ impl ClientError {
 }
 
 fn control_connect_text(control: &ControlOptions, remote_family: Family) -> String {
-    let any = || wildcard(remote_family).name;
+    let wildcard_name = || wildcard(remote_family).name;
     let (remote_host, remote_port) = (&control.host, &control.port);
     format!(
         "establish control: are you sure there is a netserver listening on {remote_host} at port \
          {remote_port}?\nestablish_control could not establish the control connection from {} port {} address \
          family {} to {remote_host} port {remote_port} address family {}\n",
-        control.local_host.clone().unwrap_or_else(any),
+        control.local_host.clone().unwrap_or_else(wildcard_name),
         control.local_port,
         control.local_family.af_name(),
         remote_family.af_name(),

@@ -36,8 +36,8 @@ struct Flow {
     endpoints: Endpoints,
     /// Ends this flow; the test's cancel ends all flows.
     stop: Stop,
-    /// Whether another test needs a new control connection: the server would exit, or a late
-    /// response may still arrive.
+    /// Whether another test needs a new control connection, because the server exits after this
+    /// test or a late response may still arrive.
     needs_reconnect: bool,
 }
 
@@ -109,10 +109,10 @@ impl Flows {
         // If linerate cannot look for other tests, it does not warn.
         let instances = Instances::register(INSTANCE_KIND);
         let mut run = self.run(counters, interim)?;
-        let others = instances.map_or(0, |mut instances| instances.count_others());
-        if others > 0 {
+        let other_tests = instances.map_or(0, |mut instances| instances.count_others());
+        if other_tests > 0 {
             run.outcome.warnings.push(Warning::HostShared {
-                tests: others as u32,
+                tests: other_tests as u32,
             });
         }
         Ok(run)
@@ -134,9 +134,9 @@ impl Flows {
             let (run, _) = flow.measure(progress(0), None)?;
             return Ok(run);
         }
-        let here = &self.flows[0].settings.flow.local;
-        let measure_cpu = here.measure_cpu;
-        let group = FlowGroup::new(self.flows.len(), here.clone());
+        let local = &self.flows[0].settings.flow.local;
+        let measure_cpu = local.measure_cpu;
+        let group = FlowGroup::new(self.flows.len(), local.clone());
         let results: Vec<Result<_, ClientError>> = std::thread::scope(|scope| {
             let threads: Vec<_> = self
                 .flows
@@ -148,7 +148,7 @@ impl Flows {
         });
         let runs = collect_results(results)?;
         let mut sum = sum_flows(runs)?;
-        // The first flow's settings had this off, because the group measured CPU time.
+        // The plan of each flow had CPU measurement off, because the group measured CPU time.
         if let Some(flow) = sum.outcome.plan.flow_mut() {
             flow.local.measure_cpu = measure_cpu;
         }
@@ -197,8 +197,8 @@ impl Flow {
     ) -> Result<(FinishedTest, Instant), ClientError> {
         let stop = &self.stop;
         if self.needs_reconnect {
-            let next = ServerConnection::connect(&self.settings.control, stop)?;
-            if let Some(previous) = self.control.replace(next) {
+            let new_control = ServerConnection::connect(&self.settings.control, stop)?;
+            if let Some(previous) = self.control.replace(new_control) {
                 previous.close();
             }
         }
@@ -211,12 +211,12 @@ impl Flow {
             }
             None => uncontrolled::run_test(&settings, endpoints, stop, progress, member),
         };
-        let received = |(run, _): &(FinishedTest, Instant)| {
-            let there = run.outcome.remote.as_ref().map(|there| there.counts);
-            there.is_some_and(|counts| counts.receive_calls + counts.receive_calls_late > 0)
+        let peer_received = |(run, _): &(FinishedTest, Instant)| {
+            let remote = run.outcome.remote.as_ref().map(|remote| remote.counts);
+            remote.is_some_and(|counts| counts.receive_calls + counts.receive_calls_late > 0)
         };
-        if result.as_ref().is_ok_and(received) {
-            progress.answer.mark_received();
+        if result.as_ref().is_ok_and(peer_received) {
+            progress.answer.record_answer();
         }
         let (run, started) = progress.answer.check_result(result, stop)?;
         if let EndCause::Failed(reason) = run.outcome.ended {
@@ -242,10 +242,10 @@ impl Flow {
             self.endpoints.dest = dest;
         }
         // A stock server leaves the timer of TCP_SENDFILE running, and dies in a second test.
-        let there = run.outcome.remote.as_ref();
-        let is_stock = there.is_none_or(|there| there.program.is_none());
-        let exits = self.settings.test == Test::TcpSendfile && is_stock;
-        self.needs_reconnect = exits || control.has_pending_response;
+        let remote = run.outcome.remote.as_ref();
+        let is_stock = remote.is_none_or(|remote| remote.program.is_none());
+        let server_exits = self.settings.test == Test::TcpSendfile && is_stock;
+        self.needs_reconnect = server_exits || control.has_pending_response;
     }
 }
 
@@ -265,29 +265,29 @@ fn join<T>(
 /// Returns all results, or the error that caused the others.
 fn collect_results<T>(results: Vec<Result<T, ClientError>>) -> Result<Vec<T>, ClientError> {
     let mut cause = None;
-    let mut all = Vec::new();
+    let mut values = Vec::new();
     for result in results {
         match (result, &cause) {
-            (Ok(result), _) => all.push(result),
+            (Ok(result), _) => values.push(result),
             (Err(error), None | Some(ClientError::Abandoned)) => cause = Some(error),
             (Err(_), Some(_)) => {}
         }
     }
-    cause.map_or(Ok(all), Err)
+    cause.map_or(Ok(values), Err)
 }
 
 fn sum_flows(runs: Vec<(FinishedTest, Instant)>) -> Result<FinishedTest, ClientError> {
-    let first = runs.iter().map(|(_, started)| *started).min();
-    let Some((((run, _), others), first)) = runs.split_first().zip(first) else {
+    let first_start = runs.iter().map(|(_, started)| *started).min();
+    let Some((((run, _), other_runs), first_start)) = runs.split_first().zip(first_start) else {
         return Err(ClientError::Failed("no flow was run".to_owned()));
     };
     let (mut peer, endpoints) = (run.peer.clone(), run.endpoints.clone());
-    for (run, _) in others {
+    for (run, _) in other_runs {
         peer.add_flow(&run.peer);
     }
     let outcomes = runs
         .into_iter()
-        .map(|(run, at)| (run.outcome, at - first))
+        .map(|(run, started)| (run.outcome, started - first_start))
         .collect();
     let Some(outcome) = Outcome::sum(outcomes) else {
         return Err(ClientError::Failed("no flow was run".to_owned()));

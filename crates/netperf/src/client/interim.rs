@@ -24,7 +24,7 @@ pub(super) struct Progress<'a> {
     pub(super) answer: &'a Arc<AnswerStatus>,
 }
 
-/// The thread that reports interim results. Drop ends it.
+/// The thread that reports interim results. It ends when this is dropped.
 #[derive(Debug)]
 pub(crate) struct Interim(Sender<PhaseEvent>);
 
@@ -75,7 +75,7 @@ impl Interim {
         let reports_remainder = !matches!(settings.test, Test::TcpSendfile | Test::TcpCc);
         let mut reporter = Reporter {
             interval,
-            expected_end: match settings.flow.limit {
+            expected_duration: match settings.flow.limit {
                 Limit::Time(length) if reports_remainder => Some(length),
                 _ => None,
             },
@@ -99,7 +99,7 @@ impl Interim {
 struct Reporter<F> {
     interval: Duration,
     /// The expected duration of the loop.
-    expected_end: Option<Duration>,
+    expected_duration: Option<Duration>,
     /// Whether the remainder at the end has its own line.
     reports_remainder: bool,
     cancel: Stop,
@@ -111,9 +111,7 @@ impl<F: FnMut(InterimResult) -> io::Result<()>> Reporter<F> {
         let mut event = events.recv().ok();
         while let Some(current) = event {
             event = match current {
-                PhaseEvent::Started(start, counters) => {
-                    self.report_until_next(events, start, &counters)
-                }
+                PhaseEvent::Started(start, counters) => self.report_phase(events, start, &counters),
                 PhaseEvent::Ended(_) => events.recv().ok(),
             };
         }
@@ -121,13 +119,13 @@ impl<F: FnMut(InterimResult) -> io::Result<()>> Reporter<F> {
 
     /// Reports the results of one measured phase. Returns the next event; `None` at the end of the
     /// test.
-    fn report_until_next(
+    fn report_phase(
         &mut self,
         events: &Receiver<PhaseEvent>,
         start: CounterReading,
         counters: &[Arc<Counters>],
     ) -> Option<PhaseEvent> {
-        let mut sampler = Sampler::new(start, self.interval).with_end_after(self.expected_end);
+        let mut sampler = Sampler::new(start, self.interval).with_end_after(self.expected_duration);
         let mut running_flows = counters.len();
         loop {
             let remaining = sampler.next_due().saturating_duration_since(Instant::now());
@@ -143,11 +141,11 @@ impl<F: FnMut(InterimResult) -> io::Result<()>> Reporter<F> {
                     if let PhaseEvent::Ended(at) = event
                         && self.reports_remainder
                     {
-                        let ended = CounterReading {
+                        let end = CounterReading {
                             at,
                             ..CounterReading::now(counters)
                         };
-                        self.report(&ended, sampler.last_reading(), true);
+                        self.report(&end, sampler.last_reading(), true);
                     }
                     return Some(event);
                 }
@@ -155,10 +153,10 @@ impl<F: FnMut(InterimResult) -> io::Result<()>> Reporter<F> {
         }
     }
 
-    fn report(&mut self, to: &CounterReading, from: &CounterReading, is_remainder: bool) {
+    fn report(&mut self, end: &CounterReading, start: &CounterReading, is_remainder: bool) {
         let reported = (self.report)(InterimResult {
-            interval: to.since(from),
-            ended: SystemTime::now() - to.at.elapsed(),
+            interval: end.since(start),
+            ended: SystemTime::now() - end.at.elapsed(),
             is_remainder,
         });
         if reported.is_err() {
@@ -190,7 +188,7 @@ mod tests {
         // Counts of an earlier iteration.
         counters.count_received(1_000_000, 1);
         let mut intervals = Vec::new();
-        let (started, total) = (Instant::now(), 10_000_000);
+        let (started, total_bytes) = (Instant::now(), 10_000_000);
         let elapsed = std::thread::scope(|scope| {
             let report = |result| {
                 intervals.push(result);
@@ -213,7 +211,7 @@ mod tests {
             while started.elapsed() < Duration::from_millis(50) {
                 std::thread::yield_now();
             }
-            counters.count_received(total, 1);
+            counters.count_received(total_bytes, 1);
             progress.report_end(Instant::now());
             started.elapsed()
         });
@@ -224,7 +222,7 @@ mod tests {
             "{intervals:?}"
         );
         let bytes = |result: &InterimResult| result.interval.counts.received.0;
-        assert_eq!(intervals.iter().map(bytes).sum::<u64>(), total as u64);
+        assert_eq!(intervals.iter().map(bytes).sum::<u64>(), total_bytes as u64);
     }
 
     #[test]

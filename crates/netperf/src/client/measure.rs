@@ -45,12 +45,12 @@ pub(super) fn run_test(
     control.send(&frame)?;
 
     let response_frame = control.receive()?;
-    let described = description
+    let described_capability = description
         .as_ref()
         .and_then(|description| description.capability);
-    let in_response = Capability::find(&response_frame);
-    local.nonce = in_response.and_then(|peer| peer.nonce);
-    let peer_capability = in_response.or(described);
+    let response_capability = Capability::find(&response_frame);
+    local.nonce = response_capability.and_then(|peer| peer.nonce);
+    let peer_capability = response_capability.or(described_capability);
     let (mut report, address) = parse_response(&request, &response_frame)?;
     report.system = description.map(|description| description.system);
     let dest = match address {
@@ -103,7 +103,7 @@ pub(super) fn run_test(
     };
     outcome.local.host = Some(engine::host_facts(local_ip(control)));
     outcome.remote = Some(Side {
-        // The details add its version.
+        // The details, if any, replace this name by one with a version.
         program: peer_capability.map(|_| crate::PROGRAM_NAME.to_owned()),
         ..report.side()
     });
@@ -127,7 +127,7 @@ fn check_server(
     settings: &Settings,
     control: &mut ServerConnection,
 ) -> Result<Option<ServerDescription>, ClientError> {
-    // A stock server exits silently at the address family of VSOCK.
+    // A stock server exits silently if it receives the address family of VSOCK.
     let transport = settings.flow.transport;
     let needs_linerate = transport == Transport::Vsock;
     let description = if settings.needs.peer_system || needs_linerate {
@@ -205,8 +205,10 @@ fn client_capability(settings: &Settings) -> Capability {
     capability
 }
 
-fn paces_by_spinning(half: &EndpointPlan) -> bool {
-    half.pacing.is_some_and(|pacing| pacing.wait == Wait::Spin)
+fn paces_by_spinning(endpoint: &EndpointPlan) -> bool {
+    endpoint
+        .pacing
+        .is_some_and(|pacing| pacing.wait == Wait::Spin)
 }
 
 /// Parses the response. Also returns the server's data address if it is a socket path or an LLC
@@ -250,11 +252,12 @@ fn receive_results(
 ) -> Result<Option<Details>, ClientError> {
     let is_cancelled = control.is_cancelled();
     let opens_connections = settings.flow.workload.connects();
-    // In a connection test, the request for details also tells the server that the connections have
-    // ended. In other tests it follows the results: a server with an error would close the
+    // In a connection test, the request for details also reports the end of the connections to the
+    // server. In other tests it follows the results: a server with an error would close the
     // connection with the request unread, and the reset could overtake its response.
-    let requests_early = has_details && opens_connections && !is_cancelled;
-    let mut is_requested = requests_early && control.send(&Request::Details.encode(None)).is_ok();
+    let requests_before_results = has_details && opens_connections && !is_cancelled;
+    let mut is_requested =
+        requests_before_results && control.send(&Request::Details.encode(None)).is_ok();
     add_results(request, report, counts, &control.receive()?)?;
     if has_details && !opens_connections {
         // Without details, the results still count.
@@ -265,7 +268,7 @@ fn receive_results(
     Ok(details)
 }
 
-/// Returns the error of a test that the peer ended early, without results.
+/// Returns the error of a test that the peer ended before its time limit, without results.
 fn cut_short(cause: ClientError, after: Option<Duration>, plan: &FlowPlan) -> ClientError {
     let length = match plan.limit {
         Limit::Time(length) => Some(length),
@@ -381,7 +384,7 @@ mod tests {
             "-t DLCL_RR -- -D lo",
         ];
         let address = Address::Inet("127.0.0.1:4000".parse().unwrap());
-        let ends = Endpoints {
+        let endpoints = Endpoints {
             source_name: "0.0.0.0".to_owned(),
             source: address.clone(),
             dest_name: "127.0.0.1".to_owned(),
@@ -392,22 +395,22 @@ mod tests {
             .map(|line| {
                 let words = line.split_whitespace().map(Into::into);
                 let settings = crate::options::parse_netperf("netperf", words).unwrap();
-                let request = build_request(&settings, &ends, LocalSetup::default());
+                let request = build_request(&settings, &endpoints, LocalSetup::default());
                 (settings, request)
             })
             .collect();
         let document = Details::from_side(full_side(), 1, None).to_json();
         let accepted_percent = 90..=97;
-        testkit::fuzz::run_inputs("a peer's words", accepted_percent, |rng| {
+        testkit::fuzz::run_inputs("messages of a peer", accepted_percent, |rng| {
             let (settings, request) = tests.choose(rng).unwrap();
             let Ok((mut report, _)) = parse_response(request, &fuzz::random_frame(rng, &[])) else {
                 return false;
             };
-            let here = full_side();
+            let local = full_side();
             if add_results(
                 request,
                 &mut report,
-                &here.counts,
+                &local.counts,
                 &fuzz::random_frame(rng, &[]),
             )
             .is_err()
@@ -415,22 +418,22 @@ mod tests {
                 return false;
             }
             let (plan, started) = (settings.plan(), SystemTime::UNIX_EPOCH);
-            let there = Some(report.side());
-            let mut outcome = Outcome::for_flow(plan, started, here, there, EndCause::Deadline);
+            let remote = Some(report.side());
+            let mut outcome = Outcome::for_flow(plan, started, local, remote, EndCause::Deadline);
             let details = Details::from_json(&fuzz::damage(rng, &document));
             warnings::add_peer_details(&mut outcome, Some(rng.random()), details);
             let run = FinishedTest {
                 outcome,
                 peer: report,
-                endpoints: ends.clone(),
+                endpoints: endpoints.clone(),
                 repetition_means: None,
             };
             let mut text = crate::output::format_result(settings, &run);
             for warning in &run.outcome.warnings {
                 text += &warning.to_string();
             }
-            let escapes = |char: char| char.is_control() && char != '\n';
-            assert!(!text.contains(escapes), "{text:?}");
+            let is_escape = |char: char| char.is_control() && char != '\n';
+            assert!(!text.contains(is_escape), "{text:?}");
             true
         });
     }

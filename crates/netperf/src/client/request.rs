@@ -52,7 +52,7 @@ fn classic_test(test: Test) -> Option<Classic> {
 
 fn omni_request(settings: &Settings, ends: &Endpoints, local: LocalSetup) -> TestRequest {
     let plan = &settings.flow;
-    let there = &plan.remote;
+    let remote = &plan.remote;
     let (socket_type, protocol) = TestRequest::socket_words(plan.transport);
     let direction = settings.direction;
     let is_transactional = direction.transmit && direction.receive;
@@ -69,43 +69,43 @@ fn omni_request(settings: &Settings, ends: &Endpoints, local: LocalSetup) -> Tes
     }
     let source = ends.source.ip().filter(|_| ends.has_source_address());
     TestRequest {
-        send_size: size(&there.send, false),
+        send_size: size(&remote.send, false),
         // The stock client sends its local widths. For an unused direction it sends the width of
         // `-W`; the server uses the widths of its direction.
-        send_width: width_word(local.buffers.send_width, there.send.width),
-        request_size: size(&there.receive, true),
-        receive_size: size(&there.receive, false),
-        receive_width: width_word(local.buffers.receive_width, there.receive.width),
-        response_size: size(&there.send, true),
-        receive_copy_avoidance: there.discard_in_kernel.into(),
-        send_copy_avoidance: there.discard_in_kernel.into(),
-        send_dirty: optional_word(there.touch.send_dirty_bytes),
-        receive_dirty: optional_word(there.touch.receive_dirty_bytes),
-        receive_clean: optional_word(there.touch.receive_clean_bytes),
+        send_width: width_word(local.buffers.send_width, remote.send.width),
+        request_size: size(&remote.receive, true),
+        receive_size: size(&remote.receive, false),
+        receive_width: width_word(local.buffers.receive_width, remote.receive.width),
+        response_size: size(&remote.send, true),
+        receive_copy_avoidance: remote.discard_in_kernel.into(),
+        send_copy_avoidance: remote.discard_in_kernel.into(),
+        send_dirty: optional_word(remote.touch.send_dirty_bytes),
+        receive_dirty: optional_word(remote.touch.receive_dirty_bytes),
+        receive_clean: optional_word(remote.touch.receive_clean_bytes),
         socket_type,
         protocol,
         direction: server_direction,
         client_port: local.port,
-        interval_burst: there.pacing.map_or(0, |pacing| pacing.burst as u32),
-        interval_us: there
+        interval_burst: remote.pacing.map_or(0, |pacing| pacing.burst as u32),
+        interval_us: remote
             .pacing
             .map_or(0, |pacing| pacing.interval.as_micros() as u32),
         client_address: source.map(Into::into).unwrap_or_default(),
-        // Only an address in the user's options: a server behind NAT cannot bind the address that
-        // this client sees.
+        // Only the address of an option: a server behind NAT cannot bind the address that this
+        // client sees.
         server_address: match (&settings.data.host, ends.dest.ip()) {
             (Some(_), Some(ip)) => ip.into(),
             _ => crate::wire::AddressWords::default(),
         },
-        priority: there.socket.priority.unwrap_or(UNSET),
-        type_of_service: there.socket.type_of_service.map_or(UNSET, i32::from),
-        congestion_control: there
+        priority: remote.socket.priority.unwrap_or(UNSET),
+        type_of_service: remote.socket.type_of_service.map_or(UNSET, i32::from),
+        congestion_control: remote
             .socket
             .congestion_control
             .as_ref()
             .map(Text::new)
             .unwrap_or_default(),
-        fill_file: there
+        fill_file: remote
             .fill
             .as_ref()
             .map(|path| Text::new(path.as_os_str().as_encoded_bytes()))
@@ -115,18 +115,18 @@ fn omni_request(settings: &Settings, ends: &Endpoints, local: LocalSetup) -> Tes
 }
 
 /// Adds the fields that the requests of all tests share to a request with default values.
-fn common_fields(settings: &Settings, ends: &Endpoints, blank: &TestRequest) -> TestRequest {
-    let there = &settings.flow.remote;
+fn common_fields(settings: &Settings, ends: &Endpoints, defaults: &TestRequest) -> TestRequest {
+    let remote = &settings.flow.remote;
     TestRequest {
-        send_buffer: optional_word(there.socket.send_buffer_bytes),
-        send_alignment: there.send.alignment,
-        send_offset: there.send.offset,
-        receive_buffer: optional_word(there.socket.receive_buffer_bytes),
-        receive_alignment: there.receive.alignment,
-        receive_offset: there.receive.offset,
+        send_buffer: optional_word(remote.socket.send_buffer_bytes),
+        send_alignment: remote.send.alignment,
+        send_offset: remote.send.offset,
+        receive_buffer: optional_word(remote.socket.receive_buffer_bytes),
+        receive_alignment: remote.receive.alignment,
+        receive_offset: remote.receive.offset,
         flags: flags_word(
-            &there.socket,
-            there.measure_cpu,
+            &remote.socket,
+            remote.measure_cpu,
             settings.direction.connection,
             settings.needs.interface,
         ),
@@ -134,26 +134,26 @@ fn common_fields(settings: &Settings, ends: &Endpoints, blank: &TestRequest) -> 
         test_length: test_length(settings.flow.limit),
         data_port: ends.dest.port(),
         family: family_code(ends),
-        ..*blank
+        ..*defaults
     }
 }
 
 fn flags_word(
     socket: &SocketOptions,
     measure_cpu: bool,
-    connection: bool,
-    interface: bool,
+    is_connection_test: bool,
+    needs_interface: bool,
 ) -> Flags {
     [
         (socket.no_delay, Flags::NO_DELAY),
-        (connection, Flags::CONNECTION_TEST),
+        (is_connection_test, Flags::CONNECTION_TEST),
         (measure_cpu, Flags::MEASURE_CPU),
         (!socket.dont_route, Flags::ROUTING_ALLOWED),
         (socket.fast_open, Flags::FAST_OPEN),
         (socket.reply_from_destination, Flags::PACKET_INFO),
         (socket.defer_accept_seconds.is_some(), Flags::DEFER_ACCEPT),
         (socket.keep_alive, Flags::KEEP_ALIVE),
-        (interface, Flags::INTERFACE),
+        (needs_interface, Flags::INTERFACE),
     ]
     .into_iter()
     .filter(|(is_set, _)| *is_set)
@@ -167,13 +167,13 @@ fn classic_request(
     ends: &Endpoints,
     local: LocalSetup,
 ) -> TestRequest {
-    let (there, socket) = (&settings.flow.remote, &settings.flow.remote.socket);
+    let (remote, socket) = (&settings.flow.remote, &settings.flow.remote.socket);
     let mut request = TestRequest {
         receive_window: socket.receive_window_frames.unwrap_or(0) as i32,
         send_window: socket.send_window_frames.unwrap_or(0) as i32,
         receive_size: match test.task() {
             ServerTask::Datagrams => local.buffers.send_bytes.unwrap_or(0) as i32,
-            _ => size_word(there.receive.size),
+            _ => size_word(remote.receive.size),
         },
         non_blocking: socket.non_blocking,
         ..common_fields(settings, ends, &TestRequest::classic())
@@ -183,8 +183,8 @@ fn classic_request(
         request.test_length = request.test_length.saturating_abs();
     }
     if test.task() == ServerTask::Answer {
-        request.request_size = size_word(there.receive.size);
-        request.response_size = size_word(there.send.size);
+        request.request_size = size_word(remote.receive.size);
+        request.response_size = size_word(remote.send.size);
     }
     match &settings.family_settings {
         FamilySettings::Unix { .. } => {

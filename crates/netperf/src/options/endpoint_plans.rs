@@ -7,7 +7,7 @@ use super::test::TestOptions;
 use super::{CpuRates, Test, TestDirection};
 use crate::conventions::pacing;
 
-/// Returns the local half of the flow and the remote one.
+/// Returns the local and the remote endpoint plan of the flow.
 pub(super) fn endpoint_plans(
     test: Test,
     transport: Transport,
@@ -21,16 +21,16 @@ pub(super) fn endpoint_plans(
         remote: remote_rate,
     } = global.settings.cpu_rate;
     let rates = [local_rate, remote_rate];
-    for (end, half) in [&mut local, &mut remote].into_iter().enumerate() {
+    for (end, endpoint) in [&mut local, &mut remote].into_iter().enumerate() {
         let wait = if global.spin[end] {
             Wait::Spin
         } else {
             Wait::Sleep
         };
-        half.pacing = pacing(global.pace_burst[end], global.pace_interval_us[end], wait);
+        endpoint.pacing = pacing(global.pace_burst[end], global.pace_interval_us[end], wait);
         // A calibration value from the command line replaces the calibration.
         let rate = Some(f64::from(rates[end])).filter(|rate| *rate > 0.0);
-        half.idle_loop = global.use_looper.then_some(IdleLoop { rate });
+        endpoint.idle_loop = global.use_looper.then_some(IdleLoop { rate });
     }
 
     let needs = options.needs();

@@ -88,7 +88,7 @@ pub(super) static UNIX: Section<TestOptions> = Section {
     title: "TEST OPTIONS OF STREAM_STREAM, STREAM_RR, DG_STREAM AND DG_RR",
     heading: "Unix Domain Sockets Test Options:",
     scope: SCOPE,
-    flags: &[
+    options: &[
     HELP,
     stock_letter('m', Value("bytes"), &["-m bytes          Set the send size (STREAM_STREAM, DG_STREAM)"],
         "Bytes per send call, by default the size of the socket's send buffer; at most 65507 per datagram.",
@@ -109,7 +109,7 @@ pub(super) static SCTP: Section<TestOptions> = Section {
     title: "TEST OPTIONS OF SCTP_STREAM, SCTP_RR AND THEIR _MANY FORMS",
     heading: "SCTP Sockets Test Options:",
     scope: SCOPE,
-    flags: &[
+    options: &[
     stock_letter('B', Nothing, &["-B                Wait in poll() instead of in the data calls"],
         "Wait in poll(2) where a data call would wait, at both ends.",
         |t, _| { (t.local.socket.non_blocking, t.remote.socket.non_blocking) = (true, true); Ok(()) }),
@@ -144,10 +144,10 @@ pub(super) static DLPI: Section<TestOptions> = Section {
     title: "TEST OPTIONS OF DLCO_STREAM, DLCO_RR, DLCL_STREAM AND DLCL_RR",
     heading: "DLPI Test Options, on Linux over LLC Sockets:",
     scope: SCOPE,
-    flags: &[
+    options: &[
     stock_letter('D', Value("local[,remote]"), &["-D local[,remote] Set the network interfaces, as \"eth0\" or with -p as \"eth\""],
-        "The network interface of each end: its name, or with -p the name without its number. The path of a device file, as /dev/eth0, stands for its last component.",
-        |t, v| set_both(t.family.device.each_mut(), v, |half| parse_interface_name(half).map(Some))),
+        "The network interface of each end: its name, or with -p the name without its number. The path of a device file, such as /dev/eth0, stands for its last component.",
+        |t, v| set_both(t.family.device.each_mut(), v, |name| parse_interface_name(name).map(Some))),
     HELP,
     stock_letter('m', Value("bytes"), &["-m bytes          Set the send size (DLCO_STREAM, DLCL_STREAM)"],
         "Bytes of payload per frame, 1400 by default. A payload above the interface's MTU is refused.",
@@ -158,11 +158,11 @@ pub(super) static DLPI: Section<TestOptions> = Section {
         "-p loc[,rem]      Set the local/remote PPA: the number behind the",
         "                  interface's name, or without -D its index",
     ], "The PPA: the number after the interface's name, or without -D the interface's index.",
-        |t, v| set_both(t.family.ppa.each_mut(), v, |half| count(half).map(Some))),
+        |t, v| set_both(t.family.ppa.each_mut(), v, |word| count(word).map(Some))),
     stock_letter('r', Value("request[,response]"), &["-r req,[rsp]      Set request/response sizes (DLCO_RR, DLCL_RR)"],
         "Bytes of a request and of a response, 1 by default.", MESSAGE_SIZES),
     stock_letter('s', Value("sap"), &["-s sap            Set the 802.2 service access point, an even number (84)"],
-        "The 802.2 service access point, an even number. Default 84. The local end uses another one if it is in use.",
+        "The 802.2 service access point, an even number. Default 84. The local end uses another access point if this one is in use.",
         set_sap),
     stock_letter('w', Value("send[,recv]"), &["-w send[,recv]    Set local send/recv window sizes in frames (DLCO)"],
         "Windows of the local end in frames, at most 127 (DLCO tests).",
@@ -219,7 +219,7 @@ fn set_windows(socket: &mut SocketOptions, text: &str) -> Result<(), EarlyExit> 
         &mut socket.send_window_frames,
         &mut socket.receive_window_frames,
     );
-    set_both([send, receive], text, |half| match optional_count(half)? {
+    set_both([send, receive], text, |word| match optional_count(word)? {
         Some(frames @ 128..) => refuse(format!("a window of {frames} frames is larger than 127")),
         frames => Ok(frames.filter(|frames| *frames > 0)),
     })

@@ -12,15 +12,19 @@ use super::{
 ///
 /// The plan has one group of flows per direction. An error is one line.
 pub fn settings_for_plan(plan: &Plan, control: &ControlOptions) -> Result<Settings, String> {
-    let directions = plan.groups.iter().enumerate().map(|(number, group)| {
+    let directions = plan.groups.iter().enumerate().map(|(index, group)| {
         let flow = group.flow().cloned();
         let flow = flow.ok_or("netperf's protocol cannot carry a list of steps")?;
-        // The other direction needs an omni request: only that one states the direction.
-        let test_for_flow = if number == 0 { test(&flow) } else { Test::Omni };
+        // The other direction needs an omni request: only an omni request states the direction.
+        let test = if index == 0 {
+            test_for_flow(&flow)
+        } else {
+            Test::Omni
+        };
         Ok(Settings {
             flows: group.workers.count,
             wait: plan.phases.wait,
-            ..settings_for_flow(plan.name.clone(), test_for_flow, flow, control)
+            ..settings_for_flow(plan.name.clone(), test, flow, control)
         })
     });
     let mut directions = directions.collect::<Result<Vec<_>, String>>()?.into_iter();
@@ -82,7 +86,7 @@ fn settings_for_flow(
 }
 
 /// Returns the test whose messages request such a flow.
-fn test(flow: &FlowPlan) -> Test {
+fn test_for_flow(flow: &FlowPlan) -> Test {
     let is = |workload: Workload| flow.workload == workload;
     match flow.transport {
         Transport::Tcp if flow.local.send_from_file => Test::TcpSendfile,

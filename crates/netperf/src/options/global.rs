@@ -19,9 +19,9 @@ with_defaults! {
     pub(super) struct GlobalOptions {
         /// The settings that one option determines alone. An empty host name means the default.
         pub(super) settings: Settings = Settings::default(),
-        /// The local half of the flow.
+        /// The local endpoint plan.
         pub(super) local: EndpointPlan = EndpointPlan::default(),
-        /// The remote half of the flow.
+        /// The remote endpoint plan.
         pub(super) remote: EndpointPlan = EndpointPlan::default(),
         /// `--cpu-method looper`.
         pub(super) use_looper: bool = false,
@@ -61,7 +61,7 @@ pub(super) static SECTION: Section<GlobalOptions> = Section {
     title: "GLOBAL OPTIONS",
     heading: "Global options:",
     scope: "",
-    flags: &[
+    options: &[
     stock_letter('a', Value("send[,recv]"), &["-a send,recv      Set the local send,recv buffer alignment"],
         "Alignment of the local send and receive buffers, a power of two in bytes. Default 8.",
         |g, v| set_both([&mut g.local.send.alignment, &mut g.local.receive.alignment], v, alignment)),
@@ -69,7 +69,7 @@ pub(super) static SECTION: Section<GlobalOptions> = Section {
         "Alignment of the remote send and receive buffers. Default 8.",
         |g, v| set_both([&mut g.remote.send.alignment, &mut g.remote.receive.alignment], v, alignment)),
     stock_letter('B', Value("text"), &["-B brandstr       Specify a string to be emitted with brief output"],
-        "A tag for the result. The selector RESULT_BRAND prints it, and with -P 0 some tables.",
+        "A tag for the result. The selector RESULT_BRAND prints it. With -P 0, some tables print it, too.",
         |g, v| { g.settings.print.brand = Some(v.to_owned()); Ok(()) }),
     stock_letter('c', OptionalNumber("rate"), &["-c [cpu_rate]     Report local CPU usage"],
         "Report the local host's CPU utilisation and service demand. The next word is a calibration value if it starts with a digit.",
@@ -233,9 +233,7 @@ pub(super) fn parse_endpoint(
 
 fn set_host(
     Settings {
-        control,
-        stderr_notices: notices,
-        ..
+        control, notices, ..
     }: &mut Settings,
     text: &str,
 ) {
@@ -246,9 +244,7 @@ fn set_host(
 
 fn set_local_host(
     Settings {
-        control,
-        stderr_notices: notices,
-        ..
+        control, notices, ..
     }: &mut Settings,
     text: &str,
 ) {
@@ -290,14 +286,14 @@ fn set_cpu_method(global: &mut GlobalOptions, text: &str) -> Result<(), EarlyExi
     Ok(())
 }
 
-fn set_cpu_measurement(on: &mut bool, rate: &mut f32, text: &str) -> Result<(), EarlyExit> {
+fn set_cpu_measurement(enable: &mut bool, rate: &mut f32, text: &str) -> Result<(), EarlyExit> {
     if !text.is_empty() {
         *rate = match text.parse::<f32>() {
             Ok(rate) if rate.is_finite() => rate,
             _ => return refuse(format!("'{text}' is not a calibration value")),
         };
     }
-    *on = true;
+    *enable = true;
     Ok(())
 }
 
@@ -371,8 +367,8 @@ fn set_widths(global: &mut GlobalOptions, text: &str) -> Result<(), EarlyExit> {
 
 fn set_priority(global: &mut GlobalOptions, text: &str) -> Result<(), EarlyExit> {
     let (local, remote) = (&mut global.local.socket, &mut global.remote.socket);
-    set_both([&mut local.priority, &mut remote.priority], text, |half| {
-        Ok(optional_count(half)?.map(u32::cast_signed))
+    set_both([&mut local.priority, &mut remote.priority], text, |word| {
+        Ok(optional_count(word)?.map(u32::cast_signed))
     })
 }
 
@@ -439,7 +435,7 @@ fn parse_pace_burst(text: &str) -> Result<u64, EarlyExit> {
     number(text, 0..=i64::MAX)
 }
 
-/// Parses an interval to microseconds. Suffixes: `s`, `m` (milliseconds, the default), `u`.
+/// Parses an interval. Returns microseconds. Suffixes: `s`, `m` (milliseconds, the default), `u`.
 fn parse_interval_us(text: &str) -> Result<u32, EarlyExit> {
     let (digits, factor) = match text.chars().last() {
         Some('s') => (&text[..text.len() - 1], 1_000_000),
@@ -462,7 +458,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lengths() {
+    fn lengths_are_parsed_or_refused() {
         for (text, expected) in [
             ("10", Some(Length::Seconds(10))),
             ("10s", Some(Length::Seconds(10))),
@@ -488,7 +484,7 @@ mod tests {
     }
 
     #[test]
-    fn interim_intervals() {
+    fn interim_intervals_are_parsed_or_refused() {
         let ms = Duration::from_millis;
         for (text, expected) in [
             ("1", Some(ms(1_000))),
@@ -518,7 +514,7 @@ mod tests {
     }
 
     #[test]
-    fn pacing_intervals() {
+    fn pacing_intervals_are_parsed_or_refused() {
         for (text, expected) in [
             ("6", Some(6_000)),
             ("6m", Some(6_000)),
@@ -535,7 +531,7 @@ mod tests {
 
     #[rustfmt::skip]
     #[test]
-    fn pacing_and_dirtying_in_halves() {
+    fn pacing_and_touching_are_set_per_end() {
         for (line, burst, interval_us, touch) in [
             ("-b 6", (6, 0), (0, 0), [None; 4]),
             ("-b ,6 -w ,7u", (0, 6), (0, 7), [None; 4]),
@@ -547,9 +543,9 @@ mod tests {
             let words: Vec<_> = line.split(' ').map(str::to_owned).collect();
             let mut global = GlobalOptions::default();
             getopt::scan("p", &SECTION, &words, &mut global).unwrap();
-            let touched = [&global.local, &global.remote].map(|half| {
-                assert_eq!(half.touch.receive_dirty_bytes, half.touch.send_dirty_bytes);
-                [half.touch.send_dirty_bytes, half.touch.receive_clean_bytes]
+            let touched = [&global.local, &global.remote].map(|EndpointPlan { touch, .. }| {
+                assert_eq!(touch.receive_dirty_bytes, touch.send_dirty_bytes);
+                [touch.send_dirty_bytes, touch.receive_clean_bytes]
             });
             assert_eq!(<(_, _)>::from(global.pace_burst), burst, "{line}");
             assert_eq!(<(_, _)>::from(global.pace_interval_us), interval_us, "{line}");
@@ -558,7 +554,7 @@ mod tests {
     }
 
     #[test]
-    fn spinning_ends() {
+    fn spin_applies_to_both_ends_or_the_given_one() {
         const TEN: Length = Length::Seconds(10);
         let scan = |line: &str| {
             let words: Vec<_> = line.split(' ').map(str::to_owned).collect();

@@ -53,7 +53,7 @@ mod tests {
     #[test]
     fn the_documented_server_defaults_are_in_force() {
         let mut checked = 0;
-        for flag in server::SECTION.flags {
+        for flag in server::SECTION.options {
             let Some(default) = flag.stated_default() else {
                 continue;
             };
@@ -81,7 +81,7 @@ mod tests {
         assert!(row_of('p').paragraph.contains(&format!("({port})")));
 
         let mut checked = 0;
-        for flag in global::SECTION.flags {
+        for flag in global::SECTION.options {
             let Some(default) = flag.stated_default() else {
                 continue;
             };
@@ -115,7 +115,7 @@ mod tests {
 
     fn row<L>(section: &Section<L>, letter: char) -> &'static OptionRow<L> {
         let has_letter = |flag: &&OptionRow<L>| flag.name == OptionName::Letter(letter);
-        section.flags.iter().find(has_letter).unwrap()
+        section.options.iter().find(has_letter).unwrap()
     }
 
     /// Returns the settings of a command line without the parts that always differ.

@@ -48,13 +48,11 @@ pub fn parse_netperf(
 ) -> Result<Settings, Exit> {
     let words = utf8_words(program, args)?;
     let mut global = GlobalOptions::default();
-    let test_words =
-        scan(program, &global::SECTION, &words, &mut global).map_err(|early_exit| {
-            with_usage(early_exit, usage::netperf, &global.settings.stderr_notices)
-        })?;
+    let test_words = scan(program, &global::SECTION, &words, &mut global)
+        .map_err(|early_exit| with_usage(early_exit, usage::netperf, &global.settings.notices))?;
     let Some(test) = test_by_name(&global.test) else {
         return Err(with_notices(
-            &global.settings.stderr_notices,
+            &global.settings.notices,
             unknown_test(&global.test),
         ));
     };
@@ -73,12 +71,12 @@ pub fn parse_netperf(
                 TestFamily::Inet => Exit::stdout("", 1),
                 _ => help.clone(),
             };
-            let notices = [&global.settings.stderr_notices[..], &options.notices].concat();
+            let notices = [&global.settings.notices[..], &options.notices].concat();
             into_exit(early_exit, help, syntax_error, &notices)
         })?;
     }
 
-    let notices = [&global.settings.stderr_notices[..], &options.notices].concat();
+    let notices = [&global.settings.notices[..], &options.notices].concat();
     let command_line = [&[program.to_owned()], &words[..]].concat().join(" ");
     plan::settings(test, global, options, command_line).map_err(|early_exit| {
         let early_exit = match early_exit {
@@ -98,7 +96,7 @@ pub fn parse_netserver(
     let mut settings = ServerSettings::default();
     scan(program, &server::SECTION, &words, &mut settings)
         .map_err(|early_exit| with_usage(early_exit, usage::netserver, &settings.notices))?;
-    if settings.user.is_some() && settings.limits.permissions.privileged_ports {
+    if settings.user.is_some() && settings.limits.permissions.allows_privileged_ports {
         let reason = Permissions::NOT_WITH_USER;
         return Err(Exit::stderr(format!("{program}: {reason}\n"), 1));
     }
@@ -145,7 +143,7 @@ fn test_section(test: Test) -> Option<&'static Section<TestOptions>> {
     }
 }
 
-/// Returns the error for an unknown test. Unlike stock, it needs no control connection first.
+/// Returns the error for an unknown test. Unlike stock, linerate reports it before it connects.
 fn unknown_test(name: &str) -> Exit {
     if let Some((_, interface)) = TESTS_WITHOUT_PROVIDER
         .iter()

@@ -28,7 +28,7 @@ pub(super) fn settings(
     let mut default_port = "0".to_owned();
     if no_control {
         plan = no_control::plan_without_control(test, plan)?;
-        if options.port[1].is_none() {
+        if options.data_ports[1].is_none() {
             default_port = no_control::service_name(test, direction)?;
         }
     }
@@ -41,7 +41,7 @@ pub(super) fn settings(
     let family_settings = options.family.family_settings(test, sockets)?;
     let needs = options.needs();
     let warnings = [pacing_warnings(&global), options.warnings].concat();
-    let [local_port, port] = options.port;
+    let [local_port, port] = options.data_ports;
     let port = port.unwrap_or(default_port);
     // TCP_CC ignores the local port and uses a range of ports.
     let local_port = local_port.filter(|_| test != Test::TcpCc);
@@ -64,7 +64,7 @@ pub(super) fn settings(
         repeat: global.repeat.to_repeat(),
         print,
         warnings,
-        stderr_notices: [&global.settings.stderr_notices[..], &options.notices].concat(),
+        notices: [&global.settings.notices[..], &options.notices].concat(),
         ..global.settings
     })
 }
@@ -362,7 +362,7 @@ mod tests {
             ("-f K", Workload::send(), Transport::Tcp, 'K', true),
             ("-f m -t TCP_RR", Workload::request(), Transport::Tcp, 'm', true),
         ] {
-            let settings = run(line);
+            let settings = parse(line);
             assert_eq!(settings.flow.workload, workload, "{line}");
             assert_eq!(settings.flow.transport, transport, "{line}");
             assert_eq!(settings.print.unit, ThroughputUnit(letter), "{line}");
@@ -387,11 +387,11 @@ mod tests {
             ("-N -t TCP_CC -- -P ,4444", "4444"),
             ("-t TCP_RR", "0"),
         ] {
-            let settings = run(line);
+            let settings = parse(line);
             assert_eq!(settings.data.port, port, "{line}");
             assert_eq!(settings.no_control, line.starts_with("-N"));
         }
-        let settings = run("-N -C -T ,1 -t TCP_CRR -- -r 7,9 -S 64K");
+        let settings = parse("-N -C -T ,1 -t TCP_CRR -- -r 7,9 -S 64K");
         assert_eq!(settings.flow.remote, EndpointPlan::default());
         assert_eq!(settings.flow.local.receive.size, SizeRule::Bytes(7));
         assert_eq!(
@@ -402,7 +402,7 @@ mod tests {
 
     #[rustfmt::skip]
     #[test]
-    fn sizes_and_widths() {
+    fn options_set_sizes_and_widths() {
         use SizeRule::{Bytes, SocketBuffer};
         use WidthRule::{Buffers, CoverSocketBuffer};
         const DEFAULT: (SizeRule, WidthRule) = (SocketBuffer, CoverSocketBuffer);
@@ -442,8 +442,8 @@ mod tests {
                 ],
             ),
         ] {
-            let FlowPlan { local: here, remote: there, .. } = run(line).flow;
-            let rings = [here.send, here.receive, there.send, there.receive];
+            let FlowPlan { local, remote, .. } = parse(line).flow;
+            let rings = [local.send, local.receive, remote.send, remote.receive];
             assert_eq!(
                 rings.map(|ring| (ring.size, ring.width)),
                 expected,
@@ -453,13 +453,9 @@ mod tests {
     }
 
     #[test]
-    fn alignments_and_offsets_by_end_and_direction() {
-        let FlowPlan {
-            local: here,
-            remote: there,
-            ..
-        } = run("-a 16,32 -A 64 -o 1,2 -O ,3").flow;
-        let rings = [here.send, here.receive, there.send, there.receive];
+    fn alignments_and_offsets_are_set_per_end_and_direction() {
+        let FlowPlan { local, remote, .. } = parse("-a 16,32 -A 64 -o 1,2 -O ,3").flow;
+        let rings = [local.send, local.receive, remote.send, remote.receive];
         assert_eq!(
             rings.map(|ring| (ring.alignment, ring.offset)),
             [(16, 1), (32, 2), (64, 0), (64, 3)]
@@ -467,7 +463,7 @@ mod tests {
     }
 
     #[test]
-    fn limits_and_bursts_count_what_the_test_counts() {
+    fn limits_and_bursts_depend_on_the_test() {
         for (line, limit, burst) in [
             ("", Limit::Time(Duration::from_secs(10)), 0),
             ("-l 1m0s", Limit::Time(Duration::from_secs(60)), 0),
@@ -486,7 +482,7 @@ mod tests {
             ("-l -9 -t TCP_SENDFILE -- -b 5", Limit::Bytes(9), 0),
             ("-l -9 -t OMNI -- -c", Limit::Transactions(9), 0),
         ] {
-            let plan = run(line).flow;
+            let plan = parse(line).flow;
             assert_eq!((plan.limit, plan.burst), (limit, burst), "{line}");
         }
     }
@@ -505,7 +501,7 @@ mod tests {
             // The last selection wins.
             ("-t TCP_RR -- -k P99_LATENCY -o", false, false, false),
         ] {
-            let settings = run(line);
+            let settings = parse(line);
             assert_eq!(settings.print.latency, latency, "{line}");
             assert_eq!(settings.flow.timing, Timing { passes, calls }, "{line}");
         }
@@ -513,14 +509,14 @@ mod tests {
 
     #[test]
     fn requesting_remote_cong_control_clears_dont_route_of_the_peer() {
-        let plan = run("-t UDP_STREAM -- -k REMOTE_CONG_CONTROL").flow;
+        let plan = parse("-t UDP_STREAM -- -k REMOTE_CONG_CONTROL").flow;
         assert!(plan.local.socket.dont_route);
         assert!(!plan.remote.socket.dont_route);
     }
 
     #[test]
-    fn addresses() {
-        let host = |line| run(line).control.host;
+    fn options_set_addresses_and_ports() {
+        let host = |line| parse(line).control.host;
         assert_eq!(host(""), "localhost");
         assert_eq!(host("-6"), "::1");
         assert_eq!(host("-H ,6"), "::1");
@@ -528,7 +524,7 @@ mod tests {
         assert_eq!(host("-6 -H fe80::1%eth0"), "fe80::1%eth0");
 
         let Settings { control, data, .. } =
-            run("-4 -H a -p 1,2 -L b,6 -- -H c/24 -L ,unspec -P 3,4");
+            parse("-4 -H a -p 1,2 -L b,6 -- -H c/24 -L ,unspec -P 3,4");
         assert_eq!(
             (control.family, control.local_family),
             (Family::V4, Family::V6)
@@ -545,13 +541,13 @@ mod tests {
         assert_eq!((data.family, data.local_family), (Family::V4, Family::V6));
         assert_eq!((data.port.as_str(), data.local_port.as_str()), ("4", "3"));
 
-        let data = run("-- -6").data;
+        let data = parse("-- -6").data;
         assert_eq!((data.family, data.local_family), (Family::V6, Family::V6));
     }
 
     #[test]
     fn every_socket_option_reaches_its_end() {
-        let settings = run(
+        let settings = parse(
             "-S -y 5,6 -Y cs1,0x20 -T 0,1 -c -C -F /a,/b -s 3 -- -a -B -C -D -e 2 -F -g -G 500 -I \
              -K cubic,reno -l 4 -n -s 1K,2K -S 3K,-1 -V",
         );
@@ -608,12 +604,12 @@ mod tests {
             ("-t TCP_CRR -- -p 6000,", 6000, 65535),
             ("-t TCP_CRR -- -p 6000,7000", 6000, 7000),
         ] {
-            let ports = run(line).ports;
+            let ports = parse(line).ports;
             assert_eq!((ports.first, ports.end), (min, max), "{line}");
         }
     }
 
-    fn run(line: &str) -> Settings {
+    fn parse(line: &str) -> Settings {
         parse_netperf("netperf", line.split_whitespace().map(Into::into))
             .unwrap_or_else(|exit| panic!("{line}: {exit:?}"))
     }

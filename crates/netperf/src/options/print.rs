@@ -31,18 +31,18 @@ pub(super) fn needs_latency(global: &GlobalOptions, options: &TestOptions) -> bo
     global.settings.print.latency || options.needs().latency
 }
 
-/// Returns the unit of throughput. Like stock, it selects transactions by the test's name.
+/// Returns the unit of throughput. Like stock, it recognises request/response tests by name.
 fn throughput_unit(
     test: Test,
     direction: TestDirection,
     requested: Option<ThroughputUnit>,
 ) -> ThroughputUnit {
-    let transactions =
+    let is_transactional =
         test.name().contains("RR") || (test == Test::Omni && direction.is_transactional());
     match requested {
-        None if transactions => ThroughputUnit('x'),
+        None if is_transactional => ThroughputUnit('x'),
         None => ThroughputUnit('m'),
-        Some(ThroughputUnit('x')) if !transactions => ThroughputUnit('m'),
+        Some(ThroughputUnit('x')) if !is_transactional => ThroughputUnit('m'),
         Some(unit) => unit,
     }
 }
@@ -51,7 +51,7 @@ fn output_form(test: Test, output: Option<&(SelectorFormat, Selected)>) -> Outpu
     match output {
         None if test == Test::Omni => OutputForm::Human(Selection::Default),
         None => OutputForm::Table,
-        Some((printed, Selected { selection, .. })) => match printed {
+        Some((format, Selected { selection, .. })) => match format {
             SelectorFormat::Human => OutputForm::Human(selection.clone()),
             SelectorFormat::Csv => OutputForm::Csv(selection.clone()),
             SelectorFormat::KeyVal => OutputForm::KeyVal(selection.clone()),
@@ -80,7 +80,7 @@ mod tests {
                 OutputForm::KeyVal(Selection::Default),
             ),
         ] {
-            assert_eq!(run(line).print.form, form, "{line}");
+            assert_eq!(parse(line).print.form, form, "{line}");
         }
     }
 
@@ -92,7 +92,7 @@ mod tests {
         assert_eq!(settings.print.brand.as_deref(), Some("a b"));
     }
 
-    fn run(line: &str) -> Settings {
+    fn parse(line: &str) -> Settings {
         parse_netperf("netperf", line.split_whitespace().map(Into::into))
             .unwrap_or_else(|exit| panic!("{line}: {exit:?}"))
     }

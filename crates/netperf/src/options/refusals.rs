@@ -55,7 +55,7 @@ pub(super) fn check_transport_options(
     }
 }
 
-/// Refuses options of an output that is not printed, and documents for tests that move no data.
+/// Refuses options for an output that is not printed, and reports of tests that move no data.
 pub(super) fn check_output(
     test: Test,
     global: &GlobalOptions,
@@ -122,7 +122,7 @@ pub(super) fn check_flow_count(
     Ok(())
 }
 
-/// Refuses settings of the remote half that the protocol cannot carry.
+/// Refuses settings of the remote end that the protocol cannot carry.
 pub(super) fn check_remote_endpoint(test: Test, remote: &EndpointPlan) -> Result<(), EarlyExit> {
     if let Some(pacing) = &remote.pacing {
         if test.is_classic() {
@@ -149,14 +149,14 @@ pub(super) fn check_remote_endpoint(test: Test, remote: &EndpointPlan) -> Result
 }
 
 /// Refuses to touch data that never enters the process's memory.
-pub(super) fn check_touch(half: &EndpointPlan, only_receives: bool) -> Result<(), EarlyExit> {
-    if !half.touch.is_requested() {
+pub(super) fn check_touch(endpoint: &EndpointPlan, only_receives: bool) -> Result<(), EarlyExit> {
+    if !endpoint.touch.is_requested() {
         return Ok(());
     }
-    if half.send_from_file {
+    if endpoint.send_from_file {
         return refuse("-k contradicts TCP_SENDFILE: the kernel sends the file without a buffer");
     }
-    if half.discard_in_kernel && only_receives {
+    if endpoint.discard_in_kernel && only_receives {
         return refuse(
             "-k and -K contradict test option -V: the kernel discards the data without a buffer",
         );
@@ -164,10 +164,10 @@ pub(super) fn check_touch(half: &EndpointPlan, only_receives: bool) -> Result<()
     Ok(())
 }
 
-/// Refuses `--io mmsg` except for one-way datagrams in calls that no other option selects or times.
+/// Refuses `--io mmsg` except for one-way datagrams, and if an option selects or times the calls.
 pub(super) fn check_io(test: Test, plan: &FlowPlan) -> Result<(), EarlyExit> {
-    let half = &plan.local;
-    if half.io.is_one_per_call() {
+    let endpoint = &plan.local;
+    if endpoint.io.is_one_per_call() {
         return Ok(());
     }
     if !plan.has_one_way_datagrams() {
@@ -182,8 +182,8 @@ pub(super) fn check_io(test: Test, plan: &FlowPlan) -> Result<(), EarlyExit> {
         );
     }
     for (option, is_set) in [
-        ("-I", half.write_instead_of_send),
-        ("-V", half.discard_in_kernel),
+        ("-I", endpoint.write_instead_of_send),
+        ("-V", endpoint.discard_in_kernel),
     ] {
         if is_set {
             return refuse(format!(

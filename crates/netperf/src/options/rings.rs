@@ -30,7 +30,7 @@ pub(super) const RECEIVE_SIZE: ApplyOption<TestOptions> = |t, v| {
 
 /// Applies `-r`: the sizes of a request and of a response.
 pub(super) const MESSAGE_SIZES: ApplyOption<TestOptions> = |t, v| {
-    let size = |half: &str| Ok(Some(number(half, 1..=i64::from(i32::MAX))?));
+    let size = |word: &str| Ok(Some(number(word, 1..=i64::from(i32::MAX))?));
     set_both(t.message_sizes.each_mut(), v, size)
 };
 
@@ -84,8 +84,8 @@ pub(super) fn set_sizes_and_widths(
             WidthRule::CoverSocketBuffer => 2,
         };
         let (alignment, offset) = (ring.alignment, ring.offset);
-        let buffer = u64::from(size) + u64::from(alignment) + u64::from(offset);
-        if buffer * u64::from(width) > MAX_RING_BYTES {
+        let buffer_bytes = u64::from(size) + u64::from(alignment) + u64::from(offset);
+        if buffer_bytes * u64::from(width) > MAX_RING_BYTES {
             return refuse(format!(
                 "test option {option} ({size} bytes), with {width} buffers (-W) of alignment {alignment} \
                  and offset {offset}, needs more than 2 GiB"

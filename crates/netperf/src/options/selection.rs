@@ -27,9 +27,9 @@ pub(super) fn parse_selection(text: &str) -> Result<Selected, EarlyExit> {
         "" => return Ok(without_needs(Selection::Default)),
         "?" => return Ok(without_needs(Selection::List)),
         _ if text.eq_ignore_ascii_case("all") => all_blocks(),
-        _ if text.contains([',', ';']) || Selector::by_name(text).is_some() => from_list(text)?,
+        _ if text.contains([',', ';']) || Selector::by_name(text).is_some() => parse_list(text)?,
         _ => {
-            let blocks = from_file(text)?;
+            let blocks = parse_file(text)?;
             // Stock measures nothing extra for the selectors in a file. linerate does the same for
             // stock selectors only.
             let mut needs: RequiredMeasurements = blocks.iter().flatten().collect();
@@ -66,7 +66,7 @@ fn all_blocks() -> Vec<Vec<Selector>> {
 /// Parses names separated by commas and blanks, in blocks separated by semicolons.
 ///
 /// An empty block prints nothing but counts as a block, as in the stock tool.
-fn from_list(text: &str) -> Result<Vec<Vec<Selector>>, EarlyExit> {
+fn parse_list(text: &str) -> Result<Vec<Vec<Selector>>, EarlyExit> {
     text.split(';')
         .take(MAX_BLOCKS)
         .map(|block| {
@@ -83,7 +83,7 @@ fn from_list(text: &str) -> Result<Vec<Vec<Selector>>, EarlyExit> {
 }
 
 /// Parses a file: one block per line, with entries separated by commas.
-fn from_file(path: &str) -> Result<Vec<Vec<Selector>>, EarlyExit> {
+fn parse_file(path: &str) -> Result<Vec<Vec<Selector>>, EarlyExit> {
     let text = match read_bounded(path) {
         Ok(text) => text,
         Err(error) => {
@@ -96,18 +96,18 @@ fn from_file(path: &str) -> Result<Vec<Vec<Selector>>, EarlyExit> {
     let mut blocks = Vec::new();
     // The stock message swaps the line and the column, and counts the column from the start of
     // the file.
-    let mut start = 0;
-    for (number, line) in text.lines().enumerate().take(MAX_BLOCKS) {
+    let mut entry_start = 0;
+    for (index, line) in text.lines().enumerate().take(MAX_BLOCKS) {
         let mut block = Vec::new();
         for entry in line.split(',') {
             if entry.len() >= MAX_ENTRY_BYTES {
                 return stock_error(format!(
                     "Output selection starting column {} on line {} is too long\n",
-                    number + 1,
-                    start + MAX_ENTRY_BYTES + 1
+                    index + 1,
+                    entry_start + MAX_ENTRY_BYTES + 1
                 ));
             }
-            start += entry.len() + 1;
+            entry_start += entry.len() + 1;
             match by_name_or_header(entry.trim()) {
                 Some(selector) => block.push(selector),
                 None => return refuse(format!("unknown selector '{}' in the file", entry.trim())),
@@ -151,7 +151,7 @@ mod tests {
 
     #[rustfmt::skip]
     #[test]
-    fn selections() {
+    fn lists_are_parsed_into_blocks() {
         for (text, blocks) in [
             ("THROUGHPUT", &[&["THROUGHPUT"] as &[&str]] as &[&[&str]]),
             ("throughput,Elapsed_Time", &[&["THROUGHPUT", "ELAPSED_TIME"]]),
@@ -170,7 +170,10 @@ mod tests {
     fn all_is_four_blocks() {
         let Selected { selection, needs } = parse_selection("All").unwrap();
         let names = names(&selection);
-        let ends: Vec<_> = names.iter().map(|b| (b[0], b[b.len() - 1])).collect();
+        let ends: Vec<_> = names
+            .iter()
+            .map(|block| (block[0], block[block.len() - 1]))
+            .collect();
         assert_eq!(
             ends,
             [
@@ -185,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn list_selectors_are_measured() {
+    fn selectors_in_a_list_are_measured() {
         for (text, latency, congestion_control) in [
             ("P50_LATENCY", true, false),
             ("THROUGHPUT,stddev_latency", true, false),
@@ -195,14 +198,14 @@ mod tests {
             ("p99.9_latency", true, false),
         ] {
             let needs = parse_selection(text).unwrap().needs;
-            let got = (needs.latency, needs.peer_congestion_control);
-            assert_eq!(got, (latency, congestion_control), "{text}");
+            let measured = (needs.latency, needs.peer_congestion_control);
+            assert_eq!(measured, (latency, congestion_control), "{text}");
         }
     }
 
     #[test]
     fn files_hold_names_and_headers() {
-        let path = file(
+        let path = write_file(
             "names",
             "throughput,elapsed time (sec)\n\nUUID,\nP50_LATENCY\nNOSUCH\n",
         );
@@ -225,7 +228,7 @@ mod tests {
 
     #[test]
     fn linerate_selectors_in_files_are_measured() {
-        let path = file("ours", "P99.9_LATENCY,Latency Samples\n");
+        let path = write_file("linerate", "P99.9_LATENCY,Latency Samples\n");
         let selected = parse_selection(&path).unwrap();
         assert_eq!(
             names(&selected.selection),
@@ -253,7 +256,7 @@ mod tests {
             ),
             other => panic!("{other:?}"),
         }
-        let path = file("entry", "UUID,NOSUCH\n");
+        let path = write_file("entry", "UUID,NOSUCH\n");
         assert!(matches!(parse_selection(&path), Err(EarlyExit::Refused(_))));
         std::fs::remove_file(path).unwrap();
     }
@@ -266,7 +269,7 @@ mod tests {
             (format!("THROUGHPUT,{long}"), 1, 92),
             (format!("UUID\nTHROUGHPUT,{long}AAAA"), 2, 97),
         ] {
-            let path = file("long", &text);
+            let path = write_file("long", &text);
             match parse_selection(&path) {
                 Err(EarlyExit::Exit(exit)) => assert_eq!(
                     exit.stdout,
@@ -290,7 +293,7 @@ mod tests {
             .collect()
     }
 
-    fn file(name: &str, text: &str) -> String {
+    fn write_file(name: &str, text: &str) -> String {
         let path = std::env::temp_dir().join(format!("netperf-sel-{name}-{}", std::process::id()));
         std::fs::write(&path, text).unwrap();
         path.into_os_string().into_string().unwrap()

@@ -58,14 +58,14 @@ with_defaults! {
     pub struct ServerLimits {
         /// `--allow-peers`, `--max-clients`, `--drain-on-exit`, `-f`: which clients are accepted.
         pub server: ServerConfig = ServerConfig::default(),
-        /// `--control-idle`: how long a control connection may be idle, or results stay unfetched.
+        /// `--control-idle`: how long a control connection may be idle, or a reply stay unread.
         pub control_idle: Duration = Duration::from_secs(120),
         /// `--data-wait`: the maximum time from a request to its first data. The stock client can
         /// wait before it sends (`-s`) and does not announce how long.
         pub data_wait: Duration = Duration::from_secs(60),
         /// `--data-idle`: how long data may stop before the test fails.
         pub data_idle: Duration = Duration::from_secs(60),
-        /// `--drain`: how long after its end a test may still receive data in flight.
+        /// `--drain`: the time after the end of a test in which it still receives data in flight.
         pub drain: Duration = Duration::from_secs(15),
         /// `--passphrase-wait`: the maximum time to a client's passphrase.
         pub passphrase_wait: Duration = Duration::from_secs(20),
@@ -98,7 +98,7 @@ pub(super) static SECTION: Section<ServerSettings> = Section {
     title: "OPTIONS",
     heading: "Options:",
     scope: "",
-    flags: &[
+    options: &[
     stock_letter('h', Nothing, &["-h                Display this text"],
         "Print the usage text and exit with 1.", |_, _| Err(EarlyExit::Help)),
     stock_letter('D', Nothing, &["-D                Do not daemonize"],
@@ -107,7 +107,7 @@ pub(super) static SECTION: Section<ServerSettings> = Section {
         "Log events to standard error, in the foreground only (-D, or with a socket from systemd). Without it, only warnings are logged: refused clients, and data from an address that is not the client's. A daemon or a server started by inetd logs nothing.",
         |s, _| { s.debug = s.debug.saturating_add(1); Ok(()) }),
     stock_letter('f', Nothing, &["-f                Do not spawn chilren for each test, run serially"],
-        "Serve one client at a time. Other clients wait.", |s, _| { s.limits.server.serial = true; s.may_be_inetd = false; Ok(()) }),
+        "Serve one client at a time. Other clients wait.", |s, _| { s.limits.server.serves_one_at_a_time = true; s.may_be_inetd = false; Ok(()) }),
     stock_letter('L', Value("name[,family]"), &["-L name,family    Use name to pick listen address and family for family"],
         "Listen on this address.", set_listen_host),
     stock_letter('N', Nothing, &["-N                No debugging output, even if netperf asks"],
@@ -134,13 +134,13 @@ pub(super) static SECTION: Section<ServerSettings> = Section {
         |s, _| { s.limits.allow_looper = true; Ok(()) }),
     linerate_long("allow-modules", Nothing, "Let requests load kernel modules (protocols, congestion control)", "",
         "Let requests load kernel modules for transports and congestion control. Without it, the server refuses a transport that is not loaded, and ignores a congestion control that is not loaded; the results name the one in force.",
-        |s, _| { s.limits.permissions.modules = true; Ok(()) }),
+        |s, _| { s.limits.permissions.allows_modules = true; Ok(()) }),
     linerate_long("allow-peers", Value("CIDR"), "Serve only clients from this network (repeatable)", "",
         "Serve only clients from this network: 10.0.0.0/8, fd00::/8, or one address. May be given several times. By default, clients may connect from any address. With it, the server refuses clients over VSOCK.",
         |s, v| { s.limits.server.networks.push(Network::parse(v).or_else(refuse)?); Ok(()) }),
     linerate_long("allow-privileged-ports", Nothing, "Let clients request privileged data ports", "",
         "Let clients request data ports below 1024, or below the sysctl net.ipv4.ip_unprivileged_port_start. Without it, the server refuses such requests even if it has the privilege. With it, the server refuses them only if it lacks the privilege.",
-        |s, _| { s.limits.permissions.privileged_ports = true; Ok(()) }),
+        |s, _| { s.limits.permissions.allows_privileged_ports = true; Ok(()) }),
     linerate_long("allow-spin", Nothing, "Let clients request spinning between intervals (-b, -w)", "",
         "Let clients request that the server spins at the end of each pacing interval (--spin), for at most half of the interval and at most 2 milliseconds. This takes up to half of a CPU. Without it, the server sleeps and a linerate client prints a warning.",
         |s, _| { s.limits.allow_spin = true; Ok(()) }),
@@ -160,7 +160,7 @@ pub(super) static SECTION: Section<ServerSettings> = Section {
         "End a test if its data stops for this many seconds. Default {default}.",
         |s, v| { s.limits.data_idle = seconds(v)?; Ok(()) }),
     linerate_long("drain", Value("SECONDS"), "Maximum wait for data in flight after a test", "15",
-        "Seconds after its end that a test may still receive data in flight. Default {default}.",
+        "Seconds after the end of a test in which it still receives data in flight. Default {default}.",
         |s, v| { s.limits.drain = seconds(v)?; Ok(()) }),
     linerate_long("drain-on-exit", Value("SECONDS"), "On a signal, let running tests finish for at most this long", "",
         "On SIGTERM or SIGINT, let running tests finish for at most this many seconds and start no new tests. Without it, running tests end immediately without a result, and their clients fail. A second signal ends the server immediately.",
@@ -224,7 +224,7 @@ mod tests {
 
     #[rustfmt::skip]
     #[test]
-    fn every_option_has_its_field() {
+    fn every_option_sets_its_field() {
         let with = |change: fn(&mut ServerSettings)| {
             let mut settings = ServerSettings::default();
             change(&mut settings);
@@ -235,7 +235,7 @@ mod tests {
             ("-4 -6", with(|s| s.family = Family::V6)),
             ("-6 -4", with(|s| s.family = Family::V4)),
             ("-D", with(|s| (s.foreground, s.may_be_inetd) = (true, false))),
-            ("-f", with(|s| (s.limits.server.serial, s.may_be_inetd) = (true, false))),
+            ("-f", with(|s| (s.limits.server.serves_one_at_a_time, s.may_be_inetd) = (true, false))),
             ("--user nobody", with(|s| s.user = Some("nobody".to_owned()))),
             ("-ddN", with(|s| (s.debug, s.suppress_debug) = (2, true))),
             ("-v 3 -n 256", with(|s| s.verbosity = 3)),
@@ -257,8 +257,8 @@ mod tests {
                     s.limits.peers.is_strict = true;
                     s.limits.allow_spin = true;
                     s.limits.permissions = Permissions {
-                        modules: true,
-                        privileged_ports: true,
+                        allows_modules: true,
+                        allows_privileged_ports: true,
                     };
                     s.limits.allow_looper = true;
                 }),
@@ -289,13 +289,13 @@ mod tests {
                 }),
             ),
         ] {
-            assert_eq!(run(line), Ok(expected), "{line}");
+            assert_eq!(parse(line), Ok(expected), "{line}");
         }
     }
 
     #[rustfmt::skip]
     #[test]
-    fn wrong_values_are_one_line_that_names_them() {
+    fn wrong_values_are_refused_in_one_line_that_names_them() {
         for (line, stderr) in [
             ("-p 1234567890", "netserver: -p 1234567890: '1234567890' is not a port\n"),
             ("-v x", "netserver: -v x: 'x' is not a number\n"),
@@ -311,12 +311,12 @@ mod tests {
                  netlib.h and recompile.\n",
             ),
         ] {
-            let exit = run(line).unwrap_err();
+            let exit = parse(line).unwrap_err();
             assert_eq!((exit.stderr.as_str(), exit.code), (stderr, 1), "{line}");
         }
     }
 
-    fn run(line: &str) -> Result<ServerSettings, Exit> {
+    fn parse(line: &str) -> Result<ServerSettings, Exit> {
         parse_netserver("netserver", line.split_whitespace().map(Into::into))
     }
 }

@@ -65,8 +65,9 @@ with_defaults! {
         pub html: Option<PathBuf> = None,
         /// `--strict`: exit with an error if the result has warnings.
         pub strict: bool = false,
-        /// Lines to print on stdout first. Stock prints them for an unknown address family.
-        pub stderr_notices: Vec<String> = Vec::new(),
+        /// Lines to print first, on stdout or with `--json` on stderr. Stock prints them for an
+        /// unknown address family.
+        pub notices: Vec<String> = Vec::new(),
         /// Lines to print on stderr first. The stock tool prints one for a removed option.
         pub warnings: Vec<String> = Vec::new(),
     }
@@ -205,7 +206,7 @@ pub enum TestFamily {
 /// The settings that only one family of tests has.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FamilySettings {
-    /// TCP and UDP, without such settings.
+    /// TCP and UDP, which have no settings of their own.
     Inet,
     /// Unix domain.
     Unix {
@@ -319,7 +320,7 @@ with_defaults! {
         pub first: u16 = 5000,
         /// One past the last port.
         pub end: u16 = 65535,
-        /// Retry any failed connect, not only one without a free port.
+        /// Retry after any failed connect, not only after a lack of ports.
         pub retry_after_any_error: bool = false,
     }
 }

@@ -10,8 +10,8 @@ use getopt::{Exit, utf8_words};
 use super::{OutputForm, Selection, Settings, Test, parse_netperf};
 
 /// The selectors that k8s-netperf's driver reads, in the order in which its script prints them.
-const KEYS: &str = "RT_LATENCY,P99_LATENCY,THROUGHPUT,LOCAL_TRANSPORT_RETRANS,REMOTE_RECV_CALLS,\
-    LOCAL_SEND_CALLS,THROUGHPUT_UNITS";
+const K8S_SELECTORS: &str = "RT_LATENCY,P99_LATENCY,THROUGHPUT,LOCAL_TRANSPORT_RETRANS,\
+    REMOTE_RECV_CALLS,LOCAL_SEND_CALLS,THROUGHPUT_UNITS";
 
 /// Parses `super_netperf N …`: N flows whose throughput is printed as one number.
 ///
@@ -22,10 +22,10 @@ pub fn parse_super_netperf(
 ) -> Result<Settings, Exit> {
     let words = utf8_words(program, args)?;
     let usage = format!("Usage: {program} FLOWS [NETPERF-ARGS]...\n");
-    let Some((flows, rest)) = words.split_first() else {
+    let Some((flows, args)) = words.split_first() else {
         return Err(Exit::stderr(usage, 1));
     };
-    let mut settings = parse_flows(program, flows, rest, &usage)?;
+    let mut settings = parse_flows(program, flows, args, &usage)?;
     let has_default_form = match settings.print.form {
         OutputForm::Table => true,
         OutputForm::Human(Selection::Default) => settings.test == Test::Omni,
@@ -38,7 +38,7 @@ pub fn parse_super_netperf(
     Ok(settings)
 }
 
-/// Parses `super-netperf N PORT …`: N flows; the output is netperf's first line and `KEYS`.
+/// Parses `super-netperf N PORT …`: N flows; prints netperf's first line and [`K8S_SELECTORS`].
 ///
 /// The first flow uses data port PORT, the others the ports after it.
 pub fn parse_super_netperf_on_ports(
@@ -47,24 +47,24 @@ pub fn parse_super_netperf_on_ports(
 ) -> Result<Settings, Exit> {
     let words = utf8_words(program, args)?;
     let usage = format!("Usage: {program} FLOWS PORT [NETPERF-ARGS]...\n");
-    let [flows, port, rest @ ..] = &words[..] else {
+    let [flows, port, args @ ..] = &words[..] else {
         return Err(Exit::stderr(usage, 1));
     };
-    let mut rest = rest.to_vec();
-    if !rest.iter().any(|word| word == "--") {
-        rest.push("--".to_owned());
+    let mut args = args.to_vec();
+    if !args.iter().any(|word| word == "--") {
+        args.push("--".to_owned());
     }
-    rest.extend(["-P", port, "-k", KEYS].map(str::to_owned));
-    parse_flows(program, flows, &rest, &usage)
+    args.extend(["-P", port, "-k", K8S_SELECTORS].map(str::to_owned));
+    parse_flows(program, flows, &args, &usage)
 }
 
-fn parse_flows(program: &str, flows: &str, rest: &[String], usage: &str) -> Result<Settings, Exit> {
+fn parse_flows(program: &str, flows: &str, args: &[String], usage: &str) -> Result<Settings, Exit> {
     if !flows.bytes().all(|byte| byte.is_ascii_digit()) {
         let message = format!("{program}: invalid number of flows: '{flows}'\n{usage}");
         return Err(Exit::stderr(message, 1));
     }
     let words = ["--parallel", flows].map(str::to_owned);
-    let words = words.iter().chain(rest).map(Into::into);
+    let words = words.iter().chain(args).map(Into::into);
     let settings = parse_netperf(program, words)?;
     if !settings.test.moves_data() {
         let name = settings.test.name();
@@ -88,7 +88,7 @@ mod tests {
 
     #[rustfmt::skip]
     #[test]
-    fn the_kernel_developers_grammar() {
+    fn the_script_of_the_kernel_developers_sets_flows_and_form() {
         for (line, flows, test, form) in [
             ("3 -H h", 3, Test::TcpStream, OutputForm::Total),
             ("1 -t TCP_RR -- -r 1,1", 1, Test::TcpRr, OutputForm::Total),
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn k8s_netperfs_grammar() {
+    fn the_script_of_k8s_netperf_sets_ports_and_selectors() {
         for line in [
             "4 42424 -H h -l 1 -t TCP_RR -- -k throughput -r 64,64 -b 4",
             "1 42424 -H h",
@@ -117,7 +117,7 @@ mod tests {
                 .flatten()
                 .map(crate::selector::Selector::name)
                 .collect();
-            assert_eq!(names.join(","), KEYS, "{line}");
+            assert_eq!(names.join(","), K8S_SELECTORS, "{line}");
             assert!(settings.print.latency && settings.print.headers, "{line}");
             assert_eq!(settings.data.port, "42424", "{line}");
             assert_eq!(settings.data.local_port, "42424", "{line}");

@@ -23,10 +23,10 @@ use crate::selector::RequiredMeasurements;
 /// The options after `--`, as typed; `None` if not typed.
 #[derive(Clone, Default)]
 pub(super) struct TestOptions {
-    /// The local half of the flow, with the global options. A typed buffer size of 0 bytes means
+    /// The local endpoint plan, with the global options. A typed buffer size of 0 bytes means
     /// the default.
     pub(super) local: EndpointPlan,
-    /// The remote half of the flow.
+    /// The remote endpoint plan.
     pub(super) remote: EndpointPlan,
     /// `-b`: requests in flight beyond the first.
     pub(super) burst: u32,
@@ -43,7 +43,7 @@ pub(super) struct TestOptions {
     /// `-p`, `-U`.
     pub(super) ports: ConnectionPorts,
     /// `-P`: the local and the remote port.
-    pub(super) port: [Option<String>; 2],
+    pub(super) data_ports: [Option<String>; 2],
     /// `-r`: the bytes of a request and of a response.
     pub(super) message_sizes: [Option<u32>; 2],
     /// `-R`: whether datagrams may be routed.
@@ -105,7 +105,7 @@ pub(super) static OMNI: Section<TestOptions> = Section {
     title: "TEST OPTIONS",
     heading: "OMNI and Migrated BSD Sockets Test Options:",
     scope: SCOPE,
-    flags: &[
+    options: &[
     stock_letter('b', Value("requests"), &["-b number         Send number requests at start of _RR tests"],
         "In request/response tests, keep this number of requests in flight in addition to the first. Default 0.",
         |t, v| { t.burst = count(v)?; Ok(()) }),
@@ -120,7 +120,7 @@ pub(super) static OMNI: Section<TestOptions> = Section {
         "                  based on test type",
     ], "Direction of an OMNI test: words joined by | (send, recv, stream, maerts, rr, crr), or a number whose bits are 2 to transmit and 4 to receive.",
         set_direction),
-    // It takes no argument, although the stock help lists one.
+    // `-D` takes no argument, although the stock help lists one.
     NO_DELAY,
     HELP,
     stock_letter('H', Value("name[/bits][,family]"), &[
@@ -224,7 +224,7 @@ pub(super) static CLASSIC: Section<TestOptions> = Section {
     title: "TEST OPTIONS OF TCP_SENDFILE, TCP_CC AND TCP_MSS",
     heading: "TCP/UDP BSD Sockets Test Options:",
     scope: SCOPE,
-    flags: &[
+    options: &[
     // No classic test sends requests ahead, but test harnesses pass -b with every test.
     stock_letter('b', Value("requests"), &["-b number         Send number requests at start of _RR tests"],
         "No effect in these tests, as in the stock tool.", |_, v| count(v).map(drop)),
@@ -306,7 +306,7 @@ pub(super) const HELP: OptionRow<TestOptions> = stock_letter('h', Nothing, &["-h
 
 type Apply = getopt::ApplyOption<TestOptions>;
 
-const DATA_PORT: Apply = |t, v| set_both(t.port.each_mut(), v, |half| Ok(Some(port(half)?)));
+const DATA_PORT: Apply = |t, v| set_both(t.data_ports.each_mut(), v, |word| Ok(Some(port(word)?)));
 pub(super) const NO_DELAY_AT_BOTH_ENDS: Apply = |t, _| {
     (t.local.socket.no_delay, t.remote.socket.no_delay) = (true, true);
     Ok(())
@@ -414,8 +414,8 @@ fn set_port_range(options: &mut TestOptions, text: &str) -> Result<(), EarlyExit
         end: mut max,
         ..
     } = ConnectionPorts::default();
-    set_both([&mut min, &mut max], text, |half| {
-        number(half, 1..=i64::from(u16::MAX))
+    set_both([&mut min, &mut max], text, |word| {
+        number(word, 1..=i64::from(u16::MAX))
     })?;
     if min > max {
         return refuse(format!("the first port {min} is above the last port {max}"));
@@ -483,7 +483,7 @@ pub(super) fn report_no_copy_avoidance(
             .notices
             .push(format!("Local {direction} copy avoidance not available."));
     }
-    // Stock prints the option in its banner and requests it from the peer all the same.
+    // Stock prints the option in its banner and requests it from the peer nevertheless.
     discard_in_kernel(options);
     Ok(())
 }
@@ -493,7 +493,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn directions() {
+    fn directions_are_parsed_or_refused() {
         for (text, expected) in [
             ("send", Some((true, false))),
             ("XMIT", Some((true, false))),
@@ -515,7 +515,7 @@ mod tests {
 
     #[rustfmt::skip]
     #[test]
-    fn data_endpoints() {
+    fn data_endpoints_are_parsed_or_refused() {
         for (text, host, bits, family) in [
             ("a", Some("a"), None, Family::Unspecified),
             ("a,6", Some("a"), None, Family::V6),
@@ -537,7 +537,7 @@ mod tests {
     }
 
     #[test]
-    fn congestion_control_names() {
+    fn congestion_control_is_set_per_end() {
         for (text, local, remote) in [
             ("cubic", Some("cubic"), Some("cubic")),
             ("cubic,", Some("cubic"), None),
@@ -546,8 +546,12 @@ mod tests {
         ] {
             let mut test = TestOptions::default();
             set_congestion_control(&mut test, text).unwrap();
-            for (half, name) in [(test.local, local), (test.remote, remote)] {
-                assert_eq!(half.socket.congestion_control.as_deref(), name, "{text}");
+            for (endpoint, name) in [(test.local, local), (test.remote, remote)] {
+                assert_eq!(
+                    endpoint.socket.congestion_control.as_deref(),
+                    name,
+                    "{text}"
+                );
             }
         }
     }

@@ -8,7 +8,7 @@ use super::{global, server, test};
 /// Returns the text of `netperf -h`.
 pub(super) fn netperf() -> String {
     format!(
-        "{}\n{PAIRS}\n{FIRST_ONLY}\n{LINERATE_HEADING}{}",
+        "{}\n{PAIRS_NOTE}\n{FIRST_ONLY_NOTE}\n{LINERATE_HEADING}{}",
         stock_usage(
             "netperf [global options] -- [test options]",
             &global::SECTION
@@ -20,7 +20,7 @@ pub(super) fn netperf() -> String {
 /// Returns the text of `netperf -- -h` for the test options in `section`.
 pub(super) fn test_help(section: &Section<test::TestOptions>) -> String {
     let text = stock_usage("netperf [global options] -- [test options]", section);
-    format!("{text}\n{PAIRS}")
+    format!("{text}\n{PAIRS_NOTE}")
 }
 
 /// Returns the text of `netserver -h`.
@@ -49,7 +49,7 @@ const INDENT: &str = "    ";
 
 const LINERATE_HEADING: &str = "linerate's own options:\n";
 
-const PAIRS: &str = "\
+const PAIRS_NOTE: &str = "\
 For those options taking two parms, at least one must be specified;
 specifying one value without a comma will set both parms to that
 value, specifying a value with a leading comma will set just the second
@@ -58,7 +58,7 @@ each parm to unique values, specify both and separate them with a
 comma.
 ";
 
-const FIRST_ONLY: &str = "\
+const FIRST_ONLY_NOTE: &str = "\
 * For these options taking two parms, specifying one value with no comma
 will only set the first parms and will leave the second at the default
 value. To set the second value it must be preceded with a comma or be a

@@ -14,11 +14,11 @@ pub(super) fn generate() -> String {
         .unwrap_or_default();
     let ticks = (since_1970.as_nanos() / 100) as u64;
     let mut random = SmallRng::from_os_rng();
-    layout(ticks + TICKS_1582_TO_1970, random.random(), random.random())
+    format_uuid(ticks + TICKS_1582_TO_1970, random.random(), random.random())
 }
 
 /// Formats a UUID. `ticks` counts 100 ns since 1582-10-15, the start of the Gregorian calendar.
-fn layout(ticks: u64, sequence: u16, node: u64) -> String {
+fn format_uuid(ticks: u64, sequence: u16, node: u64) -> String {
     format!(
         "{:08x}-{:04x}-{:04x}-{:04x}-{:012x}",
         ticks & 0xffff_ffff,
@@ -37,9 +37,9 @@ mod tests {
 
     /// The example of RFC 9562, appendix A.1. Its node has the multicast bit set.
     #[test]
-    fn the_rfcs_example() {
+    fn the_example_of_the_rfc_is_reproduced() {
         assert_eq!(
-            layout(0x1ec_9414_c232_ab00, 0x33c8, 0x9f6b_dece_d846),
+            format_uuid(0x1ec_9414_c232_ab00, 0x33c8, 0x9f6b_dece_d846),
             "c232ab00-9414-11ec-b3c8-9f6bdeced846"
         );
     }

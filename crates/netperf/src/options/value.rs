@@ -123,7 +123,7 @@ pub(super) fn passphrase(text: &str) -> Result<String, EarlyExit> {
 
 /// Reads the first line of a file without its line end.
 ///
-/// Truncates a longer line above `max_bytes`, so that the caller still detects the excess.
+/// Reads up to two bytes more than `max_bytes`, so that the caller detects a longer line.
 fn first_line(file: &str, max_bytes: usize) -> io::Result<String> {
     let mut text = String::new();
     let file = File::open(file)?.take(max_bytes as u64 + 2);
@@ -157,7 +157,7 @@ pub(super) fn family(word: &str) -> (Family, Option<String>) {
     }
 }
 
-/// Parses a type of service: a name (RFC 2474, 2597, 3246; three of RFC 1349) or a number.
+/// Parses a type of service: a number, or a name of RFC 2474, 2597, 3246 or (three names) 1349.
 ///
 /// Returns `None` for −1.
 pub(super) fn type_of_service(text: &str) -> Result<Option<u8>, EarlyExit> {
@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn families_by_name() {
+    fn family_names_are_parsed() {
         for (word, expected) in [
             ("4", Family::V4),
             ("inet", Family::V4),

@@ -93,15 +93,18 @@ fn format_options(settings: &Settings, title: &str) -> String {
         throughput_only,
     }) = settings.repeat
     {
-        let only = if throughput_only {
+        let scope_note = if throughput_only {
             " on result only"
         } else {
             ""
         };
-        // As in the stock tool, a blank precedes `only` even if it is empty.
+        // As in the stock tool, a blank precedes `scope_note` even if it is empty.
         let half_width = 50.0 * goal.max_relative_width;
         let level = goal.level.percent();
-        let _ = write!(extras, " : +/-{half_width:.3}% @ {level}% conf. {only}");
+        let _ = write!(
+            extras,
+            " : +/-{half_width:.3}% @ {level}% conf. {scope_note}"
+        );
     }
     if plan.local.socket.no_delay || plan.remote.socket.no_delay {
         extras += " : nodelay";

@@ -1,4 +1,4 @@
-//! Statistics of the flows of a test, and the table of them.
+//! Statistics of the flows of a test, and their table.
 
 use std::fmt::{self, Display, Formatter};
 use std::time::Duration;
@@ -32,7 +32,7 @@ pub(super) struct FlowStatistics {
 }
 
 impl FlowStatistics {
-    /// Computes the statistics of the flows of one direction.
+    /// Computes the statistics of the selected flows.
     pub(super) fn from_figures(figures: &Figures<'_>, direction: FlowDirection) -> Self {
         let flows = &figures.run.outcome.flows;
         if flows.is_empty() && direction == FlowDirection::Both {
@@ -44,19 +44,19 @@ impl FlowStatistics {
                 jain: 1.0,
             };
         }
-        let chosen: Vec<&FlowOutcome> = flows
+        let selected: Vec<&FlowOutcome> = flows
             .iter()
             .filter(|flow| {
                 direction == FlowDirection::Both
                     || flow.inbound == (direction == FlowDirection::Inbound)
             })
             .collect();
-        let rates: Option<Vec<f64>> = chosen.iter().map(|flow| flow_rate(figures, flow)).collect();
-        let rates = rates.unwrap_or_default();
+        let rates = selected.iter().map(|flow| flow_rate(figures, flow));
+        let rates = rates.collect::<Option<Vec<f64>>>().unwrap_or_default();
         let extreme = |pick: fn(f64, f64) -> f64| rates.iter().copied().reduce(pick);
         Self {
-            flows: chosen.len(),
-            throughput: throughput(figures, &chosen, direction).unwrap_or(NOT_MEASURED),
+            flows: selected.len(),
+            throughput: throughput(figures, &selected, direction).unwrap_or(NOT_MEASURED),
             slowest: extreme(f64::min).unwrap_or(NOT_MEASURED),
             fastest: extreme(f64::max).unwrap_or(NOT_MEASURED),
             jain: jain_index(&rates).unwrap_or(NOT_MEASURED),

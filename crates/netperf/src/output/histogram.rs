@@ -6,8 +6,8 @@ use stats::Histogram;
 use crate::options::{OutputForm, Settings, Test};
 use crate::result::FinishedTest;
 
-/// The names of the eight decades, which begin at 1 µs. Their first columns contain the times below
-/// one unit.
+/// The names of the eight decades, which begin at 1 µs. The first decade also has the times below
+/// 1 µs, in its first tenth. That tenth is empty in the other decades.
 const DECADES: [&str; 8] = [
     "UNIT_USEC",
     "TEN_USEC",

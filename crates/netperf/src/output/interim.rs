@@ -97,7 +97,7 @@ mod tests {
 
     #[rustfmt::skip]
     #[test]
-    fn layouts_equal_stocks() {
+    fn layouts_match_the_stock_tool() {
         // Times and rates are those of a recorded run.
         let ended = Duration::from_micros(1_795_253_781_542_999);
         for (line, work, ms, text) in [
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn line_counts_per_form() {
+    fn each_form_has_its_number_of_lines() {
         use rand::Rng;
 
         let forms = [
@@ -153,14 +153,14 @@ mod tests {
             ("-N -- -k THROUGHPUT -P ,9", 4),
         ];
         testkit::fuzz::run_inputs("interim results", 95..=100, |rng| {
-            let (line, lines) = forms[rng.random_range(0..forms.len())];
+            let (line, line_count) = forms[rng.random_range(0..forms.len())];
             let mut interim = formatter_for(line);
             let elapsed = Duration::from_nanos(rng.random::<u64>() >> rng.random_range(0..64));
-            let since = Duration::from_nanos(rng.random());
+            let offset = Duration::from_nanos(rng.random());
             let ended = if rng.random() {
-                UNIX_EPOCH + since
+                UNIX_EPOCH + offset
             } else {
-                UNIX_EPOCH - since
+                UNIX_EPOCH - offset
             };
             let text = interim.format_next(
                 rng.random::<u64>() >> rng.random_range(0..64),
@@ -168,7 +168,7 @@ mod tests {
                 ended,
             );
             assert!(
-                text.ends_with('\n') && text.lines().count() == lines,
+                text.ends_with('\n') && text.lines().count() == line_count,
                 "{text:?}"
             );
             !elapsed.is_zero()

@@ -50,8 +50,7 @@ fn format_table(figures: &Figures<'_>) -> String {
     text
 }
 
-/// Returns the main figures of the iteration that has just ended. The caller calls this after each
-/// iteration and averages the figures.
+/// Returns the main figures of the last iteration. The caller averages those of all iterations.
 pub(crate) fn main_figures(settings: &Settings, run: &FinishedTest) -> MainFigures {
     Figures::for_last_iteration(settings, run).main_figures()
 }
@@ -61,13 +60,13 @@ pub fn format_uuid(settings: &Settings) -> String {
     settings.print.uuid.clone()
 }
 
-/// Formats the result of LOC_CPU or REM_CPU: the clock ticks per second and the number of CPUs.
+/// Formats the result of LOC_CPU or REM_CPU: the calibration value and the number of CPUs.
 /// `host` is "local" or "remote".
-pub fn format_calibration(settings: &Settings, host: &str, ticks: f32, cpus: u32) -> String {
-    let ticks = number::format_general(ticks.into(), 6);
+pub fn format_calibration(settings: &Settings, host: &str, rate: f32, cpus: u32) -> String {
+    let rate = number::format_general(rate.into(), 6);
     if settings.print.verbosity < 2 {
-        return ticks;
+        return rate;
     }
     let (verb, plural) = if cpus == 1 { ("is", "") } else { ("are", "s") };
-    format!("{ticks}\nThere {verb} {cpus} {host} cpu{plural}\n")
+    format!("{rate}\nThere {verb} {cpus} {host} cpu{plural}\n")
 }

@@ -1,7 +1,8 @@
 //! Numbers in the formats of printf(3) and awk(1).
 
 /// Formats a number like printf's `%g` with this number of significant digits. It drops trailing
-/// zeros after the point. A number with more digits before the point has an exponent.
+/// zeros after the point. Numbers below 0.0001, or with more digits before the point, have an
+/// exponent.
 pub(super) fn format_general(value: f64, significant: usize) -> String {
     let scientific = format!("{value:.0$e}", significant - 1);
     let (mantissa, exponent) = scientific.split_once('e').unwrap_or((&scientific, "0"));

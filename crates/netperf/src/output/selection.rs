@@ -23,11 +23,11 @@ pub fn selector_list(form: &OutputForm) -> String {
 /// blocks.
 pub(super) fn format_human(figures: &Figures<'_>, selection: &Selection) -> String {
     let mut text = String::new();
-    for (number, block) in blocks(figures.settings, selection).iter().enumerate() {
+    for (index, block) in blocks(figures.settings, selection).iter().enumerate() {
         if block.is_empty() {
             continue;
         }
-        if number > 0 {
+        if index > 0 {
             text.push('\n');
         }
         let columns: Vec<_> = block
@@ -40,7 +40,7 @@ pub(super) fn format_human(figures: &Figures<'_>, selection: &Selection) -> Stri
                 text.push('\n');
             }
         }
-        text.extend(columns.iter().map(|column| column.padded(&column.value)));
+        text.extend(columns.iter().map(|column| column.pad(&column.value)));
         text.push('\n');
     }
     text
@@ -67,10 +67,10 @@ impl Column {
     }
 
     fn header_line(&self, line: usize) -> String {
-        self.padded(self.header.get(line).map_or("", |line| line))
+        self.pad(self.header.get(line).map_or("", |line| line))
     }
 
-    fn padded(&self, cell: &str) -> String {
+    fn pad(&self, cell: &str) -> String {
         format!("{cell:<0$}", self.width)
     }
 }

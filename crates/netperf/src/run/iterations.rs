@@ -40,12 +40,12 @@ pub(super) fn run(
     let reached = loop {
         keep_worst(&mut warnings, mem::take(&mut run.outcome.warnings));
         stats.add(&output::main_figures(settings, &run));
-        let reached = stats.is_reached(&goal, repeat.throughput_only);
+        let reached = stats.reaches_goal(&goal, repeat.throughput_only);
         if cancel.is_set() || !goal.needs_more(stats.iterations(), reached) {
             break reached;
         }
         match measure_once() {
-            // The user ended an iteration before it had a result; the earlier ones count.
+            // The user ended an iteration before it had a result; the earlier iterations count.
             Err(_) if cancel.is_set() => {
                 run.outcome.ended = EndCause::Cancelled;
                 break reached;
@@ -83,13 +83,14 @@ fn measure_with_samples(
     // The test runs in the new thread because it may bind itself to a CPU. The sampler must not
     // share that CPU.
     let (run, samples) = thread::scope(|scope| {
-        let (running, ended) = mpsc::channel();
+        let (sender, test_end) = mpsc::channel();
         let counters = &counters;
         let test = scope.spawn(move || {
-            let _running: mpsc::Sender<()> = running;
+            // Ends the sampling when it is dropped.
+            let _sender: mpsc::Sender<()> = sender;
             flows.measure_with_interim(counters, interim)
         });
-        let samples = engine::sample_until(&ended, counters, interval, length, |_, _| ());
+        let samples = engine::sample_until(&test_end, counters, interval, length, |_, _| ());
         (test.join(), samples)
     });
     let panicked = |_| ClientError::Failed("the test thread panicked".to_owned());
@@ -138,21 +139,21 @@ struct IterationStats {
 }
 
 impl IterationStats {
-    fn add(&mut self, headline: &MainFigures) {
-        self.throughputs.push(headline.throughput);
-        self.throughput.add(headline.throughput);
-        self.elapsed.add(headline.elapsed);
-        self.local_cpu.extend(headline.local_cpu);
-        self.remote_cpu.extend(headline.remote_cpu);
-        self.local_demand.extend(headline.local_demand);
-        self.remote_demand.extend(headline.remote_demand);
+    fn add(&mut self, figures: &MainFigures) {
+        self.throughputs.push(figures.throughput);
+        self.throughput.add(figures.throughput);
+        self.elapsed.add(figures.elapsed);
+        self.local_cpu.extend(figures.local_cpu);
+        self.remote_cpu.extend(figures.remote_cpu);
+        self.local_demand.extend(figures.local_demand);
+        self.remote_demand.extend(figures.remote_demand);
     }
 
     fn iterations(&self) -> u32 {
         self.throughput.samples()
     }
 
-    fn is_reached(&self, goal: &ConfidenceGoal, throughput_only: bool) -> bool {
+    fn reaches_goal(&self, goal: &ConfidenceGoal, throughput_only: bool) -> bool {
         let cpus = [&self.local_cpu, &self.remote_cpu];
         let mut measured = cpus.iter().filter(|cpu| cpu.samples() > 0);
         goal.is_reached_by(&self.throughput)
@@ -185,7 +186,7 @@ impl IterationStats {
             throughput_width_percent: percent(&self.throughput),
             local_cpu_width_percent: percent(&self.local_cpu),
             remote_cpu_width_percent: percent(&self.remote_cpu),
-            reached,
+            is_reached: reached,
         }
     }
 
@@ -194,16 +195,16 @@ impl IterationStats {
     }
 }
 
-/// Adds warnings. Of equal warnings from several iterations it keeps the one with the largest
+/// Adds warnings. Of warnings that differ only in their figure, it keeps the one with the largest
 /// figure.
 fn keep_worst(warnings: &mut Vec<Warning>, new_warnings: Vec<Warning>) {
-    let size = |warning: &Warning| warning.figure().map_or(0.0, |(figure, _)| figure.abs());
+    let magnitude = |warning: &Warning| warning.figure().map_or(0.0, |(figure, _)| figure.abs());
     for warning in new_warnings {
         match warnings
             .iter_mut()
             .find(|known| known.equals_except_figure(&warning))
         {
-            Some(known) if size(known) < size(&warning) => *known = warning,
+            Some(known) if magnitude(known) < magnitude(&warning) => *known = warning,
             Some(_) => {}
             None => warnings.push(warning),
         }
@@ -229,9 +230,9 @@ mod tests {
     }
 
     fn stats_of(throughputs: &[f64], cpus: &[f64]) -> IterationStats {
-        let mut found = IterationStats::default();
+        let mut stats = IterationStats::default();
         for (index, throughput) in throughputs.iter().enumerate() {
-            found.add(&MainFigures {
+            stats.add(&MainFigures {
                 throughput: *throughput,
                 elapsed: 1.0,
                 local_cpu: cpus.get(index).copied(),
@@ -240,15 +241,15 @@ mod tests {
                 remote_demand: None,
             });
         }
-        found
+        stats
     }
 
     #[test]
     fn sendfile_stops_one_iteration_earlier() {
-        for (min, max, sendfile) in [(3, 3, 3), (3, 4, 3), (3, 10, 9), (30, 30, 30)] {
+        for (min, max, sendfile_max) in [(3, 3, 3), (3, 4, 3), (3, 10, 9), (30, 30, 30)] {
             assert_eq!(
                 goal(repeat(min, max), Test::TcpSendfile).max_samples,
-                sendfile
+                sendfile_max
             );
             assert_eq!(goal(repeat(min, max), Test::TcpStream).max_samples, max);
         }
@@ -268,16 +269,16 @@ mod tests {
         ] {
             let stats = stats_of(&steady, cpus);
             assert_eq!(
-                stats.is_reached(&goal, throughput_only),
+                stats.reaches_goal(&goal, throughput_only),
                 reached,
                 "{cpus:?}"
             );
         }
-        assert!(!stats_of(&[10.0, 20.0, 30.0], &[]).is_reached(&goal, true));
+        assert!(!stats_of(&[10.0, 20.0, 30.0], &[]).reaches_goal(&goal, true));
     }
 
     #[test]
-    fn means_and_widths() {
+    fn means_and_interval_widths_are_computed() {
         let stats = stats_of(&[9.0, 10.0, 11.0], &[50.0, 50.0, 50.0]);
         let means = stats.means();
         assert!((means.throughput - 10.0).abs() < 1e-12);
@@ -285,7 +286,7 @@ mod tests {
         assert_eq!(means.local_demand, Some(100.0));
         assert_eq!(means.remote_cpu, None);
         let confidence = stats.confidence(repeat(3, 10), false);
-        // 2 t s / (sqrt(n) mean) with t = 9.925 of the table.
+        // 2 t s / (sqrt(n) mean), with s = 1 and Student's t = 9.925 (99 %, n = 3).
         let width = 100.0 * 2.0 * 9.925 / 3.0_f64.sqrt() / 10.0;
         assert!((confidence.throughput_width_percent.unwrap() - width).abs() < 0.01);
         assert_eq!(confidence.local_cpu_width_percent, Some(0.0));
@@ -293,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn iterations_have_warnings() {
+    fn few_or_scattered_iterations_cause_warnings() {
         let goal = goal(repeat(3, 10), Test::TcpRr);
         let few = Warning::FewIterations { iterations: 3 };
         assert_eq!(stats_of(&[1.0; 3], &[]).warnings(&goal, true), [few]);

@@ -26,7 +26,7 @@ pub struct RunResult {
 /// Runs `netperf`. Text that the stock tool prints before the test is written to `out` at that
 /// time; the returned exit has the rest.
 pub fn run(settings: &Settings, cancel: &Stop, out: &mut (impl Write + Send)) -> RunResult {
-    for notice in &settings.stderr_notices {
+    for notice in &settings.notices {
         if settings.json {
             sys::write_error_line(format_args!("{notice}"));
             continue;
@@ -50,13 +50,13 @@ pub fn run(settings: &Settings, cancel: &Stop, out: &mut (impl Write + Send)) ->
         };
     }
     let mut runs = Vec::new();
-    let result = print_test(settings, cancel, out, &mut runs);
+    let result = run_and_print(settings, cancel, out, &mut runs);
     let error = result.as_ref().err().map(ClientError::to_string);
     let exit = result.unwrap_or_else(|error| error.exit(settings));
     RunResult { exit, runs, error }
 }
 
-fn print_test(
+fn run_and_print(
     settings: &Settings,
     cancel: &Stop,
     out: &mut (impl Write + Send),
@@ -111,13 +111,13 @@ fn run_data_test(
     if let Some(banner) = output::format_banner(settings, flows.endpoints()) {
         let _ = out.write_all(banner.as_bytes()).and_then(|()| out.flush());
     }
-    let mut lines = output::InterimFormatter::new(settings);
+    let mut formatter = output::InterimFormatter::new(settings);
     let print = |result: InterimResult| {
-        let work = lines.count_work(&result.interval.counts);
+        let work = formatter.count_work(&result.interval.counts);
         if result.is_remainder && work == 0 {
             return Ok(());
         }
-        let text = lines.format_next(work, result.interval.elapsed, result.ended);
+        let text = formatter.format_next(work, result.interval.elapsed, result.ended);
         out.write_all(text.as_bytes())?;
         out.flush()
     };

@@ -148,13 +148,13 @@ pub struct RequiredMeasurements {
 impl<'a> FromIterator<&'a Selector> for RequiredMeasurements {
     fn from_iter<I: IntoIterator<Item = &'a Selector>>(selectors: I) -> Self {
         let each = selectors.into_iter().map(Selector::required_measurements);
-        each.fold(Self::default(), |all, one| Self {
-            latency: all.latency || one.latency,
-            retransmits: all.retransmits || one.retransmits,
-            peer_congestion_control: all.peer_congestion_control || one.peer_congestion_control,
-            peer_system: all.peer_system || one.peer_system,
-            interface: all.interface || one.interface,
-            clock: all.clock || one.clock,
+        each.fold(Self::default(), |a, b| Self {
+            latency: a.latency || b.latency,
+            retransmits: a.retransmits || b.retransmits,
+            peer_congestion_control: a.peer_congestion_control || b.peer_congestion_control,
+            peer_system: a.peer_system || b.peer_system,
+            interface: a.interface || b.interface,
+            clock: a.clock || b.clock,
         })
     }
 }
@@ -189,11 +189,11 @@ mod tests {
 
     #[test]
     fn names_are_unique_upper_case_and_found() {
-        let all: Vec<_> = Selector::list().collect();
-        assert!(all.len() > STOCK.len() + LINERATE.len());
-        assert_eq!(all.first().map(Selector::name), Some("OUTPUT_NONE"));
-        assert_eq!(all.last().map(Selector::name), Some("OUTPUT_END"));
-        for selector in all {
+        let selectors: Vec<_> = Selector::list().collect();
+        assert!(selectors.len() > STOCK.len() + LINERATE.len());
+        assert_eq!(selectors.first().map(Selector::name), Some("OUTPUT_NONE"));
+        assert_eq!(selectors.last().map(Selector::name), Some("OUTPUT_END"));
+        for selector in selectors {
             let name = selector.name();
             assert!(
                 name.bytes()
@@ -216,15 +216,15 @@ mod tests {
                 "{selector:?}"
             );
             // Some stock selectors have the same header.
-            let found = Selector::by_header(&selector.one_line_header()).unwrap();
+            let by_header = Selector::by_header(&selector.one_line_header()).unwrap();
             if !matches!(selector, Selector::Stock(_)) {
-                assert_eq!(found, selector);
+                assert_eq!(by_header, selector);
             }
         }
     }
 
     #[test]
-    fn required_measurements_of_selectors() {
+    fn selectors_require_their_measurements() {
         type Change = fn(&mut RequiredMeasurements);
         let nothing: Change = |_| ();
         let latency: Change = |needs| needs.latency = true;

@@ -88,7 +88,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn percentiles_by_name() {
+    fn percentile_names_give_percentage_and_header() {
         for (name, percent, header) in [
             ("P99.9_LATENCY", 99.9, "99.9th"),
             ("p0.1_latency", 0.1, "0.1th"),
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn invalid_percentiles() {
+    fn invalid_percentile_names_are_refused() {
         for name in [
             "P_LATENCY",
             "P100.1_LATENCY",

@@ -24,7 +24,7 @@ use crate::wire::{
 /// Maximum payload of a UDP datagram: the range of its length field.
 const MAX_UDP_PAYLOAD_BYTES: u32 = 65_535;
 
-/// Maximum size of other messages. Most hosts have a smaller maximum socket buffer.
+/// Maximum size of a message over another transport. Most hosts limit socket buffers to less.
 const MAX_MESSAGE_BYTES: u32 = 1 << 20;
 
 /// The server's part of a test.
@@ -33,9 +33,9 @@ pub(super) struct Assignment {
     pub(super) transport: Transport,
     pub(super) workload: Workload,
     pub(super) limit: Limit,
-    pub(super) half: EndpointPlan,
-    /// The address to bind the data socket to; the wildcard and port 0 if the client leaves them
-    /// open.
+    pub(super) endpoint: EndpointPlan,
+    /// The address to bind the data socket to; the wildcard and port 0 if the client does not
+    /// specify them.
     pub(super) bind: Address,
     /// The address of the client's data socket, if known.
     pub(super) client_data: Option<Address>,
@@ -45,12 +45,12 @@ pub(super) struct Assignment {
     pub(super) reports_congestion_control: bool,
     /// Whether the client requests the interface of the data and its traffic.
     pub(super) reports_interface: bool,
-    /// The end of the data. In the classic UDP_STREAM, a datagram of another size ends it; its
-    /// bytes count, the datagram does not.
+    /// The mark that ends the data. In the classic UDP_STREAM, it is a datagram of another size:
+    /// its bytes count, the datagram does not.
     pub(super) end_mark: EndMark,
 }
 
-/// The end of a stream of datagrams.
+/// The mark that ends the data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum EndMark {
     /// An empty datagram, or the end of a byte stream.
@@ -65,7 +65,7 @@ pub(super) enum EndMark {
 pub(super) struct TestError(pub(super) i32);
 
 impl TestError {
-    /// Converts an error. One without a number becomes EINVAL, because 0 would mean success.
+    /// Converts an error. An error without a number becomes EINVAL, because 0 would mean success.
     pub(super) fn from_io(error: &std::io::Error) -> Self {
         Self(error.raw_os_error().unwrap_or(Error::INVAL.raw_os_error()))
     }
@@ -154,8 +154,8 @@ fn assign_omni(
         alignment: checked_alignment(request.receive_alignment)?,
         offset: request.receive_offset,
     };
-    // Responses must come from the address that the client sends to. Without one in the request,
-    // this is the local address of the control connection, unless the data has another family.
+    // Responses must come from the address that the client sends to. If the request has none, this
+    // is the local address of the control connection, unless the data has another family.
     let control_address = local
         .ip()
         .filter(|local| !transport.has_connections() && local.is_ipv4() == (family == FAMILY_IPV4));
@@ -177,7 +177,7 @@ fn assign_omni(
         .client_address
         .ip(family)
         .map(|ip| SocketAddr::new(ip, 0).into());
-    assignment.half.discard_in_kernel =
+    assignment.endpoint.discard_in_kernel =
         request.receive_copy_avoidance != 0 && transport.is_byte_stream();
     Ok(assignment)
 }
@@ -212,7 +212,7 @@ fn assign_common(
         transport,
         workload,
         limit,
-        half: EndpointPlan {
+        endpoint: EndpointPlan {
             socket: socket_options(request, transport),
             send,
             receive,
@@ -308,7 +308,7 @@ fn assign_classic(
     };
     let buffers = classic_buffers(test, request)?;
     let limit = match limit_from_word(request.test_length, task.is_transactional()) {
-        // A byte limit may arrive as a positive number too, and would be a time of centuries.
+        // A byte limit may arrive as a positive number, which reads as a time of up to 68 years.
         Limit::Time(length) if !task.is_transactional() && transport != Transport::Udp => {
             Limit::Time(length.min(limits.max_length))
         }
@@ -381,7 +381,7 @@ fn classic_buffers(
         ),
     };
     let buffer = |size, alignment_bytes, offset: u32| {
-        // In TCP and UDP tests, a negative offset is a huge one, which exceeds the memory limit.
+        // In TCP and UDP tests, a negative offset reads as one above the memory limit.
         if offset > i32::MAX as u32 && !transport.has_ip() {
             return Err(TestError::from(Error::INVAL));
         }
@@ -486,7 +486,7 @@ mod tests {
 
     const PEER: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 4000);
 
-    /// Returns the assignment of a request for a stream to the server for 1 s, after `change`.
+    /// Returns the assignment of a request that `change` modifies: a stream to the server for 1 s.
     fn assign(change: impl FnOnce(&mut TestRequest)) -> Result<Assignment, TestError> {
         let peer = Address::from(PEER);
         let mut request = TestRequest {
@@ -505,7 +505,7 @@ mod tests {
     }
 
     #[test]
-    fn direction_words_are_the_servers() {
+    fn direction_and_flags_select_the_workload() {
         for (direction, flags, sizes, expected) in [
             (TestRequest::RECEIVE, 0, -1, Workload::receive()),
             (TestRequest::TRANSMIT, 0, -1, Workload::send()),
@@ -539,9 +539,9 @@ mod tests {
             (|request| request.data_port = 70_000, Error::INVAL),
             (|request| request.test_length = i32::MAX, Error::DQUOT),
         ];
-        for (number, (change, errno)) in refused.into_iter().enumerate() {
+        for (index, (change, errno)) in refused.into_iter().enumerate() {
             let error = assign(change).unwrap_err();
-            assert_eq!(error, TestError::from(errno), "{number}");
+            assert_eq!(error, TestError::from(errno), "{index}");
         }
     }
 
@@ -561,12 +561,12 @@ mod tests {
                 ..TestRequest::classic()
             };
             let assignment = assign_classic(test, &request, &ServerLimits::default()).unwrap();
-            assert_eq!(assignment.half.socket.no_delay, expected, "{test:?}");
+            assert_eq!(assignment.endpoint.socket.no_delay, expected, "{test:?}");
         }
     }
 
     #[test]
-    fn a_negative_length_counts_what_the_test_counts() {
+    fn a_negative_length_limits_bytes_or_transactions() {
         let bulk = assign(|request| request.test_length = i32::MIN);
         assert_eq!(bulk.unwrap().limit, Limit::Bytes(1 << 31));
         let rr = assign(|request| {
@@ -595,7 +595,7 @@ mod tests {
 
     #[test]
     fn any_request_is_refused_or_within_the_limits() {
-        const KINDS: [i32; 21] = [
+        const MESSAGE_TYPES: [i32; 21] = [
             97, 97, 97, 10, 13, 16, 19, 22, 25, 28, 31, 34, 37, 40, 43, 46, 94, 300, 500, 520, 98,
         ];
         let valid = [(4, 0), (2, 0), (6, 0), (6, 4), (0, 4)].map(|(direction, flags)| {
@@ -616,8 +616,8 @@ mod tests {
         let peers = [PEER, "[2001:db8::1]:4000".parse().unwrap()].map(Address::from);
         testkit::fuzz::run_inputs("a request", 35..=46, |rng| {
             let frame = match valid.choose(rng) {
-                Some(valid) if rng.random() => crate::fuzz::disturb(rng, valid.encode(None)),
-                _ => crate::fuzz::random_frame(rng, &KINDS),
+                Some(valid) if rng.random() => crate::fuzz::change_fields(rng, valid.encode(None)),
+                _ => crate::fuzz::random_frame(rng, &MESSAGE_TYPES),
             };
             let request = Request::decode(&frame).request;
             let accepted = peers.iter().filter_map(|peer| {

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use engine::FlowSockets;
-use server::{AcceptedConnection, DataPeer, Nonce, PREFERRED_WAIT, PeerPolicy};
+use server::{AcceptedConnection, DataPeer, Nonce, PeerPolicy, UNEXPECTED_PEER_WAIT};
 use sys::call::{self, Error, KernelAddress};
 use sys::datagram::{self, NextDatagram, SenderCredentials};
 use sys::{Address, Socket};
@@ -23,8 +23,8 @@ use super::wait;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ConnectionProof {
     pub(super) nonce: Nonce,
-    /// Whether it arrives on a separate connection before the data, which then must come from the
-    /// same host. Otherwise the data connection begins with it.
+    /// Whether the nonce arrives on a separate connection before the data connection, which must
+    /// come from the same host. Otherwise the data connection begins with the nonce.
     pub(super) is_separate: bool,
 }
 
@@ -37,7 +37,7 @@ pub(super) struct DatagramFlow {
 
 #[derive(Debug)]
 enum ReplyMethod {
-    /// Through a connected socket, or without sending.
+    /// Through a connected socket. Also for tests that only receive.
     Connected,
     /// To this address.
     To(KernelAddress),
@@ -80,13 +80,13 @@ impl PreparedTest {
         } = *context;
         let accept = |peer: &DataPeer<'_>, nonce: Option<&Nonce>| {
             let deadline = Instant::now() + limits.data_wait;
-            let refused = |from: &Address| {
+            let log_refused = |from: &Address| {
                 warn(format_args!(
                     "{}: refused a data connection from {from}",
                     peer.control
                 ));
             };
-            server::accept_data(&self.data.socket, peer, nonce, deadline, stop, &refused)
+            server::accept_data(&self.data.socket, peer, nonce, deadline, stop, &log_refused)
         };
         match &self.proof {
             Some(proof) if proof.is_separate => {
@@ -110,7 +110,7 @@ impl PreparedTest {
                          {} s of its time waiting for one from the client",
                         peer.control,
                         accepted.from,
-                        PREFERRED_WAIT.as_secs()
+                        UNEXPECTED_PEER_WAIT.as_secs()
                     ));
                 }
                 Ok(accepted)
@@ -146,9 +146,9 @@ impl PreparedTest {
             reply_method(&socket, &first)
         } else {
             let first = await_client_datagram(&socket, context, |next| {
-                let expected = next.from.as_ref().is_none_or(|from| peer.expects(from));
+                let is_expected = next.from.as_ref().is_none_or(|from| peer.expects(from));
                 // An empty datagram would end the test.
-                expected || !(peer.policy.is_strict || next.is_empty)
+                is_expected || !(peer.policy.is_strict || next.is_empty)
             })?;
             self.connect_to_client(&socket, &first, peer)
                 .map(|()| ReplyMethod::Connected)
@@ -176,7 +176,7 @@ impl PreparedTest {
             ));
             return Ok(());
         }
-        let is_requested = self.assignment.half.socket.connect_datagrams;
+        let is_requested = self.assignment.endpoint.socket.connect_datagrams;
         // Connecting an unbound socket changes its address, and could lose datagrams.
         if Address::local(socket)?.is_wildcard()
             && !(is_requested && is_preferred_source(from, first.to))
@@ -218,7 +218,7 @@ fn await_client_datagram(
             context.peer.control
         ));
     }
-    // EACCES is the error that the client can act on.
+    // Datagrams arrived, but only from refused addresses: report EACCES, not a timeout.
     let first = first.map_err(|error| match error {
         TestError(errno) if dropped > 0 && errno == Error::TIMEDOUT.raw_os_error() => {
             Error::ACCESS.into()

@@ -33,25 +33,25 @@ mod tests {
 
     #[test]
     fn only_files_of_allowed_directories_are_read() {
-        let [one, two, other] = [(); 3].map(|()| tempfile::tempdir().unwrap());
-        for (directory, text) in [(&one, "1"), (&two, "2"), (&other, "no")] {
+        let [first, second, forbidden] = [(); 3].map(|()| tempfile::tempdir().unwrap());
+        for (directory, text) in [(&first, "1"), (&second, "2"), (&forbidden, "no")] {
             std::fs::write(directory.path().join("fill"), text).unwrap();
         }
-        let files = FillFiles::open(&[one.path().to_owned(), two.path().to_owned()]).unwrap();
+        let files = FillFiles::open(&[first.path().to_owned(), second.path().to_owned()]).unwrap();
         let text = |directory: &tempfile::TempDir| {
             let mut text = String::new();
             let mut file = files.open_file(&directory.path().join("fill"))?;
             file.read_to_string(&mut text).ok().map(|_| text)
         };
-        assert_eq!(text(&one).as_deref(), Some("1"));
-        assert_eq!(text(&two).as_deref(), Some("2"));
-        assert_eq!(text(&other), None);
+        assert_eq!(text(&first).as_deref(), Some("1"));
+        assert_eq!(text(&second).as_deref(), Some("2"));
+        assert_eq!(text(&forbidden), None);
         assert!(
             FillFiles::default()
-                .open_file(&one.path().join("fill"))
+                .open_file(&first.path().join("fill"))
                 .is_none()
         );
-        let missing = FillFiles::open(&[one.path().join("none")]).unwrap_err();
+        let missing = FillFiles::open(&[first.path().join("none")]).unwrap_err();
         assert!(missing.to_string().starts_with("--allow-fill-dir /"));
     }
 }

@@ -210,11 +210,8 @@ fn listen_at(host: Option<&str>, family: Family, port: u16) -> io::Result<Vec<So
     listen(Transport::Tcp, &addresses, family == Family::V6)
 }
 
-fn system_error(what: &'static str, error: io::Error) -> StartError {
-    StartError::System {
-        action: what,
-        error,
-    }
+fn system_error(action: &'static str, error: io::Error) -> StartError {
+    StartError::System { action, error }
 }
 
 /// State that all sessions share.

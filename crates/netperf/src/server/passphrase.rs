@@ -57,8 +57,8 @@ impl Passphrase {
         }
     }
 
-    /// Checks an attempt, after a delay if earlier attempts from this address failed. `None` is
-    /// another message instead of a passphrase.
+    /// Checks an attempt, after a delay if earlier attempts from this address failed.
+    /// `attempted` is `None` if the client sent another message.
     pub(super) fn check(
         &self,
         from: BudgetHolder,
@@ -125,12 +125,12 @@ impl Failures {
 }
 
 /// Compares in a time that depends only on the longer text's length.
-fn equals_in_constant_time(one: &[u8], other: &[u8]) -> bool {
-    let byte = |text: &[u8], at: usize| text.get(at).copied().unwrap_or(0);
-    let differences = (0..one.len().max(other.len())).fold(0, |differences, at| {
-        black_box(differences | (byte(one, at) ^ byte(other, at)))
+fn equals_in_constant_time(left: &[u8], right: &[u8]) -> bool {
+    let byte = |text: &[u8], index: usize| text.get(index).copied().unwrap_or(0);
+    let differences = (0..left.len().max(right.len())).fold(0, |differences, index| {
+        black_box(differences | (byte(left, index) ^ byte(right, index)))
     });
-    differences == 0 && one.len() == other.len()
+    differences == 0 && left.len() == right.len()
 }
 
 fn wait_until(turn: Instant, stop: &Stop) {
@@ -138,7 +138,7 @@ fn wait_until(turn: Instant, stop: &Stop) {
     if remaining.is_zero() {
         return;
     }
-    let _attending = stop.register_thread();
+    let _registration = stop.register_thread();
     let turn_ns = monotonic_ns() + remaining.as_nanos() as u64;
     // A signal ends the sleep; the stop sends one.
     while !stop.is_set() && sleep_until(turn_ns).is_err() {}
@@ -158,8 +158,8 @@ mod tests {
     }
 
     #[test]
-    fn constant_time_comparison() {
-        for (one, other, same) in [
+    fn equality_requires_the_same_bytes_and_length() {
+        for (left, right, same) in [
             ("", "", true),
             ("a", "a", true),
             ("a", "b", false),
@@ -168,15 +168,15 @@ mod tests {
             ("secret", "secre", false),
         ] {
             assert_eq!(
-                equals_in_constant_time(one.as_bytes(), other.as_bytes()),
+                equals_in_constant_time(left.as_bytes(), right.as_bytes()),
                 same,
-                "{one:?} {other:?}"
+                "{left:?} {right:?}"
             );
         }
     }
 
     #[test]
-    fn failures_delay_the_next_attempt_of_the_same_address_alone() {
+    fn failures_delay_only_the_same_address() {
         let passphrase = Passphrase::new("secret".to_owned());
         let stop = Stop::new();
         let start = Instant::now();
@@ -201,7 +201,7 @@ mod tests {
         for _ in 0..3 {
             passphrase.record_failure(holder(1), now);
         }
-        // 1 s after the last failure, and from each other.
+        // The first turn is 1 s after the last failure; further turns are 1 s apart.
         let turns: Vec<_> = (0..20)
             .map(|_| passphrase.reserve_turn(holder(1), now))
             .collect();
@@ -236,7 +236,7 @@ mod tests {
             passphrase.record_failure(holder(1), Instant::now());
         }
         let stop = Stop::new();
-        let _soon =
+        let _deadline =
             engine::deadline_thread().set_at(Instant::now() + Duration::from_millis(20), &stop);
         let start = Instant::now();
         passphrase.check(holder(1), WRONG, &stop);

@@ -10,7 +10,7 @@ use crate::wire::{
     TestResults, Text, UNKNOWN_REQUEST, error_response,
 };
 
-/// Returns the response: the test is ready.
+/// Returns the response for a test that is ready.
 pub(super) fn response(request: &Request, prepared: &PreparedTest) -> Frame {
     match request {
         Request::Omni(request) => {
@@ -27,7 +27,7 @@ pub(super) fn response(request: &Request, prepared: &PreparedTest) -> Frame {
     }
 }
 
-/// Returns the results.
+/// Returns the results for the client.
 pub(super) fn results(
     request: &Request,
     transport: Transport,
@@ -46,10 +46,10 @@ pub(super) fn results(
 
 /// Returns a response with all fields; the layout of the test omits unused ones.
 fn response_fields(request: &TestRequest, prepared: &PreparedTest) -> TestResponse {
-    let (facts, half) = (&prepared.data.facts, &prepared.assignment.half);
+    let (facts, endpoint) = (&prepared.data.facts, &prepared.assignment.endpoint);
     let mut flags = Flags::default();
     flags.set(Flags::NO_DELAY, facts.no_delay.unwrap_or(false));
-    flags.set(Flags::MEASURE_CPU, half.measure_cpu);
+    flags.set(Flags::MEASURE_CPU, endpoint.measure_cpu);
     let (receive_buffer, send_buffer) = match prepared.assignment.transport {
         Transport::LlcStream => (facts.receive_window_frames, facts.send_window_frames),
         _ => (facts.receive_buffer_bytes, facts.send_buffer_bytes),
@@ -73,17 +73,17 @@ fn response_fields(request: &TestRequest, prepared: &PreparedTest) -> TestRespon
         flags,
         non_blocking: request.non_blocking,
         test_length: request.test_length,
-        cpu_rate: calibration_rate(request.cpu_rate, half),
+        cpu_rate: calibration_rate(request.cpu_rate, endpoint),
         receive_copy_avoidance: request.receive_copy_avoidance,
         send_copy_avoidance: request.send_copy_avoidance,
         data_port: prepared.port,
-        interval_burst: half.pacing.map_or(0, |pacing| pacing.burst as u32),
-        interval_us: half
+        interval_burst: endpoint.pacing.map_or(0, |pacing| pacing.burst as u32),
+        interval_us: endpoint
             .pacing
             .map_or(0, |pacing| pacing.interval.as_micros() as u32),
-        priority: applied_setting(half.socket.priority, facts.priority),
+        priority: applied_setting(endpoint.socket.priority, facts.priority),
         type_of_service: applied_setting(
-            half.socket.type_of_service.map(i32::from),
+            endpoint.socket.type_of_service.map(i32::from),
             facts.type_of_service,
         ),
         path: SwappedText(Text::new(
@@ -110,7 +110,7 @@ fn with_host_facts(response: &TestResponse) -> TestResponse {
     }
 }
 
-/// Returns the results of both directions, which are all results of an omni test.
+/// Returns the results of an omni test, from which classic results also take fields.
 fn omni_results(
     side: &Side,
     transport: Transport,
@@ -121,7 +121,7 @@ fn omni_results(
     let interface = side.interface.as_ref();
     let pci = interface.map(|interface| interface.pci);
     // 0 if not requested; −1 without a PCI device.
-    let id =
+    let pci_id =
         |id: fn(&PciIds) -> u16| pci.map_or(0, |pci| pci.as_ref().map_or(-1, |ids| id(ids).into()));
     let fact =
         |fact: fn(&Interface) -> Option<&String>| interface.and_then(fact).map(String::as_str);
@@ -133,16 +133,16 @@ fn omni_results(
         send_calls: counts.send_calls as u32,
         send_buffer: or_zero(side.socket.send_buffer_end_bytes),
         transactions: counts.transactions as u32,
-        // 0 without a clock.
+        // 0 if unavailable.
         elapsed: side.elapsed.map_or(0.0, |elapsed| elapsed.as_secs_f32()),
         retransmits: match side.socket.retransmits {
             Some(count) if transport.has_tcp_options() => count as i32,
             _ => -1,
         },
-        pci_vendor: id(|ids| ids.vendor),
-        pci_device: id(|ids| ids.device),
-        pci_subvendor: id(|ids| ids.subvendor),
-        pci_subdevice: id(|ids| ids.subdevice),
+        pci_vendor: pci_id(|ids| ids.vendor),
+        pci_device: pci_id(|ids| ids.device),
+        pci_subvendor: pci_id(|ids| ids.subvendor),
+        pci_subdevice: pci_id(|ids| ids.subdevice),
         interface: text(interface.map(|interface| interface.name.as_str())),
         driver: text(fact(|interface| interface.driver.as_ref())),
         driver_version: text(fact(|interface| interface.driver_version.as_ref())),
@@ -174,7 +174,7 @@ fn cpu_results(cpu: &CpuUse) -> TestResults {
 }
 
 /// Adds the counts of a classic test. A byte count in 32 bits is modulo 2³²; a linerate client
-/// restores the rest.
+/// restores the high bits.
 fn classic_results(test: Classic, side: &Side, results: &TestResults) -> TestResults {
     let counts = &side.counts;
     let (bytes, calls) = match test.task() {
@@ -196,9 +196,9 @@ fn classic_results(test: Classic, side: &Side, results: &TestResults) -> TestRes
 }
 
 /// Returns the client's calibration value, or else this host's.
-fn calibration_rate(requested: f32, half: &EndpointPlan) -> f32 {
-    match half.idle_loop.and_then(|idle_loop| idle_loop.rate) {
-        _ if !half.measure_cpu => 0.0,
+fn calibration_rate(requested: f32, endpoint: &EndpointPlan) -> f32 {
+    match endpoint.idle_loop.and_then(|idle_loop| idle_loop.rate) {
+        _ if !endpoint.measure_cpu => 0.0,
         Some(rate) => rate as f32,
         None if requested > 0.0 => requested,
         None => TICKS_PER_SECOND,

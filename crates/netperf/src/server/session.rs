@@ -97,7 +97,7 @@ impl Session<'_> {
                 Request::DebugOn | Request::DebugOff => self.write(&debug_response())?,
                 Request::CpuCalibrate => self.calibrate(&frame)?,
                 Request::SysInfo => self.send_system_info(&frame)?,
-                // A passphrase has no response, even if none is required.
+                // A passphrase gets no response, even if the server does not require one.
                 Request::Passphrase(_) => {}
                 Request::Details => self.send_details()?,
                 ref request => {
@@ -120,7 +120,7 @@ impl Session<'_> {
         Ok(())
     }
 
-    /// Binds this thread to the CPU. On failure the test continues, and its details report it.
+    /// Binds this thread to the CPU. If that fails, the test continues, and its details report it.
     fn bind_thread(&self, cpu: u32) -> Option<RefusedSetting> {
         let reason = sys::describe(&sys::cpu::bind_thread(cpu).err()?);
         self.log(format_args!("could not bind to CPU {cpu}: {reason}"));
@@ -216,7 +216,7 @@ impl Session<'_> {
             dump.print();
         }
         running.record_end(&finished.ended);
-        // The test ends only now, because a server waits for running tests before it exits.
+        // The test counts as running until here: a server waits for running tests before it exits.
         self.last_test = Some((finished.side, running.overlapping_tests()));
         drop(running);
         Ok(finished.ended != EndCause::Cancelled)
@@ -232,22 +232,22 @@ impl Session<'_> {
     ) -> Assignment {
         let limits = &self.netserver.limits;
         let requests = |feature| client.is_some_and(|client| client.has_all(feature));
-        if let Some(pacing) = &mut assignment.half.pacing
+        if let Some(pacing) = &mut assignment.endpoint.pacing
             && requests(Capability::REQUESTS_SPIN)
             && limits.allow_spin
         {
             pacing.wait = Wait::SpinHalf;
         }
         if requests(Capability::REQUESTS_MMSG) && assignment.has_one_way_datagrams() {
-            assignment.half.io = IoMethod::Mmsg;
+            assignment.endpoint.io = IoMethod::Mmsg;
         }
-        // Without permission /proc/stat measures, and the results report that method.
+        // Without permission, the server measures by /proc/stat. The results report that method.
         if requests(Capability::REQUESTS_LOOPER) && limits.allow_looper {
             let rate = request
                 .test()
                 .map(|(_, request)| f64::from(request.cpu_rate));
             let rate = rate.filter(|rate| *rate > 0.0);
-            assignment.half.idle_loop = Some(IdleLoop { rate });
+            assignment.endpoint.idle_loop = Some(IdleLoop { rate });
         }
         if requests(Capability::REQUESTS_MULTIPATH) && assignment.transport == Transport::Tcp {
             assignment.transport = Transport::Mptcp;
@@ -274,15 +274,16 @@ impl Session<'_> {
         )
     }
 
-    /// Sends the idle rate of a CPU by a looper, or else the clock ticks per second.
+    /// Sends the calibration value: the idle rate of a CPU if the client requests a looper, else
+    /// the clock ticks per second.
     fn calibrate(&mut self, request: &Frame) -> io::Result<()> {
-        let by_looper = Capability::find(request)
+        let uses_looper = Capability::find(request)
             .is_some_and(|client| client.has_all(Capability::REQUESTS_LOOPER));
-        if by_looper && !self.netserver.limits.allow_looper {
+        if uses_looper && !self.netserver.limits.allow_looper {
             return self.write(&error_response(Error::PERM.raw_os_error()));
         }
-        let rate = if by_looper {
-            // A calibration disturbs other tests as a test does.
+        let rate = if uses_looper {
+            // A calibration disturbs other tests like a test.
             let test = ClientTest {
                 name: "calibration".to_owned(),
                 duration: None,
@@ -308,7 +309,7 @@ impl Session<'_> {
     /// a test.
     fn send_system_info(&mut self, request: &Frame) -> io::Result<()> {
         let uname = sys::facts::uname();
-        let mut answer = SysInfo {
+        let mut response = SysInfo {
             sysname: uname.sysname,
             release: uname.release,
             machine: uname.machine,
@@ -316,9 +317,9 @@ impl Session<'_> {
         }
         .encode();
         if Capability::find(request).is_some() {
-            self.allowed_capability().write_into(&mut answer);
+            self.allowed_capability().write_into(&mut response);
         }
-        self.write(&answer)
+        self.write(&response)
     }
 
     fn send_details(&mut self) -> io::Result<()> {

@@ -13,7 +13,7 @@ use engine::{
     dropped_datagrams, prepare_accepted_llc, receive_late, run, set_accepted_priority,
 };
 use model::{EndCause, Limit, RefusedSetting, Side, SocketFacts, Timing, Transport, Workload};
-use server::{AcceptedConnection, DataPeer, PREFERRED_WAIT};
+use server::{AcceptedConnection, DataPeer, UNEXPECTED_PEER_WAIT};
 use sys::call::{self, Error, KernelAddress};
 use sys::{Address, Socket};
 
@@ -32,14 +32,14 @@ const BACKLOG: i32 = 128;
 /// Backlog for a connection test, which has many connections on their way over a long path.
 const CONNECTION_TEST_BACKLOG: i32 = 1024;
 
-/// A stock client sends no end signal in a connection test. After its time, the test ends if no
-/// connection arrives for this long. Another request of the client ends it, too.
+/// A stock client sends no end signal in a connection test. After its time limit, the test ends if
+/// no connection arrives for this long, or if the client sends another request.
 const RECONNECT_TIMEOUT: Duration = Duration::from_millis(200);
 
-/// Maximum additional time for a connection test to connect; at most `--drain`.
+/// Maximum time after the deadline to accept connections of a connection test; at most `--drain`.
 const MAX_LATE_CONNECTING: Duration = Duration::from_secs(4);
 
-/// Maximum additional time to await datagrams if the end mark was lost; at most `--drain`.
+/// Maximum time after the deadline to await datagrams if the end mark was lost; at most `--drain`.
 const MAX_LATE_DATAGRAMS: Duration = Duration::from_secs(4);
 
 /// A test that is ready to run: its socket is bound and its buffers are filled.
@@ -52,15 +52,15 @@ pub(super) struct PreparedTest {
     pub(super) buffers: Buffers,
     /// The times that the client requested.
     pub(super) timing: Timing,
-    /// The client's proof of its data connection. Without it, addresses decide.
+    /// The expected proof of the data connection. Without a proof, the server checks addresses.
     pub(super) proof: Option<ConnectionProof>,
     /// Counters of the test.
     pub(super) counters: Arc<Counters>,
     /// The directory of a Unix domain socket.
     socket_directory: Option<SocketDirectory>,
-    /// The memory for datagrams of a fixed size, which the ring does not receive.
+    /// The budget for the buffer of [`receive_sized`], which does not use the ring.
     _datagram_budget: Option<BudgetShare>,
-    /// Counts idle cycles while it is held.
+    /// The looper, which counts idle cycles until it is dropped.
     _looper: Option<Arc<Looper>>,
 }
 
@@ -90,7 +90,7 @@ impl PreparedTest {
         files: &FillFiles,
         limits: &ServerLimits,
     ) -> Result<Self, TestError> {
-        let fill = match assignment.half.fill.as_deref() {
+        let fill = match assignment.endpoint.fill.as_deref() {
             Some(name) => Some(files.open_file(name).ok_or(Error::ACCESS)?),
             None => None,
         };
@@ -98,7 +98,7 @@ impl PreparedTest {
             // The client's connection falls back to TCP, and the client reports that.
             assignment.transport = Transport::Tcp;
         }
-        let left_out = apply_permissions(&mut assignment, limits)?;
+        let refused_setting = apply_permissions(&mut assignment, limits)?;
         let (workload, transport) = (&assignment.workload, assignment.transport);
         let listens = workload.receives() || transport.has_connections();
         let role = if listens {
@@ -108,21 +108,21 @@ impl PreparedTest {
         };
         // If another looper is running, this test cannot measure CPU time. The response reports
         // that.
-        let looper = Looper::for_endpoint(&mut assignment.half).unwrap_or_else(|_| {
-            assignment.half.measure_cpu = false;
+        let looper = Looper::for_endpoint(&mut assignment.endpoint).unwrap_or_else(|_| {
+            assignment.endpoint.measure_cpu = false;
             None
         });
         let (workload, transport) = (&assignment.workload, assignment.transport);
-        let half = &assignment.half;
+        let endpoint = &assignment.endpoint;
         let directory =
             new_socket_directory(transport, limits).map_err(|error| TestError::from_io(&error))?;
         let bind = match &directory {
             Some(directory) => &Address::Unix(directory.socket_path()),
             None => &assignment.bind,
         };
-        let mut data = DataSocket::open(transport, bind, &half.socket, role)
+        let mut data = DataSocket::open(transport, bind, &endpoint.socket, role)
             .map_err(|error| TestError(error.errno()))?;
-        data.refused.extend(left_out);
+        data.refused.extend(refused_setting);
         if let Some(directory) = &directory {
             directory
                 .allow_all_users()
@@ -149,8 +149,16 @@ impl PreparedTest {
             EndMark::Empty => None,
         };
         let facts = &data.facts;
-        let buffers = Buffers::new(half, workload, transport, facts, fill, FILL_PATTERN, memory)
-            .map_err(|error| buffer_error(&error))?;
+        let buffers = Buffers::new(
+            endpoint,
+            workload,
+            transport,
+            facts,
+            fill,
+            FILL_PATTERN,
+            memory,
+        )
+        .map_err(|error| buffer_error(&error))?;
         Ok(Self {
             assignment,
             data,
@@ -209,11 +217,13 @@ impl PreparedTest {
 
     fn run_stream(&mut self, context: &RunContext<'_>) -> Result<ServedTest, TestError> {
         let connection = self.accept_connection(context)?.socket;
-        set_accepted_priority(connection.as_fd(), &self.assignment.half.socket);
+        set_accepted_priority(connection.as_fd(), &self.assignment.endpoint.socket);
         let Assignment {
-            transport, half, ..
+            transport,
+            endpoint,
+            ..
         } = &self.assignment;
-        prepare_accepted_llc(&connection, *transport, &half.socket)
+        prepare_accepted_llc(&connection, *transport, &endpoint.socket)
             .map_err(|error| TestError(error.errno()))?;
         // No other connection can reach this test. For Multipath TCP the port must stay open for
         // further paths.
@@ -240,8 +250,8 @@ impl PreparedTest {
             let _ = phase.finish(FinishMethod::Acknowledged, &sockets(), context.limits.drain);
         }
         let mut facts = self.data.current_facts(&connection);
-        // A requested size does not change.
-        let options = &self.assignment.half.socket;
+        // The kernel does not resize a buffer whose size was requested.
+        let options = &self.assignment.endpoint.socket;
         if options.receive_buffer_bytes.is_some() {
             facts.receive_buffer_end_bytes = facts.receive_buffer_bytes;
         }
@@ -271,11 +281,12 @@ impl PreparedTest {
         let listener = duplicate(&self.data.socket)?;
         let AcceptedConnection { socket, from, .. } = self.accept_connection(context)?;
         let client = KernelAddress::try_from(&from).ok();
-        let preference = (!context.peer.policy.is_strict).then_some(PREFERRED_WAIT);
-        let mut acceptor = Acceptor::new(listener.into(), client, Some(socket.into()), preference);
+        let preference_time = (!context.peer.policy.is_strict).then_some(UNEXPECTED_PEER_WAIT);
+        let socket = Some(socket.into());
+        let mut acceptor = Acceptor::new(listener.into(), client, socket, preference_time);
         let (limit, length) = (self.assignment.limit, self.max_length(limits));
         let mut phase = self.start_phase(context, false);
-        // An open connection at the deadline may last as long as any other test's.
+        // A connection that is open at the deadline may continue until the end of the drain time.
         let (drain_stop, _drain_deadline) = phase
             .abort_stop
             .child_until(phase.started() + length + limits.drain);
@@ -304,7 +315,7 @@ impl PreparedTest {
         }
         if let Some(other) = acceptor.other_host() {
             warn(format_args!(
-                "{}: accepted data connections from {other} too: the others are from {from}",
+                "{}: accepted data connections from {other}, in addition to those from {from}",
                 context.peer.control,
             ));
         }
@@ -340,8 +351,8 @@ impl PreparedTest {
             EndMark::Empty => phase.run(self.assignment.limit, self.flow_loop(None), sockets()),
         };
         if result.ended == EndCause::Deadline && !is_transactional {
-            // The clock has stopped: time and CPU of late datagrams are not the test's. Without
-            // this step, a client on the same host that still sends would get an error.
+            // The clock has stopped, so late datagrams add no time and no CPU use. Without this
+            // step, a client on the same host that still sends would get an error.
             let duration = MAX_LATE_DATAGRAMS.min(limits.drain);
             let (late_stop, _late_deadline) = phase
                 .abort_stop
@@ -363,12 +374,12 @@ impl PreparedTest {
             .failure
             .is_some_and(|(_, errno)| closed_errors.contains(&errno))
         {
-            // The client closed its socket while data was on its way: its end.
+            // The client ended the test and closed its socket while data was on its way.
             result.ended = EndCause::PeerClosed;
             result.failure = None;
         }
         if !workload.receives() {
-            // A client with a count as its limit would wait for ever for lost datagrams.
+            // A client with a count as its limit would wait forever for lost datagrams.
             let _ = phase.finish(FinishMethod::EmptyDatagrams, &sockets(), MAX_LATE_DATAGRAMS);
         }
         let facts = SocketFacts {
@@ -378,20 +389,21 @@ impl PreparedTest {
         self.finish(&phase, result, facts)
     }
 
-    /// Starts the clock. A test that `drains` continues after its time until the client stops.
+    /// Starts the clock. If `drains` is set, the test continues after its time limit until the
+    /// client stops.
     fn start_phase<'a>(&self, context: &RunContext<'a>, drains: bool) -> MeasuredPhase<'a> {
         let RunContext { stop, limits, .. } = *context;
         let drain = if drains { limits.drain } else { Duration::ZERO };
-        let half = &self.assignment.half;
+        let endpoint = &self.assignment.endpoint;
         let settings = PhaseSettings {
             counters: context.counters,
             cancel: stop,
             control: None,
             duration: Some(self.max_length(limits) + drain),
-            idle_timeout: Some(self.buffers.idle_timeout(limits.data_idle, half)),
+            idle_timeout: Some(self.buffers.idle_timeout(limits.data_idle, endpoint)),
             group: None,
         };
-        MeasuredPhase::start(half, settings)
+        MeasuredPhase::start(endpoint, settings)
     }
 
     /// Returns the test's maximum duration: its time limit, or the server's maximum.
@@ -402,7 +414,7 @@ impl PreparedTest {
         }
     }
 
-    /// Returns the socket's facts at its start, also as those at its end.
+    /// Returns the initial facts of the socket, with its initial buffer sizes as the final ones.
     fn initial_facts(&self) -> SocketFacts {
         let facts = self.data.facts.clone();
         SocketFacts {
@@ -412,9 +424,9 @@ impl PreparedTest {
         }
     }
 
-    /// Returns the loop. It serves a connection that is open at the stop to its end, or until
-    /// `drain`.
-    fn flow_loop<'a>(&'a mut self, drain: Option<&'a Stop>) -> FlowLoop<'a> {
+    /// Returns the loop. At the stop, it serves an open connection to its end, at most until
+    /// `drain_stop`.
+    fn flow_loop<'a>(&'a mut self, drain_stop: Option<&'a Stop>) -> FlowLoop<'a> {
         FlowLoop {
             workload: &self.assignment.workload,
             burst: 0,
@@ -423,13 +435,13 @@ impl PreparedTest {
             first_datagrams: &[],
             observer: None,
             warm_up: Duration::ZERO,
-            endpoint: &self.assignment.half,
+            endpoint: &self.assignment.endpoint,
             buffers: &mut self.buffers,
-            drain_stop: drain,
+            drain_stop,
         }
     }
 
-    /// Returns the results; a failure is sent instead of them.
+    /// Returns the results, or the error that is sent instead of them.
     fn finish(
         &self,
         phase: &MeasuredPhase<'_>,
@@ -483,9 +495,9 @@ fn apply_permissions(
         ));
         return Err(Error::ACCESS.into());
     }
-    let requested = &mut assignment.half.socket.congestion_control;
-    let left_out = requested.take_if(|name| !permissions.allows_congestion_control(name));
-    Ok(left_out.map(|name| {
+    let requested = &mut assignment.endpoint.socket.congestion_control;
+    let refused_name = requested.take_if(|name| !permissions.allows_congestion_control(name));
+    Ok(refused_name.map(|name| {
         log(format_args!(
             "left out congestion control {name:?}: it is not loaded (--allow-modules)"
         ));
@@ -507,7 +519,9 @@ fn buffer_error(error: &BufferError) -> TestError {
 }
 
 fn memory_refusal(exceeded: BudgetExceeded) -> TestError {
-    log(format_args!("refused memory of buffers, bytes: {exceeded}"));
+    log(format_args!(
+        "refused memory for buffers (bytes): {exceeded}"
+    ));
     Error::NOMEM.into()
 }
 
@@ -524,7 +538,7 @@ fn receive_sized(
     stop: &Stop,
     count: impl Fn(usize, u64),
 ) -> LoopResult {
-    let _attending = stop.register_thread();
+    let _registration = stop.register_thread();
     // One byte more detects longer datagrams.
     let mut buffer = vec![0; size as usize + 1];
     loop {

@@ -22,7 +22,7 @@ pub(super) fn await_readable(
     }
 }
 
-/// Waits for another connection within `timeout`. Returns `false` if the client sends on the
+/// Waits for another connection. Returns `false` after `timeout`, or if the client sends on the
 /// control connection first.
 pub(super) fn await_connection(
     listener: BorrowedFd<'_>,
@@ -30,7 +30,7 @@ pub(super) fn await_connection(
     stop: &Stop,
     timeout: Duration,
 ) -> bool {
-    let _attending = stop.register_thread();
+    let _registration = stop.register_thread();
     while !stop.is_set() {
         match call::wait_any_readable(&[listener, control], timeout) {
             Ok(ready) => return ready == Some(0),

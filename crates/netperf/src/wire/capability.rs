@@ -226,16 +226,16 @@ mod tests {
 
     #[test]
     fn longer_blocks_are_accepted() {
-        let expected_nonce = Capability {
+        let with_nonce = Capability {
             nonce: Some([7; NONCE_LEN]),
             ..SAMPLE
         };
-        for (len, found) in [
+        for (len, expected) in [
             (MIN_LEN - 1, None),
             (MIN_LEN, Some(SAMPLE)),
             (MIN_LEN + 8, Some(SAMPLE)),
-            (MIN_LEN + NONCE_LEN, Some(expected_nonce)),
-            (MESSAGE_BYTES - START, Some(expected_nonce)),
+            (MIN_LEN + NONCE_LEN, Some(with_nonce)),
+            (MESSAGE_BYTES - START, Some(with_nonce)),
         ] {
             let mut frame = [0; MESSAGE_BYTES];
             SAMPLE.write_into(&mut frame);
@@ -244,7 +244,7 @@ mod tests {
             let end = START + len - CHECKSUM_LEN;
             let checksum = compute_checksum(&frame, end);
             frame[end..][..CHECKSUM_LEN].copy_from_slice(&checksum);
-            assert_eq!(Capability::find(&frame), found, "{len} bytes");
+            assert_eq!(Capability::find(&frame), expected, "{len} bytes");
         }
 
         let mut frame = [0; MESSAGE_BYTES];

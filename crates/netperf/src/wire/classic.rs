@@ -279,12 +279,12 @@ mod tests {
             transactions: 0,
             ..results.clone()
         };
-        for (test, at, count, expected) in [
+        for (test, count_index, count, expected) in [
             (rr, 4, 23, without_calls),
             (udp, 2, 7, without_transactions),
         ] {
             let frame = test.messages().encode_results(&results);
-            assert_eq!(read_word(&frame, at), count, "{test:?}");
+            assert_eq!(read_word(&frame, count_index), count, "{test:?}");
             assert_eq!(
                 test.messages().parse_results(&frame),
                 Ok(expected),

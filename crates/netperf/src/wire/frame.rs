@@ -74,8 +74,8 @@ pub(super) fn trim_at_nul(text: &[u8]) -> &[u8] {
 pub struct AddressWords([u8; 16]);
 
 impl AddressWords {
-    /// Returns the address as one of `family`, a [`FAMILY_IPV4`] word. Returns `None` if the words
-    /// are zero or the family is not IP.
+    /// Returns the address; `family` is [`FAMILY_IPV4`] or [`FAMILY_IPV6`]. Returns `None` if the
+    /// words are zero or `family` has another value.
     pub fn ip(self, family: u32) -> Option<IpAddr> {
         if self == Self::default() {
             return None;
@@ -135,7 +135,7 @@ mod tests {
 
     #[rustfmt::skip]
     #[test]
-    fn addresses_as_x86_sends_them() {
+    fn addresses_are_encoded_as_x86_sends_them() {
         for (ip, family, sent) in [
             ("127.0.0.3", FAMILY_IPV4, [127, 0, 0, 3, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]),
             ("::1", FAMILY_IPV6, [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0]),

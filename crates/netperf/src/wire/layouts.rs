@@ -75,7 +75,7 @@ macro_rules! layouts {
                 assert!(end <= $at, "the fields overlap");
                 end = $at + field_len(|record: &$record| &record.$field);
             )+
-            assert!(PAYLOAD_START + end <= super::MESSAGE_BYTES, "a field lies outside");
+            assert!(PAYLOAD_START + end <= super::MESSAGE_BYTES, "a field exceeds the message");
         };
     )+};
 }
@@ -165,7 +165,7 @@ layouts! { TestRequest:
 }
 
 layouts! { TestResponse:
-    // Stock reserves 32 for the test length, but neither sets nor reads it.
+    // Stock reserves offset 32 for the test length, but neither sets nor reads it.
     OMNI_RESPONSE OmniResponse {
         0 receive_buffer, 4 receive_size, 8 receive_width, 12 send_buffer, 16 send_size,
         20 send_width, 24 flags, 28 cpu_rate, 36 receive_copy_avoidance, 40 send_copy_avoidance,
@@ -197,7 +197,7 @@ layouts! { TestResponse:
         0 receive_buffer, 4 send_buffer, 8 flags.MEASURE_CPU, 12 test_length, 16 cpu_rate,
         20 receive_copy_avoidance, 24 send_copy_avoidance, 32 path,
     }
-    // Stock reserves 8 for TCP_NODELAY.
+    // Stock reserves offset 8 for TCP_NODELAY.
     DG_RR_RESPONSE DgRrResponse {
         0 receive_buffer, 4 send_buffer, 12 flags.MEASURE_CPU, 16 test_length, 20 cpu_rate,
         24 receive_copy_avoidance, 28 send_copy_avoidance, 36 path,
@@ -208,13 +208,13 @@ layouts! { TestResponse:
         0 receive_buffer, 4 send_buffer, 8 receive_size, 12 flags.MEASURE_CPU, 16 test_length, 20 sap,
         24 cpu_rate, 28 receive_copy_avoidance, 32 send_copy_avoidance, 36 station_len, 40 station,
     }
-    // Stock also reserves words for requested values: 12 for the test length, 24 and 28 for copy
+    // Stock also reserves offset 12 for the requested test length, 24 and 28 for the requested copy
     // avoidance.
     DL_RESPONSE DlResponse {
         0 receive_buffer, 4 send_buffer, 8 flags.MEASURE_CPU, 16 sap, 20 cpu_rate,
         32 station_len, 36 station,
     }
-    // Stock also reserves 8 for TCP_NODELAY, 16 for the test length, 28 and 32 for copy avoidance.
+    // Stock also reserves offset 8 for TCP_NODELAY, 16 for the length, 28 and 32 for copy avoidance.
     DLCL_RR_RESPONSE DlclRrResponse {
         0 receive_buffer, 4 send_buffer, 12 flags.MEASURE_CPU, 20 sap, 24 cpu_rate,
         36 station_len, 40 station,

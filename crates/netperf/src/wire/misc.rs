@@ -51,11 +51,11 @@ pub struct SysInfo {
 }
 
 impl SysInfo {
-    /// Encodes the response: one text with a comma before each field, truncated to its maximum.
+    /// Encodes the response: one text with a comma before each field. Truncates a long text.
     pub fn encode(&self) -> Frame {
         let mut text = String::new();
-        for word in [&self.sysname, &self.release, &self.machine] {
-            text = text + "," + &word.replace(',', " ");
+        for field in [&self.sysname, &self.release, &self.machine] {
+            text = text + "," + &field.replace(',', " ");
         }
         text = text + "," + &self.version;
         let mut frame = new_frame(SYSINFO_RESPONSE);
@@ -76,19 +76,19 @@ impl SysInfo {
             .iter()
             .map(|byte| to_printable(char::from(*byte)))
             .collect();
-        let mut words = text.splitn(5, ',').skip(1).map(str::to_owned);
-        let mut next_word = || words.next().unwrap_or_default();
+        let mut fields = text.splitn(5, ',').skip(1).map(str::to_owned);
+        let mut next_field = || fields.next().unwrap_or_default();
         Ok(Self {
-            sysname: next_word(),
-            release: next_word(),
-            machine: next_word(),
-            version: next_word(),
+            sysname: next_field(),
+            release: next_field(),
+            machine: next_field(),
+            version: next_field(),
         })
     }
 }
 
 /// Replaces characters outside of printable ASCII: the fields are printed to a terminal. On Linux,
-/// they are ASCII.
+/// all fields are ASCII.
 fn to_printable(char: char) -> char {
     if char == ' ' || char.is_ascii_graphic() {
         char
@@ -119,12 +119,12 @@ mod tests {
     }
 
     #[test]
-    fn debug_response_bytes() {
+    fn the_debug_response_has_known_bytes() {
         assert_eq!(debug_response()[..8], [0, 0, 0, 3, 0, 0, 0, 0]);
     }
 
     #[test]
-    fn system_descriptions() {
+    fn system_descriptions_round_trip() {
         let info = |words: [&str; 4]| {
             let [sysname, release, machine, version] = words.map(str::to_owned);
             SysInfo {

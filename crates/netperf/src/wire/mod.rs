@@ -106,7 +106,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn errors_travel_in_word_one() {
+    fn error_numbers_are_in_word_one() {
         for error in [95, 104, UNKNOWN_REQUEST, -1, i32::MIN] {
             let frame = error_response(error);
             assert_eq!(check_error(&frame), Err(RemoteError(error)));

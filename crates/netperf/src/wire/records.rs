@@ -34,8 +34,8 @@ with_defaults! {
         /// Bytes per receive call of a bulk transfer.
         ///
         /// In classic tests, 0 leaves the choice to the server. In TCP_MAERTS, these are the bytes
-        /// per send call. For datagrams and frames, it is the payload of each; one of another
-        /// length ends the test.
+        /// per send call. For datagrams and frames, it is the payload of each; a datagram or
+        /// frame of another length ends the test.
         pub receive_size: i32 = UNSET,
         /// Alignment of the receive buffers. In classic bulk transfers: of the buffers in use.
         pub receive_alignment: u32 = 8,
@@ -121,8 +121,8 @@ with_defaults! {
         pub ppa: i32 = 0,
         /// DLPI: the length of `device` in bytes.
         pub device_len: i32 = 0,
-        /// DLPI: the name of the interface; empty is none. Its part of the message is converted by
-        /// words, but stock reverses the name first, so it is in natural order.
+        /// DLPI: the name of the interface; empty is none. Stock converts this part of the message
+        /// by words, but reverses the name first. So the name is in natural order.
         pub device: Text<32> = Text::default(),
     }
 }
@@ -357,7 +357,7 @@ pub struct TestResults {
     /// Classic TCP and SCTP streams: payload in bytes.
     pub bytes: f64,
     /// Other classic tests: payload in bytes, modulo 2³². For transactions, it is their number ×
-    /// (request size + response size). For datagrams, it includes the last, which ends the test.
+    /// (request size + response size). For datagrams, it includes the one that ends the test.
     pub bytes_low: u32,
     /// Classic: calls in the direction of the data. For datagrams and frames, only those that
     /// transfer one message size.
@@ -457,7 +457,7 @@ mod tests {
             ..vsock
         };
         assert_eq!(tcp.transport(), None);
-        // A stock server spins at 262.
+        // A stock server spins forever if it receives protocol 262.
         assert_eq!(TestRequest::socket_words(Transport::Mptcp), (1, 6));
     }
 
@@ -563,12 +563,12 @@ mod tests {
     }
 
     #[test]
-    fn flags_and_directions() {
+    fn flags_and_directions_are_sets_of_bits() {
         let flags = Flags::ROUTING_ALLOWED | Flags::CONNECTION_TEST;
         assert_eq!(flags, Flags(0x24));
         assert!(flags.has_all(Flags::CONNECTION_TEST));
         assert!(!flags.has_all(Flags::CONNECTION_TEST | Flags::NO_DELAY));
-        for (direction, ways) in [
+        for (direction, expected) in [
             (0, (false, false)),
             (2, (true, false)),
             (4, (false, true)),
@@ -578,7 +578,7 @@ mod tests {
                 direction,
                 ..TestRequest::default()
             };
-            assert_eq!((request.transmits(), request.receives()), ways);
+            assert_eq!((request.transmits(), request.receives()), expected);
         }
     }
 }

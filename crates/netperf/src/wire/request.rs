@@ -144,7 +144,7 @@ mod tests {
     use crate::wire::MESSAGE_BYTES;
 
     #[test]
-    fn round_trip() {
+    fn requests_round_trip() {
         let classic = Classic::all().zip([
             10, 94, 13, 34, 300, 19, 16, 37, 40, 43, 46, 22, 25, 28, 31, 500, 510, 520, 530,
         ]);
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn cpu_round_trip() {
+    fn valid_cpu_numbers_round_trip() {
         for (requested, sent, received) in [
             (None, -1, None),
             (Some(0), 0, Some(0)),

@@ -45,9 +45,9 @@ fn workers(run: &Outcome) -> String {
     let rows_of_group = |group: &GroupOutcome| {
         let workers = group.workers.iter().enumerate();
         let name = group.name.clone();
-        let named =
-            workers.map(move |(number, totals)| (format!("{name}, {number}"), totals.combined()));
-        named.collect::<Vec<_>>()
+        let rows =
+            workers.map(move |(index, totals)| (format!("{name}, {index}"), totals.combined()));
+        rows.collect::<Vec<_>>()
     };
     let rows: Vec<_> = run.groups.iter().flat_map(rows_of_group).collect();
     if rows.is_empty() {
@@ -129,19 +129,21 @@ fn transactions(run: &Outcome) -> String {
     subsection(
         "Transactions",
         &header,
-        each_transaction(run).map(row).collect(),
+        transactions_with_group(run).map(row).collect(),
     )
 }
 
-fn each_transaction(run: &Outcome) -> impl Iterator<Item = (&GroupOutcome, &TransactionOutcome)> {
+fn transactions_with_group(
+    run: &Outcome,
+) -> impl Iterator<Item = (&GroupOutcome, &TransactionOutcome)> {
     run.groups.iter().flat_map(|group| {
         let transactions = group.transactions.iter();
         transactions.map(move |transaction| (group, transaction))
     })
 }
 
-fn each_step(run: &Outcome) -> impl Iterator<Item = (String, &StepOutcome)> {
-    each_transaction(run).flat_map(|(group, transaction)| {
+fn steps_with_location(run: &Outcome) -> impl Iterator<Item = (String, &StepOutcome)> {
+    transactions_with_group(run).flat_map(|(group, transaction)| {
         let location = format!("{} of {}", transaction.name, group.name);
         transaction
             .steps
@@ -171,7 +173,7 @@ fn steps(run: &Outcome) -> String {
         "longest",
         "shortest",
     ];
-    let timed = each_step(run).filter(|(_, step)| step.times.is_some());
+    let timed = steps_with_location(run).filter(|(_, step)| step.times.is_some());
     subsection("Steps", &header, timed.map(row).collect())
 }
 
@@ -211,7 +213,7 @@ fn event_counters(run: &Outcome) -> String {
     subsection(
         "Counters",
         &header,
-        each_step(run).flat_map(rows_of_step).collect(),
+        steps_with_location(run).flat_map(rows_of_step).collect(),
     )
 }
 

@@ -24,7 +24,7 @@ pub fn html(report: &Report) -> String {
         summary(report),
         plots(report),
         tests
-            .map(|tested| test::section(tested, report.tests.len() > 1))
+            .map(|test| test::section(test, report.tests.len() > 1))
             .collect(),
         hosts(report),
         sources(report),
@@ -35,7 +35,7 @@ pub fn html(report: &Report) -> String {
 /// Returns a page with the plots of [`crate::plots_svg`], without scripts.
 pub fn plots_html(report: &Report) -> String {
     let plots = match plots(report) {
-        none if none.is_empty() => format!("<p>{NOTHING_TO_PLOT}</p>\n"),
+        plots if plots.is_empty() => format!("<p>{NOTHING_TO_PLOT}</p>\n"),
         plots => plots,
     };
     let sections = [failures(report), warning_list(report), plots];
@@ -101,13 +101,13 @@ fn failures(report: &Report) -> String {
     if !report.not_run.is_empty() {
         lines.push(format!("Not run: {}", report.not_run.join(", ")));
     }
-    let line = |line: &String| {
+    let paragraph = |line: &String| {
         format!(
             "<p class=\"failed\" role=\"alert\">{}</p>\n",
             escape_html(line)
         )
     };
-    lines.iter().map(line).collect()
+    lines.iter().map(paragraph).collect()
 }
 
 fn warning_list(report: &Report) -> String {
@@ -144,8 +144,8 @@ fn summary(report: &Report) -> String {
         "loss",
         "retransmits",
     ];
-    let row = |(tested, figures): &(&TestReport, TestFigures)| {
-        let run = &tested.runs[tested.median_run_index().unwrap_or_default()];
+    let row = |(test, figures): &(&TestReport, TestFigures)| {
+        let run = &test.runs[test.median_run_index().unwrap_or_default()];
         let time = |value_of: fn(&stats::HistogramSummary) -> u64| {
             let time = figures.latency.as_ref().map(value_of);
             Cell::number_or_unknown(time.map(|time| format_nanoseconds(time as f64)))
@@ -158,8 +158,8 @@ fn summary(report: &Report) -> String {
             .datagrams
             .and_then(|datagrams| datagrams.lost_percent);
         vec![
-            Cell::Text(tested.plan.name.clone()),
-            Cell::number_or_unknown(test::rate(tested, figures)),
+            Cell::Text(test.plan.name.clone()),
+            Cell::number_or_unknown(test::rate(test, figures)),
             time(|times| times.p50_ns),
             time(|times| times.p90_ns),
             time(|times| times.p99_ns),
@@ -189,7 +189,7 @@ fn hosts(report: &Report) -> String {
     hosts.extend(local.map(|facts| ("this host".to_owned(), facts)));
     hosts.extend(remote.map(|facts| (format!("peer: {}", report.peer.host), facts)));
     for (name, facts) in peers {
-        if hosts.iter().all(|(known_name, _)| *known_name != name) {
+        if hosts.iter().all(|(listed_name, _)| *listed_name != name) {
             hosts.push((name, facts));
         }
     }

@@ -11,8 +11,8 @@ use crate::{TestFigures, TestReport};
 /// The maximum number of runs in a plot.
 const MAX_RUNS: usize = 8;
 
-/// The minimum length of an interval, as a share of the total time. Shorter intervals are merged
-/// with the next one; their extreme rates would dominate the scale.
+/// The minimum length of an interval, as a share of the total time. A shorter interval is merged
+/// with the next one, because its extreme rate would dominate the scale.
 const MIN_INTERVAL_SHARE: f64 = 0.001;
 
 /// Points of a percentile curve per factor of 10 in rarity.
@@ -37,8 +37,8 @@ struct CurveData<'a> {
 }
 
 /// Returns plots of rates over time, with one curve per run, per series or per direction.
-pub(super) fn rate_plots(tested: &TestReport) -> String {
-    let Some(run) = tested.median_run_index().map(|median| &tested.runs[median]) else {
+pub(super) fn rate_plots(test: &TestReport) -> String {
+    let Some(run) = test.median_run_index().map(|median| &test.runs[median]) else {
         return String::new();
     };
     let figures = TestFigures::from_outcome(run);
@@ -52,7 +52,7 @@ pub(super) fn rate_plots(tested: &TestReport) -> String {
         return rate_plot(
             "Transaction rate over time",
             rate,
-            run_curves(tested, operations),
+            run_curves(test, operations),
         );
     }
     let curves = if figures
@@ -61,7 +61,7 @@ pub(super) fn rate_plots(tested: &TestReport) -> String {
     {
         direction_curves(run)
     } else {
-        run_curves(tested, bits)
+        run_curves(test, bits)
     };
     rate_plot("Throughput over time", THROUGHPUT, curves)
 }
@@ -84,12 +84,12 @@ fn series_curves(run: &Outcome, amount: fn(&Sample) -> f64) -> Vec<Curve> {
     with_colours(curves.flatten())
 }
 
-fn run_curves(tested: &TestReport, amount: fn(&Sample) -> f64) -> Vec<Curve> {
-    let runs = tested.runs.iter().take(MAX_RUNS).enumerate();
-    let curves = runs.map(|(number, run)| {
-        let name = match tested.runs.len() {
-            1 => tested.plan.name.clone(),
-            _ => format!("run {}", number + 1),
+fn run_curves(test: &TestReport, amount: fn(&Sample) -> f64) -> Vec<Curve> {
+    let runs = test.runs.iter().take(MAX_RUNS).enumerate();
+    let curves = runs.map(|(index, run)| {
+        let name = match test.runs.len() {
+            1 => test.plan.name.clone(),
+            _ => format!("run {}", index + 1),
         };
         rate_curve(name, 0.0, &run.series.first()?.samples, amount)
     });
@@ -221,7 +221,7 @@ pub(super) fn latency_plot(run: &Outcome) -> String {
 fn percentile_curve((name, times): (String, &Histogram)) -> Curve {
     let mut points = Vec::new();
     for step in 0.. {
-        // One of `rarity` times is longer.
+        // One in `rarity` times is longer.
         let rarity = 10_f64.powf(f64::from(step) / f64::from(POINTS_PER_DECADE));
         let percent = 100.0 - 100.0 / rarity;
         let Some(time) = times
@@ -234,8 +234,8 @@ fn percentile_curve((name, times): (String, &Histogram)) -> Curve {
         points.push((rarity, time.as_nanos().max(1) as f64));
     }
     if let Some((_, longest)) = times.extremes().filter(|_| points.len() > 1) {
-        let last = times.len() as f64 * 1.0001;
-        points.push((last, longest.as_nanos().max(1) as f64));
+        let last_rarity = times.len() as f64 * 1.0001;
+        points.push((last_rarity, longest.as_nanos().max(1) as f64));
     }
     Curve {
         name,

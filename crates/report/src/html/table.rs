@@ -34,8 +34,8 @@ impl Cell {
 pub(super) fn table(header: &[&str], rows: Vec<Vec<Cell>>) -> String {
     // A heading has the alignment of the first cell below it.
     let first_row = rows.first().map_or(&[][..], |row| row);
-    let heading = |(number, text): (usize, &&str)| {
-        let class = match first_row.get(number) {
+    let heading = |(index, text): (usize, &&str)| {
+        let class = match first_row.get(index) {
             Some(Cell::Text(_)) => " class=\"text\"",
             _ => "",
         };

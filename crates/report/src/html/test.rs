@@ -15,31 +15,31 @@ use crate::{TestFigures, TestReport};
 const MAX_VISIBLE_FLOWS: usize = 16;
 
 /// Returns the section of a test. If the page has several tests, the section repeats its error.
-pub(super) fn section(tested: &TestReport, is_one_of_many: bool) -> String {
-    let error = tested.error.as_ref().filter(|_| is_one_of_many);
+pub(super) fn section(test: &TestReport, is_one_of_many: bool) -> String {
+    let error = test.error.as_ref().filter(|_| is_one_of_many);
     let error =
         error.map(|reason| format!("<p class=\"failed\">failed: {}</p>\n", escape_html(reason)));
-    let body = tested
+    let body = test
         .median_run_index()
-        .map(|median| measured_body(tested, median));
+        .map(|median_index| measured_body(test, median_index));
     let body = [
         error.unwrap_or_default(),
         body.unwrap_or_default(),
-        settings_table(tested),
+        settings_table(test),
     ];
-    super::section(&tested.plan.name, &body.concat())
+    super::section(&test.plan.name, &body.concat())
 }
 
 /// Returns the results. All figures except the rate are of the run with the median rate.
-fn measured_body(tested: &TestReport, median: usize) -> String {
-    let run = &tested.runs[median];
+fn measured_body(test: &TestReport, median_index: usize) -> String {
+    let run = &test.runs[median_index];
     let figures = TestFigures::from_outcome(run);
     [
-        tiles(tested, run, &figures),
-        plot::rate_plots(tested),
+        tiles(test, run, &figures),
+        plot::rate_plots(test),
         plot::latency_plot(run),
         latency_table(run),
-        run_table(tested, median),
+        run_table(test, median_index),
         both_ends(run, &figures),
         flow_table(run),
         groups::sections(run),
@@ -51,10 +51,10 @@ fn measured_body(tested: &TestReport, median: usize) -> String {
 }
 
 /// Returns the main figure of the test.
-pub(super) fn rate(tested: &TestReport, figures: &TestFigures) -> Option<String> {
+pub(super) fn rate(test: &TestReport, figures: &TestFigures) -> Option<String> {
     let median_rate = figures.rate()?;
-    let rate = match tested.goal {
-        Some(_) => tested.mean_rate().unwrap_or(median_rate),
+    let rate = match test.goal {
+        Some(_) => test.mean_rate().unwrap_or(median_rate),
         None => median_rate,
     };
     Some(format_rate(rate, figures.rate_unit()))
@@ -68,7 +68,7 @@ pub(super) fn format_rate(rate: f64, unit: &str) -> String {
     format!("{} {unit}", crate::number::format_significant(rate))
 }
 
-fn tiles(tested: &TestReport, run: &Outcome, figures: &TestFigures) -> String {
+fn tiles(test: &TestReport, run: &Outcome, figures: &TestFigures) -> String {
     let tile = |label: &str, value: Option<String>, note: String| {
         let value = value?;
         Some(format!(
@@ -90,11 +90,7 @@ fn tiles(tested: &TestReport, run: &Outcome, figures: &TestFigures) -> String {
         demand.map_or_else(|| UNKNOWN.to_owned(), crate::number::format_significant)
     };
     let tiles = [
-        tile(
-            rate_name(figures),
-            rate(tested, figures),
-            compare_runs(tested),
-        ),
+        tile(rate_name(figures), rate(test, figures), compare_runs(test)),
         tile(
             "steps per second",
             (figures.operations_per_s).map(|rate| format_rate(rate, "op/s")),
@@ -159,28 +155,28 @@ fn rate_name(figures: &TestFigures) -> &'static str {
 }
 
 /// Returns a note that compares the runs of a test.
-fn compare_runs(tested: &TestReport) -> String {
-    if let (Some(_), Some(found)) = (tested.goal, tested.confidence()) {
-        let half = found
+fn compare_runs(test: &TestReport) -> String {
+    if let (Some(_), Some(confidence)) = (test.goal, test.confidence()) {
+        let half_width = confidence
             .throughput_width_percent
             .map(|width| format_percent(width / 2.0));
         return format!(
             "mean of {} runs, ± {} ({} % confidence)",
-            found.iterations,
-            half.unwrap_or_else(|| UNKNOWN.to_owned()),
-            found.level.percent()
+            confidence.iterations,
+            half_width.unwrap_or_else(|| UNKNOWN.to_owned()),
+            confidence.level.percent()
         );
     }
-    let Some((low, high)) = tested.rate_range() else {
+    let Some((low, high)) = test.rate_range() else {
         return String::new();
     };
-    let unit = tested
+    let unit = test
         .median_run_index()
-        .map(|run| TestFigures::from_outcome(&tested.runs[run]).rate_unit());
+        .map(|run| TestFigures::from_outcome(&test.runs[run]).rate_unit());
     let unit = unit.unwrap_or_default();
     format!(
         "median of {} runs, {} to {}",
-        tested.runs.len(),
+        test.runs.len(),
         format_rate(low, unit),
         format_rate(high, unit)
     )
@@ -212,19 +208,23 @@ fn latency_table(run: &Outcome) -> String {
 }
 
 /// Returns a table of runs; empty for a single run.
-fn run_table(tested: &TestReport, median: usize) -> String {
-    if tested.runs.len() < 2 {
+fn run_table(test: &TestReport, median_index: usize) -> String {
+    if test.runs.len() < 2 {
         return String::new();
     }
-    let row = |(number, run): (usize, &Outcome)| {
+    let row = |(index, run): (usize, &Outcome)| {
         let figures = TestFigures::from_outcome(run);
         let time = |value_of: fn(&stats::HistogramSummary) -> u64| {
             let time = figures.latency.as_ref().map(value_of);
             Cell::number_or_unknown(time.map(|time| format_nanoseconds(time as f64)))
         };
-        let mark = if number == median { " (shown)" } else { "" };
+        let mark = if index == median_index {
+            " (shown)"
+        } else {
+            ""
+        };
         vec![
-            Cell::Text(format!("{}{mark}", number + 1)),
+            Cell::Text(format!("{}{mark}", index + 1)),
             Cell::number_or_unknown(
                 figures
                     .rate()
@@ -236,7 +236,7 @@ fn run_table(tested: &TestReport, median: usize) -> String {
             Cell::number_or_unknown(run.local.elapsed.map(format_duration)),
         ]
     };
-    let rows = tested.runs.iter().enumerate().map(row).collect();
+    let rows = test.runs.iter().enumerate().map(row).collect();
     subsection("Runs", &["run", "rate", "p50", "p99", "max", "time"], rows)
 }
 
@@ -315,9 +315,9 @@ fn flow_table(run: &Outcome) -> String {
     };
     let unit = if is_transactional { "tran/s" } else { "bit/s" };
     let max_rate = run.flows.iter().filter_map(rate).fold(0.0, f64::max);
-    let row = |(number, flow): (usize, &FlowOutcome)| {
+    let row = |(index, flow): (usize, &FlowOutcome)| {
         vec![
-            Cell::Text((number + 1).to_string()),
+            Cell::Text((index + 1).to_string()),
             Cell::Text(if flow.inbound { "in" } else { "out" }.to_owned()),
             Cell::Number(format_duration(flow.started_after)),
             Cell::number_or_unknown(flow.elapsed.map(format_duration)),
@@ -355,11 +355,11 @@ fn packet_tables(run: &Outcome) -> String {
         text if ns < 0.0 => format!("-{text}"),
         text => text,
     };
-    let runs = figures.loss_runs.iter();
-    let runs = runs.map(|(length, count)| format!("{count} × {length}"));
+    let loss_runs = figures.loss_runs.iter();
+    let loss_runs = loss_runs.map(|(length, count)| format!("{count} × {length}"));
     let max_lateness = figures.reordering.late_ns.map(|late| late.max as f64);
     let bottleneck = figures.bottleneck.as_ref();
-    let queue = bottleneck.and_then(|found| found.queue_bytes);
+    let queue = bottleneck.and_then(|bottleneck| bottleneck.queue_bytes);
     let fit = run.clock_fit.as_ref();
     let facts = [
         ("recorded numbers", Some(figures.numbers.to_string())),
@@ -368,7 +368,7 @@ fn packet_tables(run: &Outcome) -> String {
         ("lost at the end", Some(figures.lost_at_end.to_string())),
         (
             "loss runs, by length",
-            Some(runs.collect::<Vec<_>>().join(", ")),
+            Some(loss_runs.collect::<Vec<_>>().join(", ")),
         ),
         ("duplicates", Some(figures.duplicates.to_string())),
         ("reordered", Some(figures.reordering.reordered.to_string())),
@@ -381,11 +381,11 @@ fn packet_tables(run: &Outcome) -> String {
         ),
         (
             "bottleneck rate",
-            bottleneck.map(|found| format_amount(found.rate_bps, "bit/s")),
+            bottleneck.map(|bottleneck| format_amount(bottleneck.rate_bps, "bit/s")),
         ),
         (
             "bottleneck spacing",
-            bottleneck.map(|found| format_time(found.spacing_ns)),
+            bottleneck.map(|bottleneck| format_time(bottleneck.spacing_ns)),
         ),
         (
             "bottleneck queue",
@@ -393,7 +393,7 @@ fn packet_tables(run: &Outcome) -> String {
         ),
         (
             "delay of a full queue",
-            bottleneck.map(|found| format_time(found.queue_delay_ns as f64)),
+            bottleneck.map(|bottleneck| format_time(bottleneck.queue_delay_ns as f64)),
         ),
         (
             "clock error",
@@ -444,7 +444,7 @@ fn packet_tables(run: &Outcome) -> String {
         + &subsection("Delays and gaps of packets", &header, spreads.collect())
 }
 
-/// Returns a table of the traffic of interfaces, which includes that of other programs.
+/// Returns a table of the traffic of interfaces, which includes the traffic of other programs.
 fn interface_table(run: &Outcome) -> String {
     let sides = [
         Some(("here", &run.local)),
@@ -471,10 +471,15 @@ fn interface_table(run: &Outcome) -> String {
                 traffic,
             ))
         });
-        let interfaces = side.interfaces.iter().flat_map(|all| &all.each);
-        let used =
-            interfaces.filter(|one| one.traffic.sent_packets + one.traffic.received_packets > 0);
-        let used_interfaces = used.map(|one| row(end, &one.name, None, &one.traffic));
+        let interfaces = side
+            .interfaces
+            .iter()
+            .flat_map(|interfaces| &interfaces.interfaces);
+        let used = interfaces.filter(|interface| {
+            interface.traffic.sent_packets + interface.traffic.received_packets > 0
+        });
+        let used_interfaces =
+            used.map(|interface| row(end, &interface.name, None, &interface.traffic));
         data_interface.chain(used_interfaces).collect::<Vec<_>>()
     };
     let header = [
@@ -510,8 +515,8 @@ fn log_table(run: &Outcome) -> String {
 }
 
 /// Returns the settings of the plan that are set, collapsed by default.
-fn settings_table(tested: &TestReport) -> String {
-    let rows = flatten_fields(&tested.plan).into_iter();
+fn settings_table(test: &TestReport) -> String {
+    let rows = flatten_fields(&test.plan).into_iter();
     let rows = rows.filter(|(name, _)| name != "source");
     let rows = rows.map(|(name, value)| vec![Cell::Text(name), Cell::Text(value)]);
     let rows = rows.collect();
@@ -548,8 +553,8 @@ fn add_fields(path: &str, value: &Value, rows: &mut Vec<(String, String)>) {
                 .iter()
                 .any(|value| value.is_object() || value.is_array()) =>
         {
-            for (number, value) in values.iter().enumerate() {
-                add_fields(&child_path(&number.to_string()), value, rows);
+            for (index, value) in values.iter().enumerate() {
+                add_fields(&child_path(&index.to_string()), value, rows);
             }
             return;
         }

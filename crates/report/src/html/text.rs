@@ -4,33 +4,33 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// Escapes the special characters of HTML and replaces control characters with spaces.
 pub(crate) fn escape_html(text: &str) -> String {
-    let mut safe = String::with_capacity(text.len());
+    let mut escaped = String::with_capacity(text.len());
     for c in text.chars() {
         match c {
-            '&' => safe.push_str("&amp;"),
-            '<' => safe.push_str("&lt;"),
-            '>' => safe.push_str("&gt;"),
-            '"' => safe.push_str("&quot;"),
-            '\'' => safe.push_str("&#39;"),
-            '\n' | '\t' => safe.push(c),
+            '&' => escaped.push_str("&amp;"),
+            '<' => escaped.push_str("&lt;"),
+            '>' => escaped.push_str("&gt;"),
+            '"' => escaped.push_str("&quot;"),
+            '\'' => escaped.push_str("&#39;"),
+            '\n' | '\t' => escaped.push(c),
             // HTML does not allow control characters.
-            c if c.is_control() => safe.push(' '),
-            c => safe.push(c),
+            c if c.is_control() => escaped.push(' '),
+            c => escaped.push(c),
         }
     }
-    safe
+    escaped
 }
 
 /// Formats a value with three significant digits and a decimal prefix.
 pub(super) fn format_amount(value: f64, unit: &str) -> String {
     let (mut value, mut prefix) = (value, "");
-    for larger in ["k", "M", "G", "T", "P", "E"] {
+    for next_prefix in ["k", "M", "G", "T", "P", "E"] {
         // Values that would round to 1000 get the next prefix.
         if value < 999.5 {
             break;
         }
         value /= 1000.0;
-        prefix = larger;
+        prefix = next_prefix;
     }
     format!("{} {prefix}{unit}", format_digits(value))
 }
@@ -48,12 +48,12 @@ pub(super) fn format_duration(time: Duration) -> String {
 /// Formats a duration in nanoseconds, which may have a fraction, with three significant digits.
 pub(crate) fn format_nanoseconds(nanoseconds: f64) -> String {
     let (mut value, mut unit) = (nanoseconds, "ns");
-    for larger in ["µs", "ms", "s"] {
+    for next_unit in ["µs", "ms", "s"] {
         if value < 999.5 {
             break;
         }
         value /= 1000.0;
-        unit = larger;
+        unit = next_unit;
     }
     format!("{} {unit}", format_digits(value))
 }
@@ -130,7 +130,7 @@ mod tests {
         );
     }
 
-    /// Known days (date -u -d @N).
+    /// The expected texts are from `date -u -d @N`.
     #[test]
     fn dates_are_correct() {
         for (seconds, text) in [

@@ -16,7 +16,7 @@ pub(crate) struct Plot {
     pub title: String,
     pub x: Axis,
     pub y: Axis,
-    /// The upper limit of y: curves are cut off above it. `None` shows all.
+    /// The upper limit of the y axis, where curves are cut off. `None` shows all values.
     pub limit: Option<f64>,
     pub curves: Vec<Curve>,
 }
@@ -36,7 +36,7 @@ pub(crate) struct Curve {
 pub(crate) enum Style {
     Solid,
     Dashed,
-    /// Steps: each value is valid from the previous x to its own.
+    /// Steps: each y value is valid from the previous point's x to its own x.
     Steps,
     Dots,
 }

@@ -49,14 +49,14 @@ pub(super) struct Scale {
     axis: Axis,
     low: f64,
     high: f64,
-    /// The distance of two ticks; a factor if the axis is logarithmic.
+    /// The distance between two ticks; a factor if the axis is logarithmic.
     step: f64,
     pixels: (f64, f64),
 }
 
 impl Scale {
-    /// Creates an axis along `pixels` that contains all of the values, with at most `max_steps`
-    /// steps.
+    /// Creates a scale that contains all of the values, with at most `max_steps` steps between
+    /// ticks. [`Self::with_pixels`] sets its position.
     pub(super) fn new(axis: Axis, values: impl Iterator<Item = f64>, max_steps: f64) -> Self {
         let is_valid = |value: &f64| value.is_finite() && (!axis.is_log || *value > 0.0);
         let range = values
@@ -68,8 +68,12 @@ impl Scale {
         let (begin, high, step) = if axis.is_log {
             decade_range(low, high, max_steps)
         } else {
-            let is_amount = matches!(axis.unit, Unit::Rate(_) | Unit::Plain("%"));
-            round_range(if is_amount { low.min(0.0) } else { low }, high, max_steps)
+            let includes_zero = matches!(axis.unit, Unit::Rate(_) | Unit::Plain("%"));
+            round_range(
+                if includes_zero { low.min(0.0) } else { low },
+                high,
+                max_steps,
+            )
         };
         // The axis of a histogram starts below 1, so that a single count is visible.
         let has_counts = axis.is_log && matches!(axis.unit, Unit::Plain(_));
@@ -88,7 +92,7 @@ impl Scale {
         self
     }
 
-    /// The pixel of a value.
+    /// Returns the pixel of a value.
     pub(super) fn pixel(&self, value: f64) -> f64 {
         let share = if self.axis.is_log {
             (value.max(self.low) / self.low).ln() / (self.high / self.low).ln()
@@ -100,11 +104,11 @@ impl Scale {
 
     /// Returns the values with a tick, and their labels.
     pub(super) fn ticks(&self) -> Vec<(f64, String)> {
-        let tick = |number: i32| {
+        let tick = |index: i32| {
             if self.axis.is_log {
-                10_f64.powf((self.low.log10() - 1e-9).ceil()) * self.step.powi(number)
+                10_f64.powf((self.low.log10() - 1e-9).ceil()) * self.step.powi(index)
             } else {
-                self.low + self.step * f64::from(number)
+                self.low + self.step * f64::from(index)
             }
         };
         let end = self.high + (self.high - self.low) * 1e-9;
@@ -114,7 +118,7 @@ impl Scale {
             .collect()
     }
 
-    /// The quantity with the unit of the ticks' labels.
+    /// Returns the axis label: the quantity with the unit of the ticks' labels.
     pub(super) fn label(&self) -> String {
         let label = self.axis.label;
         match self.label_unit() {
@@ -123,7 +127,7 @@ impl Scale {
         }
     }
 
-    /// The length of the longest label, in characters.
+    /// Returns the length of the longest tick label, in characters.
     pub(super) fn max_label_length(&self) -> usize {
         let lengths = self
             .ticks()
@@ -134,9 +138,9 @@ impl Scale {
 
     fn tick_label(&self, value: f64) -> String {
         if self.axis.is_log {
-            return with_unit(value, self.axis.unit);
+            return format_with_unit(value, self.axis.unit);
         }
-        let (divisor, _) = self.prefix();
+        let (divisor, _) = self.label_prefix();
         let step = self.step / divisor;
         let decimals = (-(step * 1.000_001).log10().floor()).clamp(0.0, 12.0) as usize;
         let value = value / divisor;
@@ -151,26 +155,27 @@ impl Scale {
         match self.axis.unit {
             Unit::Plain(unit) => unit.to_owned(),
             _ if self.axis.is_log => String::new(),
-            Unit::Rate(unit) => format!("{}{unit}", RATE_PREFIXES[self.prefix().1]),
-            Unit::Time => TIME_UNITS[self.prefix().1].to_owned(),
+            Unit::Rate(unit) => format!("{}{unit}", RATE_PREFIXES[self.label_prefix().1]),
+            Unit::Time => TIME_UNITS[self.label_prefix().1].to_owned(),
             Unit::Rarity => String::new(),
         }
     }
 
     /// Returns the divisor of the values for the labels, and the index of its prefix.
-    fn prefix(&self) -> (f64, usize) {
+    fn label_prefix(&self) -> (f64, usize) {
         let prefix_count = match self.axis.unit {
             Unit::Rate(_) => RATE_PREFIXES.len(),
             Unit::Time => TIME_UNITS.len(),
             _ => 1,
         };
         let largest = self.high.abs().max(self.low.abs());
-        // Prefer 1,000 to 1.0 of the next prefix.
-        prefix(largest * 0.999, prefix_count)
+        // A largest value of 1,000 keeps the smaller prefix.
+        select_prefix(largest * 0.999, prefix_count)
     }
 }
 
-fn prefix(value: f64, count: usize) -> (f64, usize) {
+/// Returns the divisor of the largest of `count` prefixes that suits the value, and its index.
+fn select_prefix(value: f64, count: usize) -> (f64, usize) {
     let index = (0..count)
         .rev()
         .find(|index| value >= 1000_f64.powi(*index as i32) * 0.999_999)
@@ -179,9 +184,9 @@ fn prefix(value: f64, count: usize) -> (f64, usize) {
 }
 
 /// Formats a value with its unit.
-pub(super) fn with_unit(value: f64, unit: Unit) -> String {
+pub(super) fn format_with_unit(value: f64, unit: Unit) -> String {
     let scaled = |units: &[&str], unit: &str| {
-        let (divisor, index) = prefix(value, units.len());
+        let (divisor, index) = select_prefix(value, units.len());
         let text = format!(
             "{} {}{unit}",
             (value / divisor * 1e6).round() / 1e6,
@@ -199,8 +204,8 @@ pub(super) fn with_unit(value: f64, unit: Unit) -> String {
     }
 }
 
-/// Returns a range with a tick at both ends, and the distance of ticks: 1, 2 or 5 times a power of
-/// ten. The range starts at 0 unless more than half of it would be empty.
+/// Returns a range with a tick at both ends, and the distance between ticks: 1, 2 or 5 times a power
+/// of ten. The range starts at 0 unless more than half of it would be empty.
 fn round_range(low: f64, high: f64, max_steps: f64) -> (f64, f64, f64) {
     let is_far_from_zero = low > high / 2.0 && low < high;
     let low = if low < 0.0 || is_far_from_zero {
@@ -215,7 +220,7 @@ fn round_range(low: f64, high: f64, max_steps: f64) -> (f64, f64, f64) {
     };
     let min_step = width / max_steps.max(1.0);
     let power = 10_f64.powf(min_step.log10().floor());
-    let step = [1.0, 2.0, 5.0, 10.0].map(|times| times * power);
+    let step = [1.0, 2.0, 5.0, 10.0].map(|factor| factor * power);
     let step = (step.into_iter().find(|step| *step >= min_step * 0.999_999)).unwrap_or(min_step);
     let begin = (low / step + 1e-9).floor() * step;
     let end = (high / step - 1e-9).ceil() * step;
@@ -331,24 +336,24 @@ mod tests {
                 "1|10|100",
             ),
         ] {
-            let found = labels(unit, is_log, values);
-            let between = if is_log { "|" } else { " " };
+            let (found_label, found_ticks) = labels(unit, is_log, values);
+            let separator = if is_log { "|" } else { " " };
             assert_eq!(
-                (&*found.0, found.1.join(between)),
+                (&*found_label, found_ticks.join(separator)),
                 (label, ticks.to_owned())
             );
         }
     }
 
     #[test]
-    fn values_have_their_places() {
+    fn values_are_mapped_to_pixels() {
         let axis = Axis {
             label: "",
             unit: Unit::Time,
             is_log: true,
         };
         let scale = Scale::new(axis, [1.0, 100.0].into_iter(), 5.0).with_pixels(300.0, 100.0);
-        let at = [1.0, 10.0, 100.0, 0.0].map(|value| scale.pixel(value).round());
-        assert_eq!(at.map(|pixel| pixel as i32), [300, 200, 100, 300]);
+        let pixels = [1.0, 10.0, 100.0, 0.0].map(|value| scale.pixel(value).round());
+        assert_eq!(pixels.map(|pixel| pixel as i32), [300, 200, 100, 300]);
     }
 }

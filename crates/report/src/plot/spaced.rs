@@ -5,17 +5,17 @@ use std::collections::BTreeMap;
 use model::{FlowPlan, Outcome, SizeRule};
 use stats::Packet;
 
-use super::scale::with_unit;
+use super::scale::format_with_unit;
 use super::{Axis, Curve, Plot, Style, Unit, axis};
 use crate::{Report, TestFigures};
 
 /// The maximum number of curves in a plot, and of tests with packet plots.
 const MAX_CURVES: usize = 8;
 
-/// The offered rate is drawn up to this multiple of the highest received one.
+/// The sent rate is drawn up to this multiple of the highest received rate.
 const MAX_OFFERED_FACTOR: f64 = 1.6;
 
-/// The maximum number of drawn losses that have no packet record.
+/// The maximum number of losses without a packet record that are drawn.
 const MAX_UNRECORDED_LOSSES: usize = 1_000_000;
 
 /// Bins of a histogram of delays.
@@ -33,7 +33,7 @@ struct SpacedTest {
 /// One quantity of a test, with the name and the style of its curve.
 type Quantity = (&'static str, Style, fn(&SpacedTest) -> Option<f64>);
 
-const RATES: [Quantity; 2] = [
+const RATE_CURVES: [Quantity; 2] = [
     (" received", Style::Solid, |test| test.received_bps),
     (" sent", Style::Dashed, |test| test.sent_bps),
 ];
@@ -46,13 +46,13 @@ const LOSS_AXIS: Axis = axis("packets lost", Unit::Plain("%"));
 
 /// Returns the plots of a report; empty without spaced datagrams and packet records.
 pub(crate) fn plots(report: &Report) -> Vec<Plot> {
-    let median = report
+    let median_runs = report
         .tests
         .iter()
-        .filter_map(|tested| tested.runs.get(tested.median_run_index()?));
-    let runs: Vec<&Outcome> = median.collect();
+        .filter_map(|test| test.runs.get(test.median_run_index()?));
+    let runs: Vec<&Outcome> = median_runs.collect();
     let tests: Vec<SpacedTest> = runs.iter().filter_map(|run| spaced_test(run)).collect();
-    // The rate of tests without a gap would hide the rest.
+    // Without this limit, the sent rate of tests without a gap would flatten all other curves.
     let received = tests.iter().filter_map(|test| test.received_bps);
     let max_rate = received
         .reduce(f64::max)
@@ -65,7 +65,7 @@ pub(crate) fn plots(report: &Report) -> Vec<Plot> {
         (SIZE, "packet size", gaps, SPACING.unit),
     ] {
         for (y, quantity, quantities, limit) in [
-            (THROUGHPUT, "Throughput", &RATES[..], max_rate),
+            (THROUGHPUT, "Throughput", &RATE_CURVES[..], max_rate),
             (LOSS_AXIS, "Packet loss", &LOSS_CURVES, None),
         ] {
             plots.push(Plot {
@@ -106,7 +106,8 @@ fn packet_bytes(flow: &FlowPlan) -> Option<u32> {
     }
 }
 
-/// Groups of tests by a key; in a group, tests by x. If tests have the same x, the last one counts.
+/// Groups of tests by a key; in a group, tests by x. Of tests with the same x, only the last one is
+/// kept.
 type Groups<'a> = BTreeMap<u64, BTreeMap<u64, &'a SpacedTest>>;
 
 fn group_tests(tests: &[SpacedTest], key: fn(&SpacedTest) -> (u64, u64)) -> Groups<'_> {
@@ -128,7 +129,7 @@ fn curves(groups: &Groups, unit: Unit, quantities: &[Quantity]) -> Vec<Curve> {
             let points = tests.iter();
             let points = points.filter_map(|(x, test)| Some((*x as f64, value_of(test)?)));
             curves.push(Curve {
-                name: with_unit(*group as f64, unit) + suffix,
+                name: format_with_unit(*group as f64, unit) + suffix,
                 points: points.collect(),
                 style: *style,
                 colour: Some(colour),
@@ -139,20 +140,20 @@ fn curves(groups: &Groups, unit: Unit, quantities: &[Quantity]) -> Vec<Curve> {
     curves
 }
 
-/// Selects at most as many items as fit into one plot. They are evenly spaced and include the first
-/// and the last.
-fn select_evenly<T>(all: Vec<T>) -> Vec<T> {
-    let last = all.len().saturating_sub(1);
+/// Selects at most [`MAX_CURVES`] items. They are evenly spaced and include the first and the last.
+fn select_evenly<T>(items: Vec<T>) -> Vec<T> {
+    let last = items.len().saturating_sub(1);
     let steps = last.clamp(1, MAX_CURVES - 1);
     let selected: Vec<usize> = (0..=steps).map(|step| step * last / steps).collect();
-    let items = all.into_iter().enumerate();
-    items
+    let indexed = items.into_iter().enumerate();
+    indexed
         .filter(|(index, _)| selected.contains(index))
         .map(|(_, item)| item)
         .collect()
 }
 
-/// The points of a curve of one-way delays, or of delays above the minimum.
+/// Computes the points of a curve, from one-way delays if the flag is set, otherwise from delays
+/// above the minimum.
 type PointsOf = fn(&[Packet], bool) -> Vec<(f64, f64)>;
 
 fn packet_plots(runs: &[&Outcome]) -> Vec<Plot> {
@@ -166,8 +167,8 @@ fn packet_plots(runs: &[&Outcome]) -> Vec<Plot> {
         .collect();
     let has_clock_fit = runs.iter().all(|run| run.clock_fit.is_some());
     let names = ["delay above the minimum", "one-way delay"];
-    let delay = axis(names[usize::from(has_clock_fit)], Unit::Time);
-    let each = |points: PointsOf, style| {
+    let delay_axis = axis(names[usize::from(has_clock_fit)], Unit::Time);
+    let curves_of = |points: PointsOf, style| {
         let lines = packets.iter().enumerate();
         let curves = lines.map(|(colour, (name, packets))| Curve {
             name: name.clone(),
@@ -177,24 +178,24 @@ fn packet_plots(runs: &[&Outcome]) -> Vec<Plot> {
         });
         curves.collect::<Vec<Curve>>()
     };
-    let count = Axis {
+    let count_axis = Axis {
         is_log: true,
         ..axis("packets", Unit::Plain(""))
     };
     let mut plots = vec![
         Plot {
             title: "Delay histogram".to_owned(),
-            x: delay,
-            y: count,
+            x: delay_axis,
+            y: count_axis,
             limit: None,
-            curves: each(histogram, Style::Steps),
+            curves: curves_of(delay_histogram, Style::Steps),
         },
         Plot {
             title: "Delay over time".to_owned(),
             x: axis("departure", Unit::Time),
-            y: delay,
+            y: delay_axis,
             limit: None,
-            curves: each(over_time, Style::Dots),
+            curves: curves_of(delays_over_time, Style::Dots),
         },
     ];
     plots.retain(|plot| plot.curves.iter().any(|curve| !curve.points.is_empty()));
@@ -209,24 +210,26 @@ fn curve_name(run: &Outcome) -> String {
     let Some(test) = spaced_test(run) else {
         return run.plan.name.clone();
     };
-    let bytes = with_unit(f64::from(test.bytes), SIZE.unit);
-    bytes + " every " + &with_unit(test.gap_ns as f64, SPACING.unit)
+    let bytes = format_with_unit(f64::from(test.bytes), SIZE.unit);
+    bytes + " every " + &format_with_unit(test.gap_ns as f64, SPACING.unit)
 }
 
-/// Returns departures with one-way delays, or with delays above the minimum.
-fn over_time(packets: &[Packet], is_fitted: bool) -> Vec<(f64, f64)> {
-    let timed = |packet: &Packet| Some((packet.sent_ns?, packet.relative_delay_ns()?));
-    let timed: Vec<(i64, i64)> = packets.iter().filter_map(timed).collect();
+/// Returns the departure and the delay of each packet: the one-way delay if the clocks are fitted,
+/// otherwise the delay above the minimum.
+fn delays_over_time(packets: &[Packet], has_clock_fit: bool) -> Vec<(f64, f64)> {
+    let departure_and_delay =
+        |packet: &Packet| Some((packet.sent_ns?, packet.relative_delay_ns()?));
+    let timed: Vec<(i64, i64)> = packets.iter().filter_map(departure_and_delay).collect();
     let min_delay = timed.iter().map(|(_, delay)| *delay).min().unwrap_or(0);
-    let zero = if is_fitted { 0 } else { min_delay };
+    let zero = if has_clock_fit { 0 } else { min_delay };
     let point = |(sent, delay): (i64, i64)| (sent as f64, delay.saturating_sub(zero) as f64);
     timed.into_iter().map(point).collect()
 }
 
-/// Counts delays in bins of equal width. Empty bins are placed below 1, because a logarithmic axis
+/// Counts delays in bins of equal width. Empty bins have the value 0.5, because a logarithmic axis
 /// has no 0.
-fn histogram(packets: &[Packet], is_fitted: bool) -> Vec<(f64, f64)> {
-    let delays = over_time(packets, is_fitted)
+fn delay_histogram(packets: &[Packet], has_clock_fit: bool) -> Vec<(f64, f64)> {
+    let delays = delays_over_time(packets, has_clock_fit)
         .into_iter()
         .map(|(_, delay)| delay);
     let mut delays: Vec<f64> = delays.collect();
@@ -253,10 +256,10 @@ fn histogram(packets: &[Packet], is_fitted: bool) -> Vec<(f64, f64)> {
 /// Returns a plot of arrival times against sequence numbers, as in the DataTAG project. A full
 /// queue appears as a bend, after which packets are lost.
 fn arrival_plot(name: &str, packets: &[Packet]) -> Plot {
-    let first = packets.iter().filter_map(|packet| packet.received_ns).min();
+    let first_ns = packets.iter().filter_map(|packet| packet.received_ns).min();
     let arrived = packets.iter().filter_map(|packet| {
-        let since = packet.received_ns?.saturating_sub(first?);
-        Some((packet.number as f64, since as f64))
+        let ns_after_first = packet.received_ns?.saturating_sub(first_ns?);
+        Some((packet.number as f64, ns_after_first as f64))
     });
     let mut arrived_numbers: Vec<u64> = (packets.iter())
         .filter(|packet| packet.received_ns.is_some())

@@ -6,7 +6,7 @@ use super::scale::{CHARACTER_WIDTH, Scale};
 use super::{Curve, Plot, Style};
 use crate::html::escape_html;
 
-/// The colours of pictures, light and dark.
+/// The style sheet of pictures, with colours for light and dark pages.
 pub(crate) const STYLE: &str = include_str!("plot.css");
 
 /// The text in place of the plots.
@@ -31,13 +31,13 @@ const MAX_TITLE_LENGTH: usize = 80;
 /// The number of colours before they repeat.
 const COLOURS: usize = 8;
 
-/// The maximum number of points of a curve with a dot at each point.
+/// The maximum number of points of a solid curve that has a dot at each point.
 const MAX_DOTS: usize = 64;
 
-/// The number of dots above which dots are small.
-const MANY_DOTS: usize = 1000;
+/// The maximum number of dots of normal size. If a curve has more, its dots are small.
+const MAX_LARGE_DOTS: usize = 1000;
 
-/// The maximum distance of dots that are merged into one stroke, in pixels.
+/// The maximum distance between dots that are merged into one stroke, in pixels.
 const MERGE_DISTANCE: f64 = 2.0;
 
 /// Draws one plot as an element of a page that contains [`STYLE`].
@@ -51,11 +51,11 @@ pub(super) fn sheet(plots: &[Plot]) -> String {
     let mut body = String::new();
     let mut height = 0.0;
     for plot in plots {
-        let (body_of_plot, plot_height) = draw_plot(plot);
+        let (plot_body, plot_height) = draw_plot(plot);
         let title = escape_html(&plot.title);
         let _ = writeln!(
             body,
-            "<g role=\"img\" aria-label=\"{title}\" transform=\"translate(0 {height})\">{body_of_plot}</g>"
+            "<g role=\"img\" aria-label=\"{title}\" transform=\"translate(0 {height})\">{plot_body}</g>"
         );
         height += plot_height;
     }
@@ -94,9 +94,8 @@ fn draw_plot(plot: &Plot) -> (String, f64) {
         points.map(coordinate)
     };
     let bottom = TOP_MARGIN + AREA_HEIGHT;
-    let shown_values =
-        values(|point| point.1).filter(|y| plot.limit.is_none_or(|limit| *y <= limit));
-    let y = Scale::new(plot.y, shown_values, AREA_HEIGHT / 45.0).with_pixels(bottom, TOP_MARGIN);
+    let y_values = values(|point| point.1).filter(|y| plot.limit.is_none_or(|limit| *y <= limit));
+    let y = Scale::new(plot.y, y_values, AREA_HEIGHT / 45.0).with_pixels(bottom, TOP_MARGIN);
     let left = 34.0 + y.max_label_length() as f64 * CHARACTER_WIDTH;
     let right = WIDTH - RIGHT_MARGIN;
     let x =
@@ -250,7 +249,7 @@ fn dash_attribute(style: Style) -> &'static str {
 /// shows losses (`colour` is `None`).
 fn dot_diameter(curve: &Curve) -> f64 {
     match (curve.style, curve.colour) {
-        (Style::Dots, Some(_)) if curve.points.len() > MANY_DOTS => 2.0,
+        (Style::Dots, Some(_)) if curve.points.len() > MAX_LARGE_DOTS => 2.0,
         (Style::Dots, _) => 3.0,
         _ => 4.0,
     }
@@ -302,32 +301,32 @@ fn colour_class(colour: Option<usize>) -> String {
 /// column. The picture does not change.
 fn decimate(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
     let columns = points.chunk_by(|a, b| a.0.floor().to_bits() == b.0.floor().to_bits());
-    let kept = columns.flat_map(|column| {
+    let kept_points = columns.flat_map(|column| {
         let by_y = |a: &&usize, b: &&usize| column[**a].1.total_cmp(&column[**b].1);
         let indices: Vec<usize> = (0..column.len()).collect();
-        let ends = [
+        let kept_indices = [
             indices.first(),
             indices.iter().min_by(by_y),
             indices.iter().max_by(by_y),
             indices.last(),
         ];
-        let mut ends: Vec<usize> = ends.into_iter().flatten().copied().collect();
-        ends.sort_unstable();
-        ends.dedup();
-        ends.into_iter().map(|index| column[index])
+        let mut kept_indices: Vec<usize> = kept_indices.into_iter().flatten().copied().collect();
+        kept_indices.sort_unstable();
+        kept_indices.dedup();
+        kept_indices.into_iter().map(|index| column[index])
     });
-    kept.collect()
+    kept_points.collect()
 }
 
-/// Merges all points to vertical strokes: the x, and the first and the last y. Distant points get
-/// separate strokes.
+/// Merges nearby points into vertical strokes. Returns the x, and the first and last y, of each
+/// stroke.
 fn merge_into_strokes(points: &[(f64, f64)]) -> Vec<(f64, f64, f64)> {
     let column = |point: &(f64, f64)| (point.0 / MERGE_DISTANCE).floor() as i32;
     let mut sorted = points.to_vec();
     sorted.sort_by(|a, b| (column(a).cmp(&column(b))).then(a.1.total_cmp(&b.1)));
-    let touch =
+    let are_close =
         |a: &(f64, f64), b: &(f64, f64)| column(a) == column(b) && b.1 - a.1 <= MERGE_DISTANCE;
-    let ends = sorted.chunk_by(touch).map(|stroke| {
+    let strokes = sorted.chunk_by(are_close).map(|stroke| {
         let middle = (f64::from(column(&stroke[0])) + 0.5) * MERGE_DISTANCE;
         let x = if stroke.len() == 1 {
             stroke[0].0
@@ -336,7 +335,7 @@ fn merge_into_strokes(points: &[(f64, f64)]) -> Vec<(f64, f64, f64)> {
         };
         (x, stroke[0].1, stroke[stroke.len() - 1].1)
     });
-    ends.collect()
+    strokes.collect()
 }
 
 /// Rounds to 0.1 pixel, which is sufficient for any display.

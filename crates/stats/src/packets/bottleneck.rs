@@ -34,8 +34,8 @@ const WINDOWS: usize = 32;
 /// Minimum arrivals per window; smaller windows show the timer of a shaper instead of its rate.
 const MIN_WINDOW_ARRIVALS: usize = 8;
 
-/// Divisor for the minimum share of consecutive windows with the same spacing; a smaller share may
-/// be chance.
+/// The flat part is the longest run of windows with nearly the same spacing. It has at least
+/// 1/4 of all windows; a smaller part may be chance.
 const MIN_SHARE_DIVISOR: usize = 4;
 
 /// Minimum ratio of arrival spacing to send spacing of packets that waited in a queue.
@@ -57,15 +57,15 @@ impl Bottleneck {
     /// missing.
     pub(super) fn from_arrivals(arrivals: &[Arrival], by_number: &[Packet]) -> Option<Self> {
         let delays = by_number.iter().filter_map(Packet::relative_delay_ns);
-        let (least_ns, longest_ns) = (delays.clone().min()?, delays.max()?);
-        let width = (arrivals.len() / WINDOWS).max(MIN_WINDOW_ARRIVALS);
-        let count = arrivals.len().saturating_sub(1) / width;
-        let windows: Vec<Option<Window>> = (0..count)
+        let (min_delay_ns, max_delay_ns) = (delays.clone().min()?, delays.max()?);
+        let window_arrivals = (arrivals.len() / WINDOWS).max(MIN_WINDOW_ARRIVALS);
+        let window_count = arrivals.len().saturating_sub(1) / window_arrivals;
+        let windows: Vec<Option<Window>> = (0..window_count)
             .map(|at| {
                 queued_window(
-                    &arrivals[at * width..=(at + 1) * width],
-                    at * width,
-                    least_ns,
+                    &arrivals[at * window_arrivals..=(at + 1) * window_arrivals],
+                    at * window_arrivals,
+                    min_delay_ns,
                 )
             })
             .collect();
@@ -73,30 +73,31 @@ impl Bottleneck {
             .iter()
             .flatten()
             .map(|window| window.arrival_spacing_ns);
-        let common = half_sample_mode(spacings.collect())?;
+        let common_spacing_ns = half_sample_mode(spacings.collect())?;
         let is_flat = |window: &Option<Window>| {
             let window = window.as_ref();
             window.is_some_and(|window| {
-                (window.arrival_spacing_ns / common - 1.0).abs() <= MAX_FLAT_DEVIATION
+                (window.arrival_spacing_ns / common_spacing_ns - 1.0).abs() <= MAX_FLAT_DEVIATION
             })
         };
         let flat = windows.chunk_by(|a, b| is_flat(a) && is_flat(b));
         let flat = flat.max_by_key(|run| (run.len(), is_flat(&run[0])))?;
         let (begin, end) = (flat[0].as_ref()?, flat[flat.len() - 1].as_ref()?);
-        if flat.len() * MIN_SHARE_DIVISOR < count {
+        if flat.len() * MIN_SHARE_DIVISOR < window_count {
             return None;
         }
-        let part = &arrivals[begin.first..=end.first + width];
-        let since = |arrival: &Arrival| arrival.at_ns.saturating_sub(part[0].at_ns) as f64;
-        let points: Vec<(f64, f64)> = (part.iter().enumerate())
-            .map(|(at, arrival)| (at as f64, since(arrival)))
+        let flat_arrivals = &arrivals[begin.first..=end.first + window_arrivals];
+        let start_ns = flat_arrivals[0].at_ns;
+        let time_ns = |arrival: &Arrival| arrival.at_ns.saturating_sub(start_ns) as f64;
+        let points: Vec<(f64, f64)> = (flat_arrivals.iter().enumerate())
+            .map(|(at, arrival)| (at as f64, time_ns(arrival)))
             .collect();
         let (spacing_ns, _) = least_squares(&points)?;
-        let bytes: f64 = part
+        let bytes: f64 = flat_arrivals
             .iter()
             .map(|arrival| f64::from(arrival.packet.bytes))
             .sum();
-        let packet_bytes = bytes / part.len() as f64;
+        let packet_bytes = bytes / flat_arrivals.len() as f64;
         let rate_bps = packet_bytes * 8e9 / spacing_ns;
         let send_spacing_ns = flat
             .iter()
@@ -105,17 +106,18 @@ impl Bottleneck {
             .sum::<f64>()
             / flat.len() as f64;
         let full_queue_delays =
-            delays_before_losses(by_number).map(|delay| delay.saturating_sub(least_ns));
+            delays_before_losses(by_number).map(|delay| delay.saturating_sub(min_delay_ns));
         let queue_delay_ns = match Distribution::from_values(full_queue_delays) {
             Some(delays) => delays.p50,
-            None => longest_ns.saturating_sub(least_ns),
+            None => max_delay_ns.saturating_sub(min_delay_ns),
         };
+        let half_full_delay_ns = min_delay_ns.saturating_add(queue_delay_ns / 2);
         Some(Self {
             spacing_ns,
             packet_bytes,
             rate_bps,
-            arrivals: part.len() as u64,
-            queue_bytes: first_queue_drop(by_number, least_ns.saturating_add(queue_delay_ns / 2))
+            arrivals: flat_arrivals.len() as u64,
+            queue_bytes: first_queue_drop(by_number, half_full_delay_ns)
                 .map(|number| number as f64 * packet_bytes * (1.0 - send_spacing_ns / spacing_ns)),
             queue_delay_ns,
             queue_bytes_by_delay: queue_delay_ns as f64 * rate_bps / 8e9,
@@ -125,7 +127,7 @@ impl Bottleneck {
 
 /// Returns the mean spacings of consecutive arrivals; `None` if the packets arrived as fast as they
 /// were sent, or if the queue was empty at some time.
-fn queued_window(arrivals: &[Arrival], first: usize, least_ns: i64) -> Option<Window> {
+fn queued_window(arrivals: &[Arrival], first: usize, min_delay_ns: i64) -> Option<Window> {
     let (begin, end) = (arrivals.first()?, arrivals.last()?);
     let numbers = end.packet.number.checked_sub(begin.packet.number)?;
     let sent = end.packet.sent_ns?.saturating_sub(begin.packet.sent_ns?);
@@ -138,7 +140,7 @@ fn queued_window(arrivals: &[Arrival], first: usize, least_ns: i64) -> Option<Wi
     let delays = arrivals
         .iter()
         .map(|arrival| arrival.packet.relative_delay_ns());
-    let waited = delays.flatten().min()?.saturating_sub(least_ns) as f64;
+    let waited = delays.flatten().min()?.saturating_sub(min_delay_ns) as f64;
     let is_slower = window.arrival_spacing_ns > window.send_spacing_ns * MIN_SPACING_RATIO;
     (is_slower && waited >= window.arrival_spacing_ns).then_some(window)
 }
@@ -163,12 +165,14 @@ fn delays_before_losses(by_number: &[Packet]) -> impl Iterator<Item = i64> {
     lossy.filter_map(|pair| pair[0].relative_delay_ns())
 }
 
-/// Returns the first missing number, if the delay before it shows that a queue was filling.
-fn first_queue_drop(by_number: &[Packet], least_ns: i64) -> Option<u64> {
+/// Returns the first missing number, if the delay before it is at least `threshold_ns`, which shows
+/// that a queue was filling.
+fn first_queue_drop(by_number: &[Packet], threshold_ns: i64) -> Option<u64> {
     let in_order = by_number.iter().zip(0_u64..);
     let in_order = in_order.take_while(|(packet, number)| packet.number == *number);
     let (last, number) = in_order.last()?;
-    let is_dropped = number + 1 < by_number.len() as u64 && last.relative_delay_ns()? >= least_ns;
+    let is_last = number + 1 >= by_number.len() as u64;
+    let is_dropped = !is_last && last.relative_delay_ns()? >= threshold_ns;
     is_dropped.then_some(number + 1)
 }
 
@@ -252,10 +256,10 @@ mod tests {
     /// look smaller.
     #[test]
     fn queue_bytes_need_a_loss_at_a_full_queue() {
-        let mut early = LINK.forward(2000, 20_000);
-        early[7].received_ns = None;
-        let late = LINK.forward(2000, 20_000).split_off(5);
-        for packets in [early, late] {
+        let mut early_loss = LINK.forward(2000, 20_000);
+        early_loss[7].received_ns = None;
+        let late_start = LINK.forward(2000, 20_000).split_off(5);
+        for packets in [early_loss, late_start] {
             let found = PacketFigures::from_packets(&packets)
                 .unwrap()
                 .bottleneck
@@ -265,9 +269,8 @@ mod tests {
         }
     }
 
-    /// The initial tokens and the timer of the shaper do not affect the estimate.
     #[test]
-    fn a_token_bucket_and_a_coarse_timer() {
+    fn initial_tokens_and_a_coarse_timer_do_not_affect_the_spacing() {
         for (tokens, timer_ns, queue) in
             [(0, 500_000, 100), (300, 1, 100), (300, 70_000, 1_000_000)]
         {

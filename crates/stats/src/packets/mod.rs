@@ -123,9 +123,9 @@ impl PacketFigures {
         let relative: Vec<i64> = (by_number.iter())
             .filter_map(Packet::relative_delay_ns)
             .collect();
-        let least = relative.iter().copied().min().unwrap_or_default();
+        let least_ns = relative.iter().copied().min().unwrap_or_default();
         let pdv_ns =
-            Distribution::from_values(relative.iter().map(|delay| delay.saturating_sub(least)));
+            Distribution::from_values(relative.iter().map(|delay| delay.saturating_sub(least_ns)));
         Some(Self {
             numbers: (highest - lowest).saturating_add(1),
             arrived,
@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn counts_of_an_impaired_path() {
+    fn an_impaired_path_has_known_counts() {
         let figures = PacketFigures::from_packets(&impaired()).unwrap();
         assert_eq!((figures.numbers, figures.arrived, figures.lost), (12, 8, 4));
         assert_eq!(

@@ -49,26 +49,28 @@ impl Reordering {
                 Some(*highest)
             })
             .collect();
-        let late: Vec<usize> = (0..numbers.len())
+        let reordered: Vec<usize> = (0..numbers.len())
             .filter(|at| numbers[*at] < highest[*at])
             .collect();
         // Binary search: the running maximum first exceeds this number at the earliest arrival with
         // a higher number.
         let earliest_higher = |at: usize| highest.partition_point(|known| *known <= numbers[at]);
         let late_ns = |at: usize| {
-            let before = arrivals[earliest_higher(at)].at_ns;
-            arrivals[at].at_ns.saturating_sub(before)
+            let earliest_ns = arrivals[earliest_higher(at)].at_ns;
+            arrivals[at].at_ns.saturating_sub(earliest_ns)
         };
         let higher_bytes = higher_bytes(arrivals, &numbers);
-        let count = late.len() as u64;
+        let count = reordered.len() as u64;
         Self {
             reordered: count,
             percent: (!numbers.is_empty()).then(|| count as f64 / numbers.len() as f64 * 100.0),
             extent: MeanAndMax::from_values(
-                late.iter().map(|at| (at - earliest_higher(*at)) as i64),
+                reordered
+                    .iter()
+                    .map(|at| (at - earliest_higher(*at)) as i64),
             ),
-            late_ns: MeanAndMax::from_values(late.iter().map(|at| late_ns(*at))),
-            late_bytes: MeanAndMax::from_values(late.iter().map(|at| higher_bytes[*at])),
+            late_ns: MeanAndMax::from_values(reordered.iter().map(|at| late_ns(*at))),
+            late_bytes: MeanAndMax::from_values(reordered.iter().map(|at| higher_bytes[*at])),
             n_reordered: n_reordered(&numbers),
         }
     }
@@ -90,7 +92,7 @@ fn higher_bytes(arrivals: &[Arrival], numbers: &[u64]) -> Vec<i64> {
     let mut sorted = numbers.to_vec();
     sorted.sort_unstable();
     let mut tree = vec![0_i64; sorted.len() + 1];
-    let mut all = 0;
+    let mut earlier_bytes = 0;
     let mut bytes_of = |arrival: &Arrival| {
         let rank = sorted.partition_point(|number| *number < arrival.packet.number) + 1;
         let mut not_higher = 0;
@@ -99,9 +101,9 @@ fn higher_bytes(arrivals: &[Arrival], numbers: &[u64]) -> Vec<i64> {
             not_higher += tree[at];
             at &= at - 1;
         }
-        let higher = all - not_higher;
+        let higher = earlier_bytes - not_higher;
         let bytes = i64::from(arrival.packet.bytes);
-        all += bytes;
+        earlier_bytes += bytes;
         let mut at = rank;
         while at < tree.len() {
             tree[at] += bytes;
@@ -156,7 +158,7 @@ mod tests {
 
     /// The example of RFC 4737, section 7.1: packet 4 arrives after 5 to 8.
     #[test]
-    fn a_late_packet() {
+    fn a_late_packet_matches_the_rfcs_example() {
         let late = reordering_of(&[1, 2, 3, 5, 6, 7, 8, 4, 9, 10]);
         assert_eq!((late.reordered, late.percent), (1, Some(10.0)));
         let only = |value| {

@@ -8,8 +8,8 @@ pub fn cpu_model() -> Option<String> {
     parse_model(cpuinfo())
 }
 
-/// Returns the CPU's frequency in MHz: the current one if the kernel controls it, else the one at
-/// this program's first read.
+/// Returns the CPU's frequency in MHz: the current one if the kernel controls it, else the one in
+/// /proc/cpuinfo when this program first read that file.
 pub fn cpu_mhz() -> Option<u32> {
     let current_khz = super::read_line("/sys/devices/system/cpu/cpu0/cpufreq/scaling_cur_freq");
     current_khz
@@ -39,8 +39,8 @@ fn cpuinfo() -> &'static str {
 fn parse_model(cpuinfo: &str) -> Option<String> {
     // The keys of x86 and LoongArch, MIPS, POWER, RISC-V, and old ARM. A 64-bit ARM CPU has only
     // numbers.
-    let named = ["model name", "cpu model", "cpu", "uarch", "Processor"];
-    find_value(cpuinfo, &named).map(str::to_owned).or_else(|| {
+    let keys = ["model name", "cpu model", "cpu", "uarch", "Processor"];
+    find_value(cpuinfo, &keys).map(str::to_owned).or_else(|| {
         let implementer = find_value(cpuinfo, &["CPU implementer"])?;
         let part = find_value(cpuinfo, &["CPU part"])?;
         Some(format!("ARM implementer {implementer} part {part}"))
@@ -69,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn machines() {
+    fn model_and_frequency_are_parsed() {
         for (cpuinfo, name, frequency) in [
             (
                 "processor\t: 0\nmodel\t\t: 2\nmodel name\t: Example 9000\ncpu MHz\t\t: 2596.122\n",

@@ -65,7 +65,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn hosts() {
+    fn active_module_and_mode_are_detected() {
         const LSM: &str = "/sys/kernel/security/lsm";
         type Files = &'static [(&'static str, &'static str)];
         let cases: [(Files, Option<SecurityFacts>); 7] = [

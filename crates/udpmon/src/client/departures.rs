@@ -87,7 +87,7 @@ impl Departures {
         let local = Side {
             counts: self.counts,
             elapsed: Some(self.spacing.elapsed),
-            spaced: Some(self.spacing),
+            spacing_result: Some(self.spacing),
             ..Side::default()
         };
         Outcome::for_flow(plan, self.started, local, remote, self.ended)
@@ -97,13 +97,13 @@ impl Departures {
 /// Returns a datagram with zeros for its number and send time. Its payload cannot be compressed.
 fn datagram_template(bytes: usize) -> Vec<u8> {
     let mut state = 0x9e37_79b9_7f4a_7c15_u64;
-    let mut next = || {
+    let mut next_byte = || {
         state ^= state << 13;
         state ^= state >> 7;
         state ^= state << 17;
         (state >> 32) as u8
     };
-    let mut datagram: Vec<u8> = (0..bytes).map(|_| next()).collect();
+    let mut datagram: Vec<u8> = (0..bytes).map(|_| next_byte()).collect();
     MessageBlock::with_command(Command::Data).write(&mut datagram);
     datagram
 }

@@ -20,7 +20,7 @@ use self::channel::Channel;
 use self::departures::Departures;
 use self::test::ThroughputTest;
 use crate::endpoint;
-use crate::options::{BwMon, CommonSettings, Req, Send, TestLoad};
+use crate::options::{BwMonSettings, CommonSettings, ReqSettings, SendSettings, TestLoad};
 use crate::result::{EndpointInfo, LatencyResult, SendResult, ThroughputResult};
 use crate::wire::{LinearHistogram, MessageBlock};
 
@@ -42,7 +42,7 @@ impl Requester {
         Ok(Self { channel, endpoint })
     }
 
-    /// Returns the socket and the process, for the lines before the first result.
+    /// Returns facts about this end, for the lines before the first result.
     pub fn endpoint(&self) -> &EndpointInfo {
         &self.endpoint
     }
@@ -51,7 +51,7 @@ impl Requester {
     /// sending.
     pub fn run_throughput_test(
         &mut self,
-        settings: &BwMon,
+        settings: &BwMonSettings,
         load: &TestLoad,
         stop: &Stop,
     ) -> io::Result<ThroughputResult> {
@@ -69,7 +69,7 @@ impl Requester {
     /// Measures round-trip times: requests with responses of one length.
     pub fn run_latency_test(
         &mut self,
-        settings: &Req,
+        settings: &ReqSettings,
         response_bytes: u32,
         stop: &Stop,
     ) -> io::Result<LatencyResult> {
@@ -97,7 +97,7 @@ impl Requester {
 
     fn run_requests(
         &mut self,
-        settings: &Req,
+        settings: &ReqSettings,
         response_bytes: u32,
         stop: &Stop,
     ) -> io::Result<LatencyResult> {
@@ -169,7 +169,7 @@ pub struct LoadSender {
 
 impl LoadSender {
     /// Opens the socket. Sends nothing yet.
-    pub fn open(settings: &Send) -> io::Result<Self> {
+    pub fn open(settings: &SendSettings) -> io::Result<Self> {
         let (socket, peer, endpoint) =
             connect(&settings.common, &settings.host, settings.local_port)?;
         let is_v6 = peer.is_ipv6();
@@ -180,13 +180,18 @@ impl LoadSender {
         })
     }
 
-    /// Returns the socket and the process, for the lines before the first result.
+    /// Returns facts about this end, for the lines before the first result.
     pub fn endpoint(&self) -> &EndpointInfo {
         &self.endpoint
     }
 
     /// Sends the datagrams of one test.
-    pub fn send(&self, settings: &Send, load: &TestLoad, stop: &Stop) -> io::Result<SendResult> {
+    pub fn send(
+        &self,
+        settings: &SendSettings,
+        load: &TestLoad,
+        stop: &Stop,
+    ) -> io::Result<SendResult> {
         let departures = Departures::run(
             self.socket.as_fd(),
             load,

@@ -155,9 +155,9 @@ mod tests {
     fn image() -> Vec<u8> {
         let mut image = vec![0; 12 * ArrivalRecord::LEN];
         for number in (0..12).filter(|number| ![3, 4].contains(number)) {
-            let late = if number == 6 { 3 } else { 0 };
+            let delay = if number == 6 { 3 } else { 0 };
             let record = ArrivalRecord {
-                arrival: 2 * (number + late) + 1,
+                arrival: 2 * (number + delay) + 1,
                 sent: 2 * number,
                 ..ArrivalRecord::default()
             };
@@ -202,10 +202,10 @@ mod tests {
     }
 
     #[test]
-    fn absurd_records_are_read() {
+    fn invalid_records_are_decoded_without_panic() {
         let records = ResponderRecords::new(&REQUEST, &[0xff; 1000], false, &[]);
         assert_eq!(records.packets(64, u64::MAX).len(), 12);
-        let none = ResponderRecords::default();
-        assert_eq!(none.delivery_counts(&StockCounts::default(), 0), None);
+        let no_records = ResponderRecords::default();
+        assert_eq!(no_records.delivery_counts(&StockCounts::default(), 0), None);
     }
 }

@@ -12,7 +12,7 @@ use units::Bytes;
 use super::channel::Channel;
 use super::departures::Departures;
 use super::responder_records::ResponderRecords;
-use crate::options::{BwMon, RecordKind, RecordRequest, TestLoad};
+use crate::options::{BwMonSettings, RecordKind, RecordRequest, TestLoad};
 use crate::result::{
     DeliveryCounts, DeliverySource, HostActivity, StampSource, StockCounts, ThroughputResult,
 };
@@ -28,7 +28,7 @@ const EXTRA_STOCK_RECORDS: u32 = 64;
 /// One test that the responder has accepted.
 pub(super) struct ThroughputTest<'a> {
     channel: &'a mut Channel,
-    settings: &'a BwMon,
+    settings: &'a BwMonSettings,
     load: &'a TestLoad,
     /// The origin of the requester's times, in ns of the monotonic clock.
     zero_ns: u64,
@@ -37,7 +37,7 @@ pub(super) struct ThroughputTest<'a> {
 
 /// Returns the fields of ZEROSTATS and START. They request memory for the records and for
 /// `extra_records` more.
-pub(super) fn start_request(settings: &BwMon, extra_records: u32) -> MessageBlock {
+pub(super) fn start_request(settings: &BwMonSettings, extra_records: u32) -> MessageBlock {
     let records = settings.records;
     MessageBlock {
         low: settings.bins.low,
@@ -62,7 +62,11 @@ fn record_bytes(request: &RecordRequest, extra_records: u32) -> u32 {
 }
 
 impl<'a> ThroughputTest<'a> {
-    pub(super) fn new(channel: &'a mut Channel, settings: &'a BwMon, load: &'a TestLoad) -> Self {
+    pub(super) fn new(
+        channel: &'a mut Channel,
+        settings: &'a BwMonSettings,
+        load: &'a TestLoad,
+    ) -> Self {
         Self {
             channel,
             settings,
@@ -134,7 +138,7 @@ impl<'a> ThroughputTest<'a> {
             histograms,
             local_host: departures.host.clone(),
             remote_host,
-            arrivals: Some(details.as_ref().map_or(StampSource::Program, stamp_source)),
+            arrival_clock: Some(details.as_ref().map_or(StampSource::Program, stamp_source)),
             outcome: {
                 let mut outcome = departures.outcome(self.settings.plan(self.load), Some(remote));
                 outcome.packets = packets;
@@ -158,7 +162,6 @@ impl<'a> ThroughputTest<'a> {
         }
     }
 
-    /// Fetches the records.
     fn fetch_records(
         &mut self,
         request: &RecordRequest,
@@ -226,10 +229,10 @@ impl<'a> ThroughputTest<'a> {
             .fetch_object(ResultObject::Nic, NicCounters::LEN as u32, stop)?;
         let mut cpus = Vec::new();
         if self.settings.extended {
-            let image = CpuLoad::LIST_BYTES as u32;
+            let bytes = CpuLoad::LIST_BYTES as u32;
             cpus = self
                 .channel
-                .fetch_object(ResultObject::CpuLoad, image, stop)?;
+                .fetch_object(ResultObject::CpuLoad, bytes, stop)?;
         }
         Ok(HostActivity {
             cpus: CpuLoad::decode_all(&cpus),
@@ -246,9 +249,9 @@ impl<'a> ThroughputTest<'a> {
         delivery: Option<&DeliveryCounts>,
     ) -> Side {
         let bytes = received.received.saturating_mul(self.load.bytes.into());
-        let by_highest = HighestNumberCounts {
+        let highest_number_counts = HighestNumberCounts {
             highest: details.map_or(0, |details| details.end),
-            passed_over: received.lost,
+            skipped: received.lost,
             out_of_order: received.bad_order,
             missing: received.lost.saturating_sub(received.bad_order),
         };
@@ -264,7 +267,7 @@ impl<'a> ThroughputTest<'a> {
                 lost: delivery.lost,
                 reordered: delivery.late,
                 duplicated: delivery.repeated,
-                by_highest,
+                highest_number_counts,
                 ..DatagramCounts::default()
             }),
             socket: SocketFacts {

@@ -16,9 +16,9 @@ use model::{Bursts, Lateness, Spacing, SpacingMethod};
 
 pub use getopt::Exit;
 pub use settings::{
-    BwMon, CommonSettings, DATAGRAM_FORMAT, DocumentOptions, MIN_NUMBERED_BYTES, MIN_STAMPED_BYTES,
-    RecordKind, RecordRequest, Recv, Req, Resp, ResponderLimits, SearchSettings, Send, Sweep,
-    TestLoad, TestSequence,
+    BwMonSettings, CommonSettings, DATAGRAM_FORMAT, DocumentOptions, MIN_NUMBERED_BYTES,
+    MIN_STAMPED_BYTES, RecordKind, RecordRequest, RecvSettings, ReqSettings, RespSettings,
+    ResponderLimits, SearchSettings, SendSettings, Sweep, TestLoad, TestSequence,
 };
 use table::{GivenOptions, Preset};
 use value::{MAX_TESTS, numbers_from_to};
@@ -27,7 +27,10 @@ use crate::VERSION;
 
 /// Parses the command line of `udpmon_bw_mon`. `program` is argv\[0\], `args` are the arguments
 /// after it.
-pub fn bw_mon(program: &str, args: impl IntoIterator<Item = OsString>) -> Result<BwMon, Exit> {
+pub fn bw_mon(
+    program: &str,
+    args: impl IntoIterator<Item = OsString>,
+) -> Result<BwMonSettings, Exit> {
     parse(
         "udpmon_bw_mon",
         program,
@@ -54,7 +57,7 @@ pub fn bw_mon(program: &str, args: impl IntoIterator<Item = OsString>) -> Result
                 }
                 None => TestSequence::Sweep(sweep),
             };
-            Ok(BwMon {
+            Ok(BwMonSettings {
                 common: common(&given),
                 host: given.host,
                 local_port: given.local_port,
@@ -72,11 +75,11 @@ pub fn bw_mon(program: &str, args: impl IntoIterator<Item = OsString>) -> Result
 }
 
 /// Parses the command line of `udpmon_req`.
-pub fn req(program: &str, args: impl IntoIterator<Item = OsString>) -> Result<Req, Exit> {
+pub fn req(program: &str, args: impl IntoIterator<Item = OsString>) -> Result<ReqSettings, Exit> {
     parse("udpmon_req", program, &table::REQ, args, |given| {
         check_requester(&given)?;
         let first = given.first_response.unwrap_or(1472);
-        Ok(Req {
+        Ok(ReqSettings {
             common: common(&given),
             host: given.host,
             request_bytes: given.bytes.unwrap_or(64),
@@ -94,11 +97,11 @@ pub fn req(program: &str, args: impl IntoIterator<Item = OsString>) -> Result<Re
 }
 
 /// Parses the command line of `udpmon_send`.
-pub fn send(program: &str, args: impl IntoIterator<Item = OsString>) -> Result<Send, Exit> {
+pub fn send(program: &str, args: impl IntoIterator<Item = OsString>) -> Result<SendSettings, Exit> {
     parse("udpmon_send", program, &table::SEND, args, |given| {
         check_requester(&given)?;
         let sweep = sweep(&given)?;
-        Ok(Send {
+        Ok(SendSettings {
             common: common(&given),
             load: load(&given, &sweep)?,
             host: given.host,
@@ -110,10 +113,10 @@ pub fn send(program: &str, args: impl IntoIterator<Item = OsString>) -> Result<S
 }
 
 /// Parses the command line of `udpmon_recv`.
-pub fn recv(program: &str, args: impl IntoIterator<Item = OsString>) -> Result<Recv, Exit> {
+pub fn recv(program: &str, args: impl IntoIterator<Item = OsString>) -> Result<RecvSettings, Exit> {
     parse("udpmon_recv", program, &table::RECV, args, |given| {
         check_documents(&given)?;
-        Ok(Recv {
+        Ok(RecvSettings {
             common: common(&given),
             time: given.time,
             interval: given.interval,
@@ -130,9 +133,9 @@ pub fn recv(program: &str, args: impl IntoIterator<Item = OsString>) -> Result<R
 }
 
 /// Parses the command line of `udpmon_resp`.
-pub fn resp(program: &str, args: impl IntoIterator<Item = OsString>) -> Result<Resp, Exit> {
+pub fn resp(program: &str, args: impl IntoIterator<Item = OsString>) -> Result<RespSettings, Exit> {
     parse("udpmon_resp", program, &table::RESP, args, |given| {
-        Ok(Resp {
+        Ok(RespSettings {
             common: common(&given),
             interface: given.interface,
             daemon: given.daemon,
@@ -165,8 +168,8 @@ fn parse<T>(
         return Err(Exit::stderr(usage(name, section), 1));
     }
     let mut given = GivenOptions::default();
-    let rest = scan(name, section, &words, &mut given).map_err(to_exit)?;
-    let stray_argument = rest
+    let operands = scan(name, section, &words, &mut given).map_err(to_exit)?;
+    let stray_argument = operands
         .first()
         .map(|word| format!("unexpected argument '{word}'"));
     let command_line = std::iter::once(program).chain(words.iter().map(String::as_str));
@@ -276,7 +279,7 @@ fn sweep(given: &GivenOptions) -> Result<Sweep, EarlyExit> {
         ("-i", given.gap_step.is_some()),
     ];
     let gaps = if let Some(gaps) = &given.gaps {
-        if let Some((name, _)) = single_gap_options.iter().find(|(_, is_typed)| *is_typed) {
+        if let Some((name, _)) = single_gap_options.iter().find(|(_, is_given)| *is_given) {
             return refuse(format!("{name} contradicts --gaps and --sweep"));
         }
         gaps.clone()
@@ -337,7 +340,9 @@ fn load(given: &GivenOptions, sweep: &Sweep) -> Result<TestLoad, EarlyExit> {
         return refuse("--pacing txtime and kernel need a gap: -w, -r or --gaps");
     }
     if given.method != SpacingMethod::Spin && given.lateness != Lateness::CatchUp {
-        return refuse("--lateness needs --pacing spin: otherwise the kernel sends late datagrams");
+        return refuse(
+            "--lateness needs --pacing spin: otherwise the kernel handles late datagrams",
+        );
     }
     let datagrams = given.count.unwrap_or(2);
     let bursts = given.pause.map(|pause| Bursts {
@@ -365,12 +370,12 @@ fn search(given: &GivenOptions) -> Result<Option<SearchSettings>, EarlyExit> {
             ("--precision", given.precision.is_some()),
             ("--tolerate", given.tolerated_loss.is_some()),
         ];
-        return match search_options.iter().find(|(_, is_typed)| *is_typed) {
+        return match search_options.iter().find(|(_, is_given)| *is_given) {
             Some((name, _)) => refuse(format!("{name} needs --search")),
             None => Ok(None),
         };
     };
-    for (name, is_typed) in [
+    for (name, is_given) in [
         ("-w", given.gap.is_some()),
         ("-r", given.rate.is_some()),
         ("-e", given.last_gap.is_some()),
@@ -380,7 +385,7 @@ fn search(given: &GivenOptions) -> Result<Option<SearchSettings>, EarlyExit> {
         ("--sizes", given.sizes.is_some()),
         ("--pacing kernel", given.method == SpacingMethod::PacingRate),
     ] {
-        if is_typed {
+        if is_given {
             return refuse(format!("{name} contradicts --search, which picks the gaps"));
         }
     }

@@ -110,18 +110,18 @@ impl TestLoad {
     }
 }
 
-/// The position and format of number and send time in a datagram.
+/// The positions and formats of the number and the send time in a datagram.
 pub const DATAGRAM_FORMAT: DatagramFormat = DatagramFormat {
     number_offset: 8,
     high_word_offset: Some(12),
-    first: 0,
+    first_number: 0,
     stamp: Some(Stamp {
         offset: 16,
         clock: StampClock::Monotonic,
         unit: StampUnit::TenthsOfMicros,
     }),
     ends_negative: false,
-    order: ByteOrder::LittleEndian,
+    byte_order: ByteOrder::LittleEndian,
 };
 
 impl CommonSettings {
@@ -136,7 +136,7 @@ impl CommonSettings {
     }
 }
 
-impl BwMon {
+impl BwMonSettings {
     /// Returns the plan of one test.
     pub fn plan(&self, load: &TestLoad) -> Plan {
         Plan::for_flow(
@@ -147,14 +147,14 @@ impl BwMon {
     }
 }
 
-impl Send {
+impl SendSettings {
     /// Returns the plan of one test.
     pub fn plan(&self, load: &TestLoad) -> Plan {
         Plan::for_flow("UDPmon send", self.host.clone(), load.flow(&self.common))
     }
 }
 
-impl Recv {
+impl RecvSettings {
     /// Returns the plan of a receiver. It accepts datagrams of any length.
     pub fn plan(&self) -> Plan {
         let mut flow = FlowPlan::new(Transport::Udp, Workload::receive());
@@ -165,7 +165,7 @@ impl Recv {
     }
 }
 
-impl Req {
+impl ReqSettings {
     /// Returns the plan of the requests for one response length.
     pub fn plan(&self, response_bytes: u32) -> Plan {
         let mut flow = FlowPlan::new(Transport::Udp, Workload::request());
@@ -212,7 +212,7 @@ impl RecordRequest {
 with_defaults! {
     /// The settings of `udpmon_bw_mon`.
     #[derive(Clone, Debug, PartialEq)]
-    pub struct BwMon {
+    pub struct BwMonSettings {
         /// The settings of all programs.
         pub common: CommonSettings = CommonSettings::default(),
         /// `-d`: the responder.
@@ -282,7 +282,7 @@ with_defaults! {
 with_defaults! {
     /// The settings of `udpmon_req`.
     #[derive(Clone, Debug, PartialEq)]
-    pub struct Req {
+    pub struct ReqSettings {
         /// The settings of all programs.
         pub common: CommonSettings = CommonSettings::default(),
         /// `-d`: the responder.
@@ -307,7 +307,7 @@ with_defaults! {
 with_defaults! {
     /// The settings of `udpmon_send`.
     #[derive(Clone, Debug, PartialEq)]
-    pub struct Send {
+    pub struct SendSettings {
         /// The settings of all programs.
         pub common: CommonSettings = CommonSettings::default(),
         /// `-d`: the destination.
@@ -326,7 +326,7 @@ with_defaults! {
 with_defaults! {
     /// The settings of `udpmon_recv`.
     #[derive(Clone, Debug, PartialEq)]
-    pub struct Recv {
+    pub struct RecvSettings {
         /// The settings of all programs.
         pub common: CommonSettings = CommonSettings::default(),
         /// `-t`: the duration of the run; `None` runs until a stop.
@@ -356,7 +356,7 @@ with_defaults! {
 with_defaults! {
     /// The settings of `udpmon_resp`.
     #[derive(Clone, Debug, PartialEq, Eq)]
-    pub struct Resp {
+    pub struct RespSettings {
         /// The settings of all programs.
         pub common: CommonSettings = CommonSettings::default(),
         /// `-I`: the interface whose counters are reported.

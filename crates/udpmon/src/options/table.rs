@@ -178,7 +178,7 @@ rows! {
     LOW_US = stock_letter('m', Value("us"), &["-m us          Low edge of the histogram (0)"],
         "The low edge of the histogram in microseconds. Default 0.",
         |t, v| set_low_edge(&mut t.bins, v));
-    STAMPS = stock_letter('N', Nothing, &["-N             Record time stamps of the kernel and of the interface"],
+    KERNEL_STAMPS = stock_letter('N', Nothing, &["-N             Record time stamps of the kernel and of the interface"],
         "Let the receiver record time stamps of its kernel and of its interface.",
         |t, _| { t.kernel_stamps = true; Ok(()) });
     ACKS = stock_letter('A', Value("n"), &["-A n           Acknowledgements: 0"],
@@ -279,7 +279,7 @@ rows! {
     STRICT = linerate_long("strict", Nothing, "Print warnings about a result, and exit with 3 if there are any", "",
         "Print warnings about a result on standard error. Exit with 3 if there are any.",
         |t, _| { t.documents.strict = true; Ok(()) });
-    ARRIVALS = linerate_long("stamps", Value("whose"), "Source of arrival times: kernel or program", "kernel",
+    STAMP_SOURCE = linerate_long("stamps", Value("whose"), "Source of arrival times: kernel or program", "kernel",
         "Source of arrival times. kernel uses the time stamps of the receiving host's kernel (SO_TIMESTAMPING). program reads the clock after each receive call, as the stock tool does. Default {default}.",
         |t, v| { t.uses_program_clock = one_of(v, &[("kernel", false), ("program", true)])?; Ok(()) });
     PEERS = linerate_long("allow-peers", Value("CIDR"), "Serve only requesters from this network (repeatable)", "",
@@ -311,14 +311,14 @@ const fn section(flags: &'static [Row]) -> Section<GivenOptions> {
         title: "OPTIONS",
         heading: "",
         scope: "",
-        flags,
+        options: flags,
     }
 }
 
 #[rustfmt::skip]
 pub(super) static BW_MON: Section<GivenOptions> = section(&[
     HOST, PORT, LOCAL_PORT, LENGTH, PACKETS, GAP, LAST_GAP, GAP_STEP, RATE, TIME, BURST_GAP, BURSTS, RECORDS, LOST,
-    HISTOGRAMS, WIDTH, LOW, STAMPS, ACKS, BUFFER, PRECEDENCE, TOS, TOS_BYTE, CPUS, V6, EXTENDED, QUIET, VERBOSE, VERSION,
+    HISTOGRAMS, WIDTH, LOW, KERNEL_STAMPS, ACKS, BUFFER, PRECEDENCE, TOS, TOS_BYTE, CPUS, V6, EXTENDED, QUIET, VERBOSE, VERSION,
     HELP, PACING, LATENESS, SIZES, GAPS, SWEEP, EARLY_STOP, SEARCH, PRECISION, TOLERATE, JSON, CSV, HTML, PLOT,
     PACKETS_FILE, STRICT,
 ]);
@@ -338,13 +338,13 @@ pub(super) static SEND: Section<GivenOptions> = section(&[
 
 #[rustfmt::skip]
 pub(super) static RECV: Section<GivenOptions> = section(&[
-    RECEIVE_PORT, END, INTERVAL, RECORDS, LOST, HISTOGRAMS, WIDTH, LOW, STAMPS, INTERFACE, BUFFER, TOS_BYTE, V6, TWO_CPUS,
-    SHOWN_SENDER, QUIET, VERBOSE, VERSION, HELP, ARRIVALS, JSON, CSV, HTML, PLOT, PACKETS_FILE, STRICT,
+    RECEIVE_PORT, END, INTERVAL, RECORDS, LOST, HISTOGRAMS, WIDTH, LOW, KERNEL_STAMPS, INTERFACE, BUFFER, TOS_BYTE, V6, TWO_CPUS,
+    SHOWN_SENDER, QUIET, VERBOSE, VERSION, HELP, STAMP_SOURCE, JSON, CSV, HTML, PLOT, PACKETS_FILE, STRICT,
 ]);
 
 #[rustfmt::skip]
 pub(super) static RESP: Section<GivenOptions> = section(&[
-    RECEIVE_PORT, INTERFACE, DAEMON, V6, BUFFER, PRECEDENCE, TOS, TOS_BYTE, CPUS, VERBOSE, VERSION, HELP, ARRIVALS, PEERS,
+    RECEIVE_PORT, INTERFACE, DAEMON, V6, BUFFER, PRECEDENCE, TOS, TOS_BYTE, CPUS, VERBOSE, VERSION, HELP, STAMP_SOURCE, PEERS,
     TESTS, MAX_RECORDS, MAX_MEMORY, MAX_RESPONSE, IDLE, DRAIN,
 ]);
 

@@ -123,20 +123,20 @@ pub(super) fn set_rate_bounds(text: &str, search: &mut SearchSettings) -> Result
     }
 }
 
-/// Parses a comma-separated list of numbers and ranges `first:last:step`. `number` parses each
-/// number.
+/// Parses a comma-separated list of numbers and ranges `first:last:step`. `parse_number` parses
+/// each number.
 pub(super) fn list<T: Copy + PartialOrd + std::ops::Add<Output = T> + Default>(
     text: &str,
-    number: impl Fn(&str) -> Result<T, EarlyExit>,
+    parse_number: impl Fn(&str) -> Result<T, EarlyExit>,
 ) -> Result<Vec<T>, EarlyExit> {
     let mut numbers = Vec::new();
     for item in text.split(',') {
         match item.split(':').collect::<Vec<_>>()[..] {
-            [one] => numbers.push(number(one)?),
+            [number] => numbers.push(parse_number(number)?),
             [first, last, step] => numbers.extend(numbers_from_to(
-                number(first)?,
-                number(last)?,
-                number(step)?,
+                parse_number(first)?,
+                parse_number(last)?,
+                parse_number(step)?,
             )?),
             _ => return refuse("not a list of numbers and of ranges FIRST:LAST:STEP"),
         }

@@ -1,4 +1,5 @@
-//! The counters of a host at the end of a long line, and their titles.
+//! The blocks of host counters (CPU, interfaces, IP and UDP, NIC) at the end of a result line, and
+//! their titles.
 
 use std::fmt::Write;
 
@@ -22,8 +23,8 @@ pub(super) fn cpu_block(label: HostLabel, loads: &[CpuLoad]) -> String {
 }
 
 /// Formats the titles of the block of CPUs.
-pub(super) fn cpu_titles(label: HostLabel, loads: usize) -> String {
-    let titles = (0..loads).map(|index| {
+pub(super) fn cpu_titles(label: HostLabel, load_count: usize) -> String {
+    let titles = (0..load_count).map(|index| {
         let name = match index {
             0 => format!("<{label} CPU>"),
             _ => format!("{} CPU", cpu_label(label, index)),
@@ -52,7 +53,7 @@ pub(super) fn counter_block(label: HostLabel, counters: &HostCounters) -> String
     }
     let protocols = &counters.protocols;
     let (title, values) = if counters.is_v6 {
-        // Stock prints the values in another order than the titles.
+        // The order of the titles. Stock prints the values in another order.
         let values = [
             protocols.ip6_in_discards,
             protocols.ip6_in_receives,
@@ -79,7 +80,7 @@ pub(super) fn counter_block(label: HostLabel, counters: &HostCounters) -> String
     format!("{label} if;{interfaces}{title}; {values}")
 }
 
-/// Formats the titles of these blocks.
+/// Formats the titles of the blocks of interfaces, and of IP and UDP.
 pub(super) fn counter_titles(label: HostLabel, is_v6: bool) -> String {
     let interface =
         "interface:; pktsin; bytesin; errin; dropin; pktsout; bytesout; errout; dropout";

@@ -46,14 +46,14 @@ pub fn throughput_row(test: &ThroughputResult) -> CsvRow {
         ("received_bps", format!("{:.0}", evidence.received_rate())),
         ("timeouts", test.timeouts.to_string()),
     ]);
-    row.extend(spacing_columns(test.outcome.local.spaced.as_ref()));
+    row.extend(spacing_columns(test.outcome.local.spacing_result.as_ref()));
     row
 }
 
 /// Returns the columns of a test of `udpmon_send`.
 pub fn send_row(test: &SendResult) -> CsvRow {
     let mut row = send_columns(test.outcome.started, &test.load, test.sent, test.send_time);
-    row.extend(spacing_columns(test.outcome.local.spaced.as_ref()));
+    row.extend(spacing_columns(test.outcome.local.spacing_result.as_ref()));
     row
 }
 
@@ -172,6 +172,6 @@ fn seconds(time: Duration) -> String {
 }
 
 fn unix_seconds(moment: SystemTime) -> String {
-    let since = moment.duration_since(UNIX_EPOCH).unwrap_or_default();
-    format!("{:.6}", since.as_secs_f64())
+    let since_epoch = moment.duration_since(UNIX_EPOCH).unwrap_or_default();
+    format!("{:.6}", since_epoch.as_secs_f64())
 }

@@ -55,16 +55,16 @@ pub fn bw_mon_line(test: &ThroughputResult, is_extended: bool) -> String {
         let _ = write!(line, " {}; ", format_g(send_us));
     }
     let blank = if is_extended { "" } else { " " };
-    let in_network = lost_in_network(&test.receiver_counts, &test.remote_host, is_v6);
+    let network_loss = lost_in_network(&test.receiver_counts, &test.remote_host, is_v6);
     let _ = write!(
         line,
-        "{blank}{}; {}; {}; {}; {}; {in_network}; {}; ",
+        "{blank}{}; {}; {}; {}; {}; {network_loss}; {}; ",
         rate(bytes, sent, send_us),
         test.receiver_counts.received,
         test.receiver_counts.lost,
         test.receiver_counts.bad_order,
         percent(sent - received, sent),
-        percent(in_network as f64, sent),
+        percent(network_loss as f64, sent),
     );
     if is_extended {
         let per_datagram = if received > 0.0 {
@@ -132,7 +132,7 @@ fn lost_in_network(received: &StockCounts, remote_host: &HostActivity, is_v6: bo
     received.lost.saturating_sub(dropped as u64)
 }
 
-/// Returns the prefix of each line under `-q`.
+/// Returns the prefix of each line with `-q`.
 pub fn quiet_prefix(started: SystemTime, endpoint: &EndpointInfo) -> String {
     format!(
         " {} ; {} ; {} ; {} ; {} ;",

@@ -82,8 +82,8 @@ fn write_arrivals(text: &mut String, records: &Records, rows: &[ArrivalRecord]) 
 }
 
 /// Returns the time from one stamp to the next, in µs.
-fn stamp_delta_us(previous_ns: u64, now_ns: u64) -> f64 {
-    now_ns.wrapping_sub(previous_ns) as i64 as f64 / 1e3
+fn stamp_delta_us(previous_ns: u64, next_ns: u64) -> f64 {
+    next_ns.wrapping_sub(previous_ns) as i64 as f64 / 1e3
 }
 
 fn write_losses(text: &mut String, records: &Records, rows: &[LostRecord]) {

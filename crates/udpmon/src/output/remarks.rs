@@ -32,8 +32,11 @@ pub fn test_remarks(test: &ThroughputResult, figures: Option<&PacketFigures>) ->
         format_megabits(evidence.received_rate()),
         format_megabits(evidence.received_rate() * wire_factor(test.load.bytes, is_v6)),
     );
-    lines += &spacing_remark(test.load.spacing.gap, test.outcome.local.spaced.as_ref());
-    if let Some(source) = test.arrivals {
+    lines += &spacing_remark(
+        test.load.spacing.gap,
+        test.outcome.local.spacing_result.as_ref(),
+    );
+    if let Some(source) = test.arrival_clock {
         let clock = match source {
             StampSource::Hardware => "the interface's time stamps",
             StampSource::Kernel => "the kernel's time stamps",
@@ -61,7 +64,7 @@ fn stamp_warnings(details: &ResponderDetails) -> String {
     if step_us != 0 {
         let _ = write!(
             text,
-            "; its wall clock was set by {step_us} us during the test"
+            "; its wall clock was changed by {step_us} us during the test"
         );
     }
     text
@@ -307,7 +310,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn arrival_doubts_are_printed() {
+    fn warnings_about_arrival_times_are_formatted() {
         for (clock, unstamped, clock_step_us, text) in [
             (1, 0, 0, ""),
             (1, 3, 0, "; 3 by the responder's own clock"),
@@ -317,7 +320,7 @@ mod tests {
                 1,
                 1,
                 -5_000,
-                "; 1 by the responder's own clock; its wall clock was set by -5000 us during the test",
+                "; 1 by the responder's own clock; its wall clock was changed by -5000 us during the test",
             ),
         ] {
             let details = ResponderDetails {

@@ -27,7 +27,7 @@ const SCHEDULING_SPREAD: Duration = Duration::from_micros(200);
 impl PathEvidence {
     /// Returns the evidence of a test.
     pub fn from_test(test: &ThroughputResult) -> Self {
-        let spacing = test.outcome.local.spaced.as_ref();
+        let spacing = test.outcome.local.spacing_result.as_ref();
         let delivery = test.delivery_counts();
         // With a stock responder, a repeated datagram may hide a lost one.
         let received = delivery.map_or(test.receiver_counts.received, |counts| counts.received);
@@ -60,8 +60,8 @@ impl PathEvidence {
         self.rate(self.sent - self.lost, self.arrival_span)
     }
 
-    /// Returns the payload rate of datagrams over a time from first to last, which has one gap
-    /// fewer than datagrams.
+    /// Returns the payload rate of `datagrams` over the time from the first to the last one. This
+    /// time consists of `datagrams - 1` gaps.
     fn rate(&self, datagrams: u64, time: Duration) -> f64 {
         let bits = f64::from(self.bytes) * 8.0 * datagrams.saturating_sub(1) as f64;
         if time.is_zero() {

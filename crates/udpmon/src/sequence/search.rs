@@ -112,7 +112,7 @@ impl Searcher {
             Some((_, Some(_))) => 1.0,
             _ => -1.0,
         };
-        let steps = [1.0, 3.0, 8.0, 20.0].map(|times| 1.0 + sign * times * step);
+        let steps = [1.0, 3.0, 8.0, 20.0].map(|multiple| 1.0 + sign * multiple * step);
         let guesses = self
             .bottleneck_rate
             .map(|rate| steps.map(|factor| rate * factor));
@@ -146,7 +146,7 @@ impl Searcher {
             let delivered = evidence.delivered_rate();
             self.bottleneck_rate =
                 (delivered > 0.0 && !self.is_bottleneck_hidden).then_some(delivered);
-            // The path no longer carries the lower bound, or never carried the user's bound.
+            // Discard a lower bound that is not below this rate: the path does not carry it now.
             self.low = self.low.filter(|(low, _)| *low < rate);
         }
         is_carried
@@ -180,7 +180,7 @@ mod tests {
         queue_bytes: f64,
         bucket_bytes: f64,
         max_send_rate: f64,
-        /// At any rate, one datagram per this number is lost.
+        /// One of each `loss_interval` datagrams is lost, at any sending rate.
         loss_interval: u64,
     }
 
@@ -199,28 +199,28 @@ mod tests {
             let rate = rate.unwrap_or(self.max_send_rate).min(self.max_send_rate);
             let sent = count.unwrap_or((rate / bits) as u64).max(2);
             let gap = bits / rate;
-            let departures = gap * (sent - 1) as f64;
-            let (mut free_at, mut arrivals, mut lost) = (0.0_f64, 0.0, 0);
-            let service = bits / self.bits_per_second;
-            let bucket = self.bucket_bytes * 8.0 / self.bits_per_second;
+            let departure_span = gap * (sent - 1) as f64;
+            let (mut free_at, mut last_arrival, mut lost) = (0.0_f64, 0.0, 0);
+            let service_time = bits / self.bits_per_second;
+            let bucket_time = self.bucket_bytes * 8.0 / self.bits_per_second;
             for number in 0..sent {
-                let now = gap * number as f64;
-                let wait = (free_at - now - bucket).max(0.0);
+                let sent_at = gap * number as f64;
+                let wait = (free_at - sent_at - bucket_time).max(0.0);
                 let is_full = wait * self.bits_per_second / 8.0 > self.queue_bytes;
                 if is_full || (number + 1) % self.loss_interval == 0 {
                     lost += 1;
                     continue;
                 }
-                free_at = free_at.max(now) + service;
-                arrivals = now + wait;
+                free_at = free_at.max(sent_at) + service_time;
+                last_arrival = sent_at + wait;
             }
             PathEvidence {
                 bytes,
                 sent,
                 lost,
                 dropped: 0,
-                departure_span: Duration::from_secs_f64(departures),
-                arrival_span: Duration::from_secs_f64(arrivals),
+                departure_span: Duration::from_secs_f64(departure_span),
+                arrival_span: Duration::from_secs_f64(last_arrival),
             }
         }
 
@@ -335,9 +335,9 @@ mod tests {
         );
     }
 
-    /// Too few datagrams do not fill the queue, but their delay grows.
+    /// The datagrams are too few to fill the queue, but their delay grows.
     #[test]
-    fn a_queue_that_is_not_full_shows_the_rate() {
+    fn growing_delay_shows_the_links_rate() {
         let link = Link {
             queue_bytes: 1e9,
             ..LINK

@@ -56,7 +56,7 @@ impl<'a> SweepPosition<'a> {
         let is_enough = self
             .sweep
             .early_stop
-            .is_some_and(|enough| self.consecutive_carried >= enough);
+            .is_some_and(|required| self.consecutive_carried >= required);
         if !is_enough {
             return 0;
         }

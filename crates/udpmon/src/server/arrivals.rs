@@ -61,14 +61,14 @@ impl PacketObserver for ArrivalObserver {
         }
         if self.has_stamps {
             let stamps = arrival.times.stamps;
-            for (id, now, previous) in [
+            for (id, stamp_ns, previous_ns) in [
                 (3, stamps.kernel_ns, &mut self.kernel_ns),
                 (4, stamps.nic_ns, &mut self.nic_ns),
             ] {
-                if now != 0 && *previous != 0 {
-                    self.histograms[id].record(now.wrapping_sub(*previous) as i64);
+                if stamp_ns != 0 && *previous_ns != 0 {
+                    self.histograms[id].record(stamp_ns.wrapping_sub(*previous_ns) as i64);
                 }
-                *previous = now;
+                *previous_ns = stamp_ns;
             }
         }
     }

@@ -21,7 +21,7 @@ use sys::{Address, Socket};
 
 use self::session::Session;
 use crate::endpoint;
-use crate::options::{CommonSettings, Resp};
+use crate::options::{CommonSettings, RespSettings};
 use crate::result::EndpointInfo;
 use crate::wire::{Command, EndReason, LinerateExtension, MessageBlock};
 
@@ -57,7 +57,7 @@ pub fn listen(common: &CommonSettings) -> io::Result<(Vec<Socket>, EndpointInfo)
 /// `warn` writes a line about a refused requester.
 pub fn serve(
     listeners: Vec<Socket>,
-    settings: &Resp,
+    settings: &RespSettings,
     service: &Service,
     warn: &(dyn Fn(fmt::Arguments<'_>) + Sync),
 ) {
@@ -71,8 +71,8 @@ pub fn serve(
     std::thread::scope(|scope| {
         for listener in listeners {
             let server = &server;
-            // The listener lives only as long as this thread. Each session opens its socket before
-            // it starts.
+            // The listener closes when its thread ends. Sessions that still run have sockets of
+            // their own.
             scope.spawn(move || server.accept_requesters(&listener, scope));
         }
     });
@@ -80,7 +80,7 @@ pub fn serve(
 
 /// The state that the sessions share.
 struct Server<'a> {
-    settings: &'a Resp,
+    settings: &'a RespSettings,
     service: &'a Service,
     warn: &'a (dyn Fn(fmt::Arguments<'_>) + Sync),
     /// The memory for all records.
@@ -148,7 +148,7 @@ impl Server<'_> {
                 }
             }
             Some(Command::TestEnd) => Command::Ok,
-            // The request belongs to a session of a linerate requester, which has ended.
+            // The request belongs to an ended session of a linerate requester.
             Some(command) if command != Command::Ended => match LinerateExtension::find(datagram) {
                 Some(extension) if extension.nonce != 0 => Command::Ended,
                 _ => return,
@@ -161,8 +161,8 @@ impl Server<'_> {
         }
     }
 
-    /// Starts a session. Does nothing if the requester already has one. Its request arrived again
-    /// before the session opened its socket.
+    /// Starts a session. Does nothing if the requester already has one: then its request arrived
+    /// again before the session's socket was open.
     fn start_session<'scope>(
         &'scope self,
         listener: &Socket,
@@ -171,7 +171,7 @@ impl Server<'_> {
         scope: &'scope Scope<'scope, '_>,
     ) -> Result<(), String> {
         let arrival_ns = monotonic_ns();
-        if self.sessions().iter().any(|other| other.peer == *from) {
+        if self.sessions().iter().any(|entry| entry.peer == *from) {
             return Ok(());
         }
         let slot = self
@@ -202,8 +202,8 @@ impl Server<'_> {
         thread.map(drop).map_err(|error| sys::describe(&error))
     }
 
-    /// Returns a slot for a test. If all slots are taken, ends a session of the same host that is
-    /// unconfirmed. If there is only one slot, also ends a confirmed session.
+    /// Returns a slot for a test. If all slots are taken, ends an unconfirmed session of the same
+    /// host. If there is only one slot, also ends a confirmed session.
     fn claim_slot(
         &self,
         peer: &Address,
@@ -216,21 +216,21 @@ impl Server<'_> {
         let is_single = self.settings.limits.server.max_clients == 1;
         let victim = {
             let sessions = self.sessions();
-            let mut others = sessions.iter().filter(|other| {
+            let mut candidates = sessions.iter().filter(|entry| {
                 let is_current =
-                    current.is_some_and(|current| std::ptr::eq(current, Arc::as_ptr(other)));
-                let can_end = is_single || !other.is_confirmed.load(Relaxed);
+                    current.is_some_and(|current| std::ptr::eq(current, Arc::as_ptr(entry)));
+                let can_end = is_single || !entry.is_confirmed.load(Relaxed);
                 !is_current
                     && can_end
-                    && other.is_testing.load(Relaxed)
-                    && other.peer.shares_host_with(peer)
+                    && entry.is_testing.load(Relaxed)
+                    && entry.peer.shares_host_with(peer)
             });
-            others.next().cloned()
+            candidates.next().cloned()
         };
         let Some(victim) = victim else {
             return Err(refusal);
         };
-        // The requesting host starts another test, so it has abandoned this one.
+        // The requesting host starts another test, so it has abandoned the victim's test.
         victim.stop.set(StopReason::PeerClosed);
         let deadline = Instant::now() + HANDOVER_TIMEOUT;
         loop {
@@ -260,7 +260,7 @@ impl Drop for SessionRegistration<'_> {
     fn drop(&mut self) {
         self.0
             .sessions()
-            .retain(|other| !Arc::ptr_eq(other, &self.1));
+            .retain(|entry| !Arc::ptr_eq(entry, &self.1));
     }
 }
 

@@ -34,7 +34,7 @@ pub(super) struct Session<'a> {
     pub(super) is_linerate: bool,
     /// Whether the requester has proved its address with the nonce.
     is_proven: bool,
-    /// Whether the address may receive replies without the limit.
+    /// Whether the address may receive replies without the amplification limit.
     may_amplify: bool,
     /// Bytes of the requester's requests.
     received_bytes: u64,
@@ -93,12 +93,12 @@ impl<'a> Session<'a> {
             name: "throughput".to_owned(),
             duration: None,
         };
-        let running = self
-            .server
-            .service
-            .begin("udpmon", &entry.peer, client_test, &entry.stop);
-        let running = match running {
-            Ok(running) => running,
+        let running_test =
+            self.server
+                .service
+                .begin("udpmon", &entry.peer, client_test, &entry.stop);
+        let running_test = match running_test {
+            Ok(running_test) => running_test,
             Err(refusal) => {
                 let peer = &entry.peer;
                 (self.server.warn)(format_args!("udpmon: {peer}: refused a test: {refusal}"));
@@ -106,13 +106,13 @@ impl<'a> Session<'a> {
                 return None;
             }
         };
-        let end = ServedTest::new(self, &request, arrival_ns, &running).run(request);
+        let end = ServedTest::new(self, &request, arrival_ns, &running_test).run(request);
         let record_early_end =
-            |reason: &str| running.record_end(&EndCause::Failed(reason.to_owned()));
+            |reason: &str| running_test.record_end(&EndCause::Failed(reason.to_owned()));
         match &end {
             TestEnd::RequestedByPeer {
                 is_complete: true, ..
-            } => running.complete(),
+            } => running_test.complete(),
             TestEnd::NextTest(..) => record_early_end("the requester started another test"),
             TestEnd::RequestedByPeer { .. } => {
                 record_early_end("the requester ended the test without requesting its counts");

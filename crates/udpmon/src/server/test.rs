@@ -72,7 +72,7 @@ enum RequestEffect {
 /// A running test.
 pub(super) struct ServedTest<'s, 'a> {
     session: &'s mut Session<'a>,
-    running: &'s RunningTest,
+    running_test: &'s RunningTest,
     /// The block of the request that started the test.
     settings: MessageBlock,
     /// The origin of the responder's times, in ns of the monotonic clock.
@@ -86,7 +86,7 @@ pub(super) struct ServedTest<'s, 'a> {
     /// Whether the requester has fetched the statistics.
     has_statistics: bool,
     /// The time of the last request, in ns of the monotonic clock.
-    last_ns: u64,
+    last_request_ns: u64,
 }
 
 /// The counts from one START to the next.
@@ -105,28 +105,28 @@ impl<'s, 'a> ServedTest<'s, 'a> {
         session: &'s mut Session<'a>,
         request: &[u8],
         arrival_ns: u64,
-        running: &'s RunningTest,
+        running_test: &'s RunningTest,
     ) -> Self {
         let exchange_counters = Arc::new(Counters::default());
-        running.add_counters(&exchange_counters);
+        running_test.add_counters(&exchange_counters);
         Self {
             session,
-            running,
+            running_test,
             exchange_counters,
             settings: MessageBlock::read(request).unwrap_or_default(),
             zero_ns: arrival_ns,
             host: None,
             responses: 0,
             has_statistics: false,
-            last_ns: monotonic_ns(),
+            last_request_ns: monotonic_ns(),
         }
     }
 
     pub(super) fn run(mut self, mut request: Vec<u8>) -> TestEnd {
-        let data_before = self.session.data_bytes;
+        let data_bytes_before = self.session.data_bytes;
         for _ in 0..MAX_STARTS {
             let counters = Arc::new(Counters::default());
-            self.running.add_counters(&counters);
+            self.running_test.add_counters(&counters);
             let mut phase = match self.new_phase(&counters) {
                 Ok(phase) => phase,
                 Err(reason) => {
@@ -136,30 +136,30 @@ impl<'s, 'a> ServedTest<'s, 'a> {
             };
             // Answer only now, because packets may follow immediately.
             self.session.answer(&mut request, Command::Ok);
-            (self.settings, request) = match self.serve(&mut phase, data_before) {
+            (self.settings, request) = match self.serve(&mut phase, data_bytes_before) {
                 RequestEffect::Restart(settings, request) => (settings, request),
                 RequestEffect::End(end) => return end,
                 RequestEffect::Continue => (self.settings, request),
             };
         }
-        let reason = format!("the requester restarted it {MAX_STARTS} times");
+        let reason = format!("the requester restarted the test {MAX_STARTS} times");
         TestEnd::Failed(EndReason::Stopped, reason)
     }
 
-    /// Creates the receiver and the counters of the following packets. Without memory for the
-    /// records, it omits them.
+    /// Creates the receiver and the counters of the following packets. Omits the records if there
+    /// is no memory for them.
     fn new_phase<'p>(&self, counters: &'p Counters) -> Result<Phase<'p>, String>
     where
         'a: 'p,
     {
-        let (server, registration) = (self.session.server, self.session.entry);
+        let (server, entry) = (self.session.server, self.session.entry);
         let max_bytes = server.settings.limits.record_bytes;
         let new_receiver = |recording, memory: &BufferMemory| {
             let settings = PacketReceiverSettings {
                 format: DATAGRAM_FORMAT,
                 max_bytes: MAX_READ_BYTES,
                 batch_size: BATCH_SIZE,
-                has_stamps: server.settings.arrival_by_kernel || self.has_stamps(),
+                enables_stamps: server.settings.arrival_by_kernel || self.has_stamps(),
                 recording,
                 timeout: IDLE_CHECK_INTERVAL,
             };
@@ -168,7 +168,7 @@ impl<'s, 'a> ServedTest<'s, 'a> {
         let (recording, mut record_bytes) = self.requested_recording(max_bytes);
         let memory = BufferMemory::from_budget(
             &server.memory,
-            BudgetHolder::for_address(&registration.peer),
+            BudgetHolder::for_address(&entry.peer),
             max_bytes + EXTRA_MEMORY_BYTES,
         );
         let receiver = if record_bytes == 0 {
@@ -179,7 +179,7 @@ impl<'s, 'a> ServedTest<'s, 'a> {
         } else {
             new_receiver(recording, &memory).or_else(|error| {
                 record_bytes = 0;
-                let (peer, reason) = (&registration.peer, sys::describe(&error));
+                let (peer, reason) = (&entry.peer, sys::describe(&error));
                 (server.warn)(format_args!(
                     "udpmon: {peer}: no memory for records: {reason}"
                 ));
@@ -199,7 +199,7 @@ impl<'s, 'a> ServedTest<'s, 'a> {
             receiver: receiver.map_err(|error| sys::describe(&error))?,
             record_bytes,
             observer: ArrivalObserver::new(binning, self.has_stamps(), false),
-            meter: HostMeter::start(interface, registration.peer.is_ipv6()),
+            meter: HostMeter::start(interface, entry.peer.is_ipv6()),
         })
     }
 
@@ -229,14 +229,14 @@ impl<'s, 'a> ServedTest<'s, 'a> {
     }
 
     /// Receives packets and answers requests until the test ends or restarts.
-    fn serve(&mut self, phase: &mut Phase<'_>, data_before: u64) -> RequestEffect {
+    fn serve(&mut self, phase: &mut Phase<'_>, data_bytes_before: u64) -> RequestEffect {
         let mut request = Vec::with_capacity(MAX_READ_BYTES as usize);
         loop {
             let times = match phase
                 .receiver
                 .receive(&self.session.entry.stop, &mut phase.observer)
             {
-                Ok(ReceiveEvent::Other { datagram, times }) => {
+                Ok(ReceiveEvent::NotOfFlow { datagram, times }) => {
                     request.clear();
                     request.extend_from_slice(datagram);
                     times
@@ -253,10 +253,10 @@ impl<'s, 'a> ServedTest<'s, 'a> {
                     return RequestEffect::End(TestEnd::Failed(EndReason::Stopped, reason));
                 }
             };
-            self.last_ns = monotonic_ns();
+            self.last_request_ns = monotonic_ns();
             self.session.entry.is_confirmed.store(true, Relaxed);
             self.session.count_received(&request);
-            self.session.data_bytes = data_before + phase.counters.counts().received.0;
+            self.session.data_bytes = data_bytes_before + phase.counters.counts().received.0;
             match self.answer(phase, &mut request, times) {
                 RequestEffect::Continue => {}
                 effect => return effect,
@@ -278,7 +278,7 @@ impl<'s, 'a> ServedTest<'s, 'a> {
         } else {
             UNCONFIRMED_TIMEOUT.min(idle)
         };
-        let last_ns = self.last_ns.max(last_packet_ns.unwrap_or(0));
+        let last_ns = self.last_request_ns.max(last_packet_ns.unwrap_or(0));
         let has_timed_out = Duration::from_nanos(monotonic_ns().saturating_sub(last_ns)) >= timeout;
         has_timed_out.then(|| {
             let reason = format!("no datagram arrived for {} s", timeout.as_secs());
@@ -377,7 +377,7 @@ impl<'s, 'a> ServedTest<'s, 'a> {
             self.exchange_counters.count_received(received, 1);
             self.exchange_counters.count_sent(length, 1);
             if self.responses == 1 {
-                self.running.rename("requests");
+                self.running_test.rename("requests");
             }
         }
     }
@@ -387,15 +387,15 @@ impl<'s, 'a> ServedTest<'s, 'a> {
         self.host = Some(phase.meter.since_start());
         self.has_statistics = true;
         let counts = phase.receiver.counts();
-        let count = |count: u64| u32::try_from(count).unwrap_or(u32::MAX);
+        let to_u32 = |count: u64| u32::try_from(count).unwrap_or(u32::MAX);
         let elapsed_ns = match phase.receiver.first_and_last_ns() {
             Some((first_ns, last_ns)) => last_ns.saturating_sub(first_ns),
             None => 0,
         };
         let reply = MessageBlock {
-            received: count(phase.counters.counts().receive_calls),
-            lost: count(counts.by_highest.passed_over),
-            bad_order: count(counts.by_highest.out_of_order),
+            received: to_u32(phase.counters.counts().receive_calls),
+            lost: to_u32(counts.highest_number_counts.skipped),
+            bad_order: to_u32(counts.highest_number_counts.out_of_order),
             first_to_last: (elapsed_ns / 100) as i64,
             ..MessageBlock::with_command(Command::Ok)
         };
@@ -445,8 +445,8 @@ impl<'s, 'a> ServedTest<'s, 'a> {
         let (total, bytes) = match object {
             ResultObject::ExactRecords => self.encode_records(phase, offset, max_bytes, 1),
             ResultObject::LostRecords => self.encode_lost_records(phase, offset, max_bytes),
-            other => {
-                let encoded = self.encode_object(phase, other);
+            object => {
+                let encoded = self.encode_object(phase, object);
                 let tail = encoded.get(offset..).unwrap_or_default();
                 (encoded.len(), tail[..tail.len().min(max_bytes)].to_vec())
             }
@@ -489,7 +489,7 @@ impl<'s, 'a> ServedTest<'s, 'a> {
         })
     }
 
-    /// Returns the same for the records of skipped numbers.
+    /// Returns the length of all records of skipped numbers in bytes, and a part of their bytes.
     fn encode_lost_records(
         &self,
         phase: &Phase<'_>,
@@ -519,7 +519,7 @@ impl<'s, 'a> ServedTest<'s, 'a> {
             lost: counts.lost,
             late: counts.reordered,
             repeated: counts.duplicated,
-            end: counts.by_highest.highest,
+            end: counts.highest_number_counts.highest,
             bytes: traffic.received.0,
             socket_drops: receiver.socket_drops().unwrap_or(0),
             first_ns: self.since_zero_ns(first_ns) as u64,
@@ -532,7 +532,7 @@ impl<'s, 'a> ServedTest<'s, 'a> {
                 let gap = gaps.percentile(percent).unwrap_or_default();
                 gap.as_nanos() as u64
             }),
-            overlapping_tests: self.running.overlapping_tests(),
+            overlapping_tests: self.running_test.overlapping_tests(),
             clock_step_us: (receiver.clock_step_ns() / 1_000)
                 .clamp(i32::MIN.into(), i32::MAX.into()) as i32,
             invalid: phase.observer.invalid,

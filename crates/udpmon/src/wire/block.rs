@@ -198,7 +198,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn short_datagrams_have_zeros() {
+    fn missing_fields_of_short_datagrams_are_zero() {
         let mut datagram = [0xff; 14];
         let data = MessageBlock {
             number: 0x0102_0304_0506,

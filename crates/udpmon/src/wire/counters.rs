@@ -38,6 +38,7 @@ codec::record! {
         [128] udp6_in_datagrams: i64,
         [136] udp6_in_errors: i64,
         [144] udp6_out_datagrams: i64,
+        /// 1: IPv4; 2: IPv6.
         [152] mode: u32,
     }
 }
@@ -193,7 +194,7 @@ impl KernelTexts<'_> {
 }
 
 /// Parses a line of `/proc/net/dev`. It has eight values for reception, then eight for sending.
-/// Each begins with bytes, packets, errors and drops.
+/// Each group begins with bytes, packets, errors and drops.
 fn parse_interface(line: &str) -> Option<InterfaceCounters> {
     let (name, values) = line.split_once(':')?;
     let values: Vec<i64> = values
@@ -226,7 +227,7 @@ fn table_value(text: &str, protocol: &str, name: &str) -> i64 {
     let mut columns = names
         .split_ascii_whitespace()
         .zip(values.split_ascii_whitespace());
-    let column = columns.find(|(found, _)| *found == name);
+    let column = columns.find(|(column_name, _)| *column_name == name);
     column
         .and_then(|(_, value)| value.parse().ok())
         .unwrap_or(0)
@@ -237,7 +238,7 @@ fn line_value(text: &str, name: &str) -> i64 {
     let mut pairs = text
         .lines()
         .filter_map(|line| line.split_once(char::is_whitespace));
-    let pair = pairs.find(|(found, _)| *found == name);
+    let pair = pairs.find(|(column_name, _)| *column_name == name);
     pair.and_then(|(_, value)| value.trim().parse().ok())
         .unwrap_or(0)
 }
@@ -246,17 +247,19 @@ impl HostCounters {
     /// Returns the counts since `earlier`. A new interface counts from zero.
     #[must_use]
     pub fn since(&self, earlier: &Self, is_v6: bool) -> Self {
-        let interfaces = self.interfaces.iter().map(|now| {
+        let interfaces = self.interfaces.iter().map(|current| {
             let mut before = earlier.interfaces.iter();
-            let before = before.find(|before| before.name == now.name);
+            let before = before.find(|before| before.name == current.name);
             let before = before.map_or([0; 8], |before| before.values);
             InterfaceCounters {
-                name: now.name,
-                values: std::array::from_fn(|index| difference(now.values[index], before[index])),
+                name: current.name,
+                values: std::array::from_fn(|index| {
+                    difference(current.values[index], before[index])
+                }),
             }
         });
-        let [now, before] = [self, earlier].map(|counters| counters.protocols.numbers());
-        let differences = std::array::from_fn(|index| difference(now[index], before[index]));
+        let [current, before] = [self, earlier].map(|counters| counters.protocols.numbers());
+        let differences = std::array::from_fn(|index| difference(current[index], before[index]));
         Self {
             interfaces: interfaces.collect(),
             protocols: ProtocolCounters::from_numbers(&differences),
@@ -282,11 +285,11 @@ impl ProtocolCounters {
 
 /// Returns the difference of two readings of a counter. A counter of an old kernel has 32 bits and
 /// may have wrapped once.
-fn difference(now: i64, before: i64) -> i64 {
-    let difference = now.wrapping_sub(before);
+fn difference(current: i64, before: i64) -> i64 {
+    let difference = current.wrapping_sub(before);
     match difference {
         negative if negative < 0 && before <= i64::from(u32::MAX) => negative.wrapping_add(1 << 32),
-        other => other,
+        difference => difference,
     }
 }
 
@@ -329,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn differences_round_trip() {
+    fn encoded_counters_round_trip() {
         let counters = HostCounters {
             is_v6: true,
             ..texts(DEV).parse()

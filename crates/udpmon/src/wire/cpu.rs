@@ -37,7 +37,7 @@ impl CpuLoad {
         let loads: Vec<Self> = entries
             .map(|entry| Self::from_bytes(entry, Endian::Little))
             .collect();
-        let count = loads.first().map_or(0, |all| all.count as usize);
+        let count = loads.first().map_or(0, |total| total.count as usize);
         loads.into_iter().take(count).collect()
     }
 

@@ -74,7 +74,7 @@ mod tests {
     use crate::wire::Command;
 
     #[test]
-    fn an_echo_under_another_code_has_none() {
+    fn an_echo_with_another_command_has_no_extension() {
         let extension = LinerateExtension {
             nonce: 0x0123_4567_89ab_cdef,
             request: 3,

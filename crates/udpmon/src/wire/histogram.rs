@@ -24,7 +24,7 @@ codec::record! {
     }
 }
 
-/// The requested bins of a responder's histogram 0, in 0.1 µs.
+/// The bins of a histogram: in 0.1 µs for a responder's histogram 0, in µs for `udpmon_req`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Binning {
     /// The low edge of the first bin.
@@ -85,8 +85,8 @@ impl LinearHistogram {
     /// Adds a value.
     pub fn record(&mut self, value: i64) {
         let offset = value.saturating_sub(self.low.into());
-        // Stock rounds the quotient towards zero: it counts values slightly below the low edge in
-        // the first bin.
+        // Round down. Stock rounds towards zero, and so counts values slightly below the low edge
+        // in the first bin.
         let bin = offset.div_euclid(self.width.into());
         let index = match u32::try_from(bin) {
             Ok(bin) if bin < self.bins => {
@@ -171,17 +171,17 @@ mod tests {
     }
 
     #[test]
-    fn absurd_images_are_read() {
-        let all = LinearHistogram::decode(&[0xff; LinearHistogram::LEN]).unwrap();
+    fn invalid_images_are_decoded_without_overflow() {
+        let saturated = LinearHistogram::decode(&[0xff; LinearHistogram::LEN]).unwrap();
         assert_eq!(
-            (all.bin_counts().len(), all.binned_count()),
+            (saturated.bin_counts().len(), saturated.binned_count()),
             (998, u64::MAX)
         );
-        let absurd = Binning {
+        let invalid_bins = Binning {
             low: i32::MIN,
             width: 0,
         };
-        for mut histogram in LinearHistogram::all_for_responder(absurd) {
+        for mut histogram in LinearHistogram::all_for_responder(invalid_bins) {
             histogram.record(i64::MAX);
             histogram.record(-1);
             assert!(histogram.width > 0);

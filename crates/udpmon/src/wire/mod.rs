@@ -36,8 +36,8 @@ pub const MAX_IMAGE_BYTES_PER_REQUEST: u32 = 1400;
 
 /// Returns a part of an object, padded with zeros after the end of the object.
 pub fn padded_slice(image: &[u8], from: usize, length: usize) -> Vec<u8> {
-    let rest = image.get(from..).unwrap_or_default();
-    let mut slice = rest[..rest.len().min(length)].to_vec();
+    let tail = image.get(from..).unwrap_or_default();
+    let mut slice = tail[..tail.len().min(length)].to_vec();
     slice.resize(length, 0);
     slice
 }

@@ -50,13 +50,13 @@ macro_rules! images {
 
 images!(ArrivalRecord, LostRecord);
 
-/// Decodes the records of a stock responder, and assigns them to their numbers. There, each late or
-/// repeated packet shifts the later records by half a record. `sent` has the send time of each
-/// recorded packet in 0.1 µs, in ascending order.
+/// Decodes the records of a stock responder, and assigns them to their numbers. In its memory, each
+/// late or repeated packet shifts the later records by half a record. `sent` has the send time of
+/// each recorded packet in 0.1 µs, in ascending order.
 pub fn align_records(image: &[u8], sent: &[i64]) -> Vec<ArrivalRecord> {
     let halves: Vec<[i64; 2]> = image
         .chunks_exact(ArrivalRecord::LEN / 2)
-        .map(|half| [0, 8].map(|at| i64::from_le_bytes(codec::array_at(half, at))))
+        .map(|half| [0, 8].map(|offset| i64::from_le_bytes(codec::array_at(half, offset))))
         .collect();
     let mut records = vec![ArrivalRecord::default(); halves.len() / 2];
     let number_of = |[arrival, sent_time]: [i64; 2]| match arrival {

@@ -31,7 +31,7 @@ const FIRST_ANSWER_TIMEOUT: Duration = Duration::from_secs(3);
 /// How long slaves may take to end their strands and report their results, as in uperf.
 pub(super) const GOODBYE_TIMEOUT: Duration = Duration::from_secs(15);
 
-/// The same after a failure.
+/// [`GOODBYE_TIMEOUT`] after a failure.
 pub(super) const FAILED_GOODBYE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// One slave of one group.
@@ -50,7 +50,7 @@ pub(super) struct Slave {
     /// Number of operations to subtract from its statistics: it counts the end of each strand as
     /// one.
     pub(super) extra_operations: u32,
-    /// Its goodbye message, or the error that lost it; `None` until then.
+    /// Its goodbye message, or the error of its lost connection; `None` before either.
     pub(super) goodbye: Option<io::Result<Goodbye>>,
     /// Layout of flowops on the wire.
     pub(super) layout: FlowopLayout,
@@ -141,10 +141,10 @@ impl Slave {
         if self.is_linerate || self.layout != FlowopLayout::WithBatchSize {
             return;
         }
-        let found = self
+        let detected = self
             .open_second_connection()
             .and_then(|control| probe::probe_layout(&control));
-        self.layout = found.unwrap_or(FlowopLayout::WithBatchSize);
+        self.layout = detected.unwrap_or(FlowopLayout::WithBatchSize);
     }
 
     fn exchange_headers(
@@ -188,7 +188,7 @@ impl Slave {
             strand_ports.extend(
                 listeners
                     .iter()
-                    .map(|one| one.ports(local_address.as_ref())),
+                    .map(|strand| strand.ports(local_address.as_ref())),
             );
         }
         let answer = self
@@ -249,7 +249,7 @@ impl Slave {
 
     /// Returns the command that starts a transaction; `None` if the slave does not run it.
     pub(super) fn next_command(&self, stage: u32) -> Option<MasterCommand> {
-        let has_transaction = self.idle_transaction.is_none_or(|end| stage < end);
+        let has_transaction = self.idle_transaction.is_none_or(|idle| stage < idle);
         has_transaction.then_some(MasterCommand::NextTransaction(stage))
     }
 
@@ -260,7 +260,7 @@ impl Slave {
                 self.extra_operations = strands;
                 vec![MasterCommand::SendStatistics]
             }
-            Some(end) => vec![MasterCommand::NextTransaction(end), MasterCommand::Abort],
+            Some(idle) => vec![MasterCommand::NextTransaction(idle), MasterCommand::Abort],
         }
     }
 

@@ -16,7 +16,7 @@ pub(super) fn permitted_counters(requested: &[CpuCounter]) -> (Vec<CpuCounter>, 
     let events: Vec<_> = requested.iter().map(|counter| counter.event()).collect();
     // Strands get the same result: a permission applies to all threads of this user.
     match EventCounters::open(&events) {
-        Ok((_, allowed)) => sort_by_permission(requested, allowed),
+        Ok((_, allowed)) => split_by_permission(requested, allowed),
         Err(error) => {
             let names = requested.iter().map(|counter| counter.name().to_owned());
             let refused = Warning::NotCounted {
@@ -28,7 +28,7 @@ pub(super) fn permitted_counters(requested: &[CpuCounter]) -> (Vec<CpuCounter>, 
     }
 }
 
-fn sort_by_permission(
+fn split_by_permission(
     requested: &[CpuCounter],
     permissions: Vec<CounterPermission>,
 ) -> (Vec<CpuCounter>, Vec<Warning>) {
@@ -54,10 +54,7 @@ fn sort_by_permission(
     }
     let refused = refused.into_iter();
     let mut warnings: Vec<_> = refused
-        .map(|(counters, why)| Warning::NotCounted {
-            counters,
-            reason: why,
-        })
+        .map(|(counters, reason)| Warning::NotCounted { counters, reason })
         .collect();
     if !user_space_only.is_empty() {
         warnings.push(Warning::UserSpaceOnly {
@@ -86,7 +83,7 @@ mod tests {
         let names = "cycles instructions task-clock context-switches page-faults";
         let requested = CpuCounter::from_names(names.split(' ')).unwrap();
         let refused = |kind: io::ErrorKind| CounterPermission::Unavailable(kind.into());
-        let (permitted, warnings) = sort_by_permission(
+        let (permitted, warnings) = split_by_permission(
             &requested,
             vec![
                 refused(io::ErrorKind::NotFound),
@@ -110,7 +107,7 @@ mod tests {
     fn permitted_counters_cause_no_warning() {
         assert_eq!(permitted_counters(&[]), (Vec::new(), Vec::new()));
         let requested = CpuCounter::from_names(["task-clock"]).unwrap();
-        let result = sort_by_permission(&requested, vec![CounterPermission::Full]);
+        let result = split_by_permission(&requested, vec![CounterPermission::Full]);
         assert_eq!(result, (requested, Vec::new()));
     }
 }

@@ -17,10 +17,10 @@ const MAX_READ_BYTES: u64 = i32::MAX as u64;
 
 /// Opens the files that a group sends: all readable files below each directory.
 pub(super) fn open_files(group: &GroupSpec) -> Result<Files, String> {
-    let mut all = Files::new();
+    let mut opened = Files::new();
     for flowop in (group.flowops()).filter(|flowop| !flowop.directory.is_empty()) {
         let directory = Path::new(&flowop.directory);
-        if all.iter().any(|(known, _)| known == directory) {
+        if opened.iter().any(|(known, _)| known == directory) {
             continue;
         }
         let mut files = Vec::new();
@@ -33,19 +33,19 @@ pub(super) fn open_files(group: &GroupSpec) -> Result<Files, String> {
         if files.is_empty() {
             return Err(directory_error("no readable file".to_owned()));
         }
-        all.push((directory.to_owned(), files));
+        opened.push((directory.to_owned(), files));
     }
-    Ok(all)
+    Ok(opened)
 }
 
-fn find_files(directory: &Path, depth: usize, files: &mut Vec<File>) -> std::io::Result<()> {
+fn find_files(directory: &Path, levels_left: usize, files: &mut Vec<File>) -> std::io::Result<()> {
     let mut entries: Vec<_> = fs::read_dir(directory)?.collect::<Result<_, _>>()?;
     entries.sort_by_key(fs::DirEntry::path);
     for entry in entries {
         // Symbolic links are not followed, so there are no endless loops.
         let kind = entry.file_type()?;
-        if kind.is_dir() && depth > 0 {
-            let _ = find_files(&entry.path(), depth - 1, files);
+        if kind.is_dir() && levels_left > 0 {
+            let _ = find_files(&entry.path(), levels_left - 1, files);
         } else if kind.is_file() && files.len() < MAX_FILES {
             files.extend(File::open(entry.path()));
         }
@@ -75,10 +75,10 @@ fn max_execution_bytes(flowop: &Flowop, files: &Files) -> Result<u64, String> {
         _ => return Ok(0),
     };
     let directory = &flowop.directory;
-    let found = files
+    let entry = files
         .iter()
         .find(|(known, _)| known == Path::new(directory));
-    let files = found.map(|(_, files)| files.as_slice()).unwrap_or_default();
+    let files = entry.map(|(_, files)| files.as_slice()).unwrap_or_default();
     let length = |file: &File| file.metadata().map(|data| data.len()).unwrap_or_default();
     let lengths: Vec<u64> = files.iter().map(length).collect();
     let bytes = max_consecutive_bytes(&lengths, count);
@@ -103,8 +103,8 @@ fn max_consecutive_bytes(lengths: &[u64], count: usize) -> u64 {
         .fold(0, |sum: u64, length| sum.saturating_add(*length));
     let remainder = count % lengths.len();
     let sum_from = |start: usize| {
-        let rest = lengths.iter().cycle().skip(start).take(remainder);
-        rest.fold(0, |sum: u64, length| sum.saturating_add(*length))
+        let partial_round = lengths.iter().cycle().skip(start).take(remainder);
+        partial_round.fold(0, |sum: u64, length| sum.saturating_add(*length))
     };
     let max_partial = (0..lengths.len()).map(sum_from).max().unwrap_or(0);
     sum.saturating_mul(rounds).saturating_add(max_partial)
@@ -115,7 +115,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn files_are_sent_in_turn() {
+    fn the_largest_execution_wraps_around_the_list() {
         for (lengths, count, expected) in [
             (&[][..], 3, 0),
             (&[5], 1, 5),

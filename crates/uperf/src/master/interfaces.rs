@@ -34,10 +34,10 @@ impl InterfaceCounters {
                 traffic: before, ..
             }) = before
             else {
-                interface.came_online = true;
+                interface.was_missing_at_start = true;
                 return interface;
             };
-            let subtract = |now: &mut u64, then: u64| *now = now.saturating_sub(then);
+            let subtract = |count: &mut u64, earlier: u64| *count = count.saturating_sub(earlier);
             let traffic = &mut interface.traffic;
             subtract(&mut traffic.sent_packets, before.sent_packets);
             subtract(&mut traffic.received_packets, before.received_packets);
@@ -47,7 +47,7 @@ impl InterfaceCounters {
         });
         Interfaces {
             elapsed: current.read_at - self.read_at,
-            each: interfaces.collect(),
+            interfaces: interfaces.collect(),
         }
     }
 }
@@ -69,7 +69,7 @@ fn parse_line(line: &str) -> Option<InterfaceTraffic> {
     Some(InterfaceTraffic {
         name: name.trim().to_owned(),
         traffic,
-        came_online: false,
+        was_missing_at_start: false,
     })
 }
 
@@ -78,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_of_the_kernel() {
+    fn counters_are_parsed_from_a_line() {
         let line = "  eth0: 1000 10 0 0 0 0 0 0 2000 20 0 0 0 0 0 0";
         let interface = parse_line(line).unwrap();
         let InterfaceTraffic { name, traffic, .. } = interface;
@@ -94,12 +94,12 @@ mod tests {
     }
 
     #[test]
-    fn this_host_has_one() {
+    fn the_loopback_interface_is_read() {
         assert!(
             InterfaceCounters::read()
                 .interfaces
                 .iter()
-                .any(|each| each.name == "lo")
+                .any(|interface| interface.name == "lo")
         );
     }
 }

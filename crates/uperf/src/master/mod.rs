@@ -223,10 +223,10 @@ impl Session<'_> {
     /// Returns the facts about this host for the JSON document and the HTML page.
     fn host(&self, slaves: &[Slave]) -> Option<HostFacts> {
         self.master.needs_all_statistics().then(|| {
-            let first = slaves
+            let local_address = slaves
                 .first()
                 .and_then(|slave| slave.control.local_address());
-            engine::host_facts(first.and_then(|address| address.ip()))
+            engine::host_facts(local_address.and_then(|address| address.ip()))
         })
     }
 
@@ -450,7 +450,7 @@ fn abort_all(slaves: &mut [Slave]) -> Vec<String> {
     let mut aborted = Vec::new();
     for slave in slaves {
         // A signal ends the run, but not the messages about its end.
-        slave.control.forget_connect_stop();
+        slave.control.detach_stop();
         if slave.goodbye.is_none() {
             slave.send_command(MasterCommand::Abort);
             aborted.push(slave.host.clone());

@@ -114,16 +114,17 @@ impl FinishedRun<'_> {
         transaction: &TransactionSpec,
         results: &[&StrandTransactionOutcome],
     ) -> model::TransactionOutcome {
-        let end = results.iter().map(|part| part.began + part.elapsed).max();
+        let ends = results.iter().map(|result| result.began + result.elapsed);
+        let end = ends.max();
         let (first, last) = match (start_times(results).min(), start_times(results).max()) {
             (Some(first), Some(last)) => (first, last),
             _ => (self.handshake_end.0, self.handshake_end.0),
         };
         let mut times = PassTimes::default();
         let mut latency = Histogram::default();
-        for part in results {
-            times.merge(&part.times.rounds);
-            if let Some(histogram) = &part.times.histogram {
+        for result in results {
+            times.merge(&result.times.rounds);
+            if let Some(histogram) = &result.times.histogram {
                 latency.merge(histogram);
             }
         }
@@ -139,7 +140,7 @@ impl FinishedRun<'_> {
             start_spread: last - first,
             rounds: results
                 .iter()
-                .map(|part| count_rounds(transaction, part))
+                .map(|result| count_rounds(transaction, result))
                 .sum(),
             is_exchange: transaction.has_flowop(FlowopKind::opens)
                 || (transaction.has_flowop(FlowopKind::sends)
@@ -161,9 +162,9 @@ impl FinishedRun<'_> {
         results: &[&StrandTransactionOutcome],
     ) -> StepOutcome {
         let mut times = PassTimes::default();
-        for part in results {
-            if let Some(other) = part.times.steps.get(step) {
-                times.merge(other);
+        for result in results {
+            if let Some(step_times) = result.times.steps.get(step) {
+                times.merge(step_times);
             }
         }
         StepOutcome {
@@ -193,7 +194,7 @@ impl FinishedRun<'_> {
     ) -> Vec<(String, Option<u64>)> {
         let events = results
             .iter()
-            .map(|part| part.times.events.as_ref()?.get(step));
+            .map(|result| result.times.events.as_ref()?.get(step));
         // The sum is unavailable if the counters of one strand are.
         let events: Option<Vec<_>> = events.collect();
         let sum = |counter: &CpuCounter| {
@@ -225,13 +226,13 @@ impl FinishedRun<'_> {
 /// the end of its last one.
 fn active_totals(strands: &[&StrandOutcome]) -> Totals {
     let stages = strands.iter().map(|strand| strand.transactions.len()).max();
-    let mut all = Totals::default();
+    let mut sum = Totals::default();
     for number in 0..stages.unwrap_or(0) {
         let totals = clipped_totals(transaction_results(strands, number));
-        all.counts += totals.counts;
-        all.elapsed += totals.elapsed;
+        sum.counts += totals.counts;
+        sum.elapsed += totals.elapsed;
     }
-    all
+    sum
 }
 
 /// Returns the sum of the results, limited to the time of their transactions. The elapsed time is
@@ -239,11 +240,11 @@ fn active_totals(strands: &[&StrandOutcome]) -> Totals {
 fn clipped_totals<'p>(results: impl IntoIterator<Item = &'p StrandTransactionOutcome>) -> Totals {
     let mut counts = Counts::default();
     let (mut first, mut last) = (None, None);
-    for part in results {
-        let (elapsed, counts_in_time) = part.clipped_to_duration();
+    for result in results {
+        let (elapsed, counts_in_time) = result.clipped_to_duration();
         counts += counts_in_time;
-        first = Some(first.map_or(part.began, |first: Instant| first.min(part.began)));
-        last = last.max(Some(part.began + elapsed));
+        first = Some(first.map_or(result.began, |first: Instant| first.min(result.began)));
+        last = last.max(Some(result.began + elapsed));
     }
     let span = first.zip(last).map(|(first, last)| last - first);
     Totals {
@@ -264,13 +265,13 @@ fn transaction_results<'s>(
 }
 
 fn start_times(results: &[&StrandTransactionOutcome]) -> impl Iterator<Item = Instant> {
-    results.iter().map(|part| part.began)
+    results.iter().map(|result| result.began)
 }
 
 fn sum_counts<'p>(results: impl IntoIterator<Item = &'p StrandTransactionOutcome>) -> Counts {
     let mut sum = Counts::default();
-    for part in results {
-        sum += part.counts;
+    for result in results {
+        sum += result.counts;
     }
     sum
 }
@@ -300,7 +301,8 @@ fn set_arrived_bytes(
         .filter(|txn| txn.has_flowop(FlowopKind::sends))
         .count()
         == 1;
-    let sent: u64 = outcomes.iter().map(|one| one.totals.counts.sent.0).sum();
+    let sent_bytes = |outcome: &model::TransactionOutcome| outcome.totals.counts.sent.0;
+    let sent: u64 = outcomes.iter().map(sent_bytes).sum();
     for (outcome, txn) in outcomes.iter_mut().zip(transactions()) {
         let counts = &outcome.totals.counts;
         outcome.arrived = match (

@@ -33,16 +33,16 @@ pub(super) fn probe_layout(control: &ControlConnection) -> io::Result<FlowopLayo
 
     let mut bytes = Header::for_phase_2(DataVersion::V0_3_1, 0).encode(Endian::NATIVE);
     bytes.extend(WorkRecords::minimal().encode(FlowopLayout::V1_0_8, Endian::NATIVE));
-    // The next longer layout has the flowop's number where this one ends with zeros.
-    let number = bytes.len() - LAYOUT_STEP_BYTES;
-    bytes[number..number + 4].copy_from_slice(&(FlowopKind::Nop as u32).to_ne_bytes());
+    // These 8 bytes are zero in this layout. The next longer one has the kind there.
+    let kind_offset = bytes.len() - LAYOUT_STEP_BYTES;
+    bytes[kind_offset..kind_offset + 4].copy_from_slice(&(FlowopKind::Nop as u32).to_ne_bytes());
     control.write(&bytes, PHASE_1_TIMEOUT)?;
     if accepts_work(control, timeout)? {
         return Ok(FlowopLayout::V1_0_8);
     }
     control.write(&[0; LAYOUT_STEP_BYTES], PHASE_1_TIMEOUT)?;
     if accepts_work(control, timeout)? {
-        return Ok(FlowopLayout::Repeat);
+        return Ok(FlowopLayout::WithRepeat);
     }
     Ok(FlowopLayout::WithBatchSize)
 }
@@ -79,9 +79,9 @@ mod tests {
         control.write_all(&Phase1Answer::Ok.encode()).unwrap();
         let mut work = vec![0; 352 + 24 + 168 + flowop_bytes];
         if control.read_exact(&mut work).is_ok() {
-            let number = work.len() - 16;
+            let kind_offset = work.len() - 16;
             assert_eq!(
-                work[number..number + 4],
+                work[kind_offset..kind_offset + 4],
                 (FlowopKind::Nop as u32).to_ne_bytes()
             );
             let ok = Phase2Answer::Ok { slave_infos: 0 };
@@ -93,7 +93,7 @@ mod tests {
     fn each_layout_is_detected() {
         for expected in [
             FlowopLayout::V1_0_8,
-            FlowopLayout::Repeat,
+            FlowopLayout::WithRepeat,
             FlowopLayout::WithBatchSize,
         ] {
             let listener = TcpListener::bind("127.0.0.1:0").unwrap();

@@ -279,7 +279,7 @@ impl<'a> Progress<'a> {
             return;
         }
         let stage = self.samplers.len() - 1;
-        // No sample is taken after the end of the transaction's time: the last one is of that end.
+        // After the end of the transaction's time, only `end_transaction` takes a sample.
         if workers.is_time_up(stage) {
             self.samplers[stage].skip(at);
         } else {

@@ -25,7 +25,7 @@ mod tests {
     #[test]
     fn defaults_are_those_in_force() {
         let mut checked = 0;
-        for flag in SECTION.flags {
+        for flag in SECTION.options {
             let Some(default) = flag.stated_default() else {
                 continue;
             };

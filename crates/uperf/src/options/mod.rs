@@ -26,14 +26,14 @@ pub fn uperf(program: &str, args: impl IntoIterator<Item = OsString>) -> Result<
         return Err(usage_after(program, ""));
     }
     let mut given = GivenOptions::default();
-    let rest = scan(program, &table::SECTION, &words, &mut given).map_err(|quit| {
+    let operands = scan(program, &table::SECTION, &words, &mut given).map_err(|quit| {
         quit.into_exit(ExitTexts {
             help: Exit::stdout(usage::text(program), 0),
             version: usage::version(),
             syntax_error: usage_after(program, ""),
         })
     })?;
-    if let Some(word) = rest.first() {
+    if let Some(word) = operands.first() {
         let text = format!("{program}: '{word}' belongs to no option; name the profile with -m\n");
         return Err(Exit::stderr(text, 1));
     }

@@ -174,7 +174,7 @@ pub(super) fn settings(program: &str, given: GivenOptions) -> Result<Settings, E
             return refuse("--check cannot be combined with -m or -s");
         }
         (None, true, None)
-            if given.limits.user.is_some() && given.limits.permissions.privileged_ports =>
+            if given.limits.user.is_some() && given.limits.permissions.allows_privileged_ports =>
         {
             return refuse(Permissions::NOT_WITH_USER);
         }

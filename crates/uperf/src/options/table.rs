@@ -60,7 +60,7 @@ pub(super) static SECTION: Section<GivenOptions> = Section {
     title: "OPTIONS",
     heading: "",
     scope: "",
-    flags: &[
+    options: &[
     stock_letter('m', Value("profile"), &["-m <profile>\t Run uperf with this profile"],
         "Run this profile as the master. If given several times, the last one counts.",
         |t, v| { t.profile = Some(v.into()); Ok(()) }),
@@ -153,10 +153,10 @@ pub(super) static SECTION: Section<GivenOptions> = Section {
         |t, v| { t.for_slave("--allow-peers").server.networks.push(Network::parse(v).or_else(refuse)?); Ok(()) }),
     linerate_long("allow-modules", Nothing, "Let workorders load kernel modules (protocols, cc=)", "",
         "Let workorders load kernel modules for protocols and congestion control. Without it, the slave refuses modules that are not loaded.",
-        |t, _| { t.for_slave("--allow-modules").permissions.modules = true; Ok(()) }),
+        |t, _| { t.for_slave("--allow-modules").permissions.allows_modules = true; Ok(()) }),
     linerate_long("allow-privileged-ports", Nothing, "Let workorders listen on privileged ports", "",
         "Let workorders listen on ports below 1024, or below the sysctl net.ipv4.ip_unprivileged_port_start.",
-        |t, _| { t.for_slave("--allow-privileged-ports").permissions.privileged_ports = true; Ok(()) }),
+        |t, _| { t.for_slave("--allow-privileged-ports").permissions.allows_privileged_ports = true; Ok(()) }),
     linerate_long("user", Value("name"), "Change to this user after opening the port (needs root)", "",
         "Change to this user, with its groups and without privileges, after opening the control port and the directories of --allow-dir. It cannot be combined with --allow-privileged-ports. This needs root.",
         |t, v| { t.for_slave("--user").user = Some(v.to_owned()); Ok(()) }),

@@ -22,7 +22,7 @@ pub(super) fn text(program: &str) -> String {
 pub(super) fn version() -> String {
     let is_supported = |protocol: &DataProtocol| match protocol {
         DataProtocol::Ssl => cfg!(feature = "tls"),
-        other => *other != DataProtocol::Rds,
+        protocol => *protocol != DataProtocol::Rds,
     };
     let protocols = DataProtocol::ALL.into_iter().filter(is_supported);
     let protocols: Vec<_> = protocols

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use getopt::{EarlyExit, check_range};
 
-/// Parses an integer by uperf's rule (spec section 1.3); returns `None` if it is invalid.
+/// Parses an integer by uperf's rule; returns `None` if it is invalid.
 ///
 /// The number has digits, perhaps a decimal point, and an optional suffix. The suffix is one letter
 /// of `b k m g t p e z`, each 1024 times the one before; further letters are ignored.
@@ -20,7 +20,7 @@ pub(super) fn integer(text: &str) -> Option<u64> {
     number.parse::<u64>().ok()?.checked_mul(unit)
 }
 
-/// Parses a time by uperf's rule (spec section 1.3).
+/// Parses a time by uperf's rule.
 ///
 /// Only the first letter of the unit counts: `s` (the default), `m` for milliseconds, `u` or `n`.
 /// Returns `None` if the text is invalid or the time exceeds a year.

@@ -13,8 +13,8 @@ pub(super) fn latencies(groups: &[GroupOutcome]) -> Option<String> {
     let transactions = groups.iter().flat_map(|group| &group.transactions);
     let mut times = Histogram::default();
     for latency in transactions
-        .filter(|it| it.is_timed)
-        .filter_map(|it| it.latency.as_ref())
+        .filter(|transaction| transaction.is_timed)
+        .filter_map(|transaction| transaction.latency.as_ref())
     {
         times.merge(latency);
     }

@@ -1,4 +1,4 @@
-//! Sample lines, for people and for programs, and the rule.
+//! Sample lines, for people and for programs, and the rule (line of dashes).
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -43,7 +43,7 @@ impl Width {
     }
 }
 
-/// Formats a sample for people, without a line end (spec section 6.2).
+/// Formats a sample for people, without a line end.
 pub(super) fn summary(sample: &SampleLine<'_>) -> String {
     let totals = &sample.totals;
     let name = printable_line(sample.name);
@@ -57,7 +57,7 @@ pub(super) fn summary(sample: &SampleLine<'_>) -> String {
 /// Formats a sample for programs (`-R`), with its line end. The time stamp is in milliseconds.
 pub(super) fn raw(sample: &SampleLine<'_>) -> String {
     let since_epoch = sample.ended.duration_since(UNIX_EPOCH).unwrap_or_default();
-    let (milliseconds, rest) = (
+    let (milliseconds, remaining_ns) = (
         since_epoch.as_millis(),
         since_epoch.subsec_nanos() % 1_000_000,
     );
@@ -65,7 +65,7 @@ pub(super) fn raw(sample: &SampleLine<'_>) -> String {
     let totals = &sample.totals;
     format!(
         "timestamp_ms:{milliseconds}.{:04} name:{name} nr_bytes:{} nr_ops:{}\n",
-        rest / 100,
+        remaining_ns / 100,
         totals.bytes.0,
         totals.operations
     )
@@ -103,7 +103,7 @@ mod tests {
     use units::Bytes;
 
     #[test]
-    fn the_width_is_the_terminals_within_bounds() {
+    fn the_width_is_that_of_the_terminal_within_limits() {
         for (columns, dashes) in [
             (None, 79),
             (Some(0), 79),
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sample_in_both_forms() {
+    fn samples_are_formatted_for_people_and_programs() {
         let mut sample = SampleLine {
             name: "Txn2",
             totals: CombinedTotals {

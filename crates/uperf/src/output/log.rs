@@ -4,13 +4,13 @@ use model::LogEntry;
 
 use super::line::printable_lines;
 
-/// Returns the log lines at the end of a report or a slave's output (spec section 6.3).
+/// Returns the log lines at the end of a report or a slave's output.
 pub fn log_text(entries: &[LogEntry]) -> String {
     let line = |entry: &LogEntry| format!("** {}\n", format_message(entry, " "));
     entries.iter().map(line).collect()
 }
 
-/// Returns the text that a slave sends to its master at the end (spec section 3.8).
+/// Returns the text that a slave sends to its master at the end of a run.
 pub fn goodbye_text(entries: &[LogEntry]) -> String {
     let line = |entry: &LogEntry| {
         let has_no_prefix = !entry.is_warning && entry.count <= MAX_UNCOUNTED;
@@ -23,8 +23,8 @@ pub fn goodbye_text(entries: &[LogEntry]) -> String {
 /// Messages that occur more often than this have their count in front.
 const MAX_UNCOUNTED: u64 = 2;
 
-/// Formats a message, with `gap` after a count. Texts of slaves may have several lines.
-fn format_message(entry: &LogEntry, gap: &str) -> String {
+/// Formats a message, with `separator` after a count. Texts of slaves may have several lines.
+fn format_message(entry: &LogEntry, separator: &str) -> String {
     let count = entry.count;
     let text = printable_lines(&entry.text);
     let reason = match &*entry.reason {
@@ -34,8 +34,8 @@ fn format_message(entry: &LogEntry, gap: &str) -> String {
     match (entry.is_warning, count > MAX_UNCOUNTED) {
         (false, false) => format!("{text} {reason}"),
         (true, false) => format!("Warning: {text} {reason}"),
-        (false, true) => format!("{count} Errors{gap}{text} {reason}"),
-        (true, true) => format!("{count} Warnings{gap}{text} {reason}"),
+        (false, true) => format!("{count} Errors{separator}{text} {reason}"),
+        (true, true) => format!("{count} Warnings{separator}{text} {reason}"),
     }
 }
 

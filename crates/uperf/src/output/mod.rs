@@ -8,10 +8,10 @@ mod line;
 mod log;
 mod number;
 mod progress;
+mod protocol_step;
 mod response;
 mod sections;
 mod statistics;
-mod step;
 
 pub use line::{SampleLine, Width};
 pub use log::{goodbye_text, log_text};
@@ -55,7 +55,7 @@ pub fn report(master: &MasterSettings, width: Width, outcome: &Outcome) -> Strin
     if print.strands {
         let max_workers = groups.iter().map(|group| group.workers.len()).max();
         let names: Vec<String> = (0..max_workers.unwrap_or(0))
-            .map(|it| format!("Thr{it}"))
+            .map(|index| format!("Thr{index}"))
             .collect();
         let workers = groups
             .iter()

@@ -1,4 +1,4 @@
-//! Formats numbers right-aligned in a column, followed by a blank (spec section 6.1).
+//! Formats numbers right-aligned in a column, followed by a blank.
 
 use std::time::Duration;
 

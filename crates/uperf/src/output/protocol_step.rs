@@ -59,7 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn commands_have_their_number() {
+    fn command_lines_show_name_number_and_host() {
         let steps = [
             ProtocolStep::CommandSent(MasterCommand::NextTransaction(2), "h"),
             ProtocolStep::CommandSent(MasterCommand::SendStatistics, "h"),

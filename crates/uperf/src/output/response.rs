@@ -3,7 +3,7 @@
 /// Formats one pass as a line, with its line end.
 ///
 /// Columns: process, thread (0 if the strand is a process), kind of the time (always 0), wall-clock
-/// time of the end, duration (spec section 6.5).
+/// time of the end, duration.
 pub(crate) fn response_line(process: u32, thread: u64, ended_ns: u64, took_ns: u64) -> String {
     format!(
         "{process:6} {thread:6} {:2} {ended_ns:15} {took_ns:15}\n",

@@ -1,4 +1,4 @@
-//! Optional sections of the report (spec section 6.3).
+//! Optional sections of the report.
 
 use std::time::Duration;
 
@@ -56,7 +56,7 @@ pub(super) fn interfaces(width: Width, interfaces: &Interfaces) -> String {
         "\nNetstat statistics for this run\n{rule}{:<5}  {:>10}  {:>10}  {:>11}  {:>11}\n",
         "Nic", "opkts/s", "ipkts/s", "obits/s", "ibits/s"
     );
-    let lines = interfaces.each.iter();
+    let lines = interfaces.interfaces.iter();
     text.extend(lines.map(|traffic| traffic_lines(traffic, interfaces.elapsed)));
     text + &rule
 }
@@ -88,10 +88,10 @@ fn counter_lines(step: &StepOutcome) -> Option<String> {
     Some(step.counters.iter().map(line).collect())
 }
 
-/// Returns the lines of an interface; without traffic, at most that it came online.
+/// Returns the lines of an interface; without traffic, at most the line that it came online.
 fn traffic_lines(interface: &InterfaceTraffic, elapsed: Duration) -> String {
     let InterfaceTraffic { name, traffic, .. } = interface;
-    let online_line = if interface.came_online {
+    let online_line = if interface.was_missing_at_start {
         format!("Nic {name} came online\n")
     } else {
         String::new()

@@ -50,32 +50,33 @@ pub(super) fn active_time(width: Width, all: &Totals, groups: &[GroupOutcome]) -
         };
         summary(&sample) + "\n"
     };
-    let groups = groups.iter();
-    let groups: String = groups.map(|one| line(&one.name, &one.active)).collect();
+    let group_lines = groups.iter().map(|group| line(&group.name, &group.active));
+    let group_lines: String = group_lines.collect();
     format!(
-        "Over active time\n{}{}{groups}\n",
+        "Over active time\n{}{}{group_lines}\n",
         width.rule(),
         line("All", all)
     )
 }
 
-/// Returns the totals of each host, if one has several groups; stock prints one line per group.
+/// Returns the totals of each host, if a host has several groups; stock prints one line per group.
 pub(super) fn hosts(width: Width, slaves: &[PeerOutcome]) -> String {
     let mut hosts: Vec<(&str, Vec<CombinedTotals>)> = Vec::new();
     for slave in slaves {
         let totals = slave.totals.into_iter();
         match hosts.iter_mut().find(|(host, _)| *host == slave.host) {
-            Some((_, all)) => all.extend(totals),
+            Some((_, host_totals)) => host_totals.extend(totals),
             None => hosts.push((&slave.host, totals.collect())),
         }
     }
     let has_one_group_per_host = hosts.len() == slaves.len();
-    hosts.retain(|(_, all)| !all.is_empty());
+    hosts.retain(|(_, totals)| !totals.is_empty());
     if has_one_group_per_host || hosts.is_empty() {
         return String::new();
     }
-    let line =
-        |(host, all): (&str, Vec<_>)| format_host(&printable_line(host), &CombinedTotals::sum(all));
+    let line = |(host, totals): (&str, Vec<_>)| {
+        format_host(&printable_line(host), &CombinedTotals::sum(totals))
+    };
     let lines: String = hosts.into_iter().map(line).collect();
     format!("Each host, all its groups\n{}{lines}\n", width.rule())
 }

@@ -24,7 +24,7 @@ pub enum PartnerSlaves<'a> {
     All,
     /// Only the slave on this host.
     Host(&'a str),
-    /// One of several, unknown before the run. uperf sends the flowop to all of them.
+    /// One of several, unknown before the run. As in uperf, the flowop is sent to all of them.
     Unknown,
 }
 
@@ -66,7 +66,7 @@ pub fn partner_slaves(group: &GroupSpec) -> Vec<Vec<PartnerSlaves<'_>>> {
 /// Simulation of a master's strand and its connections.
 struct StrandSimulation<'a> {
     /// Number and host of the connections whose number has only one host in the group.
-    single_host_names: Vec<(u32, &'a str)>,
+    single_host_numbers: Vec<(u32, &'a str)>,
     /// `None` after the first unpredictable step.
     connections: Option<SimulatedConnections<'a>>,
 }
@@ -77,12 +77,12 @@ impl<'a> StrandSimulation<'a> {
             .opening_flowops()
             .map(|flowop| (flowop.connection, flowop.endpoint.remote_host.as_str()))
             .collect();
-        let single = opened.iter().copied().filter(|(name, host)| {
-            let mut same_name = opened.iter().filter(|(other, _)| other == name);
-            same_name.all(|(_, other)| other.eq_ignore_ascii_case(host))
+        let single = opened.iter().copied().filter(|(number, host)| {
+            let mut same_number = opened.iter().filter(|(other, _)| other == number);
+            same_number.all(|(_, other)| other.eq_ignore_ascii_case(host))
         });
         Self {
-            single_host_names: single.collect(),
+            single_host_numbers: single.collect(),
             connections: Some(SimulatedConnections::default()),
         }
     }
@@ -102,12 +102,12 @@ impl<'a> StrandSimulation<'a> {
             .collect()
     }
 
-    fn single_host(&self, name: u32) -> Option<&'a str> {
-        let found = self
-            .single_host_names
+    fn single_host(&self, number: u32) -> Option<&'a str> {
+        let entry = self
+            .single_host_numbers
             .iter()
-            .find(|(single, _)| *single == name);
-        found.map(|(_, host)| *host)
+            .find(|(single, _)| *single == number);
+        entry.map(|(_, host)| *host)
     }
 }
 
@@ -158,7 +158,7 @@ fn simulate_passes<'a>(
         // If nothing changed, all later passes are equal.
         let is_unchanged = after == before;
         before = after;
-        if is_unchanged || end == PassEnd::Ended {
+        if is_unchanged || end == PassEnd::TransactionEnded {
             break;
         }
     }
@@ -191,8 +191,8 @@ struct SimulatedConnections<'a> {
 enum PassEnd {
     /// All flowops were executed.
     Done,
-    /// No connection to close, which ends the transaction.
-    Ended,
+    /// A disconnect found no connection, which ends the transaction.
+    TransactionEnded,
     /// The rest depends on the run.
     Uncertain,
 }
@@ -219,7 +219,7 @@ impl<'a> SimulatedConnections<'a> {
             } else if flowop.kind == FlowopKind::Disconnect {
                 for _ in 0..flowop.count {
                     let Some(host) = self.look_up(index, flowop.connection) else {
-                        return PassEnd::Ended;
+                        return PassEnd::TransactionEnded;
                     };
                     used[index].record(host);
                     self.close(flowop.connection);
@@ -236,16 +236,16 @@ impl<'a> SimulatedConnections<'a> {
         PassEnd::Done
     }
 
-    fn look_up(&mut self, flowop: usize, name: u32) -> Option<&'a str> {
+    fn look_up(&mut self, flowop: usize, number: u32) -> Option<&'a str> {
         if let Some(host) = self.cached_hosts[flowop] {
             return Some(host);
         }
-        let has_name = |(other, _): &&(u32, &'a str)| *other == name;
-        let cached = self.lookup_cache.iter().find(has_name).copied();
+        let has_number = |(other, _): &&(u32, &'a str)| *other == number;
+        let cached = self.lookup_cache.iter().find(has_number).copied();
         let host = if let Some((_, host)) = cached {
             host
         } else {
-            let newest = self.open_connections.iter().find(has_name).copied()?;
+            let newest = self.open_connections.iter().find(has_number).copied()?;
             self.lookup_cache.push(newest);
             newest.1
         };
@@ -255,11 +255,11 @@ impl<'a> SimulatedConnections<'a> {
 
     /// Simulates a disconnect as uperf does it: it closes the connection that was looked up, but
     /// removes the newest one with this number from the pool.
-    fn close(&mut self, name: u32) {
+    fn close(&mut self, number: u32) {
         if let Some(newest) = self
             .open_connections
             .iter()
-            .position(|(other, _)| *other == name)
+            .position(|(other, _)| *other == number)
         {
             self.open_connections.remove(newest);
         }
@@ -273,7 +273,7 @@ mod tests {
     use std::time::Duration;
 
     #[test]
-    fn hosts_in_the_order_of_the_profile() {
+    fn hosts_are_in_the_order_of_the_profile() {
         let group = group(&[
             (1, "connect a; connect 1 B; write b"),
             (1, "accept b; nop c"),
@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn with_one_host_all_slaves_are_that_host() {
+    fn with_one_host_flowops_without_remotehost_go_to_all_slaves() {
         let group = group(&[(1, "connect a; connect A; write; think; disconnect")]);
         let all = PartnerSlaves::All;
         let [a, b] = [PartnerSlaves::Host("a"), PartnerSlaves::Host("A")];
@@ -371,14 +371,14 @@ mod tests {
             let group = group(transactions);
             let shown: Vec<String> = partner_slaves(&group)
                 .iter()
-                .map(|slaves| show(slaves))
+                .map(|slaves| format_slaves(slaves))
                 .collect();
             assert_eq!(shown.join("|"), *expected, "{transactions:?}");
         }
     }
 
     #[test]
-    fn huge_counts_are_bounded() {
+    fn huge_counts_are_unpredictable() {
         let mut group = group(&[
             (u64::MAX, "connect a; connect b; write"),
             (u64::MAX, "write"),
@@ -386,7 +386,7 @@ mod tests {
         ]);
         let shown: Vec<String> = partner_slaves(&group)
             .iter()
-            .map(|slaves| show(slaves))
+            .map(|slaves| format_slaves(slaves))
             .collect();
         assert_eq!(shown, ["a b ?", "?", "b ?"]);
         group.transactions[0].flowops[0].count = u64::MAX;
@@ -407,7 +407,7 @@ mod tests {
         }
     }
 
-    fn show(slaves: &[PartnerSlaves]) -> String {
+    fn format_slaves(slaves: &[PartnerSlaves]) -> String {
         let words = slaves.iter().map(|slave| match slave {
             PartnerSlaves::All => "*",
             PartnerSlaves::Host(host) => host,
@@ -443,7 +443,7 @@ mod tests {
         }
         for word in words {
             match word.parse() {
-                Ok(name) => flowop.connection = name,
+                Ok(number) => flowop.connection = number,
                 Err(_) => word.clone_into(&mut flowop.endpoint.remote_host),
             }
         }

@@ -189,12 +189,12 @@ fn check_total_duration(
     limits: &WorkLimits,
 ) -> Result<(), WorkRefusal> {
     let durations = transactions.iter().filter_map(|txn| txn.duration);
-    let all = durations.fold(Duration::ZERO, Duration::saturating_add);
-    if all <= limits.duration {
+    let total = durations.fold(Duration::ZERO, Duration::saturating_add);
+    if total <= limits.duration {
         return Ok(());
     }
     let limit = limits.duration;
-    let words = format!("transactions of {all:?} in all: this slave accepts at most {limit:?}");
+    let words = format!("transactions of {total:?} in all: this slave accepts at most {limit:?}");
     Err(WorkRefusal::Workorder(words))
 }
 
@@ -264,7 +264,7 @@ mod tests {
     type Case = (fn(&mut WorkRecords), &'static str);
 
     #[test]
-    fn groups_that_make_no_sense_are_refused_by_name() {
+    fn invalid_groups_are_refused_with_the_reason() {
         const LONGEST_NS: u64 = 604_800_000_000_000;
         let cases: [Case; 6] = [
             (
@@ -277,29 +277,29 @@ mod tests {
             ),
             (|work| work.group.strand_kind = 9, "unknown strand kind 9"),
             (
-                |work| first(work).number = 3,
+                |work| first_record(work).number = 3,
                 "transaction 1: its record has the number 3, not 0",
             ),
             (
-                |work| first(work).duration_ns = u64::MAX,
+                |work| first_record(work).duration_ns = u64::MAX,
                 "transaction 1: a duration of 18446744073.709551615s: this slave accepts at most 604800s",
             ),
             (
                 |work| {
-                    first(work).duration_ns = LONGEST_NS;
+                    first_record(work).duration_ns = LONGEST_NS;
                     work.transactions.push(work.transactions[0].clone());
                     work.transactions[1].record.number = 1;
                 },
                 "transactions of 1209600s in all: this slave accepts at most 604800s",
             ),
         ];
-        check("", &cases);
+        check_refusals("", &cases);
         let cases: [Case; 3] = [
             (|work| connect(work).protocol = 0, "Unknown"),
             (|work| connect(work).protocol = 4, "RDS"),
             (|work| connect(work).protocol = 77, "Unknown"),
         ];
-        check("Unsupported protocol:", &cases);
+        check_refusals("Unsupported protocol:", &cases);
         let cases: [Case; 4] = [
             (|work| connect(work).kind = 12, "12 is not a flowop number"),
             (
@@ -315,22 +315,22 @@ mod tests {
                 "wndsz=2147483648 is too large",
             ),
         ];
-        check("flowop 1 of transaction 1: ", &cases);
+        check_refusals("flowop 1 of transaction 1: ", &cases);
     }
 
     #[test]
-    fn transfers_that_make_no_sense_are_refused_by_name() {
+    fn invalid_transfers_are_refused_with_the_reason() {
         let cases: [Case; 8] = [
             (|work| read(work).size = 0, "read of 0 bytes"),
             (|work| read(work).count = u64::MAX, "count=-1 is negative"),
             (|work| read(work).repeat = 0, "read with repeat=0"),
             (|work| read(work).batch_size = 0, "read with batch_size=0"),
             (
-                |work| random(work, 9, 8),
+                |work| set_random_size(work, 9, 8),
                 "size=rand(9,8): the minimum must be from 1 to the maximum",
             ),
             (
-                |work| random(work, 0, 0),
+                |work| set_random_size(work, 0, 0),
                 "size=rand(0,0): the minimum must be from 1 to the maximum",
             ),
             (|work| read(work).flags = 0x201, "unknown flags 0x201"),
@@ -339,16 +339,16 @@ mod tests {
                 "a timeout of 604800.000000001s: this slave accepts at most 604800s",
             ),
         ];
-        check("flowop 2 of transaction 1: ", &cases);
+        check_refusals("flowop 2 of transaction 1: ", &cases);
         let words = "bytes: this slave accepts at most 1073741824 bytes in all";
         let cases: [Case; 2] = [
             (|work| read(work).size = u32::MAX, words),
-            (|work| random(work, 1, u32::MAX), words),
+            (|work| set_random_size(work, 1, u32::MAX), words),
         ];
-        check("2 strands with buffers of 4294967295 ", &cases);
+        check_refusals("2 strands with buffers of 4294967295 ", &cases);
     }
 
-    fn check(prefix: &str, cases: &[Case]) {
+    fn check_refusals(prefix: &str, cases: &[Case]) {
         let good = peer_workorder::records_for_host(
             &group(&[FlowopKind::Connect, FlowopKind::Write]),
             "slave",
@@ -396,11 +396,11 @@ mod tests {
         assert_eq!(refusal.to_string(), words);
     }
 
-    fn first(work: &mut WorkRecords) -> &mut TransactionRecord {
+    fn first_record(work: &mut WorkRecords) -> &mut TransactionRecord {
         &mut work.transactions[0].record
     }
 
-    fn random(work: &mut WorkRecords, min: u32, max: u32) {
+    fn set_random_size(work: &mut WorkRecords, min: u32, max: u32) {
         let read = read(work);
         (read.flags, read.random_min, read.random_max) = (64, min, max);
     }

@@ -119,8 +119,8 @@ fn peer_record(flowop: &Flowop) -> Result<FlowopRecord, &'static str> {
     let endpoint = &mut slave.endpoint;
     let sctp = &mut endpoint.sctp;
     swap(&mut sctp.out_streams, &mut sctp.in_streams);
-    // uperf's fields hold only this many bytes. The master's TLS uses the full lists, and the
-    // handshake selects from both.
+    // The fields on the wire hold only 49 and 4 bytes. The master's TLS uses the full lists, and
+    // the handshake selects from both.
     endpoint.cipher = truncated(fitting_names(&endpoint.cipher, 49), 49).to_owned();
     endpoint.method = truncated(&endpoint.method, 4).to_owned();
     let mut record = FlowopRecord::from_flowop(&slave)?;
@@ -167,7 +167,7 @@ mod tests {
     use crate::wire::FlowopLayout;
 
     #[test]
-    fn sizes_of_the_slave() {
+    fn rsize_changes_size_and_count_of_the_slave() {
         // Master's size, rsize and count; slave's size and count.
         for ((size, slave_size, count), expected) in [
             ((64, 0, 1), (64, 1)),
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn files_are_read_in_pieces() {
+    fn files_are_read_in_the_default_size() {
         for (kind, size) in [(FlowopKind::Sendfile, 0), (FlowopKind::Sendfilev, 4096)] {
             let record = peer_record(&Flowop::with_size(kind, size)).expect("sendable");
             assert_eq!((record.kind, record.size), (1, 65_536));
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn a_random_size_sends_its_maximum() {
+    fn a_random_size_is_sent_as_its_bounds_and_maximum() {
         let mut flowop = Flowop {
             count: 3,
             slave_size: 20_000,

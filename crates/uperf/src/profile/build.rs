@@ -97,7 +97,7 @@ pub(super) fn build(
         context,
         notes,
         draft: ProfileDraft::default(),
-        profile: None,
+        open_profile: None,
         is_group_open: false,
         is_transaction_open: false,
         current_flowop_index: None,
@@ -105,9 +105,9 @@ pub(super) fn build(
     };
     for event in events {
         match event {
-            MarkupEvent::Start(element, span) => builder.start(*element, span),
-            MarkupEvent::End(element) => builder.end(*element),
-            MarkupEvent::Attribute(key, value) => builder.attribute(*key, value),
+            MarkupEvent::Start(element, span) => builder.start_element(*element, span),
+            MarkupEvent::End(element) => builder.end_element(*element),
+            MarkupEvent::Attribute(key, value) => builder.set_attribute(*key, value),
         }
     }
     builder.close_open_elements();
@@ -119,7 +119,7 @@ struct Builder<'a, 't> {
     notes: &'a mut Notes<'t>,
     draft: ProfileDraft,
     /// Span of the `<profile` that has not ended.
-    profile: Option<Span>,
+    open_profile: Option<Span>,
     is_group_open: bool,
     is_transaction_open: bool,
     /// Indices of the current flowop: group, transaction, flowop.
@@ -129,9 +129,9 @@ struct Builder<'a, 't> {
 }
 
 impl Builder<'_, '_> {
-    fn start(&mut self, element: Element, span: &Span) {
+    fn start_element(&mut self, element: Element, span: &Span) {
         match element {
-            Element::Profile => self.profile = Some(span.clone()),
+            Element::Profile => self.open_profile = Some(span.clone()),
             Element::Group => {
                 self.close_group("<group");
                 if self.draft.groups.len() == MAX_GROUPS {
@@ -164,11 +164,11 @@ impl Builder<'_, '_> {
         self.current_element = Some(element);
     }
 
-    fn end(&mut self, element: Element) {
+    fn end_element(&mut self, element: Element) {
         match element {
             Element::Profile => {
                 self.close_group("</profile>");
-                self.profile = None;
+                self.open_profile = None;
             }
             Element::Group => {
                 self.close_transaction("</group>");
@@ -181,7 +181,7 @@ impl Builder<'_, '_> {
 
     fn close_open_elements(&mut self) {
         self.close_group("the end");
-        if let Some(span) = self.profile.take() {
+        if let Some(span) = self.open_profile.take() {
             warn_missing_end(self.notes, &span, Element::Profile, "the end");
         }
     }
@@ -274,7 +274,7 @@ impl Builder<'_, '_> {
         self.push_transaction(span);
     }
 
-    fn attribute(&mut self, key: AttributeName, value: &AttributeValue) {
+    fn set_attribute(&mut self, key: AttributeName, value: &AttributeValue) {
         let acts_on = match key {
             AttributeName::Name if self.is_group_open => Element::Group,
             AttributeName::Name => Element::Profile,

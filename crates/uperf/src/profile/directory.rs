@@ -1,4 +1,4 @@
-//! Check that a directory contains files to send.
+//! Checks that a directory contains files to send.
 
 use std::fs::{self, File};
 use std::path::PathBuf;

@@ -80,10 +80,10 @@ pub struct ParsedProfile {
 }
 
 impl ParsedProfile {
-    /// Returns the notes, one per line; with `source`, the profile's lines follow them.
-    pub fn notes_text(&self, file: &str, source: bool) -> String {
+    /// Returns the notes, one per line. With `with_source`, the profile's line follows each note.
+    pub fn notes_text(&self, file: &str, with_source: bool) -> String {
         let texts = self.notes.iter().map(|note| {
-            if source {
+            if with_source {
                 note.format_with_source(file)
             } else {
                 note.format_line(file)
@@ -195,7 +195,7 @@ fn choose_reading<'t>(
             let (span, warning) = stock
                 .warnings
                 .iter()
-                .find(|(_, it)| it.text.contains('<'))?;
+                .find(|(_, warning)| warning.text.contains('<'))?;
             Some((span.start, warning.text.clone()))
         };
         let first_problem = stock_result.notes.first_error().or_else(missed_element);

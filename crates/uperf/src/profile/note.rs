@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn the_place_is_found_in_a_long_line() {
+    fn the_mark_is_below_the_problem_in_a_long_line() {
         let line = format!("{}hi{}", " ".repeat(500), " ".repeat(500));
         let (text, _) = ProfileText::decode(line.as_bytes());
         let mut notes = Notes::new(&text);

@@ -4,8 +4,8 @@
 
 use std::time::Duration;
 
-/// Number as uperf reads it, with a warning if the text suggests another value.
-pub(super) type Number<T> = (T, Option<ProfileWarning>);
+/// A value as uperf reads it, with a warning if the text suggests another value.
+pub(super) type WithWarning<T> = (T, Option<ProfileWarning>);
 
 /// Problem of a text, and its assumed meaning.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,7 +28,7 @@ impl ProfileWarning {
 /// The number may have a decimal point. The suffix is one of the letters b, k, m, g, t, p, e, z,
 /// for a shift by 0, 10, 20 … bits; further letters are ignored. The result has 31 bits. A number
 /// without a point is cut to 32 bits before the shift, as in uperf.
-pub(super) fn integer(text: &str) -> Option<Number<u32>> {
+pub(super) fn integer(text: &str) -> Option<WithWarning<u32>> {
     let (number, rest) = units::split_uperf_number(text)?;
     let shift = units::uperf_suffix_shift(rest)?;
     let (value, warning) = if number.contains('.') {
@@ -67,7 +67,7 @@ fn unit_warning(text: &str, unit: &str) -> Option<String> {
 /// Parses an integer as C's `atoi` does: sign and digits, no suffix, 0 without digits.
 ///
 /// Only the lower 32 bits count. Returns `None` if they are a negative number.
-pub(super) fn count(text: &str) -> Option<Number<u32>> {
+pub(super) fn count(text: &str) -> Option<WithWarning<u32>> {
     let digits = text.strip_prefix(['+', '-']).unwrap_or(text);
     let end = digits.bytes().take_while(u8::is_ascii_digit).count();
     let (digits, rest) = digits.split_at(end);
@@ -110,7 +110,7 @@ pub(super) enum TimeError {
 /// Only the first letter of the unit counts: s for seconds (the default), m for milliseconds, u for
 /// microseconds, n for nanoseconds. The arithmetic has single precision, as in uperf, because both
 /// ends of a test must compute the same time.
-pub(super) fn time(text: &str) -> Result<Number<Duration>, TimeError> {
+pub(super) fn time(text: &str) -> Result<WithWarning<Duration>, TimeError> {
     let (number, unit) = units::split_uperf_number(text).ok_or(TimeError::InvalidNumber)?;
     let scale = match unit.chars().next().map(|c| c.to_ascii_lowercase()) {
         None | Some('s') => 1e9_f32,

@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::tls::TlsError;
 use crate::workorder::{Amount, DataProtocol};
 
-use super::number::{self, Number, ProfileWarning, TimeError};
+use super::number::{self, ProfileWarning, TimeError, WithWarning};
 use super::text::truncated;
 
 /// Name and value of an option as written. Errors are in uperf's words.
@@ -16,7 +16,7 @@ pub(super) struct OptionText<'a> {
 }
 
 /// Parsed value with an optional warning, or an error.
-type ParsedOption<T> = Result<Number<T>, String>;
+type ParsedOption<T> = Result<WithWarning<T>, String>;
 
 impl OptionText<'_> {
     /// Parses a number by uperf's rule for sizes.
@@ -84,7 +84,7 @@ impl OptionText<'_> {
 
     fn check_range<T: TryFrom<u32>>(
         &self,
-        (number, warning): Number<u32>,
+        (number, warning): WithWarning<u32>,
         range: RangeInclusive<u32>,
     ) -> ParsedOption<T> {
         match T::try_from(number) {
@@ -101,7 +101,7 @@ impl OptionText<'_> {
     }
 }
 
-pub(super) fn integer(value: &str) -> Result<Number<u32>, String> {
+pub(super) fn integer(value: &str) -> Result<WithWarning<u32>, String> {
     number::integer(value).ok_or_else(|| format!("Cannot parse {value}"))
 }
 

@@ -16,7 +16,7 @@ struct OptionSpec {
     /// True for flowops that use the option.
     is_used: fn(FlowopKind) -> bool,
     /// Protocols that use the option; empty for all.
-    only_for: &'static [DataProtocol],
+    protocols: &'static [DataProtocol],
 }
 
 /// Effect of an option on a flowop.
@@ -29,12 +29,12 @@ enum OptionEffect {
 
 /// Returns the option of this name, in lower case.
 fn find_option(key: &str) -> Option<&'static OptionSpec> {
-    OPTIONS.iter().find(|word| word.key == key)
+    OPTIONS.iter().find(|option| option.key == key)
 }
 
 /// Sets the option `key` (in lower case). Fails for an unknown option or an invalid value.
 pub(super) fn set(flowop: &mut Flowop, key: &str, value: &str) -> SetResult {
-    match find_option(key).map(|word| &word.effect) {
+    match find_option(key).map(|option| &option.effect) {
         Some(OptionEffect::Value(set, _)) => set(flowop, value),
         _ => Err(unknown_option(key, value)),
     }
@@ -50,21 +50,21 @@ pub(super) fn find_flag(key: &str) -> Option<FlowopFlags> {
 
 /// Returns true if a flowop of this kind uses the option.
 pub(super) fn is_used(key: &str, kind: FlowopKind) -> bool {
-    find_option(key).is_some_and(|word| (word.is_used)(kind))
+    find_option(key).is_some_and(|option| (option.is_used)(kind))
 }
 
 /// Returns the protocols that use the option; empty for all.
-pub(super) fn only_for(key: &str) -> &'static [DataProtocol] {
-    find_option(key).map_or(ANY_PROTOCOL, |word| word.only_for)
+pub(super) fn protocols(key: &str) -> &'static [DataProtocol] {
+    find_option(key).map_or(ANY_PROTOCOL, |option| option.protocols)
 }
 
 /// Formats the options that differ from uperf's defaults, in the syntax of `options=`.
 pub(super) fn format_options(flowop: &Flowop) -> String {
-    let words = OPTIONS.iter().filter_map(|word| match word.effect {
-        OptionEffect::Flag(flags) => flowop.flags.has(flags).then(|| word.key.to_owned()),
-        OptionEffect::Value(_, show) => {
-            let value = show(flowop);
-            (!value.is_empty()).then(|| format!("{}={value}", word.key))
+    let words = OPTIONS.iter().filter_map(|option| match option.effect {
+        OptionEffect::Flag(flags) => flowop.flags.has(flags).then(|| option.key.to_owned()),
+        OptionEffect::Value(_, format) => {
+            let value = format(flowop);
+            (!value.is_empty()).then(|| format!("{}={value}", option.key))
         }
     });
     words.collect::<Vec<_>>().join(" ")
@@ -74,24 +74,23 @@ const fn flag_option(
     key: &'static str,
     flags: FlowopFlags,
     is_used: fn(FlowopKind) -> bool,
-    only_for: &'static [DataProtocol],
+    protocols: &'static [DataProtocol],
 ) -> OptionSpec {
     let effect = OptionEffect::Flag(flags);
     OptionSpec {
         key,
         effect,
         is_used,
-        only_for,
+        protocols,
     }
 }
 
-/// Defines an option with a value: name, field of the flowop, parser, optional formatter, users.
-///
-/// Without a formatter, the value's `Display` is used.
+/// Defines an option with a value: name, field of the flowop, parser, optional formatter, and the
+/// flowops and protocols that use it. Without a formatter, the value's `Display` is used.
 macro_rules! value {
     (
         $key:literal $($field:ident).+: $parse:ident($($bound:expr)?) $($format:expr)?,
-        $is_used:expr, $only_for:expr
+        $is_used:expr, $protocols:expr
     ) => {
         OptionSpec {
             key: $key,
@@ -111,7 +110,7 @@ macro_rules! value {
                 },
             ),
             is_used: $is_used,
-            only_for: $only_for,
+            protocols: $protocols,
         }
     };
 }
@@ -178,7 +177,7 @@ static OPTIONS: &[OptionSpec] = &[
             |flowop| flowop.endpoint.sctp.partial_reliability.clone(),
         ),
         is_used: OPENS_OR_BUFFERED,
-        only_for: SCTP,
+        protocols: SCTP,
     },
     value!("sctp_pr_value" endpoint.sctp.partial_reliability_value: number(), OPENS_OR_BUFFERED, SCTP),
     value!("conn" connection: positive(), |kind| !matches!(kind, FlowopKind::Think | FlowopKind::Nop), ANY_PROTOCOL),
@@ -191,7 +190,7 @@ static OPTIONS: &[OptionSpec] = &[
             option_value::format_size(flowop.transfer.amount)
         }),
         is_used: FlowopKind::transfers,
-        only_for: ANY_PROTOCOL,
+        protocols: ANY_PROTOCOL,
     },
     value!("rsize" slave_size: number() option_value::format_bytes, BUFFERED, ANY_PROTOCOL),
     value!("nfiles" files: number(), |kind| kind == FlowopKind::Sendfilev, ANY_PROTOCOL),
@@ -291,7 +290,7 @@ pub(super) fn canonical_name(key: &str) -> (&str, Option<ProfileWarning>) {
 /// Returns the flowop of this name (in lower case), with a warning if only the manual has the name.
 pub(super) fn flowop_kind(name: &str) -> Option<(FlowopKind, Option<ProfileWarning>)> {
     let (kind, text) = match name {
-        // A misprint in the manual's list of flowops; their description has recv.
+        // The manual's list of flowops has this misprint; its description of the flowop has recv.
         "redv" => (
             FlowopKind::Recv,
             "redv is in the manual, but uperf does not accept it",
@@ -326,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn names_and_sizes_are_in_any_case() {
+    fn names_and_sizes_are_case_insensitive() {
         let flowop = flowop_with(&[("protocol", "TCP"), ("sctp_pr_policy", "RTX")]);
         assert_eq!(flowop.endpoint.protocol, Some(DataProtocol::Tcp));
         assert_eq!(flowop.endpoint.sctp.partial_reliability, "rtx");
@@ -431,7 +430,7 @@ mod tests {
     }
 
     #[test]
-    fn flowops_have_names() {
+    fn flowops_are_found_by_their_names() {
         for kind in FlowopKind::ALL {
             assert_eq!(super::flowop_kind(kind.name()), Some((kind, None)));
         }
@@ -446,7 +445,7 @@ mod tests {
     }
 
     #[test]
-    fn each_option_has_its_field_and_is_shown_again() {
+    fn each_option_sets_its_field_and_is_formatted_as_written() {
         let all = "remotehost=a localhost=b protocol=sctp port=5000 wndsz=96k cc=reno stack=s bblog=3 \
                    encaps=9899 engine=e cipher=c method=m sctp_rto_min=1 sctp_rto_max=2 \
                    sctp_rto_initial=3 sctp_sack_delay=4 sctp_sack_frequency=5 sctp_max_burst_size=6 \

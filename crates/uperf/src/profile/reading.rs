@@ -52,7 +52,7 @@ pub(super) enum MarkupEvent {
 }
 
 /// Returns start and end marks of the comment or processing instruction at the start of `text`.
-pub(super) fn comment(text: &str) -> Option<(&'static str, &'static str)> {
+pub(super) fn comment_marks(text: &str) -> Option<(&'static str, &'static str)> {
     let known = [("<!--", "-->"), ("<?", "?>")];
     known.into_iter().find(|(begin, _)| text.starts_with(begin))
 }

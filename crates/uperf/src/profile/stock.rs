@@ -5,7 +5,7 @@
 //! elements nest. Unlike uperf, this reader does not drop the last byte, because a file may lack
 //! the final line end.
 
-use super::reading::{AttributeName, AttributeValue, Element, MarkupEvent, Reading, comment};
+use super::reading::{AttributeName, AttributeValue, Element, MarkupEvent, Reading, comment_marks};
 use super::text::Span;
 
 /// Reads elements and attributes as uperf does.
@@ -38,7 +38,7 @@ fn token_start(text: &str, mut at: usize, reading: &mut Reading) -> Option<usize
     loop {
         at += text[at..].bytes().position(|byte| !is_separator(byte))?;
         let rest = &text[at..];
-        let Some((begin, end)) = comment(rest) else {
+        let Some((begin, end)) = comment_marks(rest) else {
             return Some(at);
         };
         let Some(length) = rest[begin.len()..].find(end) else {
@@ -131,8 +131,8 @@ fn read_token(token: Token, reading: &mut Reading) {
             return;
         }
     }
-    let word = token.folded.split_once('=');
-    if let Some((name, _)) = word
+    let attribute = token.folded.split_once('=');
+    if let Some((name, _)) = attribute
         && let Some(key) = AttributeName::ALL
             .into_iter()
             .find(|key| key.name() == name)
@@ -212,7 +212,7 @@ mod tests {
     use super::*;
 
     /// Returns events in short form, followed by the errors.
-    fn words(text: &str) -> Vec<String> {
+    fn describe_events(text: &str) -> Vec<String> {
         let reading = read(text);
         let events = reading.events.iter().map(|event| match event {
             MarkupEvent::Start(element, _) => format!("<{}", element.name()),
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn words_are_known_by_how_they_begin() {
+    fn words_are_recognized_by_their_prefix() {
         for (text, expected) in [
             ("", &[][..]),
             (" \n\t\u{1}", &[]),
@@ -275,15 +275,15 @@ mod tests {
             ("\u{feff}<group", &["Unknown symbol: \u{feff}<group"]),
             ("iteration=\"1\"", &["Unknown symbol: iteration=1"]),
         ] {
-            assert_eq!(words(text), expected, "{text}");
+            assert_eq!(describe_events(text), expected, "{text}");
         }
     }
 
     #[test]
     fn the_longest_word_has_1023_characters() {
         let name = |length: usize| format!("name=\"{}\"", "x".repeat(length - 5));
-        assert_eq!(words(&name(1023)).len(), 1);
-        let long = words(&(name(1024) + " name=\"y\""));
+        assert_eq!(describe_events(&name(1023)).len(), 1);
+        let long = describe_events(&(name(1024) + " name=\"y\""));
         assert_eq!(
             long,
             ["token too long.: a word has at most 1023 characters"]

@@ -75,12 +75,12 @@ fn check_transaction(
         let text = "rate= without duration= has no effect";
         notes.warn(span, text, "no rate limit");
     }
-    let runs = settings.duration.is_some() || settings.iterations > 0;
+    let is_executed = settings.duration.is_some() || settings.iterations > 0;
     for flowop in &transaction.flowops {
         match flowop.kind {
             Some(kind) if !flowop.is_refused => {
-                check_flowop(flowop, kind, runs, notes);
-                check_size(flowop, kind, runs, opened, notes);
+                check_flowop(flowop, kind, is_executed, notes);
+                check_size(flowop, kind, is_executed, opened, notes);
                 check_connection(flowop, kind, opened, notes);
             }
             None if !flowop.is_refused => {
@@ -91,7 +91,7 @@ fn check_transaction(
     }
 }
 
-fn check_flowop(flowop: &FlowopDraft, kind: FlowopKind, runs: bool, notes: &mut Notes) {
+fn check_flowop(flowop: &FlowopDraft, kind: FlowopKind, is_executed: bool, notes: &mut Notes) {
     let (span, settings) = (&flowop.span, &flowop.settings);
     let last_word = |key: &str| flowop.words.iter().rfind(|word| word.key == key);
     // An invalid option does not also count as missing.
@@ -113,7 +113,7 @@ fn check_flowop(flowop: &FlowopDraft, kind: FlowopKind, runs: bool, notes: &mut 
             notes.error(span, text);
         }
     }
-    let executes = runs && settings.count > 0;
+    let executes = is_executed && settings.count > 0;
     if kind.sends_files() && executes && settings.directory.is_empty() && !is_refused("dir") {
         notes.error(span, format!("{kind} has no dir= to take files from"));
     }
@@ -122,14 +122,14 @@ fn check_flowop(flowop: &FlowopDraft, kind: FlowopKind, runs: bool, notes: &mut 
 fn check_size(
     flowop: &FlowopDraft,
     kind: FlowopKind,
-    runs: bool,
+    is_executed: bool,
     opened: &OpenedConnections,
     notes: &mut Notes,
 ) {
     const MAX_DATAGRAM_BYTES: u32 = 65_507;
     let (span, settings) = (&flowop.span, &flowop.settings);
     let last_word = |key: &str| flowop.words.iter().rfind(|word| word.key == key);
-    let executes = runs && settings.count > 0;
+    let executes = is_executed && settings.count > 0;
     match settings.transfer.amount {
         Amount::Exactly(0) if kind.uses_buffer() && executes => match last_word("size") {
             None => notes.error(span, format!("{kind} has no size=")),
@@ -188,32 +188,37 @@ fn check_connection(
     opened: &mut OpenedConnections,
     notes: &mut Notes,
 ) {
-    let (settings, name) = (&flowop.settings, flowop.settings.connection);
-    let is_call = matches!(kind, FlowopKind::Send | FlowopKind::Recv);
+    let (settings, number) = (&flowop.settings, flowop.settings.connection);
+    let is_send_or_recv = matches!(kind, FlowopKind::Send | FlowopKind::Recv);
     if kind.opens() {
-        opened.insert(name, settings.endpoint.protocol);
+        opened.insert(number, settings.endpoint.protocol);
     }
-    match opened.get(&name) {
+    match opened.get(&number) {
         None if kind.uses_connection() => {
-            let text = format!("No such connection {name}: nothing before this flowop opens it");
+            let text = format!("No such connection {number}: nothing before this flowop opens it");
             notes.warn(&flowop.span, text, "to be a flowop that may fail");
         }
-        Some(Some(protocol)) if is_call && *protocol != DataProtocol::Tcp => {
-            let text = format!("uperf has {kind} over TCP only");
-            notes.warn(&flowop.span, text, format!("linerate uses {kind} for it"));
+        Some(Some(protocol)) if is_send_or_recv && *protocol != DataProtocol::Tcp => {
+            let text = format!("uperf has {kind} over TCP only, and this is {protocol}");
+            notes.warn(&flowop.span, text, format!("{kind} over {protocol}"));
         }
         _ => {}
     }
-    if let Some(Some(protocol)) = opened.get(&name) {
-        check_words(flowop, kind, *protocol, notes);
+    if let Some(Some(protocol)) = opened.get(&number) {
+        check_protocol_options(flowop, kind, *protocol, notes);
     }
 }
 
 /// Warns of options that belong to another protocol, which uperf ignores.
-fn check_words(flowop: &FlowopDraft, kind: FlowopKind, protocol: DataProtocol, notes: &mut Notes) {
+fn check_protocol_options(
+    flowop: &FlowopDraft,
+    kind: FlowopKind,
+    protocol: DataProtocol,
+    notes: &mut Notes,
+) {
     for word in flowop.words.iter().filter(|word| !word.is_refused) {
         let key = &word.key;
-        let protocols = options::only_for(key);
+        let protocols = options::protocols(key);
         // `check_flowop` has already reported options that the flowop never uses.
         if !options::is_used(key, kind) || protocols.is_empty() || protocols.contains(&protocol) {
             continue;

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use roxmltree::{Document, Node, ParsingOptions};
 
-use super::reading::{AttributeName, AttributeValue, Element, MarkupEvent, Reading, comment};
+use super::reading::{AttributeName, AttributeValue, Element, MarkupEvent, Reading, comment_marks};
 
 /// XML error and its position; line and column start at 1.
 #[derive(Debug, PartialEq, Eq)]
@@ -49,18 +49,18 @@ pub(super) fn read(text: &str, fold_case: bool) -> Result<Reading, XmlError> {
     })?;
     let mut reading = Reading::default();
     // An explicit stack replaces recursion.
-    let mut open = vec![(document.root(), document.root().first_child())];
-    while let Some((parent, child)) = open.pop() {
+    let mut open_elements = vec![(document.root(), document.root().first_child())];
+    while let Some((parent, child)) = open_elements.pop() {
         let Some(node) = child else {
             if let Some(element) = Element::from_name(parent.tag_name().name()) {
                 reading.events.push(MarkupEvent::End(element));
             }
             continue;
         };
-        open.push((parent, node.next_sibling()));
+        open_elements.push((parent, node.next_sibling()));
         if node.is_element() {
             push_element(node, parent, fold_case, &mut reading);
-            open.push((node, node.first_child()));
+            open_elements.push((node, node.first_child()));
         } else if node.is_text() {
             report_stray_text(text, node, &mut reading);
         }
@@ -153,7 +153,7 @@ fn blank_document_type(text: &str) -> Cow<'_, str> {
 /// Returns the text after leading comments and processing instructions.
 fn after_comments(text: &str) -> &str {
     let mut remaining = text.trim_start();
-    while let Some((begin, end)) = comment(remaining) {
+    while let Some((begin, end)) = comment_marks(remaining) {
         let Some((_, rest)) = remaining[begin.len()..].split_once(end) else {
             break;
         };
@@ -173,9 +173,9 @@ fn find_exceeded_limit(text: &str) -> Option<(usize, &'static str)> {
     loop {
         at += text[at..].find('<')?;
         let rest = &text[at..];
-        let others = [("<![CDATA[", "]]>"), ("<!", ">")].into_iter();
-        let markup_of = || others.clone().find(|(begin, _)| rest.starts_with(begin));
-        if let Some((begin, end)) = comment(rest).or_else(markup_of) {
+        let mut other_markup = [("<![CDATA[", "]]>"), ("<!", ">")].into_iter();
+        let find_other = || other_markup.find(|(begin, _)| rest.starts_with(begin));
+        if let Some((begin, end)) = comment_marks(rest).or_else(find_other) {
             at += begin.len() + rest[begin.len()..].find(end)? + end.len();
         } else if rest.starts_with("</") {
             depth = depth.saturating_sub(1);
@@ -236,7 +236,7 @@ impl StartTag {
 mod tests {
     use super::*;
 
-    fn words(text: &str) -> Vec<String> {
+    fn describe_events(text: &str) -> Vec<String> {
         let reading = read(text, false).expect("well-formed");
         let events = reading.events.iter().map(|event| match event {
             MarkupEvent::Start(element, span) => {
@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn any_spelling_of_the_same_document_is_the_same() {
+    fn equivalent_spellings_have_the_same_events() {
         let expected = [
             "<profile",
             "name=A & b",
@@ -273,7 +273,7 @@ mod tests {
             "<!-- <!DOCTYPE [ --><!DOCTYPE profile SYSTEM 'p.dtd'><Profile NAME='A &amp; b'><Group nThreads='1'>\
              <transaction><![CDATA[ ]]><flowop type='nop'/></transaction></Group></Profile>",
         ] {
-            assert_eq!(words(text), expected, "{text}");
+            assert_eq!(describe_events(text), expected, "{text}");
         }
     }
 
@@ -322,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn depth_and_definitions_are_bounded() {
+    fn deep_elements_definitions_and_many_attributes_are_refused() {
         for text in [
             "<a>".repeat(1_000_000),
             format!(

@@ -116,27 +116,27 @@ mod tests {
     #[test]
     fn masters_share_the_budget() {
         let budget = budget(10);
-        let one = budget.open_session(FIRST_HOST).expect("within the budget");
-        let other = budget.open_session(SECOND_HOST).expect("within the budget");
+        let first_session = budget.open_session(FIRST_HOST).expect("within the budget");
+        let second_session = budget.open_session(SECOND_HOST).expect("within the budget");
         let first = budget
-            .reserve_strands(&group(6), 10, FIRST_HOST, &one)
+            .reserve_strands(&group(6), 10, FIRST_HOST, &first_session)
             .unwrap();
         let refused = budget
-            .reserve_strands(&group(5), 1, SECOND_HOST, &other)
+            .reserve_strands(&group(5), 1, SECOND_HOST, &second_session)
             .unwrap_err();
         assert_eq!(refused.to_string(), "5 strands: other masters leave 4");
         let refused = budget
-            .reserve_strands(&group(4), 1 << 19, SECOND_HOST, &other)
+            .reserve_strands(&group(4), 1 << 19, SECOND_HOST, &second_session)
             .unwrap_err();
         let refused = refused.to_string();
         assert!(refused.starts_with("Out of Memory: "), "{refused}");
         let second = budget
-            .reserve_strands(&group(4), 10, SECOND_HOST, &other)
+            .reserve_strands(&group(4), 10, SECOND_HOST, &second_session)
             .unwrap();
         drop((first, second));
         assert!(
             budget
-                .reserve_strands(&group(10), 10, FIRST_HOST, &one)
+                .reserve_strands(&group(10), 10, FIRST_HOST, &first_session)
                 .is_ok()
         );
     }
@@ -148,9 +148,9 @@ mod tests {
             std::iter::from_fn(|| budget.open_session(FIRST_HOST).ok()).collect();
         let count = sessions.len();
         assert!((1..32).contains(&count), "{count}");
-        let account = budget.open_session(SECOND_HOST).expect("within the budget");
+        let other_session = budget.open_session(SECOND_HOST).expect("within the budget");
         let refused = budget
-            .reserve_strands(&group(151), 1, SECOND_HOST, &account)
+            .reserve_strands(&group(151), 1, SECOND_HOST, &other_session)
             .unwrap_err();
         let words = "151 strands: this slave leaves 150 to one address";
         assert_eq!(refused.to_string(), words);

@@ -20,15 +20,15 @@ const QUIET_POLL_INTERVAL: Duration = Duration::from_millis(10);
 /// silence.
 const QUIET_POLLS: u32 = 100;
 
-/// The same for strands that only receive: 200 ms, TCP's minimum retransmission timeout.
+/// [`QUIET_POLLS`] for strands that only receive: 200 ms, TCP's minimum retransmission timeout.
 const RECEIVER_QUIET_POLLS: u32 = 20;
 
-/// Maximum time for strands with progress, and maximum time from an interrupt to the barrier. A
-/// stock slave has the same timeout.
+/// Maximum wait at a barrier for strands that make progress, and for interrupted strands. A stock
+/// slave has the same timeout.
 const BARRIER_TIMEOUT: Duration = Duration::from_secs(6);
 
-/// Maximum time of the last strands after the request for counters. It is less than the 15 s
-/// timeout of a stock master.
+/// Maximum time from the request for counters to the end of the last strands. It is less than the
+/// 15 s timeout of a stock master.
 const LAST_STRANDS_TIMEOUT: Duration = Duration::from_secs(12);
 
 /// Interval of checks of the strands between commands.
@@ -83,7 +83,7 @@ impl Session<'_> {
         for _ in 0..MAX_COMMANDS {
             let command = match self.next_command(workers, started, order, run_deadline) {
                 Ok(command) => command,
-                Err(outcome) => return outcome,
+                Err(end) => return end,
             };
             let peer = ipv6_mapped_text(self.control.peer());
             self.print_step(&ProtocolStep::CommandReceived(command, &peer));
@@ -235,9 +235,9 @@ impl Session<'_> {
         order: Endian,
     ) -> Result<MasterCommand, RunEnd> {
         let interrupted = || RunEnd::Interrupted(stage_name(started));
-        let is_last =
+        let in_last_transaction =
             started.is_some_and(|last| last + 1 == workers.transactions_of_longest_group());
-        if !is_last || workers.wait_for_barrier(None, Instant::now()).running > 0 {
+        if !in_last_transaction || workers.wait_for_barrier(None, Instant::now()).running > 0 {
             return Err(interrupted());
         }
         let mut bytes = [0; MasterCommand::LEN];
@@ -313,7 +313,7 @@ impl Session<'_> {
             let next_poll = deadline.min(Instant::now() + QUIET_POLL_INTERVAL);
             let status = workers.wait_for_barrier(stage, next_poll);
             let (now, after) = (Instant::now(), progress());
-            if after == before && status.selecting_connection == 0 {
+            if after == before && status.selecting_count == 0 {
                 quiet_polls += 1;
             } else {
                 (before, last_activity, quiet_polls) = (after, now, 0);

@@ -27,11 +27,11 @@ impl ServedFiles {
     /// Opens the files of a group's sendfile flowops. Masters do not request sendfile for a
     /// profile, because the counterpart of a master's read is write. But the protocol allows it.
     pub(super) fn open_files(&self, group: &GroupSpec) -> Result<Arc<Files>, WorkRefusal> {
-        let mut all = Files::new();
+        let mut opened = Files::new();
         let mut files_left = MAX_FILES;
         for flowop in group.flowops().filter(|flowop| flowop.kind.sends_files()) {
             let directory = Path::new(&flowop.directory);
-            if all.iter().any(|(known, _)| known == directory) {
+            if opened.iter().any(|(known, _)| known == directory) {
                 continue;
             }
             let refused = |reason: &str| {
@@ -51,9 +51,9 @@ impl ServedFiles {
                 return Err(refused("no readable file"));
             }
             files_left -= files.len();
-            all.push((directory.to_owned(), files));
+            opened.push((directory.to_owned(), files));
         }
-        Ok(Arc::new(all))
+        Ok(Arc::new(opened))
     }
 
     /// Opens the first `max_files` files of a directory. Returns `None` if it is not below an
@@ -70,7 +70,7 @@ mod tests {
     use super::*;
     use crate::{Flowop, FlowopKind};
 
-    fn sending(directories: &[&Path]) -> GroupSpec {
+    fn group_sending(directories: &[&Path]) -> GroupSpec {
         GroupSpec::with_flowops(directories.iter().map(|directory| Flowop {
             directory: directory.display().to_string(),
             ..Flowop::new(FlowopKind::Sendfile)
@@ -90,7 +90,7 @@ mod tests {
         }
         let served_files = ServedFiles::open(std::slice::from_ref(&allowed)).unwrap();
         let counts = |directories: &[&Path]| -> Result<Vec<usize>, WorkRefusal> {
-            let files = served_files.open_files(&sending(directories))?;
+            let files = served_files.open_files(&group_sending(directories))?;
             Ok(files.iter().map(|(_, files)| files.len()).collect())
         };
         let same = ["few", "few/", "few/.", "./few", "/few"].map(|name| {
@@ -100,8 +100,8 @@ mod tests {
         let same: Vec<_> = same.iter().map(PathBuf::as_path).collect();
         assert_eq!(counts(&same).unwrap(), [2]);
         assert_eq!(counts(&[&many, &few]).unwrap(), [MAX_FILES - 1, 1]);
-        let again = few.join("../few");
-        let Err(WorkRefusal::Workorder(reason)) = counts(&[&many, &few, &again]) else {
+        let other_spelling = few.join("../few");
+        let Err(WorkRefusal::Workorder(reason)) = counts(&[&many, &few, &other_spelling]) else {
             panic!("too many");
         };
         assert!(reason.contains("at most 64 files"), "{reason}");

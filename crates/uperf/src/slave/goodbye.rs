@@ -26,7 +26,7 @@ pub(super) fn goodbye_from_log(log: &Log, counts: &Counts, elapsed: Duration) ->
     }
 }
 
-/// Returns the goodbye of an interrupted run. `stage` names where the run was.
+/// Returns the goodbye of an interrupted run. `stage` is the stage that the run had reached.
 pub(super) fn interrupted_goodbye(stage: &str, counts: &Counts, elapsed: Duration) -> Goodbye {
     let mut log = Log::default();
     log.error(format!("{}{stage}", Goodbye::INTERRUPTED), 0);

@@ -7,8 +7,8 @@ use crate::{DataProtocol, FlowopKind, GroupSpec};
 
 /// Whether the permissions allow sockets of a protocol.
 pub(super) fn allows(permissions: Permissions, protocol: DataProtocol) -> bool {
-    let anywhere = any_address(protocol, 0);
-    transport(protocol).is_none_or(|transport| permissions.allows_transport(transport, &anywhere))
+    let wildcard = any_address(protocol, 0);
+    transport(protocol).is_none_or(|transport| permissions.allows_transport(transport, &wildcard))
 }
 
 /// Returns the reason to refuse a group, if any.
@@ -43,10 +43,10 @@ mod tests {
 
     #[test]
     fn unpermitted_options_are_refused() {
-        let nothing = Permissions::default();
-        let all = Permissions {
-            modules: true,
-            privileged_ports: true,
+        let none_allowed = Permissions::default();
+        let all_allowed = Permissions {
+            allows_modules: true,
+            allows_privileged_ports: true,
         };
         for (kind, port, name, refused) in [
             (FlowopKind::Accept, 0, "", None),
@@ -65,10 +65,10 @@ mod tests {
             flowop.endpoint.port = port;
             name.clone_into(&mut flowop.endpoint.congestion_control);
             let group = GroupSpec::with_flowops([flowop]);
-            let reason = refusal_reason(nothing, &group);
+            let reason = refusal_reason(none_allowed, &group);
             let option = reason.as_ref().and_then(|reason| reason.split(": ").next());
             assert_eq!(option, refused);
-            assert_eq!(refusal_reason(all, &group), None);
+            assert_eq!(refusal_reason(all_allowed, &group), None);
         }
     }
 }

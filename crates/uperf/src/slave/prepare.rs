@@ -102,7 +102,7 @@ impl Session<'_> {
         }
         let SlaveDialect { budget, config } = self.shared;
         let holder = BudgetHolder::for_address(self.control.peer());
-        let strands = budget.reserve_strands(&group, strand_bytes(&group), holder, run_budget)?;
+        let shares = budget.reserve_strands(&group, strand_bytes(&group), holder, run_budget)?;
         run_budget.reserve_memory(MASTER_PORTS_BYTES * master_infos.len() as u64)?;
         run_budget.reserve_connections(Listeners::max_descriptors(&group), LISTENER_BYTES)?;
         let tls = (config.tls.prepare(&group))
@@ -140,7 +140,7 @@ impl Session<'_> {
         workers
             .counters()
             .for_each(|counters| running.add_counters(counters));
-        Ok(((workers, strands, running), infos))
+        Ok(((workers, shares, running), infos))
     }
 
     /// Returns the master as peer under every name in the flowops.

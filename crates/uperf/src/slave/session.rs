@@ -53,14 +53,14 @@ pub(super) fn serve(
         .budget
         .open_session(BudgetHolder::for_address(control.peer()));
     let run_budget = budget.map_err(io::Error::other)?;
-    let peak = run_budget.peak_memory();
+    let peak_memory = run_budget.peak_memory();
     let (peer, port) = (ipv6_mapped_text(control.peer()), control.peer().port());
     session.print_step(&ProtocolStep::MasterAccepted(&format!("{peer}:{port}")));
-    let ended = session.run(run_budget);
-    if peak.load(Relaxed) > RELEASE_THRESHOLD_BYTES {
+    let result = session.run(run_budget);
+    if peak_memory.load(Relaxed) > RELEASE_THRESHOLD_BYTES {
         sys::process::release_freed_memory();
     }
-    match ended {
+    match result {
         Ok(()) => {}
         Err(SessionEnd::Refused(refusal)) => session.log_line(format_args!("{refusal}")),
         // The server ignores this error: a client that connects and leaves is no lost master.
@@ -115,19 +115,19 @@ impl Session<'_> {
         let header = self.read_headers()?;
         let order = header.order;
         let (mut workers, strand_shares, running) = self.prepare(&header, &budget)?;
-        let end = self
+        let handshake_end = self
             .control
             .read::<{ HANDSHAKE_END.len() }>(self.idle_deadline());
-        let agreed = end.and_then(|end| self.control.write(&end, WRITE_TIMEOUT));
-        if let Err(error) = agreed {
+        let echoed = handshake_end.and_then(|end| self.control.write(&end, WRITE_TIMEOUT));
+        if let Err(error) = echoed {
             workers.abort();
             workers.finish();
             let stage = "at the end of the handshake".to_owned();
             return Err(SessionEnd::RunLost(stage, error));
         }
         let started_at = Instant::now();
-        let outcome = self.run_commands(&mut workers, order, &running);
-        if let RunEnd::Interrupted(stage) = &outcome {
+        let run_end = self.run_commands(&mut workers, order, &running);
+        if let RunEnd::Interrupted(stage) = &run_end {
             // Send the goodbye first: the master would take closed connections for a normal end.
             let goodbye = interrupted_goodbye(stage, &workers.counts(), started_at.elapsed());
             let written = self.control.write(&goodbye.encode(order), WRITE_TIMEOUT);
@@ -135,7 +135,7 @@ impl Session<'_> {
             workers.finish();
             return written.map_err(|error| SessionEnd::RunLost(stage.clone(), error));
         }
-        let ended_at = match &outcome {
+        let ended_at = match &run_end {
             RunEnd::Done(ended) => *ended,
             _ => Instant::now(),
         };
@@ -157,7 +157,7 @@ impl Session<'_> {
         for text in log.stranger_warnings() {
             write_error_line(format_args!("uperf: {}: {text}", self.control.peer()));
         }
-        match &outcome {
+        match &run_end {
             RunEnd::BarrierTimedOut(stage) => {
                 log.error(format!("Error waiting for strands at barrier {stage}"), 0);
             }
@@ -181,15 +181,15 @@ impl Session<'_> {
             running.fail(&"the client left");
         } else if goodbye.kind == Goodbye::ERROR {
             running.fail(&goodbye.message);
-        } else if matches!(outcome, RunEnd::Done(_)) {
+        } else if matches!(run_end, RunEnd::Done(_)) {
             running.complete();
         }
-        if let RunEnd::InterruptedWithoutGoodbye(stage) = outcome {
+        if let RunEnd::InterruptedWithoutGoodbye(stage) = run_end {
             return Err(SessionEnd::RunLost(stage, Error::CANCELED.into()));
         }
         // The master may still receive, even if it sends nothing more.
         let written = self.control.write(&goodbye.encode(order), WRITE_TIMEOUT);
-        match outcome {
+        match run_end {
             RunEnd::ConnectionLost(stage, error) => Err(SessionEnd::RunLost(stage, error)),
             _ => written.map_err(|error| SessionEnd::RunLost("at the goodbye".to_owned(), error)),
         }

@@ -27,11 +27,11 @@ pub(super) fn group_plan(group: &GroupSpec, transactions: Vec<model::Transaction
 pub(super) fn compile_transactions(group: &GroupSpec) -> Vec<model::Transaction> {
     let mut openings = HashMap::<u32, Openings>::new();
     for flowop in group.opening_flowops() {
-        let first = Openings {
+        let initial = Openings {
             first: Some(flowop),
             ..Openings::NONE
         };
-        let openings = openings.entry(flowop.connection).or_insert(first);
+        let openings = openings.entry(flowop.connection).or_insert(initial);
         openings.add(flowop);
     }
     let compile = |transaction: &TransactionSpec| {

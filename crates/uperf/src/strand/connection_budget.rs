@@ -8,16 +8,16 @@ use crate::workorder::{DataProtocol, GroupSpec};
 /// Memory of a connection without TLS, bytes.
 const CONNECTION_BYTES: u64 = 512;
 
-/// The same with TLS, for its state and its buffers.
+/// Memory of a TLS connection with its state and buffers, bytes.
 const TLS_CONNECTION_BYTES: u64 = 16 << 10;
 
 /// Maximum number of connections of a process. A process cannot reserve more after the fork.
 const PROCESS_CONNECTIONS: u64 = 256;
 
-/// The same with TLS.
+/// Maximum number of TLS connections of a process.
 const TLS_PROCESS_CONNECTIONS: u64 = 16;
 
-/// The reserved connections of a strand: the maximum that it has had open together.
+/// The reserved connections of a strand: at least as many as it has had open at one time.
 #[derive(Debug)]
 pub(super) struct ConnectionBudget {
     /// `None` for no limit.
@@ -32,11 +32,11 @@ impl ConnectionBudget {
     /// Returns the budget of a strand of this group. The memory of a process is reserved before the
     /// fork: [`process_connection_bytes`].
     pub(super) fn new(run_budget: Option<&RunBudget>, group: &GroupSpec) -> Self {
-        let (bytes_each, of_process) = connection_costs(group);
+        let (bytes_each, process_connections) = connection_costs(group);
         let can_grow = !group.strands.processes;
         Self {
             run_budget: run_budget.cloned(),
-            capacity: if can_grow { 0 } else { of_process },
+            capacity: if can_grow { 0 } else { process_connections },
             bytes_each,
             can_grow,
         }
@@ -56,21 +56,21 @@ impl ConnectionBudget {
             return Err(StepFailure::from_text(text));
         }
         // Double the capacity to make reservations rare. If that exceeds the budget, reserve one.
-        let mut more = capacity.max(1);
-        if run_budget.reserve_connections(more, bytes_each).is_err() {
-            more = 1;
-            let single = run_budget.reserve_connections(more, bytes_each);
+        let mut extra = capacity.max(1);
+        if run_budget.reserve_connections(extra, bytes_each).is_err() {
+            extra = 1;
+            let single = run_budget.reserve_connections(extra, bytes_each);
             single.map_err(|error| StepFailure::from_text(error.to_string()))?;
         }
-        self.capacity += more;
+        self.capacity += extra;
         Ok(())
     }
 }
 
 /// Returns the memory of the connections of a process, bytes.
 pub(super) fn process_connection_bytes(group: &GroupSpec) -> u64 {
-    let (bytes_each, of_process) = connection_costs(group);
-    of_process * bytes_each
+    let (bytes_each, process_connections) = connection_costs(group);
+    process_connections * bytes_each
 }
 
 /// Returns the memory of a connection, bytes, and the number of connections of a process.
@@ -95,7 +95,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn connections_are_taken_as_they_are_needed() {
+    fn connections_are_reserved_when_needed() {
         let (memory, descriptors) = (SharedBudget::new(1 << 20), SharedBudget::new(1000));
         let run_budget = RunBudget::new(&memory, &descriptors, BudgetHolder::Local, 10).unwrap();
         let mut budget = ConnectionBudget::new(Some(&run_budget), &GroupSpec::default());

@@ -7,7 +7,7 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::rc::Rc;
 
-use engine::script::{Connection, ConnectionManager, OwnStepResult, StepFailure};
+use engine::script::{Connection, ConnectionManager, DialectStepResult, StepFailure};
 use engine::{StartBarrier, Stop};
 use sys::call::{self, Error};
 
@@ -42,14 +42,18 @@ impl ConnectionManager for StrandConnections<'_> {
         self.find(self.flowops[step].connection)
     }
 
-    fn perform(&mut self, step_index: usize, stop: &Stop) -> Result<OwnStepResult, StepFailure> {
+    fn perform(
+        &mut self,
+        step_index: usize,
+        stop: &Stop,
+    ) -> Result<DialectStepResult, StepFailure> {
         let flowop = &self.flowops[step_index];
         match flowop.kind {
             FlowopKind::Connect => self.connect(flowop, stop),
             FlowopKind::Accept => self.accept(flowop, stop),
             FlowopKind::Disconnect => Ok(self.disconnect(flowop)),
             FlowopKind::Sendfile | FlowopKind::Sendfilev => self.send_files(flowop, stop),
-            _ => Ok(OwnStepResult::default()),
+            _ => Ok(DialectStepResult::default()),
         }
     }
 }
@@ -66,7 +70,7 @@ impl StrandConnections<'_> {
         }
     }
 
-    fn connect(&mut self, flowop: &Flowop, stop: &Stop) -> Result<OwnStepResult, StepFailure> {
+    fn connect(&mut self, flowop: &Flowop, stop: &Stop) -> Result<DialectStepResult, StepFailure> {
         self.connection_budget.reserve_one(self.pool.len())?;
         let endpoint = &flowop.endpoint;
         let host = &endpoint.remote_host;
@@ -78,13 +82,13 @@ impl StrandConnections<'_> {
         let connection =
             endpoints::open_connection(flowop, target, &address, stop).map_err(|error| {
                 let protocol = protocol.name().to_ascii_uppercase();
-                let what = format!("{protocol}: Cannot connect to {address}");
-                StepFailure::from_call(&what, errno(&error))
+                let action = format!("{protocol}: Cannot connect to {address}");
+                StepFailure::from_call(&action, errno(&error))
             })?;
         self.add_connection(flowop, connection, stop)
     }
 
-    fn accept(&mut self, flowop: &Flowop, stop: &Stop) -> Result<OwnStepResult, StepFailure> {
+    fn accept(&mut self, flowop: &Flowop, stop: &Stop) -> Result<DialectStepResult, StepFailure> {
         self.connection_budget.reserve_one(self.pool.len())?;
         let name = &flowop.endpoint.remote_host;
         let host = self
@@ -109,55 +113,59 @@ impl StrandConnections<'_> {
         flowop: &Flowop,
         connection: Connection,
         stop: &Stop,
-    ) -> Result<OwnStepResult, StepFailure> {
+    ) -> Result<DialectStepResult, StepFailure> {
         let connection = self.setup.tls.establish(connection, flowop, stop)?;
         if flowop.endpoint.window > 0 {
             self.log
                 .check_buffer_sizes(&connection.socket(), flowop.endpoint.window);
         }
         self.pool.add(flowop.connection, Rc::new(connection));
-        Ok(OwnStepResult {
+        Ok(DialectStepResult {
             clears_later_connections: true,
-            ..OwnStepResult::default()
+            ..DialectStepResult::default()
         })
     }
 
-    fn disconnect(&mut self, flowop: &Flowop) -> OwnStepResult {
+    fn disconnect(&mut self, flowop: &Flowop) -> DialectStepResult {
         let Some(closed) = self.pool.close(flowop.connection) else {
             self.log.error("Connection already closed", 0);
-            return OwnStepResult {
+            return DialectStepResult {
                 is_script_done: true,
-                ..OwnStepResult::default()
+                ..DialectStepResult::default()
             };
         };
         for connection in closed.iter().flatten() {
             self.listeners.retire(connection);
         }
-        OwnStepResult {
+        DialectStepResult {
             clears_later_connections: true,
             closed_connections: closed,
-            ..OwnStepResult::default()
+            ..DialectStepResult::default()
         }
     }
 
     /// Sends the next file (sendfile), or the next `files` of them (sendfilev).
-    fn send_files(&mut self, flowop: &Flowop, stop: &Stop) -> Result<OwnStepResult, StepFailure> {
+    fn send_files(
+        &mut self,
+        flowop: &Flowop,
+        stop: &Stop,
+    ) -> Result<DialectStepResult, StepFailure> {
         let connection = self.find(flowop.connection)?;
-        let number = match flowop.kind {
+        let count = match flowop.kind {
             FlowopKind::Sendfilev => flowop.files.max(1),
             _ => 1,
         };
         let mut sent = 0;
-        for _ in 0..number {
+        for _ in 0..count {
             // An empty file needs no call that a stop could interrupt.
             if stop.is_set() {
                 return Err(StepFailure::from_call("sendfile", Error::INTR));
             }
             sent += self.send_file(flowop, &connection, stop)?;
         }
-        Ok(OwnStepResult {
+        Ok(DialectStepResult {
             sent,
-            ..OwnStepResult::default()
+            ..DialectStepResult::default()
         })
     }
 
@@ -168,8 +176,8 @@ impl StrandConnections<'_> {
         stop: &Stop,
     ) -> Result<u64, StepFailure> {
         let directory = &flowop.directory;
-        let mut all = self.setup.files.iter();
-        let files = all.find(|(name, _)| name == Path::new(directory));
+        let mut directories = self.setup.files.iter();
+        let files = directories.find(|(name, _)| name == Path::new(directory));
         let files = files.map(|(_, files)| files.as_slice()).unwrap_or_default();
         let Some(file) = files.get(self.next_file % files.len().max(1)) else {
             let text = format!("Error initializing dir: {directory}");

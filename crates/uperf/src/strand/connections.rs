@@ -53,7 +53,7 @@ impl<T> ConnectionPool<T> {
     pub(super) fn open(&self) -> impl Iterator<Item = &T> {
         self.pool
             .iter()
-            .filter_map(|named| named.connection.as_deref())
+            .filter_map(|entry| entry.connection.as_deref())
     }
 
     /// Returns the number of entries, including those that were closed out of order.
@@ -64,10 +64,10 @@ impl<T> ConnectionPool<T> {
     /// Returns the first cached connection of this number. Otherwise returns the newest one and
     /// caches it.
     pub(super) fn find(&mut self, number: u32) -> Lookup<T> {
-        if let Some(cached) = self.cache.iter().find(|named| named.number == number) {
+        if let Some(cached) = self.cache.iter().find(|entry| entry.number == number) {
             return cached.lookup();
         }
-        let Some(newest) = self.pool.iter().rev().find(|named| named.number == number) else {
+        let Some(newest) = self.pool.iter().rev().find(|entry| entry.number == number) else {
             return Lookup::Missing;
         };
         let found = newest.lookup();
@@ -87,15 +87,15 @@ impl<T> ConnectionPool<T> {
             Lookup::Missing => return None,
         };
         if let Some(found) = &found {
-            let same = |named: &&mut PoolEntry<T>| {
-                let connection = named.connection.as_ref();
+            let same = |entry: &&mut PoolEntry<T>| {
+                let connection = entry.connection.as_ref();
                 connection.is_some_and(|connection| Rc::ptr_eq(connection, found))
             };
-            if let Some(named) = self.pool.iter_mut().find(same) {
-                named.connection = None;
+            if let Some(entry) = self.pool.iter_mut().find(same) {
+                entry.connection = None;
             }
         }
-        let newest = self.pool.iter().rposition(|named| named.number == number);
+        let newest = self.pool.iter().rposition(|entry| entry.number == number);
         let other = newest.and_then(|at| self.pool.remove(at).connection);
         self.cache.clear();
         if found.is_none() && other.is_none() {
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn opened_and_closed_again_and_again() {
+    fn repeated_opens_and_closes_leave_nothing() {
         let pool = run_script(&["0+a 0=a 0-a"; 100].join(" "));
         assert!(pool.pool.is_empty() && pool.cache.is_empty());
     }

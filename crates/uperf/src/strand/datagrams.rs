@@ -7,7 +7,7 @@
 //! of other peers to the branch.
 //!
 //! The kernel first looks up the socket of a datagram and queues it there a little later. A
-//! datagram can therefore arrive at the wrong socket when a peer moves between the two.
+//! datagram can therefore arrive at the wrong socket if a branch opens or closes in between.
 //!
 //! - When a branch opens, earlier datagrams of the peer arrive at the listening socket, even after
 //!   connect(2) has returned. That queue is read until the first datagram arrives at the branch.
@@ -24,7 +24,7 @@ use std::time::{Duration, Instant};
 use engine::script::{Connection, EarlyDatagrams, EarlySocket};
 use engine::{BudgetShare, Stop, open_datagram_branch};
 use model::{SocketOptions, Transport};
-use server::{DataPeer, IsOtherPeer, PREFERRED_WAIT};
+use server::{DataPeer, IsOtherPeer, UNEXPECTED_PEER_WAIT};
 use socket2::SockRef;
 use sys::call::{self, Error};
 use sys::{Address, Socket};
@@ -70,7 +70,7 @@ struct HandshakeQueue {
     branches: Vec<(RawFd, Option<Candidate>)>,
     /// The branch that was retired last.
     retired: Option<OwnedFd>,
-    /// Maximum size of the waiting datagrams, as in the kernel's queue.
+    /// Maximum total size of the waiting datagrams, as in the kernel's queue.
     capacity_bytes: usize,
     buffer: Vec<u8>,
     run_budget: Option<RunBudget>,
@@ -94,7 +94,7 @@ struct Candidate {
     received_at: Instant,
     early: EarlyDatagrams,
     early_bytes: usize,
-    /// Memory of the early datagrams, if an account limits it.
+    /// Memory of the early datagrams, if a budget limits it.
     share: Option<BudgetShare>,
 }
 
@@ -158,7 +158,7 @@ impl DatagramListener {
     pub(super) fn accept(&self, request: &HandshakeRequest<'_>) -> Result<Handshake, Error> {
         let mut queue = self.queue();
         let index = match queue.await_handshake(request)? {
-            Ok(at) => at,
+            Ok(index) => index,
             Err(refused) => return Ok(Handshake::Refused(refused)),
         };
         let candidate = &queue.candidates[index];
@@ -201,18 +201,18 @@ impl EarlySocket for BranchReader {
     fn collect(&self, early: &mut EarlyDatagrams) {
         let mut queue = self.listener.queue();
         queue.receive_all();
-        if let Some(Some(late)) = queue.branch(self.socket) {
-            late.early_bytes = 0;
-            early.append(&mut late.early);
-            early.keep_share(late.share.take());
+        if let Some(Some(candidate)) = queue.branch(self.socket) {
+            candidate.early_bytes = 0;
+            early.append(&mut candidate.early);
+            early.keep_share(candidate.share.take());
         }
     }
 }
 
 impl Drop for BranchReader {
     fn drop(&mut self) {
-        if let Some(late) = self.listener.queue().branch(self.socket) {
-            *late = None;
+        if let Some(candidate) = self.listener.queue().branch(self.socket) {
+            *candidate = None;
         }
     }
 }
@@ -229,15 +229,15 @@ impl HandshakeQueue {
         }
         let deadline = request.deadline();
         loop {
-            let decision = match self.choose(request) {
-                HandshakeChoice::Candidate(at) => return Ok(Ok(at)),
-                HandshakeChoice::Wait(decision) => decision,
+            let decide_at = match self.choose(request) {
+                HandshakeChoice::Candidate(index) => return Ok(Ok(index)),
+                HandshakeChoice::Wait(decide_at) => decide_at,
                 HandshakeChoice::Refused(from) => return Ok(Err(from)),
             };
             if self.receive(|queue| queue.make_room_for_candidate(request))? {
                 continue;
             }
-            let next_check = deadline.into_iter().chain(decision).min();
+            let next_check = deadline.into_iter().chain(decide_at).min();
             let retired = self.retired.as_ref().map(AsFd::as_fd);
             let sockets = [self.socket.as_fd(), retired.unwrap_or(self.socket.as_fd())];
             let remaining = next_check.map_or(Duration::MAX, |next_check| {
@@ -315,16 +315,16 @@ impl HandshakeQueue {
             from, received_at, ..
         } = &self.candidates[index];
         let timeout = if request.accepts_strangers {
-            PREFERRED_WAIT
+            UNEXPECTED_PEER_WAIT
         } else {
             ACCEPT_TIMEOUT
         };
-        let decision = *received_at + timeout;
+        let decide_at = *received_at + timeout;
         match self.first_was_stranger {
             Some(true) if request.accepts_strangers => HandshakeChoice::Candidate(index),
             // Only the first handshake has a time limit.
             Some(_) => HandshakeChoice::Wait(None),
-            None if Instant::now() < decision => HandshakeChoice::Wait(Some(decision)),
+            None if Instant::now() < decide_at => HandshakeChoice::Wait(Some(decide_at)),
             None if request.accepts_strangers => HandshakeChoice::Candidate(index),
             None => HandshakeChoice::Refused(from.clone()),
         }
@@ -387,7 +387,7 @@ impl HandshakeQueue {
     /// Returns the datagrams of the peer of this branch that arrived here.
     fn branch(&mut self, socket: RawFd) -> Option<&mut Option<Candidate>> {
         let mut branches = self.branches.iter_mut();
-        branches.find_map(|(branch, late)| (*branch == socket).then_some(late))
+        branches.find_map(|(branch, candidate)| (*branch == socket).then_some(candidate))
     }
 
     /// Makes room for a candidate. If the list is full, removes the last stranger, but never the
@@ -407,19 +407,19 @@ impl HandshakeQueue {
     /// connection.
     fn store_early(&mut self, from: &Address, length: usize, is_handshake: bool) -> bool {
         let branches = self.branches.iter_mut();
-        let branches = branches.filter_map(|(_, late)| late.as_mut().map(|late| (true, late)));
+        let branches = branches.filter_map(|(_, candidate)| Some((true, candidate.as_mut()?)));
         let candidates = self
             .candidates
             .iter_mut()
             .map(|candidate| (false, candidate));
-        let (mut waiting_bytes, mut found) = (0, None);
+        let (mut waiting_bytes, mut recipient) = (0, None);
         for (is_connected, candidate) in branches.chain(candidates) {
             waiting_bytes += candidate.early_bytes;
             if candidate.from == *from {
-                found = Some((is_connected, candidate));
+                recipient = Some((is_connected, candidate));
             }
         }
-        let Some((is_connected, candidate)) = found else {
+        let Some((is_connected, candidate)) = recipient else {
             return false;
         };
         // A peer may send its handshake more than once.
@@ -431,9 +431,9 @@ impl HandshakeQueue {
         let has_memory =
             (self.run_budget.as_ref()).is_none_or(|budget| match &mut candidate.share {
                 Some(share) => share.grow(bytes as u64).is_ok(),
-                none => {
-                    *none = budget.reserve_memory_share(bytes as u64).ok();
-                    none.is_some()
+                share => {
+                    *share = budget.reserve_memory_share(bytes as u64).ok();
+                    share.is_some()
                 }
             });
         // Without memory the datagram is dropped, as UDP permits.
@@ -517,15 +517,15 @@ mod tests {
     }
 
     fn accept(listener: &DatagramListener, control: &str, accepts_strangers: bool) -> Handshake {
-        with_request(control, accepts_strangers, |call| {
-            listener.accept(call).unwrap()
+        with_request(control, accepts_strangers, |request| {
+            listener.accept(request).unwrap()
         })
     }
 
     /// Accepts a connection from an expected address.
-    fn accepted(listener: &DatagramListener) -> Connection {
+    fn accept_expected(listener: &DatagramListener) -> Connection {
         let Handshake::Accepted(connection, None) = accept(listener, "127.0.0.1:1", false) else {
-            panic!("it is a stranger's");
+            panic!("the address is unexpected");
         };
         connection
     }
@@ -541,7 +541,7 @@ mod tests {
     }
 
     /// Runs `act` while the socket is not connected to this caller.
-    fn as_before_its_connect(
+    fn while_not_connected(
         socket: BorrowedFd<'_>,
         listener: &Address,
         caller: &UdpSocket,
@@ -570,7 +570,7 @@ mod tests {
         }
         let mut connections = Vec::new();
         for (caller, word) in callers.iter().zip([b"a", b"b", b"c"]) {
-            let connection = accepted(&listener);
+            let connection = accept_expected(&listener);
             let Connection::Early(_, early) = &connection else {
                 panic!("{connection:?}");
             };
@@ -588,7 +588,7 @@ mod tests {
         let late = caller(&address);
         callers[0].send(b"late").unwrap();
         late.send(HANDSHAKE).unwrap();
-        let connection = accepted(&listener);
+        let connection = accept_expected(&listener);
         assert!(!has_early(&connection));
         answer(&connection, b"d", &late);
     }
@@ -598,13 +598,13 @@ mod tests {
     fn a_datagram_may_come_late_to_the_listener() {
         let (listener, address) = listener();
         let callers = [(); 2].map(|()| caller_with_handshake(&address));
-        let connection = accepted(&listener);
+        let connection = accept_expected(&listener);
         assert!(!has_early(&connection));
-        as_before_its_connect(connection.socket(), &address, &callers[0], || {
+        while_not_connected(connection.socket(), &address, &callers[0], || {
             callers[0].send(b"late").unwrap();
         });
         // Another accept takes the datagram from the queue.
-        let other = accepted(&listener);
+        let other = accept_expected(&listener);
         assert!(has_early(&connection));
         assert!(!has_early(&other));
     }
@@ -616,7 +616,7 @@ mod tests {
         let (listener, address) = listener();
         let callers = [(); 3].map(|()| caller(&address));
         callers[0].send(HANDSHAKE).unwrap();
-        let _first = accepted(&listener);
+        let _first = accept_expected(&listener);
         callers[1].send(HANDSHAKE).unwrap();
         let mut queue = listener.queue();
         queue.receive_all();
@@ -629,13 +629,13 @@ mod tests {
             &options,
         );
         let branch = branch.unwrap();
-        let of = |caller: &UdpSocket| caller.local_addr().unwrap().into();
-        branch.connect(&of(&callers[2])).unwrap();
+        let address_of = |caller: &UdpSocket| caller.local_addr().unwrap().into();
+        branch.connect(&address_of(&callers[2])).unwrap();
         callers[2].send(HANDSHAKE).unwrap();
-        branch.connect(&of(&callers[1])).unwrap();
+        branch.connect(&address_of(&callers[1])).unwrap();
         queue.add_branch(branch.as_fd(), candidate);
         drop(queue);
-        answer(&accepted(&listener), b"a", &callers[2]);
+        answer(&accept_expected(&listener), b"a", &callers[2]);
     }
 
     /// The next socket of the peer has the port of its last one, which this end has not closed yet.
@@ -644,7 +644,7 @@ mod tests {
         let (listener, address) = listener();
         let first = caller_with_handshake(&address);
         let port = first.local_addr().unwrap();
-        let connection = accepted(&listener);
+        let connection = accept_expected(&listener);
         drop(first);
         let second = UdpSocket::bind(port).unwrap();
         let Address::Inet(to) = address else {
@@ -657,7 +657,7 @@ mod tests {
         listener.retire(connection.socket());
         second.send(b"late").unwrap();
         drop(connection);
-        let connection = accepted(&listener);
+        let connection = accept_expected(&listener);
         let Connection::Early(..) = &connection else {
             panic!("{connection:?}");
         };
@@ -665,13 +665,13 @@ mod tests {
         assert!(listener.queue().candidates.is_empty());
     }
 
-    /// The same, but the kernel looked up the socket before it was retired.
+    /// Like the previous test, but the kernel looked up the socket before it was retired.
     #[test]
     fn the_next_handshake_may_come_late_to_the_last_connection() {
         let (listener, address) = listener();
         let first = caller_with_handshake(&address);
         let port = first.local_addr().unwrap();
-        let connection = accepted(&listener);
+        let connection = accept_expected(&listener);
         drop(first);
         let second = UdpSocket::bind(port).unwrap();
         let Address::Inet(to) = address else {
@@ -685,22 +685,22 @@ mod tests {
         second.send(HANDSHAKE).unwrap();
         SockRef::from(&socket).connect(&to.into()).unwrap();
         drop(socket);
-        answer(&accepted(&listener), b"a", &second);
+        answer(&accept_expected(&listener), b"a", &second);
     }
 
     /// The error of a closed peer does not affect the other connections.
     #[test]
-    fn an_error_of_a_connection_is_not_the_listeners() {
+    fn an_error_of_a_connection_does_not_affect_the_listener() {
         let (listener, address) = listener();
         let callers = [(); 2].map(|()| caller(&address));
         callers[0].send(HANDSHAKE).unwrap();
-        let connection = accepted(&listener);
+        let connection = accept_expected(&listener);
         let closed_port = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr();
         let closed_port = KernelAddress::try_from(&Address::from(closed_port.unwrap())).unwrap();
         // As if this connection had been closed before the host of its peer refused the datagram.
         call::send_to(connection.socket(), b"lost", &closed_port).unwrap();
         callers[1].send(HANDSHAKE).unwrap();
-        answer(&accepted(&listener), b"a", &callers[1]);
+        answer(&accept_expected(&listener), b"a", &callers[1]);
     }
 
     #[test]
@@ -708,18 +708,18 @@ mod tests {
         let (listener, address) = listener();
         caller(&address).send(b"no handshake").unwrap();
         let peer = caller_with_handshake(&address);
-        answer(&accepted(&listener), b"a", &peer);
+        answer(&accept_expected(&listener), b"a", &peer);
     }
 
     #[test]
-    fn strangers_do_not_keep_others_out() {
+    fn a_new_handshake_replaces_the_last_stranger() {
         let (listener, address) = listener();
         let strangers: Vec<_> = (0..MAX_CANDIDATES + 2)
             .map(|_| {
                 let stranger = caller_with_handshake(&address);
-                with_request(OTHER_HOST, false, |call| {
+                with_request(OTHER_HOST, false, |request| {
                     let mut queue = listener.queue();
-                    queue.receive(|queue| queue.make_room_for_candidate(call))
+                    queue.receive(|queue| queue.make_room_for_candidate(request))
                 })
                 .unwrap();
                 stranger
@@ -744,7 +744,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stranger_is_accepted_second() {
+    fn a_stranger_is_accepted_after_a_wait() {
         let (listener, address) = listener();
         let _stranger = caller_with_handshake(&address);
         let accepts_stranger = |listener: &DatagramListener| {
@@ -753,11 +753,11 @@ mod tests {
         };
         let begun = Instant::now();
         assert!(accepts_stranger(&listener));
-        assert!(begun.elapsed() >= PREFERRED_WAIT);
+        assert!(begun.elapsed() >= UNEXPECTED_PEER_WAIT);
         // A second handshake from an unexpected address is accepted without the wait.
         let _stranger = caller_with_handshake(&address);
         let begun = Instant::now();
         assert!(accepts_stranger(&listener));
-        assert!(begun.elapsed() < PREFERRED_WAIT);
+        assert!(begun.elapsed() < UNEXPECTED_PEER_WAIT);
     }
 }

@@ -133,7 +133,7 @@ impl Peers {
 }
 
 impl PeerHost {
-    /// The peer of this control connection, with the ports of its listeners.
+    /// Returns the peer of this control connection, with the ports of its listeners.
     pub(crate) fn new(name: &str, control: &ControlConnection, ports: Arc<[SlaveInfo]>) -> Self {
         let (address, local_address) = (control.peer().clone(), control.local_address());
         Self {
@@ -171,11 +171,11 @@ impl Listeners {
         group: &GroupSpec,
         local_address: impl Fn(&str) -> Option<Address>,
     ) -> Result<Vec<Self>, ListenError> {
-        let mut all: Vec<Self> = Vec::new();
-        all.resize_with(group.strands.count as usize, Self::default);
+        let mut strands: Vec<Self> = Vec::new();
+        strands.resize_with(group.strands.count as usize, Self::default);
         for (protocol, accept) in accept_flowops(group) {
             let host_address = local_address(&accept.endpoint.remote_host);
-            let first = all.first_mut();
+            let first = strands.first_mut();
             if first.is_none_or(|first| {
                 first
                     .find_listener(protocol, host_address.as_ref())
@@ -189,14 +189,14 @@ impl Listeners {
                 error,
             };
             if protocol == DataProtocol::Udp {
-                for strand in &mut all {
+                for strand in &mut strands {
                     let listener = Listener::for_datagrams(accept, host_address.as_ref(), group);
                     strand.0.push(listener.map_err(listen_error)?);
                 }
                 continue;
             }
             let mut shared: Option<(u32, Arc<Socket>)> = None;
-            for strand in &mut all {
+            for strand in &mut strands {
                 let (port, socket) = match &shared {
                     Some(shared) => shared.clone(),
                     None => listen_for_accept(accept, protocol).map_err(listen_error)?,
@@ -211,7 +211,7 @@ impl Listeners {
                 });
             }
         }
-        Ok(all)
+        Ok(strands)
     }
 
     /// Returns the maximum number of descriptors that the listeners hold, for all strands together.
@@ -237,7 +237,7 @@ impl Listeners {
     /// Returns the ports to report to a host whose control connection has this local address.
     pub(crate) fn ports(&self, local_address: Option<&Address>) -> SlaveInfo {
         let mut ports = SlaveInfo::default();
-        // The first listener of a protocol wins.
+        // In reverse order, so that the first listener of a protocol determines the port.
         let listeners = self.0.iter().rev();
         for listener in listeners.filter(|listener| listener.serves_address(local_address)) {
             ports.set_port(listener.protocol, listener.port);
@@ -268,8 +268,8 @@ impl Listeners {
         })
     }
 
-    /// Called before an accepted UDP connection is closed. Its receive buffer may already contain
-    /// datagrams of the peer's next connection. The listener keeps these datagrams.
+    /// Retires an accepted UDP connection before it is closed. Its receive buffer may already
+    /// contain datagrams of the peer's next connection. The listener keeps these datagrams.
     pub(super) fn retire(&self, connection: &Connection) {
         for listener in &self.0 {
             if let ListenerSocket::Datagrams(listener) = &listener.socket {
@@ -281,8 +281,8 @@ impl Listeners {
     /// Waits for a connection.
     ///
     /// A uperf data connection does not identify itself, and an additional byte would be part of
-    /// the measured data. The source address therefore decides: [`server::DataPeer`]. Only the
-    /// first connection has a timeout. The master detects if a later one is missing.
+    /// the measured data. So [`server::DataPeer`] selects by source address. Only the first
+    /// connection has a timeout. The master detects if a later one is missing.
     pub(super) fn accept(
         &mut self,
         request: &AcceptRequest<'_>,

@@ -82,11 +82,11 @@ impl Log {
     /// Linux they always do, because the kernel doubles the requested size.
     pub(super) fn check_buffer_sizes(&mut self, socket: &impl AsFd, requested_bytes: u64) {
         let socket = socket2::SockRef::from(socket);
-        let given = [
+        let sizes = [
             ("Send buffer", socket.send_buffer_size()),
             ("Recv buffer", socket.recv_buffer_size()),
         ];
-        for (name, size) in given {
+        for (name, size) in sizes {
             let Ok(size) = size else { continue };
             if (size as u64).abs_diff(requested_bytes) * 10 > requested_bytes {
                 let (actual, requested) = (
@@ -138,8 +138,8 @@ mod tests {
         let mut other = Log::default();
         other.error("a", 1);
         log.merge(&other);
-        let times: Vec<u64> = log.entries().iter().map(|entry| entry.count).collect();
-        assert_eq!(times, [3, 1]);
+        let counts: Vec<u64> = log.entries().iter().map(|entry| entry.count).collect();
+        assert_eq!(counts, [3, 1]);
     }
 
     #[test]
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn buffers_that_differ_by_a_tenth() {
+    fn buffer_sizes_that_differ_by_more_than_a_tenth_are_logged() {
         let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
         let given = socket2::SockRef::from(&socket).send_buffer_size().unwrap() as u64;
         let mut log = Log::default();

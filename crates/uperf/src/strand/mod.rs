@@ -49,7 +49,7 @@ use crate::run_budget::RunBudget;
 use crate::tls::TlsContexts;
 use crate::workorder::{GroupSpec, TransactionSpec};
 
-/// How much earlier than here a transaction's time may end at the master.
+/// How much earlier than at this end a transaction's time may end at the peer.
 const EARLY_END_TOLERANCE: Duration = Duration::from_secs(1);
 
 /// One group at this end, with all inputs of its strands.
@@ -90,7 +90,7 @@ pub(crate) struct MeasurementOptions {
     pub(crate) transactions: bool,
     /// Times of each flowop.
     pub(crate) flowops: bool,
-    /// CPU times, too.
+    /// CPU times, in addition to the elapsed times.
     pub(crate) cpu: bool,
     /// A histogram of the execution times of a transaction, for percentiles.
     pub(crate) histogram: bool,
@@ -116,7 +116,7 @@ struct WorkerGroup {
 pub(crate) struct StrandOutcome {
     /// Index of its group.
     pub(crate) group: usize,
-    /// In order; fewer than in the group if the strand ended early.
+    /// Results in order; fewer than the group's transactions if the strand ended early.
     pub(crate) transactions: Vec<StrandTransactionOutcome>,
     pub(crate) log: Log,
     pub(crate) failed: bool,
@@ -142,7 +142,7 @@ pub(crate) struct StrandTransactionOutcome {
     #[serde(with = "process::monotonic")]
     pub(crate) began: Instant,
     pub(crate) elapsed: Duration,
-    /// The strand's counters before it.
+    /// The strand's counters before the transaction.
     before: Counts,
     pub(crate) counts: Counts,
     /// Elapsed time and counts at the end of the transaction's time, if the strand left late.

@@ -74,7 +74,7 @@ pub(super) mod monotonic {
     }
 }
 
-/// The socket to the parent. The barrier of a strand's process reports its events to it.
+/// The socket to the parent, over which the barrier of a strand's process reports its events.
 #[derive(Debug)]
 struct ParentLink(UnixStream);
 
@@ -215,7 +215,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn messages_arrive() {
+    fn messages_arrive_in_order_until_the_end() {
         let (parent_end, child_end) = UnixStream::pair().unwrap();
         let commands = [
             ProcessCommand::Interrupt(9),

@@ -50,14 +50,14 @@ impl ResponseFile {
 
     /// Returns the first write error.
     pub(crate) fn finish(&self) -> io::Result<()> {
-        self.failure().take().map_or(Ok(()), Err)
+        self.lock_failure().take().map_or(Ok(()), Err)
     }
 
     pub(super) fn descriptor(&self) -> BorrowedFd<'_> {
         self.file.as_fd()
     }
 
-    fn failure(&self) -> MutexGuard<'_, Option<io::Error>> {
+    fn lock_failure(&self) -> MutexGuard<'_, Option<io::Error>> {
         self.failure.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -80,7 +80,7 @@ impl ResponseWriter {
             });
             let text: String = responses.collect();
             if let Err(error) = (&self.file.file).write_all(text.as_bytes()) {
-                self.file.failure().get_or_insert(error);
+                self.file.lock_failure().get_or_insert(error);
             }
         }
         self.passes.clear();

@@ -139,22 +139,22 @@ mod tests {
     fn send_info_defaults_to_that_of_the_connection() {
         let opening = flowop_with(5, "rtx");
         assert_eq!(send_info(&flowop_with(0, ""), Some(&opening)), None);
-        let both = send_info(&flowop_with(7, ""), Some(&opening)).unwrap();
-        let policy = both.reliability.map(|reliability| reliability.policy);
+        let merged = send_info(&flowop_with(7, ""), Some(&opening)).unwrap();
+        let policy = merged.reliability.map(|reliability| reliability.policy);
         let expected = Some(ReliabilityPolicy::Retransmissions);
-        assert_eq!((both.stream, policy), (7, expected));
-        let both = send_info(&flowop_with(0, "ttl"), Some(&opening)).unwrap();
+        assert_eq!((merged.stream, policy), (7, expected));
+        let merged = send_info(&flowop_with(0, "ttl"), Some(&opening)).unwrap();
         let reliability = PartialReliability {
             policy: ReliabilityPolicy::Lifetime,
             value: 9,
         };
-        assert_eq!((both.stream, both.reliability), (5, Some(reliability)));
+        assert_eq!((merged.stream, merged.reliability), (5, Some(reliability)));
         let mut unordered = flowop_with(0, "");
         unordered.flags = FlowopFlags::SCTP_UNORDERED;
-        let alone = send_info(&unordered, None).unwrap();
-        assert_eq!((alone.stream, alone.is_unordered), (0, true));
-        let both = send_info(&flowop_with(3, ""), Some(&unordered)).unwrap();
-        assert_eq!((both.stream, both.is_unordered), (3, true));
+        let unmerged = send_info(&unordered, None).unwrap();
+        assert_eq!((unmerged.stream, unmerged.is_unordered), (0, true));
+        let merged = send_info(&flowop_with(3, ""), Some(&unordered)).unwrap();
+        assert_eq!((merged.stream, merged.is_unordered), (3, true));
     }
 
     #[test]
@@ -164,11 +164,11 @@ mod tests {
             let info = requested_send_info(&flowop_with(0, name)).unwrap();
             info.reliability.unwrap().policy
         });
-        let all = [
+        let expected = [
             ReliabilityPolicy::Lifetime,
             ReliabilityPolicy::Retransmissions,
             ReliabilityPolicy::Priority,
         ];
-        assert_eq!(policies, all);
+        assert_eq!(policies, expected);
     }
 }

@@ -63,7 +63,7 @@ mod tests {
 
     /// Whether the reason starts with this text.
     fn is_refused(reason: Option<String>, start: &str) -> bool {
-        reason.is_some_and(|why| why.starts_with(start))
+        reason.is_some_and(|reason| reason.starts_with(start))
     }
 
     #[test]
@@ -103,7 +103,7 @@ mod tests {
         });
         match valid {
             None => assert!(is_refused(invalid, "protocol=sctp: sctp_sack_delay=501, ")),
-            why => assert!(is_refused(why, "protocol=sctp: this kernel has no SCTP: ")),
+            text => assert!(is_refused(text, "protocol=sctp: this kernel has no SCTP: ")),
         }
     }
 }

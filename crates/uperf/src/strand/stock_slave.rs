@@ -17,7 +17,7 @@ use super::connections::ConnectionPool;
 /// Time between two ticks of a stock slave.
 const SLAVE_TICK: Duration = Duration::from_secs(1);
 
-/// How long a stock slave then waits for its strands to end.
+/// How long a stock slave waits for its strands to end after its last tick.
 const STRAND_END_TIME: Duration = Duration::from_millis(200);
 
 /// A tick is late by at least 1/10000 and at most 1/500 of the duration: poll(2) waits 0.1 % longer
@@ -26,7 +26,7 @@ const STRAND_END_TIME: Duration = Duration::from_millis(200);
 const MAX_LATENESS_DIVISOR: u32 = 500;
 const MIN_LATENESS_DIVISOR: u32 = 10_000;
 
-/// All data has arrived after this time without any.
+/// Time without new data after which all data has arrived.
 const QUIET_TIME: Duration = Duration::from_millis(20);
 
 /// Maximum time for draining data.

@@ -110,13 +110,13 @@ impl Worker {
                 times: times.map(StepTimes::finish).unwrap_or_default(),
             });
             match (result.ended, result.failed_step) {
-                (_, Some((at, failure)))
-                    if group.is_expected_close(transaction, at, began.elapsed(), &failure) =>
+                (_, Some((step, failure)))
+                    if group.is_expected_close(transaction, step, began.elapsed(), &failure) =>
                 {
                     self.barrier.record_event(BarrierEvent::PeerClosed);
                 }
-                (_, Some((at, failure))) => {
-                    log_failure(&mut connections.log, transaction, at, &failure);
+                (_, Some((step, failure))) => {
+                    log_failure(&mut connections.log, transaction, step, &failure);
                     failed = true;
                     break;
                 }
@@ -252,7 +252,7 @@ mod tests {
     use crate::{Flowop, FlowopKind};
 
     #[test]
-    fn a_strand_has_a_buffer_and_headers() {
+    fn strand_bytes_include_buffer_and_headers() {
         let bytes = |size, batch_size| {
             let write = Flowop {
                 batch_size,
@@ -263,10 +263,10 @@ mod tests {
                 write,
             ]))
         };
-        let with_list = bytes(10_000, 1);
-        assert_eq!(bytes(20_000, 1), with_list + 10_000);
+        let base = bytes(10_000, 1);
+        assert_eq!(bytes(20_000, 1), base + 10_000);
         let header = HEADER_BYTES as u64;
-        assert_eq!(bytes(10_000, 8), with_list + 8 * header);
-        assert_eq!(bytes(10_000, u64::MAX), with_list + 1024 * header);
+        assert_eq!(bytes(10_000, 8), base + 8 * header);
+        assert_eq!(bytes(10_000, u64::MAX), base + 1024 * header);
     }
 }

@@ -20,7 +20,7 @@ use crate::workorder::TransactionSpec;
 /// Stack size of a worker's thread, bytes. The buffer is not on the stack.
 const THREAD_STACK_BYTES: usize = 96 * 1024;
 
-/// The same with TLS: the handshake needs the most.
+/// Stack size of a worker's thread with TLS, bytes. The handshake needs the most.
 const TLS_THREAD_STACK_BYTES: usize = 512 * 1024;
 
 /// How long processes may take to report their outcome before they are killed.
@@ -201,33 +201,33 @@ impl Workers {
         now
     }
 
-    /// The same, with `now` as the start time.
-    pub(super) fn start_transaction_at(&mut self, stage: usize, now: Instant) {
+    /// Starts a transaction with this start time.
+    pub(super) fn start_transaction_at(&mut self, stage: usize, start: Instant) {
         for (number, group) in self.groups.iter().enumerate() {
             let transaction = group.transaction(stage);
             let transaction =
                 transaction.filter(|transaction| !group.waits_for_interrupt(transaction));
             if let Some(duration) = transaction.and_then(|transaction| transaction.duration) {
-                let end = now + duration;
+                let end = start + duration;
                 let deadline = deadline_thread().set_at(end, &group.stops[stage]);
                 self.deadlines.push(deadline);
                 self.transaction_ends.push((end, number, stage));
             }
         }
-        self.barrier.open(stage, now);
+        self.barrier.open(stage, start);
     }
 
     /// Whether a transaction continues after its time until it is interrupted, because data may
     /// still arrive.
     pub(crate) fn continues_until_interrupted(&self, stage: usize) -> bool {
-        let mut running = self.groups_with_transaction(stage);
-        running.any(|(group, transaction)| group.waits_for_interrupt(transaction))
+        let mut groups = self.groups_with_transaction(stage);
+        groups.any(|(group, transaction)| group.waits_for_interrupt(transaction))
     }
 
     /// Whether this transaction has a duration in every group that has it.
     pub(crate) fn is_timed(&self, stage: usize) -> bool {
-        let mut running = self.groups_with_transaction(stage);
-        running.all(|(_, transaction)| transaction.duration.is_some())
+        let mut groups = self.groups_with_transaction(stage);
+        groups.all(|(_, transaction)| transaction.duration.is_some())
     }
 
     /// Returns the groups that have this transaction, with the transaction.
@@ -241,13 +241,16 @@ impl Workers {
 
     /// Returns the next end of a transaction's time.
     pub(crate) fn next_transaction_end(&self) -> Option<Instant> {
-        self.transaction_ends.iter().map(|(when, ..)| *when).min()
+        self.transaction_ends.iter().map(|(end, ..)| *end).min()
     }
 
     /// Reads the counters of the groups whose transaction's time has ended.
     pub(crate) fn read_counters_at_end(&mut self) {
         let now = Instant::now();
-        for (_, group, stage) in self.transaction_ends.extract_if(.., |due| due.0 <= now) {
+        for (_, group, stage) in self
+            .transaction_ends
+            .extract_if(.., |(end, ..)| *end <= now)
+        {
             let handles = self.handles.iter_mut();
             for handle in handles.filter(|handle| handle.group == group) {
                 let (counts, at) = (handle.counters.counts(), Instant::now());
@@ -265,8 +268,8 @@ impl Workers {
         })
     }
 
-    /// Returns the counters of all workers at the end of a transaction, and their time. Both are of
-    /// the end of the transaction's time if that was a while ago, and current otherwise.
+    /// Returns the counters of all workers, and when they were read: at the end of a transaction's
+    /// time if that is longer ago than [`EXIT_TOLERANCE`], otherwise now.
     pub(crate) fn counts_at_end(&self, stage: usize) -> CounterReading {
         let (mut sum, mut at) = (Counts::default(), None);
         for handle in &self.handles {

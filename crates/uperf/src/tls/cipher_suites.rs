@@ -36,8 +36,8 @@ impl CipherSuites {
 
     /// Returns the TLS versions of the suites.
     pub(super) fn versions(&self) -> Vec<TlsVersion> {
-        let has = |version: &TlsVersion| self.0.iter().any(|suite| suite.version() == *version);
-        [&TLS13, &TLS12].into_iter().filter(has).collect()
+        let is_used = |version: &TlsVersion| self.0.iter().any(|suite| suite.version() == *version);
+        [&TLS13, &TLS12].into_iter().filter(is_used).collect()
     }
 
     /// Whether the suites work with a certificate that has a key of this type.
@@ -50,8 +50,8 @@ impl CipherSuites {
 /// Parses the name of an OpenSSL method function, in any case, with or without the suffix
 /// `_method`.
 ///
-/// A master's message has only four characters of it. Such a truncated name allows every version;
-/// the master's end then determines the version.
+/// A master's message has only four characters of the name. Such a truncated name allows every
+/// version; the master's end then determines the version.
 fn parse_method(method: &str) -> Result<Vec<TlsVersion>, String> {
     let name = method.to_ascii_lowercase().replace('.', "_");
     match name.strip_suffix("_method").unwrap_or(&name) {
@@ -112,7 +112,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn methods_are_versions() {
+    fn methods_select_tls_versions() {
         let (both, old, new): (&[TlsVersion], &[TlsVersion], &[TlsVersion]) =
             (&[&TLS13, &TLS12], &[&TLS12], &[&TLS13]);
         for (method, versions) in [
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn ciphers_are_suites_in_their_order() {
+    fn cipher_lists_keep_their_order() {
         let numbers = |cipher| {
             let suites = CipherSuites::from_options("", cipher).expect(cipher);
             let numbers = suites.as_slice().iter().map(|suite| suite.suite().into());

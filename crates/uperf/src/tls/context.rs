@@ -429,8 +429,9 @@ mod tests {
             pass_phrase: Some(certificate_file("README.md")),
             ..TlsFiles::default()
         };
-        let useless = TlsSettings::for_slave(&tls, false).expect("a line");
-        let refused = prepare_contexts(&useless, &ssl_flowop(FlowopKind::Accept, "", ""));
+        let without_certificate = TlsSettings::for_slave(&tls, false).expect("a line");
+        let accept = ssl_flowop(FlowopKind::Accept, "", "");
+        let refused = prepare_contexts(&without_certificate, &accept);
         let words = "--tls-pass-file: no --tls-cert, and no client.pem";
         assert_eq!(refused.expect_err("a refusal").to_string(), words);
         assert!(refusal(FlowopKind::Connect, "TLSv1", "").starts_with("method=TLSv1 is obsolete"));
@@ -467,7 +468,7 @@ mod tests {
 
     /// Both ends verify each other, with certificates of the same authority.
     #[test]
-    fn the_end_that_accepts_verifies_as_well() {
+    fn the_accepting_end_verifies_the_certificate() {
         let authority = Some("authority.pem");
         let accepting = settings_with_files(Some("server.pem"), authority);
         let connect_with = |connecting: &TlsSettings| {

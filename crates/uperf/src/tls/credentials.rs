@@ -23,18 +23,17 @@ pub(super) const STOCK_PASS_PHRASE: &[u8] = b"password";
 /// same file.
 pub(super) fn read_certified_key(
     certificate: &Path,
-    key: &Path,
+    key_path: &Path,
     pass_phrase: &[u8],
 ) -> Result<CertifiedKey, TlsError> {
     let chain = read_certificates(certificate)?;
-    let file = key;
-    let invalid = |reason: String| TlsError::invalid_content(file, reason);
-    let sections = read_sections(key)?;
+    let invalid = |reason: String| TlsError::invalid_content(key_path, reason);
+    let sections = read_sections(key_path)?;
     let section = sections
         .iter()
         .find(|section| section.tag().ends_with("PRIVATE KEY"))
         .ok_or_else(|| invalid("it contains no private key".to_owned()))?;
-    let key = decode_private_key(section, pass_phrase, key).map_err(&invalid)?;
+    let key = decode_private_key(section, pass_phrase, key_path).map_err(&invalid)?;
     let key = default_provider()
         .key_provider
         .load_private_key(key)

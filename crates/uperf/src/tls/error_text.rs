@@ -91,7 +91,7 @@ mod tests {
 
     #[test]
     fn errors_have_readable_texts() {
-        let of_names = |presented: &[&str]| {
+        let name_error = |presented: &[&str]| {
             Error::InvalidCertificate(CertificateError::NotValidForNameContext {
                 expected: ServerName::try_from("192.0.2.1").expect("an address"),
                 presented: presented.iter().map(|&name| name.to_owned()).collect(),
@@ -99,8 +99,8 @@ mod tests {
         };
         let errors = [
             Error::InvalidCertificate(CertificateError::UnknownIssuer),
-            of_names(&[r#"DnsName("myPeer.example")"#, "IpAddress(127.0.0.1)"]),
-            of_names(&["DirectoryName", "Unsupported(0x01)"]),
+            name_error(&[r#"DnsName("myPeer.example")"#, "IpAddress(127.0.0.1)"]),
+            name_error(&["DirectoryName", "Unsupported(0x01)"]),
             Error::AlertReceived(AlertDescription::UnknownCA),
             Error::PeerIncompatible(PeerIncompatible::NoCipherSuitesInCommon),
             Error::InvalidMessage(InvalidMessage::MissingData("ServerName")),

@@ -92,7 +92,7 @@ impl TlsLayer {
     fn complete_handshake(&mut self, stop: &Stop) -> Result<(), TlsFailure> {
         let deadline = Instant::now() + HANDSHAKE_TIMEOUT;
         while self.session.is_handshaking() || self.session.wants_write() {
-            match self.handshake_step(deadline) {
+            match self.run_handshake_step(deadline) {
                 Err(TlsFailure::System(Error::INTR)) if !stop.is_set() => {}
                 Err(failure) => return Err(failure),
                 Ok(()) if self.has_ended && self.session.is_handshaking() => {
@@ -104,7 +104,7 @@ impl TlsLayer {
         Ok(())
     }
 
-    fn handshake_step(&mut self, deadline: Instant) -> Result<(), TlsFailure> {
+    fn run_handshake_step(&mut self, deadline: Instant) -> Result<(), TlsFailure> {
         if self.session.wants_write() {
             return self.flush(Blocking::Yes).map_err(TlsFailure::System);
         }
@@ -163,7 +163,7 @@ impl TlsLayer {
             }
         }
         // Unread data would turn the close into a reset, which discards sent data. The unread data
-        // are session tickets, which OpenSSL's servers send on their own.
+        // are session tickets, which OpenSSL's servers send without a request.
         let mut unread = [0; 4096];
         let _ = call::receive_without_waiting(self.socket.as_fd(), &mut unread);
     }
@@ -297,7 +297,7 @@ mod tests {
     fn accept(socket: impl Into<OwnedFd>, stop: &Stop) -> Result<Connection, StepFailure> {
         let flowop = ssl_flowop(FlowopKind::Accept, "", "");
         let contexts = prepare_contexts(&TlsSettings::default(), &flowop).expect("contexts");
-        let _attending = stop.register_thread();
+        let _registration = stop.register_thread();
         establish(socket, &contexts, &flowop, stop)
     }
 
@@ -438,10 +438,10 @@ mod tests {
             }
             thread::sleep(Duration::from_millis(10));
         }
-        let from = Instant::now();
+        let started_at = Instant::now();
         let (connections, _clients): (Vec<_>, Vec<_>) = ends.into_iter().unzip();
         drop(connections);
-        let took = from.elapsed();
+        let took = started_at.elapsed();
         assert!(
             (2 * CLOSE_TIMEOUT..10 * CLOSE_TIMEOUT).contains(&took),
             "{took:?}"
@@ -498,7 +498,7 @@ mod tests {
     fn a_stop_ends_a_stalled_handshake() {
         let (_one, other) = tcp_pair();
         let stop = Stop::new();
-        let from = Instant::now();
+        let started_at = Instant::now();
         let ended = thread::scope(|scope| {
             let accepting = scope.spawn(|| accept(other, &stop).map(drop));
             thread::sleep(Duration::from_millis(50));
@@ -509,6 +509,6 @@ mod tests {
             ended.expect_err("no handshake").errno,
             Error::INTR.raw_os_error()
         );
-        assert!(from.elapsed() < Duration::from_secs(5));
+        assert!(started_at.elapsed() < Duration::from_secs(5));
     }
 }

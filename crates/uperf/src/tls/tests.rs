@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use engine::Stop;
 use engine::script::{Connection, Layer};
-use testkit::{TestProcess, peers_are_required, wait_until};
+use testkit::{TestProcess, requirements_are_mandatory, wait_until};
 
 use super::{TlsContexts, TlsSettings};
 use crate::options::TlsFiles;
@@ -44,8 +44,8 @@ pub(super) fn prepare_contexts(
 pub(super) fn tcp_pair() -> (TcpStream, TcpStream) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = listener.local_addr().expect("it is bound");
-    let one = TcpStream::connect(address).expect("it listens");
-    (one, listener.accept().expect("it was connected").0)
+    let client = TcpStream::connect(address).expect("it listens");
+    (client, listener.accept().expect("it was connected").0)
 }
 
 /// Completes the handshake over a connected socket.
@@ -79,12 +79,12 @@ pub(super) fn settings_with_files(
     TlsSettings::for_slave(&tls, false).expect("good files")
 }
 
-/// Whether the program openssl is installed. Fails if peers are required and it is not.
+/// Whether the program openssl is installed. Fails if it is missing and peers are required.
 fn has_openssl() -> bool {
     let version = Command::new("openssl").arg("version").output();
     let is_installed = version.is_ok_and(|version| version.status.success());
     assert!(
-        is_installed || !peers_are_required(),
+        is_installed || !requirements_are_mandatory(),
         "no openssl, and peers are required"
     );
     if !is_installed {

@@ -54,8 +54,8 @@ macro_rules! flowop_record {
                 positions
             }
 
-            /// Returns the record of a flowop without its size, which the two ends may have
-            /// different. Fails with the option of a value that does not fit.
+            /// Returns the record of a flowop without its size, which may differ between the two
+            /// ends. Fails with the option of a value that does not fit.
             pub(crate) fn from_flowop(flowop: &Flowop) -> Result<Self, &'static str> {
                 Ok(Self {
                     $($($field: flowop.$($path).+.to_field().ok_or($option)?,)?)+
@@ -70,7 +70,7 @@ macro_rules! flowop_record {
                 Ok(flowop)
             }
 
-            /// Returns the first option with an effect that the layout lacks.
+            /// Returns the first option that has an effect but no field in the layout.
             pub fn missing_option(&self, layout: FlowopLayout) -> Option<&'static str> {
                 let blank = Self::blank();
                 $($(
@@ -219,9 +219,8 @@ impl FlowopRecord {
 mod tests {
     use super::*;
 
-    /// Compares the offsets with the tables of the protocol description.
     #[test]
-    fn fields_have_the_documented_offsets() {
+    fn fields_have_the_offsets_of_uperfs_versions() {
         // One column per layout; 0 if the layout lacks the field.
         let table: [(&str, [usize; 5]); 23] = [
             ("encapsulation_port", [32, 64, 64, 72, 80]),
@@ -266,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn layouts_lack_options() {
+    fn options_that_a_layout_lacks_are_reported() {
         type Set = fn(&mut FlowopRecord);
         let cases: [(&str, Set, usize); 4] = [
             ("repeat", |record| record.repeat = 2, 3),
@@ -281,8 +280,8 @@ mod tests {
                 let expected = (number < first_layout).then_some(option);
                 assert_eq!(record.missing_option(layout), expected, "{layout}");
                 let bytes = record.encode(layout, Endian::Big);
-                let again = FlowopRecord::decode(&bytes, layout, Endian::Big);
-                assert_eq!(again == Some(record.clone()), expected.is_none());
+                let decoded = FlowopRecord::decode(&bytes, layout, Endian::Big);
+                assert_eq!(decoded == Some(record.clone()), expected.is_none());
                 assert_eq!(FlowopRecord::decode(&bytes[1..], layout, Endian::Big), None);
             }
         }

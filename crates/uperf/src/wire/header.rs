@@ -102,7 +102,7 @@ impl Header {
         Ok((Self::from_bytes(bytes, order), order))
     }
 
-    /// Returns the message with the length of its version.
+    /// Returns the message, with the header length of its version.
     pub fn encode(&self, order: Endian) -> Vec<u8> {
         let mut bytes = self.to_bytes::<{ Self::LEN }>(order).to_vec();
         Text::<32>::truncated(MAGIC).write(&mut bytes, 0, order);
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn versions_that_are_not_known() {
+    fn unknown_versions_are_refused() {
         for text in ["", "0.2", "0.3.2", "0.3.1.0"] {
             let header = Header {
                 version: Text::truncated(text),
@@ -218,8 +218,8 @@ mod tests {
         ] {
             let refused = header(&[protocol]).check_protocols(tcp_only);
             assert_eq!(refused, Err(WorkRefusal::Protocol(number)));
-            let taken = header(&[protocol]).check_protocols(|other| other == protocol);
-            assert_eq!(taken, Ok(()));
+            let accepted = header(&[protocol]).check_protocols(|other| other == protocol);
+            assert_eq!(accepted, Ok(()));
         }
         let mut none = Header::default();
         none.protocols[0] = 1;

@@ -1,5 +1,5 @@
-//! Positions of the fields in a flowop record. uperf has moved them four times, twice without a
-//! new data version.
+//! Positions of the fields in a flowop record. uperf has moved them four times, three times
+//! without a new data version.
 
 use std::fmt;
 
@@ -19,7 +19,7 @@ pub enum FlowopLayout {
     /// After 1.0.8, with `bblog=`: 928 bytes.
     BlackBoxLog,
     /// With `repeat=`: 936 bytes.
-    Repeat,
+    WithRepeat,
     /// With `batch_size=`: 944 bytes.
     WithBatchSize,
 }
@@ -30,7 +30,7 @@ impl FlowopLayout {
         Self::V1_0_7,
         Self::V1_0_8,
         Self::BlackBoxLog,
-        Self::Repeat,
+        Self::WithRepeat,
         Self::WithBatchSize,
     ];
 
@@ -96,7 +96,7 @@ impl fmt::Display for FlowopLayout {
             Self::V1_0_7 => "uperf 1.0.7",
             Self::V1_0_8 => "uperf 1.0.8",
             Self::BlackBoxLog => "uperf 1.0.8 with bblog=",
-            Self::Repeat => "uperf 1.0.8 with repeat=",
+            Self::WithRepeat => "uperf 1.0.8 with repeat=",
             Self::WithBatchSize => "uperf 1.0.8 with batch_size=",
         })
     }
@@ -149,33 +149,32 @@ pub(super) fn detect_layout<'a>(
     Some(records.find_map(layout_from_texts).unwrap_or(first))
 }
 
-/// Returns which of the two layouts with 928 bytes this record has, from the start of the host
-/// name.
+/// Returns which of the two layouts of version `0.3.1` with 928 bytes this record has, from the
+/// start of the host name.
 fn layout_from_texts(record: &[u8]) -> Option<FlowopLayout> {
     let start = |layout: FlowopLayout| {
         layout
             .start(FieldBlock::Sctp)
             .map(|sctp| sctp + REMOTE_HOST)
     };
-    let (early, late) = (
+    let (release_host, newer_host) = (
         start(FlowopLayout::V1_0_8)?,
         start(FlowopLayout::BlackBoxLog)?,
     );
     let has_text_at = |at: usize| record[at] != 0;
-    if has_text_at(early - 1) {
-        // The directory reaches the host name in both layouts. Its start differs by the same
-        // offset.
-        let directory = early - (REMOTE_HOST - DIRECTORY);
+    if has_text_at(release_host - 1) {
+        // In both layouts, a long directory can reach this byte. Its start differs between them.
+        let directory = release_host - (REMOTE_HOST - DIRECTORY);
         return Some(if has_text_at(directory) {
             FlowopLayout::V1_0_8
         } else {
             FlowopLayout::BlackBoxLog
         });
     }
-    if has_text_at(early) {
+    if has_text_at(release_host) {
         return Some(FlowopLayout::V1_0_8);
     }
-    has_text_at(late).then_some(FlowopLayout::BlackBoxLog)
+    has_text_at(newer_host).then_some(FlowopLayout::BlackBoxLog)
 }
 
 #[cfg(test)]
@@ -184,7 +183,7 @@ mod tests {
     use crate::wire::{FlowopRecord, Text};
 
     #[test]
-    fn lengths_and_versions() {
+    fn layouts_have_uperfs_lengths_and_versions() {
         let lengths = FlowopLayout::ALL.map(FlowopLayout::record_len);
         assert_eq!(lengths, [928, 928, 928, 936, 944]);
         assert_eq!(FlowopLayout::V1_0_7.version(), DataVersion::V0_3);

@@ -50,7 +50,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_are_uperfs() {
+    fn protocols_have_uperfs_numbers() {
         for (name, expected) in [
             ("tcp", 1),
             ("mptcp", 2),

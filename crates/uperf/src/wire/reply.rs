@@ -5,7 +5,8 @@ use codec::{Endian, Field, Text};
 use super::protocol::name_in_refusal;
 use crate::run_budget::RunLimit;
 
-/// Answer to phase 1. A slave also refuses with it before it has read a workorder.
+/// Answer to phase 1, and refusal of a header of phase 2, which a slave sends before it reads the
+/// workorder.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Phase1Answer {
     /// Accepted.
@@ -72,7 +73,9 @@ impl Phase2Answer {
 
     /// Decodes an answer like [`Phase1Answer::decode`]; the count of a refusal is ignored.
     pub fn decode(bytes: &[u8; Self::LEN], order: Endian) -> Self {
-        let (start, _) = bytes.split_first_chunk().expect("it is longer");
+        let (start, _) = bytes
+            .split_first_chunk()
+            .expect("an answer to phase 2 is longer");
         match Phase1Answer::decode(start) {
             Phase1Answer::Ok => Self::Ok {
                 slave_infos: u32::read(bytes, Phase1Answer::LEN, order),

@@ -26,7 +26,7 @@ pub struct TransactionWork {
 
 impl WorkRecords {
     /// Returns the smallest workorder that a slave answers: one strand that does nothing. A master
-    /// sends it in each layout. The slave answers only in a layout with its own record length.
+    /// sends it in each layout. The slave answers only to a layout with its own record length.
     pub fn minimal() -> Self {
         Self {
             group: GroupRecord {
@@ -261,18 +261,18 @@ mod tests {
 
     #[test]
     fn truncated_workorders_are_refused() {
-        let bytes = work().encode(FlowopLayout::Repeat, Endian::Big);
+        let bytes = work().encode(FlowopLayout::WithRepeat, Endian::Big);
         let limits = WorkLimits::default();
         for len in [0, 23, 24, 191, 192, 360, 1287, bytes.len() - 1] {
             let header = (DataVersion::V0_3_1, Endian::Big, 0);
             let refusal =
                 receive_from(&mut &bytes[..len], header, &limits).expect_err("it is short");
-            assert_eq!(refusal, short(), "{len}");
+            assert_eq!(refusal, too_short(), "{len}");
         }
     }
 
     #[test]
-    fn no_more_than_the_limits() {
+    fn work_above_the_limits_is_refused() {
         let limits = |strands, transactions, flowops| WorkLimits {
             strands,
             transactions,
@@ -292,7 +292,7 @@ mod tests {
             let refusal = receive(&work, &limits).expect_err("too much");
             assert_eq!(refusal.to_string(), words);
         }
-        let bytes = work.encode(FlowopLayout::Repeat, Endian::Big);
+        let bytes = work.encode(FlowopLayout::WithRepeat, Endian::Big);
         let header = (DataVersion::V0_3_1, Endian::Big, 3);
         let refusal = receive_from(&mut &bytes[..], header, &WorkLimits::default());
         let refusal = refusal.expect_err("a port too many");
@@ -313,12 +313,12 @@ mod tests {
         let mut work = work();
         assert_eq!(work.check_layout(FlowopLayout::V1_0_7), Ok(()));
         work.transactions[1].flowops[1].repeat = 4;
-        assert_eq!(work.check_layout(FlowopLayout::Repeat), Ok(()));
-        let lacking = work
+        assert_eq!(work.check_layout(FlowopLayout::WithRepeat), Ok(()));
+        let error = work
             .check_layout(FlowopLayout::V1_0_8)
             .expect_err("repeat=");
         assert_eq!(
-            lacking,
+            error,
             "flowop 2 of transaction 2: slaves of uperf 1.0.8 and older do not support repeat="
         );
     }
@@ -336,14 +336,14 @@ mod tests {
         limits: &WorkLimits,
     ) -> Result<ReceivedWork, WorkRefusal> {
         ReceivedWork::receive(version, order, slave_infos, limits, |buffer, _| {
-            let (now, later) = bytes.split_at_checked(buffer.len()).ok_or_else(short)?;
-            buffer.copy_from_slice(now);
-            *bytes = later;
+            let (filled, remaining) = bytes.split_at_checked(buffer.len()).ok_or_else(too_short)?;
+            buffer.copy_from_slice(filled);
+            *bytes = remaining;
             Ok(())
         })
     }
 
-    fn short() -> WorkRefusal {
+    fn too_short() -> WorkRefusal {
         WorkRefusal::Workorder("it is short".to_owned())
     }
 

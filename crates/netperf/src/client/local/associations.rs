@@ -13,8 +13,8 @@ use super::prepare::open_socket;
 use super::{DRAIN_TIMEOUT, FlowRun, LocalEnd, connect_error};
 
 impl LocalEnd<'_> {
-    /// Runs one loop whose passes use this number of SCTP associations in turn. Each has its own
-    /// socket, because a socket has only one association with a peer address.
+    /// Runs one loop whose passes use this number of SCTP associations in turn. Each association
+    /// has its own socket, because a socket has only one association with a peer address.
     pub(super) fn run_associations(
         &mut self,
         associations: u32,
@@ -35,9 +35,9 @@ impl LocalEnd<'_> {
             sockets.push(socket);
             bind = bind.with_any_port();
         }
-        progress.answer.mark_received();
+        progress.answer.record_answer();
         let to = KernelAddress::try_from(dest).map_err(|error| connect_error(dest, error))?;
-        let in_turn = sockets
+        let round_robin = sockets
             .iter()
             .map(|socket| (socket.as_fd(), to.clone()))
             .collect();
@@ -45,7 +45,7 @@ impl LocalEnd<'_> {
             self.plan.limit,
             phase,
             progress,
-            FlowSockets::RoundRobin(in_turn),
+            FlowSockets::RoundRobin(round_robin),
         );
         let run = self.finished_run(result);
         let (stop, _deadline) = phase.abort_stop.child_until(Instant::now() + DRAIN_TIMEOUT);

@@ -48,7 +48,8 @@ pub(super) struct LocalEnd<'a> {
     source: Address,
     /// The directory of a named Unix domain socket.
     _socket_directory: Option<SocketDirectory>,
-    /// The data socket. In tests with several sockets or one per transaction, only a sample.
+    /// The data socket. In tests with several sockets or one per transaction, a socket with the
+    /// same options that carries no data.
     data: DataSocket,
     buffers: Buffers,
     /// The nonce in the server's response, if any.
@@ -129,7 +130,7 @@ impl LocalEnd<'_> {
             counters: progress.counters,
             cancel,
             control,
-            duration: self.loop_time(control.is_some()),
+            duration: self.loop_duration(control.is_some()),
             idle_timeout: self.has_idle_timeout().then_some(idle_timeout),
             group,
         };
@@ -163,19 +164,19 @@ impl LocalEnd<'_> {
         }
         self.warnings.extend(phase.times.clock_step_warning());
         let ended = run.result.ended.clone();
-        let here = Side {
+        let local = Side {
             interface: meter.map(InterfaceMeter::finish),
             clock: clock_facts,
             program: Some(crate::PROGRAM.to_owned()),
             ..phase.side(run.result, &self.data, &self.buffers, run.socket)
         };
-        // The stock tool's classic tests do not print it.
+        // The stock tool's classic tests do not print TCP_INFO.
         if let Some(dump) = run.tcp_info.filter(|_| !settings.test.is_classic()) {
             dump.print();
         }
         let outcome = Outcome {
             warnings: std::mem::take(&mut self.warnings),
-            ..Outcome::for_flow(settings.plan(), started, here, None, ended)
+            ..Outcome::for_flow(settings.plan(), started, local, None, ended)
         };
         Ok((outcome, phase.started()))
     }
@@ -217,13 +218,13 @@ impl LocalEnd<'_> {
     }
 
     /// Returns the loop's duration; `None` if another limit ends it.
-    fn loop_time(&self, peer_has_time: bool) -> Option<Duration> {
+    fn loop_duration(&self, peer_has_time_limit: bool) -> Option<Duration> {
         let Limit::Time(length) = self.plan.limit else {
             return None;
         };
         let receives_a_stream =
             self.plan.workload == Workload::receive() && !self.plan.transport.has_datagrams();
-        if receives_a_stream && peer_has_time {
+        if receives_a_stream && peer_has_time_limit {
             // A sender with the same limit ends the stream a moment later, with all its data. A
             // later end is not awaited.
             return Some(length + STREAM_END_GRACE);
@@ -308,7 +309,7 @@ impl LocalEnd<'_> {
             run.socket = self.current_facts();
             run.tcp_info = tcp_info::TcpInfoDump::read_if_requested(&self.data.socket);
         } else if !is_datagram && (run.result.ended == EndCause::Cancelled || is_service) {
-            // The sender would continue until its own time limit, or for ever without one.
+            // The sender would continue until its own time limit, or forever without one.
             let _ = call::shutdown(socket.as_fd());
         } else if !is_datagram {
             let _ = phase.finish(FinishMethod::AwaitClose, &sockets(), DRAIN_TIMEOUT);
@@ -329,7 +330,7 @@ impl LocalEnd<'_> {
         result
     }
 
-    /// Opens the connection. Returns `Some` if the test ended before.
+    /// Opens the connection. Returns `Some` if the test ended before the connection was open.
     fn open(
         &mut self,
         dest: &Address,
@@ -347,7 +348,7 @@ impl LocalEnd<'_> {
             Ok(()) => {}
         }
         if self.plan.transport.has_connections() {
-            progress.answer.mark_received();
+            progress.answer.record_answer();
         }
         match &self.nonce {
             Some(nonce) if ProofMethod::for_plan(self.plan) == Some(ProofMethod::InBand) => self
@@ -388,7 +389,7 @@ fn is_idle_timeout(result: &LoopResult) -> bool {
     result.ended == StopReason::IdleTimeout.into()
 }
 
-/// Returns the error of a run that failed instead of ending.
+/// Returns the error of a failed run; `None` if the run ended normally.
 fn run_error(result: &LoopResult, plan: &FlowPlan, dest: &Address) -> Option<ClientError> {
     let (call, errno) = result.failure?;
     let peer_closed = result.ended == EndCause::PeerClosed;
@@ -413,7 +414,7 @@ fn connect_error(dest: &Address, error: io::Error) -> ClientError {
 /// Pauses before the data. A cancel or a closed control connection ends the pause.
 fn pause(length: Duration, control: Option<BorrowedFd<'_>>, cancel: &Stop) {
     if !length.is_zero() {
-        let _attending = cancel.register_thread();
+        let _registration = cancel.register_thread();
         let _ = call::wait_any_readable(control.as_slice(), length);
     }
 }

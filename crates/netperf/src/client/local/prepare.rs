@@ -44,19 +44,19 @@ impl<'a> LocalEnd<'a> {
         } else {
             requested.clone()
         };
-        let half = &plan.local;
+        let endpoint = &plan.local;
         let bind = if plan.workload.connects() || plan.transport == Transport::SctpMany {
             source.with_any_port()
         } else {
             source.clone()
         };
-        let data = match open_socket(plan.transport, &bind, &half.socket) {
+        let data = match open_socket(plan.transport, &bind, &endpoint.socket) {
             // Both ends of a DLPI test use the same access point and may use the same interface.
             Err(ClientError::DataSocket { address, error })
                 if matches!(bind, Address::Llc(_))
                     && error.error().kind() == io::ErrorKind::AddrInUse =>
             {
-                open_socket(plan.transport, &address.with_any_port(), &half.socket)?
+                open_socket(plan.transport, &address.with_any_port(), &endpoint.socket)?
             }
             other => other?,
         };
@@ -66,9 +66,9 @@ impl<'a> LocalEnd<'a> {
                 .map_err(|error| socket_directory_error(&directory.socket_path(), error))?;
         }
         let memory = BufferMemory::new(MAX_BUFFER_BYTES, MAX_BUFFER_BYTES);
-        let fill = half.fill.as_deref().map(open_fill).transpose()?;
+        let fill = endpoint.fill.as_deref().map(open_fill).transpose()?;
         let buffers = Buffers::new(
-            half,
+            endpoint,
             &plan.workload,
             plan.transport,
             &data.facts,
@@ -88,8 +88,8 @@ impl<'a> LocalEnd<'a> {
     }
 }
 
-/// Creates the directory of a Unix domain socket that needs a name for answers or by option; `None`
-/// for others.
+/// Creates the directory of a Unix domain socket that needs a name, for responses or because of
+/// test option `-p`. Returns `None` for other sockets.
 fn new_socket_directory(settings: &Settings) -> Result<Option<SocketDirectory>, ClientError> {
     let FamilySettings::Unix { directory } = &settings.family_settings else {
         return Ok(None);

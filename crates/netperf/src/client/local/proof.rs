@@ -34,8 +34,8 @@ impl ProofMethod {
     /// Returns the method for a plan; `None` if its transport has no reliable connection per
     /// socket.
     ///
-    /// A nonce in the data connection must not change the measurement. No request may wait for its
-    /// acknowledgement, and Fast Open must carry the first request.
+    /// A nonce in the data connection must not change the measurement. No request may wait for
+    /// the acknowledgement of the nonce, and Fast Open must carry the first request.
     pub(in super::super) fn for_plan(plan: &FlowPlan) -> Option<Self> {
         let socket = &plan.local.socket;
         match plan.transport {
@@ -52,7 +52,7 @@ impl ProofMethod {
 }
 
 impl LocalEnd<'_> {
-    /// Sends the nonce on the data connection. Returns `Some` if the test ended before.
+    /// Sends the nonce on the data connection. Returns `Some` if the test ended first.
     pub(super) fn send_proof(
         &self,
         nonce: &Nonce,
@@ -85,14 +85,14 @@ impl LocalEnd<'_> {
         let Some(socket) = self.open_proof_connection(dest, ports, &stop)? else {
             return timeout_error();
         };
-        progress.answer.mark_received();
+        progress.answer.record_answer();
         let sent = send_nonce(&socket, nonce, call::send, &stop);
         sent.map_err(|error| connect_error(dest, error.into()))?;
         let closed = FinishMethod::AwaitClose.run(&FlowSockets::Connected(socket.as_fd()), &stop);
         if closed.is_err() {
             timeout_error()?;
         }
-        // A reset leaves nothing behind, so that the data can use the same port.
+        // A reset leaves no connection in TIME_WAIT, so that the data can use the same port.
         let _ = socket.set_linger(Some(Duration::ZERO));
         Ok(())
     }
@@ -140,7 +140,7 @@ fn send_nonce(
     send: impl Fn(BorrowedFd<'_>, &[u8]) -> Result<usize, Error>,
     stop: &Stop,
 ) -> Result<Option<LoopResult>, Error> {
-    let _attending = stop.register_thread();
+    let _registration = stop.register_thread();
     loop {
         match send(socket.as_fd(), nonce) {
             Ok(_) => return Ok(None),

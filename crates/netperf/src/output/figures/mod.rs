@@ -163,7 +163,7 @@ impl<'a> Figures<'a> {
         )
     }
 
-    /// The cost and the resolution of the clock, if times are recorded.
+    /// The cost and the resolution of the clock, if measured.
     pub(super) fn clock(&self) -> Option<ClockFacts> {
         self.run.outcome.local.clock
     }
@@ -236,7 +236,7 @@ impl<'a> Figures<'a> {
     /// With a burst or several flows, N requests are in flight. Each then takes N times the time
     /// between two responses.
     fn round_trip(&self) -> f64 {
-        let paused = match &self.run.outcome.local.paced {
+        let paused = match &self.run.outcome.local.pacing_result {
             None => 0.0,
             // With both pacing and a burst, the number in flight varies: use the recorded times.
             Some(_) if self.flow().burst > 0 => {
@@ -307,9 +307,9 @@ impl<'a> Figures<'a> {
         }
     }
 
-    /// Returns the single figure of a test: the sent rate of a stream of datagrams, else the
+    /// Returns the figure of verbosity 0: the sent rate of a stream of datagrams, else the
     /// throughput.
-    pub(super) fn one_way_rate(&self) -> f64 {
+    pub(super) fn verbosity_0_rate(&self) -> f64 {
         if self.flow().transport.has_datagrams() && !self.is_transactional() {
             self.rate_of(self.counts().sent.0)
         } else {
@@ -407,8 +407,8 @@ fn bytes_per_call(bytes: Bytes, calls: u64) -> f64 {
     ratio(bytes.0 as f64, calls as f64)
 }
 
-/// Returns `amount / per`, or 0 if it is not finite.
-fn ratio(amount: f64, per: f64) -> f64 {
-    let quotient = amount / per;
+/// Returns `dividend / divisor`, or 0 if it is not finite.
+fn ratio(dividend: f64, divisor: f64) -> f64 {
+    let quotient = dividend / divisor;
     if quotient.is_finite() { quotient } else { 0.0 }
 }

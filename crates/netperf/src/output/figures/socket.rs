@@ -13,7 +13,7 @@ impl Figures<'_> {
         or_minus_one(self.socket().max_segment_bytes)
     }
 
-    /// Returns the retransmissions; −1 without TCP or a single connection, −2 if not requested.
+    /// Returns the retransmissions; −1 without TCP or in connection tests, −2 if not requested.
     pub(in crate::output) fn retransmits(&self) -> i64 {
         let is_countable =
             self.flow().transport.has_tcp_options() && !self.settings.direction.connection;
@@ -56,8 +56,8 @@ impl Figures<'_> {
         self.socket().cork.unwrap_or(self.local_plan().socket.cork)
     }
 
-    /// Returns TCP_CORK at the peer. A stock peer does not report it. As in stock, the value then
-    /// is that of the local host: one option sets both, although the protocol cannot transmit it.
+    /// Returns TCP_CORK at the peer. A stock peer does not report it. As in stock, the local value
+    /// then stands for both ends: the protocol cannot transmit the remote one.
     pub(in crate::output) fn remote_cork(&self) -> bool {
         let remote = self.remote_socket().and_then(|socket| socket.cork);
         remote.unwrap_or(self.local_plan().socket.cork)
@@ -70,7 +70,7 @@ impl Figures<'_> {
     pub(in crate::output) fn congestion_control(&self) -> &str {
         match (&self.socket().congestion_control, self.flow().transport) {
             (Some(name), _) => name,
-            (None, other) if !other.has_tcp_options() && self.is_connected() => "TCP Only",
+            (None, transport) if !transport.has_tcp_options() && self.is_connected() => "TCP Only",
             (None, _) => "",
         }
     }

@@ -23,20 +23,20 @@ pub(in crate::output) fn headers_before_test(settings: &Settings) -> String {
     let unit = effective_unit(settings).name();
     // Only connections of the logical link control (LLC) have windows, in frames.
     let has_windows = matches!(settings.test, Test::DlcoStream | Test::DlcoRr);
-    let (buffer, first, second) = if has_windows {
+    let (buffer, first_unit, second_unit) = if has_windows {
         ("Window", "frames", "frames")
     } else {
         ("Socket", "bytes ", "Bytes ")
     };
     match (TableLayout::for_test(settings.test), measures_cpu(settings)) {
-        (TableLayout::Stream, false) => headers::stream(buffer, first, unit),
+        (TableLayout::Stream, false) => headers::stream(buffer, first_unit, unit),
         (TableLayout::Stream, true) => format!("\
 Recv   Send    Send                          Utilization    Service Demand
 {buffer} {buffer}  Message  Elapsed              Send   Recv    Send    Recv
 Size   Size    Size     Time     Throughput  local  remote  local   remote
-{first} {}  bytes    secs.    {unit:<8.8}/s  %      %       us/KB   us/KB
+{first_unit} {}  bytes    secs.    {unit:<8.8}/s  %      %       us/KB   us/KB
 
-", second.to_lowercase()),
+", second_unit.to_lowercase()),
         (TableLayout::Datagrams, false) => headers::datagrams(unit),
         (TableLayout::Datagrams, true) => format!("\
 Socket  Message  Elapsed      Messages                   CPU     Service
@@ -44,14 +44,14 @@ Size    Size     Time         Okay Errors   Throughput   Util    Demand
 bytes   bytes    secs            #      #   {unit}/sec   %       us/KB
 
 "),
-        (TableLayout::Transactions, false) => headers::transactions(buffer, [first, second]),
+        (TableLayout::Transactions, false) => headers::transactions(buffer, [first_unit, second_unit]),
         (TableLayout::Transactions, true) => format!("\
 Local /Remote
 {buffer} Size   Request Resp.  Elapsed Trans.   CPU    CPU    S.dem   S.dem
 Send   Recv   Size    Size   Time    Rate     local  remote local   remote
-{first} {} bytes   bytes  secs.   per sec  %      %      us/Tr   us/Tr
+{first_unit} {} bytes   bytes  secs.   per sec  %      %      us/Tr   us/Tr
 
-", second.to_lowercase()),
+", second_unit.to_lowercase()),
     }
 }
 
@@ -59,15 +59,17 @@ Send   Recv   Size    Size   Time    Rate     local  remote local   remote
 pub(super) fn write(out: &mut Formatter<'_>, figures: &Figures<'_>) -> fmt::Result {
     let settings = figures.settings;
     match (settings.print.verbosity, measures_cpu(settings)) {
-        (..=0, false) => writeln!(out, "{:>7.2}", figures.one_way_rate())?,
+        (..=0, false) => writeln!(out, "{:>7.2}", figures.verbosity_0_rate())?,
         (..=0, true) if TableLayout::for_test(settings.test) == TableLayout::Datagrams => {
             writeln!(out, "{:>6.2}", reported_cpu(figures).demand)?;
         }
         (..=0, true) => writeln!(out, "{:>6.3}", reported_cpu(figures).demand)?,
-        (_, cpu) => match TableLayout::for_test(settings.test) {
-            TableLayout::Stream => write_stream(out, figures, cpu)?,
-            TableLayout::Datagrams => write_datagrams(out, figures, cpu)?,
-            TableLayout::Transactions if cpu => request_response::write_with_cpu(out, figures)?,
+        (_, with_cpu) => match TableLayout::for_test(settings.test) {
+            TableLayout::Stream => write_stream(out, figures, with_cpu)?,
+            TableLayout::Datagrams => write_datagrams(out, figures, with_cpu)?,
+            TableLayout::Transactions if with_cpu => {
+                request_response::write_with_cpu(out, figures)?;
+            }
             TableLayout::Transactions => request_response::write_without_cpu(out, figures)?,
         },
     }
@@ -110,7 +112,7 @@ fn measures_cpu(settings: &Settings) -> bool {
     settings.flow.local.measure_cpu || settings.flow.remote.measure_cpu
 }
 
-fn write_stream(out: &mut Formatter<'_>, figures: &Figures<'_>, cpu: bool) -> fmt::Result {
+fn write_stream(out: &mut Formatter<'_>, figures: &Figures<'_>, with_cpu: bool) -> fmt::Result {
     write!(
         out,
         "{:>5}  {:>5}  {:>6}    {:<6.2}",
@@ -119,7 +121,7 @@ fn write_stream(out: &mut Formatter<'_>, figures: &Figures<'_>, cpu: bool) -> fm
         figures.send_size(),
         figures.elapsed,
     )?;
-    if !cpu {
+    if !with_cpu {
         return writeln!(out, "   {:>7.2}   ", figures.throughput);
     }
     writeln!(
@@ -150,7 +152,7 @@ fn write_stream_extra(out: &mut Formatter<'_>, figures: &Figures<'_>) -> fmt::Re
     )
 }
 
-fn write_datagrams(out: &mut Formatter<'_>, figures: &Figures<'_>, cpu: bool) -> fmt::Result {
+fn write_datagrams(out: &mut Formatter<'_>, figures: &Figures<'_>, with_cpu: bool) -> fmt::Result {
     write!(
         out,
         "{:>5}   {:>5}    {:<7.2}   {:>7} {:>6}    ",
@@ -160,8 +162,8 @@ fn write_datagrams(out: &mut Formatter<'_>, figures: &Figures<'_>, cpu: bool) ->
         figures.counts().send_calls,
         figures.counts().failed_sends,
     )?;
-    write_rate(out, figures.counts().sent.0, figures, cpu)?;
-    if cpu {
+    write_rate(out, figures.counts().sent.0, figures, with_cpu)?;
+    if with_cpu {
         write!(
             out,
             "      {:<6.2}  {:<6.3}",
@@ -175,8 +177,8 @@ fn write_datagrams(out: &mut Formatter<'_>, figures: &Figures<'_>, cpu: bool) ->
         figures.elapsed,
         figures.peer_counts().receive_calls,
     )?;
-    write_rate(out, figures.peer_counts().received.0, figures, cpu)?;
-    if cpu {
+    write_rate(out, figures.peer_counts().received.0, figures, with_cpu)?;
+    if with_cpu {
         write!(
             out,
             "      {:<6.2}  {:<6.3}",
@@ -190,8 +192,8 @@ fn write_rate(
     out: &mut Formatter<'_>,
     bytes: u64,
     figures: &Figures<'_>,
-    cpu: bool,
+    with_cpu: bool,
 ) -> fmt::Result {
-    let decimals = if cpu { 1 } else { 2 };
+    let decimals = if with_cpu { 1 } else { 2 };
     write!(out, "{:>7.decimals$}", figures.rate_of(bytes))
 }

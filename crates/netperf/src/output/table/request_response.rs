@@ -1,5 +1,6 @@
 //! The tables of TCP_RR, UDP_RR, TCP_CRR and TCP_CC. SCTP_RR and SCTP_RR_MANY have the lines of
-//! TCP_RR. Request/response tests with early headers have the lines of TCP_CRR.
+//! TCP_RR. Request/response tests that print their headers before the test (Unix domain, DLPI) have
+//! the lines of TCP_CRR.
 
 use std::fmt::{self, Formatter};
 
@@ -37,7 +38,7 @@ pub(super) fn write(out: &mut Formatter<'_>, figures: &Figures<'_>) -> fmt::Resu
 }
 
 pub(super) fn write_without_cpu(out: &mut Formatter<'_>, figures: &Figures<'_>) -> fmt::Result {
-    if has_late_headers(figures) {
+    if has_headers_after_test(figures) {
         write_headers_without_cpu(out, figures)?;
     }
     writeln!(
@@ -70,7 +71,7 @@ bytes  Bytes  bytes    bytes   secs.    {unit}/sec
 }
 
 pub(super) fn write_with_cpu(out: &mut Formatter<'_>, figures: &Figures<'_>) -> fmt::Result {
-    if has_late_headers(figures) {
+    if has_headers_after_test(figures) {
         write_headers_with_cpu(out, figures)?;
     }
     writeln!(
@@ -196,11 +197,11 @@ fn is_like_tcp_rr(figures: &Figures<'_>) -> bool {
     )
 }
 
-fn has_late_headers(figures: &Figures<'_>) -> bool {
+fn has_headers_after_test(figures: &Figures<'_>) -> bool {
     figures.settings.print.headers && !has_headers_before_test(figures.settings.test)
 }
 
-/// Whether the headers name transactions. Those of connection tests do so in any unit.
+/// Whether the headers name transactions. In connection tests, they do so in any unit.
 fn has_transaction_headers(figures: &Figures<'_>) -> bool {
     figures.unit == ThroughputUnit::TRANSACTIONS || has_connection_layout(figures)
 }

@@ -74,7 +74,7 @@ fn write_with_cpu(out: &mut Formatter<'_>, figures: &Figures<'_>) -> fmt::Result
     writeln!(
         out,
         "{:>6} {:>6} {:>6}    {:<6.2}     {:>7.2}   {:<6.2}   {:<6.2}   {:<6.3}  {:<6.3} {}",
-        // The same order for TCP_MAERTS, for which the table without CPU time swaps the hosts.
+        // TCP_MAERTS has the same order, although its table without CPU time swaps the hosts.
         figures.peer_response().receive_buffer,
         figures.send_buffer(),
         send_size(figures),

@@ -34,16 +34,16 @@ bytes   bytes    secs            #      #   {unit}/sec % {local}{remote}     us/
 ")
 }
 
-fn write_table(out: &mut Formatter<'_>, figures: &Figures<'_>, cpu: bool) -> fmt::Result {
-    if figures.settings.print.headers && cpu {
+fn write_table(out: &mut Formatter<'_>, figures: &Figures<'_>, with_cpu: bool) -> fmt::Result {
+    if figures.settings.print.headers && with_cpu {
         out.write_str(&cpu_headers(figures))?;
     } else if figures.settings.print.headers {
         out.write_str(&headers::datagrams(figures.unit.name()))?;
     }
-    let decimals = if cpu { 1 } else { 2 };
-    let columns = |end: &CpuFigures| {
+    let decimals = if with_cpu { 1 } else { 2 };
+    let cpu_columns = |end: &CpuFigures| {
         let columns = format!("     {:<6.2}   {:<6.3}", end.busy, end.demand);
-        if cpu { columns } else { String::new() }
+        if with_cpu { columns } else { String::new() }
     };
     writeln!(
         out,
@@ -54,7 +54,7 @@ fn write_table(out: &mut Formatter<'_>, figures: &Figures<'_>, cpu: bool) -> fmt
         sent_calls(figures),
         figures.counts().failed_sends,
         sent_rate(figures),
-        columns(&figures.local),
+        cpu_columns(&figures.local),
     )?;
     writeln!(
         out,
@@ -63,7 +63,7 @@ fn write_table(out: &mut Formatter<'_>, figures: &Figures<'_>, cpu: bool) -> fmt
         figures.elapsed,
         received_calls(figures),
         received_rate(figures),
-        columns(&figures.remote),
+        cpu_columns(&figures.remote),
     )
 }
 

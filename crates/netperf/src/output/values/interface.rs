@@ -79,7 +79,7 @@ mod tests {
 
     #[rustfmt::skip]
     #[test]
-    fn facts_and_counters() {
+    fn facts_and_counters_are_formatted() {
         let network_card = Interface {
             name: "eth0".to_owned(),
             driver: Some("virtio_net".to_owned()),

@@ -36,7 +36,7 @@ fn flag_or_minus_one(flag: Option<bool>) -> Option<String> {
 }
 
 fn pacing_result(side: Option<&Side>) -> Option<&PacingResult> {
-    side?.paced.as_ref()
+    side?.pacing_result.as_ref()
 }
 
 /// Formats the requested paced sends or transactions per second, summed over all flows.
@@ -77,7 +77,7 @@ fn warnings(f: &Figures<'_>) -> String {
     kinds.join(";")
 }
 
-/// Returns the number of datagrams that the peer received after the end of the test. A classic peer
+/// Returns the number of datagrams that the peer received after the end of the test. A stock peer
 /// cannot distinguish them.
 fn late_datagrams(f: &Figures<'_>) -> Option<u64> {
     sends_one_way_datagrams(f).then_some(())?;

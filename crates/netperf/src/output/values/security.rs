@@ -58,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn security_values() {
+    fn values_depend_on_module_and_mode() {
         let security_of = |module, enforcing, policy: Option<&str>| {
             Some(Security {
                 module,

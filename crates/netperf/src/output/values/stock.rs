@@ -68,10 +68,10 @@ fn path(value: Option<&Path>) -> Option<String> {
 }
 
 /// Formats a field of uname(2). For a stock peer, it is "Deprecated".
-fn system_name(system: Option<SysInfo>, word: fn(SysInfo) -> String) -> Option<String> {
+fn system_name(system: Option<SysInfo>, field: fn(SysInfo) -> String) -> Option<String> {
     system
-        .map(word)
-        .filter(|word| !word.is_empty())
+        .map(field)
+        .filter(|text| !text.is_empty())
         .or_else(deprecated)
 }
 
