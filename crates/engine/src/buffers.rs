@@ -159,9 +159,10 @@ impl Buffers {
         Ok(ring)
     }
 
-    /// Returns the idle timeout of the counters for a path that may be idle for `idle`. It adds the
-    /// pause of a paced endpoint, and the time of a large send, which is counted only when its call
-    /// returns.
+    /// Returns the time for which the counters may stand still before the run ends as idle.
+    ///
+    /// It is the sum of the path's `idle` time, the pause of a paced endpoint, and the time of one
+    /// large send, which is counted only when its call returns.
     pub fn idle_timeout(&self, idle: Duration, endpoint: &EndpointPlan) -> Duration {
         let pause = endpoint
             .pacing

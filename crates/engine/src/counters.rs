@@ -185,7 +185,7 @@ impl Counters {
     }
 
     /// Returns the cache line of the receive calls by size. The first call creates it.
-    pub(crate) fn receive_size_line(&self) -> &CounterBlock {
+    pub(crate) fn receive_size_counts(&self) -> &CounterBlock {
         self.receive_sizes.get_or_init(Box::default)
     }
 

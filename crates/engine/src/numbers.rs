@@ -480,7 +480,7 @@ mod tests {
         use rand::Rng;
         use testkit::fuzz;
 
-        fuzz::run_fraction("flows of datagrams", 20, 1..=99, |rng| {
+        fuzz::run_one_in("flows of datagrams", 20, 1..=99, |rng| {
             let counters = Counters::default();
             let format = DatagramFormat {
                 high_word_offset: rng.random_bool(0.5).then_some(12),

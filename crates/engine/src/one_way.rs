@@ -20,22 +20,22 @@ use crate::loops::{bulk, numbered};
 use crate::numbers::{Classifier, Numbering};
 use crate::timer::timed;
 
-/// Runs the loop of a body that needs one of this module's loops; returns `None` for other bodies.
-/// `length` is the time after which a sender ends by itself.
+/// Runs the flow loop if it needs one of this module's loops; otherwise returns `None`. `length` is
+/// the time after which a sender ends by itself.
 pub(crate) fn run(
-    body: &mut FlowLoop<'_>,
+    flow_loop: &mut FlowLoop<'_>,
     flow: &FlowSockets<'_>,
     bounds: Bounds<'_>,
     length: Option<Duration>,
     counters: &Counters,
 ) -> Option<LoopResult> {
-    let endpoint = body.endpoint;
-    if let Some(format) = body.datagrams {
+    let endpoint = flow_loop.endpoint;
+    if let Some(format) = flow_loop.datagrams {
         let datagrams = Datagrams {
             format,
             counters,
             length,
-            body,
+            flow_loop,
             bounds,
         };
         return Some(io::run_datagrams(flow, endpoint, datagrams));
@@ -43,12 +43,12 @@ pub(crate) fn run(
     let FlowSockets::Connected(socket) = *flow else {
         return None;
     };
-    let is_receiver = *body.workload == Workload::receive();
+    let is_receiver = *flow_loop.workload == Workload::receive();
     let Buffers {
         receive,
         save_file: save,
         ..
-    } = &mut *body.buffers;
+    } = &mut *flow_loop.buffers;
     let ring = receive.as_mut().filter(|_| is_receiver)?;
     if let Some(file) = save {
         return Some(receive_stream(bounds, || {
@@ -56,7 +56,7 @@ pub(crate) fn run(
         }));
     }
     if endpoint.count_receive_sizes {
-        let (size, counts) = (ring.size() as usize, counters.receive_size_line());
+        let (size, counts) = (ring.size() as usize, counters.receive_size_counts());
         return Some(receive_stream(bounds, || {
             let received = call::receive(socket, ring.advance())?;
             if let Some(last_index) = received.checked_sub(1) {
@@ -87,30 +87,30 @@ struct Datagrams<'a, 'b> {
     format: DatagramFormat,
     counters: &'a Counters,
     length: Option<Duration>,
-    body: &'a mut FlowLoop<'b>,
+    flow_loop: &'a mut FlowLoop<'b>,
     bounds: Bounds<'a>,
 }
 
 impl io::MethodTask for Datagrams<'_, '_> {
     fn run(self, io: &impl Io) -> LoopResult {
-        let (format, bounds, body) = (self.format, self.bounds, self.body);
+        let (format, bounds, flow_loop) = (self.format, self.bounds, self.flow_loop);
         let Buffers {
             sizes,
             send,
             receive,
             ..
-        } = &mut *body.buffers;
-        match (body.workload.body.as_slice(), send, receive) {
+        } = &mut *flow_loop.buffers;
+        match (flow_loop.workload.body.as_slice(), send, receive) {
             ([Operation::Send], Some(ring), _) => {
-                let hooks = OptionalHooks::new(body.endpoint, self.length, body.warm_up);
-                let max_per_call = match body.endpoint.io {
+                let hooks = OptionalHooks::new(flow_loop.endpoint, self.length, flow_loop.warm_up);
+                let max_per_call = match flow_loop.endpoint.io {
                     IoMethod::Mmsg => sizes.send_width.unwrap_or(1).into(),
                     _ => u64::MAX,
                 };
                 let mut numbering = Numbering::new(format, hooks, max_per_call);
                 let size = sizes.send_bytes.unwrap_or(0);
                 let call = io.send_call(ring, bounds);
-                let result = timed!(body.timing.calls, send_times, bounds.stop, |timer| {
+                let result = timed!(flow_loop.timing.calls, send_times, bounds.stop, |timer| {
                     bulk::send(call, size, bounds, timer, &mut numbering)
                 });
                 let (paced, send_gaps) = numbering.hooks.finish().unzip();
@@ -123,10 +123,10 @@ impl io::MethodTask for Datagrams<'_, '_> {
             ([Operation::Receive], _, Some(ring)) => {
                 let size = ring.size() as usize;
                 let counts = self.counters.datagram_writer();
-                let mut classifier = Classifier::new(format, counts, body.timing.passes);
-                for first in body.first_datagrams {
+                let mut classifier = Classifier::new(format, counts, flow_loop.timing.passes);
+                for first in flow_loop.first_datagrams {
                     bounds.counters.count_received(first.data.len(), 1);
-                    if let Some(observer) = body.observer {
+                    if let Some(observer) = flow_loop.observer {
                         observer.observe(&first.data, first.arrival_ns(format));
                     }
                     if classifier.classify_first(first) {
@@ -136,12 +136,12 @@ impl io::MethodTask for Datagrams<'_, '_> {
                         };
                     }
                 }
-                let mut gro_ring = new_gro_ring(body.endpoint, io);
+                let mut gro_ring = new_gro_ring(flow_loop.endpoint, io);
                 let (ring, size) = match &mut gro_ring {
                     Some(gro_ring) => (gro_ring, size),
                     None => (ring, usize::MAX),
                 };
-                let end = match body.observer {
+                let end = match flow_loop.observer {
                     None => {
                         let ignore = |_: &[u8], _| {};
                         numbered::receive(io, ring, (size, format), &mut classifier, bounds, ignore)

@@ -58,8 +58,8 @@ pub enum Recording {
     },
 }
 
-/// The first received datagram of its number. [`ReceivedPacket::is_missing`] marks the record of a
-/// number that has not arrived.
+/// The record of one number: the first datagram with this number. [`ReceivedPacket::is_missing`]
+/// marks the record of a number that has not arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReceivedPacket {
     /// Its number.

@@ -576,7 +576,8 @@ impl IperfDialect {
     }
 }
 
-/// Returns the timing kind of received bursts; `None` if their records have no times.
+/// Returns what a receiver times: bursts, frames or single writes. Returns `None` if the client
+/// requested neither bursts nor `--trip-times`.
 fn receive_timing_kind(
     connection: &ConnectionInfo,
     requested: Option<PeriodicBursts>,
@@ -603,7 +604,8 @@ fn apply_requests(data: &DataSocket, connection: &ConnectionInfo, stop: &Stop) {
     }
 }
 
-/// Returns the header at the start of a server's stream with burst records.
+/// Returns the header that the server sends first on its own stream, if that stream carries burst
+/// records.
 fn server_hello(requested: &Hello, is_reverse: bool) -> Vec<u8> {
     let mut hello = requested.clone();
     if let (Some(extension), true) = (&mut hello.extension, is_reverse) {

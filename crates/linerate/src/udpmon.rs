@@ -134,7 +134,8 @@ pub(crate) fn resp(program: &str, args: impl IntoIterator<Item = OsString>) -> E
     }
 }
 
-/// The host, the common settings, the document options, and the plan of a run without results.
+/// The host, the common settings, the document options, and the plan to report if the run has no
+/// results.
 type RunSettings<'a> = (&'a str, &'a CommonSettings, &'a DocumentOptions, Plan);
 
 /// Parses the arguments, runs the tests, and writes the documents.

@@ -156,7 +156,7 @@ fn check(path: &Path) -> ExitCode {
     let check = profile::check(&source, &ProfileContext::for_this_process());
     print(&check.plan);
     sys::write_error(format_args!("{}", check.notes));
-    if check.runs {
+    if check.has_no_errors {
         ExitCode::SUCCESS
     } else {
         ExitCode::FAILURE

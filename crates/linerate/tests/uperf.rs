@@ -8,8 +8,8 @@ mod shipped;
 mod tls;
 mod transports;
 
-#[path = "../../uperf/tests/output/rules.rs"]
-mod rules;
+#[path = "../../uperf/tests/output/harness_rules.rs"]
+mod harness_rules;
 
 use testkit::{ProcessOutput, Profile, TestCase, with_prefix};
 

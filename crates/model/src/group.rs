@@ -97,7 +97,8 @@ pub struct StepOutcome {
     pub counters: Vec<(String, Option<u64>)>,
 }
 
-/// Times of executions. A pass is a series of executions, as many as the step's count.
+/// Times of executions. A pass of a step is all its executions in one round of the transaction, as
+/// many as its `count=`. A pass of a transaction is one round.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct ExecutionTimes {
     /// Number of executions.

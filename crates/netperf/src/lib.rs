@@ -6,7 +6,7 @@
 
 #![forbid(unsafe_code)]
 
-/// Repeating buffer contents without a fill file, as in the stock programs.
+/// The pattern that fills the buffers without a fill file. Stock has the same pattern.
 pub(crate) const FILL_PATTERN: &[u8] = b"netperf\0";
 
 /// Name and version of this program, for the peer and for reports.

@@ -11,7 +11,7 @@ use engine::{Stop, StopReason};
 use rand::Rng;
 use rand::rngs::SmallRng;
 use socket2::SockRef;
-use testkit::fuzz::run_fraction;
+use testkit::fuzz::run_one_in;
 
 /// Maximum duration of a service's step.
 const MAX_STEP: Duration = Duration::from_millis(300);
@@ -28,7 +28,7 @@ const TESTS: [&str; 7] = [
 
 #[test]
 fn no_service_breaks_or_hangs_a_client() {
-    run_fraction("services", 5000, 0..=100, |rng| {
+    run_one_in("services", 5000, 0..=100, |rng| {
         TESTS.map(|test| run_test(rng, test)).contains(&true)
     });
 }

@@ -1,5 +1,5 @@
-//! Test options of the families with their own protocol: the help lists each, and the settings have
-//! each.
+//! Test options of the Unix domain, SCTP and DLPI tests: the help lists each option, and each option
+//! reaches the settings.
 
 use model::{EndpointPlan, Limit, SizeRule};
 use netperf::options::{

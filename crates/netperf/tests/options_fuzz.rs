@@ -10,7 +10,7 @@ use netperf::options::{
 };
 use netperf::selector::Selector;
 use rand::Rng;
-use testkit::fuzz::{ArgumentGenerator, choose, run_fraction, run_inputs};
+use testkit::fuzz::{ArgumentGenerator, choose, run_inputs, run_one_in};
 
 #[test]
 fn no_command_line_panics() {
@@ -44,7 +44,7 @@ fn no_selection_file_panics() {
         .map(|selector| (selector.name().to_owned(), selector.one_line_header()))
         .collect();
     let path = std::env::temp_dir().join(format!("linerate-selection-{}", std::process::id()));
-    run_fraction("files of selectors", 20, 20..=30, |rng| {
+    run_one_in("files of selectors", 20, 20..=30, |rng| {
         let mut text = String::new();
         for _ in 0..rng.random_range(0..8) {
             let (name, header) = choose(rng, &names);

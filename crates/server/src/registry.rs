@@ -97,7 +97,7 @@ pub struct TestRecord {
     pub overlapped_with: Vec<String>,
     /// Whether the test completed as its client requested.
     pub is_complete: bool,
-    /// The end of the test; `None` while it runs.
+    /// How the test ended: complete, or the reason of the failure; `None` while it runs.
     pub end: Option<String>,
 }
 
@@ -221,7 +221,8 @@ impl RunningTest {
         self.state().counters.push(Arc::clone(counters));
     }
 
-    /// Renames the test, if the client's first request does not describe it.
+    /// Replaces the name of the test. It is for dialects in which only a later request describes the
+    /// test.
     pub fn rename(&self, name: &str) {
         name.clone_into(&mut self.state().record.test);
     }

@@ -7,12 +7,12 @@ use std::time::Duration;
 
 use stats::Histogram;
 use stats::log::{LogInterval, format_log, parse_log};
-use testkit::fuzz::{choose, damage, run_fraction};
+use testkit::fuzz::{choose, damage, run_one_in};
 
 #[test]
 fn encoded_histograms() {
     let valid = [sample().to_v2(), sample().to_compressed_v2()];
-    run_fraction("histograms", 4, 40..=50, |rng| {
+    run_one_in("histograms", 4, 40..=50, |rng| {
         let encoding = choose(rng, &valid);
         let bytes = damage(rng, encoding);
         let Ok(times) = Histogram::from_any_v2(&bytes) else {
@@ -28,7 +28,7 @@ fn encoded_histograms() {
 #[test]
 fn json_histograms() {
     let valid = serde_json::to_vec(&sample()).expect("a histogram has a JSON form");
-    run_fraction("documents", 4, 28..=38, |rng| {
+    run_one_in("documents", 4, 28..=38, |rng| {
         let Ok(times) = serde_json::from_slice::<Histogram>(&damage(rng, &valid)) else {
             return false;
         };
@@ -46,7 +46,7 @@ fn logs() {
         times: sample(),
     };
     let valid = format_log(&[interval(Some("TCP_RR")), interval(None)]).into_bytes();
-    run_fraction("logs", 4, 26..=36, |rng| {
+    run_one_in("logs", 4, 26..=36, |rng| {
         let text = String::from_utf8_lossy(&damage(rng, &valid)).into_owned();
         let Ok(intervals) = parse_log(&text) else {
             return false;

@@ -1,5 +1,5 @@
-//! Access to files below a directory by names from other hosts. No name can lead out of the
-//! directory: openat2(2), since Linux 5.6.
+//! Access to files below a directory by names from other hosts. openat2(2) ensures that no name
+//! leads out of the directory; it exists since Linux 5.6.
 
 use std::fs::File;
 use std::io;

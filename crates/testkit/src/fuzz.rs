@@ -31,11 +31,11 @@ pub fn run_inputs(
     accepted_percent: RangeInclusive<u64>,
     test: impl Fn(&mut SmallRng) -> bool,
 ) {
-    run_fraction(name, 1, accepted_percent, test);
+    run_one_in(name, 1, accepted_percent, test);
 }
 
 /// Does the same as [`run_inputs`] with 1/`divisor` of the inputs, for slow tests.
-pub fn run_fraction(
+pub fn run_one_in(
     name: &str,
     divisor: u64,
     accepted_percent: RangeInclusive<u64>,

@@ -323,7 +323,8 @@ fn printed_rows(name: &str, columns: [usize; 4]) -> Vec<[i64; 4]> {
 fn clock_fit(slope: f64, offset_us: f64) -> ClockFit {
     let skew = 1.0 - slope;
     let whole_us = if skew == 0.0 { 0.0 } else { offset_us.trunc() };
-    // The fraction of a microsecond shifts the time at which the skew starts.
+    // `offset_ns` holds whole microseconds. The skew starts later by the time in which it grows to
+    // the fraction.
     let fraction_ns = (offset_us - whole_us) * 1e3;
     ClockFit {
         at_ns: if skew == 0.0 {
@@ -584,7 +585,7 @@ fn preambles() {
 }
 
 #[test]
-fn remarks_add_figures_to_stocks() {
+fn remarks_correct_stock_counts() {
     let mut result = throughput_result((200, 2000, (12, 24_000), [11, 3, 2, 20_000]));
     let text = remarks::test_remarks(&result, None);
     assert!(
@@ -607,7 +608,7 @@ fn remarks_add_figures_to_stocks() {
         None,
     );
     assert!(
-        text.contains("received 95; lost 0; tail 5; late 0; repeated 0 (by the sums)"),
+        text.contains("received 95; lost 0; tail 5; late 0; repeated 0 (from stock's counts)"),
         "{text}"
     );
 

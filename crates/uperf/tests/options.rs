@@ -193,7 +193,7 @@ fn parses_check_option() {
     assert_eq!(parse("--check=p"), expected);
 }
 
-/// `-n` resets the options before it (spec section 5).
+/// `-n` resets the options before it, as in stock uperf.
 #[test]
 fn no_statistics_resets_earlier_options() {
     let none = PrintOptions {

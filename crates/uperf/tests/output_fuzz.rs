@@ -15,7 +15,7 @@ use model::{
 use rand::Rng;
 use rand::rngs::SmallRng;
 use sample::{master_output, master_settings, outcome, page};
-use testkit::fuzz::{choose, run_fraction, run_inputs};
+use testkit::fuzz::{choose, run_inputs, run_one_in};
 use units::Bytes;
 use uperf::output::{SampleLine, Width, goodbye_text, log_text, progress, report};
 
@@ -50,7 +50,7 @@ fn no_figures_panic() {
 
 #[test]
 fn no_page_panics() {
-    run_fraction("pages", 10, 100..=100, |rng| {
+    run_one_in("pages", 10, 100..=100, |rng| {
         let mut page = page();
         let plan = page.tests[0].plan.clone();
         let series = std::mem::take(&mut page.tests[0].runs[0].series);

@@ -334,7 +334,7 @@ impl Executor<'_> {
         if result.sent > 0 {
             self.counters.add(Counter::Sent, result.sent);
         }
-        if result.clears_later_connections {
+        if result.unbinds_following_steps {
             steps.unbind_from(step);
         }
         for closed in result.closed_connections.iter().flatten() {

@@ -20,8 +20,8 @@ pub trait ConnectionManager {
 pub struct DialectStepResult {
     /// Sent bytes.
     pub sent: u64,
-    /// Whether the connections of this and all later steps are cleared.
-    pub clears_later_connections: bool,
+    /// Whether this step and all later ones look up their connections again.
+    pub unbinds_following_steps: bool,
     /// Closed connections; they are cleared in all steps that use them.
     pub closed_connections: [Option<Rc<Connection>>; 2],
     /// Whether the script ends here as if it had completed.

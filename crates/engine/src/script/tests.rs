@@ -302,7 +302,7 @@ fn dialect_steps_clear_connections() {
     let (mut manager, _far) = stream_pair();
     manager.run_dialect_step = Some(|_| {
         Ok(DialectStepResult {
-            clears_later_connections: true,
+            unbinds_following_steps: true,
             ..DialectStepResult::default()
         })
     });

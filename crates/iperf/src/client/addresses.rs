@@ -76,7 +76,8 @@ fn add_to_address(address: &Address, offset: u32) -> Address {
 impl ClientRun<'_> {
     /// Returns the destination of a flow.
     ///
-    /// Each flow has its own port in a range of ports, and its own address with address increments.
+    /// With a range of ports or with port increments, each flow has its own port. With host
+    /// increments, each flow has its own address.
     pub(crate) fn destination(&self, flow: u32) -> Result<Address, String> {
         let (first, last) = self.settings.ports;
         let increments = self.client.increments;

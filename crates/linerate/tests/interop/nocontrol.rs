@@ -162,7 +162,7 @@ fn unknown_values() -> CaseResult {
     let keys = "REMOTE_BYTES_XFERD,RSS_SIZE_END,RSR_SIZE_END,REMOTE_SEND_SIZE,REMOTE_RECV_SIZE,\
         REMOTE_CPU_UTIL,REMOTE_SD,REMOTE_SEND_ALIGN,REMOTE_RECV_OFFSET,REMOTE_NODELAY,\
         REMOTE_SOCKET_PRIO,REMOTE_CPU_BIND";
-    // Requests to the peer are not sent.
+    // Some of these options are for the peer. Without a control connection, it does not get them.
     let global = ["-t", "TCP_RR", "-C", "-A", "16", "-O", "3", "-T", ",0"];
     let text = ours(port, &global, &["-S", "64K", "-r", "10,500", "-k", keys])?;
     for key in keys.split(',') {

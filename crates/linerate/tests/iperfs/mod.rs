@@ -1,18 +1,18 @@
 //! iperf 2 and iperf3 with peers that disconnect, stop, send invalid data, or are numerous. Also
 //! programs that parse their output.
 
-mod bounds2;
 mod consumers;
-mod false3;
+mod invalid_options;
+mod iperf2_client_reports;
+mod iperf2_extreme_headers;
+mod iperf2_lost_clients;
+mod iperf3_fifty_clients;
+mod iperf3_invalid_data;
+mod iperf3_lost_peers;
+mod iperf3_script;
 mod link;
-mod lost2;
-mod lost3;
-mod many;
 mod played;
-mod reports2;
-mod script;
 mod strangers;
-mod words;
 
 use std::any::Any;
 use std::process::Command;
@@ -33,17 +33,17 @@ const SHORT_TIMEOUT: Duration = Duration::from_secs(5);
 
 pub(crate) fn test_cases() -> Vec<TestCase> {
     let iperf = [
-        bounds2::test_cases(),
-        lost2::test_cases(),
-        reports2::test_cases(),
+        iperf2_extreme_headers::test_cases(),
+        iperf2_lost_clients::test_cases(),
+        iperf2_client_reports::test_cases(),
     ]
     .into_iter()
     .flatten();
     let iperf = with_prefix("iperf", iperf.collect());
     let iperf3 = [
-        false3::test_cases(),
-        lost3::test_cases(),
-        many::test_cases(),
+        iperf3_invalid_data::test_cases(),
+        iperf3_lost_peers::test_cases(),
+        iperf3_fifty_clients::test_cases(),
     ]
     .into_iter()
     .flatten();
@@ -52,7 +52,7 @@ pub(crate) fn test_cases() -> Vec<TestCase> {
         link::test_cases(),
         strangers::test_cases(),
         consumers::test_cases(),
-        words::test_cases(),
+        invalid_options::test_cases(),
     ]
     .into_iter()
     .flatten();

@@ -9,7 +9,7 @@ use iperf::wire::{Acknowledgement, DatagramHeader, ServerReport, WallTime, flags
 use iperf3::wire::{ControlState, Direction, Parameters, Protocol, Results, add_length_prefix};
 use testkit::{Server, TestCase, TestProcess, run_in_parallel, test_cases};
 
-use super::{our_iperf2, our_iperf3, script, start_server};
+use super::{iperf3_script, our_iperf2, our_iperf3, start_server};
 
 /// Timeout of a read on a busy machine.
 const READ_TIMEOUT: Duration = Duration::from_secs(60);
@@ -57,7 +57,7 @@ fn serves_recorded_iperf3_clients() {
     let mut run_count = 0;
     for (run, text) in recorded(IPERF3_MESSAGES, "parameters") {
         let parameters = Parameters::decode(text.as_bytes()).expect(run);
-        let mut client = script::Client::connect(server.port);
+        let mut client = iperf3_script::Client::connect(server.port);
         client.send_cookie();
         client.send_parameters(text);
         let (forward, backward) = parameters.stream_counts();
@@ -119,7 +119,7 @@ fn reads_recorded_iperf3_results() {
         }
         let is_udp = stream.packets > 0;
         let options = if is_udp { "-u -l 1000 -b 0" } else { "-l 8K" };
-        let server = script::Server::listen();
+        let server = iperf3_script::Server::listen();
         let line = format!("-c 127.0.0.1 -p {} -n 8M {options}", server.port);
         let client = TestProcess::start(&mut our_iperf3(&line));
         let mut session = server.accept();
@@ -155,8 +155,8 @@ fn reads_recorded_iperf3_results() {
     assert!(run_count > 3, "{run_count}");
 }
 
-/// The server answers each recorded header with the acknowledgement that stock sends, and ends the
-/// data of either direction.
+/// The server answers each recorded header with the acknowledgement that stock sends. It closes the
+/// connection after the data, whichever end sends it.
 fn answers_recorded_iperf2_tcp_headers() {
     let server = Server::start_with(|port| format!("iperf -s -p {port}"));
     let server_with_key =
@@ -201,7 +201,8 @@ fn assert_answers_tcp_header(run: &str, header: &[u8], port: u16) {
     } else if receives_data {
         assert!(answer.len() > 10_000, "{run}: {}", answer.len());
     } else {
-        // Acknowledgements of the old `--trip-times` contain no times.
+        // The recorded start times of `--trip-times` are long past. The server ignores them, so its
+        // acknowledgement contains no times.
         let decoded = Acknowledgement::decode(&answer);
         assert!(decoded.is_some(), "{run}: {answer:?}");
         assert_eq!(answer.len(), Acknowledgement::SHORT_LEN, "{run}");

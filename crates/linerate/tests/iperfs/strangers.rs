@@ -8,7 +8,7 @@ use iperf::wire::{DatagramHeader, ServerReport};
 use iperf3::wire::{ControlState, GREETING, add_length_prefix};
 use testkit::{Server, TestCase, TestProcess, test_cases};
 
-use super::{our_iperf2, script};
+use super::{iperf3_script, our_iperf2};
 
 /// Timeout of a read on a busy machine.
 const READ_TIMEOUT: Duration = Duration::from_secs(60);
@@ -28,7 +28,7 @@ pub(crate) fn test_cases() -> Vec<TestCase> {
 fn reverse_test_sends_only_to_client() {
     let server = Server::start_with(|port| format!("iperf3 -s -p {port}"));
     for direction in ["reverse", "bidirectional"] {
-        let mut client = script::Client::connect(server.port);
+        let mut client = iperf3_script::Client::connect(server.port);
         client.send_cookie();
         let rate = r#""len":1000,"bandwidth":1000000,"parallel":1,"time":1"#;
         client.send_parameters(&format!(r#"{{"udp":true,"{direction}":true,{rate}}}"#));
@@ -51,7 +51,9 @@ fn reverse_test_sends_only_to_client() {
         assert!(result.is_err(), "the stranger received {result:?}");
         client.control.send_state(ControlState::TestEnd);
         client.control.await_state(ControlState::ExchangeResults);
-        client.control.send(&add_length_prefix(script::RESULTS));
+        client
+            .control
+            .send(&add_length_prefix(iperf3_script::RESULTS));
         drop(client);
     }
     assert!(!server.has_panicked(), "{}", server.log());

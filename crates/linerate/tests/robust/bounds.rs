@@ -16,7 +16,7 @@ use testkit::{Server, TestProcess, free_port, linerate_with_args, wait_until, wi
 /// Timeout of an action that needs no wait.
 const SHORT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Timeout of a delay of 1 s on a busy machine.
+/// Timeout of an action that takes about 1 s on an idle machine.
 const LONG_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// errno(3).

@@ -156,7 +156,7 @@ fn removes_sockets_of_killed_server() {
     assert_eq!(entry_count(directory), 1);
     std::fs::remove_dir(unrelated).expect("the directory still exists");
 
-    // A server that SIGTERM ends removes its sockets itself.
+    // A server that ends after SIGTERM removes its own sockets.
     let mut client = start_client(&server, "DG_RR", "-l 20");
     client.wait_for_data_phase();
     server.terminate().assert_success();
@@ -287,8 +287,8 @@ fn serves_client_of_another_user() {
     }
 }
 
-/// A stranger connects to each socket as soon as it exists. A linerate server never accepts it as
-/// its linerate client.
+/// A stranger connects to each socket as soon as it exists. The server
+/// never mistakes the stranger for the client of the test.
 fn ignores_stranger_that_connects_first() {
     let server_directory = short_path_dir();
     let server = start_server(server_directory.path());

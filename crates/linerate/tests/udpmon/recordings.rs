@@ -1,4 +1,5 @@
-//! Recorded runs of stock UDPmon, and the objects that their replies contain in slices.
+//! Recorded runs of stock UDPmon. Also joins the responder's objects (histograms, records, counters),
+//! of which each reply carries one slice.
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;

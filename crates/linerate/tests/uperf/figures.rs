@@ -3,7 +3,7 @@
 use serde_json::Value;
 use testkit::{Profile, Server, TestCase};
 
-use super::{request_profile, rules};
+use super::{harness_rules, request_profile};
 
 pub(crate) fn test_cases() -> Vec<TestCase> {
     testkit::test_cases![
@@ -158,14 +158,14 @@ fn harness_rules_parse_output() {
         let (name, _) = name.split_once(" ...").expect("the end of the name");
         assert_eq!(name, "rr-tcp-64-64-2");
         let terminal = text.replace('\n', "\r\n");
-        let samples = rules::raw_samples(text, "Txn2", "");
-        assert_eq!(samples, rules::raw_samples(&terminal, "Txn2", "\r"));
+        let samples = harness_rules::raw_samples(text, "Txn2", "");
+        assert_eq!(samples, harness_rules::raw_samples(&terminal, "Txn2", "\r"));
         // An idle machine prints ten samples; a busy one prints fewer.
         assert!(samples.len() >= 2, "{output:?}");
         assert!(samples.is_sorted_by_key(|sample| sample.1), "{samples:?}");
         let mut anchored = text
             .lines()
-            .filter_map(|line| rules::parse_anchored_sample(line, "Txn2"));
+            .filter_map(|line| harness_rules::parse_anchored_sample(line, "Txn2"));
         let (_, bytes, operations) = anchored.next_back().expect("samples");
         assert_eq!(
             (samples[samples.len() - 1].1, samples[samples.len() - 1].2),
@@ -182,21 +182,21 @@ fn harness_rules_parse_output() {
         assert!(operations <= transfers + 2, "{output:?}");
         // The last sample is at the deadline. On a busy machine, a strand continues for a while.
         assert!(transfers <= 2 * operations + 2, "{output:?}");
-        assert_eq!(rules::differences(text).len(), 5);
-        assert_eq!(rules::failure_lines(text), [""; 0], "{output:?}");
+        assert_eq!(harness_rules::differences(text).len(), 5);
+        assert_eq!(harness_rules::failure_lines(text), [""; 0], "{output:?}");
         // With -v, messages of the slave hide the rate, as in stock.
         let rate_count = usize::from(!options.contains("-v"));
         assert_eq!(
-            rules::rates_of_peer(text, "127.0.0.1").len(),
+            harness_rules::rates_of_peer(text, "127.0.0.1").len(),
             rate_count,
             "{output:?}"
         );
         let (interfaces, _) = text.split_once("Run Statistics\n").expect("both sections");
-        assert_eq!(rules::words_of(interfaces, "lo").len(), 5);
+        assert_eq!(harness_rules::words_of(interfaces, "lo").len(), 5);
         let mut latencies = ["Average", "50th", "99th"].map(|label| {
             let mut values = text
                 .lines()
-                .filter_map(|line| rules::number_after_label(line, label));
+                .filter_map(|line| harness_rules::number_after_label(line, label));
             values.next()
         });
         latencies.sort_by(|a, b| a.partial_cmp(b).expect("numbers"));
@@ -232,12 +232,16 @@ fn prints_every_section() {
         (_, remainder) = found.unwrap_or_else(|| panic!("{title}: {output:?}"));
     }
     assert_eq!(
-        rules::rates_of_peer(&output.stdout, "127.0.0.1").len(),
+        harness_rules::rates_of_peer(&output.stdout, "127.0.0.1").len(),
         1,
         "{output:?}"
     );
-    assert_eq!(rules::failure_lines(&output.stdout), [""; 0], "{output:?}");
-    let flowop = rules::words_of(&output.stdout, "read");
+    assert_eq!(
+        harness_rules::failure_lines(&output.stdout),
+        [""; 0],
+        "{output:?}"
+    );
+    let flowop = harness_rules::words_of(&output.stdout, "read");
     assert_eq!(flowop.len(), 6, "{output:?}");
     let cpu = flowop[3].trim_end_matches(char::is_alphabetic);
     assert!(cpu.parse::<f64>().is_ok_and(|cpu| cpu > 0.0), "{output:?}");

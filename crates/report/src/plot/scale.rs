@@ -75,7 +75,8 @@ impl Scale {
                 max_steps,
             )
         };
-        // The axis of a histogram starts below 1, so that a single count is visible.
+        // The axis of a histogram starts at its lowest value, not at a power of ten. The caller
+        // passes a value below 1, so that a single count is visible.
         let has_counts = axis.is_log && matches!(axis.unit, Unit::Plain(_));
         let low = if has_counts { low } else { begin };
         Self {
@@ -174,7 +175,8 @@ impl Scale {
     }
 }
 
-/// Returns the divisor of the largest of `count` prefixes that suits the value, and its index.
+/// Selects the largest of the first `count` prefixes whose factor does not exceed the value, or the
+/// first one. Returns the factor, by which labels divide the value, and the index of the prefix.
 fn select_prefix(value: f64, count: usize) -> (f64, usize) {
     let index = (0..count)
         .rev()

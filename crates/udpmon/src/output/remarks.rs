@@ -75,7 +75,7 @@ fn delivery_remark(delivery: &DeliveryCounts, details: Option<&ResponderDetails>
     let source = match delivery.source {
         DeliverySource::Responder => "by the responder",
         DeliverySource::Records => "by the records",
-        DeliverySource::Sums => "by the sums",
+        DeliverySource::Sums => "from stock's counts",
     };
     let drops = details.map_or_else(String::new, |details| {
         format!(

@@ -4,10 +4,10 @@
 //! (`stock.rs`). Profiles in use rely on it: they have unquoted attributes and missing end tags.
 //! linerate therefore reads each file in both ways:
 //!
-//! - If the file is not well-formed XML, uperf's reading counts.
-//! - If it is, but uperf fails on it, the XML reading counts. uperf fails if it refuses the file,
+//! - If the file is not well-formed XML, uperf's reading applies.
+//! - If it is, but uperf fails on it, the XML reading applies. uperf fails if it refuses the file,
 //!   crashes, or ignores an element that has no blank before it (`<transaction><flowop`).
-//! - If both can read it, uperf's reading counts. A warning reports where XML has another meaning.
+//! - If both can read it, uperf's reading applies. A warning reports where XML has another meaning.
 //!
 //! Both readings yield elements and attributes (`reading.rs`). `build.rs` applies uperf's rules to
 //! them: an attribute acts on the current group, transaction or flowop, whatever element it is in.
@@ -100,8 +100,8 @@ pub struct ProfileCheck {
     pub plan: String,
     /// Errors and warnings, with the lines of the profile.
     pub notes: String,
-    /// True if the profile has no errors.
-    pub runs: bool,
+    /// Whether the profile can run.
+    pub has_no_errors: bool,
 }
 
 /// Parses a profile and describes its work, errors and warnings.
@@ -110,7 +110,7 @@ pub fn check(source: &ProfileSource, context: &ProfileContext) -> ProfileCheck {
     ProfileCheck {
         plan: parsed.workorder.as_ref().map_or_else(String::new, summary),
         notes: parsed.notes_text(source.name, true),
-        runs: parsed.workorder.is_some(),
+        has_no_errors: parsed.workorder.is_some(),
     }
 }
 
@@ -162,7 +162,7 @@ fn find_unreadable(source: &ProfileSource, text: &ProfileText) -> Option<(usize,
     is_blank.then(|| (0, "No profile found: the file is blank".to_owned()))
 }
 
-/// Reads the text in both ways; returns the reading that counts and adds its notes to `notes`.
+/// Reads the text in both ways; returns the reading that applies, and adds its notes to `notes`.
 fn choose_reading<'t>(
     text: &'t ProfileText,
     context: &ProfileContext,

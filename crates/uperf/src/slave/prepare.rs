@@ -143,7 +143,7 @@ impl Session<'_> {
         Ok(((workers, shares, running), infos))
     }
 
-    /// Returns the master as peer under every name in the flowops.
+    /// Returns the group's peers: each host name in its flowops stands for the master.
     fn peers(&self, group: &GroupSpec, infos: &[SlaveInfo]) -> Peers {
         let names = group
             .opening_flowops()
@@ -181,7 +181,7 @@ const LISTENER_BYTES: u64 = 512;
 /// Memory of an open file.
 const FILE_BYTES: u64 = 64;
 
-/// Returns the memory of the group and its lists that a workorder is converted to, in bytes.
+/// Returns the memory that the converted workorder needs, in bytes: the group and its lists.
 fn group_bytes(work: &WorkRecords) -> u64 {
     /// Name of a flowop and its allocation.
     const NAME_BYTES: usize = 64;

@@ -121,7 +121,7 @@ impl StrandConnections<'_> {
         }
         self.pool.add(flowop.connection, Rc::new(connection));
         Ok(DialectStepResult {
-            clears_later_connections: true,
+            unbinds_following_steps: true,
             ..DialectStepResult::default()
         })
     }
@@ -135,10 +135,10 @@ impl StrandConnections<'_> {
             };
         };
         for connection in closed.iter().flatten() {
-            self.listeners.retire(connection);
+            self.listeners.keep_datagrams_of(connection);
         }
         DialectStepResult {
-            clears_later_connections: true,
+            unbinds_following_steps: true,
             closed_connections: closed,
             ..DialectStepResult::default()
         }

@@ -175,10 +175,10 @@ impl DatagramListener {
         Ok(Handshake::Accepted(connection, stranger))
     }
 
-    /// Retires a socket that is about to be closed: keeps the datagrams that belong to the next
+    /// Keeps the datagrams in a socket that is about to be closed: they belong to the next
     /// connection of its peer.
-    pub(super) fn retire(&self, socket: BorrowedFd<'_>) {
-        self.queue().retire(socket);
+    pub(super) fn keep_datagrams_of(&self, socket: BorrowedFd<'_>) {
+        self.queue().keep_datagrams_of(socket);
     }
 
     fn queue(&self) -> MutexGuard<'_, HandshakeQueue> {
@@ -282,7 +282,7 @@ impl HandshakeQueue {
         }
     }
 
-    fn retire(&mut self, socket: BorrowedFd<'_>) {
+    fn keep_datagrams_of(&mut self, socket: BorrowedFd<'_>) {
         let mut branches = self.branches.iter();
         let Some(index) = branches.position(|(branch, _)| *branch == socket.as_raw_fd()) else {
             return;
@@ -654,7 +654,7 @@ mod tests {
         for word in [HANDSHAKE, b"early"] {
             second.send(word).unwrap();
         }
-        listener.retire(connection.socket());
+        listener.keep_datagrams_of(connection.socket());
         second.send(b"late").unwrap();
         drop(connection);
         let connection = accept_expected(&listener);
@@ -679,7 +679,7 @@ mod tests {
         };
         second.connect(to).unwrap();
         let socket = connection.socket().try_clone_to_owned().unwrap();
-        listener.retire(connection.socket());
+        listener.keep_datagrams_of(connection.socket());
         drop(connection);
         SockRef::from(&socket).connect(&port.into()).unwrap();
         second.send(HANDSHAKE).unwrap();

@@ -268,12 +268,12 @@ impl Listeners {
         })
     }
 
-    /// Retires an accepted UDP connection before it is closed. Its receive buffer may already
-    /// contain datagrams of the peer's next connection. The listener keeps these datagrams.
-    pub(super) fn retire(&self, connection: &Connection) {
+    /// Moves the datagrams of an accepted UDP connection to its listener, before the connection is
+    /// closed. They belong to the peer's next connection.
+    pub(super) fn keep_datagrams_of(&self, connection: &Connection) {
         for listener in &self.0 {
             if let ListenerSocket::Datagrams(listener) = &listener.socket {
-                listener.retire(connection.socket());
+                listener.keep_datagrams_of(connection.socket());
             }
         }
     }

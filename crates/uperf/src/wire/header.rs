@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn protocols_are_refused_by_name() {
+    fn unsupported_protocols_are_refused_by_index() {
         let tcp_only = |protocol| protocol == DataProtocol::Tcp;
         let header = |protocols: &[DataProtocol]| {
             Header::for_phase_1(DataVersion::V0_3_1, protocols.iter().copied())

@@ -1,6 +1,6 @@
 //! Checks that harnesses find their values in uperf's text.
 
-use crate::rules::{
+use crate::harness_rules::{
     differences, failure_lines, number_after_label, parse_anchored_sample, rates_of_peer,
     raw_samples, words_of,
 };

@@ -7,8 +7,8 @@ use iperf3::wire::{ControlState, add_length_prefix};
 use serde_json::{Deserializer, Value};
 use testkit::{ProcessOutput, Server, TestCase, TestProcess, test_cases};
 
+use super::iperf3_script::{self, RESULTS};
 use super::our_iperf3;
-use super::script::{self, RESULTS};
 
 /// Timeout of a short test on a busy machine.
 const TIMEOUT: Duration = Duration::from_secs(30);
@@ -25,7 +25,7 @@ pub(crate) fn test_cases() -> Vec<TestCase> {
 
 /// Runs a client that sends 64 KiB to a scripted server, which then sends `results`.
 fn run_client_with_results(results: &str, options: &str) -> ProcessOutput {
-    let server = script::Server::listen();
+    let server = iperf3_script::Server::listen();
     let line = format!("-c 127.0.0.1 -p {} -n 64K -l 8K {options}", server.port);
     let client = TestProcess::start(&mut our_iperf3(&line));
     let mut session = server.accept();
@@ -108,7 +108,7 @@ fn client_prints_no_control_characters_of_server() {
 
 fn server_rejects_invalid_results() {
     let server = Server::start_with(|port| format!("iperf3 -s -p {port}"));
-    let mut client = script::Client::connect(server.port);
+    let mut client = iperf3_script::Client::connect(server.port);
     client.send_cookie();
     client.send_parameters(r#"{"tcp":true,"reverse":true,"len":1000,"time":1}"#);
     let mut stream = client.open_tcp_stream();
@@ -134,13 +134,13 @@ fn server_rejects_invalid_results() {
 /// A server prints a valid document per failed test, if it fails before or during the test.
 fn server_prints_one_document_per_failure() {
     let server = Server::start_with(|port| format!("iperf3 -s -J -p {port}"));
-    let mut invalid = script::Client::connect(server.port);
+    let mut invalid = iperf3_script::Client::connect(server.port);
     invalid.send_cookie();
     invalid
         .control
         .send(&add_length_prefix(r#"{"parallel":1000}"#));
     invalid.control.await_state(ControlState::ServerError);
-    let mut client = script::Client::connect(server.port);
+    let mut client = iperf3_script::Client::connect(server.port);
     client.send_cookie();
     client.send_parameters(r#"{"tcp":true}"#);
     let stream = client.open_tcp_stream();

@@ -12,7 +12,7 @@ use testkit::{
     wait_until,
 };
 
-use super::lost2::{CLIENTS, DEADLINE, start_server_for};
+use super::iperf2_lost_clients::{CLIENTS, DEADLINE, start_server_for};
 use super::{CommandBuilder, SHORT_TIMEOUT, missing_iperf2_reason, our_iperf2, stock_iperf2};
 
 pub(crate) fn test_cases() -> Vec<TestCase> {
@@ -86,7 +86,7 @@ fn client_reports_server_that_disconnects() {
         let client = run_client(options, read_bytes, reply, true);
         assert_reports_error(&client, &format!("{options}, {read_bytes}"));
     }
-    // Only without data: a closed connection is also the normal end of a reverse test.
+    // In a reverse test, a closed connection is an error only if no data came before.
     assert_reports_error(&run_client("-R", 60, &[], true), "reverse");
 }
 

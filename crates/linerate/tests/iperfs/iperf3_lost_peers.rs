@@ -10,7 +10,7 @@ use rustix::process::Signal;
 use serde_json::Value;
 use testkit::{ProcessOutput, Server, TestCase, TestProcess, run_in_parallel, test_cases};
 
-use super::script::{self, RESULTS};
+use super::iperf3_script::{self, RESULTS};
 use super::{
     CommandBuilder, OpenSockets, SHORT_TIMEOUT, assert_serves, missing_iperf3_reason, our_iperf3,
     start_idle_server, stock_iperf3,
@@ -88,7 +88,7 @@ pub(crate) fn test_cases() -> Vec<TestCase> {
 
 /// Runs a scripted client up to a phase.
 fn run_client_up_to(phase: Phase, parameters: &str, port: u16) -> OpenSockets {
-    let mut client = script::Client::connect(port);
+    let mut client = iperf3_script::Client::connect(port);
     if phase >= Phase::Cookie {
         client.send_cookie();
     }
@@ -182,7 +182,7 @@ fn run_client_of_server_up_to(
     disconnects: bool,
     format: &str,
 ) -> ProcessOutput {
-    let server = script::Server::listen();
+    let server = iperf3_script::Server::listen();
     let (options, parameters) = test;
     let line = format!(
         "-c 127.0.0.1 -p {} -t 1 {options} -P 2 {format}",
