@@ -71,8 +71,8 @@ pub enum BufferError {
 }
 
 impl Buffers {
-    /// Creates the buffers that the workload needs and the endpoint plans, for a socket with these
-    /// facts. Send buffers are filled from `fill`, the open file that the endpoint names, or else
+    /// Creates the buffers that `workload` needs, with the sizes from `endpoint`, for a socket with
+    /// these facts. Send buffers are filled from `fill`, the open file that the endpoint names, or else
     /// with `pattern`, repeated.
     pub fn new(
         endpoint: &EndpointPlan,
@@ -161,8 +161,8 @@ impl Buffers {
 
     /// Returns the time for which the counters may stand still before the run ends as idle.
     ///
-    /// It is the sum of the path's `idle` time, the pause of a paced endpoint, and the time of one
-    /// large send, which is counted only when its call returns.
+    /// It is the sum of `idle` (the time for which a path may carry no data), the interval of a
+    /// paced endpoint, and the time of one large send, which is counted only when its call returns.
     pub fn idle_timeout(&self, idle: Duration, endpoint: &EndpointPlan) -> Duration {
         let pause = endpoint
             .pacing

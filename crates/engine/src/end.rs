@@ -184,7 +184,7 @@ pub(crate) struct Budget(pub(crate) u64);
 impl Budget {
     /// Subtracts `amount`, and returns whether nothing is left.
     #[inline]
-    pub(crate) fn is_used_up_after(&mut self, amount: u64) -> bool {
+    pub(crate) fn spend(&mut self, amount: u64) -> bool {
         self.0 = self.0.saturating_sub(amount);
         self.0 == 0
     }

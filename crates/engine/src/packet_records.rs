@@ -72,12 +72,12 @@ pub struct ReceivedPacket {
     pub times: PacketTimes,
 }
 
-/// A number that was passed over, whether or not it arrived later.
+/// A number in a gap of the numbers, whether or not it arrived later.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SkippedNumber {
     /// The number.
     pub number: u64,
-    /// Arrival time of the last datagram with a new highest number before it.
+    /// Arrival time of the datagram that had the highest number before the gap.
     pub previous_arrival_ns: u64,
     /// The send time in that datagram, in nanoseconds.
     pub previous_sent_ns: i64,

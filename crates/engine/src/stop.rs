@@ -24,7 +24,7 @@ struct Inner {
     /// 0 while running, else a [`StopReason`].
     flag: AtomicU8,
     threads: Mutex<Vec<WakeableThread>>,
-    /// Stops in use that are set with this one, or after a delay.
+    /// Child stops, each with its delay: a child is set with this stop, or that much later.
     children: Mutex<Vec<(Weak<Inner>, Duration)>>,
 }
 

@@ -16,7 +16,7 @@ use server::{Dialect, RunningTest, Server, ServerContext, Service, listen};
 
 pub use crate::udp::server::serve_datagrams;
 pub(crate) use requested::{SenderOptions, describe_test, udp_send_mode};
-use requested::{requested_frames, tcp_send_mode};
+use requested::{requested_bursts, tcp_send_mode};
 use sys::{Address, Socket};
 
 use crate::connection::{self, FlowNumbers};
@@ -300,7 +300,7 @@ impl IperfDialect {
         let hello = stream_start.hello.as_ref();
         let has = |bits| hello.is_some_and(|hello| hello.has_any_flag(bits));
         let (is_reverse, is_duplex) = (has(upper::REVERSE), has(upper::FULL_DUPLEX));
-        let requested_bursts = hello.and_then(requested_frames);
+        let requested_bursts = hello.and_then(requested_bursts);
         let connection = self.connection_info(data, peer, number, hello, requested_bursts);
         if !self.is_permitted(hello) {
             self.observer.observe(&TestEvent::Dropped(&connection));
@@ -424,8 +424,8 @@ impl IperfDialect {
             connection.upper_flags &= !upper::EPOCH_START;
         }
         connection.burst_period = requested
-            .filter(|frames| !frames.is_isochronous && !connection.is_reverse)
-            .map(|frames| frames.period);
+            .filter(|bursts| !bursts.is_isochronous && !connection.is_reverse)
+            .map(|bursts| bursts.period);
         if connection.is_reverse || connection.is_full_duplex {
             connection.started = None;
         }
@@ -582,7 +582,7 @@ fn receive_timing_kind(
     connection: &ConnectionInfo,
     requested: Option<PeriodicBursts>,
 ) -> Option<TimingKind> {
-    match requested.filter(|frames| !frames.is_isochronous) {
+    match requested.filter(|bursts| !bursts.is_isochronous) {
         Some(PeriodicBursts { period, .. }) => Some(TimingKind::Bursts { period }),
         None if !connection.has_trip_times => None,
         None if connection.upper_flags & upper::ISOCHRONOUS != 0 => Some(TimingKind::Frames),

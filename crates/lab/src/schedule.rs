@@ -180,8 +180,8 @@ pub struct PacketDecision {
 }
 
 impl Impairer {
-    /// Decides about the next packet. Varying delays keep the order of packets. Other packets
-    /// overtake only packets that a `reorder` rule holds back. If several `delay` rules match, the
+    /// Decides about the next packet. Varying delays do not change the order. Only
+    /// packets that a `reorder` rule holds back are overtaken. If several `delay` rules match, the
     /// first one applies.
     pub fn decide(&mut self, packet: &[u8], arrival_ns: u64) -> PacketDecision {
         let protocol = ip_protocol(packet);

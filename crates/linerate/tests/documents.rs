@@ -315,7 +315,7 @@ fn json_contradicts_other_output() {
         ("iperf -s --json".to_owned(), "client options"),
         (
             "iperf3 -c 127.0.0.1 --linerate-json - -J".to_owned(),
-            "contradicts -J",
+            "cannot be combined with -J",
         ),
         ("iperf3 -s --linerate-json -".to_owned(), "client only"),
     ]) {

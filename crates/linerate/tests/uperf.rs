@@ -8,8 +8,8 @@ mod shipped;
 mod tls;
 mod transports;
 
-#[path = "../../uperf/tests/output/harness_rules.rs"]
-mod harness_rules;
+#[path = "../../uperf/tests/output/harness_parsers.rs"]
+mod harness_parsers;
 
 use testkit::{ProcessOutput, Profile, TestCase, with_prefix};
 

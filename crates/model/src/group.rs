@@ -97,8 +97,9 @@ pub struct StepOutcome {
     pub counters: Vec<(String, Option<u64>)>,
 }
 
-/// Times of executions. A pass of a step is all its executions in one round of the transaction, as
-/// many as its `count=`. A pass of a transaction is one round.
+/// Times of executions of a step or a transaction.
+///
+/// A pass of a transaction is one round. A pass of a step is its `count=` executions in one round.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct ExecutionTimes {
     /// Number of executions.
@@ -128,7 +129,7 @@ pub struct PeerOutcome {
     pub is_local: bool,
     /// The peer's program, if known: `linerate`, `uperf`.
     pub program: Option<&'static str>,
-    /// The peer's version of the wire format, if programs of this name use several.
+    /// The peer's version of the wire format; `None` if all versions of its program use the same one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub form: Option<String>,
     /// The group's index in the plan, if the peer belongs to only one group.

@@ -16,7 +16,6 @@ pub(crate) const PROGRAM: &str = concat!("linerate ", env!("CARGO_PKG_VERSION"))
 pub(crate) const PROGRAM_NAME: &str = "linerate";
 
 pub mod client;
-mod conventions;
 mod details;
 mod dlpi_interface;
 #[cfg(test)]
@@ -24,6 +23,7 @@ mod fuzz;
 pub mod options;
 pub mod output;
 mod peer_report;
+mod protocol_conventions;
 mod result;
 mod run;
 pub mod selector;

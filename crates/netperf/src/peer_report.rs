@@ -5,7 +5,7 @@ use std::time::Duration;
 use model::{BufferSizes, Counts, CpuMethod, CpuUse, Side, SocketFacts, Transport};
 use units::Bytes;
 
-use crate::conventions::{cpu_method_code, cpu_method_from_code};
+use crate::protocol_conventions::{cpu_method_code, cpu_method_from_code};
 use crate::wire::{
     Classic, Flags, Request, ServerTask, SysInfo, TestResponse, TestResults, finite,
 };

@@ -35,7 +35,7 @@ pub struct TestFigures {
     pub datagrams: Option<DatagramFigures>,
     /// The comparison of concurrent flows.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub spread: Option<FlowSpread>,
+    pub flow_spread: Option<FlowSpread>,
     /// Two levels between which the rate changed within the run, in bits or transactions per
     /// second.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -177,7 +177,7 @@ impl TestFigures {
             service_demand: service_demand(outcome),
             retransmits: total_retransmits(outcome),
             datagrams,
-            spread: flow_spread(outcome),
+            flow_spread: flow_spread(outcome),
             levels: rate_levels(outcome),
         }
     }

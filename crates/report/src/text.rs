@@ -231,7 +231,7 @@ fn describe_flows(flows: u32, is_bidirectional: bool) -> String {
 /// Returns a note that compares the flows of the run that the table shows.
 fn spread_note(test: &TestReport) -> Option<String> {
     let figures = TestFigures::from_outcome(&test.runs[test.median_run_index()?]);
-    let spread = figures.spread?;
+    let spread = figures.flow_spread?;
     let format_rate = |rate: f64| match figures.transactions_per_s {
         Some(_) => format!("{} tran/s", format_thousands(rate)),
         None => BitRate(rate).to_string(),

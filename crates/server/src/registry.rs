@@ -32,8 +32,8 @@ struct Inner {
     tests: Mutex<Vec<Weak<RunningTest>>>,
     /// Bytes that each address has moved beyond its rate limit, including those of finished tests.
     excess_bytes: Mutex<HashMap<BudgetHolder, u64>>,
-    /// Whether a watcher reduces `excess_bytes`. Without a watcher, none are added.
-    has_watcher: AtomicBool,
+    /// Whether the limit enforcer runs and reduces `excess_bytes`. Without it, none are added.
+    has_limit_enforcer: AtomicBool,
     write_record: Option<RecordWriter>,
 }
 
@@ -188,7 +188,7 @@ impl Registry {
         allowed_bytes: u64,
         burst_bytes: u64,
     ) -> Vec<Arc<RunningTest>> {
-        self.0.has_watcher.store(true, Relaxed);
+        self.0.has_limit_enforcer.store(true, Relaxed);
         let mut tests = self.tests();
         for test in &tests {
             test.update_rate();
@@ -319,7 +319,7 @@ impl RunningTest {
             state.last_measurement = (now, bytes);
         }
         drop(state);
-        if !self.registry.0.has_watcher.load(Relaxed) {
+        if !self.registry.0.has_limit_enforcer.load(Relaxed) {
             return;
         }
         let mut excess_bytes = lock(&self.registry.0.excess_bytes);

@@ -1,4 +1,4 @@
-//! Fuzz test with damaged histograms and logs: no input panics, and each parsed value can be
+//! Fuzz test with damaged histograms and logs: no input causes a panic, and each parsed value can be
 //! encoded and parsed again.
 //!
 //! `testkit::fuzz` describes the number of inputs and how to repeat a failure.

@@ -205,7 +205,7 @@ fn errors_name_the_wrong_option() {
     let exit = recv("x", arguments("-d 10.0.0.1")).unwrap_err();
     assert_eq!(
         exit.stderr,
-        "udpmon_recv: -d 10.0.0.1: -v prints the datagrams of all senders\n"
+        "udpmon_recv: -d 10.0.0.1: not supported; -v prints the datagrams of all senders\n"
     );
     for line in ["-h", "-V"] {
         let exit = resp("x", arguments(line)).unwrap_err();

@@ -323,8 +323,8 @@ fn printed_rows(name: &str, columns: [usize; 4]) -> Vec<[i64; 4]> {
 fn clock_fit(slope: f64, offset_us: f64) -> ClockFit {
     let skew = 1.0 - slope;
     let whole_us = if skew == 0.0 { 0.0 } else { offset_us.trunc() };
-    // `offset_ns` holds whole microseconds. The skew starts later by the time in which it grows to
-    // the fraction.
+    // `offset_ns` gets the whole microseconds of the offset. At `at_ns`, the skew has cancelled the
+    // fraction, so that the clocks differ by `offset_ns`.
     let fraction_ns = (offset_us - whole_us) * 1e3;
     ClockFit {
         at_ns: if skew == 0.0 {
@@ -622,7 +622,7 @@ fn remarks_correct_stock_counts() {
     });
     let step = remarks::search_step_line(2, Some(8e7), &failed, false);
     let expected = "# search 2: requested 80 Mbit/s; sent 80 Mbit/s; delivered 73.6 Mbit/s; lost 8 of 101, and the \
-                    responder's socket dropped 1; arrivals +0.00 %: not carried\n";
+                    responder's socket dropped 1; arrivals took +0.00 % longer: not carried\n";
     assert_eq!(step, expected);
     let mut result = SearchResult {
         rate: Some(8e7),

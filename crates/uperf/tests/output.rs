@@ -6,8 +6,8 @@
 //! a terminal line. Only the first case keeps trailing blanks. The figures were read from the texts,
 //! as precisely as the output needs. The texts do not contain our own lines over active time.
 
-#[path = "output/harness_rules.rs"]
-mod harness_rules;
+#[path = "output/harness_parsers.rs"]
+mod harness_parsers;
 #[path = "output/harnesses.rs"]
 mod harnesses;
 #[path = "output/page.rs"]

@@ -139,7 +139,7 @@ fn received_workorders_round_trip() {
     });
 }
 
-/// Assigns random records to a slave, within its limits.
+/// A slave refuses random work, or builds a group from it that stays within its limits.
 #[test]
 fn assignments_stay_within_limits() {
     run_inputs("assignments", 36..=46, |rng| {
@@ -185,7 +185,8 @@ fn slaves_decode_work_for_each_host() {
     });
 }
 
-/// Returns the workorder at the start of `bytes`, if a slave accepts it, and the bytes it requests.
+/// Reads a workorder from the start of `bytes`. Returns the workorder if a slave accepts it, and the
+/// number of bytes that the reader requested.
 fn receive(
     bytes: &[u8],
     (version, order, slave_infos): (DataVersion, Endian, u32),
@@ -265,7 +266,8 @@ fn recorded_work(rng: &mut SmallRng, recordings: &[Recording]) -> Vec<u8> {
     work.flat_map(|message| message.bytes).collect()
 }
 
-/// Overwrites some bytes. Rarely also replaces the end, because that ruins everything after it.
+/// Overwrites some bytes. In 5 % of the calls, also replaces everything after a random position. More
+/// often would leave too few inputs that decode.
 fn damage(rng: &mut SmallRng, bytes: &mut Vec<u8>) {
     overwrite_randomly(rng, bytes);
     if rng.random_bool(0.05) {

@@ -65,7 +65,7 @@ impl SegmentSender<'_> {
             hooks.before_send(datagram);
         }
         let bytes = call::send(self.socket, data)?;
-        self.bounds.work_left.is_used_up_after(bytes as u64);
+        self.bounds.work_left.spend(bytes as u64);
         self.bounds.counters.add(Counter::SendBatches, 1);
         Ok(MessageTotals {
             messages: bytes / self.size,

@@ -102,7 +102,7 @@ impl Batches<'_> {
     /// Subtracts the bytes from the budget.
     #[inline]
     fn spend_budget(&mut self, moved: MessageTotals) -> MessageTotals {
-        self.bounds.work_left.is_used_up_after(moved.bytes as u64);
+        self.bounds.work_left.spend(moved.bytes as u64);
         moved
     }
 

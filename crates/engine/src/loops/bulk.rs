@@ -46,7 +46,7 @@ pub(crate) fn send<H: Hooks>(
                 } else {
                     counters.count_sent(bytes, messages as u64);
                 }
-                if budget.is_used_up_after(bytes as u64) {
+                if budget.spend(bytes as u64) {
                     return LoopEnd::Count;
                 }
             }
@@ -86,7 +86,7 @@ pub(crate) fn receive<H: Hooks>(
                 timer.lap();
                 hooks.record_paced_passes(messages);
                 counters.count_received(bytes, messages as u64);
-                if budget.is_used_up_after(bytes as u64) {
+                if budget.spend(bytes as u64) {
                     return LoopEnd::Count;
                 }
             }

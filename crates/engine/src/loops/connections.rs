@@ -189,7 +189,7 @@ pub(crate) fn connect(
         connector.close(opened);
         timer.lap();
         counters.count_pass();
-        if budget.is_used_up_after(1) {
+        if budget.spend(1) {
             return LoopEnd::Count;
         }
     }
@@ -244,7 +244,7 @@ pub(crate) fn accept(
         }
         drop(socket);
         counters.count_pass();
-        if budget.is_used_up_after(1) {
+        if budget.spend(1) {
             return LoopEnd::Count;
         }
     }

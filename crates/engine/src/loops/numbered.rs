@@ -46,7 +46,7 @@ pub(crate) fn receive(
                 if has_ended {
                     return LoopEnd::PeerClosed;
                 }
-                if budget.is_used_up_after(bytes as u64) {
+                if budget.spend(bytes as u64) {
                     return LoopEnd::Count;
                 }
             }

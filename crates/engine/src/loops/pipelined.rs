@@ -64,7 +64,7 @@ pub(crate) fn run_requester<I: Io>(
             times.record(monotonic_ns() - sent_at_ns);
         }
         counters.count_pass();
-        if budget.is_used_up_after(1) {
+        if budget.spend(1) {
             return LoopEnd::Count;
         }
     }

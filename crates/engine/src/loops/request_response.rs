@@ -53,7 +53,7 @@ pub(crate) fn run_requester<I: Io>(
             None => {
                 timer.lap();
                 counters.count_pass();
-                if budget.is_used_up_after(1) {
+                if budget.spend(1) {
                     return LoopEnd::Count;
                 }
             }
@@ -104,7 +104,7 @@ pub(crate) fn run_responder<I: Io>(
             }
         }
         counters.count_pass();
-        if budget.is_used_up_after(1) {
+        if budget.spend(1) {
             return LoopEnd::Count;
         }
     }

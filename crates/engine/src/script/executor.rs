@@ -334,7 +334,7 @@ impl Executor<'_> {
         if result.sent > 0 {
             self.counters.add(Counter::Sent, result.sent);
         }
-        if result.unbinds_following_steps {
+        if result.rebinds_this_and_later_steps {
             steps.unbind_from(step);
         }
         for closed in result.closed_connections.iter().flatten() {

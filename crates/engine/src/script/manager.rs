@@ -21,7 +21,7 @@ pub struct DialectStepResult {
     /// Sent bytes.
     pub sent: u64,
     /// Whether this step and all later ones look up their connections again.
-    pub unbinds_following_steps: bool,
+    pub rebinds_this_and_later_steps: bool,
     /// Closed connections; they are cleared in all steps that use them.
     pub closed_connections: [Option<Rc<Connection>>; 2],
     /// Whether the script ends here as if it had completed.

@@ -302,7 +302,7 @@ fn dialect_steps_clear_connections() {
     let (mut manager, _far) = stream_pair();
     manager.run_dialect_step = Some(|_| {
         Ok(DialectStepResult {
-            unbinds_following_steps: true,
+            rebinds_this_and_later_steps: true,
             ..DialectStepResult::default()
         })
     });

@@ -126,7 +126,7 @@ impl ClientRun<'_> {
             add_to_address(&address, if has_own_source { flow } else { 0 })
         });
         let address = address.and_then(|address| address.with_port(port));
-        address.ok_or_else(|| format!("{bind}: no address with this port"))
+        address.ok_or_else(|| format!("{bind}: no address, or the flow's port is above 65535"))
     }
 
     /// Opens the socket of a flow.

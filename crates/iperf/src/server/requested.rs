@@ -115,7 +115,7 @@ pub(crate) fn describe_test(protocol: &str, hello: Option<&Hello>) -> ClientTest
 }
 
 /// Returns the frames or bursts that a header announces or requests.
-pub(super) fn requested_frames(hello: &Hello) -> Option<PeriodicBursts> {
+pub(super) fn requested_bursts(hello: &Hello) -> Option<PeriodicBursts> {
     let is_isochronous = hello.has_any_flag(upper::ISOCHRONOUS);
     PeriodicBursts::from_request(hello.bursts.as_ref()?, is_isochronous)
 }

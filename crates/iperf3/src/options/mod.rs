@@ -146,7 +146,9 @@ fn check_client(options: &mut GivenOptions) -> Result<(), EarlyExit> {
     let common = &options.common;
     let has_document_on_stdout = common.linerate_json.as_deref() == Some(Path::new("-"));
     if has_document_on_stdout && common.prints_json() && common.log_file.is_none() {
-        return refuse("--linerate-json - contradicts -J and --json-stream");
+        return refuse(
+            "--linerate-json with the file '-' cannot be combined with -J or --json-stream, except with --logfile",
+        );
     }
     if user.is_some() != public_key.is_some() {
         return refuse("you must specify a username, password, and path to a valid RSA public key");

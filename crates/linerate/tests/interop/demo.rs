@@ -6,7 +6,7 @@ use testkit::{compare_masked, figures};
 use super::exchange::{Pair, Setting, run_pair, stdout_of};
 use super::{Case, CaseResult};
 
-/// Every test with data, the unit of its results, and whether it opens a connection per
+/// The compared tests, the unit of their results, and whether they open a connection per
 /// transaction.
 const TESTS: [(&str, &str, bool); 8] = [
     ("TCP_STREAM", "10^6bits/s", false),

@@ -11,7 +11,7 @@ mod iperf3_invalid_data;
 mod iperf3_lost_peers;
 mod iperf3_script;
 mod link;
-mod played;
+mod replays;
 mod strangers;
 
 use std::any::Any;
@@ -56,7 +56,7 @@ pub(crate) fn test_cases() -> Vec<TestCase> {
     ]
     .into_iter()
     .flatten();
-    let both = both.chain(with_prefix("played", played::test_cases()));
+    let both = both.chain(with_prefix("replays", replays::test_cases()));
     iperf.chain(iperf3).chain(both).collect()
 }
 

@@ -258,7 +258,8 @@ fn cpu_ticks(pid: u32) -> u64 {
     fields.filter_map(|field| field.parse::<u64>().ok()).sum()
 }
 
-/// The server logs each refusal, at most 1,000 lines per 10 s.
+/// With `-d`, which [`Server::start`] sets, the server logs each refusal, at most 1,000 lines per
+/// 10 s.
 fn limits_log_lines() {
     let server = Server::start("");
     let invalid_request = Request::Omni(TestRequest {

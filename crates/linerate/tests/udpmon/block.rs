@@ -31,6 +31,8 @@ pub(crate) mod offset {
     pub(crate) const RESPONSE_TIME: usize = 24;
     pub(crate) const RESPONSE_LEN: usize = 32;
     pub(crate) const LOW: usize = 40;
+    /// In GETHIST0, in place of [`LOW`].
+    pub(crate) const HISTOGRAM_NUMBER: usize = LOW;
     pub(crate) const WIDTH: usize = 44;
     pub(crate) const INDEX: usize = 48;
     pub(crate) const LOG_LOST: usize = 52;

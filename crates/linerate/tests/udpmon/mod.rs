@@ -3,8 +3,8 @@
 mod block;
 mod checks;
 mod network;
-mod played;
 pub(crate) mod recordings;
+mod replays;
 mod stock;
 
 use std::process::Command;
@@ -16,7 +16,7 @@ use testkit::{Server, TestCase, linerate_with_args, with_prefix};
 const TIMEOUT: Duration = Duration::from_secs(20);
 
 pub(crate) fn test_cases() -> Vec<TestCase> {
-    with_prefix("played", played::test_cases())
+    with_prefix("replays", replays::test_cases())
         .chain(with_prefix("checks", checks::test_cases()))
         .chain(with_prefix("network", network::test_cases()))
         .collect()

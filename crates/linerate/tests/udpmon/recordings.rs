@@ -30,7 +30,7 @@ pub(crate) type Objects = BTreeMap<(u32, u32), Vec<u8>>;
 /// Adds the slice of a reply to its object. The request contains its offset.
 pub(crate) fn add_slice(objects: &mut Objects, request: &[u8], reply: &[u8]) {
     let (number, unit) = match command(request) {
-        block::GETHIST0 => (read_u32(request, offset::LOW), 1),
+        block::GETHIST0 => (read_u32(request, offset::HISTOGRAM_NUMBER), 1),
         block::GETINFO1 => (0, 8),
         block::GETNETSNMP | block::GETCPULOAD | block::GETNICSTATS => (0, 1),
         _ => return,

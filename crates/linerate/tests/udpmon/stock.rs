@@ -1,5 +1,5 @@
 //! A scripted responder that answers as stock does, including its mistakes. It follows the
-//! specification; `played` compares it with recordings.
+//! specification; `replays` compares it with recordings.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -199,7 +199,7 @@ impl StockState {
                 reply
             }
             block::GETHIST0 => {
-                let number = read_u32(&request, offset::LOW) as usize;
+                let number = read_u32(&request, offset::HISTOGRAM_NUMBER) as usize;
                 if index == 0 {
                     let image = self.histogram_images.get(number);
                     let image = image.or(self.histograms.get(number))?;

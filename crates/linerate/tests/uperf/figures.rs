@@ -3,13 +3,13 @@
 use serde_json::Value;
 use testkit::{Profile, Server, TestCase};
 
-use super::{harness_rules, request_profile};
+use super::{harness_parsers, request_profile};
 
 pub(crate) fn test_cases() -> Vec<TestCase> {
     testkit::test_cases![
         html_page_is_self_contained,
         json_document_matches_run,
-        harness_rules_parse_output,
+        harness_parsers_parse_output,
         prints_every_section,
         active_rates_exclude_idle_time,
         prints_steps_in_order,
@@ -140,7 +140,7 @@ const HARNESS_PROFILE: &str = r#"<?xml version=1.0?>
 "#;
 
 /// Harnesses that parse the output of stock can parse linerate's.
-fn harness_rules_parse_output() {
+fn harness_parsers_parse_output() {
     let slave = Server::start_slave("");
     let responses = tempfile::NamedTempFile::new().expect("a temporary file");
     let with_responses = format!("-v -a -R -i 100ms -X {}", responses.path().display());
@@ -158,14 +158,17 @@ fn harness_rules_parse_output() {
         let (name, _) = name.split_once(" ...").expect("the end of the name");
         assert_eq!(name, "rr-tcp-64-64-2");
         let terminal = text.replace('\n', "\r\n");
-        let samples = harness_rules::raw_samples(text, "Txn2", "");
-        assert_eq!(samples, harness_rules::raw_samples(&terminal, "Txn2", "\r"));
+        let samples = harness_parsers::raw_samples(text, "Txn2", "");
+        assert_eq!(
+            samples,
+            harness_parsers::raw_samples(&terminal, "Txn2", "\r")
+        );
         // An idle machine prints ten samples; a busy one prints fewer.
         assert!(samples.len() >= 2, "{output:?}");
         assert!(samples.is_sorted_by_key(|sample| sample.1), "{samples:?}");
         let mut anchored = text
             .lines()
-            .filter_map(|line| harness_rules::parse_anchored_sample(line, "Txn2"));
+            .filter_map(|line| harness_parsers::parse_anchored_sample(line, "Txn2"));
         let (_, bytes, operations) = anchored.next_back().expect("samples");
         assert_eq!(
             (samples[samples.len() - 1].1, samples[samples.len() - 1].2),
@@ -182,21 +185,21 @@ fn harness_rules_parse_output() {
         assert!(operations <= transfers + 2, "{output:?}");
         // The last sample is at the deadline. On a busy machine, a strand continues for a while.
         assert!(transfers <= 2 * operations + 2, "{output:?}");
-        assert_eq!(harness_rules::differences(text).len(), 5);
-        assert_eq!(harness_rules::failure_lines(text), [""; 0], "{output:?}");
+        assert_eq!(harness_parsers::differences(text).len(), 5);
+        assert_eq!(harness_parsers::failure_lines(text), [""; 0], "{output:?}");
         // With -v, messages of the slave hide the rate, as in stock.
         let rate_count = usize::from(!options.contains("-v"));
         assert_eq!(
-            harness_rules::rates_of_peer(text, "127.0.0.1").len(),
+            harness_parsers::rates_of_peer(text, "127.0.0.1").len(),
             rate_count,
             "{output:?}"
         );
         let (interfaces, _) = text.split_once("Run Statistics\n").expect("both sections");
-        assert_eq!(harness_rules::words_of(interfaces, "lo").len(), 5);
+        assert_eq!(harness_parsers::words_of(interfaces, "lo").len(), 5);
         let mut latencies = ["Average", "50th", "99th"].map(|label| {
             let mut values = text
                 .lines()
-                .filter_map(|line| harness_rules::number_after_label(line, label));
+                .filter_map(|line| harness_parsers::number_after_label(line, label));
             values.next()
         });
         latencies.sort_by(|a, b| a.partial_cmp(b).expect("numbers"));
@@ -232,16 +235,16 @@ fn prints_every_section() {
         (_, remainder) = found.unwrap_or_else(|| panic!("{title}: {output:?}"));
     }
     assert_eq!(
-        harness_rules::rates_of_peer(&output.stdout, "127.0.0.1").len(),
+        harness_parsers::rates_of_peer(&output.stdout, "127.0.0.1").len(),
         1,
         "{output:?}"
     );
     assert_eq!(
-        harness_rules::failure_lines(&output.stdout),
+        harness_parsers::failure_lines(&output.stdout),
         [""; 0],
         "{output:?}"
     );
-    let flowop = harness_rules::words_of(&output.stdout, "read");
+    let flowop = harness_parsers::words_of(&output.stdout, "read");
     assert_eq!(flowop.len(), 6, "{output:?}");
     let cpu = flowop[3].trim_end_matches(char::is_alphabetic);
     assert!(cpu.parse::<f64>().is_ok_and(|cpu| cpu > 0.0), "{output:?}");

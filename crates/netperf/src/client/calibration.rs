@@ -4,8 +4,8 @@ use engine::Looper;
 
 use super::control::ServerConnection;
 use super::error::ClientError;
-use crate::conventions::TICKS_PER_SECOND;
 use crate::options::Settings;
+use crate::protocol_conventions::TICKS_PER_SECOND;
 use crate::wire::{CalibrateResponse, Capability, RemoteError, Request};
 
 /// Measures the idle cycles per second of a CPU of this host. Without a looper, returns clock ticks

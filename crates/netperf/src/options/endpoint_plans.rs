@@ -5,7 +5,7 @@ use model::{EndpointPlan, IdleLoop, Transport, Wait};
 use super::global::GlobalOptions;
 use super::test::TestOptions;
 use super::{CpuRates, Test, TestDirection};
-use crate::conventions::pacing;
+use crate::protocol_conventions::pacing;
 
 /// Returns the local and the remote endpoint plan of the flow.
 pub(super) fn endpoint_plans(

@@ -1,4 +1,4 @@
-//! Conversion of a [`Plan`] from another command to the client's [`Settings`].
+//! Converts a [`Plan`] that another command has built into the client's [`Settings`].
 
 use getopt::EarlyExit;
 use model::{FlowPlan, Plan, Transport, Workload};

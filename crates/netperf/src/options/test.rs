@@ -17,7 +17,7 @@ use super::rings::{MESSAGE_SIZES, RECEIVE_SIZE, SEND_SIZE, SEND_WIDTH};
 use super::selection::{Selected, parse_selection};
 use super::value::{c_integer, count, int32, number, optional_count, port, set_both};
 use super::{ConnectionPorts, Family};
-use crate::conventions::DEFER_ACCEPT_SECONDS;
+use crate::protocol_conventions::DEFER_ACCEPT_SECONDS;
 use crate::selector::RequiredMeasurements;
 
 /// The options after `--`, as typed; `None` if not typed.

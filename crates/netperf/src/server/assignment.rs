@@ -14,9 +14,9 @@ use server::ClientTest;
 use sys::call::Error;
 use sys::{Address, LlcAddress};
 
-use crate::conventions::{DEFER_ACCEPT_SECONDS, pacing};
 use crate::dlpi_interface::DlpiInterface;
 use crate::options::ServerLimits;
+use crate::protocol_conventions::{DEFER_ACCEPT_SECONDS, pacing};
 use crate::wire::{
     Classic, FAMILY_IPV4, FAMILY_IPV6, Flags, Request, ServerTask, TestRequest, UNSET,
 };

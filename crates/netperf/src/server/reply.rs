@@ -4,7 +4,7 @@ use model::{CpuUse, EndpointPlan, Interface, PciIds, Security, SecurityModule, S
 use sys::Address;
 
 use super::test::{PreparedTest, ServedTest};
-use crate::conventions::{TICKS_PER_SECOND, cpu_method_code};
+use crate::protocol_conventions::{TICKS_PER_SECOND, cpu_method_code};
 use crate::wire::{
     Classic, Flags, Frame, OMNI, Request, ServerTask, SwappedText, TestRequest, TestResponse,
     TestResults, Text, UNKNOWN_REQUEST, error_response,

@@ -20,8 +20,8 @@ use super::log::{log, warn};
 use super::passphrase::Attempt;
 use super::test::PreparedTest;
 use super::{Netserver, reply};
-use crate::conventions::TICKS_PER_SECOND;
 use crate::details::Details;
+use crate::protocol_conventions::TICKS_PER_SECOND;
 use crate::wire::{
     CalibrateResponse, Capability, DetailsResponse, Frame, MAX_DETAILS_BYTES, MESSAGE_BYTES,
     ReceivedRequest, Request, SysInfo, UNKNOWN_REQUEST, debug_response, error_response,

@@ -36,7 +36,7 @@ pub(super) fn write_word(frame: &mut Frame, index: usize, value: i32) {
     value.write(frame, index * 4, BYTE_ORDER);
 }
 
-/// A text in the part of a message that stock converts by words. Stock on x86 thus sends each
+/// A text in the part of a message that stock converts with htonl(3), word by word. Stock on x86 thus sends each
 /// group of four characters reversed. linerate does so on every host, as with [`AddressWords`].
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 pub struct SwappedText<const N: usize>(pub Text<N>);

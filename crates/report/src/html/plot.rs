@@ -55,10 +55,10 @@ pub(super) fn rate_plots(test: &TestReport) -> String {
             run_curves(test, operations),
         );
     }
-    let curves = if figures
-        .spread
-        .is_some_and(|spread| spread.outbound_bps.is_some())
-    {
+    let is_bidirectional = figures
+        .flow_spread
+        .is_some_and(|flows| flows.outbound_bps.is_some());
+    let curves = if is_bidirectional {
         direction_curves(run)
     } else {
         run_curves(test, bits)

@@ -39,7 +39,7 @@ pub struct PacketFigures {
     pub lost_at_end: u64,
     /// Lengths of runs of lost numbers (RFC 3357's loss periods), each with its count of runs.
     pub loss_runs: Vec<(u64, u64)>,
-    /// Arrivals after the first of their number.
+    /// Repeated arrivals: all arrivals of a number but its first.
     pub duplicates: u64,
     /// Numbers that arrived more than once.
     pub duplicated: u64,
@@ -96,8 +96,9 @@ struct Arrival {
 }
 
 impl Packet {
-    /// Returns the one-way delay if known, else the difference of the two clocks' times. Of the
-    /// latter, only differences are meaningful.
+    /// Returns the one-way delay if known. Otherwise returns the arrival time minus the send time,
+    /// each by its own clock. It includes the unknown offset of the clocks, so only its changes from
+    /// packet to packet are meaningful.
     pub fn relative_delay_ns(&self) -> Option<i64> {
         let difference = || Some(self.received_ns?.saturating_sub(self.sent_ns?));
         self.delay_ns.or_else(difference)

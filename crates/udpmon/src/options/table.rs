@@ -105,7 +105,7 @@ rows! {
         |t, v| { v.clone_into(&mut t.host); t.common.is_v6 |= v.contains(':'); Ok(()) });
     SHOWN_SENDER = stock_letter('d', Value("address"), &["-d address     Refused: -v prints the datagrams of all senders"],
         "Refused. In the stock tool it selects the sender whose datagrams -v prints. Here -v prints the datagrams of all senders.",
-        |_, _| refuse("-v prints the datagrams of all senders"));
+        |_, _| refuse("not supported; -v prints the datagrams of all senders"));
     LOCAL_PORT = stock_letter('U', Value("port"), &["-U port        UDP port to send from"],
         "The UDP port to send from. Without it the system picks one.",
         |t, v| { t.local_port = Some(integer(v, 1..=65535)?); Ok(()) });

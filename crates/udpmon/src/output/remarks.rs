@@ -236,7 +236,7 @@ pub fn search_step_line(
         |rate| format_megabits(rate) + " Mbit/s",
     );
     format!(
-        "# search {number}: requested {requested}; sent {} Mbit/s; delivered {} Mbit/s; {}; arrivals {:+.2} %: {}\n",
+        "# search {number}: requested {requested}; sent {} Mbit/s; delivered {} Mbit/s; {}; arrivals took {:+.2} % longer: {}\n",
         format_megabits(evidence.offered_rate()),
         format_megabits(evidence.delivered_rate()),
         format_loss(evidence),

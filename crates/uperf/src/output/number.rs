@@ -28,7 +28,7 @@ pub(super) fn time(time: Duration, width: usize) -> String {
     nanoseconds(time.as_nanos() as f64, width)
 }
 
-/// Formats a duration in nanoseconds, such as a mean.
+/// Like [`time`], for a number of nanoseconds that may have a fraction, such as a mean.
 pub(super) fn nanoseconds(nanoseconds: f64, width: usize) -> String {
     let mut value = nanoseconds;
     let mut unit = "ns";

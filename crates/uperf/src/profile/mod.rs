@@ -11,7 +11,7 @@
 //!
 //! Both readings yield elements and attributes (`reading.rs`). `build.rs` applies uperf's rules to
 //! them: an attribute acts on the current group, transaction or flowop, whatever element it is in.
-//! Unlike uperf's reading, the XML reading keeps the case of names.
+//! uperf's reading converts the file to lower case. The XML reading keeps the case of values.
 //!
 //! The parser itself reads no files and no environment variables; [`ProfileContext`] does.
 

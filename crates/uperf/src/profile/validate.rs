@@ -195,8 +195,8 @@ fn check_connection(
     }
     match opened.get(&number) {
         None if kind.uses_connection() => {
-            let text = format!("No such connection {number}: nothing before this flowop opens it");
-            notes.warn(&flowop.span, text, "to fail on purpose");
+            let text = format!("No such connection {number}: no earlier flowop opens it");
+            notes.warn(&flowop.span, text, "to be an intended failure");
         }
         Some(Some(protocol)) if is_send_or_recv && *protocol != DataProtocol::Tcp => {
             let text = format!("uperf has {kind} over TCP only, and this is {protocol}");

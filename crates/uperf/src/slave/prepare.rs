@@ -24,7 +24,7 @@ use crate::{Endpoint, Flowop, FlowopKind, GroupSpec, TransactionSpec};
 pub(super) type PreparedRun = (Workers, StrandShares, Arc<RunningTest>);
 
 /// Prepared run, and the ports of its strands.
-type PreparedStrands = (PreparedRun, Vec<SlaveInfo>);
+type PreparedRunAndPorts = (PreparedRun, Vec<SlaveInfo>);
 
 impl Session<'_> {
     /// Reads the workorder, prepares the run, and sends the answer.
@@ -33,19 +33,20 @@ impl Session<'_> {
         header: &MasterHeader,
         budget: &RunBudget,
     ) -> Result<PreparedRun, SessionEnd> {
-        let order = header.order;
+        let byte_order = header.order;
         let (ready, infos) = self.prepare_strands(header, budget).or_else(|end| {
             if let SessionEnd::Refused(refusal) = &end {
                 let refused = Phase2Answer::Refused(refusal.reason());
-                self.control.write(&refused.encode(order), WRITE_TIMEOUT)?;
+                self.control
+                    .write(&refused.encode(byte_order), WRITE_TIMEOUT)?;
             }
             Err(end)
         })?;
         let ack = Phase2Answer::Ok {
             slave_infos: infos.len() as u32,
         };
-        let mut answer = ack.encode(order).to_vec();
-        answer.extend(infos.iter().flat_map(|info| info.encode(order)));
+        let mut answer = ack.encode(byte_order).to_vec();
+        answer.extend(infos.iter().flat_map(|info| info.encode(byte_order)));
         if let Err(error) = self.control.write(&answer, WRITE_TIMEOUT) {
             ready.0.abort();
             ready.0.finish();
@@ -58,7 +59,7 @@ impl Session<'_> {
         &self,
         header: &MasterHeader,
         budget: &RunBudget,
-    ) -> Result<PreparedStrands, SessionEnd> {
+    ) -> Result<PreparedRunAndPorts, SessionEnd> {
         let limits = &self.limits.work;
         let deadline = self.idle_deadline();
         let mut record_bytes = 0;
@@ -90,9 +91,9 @@ impl Session<'_> {
     fn start_strands(
         &self,
         group: GroupSpec,
-        master_infos: &[SlaveInfo],
+        master_ports: &[SlaveInfo],
         run_budget: &RunBudget,
-    ) -> Result<PreparedStrands, WorkRefusal> {
+    ) -> Result<PreparedRunAndPorts, WorkRefusal> {
         let mut protocols = peer_workorder::protocols(&group).into_iter();
         let reason = permit::refusal_reason(self.limits.permissions, &group)
             .or_else(|| unsupported_reason(&group))
@@ -103,7 +104,7 @@ impl Session<'_> {
         let SlaveDialect { budget, config } = self.shared;
         let holder = BudgetHolder::for_address(self.control.peer());
         let shares = budget.reserve_strands(&group, strand_bytes(&group), holder, run_budget)?;
-        run_budget.reserve_memory(MASTER_PORTS_BYTES * master_infos.len() as u64)?;
+        run_budget.reserve_memory(MASTER_PORTS_BYTES * master_ports.len() as u64)?;
         run_budget.reserve_connections(Listeners::max_descriptors(&group), LISTENER_BYTES)?;
         let tls = (config.tls.prepare(&group))
             .map_err(|error| WorkRefusal::Workorder(error.to_string()))?;
@@ -120,7 +121,7 @@ impl Session<'_> {
             duration: None,
         };
         let setup = GroupSetup {
-            peers: self.peers(&group, master_infos),
+            peers: self.peers(&group, master_ports),
             group,
             is_slave: true,
             has_stock_slave: false,
@@ -133,7 +134,7 @@ impl Session<'_> {
         let running = (self.server)
             .begin(self.control.peer(), test)
             .map_err(|error| WorkRefusal::Workorder(error.to_string()))?;
-        // A stop of this slave ends the strands later, after the goodbye.
+        // A stopped slave sends its goodbye first. So its strands have a stop of their own.
         let workers = Workers::start(vec![setup], &MeasurementOptions::default(), &Stop::new())
             .map_err(|error| WorkRefusal::Threads(sys::describe(&error)))
             .inspect_err(|refusal| running.fail(refusal))?;

@@ -1,5 +1,5 @@
-//! Executes the flowops that are not transfers: a strand opens, finds and closes connections, and
-//! sends files.
+//! Finds a strand's connections for the engine, and executes the flowops that the engine leaves to
+//! uperf: connect, accept, disconnect, sendfile, sendfilev.
 
 use std::fs::File;
 use std::os::fd::AsFd;
@@ -121,7 +121,7 @@ impl StrandConnections<'_> {
         }
         self.pool.add(flowop.connection, Rc::new(connection));
         Ok(DialectStepResult {
-            unbinds_following_steps: true,
+            rebinds_this_and_later_steps: true,
             ..DialectStepResult::default()
         })
     }
@@ -135,16 +135,16 @@ impl StrandConnections<'_> {
             };
         };
         for connection in closed.iter().flatten() {
-            self.listeners.keep_datagrams_of(connection);
+            self.listeners.return_datagrams_to_listener(connection);
         }
         DialectStepResult {
-            unbinds_following_steps: true,
+            rebinds_this_and_later_steps: true,
             closed_connections: closed,
             ..DialectStepResult::default()
         }
     }
 
-    /// Sends the next file (sendfile), or the next `files` of them (sendfilev).
+    /// Sends the next file (sendfile), or the next `flowop.files` files (sendfilev).
     fn send_files(
         &mut self,
         flowop: &Flowop,

@@ -177,8 +177,8 @@ impl DatagramListener {
 
     /// Keeps the datagrams in a socket that is about to be closed: they belong to the next
     /// connection of its peer.
-    pub(super) fn keep_datagrams_of(&self, socket: BorrowedFd<'_>) {
-        self.queue().keep_datagrams_of(socket);
+    pub(super) fn return_datagrams_to_listener(&self, socket: BorrowedFd<'_>) {
+        self.queue().return_datagrams_to_listener(socket);
     }
 
     fn queue(&self) -> MutexGuard<'_, HandshakeQueue> {
@@ -282,7 +282,7 @@ impl HandshakeQueue {
         }
     }
 
-    fn keep_datagrams_of(&mut self, socket: BorrowedFd<'_>) {
+    fn return_datagrams_to_listener(&mut self, socket: BorrowedFd<'_>) {
         let mut branches = self.branches.iter();
         let Some(index) = branches.position(|(branch, _)| *branch == socket.as_raw_fd()) else {
             return;
@@ -654,7 +654,7 @@ mod tests {
         for word in [HANDSHAKE, b"early"] {
             second.send(word).unwrap();
         }
-        listener.keep_datagrams_of(connection.socket());
+        listener.return_datagrams_to_listener(connection.socket());
         second.send(b"late").unwrap();
         drop(connection);
         let connection = accept_expected(&listener);
@@ -679,7 +679,7 @@ mod tests {
         };
         second.connect(to).unwrap();
         let socket = connection.socket().try_clone_to_owned().unwrap();
-        listener.keep_datagrams_of(connection.socket());
+        listener.return_datagrams_to_listener(connection.socket());
         drop(connection);
         SockRef::from(&socket).connect(&port.into()).unwrap();
         second.send(HANDSHAKE).unwrap();

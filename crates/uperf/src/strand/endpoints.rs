@@ -270,10 +270,10 @@ impl Listeners {
 
     /// Moves the datagrams of an accepted UDP connection to its listener, before the connection is
     /// closed. They belong to the peer's next connection.
-    pub(super) fn keep_datagrams_of(&self, connection: &Connection) {
+    pub(super) fn return_datagrams_to_listener(&self, connection: &Connection) {
         for listener in &self.0 {
             if let ListenerSocket::Datagrams(listener) = &listener.socket {
-                listener.keep_datagrams_of(connection.socket());
+                listener.return_datagrams_to_listener(connection.socket());
             }
         }
     }

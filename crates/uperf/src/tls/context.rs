@@ -429,7 +429,7 @@ mod tests {
             pass_phrase: Some(certificate_file("README.md")),
             ..TlsFiles::default()
         };
-        let without_certificate = TlsSettings::for_slave(&tls, false).expect("a line");
+        let without_certificate = TlsSettings::for_slave(&tls, false).expect("a readable file");
         let accept = ssl_flowop(FlowopKind::Accept, "", "");
         let refused = prepare_contexts(&without_certificate, &accept);
         let words = "--tls-pass-file: no --tls-cert, and no client.pem";

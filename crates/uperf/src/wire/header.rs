@@ -221,10 +221,10 @@ mod tests {
             let accepted = header(&[protocol]).check_protocols(|other| other == protocol);
             assert_eq!(accepted, Ok(()));
         }
-        let mut none = Header::default();
-        none.protocols[0] = 1;
+        let mut unassigned = Header::default();
+        unassigned.protocols[0] = 1;
         assert_eq!(
-            none.check_protocols(|_| true),
+            unassigned.check_protocols(|_| true),
             Err(WorkRefusal::Protocol(0))
         );
     }

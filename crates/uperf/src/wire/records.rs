@@ -58,7 +58,7 @@ record! {
 }
 
 impl TransactionRecord {
-    /// Decodes the record. It never fails, because it checks no number.
+    /// Decodes the record. It never fails, because it accepts any value in every field.
     pub fn decode(bytes: &[u8; Self::LEN], order: Endian) -> Self {
         Self::from_bytes(bytes, order)
     }
@@ -80,7 +80,7 @@ record! {
 }
 
 impl SlaveInfo {
-    /// Decodes the record. It never fails, because it checks no number.
+    /// Decodes the record. It never fails, because it accepts any value in every field.
     pub fn decode(bytes: &[u8; Self::LEN], order: Endian) -> Self {
         Self::from_bytes(bytes, order)
     }

@@ -1,6 +1,6 @@
 //! Checks that harnesses find their values in uperf's text.
 
-use crate::harness_rules::{
+use crate::harness_parsers::{
     differences, failure_lines, number_after_label, parse_anchored_sample, rates_of_peer,
     raw_samples, words_of,
 };
@@ -11,7 +11,7 @@ const K8S: &str = "-v -a -R -i 1";
 #[test]
 fn k8s_netperf_parses_samples_from_terminals_and_pipes() {
     let piped = master_output(K8S);
-    // A terminal turns each line end into CR LF, and the rule requires the CR.
+    // A terminal turns each line end into CR LF. The harness requires the CR from a terminal.
     let terminal = piped.replace('\n', "\r\n");
     let samples = raw_samples(&piped, "Txn2", "");
     assert_eq!(samples, raw_samples(&terminal, "Txn2", "\r"));

@@ -162,7 +162,7 @@ const OPTION_CASES: &[(&str, &[&str])] = &[
     (
         r#"<flowop type="read" options="size=1 conn=3"/>"#,
         &[
-            "7:1: warning: No such connection 3: nothing before this flowop opens it (assumed to fail on purpose)",
+            "7:1: warning: No such connection 3: no earlier flowop opens it (assumed to be an intended failure)",
         ],
     ),
     (

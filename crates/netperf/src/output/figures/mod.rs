@@ -326,7 +326,7 @@ impl<'a> Figures<'a> {
     }
 
     /// Returns a value requested of the peer; −1 without a control connection.
-    pub(super) fn peer_request_value(&self, value: impl Into<i64>) -> i64 {
+    pub(super) fn requested_or_unknown(&self, value: impl Into<i64>) -> i64 {
         if self.settings.no_control {
             -1
         } else {

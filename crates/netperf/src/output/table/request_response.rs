@@ -139,9 +139,9 @@ fn write_latency_extra(out: &mut Formatter<'_>, figures: &Figures<'_>) -> fmt::R
         "{:>5}  {:>5}   {:>5}  {:>5}   {:<6.3}   {:<6.3} {:<6.3}    {:<6.3}",
         figures.local_plan().send.alignment,
         // As in the stock tool, this is the offset, although the header is "Alignment".
-        figures.peer_request_value(figures.remote_plan().receive.offset),
+        figures.requested_or_unknown(figures.remote_plan().receive.offset),
         figures.local_plan().send.offset,
-        figures.peer_request_value(figures.remote_plan().receive.offset),
+        figures.requested_or_unknown(figures.remote_plan().receive.offset),
         figures.round_trip_us,
         figures.transaction_rate,
         figures.rate_of(figures.counts().sent.0),
@@ -161,13 +161,13 @@ pub(super) fn write_connection_extra(
         "{:>5}  {:>5}   {:>5}  {:>5}",
         figures.local_plan().send.alignment,
         // TCP_CC, like TCP_RR, prints the offset in place of the alignment.
-        figures.peer_request_value(if is_connect_close(figures) {
+        figures.requested_or_unknown(if is_connect_close(figures) {
             remote.offset
         } else {
             remote.alignment
         }),
         figures.local_plan().send.offset,
-        figures.peer_request_value(remote.offset),
+        figures.requested_or_unknown(remote.offset),
     )
 }
 
@@ -201,7 +201,8 @@ fn has_headers_after_test(figures: &Figures<'_>) -> bool {
     figures.settings.print.headers && !has_headers_before_test(figures.settings.test)
 }
 
-/// Whether the headers name transactions. In connection tests, they do so in any unit.
+/// Whether the headers are those of a transaction rate. Connection tests always have these,
+/// whatever unit `-f` selects.
 fn has_transaction_headers(figures: &Figures<'_>) -> bool {
     figures.unit == ThroughputUnit::TRANSACTIONS || has_connection_layout(figures)
 }
