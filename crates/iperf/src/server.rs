@@ -362,7 +362,7 @@ impl IperfDialect {
             let mut measured = connection::measured_flow(id, plan, data, &connection)?;
             let sent_frames = send_mode
                 .periodic_bursts
-                .filter(|frames| frames.is_isochronous);
+                .filter(|bursts| bursts.is_isochronous);
             let kind = if sends {
                 sent_frames.map(|_| TimingKind::Frames)
             } else {

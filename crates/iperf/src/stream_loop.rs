@@ -104,21 +104,21 @@ fn draw_standard_normal(random: &mut SmallRng) -> f64 {
 
 /// Generates the sizes of bursts or frames.
 pub(crate) struct FrameSizes {
-    frames: PeriodicBursts,
+    bursts: PeriodicBursts,
     random: SmallRng,
 }
 
 impl FrameSizes {
-    pub(crate) fn new(frames: PeriodicBursts) -> Self {
+    pub(crate) fn new(bursts: PeriodicBursts) -> Self {
         let random = SmallRng::from_os_rng();
-        Self { frames, random }
+        Self { bursts, random }
     }
 
     /// Returns the next size, in bytes, at least `min_bytes`.
     pub(crate) fn next(&mut self, min_bytes: u32) -> usize {
         let PeriodicBursts {
             mean, deviation, ..
-        } = self.frames;
+        } = self.bursts;
         let size = if deviation > 0.0 {
             mean + deviation * draw_standard_normal(&mut self.random)
         } else {
@@ -241,11 +241,11 @@ impl StreamLoop<'_> {
                 let record = BurstRecord {
                     started,
                     written: WallTime::now(),
-                    period: send_mode.periodic_bursts.map(|frames| frames.period),
+                    period: send_mode.periodic_bursts.map(|bursts| bursts.period),
                     number: burst_number,
                     size: size as u32,
                     cumulative: match send_mode.periodic_bursts {
-                        Some(frames) if !frames.is_isochronous => size as u64,
+                        Some(bursts) if !bursts.is_isochronous => size as u64,
                         _ => sent_bytes + 2,
                     },
                 };
@@ -273,10 +273,10 @@ impl StreamLoop<'_> {
         now_ns: u64,
         schedule: &mut SendSchedule<'_>,
     ) {
-        let Some(frames) = send_mode.periodic_bursts else {
+        let Some(bursts) = send_mode.periodic_bursts else {
             return;
         };
-        let (missed, slips) = frames.schedule_next(now_ns, &mut schedule.due_ns);
+        let (missed, slips) = bursts.schedule_next(now_ns, &mut schedule.due_ns);
         if let Some(timings) = self.timings {
             timings.update(|stats| stats.count_sent_frame(missed, slips));
         }
@@ -444,13 +444,13 @@ mod tests {
 
     #[test]
     fn sizes_and_rates_vary_around_their_mean() {
-        let frames = PeriodicBursts {
+        let bursts = PeriodicBursts {
             is_isochronous: true,
             period: Duration::from_millis(10),
             mean: 10_000.0,
             deviation: 1000.0,
         };
-        let mut sizes = FrameSizes::new(frames);
+        let mut sizes = FrameSizes::new(bursts);
         let drawn: Vec<_> = (0..2000).map(|_| sizes.next(92)).collect();
         let mean = drawn.iter().sum::<usize>() as f64 / 2000.0;
         assert!((9800.0..10_200.0).contains(&mean), "{mean}");

@@ -39,7 +39,7 @@ pub(crate) struct StreamTransfer<'a> {
     pub(crate) counts_reads: bool,
     /// The send mode.
     pub(crate) send_mode: &'a SendMode,
-    /// For a receiver of bursts with records; `None` for all other flows.
+    /// For a receiver of bursts that each begin with a burst record; `None` for all other flows.
     pub(crate) received_bursts: Option<ReceivedBursts>,
     /// The start of the test, for the burst records.
     pub(crate) started: WallTime,
@@ -49,7 +49,7 @@ pub(crate) struct StreamTransfer<'a> {
     pub(crate) stop: &'a Stop,
 }
 
-/// How a receiver reads a stream of bursts with records.
+/// How a receiver reads a stream of bursts that each begin with a burst record on the wire.
 #[derive(Clone, Copy)]
 pub(crate) struct ReceivedBursts {
     /// Whether a test header precedes the first burst.
@@ -161,7 +161,7 @@ pub(crate) fn run(
     let period = transfer
         .send_mode
         .periodic_bursts
-        .map_or(Duration::ZERO, |frames| frames.period);
+        .map_or(Duration::ZERO, |bursts| bursts.period);
     let memory = engine::BufferMemory::new(64 << 20, 64 << 20);
     let allocated = Buffers::new(
         &flow.local,

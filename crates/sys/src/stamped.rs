@@ -102,8 +102,8 @@ pub struct StampedBatch {
     data: Vec<u8>,
     max_bytes: usize,
     stride: usize,
-    /// Datagrams received since the headers were last set up; the kernel has modified these
-    /// headers.
+    /// Number of headers that the next call must set up: all in a new batch, later those that the
+    /// kernel modified in the last call.
     used_headers: usize,
 }
 

@@ -160,7 +160,7 @@ fn new_receiver<'a>(
         format: DATAGRAM_FORMAT,
         max_bytes: MAX_READ_BYTES,
         batch_size: BATCH_SIZE,
-        enables_stamps: settings.arrival_by_kernel || settings.kernel_stamps,
+        enables_stamps: settings.arrival_by_kernel || settings.records_kernel_and_nic_stamps,
         recording: settings.records.map_or(Recording::None, recording_for),
         timeout: Duration::from_secs(1),
     };
@@ -175,7 +175,7 @@ fn receive(
     stop: &Stop,
 ) -> io::Result<(ArrivalObserver, Option<Records>)> {
     let mut observer = PublishingObserver {
-        observer: ArrivalObserver::new(settings.bins, settings.kernel_stamps, true),
+        observer: ArrivalObserver::new(settings.bins, settings.records_kernel_and_nic_stamps, true),
         times,
         is_tracing: settings.common.verbose,
     };
@@ -183,7 +183,8 @@ fn receive(
         receiver.receive(stop, &mut observer)?,
         ReceiveEvent::Stopped(_)
     ) {}
-    let to_records = |request| collect_records(&receiver, &request, settings.kernel_stamps);
+    let to_records =
+        |request| collect_records(&receiver, &request, settings.records_kernel_and_nic_stamps);
     Ok((observer.observer, settings.records.map(to_records)))
 }
 

@@ -447,7 +447,11 @@ impl<'a> Run<'a> {
             return;
         }
         if settings.histograms {
-            let count = if settings.kernel_stamps { 5 } else { 3 };
+            let count = if settings.records_kernel_and_nic_stamps {
+                5
+            } else {
+                3
+            };
             let histograms = snapshot.histograms.iter().take(count);
             self.print(|_| histograms.map(output::format_histogram).collect());
         }

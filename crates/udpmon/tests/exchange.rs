@@ -63,7 +63,7 @@ fn linerate_ends_exchange_exact_figures() {
         let settings = BwMonSettings {
             common: common(port),
             histograms: true,
-            kernel_stamps: true,
+            records_kernel_and_nic_stamps: true,
             extended: true,
             records: Some(RecordRequest {
                 kind: RecordKind::All,

@@ -65,7 +65,7 @@ fn options_set_their_fields() {
     assert_eq!(flow.local.spacing.unwrap().gap, Duration::ZERO);
     assert_eq!(flow.local.socket.type_of_service, Some(0xb0));
     assert_eq!((found.bins.low, found.bins.width), (10, 5));
-    assert!(found.histograms && found.kernel_stamps && found.extended);
+    assert!(found.histograms && found.records_kernel_and_nic_stamps && found.extended);
     assert_eq!(found.local_port, Some(9));
     let records = found.records.unwrap();
     assert_eq!((records.skip, records.count), (2, 10));

@@ -153,7 +153,7 @@ impl Connection {
     }
 
     /// Returns whether the connection had early datagrams and is now only a connected socket.
-    pub(crate) fn has_become_plain(&self) -> bool {
+    pub(crate) fn has_used_up_early_datagrams(&self) -> bool {
         matches!(self, Self::Early(..)) && self.as_plain().is_some()
     }
 

@@ -195,7 +195,7 @@ impl Executor<'_> {
         let Some(connection) = &steps.connections[step] else {
             return Ok(());
         };
-        if connection.has_become_plain() {
+        if connection.has_used_up_early_datagrams() {
             steps.fast_path[step].bind(&steps.list[step], Some(connection));
         }
         for _ in 0..transfer.repeat {
@@ -214,8 +214,9 @@ impl Executor<'_> {
 
     /// Moves all bytes of a transfer, or a random number of bytes in one call.
     ///
-    /// A batch consists of messages of one size. A receive counts the bytes of its batch, because
-    /// the peer's messages may have other sizes. If the size is random, it counts the messages.
+    /// A batch consists of messages of one size. A receive is complete when it has the bytes of
+    /// its batch, because the peer's messages may have other sizes. If the size is random, it is
+    /// complete when it has the number of messages.
     fn run_transfer(
         &mut self,
         connection: &Connection,
@@ -235,7 +236,7 @@ impl Executor<'_> {
             },
         };
         let (batch, is_blocking) = (transfer.batch, transfer.is_blocking);
-        // A layer sends at most one record per call.
+        // An encryption layer sends at most one record per call.
         let splits_sends_into_records =
             || direction.is_send() && connection.with_io(|io| io.splits_sends_into_records());
         let is_one_call = is_random && batch.is_none() && !splits_sends_into_records();

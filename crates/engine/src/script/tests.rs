@@ -794,6 +794,6 @@ fn datagrams_of_the_other_socket_are_received_too() {
             .connection
             .take()
             .expect("the manager has a connection");
-        assert!(connection.has_become_plain());
+        assert!(connection.has_used_up_early_datagrams());
     }
 }

@@ -48,7 +48,7 @@ impl ClientRun<'_> {
         let server_sends = client.direction.sends_from_server();
         // The header describes isochronous frames only if the server sends them.
         let bursts = client.send_mode.periodic_bursts;
-        let requested_bursts = bursts.filter(|frames| server_sends || !frames.is_isochronous);
+        let requested_bursts = bursts.filter(|bursts| server_sends || !bursts.is_isochronous);
         let start_bits = upper_bits
             & (upper::TRIP_TIMES | upper::FQ_RATE | upper::ISOCHRONOUS | upper::EPOCH_START);
         let scheduled_start = client.start_time.at.map(WallTime::after_epoch);
@@ -114,7 +114,7 @@ impl ClientRun<'_> {
         let is_isochronous = client
             .send_mode
             .periodic_bursts
-            .map(|frames| frames.is_isochronous);
+            .map(|bursts| bursts.is_isochronous);
         let is_duplex = client.direction == Direction::FullDuplex;
         let mut bits = client.request_flags;
         for (is_set, bit) in [
@@ -142,7 +142,7 @@ impl ClientRun<'_> {
 
     /// Returns whether the client reads the burst records in the server's stream.
     pub(super) fn receives_bursts(&self) -> bool {
-        let has_records = |frames: PeriodicBursts| !frames.is_isochronous;
+        let has_records = |bursts: PeriodicBursts| !bursts.is_isochronous;
         self.client.trip_times
             || self
                 .client
@@ -156,7 +156,7 @@ impl ClientRun<'_> {
         let (send_mode, is_udp) = (&self.client.send_mode, self.settings.is_udp());
         let period = send_mode
             .periodic_bursts
-            .map(|frames| (frames.is_isochronous, frames.period));
+            .map(|bursts| (bursts.is_isochronous, bursts.period));
         let kind = match (inbound, period) {
             (false, Some((true, _))) => TimingKind::Frames,
             (false, _) if send_mode.times_writes => TimingKind::Writes,

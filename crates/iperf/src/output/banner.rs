@@ -175,9 +175,9 @@ fn connecting(
     } else if settings.send_mode.near_congestion.is_some() && is_client {
         let _ = writeln!(text, "Write buffer size: {length} Byte");
     }
-    let frames = settings.send_mode.periodic_bursts.filter(|_| is_client);
-    if let Some(frames) = frames {
-        text += &frames_line(settings, &frames);
+    let bursts = settings.send_mode.periodic_bursts.filter(|_| is_client);
+    if let Some(bursts) = bursts {
+        text += &bursts_line(settings, &bursts);
     }
     if let Some(bounceback) = bounceback {
         let size = output.format.size(length.into());
@@ -235,7 +235,7 @@ fn connecting(
     if output.single_udp && is_client {
         text += "WARN: Client set to bypass reporter thread per -U (suggest use lower case -u instead)\n";
     }
-    if settings.is_udp && frames.is_none() {
+    if settings.is_udp && bursts.is_none() {
         text += &sending_line(settings, length, rate, is_client);
     }
     text
@@ -261,10 +261,10 @@ fn sending_line(
 }
 
 /// Returns the line about the bursts or the isochronous frames.
-fn frames_line(settings: &PrintSettings, frames: &PeriodicBursts) -> String {
-    let period = frames.period.as_secs_f64();
-    if !frames.is_isochronous {
-        let size = settings.output.format.size(frames.mean);
+fn bursts_line(settings: &PrintSettings, bursts: &PeriodicBursts) -> String {
+    let period = bursts.period.as_secs_f64();
+    if !bursts.is_isochronous {
+        let size = settings.output.format.size(bursts.mean);
         return format!("Bursting: {size} every {period:.2} second(s)\n");
     }
     let rate = |bytes: f64| {
@@ -275,8 +275,8 @@ fn frames_line(settings: &PrintSettings, frames: &PeriodicBursts) -> String {
     format!(
         "Isochronous: {:.2} frames/sec mean={}, stddev={}, Period/IPG={:.2}/{gap:.3} ms\n",
         1.0 / period,
-        rate(frames.mean),
-        rate(frames.deviation),
+        rate(bursts.mean),
+        rate(bursts.deviation),
         period * 1e3,
     )
 }

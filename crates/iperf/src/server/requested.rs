@@ -121,27 +121,27 @@ pub(super) fn requested_bursts(hello: &Hello) -> Option<PeriodicBursts> {
 }
 
 /// Returns the send mode that a client requests of a TCP sender.
-pub(super) fn tcp_send_mode(hello: &Hello, frames: Option<PeriodicBursts>) -> SendMode {
+pub(super) fn tcp_send_mode(hello: &Hello, bursts: Option<PeriodicBursts>) -> SendMode {
     let extension = hello.extension.unwrap_or_default();
     let prefetch = hello.has_any_flag(upper::PREFETCH) && extension.prefetch > 0;
     SendMode {
-        periodic_bursts: frames,
+        periodic_bursts: bursts,
         prefetch: prefetch.then_some(extension.prefetch),
-        has_burst_records: frames.is_some() || hello.has_any_flag(upper::TRIP_TIMES),
+        has_burst_records: bursts.is_some() || hello.has_any_flag(upper::TRIP_TIMES),
         ..SendMode::default()
     }
 }
 
 /// Returns the send mode that a client requests of a UDP sender.
 pub(crate) fn udp_send_mode(hello: &Hello) -> SendMode {
-    let frames = hello
+    let bursts = hello
         .bursts
         .filter(|_| hello.has_any_flag(upper::ISOCHRONOUS));
-    let frames = frames.and_then(|bursts| PeriodicBursts::from_request(&bursts, true));
+    let bursts = bursts.and_then(|request| PeriodicBursts::from_request(&request, true));
     let is_within_max_rate =
-        |frames: &PeriodicBursts| frames.mean * 8.0 / frames.period.as_secs_f64() <= MAX_RATE;
+        |bursts: &PeriodicBursts| bursts.mean * 8.0 / bursts.period.as_secs_f64() <= MAX_RATE;
     SendMode {
-        periodic_bursts: frames.filter(is_within_max_rate),
+        periodic_bursts: bursts.filter(is_within_max_rate),
         ..SendMode::default()
     }
 }

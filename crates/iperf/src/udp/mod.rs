@@ -90,8 +90,8 @@ impl OneWay<'_> {
             Limit::Time(time) => Some(time + END_TIMEOUT),
             _ => None,
         };
-        let frames = self.send_mode.periodic_bursts;
-        let frame_period = frames.map_or(Duration::ZERO, |frames| frames.period);
+        let bursts = self.send_mode.periodic_bursts;
+        let frame_period = bursts.map_or(Duration::ZERO, |bursts| bursts.period);
         let settings = PhaseSettings {
             counters: &measured.counters,
             cancel: self.stop,

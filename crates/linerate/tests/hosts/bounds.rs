@@ -142,8 +142,8 @@ fn has_read_everything() -> bool {
 fn limits_memory_of_runs() {
     const LIMIT: u64 = 24 * MIB;
     let large = transfer(FlowopKind::Read, 1 << 20, 1);
-    let batch = FlowopRecord {
-        protocol: 3,
+    let accept_udp = FlowopRecord {
+        protocol: DataProtocol::Udp as u32,
         ..accept(1)
     };
     for (case, work) in [
@@ -154,7 +154,10 @@ fn limits_memory_of_runs() {
         ("buffers", work(4, &[vec![accept(1), large]])),
         (
             "batches",
-            work(10, &[vec![batch, transfer(FlowopKind::Read, 8192, 1024)]]),
+            work(
+                10,
+                &[vec![accept_udp, transfer(FlowopKind::Read, 8192, 1024)]],
+            ),
         ),
     ] {
         let hosts = Hosts::new(1);

@@ -7,8 +7,8 @@ use rustix::process::Signal;
 use testkit::Requirement::Namespaces;
 use testkit::{ProcessOutput, Profile, TestCase, test_case_unless, wait_until};
 
-use super::gate::{GATE_PORT, Gate};
 use super::network::{Hosts, slave_address};
+use super::relay::{LimitedRelay, RELAY_PORT};
 
 /// Timeout after the end of a connection, which needs no deadline. A peer waits at most 1 s for a
 /// goodbye; the remainder allows for other tests on the machine.
@@ -98,15 +98,15 @@ fn lose(loss: Loss, stage: Stage) {
     let hosts = Hosts::new(1);
     let slave = hosts.start_slave(0, "");
     let idle_usage = slave.idle_usage();
-    let gate = stage
+    let relay = stage
         .forwarded_bytes()
-        .map(|bytes| Gate::new(&hosts.slaves[0], bytes));
-    let port = gate
+        .map(|bytes| LimitedRelay::new(&hosts.slaves[0], bytes));
+    let port = relay
         .as_ref()
-        .map_or(String::new(), |_| format!("-P {GATE_PORT}"));
+        .map_or(String::new(), |_| format!("-P {RELAY_PORT}"));
     let master = hosts.start_master(&format!("-i 100ms {port}"), &stage.profile());
-    match &gate {
-        Some(gate) => gate.wait_until_closed(),
+    match &relay {
+        Some(relay) => relay.wait_until_closed(),
         // A progress line ends with its transaction.
         None if stage == Statistics => {
             master.wait_for_stdout(|stdout| stdout.contains("Txn2") && stdout.ends_with('\n'));
@@ -141,7 +141,7 @@ fn lose(loss: Loss, stage: Stage) {
         Loss::Link => {
             hosts.cut_link(0);
             stage.assert_master_reports(loss, &master.finish_within(LINK_LOSS_TIMEOUT));
-            if gate.is_none() {
+            if relay.is_none() {
                 slave.assert_idle_within(LINK_LOSS_TIMEOUT, idle_usage, &event);
                 // In these stages the slave fails for another reason: a connection cannot be
                 // opened, a datagram has no route, or the last strands end.
@@ -150,7 +150,7 @@ fn lose(loss: Loss, stage: Stage) {
                 }
             }
             hosts.restore_link(0);
-            if gate.is_none() {
+            if relay.is_none() {
                 slave.assert_back_to_idle(idle_usage, CLOSE_TIMEOUT, &event);
             }
         }

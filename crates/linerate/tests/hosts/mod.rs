@@ -6,12 +6,12 @@
 mod addresses;
 mod bounds;
 mod fields;
-mod gate;
 mod limits;
 mod lost;
 pub(crate) mod network;
 mod nonsense;
 mod peer_text;
+mod relay;
 mod scripted;
 mod stopped;
 mod strangers;

@@ -11,7 +11,7 @@ use testkit::{
     linerate_with_args, listener_count, wait_until,
 };
 
-use super::gate::GATE_PORT;
+use super::relay::RELAY_PORT;
 
 /// Control port of all slaves. Each namespace has its own ports.
 pub(crate) const PORT: u16 = 20_000;
@@ -146,9 +146,9 @@ impl Slave<'_> {
             .assert_usage_returns_to(idle_usage, timeout, event);
         assert!(!self.server.has_panicked(), "{}", self.server.stderr());
         let host = &self.hosts.slaves[self.number];
-        let (listeners, gates) =
-            host.enter(|| (listener_count(), usize::from(is_listening(GATE_PORT))));
-        assert_eq!(listeners, 1 + gates, "listeners remain after {event}");
+        let (listeners, relays) =
+            host.enter(|| (listener_count(), usize::from(is_listening(RELAY_PORT))));
+        assert_eq!(listeners, 1 + relays, "listeners remain after {event}");
         assert_eq!(
             host.processes(),
             [self.server.pid() as i32],

@@ -131,7 +131,8 @@ fn server_rejects_invalid_results() {
     server.terminate();
 }
 
-/// A server prints a valid document per failed test, if it fails before or during the test.
+/// A server prints one valid document per failed test, whether the test fails before its start or
+/// later.
 fn server_prints_one_document_per_failure() {
     let server = Server::start_with(|port| format!("iperf3 -s -J -p {port}"));
     let mut invalid = iperf3_script::Client::connect(server.port);

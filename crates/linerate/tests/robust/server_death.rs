@@ -14,7 +14,8 @@ use testkit::{
 
 use super::raw::TestKind;
 
-/// Timeout for a client to detect the end of a connection. It needs no deadline for that.
+/// Timeout for a client to detect the end of a connection. The kernel reports it at once, so no
+/// deadline of the client matters.
 const SHORT_TIMEOUT: Duration = Duration::from_secs(3);
 
 pub(crate) fn test_cases() -> Vec<TestCase> {

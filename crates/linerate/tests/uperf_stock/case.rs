@@ -1,4 +1,4 @@
-//! A case: its options and profile, and the comparison with its control.
+//! A case: its options and profile, and the comparison with its reference.
 
 use std::net::TcpListener;
 use std::time::Duration;
@@ -31,14 +31,14 @@ pub(crate) struct Case {
     pub(crate) compared_text: ComparedText,
     pub(crate) checked_figures: CheckedFigures,
     /// Reason why stock fails with itself. linerate must succeed, and the text is not compared.
-    pub(crate) no_control: Option<&'static str>,
+    pub(crate) no_reference: Option<&'static str>,
     /// Skipped pairings with the reasons.
     pub(crate) skipped: &'static [(SkippedPairing, &'static str)],
     /// Whether the oldest version runs the case as well.
     pub(crate) is_for_all_versions: bool,
 }
 
-/// The part of the text that must match the control.
+/// The part of the text that must match the reference.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ComparedText {
     All,
@@ -90,7 +90,7 @@ impl Case {
             is_port_in_use: false,
             compared_text: ComparedText::All,
             checked_figures: CheckedFigures::Counts,
-            no_control: None,
+            no_reference: None,
             skipped: &[],
             is_for_all_versions: false,
         }
@@ -107,7 +107,7 @@ impl Case {
     }
 
     pub(crate) fn without_control(mut self, reason: &'static str) -> Self {
-        self.no_control = Some(reason);
+        self.no_reference = Some(reason);
         self
     }
 
@@ -145,19 +145,20 @@ impl Case {
             && self.skipped.iter().all(|(skipped, _)| *skipped != kind)
     }
 
-    /// Returns a line with the reason per skipped pairing and for a missing control.
+    /// Returns a line with the reason per skipped pairing and for a missing reference.
     pub(crate) fn omissions(&self) -> Vec<String> {
         let skipped = self.skipped.iter();
         let skipped =
             skipped.map(|(pairing, reason)| format!("{}: not in {pairing:?}: {reason}", self.name));
-        let no_control = self.no_control.iter();
-        let no_control = no_control.map(|reason| format!("{}: no control: {reason}", self.name));
-        skipped.chain(no_control).collect()
+        let no_reference = self.no_reference.iter();
+        let no_reference =
+            no_reference.map(|reason| format!("{}: no reference: {reason}", self.name));
+        skipped.chain(no_reference).collect()
     }
 
     pub(crate) fn check(&self, version: StockUperf, pairings: &[Pairing]) -> Outcome {
         let stock = Program::Stock(version);
-        let control = match self.no_control {
+        let reference = match self.no_reference {
             None => Some(self.run_until_complete(Pairing::new(stock, stock))),
             Some(_) => None,
         };
@@ -167,9 +168,9 @@ impl Case {
                 // The machine may have been busy.
                 output = self.run_until_complete(*pairing);
             }
-            self.check_output(*pairing, &output, control.as_ref())
+            self.check_output(*pairing, &output, reference.as_ref())
                 .map_err(|error| {
-                    format!("{pairing}: {error}\n{output:#?}\ncontrol: {control:#?}")
+                    format!("{pairing}: {error}\n{output:#?}\nreference: {reference:#?}")
                 })?;
         }
         Ok(())
@@ -205,24 +206,24 @@ impl Case {
         &self,
         pairing: Pairing,
         output: &ProcessOutput,
-        control: Option<&ProcessOutput>,
+        reference: Option<&ProcessOutput>,
     ) -> Outcome {
-        self.check_text(output, control)?;
+        self.check_text(output, reference)?;
         if self.has_several_groups() && pairing.has_stock_master() {
             return Ok(());
         }
-        self.check_agreement(output, control)
+        self.check_agreement(output, reference)
     }
 
-    fn check_text(&self, output: &ProcessOutput, control: Option<&ProcessOutput>) -> Outcome {
-        let expected = control.map_or(Some(0), |control| control.code);
+    fn check_text(&self, output: &ProcessOutput, reference: Option<&ProcessOutput>) -> Outcome {
+        let expected = reference.map_or(Some(0), |reference| reference.code);
         if output.code != expected {
             return Err(format!(
                 "exit code {:?}, expected {expected:?}",
                 output.code
             ));
         }
-        let Some(control) = control else {
+        let Some(reference) = reference else {
             return Ok(());
         };
         let compared_lines = |text: &str| -> Vec<String> {
@@ -240,11 +241,15 @@ impl Case {
         };
         compare_lines(
             &compared_lines(&output.stdout),
-            &compared_lines(&control.stdout),
+            &compared_lines(&reference.stdout),
         )
     }
 
-    fn check_agreement(&self, output: &ProcessOutput, control: Option<&ProcessOutput>) -> Outcome {
+    fn check_agreement(
+        &self,
+        output: &ProcessOutput,
+        reference: Option<&ProcessOutput>,
+    ) -> Outcome {
         if self.checked_figures == CheckedFigures::Nothing {
             return Ok(());
         }
@@ -253,11 +258,11 @@ impl Case {
             return Err(format!("unexpected differences: {differences:?}"));
         };
         // With several hosts, each slave also counts operations that it does not do for the others,
-        // so the difference may match the control's.
-        let control = control.and_then(|control| reported_differences(&control.stdout));
+        // so the difference may match the reference's.
+        let reference = reference.and_then(|reference| reported_differences(&reference.stdout));
         let control_difference =
-            |index: usize| control.as_ref().map_or(0.0, |control| control[index]);
-        for (figure, difference, control) in [
+            |index: usize| reference.as_ref().map_or(0.0, |reference| reference[index]);
+        for (figure, difference, reference) in [
             ("data", data, control_difference(1)),
             ("operations", operations, control_difference(3)),
         ] {
@@ -267,7 +272,7 @@ impl Case {
             {
                 continue;
             }
-            if !is_near(0.0) && !is_near(control) {
+            if !is_near(0.0) && !is_near(reference) {
                 return Err(format!("{figure} differ by {difference} %"));
             }
         }

@@ -1,8 +1,8 @@
 //! Interoperation of linerate's and stock uperf's masters and slaves.
 //!
-//! Each case first runs stock with stock, as the control. Then it runs linerate's master with
+//! Each case first runs stock with stock, as the reference. Then it runs linerate's master with
 //! stock's slave, stock's master with linerate's slave, and linerate with itself. The exit code and
-//! the text must match the control, except for figures and the differences that
+//! the text must match the reference, except for figures and the differences that
 //! `docs/differences.md` lists. The counts of both ends must agree within 1 %. If stock fails with
 //! itself, the case gives the reason and linerate must succeed.
 //!
@@ -71,7 +71,7 @@ fn run_on_own_host(case: impl FnOnce() -> Outcome + Send) -> Outcome {
     result.unwrap_or_else(|panic| resume_unwind(panic))
 }
 
-/// Returns the pairings of a case, without its control. `with_ours` includes linerate with itself.
+/// Returns the pairings of a case, without its reference. `with_ours` includes linerate with itself.
 fn pairings(case: &Case, version: StockUperf, with_ours: bool) -> Vec<Pairing> {
     let stock = Program::Stock(version);
     let all = [

@@ -106,13 +106,13 @@ fn is_figure(word: &str) -> bool {
 }
 
 /// Returns an error with the first line in which the texts differ.
-pub(crate) fn compare_lines(ours: &[String], control: &[String]) -> Result<(), String> {
-    let longest = ours.len().max(control.len());
+pub(crate) fn compare_lines(ours: &[String], expected: &[String]) -> Result<(), String> {
+    let longest = ours.len().max(expected.len());
     for number in 0..longest {
-        let (ours, control) = (ours.get(number), control.get(number));
-        if ours != control {
+        let (ours, expected) = (ours.get(number), expected.get(number));
+        if ours != expected {
             return Err(format!(
-                "line {}: {ours:?}, control {control:?}",
+                "line {}: {ours:?}, stock with stock {expected:?}",
                 number + 1
             ));
         }

@@ -98,7 +98,8 @@ impl Interim {
 
 struct Reporter<F> {
     interval: Duration,
-    /// The expected duration of the loop.
+    /// The expected duration of the loop, so that no interim line is printed just before the final
+    /// one; `None` if the test has no final line or no time limit.
     expected_duration: Option<Duration>,
     /// Whether the remainder at the end has its own line.
     reports_remainder: bool,

@@ -12,7 +12,7 @@
 //! | 224–225 | version of the block: 1 |
 //! | 226–227 | length of the whole block in bytes: 36 |
 //! | 228–231 | features |
-//! | 232–247 | identity of the running host |
+//! | 232–247 | boot ID of the host's kernel; zero is unknown |
 //! | 248–251 | CRC-32 (IEEE) of the message's type and the preceding bytes of the block |
 //!
 //! A longer block has more fields before the checksum, which is always last. If the client can

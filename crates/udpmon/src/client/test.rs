@@ -47,7 +47,7 @@ pub(super) fn start_request(settings: &BwMonSettings, extra_records: u32) -> Mes
             .is_some_and(|request| request.kind == RecordKind::Lost)
             .into(),
         skip: records.map_or(0, |request| request.skip),
-        stamps: settings.kernel_stamps.into(),
+        stamps: settings.records_kernel_and_nic_stamps.into(),
         ..MessageBlock::default()
     }
 }
@@ -202,7 +202,10 @@ impl<'a> ThroughputTest<'a> {
     }
 
     fn fetch_histograms(&mut self, stop: &Stop) -> io::Result<Vec<LinearHistogram>> {
-        let count = match (self.settings.histograms, self.settings.kernel_stamps) {
+        let count = match (
+            self.settings.histograms,
+            self.settings.records_kernel_and_nic_stamps,
+        ) {
             (false, _) => 1,
             (true, false) => 3,
             (true, true) => LinearHistogram::COUNT,

@@ -66,7 +66,7 @@ pub fn bw_mon(
                 records,
                 bins: given.bins,
                 histograms: given.histograms,
-                kernel_stamps: given.kernel_stamps,
+                records_kernel_and_nic_stamps: given.records_kernel_and_nic_stamps,
                 extended: given.extended,
                 documents: given.documents,
             })
@@ -124,7 +124,7 @@ pub fn recv(program: &str, args: impl IntoIterator<Item = OsString>) -> Result<R
             records: given.records,
             bins: given.bins,
             histograms: given.histograms,
-            kernel_stamps: given.kernel_stamps,
+            records_kernel_and_nic_stamps: given.records_kernel_and_nic_stamps,
             arrival_by_kernel: !given.uses_program_clock,
             interface: given.interface,
             documents: given.documents,

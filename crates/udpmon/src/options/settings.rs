@@ -230,7 +230,7 @@ with_defaults! {
         /// `-H`: print the responder's histograms.
         pub histograms: bool = false,
         /// `-N`: request the time stamps of the responder's kernel and network interface.
-        pub kernel_stamps: bool = false,
+        pub records_kernel_and_nic_stamps: bool = false,
         /// `-x`: print long result lines.
         pub extended: bool = false,
         /// The documents.
@@ -342,7 +342,7 @@ with_defaults! {
         /// `-H`: print histograms.
         pub histograms: bool = false,
         /// `-N`: record the time stamps of the kernel and of the network interface.
-        pub kernel_stamps: bool = false,
+        pub records_kernel_and_nic_stamps: bool = false,
         /// `--stamps`: whether arrival times are the kernel's time stamps. Otherwise the program
         /// reads the clock.
         pub arrival_by_kernel: bool = true,

@@ -55,7 +55,7 @@ pub(super) struct GivenOptions {
     pub(super) records: Option<RecordRequest>,
     pub(super) histograms: bool,
     pub(super) bins: Binning,
-    pub(super) kernel_stamps: bool,
+    pub(super) records_kernel_and_nic_stamps: bool,
     pub(super) extended: bool,
     pub(super) method: SpacingMethod,
     pub(super) lateness: Lateness,
@@ -180,7 +180,7 @@ rows! {
         |t, v| set_low_edge(&mut t.bins, v));
     KERNEL_STAMPS = stock_letter('N', Nothing, &["-N             Record time stamps of the kernel and of the interface"],
         "Let the receiver record time stamps of its kernel and of its interface.",
-        |t, _| { t.kernel_stamps = true; Ok(()) });
+        |t, _| { t.records_kernel_and_nic_stamps = true; Ok(()) });
     ACKS = stock_letter('A', Value("n"), &["-A n           Acknowledgements: 0"],
         "Acknowledgements; only 0 is allowed. Responders of this protocol version send none, and the stock requester waits forever for them.",
         |_, v| if integer::<u32>(v, 0..=i64::from(u32::MAX))? == 0 { Ok(()) } else { refuse("responders do not send acknowledgements") });

@@ -19,8 +19,8 @@ const PHASE_1_TIMEOUT: Duration = Duration::from_secs(2);
 /// workorder of growing length: a slave that has received all of it answers, and one that expects
 /// more waits.
 ///
-/// Two layouts have 928 bytes and cannot be distinguished this way; the one of the release is
-/// assumed.
+/// Two layouts have 928 bytes: that of release 1.0.8, and the later one with `bblog=`. The probe
+/// cannot distinguish them and returns that of the release.
 pub(super) fn probe_layout(control: &ControlConnection) -> io::Result<FlowopLayout> {
     let start = Instant::now();
     let hello = Header::for_phase_1(DataVersion::V0_3_1, []);

@@ -28,7 +28,10 @@ impl ProfileText {
                 (decode_utf16(rest, u16::from_be_bytes), Some(UTF16_WARNING))
             }
             [0xef, 0xbb, 0xbf, rest @ ..] => {
-                let mark = ("a byte order mark, which uperf refuses", "nothing");
+                let mark = (
+                    "a byte order mark, which stock uperf refuses",
+                    "the text after it",
+                );
                 (String::from_utf8_lossy(rest).into_owned(), Some(mark))
             }
             _ => {
@@ -96,7 +99,10 @@ pub(crate) fn truncated(text: &str, max_bytes: usize) -> &str {
     &text[..end]
 }
 
-const UTF16_WARNING: (&str, &str) = ("the file is UTF-16, which uperf refuses", "its characters");
+const UTF16_WARNING: (&str, &str) = (
+    "UTF-16, which stock uperf refuses",
+    "the same text in UTF-8",
+);
 
 /// Decodes UTF-16. Invalid pairs of bytes, and a single last byte, become U+FFFD.
 fn decode_utf16(bytes: &[u8], read_unit: fn([u8; 2]) -> u16) -> String {
@@ -158,9 +164,13 @@ mod tests {
     fn bytes_become_characters() {
         for (bytes, chars, assumed) in [
             (&b"a\xe4"[..], "aä", Some("ISO 8859-1")),
-            (b"\xff\xfea\0", "a", Some("its characters")),
-            (b"\xfe\xff\0a\0", "a\u{fffd}", Some("its characters")),
-            (b"\xef\xbb\xbfa", "a", Some("nothing")),
+            (b"\xff\xfea\0", "a", Some("the same text in UTF-8")),
+            (
+                b"\xfe\xff\0a\0",
+                "a\u{fffd}",
+                Some("the same text in UTF-8"),
+            ),
+            (b"\xef\xbb\xbfa", "a", Some("the text after it")),
             (b"", "", None),
         ] {
             let (text, found) = ProfileText::decode(bytes);

@@ -121,7 +121,7 @@ fn parses_options_as_in_recorded_messages() {
     );
 }
 
-/// The parser adds the missing `</transaction>` of the template, with a note.
+/// The profile of benchmark-operator lacks a `</transaction>`. The parser adds it, with a note.
 #[test]
 fn missing_end_tag_adds_only_a_note() {
     let path = data().join("consumers/benchmark-operator.xml");

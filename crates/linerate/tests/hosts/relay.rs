@@ -11,21 +11,21 @@ use testkit::{Namespace, wait_until};
 
 use super::network::{PORT, SHORT_TIMEOUT};
 
-/// Port at which the gate accepts masters.
-pub(crate) const GATE_PORT: u16 = PORT + 1;
+/// Port at which the relay accepts masters.
+pub(crate) const RELAY_PORT: u16 = PORT + 1;
 
-/// A gate. It runs until the process ends.
-pub(crate) struct Gate {
+/// A relay. It runs until the process ends.
+pub(crate) struct LimitedRelay {
     is_closed: Arc<AtomicBool>,
 }
 
-impl Gate {
-    /// Starts a gate that forwards the first `max_bytes` of a slave.
+impl LimitedRelay {
+    /// Starts a relay that forwards the first `max_bytes` of a slave.
     pub(crate) fn new(host: &Namespace, max_bytes: usize) -> Self {
         let listener =
-            host.enter(|| TcpListener::bind(("0.0.0.0", GATE_PORT)).expect("a free port"));
+            host.enter(|| TcpListener::bind(("0.0.0.0", RELAY_PORT)).expect("a free port"));
         let is_closed = Arc::new(AtomicBool::new(false));
-        let gate = Self {
+        let relay = Self {
             is_closed: Arc::clone(&is_closed),
         };
         host.enter(|| {
@@ -39,10 +39,10 @@ impl Gate {
                 }
             });
         });
-        gate
+        relay
     }
 
-    /// Waits until the slave has sent more than the gate forwards.
+    /// Waits until the slave has sent more than the relay forwards.
     #[track_caller]
     pub(crate) fn wait_until_closed(&self) {
         let is_closed = wait_until(SHORT_TIMEOUT, || self.is_closed.load(Relaxed));
