@@ -281,7 +281,7 @@ vsock_refuses_stock_server() {
     if client ours -t OMNI -l 1 -- -T vsock -H 1 >out 2>&1; then
         fail "$(cat out)"
     fi
-    grep -q "the server must be a linerate" out || fail "$(cat out)"
+    grep -q "use a linerate netserver" out || fail "$(cat out)"
     # The server still runs.
     client ours -t TCP_RR -l -10 -P 0
 }

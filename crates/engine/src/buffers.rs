@@ -47,7 +47,7 @@ pub enum BufferError {
         width: u32,
     },
     /// The buffers exceed the memory budget.
-    #[error("memory of buffers, bytes: {0}")]
+    #[error("buffer memory in bytes: {0}")]
     Exceeded(#[from] BudgetExceeded),
     /// The alignment is not a power of two, or the size is 0.
     #[error(

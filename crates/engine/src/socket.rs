@@ -30,7 +30,7 @@ pub enum SocketError {
         error: io::Error,
     },
     /// The kernel refused an operation.
-    #[error("could not {action}: {}", sys::describe(error))]
+    #[error("cannot {action}: {}", sys::describe(error))]
     Refused {
         /// The operation: opening, binding, or setting a named option.
         action: &'static str,
@@ -43,7 +43,7 @@ impl SocketError {
     /// Returns the operation that failed.
     pub fn action(&self) -> &'static str {
         match self {
-            Self::Missing { .. } => "open it",
+            Self::Missing { .. } => "open the socket",
             Self::Refused { action, .. } => action,
         }
     }
@@ -78,7 +78,7 @@ impl SocketError {
             return Self::Missing { transport, error };
         }
         Self::Refused {
-            action: "open it",
+            action: "open the socket",
             error,
         }
     }
@@ -121,7 +121,7 @@ impl DataSocket {
         transport: Transport,
         options: &SocketOptions,
     ) -> Result<Self, SocketError> {
-        let local = with_action("read the address of it", Address::local(&socket))?;
+        let local = with_action("read the socket's address", Address::local(&socket))?;
         // A mapped address is an IPv4 address, for which Multipath TCP refuses IPv6 options.
         let is_ipv6 = local.ip().is_some_and(|ip| ip.to_canonical().is_ipv6());
         let refused = apply_options(&socket, transport, options, Role::Initiator, is_ipv6)?;
@@ -219,8 +219,8 @@ fn open_with_refusals(
         // connect(2) chooses the address by the route, and the port from the local port range.
         Role::Initiator
             if transport.has_connections() && bind.is_wildcard() && bind.port() == 0 => {}
-        Role::Initiator => with_action("bind it", bind_to(&socket, bind))?,
-        Role::Listener => with_action("bind it", bind_listener(&socket, bind))?,
+        Role::Initiator => with_action("bind the socket", bind_to(&socket, bind))?,
+        Role::Listener => with_action("bind the socket", bind_listener(&socket, bind))?,
     }
     Ok((socket, refused))
 }
@@ -238,7 +238,7 @@ pub fn open_datagram_listener(
         "set SO_ATTACH_REUSEPORT_CBPF",
         option::set_default_receiver(socket.as_fd()),
     )?;
-    with_action("bind it", bind_to(&socket, bind))?;
+    with_action("bind the socket", bind_to(&socket, bind))?;
     Ok(socket)
 }
 
@@ -258,9 +258,9 @@ pub fn open_datagram_branch(
         |is_shared| with_action("set SO_REUSEPORT", listener.set_reuse_port(is_shared));
     with_action("set SO_REUSEPORT", socket.set_reuse_port(true))?;
     set_shared(true)?;
-    let connected = with_action("bind it", bind_to(&socket, bind)).and_then(|()| {
-        let peer = with_action("connect it", peer.to_kernel())?;
-        with_action("connect it", socket.connect(&peer))
+    let connected = with_action("bind the socket", bind_to(&socket, bind)).and_then(|()| {
+        let peer = with_action("connect the socket", peer.to_kernel())?;
+        with_action("connect the socket", socket.connect(&peer))
     });
     // Clearing the option keeps other sockets from the port and speeds up the kernel's lookup.
     set_shared(false)?;

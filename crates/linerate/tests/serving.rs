@@ -249,7 +249,7 @@ fn requires_secrets() {
             "{server:#?}"
         );
     };
-    assert_refuses_to_start("other users may read it");
+    assert_refuses_to_start("other users have access to this file");
     write_with_mode(&file, "iperf3-rsa-private-key /x\n", 0o600);
     assert_refuses_to_start("--iperf3-authorized-users");
     write_with_mode(

@@ -301,15 +301,15 @@ mod tests {
             (
                 side(0, 0xff, "reno", &["SO_PRIORITY"]),
                 Transport::Tcp,
-                &["the peer did not take SO_PRIORITY 7: Operation not permitted"],
+                &["the peer did not apply SO_PRIORITY 7: Operation not permitted"],
             ),
             (
                 side(-2, 0xfc, "cubic", &[]),
                 Transport::Tcp,
                 &[
-                    "the peer did not take SO_PRIORITY 7",
-                    "the peer did not take IP_TOS 0xff (in force: 0xfc)",
-                    "the peer did not take TCP_CONGESTION reno (in force: cubic)",
+                    "the peer did not apply SO_PRIORITY 7",
+                    "the peer did not apply IP_TOS 0xff (in force: 0xfc)",
+                    "the peer did not apply TCP_CONGESTION reno (in force: cubic)",
                 ],
             ),
             (side(7, 0xff, "TCP Only", &[]), Transport::Udp, &[]),
@@ -332,13 +332,13 @@ mod tests {
         for (pacing, passes, late, expected) in [
             (pacing(1, 1000), 1000, 0, ""),
             (pacing(1, 1000), 999, 9, ""),
-            (pacing(1, 1000), 998, 10, "not held"),
+            (pacing(1, 1000), 998, 10, "fell behind its schedule"),
             (pacing(1, 10), 99_901, 0, ""),
-            (pacing(1, 10), 99_899, 0, "not held"),
+            (pacing(1, 10), 99_899, 0, "fell behind its schedule"),
             (pacing(1, 10), 100_000, 2_000, "uneven"),
             // The last interval has not ended.
             (pacing(10, 300_000), 31, 0, ""),
-            (pacing(10, 300_000), 28, 0, "not held"),
+            (pacing(10, 300_000), 28, 0, "fell behind its schedule"),
             (pacing(10 << 30, 1000), 5_000, 0, ""),
         ] {
             let paced = PacingResult {

@@ -343,7 +343,7 @@ impl Warning {
                 "the test opened more connections than its {ports} ports; it reused ports in \
                  TIME_WAIT, which the kernel may delay"
             ),
-            Self::PacingNotHeld { end, .. } => format!("the pace of {end} was not held"),
+            Self::PacingNotHeld { end, .. } => format!("{end} fell behind its schedule; the result is for a lower rate"),
             Self::PacingUneven { end, .. } => format!(
                 "the pace of {end} was uneven: intervals started after the next one was due"
             ),
@@ -373,7 +373,7 @@ impl Warning {
                 reason,
             } => {
                 let reason = format_reason(reason.as_deref(), in_force.as_deref());
-                format!("{end} did not take {setting} {requested}{reason}")
+                format!("{end} did not apply {setting} {requested}{reason}")
             }
             Self::PortReplaced { port } => {
                 format!("the peer on this host uses port {port}; this end used another port")
@@ -384,7 +384,7 @@ impl Warning {
                     .to_owned()
             }
             Self::NoDataInSyn => {
-                "TCP Fast Open took no data with the first segment; a first connection only fetches \
+                "TCP Fast Open sent no data with the first segment; a first connection only fetches \
                  the cookie (net.ipv4.tcp_fastopen needs bit 1 on this host and bit 2 on the peer)"
                     .to_owned()
             }

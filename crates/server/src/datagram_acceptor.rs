@@ -75,7 +75,7 @@ impl DatagramAcceptor {
     pub fn open(bind: &Address, options: &SocketOptions) -> Result<Self, SocketError> {
         let listener = open_datagram_listener(Transport::Udp, bind, options)?;
         Self::from_listener(listener).map_err(|error| SocketError::Refused {
-            action: "bind it",
+            action: "bind the socket",
             error,
         })
     }

@@ -19,8 +19,8 @@ const FIRST_UNPRIVILEGED_VSOCK_PORT: u32 = 1024;
 
 impl Permissions {
     /// The reason to refuse `--user` and `--allow-privileged-ports` together.
-    pub const NOT_WITH_USER: &str = "--allow-privileged-ports has no effect with --user, which \
-        gives up the privilege to bind such ports";
+    pub const NOT_WITH_USER: &str = "--allow-privileged-ports contradicts --user, which drops \
+        the privilege to bind such ports";
 
     /// Returns whether a socket of this transport may be opened for an address of this family.
     /// Without the permission, the kernel must already have the protocol.

@@ -352,7 +352,7 @@ impl RunningTest {
 
 impl Drop for RunningTest {
     fn drop(&mut self) {
-        self.fail(&"the client left");
+        self.fail(&"the connection to the client ended before the test was complete");
         self.update_rate();
         if let Some(log) = self.registry.0.write_record {
             log(&self.record());

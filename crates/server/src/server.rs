@@ -139,7 +139,8 @@ impl<D: Dialect> Server<D> {
                 Err(error) => {
                     if !is_failing {
                         let reason = sys::describe(&error);
-                        self.dialect.log(format_args!("accept: {reason}"));
+                        self.dialect
+                            .log(format_args!("cannot accept a connection: {reason}"));
                     }
                     is_failing = true;
                     std::thread::sleep(ACCEPT_RETRY_PAUSE);

@@ -89,9 +89,9 @@ pub fn run(
         }
         let mut last_snapshot = snapshots.take_snapshot();
         receive_stop.set(engine::StopReason::Deadline);
-        let (observer, records) = thread
-            .join()
-            .map_err(|_| io::Error::other("the receiving thread panicked"))??;
+        let (observer, records) = thread.join().map_err(|_| {
+            io::Error::other("internal error: the receiving thread ended unexpectedly")
+        })??;
         last_snapshot.histograms = observer.histograms().to_vec();
         last_snapshot.records = records;
         on_event(ReceiverEvent::Snapshot(Box::new(last_snapshot)));

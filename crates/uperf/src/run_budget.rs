@@ -30,10 +30,10 @@ struct RunUsage {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum RunLimit {
     /// `--max-memory`.
-    #[error("{0} (bytes, --max-memory)")]
+    #[error("memory in bytes: {0} (--max-memory)")]
     Memory(BudgetExceeded),
     /// Descriptors of the process (`RLIMIT_NOFILE`).
-    #[error("{0} (descriptors, RLIMIT_NOFILE)")]
+    #[error("descriptors: {0} (RLIMIT_NOFILE)")]
     Descriptors(BudgetExceeded),
     /// `--max-connections`.
     #[error("more than {0} connections, listeners and files of one master (--max-connections)")]

@@ -140,7 +140,7 @@ impl ClientRun<'_> {
         let options = planned_options.unwrap_or_default();
         let data = DataSocket::open(self.settings.transport, &local, &options, End::Initiator);
         let data = data.map_err(|error| match error.action() {
-            "bind it" => format!("bind failed: {}", sys::describe(error.error())),
+            "bind the socket" => format!("bind failed: {}", sys::describe(error.error())),
             _ => error.to_string(),
         })?;
         for refused in &data.refused {

@@ -430,7 +430,7 @@ impl<'a> DatagramReceiver<'a> {
         let send_back = || self.send_back(&from, &hello, &send_plan, &reports, running);
         if (is_full_duplex || requests_test_back) && !may_send {
             running.fail(&UNPROVEN_ADDRESS);
-            self.report_error(format!("{from}: sends nothing: {UNPROVEN_ADDRESS}"));
+            self.report_error(format!("{from}: gets no data: {UNPROVEN_ADDRESS}"));
             return receive();
         }
         if is_reverse && !is_group {

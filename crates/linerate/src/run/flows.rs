@@ -102,7 +102,11 @@ pub(super) fn run(
     });
     let (run, samples) = match run {
         Ok((run, samples)) => (run?, samples),
-        Err(_) => return Err(Failure::for_test("the thread of a flow panicked")),
+        Err(_) => {
+            return Err(Failure::for_test(
+                "internal error: the thread of a flow ended unexpectedly",
+            ));
+        }
     };
     flows.close();
     let mut sum = run.outcome;

@@ -89,7 +89,7 @@ impl AuthSecrets {
         let file = std::fs::metadata(path).map_err(|error| file_error(path, &error))?;
         if file.permissions().mode() & 0o077 != 0 {
             return Err(format!(
-                "{}: other users may read it (chmod 600)",
+                "{}: other users have access to this file; run chmod 600 on it",
                 path.display()
             ));
         }

@@ -59,7 +59,7 @@ fn format_test(test: &TestRecord) -> String {
     );
     if test.overlapping_tests > 0 {
         let (others, names) = (test.overlapping_tests, test.overlapped_with.join(", "));
-        let _ = write!(line, "; tests at the same time: {others}: {names}");
+        let _ = write!(line, "; other tests at the same time: {others} ({names})");
     }
     line
 }

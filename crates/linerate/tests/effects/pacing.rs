@@ -152,7 +152,7 @@ fn assert_pace_held(run: impl Fn() -> (bool, ProcessOutput)) {
 }
 
 /// Part of the warning about a missed pace.
-const MISSED_PACE: &str = "was not held";
+const MISSED_PACE: &str = "fell behind its schedule";
 
 /// Returns standard error without warnings about a missed pace, which a busy machine may cause.
 fn stderr_without_missed_pace(output: &ProcessOutput) -> String {

@@ -259,7 +259,7 @@ fn limits_descriptors_per_address() {
             assert!(masters.len() < 100, "the slave refuses no master");
         };
         assert!(
-            reason.contains("left for one address (descriptors"),
+            reason.contains("left for one address (RLIMIT_NOFILE"),
             "{reason}"
         );
         // The remaining descriptors suffice for another address.
@@ -306,7 +306,7 @@ fn limits_strands_per_address() {
     hosts.master.enter(|| {
         let (_master, _) = start_run(&work(30, &[nops(1)])).expect("the slave accepts the work");
         let refused = start_run(&work(1, &[nops(1)])).map(drop);
-        let expected = "1 strands: this slave leaves 0 to one address";
+        let expected = "1 strands requested: 0 left for one address";
         assert_eq!(refused, Err(expected.to_owned()));
         let mut other = Master::from_stream(connect_from(other_address(), control_address()));
         other

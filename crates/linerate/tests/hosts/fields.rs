@@ -169,9 +169,12 @@ const GROUP_CHANGES: [InvalidChange; 7] = [
     ("unknown strand kind 9", |work| {
         work.group.strand_kind = 9;
     }),
-    ("1000 processes: this slave leaves 938", |work| {
-        (work.group.strands, work.group.strand_kind) = (1000, 2);
-    }),
+    (
+        "1000 processes requested: 938 left for one address",
+        |work| {
+            (work.group.strands, work.group.strand_kind) = (1000, 2);
+        },
+    ),
     ("transaction 1: its record has the number 7", |work| {
         work.transactions[0].record.number = 7;
     }),

@@ -42,7 +42,7 @@ fn refuses_excess_strands_of_all_masters() {
     let first = start_stream(&hosts, 3, "size=64", "3s");
     first.wait_for_stdout(|stdout| stdout.contains("Txn2"));
     let second = start_stream(&hosts, 2, "size=64", "1s").finish_within(RUN_TIMEOUT);
-    assert_refused(&second, "2 strands: other masters leave 1");
+    assert_refused(&second, "2 strands requested: other masters use all but 1");
     let third = start_stream(&hosts, 1, "size=64", "100ms").finish_within(RUN_TIMEOUT);
     assert_eq!(third.code, Some(0), "{third:#?}");
     let first = first.finish_within(RUN_TIMEOUT);

@@ -142,7 +142,7 @@ fn dropped_datagrams_end_only_udp_tests() {
     assert_eq!(output.code, Some(1), "{output:?}");
     let document: Value = serde_json::from_str(&output.stdout).unwrap();
     let error = document["error"].as_str().unwrap();
-    let expected = format!("it reports no datagrams received on port {DATA_PORT}");
+    let expected = format!("{SERVER} reports no datagrams received on port {DATA_PORT}");
     assert!(error.contains(&expected), "{error}");
     assert_eq!(document["not_run"], serde_json::json!(["UDP_RR"]));
     for (index, is_measured) in [(0, true), (1, false), (2, true)] {

@@ -32,42 +32,42 @@ fn reports_refused_settings() {
             (
                 "-y 7",
                 "",
-                "this host did not take SO_PRIORITY 7: Operation not permitted",
+                "this host did not apply SO_PRIORITY 7: Operation not permitted",
             ),
             (
                 "-y ,7",
                 "",
-                "the peer did not take SO_PRIORITY 7: Operation not permitted",
+                "the peer did not apply SO_PRIORITY 7: Operation not permitted",
             ),
             (
                 &format!("-T {NO_CPU},"),
                 "",
-                &format!("this host did not take CPU {NO_CPU}: Invalid argument"),
+                &format!("this host did not apply CPU {NO_CPU}: Invalid argument"),
             ),
             (
                 &format!("-T ,{NO_CPU}"),
                 "",
-                &format!("the peer did not take CPU {NO_CPU}: Invalid argument"),
+                &format!("the peer did not apply CPU {NO_CPU}: Invalid argument"),
             ),
             (
                 "",
                 "-K nosuch,",
-                "this host did not take TCP_CONGESTION nosuch: No such file or directory",
+                "this host did not apply TCP_CONGESTION nosuch: No such file or directory",
             ),
             (
                 "",
                 "-K ,nosuch",
-                "the peer did not take TCP_CONGESTION nosuch: not loaded (netserver --allow-modules)",
+                "the peer did not apply TCP_CONGESTION nosuch: not loaded (netserver --allow-modules)",
             ),
             (
                 "-Y 0xff,",
                 "",
-                "this host did not take IP_TOS 0xff (in force: 0xfc)",
+                "this host did not apply IP_TOS 0xff (in force: 0xfc)",
             ),
             (
                 "-Y ,0xff",
                 "",
-                "the peer did not take IP_TOS 0xff (in force: 0xfc)",
+                "the peer did not apply IP_TOS 0xff (in force: 0xfc)",
             ),
         ] {
             let is_tcp_only = test_options.contains("-K") || global_options.contains("-Y");
@@ -94,16 +94,16 @@ fn reports_settings_refused_by_stock_server() {
     })
     .unwrap();
     for (global_options, test_options, expected) in [
-        ("-y ,7", "", "the peer did not take SO_PRIORITY 7"),
+        ("-y ,7", "", "the peer did not apply SO_PRIORITY 7"),
         (
             "-Y ,0xff",
             "",
-            "the peer did not take IP_TOS 0xff (in force: 0xfc)",
+            "the peer did not apply IP_TOS 0xff (in force: 0xfc)",
         ),
         (
             "",
             "-K ,nosuch",
-            "the peer did not take TCP_CONGESTION nosuch (in force: ",
+            "the peer did not apply TCP_CONGESTION nosuch (in force: ",
         ),
     ] {
         let output = run_client(&server, "TCP_STREAM", global_options, test_options);

@@ -60,21 +60,23 @@ impl fmt::Display for AwaitedAnswer {
             write!(f, "the control connection to {host} is up, but ")?;
         }
         if self.is_one_way {
-            write!(f, "it reports no datagrams received on port {port}")?;
+            write!(f, "{host} reports no datagrams received on port {port}")?;
         } else {
             write!(
                 f,
                 "the data connection to {host} port {port} gets no answer"
             )?;
         }
-        f.write_str("; does a firewall drop it")?;
+        f.write_str("; does a firewall drop the data? ")?;
+        write!(f, "({option} sets the port)")?;
         if let Some([data, control]) = sources {
             write!(
                 f,
-                ", or the server, because it comes from {data} and the control connection from {control}"
+                "; the server may also refuse the data, because it comes from {data} and the control \
+                 connection from {control}"
             )?;
         }
-        write!(f, "? ({option} sets the port)")
+        Ok(())
     }
 }
 

@@ -32,7 +32,7 @@ pub enum ClientError {
     #[error("invalid VSOCK context: '{0}'")]
     BadContext(String),
     /// A stock server would fail on the request.
-    #[error("the original netserver cannot serve {}: the server must be a linerate", .0.name())]
+    #[error("a stock netserver cannot serve {}; use a linerate netserver", .0.name())]
     RequiresLinerate(Transport),
     /// The server of a Unix domain test is not on this host, where its path would be opened.
     #[error("a test of Unix domain sockets needs a netserver at an address of this host")]
@@ -50,7 +50,7 @@ pub enum ClientError {
     #[error("the control connection failed: {}", describe(.0))]
     Control(io::Error),
     /// The server refused the request or reported a failure.
-    #[error("the server refused or failed: {}", describe(&io::Error::from_raw_os_error(.0.0)))]
+    #[error("the server reports an error: {}", describe(&io::Error::from_raw_os_error(.0.0)))]
     Remote(#[from] RemoteError),
     /// The data socket could not be opened.
     #[error("{}", describe_socket_error(address, error))]
@@ -282,7 +282,7 @@ fn missing_transport_note(errno: i32, transport: Transport) -> String {
             format!(": the server has no {name}; its kernel needs {needs}")
         }
         _ if errno == Error::OPNOTSUPP.raw_os_error() => {
-            format!(": the original netserver cannot serve {name}")
+            format!(": a stock netserver cannot serve {name}")
         }
         _ => String::new(),
     }

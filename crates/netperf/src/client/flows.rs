@@ -254,7 +254,9 @@ fn join<T>(
 ) -> Result<T, ClientError> {
     match thread.map(ScopedJoinHandle::join) {
         Ok(Ok(result)) => result,
-        Ok(Err(_)) => Err(ClientError::Failed("a flow's thread panicked".to_owned())),
+        Ok(Err(_)) => Err(ClientError::Failed(
+            "internal error: the thread of a flow ended unexpectedly".to_owned(),
+        )),
         Err(error) => Err(ClientError::Failed(format!(
             "cannot start the thread of a flow: {}",
             sys::describe(&error)

@@ -93,7 +93,8 @@ fn measure_with_samples(
         let samples = engine::sample_until(&test_end, counters, interval, length, |_, _| ());
         (test.join(), samples)
     });
-    let panicked = |_| ClientError::Failed("the test thread panicked".to_owned());
+    let panicked =
+        |_| ClientError::Failed("internal error: the test thread ended unexpectedly".to_owned());
     let mut run = run.map_err(panicked)??;
     run.outcome.series = vec![Series {
         name: settings.name.clone(),

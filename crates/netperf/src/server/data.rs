@@ -106,8 +106,8 @@ impl PreparedTest {
                 let accepted = accept(peer, None)?;
                 if accepted.is_unexpected {
                     warn(format_args!(
-                        "{}: the data connection comes from another address, {}; the test has spent \
-                         {} s of its time waiting for one from the client",
+                        "{}: the data connection comes from another address, {}; the test is {} s \
+                         shorter, because the server waited for the client's address",
                         peer.control,
                         accepted.from,
                         UNEXPECTED_PEER_WAIT.as_secs()
@@ -171,7 +171,7 @@ impl PreparedTest {
         if !peer.expects(from) {
             warn(format_args!(
                 "{}: the datagrams come from another address, {from}; \
-                 datagrams from any address count",
+                 the server counts datagrams from all addresses",
                 peer.control
             ));
             return Ok(());

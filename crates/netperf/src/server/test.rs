@@ -484,7 +484,8 @@ fn apply_permissions(
     if !permissions.allows_transport(transport, bind) {
         let (name, needs) = (transport.name(), transport.requirement());
         log(format_args!(
-            "refused {name}: it needs {needs}, which is not loaded (--allow-modules)"
+            "refused {name}: it needs {needs}, which is unavailable or not loaded (--allow-modules permits \
+             loading)"
         ));
         return Err(Error::PROTONOSUPPORT.into());
     }
@@ -520,7 +521,7 @@ fn buffer_error(error: &BufferError) -> TestError {
 
 fn memory_refusal(exceeded: BudgetExceeded) -> TestError {
     log(format_args!(
-        "refused memory for buffers (bytes): {exceeded}"
+        "refused a test: buffer memory in bytes: {exceeded} (--max-memory)"
     ));
     Error::NOMEM.into()
 }

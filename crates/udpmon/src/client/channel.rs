@@ -507,7 +507,10 @@ impl Channel {
     fn send(&self, request: &[u8]) -> io::Result<()> {
         if self.is_tracing {
             let command = MessageBlock::read(request).and_then(|block| block.command());
-            sys::write_error_line(format_args!("-> {} bytes {command:?}", request.len()));
+            let name = command
+                .map(|command| command.to_string())
+                .unwrap_or_default();
+            sys::write_error_line(format_args!("-> {} bytes {name}", request.len()));
         }
         loop {
             match call::send(self.socket.as_fd(), request) {
@@ -591,9 +594,11 @@ impl Channel {
             });
             let result = run(&run_stop);
             watch_stop.set(StopReason::Deadline);
-            let end = watcher
-                .join()
-                .unwrap_or_else(|_| Err(io::Error::other("the watching thread panicked")));
+            let end = watcher.join().unwrap_or_else(|_| {
+                Err(io::Error::other(
+                    "internal error: the watching thread ended unexpectedly",
+                ))
+            });
             end.map(|()| result)
         })
     }
@@ -648,7 +653,7 @@ impl Channel {
     fn no_reply_error(&self, command: Command, policy: RetryPolicy) -> io::Error {
         let (peer, seconds) = (&self.peer, (policy.timeout * policy.tries).as_secs_f64());
         let message = format!(
-            "{peer}: no reply to {command:?} in {seconds} s; is udpmon_resp running there?"
+            "{peer}: no reply to {command} within {seconds} s; is udpmon_resp running there?"
         );
         io::Error::new(ErrorKind::TimedOut, message)
     }

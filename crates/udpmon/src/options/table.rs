@@ -145,8 +145,8 @@ rows! {
     RESPONSE_STEP = stock_letter('i', Value("bytes"), &["-i bytes       Step of the response length"],
         "The step from one response length to the next, with -e.",
         |t, v| { t.response_step = integer(v, 0..=65507)?; Ok(()) });
-    TIME = stock_letter('t', Value("s"), &["-t s           Send for this long, whatever -l is"],
-        "Send for this many seconds, with any -l.",
+    TIME = stock_letter('t', Value("s"), &["-t s           Send for s seconds, and ignore -l"],
+        "Send for this number of seconds. -l then has no effect.",
         |t, v| { t.time = Some(seconds(v)?); Ok(()) });
     END = stock_letter('t', Value("s"), &["-t s           End after this long (0: never)"],
         "Exit after this many seconds; with -T, at the first line after that time. Default 0, which is never.",

@@ -249,9 +249,7 @@ pub fn search_step_line(
 pub fn search_result_line(result: &SearchResult, bytes: u32, is_v6: bool) -> String {
     let tests = result.test_count;
     let Some((rate, carried)) = result.rate.zip(result.carried_test) else {
-        return format!(
-            "# highest loss-free rate: none; the path lost datagrams at each rate of {tests} tests\n"
-        );
+        return format!("# highest loss-free rate: none found in {tests} tests\n");
     };
     let higher = match (&result.failed_test, result.end) {
         (_, SearchEnd::MaxRateCarried) | (None, _) => "; no higher rate was sent".to_owned(),

@@ -301,7 +301,7 @@ impl<'s, 'a> ServedTest<'s, 'a> {
         };
         if self.session.server.settings.common.verbose {
             let (peer, length) = (&self.session.entry.peer, request.len());
-            (self.session.server.warn)(format_args!("udpmon: {peer}: {length} bytes {command:?}"));
+            (self.session.server.warn)(format_args!("udpmon: {peer}: {length} bytes {command}"));
         }
         match command {
             Command::ZeroStats => {

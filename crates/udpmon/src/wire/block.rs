@@ -46,31 +46,38 @@ pub enum Command {
 }
 
 impl Command {
-    const ALL: [Self; 17] = [
-        Self::ZeroStats,
-        Self::GetStats,
-        Self::Data,
-        Self::Request,
-        Self::Response,
-        Self::GetHistogram,
-        Self::Ok,
-        Self::InUse,
-        Self::TestEnd,
-        Self::GetRecords,
-        Self::GetCounters,
-        Self::GetCpuLoad,
-        Self::GetNic,
-        Self::Fetch,
-        Self::Fetched,
-        Self::Ended,
-        Self::Start,
+    /// The commands and their names in the protocol.
+    const NAMES: [(Self, &str); 17] = [
+        (Self::ZeroStats, "ZEROSTATS"),
+        (Self::GetStats, "GETSTATS"),
+        (Self::Data, "DATA"),
+        (Self::Request, "REQ_RESP"),
+        (Self::Response, "RESPONSE"),
+        (Self::GetHistogram, "GETHIST0"),
+        (Self::Ok, "OK"),
+        (Self::InUse, "INUSE"),
+        (Self::TestEnd, "TESTEND"),
+        (Self::GetRecords, "GETINFO1"),
+        (Self::GetCounters, "GETNETSNMP"),
+        (Self::GetCpuLoad, "GETCPULOAD"),
+        (Self::GetNic, "GETNICSTATS"),
+        (Self::Fetch, "FETCH"),
+        (Self::Fetched, "FETCHED"),
+        (Self::Ended, "ENDED"),
+        (Self::Start, "START"),
     ];
 
     /// Returns the command with this code.
     pub fn from_code(code: u32) -> Option<Self> {
-        Self::ALL
-            .into_iter()
-            .find(|command| *command as u32 == code)
+        let mut commands = Self::NAMES.into_iter().map(|(command, _)| command);
+        commands.find(|command| *command as u32 == code)
+    }
+}
+
+impl fmt::Display for Command {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = Self::NAMES.iter().find(|(command, _)| command == self);
+        f.write_str(name.map_or("", |(_, name)| name))
     }
 }
 

@@ -62,7 +62,7 @@ impl ResourceBudget {
         let refused = |resource: &str, exceeded: BudgetExceeded| {
             let message = match exceeded {
                 BudgetExceeded::Total { requested, left } => {
-                    format!("{requested} {resource}: other masters leave {left}")
+                    format!("{requested} {resource} requested: other masters use all but {left}")
                 }
                 BudgetExceeded::Share {
                     requested,
@@ -71,7 +71,7 @@ impl ResourceBudget {
                     format!("{requested} {resource}: this slave allows {limit}")
                 }
                 BudgetExceeded::Holder { requested, left } => {
-                    format!("{requested} {resource}: this slave leaves {left} to one address")
+                    format!("{requested} {resource} requested: {left} left for one address")
                 }
             };
             WorkRefusal::Workorder(message)
@@ -124,7 +124,10 @@ mod tests {
         let refused = budget
             .reserve_strands(&group(5), 1, SECOND_HOST, &second_session)
             .unwrap_err();
-        assert_eq!(refused.to_string(), "5 strands: other masters leave 4");
+        assert_eq!(
+            refused.to_string(),
+            "5 strands requested: other masters use all but 4"
+        );
         let refused = budget
             .reserve_strands(&group(4), 1 << 19, SECOND_HOST, &second_session)
             .unwrap_err();
@@ -152,7 +155,7 @@ mod tests {
         let refused = budget
             .reserve_strands(&group(151), 1, SECOND_HOST, &other_session)
             .unwrap_err();
-        let words = "151 strands: this slave leaves 150 to one address";
+        let words = "151 strands requested: 150 left for one address";
         assert_eq!(refused.to_string(), words);
     }
 }

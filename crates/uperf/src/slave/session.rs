@@ -67,7 +67,7 @@ pub(super) fn serve(
         Err(SessionEnd::ConnectionLost(error)) => return Err(error),
         Err(SessionEnd::RunLost(stage, error)) => {
             let (peer, reason) = (control.peer(), describe_error(&error));
-            write_error_line(format_args!("uperf: {peer}: lost {stage}: {reason}"));
+            write_error_line(format_args!("uperf: {peer}: run lost {stage}: {reason}"));
         }
     }
     Ok(())
@@ -178,7 +178,7 @@ impl Session<'_> {
             ..goodbye_from_log(&log, &counts, ended_at - started_at)
         };
         if self.cancel.is_set() && !self.server.cancel_stop.is_set() {
-            running.fail(&"the client left");
+            running.fail(&"the connection to the client ended before the test was complete");
         } else if goodbye.kind == Goodbye::ERROR {
             running.fail(&goodbye.message);
         } else if matches!(run_end, RunEnd::Done(_)) {

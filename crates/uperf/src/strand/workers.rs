@@ -382,8 +382,13 @@ impl WorkerHandle {
 
     fn join(self) -> StrandOutcome {
         let joined = self.thread.join();
-        let mut outcome = joined
-            .unwrap_or_else(|_| StrandOutcome::from_failure(self.group, "a strand panicked", 0));
+        let mut outcome = joined.unwrap_or_else(|_| {
+            StrandOutcome::from_failure(
+                self.group,
+                "internal error: a strand ended unexpectedly",
+                0,
+            )
+        });
         for (stage, reading) in self.readings {
             if let Some(transaction) = outcome.transactions.get_mut(stage) {
                 transaction.clip_at(reading.at, &reading.counts);
