@@ -33,7 +33,7 @@ enum Command {
     Histogram(histogram::Args),
     /// Create a symbolic link to this program for each dialect's name
     Links {
-        /// Directory for the links; no link is created if another file in it has a link's name
+        /// Directory for the links; if another file there has the name of a link, no link is created
         #[arg(value_name = "DIR")]
         directory: PathBuf,
     },

@@ -22,7 +22,7 @@ pub(crate) fn test_cases() -> Vec<TestCase> {
         documents_of_iperf,
         documents_of_iperf3,
         documents_of_udpmon,
-        json_options_are_refused_in_other_contexts,
+        json_is_refused_where_it_has_no_use,
         pages_load_nothing,
     ]
 }
@@ -295,7 +295,7 @@ fn documents_of_udpmon() {
     run_document(&format!("udpmon_send {to} -p 64 -l 5 --json"), 0);
 }
 
-fn json_options_are_refused_in_other_contexts() {
+fn json_is_refused_where_it_has_no_use() {
     for (line, expected_part) in [
         ("-- -o", "test options -o, -O and -k"),
         ("-D 1", "contradicts -D"),

@@ -1,6 +1,6 @@
 //! The workorders for the recorded profiles equal those of stock masters, byte for byte.
 
-#[expect(dead_code, reason = "only the scripted peer uses all of it")]
+#[expect(dead_code, reason = "each test program uses only a part of it")]
 mod data;
 
 use data::{Kind, Recording, Sender, recording, recordings};

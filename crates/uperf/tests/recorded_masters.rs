@@ -1,6 +1,6 @@
 //! Plays recorded stock masters against the slave. Its messages must match the recorded slave.
 
-#[expect(dead_code, reason = "only wire_transcripts uses all of it")]
+#[expect(dead_code, reason = "each test program uses only a part of it")]
 mod data;
 mod peer;
 

@@ -1,6 +1,6 @@
 //! Tests of the scripted peer: it plays recordings against itself and against deviating messages.
 
-#[expect(dead_code, reason = "only wire_transcripts uses all of it")]
+#[expect(dead_code, reason = "each test program uses only a part of it")]
 mod data;
 mod peer;
 

@@ -3,7 +3,7 @@
 //!
 //! See `testkit::fuzz` for the number of inputs and how to repeat a failure.
 
-#[expect(dead_code, reason = "only wire_transcripts uses all of it")]
+#[expect(dead_code, reason = "each test program uses only a part of it")]
 mod data;
 
 use std::fmt::Debug;

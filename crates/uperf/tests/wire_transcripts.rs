@@ -6,7 +6,7 @@
     reason = "these are lists of ranges, some with one element"
 )]
 
-#[expect(dead_code, reason = "only the scripted peer uses all of it")]
+#[expect(dead_code, reason = "each test program uses only a part of it")]
 mod data;
 
 use std::collections::BTreeMap;

@@ -299,7 +299,7 @@ impl Executor<'_> {
         Ok(())
     }
 
-    /// Handles a failed call. Continues after an interruption without a stop. A non-blocking call
+    /// Handles a failed call. After EINTR it continues, unless the stop is set. A non-blocking call
     /// with a timeout waits until the socket is ready.
     #[cold]
     fn recover(

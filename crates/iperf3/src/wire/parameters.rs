@@ -374,7 +374,7 @@ impl Reader<'_> {
             Some(Json::Text(text)) if text.len() <= MAX_TEXT_BYTES => Ok(Some(text.clone())),
             Some(_) => Err(Fault::with_reason(
                 error::RECEIVE_PARAMETERS,
-                format!("{key} is not a text in range"),
+                format!("{key} is not a text of at most {MAX_TEXT_BYTES} bytes"),
             )),
         }
     }

@@ -185,7 +185,7 @@ fn releases_memory_after_run() {
         master.command(MasterCommand::SendStatistics);
         assert_eq!(master.receive_goodbye().kind, Goodbye::INFO);
     });
-    slave.assert_idle_within(SHORT_TIMEOUT, idle_usage, "a large workorder");
+    slave.assert_usage_returns_to(SHORT_TIMEOUT, idle_usage, "a large workorder");
     assert_growth_at_most(&slave, initial_kib, 24 * MIB, "after a large workorder");
 }
 
@@ -237,7 +237,7 @@ fn limits_connections_per_master() {
         let refused = start_run(&work(21, &[vec![accept(1)]])).map(drop);
         assert!(refused.is_err_and(|reason| reason.contains("--max-connections")));
     });
-    slave.assert_back_to_idle(idle_usage, SHORT_TIMEOUT, "too many connections");
+    slave.assert_cleaned_up_and_serves(idle_usage, SHORT_TIMEOUT, "too many connections");
 }
 
 fn limits_descriptors_per_address() {
@@ -330,7 +330,7 @@ fn ends_run_at_max_length_despite_commands() {
             std::thread::sleep(Duration::from_millis(100));
         }
     });
-    slave.assert_back_to_idle(idle_usage, SHORT_TIMEOUT, "a run with endless commands");
+    slave.assert_cleaned_up_and_serves(idle_usage, SHORT_TIMEOUT, "a run with endless commands");
 }
 
 /// The master leaves while the slave waits for its strands at the next barrier. The strands end
@@ -352,7 +352,7 @@ fn ends_strands_of_lost_master_at_barrier() {
         assert!(is_started, "{}", slave.stdout());
         master.command(MasterCommand::NextTransaction(1));
     });
-    slave.assert_back_to_idle(idle_usage, SHORT_TIMEOUT, "a lost master");
+    slave.assert_cleaned_up_and_serves(idle_usage, SHORT_TIMEOUT, "a lost master");
     let stderr = slave.stderr();
     assert!(stderr.contains("lost in Txn1: "), "{stderr}");
 }
@@ -370,7 +370,7 @@ fn limits_commands_per_run() {
             assert!(start.elapsed() < SHORT_TIMEOUT, "the run does not end");
         }
     });
-    slave.assert_back_to_idle(idle_usage, SHORT_TIMEOUT, "endless commands");
+    slave.assert_cleaned_up_and_serves(idle_usage, SHORT_TIMEOUT, "endless commands");
     let stderr = slave.stderr();
     assert!(stderr.contains("more than 4096 commands"), "{stderr}");
 }
@@ -388,6 +388,6 @@ fn limits_headers_per_handshake() {
         });
         assert_eq!(answered.count(), 16);
     });
-    slave.assert_back_to_idle(idle_usage, SHORT_TIMEOUT, "endless headers");
+    slave.assert_cleaned_up_and_serves(idle_usage, SHORT_TIMEOUT, "endless headers");
     assert!(slave.stdout().contains("more than 16 headers"));
 }

@@ -148,7 +148,7 @@ fn max_length_ends_endless_work() {
             assert!(received.is_ok(), "{case}: {received:?}");
         }
     });
-    slave.assert_back_to_idle(idle_usage, SHORT_TIMEOUT, "endless work");
+    slave.assert_cleaned_up_and_serves(idle_usage, SHORT_TIMEOUT, "endless work");
 }
 
 fn changed(mut work: WorkRecords, change: impl FnOnce(&mut WorkRecords)) -> WorkRecords {
@@ -288,7 +288,7 @@ fn refuses_invalid_fields() {
             assert!(reason.starts_with(expected), "{expected}: {reason}");
         }
     });
-    slave.assert_back_to_idle(idle_usage, SHORT_TIMEOUT, "refused workorders");
+    slave.assert_cleaned_up_and_serves(idle_usage, SHORT_TIMEOUT, "refused workorders");
 }
 
 /// The limits of the kernel apply even to a slave that runs as root.
@@ -440,5 +440,5 @@ fn refuses_invalid_record_counts() {
             assert!(reason.to_string().starts_with(expected), "{reason}");
         }
     });
-    slave.assert_back_to_idle(idle_usage, SHORT_TIMEOUT, "invalid record counts");
+    slave.assert_cleaned_up_and_serves(idle_usage, SHORT_TIMEOUT, "invalid record counts");
 }

@@ -31,7 +31,7 @@ fn refuses_excess_strands() {
         &start_stream(&hosts, 5, "size=64", "1s").finish_within(RUN_TIMEOUT),
         expected,
     );
-    slave.assert_back_to_idle(idle_usage, SHORT_TIMEOUT, "too many strands");
+    slave.assert_cleaned_up_and_serves(idle_usage, SHORT_TIMEOUT, "too many strands");
 }
 
 /// A running master leaves the remaining strands to other masters.
@@ -47,7 +47,7 @@ fn refuses_excess_strands_of_all_masters() {
     assert_eq!(third.code, Some(0), "{third:#?}");
     let first = first.finish_within(RUN_TIMEOUT);
     assert_eq!(first.code, Some(0), "{first:#?}");
-    slave.assert_back_to_idle(idle_usage, SHORT_TIMEOUT, "the end of the first master");
+    slave.assert_cleaned_up_and_serves(idle_usage, SHORT_TIMEOUT, "the end of the first master");
 }
 
 fn refuses_excess_memory() {
@@ -60,7 +60,7 @@ fn refuses_excess_memory() {
     );
     let smaller = start_stream(&hosts, 2, "size=300k", "100ms").finish_within(RUN_TIMEOUT);
     assert_eq!(smaller.code, Some(0), "{smaller:#?}");
-    slave.assert_back_to_idle(idle_usage, SHORT_TIMEOUT, "too much memory");
+    slave.assert_cleaned_up_and_serves(idle_usage, SHORT_TIMEOUT, "too much memory");
 }
 
 fn refuses_long_runs() {
@@ -82,7 +82,7 @@ fn refuses_long_runs() {
             .finish_within(RUN_TIMEOUT),
         expected,
     );
-    slave.assert_back_to_idle(idle_usage, SHORT_TIMEOUT, "a long transaction");
+    slave.assert_cleaned_up_and_serves(idle_usage, SHORT_TIMEOUT, "a long transaction");
 }
 
 fn refuses_excess_masters() {
@@ -97,7 +97,7 @@ fn refuses_excess_masters() {
     assert!(second.stderr.starts_with(&expected), "{second:#?}");
     let first = first.finish_within(RUN_TIMEOUT);
     assert_eq!(first.code, Some(0), "{first:#?}");
-    slave.assert_back_to_idle(idle_usage, SHORT_TIMEOUT, "the end of the only master");
+    slave.assert_cleaned_up_and_serves(idle_usage, SHORT_TIMEOUT, "the end of the only master");
 }
 
 /// The slave refuses one of two hosts that can reach it.
@@ -121,7 +121,7 @@ fn refuses_disallowed_peers() {
         start.elapsed() < SHORT_TIMEOUT,
         "the slave refuses too late"
     );
-    slave.assert_back_to_idle(idle_usage, SHORT_TIMEOUT, "a stranger");
+    slave.assert_cleaned_up_and_serves(idle_usage, SHORT_TIMEOUT, "a stranger");
     // The same master is accepted by a slave that allows it.
     drop(slave);
     let _slave = hosts.start_slave(0, "--allow-peers 198.18.0.0/15");

@@ -127,7 +127,7 @@ fn lose(loss: Loss, stage: Stage) {
             master.signal(loss.signal());
             let output = master.finish_within(CLOSE_TIMEOUT);
             assert_eq!(output.signal, Some(loss.signal().as_raw()), "{output:#?}");
-            slave.assert_back_to_idle(idle_usage, CLOSE_TIMEOUT, &event);
+            slave.assert_cleaned_up_and_serves(idle_usage, CLOSE_TIMEOUT, &event);
             stage.assert_slave_reports(&slave.stderr());
         }
         Loss::MasterInterrupted => {
@@ -136,13 +136,13 @@ fn lose(loss: Loss, stage: Stage) {
             assert_eq!(output.code, Some(2), "{output:#?}");
             assert_eq!(output.stderr, "\nGot SIGINT Aborting ...: Interrupt\n");
             assert!(!output.stdout.contains("lost"), "{event}: {output:#?}");
-            slave.assert_back_to_idle(idle_usage, CLOSE_TIMEOUT, &event);
+            slave.assert_cleaned_up_and_serves(idle_usage, CLOSE_TIMEOUT, &event);
         }
         Loss::Link => {
             hosts.cut_link(0);
             stage.assert_master_reports(loss, &master.finish_within(LINK_LOSS_TIMEOUT));
             if relay.is_none() {
-                slave.assert_idle_within(LINK_LOSS_TIMEOUT, idle_usage, &event);
+                slave.assert_usage_returns_to(LINK_LOSS_TIMEOUT, idle_usage, &event);
                 // In these stages the slave fails for another reason: a connection cannot be
                 // opened, a datagram has no route, or the last strands end.
                 if !matches!(stage, Connect | Accept | ReadDatagrams | Statistics) {
@@ -151,7 +151,7 @@ fn lose(loss: Loss, stage: Stage) {
             }
             hosts.restore_link(0);
             if relay.is_none() {
-                slave.assert_back_to_idle(idle_usage, CLOSE_TIMEOUT, &event);
+                slave.assert_cleaned_up_and_serves(idle_usage, CLOSE_TIMEOUT, &event);
             }
         }
     }
@@ -186,7 +186,11 @@ fn lose_one_of_two_slaves(loss: Loss) {
             .contains(&format!("with {}", slave_address(0))),
         "{output:#?}"
     );
-    surviving_slave.assert_back_to_idle(idle_usage, CLOSE_TIMEOUT, "the end of the other slave");
+    surviving_slave.assert_cleaned_up_and_serves(
+        idle_usage,
+        CLOSE_TIMEOUT,
+        "the end of the other slave",
+    );
     assert_eq!(surviving_slave.stderr(), "");
 }
 

@@ -136,7 +136,7 @@ impl Slave<'_> {
     /// Checks that the slave returns to `idle_usage` within `timeout`, leaves no listeners and
     /// processes behind, and serves the next master.
     #[track_caller]
-    pub(crate) fn assert_back_to_idle(
+    pub(crate) fn assert_cleaned_up_and_serves(
         &self,
         idle_usage: ProcessUsage,
         timeout: Duration,
@@ -185,7 +185,7 @@ impl Slave<'_> {
 
     /// Checks that the slave returns to `idle_usage` within `timeout`.
     #[track_caller]
-    pub(crate) fn assert_idle_within(
+    pub(crate) fn assert_usage_returns_to(
         &self,
         timeout: Duration,
         idle_usage: ProcessUsage,

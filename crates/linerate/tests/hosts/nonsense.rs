@@ -90,7 +90,7 @@ fn slave_survives_nonsense_in_each_stage() {
                 // The slave may close the connection before it has read everything.
                 let _ = control.write_all(nonsense);
                 let event = format!("nonsense after {stages} messages");
-                slave.assert_idle_within(SHORT_TIMEOUT, idle_usage, &event);
+                slave.assert_usage_returns_to(SHORT_TIMEOUT, idle_usage, &event);
             }
             // The first half of the expected message, then the end of the stream.
             let mut control = start_session(stages);
@@ -99,14 +99,14 @@ fn slave_survives_nonsense_in_each_stage() {
                 .write_all(&message[..message.len() / 2])
                 .expect("the slave reads");
             drop(control);
-            slave.assert_idle_within(
+            slave.assert_usage_returns_to(
                 SHORT_TIMEOUT,
                 idle_usage,
                 &format!("half of message {stages}"),
             );
         }
     });
-    slave.assert_back_to_idle(idle_usage, SHORT_TIMEOUT, "nonsense");
+    slave.assert_cleaned_up_and_serves(idle_usage, SHORT_TIMEOUT, "nonsense");
 }
 
 /// Silence is limited by `--control-idle` before a run, and by `--max-length` during a run.
@@ -122,7 +122,7 @@ fn slave_drops_silent_masters_in_each_stage() {
             let start = Instant::now();
             let control = start_session(stages);
             slave.wait_until_serving(idle_usage);
-            slave.assert_idle_within(
+            slave.assert_usage_returns_to(
                 SHORT_TIMEOUT,
                 idle_usage,
                 &format!("silence after {stages} messages"),
@@ -134,7 +134,7 @@ fn slave_drops_silent_masters_in_each_stage() {
             drop(control);
         }
     });
-    slave.assert_back_to_idle(idle_usage, SHORT_TIMEOUT, "silence");
+    slave.assert_cleaned_up_and_serves(idle_usage, SHORT_TIMEOUT, "silence");
 }
 
 fn slave_drops_byte_by_byte_header() {
@@ -152,7 +152,7 @@ fn slave_drops_byte_by_byte_header() {
             );
         }
     });
-    slave.assert_back_to_idle(idle_usage, SHORT_TIMEOUT, "a header byte by byte");
+    slave.assert_cleaned_up_and_serves(idle_usage, SHORT_TIMEOUT, "a header byte by byte");
 }
 
 /// The master reports a malformed answer in one line, in each stage, and ends.

@@ -170,7 +170,7 @@ fn interrupted_master_marks_result_as_partial() {
             let text = std::fs::read_to_string(page.to_string()).expect("linerate wrote the file");
             assert!(text.contains("The run was interrupted; "), "{text}");
         }
-        slave.assert_back_to_idle(idle_usage, SHORT_TIMEOUT, "an interrupted master");
+        slave.assert_cleaned_up_and_serves(idle_usage, SHORT_TIMEOUT, "an interrupted master");
     }
 }
 

@@ -28,7 +28,7 @@ impl Endpoints {
             (None, _) => look_up(&settings.control.host, data.family)?,
             (Some(host), _) => look_up(host, data.family)?,
         };
-        let dest_address = randomize_address(dest.addresses.swap_remove(0), data.host_bits);
+        let dest_address = randomize_address(dest.addresses.swap_remove(0), data.host_prefix_bits);
         let dest_address = with_port(&dest_address, parse_port(&data.port)?);
         let family = family_of(&dest_address);
 
@@ -50,7 +50,8 @@ impl Endpoints {
             )?,
             None => wildcard(family),
         };
-        let source_address = randomize_address(source.addresses.swap_remove(0), data.local_bits);
+        let source_address =
+            randomize_address(source.addresses.swap_remove(0), data.local_prefix_bits);
         Ok(Self {
             source: with_port(&source_address, parse_port(&data.local_port)?),
             source_name: source.name,

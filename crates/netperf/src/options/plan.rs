@@ -293,11 +293,11 @@ fn data_options(
     };
     DataOptions {
         host: remote.host,
-        host_bits: remote.prefix_bits,
+        host_prefix_bits: remote.prefix_bits,
         family: family_or(remote.family, control.family),
         port,
         local_host: local.host,
-        local_bits: local.prefix_bits,
+        local_prefix_bits: local.prefix_bits,
         local_family: family_or(local.family, control.local_family),
         local_port,
     }
@@ -535,7 +535,7 @@ mod tests {
         );
         assert_eq!(control.local_host.as_deref(), Some("b"));
         assert_eq!(
-            (data.host.as_deref(), data.host_bits),
+            (data.host.as_deref(), data.host_prefix_bits),
             (Some("c"), Some(24))
         );
         assert_eq!((data.family, data.local_family), (Family::V4, Family::V6));

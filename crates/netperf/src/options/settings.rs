@@ -296,7 +296,7 @@ with_defaults! {
         /// Test option `-H`, without its `/bits`; `None` is the host of the control connection.
         pub host: Option<String> = None,
         /// `/bits` of `-H`: the length of the prefix. Each run uses a random host part after it.
-        pub host_bits: Option<u8> = None,
+        pub host_prefix_bits: Option<u8> = None,
         /// The destination's family.
         pub family: Family = Family::Unspecified,
         /// The destination's port, as typed ("0" by default).
@@ -304,7 +304,7 @@ with_defaults! {
         /// Test option `-L`, without its `/bits`; `None` is the control connection's local host.
         pub local_host: Option<String> = None,
         /// `/bits` of `-L`: the length of the prefix, as for `-H`.
-        pub local_bits: Option<u8> = None,
+        pub local_prefix_bits: Option<u8> = None,
         /// The source's family.
         pub local_family: Family = Family::Unspecified,
         /// The source's port, as typed ("0" by default).

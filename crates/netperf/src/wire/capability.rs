@@ -25,8 +25,9 @@
 //!
 //! An incompatible change needs another version, which this code ignores.
 //!
-//! Stock programs leave old bytes in their buffers, in natural or reversed order. A block may thus
-//! reappear in a later message of another type. The checksum includes the type to detect this.
+//! Stock programs do not clear their message buffers. Bytes of an earlier message may remain, as they
+//! were or with the bytes of each word swapped. A block may thus reappear in a later message of
+//! another type. The checksum includes the type to detect this.
 
 use server::Nonce;
 

@@ -130,7 +130,7 @@ const SSL: &[DataProtocol] = &[DataProtocol::Ssl];
 const SCTP: &[DataProtocol] = &[DataProtocol::Sctp];
 const MESSAGES: &[DataProtocol] = &[DataProtocol::Udp, DataProtocol::Sctp];
 const UDP_OR_VSOCK: &[DataProtocol] = &[DataProtocol::Udp, DataProtocol::Vsock];
-/// Protocols that accept `encaps=`; over TCP, the option is refused later.
+/// Protocols that accept `encaps=`. Over TCP, the socket probe refuses the option before the run.
 const ENCAPSULATED: &[DataProtocol] = &[
     DataProtocol::Sctp,
     DataProtocol::Tcp,

@@ -16,7 +16,7 @@ pub(super) struct ProfileText {
 pub(super) type Span = Range<usize>;
 
 impl ProfileText {
-    /// Decodes the bytes; returns a warning if they are not UTF-8 without a byte order mark.
+    /// Decodes the bytes. Returns a warning unless they are UTF-8 and have no byte order mark.
     ///
     /// A byte order mark selects UTF-8 or UTF-16. Other text is UTF-8 if valid, else ISO 8859-1.
     pub(super) fn decode(bytes: &[u8]) -> (Self, Option<ProfileWarning>) {

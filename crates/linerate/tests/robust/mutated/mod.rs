@@ -136,7 +136,7 @@ fn netserver() {
         &third_host,
         &RunningServer {
             idle_usage: host.enter(|| server.idle_usage()),
-            assert_back_to_idle: &|idle_usage| {
+            assert_cleaned_up_and_serves: &|idle_usage| {
                 server.assert_usage_returns_to(idle_usage, IDLE_TIMEOUT, "the mutated messages");
                 assert!(!server.has_panicked(), "{}", server.log());
                 host.enter(|| server.assert_serves());
@@ -177,8 +177,12 @@ fn uperf_slave() {
         &third_host,
         &RunningServer {
             idle_usage: slave.idle_usage(),
-            assert_back_to_idle: &|idle_usage| {
-                slave.assert_back_to_idle(idle_usage, IDLE_TIMEOUT, "the mutated messages");
+            assert_cleaned_up_and_serves: &|idle_usage| {
+                slave.assert_cleaned_up_and_serves(
+                    idle_usage,
+                    IDLE_TIMEOUT,
+                    "the mutated messages",
+                );
             },
             resident_kib: &|| slave.resident_kib(),
             log: &|| slave.stderr(),
@@ -191,7 +195,7 @@ struct RunningServer<'a> {
     /// Usage without clients.
     idle_usage: ProcessUsage,
     /// Fails the test unless the server serves clients and its usage returns to the idle one.
-    assert_back_to_idle: &'a dyn Fn(ProcessUsage),
+    assert_cleaned_up_and_serves: &'a dyn Fn(ProcessUsage),
     resident_kib: &'a dyn Fn() -> u64,
     log: &'a dyn Fn() -> String,
 }
@@ -206,13 +210,13 @@ impl Target {
             .expect("root can write the setting");
         let warm_up = 1 << 32..(1 << 32) + WARM_UP;
         self.run_conversations(hosts, server, warm_up);
-        (server.assert_back_to_idle)(server.idle_usage);
+        (server.assert_cleaned_up_and_serves)(server.idle_usage);
         let resident_kib = (server.resident_kib)();
 
         let start = Instant::now();
         let counts = self.run_conversations(hosts, server, seeds.clone());
         let elapsed = start.elapsed().as_secs_f64();
-        (server.assert_back_to_idle)(server.idle_usage);
+        (server.assert_cleaned_up_and_serves)(server.idle_usage);
         let final_resident_kib = (server.resident_kib)();
         println!(
             "{} mutated messages in {elapsed:.1} s, {:.0} per second; \
