@@ -49,7 +49,7 @@ fn requires_permission() -> CaseResult {
     let args = "-t TCP_RR -l 1 -C --cpu-method looper --strict -- -k REMOTE_CPU_METHOD";
     let measured = run_pair(Pair::OURS, setting, &args.split(' ').collect::<Vec<_>>())?;
     if !measured.stdout.contains("REMOTE_CPU_METHOD=S\n")
-        || !measured.stderr.contains("its CPU time by a looper")
+        || !measured.stderr.contains("CPU time measured by a looper")
     {
         return Err(format!("{measured:?}"));
     }

@@ -365,7 +365,7 @@ fn logs_refused_datagrams() {
         .enter(|| testkit::run(linerate_with_args(&line), Duration::from_secs(30)));
     let output = output.expect("the process ends");
     assert_ne!(output.code, Some(0), "{output:#?}");
-    let cause = "or the server, because it comes from 198.51.100.3 and the control connection from 198.51.100.2?";
+    let cause = "the server may also refuse the data, because it comes from 198.51.100.3 and the control connection from 198.51.100.2";
     assert!(output.stderr.contains(cause), "{output:#?}");
     assert!(output.stderr.contains("Permission denied"), "{output:#?}");
     let expected_message = "datagrams from other addresses, the first from 198.51.100.3:";

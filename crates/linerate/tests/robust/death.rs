@@ -120,11 +120,13 @@ fn ends_sessions_after_lost_link() {
                 kind.name()
             )
         };
-        let start = |kind| TestProcess::start(&mut stock_with_args("netperf", &options(kind)));
-        let mut clients: Vec<_> = TestKind::ALL.into_iter().map(start).collect();
-        clients
-            .iter_mut()
-            .for_each(TestProcess::wait_for_data_phase);
+        // One by one: the data phase of a client lasts only 4 s.
+        let start = |kind| {
+            let mut client = TestProcess::start(&mut stock_with_args("netperf", &options(kind)));
+            client.wait_for_data_phase();
+            client
+        };
+        let clients: Vec<_> = TestKind::ALL.into_iter().map(start).collect();
         server_host.ip("link del near");
         clients
     });

@@ -312,7 +312,7 @@ fn rejects_unavailable_user() {
         let line = format!("{server} {port} --user nobody --allow-privileged-ports");
         let output = run(linerate_with_args(&line), SHORT_TIMEOUT).expect("the process ends");
         assert_eq!(output.code, Some(1), "{output:#?}");
-        let warning = "--allow-privileged-ports has no effect with --user";
+        let warning = "--allow-privileged-ports contradicts --user";
         assert!(output.stderr.contains(warning), "{output:#?}");
         assert_eq!(output.stderr.lines().count(), 1, "{output:#?}");
     }
