@@ -26,12 +26,12 @@ const SLOWEST_COUNT: usize = 10;
 const TESTS_FAILED_EXIT_CODE: u8 = 101;
 
 const USAGE: &str = "\
-usage: [FILTER...] [--exact] [--skip FILTER]... [--quiet | --no-quiet] [--test-threads N] [--list]
+usage: [FILTER...] [--exact] [--skip FILTER]... [--alone | --not-alone] [--test-threads N] [--list]
 
   FILTER             run the tests whose names contain one of the filters
   --skip FILTER      skip the tests whose names contain FILTER
   --exact            filters are complete names
-  --quiet            run only the tests that run alone, --no-quiet only the others
+  --alone            run only the tests that run alone; --not-alone runs only the others
   --test-threads N   run N busy tests in parallel (default: one per processor, at most 4)
   --list             print the names of the tests
 ";
@@ -116,8 +116,8 @@ impl RunnerOptions {
             match word.as_str() {
                 "--exact" => options.exact = true,
                 "--list" => options.list = true,
-                "--quiet" => options.alone = Some(true),
-                "--no-quiet" => options.alone = Some(false),
+                "--alone" => options.alone = Some(true),
+                "--not-alone" => options.alone = Some(false),
                 // The runner never captures output.
                 "--nocapture" | "--no-capture" | "--show-output" => {}
                 "--skip" => options.skips.extend(words.next()),
@@ -377,7 +377,7 @@ mod tests {
             assert_eq!(options(line).matches_name(name), selected, "{line}");
         }
         assert_eq!(options("--test-threads 3").threads, Some(3));
-        assert_eq!(options("--no-quiet").alone, Some(false));
+        assert_eq!(options("--not-alone").alone, Some(false));
         let error = RunnerOptions::parse(["--what".to_owned()].into_iter());
         assert!(error.is_err());
     }
