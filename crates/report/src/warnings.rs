@@ -44,7 +44,13 @@ impl MergedWarning {
         let unit = self.unit;
         match self.range {
             Some((low, high)) => {
-                let (low, high) = (format_figure(low), format_figure(high));
+                // Integers keep all digits. Both ends of the range have the same format.
+                let format = if low.fract() == 0.0 && high.fract() == 0.0 {
+                    format_thousands
+                } else {
+                    format_significant
+                };
+                let (low, high) = (format(low), format(high));
                 let range = if low == high {
                     low
                 } else {
@@ -55,15 +61,6 @@ impl MergedWarning {
             None if self.tests.len() == measured_tests => self.summary.clone(),
             None => format!("{} ({tests})", self.summary),
         }
-    }
-}
-
-/// Formats a figure; integers keep all digits.
-fn format_figure(value: f64) -> String {
-    if value.fract() == 0.0 {
-        format_thousands(value)
-    } else {
-        format_significant(value)
     }
 }
 
