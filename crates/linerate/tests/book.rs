@@ -354,13 +354,17 @@ fn without_numbers(text: &str) -> String {
 /// Start of each line of the warning about an unreached confidence interval.
 const CONFIDENCE_WARNING: &str = "!!!";
 
-/// Part of the warning about a missed pace.
-const PACE_WARNING: &str = ": the pace of this host";
+/// Parts of the warnings about a missed and an uneven pace.
+const PACE_WARNINGS: [&str; 2] = [
+    ": this host fell behind its schedule",
+    ": the pace of this host",
+];
 
-/// Returns the text without these two warnings. A busy machine may cause them.
+/// Returns the text without these warnings. A busy machine may cause them.
 fn without_chance_warnings(text: &str) -> String {
     let lines = text.split_inclusive('\n');
-    let text: String = lines.filter(|line| !line.contains(PACE_WARNING)).collect();
+    let is_kept = |line: &&str| !PACE_WARNINGS.iter().any(|warning| line.contains(warning));
+    let text: String = lines.filter(is_kept).collect();
     let Some(start) = text.find(CONFIDENCE_WARNING) else {
         return text;
     };
