@@ -308,7 +308,7 @@ fn fast_open(test: &str, sends_first: bool) -> CaseResult {
     let expects_warning = sends_first && !test.contains("CRR");
     for expects_warning in [expects_warning, false, false] {
         let finished = host.run_client(&line)?;
-        let has_warning = finished.stderr.contains("Fast Open took no data");
+        let has_warning = finished.stderr.contains("Fast Open sent no data");
         if finished.code != Some(0) || has_warning != expects_warning {
             return Err(format!("netperf {line}: {finished:?}"));
         }
