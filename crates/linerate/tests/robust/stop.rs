@@ -10,7 +10,7 @@ use super::raw::RawClient;
 use testkit::Requirement::Namespaces;
 use testkit::{
     Namespace, ProcessOutput, STOCK_NETPERF, Server, TestProcess, is_listening, linerate_with_args,
-    stock_with_args, wait_until, with_prefix,
+    stock_with_args, test_case, wait_until, with_prefix,
 };
 
 /// Timeout of an action that needs no wait.
@@ -54,10 +54,11 @@ pub(crate) fn test_cases() -> Vec<TestCase> {
         limits_drain_time,
         second_signal_ends_drain,
     ];
-    test_cases.extend(testkit::test_cases![
-        needing &[STOCK_NETPERF, Namespaces];
-        ends_tests_of_stock,
-        drains_running_tests,
+    let stock = &[STOCK_NETPERF, Namespaces];
+    test_cases.extend([
+        test_case("ends_tests_of_stock", stock, ends_tests_of_stock),
+        // All clients must start before the first one ends.
+        test_case("drains_running_tests", stock, drains_running_tests).run_alone(),
     ]);
     with_prefix("stop", test_cases).collect()
 }
@@ -155,23 +156,23 @@ fn assert_no_result(client: &ProcessOutput) {
 /// Running tests finish with complete results. The server starts no further test.
 fn drains_running_tests() {
     Namespace::new().enter(|| {
-        let server = Server::start("--drain-on-exit 20");
+        let server = Server::start("--drain-on-exit 40");
         let mut idle = RawClient::connect(server.port);
         let common = [ours as fn(&str) -> Command, stock]
             .into_iter()
             .flat_map(|command| {
-                COMMON_TESTS.map(|test| start_client(command, &server, "10", test))
+                COMMON_TESTS.map(|test| start_client(command, &server, "20", test))
             });
         let mut clients: Vec<_> = common.collect();
         // The client requests the number of late datagrams after the results.
         clients.push(start_client(
             ours,
             &server,
-            "10",
+            "20",
             "UDP_STREAM -- -R 1 -k LATE_DATAGRAMS",
         ));
         // The second iteration is another test.
-        clients.push(start_client(ours, &server, "10", "TCP_RR -i 3,3"));
+        clients.push(start_client(ours, &server, "20", "TCP_RR -i 3,3"));
         clients
             .iter_mut()
             .for_each(TestProcess::wait_for_data_phase);
@@ -189,7 +190,7 @@ fn drains_running_tests() {
             "the server waits for an idle client"
         );
         for client in clients.drain(..) {
-            let client = client.finish(Duration::from_secs(20));
+            let client = client.finish(Duration::from_secs(30));
             client.assert_success();
             assert!(!client.figures().is_empty(), "{client:#?}");
         }
