@@ -7,13 +7,13 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
+use testkit::Requirement::Program;
 use testkit::{
-    ProcessOutput, TestCase, TestProcess, free_port, run_in_parallel, test_case_unless, test_cases,
-    wait_until,
+    ProcessOutput, TestCase, TestProcess, free_port, run_in_parallel, test_cases, wait_until,
 };
 
 use super::iperf2_lost_clients::{CLIENTS, DEADLINE, start_server_for};
-use super::{CommandBuilder, SHORT_TIMEOUT, missing_iperf2_reason, our_iperf2, stock_iperf2};
+use super::{CommandBuilder, SHORT_TIMEOUT, our_iperf2, stock_iperf2};
 
 pub(crate) fn test_cases() -> Vec<TestCase> {
     let mut test_cases = test_cases![
@@ -22,14 +22,10 @@ pub(crate) fn test_cases() -> Vec<TestCase> {
         udp_client_reports_silent_server,
         udp_client_ends_without_final_datagram,
     ];
-    test_cases.push(test_case_unless(
-        missing_iperf2_reason(),
-        "client_reports_killed_and_stopped_servers",
-        || {
-            client_reports_killed_and_stopped_servers();
-            Ok(())
-        },
-    ));
+    test_cases.extend(test_cases![
+        needing &[Program("iperf")];
+        client_reports_killed_and_stopped_servers,
+    ]);
     test_cases
         .into_iter()
         .map(TestCase::allow_many_at_once)

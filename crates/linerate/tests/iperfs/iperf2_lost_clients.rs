@@ -6,11 +6,12 @@ use std::net::{Ipv4Addr, TcpStream, UdpSocket};
 use std::time::Duration;
 
 use rustix::process::Signal;
+use testkit::Requirement::Program;
 use testkit::{Server, TestCase, TestProcess, run_in_parallel, test_cases, wait_until};
 
 use super::{
-    CommandBuilder, SHORT_TIMEOUT, assert_serves, missing_iperf2_reason, our_iperf2,
-    start_idle_server, start_server, stock_iperf2,
+    CommandBuilder, SHORT_TIMEOUT, assert_serves, our_iperf2, start_idle_server, start_server,
+    stock_iperf2,
 };
 
 /// The longest deadline of a flow is 70 s, so that one datagram per minute keeps it alive. All
@@ -29,14 +30,10 @@ pub(crate) fn test_cases() -> Vec<TestCase> {
         server_releases_silent_clients,
         udp_server_releases_silent_clients,
     ];
-    test_cases.push(testkit::test_case_unless(
-        missing_iperf2_reason(),
-        "server_releases_killed_and_stopped_clients",
-        || {
-            server_releases_killed_and_stopped_clients();
-            Ok(())
-        },
-    ));
+    test_cases.extend(test_cases![
+        needing &[Program("iperf")];
+        server_releases_killed_and_stopped_clients,
+    ]);
     test_cases
         .into_iter()
         .map(TestCase::allow_many_at_once)

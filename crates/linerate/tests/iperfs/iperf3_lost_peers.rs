@@ -8,6 +8,7 @@ use std::time::Duration;
 use iperf3::wire::{ControlState, add_length_prefix};
 use rustix::process::Signal;
 use serde_json::Value;
+use testkit::Requirement::Program;
 use testkit::{ProcessOutput, Server, TestCase, TestProcess, run_in_parallel, test_cases};
 
 use super::iperf3_script::{self, RESULTS};
@@ -72,14 +73,10 @@ pub(crate) fn test_cases() -> Vec<TestCase> {
         client_reports_silent_server,
         client_reports_killed_and_stopped_servers,
     ];
-    test_cases.push(testkit::test_case_unless(
-        missing_iperf3_reason(),
-        "server_releases_killed_and_stopped_clients",
-        || {
-            server_releases_killed_and_stopped_clients();
-            Ok(())
-        },
-    ));
+    test_cases.extend(test_cases![
+        needing &[Program("iperf3")];
+        server_releases_killed_and_stopped_clients,
+    ]);
     test_cases
         .into_iter()
         .map(TestCase::allow_many_at_once)

@@ -67,8 +67,10 @@ impl fmt::Display for AwaitedAnswer {
                 "the data connection to {host} port {port} gets no answer"
             )?;
         }
-        f.write_str("; does a firewall drop the data? ")?;
-        write!(f, "({option} sets the port)")?;
+        write!(
+            f,
+            "; does a firewall drop the data? ({option} sets the port)"
+        )?;
         if let Some([data, control]) = sources {
             write!(
                 f,
