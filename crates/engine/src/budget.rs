@@ -21,6 +21,8 @@ pub struct SharedBudget(Arc<Inner>);
 struct Inner {
     total: u64,
     per_holder: u64,
+    /// The budget that this one is a part of.
+    parent: Option<SharedBudget>,
     used: Mutex<Used>,
 }
 
@@ -100,9 +102,20 @@ impl SharedBudget {
 
     /// Creates a budget of `total`, of which one address gets at most `per_holder`.
     pub fn with_bounds(total: u64, per_holder: u64) -> Self {
+        Self::with_parent(total, per_holder, None)
+    }
+
+    /// Creates a part of `parent`, like [`Self::new`]. Each share counts in both budgets.
+    pub fn within(parent: &Self, total: u64) -> Self {
+        let per_holder = total - total / RESERVED_DIVISOR;
+        Self::with_parent(total, per_holder, Some(parent.clone()))
+    }
+
+    pub(crate) fn with_parent(total: u64, per_holder: u64, parent: Option<Self>) -> Self {
         Self(Arc::new(Inner {
             total,
             per_holder,
+            parent,
             used: Mutex::default(),
         }))
     }
@@ -122,9 +135,63 @@ impl SharedBudget {
         Ok(share)
     }
 
+    /// Returns the amount that all shares together may have.
+    pub fn total(&self) -> u64 {
+        self.0.total
+    }
+
     /// Returns the amount in use.
     pub fn used(&self) -> u64 {
         self.lock().sum
+    }
+
+    /// Returns the amount in use by a holder.
+    pub fn used_by(&self, holder: BudgetHolder) -> u64 {
+        self.lock().holders.get(&holder).copied().unwrap_or(0)
+    }
+
+    fn charge(&self, holder: BudgetHolder, amount: u64) -> Result<(), BudgetExceeded> {
+        let bounds = &self.0;
+        let mut used = self.lock();
+        let left = bounds.total.saturating_sub(used.sum);
+        if amount > left {
+            return Err(BudgetExceeded::Total {
+                requested: amount,
+                left,
+            });
+        }
+        let held = used.holders.get(&holder).copied().unwrap_or(0);
+        let left = bounds.per_holder.saturating_sub(held);
+        if amount > left {
+            return Err(BudgetExceeded::Holder {
+                requested: amount,
+                left,
+            });
+        }
+        // Locks are taken from the part to the whole.
+        if let Some(parent) = &bounds.parent {
+            parent.charge(holder, amount)?;
+        }
+        if amount > 0 {
+            used.holders.insert(holder, held + amount);
+        }
+        used.sum += amount;
+        Ok(())
+    }
+
+    fn release(&self, holder: BudgetHolder, amount: u64) {
+        let mut used = self.lock();
+        used.sum -= amount;
+        if let Some(held) = used.holders.get_mut(&holder) {
+            *held -= amount;
+            if *held == 0 {
+                used.holders.remove(&holder);
+            }
+        }
+        drop(used);
+        if let Some(parent) = &self.0.parent {
+            parent.release(holder, amount);
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, Used> {
@@ -137,28 +204,7 @@ impl BudgetShare {
     /// Reserves more for the same holder. If a limit leaves less than `amount`, fails and reserves
     /// nothing.
     pub fn grow(&mut self, amount: u64) -> Result<(), BudgetExceeded> {
-        let bounds = &self.budget.0;
-        let mut used = self.budget.lock();
-        let left = bounds.total.saturating_sub(used.sum);
-        if amount > left {
-            return Err(BudgetExceeded::Total {
-                requested: amount,
-                left,
-            });
-        }
-        let held = used.holders.get(&self.holder).copied().unwrap_or(0);
-        let left = bounds.per_holder.saturating_sub(held);
-        if amount > left {
-            return Err(BudgetExceeded::Holder {
-                requested: amount,
-                left,
-            });
-        }
-        if amount > 0 {
-            used.holders.insert(self.holder, held + amount);
-        }
-        used.sum += amount;
-        drop(used);
+        self.budget.charge(self.holder, amount)?;
         self.amount += amount;
         Ok(())
     }
@@ -167,18 +213,7 @@ impl BudgetShare {
     pub fn shrink(&mut self, amount: u64) {
         let amount = amount.min(self.amount);
         self.amount -= amount;
-        self.release(amount);
-    }
-
-    fn release(&self, amount: u64) {
-        let mut used = self.budget.lock();
-        used.sum -= amount;
-        if let Some(held) = used.holders.get_mut(&self.holder) {
-            *held -= amount;
-            if *held == 0 {
-                used.holders.remove(&self.holder);
-            }
-        }
+        self.budget.release(self.holder, amount);
     }
 
     /// Returns the amount of the share.
@@ -189,7 +224,7 @@ impl BudgetShare {
 
 impl Drop for BudgetShare {
     fn drop(&mut self) {
-        self.release(self.amount);
+        self.budget.release(self.holder, self.amount);
     }
 }
 
@@ -281,5 +316,21 @@ mod tests {
                 "{first} {second}"
             );
         }
+    }
+
+    #[test]
+    fn a_part_is_charged_to_the_whole() {
+        let whole = SharedBudget::with_bounds(10, 10);
+        let parts = [8, 8].map(|total| SharedBudget::within(&whole, total));
+        let holder = BudgetHolder::Local;
+        let mut first = parts[0].reserve(holder, 6).unwrap();
+        assert!(parts[0].reserve(holder, 3).is_err());
+        assert!(parts[1].reserve(holder, 5).is_err());
+        assert_eq!((parts[1].used(), whole.used()), (0, 6));
+        first.shrink(2);
+        let second = parts[1].reserve(holder, 5).unwrap();
+        assert_eq!(whole.used_by(holder), 9);
+        drop((first, second));
+        assert_eq!(whole.used(), 0);
     }
 }

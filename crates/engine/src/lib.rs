@@ -35,6 +35,7 @@ mod numbers;
 mod one_way;
 mod pace;
 mod packet_records;
+mod resources;
 mod run;
 mod sampler;
 pub mod script;
@@ -71,6 +72,9 @@ pub use memory::BufferMemory;
 pub use numbers::{ArrivalOrder, DatagramObserver, FirstDatagram};
 pub use packet_records::{
     PacketArrival, PacketRecords, PacketTimes, ReceivedPacket, Recording, SkippedNumber,
+};
+pub use resources::{
+    ResourceAmounts, ResourceBudget, ResourceExceeded, ResourceShare, spawn, spawn_scoped,
 };
 pub use run::{receive_late, run};
 pub use sampler::{CounterDelta, CounterReading, Sampler, path_sample, sample_until};

@@ -1,6 +1,7 @@
 //! Limits of the memory of buffers.
 
 use crate::budget::{BudgetExceeded, BudgetHolder, BudgetShare, SharedBudget};
+use crate::resources::ResourceBudget;
 
 /// Memory limits of buffer rings: one per ring, and a budget that all rings share.
 #[derive(Clone, Debug)]
@@ -14,7 +15,8 @@ impl BufferMemory {
     /// Creates limits for the local process: `per_ring` bytes per ring, and `total` bytes for all
     /// rings.
     pub fn new(per_ring: u64, total: u64) -> Self {
-        let budget = SharedBudget::with_bounds(total, total);
+        let process = ResourceBudget::process().memory.clone();
+        let budget = SharedBudget::with_parent(total, total, Some(process));
         Self::from_budget(&budget, BudgetHolder::Local, per_ring)
     }
 

@@ -1,6 +1,7 @@
 //! Properties of this host that affect measurements. Unavailable properties are `None`.
 
 mod cpu;
+mod limits;
 mod security;
 
 use std::fs;
@@ -9,6 +10,7 @@ use std::net::IpAddr;
 use crate::{Domain, Protocol, Socket, Type};
 
 pub use cpu::{cpu_mhz, cpu_model, is_virtual_guest};
+pub use limits::{ProcessLimits, process_limits};
 pub use security::{SecurityFacts, security};
 
 use crate::interface;

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use control::ControlConnection;
-use engine::{DeadlineGuard, SharedBudget, Stop, StopReason};
+use engine::{DeadlineGuard, ResourceBudget, SharedBudget, Stop, StopReason};
 use model::{SocketOptions, Transport};
 use server::{DatagramAcceptor, Dialect, Server, ServerConfig, ServerContext, Service, listen};
 use sys::Address;
@@ -242,7 +242,7 @@ impl Iperf3Dialect {
             login_verifier,
             service: service.clone(),
             idle_deadline: Mutex::default(),
-            memory: SharedBudget::new(MAX_BUFFER_BYTES),
+            memory: SharedBudget::within(&ResourceBudget::process().memory, MAX_BUFFER_BYTES),
             admitted_tests: AtomicU32::new(0),
         }
     }

@@ -20,7 +20,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use control::ControlConnection;
-use engine::{SharedBudget, Stop, StopReason};
+use engine::{ResourceBudget, SharedBudget, Stop, StopReason};
 use model::Transport;
 use server::{Dialect, Server, ServerContext, Service, inherited_listeners, listen};
 use sys::resolve::{self, AddressFamily};
@@ -228,7 +228,10 @@ impl Netserver {
     fn new(limits: ServerLimits, passphrase: Option<String>) -> io::Result<Self> {
         Ok(Self {
             fill_files: FillFiles::open(&limits.fill_directories)?,
-            memory: SharedBudget::new(limits.max_memory_bytes),
+            memory: SharedBudget::within(
+                &ResourceBudget::process().memory,
+                limits.max_memory_bytes,
+            ),
             limits,
             passphrase: passphrase.map(Passphrase::new),
         })

@@ -12,7 +12,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::Scope;
 use std::time::{Duration, Instant};
 
-use engine::{SharedBudget, Stop, StopReason, open_datagram_branch, open_datagram_listener};
+use engine::{
+    ResourceBudget, SharedBudget, Stop, StopReason, open_datagram_branch, open_datagram_listener,
+};
 use model::Transport;
 use server::{ClientSlot, Refusal, Service};
 use sys::call::{self, Error};
@@ -65,7 +67,10 @@ pub fn serve(
         settings,
         service,
         warn,
-        memory: SharedBudget::new(settings.limits.memory_bytes),
+        memory: SharedBudget::within(
+            &ResourceBudget::process().memory,
+            settings.limits.memory_bytes,
+        ),
         sessions: Mutex::default(),
     };
     std::thread::scope(|scope| {

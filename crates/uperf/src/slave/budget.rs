@@ -1,6 +1,6 @@
 //! Resource budget of all masters together, so that one master cannot take another's share.
 
-use engine::{BudgetExceeded, BudgetHolder, BudgetShare, SharedBudget};
+use engine::{BudgetExceeded, BudgetHolder, BudgetShare, ResourceBudget, SharedBudget};
 
 use crate::GroupSpec;
 use crate::options::SlaveLimits;
@@ -8,15 +8,12 @@ use crate::profile::MAX_PROCESSES;
 use crate::run_budget::{RunBudget, RunLimit};
 use crate::wire::WorkRefusal;
 
-/// Descriptors reserved for the process itself.
-const RESERVED_DESCRIPTORS: u64 = 64;
-
 /// Memory of a session before its workorder, in bytes: used stack, and control connection.
 const SESSION_BYTES: u64 = 32 << 10;
 
 /// Limits of all sessions together, and the amounts in use.
 #[derive(Debug)]
-pub(super) struct ResourceBudget {
+pub(super) struct SlaveBudget {
     strands: SharedBudget,
     processes: SharedBudget,
     memory: SharedBudget,
@@ -27,15 +24,15 @@ pub(super) struct ResourceBudget {
 /// Reserved strands and processes of one run. Dropping them releases them.
 pub(super) type StrandShares = [BudgetShare; 2];
 
-impl ResourceBudget {
-    /// Returns the budget of these limits and of the system's descriptor limit.
+impl SlaveBudget {
+    /// Returns the budget of these limits, as a part of the budget of this process.
     pub(super) fn new(limits: &SlaveLimits) -> Self {
-        let descriptors = sys::process::descriptor_limit().saturating_sub(RESERVED_DESCRIPTORS);
+        let process = ResourceBudget::process();
         Self {
-            strands: SharedBudget::new(limits.work.strands.into()),
+            strands: SharedBudget::within(&process.threads, limits.work.strands.into()),
             processes: SharedBudget::new(MAX_PROCESSES),
-            memory: SharedBudget::new(limits.work.memory),
-            descriptors: SharedBudget::new(descriptors),
+            memory: SharedBudget::within(&process.memory, limits.work.memory),
+            descriptors: process.descriptors.clone(),
             max_connections: limits.connections,
         }
     }
@@ -95,8 +92,8 @@ mod tests {
     const FIRST_HOST: BudgetHolder = BudgetHolder::Machine(1);
     const SECOND_HOST: BudgetHolder = BudgetHolder::Machine(2);
 
-    fn budget(strands: u32) -> ResourceBudget {
-        ResourceBudget::new(&SlaveLimits {
+    fn budget(strands: u32) -> SlaveBudget {
+        SlaveBudget::new(&SlaveLimits {
             work: WorkLimits {
                 strands,
                 memory: 1 << 20,

@@ -26,7 +26,7 @@ use crate::options::SlaveLimits;
 use crate::strand::any_address;
 use crate::tls::TlsSettings;
 
-use budget::ResourceBudget;
+use budget::SlaveBudget;
 
 /// Configuration of a slave.
 #[derive(Clone, Debug, Default)]
@@ -63,7 +63,7 @@ pub fn server_for_service(
 #[derive(Debug)]
 struct SlaveDialect {
     config: SlaveConfig,
-    budget: ResourceBudget,
+    budget: SlaveBudget,
 }
 
 impl Slave {
@@ -109,7 +109,7 @@ impl Slave {
 
 impl SlaveDialect {
     fn new(config: SlaveConfig) -> Self {
-        let budget = ResourceBudget::new(&config.limits);
+        let budget = SlaveBudget::new(&config.limits);
         Self { config, budget }
     }
 }
