@@ -167,7 +167,7 @@ impl Dialect for IperfDialect {
         if received < 4 {
             let cause = if received == 0 { "peer close" } else { "runt" };
             self.report_error(format!("read tcp flags ({cause}) failed"));
-            let id = self.flow_id(0, false);
+            let id = flow_id(0, false, None);
             let mut connection = connection::unconnected(id, control.peer().clone());
             connection.local = control.local_address();
             connection.initial_tcp_state = connection::initial_tcp_state(control.as_fd());
@@ -223,14 +223,6 @@ impl IperfDialect {
         self.observer.observe(&TestEvent::Error(line));
     }
 
-    fn flow_id(&self, number: u32, is_starred: bool) -> FlowId {
-        FlowId {
-            number,
-            is_starred,
-            key: self.permit_key.clone(),
-        }
-    }
-
     /// Reads the rest of a header that starts with `first_bytes`.
     fn read_stream_start(
         &self,
@@ -272,8 +264,9 @@ impl IperfDialect {
         })
     }
 
-    fn is_permitted(&self, hello: Option<&Hello>) -> bool {
-        let received_key = hello.and_then(|hello| hello.key.as_deref());
+    /// Returns whether to run a test with this key of the client. A message without a field for
+    /// the key has none.
+    fn is_permitted(&self, received_key: Option<&[u8]>) -> bool {
         match &self.permit_key {
             None => received_key.is_none(),
             Some(key) => {
@@ -289,6 +282,18 @@ impl IperfDialect {
         }
     }
 
+    /// Ends the test of a client without the right key. The client's connection is reset.
+    fn drop_client(
+        &self,
+        connection: &ConnectionInfo,
+        running: &RunningTest,
+        socket: BorrowedFd<'_>,
+    ) {
+        self.observer.observe(&TestEvent::Dropped(connection));
+        running.fail(&"its permit key is missing or wrong");
+        let _ = sys::SockRef::from(&socket).set_linger(Some(Duration::ZERO));
+    }
+
     fn run_test(
         &self,
         data: &DataSocket,
@@ -302,10 +307,8 @@ impl IperfDialect {
         let (is_reverse, is_duplex) = (has(upper::REVERSE), has(upper::FULL_DUPLEX));
         let requested_bursts = hello.and_then(requested_bursts);
         let connection = self.connection_info(data, peer, number, hello, requested_bursts);
-        if !self.is_permitted(hello) {
-            self.observer.observe(&TestEvent::Dropped(&connection));
-            running.fail(&"its permit key is wrong");
-            let _ = data.socket.set_linger(Some(Duration::ZERO));
+        if !self.is_permitted(hello.and_then(|hello| hello.key.as_deref())) {
+            self.drop_client(&connection, running, data.socket.as_fd());
             return Ok(());
         }
         self.send_acknowledgement(data, hello, connection.has_trip_times)?;
@@ -376,21 +379,20 @@ impl IperfDialect {
         let receive = || {
             run(
                 &self.receive_plan(),
-                self.flow_id(number, false),
+                flow_id(number, false, hello),
                 stream_start.header_bytes,
             )
         };
         match (&send_plan, hello) {
-            (Some(send_plan), _) if is_reverse => run(send_plan, self.flow_id(number, false), 0),
+            (Some(send_plan), _) if is_reverse => run(send_plan, flow_id(number, false, hello), 0),
             (Some(send_plan), _) if is_duplex => std::thread::scope(|scope| {
-                let sender = scope.spawn(|| run(send_plan, self.flow_id(number, true), 0));
+                let sender = scope.spawn(|| run(send_plan, flow_id(number, true, hello), 0));
                 let received = receive();
                 sender.join().unwrap_or(Ok(())).and(received)
             }),
             (Some(send_plan), Some(hello)) if hello.flags & flags::VERSION1 != 0 => {
                 let run_reverse = || {
-                    let client = (peer, hello.port);
-                    self.run_reverse_connection(client, send_plan, &reports, server, running);
+                    self.run_reverse_connection(peer, hello, send_plan, &reports, server, running);
                 };
                 let is_simultaneous = hello.flags & flags::RUN_NOW != 0;
                 run_both_connections(data, receive, run_reverse, is_simultaneous)
@@ -408,7 +410,7 @@ impl IperfDialect {
         hello: Option<&Hello>,
         requested: Option<PeriodicBursts>,
     ) -> ConnectionInfo {
-        let id = self.flow_id(number, false);
+        let id = flow_id(number, false, hello);
         let mut connection = connection::from_socket(id, data, peer.clone(), Transport::Tcp);
         let extension = hello.and_then(|hello| hello.extension);
         let upper = extension.map_or(0, |extension| extension.upper);
@@ -505,12 +507,14 @@ impl IperfDialect {
     /// Connects to the client's port, and sends the flow of `-d` or `-r`.
     fn run_reverse_connection(
         &self,
-        (peer, port): (&Address, u32),
+        peer: &Address,
+        hello: &Hello,
         send_plan: &FlowPlan,
         reports: &Arc<ReportGroup>,
         server: ServerContext<'_>,
         running: &RunningTest,
     ) {
+        let port = hello.port;
         let Some(client_address) = peer.with_port(port) else {
             return self.report_error(format!("tcp connect failed: {port} is not a port"));
         };
@@ -545,7 +549,7 @@ impl IperfDialect {
             rate: None,
             is_client: false,
         });
-        let id = self.flow_id(number, true);
+        let id = flow_id(number, true, Some(hello));
         let mut connection: ConnectionInfo =
             connection::from_socket(id.clone(), &data, client_address, Transport::Tcp);
         connection.is_reverse = true;
@@ -573,6 +577,16 @@ impl IperfDialect {
             }
             Err(error) => self.report_error(sys::describe(&error)),
         }
+    }
+}
+
+/// Returns the identification of a flow, with the key that the client has given.
+fn flow_id(number: u32, is_starred: bool, hello: Option<&Hello>) -> FlowId {
+    let key = hello.and_then(|hello| hello.key.as_deref());
+    FlowId {
+        number,
+        is_starred,
+        key: key.map(|key| String::from_utf8_lossy(key).into_owned()),
     }
 }
 

@@ -200,6 +200,7 @@ pub(crate) fn test_cases() -> Vec<TestCase> {
         fails_if_the_server_is_silent,
         fails_if_the_server_dies,
         server_generates_a_key_and_ends_without_a_client,
+        refuses_tests_without_a_field_for_the_key,
         prints_a_json_document,
         serves_an_old_tcp_client_without_an_answer,
         runs_the_reverse_test_of_an_old_tcp_client,
@@ -422,6 +423,37 @@ fn server_generates_a_key_and_ends_without_a_client() {
         .filter_map(|line| line.strip_prefix("Permit key is '"));
     let keys: Vec<_> = keys.filter_map(|rest| rest.split('\'').next()).collect();
     assert!(matches!(keys[..], [key] if key.len() > 20), "{done:#?}");
+}
+
+/// The messages of bounceback tests, streams without a header and empty connections have no field
+/// for a key. The server refuses them, and does not print its key as theirs.
+fn refuses_tests_without_a_field_for_the_key() {
+    let (server_process, port) = start_server("--permit-key=abcd");
+    let refusals = || server_process.stdout().matches("(permit key fail)").count();
+    for options in ["--bounceback", "--bounceback --permit-key=abcd", "-C"] {
+        let count_before = refusals();
+        let line = format!("-c 127.0.0.1 -p {port} -t 1 {options}");
+        let client = testkit::run(command(Program::Ours, &line), TIMEOUT).unwrap();
+        assert_eq!(client.code, Some(1), "{client:#?}");
+        let is_refused = || refusals() == count_before + 1;
+        assert!(
+            wait_until(TIMEOUT, is_refused),
+            "{}",
+            server_process.stdout()
+        );
+    }
+    drop(TcpStream::connect(("127.0.0.1", port)).unwrap());
+    let is_reported = || server_process.stdout().contains("(null)");
+    assert!(
+        wait_until(TIMEOUT, is_reported),
+        "{}",
+        server_process.stdout()
+    );
+    assert!(
+        !server_process.stdout().contains("[abcd("),
+        "{}",
+        server_process.stdout()
+    );
 }
 
 fn prints_a_json_document() {

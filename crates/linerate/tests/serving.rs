@@ -263,6 +263,7 @@ fn requires_secrets() {
         ("netperf -p PORT -H 127.0.0.1 -l -1 -Z wrong", false),
         ("iperf -c 127.0.0.1 -p PORT -n 1000", false),
         ("iperf -c 127.0.0.1 -p PORT -n 1000 -u", false),
+        ("iperf -c 127.0.0.1 -p PORT -t 1 --bounceback", false),
         ("iperf -c 127.0.0.1 -p PORT -n 1000 --permit-key=word", true),
     ] {
         let complete_tests = || serving.server.stdout().matches("\"complete\"").count();

@@ -49,10 +49,7 @@ pub(super) fn serve(
     let test = super::describe_test("bounceback", None);
     let running = server.begin(control.peer(), test);
     let running = running.map_err(io::Error::other)?;
-    let mut message = vec![0; bounce.size as usize];
-    message[..head.len()].copy_from_slice(&head);
-    control.read_exact(&mut message[head.len()..], deadline)?;
-    let id = iperf.flow_id(number, false);
+    let id = super::flow_id(number, false, None);
     let local = control.local_address();
     let connection = ConnectionInfo {
         initial_tcp_state: crate::connection::initial_tcp_state(control.as_fd()),
@@ -64,6 +61,14 @@ pub(super) fn serve(
         local: local.clone(),
         ..crate::connection::unconnected(id.clone(), control.peer().clone())
     };
+    // The messages have no field for a key.
+    if !iperf.is_permitted(None) {
+        iperf.drop_client(&connection, &running, control.as_fd());
+        return Ok(());
+    }
+    let mut message = vec![0; bounce.size as usize];
+    message[..head.len()].copy_from_slice(&head);
+    control.read_exact(&mut message[head.len()..], deadline)?;
     iperf.observer.observe(&TestEvent::Connected(&connection));
     let socket = Arc::new(control.as_fd().try_clone_to_owned()?);
     let measured = MeasuredFlow {
