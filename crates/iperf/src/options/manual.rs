@@ -1,4 +1,4 @@
-//! The options chapter of the manual page `iperf.1`, generated from [`super::table`].
+//! The options chapter of the manual page `iperf.1`, generated from `super::table`.
 
 use getopt::manual::{Chapter, chapter};
 

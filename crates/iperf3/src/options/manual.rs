@@ -1,4 +1,4 @@
-//! Converts the rows of [`super::table`] to the chapters of `iperf3.1`.
+//! Converts the rows of `super::table` to the chapters of `iperf3.1`.
 
 use getopt::manual::{Chapter, chapter};
 

@@ -1,6 +1,6 @@
 //! Parses argv of `iperf3` to [`Settings`], with the stock tool's getopt grammar.
 //!
-//! One table ([`table`]) drives the parser, the usage text and the manual ([`manual`]).
+//! One table (`table`) drives the parser, the usage text and the manual ([`manual`]).
 
 pub mod manual;
 mod settings;

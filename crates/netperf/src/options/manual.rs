@@ -1,7 +1,7 @@
 //! The option chapters of the manual pages.
 //!
-//! They are generated from the tables in [`super::global`], [`super::test`], [`super::families`]
-//! and [`super::server`].
+//! They are generated from the tables in `super::global`, `super::test`, `super::families`
+//! and `super::server`.
 
 use getopt::manual::{Chapter, chapter};
 

@@ -1,8 +1,8 @@
 //! The command lines of netperf and netserver, parsed to [`Settings`] and [`ServerSettings`].
 //!
-//! The grammar is the stock tools' getopt grammar. One table per command ([`global`], [`test`],
-//! [`server`]) drives the parser, the usage text ([`usage`]) and the manual page ([`manual`]).
-//! The parser stores the arguments as typed; [`plan`] converts them to settings.
+//! The grammar is the stock tools' getopt grammar. One table per command (`global`, `test`,
+//! `server`) drives the parser, the usage text (`usage`) and the manual page ([`manual`]).
+//! The parser stores the arguments as typed; `plan` converts them to settings.
 
 mod endpoint_plans;
 mod families;

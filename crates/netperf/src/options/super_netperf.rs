@@ -38,7 +38,7 @@ pub fn parse_super_netperf(
     Ok(settings)
 }
 
-/// Parses `super-netperf N PORT …`: N flows; prints netperf's first line and [`K8S_SELECTORS`].
+/// Parses `super-netperf N PORT …`: N flows; prints netperf's first line and `K8S_SELECTORS`.
 ///
 /// The first flow uses data port PORT, the others the ports after it.
 pub fn parse_super_netperf_on_ports(

@@ -1,4 +1,4 @@
-//! The option chapters of the manual pages, generated from [`super::table`].
+//! The option chapters of the manual pages, generated from `super::table`.
 
 use getopt::manual::{Chapter, chapter};
 

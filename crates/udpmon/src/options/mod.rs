@@ -1,6 +1,6 @@
 //! The parser of the five programs' command lines, with the getopt grammar of the stock tools.
 //!
-//! One table ([`table`]) drives the parser, the usage texts and the manual pages ([`manual`]).
+//! One table (`table`) drives the parser, the usage texts and the manual pages ([`manual`]).
 
 pub mod manual;
 mod settings;

@@ -1,4 +1,4 @@
-//! Chapters of the manual page `uperf.1`, made from the rows of [`super::table`].
+//! Chapters of the manual page `uperf.1`, made from the rows of `super::table`.
 
 use getopt::manual::{Chapter, chapter};
 

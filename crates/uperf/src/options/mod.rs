@@ -1,7 +1,7 @@
 //! Parses the arguments of `uperf` into [`Settings`], in the stock tool's getopt grammar.
 //!
-//! One table ([`table`]) drives the parser, the usage text ([`usage`]) and the manual ([`manual`]).
-//! It collects the given options; [`settings`] checks them and derives the settings.
+//! One table (`table`) drives the parser, the usage text (`usage`) and the manual ([`manual`]).
+//! It collects the given options; `settings` checks them and derives the settings.
 
 mod counter;
 pub mod manual;
