@@ -13,7 +13,8 @@
 # Timeout of a case, in seconds. On a busy machine, some cases take more than a minute.
 CASE_TIMEOUT=240
 
-# try NAME FUNCTION [ARGUMENT...]: runs a case; prints `ok NAME`, or `FAIL NAME: REASON` and output.
+# try NAME FUNCTION [ARGUMENT...]: runs a case; prints `ok NAME, 1.2 s`, or `FAIL NAME: REASON` and
+# output. The time is the guest's.
 try() {
     name=$1
     shift
@@ -29,6 +30,7 @@ try() {
         echo 1 >"$case_group/cgroup.kill"
     ) &
     : >"$log"
+    started=$(cut -d ' ' -f 1 /proc/uptime)
     (
         echo 0 >"$case_group/cgroup.procs"
         directory=$(mktemp -d)
@@ -42,7 +44,7 @@ try() {
     wait
     ip -all netns delete
     if [ "$code" -eq 0 ]; then
-        echo "ok $name"
+        echo "ok $name, $(echo "$started $(cat /proc/uptime)" | awk '{ printf "%.1f", $2 - $1 }') s"
         return
     fi
     reason=$(tail -n 1 "$log")

@@ -133,7 +133,8 @@ fn passed_test(line: &str) -> Option<&str> {
             .split_once(" ... ok")
             .map(|(name, _)| name)
     };
-    from_runner().or_else(|| line.strip_prefix("ok "))
+    let from_machine = || line.strip_prefix("ok ")?.split(", ").next();
+    from_runner().or_else(from_machine)
 }
 
 /// Checks a reference against the tests in `ran`. If `is_complete`, `ran` has the tests of all
@@ -321,6 +322,7 @@ fn recognizes_passed_tests() {
         ("test tests::a ... FAILED", None),
         ("test tests::a ... ignored, 0.0 s", None),
         ("ok families.unix", Some("families.unix")),
+        ("ok families.unix, 1.2 s", Some("families.unix")),
         ("SKIPPED families.unix: no root", None),
         ("running 3 tests", None),
     ] {

@@ -7,6 +7,7 @@ mod aggregate;
 mod book;
 mod cli;
 mod coverage;
+mod dependencies;
 mod documents;
 mod effects;
 mod flent;
@@ -20,6 +21,7 @@ mod packaging;
 mod requests;
 mod robust;
 mod run;
+mod scripts;
 mod serve;
 mod serving;
 mod truth;
@@ -51,6 +53,8 @@ fn main() -> ExitCode {
         ("flent", flent::test_cases()),
         ("packaging", packaging::test_cases()),
         ("map", map::test_cases()),
+        ("scripts", scripts::test_cases()),
+        ("dependencies", dependencies::test_cases()),
         ("serve", serve::test_cases()),
         ("truth", truth::test_cases()),
     ];
