@@ -9,6 +9,7 @@ use std::fs;
 use std::path::Path;
 
 use iperf::wire::{BounceMessage, BurstParameters, Extension, Hello, TestStart};
+use iperf3::wire::Parameters;
 use netperf::wire::{Capability, ReceivedRequest, Request};
 use testkit::{TestCase, test_case_unless};
 use udpmon::wire::MessageBlock;
@@ -61,6 +62,7 @@ fn declared_fields() -> BTreeSet<Field> {
         fields!(TestStart: at fq_rate),
         fields!(BurstParameters: rate mean variance gap),
         fields!(BounceMessage: size number quick_ack synchronised type_of_service stop sent served hold),
+        fields!(Parameters: protocol omit server_affinity time bytes blocks max_segment no_delay parallel direction multipath window block_bytes rate fq_rate pacing_timer burst type_of_service flow_label title extra_data congestion server_output udp_counters_64bit repeating_payload zero_copy do_not_fragment skip_copy offload token client_version),
         fields!(MessageBlock: command version number sent responded length acknowledge low width offset lost_only skip received lost bad_order first_to_last stamps),
     ];
     let uperf = [

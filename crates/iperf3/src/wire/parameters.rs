@@ -410,10 +410,15 @@ mod tests {
             (r#"{"parallel":0}"#, error::STREAMS),
             (r#"{"time":-1}"#, error::DURATION),
             (r#"{"time":1e300}"#, error::DURATION),
+            (r#"{"time":86401}"#, error::DURATION),
             (r#"{"len":1048577}"#, error::BLOCK_SIZE),
             (r#"{"udp":true,"len":15}"#, error::UDP_BLOCK_SIZE),
             (r#"{"window":1e12}"#, error::BUFFER_SIZE),
+            (r#"{"window":536870913}"#, error::BUFFER_SIZE),
             (r#"{"MSS":[]}"#, error::MSS),
+            (r#"{"MSS":32768}"#, error::MSS),
+            (r#"{"flowlabel":1048576}"#, error::FLOW_LABEL),
+            (r#"{"server_affinity":65537}"#, error::AFFINITY),
             (r#"{"omit":601}"#, error::OMIT),
             (r#"{"burst":1001}"#, error::BURST),
             (r#"{"TOS":256}"#, error::BAD_TOS),
@@ -425,6 +430,17 @@ mod tests {
         ] {
             let fault = Parameters::decode(text.as_bytes()).unwrap_err();
             assert_eq!(fault.code, code, "{text}");
+        }
+        for key in [
+            "title",
+            "extra_data",
+            "congestion",
+            "client_version",
+            "authtoken",
+        ] {
+            let text = format!(r#"{{"{key}":"{}"}}"#, "x".repeat(MAX_TEXT_BYTES + 1));
+            let fault = Parameters::decode(text.as_bytes()).unwrap_err();
+            assert_eq!(fault.code, error::RECEIVE_PARAMETERS, "{key}");
         }
     }
 }

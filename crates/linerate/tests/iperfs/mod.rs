@@ -9,6 +9,7 @@ mod iperf2_lost_clients;
 mod iperf3_fifty_clients;
 mod iperf3_invalid_data;
 mod iperf3_lost_peers;
+mod iperf3_parameters;
 mod iperf3_script;
 mod link;
 mod replays;
@@ -43,6 +44,7 @@ pub(crate) fn test_cases() -> Vec<TestCase> {
     let iperf3 = [
         iperf3_invalid_data::test_cases(),
         iperf3_lost_peers::test_cases(),
+        iperf3_parameters::test_cases(),
         iperf3_fifty_clients::test_cases(),
     ]
     .into_iter()
