@@ -230,7 +230,10 @@ llc_refusals() {
     serve ours
     ! client ours -t DLCO_STREAM -l 1 -- -D near0,far0 -m 2000 2>err || fail "accepted 2000 bytes per frame"
     grep -q "a frame has room for 1496 bytes" err || fail "$(cat err)"
-    ! client ours -t DLCO_STREAM -l 1 -- -D near0,none 2>err || fail "accepted an unknown interface"
+    for devices in near0,none none,far0; do
+        ! client ours -t DLCO_STREAM -l 1 -- -D $devices 2>err || fail "accepted an unknown interface"
+        grep -q "No such device" err || fail "$devices: $(cat err)"
+    done
     delete_link
 }
 

@@ -113,16 +113,14 @@ sctp_options() {
     start_slave
     write_profile connect "protocol=sctp sctp_out_streams=20 sctp_in_streams=30 sctp_rto_min=200 sctp_rto_max=3000 \
         sctp_rto_initial=500 sctp_sack_delay=100 sctp_sack_frequency=3 sctp_max_burst_size=8 sctp_max_fragment_size=500 \
-        sctp_hb_interval=7000 sctp_path_mtu=900 wndsz=100k" 1 "write size=2000" "think duration=1500ms" "read size=2000"
-    (
-        for _ in $(seq 100); do
-            sleep 0.05
-            $NEAR cat /proc/net/sctp/assocs >assocs
-            if grep -q '10\.0\.0\.2' assocs; then break; fi
-        done
-    ) &
-    h=$ADDRESS $NEAR linerate uperf -P "$PORT" -m profile.xml >out 2>err || fail "$(cat err out)"
-    wait $!
+        sctp_hb_interval=7000 sctp_path_mtu=900 wndsz=100k" 1 "write size=2000" "think duration=1000s" "read size=2000"
+    # The association lasts until the end of the case.
+    h=$ADDRESS $NEAR linerate uperf -P "$PORT" -m profile.xml >association.log 2>&1 &
+    until [ "$(sctp_counter "$NEAR" SctpOutOrderChunks)" -ge 8 ]; do
+        kill -0 $! 2>/dev/null || fail "$(cat association.log slave.log)"
+        sleep 0.05
+    done
+    $NEAR cat /proc/net/sctp/assocs >assocs
     cat assocs
     # Heartbeat interval (in ticks of 4 ms), inbound streams, outbound streams.
     equal "values of the association" "$(sed -n 's/.*10\.0\.0\.2//p' assocs | awk '{ print $1, $2, $3; exit }')" "1750 30 20"
