@@ -7,14 +7,15 @@ use netperf::wire::Request;
 use rustix::process::Signal;
 use testkit::Requirement::Namespaces;
 use testkit::{
-    Namespace, STOCK_NETPERF, Server, TestCase, TestProcess, add_link, connection_count,
-    linerate_with_args, stock_with_args, wait_until, with_prefix,
+    Namespace, STOCK_NETPERF, Server, TestCase, TestProcess, add_link, linerate_with_args,
+    stock_with_args, wait_until, with_prefix,
 };
 
 use super::raw::{RawClient, TestKind, data_connection};
 
-/// Timeout for the server to detect the end of a connection. It needs no deadline for that.
-const SHORT_TIMEOUT: Duration = Duration::from_secs(3);
+/// Timeout for the server to detect the end of a connection. It needs no deadline for that: all
+/// deadlines and lengths of tests are longer than four times this, which `wait_until` may wait.
+const SHORT_TIMEOUT: Duration = Duration::from_secs(10);
 
 pub(crate) fn test_cases() -> Vec<TestCase> {
     let test_cases = testkit::test_cases![
@@ -32,12 +33,13 @@ fn detects_dead_client_in_each_phase() {
         let mut server = Server::start("");
         server.idle_usage();
         let target = format!("netperf -H 127.0.0.1 -p {}", server.port);
-        let options = "-t TCP_RR -l 1000 -b 1 -w 10 -P 0";
+        let options = "-t TCP_RR -l 1000 -b 1 -w 10 -D 0.1 -P 0";
         let mut bystander =
             TestProcess::start(&mut linerate_with_args(&format!("{target} {options}")));
-        let pid = bystander.pid();
-        assert!(wait_until(SHORT_TIMEOUT, || connection_count(pid) == 2));
-        let baseline = server.usage();
+        // The baseline contains the server's data loop, which starts after the connection.
+        let has_started = wait_until(SHORT_TIMEOUT, || bystander.stdout().contains("Interim"));
+        assert!(has_started, "{}", bystander.stderr());
+        let baseline = server.settled_usage();
 
         // The kernel closes the connections of a killed process in the same way.
         drop(RawClient::connect(server.port));
@@ -48,7 +50,7 @@ fn detects_dead_client_in_each_phase() {
         server.assert_usage_returns_to(baseline, SHORT_TIMEOUT, "a death within a message");
         for kind in TestKind::ALL {
             let mut raw = RawClient::connect(server.port);
-            raw.send(&Request::Omni(kind.request(10)));
+            raw.send(&Request::Omni(kind.request(100)));
             drop(raw);
             server.assert_usage_returns_to(
                 baseline,
@@ -58,8 +60,8 @@ fn detects_dead_client_in_each_phase() {
         }
         for kind in TestKind::ALL {
             let event = format!("a death before the data, {}", kind.name());
-            // With -s, the stock client sleeps for 20 s between the response and the data.
-            let client = start_client(&server, kind, "-s 20 -l 10");
+            // With -s, the stock client sleeps for 100 s between the response and the data.
+            let client = start_client(&server, kind, "-s 100 -l 100");
             let has_request = wait_until(SHORT_TIMEOUT, || {
                 server.usage().descriptors >= baseline.descriptors + 2
             });
@@ -68,7 +70,7 @@ fn detects_dead_client_in_each_phase() {
             server.assert_usage_returns_to(baseline, SHORT_TIMEOUT, &event);
         }
         for kind in TestKind::ALL {
-            let mut client = start_client(&server, kind, "-l 20");
+            let mut client = start_client(&server, kind, "-l 100");
             client.wait_for_data_phase();
             client.signal(Signal::KILL);
             server.assert_usage_returns_to(
@@ -78,7 +80,7 @@ fn detects_dead_client_in_each_phase() {
             );
         }
         let mut raw = RawClient::connect(server.port);
-        let port = raw.request_test(&TestKind::TcpStream.request(10));
+        let port = raw.request_test(&TestKind::TcpStream.request(100));
         let mut data = data_connection(port);
         data.write_all(&[0; 1000]).expect("the test receives");
         drop((data, raw));
