@@ -230,14 +230,9 @@ fn systemd_units() -> Outcome {
         command.arg(files.write(unit, &files.text(unit, 12865)));
     }
     let output = run(command, Duration::from_secs(30)).map_err(|error| error.to_string())?;
-    let reported: Vec<&str> = output
-        .stderr
-        .lines()
-        .filter(|line| line.contains("linerate-"))
-        .collect();
-    if reported.is_empty() {
+    if output.code == Some(0) && !output.stderr.contains("linerate-") {
         Ok(())
     } else {
-        Err(reported.join("\n"))
+        Err(format!("{output:?}"))
     }
 }

@@ -3,6 +3,7 @@
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::thread;
+use std::time::{Duration, Instant};
 
 use engine::Stop;
 use testkit::Profile;
@@ -14,6 +15,9 @@ use uperf::wire::{
     Phase1Answer, Phase2Answer, SlaveInfo, TransactionRecord,
 };
 use uperf::{DataProtocol, FlowopKind};
+
+/// Longest wait for the master's next message or connection.
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 const LAYOUT: FlowopLayout = FlowopLayout::V1_0_8;
 
@@ -61,12 +65,14 @@ fn tolerates_reset_by_slave_that_ends_first() {
         .text();
     let (result, commands) = run(&profile, |slave| {
         slave.next_command();
-        let (mut data, _) = slave.data.accept().expect("the master connects");
+        let mut data = accept(&slave.data);
         slave.next_command();
         // Close the connection with unread data.
         data.read_exact(&mut [0; 8192]).expect("the master sends");
         data.set_nonblocking(true).expect("the socket is open");
+        let end = Instant::now() + TIMEOUT;
         while data.peek(&mut [0]).is_err() {
+            assert!(Instant::now() < end, "the master sends no more");
             thread::yield_now();
         }
         drop(data);
@@ -121,9 +127,9 @@ fn run(profile: &str, act: impl FnOnce(&mut Slave) + Send) -> (String, Vec<Maste
 
 /// Accepts a master and does the handshake.
 fn accept_master(listener: &TcpListener) -> Slave {
-    let (control, _) = listener.accept().expect("the master connects");
+    let control = accept(listener);
     answer_phase_1(&control);
-    let (probe, _) = listener.accept().expect("the master probes the layout");
+    let probe = accept(listener);
     answer_phase_1(&probe);
     receive(&probe, 352 + 24 + 168 + LAYOUT.record_len());
     send(
@@ -172,6 +178,23 @@ fn accept_master(listener: &TcpListener) -> Slave {
         data,
         commands: Vec::new(),
     }
+}
+
+/// Accepts a connection of the master, whose reads have a timeout.
+fn accept(listener: &TcpListener) -> TcpStream {
+    listener.set_nonblocking(true).expect("the socket is open");
+    let end = Instant::now() + TIMEOUT;
+    let stream = loop {
+        match listener.accept() {
+            Ok((stream, _)) => break stream,
+            Err(_) if Instant::now() < end => thread::sleep(Duration::from_millis(1)),
+            Err(error) => panic!("the master does not connect: {error}"),
+        }
+    };
+    stream.set_nonblocking(false).expect("the socket is open");
+    let timeout = stream.set_read_timeout(Some(TIMEOUT));
+    timeout.expect("the timeout is valid");
+    stream
 }
 
 fn answer_phase_1(control: &TcpStream) {

@@ -433,11 +433,13 @@ fn kind_on_side(flowop: &FlowopRecord, side: Sender) -> FlowopKind {
     }
 }
 
-/// Repeats a call that would block until it succeeds, fails or `is_over` returns true.
+/// Repeats a call that would block until it succeeds, fails or `is_over` returns true. Panics after
+/// [`MAX_WAIT`].
 fn retry<T>(
     mut call: impl FnMut() -> std::io::Result<T>,
     is_over: impl Fn() -> bool,
 ) -> Result<T, EarlyEnd> {
+    let end = Instant::now() + MAX_WAIT;
     loop {
         match call() {
             Ok(value) => return Ok(value),
@@ -445,6 +447,10 @@ fn retry<T>(
                 if is_over() {
                     return Err(EarlyEnd);
                 }
+                assert!(
+                    Instant::now() < end,
+                    "the peer did nothing for {MAX_WAIT:?}"
+                );
                 // A listener is nonblocking.
                 thread::sleep(Duration::from_micros(200));
             }
@@ -457,6 +463,8 @@ fn retry<T>(
 /// Grace time for strands in an earlier transaction. The other side may have finished with a
 /// connection before this side has accepted it.
 const GRACE_TIME: Duration = Duration::from_millis(500);
+/// Longest wait for one transfer or connection. No test profile has longer pauses.
+const MAX_WAIT: Duration = Duration::from_secs(60);
 /// Timeout of one blocking call.
 const POLL_INTERVAL: Duration = Duration::from_millis(10);
 /// Interval between a stock slave's checks of its commands and its clock. poll(2) takes 0.1 %
