@@ -180,7 +180,7 @@ impl ControlConnection {
         Ok(self.stop.wait_readable(self.as_fd(), deadline)?)
     }
 
-    /// Sends all bytes, with one call if there are at most [`MAX_SEND_BYTES`] and they fit into the
+    /// Sends all bytes, with one call if there are at most `MAX_SEND_BYTES` and they fit into the
     /// socket buffer. A stock uperf slave takes the bytes of one read(2) for a complete command.
     pub fn write(&self, mut bytes: &[u8], timeout: Duration) -> io::Result<()> {
         let _registration = self.stop.register_thread();

@@ -9,7 +9,7 @@ use crate::stop::Stop;
 /// Opens the connections of a script and executes the steps of the dialect.
 pub trait ConnectionManager {
     /// Returns the connection for a transfer step that has none. The step keeps the connection
-    /// until a [`OwnStepResult`] clears it.
+    /// until a `OwnStepResult` clears it.
     fn connection(&mut self, step: usize) -> Result<Rc<Connection>, StepFailure>;
     /// Executes a step of the dialect. Returns the sent bytes and the connections to clear.
     fn perform(&mut self, step: usize, stop: &Stop) -> Result<DialectStepResult, StepFailure>;
