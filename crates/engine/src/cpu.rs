@@ -155,7 +155,7 @@ fn account(
     CpuAccount {
         used: CpuUse {
             busy_percent: mean(&each),
-            user_percent: mean(&share(|ticks| ticks.user)),
+            user_percent: mean(&share(|ticks| ticks.user + ticks.nice)),
             system_percent: mean(&share(|ticks| ticks.system)),
             iowait_percent: mean(&share(|ticks| ticks.iowait)),
             irq_percent: mean(&share(|ticks| ticks.irq)),
@@ -256,6 +256,8 @@ mod tests {
         };
         let busy = |nice| {
             let used = account(&[(0, CpuTicks::default())], &[(0, elapsed)], nice).used;
+            // The parts add up to the busy time.
+            assert!((used.user_percent - used.busy_percent).abs() < 1e-9);
             (used.busy_percent, used.peak)
         };
         assert_eq!(busy(NiceTime::Work), (90.0, Some((0, 90.0))));

@@ -22,7 +22,9 @@ impl Timer for () {
 pub trait StepTimer {
     /// Starts a measurement, before the first step or after a pause that belongs to no step.
     fn start(&mut self);
-    /// Ends a step that was executed `executions` times, and starts the next one.
+    /// Ends one execution of a step, and starts the next one.
+    fn execution(&mut self, step: usize);
+    /// Ends a pass of `executions` executions of a step, and starts the next step.
     fn step(&mut self, step: usize, executions: u64);
     /// Ends a round.
     fn round(&mut self);
@@ -31,6 +33,8 @@ pub trait StepTimer {
 impl StepTimer for () {
     #[inline]
     fn start(&mut self) {}
+    #[inline]
+    fn execution(&mut self, _: usize) {}
     #[inline]
     fn step(&mut self, _: usize, _: u64) {}
     #[inline]

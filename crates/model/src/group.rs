@@ -99,7 +99,7 @@ pub struct StepOutcome {
 
 /// Times of executions of a step or a transaction.
 ///
-/// A pass of a transaction is one round. A pass of a step is its `count=` executions in one round.
+/// An execution of a transaction is one round. A step with `count=` N has N executions per round.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct ExecutionTimes {
     /// Number of executions.
@@ -110,11 +110,11 @@ pub struct ExecutionTimes {
     /// Total CPU time of the threads, if measured.
     #[serde(rename = "cpu_ns", with = "optional_nanos")]
     pub cpu: Option<Duration>,
-    /// Time of the longest pass.
-    #[serde(rename = "longest_pass_ns", with = "nanos")]
+    /// Time of the longest execution.
+    #[serde(rename = "longest_ns", with = "nanos")]
     pub longest: Duration,
-    /// Time of the shortest pass.
-    #[serde(rename = "shortest_pass_ns", with = "nanos")]
+    /// Time of the shortest execution.
+    #[serde(rename = "shortest_ns", with = "nanos")]
     pub shortest: Duration,
 }
 

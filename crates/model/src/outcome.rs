@@ -358,7 +358,7 @@ pub struct BufferSizes {
 pub struct CpuUse {
     /// Time that was not idle, not iowait and not stolen.
     pub busy_percent: f64,
-    /// Time in user space, without nice time.
+    /// Time in user space, including nice time.
     pub user_percent: f64,
     /// Time in the kernel.
     pub system_percent: f64,

@@ -147,7 +147,7 @@ fn notes(report: &Report, omitted_columns: &[String]) -> Vec<String> {
     }));
     if !omitted_columns.is_empty() {
         notes.push(format!(
-            "Columns left out: {}; --json has all figures.",
+            "Columns left out: {}; --json has them.",
             omitted_columns.join(", ")
         ));
     }

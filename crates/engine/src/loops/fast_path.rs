@@ -194,6 +194,7 @@ fn run_one(
         if let Err(result) = transfer.execute(context) {
             return cursor.save(0, left, Exit::Execute(Some(result)));
         }
+        timer.execution(0);
         left -= 1;
         if left > 0 {
             continue;
@@ -224,12 +225,14 @@ fn run_two(
             if let Err(result) = first.execute(context) {
                 return cursor.save(0, 1, Exit::Execute(Some(result)));
             }
+            timer.execution(0);
             timer.step(0, 1);
         }
         first_is_done = false;
         if let Err(result) = second.execute(context) {
             return cursor.save(1, 1, Exit::Execute(Some(result)));
         }
+        timer.execution(1);
         timer.step(1, 1);
         if cursor.end_round(timer) {
             return Exit::Done;
@@ -271,9 +274,11 @@ fn run_any(
             Some(Err(result)) => break Exit::Execute(Some(result)),
             None => break Exit::Execute(None),
         }
+        let index = steps.len() - steps_left.len();
+        timer.execution(index);
         left -= 1;
         if left == 0 {
-            timer.step(steps.len() - steps_left.len(), step.count);
+            timer.step(index, step.count);
             steps_left.next();
             left = steps_left.as_slice().first().map_or(0, |next| next.count);
         }

@@ -140,6 +140,7 @@ impl Executor<'_> {
             }
             if count > 0 {
                 self.counters.add(Counter::Operations, 1);
+                timer.execution(cursor.step);
             }
             if !cursor.advance(&steps.fast_path, timer) {
                 return Ok(());

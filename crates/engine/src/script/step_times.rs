@@ -12,7 +12,7 @@ use crate::timer::StepTimer;
 
 use super::event_counters::{EventCounts, StepEventCounters};
 
-/// Times of one step, or of the rounds. A pass is a step's executions in one round, or one round.
+/// Times of the executions of one step, or of the rounds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PassTimes {
     /// Number of executions, or of rounds.
@@ -21,9 +21,9 @@ pub struct PassTimes {
     pub total_ns: u64,
     /// Total CPU time of the thread in nanoseconds; 0 if not requested.
     pub cpu_ns: u64,
-    /// The longest pass, in nanoseconds.
+    /// The longest execution, in nanoseconds.
     pub longest_ns: u64,
-    /// The shortest pass, in nanoseconds; undefined without executions.
+    /// The shortest execution, in nanoseconds; undefined without executions.
     pub shortest_ns: u64,
 }
 
@@ -40,8 +40,8 @@ pub struct StepReport {
     pub events: Option<Vec<EventCounts>>,
 }
 
-/// Times steps and rounds with one clock read per step: a step begins at the end of the previous
-/// one.
+/// Times steps and rounds with one clock read per execution: each begins at the end of the previous
+/// one. A pass is a step's executions in one round.
 #[derive(Debug)]
 pub struct StepTimes {
     report: StepReport,
@@ -51,7 +51,9 @@ pub struct StepTimes {
     with_cpu: bool,
     with_steps: bool,
     round_start: ClockReadings,
-    step_start: ClockReadings,
+    /// Start of the current pass, in nanoseconds of the monotonic clock.
+    pass_start_ns: u64,
+    execution_start: ClockReadings,
 }
 
 /// Receives the time of each pass of a step.
@@ -79,7 +81,8 @@ impl StepTimes {
             with_cpu,
             with_steps,
             round_start: ClockReadings::default(),
-            step_start: ClockReadings::default(),
+            pass_start_ns: 0,
+            execution_start: ClockReadings::default(),
         }
     }
 
@@ -130,8 +133,19 @@ impl StepTimer for StepTimes {
         if let Some(counters) = &mut self.event_counters {
             counters.start();
         }
-        self.round_start = self.now();
-        self.step_start = self.round_start;
+        self.execution_start = self.now();
+        self.round_start = self.execution_start;
+        self.pass_start_ns = self.execution_start.ns;
+    }
+
+    #[inline]
+    fn execution(&mut self, step: usize) {
+        if !self.with_steps {
+            return;
+        }
+        let now = self.now();
+        self.report.steps[step].add(&self.execution_start, &now);
+        self.execution_start = now;
     }
 
     #[inline]
@@ -139,51 +153,43 @@ impl StepTimer for StepTimes {
         if !self.with_steps {
             return;
         }
-        let now = self.now();
-        let duration_ns = now.ns - self.step_start.ns;
-        if executions > 0 {
-            self.report.steps[step].add(
-                executions,
-                duration_ns,
-                now.cpu_ns - self.step_start.cpu_ns,
-            );
-            if let Some(observer) = &mut self.observer {
-                observer.observe_pass(now.ns, duration_ns);
-            }
+        if let Some(observer) = self.observer.as_mut().filter(|_| executions > 0) {
+            let end_ns = self.execution_start.ns;
+            observer.observe_pass(end_ns, end_ns - self.pass_start_ns);
         }
-        self.step_start = now;
         if let Some(counters) = &mut self.event_counters {
             counters.end_step(step);
-            self.step_start = self.now();
+            self.execution_start = self.now();
         }
+        self.pass_start_ns = self.execution_start.ns;
     }
 
     #[inline]
     fn round(&mut self) {
         let now = if self.with_steps {
-            self.step_start
+            self.execution_start
         } else {
             self.now()
         };
-        let duration_ns = now.ns - self.round_start.ns;
-        let rounds = &mut self.report.rounds;
-        rounds.add(1, duration_ns, now.cpu_ns - self.round_start.cpu_ns);
+        self.report.rounds.add(&self.round_start, &now);
         if let Some(histogram) = &mut self.report.histogram {
-            histogram.record(duration_ns);
+            histogram.record(now.ns - self.round_start.ns);
         }
         self.round_start = now;
     }
 }
 
 impl PassTimes {
+    /// Adds one execution.
     #[inline]
-    fn add(&mut self, executions: u64, duration_ns: u64, cpu_ns: u64) {
+    fn add(&mut self, start: &ClockReadings, end: &ClockReadings) {
+        let duration_ns = end.ns - start.ns;
         if self.executions == 0 {
             self.shortest_ns = duration_ns;
         }
-        self.executions += executions;
+        self.executions += 1;
         self.total_ns += duration_ns;
-        self.cpu_ns += cpu_ns;
+        self.cpu_ns += end.cpu_ns - start.cpu_ns;
         self.longest_ns = self.longest_ns.max(duration_ns);
         self.shortest_ns = self.shortest_ns.min(duration_ns);
     }

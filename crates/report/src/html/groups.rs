@@ -177,8 +177,7 @@ fn steps(run: &Outcome) -> String {
     subsection("Steps", &header, timed.map(row).collect())
 }
 
-/// Returns the cells of execution times. The means are per execution. `longest` and `shortest` are
-/// total times of the step in one round, which may have several executions.
+/// Returns the cells of execution times.
 fn time_cells(times: Option<&ExecutionTimes>) -> [Cell; 4] {
     let mean =
         |time: Duration, count: u64| format_nanoseconds(time.as_nanos() as f64 / count as f64);

@@ -99,10 +99,10 @@ impl FinishedRun<'_> {
         set_arrived_bytes(group, &mut transactions, self.reported_bytes(number));
         GroupOutcome {
             name: group.name.clone(),
-            totals: clipped_totals(strands.iter().flat_map(|strand| &strand.transactions)),
+            totals: totals(strands.iter().flat_map(|strand| &strand.transactions)),
             active: active_totals(&strands),
             workers: (strands.iter())
-                .map(|strand| clipped_totals(&strand.transactions))
+                .map(|strand| totals(&strand.transactions))
                 .collect(),
             transactions,
         }
@@ -228,27 +228,37 @@ fn active_totals(strands: &[&StrandOutcome]) -> Totals {
     let stages = strands.iter().map(|strand| strand.transactions.len()).max();
     let mut sum = Totals::default();
     for number in 0..stages.unwrap_or(0) {
-        let totals = clipped_totals(transaction_results(strands, number));
+        let results = transaction_results(strands, number);
+        let totals = sum_over_span(results, StrandTransactionOutcome::clipped_to_duration);
         sum.counts += totals.counts;
         sum.elapsed += totals.elapsed;
     }
     sum
 }
 
-/// Returns the sum of the results, limited to the time of their transactions. The elapsed time is
-/// from the first start to the last end.
-fn clipped_totals<'p>(results: impl IntoIterator<Item = &'p StrandTransactionOutcome>) -> Totals {
-    let mut counts = Counts::default();
+/// Returns the sum of the results, including work after the time of their transactions, as in the
+/// totals of the run.
+fn totals<'p>(results: impl IntoIterator<Item = &'p StrandTransactionOutcome>) -> Totals {
+    sum_over_span(results, |result| (result.elapsed, result.counts))
+}
+
+/// Returns the sum of the counts of each result. The elapsed time is from the first start to the
+/// last end.
+fn sum_over_span<'p>(
+    results: impl IntoIterator<Item = &'p StrandTransactionOutcome>,
+    elapsed_and_counts: impl Fn(&StrandTransactionOutcome) -> (Duration, Counts),
+) -> Totals {
+    let mut sum = Counts::default();
     let (mut first, mut last) = (None, None);
     for result in results {
-        let (elapsed, counts_in_time) = result.clipped_to_duration();
-        counts += counts_in_time;
+        let (elapsed, counts) = elapsed_and_counts(result);
+        sum += counts;
         first = Some(first.map_or(result.began, |first: Instant| first.min(result.began)));
         last = last.max(Some(result.began + elapsed));
     }
     let span = first.zip(last).map(|(first, last)| last - first);
     Totals {
-        counts,
+        counts: sum,
         elapsed: span.unwrap_or_default(),
     }
 }
