@@ -88,8 +88,10 @@ fn read_buffers(socket: &Socket, is_v6: bool) -> SocketBuffers {
 /// of 1472 bytes. That is too small if the program is not scheduled for some milliseconds.
 pub(crate) fn enlarge_receive_buffer(socket: &Socket, common: &CommonSettings) {
     const LARGE_BUFFER_BYTES: u32 = 4 << 20;
-    let is_default = common.buffer_bytes == CommonSettings::default().buffer_bytes;
-    if is_default && option::force_receive_buffer(socket.as_fd(), LARGE_BUFFER_BYTES).is_err() {
+    if common.sets_buffer_bytes {
+        return;
+    }
+    if option::force_receive_buffer(socket.as_fd(), LARGE_BUFFER_BYTES).is_err() {
         // Without privilege, the limit is net.core.rmem_max.
         let _ = socket.set_recv_buffer_size(LARGE_BUFFER_BYTES as usize);
     }

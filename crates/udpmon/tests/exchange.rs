@@ -20,20 +20,24 @@ fn with_responder(test: impl FnOnce(u16)) {
 }
 
 fn with_limits(limits: server::AddressLimits, test: impl FnOnce(u16, &Service)) {
+    let config = ServerConfig {
+        max_clients: 1,
+        limits,
+        ..ServerConfig::default()
+    };
+    with_config(config, RespSettings::default(), test);
+}
+
+fn with_config(config: ServerConfig, settings: RespSettings, test: impl FnOnce(u16, &Service)) {
     let common = CommonSettings {
         port: testkit::free_port(),
         ..CommonSettings::default()
     };
     let settings = RespSettings {
         common: common.clone(),
-        ..RespSettings::default()
+        ..settings
     };
     let stop = Stop::new();
-    let config = ServerConfig {
-        max_clients: 1,
-        limits,
-        ..ServerConfig::default()
-    };
     let service = Service::new(config, stop.clone());
     let (listeners, _) = udpmon::server::listen(&common).unwrap();
     std::thread::scope(|scope| {
@@ -252,25 +256,50 @@ fn responses_have_the_requested_length() {
 
 /// A stock requester on another port of the same host replaces the first one. Invalid requests get
 /// no answer or a short one.
+/// Returns the socket of a stock requester.
+fn stock_socket(port: u16) -> UdpSocket {
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    socket.connect(("127.0.0.1", port)).unwrap();
+    socket
+        .set_read_timeout(Some(Duration::from_secs(20)))
+        .unwrap();
+    socket
+}
+
+/// Sends a request and returns the reply.
+fn request(socket: &UdpSocket, block: MessageBlock) -> Vec<u8> {
+    socket.send(&block.encode()).unwrap();
+    let mut reply = vec![0; 1 << 16];
+    let length = socket.recv(&mut reply).unwrap();
+    reply.truncate(length);
+    reply
+}
+
+/// 1 MiB is sufficient for four sessions.
+#[test]
+fn sessions_are_charged_to_the_memory() {
+    let mut settings = RespSettings::default();
+    settings.limits.memory_bytes = 1 << 20;
+    let config = ServerConfig {
+        max_clients: 16,
+        ..ServerConfig::default()
+    };
+    with_config(config, settings, |port, _| {
+        let sockets: Vec<UdpSocket> = (0..5).map(|_| stock_socket(port)).collect();
+        let answer = |socket| {
+            let reply = request(socket, MessageBlock::with_command(Command::ZeroStats));
+            MessageBlock::read(&reply).unwrap().command()
+        };
+        let answers: Vec<_> = sockets.iter().map(answer).collect();
+        let (admitted, refused) = (Some(Command::Ok), Some(Command::InUse));
+        assert_eq!(answers, [admitted, admitted, admitted, admitted, refused]);
+    });
+}
+
 #[test]
 fn stock_requests_are_answered_within_bounds() {
     with_responder(|port| {
-        let open = || {
-            let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
-            socket.connect(("127.0.0.1", port)).unwrap();
-            socket
-                .set_read_timeout(Some(Duration::from_secs(20)))
-                .unwrap();
-            socket
-        };
-        let request = |socket: &UdpSocket, block: MessageBlock| {
-            socket.send(&block.encode()).unwrap();
-            let mut reply = vec![0; 1 << 16];
-            let length = socket.recv(&mut reply).unwrap();
-            reply.truncate(length);
-            reply
-        };
-        let (first, second) = (open(), open());
+        let (first, second) = (stock_socket(port), stock_socket(port));
         // Without a test, the responder ignores GETSTATS and answers TESTEND.
         first
             .send(&MessageBlock::with_command(Command::GetStats).encode())

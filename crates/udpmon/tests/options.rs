@@ -36,6 +36,7 @@ fn options_set_their_fields() {
     let common = CommonSettings {
         port: 15000,
         buffer_bytes: None,
+        sets_buffer_bytes: true,
         type_of_service: Some(0xb0),
         cpus: Some(3),
         quiet: true,
@@ -193,6 +194,8 @@ fn errors_name_the_wrong_option() {
         ("-d h --json --csv", "--json contradicts --csv: both write to standard output"),
         ("-d h --packets x -L 5", "--packets needs -G"),
         ("-d h --plot x.png", "--plot x.png: the name must end in .svg or .html"),
+        ("-d h --plot x.svg", "--plot needs a sweep, such as --gaps or -e, or records of all packets (-G)"),
+        ("-d h --plot x.svg -L 5", "--plot needs a sweep, such as --gaps or -e, or records of all packets (-G)"),
         ("-d", "option requires an argument -- 'd'"),
         ("-d h -Z", "invalid option -- 'Z'"),
     ] {
@@ -200,6 +203,12 @@ fn errors_name_the_wrong_option() {
         assert_eq!(exit.stderr, format!("udpmon_bw_mon: {reason}\n"), "{line}");
         assert_eq!((exit.code, &*exit.stdout), (1, ""), "{line}");
     }
+    for line in ["-G 5", "-w 1 -e 9", "--sizes 64,128", "--search 1:2", "--sweep delay"] {
+        bw_mon("x", arguments(&format!("-d h --plot x.svg {line}"))).unwrap();
+    }
+    assert!(options::req("x", arguments("-d h --plot x.svg")).is_err());
+    assert!(options::send("x", arguments("-d h --plot x.svg")).is_err());
+    assert!(recv("x", arguments("--plot x.svg")).is_err());
     let exit = bw_mon("x", arguments("")).unwrap_err();
     assert!(exit.stderr.starts_with("Usage: udpmon_bw_mon") && exit.code == 1);
     let exit = recv("x", arguments("-d 10.0.0.1")).unwrap_err();

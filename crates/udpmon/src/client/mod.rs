@@ -3,6 +3,7 @@
 
 mod channel;
 mod departures;
+mod plausible;
 mod responder_records;
 mod test;
 

@@ -11,6 +11,7 @@ use units::Bytes;
 
 use super::channel::Channel;
 use super::departures::Departures;
+use super::plausible;
 use super::responder_records::ResponderRecords;
 use crate::options::{BwMonSettings, RecordKind, RecordRequest, TestLoad};
 use crate::result::{
@@ -106,13 +107,17 @@ impl<'a> ThroughputTest<'a> {
             stop.clone()
         };
         let statistics = self.channel.fetch_statistics(stop)?;
-        let received = stock_counts(&statistics);
+        let elapsed = Duration::from_nanos(monotonic_ns() - self.zero_ns);
+        let sent = departures.spacing.sent;
+        let received = plausible::counts(&statistics, sent, elapsed)?;
         let details = self.fetch_details(stop)?;
+        if let Some(details) = &details {
+            plausible::check_details(details, sent)?;
+        }
         if self.settings.records.is_some() {
             let later_exchanges = self.channel.exchange_clocks(self.zero_ns, stop)?;
             self.exchanges.extend(later_exchanges);
         }
-        let sent = departures.spacing.sent;
         let histograms = self.fetch_histograms(stop)?;
         let remote_host = self.fetch_host_activity(stop)?;
         let records = match self.settings.records {
@@ -280,15 +285,6 @@ impl<'a> ThroughputTest<'a> {
             program: details.map(|_| "linerate".to_owned()),
             ..Side::default()
         }
-    }
-}
-
-fn stock_counts(statistics: &MessageBlock) -> StockCounts {
-    StockCounts {
-        received: statistics.received.into(),
-        lost: statistics.lost.into(),
-        bad_order: statistics.bad_order.into(),
-        elapsed: from_tenths(statistics.first_to_last),
     }
 }
 

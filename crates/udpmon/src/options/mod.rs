@@ -41,6 +41,7 @@ pub fn bw_mon(
             apply_preset(&mut given);
             let records = given.records;
             let sweep = sweep(&given)?;
+            check_plot(&given, sweep.has_several_tests() || given.search.is_some())?;
             let mut load = load(&given, &sweep)?;
             let min_bytes = sweep.sizes.iter().min();
             if records.is_some() && min_bytes.is_some_and(|bytes| *bytes < MIN_STAMPED_BYTES) {
@@ -101,6 +102,7 @@ pub fn send(program: &str, args: impl IntoIterator<Item = OsString>) -> Result<S
     parse("udpmon_send", program, &table::SEND, args, |given| {
         check_requester(&given)?;
         let sweep = sweep(&given)?;
+        check_plot(&given, sweep.has_several_tests())?;
         Ok(SendSettings {
             common: common(&given),
             load: load(&given, &sweep)?,
@@ -116,6 +118,7 @@ pub fn send(program: &str, args: impl IntoIterator<Item = OsString>) -> Result<S
 pub fn recv(program: &str, args: impl IntoIterator<Item = OsString>) -> Result<RecvSettings, Exit> {
     parse("udpmon_recv", program, &table::RECV, args, |given| {
         check_documents(&given)?;
+        check_plot(&given, false)?;
         Ok(RecvSettings {
             common: common(&given),
             time: given.time,
@@ -218,13 +221,27 @@ fn check_documents(given: &GivenOptions) -> Result<(), EarlyExit> {
     if given.documents.json && given.documents.csv {
         return refuse("--json contradicts --csv: both write to standard output");
     }
-    let has_records = given
-        .records
-        .is_some_and(|records| records.kind == RecordKind::All);
-    if given.documents.packets.is_some() && !has_records && given.preset != Some(Preset::Delay) {
+    if given.documents.packets.is_some() && !has_records(given) {
         return refuse("--packets needs -G");
     }
     Ok(())
+}
+
+/// Refuses `--plot` without anything to plot: a curve needs several tests, and the plots of packets
+/// need their records.
+fn check_plot(given: &GivenOptions, has_several_tests: bool) -> Result<(), EarlyExit> {
+    if given.documents.plot.is_some() && !has_several_tests && !has_records(given) {
+        return refuse(
+            "--plot needs a sweep, such as --gaps or -e, or records of all packets (-G)",
+        );
+    }
+    Ok(())
+}
+
+/// Whether the options request the records of all packets.
+fn has_records(given: &GivenOptions) -> bool {
+    let kind = given.records.map(|records| records.kind);
+    kind == Some(RecordKind::All) || given.preset == Some(Preset::Delay)
 }
 
 /// Applies the sweep of a stock script. Options of the command line override it.

@@ -27,6 +27,9 @@ with_defaults! {
         pub is_v6: bool = false,
         /// `-S`: SO_SNDBUF and SO_RCVBUF in bytes; `None` keeps the system's default.
         pub buffer_bytes: Option<u32> = Some(65535),
+        /// Whether `-S` sets these sizes. Otherwise a receiver of datagrams enlarges its receive
+        /// buffer.
+        pub sets_buffer_bytes: bool = false,
         /// `-P`, `-T`, `-Q`: the TOS byte.
         pub type_of_service: Option<u8> = None,
         /// `-a`: the CPUs that the program may run on, one per bit.
@@ -133,6 +136,13 @@ impl CommonSettings {
             type_of_service: self.type_of_service,
             ..SocketOptions::default()
         }
+    }
+}
+
+impl Sweep {
+    /// Whether the sweep has more than one size or gap.
+    pub(super) fn has_several_tests(&self) -> bool {
+        self.sizes.len() > 1 || self.gaps.len() > 1
     }
 }
 
@@ -380,7 +390,7 @@ with_defaults! {
         pub server: ServerConfig = ServerConfig { max_clients: 1, ..ServerConfig::default() },
         /// `--max-records`: memory for the records of one test, in bytes.
         pub record_bytes: u64 = 64 << 20,
-        /// `--max-memory`: memory for the records of all tests together, in bytes.
+        /// `--max-memory`: memory for all sessions and their records, in bytes.
         pub memory_bytes: u64 = 256 << 20,
         /// `--max-response`: the maximum length of a response, in bytes.
         pub response_bytes: u32 = 65507,

@@ -185,8 +185,12 @@ rows! {
         "Acknowledgements; only 0 is allowed. Responders of this protocol version send none, and the stock requester waits forever for them.",
         |_, v| if integer::<u32>(v, 0..=i64::from(u32::MAX))? == 0 { Ok(()) } else { refuse("responders do not send acknowledgements") });
     BUFFER = stock_letter('S', Value("bytes"), &["-S bytes       Socket buffers, granted in full or refused; 0: the system's (65535)"],
-        "The sizes of the socket's send and receive buffers. The program ends if they are not granted in full. 0 leaves the system's default. Default 65535. With this default, a receiver of datagrams enlarges its receive buffer to up to 4 MiB.",
-        |t, v| { t.common.buffer_bytes = Some(integer(v, 0..=1 << 30)?).filter(|bytes| *bytes > 0); Ok(()) });
+        "The sizes of the socket's send and receive buffers. The program ends if they are not granted in full. 0 leaves the system's default. Default 65535. Without this option, a receiver of datagrams enlarges its receive buffer to up to 4 MiB.",
+        |t, v| {
+            t.common.buffer_bytes = Some(integer(v, 0..=1 << 30)?).filter(|bytes| *bytes > 0);
+            t.common.sets_buffer_bytes = true;
+            Ok(())
+        });
     PRECEDENCE = stock_letter('P', Value("x"), &["-P x           IP precedence, hexadecimal"],
         "The IP precedence, a hexadecimal number up to 7.",
         |t, v| add_tos_bits(t, (hexadecimal(v, 7)? as u8) << 5));
@@ -271,7 +275,7 @@ rows! {
         "Write the results to this file as an HTML page with plots. The page loads nothing from the network.",
         |t, v| { t.documents.html = Some(v.into()); Ok(()) });
     PLOT = linerate_long("plot", Value("file"), "Plot the results to FILE.svg or FILE.html", "",
-        "Plot throughput and loss against the gap and the size of a sweep. With -G, also plot the delay and the arrival of each datagram. The file name must end in .svg or .html. Plots, HTML page and JSON document contain at most 2097152 records of all tests together.",
+        "Plot throughput and loss against the gap and the size of a sweep, which needs several tests. With -G, also plot the delay and the arrival of each datagram. The file name must end in .svg or .html. Plots, HTML page and JSON document contain at most 2097152 records of all tests together.",
         set_plot);
     PACKETS_FILE = linerate_long("packets", Value("file"), "Write the records of -G to this file, one per line", "",
         "Write the records of -G to this file after each test, as comma-separated values: the number of the test, the number of the datagram, its bytes, the times of departure and arrival by each end's clock, and the one-way delay. Times are in nanoseconds. The file contains the records of all tests.",
@@ -291,9 +295,9 @@ rows! {
     MAX_RECORDS = linerate_long("max-records", Value("bytes"), "Memory for the records of one test", "64M",
         "Memory for the records of one test. A linerate requester that asks for more fails before it sends data. A stock requester receives zeros for the records that do not fit. Default {default}.",
         |t, v| { t.limits.record_bytes = bytes(v, 0..=1 << 32)?; Ok(()) });
-    MAX_MEMORY = linerate_long("max-memory", Value("bytes"), "Memory for the records of all tests", "256M",
-        "Memory for the records of all tests together. One address gets at most 15/16 of it. Default {default}.",
-        |t, v| { t.limits.memory_bytes = bytes(v, 0..=1 << 40)?; Ok(()) });
+    MAX_MEMORY = linerate_long("max-memory", Value("bytes"), "Memory for all tests and their records", "256M",
+        "Memory for all tests together: 232 KiB per requester, and the records. One address gets at most 15/16 of it. Default {default}.",
+        |t, v| { t.limits.memory_bytes = bytes(v, 1 << 20..=1 << 40)?; Ok(()) });
     MAX_RESPONSE = linerate_long("max-response", Value("bytes"), "Maximum length of a response", "65507",
         "The maximum length of a response to a request, in bytes. Before a test starts, a response is at most as long as its request. Default {default}.",
         |t, v| { t.limits.response_bytes = integer(v, 64..=65507)?; Ok(()) });
@@ -326,7 +330,7 @@ pub(super) static BW_MON: Section<GivenOptions> = section(&[
 #[rustfmt::skip]
 pub(super) static REQ: Section<GivenOptions> = section(&[
     HOST, PORT, REQUEST, RESPONSE, LAST_RESPONSE, RESPONSE_STEP, REQUESTS, PAUSE, HISTOGRAMS, WIDTH_US, LOW_US, BUFFER,
-    PRECEDENCE, TOS, TOS_BYTE, CPUS, V6, QUIET, VERBOSE, VERSION, HELP, JSON, CSV, HTML, PLOT, STRICT,
+    PRECEDENCE, TOS, TOS_BYTE, CPUS, V6, QUIET, VERBOSE, VERSION, HELP, JSON, CSV, HTML, STRICT,
 ]);
 
 #[rustfmt::skip]

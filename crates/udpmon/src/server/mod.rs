@@ -13,7 +13,8 @@ use std::thread::Scope;
 use std::time::{Duration, Instant};
 
 use engine::{
-    ResourceBudget, SharedBudget, Stop, StopReason, open_datagram_branch, open_datagram_listener,
+    BudgetHolder, ResourceBudget, SharedBudget, Stop, StopReason, open_datagram_branch,
+    open_datagram_listener,
 };
 use model::Transport;
 use server::{ClientSlot, Refusal, Service};
@@ -38,6 +39,10 @@ const MAX_WAITING_SESSIONS: usize = 32;
 
 /// The stack size of a session's thread. Except for histograms, its buffers are on the heap.
 const STACK_BYTES: usize = 256 * 1024;
+
+/// The memory of a session without records, in bytes: its stack, its receive batch, and the numbers
+/// that detect repeated packets.
+const SESSION_BYTES: u64 = 232 * 1024;
 
 /// The minimum length of ZEROSTATS. A 32-bit requester sends 204 bytes, without the padding at the
 /// end.
@@ -182,6 +187,10 @@ impl Server<'_> {
         let slot = self
             .claim_slot(from, None)
             .map_err(|refusal| refusal.to_string())?;
+        let memory = self
+            .memory
+            .reserve(BudgetHolder::for_address(from), SESSION_BYTES)
+            .map_err(|exceeded| format!("bytes of memory: {exceeded} (--max-memory)"))?;
         let bound = Address::local(listener).map_err(|error| sys::describe(&error))?;
         let options = self.settings.common.socket_options();
         let socket = open_datagram_branch((listener, &bound), Transport::Udp, from, &options);
@@ -199,7 +208,7 @@ impl Server<'_> {
             request.to_vec(),
         );
         let session = move || {
-            let _registration = registration;
+            let _registration = (registration, memory);
             Session::new(self, socket.as_fd(), &entry).run(request, arrival_ns, slot);
         };
         let thread = std::thread::Builder::new().stack_size(STACK_BYTES);
