@@ -54,10 +54,6 @@ impl FlowOutcome {
     pub fn transactions_per_second(&self) -> Option<f64> {
         per_second(self.transactions as f64, self.elapsed)
     }
-
-    fn ended_after(&self) -> Option<Duration> {
-        Some(self.started_after + self.elapsed?)
-    }
 }
 
 fn per_second(amount: f64, elapsed: Option<Duration>) -> Option<f64> {
@@ -68,7 +64,7 @@ impl Outcome {
     /// Returns the sum of several flows; `None` without flows. Each flow comes with its start
     /// relative to the first flow's start.
     ///
-    /// Counts are added, and histograms are merged. The duration is from the start of the first
+    /// Counts are added, and histograms are merged. Each duration is from the start of the first
     /// flow to the end of the last one. Facts about a host, and values that cannot be added, come
     /// from the first flow, as does the plan.
     pub fn sum(flows: Vec<(Self, Duration)>) -> Option<Self> {
@@ -77,12 +73,19 @@ impl Outcome {
             .iter()
             .map(|(outcome, started_after)| FlowOutcome::from_outcome(outcome, *started_after))
             .collect();
-        let mut flows = flows.into_iter().map(|(outcome, _)| outcome);
+        let mut flows = flows.into_iter().map(|(mut outcome, started_after)| {
+            let sides = [Some(&mut outcome.local), outcome.remote.as_mut()];
+            for side in sides.into_iter().flatten() {
+                count_from_first_start(side, started_after);
+            }
+            outcome
+        });
         let mut sum = flows.next()?;
         flows.for_each(|flow| add_flow(&mut sum, flow));
-        let ends = flow_outcomes.iter().map(FlowOutcome::ended_after);
-        let ends: Option<Vec<Duration>> = ends.collect();
-        sum.local.elapsed = ends.and_then(|ends| ends.into_iter().max());
+        // Without the end of one flow there is no duration.
+        if flow_outcomes.iter().any(|flow| flow.elapsed.is_none()) {
+            sum.local.elapsed = None;
+        }
         sum.warnings
             .retain_mut(|warning| subtract_sibling_flows(warning, count - 1));
         sum.flows = if count > 1 { flow_outcomes } else { Vec::new() };
@@ -117,6 +120,17 @@ fn add_flow(sum: &mut Outcome, flow: Outcome) {
             None => sum.warnings.push(warning),
         }
     }
+}
+
+/// Extends the durations of a flow to begin with the first flow, so that the longest is that of the
+/// sum.
+fn count_from_first_start(side: &mut Side, started_after: Duration) {
+    let paced = side.pacing_result.as_mut();
+    let durations = side
+        .elapsed
+        .iter_mut()
+        .chain(paced.map(|paced| &mut paced.elapsed));
+    durations.for_each(|elapsed| *elapsed += started_after);
 }
 
 fn add_side(sum: &mut Side, flow: Side) {

@@ -215,7 +215,9 @@ fn adds_up_flows() {
     let mut second = request_response();
     first.local.socket.retransmits = Some(1);
     second.local.socket.retransmits = Some(2);
-    second.local.elapsed = Some(Duration::from_secs(4));
+    for side in [Some(&mut second.local), second.remote.as_mut()] {
+        side.unwrap().elapsed = Some(Duration::from_secs(4));
+    }
     second.local.cpu = None;
     first.warnings = vec![
         Warning::PeerShared { tests: 1 },
@@ -229,8 +231,10 @@ fn adds_up_flows() {
     let sum = Outcome::sum(vec![(first.clone(), Duration::ZERO), (second, later)]).unwrap();
     assert_eq!(sum.local.counts.transactions, 200_000);
     assert_eq!(sum.local.latency.as_ref().unwrap().len(), 2_000);
-    // The elapsed time is from the first start to the last end.
-    assert_eq!(sum.local.elapsed, Some(Duration::from_millis(4500)));
+    // The elapsed times are from the first start to the last end.
+    let elapsed = Some(Duration::from_millis(4500));
+    assert_eq!(sum.local.elapsed, elapsed);
+    assert_eq!(sum.remote.as_ref().unwrap().elapsed, elapsed);
     assert_eq!(sum.start_spread(), Some(later));
     let rates: Vec<_> = sum
         .flows

@@ -54,7 +54,8 @@ impl Figures {
         }
     }
 
-    /// Sums several streams. The times are those of the first stream; the jitter is the mean.
+    /// Sums several streams. The time is from the first start to the last end; the jitter is the
+    /// mean.
     pub(super) fn sum<'a>(figures: impl IntoIterator<Item = &'a Self>) -> Self {
         let mut figures = figures.into_iter();
         let Some(first) = figures.next() else {
@@ -67,6 +68,10 @@ impl Figures {
         let mut stream_count = 1;
         for stream in figures {
             stream_count += 1;
+            sum.start = sum.start.min(stream.start);
+            sum.end = sum.end.max(stream.end);
+            let longest = sum.seconds.max(stream.seconds);
+            sum.seconds = longest.max(sum.end - sum.start);
             sum.bytes = sum.bytes.saturating_add(stream.bytes);
             sum.retransmits = sum
                 .retransmits
@@ -230,4 +235,26 @@ fn measured_highest(stream: &StreamRun) -> u64 {
 
 fn milliseconds(time: Duration) -> f64 {
     time.as_secs_f64() * 1000.0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sum_lasts_from_the_first_start_to_the_last_end() {
+        let stream = |start, end| Figures {
+            start,
+            end,
+            seconds: end - start,
+            bytes: 1000,
+            ..Figures::default()
+        };
+        let sum = Figures::sum(&[stream(1.0, 2.0), stream(0.5, 1.5), stream(1.0, 4.5)]);
+        assert_eq!(
+            (sum.start, sum.end, sum.seconds, sum.bytes),
+            (0.5, 4.5, 4.0, 3000)
+        );
+        assert!((sum.bits_per_second() - 6000.0).abs() < 1e-9);
+    }
 }
