@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use engine::{GroupMember, Stop};
 use model::{
     Counts, EndCause, EndpointPlan, FlowPlan, IoMethod, Limit, Side, Transport, Wait, Warning,
+    Workload,
 };
 use sys::{Address, LlcAddress};
 
@@ -23,7 +24,7 @@ use crate::result::{Endpoints, FinishedTest};
 use crate::warnings;
 use crate::wire::{
     Capability, Classic, DetailsResponse, Frame, MAX_DETAILS_BYTES, MESSAGE_BYTES, RemoteError,
-    Request, TestResponse, UNKNOWN_REQUEST,
+    Request, TestResponse, TestResults, UNKNOWN_REQUEST,
 };
 
 /// Runs the test, together with the group of `member`. Returns the result and the start of the
@@ -259,6 +260,7 @@ fn receive_results(
     let mut is_requested =
         requests_before_results && control.send(&Request::Details.encode(None)).is_ok();
     add_results(request, report, counts, &control.receive()?)?;
+    check_results(&settings.flow, report, counts)?;
     if has_details && !opens_connections {
         // Without details, the results still count.
         is_requested = control.send(&Request::Details.encode(None)).is_ok();
@@ -294,6 +296,26 @@ fn add_results(
         report.add_results(request, messages.parse_results(frame)?, counts.sent.0);
     }
     Ok(())
+}
+
+/// Rejects results that cannot be.
+fn check_results(plan: &FlowPlan, report: &PeerReport, counts: &Counts) -> Result<(), ClientError> {
+    let TestResults { elapsed, bytes, .. } = report.results;
+    let only_sends = plan.workload == Workload::send() && !plan.transport.has_datagrams();
+    let received = report.counts.received;
+    let is_possible = elapsed.is_finite()
+        && elapsed >= 0.0
+        && bytes.is_finite()
+        && bytes >= 0.0
+        && (!only_sends || received <= counts.sent);
+    if is_possible {
+        return Ok(());
+    }
+    Err(ClientError::Failed(format!(
+        "the server reported impossible results: it received {} bytes of {} in {elapsed} s",
+        received.0.max(bytes as u64),
+        counts.sent.0
+    )))
 }
 
 /// Receives the requested details of a linerate server; `None` if they do not arrive.

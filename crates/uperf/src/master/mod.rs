@@ -179,7 +179,7 @@ impl Session<'_> {
         if let Some(Err(error)) = responses.map(|file| file.finish()) {
             log.error(format!("-X: {}", sys::describe(&error)), 0);
         }
-        let peers = if expects_goodbyes {
+        let mut peers = if expects_goodbyes {
             let timeout = if has_failed {
                 FAILED_GOODBYE_TIMEOUT
             } else {
@@ -192,6 +192,13 @@ impl Session<'_> {
                 .map(|slave| peers::peer_outcome(slave, None, None));
             outcomes.collect()
         };
+        peers::discard_impossible_totals(
+            &mut peers,
+            &self.workorder.groups,
+            &strands,
+            elapsed,
+            &mut log,
+        );
         // A slave may be stopped just when the master requests its statistics.
         let is_interrupted = |slave: &Slave| {
             let goodbye = slave.goodbye.as_ref();

@@ -7,7 +7,18 @@ use units::Bytes;
 
 use super::LINERATE;
 use super::connect::Slave;
+use crate::GroupSpec;
+use crate::strand::{Log, StrandOutcome, has_datagrams};
 use crate::wire::Goodbye;
+
+/// How much longer than the run at the master a slave's time may last, besides twice its time.
+const MAX_EXTRA_TIME: Duration = Duration::from_secs(60);
+
+/// More bytes per second and strand than any memory moves.
+const MAX_BYTES_PER_NS: u128 = 1000;
+
+/// The maximum executions per second and strand.
+const MAX_OPERATIONS_PER_NS: u128 = 1;
 
 /// Whether a slave runs on this machine.
 pub(super) fn has_local_slave(slaves: &[Slave]) -> bool {
@@ -47,6 +58,67 @@ pub(super) fn reported_totals(goodbye: &Goodbye, extra_operations: u32) -> Combi
     }
 }
 
+/// Discards and logs the totals of slaves that cannot be. `elapsed` is the time of the run.
+pub(super) fn discard_impossible_totals(
+    peers: &mut [PeerOutcome],
+    groups: &[GroupSpec],
+    strands: &[StrandOutcome],
+    elapsed: Duration,
+    log: &mut Log,
+) {
+    for peer in peers {
+        let (Some(index), Some(totals)) = (peer.group, peer.totals) else {
+            continue;
+        };
+        let group = &groups[index];
+        let only_sends = !group.flowops().any(|flowop| flowop.kind.receives());
+        // A stock slave estimates its bytes, and the network may repeat datagrams.
+        let max_bytes = (only_sends && peer.program == Some(LINERATE) && !has_datagrams(group))
+            .then(|| sent_bytes(strands, index));
+        let count = u64::from(group.strands.count);
+        if !is_possible(&totals, count, elapsed, max_bytes) {
+            peer.totals = None;
+            let CombinedTotals {
+                bytes,
+                operations,
+                failed_operations,
+                elapsed,
+            } = totals;
+            log.error(
+                format!(
+                    "[{}] reported impossible totals: {} bytes, {operations} operations, \
+                     {failed_operations} errors in {} s",
+                    peer.host,
+                    bytes.0,
+                    elapsed.as_secs_f64()
+                ),
+                0,
+            );
+        }
+    }
+}
+
+/// Returns the bytes that the strands of a group have sent.
+fn sent_bytes(strands: &[StrandOutcome], group: usize) -> u64 {
+    let strands = strands.iter().filter(|strand| strand.group == group);
+    let transactions = strands.flat_map(|strand| &strand.transactions);
+    transactions.map(|result| result.counts.sent.0).sum()
+}
+
+fn is_possible(
+    totals: &CombinedTotals,
+    strands: u64,
+    elapsed: Duration,
+    max_bytes: Option<u64>,
+) -> bool {
+    let strand_ns = u128::from(strands) * (totals.elapsed + Duration::from_secs(1)).as_nanos();
+    totals.elapsed <= 2 * elapsed + MAX_EXTRA_TIME
+        && totals.failed_operations <= totals.operations.saturating_add(strands)
+        && u128::from(totals.operations) <= strand_ns * MAX_OPERATIONS_PER_NS
+        && u128::from(totals.bytes.0) <= strand_ns * MAX_BYTES_PER_NS
+        && max_bytes.is_none_or(|max| totals.bytes.0 <= max)
+}
+
 /// Whether a slave runs on this machine: packets to a local address also leave from it. Listing all
 /// addresses could block, because the kernel waits while an interface is created or removed.
 fn is_local(slave: &Slave) -> bool {
@@ -64,6 +136,32 @@ fn is_local(slave: &Slave) -> bool {
 mod tests {
     use super::*;
     use crate::wire::Text;
+
+    #[test]
+    fn totals_that_cannot_be_are_detected() {
+        let second = Duration::from_secs(1);
+        for (bytes, operations, failed_operations, seconds, possible) in [
+            (1000, 20, 0, 1, true),
+            (1000, 20, 20, 3, true),
+            (1001, 20, 0, 1, false),
+            (1000, u64::MAX, 0, 1, false),
+            (1000, 20, u64::MAX, 1, false),
+            (1000, 20, 0, 1 << 33, false),
+        ] {
+            let totals = CombinedTotals {
+                bytes: Bytes(bytes),
+                operations,
+                failed_operations,
+                elapsed: Duration::from_secs(seconds),
+            };
+            assert_eq!(is_possible(&totals, 2, second, Some(1000)), possible);
+        }
+        let totals = CombinedTotals {
+            bytes: Bytes(1 << 62),
+            ..CombinedTotals::default()
+        };
+        assert!(!is_possible(&totals, 2, second, None));
+    }
 
     #[test]
     fn negative_byte_counts_become_zero() {
