@@ -1,11 +1,13 @@
 //! Counters of a flow or worker, with one writer and any number of readers.
 
+use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use model::{Counts, DatagramCounts, DelaySums, HighestNumberCounts};
 use sys::shared_memory::{CounterBlock, SharedLines};
+use sys::{ObservedSocket, option};
 use units::Bytes;
 
 /// The counters of a flow or of a script, on separate cache lines. One thread writes them, and any
@@ -19,6 +21,19 @@ pub struct Counters {
     datagrams: OnceLock<Box<CounterBlock>>,
     /// Receive calls by size, once a receiver counts them.
     receive_sizes: OnceLock<Box<CounterBlock>>,
+    /// Bytes that the peer has acknowledged, once a loop sends over a TCP connection.
+    acknowledged: OnceLock<Box<Acknowledged>>,
+}
+
+/// The acknowledged bytes of the TCP connections over which a flow has sent.
+#[derive(Debug, Default)]
+struct Acknowledged {
+    socket: ObservedSocket,
+    /// The part of the connection's count that does not belong to this flow. It wraps if the flow
+    /// has used other connections before.
+    offset: AtomicU64,
+    /// The last known value.
+    last: AtomicU64,
 }
 
 #[derive(Debug)]
@@ -94,6 +109,7 @@ impl From<Storage> for Counters {
             storage,
             datagrams: OnceLock::new(),
             receive_sizes: OnceLock::new(),
+            acknowledged: OnceLock::new(),
         }
     }
 }
@@ -109,6 +125,30 @@ impl Counters {
     /// them.
     pub fn on_shared_line(lines: &Arc<SharedLines>, index: usize) -> Self {
         Storage::Shared(Arc::clone(lines), index).into()
+    }
+
+    /// Runs a loop that sends over this socket. Meanwhile, [`Self::acknowledged`] reads the
+    /// acknowledged bytes of a TCP connection.
+    pub(crate) fn observe_while<T>(&self, socket: BorrowedFd<'_>, run: impl FnOnce() -> T) -> T {
+        let Some(at_start) = acknowledged_bytes(socket) else {
+            return run();
+        };
+        let state = self.acknowledged.get_or_init(Box::default);
+        let offset = at_start.0.wrapping_sub(state.last.load(Relaxed));
+        state.offset.store(offset, Relaxed);
+        state.socket.expose_while(socket, || {
+            let result = run();
+            state.update(socket);
+            result
+        })
+    }
+
+    /// Returns the bytes that the peer has acknowledged, until the end of the loop; `None` if the
+    /// flow does not only send over TCP.
+    pub fn acknowledged(&self) -> Option<Bytes> {
+        let state = self.acknowledged.get()?;
+        state.socket.read(|socket| state.update(socket));
+        Some(Bytes(state.last.load(Relaxed)).min(self.counts().sent))
     }
 
     /// Counts `bytes` received in `calls`, which belong to no pass.
@@ -341,6 +381,23 @@ impl DatagramWriter<'_> {
     }
 }
 
+impl Acknowledged {
+    fn update(&self, socket: BorrowedFd<'_>) {
+        if let Some(Bytes(count)) = acknowledged_bytes(socket) {
+            let of_flow = count.wrapping_sub(self.offset.load(Relaxed));
+            self.last.fetch_max(of_flow, Relaxed);
+        }
+    }
+}
+
+/// Returns the bytes that the peer of a TCP connection has acknowledged since the connection was
+/// opened; `None` for other sockets, and for Multipath TCP, which counts per path.
+pub fn acknowledged_bytes(socket: BorrowedFd<'_>) -> Option<Bytes> {
+    let info = option::tcp_info(socket).ok()?;
+    let is_multipath = option::is_multipath(socket).unwrap_or(false);
+    info.acknowledged_bytes.filter(|_| !is_multipath).map(Bytes)
+}
+
 /// Returns the smallest and the largest delay; `None` if there is no delay.
 fn extremes(min_ns: u64, max_ns: u64) -> Option<(i64, i64)> {
     let (min_ns, max_ns) = (min_ns as i64, max_ns as i64);
@@ -350,6 +407,36 @@ fn extremes(min_ns: u64, max_ns: u64) -> Option<(i64, i64)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_acknowledged_bytes_have_arrived() {
+        use std::io::{Read, Write};
+        use std::os::fd::AsFd;
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let counters = Counters::default();
+        assert_eq!(counters.acknowledged(), None);
+        for connection in 1..=2_u64 {
+            let mut sender = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+            sender.set_nonblocking(true).unwrap();
+            let (mut receiver, _) = listener.accept().unwrap();
+            let socket = sender.try_clone().unwrap();
+            let mut sent = 0;
+            counters.observe_while(socket.as_fd(), || {
+                // The receiver reads nothing, so the last bytes stay in the sender's buffer.
+                while let Ok(bytes) = sender.write(&[0; 100_000]) {
+                    counters.count_sent(bytes, 1);
+                    sent += bytes;
+                }
+                let all = counters.counts().sent;
+                assert!(counters.acknowledged().unwrap() < all, "{connection}");
+                receiver.read_exact(&mut vec![0; sent]).unwrap();
+                while counters.acknowledged().unwrap() < all {
+                    std::thread::yield_now();
+                }
+            });
+            assert_eq!(counters.acknowledged(), Some(counters.counts().sent));
+        }
+    }
 
     #[test]
     fn passes_and_single_calls_add_up() {

@@ -55,7 +55,7 @@ pub use clock_cost::clock_facts;
 pub use connector::{
     ConnectError, Connector, PortRange, connect, connect_within, connect_without_data,
 };
-pub use counters::Counters;
+pub use counters::{Counters, acknowledged_bytes};
 pub use deadline_thread::{DeadlineGuard, DeadlineThread, deadline_thread, mark_forked};
 pub use departures::{PacketSendResult, PacketSender};
 pub use end::LoopResult;
@@ -77,7 +77,9 @@ pub use resources::{
     ResourceAmounts, ResourceBudget, ResourceExceeded, ResourceShare, spawn, spawn_scoped,
 };
 pub use run::{receive_late, run};
-pub use sampler::{CounterDelta, CounterReading, Sampler, path_sample, sample_until};
+pub use sampler::{
+    CounterDelta, CounterReading, Sampler, arrived_bytes, path_sample, sample_until,
+};
 pub use socket::{
     DataSocket, Role, SocketError, dropped_datagrams, open_data_socket, open_datagram_branch,
     open_datagram_listener, prepare_accepted_llc, set_accepted_priority,

@@ -109,7 +109,14 @@ impl<'a> MeasuredPhase<'a> {
             stop: &self.stop,
             counters: self.settings.counters,
         };
-        run(&mut job, sockets)
+        match sockets.into() {
+            JobSockets::Flow(FlowSockets::Connected(socket)) if self.only_sends => {
+                let sockets = FlowSockets::Connected(socket);
+                let counters = self.settings.counters;
+                counters.observe_while(socket, || run(&mut job, sockets))
+            }
+            sockets => run(&mut job, sockets),
+        }
     }
 
     /// Does the same as [`Self::run`] with a loop of the dialect. The loop runs on the calling

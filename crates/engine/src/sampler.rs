@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use model::{Counts, PathSample, Sample};
 use sys::option;
+use units::Bytes;
 
 use crate::counters::Counters;
 
@@ -172,7 +173,12 @@ pub fn sample_until(
         let is_in_series = length.is_none_or(|length| reading.at <= sampler.started() + length);
         match (has_moved, is_in_series) {
             (false, _) => sampler = Sampler::new(reading, interval),
-            (true, true) => sampler.add(reading),
+            (true, true) => {
+                sampler.add(reading);
+                if let Some(sample) = sampler.samples.last_mut() {
+                    sample.acknowledged = arrived_bytes(counters);
+                }
+            }
             (true, false) => sampler.skip(reading.at),
         }
         let last = sampler.samples.last_mut();
@@ -183,6 +189,18 @@ pub fn sample_until(
     } else {
         Vec::new()
     }
+}
+
+/// Returns the bytes that have arrived at the peer, as far as it has acknowledged them; `None` if no
+/// flow only sends over TCP. Other flows count what they have sent.
+pub fn arrived_bytes(counters: &[Arc<Counters>]) -> Option<Bytes> {
+    let acknowledged = counters.iter().map(|counters| counters.acknowledged());
+    let acknowledged: Vec<Option<Bytes>> = acknowledged.collect();
+    acknowledged.iter().any(Option::is_some).then(|| {
+        let flows = counters.iter().zip(acknowledged);
+        let arrived = flows.map(|(counters, bytes)| bytes.unwrap_or(counters.counts().sent).0);
+        Bytes(arrived.sum())
+    })
 }
 
 /// Returns the current TCP_INFO of a connection; `None` if the socket is not TCP.

@@ -37,6 +37,13 @@ pub struct Sample {
     pub received: Bytes,
     /// Transactions, or executed steps.
     pub operations: u64,
+    /// Sent bytes that the peer has acknowledged; `None` if unknown.
+    #[serde(
+        rename = "acknowledged_bytes",
+        default,
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub acknowledged: Option<Bytes>,
     /// Counts of the receiver of numbered datagrams.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub datagrams: Option<DatagramCounts>,
@@ -46,9 +53,14 @@ pub struct Sample {
 }
 
 impl Sample {
-    /// Returns the bytes of both directions.
+    /// Returns the bytes of both directions, at this end.
     pub fn bytes(&self) -> Bytes {
         self.sent + self.received
+    }
+
+    /// Returns the bytes that have arrived at the peer. If unknown, those that this end has sent.
+    pub fn arrived_at_peer(&self) -> Bytes {
+        self.acknowledged.unwrap_or(self.sent)
     }
 }
 

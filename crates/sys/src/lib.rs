@@ -23,6 +23,7 @@ pub mod instances;
 pub mod interface;
 pub mod message;
 pub mod multicast;
+mod observed_socket;
 pub mod option;
 mod output_file;
 pub mod poller;
@@ -39,5 +40,6 @@ pub mod wake;
 
 pub use address::{Address, LlcAddress};
 pub use error::{describe, report_warnings, write_error, write_error_line};
+pub use observed_socket::ObservedSocket;
 pub use output_file::OutputFile;
 pub use socket2::{Domain, Protocol, SockRef, Socket, Type};

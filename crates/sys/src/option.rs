@@ -300,6 +300,8 @@ pub struct TcpInfo {
     pub reordering: u32,
     /// Retransmitted segments since the connection was opened.
     pub total_retransmits: u32,
+    /// Bytes that the peer acknowledged since the connection was opened; `None` before Linux 4.1.
+    pub acknowledged_bytes: Option<u64>,
     /// The window that the peer advertised; `None` before Linux 5.4.
     pub send_window_bytes: Option<u32>,
     /// Whether the peer acknowledged data in the SYN (RFC 7413).
@@ -403,6 +405,9 @@ impl TcpInfo {
             congestion_window: word(80)?,
             reordering: word(88)?,
             total_retransmits: word(100)?,
+            acknowledged_bytes: raw
+                .get(120..128)
+                .and_then(|bytes| Some(u64::from_ne_bytes(bytes.try_into().ok()?))),
             send_window_bytes: word(228),
             is_syn_data_acknowledged: raw[5] & SYN_DATA != 0,
         })

@@ -43,7 +43,10 @@ impl ClientRun<'_> {
         }
         let add_to_sample = |_: &CounterReading, sample: Option<&mut Sample>| {
             if let Some(sample) = sample {
-                sample.path = engine::path_sample(measured.socket.as_fd());
+                let socket = measured.socket.as_fd();
+                sample.path = engine::path_sample(socket);
+                let acknowledged = engine::acknowledged_bytes(socket);
+                sample.acknowledged = acknowledged.map(|bytes| bytes.min(sample.sent));
                 sample.datagrams = measured.counters.datagrams();
             }
         };

@@ -6,7 +6,7 @@ use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
 use control::ControlConnection;
-use engine::{FlowGroup, path_sample};
+use engine::{FlowGroup, acknowledged_bytes, path_sample};
 use model::{Counts, Sample, Series};
 use stats::Histogram;
 use sys::option;
@@ -308,13 +308,16 @@ impl<'a> Coordinator<'a> {
 
 fn stream_sample(stream: &Stream, at: Duration) -> Sample {
     let counts = stream.counters.counts();
+    let is_tcp_sender = stream.sends && stream.plan.transport.has_tcp_options();
+    let acknowledged = acknowledged_bytes(stream.data.socket.as_fd()).filter(|_| is_tcp_sender);
     Sample {
         at,
         sent: counts.sent,
         received: counts.received,
         operations: counts.send_calls + counts.receive_calls,
         datagrams: stream.counters.datagrams().filter(|_| !stream.sends),
-        path: (stream.sends && stream.plan.transport.has_tcp_options())
+        acknowledged: acknowledged.map(|bytes| bytes.min(counts.sent)),
+        path: is_tcp_sender
             .then(|| path_sample(stream.data.socket.as_fd()))
             .flatten(),
     }

@@ -16,7 +16,7 @@ const REDRAW_INTERVAL: Duration = Duration::from_millis(200);
 /// Maximum number of samples per test.
 const MAX_SAMPLES: u32 = 200;
 /// Minimum time between two samples.
-const MIN_SAMPLE_INTERVAL: Duration = Duration::from_millis(10);
+const MIN_SAMPLE_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Maximum width of the bar in columns.
 const MAX_BAR_COLUMNS: usize = 40;
@@ -49,7 +49,7 @@ impl Phase {
         }
     }
 
-    /// Samples the counters and shows the rate until the channel's sender is dropped.
+    /// Samples the counters and shows the rate of arriving data until the channel's sender is dropped.
     ///
     /// The samples start with the first data, and end after the length of the test.
     pub(super) fn sample_and_show(
@@ -58,8 +58,8 @@ impl Phase {
         end_receiver: &Receiver<()>,
     ) -> Vec<Sample> {
         let sample_interval = (self.length / MAX_SAMPLES).max(MIN_SAMPLE_INTERVAL);
-        let mut last_shown = CounterReading::now(counters);
-        let started = last_shown.at;
+        let mut last_shown = (CounterReading::now(counters), None);
+        let started = last_shown.0.at;
         let length = Some(self.length);
         let samples = engine::sample_until(
             end_receiver,
@@ -68,11 +68,17 @@ impl Phase {
             length,
             |reading, _| {
                 if let Some(columns) = self.columns
-                    && reading.at >= last_shown.at + REDRAW_INTERVAL
+                    && reading.at >= last_shown.0.at + REDRAW_INTERVAL
                 {
-                    let rate = self.format_rate(&reading.since(&last_shown));
+                    let arrived = engine::arrived_bytes(counters);
+                    let mut delta = reading.since(&last_shown.0);
+                    if let Some(Bytes(arrived)) = arrived {
+                        let before = last_shown.1.map_or(0, |Bytes(before)| before);
+                        delta.counts.sent = Bytes(arrived.saturating_sub(before));
+                    }
+                    let rate = self.format_rate(&delta);
                     redraw_line(&self.progress_line(columns, reading.at - started, &rate));
-                    last_shown = *reading;
+                    last_shown = (*reading, arrived);
                 }
             },
         );

@@ -70,7 +70,7 @@ fn measure_with_samples(
 ) -> Result<FinishedTest, ClientError> {
     /// The number of samples per test, unless their interval would be below [`MIN_INTERVAL`].
     const SAMPLES: u32 = 200;
-    const MIN_INTERVAL: Duration = Duration::from_millis(10);
+    const MIN_INTERVAL: Duration = Duration::from_millis(100);
     const DEFAULT_INTERVAL: Duration = Duration::from_millis(100);
     let length = match settings.flow.limit {
         Limit::Time(length) => Some(length),

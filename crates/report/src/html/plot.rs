@@ -67,7 +67,7 @@ pub(super) fn rate_plots(test: &TestReport) -> String {
 }
 
 fn bits(sample: &Sample) -> f64 {
-    sample.bytes().0 as f64 * 8.0
+    (sample.arrived_at_peer() + sample.received).0 as f64 * 8.0
 }
 
 fn operations(sample: &Sample) -> f64 {
@@ -102,7 +102,7 @@ fn direction_curves(run: &Outcome) -> Vec<Curve> {
         return Vec::new();
     };
     let sent = rate_curve("out".to_owned(), 0.0, &series.samples, |sample| {
-        sample.sent.0 as f64 * 8.0
+        sample.arrived_at_peer().0 as f64 * 8.0
     });
     let received = rate_curve("in".to_owned(), 0.0, &series.samples, |sample| {
         sample.received.0 as f64 * 8.0
