@@ -234,7 +234,7 @@ impl<'a> Session<'a> {
         };
         match ControlState::from_byte(byte) {
             Some(ControlState::AccessDenied) => Fault::from_code(error::BUSY),
-            Some(ControlState::ServerError) => self.channel().receive_server_error(),
+            Some(ControlState::ServerError) => self.channel().receive_server_error(&[]),
             Some(ControlState::ServerTerminate) => Fault::from_code(error::SERVER_TERMINATED),
             _ => Fault::from_code(error::UNKNOWN_MESSAGE),
         }
@@ -385,7 +385,6 @@ impl<'a> Session<'a> {
         let memory = BufferMemory::new(stream_bytes, stream_bytes * streams.len() as u64);
         let transfer = TransferSettings {
             time: (parameters.time > 0).then(|| Duration::from_secs(parameters.time.into())),
-            bytes: crate::total_bytes(&parameters),
             ..TransferSettings::from_settings(
                 self.common,
                 &parameters,

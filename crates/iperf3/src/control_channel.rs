@@ -19,6 +19,9 @@ pub(crate) const MESSAGE_TIMEOUT: Duration = Duration::from_secs(30);
 /// The maximum length of results, which may contain a server's complete output.
 const MAX_RESULTS_BYTES: usize = 16 << 20;
 
+/// The timeout of the numbers that follow SERVER_ERROR.
+const SERVER_ERROR_TIMEOUT: Duration = Duration::from_secs(1);
+
 /// Sends and receives iperf3's messages on a control connection.
 #[derive(Debug)]
 pub(crate) struct ControlChannel<'a> {
@@ -88,12 +91,7 @@ impl ControlChannel<'_> {
         let mut length = [0; 4];
         self.receive_exact(&mut length, until, code)?;
         if length[0] == ControlState::ServerError.byte() {
-            let mut remaining_bytes = [0; 5];
-            let _ = self.receive_exact(&mut remaining_bytes, until, code);
-            let mut numbers = [0; 8];
-            numbers[..3].copy_from_slice(&length[1..]);
-            numbers[3..].copy_from_slice(&remaining_bytes);
-            return Err(Fault::from_server(&numbers));
+            return Err(self.receive_server_error(&length[1..]));
         }
         let length = u32::from_be_bytes(length) as usize;
         if length > max_bytes {
@@ -133,14 +131,23 @@ impl ControlChannel<'_> {
         self.send_json(&text)
     }
 
-    /// Receives the two numbers after SERVER_ERROR. A 3.12 server may send only a part of them.
-    pub(crate) fn receive_server_error(&self) -> Fault {
+    /// Receives the two numbers after SERVER_ERROR, of which `received` is the beginning.
+    ///
+    /// A 3.12 server may send only a part of them.
+    pub(crate) fn receive_server_error(&self, received: &[u8]) -> Fault {
         let mut numbers = [0; 8];
-        let until = Instant::now() + Duration::from_secs(1);
-        let count = self
-            .control
-            .receive(&mut numbers, until, self.stop)
-            .unwrap_or(8);
+        numbers[..received.len()].copy_from_slice(received);
+        let until = Instant::now() + SERVER_ERROR_TIMEOUT;
+        let mut count = received.len();
+        for end in [4, 8] {
+            match self
+                .control
+                .receive(&mut numbers[count..end], until, self.stop)
+            {
+                Ok(received) if count + received == end => count = end,
+                _ => break,
+            }
+        }
         Fault::from_server(&numbers[..count])
     }
 }

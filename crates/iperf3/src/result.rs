@@ -220,7 +220,6 @@ impl TestRun {
         };
         let (counts_at_start, counts_at_end) = (number_counts(&before), number_counts(&last));
         let sent_packets = |sample: &Sample| self.packets(sample.sent);
-        let has_omitted_time = self.parameters.omit > 0;
         let (packets, omitted_packets) = if stream.sends {
             (sent_packets(&last), sent_packets(&before))
         } else {
@@ -236,9 +235,10 @@ impl TestRun {
                 .map(u64::from),
             jitter: jitter(local_side.datagrams.as_ref()).as_secs_f64(),
             errors: counts_at_end.missing,
-            omitted_errors: has_omitted_time.then_some(counts_at_start.missing),
+            // Versions from 3.14 on do not report losses if the values of the omitted time are missing.
+            omitted_errors: Some(counts_at_start.missing),
             packets,
-            omitted_packets: has_omitted_time.then_some(omitted_packets),
+            omitted_packets: Some(omitted_packets),
             end_time: local_side.elapsed.map(|elapsed| elapsed.as_secs_f64()),
         }
     }
@@ -292,14 +292,17 @@ impl TestRun {
 
     /// Checks and stores the other end's results.
     ///
-    /// Fails if a stream is missing or if more data was received on it than was sent.
+    /// Fails if they do not have exactly this test's streams, or if a figure is impossible.
     pub(crate) fn apply_peer_results(&mut self, results: Results) -> Result<(), Fault> {
+        if results.streams.len() != self.streams.len() {
+            return Err(Fault::from_code(error::STREAM_ID));
+        }
         for index in 0..self.streams.len() {
             let stream = &self.streams[index];
             let reported = results.stream(stream.number);
             let reported = reported.ok_or_else(|| Fault::from_code(error::STREAM_ID))?;
-            if stream.sends && self.exceeds_sent_data(stream, reported) {
-                let reason = format!("stream {} has more data than was sent", stream.number);
+            if let Some(contradiction) = self.contradiction(stream, reported) {
+                let reason = format!("stream {} has {contradiction}", stream.number);
                 return Err(Fault::with_reason(error::RECEIVE_RESULTS, reason));
             }
             let side = self.peer_side(stream, reported, &results);
@@ -309,16 +312,42 @@ impl TestRun {
         Ok(())
     }
 
-    /// Returns whether the peer reports more received data than this end sent.
+    /// Returns how the peer's figures contradict each other or this end's figures, if they do.
     ///
-    /// The limit includes the omitted time and the rest of a block. The network may duplicate
-    /// datagrams, but it cannot raise their highest number.
-    fn exceeds_sent_data(&self, stream: &StreamRun, reported: &StreamResult) -> bool {
-        let sent = stream.measured_samples(self.omit_end_index).1.sent;
-        if self.is_udp() {
-            return reported.packets > self.packets(sent) + 1;
+    /// The counts of sent data include the omitted time and the rest of a block. The network may
+    /// duplicate datagrams, but it cannot raise their highest number.
+    fn contradiction(&self, stream: &StreamRun, reported: &StreamResult) -> Option<&'static str> {
+        const MORE_DATA: &str = "more data than was sent";
+        /// More copies of a datagram than any network makes.
+        const MAX_COPIES: u64 = 16;
+        let (before, last) = stream.measured_samples(self.omit_end_index);
+        let block = u64::from(self.parameters.block_size());
+        if reported.errors > reported.packets {
+            return Some("more lost than sent datagrams");
         }
-        reported.bytes > sent.0 + u64::from(self.parameters.block_size())
+        if reported.omitted_packets.unwrap_or(0) > reported.packets {
+            return Some("more omitted than sent datagrams");
+        }
+        let has_too_much_data = match (self.is_udp(), stream.sends) {
+            (true, true) => {
+                let possible_bytes = last.sent.0.saturating_add(block).saturating_mul(MAX_COPIES);
+                reported.packets > self.packets(last.sent) + 1 || reported.bytes > possible_bytes
+            }
+            (true, false) => {
+                let highest = |sample: Sample| {
+                    let counts = sample.datagrams.unwrap_or_default();
+                    counts.highest_number_counts.highest
+                };
+                highest(last) > reported.packets + 1
+            }
+            (false, true) => reported.bytes > last.sent.0 + block,
+            // With omitted time, data in flight may count for this end only.
+            (false, false) => {
+                let received = last.received.0 - before.received.0;
+                self.parameters.omit == 0 && received > reported.bytes.saturating_add(block)
+            }
+        };
+        has_too_much_data.then_some(MORE_DATA)
     }
 
     fn peer_side(&self, stream: &StreamRun, reported: &StreamResult, results: &Results) -> Side {
@@ -334,9 +363,12 @@ impl TestRun {
             .clone_from(&results.congestion);
         if !stream.sends {
             side.counts.sent = bytes;
-            side.counts.send_calls = reported
-                .packets
-                .saturating_sub(reported.omitted_packets.unwrap_or(0));
+            // Without a reported count, this end's highest number at that time is the nearest one.
+            let counts = before.datagrams.unwrap_or_default();
+            let omitted = reported
+                .omitted_packets
+                .unwrap_or(counts.highest_number_counts.highest);
+            side.counts.send_calls = reported.packets.saturating_sub(omitted);
             let has_retransmits = results.sender_has_retransmits == Some(true);
             let retransmits = reported.retransmits.filter(|_| has_retransmits);
             side.socket.retransmits = retransmits.and_then(|count| u32::try_from(count).ok());
@@ -352,9 +384,14 @@ impl TestRun {
                 .packets(last.sent)
                 .saturating_sub(self.packets(before.sent));
             let highest = reported.packets.saturating_sub(omitted).min(sent);
-            let missing = reported
-                .errors
-                .saturating_sub(reported.omitted_errors.unwrap_or(0));
+            // Without that count, the losses are the numbers that did not arrive afterwards.
+            let missing = match reported.omitted_errors {
+                Some(errors) => reported.errors.saturating_sub(errors),
+                None if omitted == 0 => reported.errors,
+                None => highest
+                    .saturating_sub(self.packets(bytes))
+                    .min(reported.errors),
+            };
             side.counts.receive_calls = self.packets(bytes);
             side.datagrams = Some(DatagramCounts {
                 received: self.packets(bytes),

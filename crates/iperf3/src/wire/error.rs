@@ -57,8 +57,12 @@ impl Fault {
             let word: Option<[u8; 4]> = bytes.get(at..at + 4)?.try_into().ok();
             word.map(i32::from_be_bytes)
         };
+        let Some(code) = word(0).filter(|code| *code != 0) else {
+            let reason = "the server reported an error without its number";
+            return Self::with_reason(CONTROL_READ, reason);
+        };
         Self {
-            code: word(0).unwrap_or(0),
+            code,
             errno: word(4).unwrap_or(0),
             reason: None,
         }
@@ -175,6 +179,11 @@ mod tests {
         // A 3.12 server's answer to a failed login.
         let denied = Fault::from_server(&[0, 0, 0, 0x8e]);
         assert_eq!(denied.to_string(), "test authorization failed");
-        assert_eq!(Fault::from_server(&[]).to_string(), "int_errno=0");
+        for bytes in [&[][..], &[0; 3], &[0; 8]] {
+            assert_eq!(
+                Fault::from_server(bytes).to_string(),
+                "unable to read from the control socket: the server reported an error without its number"
+            );
+        }
     }
 }

@@ -83,11 +83,13 @@ impl Results {
         Json::from(json).compact()
     }
 
-    /// Decodes the object. Fails if a required key is missing or is not a number.
+    /// Decodes the object. Fails if a required key is missing, or if a number is impossible.
+    ///
+    /// [`StreamResult`]s that contradict each other or the test are not detected here.
     pub fn decode(bytes: &[u8]) -> Result<Self, Fault> {
         let json = Json::parse(bytes).map_err(|_| invalid_results("not JSON"))?;
         let cpu = ["cpu_util_total", "cpu_util_user", "cpu_util_system"];
-        let [total, user, system] = cpu.map(|key| required(&json, key));
+        let [total, user, system] = cpu.map(|key| measure(&json, key, MAX_CPU_PERCENT));
         let Some(Json::List(streams)) = json.get("streams") else {
             return Err(invalid_results("streams is missing"));
         };
@@ -95,8 +97,8 @@ impl Results {
         let text = text.map(|text| ServerOutput::Text(text.to_owned()));
         let document = json.get("server_output_json").cloned();
         Ok(Self {
-            cpu: [total?, user?, system?].map(|percent| percent.max(0.0)),
-            sender_has_retransmits: known_count(required(&json, "sender_has_retransmits")?)
+            cpu: [total?, user?, system?],
+            sender_has_retransmits: count_or_unknown(&json, "sender_has_retransmits")?
                 .map(|count| count > 0),
             congestion: json
                 .get("congestion_used")
@@ -137,43 +139,72 @@ impl StreamResult {
     }
 
     fn decode(json: &Json) -> Result<Self, Fault> {
-        let count = |key| required(json, key).map(|number| known_count(number).unwrap_or(0));
-        let optional = |key| json.get(key).and_then(Json::number).and_then(known_count);
-        let number =
-            u32::try_from(count("id")?).map_err(|_| invalid_results("id is out of range"))?;
-        let end_time = json.get("end_time").and_then(Json::number);
+        let optional = |key| match json.get(key) {
+            Some(_) => count(json, key).map(Some),
+            None => Ok(None),
+        };
+        let number = u32::try_from(count(json, "id")?);
         Ok(Self {
-            number,
-            bytes: count("bytes")?,
-            retransmits: known_count(required(json, "retransmits")?),
-            jitter: required(json, "jitter")?.clamp(0.0, MAX_JITTER_SECONDS),
-            errors: count("errors")?,
-            omitted_errors: optional("omitted_errors"),
-            packets: count("packets")?,
-            omitted_packets: optional("omitted_packets"),
-            end_time: end_time.filter(|seconds| (0.0..=MAX_TEST_SECONDS).contains(seconds)),
+            number: number.map_err(|_| invalid_results("id is out of range"))?,
+            bytes: count(json, "bytes")?,
+            retransmits: count_or_unknown(json, "retransmits")?,
+            jitter: measure(json, "jitter", MAX_SECONDS)?,
+            errors: count(json, "errors")?,
+            omitted_errors: optional("omitted_errors")?,
+            packets: count(json, "packets")?,
+            omitted_packets: optional("omitted_packets")?,
+            end_time: match json.get("end_time") {
+                Some(_) => Some(measure(json, "end_time", MAX_SECONDS)?),
+                None => None,
+            },
         })
     }
 }
 
-/// The maximum plausible jitter; a higher value is cut to it.
-const MAX_JITTER_SECONDS: f64 = 1e6;
+/// The maximum possible count: iperf3's counters are signed numbers of 64 bits.
+const MAX_COUNT: f64 = 9.2e18;
 
-/// The maximum plausible duration; a higher value is ignored.
-const MAX_TEST_SECONDS: f64 = 1e9;
+/// The maximum possible duration or jitter, in seconds.
+const MAX_SECONDS: f64 = 1e9;
 
+/// The maximum possible CPU load: short times on many CPUs may give high figures.
+const MAX_CPU_PERCENT: f64 = 1e9;
+
+/// Returns a required number.
 fn required(json: &Json, key: &str) -> Result<f64, Fault> {
     let number = json.get(key).and_then(Json::number);
     number.ok_or_else(|| invalid_results(&format!("{key} is missing or not a number")))
 }
 
-fn invalid_results(reason: &str) -> Fault {
-    Fault::with_reason(error::RECEIVE_RESULTS, reason)
+/// Returns a required number from 0 to `max`.
+fn measure(json: &Json, key: &str, max: f64) -> Result<f64, Fault> {
+    let number = required(json, key)?;
+    let is_possible = (0.0..=max).contains(&number);
+    is_possible
+        .then_some(number)
+        .ok_or_else(|| invalid_results(&format!("{key} is impossible: {number}")))
 }
 
-/// Returns a count; `None` for -1 in either form.
-fn known_count(number: f64) -> Option<u64> {
-    (0.0..9.3e18).contains(&number).then_some(number as u64)
+/// Returns a required whole number.
+fn count(json: &Json, key: &str) -> Result<u64, Fault> {
+    let number = measure(json, key, MAX_COUNT)?;
+    if number.fract() != 0.0 {
+        return Err(invalid_results(&format!("{key} is impossible: {number}")));
+    }
+    Ok(number as u64)
+}
+
+/// Returns a required whole number; `None` for -1 in either form.
+fn count_or_unknown(json: &Json, key: &str) -> Result<Option<u64>, Fault> {
+    let number = required(json, key)?;
+    if number == -1.0 || number == UNKNOWN as f64 {
+        return Ok(None);
+    }
+    count(json, key).map(Some)
+}
+
+fn invalid_results(reason: &str) -> Fault {
+    Fault::with_reason(error::RECEIVE_RESULTS, reason)
 }
 
 #[cfg(test)]
@@ -205,11 +236,36 @@ mod tests {
     }
 
     #[test]
-    fn implausible_results_are_bounded() {
-        let text = r#"{"cpu_util_total":-1,"cpu_util_user":1e308,"cpu_util_system":1,"sender_has_retransmits":1e99,"streams":[{"id":1,"bytes":-7,"retransmits":1e300,"jitter":-4,"errors":1e308,"packets":2,"end_time":1e308}]}"#;
-        let results = Results::decode(text.as_bytes()).unwrap();
-        let stream = results.streams[0];
-        assert_eq!((stream.bytes, stream.errors, stream.end_time), (0, 0, None));
-        assert!(stream.jitter == 0.0 && results.cpu[0] == 0.0);
+    fn impossible_results_are_refused() {
+        const VALID: &str = r#"{"cpu_util_total":1,"cpu_util_user":0,"cpu_util_system":1,"sender_has_retransmits":1,"streams":[{"id":1,"bytes":7,"retransmits":4,"jitter":2,"errors":3,"packets":5,"omitted_errors":8,"omitted_packets":9,"end_time":6}]}"#;
+        assert!(Results::decode(VALID.as_bytes()).is_ok());
+        let counts = [
+            "-7",
+            "0.5",
+            "18446744073709551615",
+            "1e300",
+            "null",
+            "\"1\"",
+        ];
+        let measures = ["-0.5", "1e300", "null", "[]"];
+        for (member, values) in [
+            ("\"bytes\":7", &counts[..]),
+            ("\"errors\":3", &counts),
+            ("\"packets\":5", &counts),
+            ("\"omitted_errors\":8", &counts),
+            ("\"omitted_packets\":9", &counts),
+            ("\"id\":1", &counts),
+            ("\"retransmits\":4", &["-7", "0.5", "1e300"]),
+            ("\"sender_has_retransmits\":1", &["-7", "0.5", "1e300"]),
+            ("\"jitter\":2", &measures),
+            ("\"end_time\":6", &measures),
+            ("\"cpu_util_total\":1", &measures),
+        ] {
+            let (key, _) = member.split_once(':').unwrap();
+            for value in values {
+                let text = VALID.replace(member, &format!("{key}:{value}"));
+                assert!(Results::decode(text.as_bytes()).is_err(), "{text}");
+            }
+        }
     }
 }

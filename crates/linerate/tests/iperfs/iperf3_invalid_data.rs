@@ -16,6 +16,7 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 pub(crate) fn test_cases() -> Vec<TestCase> {
     test_cases![
         client_rejects_invalid_results,
+        client_reports_error_without_number,
         client_prints_no_control_characters_of_server,
         server_rejects_invalid_results,
         server_prints_one_document_per_failure,
@@ -51,6 +52,36 @@ fn client_rejects_invalid_results() {
             "unable to receive results: stream 1 has more data than was sent",
         ),
         ("\"id\":1", "\"id\":7", "stream ID does not exist"),
+        (
+            "\"streams\":[",
+            "\"streams\":[{\"id\":1,\"bytes\":0,\"retransmits\":0,\"jitter\":0,\"errors\":0,\"packets\":0},",
+            "stream ID does not exist",
+        ),
+        (
+            "\"bytes\":0",
+            "\"bytes\":18446744073709551615",
+            "unable to receive results: bytes is impossible: 18446744073709552000",
+        ),
+        (
+            "\"bytes\":0",
+            "\"bytes\":-1",
+            "unable to receive results: bytes is impossible: -1",
+        ),
+        (
+            "\"bytes\":0",
+            "\"bytes\":0.5",
+            "unable to receive results: bytes is impossible: 0.5",
+        ),
+        (
+            "\"errors\":0",
+            "\"errors\":3",
+            "unable to receive results: stream 1 has more lost than sent datagrams",
+        ),
+        (
+            "\"end_time\":1",
+            "\"end_time\":-1",
+            "unable to receive results: end_time is impossible: -1",
+        ),
         (
             "\"bytes\":0",
             "\"bytes\":\"0\"",
@@ -88,6 +119,31 @@ fn client_rejects_invalid_results() {
             (&document["error"], client.code),
             (&Value::from(error), Some(1))
         );
+    }
+}
+
+/// A server sends SERVER_ERROR with none, or with a part, of its numbers.
+fn client_reports_error_without_number() {
+    for (numbers, error) in [
+        (
+            &[][..],
+            "unable to read from the control socket: the server reported an error without its number",
+        ),
+        (&[0, 0, 0, 142], "test authorization failed"),
+    ] {
+        for closes in [true, false] {
+            let server = iperf3_script::Server::listen();
+            let line = format!("-c 127.0.0.1 -p {}", server.port);
+            let client = TestProcess::start(&mut our_iperf3(&line));
+            let mut session = server.accept();
+            session.control.send_state(ControlState::ServerError);
+            session.control.send(numbers);
+            let open_session = (!closes).then_some(session);
+            let client = client.finish(TIMEOUT);
+            assert_eq!(client.stderr, format!("iperf3: error - {error}\n"));
+            assert_eq!(client.code, Some(1));
+            drop(open_session);
+        }
     }
 }
 
