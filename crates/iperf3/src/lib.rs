@@ -86,13 +86,15 @@ pub(crate) fn payload(parameters: &Parameters, sends: bool) -> Vec<u8> {
     bytes
 }
 
-/// Returns the total bytes of all streams after which a test ends, if it has such a limit.
+/// Returns the bytes of one direction after which a test ends, in whole blocks, if there is a limit.
 pub(crate) fn total_bytes(parameters: &Parameters) -> Option<u64> {
-    match (parameters.bytes, parameters.blocks) {
-        (0, 0) => None,
-        (0, blocks) => Some(blocks.saturating_mul(parameters.block_size().into())),
-        (bytes, _) => Some(bytes),
-    }
+    let block = u64::from(parameters.block_size().max(1));
+    let blocks = match (parameters.bytes, parameters.blocks) {
+        (0, 0) => return None,
+        (0, blocks) => blocks,
+        (bytes, _) => bytes.div_ceil(block),
+    };
+    Some(blocks.saturating_mul(block))
 }
 
 /// Converts a socket error to the iperf3 error with the matching number.

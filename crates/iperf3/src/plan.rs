@@ -117,11 +117,10 @@ pub(crate) fn flow(parameters: &Parameters, sends: bool, local: &LocalSettings) 
 }
 
 fn limit(parameters: &Parameters) -> Limit {
-    match (parameters.time, parameters.bytes, parameters.blocks) {
-        (0, 0, 0) => Limit::Unlimited,
-        (0, 0, blocks) => Limit::Bytes(blocks.saturating_mul(parameters.block_size().into())),
-        (0, bytes, _) => Limit::Bytes(bytes),
-        (seconds, ..) => Limit::Time(Duration::from_secs(seconds.into())),
+    match (parameters.time, crate::total_bytes(parameters)) {
+        (0, None) => Limit::Unlimited,
+        (0, Some(bytes)) => Limit::Bytes(bytes),
+        (seconds, _) => Limit::Time(Duration::from_secs(seconds.into())),
     }
 }
 

@@ -28,7 +28,7 @@ pub use master::{LOOPBACK_HOSTS, UperfMaster};
 pub use namespace::{LinkEnd, Namespace, add_link, try_add_link};
 pub use peer::{
     Implementation, NetperfPrograms, Role, STOCK_NETPERF, copy_linerate, linerate_path,
-    linerate_with_args, stock_with_args,
+    linerate_with_args, newer_peer, stock_with_args,
 };
 pub use process::{ProcessOutput, TestProcess, run};
 pub use profile::{Profile, read_profiles};

@@ -98,8 +98,15 @@ fn check_client(options: &mut GivenOptions) -> Result<(), EarlyExit> {
     if options.reverse && options.bidirectional {
         return refuse("cannot be both reverse and bidirectional");
     }
-    options.end_conditions.dedup();
-    if options.end_conditions.len() > 1 {
+    // As in stock, a number of 0 is no end condition.
+    let parameters = &options.client.parameters;
+    let has_size = parameters.bytes > 0 || parameters.blocks > 0;
+    let conditions = [
+        options.has_time,
+        parameters.bytes > 0,
+        parameters.blocks > 0,
+    ];
+    if conditions.into_iter().filter(|is_given| *is_given).count() > 1 {
         return refuse("only one test end condition (-t, -n, -k) may be specified");
     }
     let ClientSettings {
@@ -116,7 +123,7 @@ fn check_client(options: &mut GivenOptions) -> Result<(), EarlyExit> {
     }
     let is_forward = parameters.direction == Direction::Forward;
     *sends_whole_file =
-        options.common.file.is_some() && options.end_conditions.is_empty() && is_forward;
+        options.common.file.is_some() && !options.has_time && !has_size && is_forward;
     let is_sctp = parameters.protocol == Protocol::Sctp;
     let has_sctp_options = association_streams.is_some() || !extra_local_addresses.is_empty();
     if has_sctp_options && !is_sctp {
@@ -125,7 +132,7 @@ fn check_client(options: &mut GivenOptions) -> Result<(), EarlyExit> {
     if parameters.multipath && parameters.protocol != Protocol::Tcp {
         return refuse("Multipath TCP cannot be combined with -u or --sctp");
     }
-    if matches!(options.end_conditions[..], ["-n" | "-k"]) {
+    if has_size {
         parameters.time = 0;
     }
     if let Some(bytes) = parameters.block_bytes {
@@ -324,6 +331,9 @@ mod tests {
         assert_eq!(parse_client("-c h -b 1.5M/10").parameters.burst, Some(10));
         assert_eq!(parse_client("-c h -n 1M").parameters.time, 0);
         assert_eq!(parse_client("-c h -t 0").parameters.time, 0);
+        assert_eq!(parse_client("-c h -n 0 -k 0").parameters.time, 10);
+        assert_eq!(parse_client("-c h -t 2 -n 0").parameters.time, 2);
+        assert_eq!(parse_client("-c h -n 0 -k 5").parameters.time, 0);
         assert_eq!(
             parse_client("-c h --dscp ef").parameters.type_of_service,
             Some(0xb8)
@@ -332,7 +342,7 @@ mod tests {
             parse_client("-c h -A 1,2").parameters.server_affinity,
             Some(2)
         );
-        let settings = parse("-s stray -J -i 60").unwrap();
+        let settings = parse("-s stray -J -i 60 -m").unwrap();
         assert!(settings.common.json && settings.notices.is_empty());
     }
 

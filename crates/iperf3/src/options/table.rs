@@ -48,8 +48,8 @@ pub(super) struct GivenOptions {
     pub(super) has_rate: bool,
     /// `--rcv-timeout`: whether it was given.
     pub(super) has_receive_timeout: bool,
-    /// The given end conditions: -t, -n, -k.
-    pub(super) end_conditions: Vec<&'static str>,
+    /// `-t`: whether it was given.
+    pub(super) has_time: bool,
     /// Warnings.
     pub(super) notices: Vec<String>,
 }
@@ -85,7 +85,7 @@ pub(super) static SECTION: Section<GivenOptions> = Section {
         "The time between two interval lines; 0 disables them. Default 1.",
         apply_interval).with_long("interval"),
     stock_letter::<GivenOptions>('I', Value("file"), &["  -I, --pidfile file        write PID file"],
-        "Write the process ID to this file.",
+        "Write the process ID to this file. The file is removed at the end.",
         |t, v| { t.common.pid_file = Some(v.into()); Ok(()) }).with_long("pidfile"),
     stock_letter::<GivenOptions>('F', Value("file"), &["  -F, --file name           xmit/recv the specified file"],
         "Send this file once, or write received data to it. Applies to this end only, for TCP and SCTP in one direction. Without -t, -n and -k, a client's test ends with the file. A server with a file serves one test at a time.",
@@ -184,13 +184,13 @@ pub(super) static SECTION: Section<GivenOptions> = Section {
         |t, v| { let bits = parse_rate(v)?; t.set_client(|c| c.parameters.fq_rate = Some(bits)) }),
     stock_letter::<GivenOptions>('t', Value("seconds"), &["  -t, --time      #         time in seconds to transmit for (default 10 secs)"],
         "Duration of the test after the omitted time; 0 for no end. Default 10.",
-        |t, v| { let time = parse_integer(v, 0..=MAX_TIME_SECONDS.into(), "test duration too long (maximum = 86400 seconds)")?; t.end_conditions.push("-t"); t.set_client(|c| c.parameters.time = time as u32) }).with_long("time"),
+        |t, v| { let time = parse_integer(v, 0..=MAX_TIME_SECONDS.into(), "test duration too long (maximum = 86400 seconds)")?; t.has_time = true; t.set_client(|c| c.parameters.time = time as u32) }).with_long("time"),
     stock_letter::<GivenOptions>('n', Value("bytes"), &["  -n, --bytes     #[KMG]    number of bytes to transmit (instead of -t)"],
-        "End after these bytes of all streams together.",
-        |t, v| { let bytes = parse_size(v, 1 << 62, "too many bytes")?; t.end_conditions.push("-n"); t.set_client(|c| c.parameters.bytes = bytes) }).with_long("bytes"),
+        "End when all streams of one direction together have moved these bytes, in whole blocks, after the omitted time.",
+        |t, v| { let bytes = parse_size(v, 1 << 62, "too many bytes")?; t.set_client(|c| c.parameters.bytes = bytes) }).with_long("bytes"),
     stock_letter::<GivenOptions>('k', Value("blocks"), &["  -k, --blockcount #[KMG]   number of blocks (packets) to transmit (instead of -t or -n)"],
-        "End after these blocks of all streams together.",
-        |t, v| { let blocks = parse_size(v, 1 << 62, "too many blocks")?; t.end_conditions.push("-k"); t.set_client(|c| c.parameters.blocks = blocks) }).with_long("blockcount"),
+        "End when all streams of one direction together have moved these blocks after the omitted time.",
+        |t, v| { let blocks = parse_size(v, 1 << 62, "too many blocks")?; t.set_client(|c| c.parameters.blocks = blocks) }).with_long("blockcount"),
     stock_letter::<GivenOptions>('l', Value("bytes"), &["  -l, --length    #[KMG]    length of buffer to read or write", "                            (default 128 KB for TCP, dynamic or 1460 for UDP)"],
         "Bytes per block or datagram. Default 128K for TCP, the segment size of the control connection for UDP, 64K for SCTP.",
         |t, v| { let bytes = parse_size(v, u32::MAX.into(), BLOCK_TOO_LARGE)?; t.set_client(|c| c.parameters.block_bytes = Some(bytes as u32).filter(|bytes| *bytes > 0)) }).with_long("length"),
@@ -278,7 +278,7 @@ pub(super) static SECTION: Section<GivenOptions> = Section {
     linerate_long("cntl-ka", OptionalAttached("idle/interval/count"), "probe the control connection", "",
         "Probe a silent control connection after idle seconds, then every interval seconds, count times. Without this option, or without numbers, 15/5/3.",
         apply_keep_alive),
-    linerate_option(Both('m', "mptcp"), Nothing, "Multipath TCP", "", "Multipath TCP instead of TCP.", apply_multipath),
+    linerate_option(Both('m', "mptcp"), Nothing, "Multipath TCP", "", "Multipath TCP instead of TCP. No effect on a server, which accepts both.", apply_multipath),
     linerate_long("multipath", Nothing, "as -m", "", "As -m.", apply_multipath),
     linerate_long("skip-rx-copy", Nothing, "receive without copying", "",
         "Receive without copying the data: MSG_TRUNC.",
@@ -452,8 +452,10 @@ fn apply_keep_alive(given: &mut GivenOptions, value: &str) -> Result<(), EarlyEx
     Ok(())
 }
 
+/// Sets Multipath TCP for a client; a server accepts it without the option.
 fn apply_multipath(given: &mut GivenOptions, _: &str) -> Result<(), EarlyExit> {
-    given.set_client(|client| client.parameters.multipath = true)
+    given.client.parameters.multipath = true;
+    Ok(())
 }
 
 fn apply_allow_peers(given: &mut GivenOptions, value: &str) -> Result<(), EarlyExit> {

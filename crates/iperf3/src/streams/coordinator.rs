@@ -6,7 +6,7 @@ use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
 use control::ControlConnection;
-use engine::{FlowGroup, acknowledged_bytes, path_sample};
+use engine::{FlowGroup, StopReason, acknowledged_bytes, path_sample};
 use model::{Counts, Sample, Series};
 use stats::Histogram;
 use sys::option;
@@ -46,6 +46,10 @@ pub(super) struct Coordinator<'a> {
     last_interval_end: Duration,
     /// When round-trip times were last sampled.
     last_round_trip_sample: Duration,
+    /// The bytes at the last progress, and its time.
+    last_progress: (u64, Duration),
+    /// Whether one direction has moved the limit of bytes.
+    pub(super) has_reached_limit: bool,
 }
 
 impl<'a> Coordinator<'a> {
@@ -72,6 +76,8 @@ impl<'a> Coordinator<'a> {
             omit_end_index: shared.transfer.omit.is_zero().then_some(0),
             last_interval_end: Duration::ZERO,
             last_round_trip_sample: Duration::ZERO,
+            last_progress: (0, Duration::ZERO),
+            has_reached_limit: false,
         }
     }
 
@@ -86,16 +92,21 @@ impl<'a> Coordinator<'a> {
             bytes,
             interval,
             cancel,
+            is_server,
             ..
         } = self.shared.transfer;
         let end = time.map(|time| omit + time);
-        let mut target_bytes = bytes.filter(|_| self.shared.is_limit_total);
+        let has_sender = self.streams.iter().any(|stream| stream.sends);
+        let is_exact = self.shared.has_exact_limit && self.streams.len() == 1;
+        let polls_limit = bytes.is_some() && !is_exact && (has_sender || !is_server);
+        let mut final_bytes = None;
         let mut give_up_at = None;
         let mut due = self.next_due(interval);
         loop {
             let now = self.started.elapsed();
             let moved_bytes = self.moved_bytes();
-            if target_bytes.is_some_and(|target| moved_bytes >= target)
+            if self.reaches_limit(now, moved_bytes)
+                || final_bytes.is_some_and(|bytes| moved_bytes >= bytes)
                 || end.is_some_and(|end| now >= end)
                 || give_up_at.is_some_and(|when| now >= when)
             {
@@ -109,7 +120,7 @@ impl<'a> Coordinator<'a> {
                 NextStep::Continue => {}
                 _ => return TransferEnd::Regular,
             }
-            let tick = if target_bytes.is_some() {
+            let tick = if final_bytes.is_some() || polls_limit {
                 SHORT_TICK
             } else {
                 MAX_TICK
@@ -127,7 +138,7 @@ impl<'a> Coordinator<'a> {
                     NextStep::Continue => {}
                     NextStep::End => return TransferEnd::Regular,
                     NextStep::EndAfter(bytes) => {
-                        target_bytes = Some(bytes);
+                        final_bytes = Some(bytes);
                         give_up_at = Some(self.started.elapsed() + ARRIVAL_TIMEOUT);
                     }
                 },
@@ -136,6 +147,49 @@ impl<'a> Coordinator<'a> {
                 Err(_) => return self.resolve_stream_end(control, handler),
             }
         }
+    }
+
+    /// Returns whether a client's transfer ends by its limit of bytes.
+    ///
+    /// At a server, ends the sending streams at that limit.
+    fn reaches_limit(&mut self, now: Duration, moved_bytes: u64) -> bool {
+        let TransferSettings {
+            bytes,
+            is_server,
+            max_silence,
+            ..
+        } = self.shared.transfer;
+        let Some(limit) = bytes.filter(|_| self.omit_end_index.is_some()) else {
+            return false;
+        };
+        if moved_bytes > self.last_progress.0 {
+            self.last_progress = (moved_bytes, now);
+        }
+        let [mut sent, mut received, mut omitted] = [0; 3];
+        for (stream, before) in self.streams.iter().zip(&self.omitted) {
+            let counts = stream.counters.counts();
+            sent += counts.sent.0.saturating_sub(before.sent.0);
+            received += counts.received.0.saturating_sub(before.received.0);
+            omitted += before.bytes();
+        }
+        if is_server {
+            // The ends omit different data, and a client must receive the limit without its part.
+            let has_sent_enough = sent > 0 && sent >= limit.saturating_add(omitted);
+            if has_sent_enough && !super::is_uncapped(self.streams, &self.shared.transfer) {
+                self.shared.send_stop.set(StopReason::Deadline);
+            }
+            return false;
+        }
+        self.has_reached_limit = sent >= limit || received >= limit;
+        // A stock server stops at the limit, although it has counted the omitted bytes, and
+        // although datagrams were lost.
+        let is_datagrams = self
+            .streams
+            .iter()
+            .any(|stream| stream.plan.datagrams.is_some());
+        let may_have_ended = is_datagrams || received.saturating_add(omitted) >= limit;
+        let is_silent = received > 0 && now >= self.last_progress.1 + max_silence;
+        self.has_reached_limit || (sent == 0 && is_silent && may_have_ended)
     }
 
     /// Returns the end of a stream that ended by itself; a control message takes precedence.

@@ -35,8 +35,12 @@ pub(crate) struct TransferSettings<'a> {
     pub(crate) omit: Duration,
     /// The length of the transfer after the omitted time; `None` if something else ends it.
     pub(crate) time: Option<Duration>,
-    /// The total bytes of all streams after which the transfer ends.
+    /// The bytes of one direction's streams, after the omitted time, after which the transfer ends.
+    ///
+    /// A server does not end the transfer: its streams stop sending, and the client ends it.
     pub(crate) bytes: Option<u64>,
+    /// The silence after which no more data can arrive in a transfer with a limit of bytes.
+    pub(crate) max_silence: Duration,
     /// The length of a report interval; `None` without intervals.
     pub(crate) interval: Option<Duration>,
     /// The maximum time during which a stream moves no data.
@@ -65,7 +69,8 @@ impl<'a> TransferSettings<'a> {
         Self {
             omit: Duration::from_secs(parameters.omit.into()),
             time: None,
-            bytes: None,
+            bytes: crate::total_bytes(parameters),
+            max_silence: max_silence(parameters),
             interval: common.interval,
             idle_timeout: common.receive_timeout,
             cancel,
@@ -74,6 +79,15 @@ impl<'a> TransferSettings<'a> {
             memory,
         }
     }
+}
+
+/// Returns a time that is longer than any pause between the blocks of a sender.
+fn max_silence(parameters: &Parameters) -> Duration {
+    const MIN_SILENCE: Duration = Duration::from_secs(2);
+    let burst = u64::from(parameters.burst.unwrap_or(1)) * u64::from(parameters.block_size());
+    let burst_bits = burst * 8;
+    let pause_seconds = burst_bits.checked_div(parameters.rate).unwrap_or(0) + 1;
+    MIN_SILENCE + Duration::from_secs(pause_seconds)
 }
 
 /// The state of all streams at the end of an interval.
@@ -177,13 +191,18 @@ pub(crate) fn run_transfer(
 ) -> TransferData {
     let endpoint = streams.first().map(|stream| stream.plan.local.clone());
     let group = FlowGroup::new(streams.len(), endpoint.unwrap_or_default());
+    let data_stop = transfer.cancel.child();
+    let senders = streams.iter().filter(|stream| stream.sends).count();
     let shared = SharedState {
         transfer,
-        data_stop: transfer.cancel.child(),
+        send_stop: data_stop.child(),
+        data_stop,
         drain_stop: Stop::new(),
         coordinator_wake: transfer.cancel.child(),
         first_end: OnceLock::new(),
-        is_limit_total: streams.len() > 1 || !streams.iter().all(|stream| stream.sends),
+        has_exact_limit: senders == 1
+            && transfer.omit.is_zero()
+            && !is_uncapped(streams, &transfer),
     };
     std::thread::scope(|scope| {
         let start = |stream| {
@@ -199,13 +218,22 @@ pub(crate) fn run_transfer(
         let mut coordinator = Coordinator::new(streams, &shared, &group);
         let end = coordinator.run_until_end(control, handler);
         shared.data_stop.set(StopReason::Deadline);
-        coordinator.data_end = Some(coordinator.data_end_time());
-        handler.on_end(&end);
+        // A sender of a number of bytes completes its blocks within the test.
+        let ends_after_blocks =
+            coordinator.has_reached_limit && !transfer.is_server && senders == streams.len();
+        if !ends_after_blocks {
+            coordinator.data_end = Some(coordinator.data_end_time());
+            handler.on_end(&end);
+        }
         shared.drain_stop.set(StopReason::Deadline);
         let finished = threads
             .into_iter()
             .map(|thread| thread.ok()?.join().ok().flatten());
         let sides: Vec<_> = finished.map(Option::unwrap_or_default).collect();
+        if ends_after_blocks {
+            coordinator.data_end = Some(coordinator.data_end_time());
+            handler.on_end(&end);
+        }
         coordinator.end_last_interval(handler);
         let omit_end_index = coordinator.omit_end_index.unwrap_or(
             coordinator
@@ -238,19 +266,28 @@ pub(crate) fn run_transfer(
     })
 }
 
+/// Returns whether a server's streams send until the client ends the transfer, despite a limit.
+///
+/// Datagrams may be lost, and a client ends the transfer when it has received enough.
+fn is_uncapped(streams: &[Stream], transfer: &TransferSettings<'_>) -> bool {
+    transfer.is_server && streams.iter().any(|stream| stream.plan.datagrams.is_some())
+}
+
 /// The state that the threads of a transfer share.
 struct SharedState<'a> {
     transfer: TransferSettings<'a>,
     /// Ends the streams' loops.
     data_stop: Stop,
+    /// Ends the loops of sending streams; set with `data_stop`, or earlier at the limit of bytes.
+    send_stop: Stop,
     /// Ends the uncounted reading of receivers after the transfer.
     drain_stop: Stop,
     /// Wakes the coordinator when a stream ends by itself.
     coordinator_wake: Stop,
     /// The end of the first stream that ended by itself.
     first_end: OnceLock<TransferEnd>,
-    /// Whether a byte limit applies to the sum of several counters, not to a single sender.
-    is_limit_total: bool,
+    /// Whether a single sender ends exactly at the limit of bytes, by its own count.
+    has_exact_limit: bool,
 }
 
 impl SharedState<'_> {

@@ -50,16 +50,21 @@ pub(super) fn run_stream(
     buffers.save_file = receive_file;
     let settings = PhaseSettings {
         counters: &stream.counters,
-        cancel: &shared.data_stop,
+        cancel: if stream.sends {
+            &shared.send_stop
+        } else {
+            &shared.data_stop
+        },
         control: None,
         duration: transfer.time.map(|time| transfer.omit + time),
         idle_timeout: Some(buffers.idle_timeout(transfer.idle_timeout, endpoint)),
         group: Some(member.start()?),
     };
-    let limit = match plan.limit {
-        Limit::Bytes(bytes) if transfer.bytes.is_some() && !shared.is_limit_total => {
-            Limit::Bytes(metadata.map_or(bytes, |file| file.len().min(bytes)))
-        }
+    let exact_limit = transfer
+        .bytes
+        .filter(|_| stream.sends && shared.has_exact_limit);
+    let limit = match exact_limit {
+        Some(bytes) => Limit::Bytes(metadata.map_or(bytes, |file| file.len().min(bytes))),
         _ if sends_file_once => metadata.map_or(Limit::Unlimited, |file| Limit::Bytes(file.len())),
         _ => transfer.time.map_or(Limit::Unlimited, Limit::Time),
     };
@@ -74,7 +79,7 @@ pub(super) fn run_stream(
     report_end(&loop_result, shared, stream.sends);
     if stream.sends {
         if stream.file.is_none() {
-            complete_block(stream, transfer.payload);
+            complete_block(stream, transfer.payload, transfer.bytes.is_some());
         }
         if transfer.is_server && plan.transport.has_connections() {
             // Wait until the client ends the test, even if the file ended earlier.
@@ -97,9 +102,9 @@ pub(super) fn run_stream(
 
 /// Sends the rest of a block that the end of the transfer interrupted.
 ///
-/// A stock receiver blocks until it has the complete block. The rest is sent after the test's
-/// time, so it is not counted.
-fn complete_block(stream: &Stream, payload: &[u8]) {
+/// A stock receiver blocks until it has the complete block. With `counts_rest`, the rest is part of
+/// the test; else it is sent after the test's time.
+fn complete_block(stream: &Stream, payload: &[u8], counts_rest: bool) {
     let SizeRule::Bytes(block) = stream.plan.local.send.size else {
         return;
     };
@@ -113,7 +118,12 @@ fn complete_block(stream: &Stream, payload: &[u8]) {
     while remaining > 0 && Instant::now() < until {
         let piece = &payload[..payload.len().min(remaining as usize)];
         match call::send_without_waiting(socket, piece) {
-            Ok(count) => remaining -= count as u64,
+            Ok(count) => {
+                remaining -= count as u64;
+                if counts_rest {
+                    stream.counters.count_sent(count, 0);
+                }
+            }
             Err(Error::AGAIN) => {
                 let _ =
                     call::wait_writable(socket, until.saturating_duration_since(Instant::now()));

@@ -8,6 +8,7 @@ mod iperf2_extreme_headers;
 mod iperf2_lost_clients;
 mod iperf3_fifty_clients;
 mod iperf3_invalid_data;
+mod iperf3_limits;
 mod iperf3_lost_peers;
 mod iperf3_parameters;
 mod iperf3_script;
@@ -43,6 +44,7 @@ pub(crate) fn test_cases() -> Vec<TestCase> {
     let iperf = with_prefix("iperf", iperf.collect());
     let iperf3 = [
         iperf3_invalid_data::test_cases(),
+        iperf3_limits::test_cases(),
         iperf3_lost_peers::test_cases(),
         iperf3_parameters::test_cases(),
         iperf3_fifty_clients::test_cases(),
