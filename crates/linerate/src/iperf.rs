@@ -112,7 +112,8 @@ fn serve(settings: &Arc<Settings>, server: &ServerSettings) -> Result<(), String
         if server.daemon {
             let _ = writeln!(std::io::stdout(), "Running Iperf Server as a daemon");
         }
-        crate::signals::begin_serving(server.daemon, redirects_to_null, &stop)
+        let install_handlers = || crate::signals::stop_on_signals(&stop);
+        crate::signals::begin_serving(server.daemon, redirects_to_null, install_handlers)
     };
     iperf::server::run(settings, server, &printer, &stop, &begin)
 }

@@ -1,9 +1,10 @@
 //! `iperf3`: from argv to the exit code.
 
+use std::cell::OnceCell;
 use std::ffi::OsString;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use engine::Stop;
@@ -43,8 +44,9 @@ fn run(
 ) -> Result<ExitCode, String> {
     let documents = Documents::open(common.linerate_json.as_deref(), common.html.as_deref())?;
     let stop = Stop::new();
-    crate::signals::stop_on_signals(&stop);
-    write_pid_file(common)?;
+    crate::signals::stop_on_signals_and_hangup(&stop);
+    let pid_file = PidFile::open(common)?;
+    pid_file.write()?;
     let finished = if let Some(mut log) = open_log_file(common)? {
         let mut errors = log.try_clone().map_err(|error| sys::describe(&error))?;
         iperf3::run(common, client, &stop, &mut log, &mut errors)
@@ -83,14 +85,23 @@ fn serve(common: &CommonSettings, server: &ServerSettings) -> Result<ExitCode, S
         Some(log) => Box::new(log),
         None => Box::new(io::stdout()),
     };
+    // A daemon changes its directory, so relative paths are resolved before.
+    let mut common = common.clone();
+    if let Some(path) = common.file.as_mut().filter(|_| server.daemon) {
+        *path = std::path::absolute(&*path).map_err(|error| sys::describe(&error))?;
+    }
+    let pid_file = OnceCell::new();
     let begin = || {
-        let is_server_process = crate::signals::begin_serving(server.daemon, true, &stop)?;
+        let opened_pid_file = PidFile::open(&common)?;
+        let install_handlers = || crate::signals::stop_on_signals_and_hangup(&stop);
+        let is_server_process =
+            crate::signals::begin_serving(server.daemon, true, install_handlers)?;
         if is_server_process {
-            write_pid_file(common)?;
+            pid_file.get_or_init(|| opened_pid_file).write()?;
         }
         Ok(is_server_process)
     };
-    iperf3::server::run(common, server, &stop, out, &begin)?;
+    iperf3::server::run(&common, server, &stop, out, &begin)?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -105,13 +116,49 @@ fn open_log_file(common: &CommonSettings) -> Result<Option<File>, String> {
     common.log_file.as_deref().map(open).transpose()
 }
 
-fn write_pid_file(common: &CommonSettings) -> Result<(), String> {
-    let Some(path) = &common.pid_file else {
-        return Ok(());
-    };
-    let written = std::fs::write(path, format!("{}\n", std::process::id()));
-    written.map_err(|error| {
-        let reason = sys::describe(&error);
-        format!("unable to write PID file {}: {reason}", path.display())
-    })
+/// The file of `-I`, if there is one. It is removed when this value is dropped.
+struct PidFile(Option<(PathBuf, File)>);
+
+impl PidFile {
+    /// Opens the file for [`write`](Self::write), which may follow in another process and directory.
+    fn open(common: &CommonSettings) -> Result<Self, String> {
+        let open = |path: &PathBuf| {
+            let file = OpenOptions::new()
+                .create(true)
+                .truncate(false)
+                .write(true)
+                .open(path);
+            let file = std::path::absolute(path).and_then(|path| Ok((path, file?)));
+            file.map_err(|error| pid_file_error(path, &error))
+        };
+        common.pid_file.as_ref().map(open).transpose().map(Self)
+    }
+
+    /// Writes this process's ID.
+    fn write(&self) -> Result<(), String> {
+        let Some((path, file)) = &self.0 else {
+            return Ok(());
+        };
+        let written = file
+            .set_len(0)
+            .and_then(|()| writeln!(&*file, "{}", std::process::id()));
+        written.map_err(|error| pid_file_error(path, &error))
+    }
+}
+
+impl Drop for PidFile {
+    fn drop(&mut self) {
+        if let Some((path, _)) = &self.0 {
+            // The parent of a daemon, and a server that failed, leave another process's ID there.
+            let id = std::fs::read_to_string(path).unwrap_or_default();
+            if id.trim() == std::process::id().to_string() {
+                let _ = std::fs::remove_file(path);
+            }
+        }
+    }
+}
+
+fn pid_file_error(path: &Path, error: &io::Error) -> String {
+    let reason = sys::describe(error);
+    format!("unable to write PID file {}: {reason}", path.display())
 }

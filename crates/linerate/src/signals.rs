@@ -21,14 +21,14 @@ pub(crate) fn stop_on_signals(stop: &Stop) {
 
 /// Prepares a server that already listens, and installs its signal handlers.
 ///
-/// If `is_daemon`, the server goes to the background; if also `redirects_to_null`, its standard
+/// `install_handlers` is [`stop_on_signals`] or a function like it. If `is_daemon`, the server goes to the background; if also `redirects_to_null`, its standard
 /// streams go to /dev/null. Returns false in the parent process of a daemon, which does not serve.
 /// Call it before any thread starts, because it may fork.
 #[cfg(any(feature = "iperf", feature = "iperf3", feature = "udpmon"))]
 pub(crate) fn begin_serving(
     is_daemon: bool,
     redirects_to_null: bool,
-    stop: &Stop,
+    install_handlers: impl FnOnce(),
 ) -> Result<bool, String> {
     let detach_error =
         |error: std::io::Error| format!("cannot go to the background: {}", sys::describe(&error));
@@ -40,8 +40,19 @@ pub(crate) fn begin_serving(
             sys::process::redirect_to_null().map_err(detach_error)?;
         }
     }
-    stop_on_signals(stop);
+    install_handlers();
     Ok(true)
+}
+
+/// Sets `stop` as [`stop_on_signals`] does, and also at SIGHUP, unless the process ignores it, for
+/// example because of nohup(1). Further SIGHUPs have no effect. In the other dialects, as in their
+/// stock programs, SIGHUP ends the process.
+#[cfg(feature = "iperf3")]
+pub(crate) fn stop_on_signals_and_hangup(stop: &Stop) {
+    let hangup = [sys::signal::SIGHUP];
+    let is_ignored = sys::signal::is_ignored(sys::signal::SIGHUP);
+    let signals = if is_ignored { &[][..] } else { &hangup };
+    let _ = deadline_thread().set_on_signals(signals, stop);
 }
 
 /// Sets `stop` as [`stop_on_signals`] does, and also at SIGALRM. Scripts send SIGALRM to end a

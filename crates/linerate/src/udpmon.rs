@@ -124,7 +124,8 @@ pub(crate) fn resp(program: &str, args: impl IntoIterator<Item = OsString>) -> E
     };
     sys::process::raise_descriptor_limit();
     let stop = Stop::new();
-    let begin = || crate::signals::begin_serving(settings.daemon, true, &stop);
+    let install_handlers = || crate::signals::stop_on_signals(&stop);
+    let begin = || crate::signals::begin_serving(settings.daemon, true, install_handlers);
     match run::resp(&settings, &stop, begin) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {

@@ -51,6 +51,11 @@ pub(crate) fn test_cases() -> Vec<TestCase> {
         refuses_second_test_at_limit_of_one,
         reports_error_in_line_or_document,
         signals_end_test_with_results,
+        hangup_ends_test_with_results,
+        hangup_ends_other_programs,
+        daemon_resolves_relative_paths,
+        reports_block_above_segment_size,
+        do_not_fragment_does_not_apply_to_ipv6,
         serves_beside_silent_and_invalid_clients,
         writes_linerate_json_and_html,
         timestamps_each_line,
@@ -267,6 +272,122 @@ fn signals_end_test_with_results() {
     assert_eq!(client.code, Some(1));
     let server = server.wait(TIMEOUT);
     assert_eq!(server.code, Some(0), "{}", server.stderr);
+}
+
+/// SIGHUP ends a client or a server as SIGINT does. A process that ignores it, as after nohup(1),
+/// continues.
+fn hangup_ends_test_with_results() {
+    let server = start_server("");
+    let line = format!("-c 127.0.0.1 -p {} -t 30 -b 8M -l 8K -i 0.1", server.port);
+    let client = TestProcess::start(&mut ours(&line));
+    testkit::wait_until(TIMEOUT, || client.stdout().contains("Bytes"));
+    client.signal(Signal::HUP);
+    let client = client.finish(TIMEOUT);
+    assert_eq!(
+        (client.code, client.stderr.as_str()),
+        (Some(0), "iperf3: interrupt - the client has terminated\n")
+    );
+    assert!(client.stdout.contains("  sender\n"), "{}", client.stdout);
+    let client = TestProcess::start(&mut ours(&line));
+    testkit::wait_until(TIMEOUT, || client.stdout().contains("Bytes"));
+    server.signal(Signal::HUP);
+    let client = client.finish(TIMEOUT);
+    assert_eq!(client.stderr, "iperf3: error - the server has terminated\n");
+    let server = server.wait(TIMEOUT);
+    assert_eq!(server.code, Some(0), "{}", server.stderr);
+    assert!(server.stdout.contains("  receiver\n"), "{}", server.stdout);
+
+    let ignoring = Server::try_start_with(|port| {
+        let program = testkit::linerate_path();
+        let script = format!(
+            "trap '' HUP; exec {} iperf3 -s -p {port}",
+            program.display()
+        );
+        let mut command = Command::new("sh");
+        command.args(["-c", &script]);
+        command
+    });
+    let ignoring = ignoring.unwrap();
+    ignoring.signal(Signal::HUP);
+    let line = format!("-c 127.0.0.1 -p {} -n 1M", ignoring.port);
+    testkit::run(ours(&line), TIMEOUT).unwrap().assert_success();
+    ignoring.terminate();
+}
+
+/// SIGHUP ends the servers of other dialects at once, as in their stock programs.
+fn hangup_ends_other_programs() {
+    for arguments in [
+        "iperf -s -p",
+        "iperf -s -u -p",
+        "netserver -D -p",
+        "udpmon_resp -u",
+    ] {
+        let server = Server::start_with(|port| format!("{arguments} {port}"));
+        server.signal(Signal::HUP);
+        let server = server.wait(TIMEOUT);
+        assert_eq!(server.code, None, "{arguments}: {server:#?}");
+    }
+}
+
+/// A daemon resolves the paths of `-I`, `-F` and `--logfile` in the directory of its start. It
+/// removes its PID file at its end.
+fn daemon_resolves_relative_paths() {
+    let directory = tempfile::tempdir().unwrap();
+    let contents: Vec<u8> = (0..100_000_u32).flat_map(u32::to_le_bytes).collect();
+    let [pid_path, sent_path, received_path] =
+        ["relative.pid", "sent", "received"].map(|name| directory.path().join(name));
+    std::fs::write(&sent_path, &contents).unwrap();
+    let port = testkit::free_port();
+    let start = |options: &str| {
+        let mut command = ours(&format!("-s -D -p {port} {options}"));
+        command.current_dir(directory.path());
+        testkit::run(command, TIMEOUT).unwrap()
+    };
+    let refused = start("-I missing/relative.pid");
+    assert_eq!(refused.code, Some(1));
+    assert_eq!(
+        refused.stderr,
+        "iperf3: error - unable to write PID file missing/relative.pid: No such file or directory\n"
+    );
+    start("-I relative.pid -F received --logfile log").assert_success();
+    let read_pid = || std::fs::read_to_string(&pid_path).unwrap_or_default();
+    assert!(testkit::wait_until(TIMEOUT, || read_pid().ends_with('\n')));
+    let pid: i32 = read_pid().trim().parse().unwrap();
+    let line = format!("-c 127.0.0.1 -p {port} -F {}", sent_path.display());
+    testkit::run(ours(&line), TIMEOUT).unwrap().assert_success();
+    assert!(testkit::wait_until(TIMEOUT, || {
+        std::fs::read(&received_path).is_ok_and(|received| received == contents)
+    }));
+    assert!(directory.path().join("log").exists());
+    let pid = rustix::process::Pid::from_raw(pid).unwrap();
+    rustix::process::kill_process(pid, Signal::TERM).unwrap();
+    assert!(testkit::wait_until(TIMEOUT, || !pid_path.exists()));
+}
+
+fn reports_block_above_segment_size() {
+    let server = start_server("");
+    let line = format!("-c 127.0.0.1 -p {} -u -n 60000 -l 60000", server.port);
+    let client = testkit::run(ours(&line), TIMEOUT).unwrap();
+    client.assert_success();
+    let warning = "warning: UDP block size 60000 exceeds TCP MSS ";
+    let end = ", may result in fragmentation / drops\n";
+    assert!(
+        client.stderr.starts_with(warning) && client.stderr.ends_with(end),
+        "{}",
+        client.stderr
+    );
+    server.terminate();
+}
+
+/// On loopback, the default block of a UDP test is larger than one packet. IPv6 fragments it.
+fn do_not_fragment_does_not_apply_to_ipv6() {
+    let server = start_server("");
+    let line = format!(
+        "-6 -c ::1 -p {} -u -n 65000 -l 65000 --dont-fragment",
+        server.port
+    );
+    testkit::run(ours(&line), TIMEOUT).unwrap().assert_success();
+    server.terminate();
 }
 
 /// The server serves a test beside silent connections and clients with invalid parameters.

@@ -5,11 +5,11 @@ use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::flag;
 use signal_hook::low_level::pipe;
 
-pub use signal_hook::consts::SIGALRM;
+pub use signal_hook::consts::{SIGALRM, SIGHUP};
 
 /// Exit code of a process that a second signal ends; a shell reports SIGINT as this code.
 pub const INTERRUPTED_EXIT_CODE: i32 = 130;
@@ -38,6 +38,16 @@ pub fn notify_each_interrupt() -> io::Result<UnixStream> {
 /// Returns a socket that gets a byte for each SIGHUP, which has no other effect.
 pub fn notify_each_hangup() -> io::Result<UnixStream> {
     register_signals(&[SIGHUP])
+}
+
+/// Returns whether this process ignores a signal, as nohup(1) makes its command ignore SIGHUP.
+pub fn is_ignored(signal: i32) -> bool {
+    // SAFETY: the call only writes the current action to `action`, which is plain data.
+    unsafe {
+        let mut action: libc::sigaction = std::mem::zeroed();
+        libc::sigaction(signal, std::ptr::null(), &raw mut action) == 0
+            && action.sa_sigaction == libc::SIG_IGN
+    }
 }
 
 fn register_signals(signals: &[i32]) -> io::Result<UnixStream> {
