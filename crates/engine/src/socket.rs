@@ -352,7 +352,7 @@ fn apply_options(
         Transport::Dccp => prepare_dccp(socket)?,
         _ => {}
     }
-    apply_path_options(socket, transport, options, is_ipv6)?;
+    apply_path_options(socket, transport, options)?;
     if let Some(bytes) = options.max_segment_bytes.filter(|_| has_tcp_options) {
         with_action("set TCP_MAXSEG", socket.set_tcp_mss(bytes))?;
     }
@@ -428,7 +428,6 @@ fn apply_path_options(
     socket: &Socket,
     transport: Transport,
     options: &SocketOptions,
-    is_ipv6: bool,
 ) -> Result<(), SocketError> {
     if let Some(device) = &options.device {
         let result = socket.bind_device(Some(device.as_bytes()));
@@ -444,7 +443,7 @@ fn apply_path_options(
         with_action("set SO_MAX_PACING_RATE", result)?;
     }
     if options.do_not_fragment && transport.has_ip() {
-        let result = option::set_do_not_fragment(socket.as_fd(), is_ipv6);
+        let result = option::set_do_not_fragment(socket.as_fd());
         with_action("set IP_MTU_DISCOVER", result)?;
     }
     for (name, requested) in [

@@ -49,7 +49,12 @@ pub(crate) fn token(client: &ClientSettings, padding: Padding) -> Result<Option<
     let key = read_pem(path).map_err(fault)?;
     let now = unix_seconds(SystemTime::now());
     let token = encrypt(key.contents(), &plaintext(user, &password, now), padding);
-    let unusable = || fault(format!("{} contains no usable RSA key", path.display()));
+    let unusable = || {
+        fault(format!(
+            "{} contains no usable RSA key of 2048 to 8192 bits",
+            path.display()
+        ))
+    };
     token.map(Some).ok_or_else(unusable)
 }
 
@@ -105,7 +110,12 @@ impl LoginVerifier {
         let text = text.map_err(|error| {
             format!("cannot read {}: {}", users.display(), sys::describe(&error))
         })?;
-        let unusable = || format!("{} contains no usable RSA key", key.display());
+        let unusable = || {
+            format!(
+                "{} contains no usable RSA key of 2048 to 8192 bits",
+                key.display()
+            )
+        };
         let verifier = Self::new(&read_pem(key)?, &text, settings.max_clock_skew);
         verifier.ok_or_else(unusable).map(Some)
     }

@@ -241,6 +241,13 @@ impl TestEvents for Printer<'_> {
             self.title = run.parameters.title.clone().unwrap_or_default();
         }
         let is_first = !std::mem::replace(&mut self.has_printed_start, true);
+        let (block, segment) = (run.parameters.block_size(), run.control_segment);
+        // A server does not know the segment size.
+        if is_first && run.is_udp() && segment > 0 && block > segment {
+            sys::write_error_line(format_args!(
+                "warning: UDP block size {block} exceeds TCP MSS {segment}, may result in fragmentation / drops"
+            ));
+        }
         if self.form == OutputForm::Text && is_first {
             if self.style.verbose && !run.is_server {
                 self.print_lines(&text::version());

@@ -134,15 +134,10 @@ pub fn set_launch_clock(socket: BorrowedFd<'_>, clock: i32) -> io::Result<()> {
     set(socket, libc::SOL_SOCKET, SO_TXTIME, &launch)
 }
 
-/// IP_MTU_DISCOVER, and also IPV6_MTU_DISCOVER if `v6`: IP_PMTUDISC_DO. ip(7), ipv6(7).
-pub fn set_do_not_fragment(socket: BorrowedFd<'_>, v6: bool) -> io::Result<()> {
-    use libc::{IP_MTU_DISCOVER, IPPROTO_IP, IPPROTO_IPV6, IPV6_MTU_DISCOVER};
-    set_int(socket, IPPROTO_IP, IP_MTU_DISCOVER, libc::IP_PMTUDISC_DO)?;
-    if v6 {
-        let discovery = libc::IPV6_PMTUDISC_DO;
-        set_int(socket, IPPROTO_IPV6, IPV6_MTU_DISCOVER, discovery)?;
-    }
-    Ok(())
+/// IP_MTU_DISCOVER: IP_PMTUDISC_DO. It has no effect on IPv6 packets. ip(7).
+pub fn set_do_not_fragment(socket: BorrowedFd<'_>) -> io::Result<()> {
+    use libc::{IP_MTU_DISCOVER, IPPROTO_IP};
+    set_int(socket, IPPROTO_IP, IP_MTU_DISCOVER, libc::IP_PMTUDISC_DO)
 }
 
 /// TCP options with a numeric value: tcp(7).

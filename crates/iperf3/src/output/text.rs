@@ -412,10 +412,32 @@ fn verbose_lines(run: &TestRun, sends: bool) -> String {
 }
 
 /// Formats the server's output for the client.
+///
+/// As in stock's output, an empty line ends the block. So empty lines within it are left out.
 pub(crate) fn server_output(text: &str) -> String {
     let printable: String = text
         .lines()
+        .filter(|line| !line.trim().is_empty())
         .map(|line| super::replace_control_characters(line) + "\n")
         .collect();
     format!("Server output:\n{printable}\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_servers_text_does_not_leave_its_block() {
+        for (text, expected) in [
+            ("a\nb\n", "Server output:\na\nb\n\n"),
+            (
+                "a\n\n \r\n\t\niperf Done.\n\x1b[2J\x0b\x0c",
+                "Server output:\na\niperf Done.\n?[2J??\n\n",
+            ),
+            ("", "Server output:\n\n"),
+        ] {
+            assert_eq!(server_output(text), expected);
+        }
+    }
 }
