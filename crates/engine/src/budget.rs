@@ -161,7 +161,12 @@ impl SharedBudget {
             });
         }
         let held = used.holders.get(&holder).copied().unwrap_or(0);
-        let left = bounds.per_holder.saturating_sub(held);
+        // This process need not leave anything to other addresses.
+        let max = match holder {
+            BudgetHolder::Local => bounds.total,
+            _ => bounds.per_holder,
+        };
+        let left = max.saturating_sub(held);
         if amount > left {
             return Err(BudgetExceeded::Holder {
                 requested: amount,

@@ -152,12 +152,13 @@ pub fn spawn<T: Send + 'static>(
 
 /// Starts a thread in a scope, charged like those of [`spawn`].
 pub fn spawn_scoped<'scope, T: Send + 'scope>(
+    builder: Builder,
     scope: &'scope Scope<'scope, '_>,
     holder: BudgetHolder,
     run: impl FnOnce() -> T + Send + 'scope,
 ) -> io::Result<ScopedJoinHandle<'scope, T>> {
     let share = reserve_thread(holder)?;
-    Builder::new().spawn_scoped(scope, move || run_with(share, run))
+    builder.spawn_scoped(scope, move || run_with(share, run))
 }
 
 fn reserve_thread(holder: BudgetHolder) -> io::Result<ResourceShare> {
@@ -234,7 +235,7 @@ mod tests {
         let thread = spawn(Builder::new(), holder, used).unwrap();
         assert_eq!(thread.join().unwrap(), 1);
         let charged = std::thread::scope(|scope| {
-            let thread = spawn_scoped(scope, holder, used).unwrap();
+            let thread = spawn_scoped(Builder::new(), scope, holder, used).unwrap();
             thread.join().unwrap()
         });
         assert_eq!((charged, used()), (1, 0));

@@ -9,9 +9,10 @@ mod reverse_connection;
 mod stream;
 
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::thread::{Builder, Scope, ScopedJoinHandle};
 use std::time::{Duration, Instant, SystemTime};
 
-use engine::{DataSocket, Stop};
+use engine::{BudgetHolder, DataSocket, ResourceAmounts, ResourceBudget, ResourceShare, Stop};
 use model::{FlowPlan, Limit, Outcome, Series};
 use sys::Address;
 
@@ -54,6 +55,9 @@ pub struct ClientResult {
     pub peer: Option<Address>,
 }
 
+/// The threads of a flow: one that connects, and one per direction.
+const THREADS_PER_FLOW: u64 = 3;
+
 /// Runs a client's test to its end.
 pub fn run(
     settings: &Settings,
@@ -61,8 +65,10 @@ pub fn run(
     observer: &Arc<dyn Observer>,
     stop: &Stop,
 ) -> ClientResult {
-    let server_address = match addresses::resolve_server(settings, client) {
-        Ok(address) => address,
+    let ready = addresses::resolve_server(settings, client)
+        .and_then(|address| Ok((address, reserve_threads(client)?)));
+    let (server_address, _threads) = match ready {
+        Ok(ready) => ready,
         Err(error) => {
             observer.observe(&TestEvent::Error(error.clone()));
             return ClientResult {
@@ -99,11 +105,35 @@ pub fn run(
     run.finish()
 }
 
+/// Reserves the threads of all flows, or returns the reason for the refusal.
+fn reserve_threads(client: &ClientSettings) -> Result<ResourceShare, String> {
+    let amounts = ResourceAmounts {
+        threads: u64::from(client.plan.flows()) * THREADS_PER_FLOW,
+        ..ResourceAmounts::default()
+    };
+    let reserved = ResourceBudget::process().reserve(BudgetHolder::Local, amounts);
+    reserved.map_err(|exceeded| exceeded.to_string())
+}
+
 impl ClientRun<'_> {
     pub(crate) fn fail(&self, reason: impl Into<String>) {
         let reason = reason.into();
         let _ = self.first_failure.set(reason.clone());
         self.observer.observe(&TestEvent::Error(reason));
+    }
+
+    /// Starts a thread. If the system refuses it, the test fails.
+    pub(crate) fn spawn<'scope, T: Send + 'scope>(
+        &self,
+        scope: &'scope Scope<'scope, '_>,
+        run: impl FnOnce() -> T + Send + 'scope,
+    ) -> Option<ScopedJoinHandle<'scope, T>> {
+        Builder::new()
+            .spawn_scoped(scope, run)
+            .inspect_err(|error| {
+                self.fail(format!("cannot start a thread: {}", sys::describe(error)));
+            })
+            .ok()
     }
 
     pub(crate) fn flow_id(&self, number: u32, is_starred: bool) -> FlowId {
@@ -153,10 +183,10 @@ impl ClientRun<'_> {
         let flows = self.client.plan.flows();
         std::thread::scope(|scope| {
             if let Some(load_run) = &load_run {
-                scope.spawn(move || load_run.run_streams());
+                self.spawn(scope, move || load_run.run_streams());
             }
             for flow in 0..flows {
-                scope.spawn(move || bounceback::run(self, flow));
+                self.spawn(scope, move || bounceback::run(self, flow));
             }
         });
         if let Some(reason) = load_run.and_then(|load_run| load_run.first_failure.into_inner()) {

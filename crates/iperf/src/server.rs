@@ -7,6 +7,7 @@ use std::fmt;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::Builder;
 use std::time::{Duration, Instant};
 
 use control::ControlConnection;
@@ -386,7 +387,8 @@ impl IperfDialect {
         match (&send_plan, hello) {
             (Some(send_plan), _) if is_reverse => run(send_plan, flow_id(number, false, hello), 0),
             (Some(send_plan), _) if is_duplex => std::thread::scope(|scope| {
-                let sender = scope.spawn(|| run(send_plan, flow_id(number, true, hello), 0));
+                let sender = Builder::new()
+                    .spawn_scoped(scope, || run(send_plan, flow_id(number, true, hello), 0))?;
                 let received = receive();
                 sender.join().unwrap_or(Ok(())).and(received)
             }),
@@ -660,7 +662,7 @@ fn run_both_connections(
 ) -> io::Result<()> {
     if is_simultaneous {
         return std::thread::scope(|scope| {
-            scope.spawn(run_reverse);
+            Builder::new().spawn_scoped(scope, run_reverse)?;
             receive()
         });
     }

@@ -6,7 +6,9 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant, SystemTime};
 
-use engine::{BudgetHolder, Counters, Stop, StopReason};
+use engine::{
+    BudgetHolder, Counters, ResourceAmounts, ResourceBudget, ResourceShare, Stop, StopReason,
+};
 use model::EndCause;
 use serde::{Deserialize, Serialize};
 use sys::Address;
@@ -47,6 +49,8 @@ pub struct ClientTest {
     pub name: String,
     /// The requested duration, if known.
     pub duration: Option<Duration>,
+    /// The resources of the test beyond those of its session.
+    pub resources: ResourceAmounts,
 }
 
 /// A running test. When this value is dropped, the test ends and its record is logged.
@@ -58,6 +62,7 @@ pub struct RunningTest {
     requested_duration: Option<Duration>,
     cancel_stop: Stop,
     state: Mutex<State>,
+    _resources: ResourceShare,
 }
 
 #[derive(Debug)]
@@ -131,6 +136,16 @@ impl Registry {
             drop(tests);
             return Err(Refusal::TooManyTests(max_tests));
         }
+        let resources = ResourceBudget::process()
+            .reserve(holder, test.resources)
+            .map_err(Refusal::NoResources);
+        let resources = match resources {
+            Ok(resources) => resources,
+            Err(refusal) => {
+                drop(tests);
+                return Err(refusal);
+            }
+        };
         let record = TestRecord {
             started: SystemTime::now(),
             peer: peer.to_string(),
@@ -159,6 +174,7 @@ impl Registry {
                 counted_bytes: 0,
                 last_measurement: (started, 0),
             }),
+            _resources: resources,
         });
         tests.push(Arc::downgrade(&running));
         drop(tests);

@@ -5,12 +5,24 @@ use std::io;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
-use engine::{BudgetExceeded, BudgetHolder, BudgetShare, SharedBudget, Stop};
+use engine::{
+    BudgetExceeded, BudgetHolder, BudgetShare, ResourceAmounts, ResourceBudget, ResourceExceeded,
+    ResourceShare, SharedBudget, Stop,
+};
 use model::with_defaults;
 use sys::Address;
 
 use crate::Network;
 use crate::registry::{ClientTest, RecordWriter, Registry, RunningTest};
+
+/// The resources of a client's session: its thread, its control connection or UDP flow, and memory
+/// for the used part of its stack and for its messages.
+const SESSION_RESOURCES: ResourceAmounts = ResourceAmounts {
+    threads: 1,
+    streams: 0,
+    descriptors: 1,
+    memory_bytes: 32 << 10,
+};
 
 /// The interval at which the watcher compares the running tests with the limits.
 const WATCH_INTERVAL: Duration = Duration::from_millis(200);
@@ -132,13 +144,18 @@ impl Service {
         if !config.admits(peer) {
             return Err(Refusal::AddressNotAllowed);
         }
-        let slot = self.0.clients.reserve(BudgetHolder::for_address(peer), 1);
+        let holder = BudgetHolder::for_address(peer);
+        let slot = self.0.clients.reserve(holder, 1);
         let share = slot.map_err(|exceeded| match exceeded {
             BudgetExceeded::Holder { .. } => Refusal::AddressFull(config.max_clients),
             _ => Refusal::Full(config.max_clients),
         })?;
+        let resources = ResourceBudget::process()
+            .reserve(holder, SESSION_RESOURCES)
+            .map_err(Refusal::NoResources)?;
         Ok(ClientSlot {
             share: Some(share),
+            _resources: resources,
             clients: self.0.clients.clone(),
         })
     }
@@ -221,6 +238,7 @@ pub struct ClientSlot {
     /// `None` only during the drop.
     share: Option<BudgetShare>,
     clients: SharedBudget,
+    _resources: ResourceShare,
 }
 
 impl Drop for ClientSlot {
@@ -242,6 +260,8 @@ pub enum Refusal {
     Full(u32),
     /// The address has its maximum share of this number of clients.
     AddressFull(u32),
+    /// The process or the address has used up a resource.
+    NoResources(ResourceExceeded),
     /// The address already has this number of tests: [`AddressLimits::max_tests`].
     TooManyTests(u32),
     /// The test exceeds this duration: [`AddressLimits::max_duration`].
@@ -266,6 +286,7 @@ impl fmt::Display for Refusal {
                     "its address has reached its share of the maximum of {clients} clients"
                 )
             }
+            Self::NoResources(exceeded) => write!(f, "{exceeded}"),
             Self::TooManyTests(max) => write!(f, "limit of {max} tests at a time per address"),
             Self::TooLong(max) => write!(f, "limit of {} s per test", max.as_secs()),
             Self::TooFast(max) => write!(f, "limit of {max} bit/s per address"),

@@ -278,6 +278,10 @@ pub fn resp(
     // Bind to the CPUs only now: this starts a thread, and a daemon loses threads that were started
     // before its fork.
     endpoint::bind_to_cpus(settings.common.cpus).map_err(describe)?;
+    if settings.common.verbose {
+        let resources = engine::ResourceBudget::process();
+        sys::write_error_line(format_args!("udpmon_resp: resources: {resources}"));
+    }
     let service = Service::new(settings.limits.server.clone(), stop.clone());
     server::serve(listeners, settings, &service, &|line| {
         sys::write_error_line(format_args!("udpmon_resp: {line}"));

@@ -15,7 +15,7 @@ pub(super) fn run(run: &ClientRun<'_>, settings: ConnectOnly) {
     run.report_connecting(None);
     std::thread::scope(|scope| {
         for flow in 0..run.client.plan.flows() {
-            scope.spawn(move || connect_repeatedly(run, settings, flow));
+            run.spawn(scope, move || connect_repeatedly(run, settings, flow));
         }
     });
     run.report_connect_times();

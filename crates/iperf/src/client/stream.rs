@@ -29,14 +29,14 @@ impl ClientRun<'_> {
         std::thread::scope(|scope| {
             let forward_done = Stop::new();
             let forward_flows: Vec<_> = (0..flows)
-                .map(|flow| {
+                .filter_map(|flow| {
                     let member = self.client.starts_together.then(|| group.member());
-                    scope.spawn(move || self.run_stream(flow, member))
+                    self.spawn(scope, move || self.run_stream(flow, member))
                 })
                 .collect();
-            let reverse_flows = listener.map(|listener| {
+            let reverse_flows = listener.and_then(|listener| {
                 let done = forward_done.clone();
-                scope.spawn(move || self.receive_reverse_flows(&listener, &done))
+                self.spawn(scope, move || self.receive_reverse_flows(&listener, &done))
             });
             let mut has_connected = false;
             for flow in forward_flows {
@@ -101,7 +101,7 @@ impl ClientRun<'_> {
         std::thread::scope(|scope| {
             for plan in &plans {
                 let (connection, data, pattern, hello) = (&connection, &data, &pattern, &hello);
-                scope.spawn(move || {
+                self.spawn(scope, move || {
                     let inbound = !plan.workload.sends();
                     let transfer = StreamTransfer {
                         flow: plan,

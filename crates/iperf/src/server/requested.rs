@@ -3,6 +3,7 @@
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
+use engine::ResourceAmounts;
 use model::{FlowPlan, Limit, SocketOptions, Transport};
 use server::ClientTest;
 
@@ -108,9 +109,18 @@ pub(crate) fn describe_test(protocol: &str, hello: Option<&Hello>) -> ClientTest
         SendAmount::Time(time) => Some(time),
         SendAmount::Bytes(_) => None,
     });
+    // The session's connection or socket carries the data. The other direction has a thread, and
+    // that of -d and -r a connection.
+    let directions = if direction.is_empty() { 1 } else { 2 };
     ClientTest {
         name: format!("{protocol}{direction}"),
         duration,
+        resources: ResourceAmounts {
+            threads: directions - 1,
+            streams: directions,
+            descriptors: directions - 1,
+            memory_bytes: 0,
+        },
     }
 }
 

@@ -39,12 +39,16 @@ pub(crate) fn run(run: &ClientRun<'_>) {
     let forward_done = Stop::new();
     std::thread::scope(|scope| {
         let forward_flows: Vec<_> = (0..run.client.plan.flows())
-            .map(|flow| scope.spawn(move || run_flow(run, flow).map_err(|reason| run.fail(reason))))
+            .filter_map(|flow| {
+                run.spawn(scope, move || {
+                    run_flow(run, flow).map_err(|reason| run.fail(reason))
+                })
+            })
             .collect();
-        let reverse_flows = acceptor.map(|acceptor| {
+        let reverse_flows = acceptor.and_then(|acceptor| {
             let (forward_done, receiver) = (&forward_done, &receiver);
             let flows = run.client.plan.flows();
-            scope.spawn(move || {
+            run.spawn(scope, move || {
                 receiver.receive_reverse_flows(
                     &acceptor,
                     flows,
@@ -127,7 +131,7 @@ fn run_flow(run: &ClientRun<'_>, flow: u32) -> Result<(), String> {
     std::thread::scope(|scope| {
         for plan in &plans {
             let (data, pattern, connection) = (&data, &pattern, &connection);
-            scope.spawn(move || {
+            run.spawn(scope, move || {
                 let inbound = !plan.workload.sends();
                 let mut plan = plan.clone();
                 plan.local.receive = BufferPlan::message(MAX_PAYLOAD_BYTES);

@@ -2,9 +2,10 @@
 
 use std::os::fd::AsFd;
 use std::sync::Arc;
+use std::thread::Builder;
 use std::time::{Duration, Instant};
 
-use engine::{DataSocket, FirstDatagram, Role as End, Stop, StopReason};
+use engine::{BudgetHolder, DataSocket, FirstDatagram, Role as End, Stop, StopReason};
 use model::{EndCause, FlowPlan, Limit, Transport};
 use rand::rngs::OsRng;
 use rand::{Rng, TryRngCore};
@@ -220,7 +221,10 @@ impl<'a> DatagramReceiver<'a> {
                 if let Ok(peer) = expected.accept(&self.settings.socket, true, next_check, stop) {
                     missing -= 1;
                     let expected = &expected;
-                    scope.spawn(move || self.run_flow(NewFlow::new(peer, expected, None)));
+                    let run_flow = move || self.run_flow(NewFlow::new(peer, expected, None));
+                    let started =
+                        engine::spawn_scoped(Builder::new(), scope, BudgetHolder::Local, run_flow);
+                    self.report_thread_error(started.err());
                 }
             }
         });
@@ -276,10 +280,18 @@ impl<'a> DatagramReceiver<'a> {
                 if serves_one_at_a_time {
                     run_flow();
                 } else {
-                    scope.spawn(run_flow);
+                    // The client's slot is charged for the thread.
+                    let started = Builder::new().spawn_scoped(scope, run_flow);
+                    self.report_thread_error(started.err());
                 }
             }
         });
+    }
+
+    fn report_thread_error(&self, error: Option<std::io::Error>) {
+        if let Some(error) = error {
+            self.report_error(thread_error(&error));
+        }
     }
 
     /// Receives the datagrams of a multicast group, one flow at a time.
@@ -673,15 +685,21 @@ fn connection(data: &DataSocket, id: FlowId, from: &Address, hello: &Hello) -> C
 }
 
 /// Runs both functions at the same time. Returns the first error.
-fn run_both<E: Send>(
-    first: impl FnOnce() -> Result<(), E> + Send,
-    second: impl FnOnce() -> Result<(), E>,
-) -> Result<(), E> {
+fn run_both(
+    first: impl FnOnce() -> Result<(), String> + Send,
+    second: impl FnOnce() -> Result<(), String>,
+) -> Result<(), String> {
     std::thread::scope(|scope| {
-        let first_thread = scope.spawn(first);
+        let first_thread = Builder::new()
+            .spawn_scoped(scope, first)
+            .map_err(|error| thread_error(&error))?;
         let second_result = second();
         first_thread.join().unwrap_or(Ok(())).and(second_result)
     })
+}
+
+fn thread_error(error: &std::io::Error) -> String {
+    format!("cannot start a thread: {}", sys::describe(error))
 }
 
 /// Whether a flow can begin with this datagram. A late datagram of an earlier flow cannot.

@@ -18,6 +18,7 @@ pub(crate) struct ServerConsole {
     /// Whether only JSON is printed.
     prints_json: bool,
     verbose: bool,
+    debug: bool,
     has_log_file: bool,
     /// The separate destination of errors, if there is one.
     errors: Option<Mutex<Box<dyn Write + Send>>>,
@@ -53,6 +54,7 @@ impl ServerConsole {
             port: common.port.into(),
             prints_json: common.prints_json(),
             verbose: common.verbose,
+            debug: common.debug,
             has_log_file: common.log_file.is_some(),
             errors: None,
             timestamps: common.timestamps.clone(),
@@ -67,11 +69,15 @@ impl ServerConsole {
         }
     }
 
-    /// Prints the version, if verbose, and the first banner.
+    /// Prints the version, if verbose, the resources with `-d`, and the first banner.
     pub(crate) fn print_start(&self) {
         let mut state = self.state();
         if self.verbose && !self.prints_json {
             state.print(&self.prefix_lines(&text::version()));
+        }
+        if self.debug && !self.prints_json {
+            let resources = format!("resources: {}\n", engine::ResourceBudget::process());
+            state.print(&self.prefix_lines(&resources));
         }
         self.print_banner(&mut state);
     }

@@ -6,7 +6,7 @@ use std::sync::mpsc::RecvTimeoutError;
 use std::time::{Duration, Instant};
 
 use control::ControlConnection;
-use engine::{BudgetHolder, BufferMemory, Counters, DataSocket};
+use engine::{BudgetHolder, BufferMemory, Counters, DataSocket, ResourceAmounts};
 use model::FlowPlan;
 use server::{ClientTest, Permissions, Refusal, RunningTest, ServerContext};
 use sys::call::{self, Error};
@@ -139,6 +139,7 @@ impl Session<'_> {
     /// Registers the test, if the limits per client address allow it.
     fn begin_test(&self, parameters: &Parameters) -> Result<Arc<RunningTest>, Fault> {
         let (receiving_count, sending_count) = parameters.stream_counts();
+        let streams = (receiving_count + sending_count) as u64;
         let direction = match parameters.direction {
             Direction::Forward => "",
             Direction::Reverse => " reverse",
@@ -148,11 +149,14 @@ impl Session<'_> {
         let is_timed = parameters.time > 0 && crate::total_bytes(parameters).is_none();
         let seconds = parameters.time.saturating_add(parameters.omit);
         let test = ClientTest {
-            name: format!(
-                "{protocol}{direction}, streams: {}",
-                receiving_count + sending_count
-            ),
+            name: format!("{protocol}{direction}, streams: {streams}"),
             duration: is_timed.then(|| Duration::from_secs(seconds.into())),
+            resources: ResourceAmounts {
+                threads: streams,
+                streams,
+                descriptors: streams,
+                memory_bytes: 0,
+            },
         };
         let running_test = self.server.begin(self.control.peer(), test);
         running_test.map_err(|refusal| match refusal {

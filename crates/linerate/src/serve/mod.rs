@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::thread::Builder;
 
 use clap::ValueEnum;
-use engine::Stop;
+use engine::{ResourceBudget, Stop};
 use server::{Dialect, Server, ServerConfig, Service};
 use sys::Socket;
 
@@ -115,7 +115,6 @@ pub(crate) fn run(args: &Args) -> ExitCode {
 }
 
 fn serve(args: &Args) -> Result<(), String> {
-    sys::process::raise_descriptor_limit();
     let auth = args
         .auth
         .as_deref()
@@ -147,6 +146,7 @@ fn serve(args: &Args) -> Result<(), String> {
         .start_limit_enforcer()
         .and_then(|()| status.serve(&service));
     started.map_err(thread_error)?;
+    log::write_note(format_args!("resources: {}", ResourceBudget::process()));
     log::write_note(format_args!("listening: {}", listening.join(", ")));
     std::thread::scope(|scope| {
         for job in jobs {

@@ -3,12 +3,14 @@
 //!
 //! Rounds are short by default. With `LINERATE_LONG=1` in the environment they have full size.
 
+mod budget;
 mod clients;
 mod hostile;
 mod restart;
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::process::Command;
 use std::time::Duration;
 
 use rand::rngs::SmallRng;
@@ -65,6 +67,7 @@ pub(crate) fn test_cases() -> Vec<TestCase> {
     ];
     let test_cases = test_cases
         .into_iter()
+        .chain(budget::test_cases())
         .chain(hostile::test_cases())
         .chain(restart::test_cases());
     test_cases.map(TestCase::allow_many_at_once).collect()
@@ -85,10 +88,15 @@ struct Serving {
 
 impl Serving {
     fn start(options: &str) -> Self {
+        Self::start_as(options, linerate_with_args)
+    }
+
+    /// Starts the command that `command` returns for the arguments.
+    fn start_as(options: &str, command: impl Fn(&str) -> Command) -> Self {
         let directory = testkit::short_path_dir();
         let status = directory.path().join("status");
         let line = format!("serve --log json --status {} {options}", status.display());
-        let server = Server::start_at(PORTS.netperf, linerate_with_args(&line));
+        let server = Server::start_at(PORTS.netperf, command(&line));
         let is_listening = || server.stderr().contains("listening");
         assert!(wait_until(TIMEOUT, is_listening), "{}", server.stderr());
         Self { server, directory }

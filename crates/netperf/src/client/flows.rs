@@ -6,7 +6,10 @@ use std::sync::Arc;
 use std::thread::{Builder, Scope, ScopedJoinHandle};
 use std::time::Instant;
 
-use engine::{Counters, FlowGroup, GroupMember, Stop};
+use engine::{
+    BudgetHolder, Counters, FlowGroup, GroupMember, ResourceAmounts, ResourceBudget, ResourceShare,
+    Stop,
+};
 use model::{EndCause, Outcome, Warning};
 use sys::Address;
 use sys::instances::Instances;
@@ -26,6 +29,7 @@ const INSTANCE_KIND: &str = "linerate-test";
 pub struct Flows {
     /// The first flow's settings and endpoints are the test's.
     flows: Vec<Flow>,
+    _threads: ResourceShare,
 }
 
 #[derive(Debug)]
@@ -45,6 +49,13 @@ impl Flows {
     /// Opens one control connection per flow. `cancel` ends every wait and every test.
     pub fn connect(settings: &Settings, cancel: &Stop) -> Result<Self, ClientError> {
         let flows_per_direction = settings.flows.max(1);
+        let directions = 1 + u64::from(settings.reverse.is_some());
+        let amounts = ResourceAmounts {
+            threads: u64::from(flows_per_direction) * directions,
+            ..ResourceAmounts::default()
+        };
+        let threads = ResourceBudget::process().reserve(BudgetHolder::Local, amounts);
+        let threads = threads.map_err(|exceeded| ClientError::Failed(exceeded.to_string()))?;
         let mut flows = Vec::new();
         for direction in [Some(settings), settings.reverse.as_deref()]
             .into_iter()
@@ -71,7 +82,10 @@ impl Flows {
                 });
             }
         }
-        Ok(Self { flows })
+        Ok(Self {
+            flows,
+            _threads: threads,
+        })
     }
 
     /// The server's address; `None` without a control connection.

@@ -6,6 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use engine::ResourceAmounts;
 use model::{
     BufferPlan, EndpointPlan, Limit, SizeRule, SocketOptions, Touch, Transport, Wait, WidthRule,
     Workload,
@@ -19,6 +20,14 @@ use crate::options::ServerLimits;
 use crate::protocol_conventions::{DEFER_ACCEPT_SECONDS, pacing};
 use crate::wire::{
     Classic, FAMILY_IPV4, FAMILY_IPV6, Flags, Request, ServerTask, TestRequest, UNSET,
+};
+
+/// The data connection or socket of a test, and the listener before it.
+const TEST_RESOURCES: ResourceAmounts = ResourceAmounts {
+    threads: 0,
+    streams: 1,
+    descriptors: 2,
+    memory_bytes: 0,
 };
 
 /// Maximum payload of a UDP datagram: the range of its length field.
@@ -100,6 +109,7 @@ impl Assignment {
                 Limit::Time(length) => Some(length),
                 _ => None,
             },
+            resources: TEST_RESOURCES,
         }
     }
 

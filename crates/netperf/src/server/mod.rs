@@ -104,8 +104,8 @@ impl Drop for EmbeddedServer {
 /// Call it while the process has only one thread, because it may fork. It calls `stop_on_signals`
 /// in the serving process; that function must make SIGTERM and SIGINT set the given stop.
 pub fn run(settings: &ServerSettings, stop_on_signals: fn(&Stop)) -> Result<(), StartError> {
-    sys::process::raise_descriptor_limit();
     log::start(settings.debug > 0 && !settings.suppress_debug);
+    log::log(format_args!("resources: {}", ResourceBudget::process()));
     // Opens files with relative names before the daemon changes its directory.
     let netserver = Netserver::new(settings.limits.clone(), settings.passphrase.clone());
     let netserver = netserver.map_err(StartError::Option)?;

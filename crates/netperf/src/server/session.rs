@@ -286,7 +286,7 @@ impl Session<'_> {
             // A calibration disturbs other tests like a test.
             let test = ClientTest {
                 name: "calibration".to_owned(),
-                duration: None,
+                ..ClientTest::default()
             };
             let Ok(running) = self.server.begin(self.control.peer(), test) else {
                 return self.write(&error_response(Error::DQUOT.raw_os_error()));

@@ -4,6 +4,7 @@ use std::os::fd::BorrowedFd;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
+use engine::ResourceAmounts;
 use model::EndCause;
 use rand::rngs::OsRng;
 use rand::{Rng, TryRngCore};
@@ -91,7 +92,11 @@ impl<'a> Session<'a> {
         let entry = self.entry;
         let client_test = ClientTest {
             name: "throughput".to_owned(),
-            duration: None,
+            resources: ResourceAmounts {
+                streams: 1,
+                ..ResourceAmounts::default()
+            },
+            ..ClientTest::default()
         };
         let running_test =
             self.server

@@ -12,7 +12,7 @@ mod run;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
-use engine::Stop;
+use engine::{BudgetHolder, ResourceAmounts, ResourceBudget, ResourceShare, Stop};
 use model::{HostFacts, Outcome, PeerOutcome, Warning};
 
 use crate::options::{self, CpuCounter, MasterSettings, Settings};
@@ -139,6 +139,7 @@ impl Session<'_> {
             progress.report(&MasterEvent::Warnings(std::slice::from_ref(&warning)));
             warnings.push(warning);
         }
+        let _threads = self.reserve_threads()?;
         let mut slaves = self.connect_slaves()?;
         for slave in &mut slaves {
             slave.negotiate(&self.workorder.groups[slave.group])?;
@@ -305,6 +306,21 @@ impl Session<'_> {
             }
         }
         Ok(slaves)
+    }
+
+    /// Reserves the threads of all strands. A strand that is a process has a thread here as well.
+    fn reserve_threads(&self) -> Result<ResourceShare, MasterError> {
+        let threads = self.workorder.groups.iter().map(|group| {
+            let per_strand = if group.strands.processes { 2 } else { 1 };
+            u64::from(group.strands.count) * per_strand
+        });
+        let amounts = ResourceAmounts {
+            threads: threads.sum(),
+            ..ResourceAmounts::default()
+        };
+        ResourceBudget::process()
+            .reserve(BudgetHolder::Local, amounts)
+            .map_err(|exceeded| MasterError::Local(exceeded.to_string()))
     }
 
     /// Sends each slave its work, and sets up each group with the answers.

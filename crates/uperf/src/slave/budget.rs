@@ -30,7 +30,7 @@ impl SlaveBudget {
         let process = ResourceBudget::process();
         Self {
             strands: SharedBudget::within(&process.threads, limits.work.strands.into()),
-            processes: SharedBudget::new(MAX_PROCESSES),
+            processes: SharedBudget::within(&process.threads, MAX_PROCESSES),
             memory: SharedBudget::within(&process.memory, limits.work.memory),
             descriptors: process.descriptors.clone(),
             max_connections: limits.connections,
@@ -41,7 +41,6 @@ impl SlaveBudget {
     pub(super) fn open_session(&self, holder: BudgetHolder) -> Result<RunBudget, RunLimit> {
         let max_connections = self.max_connections;
         let budget = RunBudget::new(&self.memory, &self.descriptors, holder, max_connections)?;
-        budget.reserve_descriptors(1)?;
         budget.reserve_memory(SESSION_BYTES)?;
         Ok(budget)
     }

@@ -15,7 +15,7 @@ use std::io::{self, Write};
 use std::sync::Arc;
 
 use control::ControlConnection;
-use engine::Stop;
+use engine::{ResourceBudget, Stop};
 use model::Transport;
 use server::{Dialect, PeerPolicy, Server, ServerContext, Service, listen};
 use sys::call::Error;
@@ -84,9 +84,11 @@ impl Slave {
             _ => Err(Error::PROTONOSUPPORT.into()),
         }?;
         let server_config = config.limits.server.clone();
+        let dialect = SlaveDialect::new(config);
+        dialect.log(format_args!("resources: {}", ResourceBudget::process()));
         Ok(Self {
             listeners,
-            server: Server::new(SlaveDialect::new(config), server_config, stop),
+            server: Server::new(dialect, server_config, stop),
         })
     }
 

@@ -118,7 +118,7 @@ impl Session<'_> {
         let infos = slave_infos(&listeners, local_address.as_ref());
         let test = ClientTest {
             name: format!("strands: {}", group.strands.count),
-            duration: None,
+            ..ClientTest::default()
         };
         let setup = GroupSetup {
             peers: self.peers(&group, master_ports),

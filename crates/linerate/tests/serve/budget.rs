@@ -1,0 +1,100 @@
+//! The resource budget of a process, here with few memory mappings and so with few threads.
+
+use std::process::Command;
+use std::time::Duration;
+
+use testkit::Requirement::Namespaces;
+use testkit::{TestCase, TestProcess, linerate_path, linerate_with_args, test_case, wait_until};
+
+use super::{Serving, TIMEOUT};
+
+/// `vm.max_map_count` of the server. It allows 547 threads, and 513 to one address.
+const SERVER_MAPS: u32 = 4500;
+
+/// `vm.max_map_count` of the clients. It allows 130 threads.
+const CLIENT_MAPS: u32 = 2000;
+
+pub(super) fn test_cases() -> Vec<TestCase> {
+    vec![
+        test_case(
+            "leaves_threads_to_other_addresses",
+            &[Namespaces],
+            leaves_threads_to_other_addresses,
+        ),
+        test_case(
+            "clients_refuse_more_threads_than_the_system_allows",
+            &[Namespaces],
+            clients_refuse_more_threads_than_the_system_allows,
+        ),
+    ]
+}
+
+/// Returns the program with these arguments in a mount namespace with this `vm.max_map_count`.
+fn limited(max_maps: u32, line: &str) -> Command {
+    let mut command = Command::new("unshare");
+    let script = "file=$(mktemp) && echo \"$1\" >\"$file\" && shift \
+        && mount --bind \"$file\" /proc/sys/vm/max_map_count && rm \"$file\" && exec \"$@\"";
+    command.args(["-m", "sh", "-c", script]);
+    command.args(["sh", &max_maps.to_string()]);
+    command.arg(linerate_path()).args(line.split_whitespace());
+    command
+}
+
+fn leaves_threads_to_other_addresses() {
+    let serving = Serving::start_as("", |line| limited(SERVER_MAPS, line));
+    assert!(
+        serving.server.stderr().contains("resources: 547 threads"),
+        "{}",
+        serving.server.stderr()
+    );
+    let many_streams = || {
+        let line = "iperf3 -c 127.0.0.1 -B 127.0.0.2 -P 128 --bidir -b 8K -l 1K -t 60";
+        TestProcess::start(&mut linerate_with_args(line))
+    };
+    let first = many_streams();
+    let is_running = || serving.running_tests().len() == 1;
+    assert!(wait_until(TIMEOUT, is_running), "{}", first.stderr());
+    let refused = many_streams().finish(TIMEOUT);
+    assert_eq!(refused.code, Some(1), "{refused:?}");
+    let busy = "the server is busy running a test";
+    assert!(refused.stderr.contains(busy), "{refused:?}");
+    let reason = "not enough threads: 256 requested";
+    let server_log = serving.server.stderr();
+    assert!(server_log.contains(reason), "{server_log}");
+    serving.assert_serves();
+    first.signal(rustix::process::Signal::INT);
+    first.finish(TIMEOUT);
+    serving.await_idle(TIMEOUT);
+    many_streams_end(&serving);
+}
+
+/// Checks that the threads of ended tests are free again.
+fn many_streams_end(serving: &Serving) {
+    let line = "iperf3 -c 127.0.0.1 -B 127.0.0.2 -P 128 --bidir -b 8K -l 1K -t 1";
+    let ended = testkit::run(linerate_with_args(line), TIMEOUT).expect("the program ends");
+    ended.assert_success();
+    serving.await_idle(TIMEOUT);
+}
+
+fn clients_refuse_more_threads_than_the_system_allows() {
+    let serving = Serving::start("");
+    let profile = serving.path().join("threads.xml");
+    let text = r#"<?xml version="1.0"?><profile name="threads"><group nthreads="200">
+        <transaction iterations="1"><flowop type="think" options="duration=1ms"/></transaction>
+        </group></profile>"#;
+    std::fs::write(&profile, text).expect("the file is new");
+    for line in [
+        "iperf -c 127.0.0.1 -P 200 -t 1".to_owned(),
+        format!("uperf -m {}", profile.display()),
+        "netperf -H 127.0.0.1 -l 1 --parallel 200".to_owned(),
+    ] {
+        let ended =
+            testkit::run(limited(CLIENT_MAPS, &line), Duration::from_secs(60)).expect("it ends");
+        assert_eq!(ended.code, Some(1), "{line}: {ended:?}");
+        let lines: Vec<_> = ended.stderr.lines().collect();
+        assert!(
+            lines.iter().any(|line| line.contains("not enough threads")),
+            "{line}: {ended:?}"
+        );
+    }
+}
