@@ -22,6 +22,7 @@ mod requests;
 mod robust;
 mod run;
 mod scripts;
+mod security;
 mod serve;
 mod serving;
 mod truth;
@@ -60,6 +61,7 @@ fn main() -> ExitCode {
     ];
     let names = testkit::full_names(&suites);
     suites.push(("coverage", coverage::test_cases(names.clone())));
+    suites.push(("security", security::test_cases(names.clone())));
     suites.push(("requests", requests::test_cases(names)));
     testkit::run_suites(suites)
 }

@@ -191,7 +191,7 @@ fn each_bound_names_existing_tests(names: &[String]) -> Result<(), String> {
             errors.push(format!("{} of {}: no test", row[1], row[0]));
         }
         for case in cases {
-            if !names.iter().any(|name| has_name_or_group(name, case)) && !exists_elsewhere(case) {
+            if !exists(case, names) {
                 errors.push(format!(
                     "{} of {}: test {case} does not exist",
                     row[1], row[0]
@@ -205,6 +205,12 @@ fn each_bound_names_existing_tests(names: &[String]) -> Result<(), String> {
     } else {
         Err(errors.join("\n"))
     }
+}
+
+/// Returns whether this test or group exists in this program, of which `names` are all tests, or
+/// elsewhere.
+pub(crate) fn exists(case: &str, names: &[String]) -> bool {
+    names.iter().any(|name| has_name_or_group(name, case)) || exists_elsewhere(case)
 }
 
 /// Returns whether this test exists in a file of a crate, or in a suite of the virtual machine.
