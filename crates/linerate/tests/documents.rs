@@ -99,11 +99,17 @@ fn documents_of_netperf() {
         let [test] = &document["tests"].as_array().expect(&line)[..] else {
             panic!("{line}: not exactly one test");
         };
+        // An idle machine takes ten samples; a busy one takes fewer.
         let samples = &test["runs"][0]["series"][0]["samples"];
         assert!(
-            samples.as_array().map(Vec::len) > Some(10),
+            samples.as_array().map(Vec::len) > Some(2),
             "{line}: {samples}"
         );
+        // The receiver cannot acknowledge what was not sent.
+        for sample in samples.as_array().into_iter().flatten() {
+            let acknowledged = sample["acknowledged_bytes"].as_u64();
+            assert!(acknowledged <= sample["sent_bytes"].as_u64(), "{line}");
+        }
         assert!(test["runs"][0]["here"]["cpu"].is_object(), "{line}");
         assert_eq!(document["peer"]["kind"], "linerate", "{line}");
     }
