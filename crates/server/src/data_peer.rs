@@ -19,7 +19,7 @@ use crate::{Dialect, ServerContext};
 
 /// The time for which a connection from an unexpected address waits for one from an expected
 /// address.
-pub const UNEXPECTED_PEER_WAIT: Duration = Duration::from_secs(2);
+pub const UNEXPECTED_PEER_WAIT: Duration = Duration::from_millis(100);
 
 /// The maximum number of connections that wait at a time. Further ones are closed.
 const MAX_WAITING: usize = 8;
@@ -40,6 +40,9 @@ pub struct DataPeer<'a> {
     pub control: &'a Address,
     /// The address in the request, if any.
     pub requested: Option<&'a Address>,
+    /// Whether the request asks for data at another address of this host than the control
+    /// connection's, or over another family. The client's address there is unknown.
+    pub is_on_other_network: bool,
     /// The permissions set by the operator.
     pub policy: PeerPolicy,
 }
@@ -57,6 +60,9 @@ pub struct AcceptedConnection {
     pub from: Address,
     /// Whether it comes from an unexpected address. The caller logs that.
     pub is_unexpected: bool,
+    /// How long it waited for a connection from an expected address. A client's clock may include
+    /// this time.
+    pub waited: Duration,
 }
 
 /// Accepts the data connections of a test that has many of them on one listener. The first one
@@ -99,6 +105,7 @@ impl<'a> DataPeer<'a> {
         Self {
             control,
             requested: None,
+            is_on_other_network: false,
             policy: PeerPolicy::default(),
         }
     }
@@ -106,10 +113,12 @@ impl<'a> DataPeer<'a> {
     /// Returns whether data from `source` is expected. Expected sources are the control
     /// connection's peer, the address in the request, and any address of this host if the control
     /// connection's peer is on it. An address of another family than the control connection's
-    /// cannot be compared, so it is expected too.
+    /// cannot be compared, so it is expected too. If the data uses another network than the control
+    /// connection, every address is expected, unless the operator forbids it.
     pub fn expects(&self, source: &Address) -> bool {
         let is_comparable = discriminant(source) == discriminant(self.control);
         !is_comparable
+            || (self.is_on_other_network && !self.policy.is_strict)
             || self.is_control_peer(source)
             || self
                 .requested
@@ -197,6 +206,7 @@ impl DataAcceptor {
                 socket,
                 from,
                 is_unexpected,
+                ..
             } = accepted;
             return Ok((socket, is_unexpected.then_some(from)));
         };
@@ -232,6 +242,7 @@ impl DataAcceptor {
                 socket: connection.into(),
                 from: address,
                 is_unexpected,
+                waited: Duration::ZERO,
             };
             self.keep_or_close(rejected, is_other_peer);
         }
@@ -254,9 +265,10 @@ impl DataAcceptor {
 /// `deadline`.
 ///
 /// With a `nonce`, the data connection is the one that starts with that nonce, from any address.
-/// Without one, it is the first from an expected address. If none arrives within 2 s of a
-/// connection from an unexpected address, that connection is accepted, unless the operator forbids
-/// it. `on_refused` is called for each connection closed because of its address.
+/// Without one, it is the first from an expected address. If none arrives within
+/// [`UNEXPECTED_PEER_WAIT`] of a connection from an unexpected address, that connection is accepted,
+/// unless the operator forbids it. It is accepted even if the client has closed it, because it then
+/// ends the test. `on_refused` is called for each connection closed because of its address.
 pub fn accept_data(
     listener: &Socket,
     peer: &DataPeer<'_>,
@@ -344,11 +356,15 @@ fn accept_with_handler(
             return Err(Error::CANCELED);
         }
         if now >= wake_up_at {
-            waiting.retain(|candidate| call::is_open(candidate.accepted.socket.as_fd()));
+            let is_open = |candidate: &Candidate| call::is_open(candidate.accepted.socket.as_fd());
             // Without a nonce, the waiting candidates are the only choice.
             if nonce.is_none() && !waiting.is_empty() {
-                return Ok(waiting.remove(0).accepted);
+                let index = waiting.iter().position(is_open).unwrap_or(0);
+                let mut accepted = waiting.remove(index).accepted;
+                accepted.waited = first_unexpected_at.map_or(Duration::ZERO, |at| now - at);
+                return Ok(accepted);
             }
+            waiting.retain(is_open);
             if now >= deadline {
                 return Err(Error::TIMEDOUT);
             }
@@ -470,6 +486,7 @@ fn accept_next(
                 socket,
                 from,
                 is_unexpected,
+                waited: Duration::ZERO,
             }))
         }
         Err(Error::INTR | Error::AGAIN | Error::CONNABORTED) => Ok(None),
@@ -574,6 +591,13 @@ mod tests {
         ] {
             assert!(peer.expects(&other), "{other}");
         }
+        // The data uses another network. That proves no target of datagrams.
+        peer.is_on_other_network = true;
+        assert!(peer.expects(&inet("192.0.2.3:7")) && peer.expects(&inet("[2001:db8::3]:7")));
+        assert!(!peer.may_send_to(&inet("192.0.2.3:7")));
+        peer.policy.is_strict = true;
+        assert!(!peer.expects(&inet("192.0.2.3:7")) && peer.expects(&requested));
+
         peer.policy.allows_third_party = true;
         assert!(peer.may_send_to(&requested));
         let local = inet("127.0.0.1:7");
@@ -621,6 +645,21 @@ mod tests {
         let ended = accept_data(&listening, &peer, None, deadline, &Stop::new(), &note);
         assert_eq!(ended.unwrap_err(), Error::TIMEDOUT);
         assert!(refused.get());
+    }
+
+    #[test]
+    fn a_closed_connection_is_accepted_if_no_other_comes() {
+        let (listening, at) = listener();
+        let control = inet("192.0.2.1:1");
+        let peer = DataPeer::for_control_address(&control);
+        let accept =
+            || accept_data(&listening, &peer, None, deadline(), &Stop::new(), &|_| ()).unwrap();
+        drop(connect_from([127, 0, 0, 2], at));
+        assert_eq!(accept().from.ip(), inet("127.0.0.2:1").ip());
+        // A client that has sent all its data has half-closed its connection.
+        let half_closed = connect_from([127, 0, 0, 2], at);
+        half_closed.shutdown(std::net::Shutdown::Write).unwrap();
+        assert!(accept().waited >= UNEXPECTED_PEER_WAIT);
     }
 
     #[test]

@@ -30,6 +30,8 @@ pub struct Acceptor {
     preference_timeout: Option<Duration>,
     /// The other host whose connections are also accepted, after the expected host did not connect.
     other_host: Option<KernelAddress>,
+    /// The time for which the first connection of `other_host` was held back.
+    waited: Duration,
     refused_count: u64,
 }
 
@@ -51,6 +53,7 @@ impl Acceptor {
             first,
             preference_timeout,
             other_host: None,
+            waited: Duration::ZERO,
             refused_count: 0,
         }
     }
@@ -63,6 +66,11 @@ impl Acceptor {
     /// Returns the number of refused connections from other hosts.
     pub fn refused_count(&self) -> u64 {
         self.refused_count
+    }
+
+    /// Returns the time for which a connection from another host waited for the expected host.
+    pub fn waited(&self) -> Duration {
+        self.waited
     }
 
     /// Returns the other host whose connections were accepted.
@@ -110,6 +118,7 @@ impl Acceptor {
             };
             if !is_ready {
                 self.other_host = Some(from);
+                self.waited = self.preference_timeout.unwrap_or_default();
                 return Ok(Some(other_connection));
             }
             let (socket, from) = call::accept_from(self.listener())?;

@@ -50,6 +50,9 @@ pub(super) struct Assignment {
     pub(super) client_data: Option<Address>,
     /// The client's data address, if the request has one. Its port is unused.
     pub(super) named_client: Option<Address>,
+    /// Whether the client asks for data at another address than the control connection's, or over
+    /// another family.
+    pub(super) is_on_other_network: bool,
     /// Whether the results carry the congestion control's name.
     pub(super) reports_congestion_control: bool,
     /// Whether the client requests the interface of the data and its traffic.
@@ -127,8 +130,22 @@ impl Assignment {
         };
         Some(assignment.and_then(|assignment| match assignment.limit {
             Limit::Time(length) if length > limits.max_length => Err(Error::DQUOT.into()),
-            _ => Ok(assignment),
+            _ => Ok(Self {
+                is_on_other_network: is_on_other_network(&assignment.bind, local),
+                ..assignment
+            }),
         }))
+    }
+}
+
+/// Whether data at `bind` cannot come over the control connection's pair of addresses.
+fn is_on_other_network(bind: &Address, control: &Address) -> bool {
+    match (bind.ip(), control.ip()) {
+        (Some(bound), Some(control)) => {
+            let (bound, control) = (bound.to_canonical(), control.to_canonical());
+            bound.is_ipv4() != control.is_ipv4() || !(bound.is_unspecified() || bound == control)
+        }
+        _ => false,
     }
 }
 
@@ -243,6 +260,7 @@ fn assign_common(
         bind,
         client_data: None,
         named_client: None,
+        is_on_other_network: false,
         reports_congestion_control: request.flags.has_all(Flags::ROUTING_ALLOWED),
         reports_interface: request.flags.has_any(Flags::INTERFACE),
         end_mark: EndMark::Empty,

@@ -6,18 +6,23 @@ use std::net::IpAddr;
 use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use engine::FlowSockets;
-use server::{AcceptedConnection, DataPeer, Nonce, PeerPolicy, UNEXPECTED_PEER_WAIT};
+use model::Limit;
+use server::{AcceptedConnection, DataPeer, Nonce, PeerPolicy};
 use sys::call::{self, Error, KernelAddress};
 use sys::datagram::{self, NextDatagram, SenderCredentials};
 use sys::{Address, Socket};
 
 use super::assignment::TestError;
 use super::log::warn;
-use super::test::{PreparedTest, RunContext, duplicate};
+use super::test::{PreparedTest, RunContext, check_wait, duplicate};
 use super::wait;
+
+/// The time for which a test waits for its client's datagrams after the first one from another
+/// address.
+pub(super) const REFUSED_DATAGRAM_WAIT: Duration = Duration::from_secs(2);
 
 /// A nonce that only the client has, and where it arrives.
 #[derive(Clone, Copy, Debug)]
@@ -94,6 +99,7 @@ impl PreparedTest {
                 let same_host = DataPeer {
                     control: &source,
                     requested: None,
+                    is_on_other_network: false,
                     policy: PeerPolicy {
                         is_strict: true,
                         ..peer.policy
@@ -104,13 +110,16 @@ impl PreparedTest {
             Some(proof) => Ok(accept(peer, Some(&proof.nonce))?),
             None => {
                 let accepted = accept(peer, None)?;
+                if let Limit::Time(length) = self.assignment.limit {
+                    check_wait(accepted.waited, length, context)?;
+                }
                 if accepted.is_unexpected {
                     warn(format_args!(
-                        "{}: the data connection comes from another address, {}; the test is {} s \
+                        "{}: the data connection comes from another address, {}; the test is {} ms \
                          shorter, because the server waited for the client's address",
                         peer.control,
                         accepted.from,
-                        UNEXPECTED_PEER_WAIT.as_secs()
+                        accepted.waited.as_millis()
                     ));
                 }
                 Ok(accepted)
@@ -118,17 +127,18 @@ impl PreparedTest {
         }
     }
 
-    /// Finds the client's end of a datagram test.
+    /// Finds the client's end of a datagram test, and returns the time for which its connection
+    /// waited, if it has one.
     pub(super) fn datagram_flow(
         &self,
         context: &RunContext<'_>,
-    ) -> Result<DatagramFlow, TestError> {
+    ) -> Result<(DatagramFlow, Duration), TestError> {
         let peer = context.peer;
         let assignment = &self.assignment;
         if assignment.transport.has_connections() {
-            let socket = self.accept_connection(context)?.socket;
-            let method = ReplyMethod::Connected;
-            return Ok(DatagramFlow { socket, method });
+            let accepted = self.accept_connection(context)?;
+            let (socket, method) = (accepted.socket, ReplyMethod::Connected);
+            return Ok((DatagramFlow { socket, method }, accepted.waited));
         }
         let socket = duplicate(&self.data.socket)?;
         let method = if !assignment.workload.receives() {
@@ -154,7 +164,7 @@ impl PreparedTest {
                 .map(|()| ReplyMethod::Connected)
         };
         let method = method.map_err(|error| TestError::from_io(&error))?;
-        Ok(DatagramFlow { socket, method })
+        Ok((DatagramFlow { socket, method }, Duration::ZERO))
     }
 
     /// Connects a socket that only receives to its client, so that the kernel drops other
@@ -188,13 +198,13 @@ impl PreparedTest {
 }
 
 /// Waits for the client's first datagram and leaves it in the queue. Drops and logs other datagrams
-/// before it.
+/// before it. After the first of these, it waits only [`REFUSED_DATAGRAM_WAIT`].
 fn await_client_datagram(
     socket: &Socket,
     context: &RunContext<'_>,
     is_from_client: impl Fn(&NextDatagram) -> bool,
 ) -> Result<NextDatagram, TestError> {
-    let deadline = Instant::now() + context.limits.data_wait;
+    let mut deadline = Instant::now() + context.limits.data_wait;
     let mut dropped = 0_u64;
     let mut source = None;
     let first: Result<_, TestError> = loop {
@@ -204,6 +214,9 @@ fn await_client_datagram(
         match datagram::peek_next(socket.as_fd()) {
             Ok(next) if is_from_client(&next) => break Ok(next),
             Ok(next) => {
+                if dropped == 0 {
+                    deadline = deadline.min(Instant::now() + REFUSED_DATAGRAM_WAIT);
+                }
                 dropped += 1;
                 source = source.or(next.from);
                 let _ = call::receive_without_waiting(socket.as_fd(), &mut [0; 1]);

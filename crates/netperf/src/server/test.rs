@@ -112,6 +112,12 @@ impl PreparedTest {
             assignment.endpoint.measure_cpu = false;
             None
         });
+        if assignment.endpoint.measure_cpu && sys::cpu::read_ticks().is_err() {
+            log(format_args!(
+                "CPU time is unavailable: /proc/stat has no ticks"
+            ));
+            assignment.endpoint.measure_cpu = false;
+        }
         let (workload, transport) = (&assignment.workload, assignment.transport);
         let endpoint = &assignment.endpoint;
         let directory =
@@ -196,6 +202,7 @@ impl PreparedTest {
             peer: &DataPeer {
                 control: peer,
                 requested: named_client.as_ref(),
+                is_on_other_network: self.assignment.is_on_other_network,
                 policy: limits.peers,
             },
             stop,
@@ -216,7 +223,8 @@ impl PreparedTest {
     }
 
     fn run_stream(&mut self, context: &RunContext<'_>) -> Result<ServedTest, TestError> {
-        let connection = self.accept_connection(context)?.socket;
+        let accepted = self.accept_connection(context)?;
+        let (connection, waited) = (accepted.socket, accepted.waited);
         set_accepted_priority(connection.as_fd(), &self.assignment.endpoint.socket);
         let Assignment {
             transport,
@@ -260,7 +268,7 @@ impl PreparedTest {
         }
         Ok(ServedTest {
             tcp_info: tcp_info::TcpInfoDump::read_if_requested(&connection),
-            ..self.finish(&phase, result, facts)?
+            ..self.finish(context, waited, &phase, result, facts)?
         })
     }
 
@@ -273,13 +281,24 @@ impl PreparedTest {
         let mut phase = self.start_phase(context, true);
         let flow = FlowSockets::OneToMany(&associations);
         let result = phase.run(self.assignment.limit, self.flow_loop(None), flow);
-        self.finish(&phase, result, self.initial_facts())
+        self.finish(
+            context,
+            Duration::ZERO,
+            &phase,
+            result,
+            self.initial_facts(),
+        )
     }
 
     fn run_connections(&mut self, context: &RunContext<'_>) -> Result<ServedTest, TestError> {
         let (limits, control) = (context.limits, context.control);
         let listener = duplicate(&self.data.socket)?;
-        let AcceptedConnection { socket, from, .. } = self.accept_connection(context)?;
+        let AcceptedConnection {
+            socket,
+            from,
+            waited,
+            ..
+        } = self.accept_connection(context)?;
         let client = KernelAddress::try_from(&from).ok();
         let preference_time = (!context.peer.policy.is_strict).then_some(UNEXPECTED_PEER_WAIT);
         let socket = Some(socket.into());
@@ -326,7 +345,14 @@ impl PreparedTest {
                 acceptor.refused_count()
             ));
         }
-        self.finish(&phase, result, self.initial_facts())
+        // The elapsed time includes the acceptor's wait, but not the one before it.
+        self.finish(
+            context,
+            waited + acceptor.waited(),
+            &phase,
+            result,
+            self.initial_facts(),
+        )
     }
 
     fn run_datagrams(&mut self, context: &RunContext<'_>) -> Result<ServedTest, TestError> {
@@ -334,7 +360,7 @@ impl PreparedTest {
             limits, counters, ..
         } = *context;
         let workload = self.assignment.workload.clone();
-        let flow = self.datagram_flow(context)?;
+        let (flow, waited) = self.datagram_flow(context)?;
         let (socket, sockets) = (&flow.socket, || flow.sockets());
 
         // Request/response continues until the client reports the end.
@@ -386,7 +412,7 @@ impl PreparedTest {
             dropped: dropped_datagrams(socket, self.assignment.transport),
             ..self.initial_facts()
         };
-        self.finish(&phase, result, facts)
+        self.finish(context, waited, &phase, result, facts)
     }
 
     /// Starts the clock. If `drains` is set, the test continues after its time limit until the
@@ -441,22 +467,48 @@ impl PreparedTest {
         }
     }
 
-    /// Returns the results, or the error that is sent instead of them.
+    /// Returns the results, or the error that is sent instead of them. `waited` is the time for
+    /// which connections from unexpected addresses waited.
     fn finish(
         &self,
+        context: &RunContext<'_>,
+        waited: Duration,
         phase: &MeasuredPhase<'_>,
         result: LoopResult,
         socket: SocketFacts,
     ) -> Result<ServedTest, TestError> {
-        match result.failure {
-            Some((_, errno)) => Err(TestError(errno)),
-            None => Ok(ServedTest {
-                ended: result.ended.clone(),
-                side: phase.side(result, &self.data, &self.buffers, socket),
-                tcp_info: None,
-            }),
+        if let Some((_, errno)) = result.failure {
+            return Err(TestError(errno));
         }
+        let ended = result.ended.clone();
+        let side = phase.side(result, &self.data, &self.buffers, socket);
+        check_wait(waited, waited + side.elapsed.unwrap_or_default(), context)?;
+        Ok(ServedTest {
+            ended,
+            side,
+            tcp_info: None,
+        })
     }
+}
+
+/// Fails if the wait for the client's address took more than 5 % of a test, because the client's
+/// clock may include this wait.
+pub(super) fn check_wait(
+    waited: Duration,
+    length: Duration,
+    context: &RunContext<'_>,
+) -> Result<(), TestError> {
+    if waited * 20 <= length {
+        return Ok(());
+    }
+    warn(format_args!(
+        "{}: ended a test, because the wait for this address took {} ms of {} ms; \
+         a longer test, or `-- -L` with the address of the data, avoids the error",
+        context.peer.control,
+        waited.as_millis(),
+        length.as_millis()
+    ));
+    Err(Error::ACCESS.into())
 }
 
 /// Creates the directory of a Unix domain socket; `None` for other transports. The first call

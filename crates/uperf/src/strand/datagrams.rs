@@ -460,7 +460,6 @@ mod tests {
     use std::net::UdpSocket;
 
     use engine::open_datagram_listener;
-    use server::PeerPolicy;
     use sys::call::KernelAddress;
 
     use super::*;
@@ -503,11 +502,7 @@ mod tests {
     ) -> T {
         act(&HandshakeRequest {
             options: &SocketOptions::default(),
-            peer: &DataPeer {
-                control: &Address::Inet(control.parse().unwrap()),
-                requested: None,
-                policy: PeerPolicy::default(),
-            },
+            peer: &DataPeer::for_control_address(&Address::Inet(control.parse().unwrap())),
             is_other_peer: &|_| false,
             accepts_strangers,
             run_budget: None,
