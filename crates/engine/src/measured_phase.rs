@@ -157,6 +157,25 @@ impl<'a> MeasuredPhase<'a> {
         }
     }
 
+    /// Does the same as [`Self::finish`], also after the user's cancel: the peer counts the data that
+    /// is on its way, so the time of the data must include its arrival.
+    pub fn finish_despite_cancel(
+        &mut self,
+        method: FinishMethod,
+        flow: &FlowSockets<'_>,
+        timeout: Duration,
+    ) -> io::Result<()> {
+        let finished = self.finish(method, flow, timeout);
+        if self.settings.cancel.reason() != Some(StopReason::Cancelled) {
+            return finished;
+        }
+        self.abort_stop = Stop::new();
+        self._watch = None;
+        let watch = |control| deadline_thread().set_on_hang_up(control, &self.abort_stop);
+        self._watch = self.settings.control.map(watch);
+        self.finish(method, flow, timeout)
+    }
+
     /// Does the same as [`Self::finish`] with [`FinishMethod::HalfClose`]. It continues as long as
     /// the peer acknowledges data within each `timeout`.
     pub fn drain(&mut self, connection: &Socket, timeout: Duration) -> io::Result<()> {

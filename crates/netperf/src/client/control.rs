@@ -5,7 +5,7 @@ use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
 use control::{ControlConnection, is_stopped, is_timeout};
-use engine::Stop;
+use engine::{Stop, StopReason};
 use model::Transport;
 use sys::Address;
 
@@ -17,8 +17,11 @@ use crate::wire::{Capability, Frame, MESSAGE_BYTES, Request, SysInfo};
 /// Timeout of a response, as in the stock tool; results may take the test's time in addition.
 pub(super) const ANSWER_TIMEOUT: Duration = Duration::from_secs(120);
 
-/// Timeout of a response after a cancel, or of a response that is optional.
-pub(super) const SHORT_TIMEOUT: Duration = Duration::from_secs(1);
+/// Timeout of a response that is optional, because the client cancelled the test.
+const OPTIONAL_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// Timeout of a linerate server's details. Over a slow path, data may delay them.
+pub(super) const DETAILS_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Time for the server to close its side at the end.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(60);
@@ -144,6 +147,24 @@ impl ServerConnection {
         Ok(frame)
     }
 
+    /// Receives the results of a test, also after the user's cancel. The data may take as long as
+    /// without a cancel to arrive.
+    pub(super) fn receive_results(&self) -> Result<Frame, ClientError> {
+        let mut frame = [0; MESSAGE_BYTES];
+        let deadline = Instant::now() + ANSWER_TIMEOUT;
+        let mut received = self.connection.receive(&mut frame, deadline, &self.cancel);
+        if self.cancel.reason() == Some(StopReason::Cancelled)
+            && received.as_ref().is_err_and(is_stopped)
+        {
+            received = self.connection.receive(&mut frame, deadline, &Stop::new());
+        }
+        match received {
+            Ok(MESSAGE_BYTES) => Ok(frame),
+            Ok(received) => Err(ClientError::Truncated(received)),
+            Err(error) => Err(control_error(error, ANSWER_TIMEOUT)),
+        }
+    }
+
     /// Fills the buffer within `timeout`. After a cancel, only a short deadline ends the wait.
     pub(super) fn receive_exact(
         &self,
@@ -151,7 +172,7 @@ impl ServerConnection {
         timeout: Duration,
     ) -> Result<(), ClientError> {
         let (stop, timeout) = if self.cancel.is_set() {
-            (&Stop::new(), timeout.min(SHORT_TIMEOUT))
+            (&Stop::new(), timeout.min(OPTIONAL_TIMEOUT))
         } else {
             (&self.cancel, timeout)
         };

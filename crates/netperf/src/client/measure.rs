@@ -13,7 +13,7 @@ use model::{
 use sys::{Address, LlcAddress};
 
 use super::ClientError;
-use super::control::{SHORT_TIMEOUT, ServerConnection, ServerDescription};
+use super::control::{DETAILS_TIMEOUT, ServerConnection, ServerDescription};
 use super::interim::Progress;
 use super::local::{LocalEnd, ProofMethod};
 use super::request::build_request;
@@ -102,6 +102,13 @@ pub(super) fn run_test(
             other => other?,
         }
     };
+    if outcome.ended == EndCause::Cancelled
+        && plan.transport.has_datagrams()
+        && plan.workload == Workload::send()
+    {
+        // The server received until the end mark, which waited in the same queues as the data.
+        outcome.local.elapsed = outcome.local.elapsed.max(report.elapsed);
+    }
     outcome.local.host = Some(engine::host_facts(local_ip(control)));
     outcome.remote = Some(Side {
         // The details, if any, replace this name by one with a version.
@@ -259,7 +266,12 @@ fn receive_results(
     let requests_before_results = has_details && opens_connections && !is_cancelled;
     let mut is_requested =
         requests_before_results && control.send(&Request::Details.encode(None)).is_ok();
-    add_results(request, report, counts, &control.receive()?)?;
+    let frame = if settings.flow.workload == Workload::send() {
+        control.receive_results()?
+    } else {
+        control.receive()?
+    };
+    add_results(request, report, counts, &frame)?;
     check_results(&settings.flow, report, counts)?;
     if has_details && !opens_connections {
         // Without details, the results still count.
@@ -321,10 +333,10 @@ fn check_results(plan: &FlowPlan, report: &PeerReport, counts: &Counts) -> Resul
 /// Receives the requested details of a linerate server; `None` if they do not arrive.
 fn receive_details(control: &mut ServerConnection) -> Option<Details> {
     let mut frame = [0; MESSAGE_BYTES];
-    control.receive_exact(&mut frame, SHORT_TIMEOUT).ok()?;
+    control.receive_exact(&mut frame, DETAILS_TIMEOUT).ok()?;
     let length = DetailsResponse::decode(&frame).ok()?.len;
     let mut document = vec![0; length.min(MAX_DETAILS_BYTES) as usize];
-    control.receive_exact(&mut document, SHORT_TIMEOUT).ok()?;
+    control.receive_exact(&mut document, DETAILS_TIMEOUT).ok()?;
     Details::from_json(&document)
 }
 

@@ -295,9 +295,11 @@ impl LocalEnd<'_> {
         if is_datagram && is_service {
             // A service expects no end mark.
         } else if is_datagram && plan.workload.sends() {
-            let _ = phase.finish(FinishMethod::EmptyDatagrams, &sockets(), DRAIN_TIMEOUT);
+            let method = FinishMethod::EmptyDatagrams;
+            let _ = phase.finish_despite_cancel(method, &sockets(), DRAIN_TIMEOUT);
         } else if !is_datagram && plan.workload.sends() {
-            let finished = phase.finish(FinishMethod::HalfClose, &sockets(), DRAIN_TIMEOUT);
+            let method = FinishMethod::HalfClose;
+            let finished = phase.finish_despite_cancel(method, &sockets(), DRAIN_TIMEOUT);
             let is_reset = |error: &io::Error| error.kind() == io::ErrorKind::ConnectionReset;
             if let Some(error) = finished.err().filter(is_reset).filter(|_| is_service) {
                 // Without a control connection, no results report the received bytes, so a reset is
