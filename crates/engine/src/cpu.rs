@@ -1,15 +1,20 @@
 //! CPU time of the host over the measured phase.
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use model::{CpuMethod, CpuUse, EndpointPlan};
 use sys::cpu::{CpuTicks, read_ticks};
 
 use crate::looper::{IdleCounts, Looper};
 
+/// Several ticks of /proc/stat. If a CPU has none in this time, the file is frozen.
+const FROZEN_AFTER: Duration = Duration::from_millis(100);
+
 /// Measures the CPU time of the whole host between two moments.
 #[derive(Debug)]
 pub(crate) struct CpuMeter {
+    started: Instant,
     start_ticks: Vec<(u32, CpuTicks)>,
     /// Whether a looper ran on this host at the start.
     looper_was_running: bool,
@@ -26,8 +31,8 @@ struct LooperMeter {
 }
 
 impl CpuMeter {
-    /// Starts a measurement if the endpoint requests one. Returns `None` if /proc/stat cannot be
-    /// read, or if the requested looper has not been started and calibrated.
+    /// Starts a measurement if the endpoint requests one. Returns `None` if /proc/stat has no
+    /// ticks, or if the requested looper has not been started and calibrated.
     ///
     /// A tick of /proc/stat is 10 ms (4 ms on some kernels), so a share over one second is accurate
     /// to a few percentage points.
@@ -49,13 +54,14 @@ impl CpuMeter {
         Some(Self {
             looper_was_running: Looper::is_running_on_host(),
             loopers_started: Looper::started_count(),
+            started: Instant::now(),
             start_ticks: read_ticks().ok()?,
             looper: looper_meter,
         })
     }
 
-    /// Returns the CPU time since the start. Returns `None` also if /proc/stat cannot separate a
-    /// looper's time from this process's.
+    /// Returns the CPU time since the start. Returns `None` also if /proc/stat has become unavailable
+    /// or does not advance, or cannot separate a looper's time from this process's.
     pub(crate) fn finish(&self) -> Option<CpuUse> {
         let finished = read_ticks().ok()?;
         // A looper of another test, in this or another process, uses the idle time.
@@ -70,7 +76,11 @@ impl CpuMeter {
         } else {
             NiceTime::Work
         };
-        let account = account(&self.start_ticks, &finished, nice);
+        let elapsed = elapsed_ticks(&self.start_ticks, &finished, self.started.elapsed());
+        if elapsed.is_empty() {
+            return None;
+        }
+        let account = account(elapsed, nice);
         Some(match &self.looper {
             None => account.used,
             Some(meter) => {
@@ -128,23 +138,27 @@ enum NiceTime {
     Idle,
 }
 
-fn account(
+/// Returns the elapsed ticks of each CPU. Leaves out a CPU that went online or offline in between,
+/// because it lacks one of the readings, and a CPU whose ticks are frozen.
+fn elapsed_ticks(
     start_ticks: &[(u32, CpuTicks)],
     end_ticks: &[(u32, CpuTicks)],
-    nice: NiceTime,
-) -> CpuAccount {
-    // Skip a CPU that went online or offline in between, because it lacks one of the readings.
-    let elapsed: Vec<(u32, CpuTicks)> = end_ticks
-        .iter()
-        .filter_map(|(cpu, now)| {
-            let (_, before) = start_ticks.iter().find(|(start_cpu, _)| start_cpu == cpu)?;
-            let mut elapsed = now.since(before);
-            if matches!(nice, NiceTime::Idle) {
-                elapsed.idle += std::mem::take(&mut elapsed.nice);
-            }
-            Some((*cpu, elapsed))
-        })
-        .collect();
+    duration: Duration,
+) -> Vec<(u32, CpuTicks)> {
+    let elapsed = end_ticks.iter().filter_map(|(cpu, now)| {
+        let (_, before) = start_ticks.iter().find(|(start_cpu, _)| start_cpu == cpu)?;
+        let elapsed = now.since(before);
+        (elapsed.total() > 0 || duration < FROZEN_AFTER).then_some((*cpu, elapsed))
+    });
+    elapsed.collect()
+}
+
+fn account(mut elapsed: Vec<(u32, CpuTicks)>, nice: NiceTime) -> CpuAccount {
+    if matches!(nice, NiceTime::Idle) {
+        for (_, ticks) in &mut elapsed {
+            ticks.idle += std::mem::take(&mut ticks.nice);
+        }
+    }
     let share = |field: fn(&CpuTicks) -> u64| -> Vec<(u32, f64)> {
         let percents = elapsed
             .iter()
@@ -219,7 +233,8 @@ mod tests {
                 },
             ),
         ];
-        let used = account(&started, &finished, NiceTime::Work).used;
+        let elapsed = elapsed_ticks(&started, &finished, FROZEN_AFTER);
+        let used = account(elapsed, NiceTime::Work).used;
         assert_eq!(used.cpus, 2);
         assert!((used.busy_percent - 55.0).abs() < 1e-9);
         assert!((used.user_percent - 12.5).abs() < 1e-9);
@@ -228,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn no_elapsed_time_is_zero_use() {
+    fn no_elapsed_tick_is_zero_use_unless_the_ticks_are_frozen() {
         let same = [(
             0,
             CpuTicks {
@@ -236,14 +251,11 @@ mod tests {
                 ..CpuTicks::default()
             },
         )];
-        assert!(
-            account(&same, &same, NiceTime::Work)
-                .used
-                .busy_percent
-                .abs()
-                < 1e-9
-        );
-        assert_eq!(account(&[], &[], NiceTime::Work).used.peak, None);
+        let elapsed = elapsed_ticks(&same, &same, Duration::from_millis(1));
+        let used = account(elapsed, NiceTime::Work).used;
+        assert!(used.cpus == 1 && used.busy_percent.abs() < 1e-9);
+        assert_eq!(elapsed_ticks(&same, &same, FROZEN_AFTER), []);
+        assert_eq!(account(Vec::new(), NiceTime::Work).used.peak, None);
     }
 
     #[test]
@@ -255,7 +267,7 @@ mod tests {
             ..CpuTicks::default()
         };
         let busy = |nice| {
-            let used = account(&[(0, CpuTicks::default())], &[(0, elapsed)], nice).used;
+            let used = account(vec![(0, elapsed)], nice).used;
             // The parts add up to the busy time.
             assert!((used.user_percent - used.busy_percent).abs() < 1e-9);
             (used.busy_percent, used.peak)
@@ -267,7 +279,7 @@ mod tests {
     #[test]
     fn the_use_by_a_looper_excludes_stolen_time() {
         let account = CpuAccount {
-            used: account(&[], &[], NiceTime::Work).used,
+            used: account(Vec::new(), NiceTime::Work).used,
             steal: vec![(0, 10.0), (1, 30.0)],
         };
         let used = looper_cpu_use(&account, &[(0, 50.0), (1, 20.0), (2, 20.0)]);

@@ -95,7 +95,9 @@ impl PeerReport {
         self.elapsed = Duration::try_from_secs_f32(results.elapsed)
             .ok()
             .filter(|elapsed| !elapsed.is_zero());
-        self.cpu = self.measures_cpu().then(|| cpu_use(results));
+        // A linerate server reports a negative value if the time is unavailable.
+        let is_available = self.measures_cpu() && results.cpu_utilisation >= 0.0;
+        self.cpu = is_available.then(|| cpu_use(results));
         self.counts = match request {
             Request::Classic(test, request) => {
                 let sizes = [

@@ -1,6 +1,6 @@
 //! Warnings that only netperf's client can derive, and those of any Outcome.
 
-use model::{CpuMethod, Outcome, Warning};
+use model::{CpuMethod, End, Outcome, Side, Warning};
 
 use crate::details::Details;
 
@@ -31,8 +31,36 @@ pub(crate) fn add_peer_details(
         None => outcome.warnings.extend(late_datagrams_unknown(outcome)),
     }
     outcome.warnings.extend(looper_not_used(outcome));
+    outcome.warnings.extend(unavailable_cpu_times(outcome));
     let derived = outcome.derive_warnings();
     outcome.warnings.extend(derived);
+}
+
+/// Returns a warning for each end whose requested CPU time is unavailable.
+fn unavailable_cpu_times(outcome: &Outcome) -> Vec<Warning> {
+    let Some(plan) = outcome.plan.flow() else {
+        return Vec::new();
+    };
+    let remote = outcome.remote.as_ref();
+    let unavailable = |end, is_requested, side: Option<&Side>, reason: Option<&str>| {
+        let is_missing = is_requested && side.is_some_and(|side| side.cpu.is_none());
+        is_missing.then(|| Warning::NotInForce {
+            end,
+            setting: "CPU time".to_owned(),
+            requested: "measurement".to_owned(),
+            in_force: None,
+            reason: reason.map(str::to_owned),
+        })
+    };
+    let reason = Some("/proc/stat is unavailable or masked");
+    let local = unavailable(
+        End::Local,
+        plan.local.measure_cpu,
+        Some(&outcome.local),
+        reason,
+    );
+    let remote = unavailable(End::Remote, plan.remote.measure_cpu, remote, None);
+    local.into_iter().chain(remote).collect()
 }
 
 fn looper_not_used(outcome: &Outcome) -> Option<Warning> {

@@ -1,6 +1,7 @@
 //! CPU time of the host and of this process, CPU affinity, and scheduling priority.
 
 use std::io;
+use std::path::Path;
 use std::time::Duration;
 
 /// Ticks of one CPU since boot, by their use: a `cpu` line of /proc/stat, proc(5).
@@ -47,9 +48,18 @@ impl CpuTicks {
     }
 }
 
-/// Returns the number and the ticks of every online CPU.
+/// Returns the number and the ticks of every online CPU. A masked file, as in some containers, is
+/// an error: it is missing or empty, or all its ticks are 0.
 pub fn read_ticks() -> io::Result<Vec<(u32, CpuTicks)>> {
-    Ok(parse_stat(&std::fs::read_to_string("/proc/stat")?))
+    read_ticks_from(Path::new("/proc/stat"))
+}
+
+fn read_ticks_from(path: &Path) -> io::Result<Vec<(u32, CpuTicks)>> {
+    let ticks = parse_stat(&std::fs::read_to_string(path)?);
+    if ticks.iter().all(|(_, ticks)| ticks.total() == 0) {
+        return Err(io::ErrorKind::InvalidData.into());
+    }
+    Ok(ticks)
 }
 
 fn parse_stat(text: &str) -> Vec<(u32, CpuTicks)> {
@@ -157,6 +167,25 @@ mod tests {
         assert_eq!(parsed[0].0, 0);
         assert_eq!(parsed[0].1.total(), 38);
         assert_eq!((parsed[1].0, parsed[1].1.steal), (3, 0));
+    }
+
+    #[test]
+    fn a_masked_file_is_an_error() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("stat");
+        assert!(read_ticks_from(&path).is_err(), "it is missing");
+        for text in [
+            "",
+            "intr 0\n",
+            "cpu  1 0 0 9\n",
+            "cpu  0 0 0 0\ncpu0 0 0 0 0\ncpu1 0 0 0 0\n",
+        ] {
+            std::fs::write(&path, text).unwrap();
+            assert!(read_ticks_from(&path).is_err(), "{text:?}");
+        }
+        std::fs::write(&path, "cpu  1 0 0 9\ncpu0 1 0 0 9\ncpu1 0 0 0 0\n").unwrap();
+        assert_eq!(read_ticks_from(&path).unwrap().len(), 2);
+        assert!(read_ticks().is_ok());
     }
 
     #[test]

@@ -54,7 +54,8 @@ fn read_counters() -> HostCounters {
     texts.parse()
 }
 
-/// Returns the load of all CPUs together, then of each CPU.
+/// Returns the load of all CPUs together, then of each CPU. Without /proc/stat, the list is
+/// empty.
 fn cpu_loads(before: &[(u32, CpuTicks)], after: &[(u32, CpuTicks)]) -> Vec<CpuLoad> {
     let differences = after.iter().filter_map(|(number, ticks)| {
         let (_, before) = before
@@ -63,6 +64,9 @@ fn cpu_loads(before: &[(u32, CpuTicks)], after: &[(u32, CpuTicks)]) -> Vec<CpuLo
         Some(ticks.since(before))
     });
     let per_cpu: Vec<CpuTicks> = differences.collect();
+    if per_cpu.is_empty() {
+        return Vec::new();
+    }
     let sum = |field: fn(&CpuTicks) -> u64| per_cpu.iter().map(field).sum();
     let total = CpuTicks {
         user: sum(|ticks| ticks.user),
@@ -169,6 +173,11 @@ mod tests {
             shares,
             [[5, 12, 10, 2, 82], [10, 25, 20, 5, 65], [0, 0, 0, 0, 100]]
         );
+    }
+
+    #[test]
+    fn without_ticks_there_are_no_loads() {
+        assert!(cpu_loads(&[], &[]).is_empty());
     }
 
     #[test]

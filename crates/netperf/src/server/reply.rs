@@ -150,7 +150,18 @@ fn omni_results(
         bus: text(fact(|interface| interface.bus.as_ref())),
         slot: text(fact(|interface| interface.slot.as_ref())),
         congestion_control: text(congestion.filter(|_| reports_congestion_control)),
-        ..side.cpu.as_ref().map(cpu_results).unwrap_or_default()
+        ..side.cpu.as_ref().map_or_else(no_cpu_results, cpu_results)
+    }
+}
+
+/// Returns the results of a test whose CPU time is unavailable. A client does not expect that, if the
+/// time became unavailable after the response.
+fn no_cpu_results() -> TestResults {
+    TestResults {
+        cpu_utilisation: -1.0,
+        peak_cpu: -1,
+        peak_cpu_utilisation: -1.0,
+        ..TestResults::default()
     }
 }
 
@@ -182,15 +193,10 @@ fn classic_results(test: Classic, side: &Side, results: &TestResults) -> TestRes
         ServerTask::Receive | ServerTask::Datagrams => (counts.received, counts.receive_calls),
         _ => (counts.sent + counts.received, counts.receive_calls),
     };
-    let cpu_utilisation = match test.task() {
-        ServerTask::Datagrams if side.cpu.is_none() => -1.0,
-        _ => results.cpu_utilisation,
-    };
     TestResults {
         bytes: bytes.0 as f64,
         bytes_low: bytes.0 as u32,
         calls: calls as u32,
-        cpu_utilisation,
         ..*results
     }
 }
