@@ -27,7 +27,6 @@ pub(crate) fn iperf(program: &str, args: impl IntoIterator<Item = OsString>) -> 
     for notice in &settings.notices {
         sys::write_error_line(format_args!("{notice}"));
     }
-    sys::process::raise_descriptor_limit();
     if settings.real_time
         && let Err(error) = sys::clock::set_real_time()
     {

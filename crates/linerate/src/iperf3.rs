@@ -26,7 +26,6 @@ pub(crate) fn iperf3(program: &str, args: impl IntoIterator<Item = OsString>) ->
     for notice in &settings.notices {
         sys::write_error_line(format_args!("{notice}"));
     }
-    sys::process::raise_descriptor_limit();
     let result = match &settings.role {
         Role::Client(client) => run(&command_line, &settings.common, client),
         Role::Server(server) => serve(&settings.common, server),

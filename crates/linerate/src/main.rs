@@ -49,6 +49,8 @@ fn main() -> ExitCode {
     if cfg!(debug_assertions) {
         abort_on_panic();
     }
+    // A client with many flows, or a server with many clients, may need more than the soft limit.
+    sys::process::raise_descriptor_limit();
     let mut args = std::env::args_os();
     let program_path = args.next().unwrap_or_default();
     if let Some(program) = names::by_path(&program_path) {

@@ -122,7 +122,6 @@ pub(crate) fn resp(program: &str, args: impl IntoIterator<Item = OsString>) -> E
         Ok(settings) => settings,
         Err(exit) => return exit.print(),
     };
-    sys::process::raise_descriptor_limit();
     let stop = Stop::new();
     let install_handlers = || crate::signals::stop_on_signals(&stop);
     let begin = || crate::signals::begin_serving(settings.daemon, true, install_handlers);

@@ -31,7 +31,6 @@ pub(crate) fn uperf(program: &str, args: impl IntoIterator<Item = OsString>) -> 
     for notice in &settings.notices {
         sys::write_error_line(format_args!("{notice}"));
     }
-    sys::process::raise_descriptor_limit();
     match &settings.role {
         Role::Master(master) => run(program, &command_line, &settings, master),
         Role::Slave(limits) => serve(program, &settings, limits),

@@ -38,6 +38,12 @@ pub trait Dialect: Send + Sync + 'static {
     /// The server closes the connection and writes a log line.
     fn send_refusal(&self, _control: &ControlConnection, _reason: &str) {}
 
+    /// Reports to a client that it is not admitted, like [`Self::send_refusal`]. The `error` is for a
+    /// protocol whose messages have only a number.
+    fn refuse_client(&self, control: &ControlConnection, reason: &str, _error: Error) {
+        self.send_refusal(control, reason);
+    }
+
     /// Writes a line to the log, if the user requested a log.
     fn log(&self, line: fmt::Arguments<'_>);
 
@@ -125,6 +131,10 @@ impl<D: Dialect> Server<D> {
         let _registration = stop.register_thread();
         let serves_one_at_a_time = self.service.config().serves_one_at_a_time;
         let mut is_failing = false;
+        // A descriptor that is closed to accept, and refuse, a client if no other one is free.
+        let mut spare = listeners
+            .first()
+            .and_then(|listener| listener.try_clone().ok());
         while !stop.is_set() {
             match accept(listeners) {
                 Ok(Some(socket)) => {
@@ -137,15 +147,30 @@ impl<D: Dialect> Server<D> {
                 Ok(None) | Err(Error::INTR | Error::CONNABORTED) => {}
                 // Descriptors or memory are exhausted until other clients leave.
                 Err(error) => {
+                    let reason = sys::describe(&error);
                     if !is_failing {
-                        let reason = sys::describe(&error);
                         self.dialect
-                            .log(format_args!("cannot accept a connection: {reason}"));
+                            .warn(format_args!("cannot accept a connection: {reason}"));
                     }
                     is_failing = true;
-                    std::thread::sleep(ACCEPT_RETRY_PAUSE);
+                    if matches!(error, Error::MFILE | Error::NFILE) && spare.take().is_some() {
+                        self.refuse_next(listeners, &reason, error);
+                        spare = listeners[0].try_clone().ok();
+                    } else {
+                        std::thread::sleep(ACCEPT_RETRY_PAUSE);
+                        spare = spare.or_else(|| listeners[0].try_clone().ok());
+                    }
                 }
             }
+        }
+    }
+
+    /// Refuses the next client in the queue.
+    fn refuse_next(&self, listeners: &[Socket], reason: &str, error: Error) {
+        if let Ok(Some(socket)) = accept(listeners)
+            && let Ok(control) = ControlConnection::new(socket, Stop::new())
+        {
+            self.dialect.refuse_client(&control, reason, error);
         }
     }
 
@@ -201,7 +226,8 @@ impl<D: Dialect> Server<D> {
         match self.service.admit(control.peer()) {
             Ok(slot) => Some((control, cancel_stop, slot)),
             Err(refusal) => {
-                self.dialect.send_refusal(&control, &refusal.to_string());
+                let (reason, error) = (refusal.to_string(), Error::DQUOT);
+                self.dialect.refuse_client(&control, &reason, error);
                 self.log_refusal(control.peer(), &refusal);
                 None
             }

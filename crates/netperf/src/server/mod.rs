@@ -18,11 +18,13 @@ use std::io::{self, Write};
 use std::net::{Ipv4Addr, TcpListener};
 use std::sync::Arc;
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use control::ControlConnection;
 use engine::{ResourceBudget, SharedBudget, Stop, StopReason};
 use model::Transport;
 use server::{Dialect, Server, ServerContext, Service, inherited_listeners, listen};
+use sys::call::Error;
 use sys::resolve::{self, AddressFamily};
 use sys::{Address, Socket};
 
@@ -30,6 +32,7 @@ use self::files::FillFiles;
 use self::log::{log, warn};
 use self::passphrase::Passphrase;
 use crate::options::{Family, ServerLimits, ServerSettings};
+use crate::wire::error_response;
 
 /// Reason why a server did not start, for stderr.
 #[derive(Debug, thiserror::Error)]
@@ -243,6 +246,10 @@ impl Dialect for Netserver {
 
     fn serve(&self, control: &mut ControlConnection, server: ServerContext<'_>) -> io::Result<()> {
         session::serve(control, self, server)
+    }
+
+    fn refuse_client(&self, control: &ControlConnection, _: &str, error: Error) {
+        let _ = control.write(&error_response(error.raw_os_error()), Duration::ZERO);
     }
 
     fn log(&self, line: fmt::Arguments<'_>) {
