@@ -1,10 +1,11 @@
 //! Sizes with the suffixes of netperf and uperf.
 
-/// Parses a number like netperf: an integer, followed by letters that may include suffixes.
+/// Parses a number like netperf: an integer, followed by text that may include suffixes.
 ///
 /// `K`, `M`, `G` are 2¹⁰, 2²⁰, 2³⁰ and `k`, `m`, `g` are 10³, 10⁶, 10⁹. Several suffixes multiply.
-/// Returns `None` for text without a number and for a value that overflows, so that the caller can
-/// report it. The stock tool takes such text for 0, and silently wraps at 32 bits.
+/// Returns `None` for text without a number, with a second one (`1.5`, `0x10`), and for a value that
+/// overflows, so that the caller can report it. The stock tool takes text without a number for 0,
+/// ignores the second number, and silently wraps at 32 bits.
 pub fn parse_netperf_size(text: &str) -> Option<i64> {
     let text = text.trim();
     let unsigned = text.strip_prefix(['-', '+']).unwrap_or(text);
@@ -21,9 +22,9 @@ pub fn parse_netperf_size(text: &str) -> Option<i64> {
             'k' => 1_000,
             'm' => 1_000_000,
             'g' => 1_000_000_000,
-            // Other letters are ignored, as in "10s" or "64KB".
-            c if c.is_ascii_alphabetic() => 1,
-            _ => return None,
+            c if c.is_ascii_digit() => return None,
+            // Other characters are ignored, as in "10s", "64KB" or "95%".
+            _ => 1,
         };
         value = value.checked_mul(factor)?;
     }
@@ -71,6 +72,9 @@ mod tests {
             ("1Kk", Some(1_024_000)),
             ("64KB", Some(65_536)),
             ("10s", Some(10)),
+            ("95%", Some(95)),
+            ("10 KiB", Some(10_240)),
+            ("1e3", None),
             ("-5", Some(-5)),
             ("-1K", Some(-1024)),
             ("+7", Some(7)),

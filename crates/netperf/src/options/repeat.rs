@@ -56,7 +56,9 @@ impl RepeatOptions {
                 .ok_or_else(unsupported_level)?;
         }
         if !width.is_empty() {
-            self.width_percent = match width.parse::<f64>() {
+            // As in the stock tool, a unit may follow.
+            let is_unit = |c: char| !c.is_ascii_digit() && c != '.';
+            self.width_percent = match width.trim_end_matches(is_unit).parse::<f64>() {
                 Ok(percent) if percent.is_finite() && percent >= 0.0 => percent,
                 _ => return refuse(format!("'{width}' is not a width in percent")),
             };
@@ -110,6 +112,10 @@ mod tests {
             ("-I 95,0.5", Some((95, 0.5, 3, 10))),
             ("-I 99", Some((99, 99.0, 3, 10))),
             ("-I 95", Some((95, 95.0, 3, 10))),
+            ("-I 95%", Some((95, 95.0, 3, 10))),
+            ("-I 95%,2.5%", Some((95, 2.5, 3, 10))),
+            ("-I +95,+3x", Some((95, 3.0, 3, 10))),
+            ("-i 5x", Some((99, 5.0, 5, 5))),
             ("-I 95,", Some((95, 5.0, 3, 10))),
             ("-I ,2", Some((99, 2.0, 3, 10))),
             ("-i 20,5 -I 95,3", Some((95, 3.0, 5, 20))),
