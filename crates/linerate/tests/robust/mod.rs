@@ -12,6 +12,7 @@ mod datagrams;
 mod deadlines;
 mod death;
 mod doubts;
+mod environment;
 mod fields;
 mod files;
 mod hostile;
@@ -37,6 +38,7 @@ pub(crate) fn test_cases() -> Vec<TestCase> {
         datagrams::test_cases(),
         death::test_cases(),
         doubts::test_cases(),
+        environment::test_cases(),
         fields::test_cases(),
         files::test_cases(),
         deadlines::test_cases(),

@@ -1,0 +1,227 @@
+//! Hosts and paths that differ from the usual: a masked /proc/stat, few descriptors, a long queue.
+
+use std::fs;
+use std::process::Command;
+use std::time::Duration;
+
+use rustix::process::Signal;
+use testkit::Requirement::{Namespaces, Program};
+use testkit::{
+    ProcessOutput, STOCK_NETPERF, Server, TestCase, TestProcess, TwoHosts, linerate_path,
+    linerate_with_args, stock_with_args, test_case, wait_until, with_prefix,
+};
+
+const TIMEOUT: Duration = Duration::from_secs(60);
+
+/// The server's address on the first link of [`TwoHosts`].
+const SERVER: &str = "198.18.0.2";
+
+pub(crate) fn test_cases() -> Vec<TestCase> {
+    let masked = &[Program("unshare"), STOCK_NETPERF, Namespaces];
+    let shaped = &[Program("tc"), Namespaces];
+    with_prefix(
+        "environment",
+        vec![
+            test_case(
+                "masked_proc_stat_is_reported",
+                masked,
+                masked_proc_stat_is_reported,
+            ),
+            test_case(
+                "soft_descriptor_limit_is_raised",
+                &[],
+                soft_descriptor_limit_is_raised,
+            ),
+            test_case(
+                "server_without_descriptors_refuses_clients",
+                &[],
+                server_without_descriptors_refuses_clients,
+            ),
+            test_case(
+                "cancelled_stream_has_the_rate_of_the_line",
+                shaped,
+                cancelled_rates,
+            )
+            .allow_many_at_once(),
+        ],
+    )
+    .collect()
+}
+
+/// Returns a command that runs linerate with other contents of /proc/stat.
+fn with_proc_stat(file: &std::path::Path, arguments: &str) -> Command {
+    let mut command = Command::new("unshare");
+    let script = format!(
+        "mount --bind {} /proc/stat && exec {} {arguments}",
+        file.display(),
+        linerate_path().display()
+    );
+    command.args(["-m", "sh", "-c", &script]);
+    command
+}
+
+/// Without usable ticks, the CPU figures are -1.00 as in stock's output without `-c` and `-C`, and a
+/// warning names the end.
+fn masked_proc_stat_is_reported() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let file = directory.path().join("stat");
+    let frozen = fs::read_to_string("/proc/stat").expect("this host has the file");
+    let zeros = "cpu  0 0 0 0 0 0 0 0 0 0\ncpu0 0 0 0 0 0 0 0 0 0 0\n".to_owned();
+    for (name, text) in [
+        ("empty", String::new()),
+        ("zeros", zeros),
+        ("frozen", frozen),
+    ] {
+        fs::write(&file, &text).expect("the directory is writable");
+        let server = Server::try_start_with(|port| {
+            with_proc_stat(&file, &format!("netserver -D -d -p {port}"))
+        });
+        let server = server.expect("the server starts");
+        let run = |command: &mut Command| {
+            let output = TestProcess::start(command).finish(TIMEOUT);
+            assert_eq!(
+                output.code,
+                Some(0),
+                "{name}: {output:#?}; {}",
+                server.log()
+            );
+            output
+        };
+        let target = format!("-H 127.0.0.1 -p {}", server.port);
+        for test in ["TCP_RR", "TCP_STREAM", "TCP_CC"] {
+            let line = format!("{target} -t {test} -c -C -l 1 -P 0");
+            let output = run(&mut linerate_with_args(&format!("netperf {line}")));
+            assert!(
+                output.stdout.contains(" -1.00 "),
+                "{name} {test}: {output:#?}"
+            );
+            let warning = "did not apply CPU time measurement";
+            assert!(
+                output.stderr.contains(warning),
+                "{name} {test}: {output:#?}"
+            );
+            let output = run(&mut stock_with_args("netperf", &line));
+            // With a frozen file, the server notices only at the end of the test.
+            let is_unavailable = output.stdout.contains(" -1.00 ") || name == "frozen";
+            assert!(is_unavailable, "{name} {test}: {output:#?}");
+        }
+
+        let line = format!("netperf {target} -t TCP_RR -c -l 1 -P 0");
+        let output = run(&mut with_proc_stat(&file, &line));
+        assert!(output.stdout.contains(" -1.00 "), "{name}: {output:#?}");
+        let warning = "did not apply CPU time measurement: /proc/stat is unavailable or masked";
+        assert!(output.stderr.contains(warning), "{name}: {output:#?}");
+    }
+}
+
+/// Returns a command that runs linerate with these limits of descriptors, as options of `ulimit`.
+fn with_descriptor_limit(limits: &str, arguments: &str) -> Command {
+    let mut command = Command::new("sh");
+    let program = linerate_path();
+    let script = format!("ulimit {limits}; exec {} {arguments}", program.display());
+    command.args(["-c", &script]);
+    command
+}
+
+fn soft_descriptor_limit_is_raised() {
+    let server = Server::start("");
+    let target = format!("-H 127.0.0.1 -p {}", server.port);
+    for line in [
+        format!("netperf {target} -t TCP_RR -l 1 -P 0 --parallel 60"),
+        format!(
+            "run 127.0.0.1 --port {} -t TCP_RR -l 1s --parallel 60",
+            server.port
+        ),
+    ] {
+        let mut command = with_descriptor_limit("-Sn 40", &line);
+        TestProcess::start(&mut command)
+            .finish(TIMEOUT)
+            .assert_success();
+    }
+}
+
+/// A server whose descriptors are all in use logs that, and its clients get an error.
+fn server_without_descriptors_refuses_clients() {
+    let server = Server::try_start_with(|port| {
+        with_descriptor_limit("-n 24", &format!("netserver -D -p {port}"))
+    });
+    let server = server.expect("the server starts");
+    let connect =
+        || std::net::TcpStream::connect(("127.0.0.1", server.port)).expect("the server listens");
+    let clients: Vec<_> = (0..40).map(|_| connect()).collect();
+    let is_logged = || {
+        server
+            .stderr()
+            .contains("cannot accept a connection: Too many open files")
+    };
+    assert!(wait_until(TIMEOUT, is_logged), "{}", server.stderr());
+    let line = format!("netperf -H 127.0.0.1 -p {} -t TCP_RR -l 1", server.port);
+    let output = TestProcess::start(&mut linerate_with_args(&line)).finish(TIMEOUT);
+    assert_ne!(output.code, Some(0), "{output:#?}");
+    assert!(output.stderr.contains("Too many open files"), "{output:#?}");
+    drop(clients);
+    let is_served = || {
+        let output = TestProcess::start(&mut linerate_with_args(&line)).finish(TIMEOUT);
+        output.code == Some(0)
+    };
+    assert!(wait_until(TIMEOUT, is_served), "{}", server.stderr());
+}
+
+/// Returns the bytes that this host has sent over the first link.
+fn sent_bytes() -> u64 {
+    let table = fs::read_to_string("/proc/thread-self/net/dev").expect("the kernel has a network");
+    let line = table
+        .lines()
+        .find_map(|line| line.trim().strip_prefix("eth0:"));
+    let sent = line.and_then(|line| line.split_whitespace().nth(8));
+    sent.and_then(|bytes| bytes.parse().ok())
+        .expect("the host has the link")
+}
+
+/// The peer counts the data that is in the queues when a signal ends a test. Its rate includes the
+/// time in which this data arrives. A queue of over 1 s does not lose the results.
+fn cancelled_rates() {
+    let hosts = TwoHosts::new();
+    // 3 MB are 2.4 s.
+    let tc = "tc qdisc add dev eth0 root tbf rate 10mbit burst 16kb limit 3mb";
+    hosts.client.run(tc).expect("tc sets the queue");
+    let server = hosts.server.enter(|| Server::start(""));
+    // Megabits per second of payload: 1,448 bytes per 1,514 and 1,000 per 1,042.
+    for (test, signal, options, line_rate) in [
+        ("TCP_STREAM", Signal::ALARM, "-s 4M", 9.57),
+        ("TCP_STREAM", Signal::INT, "", 9.57),
+        ("UDP_STREAM", Signal::INT, "-R 1 -m 1000", 9.6),
+    ] {
+        let line = format!(
+            "netperf -H {SERVER} -p {} -t {test} -l 30 -P 0 -- {options} -k THROUGHPUT",
+            server.port
+        );
+        let output: ProcessOutput = hosts.client.enter(|| {
+            let before = sent_bytes();
+            let client = TestProcess::start(&mut linerate_with_args(&line));
+            // Meanwhile, the queue fills.
+            let is_sent = |bytes| wait_until(TIMEOUT, || sent_bytes() > bytes);
+            assert!(is_sent(before + 3_000_000), "{}", server.log());
+            client.signal(signal);
+            client.finish(TIMEOUT)
+        });
+        assert_eq!(
+            output.code,
+            Some(0),
+            "{test}: {output:#?}; {}",
+            server.log()
+        );
+        let rate = output
+            .stdout
+            .trim()
+            .trim_start_matches("THROUGHPUT=")
+            .parse::<f64>();
+        let rate = rate.unwrap_or_else(|_| panic!("{output:#?}"));
+        // The burst of the queue is 16 KB of about 3 MB.
+        let bounds = 1.0..line_rate * 1.01;
+        assert!(
+            bounds.contains(&rate),
+            "{test}: {rate} of {line_rate}: {output:#?}"
+        );
+    }
+}
