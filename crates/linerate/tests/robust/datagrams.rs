@@ -352,7 +352,7 @@ fn accepts_another_client_address_unless_strict() {
 }
 
 /// A test that receives only datagrams of another address ends without a result. The server logs
-/// that address, and the client reports both addresses as a possible cause.
+/// that address.
 fn logs_refused_datagrams() {
     let hosts = Hosts::new();
     let server = hosts.serve("--data-wait 8");
@@ -365,8 +365,6 @@ fn logs_refused_datagrams() {
         .enter(|| testkit::run(linerate_with_args(&line), Duration::from_secs(30)));
     let output = output.expect("the process ends");
     assert_ne!(output.code, Some(0), "{output:#?}");
-    let cause = "the server may also refuse the data, because it comes from 198.51.100.3 and the control connection from 198.51.100.2";
-    assert!(output.stderr.contains(cause), "{output:#?}");
     assert!(output.stderr.contains("Permission denied"), "{output:#?}");
     let expected_message = "datagrams from other addresses, the first from 198.51.100.3:";
     let log = server.log();

@@ -13,7 +13,6 @@ use engine::{Counters, Stop, StopReason};
 
 use super::ClientError;
 use crate::options::UnansweredPolicy;
-use crate::wire::RemoteError;
 
 /// Time without an answer after which a test reports it, unless the user set a time to give up.
 const REPORT_AFTER: Duration = Duration::from_secs(5);
@@ -220,13 +219,6 @@ impl AnswerStatus {
         let Some(awaited) = self.awaited.get() else {
             return result;
         };
-        // A server refuses datagrams of another address with this error.
-        let refused = RemoteError(sys::call::Error::ACCESS.raw_os_error());
-        if awaited.sources.is_some()
-            && matches!(&result, Err(ClientError::Remote(error)) if *error == refused)
-        {
-            self.monitor.report(awaited);
-        }
         let is_unanswered = result.is_ok() && !stop.is_set() && !self.has_answer();
         if !is_unanswered && !self.has_given_up.load(Relaxed) {
             return result;
