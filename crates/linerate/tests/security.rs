@@ -149,12 +149,16 @@ const STATEMENTS: &[(&str, &[&str])] = &[
         ],
     ),
     (
-        "A server accepts data from a third party only",
+        "A server accepts a data connection from another address",
         &["robust::peers::accepts_another_address_after_wait"],
     ),
     (
         "`--strict-peers` refuses",
         &["robust::peers::strict_peers_refuses_another_address"],
+    ),
+    (
+        "It accepts one without a wait",
+        &["robust::peers::accepts_data_over_second_network"],
     ),
     (
         "Between two linerates, a nonce",
