@@ -436,9 +436,9 @@ impl TransferHandler for ClientHandler<'_, '_> {
         self.events.interval(self.run, interval);
     }
 
-    fn on_end(&mut self, end: &TransferEnd) {
+    fn on_end(&mut self, end: &TransferEnd) -> bool {
         if self.fault.is_some() {
-            return;
+            return false;
         }
         let channel = self.session.channel();
         let sent = match end {
@@ -446,8 +446,9 @@ impl TransferHandler for ClientHandler<'_, '_> {
                 .send_state(ControlState::TestEnd)
                 .and_then(|()| self.session.expect_state(ControlState::ExchangeResults)),
             TransferEnd::Cancelled => channel.send_state(ControlState::ClientTerminate),
-            _ => return,
+            _ => return false,
         };
         self.fault = sent.err();
+        false
     }
 }

@@ -86,8 +86,12 @@ impl ControlChannel<'_> {
     /// Receives a JSON text of at most `max_bytes`.
     ///
     /// A server may send SERVER_ERROR instead of the length. Then the result is that error.
-    pub(crate) fn receive_json(&self, max_bytes: usize, code: i32) -> Result<Vec<u8>, Fault> {
-        let until = Instant::now() + MESSAGE_TIMEOUT;
+    pub(crate) fn receive_json(
+        &self,
+        max_bytes: usize,
+        until: Instant,
+        code: i32,
+    ) -> Result<Vec<u8>, Fault> {
         let mut length = [0; 4];
         self.receive_exact(&mut length, until, code)?;
         if length[0] == ControlState::ServerError.byte() {
@@ -110,7 +114,8 @@ impl ControlChannel<'_> {
 
     /// Receives the other end's results.
     pub(crate) fn receive_results(&self, events: &mut dyn TestEvents) -> Result<Results, Fault> {
-        let text = self.receive_json(MAX_RESULTS_BYTES, error::RECEIVE_RESULTS)?;
+        let until = Instant::now() + MESSAGE_TIMEOUT;
+        let text = self.receive_json(MAX_RESULTS_BYTES, until, error::RECEIVE_RESULTS)?;
         events.debug("get_results", Some(&String::from_utf8_lossy(&text)));
         Results::decode(&text)
     }

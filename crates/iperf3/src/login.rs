@@ -15,11 +15,12 @@ use aws_lc_rs::rsa::{
 };
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
+use engine::{BudgetHolder, Stop};
+use server::{Attempt, LoginAttempts};
 use sha2::{Digest, Sha256};
 
 use crate::options::{ClientSettings, ServerSettings};
 use crate::unix_seconds;
-use crate::wire::Parameters;
 use crate::wire::error::{self, Fault};
 
 /// The time from a failed login to its answer.
@@ -96,6 +97,7 @@ pub(crate) struct LoginVerifier {
     skew: Duration,
     /// Hashes of the used tokens, each with its expiry time.
     used_tokens: Mutex<HashMap<[u8; 32], Instant>>,
+    attempts: LoginAttempts,
 }
 
 impl LoginVerifier {
@@ -137,14 +139,19 @@ impl LoginVerifier {
                 .collect(),
             skew,
             used_tokens: Mutex::default(),
+            attempts: LoginAttempts::default(),
         })
     }
 
-    /// Checks a client's token; delays the error if the token is invalid.
-    pub(crate) fn check(&self, parameters: &Parameters) -> Result<(), Fault> {
-        let started = Instant::now();
-        let token = parameters.token.as_deref().unwrap_or_default();
-        if self.accepts(token, SystemTime::now()) {
+    /// Checks a client's token; delays the error if the token is invalid, and the next attempts from
+    /// the same address.
+    pub(crate) fn check(&self, token: &str, from: BudgetHolder, stop: &Stop) -> Result<(), Fault> {
+        let mut started = Instant::now();
+        let is_valid = || {
+            started = Instant::now();
+            self.accepts(token, SystemTime::now())
+        };
+        if self.attempts.check(from, stop, is_valid) == Attempt::Right {
             return Ok(());
         }
         std::thread::sleep(FAILURE_DELAY.saturating_sub(started.elapsed()));

@@ -1,7 +1,8 @@
 //! Replaces [`crate::login`] in a build without RSA: every login fails.
 
+use engine::{BudgetHolder, Stop};
+
 use crate::options::{ClientSettings, ServerSettings};
-use crate::wire::Parameters;
 use crate::wire::error::{self, Fault};
 
 /// The RSA padding of a token.
@@ -34,7 +35,7 @@ impl LoginVerifier {
     }
 
     #[expect(clippy::unused_self, reason = "a build with RSA uses it")]
-    pub(crate) fn check(&self, _: &Parameters) -> Result<(), Fault> {
+    pub(crate) fn check(&self, _: &str, _: BudgetHolder, _: &Stop) -> Result<(), Fault> {
         Err(Fault::from_code(error::AUTHORIZATION))
     }
 }

@@ -64,6 +64,7 @@ pub(crate) fn test_cases() -> Vec<TestCase> {
         idle_timeout_does_not_end_test,
     ]);
     test_cases.extend(testkit::test_cases![needing &[Program("iperf3")];
+        frees_client_port_for_next_test,
         accepts_only_valid_logins,
         transfers_file_unchanged,
     ]);
@@ -388,6 +389,40 @@ fn do_not_fragment_does_not_apply_to_ipv6() {
     );
     testkit::run(ours(&line), TIMEOUT).unwrap().assert_success();
     server.terminate();
+}
+
+/// Two tests with the same `--cport` succeed without a pause. Stock clients bind their port without
+/// SO_REUSEADDR, so TIME_WAIT must be at the server.
+fn frees_client_port_for_next_test() {
+    let server = start_server("");
+    let port = server.port;
+    let options = [
+        "-n 1M",
+        "-n 1M -R",
+        "-t 1 -P 4",
+        "-t 1 -R -P 4",
+        "-t 1 --bidir -P 2",
+        "-u -n 10K",
+        "-u -n 10K -R",
+    ];
+    for options in options {
+        for client in [stock as CommandBuilder, ours] {
+            let line = format!("-c 127.0.0.1 -p {port} --cport {} {options}", free_ports());
+            for _ in 0..2 {
+                testkit::run(client(&line), TIMEOUT)
+                    .unwrap()
+                    .assert_success();
+            }
+        }
+    }
+    server.terminate();
+}
+
+/// Returns the first of 8 ports that no other test case uses.
+fn free_ports() -> u16 {
+    use std::sync::atomic::{AtomicU16, Ordering};
+    static NEXT_PORT: AtomicU16 = AtomicU16::new(28_000);
+    NEXT_PORT.fetch_add(8, Ordering::Relaxed)
 }
 
 /// The server serves a test beside silent connections and clients with invalid parameters.

@@ -11,6 +11,7 @@ mod data_peer;
 mod datagram_acceptor;
 mod listener;
 mod log_rate_limit;
+mod login_attempts;
 mod network;
 mod permissions;
 mod registry;
@@ -24,6 +25,7 @@ pub use data_peer::{
 pub use datagram_acceptor::{DatagramAcceptor, DatagramPeer, ExpectedFlows};
 pub use listener::{inherited_listeners, inherited_sockets, listen};
 pub use log_rate_limit::{LogDecision, LogRateLimit};
+pub use login_attempts::{Attempt, LoginAttempts};
 pub use network::Network;
 pub use permissions::Permissions;
 pub use registry::{ClientTest, RecordWriter, Registry, RunningTest, TestRecord};

@@ -6,12 +6,13 @@ mod session;
 
 use std::fmt;
 use std::io;
-use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use control::ControlConnection;
-use engine::{DeadlineGuard, ResourceBudget, SharedBudget, Stop, StopReason};
+use engine::{
+    BudgetHolder, BudgetShare, DeadlineGuard, ResourceBudget, SharedBudget, Stop, StopReason,
+};
 use model::{SocketOptions, Transport};
 use server::{DatagramAcceptor, Dialect, Server, ServerConfig, ServerContext, Service, listen};
 use sys::Address;
@@ -23,9 +24,14 @@ use crate::wire::error::{self, Fault};
 use crate::wire::{ControlState, Cookie, is_greeting};
 use console::ServerConsole;
 use pending_sessions::PendingSessions;
+use session::NewConnection;
 
-/// The timeout for the cookie of a new connection.
-const COOKIE_TIMEOUT: Duration = Duration::from_secs(10);
+/// The timeout for the cookie and the parameters of a new connection.
+const PARAMETERS_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// The maximum number of connections of one address that have not sent valid parameters, nor the
+/// cookie of a test.
+const MAX_NEW_CONNECTIONS: u64 = 512;
 
 /// The maximum bytes of the buffers of all tests.
 const MAX_BUFFER_BYTES: u64 = 1 << 30;
@@ -46,8 +52,10 @@ struct Iperf3Dialect {
     idle_deadline: Mutex<Option<DeadlineGuard<'static>>>,
     /// The memory budget of the streams of all tests.
     memory: SharedBudget,
-    /// The number of tests that were admitted and have not ended.
-    admitted_tests: AtomicU32,
+    /// The budget of the tests with valid parameters.
+    tests: SharedBudget,
+    /// The budget of the connections without valid parameters.
+    new_connections: SharedBudget,
 }
 
 /// Listens, and serves until `stop` is set.
@@ -158,26 +166,29 @@ impl Dialect for Iperf3Dialect {
     const NAME: &'static str = "iperf3";
 
     fn serve(&self, control: &mut ControlConnection, server: ServerContext<'_>) -> io::Result<()> {
+        let deadline = Instant::now() + PARAMETERS_TIMEOUT;
+        let holder = BudgetHolder::for_address(control.peer());
+        let share = self.new_connections.reserve(holder, 1).map_err(|_| {
+            let reason = "its address has too many connections without parameters";
+            io::Error::other(reason)
+        })?;
         let mut cookie = Cookie([0; Cookie::LEN]);
-        control.read_exact(&mut cookie.0, Instant::now() + COOKIE_TIMEOUT)?;
+        control.read_exact(&mut cookie.0, deadline)?;
         if self
             .pending
             .deliver_stream(&cookie, control, server.client_number)?
         {
             return Ok(());
         }
-        if server.stop.is_set() || !self.try_admit() {
-            let _ = control.write(&[ControlState::AccessDenied.byte()], COOKIE_TIMEOUT);
+        if server.stop.is_set() {
+            send_access_denied(control);
             return Ok(());
         }
-        drop(self.idle_deadline().take());
-        let had_test = session::serve(self, control, cookie, server);
-        if !had_test {
-            self.arm_idle_deadline();
-        } else if self.settings.one_off {
+        let connection = NewConnection { deadline, share };
+        let had_test = session::serve(self, control, cookie, server, connection);
+        if had_test && self.settings.one_off {
             self.stop().set(StopReason::Cancelled);
         }
-        self.admitted_tests.fetch_sub(1, SeqCst);
         Ok(())
     }
 
@@ -201,7 +212,7 @@ impl Dialect for SctpDialect {
 
     fn serve(&self, control: &mut ControlConnection, server: ServerContext<'_>) -> io::Result<()> {
         let mut cookie = Cookie([0; Cookie::LEN]);
-        control.read_exact(&mut cookie.0, Instant::now() + COOKIE_TIMEOUT)?;
+        control.read_exact(&mut cookie.0, Instant::now() + PARAMETERS_TIMEOUT)?;
         if !self
             .pending
             .deliver_stream(&cookie, control, server.client_number)?
@@ -243,7 +254,12 @@ impl Iperf3Dialect {
             service: service.clone(),
             idle_deadline: Mutex::default(),
             memory: SharedBudget::within(&ResourceBudget::process().memory, MAX_BUFFER_BYTES),
-            admitted_tests: AtomicU32::new(0),
+            tests: SharedBudget::new(if settings.one_off {
+                1
+            } else {
+                settings.max_tests.into()
+            }),
+            new_connections: SharedBudget::with_bounds(u64::MAX, MAX_NEW_CONNECTIONS),
         }
     }
 
@@ -305,29 +321,21 @@ impl Iperf3Dialect {
         Err(fault)
     }
 
-    /// Admits and counts a further test, if the limit allows one.
+    /// Admits a test with valid parameters, if the limits of all tests and of its address allow it.
     ///
     /// Waits up to 200 ms, because a test that is just ending may still be counted.
-    fn try_admit(&self) -> bool {
+    fn admit_test(&self, peer: &Address) -> Option<BudgetShare> {
         const MAX_WAIT: Duration = Duration::from_millis(200);
         let until = Instant::now() + MAX_WAIT;
-        let max_tests = if self.settings.one_off {
-            1
-        } else {
-            self.settings.max_tests
-        };
-        let increment = |tests: u32| (tests < max_tests).then_some(tests + 1);
-        let try_increment = || {
-            self.admitted_tests
-                .fetch_update(SeqCst, SeqCst, increment)
-                .is_ok()
-        };
-        while !try_increment() {
+        loop {
+            if let Ok(share) = self.tests.reserve(BudgetHolder::for_address(peer), 1) {
+                drop(self.idle_deadline().take());
+                return Some(share);
+            }
             if Instant::now() >= until {
-                return false;
+                return None;
             }
             std::thread::sleep(MAX_WAIT / 20);
         }
-        true
     }
 }

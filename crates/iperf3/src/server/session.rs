@@ -6,7 +6,7 @@ use std::sync::mpsc::RecvTimeoutError;
 use std::time::{Duration, Instant};
 
 use control::ControlConnection;
-use engine::{BudgetHolder, BufferMemory, Counters, DataSocket, ResourceAmounts};
+use engine::{BudgetHolder, BudgetShare, BufferMemory, Counters, DataSocket, ResourceAmounts};
 use model::FlowPlan;
 use server::{ClientTest, Permissions, Refusal, RunningTest, ServerContext};
 use sys::call::{self, Error};
@@ -40,12 +40,22 @@ const UDP_STREAMS_TIMEOUT: Duration = Duration::from_secs(10);
 /// The interval between checks of the control connection while waiting for streams.
 const CONTROL_POLL_INTERVAL: Duration = Duration::from_millis(50);
 
-/// Serves a client. Returns `false` only after a failed login, which does not count as a test.
+/// A connection that has no valid parameters yet.
+pub(super) struct NewConnection {
+    /// The deadline of the parameters.
+    pub(super) deadline: Instant,
+    /// The share of the connections without parameters.
+    pub(super) share: BudgetShare,
+}
+
+/// Serves a client. Returns `false` if it did not count as a test: after a failed login, or if the
+/// maximum number of tests is reached.
 pub(super) fn serve(
     dialect: &Iperf3Dialect,
     control: &mut ControlConnection,
     cookie: Cookie,
     server: ServerContext<'_>,
+    connection: NewConnection,
 ) -> bool {
     // A stop of the server ends all waits, but the last messages are still sent.
     control.detach_stop();
@@ -55,7 +65,19 @@ pub(super) fn serve(
         control,
         server,
     };
-    let accepted = (session.receive_parameters()).and_then(|parameters| {
+    let parameters = session.receive_parameters(connection.deadline);
+    let test_share = match &parameters {
+        Ok(_) => match dialect.admit_test(control.peer()) {
+            Some(share) => Some(share),
+            None => {
+                super::send_access_denied(control);
+                return false;
+            }
+        },
+        Err(_) => None,
+    };
+    drop(connection.share);
+    let accepted = parameters.and_then(|parameters| {
         session
             .begin_test(&parameters)
             .map(|running_test| (parameters, running_test))
@@ -85,6 +107,7 @@ pub(super) fn serve(
         }
     }
     output.end(!dialect.settings.one_off && !dialect.stop().is_set());
+    drop(test_share);
     true
 }
 
@@ -103,19 +126,29 @@ impl Session<'_> {
     }
 
     /// Receives the parameters and checks them against the server's limits.
-    fn receive_parameters(&self) -> Result<Parameters, Fault> {
+    fn receive_parameters(&self, deadline: Instant) -> Result<Parameters, Fault> {
         self.channel().send_state(ControlState::ParamExchange)?;
-        let text = self
-            .channel()
-            .receive_json(MAX_PARAMETERS_BYTES, error::RECEIVE_PARAMETERS)?;
+        let text =
+            self.channel()
+                .receive_json(MAX_PARAMETERS_BYTES, deadline, error::RECEIVE_PARAMETERS);
+        if let Some(verifier) = &self.dialect.login_verifier {
+            let is_silent =
+                |fault: &Fault| fault.code == error::CONTROL_CLOSED || Instant::now() >= deadline;
+            let token = match &text {
+                Ok(text) => Parameters::decode_token(text),
+                Err(fault) if is_silent(fault) => return Err(fault.clone()),
+                // A text that is too long has no valid login.
+                Err(_) => String::new(),
+            };
+            // Before the login, nothing else about the request is answered.
+            let from = BudgetHolder::for_address(self.control.peer());
+            verifier.check(&token, from, self.server.cancel_stop)?;
+        }
+        let text = text?;
         let mut parameters = Parameters::decode(&text)?;
         let block = parameters.block_size();
         parameters.block_bytes.get_or_insert(block);
-        let settings = &self.dialect.settings;
-        if let Some(verifier) = &self.dialect.login_verifier {
-            verifier.check(&parameters)?;
-        }
-        check_limits(settings, &parameters)?;
+        check_limits(&self.dialect.settings, &parameters)?;
         let has_file = self.dialect.common.file.is_some();
         if let Some(reason) = file_conflict(&parameters).filter(|_| has_file) {
             return Err(Fault::with_reason(error::FILE, reason));
@@ -270,12 +303,18 @@ impl Session<'_> {
             rate_window: (Duration::ZERO, 0),
         };
         let data = streams::run_transfer(&streams, transfer, self.control, &mut handler);
+        // The end that closes first keeps the addresses in TIME_WAIT. A client needs its port for
+        // the next test with the same `--cport`.
+        drop(streams);
         let ServerHandler { fault, results, .. } = handler;
         let fault = fault.or_else(|| data.end.fault(error::SERVER_TERMINATED));
         run.set_transfer_result(data);
         run.cpu = meter.percent();
         run.overlapping_tests = running_test.overlapping_tests();
         fault.map_or(Ok(()), Err)?;
+        if results.is_none() {
+            self.channel().send_state(ControlState::ExchangeResults)?;
+        }
         let output = printer.finished(run);
         let results = match results {
             Some(results) => results,
@@ -352,7 +391,10 @@ impl Session<'_> {
         let mut sockets = Vec::new();
         while sockets.len() < count as usize {
             match pending.streams.recv_timeout(CONTROL_POLL_INTERVAL) {
-                Ok(stream) => sockets.push(stream),
+                Ok(stream) => {
+                    self.log_other_address(&stream.1);
+                    sockets.push(stream);
+                }
                 Err(RecvTimeoutError::Disconnected) => {
                     return Err(Fault::from_code(error::STREAM_ACCEPT));
                 }
@@ -362,6 +404,19 @@ impl Session<'_> {
         // Both ends number the streams in the order of opening.
         sockets.sort_by_key(|(number, _)| *number);
         Ok(sockets.into_iter().map(|(_, socket)| socket).collect())
+    }
+
+    /// Logs a stream that has the right cookie, but comes from another address than the control
+    /// connection.
+    fn log_other_address(&self, stream: &Socket) {
+        let (control, from) = (self.control.peer(), Address::peer(stream));
+        if let Ok(from) = from
+            && !from.shares_host_with(control)
+        {
+            let line =
+                format!("{control}: a stream of the test comes from another address, {from}");
+            self.dialect.console.warn(&line);
+        }
     }
 
     /// Accepts `count` UDP streams from the client's address.
@@ -529,18 +584,11 @@ impl TransferHandler for ServerHandler<'_, '_> {
         NextStep::Continue
     }
 
-    fn on_end(&mut self, end: &TransferEnd) {
-        if self.fault.is_some() {
-            return;
+    fn on_end(&mut self, end: &TransferEnd) -> bool {
+        if *end == TransferEnd::Cancelled && self.fault.is_none() {
+            let channel = self.session.channel();
+            self.fault = channel.send_state(ControlState::ServerTerminate).err();
         }
-        let channel = self.session.channel();
-        let sent = match end {
-            TransferEnd::Regular if self.results.is_none() => {
-                channel.send_state(ControlState::ExchangeResults)
-            }
-            TransferEnd::Cancelled => channel.send_state(ControlState::ServerTerminate),
-            _ => return,
-        };
-        self.fault = sent.err();
+        *end == TransferEnd::Regular && self.fault.is_none()
     }
 }

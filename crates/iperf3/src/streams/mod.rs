@@ -49,7 +49,8 @@ pub(crate) struct TransferSettings<'a> {
     pub(crate) cancel: &'a Stop,
     /// Whether this end is the server.
     ///
-    /// A server that sends shuts its stream down at the end: a stock client reads until then.
+    /// A server ends its streams at the client's end message, before the exchange of results. A
+    /// stock client may read until then.
     pub(crate) is_server: bool,
     /// The pattern that fills sent blocks, repeated as needed.
     pub(crate) payload: &'a [u8],
@@ -125,9 +126,11 @@ pub(crate) trait TransferHandler {
         NextStep::Continue
     }
 
-    /// The transfer has ended at this end. Receivers read on, without counting, until this method
-    /// returns.
-    fn on_end(&mut self, _end: &TransferEnd) {}
+    /// The transfer has ended at this end. A client's receivers read on, without counting, until
+    /// this method returns. Returns whether a server's receivers read on until the data pauses.
+    fn on_end(&mut self, _end: &TransferEnd) -> bool {
+        false
+    }
 }
 
 /// The reason for the end of a transfer.
@@ -221,11 +224,14 @@ pub(crate) fn run_transfer(
         // A sender of a number of bytes completes its blocks within the test.
         let ends_after_blocks =
             coordinator.has_reached_limit && !transfer.is_server && senders == streams.len();
+        let mut drains = false;
         if !ends_after_blocks {
             coordinator.data_end = Some(coordinator.data_end_time());
-            handler.on_end(&end);
+            drains = handler.on_end(&end);
         }
-        shared.drain_stop.set(StopReason::Deadline);
+        if !drains {
+            shared.drain_stop.set(StopReason::Deadline);
+        }
         let finished = threads
             .into_iter()
             .map(|thread| thread.ok()?.join().ok().flatten());

@@ -15,6 +15,12 @@ use super::{SharedState, Stream, TransferEnd};
 /// A timeout longer than any test.
 const MAX_TEST_TIME: Duration = Duration::from_secs(1 << 20);
 
+/// The maximum time for which a server reads data after the client's end message.
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// The time without data after which a server ends the reading earlier.
+const DRAIN_PAUSE: Duration = Duration::from_millis(20);
+
 /// The timeout for sending the rest of a block.
 const BLOCK_COMPLETION_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -77,17 +83,22 @@ pub(super) fn run_stream(
     };
     let loop_result = phase.run(limit, flow_loop, sockets);
     report_end(&loop_result, shared, stream.sends);
-    if stream.sends {
-        if stream.file.is_none() {
-            complete_block(stream, transfer.payload, transfer.bytes.is_some());
+    if stream.sends && transfer.is_server {
+        if stream.file.is_none() && transfer.bytes.is_some() {
+            complete_block(stream, shared);
         }
-        if transfer.is_server && plan.transport.has_connections() {
-            // Wait until the client ends the test, even if the file ended earlier.
-            let _ = shared
-                .data_stop
-                .wait_readable(socket.as_fd(), Instant::now() + MAX_TEST_TIME);
+        // Wait until the client ends the test, even if the file ended earlier.
+        let until = Instant::now() + MAX_TEST_TIME;
+        let _ = shared.data_stop.wait_readable(socket.as_fd(), until);
+        if plan.transport.has_connections() {
             let _ = call::shutdown_write(socket.as_fd());
         }
+    } else if stream.sends {
+        if stream.file.is_none() {
+            complete_block(stream, shared);
+        }
+    } else if transfer.is_server {
+        drain(stream, shared);
     } else {
         receive_late(
             socket.as_fd(),
@@ -100,11 +111,34 @@ pub(super) fn run_stream(
     Some(phase.side(loop_result, &stream.data, &buffers, facts))
 }
 
+/// Discards the data that a client sent before its end message, until it pauses.
+///
+/// If a socket is closed with unread data, the kernel resets the connection.
+fn drain(stream: &Stream, shared: &SharedState<'_>) {
+    let socket = stream.data.socket.as_fd();
+    let until = Instant::now() + DRAIN_TIMEOUT;
+    let mut discarded = [0; 16 * 1024];
+    let has_data = || {
+        let pause = until.min(Instant::now() + DRAIN_PAUSE);
+        shared.drain_stop.wait_readable(socket, pause) == Ok(true)
+    };
+    while Instant::now() < until && has_data() {
+        match call::receive_without_waiting(socket, &mut discarded) {
+            Ok(1..) | Err(Error::AGAIN | Error::INTR) => {}
+            Ok(0) | Err(_) => return,
+        }
+    }
+}
+
+/// The interval at which a sender without room checks whether the test has ended.
+const ROOM_CHECK_INTERVAL: Duration = Duration::from_millis(20);
+
 /// Sends the rest of a block that the end of the transfer interrupted.
 ///
-/// A stock receiver blocks until it has the complete block. With `counts_rest`, the rest is part of
-/// the test; else it is sent after the test's time.
-fn complete_block(stream: &Stream, payload: &[u8], counts_rest: bool) {
+/// A stock receiver blocks until it has the complete block. If the test has a number of bytes,
+/// the rest is part of it; else it is sent after the test's time.
+fn complete_block(stream: &Stream, shared: &SharedState<'_>) {
+    let (payload, counts_rest) = (shared.transfer.payload, shared.transfer.bytes.is_some());
     let SizeRule::Bytes(block) = stream.plan.local.send.size else {
         return;
     };
@@ -115,7 +149,9 @@ fn complete_block(stream: &Stream, payload: &[u8], counts_rest: bool) {
     let mut remaining = u64::from(block) - sent_in_block;
     let socket = stream.data.socket.as_fd();
     let until = Instant::now() + BLOCK_COMPLETION_TIMEOUT;
-    while remaining > 0 && Instant::now() < until {
+    // A client that has ended the test does not read any more.
+    let is_read = || !shared.transfer.is_server || !shared.data_stop.is_set();
+    while remaining > 0 && Instant::now() < until && is_read() {
         let piece = &payload[..payload.len().min(remaining as usize)];
         match call::send_without_waiting(socket, piece) {
             Ok(count) => {
@@ -125,8 +161,7 @@ fn complete_block(stream: &Stream, payload: &[u8], counts_rest: bool) {
                 }
             }
             Err(Error::AGAIN) => {
-                let _ =
-                    call::wait_writable(socket, until.saturating_duration_since(Instant::now()));
+                let _ = call::wait_writable(socket, ROOM_CHECK_INTERVAL);
             }
             Err(Error::INTR) => {}
             Err(_) => return,

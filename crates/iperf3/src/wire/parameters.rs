@@ -307,6 +307,13 @@ impl Parameters {
         })
     }
 
+    /// Returns the login token in an object that need not be valid otherwise; empty without one.
+    pub fn decode_token(bytes: &[u8]) -> String {
+        let json = Json::parse(bytes).ok();
+        let token = json.and_then(|json| Reader(&json).text("authtoken").ok().flatten());
+        token.unwrap_or_default()
+    }
+
     /// Returns the bytes per block or datagram.
     pub fn block_size(&self) -> u32 {
         self.block_bytes

@@ -69,6 +69,7 @@ pub(crate) fn test_cases() -> Vec<TestCase> {
     let mut test_cases = test_cases![
         server_releases_disconnected_clients,
         server_releases_silent_clients,
+        server_closes_streams_before_results,
         client_reports_server_that_disconnects,
         client_reports_silent_server,
         client_reports_killed_and_stopped_servers,
@@ -169,6 +170,52 @@ fn server_releases_silent_clients() {
     assert_serves(&server, our_iperf3, &SIMPLE_CLIENTS);
     assert_iperf3_prefix(&server.stderr());
     drop((tcp_clients, udp_clients));
+}
+
+/// At the client's end message the server closes its streams and only then requests the results,
+/// whether the client reads or not. Otherwise the client would close first and keep its ports in
+/// TIME_WAIT, or wait while the server sends the rest of a block.
+fn server_closes_streams_before_results() {
+    let (server, idle_usage) = start_idle_server(our_iperf3, "", &SIMPLE_CLIENTS);
+    for direction in ["", r#","reverse":true"#, r#","bidirectional":true"#] {
+        let mut client = iperf3_script::Client::connect(server.port);
+        client.send_cookie();
+        client.send_parameters(&format!(r#"{{"tcp":true,"len":1000000{direction}}}"#));
+        let stream_count = if direction.contains("bidir") { 2 } else { 1 };
+        let mut streams: Vec<_> = (0..stream_count)
+            .map(|_| client.open_tcp_stream())
+            .collect();
+        client.await_running();
+        // A sending server fills the buffers of its stream.
+        std::thread::sleep(Duration::from_millis(200));
+        client.control.send_state(ControlState::TestEnd);
+        client.control.await_state(ControlState::ExchangeResults);
+        // Only the session's thread is left. The streams' threads have ended.
+        let usage = server.usage();
+        assert!(
+            usage.threads <= idle_usage.threads + 1,
+            "{direction}: {usage:?}, idle {idle_usage:?}"
+        );
+        // The end of a stream arrives before the request for results.
+        for stream in &mut streams {
+            stream.set_nonblocking(true).expect("a TCP socket");
+            let mut buffer = vec![0; 1 << 16];
+            let end = loop {
+                match stream.read(&mut buffer) {
+                    Ok(1..) => {}
+                    end => break end.map_err(|error| error.kind()),
+                }
+            };
+            // The end cannot arrive at a full buffer.
+            assert!(
+                end == Ok(0) || !direction.is_empty(),
+                "{direction}: {end:?}"
+            );
+        }
+        drop((client, streams));
+        server.assert_usage_returns_to(idle_usage, SHORT_TIMEOUT, direction);
+    }
+    assert_serves(&server, our_iperf3, &SIMPLE_CLIENTS);
 }
 
 /// Runs a client of a scripted server up to a phase. The server then closes its connections if

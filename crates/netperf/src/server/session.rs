@@ -10,14 +10,13 @@ use engine::{BudgetHolder, BufferMemory, InterfaceMeter, Looper, Stop};
 use model::{EndCause, IdleLoop, IoMethod, RefusedSetting, Side, Transport, Wait};
 use rand::rngs::OsRng;
 use rand::{Rng, TryRngCore};
-use server::{ClientTest, ServerContext};
+use server::{Attempt, ClientTest, ServerContext};
 use sys::Address;
 use sys::call::Error;
 
 use super::assignment::{Assignment, TestError};
 use super::data::ConnectionProof;
 use super::log::{log, warn};
-use super::passphrase::Attempt;
 use super::test::PreparedTest;
 use super::{Netserver, reply};
 use crate::details::Details;
