@@ -180,7 +180,8 @@ impl Dialect for Iperf3Dialect {
         {
             return Ok(());
         }
-        if server.stop.is_set() {
+        // As in stock, a busy server does not ask for the parameters.
+        if server.stop.is_set() || self.reserve_test(control.peer()).is_none() {
             send_access_denied(control);
             return Ok(());
         }
@@ -322,14 +323,20 @@ impl Iperf3Dialect {
     }
 
     /// Admits a test with valid parameters, if the limits of all tests and of its address allow it.
+    fn admit_test(&self, peer: &Address) -> Option<BudgetShare> {
+        let share = self.reserve_test(peer)?;
+        drop(self.idle_deadline().take());
+        Some(share)
+    }
+
+    /// Counts a test within the limits, as long as the returned share exists.
     ///
     /// Waits up to 200 ms, because a test that is just ending may still be counted.
-    fn admit_test(&self, peer: &Address) -> Option<BudgetShare> {
+    fn reserve_test(&self, peer: &Address) -> Option<BudgetShare> {
         const MAX_WAIT: Duration = Duration::from_millis(200);
         let until = Instant::now() + MAX_WAIT;
         loop {
             if let Ok(share) = self.tests.reserve(BudgetHolder::for_address(peer), 1) {
-                drop(self.idle_deadline().take());
                 return Some(share);
             }
             if Instant::now() >= until {
