@@ -9,6 +9,7 @@
 
 mod data_peer;
 mod datagram_acceptor;
+mod freed_memory;
 mod listener;
 mod log_rate_limit;
 mod login_attempts;
@@ -23,6 +24,7 @@ pub use data_peer::{
     UNEXPECTED_PEER_WAIT, accept_data,
 };
 pub use datagram_acceptor::{DatagramAcceptor, DatagramPeer, ExpectedFlows};
+pub use freed_memory::release_freed_memory_soon;
 pub use listener::{inherited_listeners, inherited_sockets, listen};
 pub use log_rate_limit::{LogDecision, LogRateLimit};
 pub use login_attempts::{Attempt, LoginAttempts};

@@ -13,6 +13,7 @@ use model::with_defaults;
 use sys::Address;
 
 use crate::Network;
+use crate::freed_memory::release_freed_memory_soon;
 use crate::registry::{ClientTest, RecordWriter, Registry, RunningTest};
 
 /// The resources of a client's session: its thread, its control connection or UDP flow, and memory
@@ -154,9 +155,8 @@ impl Service {
             .reserve(holder, SESSION_RESOURCES)
             .map_err(Refusal::NoResources)?;
         Ok(ClientSlot {
-            share: Some(share),
+            _share: share,
             _resources: resources,
-            clients: self.0.clients.clone(),
         })
     }
 
@@ -235,19 +235,13 @@ impl Service {
 /// A client's share of the maximum number of clients. Dropping it releases the share.
 #[derive(Debug)]
 pub struct ClientSlot {
-    /// `None` only during the drop.
-    share: Option<BudgetShare>,
-    clients: SharedBudget,
+    _share: BudgetShare,
     _resources: ResourceShare,
 }
 
 impl Drop for ClientSlot {
     fn drop(&mut self) {
-        self.share = None;
-        // Otherwise the allocator would keep the memory freed by many clients.
-        if self.clients.used() == 0 {
-            sys::process::release_freed_memory();
-        }
+        release_freed_memory_soon();
     }
 }
 
