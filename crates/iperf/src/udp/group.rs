@@ -12,7 +12,7 @@ use super::MAX_PAYLOAD_BYTES;
 use super::server::{bind_failed, can_begin_flow};
 use crate::options::{ServerSettings, Settings};
 
-/// The time of one wait for a datagram; the server waits again after it.
+/// The default of [`MulticastGroup::wait_time`].
 const WAIT_TIME: Duration = Duration::from_secs(3600);
 
 /// The maximum number of datagrams of a flow that are read before its test starts.
@@ -28,6 +28,8 @@ pub(super) struct MulticastGroup {
     networks: Vec<server::Network>,
     /// `-t`: the time after which the server stops.
     pub(super) time: Option<Duration>,
+    /// The time of one wait for a datagram; the server waits again after it.
+    wait_time: Duration,
 }
 
 impl MulticastGroup {
@@ -56,6 +58,7 @@ impl MulticastGroup {
             device: device.map(|(_, device)| device.to_owned()),
             networks: server_settings.config.networks.clone(),
             time: server_settings.time,
+            wait_time: WAIT_TIME,
         })
     }
 
@@ -97,7 +100,7 @@ impl MulticastGroup {
     ) -> Option<(Address, Vec<FirstDatagram>)> {
         let mut buffer = vec![0; MAX_PAYLOAD_BYTES as usize];
         loop {
-            let readable = stop.wait_readable(socket.as_fd(), Instant::now() + WAIT_TIME);
+            let readable = stop.wait_readable(socket.as_fd(), Instant::now() + self.wait_time);
             if stop.is_set() {
                 return None;
             }
@@ -116,8 +119,7 @@ impl MulticastGroup {
             if !can_begin_flow(&datagrams[0].data) || !(self.networks.is_empty() || is_allowed) {
                 continue;
             }
-            // The source address of a datagram can be forged, and have no route.
-            if socket.connect(&from.to_kernel().ok()?).is_err() {
+            if !connect_to_source(socket, &from) {
                 continue;
             }
             // Datagrams of other senders may have arrived before the connect.
@@ -145,6 +147,73 @@ impl MulticastGroup {
             (Some(source), _) => format!("Joining multicast (S,G)={source},{}{device}", self.ip),
             (None, Some(_)) => format!("Joining multicast (*,G)=*,{}{device}", self.ip),
             (None, None) => format!("Joining multicast group  {}", self.ip),
+        }
+    }
+}
+
+/// Connects the socket to the source of a datagram. Returns `false` if that is impossible: the
+/// address can be forged, and have no route.
+fn connect_to_source(socket: &Socket, from: &Address) -> bool {
+    from.to_kernel()
+        .is_ok_and(|from| socket.connect(&from).is_ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::UdpSocket;
+
+    use super::*;
+
+    /// A group whose waits for a datagram end at once, as each would after an hour.
+    fn impatient_group() -> MulticastGroup {
+        let address: SocketAddr = "239.255.1.1:0".parse().unwrap();
+        MulticastGroup {
+            address: Address::Inet(address),
+            ip: address.ip(),
+            source: None,
+            device: None,
+            networks: Vec::new(),
+            time: None,
+            wait_time: Duration::ZERO,
+        }
+    }
+
+    fn socket_on_loopback() -> (Socket, SocketAddr) {
+        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let address = socket.local_addr().unwrap();
+        (socket.into(), address)
+    }
+
+    #[test]
+    fn the_server_waits_again_after_an_idle_hour() {
+        let (socket, address) = socket_on_loopback();
+        let sender = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let from = Address::Inet(sender.local_addr().unwrap());
+        let (group, stop) = (impatient_group(), Stop::new());
+        let flow = std::thread::scope(|scope| {
+            let flow = scope.spawn(|| group.next_flow(&socket, &stop));
+            // The waits end without a datagram until this one arrives.
+            std::thread::sleep(Duration::from_millis(50));
+            let mut datagram = [0; 100];
+            datagram[3] = 1;
+            sender.send_to(&datagram, address).unwrap();
+            flow.join().unwrap()
+        });
+        let (sender, datagrams) = flow.expect("a flow after several waits");
+        assert_eq!((sender, datagrams.len()), (from, 1));
+    }
+
+    #[test]
+    fn a_source_without_a_route_begins_no_flow() {
+        let (socket, _) = socket_on_loopback();
+        for (source, is_connected) in [
+            // A socket without SO_BROADCAST has no route to it on any host.
+            ("255.255.255.255:1", false),
+            ("[2001:db8::1]:1", false),
+            ("127.0.0.1:1", true),
+        ] {
+            let from = Address::Inet(source.parse().unwrap());
+            assert_eq!(connect_to_source(&socket, &from), is_connected, "{source}");
         }
     }
 }
