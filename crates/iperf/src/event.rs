@@ -227,9 +227,8 @@ impl FlowFigures {
         }
     }
 
-    /// Adds the figures of another flow for the same interval.
+    /// Adds the amounts of another flow. The times stay as they are.
     pub fn add(&mut self, other: &Self) {
-        self.end = self.end.max(other.end);
         self.bytes = self.bytes.saturating_add(other.bytes);
         self.calls += other.calls;
         self.failed_sends += other.failed_sends;

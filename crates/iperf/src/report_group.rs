@@ -28,8 +28,10 @@ pub(crate) struct ReportGroup {
 #[derive(Default)]
 struct State {
     running: Vec<RunningFlow>,
-    /// The flows that have ended, until no flow is running.
-    ended: Vec<(u32, FlowFigures)>,
+    /// The sum of the flows that have ended, until no flow is running.
+    ended: FlowSum,
+    /// The sum of the flows that have ended since the last report of intervals.
+    ended_in_interval: FlowSum,
     /// The start of the first flow; `None` if no flow is running.
     started: Option<Instant>,
     /// Whether a thread reports the intervals.
@@ -81,8 +83,76 @@ struct RunningFlow {
     retransmits: u64,
     datagrams: DatagramCounts,
     read_sizes: [u64; 8],
-    /// The end of the last reported interval, a multiple of the interval.
+    /// The time from which the intervals of the flow count. Flows that begin within the first
+    /// interval of their group count from its start, so that all have the same intervals.
+    origin: Instant,
+    /// The end of the last reported interval.
     reported_until: Duration,
+}
+
+/// The sum of several flows, from the start of the first one to the end of the last one.
+#[derive(Default)]
+struct FlowSum {
+    flows: usize,
+    /// The figures; `None` without flows.
+    figures: Option<FlowFigures>,
+    /// The start of the first flow and the end of the last one.
+    times: Option<(Instant, Instant)>,
+    /// The number of the first flow's connection, and whether all flows have it.
+    number: (u32, bool),
+    is_bidirectional: bool,
+    /// Receive calls of UDP flows.
+    datagram_receive_calls: u64,
+}
+
+impl FlowSum {
+    /// Adds the figures of a flow that ran from `started` to `ended`.
+    fn add(&mut self, number: u32, figures: &FlowFigures, (started, ended): (Instant, Instant)) {
+        self.flows += 1;
+        if !figures.sends && figures.is_udp {
+            self.datagram_receive_calls += figures.calls;
+        }
+        let (first_start, last_end) = self.times.unwrap_or((started, ended));
+        self.times = Some((first_start.min(started), last_end.max(ended)));
+        match &mut self.figures {
+            None => {
+                self.number = (number, true);
+                self.figures = Some(FlowFigures {
+                    path: None,
+                    ..figures.clone()
+                });
+            }
+            Some(sum) => {
+                self.number.1 &= self.number.0 == number;
+                self.is_bidirectional |= sum.sends != figures.sends;
+                sum.add(figures);
+            }
+        }
+    }
+
+    /// Reports the sum of at least two flows. `interval` is the interval of the sum; without it,
+    /// the sum is final.
+    fn report(self, observer: &dyn Observer, interval: Option<(Duration, Duration)>) {
+        let (Some(mut figures), Some((started, ended))) = (self.figures, self.times) else {
+            return;
+        };
+        if self.flows < 2 {
+            return;
+        }
+        // A bidirectional sum counts received datagrams by their numbers, not by receive calls.
+        if self.is_bidirectional {
+            figures.calls -= self.datagram_receive_calls;
+        }
+        (figures.start, figures.end) =
+            interval.unwrap_or((Duration::ZERO, ended.saturating_duration_since(started)));
+        observer.observe(&TestEvent::Sum {
+            flows: self.flows,
+            connection_number: self.number.1.then_some(self.number.0),
+            is_bidirectional: self.is_bidirectional,
+            is_final: interval.is_none(),
+            figures: &figures,
+        });
+    }
 }
 
 /// A measured flow, which is one direction of a connection.
@@ -118,7 +188,10 @@ impl ReportGroup {
     pub(crate) fn begin(self: &Arc<Self>, measured: &MeasuredFlow) {
         let started = CounterReading::now(std::slice::from_ref(&measured.counters));
         let mut state = self.state();
-        state.started.get_or_insert(started.at);
+        let group_started = *state.started.get_or_insert(started.at);
+        let is_in_first_interval = self
+            .interval
+            .is_none_or(|interval| started.at < group_started + interval);
         state.running.push(RunningFlow {
             measured: measured.clone(),
             start: CounterReading {
@@ -132,6 +205,11 @@ impl ReportGroup {
             retransmits: 0,
             datagrams: DatagramCounts::default(),
             read_sizes: [0; 8],
+            origin: if is_in_first_interval {
+                group_started
+            } else {
+                started.at
+            },
             reported_until: Duration::ZERO,
         });
         if let Some(interval) = self.interval
@@ -169,6 +247,7 @@ impl ReportGroup {
         if let Some(interval) = self.interval.filter(|_| !measured.reports_bursts()) {
             let mut last_interval = running.interval_figures(&now);
             last_interval.start = running.reported_until;
+            last_interval.end = now.at.saturating_duration_since(running.origin);
             let is_long_enough = last_interval.end.saturating_sub(last_interval.start)
                 * MIN_LAST_INTERVAL_DIVISOR
                 >= interval;
@@ -176,6 +255,10 @@ impl ReportGroup {
                 self.observer
                     .observe(&TestEvent::Interval(&measured.id, &last_interval));
             }
+            let times = (running.last_reading.at, now.at);
+            state
+                .ended_in_interval
+                .add(measured.id.number, &last_interval, times);
         }
         let mut figures = FlowFigures::from_side(side, measured.sends);
         running.add_connection_figures(&mut figures);
@@ -197,11 +280,14 @@ impl ReportGroup {
             let sent = TestEvent::DatagramsSent(&measured.id, figures.calls + 1);
             self.observer.observe(&sent);
         }
-        state.ended.push((measured.id.number, figures));
+        let started = running.start.at;
+        let times = (started, started + figures.end);
+        state.ended.add(measured.id.number, &figures, times);
         if state.running.is_empty() {
             let ended = std::mem::take(&mut state.ended);
+            state.ended_in_interval = FlowSum::default();
             state.started = None;
-            self.report_sum(&ended, true);
+            ended.report(&*self.observer, None);
             self.all_ended.notify_all();
         }
     }
@@ -275,60 +361,28 @@ impl ReportGroup {
                 intervals = 0;
                 continue;
             }
-            let mut interval_figures = Vec::new();
+            let tick = started + interval * intervals;
+            let mut sum = std::mem::take(&mut state.ended_in_interval);
             for running in &mut state.running {
                 let now = CounterReading::now(std::slice::from_ref(&running.measured.counters));
                 let mut figures = running.interval_figures(&now);
+                let times = (running.last_reading.at, now.at);
                 running.begin_interval(&now, &figures);
-                running.reported_until = interval * intervals;
-                // Interval times are multiples of the interval, because all flows of a group start
-                // at almost the same time.
-                (figures.start, figures.end) = (interval * (intervals - 1), interval * intervals);
+                // The intervals end at multiples of the interval, not at the time of the reading.
+                figures.start = running.reported_until;
+                figures.end = tick.saturating_duration_since(running.origin);
+                running.reported_until = figures.end;
                 if running.measured.reports_bursts() {
                     continue;
                 }
                 self.observer
                     .observe(&TestEvent::Interval(&running.measured.id, &figures));
-                interval_figures.push((running.measured.id.number, figures));
+                sum.add(running.measured.id.number, &figures, times);
             }
-            self.report_sum(&interval_figures, false);
+            let interval_of_sum = (interval * (intervals - 1), interval * intervals);
+            sum.report(&*self.observer, Some(interval_of_sum));
         }
         state.has_interval_thread = false;
-    }
-
-    /// Reports the sum of several flows.
-    fn report_sum(&self, flows: &[(u32, FlowFigures)], is_final: bool) {
-        let [(number, first), others @ ..] = flows else {
-            return;
-        };
-        if others.is_empty() {
-            return;
-        }
-        let is_bidirectional = others.iter().any(|(_, other)| other.sends != first.sends);
-        let mut figures = FlowFigures {
-            calls: 0,
-            ..first.clone()
-        };
-        for (_, other) in others {
-            figures.add(other);
-        }
-        // A bidirectional sum counts received datagrams by their numbers, not by receive calls.
-        let counts_calls =
-            |flow: &&(u32, FlowFigures)| flow.1.sends || !flow.1.is_udp || !is_bidirectional;
-        figures.calls = flows
-            .iter()
-            .filter(counts_calls)
-            .map(|(_, flow)| flow.calls)
-            .sum();
-        figures.path = None;
-        let is_one_connection = others.iter().all(|(other, _)| other == number);
-        self.observer.observe(&TestEvent::Sum {
-            flows: flows.len(),
-            connection_number: is_one_connection.then_some(*number),
-            is_bidirectional,
-            is_final,
-            figures: &figures,
-        });
     }
 }
 
@@ -396,5 +450,99 @@ impl RunningFlow {
         {
             *total += count;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+    use std::sync::mpsc::{Sender, channel};
+
+    use units::Bytes;
+
+    use super::*;
+
+    /// Times and bytes of a sum, and whether it is final.
+    type Sum = (Duration, Duration, u64, bool);
+
+    struct SumObserver(Mutex<Sender<Sum>>);
+
+    impl Observer for SumObserver {
+        fn observe(&self, event: &TestEvent<'_>) {
+            if let TestEvent::Sum {
+                figures, is_final, ..
+            } = event
+            {
+                let sums = self.0.lock().unwrap();
+                let _ = sums.send((figures.start, figures.end, figures.bytes, *is_final));
+            }
+        }
+    }
+
+    fn measured_flow(number: u32) -> MeasuredFlow {
+        MeasuredFlow {
+            id: FlowId {
+                number,
+                is_starred: false,
+                key: None,
+            },
+            sends: false,
+            transport: Transport::Tcp,
+            counters: Arc::default(),
+            socket: Arc::new(TcpListener::bind("127.0.0.1:0").unwrap().into()),
+            endpoints: None,
+            timings: None,
+            has_trip_times: false,
+        }
+    }
+
+    fn side(seconds: u64, bytes: u64) -> Side {
+        let mut side = Side {
+            elapsed: Some(Duration::from_secs(seconds)),
+            ..Side::default()
+        };
+        side.counts.received = Bytes(bytes);
+        side
+    }
+
+    #[test]
+    fn a_sum_covers_the_time_from_the_first_start_to_the_last_end() {
+        let start = Instant::now();
+        let second = |count| start + Duration::from_secs(count);
+        let mut sum = FlowSum::default();
+        for (from, to) in [(1, 3), (0, 1), (4, 5)] {
+            let figures = FlowFigures::from_side(&side(to - from, 1_000_000), false);
+            sum.add(from as u32, &figures, (second(from), second(to)));
+        }
+        let (sender, sums) = channel();
+        sum.report(&SumObserver(Mutex::new(sender)), None);
+        let (from, to, bytes, _) = sums.recv().unwrap();
+        assert_eq!((from, to), (Duration::ZERO, Duration::from_secs(5)));
+        assert_eq!(bytes, 3_000_000);
+    }
+
+    #[test]
+    fn the_sum_of_an_interval_includes_flows_that_ended_in_it() {
+        let (sender, sums) = channel();
+        let interval = Some(Duration::from_millis(300));
+        let reports = ReportGroup::new(Arc::new(SumObserver(Mutex::new(sender))), interval);
+        let [first, second] = [1, 2].map(measured_flow);
+        reports.begin(&first);
+        reports.begin(&second);
+        first.counters.count_received(1000, 1);
+        second.counters.count_received(500, 1);
+        reports.end(&first, &side(1, 1000));
+        let mut bytes = 0;
+        while bytes < 1500 {
+            let (_, _, sum, is_final) = sums.recv_timeout(Duration::from_secs(20)).unwrap();
+            assert!(!is_final);
+            bytes += sum;
+        }
+        assert_eq!(bytes, 1500);
+        reports.end(&second, &side(9, 500));
+        let is_last = |sum: &Sum| sum.3;
+        let (_, end, bytes, _) = sums.iter().find(is_last).unwrap();
+        assert!(end >= Duration::from_secs(9), "{end:?}");
+        assert_eq!(bytes, 1500);
     }
 }
