@@ -122,6 +122,15 @@ impl Buffers {
         Ok(buffers)
     }
 
+    /// Returns whether all receive buffers have contents for which `is_valid` returns `true`.
+    pub fn all_received(&mut self, is_valid: impl Fn(&[u8]) -> bool) -> bool {
+        let width = self.sizes.receive_width.unwrap_or(0);
+        let Some(ring) = &mut self.receive else {
+            return true;
+        };
+        (0..width).all(|_| is_valid(ring.advance()))
+    }
+
     /// Fills the send buffers with `pattern`, repeated.
     pub fn refill(&mut self, pattern: &[u8]) {
         let mut pattern = pattern.iter().cycle();

@@ -205,9 +205,10 @@ impl<'a> Classifier<'a> {
         } else {
             number
         };
-        if self.count(number.wrapping_sub(before_first)) != ArrivalOrder::Invalid
-            && let Some(sent_ns) = self.format.read_send_time_ns(datagram)
-        {
+        if self.count(number.wrapping_sub(before_first)) == ArrivalOrder::Invalid {
+            return false;
+        }
+        if let Some(sent_ns) = self.format.read_send_time_ns(datagram) {
             self.record_delay(now_ns.wrapping_sub(sent_ns) as i64);
         }
         is_end

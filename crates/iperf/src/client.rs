@@ -12,7 +12,9 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread::{Builder, Scope, ScopedJoinHandle};
 use std::time::{Duration, Instant, SystemTime};
 
-use engine::{BudgetHolder, DataSocket, ResourceAmounts, ResourceBudget, ResourceShare, Stop};
+use engine::{
+    BudgetHolder, BufferMemory, DataSocket, ResourceAmounts, ResourceBudget, ResourceShare, Stop,
+};
 use model::{FlowPlan, Limit, Outcome, Series};
 use sys::Address;
 
@@ -20,6 +22,7 @@ use crate::connection::FlowNumbers;
 use crate::event::{ConnectionInfo, FlowId, Observer, TestEvent};
 use crate::options::{ClientSettings, PermitKey, Role, Settings};
 use crate::report_group::ReportGroup;
+use crate::traffic::MAX_RING_BYTES;
 
 /// The timeout for the server to finish a flow. In a longer test, the timeout is the test time.
 const FINISH_TIMEOUT: Duration = Duration::from_secs(10);
@@ -266,6 +269,11 @@ impl ClientRun<'_> {
             .take(groups_on_connection)
             .filter_map(|group| group.flow().cloned())
             .collect()
+    }
+
+    /// Returns the memory limits of a flow's buffers.
+    fn memory() -> BufferMemory {
+        BufferMemory::new(MAX_RING_BYTES, 4 * MAX_RING_BYTES)
     }
 
     fn finish_timeout(&self) -> Duration {

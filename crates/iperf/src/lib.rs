@@ -12,6 +12,7 @@ pub mod event;
 mod flow;
 pub mod options;
 pub mod output;
+mod peer_checks;
 mod report_group;
 pub mod server;
 mod stream_loop;

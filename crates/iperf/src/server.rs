@@ -11,8 +11,11 @@ use std::thread::Builder;
 use std::time::{Duration, Instant};
 
 use control::ControlConnection;
-use engine::{DataSocket, DeadlineGuard, Role as End, Stop, deadline_thread};
-use model::{FlowPlan, Limit, Transport};
+use engine::{
+    BudgetHolder, BufferMemory, DataSocket, DeadlineGuard, ResourceBudget, Role as End,
+    SharedBudget, Stop, deadline_thread,
+};
+use model::{FlowPlan, Limit, SocketOptions, Transport};
 use server::{Dialect, RunningTest, Server, ServerContext, Service, listen};
 
 pub use crate::udp::server::serve_datagrams;
@@ -32,6 +35,12 @@ use crate::wire::{Acknowledgement, BounceMessage, Hello, HelloTransport, WallTim
 
 /// The maximum time until the test header of a stream arrives.
 const HELLO_TIMEOUT: Duration = Duration::from_secs(20);
+
+/// The maximum memory of the buffers of all clients.
+const MAX_MEMORY_BYTES: u64 = 1 << 30;
+
+/// The maximum time until a client acknowledges or reads sent data (`TCP_USER_TIMEOUT`).
+const ACKNOWLEDGEMENT_TIMEOUT_MS: u32 = 60_000;
 
 /// The maximum time until a client finishes its stream.
 const FINISH_TIMEOUT: Duration = Duration::from_secs(4);
@@ -145,6 +154,8 @@ pub(crate) struct IperfDialect {
     /// Stops the server if no client with the permit key connects in time
     /// (`--permit-key-timeout`).
     key_deadline: Mutex<Option<DeadlineGuard<'static>>>,
+    /// The memory of the buffers of all clients.
+    memory: SharedBudget,
 }
 
 /// The first bytes of a stream.
@@ -191,7 +202,7 @@ impl Dialect for IperfDialect {
         let data = DataSocket::from_accepted(
             control.to_data_socket()?,
             Transport::Tcp,
-            &self.settings.socket,
+            &self.socket_options(),
         );
         let data = data.map_err(|error| io::Error::from_raw_os_error(error.errno()))?;
         let running = server.begin(&peer, describe_test("TCP", stream_start.hello.as_ref()));
@@ -217,7 +228,26 @@ impl IperfDialect {
             },
             sender_options: SenderOptions { tos_override: None },
             key_deadline: Mutex::default(),
+            memory: SharedBudget::within(&ResourceBudget::process().memory, MAX_MEMORY_BYTES),
         }
+    }
+
+    /// Returns the options of a data socket. The kernel ends a connection to a client that has gone
+    /// or does not read.
+    fn socket_options(&self) -> SocketOptions {
+        SocketOptions {
+            user_timeout_ms: Some(ACKNOWLEDGEMENT_TIMEOUT_MS),
+            ..self.settings.socket.clone()
+        }
+    }
+
+    /// Returns the memory limits of a client's buffers.
+    fn memory_for(&self, peer: &Address) -> BufferMemory {
+        BufferMemory::from_budget(
+            &self.memory,
+            BudgetHolder::for_address(peer),
+            traffic::MAX_RING_BYTES,
+        )
     }
 
     fn report_error(&self, line: String) {
@@ -295,6 +325,7 @@ impl IperfDialect {
         let _ = sys::SockRef::from(&socket).set_linger(Some(Duration::ZERO));
     }
 
+    #[expect(clippy::too_many_lines, reason = "one case per kind of test")]
     fn run_test(
         &self,
         data: &DataSocket,
@@ -335,6 +366,10 @@ impl IperfDialect {
                 }
                 _ => Vec::new(),
             };
+            let memory = self.memory_for(peer);
+            let _pattern_share = memory
+                .reserve(send_length(plan).into())
+                .map_err(io::Error::other)?;
             let pattern = connection::pattern(send_length(plan), &header);
             let bytes_before_start = if sends {
                 header.len()
@@ -359,8 +394,10 @@ impl IperfDialect {
                 received_bursts: receive_kind.map(|_| ReceivedBursts {
                     stream_has_test_header: false,
                 }),
+                requested: Instant::now(),
                 started: WallTime::now(),
                 ends_on_reset: true,
+                memory: &memory,
                 stop: server.cancel_stop,
             };
             let mut measured = connection::measured_flow(id, plan, data, &connection)?;
@@ -524,7 +561,7 @@ impl IperfDialect {
         let data = DataSocket::open(
             Transport::Tcp,
             &local,
-            &self.settings.socket,
+            &self.socket_options(),
             End::Initiator,
         );
         let data = match data {
@@ -556,6 +593,11 @@ impl IperfDialect {
             connection::from_socket(id.clone(), &data, client_address, Transport::Tcp);
         connection.is_reverse = true;
         self.observer.observe(&TestEvent::Connected(&connection));
+        let memory = self.memory_for(peer);
+        let _pattern_share = match memory.reserve(length.into()) {
+            Ok(share) => share,
+            Err(error) => return self.report_error(error.to_string()),
+        };
         let pattern = connection::pattern(length, &[]);
         let transfer = StreamTransfer {
             flow: send_plan,
@@ -568,8 +610,10 @@ impl IperfDialect {
             counts_reads: self.settings.output.enhanced,
             send_mode: &SendMode::default(),
             received_bursts: None,
+            requested: Instant::now(),
             started: WallTime::now(),
             ends_on_reset: true,
+            memory: &memory,
             stop: server.cancel_stop,
         };
         match connection::measured_flow(id, send_plan, &data, &connection) {

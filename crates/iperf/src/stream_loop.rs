@@ -16,6 +16,7 @@ use sys::clock::{ExactSleep, monotonic_ns, sleep_until, wall_ns};
 use sys::option;
 
 use crate::options::{Input, PeriodicBursts, SendMode};
+use crate::peer_checks::is_possible_latency;
 use crate::timing::{FlowTimings, TimingKind, TimingStats};
 use crate::wire::{BurstRecord, Hello, WallTime, read_word};
 
@@ -386,6 +387,10 @@ impl StreamLoop<'_> {
                 started_ns
             };
             let time_ns = now_ns.wrapping_sub(sent_ns).cast_signed();
+            if !is_possible_latency(time_ns) {
+                let reason = "recv failed: the peer sent a burst with an impossible time";
+                return Ok(EndCause::Failed(reason.to_owned()));
+            }
             if let Some(timings) = self.timings {
                 timings.record(time_ns, now_ns, size.into());
             }

@@ -5,14 +5,15 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use engine::{
-    Buffers, Counters, DataSocket, FlowGroup, FlowLoop, FlowSockets, LoopResult, MeasuredPhase,
-    PhaseSettings, Stop, deadline_thread,
+    BufferMemory, Buffers, Counters, DataSocket, FlowGroup, FlowLoop, FlowSockets, LoopResult,
+    MeasuredPhase, PhaseSettings, Stop, deadline_thread,
 };
 use model::{EndCause, FlowPlan, Limit, Side, Warning};
 use sys::{Address, call};
 
 use crate::flow::{bits_per_second, receive_length, send_length};
 use crate::options::SendMode;
+use crate::peer_checks::{self, Request};
 use crate::report_group::{MeasuredFlow, ReportGroup};
 use crate::stream_loop::StreamLoop;
 use crate::timing::TimingStats;
@@ -41,13 +42,20 @@ pub(crate) struct StreamTransfer<'a> {
     pub(crate) send_mode: &'a SendMode,
     /// For a receiver of bursts that each begin with a burst record; `None` for all other flows.
     pub(crate) received_bursts: Option<ReceivedBursts>,
+    /// A time before the peer can have started. Only receivers with a limit use it.
+    pub(crate) requested: Instant,
     /// The start of the test, for the burst records.
     pub(crate) started: WallTime,
     /// Whether a reset connection ends a sender even while it waits for its next send call.
     pub(crate) ends_on_reset: bool,
+    /// The memory of the buffers.
+    pub(crate) memory: &'a BufferMemory,
     /// Ends the transfer.
     pub(crate) stop: &'a Stop,
 }
+
+/// The maximum memory of a flow's buffers in one direction.
+pub(crate) const MAX_RING_BYTES: u64 = 64 << 20;
 
 /// How a receiver reads a stream of bursts that each begin with a burst record on the wire.
 #[derive(Clone, Copy)]
@@ -130,6 +138,8 @@ impl StreamTransfer<'_> {
 
 /// The result of a flow.
 pub(crate) struct FlowResult {
+    /// The start of the measured phase.
+    pub(crate) started: Instant,
     pub(crate) side: Side,
     /// The figures of the peer.
     pub(crate) remote: Option<Side>,
@@ -138,8 +148,9 @@ pub(crate) struct FlowResult {
 }
 
 impl FlowResult {
-    pub(crate) fn new(side: Side, remote: Option<Side>, ended: EndCause) -> Self {
+    pub(crate) fn new(started: Instant, side: Side, remote: Option<Side>, ended: EndCause) -> Self {
         Self {
+            started,
             side,
             remote,
             ended,
@@ -149,6 +160,7 @@ impl FlowResult {
 }
 
 /// Runs one direction of a TCP connection to its end, and reports its figures.
+#[expect(clippy::too_many_lines, reason = "the phases of a flow, in order")]
 pub(crate) fn run(
     transfer: &StreamTransfer<'_>,
     measured: &MeasuredFlow,
@@ -162,7 +174,20 @@ pub(crate) fn run(
         .send_mode
         .periodic_bursts
         .map_or(Duration::ZERO, |bursts| bursts.period);
-    let memory = engine::BufferMemory::new(64 << 20, 64 << 20);
+    let failed = |reason: &dyn std::fmt::Display| {
+        let ended = EndCause::Failed(reason.to_string());
+        FlowResult::new(Instant::now(), Side::default(), None, ended)
+    };
+    // A loop of the dialect copies the pattern.
+    let copied_bytes = if transfer.needs_dialect_loop(measured.sends) {
+        transfer.pattern.len() as u64
+    } else {
+        0
+    };
+    let copy_share = match transfer.memory.reserve(copied_bytes) {
+        Ok(share) => share,
+        Err(error) => return failed(&error),
+    };
     let allocated = Buffers::new(
         &flow.local,
         &flow.workload,
@@ -170,13 +195,11 @@ pub(crate) fn run(
         &data.facts,
         None,
         transfer.pattern,
-        &memory,
+        transfer.memory,
     );
     let mut buffers = match allocated {
         Ok(buffers) => buffers,
-        Err(error) => {
-            return FlowResult::new(Side::default(), None, EndCause::Failed(error.to_string()));
-        }
+        Err(error) => return failed(&error),
     };
     let duration = match flow.limit {
         Limit::Time(time) if measured.sends => Some(time),
@@ -215,14 +238,13 @@ pub(crate) fn run(
     } else {
         transfer.run_engine_loop(&mut phase, (&flow, limit), measured, &mut buffers)
     };
-    drop(reset_watch);
+    drop((reset_watch, copy_share));
     let received = measured.counters.counts().received.0;
-    let mut completion = validate_end(
-        &loop_result.ended,
-        flow.limit,
-        received,
-        phase.times.elapsed,
-    );
+    let request = Request {
+        age: transfer.requested.elapsed(),
+        pause: 2 * period,
+    };
+    let mut completion = peer_checks::stream_end(&loop_result.ended, flow.limit, received, request);
     if measured.sends {
         let finished = if transfer.is_duplex {
             shut_down_and_wait(data, transfer.finish_timeout, transfer.stop)
@@ -248,7 +270,7 @@ pub(crate) fn run(
     // transferred the same number of bytes.
     let remote = completion.is_ok() && !matches!(ended, EndCause::Failed(_));
     let remote = remote.then(|| peer_side(&side));
-    FlowResult::new(side, remote, ended)
+    FlowResult::new(phase.started(), side, remote, ended)
 }
 
 /// Returns the limit of the loop. A sender's byte limit includes the bytes sent before the measured
@@ -327,35 +349,6 @@ fn peer_side(side: &Side) -> Side {
     Side {
         counts,
         ..Side::default()
-    }
-}
-
-/// Checks that a receiver received all planned data. The error describes the missing part.
-fn validate_end(
-    ended: &EndCause,
-    limit: Limit,
-    received: u64,
-    elapsed: Duration,
-) -> Result<(), String> {
-    /// The sender may start up to this time before the receiver. The test may also be a tenth
-    /// shorter than planned.
-    const MARGIN: Duration = Duration::from_secs(1);
-    let seconds = |time: Duration| time.as_secs_f64();
-    match (ended, limit) {
-        (EndCause::Deadline, _) => Err("read failed: the peer did not end its stream".to_owned()),
-        (EndCause::PeerClosed, Limit::Time(time)) if elapsed + time / 10 + MARGIN < time => {
-            Err(format!(
-                "read failed: the peer ended its stream after {:.1} of {:.1} s",
-                seconds(elapsed),
-                seconds(time)
-            ))
-        }
-        (EndCause::PeerClosed, Limit::Bytes(bytes)) if received < bytes.min(i32::MAX as u64) => {
-            Err(format!(
-                "read failed: the peer ended its stream after {received} of {bytes} bytes"
-            ))
-        }
-        _ => Ok(()),
     }
 }
 

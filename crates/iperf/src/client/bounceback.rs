@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use engine::{Buffers, Counters, FlowLoop, FlowSockets, MeasuredPhase, PhaseSettings};
-use model::{BufferPlan, EndCause, FlowPlan, Limit, Timing, Transport, Workload};
+use model::{BufferPlan, EndCause, FlowPlan, Limit, Timing, Transport, WidthRule, Workload};
 use stats::Histogram;
 use std::os::fd::AsFd;
 
@@ -17,6 +17,9 @@ use crate::wire::{BounceMessage, MIN_BOUNCE_BYTES, WallTime};
 
 /// The maximum time until a reply, beyond the period and the hold time.
 const REPLY_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// The maximum memory of the echoes that are checked, unless a single echo is larger.
+const MAX_CHECKED_BYTES: u32 = 16 << 20;
 
 /// The maximum time until the server closes the connection.
 const FINISH_TIMEOUT: Duration = Duration::from_secs(10);
@@ -58,6 +61,9 @@ pub(super) fn run(run: &ClientRun<'_>, flow_index: u32) {
 
     let mut flow =
         FlowPlan::new(Transport::Tcp, Workload::request()).with_buffers(BufferPlan::message(size));
+    // The echoes of a burst are checked after it.
+    let max_checked = (MAX_CHECKED_BYTES / size).max(1);
+    flow.local.receive.width = WidthRule::Buffers(bounceback.burst.clamp(1, max_checked));
     flow.local.measure_cpu = true;
     flow.timing = Timing {
         passes: true,
@@ -85,7 +91,6 @@ pub(super) fn run(run: &ClientRun<'_>, flow_index: u32) {
         .unwrap_or(Duration::from_secs(1));
     let (mut total_latency, mut interval_latency) = (Histogram::default(), Histogram::default());
     let (mut intervals, mut burst_number, mut bytes_before) = (0_u32, 0_u32, 0);
-    let memory = engine::BufferMemory::new(64 << 20, 64 << 20);
     let (mut message, socket_facts) = (vec![0; size as usize], &data.facts);
     let allocated = Buffers::new(
         &flow.local,
@@ -94,7 +99,7 @@ pub(super) fn run(run: &ClientRun<'_>, flow_index: u32) {
         socket_facts,
         None,
         &message,
-        &memory,
+        &ClientRun::memory(),
     );
     let mut buffers = match allocated {
         Ok(buffers) => buffers,
@@ -145,6 +150,13 @@ pub(super) fn run(run: &ClientRun<'_>, flow_index: u32) {
         );
         if let Some(latency) = &loop_result.latency {
             interval_latency.merge(latency);
+        }
+        let mut loop_result = loop_result;
+        if loop_result.ended == EndCause::Count
+            && !buffers.all_received(|echo| BounceMessage::is_echo(&message, echo))
+        {
+            let reason = "read failed: the server's echo differs from the sent message";
+            loop_result.ended = EndCause::Failed(reason.to_owned());
         }
         let has_ended = loop_result.ended != EndCause::Count;
         last_result = Some(loop_result);
@@ -229,6 +241,6 @@ pub(super) fn run(run: &ClientRun<'_>, flow_index: u32) {
         }
         let facts = data.current_facts(&data.socket);
         let local = phase.side(loop_result, &data, &buffers, facts);
-        run.record_result(&flow, FlowResult::new(local, None, ended));
+        run.record_result(&flow, FlowResult::new(phase.started(), local, None, ended));
     }
 }

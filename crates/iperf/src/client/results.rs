@@ -19,9 +19,7 @@ impl ClientRun<'_> {
             let _ = self.first_failure.set(reason.clone());
         }
         let (started_monotonic, started_at) = self.started;
-        let start_offset = started_monotonic
-            .elapsed()
-            .saturating_sub(result.side.elapsed.unwrap_or_default());
+        let start_offset = result.started.saturating_duration_since(started_monotonic);
         let plan = Plan::for_flow("", self.client.host.clone(), flow.clone());
         let mut outcome = Outcome::for_flow(
             plan,

@@ -16,6 +16,9 @@ use crate::report_group::ReportGroup;
 use crate::traffic::{self, StreamTransfer};
 use crate::wire::WallTime;
 
+/// The maximum time from the server's start to the accept of its connection.
+const MAX_START_LEAD: Duration = Duration::from_secs(1);
+
 impl ClientRun<'_> {
     /// Listens for the server's connections. Returns `None` unless the test has them.
     pub(super) fn listen_for_server(&self) -> Result<Option<sys::Socket>, String> {
@@ -44,48 +47,59 @@ impl ClientRun<'_> {
     pub(super) fn receive_reverse_flows(&self, listener: &sys::Socket, forward_done: &Stop) {
         // A separate group, because a client prints no sum of both directions.
         let reports = ReportGroup::new(Arc::clone(self.observer), self.settings.output.interval);
-        for _ in 0..self.client.plan.flows() {
-            let Some(socket) = self.accept_reverse_connection(listener, forward_done) else {
-                return self.fail("ERROR: expected reverse connect did not occur");
-            };
-            let options = self.settings.socket.clone();
-            let Ok(data) = DataSocket::from_accepted(socket, Transport::Tcp, &options) else {
-                continue;
-            };
-            let number = self.flow_numbers.next();
-            let Ok(peer) = Address::peer(&data.socket) else {
-                continue;
-            };
-            let last_group = self.client.plan.groups.last();
-            let Some(flow) = last_group.and_then(Group::flow) else {
-                continue;
-            };
-            let mut connection =
-                connection::from_socket(self.flow_id(number, false), &data, peer, Transport::Tcp);
-            connection.initial_tcp_state = None;
-            self.observer.observe(&TestEvent::Connected(&connection));
-            let transfer = StreamTransfer {
-                flow,
-                data: &data,
-                pattern: &[],
-                group: None,
-                finish_timeout: self.finish_timeout(),
-                is_duplex: false,
-                bytes_before_start: 0,
-                counts_reads: self.settings.output.enhanced,
-                send_mode: &SendMode::default(),
-                received_bursts: None,
-                started: WallTime::now(),
-                ends_on_reset: false,
-                stop: self.stop,
-            };
-            match connection::measured_flow(self.flow_id(number, false), flow, &data, &connection) {
-                Ok(measured) => {
-                    let run = || traffic::run(&transfer, &measured, &reports);
-                    self.record_result(flow, self.run_sampled(&measured, run));
-                }
-                Err(error) => self.fail(sys::describe(&error)),
+        std::thread::scope(|scope| {
+            for _ in 0..self.client.plan.flows() {
+                let Some(socket) = self.accept_reverse_connection(listener, forward_done) else {
+                    return self.fail("ERROR: expected reverse connect did not occur");
+                };
+                let (number, reports) = (self.flow_numbers.next(), &reports);
+                self.spawn(scope, move || {
+                    self.receive_reverse_flow(socket, number, reports);
+                });
             }
+        });
+    }
+
+    fn receive_reverse_flow(&self, socket: sys::Socket, number: u32, reports: &Arc<ReportGroup>) {
+        let accepted = Instant::now();
+        let options = &self.settings.socket;
+        let Ok(data) = DataSocket::from_accepted(socket, Transport::Tcp, options) else {
+            return;
+        };
+        let Ok(peer) = Address::peer(&data.socket) else {
+            return;
+        };
+        let last_group = self.client.plan.groups.last();
+        let Some(flow) = last_group.and_then(Group::flow) else {
+            return;
+        };
+        let mut connection =
+            connection::from_socket(self.flow_id(number, false), &data, peer, Transport::Tcp);
+        connection.initial_tcp_state = None;
+        self.observer.observe(&TestEvent::Connected(&connection));
+        let transfer = StreamTransfer {
+            flow,
+            data: &data,
+            pattern: &[],
+            group: None,
+            finish_timeout: self.finish_timeout(),
+            is_duplex: false,
+            bytes_before_start: 0,
+            counts_reads: self.settings.output.enhanced,
+            send_mode: &SendMode::default(),
+            received_bursts: None,
+            requested: accepted.checked_sub(MAX_START_LEAD).unwrap_or(accepted),
+            started: WallTime::now(),
+            ends_on_reset: false,
+            memory: &Self::memory(),
+            stop: self.stop,
+        };
+        match connection::measured_flow(self.flow_id(number, false), flow, &data, &connection) {
+            Ok(measured) => {
+                let run = || traffic::run(&transfer, &measured, reports);
+                self.record_result(flow, self.run_sampled(&measured, run));
+            }
+            Err(error) => self.fail(sys::describe(&error)),
         }
     }
 

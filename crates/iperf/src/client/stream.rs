@@ -92,6 +92,7 @@ impl ClientRun<'_> {
         } else {
             request.encode(HelloTransport::Stream)
         };
+        let requested = Instant::now();
         if let Err(reason) = self.send_hello(&data, &hello) {
             self.fail(reason);
             return true;
@@ -116,8 +117,10 @@ impl ClientRun<'_> {
                         received_bursts: self.receives_bursts().then_some(ReceivedBursts {
                             stream_has_test_header: true,
                         }),
+                        requested,
                         started,
                         ends_on_reset: false,
+                        memory: &Self::memory(),
                         stop: self.stop,
                     };
                     match connection::measured_flow(

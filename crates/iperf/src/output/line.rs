@@ -508,12 +508,12 @@ fn server_report(settings: &PrintSettings, id: &FlowId, report: &ServerReport) -
     let (header, latency_columns) = match latency {
         Some(latency) if latency.count > 0 => {
             let count = f64::from(latency.count);
-            let millis = |time: std::time::Duration| time.as_secs_f64() * 1e3;
+            let millis = |us: i64| us as f64 / 1e3;
             let squares = f64::from(latency.squares[0]) + f64::from(latency.squares[1]) / 1e6;
             let stats = DelayStats {
-                mean_ms: millis(latency.sum) / count,
-                min_ms: millis(latency.min),
-                max_ms: millis(latency.max),
+                mean_ms: millis(latency.sum_us) / count,
+                min_ms: millis(latency.min_us),
+                max_ms: millis(latency.max_us),
                 deviation_ms: (squares / count).sqrt() / 1e3,
             };
             let rate = f64::from(latency.packets_per_second);

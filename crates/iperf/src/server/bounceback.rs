@@ -66,6 +66,9 @@ pub(super) fn serve(
         iperf.drop_client(&connection, &running, control.as_fd());
         return Ok(());
     }
+    let _share = (iperf.memory_for(control.peer()))
+        .reserve(bounce.size.into())
+        .map_err(io::Error::other)?;
     let mut message = vec![0; bounce.size as usize];
     message[..head.len()].copy_from_slice(&head);
     control.read_exact(&mut message[head.len()..], deadline)?;

@@ -16,6 +16,10 @@ use crate::wire::{DatagramHeader, Hello, SendAmount};
 /// The maximum size of a send call or bounceback message that a client may request, in bytes.
 pub(super) const MAX_SEND_LENGTH: u32 = 16 << 20;
 
+/// The longest pause between two send calls at a low rate. A call sends less if necessary, so that
+/// the flow moves data within its idle timeout.
+const MAX_PAUSE: Duration = Duration::from_secs(10);
+
 /// The longest time and the highest rate, in bits per second, that a UDP client may request.
 ///
 /// The source address of the request may be forged.
@@ -42,11 +46,6 @@ impl SenderOptions {
         hello: &Hello,
     ) -> FlowPlan {
         let is_udp = transport == Transport::Udp;
-        let length = match hello.length {
-            0 => settings.length,
-            length if is_udp => length.clamp(DatagramHeader::WIDE_LEN as u32, MAX_PAYLOAD_BYTES),
-            length => length.min(MAX_SEND_LENGTH),
-        };
         let rate = hello
             .extension
             .map(|extension| extension.rate as f64)
@@ -55,6 +54,17 @@ impl SenderOptions {
             Some(rate.unwrap_or(DEFAULT_RATE).min(MAX_RATE))
         } else {
             rate
+        };
+        let length = match hello.length {
+            0 => settings.length,
+            length if is_udp => length.clamp(DatagramHeader::WIDE_LEN as u32, MAX_PAYLOAD_BYTES),
+            length => length.min(MAX_SEND_LENGTH),
+        };
+        let length = match rate {
+            Some(rate) if !is_udp => {
+                length.min(((rate / 8.0 * MAX_PAUSE.as_secs_f64()) as u32).max(1))
+            }
+            _ => length,
         };
         let limit = match hello.amount {
             SendAmount::Bytes(0) if is_udp => Limit::Time(DEFAULT_TIME),
@@ -153,5 +163,42 @@ pub(crate) fn udp_send_mode(hello: &Hello) -> SendMode {
     SendMode {
         periodic_bursts: bursts.filter(is_within_max_rate),
         ..SendMode::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::Extension;
+
+    #[test]
+    fn a_flow_at_a_low_rate_sends_small_parts() {
+        let words = ["-s"].map(Into::into);
+        let settings = crate::options::parse_iperf("iperf", words, |_| None).unwrap();
+        for (bits_per_second, length, expected) in [
+            (1, 0, 1),
+            (8_000, 0, 10_000),
+            (8_000, 1_000, 1_000),
+            (1_000_000, 1 << 20, 1 << 20),
+            (0, 1 << 20, 1 << 20),
+        ] {
+            let hello = Hello {
+                length,
+                extension: Some(Extension {
+                    rate: bits_per_second,
+                    ..Extension::default()
+                }),
+                ..Hello::default()
+            };
+            let options = SenderOptions { tos_override: None };
+            let plan = options.requested_plan(Transport::Tcp, &settings, &hello);
+            assert_eq!(
+                crate::flow::send_length(&plan),
+                expected,
+                "{bits_per_second}"
+            );
+            let interval = plan.local.pacing.map(|pacing| pacing.interval);
+            assert!(interval.unwrap_or_default() <= MAX_PAUSE, "{interval:?}");
+        }
     }
 }

@@ -121,6 +121,10 @@ fn run_flow(run: &ClientRun<'_>, flow: u32) -> Result<(), String> {
             pattern[DatagramHeader::WIDE_LEN..][..length].copy_from_slice(&hello[..length]);
         }
     }
+    let requested = Instant::now();
+    let rate = run.settings.rate.filter(|rate| *rate > 0.0);
+    let seconds = rate.map_or(0.0, |rate| f64::from(run.settings.length) * 8.0 / rate);
+    let pause = Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX);
     if direction == Direction::Reverse {
         let mut request = pattern.clone();
         let header_len = DatagramHeader::WIDE_LEN + hello.encode(HelloTransport::Datagram).len();
@@ -145,6 +149,7 @@ fn run_flow(run: &ClientRun<'_>, flow: u32) -> Result<(), String> {
                     expects_report: !no_fin && !is_group,
                     max_refusals: MAX_REFUSALS,
                     has_wide_numbers: true,
+                    requested: Some((requested, pause)),
                 };
                 let measured = connection::measured_flow(
                     run.flow_id(number, inbound),

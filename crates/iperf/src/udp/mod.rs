@@ -14,17 +14,18 @@ use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
 use engine::{
-    BufferMemory, Buffers, DataSocket, DatagramObserver, FirstDatagram, FlowLoop, FlowSockets,
-    LoopResult, MeasuredPhase, PhaseSettings, Stop,
+    BudgetHolder, BufferMemory, Buffers, DataSocket, DatagramObserver, FirstDatagram, FlowLoop,
+    FlowSockets, LoopResult, MeasuredPhase, PhaseSettings, ResourceBudget, Stop,
 };
 use model::{DatagramCounts, EndCause, FlowPlan, Limit, Side, Warning};
-use sys::call;
+use sys::{Address, call};
 
 use self::frames::{DatagramSender, TimingObserver};
 use crate::flow::bits_per_second;
 use crate::options::SendMode;
+use crate::peer_checks::{self, Request};
 use crate::report_group::{MeasuredFlow, ReportGroup};
-use crate::traffic::FlowResult;
+use crate::traffic::{FlowResult, MAX_RING_BYTES};
 use crate::wire::{DatagramHeader, LatencyReport, ServerReport, WallTime};
 
 /// The largest payload of a datagram, in bytes.
@@ -64,17 +65,27 @@ struct OneWay<'a> {
     max_refusals: u32,
     /// Whether datagram numbers have 64 bits.
     has_wide_numbers: bool,
+    /// When this end requested the flow from the other end, and the longest pause between two of
+    /// its datagrams; `None` if the other end decides the length of the flow.
+    requested: Option<(Instant, Duration)>,
 }
 
 impl OneWay<'_> {
     /// Runs the direction to its end. A sender then sends the datagram that marks the end.
+    #[expect(clippy::too_many_lines, reason = "the phases of a flow, in order")]
     fn run(
         self,
         measured: &MeasuredFlow,
         reports: &Arc<ReportGroup>,
     ) -> Result<FlowResult, String> {
         let Self { flow, data, .. } = self;
-        let memory = BufferMemory::new(64 << 20, 64 << 20);
+        let peer = Address::peer(&data.socket).ok();
+        let holder = peer.as_ref().map(BudgetHolder::for_address);
+        let memory = BufferMemory::from_budget(
+            &ResourceBudget::process().memory,
+            holder.unwrap_or(BudgetHolder::Local),
+            MAX_RING_BYTES,
+        );
         let buffers = Buffers::new(
             &flow.local,
             &flow.workload,
@@ -131,7 +142,7 @@ impl OneWay<'_> {
             answer = send_end(
                 data,
                 &mut end_datagram,
-                sent,
+                (sent, phase.started()),
                 self.has_wide_numbers,
                 self.expects_report,
                 measured,
@@ -151,6 +162,17 @@ impl OneWay<'_> {
         // The silence at the end is not part of the flow.
         side.elapsed = time_before_silence.or(side.elapsed);
         side.datagrams = side.datagrams.or(measured.counters.datagrams());
+        let request = self.requested.map(|(at, pause)| Request {
+            age: at.elapsed(),
+            pause: pause + 2 * frame_period,
+        });
+        let checked = if measured.sends || matches!(ended, EndCause::Failed(_)) {
+            Ok(())
+        } else {
+            let (elapsed, has_trip_times) = (phase.started().elapsed(), measured.has_trip_times);
+            peer_checks::datagrams(&side, (flow, &ended), elapsed, has_trip_times, request)
+        };
+        let ended = checked.map_or_else(EndCause::Failed, |()| ended);
         if let Some(timings) = &measured.timings {
             side.latency = timings.histogram();
         }
@@ -173,7 +195,7 @@ impl OneWay<'_> {
         });
         Ok(FlowResult {
             warning,
-            ..FlowResult::new(side, remote, ended)
+            ..FlowResult::new(phase.started(), side, remote, ended)
         })
     }
 }
@@ -277,7 +299,7 @@ impl OneWay<'_> {
 fn send_end(
     data: &DataSocket,
     end_datagram: &mut [u8],
-    sent: u64,
+    (sent, started): (u64, Instant),
     has_wide_numbers: bool,
     expects_report: bool,
     measured: &MeasuredFlow,
@@ -313,9 +335,10 @@ fn send_end(
                 // After its first answer, stock echoes datagrams; an echo is not a report.
                 Ok(received) => match ServerReport::decode(&answer[..received]) {
                     Some(report)
-                        if report.is_plausible(
-                            measured.counters.counts().sent.0,
-                            number.unsigned_abs(),
+                        if peer_checks::is_possible_report(
+                            &report,
+                            (measured.counters.counts().sent.0, number.unsigned_abs()),
+                            started.elapsed(),
                         ) =>
                     {
                         return Ok(Some(report));
@@ -384,7 +407,6 @@ fn server_report(side: &Side, is_enhanced: bool) -> ServerReport {
     let counts = side.datagrams.unwrap_or_default();
     let number_counts = counts.highest_number_counts;
     let elapsed = side.elapsed.unwrap_or_default();
-    let nanos = |nanos: i64| Duration::from_nanos(u64::try_from(nanos).unwrap_or(0));
     let (mean, deviation) = counts.delays.mean_and_deviation_ns().unwrap_or_default();
     let (min_ns, max_ns) = counts.delays.extremes_ns.unwrap_or_default();
     let squares_us2 = (deviation / 1e3).powi(2) * counts.delays.count as f64;
@@ -399,10 +421,10 @@ fn server_report(side: &Side, is_enhanced: bool) -> ServerReport {
         datagrams: number_counts.highest,
         jitter: counts.jitter.unwrap_or_default(),
         latency: Some(LatencyReport {
-            min: nanos(min_ns),
-            max: nanos(max_ns),
-            sum: nanos(counts.delays.sum_ns),
-            mean: nanos(mean as i64),
+            min_us: min_ns / 1000,
+            max_us: max_ns / 1000,
+            sum_us: counts.delays.sum_ns / 1000,
+            mean_us: mean as i64 / 1000,
             squares: [squares_us2 as u32, (squares_us2.fract() * 1e6) as u32],
             variance_delta: [0; 2],
             count: u32::try_from(counts.delays.count).unwrap_or(u32::MAX),

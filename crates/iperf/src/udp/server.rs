@@ -359,6 +359,7 @@ impl<'a> DatagramReceiver<'a> {
         running.map_err(|reason| format!("{from}: refused a test: {reason}"))
     }
 
+    #[expect(clippy::too_many_lines, reason = "one case per kind of test")]
     fn run_test(&self, flow: NewFlow) -> Result<(), String> {
         let NewFlow {
             from,
@@ -418,6 +419,7 @@ impl<'a> DatagramReceiver<'a> {
                 expects_report: false,
                 max_refusals: 0,
                 has_wide_numbers,
+                requested: None,
             };
             let result = self.measure(one_way, &connection, running, &reports)?;
             if hello.has_any_flag(upper::L2_LENGTH) {
@@ -649,6 +651,7 @@ fn send(
         expects_report,
         max_refusals: 0,
         has_wide_numbers: true,
+        requested: None,
     };
     let measured = connection::measured_flow(id, plan, data, connection);
     let mut measured = measured.map_err(|error| sys::describe(&error))?;

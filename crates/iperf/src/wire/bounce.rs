@@ -88,6 +88,13 @@ impl BounceMessage {
         sent.write(bytes, 36);
     }
 
+    /// Returns whether a message is the echo of a request. An echo differs in the server's times
+    /// only.
+    pub fn is_echo(request: &[u8], message: &[u8]) -> bool {
+        let fields = |bytes: &[u8]| Some([bytes.get(..28)?.to_vec(), bytes.get(44..48)?.to_vec()]);
+        message.len() == request.len() && fields(request) == fields(message)
+    }
+
     /// Reads a message; `None` for other or too few bytes.
     pub fn read(bytes: &[u8]) -> Option<Self> {
         if bytes.len() < Self::HEADER_LEN || !Self::begins_with(read_word(bytes, 0)) {

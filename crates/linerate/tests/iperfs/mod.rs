@@ -5,6 +5,7 @@ mod consumers;
 mod invalid_options;
 mod iperf2_client_reports;
 mod iperf2_extreme_headers;
+mod iperf2_impossible_figures;
 mod iperf2_lost_clients;
 mod iperf3_fifty_clients;
 mod iperf3_invalid_data;
@@ -37,6 +38,7 @@ pub(crate) fn test_cases() -> Vec<TestCase> {
     let iperf = [
         iperf2_extreme_headers::test_cases(),
         iperf2_lost_clients::test_cases(),
+        iperf2_impossible_figures::test_cases(),
         iperf2_client_reports::test_cases(),
     ]
     .into_iter()
