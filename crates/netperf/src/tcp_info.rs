@@ -82,6 +82,7 @@ mod tests {
             congestion_window: 18,
             reordering: 3,
             total_retransmits: 0,
+            acknowledged_bytes: None,
             send_window_bytes: None,
             is_syn_data_acknowledged: false,
         });
