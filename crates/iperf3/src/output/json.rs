@@ -157,7 +157,7 @@ fn intervals(run: &TestRun) -> Vec<Json> {
         interval_at(
             run,
             &stream_intervals,
-            origin.filter(|_| index > run.omit_end_index).copied(),
+            origin.filter(|_| index > run.omit_end_index),
             index <= run.omit_end_index,
         )
     };
@@ -181,12 +181,7 @@ pub(crate) fn interval(run: &TestRun, end: IntervalEnd<'_>) -> Json {
     let origin = end
         .omit_end_index
         .and_then(|index| end.series.first()?.samples.get(index));
-    interval_at(
-        run,
-        &stream_intervals,
-        origin.copied(),
-        end.omit_end_index.is_none(),
-    )
+    interval_at(run, &stream_intervals, origin, end.omit_end_index.is_none())
 }
 
 /// A stream's label, whether it sends, and its samples at the start and end of an interval.
@@ -195,10 +190,10 @@ type StreamInterval = (i32, bool, [Sample; 2]);
 fn interval_at(
     run: &TestRun,
     stream_intervals: &[StreamInterval],
-    origin: Option<Sample>,
+    origin: Option<&Sample>,
     is_omitted: bool,
 ) -> Json {
-    let origin = origin.unwrap_or_default().at;
+    let origin = origin.map(|sample| sample.at).unwrap_or_default();
     let figures = |interval: &StreamInterval| {
         let (_, sends, [start, end]) = interval;
         figures::interval_figures(run, *sends, (start, end), origin)

@@ -18,7 +18,8 @@ pub(crate) struct ServerConsole {
     /// Whether only JSON is printed.
     prints_json: bool,
     verbose: bool,
-    debug: bool,
+    /// The line about the resources, with `-d`.
+    resources: Option<String>,
     has_log_file: bool,
     /// The separate destination of errors, if there is one.
     errors: Option<Mutex<Box<dyn Write + Send>>>,
@@ -54,7 +55,9 @@ impl ServerConsole {
             port: common.port.into(),
             prints_json: common.prints_json(),
             verbose: common.verbose,
-            debug: common.debug,
+            resources: common
+                .debug
+                .then(|| format!("resources: {}\n", engine::ResourceBudget::process())),
             has_log_file: common.log_file.is_some(),
             errors: None,
             timestamps: common.timestamps.clone(),
@@ -75,9 +78,8 @@ impl ServerConsole {
         if self.verbose && !self.prints_json {
             state.print(&self.prefix_lines(&text::version()));
         }
-        if self.debug && !self.prints_json {
-            let resources = format!("resources: {}\n", engine::ResourceBudget::process());
-            state.print(&self.prefix_lines(&resources));
+        if let Some(resources) = self.resources.as_ref().filter(|_| !self.prints_json) {
+            state.print(&self.prefix_lines(resources));
         }
         self.print_banner(&mut state);
     }

@@ -172,7 +172,7 @@ impl Session<'_> {
     /// Registers the test, if the limits per client address allow it.
     fn begin_test(&self, parameters: &Parameters) -> Result<Arc<RunningTest>, Fault> {
         let (receiving_count, sending_count) = parameters.stream_counts();
-        let streams = (receiving_count + sending_count) as u64;
+        let streams = u64::from(receiving_count + sending_count);
         let direction = match parameters.direction {
             Direction::Forward => "",
             Direction::Reverse => " reverse",

@@ -195,6 +195,10 @@ fn count(json: &Json, key: &str) -> Result<u64, Fault> {
 }
 
 /// Returns a required whole number; `None` for -1 in either form.
+#[expect(
+    clippy::float_cmp,
+    reason = "both numbers are exact, and no other number is unknown"
+)]
 fn count_or_unknown(json: &Json, key: &str) -> Result<Option<u64>, Fault> {
     let number = required(json, key)?;
     if number == -1.0 || number == UNKNOWN as f64 {

@@ -120,6 +120,18 @@ struct Session<'a> {
     stop: &'a Stop,
 }
 
+/// Ends the handshake with each slave. If one fails, ends the workers.
+fn finish_handshakes(slaves: &[Slave], mut workers: Workers) -> Result<Workers, MasterError> {
+    for slave in slaves {
+        if let Err(error) = slave.finish_handshake() {
+            workers.abort();
+            workers.finish();
+            return Err(error);
+        }
+    }
+    Ok(workers)
+}
+
 impl Session<'_> {
     fn run(&self, progress: &mut Progress<'_>) -> Result<Outcome, MasterError> {
         self.check_supported()?;
@@ -151,17 +163,11 @@ impl Session<'_> {
         progress.report_step(&ProtocolStep::Phase2Done);
         progress.report(&MasterEvent::Starting);
         let start = Instant::now();
-        let mut workers = Workers::start(setups, &measurements, self.stop).map_err(|error| {
+        let workers = Workers::start(setups, &measurements, self.stop).map_err(|error| {
             MasterError::Local(format!("Error creating threads: {}", sys::describe(&error)))
         })?;
         progress.report(&MasterEvent::Started(start.elapsed()));
-        for slave in &slaves {
-            if let Err(error) = slave.finish_handshake() {
-                workers.abort();
-                workers.finish();
-                return Err(error);
-            }
-        }
+        let mut workers = finish_handshakes(&slaves, workers)?;
         let interfaces = InterfaceCounters::read();
         let (handshake_end, wall_clock) = (Instant::now(), SystemTime::now());
         let mut log = Log::default();
