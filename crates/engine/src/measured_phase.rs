@@ -55,7 +55,7 @@ pub struct MeasuredPhase<'a> {
     /// Whether this end only sends data.
     only_sends: bool,
     _deadline: Option<DeadlineGuard<'a>>,
-    _watch: Option<ConnectionWatch<'a>>,
+    hang_up_watch: Option<ConnectionWatch<'a>>,
 }
 
 impl<'a> MeasuredPhase<'a> {
@@ -72,7 +72,7 @@ impl<'a> MeasuredPhase<'a> {
         let deadline = |duration| deadline_thread().set_at(clock.started + duration, &stop);
         Self {
             _deadline: settings.duration.map(deadline),
-            _watch: watch,
+            hang_up_watch: watch,
             stop,
             abort_stop: abort,
             times: PhaseTimes::default(),
@@ -170,9 +170,9 @@ impl<'a> MeasuredPhase<'a> {
             return finished;
         }
         self.abort_stop = Stop::new();
-        self._watch = None;
+        self.hang_up_watch = None;
         let watch = |control| deadline_thread().set_on_hang_up(control, &self.abort_stop);
-        self._watch = self.settings.control.map(watch);
+        self.hang_up_watch = self.settings.control.map(watch);
         self.finish(method, flow, timeout)
     }
 

@@ -121,7 +121,7 @@ struct Session<'a> {
 }
 
 /// Ends the handshake with each slave. If one fails, ends the workers.
-fn finish_handshakes(slaves: &[Slave], mut workers: Workers) -> Result<Workers, MasterError> {
+fn finish_handshakes(slaves: &[Slave], workers: Workers) -> Result<Workers, MasterError> {
     for slave in slaves {
         if let Err(error) = slave.finish_handshake() {
             workers.abort();
