@@ -413,7 +413,7 @@ mod tests {
         use std::io::{Read, Write};
         use std::os::fd::AsFd;
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        let counters = Counters::default();
+        let (counters, data) = (Counters::default(), vec![0; 100_000]);
         assert_eq!(counters.acknowledged(), None);
         for connection in 1..=2_u64 {
             let mut sender = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
@@ -423,7 +423,7 @@ mod tests {
             let mut sent = 0;
             counters.observe_while(socket.as_fd(), || {
                 // The receiver reads nothing, so the last bytes stay in the sender's buffer.
-                while let Ok(bytes) = sender.write(&[0; 100_000]) {
+                while let Ok(bytes) = sender.write(&data) {
                     counters.count_sent(bytes, 1);
                     sent += bytes;
                 }

@@ -66,16 +66,12 @@ pub(super) fn serve(
         server,
     };
     let parameters = session.receive_parameters(connection.deadline);
-    let test_share = match &parameters {
-        Ok(_) => match dialect.admit_test(control.peer()) {
-            Some(share) => Some(share),
-            None => {
-                super::send_access_denied(control);
-                return false;
-            }
-        },
-        Err(_) => None,
-    };
+    let admit = |_| dialect.admit_test(control.peer());
+    let test_share = parameters.as_ref().ok().and_then(admit);
+    if parameters.is_ok() && test_share.is_none() {
+        super::send_access_denied(control);
+        return false;
+    }
     drop(connection.share);
     let accepted = parameters.and_then(|parameters| {
         session
