@@ -74,7 +74,7 @@ pub use packet_records::{
     PacketArrival, PacketRecords, PacketTimes, ReceivedPacket, Recording, SkippedNumber,
 };
 pub use resources::{
-    ResourceAmounts, ResourceBudget, ResourceExceeded, ResourceShare, spawn, spawn_scoped,
+    Resource, ResourceAmounts, ResourceBudget, ResourceExceeded, ResourceShare, spawn, spawn_scoped,
 };
 pub use run::{receive_late, run};
 pub use sampler::{

@@ -40,6 +40,19 @@ pub struct ResourceBudget {
     pub memory: SharedBudget,
 }
 
+/// A kind of resource.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Resource {
+    /// Threads and child processes.
+    Threads,
+    /// Data connections and datagram flows.
+    Streams,
+    /// Open descriptors.
+    Descriptors,
+    /// Memory in bytes.
+    Memory,
+}
+
 /// Amounts of several resources.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ResourceAmounts {
@@ -64,8 +77,8 @@ pub struct ResourceShare {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("not enough {resource}: {exceeded}")]
 pub struct ResourceExceeded {
-    /// The name of the resource.
-    pub resource: &'static str,
+    /// The resource.
+    pub resource: Resource,
     /// The budget.
     pub exceeded: BudgetExceeded,
 }
@@ -109,18 +122,33 @@ impl ResourceBudget {
         holder: BudgetHolder,
         amounts: ResourceAmounts,
     ) -> Result<ResourceShare, ResourceExceeded> {
-        let reserve = |resource, budget: &SharedBudget, amount| {
+        let reserve = |resource: Resource, budget: &SharedBudget, amount| {
             budget
                 .reserve(holder, amount)
                 .map_err(|exceeded| ResourceExceeded { resource, exceeded })
         };
         Ok(ResourceShare {
             _shares: [
-                reserve("threads", &self.threads, amounts.threads)?,
-                reserve("streams", &self.streams, amounts.streams)?,
-                reserve("descriptors", &self.descriptors, amounts.descriptors)?,
-                reserve("memory", &self.memory, amounts.memory_bytes)?,
+                reserve(Resource::Threads, &self.threads, amounts.threads)?,
+                reserve(Resource::Streams, &self.streams, amounts.streams)?,
+                reserve(
+                    Resource::Descriptors,
+                    &self.descriptors,
+                    amounts.descriptors,
+                )?,
+                reserve(Resource::Memory, &self.memory, amounts.memory_bytes)?,
             ],
+        })
+    }
+}
+
+impl fmt::Display for Resource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Threads => "threads",
+            Self::Streams => "streams",
+            Self::Descriptors => "descriptors",
+            Self::Memory => "memory",
         })
     }
 }

@@ -226,8 +226,9 @@ impl<D: Dialect> Server<D> {
         match self.service.admit(control.peer()) {
             Ok(slot) => Some((control, cancel_stop, slot)),
             Err(refusal) => {
-                let (reason, error) = (refusal.to_string(), Error::DQUOT);
-                self.dialect.refuse_client(&control, &reason, error);
+                let reason = refusal.to_string();
+                self.dialect
+                    .refuse_client(&control, &reason, refusal.error());
                 self.log_refusal(control.peer(), &refusal);
                 None
             }

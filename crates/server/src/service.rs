@@ -6,11 +6,12 @@ use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
 use engine::{
-    BudgetExceeded, BudgetHolder, BudgetShare, ResourceAmounts, ResourceBudget, ResourceExceeded,
-    ResourceShare, SharedBudget, Stop,
+    BudgetExceeded, BudgetHolder, BudgetShare, Resource, ResourceAmounts, ResourceBudget,
+    ResourceExceeded, ResourceShare, SharedBudget, Stop,
 };
 use model::with_defaults;
 use sys::Address;
+use sys::call::Error;
 
 use crate::Network;
 use crate::freed_memory::release_freed_memory_soon;
@@ -265,6 +266,21 @@ pub enum Refusal {
 }
 
 impl std::error::Error for Refusal {}
+
+impl Refusal {
+    /// Returns the system's error for a protocol whose messages have only a number.
+    pub(crate) fn error(&self) -> Error {
+        match self {
+            Self::AddressNotAllowed => Error::ACCESS,
+            Self::NoResources(exceeded) => match exceeded.resource {
+                Resource::Threads => Error::AGAIN,
+                Resource::Memory => Error::NOMEM,
+                Resource::Streams | Resource::Descriptors => Error::MFILE,
+            },
+            _ => Error::DQUOT,
+        }
+    }
+}
 
 impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

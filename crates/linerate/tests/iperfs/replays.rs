@@ -1,7 +1,7 @@
 //! Replays of recorded sessions of the stock iperfs. The scripted peer sends the recorded messages
 //! to linerate.
 
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, Shutdown, TcpStream, UdpSocket};
 use std::time::Duration;
 
@@ -304,7 +304,11 @@ fn prints_recorded_iperf2_reports() {
         let client = TestProcess::start(&mut our_iperf2(&line));
         let mut datagram = [0; 2048];
         loop {
-            let (count, from) = server.recv_from(&mut datagram).expect(run);
+            // A signal may interrupt a call with a timeout: signal(7).
+            let (count, from) = match server.recv_from(&mut datagram) {
+                Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+                received => received.expect(run),
+            };
             let header = DatagramHeader::read(&datagram[..count], true).expect(run);
             if header.number < 0 {
                 server.send_to(&answer, from).expect("loopback");

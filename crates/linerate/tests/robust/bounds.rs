@@ -46,10 +46,8 @@ fn connect_control_from(source: Ipv4Addr, port: u16) -> RawClient {
 }
 
 fn is_served(raw: &mut RawClient) -> bool {
-    raw.control
-        .write_all(&Request::SysInfo.encode(None))
-        .is_ok()
-        && raw.receive().is_ok()
+    let is_sent = raw.control.write_all(&Request::SysInfo.encode(None));
+    is_sent.is_ok() && raw.is_answered()
 }
 
 /// `--max-clients`: one address gets 15/16 of the sessions.

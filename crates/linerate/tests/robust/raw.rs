@@ -67,6 +67,12 @@ impl RawClient {
         self.receive_refusal().expect("the server sends an error")
     }
 
+    /// Returns whether the server sends a response without an error.
+    pub(crate) fn is_answered(&mut self) -> bool {
+        self.receive()
+            .is_ok_and(|frame| check_error(&frame).is_ok())
+    }
+
     /// Reads an error response and returns its error number.
     pub(crate) fn receive_refusal(&mut self) -> Result<i32, String> {
         let frame = self.receive().map_err(|error| error.to_string())?;

@@ -20,8 +20,8 @@ pub(super) const ANSWER_TIMEOUT: Duration = Duration::from_secs(120);
 /// Timeout of a response that is optional, because the client cancelled the test.
 const OPTIONAL_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Timeout of a linerate server's details. Over a slow path, data may delay them.
-pub(super) const DETAILS_TIMEOUT: Duration = Duration::from_secs(10);
+/// The longest time that data in queues may delay a message.
+pub(super) const QUEUE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Time for the server to close its side at the end.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(60);
@@ -147,8 +147,8 @@ impl ServerConnection {
         Ok(frame)
     }
 
-    /// Receives the results of a test, also after the user's cancel. The data may take as long as
-    /// without a cancel to arrive.
+    /// Receives the results of a test that has sent data, also after the user's cancel. The data may
+    /// wait in queues before the results.
     pub(super) fn receive_results(&self) -> Result<Frame, ClientError> {
         let mut frame = [0; MESSAGE_BYTES];
         let deadline = Instant::now() + ANSWER_TIMEOUT;
@@ -156,6 +156,7 @@ impl ServerConnection {
         if self.cancel.reason() == Some(StopReason::Cancelled)
             && received.as_ref().is_err_and(is_stopped)
         {
+            let deadline = deadline.min(Instant::now() + QUEUE_TIMEOUT);
             received = self.connection.receive(&mut frame, deadline, &Stop::new());
         }
         match received {

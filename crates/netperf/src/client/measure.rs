@@ -13,7 +13,7 @@ use model::{
 use sys::{Address, LlcAddress};
 
 use super::ClientError;
-use super::control::{DETAILS_TIMEOUT, ServerConnection, ServerDescription};
+use super::control::{QUEUE_TIMEOUT, ServerConnection, ServerDescription};
 use super::interim::Progress;
 use super::local::{LocalEnd, ProofMethod};
 use super::request::build_request;
@@ -266,7 +266,8 @@ fn receive_results(
     let requests_before_results = has_details && opens_connections && !is_cancelled;
     let mut is_requested =
         requests_before_results && control.send(&Request::Details.encode(None)).is_ok();
-    let frame = if settings.flow.workload == Workload::send() {
+    let has_sent = counts.sent.0 > 0;
+    let frame = if has_sent && settings.flow.workload == Workload::send() {
         control.receive_results()?
     } else {
         control.receive()?
@@ -333,10 +334,10 @@ fn check_results(plan: &FlowPlan, report: &PeerReport, counts: &Counts) -> Resul
 /// Receives the requested details of a linerate server; `None` if they do not arrive.
 fn receive_details(control: &mut ServerConnection) -> Option<Details> {
     let mut frame = [0; MESSAGE_BYTES];
-    control.receive_exact(&mut frame, DETAILS_TIMEOUT).ok()?;
+    control.receive_exact(&mut frame, QUEUE_TIMEOUT).ok()?;
     let length = DetailsResponse::decode(&frame).ok()?.len;
     let mut document = vec![0; length.min(MAX_DETAILS_BYTES) as usize];
-    control.receive_exact(&mut document, DETAILS_TIMEOUT).ok()?;
+    control.receive_exact(&mut document, QUEUE_TIMEOUT).ok()?;
     Details::from_json(&document)
 }
 

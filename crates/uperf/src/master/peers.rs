@@ -8,6 +8,7 @@ use units::Bytes;
 use super::LINERATE;
 use super::connect::Slave;
 use crate::GroupSpec;
+use crate::profile::memory::buffer_bytes;
 use crate::strand::{Log, StrandOutcome, has_datagrams};
 use crate::wire::Goodbye;
 
@@ -72,10 +73,13 @@ pub(super) fn discard_impossible_totals(
         };
         let group = &groups[index];
         let only_sends = !group.flowops().any(|flowop| flowop.kind.receives());
+        let count = u64::from(group.strands.count);
+        // At the end, each strand may have a transfer that the slave completed, but the master did
+        // not count.
+        let uncounted_bytes = count * u64::from(buffer_bytes(group));
         // A stock slave estimates its bytes, and the network may repeat datagrams.
         let max_bytes = (only_sends && peer.program == Some(LINERATE) && !has_datagrams(group))
-            .then(|| sent_bytes(strands, index));
-        let count = u64::from(group.strands.count);
+            .then(|| sent_bytes(strands, index) + uncounted_bytes);
         if !is_possible(&totals, count, elapsed, max_bytes) {
             peer.totals = None;
             let CombinedTotals {
