@@ -12,7 +12,8 @@ use crate::budget::{BudgetExceeded, BudgetHolder, BudgetShare, SharedBudget};
 /// Memory mappings per thread: its stack, its signal stack, the guards of both, and its heap.
 const MAPS_PER_THREAD: u64 = 6;
 
-/// Amounts reserved for the process itself: its own threads, listeners, logs and libraries.
+/// Amounts reserved for the process itself: its own threads, listeners, logs and libraries. If a
+/// limit is small, half of it.
 const RESERVED_THREADS: u64 = 32;
 const RESERVED_DESCRIPTORS: u64 = 64;
 const RESERVED_MAPS: u64 = 1024;
@@ -100,10 +101,10 @@ impl ResourceBudget {
             .map(|maps| maps.saturating_sub(RESERVED_MAPS) / MAPS_PER_THREAD);
         let threads = [limits.threads, by_maps].into_iter().flatten().min();
         let threads = threads.map_or(DEFAULT_THREADS, |threads| {
-            threads.saturating_sub(RESERVED_THREADS)
+            threads - RESERVED_THREADS.min(threads / 2)
         });
         let descriptors = limits.descriptors.map_or(DEFAULT_DESCRIPTORS, |count| {
-            count.saturating_sub(RESERVED_DESCRIPTORS)
+            count - RESERVED_DESCRIPTORS.min(count / 2)
         });
         let memory_bytes = limits
             .memory_bytes

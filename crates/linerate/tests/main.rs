@@ -33,6 +33,9 @@ mod uperf_stock;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
+    if let Some(code) = restart_with_default_hangup() {
+        return code;
+    }
     // Suites with long tests come first, so that no long test runs alone at the end.
     let mut suites = vec![
         ("book", book::test_cases()),
@@ -64,4 +67,24 @@ fn main() -> ExitCode {
     suites.push(("security", security::test_cases(names.clone())));
     suites.push(("requests", requests::test_cases(names)));
     testkit::run_suites(suites)
+}
+
+/// Runs the tests in a process that SIGHUP ends, if this one ignores it, as after nohup(1): the
+/// programs under test would inherit that.
+fn restart_with_default_hangup() -> Option<ExitCode> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let ignored = status
+        .lines()
+        .find_map(|line| line.strip_prefix("SigIgn:"))?;
+    let ignored = u64::from_str_radix(ignored.trim(), 16).ok()?;
+    if ignored & 1 == 0 {
+        return None;
+    }
+    let mut command = std::process::Command::new("env");
+    command
+        .arg("--default-signal=HUP")
+        .arg(std::env::current_exe().ok()?)
+        .args(std::env::args_os().skip(1));
+    let code = command.status().ok()?.code().unwrap_or(1);
+    Some(ExitCode::from(code as u8))
 }

@@ -213,6 +213,14 @@ const STATEMENTS: &[(&str, &[&str])] = &[
         ],
     ),
     (
+        "Each failed login delays the next attempts from that address.",
+        &["login_attempts::tests::simultaneous_attempts_of_one_address_wait"],
+    ),
+    (
+        "Before the login, the server answers nothing else about the request.",
+        &["iperf3::accepts_only_valid_logins"],
+    ),
+    (
         "wrong passphrases | each delays",
         &["robust::bounds::delays_wrong_passphrases"],
     ),
@@ -228,8 +236,9 @@ const STATEMENTS: &[(&str, &[&str])] = &[
         &["iperf3::serves_beside_silent_and_invalid_clients"],
     ),
     (
-        "memory | 16 MiB per flow",
+        "memory | 1 GiB; 16 MiB per buffer | 1 GiB",
         &[
+            "iperfs::iperf::server_charges_buffers_before_they_exist",
             "iperfs::iperf::survives_extreme_tcp_headers",
             "memory::tests::a_ring_and_all_rings_have_limits",
         ],
@@ -253,7 +262,7 @@ const STATEMENTS: &[(&str, &[&str])] = &[
         ],
     ),
     (
-        "silence of the data | 60 s",
+        "silence of the data, or no acknowledgement | 60 s; datagrams 70 s",
         &[
             "iperfs::iperf::udp_server_releases_silent_clients",
             "iperfs::iperf3::server_releases_silent_clients",
