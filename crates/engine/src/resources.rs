@@ -233,7 +233,7 @@ mod tests {
     #[test]
     fn a_reservation_is_complete_or_absent() {
         let budget = ResourceBudget::from_limits(&ProcessLimits {
-            descriptors: Some(RESERVED_DESCRIPTORS + 32),
+            descriptors: Some(2 * RESERVED_DESCRIPTORS),
             ..ProcessLimits::default()
         });
         let amounts = |threads, descriptors| ResourceAmounts {
@@ -241,7 +241,7 @@ mod tests {
             descriptors,
             ..ResourceAmounts::default()
         };
-        let first = budget.reserve(BudgetHolder::Machine(1), amounts(1, 30));
+        let first = budget.reserve(BudgetHolder::Machine(1), amounts(1, 60));
         let refused = budget.reserve(BudgetHolder::Machine(1), amounts(1, 1));
         assert_eq!(
             refused.unwrap_err().to_string(),
@@ -250,7 +250,7 @@ mod tests {
         assert_eq!(budget.threads.used(), 1);
         assert!(
             budget
-                .reserve(BudgetHolder::Machine(2), amounts(1, 2))
+                .reserve(BudgetHolder::Machine(2), amounts(1, 4))
                 .is_ok()
         );
         drop(first);

@@ -263,7 +263,7 @@ mod tests {
                 ..report
             },
             with_latency(|latency| latency.max_us = 4_000_000_000_000_000),
-            with_latency(|latency| latency.min_us = -90_000_000_000),
+            with_latency(|latency| latency.min_us = -4_000_000_000_000_000),
             with_latency(|latency| latency.sum_us = 38_000_000),
             with_latency(|latency| latency.count = u32::MAX),
             with_latency(|latency| latency.packets_per_second = u32::MAX),
