@@ -176,7 +176,9 @@ pub fn sample_until(
             (true, true) => {
                 sampler.add(reading);
                 if let Some(sample) = sampler.samples.last_mut() {
-                    sample.acknowledged = arrived_bytes(counters);
+                    // They are read later than the sent bytes.
+                    let arrived = arrived_bytes(counters);
+                    sample.acknowledged = arrived.map(|bytes| bytes.min(sample.sent));
                 }
             }
             (true, false) => sampler.skip(reading.at),

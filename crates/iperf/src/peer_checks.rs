@@ -120,6 +120,8 @@ pub(crate) fn is_possible_report(
 fn is_possible_latency_report(latency: &LatencyReport, report: &ServerReport) -> bool {
     /// The deviation of a rounded mean, in microseconds.
     const TOLERANCE_US: i64 = 1000;
+    /// The largest difference between latencies of a test, even if a clock is set during it.
+    const MAX_SPREAD_US: i64 = 24 * 3600 * 1_000_000;
     let max_count = report.datagrams.saturating_mul(2).saturating_add(2);
     if u64::from(latency.count) > max_count {
         return false;
@@ -132,6 +134,7 @@ fn is_possible_latency_report(latency: &LatencyReport, report: &ServerReport) ->
     let is_possible = |us: i64| is_possible_latency(us.saturating_mul(1000));
     is_possible(latency.min_us)
         && is_possible(latency.max_us)
+        && latency.max_us - latency.min_us <= MAX_SPREAD_US
         && (latency.min_us - TOLERANCE_US..=latency.max_us + TOLERANCE_US).contains(&mean_us)
         && per_second * report.elapsed.as_secs_f64() <= max_count as f64 * 2.0
 }
@@ -263,7 +266,7 @@ mod tests {
                 ..report
             },
             with_latency(|latency| latency.max_us = 4_000_000_000_000_000),
-            with_latency(|latency| latency.min_us = -4_000_000_000_000_000),
+            with_latency(|latency| latency.min_us = -90_000_000_000),
             with_latency(|latency| latency.sum_us = 38_000_000),
             with_latency(|latency| latency.count = u32::MAX),
             with_latency(|latency| latency.packets_per_second = u32::MAX),

@@ -190,10 +190,11 @@ fn server_closes_streams_before_results() {
         std::thread::sleep(Duration::from_millis(200));
         client.control.send_state(ControlState::TestEnd);
         client.control.await_state(ControlState::ExchangeResults);
-        // Only the session's thread is left. The streams' threads have ended.
+        // The session's thread is left, and perhaps the one that returns freed memory. The streams'
+        // threads have ended.
         let usage = server.usage();
         assert!(
-            usage.threads <= idle_usage.threads + 1,
+            usage.threads <= idle_usage.threads + 2,
             "{direction}: {usage:?}, idle {idle_usage:?}"
         );
         // The end of a stream arrives before the request for results.
