@@ -12,7 +12,7 @@ const RELEASE_INTERVAL: Duration = Duration::from_secs(1);
 /// Whether a thread waits for the next release.
 static IS_PENDING: AtomicBool = AtomicBool::new(false);
 
-/// Returns freed memory to the system soon, at most once per [`RELEASE_INTERVAL`]. Without it, the
+/// Returns freed memory to the system soon, at most once per second. Without it, the
 /// allocator keeps the memory freed by many clients.
 pub fn release_freed_memory_soon() {
     if IS_PENDING.swap(true, Relaxed) {
