@@ -14,8 +14,8 @@ pub struct Text<const N: usize>([u8; N]);
 pub struct EscapedText<'a>(&'a [u8]);
 
 /// Displays a text in one line. The following are replaced by escapes: control characters (C0, DEL,
-/// C1), line and paragraph separators, characters that change the direction of writing, and invalid
-/// UTF-8.
+/// C1), line and paragraph separators, format characters (Unicode's category Cf, such as those that
+/// change the direction of writing or have no width), fillers, and invalid UTF-8.
 ///
 /// All other text is displayed unchanged. A backslash is not escaped.
 pub fn escaped<T: AsRef<[u8]> + ?Sized>(text: &T) -> EscapedText<'_> {
@@ -35,7 +35,9 @@ pub fn escaped_json(document: &str) -> String {
     for character in document.chars() {
         // Inside of values, ASCII control characters are already escaped.
         if needs_escape(character) && !character.is_ascii_whitespace() {
-            let _ = write!(shown, "\\u{:04x}", u32::from(character));
+            for unit in character.encode_utf16(&mut [0; 2]) {
+                let _ = write!(shown, "\\u{unit:04x}");
+            }
         } else {
             shown.push(character);
         }
@@ -169,12 +171,34 @@ fn push_escaped(shown: &mut String, character: char) {
     };
 }
 
-fn needs_escape(character: char) -> bool {
+/// Whether [`escaped`] replaces this character.
+pub fn needs_escape(character: char) -> bool {
     character.is_control()
         || matches!(
             character,
-            // The characters of Unicode's Bidi_Control, and the line and paragraph separators.
-            '\u{061c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}'
+            // Unicode 16.0, categories Cf, Zl and Zp.
+            '\u{ad}'
+                | '\u{600}'..='\u{605}'
+                | '\u{61c}'
+                | '\u{6dd}'
+                | '\u{70f}'
+                | '\u{890}'..='\u{891}'
+                | '\u{8e2}'
+                | '\u{180e}'
+                | '\u{200b}'..='\u{200f}'
+                | '\u{2028}'..='\u{202e}'
+                | '\u{2060}'..='\u{206f}'
+                | '\u{feff}'
+                | '\u{fff9}'..='\u{fffb}'
+                | '\u{110bd}'
+                | '\u{110cd}'
+                | '\u{13430}'..='\u{1343f}'
+                | '\u{1bca0}'..='\u{1bca3}'
+                | '\u{1d173}'..='\u{1d17a}'
+                | '\u{e0001}'
+                | '\u{e0020}'..='\u{e007f}'
+                // Letters without a glyph.
+                | '\u{115f}'..='\u{1160}' | '\u{3164}' | '\u{ffa0}'
         )
 }
 
@@ -217,6 +241,11 @@ mod tests {
                 r"user\u{202e}txt.exe\u{2066}",
             ),
             ("a\u{2028}b\u{200f}".as_bytes(), r"a\u{2028}b\u{200f}"),
+            (
+                "a\u{200b}\u{200d}\u{feff}\u{ad}".as_bytes(),
+                r"a\u{200b}\u{200d}\u{feff}\u{ad}",
+            ),
+            ("\u{e0041}\u{3164}".as_bytes(), r"\u{e0041}\u{3164}"),
             (b"a\xffb\xc3", r"a\xffb\xc3"),
             (b"\x9b31m", r"\x9b31m"),
         ] {
@@ -229,8 +258,8 @@ mod tests {
 
     #[test]
     fn escaped_json_keeps_the_values() {
-        let document = "{\n  \"text\": \"\u{9b}2J\u{7f} \u{202e} µ \\n\"\n}\n";
-        let shown = "{\n  \"text\": \"\\u009b2J\\u007f \\u202e µ \\n\"\n}\n";
+        let document = "{\n  \"text\": \"\u{9b}2J\u{7f} \u{202e} µ \\n \u{e0041}\u{200b}\"\n}\n";
+        let shown = "{\n  \"text\": \"\\u009b2J\\u007f \\u202e µ \\n \\udb40\\udc41\\u200b\"\n}\n";
         assert_eq!(escaped_json(document), shown);
     }
 

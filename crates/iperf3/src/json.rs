@@ -141,7 +141,8 @@ fn format_number(number: f64) -> String {
     }
 }
 
-/// Writes a quoted string. Escapes control characters, so that a peer cannot control a terminal.
+/// Writes a quoted string. Escapes control and format characters, so that a peer cannot control a
+/// terminal.
 fn write_quoted(out: &mut String, text: &str) {
     out.push('"');
     for c in text.chars() {
@@ -152,8 +153,10 @@ fn write_quoted(out: &mut String, text: &str) {
             '\t' => out.push_str("\\t"),
             '\u{8}' => out.push_str("\\b"),
             '\u{c}' => out.push_str("\\f"),
-            c if c.is_control() => {
-                let _ = write!(out, "\\u{:04x}", u32::from(c));
+            c if codec::needs_escape(c) => {
+                for unit in c.encode_utf16(&mut [0; 2]) {
+                    let _ = write!(out, "\\u{unit:04x}");
+                }
             }
             c => out.push(c),
         }
@@ -281,16 +284,15 @@ mod tests {
         let inner = object! { "a": 1, "b": 1.5, "c": Vec::<Json>::new(), "d": Object::new() };
         let list = vec![
             Json::from(inner),
-            Json::from(object! { "e": "x\"\n\u{1b}\u{9b}" }),
+            Json::from(object! { "e": "x\"\n\u{1b}\u{9b}\u{202e}" }),
         ];
         let json = Json::from(object! { "list": list, "t": true, "n": f64::NAN });
         assert_eq!(
             json.indented(),
             "{\n\t\"list\":\t[{\n\t\t\t\"a\":\t1,\n\t\t\t\"b\":\t1.5,\n\t\t\t\"c\":\t[],\n\t\t\t\"d\":\t{\n\t\t\t}\n\t\t}, \
-             {\n\t\t\t\"e\":\t\"x\\\"\\n\\u001b\\u009b\"\n\t\t}],\n\t\"t\":\ttrue,\n\t\"n\":\t0\n}"
+             {\n\t\t\t\"e\":\t\"x\\\"\\n\\u001b\\u009b\\u202e\"\n\t\t}],\n\t\"t\":\ttrue,\n\t\"n\":\t0\n}"
         );
-        let compact =
-            r#"{"list":[{"a":1,"b":1.5,"c":[],"d":{}},{"e":"x\"\n\u001b\u009b"}],"t":true,"n":0}"#;
+        let compact = r#"{"list":[{"a":1,"b":1.5,"c":[],"d":{}},{"e":"x\"\n\u001b\u009b\u202e"}],"t":true,"n":0}"#;
         assert_eq!(json.compact(), compact);
         assert_eq!(Json::parse(compact.as_bytes()).unwrap(), json);
     }

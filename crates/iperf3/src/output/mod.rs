@@ -25,7 +25,13 @@ pub(crate) fn host_and_port(address: &Address) -> (String, u32) {
 /// Replaces control characters other than tabs in a peer's text by `?`.
 pub(crate) fn replace_control_characters(text: &str) -> String {
     text.chars()
-        .map(|c| if c.is_control() && c != '\t' { '?' } else { c })
+        .map(|c| {
+            if codec::needs_escape(c) && c != '\t' {
+                '?'
+            } else {
+                c
+            }
+        })
         .collect()
 }
 
