@@ -1,4 +1,4 @@
-//! Go's durations.
+//! Durations: those of linerate's own options, and Go's.
 
 use std::time::Duration;
 
@@ -32,9 +32,64 @@ pub fn parse_go_duration(text: &str) -> Option<Duration> {
     (!total.is_zero()).then_some(total)
 }
 
+/// Parses a duration of linerate's own options: seconds, such as `90` or `0.5`, or numbers with
+/// units, such as `1m30s`. Unlike the stock tools' parsers, it refuses any other text. The error is
+/// a phrase that names the units.
+pub fn parse_duration(text: &str) -> Result<Duration, &'static str> {
+    const EXPECTED: &str =
+        "not a duration: use seconds, or numbers with h, m, s, ms, us or ns, such as 1m30s";
+    let is_number = |text: &str| {
+        let digits = |part: &str| !part.is_empty() && part.bytes().all(|c| c.is_ascii_digit());
+        let (whole, fraction) = text.split_once('.').unwrap_or((text, "0"));
+        digits(whole) && digits(fraction)
+    };
+    let seconds = text.strip_suffix('s').unwrap_or(text);
+    if is_number(seconds) {
+        let seconds = seconds.parse().ok();
+        return seconds
+            .and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())
+            .ok_or(EXPECTED);
+    }
+    parse_go_duration(text).ok_or(EXPECTED)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn durations_of_own_options_are_strict() {
+        for (text, millis) in [
+            ("10", 10_000),
+            ("0", 0),
+            ("0s", 0),
+            ("0.5", 500),
+            ("1m30s", 90_000),
+            ("200ms", 200),
+        ] {
+            assert_eq!(parse_duration(text), Ok(Duration::from_millis(millis)));
+        }
+        for text in [
+            "",
+            "10x",
+            "3d",
+            "1K",
+            "-5",
+            "+5",
+            "1e3",
+            "inf",
+            ".5",
+            "5.",
+            "10 s",
+            "s",
+            "10S",
+            "0x10",
+            "1m30",
+            "99999999999999999999999999",
+        ] {
+            assert!(parse_duration(text).is_err(), "{text}");
+        }
+    }
 
     #[test]
     fn go_durations_are_parsed() {

@@ -8,8 +8,8 @@ mod rate;
 mod service;
 mod size;
 
-pub use duration::parse_go_duration;
-pub use rate::parse_bit_rate;
+pub use duration::{parse_duration, parse_go_duration};
+pub use rate::{parse_bit_rate, parse_strict_bit_rate};
 pub use service::{parse_c_number, parse_type_of_service};
 pub use size::{parse_netperf_size, split_uperf_number, uperf_suffix_shift};
 

@@ -1,4 +1,4 @@
-//! Bit rates with the suffixes of tc(8).
+//! Bit rates: those of linerate's own options, and with the suffixes of tc(8).
 
 use crate::BitRate;
 
@@ -26,9 +26,51 @@ pub fn parse_bit_rate(text: &str) -> Option<BitRate> {
     (number > 0.0).then_some(BitRate(number * factor))
 }
 
+/// Parses a rate of linerate's own options: a number and a unit in bits, such as `100mbit` or
+/// `2.5Gbit/s`. The unit is required, and tc's units in bytes are refused, because `10mbps` usually
+/// means 10 Mbit/s and not tc's 80 Mbit/s. The minimum is 1 bit per second. The error is a phrase
+/// that names the units.
+pub fn parse_strict_bit_rate(text: &str) -> Result<BitRate, &'static str> {
+    const EXPECTED: &str =
+        "not a rate: use a number with bit, kbit, mbit, gbit or tbit, such as 100mbit";
+    let lower = text.to_ascii_lowercase();
+    let rate = lower.strip_suffix("/s").unwrap_or(&lower);
+    let (in_gigabits, factor) = match rate.strip_suffix("tbit") {
+        Some(number) => (Some(format!("{number}gbit")), 1e3),
+        None => (None, 1.0),
+    };
+    let rate = in_gigabits.as_deref().unwrap_or(rate);
+    let rate = rate
+        .ends_with("bit")
+        .then(|| parse_bit_rate(rate))
+        .flatten();
+    rate.map(|rate| BitRate(rate.0 * factor))
+        .filter(|rate| rate.0 >= 1.0 && rate.0.is_finite())
+        .ok_or(EXPECTED)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn rates_of_own_options_need_a_unit_in_bits() {
+        for (text, rate) in [
+            ("100mbit", 1e8),
+            ("2.5Gbit/s", 2.5e9),
+            ("1tbit", 1e12),
+            ("1bit", 1.0),
+            ("1kibit", 1024.0),
+        ] {
+            assert_eq!(parse_strict_bit_rate(text), Ok(BitRate(rate)), "{text}");
+        }
+        for text in [
+            "", "10", "10mbps", "10m", "10M", "0mbit", "0.5bit", "-5mbit", "mbit", "tbit",
+            "1e3bit", "10mbit/", "10 mbit", "1ttbit",
+        ] {
+            assert!(parse_strict_bit_rate(text).is_err(), "{text}");
+        }
+    }
 
     #[test]
     fn rates_are_tcs() {
