@@ -17,10 +17,17 @@ use testkit::{
 /// Timeout on a busy machine.
 const TIMEOUT: Duration = Duration::from_secs(20);
 
+/// Two strands that write 500 bytes each.
+const PROFILE: &str = r#"<profile name="p"><group nthreads="2">
+<transaction iterations="1"><flowop type="connect" options="remotehost=127.0.0.1 protocol=tcp"/></transaction>
+<transaction iterations="5"><flowop type="write" options="size=100"/></transaction>
+<transaction iterations="1"><flowop type="disconnect"/></transaction></group></profile>"#;
+
 pub(crate) fn test_cases() -> Vec<TestCase> {
     let mut test_cases = testkit::test_cases![
         logs_each_test,
         enforces_limits_per_address,
+        address_in_excess_gets_no_new_test,
         sighup_reloads_limits,
         requires_secrets,
         sigterm_ends_or_drains_tests,
@@ -132,10 +139,6 @@ fn end_reason(line: &Value) -> &str {
 }
 
 fn logs_each_test() {
-    const PROFILE: &str = r#"<profile name="p"><group nthreads="2">
-<transaction iterations="1"><flowop type="connect" options="remotehost=127.0.0.1 protocol=tcp"/></transaction>
-<transaction iterations="5"><flowop type="write" options="size=100"/></transaction>
-<transaction iterations="1"><flowop type="disconnect"/></transaction></group></profile>"#;
     let serving = Serving::start("");
     let profile = serving.write_file("p.xml", PROFILE, 0o600);
     let uperf = format!("uperf -P PORT -m {}", profile.display());
@@ -215,6 +218,42 @@ fn enforces_limits_per_address() {
     let log = serving.log(2);
     assert_eq!(end_reason(&log[0]), "complete");
     assert_eq!(end_reason(&log[1]), "limit of 100000000 bit/s per address");
+}
+
+/// Short tests cannot exceed the limit together, in any dialect.
+fn address_in_excess_gets_no_new_test() {
+    let serving = Serving::start("--max-rate 10kbit");
+    let profile = serving.write_file("p.xml", PROFILE, 0o600);
+    let uperf = format!("uperf -P PORT -m {}", profile.display());
+    // Even if the server ends this test early, it uses up the rate for more than 10 minutes.
+    let first = serving.run_client("iperf3 -c 127.0.0.1 -p PORT -n 10M");
+    let log = serving.log(1);
+    assert!(
+        log[0]["received_bytes"].as_u64() > Some(1_000_000),
+        "{first:#?}"
+    );
+    for line in [
+        "netperf -p PORT -H 127.0.0.1 -l -1000 -P 0",
+        &uperf,
+        "iperf -c 127.0.0.1 -p PORT -n 2000",
+        "iperf -c 127.0.0.1 -p PORT -u -n 2000 -l 1000",
+        "iperf -c 127.0.0.1 -p PORT --bounceback -t 1",
+        "iperf3 -c 127.0.0.1 -p PORT -n 3000",
+        "udpmon_bw_mon -d 127.0.0.1 -u PORT -p 1000 -l 10 -w 100",
+    ] {
+        let refusals = || serving.server.stderr().matches("; try again in ").count();
+        let old_count = refusals();
+        let client = serving.start_client(line);
+        // uperf's slave sends the reason to its master only. UDPmon's requester retries for long.
+        let is_refused = || client.stderr().contains("; try again in ") || refusals() > old_count;
+        assert!(
+            wait_until(TIMEOUT, is_refused),
+            "{line}: {} {}",
+            client.stderr(),
+            serving.server.stderr()
+        );
+    }
+    assert_eq!(serving.log(1).len(), 1);
 }
 
 fn sighup_reloads_limits() {

@@ -25,6 +25,9 @@ const MIN_RATE_INTERVAL: Duration = Duration::from_secs(1);
 /// does. The difference is large on a busy host.
 const DURATION_TOLERANCE: Duration = Duration::from_millis(300);
 
+/// The allowed burst of an address, as a duration at its maximum rate.
+const BURST_TIME: Duration = Duration::from_secs(1);
+
 /// The tests that are running.
 #[derive(Clone, Debug, Default)]
 pub struct Registry(Arc<Inner>);
@@ -126,15 +129,9 @@ impl Registry {
         let mut tests = lock(&self.0.tests);
         tests.retain(|test| test.strong_count() > 0);
         let others = live_tests(&tests);
-        let same_address = others
-            .iter()
-            .filter(|other| other.address == holder && other.is_running());
-        if let Some(max_tests) = limits
-            .max_tests
-            .filter(|max| same_address.count() >= *max as usize)
-        {
+        if let Err(refusal) = self.check_limits(holder, &others, limits) {
             drop(tests);
-            return Err(Refusal::TooManyTests(max_tests));
+            return Err(refusal);
         }
         let resources = ResourceBudget::process()
             .reserve(holder, test.resources)
@@ -185,6 +182,34 @@ impl Registry {
         Ok(running)
     }
 
+    /// Returns the reason why an address gets no new test. `tests` are those of all addresses.
+    fn check_limits(
+        &self,
+        holder: BudgetHolder,
+        tests: &[Arc<RunningTest>],
+        limits: &AddressLimits,
+    ) -> Result<(), Refusal> {
+        let mut running = 0;
+        for test in tests.iter().filter(|test| test.address == holder) {
+            test.update_rate();
+            running += u32::from(test.is_running());
+        }
+        if let Some(max_tests) = limits.max_tests.filter(|max| running >= *max) {
+            return Err(Refusal::TooManyTests(max_tests));
+        }
+        let Some(rate) = limits.max_bits_per_second else {
+            return Ok(());
+        };
+        let burst_bytes = limits.allowed_bytes(BURST_TIME);
+        match self.excess_bytes(holder).checked_sub(burst_bytes) {
+            Some(bytes) => Err(Refusal::RateUsedUp {
+                rate,
+                seconds: (bytes * 8).div_ceil(rate.max(1)).max(1),
+            }),
+            None => Ok(()),
+        }
+    }
+
     /// Returns the records of the running tests.
     pub fn records(&self) -> Vec<TestRecord> {
         self.tests().iter().map(|test| test.record()).collect()
@@ -196,15 +221,21 @@ impl Registry {
         tests
     }
 
-    /// Updates the rates of all tests. `allowed_bytes` is what the rate limit allows an address for
-    /// the time since the previous call. Returns the tests of addresses with an excess of more than
-    /// `burst_bytes`.
+    /// Counts the bytes of each address from now on. The caller then calls
+    /// [`Registry::update_rates`] regularly.
+    pub(crate) fn enable_limits(&self) {
+        self.0.has_limit_enforcer.store(true, Relaxed);
+    }
+
+    /// Updates the rates of all tests. `elapsed` is the time since the previous call. Returns the
+    /// tests of addresses that exceed their rate limit.
     pub(crate) fn update_rates(
         &self,
-        allowed_bytes: u64,
-        burst_bytes: u64,
+        limits: &AddressLimits,
+        elapsed: Duration,
     ) -> Vec<Arc<RunningTest>> {
-        self.0.has_limit_enforcer.store(true, Relaxed);
+        let allowed_bytes = limits.allowed_bytes(elapsed);
+        let burst_bytes = limits.allowed_bytes(BURST_TIME);
         let mut tests = self.tests();
         for test in &tests {
             test.update_rate();
@@ -339,8 +370,9 @@ impl RunningTest {
             return;
         }
         let mut excess_bytes = lock(&self.registry.0.excess_bytes);
-        let excess = excess_bytes.get(&self.address).copied().unwrap_or(0);
-        excess_bytes.insert(self.address, excess + added);
+        if added > 0 {
+            *excess_bytes.entry(self.address).or_default() += added;
+        }
     }
 
     fn record(&self) -> TestRecord {
@@ -423,6 +455,10 @@ mod tests {
             max_tests: Some(2),
             ..AddressLimits::default()
         };
+        let with_burst = |bytes: u64| AddressLimits {
+            max_bits_per_second: Some(bytes * 8),
+            ..AddressLimits::default()
+        };
         let start_test = |dialect, from: &str| {
             let peer = Address::Inet(from.parse().unwrap());
             let test = registry.register(
@@ -436,7 +472,7 @@ mod tests {
             test.add_counters(&counters);
             Ok::<_, Refusal>(test)
         };
-        registry.update_rates(0, 0);
+        registry.enable_limits();
         let first = start_test("netperf", "127.0.0.1:1").unwrap();
         let second = start_test("uperf", "127.0.0.1:2").unwrap();
         assert_eq!(
@@ -460,7 +496,11 @@ mod tests {
             (Some("complete"), 100)
         );
         drop(second);
-        let count_above = |burst| registry.update_rates(0, burst).len();
+        let count_above = |burst| {
+            registry
+                .update_rates(&with_burst(burst), Duration::ZERO)
+                .len()
+        };
         assert_eq!(
             [count_above(99), count_above(100), count_above(200)],
             [2, 1, 0]
@@ -475,6 +515,38 @@ mod tests {
                 .overlapping_tests(),
             0
         );
+    }
+
+    #[test]
+    fn an_address_in_excess_gets_no_new_test() {
+        let registry = Registry::default();
+        let limits = AddressLimits {
+            max_bits_per_second: Some(8000),
+            ..AddressLimits::default()
+        };
+        let run_test = |from: &str, bytes| {
+            let peer = Address::Inet(from.parse().unwrap());
+            let client = ("iperf3", &peer);
+            let test = registry.register(client, ClientTest::default(), &Stop::new(), &limits)?;
+            let counters = Arc::new(Counters::default());
+            counters.count_received(bytes, 1);
+            test.add_counters(&counters);
+            test.complete();
+            Ok::<_, Refusal>(())
+        };
+        registry.enable_limits();
+        // The burst is 1,000 bytes. Each second pays for another 1,000.
+        assert_eq!(run_test("127.0.0.1:1", 900), Ok(()));
+        assert_eq!(run_test("127.0.0.1:2", 2000), Ok(()));
+        for seconds in [0, 1] {
+            registry.update_rates(&limits, Duration::from_secs(seconds));
+            let refusal = run_test("127.0.0.1:3", 1).unwrap_err().to_string();
+            let wait = format!("try again in {} s", 2 - seconds);
+            assert!(refusal.ends_with(&wait), "{refusal}");
+        }
+        assert_eq!(run_test("127.0.0.2:1", 1), Ok(()));
+        registry.update_rates(&limits, Duration::from_secs(1));
+        assert_eq!(run_test("127.0.0.1:4", 1), Ok(()));
     }
 
     #[test]

@@ -29,9 +29,6 @@ const SESSION_RESOURCES: ResourceAmounts = ResourceAmounts {
 /// The interval at which the watcher compares the running tests with the limits.
 const WATCH_INTERVAL: Duration = Duration::from_millis(200);
 
-/// The allowed burst of an address, as a duration at its maximum rate.
-const BURST_TIME: Duration = Duration::from_secs(1);
-
 /// The time that a test may take beyond [`AddressLimits::max_duration`], for its start and its end.
 const GRACE_TIME: Duration = Duration::from_secs(10);
 
@@ -58,13 +55,23 @@ with_defaults! {
 pub struct AddressLimits {
     /// The maximum number of tests at a time.
     pub max_tests: Option<u32>,
-    /// The maximum total payload rate of its tests in bits per second, in both directions.
+    /// The maximum total payload rate of its tests in bits per second, in both directions. An
+    /// address that exceeds it gets no new test until its bytes fit the rate again.
     pub max_bits_per_second: Option<u64>,
     /// The maximum duration of a test.
     pub max_duration: Option<Duration>,
     /// Networks of addresses that may receive more than three times the bytes that they sent,
     /// although their address is unproven; `None` means all.
     pub proof_exempt_networks: Option<Vec<Network>>,
+}
+
+impl AddressLimits {
+    /// Returns the number of bytes that an address may move in `time` at its maximum rate.
+    pub(crate) fn allowed_bytes(&self, time: Duration) -> u64 {
+        self.max_bits_per_second.map_or(u64::MAX, |rate| {
+            (rate as f64 / 8.0 * time.as_secs_f64()) as u64
+        })
+    }
 }
 
 impl ServerConfig {
@@ -189,6 +196,7 @@ impl Service {
 
     /// Starts the thread that ends tests beyond their limits and measures the current rates.
     pub fn start_limit_enforcer(&self) -> io::Result<()> {
+        self.0.running.enable_limits();
         let service = self.clone();
         let watcher = std::thread::Builder::new().name("watcher".to_owned());
         watcher
@@ -206,23 +214,11 @@ impl Service {
 
     /// Ends the tests that exceed a limit. `elapsed` is the time since the previous call.
     fn enforce_limits(&self, elapsed: Duration) {
-        let AddressLimits {
-            max_bits_per_second: max_rate,
-            max_duration: duration_limit,
-            ..
-        } = self.config().limits;
-        let allowed = |time: Duration| {
-            let bytes = |rate| (rate as f64 / 8.0 * time.as_secs_f64()) as u64;
-            max_rate.map_or(u64::MAX, bytes)
-        };
-        let too_fast = self
-            .0
-            .running
-            .update_rates(allowed(elapsed), allowed(BURST_TIME));
-        for test in too_fast {
-            test.cancel_for(&Refusal::TooFast(max_rate.unwrap_or(0)));
+        let limits = &self.config().limits;
+        for test in self.0.running.update_rates(limits, elapsed) {
+            test.cancel_for(&Refusal::TooFast(limits.max_bits_per_second.unwrap_or(0)));
         }
-        let Some(max_duration) = duration_limit else {
+        let Some(max_duration) = limits.max_duration else {
             return;
         };
         for test in self.0.running.tests() {
@@ -263,6 +259,14 @@ pub enum Refusal {
     TooLong(Duration),
     /// The address exceeds this rate: [`AddressLimits::max_bits_per_second`].
     TooFast(u64),
+    /// The earlier tests of the address moved more than this rate allows:
+    /// [`AddressLimits::max_bits_per_second`].
+    RateUsedUp {
+        /// The rate in bits per second.
+        rate: u64,
+        /// The time until the address may start a test.
+        seconds: u64,
+    },
 }
 
 impl std::error::Error for Refusal {}
@@ -300,6 +304,11 @@ impl fmt::Display for Refusal {
             Self::TooManyTests(max) => write!(f, "limit of {max} tests at a time per address"),
             Self::TooLong(max) => write!(f, "limit of {} s per test", max.as_secs()),
             Self::TooFast(max) => write!(f, "limit of {max} bit/s per address"),
+            Self::RateUsedUp { rate, seconds } => write!(
+                f,
+                "earlier tests exceeded the limit of {rate} bit/s per address; \
+                 try again in {seconds} s"
+            ),
         }
     }
 }

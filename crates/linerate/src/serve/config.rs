@@ -15,8 +15,8 @@ pub(super) struct LimitArgs {
     #[arg(long, value_name = "N")]
     max_tests: Option<u32>,
 
-    /// End the tests of an address if their total rate exceeds RATE in bits per second (100mbit,
-    /// 1gbit); bursts up to one second at RATE are allowed
+    /// End the tests of an address if their total rate exceeds RATE (100mbit, 1gbit), and refuse
+    /// further ones until the rate fits again; bursts up to one second at RATE are allowed
     #[arg(long, value_name = "RATE", value_parser = parse_rate)]
     max_rate: Option<u64>,
 
