@@ -133,7 +133,7 @@ fn notes(report: &Report, omitted_columns: &[String]) -> Vec<String> {
     notes.extend(measured().filter_map(spread_note));
     notes.extend(confidence_note(report));
     notes.extend(measured().filter_map(levels_note));
-    notes.extend(measured().filter_map(datagram_note));
+    notes.extend(measured().filter_map(|test| datagram_note(report, test)));
     if let Some(clock) = measured().find_map(latency_clock) {
         notes.push(format!(
             "Each latency includes one clock read ({:.0} ns; resolution {} ns).",
@@ -156,7 +156,7 @@ fn notes(report: &Report, omitted_columns: &[String]) -> Vec<String> {
 
 /// Returns a note about one-way datagrams: their size, their rate limit and the meaning of the
 /// loss.
-fn datagram_note(test: &TestReport) -> Option<String> {
+fn datagram_note(report: &Report, test: &TestReport) -> Option<String> {
     let figures = TestFigures::from_outcome(&test.runs[test.median_run_index()?]);
     let datagrams = figures.datagrams?;
     let SizeRule::Bytes(bytes) = test.plan.flow()?.local.send.size else {
@@ -172,7 +172,14 @@ fn datagram_note(test: &TestReport) -> Option<String> {
             rate,
             reference_test: Some(reference_test),
         }) => {
-            format!("paced to {rate}, the rate of {reference_test} (--udp-rate sets another one)")
+            let is_listed = report
+                .tests
+                .iter()
+                .any(|test| test.plan.name == *reference_test);
+            let length = if is_listed { "" } else { "1 s of " };
+            format!(
+                "paced to {rate}, the rate of {length}{reference_test} (--udp-rate sets another one)"
+            )
         }
     };
     let loss_note = match datagrams.dropped_by_receiver {
