@@ -99,7 +99,28 @@ fn reports_usage_errors_with_exit_code_2() {
             ["run", "-l", "1500ms"],
             "the protocol carries whole seconds only",
         ),
-        (["run", "-l", "x"], "'x' is not a number"),
+        (["run", "-l", "x"], "not a duration: use seconds"),
+        (["run", "-l", "10x"], "or numbers with h, m, s"),
+        (["run", "-l", "3d"], "not a duration"),
+        (["run", "-l", "1K"], "not a duration"),
+        (
+            ["run", "--udp-rate", "10mbps"],
+            "use a number with bit, kbit, mbit",
+        ),
+        (
+            ["run", "--udp-rate", "10"],
+            "use a number with bit, kbit, mbit",
+        ),
+        (
+            ["serve", "--max-rate", "10mbps"],
+            "use a number with bit, kbit, mbit",
+        ),
+        (
+            ["serve", "--max-rate", "10"],
+            "use a number with bit, kbit, mbit",
+        ),
+        (["serve", "--max-seconds", "10x"], "not a duration"),
+        (["serve", "--drain-on-exit", "3d"], "not a duration"),
         (["run", "-l", "-5"], "unexpected argument '-5'"),
         (["run", "-l", "169h"], "a test takes at most 604800 seconds"),
         (

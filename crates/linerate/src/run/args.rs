@@ -221,8 +221,8 @@ fn parse_udp_rate(text: &str) -> Result<UdpRate, String> {
     if text == "unlimited" {
         return Ok(UdpRate::Unlimited);
     }
-    let rate = units::parse_bit_rate(text).map(UdpRate::Paced);
-    rate.ok_or_else(|| "not a rate such as 100mbit, and not unlimited".to_owned())
+    let rate = units::parse_strict_bit_rate(text).map(UdpRate::Paced);
+    rate.map_err(|error| format!("{error}, or unlimited"))
 }
 
 fn parse_length(text: &str) -> Result<u32, String> {
@@ -232,14 +232,15 @@ fn parse_length(text: &str) -> Result<u32, String> {
     }
 }
 
-/// Parses seconds as netperf's `-l` does. The maximum is one week, the limit of linerate's
-/// netserver.
+/// Parses a duration in whole seconds. The maximum is one week, the limit of linerate's netserver.
 fn parse_seconds(text: &str) -> Result<u32, String> {
     const MAX_SECONDS: u32 = 604_800;
-    match netperf::options::parse_test_seconds(text)? {
-        seconds if seconds > MAX_SECONDS => {
-            Err(format!("a test takes at most {MAX_SECONDS} seconds"))
-        }
-        seconds => Ok(seconds),
+    let duration = units::parse_duration(text)?;
+    if duration.subsec_nanos() != 0 {
+        return Err("the protocol carries whole seconds only".to_owned());
+    }
+    match u32::try_from(duration.as_secs()) {
+        Ok(seconds) if seconds <= MAX_SECONDS => Ok(seconds),
+        _ => Err(format!("a test takes at most {MAX_SECONDS} seconds")),
     }
 }

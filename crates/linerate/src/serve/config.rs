@@ -21,8 +21,8 @@ pub(super) struct LimitArgs {
     max_rate: Option<u64>,
 
     /// Refuse tests longer than SEC seconds; end a running test after SEC + 10 seconds
-    #[arg(long, value_name = "SEC")]
-    max_seconds: Option<u64>,
+    #[arg(long, value_name = "SEC", value_parser = units::parse_duration)]
+    max_seconds: Option<Duration>,
 
     /// Serve only clients of these networks, such as 10.0.0.0/8
     #[arg(long, value_name = "CIDR", value_delimiter = ',', value_parser = Network::parse)]
@@ -77,7 +77,7 @@ impl LimitArgs {
         AddressLimits {
             max_tests: self.max_tests,
             max_bits_per_second: self.max_rate,
-            max_duration: self.max_seconds.map(Duration::from_secs),
+            max_duration: self.max_seconds,
             proof_exempt_networks: Some(self.allow_third_party.clone()),
         }
     }
@@ -122,7 +122,5 @@ fn file_error(path: &Path, error: &std::io::Error) -> String {
 }
 
 fn parse_rate(text: &str) -> Result<u64, &'static str> {
-    let rate = units::parse_bit_rate(text).filter(|rate| rate.0 >= 1.0);
-    rate.map(|rate| rate.0 as u64)
-        .ok_or("not a rate (100mbit, 1gbit)")
+    units::parse_strict_bit_rate(text).map(|rate| rate.0 as u64)
 }

@@ -10,6 +10,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::thread::Builder;
+use std::time::Duration;
 
 use clap::ValueEnum;
 use engine::{ResourceBudget, Stop};
@@ -77,8 +78,8 @@ pub(crate) struct Args {
     auth: Option<PathBuf>,
 
     /// Let running tests continue for up to SEC seconds after SIGTERM; 0 ends them immediately
-    #[arg(long, value_name = "SEC", default_value_t = 0)]
-    drain_on_exit: u64,
+    #[arg(long, value_name = "SEC", default_value = "0", value_parser = units::parse_duration)]
+    drain_on_exit: Duration,
 
     /// Change to this user and drop all capabilities after opening the ports
     #[arg(long, value_name = "NAME")]
@@ -274,7 +275,7 @@ impl Args {
         }
         Ok(ServerConfig {
             max_clients: self.max_clients,
-            drain_time: std::time::Duration::from_secs(self.drain_on_exit),
+            drain_time: self.drain_on_exit,
             networks: limits.allow_peers.clone(),
             limits: limits.limits(),
             ..ServerConfig::default()

@@ -380,17 +380,6 @@ fn set_touch(touch: &mut Touch, text: &str) -> Result<(), EarlyExit> {
     Ok(())
 }
 
-/// Parses `-l` of a test that only a time can end. Returns the seconds; 0 is no limit.
-pub fn parse_test_seconds(text: &str) -> Result<u32, String> {
-    match parse_length(text) {
-        Ok(Length::Seconds(seconds)) => Ok(seconds),
-        Ok(Length::Unlimited) => Ok(0),
-        Ok(Length::Amount(_)) => Err(format!("'{text}' is not a number of seconds")),
-        Err(EarlyExit::Refused(reason)) => Err(reason),
-        Err(_) => Err(format!("'{text}' is not a number")),
-    }
-}
-
 fn parse_length(text: &str) -> Result<Length, EarlyExit> {
     if let Some(duration) = units::parse_go_duration(text) {
         if duration.as_secs() == 0 {

@@ -36,7 +36,6 @@ use test::TestOptions;
 pub use crate::dlpi_interface::DlpiInterface;
 pub use from_plan::settings_for_plan;
 pub use getopt::Exit;
-pub use global::parse_test_seconds;
 pub use server::{ServerLimits, ServerSettings};
 pub use settings::*;
 pub use super_netperf::{parse_super_netperf, parse_super_netperf_on_ports};
