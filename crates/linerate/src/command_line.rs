@@ -33,7 +33,8 @@ enum Command {
     Histogram(histogram::Args),
     /// Create a symbolic link to this program for each dialect's name
     Links {
-        /// Directory for the links; if another file there has the name of a link, no link is created
+        /// Directory for the links; it is created if missing. If another file there has the name of a
+        /// link, no link is created
         #[arg(value_name = "DIR")]
         directory: PathBuf,
     },

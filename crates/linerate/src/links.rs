@@ -35,11 +35,8 @@ enum LinkError {
 }
 
 fn create_links(directory: &Path, program: &Path) -> Result<String, LinkError> {
-    let directory_error = |error| LinkError::UnusableDirectory(directory.to_owned(), error);
-    let is_directory = fs::metadata(directory).map_err(directory_error)?.is_dir();
-    if !is_directory {
-        return Err(directory_error(io::ErrorKind::NotADirectory.into()));
-    }
+    fs::create_dir_all(directory)
+        .map_err(|error| LinkError::UnusableDirectory(directory.to_owned(), error))?;
     let paths: Vec<PathBuf> = PROGRAMS
         .iter()
         .map(|dialect| directory.join(dialect.name))

@@ -208,6 +208,7 @@ fn creates_links_and_overwrites_nothing() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path();
     let create_links = || run_linerate(&["links", path.to_str().unwrap()]);
+    fs::remove_dir(path).unwrap();
     let created = create_links();
     assert_eq!(created.status.code(), Some(0));
     assert_eq!(

@@ -21,6 +21,9 @@ const IO_TIMEOUT: Duration = Duration::from_secs(5);
 /// The maximum length of a document in bytes.
 const MAX_DOCUMENT_BYTES: u64 = 64 << 20;
 
+/// The width of the start time and the space after it.
+const START_TIME_COLUMNS: usize = 22;
+
 /// Arguments of `linerate status`.
 ///
 /// Shows the running tests of a `linerate serve` process of this user.
@@ -89,7 +92,8 @@ fn read_status(args: &Args) -> Result<String, String> {
         .map_err(|error| format!("{}: not a status: {error}", path.display()))?;
     let is_redrawn = args.follow && io::stdout().is_terminal();
     let clear = if is_redrawn { "\x1b[H\x1b[2J" } else { "" };
-    Ok(format!("{clear}{}", format_table(&document)))
+    let columns = sys::process::terminal_columns(io::stdout()).map_or(usize::MAX, usize::from);
+    Ok(format!("{clear}{}", format_table(&document, columns)))
 }
 
 fn fetch(path: &Path) -> io::Result<String> {
@@ -100,17 +104,23 @@ fn fetch(path: &Path) -> io::Result<String> {
     Ok(text)
 }
 
-fn format_table(document: &StatusDocument) -> String {
+/// Formats the tests in lines of at most `columns` characters. If the last column does not fit, it
+/// gets lines of its own.
+fn format_table(document: &StatusDocument, columns: usize) -> String {
     let stopping = if document.stopping { ", stopping" } else { "" };
     let mut text = format!(
-        "linerate {}, process {}, since {}{stopping}: {} tests\n",
+        "linerate {}, process {}, since {}{stopping}: {} test{}\n",
         document.version,
         document.process,
         document.started,
         document.tests.len(),
+        if document.tests.len() == 1 { "" } else { "s" },
     );
+    let mut rows = Vec::new();
     if !document.tests.is_empty() {
-        text += "STARTED               SECONDS  RATE           CLIENT                   DIALECT  TEST, AMOUNT\n";
+        let header =
+            "STARTED               SECONDS  RATE           CLIENT                   DIALECT";
+        rows.push((header.to_owned(), "TEST, AMOUNT".to_owned()));
     }
     for test in &document.tests {
         let TestRecord {
@@ -122,10 +132,26 @@ fn format_table(document: &StatusDocument) -> String {
         let started = humantime::format_rfc3339_seconds(test.started);
         let rate = BitRate(test.bits_per_second).to_string();
         let (name, amount) = (&test.test, format_amount(test));
-        let _ = writeln!(
-            text,
-            "{started}  {seconds:7.1}  {rate:13}  {peer:23}  {dialect:7}  {name}, {amount}"
-        );
+        rows.push((
+            format!("{started}  {seconds:7.1}  {rate:13}  {peer:23}  {dialect:7}"),
+            format!("{name}, {amount}"),
+        ));
+    }
+    let width = |(start, test): &(String, String)| start.len() + 2 + test.chars().count();
+    let is_wide = rows.iter().any(|row| width(row) > columns);
+    for (start, test) in rows {
+        if is_wide {
+            // The start time follows from the duration.
+            let start = start
+                .split_at_checked(START_TIME_COLUMNS)
+                .map_or("", |(_, rest)| rest);
+            for line in [start.to_owned(), format!("    {test}")] {
+                let line: String = line.chars().take(columns).collect();
+                let _ = writeln!(text, "{}", line.trim_end());
+            }
+        } else {
+            let _ = writeln!(text, "{start}  {test}");
+        }
     }
     text
 }
@@ -228,4 +254,45 @@ fn bind_socket(path: &Path) -> io::Result<UnixListener> {
         Ok(_) => std::fs::remove_file(path)?,
     }
     sys::process::with_private_files(|| UnixListener::bind(path))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_table_fits_the_terminal() {
+        let test = TestRecord {
+            started: SystemTime::UNIX_EPOCH,
+            peer: "[2001:db8:1234:5678:9abc:def0:1234:5678]:12345".to_owned(),
+            dialect: "iperf3".to_owned(),
+            test: "TCP bidirectional, streams: 2".to_owned(),
+            seconds: 1.0,
+            received_bytes: 1 << 30,
+            sent_bytes: 1 << 30,
+            bits_per_second: 1e9,
+            overlapping_tests: 0,
+            overlapped_with: Vec::new(),
+            is_complete: false,
+            end: None,
+        };
+        let document = |count| StatusDocument {
+            version: "1".to_owned(),
+            process: 1,
+            started: "2026-01-01".to_owned(),
+            stopping: false,
+            tests: vec![test.clone(); count],
+        };
+        for columns in [40, 80, 120, 400] {
+            let table = format_table(&document(2), columns);
+            let rows: Vec<_> = table.lines().skip(1).collect();
+            assert_eq!(rows.len(), if columns == 400 { 3 } else { 6 });
+            let is_fitting = rows.iter().all(|row| row.chars().count() <= columns);
+            assert!(is_fitting, "{columns}: {table}");
+        }
+        for (count, text) in [(0, ": 0 tests\n"), (1, ": 1 test\n"), (2, ": 2 tests\n")] {
+            let table = format_table(&document(count), 80);
+            assert!(table.contains(text), "{table}");
+        }
+    }
 }

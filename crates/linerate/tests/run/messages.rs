@@ -76,7 +76,7 @@ fn messages_have_no_error_number() {
             format!("histogram {directory_name}/log -o {directory_name}/no/log"),
             "log",
         ),
-        (format!("links {directory_name}/none"), "none"),
+        (format!("links {directory_name}/log/none"), "none"),
         ("man /dev/null".to_owned(), "/dev/null"),
         (format!("uperf -m {directory_name}/none"), "none"),
         (format!("uperf --check {directory_name}/none"), "none"),
