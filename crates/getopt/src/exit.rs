@@ -107,8 +107,8 @@ impl Exit {
 
     /// Prints both texts and returns the code.
     pub fn print(&self) -> ExitCode {
-        // A closed pipe is not an error.
-        let _ = std::io::stdout().write_all(self.stdout.as_bytes());
+        // `take_output_error` returns the error.
+        let _ = crate::stdout().write_all(self.stdout.as_bytes());
         let _ = std::io::stderr().write_all(self.stderr.as_bytes());
         ExitCode::from(self.code)
     }

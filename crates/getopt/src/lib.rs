@@ -9,11 +9,13 @@
 
 mod exit;
 pub mod manual;
+mod output;
 pub mod usage;
 
 use std::fmt::{self, Display};
 
 pub use exit::{EarlyExit, Exit, ExitTexts, check_range, refuse, utf8_words};
+pub use output::{Output, record_output_error, stdout, take_output_error};
 
 /// One option of a command. `L` is the type of the settings that the option changes.
 pub struct OptionRow<L> {

@@ -79,8 +79,10 @@ pub(crate) fn run(args: &[OsString]) -> ExitCode {
             manual::run(&directory, &command_line)
         }
         Err(exit) => {
-            // A closed pipe is not an error.
-            let _ = exit.print();
+            let printed = exit.print();
+            if !exit.use_stderr() {
+                let _ = getopt::record_output_error(printed);
+            }
             ExitCode::from(u8::try_from(exit.exit_code()).unwrap_or(2))
         }
     }

@@ -1,6 +1,6 @@
 //! The JSON document and the HTML page that each client can write in addition to its text output.
 
-use std::io::{self, Write};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
@@ -30,9 +30,9 @@ impl<'a> Documents<'a> {
     /// Writes the requested documents.
     pub(crate) fn write(self, report: &Report) -> Result<(), String> {
         match self.json {
-            // A closed pipe is not an error.
+            // `main` reports an error.
             Some(_) if self.is_json_on_stdout() => {
-                let _ = io::stdout().write_all(report::json(report).as_bytes());
+                let _ = getopt::stdout().write_all(report::json(report).as_bytes());
             }
             Some(path) => OutputFile::begin(path)
                 .and_then(|file| file.write(report::json(report).as_bytes()))

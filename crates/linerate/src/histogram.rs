@@ -53,8 +53,8 @@ pub(crate) fn run(args: &Args) -> ExitCode {
     });
     match result {
         Ok(text) => {
-            // A closed pipe is not an error.
-            let _ = io::stdout().write_all(text.as_bytes());
+            // `main` reports an error.
+            let _ = getopt::stdout().write_all(text.as_bytes());
             ExitCode::SUCCESS
         }
         Err(error) => {

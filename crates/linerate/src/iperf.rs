@@ -51,18 +51,20 @@ fn printer(settings: &Settings, is_quiet: bool) -> Result<Arc<dyn Observer>, Str
     };
     let (out, errors): (Box<dyn Write + Send>, Box<dyn Write + Send>) = match &settings.output.path
     {
-        None => (Box::new(std::io::stdout()), Box::new(std::io::stderr())),
+        None => (Box::new(getopt::stdout()), Box::new(std::io::stderr())),
         Some(path) => {
             let write_error =
                 |error| format!("cannot write {}: {}", path.display(), sys::describe(&error));
-            let file = File::create(path).map_err(write_error)?;
+            let options = &mut File::options();
+            let options = options.write(true).create(true).truncate(true);
+            let file = sys::open_output(options, path).map_err(write_error)?;
             let copy = file.try_clone().map_err(write_error)?;
             let _ = writeln!(
-                std::io::stdout(),
+                getopt::stdout(),
                 "Output from stdout and stderr will be redirected to file {}",
                 path.display()
             );
-            (Box::new(file), Box::new(copy))
+            (Box::new(getopt::Output::new(file)), Box::new(copy))
         }
     };
     Ok(Arc::new(Printer::new(settings, key, is_quiet, out, errors)))
@@ -109,7 +111,7 @@ fn serve(settings: &Arc<Settings>, server: &ServerSettings) -> Result<(), String
     let redirects_to_null = settings.output.path.is_none();
     let begin = || {
         if server.daemon {
-            let _ = writeln!(std::io::stdout(), "Running Iperf Server as a daemon");
+            let _ = writeln!(getopt::stdout(), "Running Iperf Server as a daemon");
         }
         let install_handlers = || crate::signals::stop_on_signals(&stop);
         crate::signals::begin_serving(server.daemon, redirects_to_null, install_handlers)

@@ -48,11 +48,18 @@ fn run(
     pid_file.write()?;
     let finished = if let Some(mut log) = open_log_file(common)? {
         let mut errors = log.try_clone().map_err(|error| sys::describe(&error))?;
-        iperf3::run(common, client, &stop, &mut log, &mut errors)
+        let log = &mut getopt::Output::new(&mut log);
+        iperf3::run(common, client, &stop, log, &mut errors)
     } else if documents.is_json_on_stdout() {
         iperf3::run(common, client, &stop, &mut io::sink(), &mut io::stderr())
     } else {
-        iperf3::run(common, client, &stop, &mut io::stdout(), &mut io::stderr())
+        iperf3::run(
+            common,
+            client,
+            &stop,
+            &mut getopt::stdout(),
+            &mut io::stderr(),
+        )
     };
     let mut outcome = finished.run.as_ref().and_then(TestRun::outcome);
     let server = finished.run.as_ref().and_then(TestRun::peer_address);
@@ -81,8 +88,8 @@ fn run(
 fn serve(common: &CommonSettings, server: &ServerSettings) -> Result<ExitCode, String> {
     let stop = Stop::new();
     let out: Box<dyn Write + Send> = match open_log_file(common)? {
-        Some(log) => Box::new(log),
-        None => Box::new(io::stdout()),
+        Some(log) => Box::new(getopt::Output::new(log)),
+        None => Box::new(getopt::stdout()),
     };
     // A daemon changes its directory, so relative paths are resolved before.
     let mut common = common.clone();
@@ -106,7 +113,7 @@ fn serve(common: &CommonSettings, server: &ServerSettings) -> Result<ExitCode, S
 
 fn open_log_file(common: &CommonSettings) -> Result<Option<File>, String> {
     let open = |path: &Path| {
-        let file = OpenOptions::new().create(true).append(true).open(path);
+        let file = sys::open_output(OpenOptions::new().create(true).append(true), path);
         file.map_err(|error| {
             let reason = sys::describe(&error);
             format!("unable to open log file {}: {reason}", path.display())

@@ -15,8 +15,8 @@ pub(crate) fn run(directory: &Path) -> ExitCode {
         .and_then(|program| create_links(directory, &program))
     {
         Ok(report) => {
-            // A closed pipe is not an error.
-            let _ = io::stdout().write_all(report.as_bytes());
+            // `main` reports an error.
+            let _ = getopt::stdout().write_all(report.as_bytes());
             ExitCode::SUCCESS
         }
         Err(error) => {

@@ -54,13 +54,32 @@ fn main() -> ExitCode {
     let mut args = std::env::args_os();
     let program_path = args.next().unwrap_or_default();
     if let Some(program) = names::by_path(&program_path) {
-        return (program.run)(&program_path.to_string_lossy(), &mut args);
+        let code = (program.run)(&program_path.to_string_lossy(), &mut args);
+        return with_output_error(code, program.name);
     }
     let args: Vec<_> = args.collect();
     match args.first().and_then(|word| names::by_name(word)) {
         // The dialect gets all further arguments, including -h and --.
-        Some(program) => (program.run)(program.name, &mut args.into_iter().skip(1)),
-        None => command_line::run(&args),
+        Some(program) => {
+            let code = (program.run)(program.name, &mut args.into_iter().skip(1));
+            with_output_error(code, program.name)
+        }
+        None => with_output_error(command_line::run(&args), "linerate"),
+    }
+}
+
+/// Reports output that could not be written. The exit code is then not 0. A closed pipe is not an
+/// error.
+fn with_output_error(code: ExitCode, program: &str) -> ExitCode {
+    let Some(error) = getopt::take_output_error() else {
+        return code;
+    };
+    let reason = sys::describe(&error);
+    sys::write_error_line(format_args!("{program}: cannot write the output: {reason}"));
+    if code == ExitCode::SUCCESS {
+        ExitCode::FAILURE
+    } else {
+        code
     }
 }
 

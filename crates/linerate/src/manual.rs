@@ -33,8 +33,8 @@ pub(crate) fn run(directory: &Path, command_line: &clap::Command) -> ExitCode {
             ));
             return ExitCode::FAILURE;
         }
-        // A closed pipe is not an error.
-        let _ = writeln!(io::stdout(), "{}", path.display());
+        // `main` reports an error.
+        let _ = writeln!(getopt::stdout(), "{}", path.display());
     }
     ExitCode::SUCCESS
 }

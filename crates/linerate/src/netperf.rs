@@ -16,8 +16,8 @@ pub(crate) fn server(program: &str, args: impl IntoIterator<Item = OsString>) ->
         Err(exit) => return exit.print(),
     };
     for notice in &settings.notices {
-        // A closed pipe is not an error.
-        let _ = writeln!(std::io::stdout(), "{notice}");
+        // `main` reports an error.
+        let _ = writeln!(getopt::stdout(), "{notice}");
     }
     match netperf::server::run(&settings, crate::signals::stop_on_signals) {
         Ok(()) => ExitCode::SUCCESS,
@@ -71,5 +71,5 @@ fn run(settings: &Settings) -> Exit {
     }
     let stop = engine::Stop::new();
     crate::signals::stop_on_signals_and_alarm(&stop);
-    netperf::run(settings, &stop, &mut std::io::stdout()).exit
+    netperf::run(settings, &stop, &mut getopt::stdout()).exit
 }

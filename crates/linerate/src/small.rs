@@ -39,7 +39,7 @@ fn help() -> String {
 }
 
 fn print(text: &str) -> ExitCode {
-    // A closed pipe is not an error.
-    let _ = io::stdout().write_all(text.as_bytes());
+    // `main` reports an error.
+    let _ = getopt::stdout().write_all(text.as_bytes());
     ExitCode::SUCCESS
 }

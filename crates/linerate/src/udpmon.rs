@@ -1,7 +1,7 @@
 //! The five programs of UDPmon: from argv to the exit code.
 
 use std::ffi::OsString;
-use std::io::{self, Write};
+use std::io::Write;
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::SystemTime;
@@ -195,14 +195,14 @@ impl DocumentedRun<'_> {
         let stop = Stop::new();
         crate::signals::stop_on_signals(&stop);
         let started = SystemTime::now();
-        let mut finished = run(&stop, &mut io::stdout());
+        let mut finished = run(&stop, &mut getopt::stdout());
         if let Some(line) = &finished.search_line {
             // Standard output may contain a document.
             if document_options.json {
                 sys::write_error(format_args!("{line}"));
             } else {
-                // A closed pipe is not an error.
-                let _ = io::stdout().write_all(line.as_bytes());
+                // `main` reports an error.
+                let _ = getopt::stdout().write_all(line.as_bytes());
             }
         }
         if finished.omitted_records > 0 {

@@ -59,7 +59,7 @@ fn run(
     let stop = Stop::new();
     crate::signals::stop_on_signals(&stop);
     let width = Width::for_terminal(terminal_columns());
-    let mut stdout = std::io::stdout();
+    let mut stdout = getopt::stdout();
     let finished = uperf::run(settings, master, &workorder, width, &stop, &mut stdout);
     let mut code = finished.code;
     let Some(mut outcome) = finished.outcome else {
@@ -201,6 +201,6 @@ fn terminal_columns() -> Option<u16> {
 }
 
 fn print(text: &str) {
-    // A closed pipe is not an error.
-    let _ = std::io::stdout().write_all(text.as_bytes());
+    // `main` reports an error.
+    let _ = getopt::stdout().write_all(text.as_bytes());
 }

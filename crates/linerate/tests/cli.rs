@@ -10,11 +10,13 @@ use std::time::Duration;
 
 use rustix::process::Signal;
 use serde_json::Value;
-use testkit::{TestCase, TestProcess};
+use testkit::{Server, TestCase, TestProcess};
 
 pub(crate) fn test_cases() -> Vec<TestCase> {
     testkit::test_cases![
         closed_pipe_keeps_exit_code,
+        reports_output_that_cannot_be_written,
+        fifo_without_reader_does_not_block,
         help,
         passes_arguments_to_dialect_unchanged,
         reports_usage_errors_with_exit_code_2,
@@ -250,6 +252,86 @@ fn creates_links_and_overwrites_nothing() {
             "no link is created if a file is in the way"
         );
         fs::remove_file(&foreign).unwrap();
+    }
+}
+
+/// Every program reports a full disk and exits with 1.
+fn reports_output_that_cannot_be_written() {
+    let directory = testkit::short_path_dir();
+    let histogram = directory.path().join("histogram");
+    let histogram = histogram.to_str().unwrap();
+    run_linerate(&["run", "-l", "1", "-t", "TCP_RR", "--histogram", histogram]);
+    let server = Server::start_with(|port| {
+        let status = directory.path().join("status");
+        format!(
+            "serve --status {} --netperf-port {port} --iperf-port 0 --iperf3-port 0 \
+             --uperf-port 0 --udpmon-port 0",
+            status.display()
+        )
+    });
+    let status = directory.path().join("status");
+    let listening = server.stderr();
+    let port = |name: &str| {
+        let mut words = listening.split_whitespace();
+        words.find(|word| *word == name).unwrap();
+        words.next().unwrap().trim_end_matches(',').to_owned()
+    };
+    let (iperf, iperf3, udpmon) = (port("iperf"), port("iperf3"), port("udpmon"));
+    let pages = directory.path().join("pages");
+    let links = directory.path().join("links");
+    for line in [
+        format!("netperf -p {} -H 127.0.0.1 -l -1000", server.port),
+        format!("netperf -p {} -H 127.0.0.1 -l -1000 --json", server.port),
+        "netperf -V".to_owned(),
+        format!("iperf -c 127.0.0.1 -p {iperf} -n 1000"),
+        format!("iperf3 -c 127.0.0.1 -p {iperf3} -n 1000"),
+        format!("iperf3 -c 127.0.0.1 -p {iperf3} -n 1000 -J"),
+        format!("iperf3 -c 127.0.0.1 -p {iperf3} -n 1000 --logfile /dev/full"),
+        format!("udpmon_req -d 127.0.0.1 -u {udpmon} -p 64 -l 2"),
+        format!("udpmon_bw_mon -d 127.0.0.1 -u {udpmon} -p 1000 -l 10 -w 100"),
+        "uperf -h".to_owned(),
+        format!("histogram {histogram}"),
+        format!("status --status {}", status.display()),
+        format!("status --json --status {}", status.display()),
+        "run -l 1 -t TCP_RR".to_owned(),
+        "run -l 1 -t TCP_RR --json".to_owned(),
+        format!("links {}", links.display()),
+        format!("man {}", pages.display()),
+        "--help".to_owned(),
+        "help run".to_owned(),
+        "--version".to_owned(),
+    ] {
+        let mut command = testkit::linerate_with_args(&line);
+        command.stdout(fs::File::options().write(true).open("/dev/full").unwrap());
+        let output = command.output().unwrap();
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        let message = "cannot write the output: No space left on device";
+        assert!(
+            output.status.code() == Some(1) && stderr.contains(message),
+            "{line}: {output:?}"
+        );
+    }
+}
+
+/// A FIFO without a reader is an error. It neither blocks the program nor keeps it from ending.
+fn fifo_without_reader_does_not_block() {
+    let directory = tempfile::tempdir().unwrap();
+    let fifo = directory.path().join("fifo");
+    let (kind, mode) = (rustix::fs::FileType::Fifo, rustix::fs::Mode::RWXU);
+    rustix::fs::mknodat(rustix::fs::CWD, &fifo, kind, mode, 0).unwrap();
+    let server = Server::start_with(|port| format!("iperf3 -s -p {port}"));
+    for option in ["--linerate-json", "--logfile"] {
+        let line = format!(
+            "iperf3 -c 127.0.0.1 -p {} -n 1000 {option} {}",
+            server.port,
+            fifo.display()
+        );
+        let client = TestProcess::start(&mut testkit::linerate_with_args(&line));
+        let output = client.finish(Duration::from_secs(60));
+        assert!(
+            output.code == Some(1) && output.stderr.contains("no program reads from it"),
+            "{output:#?}"
+        );
     }
 }
 

@@ -1,11 +1,16 @@
 //! Output files with names from the user.
 
-use std::fs::{self, File, Metadata, Permissions};
+use std::fs::{self, File, Metadata, OpenOptions, Permissions};
 use std::io::{self, Write};
 use std::os::fd::{BorrowedFd, OwnedFd, RawFd};
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+/// The maximum wait for the reader of a FIFO, and the pause between two attempts to open it.
+const FIFO_TIMEOUT: Duration = Duration::from_secs(5);
+const FIFO_RETRY_PAUSE: Duration = Duration::from_millis(20);
 
 /// A file to write under a name from the user.
 ///
@@ -82,8 +87,7 @@ impl OutputFile {
         if !is_stream(metadata) {
             return Err(other_kind());
         }
-        let flags = libc::O_NOFOLLOW | libc::O_NOCTTY;
-        let file = File::options().write(true).custom_flags(flags).open(path)?;
+        let file = open_for_writing(File::options().write(true), path, libc::O_NOFOLLOW)?;
         // The name may no longer refer to the file that was checked above.
         if !is_stream(&file.metadata()?) {
             return Err(other_kind());
@@ -118,6 +122,32 @@ impl Drop for PendingRename {
     fn drop(&mut self) {
         // After the rename, the file does not exist.
         let _ = fs::remove_file(&self.path);
+    }
+}
+
+/// Opens a file with these options. If it is a FIFO, waits up to [`FIFO_TIMEOUT`] for its reader;
+/// open(2) would wait for ever.
+pub fn open_output(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
+    open_for_writing(options, path, 0)
+}
+
+fn open_for_writing(options: &mut OpenOptions, path: &Path, flags: i32) -> io::Result<File> {
+    options.custom_flags(flags | libc::O_NOCTTY | libc::O_NONBLOCK);
+    let deadline = Instant::now() + FIFO_TIMEOUT;
+    loop {
+        match options.open(path) {
+            Ok(file) => {
+                let flags = rustix::fs::fcntl_getfl(&file)?;
+                rustix::fs::fcntl_setfl(&file, flags - rustix::fs::OFlags::NONBLOCK)?;
+                return Ok(file);
+            }
+            Err(error) if error.raw_os_error() != Some(libc::ENXIO) => return Err(error),
+            Err(_) if Instant::now() < deadline => std::thread::sleep(FIFO_RETRY_PAUSE),
+            Err(_) => {
+                let message = "no program reads from it";
+                return Err(io::Error::new(io::ErrorKind::TimedOut, message));
+            }
+        }
     }
 }
 
@@ -265,6 +295,9 @@ mod tests {
         };
         OutputFile::begin(&fifo).unwrap().write(b"through").unwrap();
         assert_eq!(reader.join().unwrap(), "through");
+
+        let unread = OutputFile::begin(&fifo).unwrap_err();
+        assert_eq!(unread.to_string(), "no program reads from it");
 
         let (mut read, write) = io::pipe().unwrap();
         let path = format!("/dev/fd/{}", write.as_raw_fd());

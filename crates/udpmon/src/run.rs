@@ -271,7 +271,7 @@ pub fn resp(
     let (listeners, mut endpoint) = server::listen(&without_cpus).map_err(describe)?;
     endpoint.cpus.1 = settings.common.cpus.unwrap_or(endpoint.cpus.1);
     let documents = DocumentOptions::default();
-    Run::new(&settings.common, &documents, &mut io::stdout()).begin(Program::Resp, endpoint, 0);
+    Run::new(&settings.common, &documents, &mut getopt::stdout()).begin(Program::Resp, endpoint, 0);
     if !begin()? {
         return Ok(());
     }

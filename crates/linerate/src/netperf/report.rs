@@ -21,7 +21,7 @@ pub(super) fn run(settings: &Settings) -> Exit {
     let mut finished = if settings.json {
         netperf::run(settings, &stop, &mut io::sink())
     } else {
-        netperf::run(settings, &stop, &mut io::stdout())
+        netperf::run(settings, &stop, &mut getopt::stdout())
     };
     let mut exit = std::mem::take(&mut finished.exit);
     if !settings.has_report() {

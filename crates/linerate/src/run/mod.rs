@@ -80,18 +80,16 @@ pub(crate) fn run(args: &Args) -> ExitCode {
         sys::write_error_line(format_args!("linerate run: {error}"));
         return ExitCode::from(FAILED);
     }
-    match print(&text) {
-        Err(error) => {
-            sys::write_error_line(format_args!(
-                "linerate run: standard output: {}",
-                sys::describe(&error)
-            ));
-            ExitCode::from(FAILED)
-        }
-        Ok(()) if report.interrupted => ExitCode::from(INTERRUPTED),
-        Ok(()) if report.error().is_some() => ExitCode::from(FAILED),
-        Ok(()) if args.strict && report.has_warnings() => ExitCode::from(HAS_WARNINGS),
-        Ok(()) => ExitCode::SUCCESS,
+    // `main` reports an error.
+    let _ = getopt::stdout().write_all(text.as_bytes());
+    if report.interrupted {
+        ExitCode::from(INTERRUPTED)
+    } else if report.error().is_some() {
+        ExitCode::from(FAILED)
+    } else if args.strict && report.has_warnings() {
+        ExitCode::from(HAS_WARNINGS)
+    } else {
+        ExitCode::SUCCESS
     }
 }
 
@@ -312,16 +310,4 @@ fn report_columns() -> usize {
     const DEFAULT_COLUMNS: usize = 80;
     let terminal = sys::process::terminal_columns(io::stdout());
     terminal.map_or(DEFAULT_COLUMNS, usize::from)
-}
-
-/// Prints the report. A closed pipe is not an error.
-fn print(text: &str) -> io::Result<()> {
-    let mut stdout = io::stdout().lock();
-    match stdout
-        .write_all(text.as_bytes())
-        .and_then(|()| stdout.flush())
-    {
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
-        result => result,
-    }
 }

@@ -32,10 +32,10 @@ impl LogFormat {
     pub(super) fn writer(self) -> Option<RecordWriter> {
         match self {
             Self::None => None,
-            Self::Text => Some(|test| drop(writeln!(io::stdout(), "{}", format_test(test)))),
+            Self::Text => Some(|test| drop(writeln!(getopt::stdout(), "{}", format_test(test)))),
             Self::Json => Some(|test| {
                 let line = serde_json::to_string(test).unwrap_or_default();
-                drop(writeln!(io::stdout(), "{line}"));
+                drop(writeln!(getopt::stdout(), "{line}"));
             }),
         }
     }

@@ -63,7 +63,7 @@ pub(crate) fn run(args: &Args) -> ExitCode {
     loop {
         match read_status(args) {
             // A closed pipe ends the output.
-            Ok(text) if io::stdout().write_all(text.as_bytes()).is_err() => {
+            Ok(text) if getopt::stdout().write_all(text.as_bytes()).is_err() => {
                 return ExitCode::SUCCESS;
             }
             Ok(_) if !args.follow => return ExitCode::SUCCESS,

@@ -184,7 +184,7 @@ fn listen_and_announce(settings: &ServerSettings) -> Result<Vec<Socket>, StartEr
     let port = resolve::port(&settings.port);
     let port = port.ok_or_else(|| listen_error(io::ErrorKind::InvalidInput.into()))?;
     let listeners = listen_at(host, settings.family, port).map_err(listen_error)?;
-    let mut stdout = io::stdout();
+    let mut stdout = getopt::stdout();
     let _ = writeln!(
         stdout,
         "Starting netserver with host '{shown_host}' port '{}' and family {family}",

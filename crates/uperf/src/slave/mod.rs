@@ -126,7 +126,7 @@ impl Dialect for SlaveDialect {
     fn log(&self, line: fmt::Arguments<'_>) {
         if self.config.verbose {
             // Ignore a closed pipe.
-            let _ = writeln!(io::stdout(), "{line}");
+            let _ = writeln!(getopt::stdout(), "{line}");
         }
     }
 }

@@ -268,7 +268,7 @@ impl Session<'_> {
 
     pub(super) fn print_step(&self, step: &ProtocolStep<'_>) {
         if self.shared.config.verbose {
-            let _ = write!(io::stdout(), "{step}");
+            let _ = write!(getopt::stdout(), "{step}");
         }
     }
 }
