@@ -336,6 +336,11 @@ const STATEMENTS: &[(&str, &[&str])] = &[
         "`linerate serve --max-rate` ends",
         &["serving::enforces_limits_per_address"],
     ),
+    (
+        "`linerate serve` writes at most 1,000 log lines",
+        &["serving::log_has_a_rate"],
+    ),
+    ("It counts the rest.", &["serving::log_has_a_rate"]),
     // Forged addresses
     ("The source address of a UDP datagram can be forged", &[]),
     (

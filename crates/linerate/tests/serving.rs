@@ -30,6 +30,7 @@ pub(crate) fn test_cases() -> Vec<TestCase> {
         address_in_excess_gets_no_new_test,
         sighup_reloads_limits,
         requires_secrets,
+        log_has_a_rate,
         sigterm_ends_or_drains_tests,
         status_reports_running_tests,
         replaces_only_stale_status_socket,
@@ -273,6 +274,35 @@ fn sighup_reloads_limits() {
     assert!(serving.run_client(client).code != Some(0));
     reload("allow-peers 127.0.0.0/8\n", "limits were read again");
     serving.run_client(client).assert_success();
+}
+
+/// Tests without data share the limit of the other log lines. A test with data is always logged.
+fn log_has_a_rate() {
+    const CONNECTIONS: usize = 1200;
+    let serving = Serving::start("");
+    let [_, iperf, _, _] = serving.ports;
+    for _ in 0..CONNECTIONS {
+        // The server begins a test at the first bytes, and the client sends no more.
+        let stream = std::net::TcpStream::connect(("127.0.0.1", iperf)).expect("a server");
+        let _ = stream.shutdown(std::net::Shutdown::Both);
+    }
+    serving
+        .run_client("iperf -c 127.0.0.1 -p PORT -n 2000 -l 1000")
+        .assert_success();
+    let is_logged = || serving.server.stdout().contains("\"received_bytes\":2000");
+    assert!(
+        wait_until(TIMEOUT, is_logged),
+        "{}",
+        serving.server.stdout()
+    );
+    let output = serving.server.terminate();
+    let lines = output.stdout.lines().count() + output.stderr.lines().count();
+    assert!(lines <= 1100, "{lines}");
+    assert!(
+        output.stderr.contains(" log lines left out"),
+        "{}",
+        output.stderr
+    );
 }
 
 fn requires_secrets() {

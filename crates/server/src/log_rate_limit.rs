@@ -35,13 +35,26 @@ impl LogRateLimit {
         }
     }
 
+    /// Starts the next period if the current one has ended. Returns the number of lines suppressed
+    /// in the period that has ended.
+    pub fn begin_next_period(&mut self, now: Instant) -> Option<u64> {
+        let has_ended = now.saturating_duration_since(self.period_start) >= PERIOD;
+        has_ended.then(|| std::mem::replace(self, Self::begin(now)).suppressed)
+    }
+
+    /// Returns the number of lines suppressed in this period.
+    pub fn suppressed(&self) -> u64 {
+        self.suppressed
+    }
+
+    /// Counts a line that another limit suppressed.
+    pub fn count_suppressed(&mut self) {
+        self.suppressed += 1;
+    }
+
     /// Decides whether to write a line now. A period has at most `max_lines` lines.
     pub fn decide(&mut self, now: Instant, max_lines: u32) -> LogDecision {
-        let mut suppressed = 0;
-        if now.saturating_duration_since(self.period_start) >= PERIOD {
-            suppressed = self.suppressed;
-            *self = Self::begin(now);
-        }
+        let suppressed = self.begin_next_period(now).unwrap_or(0);
         if self.lines == max_lines {
             self.suppressed += 1;
             return LogDecision::Suppress;

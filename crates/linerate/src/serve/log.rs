@@ -1,19 +1,31 @@
 //! The log of `linerate serve`: one line per test on standard output, and notes on standard error.
 
+use std::collections::HashMap;
 use std::fmt::{self, Write as _};
 use std::io::{self, Write};
+use std::net::SocketAddr;
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
 use clap::ValueEnum;
+use engine::BudgetHolder;
 use server::{LogDecision, LogRateLimit, RecordWriter, TestRecord};
+use sys::Address;
 use units::BitRate;
 
-/// The maximum number of notes per period of [`LogRateLimit`]. The limit is needed because any host
-/// can cause notes.
-const MAX_NOTES: u32 = 1000;
+/// The maximum number of lines per period of [`LogRateLimit`]. Notes and tests that moved no data
+/// share it, because any host can cause them. The tests of each address that moved data have such a
+/// limit of their own.
+const MAX_LINES: u32 = 1000;
 
-static NOTE_LIMIT: Mutex<Option<LogRateLimit>> = Mutex::new(None);
+static LIMITS: Mutex<Option<Limits>> = Mutex::new(None);
+
+/// The limits of the current period.
+struct Limits {
+    shared: LogRateLimit,
+    /// The number of lines per address.
+    by_address: HashMap<BudgetHolder, u32>,
+}
 
 /// The format of the test lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -32,12 +44,21 @@ impl LogFormat {
     pub(super) fn writer(self) -> Option<RecordWriter> {
         match self {
             Self::None => None,
-            Self::Text => Some(|test| drop(writeln!(getopt::stdout(), "{}", format_test(test)))),
+            Self::Text => Some(|test| write_test(test, format_test(test))),
             Self::Json => Some(|test| {
                 let line = serde_json::to_string(test).unwrap_or_default();
-                drop(writeln!(getopt::stdout(), "{line}"));
+                write_test(test, codec::escaped_json(&line));
             }),
         }
+    }
+}
+
+fn write_test(test: &TestRecord, line: String) {
+    let has_data = test.received_bytes + test.sent_bytes > 0;
+    let holder = test.peer.parse::<SocketAddr>().ok();
+    let holder = holder.map(|peer| BudgetHolder::for_address(&Address::Inet(peer)));
+    if may_write(holder.filter(|_| has_data)) {
+        let _ = getopt::stdout().write_all((line + "\n").as_bytes());
     }
 }
 
@@ -79,17 +100,56 @@ pub(super) fn format_amount(test: &TestRecord) -> String {
     }
 }
 
-/// Writes a line to standard error, at most [`MAX_NOTES`] per period.
+/// Writes a line about a client to standard error, at most [`MAX_LINES`] per period.
 pub(super) fn write_note(line: fmt::Arguments<'_>) {
-    let mut limit = NOTE_LIMIT.lock().unwrap_or_else(PoisonError::into_inner);
+    if may_write(None) {
+        write_operator_note(line);
+    }
+}
+
+/// Writes a line that only the operator can cause.
+pub(super) fn write_operator_note(line: fmt::Arguments<'_>) {
+    sys::write_error_line(format_args!("linerate serve: {line}"));
+}
+
+/// Reports the lines left out in the last period.
+pub(super) fn report_left_out_lines() {
+    let limits = LIMITS.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(limits) = &*limits {
+        report_left_out(limits.shared.suppressed());
+    }
+}
+
+fn report_left_out(lines: u64) {
+    if lines > 0 {
+        write_operator_note(format_args!("{lines} log lines left out"));
+    }
+}
+
+/// Returns whether a line may be written now. `address` is the client of a test that moved data;
+/// other lines share a limit.
+fn may_write(address: Option<BudgetHolder>) -> bool {
+    let mut limits = LIMITS.lock().unwrap_or_else(PoisonError::into_inner);
     let now = Instant::now();
-    let limit = limit.get_or_insert(LogRateLimit::begin(now));
-    if let LogDecision::Write { suppressed } = limit.decide(now, MAX_NOTES) {
-        let mut text = String::new();
-        if suppressed > 0 {
-            let _ = write!(text, "{suppressed} lines left out\nlinerate serve: ");
+    let limits = limits.get_or_insert_with(|| Limits {
+        shared: LogRateLimit::begin(now),
+        by_address: HashMap::new(),
+    });
+    if let Some(left_out) = limits.shared.begin_next_period(now) {
+        limits.by_address.clear();
+        report_left_out(left_out);
+    }
+    match address {
+        None => limits.shared.decide(now, MAX_LINES) != LogDecision::Suppress,
+        Some(address) => {
+            let lines = limits.by_address.entry(address).or_default();
+            *lines = lines.saturating_add(1);
+            let is_written = *lines <= MAX_LINES;
+            if !is_written {
+                limits.shared.count_suppressed();
+            }
+            is_written
         }
-        sys::write_error_line(format_args!("linerate serve: {text}{line}"));
     }
 }
 
@@ -115,5 +175,26 @@ impl iperf::event::Observer for NoteWriter {
         if let iperf::event::TestEvent::Error(line) = event {
             write_note(format_args!("iperf: {line}"));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_do_not_use_up_the_lines_of_others() {
+        let holder = |text: &str| {
+            let address: SocketAddr = text.parse().unwrap();
+            Some(BudgetHolder::for_address(&Address::Inet(address)))
+        };
+        let attempts = MAX_LINES as usize * 2;
+        for address in [holder("192.0.2.1:1"), None] {
+            let written = (0..attempts).filter(|_| may_write(address)).count();
+            assert_eq!(written, MAX_LINES as usize);
+            assert!(may_write(holder("192.0.2.2:1")));
+        }
+        let left_out = LIMITS.lock().unwrap().as_ref().unwrap().shared.suppressed();
+        assert_eq!(left_out, u64::from(MAX_LINES) * 2);
     }
 }

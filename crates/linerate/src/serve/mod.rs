@@ -147,13 +147,14 @@ fn serve(args: &Args) -> Result<(), String> {
         .start_limit_enforcer()
         .and_then(|()| status.serve(&service));
     started.map_err(thread_error)?;
-    log::write_note(format_args!("resources: {}", ResourceBudget::process()));
-    log::write_note(format_args!("listening: {}", listening.join(", ")));
+    log::write_operator_note(format_args!("resources: {}", ResourceBudget::process()));
+    log::write_operator_note(format_args!("listening: {}", listening.join(", ")));
     std::thread::scope(|scope| {
         for job in jobs {
             scope.spawn(job);
         }
     });
+    log::report_left_out_lines();
     Ok(())
 }
 
@@ -233,7 +234,7 @@ fn iperf_job(
     let tcp = iperf::server::server_for_service(service, &tcp, &observer);
     let mut acceptors = Vec::new();
     if key.is_some() {
-        log::write_note(format_args!(
+        log::write_operator_note(format_args!(
             "iperf: UDP is not served, because it does not support permit keys"
         ));
     } else {
@@ -292,9 +293,11 @@ fn reload_on_signals(args: &Args, service: &Service) -> std::io::Result<()> {
             match args.config() {
                 Ok(config) => {
                     service.reload(config);
-                    log::write_note(format_args!("limits were read again"));
+                    log::write_operator_note(format_args!("limits were read again"));
                 }
-                Err(error) => log::write_note(format_args!("limits stay as they are: {error}")),
+                Err(error) => {
+                    log::write_operator_note(format_args!("limits stay as they are: {error}"));
+                }
             }
         }
     };
