@@ -86,6 +86,9 @@ fn run(
 
 /// Runs a server. Call it before the process starts a second thread, because it may fork.
 fn serve(common: &CommonSettings, server: &ServerSettings) -> Result<ExitCode, String> {
+    for path in server.private_key.iter().chain(&server.users_file) {
+        sys::input_file::warn_if_exposed("iperf3", path);
+    }
     let stop = Stop::new();
     let out: Box<dyn Write + Send> = match open_log_file(common)? {
         Some(log) => Box::new(getopt::Output::new(log)),

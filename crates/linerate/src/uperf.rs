@@ -89,6 +89,14 @@ fn report(command_line: &str, port: u32, outcome: Outcome, interrupted: bool) ->
 }
 
 fn serve(program: &str, settings: &Settings, limits: &options::SlaveLimits) -> ExitCode {
+    let key = settings
+        .tls
+        .key
+        .as_ref()
+        .or(settings.tls.certificate.as_ref());
+    for path in key.into_iter().chain(&settings.tls.pass_phrase) {
+        sys::input_file::warn_if_exposed(program, path);
+    }
     let tls = match TlsSettings::for_slave(&settings.tls, settings.verbose) {
         Ok(tls) => Arc::new(tls),
         Err(error) => {

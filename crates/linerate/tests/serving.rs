@@ -270,10 +270,24 @@ fn sighup_reloads_limits() {
         let is_reported = wait_until(TIMEOUT, || serving.server.stderr().contains(message));
         assert!(is_reported, "{}", serving.server.stderr());
     };
-    reload("max-second 9\n", "limits stay as they are: ");
+    reload("max-second 9\n", "line 1: unknown option");
+    reload("# rates\nmax-rate 10mbps\n", "line 2: max-rate: not a rate");
+    reload("max-seconds 9x\n", "line 1: max-seconds: not a duration");
+    std::fs::remove_file(&file).expect("a file");
+    create_fifo(&file);
+    serving.server.signal(Signal::HUP);
+    let message = "it is not a regular file";
+    let is_reported = wait_until(TIMEOUT, || serving.server.stderr().contains(message));
+    assert!(is_reported, "{}", serving.server.stderr());
+    std::fs::remove_file(&file).expect("a FIFO");
     assert!(serving.run_client(client).code != Some(0));
     reload("allow-peers 127.0.0.0/8\n", "limits were read again");
     serving.run_client(client).assert_success();
+}
+
+fn create_fifo(path: &Path) {
+    let (kind, mode) = (rustix::fs::FileType::Fifo, rustix::fs::Mode::RUSR);
+    rustix::fs::mknodat(rustix::fs::CWD, path, kind, mode, 0).expect("a writable directory");
 }
 
 /// Tests without data share the limit of the other log lines. A test with data is always logged.
@@ -317,10 +331,36 @@ fn requires_secrets() {
             server.code == Some(1) && server.stderr.contains(error),
             "{server:#?}"
         );
+        server.stderr
     };
     assert_refuses_to_start("other users have access to this file");
     write_with_mode(&file, "iperf3-rsa-private-key /x\n", 0o600);
-    assert_refuses_to_start("--iperf3-authorized-users");
+    assert_refuses_to_start("missing: iperf3-authorized-users");
+    for line in [
+        "netperf-passphrase\n",
+        "Sesame open\n",
+        "netperf-passphrase=Sesame\n",
+    ] {
+        write_with_mode(&file, &format!("# secrets\n{line}"), 0o600);
+        let error = assert_refuses_to_start("line 2: ");
+        assert!(!error.contains("Sesame"), "{error}");
+    }
+    let [key, users] = ["key", "users"].map(|name| directory.path().join(name));
+    write_with_mode(
+        &file,
+        &format!(
+            "iperf3-rsa-private-key {}\niperf3-authorized-users {}\n",
+            key.display(),
+            users.display()
+        ),
+        0o600,
+    );
+    for (key_mode, users_mode) in [(0o644, 0o600), (0o600, 0o666)] {
+        write_with_mode(&key, "secret\n", key_mode);
+        write_with_mode(&users, "secret\n", users_mode);
+        let error = assert_refuses_to_start("other users have access to this file");
+        assert!(!error.contains("secret"), "{error}");
+    }
     write_with_mode(
         &file,
         "netperf-passphrase sesame\niperf-permit-key word\n",

@@ -1,11 +1,11 @@
 //! The limits and secrets of `linerate serve`. They come from the command line, or from a file with
 //! one option per line.
 
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use clap::Parser;
+use clap::error::ErrorKind;
+use clap::{CommandFactory, Parser};
 use server::{AddressLimits, Network};
 
 /// Limits for one address.
@@ -56,8 +56,10 @@ struct FileOptions<T: clap::Args> {
 }
 
 impl LimitArgs {
+    /// Reads a limits file. A FIFO could block the server, so it must be a regular file.
     pub(super) fn read(path: &Path) -> Result<Self, String> {
-        parse_file(path)
+        let text = sys::input_file::read_regular(path).map_err(|error| file_error(path, &error))?;
+        parse_file(path, &text)
     }
 
     /// Replaces each limit that `file` sets.
@@ -84,35 +86,79 @@ impl LimitArgs {
 }
 
 impl AuthSecrets {
-    /// Reads a secrets file. Fails if other users have any access to the file.
+    /// Reads a secrets file. Fails if other users have any access to it or to a file that it names.
     pub(super) fn read(path: &Path) -> Result<Self, String> {
-        let file = std::fs::metadata(path).map_err(|error| file_error(path, &error))?;
-        if file.permissions().mode() & 0o077 != 0 {
-            return Err(format!(
-                "{}: other users have access to this file; run chmod 600 on it",
-                path.display()
-            ));
+        let read = |path: &Path| {
+            sys::input_file::read_secret(path).map_err(|error| file_error(path, &error))
+        };
+        let secrets: Self = parse_file(path, &read(path)?)?;
+        let named = [
+            &secrets.iperf3_rsa_private_key,
+            &secrets.iperf3_authorized_users,
+        ];
+        for path in named.into_iter().flatten() {
+            read(path)?;
         }
-        parse_file(path)
+        Ok(secrets)
     }
 }
 
-/// Parses a file with one option per line, without the leading dashes; `#` begins a comment.
-fn parse_file<T: clap::Args>(path: &Path) -> Result<T, String> {
-    let text = std::fs::read_to_string(path).map_err(|error| file_error(path, &error))?;
-    let lines = text
-        .lines()
-        .map(|line| line.split('#').next().unwrap_or_default().trim());
-    let options = lines.filter(|line| !line.is_empty()).map(|line| {
+/// Parses a file with one option per line, without the leading dashes; `#` begins a comment. An
+/// error names the line and shows none of its text except a valid name, because the line may
+/// contain a secret.
+fn parse_file<T: clap::Args>(path: &Path, text: &str) -> Result<T, String> {
+    let parse = |options: &[String]| {
+        let program = std::iter::once(String::new());
+        FileOptions::<T>::try_parse_from(program.chain(options.iter().cloned()))
+    };
+    let command = FileOptions::<T>::command();
+    let names: Vec<_> = command
+        .get_arguments()
+        .filter_map(clap::Arg::get_long)
+        .filter(|name| *name != "help")
+        .collect();
+    let mut options: Vec<String> = Vec::new();
+    for (index, line) in text.lines().enumerate() {
+        let line = line.split('#').next().unwrap_or_default().trim();
+        if line.is_empty() {
+            continue;
+        }
+        let fail = |reason: String| {
+            let (path, number) = (path.display(), index + 1);
+            Err(format!("{path}: line {number}: {reason}"))
+        };
         let (name, value) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
-        format!("--{name}={}", value.trim())
-    });
-    let parsed = FileOptions::<T>::try_parse_from(std::iter::once(String::new()).chain(options));
-    let parsed = parsed.map_err(|error| {
-        let text = error.to_string();
-        let message = text.split("\n\n").next().unwrap_or_default();
-        let words: Vec<_> = message.split_whitespace().skip(1).collect();
-        format!("{}: {}", path.display(), words.join(" "))
+        if !names.contains(&name) {
+            return fail(format!("unknown option; use {}", names.join(", ")));
+        }
+        let value = value.trim();
+        if value.is_empty() {
+            return fail(format!("{name} needs a value"));
+        }
+        let option = format!("--{name}={value}");
+        if let Err(error) = parse(std::slice::from_ref(&option))
+            && error.kind() != ErrorKind::MissingRequiredArgument
+        {
+            let reason = std::error::Error::source(&error);
+            let reason = reason.map_or("invalid value".to_owned(), ToString::to_string);
+            return fail(format!("{name}: {reason}"));
+        }
+        if options
+            .iter()
+            .any(|other| other.split('=').next() == option.split('=').next())
+        {
+            return fail(format!("{name} is set twice"));
+        }
+        options.push(option);
+    }
+    let parsed = parse(&options).map_err(|error| {
+        let missing = names.iter().filter(|name| {
+            let option = format!("--{name}=");
+            !options.iter().any(|other| other.starts_with(&option))
+                && error.to_string().contains(&format!("--{name} "))
+        });
+        let missing: Vec<_> = missing.copied().collect();
+        format!("{}: missing: {}", path.display(), missing.join(", "))
     });
     Ok(parsed?.args)
 }

@@ -206,7 +206,20 @@ fn reads_passphrase_from_file() {
     let [right, wrong] = ["right", "wrong"].map(|name| directory.path().join(name));
     std::fs::write(&right, "sesame\n").expect("the directory is writable");
     std::fs::write(&wrong, "barley\n").expect("the directory is writable");
+    let set_mode = |file, mode| {
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(mode);
+        std::fs::set_permissions(file, mode).expect("a file of this user");
+    };
+    set_mode(&wrong, 0o600);
+    set_mode(&right, 0o640);
     let in_file = |file: &std::path::Path| format!("@{}", file.display());
+    let line = format!("netserver -D -p 0 -Z {}", in_file(&right));
+    let refused = TestProcess::start(&mut linerate_with_args(&line)).finish(SHORT_TIMEOUT);
+    assert!(
+        refused.code == Some(1) && refused.stderr.contains("other users"),
+        "{refused:#?}"
+    );
+    set_mode(&right, 0o600);
     let server = Server::start(&format!("-Z {}", in_file(&right)));
     for (passphrase, code) in [
         (in_file(&right), 0),

@@ -1,8 +1,8 @@
 //! Parsers of option values: numbers, pairs, address families, types of service.
 
-use std::fs::File;
-use std::io::{self, BufRead, BufReader, Read};
+use std::io;
 use std::ops::RangeInclusive;
+use std::path::Path;
 use std::time::Duration;
 
 use getopt::{EarlyExit, check_range, refuse};
@@ -110,7 +110,7 @@ pub(super) fn passphrase(text: &str) -> Result<String, EarlyExit> {
     const MAX_BYTES: usize = 647;
     let passphrase = match text.strip_prefix('@') {
         None => text.to_owned(),
-        Some(file) => match first_line(file, MAX_BYTES) {
+        Some(file) => match first_line(file) {
             Ok(line) => line,
             Err(error) => return refuse(sys::describe(&error)),
         },
@@ -121,14 +121,10 @@ pub(super) fn passphrase(text: &str) -> Result<String, EarlyExit> {
     Ok(passphrase)
 }
 
-/// Reads the first line of a file without its line end.
-///
-/// Reads up to two bytes more than `max_bytes`, so that the caller detects a longer line.
-fn first_line(file: &str, max_bytes: usize) -> io::Result<String> {
-    let mut text = String::new();
-    let file = File::open(file)?.take(max_bytes as u64 + 2);
-    BufReader::new(file).read_line(&mut text)?;
-    let line = text.trim_end_matches(['\n', '\r']);
+/// Reads the first line of a file without its line end. Other users must not have access to it.
+fn first_line(file: &str) -> io::Result<String> {
+    let text = sys::input_file::read_secret(Path::new(file))?;
+    let line = text.split(['\n', '\r']).next().unwrap_or_default();
     if line.is_empty() {
         return Err(io::Error::other("the file's first line is empty"));
     }
@@ -209,6 +205,9 @@ mod tests {
     fn a_passphrase_may_be_in_a_file() {
         let directory = tempfile::tempdir().unwrap();
         let file = directory.path().join("file");
+        std::fs::write(&file, "").unwrap();
+        let private = std::os::unix::fs::PermissionsExt::from_mode(0o600);
+        std::fs::set_permissions(&file, private).unwrap();
         let passphrase_from_file = |text: &str| {
             std::fs::write(&file, text).unwrap();
             passphrase(&format!("@{}", file.display())).ok()
