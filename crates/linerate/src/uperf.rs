@@ -89,6 +89,12 @@ fn report(command_line: &str, port: u32, outcome: Outcome, interrupted: bool) ->
 }
 
 fn serve(program: &str, settings: &Settings, limits: &options::SlaveLimits) -> ExitCode {
+    if limits.user.is_some()
+        && let Err(error) = sys::user::forbid_new_privileges()
+    {
+        sys::write_error_line(format_args!("{program}: --user: {}", sys::describe(&error)));
+        return ExitCode::FAILURE;
+    }
     let key = settings
         .tls
         .key

@@ -527,6 +527,14 @@ fn runs_as_another_user() {
         line.unwrap_or_default().trim().to_owned()
     };
     assert!(!field("Uid:").starts_with("0\t"), "{status}");
-    assert_eq!(field("CapEff:").trim_start_matches('0'), "", "{status}");
+    for capabilities in ["CapPrm:", "CapEff:", "CapAmb:", "CapBnd:"] {
+        assert_eq!(field(capabilities).trim_start_matches('0'), "", "{status}");
+    }
+    assert_eq!(field("NoNewPrivs:"), "1", "{status}");
+    let [_, _, iperf3, _] = serving.ports;
+    assert!(
+        testkit::receives_datagrams(iperf3),
+        "no UDP port for iperf3"
+    );
     assert_eq!(serving.running_tests().len(), 0);
 }

@@ -14,7 +14,7 @@ struct User {
 
 /// Changes all threads to this user, with its groups and without capabilities, and verifies that no
 /// thread can change back. Fails for root, for a process that is neither root nor this user, and if
-/// a capability or group remains.
+/// a capability or group remains. Call [`forbid_new_privileges`] before.
 pub fn drop_to_user(name: &str) -> io::Result<()> {
     let switch = || {
         let user = User::look_up(name)?;
@@ -31,6 +31,28 @@ pub fn drop_to_user(name: &str) -> io::Result<()> {
         let reason = crate::describe(&error);
         io::Error::new(error.kind(), format!("cannot become user {name}: {reason}"))
     })
+}
+
+/// Forbids that a program that this process executes gains privileges, and drops the capability
+/// bounding set: PR_SET_NO_NEW_PRIVS, PR_CAPBSET_DROP, prctl(2). Call it before the process starts
+/// a second thread, because it affects this thread and those that it starts.
+///
+/// The process keeps its own capabilities. Keeps the bounding set if this process may not change
+/// it.
+pub fn forbid_new_privileges() -> io::Result<()> {
+    /// Capabilities have numbers from 0 to 63.
+    const MAX_CAPABILITIES: libc::c_ulong = 64;
+    let unused: libc::c_ulong = 0;
+    for capability in 0..MAX_CAPABILITIES {
+        // SAFETY: this takes numbers. A number without a capability is an error without effect.
+        unsafe { libc::prctl(libc::PR_CAPBSET_DROP, capability, unused, unused, unused) };
+    }
+    let enabled: libc::c_ulong = 1;
+    // SAFETY: this takes numbers.
+    match unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, enabled, unused, unused, unused) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
 }
 
 impl User {
@@ -109,6 +131,9 @@ impl User {
                 ["CapPrm:", "CapEff:", "CapAmb:"].map(|field| numbers(&status, field, 16));
             if capabilities.concat().iter().any(|set| *set != 0) {
                 return failed("capabilities remain");
+            }
+            if decimals("NoNewPrivs:") != [1] {
+                return failed("a program that it executes may gain privileges");
             }
         }
         // SAFETY: these take numbers. A call that succeeds is an error.

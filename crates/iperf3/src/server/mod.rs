@@ -100,6 +100,11 @@ pub fn server_for_service(
     let login_verifier = LoginVerifier::from_settings(settings)?;
     let console = Arc::new(ServerConsole::for_errors_only(common, errors));
     let dialect = Iperf3Dialect::new(common, settings, login_verifier, console, service);
+    // The process may lose the privilege to bind the port. If this fails, the first test retries it.
+    let _ = dialect.udp_acceptor();
+    if sys::facts::has_protocol("SCTP") {
+        let _ = dialect.listen_for_sctp();
+    }
     Ok(Server::with_service(dialect, service))
 }
 

@@ -81,7 +81,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "SEC", default_value = "0", value_parser = units::parse_duration)]
     drain_on_exit: Duration,
 
-    /// Change to this user and drop all capabilities after opening the ports
+    /// Change to this user and drop all capabilities for good after opening the ports
     #[arg(long, value_name = "NAME")]
     user: Option<String>,
 
@@ -116,6 +116,9 @@ pub(crate) fn run(args: &Args) -> ExitCode {
 }
 
 fn serve(args: &Args) -> Result<(), String> {
+    if args.user.is_some() {
+        sys::user::forbid_new_privileges().map_err(|error| format!("--user: {error}"))?;
+    }
     let auth = args
         .auth
         .as_deref()
@@ -141,6 +144,7 @@ fn serve(args: &Args) -> Result<(), String> {
         jobs.push(dialect_job(dialect_sockets, &service, &auth)?);
     }
     if let Some(name) = &args.user {
+        note_lost_ports(args);
         sys::user::drop_to_user(name).map_err(|error| error.to_string())?;
     }
     let started = service
@@ -156,6 +160,19 @@ fn serve(args: &Args) -> Result<(), String> {
     });
     log::report_left_out_lines();
     Ok(())
+}
+
+/// Reports the UDP tests that `--user` prevents: each of their flows binds a socket to the port.
+fn note_lost_ports(args: &Args) {
+    let first_unprivileged = sys::facts::first_unprivileged_port();
+    for (name, port) in [("iperf", args.iperf_port), ("iperf3", args.iperf3_port)] {
+        if port != 0 && u32::from(port) < first_unprivileged {
+            log::write_operator_note(format_args!(
+                "{name}: UDP tests will fail, because --user drops the privilege to bind their \
+                 sockets to port {port}; use a port from {first_unprivileged}"
+            ));
+        }
+    }
 }
 
 fn dialect_job(

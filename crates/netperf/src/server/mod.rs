@@ -107,6 +107,10 @@ impl Drop for EmbeddedServer {
 /// Call it while the process has only one thread, because it may fork. It calls `stop_on_signals`
 /// in the serving process; that function must make SIGTERM and SIGINT set the given stop.
 pub fn run(settings: &ServerSettings, stop_on_signals: fn(&Stop)) -> Result<(), StartError> {
+    if settings.user.is_some() {
+        sys::user::forbid_new_privileges()
+            .map_err(|error| system_error("drop the capability bounding set", error))?;
+    }
     log::start(settings.debug > 0 && !settings.suppress_debug);
     log::log(format_args!("resources: {}", ResourceBudget::process()));
     // Opens files with relative names before the daemon changes its directory.
