@@ -1,8 +1,10 @@
 //! Options of `linerate serve`: the log, limits, secrets, signals and the status.
 
 use std::fs::Permissions;
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::process::Stdio;
 use std::time::Duration;
 
 use rustix::process::Signal;
@@ -31,6 +33,7 @@ pub(crate) fn test_cases() -> Vec<TestCase> {
         sighup_reloads_limits,
         requires_secrets,
         log_has_a_rate,
+        refuses_invalid_sockets_of_systemd,
         sigterm_ends_or_drains_tests,
         status_reports_running_tests,
         replaces_only_stale_status_socket,
@@ -317,6 +320,43 @@ fn log_has_a_rate() {
         "{}",
         output.stderr
     );
+}
+
+/// A server does not fall back to its default ports, or end without an error.
+fn refuses_invalid_sockets_of_systemd() {
+    let directory = testkit::short_path_dir();
+    let start = |variables: &[(&str, &str)], socket: Option<OwnedFd>| {
+        let status = directory.path().join("status");
+        let mut command = linerate_with_args(&format!("serve --status {}", status.display()));
+        command.envs(variables.iter().copied());
+        let input = match socket {
+            Some(socket) => {
+                command.env("LISTEN_FDS_FIRST_FD", "0");
+                socket.into()
+            }
+            None => Stdio::null(),
+        };
+        TestProcess::start_with_input(&mut command, input).finish(TIMEOUT)
+    };
+    let listening = || OwnedFd::from(std::net::TcpListener::bind("127.0.0.1:0").expect("a port"));
+    let unconnected = || {
+        let kind = rustix::net::SocketType::STREAM;
+        rustix::net::socket(rustix::net::AddressFamily::INET, kind, None).expect("a socket")
+    };
+    for (count, name, socket, error) in [
+        ("-1", "", None, "'-1' is not a number of sockets"),
+        ("2147483648", "", None, "is not a number of sockets"),
+        ("1x", "", None, "is not a number of sockets"),
+        ("1", "netperf", Some(unconnected()), "does not listen"),
+        ("1", "udpmon", Some(listening()), "udpmon is a TCP socket"),
+    ] {
+        let variables = [("LISTEN_FDS", count), ("LISTEN_FDNAMES", name)];
+        let server = start(&variables, socket);
+        assert!(
+            server.code == Some(1) && server.stderr.contains(error),
+            "{error}: {server:#?}"
+        );
+    }
 }
 
 fn requires_secrets() {

@@ -62,10 +62,9 @@ fn open_listener(transport: Transport, address: &Address, only_v6: bool) -> io::
 
 /// Returns the listening sockets that systemd passes to a service: LISTEN_FDS, sd_listen_fds(3).
 pub fn inherited_listeners() -> io::Result<Vec<Socket>> {
-    let mut inherited = listenfd::ListenFd::from_env();
+    let mut inherited = inherited_descriptors()?;
     (0..inherited.len())
-        .filter_map(|index| inherited.take_tcp_listener(index).transpose())
-        .map(|listener| listener.map(Socket::from))
+        .filter_map(|index| take_listener(&mut inherited, index).transpose())
         .collect()
 }
 
@@ -74,21 +73,51 @@ pub fn inherited_listeners() -> io::Result<Vec<Socket>> {
 /// They need SO_REUSEPORT before they are bound.
 pub fn inherited_sockets() -> io::Result<Vec<(String, Socket)>> {
     let names = std::env::var("LISTEN_FDNAMES").unwrap_or_default();
-    let mut inherited = listenfd::ListenFd::from_env();
+    let mut inherited = inherited_descriptors()?;
     let mut names = names.split(':').map(str::to_owned);
     let mut sockets = Vec::new();
     for index in 0..inherited.len() {
         let socket = match inherited.take_udp_socket(index) {
             Ok(Some(socket)) => {
+                if socket.local_addr()?.port() == 0 {
+                    return Err(invalid(format!("socket {index} has no port")));
+                }
                 set_default_receiver(socket.as_fd())?;
                 Some(socket.into())
             }
-            _ => inherited.take_tcp_listener(index)?.map(Socket::from),
+            _ => take_listener(&mut inherited, index)?,
         };
         let name = names.next().unwrap_or_default();
         sockets.extend(socket.map(|socket| (name, socket)));
     }
     Ok(sockets)
+}
+
+/// Returns systemd's descriptors. Fails if their number is invalid, because the server would
+/// otherwise listen at its default ports.
+fn inherited_descriptors() -> io::Result<listenfd::ListenFd> {
+    let variable = |name| std::env::var(name).unwrap_or_default();
+    let (count, process) = (variable("LISTEN_FDS"), variable("LISTEN_PID"));
+    let is_for_this_process = process.is_empty() || process == std::process::id().to_string();
+    if is_for_this_process && !count.is_empty() && count.parse::<u16>().is_err() {
+        return Err(invalid(format!("'{count}' is not a number of sockets")));
+    }
+    Ok(listenfd::ListenFd::from_env())
+}
+
+/// Takes a TCP socket, which must listen.
+fn take_listener(inherited: &mut listenfd::ListenFd, index: usize) -> io::Result<Option<Socket>> {
+    let socket = inherited.take_tcp_listener(index)?.map(Socket::from);
+    match socket {
+        Some(socket) if !socket.is_listener()? => {
+            Err(invalid(format!("socket {index} does not listen")))
+        }
+        socket => Ok(socket),
+    }
+}
+
+fn invalid(message: String) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidInput, message)
 }
 
 fn set_default_receiver(socket: BorrowedFd<'_>) -> io::Result<()> {

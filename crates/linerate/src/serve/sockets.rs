@@ -57,6 +57,16 @@ fn assign_inherited(
                  use FileDescriptorName=DIALECT"
             )
         })?;
+        let is_stream = socket.r#type().is_ok_and(|kind| kind == Type::STREAM);
+        let is_usable = match name {
+            DialectName::Iperf => true,
+            DialectName::Udpmon => !is_stream,
+            DialectName::Netperf | DialectName::Uperf | DialectName::Iperf3 => is_stream,
+        };
+        if !is_usable {
+            let (name, kind) = (name.option_name(), if is_stream { "TCP" } else { "UDP" });
+            return Err(format!("systemd's socket for {name} is a {kind} socket"));
+        }
         if !args.only.is_empty() && !args.only.contains(&name) {
             continue;
         }
@@ -67,11 +77,14 @@ fn assign_inherited(
                 dialects.push(DialectSockets::new(name, args));
                 dialects.len() - 1
             });
-        if socket.r#type().is_ok_and(|kind| kind == Type::STREAM) {
+        if is_stream {
             dialects[index].listeners.push(socket);
         } else {
             dialects[index].datagrams.push(socket);
         }
+    }
+    if dialects.is_empty() {
+        return Err("none of systemd's sockets belongs to a dialect of --only".to_owned());
     }
     Ok(dialects)
 }
