@@ -17,6 +17,7 @@ pub(crate) fn test_cases() -> Vec<TestCase> {
         closed_pipe_keeps_exit_code,
         reports_output_that_cannot_be_written,
         fifo_without_reader_does_not_block,
+        run_accepts_host_with_port,
         help,
         passes_arguments_to_dialect_unchanged,
         reports_usage_errors_with_exit_code_2,
@@ -123,6 +124,8 @@ fn reports_usage_errors_with_exit_code_2() {
         ),
         (["serve", "--max-seconds", "10x"], "not a duration"),
         (["serve", "--drain-on-exit", "3d"], "not a duration"),
+        (["run", "host:x", "--json"], "'x' is not a port"),
+        (["run", "[::1", "--json"], "the bracket is not closed"),
         (["run", "-l", "-5"], "unexpected argument '-5'"),
         (["run", "-l", "169h"], "a test takes at most 604800 seconds"),
         (
@@ -333,6 +336,21 @@ fn fifo_without_reader_does_not_block() {
             "{output:#?}"
         );
     }
+}
+
+fn run_accepts_host_with_port() {
+    let server = Server::start("");
+    let port = server.port;
+    for host in ["localhost", "127.0.0.1", "[::1]"] {
+        let target = format!("{host}:{port}");
+        let output = run_linerate(&["run", &target, "-l", "1", "-t", "TCP_RR", "--json"]);
+        assert_eq!(output.status.code(), Some(0), "{target}: {output:?}");
+    }
+    let port = port.to_string();
+    let output = run_linerate(&["run", "[::1]", "--port", &port, "-l", "1", "-t", "TCP_RR"]);
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    let output = run_linerate(&["run", "localhost:1", "--port", "2"]);
+    assert_eq!(output.status.code(), Some(2), "{output:?}");
 }
 
 fn runs_two_tests_as_json() {

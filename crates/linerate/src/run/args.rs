@@ -20,8 +20,10 @@ use super::test_selection::{self, Test};
 #[derive(clap::Args, Clone, Debug)]
 #[command(after_help = EXIT_CODES)]
 pub(crate) struct Args {
-    /// Host with a netserver; without HOST, this machine
-    pub(crate) host: Option<String>,
+    /// Host with a netserver, or HOST:PORT; without HOST, this machine. An IPv6 address before a
+    /// port needs brackets, as in [::1]:12865
+    #[arg(value_parser = parse_host)]
+    host: Option<Host>,
 
     /// Tests, in this order [default: TCP_STREAM, TCP_MAERTS, UDP_STREAM, TCP_RR, UDP_RR, TCP_CRR]
     #[arg(
@@ -50,8 +52,8 @@ pub(crate) struct Args {
     pub(crate) html: Option<PathBuf>,
 
     /// Port of the netserver
-    #[arg(long, value_name = "PORT", default_value_t = 12865, value_parser = clap::value_parser!(u16).range(1..), requires = "host")]
-    pub(crate) port: u16,
+    #[arg(long, value_name = "PORT", default_value_t = DEFAULT_PORT, value_parser = clap::value_parser!(u16).range(1..), requires = "host")]
+    port: u16,
 
     /// Server port of the data connections, for a path with a firewall (netperf: -- -P ,PORT); with
     /// --parallel, the first of consecutive ports
@@ -107,6 +109,16 @@ pub(crate) struct Args {
     pub(crate) v6: bool,
 }
 
+/// HOST or HOST:PORT.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Host {
+    name: String,
+    port: Option<u16>,
+}
+
+/// Port of a netserver.
+const DEFAULT_PORT: u16 = 12865;
+
 /// Value of `--udp-rate`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum UdpRate {
@@ -137,9 +149,27 @@ Exit codes:
   130  SIGINT or SIGTERM ended the run; linerate printed the results up to then";
 
 impl Args {
+    /// Returns the name or address of the host.
+    pub(crate) fn host(&self) -> Option<&str> {
+        self.host.as_ref().map(|host| host.name.as_str())
+    }
+
+    /// Returns the port of the netserver.
+    pub(crate) fn port(&self) -> u16 {
+        let port_of_host = self.host.as_ref().and_then(|host| host.port);
+        port_of_host.unwrap_or(self.port)
+    }
+
     /// Returns the selected tests, after checking the arguments. The error is one line.
     pub(crate) fn tests(&self) -> Result<Vec<Test>, String> {
         let tests = test_selection::select_tests(&self.tests, self.transport, self.bidirectional)?;
+        if self.port != DEFAULT_PORT && self.port() != self.port {
+            return Err(format!(
+                "--port {} contradicts the port {} after HOST",
+                self.port,
+                self.port()
+            ));
+        }
         let is_vsock = |test: &Test| test.transport == Transport::Vsock;
         let sends_datagrams = |test: &Test| test.is_one_way_over_datagrams();
         if self.udp_rate.is_some() && !tests.iter().any(sends_datagrams) {
@@ -196,6 +226,34 @@ impl Args {
     }
 }
 
+/// Parses `HOST`, `HOST:PORT`, `[ADDRESS]` or `[ADDRESS]:PORT`. More than one colon without brackets
+/// is an IPv6 address.
+fn parse_host(text: &str) -> Result<Host, String> {
+    let (name, port) = match text.strip_prefix('[').map(|rest| rest.split_once(']')) {
+        Some(Some((name, ""))) => (name, None),
+        Some(Some((name, rest))) => match rest.strip_prefix(':') {
+            Some(port) => (name, Some(port)),
+            None => return Err("only a colon and a port may follow the brackets".to_owned()),
+        },
+        Some(None) => return Err("the bracket is not closed".to_owned()),
+        None => match text.split_once(':') {
+            Some((name, port)) if !port.contains(':') => (name, Some(port)),
+            _ => (text, None),
+        },
+    };
+    let port = port.map(|port| match port.parse() {
+        Ok(number) if number > 0 => Ok(number),
+        _ => Err(format!("'{port}' is not a port")),
+    });
+    if name.is_empty() {
+        return Err("the host is missing".to_owned());
+    }
+    Ok(Host {
+        name: name.to_owned(),
+        port: port.transpose()?,
+    })
+}
+
 fn parse_confidence(text: &str) -> Result<Confidence, String> {
     let (level, width) = text.split_once(',').unwrap_or((text, "5"));
     let level: u8 = level.parse().unwrap_or(0);
@@ -242,5 +300,40 @@ fn parse_seconds(text: &str) -> Result<u32, String> {
     match u32::try_from(duration.as_secs()) {
         Ok(seconds) if seconds <= MAX_SECONDS => Ok(seconds),
         _ => Err(format!("a test takes at most {MAX_SECONDS} seconds")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hosts_may_have_ports() {
+        for (text, name, port) in [
+            ("host", "host", None),
+            ("host:1", "host", Some(1)),
+            ("10.0.0.1:65535", "10.0.0.1", Some(65535)),
+            ("::1", "::1", None),
+            ("fe80::1%eth0", "fe80::1%eth0", None),
+            ("[::1]", "::1", None),
+            ("[fe80::1%eth0]:12865", "fe80::1%eth0", Some(12865)),
+        ] {
+            let name = name.to_owned();
+            assert_eq!(parse_host(text), Ok(Host { name, port }), "{text}");
+        }
+        for text in [
+            "",
+            ":1",
+            "host:",
+            "host:x",
+            "host:0",
+            "host:65536",
+            "[]:1",
+            "[::1",
+            "[::1]1",
+            "[::1]:",
+        ] {
+            assert!(parse_host(text).is_err(), "{text}");
+        }
     }
 }

@@ -94,12 +94,12 @@ pub(crate) fn run(args: &Args) -> ExitCode {
 }
 
 fn measure(args: &Args, tests: &[Test], stop: &Stop) -> Report {
-    let host = args.host.clone();
+    let host = args.host().map(str::to_owned);
     let peer = PeerInfo {
         embedded: host.is_none(),
         ..PeerInfo::new(
             host.unwrap_or_else(|| Ipv4Addr::LOCALHOST.to_string()),
-            args.port.into(),
+            args.port().into(),
         )
     };
     let mut report = Report {
@@ -121,7 +121,7 @@ fn measure_tests(
 ) -> Result<(), String> {
     // The server ends when it is dropped, after the last test.
     let server = args
-        .host
+        .host()
         .is_none()
         .then(|| EmbeddedServer::start(ServerLimits::default()))
         .transpose();

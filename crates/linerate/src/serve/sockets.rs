@@ -133,6 +133,10 @@ impl DialectSockets {
         let mut addresses = match &self.bind {
             None => Address::wildcards(port).to_vec(),
             Some(host) => {
+                let without_brackets = host
+                    .strip_prefix('[')
+                    .and_then(|host| host.strip_suffix(']'));
+                let host = without_brackets.unwrap_or(host);
                 let resolved = resolve(host, AddressFamily::Any).map_err(io::Error::other)?;
                 resolved.with_port(port)
             }
