@@ -119,7 +119,7 @@ fn serve(program: &str, settings: &Settings, limits: &options::SlaveLimits) -> E
     };
     let config = SlaveConfig {
         limits: limits.clone(),
-        policy: settings.policy,
+        policy: settings.policy.clone(),
         served_files,
         verbose: settings.verbose,
         tls,

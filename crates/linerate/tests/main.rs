@@ -25,6 +25,7 @@ mod scripts;
 mod security;
 mod serve;
 mod serving;
+mod third_parties;
 mod truth;
 mod udpmon;
 mod uperf;
@@ -54,6 +55,7 @@ fn main() -> ExitCode {
         ("iperf", iperf::test_cases()),
         ("iperfs", iperfs::test_cases()),
         ("serving", serving::test_cases()),
+        ("third_parties", third_parties::test_cases()),
         ("flent", flent::test_cases()),
         ("packaging", packaging::test_cases()),
         ("map", map::test_cases()),

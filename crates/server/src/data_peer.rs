@@ -15,7 +15,7 @@ use engine::{Stop, StopReason, deadline_thread};
 use sys::call::{self, Error, KernelAddress};
 use sys::{Address, Socket};
 
-use crate::{Dialect, ServerContext};
+use crate::{Dialect, ServerContext, ThirdParties};
 
 /// The time for which a connection from an unexpected address waits for one from an expected
 /// address.
@@ -25,16 +25,16 @@ pub const UNEXPECTED_PEER_WAIT: Duration = Duration::from_millis(100);
 const MAX_WAITING: usize = 8;
 
 /// The permissions set by the operator.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PeerPolicy {
-    /// `--allow-third-party`: datagrams may be sent to any address in a client's request.
-    pub allows_third_party: bool,
+    /// `--allow-third-party`: datagrams may be sent to these addresses too.
+    pub third_parties: ThirdParties,
     /// `--strict-peers`: connections from unexpected addresses are refused.
     pub is_strict: bool,
 }
 
 /// The expected source of a test's data.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct DataPeer<'a> {
     /// The other end of the control connection.
     pub control: &'a Address,
@@ -136,7 +136,9 @@ impl<'a> DataPeer<'a> {
             Address::Llc(_) => true,
             _ => false,
         };
-        cannot_be_misused || self.policy.allows_third_party || self.is_control_peer(target)
+        cannot_be_misused
+            || self.policy.third_parties.contain(target)
+            || self.is_control_peer(target)
     }
 
     fn is_control_peer(&self, address: &Address) -> bool {
@@ -598,8 +600,8 @@ mod tests {
         peer.policy.is_strict = true;
         assert!(!peer.expects(&inet("192.0.2.3:7")) && peer.expects(&requested));
 
-        peer.policy.allows_third_party = true;
-        assert!(peer.may_send_to(&requested));
+        peer.policy.third_parties.allow("192.0.2.2").unwrap();
+        assert!(peer.may_send_to(&requested) && !peer.may_send_to(&inet("192.0.2.3:7")));
         let local = inet("127.0.0.1:7");
         assert!(DataPeer::for_control_address(&local).may_send_to(&inet("127.0.0.2:9")));
     }

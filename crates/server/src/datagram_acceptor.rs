@@ -11,6 +11,8 @@ use model::{SocketOptions, Transport};
 use sys::call::{self, Error};
 use sys::{Address, Socket};
 
+use crate::ThirdParties;
+
 /// The maximum numbers of datagrams, and of their bytes, that wait for a session. Further datagrams
 /// are dropped.
 const MAX_WAITING: usize = 1024;
@@ -39,6 +41,8 @@ pub struct DatagramAcceptor {
 
 #[derive(Debug, Default)]
 struct State {
+    /// Addresses whose flows any session accepts, unless another session expects their host.
+    third_parties: ThirdParties,
     /// The hosts expected by sessions, each with the session's identifier; `None` means any host.
     expected: Vec<(u64, Option<Address>)>,
     waiting: VecDeque<(Address, FirstDatagram)>,
@@ -98,6 +102,14 @@ impl DatagramAcceptor {
             can_start_flow,
             ..self
         }
+    }
+
+    /// Lets each session also accept flows from these addresses, unless another session expects
+    /// their host.
+    #[must_use]
+    pub fn with_third_parties(self, third_parties: ThirdParties) -> Self {
+        self.state().third_parties = third_parties;
+        self
     }
 
     /// Returns the address and port where flows arrive.
@@ -270,13 +282,24 @@ impl State {
 
     fn expects(&self, from: &Address) -> bool {
         let mut hosts = self.expected.iter().map(|(_, host)| host.as_ref());
-        hosts.any(|host| host.is_none_or(|host| host.shares_host_with(from)))
+        hosts.any(|host| self.is_for(host, from))
+    }
+
+    /// Returns whether a session that expects `host` accepts flows of `from`.
+    fn is_for(&self, host: Option<&Address>, from: &Address) -> bool {
+        let is_expected = || {
+            let mut hosts = self.expected.iter().filter_map(|(_, host)| host.as_ref());
+            hosts.any(|host| host.shares_host_with(from))
+        };
+        host.is_none_or(|host| {
+            host.shares_host_with(from) || (self.third_parties.contain(from) && !is_expected())
+        })
     }
 
     fn next_source(&self, host: Option<&Address>) -> Option<Address> {
         let mut sources = self.waiting.iter().map(|(from, _)| from);
-        let is_host = |from: &Address| host.is_none_or(|host| host.shares_host_with(from));
-        let next = sources.find(|from| is_host(from) && !self.in_transit_sources.contains(from));
+        let is_in_transit = |from| self.in_transit_sources.contains(from);
+        let next = sources.find(|from| self.is_for(host, from) && !is_in_transit(from));
         next.cloned()
     }
 
@@ -416,6 +439,33 @@ mod tests {
         clients[0].send(b"three").unwrap();
         let flow = third_session.accept(&options, false, deadline(), &stop);
         assert_eq!(data(&flow.unwrap()), [b"three"]);
+    }
+
+    #[test]
+    fn a_session_accepts_allowed_third_parties() {
+        let mut allowed = ThirdParties::default();
+        allowed.allow("127.0.0.3,127.0.0.4").unwrap();
+        let acceptor = open_acceptor("0.0.0.0:0").with_third_parties(allowed);
+        let (stop, options) = (Stop::new(), SocketOptions::default());
+        let hosts = ["127.0.0.2", "127.0.0.3"];
+        let [first, second] = hosts.map(|host| {
+            let host = Address::Inet(format!("{host}:1").parse().unwrap());
+            acceptor
+                .expect_flows(Some(&host), deadline(), &stop)
+                .unwrap()
+        });
+        for (host, datagram) in [
+            ("127.0.0.5", b"5"),
+            ("127.0.0.3", b"3"),
+            ("127.0.0.4", b"4"),
+        ] {
+            client(&acceptor, host).send(datagram).unwrap();
+        }
+        // The first session does not get the flow that the second one expects.
+        for (session, expected) in [(&first, b"4"), (&second, b"3")] {
+            let flow = session.accept(&options, false, deadline(), &stop).unwrap();
+            assert_eq!(data(&flow), [expected]);
+        }
     }
 
     #[test]

@@ -18,6 +18,7 @@ mod permissions;
 mod registry;
 mod server;
 mod service;
+mod third_party;
 
 pub use data_peer::{
     AcceptedConnection, DataAcceptor, DataPeer, IsOtherPeer, Nonce, PeerPolicy,
@@ -33,3 +34,4 @@ pub use permissions::Permissions;
 pub use registry::{ClientTest, RecordWriter, Registry, RunningTest, TestRecord};
 pub use server::{Dialect, Server, ServerContext};
 pub use service::{AddressLimits, ClientSlot, Refusal, ServerConfig, Service};
+pub use third_party::{MAX_AMPLIFICATION, ThirdParties, UNPROVEN_ADDRESS};

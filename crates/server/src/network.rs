@@ -37,6 +37,11 @@ impl Network {
         (bits <= max_bits).then_some(Self { address, bits })
     }
 
+    /// Returns the network of the addresses whose first `bits` bits equal those of `address`.
+    pub(crate) fn new(address: IpAddr, bits: u8) -> Self {
+        Self { address, bits }
+    }
+
     /// Returns whether the network contains this address, in either notation.
     pub fn contains(&self, address: IpAddr) -> bool {
         match (self.address, address.to_canonical()) {

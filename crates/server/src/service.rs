@@ -13,9 +13,10 @@ use model::with_defaults;
 use sys::Address;
 use sys::call::Error;
 
-use crate::Network;
 use crate::freed_memory::release_freed_memory_soon;
 use crate::registry::{ClientTest, RecordWriter, Registry, RunningTest};
+use crate::third_party::LocalLinks;
+use crate::{Network, ThirdParties};
 
 /// The resources of a client's session: its thread, its control connection or UDP flow, and memory
 /// for the used part of its stack and for its messages.
@@ -41,6 +42,10 @@ with_defaults! {
         /// `--max-clients`, `--max-masters`: the maximum number of control connections at a time.
         /// One address gets at most 15/16.
         pub max_clients: u32 = 1024,
+        /// `--allow-third-party`: the addresses that may receive more than
+        /// [`MAX_AMPLIFICATION`](crate::MAX_AMPLIFICATION) times the bytes that they sent, although
+        /// they are unproven.
+        pub third_parties: ThirdParties = ThirdParties::default(),
         /// `--drain-on-exit`: the time for which running tests may continue after a stop.
         pub drain_time: Duration = Duration::ZERO,
         /// Whether to serve one client at a time while others wait.
@@ -60,9 +65,6 @@ pub struct AddressLimits {
     pub max_bits_per_second: Option<u64>,
     /// The maximum duration of a test.
     pub max_duration: Option<Duration>,
-    /// Networks of addresses that may receive more than three times the bytes that they sent,
-    /// although their address is unproven; `None` means all.
-    pub proof_exempt_networks: Option<Vec<Network>>,
 }
 
 impl AddressLimits {
@@ -77,13 +79,9 @@ impl AddressLimits {
 impl ServerConfig {
     /// Returns whether clients may connect from this address.
     pub fn admits(&self, peer: &Address) -> bool {
-        self.networks.is_empty() || is_in(peer, &self.networks)
+        let is_in = |network: &Network| peer.ip().is_some_and(|ip| network.contains(ip));
+        self.networks.is_empty() || self.networks.iter().any(is_in)
     }
-}
-
-fn is_in(peer: &Address, networks: &[Network]) -> bool {
-    peer.ip()
-        .is_some_and(|ip| networks.iter().any(|network| network.contains(ip)))
 }
 
 /// The state shared by the servers of one process.
@@ -94,6 +92,7 @@ pub struct Service(Arc<Inner>);
 struct Inner {
     config: RwLock<Arc<ServerConfig>>,
     clients: SharedBudget,
+    local_links: LocalLinks,
     running: Registry,
     stop: Stop,
     cancel_stop: Stop,
@@ -109,6 +108,7 @@ impl Service {
     pub fn with_log(config: ServerConfig, stop: Stop, write_record: Option<RecordWriter>) -> Self {
         Self(Arc::new(Inner {
             clients: SharedBudget::new(config.max_clients.into()),
+            local_links: LocalLinks::default(),
             running: Registry::new(write_record),
             cancel_stop: stop.child_after(config.drain_time),
             config: RwLock::new(Arc::new(config)),
@@ -186,12 +186,12 @@ impl Service {
         (self.0.running).register((dialect, peer), test, cancel_stop, limits)
     }
 
-    /// Returns whether a peer may receive more than three times the bytes that it sent, although
-    /// its address is unproven.
+    /// Returns whether a peer may receive more than
+    /// [`MAX_AMPLIFICATION`](crate::MAX_AMPLIFICATION) times the bytes that it sent, although its
+    /// address is unproven: an address of this host or of its links, or one that the operator
+    /// allows.
     pub fn may_amplify(&self, peer: &Address) -> bool {
-        let config = self.config();
-        let networks = config.limits.proof_exempt_networks.as_ref();
-        networks.is_none_or(|networks| is_in(peer, networks))
+        self.config().third_parties.contain(peer) || self.0.local_links.contain(peer)
     }
 
     /// Starts the thread that ends tests beyond their limits and measures the current rates.

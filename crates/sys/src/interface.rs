@@ -128,6 +128,62 @@ pub fn link(index: u32) -> io::Result<Link> {
     parse().ok_or_else(|| io::ErrorKind::InvalidData.into())
 }
 
+/// An address of an interface, as reported by rtnetlink(7).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct InterfaceAddress {
+    /// The index of the interface.
+    pub index: u32,
+    /// The address of this host.
+    pub local: IpAddr,
+    /// An address in the prefix: of the peer if the address names one, else of this host.
+    pub prefix: IpAddr,
+    /// The length of the prefix in bits.
+    pub prefix_bits: u8,
+    /// Whether the interface is up and reaches several hosts directly: it has the flag BROADCAST,
+    /// and not POINTOPOINT.
+    pub is_on_broadcast_link: bool,
+}
+
+/// Returns the addresses of all interfaces.
+pub fn addresses() -> io::Result<Vec<InterfaceAddress>> {
+    let mut broadcast_links = Vec::new();
+    request_dump(libc::RTM_GETLINK, &[0; LINK_HEADER], |answer| {
+        // struct ifinfomsg (linux/rtnetlink.h): bytes 4 to 7 are the index, 8 to 11 the flags.
+        let (Some(index), Some(flags)) = (word(answer, 4), word(answer, 8)) else {
+            return;
+        };
+        let relevant = libc::IFF_UP | libc::IFF_BROADCAST | libc::IFF_POINTOPOINT;
+        if flags & relevant as u32 == (libc::IFF_UP | libc::IFF_BROADCAST) as u32 {
+            broadcast_links.push(index);
+        }
+    })?;
+    let mut addresses = Vec::new();
+    request_dump(libc::RTM_GETADDR, &[0; ADDRESS_HEADER], |answer| {
+        addresses.extend(parse_address(answer, &broadcast_links));
+    })?;
+    Ok(addresses)
+}
+
+fn parse_address(answer: &[u8], broadcast_links: &[u32]) -> Option<InterfaceAddress> {
+    // struct ifaddrmsg (linux/if_addr.h): byte 1 is the prefix length, 4 to 7 are the index.
+    let (prefix_bits, index) = (*answer.get(1)?, word(answer, 4)?);
+    let find = |kind: u16| {
+        let octets = find_attribute(answer, ADDRESS_HEADER, kind)?;
+        let v4 = || <[u8; 4]>::try_from(octets).map(IpAddr::from);
+        let v6 = || <[u8; 16]>::try_from(octets).map(IpAddr::from);
+        v4().or_else(|_| v6()).ok()
+    };
+    let prefix = find(libc::IFA_ADDRESS)?;
+    Some(InterfaceAddress {
+        index,
+        // The attribute is absent if both are equal, as for most IPv6 addresses.
+        local: find(libc::IFA_LOCAL).unwrap_or(prefix),
+        prefix,
+        prefix_bits,
+        is_on_broadcast_link: broadcast_links.contains(&index),
+    })
+}
+
 /// A queueing discipline of an interface: tc(8).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Qdisc {
@@ -367,6 +423,9 @@ const ROUTE_HEADER: usize = 12;
 /// Length of `struct ifinfomsg`.
 const LINK_HEADER: usize = 16;
 
+/// Length of `struct ifaddrmsg`.
+const ADDRESS_HEADER: usize = 8;
+
 /// From linux/pkt_sched.h.
 const TC_H_ROOT: u32 = u32::MAX;
 
@@ -379,6 +438,20 @@ const ATTRIBUTE_HEADER: usize = 4;
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn loopback_addresses_are_not_on_a_broadcast_link() {
+        let lo = index_by_name("lo").unwrap();
+        let addresses = addresses().unwrap();
+        let address = addresses.iter().find(|address| address.local.is_loopback());
+        let address = *address.unwrap();
+        assert_eq!(address.index, lo);
+        assert_eq!(
+            address.prefix_bits,
+            if address.local.is_ipv4() { 8 } else { 128 }
+        );
+        assert!(!address.is_on_broadcast_link);
+    }
 
     #[test]
     fn loopback_is_reached_by_lo() {

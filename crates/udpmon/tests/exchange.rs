@@ -130,66 +130,6 @@ fn linerate_ends_exchange_exact_figures() {
     });
 }
 
-/// The nonce of a linerate requester proves its address. A stock requester gets at most three times
-/// the bytes of its requests and data.
-#[test]
-fn replies_to_unproven_addresses_are_bounded() {
-    let limits = server::AddressLimits {
-        proof_exempt_networks: Some(Vec::new()),
-        ..server::AddressLimits::default()
-    };
-    with_limits(limits, |port, _| {
-        let settings = BwMonSettings {
-            common: common(port),
-            ..BwMonSettings::default()
-        };
-        let mut requester = Requester::open(&settings.common, "127.0.0.1", None).unwrap();
-        let test = requester
-            .run_throughput_test(&settings, &TestLoad::default(), &Stop::new())
-            .unwrap();
-        assert_eq!((test.receiver_counts.received, test.timeouts), (2, 0));
-
-        let stock = UdpSocket::bind("127.0.0.1:0").unwrap();
-        stock.connect(("127.0.0.1", port)).unwrap();
-        stock
-            .set_read_timeout(Some(Duration::from_secs(20)))
-            .unwrap();
-        let (mut sent, mut received) = (0, 0);
-        let mut reply = [0; 4096];
-        let mut exchange = |block: MessageBlock, bytes: usize| {
-            let mut request = vec![0; bytes];
-            block.write(&mut request);
-            sent += stock.send(&request).unwrap();
-            sent
-        };
-        exchange(MessageBlock::with_command(Command::ZeroStats), 208);
-        received += stock.recv(&mut reply).unwrap();
-        let slice = MessageBlock {
-            length: 1400,
-            ..MessageBlock::with_command(Command::GetHistogram)
-        };
-        // Each pair of requests gets 208 bytes, and a slice of 1400 bytes if the limit permits it.
-        let mut slices = 0;
-        for _ in 0..20 {
-            exchange(slice, 208);
-            let sent = exchange(MessageBlock::with_command(Command::GetStats), 208);
-            loop {
-                let length = stock.recv(&mut reply).unwrap();
-                received += length;
-                assert!(received <= 3 * sent, "{received} for {sent}");
-                if length == 208 {
-                    break;
-                }
-                slices += 1;
-            }
-        }
-        assert!((1..20).contains(&slices), "{slices}");
-        exchange(MessageBlock::with_command(Command::Data), 1400);
-        exchange(slice, 208);
-        assert_eq!(stock.recv(&mut reply).unwrap(), 1400);
-    });
-}
-
 /// The requester stops sending immediately, and its error contains the responder's reason.
 #[test]
 fn reports_why_the_responder_ended_a_test() {

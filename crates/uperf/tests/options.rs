@@ -123,7 +123,7 @@ fn parses_every_master_option() {
         ),
         (
             "--allow-third-party -m p",
-            master_with(|s, _| s.policy.allows_third_party = true),
+            master_with(|s, _| s.policy.third_parties.allows_all = true),
         ),
     ] {
         assert_eq!(parse(line), expected, "{line}");

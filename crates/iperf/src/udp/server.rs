@@ -10,8 +10,8 @@ use model::{EndCause, FlowPlan, Limit, Transport};
 use rand::rngs::OsRng;
 use rand::{Rng, TryRngCore};
 use server::{
-    ClientSlot, DatagramAcceptor, DatagramPeer, Dialect, ExpectedFlows, RunningTest, ServerConfig,
-    Service,
+    ClientSlot, DatagramAcceptor, DatagramPeer, Dialect, ExpectedFlows, MAX_AMPLIFICATION,
+    RunningTest, ServerConfig, Service, UNPROVEN_ADDRESS,
 };
 use sys::{Address, Socket, call};
 
@@ -39,12 +39,6 @@ const MAX_ANSWERS: u32 = 200;
 
 /// The time that a client has to prove its address.
 const PROOF_TIMEOUT: Duration = Duration::from_secs(2);
-
-/// The reason to send no data to a client.
-const UNPROVEN_ADDRESS: &str = "its address is not proven (--allow-third-party accepts it)";
-
-/// The maximum number of bytes sent per byte received from a client with an unproven address.
-const MAX_AMPLIFICATION: u64 = 3;
 
 /// The longest wait before the server checks its stop again.
 const STOP_CHECK_INTERVAL: Duration = Duration::from_secs(1);
@@ -601,6 +595,9 @@ impl<'a> DatagramReceiver<'a> {
         } else {
             MAX_AMPLIFICATION * result.side.counts.received.0 / bytes.len() as u64
         };
+        if max_answers == 0 {
+            self.report_error(format!("{from}: gets no report: {UNPROVEN_ADDRESS}"));
+        }
         for _ in 0..max_answers {
             if call::send_without_waiting(socket, &bytes).is_err() {
                 return;

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use model::with_defaults;
-use server::Network;
+use server::{Network, ThirdParties};
 use units::iperf::Scale;
 
 use crate::wire::Parameters;
@@ -122,6 +122,8 @@ with_defaults! {
         pub max_tests: u32 = 1024,
         /// `--allow-peers`.
         pub allowed_networks: Vec<Network> = Vec::new(),
+        /// `--allow-third-party`.
+        pub third_parties: ThirdParties = ThirdParties::default(),
     }
 }
 

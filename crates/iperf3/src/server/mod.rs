@@ -111,6 +111,7 @@ pub fn server_for_service(
 fn server_config(settings: &ServerSettings) -> ServerConfig {
     ServerConfig {
         networks: settings.allowed_networks.clone(),
+        third_parties: settings.third_parties.clone(),
         // Each stream counts as a client until its cookie has arrived.
         max_clients: 4096,
         ..ServerConfig::default()
@@ -318,7 +319,9 @@ impl Iperf3Dialect {
         for address in datagram_addresses(&self.common) {
             match DatagramAcceptor::open(&address, &SocketOptions::default()) {
                 Ok(opened) => {
-                    let opened = opened.with_first_datagram_check(is_greeting);
+                    let third_parties = self.service.config().third_parties.clone();
+                    let opened = (opened.with_first_datagram_check(is_greeting))
+                        .with_third_parties(third_parties);
                     return Ok(Arc::clone(acceptor.insert(Arc::new(opened))));
                 }
                 Err(error) => fault = Fault::io(error::LISTEN, error.error()),

@@ -29,10 +29,10 @@ pub(super) struct LimitArgs {
     pub(super) allow_peers: Vec<Network>,
 
     /// Let clients of these networks receive more than three times the bytes that they sent, even
-    /// if their address is unproven. This applies to UDP tests of stock iperf 2 in which the server
-    /// sends, and to long responses to stock UDPmon
+    /// if their address is unproven. This applies to UDP tests of iperf 2 in which the server
+    /// sends, and to long responses to stock UDPmon. Addresses on the server's links need no option
     #[arg(long, value_name = "CIDR", value_delimiter = ',', value_parser = Network::parse)]
-    allow_third_party: Vec<Network>,
+    pub(super) allow_third_party: Vec<Network>,
 }
 
 /// Secrets that clients must know.
@@ -80,7 +80,6 @@ impl LimitArgs {
             max_tests: self.max_tests,
             max_bits_per_second: self.max_rate,
             max_duration: self.max_seconds,
-            proof_exempt_networks: Some(self.allow_third_party.clone()),
         }
     }
 }

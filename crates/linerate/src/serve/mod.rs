@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use clap::ValueEnum;
 use engine::{ResourceBudget, Stop};
-use server::{Dialect, Server, ServerConfig, Service};
+use server::{Dialect, Server, ServerConfig, Service, ThirdParties};
 use sys::Socket;
 
 use self::config::{AuthSecrets, LimitArgs};
@@ -295,6 +295,10 @@ impl Args {
             max_clients: self.max_clients,
             drain_time: self.drain_on_exit,
             networks: limits.allow_peers.clone(),
+            third_parties: ThirdParties {
+                allows_all: false,
+                networks: limits.allow_third_party.clone(),
+            },
             limits: limits.limits(),
             ..ServerConfig::default()
         })

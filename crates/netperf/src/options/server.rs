@@ -8,7 +8,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use getopt::Argument::{Nothing, Value};
+use getopt::Argument::{Nothing, OptionalAttached, Value};
 use getopt::{EarlyExit, Exit, Section, linerate_long, refuse, stock_letter};
 use model::with_defaults;
 use server::{Network, PeerPolicy, Permissions, ServerConfig};
@@ -144,9 +144,9 @@ pub(super) static SECTION: Section<ServerSettings> = Section {
     linerate_long("allow-spin", Nothing, "Let clients request spinning between intervals (-b, -w)", "",
         "Let clients request that the server spins at the end of each pacing interval (--spin), for at most half of the interval and at most 2 milliseconds. This takes up to half of a CPU. Without it, the server sleeps and a linerate client prints a warning.",
         |s, _| { s.limits.allow_spin = true; Ok(()) }),
-    linerate_long("allow-third-party", Nothing, "Let clients request datagrams to other hosts", "",
-        "Let a client request datagrams to a host other than its own, and let SCTP associations from other hosts take part in a _MANY test.",
-        |s, _| { s.limits.peers.allows_third_party = true; Ok(()) }),
+    linerate_long("allow-third-party", OptionalAttached("CIDR"), "Let clients request datagrams to other hosts (repeatable)", "",
+        "Let a client request datagrams to a host other than its own, and let SCTP associations from other hosts take part in a _MANY test. With =CIDR, only to hosts in this network: 10.0.0.0/8, fd00::/8, or one address. May be given several times.",
+        |s, v| s.limits.peers.third_parties.allow(v).or_else(refuse)),
     linerate_long("strict-peers", Nothing, "Accept a test's data only from the client's address", "",
         "Accept a test's data only from the client's address: the source of its control connection, or the address in its request. Without it, the server accepts a connection from another address if none from the client's address arrives within 2 seconds, which shortens the test. Datagrams from another address count if they arrive first. A linerate client proves its connection with a nonce, so its address does not matter.",
         |s, _| { s.limits.peers.is_strict = true; Ok(()) }),
@@ -253,7 +253,7 @@ mod tests {
                  --strict-peers --allow-spin --allow-modules --allow-privileged-ports",
                 with(|s| {
                     s.limits.fill_directories = vec!["/a".into(), "/b".into()];
-                    s.limits.peers.allows_third_party = true;
+                    s.limits.peers.third_parties.allows_all = true;
                     s.limits.peers.is_strict = true;
                     s.limits.allow_spin = true;
                     s.limits.permissions = Permissions {

@@ -102,7 +102,7 @@ impl PreparedTest {
                     is_on_other_network: false,
                     policy: PeerPolicy {
                         is_strict: true,
-                        ..peer.policy
+                        ..peer.policy.clone()
                     },
                 };
                 Ok(accept(&same_host, None)?)

@@ -203,7 +203,7 @@ impl PreparedTest {
                 control: peer,
                 requested: named_client.as_ref(),
                 is_on_other_network: self.assignment.is_on_other_network,
-                policy: limits.peers,
+                policy: limits.peers.clone(),
             },
             stop,
             limits,

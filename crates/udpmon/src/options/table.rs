@@ -289,6 +289,9 @@ rows! {
     PEERS = linerate_long("allow-peers", Value("CIDR"), "Serve only requesters from this network (repeatable)", "",
         "Serve only requesters from this network: 10.0.0.0/8, fd00::/8, or one address. The option is repeatable.",
         |t, v| { t.limits.server.networks.push(Network::parse(v).or_else(refuse)?); Ok(()) });
+    THIRD_PARTY = linerate_long("allow-third-party", Value("CIDR"), "Send long replies to unproven addresses in this network (repeatable)", "",
+        "Send requesters in this network more than three times the bytes that they sent, although their address is not proven: 10.0.0.0/8, fd00::/8, or one address. The option is repeatable. Without it, only addresses of this host or on its links, and linerate requesters, which prove their address, get more.",
+        |t, v| t.limits.server.third_parties.allow(v).or_else(refuse));
     TESTS = linerate_long("max-tests", Value("n"), "Run at most n tests at a time", "1",
         "Run at most n tests at a time; refuse further requesters. Default {default}, as in the stock tool.",
         |t, v| { t.limits.server.max_clients = integer(v, 1..=1 << 16)?; Ok(()) });
@@ -348,7 +351,7 @@ pub(super) static RECV: Section<GivenOptions> = section(&[
 
 #[rustfmt::skip]
 pub(super) static RESP: Section<GivenOptions> = section(&[
-    RECEIVE_PORT, INTERFACE, DAEMON, V6, BUFFER, PRECEDENCE, TOS, TOS_BYTE, CPUS, VERBOSE, VERSION, HELP, STAMP_SOURCE, PEERS,
+    RECEIVE_PORT, INTERFACE, DAEMON, V6, BUFFER, PRECEDENCE, TOS, TOS_BYTE, CPUS, VERBOSE, VERSION, HELP, STAMP_SOURCE, PEERS, THIRD_PARTY,
     TESTS, MAX_RECORDS, MAX_MEMORY, MAX_RESPONSE, IDLE, DRAIN,
 ]);
 

@@ -8,7 +8,7 @@ use engine::ResourceAmounts;
 use model::EndCause;
 use rand::rngs::OsRng;
 use rand::{Rng, TryRngCore};
-use server::{ClientSlot, ClientTest};
+use server::{ClientSlot, ClientTest, MAX_AMPLIFICATION, UNPROVEN_ADDRESS};
 use sys::call::{self, Error};
 use sys::clock::monotonic_ns;
 
@@ -19,9 +19,6 @@ use crate::wire::{Command, EndReason, LinerateExtension, MessageBlock};
 /// The time to wait for the requester's next test, and to answer a repeated TESTEND. A stock
 /// requester repeats requests after 3 s.
 const NEXT_TEST_TIMEOUT: Duration = Duration::from_secs(4);
-
-/// The maximum ratio of sent to received bytes for an unproven address (RFC 9000, section 8.1).
-const MAX_AMPLIFICATION: u64 = 3;
 
 pub(super) struct Session<'a> {
     pub(super) server: &'a Server<'a>,
@@ -37,6 +34,8 @@ pub(super) struct Session<'a> {
     is_proven: bool,
     /// Whether the address may receive replies without the amplification limit.
     may_amplify: bool,
+    /// Whether the limit has prevented a reply.
+    is_limited: bool,
     /// Bytes of the requester's requests.
     received_bytes: u64,
     /// Bytes of the requester's test packets.
@@ -59,6 +58,7 @@ impl<'a> Session<'a> {
             is_linerate: false,
             is_proven: false,
             may_amplify: server.service.may_amplify(&entry.peer),
+            is_limited: false,
             received_bytes: 0,
             data_bytes: 0,
             sent_bytes: 0,
@@ -206,6 +206,12 @@ impl<'a> Session<'a> {
         let sent_bytes = self.sent_bytes + reply.len() as u64;
         let is_bounded = !self.may_amplify && !self.is_proven;
         if is_bounded && sent_bytes > MAX_AMPLIFICATION * (self.received_bytes + self.data_bytes) {
+            if !std::mem::replace(&mut self.is_limited, true) {
+                let peer = &self.entry.peer;
+                (self.server.warn)(format_args!(
+                    "udpmon: {peer}: gets no long replies: {UNPROVEN_ADDRESS}"
+                ));
+            }
             return;
         }
         if call::send_without_waiting(self.socket, reply).is_ok() {

@@ -370,7 +370,7 @@ impl Session<'_> {
                 listeners,
                 files: Arc::new(files),
                 tls,
-                policy: self.settings.policy,
+                policy: self.settings.policy.clone(),
                 run_budget: None,
             });
         }

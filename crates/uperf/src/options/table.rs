@@ -8,7 +8,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use getopt::Argument::{Nothing, Value};
+use getopt::Argument::{Nothing, OptionalAttached, Value};
 use getopt::OptionName::Letter;
 use getopt::{EarlyExit, Exit, Section, linerate_long, linerate_option, refuse, stock_letter};
 use model::with_defaults;
@@ -142,9 +142,9 @@ pub(super) static SECTION: Section<GivenOptions> = Section {
     linerate_long("strict-peers", Nothing, "Accept data connections from the control peer's address only", "",
         "Accept data connections only from the address of the control connection. Without it, the first one of a strand may come from another address, as from a host with several addresses. It is accepted if none has come from the control connection's address for two seconds; a warning names the address.",
         |t, _| { t.for_both("--strict-peers").policy.is_strict = true; Ok(()) }),
-    linerate_long("allow-third-party", Nothing, "Send UDP datagrams to any address that sends a handshake", "",
-        "Answer UDP handshakes from any address. Without it, a slave answers only the address of its master, because a handshake with a forged source address would direct the test's datagrams to another host. A master answers an address other than its slave's after two seconds, with a warning.",
-        |t, _| { t.for_both("--allow-third-party").policy.allows_third_party = true; Ok(()) }),
+    linerate_long("allow-third-party", OptionalAttached("cidr"), "Send UDP datagrams to any address that sends a handshake", "",
+        "Answer UDP handshakes from any address. With =cidr, only from addresses in this network: 10.0.0.0/8, fd00::/8, or one address; repeatable. Without it, a slave answers only the address of its master, because a handshake with a forged source address would direct the test's datagrams to another host. A master answers an address other than its slave's after two seconds, with a warning.",
+        |t, v| t.for_both("--allow-third-party").policy.third_parties.allow(v).or_else(refuse)),
     linerate_long("allow-dir", Value("dir"), "Let masters request files below <dir> (repeatable)", "",
         "Let masters request files below this directory; links are not followed. A master that runs a profile never requests files, because in a profile the slave receives the files that sendfile sends. Repeatable; by default there is none.",
         |t, v| { t.for_slave("--allow-dir").directories.push(v.into()); Ok(()) }),

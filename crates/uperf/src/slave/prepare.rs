@@ -128,7 +128,7 @@ impl Session<'_> {
             listeners,
             files,
             tls,
-            policy: config.policy,
+            policy: config.policy.clone(),
             run_budget: Some(run_budget.clone()),
         };
         let running = (self.server)

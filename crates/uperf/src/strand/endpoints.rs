@@ -292,7 +292,7 @@ impl Listeners {
         let protocol = flowop.endpoint.protocol.ok_or(Error::PROTONOSUPPORT)?;
         let listener = self.find_listener(protocol, host.local_address.as_ref());
         let peer = DataPeer {
-            policy: request.setup.policy,
+            policy: request.setup.policy.clone(),
             ..DataPeer::for_control_address(&host.address)
         };
         let accepted = match &mut listener.ok_or(Error::NOTCONN)?.socket {
