@@ -5,6 +5,7 @@ mod session;
 mod test;
 
 use std::fmt;
+use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -36,6 +37,10 @@ const HANDOVER_TIMEOUT: Duration = Duration::from_millis(100);
 
 /// The maximum number of sessions that wait for the next test of their requester.
 const MAX_WAITING_SESSIONS: usize = 32;
+
+/// The time without datagrams after which an unproven session yields to another requester. A stock
+/// requester repeats a request after 3 s.
+const SILENCE_TIME: Duration = Duration::from_secs(4);
 
 /// The stack size of a session's thread. Except for histograms, its buffers are on the heap.
 const STACK_BYTES: usize = 256 * 1024;
@@ -77,6 +82,7 @@ pub fn serve(
             settings.limits.memory_bytes,
         ),
         sessions: Mutex::default(),
+        nonce_secret: RandomState::new(),
     };
     std::thread::scope(|scope| {
         for listener in listeners {
@@ -96,6 +102,8 @@ struct Server<'a> {
     /// The memory for all records.
     memory: SharedBudget,
     sessions: Mutex<Vec<Arc<SessionEntry>>>,
+    /// The secret that the nonces depend on.
+    nonce_secret: RandomState,
 }
 
 /// The state of a session that other sessions and the listener use.
@@ -108,6 +116,23 @@ struct SessionEntry {
     is_confirmed: AtomicBool,
     /// Whether the session holds a client slot for a test.
     is_testing: AtomicBool,
+    /// Whether the requester has proved its address with the nonce.
+    is_proven: AtomicBool,
+    /// Whether no datagram has arrived for [`SILENCE_TIME`].
+    is_silent: AtomicBool,
+}
+
+impl SessionEntry {
+    /// Returns whether this session ends for a request of `peer`. A request of the same host means
+    /// that the host has abandoned the session, but the source of an unproven request may be forged.
+    fn yields_to(&self, peer: &Address, is_proven: bool, is_single: bool) -> bool {
+        let is_abandoned =
+            self.peer.shares_host_with(peer) && (is_single || !self.is_confirmed.load(Relaxed));
+        if self.is_proven.load(Relaxed) {
+            return is_proven && is_abandoned;
+        }
+        is_proven || is_abandoned || self.is_silent.load(Relaxed)
+    }
 }
 
 impl Server<'_> {
@@ -166,6 +191,9 @@ impl Server<'_> {
             _ => return,
         };
         answer_in_place(datagram, answer);
+        if answer == Command::InUse {
+            write_nonce(datagram, self.nonce_for(from));
+        }
         if let Ok(destination) = call::KernelAddress::try_from(from) {
             let _ = call::send_to_without_waiting(listener.as_fd(), datagram, &destination);
         }
@@ -184,8 +212,10 @@ impl Server<'_> {
         if self.sessions().iter().any(|entry| entry.peer == *from) {
             return Ok(());
         }
+        let is_proven = LinerateExtension::find(request)
+            .is_some_and(|extension| extension.nonce == self.nonce_for(from));
         let slot = self
-            .claim_slot(from, None)
+            .claim_slot(from, is_proven, None)
             .map_err(|refusal| refusal.to_string())?;
         let memory = self
             .memory
@@ -201,6 +231,8 @@ impl Server<'_> {
             stop: self.service.cancel_stop().child(),
             is_confirmed: AtomicBool::new(false),
             is_testing: AtomicBool::new(true),
+            is_proven: AtomicBool::new(is_proven),
+            is_silent: AtomicBool::new(false),
         });
         self.sessions().push(Arc::clone(&entry));
         let (registration, request) = (
@@ -216,11 +248,12 @@ impl Server<'_> {
         thread.map(drop).map_err(|error| sys::describe(&error))
     }
 
-    /// Returns a slot for a test. If all slots are taken, ends an unconfirmed session of the same
-    /// host. If there is only one slot, also ends a confirmed session.
+    /// Returns a slot for a test. If all slots are taken, ends the session that the requester may
+    /// replace, if any: see [`SessionEntry::yields_to`].
     fn claim_slot(
         &self,
         peer: &Address,
+        is_proven: bool,
         current: Option<&SessionEntry>,
     ) -> Result<ClientSlot, Refusal> {
         let refusal = match self.service.admit(peer) {
@@ -233,18 +266,19 @@ impl Server<'_> {
             let mut candidates = sessions.iter().filter(|entry| {
                 let is_current =
                     current.is_some_and(|current| std::ptr::eq(current, Arc::as_ptr(entry)));
-                let can_end = is_single || !entry.is_confirmed.load(Relaxed);
+                // Another address's slot is of no use to an address that has its share.
+                let is_of_use =
+                    matches!(refusal, Refusal::Full(_)) || entry.peer.shares_host_with(peer);
                 !is_current
-                    && can_end
+                    && is_of_use
                     && entry.is_testing.load(Relaxed)
-                    && entry.peer.shares_host_with(peer)
+                    && entry.yields_to(peer, is_proven, is_single)
             });
             candidates.next().cloned()
         };
         let Some(victim) = victim else {
             return Err(refusal);
         };
-        // The requesting host starts another test, so it has abandoned the victim's test.
         victim.stop.set(StopReason::PeerClosed);
         let deadline = Instant::now() + HANDOVER_TIMEOUT;
         loop {
@@ -254,6 +288,13 @@ impl Server<'_> {
                 admitted => return admitted,
             }
         }
+    }
+
+    /// Returns the nonce that proves a requester's address. Only a host that receives the answers to
+    /// this address knows it.
+    fn nonce_for(&self, peer: &Address) -> u128 {
+        let half = |part: u8| u128::from(self.nonce_secret.hash_one((part, peer.to_string())));
+        half(0) << 64 | half(1)
     }
 
     /// Returns whether a session may wait for the next test of its requester.
@@ -278,6 +319,15 @@ impl Drop for SessionRegistration<'_> {
     }
 }
 
+/// Writes the responder's nonce into the answer to a linerate requester.
+fn write_nonce(answer: &mut [u8], nonce: u128) {
+    if let (Some(extension), Some(block)) =
+        (LinerateExtension::find(answer), answer.first_chunk_mut())
+    {
+        LinerateExtension { nonce, ..extension }.write_into(block);
+    }
+}
+
 /// Converts a request in place to its answer: the same block with another command and the
 /// protocol's version.
 fn answer_in_place(datagram: &mut [u8], answer: Command) {
@@ -292,5 +342,33 @@ fn answer_in_place(datagram: &mut [u8], answer: Command) {
     block.write(datagram);
     if let (Some(extension), Some(bytes)) = (extension, datagram.first_chunk_mut()) {
         extension.write_into(bytes);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_proven_session_yields_to_its_own_proven_host_only() {
+        let address = |text: &str| Address::Inet(text.parse().unwrap());
+        let (same_host, other_host) = (address("192.0.2.1:2"), address("192.0.2.2:2"));
+        let yields = |[is_session_proven, is_silent]: [bool; 2], is_request_proven| {
+            let entry = SessionEntry {
+                peer: address("192.0.2.1:1"),
+                stop: Stop::new(),
+                is_confirmed: AtomicBool::new(true),
+                is_testing: AtomicBool::new(true),
+                is_proven: AtomicBool::new(is_session_proven),
+                is_silent: AtomicBool::new(is_silent),
+            };
+            [&same_host, &other_host].map(|peer| entry.yields_to(peer, is_request_proven, true))
+        };
+        for is_silent in [false, true] {
+            assert_eq!(yields([true, is_silent], false), [false, false]);
+            assert_eq!(yields([true, is_silent], true), [true, false]);
+            assert_eq!(yields([false, is_silent], true), [true, true]);
+            assert_eq!(yields([false, is_silent], false), [true, is_silent]);
+        }
     }
 }

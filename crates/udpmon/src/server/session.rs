@@ -6,8 +6,6 @@ use std::time::{Duration, Instant};
 
 use engine::ResourceAmounts;
 use model::EndCause;
-use rand::rngs::OsRng;
-use rand::{Rng, TryRngCore};
 use server::{ClientSlot, ClientTest, MAX_AMPLIFICATION, UNPROVEN_ADDRESS};
 use sys::call::{self, Error};
 use sys::clock::monotonic_ns;
@@ -25,13 +23,11 @@ pub(super) struct Session<'a> {
     /// The socket, connected to the requester.
     pub(super) socket: BorrowedFd<'a>,
     pub(super) entry: &'a SessionEntry,
-    /// A random number. A request with it proves the requester's address; a reply with it proves
-    /// the responder.
+    /// The number of [`Server::nonce_for`]. A request with it proves the requester's address; a reply
+    /// with it proves the responder.
     nonce: u128,
     /// Whether the requester is a linerate.
     pub(super) is_linerate: bool,
-    /// Whether the requester has proved its address with the nonce.
-    is_proven: bool,
     /// Whether the address may receive replies without the amplification limit.
     may_amplify: bool,
     /// Whether the limit has prevented a reply.
@@ -54,9 +50,8 @@ impl<'a> Session<'a> {
             server,
             socket,
             entry,
-            nonce: OsRng.unwrap_err().random(),
+            nonce: server.nonce_for(&entry.peer),
             is_linerate: false,
-            is_proven: false,
             may_amplify: server.service.may_amplify(&entry.peer),
             is_limited: false,
             received_bytes: 0,
@@ -136,7 +131,11 @@ impl<'a> Session<'a> {
         mut request: Vec<u8>,
         arrival_ns: u64,
     ) -> Option<(Vec<u8>, u64, ClientSlot)> {
-        let Ok(slot) = self.server.claim_slot(&self.entry.peer, Some(self.entry)) else {
+        let Ok(slot) = (self.server).claim_slot(
+            &self.entry.peer,
+            self.entry.is_proven.load(Relaxed),
+            Some(self.entry),
+        ) else {
             self.answer(&mut request, Command::InUse);
             return None;
         };
@@ -177,7 +176,9 @@ impl<'a> Session<'a> {
         self.received_bytes += request.len() as u64;
         if let Some(extension) = LinerateExtension::find(request) {
             self.is_linerate = true;
-            self.is_proven |= extension.nonce == self.nonce;
+            if extension.nonce == self.nonce {
+                self.entry.is_proven.store(true, Relaxed);
+            }
         }
     }
 
@@ -190,21 +191,13 @@ impl<'a> Session<'a> {
 
     /// Writes the responder's nonce into the answer to a linerate requester.
     pub(super) fn write_nonce(&self, answer: &mut [u8]) {
-        if let (Some(extension), Some(block)) =
-            (LinerateExtension::find(answer), answer.first_chunk_mut())
-        {
-            let with_nonce = LinerateExtension {
-                nonce: self.nonce,
-                ..extension
-            };
-            with_nonce.write_into(block);
-        }
+        super::write_nonce(answer, self.nonce);
     }
 
     /// Sends a reply, unless it would exceed the limit for an unproven address.
     pub(super) fn reply(&mut self, reply: &[u8]) {
         let sent_bytes = self.sent_bytes + reply.len() as u64;
-        let is_bounded = !self.may_amplify && !self.is_proven;
+        let is_bounded = !self.may_amplify && !self.entry.is_proven.load(Relaxed);
         if is_bounded && sent_bytes > MAX_AMPLIFICATION * (self.received_bytes + self.data_bytes) {
             if !std::mem::replace(&mut self.is_limited, true) {
                 let peer = &self.entry.peer;

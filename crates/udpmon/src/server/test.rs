@@ -11,6 +11,7 @@ use engine::{
 use server::RunningTest;
 use sys::clock::monotonic_ns;
 
+use super::SILENCE_TIME;
 use super::arrivals::{ArrivalObserver, lost_record, packet_record};
 use super::session::Session;
 use crate::host::HostMeter;
@@ -255,6 +256,7 @@ impl<'s, 'a> ServedTest<'s, 'a> {
             };
             self.last_request_ns = monotonic_ns();
             self.session.entry.is_confirmed.store(true, Relaxed);
+            self.session.entry.is_silent.store(false, Relaxed);
             self.session.count_received(&request);
             self.session.data_bytes = data_bytes_before + phase.counters.counts().received.0;
             match self.answer(phase, &mut request, times) {
@@ -279,8 +281,10 @@ impl<'s, 'a> ServedTest<'s, 'a> {
             UNCONFIRMED_TIMEOUT.min(idle)
         };
         let last_ns = self.last_request_ns.max(last_packet_ns.unwrap_or(0));
-        let has_timed_out = Duration::from_nanos(monotonic_ns().saturating_sub(last_ns)) >= timeout;
-        has_timed_out.then(|| {
+        let silence = Duration::from_nanos(monotonic_ns().saturating_sub(last_ns));
+        let is_silent = silence >= SILENCE_TIME;
+        self.session.entry.is_silent.store(is_silent, Relaxed);
+        (silence >= timeout).then(|| {
             let reason = format!("no datagram arrived for {} s", timeout.as_secs());
             TestEnd::Failed(EndReason::Timeout, reason)
         })
