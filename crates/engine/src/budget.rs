@@ -1,7 +1,7 @@
 //! Budgets that the clients of a server share: bytes of memory, sessions, threads, descriptors.
 
 use std::collections::HashMap;
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use sys::Address;
@@ -90,6 +90,15 @@ impl BudgetHolder {
             }),
             Address::Vsock { context, .. } => Self::Machine(*context),
             Address::Unix(_) | Address::Llc(_) => Self::Local,
+        }
+    }
+
+    /// Returns the holder for the network of an address that may be forged: the first 24 bits of an
+    /// IPv4 address, or the first 64 bits of an IPv6 address.
+    pub fn for_network(address: &Address) -> Self {
+        match Self::for_address(address) {
+            Self::Ip(IpAddr::V4(ip)) => Self::Ip(Ipv4Addr::from_bits(ip.to_bits() & !0xff).into()),
+            other => other,
         }
     }
 }

@@ -34,6 +34,11 @@ impl FirstDatagram {
         }
     }
 
+    /// Returns the time since its arrival.
+    pub fn age(&self) -> std::time::Duration {
+        std::time::Duration::from_nanos(sys::clock::monotonic_ns().saturating_sub(self.arrival_ns))
+    }
+
     /// Returns its arrival time by the clock of the format's stamps.
     pub(crate) fn arrival_ns(&self, format: DatagramFormat) -> u64 {
         let offset_ns = match format.stamp.map(|stamp| stamp.clock) {

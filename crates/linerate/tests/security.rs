@@ -286,7 +286,7 @@ const STATEMENTS: &[(&str, &[&str])] = &[
     ),
     (
         "A UDPmon responder stores nothing",
-        &["exchange::replies_to_unproven_addresses_are_bounded"],
+        &["third_parties::udpmon_responder"],
     ),
     ("Its limits are", &[]),
     (
@@ -344,28 +344,43 @@ const STATEMENTS: &[(&str, &[&str])] = &[
     // Forged addresses
     ("The source address of a UDP datagram can be forged", &[]),
     (
-        "`linerate serve` sends at most three times",
-        &["serving::limits_amplification_to_unproven_addresses"],
+        "Each server sends at most three times",
+        &["third_parties::serve"],
     ),
     (
-        "`--allow-third-party CIDR` exempts",
-        &["serving::limits_amplification_to_unproven_addresses"],
+        "A TCP handshake or a nonce",
+        &["third_parties::proven_addresses_get_data"],
     ),
-    ("The servers of single dialects behave", &[]),
     (
-        "An iperf 2 server sends datagrams to the source",
-        &["iperf::stock_udp_reverse"],
+        "`iperf -s -u` and `udpmon_resp` have this rule",
+        &[
+            "third_parties::iperf_server",
+            "third_parties::udpmon_responder",
+            "third_parties::servers_with_control_connections",
+        ],
     ),
-    ("The protocol cannot prove that", &[]),
     (
-        "The test ends if the address answers with ICMP",
+        "Exempt are addresses of this host",
+        &["third_party::tests::only_broadcast_links_have_neighbours"],
+    ),
+    ("So this remains possible", &["third_parties::iperf_server"]),
+    (
+        "An iperf 2 flow ends if the address answers",
         &["iperf::ends_a_reverse_udp_test_if_the_port_is_closed"],
     ),
+    ("If your network lets", &[]),
     (
-        "A UDPmon responder sends answers",
-        &["exchange::responses_have_the_requested_length"],
+        "Forged datagrams cannot take",
+        &["datagram_acceptor::tests::a_flow_may_have_to_send_a_second_datagram"],
     ),
-    ("If sources can be forged", &[]),
+    (
+        "In `linerate serve`, the UDP clients",
+        &["service::tests::unproven_clients_have_slots_of_their_own"],
+    ),
+    (
+        "No unproven request ends",
+        &["server::tests::a_proven_session_yields_to_its_own_proven_host_only"],
+    ),
     // Privileges
     (
         "A server needs no privileges",

@@ -25,6 +25,10 @@ const POLL_INTERVAL: Duration = Duration::from_millis(20);
 /// own socket.
 const MAX_TRANSIT_TIME: Duration = Duration::from_millis(2);
 
+/// The maximum time from the first datagram of a flow to its second. Slow clients send one in some
+/// seconds.
+const SECOND_DATAGRAM_TIME: Duration = Duration::from_secs(60);
+
 /// The time for which a source that has its own socket does not count as new.
 const KNOWN_SOURCE_TIME: Duration = Duration::from_secs(1);
 
@@ -36,6 +40,8 @@ pub struct DatagramAcceptor {
     bound: Address,
     /// Whether a flow may begin with this datagram.
     can_start_flow: fn(&[u8]) -> bool,
+    /// Whether a flow begins with its second datagram.
+    waits_for_second: bool,
     state: Mutex<State>,
 }
 
@@ -45,12 +51,20 @@ struct State {
     third_parties: ThirdParties,
     /// The hosts expected by sessions, each with the session's identifier; `None` means any host.
     expected: Vec<(u64, Option<Address>)>,
-    waiting: VecDeque<(Address, FirstDatagram)>,
-    waiting_bytes: usize,
+    waiting: DatagramQueue,
+    /// The first datagrams of sources that must send a second one.
+    singles: DatagramQueue,
     known_sources: Vec<(Address, Instant)>,
     /// Sources with their own socket whose datagrams may still arrive at the server's socket.
     in_transit_sources: Vec<Address>,
     last_id: u64,
+}
+
+/// Datagrams in the order of their arrival, with their sources.
+#[derive(Debug, Default)]
+struct DatagramQueue {
+    datagrams: VecDeque<(Address, FirstDatagram)>,
+    bytes: usize,
 }
 
 /// The registration of a session that expects flows. Dropping it allows the next session for the
@@ -90,6 +104,7 @@ impl DatagramAcceptor {
             bound: Address::local(&listener)?,
             listener,
             can_start_flow: |_| true,
+            waits_for_second: false,
             state: Mutex::default(),
         })
     }
@@ -100,6 +115,16 @@ impl DatagramAcceptor {
     pub fn with_first_datagram_check(self, can_start_flow: fn(&[u8]) -> bool) -> Self {
         Self {
             can_start_flow,
+            ..self
+        }
+    }
+
+    /// Accepts a flow only when its second datagram has arrived, so that a forged datagram costs no
+    /// socket and no thread. The oldest waiting datagrams make room for new ones.
+    #[must_use]
+    pub fn with_second_datagram(self) -> Self {
+        Self {
+            waits_for_second: true,
             ..self
         }
     }
@@ -201,7 +226,7 @@ impl ExpectedFlows<'_> {
                 let socket = open_datagram_branch(bound, Transport::Udp, &from, options);
                 let socket = socket.map_err(|error| errno(&error))?;
                 state.collect(self.acceptor);
-                let first_datagrams = state.remove_datagrams(&from);
+                let first_datagrams = state.waiting.remove(&from);
                 state
                     .known_sources
                     .push((from.clone(), Instant::now() + KNOWN_SOURCE_TIME));
@@ -237,7 +262,7 @@ impl ExpectedFlows<'_> {
             .in_transit_sources
             .retain(|source| *source != peer.from);
         peer.first_datagrams
-            .append(&mut state.remove_datagrams(&peer.from));
+            .append(&mut state.waiting.remove(&peer.from));
     }
 }
 
@@ -259,6 +284,9 @@ impl State {
         let mut buffer = vec![0; 1 << 16];
         let now = Instant::now();
         self.known_sources.retain(|(_, expiry)| *expiry > now);
+        while self.singles.first_age() > Some(SECOND_DATAGRAM_TIME) {
+            self.singles.pop_first();
+        }
         loop {
             let (length, from) =
                 match call::receive_from_without_waiting(acceptor.listener.as_fd(), &mut buffer) {
@@ -268,16 +296,30 @@ impl State {
                 };
             let is_in_transit = self.in_transit_sources.contains(&from);
             let is_known = self.known_sources.iter().any(|(known, _)| *known == from);
-            let is_full = self.waiting.len() >= MAX_WAITING
-                || self.waiting_bytes + length > MAX_WAITING_BYTES;
-            let has_earlier = || self.waiting.iter().any(|(other, _)| *other == from);
+            let is_full = self.waiting.lacks_room_for(length);
+            let has_earlier = || self.waiting.contains(&from) || self.singles.contains(&from);
             let can_start_flow = || (acceptor.can_start_flow)(&buffer[..length]) || has_earlier();
             if is_in_transit || (!is_known && !is_full && self.expects(&from) && can_start_flow()) {
-                self.waiting_bytes += length;
                 let datagram = FirstDatagram::received_now(&buffer[..length]);
-                self.waiting.push_back((from, datagram));
+                self.keep(from, datagram, acceptor.waits_for_second && !is_in_transit);
             }
         }
+    }
+
+    /// Keeps a datagram for a session; with `waits_for_second`, only when another one of its source
+    /// has arrived. The oldest single datagrams make room for new ones.
+    fn keep(&mut self, from: Address, datagram: FirstDatagram, waits_for_second: bool) {
+        if waits_for_second && !self.waiting.contains(&from) {
+            let Some(first) = self.singles.remove(&from).pop() else {
+                while self.singles.lacks_room_for(datagram.data.len()) {
+                    self.singles.pop_first();
+                }
+                self.singles.push(from, datagram);
+                return;
+            };
+            self.waiting.push(from.clone(), first);
+        }
+        self.waiting.push(from, datagram);
     }
 
     fn expects(&self, from: &Address) -> bool {
@@ -297,33 +339,71 @@ impl State {
     }
 
     fn next_source(&self, host: Option<&Address>) -> Option<Address> {
-        let mut sources = self.waiting.iter().map(|(from, _)| from);
-        let is_in_transit = |from| self.in_transit_sources.contains(from);
-        let next = sources.find(|from| self.is_for(host, from) && !is_in_transit(from));
-        next.cloned()
-    }
-
-    /// Removes and returns the datagrams of a source.
-    fn remove_datagrams(&mut self, source: &Address) -> Vec<FirstDatagram> {
-        let waiting = std::mem::take(&mut self.waiting);
-        let (removed, kept): (Vec<_>, Vec<_>) =
-            waiting.into_iter().partition(|(from, _)| from == source);
-        self.set_waiting(kept.into());
-        removed.into_iter().map(|(_, datagram)| datagram).collect()
+        let mut sources = self.waiting.datagrams.iter().map(|(from, _)| from);
+        let is_new =
+            |from: &&Address| !self.in_transit_sources.contains(from) && self.is_for(host, from);
+        sources.find(is_new).cloned()
     }
 
     fn drop_unexpected(&mut self) {
-        let mut waiting = std::mem::take(&mut self.waiting);
-        waiting.retain(|(from, _)| self.expects(from));
-        self.set_waiting(waiting);
+        let [mut waiting, mut singles] = [&mut self.waiting, &mut self.singles].map(std::mem::take);
+        for queue in [&mut waiting, &mut singles] {
+            queue.retain(|from| self.expects(from));
+        }
+        (self.waiting, self.singles) = (waiting, singles);
+    }
+}
+
+impl DatagramQueue {
+    fn push(&mut self, from: Address, datagram: FirstDatagram) {
+        self.bytes += datagram.data.len();
+        self.datagrams.push_back((from, datagram));
     }
 
-    fn set_waiting(&mut self, waiting: VecDeque<(Address, FirstDatagram)>) {
-        self.waiting_bytes = waiting
+    fn pop_first(&mut self) {
+        let first = self.datagrams.pop_front();
+        self.bytes -= first.map_or(0, |(_, first)| first.data.len());
+    }
+
+    /// Returns the time since the arrival of the first datagram.
+    fn first_age(&self) -> Option<Duration> {
+        self.datagrams.front().map(|(_, first)| first.age())
+    }
+
+    fn contains(&self, source: &Address) -> bool {
+        self.datagrams.iter().any(|(from, _)| from == source)
+    }
+
+    fn lacks_room_for(&self, length: usize) -> bool {
+        !self.datagrams.is_empty()
+            && (self.datagrams.len() >= MAX_WAITING || self.bytes + length > MAX_WAITING_BYTES)
+    }
+
+    /// Removes and returns the datagrams of a source.
+    fn remove(&mut self, source: &Address) -> Vec<FirstDatagram> {
+        if !self.contains(source) {
+            return Vec::new();
+        }
+        let datagrams = std::mem::take(&mut self.datagrams);
+        let mut removed = Vec::new();
+        for (from, datagram) in datagrams {
+            if from == *source {
+                self.bytes -= datagram.data.len();
+                removed.push(datagram);
+            } else {
+                self.datagrams.push_back((from, datagram));
+            }
+        }
+        removed
+    }
+
+    fn retain(&mut self, mut is_kept: impl FnMut(&Address) -> bool) {
+        self.datagrams.retain(|(from, _)| is_kept(from));
+        let lengths = self
+            .datagrams
             .iter()
-            .map(|(_, datagram)| datagram.data.len())
-            .sum();
-        self.waiting = waiting;
+            .map(|(_, datagram)| datagram.data.len());
+        self.bytes = lengths.sum();
     }
 }
 
@@ -442,6 +522,35 @@ mod tests {
     }
 
     #[test]
+    fn a_flow_may_have_to_send_a_second_datagram() {
+        let acceptor = open_acceptor("127.0.0.1:0").with_second_datagram();
+        let (stop, options) = (Stop::new(), SocketOptions::default());
+        let flows = acceptor.expect_flows(None, deadline(), &stop).unwrap();
+        let other = client(&acceptor, "127.0.0.1");
+        let client = client(&acceptor, "127.0.0.1");
+        other.send(b"forged").unwrap();
+        client.send(b"1").unwrap();
+        let none = flows.accept(&options, true, Instant::now(), &stop);
+        assert_eq!(none.err(), Some(Error::TIMEDOUT));
+        client.send(b"2").unwrap();
+        let flow = flows.accept(&options, true, deadline(), &stop).unwrap();
+        assert_eq!(data(&flow), [b"1", b"2"]);
+        // Single datagrams make room for new sources.
+        let forged = |port: u16| Address::Inet(([192, 0, 2, 1], port).into());
+        let mut state = acceptor.state();
+        for port in 1..MAX_WAITING as u16 {
+            let datagram = FirstDatagram::received_now(b"x");
+            state.singles.push(forged(port), datagram);
+        }
+        drop(state);
+        let client = super::tests::client(&acceptor, "127.0.0.1");
+        client.send(b"1").unwrap();
+        client.send(b"2").unwrap();
+        let flow = flows.accept(&options, true, deadline(), &stop).unwrap();
+        assert_eq!(data(&flow), [b"1", b"2"]);
+    }
+
+    #[test]
     fn a_session_accepts_allowed_third_parties() {
         let mut allowed = ThirdParties::default();
         allowed.allow("127.0.0.3,127.0.0.4").unwrap();
@@ -477,9 +586,9 @@ mod tests {
             client.send(b"x").unwrap();
             acceptor.state().collect(&acceptor);
         }
-        assert_eq!(acceptor.state().waiting.len(), MAX_WAITING);
+        assert_eq!(acceptor.state().waiting.datagrams.len(), MAX_WAITING);
         drop(flows);
         let state = acceptor.state();
-        assert_eq!((state.waiting.len(), state.waiting_bytes), (0, 0));
+        assert_eq!((state.waiting.datagrams.len(), state.waiting.bytes), (0, 0));
     }
 }

@@ -30,6 +30,11 @@ const SESSION_RESOURCES: ResourceAmounts = ResourceAmounts {
 /// The interval at which the watcher compares the running tests with the limits.
 const WATCH_INTERVAL: Duration = Duration::from_millis(200);
 
+/// The slots of clients with an unproven address are this part of `max_clients`, and one network
+/// gets this part of them.
+const UNPROVEN_DIVISOR: u32 = 4;
+const UNPROVEN_NETWORK_DIVISOR: u64 = 16;
+
 /// The time that a test may take beyond [`AddressLimits::max_duration`], for its start and its end.
 const GRACE_TIME: Duration = Duration::from_secs(10);
 
@@ -48,6 +53,9 @@ with_defaults! {
         pub third_parties: ThirdParties = ThirdParties::default(),
         /// `--drain-on-exit`: the time for which running tests may continue after a stop.
         pub drain_time: Duration = Duration::ZERO,
+        /// Whether clients of several dialects share the slots. Clients with an unproven address
+        /// then have slots of their own: see [`Service::admit_unproven`].
+        pub is_shared: bool = false,
         /// Whether to serve one client at a time while others wait.
         pub serves_one_at_a_time: bool = false,
         /// The limits of `linerate serve`; other servers have none.
@@ -92,6 +100,8 @@ pub struct Service(Arc<Inner>);
 struct Inner {
     config: RwLock<Arc<ServerConfig>>,
     clients: SharedBudget,
+    /// The slots of clients with an unproven address.
+    unproven_clients: SharedBudget,
     local_links: LocalLinks,
     running: Registry,
     stop: Stop,
@@ -108,6 +118,10 @@ impl Service {
     pub fn with_log(config: ServerConfig, stop: Stop, write_record: Option<RecordWriter>) -> Self {
         Self(Arc::new(Inner {
             clients: SharedBudget::new(config.max_clients.into()),
+            unproven_clients: {
+                let total = u64::from(config.max_clients / UNPROVEN_DIVISOR).max(1);
+                SharedBudget::with_bounds(total, (total / UNPROVEN_NETWORK_DIVISOR).max(1))
+            },
             local_links: LocalLinks::default(),
             running: Registry::new(write_record),
             cancel_stop: stop.child_after(config.drain_time),
@@ -153,19 +167,32 @@ impl Service {
         if !config.admits(peer) {
             return Err(Refusal::AddressNotAllowed);
         }
-        let holder = BudgetHolder::for_address(peer);
-        let slot = self.0.clients.reserve(holder, 1);
+        let slot = self.0.clients.reserve(BudgetHolder::for_address(peer), 1);
         let share = slot.map_err(|exceeded| match exceeded {
             BudgetExceeded::Holder { .. } => Refusal::AddressFull(config.max_clients),
             _ => Refusal::Full(config.max_clients),
         })?;
-        let resources = ResourceBudget::process()
-            .reserve(holder, SESSION_RESOURCES)
-            .map_err(Refusal::NoResources)?;
-        Ok(ClientSlot {
-            _share: share,
-            _resources: resources,
-        })
+        ClientSlot::charge(peer, share)
+    }
+
+    /// Admits a client whose address may be forged. In a shared service, it gets none of the slots of
+    /// [`Self::admit`]: there are a quarter as many slots for such clients, and one /24 or /64 gets
+    /// at most 1/16 of these.
+    pub fn admit_unproven(&self, peer: &Address) -> Result<ClientSlot, Refusal> {
+        let config = self.config();
+        if !config.is_shared {
+            return self.admit(peer);
+        }
+        if !config.admits(peer) {
+            return Err(Refusal::AddressNotAllowed);
+        }
+        let slots = &self.0.unproven_clients;
+        let share = slots.reserve(BudgetHolder::for_network(peer), 1);
+        let share = share.map_err(|exceeded| match exceeded {
+            BudgetExceeded::Holder { .. } => Refusal::UnprovenNetworkFull,
+            _ => Refusal::UnprovenFull,
+        })?;
+        ClientSlot::charge(peer, share)
     }
 
     /// Registers a test. It counts as running until the returned value is dropped. The service sets
@@ -236,6 +263,19 @@ pub struct ClientSlot {
     _resources: ResourceShare,
 }
 
+impl ClientSlot {
+    /// Returns a slot for a client with this share, and charges the client for a session.
+    fn charge(peer: &Address, share: BudgetShare) -> Result<Self, Refusal> {
+        let resources = ResourceBudget::process()
+            .reserve(BudgetHolder::for_address(peer), SESSION_RESOURCES)
+            .map_err(Refusal::NoResources)?;
+        Ok(Self {
+            _share: share,
+            _resources: resources,
+        })
+    }
+}
+
 impl Drop for ClientSlot {
     fn drop(&mut self) {
         release_freed_memory_soon();
@@ -253,6 +293,10 @@ pub enum Refusal {
     AddressFull(u32),
     /// The process or the address has used up a resource.
     NoResources(ResourceExceeded),
+    /// All slots for clients with an unproven address are taken.
+    UnprovenFull,
+    /// Clients with an unproven address of the same network have their share of the slots.
+    UnprovenNetworkFull,
     /// The address already has this number of tests: [`AddressLimits::max_tests`].
     TooManyTests(u32),
     /// The test exceeds this duration: [`AddressLimits::max_duration`].
@@ -301,6 +345,10 @@ impl fmt::Display for Refusal {
                 )
             }
             Self::NoResources(exceeded) => write!(f, "{exceeded}"),
+            Self::UnprovenFull => f.write_str("the maximum of unproven addresses is reached"),
+            Self::UnprovenNetworkFull => {
+                f.write_str("its network has reached its share of the unproven addresses")
+            }
             Self::TooManyTests(max) => write!(f, "limit of {max} tests at a time per address"),
             Self::TooLong(max) => write!(f, "limit of {} s per test", max.as_secs()),
             Self::TooFast(max) => write!(f, "limit of {max} bit/s per address"),
@@ -338,6 +386,37 @@ mod tests {
         drop(taken);
         service.reload(ServerConfig::default());
         assert!(admit("192.0.2.1:1").is_ok());
+    }
+
+    #[test]
+    fn unproven_clients_have_slots_of_their_own() {
+        let config = ServerConfig {
+            max_clients: 256,
+            is_shared: true,
+            ..ServerConfig::default()
+        };
+        let service = Service::new(config, Stop::new());
+        let address = |text: String| Address::Inet(text.parse().unwrap());
+        let mut taken = Vec::new();
+        for network in 0..16 {
+            for host in 1..=4 {
+                let from = address(format!("10.0.{network}.{host}:1"));
+                taken.push(service.admit_unproven(&from).unwrap());
+            }
+            if network < 15 {
+                let from = address(format!("10.0.{network}.5:1"));
+                let refusal = service.admit_unproven(&from).unwrap_err();
+                assert_eq!(refusal, Refusal::UnprovenNetworkFull);
+            }
+        }
+        let from = address("192.0.2.1:1".to_owned());
+        assert_eq!(
+            service.admit_unproven(&from).unwrap_err(),
+            Refusal::UnprovenFull
+        );
+        for _ in 0..240 {
+            taken.push(service.admit(&from).unwrap());
+        }
     }
 
     #[test]

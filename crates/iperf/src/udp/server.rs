@@ -68,7 +68,7 @@ struct NewFlow {
     from: Address,
     early_datagrams: Vec<FirstDatagram>,
     socket: Socket,
-    _admission: Option<ClientSlot>,
+    admission: Option<ClientSlot>,
 }
 
 /// Runs a server until `stop`.
@@ -106,7 +106,7 @@ pub(crate) fn run(
     for address in &listen_addresses {
         let acceptor = DatagramAcceptor::open(address, &settings.socket);
         let acceptor = acceptor.map_err(|error| bind_failed(error.error()))?;
-        acceptors.push(acceptor.with_first_datagram_check(can_begin_flow));
+        acceptors.push(for_server(acceptor));
     }
     if !on_listening()? {
         return Ok(());
@@ -129,10 +129,7 @@ pub fn serve_datagrams(
     observer: &Arc<dyn Observer>,
     service: &Service,
 ) {
-    let acceptors = acceptors
-        .into_iter()
-        .map(|acceptor| acceptor.with_first_datagram_check(can_begin_flow));
-    let acceptors: Vec<_> = acceptors.collect();
+    let acceptors: Vec<_> = acceptors.into_iter().map(for_server).collect();
     DatagramReceiver {
         settings,
         observer,
@@ -143,6 +140,12 @@ pub fn serve_datagrams(
         client_run: None,
     }
     .serve(&acceptors);
+}
+
+fn for_server(acceptor: DatagramAcceptor) -> DatagramAcceptor {
+    acceptor
+        .with_first_datagram_check(can_begin_flow)
+        .with_second_datagram()
 }
 
 pub(super) fn bind_failed(error: &std::io::Error) -> String {
@@ -261,7 +264,7 @@ impl<'a> DatagramReceiver<'a> {
                 let Ok(peer) = accepted else {
                     continue;
                 };
-                let admission = match self.service.admit(&peer.from) {
+                let admission = match self.service.admit_unproven(&peer.from) {
                     Ok(admission) => admission,
                     Err(reason) => {
                         let from = &peer.from;
@@ -307,7 +310,7 @@ impl<'a> DatagramReceiver<'a> {
                 from,
                 early_datagrams,
                 socket,
-                _admission: None,
+                admission: None,
             });
             socket = group.join(&self.settings.socket)?;
         }
@@ -359,7 +362,7 @@ impl<'a> DatagramReceiver<'a> {
             from,
             early_datagrams,
             socket,
-            _admission,
+            mut admission,
         } = flow;
         let first_datagram = &*early_datagrams[0].data;
         let (hello, has_wide_numbers) = parse_first_datagram(first_datagram);
@@ -368,9 +371,16 @@ impl<'a> DatagramReceiver<'a> {
             hello.has_any_flag(upper::REVERSE),
             hello.has_any_flag(upper::FULL_DUPLEX),
         );
-        if is_reverse && !may_send && !self.has_proven_address(&socket, first_datagram) {
-            return Err(format!("{from}: refused a test: {UNPROVEN_ADDRESS}"));
+        if is_reverse && !may_send {
+            if !self.has_proven_address(&socket, first_datagram) {
+                return Err(format!("{from}: refused a test: {UNPROVEN_ADDRESS}"));
+            }
+            if admission.is_some() {
+                let slot = self.service.admit(&from);
+                admission = Some(slot.map_err(|reason| format!("{from}: refused: {reason}"))?);
+            }
         }
+        let _slot = admission;
         let data = DataSocket::from_accepted(socket, Transport::Udp, &self.settings.socket);
         let data = data.map_err(|error| error.to_string())?;
         let number = self.flow_numbers.next();
@@ -624,7 +634,7 @@ impl NewFlow {
             from: peer.from,
             early_datagrams: peer.first_datagrams,
             socket: peer.socket,
-            _admission: admission,
+            admission,
         }
     }
 }

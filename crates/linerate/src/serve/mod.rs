@@ -293,6 +293,7 @@ impl Args {
         }
         Ok(ServerConfig {
             max_clients: self.max_clients,
+            is_shared: true,
             drain_time: self.drain_on_exit,
             networks: limits.allow_peers.clone(),
             third_parties: ThirdParties {

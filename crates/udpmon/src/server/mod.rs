@@ -256,8 +256,20 @@ impl Server<'_> {
         is_proven: bool,
         current: Option<&SessionEntry>,
     ) -> Result<ClientSlot, Refusal> {
-        let refusal = match self.service.admit(peer) {
-            Err(refusal @ (Refusal::Full(_) | Refusal::AddressFull(_))) => refusal,
+        let admit = || {
+            if is_proven {
+                self.service.admit(peer)
+            } else {
+                self.service.admit_unproven(peer)
+            }
+        };
+        let refusal = match admit() {
+            Err(
+                refusal @ (Refusal::Full(_)
+                | Refusal::AddressFull(_)
+                | Refusal::UnprovenFull
+                | Refusal::UnprovenNetworkFull),
+            ) => refusal,
             other => return other,
         };
         let is_single = self.settings.limits.server.max_clients == 1;
@@ -267,8 +279,8 @@ impl Server<'_> {
                 let is_current =
                     current.is_some_and(|current| std::ptr::eq(current, Arc::as_ptr(entry)));
                 // Another address's slot is of no use to an address that has its share.
-                let is_of_use =
-                    matches!(refusal, Refusal::Full(_)) || entry.peer.shares_host_with(peer);
+                let is_of_use = matches!(refusal, Refusal::Full(_) | Refusal::UnprovenFull)
+                    || entry.peer.shares_host_with(peer);
                 !is_current
                     && is_of_use
                     && entry.is_testing.load(Relaxed)
@@ -282,7 +294,7 @@ impl Server<'_> {
         victim.stop.set(StopReason::PeerClosed);
         let deadline = Instant::now() + HANDOVER_TIMEOUT;
         loop {
-            match self.service.admit(peer) {
+            match admit() {
                 Err(refusal) if Instant::now() >= deadline => return Err(refusal),
                 Err(_) => std::thread::sleep(Duration::from_millis(1)),
                 admitted => return admitted,
