@@ -95,8 +95,9 @@ impl BudgetHolder {
 
     /// Returns the holder for the network of an address that may be forged: the first 24 bits of an
     /// IPv4 address, or the first 64 bits of an IPv6 address.
-    pub fn for_network(address: &Address) -> Self {
-        match Self::for_address(address) {
+    #[must_use]
+    pub fn network(self) -> Self {
+        match self {
             Self::Ip(IpAddr::V4(ip)) => Self::Ip(Ipv4Addr::from_bits(ip.to_bits() & !0xff).into()),
             other => other,
         }

@@ -370,12 +370,16 @@ const STATEMENTS: &[(&str, &[&str])] = &[
     ),
     ("If your network lets", &[]),
     (
-        "Forged datagrams cannot take",
+        "A single forged datagram takes no slot",
         &["datagram_acceptor::tests::a_flow_may_have_to_send_a_second_datagram"],
     ),
     (
         "In `linerate serve`, the UDP clients",
         &["service::tests::unproven_clients_have_slots_of_their_own"],
+    ),
+    (
+        "If they are taken, a test that has moved",
+        &["registry::tests::the_most_silent_unproven_test_yields"],
     ),
     (
         "No unproven request ends",

@@ -25,6 +25,9 @@ const MIN_RATE_INTERVAL: Duration = Duration::from_secs(1);
 /// does. The difference is large on a busy host.
 const DURATION_TOLERANCE: Duration = Duration::from_millis(300);
 
+/// The time without data after which a test of an unproven client ends if another one needs its slot.
+const MAX_SILENCE: Duration = Duration::from_secs(4);
+
 /// The allowed burst of an address, as a duration at its maximum rate.
 const BURST_TIME: Duration = Duration::from_secs(1);
 
@@ -54,6 +57,8 @@ pub struct ClientTest {
     pub duration: Option<Duration>,
     /// The resources of the test beyond those of its session.
     pub resources: ResourceAmounts,
+    /// Whether the client has a slot of [`Service::admit_unproven`](crate::Service::admit_unproven).
+    pub is_unproven: bool,
 }
 
 /// A running test. When this value is dropped, the test ends and its record is logged.
@@ -63,6 +68,7 @@ pub struct RunningTest {
     address: BudgetHolder,
     started: Instant,
     requested_duration: Option<Duration>,
+    is_unproven: bool,
     cancel_stop: Stop,
     state: Mutex<State>,
     _resources: ResourceShare,
@@ -75,6 +81,8 @@ struct State {
     ended: Option<Instant>,
     /// The bytes already counted in [`Inner::excess_bytes`].
     counted_bytes: u64,
+    /// When the last of them were counted.
+    counted_at: Instant,
     /// The time of the last rate measurement, and the bytes at that time.
     last_measurement: (Instant, u64),
 }
@@ -163,12 +171,14 @@ impl Registry {
             address: holder,
             started,
             requested_duration: test.duration,
+            is_unproven: test.is_unproven,
             cancel_stop: cancel_stop.clone(),
             state: Mutex::new(State {
                 record,
                 counters: Vec::new(),
                 ended: None,
                 counted_bytes: 0,
+                counted_at: started,
                 last_measurement: (started, 0),
             }),
             _resources: resources,
@@ -246,6 +256,20 @@ impl Registry {
         });
         tests.retain(|test| self.excess_bytes(test.address) > burst_bytes);
         tests
+    }
+
+    /// Returns the test of an unproven client that has moved no data for longest, and at least for
+    /// [`MAX_SILENCE`]. `network` limits the search to a [`BudgetHolder::network`].
+    pub(crate) fn most_silent_unproven(
+        &self,
+        network: Option<BudgetHolder>,
+    ) -> Option<Arc<RunningTest>> {
+        let mut tests = self.tests();
+        tests.retain(|test| {
+            let is_of_use = network.is_none_or(|network| test.address.network() == network);
+            test.is_unproven && is_of_use && test.silence() >= MAX_SILENCE
+        });
+        tests.into_iter().max_by_key(|test| test.silence())
     }
 
     fn excess_bytes(&self, holder: BudgetHolder) -> u64 {
@@ -331,6 +355,11 @@ impl RunningTest {
         self.started.elapsed()
     }
 
+    /// Returns the time since the last rate measurement that found new bytes.
+    fn silence(&self) -> Duration {
+        self.state().counted_at.elapsed()
+    }
+
     fn is_running(&self) -> bool {
         self.state().ended.is_none()
     }
@@ -360,6 +389,9 @@ impl RunningTest {
         let mut state = self.state();
         let (bytes, now) = (state.bytes(), Instant::now());
         let added = bytes - std::mem::replace(&mut state.counted_bytes, bytes);
+        if added > 0 {
+            state.counted_at = now;
+        }
         let (measured_at, bytes_then) = state.last_measurement;
         if now - measured_at >= MIN_RATE_INTERVAL {
             state.record.bits_per_second = bits_per_second(bytes - bytes_then, now - measured_at);
@@ -547,6 +579,46 @@ mod tests {
         assert_eq!(run_test("127.0.0.2:1", 1), Ok(()));
         registry.update_rates(&limits, Duration::from_secs(1));
         assert_eq!(run_test("127.0.0.1:4", 1), Ok(()));
+    }
+
+    #[test]
+    fn the_most_silent_unproven_test_yields() {
+        let registry = Registry::default();
+        let start_test = |from: &str, is_unproven, seconds| {
+            let peer = Address::Inet(from.parse().unwrap());
+            let test = ClientTest {
+                is_unproven,
+                ..ClientTest::default()
+            };
+            let test = registry
+                .register(
+                    ("iperf", &peer),
+                    test,
+                    &Stop::new(),
+                    &AddressLimits::default(),
+                )
+                .unwrap();
+            test.state().counted_at -= Duration::from_secs(seconds);
+            test
+        };
+        let [_active, silent, _proven, most_silent] = [
+            start_test("10.0.0.1:1", true, 1),
+            start_test("10.0.0.2:1", true, 5),
+            start_test("10.0.0.3:1", false, 9),
+            start_test("10.0.1.1:1", true, 8),
+        ];
+        let holder = |text: &str| BudgetHolder::for_address(&Address::Inet(text.parse().unwrap()));
+        let find = |network| registry.most_silent_unproven(network);
+        let is_same = |found: Option<Arc<_>>, test| found.is_some_and(|it| Arc::ptr_eq(&it, test));
+        assert!(is_same(find(None), &most_silent));
+        let network = |text| Some(holder(text).network());
+        assert!(is_same(find(network("10.0.0.99:1")), &silent));
+        assert!(find(network("10.0.2.1:1")).is_none());
+        let counters = Arc::new(Counters::default());
+        counters.count_received(100, 1);
+        most_silent.add_counters(&counters);
+        registry.update_rates(&AddressLimits::default(), Duration::ZERO);
+        assert!(is_same(find(None), &silent));
     }
 
     #[test]

@@ -172,7 +172,7 @@ impl Service {
             BudgetExceeded::Holder { .. } => Refusal::AddressFull(config.max_clients),
             _ => Refusal::Full(config.max_clients),
         })?;
-        ClientSlot::charge(peer, share)
+        ClientSlot::charge(peer, share, false)
     }
 
     /// Admits a client whose address may be forged. In a shared service, it gets none of the slots of
@@ -187,12 +187,25 @@ impl Service {
             return Err(Refusal::AddressNotAllowed);
         }
         let slots = &self.0.unproven_clients;
-        let share = slots.reserve(BudgetHolder::for_network(peer), 1);
+        let share = slots.reserve(BudgetHolder::for_address(peer).network(), 1);
         let share = share.map_err(|exceeded| match exceeded {
             BudgetExceeded::Holder { .. } => Refusal::UnprovenNetworkFull,
             _ => Refusal::UnprovenFull,
         })?;
-        ClientSlot::charge(peer, share)
+        ClientSlot::charge(peer, share, true)
+    }
+
+    /// Ends the unproven test that has been silent for longest, if `refusal` means that its slot would
+    /// be of use to a client of this address. The client's next request finds the slot free.
+    pub fn end_silent_test(&self, peer: &Address, refusal: &Refusal) {
+        let network = match refusal {
+            Refusal::UnprovenFull => None,
+            Refusal::UnprovenNetworkFull => Some(BudgetHolder::for_address(peer).network()),
+            _ => return,
+        };
+        if let Some(test) = self.0.running.most_silent_unproven(network) {
+            test.cancel_for(&Refusal::Silent);
+        }
     }
 
     /// Registers a test. It counts as running until the returned value is dropped. The service sets
@@ -259,20 +272,27 @@ impl Service {
 /// A client's share of the maximum number of clients. Dropping it releases the share.
 #[derive(Debug)]
 pub struct ClientSlot {
+    is_unproven: bool,
     _share: BudgetShare,
     _resources: ResourceShare,
 }
 
 impl ClientSlot {
     /// Returns a slot for a client with this share, and charges the client for a session.
-    fn charge(peer: &Address, share: BudgetShare) -> Result<Self, Refusal> {
+    fn charge(peer: &Address, share: BudgetShare, is_unproven: bool) -> Result<Self, Refusal> {
         let resources = ResourceBudget::process()
             .reserve(BudgetHolder::for_address(peer), SESSION_RESOURCES)
             .map_err(Refusal::NoResources)?;
         Ok(Self {
+            is_unproven,
             _share: share,
             _resources: resources,
         })
+    }
+
+    /// Returns whether [`Service::admit_unproven`] took it from the slots of unproven clients.
+    pub fn is_unproven(&self) -> bool {
+        self.is_unproven
     }
 }
 
@@ -297,6 +317,8 @@ pub enum Refusal {
     UnprovenFull,
     /// Clients with an unproven address of the same network have their share of the slots.
     UnprovenNetworkFull,
+    /// The unproven client has been silent, and another one needed its slot.
+    Silent,
     /// The address already has this number of tests: [`AddressLimits::max_tests`].
     TooManyTests(u32),
     /// The test exceeds this duration: [`AddressLimits::max_duration`].
@@ -349,6 +371,7 @@ impl fmt::Display for Refusal {
             Self::UnprovenNetworkFull => {
                 f.write_str("its network has reached its share of the unproven addresses")
             }
+            Self::Silent => f.write_str("it was silent, and another client needed its slot"),
             Self::TooManyTests(max) => write!(f, "limit of {max} tests at a time per address"),
             Self::TooLong(max) => write!(f, "limit of {} s per test", max.as_secs()),
             Self::TooFast(max) => write!(f, "limit of {max} bit/s per address"),

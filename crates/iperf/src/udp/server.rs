@@ -10,8 +10,8 @@ use model::{EndCause, FlowPlan, Limit, Transport};
 use rand::rngs::OsRng;
 use rand::{Rng, TryRngCore};
 use server::{
-    ClientSlot, DatagramAcceptor, DatagramPeer, Dialect, ExpectedFlows, MAX_AMPLIFICATION,
-    RunningTest, ServerConfig, Service, UNPROVEN_ADDRESS,
+    ClientSlot, ClientTest, DatagramAcceptor, DatagramPeer, Dialect, ExpectedFlows,
+    MAX_AMPLIFICATION, RunningTest, ServerConfig, Service, UNPROVEN_ADDRESS,
 };
 use sys::{Address, Socket, call};
 
@@ -268,6 +268,7 @@ impl<'a> DatagramReceiver<'a> {
                     Ok(admission) => admission,
                     Err(reason) => {
                         let from = &peer.from;
+                        self.service.end_silent_test(from, &reason);
                         self.report_error(format!("{from}: refused a client: {reason}"));
                         continue;
                     }
@@ -345,17 +346,6 @@ impl<'a> DatagramReceiver<'a> {
         false
     }
 
-    fn begin_test(
-        &self,
-        from: &Address,
-        hello: &Hello,
-        cancel: &Stop,
-    ) -> Result<Arc<RunningTest>, String> {
-        let test = describe_test("UDP", Some(hello));
-        let running = self.service.begin(IperfDialect::NAME, from, test, cancel);
-        running.map_err(|reason| format!("{from}: refused a test: {reason}"))
-    }
-
     #[expect(clippy::too_many_lines, reason = "one case per kind of test")]
     fn run_test(&self, flow: NewFlow) -> Result<(), String> {
         let NewFlow {
@@ -380,12 +370,20 @@ impl<'a> DatagramReceiver<'a> {
                 admission = Some(slot.map_err(|reason| format!("{from}: refused: {reason}"))?);
             }
         }
-        let _slot = admission;
+        let slot = admission;
         let data = DataSocket::from_accepted(socket, Transport::Udp, &self.settings.socket);
         let data = data.map_err(|error| error.to_string())?;
         let number = self.flow_numbers.next();
         let cancel = self.service.cancel_stop().child();
-        let running = &*self.begin_test(&from, &hello, &cancel)?;
+        let test = ClientTest {
+            is_unproven: slot.as_ref().is_some_and(ClientSlot::is_unproven),
+            ..describe_test("UDP", Some(&hello))
+        };
+        let running = self
+            .service
+            .begin(IperfDialect::NAME, &from, test, &cancel)
+            .map_err(|reason| format!("{from}: refused a test: {reason}"))?;
+        let running = &*running;
         let id = |is_starred| FlowId {
             number,
             is_starred,

@@ -113,6 +113,7 @@ impl Assignment {
                 _ => None,
             },
             resources: TEST_RESOURCES,
+            ..ClientTest::default()
         }
     }
 
