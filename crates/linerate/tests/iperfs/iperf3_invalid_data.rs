@@ -1,6 +1,7 @@
 //! iperf3 with peers that send invalid data, and the documents of failed tests.
 
 use std::io::Read;
+use std::net::Ipv4Addr;
 use std::time::Duration;
 
 use iperf3::wire::{ControlState, add_length_prefix};
@@ -19,6 +20,7 @@ pub(crate) fn test_cases() -> Vec<TestCase> {
         client_reports_error_without_number,
         client_prints_no_control_characters_of_server,
         server_rejects_invalid_results,
+        server_logs_streams_of_other_addresses,
         server_prints_one_document_per_failure,
         server_accepts_next_test_without_pause,
     ]
@@ -184,6 +186,22 @@ fn server_rejects_invalid_results() {
         "{}",
         server.stderr()
     );
+    server.terminate();
+}
+
+/// The right cookie is enough for a stream, as in stock.
+fn server_logs_streams_of_other_addresses() {
+    let server = Server::start_with(|port| format!("iperf3 -s -p {port}"));
+    let mut client = iperf3_script::Client::connect(server.port);
+    client.send_cookie();
+    client.send_parameters(r#"{"tcp":true,"parallel":2,"time":1}"#);
+    let own = client.open_tcp_stream();
+    let other = client.open_tcp_stream_from(Ipv4Addr::new(127, 0, 0, 2));
+    client.await_running();
+    let line = ": a stream of the test comes from another address, 127.0.0.2:";
+    let log = server.stderr();
+    assert_eq!(log.matches(line).count(), 1, "{log}");
+    drop((client, own, other));
     server.terminate();
 }
 

@@ -5,6 +5,7 @@ use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::time::Duration;
 
 use iperf3::wire::{ControlState, Cookie, GREETING, add_length_prefix, reply_to};
+use socket2::{Domain, Socket, Type};
 
 /// Timeout of a read.
 const READ_TIMEOUT: Duration = Duration::from_secs(60);
@@ -88,8 +89,17 @@ impl Client {
 
     /// Opens a TCP stream.
     pub(crate) fn open_tcp_stream(&self) -> TcpStream {
-        let mut stream =
-            TcpStream::connect((Ipv4Addr::LOCALHOST, self.port)).expect("a listening server");
+        self.open_tcp_stream_from(Ipv4Addr::LOCALHOST)
+    }
+
+    /// Opens a TCP stream from another address of this host.
+    pub(crate) fn open_tcp_stream_from(&self, source: Ipv4Addr) -> TcpStream {
+        let socket = Socket::new(Domain::IPV4, Type::STREAM, None).expect("a socket");
+        let [source, server] = [(source, 0), (Ipv4Addr::LOCALHOST, self.port)]
+            .map(|address| SocketAddr::from(address).into());
+        socket.bind(&source).expect("loopback");
+        socket.connect(&server).expect("a listening server");
+        let mut stream = TcpStream::from(socket);
         stream.write_all(&self.cookie.0).expect("a new connection");
         stream
     }
