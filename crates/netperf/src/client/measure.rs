@@ -384,6 +384,30 @@ mod tests {
         }
     }
 
+    #[test]
+    fn results_must_be_possible() {
+        let plan = FlowPlan::new(model::Transport::Tcp, Workload::send());
+        let sent = Counts {
+            sent: Bytes(1000),
+            ..Counts::default()
+        };
+        for (elapsed, bytes, is_possible) in [
+            (1.0, 1000.0, true),
+            (0.0, 0.0, true),
+            (1.0, 1001.0, false),
+            (1.0, -1.0, false),
+            (1.0, f64::INFINITY, false),
+            (-1.0, 1000.0, false),
+            (f32::NAN, 1000.0, false),
+        ] {
+            let mut report = PeerReport::without_control();
+            (report.results.elapsed, report.results.bytes) = (elapsed, bytes);
+            report.counts.received = Bytes(bytes as u64);
+            let result = check_results(&plan, &report, &sent);
+            assert_eq!(result.is_ok(), is_possible, "{elapsed} {bytes}: {result:?}");
+        }
+    }
+
     /// Covers the path from a hostile peer's response, results and details to the output.
     #[test]
     fn any_peer_message_gives_an_error_or_a_printable_result() {
