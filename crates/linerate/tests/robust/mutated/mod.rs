@@ -33,8 +33,9 @@ use crate::hosts::network::{Hosts, PORT, slave_address};
 /// Address of a host that the server can reach but must not send to.
 const THIRD_HOST: Ipv4Addr = Ipv4Addr::new(203, 0, 113, 2);
 
-/// Number of conversations per server. Three conversations have four mutated messages.
-const CONVERSATIONS: u64 = 37_500;
+/// Default number of conversations per server; `FUZZ_ITERATIONS` sets another one. Three conversations
+/// have four mutated messages.
+const CONVERSATIONS: u64 = 10_000;
 
 /// Number of conversations after which the server's memory no longer grows.
 const WARM_UP: u64 = 3_000;
