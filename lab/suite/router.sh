@@ -85,14 +85,16 @@ limit_memory() {
 
 echo +memory >/sys/fs/cgroup/cgroup.subtree_control
 
-for far in ours stock; do
-    for near in ours stock; do
-        if [ $near$far != oursours ] && ! has stock; then
-            skip "router.$near.$far" "stock netperf is not installed"
-            continue
-        fi
-        try "router.cpu.$near.$far" cpu $near $far
-        try "router.cpu_of_slow_link.$near.$far" cpu $near $far 20mbit
-    done
+try router.cpu.ours.ours cpu ours ours
+try router.cpu_of_slow_link cpu ours ours 20mbit
+for pair in 'ours stock' 'stock ours'; do
+    name=router.cpu.${pair% *}.${pair#* }
+    if has stock; then
+        # PAIR must split into words.
+        # shellcheck disable=SC2086
+        try "$name" cpu $pair
+    else
+        skip "$name" "stock netperf is not installed"
+    fi
 done
 try router.idle_and_busy idle_and_busy ours ours
