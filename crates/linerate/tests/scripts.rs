@@ -88,7 +88,7 @@ fn documented_checks_are_run() {
     }
     for check in [
         "cargo tree -d",
-        "cargo +1.93 check",
+        "cargo +1.93 test",
         "dependencies::",
         "cargo deny check",
     ] {
