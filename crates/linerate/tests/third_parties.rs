@@ -135,7 +135,7 @@ impl Network {
         for (index, request) in requests.iter().enumerate() {
             for (source, is_exempt) in SOURCES {
                 // An open port: the third host does not refuse the datagrams by ICMP.
-                let address = format!("{source}:{}", 40_000 + index);
+                let address = format!("{source}:{}", 30_000 + index);
                 let address: SocketAddr = address.parse().expect("an address");
                 let _victim = self
                     .third
@@ -220,8 +220,8 @@ fn iperf_requests() -> Vec<Request> {
         request("upload", 0, 0, 0, -2),
         request("-R", flags::VERSION2, upper::REVERSE, 0, 1),
         request("--full-duplex", flags::VERSION2, upper::FULL_DUPLEX, 0, -2),
-        request("-d", flags::VERSION1 | flags::RUN_NOW, 0, 40_003, -2),
-        request("-r", flags::VERSION1, 0, 40_004, -2),
+        request("-d", flags::VERSION1 | flags::RUN_NOW, 0, 30_003, -2),
+        request("-r", flags::VERSION1, 0, 30_004, -2),
         Request {
             name: "iperf report".to_owned(),
             datagrams: vec![short(1), short(-2)],
@@ -298,7 +298,7 @@ fn serve() {
 fn servers_with_control_connections() {
     let network = Network::new();
     let (router, third) = (&network.router, &network.third);
-    let victim = third.enter(|| UdpSocket::bind(("0.0.0.0", 40_000)).expect("a port"));
+    let victim = third.enter(|| UdpSocket::bind(("0.0.0.0", 30_000)).expect("a port"));
     victim.set_nonblocking(true).expect("a socket");
     let profile = tempfile::NamedTempFile::new().expect("a file");
     let text = format!(
@@ -333,7 +333,7 @@ fn servers_with_control_connections() {
         });
         assert!(has_port, "{}", server.stderr());
         for (source, _) in SOURCES {
-            let source = format!("{source}:40000").parse().expect("an address");
+            let source = format!("{source}:30000").parse().expect("an address");
             let datagrams: Vec<_> = [4, 16, 64, 1000].map(|length| vec![1; length]).to_vec();
             for port in &ports {
                 network.forge(source, *port, &datagrams);
