@@ -125,7 +125,7 @@ impl Drop for PendingRename {
     }
 }
 
-/// Opens a file with these options. If it is a FIFO, waits up to [`FIFO_TIMEOUT`] for its reader;
+/// Opens a file with these options. If it is a FIFO, waits up to `FIFO_TIMEOUT` for its reader;
 /// open(2) would wait for ever.
 pub fn open_output(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
     open_for_writing(options, path, 0)

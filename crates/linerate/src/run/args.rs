@@ -20,9 +20,12 @@ use super::test_selection::{self, Test};
 #[derive(clap::Args, Clone, Debug)]
 #[command(after_help = EXIT_CODES)]
 pub(crate) struct Args {
-    /// Host with a netserver, or HOST:PORT; without HOST, this machine. An IPv6 address before a
-    /// port needs brackets, as in [::1]:12865
-    #[arg(value_parser = parse_host)]
+    // Not a doc comment, in which rustdoc takes the brackets for a link.
+    #[arg(
+        value_parser = parse_host,
+        help = "Host with a netserver, or HOST:PORT; without HOST, this machine. An IPv6 address before \
+                a port needs brackets, as in [::1]:12865"
+    )]
     host: Option<Host>,
 
     /// Tests, in this order [default: TCP_STREAM, TCP_MAERTS, UDP_STREAM, TCP_RR, UDP_RR, TCP_CRR]
