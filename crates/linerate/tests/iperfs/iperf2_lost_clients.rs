@@ -103,11 +103,7 @@ fn server_releases_disconnected_clients() {
     // The test has a rate of one byte per second.
     client.read_exact(&mut [0; 1]).expect("the first byte");
     drop(client);
-    server.assert_usage_returns_to(
-        idle_usage,
-        SHORT_TIMEOUT,
-        "a disconnect between two bytes",
-    );
+    server.assert_usage_returns_to(idle_usage, SHORT_TIMEOUT, "a disconnect between two bytes");
     assert_serves(&server, our_iperf2, &TCP_CLIENTS);
     assert!(!server.has_panicked());
 }
