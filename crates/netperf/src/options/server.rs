@@ -148,7 +148,7 @@ pub(super) static SECTION: Section<ServerSettings> = Section {
         "Let a client request datagrams to a host other than its own, and let SCTP associations from other hosts take part in a _MANY test. With =CIDR, only to hosts in this network: 10.0.0.0/8, fd00::/8, or one address. May be given several times.",
         |s, v| s.limits.peers.third_parties.allow(v).or_else(refuse)),
     linerate_long("strict-peers", Nothing, "Accept a test's data only from the client's address", "",
-        "Accept a test's data only from the client's address: the source of its control connection, or the address in its request. Without it, the server accepts a connection from another address if none from the client's address arrives within 2 seconds, which shortens the test. Datagrams from another address count if they arrive first. A linerate client proves its connection with a nonce, so its address does not matter.",
+        "Accept a test's data only from the client's address: the source of its control connection, or the address in its request. Without it, the server accepts a connection from another address if none from the client's address arrives within 0.1 seconds, and logs it. The test fails if this wait takes more than 5 % of it. Datagrams from another address count if they arrive first. A linerate client proves its connection with a nonce, so its address does not matter.",
         |s, _| { s.limits.peers.is_strict = true; Ok(()) }),
     linerate_long("control-idle", Value("SECONDS"), "Maximum wait for a client's next request", "120",
         "Close a control connection after this many seconds without a request. Default {default}.",
