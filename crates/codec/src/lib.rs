@@ -12,4 +12,6 @@ mod field;
 mod text;
 
 pub use field::{Endian, Field, Record, array_at};
-pub use text::{EscapedText, Text, escaped, escaped_json, is_plain, needs_escape};
+pub use text::{
+    EscapedText, Text, escaped, escaped_json, is_plain, needs_escape, push_json_escape,
+};

@@ -35,9 +35,7 @@ pub fn escaped_json(document: &str) -> String {
     for character in document.chars() {
         // Inside of values, ASCII control characters are already escaped.
         if needs_escape(character) && !character.is_ascii_whitespace() {
-            for unit in character.encode_utf16(&mut [0; 2]) {
-                let _ = write!(shown, "\\u{unit:04x}");
-            }
+            push_json_escape(&mut shown, character);
         } else {
             shown.push(character);
         }
@@ -169,6 +167,13 @@ fn push_escaped(shown: &mut String, character: char) {
         _ if character.is_ascii() => write!(shown, "\\x{:02x}", u32::from(character)),
         _ => write!(shown, "\\u{{{:x}}}", u32::from(character)),
     };
+}
+
+/// Appends the escape of a character in a JSON string: one or two UTF-16 units.
+pub fn push_json_escape(text: &mut String, character: char) {
+    for unit in character.encode_utf16(&mut [0; 2]) {
+        let _ = write!(text, "\\u{unit:04x}");
+    }
 }
 
 /// Whether [`escaped`] replaces this character.

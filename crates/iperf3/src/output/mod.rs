@@ -22,15 +22,13 @@ pub(crate) fn host_and_port(address: &Address) -> (String, u32) {
     (ip.unwrap_or_else(|| address.to_string()), address.port())
 }
 
-/// Replaces control characters other than tabs in a peer's text by `?`.
+/// Replaces control and format characters other than tabs in a peer's text by `?`.
 pub(crate) fn replace_control_characters(text: &str) -> String {
     text.chars()
-        .map(|c| {
-            if codec::needs_escape(c) && c != '\t' {
-                '?'
-            } else {
-                c
-            }
+        .map(|c| match c {
+            '\t' => c,
+            c if codec::needs_escape(c) => '?',
+            c => c,
         })
         .collect()
 }
