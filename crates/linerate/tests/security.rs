@@ -162,7 +162,7 @@ const STATEMENTS: &[(&str, &[&str])] = &[
     ),
     (
         "Between two linerates, a nonce",
-        &["data_peer::tests::a_nonce_decides_regardless_of_order"],
+        &["data_acceptor::tests::a_nonce_decides_regardless_of_order"],
     ),
     (
         "linerate escapes text",

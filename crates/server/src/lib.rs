@@ -7,6 +7,7 @@
 
 #![forbid(unsafe_code)]
 
+mod data_acceptor;
 mod data_peer;
 mod datagram_acceptor;
 mod freed_memory;
@@ -20,10 +21,10 @@ mod server;
 mod service;
 mod third_party;
 
-pub use data_peer::{
-    AcceptedConnection, DataAcceptor, DataPeer, IsOtherPeer, Nonce, PeerPolicy,
-    UNEXPECTED_PEER_WAIT, accept_data,
+pub use data_acceptor::{
+    AcceptedConnection, DataAcceptor, IsOtherPeer, Nonce, UNEXPECTED_PEER_WAIT, accept_data,
 };
+pub use data_peer::{DataPeer, PeerPolicy};
 pub use datagram_acceptor::{DatagramAcceptor, DatagramPeer, ExpectedFlows};
 pub use freed_memory::release_freed_memory_soon;
 pub use listener::{inherited_listeners, inherited_sockets, listen};

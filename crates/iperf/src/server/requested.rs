@@ -131,7 +131,7 @@ pub(crate) fn describe_test(protocol: &str, hello: Option<&Hello>) -> ClientTest
             descriptors: directions - 1,
             memory_bytes: 0,
         },
-        is_unproven: false,
+        ..ClientTest::default()
     }
 }
 

@@ -9,7 +9,8 @@ use model::SocketOptions;
 use sys::{Address, Socket, call, multicast};
 
 use super::MAX_PAYLOAD_BYTES;
-use super::server::{bind_failed, can_begin_flow};
+use super::first_datagram::can_begin_flow;
+use super::server::bind_failed;
 use crate::options::{ServerSettings, Settings};
 
 /// The default of [`MulticastGroup::wait_time`].

@@ -5,6 +5,7 @@
 
 pub(crate) mod client;
 mod end_timeout;
+mod first_datagram;
 mod frames;
 mod group;
 pub(crate) mod server;

@@ -186,7 +186,7 @@ impl Session<'_> {
                 descriptors: streams,
                 memory_bytes: 0,
             },
-            is_unproven: false,
+            ..ClientTest::default()
         };
         let running_test = self.server.begin(self.control.peer(), test);
         running_test.map_err(|refusal| match refusal {
