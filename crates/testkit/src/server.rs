@@ -200,6 +200,22 @@ impl Server {
         }
     }
 
+    /// Returns the names of the threads. A thread without a name has that of its parent.
+    pub fn thread_names(&self) -> Vec<String> {
+        let threads = std::fs::read_dir(format!("/proc/{}/task", self.pid()));
+        let names = threads.into_iter().flatten().flatten().map(|thread| {
+            // The thread may have ended.
+            std::fs::read_to_string(thread.path().join("comm")).unwrap_or_default()
+        });
+        names.map(|name| name.trim_end().to_owned()).collect()
+    }
+
+    /// Returns the number of threads with this name.
+    pub fn thread_count(&self, name: &str) -> usize {
+        let names = self.thread_names();
+        names.iter().filter(|other| *other == name).count()
+    }
+
     /// Returns the usage without clients. Runs a test first, because it starts threads that remain.
     #[track_caller]
     pub fn idle_usage(&self) -> ProcessUsage {
