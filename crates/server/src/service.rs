@@ -339,7 +339,7 @@ impl std::error::Error for Refusal {}
 
 impl Refusal {
     /// Returns the system's error for a protocol whose messages have only a number.
-    pub(crate) fn error(&self) -> Error {
+    pub fn error(&self) -> Error {
         match self {
             Self::AddressNotAllowed => Error::ACCESS,
             Self::NoResources(exceeded) => match exceeded.resource {

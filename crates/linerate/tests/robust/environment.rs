@@ -29,12 +29,12 @@ pub(crate) fn test_cases() -> Vec<TestCase> {
             ),
             test_case(
                 "soft_descriptor_limit_is_raised",
-                &[],
+                &[Program("bash")],
                 soft_descriptor_limit_is_raised,
             ),
             test_case(
                 "server_without_descriptors_refuses_clients",
-                &[],
+                &[Program("bash")],
                 server_without_descriptors_refuses_clients,
             ),
             test_case(
@@ -114,11 +114,11 @@ fn masked_proc_stat_is_reported() {
     }
 }
 
-/// Returns a command that runs linerate with these limits of descriptors, as options of `ulimit`.
-fn with_descriptor_limit(limits: &str, arguments: &str) -> Command {
-    let mut command = Command::new("sh");
+/// Returns a command that runs linerate after these commands of a shell, such as `ulimit`.
+fn with_descriptor_limit(setup: &str, arguments: &str) -> Command {
+    let mut command = Command::new("bash");
     let program = linerate_path();
-    let script = format!("ulimit {limits}; exec {} {arguments}", program.display());
+    let script = format!("{setup}; exec {} {arguments}", program.display());
     command.args(["-c", &script]);
     command
 }
@@ -133,42 +133,65 @@ fn soft_descriptor_limit_is_raised() {
             server.port
         ),
     ] {
-        let mut command = with_descriptor_limit("-Sn 40", &line);
+        let mut command = with_descriptor_limit("ulimit -Sn 40", &line);
         TestProcess::start(&mut command)
             .finish(TIMEOUT)
             .assert_success();
     }
 }
 
-/// A server whose descriptors are all in use logs that, and its clients get an error.
+/// A server whose descriptors are all in use logs that, and its clients get the error EMFILE: if the
+/// budget leaves no descriptor for the session or for its test, and if accept(2) fails.
 fn server_without_descriptors_refuses_clients() {
-    let server = Server::try_start_with(|port| {
-        with_descriptor_limit("-n 24", &format!("netserver -D -p {port}"))
-    });
-    let server = server.expect("the server starts");
-    let connect =
-        || std::net::TcpStream::connect(("127.0.0.1", server.port)).expect("the server listens");
-    let clients: Vec<_> = (0..40).map(|_| connect()).collect();
-    let is_logged = || {
-        let log = server.stderr();
-        log.contains("refused a client: ") || log.contains("Too many open files")
-    };
-    assert!(wait_until(TIMEOUT, is_logged), "{}", server.stderr());
-    let line = format!("netperf -H 127.0.0.1 -p {} -t TCP_RR -l 1", server.port);
-    let output = TestProcess::start(&mut linerate_with_args(&line)).finish(TIMEOUT);
-    assert_ne!(output.code, Some(0), "{output:#?}");
-    assert!(
-        ["Too many open files", "Disk quota exceeded"]
-            .iter()
-            .any(|reason| output.stderr.contains(reason)),
-        "{output:#?}"
-    );
-    drop(clients);
-    let is_served = || {
-        let output = TestProcess::start(&mut linerate_with_args(&line)).finish(TIMEOUT);
-        output.code == Some(0)
-    };
-    assert!(wait_until(TIMEOUT, is_served), "{}", server.stderr());
+    // The budget is half of the limit. One address gets 15/16 of it: 30.
+    const LIMIT: &str = "ulimit -n 64";
+    // Inherited descriptors are not part of the budget.
+    const INHERIT: &str = "for fd in {10..49}; do eval \"exec $fd</dev/null\"; done; ulimit -n 64";
+    for (setup, connections, line) in [
+        (
+            LIMIT,
+            80,
+            "refused a client: not enough descriptors: 1 requested, 0 left for one address",
+        ),
+        (
+            LIMIT,
+            29,
+            "refused a test: not enough descriptors: 2 requested, 0 left for one address",
+        ),
+        (
+            INHERIT,
+            80,
+            "cannot accept a connection: Too many open files",
+        ),
+    ] {
+        let server = Server::try_start_with(|port| {
+            with_descriptor_limit(setup, &format!("netserver -D -p {port}"))
+        });
+        let server = server.expect("the server starts");
+        let connect = || {
+            std::net::TcpStream::connect(("127.0.0.1", server.port)).expect("the server listens")
+        };
+        let clients: Vec<_> = (0..connections).map(|_| connect()).collect();
+        let target = format!("netperf -H 127.0.0.1 -p {} -t TCP_RR -l 1", server.port);
+        let run = || TestProcess::start(&mut linerate_with_args(&target)).finish(TIMEOUT);
+        let output = run();
+        assert_ne!(output.code, Some(0), "{line}: {output:#?}");
+        let reason = "Too many open files";
+        assert!(output.stderr.contains(reason), "{line}: {output:#?}");
+        let is_logged = || server.stderr().contains(line);
+        assert!(
+            wait_until(TIMEOUT, is_logged),
+            "{line}: {}",
+            server.stderr()
+        );
+        drop(clients);
+        let is_served = || run().code == Some(0);
+        assert!(
+            wait_until(TIMEOUT, is_served),
+            "{line}: {}",
+            server.stderr()
+        );
+    }
 }
 
 /// Returns the bytes that this host has sent over the first link.

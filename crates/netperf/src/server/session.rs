@@ -173,12 +173,12 @@ impl Session<'_> {
         let test = prepared.assignment.client_test();
         let running = match self.server.begin(self.control.peer(), test) {
             Ok(running) => running,
-            Err(error) => {
+            Err(refusal) => {
                 warn(format_args!(
-                    "{}: refused a test: {error}",
+                    "{}: refused a test: {refusal}",
                     self.control.peer()
                 ));
-                self.write(&error_response(Error::DQUOT.raw_os_error()))?;
+                self.write(&error_response(refusal.error().raw_os_error()))?;
                 return Ok(true);
             }
         };
@@ -287,8 +287,11 @@ impl Session<'_> {
                 name: "calibration".to_owned(),
                 ..ClientTest::default()
             };
-            let Ok(running) = self.server.begin(self.control.peer(), test) else {
-                return self.write(&error_response(Error::DQUOT.raw_os_error()));
+            let running = match self.server.begin(self.control.peer(), test) {
+                Ok(running) => running,
+                Err(refusal) => {
+                    return self.write(&error_response(refusal.error().raw_os_error()));
+                }
             };
             running.complete();
             Looper::shared()
