@@ -188,8 +188,19 @@ impl<'a> Session<'a> {
         events.debug("send_parameters:", Some(&text));
         events.connected(run);
         self.channel().send_json(&text)?;
-        self.expect_state(ControlState::CreateStreams)?;
-        let streams = self.open_streams(&parameters, &cookie)?;
+        let mut first_bytes = match parameters.protocol {
+            Protocol::Udp => GREETING.to_vec(),
+            _ => cookie.0.to_vec(),
+        };
+        let mut states = vec![ControlState::CreateStreams];
+        if parameters.udp_cookie {
+            states.push(ControlState::StreamBegin);
+        }
+        if self.expect_one_of(&states)? == ControlState::StreamBegin {
+            first_bytes.extend(cookie.0);
+            self.expect_state(ControlState::CreateStreams)?;
+        }
+        let streams = self.open_streams(&parameters, &first_bytes)?;
         streams::log_socket_settings(&streams, events);
         run.set_streams(&streams);
         self.expect_state(ControlState::TestStart)?;
@@ -213,18 +224,23 @@ impl<'a> Session<'a> {
             parameters.time = 0;
         }
         parameters.token = crate::login::token(self.client, padding)?;
+        parameters.udp_cookie = protocol == Protocol::Udp;
         Ok(parameters)
     }
 
     /// Waits for the state `expected`; fails on any other.
     fn expect_state(&self, expected: ControlState) -> Result<(), Fault> {
+        self.expect_one_of(&[expected]).map(drop)
+    }
+
+    /// Waits for one of these states; fails on any other.
+    fn expect_one_of(&self, expected: &[ControlState]) -> Result<ControlState, Fault> {
         let byte = self
             .channel()
             .receive_byte(Instant::now() + MESSAGE_TIMEOUT)?;
-        if byte == Some(expected.byte()) {
-            return Ok(());
-        }
-        Err(self.unexpected_fault(byte))
+        let state = byte.and_then(ControlState::from_byte);
+        let state = state.filter(|state| expected.contains(state));
+        state.ok_or_else(|| self.unexpected_fault(byte))
     }
 
     /// Returns the error for an unexpected byte, or for a closed connection.
@@ -240,8 +256,12 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// Opens the streams one by one.
-    fn open_streams(&self, parameters: &Parameters, cookie: &Cookie) -> Result<Vec<Stream>, Fault> {
+    /// Opens the streams one by one. Each begins with `first_bytes`.
+    fn open_streams(
+        &self,
+        parameters: &Parameters,
+        first_bytes: &[u8],
+    ) -> Result<Vec<Stream>, Fault> {
         let local_settings = LocalSettings::from_settings(self.common);
         streams::bind_cpu(local_settings.cpu)?;
         let (forward, backward) = parameters.stream_counts();
@@ -258,11 +278,10 @@ impl<'a> Session<'a> {
                 ConnectError::Failed(error) => fault(error),
                 ConnectError::Stopped(_) => fault(call::Error::TIMEDOUT.into()),
             })?;
+            let sent = call::send(data.socket.as_fd(), first_bytes);
+            sent.map_err(|error| Fault::io(error::STREAM_WRITE, &error.into()))?;
             if plan.transport == Transport::Udp {
-                self.exchange_greeting(&data, parameters)?;
-            } else {
-                let sent = call::send(data.socket.as_fd(), &cookie.0);
-                sent.map_err(|error| Fault::io(error::STREAM_WRITE, &error.into()))?;
+                self.await_reply(&data, parameters)?;
             }
             let address = |address: std::io::Result<Address>| address.map_err(fault);
             streams.push(Stream {
@@ -340,13 +359,12 @@ impl<'a> Session<'a> {
         Ok(Address::Inet(SocketAddr::V6(destination)))
     }
 
-    /// Opens a UDP stream: sends the greeting and waits for the reply.
+    /// Waits for the reply to the greeting of a UDP stream.
     ///
     /// If the server sends, up to two data datagrams may arrive before its reply.
-    fn exchange_greeting(&self, data: &DataSocket, parameters: &Parameters) -> Result<(), Fault> {
+    fn await_reply(&self, data: &DataSocket, parameters: &Parameters) -> Result<(), Fault> {
         let socket = data.socket.as_fd();
-        let fault = |code, error: call::Error| Fault::io(code, &error.into());
-        call::send(socket, &GREETING).map_err(|error| fault(error::STREAM_WRITE, error))?;
+        let fault = |error: call::Error| Fault::io(error::STREAM_READ, &error.into());
         let until = Instant::now() + MESSAGE_TIMEOUT;
         let mut early_datagrams = if parameters.direction == Direction::Forward {
             0
@@ -357,8 +375,8 @@ impl<'a> Session<'a> {
         loop {
             match self.stop.wait_readable(socket, until) {
                 Ok(true) => {}
-                Ok(false) => return Err(fault(error::STREAM_READ, call::Error::TIMEDOUT)),
-                Err(error) => return Err(fault(error::STREAM_READ, error)),
+                Ok(false) => return Err(fault(call::Error::TIMEDOUT)),
+                Err(error) => return Err(fault(error)),
             }
             match call::receive_without_waiting(socket, &mut datagram) {
                 Ok(count) if is_reply(&datagram[..count]) => return Ok(()),
@@ -367,7 +385,7 @@ impl<'a> Session<'a> {
                     return Err(Fault::with_reason(error::STREAM_READ, "not iperf3's reply"));
                 }
                 Err(call::Error::AGAIN | call::Error::INTR) => {}
-                Err(error) => return Err(fault(error::STREAM_READ, error)),
+                Err(error) => return Err(fault(error)),
             }
         }
     }

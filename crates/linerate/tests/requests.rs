@@ -62,7 +62,7 @@ fn declared_fields() -> BTreeSet<Field> {
         fields!(TestStart: at fq_rate),
         fields!(BurstParameters: rate mean variance gap),
         fields!(BounceMessage: size number quick_ack synchronised type_of_service stop sent served hold),
-        fields!(Parameters: protocol omit server_affinity time bytes blocks max_segment no_delay parallel direction multipath window block_bytes rate fq_rate pacing_timer burst type_of_service flow_label title extra_data congestion server_output udp_counters_64bit repeating_payload zero_copy do_not_fragment skip_copy offload token client_version),
+        fields!(Parameters: protocol omit server_affinity time bytes blocks max_segment no_delay parallel direction multipath window block_bytes rate fq_rate pacing_timer burst type_of_service flow_label title extra_data congestion server_output udp_counters_64bit repeating_payload zero_copy do_not_fragment skip_copy offload token client_version udp_cookie),
         fields!(MessageBlock: command version number sent responded length acknowledge low width offset lost_only skip received lost bad_order first_to_last stamps),
     ];
     let uperf = [

@@ -103,7 +103,18 @@ const STATEMENTS: &[(&str, &[&str])] = &[
     ),
     (
         "iperf 2 and iperf3 cannot prove",
-        &["iperfs::reverse_test_sends_only_to_client"],
+        &[
+            "iperfs::reverse_test_sends_only_to_client",
+            "iperfs::iperf3::ignores_streams_with_wrong_cookie",
+        ],
+    ),
+    (
+        "A UDP stream without a cookie",
+        &["datagram_acceptor::tests::a_silent_session_holds_its_turn_for_a_bounded_time"],
+    ),
+    (
+        "If several do, the server logs",
+        &["iperfs::iperf3::reports_stream_that_could_belong_to_several_tests"],
     ),
     (
         "uperf's `protocol=ssl`",
@@ -260,6 +271,10 @@ const STATEMENTS: &[(&str, &[&str])] = &[
             "iperfs::iperf::server_releases_silent_clients",
             "iperfs::iperf3::server_releases_silent_clients",
         ],
+    ),
+    (
+        "turn to open UDP streams without a cookie",
+        &["iperfs::iperf3::silent_clients_do_not_hold_up_others"],
     ),
     (
         "silence of the data, or no acknowledgement | 60 s; datagrams 70 s",

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::AsFd;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use engine::{FirstDatagram, SocketError, Stop, open_datagram_branch, open_datagram_listener};
@@ -18,7 +18,8 @@ use crate::ThirdParties;
 const MAX_WAITING: usize = 1024;
 const MAX_WAITING_BYTES: usize = 4 << 20;
 
-/// The interval at which a session checks whether another session received datagrams for it.
+/// The interval at which a session checks whether another session received datagrams for it, or
+/// whether its turn has begun.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// The maximum time that a datagram takes through this host. Later datagrams arrive at the flow's
@@ -28,6 +29,9 @@ const MAX_TRANSIT_TIME: Duration = Duration::from_millis(2);
 /// The maximum time from the first datagram of a flow to its second. Slow clients send one in some
 /// seconds.
 const SECOND_DATAGRAM_TIME: Duration = Duration::from_secs(60);
+
+/// The time from the start of a turn, or from its last flow, after which it ends.
+const TURN_TIME: Duration = Duration::from_secs(2);
 
 /// The time for which a source that has its own socket does not count as new.
 const KNOWN_SOURCE_TIME: Duration = Duration::from_secs(1);
@@ -40,17 +44,22 @@ pub struct DatagramAcceptor {
     bound: Address,
     /// Whether a flow may begin with this datagram.
     can_start_flow: fn(&[u8]) -> bool,
+    /// The part of a first datagram that identifies its session; empty if it has none.
+    token_of: fn(&[u8]) -> &[u8],
     /// Whether a flow begins with its second datagram.
     waits_for_second: bool,
     state: Mutex<State>,
+    /// Wakes the sessions that wait for their turn.
+    turn_ended: Condvar,
 }
 
 #[derive(Debug, Default)]
 struct State {
-    /// Addresses whose flows any session accepts, unless another session expects their host.
+    /// Addresses whose flows the last session accepts, unless a session expects their host.
     third_parties: ThirdParties,
-    /// The hosts expected by sessions, each with the session's identifier; `None` means any host.
-    expected: Vec<(u64, Option<Address>)>,
+    /// The sessions that expect flows, in the order of their starts.
+    expected: Vec<Expectation>,
+    queues: Vec<TurnQueue>,
     waiting: DatagramQueue,
     /// The first datagrams of sources that must send a second one.
     singles: DatagramQueue,
@@ -60,15 +69,52 @@ struct State {
     last_id: u64,
 }
 
-/// Datagrams in the order of their arrival, with their sources.
+/// A session that expects flows.
+#[derive(Debug)]
+struct Expectation {
+    id: u64,
+    /// The host of its flows; `None` means any host.
+    host: Option<Address>,
+    /// The token of its flows; without one, empty.
+    token: Box<[u8]>,
+    /// The end of its turn, if it has no token.
+    turn_end: Instant,
+}
+
+/// The sessions without a token that wait until they may expect flows of their common host.
+#[derive(Debug)]
+struct TurnQueue {
+    host: Address,
+    ids: VecDeque<u64>,
+    /// Whether the newest session is the next one; otherwise the oldest. Both alternate, so that
+    /// silent clients delay neither those before them nor those after them for long.
+    next_is_newest: bool,
+}
+
+/// Datagrams in the order of their arrival.
 #[derive(Debug, Default)]
 struct DatagramQueue {
-    datagrams: VecDeque<(Address, FirstDatagram)>,
+    datagrams: VecDeque<WaitingDatagram>,
     bytes: usize,
 }
 
-/// The registration of a session that expects flows. Dropping it allows the next session for the
-/// same host.
+/// A datagram that waits for its session.
+#[derive(Debug)]
+struct WaitingDatagram {
+    owner: Owner,
+    from: Address,
+    first: FirstDatagram,
+}
+
+/// The session that accepts a flow.
+#[derive(Clone, Copy, Debug)]
+struct Owner {
+    id: u64,
+    /// The number of sessions that the flow could belong to.
+    candidates: usize,
+}
+
+/// The registration of a session that expects flows. Dropping it ends the session's turn.
 #[derive(Debug)]
 #[must_use]
 pub struct ExpectedFlows<'a> {
@@ -86,6 +132,8 @@ pub struct DatagramPeer {
     pub from: Address,
     /// Datagrams received before the socket existed, in order; at least one.
     pub first_datagrams: Vec<FirstDatagram>,
+    /// The number of sessions that the flow could belong to.
+    pub candidates: usize,
 }
 
 impl DatagramAcceptor {
@@ -104,8 +152,10 @@ impl DatagramAcceptor {
             bound: Address::local(&listener)?,
             listener,
             can_start_flow: |_| true,
+            token_of: |_| &[],
             waits_for_second: false,
             state: Mutex::default(),
+            turn_ended: Condvar::new(),
         })
     }
 
@@ -119,6 +169,13 @@ impl DatagramAcceptor {
         }
     }
 
+    /// Sets the function that returns the token in a first datagram, or an empty slice. A flow with a
+    /// token belongs to the session that expects this token.
+    #[must_use]
+    pub fn with_tokens(self, token_of: fn(&[u8]) -> &[u8]) -> Self {
+        Self { token_of, ..self }
+    }
+
     /// Accepts a flow only when its second datagram has arrived, so that a forged datagram costs no
     /// socket and no thread. The oldest waiting datagrams make room for new ones.
     #[must_use]
@@ -129,8 +186,8 @@ impl DatagramAcceptor {
         }
     }
 
-    /// Lets each session also accept flows from these addresses, unless another session expects
-    /// their host.
+    /// Lets the last session also accept flows from these addresses, unless a session expects their
+    /// host.
     #[must_use]
     pub fn with_third_parties(self, third_parties: ThirdParties) -> Self {
         self.state().third_parties = third_parties;
@@ -147,43 +204,35 @@ impl DatagramAcceptor {
         self.listener.recv_buffer_size().unwrap_or(0) as u32
     }
 
-    /// Expects flows of a host, or of any host. Waits while another session expects flows of the
-    /// same host, because their first datagrams do not identify the session. Drops earlier
-    /// datagrams from that host.
+    /// Expects flows of any host.
+    pub fn expect_all_flows(&self) -> ExpectedFlows<'_> {
+        let mut state = self.state();
+        let id = state.next_id();
+        state.expect(id, None, &[]);
+        self.registration(id, None)
+    }
+
+    /// Expects flows of a host with this token, or without a token if it is empty.
     ///
-    /// Call it before the peer receives the request to start.
-    pub fn expect_flows(
-        &self,
-        host: Option<&Address>,
-        deadline: Instant,
-        stop: &Stop,
-    ) -> Result<ExpectedFlows<'_>, Error> {
-        let conflicts = |other: &Option<Address>| match (host, other) {
-            (Some(host), Some(other)) => host.shares_host_with(other),
-            _ => true,
-        };
-        loop {
-            let mut state = self.state();
-            if !state.expected.iter().any(|(_, other)| conflicts(other)) {
-                if let Some(host) = host {
-                    // No session expects these datagrams.
-                    state.collect(self);
-                    // A client may use the port of its last test again.
-                    state
-                        .known_sources
-                        .retain(|(known, _)| !host.shares_host_with(known));
-                }
-                state.last_id += 1;
-                let id = state.last_id;
-                state.expected.push((id, host.cloned()));
-                return Ok(ExpectedFlows {
-                    acceptor: self,
-                    host: host.cloned(),
-                    id,
-                });
-            }
-            drop(state);
-            wait_before_retry(deadline, stop)?;
+    /// Flows without a token do not identify their session, so the sessions of a host that expect
+    /// them take turns. Wait for the turn with [`ExpectedFlows::await_turn`] before the peer receives
+    /// the request to start.
+    pub fn expect_flows(&self, host: &Address, token: &[u8]) -> ExpectedFlows<'_> {
+        let mut state = self.state();
+        let id = state.next_id();
+        if token.is_empty() {
+            state.queue(id, host);
+        } else {
+            state.begin(self, id, host, token);
+        }
+        self.registration(id, Some(host))
+    }
+
+    fn registration(&self, id: u64, host: Option<&Address>) -> ExpectedFlows<'_> {
+        ExpectedFlows {
+            acceptor: self,
+            host: host.cloned(),
+            id,
         }
     }
 
@@ -192,18 +241,32 @@ impl DatagramAcceptor {
     }
 }
 
-fn wait_before_retry(deadline: Instant, stop: &Stop) -> Result<(), Error> {
-    if stop.is_set() {
-        return Err(Error::CANCELED);
-    }
-    if Instant::now() >= deadline {
-        return Err(Error::TIMEDOUT);
-    }
-    std::thread::sleep(POLL_INTERVAL);
-    Ok(())
-}
-
 impl ExpectedFlows<'_> {
+    /// Waits for the session's turn. Returns [`Error::TIMEDOUT`] if it has not begun before
+    /// `deadline`; then call it again.
+    ///
+    /// A turn ends with the session, or early after a time without a flow. A session whose turn
+    /// ended early gets later flows only if no other session expects them.
+    pub fn await_turn(&self, deadline: Instant, stop: &Stop) -> Result<(), Error> {
+        let mut state = self.acceptor.state();
+        loop {
+            if state.begin_turn(self) {
+                return Ok(());
+            }
+            if stop.is_set() {
+                return Err(Error::CANCELED);
+            }
+            let time = deadline.saturating_duration_since(Instant::now());
+            if time.is_zero() {
+                return Err(Error::TIMEDOUT);
+            }
+            // A turn also ends without a signal, by time.
+            let time = time.min(POLL_INTERVAL);
+            let woken = self.acceptor.turn_ended.wait_timeout(state, time);
+            state = woken.unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
     /// Accepts the next flow on a new socket with these options. Returns [`Error::TIMEDOUT`] if
     /// none arrives before `deadline`. `keeps_sending` is whether the peer sends without waiting
     /// for an answer. Some of its datagrams may then still arrive at the server's own socket;
@@ -219,17 +282,19 @@ impl ExpectedFlows<'_> {
         loop {
             let mut state = self.acceptor.state();
             state.collect(self.acceptor);
-            if let Some(from) = state.next_source(self.host.as_ref()) {
+            if let Some((from, candidates)) = state.next_source(self.id) {
                 // Opening the flow's socket changes the options of the listening socket, so other
                 // sessions must wait.
                 let bound = (listener, &self.acceptor.bound);
                 let socket = open_datagram_branch(bound, Transport::Udp, &from, options);
                 let socket = socket.map_err(|error| errno(&error))?;
                 state.collect(self.acceptor);
-                let first_datagrams = state.waiting.remove(&from);
+                let first_datagrams = state.remove_datagrams(&from);
+                let now = Instant::now();
                 state
                     .known_sources
-                    .push((from.clone(), Instant::now() + KNOWN_SOURCE_TIME));
+                    .push((from.clone(), now + KNOWN_SOURCE_TIME));
+                state.extend_turn(self.id, now);
                 if keeps_sending {
                     state.in_transit_sources.push(from.clone());
                 }
@@ -237,6 +302,7 @@ impl ExpectedFlows<'_> {
                     socket,
                     from,
                     first_datagrams,
+                    candidates,
                 });
             }
             drop(state);
@@ -262,15 +328,18 @@ impl ExpectedFlows<'_> {
             .in_transit_sources
             .retain(|source| *source != peer.from);
         peer.first_datagrams
-            .append(&mut state.waiting.remove(&peer.from));
+            .append(&mut state.remove_datagrams(&peer.from));
     }
 }
 
 impl Drop for ExpectedFlows<'_> {
     fn drop(&mut self) {
         let mut state = self.acceptor.state();
-        state.expected.retain(|(id, _)| *id != self.id);
-        state.drop_unexpected();
+        state.expected.retain(|session| session.id != self.id);
+        state.leave_queue(self.id);
+        state.reassign_datagrams(self.acceptor, self.id);
+        drop(state);
+        self.acceptor.turn_ended.notify_all();
     }
 }
 
@@ -279,6 +348,96 @@ fn errno(error: &SocketError) -> Error {
 }
 
 impl State {
+    fn next_id(&mut self) -> u64 {
+        self.last_id += 1;
+        self.last_id
+    }
+
+    fn expect(&mut self, id: u64, host: Option<&Address>, token: &[u8]) {
+        self.expected.push(Expectation {
+            id,
+            host: host.cloned(),
+            token: token.into(),
+            turn_end: Instant::now() + TURN_TIME,
+        });
+    }
+
+    /// Lets a session expect flows of `host`.
+    fn begin(&mut self, acceptor: &DatagramAcceptor, id: u64, host: &Address, token: &[u8]) {
+        // Datagrams received until now belong to other sessions.
+        self.collect(acceptor);
+        // A client may use the port of its last test again.
+        self.known_sources
+            .retain(|(known, _)| !host.shares_host_with(known));
+        self.expect(id, Some(host), token);
+    }
+
+    fn queue(&mut self, id: u64, host: &Address) {
+        match self.queue_of(host) {
+            Some(queue) => queue.ids.push_back(id),
+            None => self.queues.push(TurnQueue {
+                host: host.clone(),
+                ids: VecDeque::from([id]),
+                next_is_newest: false,
+            }),
+        }
+    }
+
+    fn queue_of(&mut self, host: &Address) -> Option<&mut TurnQueue> {
+        let mut queues = self.queues.iter_mut();
+        queues.find(|queue| queue.host.shares_host_with(host))
+    }
+
+    fn leave_queue(&mut self, id: u64) {
+        for queue in &mut self.queues {
+            queue.ids.retain(|other| *other != id);
+        }
+        self.queues.retain(|queue| !queue.ids.is_empty());
+    }
+
+    /// Begins the turn of a queued session, if it is the next one and the turn before has ended.
+    /// Returns whether the session expects flows.
+    fn begin_turn(&mut self, session: &ExpectedFlows<'_>) -> bool {
+        let ExpectedFlows { acceptor, host, id } = session;
+        let Some(host) = host else {
+            return true;
+        };
+        let queue = self.queue_of(host);
+        let Some(queue) = queue.filter(|queue| queue.ids.contains(id)) else {
+            return true;
+        };
+        let is_next = queue.next() == Some(*id);
+        let now = Instant::now();
+        let has_turn = |other: &Expectation| other.is_for(host, &[]) && other.turn_end > now;
+        if !is_next || self.expected.iter().any(has_turn) {
+            return false;
+        }
+        self.leave_queue(*id);
+        if let Some(queue) = self.queue_of(host) {
+            queue.next_is_newest ^= true;
+        }
+        self.begin(acceptor, *id, host, &[]);
+        true
+    }
+
+    fn extend_turn(&mut self, id: u64, now: Instant) {
+        let session = self.expected.iter_mut().find(|session| session.id == id);
+        if let Some(session) = session {
+            session.turn_end = now + TURN_TIME;
+        }
+    }
+
+    /// Returns the session that accepts a flow: the last one that expects its host and token.
+    fn owner(&self, from: &Address, token: &[u8]) -> Option<Owner> {
+        let sessions = self.expected.iter();
+        let of_host = last_of(sessions.filter(|session| session.is_for(from, token)));
+        of_host.or_else(|| {
+            let is_third_party = self.third_parties.contain(from);
+            let accepts = |session: &&Expectation| is_third_party && *session.token == *token;
+            last_of(self.expected.iter().filter(accepts))
+        })
+    }
+
     /// Receives all pending datagrams for the sessions that expect them.
     fn collect(&mut self, acceptor: &DatagramAcceptor) {
         let mut buffer = vec![0; 1 << 16];
@@ -294,84 +453,113 @@ impl State {
                     Ok((_, None)) | Err(Error::INTR) => continue,
                     Err(_) => return,
                 };
+            let datagram = &buffer[..length];
+            let Some(owner) = self.owner(&from, (acceptor.token_of)(datagram)) else {
+                continue;
+            };
             let is_in_transit = self.in_transit_sources.contains(&from);
             let is_known = self.known_sources.iter().any(|(known, _)| *known == from);
             let is_full = self.waiting.lacks_room_for(length);
             let has_earlier = || self.waiting.contains(&from) || self.singles.contains(&from);
-            let can_start_flow = || (acceptor.can_start_flow)(&buffer[..length]) || has_earlier();
-            if is_in_transit || (!is_known && !is_full && self.expects(&from) && can_start_flow()) {
-                let datagram = FirstDatagram::received_now(&buffer[..length]);
-                self.keep(from, datagram, acceptor.waits_for_second && !is_in_transit);
+            let can_start_flow = || (acceptor.can_start_flow)(datagram) || has_earlier();
+            if is_in_transit || (!is_known && !is_full && can_start_flow()) {
+                let datagram = WaitingDatagram {
+                    owner,
+                    first: FirstDatagram::received_now(datagram),
+                    from,
+                };
+                self.keep(datagram, acceptor.waits_for_second && !is_in_transit);
             }
         }
     }
 
     /// Keeps a datagram for a session; with `waits_for_second`, only when another one of its source
     /// has arrived. The oldest single datagrams make room for new ones.
-    fn keep(&mut self, from: Address, datagram: FirstDatagram, waits_for_second: bool) {
-        if waits_for_second && !self.waiting.contains(&from) {
-            let Some(first) = self.singles.remove(&from).pop() else {
-                while self.singles.lacks_room_for(datagram.data.len()) {
+    fn keep(&mut self, datagram: WaitingDatagram, waits_for_second: bool) {
+        if waits_for_second && !self.waiting.contains(&datagram.from) {
+            let Some(first) = self.singles.remove(&datagram.from).pop() else {
+                while self.singles.lacks_room_for(datagram.first.data.len()) {
                     self.singles.pop_first();
                 }
-                self.singles.push(from, datagram);
+                self.singles.push(datagram);
                 return;
             };
-            self.waiting.push(from.clone(), first);
+            self.waiting.push(first);
         }
-        self.waiting.push(from, datagram);
+        self.waiting.push(datagram);
     }
 
-    fn expects(&self, from: &Address) -> bool {
-        let mut hosts = self.expected.iter().map(|(_, host)| host.as_ref());
-        hosts.any(|host| self.is_for(host, from))
-    }
-
-    /// Returns whether a session that expects `host` accepts flows of `from`.
-    fn is_for(&self, host: Option<&Address>, from: &Address) -> bool {
-        let is_expected = || {
-            let mut hosts = self.expected.iter().filter_map(|(_, host)| host.as_ref());
-            hosts.any(|host| host.shares_host_with(from))
+    /// Returns the next source of a flow for this session, and the number of sessions that the flow
+    /// could belong to.
+    fn next_source(&self, id: u64) -> Option<(Address, usize)> {
+        let is_new = |waiting: &&WaitingDatagram| {
+            waiting.owner.id == id && !self.in_transit_sources.contains(&waiting.from)
         };
-        host.is_none_or(|host| {
-            host.shares_host_with(from) || (self.third_parties.contain(from) && !is_expected())
-        })
+        let next = self.waiting.datagrams.iter().find(is_new)?;
+        Some((next.from.clone(), next.owner.candidates))
     }
 
-    fn next_source(&self, host: Option<&Address>) -> Option<Address> {
-        let mut sources = self.waiting.datagrams.iter().map(|(from, _)| from);
-        let is_new =
-            |from: &&Address| !self.in_transit_sources.contains(from) && self.is_for(host, from);
-        sources.find(is_new).cloned()
+    /// Removes and returns the waiting datagrams of a source.
+    fn remove_datagrams(&mut self, source: &Address) -> Vec<FirstDatagram> {
+        let removed = self.waiting.remove(source);
+        removed.into_iter().map(|waiting| waiting.first).collect()
     }
 
-    fn drop_unexpected(&mut self) {
+    /// Passes the datagrams of a session that has ended to the session that expects them now.
+    fn reassign_datagrams(&mut self, acceptor: &DatagramAcceptor, id: u64) {
         let [mut waiting, mut singles] = [&mut self.waiting, &mut self.singles].map(std::mem::take);
         for queue in [&mut waiting, &mut singles] {
-            queue.retain(|from| self.expects(from));
+            queue.retain(|waiting| {
+                if waiting.owner.id != id {
+                    return true;
+                }
+                let token = (acceptor.token_of)(&waiting.first.data);
+                let owner = self.owner(&waiting.from, token);
+                waiting.owner = owner.unwrap_or(waiting.owner);
+                owner.is_some()
+            });
         }
         (self.waiting, self.singles) = (waiting, singles);
     }
 }
 
+/// Returns the last of these sessions as an owner, with their number.
+fn last_of<'a>(mut sessions: impl DoubleEndedIterator<Item = &'a Expectation>) -> Option<Owner> {
+    let last = sessions.next_back()?;
+    Some(Owner {
+        id: last.id,
+        candidates: 1 + sessions.count(),
+    })
+}
+
+impl Expectation {
+    fn is_for(&self, from: &Address, token: &[u8]) -> bool {
+        let is_host = self
+            .host
+            .as_ref()
+            .is_none_or(|host| host.shares_host_with(from));
+        *self.token == *token && is_host
+    }
+}
+
 impl DatagramQueue {
-    fn push(&mut self, from: Address, datagram: FirstDatagram) {
-        self.bytes += datagram.data.len();
-        self.datagrams.push_back((from, datagram));
+    fn push(&mut self, datagram: WaitingDatagram) {
+        self.bytes += datagram.first.data.len();
+        self.datagrams.push_back(datagram);
     }
 
     fn pop_first(&mut self) {
         let first = self.datagrams.pop_front();
-        self.bytes -= first.map_or(0, |(_, first)| first.data.len());
+        self.bytes -= first.map_or(0, |waiting| waiting.first.data.len());
     }
 
     /// Returns the time since the arrival of the first datagram.
     fn first_age(&self) -> Option<Duration> {
-        self.datagrams.front().map(|(_, first)| first.age())
+        self.datagrams.front().map(|waiting| waiting.first.age())
     }
 
     fn contains(&self, source: &Address) -> bool {
-        self.datagrams.iter().any(|(from, _)| from == source)
+        self.datagrams.iter().any(|waiting| waiting.from == *source)
     }
 
     fn lacks_room_for(&self, length: usize) -> bool {
@@ -380,30 +568,38 @@ impl DatagramQueue {
     }
 
     /// Removes and returns the datagrams of a source.
-    fn remove(&mut self, source: &Address) -> Vec<FirstDatagram> {
-        if !self.contains(source) {
-            return Vec::new();
-        }
-        let datagrams = std::mem::take(&mut self.datagrams);
+    fn remove(&mut self, source: &Address) -> Vec<WaitingDatagram> {
         let mut removed = Vec::new();
-        for (from, datagram) in datagrams {
-            if from == *source {
-                self.bytes -= datagram.data.len();
-                removed.push(datagram);
-            } else {
-                self.datagrams.push_back((from, datagram));
+        if self.contains(source) {
+            for waiting in std::mem::take(self).datagrams {
+                if waiting.from == *source {
+                    removed.push(waiting);
+                } else {
+                    self.push(waiting);
+                }
             }
         }
         removed
     }
 
-    fn retain(&mut self, mut is_kept: impl FnMut(&Address) -> bool) {
-        self.datagrams.retain(|(from, _)| is_kept(from));
+    fn retain(&mut self, is_kept: impl FnMut(&mut WaitingDatagram) -> bool) {
+        self.datagrams.retain_mut(is_kept);
         let lengths = self
             .datagrams
             .iter()
-            .map(|(_, datagram)| datagram.data.len());
+            .map(|waiting| waiting.first.data.len());
         self.bytes = lengths.sum();
+    }
+}
+
+impl TurnQueue {
+    fn next(&self) -> Option<u64> {
+        let next = if self.next_is_newest {
+            self.ids.back()
+        } else {
+            self.ids.front()
+        };
+        next.copied()
     }
 }
 
@@ -463,7 +659,7 @@ mod tests {
         ] {
             let [client_1, client_2] = [(); 2].map(|()| client(&acceptor, "127.0.0.1"));
             let (stop, options) = (Stop::new(), SocketOptions::default());
-            let flows = acceptor.expect_flows(None, deadline(), &stop).unwrap();
+            let flows = acceptor.expect_all_flows();
             for datagrams in [[b"1a", b"2a"], [b"1b", b"2b"]] {
                 client_1.send(datagrams[0]).unwrap();
                 client_2.send(datagrams[1]).unwrap();
@@ -496,12 +692,11 @@ mod tests {
         let address = |host: &str| Address::Inet(format!("{host}:1").parse().unwrap());
         let clients = hosts.map(|host| client(&acceptor, host));
         clients[0].send(b"too early").unwrap();
-        let [first_flows, second_flows] =
-            hosts.map(|host| acceptor.expect_flows(Some(&address(host)), deadline(), &stop));
-        let (first_flows, second_flows) = (first_flows.unwrap(), second_flows.unwrap());
-        // A second session for a host waits for the first to end.
-        let second_session = acceptor.expect_flows(Some(&address(hosts[0])), Instant::now(), &stop);
-        assert_eq!(second_session.err(), Some(Error::TIMEDOUT));
+        let begin_turn = |host: &str| {
+            let flows = acceptor.expect_flows(&address(host), &[]);
+            flows.await_turn(deadline(), &stop).map(|()| flows).unwrap()
+        };
+        let [first_flows, second_flows] = hosts.map(begin_turn);
         client(&acceptor, "127.0.0.4").send(b"nobody's").unwrap();
         for (client, datagram) in clients.iter().zip([b"one", b"two"]) {
             client.send(datagram).unwrap();
@@ -513,8 +708,7 @@ mod tests {
         let none = first_flows.accept(&options, false, Instant::now(), &stop);
         assert_eq!(none.err(), Some(Error::TIMEDOUT));
         drop(first_flows);
-        let third_session = acceptor.expect_flows(Some(&address(hosts[0])), deadline(), &stop);
-        let third_session = third_session.unwrap();
+        let third_session = begin_turn(hosts[0]);
         // The socket of the first flow is closed, so its source may start another flow.
         clients[0].send(b"three").unwrap();
         let flow = third_session.accept(&options, false, deadline(), &stop);
@@ -525,7 +719,7 @@ mod tests {
     fn a_flow_may_have_to_send_a_second_datagram() {
         let acceptor = open_acceptor("127.0.0.1:0").with_second_datagram();
         let (stop, options) = (Stop::new(), SocketOptions::default());
-        let flows = acceptor.expect_flows(None, deadline(), &stop).unwrap();
+        let flows = acceptor.expect_all_flows();
         let other = client(&acceptor, "127.0.0.1");
         let client = client(&acceptor, "127.0.0.1");
         other.send(b"forged").unwrap();
@@ -539,8 +733,14 @@ mod tests {
         let forged = |port: u16| Address::Inet(([192, 0, 2, 1], port).into());
         let mut state = acceptor.state();
         for port in 1..MAX_WAITING as u16 {
-            let datagram = FirstDatagram::received_now(b"x");
-            state.singles.push(forged(port), datagram);
+            state.singles.push(WaitingDatagram {
+                owner: Owner {
+                    id: 1,
+                    candidates: 1,
+                },
+                from: forged(port),
+                first: FirstDatagram::received_now(b"x"),
+            });
         }
         drop(state);
         let client = super::tests::client(&acceptor, "127.0.0.1");
@@ -558,10 +758,9 @@ mod tests {
         let (stop, options) = (Stop::new(), SocketOptions::default());
         let hosts = ["127.0.0.2", "127.0.0.3"];
         let [first, second] = hosts.map(|host| {
-            let host = Address::Inet(format!("{host}:1").parse().unwrap());
-            acceptor
-                .expect_flows(Some(&host), deadline(), &stop)
-                .unwrap()
+            let flows =
+                acceptor.expect_flows(&Address::Inet(format!("{host}:1").parse().unwrap()), &[]);
+            flows.await_turn(deadline(), &stop).map(|()| flows).unwrap()
         });
         for (host, datagram) in [
             ("127.0.0.5", b"5"),
@@ -570,18 +769,90 @@ mod tests {
         ] {
             client(&acceptor, host).send(datagram).unwrap();
         }
-        // The first session does not get the flow that the second one expects.
-        for (session, expected) in [(&first, b"4"), (&second, b"3")] {
+        // The last session gets the flow that no session expects.
+        for (expected, candidates) in [(b"3", 1), (b"4", 2)] {
+            let flow = second.accept(&options, false, deadline(), &stop).unwrap();
+            assert_eq!(
+                (data(&flow), flow.candidates),
+                (vec![&expected[..]], candidates)
+            );
+        }
+        let none = first.accept(&options, false, Instant::now(), &stop);
+        assert_eq!(none.err(), Some(Error::TIMEDOUT));
+    }
+
+    #[test]
+    fn a_silent_session_holds_its_turn_for_a_bounded_time() {
+        let acceptor = open_acceptor("127.0.0.1:0");
+        let (stop, options) = (Stop::new(), SocketOptions::default());
+        let host = Address::Inet("127.0.0.1:1".parse().unwrap());
+        let [silent, second, third] = [(); 3].map(|()| acceptor.expect_flows(&host, &[]));
+        silent.await_turn(Instant::now(), &stop).unwrap();
+        let early = second.await_turn(Instant::now(), &stop);
+        assert_eq!(early, Err(Error::TIMEDOUT));
+        // The newest of the waiting sessions follows the oldest one.
+        third.await_turn(deadline(), &stop).unwrap();
+        let [client_1, client_2] = [(); 2].map(|()| client(&acceptor, "127.0.0.1"));
+        client_1.send(b"1").unwrap();
+        client_2.send(b"2").unwrap();
+        let flow = third.accept(&options, false, deadline(), &stop).unwrap();
+        assert_eq!((data(&flow), flow.candidates), (vec![&b"1"[..]], 2));
+        drop(third);
+        second.await_turn(Instant::now(), &stop).unwrap();
+        let flow = silent.accept(&options, false, deadline(), &stop).unwrap();
+        assert_eq!((data(&flow), flow.candidates), (vec![&b"2"[..]], 1));
+    }
+
+    #[test]
+    fn waiting_sessions_begin_from_both_ends() {
+        let mut state = State::default();
+        let host = Address::Inet("127.0.0.1:1".parse().unwrap());
+        (1..=5).for_each(|id| state.queue(id, &host));
+        let mut order = Vec::new();
+        while let Some(queue) = state.queue_of(&host) {
+            let next = queue.next().unwrap();
+            queue.next_is_newest ^= true;
+            state.leave_queue(next);
+            order.push(next);
+        }
+        assert_eq!(order, [1, 5, 2, 4, 3]);
+    }
+
+    #[test]
+    fn a_token_identifies_the_session_without_a_turn() {
+        let acceptor = open_acceptor("0.0.0.0:0").with_tokens(|datagram| &datagram[1..]);
+        let (stop, options) = (Stop::new(), SocketOptions::default());
+        let host = Address::Inet("127.0.0.1:1".parse().unwrap());
+        let silent = acceptor.expect_flows(&host, &[]);
+        silent.await_turn(Instant::now(), &stop).unwrap();
+        let [red, blue] = [b"red", b"blu"].map(|token| acceptor.expect_flows(&host, token));
+        red.await_turn(Instant::now(), &stop).unwrap();
+        let datagrams = [
+            ("127.0.0.2", &b"1red"[..]),
+            ("127.0.0.1", b"2re"),
+            ("127.0.0.1", b"3green"),
+            ("127.0.0.1", b"4blu"),
+            ("127.0.0.1", b"5"),
+            ("127.0.0.1", b"6red"),
+        ];
+        let _clients = datagrams.map(|(from, datagram)| {
+            let client = client(&acceptor, from);
+            client.send(datagram).unwrap();
+            client
+        });
+        for (session, expected) in [(&red, &b"6red"[..]), (&blue, b"4blu"), (&silent, b"5")] {
             let flow = session.accept(&options, false, deadline(), &stop).unwrap();
-            assert_eq!(data(&flow), [expected]);
+            assert_eq!((data(&flow), flow.candidates), (vec![expected], 1));
+            let none = session.accept(&options, false, Instant::now(), &stop);
+            assert_eq!(none.err(), Some(Error::TIMEDOUT));
         }
     }
 
     #[test]
     fn waiting_datagrams_are_bounded() {
         let acceptor = open_acceptor("127.0.0.1:0");
-        let (stop, client) = (Stop::new(), client(&acceptor, "127.0.0.1"));
-        let flows = acceptor.expect_flows(None, deadline(), &stop).unwrap();
+        let client = client(&acceptor, "127.0.0.1");
+        let flows = acceptor.expect_all_flows();
         for _ in 0..4 * MAX_WAITING {
             client.send(b"x").unwrap();
             acceptor.state().collect(&acceptor);

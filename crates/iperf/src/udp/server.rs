@@ -194,13 +194,7 @@ impl<'a> DatagramReceiver<'a> {
         flows: u32,
         deadline: &ReverseFlowDeadline<'_>,
     ) -> u32 {
-        let Ok(expected) = acceptor.expect_flows(
-            None,
-            Instant::now() + STOP_CHECK_INTERVAL,
-            self.service.stop(),
-        ) else {
-            return flows;
-        };
+        let expected = acceptor.expect_all_flows();
         let mut give_up_at = None;
         let mut missing = flows;
         std::thread::scope(|scope| {
@@ -252,10 +246,7 @@ impl<'a> DatagramReceiver<'a> {
     /// Serves each client on its own socket, in a thread or one client at a time, until the stop.
     fn accept_flows(&self, acceptor: &DatagramAcceptor) {
         let stop = self.service.stop();
-        let Ok(expected) = acceptor.expect_flows(None, Instant::now() + STOP_CHECK_INTERVAL, stop)
-        else {
-            return;
-        };
+        let expected = acceptor.expect_all_flows();
         let serves_one_at_a_time = self.service.config().serves_one_at_a_time;
         std::thread::scope(|scope| {
             while !stop.is_set() {

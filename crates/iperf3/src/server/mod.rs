@@ -21,7 +21,7 @@ use sys::resolve::{AddressFamily, resolve};
 use crate::login::LoginVerifier;
 use crate::options::{CommonSettings, ServerSettings};
 use crate::wire::error::{self, Fault};
-use crate::wire::{ControlState, Cookie, is_greeting};
+use crate::wire::{ControlState, Cookie, greeting_cookie, is_greeting};
 use console::ServerConsole;
 use pending_sessions::PendingSessions;
 use session::NewConnection;
@@ -321,6 +321,7 @@ impl Iperf3Dialect {
                 Ok(opened) => {
                     let third_parties = self.service.config().third_parties.clone();
                     let opened = (opened.with_first_datagram_check(is_greeting))
+                        .with_tokens(greeting_cookie)
                         .with_third_parties(third_parties);
                     return Ok(Arc::clone(acceptor.insert(Arc::new(opened))));
                 }

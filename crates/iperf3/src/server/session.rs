@@ -34,7 +34,7 @@ const MAX_PARAMETERS_BYTES: usize = 8192;
 /// The maximum time by which a test may exceed its duration.
 const OVERTIME_LIMIT: Duration = Duration::from_secs(40);
 
-/// The timeout for a client's UDP streams. Other tests from its address wait during this time.
+/// The timeout for a client's UDP streams, from its turn on.
 const UDP_STREAMS_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The interval between checks of the control connection while waiting for streams.
@@ -345,7 +345,9 @@ impl Session<'_> {
             self.dialect.listen_for_sctp()?;
         }
         let sockets = if is_udp {
-            self.accept_udp_streams(count, &plan::flow(parameters, true, &local_settings))?
+            let cookie = parameters.udp_cookie.then_some(cookie);
+            let plan = plan::flow(parameters, true, &local_settings);
+            self.accept_udp_streams(count, cookie, &plan)?
         } else {
             self.accept_streams(count, cookie)?
         };
@@ -395,7 +397,7 @@ impl Session<'_> {
                 Err(RecvTimeoutError::Disconnected) => {
                     return Err(Fault::from_code(error::STREAM_ACCEPT));
                 }
-                Err(RecvTimeoutError::Timeout) => self.check_still_waiting(until)?,
+                Err(RecvTimeoutError::Timeout) => self.check_still_waiting(Some(until))?,
             }
         }
         // Both ends number the streams in the order of opening.
@@ -416,26 +418,40 @@ impl Session<'_> {
         }
     }
 
-    /// Accepts `count` UDP streams from the client's address.
-    fn accept_udp_streams(&self, count: u32, plan: &FlowPlan) -> Result<Vec<Socket>, Fault> {
+    /// Accepts `count` UDP streams from the client's address, with its cookie if it sends that. Those
+    /// without a cookie need the session's turn.
+    fn accept_udp_streams(
+        &self,
+        count: u32,
+        cookie: Option<Cookie>,
+        plan: &FlowPlan,
+    ) -> Result<Vec<Socket>, Fault> {
         let fault = |error: Error| Fault::io(error::STREAM_ACCEPT, &error.into());
         let (peer, stop) = (self.control.peer(), self.server.cancel_stop);
         let acceptor = self.dialect.udp_acceptor()?;
-        let turn_deadline = Instant::now() + MESSAGE_TIMEOUT;
-        let expected = acceptor
-            .expect_flows(Some(peer), turn_deadline, stop)
-            .map_err(fault)?;
+        let token = cookie.as_ref().map_or(&[][..], |cookie| &cookie.0);
+        let expected = acceptor.expect_flows(peer, token);
+        let next_check = || Instant::now() + CONTROL_POLL_INTERVAL;
+        while expected.await_turn(next_check(), stop).is_err() {
+            self.check_still_waiting(None)?;
+        }
+        if cookie.is_some() {
+            self.channel().send_state(ControlState::StreamBegin)?;
+        }
         self.channel().send_state(ControlState::CreateStreams)?;
         let until = Instant::now() + UDP_STREAMS_TIMEOUT;
         let mut sockets = Vec::new();
         while sockets.len() < count as usize {
-            match expected.accept(
-                &plan.local.socket,
-                false,
-                Instant::now() + CONTROL_POLL_INTERVAL,
-                stop,
-            ) {
+            match expected.accept(&plan.local.socket, false, next_check(), stop) {
                 Ok(flow) => {
+                    if flow.candidates > 1 {
+                        let (from, tests) = (&flow.from, flow.candidates);
+                        let line = format!(
+                            "{peer}: this test gets the stream of {from}, which could belong to \
+                             any of {tests} tests of that address"
+                        );
+                        self.dialect.console.warn(&line);
+                    }
                     let greeting = flow
                         .first_datagrams
                         .first()
@@ -443,7 +459,7 @@ impl Session<'_> {
                     call::send(flow.socket.as_fd(), &reply_to(greeting)).map_err(fault)?;
                     sockets.push(flow.socket);
                 }
-                Err(Error::TIMEDOUT) => self.check_still_waiting(until)?,
+                Err(Error::TIMEDOUT | Error::CANCELED) => self.check_still_waiting(Some(until))?,
                 Err(error) => return Err(fault(error)),
             }
         }
@@ -451,7 +467,7 @@ impl Session<'_> {
     }
 
     /// Fails if no more streams can arrive: the client left, the server stops, or time is up.
-    fn check_still_waiting(&self, until: Instant) -> Result<(), Fault> {
+    fn check_still_waiting(&self, until: Option<Instant>) -> Result<(), Fault> {
         if self.server.cancel_stop.is_set() {
             return Err(Fault::from_code(error::SERVER_TERMINATED));
         }
@@ -459,7 +475,7 @@ impl Session<'_> {
         if matches!(is_readable, Ok(true)) {
             return Err(client_fault(self.channel().receive_byte(Instant::now())));
         }
-        if Instant::now() >= until {
+        if until.is_some_and(|until| Instant::now() >= until) {
             return Err(Fault::with_reason(
                 error::STREAM_ACCEPT,
                 "a stream is missing",

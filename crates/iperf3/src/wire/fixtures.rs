@@ -81,7 +81,7 @@ fn random_value(rng: &mut SmallRng) -> String {
 /// must have one of stock's error numbers.
 #[test]
 fn random_parameters_have_stocks_errors() {
-    const KEYS: [&str; 26] = [
+    const KEYS: [&str; 27] = [
         "tcp",
         "udp",
         "sctp",
@@ -108,6 +108,7 @@ fn random_parameters_have_stocks_errors() {
         "zerocopy",
         "authtoken",
         "client_version",
+        "udp_cookie",
     ];
     const CODES: [i32; 12] = [
         error::DURATION,

@@ -23,6 +23,9 @@ pub enum ControlState {
     TestRunning = 2,
     /// From the client: the test's end condition is met.
     TestEnd = 4,
+    /// From a linerate server, before CREATE_STREAMS: append the cookie to the greeting of each UDP
+    /// stream. The server sends it only to a client that offers this. Stock reserves the number.
+    StreamBegin = 5,
     /// From the server: send the parameters.
     ParamExchange = 9,
     /// From the server: open the data streams.
@@ -44,10 +47,11 @@ pub enum ControlState {
 }
 
 impl ControlState {
-    const ALL: [Self; 12] = [
+    const ALL: [Self; 13] = [
         Self::TestStart,
         Self::TestRunning,
         Self::TestEnd,
+        Self::StreamBegin,
         Self::ParamExchange,
         Self::CreateStreams,
         Self::ServerTerminate,
@@ -106,7 +110,7 @@ pub fn add_length_prefix(json: &str) -> Vec<u8> {
     message
 }
 
-/// The first datagram of a UDP stream, from the client.
+/// The first datagram of a UDP stream, from the client. Between two linerates, the cookie follows.
 pub const GREETING: [u8; 4] = *b"9876";
 
 /// The server's reply to [`GREETING`].
@@ -123,17 +127,23 @@ const OTHER_GREETINGS: [([u8; 4], [u8; 4]); 3] = [
 
 /// Returns whether a datagram opens a stream.
 pub fn is_greeting(datagram: &[u8]) -> bool {
-    datagram == GREETING
+    let is_known = datagram.starts_with(&GREETING)
         || OTHER_GREETINGS
             .iter()
-            .any(|(greeting, _)| greeting == datagram)
+            .any(|(greeting, _)| datagram.starts_with(greeting));
+    is_known && [0, Cookie::LEN].contains(&greeting_cookie(datagram).len())
+}
+
+/// Returns the cookie in a greeting; empty if it has none.
+pub fn greeting_cookie(greeting: &[u8]) -> &[u8] {
+    greeting.get(GREETING.len()..).unwrap_or_default()
 }
 
 /// Returns the reply that the sender of this greeting expects.
 pub fn reply_to(greeting: &[u8]) -> [u8; 4] {
     let pair = OTHER_GREETINGS
         .iter()
-        .find(|(known_greeting, _)| known_greeting == greeting);
+        .find(|(known_greeting, _)| greeting.starts_with(known_greeting));
     pair.map_or(REPLY, |(_, reply)| *reply)
 }
 
@@ -164,7 +174,7 @@ mod tests {
             ControlState::from_byte(0xfe),
             Some(ControlState::ServerError)
         );
-        for byte in [0, 3, 5, 15, 17, 0x80] {
+        for byte in [0, 3, 6, 15, 17, 0x80] {
             assert_eq!(ControlState::from_byte(byte), None);
         }
     }
@@ -186,6 +196,15 @@ mod tests {
         ] {
             assert_eq!(reply_to(&greeting), reply);
             assert!(is_reply(&reply));
+            assert_eq!(is_greeting(&greeting), greeting != *b"none");
+            assert_eq!(greeting_cookie(&greeting), b"");
+            let cookie = Cookie::random().0;
+            let mut with_cookie = [&greeting[..], &cookie].concat();
+            assert_eq!(reply_to(&with_cookie), reply);
+            assert_eq!(is_greeting(&with_cookie), greeting != *b"none");
+            assert_eq!(greeting_cookie(&with_cookie), cookie);
+            with_cookie.pop();
+            assert!(!is_greeting(&with_cookie) && !is_greeting(&greeting[..3]));
         }
         assert!(!is_reply(b"678"));
     }

@@ -117,6 +117,9 @@ pub struct Parameters {
     pub token: Option<String>,
     /// `client_version`.
     pub client_version: Option<String>,
+    /// `udp_cookie`: the client can append the cookie to the greeting of a UDP stream. Only linerate
+    /// sends and reads it.
+    pub udp_cookie: bool,
 }
 
 impl Default for Parameters {
@@ -153,6 +156,7 @@ impl Default for Parameters {
             offload: false,
             token: None,
             client_version: None,
+            udp_cookie: false,
         }
     }
 }
@@ -226,6 +230,7 @@ impl Parameters {
         add("authtoken", text(&self.token));
         add("skip_rx_copy", flag_as_1(self.skip_copy));
         add("client_version", text(&self.client_version));
+        add("udp_cookie", flag_as_1(self.udp_cookie));
         Json::from(json).compact()
     }
 
@@ -304,6 +309,7 @@ impl Parameters {
             offload: reader.is_true("gso") || reader.is_true("gro"),
             token: reader.text("authtoken")?,
             client_version: reader.text("client_version")?,
+            udp_cookie: reader.is_true("udp_cookie"),
         })
     }
 

@@ -147,20 +147,11 @@ fn server_releases_disconnected_clients() {
 
 fn server_releases_silent_clients() {
     let (server, idle_usage) = start_idle_server(our_iperf3, "--rcv-timeout 2000", &SIMPLE_CLIENTS);
-    // Sessions of one address open their UDP streams one after the other.
-    let silent_clients = |parameters: &str, excluded: &[Phase]| -> Vec<OpenSockets> {
-        let phases = PHASES.into_iter().filter(|phase| !excluded.contains(phase));
-        phases
-            .map(|phase| run_client_up_to(phase, parameters, server.port))
-            .collect()
-    };
-    let tcp_clients: Vec<_> = TESTS[..2]
+    let silent_clients: Vec<OpenSockets> = TESTS
         .iter()
-        .map(|(_, parameters)| silent_clients(parameters, &[]))
-        .collect();
-    let udp_clients: Vec<_> = TESTS[2..]
-        .iter()
-        .map(|(_, parameters)| silent_clients(parameters, &[Phase::Parameters, Phase::Streams]))
+        .flat_map(|(_, parameters)| {
+            PHASES.map(|phase| run_client_up_to(phase, parameters, server.port))
+        })
         .collect();
     let line = format!("-c 127.0.0.1 -p {} -n 1M", server.port);
     testkit::run(our_iperf3(&line), SHORT_TIMEOUT)
@@ -169,7 +160,7 @@ fn server_releases_silent_clients() {
     server.assert_usage_returns_to(idle_usage, DEADLINE, "silence");
     assert_serves(&server, our_iperf3, &SIMPLE_CLIENTS);
     assert_iperf3_prefix(&server.stderr());
-    drop((tcp_clients, udp_clients));
+    drop(silent_clients);
 }
 
 /// At the client's end message the server closes its streams and only then requests the results,

@@ -45,6 +45,14 @@ impl Control {
         );
     }
 
+    /// Returns whether no message of the peer waits.
+    pub(crate) fn is_silent(&self) -> bool {
+        self.0.set_nonblocking(true).expect("a TCP socket");
+        let result = self.0.peek(&mut [0]);
+        self.0.set_nonblocking(false).expect("a TCP socket");
+        result.is_err_and(|error| error.kind() == std::io::ErrorKind::WouldBlock)
+    }
+
     /// Reads a JSON text.
     #[track_caller]
     pub(crate) fn read_json(&mut self) -> String {
@@ -60,7 +68,7 @@ impl Control {
 pub(crate) struct Client {
     pub(crate) control: Control,
     port: u16,
-    cookie: Cookie,
+    pub(crate) cookie: Cookie,
 }
 
 impl Client {
@@ -107,6 +115,13 @@ impl Client {
     /// Opens a UDP stream.
     #[track_caller]
     pub(crate) fn open_udp_stream(&self) -> UdpSocket {
+        let socket = self.send_greeting(&GREETING);
+        await_reply(&socket);
+        socket
+    }
+
+    /// Sends this greeting from a new socket.
+    pub(crate) fn send_greeting(&self, greeting: &[u8]) -> UdpSocket {
         let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
         socket
             .connect((Ipv4Addr::LOCALHOST, self.port))
@@ -114,10 +129,7 @@ impl Client {
         socket
             .set_read_timeout(Some(READ_TIMEOUT))
             .expect("not zero");
-        socket.send(&GREETING).expect("loopback");
-        let mut reply = [0; 16];
-        let count = socket.recv(&mut reply).expect("a reply");
-        assert_eq!(reply[..count], reply_to(&GREETING));
+        socket.send(greeting).expect("loopback");
         socket
     }
 
@@ -126,6 +138,14 @@ impl Client {
         self.control.await_state(ControlState::TestStart);
         self.control.await_state(ControlState::TestRunning);
     }
+}
+
+/// Waits for the reply to a greeting.
+#[track_caller]
+pub(crate) fn await_reply(socket: &UdpSocket) {
+    let mut reply = [0; 16];
+    let count = socket.recv(&mut reply).expect("a reply");
+    assert_eq!(reply[..count], reply_to(&GREETING));
 }
 
 /// A server for one client on loopback.
@@ -166,21 +186,22 @@ impl Server {
         stream.control.0
     }
 
-    /// Requests and accepts the next UDP stream of this client.
+    /// Requests and accepts the next UDP stream of this client. Returns the greeting, too.
     #[track_caller]
-    pub(crate) fn accept_udp_stream(&self, session: &mut Session) -> (UdpSocket, SocketAddr) {
+    pub(crate) fn accept_udp_stream(&self, session: &mut Session) -> (UdpSocket, Vec<u8>) {
         let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, self.port)).expect("a free port");
         socket
             .set_read_timeout(Some(READ_TIMEOUT))
             .expect("not zero");
         session.control.send_state(ControlState::CreateStreams);
-        let mut greeting = [0; 16];
+        let mut greeting = vec![0; 64];
         let (count, client) = socket.recv_from(&mut greeting).expect("a greeting");
+        greeting.truncate(count);
         socket
-            .send_to(&reply_to(&greeting[..count]), client)
+            .send_to(&reply_to(&greeting), client)
             .expect("loopback");
         socket.connect(client).expect("loopback");
-        (socket, client)
+        (socket, greeting)
     }
 }
 

@@ -13,6 +13,7 @@ mod iperf3_limits;
 mod iperf3_lost_peers;
 mod iperf3_parameters;
 mod iperf3_script;
+mod iperf3_udp_streams;
 mod link;
 mod replays;
 mod strangers;
@@ -49,6 +50,7 @@ pub(crate) fn test_cases() -> Vec<TestCase> {
         iperf3_limits::test_cases(),
         iperf3_lost_peers::test_cases(),
         iperf3_parameters::test_cases(),
+        iperf3_udp_streams::test_cases(),
         iperf3_fifty_clients::test_cases(),
     ]
     .into_iter()
