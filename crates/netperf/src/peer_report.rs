@@ -133,7 +133,7 @@ impl PeerReport {
             // The peer of a Unix domain test is on this host. The stock server does not report its
             // number of CPUs.
             cpus: match test.transport() {
-                Transport::UnixStream | Transport::UnixDatagram => sys::cpu::online_count() as u32,
+                Transport::UnixStream | Transport::UnixDatagram => sys::cpu::online_count(),
                 _ => (results.cpus as i32).max(0) as u32,
             },
             ..*results
