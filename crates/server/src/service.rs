@@ -116,6 +116,8 @@ impl Service {
 
     /// Creates a service like [`Self::new`] that also logs a record of each finished test.
     pub fn with_log(config: ServerConfig, stop: Stop, write_record: Option<RecordWriter>) -> Self {
+        // Clients choose the sizes of buffers, which raise the allocator's own limits.
+        sys::process::limit_memory_kept_by_allocator();
         Self(Arc::new(Inner {
             clients: SharedBudget::new(config.max_clients.into()),
             unproven_clients: {

@@ -16,7 +16,8 @@ pub(super) fn test_cases() -> Vec<TestCase> {
     testkit::test_cases![
         survives_extreme_tcp_headers,
         survives_extreme_bounceback_messages,
-        survives_extreme_udp_headers
+        survives_extreme_udp_headers,
+        returns_memory_of_large_buffers,
     ]
 }
 
@@ -99,6 +100,44 @@ fn survives_extreme_tcp_headers() {
         resident_kib < MAX_RESIDENT_KIB && !server.has_panicked(),
         "{resident_kib} KiB: {}",
         server.log()
+    );
+}
+
+/// Clients request data in buffers of 16 MiB and disconnect.
+fn returns_memory_of_large_buffers() {
+    const CLIENTS: usize = 16;
+    const MAX_GROWTH_KIB: u64 = 10 << 10;
+    let server = Server::start_with(|port| format!("iperf -s -p {port}"));
+    assert_serves(server.port, "");
+    let idle_kib = server.resident_kib();
+    let header = Hello {
+        flags: flags::VERSION2 | flags::EXTEND,
+        flows: 1,
+        length: 16 << 20,
+        amount: LONGEST_TEST,
+        extension: Some(Extension {
+            upper: upper::REVERSE,
+            ..Extension::default()
+        }),
+        ..Hello::default()
+    };
+    let header = header.encode(HelloTransport::Stream);
+    for _ in 0..2 {
+        let clients = [(); CLIENTS].map(|()| {
+            let mut client = TcpStream::connect(("127.0.0.1", server.port)).expect("a server");
+            client.write_all(&header).expect("a server");
+            client
+        });
+        for mut client in clients {
+            let data = client.read_exact(&mut [0]);
+            assert!(data.is_ok(), "{data:?}: {}", server.log());
+        }
+    }
+    let is_returned = || server.resident_kib() <= idle_kib + MAX_GROWTH_KIB;
+    assert!(
+        testkit::wait_until(TIMEOUT, is_returned),
+        "{idle_kib} KiB before, {} KiB after",
+        server.resident_kib()
     );
 }
 

@@ -55,7 +55,6 @@ pub fn server_for_service(
     service: &Service,
     config: SlaveConfig,
 ) -> Arc<Server<impl Dialect + use<>>> {
-    sys::process::limit_memory_kept_by_allocator();
     Server::with_service(SlaveDialect::new(config), service)
 }
 
@@ -74,7 +73,6 @@ impl Slave {
         config: SlaveConfig,
         stop: Stop,
     ) -> io::Result<Self> {
-        sys::process::limit_memory_kept_by_allocator();
         let wildcards = || u16::try_from(port).map(Address::wildcards);
         let wildcards = || wildcards().map_err(|_| Error::INVAL);
         let listeners = match control {
