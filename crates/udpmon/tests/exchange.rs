@@ -173,6 +173,54 @@ fn reports_why_the_responder_ended_a_test() {
     });
 }
 
+/// Another requester of the host, or a forged request, ends the test before the requester has proved
+/// its address. The requester begins again.
+#[test]
+fn a_requester_begins_again_after_an_early_end() {
+    with_responder(|port| {
+        let relay = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let settings = common(relay.local_addr().unwrap().port());
+        let run_relay = || {
+            let (inner, other) = (stock_socket(port), stock_socket(port));
+            let mut requester = None;
+            for number in 0.. {
+                let mut datagram = [0; 2048];
+                let (length, from) = relay.recv_from(&mut datagram).unwrap();
+                if length == 1 {
+                    return;
+                }
+                requester = requester.or(Some(from));
+                inner.send(&datagram[..length]).unwrap();
+                let command = MessageBlock::read(&datagram).and_then(|block| block.command());
+                let mut forward = || {
+                    let length = inner.recv(&mut datagram).unwrap();
+                    relay.send_to(&datagram[..length], from).unwrap();
+                };
+                match command {
+                    Some(Command::ZeroStats) if number == 0 => {
+                        forward();
+                        request(&other, MessageBlock::with_command(Command::ZeroStats));
+                        // The report of the end.
+                        forward();
+                    }
+                    Some(Command::Data) | None => {}
+                    _ => forward(),
+                }
+            }
+        };
+        std::thread::scope(|scope| {
+            scope.spawn(run_relay);
+            let mut requester = Requester::open(&settings, "127.0.0.1", None).unwrap();
+            let test = requester.run_latency_test(&ReqSettings::default(), 100, &Stop::new());
+            let stop_relay = UdpSocket::bind("127.0.0.1:0").unwrap();
+            stop_relay
+                .send_to(b"x", relay.local_addr().unwrap())
+                .unwrap();
+            test.unwrap();
+        });
+    });
+}
+
 #[test]
 fn responses_have_the_requested_length() {
     with_responder(|port| {

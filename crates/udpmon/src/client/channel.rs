@@ -177,12 +177,28 @@ impl Channel {
     }
 
     /// Begins a test. Waits up to 65 s while another requester uses the responder.
+    ///
+    /// A second request tells a linerate responder its nonce, because a request with a forged source
+    /// may end a test of an unproven requester. The nonce also begins the test again if that happens
+    /// in between.
     pub(crate) fn begin(&mut self, settings: &MessageBlock, stop: &Stop) -> io::Result<()> {
         let deadline = Instant::now() + IN_USE_TIMEOUT;
         self.nonce = None;
         loop {
-            let timeouts = self.timeouts;
-            match self.zero_stats(settings, stop)? {
+            let (timeouts, is_proof) = (self.timeouts, self.is_linerate());
+            let admission = match self.zero_stats(settings, stop) {
+                Err(error)
+                    if is_proof
+                        && error.kind() == ErrorKind::ConnectionAborted
+                        && Instant::now() < deadline =>
+                {
+                    continue;
+                }
+                admission => admission?,
+            };
+            match admission {
+                // The next request has the nonce.
+                _ if self.is_linerate() && !is_proof => {}
                 Admission::Granted => return Ok(()),
                 // A reply was lost. If it was OK, the responder already serves this requester, and
                 // a stock responder refuses even that requester.

@@ -78,11 +78,7 @@ impl Requester {
             width: 1,
             ..MessageBlock::default()
         };
-        let mut admission = self.channel.begin(&test_settings, stop);
-        // The requests may be too short for the nonce that proves this address.
-        if admission.is_ok() && self.channel.is_linerate() {
-            admission = self.channel.start(&test_settings, stop);
-        }
+        let admission = self.channel.begin(&test_settings, stop);
         let result = admission.and_then(|()| self.run_requests(settings, response_bytes, stop));
         self.end_test(result.is_err(), stop);
         result
