@@ -393,9 +393,13 @@ const STATEMENTS: &[(&str, &[&str])] = &[
         &["service::tests::unproven_clients_have_slots_of_their_own"],
     ),
     (
-        "If they are taken, a test that has moved",
-        &["registry::tests::the_most_silent_unproven_test_yields"],
+        "If no slot is left in these servers",
+        &[
+            "registry::tests::the_most_silent_unproven_test_yields",
+            "iperfs::silent_flows_yield_to_others",
+        ],
     ),
+    ("So forged datagrams keep stock UDP clients out", &[]),
     (
         "No unproven request ends",
         &["server::tests::a_proven_session_yields_to_its_own_proven_host_only"],

@@ -330,6 +330,16 @@ impl ExpectedFlows<'_> {
         peer.first_datagrams
             .append(&mut state.remove_datagrams(&peer.from));
     }
+
+    /// Closes a flow's socket. Its further datagrams may begin a flow again.
+    pub fn refuse(&self, peer: DatagramPeer) {
+        drop(peer.socket);
+        let mut state = self.acceptor.state();
+        state.collect(self.acceptor);
+        (state.in_transit_sources).retain(|source| *source != peer.from);
+        (state.known_sources).retain(|(source, _)| *source != peer.from);
+        state.remove_datagrams(&peer.from);
+    }
 }
 
 impl Drop for ExpectedFlows<'_> {
@@ -682,6 +692,25 @@ mod tests {
                 assert_eq!(client.recv(&mut [0; 8]).unwrap(), 6);
             }
         }
+    }
+
+    #[test]
+    fn a_refused_flow_may_begin_again() {
+        let acceptor = open_acceptor("127.0.0.1:0").with_second_datagram();
+        let (stop, options) = (Stop::new(), SocketOptions::default());
+        let flows = acceptor.expect_all_flows();
+        let client = client(&acceptor, "127.0.0.1");
+        for datagrams in [[b"1", b"2"], [b"3", b"4"]] {
+            for datagram in datagrams {
+                client.send(datagram).unwrap();
+            }
+            let flow = flows.accept(&options, true, deadline(), &stop).unwrap();
+            assert_eq!(data(&flow), datagrams);
+            flows.refuse(flow);
+        }
+        let state = acceptor.state();
+        assert!(state.in_transit_sources.is_empty() && state.known_sources.is_empty());
+        assert!(state.waiting.datagrams.is_empty());
     }
 
     #[test]

@@ -26,7 +26,7 @@ const MIN_RATE_INTERVAL: Duration = Duration::from_secs(1);
 const DURATION_TOLERANCE: Duration = Duration::from_millis(300);
 
 /// The time without data after which a test of an unproven client ends if another one needs its slot.
-const MAX_SILENCE: Duration = Duration::from_secs(4);
+const MAX_SILENCE: Duration = Duration::from_secs(1);
 
 /// The allowed burst of an address, as a duration at its maximum rate.
 const BURST_TIME: Duration = Duration::from_secs(1);
@@ -259,15 +259,17 @@ impl Registry {
     }
 
     /// Returns the test of an unproven client that has moved no data for longest, and at least for
-    /// [`MAX_SILENCE`]. `network` limits the search to a [`BudgetHolder::network`].
+    /// [`MAX_SILENCE`]. `is_of_use` selects addresses.
     pub(crate) fn most_silent_unproven(
         &self,
-        network: Option<BudgetHolder>,
+        is_of_use: impl Fn(BudgetHolder) -> bool,
     ) -> Option<Arc<RunningTest>> {
         let mut tests = self.tests();
         tests.retain(|test| {
-            let is_of_use = network.is_none_or(|network| test.address.network() == network);
-            test.is_unproven && is_of_use && test.silence() >= MAX_SILENCE
+            test.is_unproven && is_of_use(test.address) && {
+                test.update_rate();
+                test.silence() >= MAX_SILENCE
+            }
         });
         tests.into_iter().max_by_key(|test| test.silence())
     }
@@ -602,13 +604,17 @@ mod tests {
             test
         };
         let [_active, silent, _proven, most_silent] = [
-            start_test("10.0.0.1:1", true, 1),
+            start_test("10.0.0.1:1", true, 0),
             start_test("10.0.0.2:1", true, 5),
             start_test("10.0.0.3:1", false, 9),
             start_test("10.0.1.1:1", true, 8),
         ];
         let holder = |text: &str| BudgetHolder::for_address(&Address::Inet(text.parse().unwrap()));
-        let find = |network| registry.most_silent_unproven(network);
+        let find = |network: Option<BudgetHolder>| {
+            registry.most_silent_unproven(|address| {
+                network.is_none_or(|network| address.network() == network)
+            })
+        };
         let is_same = |found: Option<Arc<_>>, test| found.is_some_and(|it| Arc::ptr_eq(&it, test));
         assert!(is_same(find(None), &most_silent));
         let network = |text| Some(holder(text).network());
@@ -617,7 +623,6 @@ mod tests {
         let counters = Arc::new(Counters::default());
         counters.count_received(100, 1);
         most_silent.add_counters(&counters);
-        registry.update_rates(&AddressLimits::default(), Duration::ZERO);
         assert!(is_same(find(None), &silent));
     }
 

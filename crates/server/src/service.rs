@@ -183,7 +183,11 @@ impl Service {
     pub fn admit_unproven(&self, peer: &Address) -> Result<ClientSlot, Refusal> {
         let config = self.config();
         if !config.is_shared {
-            return self.admit(peer);
+            let slot = self.admit(peer)?;
+            return Ok(ClientSlot {
+                is_unproven: true,
+                ..slot
+            });
         }
         if !config.admits(peer) {
             return Err(Refusal::AddressNotAllowed);
@@ -197,15 +201,31 @@ impl Service {
         ClientSlot::charge(peer, share, true)
     }
 
+    /// Returns the slot of a client that has now proved its address.
+    pub fn admit_proven(&self, peer: &Address, slot: ClientSlot) -> Result<ClientSlot, Refusal> {
+        if self.config().is_shared {
+            return self.admit(peer);
+        }
+        Ok(ClientSlot {
+            is_unproven: false,
+            ..slot
+        })
+    }
+
     /// Ends the unproven test that has been silent for longest, if `refusal` means that its slot would
     /// be of use to a client of this address. The client's next request finds the slot free.
     pub fn end_silent_test(&self, peer: &Address, refusal: &Refusal) {
-        let network = match refusal {
-            Refusal::UnprovenFull => None,
-            Refusal::UnprovenNetworkFull => Some(BudgetHolder::for_address(peer).network()),
+        let holder = BudgetHolder::for_address(peer);
+        let running = &self.0.running;
+        let test = match refusal {
+            Refusal::Full(_) | Refusal::UnprovenFull => running.most_silent_unproven(|_| true),
+            Refusal::AddressFull(_) => running.most_silent_unproven(|address| address == holder),
+            Refusal::UnprovenNetworkFull => {
+                running.most_silent_unproven(|address| address.network() == holder.network())
+            }
             _ => return,
         };
-        if let Some(test) = self.0.running.most_silent_unproven(network) {
+        if let Some(test) = test {
             test.cancel_for(&Refusal::Silent);
         }
     }
@@ -277,6 +297,7 @@ pub struct ClientSlot {
     is_unproven: bool,
     _share: BudgetShare,
     _resources: ResourceShare,
+    _freed_memory: ReleasesMemory,
 }
 
 impl ClientSlot {
@@ -289,16 +310,21 @@ impl ClientSlot {
             is_unproven,
             _share: share,
             _resources: resources,
+            _freed_memory: ReleasesMemory,
         })
     }
 
-    /// Returns whether [`Service::admit_unproven`] took it from the slots of unproven clients.
+    /// Returns whether the client's address may be forged: see [`Service::admit_unproven`].
     pub fn is_unproven(&self) -> bool {
         self.is_unproven
     }
 }
 
-impl Drop for ClientSlot {
+/// Returns the memory of a client's session when it is dropped.
+#[derive(Debug)]
+struct ReleasesMemory;
+
+impl Drop for ReleasesMemory {
     fn drop(&mut self) {
         release_freed_memory_soon();
     }

@@ -261,6 +261,7 @@ impl<'a> DatagramReceiver<'a> {
                         let from = &peer.from;
                         self.service.end_silent_test(from, &reason);
                         self.report_error(format!("{from}: refused a client: {reason}"));
+                        expected.refuse(peer);
                         continue;
                     }
                 };
@@ -356,8 +357,8 @@ impl<'a> DatagramReceiver<'a> {
             if !self.has_proven_address(&socket, first_datagram) {
                 return Err(format!("{from}: refused a test: {UNPROVEN_ADDRESS}"));
             }
-            if admission.is_some() {
-                let slot = self.service.admit(&from);
+            if let Some(slot) = admission.take() {
+                let slot = self.service.admit_proven(&from, slot);
                 admission =
                     Some(slot.map_err(|reason| format!("{from}: refused a client: {reason}"))?);
             }

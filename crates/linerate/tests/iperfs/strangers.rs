@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use iperf::wire::{DatagramHeader, ServerReport};
 use iperf3::wire::{ControlState, GREETING, add_length_prefix};
-use testkit::{Server, TestCase, TestProcess, test_cases};
+use testkit::{Server, TestCase, TestProcess, test_cases, wait_until};
 
 use super::{iperf3_script, our_iperf2};
 
@@ -17,11 +17,43 @@ pub(crate) fn test_cases() -> Vec<TestCase> {
     let test_cases = test_cases![
         reverse_test_sends_only_to_client,
         rejects_impossible_server_reports,
+        silent_flows_yield_to_others,
     ];
     test_cases
         .into_iter()
         .map(TestCase::allow_many_at_once)
         .collect()
+}
+
+/// Four flows of two datagrams take all slots of a server. They yield to a client that sends.
+fn silent_flows_yield_to_others() {
+    let server = Server::start_with(|port| format!("iperf -s -u --max-clients 4 -p {port}"));
+    // The number of an old client, and its send time.
+    let datagram: Vec<u8> = [[0, 0, 0, 1], [0, 0, 0, 7], [0, 0, 0, 8]].concat();
+    // One address gets three of the slots.
+    let strangers: Vec<UdpSocket> = [2, 2, 2, 3]
+        .map(|host| UdpSocket::bind((Ipv4Addr::new(127, 0, 0, host), 0)).expect("loopback"))
+        .into();
+    for stranger in &strangers {
+        for _ in 0..2 {
+            stranger
+                .send_to(&datagram, (Ipv4Addr::LOCALHOST, server.port))
+                .expect("loopback");
+        }
+    }
+    let have_all_slots = || server.stdout().matches("connected with").count() == 4;
+    assert!(
+        wait_until(READ_TIMEOUT, have_all_slots),
+        "{}",
+        server.stdout()
+    );
+    let line = format!("-c 127.0.0.1 -p {} -u -b 1M -t 2", server.port);
+    let is_served = || {
+        let output = TestProcess::start(&mut our_iperf2(&line)).finish(READ_TIMEOUT);
+        output.stdout.contains("Server Report")
+    };
+    assert!(wait_until(READ_TIMEOUT, is_served), "{}", server.log());
+    server.terminate();
 }
 
 /// The server receives the greeting of a stranger first, from another address.
