@@ -1,7 +1,7 @@
 //! The output of a server.
 //!
 //! One test at a time prints its lines live. The output of a concurrent test follows when that test
-//! and the live test have ended.
+//! and the live test have ended, or earlier if much output waits.
 
 use std::ffi::CString;
 use std::io::Write;
@@ -10,6 +10,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use crate::options::CommonSettings;
 use crate::output::text;
 use crate::print::{PrintText, append_bounded, prefix_lines};
+
+/// The maximum number of bytes that wait for the end of the live test.
+const MAX_WAITING_BYTES: usize = 1 << 20;
 
 /// The output of a server.
 pub(crate) struct ServerConsole {
@@ -137,7 +140,9 @@ impl ConsoleState {
 impl PrintText for TestOutput<'_> {
     /// Prints live, or buffers the text until the test's end.
     fn print(&mut self, text: &str) {
-        if self.is_live {
+        if self.console.errors.is_some() {
+            // Only errors are printed.
+        } else if self.is_live {
             self.console.state().print(text);
         } else {
             append_bounded(&mut self.buffered, text);
@@ -149,21 +154,77 @@ impl TestOutput<'_> {
     /// Ends the test's output. With `waits_for_test`, prints the banner of the next test.
     pub(crate) fn end(self, waits_for_test: bool) {
         let mut state = self.console.state();
+        let mut is_first = true;
         if !self.is_live && state.has_live_test {
             state.finished_texts.push(self.buffered);
-            return;
+            if state.finished_texts.iter().map(String::len).sum::<usize>() <= MAX_WAITING_BYTES {
+                return;
+            }
+            is_first = false;
+        } else {
+            state.finished_texts.insert(0, self.buffered);
+            state.has_live_test = false;
         }
-        let mut texts = vec![self.buffered];
-        texts.append(&mut state.finished_texts);
-        state.has_live_test = false;
-        for (index, text) in texts.into_iter().enumerate() {
-            if index > 0 {
+        for text in std::mem::take(&mut state.finished_texts) {
+            if !std::mem::replace(&mut is_first, false) {
                 self.console.print_banner(&mut state);
             }
             state.print(&text);
         }
+        if state.has_live_test {
+            return;
+        }
         if waits_for_test {
             self.console.print_banner(&mut state);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+
+    #[derive(Clone, Default)]
+    struct Output(Arc<Mutex<Vec<u8>>>);
+
+    impl Write for Output {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            self.0.lock().unwrap().write(bytes)
+        }
+
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+
+    impl Output {
+        fn take(&self) -> String {
+            String::from_utf8(std::mem::take(&mut self.0.lock().unwrap())).unwrap()
+        }
+    }
+
+    #[test]
+    fn waiting_output_is_bounded() {
+        let output = Output::default();
+        let console = ServerConsole::new(&CommonSettings::default(), Box::new(output.clone()));
+        let mut live = console.begin_test();
+        live.print("live\n");
+        assert_eq!(output.take(), "live\n");
+        let end_test = |text: &str| {
+            let mut test = console.begin_test();
+            test.print(text);
+            test.end(true);
+        };
+        end_test("short\n");
+        assert_eq!(output.take(), "");
+        let long = "x".repeat(MAX_WAITING_BYTES);
+        end_test(&long);
+        let printed = output.take();
+        assert!(printed.contains("short\n") && printed.ends_with(&long));
+        end_test("late\n");
+        live.end(false);
+        assert!(output.take().ends_with("late\n"));
     }
 }
