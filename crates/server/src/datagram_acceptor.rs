@@ -18,6 +18,9 @@ use crate::ThirdParties;
 const MAX_WAITING: usize = 1024;
 const MAX_WAITING_BYTES: usize = 4 << 20;
 
+/// The maximum number of datagrams received at a time. In a flood, the socket is never empty.
+const MAX_RECEIVED: usize = 4 * MAX_WAITING;
+
 /// The interval at which a session checks whether another session received datagrams for it, or
 /// whether its turn has begun.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
@@ -448,7 +451,7 @@ impl State {
         })
     }
 
-    /// Receives all pending datagrams for the sessions that expect them.
+    /// Receives the pending datagrams for the sessions that expect them.
     fn collect(&mut self, acceptor: &DatagramAcceptor) {
         let mut buffer = vec![0; 1 << 16];
         let now = Instant::now();
@@ -456,7 +459,7 @@ impl State {
         while self.singles.first_age() > Some(SECOND_DATAGRAM_TIME) {
             self.singles.pop_first();
         }
-        loop {
+        for _ in 0..MAX_RECEIVED {
             let (length, from) =
                 match call::receive_from_without_waiting(acceptor.listener.as_fd(), &mut buffer) {
                     Ok((length, Some(from))) => (length, from),
