@@ -96,7 +96,8 @@ impl PeerReport {
             .ok()
             .filter(|elapsed| !elapsed.is_zero());
         // A linerate server reports a negative value if the time is unavailable.
-        let is_available = self.measures_cpu() && results.cpu_utilisation >= 0.0;
+        let utilisation = results.cpu_utilisation;
+        let is_available = self.measures_cpu() && utilisation.is_finite() && utilisation >= 0.0;
         self.cpu = is_available.then(|| cpu_use(results));
         self.counts = match request {
             Request::Classic(test, request) => {
@@ -250,6 +251,31 @@ fn widen(low: u32, sent: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn cpu_time_that_is_no_percentage_is_unavailable() {
+        let request = Request::Omni(crate::wire::TestRequest::default());
+        for (cpu_utilisation, busy_percent) in [
+            (12.5, Some(12.5)),
+            (0.0, Some(0.0)),
+            (-1.0, None),
+            (f32::NAN, None),
+            (f32::INFINITY, None),
+        ] {
+            let response = TestResponse {
+                flags: Flags::MEASURE_CPU,
+                ..TestResponse::default()
+            };
+            let mut report = PeerReport::from_response(&request, response);
+            let results = TestResults {
+                cpu_utilisation,
+                ..TestResults::default()
+            };
+            report.add_results(&request, results, 0);
+            let found = report.cpu.map(|cpu| cpu.busy_percent);
+            assert_eq!(found, busy_percent, "{cpu_utilisation}");
+        }
+    }
 
     #[test]
     fn counts_that_wrapped_are_widened() {
