@@ -168,7 +168,7 @@ impl ClientRun<'_> {
         let mut bytes = Vec::new();
         let mut expected_len = Acknowledgement::SHORT_LEN;
         while bytes.len() < expected_len {
-            let mut received = [0; Acknowledgement::LONG_LEN];
+            let mut received = [0; Acknowledgement::MAX_LEN];
             let readable = self.stop.wait_readable(data.socket.as_fd(), deadline);
             if !readable.map_err(|error| format!("recvack failed: {error}"))? {
                 return Err(

@@ -46,19 +46,16 @@ impl SenderOptions {
         hello: &Hello,
     ) -> FlowPlan {
         let is_udp = transport == Transport::Udp;
-        let rate = hello
-            .extension
-            .map(|extension| extension.rate as f64)
-            .filter(|rate| *rate > 0.0);
-        let rate = if is_udp {
-            Some(rate.unwrap_or(DEFAULT_RATE).min(MAX_RATE))
-        } else {
-            rate
-        };
         let length = match hello.length {
             0 => settings.length,
             length if is_udp => length.clamp(DatagramHeader::WIDE_LEN as u32, MAX_PAYLOAD_BYTES),
             length => length.min(MAX_SEND_LENGTH),
+        };
+        let rate = (hello.extension).and_then(|extension| extension.requested_rate(length));
+        let rate = if is_udp {
+            Some(rate.unwrap_or(DEFAULT_RATE).min(MAX_RATE))
+        } else {
+            rate
         };
         let length = match rate {
             Some(rate) if !is_udp => {
@@ -200,6 +197,27 @@ mod tests {
             );
             let interval = plan.local.pacing.map(|pacing| pacing.interval);
             assert!(interval.unwrap_or_default() <= MAX_PAUSE, "{interval:?}");
+        }
+    }
+
+    #[test]
+    fn rates_are_in_bits_or_in_datagrams() {
+        for (rate, upper, expected) in [
+            (0, 0, None),
+            (0, upper::RATE_IN_DATAGRAMS, None),
+            (8_000, 0, Some(8_000.0)),
+            (50, upper::RATE_IN_DATAGRAMS, Some(50.0 * 8.0 * 1470.0)),
+        ] {
+            let extension = Extension {
+                upper,
+                rate,
+                ..Extension::default()
+            };
+            assert_eq!(
+                extension.requested_rate(1470),
+                expected,
+                "{rate} {upper:#x}"
+            );
         }
     }
 }

@@ -544,7 +544,8 @@ impl<'a> DatagramReceiver<'a> {
         let data = data.map_err(|error| failed(error.to_string()))?;
         let connected = engine::connect(&data.socket, &client_address, running.cancel_stop());
         connected.map_err(|error| failed(error.to_string()))?;
-        let rate = hello.extension.map(|extension| extension.rate as f64);
+        let rate =
+            (hello.extension).and_then(|extension| extension.requested_rate(send_length(plan)));
         self.observer.observe(&TestEvent::Connecting {
             host: &client_address
                 .ip()

@@ -20,6 +20,8 @@ impl Acknowledgement {
     pub const SHORT_LEN: usize = 28;
     /// The length in bytes, with times.
     pub const LONG_LEN: usize = 52;
+    /// The maximum length in bytes of a later version's acknowledgement.
+    pub const MAX_LEN: usize = 1024;
 
     /// Returns linerate's acknowledgement.
     pub fn new(times: Option<[WallTime; 3]>) -> Self {
@@ -49,10 +51,11 @@ impl Acknowledgement {
         bytes
     }
 
-    /// Returns the length of an acknowledgement from its first 8 bytes; `None` for other data.
+    /// Returns the length of an acknowledgement from its first 8 bytes; `None` for other data. A
+    /// later version may append fields.
     pub fn length(bytes: &[u8; 8]) -> Option<usize> {
         let len = read_word(bytes, 4) as usize;
-        let has_valid_len = len == Self::SHORT_LEN || len == Self::LONG_LEN;
+        let has_valid_len = (Self::SHORT_LEN..=Self::MAX_LEN).contains(&len);
         (read_word(bytes, 0) == TYPE && has_valid_len).then_some(len)
     }
 
@@ -63,7 +66,7 @@ impl Acknowledgement {
         let time = |index| WallTime::read(bytes, Self::SHORT_LEN + 8 * index);
         Some(Self {
             version: [read_word(bytes, 12), read_word(bytes, 16)],
-            times: (len == Self::LONG_LEN).then(|| std::array::from_fn(time)),
+            times: (len >= Self::LONG_LEN).then(|| std::array::from_fn(time)),
         })
     }
 }
@@ -82,5 +85,23 @@ mod tests {
             assert_eq!(Acknowledgement::decode(&bytes[..27]), None);
         }
         assert_eq!(Acknowledgement::decode(&[0; 52]), None);
+    }
+
+    #[test]
+    fn longer_acknowledgements_are_accepted() {
+        let times = [7; 3].map(|seconds| WallTime { seconds, micros: 5 });
+        let sent = Acknowledgement::new(Some(times));
+        for (len, expected) in [
+            (27, None),
+            (40, Some(Acknowledgement::new(None))),
+            (60, Some(sent)),
+            (1024, Some(sent)),
+            (1025, None),
+        ] {
+            let mut bytes = sent.encode();
+            bytes.resize(len.max(Acknowledgement::LONG_LEN), 9);
+            write_word(&mut bytes, 4, len as u32);
+            assert_eq!(Acknowledgement::decode(&bytes), expected, "{len} bytes");
+        }
     }
 }

@@ -101,7 +101,7 @@ impl BounceMessage {
             return None;
         }
         let bits = (read_word(bytes, 12) >> 16) as u16;
-        let has_times = bytes[28..44] != [UNSET; 16];
+        let has_times = [28, 36].iter().all(|at| bytes[*at..at + 8] != [UNSET; 8]);
         Some(Self {
             size: read_word(bytes, 4),
             number: read_word(bytes, 8),
@@ -113,5 +113,35 @@ impl BounceMessage {
             served: has_times.then(|| [WallTime::read(bytes, 28), WallTime::read(bytes, 36)]),
             hold: Duration::from_micros(read_word(bytes, 44).into()),
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_missing_time_of_the_server_is_unavailable() {
+        let time = |seconds| WallTime { seconds, micros: 5 };
+        let message = BounceMessage {
+            size: 100,
+            number: 1,
+            quick_ack: true,
+            synchronised: false,
+            type_of_service: None,
+            stop: false,
+            sent: time(1),
+            served: Some([time(2), time(3)]),
+            hold: Duration::ZERO,
+        };
+        let mut bytes = [0; 100];
+        message.write(&mut bytes);
+        assert_eq!(BounceMessage::read(&bytes), Some(message));
+        for missing in [28..36, 36..44, 28..44] {
+            let mut bytes = bytes;
+            bytes[missing].fill(UNSET);
+            let served = BounceMessage::read(&bytes).map(|message| message.served);
+            assert_eq!(served, Some(None));
+        }
     }
 }

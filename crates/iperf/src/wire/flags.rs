@@ -37,6 +37,8 @@ pub mod upper {
     pub const TRIP_TIMES: u16 = 0x0010;
     /// UDP: the header has the parameters of the isochronous frames.
     pub const SETTINGS: u16 = 0x0040;
+    /// UDP: the rate is in datagrams per second. iperf 2.1.8 does not set this flag.
+    pub const RATE_IN_DATAGRAMS: u16 = 0x0080;
     /// The kernel paces the sender's socket.
     pub const FQ_RATE: u16 = 0x0200;
     /// The server sends.

@@ -51,7 +51,8 @@ pub struct Extension {
     pub version: [u32; 2],
     /// `-S`.
     pub type_of_service: u8,
-    /// `-b` in bits per second, or the N of `-b Npps` if only the client sends; 0 is no limit.
+    /// `-b` in bits per second, or the N of `-b Npps` if only the client sends, or with
+    /// [`upper::RATE_IN_DATAGRAMS`]; 0 is no limit.
     pub rate: u64,
     /// `--tcp-write-prefetch`.
     pub prefetch: u32,
@@ -147,6 +148,19 @@ impl Default for Extension {
             rate: 0,
             prefetch: 0,
         }
+    }
+}
+
+impl Extension {
+    /// Returns the rate in bits per second that the client requests of a server with datagrams of
+    /// `length` bytes; `None` without a limit.
+    pub fn requested_rate(&self, length: u32) -> Option<f64> {
+        let bits = if self.upper & upper::RATE_IN_DATAGRAMS == 0 {
+            1.0
+        } else {
+            8.0 * f64::from(length)
+        };
+        (self.rate > 0).then_some(self.rate as f64 * bits)
     }
 }
 
