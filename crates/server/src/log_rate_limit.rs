@@ -1,6 +1,10 @@
 //! A rate limit for log lines, so that clients cannot fill a disk.
 
+use std::fmt;
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
+
+use sys::write_error_line;
 
 /// The length of a period.
 const PERIOD: Duration = Duration::from_secs(10);
@@ -61,6 +65,45 @@ impl LogRateLimit {
         }
         self.lines += 1;
         LogDecision::Write { suppressed }
+    }
+}
+
+/// A log on stderr with a limit of lines per period.
+#[derive(Debug)]
+pub struct ErrorLog {
+    program: &'static str,
+    limit: Mutex<Option<LogRateLimit>>,
+}
+
+impl ErrorLog {
+    /// A limit for lines about refused clients.
+    pub const MAX_WARNINGS: u32 = 100;
+
+    /// Creates a log whose lines begin with a program's name.
+    pub const fn new(program: &'static str) -> Self {
+        Self {
+            program,
+            limit: Mutex::new(None),
+        }
+    }
+
+    /// Writes a line, unless the period has `max_lines` lines.
+    pub fn write(&self, line: fmt::Arguments<'_>, max_lines: u32) {
+        let decision = {
+            let mut limit = self.limit.lock().unwrap_or_else(PoisonError::into_inner);
+            let now = Instant::now();
+            limit
+                .get_or_insert(LogRateLimit::begin(now))
+                .decide(now, max_lines)
+        };
+        let LogDecision::Write { suppressed } = decision else {
+            return;
+        };
+        let program = self.program;
+        if suppressed > 0 {
+            write_error_line(format_args!("{program}: {suppressed} log lines left out"));
+        }
+        write_error_line(format_args!("{program}: {line}"));
     }
 }
 
