@@ -290,9 +290,11 @@ fn limits_masters_per_address() {
             .collect();
         let served = masters.iter_mut().map(|master| {
             let header = Header::for_phase_1(DataVersion::V0_3_1, []).encode(Endian::NATIVE);
-            // The slave closes the connections of the other masters.
+            // The slave refuses the other masters, and closes their connections.
             let _ = master.control.write_all(&header);
-            master.control.read_exact(&mut [0; 192]).is_ok()
+            let mut answer = [0; Phase1Answer::LEN];
+            let is_answered = master.control.read_exact(&mut answer).is_ok();
+            is_answered && Phase1Answer::decode(&answer) == Phase1Answer::Ok
         });
         assert_eq!(served.filter(|is_served| *is_served).count(), 30);
         let mut other = Master::from_stream(connect_from(other_address(), control_address()));

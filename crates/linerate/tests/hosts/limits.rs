@@ -93,8 +93,9 @@ fn refuses_excess_masters() {
     first.wait_for_stdout(|stdout| stdout.contains("Txn2"));
     let second = start_stream(&hosts, 1, "size=64", "1s").finish_within(RUN_TIMEOUT);
     assert_eq!(second.code, Some(1), "{second:#?}");
-    let expected = format!("uperf: {} was lost in phase 1: ", slave_address(0));
-    assert!(second.stderr.starts_with(&expected), "{second:#?}");
+    let reason = "refuses phase 1: the maximum of 1 client is reached";
+    let expected = format!("uperf: {} {reason}\n", slave_address(0));
+    assert_eq!(second.stderr, expected, "{second:#?}");
     let first = first.finish_within(RUN_TIMEOUT);
     assert_eq!(first.code, Some(0), "{first:#?}");
     slave.assert_cleaned_up_and_serves(idle_usage, SHORT_TIMEOUT, "the end of the only master");
@@ -115,7 +116,7 @@ fn refuses_disallowed_peers() {
     let stranger = start_master_on(&hosts.slaves[1], "", &profile(1, "size=64", "1s"));
     let stranger = stranger.finish_within(RUN_TIMEOUT);
     assert_eq!(stranger.code, Some(1), "{stranger:#?}");
-    let expected = format!("uperf: {} was lost in phase 1: ", slave_address(0));
+    let expected = format!("uperf: {} refuses phase 1: ", slave_address(0));
     assert!(stranger.stderr.starts_with(&expected), "{stranger:#?}");
     assert!(
         start.elapsed() < SHORT_TIMEOUT,

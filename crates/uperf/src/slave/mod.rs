@@ -13,11 +13,12 @@ pub use files::ServedFiles;
 use std::fmt;
 use std::io::{self, Write};
 use std::sync::Arc;
+use std::time::Duration;
 
 use control::ControlConnection;
 use engine::{ResourceBudget, Stop};
 use model::Transport;
-use server::{Dialect, PeerPolicy, Server, ServerContext, Service, listen};
+use server::{Dialect, ErrorLog, PeerPolicy, Server, ServerContext, Service, listen};
 use sys::call::Error;
 use sys::{Address, Socket};
 
@@ -25,6 +26,7 @@ use crate::DataProtocol;
 use crate::options::SlaveLimits;
 use crate::strand::any_address;
 use crate::tls::TlsSettings;
+use crate::wire::{Phase1Answer, Text};
 
 use budget::SlaveBudget;
 
@@ -121,10 +123,25 @@ impl Dialect for SlaveDialect {
         session::serve(control, self, server)
     }
 
+    fn send_refusal(&self, control: &ControlConnection, reason: &str) {
+        // A master reads the first answer before it sends anything else.
+        let refused = Phase1Answer::Refused(Text::truncated(reason));
+        let _ = control.write(&refused.encode(), Duration::ZERO);
+    }
+
     fn log(&self, line: fmt::Arguments<'_>) {
         if self.config.verbose {
             // Ignore a closed pipe.
             let _ = writeln!(getopt::stdout(), "{line}");
+        }
+    }
+
+    fn warn(&self, line: fmt::Arguments<'_>) {
+        static ERRORS: ErrorLog = ErrorLog::new("uperf");
+        if self.config.verbose {
+            self.log(line);
+        } else {
+            ERRORS.write(line, ErrorLog::MAX_WARNINGS);
         }
     }
 }

@@ -62,7 +62,13 @@ pub(super) fn serve(
     }
     match result {
         Ok(()) => {}
-        Err(SessionEnd::Refused(refusal)) => session.log_line(format_args!("{refusal}")),
+        Err(SessionEnd::Refused(refusal)) if shared.config.verbose => {
+            session.log_line(format_args!("{refusal}"));
+        }
+        Err(SessionEnd::Refused(refusal)) => {
+            let peer = control.peer();
+            shared.warn(format_args!("{peer}: refused a master: {refusal}"));
+        }
         // The server ignores this error: a client that connects and leaves is no lost master.
         Err(SessionEnd::ConnectionLost(error)) => return Err(error),
         Err(SessionEnd::RunLost(stage, error)) => {
