@@ -271,9 +271,11 @@ impl ExpectedFlows<'_> {
     }
 
     /// Accepts the next flow on a new socket with these options. Returns [`Error::TIMEDOUT`] if
-    /// none arrives before `deadline`. `keeps_sending` is whether the peer sends without waiting
-    /// for an answer. Some of its datagrams may then still arrive at the server's own socket;
-    /// [`Self::collect_in_transit`] collects them.
+    /// none arrives before `deadline`, and another error if the socket cannot be opened. For lack of
+    /// descriptors or memory, the flow then stays in the queue.
+    ///
+    /// `keeps_sending` is whether the peer sends without waiting for an answer. Some of its datagrams
+    /// may then still arrive at the server's own socket; [`Self::collect_in_transit`] collects them.
     pub fn accept(
         &self,
         options: &SocketOptions,
@@ -290,7 +292,12 @@ impl ExpectedFlows<'_> {
                 // sessions must wait.
                 let bound = (listener, &self.acceptor.bound);
                 let socket = open_datagram_branch(bound, Transport::Udp, &from, options);
-                let socket = socket.map_err(|error| errno(&error))?;
+                let socket = socket.map_err(|error| errno(&error)).inspect_err(|error| {
+                    // A source without a route must not block the next ones.
+                    if !is_exhaustion(*error) {
+                        state.remove_datagrams(&from);
+                    }
+                })?;
                 state.collect(self.acceptor);
                 let first_datagrams = state.remove_datagrams(&from);
                 let now = Instant::now();
@@ -354,6 +361,14 @@ impl Drop for ExpectedFlows<'_> {
         drop(state);
         self.acceptor.turn_ended.notify_all();
     }
+}
+
+/// Returns whether the error ends when other clients leave.
+pub fn is_exhaustion(error: Error) -> bool {
+    matches!(
+        error,
+        Error::MFILE | Error::NFILE | Error::NOBUFS | Error::NOMEM
+    )
 }
 
 fn errno(error: &SocketError) -> Error {

@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
-use ::server::Service;
+use ::server::{ErrorLog, Service};
 use engine::Stop;
 use model::{Counts, EndCause, Outcome, Side, SpacingMethod};
 use units::Bytes;
@@ -283,8 +283,9 @@ pub fn resp(
         sys::write_error_line(format_args!("udpmon_resp: resources: {resources}"));
     }
     let service = Service::new(settings.limits.server.clone(), stop.clone());
+    let errors = ErrorLog::new("udpmon_resp");
     server::serve(listeners, settings, &service, &|line| {
-        sys::write_error_line(format_args!("udpmon_resp: {line}"));
+        errors.write(line, ErrorLog::MAX_WARNINGS);
     });
     Ok(())
 }

@@ -11,9 +11,10 @@ use rand::rngs::OsRng;
 use rand::{Rng, TryRngCore};
 use server::{
     ClientSlot, ClientTest, DatagramAcceptor, DatagramPeer, Dialect, ExpectedFlows,
-    MAX_AMPLIFICATION, RunningTest, ServerConfig, Service, UNPROVEN_ADDRESS,
+    MAX_AMPLIFICATION, RunningTest, ServerConfig, Service, UNPROVEN_ADDRESS, is_exhaustion,
 };
-use sys::{Address, Socket, call};
+use sys::call::{self, Error};
+use sys::{Address, Socket};
 
 use super::first_datagram::{can_begin_flow, connection, parse_first_datagram};
 use super::group::MulticastGroup;
@@ -39,6 +40,9 @@ const MAX_ANSWERS: u32 = 200;
 
 /// The time that a client has to prove its address.
 const PROOF_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// The pause if descriptors or memory for a client are exhausted.
+const ACCEPT_RETRY_PAUSE: Duration = Duration::from_millis(20);
 
 /// The longest wait before the server checks its stop again.
 const STOP_CHECK_INTERVAL: Duration = Duration::from_secs(1);
@@ -209,14 +213,20 @@ impl<'a> DatagramReceiver<'a> {
                 }
                 let next_check = now + Duration::from_millis(100);
                 let stop = self.service.stop();
-                if let Ok(peer) = expected.accept(&self.settings.socket, true, next_check, stop) {
-                    missing -= 1;
-                    let expected = &expected;
-                    let run_flow = move || self.run_flow(NewFlow::new(peer, expected, None));
-                    let started =
-                        engine::spawn_scoped(Builder::new(), scope, BudgetHolder::Local, run_flow);
-                    self.report_thread_error(started.err());
-                }
+                let peer = match expected.accept(&self.settings.socket, true, next_check, stop) {
+                    Ok(peer) => peer,
+                    Err(Error::TIMEDOUT | Error::INTR | Error::CANCELED) => continue,
+                    Err(error) => {
+                        self.report_error(format!("listen failed: {}", sys::describe(&error)));
+                        break;
+                    }
+                };
+                missing -= 1;
+                let expected = &expected;
+                let run_flow = move || self.run_flow(NewFlow::new(peer, expected, None));
+                let started =
+                    engine::spawn_scoped(Builder::new(), scope, BudgetHolder::Local, run_flow);
+                self.report_thread_error(started.err());
             }
         });
         missing
@@ -248,13 +258,28 @@ impl<'a> DatagramReceiver<'a> {
         let stop = self.service.stop();
         let expected = acceptor.expect_all_flows();
         let serves_one_at_a_time = self.service.config().serves_one_at_a_time;
+        let mut is_failing = false;
         std::thread::scope(|scope| {
             while !stop.is_set() {
                 let until = Instant::now() + STOP_CHECK_INTERVAL;
                 let accepted = expected.accept(&self.settings.socket, true, until, stop);
-                let Ok(peer) = accepted else {
-                    continue;
+                let peer = match accepted {
+                    Ok(peer) => peer,
+                    Err(Error::TIMEDOUT | Error::INTR | Error::CANCELED) => continue,
+                    Err(error) => {
+                        if !std::mem::replace(&mut is_failing, true) {
+                            let reason = sys::describe(&error);
+                            self.report_error(format!("cannot accept a client: {reason}"));
+                        }
+                        // The datagrams stay in the queue until other clients leave. Forged sources
+                        // without a route must not delay the others.
+                        if is_exhaustion(error) {
+                            std::thread::sleep(ACCEPT_RETRY_PAUSE);
+                        }
+                        continue;
+                    }
                 };
+                is_failing = false;
                 let admission = match self.service.admit_unproven(&peer.from) {
                     Ok(admission) => admission,
                     Err(reason) => {

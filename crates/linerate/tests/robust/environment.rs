@@ -1,13 +1,14 @@
 //! Hosts and paths that differ from the usual: a masked /proc/stat, few descriptors, a long queue.
 
 use std::fs;
+use std::net::UdpSocket;
 use std::process::Command;
 use std::time::Duration;
 
-use rustix::process::Signal;
+use rustix::process::{Pid, Resource, Rlimit, Signal, getrlimit, prlimit};
 use testkit::Requirement::{Namespaces, Program};
 use testkit::{
-    ProcessOutput, STOCK_NETPERF, Server, TestCase, TestProcess, TwoHosts, linerate_path,
+    ProcessOutput, Profile, STOCK_NETPERF, Server, TestCase, TestProcess, TwoHosts, linerate_path,
     linerate_with_args, stock_with_args, test_case, wait_until, with_prefix,
 };
 
@@ -36,6 +37,16 @@ pub(crate) fn test_cases() -> Vec<TestCase> {
                 "server_without_descriptors_refuses_clients",
                 &[Program("bash")],
                 server_without_descriptors_refuses_clients,
+            ),
+            test_case(
+                "servers_without_descriptors_report_it",
+                &[],
+                servers_without_descriptors_report_it,
+            ),
+            test_case(
+                "source_without_a_route_blocks_no_client",
+                &[Namespaces],
+                source_without_a_route_blocks_no_client,
             ),
             test_case(
                 "cancelled_stream_has_the_rate_of_the_line",
@@ -192,6 +203,132 @@ fn server_without_descriptors_refuses_clients() {
             server.stderr()
         );
     }
+}
+
+/// A server of each dialect whose descriptors run out while it serves logs that. It reports it to the
+/// client if the protocol has an error for it, and serves again when there are descriptors.
+fn servers_without_descriptors_report_it() {
+    const MESSAGE: &str = "Too many open files";
+    let directory = tempfile::tempdir().expect("a directory");
+    let profile = directory.path().join("profile.xml");
+    let text = Profile::requests().text().replace("$h", "127.0.0.1");
+    fs::write(&profile, text).expect("the directory is writable");
+    // The client's message, if it gets one. PORT is the server's port.
+    for (server, client, expected) in [
+        (
+            "netserver -D -p PORT",
+            "netperf -H 127.0.0.1 -p PORT -t TCP_RR -l -10".to_owned(),
+            Some(MESSAGE),
+        ),
+        (
+            "iperf3 -s -p PORT",
+            "iperf3 -c 127.0.0.1 -p PORT -n 1K".to_owned(),
+            Some("the server is busy"),
+        ),
+        (
+            "uperf -s -P PORT",
+            format!("uperf -m {} -P PORT", profile.display()),
+            Some(MESSAGE),
+        ),
+        (
+            "iperf -s -p PORT",
+            "iperf -c 127.0.0.1 -p PORT -n 1K".to_owned(),
+            None,
+        ),
+        (
+            "iperf -s -u -p PORT",
+            "iperf -u -c 127.0.0.1 -p PORT -t 1".to_owned(),
+            None,
+        ),
+        (
+            "udpmon_resp -u PORT",
+            "udpmon_req -d 127.0.0.1 -u PORT -l 1".to_owned(),
+            None,
+        ),
+    ] {
+        let start = |port: u16| server.replace("PORT", &port.to_string());
+        let server = Server::start_with(start);
+        let line = client.replace("PORT", &server.port.to_string());
+        server.settled_usage();
+        limit_descriptors(&server, Some(lowest_free_descriptor(&server)));
+        let refused = TestProcess::start(&mut linerate_with_args(&line));
+        let is_logged = || server.log().contains(MESSAGE);
+        assert!(wait_until(TIMEOUT, is_logged), "{line}: {}", server.log());
+        if let Some(expected) = expected {
+            let output = refused.finish(TIMEOUT);
+            assert_ne!(output.code, Some(0), "{line}: {output:#?}");
+            let text = output.stdout.clone() + &output.stderr;
+            assert!(text.contains(expected), "{line}: {output:#?}");
+        } else {
+            refused.signal(Signal::KILL);
+            refused.finish(TIMEOUT);
+        }
+        limit_descriptors(&server, None);
+        let is_served = || {
+            let output = TestProcess::start(&mut linerate_with_args(&line)).finish(TIMEOUT);
+            output.code == Some(0)
+        };
+        assert!(wait_until(TIMEOUT, is_served), "{line}: {}", server.log());
+    }
+}
+
+/// A server of datagrams drops those of a source that it cannot answer. They do not wait in front of
+/// the next client's.
+fn source_without_a_route_blocks_no_client() {
+    const SOURCE: &str = "203.0.113.5";
+    let hosts = TwoHosts::new();
+    hosts.client.ip(&format!("address add {SOURCE}/32 dev lo"));
+    hosts.server.enter(|| {
+        // Otherwise the kernel drops the datagrams.
+        for name in ["all", "eth0"] {
+            let file = format!("/proc/sys/net/ipv4/conf/{name}/rp_filter");
+            fs::write(file, "0").expect("root can change the namespace");
+        }
+    });
+    let server =
+        (hosts.server).enter(|| Server::start_with(|port| format!("iperf -s -u -p {port}")));
+    hosts.client.enter(|| {
+        let stranger = UdpSocket::bind((SOURCE, 0)).expect("the host has the address");
+        for number in 1..=2_u32 {
+            let mut datagram = [0; 100];
+            datagram[..4].copy_from_slice(&number.to_be_bytes());
+            let sent = stranger.send_to(&datagram, (SERVER, server.port));
+            sent.expect("the network is up");
+        }
+        let is_logged = || {
+            server
+                .log()
+                .contains("cannot accept a client: Network is unreachable")
+        };
+        assert!(wait_until(TIMEOUT, is_logged), "{}", server.log());
+        let line = format!("iperf -u -c {SERVER} -p {} -n 10K", server.port);
+        let client = TestProcess::start(&mut linerate_with_args(&line));
+        client.finish(TIMEOUT).assert_success();
+    });
+}
+
+/// Returns the number of the next descriptor that a server would open.
+fn lowest_free_descriptor(server: &Server) -> u64 {
+    let directory = format!("/proc/{}/fd", server.pid());
+    let entries = fs::read_dir(directory).expect("the server is running");
+    let numbers = entries.flatten().map(|entry| entry.file_name());
+    let used: Vec<u64> = numbers
+        .filter_map(|name| name.to_str()?.parse().ok())
+        .collect();
+    (0..=used.len() as u64)
+        .find(|number| !used.contains(number))
+        .unwrap_or(0)
+}
+
+/// Sets the limit of a server's descriptors; `None` is the limit that the server has raised it to.
+fn limit_descriptors(server: &Server, limit: Option<u64>) {
+    let maximum = getrlimit(Resource::Nofile).maximum;
+    let limit = Rlimit {
+        current: limit.or(maximum),
+        maximum,
+    };
+    let process = Pid::from_raw(server.pid() as i32);
+    prlimit(process, Resource::Nofile, limit).expect("the server is running");
 }
 
 /// Returns the bytes that this host has sent over the first link.

@@ -205,7 +205,7 @@ impl Channel {
                 Admission::InUse if self.timeouts > timeouts => self.end(&Stop::new())?,
                 Admission::InUse if Instant::now() >= deadline => {
                     let reason = format!(
-                        "{}: another host is running a test with this responder",
+                        "{}: the responder refuses a test: another one is running, or it lacks resources",
                         self.peer
                     );
                     return Err(io::Error::new(ErrorKind::ResourceBusy, reason));

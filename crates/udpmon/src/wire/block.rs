@@ -22,7 +22,7 @@ pub enum Command {
     GetHistogram = 0x10,
     /// Confirms a request.
     Ok = 0x20,
-    /// Refuses a test: another host runs one.
+    /// Refuses a test: another host runs one, or the responder lacks resources.
     InUse = 0x21,
     /// Ends a test.
     TestEnd = 0x22,
