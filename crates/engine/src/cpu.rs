@@ -1,15 +1,12 @@
 //! CPU time of the host over the measured phase.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use model::{CpuMethod, CpuUse, EndpointPlan};
-use sys::cpu::{CpuTicks, read_ticks};
+use sys::cpu::{CpuTicks, elapsed_ticks, read_ticks};
 
 use crate::looper::{IdleCounts, Looper};
-
-/// Several ticks of /proc/stat. If a CPU has none in this time, the file is frozen.
-const FROZEN_AFTER: Duration = Duration::from_millis(100);
 
 /// Measures the CPU time of the whole host between two moments.
 #[derive(Debug)]
@@ -138,21 +135,6 @@ enum NiceTime {
     Idle,
 }
 
-/// Returns the elapsed ticks of each CPU. Leaves out a CPU that went online or offline in between,
-/// because it lacks one of the readings, and a CPU whose ticks are frozen.
-fn elapsed_ticks(
-    start_ticks: &[(u32, CpuTicks)],
-    end_ticks: &[(u32, CpuTicks)],
-    duration: Duration,
-) -> Vec<(u32, CpuTicks)> {
-    let elapsed = end_ticks.iter().filter_map(|(cpu, now)| {
-        let (_, before) = start_ticks.iter().find(|(start_cpu, _)| start_cpu == cpu)?;
-        let elapsed = now.since(before);
-        (elapsed.total() > 0 || duration < FROZEN_AFTER).then_some((*cpu, elapsed))
-    });
-    elapsed.collect()
-}
-
 fn account(mut elapsed: Vec<(u32, CpuTicks)>, nice: NiceTime) -> CpuAccount {
     if matches!(nice, NiceTime::Idle) {
         for (_, ticks) in &mut elapsed {
@@ -200,7 +182,12 @@ fn percent(part: u64, total: u64) -> f64 {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
+
+    /// A time after which a CPU without ticks is frozen.
+    const LONG: Duration = Duration::from_secs(1);
 
     #[test]
     fn shares_are_means_over_the_cpus_and_the_peak_is_the_busiest() {
@@ -233,7 +220,7 @@ mod tests {
                 },
             ),
         ];
-        let elapsed = elapsed_ticks(&started, &finished, FROZEN_AFTER);
+        let elapsed = elapsed_ticks(&started, &finished, LONG);
         let used = account(elapsed, NiceTime::Work).used;
         assert_eq!(used.cpus, 2);
         assert!((used.busy_percent - 55.0).abs() < 1e-9);
@@ -254,7 +241,7 @@ mod tests {
         let elapsed = elapsed_ticks(&same, &same, Duration::from_millis(1));
         let used = account(elapsed, NiceTime::Work).used;
         assert!(used.cpus == 1 && used.busy_percent.abs() < 1e-9);
-        assert_eq!(elapsed_ticks(&same, &same, FROZEN_AFTER), []);
+        assert_eq!(elapsed_ticks(&same, &same, LONG), []);
         assert_eq!(account(Vec::new(), NiceTime::Work).used.peak, None);
     }
 

@@ -48,6 +48,24 @@ impl CpuTicks {
     }
 }
 
+/// Several ticks of /proc/stat. If a CPU has none in this time, the file is frozen.
+const FROZEN_AFTER: Duration = Duration::from_millis(100);
+
+/// Returns the ticks of each CPU between two readings. Leaves out a CPU that went online or offline in
+/// between, because it lacks one of the readings, and a CPU whose ticks are frozen.
+pub fn elapsed_ticks(
+    start_ticks: &[(u32, CpuTicks)],
+    end_ticks: &[(u32, CpuTicks)],
+    duration: Duration,
+) -> Vec<(u32, CpuTicks)> {
+    let elapsed = end_ticks.iter().filter_map(|(cpu, now)| {
+        let (_, before) = start_ticks.iter().find(|(start_cpu, _)| start_cpu == cpu)?;
+        let elapsed = now.since(before);
+        (elapsed.total() > 0 || duration < FROZEN_AFTER).then_some((*cpu, elapsed))
+    });
+    elapsed.collect()
+}
+
 /// Returns the number and the ticks of every online CPU. A masked file, as in some containers, is
 /// an error: it is missing or empty, or all its ticks are 0.
 pub fn read_ticks() -> io::Result<Vec<(u32, CpuTicks)>> {
@@ -87,11 +105,13 @@ fn parse_stat(text: &str) -> Vec<(u32, CpuTicks)> {
         .collect()
 }
 
-/// Returns the number of online CPUs.
+/// Returns the number of online CPUs. The C library reads it from /sys. If that is masked, the number
+/// of CPUs that this process may use is a lower bound.
 pub fn online_count() -> u32 {
     // SAFETY: sysconf takes no pointer.
     let online = unsafe { libc::sysconf(libc::_SC_NPROCESSORS_ONLN) };
-    u32::try_from(online).unwrap_or(1).max(1)
+    let allowed = allowed_cpus().map_or(1, |cpus| cpus.len() as u32);
+    u32::try_from(online).unwrap_or(1).max(allowed)
 }
 
 /// Returns the CPU time of this process in user space and in the kernel: getrusage(2).
@@ -205,6 +225,27 @@ mod tests {
         }
         assert_eq!(parse_stat(""), []);
         assert_eq!(parse_stat("cpu0\ncpux 1\ncpu1 x y\n").len(), 2);
+    }
+
+    #[test]
+    fn frozen_ticks_are_left_out() {
+        let ticks = |user| CpuTicks {
+            user,
+            ..CpuTicks::default()
+        };
+        let (before, after) = (
+            [(0, ticks(5)), (1, ticks(5)), (2, ticks(5))],
+            [(0, ticks(5)), (1, ticks(7)), (3, ticks(9))],
+        );
+        let short = Duration::from_millis(1);
+        assert_eq!(
+            elapsed_ticks(&before, &after, short),
+            [(0, ticks(0)), (1, ticks(2))]
+        );
+        assert_eq!(
+            elapsed_ticks(&before, &after, FROZEN_AFTER),
+            [(1, ticks(2))]
+        );
     }
 
     #[test]

@@ -4,9 +4,9 @@ mod cpu;
 mod limits;
 mod security;
 
-use std::fs;
 use std::net::IpAddr;
 
+use crate::kernel_file::{read_line, read_text};
 use crate::{Domain, Protocol, Socket, Type};
 
 pub use cpu::{cpu_mhz, cpu_model, is_virtual_guest};
@@ -45,31 +45,37 @@ pub fn uname() -> Uname {
 
 /// Returns the id of this boot, 16 bytes. Network namespaces of a host share it.
 pub fn boot_id() -> Option<[u8; 16]> {
-    let text = fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
+    parse_boot_id(&read_line("/proc/sys/kernel/random/boot_id")?)
+}
+
+fn parse_boot_id(text: &str) -> Option<[u8; 16]> {
     let digits: String = text.chars().filter(char::is_ascii_hexdigit).collect();
     let mut id = [0; 16];
     for (byte, offset) in id.iter_mut().zip((0..32).step_by(2)) {
         *byte = u8::from_str_radix(digits.get(offset..offset + 2)?, 16).ok()?;
     }
-    Some(id)
+    // Hosts whose files are masked by zeros are not one host.
+    (id != [0; 16]).then_some(id)
 }
 
 /// Returns the machine's model from DMI (x86 and servers) or from the device tree (boards).
 pub fn system_model() -> Option<String> {
-    read_line("/sys/class/dmi/id/product_name").or_else(|| read_line("/proc/device-tree/model"))
-}
-
-/// Reads a file with one line; `None` if it is empty or unreadable. The device tree ends lines with
-/// a NUL.
-fn read_line(path: &str) -> Option<String> {
-    let text = fs::read_to_string(path).ok()?;
-    let line = text.trim_matches(|char: char| char.is_whitespace() || char == '\0');
-    (!line.is_empty()).then(|| line.to_owned())
+    let files = ["/sys/class/dmi/id/product_name", "/proc/device-tree/model"];
+    // A name has a letter; a masked file may have only zeros.
+    let is_name = |text: &String| text.contains(char::is_alphabetic);
+    files
+        .iter()
+        .find_map(|file| read_line(file).filter(is_name))
 }
 
 /// Returns the default congestion control of this network namespace.
 pub fn congestion_control() -> Option<String> {
-    read_line("/proc/sys/net/ipv4/tcp_congestion_control")
+    read_line("/proc/sys/net/ipv4/tcp_congestion_control").filter(|name| is_kernel_name(name))
+}
+
+/// Returns whether a text can be a name in the kernel, and not a number or a message.
+fn is_kernel_name(text: &str) -> bool {
+    text.starts_with(|char: char| char.is_ascii_alphabetic()) && !text.contains(char::is_whitespace)
 }
 
 /// Returns whether this kernel has a congestion control without loading a module.
@@ -81,7 +87,7 @@ pub fn has_congestion_control(name: &str) -> bool {
 /// Returns whether this kernel has a protocol without loading a module. `name` is its name in
 /// /proc/net/protocols (`TCP`, `SCTPv6`).
 pub fn has_protocol(name: &str) -> bool {
-    let protocols = fs::read_to_string("/proc/thread-self/net/protocols").unwrap_or_default();
+    let protocols = read_text("/proc/thread-self/net/protocols").unwrap_or_default();
     let mut names = protocols.lines().skip(1).map(|line| line.split(' ').next());
     names.any(|known| known == Some(name))
 }
@@ -89,6 +95,7 @@ pub fn has_protocol(name: &str) -> bool {
 /// Returns the first IP port that needs no privilege: `net.ipv4.ip_unprivileged_port_start`, ip(7).
 pub fn first_unprivileged_port() -> u32 {
     let text = read_line("/proc/sys/net/ipv4/ip_unprivileged_port_start");
+    // If the file is unusable, the kernel's default is the safe value.
     text.and_then(|text| text.parse().ok()).unwrap_or(1024)
 }
 
@@ -171,6 +178,26 @@ mod tests {
 
     #[test]
     fn this_host_has_a_boot_id() {
-        assert!(super::boot_id().is_some_and(|id| id != [0; 16]));
+        assert!(super::boot_id().is_some());
+        let id = "01234567-89ab-cdef-0123-456789abcdef";
+        let parsed = super::parse_boot_id(id).unwrap();
+        assert_eq!(parsed[..4], [0x01, 0x23, 0x45, 0x67]);
+        for unusable in ["0", "01234567", "00000000-0000-0000-0000-000000000000"] {
+            assert_eq!(super::parse_boot_id(unusable), None, "{unusable}");
+        }
+    }
+
+    #[test]
+    fn names_of_the_kernel_are_words() {
+        for (text, is_name) in [
+            ("cubic", true),
+            ("bbr2", true),
+            ("0", false),
+            ("not here", false),
+            ("", false),
+        ] {
+            assert_eq!(super::is_kernel_name(text), is_name, "{text}");
+        }
+        assert!(super::congestion_control().is_some());
     }
 }

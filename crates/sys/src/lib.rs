@@ -22,6 +22,7 @@ pub mod facts;
 pub mod input_file;
 pub mod instances;
 pub mod interface;
+pub mod kernel_file;
 pub mod message;
 pub mod multicast;
 mod observed_socket;

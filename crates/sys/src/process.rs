@@ -195,9 +195,9 @@ pub fn wait_for_child(child: u32) -> io::Result<std::process::ExitStatus> {
     }
 }
 
-/// Returns the number of threads in this process.
+/// Returns the number of threads in this process; 1 if the directory is missing or masked.
 fn thread_count() -> usize {
-    std::fs::read_dir("/proc/self/task").map_or(1, Iterator::count)
+    std::fs::read_dir("/proc/self/task").map_or(1, |threads| threads.count().max(1))
 }
 
 /// Returns the calling thread's id, as in ps(1) and /proc: gettid(2).

@@ -109,9 +109,12 @@ impl User {
     /// root.
     fn verify_threads(&self) -> io::Result<()> {
         let failed = |message: &str| Err(io::Error::new(io::ErrorKind::PermissionDenied, message));
-        let threads = std::fs::read_dir("/proc/self/task")?;
+        let threads = std::fs::read_dir("/proc/self/task")?.collect::<io::Result<Vec<_>>>()?;
+        if threads.is_empty() {
+            return failed("/proc/self/task shows no threads");
+        }
         for thread in threads {
-            let status = std::fs::read_to_string(thread?.path().join("status"))?;
+            let status = std::fs::read_to_string(thread.path().join("status"))?;
             let decimals = |field: &str| numbers(&status, field, 10);
             let is_user = decimals("Uid:") == [u64::from(self.id); 4];
             if !is_user {
@@ -129,7 +132,9 @@ impl User {
             }
             let capabilities =
                 ["CapPrm:", "CapEff:", "CapAmb:"].map(|field| numbers(&status, field, 16));
-            if capabilities.concat().iter().any(|set| *set != 0) {
+            // Old kernels have no ambient capabilities.
+            let are_reported = capabilities[..2].iter().all(|set| set.len() == 1);
+            if !are_reported || capabilities.concat().iter().any(|set| *set != 0) {
                 return failed("capabilities remain");
             }
             if decimals("NoNewPrivs:") != [1] {

@@ -1,7 +1,8 @@
 //! Model and frequency of the first CPU, from proc_cpuinfo(5). Each architecture uses other keys.
 
-use std::fs;
 use std::sync::OnceLock;
+
+use crate::kernel_file::{read_positive, read_text};
 
 /// Returns the CPU's model name.
 pub fn cpu_model() -> Option<String> {
@@ -11,10 +12,9 @@ pub fn cpu_model() -> Option<String> {
 /// Returns the CPU's frequency in MHz: the current one if the kernel controls it, else the one in
 /// /proc/cpuinfo when this program first read that file.
 pub fn cpu_mhz() -> Option<u32> {
-    let current_khz = super::read_line("/sys/devices/system/cpu/cpu0/cpufreq/scaling_cur_freq");
-    current_khz
-        .and_then(|khz| khz.parse::<u32>().ok())
-        .map(|khz| khz / 1000)
+    read_positive("/sys/devices/system/cpu/cpu0/cpufreq/scaling_cur_freq")
+        .and_then(|khz| u32::try_from(khz / 1000).ok())
+        .filter(|mhz| *mhz > 0)
         .or_else(|| parse_mhz(cpuinfo()))
 }
 
@@ -33,7 +33,7 @@ pub fn is_virtual_guest() -> Option<bool> {
 /// hosts.
 fn cpuinfo() -> &'static str {
     static TEXT: OnceLock<String> = OnceLock::new();
-    TEXT.get_or_init(|| fs::read_to_string("/proc/cpuinfo").unwrap_or_default())
+    TEXT.get_or_init(|| read_text("/proc/cpuinfo").unwrap_or_default())
 }
 
 fn parse_model(cpuinfo: &str) -> Option<String> {
@@ -97,6 +97,8 @@ mod tests {
                 None,
             ),
             ("", None, None),
+            ("0\n", None, None),
+            ("cpu MHz\t: unknown\nmodel name", None, None),
         ] {
             assert_eq!(parse_model(cpuinfo).as_deref(), name, "{cpuinfo}");
             assert_eq!(parse_mhz(cpuinfo), frequency, "{cpuinfo}");

@@ -1,7 +1,8 @@
 //! Limits of this process that the system and its control groups set.
 
-use std::fs;
 use std::path::{Path, PathBuf};
+
+use crate::kernel_file::{read_number, read_positive, read_text};
 
 /// Amounts that this process may use. `None` is unlimited or unknown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -24,19 +25,20 @@ pub fn process_limits() -> ProcessLimits {
     limits
 }
 
-/// Reads the limits that files below `root` state.
+/// Reads the limits that files below `root` state. In a control group's file, no number is no limit
+/// (`max`).
 fn read_limits(root: &Path) -> ProcessLimits {
-    let read = |path: &str| read_number(&root.join(path));
+    let read = |path: &str| read_positive(root.join(path));
     let groups = ControlGroups::read(root);
     let tasks = |directory: &Path| {
-        let used = read_number(&directory.join("pids.current")).unwrap_or(0);
-        Some(read_number(&directory.join("pids.max"))?.saturating_sub(used))
+        let used = read_number(directory.join("pids.current")).unwrap_or(0);
+        Some(read_number(directory.join("pids.max"))?.saturating_sub(used))
     };
     let memory = |directory: &Path| {
         let files = ["memory.max", "memory.limit_in_bytes"];
         files
             .iter()
-            .find_map(|file| read_number(&directory.join(file)))
+            .find_map(|file| read_number(directory.join(file)))
     };
     ProcessLimits {
         descriptors: None,
@@ -56,18 +58,13 @@ fn read_limits(root: &Path) -> ProcessLimits {
     }
 }
 
-/// Reads a file that contains one number; `None` for `max`, and if the file is unusable.
-fn read_number(path: &Path) -> Option<u64> {
-    fs::read_to_string(path).ok()?.trim().parse().ok()
-}
-
 fn host_memory_bytes(root: &Path) -> Option<u64> {
-    let text = fs::read_to_string(root.join("proc/meminfo")).ok()?;
+    let text = read_text(root.join("proc/meminfo"))?;
     let line = text
         .lines()
         .find_map(|line| line.strip_prefix("MemTotal:"))?;
     let kib: u64 = line.trim().strip_suffix("kB")?.trim_end().parse().ok()?;
-    Some(kib << 10)
+    (kib > 0).then(|| kib.saturating_mul(1 << 10))
 }
 
 /// The control groups of this process and where their file systems are mounted.
@@ -79,7 +76,7 @@ struct ControlGroups {
 
 impl ControlGroups {
     fn read(root: &Path) -> Self {
-        let read = |path: &str| fs::read_to_string(root.join(path)).unwrap_or_default();
+        let read = |path: &str| read_text(root.join(path)).unwrap_or_default();
         let (groups, mounts) = (read("proc/self/cgroup"), read("proc/self/mountinfo"));
         let hierarchies = groups.lines().filter_map(|line| {
             let mut fields = line.splitn(3, ':').skip(1);
@@ -137,6 +134,8 @@ fn matching_mount<'a>(line: &'a str, controllers: &[String]) -> Option<(&'a str,
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     /// Writes files below a new directory.
@@ -207,13 +206,22 @@ mod tests {
 
     #[test]
     fn unusable_files_set_no_limit() {
-        let root = file_system(&[
-            ("proc/sys/vm/max_map_count", ""),
-            ("proc/meminfo", "MemTotal: many kB"),
-            ("proc/self/cgroup", "x\n1:\n0::/a\n"),
-            ("proc/self/mountinfo", "- \n1 2 3 - cgroup2\n"),
-        ]);
-        assert_eq!(read_limits(root.path()), ProcessLimits::default());
+        for (number, memory) in [
+            ("", "MemTotal: many kB"),
+            ("0\n", "MemTotal: 0 kB\n"),
+            ("x", "0"),
+        ] {
+            let root = file_system(&[
+                ("proc/sys/vm/max_map_count", number),
+                ("proc/sys/kernel/threads-max", number),
+                ("proc/sys/kernel/pid_max", number),
+                ("proc/meminfo", memory),
+                ("proc/self/cgroup", "x\n1:\n0::/a\n"),
+                ("proc/self/mountinfo", "- \n1 2 3 - cgroup2\n"),
+            ]);
+            let limits = read_limits(root.path());
+            assert_eq!(limits, ProcessLimits::default(), "{number:?}");
+        }
         assert!(process_limits().descriptors.is_some());
     }
 }

@@ -1,6 +1,6 @@
 //! The Linux security module that confines programs, and its mode.
 
-use super::read_line;
+use crate::kernel_file::read_line;
 
 /// Mandatory access control as reported by the kernel.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -22,9 +22,12 @@ pub fn security() -> Option<SecurityFacts> {
 const MODULES: [&str; 4] = ["selinux", "apparmor", "smack", "tomoyo"];
 
 fn detect(read: &dyn Fn(&str) -> Option<String>) -> Option<SecurityFacts> {
-    let enforce = read("/sys/fs/selinux/enforce");
+    let enforce = read("/sys/fs/selinux/enforce").and_then(|word| mode(&word, "1", "0"));
     let apparmor = read("/sys/module/apparmor/parameters/enabled");
-    let module = if let Some(active) = read("/sys/kernel/security/lsm") {
+    // Each kernel has the module `capability`. Without it, the file is masked.
+    let active = read("/sys/kernel/security/lsm")
+        .filter(|active| active.split(',').any(|name| name == "capability"));
+    let module = if let Some(active) = active {
         // The kernel calls the modules in this order.
         active
             .split(',')
@@ -40,14 +43,16 @@ fn detect(read: &dyn Fn(&str) -> Option<String>) -> Option<SecurityFacts> {
     let profile = || read("/proc/self/attr/current");
     let (is_enforcing, policy) = match module {
         Some("selinux") => (
-            enforce.map(|word| word == "1"),
+            enforce,
             read("/etc/selinux/config").and_then(|text| {
                 let kind = |line: &str| line.trim().strip_prefix("SELINUXTYPE=").map(str::to_owned);
                 text.lines().find_map(kind)
             }),
         ),
         Some("apparmor") => (
-            read("/sys/module/apparmor/parameters/mode").map(|mode| mode != "complain"),
+            read("/sys/module/apparmor/parameters/mode").and_then(|word| {
+                mode(&word, "enforce", "complain").or_else(|| mode(&word, "kill", "unconfined"))
+            }),
             read("/proc/self/attr/apparmor/current").or_else(profile),
         ),
         Some(_) => (None, profile()),
@@ -60,6 +65,15 @@ fn detect(read: &dyn Fn(&str) -> Option<String>) -> Option<SecurityFacts> {
     })
 }
 
+/// Returns whether a module enforces its policy, from the words for both modes.
+fn mode(word: &str, enforcing: &str, permissive: &str) -> Option<bool> {
+    match word {
+        word if word == enforcing => Some(true),
+        word if word == permissive => Some(false),
+        _ => None,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -68,7 +82,7 @@ mod tests {
     fn active_module_and_mode_are_detected() {
         const LSM: &str = "/sys/kernel/security/lsm";
         type Files = &'static [(&'static str, &'static str)];
-        let cases: [(Files, Option<SecurityFacts>); 7] = [
+        let cases: [(Files, Option<SecurityFacts>); 10] = [
             (
                 &[
                     (LSM, "lockdown,capability,landlock,yama,apparmor"),
@@ -114,6 +128,16 @@ mod tests {
                 Some(SecurityFacts::default()),
             ),
             (&[("/sys/module/apparmor/parameters/enabled", "N")], None),
+            // Masked files.
+            (&[(LSM, "0")], None),
+            (&[(LSM, ""), ("/sys/fs/selinux/enforce", "x")], None),
+            (
+                &[
+                    (LSM, "capability,apparmor"),
+                    ("/sys/module/apparmor/parameters/mode", "0"),
+                ],
+                Some(module_facts("apparmor", None, None)),
+            ),
         ];
         for (files, expected) in cases {
             let read = |path: &str| {
