@@ -1,6 +1,6 @@
 //! Traffic and hardware facts of the network interface that a flow uses.
 
-use model::{Interface, PciIds, Traffic};
+use model::{Interface, PciIds};
 use sys::{Address, interface};
 
 /// Measures the traffic of the interface that a flow uses, from [`Self::start`] to
@@ -9,7 +9,7 @@ use sys::{Address, interface};
 pub struct InterfaceMeter {
     index: u32,
     name: String,
-    before: interface::Traffic,
+    before: Option<interface::Traffic>,
 }
 
 impl InterfaceMeter {
@@ -29,10 +29,13 @@ impl InterfaceMeter {
     }
 
     /// Returns the interface's facts and its traffic since the start. The traffic includes that of
-    /// other programs.
-    pub fn finish(self) -> Interface {
-        let after = interface::link(self.index).map(|link| link.traffic);
-        let before = self.before;
+    /// other programs. It is unavailable if the counters ran backwards, or did not move although the
+    /// flow has moved data (`has_moved_data`).
+    pub fn finish(self, has_moved_data: bool) -> Interface {
+        let after = interface::link(self.index).ok();
+        let after = after.and_then(|link| link.traffic);
+        let traffic = self.before.zip(after);
+        let traffic = traffic.and_then(|(before, after)| after.since(&before));
         let driver = interface::driver(&self.name).unwrap_or_default();
         let non_empty = |text: &str| (!text.is_empty()).then(|| text.to_owned());
         Interface {
@@ -47,12 +50,9 @@ impl InterfaceMeter {
                 subvendor: ids.subvendor,
                 subdevice: ids.subdevice,
             }),
-            traffic: after.ok().map(|after| Traffic {
-                received_packets: after.received_packets.wrapping_sub(before.received_packets),
-                received_bytes: after.received_bytes.wrapping_sub(before.received_bytes),
-                sent_packets: after.sent_packets.wrapping_sub(before.sent_packets),
-                sent_bytes: after.sent_bytes.wrapping_sub(before.sent_bytes),
-            }),
+            traffic: traffic
+                .filter(|traffic| traffic.has_packets() || !has_moved_data)
+                .map(Into::into),
             name: self.name,
         }
     }
@@ -70,8 +70,16 @@ mod tests {
         socket
             .send_to(&[0; 100], socket.local_addr().unwrap())
             .unwrap();
-        let lo = meter.finish();
+        let lo = meter.finish(true);
         assert_eq!((lo.name.as_str(), &lo.driver, lo.pci), ("lo", &None, None));
         assert!(lo.traffic.is_some_and(|traffic| traffic.sent_bytes >= 128));
+    }
+
+    #[test]
+    fn counters_that_run_backwards_are_unavailable() {
+        let remote = Address::Inet("127.0.0.1:9".parse().unwrap());
+        let mut meter = InterfaceMeter::start(&remote).unwrap();
+        meter.before.as_mut().unwrap().sent_packets = u64::MAX;
+        assert_eq!(meter.finish(false).traffic, None);
     }
 }

@@ -15,6 +15,7 @@ use std::path::Path;
 use std::sync::mpsc;
 use std::thread;
 
+use sys::interface;
 use testkit::{LinkEnd, Namespace, try_add_link};
 
 use crate::forward::{Forwarder, ForwarderStop};
@@ -155,8 +156,9 @@ impl TestNetwork {
         let router = router
             .as_ref()
             .expect("an impaired network has two routers");
-        let table = router.enter(|| std::fs::read_to_string("/proc/thread-self/net/dev"))?;
-        Ok(transmit_drops(&table, device).unwrap_or(0))
+        let link = router.enter(|| interface::link(interface::index_by_name(device)?))?;
+        let traffic = link.traffic.ok_or(io::ErrorKind::InvalidData)?;
+        Ok(traffic.send_drops)
     }
 
     fn connect_directly(&self, link: &LinkOptions) -> io::Result<()> {
@@ -319,30 +321,4 @@ fn add_ipv6(namespace: &Namespace, name: &str, address: &str) -> io::Result<()> 
 
 fn enable_ipv6(name: &str) -> io::Result<()> {
     std::fs::write(format!("/proc/sys/net/ipv6/conf/{name}/disable_ipv6"), "0")
-}
-
-/// Returns the number of dropped outgoing packets of an interface from /proc/net/dev, proc(5).
-/// A line has eight receive counters (bytes, packets, errors, drops, …), then eight transmit
-/// counters.
-fn transmit_drops(table: &str, interface: &str) -> Option<u64> {
-    let counters = table.lines().find_map(|line| {
-        let (name, counters) = line.split_once(':')?;
-        (name.trim() == interface).then_some(counters)
-    })?;
-    counters.split_whitespace().nth(11)?.parse().ok()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn finds_transmit_drops_of_an_interface() {
-        let table = "Inter-|   Receive                                                |  Transmit\n \
-            face |bytes    packets errs drop fifo frame compressed multicast|bytes    packets errs drop fifo colls carrier compressed\n    \
-            lo:       1       2    3    4    5     6          7         8       9      10   11   12   13    14      15         16\n  \
-            tun0:    21      22   23   24   25    26         27        28      29      30   31   32   33    34      35         36\n";
-        assert_eq!(transmit_drops(table, "tun0"), Some(32));
-        assert_eq!(transmit_drops(table, "tun1"), None);
-    }
 }

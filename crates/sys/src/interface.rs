@@ -9,17 +9,23 @@ use std::{fs, ptr};
 
 use socket2::{Domain, Protocol, Socket, Type};
 
+use crate::kernel_file::{read_line, read_text};
+
 /// An interface as reported by rtnetlink(7).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Link {
+    /// Its index. An interface that is created again with the same name has another one.
+    pub index: u32,
     /// Its name.
     pub name: String,
     /// Its MTU in bytes.
     pub mtu_bytes: u32,
     /// Its hardware address, if it is an Ethernet address.
     pub mac: Option<[u8; 6]>,
-    /// Its traffic counters.
-    pub traffic: Traffic,
+    /// Its traffic counters; `None` if the kernel does not report them.
+    pub traffic: Option<Traffic>,
+    /// The errors that its hardware counts, likewise.
+    pub hardware_errors: Option<HardwareErrors>,
 }
 
 /// Traffic of an interface since its creation, as counted by its driver.
@@ -30,6 +36,133 @@ pub struct Traffic {
     pub sent_packets: u64,
     pub received_bytes: u64,
     pub sent_bytes: u64,
+    pub receive_errors: u64,
+    pub send_errors: u64,
+    /// By the kernel, and by the interface for lack of a buffer.
+    pub receive_drops: u64,
+    pub send_drops: u64,
+}
+
+/// Errors that the hardware of an interface counts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct HardwareErrors {
+    /// Packets with a wrong checksum of the link.
+    pub checksum: u64,
+    /// Packets dropped for lack of a buffer.
+    pub missed: u64,
+}
+
+impl Traffic {
+    /// Reads struct rtnl_link_stats64 (linux/if_link.h).
+    fn from_netlink(counters: &[u8]) -> Option<Self> {
+        let counter = |index| counter_at(counters, index);
+        Some(Self {
+            received_packets: counter(0)?,
+            sent_packets: counter(1)?,
+            received_bytes: counter(2)?,
+            sent_bytes: counter(3)?,
+            receive_errors: counter(4)?,
+            send_errors: counter(5)?,
+            receive_drops: counter(6)?.wrapping_add(counter(MISSED)?),
+            send_drops: counter(7)?,
+        })
+    }
+
+    /// Reads the counters in a line of /proc/net/dev: eight for reception, then eight for sending.
+    /// Each group begins with bytes, packets, errors and drops.
+    fn from_line(counters: &str) -> Option<Self> {
+        let words = counters.split_ascii_whitespace();
+        let counters: Vec<u64> = words.map_while(|word| word.parse().ok()).collect();
+        let counter = |index: usize| counters.get(index).copied();
+        Some(Self {
+            received_packets: counter(1)?,
+            sent_packets: counter(9)?,
+            received_bytes: counter(0)?,
+            sent_bytes: counter(8)?,
+            receive_errors: counter(2)?,
+            send_errors: counter(10)?,
+            receive_drops: counter(3)?,
+            send_drops: counter(11)?,
+        })
+    }
+
+    /// Returns the traffic since `earlier`; `None` if a counter ran backwards, as after a restart of
+    /// the driver.
+    pub fn since(&self, earlier: &Self) -> Option<Self> {
+        let difference = |field: fn(&Self) -> u64| field(self).checked_sub(field(earlier));
+        Some(Self {
+            received_packets: difference(|traffic| traffic.received_packets)?,
+            sent_packets: difference(|traffic| traffic.sent_packets)?,
+            received_bytes: difference(|traffic| traffic.received_bytes)?,
+            sent_bytes: difference(|traffic| traffic.sent_bytes)?,
+            receive_errors: difference(|traffic| traffic.receive_errors)?,
+            send_errors: difference(|traffic| traffic.send_errors)?,
+            receive_drops: difference(|traffic| traffic.receive_drops)?,
+            send_drops: difference(|traffic| traffic.send_drops)?,
+        })
+    }
+
+    /// Returns whether any packet was counted.
+    pub fn has_packets(&self) -> bool {
+        self.received_packets != 0 || self.sent_packets != 0
+    }
+}
+
+impl HardwareErrors {
+    fn from_netlink(counters: &[u8]) -> Option<Self> {
+        Some(Self {
+            checksum: counter_at(counters, 12)?,
+            missed: counter_at(counters, MISSED)?,
+        })
+    }
+}
+
+/// The position of the missed packets in struct rtnl_link_stats64.
+const MISSED: usize = 15;
+
+fn counter_at(counters: &[u8], index: usize) -> Option<u64> {
+    let word = counters.get(8 * index..8 * index + 8)?;
+    Some(u64::from_ne_bytes(word.try_into().ok()?))
+}
+
+/// Returns the name and the traffic of each interface of this network namespace.
+///
+/// It reads /proc/net/dev, because netlink waits for all changes of interfaces on this host. If the
+/// file is masked, netlink has the same counters. On error, they are unavailable.
+pub fn all_traffic() -> io::Result<Vec<(String, Traffic)>> {
+    let table = read_text("/proc/thread-self/net/dev").unwrap_or_default();
+    let traffic = parse_table(&table);
+    if traffic.iter().any(|(_, traffic)| traffic.has_packets()) {
+        return Ok(traffic);
+    }
+    let traffic = links()?.into_iter();
+    let traffic: Vec<_> = traffic
+        .filter_map(|link| Some((link.name, link.traffic?)))
+        .collect();
+    if traffic.is_empty() {
+        return Err(io::ErrorKind::Unsupported.into());
+    }
+    Ok(traffic)
+}
+
+/// Parses /proc/net/dev. Its two header lines have no counters.
+fn parse_table(table: &str) -> Vec<(String, Traffic)> {
+    let lines = table.lines().filter_map(|line| {
+        let (name, counters) = line.split_once(':')?;
+        Some((name.trim().to_owned(), Traffic::from_line(counters)?))
+    });
+    lines.collect()
+}
+
+impl From<Traffic> for model::Traffic {
+    fn from(traffic: Traffic) -> Self {
+        Self {
+            received_packets: traffic.received_packets,
+            received_bytes: traffic.received_bytes,
+            sent_packets: traffic.sent_packets,
+            sent_bytes: traffic.sent_bytes,
+        }
+    }
 }
 
 /// An interface's driver and device, as reported by the driver; unavailable fields are empty.
@@ -88,10 +221,7 @@ pub fn index_by_name(name: &str) -> io::Result<u32> {
     );
     let answer = request_one(libc::RTM_GETLINK, libc::RTM_NEWLINK, &request)?;
     // Bytes 4 to 7 of struct ifinfomsg (linux/rtnetlink.h) are the index.
-    let index = answer.get(4..8).and_then(|word| word.try_into().ok());
-    index
-        .map(u32::from_ne_bytes)
-        .ok_or_else(|| io::ErrorKind::InvalidData.into())
+    word(&answer, 4).ok_or_else(|| io::ErrorKind::InvalidData.into())
 }
 
 /// Returns the interface with this index.
@@ -99,33 +229,36 @@ pub fn link(index: u32) -> io::Result<Link> {
     let mut request = vec![0; LINK_HEADER];
     request[4..8].copy_from_slice(&index.to_ne_bytes());
     let answer = request_one(libc::RTM_GETLINK, libc::RTM_NEWLINK, &request)?;
-    let find = |kind: u16| find_attribute(&answer, LINK_HEADER, kind);
-    let parse = || {
-        let name = CStr::from_bytes_until_nul(find(libc::IFLA_IFNAME)?).ok()?;
-        let mtu = find(libc::IFLA_MTU)?.get(..4)?.try_into().ok()?;
-        let mut counters = find(libc::IFLA_STATS64)?
-            .chunks_exact(8)
-            .map(|word| u64::from_ne_bytes(word.try_into().unwrap_or_default()));
-        // These are the first fields of struct rtnl_link_stats64 (linux/if_link.h).
-        let traffic = Traffic {
-            received_packets: counters.next()?,
-            sent_packets: counters.next()?,
-            received_bytes: counters.next()?,
-            sent_bytes: counters.next()?,
-        };
-        // Bytes 2 and 3 of struct ifinfomsg (linux/rtnetlink.h) are the hardware type.
-        let hardware = u16::from_ne_bytes([*answer.get(2)?, *answer.get(3)?]);
-        let mac = find(libc::IFLA_ADDRESS)
-            .filter(|_| hardware == libc::ARPHRD_ETHER)
-            .and_then(|mac| mac.try_into().ok());
-        Some(Link {
-            mac,
-            name: name.to_string_lossy().into_owned(),
-            mtu_bytes: u32::from_ne_bytes(mtu),
-            traffic,
-        })
-    };
-    parse().ok_or_else(|| io::ErrorKind::InvalidData.into())
+    parse_link(&answer).ok_or_else(|| io::ErrorKind::InvalidData.into())
+}
+
+/// Returns all interfaces, in the order of their indexes.
+pub fn links() -> io::Result<Vec<Link>> {
+    let mut links = Vec::new();
+    request_dump(libc::RTM_GETLINK, &[0; LINK_HEADER], |answer| {
+        links.extend(parse_link(answer));
+    })?;
+    links.sort_by_key(|link| link.index);
+    Ok(links)
+}
+
+fn parse_link(answer: &[u8]) -> Option<Link> {
+    let find = |kind: u16| find_attribute(answer, LINK_HEADER, kind);
+    let name = CStr::from_bytes_until_nul(find(libc::IFLA_IFNAME)?).ok()?;
+    let mtu = find(libc::IFLA_MTU)?.get(..4)?.try_into().ok()?;
+    // struct ifinfomsg (linux/rtnetlink.h): bytes 2 and 3 are the hardware type, 4 to 7 the index.
+    let hardware = u16::from_ne_bytes([*answer.get(2)?, *answer.get(3)?]);
+    let mac = find(libc::IFLA_ADDRESS)
+        .filter(|_| hardware == libc::ARPHRD_ETHER)
+        .and_then(|mac| mac.try_into().ok());
+    Some(Link {
+        index: word(answer, 4)?,
+        name: name.to_string_lossy().into_owned(),
+        mtu_bytes: u32::from_ne_bytes(mtu),
+        mac,
+        traffic: find(libc::IFLA_STATS64).and_then(Traffic::from_netlink),
+        hardware_errors: find(libc::IFLA_STATS64).and_then(HardwareErrors::from_netlink),
+    })
 }
 
 /// An address of an interface, as reported by rtnetlink(7).
@@ -289,8 +422,8 @@ pub fn driver(name: &str) -> io::Result<Driver> {
 /// Returns the PCI IDs of the device at this bus address; `None` if it is not a PCI address.
 pub fn pci_ids(bus: &str) -> Option<PciIds> {
     let id = |file: &str| {
-        let text = fs::read_to_string(format!("{}/{file}", pci_device(bus)?)).ok()?;
-        u16::from_str_radix(text.trim().strip_prefix("0x")?, 16).ok()
+        let text = read_line(format!("{}/{file}", pci_device(bus)?))?;
+        u16::from_str_radix(text.strip_prefix("0x")?, 16).ok()
     };
     Some(PciIds {
         vendor: id("vendor")?,
@@ -306,8 +439,8 @@ pub fn pci_slot(bus: &str) -> Option<String> {
     let slot_address = bus.split('.').next()?;
     fs::read_dir("/sys/bus/pci/slots").ok()?.find_map(|slot| {
         let slot = slot.ok()?;
-        let address = fs::read_to_string(slot.path().join("address")).ok()?;
-        (address.trim() == slot_address).then(|| slot.file_name().to_string_lossy().into_owned())
+        let address = read_line(slot.path().join("address"))?;
+        (address == slot_address).then(|| slot.file_name().to_string_lossy().into_owned())
     })
 }
 
@@ -494,21 +627,62 @@ mod tests {
     #[test]
     fn counters_move_with_the_traffic() {
         let lo = index_by_name("lo").unwrap();
-        let before = link(lo).unwrap().traffic;
+        let before = link(lo).unwrap().traffic.unwrap();
         let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
         let to = socket.local_addr().unwrap();
         for _ in 0..10 {
             socket.send_to(&[0; 100], to).unwrap();
         }
-        let after = link(lo).unwrap().traffic;
-        assert!(
-            after.sent_packets >= before.sent_packets + 10,
-            "{before:?} {after:?}"
-        );
-        assert!(
-            after.received_bytes >= before.received_bytes + 1280,
-            "{before:?} {after:?}"
-        );
+        let after = link(lo).unwrap().traffic.unwrap();
+        let traffic = after.since(&before).unwrap();
+        assert!(traffic.sent_packets >= 10, "{before:?} {after:?}");
+        assert!(traffic.received_bytes >= 1280, "{before:?} {after:?}");
+        assert_eq!(before.since(&after), None, "it runs backwards");
+        let all = all_traffic().unwrap();
+        let (_, latest) = all.iter().find(|(name, _)| name == "lo").unwrap();
+        assert!(latest.since(&after).is_some(), "{after:?} {latest:?}");
+        let links = links().unwrap();
+        assert!(links.iter().any(|link| link.index == lo));
+    }
+
+    #[test]
+    fn counters_are_found_in_the_kernels_struct() {
+        let words: Vec<u8> = (100..125_u64).flat_map(u64::to_ne_bytes).collect();
+        let traffic = Traffic::from_netlink(&words).unwrap();
+        let found = [
+            traffic.received_packets,
+            traffic.sent_bytes,
+            traffic.receive_errors,
+            traffic.receive_drops,
+            traffic.send_drops,
+        ];
+        assert_eq!(found, [100, 103, 104, 106 + 115, 107]);
+        let errors = HardwareErrors::from_netlink(&words).unwrap();
+        assert_eq!((errors.checksum, errors.missed), (112, 115));
+        assert_eq!(Traffic::from_netlink(&words[..15 * 8]), None);
+    }
+
+    #[test]
+    fn counters_are_found_in_the_kernels_table() {
+        let table = "Inter-|   Receive                |  Transmit\n \
+            face |bytes packets errs drop fifo frame compressed multicast|bytes packets\n    \
+            lo: 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16\n  \
+            eth0: 1 2\n";
+        let [(name, traffic)] = &parse_table(table)[..] else {
+            panic!("the line of eth0 is incomplete");
+        };
+        let found = [
+            traffic.received_packets,
+            traffic.received_bytes,
+            traffic.receive_errors,
+            traffic.receive_drops,
+            traffic.sent_packets,
+            traffic.sent_bytes,
+            traffic.send_errors,
+            traffic.send_drops,
+        ];
+        assert_eq!((name.as_str(), found), ("lo", [2, 1, 3, 4, 10, 9, 11, 12]));
+        assert_eq!(parse_table("0\n"), []);
     }
 
     #[test]

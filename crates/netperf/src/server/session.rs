@@ -204,7 +204,8 @@ impl Session<'_> {
                 return Ok(false);
             }
         };
-        finished.side.interface = meter.flatten().map(InterfaceMeter::finish);
+        let has_moved_data = finished.side.counts.bytes() > 0;
+        finished.side.interface = meter.flatten().map(|meter| meter.finish(has_moved_data));
         finished.side.refused.extend(self.refused_cpu.take());
         let results = reply::results(request, transport, reports_congestion_control, &finished);
         self.write(&results)?;

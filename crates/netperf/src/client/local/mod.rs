@@ -164,11 +164,12 @@ impl LocalEnd<'_> {
         }
         self.warnings.extend(phase.times.clock_step_warning());
         let ended = run.result.ended.clone();
+        let side = phase.side(run.result, &self.data, &self.buffers, run.socket);
         let local = Side {
-            interface: meter.map(InterfaceMeter::finish),
+            interface: meter.map(|meter| meter.finish(side.counts.bytes() > 0)),
             clock: clock_facts,
             program: Some(crate::PROGRAM.to_owned()),
-            ..phase.side(run.result, &self.data, &self.buffers, run.socket)
+            ..side
         };
         // The stock tool's classic tests do not print TCP_INFO.
         if let Some(dump) = run.tcp_info.filter(|_| !settings.test.is_classic()) {
