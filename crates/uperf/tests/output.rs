@@ -214,6 +214,15 @@ fn prints_new_interface_and_omits_idle_interface() {
          veth1           0           1            0    800.00b/s \n{rule}\n"
     );
     assert!(text.contains(&section), "{text}");
+
+    outcome.local.interfaces = None;
+    let text = report(
+        &master_settings("-n -k"),
+        Width::for_terminal(None),
+        &outcome,
+    );
+    let line = "-               -           -            -            -\n";
+    assert!(text.contains(line), "{text}");
 }
 
 /// The figures of a case, and the text printed before the report.

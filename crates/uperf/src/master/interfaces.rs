@@ -1,105 +1,114 @@
-//! Reads the kernel's counters of network interfaces from /proc/net/dev.
+//! The traffic of this host's network interfaces during a run.
 
-use std::fs;
 use std::time::Instant;
 
-use model::{InterfaceTraffic, Interfaces, Traffic};
+use model::{InterfaceTraffic, Interfaces};
+use sys::interface::{self, Traffic};
 
 /// Counters of all interfaces at one moment.
 #[derive(Debug)]
 pub(super) struct InterfaceCounters {
     read_at: Instant,
-    interfaces: Vec<InterfaceTraffic>,
+    /// Name and traffic of each interface.
+    traffic: Option<Vec<(String, Traffic)>>,
 }
 
 impl InterfaceCounters {
     pub(super) fn read() -> Self {
-        // Without the file there are no counters.
-        let text = fs::read_to_string("/proc/net/dev").unwrap_or_default();
         Self {
             read_at: Instant::now(),
-            interfaces: text.lines().filter_map(parse_line).collect(),
+            traffic: interface::all_traffic().ok(),
         }
     }
 
-    /// Returns the traffic since this reading.
-    pub(super) fn delta(&self) -> Interfaces {
-        let current = Self::read();
-        let interfaces = current.interfaces.into_iter().map(|mut interface| {
-            let before = self
-                .interfaces
-                .iter()
-                .find(|other| other.name == interface.name);
-            let Some(InterfaceTraffic {
-                traffic: before, ..
-            }) = before
-            else {
-                interface.was_missing_at_start = true;
-                return interface;
+    /// Returns the traffic since `earlier`; `None` if the counters are unavailable, or if none of
+    /// them moved although the run sent packets (`has_sent_packets`). Leaves out an interface whose
+    /// counters ran backwards.
+    pub(super) fn since(&self, earlier: &Self, has_sent_packets: bool) -> Option<Interfaces> {
+        let before = earlier.traffic.as_ref()?;
+        let interfaces = self.traffic.as_ref()?.iter().filter_map(|(name, traffic)| {
+            let before = before.iter().find(|(other, _)| other == name);
+            let traffic = match before {
+                Some((_, before)) => traffic.since(before)?,
+                None => *traffic,
             };
-            let subtract = |count: &mut u64, earlier: u64| *count = count.saturating_sub(earlier);
-            let traffic = &mut interface.traffic;
-            subtract(&mut traffic.sent_packets, before.sent_packets);
-            subtract(&mut traffic.received_packets, before.received_packets);
-            subtract(&mut traffic.sent_bytes, before.sent_bytes);
-            subtract(&mut traffic.received_bytes, before.received_bytes);
-            interface
+            Some(InterfaceTraffic {
+                name: name.clone(),
+                traffic: traffic.into(),
+                was_missing_at_start: before.is_none(),
+            })
         });
-        Interfaces {
-            elapsed: current.read_at - self.read_at,
-            interfaces: interfaces.collect(),
-        }
+        let interfaces: Vec<_> = interfaces.collect();
+        let have_moved = (interfaces.iter()).any(|interface| {
+            interface.traffic.sent_packets + interface.traffic.received_packets > 0
+        });
+        (have_moved || !has_sent_packets).then(|| Interfaces {
+            elapsed: self.read_at - earlier.read_at,
+            interfaces,
+        })
     }
-}
-
-/// Parses a line of the file; `None` for the two header lines.
-fn parse_line(line: &str) -> Option<InterfaceTraffic> {
-    let (name, counters) = line.split_once(':')?;
-    let counters: Vec<u64> = counters
-        .split_whitespace()
-        .map(str::parse)
-        .collect::<Result<_, _>>()
-        .ok()?;
-    let traffic = Traffic {
-        received_bytes: *counters.first()?,
-        received_packets: *counters.get(1)?,
-        sent_bytes: *counters.get(8)?,
-        sent_packets: *counters.get(9)?,
-    };
-    Some(InterfaceTraffic {
-        name: name.trim().to_owned(),
-        traffic,
-        was_missing_at_start: false,
-    })
 }
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
+    /// Returns counters of interfaces, each with a number of sent packets.
+    fn counters(read_at: Instant, sent_packets: &[(&str, u64)]) -> InterfaceCounters {
+        let traffic = sent_packets.iter().map(|(name, sent_packets)| {
+            let traffic = Traffic {
+                sent_packets: *sent_packets,
+                ..Traffic::default()
+            };
+            ((*name).to_owned(), traffic)
+        });
+        InterfaceCounters {
+            read_at,
+            traffic: Some(traffic.collect()),
+        }
+    }
+
     #[test]
-    fn counters_are_parsed_from_a_line() {
-        let line = "  eth0: 1000 10 0 0 0 0 0 0 2000 20 0 0 0 0 0 0";
-        let interface = parse_line(line).unwrap();
-        let InterfaceTraffic { name, traffic, .. } = interface;
-        let figures = (
-            traffic.received_bytes,
-            traffic.received_packets,
-            traffic.sent_bytes,
-            traffic.sent_packets,
-        );
-        assert_eq!((name.as_str(), figures), ("eth0", (1000, 10, 2000, 20)));
-        assert_eq!(parse_line("Inter-|   Receive  |  Transmit"), None);
-        assert_eq!(parse_line(" face |bytes    packets errs"), None);
+    fn traffic_is_that_between_two_readings() {
+        let start = Instant::now();
+        let before = counters(start, &[("eth1", 10), ("eth2", 20), ("eth3", 30)]);
+        let end = start + Duration::from_secs(2);
+        let after = counters(end, &[("eth1", 15), ("eth2", 19), ("eth4", 40)]);
+        let traffic = after.since(&before, true).unwrap();
+        assert_eq!(traffic.elapsed, Duration::from_secs(2));
+        let found: Vec<_> = (traffic.interfaces.iter())
+            .map(|interface| {
+                let sent = interface.traffic.sent_packets;
+                (
+                    interface.name.as_str(),
+                    sent,
+                    interface.was_missing_at_start,
+                )
+            })
+            .collect();
+        // The counters of eth2 ran backwards.
+        assert_eq!(found, [("eth1", 5, false), ("eth4", 40, true)]);
+    }
+
+    #[test]
+    fn frozen_and_missing_counters_are_unavailable() {
+        let start = Instant::now();
+        let before = counters(start, &[("eth1", 10)]);
+        assert_eq!(before.since(&before, true), None);
+        assert!(before.since(&before, false).is_some());
+        let missing = InterfaceCounters {
+            read_at: start,
+            traffic: None,
+        };
+        assert_eq!(before.since(&missing, false), None);
+        assert_eq!(missing.since(&before, false), None);
     }
 
     #[test]
     fn the_loopback_interface_is_read() {
-        assert!(
-            InterfaceCounters::read()
-                .interfaces
-                .iter()
-                .any(|interface| interface.name == "lo")
-        );
+        let traffic = InterfaceCounters::read().traffic.unwrap();
+        assert!(traffic.iter().any(|(name, _)| name == "lo"));
     }
 }

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use engine::{BudgetHolder, ResourceAmounts, ResourceBudget, ResourceShare, Stop};
-use model::{HostFacts, Outcome, PeerOutcome, Warning};
+use model::{HostFacts, Interfaces, Outcome, PeerOutcome, Warning};
 
 use crate::options::{self, CpuCounter, MasterSettings, Settings};
 use crate::peer_workorder;
@@ -23,7 +23,7 @@ use crate::strand::{
 };
 use crate::tls::{self, TlsContexts, TlsSettings};
 use crate::wire::{Goodbye, MasterCommand};
-use crate::{GroupSpec, MasterEvent, ProtocolStep, Workorder};
+use crate::{DataProtocol, GroupSpec, MasterEvent, ProtocolStep, Workorder};
 
 use connect::{FAILED_GOODBYE_TIMEOUT, GOODBYE_TIMEOUT, Slave};
 use interfaces::InterfaceCounters;
@@ -174,7 +174,7 @@ impl Session<'_> {
         let mut has_failed =
             run::run_transactions(&mut workers, &mut slaves, progress, self.stop, &mut log);
         let position = progress.describe_position();
-        let traffic = interfaces.delta();
+        let final_interfaces = InterfaceCounters::read();
         let plan = workers.plan(self.workorder.name.clone(), self.master.interval);
         let expects_goodbyes = self.master.print.statistics || has_failed;
         let (strands, ended) = self.end_strands(workers, &mut slaves, has_failed, progress);
@@ -214,6 +214,9 @@ impl Session<'_> {
         has_failed |= expects_goodbyes && peers.iter().any(|peer| peer.totals.is_none());
         has_failed |= slaves.iter().any(is_interrupted);
         warnings.extend(peers::has_local_slave(&slaves).then_some(Warning::SameHost));
+        let interfaces =
+            self.interface_traffic([&interfaces, &final_interfaces], &strands, progress);
+        warnings.extend(interfaces.as_ref().err().cloned());
         let run = outcome::FinishedRun {
             master: self.master,
             workorder: self.workorder,
@@ -222,7 +225,7 @@ impl Session<'_> {
             handshake_end: (handshake_end, wall_clock),
             elapsed,
             host: self.host(&slaves),
-            interfaces: traffic,
+            interfaces: interfaces.ok(),
             counters: &counters,
             peers,
             series: progress.series(handshake_end),
@@ -277,6 +280,39 @@ impl Session<'_> {
             histogram: self.master.latencies || has_page,
             responses,
             counters: counters.iter().map(|counter| counter.event()).collect(),
+        })
+    }
+
+    /// Returns the traffic between two readings, or the warning that it is unavailable.
+    fn interface_traffic(
+        &self,
+        [before, after]: [&InterfaceCounters; 2],
+        strands: &[StrandOutcome],
+        progress: &mut Progress<'_>,
+    ) -> Result<Interfaces, Warning> {
+        let mut transactions = strands.iter().flat_map(|strand| &strand.transactions);
+        let has_moved_data = transactions.any(|transaction| transaction.counts.bytes() > 0);
+        let interfaces = after.since(before, has_moved_data && self.uses_ip());
+        interfaces.ok_or_else(|| {
+            let warning = Warning::NotCounted {
+                counters: vec!["traffic of the interfaces".to_owned()],
+                reason: "/proc/net/dev is masked or did not change".to_owned(),
+            };
+            if self.master.print.interfaces {
+                progress.report(&MasterEvent::Warnings(std::slice::from_ref(&warning)));
+            }
+            warning
+        })
+    }
+
+    /// Returns whether any flow of the profile passes an interface.
+    fn uses_ip(&self) -> bool {
+        let mut flowops = self.workorder.groups.iter().flat_map(GroupSpec::flowops);
+        flowops.any(|flowop| {
+            let protocol = flowop.endpoint.protocol;
+            protocol.is_some_and(|protocol| {
+                !matches!(protocol, DataProtocol::Vsock | DataProtocol::Unix)
+            })
         })
     }
 

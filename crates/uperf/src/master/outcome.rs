@@ -25,7 +25,7 @@ pub(super) struct FinishedRun<'a> {
     pub(super) handshake_end: (Instant, SystemTime),
     pub(super) elapsed: Duration,
     pub(super) host: Option<HostFacts>,
-    pub(super) interfaces: Interfaces,
+    pub(super) interfaces: Option<Interfaces>,
     /// The requested counters that the system permits.
     pub(super) counters: &'a [CpuCounter],
     pub(super) peers: Vec<PeerOutcome>,
@@ -44,7 +44,7 @@ impl FinishedRun<'_> {
             counts: sum_counts(transactions),
             elapsed: Some(self.elapsed),
             host: self.host.clone(),
-            interfaces: Some(self.interfaces.clone()),
+            interfaces: self.interfaces.clone(),
             ..Side::default()
         };
         let groups = self.workorder.groups.iter().enumerate();

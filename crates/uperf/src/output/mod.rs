@@ -72,10 +72,8 @@ pub fn report(master: &MasterSettings, width: Width, outcome: &Outcome) -> Strin
         text += &sections::executions("Flowop", width, executed);
         text += &sections::counters(width, steps());
     }
-    if print.interfaces
-        && let Some(interfaces) = &outcome.local.interfaces
-    {
-        text += &sections::interfaces(width, interfaces);
+    if print.interfaces {
+        text += &sections::interfaces(width, outcome.local.interfaces.as_ref());
     }
     if print.statistics {
         text += &statistics::run_statistics(width, &outcome.peers, &local_totals);

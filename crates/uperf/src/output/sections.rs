@@ -49,16 +49,23 @@ pub(super) fn counters<'o>(width: Width, steps: impl Iterator<Item = &'o StepOut
     header + &width.rule() + &lines + "\n"
 }
 
-/// Returns the section of `-k`: interfaces with traffic.
-pub(super) fn interfaces(width: Width, interfaces: &Interfaces) -> String {
+/// Returns the section of `-k`: interfaces with traffic; a line of dashes if it is unavailable.
+pub(super) fn interfaces(width: Width, interfaces: Option<&Interfaces>) -> String {
     let rule = width.rule();
-    let mut text = format!(
-        "\nNetstat statistics for this run\n{rule}{:<5}  {:>10}  {:>10}  {:>11}  {:>11}\n",
-        "Nic", "opkts/s", "ipkts/s", "obits/s", "ibits/s"
-    );
-    let lines = interfaces.interfaces.iter();
-    text.extend(lines.map(|traffic| traffic_lines(traffic, interfaces.elapsed)));
-    text + &rule
+    let line = |words: [&str; 5]| {
+        let [name, sent_packets, received_packets, sent, received] = words;
+        format!(
+            "{name:<5}  {sent_packets:>10}  {received_packets:>10}  {sent:>11}  {received:>11}\n"
+        )
+    };
+    let header = line(["Nic", "opkts/s", "ipkts/s", "obits/s", "ibits/s"]);
+    let lines = match interfaces {
+        Some(interfaces) => (interfaces.interfaces.iter())
+            .map(|traffic| traffic_lines(traffic, interfaces.elapsed))
+            .collect(),
+        None => line(["-"; 5]),
+    };
+    format!("\nNetstat statistics for this run\n{rule}{header}{lines}{rule}")
 }
 
 fn executed_line(name: &str, times: &ExecutionTimes) -> String {
