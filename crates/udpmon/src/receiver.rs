@@ -279,9 +279,10 @@ impl<'a> SnapshotTaker<'a> {
             },
             bytes: traffic.received.0,
             counts,
-            host: self.meters[0].since_start(),
+            host: self.meters[0].since_start(traffic.receive_calls > 0),
         };
         let (current, previous) = (&total.received, &self.previous.received);
+        let has_received = current.received > previous.received;
         let delta = IntervalCounts {
             received: StockCounts {
                 received: current.received - previous.received,
@@ -295,7 +296,7 @@ impl<'a> SnapshotTaker<'a> {
             },
             bytes: total.bytes - self.previous.bytes,
             counts: total.counts.since(&self.previous.counts),
-            host: self.meters[1].since_start(),
+            host: self.meters[1].since_start(has_received),
         };
         self.meters[1] = HostMeter::start(
             self.settings.interface.as_deref(),

@@ -23,6 +23,9 @@ use crate::result::{EndpointInfo, RecordRows, Records, Snapshot, ThroughputResul
 use crate::sequence::{PathEvidence, SearchResult, Searcher, SweepPosition};
 use crate::{endpoint, server};
 
+/// The name of this host in warnings.
+const LOCAL_HOST: &str = "this host";
+
 /// The maximum number of packet records in the documents, for all tests together; about 150 MB.
 const MAX_KEPT_RECORDS: usize = 1 << 21;
 
@@ -170,6 +173,11 @@ pub fn send(settings: &SendSettings, stop: &Stop, out: &mut dyn Write) -> RunRes
         run.print_remark(&remarks::spacing_remark(
             gap,
             test.outcome.local.spacing_result.as_ref(),
+        ));
+        run.print_remark(&remarks::unavailable_facts(
+            LOCAL_HOST,
+            &test.local_host,
+            true,
         ));
         run.keep_outcome(test.outcome);
         if stop.is_set() || run.result.error.is_some() {
@@ -425,6 +433,19 @@ impl<'a> Run<'a> {
         if self.style == Style::Text {
             let figures = test.outcome.packet_figures();
             self.write(&remarks::test_remarks(test, figures.as_ref()));
+            // Without `-x`, the line has only the counters of the remote host.
+            if settings.extended {
+                self.write(&remarks::unavailable_facts(
+                    LOCAL_HOST,
+                    &test.local_host,
+                    true,
+                ));
+            }
+            self.write(&remarks::unavailable_facts(
+                "the responder's host",
+                &test.remote_host,
+                settings.extended,
+            ));
         }
     }
 
@@ -448,6 +469,7 @@ impl<'a> Run<'a> {
             self.print(|_| output::recv_table(snapshot));
         }
         self.print(|_| output::recv_line(number, since_first, snapshot));
+        self.print_remark(&remarks::unavailable_facts(LOCAL_HOST, host, true));
         if snapshot.histograms.is_empty() {
             return;
         }

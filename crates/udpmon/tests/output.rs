@@ -209,7 +209,13 @@ fn host(cpus: &[[u64; 7]], packets: i64, bytes: i64) -> HostActivity {
 
 const BUSY: [u64; 7] = [0, 0, 100, 0, 0, 0, 100];
 const IDLE: [u64; 7] = [0, 0, 0, 100, 0, 0, 0];
+/// No ticks.
 const NONE: [u64; 7] = [0; 7];
+
+/// Replaces the zeros that stock prints for a CPU without ticks.
+fn with_dashes(stock: &str) -> String {
+    stock.replace(" ; 0; 0; 0; 0; 0; 0; 0; ;", " ; -; -; -; -; -; -; -; ;")
+}
 
 #[test]
 fn long_lines() {
@@ -223,7 +229,7 @@ fn long_lines() {
     ipv4_test.histograms = vec![arrivals];
     assert_eq!(
         output::bw_mon_line(&ipv4_test, true),
-        stock_line("bw-x", " 1400;")
+        with_dashes(&stock_line("bw-x", " 1400;"))
     );
     let titles = output::bw_mon_titles(Some((&ipv4_test.local_host, &ipv4_test.remote_host)));
     assert_eq!(titles, stock_line("bw-x", "  pkt len"));
@@ -242,7 +248,7 @@ fn long_lines() {
     ipv6_test.histograms = LinearHistogram::all_for_responder(Binning::default())[..1].to_vec();
     // Stock computes the wire rate with the headers of IPv4. It prints the counters in another
     // order than their titles.
-    let stock = stock_line("bw-ipv6-x", " 200;")
+    let stock = with_dashes(&stock_line("bw-ipv6-x", " 200;"))
         .replace("23.4905", "25.2567")
         .replace("snmp6; 10; 0; 10; 0; 10;", "snmp6; 0; 10; 0; 10; 10;")
         .replace("snmp6; 12; 0; 12; 0; 12;", "snmp6; 0; 12; 0; 12; 12;");
@@ -271,6 +277,22 @@ fn counters_of_an_interface() {
         "{ipv4_line}"
     );
     assert!(line.contains("; 1; 9; 0; 0; 4; 4e+02; "), "{line}");
+}
+
+#[test]
+fn unavailable_counters_are_dashes() {
+    let mut test = throughput_result((200, 0, (10, 10), [5, 5, 0, 10]));
+    test.remote_host.counters = HostCounters::unavailable();
+    test.remote_host.cpus = vec![CpuLoad::default()];
+    let line = output::bw_mon_line(&test, true);
+    for block in [
+        "R ; -; -; -; -; -; -; -; ;",
+        "R if;     -: ; -; -; -; -; -; -; -; -;R snmp; -; -; -; -; -; -; -; ",
+    ] {
+        assert!(line.contains(block), "{line}");
+    }
+    // The responder's drops are unknown, so the loss on the path is, too.
+    assert!(line.contains("; 5; 5; 0; 50; -; -; "), "{line}");
 }
 
 #[test]
@@ -483,7 +505,8 @@ fn lines_of_a_sender() {
         send_time: tenths(11_750),
         local_host: host(&[NONE; 3], 10, 2280),
     };
-    assert_eq!(output::send_line(&found), stock_line("send", " 200; 10"));
+    let stock = with_dashes(&stock_line("send", " 200; 10"));
+    assert_eq!(output::send_line(&found), stock);
     assert_eq!(
         output::send_titles(3, false),
         stock_line("send", "  pkt len")
@@ -538,6 +561,13 @@ fn lines_of_a_receiver() {
         table.contains("User data rate Mbit/s ;        21.6617;        21.6617;\n"),
         "{table}"
     );
+    let unavailable = HostActivity {
+        counters: HostCounters::unavailable(),
+        ..HostActivity::default()
+    };
+    let table = output::recv_table(&snapshot(0, 10, 2000, 738.631, unavailable));
+    let line = "Frames lost in net    ;              -;              -;\n";
+    assert!(table.contains(line), "{table}");
 }
 
 #[rustfmt::skip]

@@ -67,7 +67,8 @@ impl Departures {
                 load.bytes
             )));
         }
-        let cpus = meter.since_start().cpus;
+        let has_sent = counters.counts().sent.0 > 0;
+        let cpus = meter.since_start(has_sent).cpus;
         std::thread::sleep(SETTLE_TIME);
         Ok(Self {
             started,
@@ -77,7 +78,7 @@ impl Departures {
             send_times: times.into_iter().map(|time_ns| time_ns / 100).collect(),
             host: HostActivity {
                 cpus,
-                ..meter.since_start()
+                ..meter.since_start(has_sent)
             },
         })
     }

@@ -18,8 +18,8 @@ use crate::result::{
     DeliveryCounts, DeliverySource, HostActivity, StampSource, StockCounts, ThroughputResult,
 };
 use crate::wire::{
-    CountersObject, CpuLoad, LinearHistogram, MessageBlock, NicCounters, ResponderDetails,
-    ResultObject,
+    CountersObject, CpuLoad, HostCounters, LinearHistogram, MessageBlock, NicCounters,
+    ResponderDetails, ResultObject,
 };
 
 /// The number of extra records requested from a stock responder. There, each late or repeated
@@ -244,7 +244,9 @@ impl<'a> ThroughputTest<'a> {
         }
         Ok(HostActivity {
             cpus: CpuLoad::decode_all(&cpus),
-            counters: CountersObject::decode(&counters).unwrap_or_default(),
+            // The responder has received requests.
+            counters: CountersObject::decode(&counters)
+                .map_or_else(HostCounters::unavailable, HostCounters::without_frozen),
             nic: NicCounters::decode(&nic).unwrap_or_default(),
         })
     }
@@ -279,7 +281,7 @@ impl<'a> ThroughputTest<'a> {
                 ..DatagramCounts::default()
             }),
             socket: SocketFacts {
-                dropped: details.map(|details| details.socket_drops),
+                dropped: details.and_then(ResponderDetails::socket_drops),
                 ..SocketFacts::default()
             },
             program: details.map(|_| "linerate".to_owned()),

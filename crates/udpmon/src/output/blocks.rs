@@ -3,21 +3,31 @@
 
 use std::fmt::Write;
 
-use crate::wire::{CpuLoad, HostCounters, NicCounters};
+use crate::wire::{CpuLoad, HostCounters, NicCounters, UNAVAILABLE};
 
 /// The label of a host: `L` for this host, `R` for the responder's.
 pub(super) type HostLabel = char;
 
-/// Formats the block of CPUs: all CPUs together, then each CPU.
+/// Formats the block of CPUs: all CPUs together, then each CPU. A CPU without ticks has dashes.
 pub(super) fn cpu_block(label: HostLabel, loads: &[CpuLoad]) -> String {
     let mut text = String::new();
     for (index, load) in loads.iter().enumerate() {
+        let shares = [
+            load.user,
+            load.nice,
+            load.system,
+            load.idle,
+            load.iowait,
+            load.irq,
+            load.softirq,
+        ];
+        let shares = if load.has_ticks() {
+            shares.map(|share| share.to_string())
+        } else {
+            shares.map(|_| "-".to_owned())
+        };
         let name = cpu_label(label, index);
-        let _ = write!(
-            text,
-            "{name} ; {}; {}; {}; {}; {}; {}; {}; ;",
-            load.user, load.nice, load.system, load.idle, load.iowait, load.irq, load.softirq
-        );
+        let _ = write!(text, "{name} ; {}; ;", shares.join("; "));
     }
     text
 }
@@ -43,13 +53,19 @@ fn cpu_label(label: HostLabel, index: usize) -> String {
     }
 }
 
-/// Formats the blocks of interfaces, and of IP and UDP, without a separator at the end.
+/// Formats the blocks of interfaces, and of IP and UDP, without a separator at the end. An
+/// unavailable counter is a dash.
 pub(super) fn counter_block(label: HostLabel, counters: &HostCounters) -> String {
     let mut interfaces = String::new();
+    let mut add_interface = |name: &str, values: [i64; 8]| {
+        let values = values.map(format_counter).join("; ");
+        let _ = write!(interfaces, "{name:>6}: ; {values};");
+    };
     for interface in &counters.interfaces {
-        let values = interface.values.map(|value| value.to_string());
-        let name = interface.name.to_string();
-        let _ = write!(interfaces, "{name:>6}: ; {};", values.join("; "));
+        add_interface(&interface.name.to_string(), interface.values);
+    }
+    if counters.interfaces.is_empty() {
+        add_interface("-", [UNAVAILABLE; 8]);
     }
     let protocols = &counters.protocols;
     let (title, values) = if counters.is_v6 {
@@ -76,8 +92,15 @@ pub(super) fn counter_block(label: HostLabel, counters: &HostCounters) -> String
         ];
         (format!("{label} snmp"), values)
     };
-    let values = values.map(|value| value.to_string()).join("; ");
+    let values = values.map(format_counter).join("; ");
     format!("{label} if;{interfaces}{title}; {values}")
+}
+
+fn format_counter(value: i64) -> String {
+    match value {
+        UNAVAILABLE => "-".to_owned(),
+        value => value.to_string(),
+    }
 }
 
 /// Formats the titles of the blocks of interfaces, and of IP and UDP.
@@ -94,10 +117,7 @@ pub(super) fn counter_titles(label: HostLabel, is_v6: bool) -> String {
 
 /// Formats the block of an interface's hardware counters. A missing counter is a dash.
 pub(super) fn nic_block(label: HostLabel, nic: &NicCounters) -> String {
-    let values = nic.values().map(|value| match value {
-        Some(value) => format!("{value}; "),
-        None => "-; ".to_owned(),
-    });
+    let values = (nic.values()).map(|value| format_counter(value.unwrap_or(UNAVAILABLE)) + "; ");
     format!(" {label} NIC; {}; {}", nic.name, values.collect::<String>())
 }
 

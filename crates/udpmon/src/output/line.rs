@@ -58,13 +58,14 @@ pub fn bw_mon_line(test: &ThroughputResult, is_extended: bool) -> String {
     let network_loss = lost_in_network(&test.receiver_counts, &test.remote_host, is_v6);
     let _ = write!(
         line,
-        "{blank}{}; {}; {}; {}; {}; {network_loss}; {}; ",
+        "{blank}{}; {}; {}; {}; {}; {}; {}; ",
         rate(bytes, sent, send_us),
         test.receiver_counts.received,
         test.receiver_counts.lost,
         test.receiver_counts.bad_order,
         percent(sent - received, sent),
-        percent(network_loss as f64, sent),
+        format_loss(network_loss),
+        format_loss(network_loss.map(|lost| percent(lost as f64, sent))),
     );
     if is_extended {
         let per_datagram = if received > 0.0 {
@@ -119,17 +120,16 @@ fn arrival_columns(test: &ThroughputResult) -> String {
 }
 
 /// Returns stock's estimate of the loss on the path: skipped numbers, minus the drops of the
-/// receiving host. The drops include those of other sockets.
-fn lost_in_network(received: &StockCounts, remote_host: &HostActivity, is_v6: bool) -> u64 {
-    let protocols = &remote_host.counters.protocols;
-    let errors = if is_v6 {
-        protocols.udp6_in_errors
-    } else {
-        protocols.udp_in_errors
-    };
-    let out_of_buffer = remote_host.nic.values().nth(8).flatten().unwrap_or(0);
-    let dropped = errors.max(0).saturating_add(out_of_buffer.max(0));
-    received.lost.saturating_sub(dropped as u64)
+/// receiving host. The drops include those of other sockets. `None` if they are unavailable.
+fn lost_in_network(received: &StockCounts, host: &HostActivity, is_v6: bool) -> Option<u64> {
+    let errors = host.counters.udp_in_errors(is_v6)?;
+    let out_of_buffer = host.nic.values().nth(8).flatten().unwrap_or(0);
+    let dropped = errors.saturating_add(out_of_buffer.max(0) as u64);
+    Some(received.lost.saturating_sub(dropped))
+}
+
+fn format_loss(loss: Option<impl ToString>) -> String {
+    loss.map_or_else(|| "-".to_owned(), |loss| loss.to_string())
 }
 
 /// Returns the prefix of each line with `-q`.
@@ -256,10 +256,7 @@ pub fn recv_table(snapshot: &Snapshot) -> String {
         ("Frames lost", counts(|r| r.lost)),
         ("Frames out of order", counts(|r| r.bad_order)),
         ("% lost", texts(|r| &r.lost_percent)),
-        (
-            "Frames lost in net",
-            [total.lost_in_network, delta.lost_in_network].map(|n| n.to_string()),
-        ),
+        ("Frames lost in net", texts(|r| &r.lost_in_network)),
         ("% lost in net", texts(|r| &r.lost_in_network_percent)),
         (
             "Bytes received",
@@ -281,7 +278,7 @@ pub fn recv_table(snapshot: &Snapshot) -> String {
 /// The columns of an interval that are computed from its counts.
 struct IntervalColumns {
     lost_percent: String,
-    lost_in_network: u64,
+    lost_in_network: String,
     lost_in_network_percent: String,
     bytes_per_datagram: f64,
     elapsed_us: f64,
@@ -305,8 +302,10 @@ impl IntervalColumns {
             bytes + received * f64::from(wire_overhead_bytes(interval.host.counters.is_v6));
         Self {
             lost_percent: percent(interval.received.lost as f64, received),
-            lost_in_network,
-            lost_in_network_percent: percent(lost_in_network as f64, received),
+            lost_in_network: format_loss(lost_in_network),
+            lost_in_network_percent: format_loss(
+                lost_in_network.map(|lost| percent(lost as f64, received)),
+            ),
             bytes_per_datagram: ratio(bytes, received),
             elapsed_us,
             us_per_datagram: ratio(elapsed_us, received),

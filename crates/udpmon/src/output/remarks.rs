@@ -8,9 +8,9 @@ use stats::packets::Distribution;
 use stats::{ClockFit, Histogram, PacketFigures};
 
 use super::{format_g, micros, wire_overhead_bytes};
-use crate::result::{DeliveryCounts, DeliverySource, StampSource, ThroughputResult};
+use crate::result::{DeliveryCounts, DeliverySource, HostActivity, StampSource, ThroughputResult};
 use crate::sequence::{PathEvidence, SearchEnd, SearchResult};
-use crate::wire::ResponderDetails;
+use crate::wire::{CpuLoad, ResponderDetails};
 
 /// Formats the figures of a test that stock's line lacks: delivery counts, rates, spacing, and
 /// figures of records.
@@ -78,10 +78,9 @@ fn delivery_remark(delivery: &DeliveryCounts, details: Option<&ResponderDetails>
         DeliverySource::Sums => "from stock's counts",
     };
     let drops = details.map_or_else(String::new, |details| {
-        format!(
-            "; dropped by the responder's socket {}",
-            details.socket_drops
-        )
+        let drops = details.socket_drops();
+        let drops = drops.map_or("unavailable".to_owned(), |drops| drops.to_string());
+        format!("; dropped by the responder's socket {drops}")
     });
     format!(
         "# corrected: received {}; lost {}; tail {}; late {}; repeated {}{drops} ({source})\n",
@@ -94,6 +93,32 @@ pub fn receiver_remark(counts: &model::DatagramCounts) -> String {
     format!(
         "# corrected: received {}; lost {}; late {}; repeated {}\n",
         counts.received, counts.lost, counts.reordered, counts.duplicated
+    )
+}
+
+/// Formats a warning about the facts of a host that its columns lack; empty if it has all. `shows_cpus`
+/// is whether the line has columns of CPU time.
+pub fn unavailable_facts(host: &str, activity: &HostActivity, shows_cpus: bool) -> String {
+    let counters = &activity.counters;
+    let facts = [
+        (
+            shows_cpus && !activity.cpus.iter().any(CpuLoad::has_ticks),
+            "CPU time",
+        ),
+        (counters.interfaces.is_empty(), "traffic of the interfaces"),
+        (
+            counters.udp_in_errors(counters.is_v6).is_none(),
+            "counters of IP and UDP",
+        ),
+    ];
+    let missing = facts.iter().filter(|(is_missing, _)| *is_missing);
+    let missing: Vec<&str> = missing.map(|(_, name)| *name).collect();
+    if missing.is_empty() {
+        return String::new();
+    }
+    format!(
+        "# unavailable at {host}: {} (its files in /proc are masked or did not change)\n",
+        missing.join(", ")
     )
 }
 
@@ -328,6 +353,29 @@ mod tests {
                 ..ResponderDetails::default()
             };
             assert_eq!(stamp_warnings(&details), text);
+        }
+    }
+
+    #[test]
+    fn unavailable_drops_are_not_zero() {
+        let delivery = DeliveryCounts {
+            received: 9,
+            lost: 1,
+            lost_at_end: 0,
+            late: 0,
+            repeated: 0,
+            source: DeliverySource::Responder,
+        };
+        for (socket_drops, text) in [
+            (0, "socket 0 "),
+            (ResponderDetails::UNKNOWN_DROPS, "socket unavailable "),
+        ] {
+            let details = ResponderDetails {
+                socket_drops,
+                ..ResponderDetails::default()
+            };
+            let line = delivery_remark(&delivery, Some(&details));
+            assert!(line.contains(text), "{line}");
         }
     }
 

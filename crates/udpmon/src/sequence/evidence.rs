@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::result::ThroughputResult;
+use crate::wire::ResponderDetails;
 
 /// The figures that decide whether a path carries a rate.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -33,7 +34,8 @@ impl PathEvidence {
         let received = delivery.map_or(test.receiver_counts.received, |counts| counts.received);
         let missing = test.sent.saturating_sub(received);
         let details = test.details.as_ref();
-        let dropped = details.map_or(0, |details| details.socket_drops.min(missing));
+        let dropped = details.and_then(ResponderDetails::socket_drops);
+        let dropped = dropped.unwrap_or(0).min(missing);
         Self {
             bytes: test.load.bytes,
             sent: test.sent,

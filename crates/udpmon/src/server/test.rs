@@ -18,9 +18,9 @@ use crate::host::HostMeter;
 use crate::options::DATAGRAM_FORMAT;
 use crate::result::HostActivity;
 use crate::wire::{
-    ArrivalRecord, Binning, Command, CountersObject, CpuLoad, EndReason, LinearHistogram,
-    LinerateExtension, LostRecord, MAX_IMAGE_BYTES_PER_REQUEST, MessageBlock, PartHeader,
-    ResponderDetails, ResultObject, VERSION, padded_slice,
+    ArrivalRecord, Binning, Command, CountersObject, CpuLoad, EndReason, HostCounters,
+    LinearHistogram, LinerateExtension, LostRecord, MAX_IMAGE_BYTES_PER_REQUEST, MessageBlock,
+    PartHeader, ResponderDetails, ResultObject, VERSION, padded_slice,
 };
 
 /// The interval at which a session checks for a timeout.
@@ -388,7 +388,8 @@ impl<'s, 'a> ServedTest<'s, 'a> {
 
     /// Sends the counts by stock's rule, and ends the measurement of the host's activity.
     fn send_statistics(&mut self, phase: &Phase<'_>, request: &mut [u8]) {
-        self.host = Some(phase.meter.since_start());
+        // The request itself is a datagram.
+        self.host = Some(phase.meter.since_start(true));
         self.has_statistics = true;
         let counts = phase.receiver.counts();
         let to_u32 = |count: u64| u32::try_from(count).unwrap_or(u32::MAX);
@@ -465,7 +466,8 @@ impl<'s, 'a> ServedTest<'s, 'a> {
         match object {
             ResultObject::Histogram(id) => phase.observer.histograms()[id as usize].encode(),
             ResultObject::Counters => {
-                CountersObject::encode(&host.map(|host| host.counters.clone()).unwrap_or_default())
+                let counters = host.map(|host| host.counters.clone());
+                CountersObject::encode(&counters.unwrap_or_else(HostCounters::unavailable))
             }
             ResultObject::Nic => host
                 .map(|host| host.nic)
@@ -525,7 +527,7 @@ impl<'s, 'a> ServedTest<'s, 'a> {
             repeated: counts.duplicated,
             end: counts.highest_number_counts.highest,
             bytes: traffic.received.0,
-            socket_drops: receiver.socket_drops().unwrap_or(0),
+            socket_drops: (receiver.socket_drops()).unwrap_or(ResponderDetails::UNKNOWN_DROPS),
             first_ns: self.since_zero_ns(first_ns) as u64,
             last_ns: self.since_zero_ns(last_ns) as u64,
             clock: u32::from(stamp_counts.kernel > stamp_counts.program),

@@ -1,6 +1,11 @@
 //! The object with a host's counters: two snapshots, each as kernel texts and as numbers.
 
+use std::ops::Range;
+
 use codec::{Endian, Record, Text};
+
+/// The value of an unavailable counter.
+pub const UNAVAILABLE: i64 = -1;
 
 codec::record! {
     /// The counters of an interface.
@@ -40,15 +45,18 @@ codec::record! {
         [144] udp6_out_datagrams: i64,
         /// 1: IPv4; 2: IPv6.
         [152] mode: u32,
+        /// A bit for each counter that is unavailable, in the order of the counters. Stock has unused
+        /// bytes here, so 0 means that all counters are known.
+        [156] unavailable: u32,
     }
 }
 
 /// The counters of a host, or the difference of two snapshots.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HostCounters {
-    /// The counters of each interface.
+    /// The counters of each interface; empty if unavailable.
     pub interfaces: Vec<InterfaceCounters>,
-    /// The counters of the protocols.
+    /// The counters of the protocols; [`UNAVAILABLE`] or a count.
     pub protocols: ProtocolCounters,
     /// Whether the test uses IPv6.
     pub is_v6: bool,
@@ -70,7 +78,8 @@ pub struct KernelTexts<'a> {
 }
 
 const TEXT_BYTES: usize = 4000;
-const MAX_INTERFACES: usize = 16;
+/// The number of interfaces that fit in the object.
+pub(crate) const MAX_INTERFACES: usize = 16;
 const INTERFACES_OFFSET: usize = 3 * TEXT_BYTES;
 const PROTOCOLS_OFFSET: usize = INTERFACES_OFFSET + MAX_INTERFACES * InterfaceCounters::LEN;
 const SNAPSHOT_BYTES: usize = PROTOCOLS_OFFSET + ProtocolCounters::LEN;
@@ -107,7 +116,7 @@ impl CountersObject {
         let mode = if counters.is_v6 { 2 } else { 1 };
         let protocols = ProtocolCounters {
             mode,
-            ..counters.protocols.clone()
+            ..counters.protocols.marked()
         };
         protocols.write_to(&mut snapshot[PROTOCOLS_OFFSET..], Endian::Little);
         image[MODE_OFFSET..].copy_from_slice(&mode.to_le_bytes());
@@ -138,7 +147,8 @@ fn decode_snapshot(bytes: &[u8]) -> HostCounters {
             .map(InterfaceCounters::with_plain_name)
             .take_while(|interface| !interface.name.is_empty())
             .collect(),
-        protocols: ProtocolCounters::from_bytes(&bytes[PROTOCOLS_OFFSET..], Endian::Little),
+        protocols: ProtocolCounters::from_bytes(&bytes[PROTOCOLS_OFFSET..], Endian::Little)
+            .unmarked(),
         is_v6: false,
     }
 }
@@ -166,8 +176,9 @@ impl KernelTexts<'_> {
     }
 
     fn protocols(&self) -> ProtocolCounters {
-        let snmp = |protocol, name| table_value(self.protocols, protocol, name);
-        let snmp6 = |name| line_value(self.protocols6, name);
+        let snmp =
+            |protocol, name| table_value(self.protocols, protocol, name).unwrap_or(UNAVAILABLE);
+        let snmp6 = |name| line_value(self.protocols6, name).unwrap_or(UNAVAILABLE);
         ProtocolCounters {
             ip_in_discards: snmp("Ip:", "InDiscards"),
             ip_in_receives: snmp("Ip:", "InReceives"),
@@ -189,6 +200,7 @@ impl KernelTexts<'_> {
             udp6_in_errors: snmp6("Udp6InErrors"),
             udp6_out_datagrams: snmp6("Udp6OutDatagrams"),
             mode: 0,
+            unavailable: 0,
         }
     }
 }
@@ -219,28 +231,23 @@ fn parse_interface(line: &str) -> Option<InterfaceCounters> {
 }
 
 /// Finds a value in `/proc/net/snmp`, which has a line of names above each line of values.
-fn table_value(text: &str, protocol: &str, name: &str) -> i64 {
+fn table_value(text: &str, protocol: &str, name: &str) -> Option<i64> {
     let mut lines = text.lines().filter(|line| line.starts_with(protocol));
-    let (Some(names), Some(values)) = (lines.next(), lines.next()) else {
-        return 0;
-    };
+    let (names, values) = (lines.next()?, lines.next()?);
     let mut columns = names
         .split_ascii_whitespace()
         .zip(values.split_ascii_whitespace());
-    let column = columns.find(|(column_name, _)| *column_name == name);
-    column
-        .and_then(|(_, value)| value.parse().ok())
-        .unwrap_or(0)
+    let (_, value) = columns.find(|(column_name, _)| *column_name == name)?;
+    value.parse().ok()
 }
 
 /// Finds a value in `/proc/net/snmp6`, which has one value per line.
-fn line_value(text: &str, name: &str) -> i64 {
+fn line_value(text: &str, name: &str) -> Option<i64> {
     let mut pairs = text
         .lines()
         .filter_map(|line| line.split_once(char::is_whitespace));
-    let pair = pairs.find(|(column_name, _)| *column_name == name);
-    pair.and_then(|(_, value)| value.trim().parse().ok())
-        .unwrap_or(0)
+    let (_, value) = pairs.find(|(column_name, _)| *column_name == name)?;
+    value.trim().parse().ok()
 }
 
 impl HostCounters {
@@ -266,9 +273,75 @@ impl HostCounters {
             is_v6,
         }
     }
+
+    /// Returns the datagrams that UDP of a version of IP dropped; `None` if unavailable.
+    pub fn udp_in_errors(&self, is_v6: bool) -> Option<u64> {
+        let errors = if is_v6 {
+            self.protocols.udp6_in_errors
+        } else {
+            self.protocols.udp_in_errors
+        };
+        u64::try_from(errors).ok()
+    }
+
+    /// Returns counters of which none is known.
+    pub fn unavailable() -> Self {
+        Self::default().without_frozen()
+    }
+
+    /// Marks counters as unavailable that did not move, although the host sent or received datagrams:
+    /// the kernel's files were masked.
+    #[must_use]
+    pub fn without_frozen(mut self) -> Self {
+        // The first four values are received, the others sent packets and their parts.
+        let have_moved =
+            |interface: &InterfaceCounters| interface.values[0] > 0 || interface.values[4] > 0;
+        if !self.interfaces.iter().any(have_moved) {
+            self.interfaces.clear();
+        }
+        // A socket of IPv6 may carry IPv4.
+        let numbers = self.protocols.numbers();
+        let v4 = &numbers[ProtocolCounters::V4];
+        let v6 = numbers[ProtocolCounters::V6].iter().filter(|_| self.is_v6);
+        if !v4.iter().chain(v6).any(|number| *number > 0) {
+            self.protocols = ProtocolCounters::from_numbers(&[UNAVAILABLE; 19]);
+        }
+        self
+    }
 }
 
 impl ProtocolCounters {
+    /// The counters of IP and UDP for each version of IP.
+    const V4: Range<usize> = 0..7;
+    const V6: Range<usize> = 12..19;
+
+    /// Replaces [`UNAVAILABLE`] by 0 and a bit.
+    fn marked(&self) -> Self {
+        let mut numbers = self.numbers();
+        let mut unavailable = 0;
+        for (index, number) in numbers.iter_mut().enumerate() {
+            if *number < 0 {
+                *number = 0;
+                unavailable |= 1 << index;
+            }
+        }
+        Self {
+            unavailable,
+            ..Self::from_numbers(&numbers)
+        }
+    }
+
+    /// Reverts [`Self::marked`].
+    fn unmarked(&self) -> Self {
+        let mut numbers = self.numbers();
+        for (index, number) in numbers.iter_mut().enumerate() {
+            if self.unavailable & 1 << index != 0 {
+                *number = UNAVAILABLE;
+            }
+        }
+        Self::from_numbers(&numbers)
+    }
+
     fn numbers(&self) -> [i64; 19] {
         let bytes: [u8; Self::LEN] = self.to_bytes(Endian::Little);
         std::array::from_fn(|index| i64::from_le_bytes(codec::array_at(&bytes, 8 * index)))
@@ -283,13 +356,17 @@ impl ProtocolCounters {
     }
 }
 
-/// Returns the difference of two readings of a counter. A counter of an old kernel has 32 bits and
-/// may have wrapped once.
+/// Returns the difference of two readings of a counter; [`UNAVAILABLE`] if it ran backwards. A
+/// counter of an old kernel has 32 bits and may have wrapped once.
 fn difference(current: i64, before: i64) -> i64 {
-    let difference = current.wrapping_sub(before);
-    match difference {
-        negative if negative < 0 && before <= i64::from(u32::MAX) => negative.wrapping_add(1 << 32),
-        difference => difference,
+    const HALF: i64 = 1 << 31;
+    if current < 0 || before < 0 {
+        return UNAVAILABLE;
+    }
+    match current - before {
+        difference @ 0.. => difference,
+        negative if (HALF..2 * HALF).contains(&before) && current < HALF => negative + 2 * HALF,
+        _ => UNAVAILABLE,
     }
 }
 
@@ -328,7 +405,49 @@ mod tests {
             protocols.ip6_in_receives,
         ];
         assert_eq!(values, [41, 5, 7]);
+        assert_eq!(protocols.udp_in_datagrams, UNAVAILABLE);
         assert_eq!(texts("").parse().interfaces, []);
+        let damaged = KernelTexts {
+            protocols: "Ip: InReceives\nIp: many\nUdp: InErrors\n",
+            protocols6: "0",
+            ..texts(DEV)
+        };
+        assert_eq!(damaged.parse().protocols.numbers(), [UNAVAILABLE; 19]);
+    }
+
+    #[test]
+    fn counters_that_run_backwards_are_unavailable() {
+        for (current, before, expected) in [
+            (9, 4, 5),
+            (4, 4, 0),
+            (4, 9, UNAVAILABLE),
+            (5, i64::from(u32::MAX), 6),
+            (5, 1 << 31, (1 << 31) + 5),
+            (5, (1 << 31) - 1, UNAVAILABLE),
+            (5, 1 << 32, UNAVAILABLE),
+            (UNAVAILABLE, 4, UNAVAILABLE),
+            (4, UNAVAILABLE, UNAVAILABLE),
+            (i64::MIN, i64::MAX, UNAVAILABLE),
+        ] {
+            assert_eq!(difference(current, before), expected, "{current} {before}");
+        }
+    }
+
+    #[test]
+    fn counters_that_do_not_move_are_unavailable() {
+        let counters = texts(DEV).parse();
+        let frozen = counters.since(&counters, false).without_frozen();
+        assert_eq!(frozen.interfaces, []);
+        assert_eq!(frozen.protocols.numbers(), [UNAVAILABLE; 19]);
+
+        let mut later = counters.clone();
+        later.interfaces[0].values[4] += 1;
+        later.protocols.ip6_in_receives += 1;
+        let moved = later.since(&counters, true).without_frozen();
+        assert_eq!(moved.interfaces[0].values[4], 1);
+        assert_eq!(moved.protocols.ip6_in_receives, 1);
+        let other_family = later.since(&counters, false).without_frozen();
+        assert_eq!(other_family.protocols.numbers(), [UNAVAILABLE; 19]);
     }
 
     #[test]
@@ -339,7 +458,12 @@ mod tests {
         };
         let image = CountersObject::encode(&counters);
         assert_eq!(image.len(), 26_888);
+        // Stock requesters subtract these numbers, so an unavailable one is 0 for them.
+        let sent = ProtocolCounters::from_bytes(
+            &image[SNAPSHOT_BYTES + PROTOCOLS_OFFSET..],
+            Endian::Little,
+        );
+        assert_eq!((sent.udp_in_datagrams, sent.udp_in_errors), (0, 5));
         assert_eq!(CountersObject::decode(&image), Some(counters));
-        assert_eq!(difference(5, i64::from(u32::MAX)), 6);
     }
 }

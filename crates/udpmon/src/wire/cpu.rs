@@ -31,6 +31,13 @@ impl CpuLoad {
     /// The length of the object.
     pub const LIST_BYTES: usize = MAX_ENTRIES * Self::LEN;
 
+    /// Returns whether any time passed between the two readings of the ticks.
+    pub fn has_ticks(&self) -> bool {
+        [self.user, self.nice, self.system, self.idle]
+            .iter()
+            .any(|share| *share > 0)
+    }
+
     /// Decodes the object: the load of all CPUs together, then of each CPU.
     pub fn decode_all(image: &[u8]) -> Vec<Self> {
         let entries = image.chunks_exact(Self::LEN).take(MAX_ENTRIES);

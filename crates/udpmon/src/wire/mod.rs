@@ -15,8 +15,9 @@ mod part;
 mod records;
 
 pub use block::{Command, EndReason, MessageBlock};
+pub(crate) use counters::MAX_INTERFACES;
 pub use counters::{
-    CountersObject, HostCounters, InterfaceCounters, KernelTexts, ProtocolCounters,
+    CountersObject, HostCounters, InterfaceCounters, KernelTexts, ProtocolCounters, UNAVAILABLE,
 };
 pub use cpu::CpuLoad;
 pub use extension::LinerateExtension;

@@ -2,8 +2,10 @@
 
 use codec::{Endian, Record, Text};
 
+use super::UNAVAILABLE;
+
 codec::record! {
-    /// Counters of a network interface card; -1 marks a missing counter.
+    /// Counters of a network interface card; [`UNAVAILABLE`] marks a missing counter.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     pub struct NicCounters: 136 bytes {
         /// The counters in the order of [`NicCounters::NAMES`].
@@ -45,6 +47,6 @@ impl NicCounters {
     pub fn values(&self) -> impl Iterator<Item = Option<i64>> + '_ {
         let count = (self.count as usize).min(Self::NAMES.len());
         let values = self.values[..count].iter();
-        values.map(|value| (*value != -1).then_some(*value))
+        values.map(|value| (*value != UNAVAILABLE).then_some(*value))
     }
 }

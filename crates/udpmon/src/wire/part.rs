@@ -125,7 +125,8 @@ codec::record! {
         [32] end: u64,
         /// The payload of all packets that arrived, in bytes.
         [40] bytes: u64,
-        /// Packets that the kernel dropped because the socket's receive buffer was full.
+        /// Packets that the kernel dropped because the socket's receive buffer was full; all ones if
+        /// unavailable. See [`Self::socket_drops`].
         [48] socket_drops: u64,
         /// The arrival time of the first packet, relative to the responder's time zero, in ns.
         [56] first_ns: u64,
@@ -158,10 +159,18 @@ impl ResponderDetails {
     /// The percentiles of [`Self::gap_percentiles_ns`].
     pub const PERCENTILES: [f64; 8] = [0.0, 1.0, 10.0, 50.0, 90.0, 99.0, 99.9, 100.0];
 
+    /// The value of [`Self::socket_drops`] without a counter.
+    pub const UNKNOWN_DROPS: u64 = u64::MAX;
+
     /// Decodes the figures.
     pub fn decode(bytes: &[u8]) -> Option<Self> {
         let bytes: &[u8; Self::LEN] = bytes.first_chunk()?;
         Some(Self::from_bytes(bytes, Endian::Little))
+    }
+
+    /// Returns the packets that the kernel dropped; `None` if unavailable.
+    pub fn socket_drops(&self) -> Option<u64> {
+        Some(self.socket_drops).filter(|drops| *drops != Self::UNKNOWN_DROPS)
     }
 
     /// Encodes the figures.
