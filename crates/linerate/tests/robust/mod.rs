@@ -19,6 +19,7 @@ mod hostile;
 mod iterations;
 mod late;
 mod lifecycle;
+mod masked;
 mod mutated;
 mod options;
 mod peers;
@@ -45,6 +46,7 @@ pub(crate) fn test_cases() -> Vec<TestCase> {
         server_death::test_cases(),
         stop::test_cases(),
         lifecycle::test_cases(),
+        masked::test_cases(),
         options::test_cases(),
         peers::test_cases(),
         privileges::test_cases(),
