@@ -1,5 +1,7 @@
 //! Sizes with the suffixes of netperf and uperf.
 
+use crate::split_integer;
+
 /// Parses a number like netperf: an integer, followed by text that may include suffixes.
 ///
 /// `K`, `M`, `G` are 2¹⁰, 2²⁰, 2³⁰ and `k`, `m`, `g` are 10³, 10⁶, 10⁹. Several suffixes multiply.
@@ -7,13 +9,7 @@
 /// overflows, so that the caller can report it. The stock tool takes text without a number for 0,
 /// ignores the second number, and silently wraps at 32 bits.
 pub fn parse_netperf_size(text: &str) -> Option<i64> {
-    let text = text.trim();
-    let unsigned = text.strip_prefix(['-', '+']).unwrap_or(text);
-    let digits = unsigned
-        .find(|c: char| !c.is_ascii_digit())
-        .unwrap_or(unsigned.len());
-    let (number, suffixes) = unsigned.split_at(digits);
-    let mut value: i64 = number.parse().ok()?;
+    let (mut value, suffixes) = split_integer(text)?;
     for suffix in suffixes.chars() {
         let factor = match suffix {
             'K' => 1 << 10,
@@ -28,7 +24,7 @@ pub fn parse_netperf_size(text: &str) -> Option<i64> {
         };
         value = value.checked_mul(factor)?;
     }
-    Some(if text.starts_with('-') { -value } else { value })
+    Some(value)
 }
 
 /// Splits text like uperf into a number (digits with at most one point) and its suffix. Returns

@@ -15,7 +15,7 @@ use super::families::FamilyOptions;
 use super::global::parse_endpoint;
 use super::rings::{MESSAGE_SIZES, RECEIVE_SIZE, SEND_SIZE, SEND_WIDTH};
 use super::selection::{Selected, parse_selection};
-use super::value::{c_integer, count, int32, number, optional_count, port, set_both};
+use super::value::{count, int32, number, optional_count, port, set_both};
 use super::{ConnectionPorts, Family};
 use crate::protocol_conventions::DEFER_ACCEPT_SECONDS;
 use crate::selector::RequiredMeasurements;
@@ -381,7 +381,7 @@ fn parse_direction(text: &str) -> Result<(bool, bool), EarlyExit> {
             "xmit" | "send" | "stream" | "transmit" => (true, false),
             "recv" | "receive" | "maerts" => (false, true),
             "rr" => (true, true),
-            number => match c_integer(number) {
+            number => match units::parse_strict_c_integer(number) {
                 Some(bits @ 0..=7) => (bits & 2 != 0, bits & 4 != 0),
                 _ => return refuse(format!("'{word}' is not a direction")),
             },

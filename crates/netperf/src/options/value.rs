@@ -160,22 +160,13 @@ pub(super) fn type_of_service(text: &str) -> Result<Option<u8>, EarlyExit> {
     if let Some(value) = units::parse_type_of_service(text) {
         return Ok(Some(value));
     }
-    match c_integer(text) {
+    match units::parse_strict_c_integer(text) {
         Some(-1) => Ok(None),
         Some(value) if (0..=255).contains(&value) => Ok(Some(value as u8)),
         _ => refuse(format!(
             "'{text}' is not the name of a type of service, nor a number from 0 to 255"
         )),
     }
-}
-
-/// Parses an integer in C notation: decimal, hexadecimal (`0x`) or octal (`0`).
-pub(super) fn c_integer(text: &str) -> Option<i64> {
-    let (sign, digits) = match text.strip_prefix('-') {
-        Some(digits) => (-1, digits),
-        None => (1, text),
-    };
-    Some(sign * i64::from(units::parse_c_number(digits)?))
 }
 
 #[cfg(test)]
