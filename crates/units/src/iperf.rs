@@ -1,23 +1,78 @@
-//! Numbers of iperf 2 and iperf3: sizes and rates in options and in tables.
+//! Numbers of iperf 2 and iperf3: in options and in tables.
+//!
+//! The stock tools ignore the text after a number. The parsers also ignore it, in `10s`, `8KB` or
+//! `1Mbps`, but not if it would change the number for its reader: `1.5` of a whole number, `10m` of
+//! seconds, `1K` of a number without suffixes.
 
-/// Parses a decimal number with an optional suffix K, M, G or T, or k, m, g or t: the first to the
-/// fourth power of `base`. Returns `None` for any other text and for a negative number.
-pub fn parse_scaled(text: &str, base: u32) -> Option<f64> {
-    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
-    let power = match &text[digits.len()..] {
-        "" => 0,
-        "k" | "K" => 1,
-        "m" | "M" => 2,
-        "g" | "G" => 3,
-        "t" | "T" => 4,
-        _ => return None,
-    };
-    let is_plain = |c: char| c.is_ascii_digit() || c == '.';
-    if !digits.chars().all(is_plain) {
-        return None;
-    }
-    let number: f64 = digits.parse().ok()?;
-    Some(number * f64::from(base).powi(power))
+use crate::leading::{split_c_integer, split_integer, split_real};
+
+/// A number with a suffix, and the text after both.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ScaledNumber<'a> {
+    /// The number, multiplied by its suffix.
+    pub value: f64,
+    /// The suffix, in upper or lower case.
+    pub suffix: Option<char>,
+    /// The text after the suffix, or after the number if it has none.
+    pub rest: &'a str,
+}
+
+/// Splits a number with an optional suffix K, M, G or T, or k, m, g or t: the first to the fourth
+/// power of `base(suffix)`. Returns `None` for text that does not start with a number.
+pub fn split_scaled(text: &str, base: fn(char) -> f64) -> Option<ScaledNumber<'_>> {
+    let (number, rest) = split_real(text)?;
+    let letter = rest.chars().next().unwrap_or_default();
+    Some(match "kmgt".find(letter.to_ascii_lowercase()) {
+        Some(index) => ScaledNumber {
+            value: number * base(letter).powi(index as i32 + 1),
+            suffix: Some(letter),
+            rest: &rest[1..],
+        },
+        None => ScaledNumber {
+            value: number,
+            suffix: None,
+            rest,
+        },
+    })
+}
+
+/// Parses a number with an optional suffix like [`split_scaled`]. `unit` is its unit, as in
+/// [`parse_integer`].
+pub fn parse_scaled<'a>(
+    text: &'a str,
+    base: fn(char) -> f64,
+    unit: &str,
+) -> Option<ScaledNumber<'a>> {
+    split_scaled(text, base).filter(|number| is_ignored(number.rest, unit))
+}
+
+/// Parses a whole number like atoi(3). `unit` is its unit in lower case, such as `s` or `ms`, or
+/// empty.
+pub fn parse_integer(text: &str, unit: &str) -> Option<i64> {
+    let (number, rest) = split_integer(text)?;
+    is_ignored(rest, unit).then_some(number)
+}
+
+/// Parses a whole number without a unit like strtol(3) with base 0.
+pub fn parse_c_integer(text: &str) -> Option<i64> {
+    let (number, rest) = split_c_integer(text)?;
+    is_ignored(rest, "").then_some(number)
+}
+
+/// Parses a number like strtod(3). `unit` is its unit, as in [`parse_integer`].
+pub fn parse_real(text: &str, unit: &str) -> Option<f64> {
+    let (number, rest) = split_real(text)?;
+    is_ignored(rest, unit).then_some(number)
+}
+
+/// Whether text after a number of this unit leaves its meaning: it has no digit, and it is the unit
+/// or does not start like another unit or prefix.
+fn is_ignored(text: &str, unit: &str) -> bool {
+    const OTHER_UNITS: &str = "dehkmgnpstuwyzµ";
+    let text = text.trim_start().to_ascii_lowercase();
+    let has_unit = !unit.is_empty() && text.starts_with(unit);
+    let has_other_unit = !has_unit && text.starts_with(|first: char| OTHER_UNITS.contains(first));
+    !has_other_unit && !text.contains(|c: char| c.is_ascii_digit())
 }
 
 /// The unit of a table's numbers, which have four characters.
@@ -97,23 +152,94 @@ mod tests {
     use super::*;
 
     #[test]
-    fn suffixes_are_parsed() {
-        for (text, base, expected) in [
-            ("10", 1024, Some(10.0)),
-            ("16K", 1024, Some(16384.0)),
-            ("1.5m", 1000, Some(1.5e6)),
-            ("2G", 1000, Some(2e9)),
-            ("1T", 1024, Some(1_099_511_627_776.0)),
-            ("", 1024, None),
-            ("K", 1024, None),
-            ("-1", 1024, None),
-            ("1Q", 1024, None),
-            ("1e9", 1000, None),
-            ("nan", 1000, None),
-            ("1 K", 1000, None),
+    fn text_after_a_number_is_ignored_unless_it_changes_the_number() {
+        for (text, unit, is_ignored) in [
+            ("", "", true),
+            ("x", "", true),
+            ("B", "", true),
+            ("iB", "", true),
+            (" ", "", true),
+            ("bps", "", true),
+            ("bit/s", "", true),
+            ("%", "", true),
+            ("K", "", false),
+            (" K", "", false),
+            ("P", "", false),
+            ("pps", "", false),
+            (".5", "", false),
+            ("e3", "", false),
+            ("x10", "", false),
+            ("-5", "", false),
+            ("s", "", false),
+            ("s", "s", true),
+            ("Sec", "s", true),
+            ("x", "s", true),
+            ("m", "s", false),
+            ("ms", "s", false),
+            ("m0s", "s", false),
+            ("h", "s", false),
+            ("µs", "s", false),
+            ("ms", "ms", true),
+            ("s", "ms", false),
+            ("m", "ms", false),
+            ("us", "us", true),
+            ("Hz", "hz", true),
+            ("s1", "s", false),
         ] {
-            assert_eq!(parse_scaled(text, base), expected, "{text}");
+            let whole = format!("2{text}");
+            let expected = is_ignored.then_some(2);
+            assert_eq!(parse_integer(&whole, unit), expected, "{whole}, {unit}");
+            if text.starts_with(|first: char| first.is_alphabetic() && first != 'e') {
+                let expected = is_ignored.then_some(2.5);
+                let real = format!("2.5{text}");
+                assert_eq!(parse_real(&real, unit), expected, "{real}, {unit}");
+            }
         }
+        assert_eq!(parse_c_integer("0x20x"), Some(32));
+        assert_eq!(parse_c_integer("08"), None);
+    }
+
+    #[test]
+    fn suffixes_are_parsed() {
+        let (binary, decimal) = (
+            (|_| 1024.0) as fn(char) -> f64,
+            (|_| 1000.0) as fn(char) -> f64,
+        );
+        for (text, base, expected) in [
+            ("10", binary, Some((10.0, None))),
+            ("16K", binary, Some((16384.0, Some('K')))),
+            ("8KB", binary, Some((8192.0, Some('K')))),
+            ("8kiB", binary, Some((8192.0, Some('k')))),
+            ("1.5m", decimal, Some((1.5e6, Some('m')))),
+            ("2Gbit/s", decimal, Some((2e9, Some('G')))),
+            ("1T", binary, Some((1_099_511_627_776.0, Some('T')))),
+            ("1e9", decimal, Some((1e9, None))),
+            ("0x10K", binary, Some((16384.0, Some('K')))),
+            ("-1", binary, Some((-1.0, None))),
+            ("64x", binary, Some((64.0, None))),
+            ("1P", binary, None),
+            ("1 K", decimal, None),
+            ("100pps", decimal, None),
+            ("1KK", decimal, None),
+            ("1K5", decimal, None),
+            ("1.2.3", decimal, None),
+            ("", binary, None),
+            ("K", binary, None),
+            ("nan", decimal, None),
+        ] {
+            let parsed = parse_scaled(text, base, "");
+            let parsed = parsed.map(|number| (number.value, number.suffix));
+            assert_eq!(parsed, expected, "{text}");
+        }
+        let base = |suffix: char| if suffix == 'K' { 1024.0 } else { 1000.0 };
+        let number = split_scaled("2kpps", base).unwrap();
+        assert_eq!((number.value, number.suffix), (2000.0, Some('k')));
+        assert_eq!(number.rest, "pps");
+        let number = split_scaled("2K", base).unwrap();
+        assert_eq!((number.value, number.suffix), (2048.0, Some('K')));
+        // Milliseconds are no millions of microseconds.
+        assert!(parse_scaled("1ms", binary, "us").is_none());
+        assert!(parse_scaled("100us", binary, "us").is_some());
     }
 
     /// The expected texts are from iperf3 3.12.

@@ -12,7 +12,7 @@ mod size;
 pub use duration::{parse_duration, parse_go_duration};
 pub use leading::{parse_strict_c_integer, split_integer, split_real};
 pub use rate::{parse_bit_rate, parse_strict_bit_rate};
-pub use service::{parse_c_number, parse_type_of_service};
+pub use service::parse_type_of_service;
 pub use size::{parse_netperf_size, split_uperf_number, uperf_suffix_shift};
 
 use std::time::Duration;

@@ -7,6 +7,7 @@ use getopt::Argument::{Nothing, OptionalAttached, Value};
 use getopt::{EarlyExit, Exit, Section, linerate_long, refuse, stock_letter, stock_long};
 use model::{SocketOptions, with_defaults};
 use server::{Network, ServerConfig};
+use units::iperf::parse_real;
 
 use super::send_mode::{Input, SendMode};
 use super::settings::{
@@ -177,13 +178,13 @@ pub(super) static SECTION: Section<GivenOptions> = Section {
     stock_long("bounceback", OptionalAttached("count"), &[], "Send N requests per period, which the server answers, and report the response times. Default 10.", set_bounceback),
     stock_long("bounceback-congest", OptionalAttached("direction"), &[], "Load the path during the test: up, down or bidir, and after a comma the number of flows. Default bidir,1.", set_congestion_load),
     stock_long("bounceback-hold", Value("milliseconds"), &[], "The time that the server delays each response. Default 0.",
-        |t: &mut GivenOptions, v| { mark_client_only(t, "--bounceback-hold", ClientOnlyWarning::SettingNotSupported); t.bounce_hold = value::time(v)? / 1000; Ok(()) }),
+        |t: &mut GivenOptions, v| { mark_client_only(t, "--bounceback-hold", ClientOnlyWarning::SettingNotSupported); t.bounce_hold = value::milliseconds(v)?; Ok(()) }),
     stock_long("bounceback-period", Value("seconds"), &[], "The time from one burst of requests to the next; 0 is no pause. Default 1.",
         |t: &mut GivenOptions, v| { mark_client_only(t, "--bounceback-period", ClientOnlyWarning::SettingNotSupported); t.bounce_period = value::time(v)?; Ok(()) }),
     stock_long("bounceback-no-quickack", Nothing, &[], "Let the server delay its acknowledgements.",
         |t: &mut GivenOptions, _| { mark_client_only(t, "--bounceback-no-quickack", ClientOnlyWarning::SettingNotSupported); t.bounce_quick_ack = false; Ok(()) }),
     stock_long("bounceback-txdelay", Value("seconds"), &[], "Start N seconds after the connection is established.",
-        |t: &mut GivenOptions, v| { mark_client_only(t, "--bounceback-txdelay", ClientOnlyWarning::SettingNotSupported); t.bounce_delay = Some(value::time(v)?); Ok(()) }),
+        |t: &mut GivenOptions, v| { mark_client_only(t, "--bounceback-txdelay", ClientOnlyWarning::SettingNotSupported); t.bounce_delay = Some(delay(v, "--bounceback-txdelay")?); Ok(()) }),
     stock_letter('c', Value("host"), &[], "Run as a client of this host.", set_client).with_long("client").with_variable("IPERF_CLIENT"),
     stock_long("connect-only", OptionalAttached("count"), &[], "Connect and close N times; 0 means without end. Default 10. With -i, connect once per interval for the time of -t.",
         |t: &mut GivenOptions, v| { mark_client_only(t, "--connect-only", ClientOnlyWarning::SettingNotSupported); let count = if v.is_empty() { 10 } else { value::count(v)? }; t.connect_only = Some(ConnectOnly { count: Some(count).filter(|count| *count > 0) }); Ok(()) }),
@@ -340,9 +341,9 @@ fn set_near_congestion(given: &mut GivenOptions, weight: &str) -> Result<(), Ear
         "--near-congestion",
         ClientOnlyWarning::SettingNotSupported,
     );
-    given.send_mode.near_congestion = Some(match weight.parse::<f64>() {
+    given.send_mode.near_congestion = Some(match parse_real(weight, "") {
         _ if weight.is_empty() => 0.5,
-        Ok(weight) if weight.is_finite() && weight < 1000.0 => {
+        Some(weight) if weight < 1000.0 => {
             if weight < 0.0 {
                 0.5
             } else {
@@ -391,13 +392,13 @@ fn set_delay(given: &mut GivenOptions, text: &str) -> Result<(), EarlyExit> {
         "--txdelay-time",
         ClientOnlyWarning::SettingNotSupported,
     );
-    let Some(delay) = value::seconds(text) else {
-        return Err(stock_error(format!(
-            "Invalid value of '{text}' for --txdelay-time time"
-        )));
-    };
-    given.start_time.delay = Some(delay);
+    given.start_time.delay = Some(delay(text, "--txdelay-time")?);
     Ok(())
+}
+
+fn delay(text: &str, option: &str) -> Result<Duration, EarlyExit> {
+    value::seconds(text)
+        .ok_or_else(|| stock_error(format!("Invalid value of '{text}' for {option} time")))
 }
 
 fn set_start_time(given: &mut GivenOptions, text: &str) -> Result<(), EarlyExit> {
@@ -408,8 +409,7 @@ fn set_start_time(given: &mut GivenOptions, text: &str) -> Result<(), EarlyExit>
         "--txstart-time",
         ClientOnlyWarning::SettingNotSupported,
     );
-    let seconds = text.parse::<f64>().ok();
-    let at = seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+    let at = parse_real(text, "s").and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
     let Some(at) = at.filter(|at| at.as_secs() <= u32::MAX.into()) else {
         return Err(stock_error(
             "WARNING: invalid --txstart-time format".to_owned(),

@@ -1,20 +1,22 @@
 //! Parsers of option values, in the syntax of iperf 2.
 //!
-//! The parsers refuse a malformed value where stock silently uses 0 or its default.
+//! The parsers refuse a malformed value where stock silently uses 0, its default, or another number
+//! than its reader would.
 
 use std::time::Duration;
 
 use getopt::{EarlyExit, refuse};
+use units::iperf::{ScaledNumber, parse_integer, parse_real, parse_scaled, split_scaled};
+use units::split_real;
 
 use crate::timing::HistogramBins;
 
 /// Parses a number of bytes with an optional fraction and suffix: k m g t of 1000, K M G T of 1024.
 pub(super) fn bytes(text: &str) -> Result<u64, EarlyExit> {
-    let number = scaled_number(text)?;
-    if number < 0.0 || number > u64::MAX as f64 / 2.0 {
-        return refuse("out of range");
+    match scaled(text, base_by_case)?.value {
+        number if (0.0..=u64::MAX as f64 / 2.0).contains(&number) => Ok(number as u64),
+        _ => refuse("out of range"),
     }
-    Ok(number as u64)
 }
 
 /// Parses a number of bytes from 1 to `u32::MAX`, in the syntax of [`bytes`].
@@ -42,47 +44,66 @@ pub enum RateSetting {
 }
 
 pub(super) fn rate(text: &str) -> Result<RateSetting, EarlyExit> {
+    let number = |text| scaled(text, base_by_case).map(|number| number.value);
     if let Some((mean, deviation)) = text.split_once(',') {
-        return match (scaled_number(mean)?, scaled_number(deviation)?) {
+        return match (number(mean)?, number(deviation)?) {
             (mean, deviation) if mean > 0.0 && deviation >= 0.0 => {
                 Ok(RateSetting::Varying { mean, deviation })
             }
             _ => refuse("a varying rate needs a mean above 0 and a deviation of 0 or more"),
         };
     }
-    match text.strip_suffix("pps") {
-        Some(count) => scaled_number(count).map(RateSetting::Datagrams),
-        None => scaled_number(text).map(RateSetting::Bits),
+    // Stock reads a `p` anywhere in the unit as datagrams per second, also that of `mbps`.
+    match split_scaled(text, base_by_case) {
+        Some(ScaledNumber { value, rest, .. }) if starts_with_p(rest) => {
+            Ok(RateSetting::Datagrams(value))
+        }
+        Some(number) if number.rest.contains(['p', 'P']) => refuse(
+            "stock reads the p as datagrams per second: use 1m for bits, 1mpps for datagrams per second",
+        ),
+        _ => number(text).map(RateSetting::Bits),
     }
 }
 
 /// Parses a rate and returns bytes per second.
-///
-/// The number is in bytes with an upper-case suffix, otherwise in bits.
 pub(super) fn bytes_per_second(text: &str) -> Result<u64, EarlyExit> {
-    let number = scaled_number(text)?;
-    let is_bytes = text.ends_with(|last: char| last.is_ascii_uppercase());
-    Ok(if is_bytes { number } else { number / 8.0 } as u64)
+    bits_per_second(text).map(|bits| (bits / 8.0) as u64)
 }
 
-fn scaled_number(text: &str) -> Result<f64, EarlyExit> {
-    let digits = text.trim_end_matches(|char: char| char.is_ascii_alphabetic());
-    let factor = match &text[digits.len()..] {
-        "" => 1.0,
-        "k" => 1e3,
-        "m" => 1e6,
-        "g" => 1e9,
-        "t" => 1e12,
-        "K" => 1024.0,
-        "M" => 1024f64.powi(2),
-        "G" => 1024f64.powi(3),
-        "T" => 1024f64.powi(4),
-        _ => return refuse("unknown suffix: use k, m, g, t, K, M, G or T"),
-    };
-    match digits.parse::<f64>() {
-        Ok(number) if number.is_finite() => Ok(number * factor),
-        _ => refuse("not a number"),
+/// Parses a rate and returns bits per second.
+///
+/// The number is in bytes with an upper-case suffix, otherwise in bits.
+fn bits_per_second(text: &str) -> Result<f64, EarlyExit> {
+    let number = scaled(text, base_by_case)?;
+    let is_bytes = number
+        .suffix
+        .is_some_and(|suffix| suffix.is_ascii_uppercase());
+    Ok(if is_bytes {
+        number.value * 8.0
+    } else {
+        number.value
+    })
+}
+
+/// Returns 1000 for a lower-case suffix, and 1024 for an upper-case one.
+fn base_by_case(suffix: char) -> f64 {
+    if suffix.is_ascii_uppercase() {
+        1024.0
+    } else {
+        1000.0
     }
+}
+
+fn scaled(text: &str, base: fn(char) -> f64) -> Result<ScaledNumber<'_>, EarlyExit> {
+    let number = parse_scaled(text, base, "").filter(|number| number.value.is_finite());
+    number.map_or_else(
+        || refuse("not a number with a suffix k, m, g, t, K, M, G or T"),
+        Ok,
+    )
+}
+
+fn starts_with_p(unit: &str) -> bool {
+    unit.trim_start().starts_with(['p', 'P'])
 }
 
 /// Parses the value of `--isochronous`: frames per second, load, and the standard deviation of the
@@ -90,25 +111,21 @@ fn scaled_number(text: &str) -> Result<f64, EarlyExit> {
 pub(super) fn frames(text: &str) -> Result<(f64, FrameLoad, f64), EarlyExit> {
     let (rate, load) = text.split_once(':').unwrap_or((text, "20m"));
     let rate = if rate.is_empty() { "60" } else { rate };
-    let Some(rate) = rate.parse().ok().filter(|rate| *rate > 0.0 && *rate <= 1e6) else {
+    let Some(rate) = parse_real(rate, "hz").filter(|rate| *rate > 0.0 && *rate <= 1e6) else {
         let line = "Invalid value for frames per second in the isochronous settings";
         return Err(stock_error(line));
     };
     let (mean, deviation) = load.split_once(',').unwrap_or((load, "0"));
-    let bits = |text: &str| {
-        let is_bytes = text.ends_with(|last: char| last.is_ascii_uppercase());
-        scaled_number(text).map(|number| if is_bytes { number * 8.0 } else { number })
-    };
-    let (load, amount) = match mean.strip_suffix('p') {
-        Some(count) => scaled_number(count).map(|count| (FrameLoad::Datagrams(count), count))?,
-        None => bits(mean).map(|bits| (FrameLoad::Bits(bits), bits))?,
+    let (load, amount) = match split_real(mean) {
+        Some((count, unit)) if starts_with_p(unit) => (FrameLoad::Datagrams(count), count),
+        _ => bits_per_second(mean).map(|bits| (FrameLoad::Bits(bits), bits))?,
     };
     if amount <= 0.0 {
         return Err(stock_error(
             "ERROR: Invalid --isochronous mean value, must be greater than zero",
         ));
     }
-    Ok((rate, load, bits(deviation)?.max(0.0)))
+    Ok((rate, load, bits_per_second(deviation)?.max(0.0)))
 }
 
 /// The load that the frames of `--isochronous` carry.
@@ -149,8 +166,8 @@ pub(super) fn bins(text: &str) -> Result<HistogramBins, EarlyExit> {
         bins.count = count(number)?.max(1);
     }
     for (percent, text) in bins.percents.iter_mut().zip(parts.iter().skip(2)) {
-        match text.parse() {
-            Ok(number) if (0.0..=100.0).contains(&number) => *percent = number,
+        match parse_real(text, "") {
+            Some(number) if (0.0..=100.0).contains(&number) => *percent = number,
             _ => return refuse("a percentage is not a number from 0 to 100"),
         }
     }
@@ -164,18 +181,30 @@ fn stock_error(line: &str) -> EarlyExit {
 
 /// Parses a whole number from 0 to `u32::MAX`.
 pub(super) fn count(text: &str) -> Result<u32, EarlyExit> {
-    text.parse().or_else(|_| refuse("not a whole number"))
+    let number = parse_integer(text, "").and_then(|number| number.try_into().ok());
+    number.map_or_else(|| refuse("not a whole number"), Ok)
 }
 
-/// Parses seconds with a fraction. A negative number yields 0.
+/// Parses seconds with a fraction, without a unit. A negative number yields 0.
 pub(super) fn seconds(text: &str) -> Option<Duration> {
-    let seconds: f64 = text.parse().ok()?;
-    Duration::try_from_secs_f64(seconds.max(0.0)).ok()
+    match split_real(text)? {
+        (seconds, "") => Duration::try_from_secs_f64(seconds.max(0.0)).ok(),
+        _ => None,
+    }
 }
 
-/// Parses seconds like [`seconds`], but refuses text that is not a number.
+/// Parses seconds with a fraction and an optional unit. A negative number yields 0.
 pub(super) fn time(text: &str) -> Result<Duration, EarlyExit> {
-    seconds(text).map_or_else(|| refuse("not a number of seconds"), Ok)
+    let seconds = parse_real(text, "s").map(|seconds| seconds.max(0.0));
+    let time = seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+    time.map_or_else(|| refuse("not a number of seconds"), Ok)
+}
+
+/// Parses milliseconds with a fraction and an optional unit. A negative number yields 0.
+pub(super) fn milliseconds(text: &str) -> Result<Duration, EarlyExit> {
+    let seconds = parse_real(text, "ms").map(|number| number.max(0.0) / 1000.0);
+    let time = seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+    time.map_or_else(|| refuse("not a number of milliseconds"), Ok)
 }
 
 /// Parses the value of `--ipg`: milliseconds with a fraction.
@@ -187,8 +216,9 @@ pub(super) fn gap(text: &str) -> Result<Duration, EarlyExit> {
 /// Parses a port or a range FIRST-LAST. Returns the first and the last port.
 pub(super) fn ports(text: &str) -> Result<(u16, u16), EarlyExit> {
     let (first, last) = text.split_once('-').unwrap_or((text, text));
-    match (first.parse(), last.parse()) {
-        (Ok(first), Ok(last)) if first <= last => Ok((first, last)),
+    let port = |text| parse_integer(text, "")?.try_into().ok();
+    match (port(first), port(last)) {
+        (Some(first), Some(last)) if first <= last => Ok((first, last)),
         _ => refuse("not a port or a range of ports"),
     }
 }
@@ -204,13 +234,12 @@ pub(super) fn type_of_service(text: &str) -> Option<u8> {
         "ac_vi" => 0xa0,
         "ac_vo" => 0xc0,
         "le" => 0x04,
-        _ => return units::parse_type_of_service(&lower).or_else(|| byte_value(&lower)),
+        _ => {
+            let octet = || units::parse_strict_c_integer(text)?.try_into().ok();
+            return units::parse_type_of_service(&lower).or_else(octet);
+        }
     };
     Some(named)
-}
-
-fn byte_value(text: &str) -> Option<u8> {
-    units::parse_c_number(text)?.try_into().ok()
 }
 
 #[cfg(test)]
@@ -225,7 +254,17 @@ mod tests {
             ("10K", Some(10_240)),
             ("1.5M", Some(1_572_864)),
             ("2g", Some(2_000_000_000)),
-            ("10X", None),
+            ("8KB", Some(8192)),
+            ("8kB", Some(8000)),
+            ("10X", Some(10)),
+            ("1e6", Some(1_000_000)),
+            ("0x100", Some(256)),
+            ("+5", Some(5)),
+            ("1P", None),
+            ("8 K", None),
+            ("1.2.3", None),
+            ("nan", None),
+            ("1e400", None),
             ("abc", None),
             ("-1", None),
             ("", None),
@@ -241,6 +280,11 @@ mod tests {
             ("1M", Some(RateSetting::Bits(1_048_576.0))),
             ("100pps", Some(RateSetting::Datagrams(100.0))),
             ("10kpps", Some(RateSetting::Datagrams(10_000.0))),
+            ("100 PPS", Some(RateSetting::Datagrams(100.0))),
+            ("100p", Some(RateSetting::Datagrams(100.0))),
+            ("8mbit", Some(RateSetting::Bits(8e6))),
+            ("8mbit/s", Some(RateSetting::Bits(8e6))),
+            ("8mbps", None),
             ("-1m,2m", None),
             (
                 "1m,100k",
@@ -252,8 +296,64 @@ mod tests {
         ] {
             assert_eq!(rate(text).ok(), expected, "{text}");
         }
-        assert_eq!(bytes_per_second("8m").ok(), Some(1_000_000));
-        assert_eq!(bytes_per_second("1M").ok(), Some(1 << 20));
+    }
+
+    #[test]
+    fn rates_have_bytes_with_an_upper_case_suffix() {
+        for (text, expected) in [
+            ("8m", 1_000_000),
+            ("8mbps", 1_000_000),
+            ("1M", 1 << 20),
+            ("1Mbps", 1 << 20),
+        ] {
+            assert_eq!(bytes_per_second(text).ok(), Some(expected), "{text}");
+        }
+    }
+
+    #[test]
+    fn whole_numbers_and_times_may_have_units() {
+        for (text, expected) in [
+            ("2", Some(2)),
+            ("2x", Some(2)),
+            (" +2", Some(2)),
+            ("2K", None),
+            ("1.5", None),
+            ("0x2", None),
+            ("-1", None),
+            ("4294967296", None),
+            ("abc", None),
+        ] {
+            assert_eq!(count(text).ok(), expected, "{text}");
+        }
+        for (text, expected) in [
+            ("5001x", Some((5001, 5001))),
+            ("5001-5003x", Some((5001, 5003))),
+            ("5003-5001", None),
+            ("65536", None),
+            ("-1", None),
+        ] {
+            assert_eq!(ports(text).ok(), expected, "{text}");
+        }
+        let millis = Duration::from_millis;
+        for (text, as_seconds, as_time, as_milliseconds) in [
+            ("1.5", Some(1500), Some(1500), Some(1)),
+            (" +2", Some(2000), Some(2000), Some(2)),
+            ("0x10", Some(16_000), Some(16_000), Some(16)),
+            ("1e1", Some(10_000), Some(10_000), Some(10)),
+            ("-1", Some(0), Some(0), Some(0)),
+            ("1s", None, Some(1000), None),
+            ("5x", None, Some(5000), Some(5)),
+            ("5ms", None, None, Some(5)),
+            ("10m", None, None, None),
+            ("nan", None, None, None),
+            ("inf", None, None, None),
+            ("", None, None, None),
+        ] {
+            assert_eq!(seconds(text), as_seconds.map(millis), "{text}");
+            assert_eq!(time(text).ok(), as_time.map(millis), "{text}");
+            let milliseconds = milliseconds(text).ok().map(|time| time.as_millis());
+            assert_eq!(milliseconds, as_milliseconds, "{text}");
+        }
     }
 
     #[test]
@@ -264,6 +364,10 @@ mod tests {
             ("0x10", Some(16)),
             ("020", Some(16)),
             ("255", Some(255)),
+            ("+16", Some(16)),
+            ("16x", None),
+            ("08", None),
+            ("-1", None),
             ("256", None),
             ("xyz", None),
         ] {

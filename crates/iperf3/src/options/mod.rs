@@ -214,6 +214,8 @@ fn version() -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     fn parse(line: &str) -> Result<Settings, Exit> {
@@ -312,7 +314,10 @@ mod tests {
                 "iperf3: unrecognized option '--nosuch'\nUsage: iperf3 [-s|-c host]",
             ),
             ("-c", "iperf3: option requires an argument -- 'c'\nUsage"),
-            ("-c h -t x", "iperf3: -t, --time x: 'x' is not a number\n"),
+            (
+                "-c h -t x",
+                "iperf3: -t, --time x: 'x' is not a whole number of seconds\n",
+            ),
         ] {
             let exit = parse(line).unwrap_err();
             assert!(exit.stderr.starts_with(text), "{line}: {}", exit.stderr);
@@ -344,6 +349,111 @@ mod tests {
         );
         let settings = parse("-s stray -J -i 60 -m").unwrap();
         assert!(settings.common.json && settings.notices.is_empty());
+    }
+
+    /// The expected members are those that iperf3 3.12 sends for these options.
+    #[test]
+    fn numbers_are_those_of_stock() {
+        for (options, member) in [
+            ("-t 1s", r#""time":1"#),
+            ("-t +3", r#""time":3"#),
+            ("-t 010", r#""time":10"#),
+            ("-O 1s", r#""omit":1"#),
+            ("-P 2x", r#""parallel":2"#),
+            ("-P 128x", r#""parallel":128"#),
+            ("-l 8KB", r#""len":8192"#),
+            ("-l 8kiB", r#""len":8192"#),
+            ("-l 1.5K", r#""len":1536"#),
+            ("-l .5K", r#""len":512"#),
+            ("-l 8x", r#""len":8"#),
+            ("-l 0x10", r#""len":16"#),
+            ("-l 1e3", r#""len":1000"#),
+            ("-n 1MB", r#""num":1048576"#),
+            ("-n 1mb", r#""num":1048576"#),
+            ("-n 1.7", r#""num":1"#),
+            ("-k 20x", r#""blockcount":20"#),
+            ("-k 1K", r#""blockcount":1024"#),
+            ("-w 64KB", r#""window":65536"#),
+            ("-b 1Mbps", r#""bandwidth":1000000"#),
+            ("-b 1mbit", r#""bandwidth":1000000"#),
+            ("-b 1.5Mbps", r#""bandwidth":1500000"#),
+            ("-b 0x10K", r#""bandwidth":16000"#),
+            (
+                "-b 1Mbps/10x",
+                r#""bandwidth":1000000,"pacing_timer":1000,"burst":10"#,
+            ),
+            ("-M 1000B", r#""MSS":1000"#),
+            ("--pacing-timer 100us", r#""pacing_timer":100"#),
+            ("--pacing-timer 1KB", r#""pacing_timer":1024"#),
+            ("--fq-rate 1Mbps", r#""fqrate":1000000"#),
+            ("-S 32x", r#""TOS":32"#),
+            ("-S 0x20x", r#""TOS":32"#),
+            ("-S 040", r#""TOS":32"#),
+            ("--dscp +46", r#""TOS":184"#),
+            ("-L 5x", r#""flowlabel":5"#),
+            ("-L 010", r#""flowlabel":8"#),
+            ("-A 0,0x", r#""server_affinity":0"#),
+        ] {
+            let text = parse_client(&format!("-c h {options}")).parameters.encode();
+            let is_member = text.contains(&format!("{member},"));
+            assert!(is_member, "{options}: {text}");
+        }
+        for (options, interval) in [("0.5s", 500), ("1s", 1000), (".5", 500), ("1e-1", 100)] {
+            let common = parse(&format!("-c h -i {options}")).unwrap().common;
+            assert_eq!(common.interval, Some(Duration::from_millis(interval)));
+        }
+        let client = parse_client("-c h --cport 5300x --connect-timeout 500ms");
+        assert_eq!(client.local_port, Some(5300));
+        assert_eq!(client.connect_timeout, Some(Duration::from_millis(500)));
+        let server = "-s -p 5301x --idle-timeout 30s --server-bitrate-limit 5Mbps/2s --debug=5";
+        let settings = parse(&format!("{server} --rcv-timeout 500ms")).unwrap();
+        assert_eq!(settings.common.port, 5301);
+        assert_eq!(settings.common.receive_timeout.as_millis(), 500);
+        match settings.role {
+            Role::Server(server) => {
+                assert_eq!(server.idle_timeout, Some(Duration::from_secs(30)));
+                let limit = (5_000_000, Duration::from_secs(2));
+                assert_eq!(server.rate_limit, Some(limit));
+            }
+            Role::Client(_) => panic!("{server}"),
+        }
+    }
+
+    /// Stock runs other tests than these command lines request.
+    #[test]
+    fn misleading_numbers_are_refused() {
+        for options in [
+            "-t 10m",
+            "-t 1m0s",
+            "-t 500ms",
+            "-t 1.9",
+            "-t 0x10",
+            "-t abc",
+            "-O 1m",
+            "-i 1m",
+            "-i nan",
+            "-P 2K",
+            "-P 1.5",
+            "-M 1K",
+            "-n 1P",
+            "-n abc",
+            "-k 10s",
+            "-l inf",
+            "-w K",
+            "-b 100pps",
+            "-b /5",
+            "--pacing-timer 1ms",
+            "--connect-timeout 1s",
+            "--cport 53K",
+        ] {
+            let exit = parse(&format!("-c h {options}")).unwrap_err();
+            let is_line = exit.stderr.lines().count() == 1 && exit.stdout.is_empty();
+            let value = options.split(' ').next_back().unwrap();
+            assert!(
+                is_line && exit.stderr.contains(value),
+                "{options}: {exit:?}"
+            );
+        }
     }
 
     #[test]

@@ -20,7 +20,8 @@ use units::iperf::Scale;
 use super::parameter_error;
 use super::settings::{ClientSettings, CommonSettings, ServerSettings};
 use super::value::{
-    parse_code_point, parse_integer, parse_rate, parse_seconds, parse_size, parse_type_of_service,
+    parse_code_point, parse_integer, parse_pacing_timer, parse_rate, parse_seconds, parse_size,
+    parse_type_of_service,
 };
 use crate::wire::parameters::{MAX_OMIT_SECONDS, MAX_STREAMS, MAX_TIME_SECONDS, MAX_WINDOW_BYTES};
 use crate::wire::{Direction, Protocol};
@@ -77,7 +78,7 @@ pub(super) static SECTION: Section<GivenOptions> = Section {
     options: &[
     stock_letter::<GivenOptions>('p', Value("port"), &["Server or Client:", "  -p, --port      #         server port to listen on/connect to"],
         "The port of the control connection and of all data. Default 5201.",
-        |t, v| { t.common.port = parse_integer(v, 1..=65535, "port number must be between 1 and 65535 inclusive")? as u16; Ok(()) }).with_long("port"),
+        |t, v| { t.common.port = parse_integer(v, "", 1..=65535, "port number must be between 1 and 65535 inclusive")? as u16; Ok(()) }).with_long("port"),
     stock_letter::<GivenOptions>('f', Value("letter"), &["  -f, --format   [kmgtKMGT] format to report: Kbits, Mbits, Gbits, Tbits"],
         "The unit of rates: k, m, g or t for bits, K, M, G or T for bytes. Without -f, each rate has a suitable unit.",
         apply_format).with_long("format"),
@@ -119,12 +120,12 @@ pub(super) static SECTION: Section<GivenOptions> = Section {
         apply_receive_timeout),
     stock_long("snd-timeout", Value("ms"), &["  --snd-timeout #           timeout for unacknowledged TCP data", "                            (in ms, default is system settings)"],
         "Milliseconds that sent data may remain unacknowledged: TCP_USER_TIMEOUT.",
-        |t, v| { t.common.send_timeout_ms = Some(parse_integer(v, 0..=86_400_000, "send timeout value is incorrect or not in range: ")? as u32); Ok(()) }),
+        |t, v| { t.common.send_timeout_ms = Some(parse_integer(v, "ms", 0..=86_400_000, "send timeout value is incorrect or not in range: ")? as u32); Ok(()) }),
     stock_letter::<GivenOptions>('d', Nothing, &["  -d, --debug[=#]           emit debugging output", "                            (optional optional \"=\" and debug level: 1-4. Default is 4 - all messages)"],
         "Print sent and received parameters and results, and socket settings. With JSON output, print them on standard error.",
         |t, _| { t.common.debug = true; Ok(()) }),
     stock_long("debug", OptionalAttached("level"), &[], "As -d. Levels 1 to 4 have the same effect.",
-        |t, v| { t.common.debug = v.is_empty() || parse_integer(v, 0..=4, "debug level is out of range (0 to 4)")? > 0; Ok(()) }),
+        |t, v| { t.common.debug = v.is_empty() || parse_integer(v, "", 0..=u64::MAX, "debug level is out of range")? > 0; Ok(()) }),
     stock_letter::<GivenOptions>('v', Nothing, &["  -v, --version             show version information and quit"],
         "Print the version and exit.",
         |_, _| Err(EarlyExit::Version)).with_long("version"),
@@ -154,7 +155,7 @@ pub(super) static SECTION: Section<GivenOptions> = Section {
         |t, v| t.set_server(|s| s.users_file = Some(v.into()))),
     stock_long("time-skew-threshold", Value("seconds"), &["  --time-skew-threshold     time skew threshold (in seconds) between the server", "                            and client during the authentication process"],
         "The maximum difference between the clocks of server and client at a login. Default 10.",
-        |t, v| { let skew = parse_integer(v, 1..=86_400, "skew threshold must be a positive number")?; t.set_server(|s| s.max_clock_skew = Duration::from_secs(skew)) }),
+        |t, v| { let skew = parse_integer(v, "s", 1..=86_400, "skew threshold must be a positive number")?; t.set_server(|s| s.max_clock_skew = Duration::from_secs(skew)) }),
     stock_letter::<GivenOptions>('c', Value("host[%dev]"), &["Client specific:", "  -c, --client <host>[%<dev>] run in client mode, connecting to <host>", "                              (option <dev> equivalent to `--bind-dev <dev>`)"],
         "Run as a client of the server on this host.",
         apply_client).with_long("client"),
@@ -166,25 +167,25 @@ pub(super) static SECTION: Section<GivenOptions> = Section {
         |t, v| t.set_client(|c| c.extra_local_addresses.push(v.to_owned()))).with_long("xbind"),
     stock_long("nstreams", Value("n"), &["  --nstreams      #         number of SCTP streams"],
         "Streams to request per SCTP association. The data uses the first one.",
-        |t, v| { let streams = parse_integer(v, 1..=65_535, "number of SCTP streams is out of range")?; t.set_client(|c| c.association_streams = Some(streams as u16)) }),
+        |t, v| { let streams = parse_integer(v, "", 1..=65_535, "number of SCTP streams is out of range")?; t.set_client(|c| c.association_streams = Some(streams as u16)) }),
     stock_letter::<GivenOptions>('u', Nothing, &["  -u, --udp                 use UDP rather than TCP"],
         "UDP instead of TCP.",
         |t, _| t.set_client(|c| c.parameters.protocol = Protocol::Udp)).with_long("udp"),
     stock_long("connect-timeout", Value("ms"), &["  --connect-timeout #       timeout for control connection setup (ms)"],
         "Timeout for opening the control connection; 0 for the kernel's timeout.",
-        |t, v| { let ms = parse_integer(v, 0..=86_400_000, "connect timeout is out of range")?; t.set_client(|c| c.connect_timeout = (ms > 0).then(|| Duration::from_millis(ms))) }),
+        |t, v| { let ms = parse_integer(v, "ms", 0..=86_400_000, "connect timeout is out of range")?; t.set_client(|c| c.connect_timeout = (ms > 0).then(|| Duration::from_millis(ms))) }),
     stock_letter::<GivenOptions>('b', Value("rate[/blocks]"), &["  -b, --bitrate #[KMG][/#]  target bitrate in bits/sec (0 for unlimited)", "                            (default 1 Mbit/sec for UDP, unlimited for TCP)", "                            (optional slash and packet count for burst mode)"],
         "The rate of each stream, in bits per second of payload; 0 for no limit. The schedule is fixed: linerate catches up after a delay. A number after a slash is the number of blocks per burst. Default 1048576 for UDP, and no limit for others.",
         apply_bitrate).with_long("bitrate"),
     stock_long("pacing-timer", Value("us"), &["  --pacing-timer #[KMG]     set the timing for pacing, in microseconds (default 1000)"],
         "Sent to the server. linerate times each block or burst without this timer. Default 1000.",
-        |t, v| { let us = parse_size(v, u32::MAX.into(), "pacing timer is out of range")?; t.set_client(|c| c.parameters.pacing_timer = us as u32) }),
+        |t, v| { let us = parse_pacing_timer(v)?; t.set_client(|c| c.parameters.pacing_timer = us) }),
     stock_long("fq-rate", Value("rate"), &["  --fq-rate #[KMG]          enable fair-queuing based socket pacing in", "                            bits/sec (Linux only)"],
         "Let the kernel pace each stream to this rate: SO_MAX_PACING_RATE.",
         |t, v| { let bits = parse_rate(v)?; t.set_client(|c| c.parameters.fq_rate = Some(bits)) }),
     stock_letter::<GivenOptions>('t', Value("seconds"), &["  -t, --time      #         time in seconds to transmit for (default 10 secs)"],
         "Duration of the test after the omitted time; 0 for no end. Default 10.",
-        |t, v| { let time = parse_integer(v, 0..=MAX_TIME_SECONDS.into(), "test duration too long (maximum = 86400 seconds)")?; t.has_time = true; t.set_client(|c| c.parameters.time = time as u32) }).with_long("time"),
+        |t, v| { let time = parse_integer(v, "s", 0..=MAX_TIME_SECONDS.into(), "test duration too long (maximum = 86400 seconds)")?; t.has_time = true; t.set_client(|c| c.parameters.time = time as u32) }).with_long("time"),
     stock_letter::<GivenOptions>('n', Value("bytes"), &["  -n, --bytes     #[KMG]    number of bytes to transmit (instead of -t)"],
         "End when all streams of one direction together have moved these bytes, in whole blocks, after the omitted time.",
         |t, v| { let bytes = parse_size(v, 1 << 62, "too many bytes")?; t.set_client(|c| c.parameters.bytes = bytes) }).with_long("bytes"),
@@ -196,10 +197,10 @@ pub(super) static SECTION: Section<GivenOptions> = Section {
         |t, v| { let bytes = parse_size(v, u32::MAX.into(), BLOCK_TOO_LARGE)?; t.set_client(|c| c.parameters.block_bytes = Some(bytes as u32).filter(|bytes| *bytes > 0)) }).with_long("length"),
     stock_long("cport", Value("port"), &["  --cport         <port>    bind to a specific client port (TCP and UDP, default: ephemeral port)"],
         "The local port of the first stream; further streams have the ports after it.",
-        |t, v| { let port = parse_integer(v, 1..=65535, "port number must be between 1 and 65535 inclusive")?; t.set_client(|c| c.local_port = Some(port as u16)) }),
+        |t, v| { let port = parse_integer(v, "", 1..=65535, "port number must be between 1 and 65535 inclusive")?; t.set_client(|c| c.local_port = Some(port as u16)) }),
     stock_letter::<GivenOptions>('P', Value("n"), &["  -P, --parallel  #         number of parallel client streams to run"],
         "Streams per direction. Default 1.",
-        |t, v| { let streams = parse_integer(v, 1..=MAX_STREAMS.into(), "number of parallel streams too large (maximum = 128)")?; t.set_client(|c| c.parameters.parallel = streams as u32) }).with_long("parallel"),
+        |t, v| { let streams = parse_integer(v, "", 1..=MAX_STREAMS.into(), "number of parallel streams too large (maximum = 128)")?; t.set_client(|c| c.parameters.parallel = streams as u32) }).with_long("parallel"),
     stock_letter::<GivenOptions>('R', Nothing, &["  -R, --reverse             run in reverse mode (server sends, client receives)"],
         "The server sends.",
         |t, _| { t.reverse = true; t.set_client(|c| c.parameters.direction = Direction::Reverse) }).with_long("reverse"),
@@ -214,7 +215,7 @@ pub(super) static SECTION: Section<GivenOptions> = Section {
         |t, v| t.set_client(|c| c.parameters.congestion = Some(v.to_owned()))).with_long("congestion"),
     stock_letter::<GivenOptions>('M', Value("bytes"), &["  -M, --set-mss   #         set TCP/SCTP maximum segment size (MTU - 40 bytes)"],
         "The maximum segment size.",
-        |t, v| { let bytes = parse_integer(v, 0..=9216, "TCP MSS too large (maximum = 9216 bytes)")?; t.set_client(|c| c.parameters.max_segment = Some(bytes as u32).filter(|bytes| *bytes > 0)) }).with_long("set-mss"),
+        |t, v| { let bytes = parse_integer(v, "", 0..=9216, "TCP MSS too large (maximum = 9216 bytes)")?; t.set_client(|c| c.parameters.max_segment = Some(bytes as u32).filter(|bytes| *bytes > 0)) }).with_long("set-mss"),
     stock_letter::<GivenOptions>('N', Nothing, &["  -N, --no-delay            set TCP/SCTP no delay, disabling Nagle's Algorithm"],
         "Send small blocks at once: TCP_NODELAY.",
         |t, _| t.set_client(|c| c.parameters.no_delay = true)).with_long("no-delay"),
@@ -238,7 +239,7 @@ pub(super) static SECTION: Section<GivenOptions> = Section {
         |t, _| t.set_client(|c| c.parameters.zero_copy = true)).with_long("zerocopy"),
     stock_letter::<GivenOptions>('O', Value("seconds"), &["  -O, --omit N              perform pre-test for N seconds and omit the pre-test statistics"],
         "Run the test for this time first, and exclude that time from all figures. Default 0.",
-        |t, v| { let omit = parse_integer(v, 0..=MAX_OMIT_SECONDS.into(), "bogus value for --omit")?; t.set_client(|c| c.parameters.omit = omit as u32) }).with_long("omit"),
+        |t, v| { let omit = parse_integer(v, "s", 0..=MAX_OMIT_SECONDS.into(), "bogus value for --omit")?; t.set_client(|c| c.parameters.omit = omit as u32) }).with_long("omit"),
     stock_letter::<GivenOptions>('T', Value("text"), &["  -T, --title str           prefix every output line with this string"],
         "Begin every line of the client's output with this text.",
         |t, v| t.set_client(|c| c.parameters.title = Some(v.to_owned()))).with_long("title"),
@@ -288,13 +289,13 @@ pub(super) static SECTION: Section<GivenOptions> = Section {
         |t, _| t.set_client(|c| c.parameters.offload = true)),
     linerate_long("server-max-duration", Value("seconds"), "the longest test", "",
         "Refuse tests that are longer or have no end.",
-        |t, v| { let max = parse_integer(v, 1..=MAX_TIME_SECONDS.into(), "test duration too long (maximum = 86400 seconds)")?; t.set_server(|s| s.max_test_seconds = Some(max as u32)) }),
+        |t, v| { let max = parse_integer(v, "s", 1..=MAX_TIME_SECONDS.into(), "test duration too long (maximum = 86400 seconds)")?; t.set_server(|s| s.max_test_seconds = Some(max as u32)) }),
     linerate_long("use-pkcs1-padding", Nothing, "use the login padding of iperf3 3.16", "",
         "Send or accept logins with the padding of iperf3 3.16 and earlier.",
         |t, _| { t.client.pkcs1_padding = true; t.server.pkcs1_padding = true; Ok(()) }),
     linerate_long("max-tests", Value("n"), "tests at a time", "1024",
         "Serve N tests at a time, and refuse others. Default {default}.",
-        |t, v| { let tests = parse_integer(v, 1..=65_535, "number of tests is out of range")?; t.set_server(|s| s.max_tests = tests as u32) }),
+        |t, v| { let tests = parse_integer(v, "", 1..=65_535, "number of tests is out of range")?; t.set_server(|s| s.max_tests = tests as u32) }),
     linerate_long("allow-peers", Value("network,..."), "networks of allowed clients", "",
         "Serve clients in these networks only.", apply_allow_peers),
     linerate_long("allow-third-party", Value("network,..."), "networks of other UDP sources", "",
@@ -338,8 +339,8 @@ fn apply_interval(given: &mut GivenOptions, value: &str) -> Result<(), EarlyExit
 
 fn apply_affinity(given: &mut GivenOptions, value: &str) -> Result<(), EarlyExit> {
     const CPU_ERROR: &str = "unable to set CPU affinity: ";
-    let cpu = |text: &str| match text.parse::<u32>() {
-        Ok(cpu) if cpu <= 1024 => Ok(cpu),
+    let cpu = |text: &str| match units::iperf::parse_integer(text, "") {
+        Some(cpu @ 0..=1024) => Ok(cpu as u32),
         _ => Err(parameter_error(CPU_ERROR)),
     };
     let Some((local, remote)) = value.split_once(',') else {
@@ -355,7 +356,7 @@ fn apply_affinity(given: &mut GivenOptions, value: &str) -> Result<(), EarlyExit
 
 fn apply_receive_timeout(given: &mut GivenOptions, value: &str) -> Result<(), EarlyExit> {
     const RANGE_ERROR: &str = "receive timeout value is incorrect or not in range: ";
-    let ms = parse_integer(value, 100..=86_400_000, RANGE_ERROR)?;
+    let ms = parse_integer(value, "ms", 100..=86_400_000, RANGE_ERROR)?;
     given.common.receive_timeout = Duration::from_millis(ms);
     given.has_receive_timeout = true;
     Ok(())
@@ -376,7 +377,7 @@ fn apply_rate_limit(given: &mut GivenOptions, value: &str) -> Result<(), EarlyEx
 
 fn apply_idle_timeout(given: &mut GivenOptions, value: &str) -> Result<(), EarlyExit> {
     const RANGE_ERROR: &str = "idle timeout parameter is not positive or larger than allowed limit";
-    let idle = parse_integer(value, 1..=86_400, RANGE_ERROR)?;
+    let idle = parse_integer(value, "s", 1..=86_400, RANGE_ERROR)?;
     given.set_server(|server| server.idle_timeout = Some(Duration::from_secs(idle)))
 }
 
@@ -407,7 +408,7 @@ fn split_device(given: &GivenOptions, value: &str) -> (Option<String>, Option<St
 fn apply_bitrate(given: &mut GivenOptions, value: &str) -> Result<(), EarlyExit> {
     let (bits, burst) = match value.split_once('/') {
         Some((bits, burst)) => {
-            let burst = parse_integer(burst, 1..=1000, "invalid burst count (maximum = 1000)")?;
+            let burst = parse_integer(burst, "", 1..=1000, "invalid burst count (maximum = 1000)")?;
             (bits, Some(burst as u32))
         }
         None => (value, None),
@@ -418,8 +419,10 @@ fn apply_bitrate(given: &mut GivenOptions, value: &str) -> Result<(), EarlyExit>
 }
 
 fn apply_flow_label(given: &mut GivenOptions, value: &str) -> Result<(), EarlyExit> {
-    match units::parse_c_number(value) {
-        Some(label @ 1..=0xf_ffff) => given.set_client(|c| c.parameters.flow_label = Some(label)),
+    match units::iperf::parse_c_integer(value) {
+        Some(label @ 1..=0xf_ffff) => {
+            given.set_client(|client| client.parameters.flow_label = Some(label as u32))
+        }
         _ => Err(parameter_error("unable to set IPv6 flow label")),
     }
 }
@@ -442,7 +445,7 @@ fn apply_keep_alive(given: &mut GivenOptions, value: &str) -> Result<(), EarlyEx
     }
     for (number, word) in numbers.iter_mut().zip(words) {
         if !word.is_empty() {
-            *number = parse_integer(word, 0..=32_767, RANGE_ERROR)? as u32;
+            *number = parse_integer(word, "", 0..=32_767, RANGE_ERROR)? as u32;
         }
     }
     let [idle, interval, count] = numbers;

@@ -15,6 +15,7 @@ mod iperf3_parameters;
 mod iperf3_script;
 mod iperf3_udp_streams;
 mod link;
+mod numbers;
 mod replays;
 mod strangers;
 
@@ -61,6 +62,7 @@ pub(crate) fn test_cases() -> Vec<TestCase> {
         strangers::test_cases(),
         consumers::test_cases(),
         invalid_options::test_cases(),
+        numbers::test_cases(),
     ]
     .into_iter()
     .flatten();
