@@ -72,9 +72,10 @@ pub(super) fn bytes_per_second(text: &str) -> Result<u64, EarlyExit> {
 
 /// Parses a rate and returns bits per second.
 ///
-/// The number is in bytes with an upper-case suffix, otherwise in bits.
+/// The number is in bytes with an upper-case suffix, otherwise in bits. All suffixes are powers of
+/// 1000.
 fn bits_per_second(text: &str) -> Result<f64, EarlyExit> {
-    let number = scaled(text, base_by_case)?;
+    let number = scaled(text, |_| 1000.0)?;
     let is_bytes = number
         .suffix
         .is_some_and(|suffix| suffix.is_ascii_uppercase());
@@ -298,15 +299,32 @@ mod tests {
         }
     }
 
+    /// The expected numbers are those in the header of stock.
     #[test]
-    fn rates_have_bytes_with_an_upper_case_suffix() {
+    fn rates_of_pacing_and_frames_have_decimal_suffixes() {
         for (text, expected) in [
-            ("8m", 1_000_000),
-            ("8mbps", 1_000_000),
-            ("1M", 1 << 20),
-            ("1Mbps", 1 << 20),
+            ("8000000", Some(1_000_000)),
+            ("8000B", Some(1000)),
+            ("1m", Some(125_000)),
+            ("1mbps", Some(125_000)),
+            ("1M", Some(1_000_000)),
+            ("1Mbps", Some(1_000_000)),
+            ("1KB", Some(1000)),
+            ("abc", None),
         ] {
-            assert_eq!(bytes_per_second(text).ok(), Some(expected), "{text}");
+            assert_eq!(bytes_per_second(text).ok(), expected, "{text}");
+        }
+        for (text, rate, load, deviation) in [
+            ("10:1m,0", 10.0, FrameLoad::Bits(1e6), 0.0),
+            ("10fps:1mbps,100kx", 10.0, FrameLoad::Bits(1e6), 1e5),
+            ("60Hz:1M", 60.0, FrameLoad::Bits(8e6), 0.0),
+            (":1K,1Kb", 60.0, FrameLoad::Bits(8e3), 8e3),
+            ("1e1:2ps", 10.0, FrameLoad::Datagrams(2.0), 0.0),
+        ] {
+            assert_eq!(frames(text).ok(), Some((rate, load, deviation)), "{text}");
+        }
+        for text in ["abc:1m", "10ms:1m", "10:1mp", "10:1m,abc"] {
+            assert!(frames(text).is_err(), "{text}");
         }
     }
 

@@ -67,6 +67,9 @@ const IPERF2: &[&str] = &[
     "-u -b 200000x",
     "-u -b 1e6",
     "--fq-rate 1mbps",
+    "--fq-rate 1Mbps",
+    "--fq-rate 1K",
+    "--fq-rate 8000B",
 ];
 
 /// Options of iperf3 with numbers that stock reads.
