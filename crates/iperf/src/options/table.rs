@@ -156,7 +156,7 @@ pub(super) static SECTION: Section<GivenOptions> = Section {
     stock_letter('s', Nothing, &[], "Run as a server.", |t: &mut GivenOptions, _| { set_server(t); Ok(()) }).with_long("server").with_variable("IPERF_SERVER"),
     stock_letter('1', Nothing, &[], "Serve one client at a time.",
         |t: &mut GivenOptions, _| { t.server.serves_one_at_a_time = true; Ok(()) }).with_long("singleclient").with_variable("IPERF_SINGLECLIENT"),
-    stock_long("histograms", OptionalAttached("bins"), &[], "Keep histograms. A server counts latencies of tests with --trip-times; a client counts the durations of its writes. WIDTH[u|m],COUNT,LOW,HIGH: width and number of bins, and two percentages. Default 100u,10000,5,95.",
+    stock_long("histograms", OptionalAttached("bins"), &[], "Keep histograms. A server counts latencies of tests with --trip-times; a client counts the durations of its writes. WIDTH[u|m],COUNT,LOW,HIGH: width (in microseconds, or with m in milliseconds) and number of bins, and two percentages. Default 100u,10000,5,95.",
         |t: &mut GivenOptions, v| { t.bins = Some(value::bins(v)?); Ok(()) }),
     stock_long("permit-key-timeout", Value("seconds"), &[], "How long a server waits for a test with its permit key; 0 is no limit. Default 20.",
         |t: &mut GivenOptions, v| { t.permit_key_timeout = Some(value::time(v)?).filter(|time| !time.is_zero()); Ok(()) }),

@@ -150,17 +150,17 @@ pub(super) fn bins(text: &str) -> Result<HistogramBins, EarlyExit> {
         return refuse("more values than WIDTH,COUNT,LOW,HIGH");
     }
     if let Some(width) = parts.first().filter(|width| !width.is_empty()) {
-        let number = width.trim_end_matches(['u', 'm', 's']);
-        let unit = match &width[number.len()..] {
-            "u" => 1e-6,
-            "m" => 1e-3,
-            "" | "s" => 1.0,
-            _ => return refuse("unknown unit of the width: use u or m"),
+        let (unit, micros) = if width.contains('m') {
+            ("m", 1000)
+        } else {
+            ("u", 1)
         };
-        let seconds = number.parse().map_or(0.0, |number: f64| number * unit);
-        match Duration::try_from_secs_f64(seconds) {
-            Ok(width) if width >= Duration::from_micros(1) => bins.width = width,
-            _ => return refuse("the width is not a number of at least 1u"),
+        let number = parse_integer(width, unit).and_then(|number| u64::try_from(number).ok());
+        match number.and_then(|number| number.checked_mul(micros)) {
+            Some(micros @ 1..) => bins.width = Duration::from_micros(micros),
+            _ => {
+                return refuse("the width is not a number of microseconds (u) or milliseconds (m)");
+            }
         }
     }
     if let Some(number) = parts.get(1) {
@@ -325,6 +325,34 @@ mod tests {
         }
         for text in ["abc:1m", "10ms:1m", "10:1mp", "10:1m,abc"] {
             assert!(frames(text).is_err(), "{text}");
+        }
+    }
+
+    /// The expected widths are those that stock prints.
+    #[test]
+    fn bins_have_microseconds_or_milliseconds() {
+        let micros = |text| {
+            bins(text)
+                .ok()
+                .map(|bins| (bins.width.as_micros(), bins.count))
+        };
+        for (text, expected) in [
+            ("", Some((100, 10_000))),
+            ("50", Some((50, 10_000))),
+            ("100u,20", Some((100, 20))),
+            ("100usec,+20", Some((100, 20))),
+            ("1m", Some((1000, 10_000))),
+            ("1ms,20x,5%,95x", Some((1000, 20))),
+            ("0", None),
+            ("1M", None),
+            ("1s", None),
+            ("0.5", None),
+            ("1m,1K", None),
+            ("m", None),
+            ("abc", None),
+            ("9223372036854775807m", None),
+        ] {
+            assert_eq!(micros(text), expected, "{text}");
         }
     }
 
