@@ -7,6 +7,7 @@ use stats::Histogram;
 use sys::call::Error;
 
 use crate::counters::CounterWriter;
+use crate::shared_limit::SharedLimit;
 use crate::stop::{Stop, StopReason};
 
 /// Result of a loop, besides its counters.
@@ -182,6 +183,14 @@ impl LoopEnd {
 pub(crate) struct Budget(pub(crate) u64);
 
 impl Budget {
+    /// Takes a share of the limit, or the whole budget without a limit. Returns `None` if nothing is
+    /// left.
+    pub(crate) fn take_share(&mut self, limit: Option<&SharedLimit>) -> Option<Self> {
+        let share = limit.map_or(self.0, |limit| limit.take(self.0));
+        self.0 -= share;
+        (share > 0).then_some(Self(share))
+    }
+
     /// Subtracts `amount`, and returns whether nothing is left.
     #[inline]
     pub(crate) fn spend(&mut self, amount: u64) -> bool {

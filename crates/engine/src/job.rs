@@ -12,6 +12,7 @@ use crate::io::FlowSockets;
 use crate::loops::connections::Acceptor;
 use crate::numbers::{DatagramObserver, FirstDatagram};
 use crate::script::{ConnectionManager, Script, StepTimes};
+use crate::shared_limit::SharedLimit;
 use crate::stop::Stop;
 
 /// One worker's part of a plan, with all settings resolved. It can be run again. A job with other
@@ -52,6 +53,8 @@ pub struct FlowLoop<'a> {
     pub first_datagrams: &'a [FirstDatagram],
     /// Receives each numbered datagram.
     pub observer: Option<&'a dyn DatagramObserver>,
+    /// Limit of bytes that a one-way sender shares with others, in addition to its own limit.
+    pub shared_limit: Option<&'a SharedLimit>,
     /// Statistics of the schedule start after this time.
     pub warm_up: Duration,
     /// Settings of this end: its socket, buffers and calls.
@@ -104,6 +107,7 @@ impl<'a> FlowLoop<'a> {
             datagrams: flow.datagrams,
             first_datagrams: &[],
             observer: None,
+            shared_limit: None,
             warm_up: Duration::ZERO,
             endpoint: &flow.local,
             buffers,

@@ -39,6 +39,7 @@ mod resources;
 mod run;
 mod sampler;
 pub mod script;
+mod shared_limit;
 mod socket;
 mod spacing;
 mod start_barrier;
@@ -80,6 +81,7 @@ pub use run::{receive_late, run};
 pub use sampler::{
     CounterDelta, CounterReading, Sampler, arrived_bytes, path_sample, sample_until,
 };
+pub use shared_limit::SharedLimit;
 pub use socket::{
     DataSocket, Role, SocketError, dropped_datagrams, open_data_socket, open_datagram_branch,
     open_datagram_listener, prepare_accepted_llc, set_accepted_priority,

@@ -79,7 +79,7 @@ fn receive_stream(
     bounds: Bounds<'_>,
     mut call: impl FnMut() -> Result<MessageTotals, Error>,
 ) -> LoopResult {
-    bulk::receive(|(): &mut ()| call(), bounds, &mut (), &mut ()).into_result(bounds.stop)
+    bulk::receive(|(): &mut (), _| call(), bounds, &mut (), &mut ()).into_result(bounds.stop)
 }
 
 /// Numbered datagrams in one direction.
@@ -109,9 +109,10 @@ impl io::MethodTask for Datagrams<'_, '_> {
                 };
                 let mut numbering = Numbering::new(format, hooks, max_per_call);
                 let size = sizes.send_bytes.unwrap_or(0);
-                let call = io.send_call(ring, bounds);
+                let call = io.send_call(ring, bounds.counters);
+                let shared_limit = flow_loop.shared_limit;
                 let result = timed!(flow_loop.timing.calls, send_times, bounds.stop, |timer| {
-                    bulk::send(call, size, bounds, timer, &mut numbering)
+                    bulk::send(call, size, bounds, shared_limit, timer, &mut numbering)
                 });
                 let (paced, send_gaps) = numbering.hooks.finish().unzip();
                 LoopResult {

@@ -133,7 +133,7 @@ impl<H: Hooks> io::MethodTask for FlowTask<'_, '_, H> {
     fn run(self, io: &impl Io) -> LoopResult {
         use Operation::{Receive, ReceiveAll, Send};
         let (body, bounds, hooks) = (self.body, self.bounds, self.hooks);
-        let timing = body.timing;
+        let (timing, shared_limit) = (body.timing, body.shared_limit);
         let discards = body.endpoint.discard_in_kernel && io.is_connected();
         let continues_after_timeout = body.endpoint.socket.receive_timeout.is_some();
         let Buffers {
@@ -147,16 +147,17 @@ impl<H: Hooks> io::MethodTask for FlowTask<'_, '_, H> {
         match (body.workload.body.as_slice(), send, receive) {
             ([Send], Some(ring), _) => {
                 timed!(timing.calls, send_times, bounds.stop, |timer| {
-                    bulk::send(io.send_call(ring, bounds), size, bounds, timer, hooks)
+                    let call = io.send_call(ring, bounds.counters);
+                    bulk::send(call, size, bounds, shared_limit, timer, hooks)
                 })
             }
             ([Send], None, _) => {
                 let Some(file) = send_file else {
                     return unsupported();
                 };
-                let call = |_: &mut H| file.send(io.socket());
+                let call = |_: &mut H, _| file.send(io.socket());
                 timed!(timing.calls, send_times, bounds.stop, |timer| {
-                    bulk::send(call, size, bounds, timer, hooks)
+                    bulk::send(call, size, bounds, shared_limit, timer, hooks)
                 })
             }
             ([Receive], _, Some(ring)) if discards => {
@@ -170,7 +171,8 @@ impl<H: Hooks> io::MethodTask for FlowTask<'_, '_, H> {
             }
             ([Receive], _, Some(ring)) => {
                 timed!(timing.calls, receive_times, bounds.stop, |timer| {
-                    bulk::receive(io.receive_call(ring, bounds), bounds, timer, hooks)
+                    let call = io.receive_call(ring, bounds.counters);
+                    bulk::receive(call, bounds, timer, hooks)
                 })
             }
             ([Send, ReceiveAll], Some(requests), Some(responses)) => {
@@ -309,8 +311,7 @@ mod tests {
         ] {
             let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
             let address = listener.local_addr().unwrap();
-            let facts = SocketFacts::default();
-            let memory = BufferMemory::new(1 << 20, 1 << 20);
+            let (facts, memory) = (SocketFacts::default(), BufferMemory::new(1 << 20, 1 << 20));
             let buffers = Buffers::new(&endpoint, &workload, Tcp, &facts, None, b"a", &memory);
             let mut buffers = buffers.unwrap();
             let (stop, counters) = (Stop::new(), Counters::default());
@@ -327,6 +328,7 @@ mod tests {
                     datagrams: None,
                     first_datagrams: &[],
                     observer: None,
+                    shared_limit: None,
                     warm_up: Duration::ZERO,
                     endpoint: &endpoint,
                     buffers: &mut buffers,

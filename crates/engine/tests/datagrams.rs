@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use engine::{
     BufferMemory, Buffers, Counters, FirstDatagram, FlowLoop, FlowSockets, Job, JobBody,
-    LoopResult, Stop, StopReason, run,
+    LoopResult, SharedLimit, Stop, StopReason, run,
 };
 use model::{
     BufferPlan, ByteOrder, Counts, DatagramCounts, DatagramFormat, EndCause, FlowPlan, IoMethod,
@@ -48,11 +48,12 @@ fn run_flow(
     limit: Limit,
     stop: &Stop,
 ) -> (LoopResult, Counters) {
-    run_flow_after(&[], socket, flow, limit, stop)
+    run_flow_with(&[], None, socket, flow, limit, stop)
 }
 
-fn run_flow_after(
+fn run_flow_with(
     first: &[FirstDatagram],
+    shared_limit: Option<&SharedLimit>,
     socket: BorrowedFd<'_>,
     flow: &FlowPlan,
     limit: Limit,
@@ -74,6 +75,7 @@ fn run_flow_after(
     let mut job = Job {
         body: JobBody::Loop(FlowLoop {
             first_datagrams: first,
+            shared_limit,
             ..FlowLoop::for_flow(flow, &mut buffers)
         }),
         limit,
@@ -91,6 +93,46 @@ fn receive_to_end(socket: &UdpSocket, io: IoMethod) -> (Counts, DatagramCounts, 
     let (result, counters) = run_flow(socket.as_fd(), &flow, Limit::Unlimited, &Stop::new());
     assert_eq!(result.ended, EndCause::PeerClosed);
     (counters.counts(), counters.datagrams().unwrap(), result)
+}
+
+#[test]
+fn senders_share_a_limit_with_each_io_method() {
+    const DATAGRAMS: u64 = 1000;
+    for io in [IoMethod::OnePerCall, IoMethod::Mmsg, IoMethod::Gso] {
+        let limit = SharedLimit::new(DATAGRAMS * u64::from(SIZE) - 1, SIZE, 3);
+        limit.begin(0);
+        let run_sender = || {
+            let ((near, _far), flow) = (pair(), plan(Workload::send(), io));
+            let (no_limit, stop) = (Limit::Unlimited, Stop::new());
+            let socket = near.as_fd();
+            let (result, counters) =
+                run_flow_with(&[], Some(&limit), socket, &flow, no_limit, &stop);
+            assert_eq!(result.ended, EndCause::Count, "{io:?}");
+            counters.counts().send_calls
+        };
+        let datagrams: u64 = std::thread::scope(|scope| {
+            let senders: Vec<_> = (0..3).map(|_| scope.spawn(run_sender)).collect();
+            let counts = senders.into_iter().map(|sender| sender.join().unwrap());
+            counts.sum()
+        });
+        assert_eq!(datagrams, DATAGRAMS, "{io:?}");
+    }
+}
+
+/// The own limit of a sender applies, too. At a reached limit, a sender sends nothing.
+#[test]
+fn a_sender_has_its_own_limit_beside_a_shared_one() {
+    let (near, _far) = pair();
+    let flow = plan(Workload::send(), IoMethod::OnePerCall);
+    let limit = SharedLimit::new(10 * u64::from(SIZE), SIZE, 2);
+    limit.begin(0);
+    for (own, expected) in [(4, 4), (20, 6), (20, 0)] {
+        let (own, stop) = (Limit::Messages(own), Stop::new());
+        let socket = near.as_fd();
+        let (result, counters) = run_flow_with(&[], Some(&limit), socket, &flow, own, &stop);
+        assert_eq!(result.ended, EndCause::Count);
+        assert_eq!(counters.counts().send_calls, expected);
+    }
 }
 
 fn send_end_mark(socket: &UdpSocket, number: i64) {
@@ -189,8 +231,14 @@ fn first_datagrams_count_before_the_loop() {
     });
     send_end_mark(&near, 4);
     let flow = plan(Workload::receive(), IoMethod::OnePerCall);
-    let (result, counters) =
-        run_flow_after(&first, far.as_fd(), &flow, Limit::Unlimited, &Stop::new());
+    let (result, counters) = run_flow_with(
+        &first,
+        None,
+        far.as_fd(),
+        &flow,
+        Limit::Unlimited,
+        &Stop::new(),
+    );
     assert_eq!(result.ended, EndCause::PeerClosed);
     let datagrams = counters.datagrams().unwrap();
     assert_eq!((datagrams.received, datagrams.lost), (3, 1));

@@ -7,8 +7,8 @@ use sys::call::{self, Error};
 use sys::message::MessageTotals;
 
 use super::method::Io;
-use crate::counters::Counter;
-use crate::end::Bounds;
+use crate::counters::{Counter, CounterWriter};
+use crate::end::Budget;
 use crate::hooks::Hooks;
 
 /// Maximum datagrams per call: UDP_MAX_SEGMENTS of linux/udp.h before Linux 6.9.
@@ -28,8 +28,8 @@ impl Io for Gso<'_> {
     fn send_call<'a, H: Hooks>(
         &'a self,
         ring: &'a mut BufferRing,
-        bounds: Bounds<'a>,
-    ) -> impl FnMut(&mut H) -> Result<MessageTotals, Error> {
+        counters: CounterWriter<'a>,
+    ) -> impl FnMut(&mut H, Budget) -> Result<MessageTotals, Error> {
         let size = ring.size() as usize;
         let max_count = (MAX_CALL_BYTES / size.max(1)).clamp(1, MAX_SEGMENTS);
         let is_enabled = u16::try_from(size)
@@ -40,24 +40,24 @@ impl Io for Gso<'_> {
             socket: self.0,
             size,
             data: (0..count).flat_map(|_| ring.advance().to_vec()).collect(),
-            bounds,
+            counters,
         };
-        move |hooks: &mut H| sender.send(hooks)
+        move |hooks: &mut H, budget| sender.send(hooks, budget)
     }
 }
 
-/// Sends one buffer per call, up to the end of the limit and of a paced sender's burst.
+/// Sends one buffer per call, up to the end of the budget and of a paced sender's burst.
 struct SegmentSender<'a> {
     socket: BorrowedFd<'a>,
     size: usize,
     data: Vec<u8>,
-    bounds: Bounds<'a>,
+    counters: CounterWriter<'a>,
 }
 
 impl SegmentSender<'_> {
     #[inline]
-    fn send(&mut self, hooks: &mut impl Hooks) -> Result<MessageTotals, Error> {
-        let left = self.bounds.work_left.messages(self.size as u32);
+    fn send(&mut self, hooks: &mut impl Hooks, budget: Budget) -> Result<MessageTotals, Error> {
+        let left = budget.messages(self.size as u32);
         let left = usize::try_from(hooks.passes_due().min(left)).unwrap_or(usize::MAX);
         let length = left.saturating_mul(self.size).min(self.data.len());
         let data = &mut self.data[..length];
@@ -65,8 +65,7 @@ impl SegmentSender<'_> {
             hooks.before_send(datagram);
         }
         let bytes = call::send(self.socket, data)?;
-        self.bounds.work_left.spend(bytes as u64);
-        self.bounds.counters.add(Counter::SendBatches, 1);
+        self.counters.add(Counter::SendBatches, 1);
         Ok(MessageTotals {
             messages: bytes / self.size,
             bytes,

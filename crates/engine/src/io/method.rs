@@ -7,7 +7,8 @@ use sys::buffer::BufferRing;
 use sys::call::{self, Error, KernelAddress};
 use sys::message::{ControlMessage, MessageHeaders, MessageTotals};
 
-use crate::end::Bounds;
+use crate::counters::CounterWriter;
+use crate::end::Budget;
 use crate::hooks::Hooks;
 
 /// The calls of one I/O method.
@@ -107,34 +108,35 @@ pub(crate) trait Io {
         false
     }
 
-    /// Returns the call that sends from a ring: by default one buffer per call.
+    /// Returns the call that sends from a ring within a budget: by default one buffer per call.
     fn send_call<'a, H: Hooks>(
         &'a self,
         ring: &'a mut BufferRing,
-        _: Bounds<'a>,
-    ) -> impl FnMut(&mut H) -> Result<MessageTotals, Error>
+        _: CounterWriter<'a>,
+    ) -> impl FnMut(&mut H, Budget) -> Result<MessageTotals, Error>
     where
         Self: Sized,
     {
-        |hooks: &mut H| {
+        |hooks: &mut H, _| {
             let buffer = ring.advance();
             hooks.before_send(buffer);
             self.send(buffer).map(MessageTotals::single)
         }
     }
 
-    /// Returns the call that receives into a ring: by default into one buffer per call.
+    /// Returns the call that receives into a ring within a budget: by default into one buffer per
+    /// call.
     ///
     /// A result of 0 bytes is the end of the stream.
     fn receive_call<'a, H: Hooks>(
         &'a self,
         ring: &'a mut BufferRing,
-        _: Bounds<'a>,
-    ) -> impl FnMut(&mut H) -> Result<MessageTotals, Error>
+        _: CounterWriter<'a>,
+    ) -> impl FnMut(&mut H, Budget) -> Result<MessageTotals, Error>
     where
         Self: Sized,
     {
-        |hooks: &mut H| {
+        |hooks: &mut H, _| {
             let buffer = ring.advance();
             let received = self.receive(buffer)?;
             hooks.after_receive(&mut buffer[..received]);

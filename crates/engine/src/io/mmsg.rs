@@ -9,8 +9,8 @@ use sys::message::{ControlMessage, MessageTotals};
 
 use super::flow::FlowSockets;
 use super::method::Io;
-use crate::counters::Counter;
-use crate::end::Bounds;
+use crate::counters::{Counter, CounterWriter};
+use crate::end::Budget;
 use crate::hooks::Hooks;
 
 /// Maximum datagrams per call.
@@ -39,12 +39,12 @@ impl<'a> Mmsg<'a> {
         Some(Self { socket, to, from })
     }
 
-    fn batches<'b>(&'b self, ring: &'b mut BufferRing, bounds: Bounds<'b>) -> Batches<'b> {
+    fn batches<'b>(&'b self, ring: &'b mut BufferRing, counters: CounterWriter<'b>) -> Batches<'b> {
         Batches {
             socket: self.socket,
             batch: DatagramBatch::new(MAX_BATCH, self.to.clone(), self.from.clone()),
             ring,
-            bounds,
+            counters,
             has_ended: false,
         }
     }
@@ -62,31 +62,31 @@ impl Io for Mmsg<'_> {
     fn send_call<'a, H: Hooks>(
         &'a self,
         ring: &'a mut BufferRing,
-        bounds: Bounds<'a>,
-    ) -> impl FnMut(&mut H) -> Result<MessageTotals, Error> {
-        let mut batches = self.batches(ring, bounds);
-        move |hooks: &mut H| batches.send(hooks)
+        counters: CounterWriter<'a>,
+    ) -> impl FnMut(&mut H, Budget) -> Result<MessageTotals, Error> {
+        let mut batches = self.batches(ring, counters);
+        move |hooks: &mut H, budget| batches.send(hooks, budget)
     }
 
     fn receive_call<'a, H: Hooks>(
         &'a self,
         ring: &'a mut BufferRing,
-        bounds: Bounds<'a>,
-    ) -> impl FnMut(&mut H) -> Result<MessageTotals, Error> {
-        let mut batches = self.batches(ring, bounds);
-        move |hooks: &mut H| batches.receive(hooks)
+        counters: CounterWriter<'a>,
+    ) -> impl FnMut(&mut H, Budget) -> Result<MessageTotals, Error> {
+        let mut batches = self.batches(ring, counters);
+        move |hooks: &mut H, budget| batches.receive(hooks, budget)
     }
 }
 
 /// Moves one batch per call.
 ///
-/// A batch has at most [`MAX_BATCH`] datagrams. It ends at the limit, and at the end of a paced
+/// A batch has at most [`MAX_BATCH`] datagrams. It ends with the budget, and at the end of a paced
 /// sender's burst.
 struct Batches<'a> {
     socket: BorrowedFd<'a>,
     batch: DatagramBatch,
     ring: &'a mut BufferRing,
-    bounds: Bounds<'a>,
+    counters: CounterWriter<'a>,
     /// Whether the end mark, an empty datagram, has arrived.
     has_ended: bool,
 }
@@ -94,37 +94,30 @@ struct Batches<'a> {
 impl Batches<'_> {
     /// Returns the maximum number of datagrams for the next call.
     #[inline]
-    fn max_datagrams(&self, hooks: &impl Hooks) -> u64 {
-        let limit = self.bounds.work_left.messages(self.ring.size());
+    fn max_datagrams(&self, hooks: &impl Hooks, budget: Budget) -> u64 {
+        let limit = budget.messages(self.ring.size());
         hooks.passes_due().min(limit)
     }
 
-    /// Subtracts the bytes from the budget.
     #[inline]
-    fn spend_budget(&mut self, moved: MessageTotals) -> MessageTotals {
-        self.bounds.work_left.spend(moved.bytes as u64);
-        moved
-    }
-
-    #[inline]
-    fn send(&mut self, hooks: &mut impl Hooks) -> Result<MessageTotals, Error> {
-        let (max_datagrams, ring) = (self.max_datagrams(hooks), &mut *self.ring);
+    fn send(&mut self, hooks: &mut impl Hooks, budget: Budget) -> Result<MessageTotals, Error> {
+        let (max_datagrams, ring) = (self.max_datagrams(hooks, budget), &mut *self.ring);
         let prepare = |buffer: &mut [u8]| hooks.before_send(buffer);
         let moved = self.batch.send(self.socket, ring, max_datagrams, prepare)?;
-        self.bounds.counters.add(Counter::SendBatches, 1);
-        Ok(self.spend_budget(moved))
+        self.counters.add(Counter::SendBatches, 1);
+        Ok(moved)
     }
 
     /// Receives a batch. It does not count datagrams after the end mark: other methods do not
     /// receive these.
     #[inline]
-    fn receive(&mut self, hooks: &mut impl Hooks) -> Result<MessageTotals, Error> {
+    fn receive(&mut self, hooks: &mut impl Hooks, budget: Budget) -> Result<MessageTotals, Error> {
         let mut data = MessageTotals::default();
         if self.has_ended {
             return Ok(data);
         }
         let (max_datagrams, ring, has_ended) = (
-            self.max_datagrams(hooks),
+            self.max_datagrams(hooks, budget),
             &mut *self.ring,
             &mut self.has_ended,
         );
@@ -139,9 +132,9 @@ impl Batches<'_> {
         self.batch
             .receive(self.socket, ring, max_datagrams, handle)?;
         if data.messages > 0 {
-            self.bounds.counters.add(Counter::ReceiveBatches, 1);
+            self.counters.add(Counter::ReceiveBatches, 1);
         }
-        Ok(self.spend_budget(data))
+        Ok(data)
     }
 }
 
@@ -195,6 +188,7 @@ mod tests {
                 datagrams: None,
                 first_datagrams: &[],
                 observer: None,
+                shared_limit: None,
                 warm_up: Duration::ZERO,
                 endpoint,
                 buffers: &mut buffers,

@@ -9,15 +9,41 @@ use sys::call::{self, Error};
 use sys::message::MessageTotals;
 
 use crate::counters::{Counter, CounterWriter, PassKind};
-use crate::end::{Bounds, LoopEnd};
+use crate::end::{Bounds, Budget, LoopEnd};
 use crate::hooks::Hooks;
+use crate::shared_limit::SharedLimit;
 use crate::stop::Stop;
 use crate::timer::Timer;
 
-/// Sends messages of `size` bytes until the budget is spent or the stop is set. One `call` sends
-/// one or several messages.
+/// Sends messages of `size` bytes until the budget or the limit that it shares is spent, or until
+/// the stop is set. One `call` sends one or several messages, at most those of a budget.
 pub(crate) fn send<H: Hooks>(
-    mut call: impl FnMut(&mut H) -> Result<MessageTotals, Error>,
+    mut call: impl FnMut(&mut H, Budget) -> Result<MessageTotals, Error>,
+    size: u32,
+    bounds: Bounds<'_>,
+    shared_limit: Option<&SharedLimit>,
+    timer: &mut impl Timer,
+    hooks: &mut H,
+) -> LoopEnd {
+    bounds.counters.set_pass_sizes(size, 0, PassKind::OneWay);
+    let mut left = bounds.work_left;
+    while let Some(work_left) = left.take_share(shared_limit) {
+        let bounds = Bounds {
+            work_left,
+            ..bounds
+        };
+        match send_share(&mut call, size, bounds, timer, hooks) {
+            LoopEnd::Count => {}
+            end => return end,
+        }
+    }
+    LoopEnd::Count
+}
+
+/// Sends until the budget is spent or the stop is set.
+#[inline]
+fn send_share<H: Hooks>(
+    call: &mut impl FnMut(&mut H, Budget) -> Result<MessageTotals, Error>,
     size: u32,
     bounds: Bounds<'_>,
     timer: &mut impl Timer,
@@ -28,14 +54,13 @@ pub(crate) fn send<H: Hooks>(
         stop,
         counters,
     } = bounds;
-    counters.set_pass_sizes(size, 0, PassKind::OneWay);
     timer.start();
     while !stop.is_set() {
         if hooks.wait_if_early(stop) {
             timer.start();
             continue;
         }
-        match call(hooks) {
+        match call(hooks, budget) {
             // The sent file has become shorter.
             Ok(MessageTotals { bytes: 0, .. }) => return LoopEnd::from_call("send", Error::NODATA),
             Ok(MessageTotals { bytes, messages }) => {
@@ -62,9 +87,10 @@ pub(crate) fn send<H: Hooks>(
     LoopEnd::Stopped
 }
 
-/// Receives until the peer ends the data, the budget is spent or the stop is set.
+/// Receives until the peer ends the data, the budget is spent or the stop is set. One `call`
+/// receives one or several messages, at most those of a budget.
 pub(crate) fn receive<H: Hooks>(
-    mut call: impl FnMut(&mut H) -> Result<MessageTotals, Error>,
+    mut call: impl FnMut(&mut H, Budget) -> Result<MessageTotals, Error>,
     bounds: Bounds<'_>,
     timer: &mut impl Timer,
     hooks: &mut H,
@@ -80,7 +106,7 @@ pub(crate) fn receive<H: Hooks>(
             timer.start();
             continue;
         }
-        match call(hooks) {
+        match call(hooks, budget) {
             Ok(MessageTotals { bytes: 0, .. }) => return LoopEnd::PeerClosed,
             Ok(MessageTotals { bytes, messages }) => {
                 timer.lap();

@@ -460,6 +460,7 @@ impl PreparedTest {
             datagrams: None,
             first_datagrams: &[],
             observer: None,
+            shared_limit: None,
             warm_up: Duration::ZERO,
             endpoint: &self.assignment.endpoint,
             buffers: &mut self.buffers,
