@@ -184,7 +184,7 @@ impl<'a> Session<'a> {
             control_segment: segment,
             ..TestRun::new(self.common, &parameters, cookie, peer)
         });
-        let text = parameters.encode();
+        let text = requested_parameters(&parameters).encode();
         events.debug("send_parameters:", Some(&text));
         events.connected(run);
         self.channel().send_json(&text)?;
@@ -432,6 +432,21 @@ impl<'a> Session<'a> {
     }
 }
 
+/// Returns the parameters that the server gets.
+///
+/// Without a limit of bytes, a server sends until the client ends the test. A server that stops at
+/// the limit may have sent too little: it also counts lost datagrams, and bytes that the client
+/// omits, because the omitted time of the server ends earlier.
+fn requested_parameters(parameters: &Parameters) -> Parameters {
+    let is_received = parameters.direction != Direction::Forward;
+    let may_fall_short = parameters.protocol == Protocol::Udp || parameters.omit > 0;
+    let mut requested = parameters.clone();
+    if is_received && may_fall_short {
+        (requested.bytes, requested.blocks) = (0, 0);
+    }
+    requested
+}
+
 /// Handles the control connection while data flows.
 struct ClientHandler<'a, 'b> {
     session: &'a Session<'b>,
@@ -468,5 +483,34 @@ impl TransferHandler for ClientHandler<'_, '_> {
         };
         self.fault = sent.err();
         false
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_stops_at_a_limit_only_if_all_its_bytes_count() {
+        for (protocol, direction, omit, is_sent) in [
+            (Protocol::Tcp, Direction::Forward, 1, true),
+            (Protocol::Udp, Direction::Forward, 0, true),
+            (Protocol::Tcp, Direction::Reverse, 0, true),
+            (Protocol::Tcp, Direction::Both, 0, true),
+            (Protocol::Tcp, Direction::Reverse, 1, false),
+            (Protocol::Tcp, Direction::Both, 1, false),
+            (Protocol::Udp, Direction::Reverse, 0, false),
+        ] {
+            let parameters = Parameters {
+                protocol,
+                direction,
+                omit,
+                blocks: 5,
+                time: 0,
+                ..Parameters::default()
+            };
+            let requested = requested_parameters(&parameters);
+            assert_eq!((requested.blocks == 5, requested.time), (is_sent, 0));
+        }
     }
 }
