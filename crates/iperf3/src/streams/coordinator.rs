@@ -6,7 +6,7 @@ use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
 use control::ControlConnection;
-use engine::{FlowGroup, StopReason, acknowledged_bytes, path_sample};
+use engine::{FlowGroup, acknowledged_bytes, path_sample};
 use model::{Counts, Sample, Series};
 use stats::Histogram;
 use sys::option;
@@ -18,7 +18,7 @@ use super::{
 /// The longest wait, and the minimum time between two samples of round-trip times.
 const MAX_TICK: Duration = Duration::from_millis(8);
 
-/// The longest wait while a byte limit can end the transfer.
+/// The longest wait while received bytes can end the transfer.
 const SHORT_TICK: Duration = Duration::from_millis(1);
 
 /// The maximum wait for a control message that explains a stream's failure.
@@ -46,10 +46,6 @@ pub(super) struct Coordinator<'a> {
     last_interval_end: Duration,
     /// When round-trip times were last sampled.
     last_round_trip_sample: Duration,
-    /// The bytes at the last progress, and its time.
-    last_progress: (u64, Duration),
-    /// Whether one direction has moved the limit of bytes.
-    pub(super) has_reached_limit: bool,
 }
 
 impl<'a> Coordinator<'a> {
@@ -76,8 +72,6 @@ impl<'a> Coordinator<'a> {
             omit_end_index: shared.transfer.omit.is_zero().then_some(0),
             last_interval_end: Duration::ZERO,
             last_round_trip_sample: Duration::ZERO,
-            last_progress: (0, Duration::ZERO),
-            has_reached_limit: false,
         }
     }
 
@@ -96,16 +90,15 @@ impl<'a> Coordinator<'a> {
             ..
         } = self.shared.transfer;
         let end = time.map(|time| omit + time);
-        let has_sender = self.streams.iter().any(|stream| stream.sends);
-        let is_exact = self.shared.has_exact_limit && self.streams.len() == 1;
-        let polls_limit = bytes.is_some() && !is_exact && (has_sender || !is_server);
+        let has_receiver = self.streams.iter().any(|stream| !stream.sends);
+        let polls_limit = bytes.is_some() && has_receiver && !is_server;
         let mut final_bytes = None;
         let mut give_up_at = None;
         let mut due = self.next_due(interval);
         loop {
             let now = self.started.elapsed();
             let moved_bytes = self.moved_bytes();
-            if self.reaches_limit(now, moved_bytes)
+            if self.has_received_limit()
                 || final_bytes.is_some_and(|bytes| moved_bytes >= bytes)
                 || end.is_some_and(|end| now >= end)
                 || give_up_at.is_some_and(|when| now >= when)
@@ -149,47 +142,21 @@ impl<'a> Coordinator<'a> {
         }
     }
 
-    /// Returns whether a client's transfer ends by its limit of bytes.
-    ///
-    /// At a server, ends the sending streams at that limit.
-    fn reaches_limit(&mut self, now: Duration, moved_bytes: u64) -> bool {
+    /// Returns whether a client has received the limit of bytes. Senders end at it by themselves.
+    fn has_received_limit(&self) -> bool {
         let TransferSettings {
-            bytes,
-            is_server,
-            max_silence,
-            ..
+            bytes, is_server, ..
         } = self.shared.transfer;
-        let Some(limit) = bytes.filter(|_| self.omit_end_index.is_some()) else {
+        let begins = self.omit_end_index.is_some() && !is_server;
+        let Some(limit) = bytes.filter(|_| begins) else {
             return false;
         };
-        if moved_bytes > self.last_progress.0 {
-            self.last_progress = (moved_bytes, now);
-        }
-        let [mut sent, mut received, mut omitted] = [0; 3];
-        for (stream, before) in self.streams.iter().zip(&self.omitted) {
-            let counts = stream.counters.counts();
-            sent += counts.sent.0.saturating_sub(before.sent.0);
-            received += counts.received.0.saturating_sub(before.received.0);
-            omitted += before.bytes();
-        }
-        if is_server {
-            // The ends omit different data, and a client must receive the limit without its part.
-            let has_sent_enough = sent > 0 && sent >= limit.saturating_add(omitted);
-            if has_sent_enough && !super::is_uncapped(self.streams, &self.shared.transfer) {
-                self.shared.send_stop.set(StopReason::Deadline);
-            }
-            return false;
-        }
-        self.has_reached_limit = sent >= limit || received >= limit;
-        // A stock server stops at the limit, although it has counted the omitted bytes, and
-        // although datagrams were lost.
-        let is_datagrams = self
-            .streams
-            .iter()
-            .any(|stream| stream.plan.datagrams.is_some());
-        let may_have_ended = is_datagrams || received.saturating_add(omitted) >= limit;
-        let is_silent = received > 0 && now >= self.last_progress.1 + max_silence;
-        self.has_reached_limit || (sent == 0 && is_silent && may_have_ended)
+        let measured = |(stream, omitted): (&Stream, &Counts)| {
+            let received = stream.counters.counts().received.0;
+            received.saturating_sub(omitted.received.0)
+        };
+        let received: u64 = self.streams.iter().zip(&self.omitted).map(measured).sum();
+        received >= limit
     }
 
     /// Returns the end of a stream that ended by itself; a control message takes precedence.
@@ -261,10 +228,24 @@ impl<'a> Coordinator<'a> {
             self.group.restart_cpu();
             let counted = self.streams.iter().map(|stream| stream.counters.counts());
             self.omitted = counted.collect();
+            self.begin_limit();
             for round_trips in &mut self.round_trips {
                 *round_trips = Histogram::default();
             }
         }
+    }
+
+    /// Begins the limit of the sent bytes at the end of the omitted time.
+    fn begin_limit(&self) {
+        let Some(limit) = &self.shared.limit else {
+            return;
+        };
+        let mut sent: u64 = self.omitted.iter().map(|counts| counts.sent.0).sum();
+        if self.shared.transfer.is_server {
+            // The ends omit different data, and a client must receive the limit without its part.
+            sent += self.omitted.iter().map(Counts::bytes).sum::<u64>();
+        }
+        limit.begin(sent);
     }
 
     fn interval_end(&self) -> IntervalEnd<'_> {

@@ -8,11 +8,12 @@ mod stream;
 mod worker;
 
 use std::sync::OnceLock;
+use std::sync::atomic::AtomicUsize;
 use std::thread::Builder;
 use std::time::Duration;
 
 use control::ControlConnection;
-use engine::{BufferMemory, FlowGroup, Stop, StopReason};
+use engine::{BufferMemory, FlowGroup, SharedLimit, Stop, StopReason};
 use model::{Series, Side};
 
 use crate::options::CommonSettings;
@@ -39,8 +40,8 @@ pub(crate) struct TransferSettings<'a> {
     ///
     /// A server does not end the transfer: its streams stop sending, and the client ends it.
     pub(crate) bytes: Option<u64>,
-    /// The silence after which no more data can arrive in a transfer with a limit of bytes.
-    pub(crate) max_silence: Duration,
+    /// The bytes of a block.
+    pub(crate) block_bytes: u32,
     /// The length of a report interval; `None` without intervals.
     pub(crate) interval: Option<Duration>,
     /// The maximum time during which a stream moves no data.
@@ -71,7 +72,7 @@ impl<'a> TransferSettings<'a> {
             omit: Duration::from_secs(parameters.omit.into()),
             time: None,
             bytes: crate::total_bytes(parameters),
-            max_silence: max_silence(parameters),
+            block_bytes: parameters.block_size(),
             interval: common.interval,
             idle_timeout: common.receive_timeout,
             cancel,
@@ -80,15 +81,6 @@ impl<'a> TransferSettings<'a> {
             memory,
         }
     }
-}
-
-/// Returns a time that is longer than any pause between the blocks of a sender.
-fn max_silence(parameters: &Parameters) -> Duration {
-    const MIN_SILENCE: Duration = Duration::from_secs(2);
-    let burst = u64::from(parameters.burst.unwrap_or(1)) * u64::from(parameters.block_size());
-    let burst_bits = burst * 8;
-    let pause_seconds = burst_bits.checked_div(parameters.rate).unwrap_or(0) + 1;
-    MIN_SILENCE + Duration::from_secs(pause_seconds)
 }
 
 /// The state of all streams at the end of an interval.
@@ -194,18 +186,15 @@ pub(crate) fn run_transfer(
 ) -> TransferData {
     let endpoint = streams.first().map(|stream| stream.plan.local.clone());
     let group = FlowGroup::new(streams.len(), endpoint.unwrap_or_default());
-    let data_stop = transfer.cancel.child();
     let senders = streams.iter().filter(|stream| stream.sends).count();
     let shared = SharedState {
         transfer,
-        send_stop: data_stop.child(),
-        data_stop,
+        data_stop: transfer.cancel.child(),
         drain_stop: Stop::new(),
         coordinator_wake: transfer.cancel.child(),
         first_end: OnceLock::new(),
-        has_exact_limit: senders == 1
-            && transfer.omit.is_zero()
-            && !is_uncapped(streams, &transfer),
+        limit: sent_limit(streams, senders, &transfer),
+        running_senders: AtomicUsize::new(senders),
     };
     std::thread::scope(|scope| {
         let start = |stream| {
@@ -221,25 +210,14 @@ pub(crate) fn run_transfer(
         let mut coordinator = Coordinator::new(streams, &shared, &group);
         let end = coordinator.run_until_end(control, handler);
         shared.data_stop.set(StopReason::Deadline);
-        // A sender of a number of bytes completes its blocks within the test.
-        let ends_after_blocks =
-            coordinator.has_reached_limit && !transfer.is_server && senders == streams.len();
-        let mut drains = false;
-        if !ends_after_blocks {
-            coordinator.data_end = Some(coordinator.data_end_time());
-            drains = handler.on_end(&end);
-        }
-        if !drains {
+        coordinator.data_end = Some(coordinator.data_end_time());
+        if !handler.on_end(&end) {
             shared.drain_stop.set(StopReason::Deadline);
         }
         let finished = threads
             .into_iter()
             .map(|thread| thread.ok()?.join().ok().flatten());
         let sides: Vec<_> = finished.map(Option::unwrap_or_default).collect();
-        if ends_after_blocks {
-            coordinator.data_end = Some(coordinator.data_end_time());
-            handler.on_end(&end);
-        }
         coordinator.end_last_interval(handler);
         let omit_end_index = coordinator.omit_end_index.unwrap_or(
             coordinator
@@ -272,11 +250,24 @@ pub(crate) fn run_transfer(
     })
 }
 
-/// Returns whether a server's streams send until the client ends the transfer, despite a limit.
+/// Returns the limit of bytes that the sending streams share, if there is one.
 ///
-/// Datagrams may be lost, and a client ends the transfer when it has received enough.
-fn is_uncapped(streams: &[Stream], transfer: &TransferSettings<'_>) -> bool {
-    transfer.is_server && streams.iter().any(|stream| stream.plan.datagrams.is_some())
+/// A server sends datagrams until the client ends the transfer, because they may be lost, and the
+/// client must receive enough.
+fn sent_limit(
+    streams: &[Stream],
+    senders: usize,
+    transfer: &TransferSettings<'_>,
+) -> Option<SharedLimit> {
+    let is_datagrams = streams.iter().any(|stream| stream.plan.datagrams.is_some());
+    let bytes = transfer
+        .bytes
+        .filter(|_| !(transfer.is_server && is_datagrams))?;
+    let limit = SharedLimit::new(bytes, transfer.block_bytes, senders);
+    if transfer.omit.is_zero() {
+        limit.begin(0);
+    }
+    Some(limit)
 }
 
 /// The state that the threads of a transfer share.
@@ -284,16 +275,16 @@ struct SharedState<'a> {
     transfer: TransferSettings<'a>,
     /// Ends the streams' loops.
     data_stop: Stop,
-    /// Ends the loops of sending streams; set with `data_stop`, or earlier at the limit of bytes.
-    send_stop: Stop,
     /// Ends the uncounted reading of receivers after the transfer.
     drain_stop: Stop,
     /// Wakes the coordinator when a stream ends by itself.
     coordinator_wake: Stop,
     /// The end of the first stream that ended by itself.
     first_end: OnceLock<TransferEnd>,
-    /// Whether a single sender ends exactly at the limit of bytes, by its own count.
-    has_exact_limit: bool,
+    /// The limit of the sent bytes. It begins at the end of the omitted time.
+    limit: Option<SharedLimit>,
+    /// The number of sending streams that have not ended at the limit.
+    running_senders: AtomicUsize,
 }
 
 impl SharedState<'_> {

@@ -1,13 +1,14 @@
 //! The thread of a stream: moves its data until the transfer or the stream ends.
 
 use std::os::fd::AsFd;
+use std::sync::atomic::Ordering::AcqRel;
 use std::time::{Duration, Instant};
 
 use engine::{
     Buffers, FlowLoop, FlowSockets, GroupMember, LoopResult, MeasuredPhase, PhaseSettings,
     receive_late,
 };
-use model::{EndCause, Limit, Side, SizeRule};
+use model::{EndCause, Limit, Side};
 use sys::call::{self, Error};
 
 use super::{SharedState, Stream, TransferEnd};
@@ -32,7 +33,6 @@ pub(super) fn run_stream(
     let (plan, transfer) = (&stream.plan, &shared.transfer);
     let file = stream.file.as_ref().and_then(|file| file.try_clone().ok());
     let metadata = file.as_ref().and_then(|file| file.metadata().ok());
-    let sends_file_once = stream.sends && metadata.is_some();
     let (send_file, receive_file) = if stream.sends {
         (file, None)
     } else {
@@ -56,29 +56,22 @@ pub(super) fn run_stream(
     buffers.save_file = receive_file;
     let settings = PhaseSettings {
         counters: &stream.counters,
-        cancel: if stream.sends {
-            &shared.send_stop
-        } else {
-            &shared.data_stop
-        },
+        cancel: &shared.data_stop,
         control: None,
         duration: transfer.time.map(|time| transfer.omit + time),
         idle_timeout: Some(buffers.idle_timeout(transfer.idle_timeout, endpoint)),
         group: Some(member.start()?),
     };
-    let exact_limit = transfer
-        .bytes
-        .filter(|_| stream.sends && shared.has_exact_limit);
-    let limit = match exact_limit {
-        Some(bytes) => Limit::Bytes(metadata.map_or(bytes, |file| file.len().min(bytes))),
-        _ if sends_file_once => metadata.map_or(Limit::Unlimited, |file| Limit::Bytes(file.len())),
-        _ => transfer.time.map_or(Limit::Unlimited, Limit::Time),
+    let limit = match metadata.filter(|_| stream.sends) {
+        Some(file) => Limit::Bytes(file.len()),
+        None => transfer.time.map_or(Limit::Unlimited, Limit::Time),
     };
     let mut phase = MeasuredPhase::start(endpoint, settings);
     let socket = &stream.data.socket;
     let sockets = FlowSockets::Connected(socket.as_fd());
     let flow_loop = FlowLoop {
         warm_up: transfer.omit,
+        shared_limit: shared.limit.as_ref().filter(|_| stream.sends),
         ..FlowLoop::for_flow(plan, &mut buffers)
     };
     let loop_result = phase.run(limit, flow_loop, sockets);
@@ -139,14 +132,12 @@ const ROOM_CHECK_INTERVAL: Duration = Duration::from_millis(20);
 /// the rest is part of it; else it is sent after the test's time.
 fn complete_block(stream: &Stream, shared: &SharedState<'_>) {
     let (payload, counts_rest) = (shared.transfer.payload, shared.transfer.bytes.is_some());
-    let SizeRule::Bytes(block) = stream.plan.local.send.size else {
-        return;
-    };
-    let sent_in_block = stream.counters.counts().sent.0 % u64::from(block);
+    let block = u64::from(shared.transfer.block_bytes);
+    let sent_in_block = stream.counters.counts().sent.0 % block;
     if !stream.plan.transport.is_byte_stream() || sent_in_block == 0 {
         return;
     }
-    let mut remaining = u64::from(block) - sent_in_block;
+    let mut remaining = block - sent_in_block;
     let socket = stream.data.socket.as_fd();
     let until = Instant::now() + BLOCK_COMPLETION_TIMEOUT;
     // A client that has ended the test does not read any more.
@@ -174,6 +165,12 @@ fn report_end(loop_result: &LoopResult, shared: &SharedState<'_>, sends: bool) {
     let end = match (&loop_result.ended, loop_result.failure) {
         // The client ends the test, even if the server's file ended earlier.
         (EndCause::Count, _) if shared.transfer.is_server => return,
+        // The other senders have shares of the limit.
+        (EndCause::Count, _)
+            if shared.limit.is_some() && shared.running_senders.fetch_sub(1, AcqRel) > 1 =>
+        {
+            return;
+        }
         (EndCause::Count, _) => TransferEnd::Regular,
         // The coordinator handles these ends.
         (EndCause::Deadline | EndCause::Cancelled, _) => return,

@@ -25,7 +25,7 @@ struct Limit {
     options: &'static str,
     /// The end of the test.
     end: End,
-    /// Bits per second of each direction; 0 if one stream ends exactly at the limit.
+    /// Bits per second of each direction; 0 if the test ends exactly at the limit.
     rate: u64,
 }
 
@@ -49,7 +49,7 @@ const fn limit(name: &'static str, options: &'static str, end: End, rate: u64) -
 }
 
 /// The rows of the table in docs/src/iperf3-users.md. 131072 is the default size of a block.
-const LIMITS: [Limit; 20] = [
+const LIMITS: [Limit; 25] = [
     limit("bytes", "-n 4M", End::Bytes(4 * MEBIBYTE), 0),
     limit("bytes_in_blocks", "-n 1000000", End::Bytes(8 * 131_072), 0),
     limit(
@@ -58,12 +58,30 @@ const LIMITS: [Limit; 20] = [
         End::Bytes(8 * 131_072),
         24_000_000,
     ),
+    limit(
+        "bytes_parallel_unpaced",
+        "-n 1000000 -P 3",
+        End::Bytes(8 * 131_072),
+        0,
+    ),
+    limit(
+        "bytes_parallel_small_blocks",
+        "-n 10M -P 3 -l 1000",
+        End::Bytes(10_486_000),
+        0,
+    ),
     limit("bytes_reverse", "-R -n 4M", End::Bytes(4 * MEBIBYTE), 0),
     limit(
         "bytes_reverse_parallel",
         "-R -n 2M -P 3 -b 8M",
         End::Bytes(2 * MEBIBYTE),
         24_000_000,
+    ),
+    limit(
+        "bytes_reverse_parallel_unpaced",
+        "-R -n 1000000 -P 3",
+        End::Bytes(8 * 131_072),
+        0,
     ),
     limit(
         "bytes_both",
@@ -115,7 +133,14 @@ const LIMITS: [Limit; 20] = [
         8_000_000,
     ),
     limit("blocks", "-k 20", End::Bytes(20 * 131_072), 0),
+    limit("blocks_parallel", "-k 5 -P 3", End::Bytes(5 * 131_072), 0),
     limit("blocks_reverse", "-R -k 20", End::Bytes(20 * 131_072), 0),
+    limit(
+        "block_of_one_stream",
+        "-R -k 1 -P 3",
+        End::Bytes(131_072),
+        0,
+    ),
     limit(
         "block_omit_reverse",
         "-R -k 1 -O 1 -b 16M",
@@ -190,7 +215,10 @@ pub(crate) fn test_cases() -> Vec<TestCase> {
             check_with_stock(limit, &Program::stock("/usr/bin/iperf3"))
         });
         test_cases.push(stock.allow_many_at_once());
-        for (version, program) in [("3_18", "iperf3-3.18"), ("3_22", "iperf3-3.22")] {
+        // Later versions check the limit of several streams at report intervals.
+        let later_versions = [("3_18", "iperf3-3.18"), ("3_22", "iperf3-3.22")];
+        let is_late = limit.rate == 0 && limit.options.contains("-P");
+        for (version, program) in later_versions.into_iter().filter(|_| !is_late) {
             let path = newer_peer(program);
             let newer = optional_test_case(path.clone().err(), name(version), move || {
                 check_with_stock(limit, &Program::stock(path?))
@@ -369,6 +397,11 @@ fn check_figures(
     let is_reverse = limit.options.contains("-R");
     let has_omitted_time = limit.options.contains("-O");
     let is_udp = limit.options.contains("-u");
+    let is_our_sender = if is_reverse {
+        is_our_server
+    } else {
+        is_our_client
+    };
     if are_both_ours && !has_omitted_time && received > sent {
         return Err("more received than sent".to_owned());
     }
@@ -392,6 +425,11 @@ fn check_figures(
             let slack = limit.rate / 8 * 4 + 4 * 131_072 * u64::from(limit.rate > 0);
             let reverse = bytes("sum_sent_bidir_reverse").unwrap_or(0);
             let most = counted.max(reverse);
+            // A server sends datagrams, and data after an omitted time, until the client ends.
+            let is_exact = is_our_sender && !has_omitted_time && !(is_udp && is_reverse);
+            if is_exact && (sent > limit_bytes || (is_our_client && most < limit_bytes)) {
+                return Err(format!("sent {sent} of {limit_bytes} bytes"));
+            }
             if most > limit_bytes + slack || (is_our_server && other > limit_bytes * 2 + slack) {
                 return Err(format!("{most} and {other} of {limit_bytes} bytes"));
             }
