@@ -184,8 +184,8 @@ impl ReportGroup {
         })
     }
 
-    /// Adds a flow that begins.
-    pub(crate) fn begin(self: &Arc<Self>, measured: &MeasuredFlow) {
+    /// Adds a flow that begins. It is removed by [`Self::end`], or when the returned value is dropped.
+    pub(crate) fn begin(self: &Arc<Self>, measured: &MeasuredFlow) -> RegisteredFlow {
         let started = CounterReading::now(std::slice::from_ref(&measured.counters));
         let mut state = self.state();
         let group_started = *state.started.get_or_insert(started.at);
@@ -220,6 +220,10 @@ impl ReportGroup {
             let spawned = std::thread::Builder::new().spawn(report_intervals);
             state.has_interval_thread = spawned.is_ok();
         }
+        RegisteredFlow {
+            reports: Arc::clone(self),
+            counters: Arc::clone(&measured.counters),
+        }
     }
 
     /// Reports a failure.
@@ -237,12 +241,9 @@ impl ReportGroup {
     /// After the last flow, also reports the sum of all flows.
     pub(crate) fn end(&self, measured: &MeasuredFlow, side: &Side) {
         let mut state = self.state();
-        let is_same_flow =
-            |running: &RunningFlow| Arc::ptr_eq(&running.measured.counters, &measured.counters);
-        let Some(index) = state.running.iter().position(is_same_flow) else {
+        let Some(mut running) = state.remove(&measured.counters) else {
             return;
         };
-        let mut running = state.running.remove(index);
         let now = CounterReading::now(std::slice::from_ref(&measured.counters));
         if let Some(interval) = self.interval.filter(|_| !measured.reports_bursts()) {
             let mut last_interval = running.interval_figures(&now);
@@ -283,6 +284,11 @@ impl ReportGroup {
         let started = running.start.at;
         let times = (started, started + figures.end);
         state.ended.add(measured.id.number, &figures, times);
+        self.end_if_idle(&mut state);
+    }
+
+    /// After the last flow, reports the sum of all flows that have ended.
+    fn end_if_idle(&self, state: &mut State) {
         if state.running.is_empty() {
             let ended = std::mem::take(&mut state.ended);
             state.ended_in_interval = FlowSum::default();
@@ -383,6 +389,32 @@ impl ReportGroup {
             sum.report(&*self.observer, Some(interval_of_sum));
         }
         state.has_interval_thread = false;
+    }
+}
+
+impl State {
+    /// Removes a running flow with these counters.
+    fn remove(&mut self, counters: &Arc<Counters>) -> Option<RunningFlow> {
+        let is_same_flow =
+            |running: &RunningFlow| Arc::ptr_eq(&running.measured.counters, counters);
+        let index = self.running.iter().position(is_same_flow)?;
+        Some(self.running.remove(index))
+    }
+}
+
+/// A flow of a group. Dropping it removes a flow that has failed, which has no final figures.
+#[must_use]
+pub(crate) struct RegisteredFlow {
+    reports: Arc<ReportGroup>,
+    counters: Arc<Counters>,
+}
+
+impl Drop for RegisteredFlow {
+    fn drop(&mut self) {
+        let mut state = self.reports.state();
+        if state.remove(&self.counters).is_some() {
+            self.reports.end_if_idle(&mut state);
+        }
     }
 }
 
@@ -527,8 +559,7 @@ mod tests {
         let interval = Some(Duration::from_millis(300));
         let reports = ReportGroup::new(Arc::new(SumObserver(Mutex::new(sender))), interval);
         let [first, second] = [1, 2].map(measured_flow);
-        reports.begin(&first);
-        reports.begin(&second);
+        let _flows = [&first, &second].map(|flow| reports.begin(flow));
         first.counters.count_received(1000, 1);
         second.counters.count_received(500, 1);
         reports.end(&first, &side(1, 1000));
@@ -544,5 +575,23 @@ mod tests {
         let (_, end, bytes, _) = sums.iter().find(is_last).unwrap();
         assert!(end >= Duration::from_secs(9), "{end:?}");
         assert_eq!(bytes, 1500);
+    }
+
+    #[test]
+    fn a_failed_flow_leaves_its_group_and_closes_its_socket() {
+        let (sender, sums) = channel();
+        let reports = ReportGroup::new(Arc::new(SumObserver(Mutex::new(sender))), None);
+        let [first, second, failed] = [1, 2, 3].map(measured_flow);
+        let _flows = [&first, &second].map(|flow| reports.begin(flow));
+        let socket = Arc::downgrade(&failed.socket);
+        let failed_flow = reports.begin(&failed);
+        drop(failed);
+        reports.end(&first, &side(1, 1000));
+        reports.end(&second, &side(1, 500));
+        assert!(!reports.is_idle() && sums.try_recv().is_err());
+        drop(failed_flow);
+        assert!(reports.is_idle() && socket.strong_count() == 0);
+        let (_, _, bytes, is_final) = sums.try_recv().unwrap();
+        assert_eq!((bytes, is_final), (1500, true));
     }
 }

@@ -87,7 +87,7 @@ pub(super) fn serve(
     let reports = iperf
         .report_groups
         .group_for(control.peer(), connection.local.as_ref());
-    reports.begin(&measured);
+    let _registered = reports.begin(&measured);
     running.add_counters(&measured.counters);
     let started = Instant::now();
     // Each message counts for both directions, as in the client.

@@ -114,7 +114,7 @@ impl OneWay<'_> {
         };
         let limit = loop_limit(flow, measured.sends, self.pattern.len());
         let mut phase = MeasuredPhase::start(&flow.local, settings);
-        reports.begin(measured);
+        let _registered = reports.begin(measured);
         let observer = measured
             .timings
             .as_deref()
