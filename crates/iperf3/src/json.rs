@@ -36,9 +36,35 @@ macro_rules! object {
 }
 pub(crate) use object;
 
+/// The maximum depth of a document. Those of iperf3 have a depth of at most 6. The parser is recursive
+/// and runs on the small stacks of sessions.
+const MAX_DEPTH: usize = 24;
+
+/// Returns the maximum number of open arrays and objects. The result for invalid JSON has no meaning,
+/// but is not less than the depth that a parser reaches.
+fn depth(bytes: &[u8]) -> usize {
+    let (mut depth, mut max_depth) = (0_usize, 0);
+    let (mut is_text, mut is_escaped) = (false, false);
+    for byte in bytes {
+        match byte {
+            _ if is_escaped => is_escaped = false,
+            b'\\' => is_escaped = is_text,
+            b'"' => is_text = !is_text,
+            b'[' | b'{' if !is_text => depth += 1,
+            b']' | b'}' if !is_text => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        max_depth = max_depth.max(depth);
+    }
+    max_depth
+}
+
 impl Json {
-    /// Parses a document. Fails on deep nesting (serde_json's limit).
+    /// Parses a document. Fails if it is nested deeper than [`MAX_DEPTH`].
     pub fn parse(bytes: &[u8]) -> Result<Self, serde_json::Error> {
+        if depth(bytes) > MAX_DEPTH {
+            return Err(serde::de::Error::custom("nested too deeply"));
+        }
         serde_json::from_slice(bytes)
     }
 
@@ -315,5 +341,14 @@ mod tests {
     fn depth_is_bounded() {
         let deep = "[".repeat(100_000);
         assert!(Json::parse(deep.as_bytes()).is_err());
+        // The parser fits on the stack of a session.
+        let parse = || {
+            let nested = |depth| "[".repeat(depth) + &"]".repeat(depth);
+            assert!(Json::parse(nested(MAX_DEPTH).as_bytes()).is_ok());
+            assert!(Json::parse(nested(MAX_DEPTH + 1).as_bytes()).is_err());
+            assert!(Json::parse(format!(r#""\"{}""#, "[".repeat(99)).as_bytes()).is_ok());
+        };
+        let thread = std::thread::Builder::new().stack_size(256 * 1024);
+        thread.spawn(parse).unwrap().join().unwrap();
     }
 }
