@@ -1,12 +1,14 @@
 //! The seeded loop of all fuzz tests, and their common mutations.
 //!
 //! `FUZZ_ITERATIONS` sets the number of inputs per test (default [`DEFAULT_INPUTS`]). A failure
-//! prints the seed of its input. `FUZZ_SEED` runs only that input.
+//! prints the seed of its input. `FUZZ_SEED` runs only that input. `FUZZ_SECONDS` limits the time of
+//! the tests that send their inputs to a server.
 
 use std::ffi::OsString;
 use std::fmt::Debug;
 use std::ops::{Range, RangeInclusive};
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::Duration;
 
 use rand::rngs::SmallRng;
 use rand::seq::IndexedRandom;
@@ -281,14 +283,20 @@ pub fn check_accepted_percent(
 /// Returns only the seed in `FUZZ_SEED`, if set, or else seeds from 0. Their number is
 /// `FUZZ_ITERATIONS`, or `default_count` if this variable is not set.
 pub fn seeds(default_count: u64) -> Range<u64> {
-    let read_variable = |name| {
-        let value = std::env::var(name).ok();
-        value.and_then(|value| value.parse::<u64>().ok())
-    };
     match read_variable("FUZZ_SEED") {
         Some(seed) => seed..seed + 1,
         None => 0..read_variable("FUZZ_ITERATIONS").unwrap_or(default_count),
     }
+}
+
+/// Returns the time in `FUZZ_SECONDS`, if set.
+pub fn time_limit() -> Option<Duration> {
+    read_variable("FUZZ_SECONDS").map(Duration::from_secs)
+}
+
+fn read_variable(name: &str) -> Option<u64> {
+    let value = std::env::var(name).ok();
+    value.and_then(|value| value.parse().ok())
 }
 
 #[cfg(test)]

@@ -1,5 +1,7 @@
 //! Mutations of one message.
 
+use std::ops::Range;
+
 use rand::Rng;
 use rand::rngs::SmallRng;
 use rand::seq::IndexedRandom;
@@ -14,18 +16,122 @@ const FIELDS_LEN: usize = 272;
 /// conversation.
 pub(super) fn mutate(random: &mut SmallRng, message: &[u8], inserted: &[u8]) -> Vec<u8> {
     let mut mutated = message.to_vec();
+    let is_json = message.get(4) == Some(&b'{');
     while mutated == message {
+        let changes_json = is_json && random.random_bool(0.9);
         for _ in 0..random.random_range(1..4) {
-            change(random, &mut mutated, inserted);
+            if changes_json {
+                change_json(random, &mut mutated);
+            } else {
+                change(random, &mut mutated, inserted);
+            }
         }
     }
     mutated
 }
 
+/// Replaces, repeats or removes a token of the JSON text after the length: a key, a value or a
+/// punctuation mark.
+fn change_json(random: &mut SmallRng, bytes: &mut Vec<u8>) {
+    let text = String::from_utf8_lossy(&bytes[4..]).into_owned();
+    let tokens = json_tokens(&text);
+    // Few tokens are punctuation marks, so most texts stay valid.
+    let values: Vec<_> = tokens
+        .iter()
+        .filter(|token| !"{}[]:,".contains(&text[(*token).clone()]))
+        .collect();
+    let token = if values.is_empty() || random.random_bool(0.05) {
+        tokens.choose(random)
+    } else {
+        values.choose(random).copied()
+    };
+    let Some(token) = token.cloned() else {
+        return;
+    };
+    let new = match random.random_range(0..20) {
+        0 => String::new(),
+        1 => text[token.clone()].repeat(2),
+        2..=3 => text[values
+            .choose(random)
+            .map_or(token.clone(), |value| (*value).clone())]
+        .to_owned(),
+        4..=11 => random_number(random),
+        _ => random_value(random),
+    };
+    bytes.splice(4 + token.start..4 + token.end, new.into_bytes());
+}
+
+/// Returns the tokens of a compact JSON text.
+fn json_tokens(text: &str) -> Vec<Range<usize>> {
+    let mut tokens = Vec::new();
+    let mut start = 0;
+    while let Some(first) = text[start..].chars().next() {
+        let rest = &text[start..];
+        let len = match first {
+            '{' | '}' | '[' | ']' | ':' | ',' => 1,
+            '"' => rest[1..].find('"').map_or(rest.len(), |quote| quote + 2),
+            _ => rest[first.len_utf8()..]
+                .find(['{', '}', '[', ']', ':', ',', '"'])
+                .map_or(rest.len(), |end| end + first.len_utf8()),
+        };
+        tokens.push(start..start + len);
+        start += len;
+    }
+    tokens
+}
+
+/// Returns a number of any sign and size, with and without a fraction or an exponent.
+fn random_number(random: &mut SmallRng) -> String {
+    let power = 1_i128 << random.random_range(0..67);
+    let integer = *[
+        0,
+        1,
+        -1,
+        power,
+        power - 1,
+        power + 1,
+        -power,
+        random.random_range(0..1 << 20),
+    ]
+    .choose(random)
+    .expect("the list is not empty");
+    match random.random_range(0..10) {
+        0 => format!("{integer}.5"),
+        1 => format!("{integer}e{}", random.random_range(-320..320)),
+        _ => integer.to_string(),
+    }
+}
+
+/// Returns a value of any type.
+fn random_value(random: &mut SmallRng) -> String {
+    let len = 1 << random.random_range(0..14);
+    match random.random_range(0..12) {
+        0 => "true".to_owned(),
+        1 => "false".to_owned(),
+        2 => "null".to_owned(),
+        3 => "{}".to_owned(),
+        4 => "[]".to_owned(),
+        5 => format!("{}{}", "[".repeat(len), "]".repeat(len)),
+        6 => format!("{}1{}", "{\"a\":".repeat(len), "}".repeat(len)),
+        7 => format!("\"{}\"", "x".repeat(len)),
+        8 => "\"\\u0000\\ud800\\n\\u001b\"".to_owned(),
+        9 => format!("\"{}\"", random.random::<char>()),
+        10 => format!("\"{}\"", random_number(random)),
+        _ => format!("[{}]", vec![random_number(random); len.min(600)].join(",")),
+    }
+}
+
 fn change(random: &mut SmallRng, bytes: &mut Vec<u8>, inserted: &[u8]) {
     let len = bytes.len();
     if len < 8 {
-        bytes.extend_from_slice(inserted);
+        // A state, a greeting, or what is left of a message.
+        match random.random_range(0..4) {
+            0 => bytes.extend_from_slice(inserted),
+            1 => bytes.extend_from_within(..),
+            _ if len == 0 => bytes.push(random.random()),
+            2 => bytes[random.random_range(0..len)] = random.random(),
+            _ => bytes[random.random_range(0..len)] = random.random_range(0..18),
+        }
         return;
     }
     let offset = choose_offset(random, len);

@@ -7,7 +7,7 @@ use netperf::wire::{
     Flags, Frame, MESSAGE_BYTES, OMNI, Request, TestRequest, Text, check_error,
 };
 
-use super::{Answer, Conversation, DataSocket, Message, THIRD_HOST};
+use super::{Answer, Channel, Conversation, DataSocket, Message, THIRD_HOST};
 
 /// Returns conversations with each request after each of several opening sequences.
 pub(super) fn conversations(fill_file: &str) -> Vec<Conversation> {
@@ -89,13 +89,16 @@ pub(super) fn parse_data_socket(answer: &[u8]) -> Option<DataSocket> {
 }
 
 fn control_message(request: &Request) -> Message {
-    let answer = match request {
-        Request::Passphrase(_) => Answer::None,
-        _ => Answer::Bytes(MESSAGE_BYTES),
+    let name = match request {
+        Request::Classic(test, _) => format!("{test:?}"),
+        Request::Omni(_) => "Omni".to_owned(),
+        Request::Passphrase(_) => "Passphrase".to_owned(),
+        request => format!("{request:?}"),
     };
-    Message {
-        bytes: request.encode(None).to_vec(),
-        answer,
+    let message = Message::new(name, Channel::CONTROL, request.encode(None));
+    match request {
+        Request::Passphrase(_) => message,
+        _ => message.answered(Answer::Bytes(MESSAGE_BYTES)),
     }
 }
 
@@ -113,7 +116,7 @@ fn with_capability(request: &Request, features: u32) -> Vec<u8> {
 fn sys_info_message() -> Message {
     Message {
         bytes: with_capability(&Request::SysInfo, Capability::DETAILS),
-        answer: Answer::Bytes(MESSAGE_BYTES),
+        ..control_message(&Request::SysInfo)
     }
 }
 
@@ -128,10 +131,12 @@ fn transaction_test(features: u32) -> Message {
         test_length: -1,
         ..TestRequest::default()
     });
-    Message {
-        bytes: with_capability(&request, features),
-        answer: Answer::Test(MESSAGE_BYTES),
-    }
+    Message::new(
+        "Omni and a transaction",
+        Channel::CONTROL,
+        with_capability(&request, features),
+    )
+    .answered(Answer::Test(MESSAGE_BYTES))
 }
 
 fn all_requests(fill_file: &str) -> Vec<Message> {

@@ -7,7 +7,7 @@ use uperf::wire::{
 };
 use uperf::{DataProtocol, FlowopKind};
 
-use super::{Answer, Conversation, DataSocket, Message, THIRD_HOST};
+use super::{Answer, Channel, Conversation, DataSocket, Message, THIRD_HOST};
 
 /// The first datagram of a UDP connection.
 const HANDSHAKE: &[u8] = b"uperf udp handshake";
@@ -103,27 +103,41 @@ impl Workorder {
             records.extend(info.encode(order));
         }
         let slave_infos = if self.listens { STRANDS as usize } else { 0 };
-        let message = |bytes: Vec<u8>, answer| Message { bytes, answer };
-        let command =
-            |command: MasterCommand, answer| message(command.encode(order).to_vec(), answer);
+        let message = |name: String, bytes: Vec<u8>, answer_len| {
+            let message = Message::new(name, Channel::CONTROL, bytes);
+            match answer_len {
+                0 => message,
+                len => message.answered(Answer::Bytes(len)),
+            }
+        };
+        let command = |name: &str, command: MasterCommand, answer_len| {
+            message(name.to_owned(), command.encode(order).to_vec(), answer_len)
+        };
         let next = MasterCommand::NextTransaction;
         let mut messages = vec![
             message(
+                "header of phase 1".to_owned(),
                 Header::for_phase_1(version, [announced]).encode(order),
-                Answer::Bytes(Phase1Answer::LEN),
+                Phase1Answer::LEN,
             ),
             message(
+                "header of phase 2".to_owned(),
                 Header::for_phase_2(version, master_infos).encode(order),
-                Answer::None,
+                0,
             ),
             message(
+                format!("workorder with {}", self.protocol.name()),
                 records,
-                Answer::Bytes(Phase2Answer::LEN + slave_infos * SlaveInfo::LEN),
+                Phase2Answer::LEN + slave_infos * SlaveInfo::LEN,
             ),
-            message(HANDSHAKE_END.to_vec(), Answer::Bytes(HANDSHAKE_END.len())),
-            command(next(0), Answer::None),
-            command(next(1), Answer::None),
-            command(end, Answer::Bytes(Goodbye::LEN)),
+            message(
+                "end of handshake".to_owned(),
+                HANDSHAKE_END.to_vec(),
+                HANDSHAKE_END.len(),
+            ),
+            command("first transaction", next(0), 0),
+            command("next transaction", next(1), 0),
+            command(&format!("{end:?}"), end, Goodbye::LEN),
         ];
         if !is_served {
             // This host may lack the protocol, so the workorder is the last message.
