@@ -60,7 +60,7 @@ fn depth(bytes: &[u8]) -> usize {
 }
 
 impl Json {
-    /// Parses a document. Fails if it is nested deeper than [`MAX_DEPTH`].
+    /// Parses a document. Fails if it is nested deeper than 24 levels.
     pub fn parse(bytes: &[u8]) -> Result<Self, serde_json::Error> {
         if depth(bytes) > MAX_DEPTH {
             return Err(serde::de::Error::custom("nested too deeply"));
