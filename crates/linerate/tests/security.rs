@@ -356,6 +356,13 @@ const STATEMENTS: &[(&str, &[&str])] = &[
         &["serving::log_has_a_rate"],
     ),
     ("It counts the rest.", &["serving::log_has_a_rate"]),
+    (
+        "The other servers write at most 100 lines",
+        &[
+            "robust::bounds::limits_log_lines",
+            "robust::bounds::limits_errors_of_other_servers",
+        ],
+    ),
     // Forged addresses
     ("The source address of a UDP datagram can be forged", &[]),
     (

@@ -68,11 +68,29 @@ impl LogRateLimit {
     }
 }
 
+/// A limit for lines that several threads write.
+#[derive(Debug, Default)]
+pub struct SharedLogLimit(Mutex<Option<LogRateLimit>>);
+
+impl SharedLogLimit {
+    /// Returns whether to write a line now, and the number of lines left out before it. A period has
+    /// at most `max_lines` lines.
+    pub fn admit(&self, max_lines: u32) -> Option<u64> {
+        let mut limit = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = Instant::now();
+        let limit = limit.get_or_insert(LogRateLimit::begin(now));
+        match limit.decide(now, max_lines) {
+            LogDecision::Write { suppressed } => Some(suppressed),
+            LogDecision::Suppress => None,
+        }
+    }
+}
+
 /// A log on stderr with a limit of lines per period.
 #[derive(Debug)]
 pub struct ErrorLog {
     program: &'static str,
-    limit: Mutex<Option<LogRateLimit>>,
+    limit: SharedLogLimit,
 }
 
 impl ErrorLog {
@@ -83,20 +101,13 @@ impl ErrorLog {
     pub const fn new(program: &'static str) -> Self {
         Self {
             program,
-            limit: Mutex::new(None),
+            limit: SharedLogLimit(Mutex::new(None)),
         }
     }
 
     /// Writes a line, unless the period has `max_lines` lines.
     pub fn write(&self, line: fmt::Arguments<'_>, max_lines: u32) {
-        let decision = {
-            let mut limit = self.limit.lock().unwrap_or_else(PoisonError::into_inner);
-            let now = Instant::now();
-            limit
-                .get_or_insert(LogRateLimit::begin(now))
-                .decide(now, max_lines)
-        };
-        let LogDecision::Write { suppressed } = decision else {
+        let Some(suppressed) = self.limit.admit(max_lines) else {
             return;
         };
         let program = self.program;

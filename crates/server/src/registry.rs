@@ -26,7 +26,9 @@ const MIN_RATE_INTERVAL: Duration = Duration::from_secs(1);
 const DURATION_TOLERANCE: Duration = Duration::from_millis(300);
 
 /// The time without data after which a test of an unproven client ends if another one needs its slot.
+/// A test whose data all came at its start yields earlier: its source may be forged.
 const MAX_SILENCE: Duration = Duration::from_secs(1);
+const MAX_INITIAL_SILENCE: Duration = Duration::from_millis(100);
 
 /// The allowed burst of an address, as a duration at its maximum rate.
 const BURST_TIME: Duration = Duration::from_secs(1);
@@ -268,7 +270,7 @@ impl Registry {
         tests.retain(|test| {
             test.is_unproven && is_of_use(test.address) && {
                 test.update_rate();
-                test.silence() >= MAX_SILENCE
+                test.silence() >= test.max_silence()
             }
         });
         tests.into_iter().max_by_key(|test| test.silence())
@@ -360,6 +362,15 @@ impl RunningTest {
     /// Returns the time since the last rate measurement that found new bytes.
     fn silence(&self) -> Duration {
         self.state().counted_at.elapsed()
+    }
+
+    fn max_silence(&self) -> Duration {
+        let state = self.state();
+        if state.counted_at.saturating_duration_since(self.started) < MAX_INITIAL_SILENCE {
+            MAX_INITIAL_SILENCE
+        } else {
+            MAX_SILENCE
+        }
     }
 
     fn is_running(&self) -> bool {

@@ -12,12 +12,15 @@ use std::collections::HashSet;
 use std::io::Write;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use server::{ErrorLog, SharedLogLimit};
+
 use crate::event::{FlowId, Observer, TestEvent};
 use crate::options::Settings;
 
 /// Prints the events of a test.
 pub struct Printer<'a> {
     settings: PrintSettings,
+    error_limit: SharedLogLimit,
     state: Mutex<State<'a>>,
 }
 
@@ -101,6 +104,7 @@ impl<'a> Printer<'a> {
                 max_segment_bytes: settings.socket.max_segment_bytes,
                 is_quiet,
             },
+            error_limit: SharedLogLimit::default(),
             state: Mutex::new(State {
                 out,
                 errors,
@@ -121,7 +125,14 @@ impl Observer for Printer<'_> {
         let settings = &self.settings;
         let mut state = self.state();
         if let TestEvent::Error(line) = event {
+            // Clients must not fill a server's disk. A client's own errors are few.
+            let Some(left_out) = self.error_limit.admit(ErrorLog::MAX_WARNINGS) else {
+                return;
+            };
             // A closed pipe is not a failure.
+            if left_out > 0 {
+                let _ = writeln!(state.errors, "{left_out} log lines left out");
+            }
             let _ = writeln!(state.errors, "{line}");
             return;
         }

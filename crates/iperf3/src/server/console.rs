@@ -7,6 +7,8 @@ use std::ffi::CString;
 use std::io::Write;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use server::{ErrorLog, SharedLogLimit};
+
 use crate::options::CommonSettings;
 use crate::output::text;
 use crate::print::{PrintText, append_bounded, prefix_lines};
@@ -26,6 +28,8 @@ pub(crate) struct ServerConsole {
     has_log_file: bool,
     /// The separate destination of errors, if there is one.
     errors: Option<Mutex<Box<dyn Write + Send>>>,
+    /// Clients must not fill the server's disk.
+    error_limit: SharedLogLimit,
     timestamps: Option<CString>,
 }
 
@@ -63,6 +67,7 @@ impl ServerConsole {
                 .then(|| format!("resources: {}\n", engine::ResourceBudget::process())),
             has_log_file: common.log_file.is_some(),
             errors: None,
+            error_limit: SharedLogLimit::default(),
             timestamps: common.timestamps.clone(),
         }
     }
@@ -109,7 +114,14 @@ impl ServerConsole {
 
     /// Prints an error line.
     pub(crate) fn warn(&self, line: &str) {
-        let line = self.prefix_lines(&format!("iperf3: {line}\n"));
+        let Some(left_out) = self.error_limit.admit(ErrorLog::MAX_WARNINGS) else {
+            return;
+        };
+        let mut lines = format!("iperf3: {line}\n");
+        if left_out > 0 {
+            lines.insert_str(0, &format!("iperf3: {left_out} log lines left out\n"));
+        }
+        let line = self.prefix_lines(&lines);
         if let Some(errors) = &self.errors {
             let mut errors = errors.lock().unwrap_or_else(PoisonError::into_inner);
             let _ = errors.write_all(line.as_bytes());

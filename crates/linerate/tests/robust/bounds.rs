@@ -36,6 +36,7 @@ pub(crate) fn test_cases() -> Vec<TestCase> {
         reads_passphrase_from_file,
         limits_spinning,
         limits_log_lines,
+        limits_errors_of_other_servers,
         writes_log_line_in_one_call,
     ];
     with_prefix("bounds", test_cases).collect()
@@ -290,6 +291,26 @@ fn limits_log_lines() {
         (1000..=max_lines).contains(&lines),
         "{lines} of {max_lines} lines"
     );
+}
+
+/// Invalid clients of `iperf -s` and `iperf3 -s` cause at most 100 lines of errors per 10 s.
+fn limits_errors_of_other_servers() {
+    for program in ["iperf", "iperf3"] {
+        let server = Server::start_with(|port| format!("{program} -s -p {port}"));
+        let start = Instant::now();
+        for _ in 0..1000 {
+            let mut client = TcpStream::connect((FIRST, server.port)).expect("the server listens");
+            client.write_all(b"\x80\0\0\0").expect("loopback");
+        }
+        let line_count = || server.stderr().lines().count();
+        let has_lines = || line_count() >= 100;
+        assert!(wait_until(LONG_TIMEOUT, has_lines), "{}", server.stderr());
+        let usage = server.settled_usage();
+        assert!(usage.threads < 10, "{usage:?}");
+        // Other lines report the number of omitted lines.
+        let periods = start.elapsed().as_secs() as usize / 10 + 2;
+        assert!(line_count() <= periods * 101, "{program}: {}", line_count());
+    }
 }
 
 /// The server writes a log line with one call. A datagram socket preserves the boundaries of calls.
