@@ -77,7 +77,7 @@ fn documented_checks_are_run() {
     for (text, check) in [
         (&ci, "scripts/cross"),
         (&ci, "scripts/test --install-peers"),
-        (&script, "cargo fmt --all --check"),
+        (&script, "--all --check"),
         (&script, "--workspace --all-targets -- -D warnings"),
         (&script, "RUSTDOCFLAGS='-D warnings' cargo doc"),
         (&script, "cargo test --workspace"),
