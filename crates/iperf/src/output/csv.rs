@@ -59,10 +59,12 @@ fn line(
     if figures.is_udp {
         let jitter = figures.datagrams.and_then(|counts| counts.jitter);
         let jitter_ms = jitter.map_or(0.0, |jitter| jitter.as_secs_f64() * 1e3);
-        let total = match figures.sends {
-            true if is_final => "-1".to_owned(),
-            true => figures.calls.to_string(),
-            false => figures.expected_datagrams.to_string(),
+        let total = if figures.sends && is_final {
+            "-1".to_owned()
+        } else if figures.sends {
+            figures.calls.to_string()
+        } else {
+            figures.expected_datagrams.to_string()
         };
         let percent = match (figures.sends && is_final, figures.expected_datagrams) {
             (true, _) => "-0.000".to_owned(),
