@@ -100,7 +100,7 @@ const IPERF3: &[&str] = &[
     "-u -b 0x10K",
     "-M 1000B",
     "-M +500",
-    "--cport 0053100x",
+    "--cport 0029100x",
     "--pacing-timer 100us",
     "--pacing-timer 1KB",
     "--fq-rate 1Mbps",
@@ -137,7 +137,12 @@ fn iperf3_request(program: CommandBuilder, options: &str) -> io::Result<Value> {
     let mut control = Control::new(accept(&listener, &mut client)?);
     control.0.read_exact(&mut [0; Cookie::LEN])?;
     control.send_state(ControlState::ParamExchange);
-    Ok(serde_json::from_str(&control.read_json())?)
+    let mut parameters: Value = serde_json::from_str(&control.read_json())?;
+    // Only linerate's clients offer it.
+    parameters
+        .as_object_mut()
+        .map(|keys| keys.remove("udp_cookie"));
+    Ok(parameters)
 }
 
 /// Returns the numbers in the header of a client of iperf 2: flags, flows, length, amount, rate, and
