@@ -135,12 +135,12 @@ sctp_options() {
 sctp_partial_reliability() {
     hosts
     $NEAR tc qdisc add dev eth0 root handle 1: prio priomap 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0
-    $NEAR tc qdisc add dev eth0 parent 1:3 handle 3: netem loss 20%
+    $NEAR tc qdisc add dev eth0 parent 1:3 handle 3: netem loss 10%
     $NEAR tc filter add dev eth0 parent 1: u32 match ip protocol 132 0xff flowid 1:3
     start_slave
     for policy in "" "sctp_pr_policy=rtx sctp_pr_value=0"; do
         write_profile connect "protocol=sctp sctp_nodelay sctp_rto_min=100 sctp_rto_initial=100 sctp_rto_max=200" 1 \
-            "write size=1000 count=100 $policy" "think duration=2s"
+            "write size=1000 count=100 $policy" "think duration=4s"
         sed -i 's/count=100/timeout=1s canfail &/' profile.xml
         h=$ADDRESS $NEAR linerate uperf -P "$PORT" -m profile.xml >out 2>err || fail "$(cat err out)"
         cat out
