@@ -406,7 +406,7 @@ const STATEMENTS: &[(&str, &[&str])] = &[
             "iperfs::silent_flows_yield_to_others",
         ],
     ),
-    ("So forged datagrams keep stock UDP clients out", &[]),
+    ("A faster flood of forged datagrams", &[]),
     (
         "No unproven request ends",
         &["server::tests::a_proven_session_yields_to_its_own_proven_host_only"],

@@ -12,11 +12,7 @@ use sys::call::{self, Error};
 use sys::{Address, Socket};
 
 use crate::ThirdParties;
-
-/// The maximum numbers of datagrams, and of their bytes, that wait for a session. Further datagrams
-/// are dropped.
-const MAX_WAITING: usize = 1024;
-const MAX_WAITING_BYTES: usize = 4 << 20;
+use crate::waiting_datagrams::{DatagramQueue, MAX_WAITING, Owner, WaitingDatagram};
 
 /// The maximum number of datagrams received at a time. In a flood, the socket is never empty.
 const MAX_RECEIVED: usize = 4 * MAX_WAITING;
@@ -92,29 +88,6 @@ struct TurnQueue {
     /// Whether the newest session is the next one; otherwise the oldest. Both alternate, so that
     /// silent clients delay neither those before them nor those after them for long.
     next_is_newest: bool,
-}
-
-/// Datagrams in the order of their arrival.
-#[derive(Debug, Default)]
-struct DatagramQueue {
-    datagrams: VecDeque<WaitingDatagram>,
-    bytes: usize,
-}
-
-/// A datagram that waits for its session.
-#[derive(Debug)]
-struct WaitingDatagram {
-    owner: Owner,
-    from: Address,
-    first: FirstDatagram,
-}
-
-/// The session that accepts a flow.
-#[derive(Clone, Copy, Debug)]
-struct Owner {
-    id: u64,
-    /// The number of sessions that the flow could belong to.
-    candidates: usize,
 }
 
 /// The registration of a session that expects flows. Dropping it ends the session's turn.
@@ -341,14 +314,14 @@ impl ExpectedFlows<'_> {
             .append(&mut state.remove_datagrams(&peer.from));
     }
 
-    /// Closes a flow's socket. Its further datagrams may begin a flow again.
-    pub fn refuse(&self, peer: DatagramPeer) {
-        drop(peer.socket);
+    /// Forgets a flow of this source, whose socket is closed. Its further datagrams may begin a flow
+    /// again.
+    pub fn refuse(&self, from: &Address) {
         let mut state = self.acceptor.state();
         state.collect(self.acceptor);
-        (state.in_transit_sources).retain(|source| *source != peer.from);
-        (state.known_sources).retain(|(source, _)| *source != peer.from);
-        state.remove_datagrams(&peer.from);
+        (state.in_transit_sources).retain(|source| source != from);
+        (state.known_sources).retain(|(source, _)| source != from);
+        state.remove_datagrams(from);
     }
 }
 
@@ -523,7 +496,7 @@ impl State {
         let is_new = |waiting: &&WaitingDatagram| {
             waiting.owner.id == id && !self.in_transit_sources.contains(&waiting.from)
         };
-        let next = self.waiting.datagrams.iter().find(is_new)?;
+        let next = self.waiting.iter().find(is_new)?;
         Some((next.from.clone(), next.owner.candidates))
     }
 
@@ -567,56 +540,6 @@ impl Expectation {
             .as_ref()
             .is_none_or(|host| host.shares_host_with(from));
         *self.token == *token && is_host
-    }
-}
-
-impl DatagramQueue {
-    fn push(&mut self, datagram: WaitingDatagram) {
-        self.bytes += datagram.first.data.len();
-        self.datagrams.push_back(datagram);
-    }
-
-    fn pop_first(&mut self) {
-        let first = self.datagrams.pop_front();
-        self.bytes -= first.map_or(0, |waiting| waiting.first.data.len());
-    }
-
-    /// Returns the time since the arrival of the first datagram.
-    fn first_age(&self) -> Option<Duration> {
-        self.datagrams.front().map(|waiting| waiting.first.age())
-    }
-
-    fn contains(&self, source: &Address) -> bool {
-        self.datagrams.iter().any(|waiting| waiting.from == *source)
-    }
-
-    fn lacks_room_for(&self, length: usize) -> bool {
-        !self.datagrams.is_empty()
-            && (self.datagrams.len() >= MAX_WAITING || self.bytes + length > MAX_WAITING_BYTES)
-    }
-
-    /// Removes and returns the datagrams of a source.
-    fn remove(&mut self, source: &Address) -> Vec<WaitingDatagram> {
-        let mut removed = Vec::new();
-        if self.contains(source) {
-            for waiting in std::mem::take(self).datagrams {
-                if waiting.from == *source {
-                    removed.push(waiting);
-                } else {
-                    self.push(waiting);
-                }
-            }
-        }
-        removed
-    }
-
-    fn retain(&mut self, is_kept: impl FnMut(&mut WaitingDatagram) -> bool) {
-        self.datagrams.retain_mut(is_kept);
-        let lengths = self
-            .datagrams
-            .iter()
-            .map(|waiting| waiting.first.data.len());
-        self.bytes = lengths.sum();
     }
 }
 
@@ -724,11 +647,13 @@ mod tests {
             }
             let flow = flows.accept(&options, true, deadline(), &stop).unwrap();
             assert_eq!(data(&flow), datagrams);
-            flows.refuse(flow);
+            let from = flow.from.clone();
+            drop(flow);
+            flows.refuse(&from);
         }
         let state = acceptor.state();
         assert!(state.in_transit_sources.is_empty() && state.known_sources.is_empty());
-        assert!(state.waiting.datagrams.is_empty());
+        assert!(state.waiting.iter().next().is_none());
     }
 
     #[test]
@@ -904,9 +829,9 @@ mod tests {
             client.send(b"x").unwrap();
             acceptor.state().collect(&acceptor);
         }
-        assert_eq!(acceptor.state().waiting.datagrams.len(), MAX_WAITING);
+        assert_eq!(acceptor.state().waiting.iter().count(), MAX_WAITING);
         drop(flows);
         let state = acceptor.state();
-        assert_eq!((state.waiting.datagrams.len(), state.waiting.bytes), (0, 0));
+        assert_eq!((state.waiting.iter().count(), state.waiting.bytes), (0, 0));
     }
 }

@@ -20,6 +20,7 @@ mod registry;
 mod server;
 mod service;
 mod third_party;
+mod waiting_datagrams;
 
 pub use data_acceptor::{
     AcceptedConnection, DataAcceptor, IsOtherPeer, Nonce, UNEXPECTED_PEER_WAIT, accept_data,
@@ -28,7 +29,7 @@ pub use data_peer::{DataPeer, PeerPolicy};
 pub use datagram_acceptor::{DatagramAcceptor, DatagramPeer, ExpectedFlows, is_exhaustion};
 pub use freed_memory::release_freed_memory_soon;
 pub use listener::{inherited_listeners, inherited_sockets, listen};
-pub use log_rate_limit::{ErrorLog, LogDecision, LogRateLimit, SharedLogLimit};
+pub use log_rate_limit::{ErrorLog, LogRateLimit, SharedLogLimit};
 pub use login_attempts::{Attempt, LoginAttempts};
 pub use network::Network;
 pub use permissions::Permissions;

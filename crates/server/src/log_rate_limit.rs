@@ -17,18 +17,6 @@ pub struct LogRateLimit {
     suppressed: u64,
 }
 
-/// The decision about a line.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LogDecision {
-    /// Write the line. First report the number of lines suppressed before it.
-    Write {
-        /// The number of suppressed lines.
-        suppressed: u64,
-    },
-    /// Do not write the line.
-    Suppress,
-}
-
 impl LogRateLimit {
     /// Starts a period.
     pub fn begin(now: Instant) -> Self {
@@ -56,15 +44,16 @@ impl LogRateLimit {
         self.suppressed += 1;
     }
 
-    /// Decides whether to write a line now. A period has at most `max_lines` lines.
-    pub fn decide(&mut self, now: Instant, max_lines: u32) -> LogDecision {
+    /// Returns the number of lines left out before this one, or `None` if this one is left out as
+    /// well. A period has at most `max_lines` lines.
+    pub fn admit(&mut self, now: Instant, max_lines: u32) -> Option<u64> {
         let suppressed = self.begin_next_period(now).unwrap_or(0);
         if self.lines == max_lines {
             self.suppressed += 1;
-            return LogDecision::Suppress;
+            return None;
         }
         self.lines += 1;
-        LogDecision::Write { suppressed }
+        Some(suppressed)
     }
 }
 
@@ -73,16 +62,12 @@ impl LogRateLimit {
 pub struct SharedLogLimit(Mutex<Option<LogRateLimit>>);
 
 impl SharedLogLimit {
-    /// Returns whether to write a line now, and the number of lines left out before it. A period has
-    /// at most `max_lines` lines.
+    /// Does the same as [`LogRateLimit::admit`], now.
     pub fn admit(&self, max_lines: u32) -> Option<u64> {
         let mut limit = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let now = Instant::now();
         let limit = limit.get_or_insert(LogRateLimit::begin(now));
-        match limit.decide(now, max_lines) {
-            LogDecision::Write { suppressed } => Some(suppressed),
-            LogDecision::Suppress => None,
-        }
+        limit.admit(now, max_lines)
     }
 }
 
@@ -128,12 +113,9 @@ mod tests {
     fn a_period_has_a_maximum_of_lines() {
         let now = Instant::now();
         let mut limit = LogRateLimit::begin(now);
-        let decisions = (0..MAX_LINES + 7).map(|_| limit.decide(now, MAX_LINES));
-        let written = decisions.filter(|decision| *decision != LogDecision::Suppress);
+        let written = (0..MAX_LINES + 7).filter_map(|_| limit.admit(now, MAX_LINES));
         assert_eq!(written.count(), MAX_LINES as usize);
-        let next = LogDecision::Write { suppressed: 7 };
-        assert_eq!(limit.decide(now + PERIOD, MAX_LINES), next);
-        let further = LogDecision::Write { suppressed: 0 };
-        assert_eq!(limit.decide(now + PERIOD, MAX_LINES), further);
+        assert_eq!(limit.admit(now + PERIOD, MAX_LINES), Some(7));
+        assert_eq!(limit.admit(now + PERIOD, MAX_LINES), Some(0));
     }
 }

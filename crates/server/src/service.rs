@@ -183,11 +183,9 @@ impl Service {
     pub fn admit_unproven(&self, peer: &Address) -> Result<ClientSlot, Refusal> {
         let config = self.config();
         if !config.is_shared {
-            let slot = self.admit(peer)?;
-            return Ok(ClientSlot {
-                is_unproven: true,
-                ..slot
-            });
+            let mut slot = self.admit(peer)?;
+            slot.is_unproven = true;
+            return Ok(slot);
         }
         if !config.admits(peer) {
             return Err(Refusal::AddressNotAllowed);
@@ -202,14 +200,16 @@ impl Service {
     }
 
     /// Returns the slot of a client that has now proved its address.
-    pub fn admit_proven(&self, peer: &Address, slot: ClientSlot) -> Result<ClientSlot, Refusal> {
+    pub fn admit_proven(
+        &self,
+        peer: &Address,
+        mut slot: ClientSlot,
+    ) -> Result<ClientSlot, Refusal> {
         if self.config().is_shared {
             return self.admit(peer);
         }
-        Ok(ClientSlot {
-            is_unproven: false,
-            ..slot
-        })
+        slot.is_unproven = false;
+        Ok(slot)
     }
 
     /// Ends the unproven test that has been silent for longest, if `refusal` means that its slot would
@@ -297,7 +297,6 @@ pub struct ClientSlot {
     is_unproven: bool,
     _share: BudgetShare,
     _resources: ResourceShare,
-    _freed_memory: ReleasesMemory,
 }
 
 impl ClientSlot {
@@ -310,7 +309,6 @@ impl ClientSlot {
             is_unproven,
             _share: share,
             _resources: resources,
-            _freed_memory: ReleasesMemory,
         })
     }
 
@@ -320,11 +318,7 @@ impl ClientSlot {
     }
 }
 
-/// Returns the memory of a client's session when it is dropped.
-#[derive(Debug)]
-struct ReleasesMemory;
-
-impl Drop for ReleasesMemory {
+impl Drop for ClientSlot {
     fn drop(&mut self) {
         release_freed_memory_soon();
     }

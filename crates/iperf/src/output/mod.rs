@@ -125,8 +125,13 @@ impl Observer for Printer<'_> {
         let settings = &self.settings;
         let mut state = self.state();
         if let TestEvent::Error(line) = event {
-            // Clients must not fill a server's disk. A client's own errors are few.
-            let Some(left_out) = self.error_limit.admit(ErrorLog::MAX_WARNINGS) else {
+            // Clients must not fill a server's disk.
+            let max_lines = if settings.is_server {
+                ErrorLog::MAX_WARNINGS
+            } else {
+                u32::MAX
+            };
+            let Some(left_out) = self.error_limit.admit(max_lines) else {
                 return;
             };
             // A closed pipe is not a failure.

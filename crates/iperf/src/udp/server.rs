@@ -280,13 +280,14 @@ impl<'a> DatagramReceiver<'a> {
                     }
                 };
                 is_failing = false;
-                let admission = match self.service.admit_unproven(&peer.from) {
+                let from = peer.from.clone();
+                let admission = match self.service.admit_unproven(&from) {
                     Ok(admission) => admission,
                     Err(reason) => {
-                        let from = &peer.from;
-                        self.service.end_silent_test(from, &reason);
+                        drop(peer);
+                        self.service.end_silent_test(&from, &reason);
                         self.report_error(format!("{from}: refused a client: {reason}"));
-                        expected.refuse(peer);
+                        expected.refuse(&from);
                         continue;
                     }
                 };
@@ -297,7 +298,10 @@ impl<'a> DatagramReceiver<'a> {
                 } else {
                     // The client's slot is charged for the thread.
                     let started = Builder::new().spawn_scoped(scope, run_flow);
-                    self.report_thread_error(started.err());
+                    if let Err(error) = started {
+                        self.report_thread_error(Some(error));
+                        expected.refuse(&from);
+                    }
                 }
             }
         });

@@ -9,7 +9,7 @@ use std::time::Instant;
 
 use clap::ValueEnum;
 use engine::BudgetHolder;
-use server::{LogDecision, LogRateLimit, RecordWriter, TestRecord};
+use server::{LogRateLimit, RecordWriter, TestRecord};
 use sys::Address;
 use units::BitRate;
 
@@ -140,7 +140,7 @@ fn may_write(address: Option<BudgetHolder>) -> bool {
         report_left_out(left_out);
     }
     match address {
-        None => limits.shared.decide(now, MAX_LINES) != LogDecision::Suppress,
+        None => limits.shared.admit(now, MAX_LINES).is_some(),
         Some(address) => {
             let lines = limits.by_address.entry(address).or_default();
             *lines = lines.saturating_add(1);
