@@ -59,11 +59,12 @@ fn limits_sessions_per_address() {
         .collect();
     assert!(first.iter_mut().all(is_served));
     assert!(!is_served(&mut connect_control_from(FIRST, server.port)));
-    let log = server.log();
-    assert!(
-        log.contains("127.0.0.1") && log.contains("its share of the maximum of 32"),
-        "{log}"
-    );
+    // The connection may close before the server writes its log.
+    let is_logged = || {
+        let log = server.log();
+        log.contains("127.0.0.1") && log.contains("its share of the maximum of 32")
+    };
+    assert!(wait_until(LONG_TIMEOUT, is_logged), "{}", server.log());
 
     let line = format!(
         "netperf -H 127.0.0.1 -p {} -L 127.0.0.2 -t TCP_RR -l -10",
