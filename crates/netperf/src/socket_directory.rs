@@ -67,7 +67,20 @@ impl SocketDirectory {
         let path = parent.join(&name);
         let parent = Directory::open(parent)?;
         let directory = parent.create_subdirectory(&name)?;
+        Self::lock(path, parent, name, directory)
+    }
+
+    /// Marks a new directory as in use. Fails with [`io::ErrorKind::NotFound`] if a cleanup has
+    /// removed it before.
+    fn lock(
+        path: PathBuf,
+        parent: Directory,
+        name: String,
+        directory: Directory,
+    ) -> io::Result<Self> {
         directory.try_lock()?;
+        // A removed directory can still be locked.
+        parent.open_own_subdirectory(&name)?;
         directory.set_mode(0o711)?;
         Ok(Self {
             path,
@@ -149,6 +162,17 @@ mod tests {
         remove_stale(parent);
         assert!(!stale.exists() && unrelated.exists());
         fs::remove_dir(unrelated).unwrap();
+    }
+
+    #[test]
+    fn a_directory_removed_before_its_lock_is_refused() {
+        let root = tempfile::tempdir().unwrap();
+        let name = "lr-abcdefgh".to_owned();
+        let parent = Directory::open(root.path()).unwrap();
+        let directory = parent.create_subdirectory(&name).unwrap();
+        remove_stale(root.path());
+        let result = SocketDirectory::lock(root.path().join(&name), parent, name, directory);
+        assert_eq!(result.unwrap_err().kind(), io::ErrorKind::NotFound);
     }
 
     #[test]
