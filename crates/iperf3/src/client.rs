@@ -96,6 +96,7 @@ fn run_with_padding(
             result
         })
         .err()
+        .map(|fault| fault.or_terminated(error::CLIENT_TERMINATED))
 }
 
 struct Session<'a> {
@@ -276,6 +277,9 @@ impl<'a> Session<'a> {
             let connect_stop = self.stop.child_until(Instant::now() + MESSAGE_TIMEOUT);
             connect(&data.socket, &destination, &connect_stop.0).map_err(|error| match error {
                 ConnectError::Failed(error) => fault(error),
+                ConnectError::Stopped(_) if self.stop.is_set() => {
+                    fault(call::Error::CANCELED.into())
+                }
                 ConnectError::Stopped(_) => fault(call::Error::TIMEDOUT.into()),
             })?;
             let sent = call::send(data.socket.as_fd(), first_bytes);

@@ -78,6 +78,7 @@ pub(super) fn serve(
             .begin_test(&parameters)
             .map(|running_test| (parameters, running_test))
     });
+    let accepted = accepted.map_err(|fault| fault.or_terminated(error::SERVER_TERMINATED));
     let (parameters, running_test) = match accepted {
         Ok(accepted) => accepted,
         Err(fault) => {
@@ -204,20 +205,21 @@ impl Session<'_> {
         }
     }
 
-    /// Prints an error, and sends it to the client unless a signal or the connection caused it.
+    /// Prints an error, and sends it to the client unless the client or the connection caused it.
     fn report_failure(&self, fault: &Fault) {
-        let is_sent_to_client = !matches!(
-            fault.code,
+        match fault.code {
             error::CLIENT_TERMINATED
-                | error::CONTROL_CLOSED
-                | error::CONTROL_READ
-                | error::CONTROL_WRITE
-                | error::SERVER_TERMINATED
-        );
-        if is_sent_to_client {
-            let mut message = vec![ControlState::ServerError.byte()];
-            message.extend(fault.bytes());
-            let _ = self.channel().send_bytes(&message);
+            | error::CONTROL_CLOSED
+            | error::CONTROL_READ
+            | error::CONTROL_WRITE => {}
+            error::SERVER_TERMINATED => {
+                let _ = self.channel().send_state(ControlState::ServerTerminate);
+            }
+            _ => {
+                let mut message = vec![ControlState::ServerError.byte()];
+                message.extend(fault.bytes());
+                let _ = self.channel().send_bytes(&message);
+            }
         }
         if self.dialect.common.prints_json() {
             return;
@@ -242,6 +244,7 @@ impl Session<'_> {
         let sends_output = run.parameters.server_output;
         let mut printer = Printer::new(common, OutputTarget::ServerConsole(output), sends_output);
         let result = self.measure(run, &mut printer, running_test);
+        let result = result.map_err(|fault| fault.or_terminated(error::SERVER_TERMINATED));
         if let Err(fault) = &result {
             run.error = Some(format!("error - {fault}"));
             if matches!(
@@ -598,10 +601,6 @@ impl TransferHandler for ServerHandler<'_, '_> {
     }
 
     fn on_end(&mut self, end: &TransferEnd) -> bool {
-        if *end == TransferEnd::Cancelled && self.fault.is_none() {
-            let channel = self.session.channel();
-            self.fault = channel.send_state(ControlState::ServerTerminate).err();
-        }
         *end == TransferEnd::Regular && self.fault.is_none()
     }
 }

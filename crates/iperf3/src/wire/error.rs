@@ -34,6 +34,15 @@ impl Fault {
         }
     }
 
+    /// Returns this error, or the one with the number `code` if a stop of this end interrupted a
+    /// wait.
+    pub(crate) fn or_terminated(self, code: i32) -> Self {
+        if self.errno == sys::call::Error::CANCELED.raw_os_error() {
+            return Self::from_code(code);
+        }
+        self
+    }
+
     /// Creates an error with linerate's reason.
     pub fn with_reason(code: i32, reason: impl Into<String>) -> Self {
         Self {

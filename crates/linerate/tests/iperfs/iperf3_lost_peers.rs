@@ -1,5 +1,6 @@
-//! iperf3 clients and servers whose peer disconnects or stops in any phase of a test. They report
-//! that in one line within their deadline. Servers release all resources of the test.
+//! iperf3 clients and servers whose peer disconnects or stops in any phase of a test, or that a
+//! signal ends there. They report that in one line within their deadline. Servers release all
+//! resources of the test.
 
 use std::io::Read;
 use std::net::TcpStream;
@@ -14,7 +15,7 @@ use testkit::{ProcessOutput, Server, TestCase, TestProcess, run_in_parallel, tes
 use super::iperf3_script::{self, RESULTS};
 use super::{
     CommandBuilder, OpenSockets, SHORT_TIMEOUT, assert_serves, missing_iperf3_reason, our_iperf3,
-    start_idle_server, stock_iperf3,
+    start_idle_server, start_server, stock_iperf3,
 };
 
 /// The longest deadline is 30 s for a control connection, and 40 s plus its time for a test. All
@@ -73,6 +74,8 @@ pub(crate) fn test_cases() -> Vec<TestCase> {
         client_reports_server_that_disconnects,
         client_reports_silent_server,
         client_reports_killed_and_stopped_servers,
+        server_reports_its_end_to_silent_clients,
+        client_reports_interrupt,
     ];
     test_cases.extend(test_cases![
         needing &[Program("iperf3")];
@@ -209,12 +212,22 @@ fn server_closes_streams_before_results() {
     assert_serves(&server, our_iperf3, &SIMPLE_CLIENTS);
 }
 
-/// Runs a client of a scripted server up to a phase. The server then closes its connections if
-/// `disconnects`, or keeps them until the client ends.
+/// What happens to a client after a phase.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Event {
+    /// The server closes its connections.
+    Disconnect,
+    /// The server keeps its connections until the client ends.
+    Silence,
+    /// The client gets SIGINT.
+    Interrupt,
+}
+
+/// Runs a client of a scripted server up to a phase, in which an event happens.
 fn run_client_of_server_up_to(
     phase: Phase,
     test: (&str, &str),
-    disconnects: bool,
+    event: Event,
     format: &str,
 ) -> ProcessOutput {
     let server = iperf3_script::Server::listen();
@@ -257,9 +270,13 @@ fn run_client_of_server_up_to(
         session.control.send_state(ControlState::ExchangeResults);
         session.control.read_json();
     }
-    if disconnects {
-        drop((session, open_sockets, server));
-        return client.finish(SHORT_TIMEOUT);
+    match event {
+        Event::Disconnect => {
+            drop((session, open_sockets, server));
+            return client.finish(SHORT_TIMEOUT);
+        }
+        Event::Silence => {}
+        Event::Interrupt => client.signal(Signal::INT),
     }
     let client = client.finish(DEADLINE);
     drop((session, open_sockets, server));
@@ -303,7 +320,7 @@ fn client_reports_server_that_disconnects() {
         for phase in PHASES {
             for format in ["", "-J"] {
                 let context = format!("a disconnect, {phase:?}, {}", test.0);
-                let client = run_client_of_server_up_to(phase, test, true, format);
+                let client = run_client_of_server_up_to(phase, test, Event::Disconnect, format);
                 assert_reports_error(&client, format, &context);
             }
         }
@@ -322,7 +339,7 @@ fn client_reports_silent_server() {
                 ""
             };
             let test = (&*format!("{options}{timeout}"), parameters);
-            let client = run_client_of_server_up_to(phase, test, false, "");
+            let client = run_client_of_server_up_to(phase, test, Event::Silence, "");
             assert_reports_error(&client, "", &context);
         }
     };
@@ -331,6 +348,56 @@ fn client_reports_silent_server() {
             .into_iter()
             .flat_map(|test| PHASES.map(|phase| check(test, phase))),
     );
+}
+
+/// A server that is terminated tells that to the clients of unfinished tests, as stock does.
+fn server_reports_its_end_to_silent_clients() {
+    let server = start_server(our_iperf3, "");
+    let unfinished = [
+        Phase::Parameters,
+        Phase::Streams,
+        Phase::Running,
+        Phase::End,
+    ];
+    let clients: Vec<_> = TESTS
+        .iter()
+        .flat_map(|(_, parameters)| {
+            unfinished.map(|phase| {
+                let context = format!("{phase:?}, {parameters}");
+                (run_client_up_to(phase, parameters, server.port), context)
+            })
+        })
+        .collect();
+    let stderr = server.terminate().stderr;
+    assert!(!stderr.contains("error"), "{stderr}");
+    for (mut open_sockets, context) in clients {
+        let client = open_sockets.pop().expect("the control connection");
+        let mut client = client
+            .downcast::<iperf3_script::Client>()
+            .expect("a client");
+        let mut messages = Vec::new();
+        let _ = client.control.0.read_to_end(&mut messages);
+        let last = messages.last().copied().and_then(ControlState::from_byte);
+        assert_eq!(last, Some(ControlState::ServerTerminate), "{context}");
+    }
+}
+
+fn client_reports_interrupt() {
+    for (options, parameters) in TESTS {
+        for phase in PHASES {
+            let opens_streams = [Phase::Parameters, Phase::Streams].contains(&phase);
+            if opens_streams && options.contains("-u") {
+                // No socket of the script waits for another stream, so the client gets an error.
+                continue;
+            }
+            let test = (options, parameters);
+            let client = run_client_of_server_up_to(phase, test, Event::Interrupt, "");
+            let context = format!("{phase:?}, {options}");
+            let expected = "iperf3: interrupt - the client has terminated\n";
+            assert_eq!(client.stderr, expected, "{context}: {}", client.stdout);
+            assert_eq!(client.code, Some(0), "{context}");
+        }
+    }
 }
 
 fn client_reports_killed_and_stopped_servers() {
