@@ -39,6 +39,9 @@ pub enum BudgetHolder {
     Ip(IpAddr),
     /// A virtual machine, by its VSOCK context.
     Machine(u32),
+    /// All clients whose address may be forged. They get half of what one address leaves to others,
+    /// so that both together leave the other half.
+    Unproven,
     /// This process, and peers without an address.
     Local,
 }
@@ -174,6 +177,7 @@ impl SharedBudget {
         // This process need not leave anything to other addresses.
         let max = match holder {
             BudgetHolder::Local => bounds.total,
+            BudgetHolder::Unproven => ((bounds.total - bounds.per_holder) / 2).max(1),
             _ => bounds.per_holder,
         };
         let left = max.saturating_sub(held);
@@ -283,6 +287,15 @@ mod tests {
         drop((shares, other_share));
         assert_eq!(sessions.used(), 0);
         assert!(sessions.reserve(client, 960).is_ok());
+    }
+
+    #[test]
+    fn unproven_clients_and_one_address_leave_a_part_to_others() {
+        let threads = SharedBudget::new(320);
+        let _attacker = threads.reserve(holder("192.0.2.1:1"), 300).unwrap();
+        let _forged = threads.reserve(BudgetHolder::Unproven, 10).unwrap();
+        assert!(threads.reserve(BudgetHolder::Unproven, 1).is_err());
+        assert!(threads.reserve(holder("192.0.2.2:1"), 10).is_ok());
     }
 
     #[test]

@@ -127,13 +127,14 @@ impl Registry {
         }))
     }
 
-    /// Registers a test of a client.
+    /// Registers a test of a client, and charges its resources to `charged_to`.
     pub(crate) fn register(
         &self,
         (dialect, peer): (&str, &Address),
         test: ClientTest,
         cancel_stop: &Stop,
         limits: &AddressLimits,
+        charged_to: BudgetHolder,
     ) -> Result<Arc<RunningTest>, Refusal> {
         let holder = BudgetHolder::for_address(peer);
         let mut tests = lock(&self.0.tests);
@@ -144,8 +145,8 @@ impl Registry {
             return Err(refusal);
         }
         let resources = ResourceBudget::process()
-            .reserve(holder, test.resources)
-            .map_err(Refusal::NoResources);
+            .reserve(charged_to, test.resources)
+            .map_err(|exceeded| Refusal::for_resources(charged_to, exceeded));
         let resources = match resources {
             Ok(resources) => resources,
             Err(refusal) => {
@@ -511,6 +512,7 @@ mod tests {
                 ClientTest::default(),
                 &Stop::new(),
                 &limits,
+                BudgetHolder::Local,
             )?;
             let counters = Arc::new(Counters::default());
             counters.count_received(100, 1);
@@ -572,7 +574,13 @@ mod tests {
         let run_test = |from: &str, bytes| {
             let peer = Address::Inet(from.parse().unwrap());
             let client = ("iperf3", &peer);
-            let test = registry.register(client, ClientTest::default(), &Stop::new(), &limits)?;
+            let test = registry.register(
+                client,
+                ClientTest::default(),
+                &Stop::new(),
+                &limits,
+                BudgetHolder::Local,
+            )?;
             let counters = Arc::new(Counters::default());
             counters.count_received(bytes, 1);
             test.add_counters(&counters);
@@ -609,6 +617,7 @@ mod tests {
                     test,
                     &Stop::new(),
                     &AddressLimits::default(),
+                    BudgetHolder::Local,
                 )
                 .unwrap();
             test.state().counted_at -= Duration::from_secs(seconds);
@@ -647,6 +656,7 @@ mod tests {
             ClientTest::default(),
             &Stop::new(),
             &AddressLimits::default(),
+            BudgetHolder::Local,
         );
         let counters = Arc::new(Counters::default());
         counters.count_received(100, 1);

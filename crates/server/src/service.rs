@@ -174,7 +174,7 @@ impl Service {
             BudgetExceeded::Holder { .. } => Refusal::AddressFull(config.max_clients),
             _ => Refusal::Full(config.max_clients),
         })?;
-        ClientSlot::charge(peer, share, false)
+        ClientSlot::charge(self.resource_holder(peer, false), share, false)
     }
 
     /// Admits a client whose address may be forged. In a shared service, it gets none of the slots of
@@ -196,7 +196,16 @@ impl Service {
             BudgetExceeded::Holder { .. } => Refusal::UnprovenNetworkFull,
             _ => Refusal::UnprovenFull,
         })?;
-        ClientSlot::charge(peer, share, true)
+        ClientSlot::charge(self.resource_holder(peer, true), share, true)
+    }
+
+    /// Returns whom the threads, descriptors and sessions of a client are charged to.
+    fn resource_holder(&self, peer: &Address, is_unproven: bool) -> BudgetHolder {
+        if is_unproven && self.config().is_shared {
+            BudgetHolder::Unproven
+        } else {
+            BudgetHolder::for_address(peer)
+        }
     }
 
     /// Returns the slot of a client that has now proved its address.
@@ -245,7 +254,8 @@ impl Service {
         {
             return Err(Refusal::TooLong(max_duration));
         }
-        (self.0.running).register((dialect, peer), test, cancel_stop, limits)
+        let charged_to = self.resource_holder(peer, test.is_unproven);
+        (self.0.running).register((dialect, peer), test, cancel_stop, limits, charged_to)
     }
 
     /// Returns whether a peer may receive more than
@@ -300,11 +310,15 @@ pub struct ClientSlot {
 }
 
 impl ClientSlot {
-    /// Returns a slot for a client with this share, and charges the client for a session.
-    fn charge(peer: &Address, share: BudgetShare, is_unproven: bool) -> Result<Self, Refusal> {
+    /// Returns a slot for a client with this share, and charges `holder` for a session.
+    fn charge(
+        holder: BudgetHolder,
+        share: BudgetShare,
+        is_unproven: bool,
+    ) -> Result<Self, Refusal> {
         let resources = ResourceBudget::process()
-            .reserve(BudgetHolder::for_address(peer), SESSION_RESOURCES)
-            .map_err(Refusal::NoResources)?;
+            .reserve(holder, SESSION_RESOURCES)
+            .map_err(|exceeded| Refusal::for_resources(holder, exceeded))?;
         Ok(Self {
             is_unproven,
             _share: share,
@@ -360,6 +374,14 @@ pub enum Refusal {
 impl std::error::Error for Refusal {}
 
 impl Refusal {
+    /// Returns the refusal of a client whose resources would be charged to `holder`.
+    pub(crate) fn for_resources(holder: BudgetHolder, exceeded: ResourceExceeded) -> Self {
+        match holder {
+            BudgetHolder::Unproven => Self::UnprovenFull,
+            _ => Self::NoResources(exceeded),
+        }
+    }
+
     /// Returns the system's error for a protocol whose messages have only a number.
     pub fn error(&self) -> Error {
         match self {
@@ -459,6 +481,10 @@ mod tests {
             service.admit_unproven(&from).unwrap_err(),
             Refusal::UnprovenFull
         );
+        let charged = ResourceBudget::process()
+            .threads
+            .used_by(BudgetHolder::Unproven);
+        assert!(charged >= 64, "{charged}");
         for _ in 0..240 {
             taken.push(service.admit(&from).unwrap());
         }
