@@ -13,9 +13,9 @@ use server::{LogRateLimit, RecordWriter, TestRecord};
 use sys::Address;
 use units::BitRate;
 
-/// The maximum number of lines per period of [`LogRateLimit`]. Notes and tests that moved no data
-/// share it, because any host can cause them. The tests of each address that moved data have such a
-/// limit of their own.
+/// The maximum number of lines per period of [`LogRateLimit`]. Notes and incomplete tests share it,
+/// because any host can cause them, also with forged addresses. The complete tests of each address
+/// that moved data have such a limit of their own.
 const MAX_LINES: u32 = 1000;
 
 static LIMITS: Mutex<Option<Limits>> = Mutex::new(None);
@@ -54,7 +54,7 @@ impl LogFormat {
 }
 
 fn write_test(test: &TestRecord, line: String) {
-    let has_data = test.received_bytes + test.sent_bytes > 0;
+    let has_data = test.is_complete && test.received_bytes + test.sent_bytes > 0;
     let holder = test.peer.parse::<SocketAddr>().ok();
     let holder = holder.map(|peer| BudgetHolder::for_address(&Address::Inet(peer)));
     if may_write(holder.filter(|_| has_data)) {
@@ -126,8 +126,8 @@ fn report_left_out(lines: u64) {
     }
 }
 
-/// Returns whether a line may be written now. `address` is the client of a test that moved data;
-/// other lines share a limit.
+/// Returns whether a line may be written now. `address` is the client of a complete test that moved
+/// data; other lines share a limit.
 fn may_write(address: Option<BudgetHolder>) -> bool {
     let mut limits = LIMITS.lock().unwrap_or_else(PoisonError::into_inner);
     let now = Instant::now();
