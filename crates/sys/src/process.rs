@@ -253,10 +253,13 @@ pub fn limit_memory_kept_by_allocator() {
     {
         /// A quarter of glibc's initial limit, which applies to each arena.
         const LIMIT_BYTES: i32 = 32 << 10;
+        /// Each arena keeps the pages in which something is left. No loop allocates.
+        const ARENAS: i32 = 2;
         // SAFETY: it takes two numbers and is thread-safe.
         unsafe {
             libc::mallopt(libc::M_MMAP_THRESHOLD, LIMIT_BYTES);
             libc::mallopt(libc::M_TRIM_THRESHOLD, LIMIT_BYTES);
+            libc::mallopt(libc::M_ARENA_MAX, ARENAS);
         }
     }
 }
