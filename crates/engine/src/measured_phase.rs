@@ -17,6 +17,7 @@ use crate::finish::FinishMethod;
 use crate::flow_group::FlowGroup;
 use crate::io::FlowSockets;
 use crate::job::{FlowLoop, Job, JobBody, JobSockets};
+use crate::numbers::FirstDatagram;
 use crate::run::run;
 use crate::socket::DataSocket;
 use crate::stop::{Stop, StopReason};
@@ -81,6 +82,13 @@ impl<'a> MeasuredPhase<'a> {
             is_running: true,
             only_sends: false,
         }
+    }
+
+    /// Moves the start back to the arrival of the flow's first datagram. The CPU times still begin at
+    /// [`Self::start`].
+    pub fn include_first(&mut self, first: Option<&FirstDatagram>) {
+        let started = first.and_then(|first| Instant::now().checked_sub(first.age()));
+        self.clock.started = started.map_or(self.clock.started, |at| at.min(self.clock.started));
     }
 
     /// Runs the flow's loop to its end and stops the clock.

@@ -184,31 +184,32 @@ impl ReportGroup {
         })
     }
 
-    /// Adds a flow that begins. It is removed by [`Self::end`], or when the returned value is dropped.
-    pub(crate) fn begin(self: &Arc<Self>, measured: &MeasuredFlow) -> RegisteredFlow {
-        let started = CounterReading::now(std::slice::from_ref(&measured.counters));
+    /// Adds a flow that began at `started`. It is removed by [`Self::end`], or when the returned value is dropped.
+    pub(crate) fn begin(
+        self: &Arc<Self>,
+        measured: &MeasuredFlow,
+        started: Instant,
+    ) -> RegisteredFlow {
+        let start = CounterReading {
+            at: started,
+            counts: model::Counts::default(),
+        };
         let mut state = self.state();
-        let group_started = *state.started.get_or_insert(started.at);
+        let group_started = *state.started.get_or_insert(started);
         let is_in_first_interval = self
             .interval
-            .is_none_or(|interval| started.at < group_started + interval);
+            .is_none_or(|interval| started < group_started + interval);
         state.running.push(RunningFlow {
             measured: measured.clone(),
-            start: CounterReading {
-                counts: model::Counts::default(),
-                ..started
-            },
-            last_reading: CounterReading {
-                counts: model::Counts::default(),
-                ..started
-            },
+            start,
+            last_reading: start,
             retransmits: 0,
             datagrams: DatagramCounts::default(),
             read_sizes: [0; 8],
             origin: if is_in_first_interval {
                 group_started
             } else {
-                started.at
+                started
             },
             reported_until: Duration::ZERO,
         });
@@ -559,7 +560,7 @@ mod tests {
         let interval = Some(Duration::from_millis(300));
         let reports = ReportGroup::new(Arc::new(SumObserver(Mutex::new(sender))), interval);
         let [first, second] = [1, 2].map(measured_flow);
-        let _flows = [&first, &second].map(|flow| reports.begin(flow));
+        let _flows = [&first, &second].map(|flow| reports.begin(flow, Instant::now()));
         first.counters.count_received(1000, 1);
         second.counters.count_received(500, 1);
         reports.end(&first, &side(1, 1000));
@@ -582,9 +583,9 @@ mod tests {
         let (sender, sums) = channel();
         let reports = ReportGroup::new(Arc::new(SumObserver(Mutex::new(sender))), None);
         let [first, second, failed] = [1, 2, 3].map(measured_flow);
-        let _flows = [&first, &second].map(|flow| reports.begin(flow));
+        let _flows = [&first, &second].map(|flow| reports.begin(flow, Instant::now()));
         let socket = Arc::downgrade(&failed.socket);
-        let failed_flow = reports.begin(&failed);
+        let failed_flow = reports.begin(&failed, Instant::now());
         drop(failed);
         reports.end(&first, &side(1, 1000));
         reports.end(&second, &side(1, 500));

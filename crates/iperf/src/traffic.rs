@@ -222,7 +222,7 @@ pub(crate) fn run(
     let ends_on_reset = transfer.ends_on_reset && measured.sends;
     let reset_watch =
         ends_on_reset.then(|| deadline_thread().set_on_reset(data.socket.as_fd(), &stop));
-    let _registered = reports.begin(measured);
+    let _registered = reports.begin(measured, phase.started());
     if measured.sends {
         measured.counters.count_sent(transfer.bytes_before_start, 1);
     } else {

@@ -8,6 +8,7 @@ use std::net::{Shutdown, TcpListener, TcpStream, UdpSocket};
 use std::process::Command;
 use std::time::Duration;
 
+use iperf::wire::{DatagramHeader, ServerReport, WallTime};
 use rustix::process::Signal;
 use testkit::{
     Requirement, TestCase, TestProcess, free_port, is_listening, linerate_with_args,
@@ -207,6 +208,7 @@ pub(crate) fn test_cases() -> Vec<TestCase> {
         sends_old_udp_clients_reports_in_their_format,
         reads_the_report_of_an_old_udp_server,
         ends_a_reverse_udp_test_if_the_port_is_closed,
+        reports_a_flow_from_its_first_datagram,
         increments_addresses_and_ports_per_flow,
         server_runs_in_real_time,
     ]);
@@ -626,6 +628,36 @@ fn ends_a_reverse_udp_test_if_the_port_is_closed() {
         "{}",
         server_process.stderr()
     );
+}
+
+/// The numbers before the first one are lost, and the time begins with the first datagram, not with
+/// the second one, which begins the flow.
+fn reports_a_flow_from_its_first_datagram() {
+    let (_server_process, port) = start_server("-u");
+    let report = || {
+        let client = UdpSocket::bind("127.0.0.1:0").unwrap();
+        client.connect(("127.0.0.1", port)).unwrap();
+        client.set_read_timeout(Some(TIMEOUT)).unwrap();
+        for number in [4000, 4001, -4002] {
+            let mut datagram = [b'0'; 1000];
+            let sent = WallTime::now();
+            DatagramHeader { number, sent }.write(&mut datagram, false);
+            client.send(&datagram).unwrap();
+            if number == 4000 {
+                std::thread::sleep(Duration::from_millis(300));
+            }
+        }
+        let mut answer = [0; 2000];
+        let length = client.recv(&mut answer).unwrap();
+        ServerReport::decode(&answer[..length]).unwrap()
+    };
+    // On a busy host, the server may read the first datagram late.
+    let has_whole_time = || {
+        let report = report();
+        assert_eq!((report.lost, report.datagrams), (3999, 4002), "{report:?}");
+        report.elapsed > Duration::from_millis(200)
+    };
+    assert!(wait_until(TIMEOUT, has_whole_time));
 }
 
 /// Returns a free port whose successor is free, too.

@@ -87,9 +87,9 @@ pub(super) fn serve(
     let reports = iperf
         .report_groups
         .group_for(control.peer(), connection.local.as_ref());
-    let _registered = reports.begin(&measured);
-    running.add_counters(&measured.counters);
     let started = Instant::now();
+    let _registered = reports.begin(&measured, started);
+    running.add_counters(&measured.counters);
     // Each message counts for both directions, as in the client.
     let count_message = |bytes: usize| measured.counters.count_received(2 * bytes, 1);
     let stop = server.cancel_stop.child();

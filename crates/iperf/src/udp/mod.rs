@@ -42,6 +42,9 @@ const ANSWER_TIMEOUT: Duration = Duration::from_millis(10);
 const REFUSAL_PAUSE: Duration = Duration::from_millis(10);
 pub(crate) const MAX_REFUSALS: u32 = 20;
 
+/// A report may cover this much less time than the client has sent for, without a warning.
+const MAX_UNREPORTED_TIME: Duration = Duration::from_millis(100);
+
 /// A flow fails if no datagram moves for this time. The slowest rate is one datagram per minute.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(70);
 
@@ -114,7 +117,8 @@ impl OneWay<'_> {
         };
         let limit = loop_limit(flow, measured.sends, self.pattern.len());
         let mut phase = MeasuredPhase::start(&flow.local, settings);
-        let _registered = reports.begin(measured);
+        phase.include_first(self.early_datagrams.first());
+        let _registered = reports.begin(measured, phase.started());
         let observer = measured
             .timings
             .as_deref()
@@ -137,6 +141,7 @@ impl OneWay<'_> {
             observer.finish();
         }
         let mut answer = None;
+        let sending_time = phase.times.elapsed;
         if measured.sends && !matches!(result.ended, EndCause::Failed(_)) {
             let sent = measured.counters.counts().send_calls;
             let mut end_datagram = self.pattern.to_vec();
@@ -191,9 +196,13 @@ impl OneWay<'_> {
         if let Some(report) = answer {
             reports.defer_server_report(&measured.id, report);
         }
-        let warning = time_before_silence.map(|_| Warning::NotReportedByPeer {
-            figure: "the number of datagrams that it sent: its last one did not arrive".to_owned(),
-        });
+        let missing_figure = match answer {
+            Some(report) => missing_part(&report, sending_time),
+            None => time_before_silence.map(|_| {
+                "the number of datagrams that it sent: its last one did not arrive".to_owned()
+            }),
+        };
+        let warning = missing_figure.map(|figure| Warning::NotReportedByPeer { figure });
         Ok(FlowResult {
             warning,
             ..FlowResult::new(phase.started(), side, remote, ended)
@@ -371,6 +380,17 @@ fn send_end(
     Err(format!("[{:>3}] {line}", measured.id.number))
 }
 
+/// Describes the missing part of a report that covers less than half of the time of a flow. Its
+/// server may have begun late; its rate is then not that of the flow.
+fn missing_part(report: &ServerReport, sending_time: Duration) -> Option<String> {
+    let has_part =
+        report.elapsed * 2 < sending_time && sending_time - report.elapsed > MAX_UNREPORTED_TIME;
+    has_part.then(|| {
+        let [reported, sent] = [report.elapsed, sending_time].map(|time| time.as_secs_f64());
+        format!("most of the flow: its figures cover {reported:.3} of {sent:.3} s")
+    })
+}
+
 /// Converts the server's report to the receiver's side of the result.
 fn receiver_side(report: &ServerReport) -> Side {
     let mut side = Side {
@@ -461,6 +481,26 @@ mod tests {
         }
         flow.limit = Limit::Time(ms(500));
         assert_eq!(loop_limit(&flow, false, 1250), flow.limit);
+    }
+
+    #[test]
+    fn a_report_of_a_part_of_the_flow_is_noticed() {
+        for (reported, sent, expected) in [
+            (1, 1000, Some("0.001 of 1.000 s")),
+            (499, 1000, Some("0.499 of 1.000 s")),
+            (500, 1000, None),
+            (1, 90, None),
+            (2000, 1000, None),
+        ] {
+            let report = ServerReport {
+                elapsed: ms(reported),
+                ..ServerReport::default()
+            };
+            let part = missing_part(&report, ms(sent));
+            let expected =
+                expected.map(|times| format!("most of the flow: its figures cover {times}"));
+            assert_eq!(part, expected);
+        }
     }
 
     fn ms(count: u64) -> Duration {
