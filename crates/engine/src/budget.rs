@@ -124,6 +124,13 @@ impl SharedBudget {
         Self::with_parent(total, per_holder, Some(parent.clone()))
     }
 
+    /// Creates a part of `parent`. It leaves 1/`divisor` of the whole, and of each address's maximum.
+    pub fn leaving(parent: &Self, divisor: u64) -> Self {
+        let [total, per_holder] =
+            [parent.0.total, parent.0.per_holder].map(|amount| amount - amount / divisor);
+        Self::with_parent(total, per_holder, Some(parent.clone()))
+    }
+
     pub(crate) fn with_parent(total: u64, per_holder: u64, parent: Option<Self>) -> Self {
         Self(Arc::new(Inner {
             total,
@@ -163,6 +170,19 @@ impl SharedBudget {
         self.lock().holders.get(&holder).copied().unwrap_or(0)
     }
 
+    /// Returns the amount that a holder may have.
+    pub fn maximum(&self, holder: BudgetHolder) -> u64 {
+        let Inner {
+            total, per_holder, ..
+        } = *self.0;
+        match holder {
+            // This process need not leave anything to other addresses.
+            BudgetHolder::Local => total,
+            BudgetHolder::Unproven => ((total - per_holder) / 2).max(1),
+            _ => per_holder,
+        }
+    }
+
     fn charge(&self, holder: BudgetHolder, amount: u64) -> Result<(), BudgetExceeded> {
         let bounds = &self.0;
         let mut used = self.lock();
@@ -174,13 +194,7 @@ impl SharedBudget {
             });
         }
         let held = used.holders.get(&holder).copied().unwrap_or(0);
-        // This process need not leave anything to other addresses.
-        let max = match holder {
-            BudgetHolder::Local => bounds.total,
-            BudgetHolder::Unproven => ((bounds.total - bounds.per_holder) / 2).max(1),
-            _ => bounds.per_holder,
-        };
-        let left = max.saturating_sub(held);
+        let left = self.maximum(holder).saturating_sub(held);
         if amount > left {
             return Err(BudgetExceeded::Holder {
                 requested: amount,

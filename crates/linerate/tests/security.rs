@@ -400,13 +400,24 @@ const STATEMENTS: &[(&str, &[&str])] = &[
         &["service::tests::unproven_clients_have_slots_of_their_own"],
     ),
     (
-        "If no slot is left in these servers",
+        "In these servers, a quarter of the slots of unproven UDP flows",
+        &["service::tests::unproven_clients_have_slots_of_their_own"],
+    ),
+    (
+        "A burst of forged datagrams gets none",
+        &[
+            "datagram_acceptor::tests::a_flood_of_sources_keeps_those_that_send_on",
+            "iperfs::silent_flows_yield_to_others",
+        ],
+    ),
+    (
+        "If even these slots are taken",
         &[
             "registry::tests::the_most_silent_unproven_test_yields",
             "iperfs::silent_flows_yield_to_others",
         ],
     ),
-    ("A faster flood of forged datagrams", &[]),
+    ("A flood of forged flows that send on", &[]),
     (
         "No unproven request ends",
         &["server::tests::a_proven_session_yields_to_its_own_proven_host_only"],

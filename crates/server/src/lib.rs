@@ -26,7 +26,9 @@ pub use data_acceptor::{
     AcceptedConnection, DataAcceptor, IsOtherPeer, Nonce, UNEXPECTED_PEER_WAIT, accept_data,
 };
 pub use data_peer::{DataPeer, PeerPolicy};
-pub use datagram_acceptor::{DatagramAcceptor, DatagramPeer, ExpectedFlows, is_exhaustion};
+pub use datagram_acceptor::{
+    DatagramAcceptor, DatagramPeer, ExpectedFlows, NewSource, is_exhaustion,
+};
 pub use freed_memory::release_freed_memory_soon;
 pub use listener::{inherited_listeners, inherited_sockets, listen};
 pub use log_rate_limit::{ErrorLog, LogRateLimit, SharedLogLimit};

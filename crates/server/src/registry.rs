@@ -26,7 +26,7 @@ const MIN_RATE_INTERVAL: Duration = Duration::from_secs(1);
 const DURATION_TOLERANCE: Duration = Duration::from_millis(300);
 
 /// The time without data after which a test of an unproven client ends if another one needs its slot.
-/// A test whose data all came at its start yields earlier: its source may be forged.
+/// A test whose data all came before the first check yields earlier: its source may be forged.
 const MAX_SILENCE: Duration = Duration::from_secs(1);
 const MAX_INITIAL_SILENCE: Duration = Duration::from_millis(100);
 
@@ -85,6 +85,8 @@ struct State {
     counted_bytes: u64,
     /// When the last of them were counted.
     counted_at: Instant,
+    /// Whether some of them were counted later than others.
+    is_continuous: bool,
     /// The time of the last rate measurement, and the bytes at that time.
     last_measurement: (Instant, u64),
 }
@@ -182,6 +184,7 @@ impl Registry {
                 ended: None,
                 counted_bytes: 0,
                 counted_at: started,
+                is_continuous: false,
                 last_measurement: (started, 0),
             }),
             _resources: resources,
@@ -366,11 +369,10 @@ impl RunningTest {
     }
 
     fn max_silence(&self) -> Duration {
-        let state = self.state();
-        if state.counted_at.saturating_duration_since(self.started) < MAX_INITIAL_SILENCE {
-            MAX_INITIAL_SILENCE
-        } else {
+        if self.state().is_continuous {
             MAX_SILENCE
+        } else {
+            MAX_INITIAL_SILENCE
         }
     }
 
@@ -404,6 +406,7 @@ impl RunningTest {
         let (bytes, now) = (state.bytes(), Instant::now());
         let added = bytes - std::mem::replace(&mut state.counted_bytes, bytes);
         if added > 0 {
+            state.is_continuous = added < bytes;
             state.counted_at = now;
         }
         let (measured_at, bytes_then) = state.last_measurement;
@@ -644,6 +647,14 @@ mod tests {
         counters.count_received(100, 1);
         most_silent.add_counters(&counters);
         assert!(is_same(find(None), &silent));
+        // All its data came before the first check, until more arrive.
+        most_silent.state().counted_at -= 2 * MAX_INITIAL_SILENCE;
+        silent.cancel_for(&Refusal::Silent);
+        assert!(is_same(find(None), &most_silent));
+        counters.count_received(100, 1);
+        most_silent.update_rate();
+        most_silent.state().counted_at -= 2 * MAX_INITIAL_SILENCE;
+        assert!(find(None).is_none());
     }
 
     #[test]

@@ -35,6 +35,12 @@ const WATCH_INTERVAL: Duration = Duration::from_millis(200);
 const UNPROVEN_DIVISOR: u32 = 4;
 const UNPROVEN_NETWORK_DIVISOR: u64 = 16;
 
+/// The threads of a client with an unproven address: its session, and a flow.
+const UNPROVEN_THREADS: u64 = 2;
+
+/// This part of the slots for unproven clients is for continuous senders.
+const CONTINUOUS_DIVISOR: u64 = 4;
+
 /// The time that a test may take beyond [`AddressLimits::max_duration`], for its start and its end.
 const GRACE_TIME: Duration = Duration::from_secs(10);
 
@@ -102,6 +108,8 @@ struct Inner {
     clients: SharedBudget,
     /// The slots of clients with an unproven address.
     unproven_clients: SharedBudget,
+    /// The part of them for clients that are not continuous senders.
+    burst_clients: SharedBudget,
     local_links: LocalLinks,
     running: Registry,
     stop: Stop,
@@ -118,12 +126,23 @@ impl Service {
     pub fn with_log(config: ServerConfig, stop: Stop, write_record: Option<RecordWriter>) -> Self {
         // Clients choose the sizes of buffers, which raise the allocator's own limits.
         sys::process::limit_memory_kept_by_allocator();
+        let clients = SharedBudget::new(config.max_clients.into());
+        let unproven_clients = if config.is_shared {
+            let slots = u64::from(config.max_clients / UNPROVEN_DIVISOR);
+            let per_network = (slots / UNPROVEN_NETWORK_DIVISOR).max(1);
+            // More slots than threads would not leave a part to continuous senders.
+            let threads = ResourceBudget::process()
+                .threads
+                .maximum(BudgetHolder::Unproven);
+            let total = slots.min(threads / UNPROVEN_THREADS).max(1);
+            SharedBudget::with_bounds(total, per_network.min(total))
+        } else {
+            clients.clone()
+        };
         Self(Arc::new(Inner {
-            clients: SharedBudget::new(config.max_clients.into()),
-            unproven_clients: {
-                let total = u64::from(config.max_clients / UNPROVEN_DIVISOR).max(1);
-                SharedBudget::with_bounds(total, (total / UNPROVEN_NETWORK_DIVISOR).max(1))
-            },
+            burst_clients: SharedBudget::leaving(&unproven_clients, CONTINUOUS_DIVISOR),
+            clients,
+            unproven_clients,
             local_links: LocalLinks::default(),
             running: Registry::new(write_record),
             cancel_stop: stop.child_after(config.drain_time),
@@ -180,22 +199,40 @@ impl Service {
     /// Admits a client whose address may be forged. In a shared service, it gets none of the slots of
     /// [`Self::admit`]: there are a quarter as many slots for such clients, and one /24 or /64 gets
     /// at most 1/16 of these.
-    pub fn admit_unproven(&self, peer: &Address) -> Result<ClientSlot, Refusal> {
+    ///
+    /// A quarter of the slots is for continuous senders, so that bursts of forged datagrams cannot
+    /// take all.
+    pub fn admit_unproven(
+        &self,
+        peer: &Address,
+        is_continuous: bool,
+    ) -> Result<ClientSlot, Refusal> {
         let config = self.config();
-        if !config.is_shared {
-            let mut slot = self.admit(peer)?;
-            slot.is_unproven = true;
-            return Ok(slot);
-        }
         if !config.admits(peer) {
             return Err(Refusal::AddressNotAllowed);
         }
-        let slots = &self.0.unproven_clients;
-        let share = slots.reserve(BudgetHolder::for_address(peer).network(), 1);
-        let share = share.map_err(|exceeded| match exceeded {
-            BudgetExceeded::Holder { .. } => Refusal::UnprovenNetworkFull,
-            _ => Refusal::UnprovenFull,
-        })?;
+        let slots = if is_continuous {
+            &self.0.unproven_clients
+        } else {
+            &self.0.burst_clients
+        };
+        let address = BudgetHolder::for_address(peer);
+        let holder = if config.is_shared {
+            address.network()
+        } else {
+            address
+        };
+        let share =
+            slots
+                .reserve(holder, 1)
+                .map_err(|exceeded| match (exceeded, config.is_shared) {
+                    (BudgetExceeded::Holder { .. }, true) => Refusal::UnprovenNetworkFull,
+                    (_, true) => Refusal::UnprovenFull,
+                    (BudgetExceeded::Holder { .. }, false) => {
+                        Refusal::AddressFull(config.max_clients)
+                    }
+                    (_, false) => Refusal::Full(config.max_clients),
+                })?;
         ClientSlot::charge(self.resource_holder(peer, true), share, true)
     }
 
@@ -222,8 +259,9 @@ impl Service {
     }
 
     /// Ends the unproven test that has been silent for longest, if `refusal` means that its slot would
-    /// be of use to a client of this address. The client's next request finds the slot free.
-    pub fn end_silent_test(&self, peer: &Address, refusal: &Refusal) {
+    /// be of use to a client of this address. The client's next request finds the slot free. Returns
+    /// whether there is such a test.
+    pub fn end_silent_test(&self, peer: &Address, refusal: &Refusal) -> bool {
         let holder = BudgetHolder::for_address(peer);
         let running = &self.0.running;
         let test = match refusal {
@@ -232,11 +270,12 @@ impl Service {
             Refusal::UnprovenNetworkFull => {
                 running.most_silent_unproven(|address| address.network() == holder.network())
             }
-            _ => return,
+            _ => None,
         };
-        if let Some(test) = test {
+        if let Some(test) = &test {
             test.cancel_for(&Refusal::Silent);
         }
+        test.is_some()
     }
 
     /// Registers a test. It counts as running until the returned value is dropped. The service sets
@@ -465,22 +504,24 @@ mod tests {
         let service = Service::new(config, Stop::new());
         let address = |text: String| Address::Inet(text.parse().unwrap());
         let mut taken = Vec::new();
-        for network in 0..16 {
-            for host in 1..=4 {
-                let from = address(format!("10.0.{network}.{host}:1"));
-                taken.push(service.admit_unproven(&from).unwrap());
+        // Bursts leave a quarter of the slots, and of those of each network, to continuous senders.
+        for (is_continuous, hosts) in [(false, 1..=3), (true, 4..=4)] {
+            for network in 0..16 {
+                for host in hosts.clone() {
+                    let from = address(format!("10.0.{network}.{host}:1"));
+                    taken.push(service.admit_unproven(&from, is_continuous).unwrap());
+                }
+                if network < 15 {
+                    let from = address(format!("10.0.{network}.5:1"));
+                    let refusal = service.admit_unproven(&from, is_continuous).unwrap_err();
+                    assert_eq!(refusal, Refusal::UnprovenNetworkFull);
+                }
             }
-            if network < 15 {
-                let from = address(format!("10.0.{network}.5:1"));
-                let refusal = service.admit_unproven(&from).unwrap_err();
-                assert_eq!(refusal, Refusal::UnprovenNetworkFull);
-            }
+            let from = address("192.0.2.1:1".to_owned());
+            let refusal = service.admit_unproven(&from, is_continuous).unwrap_err();
+            assert_eq!(refusal, Refusal::UnprovenFull);
         }
         let from = address("192.0.2.1:1".to_owned());
-        assert_eq!(
-            service.admit_unproven(&from).unwrap_err(),
-            Refusal::UnprovenFull
-        );
         let charged = ResourceBudget::process()
             .threads
             .used_by(BudgetHolder::Unproven);

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use socket2::{Domain, SockAddr, Socket};
 
 /// Address of a socket. Port 0 stands for any port, in families with ports.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Address {
     /// IPv4 or IPv6: ip(7), ipv6(7).
     Inet(SocketAddr),
@@ -29,7 +29,7 @@ pub enum Address {
 }
 
 /// Address of IEEE 802.2 logical link control.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct LlcAddress {
     /// The interface's hardware address; zero is any.
     pub mac: [u8; 6],

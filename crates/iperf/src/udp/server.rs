@@ -11,7 +11,8 @@ use rand::rngs::OsRng;
 use rand::{Rng, TryRngCore};
 use server::{
     ClientSlot, ClientTest, DatagramAcceptor, DatagramPeer, Dialect, ExpectedFlows,
-    MAX_AMPLIFICATION, RunningTest, ServerConfig, Service, UNPROVEN_ADDRESS, is_exhaustion,
+    MAX_AMPLIFICATION, NewSource, Refusal, RunningTest, ServerConfig, Service, UNPROVEN_ADDRESS,
+    is_exhaustion,
 };
 use sys::call::{self, Error};
 use sys::{Address, Socket};
@@ -259,38 +260,40 @@ impl<'a> DatagramReceiver<'a> {
         let expected = acceptor.expect_all_flows();
         let serves_one_at_a_time = self.service.config().serves_one_at_a_time;
         let mut is_failing = false;
+        let report_failure = |is_failing: &mut bool, error| {
+            if !std::mem::replace(is_failing, true) {
+                let reason = sys::describe(&error);
+                self.report_error(format!("cannot accept a client: {reason}"));
+            }
+            // The datagrams stay in the queue until other clients leave. Forged sources without a
+            // route must not delay the others.
+            if is_exhaustion(error) {
+                std::thread::sleep(ACCEPT_RETRY_PAUSE);
+            }
+        };
         std::thread::scope(|scope| {
             while !stop.is_set() {
                 let until = Instant::now() + STOP_CHECK_INTERVAL;
-                let accepted = expected.accept(&self.settings.socket, true, until, stop);
-                let peer = match accepted {
-                    Ok(peer) => peer,
+                let source = match expected.await_source(until, stop) {
+                    Ok(source) => source,
                     Err(Error::TIMEDOUT | Error::INTR | Error::CANCELED) => continue,
                     Err(error) => {
-                        if !std::mem::replace(&mut is_failing, true) {
-                            let reason = sys::describe(&error);
-                            self.report_error(format!("cannot accept a client: {reason}"));
-                        }
-                        // The datagrams stay in the queue until other clients leave. Forged sources
-                        // without a route must not delay the others.
-                        if is_exhaustion(error) {
-                            std::thread::sleep(ACCEPT_RETRY_PAUSE);
-                        }
+                        report_failure(&mut is_failing, error);
+                        continue;
+                    }
+                };
+                let Some(admission) = self.admit(&source, &expected) else {
+                    continue;
+                };
+                let peer = match expected.open(&source, &self.settings.socket, true) {
+                    Ok(peer) => peer,
+                    Err(error) => {
+                        report_failure(&mut is_failing, error);
                         continue;
                     }
                 };
                 is_failing = false;
-                let from = peer.from.clone();
-                let admission = match self.service.admit_unproven(&from) {
-                    Ok(admission) => admission,
-                    Err(reason) => {
-                        drop(peer);
-                        self.service.end_silent_test(&from, &reason);
-                        self.report_error(format!("{from}: refused a client: {reason}"));
-                        expected.refuse(&from);
-                        continue;
-                    }
-                };
+                let from = source.address;
                 let expected = &expected;
                 let run_flow = move || self.run_flow(NewFlow::new(peer, expected, Some(admission)));
                 if serves_one_at_a_time {
@@ -305,6 +308,24 @@ impl<'a> DatagramReceiver<'a> {
                 }
             }
         });
+    }
+
+    /// Admits a flow. If that is impossible now, its next datagram finds a slot, or it is refused.
+    fn admit(&self, source: &NewSource, expected: &ExpectedFlows<'_>) -> Option<ClientSlot> {
+        let from = &source.address;
+        let admission = self.service.admit_unproven(from, source.is_continuous);
+        let reason = match admission {
+            Ok(slot) => return Some(slot),
+            Err(reason) => reason,
+        };
+        let may_wait = reason != Refusal::AddressNotAllowed;
+        if may_wait && (!source.is_continuous || self.service.end_silent_test(from, &reason)) {
+            expected.postpone(source);
+        } else {
+            expected.refuse(from);
+            self.report_error(format!("{from}: refused a client: {reason}"));
+        }
+        None
     }
 
     fn report_thread_error(&self, error: Option<std::io::Error>) {

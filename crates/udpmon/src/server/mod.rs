@@ -260,7 +260,9 @@ impl Server<'_> {
             if is_proven {
                 self.service.admit(peer)
             } else {
-                self.service.admit_unproven(peer)
+                // In a shared service, the rest of the slots is for continuous flows of iperf 2.
+                let is_shared = self.service.config().is_shared;
+                self.service.admit_unproven(peer, !is_shared)
             }
         };
         let refusal = match admit() {
