@@ -127,11 +127,8 @@ fn limits_memory_per_address() {
         connect_control_from(FIRST, server.port).expect_refusal(&request(1)),
         ENOMEM
     );
-    assert!(
-        server.log().contains("left for one address"),
-        "{}",
-        server.log()
-    );
+    let is_logged = || server.log().contains("left for one address");
+    assert!(wait_until(LONG_TIMEOUT, is_logged), "{}", server.log());
     let mut second = connect_control_from(SECOND, server.port);
     second.send(&request(1));
     assert!(second.receive_refusal().is_err(), "{}", server.log());

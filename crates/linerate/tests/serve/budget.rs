@@ -59,8 +59,13 @@ fn leaves_threads_to_other_addresses() {
     let busy = "the server is busy running a test";
     assert!(refused.stderr.contains(busy), "{refused:?}");
     let reason = "not enough threads: 256 requested";
-    let server_log = serving.server.stderr();
-    assert!(server_log.contains(reason), "{server_log}");
+    // The server answers first and logs then.
+    let is_logged = || serving.server.stderr().contains(reason);
+    assert!(
+        wait_until(TIMEOUT, is_logged),
+        "{}",
+        serving.server.stderr()
+    );
     serving.assert_serves();
     first.signal(rustix::process::Signal::INT);
     first.finish(TIMEOUT);
