@@ -34,6 +34,7 @@ pub(crate) fn test_cases() -> Vec<TestCase> {
         requires_secrets,
         log_has_a_rate,
         refuses_invalid_sockets_of_systemd,
+        binds_one_address,
         sigterm_ends_or_drains_tests,
         status_reports_running_tests,
         replaces_only_stale_status_socket,
@@ -355,6 +356,34 @@ fn refuses_invalid_sockets_of_systemd() {
             server.code == Some(1) && server.stderr.contains(error),
             "{error}: {server:#?}"
         );
+    }
+}
+
+/// Also the sockets that iperf 2 and iperf3 open for datagrams have this address.
+fn binds_one_address() {
+    for (host, address, other) in [
+        ("[::1]", "::1", "127.0.0.1"),
+        ("::1", "::1", "127.0.0.1"),
+        ("127.0.0.1", "127.0.0.1", "::1"),
+    ] {
+        let serving = Serving::start(&format!("--bind {host}"));
+        let profile = PROFILE.replace("127.0.0.1", address);
+        let profile = serving.write_file("profile.xml", &profile, 0o600);
+        for client in [
+            "netperf -p PORT -H HOST -t TCP_RR -l -1",
+            "netperf -p PORT -H HOST -t UDP_RR -l -1",
+            "iperf -c HOST -p PORT -n 1000",
+            "iperf -c HOST -p PORT -n 1000 -u",
+            "iperf3 -c HOST -p PORT -n 1000",
+            "iperf3 -c HOST -p PORT -n 1000 -u",
+            "udpmon_bw_mon -d HOST -u PORT -p 1000 -l 10 -w 100",
+            &format!("uperf -m {} -P PORT", profile.display()),
+        ] {
+            let output = serving.run_client(&client.replace("HOST", address));
+            assert_eq!(output.code, Some(0), "{host} {client}: {output:#?}");
+        }
+        let output = serving.run_client(&format!("iperf3 -c {other} -p PORT -n 1000"));
+        assert_ne!(output.code, Some(0), "{host}: {output:#?}");
     }
 }
 

@@ -13,7 +13,7 @@ use super::{Args, DialectName};
 /// The sockets of one dialect.
 pub(super) struct DialectSockets {
     pub(super) name: DialectName,
-    /// The host of `--bind`.
+    /// The host of `--bind`, without brackets.
     pub(super) bind: Option<String>,
     pub(super) listeners: Vec<Socket>,
     /// Opened by [`engine::open_datagram_listener`], or with the same options.
@@ -111,7 +111,7 @@ impl DialectSockets {
     fn new(name: DialectName, args: &Args) -> Self {
         Self {
             name,
-            bind: args.bind.clone(),
+            bind: args.bind.as_deref().map(without_brackets),
             listeners: Vec::new(),
             datagrams: Vec::new(),
         }
@@ -133,10 +133,6 @@ impl DialectSockets {
         let mut addresses = match &self.bind {
             None => Address::wildcards(port).to_vec(),
             Some(host) => {
-                let without_brackets = host
-                    .strip_prefix('[')
-                    .and_then(|host| host.strip_suffix(']'));
-                let host = without_brackets.unwrap_or(host);
                 let resolved = resolve(host, AddressFamily::Any).map_err(io::Error::other)?;
                 resolved.with_port(port)
             }
@@ -166,6 +162,14 @@ impl DialectSockets {
     pub(super) fn describe(&self) -> String {
         format!("{} {}", self.name.option_name(), self.port())
     }
+}
+
+/// Removes the brackets that an IPv6 address may have, as in `[::1]`.
+fn without_brackets(host: &str) -> String {
+    let inner = host
+        .strip_prefix('[')
+        .and_then(|host| host.strip_suffix(']'));
+    inner.unwrap_or(host).to_owned()
 }
 
 /// Opens a socket per address. Fails only if all addresses fail, because the IPv6 wildcard also
