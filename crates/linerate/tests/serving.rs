@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
 
+use rustix::net::{AddressFamily, SocketType};
 use rustix::process::Signal;
 use serde_json::Value;
 use tempfile::TempDir;
@@ -15,6 +16,8 @@ use testkit::{
     ProcessOutput, Server, TestCase, TestProcess, free_port, linerate_with_args, run, test_case,
     wait_until,
 };
+
+use crate::robust::assert_runs_as_nobody;
 
 /// Timeout on a busy machine.
 const TIMEOUT: Duration = Duration::from_secs(20);
@@ -339,22 +342,55 @@ fn refuses_invalid_sockets_of_systemd() {
         TestProcess::start_with_input(&mut command, input).finish(TIMEOUT)
     };
     let listening = || OwnedFd::from(std::net::TcpListener::bind("127.0.0.1:0").expect("a port"));
-    let unconnected = || {
-        let kind = rustix::net::SocketType::STREAM;
-        rustix::net::socket(rustix::net::AddressFamily::INET, kind, None).expect("a socket")
+    let unbound =
+        |kind| rustix::net::socket(AddressFamily::INET, kind, None).expect("the kernel has IPv4");
+    let bound = || {
+        let socket = unbound(SocketType::DGRAM);
+        rustix::net::sockopt::set_socket_reuseport(&socket, true).expect("a new socket");
+        let address = std::net::SocketAddr::from(([127, 0, 0, 1], 0));
+        rustix::net::bind(&socket, &address).expect("a port");
+        socket
     };
-    for (count, name, socket, error) in [
-        ("-1", "", None, "'-1' is not a number of sockets"),
-        ("2147483648", "", None, "is not a number of sockets"),
-        ("1x", "", None, "is not a number of sockets"),
-        ("1", "netperf", Some(unconnected()), "does not listen"),
-        ("1", "udpmon", Some(listening()), "udpmon is a TCP socket"),
-    ] {
+    let mut cases = vec![
+        ("-1", "", None, "'-1' is not a number of sockets".to_owned()),
+        (
+            "2147483648",
+            "",
+            None,
+            "is not a number of sockets".to_owned(),
+        ),
+        ("1x", "", None, "is not a number of sockets".to_owned()),
+        (
+            "1",
+            "udpmon",
+            Some(listening()),
+            "udpmon is a TCP socket".to_owned(),
+        ),
+    ];
+    for name in ["netperf", "uperf", "iperf", "iperf3", "udpmon"] {
+        let [stream, datagrams] = [SocketType::STREAM, SocketType::DGRAM].map(unbound);
+        cases.push((
+            "1",
+            name,
+            Some(stream),
+            "socket 0 does not listen".to_owned(),
+        ));
+        cases.push((
+            "1",
+            name,
+            Some(datagrams),
+            "socket 0 has no port".to_owned(),
+        ));
+        if !matches!(name, "iperf" | "udpmon") {
+            cases.push(("1", name, Some(bound()), format!("{name} is a UDP socket")));
+        }
+    }
+    for (count, name, socket, error) in cases {
         let variables = [("LISTEN_FDS", count), ("LISTEN_FDNAMES", name)];
         let server = start(&variables, socket);
         assert!(
-            server.code == Some(1) && server.stderr.contains(error),
-            "{error}: {server:#?}"
+            server.code == Some(1) && server.stderr.contains(&error),
+            "{name} {error}: {server:#?}"
         );
     }
 }
@@ -567,17 +603,7 @@ fn runs_as_another_user() {
     serving
         .run_client("iperf3 -c 127.0.0.1 -p PORT -n 1000")
         .assert_success();
-    let status = std::fs::read_to_string(format!("/proc/{}/status", serving.server.pid()));
-    let status = status.expect("a running server");
-    let field = |name: &str| {
-        let line = status.lines().find_map(|line| line.strip_prefix(name));
-        line.unwrap_or_default().trim().to_owned()
-    };
-    assert!(!field("Uid:").starts_with("0\t"), "{status}");
-    for capabilities in ["CapPrm:", "CapEff:", "CapAmb:", "CapBnd:"] {
-        assert_eq!(field(capabilities).trim_start_matches('0'), "", "{status}");
-    }
-    assert_eq!(field("NoNewPrivs:"), "1", "{status}");
+    assert_runs_as_nobody(serving.server.pid());
     let [_, _, iperf3, _] = serving.ports;
     assert!(
         testkit::receives_datagrams(iperf3),

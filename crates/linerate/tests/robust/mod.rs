@@ -29,6 +29,7 @@ mod server_death;
 mod stop;
 mod unix;
 
+pub(crate) use privileges::assert_runs_as_nobody;
 use testkit::TestCase;
 
 pub(crate) fn test_cases() -> Vec<TestCase> {

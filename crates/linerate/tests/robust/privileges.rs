@@ -30,6 +30,7 @@ pub(crate) fn test_cases() -> Vec<TestCase> {
     let mut test_cases = testkit::test_cases![
         leaves_out_unloaded_congestion_control,
         refuses_unloaded_protocol,
+        reports_exposed_secrets,
     ];
     // Only root can change its user or create a namespace.
     test_cases.extend(testkit::test_cases![
@@ -85,6 +86,57 @@ fn refuses_unloaded_protocol() {
         .log()
         .contains("refused SCTP: it needs the module sctp");
     assert_eq!(is_logged, !has_sctp, "{}", server.log());
+}
+
+/// The servers accept files with any permissions, as stock does. They report those to which other
+/// users have access.
+fn reports_exposed_secrets() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let path_of = |name: &str| directory.path().join(name);
+    let crates = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
+    for (name, file) in [
+        ("key", "iperf3/src/login/private.pem"),
+        ("certificate", "uperf/tests/data/tls/server.pem"),
+    ] {
+        std::fs::copy(format!("{crates}/{file}"), path_of(name)).expect("a test file");
+    }
+    for (name, text) in [("users", "mario,0\n"), ("phrase", "password\n")] {
+        std::fs::write(path_of(name), text).expect("a writable directory");
+    }
+    for (options, files) in [
+        (
+            "iperf3 -s --rsa-private-key-path DIR/key --authorized-users-path DIR/users -p",
+            ["key", "users"],
+        ),
+        (
+            "uperf -s --tls-cert DIR/certificate --tls-pass-file DIR/phrase -P",
+            ["certificate", "phrase"],
+        ),
+    ] {
+        for modes in [
+            [0o600, 0o600],
+            [0o644, 0o600],
+            [0o600, 0o620],
+            [0o400, 0o602],
+        ] {
+            for (name, mode) in files.into_iter().zip(modes) {
+                let mode = Permissions::from_mode(mode);
+                std::fs::set_permissions(path_of(name), mode).expect("the file has this owner");
+            }
+            let options = options.replace("DIR", &directory.path().display().to_string());
+            let server =
+                Server::try_start_with(|port| linerate_with_args(&format!("{options} {port}")));
+            let server = server.expect("the server listens");
+            let output = server.terminate();
+            for (name, mode) in files.into_iter().zip(modes) {
+                let line = format!("other users have access to {}", path_of(name).display());
+                let is_exposed = mode & 0o077 != 0;
+                assert_eq!(output.stderr.contains(&line), is_exposed, "{output:#?}");
+            }
+            let lines = modes.iter().filter(|mode| *mode & 0o077 != 0).count();
+            assert_eq!(output.stderr.lines().count(), lines, "{output:#?}");
+        }
+    }
 }
 
 fn refuses_privileged_ports() {
@@ -162,10 +214,10 @@ fn user_ids(option: &str, user: &str) -> String {
     output.stdout.trim().to_owned()
 }
 
-/// Fails the test unless each thread of a process runs as nobody, with nobody's groups and without
-/// capabilities.
+/// Fails the test unless each thread of a process runs as nobody, with nobody's groups, without
+/// capabilities, and without a way to gain some.
 #[track_caller]
-fn assert_runs_as_nobody(pid: u32) {
+pub(crate) fn assert_runs_as_nobody(pid: u32) {
     let [user, group, groups] = ["-u", "-g", "-G"].map(|option| user_ids(option, "nobody"));
     let threads = std::fs::read_dir(format!("/proc/{pid}/task")).expect("the process runs");
     for thread in threads {
@@ -179,9 +231,10 @@ fn assert_runs_as_nobody(pid: u32) {
         assert_eq!(value("Uid:"), [&*user; 4].join(" "));
         assert_eq!(value("Gid:"), [&*group; 4].join(" "));
         assert_eq!(value("Groups:"), groups);
-        for set in ["CapPrm:", "CapEff:"] {
+        for set in ["CapPrm:", "CapEff:", "CapAmb:", "CapBnd:"] {
             assert_eq!(value(set).trim_matches('0'), "", "{status}");
         }
+        assert_eq!(value("NoNewPrivs:"), "1", "{status}");
     }
 }
 
