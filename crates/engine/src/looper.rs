@@ -312,7 +312,10 @@ mod tests {
         let name = SocketAddr::from_abstract_name(SOCKET_NAME).unwrap();
         let second_bind = UnixDatagram::bind_addr(&name);
         assert_eq!(second_bind.unwrap_err().kind(), io::ErrorKind::AddrInUse);
-        assert!(looper.measure_idle_rate().is_ok_and(|rate| rate > 0.0));
+        // While other work uses the CPUs, a calibration has no result. The counting threads get a
+        // small part of the time, so a later one has.
+        let calibrated = (0..60).find_map(|_| looper.measure_idle_rate().ok());
+        assert!(calibrated.is_some_and(|rate| rate > 0.0));
         // A new looper waits until the last one has ended.
         let mut looper = looper;
         for _ in 0..20 {
