@@ -221,6 +221,7 @@ const STATEMENTS: &[(&str, &[&str])] = &[
         &[
             "robust::deadlines::ends_test_without_data",
             "robust::deadlines::ends_test_whose_data_stops",
+            "robust::death::releases_threads_behind_closed_windows",
         ],
     ),
     (

@@ -7,7 +7,7 @@ use netperf::wire::Request;
 use rustix::process::Signal;
 use testkit::Requirement::Namespaces;
 use testkit::{
-    Namespace, STOCK_NETPERF, Server, TestCase, TestProcess, add_link, linerate_with_args,
+    Namespace, Profile, STOCK_NETPERF, Server, TestCase, TestProcess, add_link, linerate_with_args,
     stock_with_args, wait_until, with_prefix,
 };
 
@@ -18,11 +18,14 @@ use super::raw::{RawClient, TestKind, data_connection};
 const SHORT_TIMEOUT: Duration = Duration::from_secs(10);
 
 pub(crate) fn test_cases() -> Vec<TestCase> {
-    let test_cases = testkit::test_cases![
+    let mut test_cases = testkit::test_cases![
         needing &[STOCK_NETPERF, Namespaces];
         detects_dead_client_in_each_phase,
         ends_sessions_after_lost_link,
     ];
+    let waiting =
+        testkit::test_cases![needing &[Namespaces]; releases_threads_behind_closed_windows];
+    test_cases.extend(waiting.into_iter().map(TestCase::allow_many_at_once));
     with_prefix("death", test_cases).collect()
 }
 
@@ -140,6 +143,68 @@ fn ends_sessions_after_lost_link() {
     );
     drop(clients);
     server_host.enter(|| server.assert_serves());
+}
+
+/// A client stops reading, and then its host is lost: the server's data stays in the socket.
+/// Keep-alive probes of the control connection end the session. Without one, an iperf 2 server ends
+/// the flow after 60 s; see `iperfs::iperf::server_releases_killed_and_stopped_clients`.
+fn releases_threads_behind_closed_windows() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let profile = directory.path().join("profile.xml");
+    let text = Profile::new("p")
+        .group("nthreads=1")
+        .single_flowop("connect remotehost=198.51.100.1 protocol=tcp")
+        .transaction("duration=1000s", &["read size=64k"])
+        .text();
+    std::fs::write(&profile, text).expect("the directory is writable");
+    let uperf = format!("uperf -m {} -P", profile.display());
+    let dialects = [
+        (
+            "netserver -D -p",
+            "netperf -H 198.51.100.1 -t TCP_MAERTS -l 1000 -p",
+        ),
+        ("uperf -s -P", &uperf),
+        ("iperf3 -s -p", "iperf3 -c 198.51.100.1 -R -t 1000 -p"),
+    ];
+    testkit::run_in_parallel(dialects.map(|(server, client)| {
+        move || {
+            let (server_host, client_host) = (Namespace::new(), Namespace::new());
+            add_link(
+                (&server_host, "near", "198.51.100.1/24"),
+                (&client_host, "far", "198.51.100.2/24"),
+            );
+            let line = |command: &str, port: u16| linerate_with_args(&format!("{command} {port}"));
+            let server = server_host
+                .enter(|| Server::try_start_with(|port| line(server, port)))
+                .expect("the server listens");
+            let idle_usage = server.settled_usage();
+            let mut client =
+                client_host.enter(|| TestProcess::start(&mut line(client, server.port)));
+            client.wait_for_data_phase();
+            client.signal(Signal::STOP);
+            let has_closed_window = || server_host.enter(probes_closed_window);
+            assert!(wait_until(SHORT_TIMEOUT, has_closed_window), "{client:?}");
+            client_host.ip("link set far down");
+            server.assert_usage_returns_to(
+                idle_usage,
+                Duration::from_secs(35),
+                "the loss of the link",
+            );
+        }
+    }));
+}
+
+/// Returns whether the kernel probes the closed window of any connection of this host: timer 4 in
+/// /proc/net/tcp.
+fn probes_closed_window() -> bool {
+    let tables = ["tcp", "tcp6"].map(|table| format!("/proc/thread-self/net/{table}"));
+    tables.iter().any(|table| {
+        let table = std::fs::read_to_string(table).unwrap_or_default();
+        let mut timers = table
+            .lines()
+            .filter_map(|line| line.split_whitespace().nth(5));
+        timers.any(|timer| timer.starts_with("04:"))
+    })
 }
 
 fn start_client(server: &Server, kind: TestKind, options: &str) -> TestProcess {
