@@ -351,10 +351,13 @@ fn cancelled_rates() {
     hosts.client.run(tc).expect("tc sets the queue");
     let server = hosts.server.enter(|| Server::start(""));
     // Megabits per second of payload: 1,448 bytes per 1,514 and 1,000 per 1,042.
-    for (test, signal, options, line_rate) in [
-        ("TCP_STREAM", Signal::ALARM, "-s 4M", 9.57),
-        ("TCP_STREAM", Signal::INT, "", 9.57),
-        ("UDP_STREAM", Signal::INT, "-R 1 -m 1000", 9.6),
+    // The burst of the queue is 16 KB of about 3 MB. In a UDP test, the server's clock starts when it
+    // reads the first datagram, which is late on a busy machine. Without the time in which the queue
+    // empties, the rate would be about twice the line's.
+    for (test, signal, options, line_rate, tolerance) in [
+        ("TCP_STREAM", Signal::ALARM, "-s 4M", 9.57, 1.01),
+        ("TCP_STREAM", Signal::INT, "", 9.57, 1.01),
+        ("UDP_STREAM", Signal::INT, "-R 1 -m 1000", 9.6, 1.25),
     ] {
         let line = format!(
             "netperf -H {SERVER} -p {} -t {test} -l 30 -P 0 -- {options} -k THROUGHPUT",
@@ -381,8 +384,7 @@ fn cancelled_rates() {
             .trim_start_matches("THROUGHPUT=")
             .parse::<f64>();
         let rate = rate.unwrap_or_else(|_| panic!("{output:#?}"));
-        // The burst of the queue is 16 KB of about 3 MB.
-        let bounds = 1.0..line_rate * 1.01;
+        let bounds = 1.0..line_rate * tolerance;
         assert!(
             bounds.contains(&rate),
             "{test}: {rate} of {line_rate}: {output:#?}"
