@@ -156,30 +156,14 @@ fn assert_no_result(client: &ProcessOutput) {
 /// Running tests finish with complete results. The server starts no further test.
 fn drains_running_tests() {
     Namespace::new().enter(|| {
-        let server = Server::start("--drain-on-exit 40");
+        let server = Server::start("--drain-on-exit 80");
         let mut idle = RawClient::connect(server.port);
-        let common = [ours as fn(&str) -> Command, stock]
+        // On a busy machine, a test may end before all others have begun. Then the next ones are
+        // longer.
+        let running = ["4", "16", "64"]
             .into_iter()
-            .flat_map(|command| {
-                COMMON_TESTS.map(|test| start_client(command, &server, "20", test))
-            });
-        let mut clients: Vec<_> = common.collect();
-        // The client requests the number of late datagrams after the results.
-        clients.push(start_client(
-            ours,
-            &server,
-            "20",
-            "UDP_STREAM -- -R 1 -k LATE_DATAGRAMS",
-        ));
-        // The second iteration is another test.
-        clients.push(start_client(ours, &server, "20", "TCP_RR -i 3,3"));
-        clients
-            .iter_mut()
-            .for_each(TestProcess::wait_for_data_phase);
-        assert!(
-            clients.iter_mut().all(TestProcess::is_running),
-            "a client ended too early"
-        );
+            .find_map(|length| start_running_clients(&server, length));
+        let mut clients = running.expect("a client ended too early");
         let iterating = clients.pop().expect("the last client");
         let details = clients.pop().expect("the client before");
         let port = server.port;
@@ -190,7 +174,7 @@ fn drains_running_tests() {
             "the server waits for an idle client"
         );
         for client in clients.drain(..) {
-            let client = client.finish(Duration::from_secs(30));
+            let client = client.finish(Duration::from_secs(80));
             client.assert_success();
             assert!(!client.figures().is_empty(), "{client:#?}");
         }
@@ -203,6 +187,28 @@ fn drains_running_tests() {
         assert_no_result(&iterating.finish(SHORT_TIMEOUT));
         server.wait(SHORT_TIMEOUT).assert_success();
     });
+}
+
+/// Starts a client of each kind. Returns `None` if one of them has ended before all transfer data.
+fn start_running_clients(server: &Server, length: &str) -> Option<Vec<TestProcess>> {
+    let common = [ours as fn(&str) -> Command, stock]
+        .into_iter()
+        .flat_map(|command| COMMON_TESTS.map(|test| start_client(command, server, length, test)));
+    let mut clients: Vec<_> = common.collect();
+    // The client requests the number of late datagrams after the results.
+    clients.push(start_client(
+        ours,
+        server,
+        length,
+        "UDP_STREAM -- -R 1 -k LATE_DATAGRAMS",
+    ));
+    // The second iteration is another test.
+    clients.push(start_client(ours, server, length, "TCP_RR -i 3,3"));
+    clients
+        .iter_mut()
+        .for_each(TestProcess::wait_for_data_phase);
+    let are_running = clients.iter_mut().all(TestProcess::is_running);
+    are_running.then_some(clients)
 }
 
 fn limits_drain_time() {
