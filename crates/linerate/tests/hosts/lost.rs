@@ -7,7 +7,7 @@ use rustix::process::Signal;
 use testkit::Requirement::Namespaces;
 use testkit::{ProcessOutput, Profile, TestCase, test_case_unless, wait_until};
 
-use super::network::{Hosts, SHORT_TIMEOUT, slave_address};
+use super::network::{Hosts, SHORT_TIMEOUT, Slave, slave_address};
 use super::relay::{LimitedRelay, RELAY_PORT};
 
 /// Timeout after the end of a connection, which needs no deadline. A peer waits at most 1 s for a
@@ -112,10 +112,9 @@ fn lose(loss: Loss, stage: Stage) {
         None => {
             let step = match stage {
                 Statistics => "RX Command [UPERF_CMD_SEND_STATS, 0]",
-                _ => "unlocking barrier 1",
+                _ => TXN2_STEP,
             };
-            let has_begun = || slave.stdout()[steps_before..].contains(step);
-            assert!(wait_until(SHORT_TIMEOUT, has_begun), "{step}");
+            wait_for_step(&slave, steps_before, step);
             master.wait_for_stdout(|stdout| stdout.contains("Txn2"));
         }
     }
@@ -164,18 +163,26 @@ fn lose(loss: Loss, stage: Stage) {
     assert!(hosts.master.processes().is_empty(), "{event}");
 }
 
-/// Whether transaction 2 has run for long enough that the slaves have started it as well.
-fn is_within_txn2(stdout: &str) -> bool {
-    stdout.matches("Txn2").count() > 1
+/// The line of a slave (`-v`) that starts transaction 2.
+const TXN2_STEP: &str = "unlocking barrier 1";
+
+/// Waits until a slave has printed `step` after the first `steps_before` bytes of its output.
+#[track_caller]
+fn wait_for_step(slave: &Slave<'_>, steps_before: usize, step: &str) {
+    let has_begun = || slave.stdout()[steps_before..].contains(step);
+    assert!(wait_until(SHORT_TIMEOUT, has_begun), "{step}");
 }
 
 /// The other slave ends too, and the master reports no error for it.
 fn lose_one_of_two_slaves(loss: Loss) {
     let hosts = Hosts::new(2);
-    let (surviving_slave, lost_slave) = (hosts.start_slave(0, ""), hosts.start_slave(1, ""));
+    let (surviving_slave, lost_slave) = (hosts.start_slave(0, "-v"), hosts.start_slave(1, "-v"));
     let idle_usage = surviving_slave.idle_usage();
+    let steps_before = surviving_slave.stdout().len();
     let master = hosts.start_master("-i 100ms", &two_slaves_profile());
-    master.wait_for_stdout(is_within_txn2);
+    wait_for_step(&surviving_slave, steps_before, TXN2_STEP);
+    wait_for_step(&lost_slave, 0, TXN2_STEP);
+    master.wait_for_stdout(|stdout| stdout.contains("Txn2"));
     match loss {
         Loss::Link => hosts.cut_link(1),
         _ => lost_slave.signal(loss.signal()),
