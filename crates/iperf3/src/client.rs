@@ -388,7 +388,8 @@ impl<'a> Session<'a> {
                 Ok(_) => {
                     return Err(Fault::with_reason(error::STREAM_READ, "not iperf3's reply"));
                 }
-                Err(call::Error::AGAIN | call::Error::INTR) => {}
+                Err(call::Error::AGAIN) => call::discard_errors(socket),
+                Err(call::Error::INTR) => {}
                 Err(error) => return Err(fault(error)),
             }
         }

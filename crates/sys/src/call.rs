@@ -297,6 +297,16 @@ pub fn receive_without_waiting(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> Res
     rustix::net::recv(socket, buffer, RecvFlags::DONTWAIT).map(|(received, _)| received)
 }
 
+/// Discards the ICMP errors in the queue of a socket with IP_RECVERR: MSG_ERRQUEUE, recv(2).
+///
+/// A receive or send call returns and clears the last error, but leaves the queue as it is. As long
+/// as it is not empty, [`wait_readable`] returns at once, although [`receive_without_waiting`] then
+/// fails with EAGAIN.
+pub fn discard_errors(socket: BorrowedFd<'_>) {
+    let flags = RecvFlags::ERRQUEUE | RecvFlags::DONTWAIT;
+    while rustix::net::recv(socket, &mut [0_u8; 1], flags).is_ok() {}
+}
+
 /// Returns whether a connection has unread data, or neither the end of the stream nor an error has
 /// arrived: MSG_PEEK, recv(2).
 pub fn is_open(socket: BorrowedFd<'_>) -> bool {
@@ -422,6 +432,25 @@ fn timespec(timeout: std::time::Duration) -> rustix::event::Timespec {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_queued_error_makes_a_socket_ready_until_it_is_discarded() {
+        let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+        let closed = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+        socket.connect(closed.local_addr().unwrap()).unwrap();
+        drop(closed);
+        let fd = socket.as_fd();
+        crate::option::set_receive_errors(fd, false).unwrap();
+        socket.send(b"x").unwrap();
+        let (timeout, mut buffer) = (std::time::Duration::from_secs(20), [0; 1]);
+        assert_eq!(wait_readable(fd, timeout), Ok(true));
+        let mut receive = || receive_without_waiting(fd, &mut buffer);
+        assert_eq!(receive(), Err(Errno::CONNREFUSED));
+        assert_eq!(receive(), Err(Errno::AGAIN));
+        assert_eq!(wait_readable(fd, timeout), Ok(true));
+        discard_errors(fd);
+        assert_eq!(wait_readable(fd, std::time::Duration::ZERO), Ok(false));
+    }
 
     #[test]
     fn kernel_addresses_share_a_host_regardless_of_port() {

@@ -384,6 +384,9 @@ impl<'a> DatagramReceiver<'a> {
             if received.is_ok_and(|length| proof::find_nonce(&datagram[..length]) == Some(nonce)) {
                 return true;
             }
+            if received == Err(Error::AGAIN) {
+                call::discard_errors(socket.as_fd());
+            }
         }
         false
     }

@@ -1,9 +1,15 @@
 //! The checks that the specification lists for a reimplementation. Each runs with the scripted
 //! stock responder and with linerate's.
 
+use std::net::UdpSocket;
+
+use rustix::process::Signal;
 use testkit::{
     ProcessOutput, Relay, RelayAction, RelayDirection, TestCase, run_in_parallel, test_cases,
+    wait_until,
 };
+
+use udpmon::wire::{Command, MessageBlock};
 
 use super::block::{self, command, offset, read_i64};
 use super::stock::Responder;
@@ -18,6 +24,7 @@ pub(crate) fn test_cases() -> Vec<TestCase> {
         repeats_requests_after_lost_replies,
         sweeps_gaps,
         sweeps_response_lengths,
+        ends_session_of_closed_requester,
     ];
     test_cases
         .into_iter()
@@ -284,4 +291,34 @@ fn sweeps_response_lengths() {
         let lengths: Vec<u32> = client.stdout.lines().filter_map(first_number).collect();
         assert_eq!(lengths, [64, 128], "{client:#?}");
     });
+}
+
+/// The responder answers two requests of a requester that has closed its socket. The kernel queues
+/// the error of the first answer, and the second one reports it.
+fn ends_session_of_closed_requester() {
+    let server = start_responder("");
+    let idle_usage = server.usage();
+    let socket = UdpSocket::bind("127.0.0.1:0").expect("a free port");
+    let send = |command| {
+        let request = MessageBlock {
+            length: MessageBlock::LEN as u32,
+            ..MessageBlock::with_command(command)
+        };
+        let sent = socket.send_to(&request.encode(), ("127.0.0.1", server.port));
+        sent.expect("the responder listens");
+    };
+    send(Command::ZeroStats);
+    socket.set_read_timeout(Some(TIMEOUT)).expect("a timeout");
+    socket.recv(&mut [0; 2048]).expect("an answer");
+    server.signal(Signal::STOP);
+    let is_stopped = || {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", server.pid()));
+        stat.is_ok_and(|stat| stat.contains(") T "))
+    };
+    assert!(wait_until(TIMEOUT, is_stopped), "the responder runs");
+    send(Command::Request);
+    send(Command::TestEnd);
+    drop(socket);
+    server.signal(Signal::CONT);
+    server.assert_usage_returns_to(idle_usage, TIMEOUT, "the end of the requester");
 }

@@ -558,7 +558,10 @@ impl Channel {
                     }
                     return Ok(Some(&self.buffer[..length]));
                 }
-                Err(Error::INTR | Error::AGAIN) => {}
+                // A queued ICMP error makes the socket ready, although no datagram has arrived.
+                // The queue may also contain departure stamps.
+                Err(Error::INTR | Error::AGAIN) if Instant::now() < deadline => {}
+                Err(Error::INTR | Error::AGAIN) => return Ok(None),
                 Err(error) => return Err(self.unreachable_error(error)),
             }
         }

@@ -153,7 +153,11 @@ impl<'a> Session<'a> {
         while let Ok(true) = self.entry.stop.wait_readable(self.socket, deadline) {
             let length = match call::receive_without_waiting(self.socket, &mut buffer) {
                 Ok(length) => length,
-                Err(Error::INTR | Error::AGAIN) => continue,
+                Err(Error::INTR) => continue,
+                Err(Error::AGAIN) => {
+                    call::discard_errors(self.socket);
+                    continue;
+                }
                 Err(_) => return None,
             };
             let request = &mut buffer[..length];
