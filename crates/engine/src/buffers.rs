@@ -133,13 +133,20 @@ impl Buffers {
 
     /// Fills the send buffers with `pattern`, repeated.
     pub fn refill(&mut self, pattern: &[u8]) {
-        let mut pattern = pattern.iter().cycle();
-        let Some(ring) = &mut self.send else {
+        let Some(ring) = self.send.as_mut().filter(|_| !pattern.is_empty()) else {
             return;
         };
+        let mut rest: &[u8] = &[];
         for _ in 0..self.sizes.send_width.unwrap_or(0) {
-            for (byte, value) in ring.advance().iter_mut().zip(&mut pattern) {
-                *byte = *value;
+            let mut buffer = ring.advance();
+            while !buffer.is_empty() {
+                if rest.is_empty() {
+                    rest = pattern;
+                }
+                let length = rest.len().min(buffer.len());
+                let (next, unfilled) = buffer.split_at_mut(length);
+                next.copy_from_slice(&rest[..length]);
+                (rest, buffer) = (&rest[length..], unfilled);
             }
         }
     }

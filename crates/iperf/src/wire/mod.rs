@@ -86,9 +86,10 @@ pub fn version_name([upper, lower]: [u32; 2]) -> Option<String> {
 
 /// Fills `bytes` with the digits 0 to 9, repeated, as iperf 2 fills sent data.
 pub fn fill_with_digits(bytes: &mut [u8]) {
-    for (byte, digit) in bytes.iter_mut().zip(b"0123456789".iter().cycle()) {
-        *byte = *digit;
-    }
+    const DIGITS: [u8; 10] = *b"0123456789";
+    let (rounds, rest) = bytes.as_chunks_mut();
+    rounds.fill(DIGITS);
+    rest.copy_from_slice(&DIGITS[..rest.len()]);
 }
 
 /// Reads the 32-bit word at offset `at`; 0 if the bytes end before its end.
@@ -107,6 +108,20 @@ pub(crate) fn write_word(bytes: &mut [u8], at: usize, value: u32) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn digits_repeat_to_the_end() {
+        for (length, expected) in [
+            (0, ""),
+            (3, "012"),
+            (10, "0123456789"),
+            (12, "012345678901"),
+        ] {
+            let mut bytes = vec![0; length];
+            fill_with_digits(&mut bytes);
+            assert_eq!(bytes, expected.as_bytes());
+        }
+    }
 
     #[test]
     fn version_names_have_three_parts() {
