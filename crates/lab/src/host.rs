@@ -14,30 +14,6 @@ const NETSERVER_PORT: u16 = 12865;
 /// The maximum time until a server listens, and until killed processes are gone.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Returns a command that runs `program` in the namespace of `host`. The kernel kills its process
-/// if this process dies.
-pub(crate) fn command_in_host(host: &Namespace, program: &Command) -> Command {
-    // setpriv is part of util-linux. Without it, a kill -9 of this process leaves the command
-    // running.
-    if !["/usr/bin/setpriv", "/bin/setpriv"]
-        .iter()
-        .any(|path| Path::new(path).exists())
-    {
-        return host.command(program);
-    }
-    let mut wrapped = Command::new("setpriv");
-    wrapped
-        .args(["--pdeathsig", "KILL", "--"])
-        .arg(program.get_program())
-        .args(program.get_args());
-    for (key, value) in program.get_envs() {
-        if let Some(value) = value {
-            wrapped.env(key, value);
-        }
-    }
-    host.command(&wrapped)
-}
-
 /// Starts a netserver and waits until it listens.
 pub(crate) fn start_netserver(host: &Namespace, program: &Path) -> io::Result<Child> {
     let mut command = Command::new(program);
@@ -101,7 +77,7 @@ pub(crate) fn kill_processes(hosts: &[&Namespace]) {
 }
 
 fn start(host: &Namespace, command: &Command, output: Stdio) -> io::Result<Child> {
-    command_in_host(host, command)
+    host.dependent_command(command)
         .stdin(Stdio::null())
         .stdout(output)
         .spawn()

@@ -72,7 +72,7 @@ fn run_command(
             .env("LAB_CLIENT6", lab::CLIENT_ADDRESS6)
             .env("LAB_SERVER6", lab::SERVER_ADDRESS6);
     }
-    let mut child = host::command_in_host(&network.client, &command).spawn()?;
+    let mut child = network.client.dependent_command(&command).spawn()?;
     let signals_handle = forward_signals(signals, &child);
     let status = child.wait()?;
     signals_handle.close();

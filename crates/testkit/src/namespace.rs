@@ -5,6 +5,7 @@ use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
@@ -109,9 +110,27 @@ impl Namespace {
     /// Returns a command that runs the program and arguments of `command` inside. nsenter(1) does
     /// not fork, so the started process becomes the program.
     pub fn command(&self, command: &Command) -> Command {
+        self.command_by(&[], command)
+    }
+
+    /// Returns a command as [`Namespace::command`] does. The kernel kills its process when the thread
+    /// that starts it ends, or when this process dies.
+    pub fn dependent_command(&self, command: &Command) -> Command {
+        // setpriv is part of util-linux. Without it, a kill -9 of this process leaves the command
+        // running.
+        let has_setpriv = ["/usr/bin/setpriv", "/bin/setpriv"]
+            .iter()
+            .any(|path| Path::new(path).exists());
+        let setpriv = ["setpriv", "--pdeathsig", "KILL", "--"];
+        self.command_by(if has_setpriv { &setpriv } else { &[] }, command)
+    }
+
+    /// Returns a command that runs `command` inside with these words before it.
+    fn command_by(&self, prefix: &[&str], command: &Command) -> Command {
         let mut nsenter = Command::new("nsenter");
         nsenter
             .arg(format!("--net={}", self.path()))
+            .args(prefix)
             .arg(command.get_program())
             .args(command.get_args());
         for (key, value) in command.get_envs() {
@@ -196,4 +215,36 @@ fn run_line(line: &str) -> io::Result<String> {
     }
     let stderr = String::from_utf8_lossy(&output.stderr);
     Err(io::Error::other(format!("{line}: {}", stderr.trim())))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::process::ExitStatusExt;
+    use std::time::Duration;
+
+    use super::*;
+    use crate::{Requirement, wait_until};
+
+    #[test]
+    fn dependent_command_ends_with_its_thread() {
+        if let Some(reason) = Requirement::Namespaces.missing_reason() {
+            return println!("SKIPPED: {reason}");
+        }
+        let namespace = Namespace::with_loopback_only();
+        let mut sleep = Command::new("sleep");
+        sleep.arg("1000");
+        let start = || {
+            let child = namespace.dependent_command(&sleep).spawn().unwrap();
+            let command_line = format!("/proc/{}/cmdline", child.id());
+            let is_sleep = || std::fs::read(&command_line).unwrap().starts_with(b"sleep");
+            assert!(wait_until(Duration::from_secs(10), is_sleep));
+            child
+        };
+        let child = std::thread::scope(|scope| scope.spawn(start).join());
+        let status = child.unwrap().wait().unwrap();
+        assert_eq!(
+            status.signal(),
+            Some(rustix::process::Signal::KILL.as_raw())
+        );
+    }
 }

@@ -59,8 +59,8 @@ impl Hosts {
 
     /// Starts a slave with `command` on slave host `number`.
     pub(crate) fn start_slave_with(&self, number: usize, command: Command) -> Slave<'_> {
-        let host = &self.slaves[number];
-        let server = host.enter(|| Server::start_at(PORT, command));
+        let command = self.slaves[number].dependent_command(&command);
+        let server = Server::start_at(PORT, command);
         Slave {
             hosts: self,
             number,
@@ -197,6 +197,11 @@ impl Slave<'_> {
 
     pub(crate) fn signal(&self, signal: Signal) {
         self.server.signal(signal);
+    }
+
+    /// Returns the current number of descriptors and threads.
+    pub(crate) fn usage(&self) -> ProcessUsage {
+        self.server.usage()
     }
 
     /// Returns the resident memory in KiB.
