@@ -36,8 +36,8 @@ pub use relay::{Relay, RelayAction, RelayDirection};
 pub use runner::{Suite, full_names, run_suites};
 pub use server::{ProcessUsage, Server};
 pub use sockets::{
-    connection_count, free_port, has_connection_to, is_listening, kernel_counter, listener_count,
-    listening_ports, receives_datagrams,
+    connection_count, datagram_connections, free_port, has_connection_to, is_listening,
+    kernel_counter, listener_count, listening_ports, receives_datagrams,
 };
 pub use test_case::{
     Concurrency, Requirement, TestCase, optional_test_case, requirements_are_mandatory,

@@ -2,7 +2,7 @@
 //! proc(5): `/proc/net/tcp`, `/proc/net/udp`, `/proc/net/snmp` and `/proc/net/netstat`.
 
 use std::collections::HashSet;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4};
 use std::ops::Range;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
@@ -14,6 +14,8 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with, sockopt};
 /// A socket in a kernel table.
 struct SocketEntry {
     local_port: u16,
+    /// `None` for an IPv6 address.
+    remote_host: Option<Ipv4Addr>,
     remote_port: u16,
     /// State as in the kernel's `tcp_states.h`.
     state: u8,
@@ -112,6 +114,18 @@ pub(crate) fn receives_datagrams_in(process: &str, port: u16) -> bool {
         .any(|entry| entry.remote_port == 0 && entry.local_port == port)
 }
 
+/// Returns the local port and the peer of each connected IPv4 datagram socket.
+pub fn datagram_connections() -> Vec<(u16, SocketAddrV4)> {
+    let entries = socket_table("thread-self", UDP_TABLES).into_iter();
+    let connections = entries.filter(|entry| entry.state == ESTABLISHED);
+    connections
+        .filter_map(|entry| {
+            let peer = SocketAddrV4::new(entry.remote_host?, entry.remote_port);
+            Some((entry.local_port, peer))
+        })
+        .collect()
+}
+
 /// Returns the number of listening TCP sockets.
 pub fn listener_count() -> usize {
     listening_ports().len()
@@ -198,8 +212,13 @@ fn parse_table(table: &str) -> impl Iterator<Item = SocketEntry> {
 fn parse_entry(line: &str) -> Option<SocketEntry> {
     let words: Vec<&str> = line.split_whitespace().collect();
     let port = |word: &str| u16::from_str_radix(word.rsplit_once(':')?.1, 16).ok();
+    // The kernel prints the address as a number in its own byte order.
+    let remote_host = words.get(2)?.split_once(':').map(|(host, _)| host);
+    let remote_host = remote_host.filter(|host| host.len() == 8);
+    let remote_host = remote_host.and_then(|host| u32::from_str_radix(host, 16).ok());
     Some(SocketEntry {
         local_port: port(words.get(1)?)?,
+        remote_host: remote_host.map(|host| host.to_ne_bytes().into()),
         remote_port: port(words.get(2)?)?,
         state: u8::from_str_radix(words.get(3)?, 16).ok()?,
         inode: words.get(9)?.parse().ok()?,
@@ -211,6 +230,17 @@ mod tests {
     use std::net::{TcpListener, UdpSocket};
 
     use super::*;
+
+    #[test]
+    fn finds_connected_datagram_sockets() {
+        let [first, second] = [(); 2].map(|()| UdpSocket::bind("127.0.0.1:0").unwrap());
+        first.connect(second.local_addr().unwrap()).unwrap();
+        let port = |socket: &UdpSocket| socket.local_addr().unwrap().port();
+        let peer = SocketAddrV4::new(Ipv4Addr::LOCALHOST, port(&second));
+        let connections = datagram_connections();
+        assert!(connections.contains(&(port(&first), peer)));
+        assert!(!connections.iter().any(|(local, _)| *local == port(&second)));
+    }
 
     const TABLE: &str = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n   \
         0: 00000000:3241 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 4711 1\n   \

@@ -9,7 +9,9 @@ use iperf::wire::{
     fill_with_digits, proof,
 };
 
-use super::{Answer, Channel, Conversation, Message, Target, attack_servers};
+use super::conversation::{Answer, Channel, Conversation, Message};
+use super::servers::attack_servers;
+use super::target::Target;
 use crate::hosts::network::PORT;
 
 const KEY_PORT: u16 = PORT + 1;

@@ -13,7 +13,9 @@ use rand::Rng;
 use rand::rngs::SmallRng;
 use sha2::{Digest, Sha256};
 
-use super::{Answer, Channel, Conversation, Message, Target, attack_servers};
+use super::conversation::{Answer, Channel, Conversation, Message};
+use super::servers::attack_servers;
+use super::target::Target;
 use crate::hosts::network::PORT;
 
 /// Port of the server that requires logins.

@@ -6,7 +6,7 @@ use rand::Rng;
 use rand::rngs::SmallRng;
 use rand::seq::IndexedRandom;
 
-use super::THIRD_HOST;
+use super::third_host::THIRD_HOST;
 
 /// Length of the first part of a message, which has the fields of both protocols. The rest of a
 /// netperf message is zero. The rest of a uperf message contains 944-byte records.

@@ -6,8 +6,58 @@ use netperf::wire::{
     AddressWords, Capability, Classic, DETAILS_REQUEST, FAMILY_IPV4, FAMILY_IPV6, FAMILY_VSOCK,
     Flags, Frame, MESSAGE_BYTES, OMNI, Request, TestRequest, Text, check_error,
 };
+use testkit::{Server, listener_count, short_path_dir};
 
-use super::{Answer, Channel, Conversation, DataSocket, Message, THIRD_HOST};
+use super::conversation::{Answer, Channel, Conversation, DataSocket, Message};
+use super::servers::{RunningServer, without_backtraces};
+use super::target::Target;
+use super::third_host::{THIRD_HOST, ThirdHost};
+use crate::hosts::network::{Hosts, PORT};
+
+pub(super) fn run() {
+    let hosts = Hosts::new(1);
+    let third_host = ThirdHost::linked_to(&hosts.slaves[0]);
+    let (files, sockets) = (short_path_dir(), short_path_dir());
+    let file = files.path().join("f");
+    std::fs::write(&file, b"fill").expect("the directory is writable");
+    let target = Target {
+        conversations: conversations(&file.display().to_string()),
+        parse_data_socket,
+        ..Target::default()
+    };
+    assert_covers_all(&target.conversations);
+    let host = &hosts.slaves[0];
+    let mut command = without_backtraces(&format!("netserver -D -d -p {PORT}"));
+    command.args(
+        "--control-idle 5 --data-wait 1 --data-idle 1 --drain 1 --max-length 1 --max-buffer 4194304"
+            .split(' '),
+    );
+    command.arg("--allow-fill-dir").arg(files.path());
+    command.arg("--unix-dir").arg(sockets.path());
+    let server = Server::start_at(PORT, host.dependent_command(&command));
+    target.attack(
+        &hosts,
+        &third_host,
+        &RunningServer {
+            idle_usage: host.enter(|| server.idle_usage()),
+            usage: &|| server.usage(),
+            assert_serves: &|| {
+                assert!(!server.has_panicked(), "{}", server.log());
+                host.enter(|| server.assert_serves());
+                assert_eq!(
+                    host.enter(listener_count),
+                    1,
+                    "the server has data listeners"
+                );
+                let entries = std::fs::read_dir(sockets.path()).expect("the directory exists");
+                assert_eq!(entries.count(), 0, "the server left sockets");
+            },
+            processes: vec![server.pid()],
+            resident_kib: &|| server.resident_kib(),
+            log: &|| server.log(),
+        },
+    );
+}
 
 /// Returns conversations with each request after each of several opening sequences.
 pub(super) fn conversations(fill_file: &str) -> Vec<Conversation> {

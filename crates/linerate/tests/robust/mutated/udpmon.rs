@@ -2,7 +2,9 @@
 
 use udpmon::wire::{Command, LinerateExtension, MessageBlock, ResultObject};
 
-use super::{Answer, Channel, Conversation, Message, Target, attack_servers};
+use super::conversation::{Answer, Channel, Conversation, Message};
+use super::servers::attack_servers;
+use super::target::Target;
 use crate::hosts::network::PORT;
 
 /// Length of a requested part.

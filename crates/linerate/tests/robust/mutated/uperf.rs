@@ -1,5 +1,6 @@
 //! Conversations with a uperf slave.
 
+use testkit::short_path_dir;
 use uperf::wire::{
     DataVersion, Endian, FlowopLayout, FlowopRecord, Goodbye, GroupRecord, HANDSHAKE_END, Header,
     MasterCommand, Phase1Answer, Phase2Answer, SlaveInfo, Text, TransactionRecord, TransactionWork,
@@ -7,7 +8,11 @@ use uperf::wire::{
 };
 use uperf::{DataProtocol, FlowopKind};
 
-use super::{Answer, Channel, Conversation, DataSocket, Message, THIRD_HOST};
+use super::conversation::{Answer, Channel, Conversation, DataSocket, Message};
+use super::servers::{IDLE_TIMEOUT, RunningServer, without_backtraces};
+use super::target::Target;
+use super::third_host::{THIRD_HOST, ThirdHost};
+use crate::hosts::network::{Hosts, PORT};
 
 /// The first datagram of a UDP connection.
 const HANDSHAKE: &[u8] = b"uperf udp handshake";
@@ -21,6 +26,43 @@ const END_COMMANDS: [MasterCommand; 3] = [
 
 /// Number of conversations that end at the start of the run, per complete conversation.
 const SHORT_CONVERSATIONS: usize = 19;
+
+pub(super) fn run() {
+    let hosts = Hosts::new(1);
+    let third_host = ThirdHost::linked_to(&hosts.slaves[0]);
+    let files = short_path_dir();
+    std::fs::write(files.path().join("f"), b"a file").expect("the directory is writable");
+    let directory = files.path().display().to_string();
+    let target = Target {
+        conversations: conversations(&directory),
+        parse_data_socket,
+        ..Target::default()
+    };
+    assert_covers_all(&target.conversations);
+    let slave = hosts.start_slave_with(
+        0,
+        without_backtraces(&format!(
+            "uperf -s -P {PORT} --control-idle 5 --max-length 1 --max-masters 8192 --max-strands 2048 \
+             --allow-dir {directory}"
+        )),
+    );
+    let idle_usage = slave.idle_usage();
+    target.attack(
+        &hosts,
+        &third_host,
+        &RunningServer {
+            idle_usage,
+            usage: &|| slave.usage(),
+            assert_serves: &|| {
+                let event = "the mutated messages";
+                slave.assert_cleaned_up_and_serves(idle_usage, IDLE_TIMEOUT, event);
+            },
+            processes: vec![slave.pid() as u32],
+            resident_kib: &|| slave.resident_kib(),
+            log: &|| slave.stderr(),
+        },
+    );
+}
 
 /// Returns conversations with each workorder in each layout and byte order.
 pub(super) fn conversations(directory: &str) -> Vec<Conversation> {
