@@ -143,3 +143,11 @@ pub(super) fn server_address(port: u16) -> SocketAddr {
 pub(super) fn stream(port: u16, timeout: Duration) -> io::Result<TcpStream> {
     TcpStream::connect_timeout(&server_address(port), timeout)
 }
+
+/// Replaces the first occurrence of `old` by `new`, which has the same length.
+pub(super) fn replace(bytes: &mut [u8], old: &[u8], new: &[u8]) {
+    let found = bytes.windows(old.len()).position(|window| window == old);
+    if let Some(at) = found {
+        bytes[at..at + old.len()].copy_from_slice(new);
+    }
+}

@@ -9,13 +9,19 @@ use iperf::wire::{
     fill_with_digits, proof,
 };
 
-use super::conversation::{Answer, Channel, Conversation, Message};
+use super::conversation::{Answer, Channel, Conversation, Message, replace};
 use super::servers::attack_servers;
 use super::target::Target;
 use crate::hosts::network::PORT;
 
 const KEY_PORT: u16 = PORT + 1;
 const UDP_PORT: u16 = PORT + 2;
+
+/// Stands for the start time of a test. Servers ignore a start more than 600 s ago.
+const START: WallTime = WallTime {
+    seconds: u32::from_be_bytes(*b"TIME"),
+    micros: 999_999,
+};
 
 const KEY: &str = "open-sesame";
 
@@ -31,6 +37,13 @@ const SENT_BYTES: u32 = 64;
 pub(super) fn run() {
     let target = Target {
         conversations: conversations(),
+        make_unique: |_, messages| {
+            let bytes = |time: WallTime| [time.seconds, time.micros].map(u32::to_be_bytes).concat();
+            let now = bytes(WallTime::now());
+            for message in messages {
+                replace(&mut message.bytes, &bytes(START), &now);
+            }
+        },
         complete: |message, last_answer| {
             let nonce = proof::challenge_nonce(last_answer);
             if let (Some(nonce), Some(_)) = (nonce, proof::find_nonce(message)) {
@@ -98,7 +111,7 @@ struct Kind {
 /// Returns one test per option that the header describes.
 fn kinds() -> Vec<Kind> {
     let start = Some(TestStart {
-        at: WallTime::now(),
+        at: START,
         fq_rate: 1_000_000,
     });
     let bursts = Some(BurstParameters {

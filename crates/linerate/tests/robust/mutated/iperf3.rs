@@ -13,7 +13,7 @@ use rand::Rng;
 use rand::rngs::SmallRng;
 use sha2::{Digest, Sha256};
 
-use super::conversation::{Answer, Channel, Conversation, Message};
+use super::conversation::{Answer, Channel, Conversation, Message, replace};
 use super::servers::attack_servers;
 use super::target::Target;
 use crate::hosts::network::PORT;
@@ -77,13 +77,6 @@ fn make_unique(random: &mut SmallRng, messages: &mut [Message]) {
         if message.channel.port == LOGIN_PORT && message.bytes.len() > TOKEN.len() {
             replace(&mut message.bytes, &TOKEN, token().as_bytes());
         }
-    }
-}
-
-fn replace(bytes: &mut [u8], old: &[u8], new: &[u8]) {
-    let found = bytes.windows(old.len()).position(|window| window == old);
-    if let Some(at) = found {
-        bytes[at..at + old.len()].copy_from_slice(new);
     }
 }
 
