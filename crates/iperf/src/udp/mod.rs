@@ -383,9 +383,8 @@ fn send_end(
 /// Describes the missing part of a report that covers less than half of the time of a flow. Its
 /// server may have begun late; its rate is then not that of the flow.
 fn missing_part(report: &ServerReport, sending_time: Duration) -> Option<String> {
-    let has_part =
-        report.elapsed * 2 < sending_time && sending_time - report.elapsed > MAX_UNREPORTED_TIME;
-    has_part.then(|| {
+    let missing_time = sending_time.saturating_sub(report.elapsed);
+    (missing_time > report.elapsed.max(MAX_UNREPORTED_TIME)).then(|| {
         let [reported, sent] = [report.elapsed, sending_time].map(|time| time.as_secs_f64());
         format!("most of the flow: its figures cover {reported:.3} of {sent:.3} s")
     })

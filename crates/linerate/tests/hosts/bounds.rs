@@ -246,7 +246,7 @@ fn limits_descriptors_per_address() {
     let mut command = Command::new("sh");
     command.args(["-c", r#"ulimit -n 224; exec "$0" "$@""#]);
     command.arg(slave.get_program()).args(slave.get_args());
-    let slave = hosts.start_slave_with(0, command);
+    let slave = hosts.start_slave_with(0, &command);
     hosts.master.enter(|| {
         let work = work(8, &[vec![accept(1)]]);
         let mut masters = Vec::new();

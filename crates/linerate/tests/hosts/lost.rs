@@ -107,16 +107,15 @@ fn lose(loss: Loss, stage: Stage) {
         .as_ref()
         .map_or(String::new(), |_| format!("-P {RELAY_PORT}"));
     let master = hosts.start_master(&format!("-i 100ms {port}"), &stage.profile());
-    match &relay {
-        Some(relay) => relay.wait_until_closed(),
-        None => {
-            let step = match stage {
-                Statistics => "RX Command [UPERF_CMD_SEND_STATS, 0]",
-                _ => TXN2_STEP,
-            };
-            wait_for_step(&slave, steps_before, step);
-            master.wait_for_stdout(|stdout| stdout.contains("Txn2"));
-        }
+    if let Some(relay) = &relay {
+        relay.wait_until_closed();
+    } else {
+        let step = match stage {
+            Statistics => "RX Command [UPERF_CMD_SEND_STATS, 0]",
+            _ => TXN2_STEP,
+        };
+        wait_for_step(&slave, steps_before, step);
+        master.wait_for_stdout(|stdout| stdout.contains("Txn2"));
     }
     let event = format!("{loss:?} in {stage:?}");
     match loss {

@@ -53,13 +53,13 @@ impl Hosts {
     pub(crate) fn start_slave(&self, number: usize, options: &str) -> Slave<'_> {
         self.start_slave_with(
             number,
-            linerate_with_args(&format!("uperf -s -P {PORT} {options}")),
+            &linerate_with_args(&format!("uperf -s -P {PORT} {options}")),
         )
     }
 
     /// Starts a slave with `command` on slave host `number`.
-    pub(crate) fn start_slave_with(&self, number: usize, command: Command) -> Slave<'_> {
-        let command = self.slaves[number].dependent_command(&command);
+    pub(crate) fn start_slave_with(&self, number: usize, command: &Command) -> Slave<'_> {
+        let command = self.slaves[number].dependent_command(command);
         let server = Server::start_at(PORT, command);
         Slave {
             hosts: self,

@@ -41,7 +41,7 @@ pub(super) fn run() {
     assert_covers_all(&target.conversations);
     let slave = hosts.start_slave_with(
         0,
-        without_backtraces(&format!(
+        &without_backtraces(&format!(
             "uperf -s -P {PORT} --control-idle 5 --max-length 1 --max-masters 8192 --max-strands 2048 \
              --allow-dir {directory}"
         )),
