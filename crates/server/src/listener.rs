@@ -9,7 +9,7 @@ use sys::call::{self, Error};
 use sys::{Address, Protocol, Socket, Type};
 
 /// The maximum number of control connections that wait for accept(2).
-const BACKLOG: i32 = 1024;
+const BACKLOG: i32 = 4096;
 
 /// The maximum wait for a connection. A stop interrupts the wait.
 const MAX_WAIT: Duration = Duration::from_secs(3600);
