@@ -126,14 +126,14 @@ impl Service {
     pub fn with_log(config: ServerConfig, stop: Stop, write_record: Option<RecordWriter>) -> Self {
         // Clients choose the sizes of buffers, which raise the allocator's own limits.
         sys::process::limit_memory_kept_by_allocator();
+        // The first use of the budget raises the limit of descriptors.
+        let budget = ResourceBudget::process();
         let clients = SharedBudget::new(config.max_clients.into());
         let unproven_clients = if config.is_shared {
             let slots = u64::from(config.max_clients / UNPROVEN_DIVISOR);
             let per_network = (slots / UNPROVEN_NETWORK_DIVISOR).max(1);
             // More slots than threads would not leave a part to continuous senders.
-            let threads = ResourceBudget::process()
-                .threads
-                .maximum(BudgetHolder::Unproven);
+            let threads = budget.threads.maximum(BudgetHolder::Unproven);
             let total = slots.min(threads / UNPROVEN_THREADS).max(1);
             SharedBudget::with_bounds(total, per_network.min(total))
         } else {
