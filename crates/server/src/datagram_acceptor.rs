@@ -1,6 +1,6 @@
 //! Acceptance of datagram flows that arrive at one socket from different source addresses.
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{HashMap, HashSet};
 use std::io;
 use std::os::fd::AsFd;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -12,7 +12,8 @@ use sys::call::{self, Error};
 use sys::{Address, Socket};
 
 use crate::ThirdParties;
-use crate::waiting_datagrams::{DatagramQueue, MAX_WAITING, Owner, WaitingSource};
+use crate::flow_sessions::FlowSessions;
+use crate::waiting_datagrams::{DatagramQueue, MAX_WAITING, WaitingSource};
 
 /// The maximum number of datagrams received at a time. In a flood, the socket is never empty.
 const MAX_RECEIVED: usize = MAX_WAITING;
@@ -31,9 +32,6 @@ const MAX_TRANSIT_TIME: Duration = Duration::from_millis(2);
 /// The maximum time from the first datagram of a flow to its second. Slow clients send one in some
 /// seconds.
 const SECOND_DATAGRAM_TIME: Duration = Duration::from_secs(60);
-
-/// The time from the start of a turn, or from its last flow, after which it ends.
-const TURN_TIME: Duration = Duration::from_secs(2);
 
 /// The time for which a source that has its own socket does not count as new.
 const KNOWN_SOURCE_TIME: Duration = Duration::from_secs(1);
@@ -57,11 +55,7 @@ pub struct DatagramAcceptor {
 
 #[derive(Debug, Default)]
 struct State {
-    /// Addresses whose flows the last session accepts, unless a session expects their host.
-    third_parties: ThirdParties,
-    /// The sessions that expect flows, in the order of their starts.
-    expected: Vec<Expectation>,
-    queues: Vec<TurnQueue>,
+    sessions: FlowSessions,
     waiting: DatagramQueue,
     /// Sources that begin a flow with their next datagram.
     unconfirmed: DatagramQueue,
@@ -69,30 +63,7 @@ struct State {
     known_sources: HashMap<Address, Instant>,
     /// Sources with their own socket whose datagrams may still arrive at the server's socket.
     in_transit_sources: HashSet<Address>,
-    last_id: u64,
     buffer: Vec<u8>,
-}
-
-/// A session that expects flows.
-#[derive(Debug)]
-struct Expectation {
-    id: u64,
-    /// The host of its flows; `None` means any host.
-    host: Option<Address>,
-    /// The token of its flows; without one, empty.
-    token: Box<[u8]>,
-    /// The end of its turn, if it has no token.
-    turn_end: Instant,
-}
-
-/// The sessions without a token that wait until they may expect flows of their common host.
-#[derive(Debug)]
-struct TurnQueue {
-    host: Address,
-    ids: VecDeque<u64>,
-    /// Whether the newest session is the next one; otherwise the oldest. Both alternate, so that
-    /// silent clients delay neither those before them nor those after them for long.
-    next_is_newest: bool,
 }
 
 /// The registration of a session that expects flows. Dropping it ends the session's turn.
@@ -180,7 +151,7 @@ impl DatagramAcceptor {
     /// host.
     #[must_use]
     pub fn with_third_parties(self, third_parties: ThirdParties) -> Self {
-        self.state().third_parties = third_parties;
+        self.state().sessions.third_parties = third_parties;
         self
     }
 
@@ -197,8 +168,8 @@ impl DatagramAcceptor {
     /// Expects flows of any host.
     pub fn expect_all_flows(&self) -> ExpectedFlows<'_> {
         let mut state = self.state();
-        let id = state.next_id();
-        state.expect(id, None, &[]);
+        let id = state.sessions.next_id();
+        state.sessions.expect(id, None, &[]);
         self.registration(id, None)
     }
 
@@ -209,9 +180,9 @@ impl DatagramAcceptor {
     /// the request to start.
     pub fn expect_flows(&self, host: &Address, token: &[u8]) -> ExpectedFlows<'_> {
         let mut state = self.state();
-        let id = state.next_id();
+        let id = state.sessions.next_id();
         if token.is_empty() {
-            state.queue(id, host);
+            state.sessions.queue(id, host);
         } else {
             state.begin(self, id, host, token);
         }
@@ -326,7 +297,7 @@ impl ExpectedFlows<'_> {
         state
             .known_sources
             .insert(from.clone(), now + KNOWN_SOURCE_TIME);
-        state.extend_turn(self.id, now);
+        state.sessions.extend_turn(self.id, now);
         if keeps_sending {
             state.in_transit_sources.insert(from.clone());
         }
@@ -373,8 +344,7 @@ impl ExpectedFlows<'_> {
 impl Drop for ExpectedFlows<'_> {
     fn drop(&mut self) {
         let mut state = self.acceptor.state();
-        state.expected.retain(|session| session.id != self.id);
-        state.leave_queue(self.id);
+        state.sessions.remove(self.id);
         state.reassign_datagrams(self.acceptor, self.id);
         drop(state);
         self.acceptor.turn_ended.notify_all();
@@ -394,20 +364,6 @@ fn errno(error: &SocketError) -> Error {
 }
 
 impl State {
-    fn next_id(&mut self) -> u64 {
-        self.last_id += 1;
-        self.last_id
-    }
-
-    fn expect(&mut self, id: u64, host: Option<&Address>, token: &[u8]) {
-        self.expected.push(Expectation {
-            id,
-            host: host.cloned(),
-            token: token.into(),
-            turn_end: Instant::now() + TURN_TIME,
-        });
-    }
-
     /// Lets a session expect flows of `host`.
     fn begin(&mut self, acceptor: &DatagramAcceptor, id: u64, host: &Address, token: &[u8]) {
         // Datagrams received until now belong to other sessions.
@@ -415,73 +371,21 @@ impl State {
         // A client may use the port of its last test again.
         self.known_sources
             .retain(|known, _| !host.shares_host_with(known));
-        self.expect(id, Some(host), token);
-    }
-
-    fn queue(&mut self, id: u64, host: &Address) {
-        match self.queue_of(host) {
-            Some(queue) => queue.ids.push_back(id),
-            None => self.queues.push(TurnQueue {
-                host: host.clone(),
-                ids: VecDeque::from([id]),
-                next_is_newest: false,
-            }),
-        }
-    }
-
-    fn queue_of(&mut self, host: &Address) -> Option<&mut TurnQueue> {
-        let mut queues = self.queues.iter_mut();
-        queues.find(|queue| queue.host.shares_host_with(host))
-    }
-
-    fn leave_queue(&mut self, id: u64) {
-        for queue in &mut self.queues {
-            queue.ids.retain(|other| *other != id);
-        }
-        self.queues.retain(|queue| !queue.ids.is_empty());
+        self.sessions.expect(id, Some(host), token);
     }
 
     /// Begins the turn of a queued session, if it is the next one and the turn before has ended.
     /// Returns whether the session expects flows.
     fn begin_turn(&mut self, session: &ExpectedFlows<'_>) -> bool {
         let ExpectedFlows { acceptor, host, id } = session;
-        let Some(host) = host else {
+        let Some(host) = host.as_ref().filter(|_| self.sessions.is_queued(*id)) else {
             return true;
         };
-        let queue = self.queue_of(host);
-        let Some(queue) = queue.filter(|queue| queue.ids.contains(id)) else {
-            return true;
-        };
-        let is_next = queue.next() == Some(*id);
-        let now = Instant::now();
-        let has_turn = |other: &Expectation| other.is_for(host, &[]) && other.turn_end > now;
-        if !is_next || self.expected.iter().any(has_turn) {
-            return false;
+        let may_begin = self.sessions.take_turn(*id, host);
+        if may_begin {
+            self.begin(acceptor, *id, host, &[]);
         }
-        self.leave_queue(*id);
-        if let Some(queue) = self.queue_of(host) {
-            queue.next_is_newest ^= true;
-        }
-        self.begin(acceptor, *id, host, &[]);
-        true
-    }
-
-    fn extend_turn(&mut self, id: u64, now: Instant) {
-        let session = self.expected.iter_mut().find(|session| session.id == id);
-        if let Some(session) = session {
-            session.turn_end = now + TURN_TIME;
-        }
-    }
-
-    /// Returns the session that accepts a flow: the last one that expects its host and token.
-    fn owner(&self, from: &Address, token: &[u8]) -> Option<Owner> {
-        let sessions = self.expected.iter();
-        let of_host = last_of(sessions.filter(|session| session.is_for(from, token)));
-        of_host.or_else(|| {
-            let is_third_party = self.third_parties.contain(from);
-            let accepts = |session: &&Expectation| is_third_party && *session.token == *token;
-            last_of(self.expected.iter().filter(accepts))
-        })
+        may_begin
     }
 
     /// Receives the pending datagrams for the sessions that expect them.
@@ -501,7 +405,7 @@ impl State {
 
     /// Keeps a datagram if it belongs to a flow or may begin one.
     fn sort_in(&mut self, acceptor: &DatagramAcceptor, from: &Address, datagram: &[u8]) {
-        let Some(owner) = self.owner(from, (acceptor.token_of)(datagram)) else {
+        let Some(owner) = self.sessions.owner(from, (acceptor.token_of)(datagram)) else {
             return;
         };
         let received_now = || FirstDatagram::received_now(datagram);
@@ -546,40 +450,11 @@ impl State {
                     return Some(source.owner);
                 }
                 let first = source.datagrams.first()?;
-                self.owner(from, (acceptor.token_of)(&first.data))
+                let token = (acceptor.token_of)(&first.data);
+                self.sessions.owner(from, token)
             });
         }
         (self.waiting, self.unconfirmed) = (waiting, unconfirmed);
-    }
-}
-
-/// Returns the last of these sessions as an owner, with their number.
-fn last_of<'a>(mut sessions: impl DoubleEndedIterator<Item = &'a Expectation>) -> Option<Owner> {
-    let last = sessions.next_back()?;
-    Some(Owner {
-        id: last.id,
-        candidates: 1 + sessions.count(),
-    })
-}
-
-impl Expectation {
-    fn is_for(&self, from: &Address, token: &[u8]) -> bool {
-        let is_host = self
-            .host
-            .as_ref()
-            .is_none_or(|host| host.shares_host_with(from));
-        *self.token == *token && is_host
-    }
-}
-
-impl TurnQueue {
-    fn next(&self) -> Option<u64> {
-        let next = if self.next_is_newest {
-            self.ids.back()
-        } else {
-            self.ids.front()
-        };
-        next.copied()
     }
 }
 
@@ -836,21 +711,6 @@ mod tests {
         second.await_turn(Instant::now(), &stop).unwrap();
         let flow = silent.accept(&options, false, deadline(), &stop).unwrap();
         assert_eq!((data(&flow), flow.candidates), (vec![&b"2"[..]], 1));
-    }
-
-    #[test]
-    fn waiting_sessions_begin_from_both_ends() {
-        let mut state = State::default();
-        let host = Address::Inet("127.0.0.1:1".parse().unwrap());
-        (1..=5).for_each(|id| state.queue(id, &host));
-        let mut order = Vec::new();
-        while let Some(queue) = state.queue_of(&host) {
-            let next = queue.next().unwrap();
-            queue.next_is_newest ^= true;
-            state.leave_queue(next);
-            order.push(next);
-        }
-        assert_eq!(order, [1, 5, 2, 4, 3]);
     }
 
     #[test]

@@ -10,6 +10,7 @@
 mod data_acceptor;
 mod data_peer;
 mod datagram_acceptor;
+mod flow_sessions;
 mod freed_memory;
 mod listener;
 mod log_rate_limit;

@@ -6,6 +6,8 @@ use std::time::Duration;
 use engine::FirstDatagram;
 use sys::Address;
 
+use crate::flow_sessions::Owner;
+
 /// The maximum numbers of datagrams of accepted flows, and of their bytes, that wait for a session.
 /// Further datagrams are dropped.
 pub(crate) const MAX_WAITING: usize = 1024;
@@ -37,14 +39,6 @@ pub(crate) struct WaitingSource {
     pub(crate) owner: Owner,
     pub(crate) datagrams: Vec<FirstDatagram>,
     position: u64,
-}
-
-/// The session that accepts a flow.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Owner {
-    pub(crate) id: u64,
-    /// The number of sessions that the flow could belong to.
-    pub(crate) candidates: usize,
 }
 
 impl DatagramQueue {
