@@ -184,7 +184,8 @@ impl ReportGroup {
         })
     }
 
-    /// Adds a flow that began at `started`. It is removed by [`Self::end`], or when the returned value is dropped.
+    /// Adds a flow that began at `started`. It is removed by [`Self::end`], or when the returned value
+    /// is dropped.
     pub(crate) fn begin(
         self: &Arc<Self>,
         measured: &MeasuredFlow,

@@ -1,6 +1,5 @@
-//! iperf3 clients and servers whose peer disconnects or stops in any phase of a test, or that a
-//! signal ends there. They report that in one line within their deadline. Servers release all
-//! resources of the test.
+//! iperf3 clients and servers that lose their peer, or get a signal, in any phase of a test. They
+//! report that in one line within their deadline. Servers release all resources of the test.
 
 use std::io::Read;
 use std::net::TcpStream;
@@ -350,7 +349,7 @@ fn client_reports_silent_server() {
     );
 }
 
-/// A server that is terminated tells that to the clients of unfinished tests, as stock does.
+/// A terminated server sends SERVER_TERMINATE to the clients of unfinished tests, as stock does.
 fn server_reports_its_end_to_silent_clients() {
     let server = start_server(our_iperf3, "");
     let unfinished = [

@@ -147,17 +147,17 @@ mod tests {
         let [(name, traffic)] = &parse_table(table)[..] else {
             panic!("the line of eth0 is incomplete");
         };
-        let found = [
-            traffic.received_packets,
-            traffic.received_bytes,
-            traffic.receive_errors,
-            traffic.receive_drops,
-            traffic.sent_packets,
-            traffic.sent_bytes,
-            traffic.send_errors,
-            traffic.send_drops,
-        ];
-        assert_eq!((name.as_str(), found), ("lo", [2, 1, 3, 4, 10, 9, 11, 12]));
+        let expected = Traffic {
+            received_bytes: 1,
+            received_packets: 2,
+            receive_errors: 3,
+            receive_drops: 4,
+            sent_bytes: 9,
+            sent_packets: 10,
+            send_errors: 11,
+            send_drops: 12,
+        };
+        assert_eq!((name.as_str(), traffic), ("lo", &expected));
         assert_eq!(parse_table("0\n"), []);
     }
 }
