@@ -70,6 +70,10 @@ impl DatagramQueue {
         self.order.remove(&source.position);
         self.datagrams -= source.datagrams.len();
         self.bytes -= source.bytes();
+        if self.sources.is_empty() {
+            // The table of a flood takes some megabytes.
+            self.sources.shrink_to_fit();
+        }
         Some(source)
     }
 

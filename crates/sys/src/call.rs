@@ -303,6 +303,11 @@ pub fn receive_without_waiting(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> Res
 /// as it is not empty, [`wait_readable`] returns at once, although [`receive_without_waiting`] then
 /// fails with EAGAIN.
 pub fn discard_errors(socket: BorrowedFd<'_>) {
+    // A Unix domain socket ignores the flag and would return a datagram.
+    let family = rustix::net::sockopt::socket_domain(socket);
+    if !matches!(family, Ok(AddressFamily::INET | AddressFamily::INET6)) {
+        return;
+    }
     let flags = RecvFlags::ERRQUEUE | RecvFlags::DONTWAIT;
     while rustix::net::recv(socket, &mut [0_u8; 1], flags).is_ok() {}
 }

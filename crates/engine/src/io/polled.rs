@@ -24,6 +24,29 @@ impl<C: Io> Polled<C> {
             send_timeout,
         }
     }
+
+    /// Repeats a call that would block. `wait` returns `false` at the timeout.
+    #[inline]
+    fn repeat_when_ready(
+        &self,
+        mut attempt: impl FnMut() -> Result<usize, Error>,
+        wait: impl Fn() -> Result<bool, Error>,
+    ) -> Result<usize, Error> {
+        let mut was_ready = false;
+        loop {
+            match attempt() {
+                Err(Error::AGAIN) => {}
+                other => return other,
+            }
+            if was_ready {
+                call::discard_errors(self.socket());
+            }
+            if !wait()? {
+                return Err(Error::AGAIN);
+            }
+            was_ready = true;
+        }
+    }
 }
 
 impl<C: Io> Io for Polled<C> {
@@ -34,12 +57,10 @@ impl<C: Io> Io for Polled<C> {
 
     #[inline]
     fn send(&self, data: &[u8]) -> Result<usize, Error> {
-        loop {
-            match self.io.try_send(data) {
-                Err(Error::AGAIN) if call::wait_writable(self.socket(), self.send_timeout)? => {}
-                other => return other,
-            }
-        }
+        self.repeat_when_ready(
+            || self.io.try_send(data),
+            || call::wait_writable(self.socket(), self.send_timeout),
+        )
     }
 
     #[inline]
@@ -53,12 +74,10 @@ impl<C: Io> Io for Polled<C> {
 
     #[inline]
     fn receive(&self, buffer: &mut [u8]) -> Result<usize, Error> {
-        loop {
-            match self.io.try_receive(buffer) {
-                Err(Error::AGAIN) if call::wait_readable(self.socket(), self.receive_timeout)? => {}
-                other => return other,
-            }
-        }
+        self.repeat_when_ready(
+            || self.io.try_receive(buffer),
+            || call::wait_readable(self.socket(), self.receive_timeout),
+        )
     }
 
     #[inline]
@@ -69,6 +88,7 @@ impl<C: Io> Io for Polled<C> {
 
 #[cfg(test)]
 mod tests {
+    use std::net::UdpSocket;
     use std::os::fd::AsFd;
     use std::os::unix::net::UnixDatagram;
 
@@ -130,6 +150,23 @@ mod tests {
         assert_eq!(polled.send(b"xx"), Ok(2));
         polled.io.refusals.set(3);
         assert_eq!(polled.receive(&mut [0; 5]), Ok(5));
+    }
+
+    #[test]
+    fn queued_errors_do_not_prevent_the_timeout() {
+        let [socket, closed] = [(); 2].map(|()| UdpSocket::bind("127.0.0.1:0").unwrap());
+        socket.connect(closed.local_addr().unwrap()).unwrap();
+        drop(closed);
+        sys::option::set_receive_errors(socket.as_fd(), false).unwrap();
+        socket.send(b"x").unwrap();
+        let timeout = Duration::from_millis(5);
+        socket.set_read_timeout(Some(timeout)).unwrap();
+        let polled = Polled::new(Plain(socket.as_fd()));
+        let receive = || polled.receive(&mut [0; 1]);
+        assert_eq!(
+            [receive(), receive()],
+            [Err(Error::CONNREFUSED), Err(Error::AGAIN)]
+        );
     }
 
     #[test]
