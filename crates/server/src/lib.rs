@@ -7,6 +7,7 @@
 
 #![forbid(unsafe_code)]
 
+mod arrivals;
 mod data_acceptor;
 mod data_peer;
 mod datagram_acceptor;

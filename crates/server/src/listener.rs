@@ -11,9 +11,6 @@ use sys::{Address, Protocol, Socket, Type};
 /// The maximum number of control connections that wait for accept(2).
 const BACKLOG: i32 = 4096;
 
-/// The maximum wait for a connection. A stop interrupts the wait.
-const MAX_WAIT: Duration = Duration::from_secs(3600);
-
 /// Listens at each of the addresses. If the kernel chooses the port, all addresses use the same
 /// one. Fails only if all addresses fail, and returns the first error. Unless `only_v6` is set, the
 /// IPv6 wildcard also accepts IPv4, so binding the IPv4 wildcard may then fail.
@@ -127,10 +124,16 @@ fn set_default_receiver(socket: BorrowedFd<'_>) -> io::Result<()> {
     })
 }
 
-/// Waits for a connection on any of the listeners and accepts it; `None` if none arrived.
-pub(crate) fn accept(listeners: &[Socket]) -> Result<Option<Socket>, Error> {
-    let fds: Vec<_> = listeners.iter().map(AsFd::as_fd).collect();
-    match call::wait_any_readable(&fds, MAX_WAIT)? {
+/// Waits for a connection on any of the listeners and accepts it; `None` if none arrived. The
+/// listener with the number `first`, or the next one that is ready, gets its turn.
+pub(crate) fn accept(
+    listeners: &[Socket],
+    first: usize,
+    timeout: Duration,
+) -> Result<Option<Socket>, Error> {
+    let mut fds: Vec<_> = listeners.iter().map(AsFd::as_fd).collect();
+    fds.rotate_left(first % listeners.len().max(1));
+    match call::wait_any_readable(&fds, timeout)? {
         Some(ready) => call::accept(fds[ready]).map(|socket| Some(socket.into())),
         None => Ok(None),
     }

@@ -9,15 +9,23 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use control::ControlConnection;
-use engine::{Stop, deadline_thread};
+use engine::{BudgetHolder, Stop, deadline_thread};
 use sys::call::Error;
 use sys::{Address, Socket};
 
+use crate::arrivals::Arrivals;
 use crate::listener::accept;
 use crate::{ClientSlot, ClientTest, Refusal, RunningTest, ServerConfig, Service};
 
 /// The stack size of a session in bytes. Its buffers are on the heap.
 const SESSION_STACK_BYTES: usize = 256 * 1024;
+
+/// The maximum wait for a connection. A stop interrupts the wait.
+const MAX_WAIT: Duration = Duration::from_secs(3600);
+
+/// The maximum number of connections accepted before a session starts. A connection is accepted in
+/// much less time than a thread starts, so a burst does not fill the kernel's queue.
+const MAX_ACCEPTED_BETWEEN_STARTS: u32 = 64;
 
 /// The pause after a failed accept(2). The connection stays in the queue.
 const ACCEPT_RETRY_PAUSE: Duration = Duration::from_millis(20);
@@ -85,6 +93,14 @@ pub struct Server<D> {
     accepted: AtomicU64,
 }
 
+/// A client that waits for its session.
+struct Admitted {
+    holder: BudgetHolder,
+    control: ControlConnection,
+    cancel_stop: Stop,
+    slot: ClientSlot,
+}
+
 impl<D: Dialect> Server<D> {
     /// Creates a server with its own service. It accepts clients until `stop` is set.
     pub fn new(dialect: D, config: ServerConfig, stop: Stop) -> Arc<Self> {
@@ -130,18 +146,31 @@ impl<D: Dialect> Server<D> {
         let stop = self.service.stop();
         let _registration = stop.register_thread();
         let serves_one_at_a_time = self.service.config().serves_one_at_a_time;
-        let mut is_failing = false;
+        let max_accepted = if serves_one_at_a_time {
+            1
+        } else {
+            MAX_ACCEPTED_BETWEEN_STARTS
+        };
+        let (mut arrivals, mut accepted, mut is_failing) = (Arrivals::default(), 0, false);
         // A descriptor that is closed to accept, and refuse, a client if no other one is free.
         let mut spare = listeners
             .first()
             .and_then(|listener| listener.try_clone().ok());
         while !stop.is_set() {
-            match accept(listeners) {
+            let timeout = if arrivals.is_empty() {
+                MAX_WAIT
+            } else {
+                Duration::ZERO
+            };
+            match accept(listeners, accepted as usize, timeout) {
                 Ok(Some(socket)) => {
                     is_failing = false;
-                    let session = self.start_session(socket, session_handle.clone());
-                    if serves_one_at_a_time {
-                        session.map(JoinHandle::join);
+                    if let Some(client) = self.admit(socket) {
+                        arrivals.push(client.holder, client);
+                    }
+                    accepted += 1;
+                    if accepted < max_accepted {
+                        continue;
                     }
                 }
                 Ok(None) | Err(Error::INTR | Error::CONNABORTED) => {}
@@ -162,12 +191,18 @@ impl<D: Dialect> Server<D> {
                     }
                 }
             }
+            accepted = 0;
+            let client = arrivals.pop();
+            let session = client.and_then(|client| self.start_session(client, session_handle));
+            if serves_one_at_a_time {
+                session.map(JoinHandle::join);
+            }
         }
     }
 
     /// Refuses the next client in the queue.
     fn refuse_next(&self, listeners: &[Socket], reason: &str, error: Error) {
-        if let Ok(Some(socket)) = accept(listeners)
+        if let Ok(Some(socket)) = accept(listeners, 0, Duration::ZERO)
             && let Ok(control) = ControlConnection::new(socket, Stop::new())
         {
             self.dialect.refuse_client(&control, reason, error);
@@ -176,8 +211,8 @@ impl<D: Dialect> Server<D> {
 
     /// Serves a client whose connection a super-server has accepted.
     pub fn serve_one(&self, socket: Socket) {
-        if let Some((control, cancel_stop, _slot)) = self.admit(socket) {
-            self.serve(control, &cancel_stop, 0);
+        if let Some(client) = self.admit(socket) {
+            self.serve(client.control, &client.cancel_stop, 0);
         }
     }
 
@@ -199,17 +234,16 @@ impl<D: Dialect> Server<D> {
 
     fn start_session(
         self: &Arc<Self>,
-        socket: Socket,
-        session_handle: Sender<()>,
+        client: Admitted,
+        session_handle: &Sender<()>,
     ) -> Option<JoinHandle<()>> {
-        let (control, cancel_stop, slot) = self.admit(socket)?;
-        let peer = control.peer().clone();
-        let server = Arc::clone(self);
+        let peer = client.control.peer().clone();
+        let (server, session_handle) = (Arc::clone(self), session_handle.clone());
         // Counted here, because the threads of two sessions may start in another order.
         let previous_clients = self.accepted.fetch_add(1, Relaxed);
         let session = move || {
-            server.serve(control, &cancel_stop, previous_clients);
-            drop((slot, session_handle));
+            server.serve(client.control, &client.cancel_stop, previous_clients);
+            drop((client.slot, session_handle));
         };
         std::thread::Builder::new()
             .stack_size(SESSION_STACK_BYTES)
@@ -218,13 +252,17 @@ impl<D: Dialect> Server<D> {
             .ok()
     }
 
-    /// Returns a client's control connection, stop and slot. Closes the connection of a refused
-    /// client.
-    fn admit(&self, socket: Socket) -> Option<(ControlConnection, Stop, ClientSlot)> {
+    /// Admits a client, or closes its connection.
+    fn admit(&self, socket: Socket) -> Option<Admitted> {
         let cancel_stop = self.service.cancel_stop().child();
         let control = ControlConnection::new(socket, cancel_stop.clone()).ok()?;
         match self.service.admit(control.peer()) {
-            Ok(slot) => Some((control, cancel_stop, slot)),
+            Ok(slot) => Some(Admitted {
+                holder: BudgetHolder::for_address(control.peer()),
+                control,
+                cancel_stop,
+                slot,
+            }),
             Err(refusal) => {
                 let reason = refusal.to_string();
                 self.dialect
