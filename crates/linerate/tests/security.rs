@@ -346,6 +346,10 @@ const STATEMENTS: &[(&str, &[&str])] = &[
         &["serve::leaves_threads_to_other_addresses"],
     ),
     ("The [list of requests]", &[]),
+    (
+        "New clients of all addresses take turns",
+        &["arrivals::tests::addresses_take_turns"],
+    ),
     ("Bandwidth has no default limit", &[]),
     ("Every client that may connect", &[]),
     (
