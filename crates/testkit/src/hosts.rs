@@ -4,6 +4,12 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use crate::namespace::{Namespace, add_link};
 
+/// Range from which the kernel of the client host chooses ports. A connection test of stock netperf
+/// binds to hundreds of consecutive ports from 5000 on, beginning at a random one. If one of them
+/// belongs to an earlier control connection, stock connects from the first address instead of the
+/// requested one.
+const CLIENT_PORTS: &str = "1024 4999";
+
 /// A client host and a server host, joined by two links. On each link, each host has two IPv4 and
 /// two IPv6 addresses.
 #[derive(Debug)]
@@ -70,6 +76,10 @@ impl TwoHosts {
                 }
             }
         }
+        client.enter(|| {
+            let file = "/proc/sys/net/ipv4/ip_local_port_range";
+            std::fs::write(file, CLIENT_PORTS).expect("root can set the ports of a namespace");
+        });
         Self { client, server }
     }
 }
