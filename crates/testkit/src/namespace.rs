@@ -7,6 +7,7 @@ use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::process::Command;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
@@ -14,6 +15,13 @@ use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 /// Documentation addresses (RFC 5737, RFC 3849) for the loopback interface. Stock netperf calls
 /// getaddrinfo(3) with `AI_ADDRCONFIG`, which ignores a family that has only loopback addresses.
 const ADDRESSES: [&str; 2] = ["192.0.2.1/32", "2001:db8::1/128"];
+
+/// Sizes of the socket tables of a namespace. The kernel's own TCP table has hundreds of thousands
+/// of buckets, and each read of `/proc/net/tcp` visits all of them, which takes 5 to 10 ms.
+const CHILD_TABLES: [(&str, &str); 2] = [
+    ("tcp_child_ehash_entries", "4096"),
+    ("udp_child_hash_entries", "1024"),
+];
 
 /// An unnamed network namespace. It needs root and iproute2.
 ///
@@ -27,6 +35,33 @@ pub struct Namespace {
 impl Namespace {
     /// Creates a namespace with only the loopback interface, which is up.
     pub fn create() -> io::Result<Self> {
+        static PARENT: OnceLock<Option<Namespace>> = OnceLock::new();
+        let parent = PARENT.get_or_init(|| Self::create_parent().ok());
+        let namespace = match parent {
+            Some(parent) => parent.enter(Self::create_child)?,
+            None => Self::create_child()?,
+        };
+        if let Some(parent) = parent {
+            namespace.copy_limits(parent);
+        }
+        namespace.run("ip link set lo up")?;
+        Ok(namespace)
+    }
+
+    /// Creates the parent of the others. The namespaces that are created inside it have socket
+    /// tables of their own, if the kernel has this setting (Linux 6.1).
+    fn create_parent() -> io::Result<Self> {
+        let parent = Self::create_child()?;
+        parent.enter(|| {
+            for (file, buckets) in CHILD_TABLES {
+                let _ = std::fs::write(format!("/proc/sys/net/ipv4/{file}"), buckets);
+            }
+        });
+        Ok(parent)
+    }
+
+    /// Creates a namespace from the one of this thread.
+    fn create_child() -> io::Result<Self> {
         static NEXT_NUMBER: AtomicU32 = AtomicU32::new(0);
         // The namespace has a name only until the file is open. Without a name, only a thread that
         // leaves its own namespace could create it.
@@ -35,9 +70,16 @@ impl Namespace {
         run_line(&format!("ip netns add {name}"))?;
         let file = File::open(format!("/run/netns/{name}"));
         run_line(&format!("ip netns delete {name}"))?;
-        let namespace = Self { file: file? };
-        namespace.run("ip link set lo up")?;
-        Ok(namespace)
+        Ok(Self { file: file? })
+    }
+
+    /// Copies the limits that the kernel derives from the size of the socket table.
+    fn copy_limits(&self, parent: &Self) {
+        for name in ["tcp_max_tw_buckets", "tcp_max_syn_backlog"] {
+            let file = format!("/proc/sys/net/ipv4/{name}");
+            let limit = parent.enter(|| std::fs::read(&file));
+            let _ = limit.and_then(|limit| self.enter(|| std::fs::write(&file, limit)));
+        }
     }
 
     /// Creates a namespace for stock programs, with an additional loopback address per family.
