@@ -297,8 +297,8 @@ fn sweeps_response_lengths() {
 /// the error of the first answer, and the second one reports it.
 fn ends_session_of_closed_requester() {
     let server = start_responder("");
-    let idle_usage = server.usage();
     let socket = UdpSocket::bind("127.0.0.1:0").expect("a free port");
+    socket.set_read_timeout(Some(TIMEOUT)).expect("a timeout");
     let send = |command| {
         let request = MessageBlock {
             length: MessageBlock::LEN as u32,
@@ -307,9 +307,13 @@ fn ends_session_of_closed_requester() {
         let sent = socket.send_to(&request.encode(), ("127.0.0.1", server.port));
         sent.expect("the responder listens");
     };
+    let await_answer = || socket.recv(&mut [0; 2048]).expect("an answer");
+    // The responder answers TESTEND without a session once it has started all its threads.
+    send(Command::TestEnd);
+    await_answer();
+    let idle_usage = server.usage();
     send(Command::ZeroStats);
-    socket.set_read_timeout(Some(TIMEOUT)).expect("a timeout");
-    socket.recv(&mut [0; 2048]).expect("an answer");
+    await_answer();
     server.signal(Signal::STOP);
     let is_stopped = || {
         let stat = std::fs::read_to_string(format!("/proc/{}/stat", server.pid()));
