@@ -244,10 +244,13 @@ def connect(port):
 
 
 class Iperf3Test:
-    """A test of iperf3 up to its running state."""
+    """A test of iperf3."""
 
-    def __init__(self, streams, **parameters):
+    def __init__(self):
         self.sockets = []
+
+    def begin(self, streams, **parameters):
+        """Brings the test to its running state."""
         self.control = self.open()
         letters = "abcdefghijklmnopqrstuvwxyz234567"
         cookie = "".join(random.choices(letters, k=36)).encode() + b"\0"
@@ -305,10 +308,9 @@ class Iperf3Test:
 
 @contextlib.contextmanager
 def iperf3_test(context, streams, **parameters):
-    test = Iperf3Test.__new__(Iperf3Test)
-    test.sockets = []
+    test = Iperf3Test()
     try:
-        test.__init__(streams, **parameters)
+        test.begin(streams, **parameters)
         context.reached()
         yield test
     finally:

@@ -345,10 +345,16 @@ const STATEMENTS: &[(&str, &[&str])] = &[
         "`linerate serve` logs the budget",
         &["serve::leaves_threads_to_other_addresses"],
     ),
-    ("The [list of requests]", &[]),
     (
         "New clients of all addresses take turns",
         &["arrivals::tests::addresses_take_turns"],
+    ),
+    ("The [list of requests]", &[]),
+    ("CPU time has no limit per address", &[]),
+    ("An address with thousands of threads can delay", &[]),
+    (
+        "`--allow-peers` keeps unknown addresses out",
+        &["service::tests::one_address_leaves_slots_to_others"],
     ),
     ("Bandwidth has no default limit", &[]),
     ("Every client that may connect", &[]),

@@ -124,8 +124,8 @@ fn set_default_receiver(socket: BorrowedFd<'_>) -> io::Result<()> {
     })
 }
 
-/// Waits for a connection on any of the listeners and accepts it; `None` if none arrived. The
-/// listener with the number `first`, or the next one that is ready, gets its turn.
+/// Waits for a connection on any of the listeners and accepts it; `None` if none arrived. The search
+/// begins at the listener with the number `first`, so that a caller can let all have their turn.
 pub(crate) fn accept(
     listeners: &[Socket],
     first: usize,

@@ -25,7 +25,7 @@ const MAX_WAIT: Duration = Duration::from_secs(3600);
 
 /// The maximum number of connections accepted before a session starts. A connection is accepted in
 /// much less time than a thread starts, so a burst does not fill the kernel's queue.
-const MAX_ACCEPTED_BETWEEN_STARTS: u32 = 64;
+const MAX_ACCEPTED_BETWEEN_STARTS: usize = 64;
 
 /// The pause after a failed accept(2). The connection stays in the queue.
 const ACCEPT_RETRY_PAUSE: Duration = Duration::from_millis(20);
@@ -151,52 +151,62 @@ impl<D: Dialect> Server<D> {
         } else {
             MAX_ACCEPTED_BETWEEN_STARTS
         };
-        let (mut arrivals, mut accepted, mut is_failing) = (Arrivals::default(), 0, false);
+        let (mut arrivals, mut is_failing) = (Arrivals::default(), false);
         // A descriptor that is closed to accept, and refuse, a client if no other one is free.
         let mut spare = listeners
             .first()
             .and_then(|listener| listener.try_clone().ok());
         while !stop.is_set() {
-            let timeout = if arrivals.is_empty() {
-                MAX_WAIT
-            } else {
-                Duration::ZERO
-            };
-            match accept(listeners, accepted as usize, timeout) {
-                Ok(Some(socket)) => {
-                    is_failing = false;
-                    if let Some(client) = self.admit(socket) {
-                        arrivals.push(client.holder, client);
+            for first in 0..max_accepted {
+                let timeout = if arrivals.is_empty() {
+                    MAX_WAIT
+                } else {
+                    Duration::ZERO
+                };
+                match accept(listeners, first, timeout) {
+                    Ok(Some(socket)) => {
+                        is_failing = false;
+                        if let Some(client) = self.admit(socket) {
+                            arrivals.push(client.holder, client);
+                        }
                     }
-                    accepted += 1;
-                    if accepted < max_accepted {
-                        continue;
-                    }
-                }
-                Ok(None) | Err(Error::INTR | Error::CONNABORTED) => {}
-                // Descriptors or memory are exhausted until other clients leave.
-                Err(error) => {
-                    let reason = sys::describe(&error);
-                    if !is_failing {
-                        self.dialect
-                            .warn(format_args!("cannot accept a connection: {reason}"));
-                    }
-                    is_failing = true;
-                    if matches!(error, Error::MFILE | Error::NFILE) && spare.take().is_some() {
-                        self.refuse_next(listeners, &reason, error);
-                        spare = listeners[0].try_clone().ok();
-                    } else {
-                        std::thread::sleep(ACCEPT_RETRY_PAUSE);
-                        spare = spare.or_else(|| listeners[0].try_clone().ok());
+                    Ok(None) | Err(Error::INTR | Error::CONNABORTED) => break,
+                    Err(error) => {
+                        let was_failing = std::mem::replace(&mut is_failing, true);
+                        self.handle_exhaustion(error, was_failing, listeners, &mut spare);
+                        break;
                     }
                 }
             }
-            accepted = 0;
             let client = arrivals.pop();
             let session = client.and_then(|client| self.start_session(client, session_handle));
             if serves_one_at_a_time {
                 session.map(JoinHandle::join);
             }
+        }
+    }
+
+    /// Refuses a client or waits, because descriptors or memory are exhausted until other clients
+    /// leave.
+    fn handle_exhaustion(
+        &self,
+        error: Error,
+        is_logged: bool,
+        listeners: &[Socket],
+        spare: &mut Option<Socket>,
+    ) {
+        let reason = sys::describe(&error);
+        if !is_logged {
+            self.dialect
+                .warn(format_args!("cannot accept a connection: {reason}"));
+        }
+        if matches!(error, Error::MFILE | Error::NFILE) && spare.take().is_some() {
+            self.refuse_next(listeners, &reason, error);
+        } else {
+            std::thread::sleep(ACCEPT_RETRY_PAUSE);
+        }
+        if spare.is_none() {
+            *spare = listeners[0].try_clone().ok();
         }
     }
 

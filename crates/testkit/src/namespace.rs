@@ -36,14 +36,14 @@ impl Namespace {
     /// Creates a namespace with only the loopback interface, which is up.
     pub fn create() -> io::Result<Self> {
         static PARENT: OnceLock<Option<Namespace>> = OnceLock::new();
-        let parent = PARENT.get_or_init(|| Self::create_parent().ok());
-        let namespace = match parent {
-            Some(parent) => parent.enter(Self::create_child)?,
+        let namespace = match PARENT.get_or_init(|| Self::create_parent().ok()) {
+            Some(parent) => {
+                let child = parent.enter(Self::create_child)?;
+                child.copy_limits(parent);
+                child
+            }
             None => Self::create_child()?,
         };
-        if let Some(parent) = parent {
-            namespace.copy_limits(parent);
-        }
         namespace.run("ip link set lo up")?;
         Ok(namespace)
     }
