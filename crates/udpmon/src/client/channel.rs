@@ -178,9 +178,9 @@ impl Channel {
 
     /// Begins a test. Waits up to 65 s while another requester uses the responder.
     ///
-    /// A second request tells a linerate responder its nonce, because a request with a forged source
-    /// may end a test of an unproven requester. The nonce also begins the test again if that happens
-    /// in between.
+    /// A linerate responder answers the first request with a nonce, and admits the second one, which
+    /// contains it. If another requester of this host ends the test before it has begun, it begins
+    /// again.
     pub(crate) fn begin(&mut self, settings: &MessageBlock, stop: &Stop) -> io::Result<()> {
         let deadline = Instant::now() + IN_USE_TIMEOUT;
         self.nonce = None;

@@ -173,6 +173,9 @@ impl Server<'_> {
             return;
         };
         let answer = match block.command() {
+            // A linerate requester repeats the request with the nonce of the answer. A session before
+            // that could be ended by a request with a forged source.
+            Some(Command::ZeroStats) if self.lacks_nonce(from, datagram) => Command::InUse,
             Some(Command::ZeroStats) if datagram.len() >= MIN_ZERO_STATS_BYTES => {
                 match self.start_session(listener, from, datagram, scope) {
                     Ok(()) => return,
@@ -199,6 +202,12 @@ impl Server<'_> {
         }
     }
 
+    /// Returns whether a linerate requester has not yet proved its address.
+    fn lacks_nonce(&self, from: &Address, request: &[u8]) -> bool {
+        LinerateExtension::find(request)
+            .is_some_and(|extension| extension.nonce != self.nonce_for(from))
+    }
+
     /// Starts a session. Does nothing if the requester already has one: then its request arrived
     /// again before the session's socket was open.
     fn start_session<'scope>(
@@ -212,8 +221,7 @@ impl Server<'_> {
         if self.sessions().iter().any(|entry| entry.peer == *from) {
             return Ok(());
         }
-        let is_proven = LinerateExtension::find(request)
-            .is_some_and(|extension| extension.nonce == self.nonce_for(from));
+        let is_proven = LinerateExtension::find(request).is_some();
         let slot = self
             .claim_slot(from, is_proven, None)
             .map_err(|refusal| refusal.to_string())?;

@@ -134,8 +134,9 @@ impl Requester {
             )
         };
         let whole = Some(Answer::Bytes(MessageBlock::LEN));
-        vec![
-            zero_stats,
+        // The answer to the first request of a linerate requester is the nonce for the second one.
+        let mut messages = vec![zero_stats; 1 + usize::from(self.is_linerate)];
+        messages.extend([
             self.response_request(),
             self.message(block(Command::Start), whole),
             data(0),
@@ -145,7 +146,8 @@ impl Requester {
             self.message(block(Command::GetStats), whole),
             message,
             self.message(block(Command::TestEnd), whole),
-        ]
+        ]);
+        messages
     }
 
     fn response_request(self) -> Message {
