@@ -333,6 +333,11 @@ impl RunningTest {
         self.end(why.to_string(), false);
     }
 
+    /// Records a reason why the test is incomplete, although it continues.
+    pub fn record_failure(&self, reason: &dyn Display) {
+        self.state().record.end.get_or_insert(reason.to_string());
+    }
+
     /// Records the end of an engine run.
     pub fn record_end(&self, ended: &EndCause) {
         match ended {
@@ -384,7 +389,8 @@ impl RunningTest {
         let mut state = self.state();
         if state.ended.is_none() {
             state.ended = Some(Instant::now());
-            (state.record.end, state.record.is_complete) = (Some(end), is_complete);
+            state.record.is_complete = is_complete && state.record.end.is_none();
+            state.record.end.get_or_insert(end);
         }
     }
 
@@ -651,10 +657,20 @@ mod tests {
         most_silent.state().counted_at -= 2 * MAX_INITIAL_SILENCE;
         silent.cancel_for(&Refusal::Silent);
         assert!(is_same(find(None), &most_silent));
+        // A test without the requested data continues, so it still yields.
+        most_silent.record_failure(&"no data for an unproven address");
+        assert!(is_same(find(None), &most_silent));
         counters.count_received(100, 1);
         most_silent.update_rate();
         most_silent.state().counted_at -= 2 * MAX_INITIAL_SILENCE;
         assert!(find(None).is_none());
+        most_silent.complete();
+        let record = most_silent.record();
+        assert_eq!(
+            record.end.as_deref(),
+            Some("no data for an unproven address")
+        );
+        assert!(!record.is_complete);
     }
 
     #[test]

@@ -491,7 +491,7 @@ impl<'a> DatagramReceiver<'a> {
             hello.flags & flags::VERSION1 != 0 && self.client_run.is_none() && !is_group;
         let send_back = || self.send_back(&from, &hello, &send_plan, &reports, running);
         if (is_full_duplex || requests_test_back) && !may_send {
-            running.fail(&UNPROVEN_ADDRESS);
+            running.record_failure(&UNPROVEN_ADDRESS);
             self.report_error(format!("{from}: gets no data: {UNPROVEN_ADDRESS}"));
             return receive();
         }
