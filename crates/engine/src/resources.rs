@@ -9,7 +9,7 @@ use sys::facts::{self, ProcessLimits};
 
 use crate::budget::{BudgetExceeded, BudgetHolder, BudgetShare, SharedBudget};
 
-/// Memory mappings per thread: its stack, its signal stack, the guards of both, and its heap.
+/// Memory mappings per thread: its stack and its heap, the guards of both, and two buffers.
 const MAPS_PER_THREAD: u64 = 6;
 
 /// Amounts reserved for the process itself: its own threads, listeners, logs and libraries. If a

@@ -19,6 +19,7 @@ pub mod datagram;
 pub mod directory;
 mod error;
 pub mod facts;
+mod fault;
 pub mod input_file;
 pub mod instances;
 pub mod interface;
