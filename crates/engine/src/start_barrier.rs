@@ -199,7 +199,9 @@ impl StartBarrier {
                     state.aborted = true;
                     self.opened.notify_all();
                 }
-                self.changed.notify_all();
+                if failed || state.running == 0 {
+                    self.changed.notify_all();
+                }
             }
             BarrierEvent::Arrived => {}
         }
