@@ -21,6 +21,7 @@ mod permissions;
 mod registry;
 mod server;
 mod service;
+mod session_threads;
 mod third_party;
 mod waiting_datagrams;
 

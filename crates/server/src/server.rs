@@ -4,8 +4,7 @@ use std::fmt;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::mpsc::{self, Sender};
-use std::thread::JoinHandle;
+use std::sync::mpsc::{self, Receiver, Sender};
 use std::time::Duration;
 
 use control::ControlConnection;
@@ -15,10 +14,8 @@ use sys::{Address, Socket};
 
 use crate::arrivals::Arrivals;
 use crate::listener::accept;
+use crate::session_threads;
 use crate::{ClientSlot, ClientTest, Refusal, RunningTest, ServerConfig, Service};
-
-/// The stack size of a session in bytes. Its buffers are on the heap.
-const SESSION_STACK_BYTES: usize = 256 * 1024;
 
 /// The maximum wait for a connection. A stop interrupts the wait.
 const MAX_WAIT: Duration = Duration::from_secs(3600);
@@ -178,10 +175,11 @@ impl<D: Dialect> Server<D> {
                     }
                 }
             }
-            let client = arrivals.pop();
-            let session = client.and_then(|client| self.start_session(client, session_handle));
-            if serves_one_at_a_time {
-                session.map(JoinHandle::join);
+            if let Some(client) = arrivals.pop() {
+                let ended = self.start_session(client, session_handle);
+                if serves_one_at_a_time {
+                    let _ = ended.recv();
+                }
             }
         }
     }
@@ -242,24 +240,25 @@ impl<D: Dialect> Server<D> {
         }
     }
 
+    /// Starts a session. The result's sender is dropped at its end.
     fn start_session(
         self: &Arc<Self>,
         client: Admitted,
         session_handle: &Sender<()>,
-    ) -> Option<JoinHandle<()>> {
+    ) -> Receiver<()> {
         let peer = client.control.peer().clone();
         let (server, session_handle) = (Arc::clone(self), session_handle.clone());
+        let (end_handle, ended) = mpsc::channel();
         // Counted here, because the threads of two sessions may start in another order.
         let previous_clients = self.accepted.fetch_add(1, Relaxed);
         let session = move || {
             server.serve(client.control, &client.cancel_stop, previous_clients);
-            drop((client.slot, session_handle));
+            drop((client.slot, session_handle, end_handle));
         };
-        std::thread::Builder::new()
-            .stack_size(SESSION_STACK_BYTES)
-            .spawn(session)
-            .inspect_err(|error| self.log_refusal(&peer, &sys::describe(error)))
-            .ok()
+        if let Err(error) = session_threads::spawn(session) {
+            self.log_refusal(&peer, &sys::describe(&error));
+        }
+        ended
     }
 
     /// Admits a client, or closes its connection.

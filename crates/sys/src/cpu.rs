@@ -1,8 +1,13 @@
 //! CPU time of the host and of this process, CPU affinity, and scheduling priority.
 
+use std::cell::Cell;
 use std::io;
 use std::path::Path;
 use std::time::Duration;
+
+thread_local! {
+    static IS_THREAD_BOUND: Cell<bool> = const { Cell::new(false) };
+}
 
 /// Ticks of one CPU since boot, by their use: a `cpu` line of /proc/stat, proc(5).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -142,7 +147,15 @@ pub fn bind_thread_to(cpus: &[u32]) -> io::Result<()> {
         }
         set.set(*cpu as usize);
     }
-    Ok(rustix::thread::sched_setaffinity(None, &set)?)
+    rustix::thread::sched_setaffinity(None, &set)?;
+    IS_THREAD_BOUND.set(true);
+    Ok(())
+}
+
+/// Returns whether [`bind_thread_to`] has bound the calling thread. A binding that the thread
+/// inherited does not count.
+pub fn is_thread_bound() -> bool {
+    IS_THREAD_BOUND.get()
 }
 
 /// Returns the CPUs that the process's first thread may run on: sched_getaffinity(2).
