@@ -2,6 +2,7 @@
 
 use std::rc::Rc;
 use std::sync::Arc;
+use std::sync::mpsc::Receiver;
 use std::time::Instant;
 
 use engine::script::{STEP_BYTES, Script, StepFailure, StepTimes};
@@ -49,8 +50,9 @@ pub(super) struct Worker {
 }
 
 impl Worker {
-    /// Runs all transactions on the current thread.
-    pub(super) fn run(self) -> StrandOutcome {
+    /// Runs all transactions on the current thread. At the end it closes the connections, and waits
+    /// until the sender of `turn` is dropped.
+    pub(super) fn run(self, turn: &Receiver<()>) -> StrandOutcome {
         let participant = self.barrier.participant();
         let (group, setup) = (&*self.group, &self.group.setup);
         // Page alignment, as for netperf's buffers, lets the kernel copy whole cache lines.
@@ -138,10 +140,13 @@ impl Worker {
         if !failed {
             self.barrier.wait_for_run_end();
         }
+        let log = std::mem::take(&mut connections.log);
+        drop(connections);
+        let _ = turn.recv();
         StrandOutcome {
             group: self.group_number,
             transactions: outcomes,
-            log: connections.log,
+            log,
             failed,
         }
     }

@@ -1,7 +1,9 @@
 //! The workers of one run at this end, as their leader controls them.
 
+use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
+use std::sync::mpsc::{self, Sender};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -30,6 +32,10 @@ const PROCESS_END_TIMEOUT: Duration = Duration::from_secs(10);
 /// time.
 pub(super) const EXIT_TOLERANCE: Duration = Duration::from_millis(10);
 
+/// The number of threads that end at the same time. The end of a thread changes the address space,
+/// under one lock of the kernel, and thousands of them would keep all other threads waiting.
+const THREADS_ENDING: usize = 16;
+
 /// The workers of one run at this end: one thread or process per strand.
 #[derive(Debug)]
 pub(crate) struct Workers {
@@ -47,6 +53,8 @@ struct WorkerHandle {
     group: usize,
     counters: Arc<Counters>,
     thread: JoinHandle<StrandOutcome>,
+    /// Dropped when the thread may end.
+    turn: Option<Sender<()>>,
     /// `None` for a thread.
     process: Option<Arc<Process>>,
     /// Index of a transaction, and the counters at the end of its time, even if the worker finishes
@@ -154,6 +162,7 @@ impl Workers {
     /// Starts the thread of a worker, or the thread that represents its process here.
     fn spawn(&mut self, ready: PreparedWorker) -> io::Result<()> {
         let thread = |stack| std::thread::Builder::new().stack_size(stack);
+        let (turn, turn_receiver) = mpsc::channel();
         let (group, counters, process, thread) = match ready {
             PreparedWorker::Thread(worker) => {
                 let has_tls = !worker.group.setup.tls.is_empty();
@@ -163,7 +172,7 @@ impl Workers {
                     THREAD_STACK_BYTES
                 };
                 let (group, counters) = (worker.group_number, Arc::clone(&worker.counters));
-                let thread = thread(stack).spawn(move || worker.run())?;
+                let thread = thread(stack).spawn(move || worker.run(&turn_receiver))?;
                 (group, counters, None, thread)
             }
             PreparedWorker::Process(group, counters, process) => {
@@ -178,6 +187,7 @@ impl Workers {
             group,
             counters,
             thread,
+            turn: Some(turn),
             process,
             readings: Vec::new(),
         });
@@ -350,10 +360,18 @@ impl Workers {
 
     /// Dismisses the workers, which then close their connections, and waits for them. Returns their
     /// outcomes in the order of the groups.
-    pub(crate) fn finish(self) -> Vec<StrandOutcome> {
+    pub(crate) fn finish(mut self) -> Vec<StrandOutcome> {
         self.barrier.dismiss();
         self.kill_late_processes();
-        self.handles.into_iter().map(WorkerHandle::join).collect()
+        let turns = self.handles.iter_mut().map(|handle| handle.turn.take());
+        let mut turns: VecDeque<_> = turns.collect();
+        turns.drain(..THREADS_ENDING.min(turns.len()));
+        let outcomes = self.handles.into_iter().map(|handle| {
+            let outcome = handle.join();
+            turns.pop_front();
+            outcome
+        });
+        outcomes.collect()
     }
 
     /// Kills the processes that do not end in time.
