@@ -40,17 +40,13 @@ static IDLE: Mutex<Vec<IdleThread>> = Mutex::new(Vec::new());
 pub(crate) fn spawn(session: impl FnOnce() + Send + 'static) -> io::Result<()> {
     let session: Session = Box::new(session);
     let idle_thread = idle_threads().pop();
-    match idle_thread {
+    if let Some(thread) = idle_thread {
         // A thread that has left the list waits for its session.
-        Some(thread) => {
-            let sent = thread.sender.send(session);
-            sent.map_err(|_| io::Error::other("a waiting thread has ended"))
-        }
-        None => {
-            let builder = Builder::new().stack_size(STACK_BYTES);
-            builder.spawn(move || run_sessions(session)).map(drop)
-        }
+        let sent = thread.sender.send(session);
+        return sent.map_err(|_| io::Error::other("a waiting thread has ended"));
     }
+    let builder = Builder::new().stack_size(STACK_BYTES);
+    builder.spawn(move || run_sessions(session)).map(drop)
 }
 
 fn run_sessions(first: Session) {
